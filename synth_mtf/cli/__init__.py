@@ -1,0 +1,57 @@
+"""The `synth-mtf` command: one module per subcommand.
+
+A subcommand is a module of this package with `SUMMARY` (a line for `--help`),
+`add_arguments(parser)` and `run(args) -> int`, the exit status. It imports
+TensorFlow, and whatever needs it, inside `run`, and calls
+`launcher.load_plugin()` before it relies on our gin names. `PARSER_OPTIONS`,
+where it is there, are keyword arguments for its `argparse.ArgumentParser`.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Optional
+
+from synth_mtf.errors import UserError
+
+COMMANDS = ('transformer', 'doctor')
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+  """Runs the command line.
+
+  Args:
+    argv: the words after `synth-mtf`; by default those of this process.
+
+  Returns:
+    The exit status: 0, or 2 for a mistake of the user, which has then been
+    explained on stderr.
+  """
+  args = _parser().parse_args(argv)
+  try:
+    return args.run(args)
+  except UserError as error:
+    print(f'synth-mtf: error: {error}', file=sys.stderr)
+    return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(
+    prog='synth-mtf',
+    description='Synthesizer (arXiv 2005.00743) in Mesh-TensorFlow T5.',
+    allow_abbrev=False,
+  )
+  subparsers = parser.add_subparsers(metavar='command', required=True)
+  for name in COMMANDS:
+    command = importlib.import_module(f'synth_mtf.cli.{name}')
+    subparser = subparsers.add_parser(
+      name,
+      help=command.SUMMARY,
+      description=command.SUMMARY,
+      allow_abbrev=False,
+      **getattr(command, 'PARSER_OPTIONS', {}),
+    )
+    command.add_arguments(subparser)
+    subparser.set_defaults(run=command.run)
+  return parser

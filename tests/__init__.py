@@ -1,0 +1,1 @@
+"""Tests of synth_mtf; they mirror its folders."""
