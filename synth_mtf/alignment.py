@@ -1,0 +1,294 @@
+"""Alignment logits and visibility to weighted values.
+
+    Y = dropout(softmax(B)) G(X)
+
+over `memory_length`, restricted to what is visible. There are two ways to
+compute it, which agree; the dimensions of the logits say which one applies:
+
+  batch-shared   B has no batch dimension. Exponentials are taken once for the
+                 whole batch, padding enters the two products with them, and
+                 nothing of size [batch, heads, length, memory_length] is made.
+  general        anything else.
+
+T5 draws one dropout decision for each key and head and shares it among the
+queries: dropout of the weights is then a factor on the values.
+"""
+
+import dataclasses
+from typing import Callable, Optional
+
+import mesh_tensorflow as mtf
+import tensorflow.compat.v1 as tf
+
+from synth_mtf.synthesizers.base import Site
+from synth_mtf.visibility import Visibility
+
+# exp(-75) and 2^20 exp(75) are both normal float32 numbers.
+_MAX_EXPONENT = 75.0
+_HIDDEN = -1e9  # what the host adds to hidden logits
+
+
+@dataclasses.dataclass(frozen=True)
+class Logits:
+  """The mixed alignment logits, as the sum of two parts; None stands for 0.
+
+  Attributes:
+    shared: the part without batch dimensions, a subset of [heads, length,
+      memory_length].
+    local: the rest, [batch..., heads, length, memory_length].
+  """
+
+  shared: Optional[mtf.Tensor]
+  local: Optional[mtf.Tensor]
+
+
+@dataclasses.dataclass(frozen=True)
+class Dropout:
+  """Dropout of the attention weights.
+
+  Attributes:
+    rate: probability of dropping; 0 outside training.
+    broadcast_dims: dimensions that share one decision.
+  """
+
+  rate: float
+  broadcast_dims: list[mtf.Dimension]
+
+  def per_key(self, site: Site) -> bool:
+    """Whether all queries share their decisions."""
+    return self.rate == 0 or set(site.length) <= set(self.broadcast_dims)
+
+  def of_values(self, values: mtf.Tensor, site: Site) -> mtf.Tensor:
+    """The factor of each key and head, on [..., memory_length, heads, d_kv]."""
+    if self.rate == 0:
+      return values
+    missing = [d for d in site.heads if d not in values.shape.dims]
+    if missing:
+      values = mtf.broadcast(
+        values, mtf.Shape(values.shape.dims[:-1] + missing + [site.kv_dim])
+      )
+    return self._dropout(values, [site.kv_dim])
+
+  def of_weights(self, weights: mtf.Tensor) -> mtf.Tensor:
+    """Dropout of [..., heads, length, memory_length] itself."""
+    return self._dropout(weights, [])
+
+  def _dropout(self, x, dims):
+    shared = set(self.broadcast_dims) | set(dims)
+    return mtf.dropout(
+      x,
+      is_training=True,
+      rate=self.rate,
+      noise_shape=mtf.Shape([d for d in x.shape.dims if d not in shared]),
+    )
+
+
+def softmax_average(
+  site: Site,
+  logits: Logits,
+  visibility: Visibility,
+  values: mtf.Tensor,
+  dropout: Dropout,
+  use_log_z: Optional[Callable[[mtf.Tensor], None]] = None,
+) -> mtf.Tensor:
+  """softmax(B) G(X).
+
+  Args:
+    site: the layer call.
+    logits: B.
+    visibility: what takes part in the softmax.
+    values: G(X), [batch..., memory_length, heads, d_kv], 0 at padding.
+    dropout: dropout of the weights.
+    use_log_z: is given the logarithm of the softmax's denominator,
+      [batch..., heads, length], if there is a use for it.
+
+  Returns:
+    Y, [batch..., length, heads, d_kv], 0 at padding.
+  """
+  path = (
+    _shared_softmax
+    if _is_shared(site, logits, visibility, dropout)
+    else (_general_softmax)
+  )
+  return path(site, logits, visibility, values, dropout, use_log_z)
+
+
+def unnormalized_average(
+  site: Site,
+  logits: Logits,
+  visibility: Visibility,
+  values: mtf.Tensor,
+  dropout: Dropout,
+  use_log_z: Optional[Callable[[mtf.Tensor], None]] = None,
+) -> mtf.Tensor:
+  """B G(X): the logits themselves are the weights (MLP-Mixer, section 2).
+
+  Arguments and result are those of `softmax_average`.
+  """
+  del use_log_z  # there is no denominator
+  weights = _add(logits.local, logits.shared)
+  if visibility.pairs is not None:
+    weights *= mtf.cast(visibility.pairs, weights.dtype)
+  if dropout.per_key(site):
+    values = dropout.of_values(values, site)
+  else:
+    weights = dropout.of_weights(mtf.broadcast(weights, site.local))
+  return _at_tokens(_weighted_sum(site, weights, values), visibility)
+
+
+NORMALIZATIONS = {
+  'softmax': softmax_average,
+  'none': unnormalized_average,
+  None: unnormalized_average,
+}
+
+
+def _is_shared(site, logits, visibility, dropout):
+  """Whether the attention weights are the same for the whole batch."""
+  pairs = visibility.pairs
+  return (
+    logits.local is None
+    and (pairs is None or set(pairs.shape.dims) <= set(site.shared))
+    and dropout.per_key(site)
+    and not _is_split(site)
+  )
+
+
+def _is_split(site):
+  """Whether the mesh splits `memory_length`."""
+  model = site.context.model
+  return bool(model.layout and model.mesh_shape) and (
+    mtf.tensor_dim_to_mesh_dim_size(
+      model.layout, model.mesh_shape, site.memory_length
+    )
+    > 1
+  )
+
+
+def _shared_softmax(site, logits, visibility, values, dropout, use_log_z):
+  """Y = (E (keep * V)) / (E keys), with E = exp(B - c), 0 where hidden.
+
+  The center c of a row is the middle of its visible logits. Whatever padding
+  an example has, E then neither overflows nor vanishes, as long as the logits
+  of a row lie within 150 of each other; larger distances count as 150.
+  """
+  b = mtf.transpose(
+    mtf.broadcast(logits.shared, mtf.Shape(site.shared)), site.shared
+  )
+  mask = [] if visibility.pairs is None else [visibility.pairs]
+  splittable = [d for d in site.shared if d != site.memory_length]
+  center = mtf.slicewise(
+    _row_centers,
+    [b, *mask],
+    output_shape=mtf.Shape(splittable),
+    splittable_dims=splittable,
+    grad_function=0,  # c cancels in the quotient
+  )
+  e = mtf.slicewise(
+    _centered_exp,
+    [b, center, *mask],
+    splittable_dims=splittable,
+    grad_function=lambda op, de: (
+      [de * op.outputs[0]] + [None] * (len(op.inputs) - 1)
+    ),
+  )
+  rows = mtf.Shape(site.batch + site.length + site.heads)
+  if visibility.keys is None:
+    total = mtf.reduce_sum(e, reduced_dim=site.memory_length)
+  else:
+    keys = mtf.cast(visibility.keys, e.dtype)
+    seen = set(e.shape.dims + keys.shape.dims)
+    total = mtf.einsum([e, keys], mtf.Shape([d for d in rows if d in seen]))
+  total = mtf.transpose(mtf.broadcast(total, rows), rows)
+  if use_log_z:
+    use_log_z(mtf.log(total) + center)
+  return _at_tokens(
+    mtf.slicewise(
+      _divide_rows,
+      [_weighted_sum(site, e, dropout.of_values(values, site)), total],
+      splittable_dims=rows.dims,
+    ),
+    visibility,
+  )
+
+
+def _row_centers(b, visible=None):
+  """Middle of the visible logits of each row; [..., memory_length] -> [...]."""
+  low = high = b
+  if visible is not None:
+    low = tf.where_v2(visible, b, b.dtype.max)
+    high = tf.where_v2(visible, b, b.dtype.min)
+  return (tf.reduce_min(low, axis=-1) + tf.reduce_max(high, axis=-1)) / 2
+
+
+def _centered_exp(b, center, visible=None):
+  e = tf.exp(
+    tf.clip_by_value(b - center[..., tf.newaxis], -_MAX_EXPONENT, _MAX_EXPONENT)
+  )
+  return e if visible is None else tf.where_v2(visible, e, 0.0)
+
+
+def _divide_rows(y, total):
+  """y / total, where a row that sees nothing stays 0; [..., d_kv], [...]."""
+  total = tf.where_v2(total > 0, total, 1.0)[..., tf.newaxis]
+  return tf.cast(tf.cast(y, total.dtype) / total, y.dtype)
+
+
+def _general_softmax(site, logits, visibility, values, dropout, use_log_z):
+  """Y = softmax(B + bias) (keep * V), the bias being _HIDDEN at what is hidden.
+
+  All that has no batch dimension is summed first and added once.
+  """
+  pairs = visibility.pairs
+  b = _add(logits.shared, None if pairs is None else _hide(pairs))
+  b = _add(logits.local, b)
+  if visibility.keys is not None:
+    b = _add(b, _hide(visibility.keys))
+  if b.shape != site.local:
+    b = mtf.transpose(mtf.broadcast(b, site.local), site.local)
+  if use_log_z:
+    use_log_z(mtf.reduce_logsumexp(b, site.memory_length))
+  weights = mtf.cast(_softmax(site, b), values.dtype)
+  if dropout.per_key(site):
+    values = dropout.of_values(values, site)
+  else:
+    weights = dropout.of_weights(weights)
+  return _at_tokens(_weighted_sum(site, weights, values), visibility)
+
+
+def _softmax(site, b):
+  """Softmax over memory_length; one operation where the mesh allows it."""
+  if _is_split(site):
+    return mtf.softmax(b, site.memory_length)
+  return mtf.slicewise(
+    tf.nn.softmax,
+    [b],
+    splittable_dims=[d for d in b.shape.dims if d != site.memory_length],
+  )
+
+
+def _hide(visible):
+  """The bias that hides what is False (or 0)."""
+  return (1.0 - mtf.cast(visible, tf.float32)) * _HIDDEN
+
+
+def _add(x, y):
+  """x + y, where None stands for 0."""
+  if x is None or y is None:
+    return y if x is None else x
+  return x + mtf.cast(y, x.dtype)
+
+
+def _weighted_sum(site, weights, values):
+  """W G(X), [batch..., length, heads, d_kv]."""
+  return mtf.einsum(
+    [mtf.cast(weights, values.dtype), values],
+    mtf.Shape(site.batch + site.length + site.heads + [site.kv_dim]),
+  )
+
+
+def _at_tokens(y, visibility):
+  """Zero at padding queries, as in the host."""
+  if visibility.queries is None:
+    return y
+  return y * mtf.cast(visibility.queries, y.dtype)

@@ -1,0 +1,159 @@
+"""Where a token stands inside its sequence, and how a table is read there.
+
+Every learned table of a synthesizing function has a `length` axis (one row a
+query position), a `memory_length` axis (one column a key position) or both. A
+`TableIndex` reads the rows and columns that belong to the tokens at hand. There
+is one class for each way in which tokens are laid out:
+
+  SlicedIndex    one sequence a row: token i stands at position i.
+  PackedIndex    several sequences a row: the position restarts in each.
+  StepIndex      incremental decoding: one query at `context.position`.
+"""
+
+import abc
+
+import mesh_tensorflow as mtf
+import tensorflow.compat.v1 as tf
+
+
+def position_in_segment(
+  sequence_id: mtf.Tensor, length_dim: mtf.Dimension
+) -> mtf.Tensor:
+  """Position of each token inside its own segment.
+
+      position_i = |{ j < i : sequence_id_j = sequence_id_i }|
+
+  For sequence_id = [1, 1, 1, 2, 2, 0] this is [0, 1, 2, 0, 1, 0]. The host does
+  not hand it down to the layers of a T5 model (`context.position` is the index
+  in the row there), so it is derived from what the host does hand down.
+
+  Args:
+    sequence_id: int32 [batch..., length]; 0 is padding.
+    length_dim: its length dimension.
+
+  Returns:
+    int32 [batch..., length].
+  """
+  earlier_dim = mtf.Dimension('earlier', length_dim.size)
+  index = mtf.range(sequence_id.mesh, length_dim, tf.int32)
+  same = mtf.equal(
+    sequence_id,
+    mtf.rename_dimension(sequence_id, length_dim.name, earlier_dim.name),
+  )
+  earlier = mtf.less(mtf.range(sequence_id.mesh, earlier_dim, tf.int32), index)
+  return mtf.reduce_sum(
+    mtf.cast(mtf.logical_and(same, earlier), tf.int32), reduced_dim=earlier_dim
+  )
+
+
+class TableIndex(abc.ABC):
+  """Reads a table at the positions of the queries and of the memory.
+
+  Attributes:
+    length_dim: the `length` dimension of the row that is being processed.
+    memory_length_dim: its `memory_length` dimension.
+  """
+
+  def __init__(
+    self, length_dim: mtf.Dimension, memory_length_dim: mtf.Dimension
+  ):
+    self.length_dim = length_dim
+    self.memory_length_dim = memory_length_dim
+
+  @abc.abstractmethod
+  def rows(self, table: mtf.Tensor) -> mtf.Tensor:
+    """Replaces the table's `length` axis by the query positions."""
+
+  @abc.abstractmethod
+  def columns(self, table: mtf.Tensor) -> mtf.Tensor:
+    """Replaces the table's `memory_length` axis by the key positions.
+
+    A table with fewer columns than there are keys is tiled: key j reads column
+    j mod (number of columns).
+    """
+
+  def _columns_in_order(self, table: mtf.Tensor) -> mtf.Tensor:
+    """Columns 0, 1, 2, ... of an unpacked row."""
+    size = table.shape.get_dim_by_name('memory_length').size
+    if size >= self.memory_length_dim.size:
+      return _leading(table, self.memory_length_dim)
+    keys = mtf.range(table.mesh, self.memory_length_dim, tf.int32)
+    return _gather(table, keys % size, 'memory_length')
+
+
+class SlicedIndex(TableIndex):
+  """Token i of the row stands at position i: the table is sliced."""
+
+  def rows(self, table: mtf.Tensor) -> mtf.Tensor:
+    return _leading(table, self.length_dim)
+
+  def columns(self, table: mtf.Tensor) -> mtf.Tensor:
+    return self._columns_in_order(table)
+
+
+class PackedIndex(TableIndex):
+  """Several sequences share the row: the table is read segment by segment.
+
+  The result has the batch dimensions of `sequence_id`, since each row of the
+  batch is packed in its own way.
+  """
+
+  def __init__(
+    self,
+    length_dim: mtf.Dimension,
+    memory_length_dim: mtf.Dimension,
+    sequence_id: mtf.Tensor,
+  ):
+    super().__init__(length_dim, memory_length_dim)
+    self._queries = position_in_segment(sequence_id, length_dim)
+    self._keys = mtf.replace_dimensions(
+      self._queries, length_dim, memory_length_dim
+    )
+
+  def rows(self, table: mtf.Tensor) -> mtf.Tensor:
+    return _gather(table, self._queries, 'length')
+
+  def columns(self, table: mtf.Tensor) -> mtf.Tensor:
+    size = table.shape.get_dim_by_name('memory_length').size
+    keys = self._keys
+    if size < self.memory_length_dim.size:
+      keys = keys % size
+    return _gather(table, keys, 'memory_length')
+
+
+class StepIndex(TableIndex):
+  """One query token a step, at `position` (a scalar or [batch])."""
+
+  def __init__(
+    self,
+    length_dim: mtf.Dimension,
+    memory_length_dim: mtf.Dimension,
+    position: mtf.Tensor,
+  ):
+    super().__init__(length_dim, memory_length_dim)
+    self._position = position
+
+  def rows(self, table: mtf.Tensor) -> mtf.Tensor:
+    return _gather(table, self._position, 'length')
+
+  def columns(self, table: mtf.Tensor) -> mtf.Tensor:
+    return self._columns_in_order(table)
+
+
+def _leading(table: mtf.Tensor, dim: mtf.Dimension) -> mtf.Tensor:
+  """The first `dim.size` entries of the table's axis of that name."""
+  if table.shape.get_dim_by_name(dim.name).size == dim.size:
+    return table
+  return mtf.slice(table, 0, dim.size, dim.name)
+
+
+def _gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
+  """`table[..., indices, ...]` along the axis of that name.
+
+  A product with a one-hot matrix, which every mesh layout can split.
+  """
+  position_dim = mtf.Dimension(
+    'position', table.shape.get_dim_by_name(axis).size
+  )
+  table = mtf.rename_dimension(table, axis, position_dim.name)
+  return mtf.gather(table, indices, position_dim)
