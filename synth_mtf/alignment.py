@@ -20,26 +20,13 @@ from typing import Callable, Optional
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
+from synth_mtf.mixing import Logits
 from synth_mtf.synthesizers.base import Site
 from synth_mtf.visibility import Visibility
 
 # exp(-75) and 2^20 exp(75) are both normal float32 numbers.
 _MAX_EXPONENT = 75.0
 _HIDDEN = -1e9  # what the host adds to hidden logits
-
-
-@dataclasses.dataclass(frozen=True)
-class Logits:
-  """The mixed alignment logits, as the sum of two parts; None stands for 0.
-
-  Attributes:
-    shared: the part without batch dimensions, a subset of [heads, length,
-      memory_length].
-    local: the rest, [batch..., heads, length, memory_length].
-  """
-
-  shared: Optional[mtf.Tensor]
-  local: Optional[mtf.Tensor]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,7 +216,7 @@ def _centered_exp(b, center, visible=None):
 
 
 def _divide_rows(y, total):
-  """y / total, where a row that sees nothing stays 0; [..., d_kv], [...]."""
+  """The quotient y / total, where a row that sees nothing stays 0; [..., d_kv], [...]."""
   total = tf.where_v2(total > 0, total, 1.0)[..., tf.newaxis]
   return tf.cast(tf.cast(y, total.dtype) / total, y.dtype)
 
@@ -273,7 +260,7 @@ def _hide(visible):
 
 
 def _add(x, y):
-  """x + y, where None stands for 0."""
+  """The sum, where None stands for 0."""
   if x is None or y is None:
     return y if x is None else x
   return x + mtf.cast(y, x.dtype)

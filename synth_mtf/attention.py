@@ -1,6 +1,5 @@
 """SyntheticAttention: the layer that takes the place of T5's SelfAttention."""
 
-import collections
 import copy
 import difflib
 from collections.abc import Sequence
@@ -11,9 +10,9 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
-from synth_mtf.alignment import NORMALIZATIONS, Dropout, Logits
+from synth_mtf.alignment import NORMALIZATIONS, Dropout
 from synth_mtf.errors import ConfigurationError
-from synth_mtf.mixing import MIXINGS
+from synth_mtf.mixing import MIXINGS, Logits, add, mixture
 from synth_mtf.positions import PackedIndex, SlicedIndex, StepIndex
 from synth_mtf.projections import Projections
 from synth_mtf.synthesizers.base import Site, SynthesizingFunction
@@ -118,17 +117,8 @@ class SyntheticAttention(transformer_layers.SelfAttention):
 
   def _logits(self, site: Site) -> Logits:
     """B: the mixture and the relative position bias."""
-    alphas = self._alphas(site, len(self.synthesizers))
-    terms = []
-    for scope, function, alpha in zip(
-      _scopes(self.synthesizers), self.synthesizers, alphas
-    ):
-      with tf.variable_scope(scope):
-        terms.append(function.logits(site, alpha))
-    terms.extend(self._relative_position_bias(site))
-    shared = [t for t in terms if set(t.shape.dims) <= set(site.shared)]
-    local = [t for t in terms if not set(t.shape.dims) <= set(site.shared)]
-    return Logits(_total(shared), _total(local))
+    terms = mixture(site, self.synthesizers, self._alphas)
+    return add(site, terms + self._relative_position_bias(site))
 
   def _relative_position_bias(self, site: Site) -> list[mtf.Tensor]:
     """The host's own bias, without the masks that it adds to it."""
@@ -168,7 +158,7 @@ class SyntheticAttention(transformer_layers.SelfAttention):
       return StepIndex(*dims, context.position)
     if self._by_segment and self._is_packed(context):
       return PackedIndex(*dims, row_sequence_id(context))
-    return SlicedIndex(*dims)
+    return SlicedIndex(context.mesh, *dims)
 
   def _is_packed(self, context):
     """Decoding never packs; training and evaluation do if the data are."""
@@ -290,18 +280,3 @@ def _binding(dataset_fn, default):
     return gin.get_bindings(dataset_fn).get('pack', default)
   except ValueError:  # t5 is not imported: there are no data
     return default
-
-
-def _scopes(functions):
-  """A variable scope for each function: random, random_1, dense, ..."""
-  seen = collections.Counter()
-  scopes = []
-  for function in functions:
-    count = seen[function.scope]
-    scopes.append(f'{function.scope}_{count}' if count else function.scope)
-    seen[function.scope] += 1
-  return scopes
-
-
-def _total(terms):
-  return mtf.add_n(terms) if terms else None

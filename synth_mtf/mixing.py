@@ -6,12 +6,21 @@ The three ways to choose alpha are the keys of `MIXINGS`; the layer's `mixing`
 argument names one. A single function has no alpha.
 """
 
-from typing import Optional
+import collections
+import dataclasses
+from collections.abc import Sequence
+from typing import Callable, Optional, Union
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.synthesizers.base import Site
+from synth_mtf.synthesizers.base import (
+  InnerProduct,
+  Site,
+  SynthesizingFunction,
+)
+
+Term = Union[mtf.Tensor, InnerProduct]
 
 
 def per_head(site: Site, count: int) -> list[Optional[mtf.Tensor]]:
@@ -31,6 +40,110 @@ def plain_sum(site: Site, count: int) -> list[Optional[mtf.Tensor]]:
 
 
 MIXINGS = {'softmax': per_head, 'layer_softmax': per_layer, 'sum': plain_sum}
+
+
+@dataclasses.dataclass(frozen=True)
+class Logits:
+  """Alignment logits B, as the sum of two parts; None stands for 0.
+
+  Attributes:
+    shared: the part without batch dimensions, a subset of [heads, length,
+      memory_length].
+    local: the rest, [batch..., heads, length, memory_length].
+  """
+
+  shared: Optional[mtf.Tensor]
+  local: Optional[mtf.Tensor]
+
+
+def mixture(
+  site: Site,
+  functions: Sequence[SynthesizingFunction],
+  alphas: Callable[[Site, int], list[Optional[mtf.Tensor]]],
+) -> list[Term]:
+  """The terms alpha_i S_i(X), each made in the scope of its function."""
+  terms = []
+  for scope, function, alpha in zip(
+    _scopes(functions), functions, alphas(site, len(functions))
+  ):
+    with tf.variable_scope(scope):
+      terms.append(function.logits(site, alpha))
+  return terms
+
+
+def add(site: Site, terms: Sequence[Term]) -> Logits:
+  """Sums terms; large tensors are touched as rarely as possible.
+
+  What has no batch dimension is summed apart, and the inner products of one
+  example become one product over all that they sum over.
+  """
+  products = [t for t in terms if isinstance(t, InnerProduct)]
+  shared_dims = set(site.shared)
+  tensors = [t for t in terms if not isinstance(t, InnerProduct)]
+  tensors += [
+    _multiply(p, site.shared) for p in products if p.dims <= shared_dims
+  ]
+  products = [p for p in products if not p.dims <= shared_dims]
+  if products:
+    tensors.append(_multiply(_join(site, products), site.local.dims))
+  shared = [t for t in tensors if set(t.shape.dims) <= shared_dims]
+  local = [t for t in tensors if not set(t.shape.dims) <= shared_dims]
+  return Logits(
+    mtf.add_n(shared) if shared else None, mtf.add_n(local) if local else None
+  )
+
+
+def _multiply(product, order):
+  dims = mtf.Shape([d for d in order if d in product.dims])
+  return mtf.einsum([product.query, product.key], dims)
+
+
+def _join(site, products):
+  """One inner product whose k runs over those of all products."""
+  if len(products) == 1:
+    return products[0]
+  k = 'inner_product'
+  query = _concat(
+    [p.query for p in products],
+    [p.k for p in products],
+    site.batch + site.length + site.heads,
+    k,
+  )
+  key = _concat(
+    [p.key for p in products],
+    [p.k for p in products],
+    site.batch + [site.memory_length] + site.heads,
+    k,
+  )
+  return InnerProduct(query, key, query.shape.dims[-1])
+
+
+def _concat(factors, ks, order, name):
+  """Concatenates along the k of each, having made the other dims agree."""
+  present = {d for f in factors for d in f.shape.dims}
+  dims = [d for d in order if d in present]
+  return mtf.concat(
+    [
+      mtf.rename_dimension(_arrange(f, mtf.Shape(dims + [k])), k.name, name)
+      for f, k in zip(factors, ks)
+    ],
+    name,
+  )
+
+
+def _arrange(x, shape):
+  return mtf.transpose(mtf.broadcast(x, shape), shape)
+
+
+def _scopes(functions):
+  """A variable scope for each function: random, random_1, dense, ..."""
+  seen = collections.Counter()
+  scopes = []
+  for function in functions:
+    count = seen[function.scope]
+    scopes.append(f'{function.scope}_{count}' if count else function.scope)
+    seen[function.scope] += 1
+  return scopes
 
 
 def _softmax(site, count, dims):

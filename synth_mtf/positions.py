@@ -52,13 +52,23 @@ class TableIndex(abc.ABC):
   Attributes:
     length_dim: the `length` dimension of the row that is being processed.
     memory_length_dim: its `memory_length` dimension.
+    queries: int32 position of each query: [length], [batch..., length], or
+      without `length` in incremental decoding.
+    keys: int32 position of each key, [memory_length] or [batch...,
+      memory_length].
   """
 
   def __init__(
-    self, length_dim: mtf.Dimension, memory_length_dim: mtf.Dimension
+    self,
+    length_dim: mtf.Dimension,
+    memory_length_dim: mtf.Dimension,
+    queries: mtf.Tensor,
+    keys: mtf.Tensor,
   ):
     self.length_dim = length_dim
     self.memory_length_dim = memory_length_dim
+    self.queries = queries
+    self.keys = keys
 
   @abc.abstractmethod
   def rows(self, table: mtf.Tensor) -> mtf.Tensor:
@@ -72,23 +82,59 @@ class TableIndex(abc.ABC):
     j mod (number of columns).
     """
 
-  def _columns_in_order(self, table: mtf.Tensor) -> mtf.Tensor:
-    """Columns 0, 1, 2, ... of an unpacked row."""
+  def _wrapped_keys(self, columns: int) -> mtf.Tensor:
+    """The column of each key in a table of that many columns."""
+    if columns < self.memory_length_dim.size:
+      return self.keys % columns
+    return self.keys
+
+
+class _UnpackedIndex(TableIndex):
+  """Key j stands at position j."""
+
+  def __init__(self, length_dim, memory_length_dim, queries):
+    keys = mtf.range(queries.mesh, memory_length_dim, tf.int32)
+    super().__init__(length_dim, memory_length_dim, queries, keys)
+
+  def columns(self, table: mtf.Tensor) -> mtf.Tensor:
+    """Columns 0, 1, 2, ..., tiled if they are too few."""
     size = table.shape.get_dim_by_name('memory_length').size
     if size >= self.memory_length_dim.size:
       return _leading(table, self.memory_length_dim)
-    keys = mtf.range(table.mesh, self.memory_length_dim, tf.int32)
-    return _gather(table, keys % size, 'memory_length')
+    return gather(table, self._wrapped_keys(size), 'memory_length')
 
 
-class SlicedIndex(TableIndex):
+class SlicedIndex(_UnpackedIndex):
   """Token i of the row stands at position i: the table is sliced."""
 
+  def __init__(
+    self,
+    mesh: mtf.Mesh,
+    length_dim: mtf.Dimension,
+    memory_length_dim: mtf.Dimension,
+  ):
+    queries = mtf.range(mesh, length_dim, tf.int32)
+    super().__init__(length_dim, memory_length_dim, queries)
+
   def rows(self, table: mtf.Tensor) -> mtf.Tensor:
+    """Rows 0, 1, 2, ..."""
     return _leading(table, self.length_dim)
 
-  def columns(self, table: mtf.Tensor) -> mtf.Tensor:
-    return self._columns_in_order(table)
+
+class StepIndex(_UnpackedIndex):
+  """One query token a step, at `position` (a scalar or [batch])."""
+
+  def __init__(
+    self,
+    length_dim: mtf.Dimension,
+    memory_length_dim: mtf.Dimension,
+    position: mtf.Tensor,
+  ):
+    super().__init__(length_dim, memory_length_dim, position)
+
+  def rows(self, table: mtf.Tensor) -> mtf.Tensor:
+    """The row `position`."""
+    return gather(table, self.queries, 'length')
 
 
 class PackedIndex(TableIndex):
@@ -104,40 +150,38 @@ class PackedIndex(TableIndex):
     memory_length_dim: mtf.Dimension,
     sequence_id: mtf.Tensor,
   ):
-    super().__init__(length_dim, memory_length_dim)
-    self._queries = position_in_segment(sequence_id, length_dim)
-    self._keys = mtf.replace_dimensions(
-      self._queries, length_dim, memory_length_dim
-    )
+    queries = position_in_segment(sequence_id, length_dim)
+    keys = mtf.replace_dimensions(queries, length_dim, memory_length_dim)
+    super().__init__(length_dim, memory_length_dim, queries, keys)
 
   def rows(self, table: mtf.Tensor) -> mtf.Tensor:
-    return _gather(table, self._queries, 'length')
+    """The row of each token's position in its segment."""
+    return gather(table, self.queries, 'length')
 
   def columns(self, table: mtf.Tensor) -> mtf.Tensor:
+    """The column of each token's position in its segment."""
     size = table.shape.get_dim_by_name('memory_length').size
-    keys = self._keys
-    if size < self.memory_length_dim.size:
-      keys = keys % size
-    return _gather(table, keys, 'memory_length')
+    return gather(table, self._wrapped_keys(size), 'memory_length')
 
 
-class StepIndex(TableIndex):
-  """One query token a step, at `position` (a scalar or [batch])."""
+def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
+  """`table[..., indices, ...]` along the axis of that name.
 
-  def __init__(
-    self,
-    length_dim: mtf.Dimension,
-    memory_length_dim: mtf.Dimension,
-    position: mtf.Tensor,
-  ):
-    super().__init__(length_dim, memory_length_dim)
-    self._position = position
+  A product with a one-hot matrix, which every mesh layout can split.
 
-  def rows(self, table: mtf.Tensor) -> mtf.Tensor:
-    return _gather(table, self._position, 'length')
+  Args:
+    table: a tensor with a dimension named `axis`.
+    indices: int32 of any shape.
+    axis: a dimension name.
 
-  def columns(self, table: mtf.Tensor) -> mtf.Tensor:
-    return self._columns_in_order(table)
+  Returns:
+    A tensor with the dimensions of `indices` in place of `axis`.
+  """
+  position_dim = mtf.Dimension(
+    'position', table.shape.get_dim_by_name(axis).size
+  )
+  table = mtf.rename_dimension(table, axis, position_dim.name)
+  return mtf.gather(table, indices, position_dim)
 
 
 def _leading(table: mtf.Tensor, dim: mtf.Dimension) -> mtf.Tensor:
@@ -145,15 +189,3 @@ def _leading(table: mtf.Tensor, dim: mtf.Dimension) -> mtf.Tensor:
   if table.shape.get_dim_by_name(dim.name).size == dim.size:
     return table
   return mtf.slice(table, 0, dim.size, dim.name)
-
-
-def _gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
-  """`table[..., indices, ...]` along the axis of that name.
-
-  A product with a one-hot matrix, which every mesh layout can split.
-  """
-  position_dim = mtf.Dimension(
-    'position', table.shape.get_dim_by_name(axis).size
-  )
-  table = mtf.rename_dimension(table, axis, position_dim.name)
-  return mtf.gather(table, indices, position_dim)

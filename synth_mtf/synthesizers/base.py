@@ -1,9 +1,10 @@
 """What a synthesizing function is, and what it gets to work with."""
 
 import abc
+import dataclasses
 import functools
 import re
-from typing import Optional
+from typing import Optional, Union
 
 import gin
 import mesh_tensorflow as mtf
@@ -154,6 +155,31 @@ class Site:
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class InnerProduct:
+  """Alignment logits that have not been multiplied out.
+
+      B[i, j] = sum_k query[i, k] key[j, k]
+
+  Several of them over the same batch are one product over all their k, which
+  is cheaper than the sum of the products.
+
+  Attributes:
+    query: [batch..., length, heads, k], or a subset.
+    key: [batch..., memory_length, heads, k], or a subset.
+    k: the dimension that is summed over.
+  """
+
+  query: mtf.Tensor
+  key: mtf.Tensor
+  k: mtf.Dimension
+
+  @property
+  def dims(self) -> set[mtf.Dimension]:
+    """The dimensions of the logits."""
+    return set(self.query.shape.dims + self.key.shape.dims) - {self.k}
+
+
 class SynthesizingFunction(abc.ABC):
   """S(X): makes alignment logits from the layer's input, or from nothing.
 
@@ -163,7 +189,9 @@ class SynthesizingFunction(abc.ABC):
   """
 
   @abc.abstractmethod
-  def logits(self, site: Site, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
+  def logits(
+    self, site: Site, alpha: Optional[mtf.Tensor]
+  ) -> Union[mtf.Tensor, InnerProduct]:
     """Computes alpha * S(X).
 
     Args:
@@ -173,9 +201,21 @@ class SynthesizingFunction(abc.ABC):
 
     Returns:
       Logits of type `site.logits_dtype` over a subset of [batch..., heads,
-      length, memory_length]. What does not depend on the batch has no batch
-      dimension; the layer sees from that what it may share.
+      length, memory_length], or the factors of an inner product that makes
+      them. What does not depend on the batch has no batch dimension; the layer
+      sees from that what it may share.
     """
+
+  def require_positive(self, argument: str, value: Optional[int]) -> None:
+    """Refuses a size below 1; None is a default and passes.
+
+    Raises:
+      ConfigurationError: naming the gin binding.
+    """
+    if value is not None and value < 1:
+      raise ConfigurationError(
+        f'{type(self).__name__}.{argument} = {value}: expected at least 1'
+      )
 
   @property
   def scope(self) -> str:
@@ -207,10 +247,7 @@ class Table(SynthesizingFunction):
     name = type(self).__name__
     if max_length is None:
       max_length = host_max_length()
-    if max_length < 1:
-      raise ConfigurationError(
-        f'{name}.max_length = {max_length}: expected at least 1'
-      )
+    self.require_positive('max_length', max_length)
     if tile_length is not None and not 1 <= tile_length <= max_length:
       raise ConfigurationError(
         f'{name}.tile_length = {tile_length}: expected 1 to max_length '
@@ -252,5 +289,5 @@ def host_max_length() -> int:
 
 
 def weighted(x: mtf.Tensor, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
-  """alpha * x, where None stands for 1."""
+  """The product alpha x, where None stands for 1."""
   return x if alpha is None else x * mtf.cast(alpha, x.dtype)

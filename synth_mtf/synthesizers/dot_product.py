@@ -5,7 +5,12 @@ from typing import Optional
 import gin
 import mesh_tensorflow as mtf
 
-from synth_mtf.synthesizers.base import Site, SynthesizingFunction, weighted
+from synth_mtf.synthesizers.base import (
+  InnerProduct,
+  Site,
+  SynthesizingFunction,
+  weighted,
+)
 
 
 @gin.configurable(module='synth_mtf')
@@ -17,8 +22,8 @@ class DotProduct(SynthesizingFunction):
   the host's names.
   """
 
-  def logits(self, site: Site, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
+  def logits(self, site: Site, alpha: Optional[mtf.Tensor]) -> InnerProduct:
     """Q K^T: [..., length, heads, d_kv] x [..., memory_length, heads, d_kv]."""
     q = mtf.cast(site.queries, site.logits_dtype)
     k = mtf.cast(site.keys, site.logits_dtype)
-    return mtf.einsum([weighted(q, alpha), k], site.local)
+    return InnerProduct(weighted(q, alpha), k, site.kv_dim)

@@ -40,7 +40,7 @@ class Random(Table):
     self.check_length(site)
     table = site.variable(
       'R',
-      site.heads + [self.rows_dim, self.columns_dim],
+      [*site.heads, self.rows_dim, self.columns_dim],
       stddev=1.0,
       dtype=site.logits_dtype,
       trainable=self.trainable,

@@ -1,0 +1,107 @@
+"""Factorized Dense: each token makes two short vectors and multiplies them."""
+
+import math
+from typing import Optional
+
+import gin
+import mesh_tensorflow as mtf
+
+from synth_mtf.errors import ConfigurationError
+from synth_mtf.positions import gather
+from synth_mtf.synthesizers.base import Site, Table, weighted
+from synth_mtf.synthesizers.local import project
+
+
+@gin.configurable(module='synth_mtf')
+class FactorizedDense(Table):
+  """FD, S(x_l)[i b + j] = A_l[i] B_l[j] with a b = N (eq. 5, 6, section 3.1.3).
+
+      h = ReLU(W1 x_l),  A = WA h in R^a,  B = WB h in R^b
+
+  A's entries are repeated b times and B is tiled a times, so that no two
+  entries of a row agree. W1 is [d_model, heads, d_kv], WA [heads, d_kv, a], WB
+  [heads, d_kv, b].
+  """
+
+  def __init__(
+    self,
+    factors: Optional[tuple[int, int]] = None,
+    key_value_size: Optional[int] = None,
+    max_length: Optional[int] = None,
+    tile_length: Optional[int] = None,
+  ):
+    """Creates a Factorized Dense synthesizing function.
+
+    Args:
+      factors: (a, b). Default: the pair of divisors nearest to each other.
+      key_value_size: width of the hidden layer in each head. Default: the
+        layer's `key_value_size`.
+      max_length: N. Default: the host's `Unitransformer.max_length` (512).
+      tile_length: a b <= N: make that many columns, tiled to the length.
+
+    Raises:
+      ConfigurationError: if a b is not the number of columns, or a size does
+        not fit.
+    """
+    super().__init__(max_length, tile_length)
+    self.require_positive('key_value_size', key_value_size)
+    self.key_value_size = key_value_size
+    columns = self.tile_length
+    if factors is None:
+      factors = most_square(columns)
+    if len(factors) != 2 or min(factors) < 1 or math.prod(factors) != columns:
+      raise ConfigurationError(
+        f'FactorizedDense.factors = {tuple(factors)}: expected (a, b) with '
+        f'a b = {columns}, for example {most_square(columns)}; change '
+        'FactorizedDense.factors or FactorizedDense.max_length'
+      )
+    self.factors = tuple(factors)
+
+  def logits(self, site: Site, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
+    """The outer product of A and B, read as one row of N columns."""
+    self.check_length(site)
+    size = self.key_value_size or site.kv_dim.size
+    d_kv = mtf.Dimension('d_kv', size)
+    hidden = mtf.relu(
+      project(site, site.x, 'W1', [*site.heads, d_kv], gain=2.0)
+    )
+    hidden = mtf.cast(hidden, site.logits_dtype)
+    a, b = (
+      mtf.einsum(
+        [
+          hidden,
+          site.variable(
+            'W' + name.upper(),
+            [*site.heads, d_kv, mtf.Dimension(name, size)],
+            stddev=d_kv.size**-0.5,
+            dtype=site.logits_dtype,
+          ),
+        ],
+        mtf.Shape(
+          site.batch + site.heads + site.length + [mtf.Dimension(name, size)]
+        ),
+      )
+      for name, size in zip('ab', self.factors)
+    )
+    return self._columns(site, weighted(a, alpha), b)
+
+  def _columns(self, site, a, b):
+    a_dim, b_dim = a.shape.dims[-1], b.shape.dims[-1]
+    keys = site.index.keys
+    if len(keys.shape.dims) > 1:  # packed: each example has its own columns
+      keys %= self.tile_length
+      return mtf.multiply(
+        gather(a, keys // b_dim.size, 'a'),
+        gather(b, keys % b_dim.size, 'b'),
+        output_shape=site.local,
+      )
+    outer = mtf.multiply(a, b, output_shape=mtf.Shape(a.shape.dims + [b_dim]))
+    return site.index.columns(
+      mtf.replace_dimensions(outer, [a_dim, b_dim], self.columns_dim)
+    )
+
+
+def most_square(n: int) -> tuple[int, int]:
+  """The factors (a, b) of n with a <= b that are nearest to each other."""
+  a = next(a for a in range(math.isqrt(n), 0, -1) if n % a == 0)
+  return a, n // a
