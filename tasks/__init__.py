@@ -1,0 +1,31 @@
+"""Tasks and mixtures of the Synthesizer paper, arXiv 2005.00743.
+
+Importing registers them with seqio, beside T5's own, and does nothing else: no
+file is opened before a task is used.
+"""
+
+from synth_mtf.tasks import (  # noqa: F401  each registers its tasks
+  c4,
+  en_mix,
+  glue,
+  squad,
+  super_glue,
+)
+from synth_mtf.tasks._check import check, get
+from synth_mtf.tasks._settings import Settings, define_flags, settings
+from synth_mtf.tasks._vocabulary import (
+  OUTPUT_FEATURES,
+  VOCABULARY,
+  SettingVocabulary,
+)
+
+__all__ = [
+  'OUTPUT_FEATURES',
+  'VOCABULARY',
+  'SettingVocabulary',
+  'Settings',
+  'check',
+  'define_flags',
+  'get',
+  'settings',
+]

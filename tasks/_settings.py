@@ -1,0 +1,165 @@
+"""Where the data are, and how they become tokens: the settings of the tasks.
+
+Each setting is a gin value, an environment variable and a flag that mean the
+same; a flag wins over gin, gin over the environment. They are read when a task
+is used, never when it is registered, so that importing `synth_mtf.tasks` opens
+no file.
+
+| gin (`synth_mtf.tasks.settings.`) | environment | flag |
+|---|---|---|
+| `data_dir` | `SYNTH_MTF_DATA_DIR` | `--data_dir` |
+| `task_data_dirs` | `SYNTH_MTF_TASK_DATA_DIRS` | `--task_data_dirs` |
+| `vocabulary` | `SYNTH_MTF_VOCABULARY` | `--vocabulary` |
+| `skip_bad_rows` | `SYNTH_MTF_SKIP_BAD_ROWS` | `--skip_bad_rows` |
+| `index_dir` | `SYNTH_MTF_INDEX_DIR` | `--index_dir` |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import os
+from collections.abc import Mapping
+from typing import Any, Callable, Optional, Union
+
+import gin
+from absl import flags
+
+from synth_mtf.errors import UserError
+
+TFDS = 'tfds'
+BYTES = 'bytes'
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """The settings in force.
+
+  Attributes:
+    data_dir: folder of the official files; None means TensorFlow Datasets.
+    task_data_dirs: (pattern of task names, folder or None) pairs that override
+      `data_dir`; the first pattern that matches wins.
+    vocabulary: path of a SentencePiece `.model`, `'bytes'`, or None for T5's
+      own 32k model in its bucket.
+    skip_bad_rows: leave malformed rows out, and report how many, where
+      otherwise the first use of their file is an error.
+    index_dir: where the row counts of the official files are kept.
+  """
+
+  data_dir: Optional[str] = None
+  task_data_dirs: tuple[tuple[str, Optional[str]], ...] = ()
+  vocabulary: Optional[str] = None
+  skip_bad_rows: bool = False
+  index_dir: Optional[str] = None
+
+  def data_dir_of(self, task_name: str) -> Optional[str]:
+    """Returns the folder of `task_name`'s official files, None for TFDS."""
+    for pattern, data_dir in self.task_data_dirs:
+      if fnmatch.fnmatchcase(task_name, pattern):
+        return data_dir
+    return self.data_dir
+
+
+@gin.configurable(module='synth_mtf.tasks')
+def settings(
+  data_dir: Optional[str] = None,
+  task_data_dirs: Optional[Union[str, Mapping[str, str]]] = None,
+  vocabulary: Optional[str] = None,
+  skip_bad_rows: Optional[bool] = None,
+  index_dir: Optional[str] = None,
+) -> Settings:
+  """Returns the settings in force: flag, else gin, else environment.
+
+  Args:
+    data_dir: folder of the official files, for instance with
+      `glue/CoLA/train.tsv`; `'tfds'`, or nothing, means TensorFlow Datasets.
+    task_data_dirs: folders of single tasks, as a dict in gin and as
+      `pattern=folder,pattern=folder` elsewhere. A pattern is a task name, in
+      which `*` matches anything; the folder `tfds` means TensorFlow Datasets.
+    vocabulary: path of a SentencePiece `.model`, or `'bytes'`; nothing means
+      T5's own vocabulary in its bucket.
+    skip_bad_rows: leave malformed rows out and report them.
+    index_dir: where row counts are kept; nothing means the user's cache
+      folder, `$XDG_CACHE_HOME/synth_mtf` or `~/.cache/synth_mtf`.
+  """
+  return Settings(
+    data_dir=_folder(_resolve('data_dir', data_dir)),
+    task_data_dirs=_task_folders(_resolve('task_data_dirs', task_data_dirs)),
+    vocabulary=_resolve('vocabulary', vocabulary),
+    skip_bad_rows=_resolve('skip_bad_rows', skip_bad_rows, _truth) or False,
+    index_dir=_resolve('index_dir', index_dir),
+  )
+
+
+def environment_name(name: str) -> str:
+  """Returns the environment variable of the setting `name`."""
+  return 'SYNTH_MTF_' + name.upper()
+
+
+def define_flags() -> None:
+  """Defines the absl flags of the settings; call it before flags are parsed."""
+  for field in dataclasses.fields(Settings):
+    if field.name in flags.FLAGS:
+      continue
+    define = (
+      flags.DEFINE_bool
+      if field.name == 'skip_bad_rows'
+      else flags.DEFINE_string
+    )
+    define(
+      field.name,
+      None,
+      f'Overrides synth_mtf.tasks.settings.{field.name} and '
+      f'{environment_name(field.name)}.',
+    )
+
+
+def _resolve(
+  name: str, gin_value: Any, parse: Callable[[str], Any] = str
+) -> Any:
+  flag_value = _flag(name)
+  if flag_value is not None:
+    return flag_value
+  if gin_value is not None:
+    return gin_value
+  text = os.environ.get(environment_name(name), '')
+  return parse(text) if text else None
+
+
+def _flag(name: str) -> Any:
+  if not flags.FLAGS.is_parsed() or name not in flags.FLAGS:
+    return None
+  return flags.FLAGS[name].value
+
+
+def _truth(text: str) -> bool:
+  truths = {'1': True, 'true': True, 'yes': True}
+  truths.update({'0': False, 'false': False, 'no': False})
+  if text.lower() not in truths:
+    raise UserError(
+      f'{environment_name("skip_bad_rows")} is {text!r}; expected one of '
+      f'{", ".join(truths)}.'
+    )
+  return truths[text.lower()]
+
+
+def _folder(value: Optional[str]) -> Optional[str]:
+  return None if value in (None, '', TFDS) else os.path.expanduser(value)
+
+
+def _task_folders(
+  value: Optional[Union[str, Mapping[str, str]]],
+) -> tuple[tuple[str, Optional[str]], ...]:
+  if not value:
+    return ()
+  if isinstance(value, Mapping):
+    pairs = list(value.items())
+  else:
+    pairs = [tuple(item.strip().split('=', 1)) for item in value.split(',')]
+    for pair in pairs:
+      if len(pair) != 2:
+        raise UserError(
+          f'task_data_dirs has the item {pair[0]!r}; expected '
+          '`task=folder` or `task=tfds`, joined by commas.'
+        )
+  return tuple((pattern, _folder(folder)) for pattern, folder in pairs)

@@ -1,0 +1,439 @@
+"""seqio data sources: official files, and the choice between them and TFDS."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import itertools
+import operator
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Optional, Union
+
+import numpy as np
+import seqio
+import tensorflow.compat.v2 as tf
+from absl import logging
+
+from synth_mtf.errors import UserError
+from synth_mtf.tasks import _files, _index, _settings
+from synth_mtf.tasks._index import Block, FileIndex
+from synth_mtf.tasks._readers import Example, Reader
+
+# As seqio reads files: so many at a time, so many rows of each in turn.
+_CYCLE_LENGTH = 16
+_BLOCK_LENGTH = 16
+# Rows of a file that is one block, such as a gzip file, handed over at a time.
+_CHUNK_EXAMPLES = 256
+# Open files that wait for their next chunk to be asked for.
+_OPEN_FILES = 64
+_CACHE_SHARD_BYTES = 64 << 20
+# Above this a corpus is not counted, and checked by its first rows only.
+LARGE_BYTES = 256 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+  """The official files of one split.
+
+  Attributes:
+    readers: for each relative path, in which `*` and `**/` may stand for names
+      and folders, the format of the files there. All of them count.
+    otherwise: another spelling of the layout, used if none of these is there.
+    optional: whether the split is absent, instead of an error, without files.
+  """
+
+  readers: Mapping[str, Reader]
+  otherwise: Optional[Split] = None
+  optional: bool = False
+
+  @classmethod
+  def of(
+    cls, patterns: Sequence[str], reader: Reader, optional: bool = False
+  ) -> Split:
+    """Returns the split of files of one format, spelled in several ways."""
+    split = None
+    for pattern in reversed(patterns):
+      split = cls({pattern: reader}, split, optional)
+    return split
+
+  def files(self, data_dir: str) -> dict[str, Reader]:
+    """Returns the reader of each file of the split, sorted, {} without any."""
+    found = {
+      path: reader
+      for pattern, reader in self.readers.items()
+      for path in _files.find(data_dir, pattern)
+    }
+    if not found and self.otherwise:
+      return self.otherwise.files(data_dir)
+    return dict(sorted(found.items()))
+
+  @property
+  def patterns(self) -> list[str]:
+    """All relative paths, of this spelling and of the others."""
+    rest = self.otherwise.patterns if self.otherwise else []
+    return [*self.readers, *rest]
+
+
+MEND = (
+  'Mend the file, or set synth_mtf.tasks.settings.skip_bad_rows '
+  '(SYNTH_MTF_SKIP_BAD_ROWS, --skip_bad_rows) to leave such rows out.'
+)
+
+
+class FilesDataSource(seqio.DataSource):
+  """Rows of the official files in a folder.
+
+  Every row is checked before the first example is handed out, where the format
+  is scanned; an error then names each bad row. Blocks of rows are shuffled and
+  sharded, so that neither needs more memory for a longer file.
+  """
+
+  def __init__(
+    self, task_name: str, splits: Mapping[str, Split], data_dir: str
+  ):
+    super().__init__(splits=())
+    self._task_name = task_name
+    self._split_files = splits
+    self._data_dir = data_dir
+
+  @property
+  def splits(self) -> Sequence[str]:
+    """The splits that the task has; optional ones where a file is there."""
+    return tuple(
+      name
+      for name, split in self._split_files.items()
+      if not split.optional or split.files(self._data_dir)
+    )
+
+  @property
+  def supports_arbitrary_sharding(self) -> bool:
+    """True: a file is dealt out in blocks or, if it is short, in rows."""
+    return True
+
+  def list_shards(self, split: str) -> Sequence[str]:
+    """Returns a name for each 64 MB, the units of seqio's cache job."""
+    shards = max(1, -(-_total_bytes(self.files(split)) // _CACHE_SHARD_BYTES))
+    return [f'{self._task_name}-{split}-{i:05d}' for i in range(shards)]
+
+  def num_input_examples(self, split: str) -> Optional[int]:
+    """Returns the number of examples; 0 for a split that the task has not.
+
+    None for a corpus too large to be read only to be counted.
+    """
+    if split not in self.splits:
+      return 0
+    if self._too_large(split):
+      return None
+    return sum(index.num_examples for index in self.indexes(split))
+
+  def files(self, split: str) -> dict[str, Reader]:
+    """Returns the files of a split; a UserError says which are missing."""
+    if split not in self._split_files:
+      raise UserError(
+        f'task {self._task_name} has no split {split!r}; expected one of '
+        f'{", ".join(self._split_files)}.'
+      )
+    files = self._split_files[split].files(self._data_dir)
+    if not files:
+      wanted = ' or '.join(self._split_files[split].patterns)
+      raise UserError(
+        f'task {self._task_name}, split {split!r}: no file {wanted} in '
+        f'{self._data_dir!r}. Put it there, or set '
+        'synth_mtf.tasks.settings.data_dir (SYNTH_MTF_DATA_DIR, --data_dir) to '
+        'the folder that has it.'
+      )
+    return files
+
+  def indexes(self, split: str) -> list[FileIndex]:
+    """Returns what one pass over each file of the split found."""
+    index_dir = _settings.settings().index_dir
+    return [
+      _index.cached_scan(path, reader, index_dir)
+      for path, reader in self.files(split).items()
+    ]
+
+  def faults(self, split: str) -> list[str]:
+    """Returns what is wrong with the rows of a split, [] if nothing is."""
+    if self._too_large(split):
+      return _faults_of_first_rows(self.files(split))
+    return [
+      _files.describe_faults(index.faults, index.num_faults)
+      for index in self.indexes(split)
+      if index.num_faults
+    ]
+
+  def get_dataset(
+    self,
+    split: str = 'train',
+    shuffle: bool = True,
+    seed: Optional[int] = None,
+    shard_info: Optional[seqio.ShardInfo] = None,
+    **unused_kwargs: Any,
+  ) -> tf.data.Dataset:
+    """Returns the rows of a split in the structure of its reader's schema."""
+    skip_bad_rows = _settings.settings().skip_bad_rows
+    files = self.files(split)
+    if _scanned(files):
+      blocks = self._checked_blocks(split, skip_bad_rows)
+    else:
+      blocks = [block for path in files for block in _index.byte_blocks(path)]
+    if not blocks:
+      raise UserError(
+        f'task {self._task_name}, split {split!r}: no rows in '
+        f'{", ".join(files)}; expected at least one.'
+      )
+    chunks = _Chunks(blocks, files, skip_bad_rows)
+    return _dataset(chunks, shuffle, seed, shard_info)
+
+  def _checked_blocks(self, split: str, skip_bad_rows: bool) -> list[Block]:
+    indexes = self.indexes(split)
+    faults = self.faults(split)
+    if faults and not skip_bad_rows:
+      raise UserError('\n'.join(faults) + '\n' + MEND)
+    for index in indexes:
+      for note in index.notes:
+        logging.warning('%s', note)
+      if index.num_faults:
+        logging.warning(
+          '%s: %d faults; bad rows are skipped and %d examples remain:\n%s',
+          index.path,
+          index.num_faults,
+          index.num_examples,
+          _files.describe_faults(index.faults, index.num_faults),
+        )
+    if not sum(index.num_examples for index in indexes):
+      return []
+    return [block for index in indexes for block in index.blocks]
+
+  def _too_large(self, split: str) -> bool:
+    files = self.files(split)
+    return not _scanned(files) and _total_bytes(files) > LARGE_BYTES
+
+
+class TwoSources(seqio.DataSource):
+  """Official files where a folder is set, TensorFlow Datasets where none is.
+
+  The choice is made at each use, so that a task is defined once and before the
+  settings are known.
+  """
+
+  def __init__(
+    self,
+    task_name: str,
+    files: Mapping[str, Split],
+    tfds: Optional[seqio.TfdsDataSource],
+  ):
+    super().__init__(splits=())
+    self._task_name = task_name
+    self._split_files = files
+    self._tfds = tfds
+
+  @property
+  def chosen(self) -> Union[FilesDataSource, seqio.TfdsDataSource]:
+    """The source that the settings in force name."""
+    data_dir = _settings.settings().data_dir_of(self._task_name)
+    if data_dir is not None:
+      return FilesDataSource(self._task_name, self._split_files, data_dir)
+    if self._tfds is None:
+      raise UserError(
+        f'task {self._task_name} is not in TensorFlow Datasets; set '
+        'synth_mtf.tasks.settings.data_dir (SYNTH_MTF_DATA_DIR, --data_dir) to '
+        'a folder with its files: '
+        + ', '.join(split.patterns[0] for split in self._split_files.values())
+      )
+    return self._tfds
+
+  @property
+  def splits(self) -> Sequence[str]:
+    """The splits of the chosen source."""
+    return tuple(self.chosen.splits)
+
+  @property
+  def supports_arbitrary_sharding(self) -> bool:
+    """Whether the chosen source can be sharded at will."""
+    return self.chosen.supports_arbitrary_sharding
+
+  def list_shards(self, split: str) -> Sequence[str]:
+    """Returns the shards of the chosen source."""
+    return self.chosen.list_shards(split)
+
+  def num_input_examples(self, split: str) -> Optional[int]:
+    """Returns the row count of the chosen source; 0 without the split."""
+    if split not in self.splits:
+      return 0
+    return self.chosen.num_input_examples(split)
+
+  def get_dataset(self, split: str = 'train', **kwargs: Any) -> tf.data.Dataset:
+    """Returns the rows of the chosen source."""
+    return self.chosen.get_dataset(split=split, **kwargs)
+
+
+def _total_bytes(files: Iterable[str]) -> int:
+  return sum(tf.io.gfile.stat(path).length for path in files)
+
+
+def _scanned(files: Mapping[str, Reader]) -> bool:
+  return all(reader.scanned for reader in files.values())
+
+
+def _faults_of_first_rows(files: Mapping[str, Reader]) -> list[str]:
+  faults = []
+  for path, reader in files.items():
+    try:
+      for block in _index.byte_blocks(path)[:1]:
+        rows = _index.read(block, reader, skip_bad_rows=False)
+        collections.deque(itertools.islice(rows, _CHUNK_EXAMPLES), maxlen=0)
+    except UserError as error:
+      faults.append(str(error))
+  return faults
+
+
+def _dataset(
+  chunks: _Chunks,
+  shuffle: bool,
+  seed: Optional[int],
+  shard_info: Optional[seqio.ShardInfo],
+) -> tf.data.Dataset:
+  """Returns the examples of all blocks, in order or shuffled by block."""
+  num_blocks = len(chunks.endless)
+  num_shards = shard_info.num_shards if shard_info else 1
+  by_block = num_blocks >= num_shards > 1
+
+  def examples_of(block: tf.Tensor) -> tf.data.Dataset:
+    endless = tf.gather(chunks.endless, block)
+    ds = tf.data.Dataset.range(tf.where(endless, tf.int64.max, 1))
+    ds = ds.map(lambda chunk: chunks.load(block, chunk))
+    ds = ds.take_while(lambda more, unused_columns: more)
+    return ds.flat_map(
+      lambda unused_more, columns: tf.data.Dataset.from_tensor_slices(columns)
+    )
+
+  ds = tf.data.Dataset.range(num_blocks)
+  if by_block:
+    ds = ds.shard(num_shards, shard_info.index)
+  if shuffle:
+    ds = ds.shuffle(num_blocks, seed=seed).interleave(
+      examples_of,
+      cycle_length=_CYCLE_LENGTH,
+      block_length=_BLOCK_LENGTH,
+      num_parallel_calls=tf.data.AUTOTUNE,
+      deterministic=True,
+    )
+  else:
+    ds = ds.flat_map(examples_of)
+  if num_shards > 1 and not by_block:
+    ds = ds.shard(num_shards, shard_info.index)
+  return ds.map(_dense)
+
+
+def _dense(example: Mapping[str, Any]) -> Mapping[str, Any]:
+  # A slice of a ragged column is a dense vector; say so in the element spec.
+  return tf.nest.map_structure(tf.convert_to_tensor, example)
+
+
+class _Chunks:
+  """Hands blocks to tf.data, as columns.
+
+  A chunk is what one call of Python hands over: a whole block or, where a block
+  has no known end, as in a gzip file, so many rows of it.
+
+  Attributes:
+    endless: for each block, whether its end is unknown.
+  """
+
+  def __init__(
+    self,
+    blocks: Sequence[Block],
+    readers: Mapping[str, Reader],
+    skip_bad_rows: bool,
+  ):
+    self.endless = [block.end is None for block in blocks]
+    self._blocks = blocks
+    self._readers = readers
+    self._schema = next(iter(readers.values())).schema
+    self._skip_bad_rows = skip_bad_rows
+    self._lock = threading.Lock()
+    # (block, next chunk) -> the examples that follow.
+    self._waiting: collections.OrderedDict[
+      tuple[int, int], Iterator[Example]
+    ] = collections.OrderedDict()
+
+  def load(
+    self, block: tf.Tensor, chunk: tf.Tensor
+  ) -> tuple[tf.Tensor, Mapping[str, Any]]:
+    """Returns whether the chunk exists, and its columns as tensors."""
+    dtypes = [tf.bool]
+    for _, spec in _leaves(self._schema):
+      dtypes += [spec.dtype] + ([tf.int64] if spec.shape.rank else [])
+    more, *flat = tf.numpy_function(
+      self._columns, [block, chunk], dtypes, stateful=False
+    )
+    more.set_shape([])
+    columns = []
+    for _, spec in _leaves(self._schema):
+      values = flat.pop(0)
+      values.set_shape([None])
+      if spec.shape.rank:
+        lengths = flat.pop(0)
+        lengths.set_shape([None])
+        values = tf.RaggedTensor.from_row_lengths(
+          values, lengths, validate=False
+        )
+      columns.append(values)
+    return more, tf.nest.pack_sequence_as(self._schema, columns)
+
+  def _columns(self, block: int, chunk: int) -> list[np.ndarray]:
+    block, chunk = int(block), int(chunk)
+    endless = self.endless[block]
+    examples = self._examples(block, chunk)
+    rows = list(
+      itertools.islice(examples, _CHUNK_EXAMPLES if endless else None)
+    )
+    if endless and rows:
+      self._wait(block, chunk + 1, examples)
+    columns = [np.array(bool(rows) or not endless)]
+    for path, spec in _leaves(self._schema):
+      values = [functools.reduce(operator.getitem, path, row) for row in rows]
+      if spec.shape.rank:
+        lengths = np.array([len(v) for v in values], np.int64)
+        values = list(itertools.chain.from_iterable(values))
+        columns += [_array(values, spec.dtype), lengths]
+      else:
+        columns.append(_array(values, spec.dtype))
+    return columns
+
+  def _examples(self, block: int, chunk: int) -> Iterator[Example]:
+    with self._lock:
+      examples = self._waiting.pop((block, chunk), None)
+    if examples is None:
+      reader = self._readers[self._blocks[block].path]
+      examples = _index.read(self._blocks[block], reader, self._skip_bad_rows)
+      # A restored iterator goes on where the saved one was.
+      passed = itertools.islice(examples, chunk * _CHUNK_EXAMPLES)
+      collections.deque(passed, maxlen=0)
+    return examples
+
+  def _wait(self, block: int, chunk: int, examples: Iterator[Example]) -> None:
+    with self._lock:
+      self._waiting[block, chunk] = examples
+      while len(self._waiting) > _OPEN_FILES:
+        self._waiting.popitem(last=False)
+
+
+def _leaves(
+  schema: Mapping[str, Any], path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], tf.TensorSpec]]:
+  """Yields (path, spec) in tf.nest's order: sorted by key."""
+  for key in sorted(schema):
+    if isinstance(schema[key], Mapping):
+      yield from _leaves(schema[key], (*path, key))
+    else:
+      yield (*path, key), schema[key]
+
+
+def _array(values: Sequence[Any], dtype: tf.DType) -> np.ndarray:
+  if dtype == tf.string:
+    return np.array([value.encode('utf-8') for value in values], object)
+  return np.array(values, dtype.as_numpy_dtype)

@@ -1,0 +1,37 @@
+"""The paper's co-training mixture, and its halves for evaluation.
+
+T5's `en_mix` (t5.data.mixtures): GLUE, SuperGLUE and SQuAD, each at a rate
+equal to its number of examples up to `rate_num_examples.maximum`; and C4 at
+`rate_unsupervised.value`, a constant. WNLI is not in it, as in T5: WSC and DPR
+pose its question better. The MNLI development sets and WSC's are in it to be
+evaluated; tasks without a training split take no part in training.
+"""
+
+from __future__ import annotations
+
+import seqio
+import t5.data
+
+from synth_mtf.tasks import c4, glue, squad, super_glue
+from synth_mtf.tasks._tasks import PREFIX
+
+_GLUE = [task for name, task in glue.TASKS.items() if name != 'wnli']
+_SUPER_GLUE = list(super_glue.TASKS.values())
+_EN_MIX = [*_GLUE, *_SUPER_GLUE, *squad.TASKS.values()]
+
+
+def _add(name: str, tasks: list) -> str:
+  seqio.MixtureRegistry.add(
+    PREFIX + name, tasks, default_rate=t5.data.rate_num_examples
+  )
+  return PREFIX + name
+
+
+MIXTURES = {
+  'en_mix': _add('en_mix', _EN_MIX),
+  'en_mix_with_c4': _add(
+    'en_mix_with_c4', [(c4.TASKS['c4'], t5.data.rate_unsupervised), *_EN_MIX]
+  ),
+  'glue': _add('glue', _GLUE),
+  'super_glue': _add('super_glue', _SUPER_GLUE),
+}

@@ -1,0 +1,174 @@
+"""GLUE from its official TSV files, arXiv 1804.07461.
+
+The columns, label classes and label column of each task are those of TFDS's
+builder configs, so that a row becomes the same example from either source.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import tensorflow_datasets as tfds
+from typing_extensions import override
+
+from synth_mtf.tasks import _readers
+from synth_mtf.tasks._files import RowError, quote
+from synth_mtf.tasks._readers import Example, TsvReader
+from synth_mtf.tasks._sources import Split
+from synth_mtf.tasks._tasks import adopt
+
+# The folder of our layout, the names that the download scripts give it, and none.
+_ROOTS = ('glue/', 'glue_data/', 'GLUE/', '')
+_CONFIGS = tfds.text.glue.Glue.builder_configs
+_MAX_SIMILARITY = 5.0
+
+
+class GlueReader(TsvReader):
+  """A TSV file of GLUE, described by TFDS's builder config."""
+
+  def __init__(self, config: tfds.text.glue.GlueConfig, labelled: bool):
+    self._config = config
+    self._labelled = labelled
+    self.schema = {
+      **dict.fromkeys(self.text_columns, _readers.TEXT),
+      'label': _readers.LABEL if config.label_classes else _readers.FLOAT,
+      'idx': _readers.INT,
+    }
+    label = (config.label_column,) if labelled else ()
+    self.columns = (*self.text_columns.values(), *label)
+
+  @property
+  @override
+  def key(self) -> str:
+    part = 'labelled' if self._labelled else 'test'
+    return f'glue/{self._config.name}/{part}'
+
+  @property
+  def text_columns(self) -> Mapping[str, str]:
+    """The column of each text feature."""
+    return self._config.text_features
+
+  @override
+  def example(self, row: Mapping[str, str], number: int) -> Example:
+    example = {name: row[column] for name, column in self.text_columns.items()}
+    for name, text in example.items():
+      if not text.strip():
+        raise RowError(f'an empty {name!r}', 'text')
+    example['label'] = (
+      self.label(row[self._config.label_column])
+      if self._labelled
+      else _readers.NO_LABEL
+    )
+    example['idx'] = number
+    return example
+
+  def label(self, text: str) -> float:
+    """Returns the class that the label column names, by word or number."""
+    classes = self._config.label_classes
+    if text in classes:
+      return classes.index(text)
+    numbers = [str(i) for i in range(len(classes))]
+    if text in numbers:
+      return numbers.index(text)
+    expected = ', '.join(f'{n} or {name}' for n, name in zip(numbers, classes))
+    raise RowError(f'the label {quote(text)}', f'one of: {expected}')
+
+
+class ColaReader(GlueReader):
+  """CoLA: source, label, the author's mark, sentence; without a header."""
+
+  header = False
+
+  def __init__(self, config: tfds.text.glue.GlueConfig, labelled: bool):
+    super().__init__(config, labelled)
+    self.columns = ('source', config.label_column, 'mark', 'sentence')
+
+
+class StsbReader(GlueReader):
+  """STS-B: the label is a similarity from 0 to 5."""
+
+  @override
+  def label(self, text: str) -> float:
+    try:
+      score = float(text)
+    except ValueError:
+      score = -1.0
+    if not 0.0 <= score <= _MAX_SIMILARITY:
+      raise RowError(f'the score {quote(text)}', 'a number from 0 to 5')
+    return score
+
+
+class MrpcReader(GlueReader):
+  """MRPC: TFDS reads Microsoft's own files, hence has no columns for it."""
+
+  marked = True
+  text_columns = {'sentence1': '#1 String', 'sentence2': '#2 String'}
+
+
+class QqpReader(GlueReader):
+  """QQP: line breaks cut some twenty rows of the official train.tsv."""
+
+  dropped_rows = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class _Set:
+  """Where a set of GLUE is, and how it is read."""
+
+  folder: str
+  reader: type[GlueReader] = GlueReader
+  test_reader: type[GlueReader] = GlueReader
+  files: Mapping[str, str] = dataclasses.field(
+    default_factory=lambda: {
+      'train': 'train',
+      'validation': 'dev',
+      'test': 'test',
+    }
+  )
+
+  def splits(self, name: str) -> dict[str, Split]:
+    """Returns the splits of the TFDS config `name`."""
+    return {
+      split: self._split(_CONFIGS[name], file)
+      for split, file in self.files.items()
+    }
+
+  def _split(self, config: tfds.text.glue.GlueConfig, file: str) -> Split:
+    labelled = not file.startswith('test')
+    reader = self.reader if labelled else self.test_reader
+    return Split.of(
+      [f'{root}{self.folder}/{file}.tsv' for root in _ROOTS],
+      reader(config, labelled),
+      optional=not labelled,
+    )
+
+
+def _mnli_part(part: str) -> _Set:
+  files = {'validation': f'dev_{part}', 'test': f'test_{part}'}
+  return _Set('MNLI', files=files)
+
+
+_MNLI_FILES = {'train': 'train'}
+for _part in ('matched', 'mismatched'):
+  _MNLI_FILES[f'validation_{_part}'] = f'dev_{_part}'
+  _MNLI_FILES[f'test_{_part}'] = f'test_{_part}'
+
+_SETS = {
+  'cola': _Set('CoLA', ColaReader),
+  'sst2': _Set('SST-2'),
+  'mrpc': _Set('MRPC', MrpcReader, MrpcReader),
+  'stsb': _Set('STS-B', StsbReader, StsbReader),
+  'qqp': _Set('QQP', QqpReader, QqpReader),
+  'mnli': _Set('MNLI', files=_MNLI_FILES),
+  'mnli_matched': _mnli_part('matched'),
+  'mnli_mismatched': _mnli_part('mismatched'),
+  'qnli': _Set('QNLI'),
+  'rte': _Set('RTE'),
+  'wnli': _Set('WNLI'),
+}
+
+TASKS = {
+  name: adopt(f'glue_{name}_v002', glue_set.splits(name))
+  for name, glue_set in _SETS.items()
+}
