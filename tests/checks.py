@@ -1,0 +1,77 @@
+"""Compares a layer with its reference: output, and gradient of everything."""
+
+import numpy as np
+
+from tests import family, harness, reference
+
+
+def parallel(
+  make_layer,
+  layer,
+  sequence_id,
+  stack,
+  by_row=False,
+  dtype='float32',
+  **settings,
+) -> harness.Result:
+  """Runs a layer on rows of sequences and compares it with its reference.
+
+  Args:
+    make_layer: makes the layer.
+    layer: its `reference.Layer`.
+    sequence_id: [batch..., length].
+    stack: where the layer stands.
+    by_row: whether tables are indexed by the row.
+    dtype: of activations.
+    **settings: those of `harness.parallel`.
+
+  Returns:
+    What `harness.parallel` returned.
+  """
+  x = family.tokens(sequence_id)
+  result = harness.parallel(
+    make_layer, x, sequence_id, stack, dtype=dtype, **settings
+  )
+  at = {'x': x.astype(np.float64), **family.float64(result.weights)}
+  mask = (sequence_id != 0)[..., None]
+
+  def output(at):
+    weights = {n: a for n, a in at.items() if n != 'x'}
+    # The host multiplies the input of its layers by zero at padding.
+    return reference.rows(
+      layer, at['x'] * mask, weights, sequence_id, stack.autoregressive, by_row
+    )
+
+  harness.assert_close(result.output, output(at), 'output', dtype)
+  if result.gradients:
+    cotangent = harness.draw('cotangent', x.shape)
+    assert set(result.gradients) == {'x', *result.trainable}
+    gradients(
+      {**result.gradients, 'x': result.gradients['x'] * mask},
+      reference.probes(
+        lambda at: (output(at) * cotangent).sum(),
+        {name: at[name] for name in at if name in result.gradients},
+        fixed={name: at[name] for name in at if name not in result.gradients},
+      ),
+      dtype,
+    )
+  return result
+
+
+def gradients(found, probes, dtype='float32'):
+  """Compares gradients by variable with derivatives of the reference."""
+  faults = []
+  for probe in probes:
+    gradient = found[probe.name].astype(np.float64)
+    scale = np.abs(gradient).max() or 1.0
+    along = (gradient * probe.direction).sum()
+    error = abs(along - probe.derivative) / scale
+    if not error <= harness.TOLERANCE[dtype]:
+      entries = np.argwhere(probe.direction)
+      where = tuple(entries[0]) if len(entries) == 1 else 'a mixture of all'
+      faults.append(
+        f'gradient of {probe.name} at {where} is {along:.7g}, expected '
+        f'{probe.derivative:.7g}; the error is {error:.2g} of the largest '
+        f'entry, {scale:.3g}'
+      )
+  assert not faults, '\n'.join(faults)

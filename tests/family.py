@@ -1,0 +1,127 @@
+"""The members of the Synthesizer family, each beside its reference.
+
+One `Member` for each file of gin/variants that uses our layer, under its name;
+registry_test.py fails when one is missing. Sizes are primes of their own, as
+far as the functions allow, so that a swapped dimension does not go unseen.
+"""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+import synth_mtf
+from tests import harness, reference
+
+BATCH, HEADS, D_KV, LENGTH, D_MODEL, MAX_LENGTH = 2, 3, 5, 7, 11, 13
+FACTORS = 3, 7  # of FactorizedDense, whose tables have 21 columns
+FACTORED = FACTORS[0] * FACTORS[1]
+RANK = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+  """Synthesizing functions as the layer takes them, and their references.
+
+  Attributes:
+    synthesizers: makers of the layer's functions.
+    functions: the same in NumPy.
+    shared: whether the logits do not depend on the input.
+    normalize: the layer's setting of that name.
+    trained: names of the functions' variables that training changes.
+  """
+
+  synthesizers: tuple
+  functions: tuple
+  shared: bool = False
+  normalize: str = 'softmax'
+
+  def maker(self, **settings):
+    """Makes the layer; settings override the small sizes."""
+    settings = {
+      'num_heads': HEADS,
+      'key_value_size': D_KV,
+      'packed': False,
+      'normalize': self.normalize,
+      **settings,
+    }
+    return lambda: synth_mtf.SyntheticAttention(
+      synthesizers=list(self.synthesizers), **settings
+    )
+
+  def reference(self, **settings):
+    """The same layer in NumPy."""
+    settings = {
+      'heads': HEADS,
+      'd_kv': D_KV,
+      'normalize': self.normalize == 'softmax',
+      **settings,
+    }
+    return reference.Layer(self.functions, **settings)
+
+  def __add__(self, other):
+    return Member(
+      self.synthesizers + other.synthesizers,
+      self.functions + other.functions,
+      self.shared and other.shared,
+      self.normalize,
+    )
+
+
+def _table(function, **settings):
+  return functools.partial(function, max_length=MAX_LENGTH, **settings)
+
+
+V = Member((synth_mtf.DotProduct,), (reference.dot_product(),))
+R = Member((_table(synth_mtf.Random),), (reference.random(MAX_LENGTH),), True)
+FIX = Member((_table(synth_mtf.Random, trainable=False),), R.functions, True)
+FR = Member(
+  (_table(synth_mtf.FactorizedRandom, rank=RANK),),
+  (reference.factorized_random(MAX_LENGTH, RANK),),
+  True,
+)
+D = Member((_table(synth_mtf.Dense),), (reference.dense(MAX_LENGTH),))
+FD = Member(
+  (
+    functools.partial(
+      synth_mtf.FactorizedDense, max_length=FACTORED, factors=FACTORS
+    ),
+  ),
+  (reference.factorized_dense(*FACTORS),),
+)
+MIXER = dataclasses.replace(R, normalize='none')
+
+MEMBERS = {
+  'vanilla': V,
+  'random': R,
+  'fixed_random': FIX,
+  'factorized_random': FR,
+  'dense': D,
+  'factorized_dense': FD,
+  'random_dense': R + D,
+  'dense_vanilla': D + V,
+  'random_vanilla': R + V,
+  'factorized_random_vanilla': FR + V,
+  'factorized_random_dense': FR + D,
+  'mlp_mixer': MIXER,
+}
+# Mixtures that the paper has no row for.
+THREE = {
+  'random_dense_vanilla': R + D + V,
+  'factorized_random_factorized_dense_vanilla': FR + FD + V,
+  'random_random': R
+  + Member(
+    R.synthesizers, (reference.random(MAX_LENGTH, scope='random_1'),), True
+  ),
+}
+ALL = {**MEMBERS, **THREE}
+
+
+def tokens(sequence_id, name='x'):
+  """A layer's input, [..., length, d_model], zero at padding as in the host."""
+  x = harness.draw(name, [*np.shape(sequence_id), D_MODEL])
+  return x * (np.asarray(sequence_id) != 0)[..., None]
+
+
+def float64(arrays):
+  return {name: array.astype(np.float64) for name, array in arrays.items()}

@@ -1,0 +1,450 @@
+"""Runs attention layers alone, as the host would, with weights we choose.
+
+`parallel` calls layers on whole rows (train, eval, infer), `decode` token by
+token (first_part, then incremental). Both build one Mesh-TensorFlow graph and
+one session, and return what came out as NumPy arrays by name.
+"""
+
+import contextlib
+import dataclasses
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Optional, Union
+
+import mesh_tensorflow as mtf
+import numpy as np
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow import placement_mesh_impl
+from mesh_tensorflow.transformer import transformer
+
+# Largest error, relative to the largest entry of what is expected.
+TOLERANCE = {'float32': 1e-5, 'bfloat16': 3e-2}
+
+SCOPE = 'SyntheticAttention'
+
+MakeLayer = Callable[[], transformer.TransformerLayer]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stack:
+  """Which part of a T5 model the layer stands in."""
+
+  name: str
+  autoregressive: bool = False
+  has_encoder: bool = True
+  input_full_attention: bool = False
+
+
+ENCODER = Stack('encoder')
+DECODER = Stack('decoder', autoregressive=True)
+LM = Stack('transformer', autoregressive=True, has_encoder=False)
+PREFIX_LM = Stack(
+  'transformer',
+  autoregressive=True,
+  has_encoder=False,
+  input_full_attention=True,
+)
+
+
+@dataclasses.dataclass
+class Result:
+  """What a graph computed.
+
+  Attributes:
+    output: [batch..., length, d_model].
+    gradients: of sum(output * cotangent), by variable name and 'x'.
+    weights: by variable name, as float32.
+    trainable: names of the variables that a training step changes.
+    shapes: static shapes of all tensors in the TensorFlow graph.
+    losses: what the layer added to the losses of the model.
+  """
+
+  output: np.ndarray
+  gradients: dict
+  weights: dict
+  trainable: list
+  shapes: list
+  losses: list
+
+
+@dataclasses.dataclass(frozen=True)
+class Mesh:
+  """A placement mesh on virtual CPU devices."""
+
+  shape: str = ''
+  layout: str = ''
+
+  @property
+  def size(self) -> int:
+    return mtf.convert_to_shape(self.shape).size
+
+  def implementation(self):
+    devices = [f'cpu:{i}' for i in range(self.size)] if self.size > 1 else ['']
+    return placement_mesh_impl.PlacementMeshImpl(
+      mtf.convert_to_shape(self.shape),
+      mtf.convert_to_layout_rules(self.layout),
+      devices,
+    )
+
+
+ONE_DEVICE = Mesh()
+
+
+def draw(name: str, shape: Sequence[int], scale: float = 0.5) -> np.ndarray:
+  """Normal numbers that depend on the name alone, exact in float32."""
+  rng = np.random.RandomState(zlib.crc32(name.encode()) % 2**31)
+  return (scale * rng.standard_normal(shape)).astype(np.float32)
+
+
+def parallel(
+  make_layer: Union[MakeLayer, Sequence[MakeLayer]],
+  x: np.ndarray,
+  sequence_id: Optional[np.ndarray] = None,
+  stack: Stack = ENCODER,
+  mode: str = 'train',
+  weights: Callable[[str, Sequence[int]], np.ndarray] = draw,
+  dtype: str = 'float32',
+  mesh: Mesh = ONE_DEVICE,
+  priority: Optional[np.ndarray] = None,
+  cotangent: Optional[np.ndarray] = None,
+  ensemble: int = 0,
+  max_length: int = 512,
+  runs: int = 1,
+) -> Result:
+  """Calls layers, one after the other, on whole rows.
+
+  Args:
+    make_layer: makes a layer, or a list of these.
+    x: [batch..., length, d_model], one or two batch dimensions.
+    sequence_id: [batch..., length]; None: the host's int 1, no padding.
+    stack: where the layers stand.
+    mode: 'train', 'eval' or 'infer'.
+    weights: name and shape to initial values.
+    dtype: of activations; variables are float32.
+    mesh: mesh shape and layout.
+    priority: read and write priority [batch..., length] in place of the
+      stack's own (a prefix language model).
+    cotangent: what the output is multiplied with to be differentiated.
+    ensemble: number of models in an ensemble; 0 = none.
+    max_length: of the Unitransformer.
+    runs: sessions calls; more than one stacks the outputs in front.
+  """
+  makers = make_layer if isinstance(make_layer, (list, tuple)) else [make_layer]
+  cotangent = draw('cotangent', x.shape) if cotangent is None else cotangent
+  with _graph() as (graph, mesh_object):
+    model = _model(stack, x.shape[-1], mesh, ensemble, max_length)
+    placeholder = tf.placeholder(tf.float32, x.shape)
+    dims = _dims(x.shape[:-1], 'length') + [model.model_dim]
+    x_in = mtf.import_tf_tensor(mesh_object, placeholder, mtf.Shape(dims))
+    row_dims = dims[:-1]
+    ids = 1 if stack.has_encoder else None
+    if sequence_id is not None:
+      ids = _import(mesh_object, sequence_id, row_dims)
+    length_dim = row_dims[-1]
+    order = mtf.range(mesh_object, length_dim, tf.int32)
+    if priority is not None:
+      order_of_reading = _import(mesh_object, priority, row_dims)
+    else:
+      order_of_reading = order if stack.autoregressive else None
+    context = transformer.Context(
+      model=model,
+      mesh=mesh_object,
+      batch_dims=row_dims[:-1],
+      length_dim=length_dim,
+      variable_dtype=_variable_dtype(dtype),
+      mode=mode,
+      losses=[],
+      sequence_id=ids,
+      position=order,
+      position_is_default=True,
+      read_priority=order_of_reading,
+      write_priority=order_of_reading,
+    )
+    y = mtf.cast(x_in, context.activation_dtype)
+    if ensemble:
+      y = mtf.broadcast(y, mtf.Shape(model.ensemble_dims + dims))
+    for i, make in enumerate(makers):
+      scope = SCOPE if len(makers) == 1 else f'layer_{i:03d}'
+      with tf.variable_scope(scope):
+        y = make().call(context, y)
+    y = mtf.cast(y, tf.float32)
+    loss = mtf.reduce_sum(y * _import(mesh_object, cotangent, dims))
+    gradients = {}
+    if mode == 'train':
+      sources = {'x': x_in}
+      for variable in graph.trainable_variables:
+        sources[variable.name] = variable.outputs[0]
+      found = mtf.gradients([loss], list(sources.values()))
+      gradients = {n: g for n, g in zip(sources, found) if g is not None}
+    fetches = {
+      'output': y,
+      'gradients': gradients,
+      'losses': list(context.losses),
+    }
+    with _session(graph, mesh_object, mesh, fetches, weights) as session:
+      values = [session.run({placeholder: x}) for _ in range(runs)]
+      result = values[0]
+      output = result['output']
+      if runs > 1:
+        output = np.stack([v['output'] for v in values])
+      return Result(
+        output=output,
+        gradients={_short(n): g for n, g in result['gradients'].items()},
+        weights={_short(n): w for n, w in session.weights.items()},
+        trainable=[_short(v.name) for v in graph.trainable_variables],
+        shapes=[
+          (tensor.name, tuple(tensor.shape.as_list()))
+          for op in tf.get_default_graph().get_operations()
+          for tensor in op.outputs
+          if tensor.shape.is_fully_defined()
+        ],
+        losses=result['losses'],
+      )
+
+
+def decode(
+  make_layer: MakeLayer,
+  x: np.ndarray,
+  start: Optional[np.ndarray] = None,
+  beam: bool = False,
+  stack: Stack = DECODER,
+  weights: Callable[[str, Sequence[int]], np.ndarray] = draw,
+  dtype: str = 'float32',
+  mesh: Mesh = ONE_DEVICE,
+  priority: Optional[np.ndarray] = None,
+  max_length: int = 512,
+) -> np.ndarray:
+  """Calls a layer as the host's decoders do: first_part, then token by token.
+
+  Args:
+    make_layer: makes the layer.
+    x: [batch, length, d_model], or [batch, beam, length, d_model].
+    start: [batch], how many tokens of each row are given. In first_part the
+      layer sees noise in place of the others. None: decoding from nothing, so
+      that states start as zeros.
+    beam: whether positions are a scalar, as in beam search.
+    stack: where the layer stands.
+    weights: name and shape to initial values.
+    dtype: of activations.
+    mesh: mesh shape and layout.
+    priority: write priority [batch, length] of a prefix language model.
+    max_length: of the Unitransformer.
+
+  Returns:
+    [batch..., length, d_model]; NaN at the tokens that were given.
+  """
+  length = x.shape[-2]
+  first = np.zeros(x.shape[:1], np.int32) if start is None else start
+  with _graph() as (graph, mesh_object):
+    model = _model(stack, x.shape[-1], mesh, 0, max_length)
+    names = ['batch', 'beam', 'length'] if beam else ['batch', 'length']
+    dims = [mtf.Dimension(n, s) for n, s in zip(names, x.shape)]
+    dims.append(model.model_dim)
+    length_dim = dims[-2]
+    order = mtf.range(mesh_object, length_dim, tf.int32)
+    write_priority = order
+    if priority is not None:
+      write_priority = _import(mesh_object, priority, dims[:-1])
+    common = {
+      'model': model,
+      'mesh': mesh_object,
+      'batch_dims': dims[:-2],
+      'length_dim': length_dim,
+      'variable_dtype': _variable_dtype(dtype),
+      'sequence_id': 1 if stack.has_encoder else None,
+      'write_priority': write_priority,
+    }
+    layer = make_layer()
+    seen = np.arange(length)[None, :] < first[:, None]
+    seen = seen.reshape(seen.shape[:1] + (1,) * beam + seen.shape[1:] + (1,))
+    noisy = np.where(seen, x, draw('not decoded yet', x.shape))
+    context = transformer.Context(
+      mode='first_part',
+      position=order,
+      position_is_default=True,
+      new_states=[],
+      constant_states=[],
+      initial_position=_import(mesh_object, first, dims[:1]),
+      read_priority=write_priority,
+      **common,
+    )
+    activation = context.activation_dtype
+    with tf.variable_scope(SCOPE):
+      layer.call(
+        context, mtf.cast(_import(mesh_object, noisy, dims), activation)
+      )
+    states = context.new_states
+    if start is None:
+      states = [mtf.zeros_like(s) for s in states]
+    steps = []
+    for step in range(length - int(first.min())):
+      at = first + step
+      # A row that has come to its end goes on, on nothing, until all have.
+      token = np.stack(
+        [
+          row[..., p, :] if p < length else np.zeros_like(row[..., 0, :])
+          for row, p in zip(x, at)
+        ]
+      )
+      position = (
+        mtf.constant(mesh_object, int(at[0]), dtype=tf.int32)
+        if beam
+        else _import(mesh_object, at.astype(np.int32), dims[:1])
+      )
+      context = transformer.Context(
+        mode='incremental',
+        position=position,
+        states=states,
+        new_states=[],
+        constant_states=context.constant_states,
+        read_priority=position,
+        **common,
+      )
+      token_dims = dims[:-2] + dims[-1:]
+      with tf.variable_scope(SCOPE, reuse=True):
+        y = layer.call(
+          context, mtf.cast(_import(mesh_object, token, token_dims), activation)
+        )
+      shapes = [(s.shape, s.dtype) for s in states]
+      states = context.new_states
+      # The host's loop needs every state to stay what it is.
+      assert [(s.shape, s.dtype) for s in states] == shapes
+      steps.append(mtf.cast(y, tf.float32))
+    with _session(graph, mesh_object, mesh, steps, weights) as session:
+      values = session.run({})
+  output = np.full(x.shape, np.nan)
+  for step, value in enumerate(values):
+    for row, p in enumerate(first + step):
+      if p < length:
+        output[row, ..., p, :] = value[row]
+  return output
+
+
+class _Session:
+  """A session over a lowered graph, its variables loaded."""
+
+  def __init__(self, graph, mesh_object, mesh, fetches, weights):
+    lowering = mtf.Lowering(graph, {mesh_object: mesh.implementation()})
+    self._fetches = tf.nest.map_structure(
+      lambda t: tf.cast(lowering.export_to_tf_tensor(t), tf.float32), fetches
+    )
+    names = {v.name for v in graph.all_variables}
+    masters = [v for v in tf.global_variables() if v.op.name in names]
+    self.weights = {
+      v.op.name: np.asarray(
+        weights(_short(v.op.name), v.shape.as_list()), np.float32
+      )
+      for v in masters
+    }
+    self._session = tf.Session(
+      config=tf.ConfigProto(
+        device_count={'CPU': mesh.size},
+        intra_op_parallelism_threads=1,
+        inter_op_parallelism_threads=1,
+        allow_soft_placement=False,
+      )
+    )
+    self._session.run(tf.global_variables_initializer())
+    for v in masters:
+      v.load(self.weights[v.op.name], self._session)
+    self._session.run(lowering.copy_masters_to_slices())
+
+  def run(self, feed):
+    return self._session.run(self._fetches, feed)
+
+  def close(self):
+    self._session.close()
+
+
+def _session(*args):
+  return contextlib.closing(_Session(*args))
+
+
+@contextlib.contextmanager
+def _graph():
+  with tf.Graph().as_default():
+    tf.set_random_seed(1)
+    graph = mtf.Graph()
+    yield graph, mtf.Mesh(graph, 'mesh')
+
+
+def _model(stack, d_model, mesh, ensemble, max_length):
+  return transformer.Unitransformer(
+    layer_stack=None,
+    d_model=d_model,
+    input_vocab_size=17,
+    output_vocab_size=17 if stack.autoregressive else None,
+    autoregressive=stack.autoregressive,
+    max_length=max_length,
+    positional_embedding=False,
+    name=stack.name,
+    layout=mesh.layout or None,
+    mesh_shape=mesh.shape or None,
+    ensemble=ensemble or None,
+    input_full_attention=stack.input_full_attention,
+  )
+
+
+def _variable_dtype(dtype):
+  return mtf.VariableDType(tf.float32, tf.float32, tf.as_dtype(dtype))
+
+
+def _dims(sizes, last):
+  names = ['outer_batch', 'batch', last][-len(sizes) :]
+  return [mtf.Dimension(n, s) for n, s in zip(names, sizes)]
+
+
+def _import(mesh_object, array, dims):
+  array = np.asarray(array)
+  kind = tf.int32 if array.dtype.kind in 'iub' else tf.float32
+  return mtf.import_tf_tensor(
+    mesh_object, tf.constant(array, kind), mtf.Shape(dims)
+  )
+
+
+def _short(name):
+  return name[len(SCOPE) + 1 :] if name.startswith(SCOPE + '/') else name
+
+
+def relative_error(actual, expected, where='') -> tuple:
+  """Largest error over the largest entry, and a line that names the worst."""
+  actual, expected = np.asarray(actual), np.asarray(expected)
+  if actual.shape != expected.shape:
+    return np.inf, f'{where}: shape {actual.shape}, expected {expected.shape}'
+  if not actual.size:
+    return 0.0, ''
+  scale = np.abs(expected).max() or 1.0
+  error = np.abs(actual.astype(np.float64) - expected) / scale
+  error = np.where(np.isfinite(error), error, np.inf)
+  worst = np.unravel_index(error.argmax(), error.shape)
+  worst = tuple(int(i) for i in worst)
+  return error.max(), (
+    f'{where}: entry {worst} is {actual[worst]!r}, expected '
+    f'{expected[worst]!r}; the error is {error.max():.2g} of the largest '
+    f'entry, {scale:.3g}; %d of {error.size} entries are off'
+  )
+
+
+def assert_close(actual, expected, where='', dtype='float32', tolerance=None):
+  """Compares arrays, or dicts of arrays by name."""
+  tolerance = TOLERANCE[dtype] if tolerance is None else tolerance
+  faults = []
+  if isinstance(expected, dict):
+    if set(actual) != set(expected):
+      faults.append(
+        f'{where}: got {sorted(actual)}, expected {sorted(expected)}'
+      )
+    pairs = [
+      (f'{where}[{n}]', actual[n], expected[n]) for n in expected if n in actual
+    ]
+  else:
+    pairs = [(where, actual, expected)]
+  for name, a, e in pairs:
+    worst, message = relative_error(a, e, name)
+    if not worst <= tolerance:
+      scale = np.abs(e).max() or 1.0
+      if np.shape(a) == np.shape(e):
+        off = int((~(np.abs(a - e) <= tolerance * scale)).sum())
+        message = message % off
+      faults.append(message)
+  assert not faults, '\n'.join(faults)

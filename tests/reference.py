@@ -1,0 +1,349 @@
+"""Synthesizer attention of one sequence, in NumPy, written from the paper.
+
+Nothing here comes from the layer: no code is shared, and what the layer does to
+be fast (one softmax for the whole batch, masks, packed rows) does not exist. A
+reference sees one sequence, alone, at its own length; a padded or packed batch
+is many such sequences. Equation and section numbers are those of arXiv
+2005.00743, version 3; "v1" marks section 6.2 of version 1.
+
+Shapes: x [n, d_model] and y [n, d_model]; logits [heads, n, n]. Weights are
+float64 arrays under their names in the checkpoint; a layer of one head stores
+no heads dimension, so each array is first reshaped to have one.
+
+Everything is analytic in its inputs (comparisons look at the real part), so
+`probes` are exact to rounding: the imaginary part of f(x + ih) over h.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Optional
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class One:
+  """One sequence, and what a synthesizing function may look at.
+
+  Attributes:
+    x: [n, d_model].
+    weights: arrays by name, names relative to the layer.
+    heads: number of (read) heads.
+    causal: True in a decoder: token i must not depend on the tokens after it.
+    positions: [n], the row and column of each token in a learned table.
+    q: [heads, n, d_kv].
+    k: [heads, n, d_kv].
+  """
+
+  x: np.ndarray
+  weights: dict
+  heads: int
+  causal: bool
+  positions: np.ndarray
+  q: Optional[np.ndarray] = None
+  k: Optional[np.ndarray] = None
+
+  def weight(self, name: str, *shape: int) -> np.ndarray:
+    return np.reshape(self.weights[name], shape)
+
+
+Function = Callable[[One], np.ndarray]
+
+
+def relu(x):
+  return np.where(x.real > 0, x, 0)
+
+
+def sigmoid(x):
+  return 1 / (1 + np.exp(-x))
+
+
+def softmax(logits, visible):
+  """Softmax over the last axis, of what is visible."""
+  highest = np.where(visible, logits.real, -np.inf).max(-1, keepdims=True)
+  e = np.exp(np.where(visible, logits - highest, -np.inf))
+  return e / e.sum(-1, keepdims=True)
+
+
+# Synthesizing functions: One -> logits [heads, n, n].
+
+
+def dot_product() -> Function:
+  """V: Q K^T. T5 does not divide by sqrt(d_kv) (section 3.2)."""
+  return lambda s: np.einsum('hid,hjd->hij', s.q, s.k)
+
+
+def random(size: int, columns: Optional[int] = None, scope='random'):
+  """R: a table, the same for every input (eq. 3); `columns` are tiled."""
+  columns = columns or size
+
+  def logits(s):
+    table = s.weight(f'{scope}/R', s.heads, size, columns)
+    return table[:, s.positions[:, None], s.positions[None, :] % columns]
+
+  return logits
+
+
+def factorized_random(size, rank, columns=None, scope='factorized_random'):
+  """FR: R1 R2^T (eq. 7)."""
+  columns = columns or size
+
+  def logits(s):
+    r1 = s.weight(f'{scope}/R1', s.heads, size, rank)[:, s.positions]
+    r2 = s.weight(f'{scope}/R2', s.heads, columns, rank)
+    r2 = r2[:, s.positions % columns]
+    return np.einsum('hik,hjk->hij', r1, r2)
+
+  return logits
+
+
+def _hidden(s, name):
+  """x_i W1 of each head, [heads, n, width]."""
+  w1 = s.weights[name].reshape(s.x.shape[1], s.heads, -1)
+  return np.einsum('id,dhk->hik', s.x, w1)
+
+
+def _columns(projected, s, columns):
+  """What token i says of the column of token j, [heads, n, n]."""
+  return projected[:, :, s.positions % columns]
+
+
+def dense(columns, scope='dense'):
+  """D: W2 ReLU(W1 x_i) (eq. 1, 2); Table 1: d^2 + d N parameters."""
+
+  def logits(s):
+    hidden = relu(_hidden(s, f'{scope}/W1'))
+    w2 = s.weight(f'{scope}/W2', s.heads, hidden.shape[-1], columns)
+    return _columns(np.einsum('hik,hkn->hin', hidden, w2), s, columns)
+
+  return logits
+
+
+def factorized_dense(a, b, scope='factorized_dense'):
+  """FD: A_i[p] B_i[q] at column p b + q: A repeated, B tiled (eq. 5, 6)."""
+
+  def logits(s):
+    hidden = relu(_hidden(s, f'{scope}/W1'))
+    width = hidden.shape[-1]
+    left = hidden @ s.weight(f'{scope}/WA', s.heads, width, a)
+    right = hidden @ s.weight(f'{scope}/WB', s.heads, width, b)
+    repeated = np.repeat(left, b, axis=-1)
+    tiled = np.tile(right, a)
+    return _columns(repeated * tiled, s, a * b)
+
+  return logits
+
+
+def convolve(x, kernel, causal):
+  """y_i = sum_w kernel[w] x_(i + w - shift), zero outside the sequence.
+
+  Args:
+    x: [n, channels_in].
+    kernel: [width, channels_in, channels_out].
+    causal: True: the last tap stands on token i. False: the middle one does
+      (of an even width, the one before the middle).
+  """
+  width = kernel.shape[0]
+  shift = width - 1 if causal else (width - 1) // 2
+  y = np.zeros((len(x), kernel.shape[-1]), np.result_type(x, kernel))
+  for i in range(len(x)):
+    for w in range(width):
+      j = i + w - shift
+      if 0 <= j < len(x):
+        y[i] += x[j] @ kernel[w]
+  return y
+
+
+# The layer.
+
+
+def mixture(functions: Sequence[Function], mixing: str) -> Function:
+  """sum_i alpha_i S_i(X), sum_i alpha_i = 1 (eq. 8)."""
+
+  def logits(s):
+    if len(functions) == 1 or mixing == 'sum':
+      return sum(f(s) for f in functions)
+    heads = s.heads if mixing == 'softmax' else 1
+    scores = s.weight('alpha', len(functions), heads)
+    e = np.exp(scores - scores.real.max(0))
+    alphas = e / e.sum(0)
+    return sum(a[:, None, None] * f(s) for a, f in zip(alphas, functions))
+
+  return logits
+
+
+def bucket(distance: int, bidirectional: bool, buckets: int) -> int:
+  """T5's bucket of a relative position (arXiv 1910.10683, section 2.1).
+
+  Half of the buckets hold one distance each; the rest grow logarithmically up
+  to a distance of 128. `distance` is key position minus query position.
+  """
+  first, n = 0, -distance
+  if bidirectional:
+    buckets //= 2
+    if n < 0:
+      first, n = buckets, -n
+  n = max(n, 0)
+  exact = buckets // 2
+  if n < exact:
+    return first + n
+  grown = math.log(n / exact) / math.log(128 / exact) * (buckets - exact)
+  # The host takes the logarithm in float32, where an exact power may round
+  # down; none of the distances tested is one.
+  return first + min(exact + int(grown + 1e-9), buckets - 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Layer:
+  """One attention layer.
+
+  Attributes:
+    functions: the synthesizing functions.
+    heads: number of heads.
+    d_kv: width of a head.
+    memory_heads: number of heads of keys and values; 0 = as many as heads.
+    shared_kv: whether keys are the values.
+    mixing: 'softmax' (alpha per head), 'layer_softmax' or 'sum'.
+    normalize: whether a softmax is taken; False is the MLP-Mixer form.
+    relative: None, 'bias' or 'contextual': the relative position bias.
+    buckets: number of its buckets.
+  """
+
+  functions: Sequence[Function]
+  heads: int
+  d_kv: int
+  memory_heads: int = 0
+  shared_kv: bool = False
+  mixing: str = 'softmax'
+  normalize: bool = True
+  relative: Optional[str] = None
+  buckets: int = 32
+
+  def __call__(self, x, weights, causal=False, positions=None, visible=None):
+    """Y [n, d_model] of one sequence.
+
+    Args:
+      x: [n, d_model].
+      weights: arrays by name.
+      causal: whether token i sees only the tokens up to itself.
+      positions: where each token stands in a table; default 0, 1, 2, ...
+      visible: bool [n, n] in place of what `causal` says (a prefix LM).
+    """
+    n = len(x)
+    positions = np.arange(n) if positions is None else np.asarray(positions)
+    if visible is None:
+      visible = np.tril(np.ones((n, n), bool)) if causal else np.ones((n, n))
+    q = self._project(x, weights, 'q', self.heads)
+    key, value = ('kv', 'kv') if self.shared_kv else ('k', 'v')
+    k = self._memory(x, weights, key)
+    v = self._memory(x, weights, value)
+    s = One(x, weights, self.heads, causal, positions, q, k)
+    logits = mixture(self.functions, self.mixing)(s)
+    logits = logits + self._bias(q, weights, n, causal)
+    visible = visible.astype(bool)
+    if self.normalize:
+      attention = softmax(logits, visible)
+    else:
+      attention = np.where(visible, logits, 0)
+    read = np.einsum('hij,hjd->ihd', attention, v)
+    w = weights['o']
+    return read.reshape(n, -1) @ w.reshape(-1, w.shape[-1])
+
+  def _project(self, x, weights, name, heads):
+    if name not in weights:
+      return None
+    w = weights[name].reshape(x.shape[1], heads, self.d_kv)
+    return np.einsum('id,dhk->hik', x, w)
+
+  def _memory(self, x, weights, name):
+    """Keys or values; the read heads of a group share one write head."""
+    written = self.memory_heads or self.heads
+    projected = self._project(x, weights, name, written)
+    if projected is None:
+      return None
+    return np.repeat(projected, self.heads // written, axis=0)
+
+  def _bias(self, q, weights, n, causal):
+    if self.relative is None:
+      return 0
+    buckets = np.array(
+      [
+        [bucket(j - i, not causal, self.buckets) for j in range(n)]
+        for i in range(n)
+      ]
+    )
+    if self.relative == 'bias':
+      table = weights['relative_attention_bias']
+      return table.reshape(self.heads, self.buckets)[:, buckets]
+    table = weights['relative_attention_ak']
+    table = table.reshape(self.heads, self.d_kv, self.buckets)
+    scores = np.einsum('hid,hdb->hib', q, table)
+    return np.stack([scores[:, i, buckets[i]] for i in range(n)], axis=1)
+
+
+def rows(layer, x, weights, sequence_id, causal=False, by_row=False):
+  """Y of a batch: each sequence of each row alone; 0 at padding.
+
+  Args:
+    layer: a Layer.
+    x: [batch..., length, d_model].
+    weights: arrays by name.
+    sequence_id: [batch..., length]; equal numbers stand side by side, 0 is
+      padding.
+    causal: whether the layer is in a decoder.
+    by_row: whether a token reads a table at its index in the row instead of
+      its position in its own sequence.
+  """
+  y = np.zeros(x.shape, np.result_type(x, *weights.values()))
+  for row in np.ndindex(x.shape[:-2]):
+    for segment in np.unique(sequence_id[row]):
+      if segment:
+        (at,) = np.nonzero(sequence_id[row] == segment)
+        positions = at if by_row else None
+        y[(*row, at)] = layer(x[row][at], weights, causal, positions)
+  return y
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+  """The derivative of a function along one direction of one array."""
+
+  name: str
+  direction: np.ndarray
+  derivative: float
+
+
+def probes(
+  f: Callable[[dict], complex],
+  at: dict,
+  fixed: Optional[dict] = None,
+  entries: int = 6,
+  mixed: int = 3,
+) -> list:
+  """Derivatives of f at some entries of each array, and along mixtures.
+
+  A wrong entry anywhere shows in the mixtures, which are random directions
+  over all entries; the single entries say where to look.
+
+  Args:
+    f: a real function of a dict of arrays.
+    at: the arrays.
+    fixed: more arrays that f takes.
+    entries: how many single entries of each array.
+    mixed: how many mixtures.
+  """
+  rng = np.random.RandomState(0)
+  found = []
+  for name, array in at.items():
+    size = array.size
+    directions = []
+    for i in rng.permutation(size)[:entries]:
+      directions.append(np.zeros(size))
+      directions[-1][i] = 1.0
+    directions.extend(rng.standard_normal((mixed, size)) / np.sqrt(size))
+    for flat in directions:
+      direction = flat.reshape(array.shape)
+      moved = {**(fixed or {}), **at, name: array + 1e-100j * direction}
+      found.append(Probe(name, direction, f(moved).imag * 1e100))
+  return found
