@@ -2,8 +2,8 @@
 
 gin, seqio, Mesh-TensorFlow and TensorFlow report many mistakes of a user as a
 traceback through their internals. `explained` recognises the ones that are
-known by their text and raises a `UserError` in their place. An exception that
-nothing here knows keeps its type and its traceback.
+known and raises a `UserError` in their place. An exception that nothing here
+knows keeps its type and its traceback.
 """
 
 import contextlib
@@ -12,41 +12,60 @@ import inspect
 import os
 import pathlib
 import re
+import tokenize
 from collections.abc import Iterable, Iterator
-from typing import Callable, Optional
+from typing import Optional
 
 import gin
 import seqio
+import tensorflow.compat.v1 as tf
 
+from synth_mtf import checkpoint_faults
 from synth_mtf.errors import UserError
 
-# gin appends where it was to a message: the first kind helps, the second names
-# Python objects and repeats itself once for each level of the call.
+# gin appends where it was to a message. The first form helps a person; the
+# second names Python objects, one line for each level of the call.
 _GIN_LOCATION = re.compile(r'\n  In (?:file ".*",|bindings string).*', re.S)
-_GIN_CALL = re.compile(r'\n\s+In call to configurable [^\n]*')
+_GIN_CALL = re.compile(r"\n\s+In call to configurable '(\w+)'[^\n]*")
 
 
 @contextlib.contextmanager
-def explained() -> Iterator[None]:
-  """Raises a `UserError` in place of an exception whose cause is known."""
+def explained(model_dir: Optional[str] = None) -> Iterator[None]:
+  """Raises a `UserError` in place of an exception whose cause is known.
+
+  Args:
+    model_dir: the folder whose checkpoints the code inside restores.
+
+  Yields:
+    Nothing.
+
+  Raises:
+    UserError: the cause is known; the exception itself is its `__cause__`.
+  """
   try:
     yield
   except Exception as error:
-    message = explain(error)
+    message = explain(error, model_dir)
     if message is None:
       raise
     raise UserError(message) from error
 
 
-def explain(error: BaseException) -> Optional[str]:
+def explain(
+  error: BaseException, model_dir: Optional[str] = None
+) -> Optional[str]:
   """Returns the message for a person, or None if the cause is not known."""
   text = _GIN_CALL.sub('', str(error))
   if isinstance(error, UserError):
     return text
+  if isinstance(error, (SyntaxError, tokenize.TokenError)):
+    return f'gin syntax: {error}'
   for pattern, meaning in _MEANINGS:
-    match = re.search(pattern, text, re.S)
+    match = re.search(pattern, str(error), re.S)
     if match:
       return meaning(match)
+  if model_dir and isinstance(error, (tf.errors.OpError, ValueError)):
+    return _checkpoint(error, model_dir)
   return None
 
 
@@ -54,6 +73,22 @@ def nearest(name: str, known: Iterable[str]) -> str:
   """Returns ' Nearest: ...' with the known names like `name`, or nothing."""
   close = difflib.get_close_matches(name, sorted(set(known)), cutoff=0.5)
   return f' Nearest: {", ".join(close)}.' if close else ''
+
+
+def _checkpoint(error: Exception, model_dir: str) -> Optional[str]:
+  """Explains an error by the checkpoint that the run was to restore.
+
+  A checkpoint of another shape is restored without complaint into resource
+  variables, and the first operation that reads them fails: only a comparison
+  with the graph tells.
+  """
+  damage = checkpoint_faults.damage(model_dir)
+  if damage or not isinstance(error, tf.errors.OpError):
+    return damage or None
+  latest = tf.train.latest_checkpoint(model_dir)
+  if not latest or error.op is None:
+    return None
+  return checkpoint_faults.differences(error.op.graph, latest) or None
 
 
 def _gin_file(match: 're.Match') -> str:
@@ -71,73 +106,81 @@ def _gin_file(match: 're.Match') -> str:
 def _gin_files(folder: str, name: str) -> Iterator[str]:
   """Yields the gin files of a search folder as one would name them."""
   root = pathlib.Path(folder)
+  if os.path.isabs(name):
+    yield from map(str, root.glob('*.gin'))
+    return
   # '' is the working folder, which may be the root of anything: only the
   # sub-folder that was asked for is looked at there.
-  if folder and not os.path.isabs(name):
-    searched = root.rglob('*.gin')
-  else:
-    searched = root.joinpath(os.path.dirname(name)).glob('*.gin')
-  for path in searched:
-    yield str(path if os.path.isabs(name) else path.relative_to(root))
-
-
-def _location(text: str) -> str:
-  found = _GIN_LOCATION.search(text)
-  return found.group() if found else ''
+  here = root.joinpath(os.path.dirname(name)).glob('*.gin')
+  for path in root.rglob('*.gin') if folder else here:
+    yield str(path.relative_to(root))
 
 
 def _configurable(match: 're.Match') -> str:
-  selector = match['selector']
-  known = _gin_names()
-  last = selector.split('.')[-1]
-  known |= {name.split('.')[-1] for name in known}
+  selector = match[1]
+  # gin lists the names it knows nowhere in public.
+  registry = gin.config._REGISTRY
+  known = {registry.minimal_selector(full) for full, _ in registry.items()}
+  last = selector.rsplit('.', 1)[-1]
+  known |= {name.rsplit('.', 1)[-1] for name in known}
   return (
     f'gin knows nothing named {selector!r}.'
     f'{nearest(selector, known) or nearest(last, known)} A name of a module of '
-    'yours needs --module_import=<module>.' + _location(match.string)
+    f'your own needs --module_import=<module>.{_location(match)}'
   )
-
-
-def _gin_names() -> set[str]:
-  return {
-    # gin lists its names nowhere in public.
-    gin.config._REGISTRY.minimal_selector(selector)
-    for selector, _ in gin.config._REGISTRY.items()
-  }
 
 
 def _parameter(match: 're.Match') -> str:
   selector, parameter = match.groups()
-  known = _parameters(gin.get_configurable(selector))
   return (
     f'gin: {selector!r} has no parameter {parameter!r}.'
-    f'{nearest(parameter, known) or " It has: " + ", ".join(known) + "."}'
-    + _location(match.string)
+    f'{_nearest_parameter(parameter, selector)}{_location(match)}'
   )
 
 
-def _parameters(configurable: Callable) -> list[str]:
-  names = inspect.signature(configurable).parameters
-  return [name for name in names if name not in ('self', 'args', 'kwargs')]
+def _constructor_parameter(match: 're.Match') -> str:
+  """A class that passes arguments on to its parent meets a typo in a call."""
+  parameter = match[1]
+  callers = _GIN_CALL.findall(match.string)
+  bound = re.findall(rf'^(\S+)\.{parameter} =', gin.config_str(), re.M)
+  return (
+    f'gin: {(bound or callers)[0]!r} has no parameter {parameter!r}.'
+    f'{_nearest_parameter(parameter, *callers[:2])}'
+  )
+
+
+def _nearest_parameter(parameter: str, *selectors: str) -> str:
+  known = [
+    name
+    for selector in selectors
+    for name in inspect.signature(gin.get_configurable(selector)).parameters
+    if name not in ('self', 'args', 'kwargs')
+  ]
+  return nearest(parameter, known) or f' It has: {", ".join(known)}.'
+
+
+def _location(match: 're.Match') -> str:
+  found = _GIN_LOCATION.search(_GIN_CALL.sub('', match.string))
+  return found.group() if found else ''
 
 
 def _missing_binding(match: 're.Match') -> str:
   selector, missing = match.groups()
-  names = re.findall(r"'(.*?)'", missing)
   if 'tpu_mesh_shape' in selector:
     return (
-      'no mesh is set. On a TPU give --gin_param="utils.tpu_mesh_shape.'
-      'tpu_topology = \'v3-8\'" and "...model_parallelism = 1"; on a CPU or a '
-      'GPU --gin_param="utils.run.mesh_shape = \'model:1,batch:1\'".'
+      'no mesh is set. On a CPU or GPU give '
+      '--gin_param="utils.run.mesh_shape = \'model:1,batch:1\'"; on a TPU '
+      '--gin_param="utils.tpu_mesh_shape.tpu_topology = \'v3-8\'" and '
+      '--gin_param="utils.tpu_mesh_shape.model_parallelism = 1".'
     )
-  wanted = ', '.join(f'{selector}.{name}' for name in names)
+  names = [f'{selector}.{name}' for name in re.findall(r"'(.*?)'", missing)]
   return (
-    f'gin: {wanted} must be set, by a --gin_file or by '
-    f'--gin_param="{selector}.{names[0]} = ...".'
+    f'gin: {", ".join(names)} must be set, by a --gin_file or by '
+    f'--gin_param="{names[0]} = ...".'
   )
 
 
-def _required(match: 're.Match') -> str:
+def _left_open(match: 're.Match') -> str:
   return (
     f'gin: {match[1]} must be set: a gin file in use leaves it open. Give '
     f'--gin_param="{match[1]} = ...".'
@@ -148,60 +191,74 @@ def _provider(match: 're.Match') -> str:
   known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
   return (
     f'there is no task or mixture {match[1]!r}.{nearest(match[1], known)} One '
-    'that a module of yours registers needs --module_import=<module>.'
+    'that a module of your own registers needs --module_import=<module>.'
   )
 
 
-def _checkpoint(match: 're.Match') -> str:
+def _mesh(match: 're.Match') -> str:
+  size, dimension, tensor_size = match.groups()
+  fitting = [
+    n for n in range(1, int(tensor_size) + 1) if not int(tensor_size) % n
+  ]
   return (
-    f'a checkpoint cannot be read: {_line(match[0])}. It is truncated or '
-    'damaged. Remove the files of that step and write the step before it into '
-    "the file 'checkpoint' beside them, or give that step as "
-    'run.eval_checkpoint_step.'
+    f'the mesh has {size} parts where the dimension {dimension} has size '
+    f'{tensor_size}; a size that divides it works: '
+    f'{", ".join(map(str, fitting))}. Change utils.run.mesh_shape or '
+    'utils.tpu_mesh_shape.'
   )
 
 
-def _other_model(match: 're.Match') -> str:
+def _mesh_of_shape(match: 're.Match') -> str:
+  shape = match[1].split(', ')
+  split = [
+    size for size, axis in zip(shape, match[2].split(', ')) if axis != 'None'
+  ]
   return (
-    f'the checkpoint was made by another model: {_line(match[0])}. The gin '
-    'files must give the variant, the size, the lengths and the vocabulary '
-    "that the checkpoint was trained with (its folder's operative_config.gin)."
+    f'the mesh does not divide {", ".join(split)}. Its sizes, in '
+    'utils.run.mesh_shape or utils.tpu_mesh_shape, must divide the dimensions '
+    'that the layout rules lay on them.'
   )
-
-
-def _as_it_says(match: 're.Match') -> str:
-  return _line(match[0])
 
 
 def _in_pipeline(match: 're.Match') -> str:
-  return match[1].strip()
+  return match[1]
 
 
-def _line(text: str) -> str:
-  return re.sub(r'\s+', ' ', text).strip().rstrip('.')
-
-
-def _no_access(match: 're.Match') -> str:
-  return f'no access to {match[1]}: {_line(match[0])}.'
+def _tpu_client(match: 're.Match') -> str:
+  return (
+    'a TPU is looked up by name through a package that is missing: run '
+    '`pip install cloud-tpu-client`, or give its address, --tpu=grpc://IP:8470.'
+  )
 
 
 # The text that identifies a mistake, and what to say about it.
 _MEANINGS = (
   (r'Unable to open file: (.*)\. Searched config paths: (\[.*?\])', _gin_file),
-  (r"No configurable matching '(?P<selector>.*?)'", _configurable),
+  (r"No configurable matching '(.*?)'", _configurable),
+  (r"No configurable matching reference '@(.*?)(?:\(\))?'", _configurable),
+  (r"Configurable '(.*?)' doesn't have a parameter named '(.*?)'", _parameter),
   (
-    r"No configurable matching reference '@(?P<selector>[\w./]*)",
-    _configurable,
-  ),
-  (
-    r"Configurable '(.*?)' doesn't have a parameter named '(.*?)'",
-    _parameter,
+    r"unexpected keyword argument '(\w+)'\n\s+In call to configurable",
+    _constructor_parameter,
   ),
   (
     r'Required bindings for `(.*?)` not provided in config: (\[.*?\])',
     _missing_binding,
   ),
-  (r'([\w./]+) set to `%gin.REQUIRED` but not', _required),
+  (r'(\S+) set to `%gin.REQUIRED` but not', _left_open),
   (r"No Task or Mixture found with name '(.*?)'", _provider),
   (r'Provider name not registered: (\S*)', _provider),
+  (
+    r'Mesh dimension \((\d+)\) must divide tensor dimension '
+    r"\(Dimension\(name='(\w+)', size=(\d+)\)",
+    _mesh,
+  ),
+  (
+    r'not divisible by mesh dimension size: tensor_shape=Shape\[(.*?)\] '
+    r'tensor_layout=TensorLayout\((.*?)\)',
+    _mesh_of_shape,
+  ),
+  # TensorFlow passes an exception of the input pipeline on as text.
+  (r'(?:UserError|ConfigurationError): (.*?)\nTraceback', _in_pipeline),
+  (r'Missing runtime dependency on the Google API client', _tpu_client),
 )

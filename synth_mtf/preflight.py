@@ -1,10 +1,13 @@
-"""What is checked between the parsing of gin and the first step of a run.
+"""What is checked before the first step of a run of T5's main.
 
-The host waits for ever for a checkpoint that does not come, or starts again
-from step 0 over the ones that are there. These checks say so instead.
+The host waits for ever for a checkpoint or a TPU that does not come, and
+starts again from step 0 over checkpoints whose pointer is missing. These checks
+say so instead.
 """
 
 import os
+import socket
+import urllib.parse
 from collections.abc import Mapping
 from typing import Any, Optional
 
@@ -13,7 +16,20 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 from mesh_tensorflow.transformer import utils
 
+from synth_mtf import checkpoint_faults
 from synth_mtf.errors import UserError
+
+_TPU_SECONDS = 10
+
+
+def check_flags() -> None:
+  """Checks what the flags alone say; T5's main has not started yet.
+
+  Raises:
+    UserError: the model folder cannot be made, or the TPU does not answer.
+  """
+  _check_writable(flags.FLAGS.model_dir)
+  _check_tpu(flags.FLAGS.tpu)
 
 
 def check_run(config: Mapping[Any, Any]) -> None:
@@ -36,16 +52,48 @@ def check_run(config: Mapping[Any, Any]) -> None:
     _check_has_checkpoint(model_dir, mode)
 
 
+def _check_writable(model_dir: str) -> None:
+  try:
+    tf.io.gfile.makedirs(model_dir)
+  except tf.errors.OpError as error:
+    raise UserError(
+      f'--model_dir {model_dir} cannot be made: {error.message}. Give a folder '
+      'that you may write to.'
+    ) from error
+
+
+def _check_tpu(tpu: Optional[str]) -> None:
+  """Refuses an address that does not answer: the host waits for it for ever."""
+  address = urllib.parse.urlsplit(tpu or '')
+  if address.scheme != 'grpc':
+    return
+  try:
+    target = address.hostname, address.port or 8470
+    socket.create_connection(target, _TPU_SECONDS).close()
+  except (OSError, ValueError) as error:
+    raise UserError(
+      f'--tpu={tpu} does not answer: {error}. Is the TPU running, and this '
+      'machine in its network and zone?'
+    ) from error
+
+
 def _check_resume(model_dir: str) -> None:
   """Refuses to start at step 0 over checkpoints that are there."""
-  written = _checkpoints(model_dir)
-  index = os.path.join(model_dir, 'checkpoint')
-  if written and not tf.io.gfile.exists(index):
+  written = checkpoint_faults.names(model_dir)
+  pointer = os.path.join(model_dir, 'checkpoint')
+  if written and not tf.io.gfile.exists(pointer):
     raise UserError(
-      f'{model_dir} holds {written[-1]}, but the file {index} that points at '
+      f'{model_dir} holds {written[-1]}, but the file {pointer} that points at '
       'it is missing: training would start again at step 0 and overwrite it. '
       f'Write the line `model_checkpoint_path: "{written[-1]}"` into that file '
       'to resume, or choose another --model_dir.'
+    )
+  latest = tf.train.latest_checkpoint(model_dir)
+  pointed = tf.train.get_checkpoint_state(model_dir)
+  if pointed and not latest:
+    raise UserError(
+      f'{pointer} points at {pointed.model_checkpoint_path}, which is not '
+      'there or has no .index file.' + _holding(model_dir)
     )
 
 
@@ -54,26 +102,18 @@ def _check_init_checkpoint(path: Optional[str]) -> None:
     raise UserError(
       f'utils.run.init_checkpoint: there is no checkpoint {path}; expected a '
       'path without the .index, such as <folder>/model.ckpt-1000.'
-      + _found(os.path.dirname(path))
+      + _holding(os.path.dirname(path))
     )
 
 
 def _check_has_checkpoint(model_dir: str, mode: str) -> None:
-  if not _checkpoints(model_dir):
+  if not checkpoint_faults.names(model_dir):
     raise UserError(
-      f'mode {mode!r} needs a checkpoint, and --model_dir {model_dir} '
-      + ('has none.' if tf.io.gfile.isdir(model_dir) else 'does not exist.')
-      + ' Give the folder of a run that has trained.'
+      f'mode {mode!r} needs a checkpoint, and --model_dir {model_dir} has '
+      'none. Give the folder of a run that has trained.'
     )
 
 
-def _found(folder: str) -> str:
-  written = _checkpoints(folder)
+def _holding(folder: str) -> str:
+  written = checkpoint_faults.names(folder)
   return f' {folder} holds {", ".join(written)}.' if written else ''
-
-
-def _checkpoints(folder: str) -> list[str]:
-  """Returns the names of a folder's checkpoints, in order of their steps."""
-  files = tf.io.gfile.glob(os.path.join(folder, 'model.ckpt-*.index'))
-  names = [os.path.basename(path)[: -len('.index')] for path in files]
-  return sorted(names, key=utils.get_step_from_checkpoint_path)

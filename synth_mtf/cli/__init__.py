@@ -15,7 +15,7 @@ from typing import Optional
 
 from synth_mtf.errors import UserError
 
-COMMANDS = ('transformer', 'doctor')
+COMMANDS = ('transformer',)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

@@ -1,0 +1,80 @@
+"""What is wrong with a checkpoint that a run could not restore."""
+
+import os
+
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import utils
+
+
+def names(folder: str) -> list[str]:
+  """Returns the names of a folder's checkpoints, in order of their steps."""
+  files = tf.io.gfile.glob(os.path.join(folder, 'model.ckpt-*.index'))
+  found = [os.path.basename(path)[: -len('.index')] for path in files]
+  return sorted(found, key=utils.get_step_from_checkpoint_path)
+
+
+def is_complete(path: str) -> bool:
+  """Whether every value can be read; TensorFlow verifies their checksums."""
+  try:
+    reader = tf.train.load_checkpoint(path)
+    for name in reader.get_variable_to_shape_map():
+      reader.get_tensor(name)
+  except (tf.errors.OpError, RuntimeError, ValueError):
+    return False
+  return True
+
+
+def damage(folder: str) -> str:
+  """Says which of a folder's checkpoints is damaged, and how to go on.
+
+  Returns:
+    A message, or '' if all of them are complete.
+  """
+  complete, damaged = [], []
+  for name in names(folder):
+    whole = is_complete(os.path.join(folder, name))
+    (complete if whole else damaged).append(name)
+  if not damaged:
+    return ''
+  message = f'damaged in {folder}: {", ".join(damaged)} (truncated or altered).'
+  if not complete:
+    return f'{message} No complete checkpoint is there.'
+  return (
+    f'{message} Complete: {", ".join(complete)}. To go on from there, write '
+    f'the line `model_checkpoint_path: "{complete[-1]}"` into '
+    f'{os.path.join(folder, "checkpoint")}.'
+  )
+
+
+def differences(graph: tf.Graph, path: str) -> str:
+  """Says which variables of a graph a checkpoint lacks or has otherwise.
+
+  Args:
+    graph: the graph that was to be restored.
+    path: the checkpoint.
+
+  Returns:
+    A message, or '' if the checkpoint fits.
+  """
+  saved = dict(tf.train.list_variables(path))
+  wanted = {
+    variable.op.name: variable.shape.as_list()
+    for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
+  }
+  other = [
+    f'{name} is {saved[name]} in the checkpoint, {shape} in the model'
+    for name, shape in wanted.items()
+    if name in saved and list(saved[name]) != list(shape)
+  ]
+  missing = [f'{name} is not in it' for name in wanted if name not in saved]
+  found = sorted(other) + sorted(missing)
+  if not found:
+    return ''
+  shown = '; '.join(found[:3])
+  more = f'; and {len(found) - 3} more' if len(found) > 3 else ''
+  return (
+    f'the checkpoint {path} was made by another model: {shown}{more}. Use the '
+    'variant, size, lengths and vocabulary it was trained with '
+    f'({os.path.join(os.path.dirname(path), "operative_config.gin")}), or '
+    'another --model_dir.'
+  )
