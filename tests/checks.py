@@ -12,6 +12,7 @@ def parallel(
   stack,
   by_row=False,
   dtype='float32',
+  tolerance=None,
   **settings,
 ) -> harness.Result:
   """Runs a layer on rows of sequences and compares it with its reference.
@@ -23,11 +24,13 @@ def parallel(
     stack: where the layer stands.
     by_row: whether tables are indexed by the row.
     dtype: of activations.
+    tolerance: of the comparison; default: that of the dtype.
     **settings: those of `harness.parallel`.
 
   Returns:
     What `harness.parallel` returned.
   """
+  tolerance = tolerance or harness.TOLERANCE[dtype]
   x = family.tokens(sequence_id)
   result = harness.parallel(
     make_layer, x, sequence_id, stack, dtype=dtype, **settings
@@ -42,7 +45,7 @@ def parallel(
       layer, at['x'] * mask, weights, sequence_id, stack.autoregressive, by_row
     )
 
-  harness.assert_close(result.output, output(at), 'output', dtype)
+  harness.assert_close(result.output, output(at), 'output', tolerance)
   if result.gradients:
     cotangent = harness.draw('cotangent', x.shape)
     assert set(result.gradients) == {'x', *result.trainable}
@@ -53,12 +56,12 @@ def parallel(
         {name: at[name] for name in at if name in result.gradients},
         fixed={name: at[name] for name in at if name not in result.gradients},
       ),
-      dtype,
+      tolerance,
     )
   return result
 
 
-def gradients(found, probes, dtype='float32'):
+def gradients(found, probes, tolerance):
   """Compares gradients by variable with derivatives of the reference."""
   faults = []
   for probe in probes:
@@ -66,7 +69,7 @@ def gradients(found, probes, dtype='float32'):
     scale = np.abs(gradient).max() or 1.0
     along = (gradient * probe.direction).sum()
     error = abs(along - probe.derivative) / scale
-    if not error <= harness.TOLERANCE[dtype]:
+    if not error <= tolerance:
       entries = np.argwhere(probe.direction)
       where = tuple(entries[0]) if len(entries) == 1 else 'a mixture of all'
       faults.append(

@@ -425,9 +425,8 @@ def relative_error(actual, expected, where='') -> tuple:
   )
 
 
-def assert_close(actual, expected, where='', dtype='float32', tolerance=None):
+def assert_close(actual, expected, where='', tolerance=TOLERANCE['float32']):
   """Compares arrays, or dicts of arrays by name."""
-  tolerance = TOLERANCE[dtype] if tolerance is None else tolerance
   faults = []
   if isinstance(expected, dict):
     if set(actual) != set(expected):
