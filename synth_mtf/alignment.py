@@ -216,7 +216,7 @@ def _centered_exp(b, center, visible=None):
 
 
 def _divide_rows(y, total):
-  """The quotient y / total, where a row that sees nothing stays 0; [..., d_kv], [...]."""
+  """Divides [..., d_kv] by [...]; a row that sees nothing stays 0."""
   total = tf.where_v2(total > 0, total, 1.0)[..., tf.newaxis]
   return tf.cast(tf.cast(y, total.dtype) / total, y.dtype)
 

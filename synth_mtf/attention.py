@@ -1,7 +1,6 @@
 """SyntheticAttention: the layer that takes the place of T5's SelfAttention."""
 
 import copy
-import difflib
 from collections.abc import Sequence
 from typing import Callable, Optional
 
@@ -11,7 +10,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
 from synth_mtf.alignment import NORMALIZATIONS, Dropout
-from synth_mtf.errors import ConfigurationError
+from synth_mtf.errors import ConfigurationError, nearest
 from synth_mtf.mixing import MIXINGS, Logits, add, mixture
 from synth_mtf.positions import PackedIndex, SlicedIndex, StepIndex
 from synth_mtf.projections import Projections
@@ -259,12 +258,9 @@ def _choose(argument, name, options):
   """`options[name]`; an error lists the options and offers the nearest."""
   if name in options:
     return options[name]
-  near = difflib.get_close_matches(
-    str(name), [o for o in options if isinstance(o, str)], n=1
-  )
   raise ConfigurationError(
     f'SyntheticAttention.{argument} = {name!r}: expected one of '
-    f'{list(options)}' + (f'; did you mean {near[0]!r}?' if near else '')
+    f'{list(options)}' + nearest(name, options)
   )
 
 

@@ -1,4 +1,7 @@
-"""The error that is meant for a person rather than for a debugger."""
+"""Errors that are meant for a person rather than for a debugger."""
+
+import difflib
+from collections.abc import Iterable
 
 
 class UserError(Exception):
@@ -14,3 +17,10 @@ class ConfigurationError(UserError, ValueError):
 
   The message names the gin binding to change.
   """
+
+
+def nearest(name: object, options: Iterable[object]) -> str:
+  """`; did you mean 'x'?` for the option closest to a name, or nothing."""
+  words = [option for option in options if isinstance(option, str)]
+  near = difflib.get_close_matches(str(name), words, n=1)
+  return f'; did you mean {near[0]!r}?' if near else ''

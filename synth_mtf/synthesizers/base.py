@@ -122,6 +122,17 @@ class Site:
       self.batch + self.heads + self.length + [self.memory_length]
     )
 
+  def with_input(self, x: mtf.Tensor) -> 'Site':
+    """The same call for a local function of another input of x's shape."""
+    return Site(
+      self.context,
+      x,
+      self.projections,
+      self.index,
+      self.kv_dim,
+      self.logits_dtype,
+    )
+
   def variable(
     self,
     name: str,

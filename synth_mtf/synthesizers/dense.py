@@ -4,7 +4,7 @@ import gin
 import mesh_tensorflow as mtf
 
 from synth_mtf.synthesizers.base import Site
-from synth_mtf.synthesizers.local import Local, project
+from synth_mtf.synthesizers.local import Local, relu_layer
 
 
 @gin.configurable(module='synth_mtf')
@@ -17,6 +17,4 @@ class Dense(Local):
 
   def hidden(self, site: Site) -> mtf.Tensor:
     """ReLU(W1 x_i)."""
-    return mtf.relu(
-      project(site, site.x, 'W1', self.hidden_dims(site), gain=2.0)
-    )
+    return relu_layer(site, self.d_kv(site))

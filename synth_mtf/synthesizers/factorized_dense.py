@@ -9,7 +9,7 @@ import mesh_tensorflow as mtf
 from synth_mtf.errors import ConfigurationError
 from synth_mtf.positions import gather
 from synth_mtf.synthesizers.base import Site, Table, weighted
-from synth_mtf.synthesizers.local import project
+from synth_mtf.synthesizers.local import relu_layer
 
 
 @gin.configurable(module='synth_mtf')
@@ -62,10 +62,7 @@ class FactorizedDense(Table):
     self.check_length(site)
     size = self.key_value_size or site.kv_dim.size
     d_kv = mtf.Dimension('d_kv', size)
-    hidden = mtf.relu(
-      project(site, site.x, 'W1', [*site.heads, d_kv], gain=2.0)
-    )
-    hidden = mtf.cast(hidden, site.logits_dtype)
+    hidden = mtf.cast(relu_layer(site, d_kv), site.logits_dtype)
     a, b = (
       mtf.einsum(
         [

@@ -38,25 +38,33 @@ class Local(Table):
 
   @abc.abstractmethod
   def hidden(self, site: Site) -> mtf.Tensor:
-    """Computes h(X), [batch..., length, heads, d_kv], with second moment 1."""
+    """Computes h(X), [batch..., length, heads, *summed_dims], of variance 1."""
 
-  def hidden_dims(self, site: Site) -> list[mtf.Dimension]:
-    """[heads, d_kv] of the hidden layer."""
-    size = self.key_value_size or site.kv_dim.size
-    return [*site.heads, mtf.Dimension('d_kv', size)]
+  def d_kv(self, site: Site) -> mtf.Dimension:
+    """The width of the hidden layer in each head."""
+    return mtf.Dimension('d_kv', self.key_value_size or site.kv_dim.size)
+
+  def summed_dims(self, site: Site) -> list[mtf.Dimension]:
+    """What W2 sums over: [d_kv]."""
+    return [self.d_kv(site)]
 
   def logits(self, site: Site, alpha: Optional[mtf.Tensor]) -> InnerProduct:
     """[..., length, heads, d_kv] x [heads, d_kv, memory_length]."""
     self.check_length(site)
-    *heads, d_kv = self.hidden_dims(site)
+    summed = self.summed_dims(site)
+    k = mtf.Dimension('d_kv', mtf.Shape(summed).size)
     w2 = site.variable(
       'W2',
-      [*heads, d_kv, self.columns_dim],
-      stddev=d_kv.size**-0.5,
+      [*site.heads, *summed, self.columns_dim],
+      stddev=k.size**-0.5,
       dtype=site.logits_dtype,
     )
     hidden = mtf.cast(self.hidden(site), site.logits_dtype)
-    return InnerProduct(weighted(hidden, alpha), site.index.columns(w2), d_kv)
+    return InnerProduct(
+      weighted(mtf.replace_dimensions(hidden, summed, k), alpha),
+      site.index.columns(mtf.replace_dimensions(w2, summed, k)),
+      k,
+    )
 
 
 def project(
@@ -67,7 +75,7 @@ def project(
   reduced: int = 1,
   gain: float = 1.0,
 ) -> mtf.Tensor:
-  """The product x W with a new W, whose initial values keep the second moment.
+  """The product x W with a new W that at first keeps the second moment.
 
   Args:
     site: the layer call.
@@ -75,7 +83,7 @@ def project(
     name: the variable's name.
     dims: the dimensions to project to.
     reduced: how many dimensions of x are summed over.
-    gain: factor on the second moment, 2 ahead of a ReLU, which halves it.
+    gain: factor on the second moment, to make up for a nonlinearity.
 
   Returns:
     [..., *dims].
@@ -85,3 +93,11 @@ def project(
     name, summed + dims, stddev=(gain / mtf.Shape(summed).size) ** 0.5
   )
   return mtf.einsum([x, w], mtf.Shape(kept + dims))
+
+
+def relu_layer(site: Site, d_kv: mtf.Dimension) -> mtf.Tensor:
+  """ReLU(W1 x_i), [batch..., length, heads, d_kv]; W1 [d_model, heads, d_kv].
+
+  ReLU halves the second moment; the gain of 2 makes up for it.
+  """
+  return mtf.relu(project(site, site.x, 'W1', [*site.heads, d_kv], gain=2.0))

@@ -1,0 +1,64 @@
+"""Bottleneck Dense: a local function of a low-rank image of the token."""
+
+from typing import Callable, Optional
+
+import gin
+import mesh_tensorflow as mtf
+import tensorflow.compat.v1 as tf
+
+from synth_mtf.errors import ConfigurationError
+from synth_mtf.synthesizers.base import (
+  InnerProduct,
+  Site,
+  SynthesizingFunction,
+)
+from synth_mtf.synthesizers.dense import Dense
+from synth_mtf.synthesizers.local import Local, project
+
+
+@gin.configurable(module='synth_mtf')
+class BottleneckDense(SynthesizingFunction):
+  """S(X) = F(X'), x'_i = U D x_i with D: d_model -> r, U: r -> d_model.
+
+  (version 1, section 6.2.) F is Dense, or ConvolutionalDense for the
+  bottleneck in front of conv-ReLU-conv.
+  """
+
+  def __init__(
+    self,
+    bottleneck_size: Optional[int] = None,
+    inner: Callable[[], Local] = Dense,
+  ):
+    """Creates a Bottleneck Dense synthesizing function.
+
+    Args:
+      bottleneck_size: r < d_model. Default: d_model / 4.
+      inner: makes F, a local function (`@Dense`, `@ConvolutionalDense`,
+        `@GatedDense`).
+
+    Raises:
+      ConfigurationError: if r < 1 or `inner` makes something else.
+    """
+    self.require_positive('bottleneck_size', bottleneck_size)
+    self.bottleneck_size = bottleneck_size
+    self.inner = inner()
+    if not isinstance(self.inner, Local):
+      raise ConfigurationError(
+        f'BottleneckDense.inner made {self.inner}: expected a local function '
+        'such as Dense or ConvolutionalDense'
+      )
+
+  def logits(self, site: Site, alpha: Optional[mtf.Tensor]) -> InnerProduct:
+    """F's logits for [batch..., length, d_model] of rank r."""
+    d_model = site.x.shape.dims[-1]
+    r = mtf.Dimension(
+      'bottleneck', self.bottleneck_size or max(1, d_model.size // 4)
+    )
+    if r.size >= d_model.size:
+      raise ConfigurationError(
+        f'BottleneckDense.bottleneck_size = {r.size}: expected less than '
+        f'd_model = {d_model.size}'
+      )
+    narrow = project(site, project(site, site.x, 'D', [r]), 'U', [d_model])
+    with tf.variable_scope(self.inner.scope):
+      return self.inner.logits(site.with_input(narrow), alpha)

@@ -1,0 +1,64 @@
+"""Convolutional Dense: each token's row depends on its neighbours too."""
+
+from typing import Optional
+
+import gin
+import mesh_tensorflow as mtf
+
+from synth_mtf.neighbours import neighbours
+from synth_mtf.synthesizers.base import Site
+from synth_mtf.synthesizers.local import Local, project
+
+
+@gin.configurable(module='synth_mtf')
+class ConvolutionalDense(Local):
+  """Convolutions over the sequence in place of Dense's two layers (v1, 6.2).
+
+      linear           S(X) = W2 conv(X; W1)
+      conv-ReLU-conv   S(X) = conv(ReLU(conv(X; W1)); W2)
+
+  with conv(X; W)_i = sum_o W[o] x_(i+o) over `filter_width` neighbours: o is
+  centered in an encoder and at most 0 in a decoder. A neighbour in another
+  sequence or in padding counts as 0. W1 is [filter_width, d_model, heads,
+  d_kv]. W2 is [heads, d_kv, memory_length], or [heads, filter_width, d_kv,
+  memory_length] where it is a convolution.
+  """
+
+  def __init__(
+    self,
+    filter_width: int = 3,
+    relu: bool = True,
+    key_value_size: Optional[int] = None,
+    max_length: Optional[int] = None,
+    tile_length: Optional[int] = None,
+  ):
+    """Creates a Convolutional Dense synthesizing function.
+
+    Args:
+      filter_width: how many neighbours a filter sees, the token included.
+      relu: True for conv-ReLU-conv, False for the linear form.
+      key_value_size: width of the hidden layer in each head. Default: the
+        layer's `key_value_size`.
+      max_length: N. Default: the host's `Unitransformer.max_length` (512).
+      tile_length: b <= N: project to b columns, tiled to the length.
+
+    Raises:
+      ConfigurationError: if a size does not fit.
+    """
+    super().__init__(key_value_size, max_length, tile_length)
+    self.require_positive('filter_width', filter_width)
+    self.filter_dim = mtf.Dimension('filter_width', filter_width)
+    self.relu = relu
+
+  def summed_dims(self, site: Site) -> list[mtf.Dimension]:
+    """[d_kv], or [filter_width, d_kv] where W2 is a convolution."""
+    return ([self.filter_dim] if self.relu else []) + [self.d_kv(site)]
+
+  def hidden(self, site: Site) -> mtf.Tensor:
+    """conv(X; W1), or the neighbours of its ReLU."""
+    x = neighbours(site, site.x, self.filter_dim)
+    dims = [*site.heads, self.d_kv(site)]
+    if not self.relu:
+      return project(site, x, 'W1', dims, reduced=2)
+    h = mtf.relu(project(site, x, 'W1', dims, reduced=2, gain=2.0))
+    return neighbours(site, h, self.filter_dim)

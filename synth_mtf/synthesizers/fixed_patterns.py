@@ -1,0 +1,135 @@
+"""Fixed patterns: hand-made alignments in which nothing is learned."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Callable, Optional
+
+import gin
+import mesh_tensorflow as mtf
+import tensorflow.compat.v1 as tf
+
+from synth_mtf.errors import ConfigurationError, nearest
+from synth_mtf.synthesizers.base import Site, Table, weighted
+from synth_mtf.visibility import row_sequence_id
+
+# The logit of what a pattern leaves out. exp(-30) vanishes beside 1 in float32;
+# where all that is visible is left out, attention is uniform.
+_OUT = -30.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Geometry:
+  """Where queries and keys stand.
+
+  Attributes:
+    site: the layer call.
+    ahead: how far key j is ahead of query i, int32 [length, memory_length].
+    max_length: N.
+  """
+
+  site: Site
+  ahead: mtf.Tensor
+  max_length: int
+
+  def at(self, hit: mtf.Tensor) -> mtf.Tensor:
+    """Logits that choose where `hit` is true."""
+    return _OUT * mtf.cast(mtf.logical_not(hit), self.site.logits_dtype)
+
+  def context(self, distance: mtf.Tensor) -> mtf.Tensor:
+    """Weights (1 - distance / N)^3 at distances of 2 and more."""
+    far = mtf.greater_equal(distance, 2)
+    near = mtf.cast(distance * mtf.cast(far, tf.int32), self.site.logits_dtype)
+    return self.at(far) + 3.0 * mtf.log(1.0 - near / self.max_length)
+
+
+def _last_token(geometry):
+  site = geometry.site
+  sequence_id = row_sequence_id(site.context)
+  if site.context.read_priority is not None or sequence_id is None:
+    raise ConfigurationError(
+      "FixedPatterns.patterns: 'end' needs the whole sequence, which a decoder "
+      'does not see; set decoder/FixedPatterns.patterns without it'
+    )
+  (length,) = site.length
+  following = mtf.shift(sequence_id, -1, length, wrap=False)
+  last = mtf.not_equal(sequence_id, following)
+  return geometry.at(mtf.replace_dimensions(last, length, site.memory_length))
+
+
+PATTERNS: dict[str, Callable[[_Geometry], mtf.Tensor]] = {
+  'current': lambda g: g.at(mtf.equal(g.ahead, 0)),
+  'previous': lambda g: g.at(mtf.equal(g.ahead, -1)),
+  'next': lambda g: g.at(mtf.equal(g.ahead, 1)),
+  'left': lambda g: g.context(-g.ahead),
+  'right': lambda g: g.context(g.ahead),
+  'start': lambda g: g.at(mtf.equal(g.site.index.keys, 0)),
+  'end': _last_token,
+}
+
+
+@gin.configurable(module='synth_mtf')
+class FixedPatterns(Table):
+  """Hand-made attention in the manner of Raganato et al. (arXiv 2002.10260).
+
+  Each head has one pattern; head h has number h mod (number of patterns).
+
+      current, previous, next    one token, at distance 0, -1, +1
+      left, right                the larger context: tokens at a distance d of
+                                 2 and more, with weight (1 - d / N)^3
+      start, end                 the sequence's first or last token
+
+  Where a pattern finds no visible token (`next` at the end, or in a decoder),
+  attention is uniform over what is visible.
+  """
+
+  def __init__(
+    self,
+    patterns: Sequence[str] = tuple(PATTERNS),
+    max_length: Optional[int] = None,
+  ):
+    """Creates a Fixed Patterns synthesizing function.
+
+    Args:
+      patterns: names out of `PATTERNS`; 'end' works in an encoder only.
+      max_length: N. Default: the host's `Unitransformer.max_length` (512).
+
+    Raises:
+      ConfigurationError: if a pattern is unknown or there is none.
+    """
+    super().__init__(max_length)
+    unknown = [name for name in patterns if name not in PATTERNS]
+    if unknown or not patterns:
+      raise ConfigurationError(
+        f'FixedPatterns.patterns = {list(patterns)}: expected names out of '
+        f'{list(PATTERNS)}' + ''.join(nearest(n, PATTERNS) for n in unknown)
+      )
+    self.patterns = tuple(patterns)
+
+  def logits(self, site: Site, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
+    """The pattern of each head, [heads, length, memory_length]."""
+    self.check_length(site)
+    index = site.index
+    geometry = _Geometry(site, index.keys - index.queries, self.max_length)
+    logits = [PATTERNS[name](geometry) for name in self.patterns]
+    dims = {d for x in logits for d in x.shape.dims}
+    shape = mtf.Shape([d for d in site.local.dims if d in dims])
+    stacked = mtf.stack(
+      [mtf.transpose(mtf.broadcast(x, shape), shape) for x in logits], 'pattern'
+    )
+    choice = mtf.one_hot(
+      _head_number(site) % len(logits),
+      stacked.shape.dims[0],
+      dtype=site.logits_dtype,
+    )
+    return mtf.einsum(
+      [weighted(choice, alpha), stacked],
+      mtf.Shape([d for d in site.local.dims if d in dims | set(site.heads)]),
+    )
+
+
+def _head_number(site):
+  """0, 1, 2, ... over the heads, [heads]."""
+  number = mtf.zeros(site.context.mesh, mtf.Shape([]), tf.int32)
+  for dim in site.heads:
+    number = number * dim.size + mtf.range(site.context.mesh, dim, tf.int32)
+  return number

@@ -1,0 +1,25 @@
+"""Gated Dense: a gated linear unit as Dense's hidden layer."""
+
+import gin
+import mesh_tensorflow as mtf
+
+from synth_mtf.synthesizers.base import Site
+from synth_mtf.synthesizers.local import Local, project
+
+# 1 / E[sigmoid(z)^2] for z of unit variance.
+_GATE_GAIN = 3.4
+
+
+@gin.configurable(module='synth_mtf')
+class GatedDense(Local):
+  """GLU, S(x_i) = W2 ((W1 x_i) * sigmoid(Wg x_i)) (version 1, section 6.2).
+
+  W1 and the gate's Wg are [d_model, heads, d_kv], W2 [heads, d_kv,
+  memory_length].
+  """
+
+  def hidden(self, site: Site) -> mtf.Tensor:
+    """(W1 x_i) * sigmoid(Wg x_i)."""
+    dims = [*site.heads, self.d_kv(site)]
+    linear = project(site, site.x, 'W1', dims, gain=_GATE_GAIN)
+    return linear * mtf.sigmoid(project(site, site.x, 'Wg', dims))
