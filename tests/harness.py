@@ -110,6 +110,7 @@ def parallel(
   ensemble: int = 0,
   max_length: int = 512,
   runs: int = 1,
+  host_masks: bool = True,
 ) -> Result:
   """Calls layers, one after the other, on whole rows.
 
@@ -127,7 +128,8 @@ def parallel(
     cotangent: what the output is multiplied with to be differentiated.
     ensemble: number of models in an ensemble; 0 = none.
     max_length: of the Unitransformer.
-    runs: sessions calls; more than one stacks the outputs in front.
+    runs: session calls; more than one stacks the outputs in front.
+    host_masks: whether x is made zero at padding, which the host does.
   """
   makers = make_layer if isinstance(make_layer, (list, tuple)) else [make_layer]
   cotangent = draw('cotangent', x.shape) if cotangent is None else cotangent
@@ -161,6 +163,8 @@ def parallel(
       write_priority=order_of_reading,
     )
     y = mtf.cast(x_in, context.activation_dtype)
+    if host_masks:
+      y = transformer.sublayer_mask_padding(y, None, context)
     if ensemble:
       y = mtf.broadcast(y, mtf.Shape(model.ensemble_dims + dims))
     for i, make in enumerate(makers):
