@@ -84,7 +84,7 @@ def softmax_average(
     site: the layer call.
     logits: B.
     visibility: what takes part in the softmax.
-    values: G(X), [batch..., memory_length, heads, d_kv], 0 at padding.
+    values: G(X), [batch..., memory_length, heads, d_kv].
     dropout: dropout of the weights.
     use_log_z: is given the logarithm of the softmax's denominator,
       [batch..., heads, length], if there is a use for it.
@@ -114,13 +114,14 @@ def unnormalized_average(
   """
   del use_log_z  # there is no denominator
   weights = _add(logits.local, logits.shared)
+  values = _at(visibility.keys, values)
   if visibility.pairs is not None:
     weights *= mtf.cast(visibility.pairs, weights.dtype)
   if dropout.per_key(site):
     values = dropout.of_values(values, site)
   else:
     weights = dropout.of_weights(mtf.broadcast(weights, site.local))
-  return _at_tokens(_weighted_sum(site, weights, values), visibility)
+  return _at(visibility.queries, _weighted_sum(site, weights, values))
 
 
 NORMALIZATIONS = {
@@ -187,16 +188,15 @@ def _shared_softmax(site, logits, visibility, values, dropout, use_log_z):
     seen = set(e.shape.dims + keys.shape.dims)
     total = mtf.einsum([e, keys], mtf.Shape([d for d in rows if d in seen]))
   total = mtf.transpose(mtf.broadcast(total, rows), rows)
+  values = dropout.of_values(_at(visibility.keys, values), site)
   if use_log_z:
     use_log_z(mtf.log(total) + center)
-  return _at_tokens(
-    mtf.slicewise(
-      _divide_rows,
-      [_weighted_sum(site, e, dropout.of_values(values, site)), total],
-      splittable_dims=rows.dims,
-    ),
-    visibility,
+  y = mtf.slicewise(
+    _divide_rows,
+    [_weighted_sum(site, e, values), total],
+    splittable_dims=rows.dims,
   )
+  return _at(visibility.queries, y)
 
 
 def _row_centers(b, visible=None):
@@ -240,7 +240,7 @@ def _general_softmax(site, logits, visibility, values, dropout, use_log_z):
     values = dropout.of_values(values, site)
   else:
     weights = dropout.of_weights(weights)
-  return _at_tokens(_weighted_sum(site, weights, values), visibility)
+  return _at(visibility.queries, _weighted_sum(site, weights, values))
 
 
 def _softmax(site, b):
@@ -274,8 +274,6 @@ def _weighted_sum(site, weights, values):
   )
 
 
-def _at_tokens(y, visibility):
-  """Zero at padding queries, as in the host."""
-  if visibility.queries is None:
-    return y
-  return y * mtf.cast(visibility.queries, y.dtype)
+def _at(tokens, x):
+  """Zero where `tokens` is; None hides nothing."""
+  return x if tokens is None else x * mtf.cast(tokens, x.dtype)
