@@ -68,8 +68,10 @@ def _faults_of_split(task: seqio.Task, split: str) -> list[str]:
     if source.num_input_examples(split) == 0:
       files = ', '.join(source.files(split))
       return [
-        f'task {task.name}, split {split!r}: no rows in {files}; expected at '
-        'least one.'
+        (
+          f'task {task.name}, split {split!r}: no rows in {files}; expected at '
+          'least one.'
+        )
       ]
   except UserError as error:
     return [str(error)]

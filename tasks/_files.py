@@ -98,7 +98,7 @@ def open_binary(path: str, offset: int = 0) -> BinaryIO:
   """Opens a local or remote file, unpacked where its name ends in `.gz`."""
   try:
     # A local file read by Python itself costs a tenth of tf.io.gfile's time.
-    raw = open(path, 'rb') if os.path.exists(path) else _GFile(path)
+    raw = io.FileIO(path) if os.path.exists(path) else _GFile(path)
   except (OSError, tf.errors.OpError) as error:
     raise UserError(f'{path} cannot be read: {error}') from error
   stream = gzip.GzipFile(fileobj=raw) if is_gzip(path) else raw
@@ -170,14 +170,16 @@ def line_number(path: str, offset: int) -> int:
 
 
 def decode(data: bytes) -> str:
-  """Returns `data` as text; a RowError names the first byte that is not UTF-8."""
+  """Returns `data` as text; a RowError names the first byte not UTF-8."""
   try:
     return data.decode('utf-8')
   except UnicodeDecodeError as error:
+    line = data.count(b'\n', 0, error.start)
+    column = error.start - data.rfind(b'\n', 0, error.start)
     raise RowError(
-      f'byte 0x{data[error.start]:02x} at column {error.start + 1} is not UTF-8',
+      f'the byte 0x{data[error.start]:02x} at column {column} is not UTF-8',
       'UTF-8 text',
-      line=data.count(b'\n', 0, error.start),
+      line,
     ) from error
 
 

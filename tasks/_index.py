@@ -14,7 +14,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Callable, NamedTuple, Optional, Union
+from typing import Any, Callable, NamedTuple
 
 import tensorflow.compat.v2 as tf
 from absl import logging
@@ -49,7 +49,7 @@ class Block(NamedTuple):
 
   path: str
   start: int
-  end: Optional[int]
+  end: int | None
   number: int
 
 
@@ -118,16 +118,14 @@ def scan(path: str, reader: Reader) -> FileIndex:
   index.blocks = [b._replace(end=end) for b, end in zip(index.blocks, ends)]
   if dropped:
     index.notes.append(
-      f'{path}: {dropped} rows with too few columns are left out, as TensorFlow '
-      'Datasets does; the official file has such rows.'
+      f'{path}: {dropped} rows with too few columns are left out, as '
+      'TensorFlow Datasets does; the official file has such rows.'
     )
   return index
 
 
-def cached_scan(
-  path: str, reader: Reader, index_dir: Optional[str]
-) -> FileIndex:
-  """Returns `scan(path, reader)`, from the cache where the file is unchanged."""
+def cached_scan(path: str, reader: Reader, index_dir: str | None) -> FileIndex:
+  """Returns `scan(path, reader)`, kept from before if the file is as then."""
   cache = _cache_path(path, reader, index_dir)
   fingerprint = _fingerprint(path)
   index = _load(cache, path, fingerprint)
@@ -186,7 +184,7 @@ def locate(error: RowError, path: str, offset: int) -> str:
   return f'{path}:{line}: {error}'
 
 
-def _header(stream: ByteStream, reader: Reader, path: str) -> Optional[Record]:
+def _header(stream: ByteStream, reader: Reader, path: str) -> Record | None:
   if not reader.header:
     return None
   record = Record(stream.readline(), 0)
@@ -195,7 +193,7 @@ def _header(stream: ByteStream, reader: Reader, path: str) -> Optional[Record]:
   return record
 
 
-def _context(header: Optional[Record], reader: Reader, path: str) -> Any:
+def _context(header: Record | None, reader: Reader, path: str) -> Any:
   if header is None:
     return None
   try:
@@ -208,7 +206,7 @@ def _context(header: Optional[Record], reader: Reader, path: str) -> Any:
 def _records(
   stream: ByteStream,
   reader: Reader,
-  end: Optional[int],
+  end: int | None,
   fault: Callable[[RowError, int], None],
 ) -> Iterator[Record]:
   try:
@@ -219,7 +217,7 @@ def _records(
 
 def _parse(
   reader: Reader, record: Record, number: int, context: Any
-) -> Sequence[Union[Example, RowError]]:
+) -> Sequence[Example | RowError]:
   try:
     return reader.parse(record, number, context)
   except RowError as error:
@@ -235,7 +233,7 @@ def _line_start(block: Block, reader: Reader) -> int:
     return stream.offset
 
 
-def _cache_path(path: str, reader: Reader, index_dir: Optional[str]) -> str:
+def _cache_path(path: str, reader: Reader, index_dir: str | None) -> str:
   folder = index_dir or os.path.join(
     os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'),
     'synth_mtf',
@@ -246,7 +244,7 @@ def _cache_path(path: str, reader: Reader, index_dir: Optional[str]) -> str:
 
 
 def _fingerprint(path: str) -> list[Any]:
-  """Returns what changes whenever the file does: size, time, first, last bytes."""
+  """Returns what changes when the file does: size, time, first, last bytes."""
   try:
     stat = tf.io.gfile.stat(path)
     with tf.io.gfile.GFile(path, 'rb') as stream:
@@ -260,7 +258,7 @@ def _fingerprint(path: str) -> list[Any]:
 
 def _load(
   cache: str, path: str, fingerprint: Sequence[Any]
-) -> Optional[FileIndex]:
+) -> FileIndex | None:
   try:
     with tf.io.gfile.GFile(cache) as stream:
       stored = json.load(stream)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Optional, Union
+from typing import Any
 
 import tensorflow.compat.v2 as tf
 from typing_extensions import override
@@ -65,7 +65,7 @@ class Reader(abc.ABC):
     del record
 
   def records(
-    self, stream: ByteStream, end: Optional[int] = None
+    self, stream: ByteStream, end: int | None = None
   ) -> Iterator[Record]:
     """Yields the records that start before the offset `end`.
 
@@ -78,7 +78,7 @@ class Reader(abc.ABC):
         return
       yield Record(data, stream.offset - len(data))
 
-  def blemish(self, record: Record) -> Optional[Blemish]:
+  def blemish(self, record: Record) -> Blemish | None:
     """Returns what is odd about a record that can be read all the same."""
     if record.data.startswith(BOM) and not record.offset and not self.marked:
       return Blemish('a byte order mark before the text', 'UTF-8 without one')
@@ -91,14 +91,14 @@ class Reader(abc.ABC):
 
   @abc.abstractmethod
   def parse(
-    self, record: Record, number: int, context: Any
-  ) -> Sequence[Union[Example, RowError]]:
+    self, record: Record, number: int, header: Any
+  ) -> Sequence[Example | RowError]:
     """Returns the examples of a record, and what is wrong with single ones.
 
     Args:
       record: the raw bytes.
       number: how many records precede it in the file.
-      context: what `read_header` returned, None without a header.
+      header: what `read_header` returned, None without a header.
 
     Raises:
       RowError: the record as a whole is malformed.
@@ -144,9 +144,9 @@ class TsvReader(Reader):
 
   @override
   def parse(
-    self, record: Record, number: int, context: Optional[Sequence[str]]
+    self, record: Record, number: int, header: Sequence[str] | None
   ) -> Sequence[Example]:
-    names = context or self.columns
+    names = header or self.columns
     text = line_text(record)
     if not record.data.endswith(b'\n'):
       raise RowError(
@@ -177,9 +177,9 @@ class JsonLinesReader(Reader):
 
   @override
   def parse(
-    self, record: Record, number: int, context: None
+    self, record: Record, number: int, header: None
   ) -> Sequence[Example]:
-    del context
+    del header
     return self.examples(parse_json_object(line_text(record)), number)
 
 

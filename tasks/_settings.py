@@ -20,7 +20,7 @@ import dataclasses
 import fnmatch
 import os
 from collections.abc import Mapping
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable
 
 import gin
 from absl import flags
@@ -46,13 +46,13 @@ class Settings:
     index_dir: where the row counts of the official files are kept.
   """
 
-  data_dir: Optional[str] = None
-  task_data_dirs: tuple[tuple[str, Optional[str]], ...] = ()
-  vocabulary: Optional[str] = None
+  data_dir: str | None = None
+  task_data_dirs: tuple[tuple[str, str | None], ...] = ()
+  vocabulary: str | None = None
   skip_bad_rows: bool = False
-  index_dir: Optional[str] = None
+  index_dir: str | None = None
 
-  def data_dir_of(self, task_name: str) -> Optional[str]:
+  def data_dir_of(self, task_name: str) -> str | None:
     """Returns the folder of `task_name`'s official files, None for TFDS."""
     for pattern, data_dir in self.task_data_dirs:
       if fnmatch.fnmatchcase(task_name, pattern):
@@ -62,11 +62,11 @@ class Settings:
 
 @gin.configurable(module='synth_mtf.tasks')
 def settings(
-  data_dir: Optional[str] = None,
-  task_data_dirs: Optional[Union[str, Mapping[str, str]]] = None,
-  vocabulary: Optional[str] = None,
-  skip_bad_rows: Optional[bool] = None,
-  index_dir: Optional[str] = None,
+  data_dir: str | None = None,
+  task_data_dirs: str | Mapping[str, str] | None = None,
+  vocabulary: str | None = None,
+  skip_bad_rows: bool | None = None,
+  index_dir: str | None = None,
 ) -> Settings:
   """Returns the settings in force: flag, else gin, else environment.
 
@@ -143,13 +143,13 @@ def _truth(text: str) -> bool:
   return truths[text.lower()]
 
 
-def _folder(value: Optional[str]) -> Optional[str]:
+def _folder(value: str | None) -> str | None:
   return None if value in (None, '', TFDS) else os.path.expanduser(value)
 
 
 def _task_folders(
-  value: Optional[Union[str, Mapping[str, str]]],
-) -> tuple[tuple[str, Optional[str]], ...]:
+  value: str | Mapping[str, str] | None,
+) -> tuple[tuple[str, str | None], ...]:
   if not value:
     return ()
   if isinstance(value, Mapping):

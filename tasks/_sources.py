@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import abc
 import collections
 import dataclasses
 import functools
 import itertools
 import operator
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Optional, Union
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import seqio
 import tensorflow.compat.v2 as tf
 from absl import logging
+from typing_extensions import override
 
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import _files, _index, _settings
 from synth_mtf.tasks._index import Block, FileIndex
 from synth_mtf.tasks._readers import Example, Reader
 
-# As seqio reads files: so many at a time, so many rows of each in turn.
+# As many as seqio reads files at a time.
 _CYCLE_LENGTH = 16
-_BLOCK_LENGTH = 16
 # Rows of a file that is one block, such as a gzip file, handed over at a time.
 _CHUNK_EXAMPLES = 256
 # Open files that wait for their next chunk to be asked for.
@@ -45,7 +46,7 @@ class Split:
   """
 
   readers: Mapping[str, Reader]
-  otherwise: Optional[Split] = None
+  otherwise: Split | None = None
   optional: bool = False
 
   @classmethod
@@ -117,7 +118,7 @@ class FilesDataSource(seqio.DataSource):
     shards = max(1, -(-_total_bytes(self.files(split)) // _CACHE_SHARD_BYTES))
     return [f'{self._task_name}-{split}-{i:05d}' for i in range(shards)]
 
-  def num_input_examples(self, split: str) -> Optional[int]:
+  def num_input_examples(self, split: str) -> int | None:
     """Returns the number of examples; 0 for a split that the task has not.
 
     None for a corpus too large to be read only to be counted.
@@ -168,8 +169,8 @@ class FilesDataSource(seqio.DataSource):
     self,
     split: str = 'train',
     shuffle: bool = True,
-    seed: Optional[int] = None,
-    shard_info: Optional[seqio.ShardInfo] = None,
+    seed: int | None = None,
+    shard_info: seqio.ShardInfo | None = None,
     **unused_kwargs: Any,
   ) -> tf.data.Dataset:
     """Returns the rows of a split in the structure of its reader's schema."""
@@ -184,8 +185,7 @@ class FilesDataSource(seqio.DataSource):
         f'task {self._task_name}, split {split!r}: no rows in '
         f'{", ".join(files)}; expected at least one.'
       )
-    chunks = _Chunks(blocks, files, skip_bad_rows)
-    return _dataset(chunks, shuffle, seed, shard_info)
+    return _dataset(blocks, files, skip_bad_rows, shuffle, seed, shard_info)
 
   def _checked_blocks(self, split: str, skip_bad_rows: bool) -> list[Block]:
     indexes = self.indexes(split)
@@ -223,7 +223,7 @@ class TwoSources(seqio.DataSource):
     self,
     task_name: str,
     files: Mapping[str, Split],
-    tfds: Optional[seqio.TfdsDataSource],
+    tfds: seqio.TfdsDataSource | None,
   ):
     super().__init__(splits=())
     self._task_name = task_name
@@ -231,7 +231,7 @@ class TwoSources(seqio.DataSource):
     self._tfds = tfds
 
   @property
-  def chosen(self) -> Union[FilesDataSource, seqio.TfdsDataSource]:
+  def chosen(self) -> FilesDataSource | seqio.TfdsDataSource:
     """The source that the settings in force name."""
     data_dir = _settings.settings().data_dir_of(self._task_name)
     if data_dir is not None:
@@ -259,7 +259,7 @@ class TwoSources(seqio.DataSource):
     """Returns the shards of the chosen source."""
     return self.chosen.list_shards(split)
 
-  def num_input_examples(self, split: str) -> Optional[int]:
+  def num_input_examples(self, split: str) -> int | None:
     """Returns the row count of the chosen source; 0 without the split."""
     if split not in self.splits:
       return 0
@@ -291,56 +291,61 @@ def _faults_of_first_rows(files: Mapping[str, Reader]) -> list[str]:
 
 
 def _dataset(
-  chunks: _Chunks,
+  blocks: Sequence[Block],
+  readers: Mapping[str, Reader],
+  skip_bad_rows: bool,
   shuffle: bool,
-  seed: Optional[int],
-  shard_info: Optional[seqio.ShardInfo],
+  seed: int | None,
+  shard_info: seqio.ShardInfo | None,
 ) -> tf.data.Dataset:
   """Returns the examples of all blocks, in order or shuffled by block."""
-  num_blocks = len(chunks.endless)
+  # A block without a known end, such as a gzip file, is read bit by bit.
+  bounded = [block for block in blocks if block.end is not None]
+  endless = [block for block in blocks if block.end is None]
+  parts = []
+  if bounded:
+    loader = _BlockLoader(bounded, readers, skip_bad_rows)
+    parts.append(_examples(loader, shuffle, seed, shard_info))
+  if endless:
+    loader = _StreamLoader(endless, readers, skip_bad_rows)
+    parts.append(_examples(loader, shuffle, seed, shard_info))
+  if len(parts) == 1:
+    return parts[0]
+  if not shuffle:
+    return parts[0].concatenate(parts[1])
+  sizes = [_total_bytes({b.path for b in part}) for part in (bounded, endless)]
+  return tf.data.Dataset.sample_from_datasets(
+    parts, [size / sum(sizes) for size in sizes], seed=seed
+  )
+
+
+def _examples(
+  loader: _Loader,
+  shuffle: bool,
+  seed: int | None,
+  shard_info: seqio.ShardInfo | None,
+) -> tf.data.Dataset:
+  num_blocks = len(loader.blocks)
   num_shards = shard_info.num_shards if shard_info else 1
-  by_block = num_blocks >= num_shards > 1
-
-  def examples_of(block: tf.Tensor) -> tf.data.Dataset:
-    endless = tf.gather(chunks.endless, block)
-    ds = tf.data.Dataset.range(tf.where(endless, tf.int64.max, 1))
-    ds = ds.map(lambda chunk: chunks.load(block, chunk))
-    ds = ds.take_while(lambda more, unused_columns: more)
-    return ds.flat_map(
-      lambda unused_more, columns: tf.data.Dataset.from_tensor_slices(columns)
-    )
-
   ds = tf.data.Dataset.range(num_blocks)
-  if by_block:
+  if num_blocks >= num_shards > 1:
     ds = ds.shard(num_shards, shard_info.index)
   if shuffle:
-    ds = ds.shuffle(num_blocks, seed=seed).interleave(
-      examples_of,
-      cycle_length=_CYCLE_LENGTH,
-      block_length=_BLOCK_LENGTH,
-      num_parallel_calls=tf.data.AUTOTUNE,
-      deterministic=True,
-    )
-  else:
-    ds = ds.flat_map(examples_of)
-  if num_shards > 1 and not by_block:
+    ds = ds.shuffle(num_blocks, seed=seed)
+  ds = loader.columns(ds, _CYCLE_LENGTH if shuffle else 1).unbatch()
+  if num_blocks < num_shards:
     ds = ds.shard(num_shards, shard_info.index)
-  return ds.map(_dense)
+  return loader.cut_lists(ds)
 
 
-def _dense(example: Mapping[str, Any]) -> Mapping[str, Any]:
-  # A slice of a ragged column is a dense vector; say so in the element spec.
-  return tf.nest.map_structure(tf.convert_to_tensor, example)
+class _Loader(abc.ABC):
+  """Hands blocks to tf.data as columns: arrays with a row for each example.
 
-
-class _Chunks:
-  """Hands blocks to tf.data, as columns.
-
-  A chunk is what one call of Python hands over: a whole block or, where a block
-  has no known end, as in a gzip file, so many rows of it.
+  A list in an example is padded to the longest of its column, and its size is a
+  column too, until the rows are apart (`cut_lists`).
 
   Attributes:
-    endless: for each block, whether its end is unknown.
+    blocks: what is loaded.
   """
 
   def __init__(
@@ -349,67 +354,119 @@ class _Chunks:
     readers: Mapping[str, Reader],
     skip_bad_rows: bool,
   ):
-    self.endless = [block.end is None for block in blocks]
-    self._blocks = blocks
+    self.blocks = blocks
     self._readers = readers
-    self._schema = next(iter(readers.values())).schema
     self._skip_bad_rows = skip_bad_rows
+    self._schema = next(iter(readers.values())).schema
+
+  @abc.abstractmethod
+  def columns(self, blocks: tf.data.Dataset, together: int) -> tf.data.Dataset:
+    """Returns the columns of the blocks whose numbers `blocks` yields.
+
+    Args:
+      blocks: numbers of blocks.
+      together: of how many blocks rows alternate.
+    """
+
+  def cut_lists(self, ds: tf.data.Dataset) -> tf.data.Dataset:
+    """Cuts the lists of single examples to their own lengths."""
+    if not any(spec.shape.rank for _, spec in _leaves(self._schema)):
+      return ds
+
+    return ds.map(lambda row: _cut_lists(self._schema, row))
+
+  def read(self, block: int) -> Iterator[Example]:
+    """Yields the examples of a block."""
+    reader = self._readers[self.blocks[block].path]
+    return _index.read(self.blocks[block], reader, self._skip_bad_rows)
+
+  def call(
+    self, function: Callable[..., Sequence[Example]], *inputs: tf.Tensor
+  ) -> Mapping[str, Any]:
+    """Returns the columns of the examples that `function(*inputs)` returns."""
+    dtypes, shapes = [], []
+    for _, spec in _leaves(self._schema):
+      dtypes.append(spec.dtype)
+      shapes.append([None] * (1 + spec.shape.rank))
+      if spec.shape.rank:
+        dtypes.append(tf.int64)
+        shapes.append([None])
+    columns = tf.numpy_function(
+      lambda *values: self._to_columns(function(*(v.tolist() for v in values))),
+      inputs,
+      dtypes,
+      stateful=False,
+    )
+    for column, shape in zip(columns, shapes):
+      column.set_shape(shape)
+    return tf.nest.pack_sequence_as(_columns_of(self._schema), columns)
+
+  def _to_columns(self, rows: Sequence[Example]) -> list[np.ndarray]:
+    columns = []
+    for path, spec in _leaves(self._schema):
+      values = [functools.reduce(operator.getitem, path, row) for row in rows]
+      if spec.shape.rank:
+        columns += _padded(values, spec.dtype)
+      else:
+        columns.append(_array(values, spec.dtype))
+    return columns
+
+
+class _BlockLoader(_Loader):
+  """Loads a block, or the blocks that alternate, in one call."""
+
+  @override
+  def columns(self, blocks: tf.data.Dataset, together: int) -> tf.data.Dataset:
+    return blocks.batch(together).map(
+      lambda numbers: self.call(self._load, numbers),
+      num_parallel_calls=2,  # one in Python, one on its way to tf.data
+    )
+
+  def _load(self, blocks: Sequence[int]) -> list[Example]:
+    rounds = itertools.zip_longest(*map(self.read, blocks))
+    return [row for rows in rounds for row in rows if row is not None]
+
+
+class _StreamLoader(_Loader):
+  """Loads a file of unknown length some rows at a time."""
+
+  def __init__(self, *args: Any):
+    super().__init__(*args)
     self._lock = threading.Lock()
     # (block, next chunk) -> the examples that follow.
     self._waiting: collections.OrderedDict[
       tuple[int, int], Iterator[Example]
     ] = collections.OrderedDict()
 
-  def load(
-    self, block: tf.Tensor, chunk: tf.Tensor
-  ) -> tuple[tf.Tensor, Mapping[str, Any]]:
-    """Returns whether the chunk exists, and its columns as tensors."""
-    dtypes = [tf.bool]
-    for _, spec in _leaves(self._schema):
-      dtypes += [spec.dtype] + ([tf.int64] if spec.shape.rank else [])
-    more, *flat = tf.numpy_function(
-      self._columns, [block, chunk], dtypes, stateful=False
-    )
-    more.set_shape([])
-    columns = []
-    for _, spec in _leaves(self._schema):
-      values = flat.pop(0)
-      values.set_shape([None])
-      if spec.shape.rank:
-        lengths = flat.pop(0)
-        lengths.set_shape([None])
-        values = tf.RaggedTensor.from_row_lengths(
-          values, lengths, validate=False
-        )
-      columns.append(values)
-    return more, tf.nest.pack_sequence_as(self._schema, columns)
+  @override
+  def columns(self, blocks: tf.data.Dataset, together: int) -> tf.data.Dataset:
+    def chunks(block: tf.Tensor) -> tf.data.Dataset:
+      ds = tf.data.Dataset.range(tf.int64.max)
+      ds = ds.map(lambda chunk: self.call(self._load, block, chunk))
+      return ds.take_while(
+        lambda columns: tf.size(tf.nest.flatten(columns)[0]) > 0
+      )
 
-  def _columns(self, block: int, chunk: int) -> list[np.ndarray]:
-    block, chunk = int(block), int(chunk)
-    endless = self.endless[block]
-    examples = self._examples(block, chunk)
-    rows = list(
-      itertools.islice(examples, _CHUNK_EXAMPLES if endless else None)
+    return blocks.interleave(
+      chunks,
+      cycle_length=together,
+      block_length=1,
+      num_parallel_calls=2,
+      deterministic=True,
     )
-    if endless and rows:
+
+  def _load(self, block: int, chunk: int) -> list[Example]:
+    examples = self._examples(block, chunk)
+    rows = list(itertools.islice(examples, _CHUNK_EXAMPLES))
+    if rows:
       self._wait(block, chunk + 1, examples)
-    columns = [np.array(bool(rows) or not endless)]
-    for path, spec in _leaves(self._schema):
-      values = [functools.reduce(operator.getitem, path, row) for row in rows]
-      if spec.shape.rank:
-        lengths = np.array([len(v) for v in values], np.int64)
-        values = list(itertools.chain.from_iterable(values))
-        columns += [_array(values, spec.dtype), lengths]
-      else:
-        columns.append(_array(values, spec.dtype))
-    return columns
+    return rows
 
   def _examples(self, block: int, chunk: int) -> Iterator[Example]:
     with self._lock:
       examples = self._waiting.pop((block, chunk), None)
     if examples is None:
-      reader = self._readers[self._blocks[block].path]
-      examples = _index.read(self._blocks[block], reader, self._skip_bad_rows)
+      examples = self.read(block)
       # A restored iterator goes on where the saved one was.
       passed = itertools.islice(examples, chunk * _CHUNK_EXAMPLES)
       collections.deque(passed, maxlen=0)
@@ -433,7 +490,44 @@ def _leaves(
       yield (*path, key), schema[key]
 
 
+def _columns_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+  """Returns the structure of columns, where a list has padding and a size."""
+  return {
+    key: _columns_of(spec)
+    if isinstance(spec, Mapping)
+    else ({'padded': spec, 'size': spec} if spec.shape.rank else spec)
+    for key, spec in schema.items()
+  }
+
+
+def _cut_lists(
+  schema: Mapping[str, Any], row: Mapping[str, Any]
+) -> Mapping[str, Any]:
+  cut = {}
+  for key, spec in schema.items():
+    if isinstance(spec, Mapping):
+      cut[key] = _cut_lists(spec, row[key])
+    elif spec.shape.rank:
+      cut[key] = row[key]['padded'][: row[key]['size']]
+    else:
+      cut[key] = row[key]
+  return cut
+
+
 def _array(values: Sequence[Any], dtype: tf.DType) -> np.ndarray:
   if dtype == tf.string:
     return np.array([value.encode('utf-8') for value in values], object)
   return np.array(values, dtype.as_numpy_dtype)
+
+
+def _padded(
+  lists: Sequence[Sequence[Any]], dtype: tf.DType
+) -> list[np.ndarray]:
+  """Returns [rows, longest] padded values and [rows] sizes."""
+  sizes = np.array([len(values) for values in lists], np.int64)
+  padding = b'' if dtype == tf.string else 0
+  shape = len(lists), max(sizes, default=0)
+  padded = np.full(shape, padding, object if dtype == tf.string else None)
+  for row, values in zip(padded, lists):
+    row[: len(values)] = _array(values, dtype)
+  return [padded.astype(dtype.as_numpy_dtype), sizes]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 import seqio
 import t5.data.mixtures  # noqa: F401  registers T5's own tasks and mixtures
@@ -15,7 +14,7 @@ PREFIX = 'synth_'
 
 
 def adopt(
-  t5_name: str, files: Mapping[str, Split], name: Optional[str] = None
+  t5_name: str, files: Mapping[str, Split], name: str | None = None
 ) -> str:
   """Registers `synth_<t5_name>`: T5's task, with official files as a source.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import seqio
 import t5.data
@@ -36,17 +36,17 @@ class SettingVocabulary(seqio.Vocabulary):
 
   @property
   @override
-  def bos_id(self) -> Optional[int]:
+  def bos_id(self) -> int | None:
     return self.resolved.bos_id
 
   @property
   @override
-  def eos_id(self) -> Optional[int]:
+  def eos_id(self) -> int | None:
     return self.resolved.eos_id
 
   @property
   @override
-  def unk_id(self) -> Optional[int]:
+  def unk_id(self) -> int | None:
     return self.resolved.unk_id
 
   @property
@@ -87,7 +87,7 @@ class SettingVocabulary(seqio.Vocabulary):
     return str(self.resolved)
 
 
-def load(vocabulary: Optional[str]) -> seqio.Vocabulary:
+def load(vocabulary: str | None) -> seqio.Vocabulary:
   """Returns the vocabulary that a value of the setting names.
 
   Args:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Optional
 
 import seqio
 from typing_extensions import override
@@ -86,7 +85,7 @@ class PassageReader(_CorpusReader):
 
   @override
   def records(
-    self, stream: ByteStream, end: Optional[int] = None
+    self, stream: ByteStream, end: int | None = None
   ) -> Iterator[Record]:
     start, lines, size = stream.offset, [], 0
     while end is None or stream.offset < end:
@@ -106,7 +105,7 @@ class PassageReader(_CorpusReader):
 
   @override
   def parse(
-    self, record: Record, number: int, context: None
+    self, record: Record, number: int, header: None
   ) -> Sequence[Example]:
     data = record.data.replace(b'\r', b'')
     return self.kept(
@@ -119,7 +118,7 @@ class TextJsonReader(_CorpusReader):
 
   @override
   def parse(
-    self, record: Record, number: int, context: None
+    self, record: Record, number: int, header: None
   ) -> Sequence[Example]:
     return self.kept(parse_json_object(line_text(record)).text('text'))
 

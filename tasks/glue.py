@@ -18,7 +18,7 @@ from synth_mtf.tasks._readers import Example, TsvReader
 from synth_mtf.tasks._sources import Split
 from synth_mtf.tasks._tasks import adopt
 
-# The folder of our layout, the names that the download scripts give it, and none.
+# Our layout's folder, its names in GLUE's download scripts, and none.
 _ROOTS = ('glue/', 'glue_data/', 'GLUE/', '')
 _CONFIGS = tfds.text.glue.Glue.builder_configs
 _MAX_SIMILARITY = 5.0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Optional, Union
 
 from typing_extensions import override
 
@@ -26,12 +25,12 @@ from synth_mtf.tasks._sources import Split
 from synth_mtf.tasks._tasks import adopt
 
 # A string is skipped as a whole: a bracket inside it opens nothing.
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]|"', re.DOTALL)
-_NEXT_ARTICLE = re.compile(rb'[\s,]*')
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]|"', re.DOTALL)
+_GAP = re.compile(rb'[\s,]*')
 
 
 class SquadReader(Reader):
-  """An article a record, a question an example, as TFDS's `squad/v1.1:3.0.0`."""
+  """A record is an article, an example a question; as TFDS's `squad/v1.1`."""
 
   schema = {
     'id': TEXT,
@@ -43,7 +42,7 @@ class SquadReader(Reader):
 
   @override
   def records(
-    self, stream: ByteStream, end: Optional[int] = None
+    self, stream: ByteStream, end: int | None = None
   ) -> Iterator[Record]:
     if not stream.offset:
       _skip_to_articles(stream)
@@ -53,9 +52,8 @@ class SquadReader(Reader):
 
   @override
   def parse(
-    self, record: Record, number: int, context: None
-  ) -> Sequence[Union[Example, RowError]]:
-    del context
+    self, record: Record, number: int, header: None
+  ) -> Sequence[Example | RowError]:
     text = decode(record.data)
     try:
       article = JsonObject(json.loads(text), f'article {number}')
@@ -67,15 +65,16 @@ class SquadReader(Reader):
       ) from error
     title = article.text('title') if 'title' in article else ''
     return [
-      _question(question, paragraph.text('context'), title)
+      _question(question, context, title)
       for paragraph in article.objects('paragraphs')
+      for context in [paragraph.text('context')]
       for question in paragraph.objects('qas')
     ]
 
 
 def _question(
   question: JsonObject, context: str, title: str
-) -> Union[Example, RowError]:
+) -> Example | RowError:
   try:
     answers = question.objects('answers')
     if not answers:
@@ -108,23 +107,22 @@ def _checked_answer(answer: JsonObject, context: str) -> str:
 
 
 def _skip_to_articles(stream: ByteStream) -> None:
+  """Moves the stream into the list that "data" names."""
   depth = 0
-  while True:
-    token = _next_token(stream)
-    if token is None:
-      raise RowError('JSON without articles', '{"data": [{...}, ...]}')
+  names_data = False
+  for token, size in _tokens(stream):
+    if names_data and token == b'[':
+      stream.take(size)
+      return
     depth += _depth_change(token)
-    if token == b'"data"' and depth == 1:
-      token = _next_token(stream)
-      if token == b'[':
-        return
-      depth += _depth_change(token or b'')
+    names_data = token == b'"data"' and depth == 1
+  raise RowError('JSON without articles', '{"data": [{...}, ...]}')
 
 
 def _at_article(stream: ByteStream) -> bool:
   """Whether an article follows; moves the stream to its brace."""
   while True:
-    gap = _NEXT_ARTICLE.match(stream.buffer, stream.start).end()
+    gap = _GAP.match(stream.buffer, stream.start).end()
     stream.take(gap - stream.start)
     if stream.start < len(stream.buffer):
       break
@@ -138,32 +136,29 @@ def _at_article(stream: ByteStream) -> bool:
 
 def _take_object(stream: ByteStream) -> bytes:
   """Returns the JSON object that starts here, up to its last brace."""
-  pieces = []
   depth = 0
-  while True:
-    token = _next_token(stream, pieces)
-    if token is None:
-      raise RowError('the file ends inside an article', 'its last brace')
+  for token, size in _tokens(stream):
     depth += _depth_change(token)
     if not depth:
-      return b''.join(pieces)
+      return stream.take(size)
+  raise RowError('the file ends inside an article', 'its last brace')
 
 
-def _next_token(
-  stream: ByteStream, pieces: Optional[list[bytes]] = None
-) -> Optional[bytes]:
-  """Returns the next string or bracket; `pieces` takes all that is passed."""
-  searched = 0
+def _tokens(stream: ByteStream) -> Iterator[tuple[bytes, int]]:
+  """Yields strings and brackets, and how many bytes there are up to their end.
+
+  The stream itself stays where it is, so that these bytes are in its buffer.
+  """
+  size = 0
   while True:
-    match = _TOKEN.search(stream.buffer, stream.start + searched)
+    match = _TOKEN.search(stream.buffer, stream.start + size)
     if match and match.group() != b'"':
-      passed = stream.take(match.end() - stream.start)
-      if pieces is not None:
-        pieces.append(passed)
-      return match.group()
-    searched = (match.start() if match else len(stream.buffer)) - stream.start
-    if not stream.more():
-      return None
+      size = match.end() - stream.start
+      yield match.group(), size
+    else:
+      size = (match.start() if match else len(stream.buffer)) - stream.start
+      if not stream.more():
+        return
 
 
 def _depth_change(token: bytes) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import tensorflow_datasets as tfds
 from typing_extensions import override
@@ -253,7 +253,7 @@ class DprReader(Reader):
 
   @override
   def records(
-    self, stream: ByteStream, end: Optional[int] = None
+    self, stream: ByteStream, end: int | None = None
   ) -> Iterator[Record]:
     while end is None or stream.offset < end:
       start = stream.offset
@@ -270,9 +270,9 @@ class DprReader(Reader):
 
   @override
   def parse(
-    self, record: Record, number: int, context: None
+    self, record: Record, number: int, header: None
   ) -> Sequence[Example]:
-    del number, context
+    del number, header
     lines = [line.strip() for line in decode(record.data).splitlines()]
     if len(lines) != self._LINES:
       raise RowError(

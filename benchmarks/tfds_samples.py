@@ -1,0 +1,79 @@
+"""Prepares TFDS datasets on disk from official files, without a download.
+
+T5's tasks read `glue/cola:1.0.0` and the like. Here the builders of
+tensorflow_datasets generate them with their own parsers; only the download is
+replaced by a folder. What T5 then reads is what it would read anywhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Optional
+
+import tensorflow_datasets as tfds
+
+
+class _LocalFiles:
+  """Stands where TFDS keeps its download manager: everything is here already."""
+
+  def __init__(self, path: Any):
+    self._path = path
+    self.register_checksums = False
+    self.downloaded_size = 0
+    self.manual_dir = pathlib.Path(str(path))
+
+  def download_and_extract(self, urls: Any) -> Any:
+    del urls
+    return self._path
+
+  download = download_and_extract
+
+
+def prepare(
+  name: str,
+  files: Any,
+  tfds_dir: str,
+  generators: Optional[Mapping[str, Iterator[tuple[Any, Any]]]] = None,
+) -> dict[str, int]:
+  """Writes the dataset `name` below `tfds_dir`.
+
+  Args:
+    name: dataset, config and version, such as `glue/cola:1.0.0`.
+    files: what the builder gets in place of its downloads: a folder, or a dict
+      of files by the builder's own keys.
+    tfds_dir: the data folder of TFDS.
+    generators: (key, example) pairs for each split, where the builder's own
+      parser cannot run, because it needs Apache Beam.
+
+  Returns:
+    The number of examples of each split whose file is there.
+  """
+  builder = tfds.builder(name, data_dir=tfds_dir)
+  own_splits = builder._split_generators
+
+  def splits(manager: _LocalFiles, *unused_pipeline: Any):
+    if generators is not None:
+      return dict(generators)
+    return [split for split in own_splits(manager) if _is_there(split)]
+
+  builder._make_download_manager = lambda **unused: _LocalFiles(files)
+  builder._split_generators = splits
+  # TFDS reads older versions, but would generate only the newest.
+  builder.canonical_version = builder.version
+  builder.download_and_prepare()
+  return {name: s.num_examples for name, s in builder.info.splits.items()}
+
+
+def _is_there(split: tfds.core.SplitGenerator) -> bool:
+  paths = [
+    value
+    for key, value in split.gen_kwargs.items()
+    if key in ('data_file', 'filepath', 'mrpc_files') and value
+  ]
+  return all(
+    os.path.exists(path)
+    for value in paths
+    for path in (value.values() if isinstance(value, dict) else [value])
+  )
