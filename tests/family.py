@@ -17,6 +17,7 @@ BATCH, HEADS, D_KV, LENGTH, D_MODEL, MAX_LENGTH = 2, 3, 5, 7, 11, 13
 FACTORS = 3, 7  # of FactorizedDense, whose tables have 21 columns
 FACTORED = FACTORS[0] * FACTORS[1]
 RANK = 4
+BOTTLENECK_SIZE = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +29,6 @@ class Member:
     functions: the same in NumPy.
     shared: whether the logits do not depend on the input.
     normalize: the layer's setting of that name.
-    trained: names of the functions' variables that training changes.
   """
 
   synthesizers: tuple
@@ -89,6 +89,51 @@ FD = Member(
   ),
   (reference.factorized_dense(*FACTORS),),
 )
+CONV = Member(
+  (_table(synth_mtf.ConvolutionalDense, relu=False, filter_width=3),),
+  (reference.convolution(MAX_LENGTH, 3, False),),
+)
+CRC = Member(
+  (_table(synth_mtf.ConvolutionalDense, filter_width=3),),
+  (reference.convolution(MAX_LENGTH, 3, True),),
+)
+BOTTLENECK = Member(
+  (
+    functools.partial(
+      synth_mtf.BottleneckDense,
+      bottleneck_size=BOTTLENECK_SIZE,
+      inner=_table(synth_mtf.Dense),
+    ),
+  ),
+  (
+    reference.bottleneck(
+      reference.dense(MAX_LENGTH, scope='bottleneck_dense/dense')
+    ),
+  ),
+)
+BOTTLENECK_CRC = Member(
+  (
+    functools.partial(
+      synth_mtf.BottleneckDense,
+      bottleneck_size=BOTTLENECK_SIZE,
+      inner=_table(synth_mtf.ConvolutionalDense, filter_width=2),
+    ),
+  ),
+  (
+    reference.bottleneck(
+      reference.convolution(
+        MAX_LENGTH, 2, True, scope='bottleneck_dense/convolutional_dense'
+      )
+    ),
+  ),
+)
+GLU = Member((_table(synth_mtf.GatedDense),), (reference.gated(MAX_LENGTH),))
+PATTERNS = 'previous', 'left', 'start'
+PATTERN = Member(
+  (_table(synth_mtf.FixedPatterns, patterns=PATTERNS),),
+  (reference.patterns(PATTERNS, MAX_LENGTH),),
+  True,
+)
 MIXER = dataclasses.replace(R, normalize='none')
 
 MEMBERS = {
@@ -104,11 +149,18 @@ MEMBERS = {
   'factorized_random_vanilla': FR + V,
   'factorized_random_dense': FR + D,
   'mlp_mixer': MIXER,
+  'convolution': CONV,
+  'conv_relu_conv': CRC,
+  'bottleneck_dense': BOTTLENECK,
+  'bottleneck_conv_relu_conv': BOTTLENECK_CRC,
+  'glu': GLU,
+  'fixed_patterns': PATTERN,
 }
 # Mixtures that the paper has no row for.
 THREE = {
   'random_dense_vanilla': R + D + V,
   'factorized_random_factorized_dense_vanilla': FR + FD + V,
+  'convolution_random_patterns': CRC + R + PATTERN,
   'random_random': R
   + Member(
     R.synthesizers, (reference.random(MAX_LENGTH, scope='random_1'),), True

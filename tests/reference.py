@@ -135,6 +135,26 @@ def factorized_dense(a, b, scope='factorized_dense'):
   return logits
 
 
+def convolution(columns, width, relu_between, scope='convolutional_dense'):
+  """v1: W2 conv(X), or conv(ReLU(conv(X))), over `width` neighbours."""
+
+  def logits(s):
+    d_model = s.x.shape[1]
+    w1 = s.weights[f'{scope}/W1'].reshape(width, d_model, s.heads, -1)
+    hidden = np.stack(
+      [convolve(s.x, w1[:, :, h], s.causal) for h in range(s.heads)]
+    )
+    d_kv = hidden.shape[-1]
+    if not relu_between:
+      w2 = s.weight(f'{scope}/W2', s.heads, d_kv, columns)
+      return _columns(np.einsum('hik,hkn->hin', hidden, w2), s, columns)
+    w2 = s.weight(f'{scope}/W2', s.heads, width, d_kv, columns)
+    rows = [convolve(relu(h), w, s.causal) for h, w in zip(hidden, w2)]
+    return _columns(np.stack(rows), s, columns)
+
+  return logits
+
+
 def convolve(x, kernel, causal):
   """y_i = sum_w kernel[w] x_(i + w - shift), zero outside the sequence.
 
@@ -142,17 +162,69 @@ def convolve(x, kernel, causal):
     x: [n, channels_in].
     kernel: [width, channels_in, channels_out].
     causal: True: the last tap stands on token i. False: the middle one does
-      (of an even width, the one before the middle).
+      (of an even width, the one after the middle).
   """
   width = kernel.shape[0]
-  shift = width - 1 if causal else (width - 1) // 2
+  shift = width - 1 if causal else width // 2
   y = np.zeros((len(x), kernel.shape[-1]), np.result_type(x, kernel))
   for i in range(len(x)):
     for w in range(width):
-      j = i + w - shift
-      if 0 <= j < len(x):
-        y[i] += x[j] @ kernel[w]
+      if 0 <= i + w - shift < len(x):
+        y[i] += x[i + w - shift] @ kernel[w]
   return y
+
+
+def bottleneck(inner: Function, scope='bottleneck_dense'):
+  """v1: d_model to a smaller r and back, in front of another function."""
+
+  def logits(s):
+    narrow = s.x @ s.weights[f'{scope}/D']
+    return inner(dataclasses.replace(s, x=narrow @ s.weights[f'{scope}/U']))
+
+  return logits
+
+
+def gated(columns, scope='gated_dense'):
+  """v1, GLU: W2 ((W1 x_i) * sigmoid(Wg x_i))."""
+
+  def logits(s):
+    hidden = _hidden(s, f'{scope}/W1') * sigmoid(_hidden(s, f'{scope}/Wg'))
+    w2 = s.weight(f'{scope}/W2', s.heads, hidden.shape[-1], columns)
+    return _columns(np.einsum('hik,hkn->hin', hidden, w2), s, columns)
+
+  return logits
+
+
+def patterns(names: Sequence[str], size: int):
+  """Hand-made attention, one pattern a head (arXiv 2002.10260, section 3).
+
+  What a pattern leaves out has a logit of -30: exp(-30) is nothing beside the
+  tokens it chooses, and where it chooses none that is visible all are equal.
+  """
+
+  def weight(name, i, j, n):
+    if name in ('left', 'right'):
+      distance = i - j if name == 'left' else j - i
+      return (1 - distance / size) ** 3 if distance >= 2 else 0
+    at = {
+      'current': i,
+      'previous': i - 1,
+      'next': i + 1,
+      'start': 0,
+      'end': n - 1,
+    }
+    return float(j == at[name])
+
+  def logits(s):
+    n = len(s.x)
+    out = np.full((s.heads, n, n), -30.0)
+    for h, i, j in np.ndindex(out.shape):
+      chosen = weight(names[h % len(names)], i, j, n)
+      if chosen:
+        out[h, i, j] = math.log(chosen)
+    return out
+
+  return logits
 
 
 # The layer.

@@ -1,0 +1,156 @@
+"""mesh_tensorflow's own Synthesizer, reproduced on the same weights.
+
+Its modes are settings here. They index tables by the row, tie the hidden layer
+of Dense to the queries, share W2 among the heads, and have one alpha a layer:
+
+    mode               synthesizers     mixing
+    random             R, shared_kv     (one function)
+    dense_minus        D, shared_kv     (one function)
+    random_plus        R, V             sum
+    random_plus_alpha  R, V             layer_softmax
+    dense_plus         D, V             sum
+    dense_plus_alpha   D, V             layer_softmax
+"""
+
+import functools
+
+import numpy as np
+import pytest
+from mesh_tensorflow.transformer import transformer_layers
+
+import synth_mtf
+from tests import harness
+from tests.harness import DECODER, ENCODER
+
+HEADS, D_KV, D_MODEL, MAX_LENGTH = 3, 5, 11, 512
+PACKED = np.array([[1, 1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 2, 2, 0]])
+PADDED = np.array([[1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0, 0]])
+
+R = functools.partial(synth_mtf.Random, max_length=MAX_LENGTH)
+D = functools.partial(synth_mtf.Dense, max_length=MAX_LENGTH)
+V = synth_mtf.DotProduct
+MODES = {
+  'random': {'synthesizers': [R], 'shared_kv': True},
+  'dense_minus': {'synthesizers': [D], 'shared_kv': True},
+  'random_plus': {'synthesizers': [R, V], 'mixing': 'sum'},
+  'random_plus_alpha': {'synthesizers': [R, V], 'mixing': 'layer_softmax'},
+  'dense_plus': {'synthesizers': [D, V], 'mixing': 'sum'},
+  'dense_plus_alpha': {'synthesizers': [D, V], 'mixing': 'layer_softmax'},
+}
+
+every_mode = pytest.mark.parametrize('mode', MODES)
+
+
+def theirs(mode, **settings):
+  settings = {'num_heads': HEADS, 'key_value_size': D_KV, **settings}
+  return lambda: transformer_layers.Synthesizer(
+    synthesize_mode=mode, **settings
+  )
+
+
+def ours(mode, **settings):
+  settings = {'num_heads': HEADS, 'key_value_size': D_KV, **settings}
+  return lambda: synth_mtf.SyntheticAttention(
+    index_by='row', **MODES[mode], **settings
+  )
+
+
+def converted(name, shape):
+  """A weight of our layer, made of the weights that theirs draws."""
+  if name == 'random/R':
+    return np.swapaxes(draw('R', [shape[1], shape[0], shape[2]]), 0, 1)
+  if name == 'dense/W1':
+    return draw('q', [D_MODEL, HEADS * D_KV]).reshape(shape)
+  if name == 'dense/W2':
+    return np.broadcast_to(draw('pi/kernel', shape[1:]), shape)
+  if name == 'alpha':
+    return np.concatenate([draw('alpha', [1]), [0]])
+  return draw(name, shape)
+
+
+def draw(name, shape):
+  return harness.draw(name, shape)
+
+
+def as_theirs(gradients):
+  """Gradients of our layer by the names and shapes of theirs."""
+  found = dict(gradients)
+  if 'random/R' in found:
+    found['R'] = np.swapaxes(found.pop('random/R'), 0, 1)
+  if 'dense/W1' in found:
+    hidden = found.pop('dense/W1').reshape(D_MODEL, HEADS * D_KV)
+    found['q'] = found.get('q', 0) + hidden
+    found['pi/kernel'] = found.pop('dense/W2').sum(0)
+  if 'alpha' in found:
+    found['alpha'] = found['alpha'][:1]
+  return found
+
+
+@every_mode
+@pytest.mark.parametrize(
+  'stack, ids',
+  [(ENCODER, PADDED), (DECODER, PACKED)],
+  ids=['encoder-padded', 'decoder-packed'],
+)
+def test_training(mode, stack, ids):
+  x = harness.draw('x', [2, 7, D_MODEL])
+  settings = {'relative_attention_type': 'bias'}
+  expected = harness.parallel(theirs(mode, **settings), x, ids, stack)
+  found = harness.parallel(
+    ours(mode, packed=ids is PACKED, **settings),
+    x,
+    ids,
+    stack,
+    weights=converted,
+  )
+  harness.assert_close(found.output, expected.output, 'output')
+  harness.assert_close(
+    as_theirs(found.gradients), expected.gradients, 'gradient'
+  )
+
+
+@every_mode
+def test_decoding(mode):
+  x = harness.draw('x', [2, 3, D_MODEL])
+  expected = harness.decode(theirs(mode), x)
+  found = harness.decode(ours(mode), x, weights=converted)
+  harness.assert_close(found, expected, 'decoded')
+
+
+def test_factorized_gives_all_queries_the_same_logits():
+  x = harness.draw('x', [2, 7, D_MODEL])
+  ids = np.ones([2, 7], int)
+  rival = harness.parallel(theirs('factorized'), x, ids, mode='eval').output
+  harness.assert_close(rival, np.repeat(rival[:, :1], 7, axis=1), 'queries')
+  factorized = functools.partial(
+    synth_mtf.FactorizedRandom, rank=16, max_length=MAX_LENGTH
+  )
+  found = harness.parallel(
+    lambda: synth_mtf.SyntheticAttention(
+      synthesizers=[factorized], num_heads=HEADS, key_value_size=D_KV
+    ),
+    x,
+    ids,
+    mode='eval',
+  ).output
+  for i in range(1, 7):
+    assert np.abs(found[:, i] - found[:, 0]).max() > 0.1
+
+
+def test_by_position_is_another_thing_than_by_row():
+  x = harness.draw('x', [2, 7, D_MODEL])
+  settings = {'num_heads': HEADS, 'key_value_size': D_KV, 'packed': True}
+  by_row, by_position = (
+    harness.parallel(
+      lambda index=index: synth_mtf.SyntheticAttention(
+        synthesizers=[R], index_by=index, **settings
+      ),
+      x,
+      PACKED,
+      mode='eval',
+    ).output
+    for index in ('row', 'position')
+  )
+  first = PACKED == 1  # the first segment of a row begins where the row does
+  harness.assert_close(by_row[first], by_position[first], 'first segment')
+  assert np.abs(by_row[~first] - by_position[~first]).max() > 0.1
