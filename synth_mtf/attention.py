@@ -1,6 +1,7 @@
 """SyntheticAttention: the layer that takes the place of T5's SelfAttention."""
 
 import copy
+import inspect
 from collections.abc import Sequence
 from typing import Callable, Optional
 
@@ -75,6 +76,7 @@ class SyntheticAttention(transformer_layers.SelfAttention):
       ConfigurationError: if a setting is unknown, does not fit, or is one of
         SelfAttention's that this layer does not support.
     """
+    _check_names(kwargs)
     super().__init__(**kwargs)
     self.synthesizers = _make_functions(synthesizers)
     self._alphas = _choose('mixing', mixing, MIXINGS)
@@ -230,6 +232,22 @@ class SyntheticAttention(transformer_layers.SelfAttention):
       self.relative_attention_type,
       {name: name for name in types},
     )
+
+
+def _check_names(kwargs):
+  """Refuses a mistyped argument, which gin lets through to a **kwargs."""
+  known = [
+    name
+    for cls in (SyntheticAttention, transformer_layers.SelfAttention)
+    for name in inspect.signature(cls.__init__).parameters
+    if name not in ('self', 'kwargs')
+  ]
+  for name in kwargs:
+    if name not in known:
+      raise ConfigurationError(
+        f'SyntheticAttention.{name}: there is no such argument'
+        + nearest(name, known)
+      )
 
 
 def _make_functions(makers):
