@@ -64,7 +64,7 @@ def mixture(
   """The terms alpha_i S_i(X), each made in the scope of its function."""
   terms = []
   for scope, function, alpha in zip(
-    _scopes(functions), functions, alphas(site, len(functions))
+    scopes(functions), functions, alphas(site, len(functions))
   ):
     with tf.variable_scope(scope):
       terms.append(function.logits(site, alpha))
@@ -135,15 +135,15 @@ def _arrange(x, shape):
   return mtf.transpose(mtf.broadcast(x, shape), shape)
 
 
-def _scopes(functions):
+def scopes(functions: Sequence[SynthesizingFunction]) -> list[str]:
   """A variable scope for each function: random, random_1, dense, ..."""
   seen = collections.Counter()
-  scopes = []
+  names = []
   for function in functions:
     count = seen[function.scope]
-    scopes.append(f'{function.scope}_{count}' if count else function.scope)
+    names.append(f'{function.scope}_{count}' if count else function.scope)
     seen[function.scope] += 1
-  return scopes
+  return names
 
 
 def _softmax(site, count, dims):
