@@ -102,7 +102,7 @@ def parallel(
   sequence_id: Optional[np.ndarray] = None,
   stack: Stack = ENCODER,
   mode: str = 'train',
-  weights: Callable[[str, Sequence[int]], np.ndarray] = draw,
+  weights: Optional[Callable[[str, Sequence[int]], np.ndarray]] = draw,
   dtype: str = 'float32',
   mesh: Mesh = ONE_DEVICE,
   priority: Optional[np.ndarray] = None,
@@ -120,7 +120,7 @@ def parallel(
     sequence_id: [batch..., length]; None: the host's int 1, no padding.
     stack: where the layers stand.
     mode: 'train', 'eval' or 'infer'.
-    weights: name and shape to initial values.
+    weights: name and shape to values; None: as the layer initializes them.
     dtype: of activations; variables are float32.
     mesh: mesh shape and layout.
     priority: read and write priority [batch..., length] in place of the
@@ -166,7 +166,9 @@ def parallel(
     if host_masks:
       y = transformer.sublayer_mask_padding(y, None, context)
     if ensemble:
-      y = mtf.broadcast(y, mtf.Shape(model.ensemble_dims + dims))
+      dims = model.ensemble_dims + dims
+      cotangent = np.stack([cotangent] * ensemble)
+      y = mtf.broadcast(y, mtf.Shape(dims))
     for i, make in enumerate(makers):
       scope = SCOPE if len(makers) == 1 else f'layer_{i:03d}'
       with tf.variable_scope(scope):
@@ -324,6 +326,11 @@ def decode(
   return output
 
 
+def initial(make_layer: MakeLayer, x: np.ndarray) -> dict:
+  """The variables of a new layer, by name."""
+  return parallel(make_layer, x, mode='eval', weights=None).weights
+
+
 class _Session:
   """A session over a lowered graph, its variables loaded."""
 
@@ -334,12 +341,6 @@ class _Session:
     )
     names = {v.name for v in graph.all_variables}
     masters = [v for v in tf.global_variables() if v.op.name in names]
-    self.weights = {
-      v.op.name: np.asarray(
-        weights(_short(v.op.name), v.shape.as_list()), np.float32
-      )
-      for v in masters
-    }
     self._session = tf.Session(
       config=tf.ConfigProto(
         device_count={'CPU': mesh.size},
@@ -349,8 +350,11 @@ class _Session:
       )
     )
     self._session.run(tf.global_variables_initializer())
-    for v in masters:
-      v.load(self.weights[v.op.name], self._session)
+    if weights:
+      for v in masters:
+        value = weights(_short(v.op.name), v.shape.as_list())
+        v.load(np.asarray(value, np.float32), self._session)
+    self.weights = self._session.run({v.op.name: v for v in masters})
     self._session.run(lowering.copy_masters_to_slices())
 
   def run(self, feed):

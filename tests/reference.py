@@ -348,7 +348,7 @@ class Layer:
     if self.relative == 'bias':
       table = weights['relative_attention_bias']
       return table.reshape(self.heads, self.buckets)[:, buckets]
-    table = weights['relative_attention_ak']
+    table = weights['relative_attention_ak/kernel']
     table = table.reshape(self.heads, self.d_kv, self.buckets)
     scores = np.einsum('hid,hdb->hib', q, table)
     return np.stack([scores[:, i, buckets[i]] for i in range(n)], axis=1)
