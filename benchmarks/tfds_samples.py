@@ -67,13 +67,10 @@ def prepare(
 
 
 def _is_there(split: tfds.core.SplitGenerator) -> bool:
-  paths = [
-    value
-    for key, value in split.gen_kwargs.items()
-    if key in ('data_file', 'filepath', 'mrpc_files') and value
-  ]
-  return all(
-    os.path.exists(path)
-    for value in paths
-    for path in (value.values() if isinstance(value, dict) else [value])
-  )
+  kwargs = split.gen_kwargs
+  files = kwargs.get('mrpc_files') or {
+    key: path
+    for key, path in kwargs.items()
+    if key in ('data_file', 'filepath')
+  }
+  return all(os.path.exists(path) for path in files.values())

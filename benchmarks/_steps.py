@@ -1,0 +1,244 @@
+"""What is timed: a layer's, a model's and a decoder's step as TensorFlow runs.
+
+Each builder makes a graph and a session of its own and returns a `Step`.
+"""
+
+import dataclasses
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import gin
+import mesh_tensorflow as mtf
+import numpy as np
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow import placement_mesh_impl
+from mesh_tensorflow.transformer import transformer, utils
+
+from benchmarks._contestants import Contestant, configured
+
+_VOCABULARY = 32128  # T5's
+_SEED = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+  """Sizes of a run.
+
+  Attributes:
+    size: the name of a file in gin/sizes.
+    batch: examples.
+    length: tokens of the encoder (or of a layer), padding included.
+    targets: tokens of the decoder.
+    packed: whether rows hold several sequences; of layers only.
+  """
+
+  size: str = 'base'
+  batch: int = 4
+  length: int = 512
+  targets: int = 114
+  packed: bool = False
+
+  def sequence_id(self) -> np.ndarray:
+    """[batch, length]; rows are 60 to 100 % full, of 1 or (packed) 2."""
+    rng = np.random.default_rng(_SEED)
+    column = np.arange(self.length)
+    used = rng.integers(
+      int(0.6 * self.length), self.length + 1, size=(self.batch, 1)
+    )
+    ids = (column < used).astype(np.int32)
+    if self.packed:
+      cut = rng.integers(
+        self.length // 4, self.length // 2 + 1, size=(self.batch, 1)
+      )
+      ids += ids * (column >= cut)
+    return ids
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+  """Something to time.
+
+  Attributes:
+    session: its session.
+    fetches: what it computes; all of it is fetched, none of it is pruned.
+    parameters: trained ones.
+    repeats: how often the body of its loop runs, if it has one.
+  """
+
+  session: tf.Session
+  fetches: Any
+  parameters: int
+  repeats: int = 1
+
+  def run(self) -> Any:
+    """Computes it."""
+    return self.session.run(self.fetches)
+
+
+def layer(contestant: Contestant, shape: Shape) -> Step:
+  """One encoder layer forward and backward, dropout and padding included.
+
+  As in the paper's tables there is no relative position bias, which is the same
+  for all.
+  """
+  bindings = (
+    'SelfAttention.relative_attention_type = None',
+    *(
+      ('Synthesizer.relative_attention_type = None',)
+      if contestant.name.startswith('mtf ')
+      else ()
+    ),
+    f'Unitransformer.max_length = {max(512, shape.length)}',
+    *_packing(contestant, shape.packed),
+  )
+  with configured(contestant, shape.size, bindings), tf.Graph().as_default():
+    tf.set_random_seed(_SEED)
+    graph = mtf.Graph()
+    mesh = mtf.Mesh(graph, 'mesh')
+    context, x, y = _call_layer(mesh, shape)
+    cotangent = _normal(mesh, x.shape, context.nonpadding)
+    loss = mtf.reduce_sum(y * cotangent)
+    sources = [v.outputs[0] for v in graph.trainable_variables] + [x]
+    gradients = mtf.gradients([loss], sources)
+    lowering = mtf.Lowering(
+      graph, {mesh: placement_mesh_impl.PlacementMeshImpl([], [], [''])}
+    )
+    copy = lowering.copy_masters_to_slices()
+    results = [lowering.export_to_tf_tensor(t) for t in [y, *gradients]]
+    return Step(
+      _session(lambda s: s.run(copy)),
+      [tf.reduce_sum(t) for t in results],
+      sum(v.size for v in graph.trainable_variables),
+    )
+
+
+def training(contestant: Contestant, shape: Shape) -> Step:
+  """A whole train step of a T5 model: loss, gradients and Adafactor."""
+  rng = np.random.default_rng(_SEED)
+  ids = shape.sequence_id()
+  targets = dataclasses.replace(shape, length=shape.targets).sequence_id()
+  features = {
+    'inputs': ids * rng.integers(2, _VOCABULARY, ids.shape),
+    'targets': targets * rng.integers(2, _VOCABULARY, targets.shape),
+  }
+  return _model_step(contestant, shape, features, tf.estimator.ModeKeys.TRAIN)
+
+
+def decoding(contestant: Contestant, shape: Shape) -> Step:
+  """Greedy decoding, encoder included; no example ends before `targets`."""
+  rng = np.random.default_rng(_SEED)
+  ids = shape.sequence_id()
+  features = {'inputs': ids * rng.integers(2, _VOCABULARY, ids.shape)}
+  bindings = (
+    'Bitransformer.decode.beam_size = 1',
+    'Bitransformer.decode.temperature = 0.0',
+    f'Bitransformer.decode.max_decode_length = {shape.targets}',
+    'Unitransformer.sample_autoregressive.never_end = True',
+  )
+  return _model_step(
+    contestant, shape, features, tf.estimator.ModeKeys.PREDICT, bindings
+  )
+
+
+def _call_layer(mesh, shape):
+  """The encoder's layer of the gin configuration on tokens of its own."""
+  model = transformer.Unitransformer(
+    layer_stack=None,
+    d_model=gin.query_parameter('%d_model'),
+    input_vocab_size=_VOCABULARY,
+    output_vocab_size=None,
+    autoregressive=False,
+    positional_embedding=False,
+    name='encoder',
+  )
+  batch = mtf.Dimension('batch', shape.batch)
+  length = mtf.Dimension('length', shape.length)
+  sequence_id = mtf.import_tf_tensor(
+    mesh, tf.constant(shape.sequence_id()), mtf.Shape([batch, length])
+  )
+  context = transformer.Context(
+    model=model,
+    mesh=mesh,
+    batch_dims=[batch],
+    length_dim=length,
+    variable_dtype=mtf.VariableDType(tf.float32),
+    mode=tf.estimator.ModeKeys.TRAIN,
+    losses=[],
+    sequence_id=sequence_id,
+    position=mtf.range(mesh, length, tf.int32),
+    position_is_default=True,
+  )
+  x = _normal(
+    mesh, mtf.Shape([batch, length, model.model_dim]), context.nonpadding
+  )
+  layers = gin.query_parameter('encoder/transformer.make_layer_stack.layers')
+  with tf.variable_scope('encoder'), gin.config_scope('encoder'):
+    return context, x, layers[0].scoped_configurable_fn().call(context, x)
+
+
+def _normal(mesh, shape, nonpadding):
+  """Normal numbers at tokens, 0 at padding."""
+  values = np.random.default_rng(_SEED).normal(size=shape.to_integer_list)
+  tensor = tf.constant(values.astype(np.float32))
+  return mtf.import_tf_tensor(mesh, tensor, shape) * nonpadding
+
+
+def _model_step(contestant, shape, features, mode, bindings=()):
+  """The host's own model function on constant features."""
+  bindings += _packing(contestant, packed=False)
+  with configured(contestant, shape.size, bindings), tf.Graph().as_default():
+    tf.set_random_seed(_SEED)
+    tf.train.create_global_step()
+    mesh_shape, layout = mtf.Shape([]), mtf.LayoutRules([])
+    model = utils.build_model(
+      input_vocab_size=_VOCABULARY,
+      output_vocab_size=_VOCABULARY,
+      layout_rules=layout,
+      mesh_shape=mesh_shape,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+      spec = utils.tpu_estimator_model_fn(
+        model_type='bitransformer',
+        transformer_model=model,
+        vocabulary=None,
+        model_dir=folder,
+        use_tpu=False,
+        mesh_shape=mesh_shape,
+        layout_rules=layout,
+        batch_size=shape.batch,
+        sequence_length={'inputs': shape.length, 'targets': shape.targets},
+        autostack=True,
+        keep_checkpoint_max=1,
+        save_checkpoints_steps=1,
+        learning_rate_schedule=1e-4,
+        optimizer=mtf.optimize.AdafactorOptimizer,
+      )({n: tf.constant(x) for n, x in features.items()}, None, mode)
+    if mode == tf.estimator.ModeKeys.TRAIN:
+      restore, fetches, repeats = spec.training_chief_hooks[0], spec.train_op, 1
+    else:
+      restore, fetches = spec.prediction_hooks[0], spec.predictions['outputs']
+      repeats = shape.targets
+    restore.begin()
+    parameters = sum(v.shape.num_elements() for v in tf.trainable_variables())
+    return Step(
+      _session(lambda s: restore.after_create_session(s, None)),
+      fetches,
+      parameters,
+      repeats,
+    )
+
+
+def _packing(contestant, packed):
+  """Tells our layer what the data pipeline would."""
+  if contestant.config and not contestant.name.startswith('mtf '):
+    return (f'SyntheticAttention.packed = {packed}',)
+  return ()
+
+
+def _session(load: Callable[[tf.Session], None]) -> tf.Session:
+  """A session of the current graph, its variables initialized and loaded."""
+  session = tf.Session()
+  session.run(tf.global_variables_initializer())
+  load(session)
+  return session

@@ -1,0 +1,100 @@
+"""Data of the tests of the tasks: settings, and T5's datasets on disk."""
+
+import itertools
+import json
+import os
+import pathlib
+
+import gin
+import pytest
+import seqio
+
+from benchmarks import tfds_samples
+from synth_mtf import tasks
+
+_GLUE = ['cola', 'sst2', 'mrpc', 'stsb', 'qqp', 'mnli', 'mnli_matched', 'mnli_mismatched', 'qnli', 'rte', 'wnli']
+_SUPER_GLUE = ['boolq', 'cb', 'copa', 'multirc', 'record', 'rte', 'wic', 'wsc.fixed']
+
+
+@pytest.fixture(autouse=True)
+def clean_settings(monkeypatch, tmp_path):
+  """No test sees another's settings, or the row counts of the user's cache."""
+  for name in tasks.settings.__wrapped__.__kwdefaults__ or ():
+    monkeypatch.delenv(f'SYNTH_MTF_{name.upper()}', raising=False)
+  monkeypatch.setenv('SYNTH_MTF_INDEX_DIR', str(tmp_path / 'index'))
+  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'bytes')
+  yield
+  gin.clear_config()
+
+
+@pytest.fixture(scope='session')
+def data_dir(real_data, tmp_path_factory) -> pathlib.Path:
+  """The first rows of each real file, in the official layout.
+
+  With SYNTH_MTF_TEST_ALL_ROWS=1 all rows, which takes minutes.
+  """
+  if os.environ.get('SYNTH_MTF_TEST_ALL_ROWS') == '1':
+    return real_data
+  folder = tmp_path_factory.mktemp('data')
+  for pattern, lines in (('glue/*/*.tsv', 150), ('superglue/*/*.jsonl', 8)):
+    for path in real_data.glob(pattern):
+      start = itertools.islice(path.open('rb'), lines)
+      _write(folder / path.relative_to(real_data), b''.join(start))
+  for path in real_data.glob('squad/*.json'):
+    squad = json.loads(path.read_text())
+    squad['data'] = squad['data'][:1]
+    _write(folder / 'squad' / path.name, json.dumps(squad).encode())
+  return folder
+
+
+@pytest.fixture(scope='session')
+def tfds_dir(data_dir, tmp_path_factory) -> str:
+  """T5's datasets, made from the same files by TFDS's own builders."""
+  folder = str(tmp_path_factory.mktemp('tfds'))
+  for name in _GLUE:
+    files = _mrpc(data_dir, tmp_path_factory) if name == 'mrpc' else None
+    tfds_samples.prepare(
+      f'glue/{name}:1.0.0', files or str(data_dir / 'glue'), folder
+    )
+  for name in _SUPER_GLUE:
+    tfds_samples.prepare(
+      f'super_glue/{name}:1.0.2', str(data_dir / 'superglue'), folder
+    )
+  squad = {
+    part: str(data_dir / 'squad' / f'{part}-v1.1.json')
+    for part in ('train', 'dev')
+  }
+  tfds_samples.prepare('squad/v1.1:3.0.0', squad, folder)
+  return folder
+
+
+def _write(path: pathlib.Path, data: bytes) -> None:
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_bytes(data)
+
+
+@pytest.fixture
+def use_tfds(tfds_dir):
+  """Points seqio at the datasets on disk."""
+  seqio.set_tfds_data_dir_override(tfds_dir)
+  yield
+  seqio.set_tfds_data_dir_override(None)
+
+
+def _mrpc(data_dir: pathlib.Path, tmp_path_factory) -> dict[str, str]:
+  """Returns Microsoft's two files, of which GLUE's are the parts."""
+  folder = tmp_path_factory.mktemp('mrpc')
+  parts = {
+    part: (data_dir / 'glue' / 'MRPC' / f'{part}.tsv').read_bytes()
+    for part in ('train', 'dev')
+  }
+  header, dev_rows = parts['dev'].split(b'\n', 1)
+  ids = [line.split(b'\t')[1:3] for line in dev_rows.splitlines()]
+  files = {
+    'train': parts['train'] + dev_rows,
+    'dev_ids': b''.join(b'\t'.join(pair) + b'\n' for pair in ids),
+    'test': header + b'\n' + dev_rows.splitlines(keepends=True)[0],
+  }
+  for name, data in files.items():
+    (folder / name).write_bytes(data)
+  return {name: str(folder / name) for name in files}

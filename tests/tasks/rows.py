@@ -1,0 +1,41 @@
+"""Runs a tf.data pipeline in a graph of its own and returns its rows."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+
+def run(
+  make: Callable[[], tf.data.Dataset], limit: int = -1
+) -> list[dict[str, Any]]:
+  """Returns the first `limit` elements of the dataset that `make` builds.
+
+  T5 builds its input pipelines in a graph, and so do the tests.
+  """
+  rows = []
+  with tf.Graph().as_default(), tf.Session() as session:
+    ds = make().take(limit)
+
+    def collect(count: tf.Tensor, row: dict[str, tf.Tensor]) -> tf.Tensor:
+      names = sorted(row)
+      return count + tf.numpy_function(
+        lambda *values: rows.append(dict(zip(names, values))) or np.int64(1),
+        [row[name] for name in names],
+        tf.int64,
+      )
+
+    session.run(ds.reduce(np.int64(0), collect))
+  return rows
+
+
+def frozen(value: Any) -> Any:
+  """Returns a row as something that can be compared and sorted."""
+  if isinstance(value, dict):
+    return tuple((key, frozen(value[key])) for key in sorted(value))
+  if hasattr(value, 'tolist'):
+    return frozen(value.tolist())
+  if isinstance(value, list):
+    return tuple(map(frozen, value))
+  return value
