@@ -6,10 +6,13 @@ file is opened before a task is used.
 
 from synth_mtf.tasks import (  # noqa: F401  each registers its tasks
   c4,
+  classification,
   en_mix,
   glue,
+  lm1b,
   squad,
   super_glue,
+  translation,
 )
 from synth_mtf.tasks._check import check, get
 from synth_mtf.tasks._settings import Settings, define_flags, settings

@@ -11,8 +11,8 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Iterable
-from typing import BinaryIO, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import BinaryIO, NamedTuple, Union
 
 import tensorflow.compat.v2 as tf
 
@@ -38,11 +38,17 @@ class RowError(Exception):
     return self
 
 
+# Where a record starts: the offset in a file, its offsets in parallel files, or
+# the position of its file in a folder.
+Position = Union[int, list]
+
+
 class Record(NamedTuple):
-  """The raw bytes of one row, and where in the file they start."""
+  """The raw bytes of one row, where they start, and the name of their file."""
 
   data: bytes
-  offset: int
+  offset: Position
+  name: str = ''
 
 
 class ByteStream:
@@ -94,6 +100,68 @@ class ByteStream:
         return self.take(searched)
 
 
+class ParallelStream:
+  """Reads two files in step, a line of each at a time.
+
+  Attributes:
+    path: the first file.
+    offset: the positions of the next lines.
+  """
+
+  def __init__(self, path: str, other: str, offset: Sequence[int] = (0, 0)):
+    self.path = path
+    self._streams = [
+      ByteStream(p, start) for p, start in zip((path, other), offset)
+    ]
+
+  def __enter__(self) -> ParallelStream:
+    return self
+
+  def __exit__(self, *unused_error) -> None:
+    for stream in self._streams:
+      stream.__exit__()
+
+  @property
+  def offset(self) -> list[int]:
+    """The positions of the next lines."""
+    return [stream.offset for stream in self._streams]
+
+  def readlines(self) -> tuple[bytes, bytes]:
+    """Returns the next line of each file, b'' at the end of one."""
+    first, second = self._streams
+    return first.readline(), second.readline()
+
+
+class FolderStream:
+  """Reads small files one after the other.
+
+  Attributes:
+    path: the folder.
+    offset: the position of the next file in their sorted names.
+  """
+
+  def __init__(self, path: str, names: Sequence[str], offset: int = 0):
+    self.path = path
+    self.offset = offset
+    self._names = names
+
+  def __enter__(self) -> FolderStream:
+    return self
+
+  def __exit__(self, *unused_error) -> None:
+    pass
+
+  def readfile(self) -> Record | None:
+    """Returns the next file, None after the last."""
+    if self.offset >= len(self._names):
+      return None
+    name = self._names[self.offset]
+    with open_binary(os.path.join(self.path, name)) as stream:
+      record = Record(stream.read(), self.offset, name)
+    self.offset += 1
+    return record
+
+
 def open_binary(path: str, offset: int = 0) -> BinaryIO:
   """Opens a local or remote file, unpacked where its name ends in `.gz`."""
   try:
@@ -132,9 +200,11 @@ def find(folder: str, pattern: str) -> list[str]:
   Args:
     folder: where to look; taken literally.
     pattern: relative path; `*` matches within a name, `**/` any folders, none
-      included.
+      included. With a `/` at the end it is a folder.
   """
   path = os.path.join(folder, pattern)
+  if pattern.endswith('/'):
+    return [path] if tf.io.gfile.isdir(path) else []
   if '*' not in pattern:
     exists = tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
     return [path] if exists else []

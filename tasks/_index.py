@@ -21,7 +21,7 @@ from absl import logging
 
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import _files
-from synth_mtf.tasks._files import ByteStream, Record, RowError
+from synth_mtf.tasks._files import ByteStream, Position, Record, RowError
 from synth_mtf.tasks._readers import (
   DroppedRow,
   Example,
@@ -35,6 +35,7 @@ _BLOCK_BYTES = 1 << 20
 _FAULTS_SHOWN = 20
 _VERSION = 1
 _END_BYTES = 1 << 16
+_FILES_OPENED = 2
 
 
 class Block(NamedTuple):
@@ -48,8 +49,8 @@ class Block(NamedTuple):
   """
 
   path: str
-  start: int
-  end: int | None
+  start: Position
+  end: Position | None
   number: int
 
 
@@ -85,12 +86,12 @@ def scan(path: str, reader: Reader) -> FileIndex:
   dropped = 0
   in_block = 0
 
-  def fault(error: RowError, offset: int) -> None:
+  def fault(error: RowError, offset: Position) -> None:
     index.num_faults += 1
     if len(index.faults) < _FAULTS_SHOWN:
-      index.faults.append(locate(error, path, offset))
+      index.faults.append(locate(error, reader, path, offset))
 
-  with ByteStream(path) as stream:
+  with reader.open(path) as stream:
     header = _header(stream, reader, path)
     context = _context(header, reader, path)
     blemish = header and reader.blemish(header)
@@ -127,7 +128,7 @@ def scan(path: str, reader: Reader) -> FileIndex:
 def cached_scan(path: str, reader: Reader, index_dir: str | None) -> FileIndex:
   """Returns `scan(path, reader)`, kept from before if the file is as then."""
   cache = _cache_path(path, reader, index_dir)
-  fingerprint = _fingerprint(path)
+  fingerprint = _fingerprint(reader.files(path))
   index = _load(cache, path, fingerprint)
   if index is None:
     index = scan(path, reader)
@@ -152,17 +153,17 @@ def read(
   Raises:
     UserError: a row is malformed, and `skip_bad_rows` is not set.
   """
-  with ByteStream(block.path, _line_start(block, reader)) as stream:
+  with reader.open(block.path, _line_start(block, reader)) as stream:
     context = None
     if reader.header:
-      with ByteStream(block.path) as head:
+      with reader.open(block.path) as head:
         header = _header(head, reader, block.path)
         context = _context(header, reader, block.path)
 
-    def fault(error: RowError, offset: int) -> None:
+    def fault(error: RowError, offset: Position) -> None:
       if isinstance(error, DroppedRow):
         return
-      message = locate(error, block.path, offset)
+      message = locate(error, reader, block.path, offset)
       if not skip_bad_rows:
         raise UserError(message) from error
       logging.log_first_n(
@@ -178,10 +179,9 @@ def read(
           yield example
 
 
-def locate(error: RowError, path: str, offset: int) -> str:
+def locate(error: RowError, reader: Reader, path: str, offset: Position) -> str:
   """Returns `file:line: what was found; what was expected`."""
-  line = _files.line_number(path, offset) + error.line
-  return f'{path}:{line}: {error}'
+  return f'{reader.place(path, offset, error.line)}: {error}'
 
 
 def _header(stream: ByteStream, reader: Reader, path: str) -> Record | None:
@@ -204,10 +204,10 @@ def _context(header: Record | None, reader: Reader, path: str) -> Any:
 
 
 def _records(
-  stream: ByteStream,
+  stream: Any,
   reader: Reader,
-  end: int | None,
-  fault: Callable[[RowError, int], None],
+  end: Position | None,
+  fault: Callable[[RowError, Position], None],
 ) -> Iterator[Record]:
   try:
     yield from reader.records(stream, end)
@@ -228,7 +228,7 @@ def _line_start(block: Block, reader: Reader) -> int:
   """Returns where the first line that starts inside the block starts."""
   if reader.scanned or not block.start:
     return block.start
-  with ByteStream(block.path, block.start - 1) as stream:
+  with reader.open(block.path, block.start - 1) as stream:
     stream.readline()
     return stream.offset
 
@@ -243,17 +243,27 @@ def _cache_path(path: str, reader: Reader, index_dir: str | None) -> str:
   return os.path.join(folder, f'{os.path.basename(path)}-{digest[:16]}.json')
 
 
-def _fingerprint(path: str) -> list[Any]:
-  """Returns what changes when the file does: size, time, first, last bytes."""
+def _fingerprint(paths: Sequence[str]) -> list[Any]:
+  """Returns what changes when a file does: sizes, times, first, last bytes."""
   try:
-    stat = tf.io.gfile.stat(path)
-    with tf.io.gfile.GFile(path, 'rb') as stream:
-      first = zlib.crc32(stream.read(_END_BYTES))
-      stream.seek(max(0, stat.length - _END_BYTES))
-      last = zlib.crc32(stream.read(_END_BYTES))
+    stats = [tf.io.gfile.stat(path) for path in paths]
+    ends = [
+      _ends(path, stat.length)
+      for path, stat in zip(paths[:_FILES_OPENED], stats)
+    ]
   except tf.errors.OpError as error:
-    raise UserError(f'{path} cannot be read: {error.message}') from error
-  return [_VERSION, stat.length, stat.mtime_nsec, first, last]
+    raise UserError(f'{error.message}') from error
+  names = zlib.crc32('\n'.join(paths).encode('utf-8'))
+  sizes = sum(stat.length for stat in stats)
+  times = max((stat.mtime_nsec for stat in stats), default=0)
+  return [_VERSION, len(paths), names, sizes, times, ends]
+
+
+def _ends(path: str, size: int) -> list[int]:
+  with tf.io.gfile.GFile(path, 'rb') as stream:
+    first = stream.read(_END_BYTES)
+    stream.seek(max(0, size - _END_BYTES))
+    return [zlib.crc32(first), zlib.crc32(stream.read(_END_BYTES))]
 
 
 def _load(

@@ -14,7 +14,15 @@ from typing import Any
 import tensorflow.compat.v2 as tf
 from typing_extensions import override
 
-from synth_mtf.tasks._files import ByteStream, Record, RowError, decode, quote
+from synth_mtf.tasks._files import (
+  ByteStream,
+  Position,
+  Record,
+  RowError,
+  decode,
+  line_number,
+  quote,
+)
 
 Example = Mapping[str, Any]
 
@@ -60,12 +68,24 @@ class Reader(abc.ABC):
     """Names the format in the cache of row counts."""
     return type(self).__name__
 
+  def open(self, path: str, offset: Position = 0) -> Any:
+    """Opens a stream whose `offset` says where the next record starts."""
+    return ByteStream(path, offset)
+
+  def files(self, path: str) -> list[str]:
+    """Returns the files that `path` stands for."""
+    return [path]
+
+  def place(self, path: str, offset: Position, line: int) -> str:
+    """Returns `file:line` of a line of the record at `offset`."""
+    return f'{path}:{line_number(path, offset) + line}'
+
   def read_header(self, record: Record) -> Any:
     """Returns what `parse` needs of the first line, if that is a header."""
     del record
 
   def records(
-    self, stream: ByteStream, end: int | None = None
+    self, stream: Any, end: Position | None = None
   ) -> Iterator[Record]:
     """Yields the records that start before the offset `end`.
 

@@ -1,0 +1,183 @@
+"""AG News and IMDB reviews, the encoder tasks of Table 7: a label is a word."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import os
+from collections.abc import Iterator, Sequence
+
+import tensorflow.compat.v2 as tf
+from t5.data import postprocessors, preprocessors
+from t5.evaluation import metrics
+from typing_extensions import override
+
+from synth_mtf.tasks._corpus import plain_text
+from synth_mtf.tasks._files import (
+  FolderStream,
+  Position,
+  Record,
+  RowError,
+  quote,
+)
+from synth_mtf.tasks._readers import (
+  LABEL,
+  TEXT,
+  Example,
+  Reader,
+  line_text,
+)
+from synth_mtf.tasks._sources import Split
+from synth_mtf.tasks._tasks import TOKENIZE, define
+
+_AG_NEWS_WORDS = ('World', 'Sports', 'Business', 'Sci/Tech')
+_IMDB_FOLDERS = ('neg', 'pos')
+_IMDB_WORDS = ('negative', 'positive')
+
+
+class AgNewsReader(Reader):
+  """CSV without a header: class from 1 to 4, title, description."""
+
+  schema = {'label': LABEL, 'title': TEXT, 'description': TEXT}
+  _COLUMNS = ('class', 'title', 'description')
+
+  @override
+  def parse(
+    self, record: Record, number: int, header: None
+  ) -> Sequence[Example]:
+    try:
+      (row,) = csv.reader([line_text(record)], strict=True)
+    except csv.Error as error:
+      raise RowError(
+        f'CSV that does not parse ({error})', 'quoted fields'
+      ) from (error)
+    if len(row) != len(self._COLUMNS):
+      raise RowError(
+        f'{len(row)} columns: {quote(" | ".join(row))}',
+        f'{len(self._COLUMNS)} ({", ".join(self._COLUMNS)})',
+      )
+    classes = [str(1 + i) for i in range(len(_AG_NEWS_WORDS))]
+    if row[0] not in classes:
+      raise RowError(
+        f'the class {quote(row[0])}', f'one of {", ".join(classes)}'
+      )
+    return [
+      {
+        'label': classes.index(row[0]),
+        'title': row[1],
+        'description': row[2],
+      }
+    ]
+
+
+class FolderReader(Reader):
+  """A folder of small files; each is a row, its name relative to the folder."""
+
+  folders: Sequence[str] = ('',)
+  suffix = '.txt'
+
+  @override
+  def open(self, path: str, offset: Position = 0) -> FolderStream:
+    return FolderStream(path, self._names(path), offset)
+
+  @override
+  def files(self, path: str) -> list[str]:
+    return [os.path.join(path, name) for name in self._names(path)]
+
+  @override
+  def place(self, path: str, offset: Position, line: int) -> str:
+    return f'{self.files(path)[offset]}:{1 + line}'
+
+  @override
+  def records(
+    self, stream: FolderStream, end: Position | None = None
+  ) -> Iterator[Record]:
+    while end is None or stream.offset < end:
+      record = stream.readfile()
+      if record is None:
+        return
+      yield record
+
+  @override
+  def blemish(self, record: Record) -> None:
+    return None
+
+  def _names(self, path: str) -> list[str]:
+    return sorted(
+      os.path.join(folder, name)
+      for folder in self.folders
+      if tf.io.gfile.isdir(os.path.join(path, folder))
+      for name in tf.io.gfile.listdir(os.path.join(path, folder))
+      if name.endswith(self.suffix)
+    )
+
+
+class ImdbReader(FolderReader):
+  """`neg/ID_RATING.txt` and `pos/ID_RATING.txt`, a review each."""
+
+  schema = {'label': LABEL, 'text': TEXT}
+  folders = _IMDB_FOLDERS
+
+  @override
+  def parse(
+    self, record: Record, number: int, header: None
+  ) -> Sequence[Example]:
+    text = plain_text(record)
+    if not text:
+      raise RowError('an empty file', 'a review')
+    folder = os.path.dirname(record.name)
+    return [{'label': _IMDB_FOLDERS.index(folder), 'text': text}]
+
+
+def _define(
+  name: str,
+  splits: dict[str, Split],
+  words: Sequence[str],
+  features: Sequence[str],
+  tfds_name: str,
+) -> str:
+  return define(
+    name,
+    splits,
+    preprocessors=[
+      functools.partial(
+        preprocessors.glue,
+        benchmark_name=name,
+        label_names=list(words),
+        feature_names=features,
+        id_key=None,
+      ),
+      *TOKENIZE,
+    ],
+    tfds_name=tfds_name,
+    postprocess_fn=functools.partial(
+      postprocessors.string_label_to_class_id, label_classes=list(words)
+    ),
+    metric_fns=[metrics.accuracy],
+  )
+
+
+TASKS = {
+  'ag_news': _define(
+    'ag_news',
+    {
+      split: Split.of(
+        [f'ag_news_csv/{split}.csv', f'ag_news/{split}.csv'], AgNewsReader()
+      )
+      for split in ('train', 'test')
+    },
+    _AG_NEWS_WORDS,
+    ('title', 'description'),
+    'ag_news_subset:1.0.0',
+  ),
+  'imdb': _define(
+    'imdb_reviews',
+    {
+      split: Split.of([f'aclImdb/{split}/', f'imdb/{split}/'], ImdbReader())
+      for split in ('train', 'test')
+    },
+    _IMDB_WORDS,
+    ('text',),
+    'imdb_reviews/plain_text:1.0.0',
+  ),
+}
