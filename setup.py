@@ -19,6 +19,8 @@ setuptools.setup(
   packages=[
     'synth_mtf',
     'synth_mtf.cli',
+    'synth_mtf.demo',
+    'synth_mtf.demo.samples',
     *(
       'synth_mtf.' + name
       for name in ('analysis', 'baselines', 'synthesizers')

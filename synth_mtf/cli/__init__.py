@@ -15,7 +15,7 @@ from typing import Optional
 
 from synth_mtf.errors import UserError
 
-COMMANDS = ('transformer',)
+COMMANDS = ('demo', 'transformer', 'checkpoint')
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

@@ -1,0 +1,171 @@
+"""`synth-mtf demo`: the main job, small enough for a laptop."""
+
+import argparse
+import os
+import shutil
+import sys
+import time
+from typing import Optional
+
+from synth_mtf.console import Console, duration
+from synth_mtf.demo import table, workers
+from synth_mtf.demo.configuration import BYTES, Configuration, names_of
+from synth_mtf.demo.job import Job
+from synth_mtf.demo.run_folder import NOTES
+
+SUMMARY = 'pretrain, finetune and evaluate each variant; print one table'
+
+_VARIANTS = ['vanilla', 'random', 'random_vanilla']  # V, R, R+V
+_OUT = os.path.join('runs', 'demo')
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the demo's options."""
+  default = Configuration()
+  add = parser.add_argument
+  add(
+    '--variants',
+    nargs='+',
+    default=_VARIANTS,
+    metavar='NAME',
+    help='models to compare, with spaces or commas between them; of: '
+    f'{", ".join(names_of("variants"))} '
+    f'(default: {" ".join(_VARIANTS)})',
+  )
+  add(
+    '--size',
+    default=default.size,
+    metavar='NAME',
+    help=f'of: {", ".join(names_of("sizes"))} (default: {default.size})',
+  )
+  add(
+    '--steps',
+    type=int,
+    default=default.steps,
+    metavar='N',
+    help='training steps, of pretraining and of finetuning each '
+    f'(default: {default.steps})',
+  )
+  add(
+    '--seed',
+    type=int,
+    default=default.seed,
+    metavar='N',
+    help=f'the same seed gives the same results (default: {default.seed})',
+  )
+  add(
+    '--out',
+    default=_OUT,
+    metavar='FOLDER',
+    help='where all is written; a run that is there is resumed '
+    f'(default: {_OUT})',
+  )
+  add(
+    '--data_dir',
+    default=os.environ.get('SYNTH_MTF_DATA_DIR') or None,
+    metavar='FOLDER',
+    help='official files: glue/CoLA/train.tsv, superglue/BoolQ/train.jsonl, '
+    'squad/train-v1.1.json, corpus/**/*.txt, ... (default: '
+    '$SYNTH_MTF_DATA_DIR; without it, generated samples and the documentation '
+    'text of installed packages)',
+  )
+  add(
+    '--mixture',
+    default=default.mixture,
+    metavar='NAME',
+    help='mixture or task to finetune and evaluate on '
+    f'(default: {default.mixture})',
+  )
+  add(
+    '--eval_examples',
+    type=int,
+    default=default.eval_examples,
+    metavar='N',
+    help='validation examples of each task that are evaluated '
+    f'(default: {default.eval_examples})',
+  )
+  add(
+    '--vocabulary',
+    default=os.environ.get('SYNTH_MTF_VOCABULARY') or None,
+    metavar='FILE',
+    help="a SentencePiece .model file, or 'bytes' (default: "
+    '$SYNTH_MTF_VOCABULARY; without it, one is trained on the corpus)',
+  )
+  add(
+    '--skip_bad_rows',
+    action='store_true',
+    help='leave malformed rows of the official files out',
+  )
+  add(
+    '--gin_param',
+    action='append',
+    default=[],
+    metavar='BINDING',
+    help='a gin binding for every stage; may be given several times',
+  )
+
+
+def run(args: argparse.Namespace) -> int:
+  """Runs the demo."""
+  # Part of repeatability: see synth_mtf.progress.train_with_progress.
+  os.environ['PYTHONHASHSEED'] = '0'
+  console = Console(sys.stdout)
+  configuration = _configuration(args)
+  variants = [name for word in args.variants for name in word.split(',')]
+  job = Job(configuration, variants, args.out, console)
+  begun = time.monotonic()
+  try:
+    columns = job.run()
+  except workers.WorkerFailed as failure:
+    print(f'synth-mtf: error: {failure}', file=sys.stderr)
+    return 1
+  except KeyboardInterrupt:
+    console.line('\nInterrupted. The same command goes on where it was.')
+    return 130
+  width = shutil.get_terminal_size().columns
+  for text in (
+    table.folded(columns, width)
+    if sys.stdout.isatty()
+    else table.markdown(columns),
+    NOTES,
+    _where(args.out, configuration, time.monotonic() - begun),
+  ):
+    console.line(f'\n{text}')
+  return 0
+
+
+def _configuration(args: argparse.Namespace) -> Configuration:
+  def absolute(path: Optional[str]) -> Optional[str]:
+    return path and os.path.abspath(os.path.expanduser(path))
+
+  return Configuration(
+    size=args.size,
+    steps=args.steps,
+    seed=args.seed,
+    mixture=args.mixture,
+    eval_examples=args.eval_examples,
+    data_dir=absolute(args.data_dir),
+    vocabulary=(
+      args.vocabulary if args.vocabulary == BYTES else absolute(args.vocabulary)
+    ),
+    skip_bad_rows=args.skip_bad_rows,
+    gin_params=tuple(args.gin_param),
+  )
+
+
+def _where(out: str, configuration: Configuration, seconds: float) -> str:
+  """Says what was made, where it is and how to look at it."""
+  data = (
+    f'the official files in {configuration.data_dir}'
+    if configuration.data_dir
+    else 'GENERATED SAMPLES of the tasks. They show that everything runs;\n'
+    'scores on them are not scores of the benchmarks (see --data_dir)'
+  )
+  return f"""\
+Data: {data}.
+Done in {duration(seconds)}. In {out}:
+  table.md, metrics.json         this table, and every number in it
+  <variant>/pretrain, finetune   checkpoints, TensorBoard summaries, gin
+  <variant>/finetune/validation_eval   inputs, targets and predictions
+  logs                           TensorFlow's log of each stage
+Curves:  tensorboard --logdir {out}"""

@@ -1,0 +1,93 @@
+"""What a person sees while something long runs; needs no TensorFlow.
+
+On a terminal, one line is rewritten in place; elsewhere (a pipe, a file) plain
+lines come now and then.
+"""
+
+import dataclasses
+import sys
+import time
+from typing import Optional, TextIO
+
+_SECONDS_BETWEEN_PLAIN_LINES = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingProgress:
+  """Where a training run is.
+
+  Attributes:
+    step: steps done, those of earlier processes included.
+    total: the step at which the run ends.
+    loss: mean training loss since the last report, as the host computes it:
+      the sum over the target tokens divided by all positions, padding too.
+    steps_per_second: of this process, its first step left out.
+  """
+
+  step: int
+  total: int
+  loss: float
+  steps_per_second: float
+
+  @property
+  def seconds_left(self) -> float:
+    """At the present speed."""
+    return (self.total - self.step) / max(self.steps_per_second, 1e-9)
+
+  def __str__(self) -> str:
+    return (
+      f'step {self.step}/{self.total}  loss {self.loss:.3f}  '
+      f'{self.steps_per_second:.1f} steps/s  {duration(self.seconds_left)} left'
+    )
+
+
+class Console:
+  """Shows changing text on a stream, below a title."""
+
+  def __init__(self, stream: Optional[TextIO] = None):
+    self._stream = stream or sys.stderr
+    self._rewrites = self._stream.isatty()
+    self._title = ''
+    self._last_shown = -_SECONDS_BETWEEN_PLAIN_LINES
+
+  def line(self, text: str = '') -> None:
+    """Writes a line that stays."""
+    self._clear()
+    print(text, file=self._stream, flush=True)
+
+  def start(self, title: str) -> None:
+    """Begins a piece of work, shown with `title` before each of its texts."""
+    self._title = title
+    self._last_shown = time.monotonic()
+    if self._rewrites:
+      self.update('...')
+    else:
+      self.line(f'{title}  ...')
+
+  def update(self, text: str) -> None:
+    """Shows how far the work is."""
+    if self._rewrites:
+      self._clear()
+      self._stream.write(f'{self._title}  {text}')
+      self._stream.flush()
+    elif time.monotonic() - self._last_shown >= _SECONDS_BETWEEN_PLAIN_LINES:
+      self._last_shown = time.monotonic()
+      self.line(f'{self._title}  {text}')
+
+  def finish(self, text: str) -> None:
+    """Ends the work with a line that stays."""
+    self.line(f'{self._title}  {text}')
+
+  def _clear(self) -> None:
+    if self._rewrites:
+      self._stream.write('\r\x1b[K')
+
+
+def duration(seconds: float) -> str:
+  """Returns a time as a person says it: '42 s', '3 min 05 s', '2 h 10 min'."""
+  seconds = round(seconds)
+  if seconds < 60:
+    return f'{seconds} s'
+  if seconds < 3600:
+    return f'{seconds // 60} min {seconds % 60:02d} s'
+  return f'{seconds // 3600} h {seconds % 3600 // 60:02d} min'

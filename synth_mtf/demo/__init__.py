@@ -1,0 +1,1 @@
+"""The main job, small: pretrain, finetune and evaluate each variant."""

@@ -1,0 +1,167 @@
+"""The main job: check everything, make the data, run the stages, report."""
+
+import pathlib
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from synth_mtf.console import Console, TrainingProgress, duration
+from synth_mtf.demo import configuration as configurations
+from synth_mtf.demo import table, workers
+from synth_mtf.demo.configuration import Configuration
+from synth_mtf.demo.run_folder import RunFolder
+from synth_mtf.demo.stages import Stage, stages, task_settings
+
+_WORK = 'synth_mtf.demo.work'
+_FOUND = {  # by a stage, for a person
+  'pretrain': 'loss {loss:.3f}, {steps_per_second:.1f} steps/s',
+  'perplexity': 'validation log perplexity {log_perplexity:.3f}',
+  'finetune': 'loss {loss:.3f}, {steps_per_second:.1f} steps/s',
+  'evaluate': 'GLUE, SuperGLUE and SQuAD metrics are in the table',
+}
+
+
+class Job:
+  """A demo run.
+
+  Args:
+    configuration: what to run.
+    variants: files of gin/variants; each is pretrained, finetuned, evaluated.
+    out: the folder for all that is written.
+    console: where progress is shown.
+  """
+
+  def __init__(
+    self,
+    configuration: Configuration,
+    variants: Sequence[str],
+    out: str,
+    console: Console,
+  ):
+    self._configuration = configuration
+    self._variants = variants
+    self._console = console
+    self.folder = RunFolder(out, configuration)
+
+  def run(self) -> list[table.Column]:
+    """Does what is not done yet and returns the table of results.
+
+    Raises:
+      UserError: a mistake, found before anything was trained or written.
+      workers.WorkerFailed: some work failed; the same command resumes there.
+    """
+    configurations.check(self._configuration, self._variants)
+    self.folder.check()
+    workers.prepare([_WORK])
+    self._check()
+    with self.folder.opened():
+      self._make_data()
+      todo = self._stages()
+      for number, stage in enumerate(todo, start=1):
+        self._run_stage(stage, f'[{number}/{len(todo)}]')
+      return self._report()
+
+  def _check(self) -> None:
+    """Finds all bad input; nothing has been written yet."""
+    configuration = self._configuration
+    with tempfile.TemporaryDirectory() as folder:
+      log = pathlib.Path(folder, 'check.log')
+      self._work(
+        'check gin files and models',
+        log,
+        'check_models',
+        self._stages(),
+        configuration.mixture,
+      )
+      if configuration.data_dir is not None:
+        settings = task_settings(configuration, self.folder)
+        self._work(
+          'check data',
+          log,
+          'check_data',
+          {**settings, 'index_dir': folder},
+          configuration.mixture,
+        )
+
+  def _make_data(self) -> None:
+    folder, configuration = self.folder, self._configuration
+    if configuration.data_dir is None and not folder.data.exists():
+      self._work(
+        'generate samples, gather documentation text',
+        folder.log('data'),
+        'make_data',
+        folder.data,
+        configuration.seed,
+      )
+    if configuration.vocabulary is None and not folder.vocabulary.exists():
+      self._work(
+        'train vocabulary',
+        folder.log('vocabulary'),
+        'train_vocabulary',
+        task_settings(configuration, folder),
+        folder.vocabulary,
+      )
+
+  def _stages(self) -> list[Stage]:
+    return [
+      stage
+      for variant in self._variants
+      for stage in stages(variant, self._configuration, self.folder)
+    ]
+
+  def _run_stage(self, stage: Stage, number: str) -> None:
+    title = f'{number} {stage.variant}: {stage.name}'
+    if self.folder.result(stage.variant, stage.name) is not None:
+      self._console.line(f'{title}  done before')
+      return
+    log = self.folder.log(f'{stage.variant}-{stage.name}')
+    found = self._work(title, log, 'run_stage', stage, found=_FOUND[stage.name])
+    self.folder.finish(stage.variant, stage.name, found)
+
+  def _report(self) -> list[table.Column]:
+    """Writes and returns the table of all variants that are in the folder."""
+    rows = self.folder.rows(first=self._variants)
+    columns = self._work(
+      'make table', self.folder.log('table'), 'tabulate', rows
+    )
+    self.folder.report(rows, table.markdown(columns))
+    return columns
+
+  def _work(
+    self,
+    title: str,
+    log: pathlib.Path,
+    function: str,
+    *arguments: Any,
+    found: str = '',
+  ) -> Any:
+    """Runs a function of work.py in a worker, and shows how far it is."""
+    console = self._console
+    begun = time.monotonic()
+    progress = ''
+
+    def elapsed() -> str:
+      return duration(time.monotonic() - begun)
+
+    def on_report(report: TrainingProgress) -> None:
+      nonlocal progress
+      progress = str(report)
+      console.update(progress)
+
+    console.start(title)
+    try:
+      result = workers.run(
+        f'{_WORK}:{function}',
+        *arguments,
+        log=log,
+        on_report=on_report,
+        on_tick=lambda: console.update(progress or elapsed()),
+      )
+    except workers.WorkerFailed as failure:
+      console.finish('failed')
+      raise workers.WorkerFailed(f'{title}: {failure}') from failure
+    console.finish(
+      ', '.join(filter(None, [found.format_map(result or {}), elapsed()]))
+    )
+    return result

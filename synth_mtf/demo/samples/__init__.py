@@ -1,0 +1,62 @@
+"""Generated samples of GLUE, SuperGLUE and SQuAD in their official formats.
+
+They stand in for the benchmarks where there is no copy of them: enough to see
+every task load, train and be evaluated. A score on them says nothing about the
+benchmark.
+"""
+
+import json
+import pathlib
+import random
+from collections.abc import Callable, Iterable
+
+from synth_mtf.demo.samples import glue, squad, super_glue
+
+TRAIN_ROWS = 480
+DEV_ROWS = 64
+NOTICE = (
+  'GENERATED SAMPLE. These files have the formats of GLUE, SuperGLUE and\n'
+  'SQuAD v1.1 but none of their content: a seeded generator of synth_mtf made\n'
+  'every sentence. Scores on them are not scores of the benchmarks.\n'
+)
+
+
+def write(folder: pathlib.Path, seed: int) -> None:
+  """Writes the samples below `folder`, laid out as the official files are.
+
+  Args:
+    folder: a folder for `glue/`, `superglue/` and `squad/`, made if need be.
+    seed: the same seed writes the same files.
+  """
+  for split, rows in ((glue.TRAIN, TRAIN_ROWS), (glue.DEV, DEV_ROWS)):
+    for path, (header, row) in split.items():
+      lines = ['\t'.join(header)] if header else []
+      lines += map('\t'.join, _draw(row, rows, seed, path))
+      _write_lines(folder / 'glue' / path, lines)
+  for file, rows in (('train.jsonl', TRAIN_ROWS), ('val.jsonl', DEV_ROWS)):
+    for task, line in super_glue.TASKS.items():
+      path = f'{task}/{file}'
+      lines = map(json.dumps, _draw(line, rows, seed, path))
+      _write_lines(folder / 'superglue' / path, lines)
+  for file, rows, annotators in (
+    ('train-v1.1.json', TRAIN_ROWS, 1),
+    ('dev-v1.1.json', DEV_ROWS, 3),
+  ):
+    content = squad.squad(_source(seed, file), rows // 3, annotators)
+    _write_lines(folder / 'squad' / file, [json.dumps(content)])
+  (folder / 'GENERATED_SAMPLE.txt').write_text(NOTICE, encoding='utf-8')
+
+
+def _draw(row: Callable, rows: int, seed: int, path: str) -> Iterable:
+  rng = _source(seed, path)
+  return [row(rng, index) for index in range(rows)]
+
+
+def _source(seed: int, path: str) -> random.Random:
+  """One source per file: adding a task leaves the other files as they were."""
+  return random.Random(f'{seed} {path}')
+
+
+def _write_lines(path: pathlib.Path, lines: Iterable[str]) -> None:
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_text('\n'.join(lines) + '\n', encoding='utf-8')

@@ -1,0 +1,74 @@
+"""A SentencePiece vocabulary trained on the text that pretraining reads."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterable
+
+from synth_mtf.errors import UserError
+
+# With T5's 100 sentinels 2,048, a multiple of 128, to which the host pads. The
+# softmax is most of a tiny model's work: a larger vocabulary would double it.
+PIECES = 1948
+# More text changes little and takes long.
+MOST_CHARACTERS = 10_000_000
+
+# Ids as T5 has them: 0 padding, 1 end of sequence, 2 unknown, no begin.
+_OPTIONS = {
+  'model_type': 'unigram',
+  'vocab_size': PIECES,
+  'hard_vocab_limit': False,
+  'pad_id': 0,
+  'eos_id': 1,
+  'unk_id': 2,
+  'bos_id': -1,
+  'max_sentence_length': 16_384,
+  'num_threads': 2,  # fixed: it changes the order of the sums
+}
+# In a process of its own: where TensorFlow is imported too, SentencePiece's
+# trainer ends in a segmentation fault (both carry a copy of protobuf).
+_TRAINER = """
+import json, sys, sentencepiece
+sentencepiece.SentencePieceTrainer.train(
+    sentence_iterator=(line.rstrip('\\n') for line in open(0, encoding='utf-8')),
+    model_prefix=sys.argv[1], **json.loads(sys.argv[2]))
+"""
+
+
+def train(texts: Iterable[str], model: pathlib.Path) -> None:
+  """Trains a unigram vocabulary; the same texts give the same file.
+
+  Args:
+    texts: each of one line or several.
+    model: the `.model` file to write.
+
+  Raises:
+    UserError: the trainer refuses the text; its log says why.
+  """
+  prefix = model.with_name(f'.{model.stem}')
+  trainer = subprocess.Popen(
+    [sys.executable, '-c', _TRAINER, str(prefix), json.dumps(_OPTIONS)],
+    stdin=subprocess.PIPE,
+    text=True,
+    encoding='utf-8',
+  )
+  try:
+    left = MOST_CHARACTERS
+    for text in texts:
+      trainer.stdin.write(text + '\n')
+      left -= len(text)
+      if left < 0:
+        break
+    trainer.stdin.close()
+  except BrokenPipeError:
+    pass  # its exit status says that it failed
+  if trainer.wait() != 0:
+    raise UserError(
+      f'no vocabulary of {PIECES:,} pieces can be trained on this text; the '
+      'log says why. More text in corpus/ helps, and so does an existing '
+      "vocabulary: --vocabulary <file>.model, or --vocabulary bytes."
+    )
+  os.replace(f'{prefix}.model', model)
+  os.remove(f'{prefix}.vocab')

@@ -1,0 +1,163 @@
+"""What the worker processes do: check, run a stage, make the table.
+
+Each function runs in a process of its own (see workers.py). This module imports
+TensorFlow and T5; the command itself does not.
+"""
+
+import argparse
+import glob
+import math
+import os
+import pathlib
+import shutil
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+from absl import flags
+from t5.evaluation import eval_utils
+
+from synth_mtf import progress, tasks
+from synth_mtf.cli import transformer
+from synth_mtf.demo import (
+  checkpoints,
+  corpus,
+  gin_check,
+  results,
+  samples,
+  vocabulary,
+)
+from synth_mtf.demo.stages import PRETRAINING_TASK, Stage
+from synth_mtf.errors import UserError
+from synth_mtf.host_errors import explained
+
+Report = Callable[[Any], None]
+
+
+def check_models(stages: Sequence[Stage], mixture: str, report: Report) -> None:
+  """Checks the mixture's name, the gin files and the graphs of all stages.
+
+  Raises:
+    UserError: one message with all faults.
+  """
+  del report
+  tasks.get(mixture)
+  faults = []
+  for stage in stages:
+    try:
+      with explained():
+        gin_check.check(stage)
+    except UserError as error:
+      faults.append(str(error))
+  if faults:
+    raise UserError('\n'.join(dict.fromkeys(faults)))
+
+
+def check_data(settings: dict[str, str], mixture: str, report: Report) -> None:
+  """Checks every row of the data that the run reads.
+
+  Raises:
+    UserError: one message with all faults.
+  """
+  del report
+  _apply(settings)
+  with explained():
+    tasks.check([PRETRAINING_TASK, mixture], ['train', 'validation'])
+
+
+def make_data(folder: pathlib.Path, seed: int, report: Report) -> None:
+  """Writes the embedded default: generated samples, and text to pretrain on."""
+  del report
+  partial = folder.with_name(f'.{folder.name}.partial')
+  shutil.rmtree(partial, ignore_errors=True)  # of a killed process
+  samples.write(partial, seed)
+  corpus.write(partial / 'corpus')
+  os.replace(partial, folder)
+
+
+def train_vocabulary(
+  settings: dict[str, str], model: pathlib.Path, report: Report
+) -> None:
+  """Trains the vocabulary of a run that has been given none."""
+  del report
+  _apply(settings)
+  source = tasks.get(PRETRAINING_TASK).source
+  rows = source.get_dataset('train', shuffle=False).as_numpy_iterator()
+  vocabulary.train((row['text'].decode('utf-8') for row in rows), model)
+
+
+def run_stage(stage: Stage, report: Report) -> dict[str, Any]:
+  """Runs T5's main for a stage and returns what it has measured."""
+  progress.listen(report)
+  if stage.trains:
+    checkpoints.mend(stage.model_dir)
+  else:
+    _forget_summaries(stage)
+  transformer.run(argparse.Namespace(flags=stage.flags))
+  return _MEASURES[stage.name](stage)
+
+
+def tabulate(rows: dict[str, results.Row], report: Report) -> list:
+  """Returns the columns of the table of results."""
+  del report
+  return results.columns(rows)
+
+
+def _apply(settings: dict[str, str]) -> None:
+  tasks.define_flags()
+  flags.FLAGS(['demo', *(f'--{k}={v}' for k, v in settings.items())])
+
+
+def _forget_summaries(stage: Stage) -> None:
+  """Removes what a killed evaluation has left: it starts again."""
+  for folder in glob.glob(str(stage.model_dir / stage.summaries)):
+    shutil.rmtree(folder)
+
+
+def _events(folder: pathlib.Path) -> dict[str, list[float]]:
+  """Returns the values of each TensorBoard tag, in the order of the steps."""
+  with tf.Graph().as_default():
+    events = eval_utils.parse_events_files(str(folder))
+  return {
+    tag: [event.value for event in sorted(values, key=lambda one: one.step)]
+    for tag, values in events.items()
+  }
+
+
+def _pretrained(stage: Stage) -> dict[str, Any]:
+  parameters = checkpoints.trained_parameters(stage.model_dir)
+  return {**_trained(stage), 'parameters': parameters}
+
+
+def _trained(stage: Stage) -> dict[str, Any]:
+  events = _events(stage.model_dir)
+  return {
+    # The median: the first step compiles, and others use the machine too.
+    'steps_per_second': statistics.median(events['global_step/sec']),
+    'loss': events['loss'][-1],
+  }
+
+
+def _perplexity(stage: Stage) -> dict[str, Any]:
+  (folder,) = glob.glob(str(stage.model_dir / stage.summaries))
+  events = _events(pathlib.Path(folder))
+  return {'log_perplexity': -events['neg_log_perplexity'][-1]}
+
+
+def _evaluated(stage: Stage) -> dict[str, Any]:
+  """Returns each metric, T5's tag without `eval/` as its name."""
+  events = _events(stage.model_dir / stage.summaries)
+  metrics = eval_utils.get_eval_metric_values(events)
+  return {
+    tag: None if math.isnan(values[-1]) else values[-1]
+    for tag, values in sorted(metrics.items())
+  }
+
+
+_MEASURES = {
+  'pretrain': _pretrained,
+  'perplexity': _perplexity,
+  'finetune': _trained,
+  'evaluate': _evaluated,
+}
