@@ -13,17 +13,13 @@ from mesh_tensorflow.transformer import transformer, transformer_layers
 from synth_mtf.alignment import NORMALIZATIONS, Dropout
 from synth_mtf.errors import ConfigurationError, nearest
 from synth_mtf.mixing import MIXINGS, Logits, add, mixture
+from synth_mtf.packing import data_is_packed, rows_are_packed
 from synth_mtf.positions import PackedIndex, SlicedIndex, StepIndex
 from synth_mtf.projections import Projections
 from synth_mtf.synthesizers.base import Site, SynthesizingFunction
 from synth_mtf.synthesizers.dot_product import DotProduct
 from synth_mtf.visibility import row_sequence_id, visibility
 
-_DECODING = (
-  tf.estimator.ModeKeys.PREDICT,  # the encoder
-  'first_part',
-  'incremental',
-)
 _INDEXED_BY_SEGMENT = {'position': True, 'row': False}
 
 
@@ -82,7 +78,7 @@ class SyntheticAttention(transformer_layers.SelfAttention):
     self._alphas = _choose('mixing', mixing, MIXINGS)
     self._average = _choose('normalize', normalize, NORMALIZATIONS)
     self._by_segment = _choose('index_by', index_by, _INDEXED_BY_SEGMENT)
-    self.packed = _data_is_packed() if packed is None else packed
+    self.packed = data_is_packed() if packed is None else packed
     self._check_host_arguments()
 
   def call(
@@ -162,12 +158,7 @@ class SyntheticAttention(transformer_layers.SelfAttention):
     return SlicedIndex(context.mesh, *dims)
 
   def _is_packed(self, context):
-    """Decoding never packs; training and evaluation do if the data are."""
-    return (
-      self.packed
-      and context.mode not in _DECODING
-      and row_sequence_id(context) is not None
-    )
+    return rows_are_packed(context, self.packed)
 
   def _dropout(self, context):
     broadcast = self.attention_kwargs.get('dropout_broadcast_dims')
@@ -280,17 +271,3 @@ def _choose(argument, name, options):
     f'SyntheticAttention.{argument} = {name!r}: expected one of '
     f'{list(options)}' + nearest(name, options)
   )
-
-
-def _data_is_packed():
-  """Whether gin says that the data of training or evaluation are packed."""
-  return _binding('mesh_train_dataset_fn', True) or _binding(
-    'mesh_eval_dataset_fn', False
-  )
-
-
-def _binding(dataset_fn, default):
-  try:
-    return gin.get_bindings(dataset_fn).get('pack', default)
-  except ValueError:  # t5 is not imported: there are no data
-    return default

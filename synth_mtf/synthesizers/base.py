@@ -89,8 +89,7 @@ class Site:
     context = self.context
     if context.mode == 'incremental':
       (earlier,) = context.get_states(1)
-      here = mtf.one_hot(context.position, self.memory_length, dtype=new.dtype)
-      new = earlier * (1.0 - here) + new * here
+      new = _put(new, earlier, context.position, self.memory_length)
     if context.mode in ('first_part', 'incremental'):
       context.record_new_states([new])
     return new
@@ -164,6 +163,24 @@ class Site:
         types.master_dtype, types.slice_dtype, dtype or types.activation_dtype
       ),
     )
+
+
+def _put(new, memory, position, memory_length):
+  """`memory` with `new` at `position`, in one pass over the memory."""
+  axis = memory.shape.dims.index(memory_length)
+  here = mtf.equal(
+    mtf.range(memory.mesh, memory_length, tf.int32), position
+  )
+  dims = position.shape.dims + [memory_length]
+  return mtf.slicewise(
+    lambda memory, new, here: tf.where_v2(
+      tf.reshape(here, here.shape + [1] * (memory.shape.rank - axis - 1)),
+      tf.expand_dims(new, axis),
+      memory,
+    ),
+    [memory, new, mtf.transpose(here, mtf.Shape(dims))],
+    splittable_dims=memory.shape.dims,
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -283,14 +300,23 @@ class Table(SynthesizingFunction):
     Raises:
       ConfigurationError: naming the gin binding to change.
     """
-    length = site.memory_length.size
-    if length > self.max_length:
-      name = type(self).__name__
-      raise ConfigurationError(
-        f'length {length} exceeds max_length {self.max_length} of the {name} '
-        f'table; set {name}.max_length >= {length} in gin (this changes the '
-        f'checkpoint) or shorten utils.run.sequence_length'
-      )
+    require_length(
+      type(self).__name__, self.max_length, site.memory_length.size
+    )
+
+
+def require_length(owner: str, max_length: int, length: int) -> None:
+  """Refuses a sequence that is longer than a learned table of `owner`.
+
+  Raises:
+    ConfigurationError: naming the gin binding to change.
+  """
+  if length > max_length:
+    raise ConfigurationError(
+      f'length {length} exceeds max_length {max_length} of the {owner} table; '
+      f'set {owner}.max_length >= {length} in gin (this changes the '
+      'checkpoint) or shorten utils.run.sequence_length'
+    )
 
 
 def host_max_length() -> int:
