@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Optional
+from typing import Any
 
 import tensorflow_datasets as tfds
 
 
 class _LocalFiles:
-  """Stands where TFDS keeps its download manager: everything is here already."""
+  """Stands for TFDS's download manager where nothing is to be downloaded."""
 
   def __init__(self, path: Any):
     self._path = path
@@ -35,7 +35,7 @@ def prepare(
   name: str,
   files: Any,
   tfds_dir: str,
-  generators: Optional[Mapping[str, Iterator[tuple[Any, Any]]]] = None,
+  generators: Mapping[str, Iterator[tuple[Any, Any]]] | None = None,
 ) -> dict[str, int]:
   """Writes the dataset `name` below `tfds_dir`.
 

@@ -8,6 +8,7 @@ from synth_mtf.tasks import (  # noqa: F401  each registers its tasks
   c4,
   classification,
   en_mix,
+  generation,
   glue,
   lm1b,
   squad,

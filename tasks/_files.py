@@ -44,7 +44,13 @@ Position = Union[int, list]
 
 
 class Record(NamedTuple):
-  """The raw bytes of one row, where they start, and the name of their file."""
+  """The raw bytes of one row.
+
+  Attributes:
+    data: the bytes.
+    offset: where they start.
+    name: the file, if they are all of it.
+  """
 
   data: bytes
   offset: Position
@@ -155,9 +161,9 @@ class FolderStream:
     """Returns the next file, None after the last."""
     if self.offset >= len(self._names):
       return None
-    name = self._names[self.offset]
-    with open_binary(os.path.join(self.path, name)) as stream:
-      record = Record(stream.read(), self.offset, name)
+    path = os.path.join(self.path, self._names[self.offset])
+    with open_binary(path) as stream:
+      record = Record(stream.read(), self.offset, path)
     self.offset += 1
     return record
 

@@ -119,8 +119,8 @@ def scan(path: str, reader: Reader) -> FileIndex:
   index.blocks = [b._replace(end=end) for b, end in zip(index.blocks, ends)]
   if dropped:
     index.notes.append(
-      f'{path}: {dropped} rows with too few columns are left out, as '
-      'TensorFlow Datasets does; the official file has such rows.'
+      f'{path}: {dropped} broken rows of the official data are left out, as '
+      'TensorFlow Datasets leaves them out.'
     )
   return index
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from typing_extensions import override
 
 from synth_mtf.tasks._files import (
   ByteStream,
+  FolderStream,
   Position,
   Record,
   RowError,
@@ -138,6 +140,54 @@ def line_text(record: Record) -> str:
   if b'\r' in data:
     raise RowError('a carriage return inside a row', 'tabs and text only')
   return decode(data)
+
+
+class FolderReader(Reader):
+  """A folder of small files, each of them a row.
+
+  Attributes:
+    folders: where below the folder they are.
+    suffix: how their names end.
+  """
+
+  folders: Sequence[str] = ('',)
+  suffix = '.txt'
+
+  @override
+  def open(self, path: str, offset: Position = 0) -> FolderStream:
+    return FolderStream(path, self.names(path), offset)
+
+  @override
+  def files(self, path: str) -> list[str]:
+    return [os.path.join(path, name) for name in self.names(path)]
+
+  @override
+  def place(self, path: str, offset: Position, line: int) -> str:
+    return f'{self.files(path)[offset]}:{1 + line}'
+
+  @override
+  def records(
+    self, stream: FolderStream, end: Position | None = None
+  ) -> Iterator[Record]:
+    while end is None or stream.offset < end:
+      record = stream.readfile()
+      if record is None:
+        return
+      yield record
+
+  @override
+  def blemish(self, record: Record) -> None:
+    return None
+
+  def names(self, path: str) -> list[str]:
+    """Returns the files, relative to the folder, in order."""
+    return sorted(
+      os.path.join(folder, name)
+      for folder in self.folders
+      if tf.io.gfile.isdir(os.path.join(path, folder))
+      for name in tf.io.gfile.listdir(os.path.join(path, folder))
+      if name.endswith(self.suffix)
+    )
 
 
 class TsvReader(Reader):

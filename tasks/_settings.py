@@ -12,6 +12,7 @@ no file.
 | `vocabulary` | `SYNTH_MTF_VOCABULARY` | `--vocabulary` |
 | `skip_bad_rows` | `SYNTH_MTF_SKIP_BAD_ROWS` | `--skip_bad_rows` |
 | `index_dir` | `SYNTH_MTF_INDEX_DIR` | `--index_dir` |
+| `word_vectors` | `SYNTH_MTF_WORD_VECTORS` | `--word_vectors` |
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Settings:
     skip_bad_rows: leave malformed rows out, and report how many, where
       otherwise the first use of their file is an error.
     index_dir: where the row counts of the official files are kept.
+    word_vectors: word2vec or GloVe file of the embedding similarity metric.
   """
 
   data_dir: str | None = None
@@ -51,6 +53,7 @@ class Settings:
   vocabulary: str | None = None
   skip_bad_rows: bool = False
   index_dir: str | None = None
+  word_vectors: str | None = None
 
   def data_dir_of(self, task_name: str) -> str | None:
     """Returns the folder of `task_name`'s official files, None for TFDS."""
@@ -67,6 +70,7 @@ def settings(
   vocabulary: str | None = None,
   skip_bad_rows: bool | None = None,
   index_dir: str | None = None,
+  word_vectors: str | None = None,
 ) -> Settings:
   """Returns the settings in force: flag, else gin, else environment.
 
@@ -81,6 +85,8 @@ def settings(
     skip_bad_rows: leave malformed rows out and report them.
     index_dir: where row counts are kept; nothing means the user's cache
       folder, `$XDG_CACHE_HOME/synth_mtf` or `~/.cache/synth_mtf`.
+    word_vectors: word2vec or GloVe file; nothing means that the embedding
+      similarity of dialogue is not computed.
   """
   return Settings(
     data_dir=_folder(_resolve('data_dir', data_dir)),
@@ -88,6 +94,7 @@ def settings(
     vocabulary=_resolve('vocabulary', vocabulary),
     skip_bad_rows=_resolve('skip_bad_rows', skip_bad_rows, _truth) or False,
     index_dir=_resolve('index_dir', index_dir),
+    word_vectors=_resolve('word_vectors', word_vectors),
   )
 
 

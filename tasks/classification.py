@@ -5,17 +5,14 @@ from __future__ import annotations
 import csv
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-import tensorflow.compat.v2 as tf
 from t5.data import postprocessors, preprocessors
 from t5.evaluation import metrics
 from typing_extensions import override
 
 from synth_mtf.tasks._corpus import plain_text
 from synth_mtf.tasks._files import (
-  FolderStream,
-  Position,
   Record,
   RowError,
   quote,
@@ -24,6 +21,7 @@ from synth_mtf.tasks._readers import (
   LABEL,
   TEXT,
   Example,
+  FolderReader,
   Reader,
   line_text,
 )
@@ -70,48 +68,6 @@ class AgNewsReader(Reader):
     ]
 
 
-class FolderReader(Reader):
-  """A folder of small files; each is a row, its name relative to the folder."""
-
-  folders: Sequence[str] = ('',)
-  suffix = '.txt'
-
-  @override
-  def open(self, path: str, offset: Position = 0) -> FolderStream:
-    return FolderStream(path, self._names(path), offset)
-
-  @override
-  def files(self, path: str) -> list[str]:
-    return [os.path.join(path, name) for name in self._names(path)]
-
-  @override
-  def place(self, path: str, offset: Position, line: int) -> str:
-    return f'{self.files(path)[offset]}:{1 + line}'
-
-  @override
-  def records(
-    self, stream: FolderStream, end: Position | None = None
-  ) -> Iterator[Record]:
-    while end is None or stream.offset < end:
-      record = stream.readfile()
-      if record is None:
-        return
-      yield record
-
-  @override
-  def blemish(self, record: Record) -> None:
-    return None
-
-  def _names(self, path: str) -> list[str]:
-    return sorted(
-      os.path.join(folder, name)
-      for folder in self.folders
-      if tf.io.gfile.isdir(os.path.join(path, folder))
-      for name in tf.io.gfile.listdir(os.path.join(path, folder))
-      if name.endswith(self.suffix)
-    )
-
-
 class ImdbReader(FolderReader):
   """`neg/ID_RATING.txt` and `pos/ID_RATING.txt`, a review each."""
 
@@ -125,7 +81,7 @@ class ImdbReader(FolderReader):
     text = plain_text(record)
     if not text:
       raise RowError('an empty file', 'a review')
-    folder = os.path.dirname(record.name)
+    folder = os.path.basename(os.path.dirname(record.name))
     return [{'label': _IMDB_FOLDERS.index(folder), 'text': text}]
 
 
