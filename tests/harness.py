@@ -133,7 +133,7 @@ def parallel(
   """
   makers = make_layer if isinstance(make_layer, (list, tuple)) else [make_layer]
   cotangent = draw('cotangent', x.shape) if cotangent is None else cotangent
-  with _graph() as (graph, mesh_object):
+  with new_graph() as (graph, mesh_object):
     model = _model(stack, x.shape[-1], mesh, ensemble, max_length)
     placeholder = tf.placeholder(tf.float32, x.shape)
     dims = _dims(x.shape[:-1], 'length') + [model.model_dim]
@@ -187,7 +187,7 @@ def parallel(
       'gradients': gradients,
       'losses': list(context.losses),
     }
-    with _session(graph, mesh_object, mesh, fetches, weights) as session:
+    with open_session(graph, mesh_object, mesh, fetches, weights) as session:
       values = [session.run({placeholder: x}) for _ in range(runs)]
       result = values[0]
       output = result['output']
@@ -241,7 +241,7 @@ def decode(
   """
   length = x.shape[-2]
   first = np.zeros(x.shape[:1], np.int32) if start is None else start
-  with _graph() as (graph, mesh_object):
+  with new_graph() as (graph, mesh_object):
     model = _model(stack, x.shape[-1], mesh, 0, max_length)
     names = ['batch', 'beam', 'length'] if beam else ['batch', 'length']
     dims = [mtf.Dimension(n, s) for n, s in zip(names, x.shape)]
@@ -316,7 +316,7 @@ def decode(
       # The host's loop needs every state to stay what it is.
       assert [(s.shape, s.dtype) for s in states] == shapes
       steps.append(mtf.cast(y, tf.float32))
-    with _session(graph, mesh_object, mesh, steps, weights) as session:
+    with open_session(graph, mesh_object, mesh, steps, weights) as session:
       values = session.run({})
   output = np.full(x.shape, np.nan)
   for step, value in enumerate(values):
@@ -349,12 +349,23 @@ class _Session:
         allow_soft_placement=False,
       )
     )
-    self._session.run(tf.global_variables_initializer())
+    values = {}
     if weights:
-      for v in masters:
-        value = weights(_short(v.op.name), v.shape.as_list())
-        v.load(np.asarray(value, np.float32), self._session)
-    self.weights = self._session.run({v.op.name: v for v in masters})
+      values = {
+        v.op.name: np.asarray(
+          weights(_short(v.op.name), v.shape.as_list()), np.float32
+        )
+        for v in masters
+      }
+    self._session.run(
+      [v.initializer for v in masters],
+      {
+        v.initializer.inputs[1]: values[v.op.name]
+        for v in masters
+        if v.op.name in values
+      },
+    )
+    self.weights = values or self._session.run({v.op.name: v for v in masters})
     self._session.run(lowering.copy_masters_to_slices())
 
   def run(self, feed):
@@ -364,12 +375,12 @@ class _Session:
     self._session.close()
 
 
-def _session(*args):
+def open_session(*args):
   return contextlib.closing(_Session(*args))
 
 
 @contextlib.contextmanager
-def _graph():
+def new_graph():
   with tf.Graph().as_default():
     tf.set_random_seed(1)
     graph = mtf.Graph()

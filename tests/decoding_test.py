@@ -1,0 +1,234 @@
+"""T5's own decoder over whole models: greedy, sampling, beam, partial."""
+
+import itertools
+
+import mesh_tensorflow as mtf
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import utils
+
+from synth_mtf import configured_model
+from tests import harness
+
+TINY = (
+  'd_model = 10',
+  'd_ff = 6',
+  'num_layers = 1',
+  'num_heads = 2',
+  'd_kv = 3',
+  'Unitransformer.max_length = 12',
+  'Unitransformer.vocab_divisor = 1',
+)
+EOS = 1
+BATCH, INPUTS = 3, 7
+VARIANTS = ['random', 'conv_relu_conv', 'random_dense_vanilla']
+some_variants = pytest.mark.parametrize('variant', VARIANTS)
+FLOAT32 = mtf.VariableDType(tf.float32, tf.float32, tf.float32)
+
+
+def run(variant, build, model_type='bitransformer', vocab=19):
+  """Fetches what `build(mesh, model)` makes of a variant's tiny model."""
+  configured_model.parse_gin(
+    ['sizes/tiny.gin', f'variants/{variant}.gin'], TINY
+  )
+  with harness.new_graph() as (graph, mesh):
+    model = utils.build_model(model_type, vocab, vocab)
+    fetches = build(mesh, model)
+    with harness.open_session(
+      graph, mesh, harness.ONE_DEVICE, fetches, harness.draw
+    ) as session:
+      return session.run({})
+
+
+def ids(mesh, array):
+  array = np.asarray(array, np.int32)
+  dims = ['batch', 'length'][-array.ndim :]
+  return mtf.import_tf_tensor(
+    mesh,
+    tf.constant(array),
+    mtf.Shape([mtf.Dimension(n, s) for n, s in zip(dims, array.shape)]),
+  )
+
+
+def some_inputs(batch=BATCH, vocab=19):
+  inputs = np.random.RandomState(0).randint(2, vocab, [batch, INPUTS])
+  inputs[-1, 4:] = 0
+  return inputs
+
+
+def in_parallel(model, inputs, targets):
+  """The logits of every target token at once, [batch, length, vocab]."""
+  decoder_ids = mtf.ones_like(targets)
+  if inputs is None:
+    return model.call_simple(
+      mtf.transformer.transformer.autoregressive_inputs(targets),
+      targets,
+      compute_loss=False,
+      mode='eval',
+      variable_dtype=FLOAT32,
+    )[0]
+  return model.call_simple(
+    inputs,
+    targets,
+    compute_loss=False,
+    mode='eval',
+    variable_dtype=FLOAT32,
+    encoder_sequence_id=mtf.cast(mtf.not_equal(inputs, 0), tf.int32),
+    decoder_sequence_id=decoder_ids,
+  )[0]
+
+
+def assert_greedy(decoded, logits, start):
+  """Every token from `start` to EOS is the most likely one."""
+  decoded = decoded.astype(int)
+  for row, scores, first in zip(decoded, logits, start):
+    assert row[first:].any(), 'nothing was decoded'
+    for t in range(first, len(row)):
+      assert scores[t, row[t]] >= scores[t].max() - 1e-4, (
+        f'token {t} of {row} is not the most likely one'
+      )
+      if row[t] == EOS:
+        assert not row[t + 1 :].any()
+        break
+
+
+@some_variants
+def test_greedy_and_sampling(variant):
+  def build(mesh, model):
+    inputs = ids(mesh, some_inputs())
+    greedy = model.decode(inputs, FLOAT32, max_decode_length=6)
+    return {
+      'greedy': greedy,
+      'logits': in_parallel(model, inputs, greedy),
+      'top_1': model.decode(
+        inputs,
+        FLOAT32,
+        temperature=1.0,
+        sampling_keep_top_k=1,
+        max_decode_length=6,
+      ),
+    }
+
+  found = run(variant, build)
+  assert_greedy(found['greedy'], found['logits'], [0] * BATCH)
+  # Ties aside, the only token that is kept is the most likely one.
+  assert_greedy(found['top_1'], found['logits'], [0] * BATCH)
+  np.testing.assert_array_equal(found['top_1'], found['greedy'])
+
+
+def test_samples_have_the_predicted_distribution():
+  many = 2000
+
+  def build(mesh, model):
+    inputs = ids(mesh, np.repeat(some_inputs(1, 5), many, axis=0))
+    sampled = model.decode(
+      inputs, FLOAT32, temperature=1.0, max_decode_length=2
+    )
+    return {'ids': sampled, 'logits': in_parallel(model, inputs, sampled)}
+
+  found = run('random_vanilla', build, vocab=5)
+  scores = found['logits'].astype(np.float64)
+  probabilities = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+  sampled = found['ids'].astype(int)
+  # The second token, of the rows whose first token is the most frequent one.
+  first = np.bincount(sampled[:, 0]).argmax()
+  for t, rows in ((0, slice(None)), (1, sampled[:, 0] == first)):
+    if t == 1 and first == EOS:
+      continue
+    counts = np.bincount(sampled[rows, t], minlength=5)
+    expected = probabilities[rows, t][0]
+    deviation = np.sqrt(expected * (1 - expected) / counts.sum())
+    error = np.abs(counts / counts.sum() - expected)
+    assert (error <= 5 * deviation + 1e-3).all(), (error, deviation)
+
+
+@some_variants
+def test_greedy_from_partial_sequences_in_a_language_model(variant):
+  partial = np.zeros([BATCH, 8], int)
+  start = [2, 4, 1]
+  tokens = np.random.RandomState(1).randint(2, 19, partial.shape)
+  for row, drawn, first in zip(partial, tokens, start):
+    row[:first] = drawn[:first]
+
+  def build(mesh, model):
+    decoded = model.sample_autoregressive(
+      ids(mesh, partial), variable_dtype=FLOAT32
+    )
+    return {'ids': decoded, 'logits': in_parallel(model, None, decoded)}
+
+  found = run(variant, build, 'lm')
+  for row, given, first in zip(found['ids'], partial, start):
+    np.testing.assert_array_equal(row[:first], given[:first])
+  assert_greedy(found['ids'], found['logits'], start)
+
+
+@pytest.mark.parametrize('variant', ['conv_relu_conv', 'random_vanilla'])
+def test_beam_search_is_exhaustive_search(variant):
+  """With as many beams as there are prefixes, the best of all is found."""
+  vocab, length, alpha = 5, 3, 0.6
+  words = [w for w in range(vocab) if w != EOS]
+  candidates = [
+    [*prefix, EOS] + [0] * (length - 1 - size)
+    for size in range(length)
+    for prefix in itertools.product(words, repeat=size)
+  ]
+
+  def build(mesh, model):
+    inputs = some_inputs(2, vocab)
+    best = model.decode(
+      ids(mesh, inputs),
+      FLOAT32,
+      beam_size=len(words) ** (length - 1),
+      alpha=alpha,
+      decode_length_multiplier=0.0,
+      decode_length_constant=length,
+      max_decode_length=length,
+    )
+    logits = [
+      in_parallel(
+        model,
+        ids(mesh, np.repeat(row[None], len(candidates), axis=0)),
+        ids(mesh, candidates),
+      )
+      for row in inputs
+    ]
+    return {'best': best, 'logits': logits}
+
+  found = run(variant, build, vocab=vocab)
+  for best, logits in zip(found['best'].astype(int), found['logits']):
+    logits = logits.astype(np.float64)
+    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    scores = []
+    for ids_, row in zip(candidates, log_p):
+      size = ids_.index(EOS) + 1
+      total = sum(row[t, ids_[t]] for t in range(size))
+      scores.append(total / ((5 + size) / 6) ** alpha)
+    assert scores[candidates.index(best.tolist())] >= max(scores) - 1e-4
+
+
+def test_beams_of_vanilla_are_those_of_t5():
+  """The same weights under SelfAttention's names."""
+
+  def build(mesh, model):
+    return model.decode(
+      ids(mesh, some_inputs()), FLOAT32, beam_size=4, max_decode_length=5
+    )
+
+  def as_t5(name, shape):
+    return harness.draw(
+      name.replace('SyntheticAttention', 'SelfAttention'), shape
+    )
+
+  def run_with(files, weights):
+    configured_model.parse_gin(files, TINY)
+    with harness.new_graph() as (graph, mesh):
+      model = utils.build_model('bitransformer', 19, 19)
+      with harness.open_session(
+        graph, mesh, harness.ONE_DEVICE, build(mesh, model), weights
+      ) as session:
+        return session.run({})
+
+  ours = run_with(['sizes/tiny.gin', 'variants/vanilla.gin'], as_t5)
+  theirs = run_with(['sizes/tiny.gin'], harness.draw)
+  np.testing.assert_array_equal(ours, theirs)
