@@ -86,8 +86,8 @@ def get(name: str) -> seqio.dataset_providers.DatasetProviderBase:
   """
   known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
   if name not in known:
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
-    near += difflib.get_close_matches(PREFIX + name, known, n=3, cutoff=0.6)
+    near = difflib.get_close_matches(PREFIX + name, known, n=2, cutoff=0.6)
+    near += difflib.get_close_matches(name, known, n=2, cutoff=0.4)
     raise UserError(
       f'unknown task or mixture {name!r}; did you mean '
       f'{" or ".join(dict.fromkeys(near)) or PREFIX + "en_mix"}?'

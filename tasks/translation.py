@@ -57,7 +57,9 @@ class ParallelReader(Reader):
       if bool(source) != bool(target):
         longer = self._source if source else self._target
         raise RowError(
-          f'a line of the file .{longer} only', 'as many lines in both files'
+          f'a line of the file .{longer} only',
+          'as many lines in both files',
+          line=-1 if source else 0,  # the stream is behind it
         )
       if not source:
         return

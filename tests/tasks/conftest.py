@@ -12,8 +12,29 @@ import seqio
 from benchmarks import tfds_samples
 from synth_mtf import tasks
 
-_GLUE = ['cola', 'sst2', 'mrpc', 'stsb', 'qqp', 'mnli', 'mnli_matched', 'mnli_mismatched', 'qnli', 'rte', 'wnli']
-_SUPER_GLUE = ['boolq', 'cb', 'copa', 'multirc', 'record', 'rte', 'wic', 'wsc.fixed']
+_GLUE = [
+  'cola',
+  'sst2',
+  'mrpc',
+  'stsb',
+  'qqp',
+  'mnli',
+  'mnli_matched',
+  'mnli_mismatched',
+  'qnli',
+  'rte',
+  'wnli',
+]
+_SUPER_GLUE = [
+  'boolq',
+  'cb',
+  'copa',
+  'multirc',
+  'record',
+  'rte',
+  'wic',
+  'wsc.fixed',
+]
 
 
 @pytest.fixture(autouse=True)

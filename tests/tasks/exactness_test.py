@@ -40,7 +40,7 @@ _CASES = [(name, split) for name, splits in _PAIRS for split in splits]
 
 
 def _examples(task, split):
-  """Returns how often each example occurs: TFDS stores them in its own order."""
+  """Returns how often each example occurs; TFDS has an order of its own."""
   rows = run(
     lambda: task.get_dataset(
       _LENGTHS, split, shuffle=False, try_in_mem_cache=False

@@ -19,12 +19,11 @@ def run(
     ds = make().take(limit)
 
     def collect(count: tf.Tensor, row: dict[str, tf.Tensor]) -> tf.Tensor:
-      names = sorted(row)
-      return count + tf.numpy_function(
-        lambda *values: rows.append(dict(zip(names, values))) or np.int64(1),
-        [row[name] for name in names],
-        tf.int64,
-      )
+      def append(*values: Any) -> np.int64:
+        rows.append(tf.nest.pack_sequence_as(row, values))
+        return np.int64(1)
+
+      return count + tf.numpy_function(append, tf.nest.flatten(row), tf.int64)
 
     session.run(ds.reduce(np.int64(0), collect))
   return rows

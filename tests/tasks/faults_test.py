@@ -1,0 +1,383 @@
+"""Each fault a copy of the data can have: file, line, found, expected."""
+
+import gzip
+import json
+import pathlib
+
+import gin
+import pytest
+
+from synth_mtf import tasks
+from synth_mtf.errors import UserError
+from tests.tasks.rows import run
+
+_COLA = [
+  b'gj04\t1\t\tThey drank the pub dry.\n',
+  b'gj04\t0\t*\tThey drank the pub.\n',
+  b'gj04\t1\t\tThe "car" honked "its way.\n',
+]
+_RTE_HEADER = b'index\tsentence1\tsentence2\tlabel\n'
+_RTE = b'0\tA dog ran.\tA dog moved.\tentailment\n'
+_BOOLQ = {'question': 'is it', 'passage': 'It is.', 'idx': 0, 'label': True}
+_CONTEXT = 'The cat sat on the mat.'
+
+
+@pytest.fixture
+def data_dir(tmp_path) -> pathlib.Path:
+  folder = tmp_path / 'data'
+  folder.mkdir()
+  gin.bind_parameter('synth_mtf.tasks.settings.data_dir', str(folder))
+  return folder
+
+
+def _write(data_dir, name, data: bytes) -> pathlib.Path:
+  path = data_dir / name
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_bytes(data)
+  return path
+
+
+def _squad(*answers) -> bytes:
+  qas = [
+    {
+      'id': f'q{i}',
+      'question': 'Where?',
+      'answers': [{'text': text, 'answer_start': start}],
+    }
+    for i, (text, start) in enumerate(answers)
+  ]
+  paragraphs = [{'context': _CONTEXT, 'qas': qas}]
+  data = [{'title': 'Cats', 'paragraphs': paragraphs}]
+  return json.dumps({'data': data, 'version': '1.1'}, indent=1).encode()
+
+
+def _jsonl(*rows) -> bytes:
+  return b''.join(json.dumps(row).encode() + b'\n' for row in rows)
+
+
+_COLA_FILE = 'glue/CoLA/train.tsv'
+_RTE_FILE = 'glue/RTE/train.tsv'
+_BOOLQ_FILE = 'superglue/BoolQ/train.jsonl'
+_SQUAD_FILE = 'squad/train-v1.1.json'
+_TASK = {
+  _COLA_FILE: 'synth_glue_cola_v002',
+  _RTE_FILE: 'synth_glue_rte_v002',
+  _BOOLQ_FILE: 'synth_super_glue_boolq_v102',
+  _SQUAD_FILE: 'synth_squad_v010_allanswers',
+  'superglue/WSC/train.jsonl': 'synth_super_glue_wsc_v102_simple_train',
+  'superglue/ReCoRD/train.jsonl': 'synth_super_glue_record_v102',
+  'glue/STS-B/train.tsv': 'synth_glue_stsb_v002',
+  'ag_news_csv/train.csv': 'synth_ag_news',
+  'dpr/train.c.txt': 'synth_dpr_v001_simple',
+  'convai2/train_self_original_no_cands.txt': 'synth_personachat',
+}
+_WSC = {
+  'text': 'Mark told Pete lies. He lied.',
+  'target': {
+    'span1_index': 0,
+    'span2_index': 4,
+    'span1_text': 'Mark',
+    'span2_text': 'He',
+  },
+  'idx': 0,
+  'label': True,
+}
+_RECORD = {
+  'idx': 0,
+  'passage': {'text': 'Ann met Bob.', 'entities': [{'start': 0, 'end': 2}]},
+  'qas': [{'idx': 0, 'query': '@placeholder met', 'answers': []}],
+}
+_STSB_HEADER = b'index\tsentence1\tsentence2\tscore\n'
+
+# name: file, its bytes, the line, what was found, what was expected, good rows.
+_FAULTS = {
+  'header where there is none': (
+    _COLA_FILE,
+    b'source\tlabel\tmark\tsentence\n' + b''.join(_COLA),
+    (1, "the label 'label'", 'one of: 0 or unacceptable, 1 or acceptable', 3),
+  ),
+  'no header where there is one': (
+    _RTE_FILE,
+    _RTE * 2,
+    (1, "without the column 'sentence1'", 'sentence1, sentence2, label', None),
+  ),
+  'too few columns': (
+    _COLA_FILE,
+    _COLA[0] + b'gj04\t1\tOops.\n' + _COLA[1],
+    (2, '3 tab-separated columns', '4 (source, is_acceptable', 2),
+  ),
+  'too many columns': (
+    _RTE_FILE,
+    _RTE_HEADER + _RTE + b'1\ta\tb\tc\tentailment\n',
+    (3, '5 tab-separated columns', '4 (index, sentence1', 1),
+  ),
+  'CRLF': (
+    _COLA_FILE,
+    b''.join(_COLA).replace(b'\n', b'\r\n'),
+    (1, 'ends in CR LF', 'LF', 3),
+  ),
+  'CRLF in a header': (
+    _RTE_FILE,
+    (_RTE_HEADER + _RTE).replace(b'\n', b'\r\n'),
+    (1, 'ends in CR LF', 'LF', 1),
+  ),
+  'byte order mark': (
+    _COLA_FILE,
+    b'\xef\xbb\xbf' + b''.join(_COLA),
+    (1, 'a byte order mark', 'UTF-8 without one', 3),
+  ),
+  'byte order mark before a header': (
+    _RTE_FILE,
+    b'\xef\xbb\xbf' + _RTE_HEADER + _RTE,
+    (1, 'a byte order mark', 'UTF-8 without one', 1),
+  ),
+  'empty line': (
+    _COLA_FILE,
+    _COLA[0] + b'\n' + _COLA[1],
+    (2, 'an empty line', 'a row', 2),
+  ),
+  'empty last line': (
+    _COLA_FILE,
+    _COLA[0] + b'\n',
+    (2, 'an empty line', 'a row', 1),
+  ),
+  'truncated last line': (
+    _COLA_FILE,
+    _COLA[0] + _COLA[1][:-8],
+    (2, 'a last line without a line end', 'cut short', 1),
+  ),
+  'invalid UTF-8': (
+    _COLA_FILE,
+    _COLA[0] + b'gj04\t1\t\tcaf\xe9 au lait.\n',
+    (2, 'the byte 0xe9 at column 12', 'UTF-8 text', 1),
+  ),
+  'label outside the set': (
+    _RTE_FILE,
+    _RTE_HEADER + _RTE + b'1\ta\tb\tmaybe\n',
+    (3, "the label 'maybe'", '0 or entailment, 1 or not_entailment', 1),
+  ),
+  'score that is no number': (
+    'glue/STS-B/train.tsv',
+    _STSB_HEADER + b'0\ta\tb\t5.000\n1\ta\tb\tnan\n',
+    (3, "the score 'nan'", 'a number from 0 to 5', 1),
+  ),
+  'empty text': (
+    _RTE_FILE,
+    _RTE_HEADER + _RTE + b'1\t \tb\tentailment\n',
+    (3, "an empty 'sentence1'", 'text', 1),
+  ),
+  'JSON that does not parse': (
+    _BOOLQ_FILE,
+    _jsonl(_BOOLQ) + b'{"question": "is it", "passage\n',
+    (2, 'JSON that does not parse', 'one JSON object a line', 1),
+  ),
+  'JSON without a key': (
+    _BOOLQ_FILE,
+    _jsonl(_BOOLQ, {'question': 'q', 'idx': 1, 'label': False}),
+    (2, "row without 'passage'", "a string under 'passage'", 1),
+  ),
+  'JSON of another type': (
+    _BOOLQ_FILE,
+    _jsonl(_BOOLQ, {**_BOOLQ, 'label': 'true'}),
+    (2, 'the label \'"true"\'', 'one of false, true', 1),
+  ),
+  'number for a truth value': (
+    _BOOLQ_FILE,
+    _jsonl(_BOOLQ, {**_BOOLQ, 'label': 1}),
+    (2, "the label '1'", 'one of false, true', 1),
+  ),
+  'half a character in JSON': (
+    _BOOLQ_FILE,
+    _jsonl(_BOOLQ, {**_BOOLQ, 'question': '\ud83d'}),
+    (2, 'half of a surrogate pair', 'whole characters', 1),
+  ),
+  'index outside the text': (
+    'superglue/WSC/train.jsonl',
+    _jsonl(_WSC, {**_WSC, 'target': {**_WSC['target'], 'span2_index': 6}}),
+    (2, 'span2_index 6', 'a word of the text, 0 to 5', 1),
+  ),
+  'span that is not in the text': (
+    'superglue/WSC/train.jsonl',
+    _jsonl(_WSC, {**_WSC, 'target': {**_WSC['target'], 'span1_text': 'Ann'}}),
+    (2, "the spans 'Ann' and 'He'", 'words of the text', 1),
+  ),
+  'query without answers': (
+    'superglue/ReCoRD/train.jsonl',
+    _jsonl(_RECORD),
+    (1, 'a query without answers', 'at least one', 0),
+  ),
+  'answer outside its passage': (
+    _SQUAD_FILE,
+    _squad(('mat', 19), ('mat', 99)),
+    (3, "question q1: the answer 'mat' at character 99", 'a span', 1),
+  ),
+  'answer elsewhere in its passage': (
+    _SQUAD_FILE,
+    _squad(('cat', 4), ('mat', 4)),
+    (3, "which has 'cat' there", 'a span of the passage', 1),
+  ),
+  'SQuAD cut short': (
+    _SQUAD_FILE,
+    _squad(('mat', 19))[:-60],
+    (3, 'the file ends inside an article', 'its last brace', 0),
+  ),
+  'CSV that does not parse': (
+    'ag_news_csv/train.csv',
+    b'"1","a","b"\n"2","a"x,"b"\n',
+    (2, 'CSV that does not parse', 'quoted fields', 1),
+  ),
+  'class outside the set': (
+    'ag_news_csv/train.csv',
+    b'"1","a","b"\n"5","a","b"\n',
+    (2, "the class '5'", 'one of 1, 2, 3, 4', 1),
+  ),
+  'answer that is no candidate': (
+    'dpr/train.c.txt',
+    b'A met B as he ran.\nhe\nA,B\nA\n\nA met B as he ran.\nhe\nA,B\nC\n\n',
+    (9, "the answer 'C'", "one of 'A,B'", 1),
+  ),
+  'turn without a response': (
+    'convai2/train_self_original_no_cands.txt',
+    b'1 your persona: i run.\n2 hi\thello\n1 hi\thello\n2 bye\n',
+    (4, 'a turn without a response', 'a tab', 1),
+  ),
+}
+
+
+@pytest.mark.parametrize('fault', _FAULTS)
+def test_fault_is_located(fault, data_dir):
+  file, data, (line, found, expected, _) = _FAULTS[fault]
+  path = _write(data_dir, file, data)
+  task = _TASK[file]
+  for use in (
+    lambda: tasks.check([task], ['train']),
+    lambda: tasks.get(task).get_dataset({'inputs': 9, 'targets': 9}, 'train'),
+  ):
+    with pytest.raises(UserError) as error:
+      use()
+    message = str(error.value)
+    assert f'{path}:{line}: ' in message
+    found_at = message.index(found)
+    assert expected in message[found_at:]
+    assert 'Traceback' not in message
+
+
+@pytest.mark.parametrize('fault', _FAULTS)
+def test_bad_rows_are_skipped_and_counted(fault, data_dir, monkeypatch, caplog):
+  file, data, (_, found, _, good_rows) = _FAULTS[fault]
+  _write(data_dir, file, data)
+  monkeypatch.setenv('SYNTH_MTF_SKIP_BAD_ROWS', '1')
+  task = tasks.get(_TASK[file])
+  if good_rows is None:  # a file that has another layout cannot be mended so
+    with pytest.raises(UserError, match=found):
+      task.num_input_examples('train')
+    return
+  assert task.num_input_examples('train') == good_rows
+  if not good_rows:
+    with pytest.raises(UserError, match='no rows'):
+      tasks.check([task.name], ['train'])
+    return
+  tasks.check([task.name], ['train'])
+  with caplog.at_level('WARNING', logger='absl'):
+    rows = run(lambda: task.source.get_dataset('train', shuffle=False))
+  assert len(rows) == good_rows
+  assert f'{good_rows} examples remain' in caplog.text
+  assert found in caplog.text
+
+
+def test_quote_characters_are_text(data_dir):
+  _write(data_dir, _COLA_FILE, b''.join(_COLA))
+  rows = run(
+    lambda: tasks.get('synth_glue_cola_v002').source.get_dataset(
+      'train', shuffle=False
+    )
+  )
+  assert rows[2]['sentence'] == b'The "car" honked "its way.'
+
+
+def test_missing_file_is_named(data_dir):
+  with pytest.raises(UserError) as error:
+    tasks.check(['synth_en_mix'], ['train'])
+  message = str(error.value)
+  for name in ('glue/CoLA/train.tsv', 'superglue/WSC/train.jsonl', 'squad/'):
+    assert name in message
+  assert str(data_dir) in message
+  assert 'SYNTH_MTF_DATA_DIR' in message
+
+
+def test_task_without_tfds_asks_for_a_folder():
+  with pytest.raises(UserError, match='not in TensorFlow Datasets'):
+    tasks.check(['synth_text_span_corruption'], ['train'])
+
+
+def test_empty_file_and_header_alone_have_no_rows(data_dir):
+  _write(data_dir, _COLA_FILE, b'')
+  _write(data_dir, _RTE_FILE, _RTE_HEADER)
+  with pytest.raises(UserError) as error:
+    tasks.check([_TASK[_COLA_FILE], _TASK[_RTE_FILE]], ['train'])
+  assert str(error.value).count('no rows in') == 2
+
+
+def test_broken_rows_of_the_official_qqp_are_left_out(data_dir, caplog):
+  header = b'id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n'
+  good = b'1\t2\t3\tWhy?\tHow?\t0\n'
+  broken = b'2\t3\t4\tWhy is\nthat?\tHow?\t1\n'
+  _write(data_dir, 'glue/QQP/train.tsv', header + good + broken + good)
+  task = tasks.get('synth_glue_qqp_v002')
+  assert task.num_input_examples('train') == 2
+  with caplog.at_level('WARNING', logger='absl'):
+    rows = run(lambda: task.source.get_dataset('train', shuffle=False))
+  assert [row['idx'] for row in rows] == [0, 3]
+  assert '2 broken rows' in caplog.text
+
+
+def test_gzip_cut_short(data_dir):
+  lines = b'\n\n'.join(b'Some text, number %d.' % i for i in range(20_000))
+  packed = gzip.compress(lines, compresslevel=1)
+  path = _write(data_dir, 'corpus/a.txt.gz', packed[: len(packed) // 2])
+  with pytest.raises(UserError) as error:
+    tasks.check(['synth_text_span_corruption'], ['train'])
+  assert f'{path}: the gzip stream is damaged after line ' in str(error.value)
+  assert 'Copy it again' in str(error.value)
+
+
+def test_bad_text_is_located_while_it_streams(data_dir):
+  good = (b'A line of text. ' * 250 + b'\n') * 500  # two blocks
+  path = _write(data_dir, 'corpus/a.txt', good + b'caf\xe9\n')
+  source = tasks.get('synth_text_span_corruption').source
+  with pytest.raises(Exception, match=f'{path}:501: the byte 0xe9'):
+    run(lambda: source.get_dataset('train', shuffle=False))
+
+
+def test_parallel_files_of_different_length(data_dir):
+  _write(data_dir, 'parallel/wmt14_en_de/train.en', b'One.\nTwo.\n')
+  _write(data_dir, 'parallel/wmt14_en_de/train.de', b'Eins.\n')
+  with pytest.raises(UserError, match=r'train.en:2: a line of the file .en on'):
+    tasks.check(['synth_wmt14_ende_v003'], ['train'])
+
+
+def test_parallel_file_without_its_partner(data_dir):
+  _write(data_dir, 'parallel/wmt14_en_de/train.en', b'One.\n')
+  with pytest.raises(UserError, match='train.de'):
+    tasks.check(['synth_wmt14_ende_v003'], ['train'])
+
+
+def test_all_faults_come_at_once(data_dir):
+  _write(data_dir, _COLA_FILE, b'bad\n' * 30 + _COLA[0])
+  _write(data_dir, _RTE_FILE, _RTE_HEADER + b'0\ta\tb\tno\n')
+  with pytest.raises(UserError) as error:
+    tasks.check([_TASK[_COLA_FILE], _TASK[_RTE_FILE]], ['train'])
+  message = str(error.value)
+  assert f'{data_dir}/{_COLA_FILE}:20:' in message
+  assert '... and 10 more' in message
+  assert f'{data_dir}/{_RTE_FILE}:2:' in message
+
+
+def test_unknown_name_offers_the_nearest():
+  with pytest.raises(UserError, match='did you mean synth_glue_cola_v002'):
+    tasks.check(['glue_cola'], ['train'])
+
+
+def test_unknown_split_is_named(data_dir):
+  with pytest.raises(UserError, match="no split 'dev'; it has train, valid"):
+    tasks.check(['synth_glue_cola_v002'], ['dev'])
