@@ -1,0 +1,58 @@
+# On a machine with Python 3.9-3.11 and pip:
+#
+#   make demo [DEMO_ARGS='--data_dir DIR']   the main job
+#   make test [TF=2.15] [TEST_ARGS='-k NAME']
+#   make lint, make format, make benchmark [BENCHMARK_ARGS='...']
+#
+# Each makes the environment .venv first, unless it is there and up to date.
+# PYTHON=/path/to/python chooses what it is made with.
+
+TF ?= 2.12
+ifeq ($(TF),2.12)
+  VENV := .venv
+  CONSTRAINTS := constraints.txt
+else ifeq ($(TF),2.15)
+  VENV := .venv-tf2.15
+  CONSTRAINTS := constraints-tf2.15.txt
+else
+  $(error TF=$(TF) is not supported: give TF=2.12 or TF=2.15)
+endif
+INSTALLED := $(VENV)/.installed
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint format benchmark env
+.DEFAULT_GOAL := demo
+
+demo: env
+	$(BIN)/synth-mtf demo $(DEMO_ARGS)
+
+test: env
+	$(BIN)/python -m pytest $(TEST_ARGS)
+
+lint: env
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: env
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+benchmark: env
+	$(BIN)/python benchmarks/attention.py $(BENCHMARK_ARGS)
+
+env: $(INSTALLED)
+
+# A Python without ensurepip (Debian splits it off) lends its pip instead.
+$(INSTALLED): setup.py $(CONSTRAINTS)
+	@python=$$(.ci/find_python $(PYTHON)) && \
+	echo "Making $(VENV) with $$python: two to four minutes, once." && \
+	if [ -x $(BIN)/pip ]; then :; \
+	elif "$$python" -c 'import ensurepip' 2>/dev/null; then \
+	  "$$python" -m venv --clear $(VENV); \
+	else \
+	  "$$python" -m venv --clear --without-pip $(VENV) && \
+	  "$$python" -m pip --python $(BIN)/python install --quiet pip; \
+	fi && \
+	$(BIN)/python -m pip install --quiet --no-compile \
+	  --constraint $(CONSTRAINTS) --editable '.[dev]'
+	@touch $@
