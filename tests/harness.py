@@ -182,6 +182,7 @@ def parallel(
         sources[variable.name] = variable.outputs[0]
       found = mtf.gradients([loss], list(sources.values()))
       gradients = {n: g for n, g in zip(sources, found) if g is not None}
+    trainable = [_short(v.name) for v in graph.trainable_variables]
     fetches = {
       'output': y,
       'gradients': gradients,
@@ -197,7 +198,7 @@ def parallel(
         output=output,
         gradients={_short(n): g for n, g in result['gradients'].items()},
         weights={_short(n): w for n, w in session.weights.items()},
-        trainable=[_short(v.name) for v in graph.trainable_variables],
+        trainable=trainable,
         shapes=[
           (tensor.name, tuple(tensor.shape.as_list()))
           for op in tf.get_default_graph().get_operations()
@@ -335,11 +336,12 @@ class _Session:
   """A session over a lowered graph, its variables loaded."""
 
   def __init__(self, graph, mesh_object, mesh, fetches, weights):
+    # Lowering stacks variables of one shape and forgets their names.
+    names = {v.name for v in graph.all_variables}
     lowering = mtf.Lowering(graph, {mesh_object: mesh.implementation()})
     self._fetches = tf.nest.map_structure(
       lambda t: tf.cast(lowering.export_to_tf_tensor(t), tf.float32), fetches
     )
-    names = {v.name for v in graph.all_variables}
     masters = [v for v in tf.global_variables() if v.op.name in names]
     self._session = tf.Session(
       config=tf.ConfigProto(
