@@ -15,7 +15,7 @@ from typing import Optional
 
 from synth_mtf.errors import UserError
 
-COMMANDS = ('demo', 'transformer', 'checkpoint')
+COMMANDS = ('demo', 'transformer', 'checkpoint', 'doctor')
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
