@@ -5,6 +5,9 @@ import os
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
+# What TensorFlow's reader raises: a file cut short is an IndexError.
+UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
+
 
 def names(folder: str) -> list[str]:
   """Returns the names of a folder's checkpoints, in order of their steps."""
@@ -19,7 +22,7 @@ def is_complete(path: str) -> bool:
     reader = tf.train.load_checkpoint(path)
     for name in reader.get_variable_to_shape_map():
       reader.get_tensor(name)
-  except (tf.errors.OpError, RuntimeError, ValueError):
+  except UNREADABLE:
     return False
   return True
 

@@ -1,0 +1,175 @@
+"""`synth-mtf checkpoint`: what a checkpoint holds, and other models from it."""
+
+import argparse
+import os
+
+from synth_mtf import launcher
+
+SUMMARY = 'inspect a checkpoint, convert it to another variant, or compare two'
+
+_PATH = 'a checkpoint (<folder>/model.ckpt-1000), or a folder for its latest'
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the three actions."""
+  actions = parser.add_subparsers(metavar='action', required=True)
+
+  inspect = actions.add_parser('inspect', help='list what a checkpoint holds')
+  inspect.add_argument('path', help=_PATH)
+  inspect.add_argument(
+    '--slots', action='store_true', help="list the optimizer's slots too"
+  )
+  inspect.set_defaults(action=_inspect)
+
+  compare = actions.add_parser('compare', help='compare two checkpoints')
+  compare.add_argument('first', help=_PATH)
+  compare.add_argument('second', help=_PATH)
+  compare.set_defaults(action=_compare)
+
+  convert = actions.add_parser(
+    'convert',
+    help='make a checkpoint of another variant, or of plain T5',
+    description=(
+      'Converts weights to the model of the gin files. Where the target has all '
+      'that the source computes, it computes the same: what is new starts at '
+      'S(X) = 0. A plain T5 as the target needs a size alone.'
+    ),
+  )
+  convert.add_argument('path', help=_PATH)
+  convert.add_argument('folder', help='where to write; without checkpoints yet')
+  convert.add_argument(
+    '--gin_file', action='append', required=True, help='of the target model'
+  )
+  convert.add_argument('--gin_param', action='append', default=[])
+  convert.add_argument(
+    '--source_gin_file',
+    action='append',
+    help='of the source model; needed for mixtures. Default: '
+    'operative_config.gin beside the checkpoint',
+  )
+  convert.add_argument(
+    '--resize',
+    action='store_true',
+    help="grow or shrink tables to the target's max_length",
+  )
+  convert.add_argument(
+    '--vanilla_alpha',
+    type=_share,
+    help='alpha of the dot product in a new mixture, 0 to 1; default: an even '
+    'share. At 1 the other functions never learn',
+  )
+  convert.set_defaults(action=_convert)
+
+
+def run(args: argparse.Namespace) -> int:
+  """Runs an action."""
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  launcher.load_plugin()
+  import tensorflow.compat.v1 as tf
+
+  tf.disable_v2_behavior()
+  tf.logging.set_verbosity(tf.logging.ERROR)
+  return args.action(args)
+
+
+def _inspect(args):
+  import numpy as np
+
+  from synth_mtf.checkpoints import Checkpoint
+
+  checkpoint = Checkpoint(args.path)
+  checkpoint.verify()
+  names = sorted(checkpoint.shapes) if args.slots else checkpoint.weights
+  for name in names:
+    shape = ', '.join(map(str, checkpoint.shapes[name]))
+    print(f'{name}  [{shape}]  {checkpoint.dtype(name).name}')
+  parameters = sum(
+    int(np.prod(checkpoint.shapes[n])) for n in checkpoint.weights
+  )
+  print(
+    f'{checkpoint.path}: step {checkpoint.step}, {parameters:,} parameters in '
+    f'{len(checkpoint.weights)} variables, {len(checkpoint.slots)} slots, '
+    f'vocabulary of {checkpoint.vocab_size}'
+  )
+  return 0
+
+
+def _compare(args):
+  import numpy as np
+
+  from synth_mtf.checkpoints import Checkpoint, candidates
+
+  first, second = Checkpoint(args.first), Checkpoint(args.second)
+  first.verify()
+  second.verify()
+  matched, different = set(), 0
+  for name in first.weights:
+    found = [c for c in candidates(name) if c in second.shapes]
+    if not found:
+      print(f'only in the first   {name}  {first.shapes[name]}')
+      continue
+    matched.add(found[0])
+    if first.shapes[name] != second.shapes[found[0]]:
+      print(
+        f'other shape         {name}  {first.shapes[name]} and '
+        f'{second.shapes[found[0]]}'
+      )
+      continue
+    a, b = (
+      np.asarray(c[n], np.float64)
+      for c, n in ((first, name), (second, found[0]))
+    )
+    error = np.abs(a - b).max(initial=0.0)
+    if error:
+      different += 1
+      print(f'differs by {error:<9.3g}{name}')
+  for name in second.weights:
+    if name not in matched:
+      print(f'only in the second  {name}  {second.shapes[name]}')
+  print(
+    f'{len(matched)} variables in both, {different} of them with other values'
+  )
+  return 0
+
+
+def _convert(args):
+  from synth_mtf import checkpoints, configured_model, conversion
+
+  checkpoint = checkpoints.Checkpoint(args.path)
+  checkpoint.verify()
+  beside = os.path.join(
+    os.path.dirname(checkpoint.path), 'operative_config.gin'
+  )
+  source_files = args.source_gin_file or (
+    [beside] if os.path.exists(beside) else None
+  )
+  source = None
+  if source_files:
+    configured_model.parse_gin(source_files)
+    source = configured_model.build(checkpoint.vocab_size)
+  configured_model.parse_gin(args.gin_file, args.gin_param)
+  plan = conversion.Conversion(
+    checkpoint,
+    source,
+    configured_model.build(checkpoint.vocab_size),
+    conversion.Options(args.resize, args.vanilla_alpha),
+  )
+  path = checkpoints.write(args.folder, checkpoint.step, plan.values())
+  print(plan.report)
+  print(
+    f'wrote {path}: at its first step the model '
+    + (
+      'computes what the source computes.'
+      if plan.exact
+      else 'does not compute what the source computes; it starts from its '
+      'weights.'
+    )
+  )
+  return 0
+
+
+def _share(text):
+  value = float(text)
+  if not 0 < value <= 1:
+    raise argparse.ArgumentTypeError(f'{text}: expected more than 0, at most 1')
+  return value

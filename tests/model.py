@@ -1,0 +1,105 @@
+"""Whole models from gin files, in a tiny size: their checkpoints and logits."""
+
+import os
+
+import mesh_tensorflow as mtf
+import numpy as np
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow import placement_mesh_impl
+from mesh_tensorflow.transformer import utils
+
+from synth_mtf import configured_model
+from synth_mtf.checkpoints import Checkpoint
+
+VOCAB = 128
+TINY = (
+  'd_model = 24',
+  'd_ff = 20',
+  'num_layers = 2',
+  'num_heads = 3',
+  'd_kv = 8',
+  'Unitransformer.max_length = 14',
+)
+LENGTHS = {'inputs': 13, 'targets': 9}
+
+
+def files(variant=None):
+  """The gin files of a tiny model; None is T5 itself."""
+  return ['sizes/tiny.gin'] + ([f'variants/{variant}.gin'] if variant else [])
+
+
+def write(folder, variant=None, bindings=(), step=7, change=None) -> str:
+  """Writes a checkpoint of random weights with TensorFlow's own Saver.
+
+  Args:
+    folder: where to.
+    variant: its name; None is T5 itself.
+    bindings: gin bindings beside TINY.
+    step: of training.
+    change: name and value to a changed value.
+  """
+  configured_model.parse_gin(files(variant), [*TINY, *bindings])
+  model = configured_model.build(VOCAB)
+  rng = np.random.RandomState(5)
+  with model.graph.as_default(), tf.Session() as session:
+    step_variable = tf.train.get_or_create_global_step()
+    session.run(tf.global_variables_initializer())
+    step_variable.load(step, session)
+    for name, variable in sorted(model.variables.items()):
+      value = rng.standard_normal(variable.shape.as_list())
+      value *= 1.0 if name.endswith(('alpha', 'bias')) else 0.3
+      if name.endswith('scale'):
+        value += 1.0
+      variable.load(change(name, value) if change else value, session)
+    return tf.train.Saver(tf.global_variables()).save(
+      session, os.path.join(str(folder), 'model.ckpt'), step
+    )
+
+
+def logits(path, variant=None, bindings=(), lengths=None) -> np.ndarray:
+  """The logits of a model whose weights are all in a checkpoint."""
+  lengths = lengths or LENGTHS
+  checkpoint = Checkpoint(path)
+  configured_model.parse_gin(files(variant), [*TINY, *bindings])
+  rng = np.random.RandomState(3)
+  ids = {}
+  for name, length in lengths.items():
+    ids[name] = rng.randint(2, VOCAB, [3, length])
+    ids[name][1, length // 2 :] = 0
+  with tf.Graph().as_default():
+    model = utils.build_model('bitransformer', VOCAB, VOCAB)
+    graph = mtf.Graph()
+    mesh = mtf.Mesh(graph, 'mesh')
+    imported = {
+      name: mtf.import_tf_tensor(
+        mesh,
+        tf.constant(value, tf.int32),
+        mtf.Shape(
+          [mtf.Dimension('batch', 3), mtf.Dimension('length', value.shape[1])]
+        ),
+      )
+      for name, value in ids.items()
+    }
+    result, _ = model.call_simple(
+      **imported,
+      compute_loss=False,
+      mode='eval',
+      variable_dtype=mtf.VariableDType(tf.float32, tf.float32, tf.float32),
+      encoder_sequence_id=_tokens(imported['inputs']),
+      decoder_sequence_id=_tokens(imported['targets']),
+    )
+    lowering = mtf.Lowering(
+      graph, {mesh: placement_mesh_impl.PlacementMeshImpl('', '', [''])}
+    )
+    fetch = lowering.export_to_tf_tensor(result)
+    with tf.Session() as session:
+      session.run(tf.global_variables_initializer())
+      for variable in tf.global_variables():
+        if variable.op.name in {v.name for v in graph.all_variables}:
+          variable.load(checkpoint[variable.op.name], session)
+      session.run(lowering.copy_masters_to_slices())
+      return session.run(fetch)
+
+
+def _tokens(ids):
+  return mtf.cast(mtf.not_equal(ids, 0), tf.int32)
