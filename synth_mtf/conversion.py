@@ -263,8 +263,8 @@ def _from_original(scope, variables, origins):
   """
   if 'R1' in variables:
     raise UserError(
-      f'{scope}: mode "factorized" gives all queries the same logits and has no '
-      'counterpart here'
+      f'{scope}: mode "factorized" gives all queries the same logits and has '
+      'no counterpart here'
     )
   values, names = dict(variables), dict(origins)
 
@@ -313,8 +313,8 @@ def _fill(scope, source, functions, shapes, initial, options) -> _Filled:
   if lost and not added:
     raise UserError(
       f'{scope}: {", ".join(lost)} contributes to the logits (alpha up to '
-      f'{max(np.max(source.share(f)) for f in lost):.3g}) and the target has no '
-      'place for it. Train alpha to the end that is to remain, or convert to a '
+      f'{max(np.max(source.share(f)) for f in lost):.3g}) and the target has '
+      'no place for it. Train alpha to the end that is to remain, or convert to a '
       'variant that has it.'
     )
   filled.exact = not lost

@@ -30,9 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     'convert',
     help='make a checkpoint of another variant, or of plain T5',
     description=(
-      'Converts weights to the model of the gin files. Where the target has all '
-      'that the source computes, it computes the same: what is new starts at '
-      'S(X) = 0. A plain T5 as the target needs a size alone.'
+      'Converts weights to the model of the gin files. Where the target has '
+      'all that the source computes, it computes the same: what is new starts '
+      'at S(X) = 0. A plain T5 as the target needs a size alone.'
     ),
   )
   convert.add_argument('path', help=_PATH)
