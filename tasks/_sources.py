@@ -451,7 +451,7 @@ class _StreamLoader(_Loader):
       chunks,
       cycle_length=together,
       block_length=1,
-      num_parallel_calls=2,
+      num_parallel_calls=min(2, together),
       deterministic=True,
     )
 
