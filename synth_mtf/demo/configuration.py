@@ -33,7 +33,7 @@ class Configuration:
   """
 
   size: str = 'tiny'
-  steps: int = 300
+  steps: int = 200
   seed: int = 0
   mixture: str = 'synth_en_mix'
   eval_examples: int = 32
@@ -79,8 +79,12 @@ def _unknown(
   for name in names:
     if name not in known:
       near = difflib.get_close_matches(name, known, cutoff=0.5)
-      meant = f' Did you mean {" or ".join(near)}?' if near else ''
-      yield f'unknown {kind} {name!r}.{meant} Known: {", ".join(known)}.'
+      hint = (
+        f'did you mean {" or ".join(near)}?'
+        if near
+        else f'known are {", ".join(known)}.'
+      )
+      yield f'unknown {kind} {name!r}; {hint}'
 
 
 def _unreadable(configuration: Configuration) -> Iterable[str]:

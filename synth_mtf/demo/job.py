@@ -67,13 +67,6 @@ class Job:
     configuration = self._configuration
     with tempfile.TemporaryDirectory() as folder:
       log = pathlib.Path(folder, 'check.log')
-      self._work(
-        'check gin files and models',
-        log,
-        'check_models',
-        self._stages(),
-        configuration.mixture,
-      )
       if configuration.data_dir is not None:
         settings = task_settings(configuration, self.folder)
         self._work(
@@ -83,6 +76,13 @@ class Job:
           {**settings, 'index_dir': folder},
           configuration.mixture,
         )
+      self._work(
+        'check gin files and models',
+        log,
+        'check_models',
+        self._stages(),
+        configuration.mixture,
+      )
 
   def _make_data(self) -> None:
     folder, configuration = self.folder, self._configuration

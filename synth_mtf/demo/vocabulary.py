@@ -31,9 +31,10 @@ _OPTIONS = {
 # trainer ends in a segmentation fault (both carry a copy of protobuf).
 _TRAINER = """
 import json, sys, sentencepiece
+lines = open(0, encoding='utf-8').read().splitlines()
 sentencepiece.SentencePieceTrainer.train(
-    sentence_iterator=(line.rstrip('\\n') for line in open(0, encoding='utf-8')),
-    model_prefix=sys.argv[1], **json.loads(sys.argv[2]))
+    sentence_iterator=iter(lines), model_prefix=sys.argv[1],
+    **json.loads(sys.argv[2]))
 """
 
 
@@ -68,7 +69,7 @@ def train(texts: Iterable[str], model: pathlib.Path) -> None:
     raise UserError(
       f'no vocabulary of {PIECES:,} pieces can be trained on this text; the '
       'log says why. More text in corpus/ helps, and so does an existing '
-      "vocabulary: --vocabulary <file>.model, or --vocabulary bytes."
+      'vocabulary: --vocabulary <file>.model, or --vocabulary bytes.'
     )
   os.replace(f'{prefix}.model', model)
   os.remove(f'{prefix}.vocab')
