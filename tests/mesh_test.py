@@ -5,8 +5,11 @@ import functools
 import mesh_tensorflow as mtf
 import numpy as np
 import pytest
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import utils
 
 import synth_mtf
+from synth_mtf import configured_model
 from tests import family, harness
 from tests.harness import DECODER, ENCODER, Mesh
 
@@ -101,3 +104,69 @@ def test_memory_that_is_split(name):
   )
   harness.assert_close(many.output, one.output, 'output')
   harness.assert_close(many.gradients, one.gradients, 'gradient')
+
+
+def test_a_training_step_of_a_model():
+  """Loss and updated weights, a step of gradient descent, dropout 0."""
+  steps = {name: _train(mesh) for name, mesh in MESHES.items()}
+  loss, weights = _train(harness.ONE_DEVICE)
+  for name, (loss_there, weights_there) in steps.items():
+    harness.assert_close(loss_there, loss, f'{name} loss', 1e-6)
+    assert weights_there.keys() == weights.keys()
+    harness.assert_close(weights_there, weights, f'{name} weights')
+
+
+def _train(mesh):
+  """The loss and the weights after one step of gradient descent."""
+  configured_model.parse_gin(
+    ['sizes/tiny.gin', 'variants/random_vanilla.gin'],
+    [
+      'd_model = 8',
+      'd_ff = 12',
+      'num_layers = 1',
+      'num_heads = 4',
+      'd_kv = 2',
+      'dropout_rate = 0.0',
+      'Unitransformer.max_length = 8',
+      'Unitransformer.vocab_divisor = 4',
+    ],
+  )
+  rng = np.random.RandomState(0)
+  with harness.new_graph() as (graph, mesh_object):
+
+    def ids(length):
+      dims = [mtf.Dimension('batch', 4), mtf.Dimension('length', length)]
+      return mtf.import_tf_tensor(
+        mesh_object,
+        tf.constant(rng.randint(2, 20, [4, length]), tf.int32),
+        mtf.Shape(dims),
+      )
+
+    model = utils.build_model(
+      'bitransformer',
+      20,
+      20,
+      mtf.convert_to_layout_rules(mesh.layout),
+      mtf.convert_to_shape(mesh.shape),
+    )
+    inputs, targets = ids(7), ids(5)
+    _, loss = model.call_simple(
+      inputs,
+      targets,
+      compute_loss=True,
+      mode='train',
+      variable_dtype=mtf.VariableDType(tf.float32, tf.float32, tf.float32),
+      encoder_sequence_id=mtf.ones_like(inputs),
+      decoder_sequence_id=mtf.ones_like(targets),
+    )
+    variables = list(graph.trainable_variables)
+    gradients = mtf.gradients([loss], [v.outputs[0] for v in variables])
+    updated = {
+      v.name: v.outputs[0] - 0.5 * g for v, g in zip(variables, gradients)
+    }
+    fetches = {'loss': loss, 'weights': updated}
+    with harness.open_session(
+      graph, mesh_object, mesh, fetches, harness.draw
+    ) as session:
+      found = session.run({})
+  return found['loss'], found['weights']

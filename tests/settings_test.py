@@ -96,10 +96,9 @@ def test_an_argument_that_nobody_has():
 
 @pytest.fixture
 def empty_gin():
-  with gin.unlock_config():
-    gin.clear_config()
-    yield
-    gin.clear_config()
+  gin.clear_config()
+  yield
+  gin.clear_config()
 
 
 def test_bindings_of_self_attention_reach_the_layer(empty_gin):

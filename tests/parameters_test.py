@@ -1,0 +1,117 @@
+"""Parameter counts of the built graph: the paper's Tables 1 and 2."""
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from synth_mtf import configured_model
+from tests import family, harness
+
+HEADS, D_KV, N = family.HEADS, family.D_KV, family.MAX_LENGTH
+D = HEADS * D_KV  # d_model, too, here
+R = family.BOTTLENECK_SIZE
+A, B = family.FACTORS
+
+# Table 1 counts what makes the logits of one head; with heads of d / heads
+# channels, the layer has d^2 where the table has d^2, and heads N^2 for N^2.
+DOT_PRODUCT = 2 * D**2
+RANDOM = HEADS * N**2
+FACTORIZED_RANDOM = HEADS * 2 * N * family.RANK
+DENSE = D**2 + D * N
+FACTORIZED_DENSE = D**2 + D * (A + B)
+LOGITS = {
+  'vanilla': DOT_PRODUCT,
+  'random': RANDOM,
+  'fixed_random': 0,
+  'factorized_random': FACTORIZED_RANDOM,
+  'dense': DENSE,
+  'factorized_dense': FACTORIZED_DENSE,
+  'random_dense': RANDOM + DENSE + 2 * HEADS,
+  'dense_vanilla': DENSE + DOT_PRODUCT + 2 * HEADS,
+  'random_vanilla': RANDOM + DOT_PRODUCT + 2 * HEADS,
+  'factorized_random_vanilla': FACTORIZED_RANDOM + DOT_PRODUCT + 2 * HEADS,
+  'factorized_random_dense': FACTORIZED_RANDOM + DENSE + 2 * HEADS,
+  'random_dense_vanilla': RANDOM + DENSE + DOT_PRODUCT + 3 * HEADS,
+  'mlp_mixer': RANDOM,
+  'convolution': 3 * D**2 + D * N,
+  'conv_relu_conv': 3 * D**2 + 3 * D * N,
+  'bottleneck_dense': 2 * D * R + DENSE,
+  'bottleneck_conv_relu_conv': 2 * D * R + 2 * D**2 + 2 * D * N,
+  'glu': 2 * D**2 + D * N,
+  'fixed_patterns': 0,
+}
+
+
+@pytest.mark.parametrize('name', sorted(family.MEMBERS))
+def test_table_1(name):
+  """The formulas of Table 1, and those of version 1's functions."""
+  result = harness.parallel(
+    family.MEMBERS[name].maker(), harness.draw('x', [2, 7, D])
+  )
+  counts = {n: result.weights[n].size for n in result.trainable}
+  assert counts.pop('v') == counts.pop('o') == D**2
+  assert sum(counts.values()) == LOGITS[name]
+
+
+def test_fixed_random_is_kept():
+  result = harness.parallel(
+    family.FIX.maker(), harness.draw('x', [2, 7, D]), mode='eval'
+  )
+  assert result.weights['random/R'].size == RANDOM
+
+
+# Table 2, WMT: |theta| in millions of T2T base (6 + 6 layers, d 512, 8 heads,
+# N 256).
+TABLE_2 = {
+  'vanilla': 67,
+  'random': 67,
+  'random_vanilla': 73,
+  'factorized_random': 61,
+  'fixed_random': 61,
+}
+T2T_BASE = (
+  'd_model = 512',
+  'd_ff = 2048',
+  'num_layers = 6',
+  'num_heads = 8',
+  'd_kv = 64',
+  'Unitransformer.max_length = 256',
+)
+
+
+@pytest.fixture(scope='module')
+def millions():
+  """Trained parameters of each row, in millions."""
+  counts = {}
+  for name in TABLE_2:
+    configured_model.parse_gin(
+      ['sizes/small.gin', f'variants/{name}.gin'], T2T_BASE
+    )
+    with configured_model.build(128).graph.as_default():
+      counts[name] = (
+        sum(np.prod(v.shape.as_list()) for v in tf.trainable_variables()) / 1e6
+      )
+  return counts
+
+
+@pytest.mark.parametrize('name', TABLE_2)
+def test_table_2(name, millions):
+  """Differences: the vocabulary and T5's embeddings are not T2T's."""
+  found = millions[name] - millions['vanilla']
+  expected = TABLE_2[name] - TABLE_2['vanilla']
+  assert abs(found - expected) < 1, f'{found:.2f}M, expected {expected}M'
+
+
+def test_the_differences_of_table_2_exactly(millions):
+  layers, d, heads, n, k = 12, 512, 8, 256, 8
+  queries_and_keys = layers * 2 * d**2 / 1e6
+  tables = layers * heads * n**2 / 1e6
+  factors = layers * heads * 2 * n * k / 1e6
+  alphas = layers * heads * 2 / 1e6
+  fixed = millions['fixed_random']
+  assert millions['vanilla'] - fixed == pytest.approx(queries_and_keys)
+  assert millions['random'] - fixed == pytest.approx(tables)
+  assert millions['factorized_random'] - fixed == pytest.approx(factors)
+  assert millions['random_vanilla'] - fixed == pytest.approx(
+    queries_and_keys + tables + alphas
+  )
