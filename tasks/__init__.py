@@ -21,6 +21,7 @@ from synth_mtf.tasks._vocabulary import (
   OUTPUT_FEATURES,
   VOCABULARY,
   SettingVocabulary,
+  check_vocabulary,
 )
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
   'SettingVocabulary',
   'Settings',
   'check',
+  'check_vocabulary',
   'define_flags',
   'get',
   'settings',

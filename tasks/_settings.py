@@ -118,6 +118,7 @@ def define_flags() -> None:
       None,
       f'Overrides synth_mtf.tasks.settings.{field.name} and '
       f'{environment_name(field.name)}.',
+      flag_values=flags.FLAGS,
     )
 
 

@@ -1,0 +1,116 @@
+"""Mixtures: T5's tasks at T5's rates, counted."""
+
+import collections
+
+import gin
+import numpy as np
+import pytest
+import seqio
+import tensorflow.compat.v1 as tf
+
+from synth_mtf import tasks
+from tests.tasks.rows import run
+
+_COUNTED = 10_000
+
+
+@pytest.fixture
+def data_dir(real_data):
+  gin.bind_parameter('synth_mtf.tasks.settings.data_dir', str(real_data))
+  return real_data
+
+
+def _named(name):
+  return {task.name for task in seqio.MixtureRegistry.get(name).tasks}
+
+
+def test_en_mix_has_the_tasks_of_t5s():
+  ours = _named('synth_en_mix_with_c4')
+  t5_own = {f'synth_{name}' for name in _named('en_mix')}
+  test_sets_only = {
+    f'synth_{name}'
+    for name in ('glue_ax_v002', 'super_glue_axb_v102', 'super_glue_axg_v102')
+  }
+  t5_own -= test_sets_only | {'synth_c4_v020_unsupervised'}
+  assert ours == t5_own | {'synth_c4_span_corruption'}
+  assert _named('synth_en_mix') == t5_own
+  assert _named('synth_glue') | _named('synth_super_glue') == t5_own - {
+    'synth_squad_v010_allanswers'
+  }
+
+
+def test_rates_are_numbers_of_examples_up_to_the_maximum(data_dir):
+  mixture = tasks.get('synth_en_mix')
+  rates = {
+    task.name: mixture.get_rate(task)
+    for task in mixture.tasks
+    if 'train' in task.splits
+  }
+  assert rates['synth_glue_cola_v002'] == 8551
+  assert rates['synth_super_glue_multirc_v102'] == 6394
+  assert rates['synth_squad_v010_allanswers'] == 2059
+  with gin.unlock_config():
+    gin.bind_parameter('rate_num_examples.maximum', 3000)
+  for task in mixture.tasks:
+    if 'train' in task.splits:
+      assert mixture.get_rate(task) == min(rates[task.name], 3000)
+
+
+def test_c4_has_t5s_constant_rate(data_dir):
+  mixture = tasks.get('synth_en_mix_with_c4')
+  c4 = tasks.get('synth_c4_span_corruption')
+  assert mixture.get_rate(c4) == 1e6
+  with gin.unlock_config():
+    gin.bind_parameter('rate_unsupervised.value', 710_000)
+  assert mixture.get_rate(c4) == 710_000
+
+
+def test_mixed_examples_occur_at_their_rates(data_dir):
+  """10,000 examples of en_mix, each tagged with its task, are counted."""
+  mixture = tasks.get('synth_en_mix')
+  having = [task for task in mixture.tasks if 'train' in task.splits]
+  rates = np.array([mixture.get_rate(task) for task in having])
+
+  def sample(datasets, weights, seed):
+    assert list(weights) == rates.tolist()
+    tagged = [
+      tf.data.Dataset.from_tensors({'task': np.int64(i)}).repeat()
+      for i in range(len(datasets))
+    ]
+    return tf.data.Dataset.sample_from_datasets(
+      tagged, weights, seed, stop_on_empty_dataset=True
+    )
+
+  counted = seqio.Mixture(
+    'counted',
+    [(task, mixture.get_rate(task)) for task in mixture.tasks],
+    sample_fn=sample,
+  )
+  rows = run(
+    lambda: counted.get_dataset({'inputs': 64, 'targets': 32}, 'train', seed=5),
+    _COUNTED,
+  )
+  counts = collections.Counter(int(row['task']) for row in rows)
+  expected = _COUNTED * rates / rates.sum()
+  for i, task in enumerate(having):
+    # Five standard deviations of a binomial count.
+    spread = 5 * np.sqrt(expected[i]) + 1
+    assert abs(counts[i] - expected[i]) <= spread, task.name
+
+
+def test_stream_of_the_mixture_repeats_with_its_seed(data_dir):
+  lengths = {'inputs': 32, 'targets': 16}
+  streams = [
+    [
+      row['inputs'].tobytes()
+      for row in run(
+        lambda: tasks.get('synth_super_glue').get_dataset(
+          lengths, 'train', seed=7
+        ),
+        100,
+      )
+    ]
+    for _ in range(2)
+  ]
+  assert streams[0] == streams[1]
+  assert len(set(streams[0])) > 90
