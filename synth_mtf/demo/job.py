@@ -160,7 +160,10 @@ class Job:
       )
     except workers.WorkerFailed as failure:
       console.finish('failed')
-      raise workers.WorkerFailed(f'{title}: {failure}') from failure
+      raise workers.WorkerFailed(
+        f'{title}: {failure}. The log is {log}; the same command goes on where '
+        'this one ended.'
+      ) from failure
     console.finish(
       ', '.join(filter(None, [found.format_map(result or {}), elapsed()]))
     )
