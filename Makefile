@@ -2,6 +2,7 @@
 #
 #   make demo [DEMO_ARGS='--data_dir DIR']   the main job
 #   make test [TF=2.15] [TEST_ARGS='-k NAME']
+#   make tpu-proof                           TPU programs of every variant
 #   make lint, make format, make benchmark [BENCHMARK_ARGS='...']
 #
 # Each makes the environment .venv first, unless it is there and up to date.
@@ -20,7 +21,7 @@ endif
 INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format benchmark env
+.PHONY: demo test tpu-proof lint format benchmark env
 .DEFAULT_GOAL := demo
 
 demo: env
@@ -28,6 +29,9 @@ demo: env
 
 test: env
 	$(BIN)/python -m pytest $(TEST_ARGS)
+
+tpu-proof: env
+	$(BIN)/python -m pytest -m '' tests/tpu $(TEST_ARGS)
 
 lint: env
 	$(BIN)/ruff check .

@@ -1,0 +1,356 @@
+"""The training, evaluation and inference programs of a TPU, built on a CPU.
+
+The graph is the real one: T5's model function, SimdMeshImpl and tpu.replicate,
+over the topology of a 2x2 slice with two cores a chip. Only the machine that
+would run it is missing.
+"""
+
+import collections
+import dataclasses
+import random
+import tempfile
+import types
+from collections.abc import Iterator, Sequence
+from typing import Optional
+
+import mesh_tensorflow as mtf
+import numpy as np
+import t5.models.mesh_transformer  # noqa: F401 (registers gin names)
+import tensorflow.compat.v1 as tf
+from absl import flags
+from mesh_tensorflow import optimize
+from mesh_tensorflow.transformer import utils
+from tensorflow.python.compiler.xla import xla
+from tensorflow.python.framework import kernels
+from tensorflow.python.tpu import device_assignment as assignments
+from tensorflow.python.tpu import topology as topologies
+from tensorflow.python.tpu import tpu
+
+from synth_mtf import configured_model
+
+CORES = 8
+LAYOUT = (
+  'ensemble:ensemble,batch:batch,d_ff:model,heads:model,vocab:model,'
+  'experts:batch'
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+  """How large the model and its data are.
+
+  Attributes:
+    bindings: gin bindings.
+    vocab: number of embeddings.
+    batch: number of sequences.
+    inputs: length of the inputs.
+    targets: length of the targets.
+  """
+
+  bindings: Sequence[str]
+  vocab: int
+  batch: int
+  inputs: int
+  targets: int
+
+  @property
+  def lengths(self) -> dict[str, int]:
+    """The lengths by feature."""
+    return {'inputs': self.inputs, 'targets': self.targets}
+
+
+def _size(d_model, d_ff, heads, d_kv, vocab, batch, inputs, targets):
+  return Size(
+    (
+      f'd_model = {d_model}',
+      f'd_ff = {d_ff}',
+      f'num_heads = {heads}',
+      f'd_kv = {d_kv}',
+      'num_layers = 1',
+      f'Unitransformer.max_length = {inputs}',
+      f'Bitransformer.decode.max_decode_length = {targets}',
+    ),
+    vocab,
+    batch,
+    inputs,
+    targets,
+  )
+
+
+# One block of each stack of T5 (Base): programs are built, never executed.
+BASE = _size(768, 3072, 12, 64, 32128, 32, 512, 114)
+# To be executed.
+TINY = _size(16, 32, 4, 4, 64, 8, 16, 8)
+
+# What XLA for a TPU knows beside the kernels that XLA for a CPU registers.
+_TPU_OPS = {
+  'AllToAll',
+  'CollectivePermute',
+  'CrossReplicaSum',
+  'TPUReplicateMetadata',
+  'TPUReplicatedInput',
+  'TPUReplicatedOutput',
+  # Loops, which XLA's front end rewrites.
+  'Enter',
+  'Exit',
+  'LoopCond',
+  'Merge',
+  'NextIteration',
+  'Switch',
+}
+# XLA evaluates it while it compiles: its arguments are constant shapes.
+_FOLDED = {'BroadcastGradientArgs'}
+_FORBIDDEN = (tf.float64, tf.complex128, tf.string)
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+  """A program to build.
+
+  Attributes:
+    variant: name of the gin variant, or None for T5 itself.
+    mode: 'train', 'eval' or 'infer'.
+    mesh: mesh shape.
+    packed: whether rows hold several sequences (train only).
+    bindings: more gin bindings.
+    activations: type of the activations.
+    learning_rate: of plain SGD, or None for Adafactor.
+    size: of the model and its data.
+    layout: layout rules.
+  """
+
+  variant: Optional[str]
+  mode: str = 'train'
+  mesh: str = 'batch:4,model:2'
+  packed: bool = False
+  bindings: Sequence[str] = ()
+  activations: str = 'bfloat16'
+  learning_rate: Optional[float] = None
+  size: Size = BASE
+  layout: str = LAYOUT
+
+  def parse(self) -> None:
+    """Makes gin hold the setting."""
+    variant = [f'variants/{self.variant}.gin'] if self.variant else []
+    configured_model.parse_gin(
+      ['sizes/tiny.gin', *variant],
+      [
+        *self.size.bindings,
+        f'mesh_train_dataset_fn.pack = {self.packed}',
+        f"utils.get_variable_dtype.activation_dtype = '{self.activations}'",
+        *self.bindings,
+      ],
+    )
+
+  def model_fn(self, devices: Sequence[str], use_tpu: Optional[str]):
+    """The host's model function for this setting, which gin must hold."""
+    vocab = self.size.vocab
+    mesh_shape = mtf.convert_to_shape(self.mesh)
+    layout = mtf.convert_to_layout_rules(self.layout)
+    optimizer = optimize.AdafactorOptimizer
+    if self.learning_rate is not None:
+      optimizer = optimize.SgdOptimizer
+    return utils.tpu_estimator_model_fn(
+      'bitransformer',
+      utils.build_model('bitransformer', vocab, vocab, layout, mesh_shape),
+      types.SimpleNamespace(vocab_size=vocab),
+      tempfile.gettempdir(),
+      use_tpu,
+      mesh_shape,
+      layout,
+      self.size.batch,
+      self.size.lengths,
+      autostack=True,
+      keep_checkpoint_max=1,
+      save_checkpoints_steps=10**9,
+      learning_rate_schedule=self.learning_rate or 0.01,
+      optimizer=optimizer,
+      mesh_devices=list(devices),
+    )
+
+  def features(self) -> dict[str, np.ndarray]:
+    """Token ids, and segments where rows are packed."""
+    rng = np.random.RandomState(0)
+    features = {}
+    for name, length in self.size.lengths.items():
+      if self.mode == 'infer' and name == 'targets':
+        continue
+      ids = rng.randint(2, self.size.vocab, [self.size.batch, length]).astype(
+        np.int32
+      )
+      ids[:, -2:] = 0
+      features[name] = ids
+      if self.packed:
+        at = np.arange(length)
+        segment = np.where(at < length // 2, 1, 2) * (ids != 0)
+        features[f'{name}_segmentation'] = segment.astype(np.int32)
+        features[f'{name}_position'] = np.broadcast_to(
+          at % (length // 2), ids.shape
+        ).astype(np.int32)
+    return features
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+  """A program for 8 TPU cores.
+
+  Attributes:
+    graph: the TensorFlow graph that holds it.
+    spec: what the host's model function returned.
+    features: what it is fed with.
+  """
+
+  graph: tf.Graph
+  spec: object
+  features: dict[str, np.ndarray]
+
+  @property
+  def lowering(self) -> mtf.Lowering:
+    """The Mesh-TensorFlow lowering that made it."""
+    hooks = (
+      *(self.spec.training_hooks or ()),
+      *(self.spec.evaluation_hooks or ()),
+      *(self.spec.prediction_hooks or ()),
+    )
+    (hook,) = [h for h in hooks if isinstance(h, mtf.MtfRestoreHook)]
+    return hook._lowering
+
+  @property
+  def operations(self) -> list[tf.Operation]:
+    """The operations that run on a core."""
+    return [
+      op
+      for op in self.graph.get_operations()
+      if '_tpu_replicate' in op.node_def.attr
+    ]
+
+  @property
+  def duplication(self) -> float:
+    """How often the mesh computes each product; 1 is once."""
+    return duplication(self.lowering)
+
+  def faults(self) -> list[str]:
+    """What a TPU would refuse."""
+    return sorted(set(_faults(self)))
+
+
+def duplication(lowering: mtf.Lowering) -> float:
+  """The einsums done on all cores over those that had to be done."""
+  total = collections.Counter()
+  for key, value in lowering._counters:
+    total[key] += value
+  return total['einsum'] / total['einsum_unique']
+
+
+def build(setting: Setting, cores: int = 2) -> Program:
+  """Builds the program of a setting for a 2x2 slice.
+
+  Args:
+    setting: what to build.
+    cores: logical cores of a chip.
+  """
+  if not flags.FLAGS.is_parsed():
+    flags.FLAGS.mark_as_parsed()  # the host reads them
+  setting.parse()
+  topology, assignment = _slice(cores)
+  replicas = 4 * cores
+  context = types.SimpleNamespace(
+    num_hosts=1,
+    num_replicas=replicas,
+    device_assignment=assignment,
+    tpu_host_placement_function=_host_device,
+  )
+  features = setting.features()
+  names = sorted(features)
+  built = {}
+  with tf.Graph().as_default() as graph:
+    tf.set_random_seed(1)
+    random.seed(1)  # Mesh-TensorFlow seeds its operations from it
+    tf.train.create_global_step()
+    model_fn = setting.model_fn([''], use_tpu='here in name only')
+    with tf.device(_host_device(0)):
+      inputs = [
+        tf.placeholder(tf.int32, features[n].shape, name=f'feature_{n}')
+        for n in names
+      ]
+
+    def computation(*values):
+      spec = model_fn(
+        dict(zip(names, values)), None, setting.mode, {'context': context}
+      )
+      built['spec'] = spec
+      if setting.mode == 'train':
+        with tf.control_dependencies([spec.train_op]):
+          return tf.identity(spec.loss)
+      if setting.mode == 'eval':
+        return [spec.loss, *spec.eval_metrics[1]]
+      return [spec.predictions[key] for key in sorted(spec.predictions)]
+
+    with tf.variable_scope('', use_resource=True):
+      tpu.replicate(
+        computation,
+        inputs=[list(inputs) for _ in range(replicas)],
+        device_assignment=assignment,
+      )
+  return Program(graph, built['spec'], features)
+
+
+def _host_device(host_id):
+  return f'/job:worker/task:{host_id}/device:CPU:0'
+
+
+def _slice(cores):
+  coordinates = [
+    [x, y, 0, core] for x in range(2) for y in range(2) for core in range(cores)
+  ]
+  topology = topologies.Topology(
+    mesh_shape=[2, 2, 1, cores],
+    device_coordinates=np.array([coordinates], np.int32),
+  )
+  return topology, assignments.device_assignment(
+    topology, computation_shape=[1, 1, 1, 1], num_replicas=4 * cores
+  )
+
+
+def _faults(program) -> Iterator[str]:
+  table = _xla_kernels()
+  for op in program.operations:
+    for output in op.outputs:
+      if output.dtype == tf.resource:
+        continue
+      if not output.shape.is_fully_defined() and op.type not in _FOLDED:
+        yield f'{op.type}: shape {output.shape} is not static ({op.name})'
+      if output.dtype.base_dtype in _FORBIDDEN:
+        yield f'{op.type}: {output.dtype.name} ({op.name})'
+    if op.type in _TPU_OPS:
+      continue
+    if op.type not in table:
+      yield f'{op.type}: no XLA kernel ({op.name})'
+    elif not any(_fits(op.node_def, kernel) for kernel in table[op.type]):
+      yield f'{op.type}: no XLA kernel for its types ({op.name})'
+
+
+def _fits(node, kernel):
+  for attribute, allowed in kernel.items():
+    value = node.attr.get(attribute)
+    found = ([value.type] if value.type else value.list.type) if value else []
+    if not set(found) <= allowed:
+      return False
+  return True
+
+
+def _xla_kernels():
+  """Operations with an XLA kernel, and the types that each kernel takes."""
+  if not _KERNELS:
+    # XLA registers its kernels when it compiles for the first time.
+    with tf.Graph().as_default(), tf.Session() as session:
+      session.run(xla.compile(lambda x: x + 1.0, [tf.ones([2])]))
+    for kernel in kernels.get_all_registered_kernels().kernel:
+      if kernel.device_type == 'XLA_CPU_JIT':
+        _KERNELS[kernel.op].append(
+          {c.name: set(c.allowed_values.list.type) for c in kernel.constraint}
+        )
+  return _KERNELS
+
+
+_KERNELS = collections.defaultdict(list)

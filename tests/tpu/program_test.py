@@ -1,0 +1,186 @@
+"""The programs of every variant have all that a TPU asks for."""
+
+import dataclasses
+import pathlib
+
+import gin
+import mesh_tensorflow as mtf
+import pytest
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import transformer
+
+from synth_mtf._paths import gin_path
+from tests.tpu import program
+from tests.tpu.program import Setting
+
+VARIANTS = sorted(
+  path.stem for path in pathlib.Path(gin_path(), 'variants').glob('*.gin')
+)
+OURS = [v for v in VARIANTS if not v.startswith('original_')]
+# Batch-shared; local and pairwise; with neighbours.
+DEFAULT = ['random', 'random_dense_vanilla', 'convolution']
+
+
+def all_others_by_make(names):
+  return [
+    pytest.param(name, marks=[] if name in DEFAULT else pytest.mark.tpu_proof)
+    for name in names
+  ]
+
+
+@pytest.mark.parametrize('variant', all_others_by_make(OURS))
+@pytest.mark.parametrize(
+  'mode, packed',
+  [('train', False), ('train', True), ('eval', False), ('infer', False)],
+)
+def test_a_tpu_takes_it(variant, mode, packed):
+  built = program.build(Setting(variant, mode, packed=packed))
+  assert len(built.operations) > 100
+  assert not built.faults()
+  assert built.duplication <= 1.05
+
+
+def test_the_counter_finds_what_is_computed_twice():
+  # Nothing is laid on the axis `model`, so that both of its cores do the same.
+  assert (
+    program.build(Setting('random', layout='batch:batch')).duplication > 1.9
+  )
+
+
+@pytest.mark.parametrize('mesh', ['batch:2,model:4', 'batch:8'])
+def test_other_meshes(mesh):
+  built = program.build(Setting('random_vanilla', mesh=mesh))
+  assert not built.faults()
+  assert built.duplication <= 1.05
+
+
+@pytest.mark.parametrize(
+  'binding, variant',
+  [
+    (
+      'utils.serialize_num_microbatches.tokens_per_microbatch_per_replica '
+      '= 2048',
+      'random_vanilla',
+    ),
+    ('transformer.LayerStack.recompute_grads = True', 'random_vanilla'),
+    ('transformer.LayerStack.recompute_grads = True', 'random'),
+  ],
+  ids=['microbatches', 'recompute', 'recompute shared'],
+)
+def test_what_saves_memory_builds(binding, variant):
+  built = program.build(Setting(variant, bindings=[binding]))
+  assert not built.faults()
+
+
+def test_an_ensemble_builds():
+  built = program.build(
+    Setting(
+      'random_vanilla',
+      mesh='ensemble:2,batch:2,model:2',
+      bindings=['Unitransformer.ensemble = 2'],
+    )
+  )
+  assert not built.faults()
+
+
+def test_one_core_a_chip():
+  flag = tf.flags.FLAGS['logical_cores_per_chip']
+  before, flag.value = flag.value, 1
+  try:
+    built = program.build(
+      Setting('random_vanilla', mesh='batch:2,model:2'), cores=1
+    )
+  finally:
+    flag.value = before
+  assert not built.faults()
+
+
+def test_tables_are_split_with_the_heads():
+  built = program.build(Setting('random', mesh='batch:2,model:4'))
+  # 12 heads on 4 cores: nowhere is a table of more than three.
+  whole = [
+    op.name
+    for op in built.operations
+    for output in op.outputs
+    if output.dtype != tf.resource
+    and output.shape.as_list()[-3:] == [12, 512, 512]
+  ]
+  assert not whole
+
+
+@gin.configurable(module='tests')
+class Faulty(transformer.TransformerLayer):
+  """A layer that a TPU would refuse."""
+
+  def __init__(self, fault=None, **kwargs):
+    super().__init__(**kwargs)
+    self._fault = FAULTS[fault]
+
+  def call(self, context, x, losses=None):
+    return mtf.slicewise(
+      self._fault,
+      [x],
+      x.shape,
+      x.dtype,
+      splittable_dims=x.shape.dims,
+      grad_function=lambda op, dy: [dy],
+    )
+
+
+FAULTS = {
+  'none': lambda t: t * 0.5,
+  'print': lambda t: tf.Print(t, [t]),
+  'float64': lambda t: tf.cast(tf.cast(t, tf.float64) * 2, t.dtype),
+  'dynamic': lambda t: (
+    t + tf.cast(tf.reduce_sum(tf.boolean_mask(t, t > 0)), t.dtype)
+  ),
+  'python': lambda t: tf.cast(
+    tf.reshape(
+      tf.py_func(lambda a: a, [tf.cast(t, tf.float32)], tf.float32), t.shape
+    ),
+    t.dtype,
+  ),
+}
+
+
+def faulty(fault):
+  return Setting(
+    None,
+    bindings=[
+      f"tests.Faulty.fault = '{fault}'",
+      'encoder/transformer.make_layer_stack.layers = [@tests.Faulty, '
+      '@transformer_layers.DenseReluDense]',
+    ],
+  )
+
+
+@pytest.mark.parametrize(
+  'fault, message',
+  [
+    ('print', 'no XLA kernel'),
+    ('float64', 'float64'),
+    ('dynamic', 'not static'),
+    ('python', 'no XLA kernel'),
+  ],
+)
+def test_the_check_finds(fault, message):
+  found = program.build(faulty(fault)).faults()
+  assert any(message in line for line in found), found
+
+
+def test_the_check_passes_what_is_right():
+  assert not program.build(faulty('none')).faults()
+
+
+@pytest.mark.parametrize(
+  'setting',
+  [
+    Setting('random', bindings=['num_heads = 9']),
+    Setting('random', size=dataclasses.replace(program.BASE, batch=30)),
+    Setting('random', layout=program.LAYOUT + ',length:model'),
+  ],
+  ids=['heads', 'batch', 'two dimensions on one axis'],
+)
+def test_a_mesh_that_does_not_fit_does_not_build(setting):
+  with pytest.raises(ValueError):
+    program.build(setting)
