@@ -134,8 +134,18 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize('name', SAMPLE)
-@pytest.mark.parametrize('setting', SETTINGS)
+BY_SETTING = [
+  *((name, s) for name in ('random', 'random_dense_vanilla') for s in SETTINGS),
+  # Members that count the heads, or have channels of their own.
+  *(
+    (name, s)
+    for name in ('fixed_patterns', 'conv_relu_conv', 'factorized_dense')
+    for s in ('one_head', 'two_memory_heads')
+  ),
+]
+
+
+@pytest.mark.parametrize('name, setting', BY_SETTING)
 def test_settings(name, setting):
   member = family.ALL[name]
   layer, expected = SETTINGS[setting]

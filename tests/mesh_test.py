@@ -38,23 +38,25 @@ PACKED = np.array(
 every_mesh = pytest.mark.parametrize('mesh', MESHES)
 
 
-@pytest.mark.parametrize('name', sorted(family.MEMBERS))
-def test_every_member(name):
-  """Output and gradients; the variants take turns in what they run on."""
+@functools.cache
+def on(mesh, name):
+  """Output and gradients; the members take turns in what they run on."""
   member = family.MEMBERS[name]
-  number = sorted(family.MEMBERS).index(name)
-  packed = number % 2 == 0
+  packed = sorted(family.MEMBERS).index(name) % 2 == 0
   ids, stack = (PACKED, DECODER) if packed else (IDS, ENCODER)
   maker = member.maker(
     num_heads=4, packed=packed, relative_attention_type='bias'
   )
-  x = family.tokens(ids)
-  one = harness.parallel(maker, x, ids, stack)
-  for where, mesh in MESHES.items():
-    many = harness.parallel(maker, x, ids, stack, mesh=mesh)
-    harness.assert_close(many.output, one.output, where)
-    harness.assert_close(many.gradients, one.gradients, f'{where} gradient')
-    assert many.weights.keys() == one.weights.keys()
+  return harness.parallel(maker, family.tokens(ids), ids, stack, mesh=mesh)
+
+
+@every_mesh
+@pytest.mark.parametrize('name', sorted(family.MEMBERS))
+def test_every_member(name, mesh):
+  one, many = on(harness.ONE_DEVICE, name), on(MESHES[mesh], name)
+  harness.assert_close(many.output, one.output, 'output')
+  harness.assert_close(many.gradients, one.gradients, 'gradient')
+  assert many.weights.keys() == one.weights.keys()
 
 
 @every_mesh
