@@ -1,0 +1,320 @@
+"""Executes the program of 8 TPU cores on 8 XLA:CPU replicas.
+
+    python -m tests.tpu.replicas VARIANT MESH [VARIANT MESH ...]
+
+prints a line of JSON for each: the losses of three SGD steps on each core, and
+those of one device. The program is the one that `program.build` makes for a TPU;
+its sums across cores become all-reduce instructions of XLA.
+"""
+
+import json
+import os
+import random
+import sys
+
+os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=8'
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+
+from synth_mtf import launcher
+
+launcher.prepare_host()
+
+import jax
+import mesh_tensorflow as mtf
+import numpy as np
+import tensorflow as tf2
+import tensorflow.compat.v1 as tf
+from jax._src.lib import xla_client
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+from tests.tpu import program
+from tests.tpu.program import CORES, Setting
+
+STEPS = 3
+_TYPES = {tf.float32: 'f32', tf.bfloat16: 'bf16', tf.int32: 'i32'}
+
+
+def setting(variant: str, mesh: str) -> Setting:
+  """Three steps of SGD without dropout, which no two meshes draw alike."""
+  return Setting(
+    variant,
+    mesh=mesh,
+    size=program.TINY,
+    activations='float32',
+    learning_rate=0.3,
+    bindings=['dropout_rate = 0.0'],
+  )
+
+
+def on_replicas(built: program.Program) -> tuple[np.ndarray, dict]:
+  """Runs a training program.
+
+  Returns:
+    Losses, [steps, cores], and the variables that it started from, by name.
+  """
+  initial, masters = _initial_values(built)
+  core = _CoreProgram(built)
+  arguments, variables, compiled = core.compile(initial, built.features)
+  losses = []
+  for _ in range(STEPS):
+    results = compiled.execute_sharded(arguments + variables)
+    loss, *updated = results.disassemble_into_single_device_arrays()
+    losses.append([float(np.asarray(value)) for value in loss])
+    variables = [
+      jax.make_array_from_single_device_arrays(old.shape, old.sharding, new)
+      for old, new in zip(variables, updated)
+    ]
+  return np.array(losses), masters
+
+
+def on_one_device(setting_: Setting, masters: dict) -> list[float]:
+  """Runs the same steps from the same variables without a mesh."""
+  setting_.parse()
+  features = setting_.features()
+  with tf.Graph().as_default(), tf.variable_scope('', use_resource=True):
+    tf.train.create_global_step()
+    spec = setting_.model_fn([''], use_tpu='here in name only')(
+      {name: tf.constant(value) for name, value in features.items()},
+      None,
+      'train',
+      {},
+    )
+    (hook,) = [
+      h for h in spec.training_hooks if isinstance(h, mtf.MtfRestoreHook)
+    ]
+    hook.begin()
+    with tf.Session() as session:
+      session.run(tf.global_variables_initializer())
+      for variable in tf.global_variables():
+        variable.load(masters[variable.name], session)
+      hook.after_create_session(session, None)
+      return [
+        float(session.run([spec.loss, spec.train_op])[0]) for _ in range(STEPS)
+      ]
+
+
+class _CoreProgram:
+  """What one core runs, as a graph of its own.
+
+  Attributes:
+    graph_def: the operations.
+    variables: by the name of their input, the handle of each core.
+    features: by the name of their input, the feature.
+  """
+
+  def __init__(self, built):
+    self._spec = built.spec
+    graph = built.graph
+    whole = tf.graph_util.extract_sub_graph(
+      graph.as_graph_def(), [self._spec.loss.op.name, self._spec.train_op.name]
+    )
+    assert not whole.library.function, 'functions are not rewritten'
+    self.variables, self.features, self._core_numbers = {}, {}, {}
+    for node in whole.node:
+      if node.op == 'TPUReplicatedInput':
+        self._add_input(graph.get_operation_by_name(node.name))
+    inputs = {*self.variables, *self.features, *self._core_numbers}
+    handles = {h for hs in self.variables.values() for h in hs}
+    self.graph_def = tf.GraphDef(versions=whole.versions)
+    for node in whole.node:
+      if node.name in inputs or node.op in (
+        'TPUReplicateMetadata',
+        'Placeholder',
+      ):
+        continue
+      if node.op == 'VarHandleOp':
+        if node.name not in handles:  # not split, such as the step
+          self.variables[node.name] = [node.name] * CORES
+        continue
+      self._add(node, graph, inputs)
+
+  def _add_input(self, op):
+    sources = [value.op for value in op.inputs]
+    if op.outputs[0].dtype == tf.resource:
+      self.variables[op.name] = [source.name for source in sources]
+    elif sources[0].type == 'Placeholder':
+      self.features[op.name] = sources[0].name[len('feature_') :]
+    else:  # the number of the core
+      self._core_numbers[op.name] = [
+        int(tf.get_static_value(value)) for value in op.inputs
+      ]
+
+  def _add(self, node, graph, inputs):
+    new = self.graph_def.node.add()
+    new.CopyFrom(node)
+    new.device = ''
+    for name in list(new.attr):
+      if name.startswith('_tpu') or name in ('_class', '_xla_inferred_shapes'):
+        del new.attr[name]
+    kept = [i for i in node.input if not _is_dropped(i, graph, inputs)]
+    del new.input[:]
+    new.input.extend(kept)
+    if node.op == 'CrossReplicaSum':
+      _make_all_reduce(new, graph.get_operation_by_name(node.name))
+
+  def compile(self, initial, features):
+    """Compiles for 8 devices.
+
+    Returns:
+      The features and the variables as sharded arrays, and the executable.
+    """
+    handles = sorted(self.variables)
+    inputs = sorted(self.features)
+    variables = {
+      h: tf2.Variable(initial[self.variables[h][0]]) for h in handles
+    }
+
+    def run(*values):
+      capture = tf.get_default_graph().capture
+      bound = {f'{n}:0': v for n, v in zip(inputs, values)}
+      bound |= {f'{h}:0': capture(variables[h].handle) for h in handles}
+      for name, numbers in self._core_numbers.items():
+        bound[f'{name}:0'] = tf2.gather(
+          tf2.constant(numbers, tf2.int32), gen_xla_ops.xla_replica_id()
+        )
+      loss, train_op = tf2.graph_util.import_graph_def(
+        self.graph_def,
+        input_map=bound,
+        return_elements=[self._spec.loss.name, self._spec.train_op.name],
+        name='',
+      )
+      with tf2.control_dependencies([train_op]):
+        return tf2.identity(loss)
+
+    values = [tf2.constant(features[self.features[n]]) for n in inputs]
+    function = tf2.function(run, jit_compile=True, autograph=False)
+    captured = [
+      next(h for h in handles if variables[h].handle is external)
+      for external, _ in function.get_concrete_function(*values).graph.captures
+    ]
+    hlo = function.experimental_get_compiler_ir(*values)(stage='hlo_serialized')
+    devices = jax.devices('cpu')[:CORES]
+    options = xla_client.CompileOptions()
+    options.num_replicas = CORES
+    options.num_partitions = 1
+    options.device_assignment = xla_client.DeviceAssignment.create(
+      np.arange(CORES).reshape(CORES, 1)
+    )
+    module = xla_client._xla.mlir.xla_computation_to_mlir_module(
+      xla_client.XlaComputation(hlo)
+    )
+    return (
+      [_shard([value.numpy()] * CORES, devices) for value in values],
+      [
+        _shard([initial[c] for c in self.variables[h]], devices)
+        for h in captured
+      ],
+      devices[0].client.compile(module, options),
+    )
+
+
+def _is_dropped(name, graph, inputs):
+  """Whether an input is a control edge to what is no longer there."""
+  if not name.startswith('^'):
+    return False
+  return name[1:] in inputs or graph.get_operation_by_name(name[1:]).type in (
+    'TPUReplicateMetadata',
+    'VarHandleOp',
+  )
+
+
+def _make_all_reduce(node, op):
+  """Replaces a CrossReplicaSum by XLA's all-reduce over the same groups."""
+  x, groups = op.inputs[0], tf.get_static_value(op.inputs[1])
+  element = _TYPES[x.dtype]
+  tensor = 'x'.join([*map(str, x.shape.as_list()), element])
+  rows, columns = np.shape(groups)
+  module = f"""module @sum {{
+    func.func public @main(%x: tensor<{tensor}>) -> tensor<{tensor}> {{
+      %y = "stablehlo.all_reduce"(%x) ({{
+        ^bb0(%a: tensor<{element}>, %b: tensor<{element}>):
+          %c = stablehlo.add %a, %b : tensor<{element}>
+          "stablehlo.return"(%c) : (tensor<{element}>) -> ()
+      }}) {{replica_groups = dense<{np.array(groups).tolist()}>
+            : tensor<{rows}x{columns}xi64>}}
+        : (tensor<{tensor}>) -> tensor<{tensor}>
+      return %y : tensor<{tensor}>
+    }}
+  }}"""
+  kept = [node.input[0], *(i for i in node.input if i.startswith('^'))]
+  del node.input[:]
+  node.input.extend(kept)
+  node.op = 'XlaCallModule'
+  node.attr.clear()
+  node.attr['version'].i = 2
+  node.attr['module'].s = module.encode()
+  node.attr['Sout'].list.shape.add().CopyFrom(x.shape.as_proto())
+  node.attr['Tout'].list.type.append(x.dtype.as_datatype_enum)
+  node.attr['Tin'].list.type.append(x.dtype.as_datatype_enum)
+  node.attr['dim_args_spec'].list.SetInParent()
+
+
+def _shard(values, devices):
+  """One array whose parts, of equal shapes, are on the devices."""
+  values = [np.asarray(value) for value in values]
+  shape, spec = (), PartitionSpec()
+  if values[0].ndim:
+    shape = (CORES * values[0].shape[0], *values[0].shape[1:])
+    spec = PartitionSpec('core')
+  return jax.make_array_from_single_device_arrays(
+    shape,
+    NamedSharding(Mesh(np.array(devices), ('core',)), spec),
+    [jax.device_put(v, d) for v, d in zip(values, devices)],
+  )
+
+
+def _initial_values(built):
+  """What each core's variables start from, by handle; masters by name."""
+  graph = built.graph
+  with graph.as_default():
+    masters = tf.global_variables()
+    slices = graph.get_collection('TPU_VAR')
+    copy = built.lowering.copy_masters_to_slices()
+    initialize = tf.global_variables_initializer()
+    initialize_slices = tf.group([v.initializer for v in slices])
+    reads = [v.read_value() for v in [*masters, *slices]]
+  definition = tf.graph_util.extract_sub_graph(
+    graph.as_graph_def(),
+    [copy.name, initialize.name, initialize_slices.name]
+    + [r.op.name for r in reads],
+  )
+  for node in definition.node:
+    node.device = ''
+  with tf.Graph().as_default():
+    tf.import_graph_def(definition, name='')
+    with tf.Session() as session:
+      for op in (initialize, initialize_slices, copy):
+        session.run(op.name)
+      values = session.run([r.name for r in reads])
+  by_handle = {
+    variable.handle.op.name: value
+    for variable, value in zip([*masters, *slices], values)
+  }
+  return by_handle, {v.name: value for v, value in zip(masters, values)}
+
+
+def main(words: list[str]) -> None:
+  """Proves one variant and mesh after the other."""
+  jax.config.update('jax_enable_x64', True)
+  tf.logging.set_verbosity(tf.logging.ERROR)
+  for variant, mesh in zip(words[::2], words[1::2]):
+    random.seed(1)
+    here = setting(variant, mesh)
+    losses, masters = on_replicas(program.build(here))
+    alone = setting(variant, '')
+    print(
+      json.dumps(
+        {
+          'variant': variant,
+          'mesh': mesh,
+          'replicas': losses.tolist(),
+          'one device': on_one_device(alone, masters),
+        }
+      ),
+      flush=True,
+    )
+
+
+if __name__ == '__main__':
+  main(sys.argv[1:])

@@ -1,0 +1,58 @@
+"""The program of 8 TPU cores computes what one device computes."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.conftest import CHECKOUT
+from tests.harness import assert_close
+from tests.tpu.program_test import OURS
+
+MESHES = ['batch:4,model:2', 'batch:2,model:4']
+DEFAULT = [
+  ('random', MESHES[0]),
+  ('random_dense_vanilla', MESHES[1]),
+  ('convolution', MESHES[0]),
+]
+
+
+def proofs(settings):
+  """Runs settings in one process of their own, whose CPU has 8 devices."""
+  words = [word for setting in settings for word in setting]
+  result = subprocess.run(
+    [sys.executable, '-m', 'tests.tpu.replicas', *words],
+    cwd=CHECKOUT,
+    env={**os.environ, 'CUDA_VISIBLE_DEVICES': ''},
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert result.returncode == 0, result.stderr[-5000:]
+  lines = [x for x in result.stdout.splitlines() if x.startswith('{')]
+  assert len(lines) == len(settings)
+  return [json.loads(line) for line in lines]
+
+
+def check(proof):
+  losses = np.array(proof['replicas'])
+  where = f'{proof["variant"]} on {proof["mesh"]}'
+  assert losses.shape == (3, 8)
+  assert_close(losses, np.repeat(losses[:, :1], 8, 1), f'cores of {where}')
+  assert_close(losses[:, 0], np.array(proof['one device']), where)
+  # Training has changed something, so that later losses prove the updates.
+  assert (np.abs(np.diff(losses[:, 0])) > 1e-3).all()
+
+
+def test_cores_agree_with_one_device():
+  for proof in proofs(DEFAULT):
+    check(proof)
+
+
+@pytest.mark.tpu_proof
+def test_cores_agree_with_one_device_for_every_variant():
+  for proof in proofs([(v, m) for v in OURS for m in MESHES]):
+    check(proof)
