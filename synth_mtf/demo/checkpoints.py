@@ -5,6 +5,8 @@ import pathlib
 
 import tensorflow.compat.v1 as tf
 
+from synth_mtf.demo.run_folder import write
+
 _SLOT = '_slot_'
 
 
@@ -20,9 +22,8 @@ def mend(model_dir: pathlib.Path) -> None:
   written = [path.with_suffix('') for path in model_dir.glob('*.ckpt-*.index')]
   if written:
     last = max(written, key=lambda path: int(path.name.rsplit('-', 1)[1]))
-    tf.train.update_checkpoint_state(
-      str(model_dir), last.name, save_relative_paths=True
-    )
+    # As the host writes it: a path relative to the folder, which may move.
+    write(model_dir / 'checkpoint', f'model_checkpoint_path: "{last.name}"\n')
 
 
 def trained_parameters(model_dir: pathlib.Path) -> int:

@@ -1,0 +1,250 @@
+"""`synth-mtf demo`: real runs of the real command, very short ones.
+
+One run over the embedded default is shared by the tests of what it leaves. The
+others train on the samples that it has made.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from synth_mtf import cli
+from synth_mtf.demo import samples
+
+COMMAND = str(pathlib.Path(sys.executable).parent / 'synth-mtf')
+TASK = 'synth_super_glue_cb_v102'
+STEPS = 4
+QUICK = ('--steps', str(STEPS), '--eval_examples', '2')
+
+
+def demo(*words, **kwargs):
+  return subprocess.run(
+    [COMMAND, 'demo', *words], capture_output=True, text=True, **kwargs
+  )
+
+
+def content(folder):
+  return {
+    path: path.read_bytes()
+    for path in sorted(folder.rglob('*'))
+    if path.is_file()
+  }
+
+
+@pytest.fixture(scope='module')
+def first(tmp_path_factory):
+  """A run over the embedded default: its folder and what it printed."""
+  folder = tmp_path_factory.mktemp('demo') / 'run'
+  done = demo('--out', str(folder), '--variants', 'random', *QUICK)
+  assert done.returncode == 0, done.stderr
+  return folder, done
+
+
+@pytest.fixture(scope='module')
+def ready(first):
+  """Options of a short run on one task, with data that are there."""
+  folder, _ = first
+  return (
+    '--data_dir', str(folder / 'data'),
+    '--vocabulary', str(folder / 'vocabulary.model'),
+    '--mixture', TASK,
+    '--variants', 'random',
+    *QUICK,
+  )  # fmt: skip
+
+
+def test_it_prints_the_table_and_where_everything_is(first):
+  folder, done = first
+  (header, rule, row) = [
+    line for line in done.stdout.splitlines() if line.startswith('|')
+  ]
+  columns = [cell.strip() for cell in header.strip('|').split('|')]
+  assert columns == [
+    'Model', 'GLUE', 'CoLA', 'SST', 'MRPC', 'STSB', 'QQP', 'MNLI', 'QNLI',
+    'RTE', 'SQuAD', 'SuperGLUE', 'BoolQ', 'CB', 'CoPA', 'MultiRC', 'ReCoRD',
+    'RTE', 'WiC', 'WSC', 'Log ppl', 'Steps/s', 'Params',
+  ]  # fmt: skip
+  assert row.startswith('| Syn (R) |')
+  assert 'GENERATED SAMPLES' in done.stdout
+  assert f'tensorboard --logdir {folder}' in done.stdout
+  assert row in (folder / 'table.md').read_text()
+
+
+def test_tensorflow_is_heard_in_the_log_only(first):
+  folder, done = first
+  assert done.stderr == ''
+  assert 'tensorflow' not in done.stdout.lower()
+  assert '\r' not in done.stdout
+  log = (folder / 'logs' / 'random-pretrain.log').read_text()
+  assert 'step, tf_loss[' in log  # C++
+  assert 'INFO:tensorflow' in log or ' I1' in log or 'I0' in log  # Python
+
+
+def test_every_number_is_in_the_json(first):
+  folder, _ = first
+  results = json.loads((folder / 'metrics.json').read_text())
+  assert results['configuration']['steps'] == STEPS
+  row = results['models']['random']
+  assert 5 < row['log_perplexity'] < 12
+  assert row['steps_per_second'] > 0
+  assert len(row['metrics']) == 25
+
+
+def test_finetuning_starts_from_pretraining_and_keeps_the_embedding(first):
+  import tensorflow.compat.v1 as tf
+
+  folder = first[0] / 'random'
+  pretrained = tf.train.load_checkpoint(
+    str(folder / 'pretrain' / f'model.ckpt-{STEPS}')
+  )
+  started, ended = (
+    tf.train.load_checkpoint(str(folder / 'finetune' / f'model.ckpt-{step}'))
+    for step in (2 * STEPS - 1, 2 * STEPS)
+  )
+  names = set(ended.get_variable_to_shape_map())
+  assert (
+    pretrained.get_tensor('shared/embedding').tobytes()
+    == ended.get_tensor('shared/embedding').tobytes()
+  )
+  trained = 'decoder/block_000/layer_000/SyntheticAttention/random/R'
+  assert trained in names
+  assert (started.get_tensor(trained) != ended.get_tensor(trained)).any()
+  assert 'shared/embedding_slot_vr' not in names
+
+
+def test_checkpoints_and_summaries_are_those_of_the_host(first):
+  folder = first[0] / 'random'
+  for stage in ('pretrain', 'finetune'):
+    assert list((folder / stage).glob('events.out.tfevents.*'))
+    assert (folder / stage / 'operative_config.gin').exists()
+  predictions = folder / 'finetune' / 'validation_eval'
+  assert (predictions / f'{TASK}_{2 * STEPS}_predictions').exists()
+
+
+def test_a_second_run_does_nothing_again(first):
+  folder, _ = first
+  before = content(folder / 'random')
+  again = demo('--out', str(folder), '--variants', 'random', *QUICK)
+  assert again.returncode == 0
+  assert again.stdout.count('done before') == 4
+  assert content(folder / 'random') == before
+
+
+def test_another_configuration_is_refused(first, capsys):
+  folder, _ = first
+  before = content(folder)
+  assert cli.main(['demo', '--out', str(folder), '--steps', '5']) == 2
+  assert "holds another configuration's run" in capsys.readouterr().err
+  assert content(folder) == before
+
+
+def test_killed_it_resumes_from_its_checkpoint(ready, tmp_path):
+  """kill -9 in the middle of finetuning, after a checkpoint."""
+  out = tmp_path / 'run'
+  words = [COMMAND, 'demo', *ready, '--out', str(out), '--steps', '400']
+  first = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+  finetuned = out / 'random' / 'finetune'
+  wait_for(lambda: list(finetuned.glob('model.ckpt-4[89]*.index')), first)
+  first.send_signal(signal.SIGKILL)
+  first.wait()
+  before = (out / 'random' / 'pretrain.json').read_bytes()
+  second = subprocess.run(words, capture_output=True, text=True)
+  assert second.returncode == 0, second.stderr
+  assert second.stdout.count('done before') == 2
+  assert (out / 'random' / 'pretrain.json').read_bytes() == before
+  log = (out / 'logs' / 'random-finetune.log').read_text()
+  assert 'Restoring parameters from ' + str(finetuned) in log
+  assert (finetuned / 'model.ckpt-800.index').exists()
+
+
+def wait_for(condition, process, seconds=300):
+  deadline = time.monotonic() + seconds
+  while time.monotonic() < deadline:
+    if condition():
+      return
+    assert process.poll() is None, 'it ended before it could be killed'
+    time.sleep(0.05)
+  raise AssertionError('waited in vain')
+
+
+def test_the_same_seed_repeats(ready, tmp_path):
+  found = []
+  for name in ('first', 'second'):
+    done = demo(*ready, '--out', str(tmp_path / name))
+    assert done.returncode == 0, done.stderr
+    variant = tmp_path / name / 'random'
+    found.append(
+      [
+        json.loads((variant / f'{stage}.json').read_text())
+        for stage in ('perplexity', 'evaluate')
+      ]
+      + [json.loads((variant / 'finetune.json').read_text())['loss']]
+    )
+  assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+  'words, message',
+  [
+    (
+      ['--variants', 'vanila'],
+      "unknown variant 'vanila'; did you mean vanilla",
+    ),
+    (['--size', 'tny'], "unknown size 'tny'; did you mean tiny"),
+    (['--steps', '0'], '--steps is 0'),
+    (['--data_dir', '/no/such'], '--data_dir /no/such does not exist'),
+    (['--mixture', 'synth_en_mx'], 'did you mean synth_en_mix'),
+    (['--gin_param', 'Unitransformer.d_modl = 3'], 'Nearest: d_model'),
+    (['--gin_param', 'SyntheticAttention.mixng = 3'], "did you mean 'mixing'"),
+    (['--gin_param', 'Unitransformer.d_model 3'], 'gin syntax'),
+    (
+      [
+        '--gin_param',
+        "utils.run.sequence_length = {'inputs': 129, 'targets': 32}",
+      ],
+      'length 129 exceeds max_length 128 of the Random table',
+    ),
+  ],
+)
+def test_bad_input_is_found_before_anything_is_written(
+  words, message, tmp_path, capsys
+):
+  out = tmp_path / 'run'
+  variant = [] if '--variants' in words else ['--variants', 'random']
+  assert cli.main(['demo', '--out', str(out), *variant, *words]) == 2
+  error = capsys.readouterr().err
+  assert error.startswith('synth-mtf: error: ')
+  assert message in error
+  assert 'Traceback' not in error
+  assert not out.exists()
+
+
+def test_all_faults_of_the_data_are_told_before_anything_is_written(
+  tmp_path, capsys
+):
+  data = tmp_path / 'data'
+  samples.write(data, seed=0)
+  (data / 'glue' / 'CoLA' / 'dev.tsv').unlink()
+  sst = data / 'glue' / 'SST-2' / 'train.tsv'
+  lines = sst.read_text().splitlines()
+  lines[4] = lines[4].replace('\t', ' ')
+  sst.write_text('\n'.join(lines) + '\n')
+  (data / 'superglue' / 'COPA' / 'val.jsonl').write_text('')
+  before = content(data)
+  out = tmp_path / 'run'
+  words = ['demo', '--data_dir', str(data), '--out', str(out)]
+  assert cli.main(words) == 2
+  error = capsys.readouterr().err
+  assert 'no file glue/CoLA/dev.tsv' in error
+  assert f'{sst}:5: ' in error
+  assert 'no rows in' in error
+  assert 'COPA/val.jsonl' in error
+  assert 'corpus/' in error
+  assert not out.exists()
+  assert content(data) == before

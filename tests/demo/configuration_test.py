@@ -1,0 +1,54 @@
+"""Names and numbers of the command line."""
+
+import dataclasses
+
+import pytest
+
+from synth_mtf.demo import configuration
+from synth_mtf.demo.configuration import Configuration
+from synth_mtf.errors import UserError
+
+GOOD = Configuration()
+
+
+def test_every_gin_file_is_a_choice():
+  assert {'tiny', 'small', 'base'} <= set(configuration.names_of('sizes'))
+  variants = configuration.names_of('variants')
+  assert {'vanilla', 'random', 'random_vanilla', 'dense'} <= set(variants)
+  for variant in variants:
+    configuration.check(GOOD, [variant])
+
+
+@pytest.mark.parametrize(
+  'changes, variants, message',
+  [
+    ({}, ['vanila'], "unknown variant 'vanila'; did you mean vanilla"),
+    ({}, ['zzzz'], "unknown variant 'zzzz'; known are .*random_vanilla"),
+    ({}, [], 'no variant'),
+    ({}, ['random', 'random'], 'named twice'),
+    ({'size': 'tny'}, ['random'], "unknown size 'tny'; did you mean tiny"),
+    ({'steps': 0}, ['random'], '--steps is 0; expected 1 or more'),
+    ({'eval_examples': -1}, ['random'], '--eval_examples is -1'),
+    ({'seed': -1}, ['random'], '--seed is -1'),
+    (
+      {'data_dir': '/no/such'},
+      ['random'],
+      '--data_dir /no/such does not exist',
+    ),
+    ({'data_dir': __file__}, ['random'], '--data_dir .* is a file'),
+    (
+      {'vocabulary': '/no.model'},
+      ['random'],
+      '--vocabulary /no.model does not',
+    ),
+  ],
+)
+def test_bad_values(changes, variants, message):
+  with pytest.raises(UserError, match=message):
+    configuration.check(dataclasses.replace(GOOD, **changes), variants)
+
+
+def test_all_faults_are_told_at_once():
+  with pytest.raises(UserError) as error:
+    configuration.check(dataclasses.replace(GOOD, steps=0, size='x'), ['y'])
+  assert len(str(error.value).splitlines()) == 3

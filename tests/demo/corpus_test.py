@@ -1,0 +1,59 @@
+"""The documentation text that stands in for a pretraining corpus."""
+
+import sys
+
+import pytest
+
+from synth_mtf.demo import corpus
+from synth_mtf.errors import UserError
+
+DOCSTRING = """Returns the mean of the values along an axis.
+
+The result has the shape of the input without the axis, and it is computed in
+the precision of the input.
+
+Args:
+  values: A tensor with at least one dimension, of any floating type.
+  axis: The dimension that is left out of the result, or all of them.
+
+>>> mean([1, 2, 3])
+2.0
+
+A `mean` of ``nothing`` is an error, as it is in :class:`Other` libraries.
+"""
+
+
+def test_prose_keeps_sentences_and_drops_the_rest():
+  assert list(corpus.prose(DOCSTRING)) == [
+    'Returns the mean of the values along an axis.',
+    'The result has the shape of the input without the axis, and it is '
+    'computed in the precision of the input.',
+    'A mean of nothing is an error, as it is in Other libraries.',
+  ]
+
+
+def test_gathering_imports_nothing_and_repeats(tmp_path, monkeypatch):
+  monkeypatch.setattr(corpus, 'PACKAGES', ('nltk', 'seqio'))
+  monkeypatch.setattr(corpus, 'LEAST_BYTES', 1000)
+  before = set(sys.modules)
+  sizes = [corpus.write(tmp_path / name) for name in ('first', 'second')]
+  assert not {name for name in set(sys.modules) - before if 'nltk' in name}
+  assert sizes[0] == sizes[1] > 1000
+  for file in ('nltk.txt', 'seqio.txt'):
+    first = (tmp_path / 'first' / file).read_bytes()
+    assert first == (tmp_path / 'second' / file).read_bytes()
+    paragraphs = first.decode().split('\n\n')
+    assert len(set(paragraphs)) == len(paragraphs)
+
+
+def test_a_package_does_not_exceed_its_share(tmp_path, monkeypatch):
+  monkeypatch.setattr(corpus, 'PACKAGES', ('seqio',))
+  monkeypatch.setattr(corpus, 'LEAST_BYTES', 1000)
+  monkeypatch.setattr(corpus, 'BYTES_PER_PACKAGE', 5000)
+  assert 1000 < corpus.write(tmp_path) <= 5000
+
+
+def test_too_little_documentation_is_an_error(tmp_path, monkeypatch):
+  monkeypatch.setattr(corpus, 'PACKAGES', ('no_such_package',))
+  with pytest.raises(UserError, match='only 0 bytes of documentation'):
+    corpus.write(tmp_path)

@@ -1,0 +1,94 @@
+"""The table of results."""
+
+import pytest
+
+from synth_mtf.demo import results, table
+
+GLUE = {
+  'synth_glue_cola_v002/matthews_corrcoef': 10.0,
+  'synth_glue_sst2_v002/accuracy': 20.0,
+  'synth_glue_mrpc_v002/f1': 30.0,
+  'synth_glue_mrpc_v002/accuracy': 50.0,
+  'synth_glue_stsb_v002/pearson_corrcoef': None,
+  'synth_glue_stsb_v002/spearman_corrcoef': 50.0,
+  'synth_glue_qqp_v002/f1': 60.0,
+  'synth_glue_qqp_v002/accuracy': 60.0,
+  'synth_glue_mnli_matched_v002/accuracy': 70.0,
+  'synth_glue_mnli_mismatched_v002/accuracy': 90.0,
+  'synth_glue_qnli_v002/accuracy': 90.0,
+  'synth_glue_rte_v002/accuracy': 100.0,
+}
+
+
+def row(metrics, **changes):
+  return {
+    'metrics': metrics,
+    'log_perplexity': 5.4321,
+    'steps_per_second': 7.65,
+    'parameters': 296_704,
+    **changes,
+  }
+
+
+def test_a_column_per_task_with_both_metrics_and_the_average():
+  columns = dict(results.columns({'vanilla': row(GLUE)}))
+  assert list(columns) == [
+    'Model', 'GLUE', 'CoLA', 'SST', 'MRPC', 'STSB', 'QQP', 'MNLI', 'QNLI',
+    'RTE', 'Log ppl', 'Steps/s', 'Params',
+  ]  # fmt: skip
+  assert columns['MRPC'] == ['30.0/50.0']
+  assert columns['STSB'] == ['-/50.0']
+  # Both metrics of a task weigh as one; an undefined one counts as 0.
+  average = (10 + 20 + 40 + 25 + 60 + 80 + 90 + 100) / 8
+  assert columns['GLUE'] == [f'{average:.1f}']
+  assert columns['Log ppl'] == ['5.432']
+  assert columns['Params'] == ['0.30M']
+
+
+def test_some_tasks_have_no_average():
+  metrics = {
+    'synth_glue_cola_v002/matthews_corrcoef': 1.0,
+    'synth_new/bleu': 2.0,
+  }
+  columns = dict(results.columns({'dense': row(metrics)}))
+  assert 'GLUE' not in columns
+  assert columns['new/bleu'] == ['2.0']
+
+
+@pytest.mark.parametrize(
+  'variant, name',
+  [
+    ('vanilla', 'T5 (V)'),
+    ('random', 'Syn (R)'),
+    ('random_vanilla', 'Syn (R+V)'),
+    ('dense_vanilla', 'Syn (D+V)'),
+    ('linformer', 'Syn (linformer)'),
+  ],
+)
+def test_names_are_those_of_the_paper(variant, name):
+  assert results.label(variant) == name
+
+
+COLUMNS = [
+  ('Model', ['V', 'R']),
+  ('CoLA', ['1.0', '22.0']),
+  ('SST', ['3', '4']),
+]
+
+
+def test_markdown():
+  assert table.markdown(COLUMNS).splitlines() == [
+    '| Model | CoLA | SST |',
+    '|-------|-----:|----:|',
+    '| V     |  1.0 |   3 |',
+    '| R     | 22.0 |   4 |',
+  ]
+
+
+def test_a_narrow_terminal_gets_pieces_with_the_models_names():
+  assert table.folded(COLUMNS, 80) == table.markdown(COLUMNS)
+  pieces = table.folded(COLUMNS, 18).split('\n\n')
+  assert pieces == [
+    table.markdown([COLUMNS[0], COLUMNS[1]]),
+    table.markdown([COLUMNS[0], COLUMNS[2]]),
+  ]

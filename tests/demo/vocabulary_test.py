@@ -1,0 +1,37 @@
+"""The vocabulary that a run trains on its own text."""
+
+import itertools
+
+import pytest
+
+from synth_mtf.demo import vocabulary
+from synth_mtf.demo.samples import language
+from synth_mtf.errors import UserError
+from synth_mtf.tasks import _vocabulary
+
+
+def texts():
+  words = itertools.product(language.PEOPLE, language.PAST, language.THINGS)
+  return [f'{one} may {two} the {three}.' for one, two, three in words]
+
+
+def test_it_is_a_t5_vocabulary_and_repeats(tmp_path, monkeypatch):
+  monkeypatch.setitem(vocabulary._OPTIONS, 'vocab_size', 120)
+  models = [tmp_path / 'first.model', tmp_path / 'second.model']
+  for model in models:
+    vocabulary.train(texts(), model)
+  assert models[0].read_bytes() == models[1].read_bytes()
+  assert sorted(tmp_path.iterdir()) == models
+  trained = _vocabulary.load(str(models[0]))  # checks T5's ids
+  text = 'Anna may paint the boat.'
+  assert trained.decode(trained.encode(text)) == text
+
+
+def test_the_size_with_sentinels_needs_no_padding():
+  assert (vocabulary.PIECES + _vocabulary.EXTRA_IDS) % 128 == 0
+
+
+def test_no_text_is_an_error(tmp_path):
+  with pytest.raises(UserError, match='no vocabulary of 1,948 pieces'):
+    vocabulary.train([], tmp_path / 'none.model')
+  assert not list(tmp_path.glob('*.model'))
