@@ -3,35 +3,46 @@
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-_WARM_UP = 2
+
+class Times(NamedTuple):
+  """Seconds of each round.
+
+  Attributes:
+    wall: by the clock.
+    cpu: of this process, over all cores; steadier where others work too.
+  """
+
+  wall: list[float]
+  cpu: list[float]
 
 
 def in_turn(
   runs: Mapping[str, Callable[[], object]], rounds: int
-) -> dict[str, list[float]]:
+) -> dict[str, Times]:
   """Runs everything in the order A B C A B C ...
 
   Args:
     runs: what to time, by name.
-    rounds: how often each is timed, after runs that are not.
+    rounds: how often each is timed, after a round that is not.
 
   Returns:
-    Seconds of each round, by name.
+    The times of each, by name.
   """
-  for _ in range(_WARM_UP):
-    for run in runs.values():
-      run()
-  seconds = {name: [] for name in runs}
+  times = {name: Times([], []) for name in runs}
+  for run in runs.values():
+    run()
   for _ in range(rounds):
     for name, run in runs.items():
-      start = time.perf_counter()
+      wall, cpu = time.perf_counter(), time.process_time()
       run()
-      seconds[name].append(time.perf_counter() - start)
-  return seconds
+      times[name].wall.append(time.perf_counter() - wall)
+      times[name].cpu.append(time.process_time() - cpu)
+  return times
 
 
-def summary(values: list[float]) -> dict[str, float]:
+def summary(values: list[float]) -> dict[str, object]:
   """Median and spread (the middle half, and the whole) of some numbers."""
   quarters = (
     statistics.quantiles(values, n=4, method='inclusive')
@@ -45,6 +56,11 @@ def summary(values: list[float]) -> dict[str, float]:
   }
 
 
-def ratios(of: list[float], to: list[float]) -> list[float]:
-  """How many times as fast `to` is as `of`, round by round."""
-  return [a / b for a, b in zip(of, to)]
+def speed(of: Times, beside: Times) -> dict[str, object]:
+  """How many times as fast `of` is as `beside`, compared round by round."""
+  return {
+    **summary([b / a for a, b in zip(of.wall, beside.wall)]),
+    'cpu_median': statistics.median(
+      [b / a for a, b in zip(of.cpu, beside.cpu)]
+    ),
+  }
