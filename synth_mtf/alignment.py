@@ -20,7 +20,7 @@ from typing import Callable, Optional
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.mixing import Logits
+from synth_mtf.mixing import Logits, arrange
 from synth_mtf.synthesizers.base import Site
 from synth_mtf.visibility import Visibility
 
@@ -187,7 +187,7 @@ def _shared_softmax(site, logits, visibility, values, dropout, use_log_z):
     keys = mtf.cast(visibility.keys, e.dtype)
     seen = set(e.shape.dims + keys.shape.dims)
     total = mtf.einsum([e, keys], mtf.Shape([d for d in rows if d in seen]))
-  total = mtf.transpose(mtf.broadcast(total, rows), rows)
+  total = arrange(total, rows)
   values = dropout.of_values(_at(visibility.keys, values), site)
   if use_log_z:
     use_log_z(mtf.log(total) + center)
@@ -231,8 +231,7 @@ def _general_softmax(site, logits, visibility, values, dropout, use_log_z):
   b = _add(logits.local, b)
   if visibility.keys is not None:
     b = _add(b, _hide(visibility.keys))
-  if b.shape != site.local:
-    b = mtf.transpose(mtf.broadcast(b, site.local), site.local)
+  b = arrange(b, site.local)
   if use_log_z:
     use_log_z(mtf.reduce_logsumexp(b, site.memory_length))
   weights = mtf.cast(_softmax(site, b), values.dtype)

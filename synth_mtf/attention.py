@@ -16,7 +16,7 @@ from synth_mtf.mixing import MIXINGS, Logits, add, mixture
 from synth_mtf.packing import data_is_packed, rows_are_packed
 from synth_mtf.positions import PackedIndex, SlicedIndex, StepIndex
 from synth_mtf.projections import Projections
-from synth_mtf.synthesizers.base import Site, SynthesizingFunction
+from synth_mtf.synthesizers.base import Site, SynthesizingFunction, once
 from synth_mtf.synthesizers.dot_product import DotProduct
 from synth_mtf.visibility import row_sequence_id, visibility
 
@@ -118,9 +118,16 @@ class SyntheticAttention(transformer_layers.SelfAttention):
     return add(site, terms + self._relative_position_bias(site))
 
   def _relative_position_bias(self, site: Site) -> list[mtf.Tensor]:
-    """The host's own bias, without the masks that it adds to it."""
+    """The host's own bias; 'bias_shared' is made once for all layers."""
     if self.relative_attention_type is None:
       return []
+    if self.relative_attention_type == 'bias_shared':
+      name = f'relative position bias of {site.heads}'
+      return [once(site.context, name, lambda: self._make_bias(site))]
+    return [self._make_bias(site)]
+
+  def _make_bias(self, site):
+    """The host's own bias, without the masks that it adds to it."""
     context = copy.copy(site.context)
     context.read_priority = context.sequence_id = context.subsequence_id = None
     if context.mode == 'incremental':
@@ -129,7 +136,7 @@ class SyntheticAttention(transformer_layers.SelfAttention):
       keys = self.rename_length_to_memory_length(context.position, context)
     q = site.queries if self.relative_attention_type == 'contextual' else None
     bias = self.compute_bias(context, keys, site.x, site.heads, q)
-    return [mtf.cast(bias, site.logits_dtype)]
+    return mtf.cast(bias, site.logits_dtype)
 
   def _site(self, context, x):
     return Site(

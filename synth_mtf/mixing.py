@@ -124,15 +124,18 @@ def _concat(factors, ks, order, name):
   dims = [d for d in order if d in present]
   return mtf.concat(
     [
-      mtf.rename_dimension(_arrange(f, mtf.Shape(dims + [k])), k.name, name)
+      mtf.rename_dimension(arrange(f, mtf.Shape(dims + [k])), k.name, name)
       for f, k in zip(factors, ks)
     ],
     name,
   )
 
 
-def _arrange(x, shape):
-  return mtf.transpose(mtf.broadcast(x, shape), shape)
+def arrange(x: mtf.Tensor, shape: mtf.Shape) -> mtf.Tensor:
+  """Gives x exactly these dimensions, in this order."""
+  if set(x.shape.dims) != set(shape.dims):
+    x = mtf.broadcast(x, shape)
+  return mtf.transpose(x, shape)
 
 
 def scopes(functions: Sequence[SynthesizingFunction]) -> list[str]:

@@ -11,6 +11,7 @@ is one class for each way in which tokens are laid out:
 """
 
 import abc
+import functools
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -81,6 +82,10 @@ class TableIndex(abc.ABC):
     A table with fewer columns than there are keys is tiled: key j reads column
     j mod (number of columns).
     """
+
+  def cells(self, table: mtf.Tensor) -> mtf.Tensor:
+    """Replaces both axes of a table that has both."""
+    return self.columns(self.rows(table))
 
   def _wrapped_keys(self, columns: int) -> mtf.Tensor:
     """The column of each key in a table of that many columns."""
@@ -163,15 +168,36 @@ class PackedIndex(TableIndex):
     size = table.shape.get_dim_by_name('memory_length').size
     return gather(table, self._wrapped_keys(size), 'memory_length')
 
+  def cells(self, table: mtf.Tensor) -> mtf.Tensor:
+    """One cell for each pair of tokens; all heads of a cell are read at once.
+
+    Where a gather is a product, two products with the smaller axes are less.
+    """
+    if is_tpu(table.mesh):
+      return super().cells(table)
+    axes = [table.shape.get_dim_by_name(n) for n in ('length', 'memory_length')]
+    cell_dim = mtf.Dimension('cell', mtf.Shape(axes).size)
+    others = [d for d in table.shape.dims if d not in axes]
+    cells = mtf.replace_dimensions(_with_first(axes, table), axes, cell_dim)
+    columns = axes[1].size
+    indices = self.queries * columns + self._wrapped_keys(columns)
+    batch = self.queries.shape.dims[:-1]
+    return mtf.transpose(
+      gather(cells, indices, cell_dim.name),
+      mtf.Shape(batch + others + [self.length_dim, self.memory_length_dim]),
+    )
+
 
 def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
   """`table[..., indices, ...]` along the axis of that name.
 
-  A product with a one-hot matrix, which every mesh layout can split.
+  A TPU mesh multiplies with a one-hot matrix, as the host does; elsewhere the
+  entries are copied, which is far less work for a processor without a matrix
+  unit to spare. The axis gets a name of its own, which no layout splits.
 
   Args:
     table: a tensor with a dimension named `axis`.
-    indices: int32 of any shape.
+    indices: int32 of any shape; dimensions that the table has too are aligned.
     axis: a dimension name.
 
   Returns:
@@ -181,7 +207,82 @@ def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
     'position', table.shape.get_dim_by_name(axis).size
   )
   table = mtf.rename_dimension(table, axis, position_dim.name)
-  return mtf.gather(table, indices, position_dim)
+  if is_tpu(table.mesh):
+    return mtf.gather(table, indices, position_dim)
+  common = [d for d in indices.shape.dims if d in table.shape.dims]
+  table = _with_first(common, table)
+  indices = _with_first(common, indices)
+  at = table.shape.dims.index(position_dim)
+  new = indices.shape.dims[len(common) :]
+  output_shape = mtf.Shape(
+    table.shape.dims[:at] + new + table.shape.dims[at + 1 :]
+  )
+
+  def copy(table, indices):
+    return tf.gather(table, indices, axis=at, batch_dims=len(common))
+
+  return mtf.slicewise(
+    copy,
+    [table, indices],
+    output_shape=output_shape,
+    splittable_dims=[*output_shape.dims],
+    grad_function=lambda op, dy: [
+      _scatter(dy, indices, op.inputs[0].shape, position_dim),
+      None,
+    ],
+  )
+
+
+def is_tpu(mesh: mtf.Mesh) -> bool:
+  """Whether the mesh is one of TPU cores, whose variables the host places."""
+  return callable(mesh.variable_placer_fn)  # elsewhere the name of a device
+
+
+def _scatter(dy, indices, table_shape, position_dim):
+  """The gradient of `gather`: entries that share a place are summed.
+
+  Each example fills a table of its own; their sum is left to the mesh, which
+  may split the batch, but not what is summed here.
+  """
+  common = [d for d in indices.shape.dims if d in table_shape.dims]
+  new = [d for d in indices.shape.dims if d not in common]
+  names = {'length': 'row', 'memory_length': 'column'}
+  summed = [
+    mtf.Dimension(names[d.name], d.size) for d in new if d.name in names
+  ]
+  for old, name in names.items():
+    if old in (d.name for d in new):
+      dy = mtf.rename_dimension(dy, old, name)
+      indices = mtf.rename_dimension(indices, old, name)
+  examples = common + [d for d in new if d.name not in names]
+  kept = [d for d in table_shape.dims if d not in common + [position_dim]]
+  tables = mtf.slicewise(
+    functools.partial(_segment_sum, len(examples), position_dim.size),
+    [_with_first(examples + summed, dy), _with_first(examples, indices)],
+    output_shape=mtf.Shape(examples + [position_dim] + kept),
+    splittable_dims=examples + kept,
+  )
+  return mtf.einsum([tables], table_shape)
+
+
+def _segment_sum(batch_dims, size, dy, indices):
+  """Sums [batch..., entries..., kept...] by indices [batch..., entries...]."""
+  batch, entries = indices.shape[:batch_dims], indices.shape[batch_dims:]
+  kept = dy.shape[indices.shape.rank :]
+  examples = batch.num_elements()
+  first = tf.range(examples)[:, tf.newaxis] * size
+  table = tf.math.unsorted_segment_sum(
+    tf.reshape(dy, [examples * entries.num_elements(), *kept]),
+    tf.reshape(tf.reshape(indices, [examples, -1]) + first, [-1]),
+    examples * size,
+  )
+  return tf.reshape(table, [*batch, size, *kept])
+
+
+def _with_first(dims, x):
+  """Puts these dimensions of x in front."""
+  others = [d for d in x.shape.dims if d not in dims]
+  return mtf.transpose(x, mtf.Shape(dims + others))
 
 
 def _leading(table: mtf.Tensor, dim: mtf.Dimension) -> mtf.Tensor:

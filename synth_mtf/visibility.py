@@ -6,7 +6,7 @@ from typing import Optional
 import mesh_tensorflow as mtf
 from mesh_tensorflow.transformer import transformer
 
-from synth_mtf.synthesizers.base import Site
+from synth_mtf.synthesizers.base import Site, once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,9 +69,13 @@ def _causal(context):
   """[length, memory_length] in a decoder; None in an encoder."""
   if context.read_priority is None:
     return None
-  return mtf.greater_equal(
-    context.read_priority,
-    mtf.layers.rename_length_to_memory_length(context.write_priority),
+  return once(
+    context,
+    'causal',
+    lambda: mtf.greater_equal(
+      context.read_priority,
+      mtf.layers.rename_length_to_memory_length(context.write_priority),
+    ),
   )
 
 

@@ -4,6 +4,7 @@ import abc
 import dataclasses
 import functools
 import re
+from collections.abc import Callable
 from typing import Optional, Union
 
 import gin
@@ -89,10 +90,24 @@ class Site:
     context = self.context
     if context.mode == 'incremental':
       (earlier,) = context.get_states(1)
-      new = _put(new, earlier, context.position, self.memory_length)
+      new = _put(new, earlier, self._here, self.memory_length)
     if context.mode in ('first_part', 'incremental'):
       context.record_new_states([new])
     return new
+
+  @property
+  def _here(self):
+    """Where decoding stands, bool over memory_length (and the batch)."""
+    position = self.context.position
+
+    def make():
+      columns = mtf.range(self.context.mesh, self.memory_length, tf.int32)
+      return mtf.transpose(
+        mtf.equal(columns, position),
+        mtf.Shape(position.shape.dims + [self.memory_length]),
+      )
+
+    return once(self.context, 'here', make)
 
   @property
   def length(self) -> list[mtf.Dimension]:
@@ -165,21 +180,36 @@ class Site:
     )
 
 
-def _put(new, memory, position, memory_length):
-  """`memory` with `new` at `position`, in one pass over the memory."""
+def once(
+  context: transformer.Context, name: str, make: Callable[[], mtf.Tensor]
+) -> mtf.Tensor:
+  """What `make` returned to the first layer of the stack that asked for it.
+
+  Where layers are computed again for their gradients, each on its own, there is
+  nothing to share.
+  """
+  stack = getattr(context.model, 'layer_stack', None)
+  if isinstance(stack, transformer.ReversibleLayerStack) or getattr(
+    stack, '_recompute_grads', False
+  ):
+    return make()
+  key = ('synth_mtf', name)
+  if key not in context.cache:
+    context.cache[key] = make()
+  return context.cache[key]
+
+
+def _put(new, memory, here, memory_length):
+  """`memory` with `new` where `here` is true, in one pass over the memory."""
   axis = memory.shape.dims.index(memory_length)
-  here = mtf.equal(
-    mtf.range(memory.mesh, memory_length, tf.int32), position
-  )
-  dims = position.shape.dims + [memory_length]
+
+  def put(memory, new, here):
+    following = [1] * (memory.shape.rank - axis - 1)
+    here = tf.reshape(here, here.shape + following)
+    return tf.where_v2(here, tf.expand_dims(new, axis), memory)
+
   return mtf.slicewise(
-    lambda memory, new, here: tf.where_v2(
-      tf.reshape(here, here.shape + [1] * (memory.shape.rank - axis - 1)),
-      tf.expand_dims(new, axis),
-      memory,
-    ),
-    [memory, new, mtf.transpose(here, mtf.Shape(dims))],
-    splittable_dims=memory.shape.dims,
+    put, [memory, new, here], splittable_dims=memory.shape.dims
   )
 
 

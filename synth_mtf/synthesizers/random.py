@@ -45,4 +45,4 @@ class Random(Table):
       dtype=site.logits_dtype,
       trainable=self.trainable,
     )
-    return weighted(site.index.columns(site.index.rows(table)), alpha)
+    return weighted(site.index.cells(table), alpha)
