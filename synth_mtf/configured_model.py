@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import pathlib
 from collections.abc import Iterator, Sequence
+from typing import Optional
 
 import gin
 import mesh_tensorflow as mtf
@@ -36,12 +37,14 @@ class ConfiguredModel:
     graph: the TensorFlow graph that holds its variables.
     variables: its weights, by name.
     attention: self-attention layers, by the scope of their variables.
+    shapes: the named dimensions of its weights, by name.
   """
 
   transformer: object
   graph: tf.Graph
   variables: dict[str, tf.Variable]
   attention: dict[str, transformer_layers.SelfAttention]
+  shapes: dict[str, mtf.Shape]
 
   def initial_values(self, names: Sequence[str]) -> dict[str, np.ndarray]:
     """Draws initial values of the named variables."""
@@ -85,11 +88,14 @@ def _quiet():
     logging.disable(logging.NOTSET)
 
 
-def build(vocab_size: int) -> ConfiguredModel:
+def build(
+  vocab_size: int, output_vocab_size: Optional[int] = None
+) -> ConfiguredModel:
   """Builds the model that gin holds.
 
   Args:
     vocab_size: number of embeddings.
+    output_vocab_size: of the targets, where it is another.
 
   Returns:
     The model, with its variables in a graph of their own.
@@ -101,7 +107,9 @@ def build(vocab_size: int) -> ConfiguredModel:
     'model_type', 'bitransformer'
   )
   with tf.Graph().as_default() as graph, host_errors.explained():
-    model = utils.build_model(model_type, vocab_size, vocab_size)
+    model = utils.build_model(
+      model_type, vocab_size, output_vocab_size or vocab_size
+    )
     mtf_graph = mtf.Graph()
     _call(model, mtf.Mesh(mtf_graph, 'mesh'))
   return ConfiguredModel(
@@ -109,6 +117,7 @@ def build(vocab_size: int) -> ConfiguredModel:
     graph,
     {v.op.name: v for v in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)},
     dict(_attention_layers(model)),
+    {v.name: v.shape for v in mtf_graph.all_variables},
   )
 
 

@@ -1,8 +1,8 @@
 """What is checked before the first step of a run of T5's main.
 
-The host waits for ever for a checkpoint or a TPU that does not come, and
-starts again from step 0 over checkpoints whose pointer is missing. These checks
-say so instead.
+The host waits for ever for a checkpoint or a TPU that does not come, starts
+again from step 0 over checkpoints whose pointer is missing, and resumes from
+checkpoints of other models. These checks say so instead.
 """
 
 import os
@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from typing import Any, Optional
 
 import gin
+import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from absl import flags
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf import checkpoint_faults
+from synth_mtf import checkpoint_faults, configured_model, mesh_check
 from synth_mtf.errors import UserError
 
 _TPU_SECONDS = 10
@@ -50,6 +51,7 @@ def check_run(config: Mapping[Any, Any]) -> None:
     _check_init_checkpoint(run.get('init_checkpoint'))
   else:
     _check_has_checkpoint(model_dir, mode)
+  _check_model(model_dir, run)
 
 
 def _check_writable(model_dir: str) -> None:
@@ -112,6 +114,35 @@ def _check_has_checkpoint(model_dir: str, mode: str) -> None:
       f'mode {mode!r} needs a checkpoint, and --model_dir {model_dir} has '
       'none. Give the folder of a run that has trained.'
     )
+
+
+def _check_model(model_dir: str, run: Mapping[str, Any]) -> None:
+  """Refuses a mesh that does not fit, and a checkpoint of another model.
+
+  The host loads values of another shape without complaint, and where all of a
+  layer's shapes agree with each other, trains the other model.
+  """
+  latest = tf.train.latest_checkpoint(model_dir)
+  mesh = mtf.convert_to_shape(run['mesh_shape'])
+  vocabulary = run.get('vocabulary')
+  if vocabulary is None or not (latest or mesh.size > 1):
+    return
+  model = configured_model.build(
+    utils.inputs_vocabulary(vocabulary).vocab_size,
+    utils.targets_vocabulary(vocabulary).vocab_size,
+  )
+  if run.get('sequence_length'):
+    mesh_check.check(
+      model,
+      mesh,
+      run['layout_rules'],
+      run.get('batch_size', ('tokens_per_replica', 2048)),
+      run['sequence_length'],
+    )
+  if latest:
+    differences = checkpoint_faults.differences(model.graph, latest)
+    if differences:
+      raise UserError(differences)
 
 
 def _holding(folder: str) -> str:

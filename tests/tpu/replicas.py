@@ -3,8 +3,8 @@
     python -m tests.tpu.replicas VARIANT MESH [VARIANT MESH ...]
 
 prints a line of JSON for each: the losses of three SGD steps on each core, and
-those of one device. The program is the one that `program.build` makes for a TPU;
-its sums across cores become all-reduce instructions of XLA.
+those of one device. The program is the one that `program.build` makes for a
+TPU; its sums across cores become all-reduce instructions of XLA.
 """
 
 import json
