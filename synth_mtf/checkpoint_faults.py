@@ -59,15 +59,20 @@ def differences(graph: tf.Graph, path: str) -> str:
   Returns:
     A message, or '' if the checkpoint fits.
   """
-  saved = dict(tf.train.list_variables(path))
+  reader = tf.train.load_checkpoint(path)
+  types = reader.get_variable_to_dtype_map()
+  saved = {
+    name: f'{types[name].name}{list(shape)}'
+    for name, shape in reader.get_variable_to_shape_map().items()
+  }
   wanted = {
-    variable.op.name: variable.shape.as_list()
-    for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
+    v.op.name: f'{v.dtype.base_dtype.name}{v.shape.as_list()}'
+    for v in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
   }
   other = [
-    f'{name} is {saved[name]} in the checkpoint, {shape} in the model'
-    for name, shape in wanted.items()
-    if name in saved and list(saved[name]) != list(shape)
+    f'{name} is {saved[name]} in the checkpoint, {kind} in the model'
+    for name, kind in wanted.items()
+    if name in saved and saved[name] != kind
   ]
   missing = [f'{name} is not in it' for name in wanted if name not in saved]
   found = sorted(other) + sorted(missing)
@@ -77,7 +82,7 @@ def differences(graph: tf.Graph, path: str) -> str:
   more = f'; and {len(found) - 3} more' if len(found) > 3 else ''
   return (
     f'the checkpoint {path} was made by another model: {shown}{more}. Use the '
-    'variant, size, lengths and vocabulary it was trained with '
+    'variant, size, lengths, vocabulary and master_dtype it was trained with '
     f'({os.path.join(os.path.dirname(path), "operative_config.gin")}), or '
     'another --model_dir.'
   )

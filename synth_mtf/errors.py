@@ -20,7 +20,7 @@ class ConfigurationError(UserError, ValueError):
 
 
 def nearest(name: object, options: Iterable[object]) -> str:
-  """`; did you mean 'x'?` for the option closest to a name, or nothing."""
-  words = [option for option in options if isinstance(option, str)]
-  near = difflib.get_close_matches(str(name), words, n=1)
-  return f'; did you mean {near[0]!r}?' if near else ''
+  """`; did you mean 'x' or 'y'?` for the options like a name, or nothing."""
+  words = {option for option in options if isinstance(option, str)}
+  near = difflib.get_close_matches(str(name), sorted(words))
+  return f'; did you mean {" or ".join(map(repr, near))}?' if near else ''

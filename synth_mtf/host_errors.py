@@ -7,13 +7,12 @@ knows keeps its type and its traceback.
 """
 
 import contextlib
-import difflib
 import inspect
 import os
 import pathlib
 import re
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Optional
 
 import gin
@@ -21,12 +20,15 @@ import seqio
 import tensorflow.compat.v1 as tf
 
 from synth_mtf import checkpoint_faults
-from synth_mtf.errors import UserError
+from synth_mtf.errors import UserError, nearest
 
 # gin appends where it was to a message. The first form helps a person; the
 # second names Python objects, one line for each level of the call.
 _GIN_LOCATION = re.compile(r'\n  In (?:file ".*",|bindings string).*', re.S)
 _GIN_CALL = re.compile(r"\n\s+In call to configurable '(\w+)'[^\n]*")
+# What reading a damaged checkpoint raises; or a ValueError with this text.
+_READING = (tf.errors.OpError, IndexError, RuntimeError)
+_INVALID = 'not a valid checkpoint'
 
 
 @contextlib.contextmanager
@@ -64,15 +66,9 @@ def explain(
     match = re.search(pattern, str(error), re.S)
     if match:
       return meaning(match)
-  if model_dir and isinstance(error, (tf.errors.OpError, ValueError)):
+  if model_dir and (isinstance(error, _READING) or _INVALID in text):
     return _checkpoint(error, model_dir)
   return None
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-  """Returns ' Nearest: ...' with the known names like `name`, or nothing."""
-  close = difflib.get_close_matches(name, sorted(set(known)), cutoff=0.5)
-  return f' Nearest: {", ".join(close)}.' if close else ''
 
 
 def _checkpoint(error: Exception, model_dir: str) -> Optional[str]:
@@ -99,7 +95,7 @@ def _gin_file(match: 're.Match') -> str:
   known = [path for folder in folders for path in _gin_files(folder, name)]
   shown = ', '.join(folder or os.getcwd() for folder in folders)
   return (
-    f'gin file {name!r} does not exist.{nearest(name, known)} Searched: {shown}'
+    f'gin file {name!r} does not exist{nearest(name, known)}\nSearched: {shown}'
   )
 
 
@@ -124,16 +120,16 @@ def _configurable(match: 're.Match') -> str:
   last = selector.rsplit('.', 1)[-1]
   known |= {name.rsplit('.', 1)[-1] for name in known}
   return (
-    f'gin knows nothing named {selector!r}.'
-    f'{nearest(selector, known) or nearest(last, known)} A name of a module of '
-    f'your own needs --module_import=<module>.{_location(match)}'
+    f'gin knows nothing named {selector!r}'
+    f'{nearest(selector, known) or nearest(last, known)}{_location(match)}\n'
+    'A name of a module of your own needs --module_import=<module>.'
   )
 
 
 def _parameter(match: 're.Match') -> str:
   selector, parameter = match.groups()
   return (
-    f'gin: {selector!r} has no parameter {parameter!r}.'
+    f'gin: {selector!r} has no parameter {parameter!r}'
     f'{_nearest_parameter(parameter, selector)}{_location(match)}'
   )
 
@@ -144,7 +140,7 @@ def _constructor_parameter(match: 're.Match') -> str:
   callers = _GIN_CALL.findall(match.string)
   bound = re.findall(rf'^(\S+)\.{parameter} =', gin.config_str(), re.M)
   return (
-    f'gin: {(bound or callers)[0]!r} has no parameter {parameter!r}.'
+    f'gin: {(bound or callers)[0]!r} has no parameter {parameter!r}'
     f'{_nearest_parameter(parameter, *callers[:2])}'
   )
 
@@ -156,7 +152,7 @@ def _nearest_parameter(parameter: str, *selectors: str) -> str:
     for name in inspect.signature(gin.get_configurable(selector)).parameters
     if name not in ('self', 'args', 'kwargs')
   ]
-  return nearest(parameter, known) or f' It has: {", ".join(known)}.'
+  return nearest(parameter, known) or f'; it has {", ".join(known)}'
 
 
 def _location(match: 're.Match') -> str:
@@ -190,33 +186,24 @@ def _left_open(match: 're.Match') -> str:
 def _provider(match: 're.Match') -> str:
   known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
   return (
-    f'there is no task or mixture {match[1]!r}.{nearest(match[1], known)} One '
-    'that a module of your own registers needs --module_import=<module>.'
+    f'there is no task or mixture {match[1]!r}{nearest(match[1], known)}\n'
+    'One of a module of your own needs --module_import=<module>.'
   )
 
 
-def _mesh(match: 're.Match') -> str:
-  size, dimension, tensor_size = match.groups()
-  fitting = [
-    n for n in range(1, int(tensor_size) + 1) if not int(tensor_size) % n
-  ]
+def _devices(match: 're.Match') -> str:
+  parts, devices = (len(text.split(',')) for text in match.groups())
   return (
-    f'the mesh has {size} parts where the dimension {dimension} has size '
-    f'{tensor_size}; a size that divides it works: '
-    f'{", ".join(map(str, fitting))}. Change utils.run.mesh_shape or '
-    'utils.tpu_mesh_shape.'
+    f'the mesh has {parts} parts, but utils.run.mesh_devices names {devices} '
+    f'devices ([{match[2]}]): name one for each part.'
   )
 
 
-def _mesh_of_shape(match: 're.Match') -> str:
-  shape = match[1].split(', ')
-  split = [
-    size for size, axis in zip(shape, match[2].split(', ')) if axis != 'None'
-  ]
+def _span_lengths(match: 're.Match') -> str:
   return (
-    f'the mesh does not divide {", ".join(split)}. Its sizes, in '
-    'utils.run.mesh_shape or utils.tpu_mesh_shape, must divide the dimensions '
-    'that the layout rules lay on them.'
+    f'span corruption of these inputs makes {match[1]} targets, but '
+    f"utils.run.sequence_length allows {match[2]}: raise its 'targets' or "
+    "shorten its 'inputs'."
   )
 
 
@@ -249,14 +236,13 @@ _MEANINGS = (
   (r"No Task or Mixture found with name '(.*?)'", _provider),
   (r'Provider name not registered: (\S*)', _provider),
   (
-    r'Mesh dimension \((\d+)\) must divide tensor dimension '
-    r"\(Dimension\(name='(\w+)', size=(\d+)\)",
-    _mesh,
+    r'same length as devices arg=\[(.*?)\] devices=\[(.*?)\]',
+    _devices,
   ),
   (
-    r'not divisible by mesh dimension size: tensor_shape=Shape\[(.*?)\] '
-    r'tensor_layout=TensorLayout\((.*?)\)',
-    _mesh_of_shape,
+    r'targets length for span corruption \((\d+)\) is greater than '
+    r'configured targets length \((\d+)\)',
+    _span_lengths,
   ),
   # TensorFlow passes an exception of the input pipeline on as text.
   (r'(?:UserError|ConfigurationError): (.*?)\nTraceback', _in_pipeline),

@@ -7,6 +7,7 @@ else, without changing a file of the host.
 
 import importlib
 import importlib.util
+import os
 import pathlib
 import sys
 import types
@@ -53,6 +54,17 @@ def load_plugin() -> None:
     ) from error
   for name in public.__all__:
     setattr(package, name, getattr(public, name))
+
+
+def fix_hash_seed() -> None:
+  """Starts this command again with PYTHONHASHSEED=0, unless it has a value.
+
+  Mesh-TF hashes names into the seeds of its operations: without it, no run
+  repeats. Python reads the variable only when it starts.
+  """
+  if is_command() and 'PYTHONHASHSEED' not in os.environ:
+    os.environ['PYTHONHASHSEED'] = '0'
+    os.execv(sys.executable, [sys.executable, *sys.argv])
 
 
 def _stand_in_for_torch_model() -> None:

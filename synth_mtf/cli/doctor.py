@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
   for finding in _findings(args):
     print(finding, flush=True)
     faults += finding.fault
-  print(f'\n{faults} faults.' if faults else '\nNo faults.')
+  print(f'\n{faults or "No"} fault{"s" * (faults != 1)}.')
   return int(bool(faults))
 
 

@@ -4,7 +4,8 @@ The flags are those of `t5_mesh_transformer`, and what runs is its main. The
 differences: torch is not needed, TensorFlow 2.15 will do, `synth_mtf` and
 `synth_mtf.tasks` are imported without a flag, variables are resource variables
 (ref variables race on a CPU: updates land while gradients still read them, so
-that no two runs agree), and a mistake that we know is one message.
+that no two runs agree), PYTHONHASHSEED is 0 unless it is set (Mesh-TF hashes
+names into seeds), and a mistake that we know is one message.
 """
 
 import argparse
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs T5's main on the flags."""
+  launcher.fix_hash_seed()
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
   launcher.load_plugin()
 
