@@ -1,10 +1,11 @@
 """The main job: check everything, make the data, run the stages, report."""
 
 import pathlib
+import shutil
 import tempfile
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Optional
 
 from synth_mtf.console import Console, TrainingProgress, duration
 from synth_mtf.demo import configuration as configurations
@@ -12,12 +13,13 @@ from synth_mtf.demo import table, workers
 from synth_mtf.demo.configuration import Configuration
 from synth_mtf.demo.run_folder import RunFolder
 from synth_mtf.demo.stages import Stage, stages, task_settings
+from synth_mtf.errors import UserError
 
 _WORK = 'synth_mtf.demo.work'
 _FOUND = {  # by a stage, for a person
-  'pretrain': 'loss {loss:.3f}, {steps_per_second:.1f} steps/s',
+  'pretrain': '{steps_per_second:.1f} steps/s',
   'perplexity': 'validation log perplexity {log_perplexity:.3f}',
-  'finetune': 'loss {loss:.3f}, {steps_per_second:.1f} steps/s',
+  'finetune': '{steps_per_second:.1f} steps/s',
   'evaluate': 'GLUE, SuperGLUE and SQuAD metrics are in the table',
 }
 
@@ -64,25 +66,34 @@ class Job:
 
   def _check(self) -> None:
     """Finds all bad input; nothing has been written yet."""
-    configuration = self._configuration
-    with tempfile.TemporaryDirectory() as folder:
-      log = pathlib.Path(folder, 'check.log')
-      if configuration.data_dir is not None:
-        settings = task_settings(configuration, self.folder)
-        self._work(
-          'check data',
-          log,
-          'check_data',
-          {**settings, 'index_dir': folder},
-          configuration.mixture,
-        )
+    folder = pathlib.Path(tempfile.mkdtemp(prefix='synth-mtf-check-'))
+    try:
+      self._check_with(folder)
+    except workers.WorkerFailed:
+      raise  # the log that it names is in the folder
+    except BaseException:
+      shutil.rmtree(folder)
+      raise
+    shutil.rmtree(folder)
+
+  def _check_with(self, folder: pathlib.Path) -> None:
+    configuration, log = self._configuration, folder / 'check.log'
+    if configuration.data_dir is not None:
+      settings = task_settings(configuration, self.folder)
       self._work(
-        'check gin files and models',
+        'check data',
         log,
-        'check_models',
-        self._stages(),
+        'check_data',
+        {**settings, 'index_dir': str(folder / 'index')},
         configuration.mixture,
       )
+    self._work(
+      'check gin files and models',
+      log,
+      'check_models',
+      self._stages(),
+      configuration.mixture,
+    )
 
   def _make_data(self) -> None:
     folder, configuration = self.folder, self._configuration
@@ -139,15 +150,15 @@ class Job:
     """Runs a function of work.py in a worker, and shows how far it is."""
     console = self._console
     begun = time.monotonic()
-    progress = ''
+    progress: Optional[TrainingProgress] = None
 
     def elapsed() -> str:
       return duration(time.monotonic() - begun)
 
     def on_report(report: TrainingProgress) -> None:
       nonlocal progress
-      progress = str(report)
-      console.update(progress)
+      progress = report
+      console.update(str(report))
 
     console.start(title)
     try:
@@ -156,15 +167,18 @@ class Job:
         *arguments,
         log=log,
         on_report=on_report,
-        on_tick=lambda: console.update(progress or elapsed()),
+        on_tick=lambda: console.update(str(progress or elapsed())),
       )
+    except UserError:
+      console.finish('failed')
+      raise
     except workers.WorkerFailed as failure:
       console.finish('failed')
       raise workers.WorkerFailed(
         f'{title}: {failure}. The log is {log}; the same command goes on where '
         'this one ended.'
       ) from failure
-    console.finish(
-      ', '.join(filter(None, [found.format_map(result or {}), elapsed()]))
-    )
+    parts = [f'loss {progress.loss:.3f}'] if progress else []
+    parts += [found.format_map(result)] if found else []
+    console.finish(', '.join([*parts, elapsed()]))
     return result
