@@ -48,7 +48,8 @@ def train(texts: Iterable[str], model: pathlib.Path) -> None:
   Raises:
     UserError: the trainer refuses the text; its log says why.
   """
-  prefix = model.with_name(f'.{model.stem}')
+  # A name of its own: the trainer of a run that was killed may still write.
+  prefix = model.with_name(f'.{model.stem}-{os.getpid()}')
   trainer = subprocess.Popen(
     [sys.executable, '-c', _TRAINER, str(prefix), json.dumps(_OPTIONS)],
     stdin=subprocess.PIPE,
