@@ -59,13 +59,14 @@ def _start(site, x, width, axis):
   if width == 1:
     return
   (length,) = site.length
-  shape = x.shape - length
-  earlier = [
-    mtf.transpose(
-      gather(x, site.context.initial_position + o, length.name), shape
-    )
-    for o in range(1 - width, 0)
-  ]
+
+  def token(offset):
+    at = site.context.initial_position + offset
+    there = gather(x, mtf.maximum(at, 0), length.name)
+    there *= mtf.cast(mtf.greater_equal(at, 0), x.dtype)
+    return mtf.transpose(there, x.shape - length)
+
+  earlier = [token(offset) for offset in range(1 - width, 0)]
   site.context.record_new_states([mtf.stack(earlier, 'earlier', axis)])
 
 

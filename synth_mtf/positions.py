@@ -138,8 +138,13 @@ class StepIndex(_UnpackedIndex):
     super().__init__(length_dim, memory_length_dim, position)
 
   def rows(self, table: mtf.Tensor) -> mtf.Tensor:
-    """The row `position`."""
-    return gather(table, self.queries, 'length')
+    """The row `position`.
+
+    A sequence that is done may pass the end of the table, since the host
+    decodes until all are done; what it reads there is never used.
+    """
+    last = table.shape.get_dim_by_name('length').size - 1
+    return gather(table, mtf.minimum(self.queries, last), 'length')
 
 
 class PackedIndex(TableIndex):
@@ -197,7 +202,8 @@ def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
 
   Args:
     table: a tensor with a dimension named `axis`.
-    indices: int32 of any shape; dimensions that the table has too are aligned.
+    indices: int32 of any shape, all of them on the axis; dimensions that the
+      table has too are aligned.
     axis: a dimension name.
 
   Returns:

@@ -237,3 +237,23 @@ def _attention_weights(name, packed, **settings):
   exact = run(dropout_rate=0.0)
   many = {'runs': 150}
   return exact, run()
+
+
+@shared_member
+def test_z_loss_is_the_same_on_both_paths(name):
+  """The mean square of log Z, over tokens, as the host has it."""
+  member = family.ALL[name]
+  if member.normalize == 'none':
+    pytest.skip('there is no Z')
+  x = family.tokens(ROWS)
+  shared, general = (
+    harness.parallel(
+      member.maker(packed=packed, z_loss_coeff=0.1), x, ROWS, DECODER
+    )
+    for packed in (False, True)
+  )
+  assert len(shared.losses) == 1
+  assert shared.losses[0] > 0
+  harness.assert_close(
+    np.array(shared.losses), np.array(general.losses), 'z loss'
+  )

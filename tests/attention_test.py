@@ -1,8 +1,12 @@
 """The whole family against the reference, in every mode of the host."""
 
+import functools
+
 import numpy as np
 import pytest
 
+import synth_mtf
+from synth_mtf import positions
 from tests import checks, family, harness, reference
 from tests.harness import DECODER, ENCODER, LM, PREFIX_LM
 
@@ -234,3 +238,49 @@ def test_ensemble(name, ids):
       causal=True,
     )
     harness.assert_close(result.output[model], expected, f'model {model}')
+
+
+# Members that read tables in each of the ways there are.
+TABLES = [
+  'random',
+  'factorized_random',
+  'dense',
+  'factorized_dense',
+  'conv_relu_conv',
+]
+
+
+@pytest.mark.parametrize('name', TABLES)
+def test_reading_tables_as_on_a_tpu(name, monkeypatch):
+  """There a gather is a product with a one-hot matrix."""
+  monkeypatch.setattr(positions, 'is_tpu', lambda mesh: True)
+  member = family.ALL[name]
+  checks.parallel(
+    member.maker(packed=True), member.reference(), PACKED, DECODER
+  )
+  x = family.tokens(np.ones([2, 3], int))
+  parallel = harness.parallel(member.maker(), x, None, LM, mode='eval').output
+  start = np.array([2, 1])
+  decoded = harness.decode(member.maker(), x, start, stack=LM)
+  new = np.arange(3) >= start[:, None]
+  harness.assert_close(decoded[new], parallel[new], 'token by token')
+
+
+@pytest.mark.parametrize('name', ['random', 'factorized_random'])
+@pytest.mark.parametrize('tpu', [False, True], ids=['cpu', 'tpu'])
+def test_rows_that_are_done_decode_on_beyond_the_table(name, tpu, monkeypatch):
+  """The host goes on until the last row is done: positions pass the end."""
+  monkeypatch.setattr(positions, 'is_tpu', lambda mesh: tpu)
+  function = {
+    'random': synth_mtf.Random,
+    'factorized_random': synth_mtf.FactorizedRandom,
+  }[name]
+  maker = family.Member(
+    (functools.partial(function, max_length=4),), ()
+  ).maker()
+  x = family.tokens(np.ones([2, 4], int))
+  start = np.array([3, 1])
+  decoded = harness.decode(maker, x, start, stack=LM)
+  parallel = harness.parallel(maker, x, None, LM, mode='eval').output
+  new = np.arange(4) >= start[:, None]
+  harness.assert_close(decoded[new], parallel[new], 'token by token')
