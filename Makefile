@@ -9,6 +9,8 @@
 # PYTHON=/path/to/python chooses what it is made with.
 
 TF ?= 2.12
+# Test processes: TensorFlow's small graphs keep less than one core busy.
+WORKERS ?= 2
 ifeq ($(TF),2.12)
   VENV := .venv
   CONSTRAINTS := constraints.txt
@@ -28,7 +30,7 @@ demo: env
 	$(BIN)/synth-mtf demo $(DEMO_ARGS)
 
 test: env
-	$(BIN)/python -m pytest $(TEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(TEST_ARGS)
 
 tpu-proof: env
 	$(BIN)/python -m pytest -m '' tests/tpu $(TEST_ARGS)

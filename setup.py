@@ -44,7 +44,7 @@ setuptools.setup(
     't5-cli': ['torch'],
     'metrics': ['gensim', 'pycocoevalcap'],
     'cache': ['apache-beam'],
-    'dev': ['hypothesis', 'pytest', 'ruff'],
+    'dev': ['hypothesis', 'pytest', 'pytest-xdist', 'ruff'],
   },
   entry_points={'console_scripts': ['synth-mtf = synth_mtf.cli:main']},
 )
