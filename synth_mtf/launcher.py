@@ -64,7 +64,8 @@ def fix_hash_seed() -> None:
   """
   if is_command() and 'PYTHONHASHSEED' not in os.environ:
     os.environ['PYTHONHASHSEED'] = '0'
-    os.execv(sys.executable, [sys.executable, *sys.argv])
+    words = getattr(sys, 'orig_argv', ['', *sys.argv])  # Python 3.10
+    os.execv(sys.executable, [sys.executable, *words[1:]])
 
 
 def _stand_in_for_torch_model() -> None:
