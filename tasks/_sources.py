@@ -390,7 +390,7 @@ class _Loader(abc.ABC):
       shapes.append([None] * (1 + spec.shape.rank))
       if spec.shape.rank:
         dtypes.append(tf.int64)
-        shapes.append([None])
+        shapes.append([None, 1])
     columns = tf.numpy_function(
       lambda *values: self._to_columns(function(*(v.tolist() for v in values))),
       inputs,
@@ -508,7 +508,7 @@ def _cut_lists(
     if isinstance(spec, Mapping):
       cut[key] = _cut_lists(spec, row[key])
     elif spec.shape.rank:
-      cut[key] = row[key]['padded'][: row[key]['size']]
+      cut[key] = tf.slice(row[key]['padded'], [0], row[key]['size'])
     else:
       cut[key] = row[key]
   return cut
@@ -523,11 +523,11 @@ def _array(values: Sequence[Any], dtype: tf.DType) -> np.ndarray:
 def _padded(
   lists: Sequence[Sequence[Any]], dtype: tf.DType
 ) -> list[np.ndarray]:
-  """Returns [rows, longest] padded values and [rows] sizes."""
+  """Returns [rows, longest] padded values and [rows, 1] sizes."""
   sizes = np.array([len(values) for values in lists], np.int64)
   padding = b'' if dtype == tf.string else 0
   shape = len(lists), max(sizes, default=0)
   padded = np.full(shape, padding, object if dtype == tf.string else None)
   for row, values in zip(padded, lists):
     row[: len(values)] = _array(values, dtype)
-  return [padded.astype(dtype.as_numpy_dtype), sizes]
+  return [padded.astype(dtype.as_numpy_dtype), sizes[:, np.newaxis]]

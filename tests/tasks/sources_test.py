@@ -3,7 +3,10 @@
 import collections
 import gzip
 import json
+import os
 import pathlib
+import subprocess
+import sys
 import tracemalloc
 
 import gin
@@ -220,6 +223,29 @@ def test_patterns_find_files_in_any_folder(tmp_path):
   assert names == ['x/a.txt', 'x/b/[d]/e.txt', 'x/b/c.txt']
   assert _files.find(str(tmp_path), 'x/*.txt') == [str(tmp_path / 'x/a.txt')]
   assert not _files.find(str(tmp_path), 'absent/**/*.txt')
+
+
+def test_cache_job_of_seqio(real_data, tmp_path):
+  """seqio's own command caches a task, and the cached rows are the task's."""
+  pytest.importorskip('apache_beam', reason='needs synth-mtf[cache]')
+  environment = {**os.environ, 'SYNTH_MTF_DATA_DIR': str(real_data)}
+  subprocess.run(
+    [
+      sys.executable,
+      '-m',
+      'seqio.scripts.cache_tasks_main',
+      '--module_import=synth_mtf.tasks',
+      '--tasks=synth_super_glue_record_v102',
+      f'--output_cache_dir={tmp_path}',
+    ],
+    check=True,
+    env=environment,
+    cwd=tmp_path,
+  )
+  folder = tmp_path / 'synth_super_glue_record_v102'
+  stats = json.loads((folder / 'stats.train.json').read_text())
+  assert stats['examples'] == 59  # 41 queries, one example for each answer
+  assert (folder / 'COMPLETED').exists()
 
 
 def test_span_corruption_is_t5s(data_dir, real_data):
