@@ -31,6 +31,7 @@ class Shape:
     length: tokens of the encoder (or of a layer), padding included.
     targets: tokens of the decoder.
     packed: whether rows hold several sequences; of layers only.
+    layers: blocks of each stack; 0: as many as the size has.
   """
 
   size: str = 'base'
@@ -38,6 +39,7 @@ class Shape:
   length: int = 512
   targets: int = 114
   packed: bool = False
+  layers: int = 0
 
   def sequence_id(self) -> np.ndarray:
     """[batch, length]; rows are 60 to 100 % full, of 1 or (packed) 2."""
@@ -187,6 +189,8 @@ def _normal(mesh, shape, nonpadding):
 def _model_step(contestant, shape, features, mode, bindings=()):
   """The host's own model function on constant features."""
   bindings += _packing(contestant, packed=False)
+  if shape.layers:
+    bindings += (f'num_layers = {shape.layers}',)
   with configured(contestant, shape.size, bindings), tf.Graph().as_default():
     tf.set_random_seed(_SEED)
     tf.train.create_global_step()

@@ -89,7 +89,9 @@ def main(argv: list[str]) -> dict:
     'settings': vars(args),
     'versions': {'tensorflow': tf.__version__},
   }
-  shape = Shape(args.size, args.batch, args.length, args.targets)
+  shape = Shape(
+    args.size, args.batch, args.length, args.targets, layers=args.layers
+  )
   for section in args.sections:
     results[section] = _RUN[section](args, shape)
     if args.json:
@@ -227,6 +229,7 @@ def _parse(argv):
   add('--batch', type=int, default=4)
   add('--length', type=int, default=512, help='tokens of the encoder')
   add('--targets', type=int, default=114, help='tokens of the decoder')
+  add('--layers', type=int, default=0, help='blocks, if not as in --size')
   add('--lengths', type=int, nargs='+', default=_LENGTHS, help='of growth')
   add('--batches', type=int, nargs='+', default=_BATCHES, help='of growth')
   add('--rounds', type=int, default=5, help='timed runs of each contestant')

@@ -1,137 +1,103 @@
-"""Positions inside a segment, and how tables are read there."""
+"""Tables are read alike by index and by a product with a one-hot matrix."""
+
+import types
 
 import mesh_tensorflow as mtf
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.positions import (
-  PackedIndex,
-  SlicedIndex,
-  StepIndex,
-  position_in_segment,
-)
+from synth_mtf import positions
 from tests import harness
 
-ROWS, COLUMNS, LENGTH = 11, 13, 7
-LENGTH_DIM = mtf.Dimension('length', LENGTH)
-MEMORY_DIM = mtf.Dimension('memory_length', LENGTH)
-IDS = np.array(
+HEADS, ROWS, COLUMNS, BATCH, LENGTH = 2, 8, 5, 4, 6
+# Two sequences a row, or one; 0 is padding.
+SEQUENCE_ID = np.array(
   [
-    [1, 1, 1, 2, 2, 0, 0],
-    [1, 2, 2, 2, 2, 2, 2],
-    [0, 0, 0, 0, 0, 0, 0],
-    [3, 3, 3, 3, 3, 3, 3],
+    [1, 1, 1, 2, 2, 0],
+    [1, 1, 1, 1, 1, 1],
+    [1, 2, 2, 2, 2, 2],
+    [1, 1, 2, 2, 3, 0],
   ]
 )
-POSITIONS = np.array(
-  [
-    [0, 1, 2, 0, 1, 0, 1],
-    [0, 0, 1, 2, 3, 4, 5],
-    [0, 1, 2, 3, 4, 5, 6],
-    [0, 1, 2, 3, 4, 5, 6],
-  ]
-)
-TABLE = np.arange(ROWS * COLUMNS, dtype=np.float32).reshape(ROWS, COLUMNS)
+TPU_MESH = types.SimpleNamespace(device_function=lambda op: 'cpu:0')
+MESHES = [
+  harness.ONE_DEVICE,
+  harness.Mesh('rows:2', 'batch:rows'),
+  harness.Mesh('rows:2,columns:2', 'batch:rows,heads:columns'),
+  harness.Mesh('rows:2', 'length:rows'),
+]
 
 
-def evaluate(build):
-  with harness.new_graph() as (graph, mesh):
-    fetches = build(mesh)
-    with harness.open_session(
-      graph, mesh, harness.ONE_DEVICE, fetches, None
-    ) as session:
-      return session.run({})
-
-
-def imported(mesh, array, *dims):
-  array = np.asarray(array)
-  return mtf.import_tf_tensor(mesh, tf.constant(array), mtf.Shape(dims))
-
-
-def ids(mesh):
-  return imported(
-    mesh,
-    IDS.astype(np.int32),
-    mtf.Dimension('batch', len(IDS)),
-    LENGTH_DIM,
-  )
-
-
-def table(mesh, rows=ROWS, columns=COLUMNS):
-  return imported(
-    mesh,
-    TABLE[:rows, :columns],
-    mtf.Dimension('length', rows),
-    mtf.Dimension('memory_length', columns),
-  )
-
-
-def read(index, table):
-  """index.rows and index.columns, with length in front of memory_length."""
-  found = index.columns(index.rows(table))
-  names = ['batch', 'length', 'memory_length']
-  dims = sorted(found.shape.dims, key=lambda d: names.index(d.name))
-  return mtf.transpose(found, mtf.Shape(dims))
-
-
-def test_position_in_segment():
-  found = evaluate(lambda mesh: position_in_segment(ids(mesh), LENGTH_DIM))
-  np.testing.assert_array_equal(found, POSITIONS)
-
-
-def test_position_in_segment_of_random_rows():
-  rng = np.random.RandomState(0)
-  rows = np.cumsum(rng.rand(40, 19) < 0.3, axis=1).astype(np.int32)
-  rows[:, 17:] = 0
-  length = mtf.Dimension('length', 19)
-  found = evaluate(
-    lambda mesh: position_in_segment(
-      imported(mesh, rows, mtf.Dimension('batch', 40), length), length
+def read(use, placer=None, mesh=harness.ONE_DEVICE):
+  """What `use(index, table)` reads, and the gradient of its weighted sum."""
+  with tf.Graph().as_default():
+    graph = mtf.Graph()
+    mtf_mesh = mtf.Mesh(graph, 'mesh', placer)
+    length = mtf.Dimension('length', LENGTH)
+    table = mtf.import_tf_tensor(
+      mtf_mesh,
+      tf.constant(harness.draw('table', [HEADS, ROWS, COLUMNS])),
+      mtf.Shape(
+        [('heads', HEADS), ('length', ROWS), ('memory_length', COLUMNS)]
+      ),
     )
-  )
-  for row, positions in zip(rows, found):
-    for segment in np.unique(row):
-      at = positions[row == segment]
-      np.testing.assert_array_equal(at, np.arange(len(at)))
-
-
-@pytest.mark.parametrize('columns', [COLUMNS, LENGTH, 3])
-def test_unpacked_rows_slice(columns):
-  found = evaluate(
-    lambda mesh: read(
-      SlicedIndex(mesh, LENGTH_DIM, MEMORY_DIM), table(mesh, columns=columns)
+    ids = mtf.import_tf_tensor(
+      mtf_mesh,
+      tf.constant(SEQUENCE_ID, tf.int32),
+      mtf.Shape([mtf.Dimension('batch', BATCH), length]),
     )
-  )
-  at = np.arange(LENGTH)
-  np.testing.assert_array_equal(
-    found, TABLE[at[:, None], at[None, :] % columns]
-  )
-
-
-@pytest.mark.parametrize('columns', [COLUMNS, LENGTH, 3])
-def test_packed_rows_read_by_position(columns):
-  found = evaluate(
-    lambda mesh: read(
-      PackedIndex(LENGTH_DIM, MEMORY_DIM, ids(mesh)),
-      table(mesh, columns=columns),
+    index = positions.PackedIndex(
+      length, mtf.Dimension('memory_length', LENGTH), ids
     )
-  )
-  np.testing.assert_array_equal(
-    found, TABLE[POSITIONS[:, :, None], POSITIONS[:, None, :] % columns]
-  )
-
-
-@pytest.mark.parametrize('columns', [COLUMNS, LENGTH, 3])
-@pytest.mark.parametrize('position', [4, [0, 6, 3]])
-def test_a_step_reads_one_row(columns, position):
-  position = np.array(position, np.int32)
-  dims = [mtf.Dimension('batch', 3)] if position.ndim else []
-  found = evaluate(
-    lambda mesh: read(
-      StepIndex(LENGTH_DIM, MEMORY_DIM, imported(mesh, position, *dims)),
-      table(mesh, columns=columns),
+    y = use(index, table)
+    y = mtf.transpose(y, mtf.Shape(sorted(y.shape.dims)))
+    cotangent = mtf.import_tf_tensor(
+      mtf_mesh,
+      tf.constant(harness.draw('cotangent', y.shape.to_integer_list)),
+      y.shape,
     )
+    (gradient,) = mtf.gradients([mtf.reduce_sum(y * cotangent)], [table])
+    lowering = mtf.Lowering(graph, {mtf_mesh: mesh.implementation()})
+    results = [lowering.export_to_tf_tensor(t) for t in (y, gradient)]
+    devices = tf.ConfigProto(device_count={'CPU': mesh.size})
+    with tf.Session(config=devices) as session:
+      return session.run(results)
+
+
+USES = {
+  'rows': lambda index, table: index.rows(table),
+  'columns': lambda index, table: index.columns(table),
+  'cells': lambda index, table: index.cells(table),
+  'one row': lambda index, table: positions.gather(
+    table, mtf.constant(table.mesh, 3, dtype=tf.int32), 'length'
+  ),
+  'aligned': lambda index, table: positions.gather(
+    index.rows(table), index.keys % COLUMNS, 'memory_length'
+  ),
+}
+
+
+@pytest.mark.parametrize('mesh', MESHES, ids=lambda m: m.layout or 'one device')
+@pytest.mark.parametrize('use', USES.values(), ids=USES)
+def test_an_index_reads_what_a_one_hot_matrix_reads(use, mesh):
+  expected = read(use, TPU_MESH)
+  for actual, wanted in zip(read(use, mesh=mesh), expected):
+    np.testing.assert_allclose(actual, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_a_cell_is_the_entry_at_both_positions():
+  table = harness.draw('table', [HEADS, ROWS, COLUMNS])
+  cells, _ = read(USES['cells'])  # [batch, heads, length, memory_length]
+  position = np.array(
+    [[np.sum(row[:i] == row[i]) for i in range(LENGTH)] for row in SEQUENCE_ID]
   )
-  keys = np.arange(LENGTH) % columns
-  np.testing.assert_array_equal(found, TABLE[position[..., None], keys])
+  for b in range(BATCH):
+    wanted = table[:, position[b]][:, :, position[b] % COLUMNS]
+    np.testing.assert_array_equal(cells[b], wanted)
+
+
+def test_only_a_mesh_whose_variables_are_placed_is_a_tpu():
+  graph = mtf.Graph()
+  assert positions.is_tpu(mtf.Mesh(graph, 'tpu', TPU_MESH))
+  assert not positions.is_tpu(mtf.Mesh(graph, 'cpu'))
