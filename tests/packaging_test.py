@@ -184,7 +184,7 @@ class TestMake:
     (tmp_path / '.venv').mkdir()
     (tmp_path / '.venv' / '.installed').touch()
     again = run('make', '-n', 'test', cwd=tmp_path).stdout
-    assert again.split() == ['.venv/bin/python', '-m', 'pytest']
+    assert again.startswith('.venv/bin/python -m pytest ')
 
   def test_passes_arguments_on(self):
     done = run('make', '-n', 'demo', 'DEMO_ARGS=--steps 3', cwd=CHECKOUT)
@@ -192,7 +192,7 @@ class TestMake:
 
   def test_the_other_tensorflow_has_an_environment_of_its_own(self):
     done = run('make', '-n', 'test', 'TF=2.15', cwd=CHECKOUT)
-    assert done.stdout.endswith('.venv-tf2.15/bin/python -m pytest \n')
+    assert '.venv-tf2.15/bin/python -m pytest ' in done.stdout
 
   def test_an_unknown_tensorflow_is_refused(self):
     done = run('make', '-n', 'test', 'TF=2.13', cwd=CHECKOUT)

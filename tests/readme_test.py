@@ -1,0 +1,192 @@
+"""Every command of the documents: run as it stands, or at least checked.
+
+A block of commands is fenced as `console` (its commands behind `$ `) or `bash`.
+It is run in a folder that has `my_data`, `my_vocabulary.model` and `.venv`,
+after the blocks above it, unless a comment on the line before it says more:
+
+    <!-- run with: WORDS -->    run, with these words added to each command
+    <!-- run by: PATH ... -->   that file of the checkout runs it
+    <!-- not run: REASON -->    it needs what a test does not have
+
+Of the commands that are not run, flags, gin files and gin bindings are checked.
+"""
+
+import dataclasses
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from synth_mtf import cli, configured_model
+
+CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+BIN = pathlib.Path(sys.executable).parent
+DOCUMENTS = [CHECKOUT / 'README.md', *sorted(CHECKOUT.glob('docs/**/*.md'))]
+BLOCK = re.compile(
+  r'(?:^<!-- (?P<mark>run with|run by|not run): (?P<text>.*?) -->\n)?'
+  r'^```(?P<language>console|bash)\n(?P<body>.*?)^```$',
+  re.M | re.S,
+)
+T5_MAIN = ('t5_mesh_transformer', 'synth-mtf transformer')
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+  """A fenced block of commands, and the comment before it."""
+
+  where: str
+  mark: str
+  text: str
+  commands: tuple
+
+
+def blocks():
+  for document in DOCUMENTS:
+    content = document.read_text(encoding='utf-8')
+    for match in BLOCK.finditer(content):
+      line = content.count('\n', 0, match.start('language')) + 1
+      body = match['body'].replace('\\\n', ' ')
+      if match['language'] == 'console':
+        commands = re.findall(r'^\$ (.*)$', body, re.M)
+      else:
+        commands = [c for c in body.splitlines() if c and c[0] != '#']
+      yield Block(
+        f'{document.relative_to(CHECKOUT)}:{line}',
+        match['mark'] or '',
+        match['text'] or '',
+        tuple(commands),
+      )
+
+
+BLOCKS = list(blocks())
+
+
+def name(block):
+  return block.where
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory, real_data):
+  """Where the commands run: what a reader has who followed the text."""
+  import sentencepiece
+
+  here = tmp_path_factory.mktemp('reader')
+  (here / '.venv').symlink_to(BIN.parent)
+  (here / 'my_data').symlink_to(real_data)
+  for file in ('constraints.txt', 'constraints-tf2.15.txt'):
+    shutil.copy(CHECKOUT / file, here)
+  sentencepiece.SentencePieceTrainer.train(
+    input=str(real_data / 'corpus' / 'books' / 'sherlock_holmes.txt'),
+    model_prefix=str(here / 'my_vocabulary'),
+    vocab_size=1000,
+    pad_id=0,
+    eos_id=1,
+    unk_id=2,
+    bos_id=-1,
+    minloglevel=2,
+  )
+  return here
+
+
+def test_there_are_blocks():
+  assert sum(len(block.commands) for block in BLOCKS) > 3
+
+
+@pytest.mark.parametrize('block', BLOCKS, ids=name)
+def test_commands(block, request):
+  assert block.commands, f'{block.where}: no command'
+  if block.mark == 'run by':
+    for path in block.text.split():
+      assert (CHECKOUT / path).exists(), f'{block.where}: no file {path}'
+  if block.mark in ('run by', 'not run'):
+    for command in block.commands:
+      check(block.where, command)
+    return
+  added = f' {block.text}' if block.mark == 'run with' else ''
+  for command in block.commands:
+    if command.startswith('t5_mesh_transformer'):
+      pytest.importorskip('torch', reason='the stock command needs torch')
+    run(block.where, command + added, request.getfixturevalue('folder'))
+
+
+def run(where, command, folder):
+  environment = {**os.environ, 'PATH': f'{BIN}:{os.environ["PATH"]}'}
+  done = subprocess.run(
+    command,
+    shell=True,
+    cwd=folder,
+    env=environment,
+    capture_output=True,
+    text=True,
+    timeout=600,
+    check=False,
+  )
+  assert done.returncode == 0, f'{where}: {command}\n{done.stderr[-3000:]}'
+
+
+def check(where, command):
+  """Checks the words of a command that is not run."""
+  words = shlex.split(command)
+  while words and re.match(r'\w+=', words[0]):  # variables of its environment
+    del words[0]
+  program = words[0].replace('.venv/bin/', '')
+  if ' '.join([program, *words[1:]]).startswith(T5_MAIN):
+    check_t5_main(where, words[1 + (program == 'synth-mtf') :])
+  elif program == 'synth-mtf':
+    cli._parser().parse_args(words[1:])
+  elif program == 'make':
+    dry = subprocess.run(
+      ['make', '-n', *words[1:]],
+      cwd=CHECKOUT,
+      capture_output=True,
+      text=True,
+      check=False,
+    )
+    assert dry.returncode == 0, f'{where}: {command}\n{dry.stderr}'
+  elif program == 'pip':
+    check_pip(where, words)
+  elif program in ('python', 'python3') and words[1] != '-m':
+    assert (CHECKOUT / words[1]).exists(), f'{where}: no file {words[1]}'
+  else:
+    assert shutil.which(program) or program in ('cd', 'export', 'gcloud'), (
+      f'{where}: cannot check {program!r}'
+    )
+
+
+def check_pip(where, words):
+  for flag, value in zip(words, words[1:]):
+    if flag in ('-c', '-r'):
+      assert (CHECKOUT / value).exists(), f'{where}: no file {value}'
+  setup = (CHECKOUT / 'setup.py').read_text()
+  for extras in re.findall(r'\[(.*?)\]', ' '.join(words)):
+    for extra in extras.split(','):
+      assert f"'{extra}': [" in setup, f'{where}: no extra {extra}'
+
+
+def check_t5_main(where, words):
+  """Parses the flags, and the gin files and bindings they name."""
+  from absl import flags
+  from absl.testing import flagsaver
+  from t5.models import mesh_transformer_main  # noqa: F401  defines flags
+
+  from synth_mtf import tasks
+
+  tasks.define_flags()
+  with flagsaver.flagsaver():
+    rest = flags.FLAGS(['t5_mesh_transformer', *words])
+    assert rest[1:] == [], f'{where}: not a flag: {rest[1:]}'
+    files = [
+      file
+      for file in flags.FLAGS.gin_file or []
+      if not re.search(r'://|\$|operative_config', file)
+    ]
+    try:
+      configured_model.parse_gin(files, flags.FLAGS.gin_param or [])
+    finally:
+      configured_model.gin.clear_config()
+    flags.FLAGS.unparse_flags()
