@@ -508,7 +508,9 @@ def _cut_lists(
     if isinstance(spec, Mapping):
       cut[key] = _cut_lists(spec, row[key])
     elif spec.shape.rank:
-      cut[key] = tf.slice(row[key]['padded'], [0], row[key]['size'])
+      cut[key] = tf.slice(
+        row[key]['padded'], tf.constant([0], tf.int64), row[key]['size']
+      )
     else:
       cut[key] = row[key]
   return cut
