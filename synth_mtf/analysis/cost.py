@@ -1,0 +1,150 @@
+"""Parameters, floating-point operations and bytes of a model.
+
+All is counted in the Mesh-TensorFlow graph of the model that gin describes;
+nothing is estimated from formulas, and nothing is executed.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+
+import gin
+import mesh_tensorflow as mtf
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import utils
+
+# Weights, their gradients: float32 both.
+_BYTES = 4
+_POSITIONS = ('length', 'memory_length')
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+  """What a model costs on a mesh.
+
+  Attributes:
+    parameters: number of weights, trained or not.
+    tables: those of them that are indexed by positions.
+    flops: of a forward pass over one pair of sequences. Two for each
+      multiplication with its addition; a training step has three times as many.
+    state_bytes: on each core: weights, gradients and Adafactor's slots.
+    table_bytes: the part of them that tables take.
+    attention_bytes: the largest tensor of keys by anything (logits, weights)
+      in a forward pass over one pair of sequences, on each core.
+  """
+
+  parameters: int
+  tables: int
+  flops: int
+  state_bytes: int
+  table_bytes: int
+  attention_bytes: int
+
+
+def cost(
+  vocab_size: int,
+  lengths: Mapping[str, int],
+  mesh_shape: str = '',
+) -> Cost:
+  """Counts what the model that gin holds costs.
+
+  Args:
+    vocab_size: number of embeddings.
+    lengths: of `inputs` and `targets`.
+    mesh_shape: as in `utils.run.mesh_shape`; T5's layout rules are gin's.
+
+  Returns:
+    Its cost. The batch is one sequence, whatever the mesh.
+  """
+  mesh = mtf.convert_to_shape(mesh_shape)
+  layout = mtf.convert_to_layout_rules(
+    gin.get_bindings(utils.run, resolve_references=False)['layout_rules']
+  )
+  graph = _graph(vocab_size, lengths)
+
+  def per_core(shape: mtf.Shape) -> int:
+    split = math.prod(
+      mtf.tensor_dim_to_mesh_dim_size(layout, mesh, dim)
+      for dim in shape
+      if dim.name != 'batch'
+    )
+    return math.ceil(shape.size / split)
+
+  variables = graph.all_variables
+  tables = [v for v in variables if _is_table(v.shape)]
+  return Cost(
+    parameters=_total(v.shape.size for v in variables),
+    tables=_total(v.shape.size for v in tables),
+    flops=2
+    * _total(
+      _products(op)
+      for op in graph.operations
+      if isinstance(op, mtf.EinsumOperation)
+    ),
+    state_bytes=_total(_state(v, per_core) for v in variables),
+    table_bytes=_total(_state(v, per_core) for v in tables),
+    attention_bytes=max(
+      per_core(tensor.shape) * tensor.dtype.size
+      for op in graph.operations
+      for tensor in op.outputs
+      if not isinstance(op, mtf.Variable) and _has_keys(tensor.shape)
+    ),
+  )
+
+
+def _graph(vocab_size, lengths):
+  """The graph of a forward pass over one pair of sequences, in training."""
+  model_type = gin.get_bindings(utils.run, resolve_references=False).get(
+    'model_type', 'bitransformer'
+  )
+  graph = mtf.Graph()
+  with tf.Graph().as_default():
+    model = utils.build_model(model_type, vocab_size, vocab_size)
+    mesh = mtf.Mesh(graph, 'mesh')
+    inputs, targets = (
+      mtf.zeros(
+        mesh,
+        mtf.Shape(
+          [mtf.Dimension('batch', 1), mtf.Dimension('length', lengths[name])]
+        ),
+        tf.int32,
+      )
+      for name in ('inputs', 'targets')
+    )
+    model.call_simple(
+      inputs,
+      targets,
+      compute_loss=True,
+      mode=tf.estimator.ModeKeys.TRAIN,
+      variable_dtype=utils.get_variable_dtype(),
+    )
+  return graph
+
+
+def _total(numbers: Iterable[int]) -> int:
+  return sum(numbers)
+
+
+def _is_table(shape):
+  return any(dim.name in _POSITIONS for dim in shape)
+
+
+def _has_keys(shape):
+  return any(dim.name == 'memory_length' for dim in shape)
+
+
+def _products(op):
+  """Multiplications of an einsum: the product of all its dimensions."""
+  return mtf.Shape(list({d for x in op.inputs for d in x.shape})).size
+
+
+def _state(variable, per_core):
+  """Bytes of a weight, its gradient and its slots on each core."""
+  shape = variable.shape
+  if not variable.trainable:
+    return _BYTES * per_core(shape)
+  slots = per_core(shape)
+  if shape.ndims >= 2:  # Adafactor keeps the means of rows and of columns
+    row, column = sorted(shape.dims, key=lambda d: d.size)[-2:]
+    slots = per_core(shape - row) + per_core(shape - column)
+  return _BYTES * (2 * per_core(shape) + slots)

@@ -1,0 +1,97 @@
+"""`synth-mtf cost`: parameters, FLOPs and bytes of each variant."""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+
+from synth_mtf import launcher
+from synth_mtf._paths import gin_path
+
+SUMMARY = 'parameters, floating-point operations and bytes of each variant'
+
+_T5_VOCABULARY = 32128
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags."""
+  parser.add_argument('--size', default='base', help='a file of gin/sizes')
+  parser.add_argument(
+    '--variants',
+    help='files of gin/variants, with commas between; default: all of ours',
+  )
+  parser.add_argument(
+    '--inputs', type=int, default=512, help='length N; also the max_length'
+  )
+  parser.add_argument('--targets', type=int, default=114)
+  parser.add_argument(
+    '--model_parallelism',
+    type=int,
+    default=1,
+    help='cores that share one copy of the model',
+  )
+  parser.add_argument('--vocab_size', type=int, default=_T5_VOCABULARY)
+  parser.add_argument(
+    '--gin_param', action='append', default=[], help="more bindings, as T5's"
+  )
+  parser.add_argument('--json', action='store_true')
+
+
+def run(args: argparse.Namespace) -> int:
+  """Prints a table, or JSON."""
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  launcher.load_plugin()
+  import tensorflow.compat.v1 as tf
+
+  from synth_mtf import configured_model
+  from synth_mtf.analysis import cost
+
+  tf.disable_v2_behavior()
+  tf.logging.set_verbosity(tf.logging.ERROR)
+  variants = args.variants.split(',') if args.variants else _all_variants()
+  costs = {}
+  for variant in variants:
+    configured_model.parse_gin(
+      [f'sizes/{args.size}.gin', f'variants/{variant}.gin'],
+      [
+        # A decoder's tables need no more rows than the targets have.
+        f'encoder/Unitransformer.max_length = {args.inputs}',
+        f'decoder/Unitransformer.max_length = {args.targets}',
+        f'Unitransformer.max_length = {args.inputs}',
+        'mesh_train_dataset_fn.pack = False',
+        *args.gin_param,
+      ],
+    )
+    costs[variant] = cost.cost(
+      args.vocab_size,
+      {'inputs': args.inputs, 'targets': args.targets},
+      f'model:{args.model_parallelism}',
+    )
+  if args.json:
+    print(
+      json.dumps({v: dataclasses.asdict(c) for v, c in costs.items()}, indent=2)
+    )
+    return 0
+  print(
+    f'{args.size}, {args.inputs} inputs and {args.targets} targets, '
+    f'{args.model_parallelism} cores for one copy; bytes are of each core'
+  )
+  heads = ('parameters', 'tables', 'forward', 'state', 'tables', 'attention')
+  print(f'{"variant":28}' + ''.join(f'{head:>12}' for head in heads))
+  for variant, c in costs.items():
+    print(
+      f'{variant:28}{c.parameters / 1e6:>10.1f} M{c.tables / 1e6:>10.1f} M'
+      f'{c.flops / 1e9:>7.1f} GFLOP'
+      f'{c.state_bytes / 1e9:>9.2f} GB{c.table_bytes / 1e9:>9.2f} GB'
+      f'{c.attention_bytes / 1e6:>9.0f} MB'
+    )
+  return 0
+
+
+def _all_variants():
+  return sorted(
+    path.stem
+    for path in pathlib.Path(gin_path(), 'variants').glob('*.gin')
+    if not path.stem.startswith('original_')
+  )

@@ -1,0 +1,69 @@
+"""The cost of models whose numbers are known."""
+
+import json
+
+import pytest
+
+from synth_mtf import configured_model
+from synth_mtf.analysis.cost import cost
+from tests import model
+
+LENGTHS = {'inputs': 14, 'targets': 14}
+
+
+def cost_of(variant, mesh='', bindings=()):
+  configured_model.parse_gin(
+    model.files(variant), [*model.TINY, 'num_heads = 4', *bindings]
+  )
+  return cost(model.VOCAB, LENGTHS, mesh)
+
+
+def test_tables_of_random():
+  vanilla, random = cost_of('vanilla'), cost_of('random')
+  assert vanilla.tables == 0
+  # 4 layers of 4 heads, and no queries and keys (24 x 32 each).
+  assert random.tables == 4 * 4 * 14 * 14
+  difference = random.parameters - vanilla.parameters
+  assert difference == random.tables - 4 * 2 * 24 * 32
+  assert random.flops < vanilla.flops
+  # No tensor of keys in Random has more than [heads, length, memory_length].
+  assert random.table_bytes == 4 * (2 * random.tables + 4 * 4 * 2 * 14)
+
+
+def test_vanilla_is_t5():
+  ours, t5 = cost_of('vanilla'), cost_of(None)
+  assert ours.parameters == t5.parameters
+  assert ours.state_bytes == t5.state_bytes
+  assert ours.flops <= t5.flops
+
+
+def test_a_mesh_splits_what_has_heads():
+  alone, split = cost_of('random'), cost_of('random', 'model:4')
+  assert split.table_bytes * 4 == alone.table_bytes
+  assert split.state_bytes < alone.state_bytes
+  assert (split.parameters, split.flops) == (alone.parameters, alone.flops)
+
+
+def test_products_of_random_vanilla():
+  """By hand: queries, keys and logits of 4 layers more than Random."""
+  more = cost_of('random_vanilla').flops - cost_of('random').flops
+  queries_and_keys = 2 * 14 * 24 * 32
+  logits = 14 * 14 * 32
+  # Beside them, alpha is multiplied into the queries and the tables.
+  assert more == pytest.approx(2 * 4 * (queries_and_keys + logits), rel=0.05)
+
+
+def test_the_command(capsys):
+  from synth_mtf import cli
+
+  words = ['cost', '--size=tiny', '--variants=random', '--inputs=16']
+  assert cli.main([*words, '--targets=8', '--json']) == 0
+  found = json.loads(capsys.readouterr().out)
+  assert found['random']['tables'] == 2 * 4 * (16 * 16 + 8 * 8)
+  assert cli.main(['cost', '--size=nothing']) == 2
+  assert 'nothing' in capsys.readouterr().err
+
+
+def test_t5_base():
+  configured_model.parse_gin(['sizes/base.gin'])
+  assert round(cost(32128, LENGTHS).parameters / 1e6) == 223
