@@ -203,7 +203,10 @@ def test_the_same_seed_repeats(ready, tmp_path):
     (['--steps', '0'], '--steps is 0'),
     (['--data_dir', '/no/such'], '--data_dir /no/such does not exist'),
     (['--mixture', 'synth_en_mx'], 'did you mean synth_en_mix'),
-    (['--gin_param', 'Unitransformer.d_modl = 3'], 'Nearest: d_model'),
+    (
+      ['--gin_param', 'Unitransformer.d_modl = 3'],
+      "'d_modl'; did you mean 'd_model'",
+    ),
     (['--gin_param', 'SyntheticAttention.mixng = 3'], "did you mean 'mixing'"),
     (['--gin_param', 'Unitransformer.d_model 3'], 'gin syntax'),
     (
