@@ -314,8 +314,8 @@ def _fill(scope, source, functions, shapes, initial, options) -> _Filled:
     raise UserError(
       f'{scope}: {", ".join(lost)} contributes to the logits (alpha up to '
       f'{max(np.max(source.share(f)) for f in lost):.3g}) and the target has '
-      'no place for it. Train alpha to the end that is to remain, or convert to '
-      'a variant that has it.'
+      'no place for it. Train alpha to the end that is to remain, or convert '
+      'to a variant that has it.'
     )
   filled.exact = not lost
   _fill_alpha(filled, source, functions, shapes, options)
