@@ -20,7 +20,7 @@ from tests.harness import assert_close
 VARIANTS = sorted(
   path.stem
   for path in pathlib.Path(gin_path(), 'variants').glob('*.gin')
-  if not path.stem.startswith('original_')
+  if 'SyntheticAttention.synthesizers' in path.read_text()
 )
 WITH_VANILLA = [v for v in VARIANTS if v.endswith('vanilla')]
 ORIGINALS = {

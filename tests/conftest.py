@@ -11,6 +11,7 @@ from synth_mtf import launcher
 
 launcher.prepare_host()
 
+import gin
 import tensorflow.compat.v1 as tf
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
@@ -30,3 +31,11 @@ def real_data() -> pathlib.Path:
       f'no real data in {path}; set SYNTH_MTF_TEST_DATA to its folder'
     )
   return path
+
+
+@pytest.fixture(scope='module', autouse=True)
+def _fresh_gin():
+  """No bindings of one test file reach the next, nor does a locked config."""
+  gin.clear_config()
+  yield
+  gin.clear_config()

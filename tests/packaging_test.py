@@ -176,25 +176,30 @@ def test_this_python_is_suitable(tmp_path):
 
 
 @pytest.mark.skipif(not shutil.which('make'), reason='make is not installed')
+def make(*words, cwd=CHECKOUT):
+  """What make would run; also where make itself runs the tests."""
+  return run('make', '--no-print-directory', '-n', *words, cwd=cwd)
+
+
 class TestMake:
   def test_makes_the_environment_only_if_need_be(self, tmp_path):
     for name in ('Makefile', 'setup.py', 'constraints.txt'):
       shutil.copy(CHECKOUT / name, tmp_path)
-    assert 'pip install' in run('make', '-n', 'test', cwd=tmp_path).stdout
+    assert 'pip install' in make('test', cwd=tmp_path).stdout
     (tmp_path / '.venv').mkdir()
     (tmp_path / '.venv' / '.installed').touch()
-    again = run('make', '-n', 'test', cwd=tmp_path).stdout
+    again = make('test', cwd=tmp_path).stdout
     assert again.startswith('.venv/bin/python -m pytest ')
 
   def test_passes_arguments_on(self):
-    done = run('make', '-n', 'demo', 'DEMO_ARGS=--steps 3', cwd=CHECKOUT)
+    done = make('demo', 'DEMO_ARGS=--steps 3')
     assert done.stdout.endswith('.venv/bin/synth-mtf demo --steps 3\n')
 
   def test_the_other_tensorflow_has_an_environment_of_its_own(self):
-    done = run('make', '-n', 'test', 'TF=2.15', cwd=CHECKOUT)
+    done = make('test', 'TF=2.15')
     assert '.venv-tf2.15/bin/python -m pytest ' in done.stdout
 
   def test_an_unknown_tensorflow_is_refused(self):
-    done = run('make', '-n', 'test', 'TF=2.13', cwd=CHECKOUT)
+    done = make('test', 'TF=2.13')
     assert done.returncode
     assert 'TF=2.13 is not supported: give TF=2.12 or TF=2.15' in done.stderr
