@@ -39,7 +39,7 @@ sentencepiece.SentencePieceTrainer.train(
 
 
 def train(texts: Iterable[str], model: pathlib.Path) -> None:
-  """Trains a unigram vocabulary; the same texts give the same file.
+  """Trains a unigram vocabulary; the same texts give the same pieces.
 
   Args:
     texts: each of one line or several.

@@ -173,25 +173,6 @@ def wait_for(condition, process, seconds=300):
   raise AssertionError('waited in vain')
 
 
-def test_the_same_seed_repeats(ready, tmp_path):
-  import tensorflow.compat.v1 as tf
-
-  found = []
-  for name in ('first', 'second'):
-    out = tmp_path / name
-    assert cli.main(['demo', *ready, '--out', str(out)]) == 0
-    weights = tf.train.load_checkpoint(
-      str(out / 'random' / 'finetune' / f'model.ckpt-{2 * STEPS}')
-    )
-    perplexity = (out / 'random' / 'perplexity.json').read_text()
-    found.append((weights, perplexity))
-  (first, one), (second, other) = found
-  for variable in first.get_variable_to_shape_map():
-    difference = first.get_tensor(variable) != second.get_tensor(variable)
-    assert not difference.any(), variable
-  assert one == other
-
-
 @pytest.mark.parametrize(
   'words, message',
   [

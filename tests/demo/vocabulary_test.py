@@ -15,14 +15,12 @@ def texts():
   return [f'{one} may {two} the {three}.' for one, two, three in words]
 
 
-def test_it_is_a_t5_vocabulary_and_repeats(tmp_path, monkeypatch):
+def test_it_is_a_t5_vocabulary(tmp_path, monkeypatch):
   monkeypatch.setitem(vocabulary._OPTIONS, 'vocab_size', 120)
-  models = [tmp_path / 'first.model', tmp_path / 'second.model']
-  for model in models:
-    vocabulary.train(texts(), model)
-  assert models[0].read_bytes() == models[1].read_bytes()
-  assert sorted(tmp_path.iterdir()) == models
-  trained = _vocabulary.load(str(models[0]))  # checks T5's ids
+  model = tmp_path / 'first.model'
+  vocabulary.train(texts(), model)
+  assert list(tmp_path.iterdir()) == [model]
+  trained = _vocabulary.load(str(model))  # checks T5's ids
   text = 'Anna may paint the boat.'
   assert trained.decode(trained.encode(text)) == text
 
