@@ -16,8 +16,9 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from absl import flags
 from mesh_tensorflow.transformer import utils
+from t5.models import mesh_transformer
 
-from synth_mtf import checkpoint_faults, configured_model, mesh_check
+from synth_mtf import checkpoint_faults, configured_model, mesh_check, tasks
 from synth_mtf.errors import UserError
 
 _TPU_SECONDS = 10
@@ -51,6 +52,7 @@ def check_run(config: Mapping[Any, Any]) -> None:
     _check_init_checkpoint(run.get('init_checkpoint'))
   else:
     _check_has_checkpoint(model_dir, mode)
+  _check_data(mode, run.get('dataset_split', 'train'))
   _check_model(model_dir, run)
 
 
@@ -114,6 +116,20 @@ def _check_has_checkpoint(model_dir: str, mode: str) -> None:
       f'mode {mode!r} needs a checkpoint, and --model_dir {model_dir} has '
       'none. Give the folder of a run that has trained.'
     )
+
+
+def _check_data(mode: str, split: str) -> None:
+  """Checks each row that the run will read from official files."""
+  readers = {
+    'train': mesh_transformer.mesh_train_dataset_fn,
+    'eval': mesh_transformer.mesh_eval_dataset_fn,
+    'perplexity_eval': mesh_transformer.mesh_eval_dataset_fn,
+  }
+  name = mode in readers and gin.get_bindings(readers[mode]).get(
+    'mixture_or_task_name'
+  )
+  if name:
+    tasks.check([name], [split])
 
 
 def _check_model(model_dir: str, run: Mapping[str, Any]) -> None:

@@ -8,15 +8,13 @@ import socket
 import subprocess
 import sys
 
-import gin
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from absl import flags, logging
-from absl.testing import flagsaver
 
 from synth_mtf.cli import transformer
 from synth_mtf.errors import UserError
+from tests.cli import t5_main
 
 TINY = (
   '--gin_file=sizes/tiny.gin',
@@ -38,42 +36,24 @@ def data_dir(tmp_path_factory) -> pathlib.Path:
   folder = tmp_path_factory.mktemp('data')
   text = folder / 'corpus' / 'text.txt'
   text.parent.mkdir()
-  line = 'It was a bright cold day in April, and the clocks were striking {}.\n'
+  line = (
+    'It was a bright cold day in April, and the clocks were striking {}.\n\n'
+  )
   text.write_text(''.join(line.format(hour) for hour in range(400)))
   return folder
 
 
 @pytest.fixture(scope='module')
 def run(data_dir):
-  """Runs the command in this process and leaves it as it was."""
-  from t5.models import mesh_transformer_main  # noqa: F401  defines its flags
-
   def run_command(model_dir, *words, steps=2, without=None):
-    hooks, handlers = list(gin.config._FINALIZE_HOOKS), logging.get_verbosity()
-    prefixes = list(gin.config._LOCATION_PREFIXES)
-    try:
-      with flagsaver.flagsaver(), pytest.MonkeyPatch.context() as patch:
-        patch.setenv('PYTHONHASHSEED', '0')
-        return transformer.run(
-          argparse.Namespace(
-            flags=[
-              f'--model_dir={model_dir}',
-              f'--data_dir={data_dir}',
-              '--vocabulary=bytes',
-              *(word for word in TINY if word != without),
-              f'--gin_param=utils.run.train_steps = {steps}',
-              *words,
-            ]
-          )
-        )
-    finally:
-      gin.config._FINALIZE_HOOKS[:] = hooks
-      gin.config._LOCATION_PREFIXES[:] = prefixes
-      gin.clear_config()
-      flags.FLAGS.unparse_flags()
-      logging.set_verbosity(handlers)
-      tf.logging.set_verbosity(tf.logging.ERROR)
-      tf.reset_default_graph()
+    return t5_main.synth_mtf_transformer(
+      f'--model_dir={model_dir}',
+      f'--data_dir={data_dir}',
+      '--vocabulary=bytes',
+      *(word for word in TINY if word != without),
+      f'--gin_param=utils.run.train_steps = {steps}',
+      *words,
+    )
 
   return run_command
 
@@ -151,7 +131,7 @@ def test_help_lists_the_flags_of_t5_and_ours(capsys):
     (['--gin_param=utils.run.batch_size = (4'], 'gin syntax'),
     (
       ["--gin_param=MIXTURE_NAME = 'synth_text_span_coruption'"],
-      r"no task or mixture .*did you mean 'synth_text_span_corruption'",
+      r'no task or mixture .*did you mean 'synth_text_span_corruption'',
     ),
     (
       ["--gin_param=utils.run.mesh_shape = 'batch:2'"],
@@ -183,6 +163,23 @@ def test_a_mistake_is_one_message(run, tmp_path, words, message):
   assert 'In call to configurable' not in str(caught.value)
   assert 'Traceback' not in str(caught.value)
   assert contents(tmp_path) == {}
+
+
+def test_a_data_folder_without_the_files(run, tmp_path):
+  with pytest.raises(UserError, match=r"split 'train': no file corpus/"):
+    run(tmp_path, f'--data_dir={tmp_path}')
+
+
+def test_a_malformed_row_is_found_before_training(run, tmp_path):
+  file = tmp_path / 'glue' / 'CoLA' / 'train.tsv'
+  file.parent.mkdir(parents=True)
+  file.write_text('gj04\t1\t\tA book.\ngj04\t2\t\tA pen.\n')
+  with pytest.raises(UserError, match=r'CoLA/train.tsv:2: .*2'):
+    run(
+      tmp_path,
+      f'--data_dir={tmp_path}',
+      "--gin_param=MIXTURE_NAME = 'synth_glue_cola_v002'",
+    )
 
 
 def test_no_mesh(run, tmp_path):
