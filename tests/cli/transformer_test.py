@@ -131,7 +131,7 @@ def test_help_lists_the_flags_of_t5_and_ours(capsys):
     (['--gin_param=utils.run.batch_size = (4'], 'gin syntax'),
     (
       ["--gin_param=MIXTURE_NAME = 'synth_text_span_coruption'"],
-      r'no task or mixture .*did you mean 'synth_text_span_corruption'',
+      r"no task or mixture .*did you mean 'synth_text_span_corruption'",
     ),
     (
       ["--gin_param=utils.run.mesh_shape = 'batch:2'"],
