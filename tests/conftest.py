@@ -34,8 +34,9 @@ def real_data() -> pathlib.Path:
 
 
 @pytest.fixture(scope='module', autouse=True)
-def _fresh_gin():
-  """No bindings of one test file reach the next, nor does a locked config."""
+def _fresh_host():
+  """No gin bindings or TensorFlow switches of one test file reach the next."""
   gin.clear_config()
+  tf.enable_resource_variables()
   yield
   gin.clear_config()

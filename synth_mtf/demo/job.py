@@ -44,6 +44,7 @@ class Job:
     self._configuration = configuration
     self._variants = variants
     self._console = console
+    self._seconds: dict[str, float] = {}  # that each stage took last
     self.folder = RunFolder(out, configuration)
 
   def run(self) -> list[table.Column]:
@@ -127,7 +128,16 @@ class Job:
       self._console.line(f'{title}  done before')
       return
     log = self.folder.log(f'{stage.variant}-{stage.name}')
-    found = self._work(title, log, 'run_stage', stage, found=_FOUND[stage.name])
+    begun = time.monotonic()
+    found = self._work(
+      title,
+      log,
+      'run_stage',
+      stage,
+      found=_FOUND[stage.name],
+      expected_seconds=self._seconds.get(stage.name),
+    )
+    self._seconds[stage.name] = time.monotonic() - begun
     self.folder.finish(stage.variant, stage.name, found)
 
   def _report(self) -> list[table.Column]:
@@ -146,6 +156,7 @@ class Job:
     function: str,
     *arguments: Any,
     found: str = '',
+    expected_seconds: Optional[float] = None,
   ) -> Any:
     """Runs a function of work.py in a worker, and shows how far it is."""
     console = self._console
@@ -154,6 +165,10 @@ class Job:
 
     def elapsed() -> str:
       return duration(time.monotonic() - begun)
+
+    def so_far() -> str:
+      left = (expected_seconds or 0) - (time.monotonic() - begun)
+      return elapsed() + (f'  about {duration(left)} left' if left > 0 else '')
 
     def on_report(report: TrainingProgress) -> None:
       nonlocal progress
@@ -167,7 +182,7 @@ class Job:
         *arguments,
         log=log,
         on_report=on_report,
-        on_tick=lambda: console.update(str(progress or elapsed())),
+        on_tick=lambda: console.update(str(progress or so_far())),
       )
     except UserError:
       console.finish('failed')
