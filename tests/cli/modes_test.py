@@ -53,7 +53,7 @@ def data_dir(tmp_path_factory) -> pathlib.Path:
   ],
 )
 def program(request, data_dir, tmp_path_factory):
-  """A command, and a folder in which it has pretrained two steps."""
+  """Runs a command on a model folder of that name."""
   command = getattr(t5_main, request.param.split('.')[1])
   folder = tmp_path_factory.mktemp('runs')
 
@@ -66,7 +66,6 @@ def program(request, data_dir, tmp_path_factory):
     )
     return folder / name
 
-  pretrain(run, steps=2)
   return run
 
 
@@ -80,9 +79,16 @@ def pretrain(run, steps):
   )
 
 
-def finetune(run):
-  pretrained = pretrain(run, steps=4)
-  return run(
+@pytest.fixture(scope='module')
+def pretrained(program) -> pathlib.Path:
+  """A folder with checkpoints of steps 0, 2 and, after a resume, 4."""
+  pretrain(program, steps=2)
+  return pretrain(program, steps=4)
+
+
+@pytest.fixture(scope='module')
+def finetuned(program, pretrained) -> pathlib.Path:
+  return program(
     'finetuned',
     *MODEL,
     '--gin_file=runs/finetune_en_mix.gin',
@@ -93,14 +99,14 @@ def finetune(run):
   )
 
 
-def infer(run, tmp_path, *words):
+def infer(run, pretrained, tmp_path, *words):
   """Decodes two lines from what pretraining left; returns the outputs."""
   (tmp_path / 'inputs.txt').write_text(
     'cola sentence: A.\ncola sentence: B b.\n'
   )
   run(
     'pretrained',
-    f'--gin_file={pretrain(run, 2)}/operative_config.gin',
+    f'--gin_file={pretrained}/operative_config.gin',
     '--gin_file=infer.gin',
     *words,
     '--gin_param=infer_checkpoint_step = -1',
@@ -127,18 +133,17 @@ def scalars(folder) -> dict:
   }
 
 
-def test_resumes(program):
-  folder = pretrain(program, steps=4)
-  before, after = (values(folder / f'model.ckpt-{n}') for n in (0, 4))
+def test_resumes(pretrained):
+  before, after = (values(pretrained / f'model.ckpt-{n}') for n in (0, 4))
+  assert (pretrained / 'model.ckpt-2.index').exists(), 'where it was stopped'
   assert after['global_step'] == 4
   table = 'encoder/block_000/layer_000/SyntheticAttention/random/R'
   assert np.any(before[table] != after[table])
 
 
-def test_finetunes_all_but_embeddings_and_softmax(program):
-  folder = finetune(program)
-  before = values(folder.parent / 'pretrained' / 'model.ckpt-4')
-  after = values(folder / 'model.ckpt-6')
+def test_finetunes_all_but_embeddings_and_softmax(pretrained, finetuned):
+  before = values(pretrained / 'model.ckpt-4')
+  after = values(finetuned / 'model.ckpt-6')
   same = {
     name
     for name in after
@@ -147,29 +152,35 @@ def test_finetunes_all_but_embeddings_and_softmax(program):
   assert same == {'shared/embedding'}
 
 
-def test_evaluates_the_validation_split(program):
-  finetuned = finetune(program)
-  program('finetuned', *MODEL, '--gin_file=runs/eval_en_mix.gin', *SMALL, COLA)
-  results = finetuned / 'validation_eval'
-  assert (
-    -100
-    <= scalars(results)['eval/synth_glue_cola_v002/matthews_corrcoef']
-    <= 100
-  )
-  (predictions,) = results.glob('synth_glue_cola_v002_6_predictions')
-  assert len(predictions.read_text().splitlines()) == samples.DEV_ROWS
-
-
-def test_measures_log_perplexity(program):
-  pretrain(program, steps=2)
-  folder = program(
-    'pretrained',
+def test_evaluates_each_checkpoint_on_the_validation_split(program, finetuned):
+  program(
+    'finetuned',
     *MODEL,
-    '--gin_file=runs/perplexity_text.gin',
+    '--gin_file=runs/eval_en_mix.gin',
     *SMALL,
+    COLA,
+    '--gin_param=Bitransformer.decode.max_decode_length = 4',
+  )
+  results = finetuned / 'validation_eval'
+  value = scalars(results)['eval/synth_glue_cola_v002/matthews_corrcoef']
+  assert -100 <= value <= 100
+  predictions = sorted(results.glob('synth_glue_cola_v002_*_predictions'))
+  assert [path.name.split('_')[-2] for path in predictions] == ['4', '6']
+  for path in predictions:
+    assert len(path.read_text().splitlines()) == samples.DEV_ROWS
+
+
+def test_measures_log_perplexity(program, finetuned):
+  program(
+    'finetuned',
+    *MODEL,
+    '--gin_file=runs/perplexity_en_mix.gin',
+    *SMALL,
+    COLA,
     '--gin_param=utils.run.perplexity_eval_steps = 2',
   )
-  (results,) = folder.glob('eval_*')
+  (results,) = finetuned.glob('eval_*')
+  assert 'synth_glue_cola_v002_validation' in results.name
   (value,) = (
     value
     for tag, value in scalars(results).items()
@@ -181,16 +192,17 @@ def test_measures_log_perplexity(program):
 @pytest.mark.parametrize(
   'decoding', ['greedy_decode', 'beam_search', 'sample_decode']
 )
-def test_decodes(program, tmp_path, decoding):
-  assert len(infer(program, tmp_path, f'--gin_file={decoding}.gin')) == 2
+def test_decodes(program, pretrained, tmp_path, decoding):
+  outputs = infer(program, pretrained, tmp_path, f'--gin_file={decoding}.gin')
+  assert len(outputs) == 2
 
 
-def test_scores_a_file(program, tmp_path):
+def test_scores_a_file(program, pretrained, tmp_path):
   (tmp_path / 'inputs.txt').write_text('cola sentence: A.\ncola sentence: B.\n')
   (tmp_path / 'targets.txt').write_text('acceptable\nunacceptable\n')
   program(
     'pretrained',
-    f'--gin_file={pretrain(program, 2)}/operative_config.gin',
+    f'--gin_file={pretrained}/operative_config.gin',
     '--gin_file=score_from_file.gin',
     '--gin_param=utils.run.eval_checkpoint_step = -1',
     '--gin_param=save_scores.save_example_text = False',
@@ -203,10 +215,10 @@ def test_scores_a_file(program, tmp_path):
   assert max(scores) < 0
 
 
-def test_exports_a_model_that_loads_again(program, tmp_path):
+def test_exports_a_model_that_loads_again(program, pretrained, tmp_path):
   program(
     'pretrained',
-    f'--gin_file={pretrain(program, 2)}/operative_config.gin',
+    f'--gin_file={pretrained}/operative_config.gin',
     '--gin_file=greedy_decode.gin',
     "--gin_param=utils.run.mode = 'export_infer'",
     '--gin_param=Bitransformer.decode.max_decode_length = 4',
