@@ -1,5 +1,6 @@
 """Everything T5's main does, with our layer and tasks, by either command."""
 
+import contextlib
 import importlib.util
 import pathlib
 
@@ -36,12 +37,17 @@ def data_dir(tmp_path_factory) -> pathlib.Path:
   return folder
 
 
+def ours(folder):
+  return contextlib.nullcontext(t5_main.synth_mtf_transformer)
+
+
 @pytest.fixture(
   scope='module',
   params=[
-    't5_main.synth_mtf_transformer',
+    pytest.param(ours, id='synth-mtf'),
     pytest.param(
-      't5_main.t5_mesh_transformer',
+      t5_main.t5_mesh_transformer,
+      id='stock',
       marks=[
         pytest.mark.stock_cli,
         pytest.mark.skipif(
@@ -54,19 +60,19 @@ def data_dir(tmp_path_factory) -> pathlib.Path:
 )
 def program(request, data_dir, tmp_path_factory):
   """Runs a command on a model folder of that name."""
-  command = getattr(t5_main, request.param.split('.')[1])
   folder = tmp_path_factory.mktemp('runs')
+  with request.param(folder) as command:
 
-  def run(name, *words):
-    assert not command(
-      f'--model_dir={folder / name}',
-      f'--data_dir={data_dir}',
-      '--vocabulary=bytes',
-      *words,
-    )
-    return folder / name
+    def run(name, *words):
+      assert not command(
+        f'--model_dir={folder / name}',
+        f'--data_dir={data_dir}',
+        '--vocabulary=bytes',
+        *words,
+      )
+      return folder / name
 
-  return run
+    yield run
 
 
 def pretrain(run, steps):

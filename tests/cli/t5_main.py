@@ -1,10 +1,14 @@
 """T5's main in a test: by `synth-mtf transformer` or by the stock command."""
 
 import argparse
+import contextlib
+import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 
 import gin
 import pytest
@@ -13,6 +17,7 @@ from absl import flags, logging
 from absl.testing import flagsaver
 
 from synth_mtf.cli import transformer
+from tests.conftest import CHECKOUT
 
 
 def synth_mtf_transformer(*words) -> int:
@@ -36,30 +41,46 @@ def synth_mtf_transformer(*words) -> int:
     tf.reset_default_graph()
 
 
-def t5_mesh_transformer(*words) -> int:
-  """Runs the stock command, which cannot take flags of ours."""
-  settings = {}
-  for flag in ('data_dir', 'vocabulary'):
-    for word in words:
-      if word.startswith(f'--{flag}='):
-        settings[f'SYNTH_MTF_{flag.upper()}'] = word.split('=', 1)[1]
-  done = subprocess.run(
-    [
-      pathlib.Path(sys.executable).with_name('t5_mesh_transformer'),
-      '--module_import=synth_mtf',
-      '--module_import=synth_mtf.tasks',
-      *(w for w in words if not w.startswith(('--data_dir=', '--vocabulary='))),
-    ],
+@contextlib.contextmanager
+def t5_mesh_transformer(folder) -> Iterator[Callable[..., int]]:
+  """The stock command, which cannot take flags of ours; logs to a folder."""
+  server = subprocess.Popen(
+    [sys.executable, '-m', 'tests.cli.stock'],
+    cwd=CHECKOUT,
     env={
       **os.environ,
-      **settings,
+      'PATH': f'{pathlib.Path(sys.executable).parent}:{os.environ["PATH"]}',
       'PYTHONHASHSEED': '0',
       'TF_CPP_MIN_LOG_LEVEL': '3',
     },
-    capture_output=True,
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
     text=True,
-    timeout=600,
-    check=False,
   )
-  assert done.returncode == 0, done.stderr[-3000:]
-  return done.returncode
+
+  def run(*words):
+    settings, flags_ = {}, []
+    for word in words:
+      flag = re.fullmatch('--(data_dir|vocabulary)=(.*)', word)
+      if flag:
+        settings[f'SYNTH_MTF_{flag[1].upper()}'] = flag[2]
+      else:
+        flags_.append(word)
+    log = folder / 'stock.log'
+    command = {
+      'words': [
+        '--module_import=synth_mtf',
+        '--module_import=synth_mtf.tasks',
+        *flags_,
+      ],
+      'settings': settings,
+      'log': str(log),
+    }
+    print(json.dumps(command), file=server.stdin, flush=True)
+    status = int(server.stdout.readline())
+    assert status == 0, log.read_text()[-3000:]
+    return status
+
+  with server:
+    yield run
+    server.stdin.close()

@@ -1,0 +1,38 @@
+"""Runs commands of t5_mesh_transformer, one a line of standard input.
+
+Each runs the installed script itself, in a process of its own that is forked
+from this one. What every command imports first is imported once, here: that
+takes longer than most of them.
+"""
+
+import json
+import os
+import runpy
+import shutil
+import sys
+
+import t5.models.mesh_transformer_main  # noqa: F401
+
+
+def main() -> None:
+  for line in sys.stdin:
+    command = json.loads(line)
+    child = os.fork()
+    if not child:
+      _run(**command)
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _run(words, settings, log):
+  """Becomes the command; does not return."""
+  output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+  os.dup2(output, 1)
+  os.dup2(output, 2)
+  os.environ.update(settings)
+  sys.argv = [shutil.which('t5_mesh_transformer'), *words]
+  runpy.run_path(sys.argv[0], run_name='__main__')
+
+
+if __name__ == '__main__':
+  main()
