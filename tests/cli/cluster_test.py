@@ -1,0 +1,138 @@
+"""Two processes train together, one is killed, and nothing is lost."""
+
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from synth_mtf import cli
+from tests.cli import t5_main
+
+RUN = (
+  '--vocabulary=bytes',
+  '--gin_file=sizes/tiny.gin',
+  '--gin_file=variants/random_vanilla.gin',
+  '--gin_file=runs/pretrain_text.gin',
+  '--gin_file=runs/cpu.gin',
+  '--gin_file=runs/repeatable.gin',
+  '--gin_param=num_layers = 1',
+  '--gin_param=dropout_rate = 0.0',  # its seeds differ from mesh to mesh
+  "--gin_param=utils.run.sequence_length = {'inputs': 32, 'targets': 32}",
+  '--gin_param=utils.run.batch_size = 4',
+  '--gin_param=utils.run.iterations_per_loop = 10',
+  '--gin_param=utils.run.save_checkpoints_steps = 10',
+)
+TWO = (
+  "--gin_param=utils.run.mesh_shape = 'batch:2'",
+  "--gin_param=utils.run.mesh_devices = ['/job:worker/task:0/device:CPU:0', "
+  "'/job:worker/task:1/device:CPU:0']",
+)
+PATIENCE = 120
+
+
+@pytest.fixture(scope='module')
+def data_dir(tmp_path_factory) -> pathlib.Path:
+  folder = tmp_path_factory.mktemp('data')
+  text = folder / 'corpus' / 'text.txt'
+  text.parent.mkdir()
+  line = 'It was a bright cold day, and the clocks were striking {}.\n\n'
+  text.write_text(''.join(line.format(hour) for hour in range(800)))
+  return folder
+
+
+@contextlib.contextmanager
+def cluster(*words):
+  """Yields tasks 0 and 1; what is left of them is killed."""
+  with socket.socket() as one, socket.socket() as other:
+    for free in (one, other):
+      free.bind(('localhost', 0))
+    hosts = [f'localhost:{s.getsockname()[1]}' for s in (one, other)]
+  command = [
+    pathlib.Path(sys.executable).with_name('synth-mtf'),
+    'cluster',
+    f'--hosts={",".join(hosts)}',
+  ]
+  tasks = [
+    subprocess.Popen(
+      [*command, f'--task={number}', '--', *words],
+      env={**os.environ, 'CUDA_VISIBLE_DEVICES': ''},
+      stdout=subprocess.DEVNULL if number else subprocess.PIPE,
+      stderr=subprocess.DEVNULL if number else subprocess.STDOUT,
+      text=True,
+    )
+    for number in (0, 1)
+  ]
+  try:
+    yield tasks
+  finally:
+    for task in tasks:
+      task.kill()
+      task.communicate()
+
+
+def steps(folder):
+  """The steps of which there are checkpoints."""
+  return sorted(
+    int(path.stem.rsplit('-', 1)[1])
+    for path in folder.glob('model.ckpt-*.index')
+  )
+
+
+def values(path) -> dict:
+  reader = tf.train.load_checkpoint(str(path))
+  return {n: reader.get_tensor(n) for n in reader.get_variable_to_shape_map()}
+
+
+def test_a_lost_worker_ends_the_run_which_then_resumes(data_dir, tmp_path):
+  folder = tmp_path / 'run'
+  words = (f'--model_dir={folder}', f'--data_dir={data_dir}', *RUN)
+  endless = '--gin_param=utils.run.train_steps = 100000'
+  with cluster(*words, *TWO, endless) as (main, worker):
+    end = time.monotonic() + PATIENCE
+    while not [n for n in steps(folder) if n]:
+      assert main.poll() is None, main.communicate()[0][-3000:]
+      assert time.monotonic() < end
+      time.sleep(0.1)
+    worker.send_signal(signal.SIGKILL)
+    out, _ = main.communicate(timeout=PATIENCE)
+    assert main.returncode == 2
+  last = steps(folder)[-1]
+  lost = r'synth-mtf: error: task 1 \(localhost:\d+\) is lost\. The last '
+  assert re.search(rf'{lost}checkpoint is .*/model.ckpt-{last}: ', out), out
+
+  steps_ = f'--gin_param=utils.run.train_steps = {last + 10}'
+  with cluster(*words, *TWO, steps_) as (main, worker):
+    out, _ = main.communicate(timeout=PATIENCE)
+    assert main.returncode == 0, out[-3000:]
+    assert f'Restoring parameters from {folder}/model.ckpt-{last}\n' in out
+    assert worker.wait(PATIENCE) == 0, 'a worker ends with the run'
+
+  alone = tmp_path / 'alone'
+  t5_main.synth_mtf_transformer(*words, f'--model_dir={alone}', steps_)
+  resumed, straight = (
+    values(f / f'model.ckpt-{last + 10}') for f in (folder, alone)
+  )
+  assert resumed.keys() == straight.keys()
+  for name, value in straight.items():
+    np.testing.assert_allclose(resumed[name], value, 1e-3, 1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize(
+  ('words', 'message'),
+  [
+    (['--hosts=a:1,b:1', '--task=2'], '--task=2: expected 0 to 1'),
+    (['--hosts=a', '--task=0'], "'a' is not of the form host:port"),
+  ],
+)
+def test_a_mistake_is_one_message(capsys, words, message):
+  assert cli.main(['cluster', *words]) == 2
+  assert message in capsys.readouterr().err
