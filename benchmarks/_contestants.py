@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import gin
 import mesh_tensorflow.transformer
+import t5.models  # noqa: F401  what the variants bind, `pack` among it
 
 import synth_mtf
 
