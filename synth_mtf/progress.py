@@ -6,8 +6,7 @@ Mesh-TensorFlow's own run reports nothing but TensorFlow's log. In gin:
     utils.run.train_model_fn = @synth_mtf.train_with_progress
 """
 
-import os
-import random
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any, Optional
@@ -17,8 +16,8 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 from tensorflow.compat.v1 import estimator as tf_estimator
 
+from synth_mtf import repeatable
 from synth_mtf.console import Console, TrainingProgress
-from synth_mtf.errors import UserError
 
 Listener = Callable[[TrainingProgress], None]
 
@@ -93,19 +92,19 @@ class ProgressHook(tf_estimator.SessionRunHook):
     self._reported_time = now
 
 
-class _WithHook:
-  """An estimator that trains with one more hook."""
+class _WithHooks:
+  """An estimator that trains with more hooks."""
 
-  def __init__(self, estimator: Any, hook: tf_estimator.SessionRunHook):
+  def __init__(self, estimator: Any, *hooks: tf_estimator.SessionRunHook):
     self._estimator = estimator
-    self._hook = hook
+    self._hooks = hooks
 
   def __getattr__(self, name: str) -> Any:
     return getattr(self._estimator, name)
 
   def train(self, input_fn: Any, hooks: Any = (), **kwargs: Any) -> Any:
     """Trains as the estimator does."""
-    hooks = [*hooks, self._hook]
+    hooks = [*hooks, *self._hooks]
     return self._estimator.train(input_fn=input_fn, hooks=hooks, **kwargs)
 
 
@@ -141,31 +140,24 @@ def train_with_progress(
   Raises:
     UserError: a seed without PYTHONHASHSEED.
   """
-  if seed is not None:
-    _seed(estimator, seed)
   listener = _listener or _shown_on(Console())
-  utils.train_model(
-    _WithHook(estimator, ProgressHook(train_steps, listener)),
-    vocabulary,
-    sequence_length,
-    batch_size,
-    train_dataset_fn,
-    train_steps,
-    ensemble_inputs,
-    **kwargs,
-  )
-
-
-def _seed(estimator: Any, seed: int) -> None:
-  if not os.environ.get('PYTHONHASHSEED', 'random').isdigit():
-    raise UserError(
-      f'synth_mtf.train_with_progress.seed is {seed}, but the environment '
-      'variable PYTHONHASHSEED is not set: no two runs would agree. Start the '
-      'command with PYTHONHASHSEED=0 before it.'
+  hooks = [ProgressHook(train_steps, listener)]
+  drawn = contextlib.nullcontext()
+  if seed is not None:
+    repeatable.seed(estimator, seed)
+    hooks.append(repeatable.StepHook())
+    drawn = repeatable.drawn_by_step()
+  with drawn:
+    utils.train_model(
+      _WithHooks(estimator, *hooks),
+      vocabulary,
+      sequence_length,
+      batch_size,
+      train_dataset_fn,
+      train_steps,
+      ensemble_inputs,
+      **kwargs,
     )
-  random.seed(seed)  # the host draws from it
-  # An estimator has no setter for its seed.
-  estimator._config = estimator.config.replace(tf_random_seed=seed)
 
 
 def _shown_on(console: Console) -> Listener:
