@@ -380,6 +380,15 @@ def _checked_report():
     if slot.startswith(source + '_slot_')
   }
   faults = []
+  wanted = gin.get_bindings(utils.tpu_estimator_model_fn).get(
+    'init_variable_filter', ''
+  )
+  if not any(re.search(wanted, source) for source in report.loaded.values()):
+    raise UserError(
+      f'tpu_estimator_model_fn.init_variable_filter = {wanted!r} matches no '
+      f'variable of {checkpoint.path} that this model has: nothing would be '
+      'loaded.'
+    )
   for name, source in report.loaded.items():
     here, there = variables[name], checkpoint.shapes[source]
     if here.shape.as_list() != list(there):

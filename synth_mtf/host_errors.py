@@ -18,6 +18,7 @@ from typing import Optional
 import gin
 import seqio
 import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import utils
 
 from synth_mtf import checkpoint_faults
 from synth_mtf.errors import UserError, nearest
@@ -78,13 +79,23 @@ def _checkpoint(error: Exception, model_dir: str) -> Optional[str]:
   variables, and the first operation that reads them fails: only a comparison
   with the graph tells.
   """
-  damage = checkpoint_faults.damage(model_dir)
+  damage = checkpoint_faults.damage(model_dir) or _init_checkpoint_damage()
   if damage or not isinstance(error, tf.errors.OpError):
     return damage or None
   latest = tf.train.latest_checkpoint(model_dir)
   if not latest or error.op is None:
     return None
   return checkpoint_faults.differences(error.op.graph, latest) or None
+
+
+def _init_checkpoint_damage() -> str:
+  path = gin.get_bindings(utils.run).get('init_checkpoint')
+  if not path or checkpoint_faults.is_complete(path):
+    return ''
+  return (
+    f'utils.run.init_checkpoint = {path} is damaged (truncated or altered): '
+    'take another one, or a copy that is complete.'
+  )
 
 
 def _gin_file(match: 're.Match') -> str:

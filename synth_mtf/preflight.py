@@ -6,6 +6,7 @@ checkpoints of other models. These checks say so instead.
 """
 
 import os
+import re
 import socket
 import urllib.parse
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from synth_mtf import checkpoint_faults, configured_model, mesh_check, tasks
 from synth_mtf.errors import UserError
 
 _TPU_SECONDS = 10
+_EVALUATIONS = ('eval', 'score_eval', 'perplexity_eval')
 
 
 def check_flags() -> None:
@@ -47,12 +49,15 @@ def check_run(config: Mapping[Any, Any]) -> None:
   run = gin.get_bindings(utils.run)
   mode = run.get('mode', 'train')
   model_dir = flags.FLAGS.model_dir
+  split = run.get('dataset_split', 'train')
   if mode == 'train':
     _check_resume(model_dir)
     _check_init_checkpoint(run.get('init_checkpoint'))
+    _check_masters()
   else:
     _check_has_checkpoint(model_dir, mode)
-  _check_data(mode, run.get('dataset_split', 'train'))
+    _check_split(mode, split)
+  _check_data(mode, split)
   _check_model(model_dir, run)
 
 
@@ -110,6 +115,26 @@ def _check_init_checkpoint(path: Optional[str]) -> None:
     )
 
 
+def _check_masters() -> None:
+  """Refuses the host's default type of checkpoints where nobody chose it."""
+  if 'master_dtype' not in gin.get_bindings(utils.get_variable_dtype):
+    raise UserError(
+      "weights would be kept in bfloat16, Mesh-TensorFlow's default, and "
+      'rounded at each resume: give '
+      '--gin_param="utils.get_variable_dtype.master_dtype = \'float32\'" (as '
+      "sizes/*.gin do), or 'bfloat16' if that is meant."
+    )
+
+
+def _check_split(mode: str, split: str) -> None:
+  """Refuses to measure on what was trained on, which T5 does by default."""
+  if split == 'train' and mode in _EVALUATIONS:
+    raise UserError(
+      f'mode {mode!r} would measure on the split that was trained on: give '
+      '--gin_param="utils.run.dataset_split = \'validation\'".'
+    )
+
+
 def _check_has_checkpoint(model_dir: str, mode: str) -> None:
   if not checkpoint_faults.names(model_dir):
     raise UserError(
@@ -133,15 +158,16 @@ def _check_data(mode: str, split: str) -> None:
 
 
 def _check_model(model_dir: str, run: Mapping[str, Any]) -> None:
-  """Refuses a mesh that does not fit, and a checkpoint of another model.
+  """Refuses what does not fit: mesh, checkpoint, choice of variables.
 
   The host loads values of another shape without complaint, and where all of a
   layer's shapes agree with each other, trains the other model.
   """
   latest = tf.train.latest_checkpoint(model_dir)
   mesh = mtf.convert_to_shape(run['mesh_shape'])
+  trained = run.get('variable_filter')
   vocabulary = run.get('vocabulary')
-  if vocabulary is None or not (latest or mesh.size > 1):
+  if vocabulary is None or not (latest or mesh.size > 1 or trained):
     return
   model = configured_model.build(
     utils.inputs_vocabulary(vocabulary).vocab_size,
@@ -154,6 +180,14 @@ def _check_model(model_dir: str, run: Mapping[str, Any]) -> None:
       run['layout_rules'],
       run.get('batch_size', ('tokens_per_replica', 2048)),
       run['sequence_length'],
+    )
+  if isinstance(trained, str) and not any(
+    re.search(trained, name) for name in model.variables
+  ):
+    raise UserError(
+      f'utils.run.variable_filter = {trained!r} matches no variable: nothing '
+      'would be trained. It is a regular expression over names such as '
+      f'{next(iter(model.variables))}.'
     )
   if latest:
     differences = checkpoint_faults.differences(model.graph, latest)

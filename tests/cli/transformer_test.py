@@ -145,6 +145,10 @@ def test_help_lists_the_flags_of_t5_and_ours(capsys):
       r'batch:?=3.* does not divide',
     ),
     (
+      ["--gin_param=utils.run.variable_filter = '^nowhere'"],
+      r"variable_filter = '\^nowhere' matches no variable: nothing would be",
+    ),
+    (
       ["--gin_param=utils.run.init_checkpoint = '/nowhere/model.ckpt-1'"],
       r'there is no checkpoint /nowhere/model.ckpt-1',
     ),
@@ -193,6 +197,20 @@ def test_no_mesh(run, tmp_path):
 def test_a_run_that_must_have_trained(run, tmp_path):
   with pytest.raises(UserError, match="mode 'eval' needs a checkpoint"):
     run(tmp_path, "--gin_param=utils.run.mode = 'eval'")
+
+
+def test_a_split_that_was_trained_on(run, trained):
+  with pytest.raises(UserError, match="mode 'eval' would .*'validation'"):
+    run(trained, "--gin_param=utils.run.mode = 'eval'")
+
+
+def test_checkpoints_are_not_rounded_unasked(tmp_path):
+  with pytest.raises(UserError, match='kept in bfloat16.*master_dtype'):
+    t5_main.synth_mtf_transformer(
+      f'--model_dir={tmp_path}',
+      '--gin_file=models/t5.1.0.base.gin',
+      "--gin_param=utils.run.mesh_shape = ''",
+    )
 
 
 def test_a_model_folder_that_cannot_be_made(run):
