@@ -10,7 +10,7 @@ import dataclasses
 import logging
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import Optional
+from typing import Optional, Union
 
 import gin
 import mesh_tensorflow as mtf
@@ -103,13 +103,8 @@ def build(
   Raises:
     UserError: a setting of the model is wrong.
   """
-  model_type = gin.get_bindings(utils.run, resolve_references=False).get(
-    'model_type', 'bitransformer'
-  )
   with tf.Graph().as_default() as graph, host_errors.explained():
-    model = utils.build_model(
-      model_type, vocab_size, output_vocab_size or vocab_size
-    )
+    model = build_transformer(vocab_size, output_vocab_size)
     mtf_graph = mtf.Graph()
     _call(model, mtf.Mesh(mtf_graph, 'mesh'))
   return ConfiguredModel(
@@ -118,6 +113,23 @@ def build(
     {v.op.name: v for v in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)},
     dict(_attention_layers(model)),
     {v.name: v.shape for v in mtf_graph.all_variables},
+  )
+
+
+def build_transformer(
+  vocab_size: int, output_vocab_size: Optional[int] = None
+) -> Union[transformer.Bitransformer, transformer.Unitransformer]:
+  """Makes the host's model of the type that gin holds, without calling it.
+
+  Args:
+    vocab_size: number of embeddings.
+    output_vocab_size: of the targets, where it is another.
+  """
+  model_type = gin.get_bindings(utils.run, resolve_references=False).get(
+    'model_type', 'bitransformer'
+  )
+  return utils.build_model(
+    model_type, vocab_size, output_vocab_size or vocab_size
   )
 
 

@@ -124,6 +124,14 @@ class Conversion:
     Raises:
       UserError: the two do not fit.
     """
+    for model in (source, target):
+      if model and any(
+        'ensemble' in shape.dimension_names for shape in model.shapes.values()
+      ):
+        raise UserError(
+          'there is no conversion of ensembles: convert each member on its own '
+          '(Unitransformer.ensemble = None)'
+        )
     self._checkpoint = checkpoint
     self._source = source
     self._target = target

@@ -76,6 +76,29 @@ def test_t5_computes_the_same_in_what_contains_it(
   assert_close(model.logits(path, variant, bindings), model.logits(t5), variant)
 
 
+def test_a_language_model(tmp_path):
+  bindings = ["utils.run.model_type = 'lm'"]
+  source = model.write(tmp_path / 'a', 'vanilla', bindings)
+  path, out = convert(
+    source, tmp_path / 'b', 'random_vanilla', bindings=bindings
+  )
+  assert 'computes what the source computes' in out
+  assert_close(
+    model.logits(path, 'random_vanilla', bindings),
+    model.logits(source, 'vanilla', bindings),
+  )
+
+
+def test_an_ensemble_is_refused(t5, tmp_path):
+  with pytest.raises(UserError, match='no conversion of ensembles'):
+    convert(
+      t5,
+      tmp_path / 'b',
+      'random_vanilla',
+      bindings=['Unitransformer.ensemble = 2'],
+    )
+
+
 @pytest.mark.parametrize('alpha', ['0.9', '1'])
 def test_alpha_may_start_at_the_vanilla_end(t5, tmp_path, alpha):
   path, _ = convert(t5, tmp_path, 'random_vanilla', f'--vanilla_alpha={alpha}')
@@ -336,6 +359,10 @@ def test_warm_start_through_gin(t5):
     ('num_layers = 1', 'layers that the model lacks'),
     ('num_layers = 3', 'variables of the model are not in it'),
     ('d_ff = 21', 'other shapes or types'),
+    (
+      "tpu_estimator_model_fn.init_variable_filter = '^nowhere'",
+      'nothing would be loaded',
+    ),
     (
       "utils.get_variable_dtype.master_dtype = 'bfloat16'",
       'bfloat16 in the model, float32 in it',

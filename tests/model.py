@@ -6,7 +6,7 @@ import mesh_tensorflow as mtf
 import numpy as np
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow import placement_mesh_impl
-from mesh_tensorflow.transformer import utils
+from mesh_tensorflow.transformer import transformer
 
 from synth_mtf import configured_model
 from synth_mtf.checkpoints import Checkpoint
@@ -67,7 +67,7 @@ def logits(path, variant=None, bindings=(), lengths=None) -> np.ndarray:
     ids[name] = rng.randint(2, VOCAB, [3, length])
     ids[name][1, length // 2 :] = 0
   with tf.Graph().as_default():
-    model = utils.build_model('bitransformer', VOCAB, VOCAB)
+    model = configured_model.build_transformer(VOCAB)
     graph = mtf.Graph()
     mesh = mtf.Mesh(graph, 'mesh')
     imported = {
@@ -80,13 +80,21 @@ def logits(path, variant=None, bindings=(), lengths=None) -> np.ndarray:
       )
       for name, value in ids.items()
     }
+    tokens = {name: _tokens(value) for name, value in imported.items()}
+    if isinstance(model, transformer.Bitransformer):
+      segments = {
+        'encoder_sequence_id': tokens['inputs'],
+        'decoder_sequence_id': tokens['targets'],
+      }
+    else:  # a language model: its targets are its inputs
+      imported['targets'] = imported['inputs']
+      segments = {'sequence_id': tokens['inputs']}
     result, _ = model.call_simple(
       **imported,
+      **segments,
       compute_loss=False,
       mode='eval',
       variable_dtype=mtf.VariableDType(tf.float32, tf.float32, tf.float32),
-      encoder_sequence_id=_tokens(imported['inputs']),
-      decoder_sequence_id=_tokens(imported['targets']),
     )
     lowering = mtf.Lowering(
       graph, {mesh: placement_mesh_impl.PlacementMeshImpl('', '', [''])}

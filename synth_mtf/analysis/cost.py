@@ -13,6 +13,8 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
+from synth_mtf import configured_model
+
 # Weights, their gradients: float32 both.
 _BYTES = 4
 _POSITIONS = ('length', 'memory_length')
@@ -94,12 +96,9 @@ def cost(
 
 def _graph(vocab_size, lengths):
   """The graph of a forward pass over one pair of sequences, in training."""
-  model_type = gin.get_bindings(utils.run, resolve_references=False).get(
-    'model_type', 'bitransformer'
-  )
   graph = mtf.Graph()
   with tf.Graph().as_default():
-    model = utils.build_model(model_type, vocab_size, vocab_size)
+    model = configured_model.build_transformer(vocab_size)
     mesh = mtf.Mesh(graph, 'mesh')
     inputs, targets = (
       mtf.zeros(
