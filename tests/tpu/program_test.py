@@ -21,18 +21,27 @@ OURS = [v for v in VARIANTS if not v.startswith('original_')]
 DEFAULT = ['random', 'random_dense_vanilla', 'convolution']
 
 
-def all_others_by_make(names):
-  return [
-    pytest.param(name, marks=[] if name in DEFAULT else pytest.mark.tpu_proof)
-    for name in names
-  ]
+# Mixes all positions of a row: it refuses packed ones, as its own test shows.
+NEVER_PACKED = ['linformer']
+PROGRAMS = [
+  pytest.param(
+    variant,
+    mode,
+    packed,
+    marks=[] if variant in DEFAULT else pytest.mark.tpu_proof,
+  )
+  for mode, packed in (
+    ('train', False),
+    ('train', True),
+    ('eval', False),
+    ('infer', False),
+  )
+  for variant in OURS
+  if not (packed and variant in NEVER_PACKED)
+]
 
 
-@pytest.mark.parametrize('variant', all_others_by_make(OURS))
-@pytest.mark.parametrize(
-  'mode, packed',
-  [('train', False), ('train', True), ('eval', False), ('infer', False)],
-)
+@pytest.mark.parametrize('variant, mode, packed', PROGRAMS)
 def test_a_tpu_takes_it(variant, mode, packed):
   built = program.build(Setting(variant, mode, packed=packed))
   assert len(built.operations) > 100

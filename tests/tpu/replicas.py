@@ -54,7 +54,7 @@ def on_replicas(built: program.Program) -> tuple[np.ndarray, dict]:
     Losses, [steps, cores], and the variables that it started from, by name.
   """
   initial, masters = _initial_values(built)
-  core = _CoreProgram(built)
+  core = CoreProgram(built)
   arguments, variables, compiled = core.compile(initial, built.features)
   losses = []
   for _ in range(STEPS):
@@ -94,7 +94,7 @@ def on_one_device(setting_: Setting, masters: dict) -> list[float]:
       ]
 
 
-class _CoreProgram:
+class CoreProgram:
   """What one core runs, as a graph of its own.
 
   Attributes:
@@ -153,11 +153,16 @@ class _CoreProgram:
     if node.op == 'CrossReplicaSum':
       _make_all_reduce(new, graph.get_operation_by_name(node.name))
 
-  def compile(self, initial, features):
-    """Compiles for 8 devices.
+  def lower(self, initial, features):
+    """Lets XLA translate the program.
+
+    Args:
+      initial: by handle, a value of each variable.
+      features: by name.
 
     Returns:
-      The features and the variables as sharded arrays, and the executable.
+      The features, the inputs of the variables in the program's order, and the
+      program as a serialized HloModule.
     """
     handles = sorted(self.variables)
     inputs = sorted(self.features)
@@ -189,6 +194,15 @@ class _CoreProgram:
       for external, _ in function.get_concrete_function(*values).graph.captures
     ]
     hlo = function.experimental_get_compiler_ir(*values)(stage='hlo_serialized')
+    return [value.numpy() for value in values], captured, hlo
+
+  def compile(self, initial, features):
+    """Compiles for 8 devices.
+
+    Returns:
+      The features and the variables as sharded arrays, and the executable.
+    """
+    values, captured, hlo = self.lower(initial, features)
     devices = jax.devices('cpu')[:CORES]
     options = xla_client.CompileOptions()
     options.num_replicas = CORES
@@ -200,7 +214,7 @@ class _CoreProgram:
       xla_client.XlaComputation(hlo)
     )
     return (
-      [_shard([value.numpy()] * CORES, devices) for value in values],
+      [_shard([value] * CORES, devices) for value in values],
       [
         _shard([initial[c] for c in self.variables[h]], devices)
         for h in captured
