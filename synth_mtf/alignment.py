@@ -20,8 +20,9 @@ from typing import Callable, Optional
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.mixing import Logits, arrange
-from synth_mtf.synthesizers.base import Site
+from synth_mtf.mixing import Logits, arrange, join, multiply
+from synth_mtf.positions import is_tpu
+from synth_mtf.synthesizers.base import InnerProduct, Site
 from synth_mtf.visibility import Visibility
 
 # exp(-75) and 2^20 exp(75) are both normal float32 numbers.
@@ -113,7 +114,7 @@ def unnormalized_average(
   Arguments and result are those of `softmax_average`.
   """
   del use_log_z  # there is no denominator
-  weights = _add(logits.local, logits.shared)
+  weights = _add(_multiplied_out(site, logits), logits.shared)
   values = _at(visibility.keys, values)
   if visibility.pairs is not None:
     weights *= mtf.cast(visibility.pairs, weights.dtype)
@@ -135,7 +136,7 @@ def _is_shared(site, logits, visibility, dropout):
   """Whether the attention weights are the same for the whole batch."""
   pairs = visibility.pairs
   return (
-    logits.local is None
+    logits.are_shared
     and (pairs is None or set(pairs.shape.dims) <= set(site.shared))
     and dropout.per_key(site)
     and not _is_split(site)
@@ -226,20 +227,88 @@ def _general_softmax(site, logits, visibility, values, dropout, use_log_z):
 
   All that has no batch dimension is summed first and added once.
   """
-  pairs = visibility.pairs
+  pairs, keys = visibility.pairs, visibility.keys
+  if keys is not None:
+    logits, keys = _with_keys(site, logits, _hide(keys))
   b = _add(logits.shared, None if pairs is None else _hide(pairs))
-  b = _add(logits.local, b)
-  if visibility.keys is not None:
-    b = _add(b, _hide(visibility.keys))
+  b = _add(_multiplied_out(site, logits), b)
+  b = _add(b, keys)
   b = arrange(b, site.local)
   if use_log_z:
     use_log_z(mtf.reduce_logsumexp(b, site.memory_length))
-  weights = mtf.cast(_softmax(site, b), values.dtype)
   if dropout.per_key(site):
     values = dropout.of_values(values, site)
+    y = _softmax_average(site, b, values)
   else:
-    weights = dropout.of_weights(weights)
-  return _at(visibility.queries, _weighted_sum(site, weights, values))
+    weights = mtf.cast(_softmax(site, b), values.dtype)
+    y = _weighted_sum(site, dropout.of_weights(weights), values)
+  return _at(visibility.queries, y)
+
+
+def _with_keys(site, logits, bias):
+  """Adds a bias of [batch..., memory_length] to logits, or leaves it over.
+
+  Off a TPU it joins a product, as one more k with queries of 1: that saves a
+  pass over B.
+  """
+  product = logits.product
+  if product is None or is_tpu(bias.mesh):
+    return logits, bias
+  k = mtf.Dimension('keys', 1)
+  ones = mtf.ones(bias.mesh, mtf.Shape([k]), product.query.dtype)
+  keys = InnerProduct(
+    ones, mtf.reshape(bias, mtf.Shape(bias.shape.dims + [k])), k
+  )
+  return dataclasses.replace(logits, product=join(site, [product, keys])), None
+
+
+def _multiplied_out(site, logits):
+  """All that has a batch dimension."""
+  product = logits.product and multiply(site, logits.product)
+  return _add(logits.local, product)
+
+
+def _softmax_average(site, b, values):
+  """softmax(B) V, with the gradient in few passes over B off a TPU.
+
+  With W = softmax(B), Y = W V and the row sums T = W 1,
+
+      Y = (W V) / T     dW = [dY, dT] [V, 1]^T     dB = W dW
+
+  where the normalizer of W counts as a constant: T = 1 carries its gradient,
+  as a column of the product that is made anyway.
+  """
+  # XLA fuses the passes by itself; the sums need more than bfloat16.
+  if _is_split(site) or is_tpu(b.mesh) or values.dtype != tf.float32:
+    return _weighted_sum(site, _softmax(site, b), values)
+  weights = mtf.slicewise(
+    tf.nn.softmax,
+    [b],
+    splittable_dims=[d for d in b.shape.dims if d != site.memory_length],
+    grad_function=lambda op, dw: [dw * op.outputs[0]],
+  )
+  with_one = mtf.Dimension(site.kv_dim.name, site.kv_dim.size + 1)
+  values = mtf.slicewise(
+    _append_one,
+    [values],
+    output_shape=mtf.Shape(values.shape.dims[:-1] + [with_one]),
+    splittable_dims=values.shape.dims[:-1],
+    grad_function=lambda op, dv: [
+      mtf.slice(dv, 0, site.kv_dim.size, site.kv_dim.name)
+    ],
+  )
+  y = _weighted_sum(site, weights, values)
+  return mtf.slicewise(
+    lambda y: _divide_rows(y[..., :-1], y[..., -1]),
+    [y],
+    output_shape=mtf.Shape(y.shape.dims[:-1] + [site.kv_dim]),
+    splittable_dims=y.shape.dims[:-1],
+  )
+
+
+def _append_one(values):
+  paddings = [[0, 0]] * (values.shape.rank - 1) + [[0, 1]]
+  return tf.pad(values, paddings, constant_values=1)
 
 
 def _softmax(site, b):
@@ -269,7 +338,7 @@ def _weighted_sum(site, weights, values):
   """W G(X), [batch..., length, heads, d_kv]."""
   return mtf.einsum(
     [mtf.cast(weights, values.dtype), values],
-    mtf.Shape(site.batch + site.length + site.heads + [site.kv_dim]),
+    mtf.Shape(site.batch + site.length + site.heads + values.shape.dims[-1:]),
   )
 
 

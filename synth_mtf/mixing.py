@@ -44,16 +44,23 @@ MIXINGS = {'softmax': per_head, 'layer_softmax': per_layer, 'sum': plain_sum}
 
 @dataclasses.dataclass(frozen=True)
 class Logits:
-  """Alignment logits B, as the sum of two parts; None stands for 0.
+  """Alignment logits B, as the sum of three parts; None stands for 0.
 
   Attributes:
     shared: the part without batch dimensions, a subset of [heads, length,
       memory_length].
-    local: the rest, [batch..., heads, length, memory_length].
+    local: what has some, a subset of [batch..., heads, length, memory_length].
+    product: the same, not multiplied out.
   """
 
   shared: Optional[mtf.Tensor]
   local: Optional[mtf.Tensor]
+  product: Optional[InnerProduct]
+
+  @property
+  def are_shared(self) -> bool:
+    """Whether they are the same for the whole batch."""
+    return self.local is None and self.product is None
 
 
 def mixture(
@@ -77,28 +84,34 @@ def add(site: Site, terms: Sequence[Term]) -> Logits:
   What has no batch dimension is summed apart, and the inner products of one
   example become one product over all that they sum over.
   """
-  products = [t for t in terms if isinstance(t, InnerProduct)]
   shared_dims = set(site.shared)
-  tensors = [t for t in terms if not isinstance(t, InnerProduct)]
-  tensors += [
-    _multiply(p, site.shared) for p in products if p.dims <= shared_dims
-  ]
-  products = [p for p in products if not p.dims <= shared_dims]
-  if products:
-    tensors.append(_multiply(_join(site, products), site.local.dims))
+  tensors, products = [], []
+  for term in terms:
+    if not isinstance(term, InnerProduct):
+      tensors.append(term)
+    elif term.dims <= shared_dims:
+      tensors.append(multiply(site, term))
+    else:
+      products.append(term)
   shared = [t for t in tensors if set(t.shape.dims) <= shared_dims]
   local = [t for t in tensors if not set(t.shape.dims) <= shared_dims]
   return Logits(
-    mtf.add_n(shared) if shared else None, mtf.add_n(local) if local else None
+    mtf.add_n(shared) if shared else None,
+    mtf.add_n(local) if local else None,
+    join(site, products) if products else None,
   )
 
 
-def _multiply(product, order):
-  dims = mtf.Shape([d for d in order if d in product.dims])
-  return mtf.einsum([product.query, product.key], dims)
+def multiply(site: Site, product: InnerProduct) -> mtf.Tensor:
+  """The logits of an inner product, [batch..., heads, length, memory_length].
+
+  Dimensions that neither factor has are left out.
+  """
+  dims = [d for d in site.local.dims if d in product.dims]
+  return mtf.einsum([product.query, product.key], mtf.Shape(dims))
 
 
-def _join(site, products):
+def join(site: Site, products: Sequence[InnerProduct]) -> InnerProduct:
   """One inner product whose k runs over those of all products."""
   if len(products) == 1:
     return products[0]
