@@ -139,18 +139,15 @@ def _is_shared(site, logits, visibility, dropout):
     logits.are_shared
     and (pairs is None or set(pairs.shape.dims) <= set(site.shared))
     and dropout.per_key(site)
-    and not _is_split(site)
+    and not _is_split(site, site.memory_length)
   )
 
 
-def _is_split(site):
-  """Whether the mesh splits `memory_length`."""
+def _is_split(site, dim):
+  """Whether the mesh splits a dimension."""
   model = site.context.model
   return bool(model.layout and model.mesh_shape) and (
-    mtf.tensor_dim_to_mesh_dim_size(
-      model.layout, model.mesh_shape, site.memory_length
-    )
-    > 1
+    mtf.tensor_dim_to_mesh_dim_size(model.layout, model.mesh_shape, dim) > 1
   )
 
 
@@ -256,6 +253,7 @@ def _with_keys(site, logits, bias):
     return logits, bias
   k = mtf.Dimension('keys', 1)
   ones = mtf.ones(bias.mesh, mtf.Shape([k]), product.query.dtype)
+  bias = mtf.cast(bias, product.key.dtype)
   keys = InnerProduct(
     ones, mtf.reshape(bias, mtf.Shape(bias.shape.dims + [k])), k
   )
@@ -278,8 +276,11 @@ def _softmax_average(site, b, values):
   where the normalizer of W counts as a constant: T = 1 carries its gradient,
   as a column of the product that is made anyway.
   """
-  # XLA fuses the passes by itself; the sums need more than bfloat16.
-  if _is_split(site) or is_tpu(b.mesh) or values.dtype != tf.float32:
+  if (
+    is_tpu(b.mesh)  # XLA fuses the passes by itself
+    or values.dtype != tf.float32  # dT would be rounded
+    or any(_is_split(site, d) for d in (site.memory_length, site.kv_dim))
+  ):
     return _weighted_sum(site, _softmax(site, b), values)
   weights = mtf.slicewise(
     tf.nn.softmax,
@@ -287,14 +288,18 @@ def _softmax_average(site, b, values):
     splittable_dims=[d for d in b.shape.dims if d != site.memory_length],
     grad_function=lambda op, dw: [dw * op.outputs[0]],
   )
-  with_one = mtf.Dimension(site.kv_dim.name, site.kv_dim.size + 1)
+  with_one = mtf.Dimension('d_kv_and_one', site.kv_dim.size + 1)
   values = mtf.slicewise(
     _append_one,
     [values],
     output_shape=mtf.Shape(values.shape.dims[:-1] + [with_one]),
     splittable_dims=values.shape.dims[:-1],
     grad_function=lambda op, dv: [
-      mtf.slice(dv, 0, site.kv_dim.size, site.kv_dim.name)
+      mtf.rename_dimension(
+        mtf.slice(dv, 0, site.kv_dim.size, with_one.name),
+        with_one.name,
+        site.kv_dim.name,
+      )
     ],
   )
   y = _weighted_sum(site, weights, values)
@@ -313,7 +318,7 @@ def _append_one(values):
 
 def _softmax(site, b):
   """Softmax over memory_length; one operation where the mesh allows it."""
-  if _is_split(site):
+  if _is_split(site, site.memory_length):
     return mtf.softmax(b, site.memory_length)
   return mtf.slicewise(
     tf.nn.softmax,
