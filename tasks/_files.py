@@ -19,6 +19,8 @@ import tensorflow.compat.v2 as tf
 from synth_mtf.errors import UserError
 
 _CHUNK_BYTES = 1 << 20
+# A stream's first read: a block is often no longer.
+_FIRST_BYTES = 1 << 14
 
 
 class RowError(Exception):
@@ -73,6 +75,7 @@ class ByteStream:
     self.buffer = b''
     self.start = 0
     self._file = open_binary(path, offset)
+    self._chunk_bytes = _FIRST_BYTES
 
   def __enter__(self) -> ByteStream:
     return self
@@ -82,7 +85,8 @@ class ByteStream:
 
   def more(self) -> bool:
     """Adds a piece of the file to `buffer`; False at the end of the file."""
-    chunk = read_chunk(self._file, self.path)
+    chunk = read_chunk(self._file, self.path, self._chunk_bytes)
+    self._chunk_bytes = min(2 * self._chunk_bytes, _CHUNK_BYTES)
     self.buffer = self.buffer[self.start :] + chunk
     self.start = 0
     return bool(chunk)
@@ -181,7 +185,7 @@ def open_binary(path: str, offset: int = 0) -> BinaryIO:
   return stream
 
 
-def read_chunk(stream: BinaryIO, path: str, size: int = _CHUNK_BYTES) -> bytes:
+def read_chunk(stream: BinaryIO, path: str, size: int) -> bytes:
   """Reads up to `size` bytes, b'' at the end of the file."""
   try:
     return stream.read(size)

@@ -28,12 +28,15 @@ from synth_mtf.tasks._readers import (
   Reader,
 )
 
-# Examples of a block: large enough that a block costs little to start, small
-# enough that a shuffle of blocks mixes a file of ten thousand rows.
-_BLOCK_EXAMPLES = 256
+# Examples of a block. A short file has small ones, so that a shuffle of blocks
+# mixes it and its first rows come soon; in a long file they double, until they
+# cost little to start, and there are never many of them for its length.
+_FEWEST_EXAMPLES = 16
+_MOST_EXAMPLES = 256
+_MANY_BLOCKS = 1024
 _BLOCK_BYTES = 1 << 20
 _FAULTS_SHOWN = 20
-_VERSION = 1
+_VERSION = 2
 _END_BYTES = 1 << 16
 _FILES_OPENED = 2
 
@@ -85,6 +88,7 @@ def scan(path: str, reader: Reader) -> FileIndex:
   blemishes: set[str] = set()
   dropped = 0
   in_block = 0
+  block_examples = _FEWEST_EXAMPLES
 
   def fault(error: RowError, offset: Position) -> None:
     index.num_faults += 1
@@ -99,7 +103,11 @@ def scan(path: str, reader: Reader) -> FileIndex:
       blemishes.add(str(blemish))
       fault(blemish, 0)
     for number, record in enumerate(_records(stream, reader, None, fault)):
-      if not index.blocks or in_block >= _BLOCK_EXAMPLES:
+      if not index.blocks or in_block >= block_examples:
+        many = len(index.blocks) >= _MANY_BLOCKS
+        if many and block_examples < _MOST_EXAMPLES:
+          del index.blocks[1::2]
+          block_examples *= 2
         index.blocks.append(Block(path, record.offset, None, number))
         in_block = 0
       blemish = reader.blemish(record)
@@ -145,20 +153,33 @@ def byte_blocks(path: str) -> list[Block]:
   return [Block(path, s, min(s + _BLOCK_BYTES, size), 0) for s in starts]
 
 
+def header_of(path: str, reader: Reader) -> Any:
+  """Returns what `reader` makes of the first line, None if that is a row.
+
+  Raises:
+    UserError: the file cannot be read, or its header is not that of the format.
+  """
+  if not reader.header:
+    return None
+  with reader.open(path) as stream:
+    return _context(_header(stream, reader, path), reader, path)
+
+
 def read(
-  block: Block, reader: Reader, skip_bad_rows: bool
+  block: Block, reader: Reader, skip_bad_rows: bool, header: Any
 ) -> Iterator[Example]:
   """Yields the examples of a block.
+
+  Args:
+    block: where they are.
+    reader: the format of the file.
+    skip_bad_rows: leave malformed rows out, and report them.
+    header: `header_of` the file.
 
   Raises:
     UserError: a row is malformed, and `skip_bad_rows` is not set.
   """
   with reader.open(block.path, _line_start(block, reader)) as stream:
-    context = None
-    if reader.header:
-      with reader.open(block.path) as head:
-        header = _header(head, reader, block.path)
-        context = _context(header, reader, block.path)
 
     def fault(error: RowError, offset: Position) -> None:
       if isinstance(error, DroppedRow):
@@ -172,7 +193,7 @@ def read(
 
     records = _records(stream, reader, block.end, fault)
     for number, record in enumerate(records, block.number):
-      for example in _parse(reader, record, number, context):
+      for example in _parse(reader, record, number, header):
         if isinstance(example, RowError):
           fault(example, record.offset)
         else:

@@ -256,11 +256,14 @@ class JsonLinesReader(Reader):
 class JsonObject:
   """A JSON object whose values are asked for by name and type."""
 
-  def __init__(self, value: Any, where: str = 'row'):
-    if not isinstance(value, dict):
-      raise RowError(f'{where}: {_shown(value)}', 'a JSON object')
+  __slots__ = ('_index', '_name', '_value')
+
+  def __init__(self, value: Any, name: str = 'row', index: int | None = None):
     self._value = value
-    self._where = where
+    self._name = name
+    self._index = index
+    if not isinstance(value, dict):
+      raise RowError(f'{self._where}: {_shown(value)}', 'a JSON object')
 
   def __contains__(self, name: str) -> bool:
     return name in self._value
@@ -268,6 +271,8 @@ class JsonObject:
   def text(self, name: str) -> str:
     """Returns a string."""
     value = self._get(name, str, 'a string')
+    if value.isascii():
+      return value
     try:
       value.encode('utf-8')
     except UnicodeEncodeError as error:
@@ -280,7 +285,7 @@ class JsonObject:
   def integer(self, name: str) -> int:
     """Returns an integer that fits 32 bits."""
     value = self._get(name, int, 'an integer')
-    if isinstance(value, bool) or not -(2**31) <= value < 2**31:
+    if value is True or value is False or not -(2**31) <= value < 2**31:
       raise RowError(f'{name!r}: {_shown(value)}', 'a 32-bit integer')
     return value
 
@@ -295,16 +300,21 @@ class JsonObject:
   def objects(self, name: str) -> list[JsonObject]:
     """Returns a list of objects."""
     values = self._get(name, list, 'a list')
-    return [JsonObject(value, f'{name}[{i}]') for i, value in enumerate(values)]
+    return [JsonObject(value, name, i) for i, value in enumerate(values)]
+
+  @property
+  def _where(self) -> str:
+    return self._name if self._index is None else f'{self._name}[{self._index}]'
 
   def _get(self, name: str, kind: type, expected: str) -> Any:
-    if name not in self._value:
+    try:
+      value = self._value[name]
+    except KeyError:
       raise RowError(
         f'{self._where} without {name!r}, with '
         f'{quote(", ".join(map(str, self._value)))}',
         f'{expected} under {name!r}',
-      )
-    value = self._value[name]
+      ) from None
     if not isinstance(value, kind):
       raise RowError(f'{name!r}: {_shown(value)}', expected)
     return value
@@ -323,13 +333,6 @@ def parse_json_object(text: str) -> JsonObject:
       f'{quote(text[max(where - 1, 0) :])})',
       'one JSON object a line',
     ) from error
-
-
-def class_id(label: str, classes: Sequence[str]) -> int:
-  """Returns the position of `label`, a RowError outside the set."""
-  if label not in classes:
-    raise RowError(f'the label {quote(label)}', f'one of {", ".join(classes)}')
-  return classes.index(label)
 
 
 def _shown(value: Any) -> str:

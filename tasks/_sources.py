@@ -5,9 +5,7 @@ from __future__ import annotations
 import abc
 import collections
 import dataclasses
-import functools
 import itertools
-import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -25,6 +23,13 @@ from synth_mtf.tasks._readers import Example, Reader
 
 # As many as seqio reads files at a time.
 _CYCLE_LENGTH = 16
+# Loads that are ready or under way: one in Python, one on its way to tf.data.
+_LOADS_AHEAD = 2
+# Splits of so few files and bytes stay in memory once they have been read: they
+# are read in many epochs, each of which would start with a wait.
+_KEPT_FILES = 16
+_KEPT_BYTES = 8 << 20
+_KEPT_ROWS = 1 << 16
 # Rows of a file that is one block, such as a gzip file, handed over at a time.
 _CHUNK_EXAMPLES = 256
 # Open files that wait for their next chunk to be asked for.
@@ -283,7 +288,8 @@ def _faults_of_first_rows(files: Mapping[str, Reader]) -> list[str]:
   for path, reader in files.items():
     try:
       for block in _index.byte_blocks(path)[:1]:
-        rows = _index.read(block, reader, skip_bad_rows=False)
+        header = _index.header_of(path, reader)
+        rows = _index.read(block, reader, False, header)
         collections.deque(itertools.islice(rows, _CHUNK_EXAMPLES), maxlen=0)
     except UserError as error:
       faults.append(str(error))
@@ -327,22 +333,29 @@ def _examples(
 ) -> tf.data.Dataset:
   num_blocks = len(loader.blocks)
   num_shards = shard_info.num_shards if shard_info else 1
+  index = shard_info.index if shard_info else 0
+  small = loader.is_small()
+  by_rows = small or num_blocks < num_shards
   ds = tf.data.Dataset.range(num_blocks)
-  if num_blocks >= num_shards > 1:
-    ds = ds.shard(num_shards, shard_info.index)
-  if shuffle:
-    ds = ds.shuffle(num_blocks, seed=seed)
-  ds = loader.columns(ds, _CYCLE_LENGTH if shuffle else 1).unbatch()
-  if num_blocks < num_shards:
-    ds = ds.shard(num_shards, shard_info.index)
-  return loader.cut_lists(ds)
+  if not by_rows:
+    ds = ds.shard(num_shards, index)
+    if shuffle:
+      ds = ds.shuffle(num_blocks, seed=seed)
+  ds = loader.columns(ds, shuffle).unbatch()
+  if by_rows:
+    # Not behind a shuffle, which without a seed differs from host to host.
+    ds = ds.shard(num_shards, index)
+  if small:
+    ds = ds.cache()
+    if shuffle:
+      ds = ds.shuffle(_KEPT_ROWS, seed=seed)
+  return ds
 
 
 class _Loader(abc.ABC):
-  """Hands blocks to tf.data as columns: arrays with a row for each example.
+  """Hands blocks to tf.data as columns: tensors with a row for each example.
 
-  A list in an example is padded to the longest of its column, and its size is a
-  column too, until the rows are apart (`cut_lists`).
+  A column of lists is ragged; a single list is a plain tensor again.
 
   Attributes:
     blocks: what is loaded.
@@ -358,71 +371,94 @@ class _Loader(abc.ABC):
     self._readers = readers
     self._skip_bad_rows = skip_bad_rows
     self._schema = next(iter(readers.values())).schema
+    self._headers: dict[str, Any] = {}
 
   @abc.abstractmethod
-  def columns(self, blocks: tf.data.Dataset, together: int) -> tf.data.Dataset:
+  def columns(self, blocks: tf.data.Dataset, mixed: bool) -> tf.data.Dataset:
     """Returns the columns of the blocks whose numbers `blocks` yields.
 
     Args:
       blocks: numbers of blocks.
-      together: of how many blocks rows alternate.
+      mixed: whether rows of several blocks alternate.
     """
 
-  def cut_lists(self, ds: tf.data.Dataset) -> tf.data.Dataset:
-    """Cuts the lists of single examples to their own lengths."""
-    if not any(spec.shape.rank for _, spec in _leaves(self._schema)):
-      return ds
-
-    return ds.map(lambda row: _cut_lists(self._schema, row))
+  def is_small(self) -> bool:
+    """Whether all of the files fit into memory with ease."""
+    files = [
+      file
+      for path, reader in self._readers.items()
+      for file in reader.files(path)
+    ]
+    return len(files) <= _KEPT_FILES and _total_bytes(files) <= _KEPT_BYTES
 
   def read(self, block: int) -> Iterator[Example]:
     """Yields the examples of a block."""
-    reader = self._readers[self.blocks[block].path]
-    return _index.read(self.blocks[block], reader, self._skip_bad_rows)
+    path = self.blocks[block].path
+    reader = self._readers[path]
+    if path not in self._headers:
+      self._headers[path] = _index.header_of(path, reader)
+    return _index.read(
+      self.blocks[block], reader, self._skip_bad_rows, self._headers[path]
+    )
 
   def call(
     self, function: Callable[..., Sequence[Example]], *inputs: tf.Tensor
   ) -> Mapping[str, Any]:
     """Returns the columns of the examples that `function(*inputs)` returns."""
-    dtypes, shapes = [], []
+    dtypes = []
     for _, spec in _leaves(self._schema):
-      dtypes.append(spec.dtype)
-      shapes.append([None] * (1 + spec.shape.rank))
-      if spec.shape.rank:
-        dtypes.append(tf.int64)
-        shapes.append([None, 1])
-    columns = tf.numpy_function(
-      lambda *values: self._to_columns(function(*(v.tolist() for v in values))),
+      dtypes += [spec.dtype, tf.int64] if spec.shape.rank else [spec.dtype]
+    arrays = tf.numpy_function(
+      lambda *values: self._to_arrays(function(*(v.tolist() for v in values))),
       inputs,
       dtypes,
       stateful=False,
     )
-    for column, shape in zip(columns, shapes):
-      column.set_shape(shape)
-    return tf.nest.pack_sequence_as(_columns_of(self._schema), columns)
+    for array in arrays:
+      array.set_shape([None])
+    arrays = iter(arrays)
+    columns = [
+      tf.RaggedTensor.from_row_splits(
+        next(arrays), next(arrays), validate=False
+      )
+      if spec.shape.rank
+      else next(arrays)
+      for _, spec in _leaves(self._schema)
+    ]
+    return tf.nest.pack_sequence_as(self._schema, columns)
 
-  def _to_columns(self, rows: Sequence[Example]) -> list[np.ndarray]:
-    columns = []
+  def _to_arrays(self, rows: Sequence[Example]) -> list[np.ndarray]:
+    """Returns values, and where lists among them start and end."""
+    arrays = []
     for path, spec in _leaves(self._schema):
-      values = [functools.reduce(operator.getitem, path, row) for row in rows]
+      values = rows
+      for key in path:
+        values = [value[key] for value in values]
       if spec.shape.rank:
-        columns += _padded(values, spec.dtype)
+        sizes = [0, *map(len, values)]
+        values = [value for several in values for value in several]
+        arrays.append(_array(values, spec.dtype))
+        arrays.append(np.cumsum(sizes, dtype=np.int64))
       else:
-        columns.append(_array(values, spec.dtype))
-    return columns
+        arrays.append(_array(values, spec.dtype))
+    return arrays
 
 
 class _BlockLoader(_Loader):
-  """Loads a block, or the blocks that alternate, in one call."""
+  """Loads some blocks in one call."""
 
   @override
-  def columns(self, blocks: tf.data.Dataset, together: int) -> tf.data.Dataset:
-    return blocks.batch(together).map(
-      lambda numbers: self.call(self._load, numbers),
-      num_parallel_calls=2,  # one in Python, one on its way to tf.data
+  def columns(self, blocks: tf.data.Dataset, mixed: bool) -> tf.data.Dataset:
+    load = self._load_mixed if mixed else self._load
+    return blocks.batch(_CYCLE_LENGTH).map(
+      lambda numbers: self.call(load, numbers),
+      num_parallel_calls=_LOADS_AHEAD,
     )
 
   def _load(self, blocks: Sequence[int]) -> list[Example]:
+    return [row for block in blocks for row in self.read(block)]
+
+  def _load_mixed(self, blocks: Sequence[int]) -> list[Example]:
     rounds = itertools.zip_longest(*map(self.read, blocks))
     return [row for rows in rounds for row in rows if row is not None]
 
@@ -439,7 +475,9 @@ class _StreamLoader(_Loader):
     ] = collections.OrderedDict()
 
   @override
-  def columns(self, blocks: tf.data.Dataset, together: int) -> tf.data.Dataset:
+  def columns(self, blocks: tf.data.Dataset, mixed: bool) -> tf.data.Dataset:
+    together = _CYCLE_LENGTH if mixed else 1
+
     def chunks(block: tf.Tensor) -> tf.data.Dataset:
       ds = tf.data.Dataset.range(tf.int64.max)
       ds = ds.map(lambda chunk: self.call(self._load, block, chunk))
@@ -451,7 +489,7 @@ class _StreamLoader(_Loader):
       chunks,
       cycle_length=together,
       block_length=1,
-      num_parallel_calls=min(2, together),
+      num_parallel_calls=min(_LOADS_AHEAD, together),
       deterministic=True,
     )
 
@@ -490,46 +528,7 @@ def _leaves(
       yield (*path, key), schema[key]
 
 
-def _columns_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-  """Returns the structure of columns, where a list has padding and a size."""
-  return {
-    key: _columns_of(spec)
-    if isinstance(spec, Mapping)
-    else ({'padded': spec, 'size': spec} if spec.shape.rank else spec)
-    for key, spec in schema.items()
-  }
-
-
-def _cut_lists(
-  schema: Mapping[str, Any], row: Mapping[str, Any]
-) -> Mapping[str, Any]:
-  cut = {}
-  for key, spec in schema.items():
-    if isinstance(spec, Mapping):
-      cut[key] = _cut_lists(spec, row[key])
-    elif spec.shape.rank:
-      cut[key] = tf.slice(
-        row[key]['padded'], tf.constant([0], tf.int64), row[key]['size']
-      )
-    else:
-      cut[key] = row[key]
-  return cut
-
-
 def _array(values: Sequence[Any], dtype: tf.DType) -> np.ndarray:
   if dtype == tf.string:
     return np.array([value.encode('utf-8') for value in values], object)
   return np.array(values, dtype.as_numpy_dtype)
-
-
-def _padded(
-  lists: Sequence[Sequence[Any]], dtype: tf.DType
-) -> list[np.ndarray]:
-  """Returns [rows, longest] padded values and [rows, 1] sizes."""
-  sizes = np.array([len(values) for values in lists], np.int64)
-  padding = b'' if dtype == tf.string else 0
-  shape = len(lists), max(sizes, default=0)
-  padded = np.full(shape, padding, object if dtype == tf.string else None)
-  for row, values in zip(padded, lists):
-    row[: len(values)] = _array(values, dtype)
-  return [padded.astype(dtype.as_numpy_dtype), sizes[:, np.newaxis]]

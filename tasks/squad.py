@@ -25,7 +25,13 @@ from synth_mtf.tasks._sources import Split
 from synth_mtf.tasks._tasks import adopt
 
 # A string is skipped as a whole: a bracket inside it opens nothing.
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]|"', re.DOTALL)
+_STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
+_TOKEN = re.compile(_STRING + rb'|[][{}]|"', re.DOTALL)
+# Up to the next bracket.
+_BRACKET = re.compile(
+  rb'[^][{}"]*(?:' + _STRING + rb'[^][{}"]*)*([][{}])', re.DOTALL
+)
+_DEPTH_CHANGE = {b'{': 1, b'[': 1, b'}': -1, b']': -1}
 _GAP = re.compile(rb'[\s,]*')
 
 
@@ -114,7 +120,7 @@ def _skip_to_articles(stream: ByteStream) -> None:
     if names_data and token == b'[':
       stream.take(size)
       return
-    depth += _depth_change(token)
+    depth += _DEPTH_CHANGE.get(token, 0)
     names_data = token == b'"data"' and depth == 1
   raise RowError('JSON without articles', '{"data": [{...}, ...]}')
 
@@ -136,12 +142,16 @@ def _at_article(stream: ByteStream) -> bool:
 
 def _take_object(stream: ByteStream) -> bytes:
   """Returns the JSON object that starts here, up to its last brace."""
-  depth = 0
-  for token, size in _tokens(stream):
-    depth += _depth_change(token)
-    if not depth:
-      return stream.take(size)
-  raise RowError('the file ends inside an article', 'its last brace')
+  depth = size = 0
+  while True:
+    match = _BRACKET.match(stream.buffer, stream.start + size)
+    if match:
+      size = match.end() - stream.start
+      depth += _DEPTH_CHANGE[match.group(1)]
+      if not depth:
+        return stream.take(size)
+    elif not stream.more():
+      raise RowError('the file ends inside an article', 'its last brace')
 
 
 def _tokens(stream: ByteStream) -> Iterator[tuple[bytes, int]]:
@@ -159,10 +169,6 @@ def _tokens(stream: ByteStream) -> Iterator[tuple[bytes, int]]:
       size = (match.start() if match else len(stream.buffer)) - stream.start
       if not stream.more():
         return
-
-
-def _depth_change(token: bytes) -> int:
-  return (token in (b'{', b'[')) - (token in (b'}', b']'))
 
 
 def _split(file: str) -> Split:

@@ -23,7 +23,6 @@ from synth_mtf.tasks._readers import (
   JsonLinesReader,
   JsonObject,
   Reader,
-  class_id,
 )
 from synth_mtf.tasks._sources import Split
 from synth_mtf.tasks._tasks import adopt
@@ -81,8 +80,12 @@ class SuperGlueReader(JsonLinesReader):
     if not self._labelled and 'label' not in row:
       return _readers.NO_LABEL
     label = row.value('label')
-    # In JSON 1 is not true, in Python it is equal.
-    return class_id(json.dumps(label), [json.dumps(v) for v in self.labels])
+    for i, known in enumerate(self.labels):
+      # In JSON 1 is not true, in Python it is equal.
+      if label == known and type(label) is type(known):
+        return i
+    classes = ', '.join(map(json.dumps, self.labels))
+    raise RowError(f'the label {quote(json.dumps(label))}', f'one of {classes}')
 
 
 class BoolqReader(SuperGlueReader):

@@ -177,7 +177,9 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     path = _write(tmp_path / f'{megabytes}.tsv', line * (megabytes * 1000))
     tracemalloc.start()
     index = _index.scan(str(path), reader)
-    rows = sum(1 for b in index.blocks for _ in _index.read(b, reader, False))
+    rows = sum(
+      1 for b in index.blocks for _ in _index.read(b, reader, False, None)
+    )
     peaks.append(tracemalloc.get_traced_memory()[1])
     tracemalloc.stop()
     assert rows == index.num_examples == megabytes * 1000
