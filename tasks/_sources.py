@@ -134,6 +134,17 @@ class FilesDataSource(seqio.DataSource):
       return None
     return sum(index.num_examples for index in self.indexes(split))
 
+  @property
+  def task_name(self) -> str:
+    """The name of the task."""
+    return self._task_name
+
+  def found(self, split: str) -> dict[str, Reader]:
+    """Returns the files of a split, {} if there are none."""
+    if split not in self._split_files:
+      return {}
+    return self._split_files[split].files(self._data_dir)
+
   def files(self, split: str) -> dict[str, Reader]:
     """Returns the files of a split; a UserError says which are missing."""
     if split not in self._split_files:
@@ -181,16 +192,27 @@ class FilesDataSource(seqio.DataSource):
     """Returns the rows of a split in the structure of its reader's schema."""
     skip_bad_rows = _settings.settings().skip_bad_rows
     files = self.files(split)
-    if _scanned(files):
-      blocks = self._checked_blocks(split, skip_bad_rows)
-    else:
-      blocks = [block for path in files for block in _index.byte_blocks(path)]
+    blocks = self._blocks(split, skip_bad_rows)
     if not blocks:
       raise UserError(
         f'task {self._task_name}, split {split!r}: no rows in '
         f'{", ".join(files)}; expected at least one.'
       )
     return _dataset(blocks, files, skip_bad_rows, shuffle, seed, shard_info)
+
+  def examples(self, split: str) -> Iterator[Example]:
+    """Yields the rows of a split in order, as values of Python."""
+    skip_bad_rows = _settings.settings().skip_bad_rows
+    blocks = self._blocks(split, skip_bad_rows)
+    loader = _BlockLoader(blocks, self.files(split), skip_bad_rows)
+    for number in range(len(blocks)):
+      yield from loader.read(number)
+
+  def _blocks(self, split: str, skip_bad_rows: bool) -> list[Block]:
+    files = self.files(split)
+    if _scanned(files):
+      return self._checked_blocks(split, skip_bad_rows)
+    return [block for path in files for block in _index.byte_blocks(path)]
 
   def _checked_blocks(self, split: str, skip_bad_rows: bool) -> list[Block]:
     indexes = self.indexes(split)

@@ -15,7 +15,15 @@ from typing import Optional
 
 from synth_mtf.errors import UserError
 
-COMMANDS = ('demo', 'transformer', 'checkpoint', 'cluster', 'cost', 'doctor')
+COMMANDS = (
+  'demo',
+  'transformer',
+  'vocabulary',
+  'checkpoint',
+  'cluster',
+  'cost',
+  'doctor',
+)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

@@ -1,4 +1,4 @@
-"""A SentencePiece vocabulary trained on the text that pretraining reads."""
+"""A SentencePiece vocabulary trained on a run's own text."""
 
 import json
 import os
@@ -18,7 +18,6 @@ MOST_CHARACTERS = 10_000_000
 # Ids as T5 has them: 0 padding, 1 end of sequence, 2 unknown, no begin.
 _OPTIONS = {
   'model_type': 'unigram',
-  'vocab_size': PIECES,
   'hard_vocab_limit': False,
   'pad_id': 0,
   'eos_id': 1,
@@ -26,32 +25,42 @@ _OPTIONS = {
   'bos_id': -1,
   'max_sentence_length': 16_384,
   'num_threads': 2,  # fixed: it changes the order of the sums
+  'minloglevel': 1,
 }
 # In a process of its own: where TensorFlow is imported too, SentencePiece's
-# trainer ends in a segmentation fault (both carry a copy of protobuf).
+# trainer ends in a segmentation fault (both carry a copy of protobuf). Text
+# and model have no file names here: the trainer writes them into the model.
 _TRAINER = """
-import json, sys, sentencepiece
+import io, json, sys, sentencepiece
 lines = open(0, encoding='utf-8').read().splitlines()
+model = io.BytesIO()
 sentencepiece.SentencePieceTrainer.train(
-    sentence_iterator=iter(lines), model_prefix=sys.argv[1],
+    sentence_iterator=iter(lines), model_writer=model,
     **json.loads(sys.argv[2]))
+with open(sys.argv[1], 'wb') as file:
+  file.write(model.getvalue())
 """
 
 
-def train(texts: Iterable[str], model: pathlib.Path) -> None:
-  """Trains a unigram vocabulary; the same texts give the same pieces.
+def train(
+  texts: Iterable[str], model: pathlib.Path, pieces: int = PIECES
+) -> None:
+  """Trains a unigram vocabulary; the same texts give the same file.
 
   Args:
-    texts: each of one line or several.
+    texts: each of one line or several; of more than `MOST_CHARACTERS` the rest
+      is not used.
     model: the `.model` file to write.
+    pieces: its size, without T5's sentinels; fewer if the text has no more.
 
   Raises:
     UserError: the trainer refuses the text; its log says why.
   """
   # A name of its own: the trainer of a run that was killed may still write.
-  prefix = model.with_name(f'.{model.stem}-{os.getpid()}')
+  partial = model.with_name(f'.{model.stem}-{os.getpid()}')
+  options = {**_OPTIONS, 'vocab_size': pieces}
   trainer = subprocess.Popen(
-    [sys.executable, '-c', _TRAINER, str(prefix), json.dumps(_OPTIONS)],
+    [sys.executable, '-c', _TRAINER, str(partial), json.dumps(options)],
     stdin=subprocess.PIPE,
     text=True,
     encoding='utf-8',
@@ -68,9 +77,8 @@ def train(texts: Iterable[str], model: pathlib.Path) -> None:
     pass  # its exit status says that it failed
   if trainer.wait() != 0:
     raise UserError(
-      f'no vocabulary of {PIECES:,} pieces can be trained on this text; the '
+      f'no vocabulary of {pieces:,} pieces can be trained on this text; the '
       'log says why. More text in corpus/ helps, and so does an existing '
       'vocabulary: --vocabulary <file>.model, or --vocabulary bytes.'
     )
-  os.replace(f'{prefix}.model', model)
-  os.remove(f'{prefix}.vocab')
+  os.replace(partial, model)

@@ -15,14 +15,22 @@ def texts():
   return [f'{one} may {two} the {three}.' for one, two, three in words]
 
 
-def test_it_is_a_t5_vocabulary(tmp_path, monkeypatch):
-  monkeypatch.setitem(vocabulary._OPTIONS, 'vocab_size', 120)
+def test_it_is_a_t5_vocabulary(tmp_path):
   model = tmp_path / 'first.model'
-  vocabulary.train(texts(), model)
+  vocabulary.train(texts(), model, 120)
   assert list(tmp_path.iterdir()) == [model]
   trained = _vocabulary.load(str(model))  # checks T5's ids
   text = 'Anna may paint the boat.'
   assert trained.decode(trained.encode(text)) == text
+
+
+def test_the_same_text_gives_the_same_file(tmp_path):
+  models = [tmp_path / 'a.model', tmp_path / 'folder' / 'another.model']
+  models[1].parent.mkdir()
+  for model in models:
+    vocabulary.train(texts(), model, 120)
+  assert models[0].read_bytes() == models[1].read_bytes()
+  assert str(tmp_path).encode() not in models[0].read_bytes()
 
 
 def test_the_size_with_sentinels_needs_no_padding():

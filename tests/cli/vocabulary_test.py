@@ -1,0 +1,93 @@
+"""`synth-mtf vocabulary`: a model of the data's own text, or a clear error."""
+
+import json
+import pathlib
+
+import pytest
+
+from synth_mtf import cli
+from synth_mtf.cli.vocabulary import in_turns
+from synth_mtf.tasks import _vocabulary
+
+
+@pytest.fixture
+def train(capsys, monkeypatch, tmp_path):
+  # `run` sets them; monkeypatch takes them back.
+  monkeypatch.setenv('SYNTH_MTF_DATA_DIR', '')
+  monkeypatch.setenv('SYNTH_MTF_SKIP_BAD_ROWS', '')
+  monkeypatch.setenv('SYNTH_MTF_INDEX_DIR', str(tmp_path / 'index'))
+
+  def run(*words):
+    status = cli.main(['vocabulary', *map(str, words)])
+    return status, capsys.readouterr()
+
+  return run
+
+
+@pytest.fixture
+def data_dir(tmp_path) -> pathlib.Path:
+  """Text below corpus/, some of it gzip's, and a task."""
+  folder = tmp_path / 'data'
+  rows = [f'x\t{i % 2}\t\tA zebra counted {i} stripes.\n' for i in range(99)]
+  text = [f'The lamp number {i} went out again.\n\n' for i in range(300)]
+  row = {'question': 'q', 'passage': 'quagga ' * 9, 'idx': 0, 'label': True}
+  for name, content in {
+    'glue/CoLA/train.tsv': ''.join(rows),
+    'corpus/deep/text.txt': ''.join(text),
+    'superglue/BoolQ/train.jsonl': (json.dumps(row) + '\n') * 5,
+  }.items():
+    path = folder / name
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+  return folder
+
+
+def test_text_of_corpus_and_tasks_the_same_file_each_time(
+  train, data_dir, tmp_path
+):
+  models = tmp_path / 'a.model', tmp_path / 'new' / 'b.model'
+  for model in models:
+    status, shown = train('--data_dir', data_dir, '--out', model, '--size', 80)
+    assert status == 0, shown.err
+    assert f'--vocabulary={model}' in shown.out
+  for name in ('text_span_corruption', 'glue_cola', 'super_glue_boolq'):
+    assert f'synth_{name}' in shown.out
+  assert models[0].read_bytes() == models[1].read_bytes()
+  vocabulary = _vocabulary.load(str(models[0]))  # checks T5's ids
+  for text in ('The lamp went out.', 'A zebra counted 12 stripes.', 'quagga'):
+    assert vocabulary.decode(vocabulary.encode(text)) == text
+
+
+def test_sources_take_turns():
+  assert ''.join(in_turns(['abc', 'd', 'ef'])) == 'adebfc'
+
+
+def test_mistakes_are_explained(train, data_dir, tmp_path):
+  out = tmp_path / 'x.model'
+  empty = tmp_path / 'empty'
+  empty.mkdir()
+  (tmp_path / 'file').write_text('')
+  for words, message in (
+    (('--data_dir', data_dir, '--out', 'x.txt'), 'ends in .model'),
+    (('--data_dir', tmp_path / 'no', '--out', out), 'is not a folder'),
+    (('--data_dir', empty, '--out', out), 'has no text'),
+    (
+      ('--data_dir', data_dir, '--out', tmp_path / 'file' / 'x.model'),
+      'its folder cannot be made',
+    ),
+    (
+      ('--data_dir', data_dir, '--out', out, '--size', 5),
+      'no vocabulary of 5 pieces',
+    ),
+  ):
+    status, shown = train(*words)
+    assert status == 2
+    assert message in shown.err
+  path = data_dir / 'glue/CoLA/train.tsv'
+  path.write_text('x\t7\t\tA sentence.\nx\t1\t\tAnother.\n')
+  status, shown = train('--data_dir', data_dir, '--out', out)
+  assert status == 2
+  assert f'{path}:1' in shown.err
+  assert not out.exists()
+  skipping = '--data_dir', data_dir, '--out', out, '--skip_bad_rows'
+  assert train(*skipping, '--size', 70)[0] == 0
