@@ -43,21 +43,31 @@ def _faults_of(name: str, splits: Sequence[str]) -> list[str]:
   tasks = seqio.get_subtasks(get(name))
   faults = []
   for split in splits:
-    having = [task for task in tasks if split in task.splits]
+    having = [task for task in tasks if _may_have(task, split)]
     if not having:
+      known = sorted({s for task in tasks for s in task.source.splits})
       faults.append(
-        f'{name} has no split {split!r}; it has '
-        f'{", ".join(sorted({s for task in tasks for s in task.splits}))}.'
+        f'{name} has no split {split!r}; it has {", ".join(known)}.'
       )
     for task in having:
       faults += _faults_of_split(task, split)
   return faults
 
 
-def _faults_of_split(task: seqio.Task, split: str) -> list[str]:
+def _may_have(task: seqio.Task, split: str) -> bool:
+  splits = _source(task).splits
+  # TFDS does not know the splits of a dataset before it is on the disk.
+  unknown = not splits and not isinstance(_source(task), FilesDataSource)
+  return unknown or split in splits
+
+
+def _source(task: seqio.Task) -> seqio.DataSource:
   source = task.source
-  if isinstance(source, TwoSources):
-    source = source.chosen
+  return source.chosen if isinstance(source, TwoSources) else source
+
+
+def _faults_of_split(task: seqio.Task, split: str) -> list[str]:
+  source = _source(task)
   if not isinstance(source, FilesDataSource):
     return []
   skip_bad_rows = _settings.settings().skip_bad_rows

@@ -114,3 +114,13 @@ def test_stream_of_the_mixture_repeats_with_its_seed(data_dir):
   ]
   assert streams[0] == streams[1]
   assert len(set(streams[0])) > 90
+
+
+def test_check_without_a_folder_leaves_tfds_alone(tmp_path):
+  """Nothing is downloaded to look at; what TFDS has not yet is no fault."""
+  seqio.set_tfds_data_dir_override(str(tmp_path))
+  try:
+    tasks.check(['synth_en_mix'], ['train', 'validation'])
+  finally:
+    seqio.set_tfds_data_dir_override(None)
+  assert not list(tmp_path.iterdir())
