@@ -19,7 +19,13 @@ from absl import flags
 from mesh_tensorflow.transformer import utils
 from t5.models import mesh_transformer
 
-from synth_mtf import checkpoint_faults, configured_model, mesh_check, tasks
+from synth_mtf import (
+  checkpoint_faults,
+  configured_model,
+  mesh_check,
+  tasks,
+  vocabulary_check,
+)
 from synth_mtf.errors import UserError
 
 _TPU_SECONDS = 10
@@ -58,7 +64,10 @@ def check_run(config: Mapping[Any, Any]) -> None:
     _check_has_checkpoint(model_dir, mode)
     _check_split(mode, split)
   _check_data(mode, split)
+  _check_vocabulary(model_dir, run)
   _check_model(model_dir, run)
+  if mode == 'train' and run.get('vocabulary') is not None:
+    vocabulary_check.record(run['vocabulary'], model_dir)
 
 
 def _check_writable(model_dir: str) -> None:
@@ -155,6 +164,15 @@ def _check_data(mode: str, split: str) -> None:
   )
   if name:
     tasks.check([name], [split])
+
+
+def _check_vocabulary(model_dir: str, run: Mapping[str, Any]) -> None:
+  """Refuses the checkpoints of another vocabulary."""
+  latest = tf.train.latest_checkpoint(model_dir)
+  checkpoints = [latest] if latest else [run.get('init_checkpoint')]
+  for checkpoint in filter(None, checkpoints):
+    if run.get('vocabulary') is not None:
+      vocabulary_check.check(run['vocabulary'], checkpoint)
 
 
 def _check_model(model_dir: str, run: Mapping[str, Any]) -> None:

@@ -21,7 +21,6 @@ from synth_mtf.tasks._vocabulary import (
   OUTPUT_FEATURES,
   VOCABULARY,
   SettingVocabulary,
-  check_vocabulary,
 )
 
 __all__ = [
@@ -30,7 +29,6 @@ __all__ = [
   'SettingVocabulary',
   'Settings',
   'check',
-  'check_vocabulary',
   'define_flags',
   'get',
   'settings',

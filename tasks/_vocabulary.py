@@ -17,8 +17,6 @@ from synth_mtf.tasks import _settings
 
 # T5's number of sentinels: span corruption marks up to this many spans.
 EXTRA_IDS = t5.data.DEFAULT_EXTRA_IDS
-# Mesh-TensorFlow's Unitransformer rounds its vocabulary up to a multiple.
-_VOCABULARY_DIVISOR = 128
 
 
 class SettingVocabulary(seqio.Vocabulary):
@@ -134,35 +132,6 @@ def _sentencepiece(path: str) -> seqio.Vocabulary:
         'Train it with --pad_id=0 --eos_id=1 --unk_id=2 --bos_id=-1.'
       )
   return vocabulary
-
-
-def check_vocabulary(checkpoint: str) -> None:
-  """Checks that a checkpoint was trained with as many pieces as are set.
-
-  Args:
-    checkpoint: such as `model_dir/model.ckpt-1000`.
-
-  Raises:
-    UserError: its embedding has rows for another vocabulary.
-  """
-  rows = [
-    shape[-2]
-    for name, shape in tf.train.list_variables(checkpoint)
-    if name.endswith('/embedding') and 'position' not in name
-  ]
-  pieces = VOCABULARY.vocab_size
-  expected = -(-pieces // _VOCABULARY_DIVISOR) * _VOCABULARY_DIVISOR
-  for found in rows:
-    if found != expected:
-      setting = _settings.settings().vocabulary or "T5's own"
-      raise UserError(
-        f'the embedding of {checkpoint} has {found} rows; the vocabulary '
-        f'{setting!r} has {pieces} pieces, which makes {expected} (the next '
-        f'multiple of {_VOCABULARY_DIVISOR}). Set '
-        'synth_mtf.tasks.settings.vocabulary (SYNTH_MTF_VOCABULARY, '
-        '--vocabulary) to the one that the checkpoint was trained with; its '
-        'operative_config.gin names it.'
-      )
 
 
 VOCABULARY = SettingVocabulary()

@@ -159,20 +159,6 @@ def test_damaged_vocabulary_is_named(tmp_path, monkeypatch):
     tasks.VOCABULARY.encode('a')
 
 
-def test_checkpoint_of_another_vocabulary_is_refused(tmp_path):
-  def save(rows):
-    with tf.Graph().as_default(), tf.Session() as session:
-      tf.get_variable('shared/embedding', [rows, 4])
-      session.run(tf.global_variables_initializer())
-      return tf.train.Saver().save(session, str(tmp_path / f'model-{rows}'))
-
-  tasks.check_vocabulary(save(384))  # 359 byte pieces, rounded up
-  with pytest.raises(UserError) as error:
-    tasks.check_vocabulary(save(32_128))
-  for part in ('32128 rows', "'bytes' has 359 pieces", '384', 'VOCABULARY'):
-    assert part in str(error.value)
-
-
 _IMPORT = """
 import sys
 opened = []
