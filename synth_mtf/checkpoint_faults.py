@@ -1,6 +1,7 @@
 """What is wrong with a checkpoint that a run could not restore."""
 
 import os
+import re
 
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
@@ -9,11 +10,25 @@ from mesh_tensorflow.transformer import utils
 UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 
 
+# The step, and the optimizer's slots.
+NOT_A_WEIGHT = re.compile(r'(^|/)global_step$|_slot_\w+$')
+
+
 def names(folder: str) -> list[str]:
   """Returns the names of a folder's checkpoints, in order of their steps."""
   files = tf.io.gfile.glob(os.path.join(folder, 'model.ckpt-*.index'))
   found = [os.path.basename(path)[: -len('.index')] for path in files]
   return sorted(found, key=utils.get_step_from_checkpoint_path)
+
+
+def scope(name: str) -> str:
+  """The scope of a variable.
+
+  One variable more in a scope that a model has is no sign of another model:
+  early T5 checkpoints have a relative_attention_bias in EncDecAttention, which
+  T5 does not use.
+  """
+  return name.rpartition('/')[0]
 
 
 def is_complete(path: str) -> bool:
@@ -50,7 +65,7 @@ def damage(folder: str) -> str:
 
 
 def differences(graph: tf.Graph, path: str) -> str:
-  """Says which variables of a graph a checkpoint lacks or has otherwise.
+  """Says how the variables of a graph and of a checkpoint differ.
 
   Args:
     graph: the graph that was to be restored.
@@ -75,7 +90,14 @@ def differences(graph: tf.Graph, path: str) -> str:
     if name in saved and saved[name] != kind
   ]
   missing = [f'{name} is not in it' for name in wanted if name not in saved]
-  found = sorted(other) + sorted(missing)
+  # The host leaves these out without a word: the layers of a larger model, R.
+  scopes = {scope(name) for name in wanted}
+  unused = [
+    f'{name} is not in the model'
+    for name in saved
+    if scope(name) not in scopes and not NOT_A_WEIGHT.search(name)
+  ]
+  found = sorted(other) + sorted(missing) + sorted(unused)
   if not found:
     return ''
   shown = '; '.join(found[:3])

@@ -23,7 +23,7 @@ from synth_mtf.errors import UserError
 # Classes whose variables are a self-attention layer's.
 ATTENTION_CLASSES = ('SyntheticAttention', 'SelfAttention', 'Synthesizer')
 _ATTENTION = re.compile(rf'^(.*/)({"|".join(ATTENTION_CLASSES)})/(.+)$')
-_NOT_A_WEIGHT = re.compile(r'(^|/)global_step$|_slot_\w+$')
+_NOT_A_WEIGHT = checkpoint_faults.NOT_A_WEIGHT
 _CHUNK_BYTES = 2**30
 _SHOWN = 5
 
@@ -330,7 +330,7 @@ def _may_be_new(name, checkpoint):
 
 def _layer(name):
   parts = attention_scope(name)
-  return parts[0] if parts else name
+  return parts[0] if parts else checkpoint_faults.scope(name)
 
 
 def _some(names):

@@ -149,6 +149,11 @@ class Conversion:
     self.report: Report = checkpoints.report(
       list(target.variables), loaded, checkpoint
     )
+    if source:
+      self.exact &= not any(
+        name in source.variables and not checkpoints.attention_scope(name)
+        for name in self.report.left_over
+      )
     for name in self._other_variables():
       here = target.variables[name].shape.as_list()
       if here != list(checkpoint.shapes[name]):

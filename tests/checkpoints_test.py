@@ -76,6 +76,17 @@ def test_t5_computes_the_same_in_what_contains_it(
   assert_close(model.logits(path, variant, bindings), model.logits(t5), variant)
 
 
+def test_a_bias_that_early_checkpoints_have_for_nothing(t5, tmp_path):
+  source = Checkpoint(t5)
+  values = {n: source[n] for n in source.shapes}
+  bias = 'decoder/block_000/layer_001/EncDecAttention/relative_attention_bias'
+  values[bias] = np.ones([3, 32], np.float32)
+  path = checkpoints.write(str(tmp_path / 'a'), 7, values.items())
+  path, out = convert(path, tmp_path / 'b', 'random_vanilla')
+  assert bias in out.split('left over')[1]
+  assert_close(model.logits(path, 'random_vanilla'), model.logits(t5))
+
+
 def test_a_language_model(tmp_path):
   bindings = ["utils.run.model_type = 'lm'"]
   source = model.write(tmp_path / 'a', 'vanilla', bindings)

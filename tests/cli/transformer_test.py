@@ -257,6 +257,7 @@ def test_a_damaged_checkpoint_and_the_complete_one(run, copy, damage):
       r'wi/kernel is float32\[64, 128\] in the checkpoint',
     ),
     ('--gin_file=variants/dense.gin', r'dense/W1 is not in it'),
+    ('--gin_file=variants/vanilla.gin', r'random/R is not in the model'),
     (
       "--gin_param=utils.get_variable_dtype.master_dtype = 'bfloat16'",
       r'float32\[.*\] in the checkpoint, bfloat16',
