@@ -227,7 +227,7 @@ def test_patterns_find_files_in_any_folder(tmp_path):
   assert not _files.find(str(tmp_path), 'absent/**/*.txt')
 
 
-def test_cache_job_of_seqio(real_data, tmp_path):
+def test_cache_job_of_seqio(real_data, tmp_path, monkeypatch):
   """seqio's own command caches a task, and the cached rows are the task's."""
   pytest.importorskip('apache_beam', reason='needs synth-mtf[cache]')
   environment = {**os.environ, 'SYNTH_MTF_DATA_DIR': str(real_data)}
@@ -248,6 +248,30 @@ def test_cache_job_of_seqio(real_data, tmp_path):
   stats = json.loads((folder / 'stats.train.json').read_text())
   assert stats['examples'] == 59  # 41 queries, one example for each answer
   assert (folder / 'COMPLETED').exists()
+
+  monkeypatch.setenv('SYNTH_MTF_DATA_DIR', str(real_data))
+  before = seqio.get_global_cache_dirs()
+  seqio.add_global_cache_dirs([str(tmp_path)])
+  try:
+    cached, direct = (
+      _tokens('synth_super_glue_record_v102', use_cached)
+      for use_cached in (True, False)
+    )
+  finally:
+    seqio.set_global_cache_dirs(before)
+  assert sum(cached.values()) == 59
+  assert cached == direct
+
+
+def _tokens(name, use_cached) -> collections.Counter:
+  rows = run(
+    lambda: tasks.get(name).get_dataset(
+      {'inputs': 512, 'targets': 114}, 'train', use_cached, shuffle=False
+    )
+  )
+  return collections.Counter(
+    (row['inputs'].tobytes(), row['targets'].tobytes()) for row in rows
+  )
 
 
 def test_span_corruption_is_t5s(data_dir, real_data):
