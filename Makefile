@@ -41,7 +41,7 @@ tpu-proof: env
 VARIANTS ?= $(basename $(notdir $(wildcard gin/variants/*.gin)))
 tpu-compile: env
 	[ -d .venv-tpu ] || $(BIN)/python -m pip install --quiet --no-compile \
-	  --target .venv-tpu jax==0.4.38 jaxlib==0.4.38 libtpu==0.0.7 'numpy<2.1'
+	  --target .venv-tpu jax==0.4.38 jaxlib==0.4.38 libtpu==0.0.7 'numpy<2.1' 'scipy<1.16'
 	$(BIN)/python -m tests.tpu.hlo build/tpu $(VARIANTS)
 	PYTHONPATH=.venv-tpu $(BIN)/python tests/tpu/compile_hlo.py build/tpu
 
