@@ -273,7 +273,9 @@ def _fingerprint(paths: Sequence[str]) -> list[Any]:
       for path, stat in zip(paths[:_FILES_OPENED], stats)
     ]
   except tf.errors.OpError as error:
-    raise UserError(f'{error.message}') from error
+    raise UserError(
+      f'a data file cannot be read: {error.message}; check its permissions.'
+    ) from error
   names = zlib.crc32('\n'.join(paths).encode('utf-8'))
   sizes = sum(stat.length for stat in stats)
   times = max((stat.mtime_nsec for stat in stats), default=0)
