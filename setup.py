@@ -43,7 +43,7 @@ setuptools.setup(
   extras_require={
     't5-cli': ['torch'],
     'metrics': ['gensim', 'pycocoevalcap'],
-    'cache': ['apache-beam'],
+    'cache': ['apache-beam[tfrecord]'],
     'dev': ['hypothesis', 'pytest', 'pytest-xdist', 'ruff'],
   },
   entry_points={'console_scripts': ['synth-mtf = synth_mtf.cli:main']},
