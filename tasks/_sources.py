@@ -29,7 +29,8 @@ _LOADS_AHEAD = 2
 # are read in many epochs, each of which would start with a wait.
 _KEPT_FILES = 16
 _KEPT_BYTES = 8 << 20
-_KEPT_ROWS = 1 << 16
+# Memory for so many is set aside in each epoch.
+_KEPT_ROWS = 1 << 12
 # Rows of a file that is one block, such as a gzip file, handed over at a time.
 _CHUNK_EXAMPLES = 256
 # Open files that wait for their next chunk to be asked for.
@@ -361,12 +362,16 @@ def _examples(
   ds = tf.data.Dataset.range(num_blocks)
   if not by_rows:
     ds = ds.shard(num_shards, index)
-    if shuffle:
-      ds = ds.shuffle(num_blocks, seed=seed)
+  # Rows are not dealt out behind a shuffle: without a seed it differs from host
+  # to host.
+  if shuffle and (num_shards == 1 or not by_rows):
+    ds = ds.shuffle(num_blocks, seed=seed)
   ds = loader.columns(ds, shuffle).unbatch()
   if by_rows:
-    # Not behind a shuffle, which without a seed differs from host to host.
     ds = ds.shard(num_shards, index)
+  if any(isinstance(s, tf.RaggedTensorSpec) for s in _specs(ds)):
+    # What enters the function is ragged, though of rank 1; what leaves is not.
+    ds = ds.map(lambda row: row)
   if small:
     ds = ds.cache()
     if shuffle:
@@ -374,10 +379,14 @@ def _examples(
   return ds
 
 
+def _specs(ds: tf.data.Dataset) -> list[tf.TypeSpec]:
+  return tf.nest.flatten(ds.element_spec)
+
+
 class _Loader(abc.ABC):
   """Hands blocks to tf.data as columns: tensors with a row for each example.
 
-  A column of lists is ragged; a single list is a plain tensor again.
+  A column of lists is ragged.
 
   Attributes:
     blocks: what is loaded.
