@@ -3,7 +3,6 @@
 #   make demo [DEMO_ARGS='--data_dir DIR']   the main job
 #   make test [TF=2.15] [TEST_ARGS='-k NAME']
 #   make tpu-proof                           TPU programs of every variant
-#   make tpu-compile [VARIANTS='random ...'] the same through the TPU compiler
 #   make lint, make format, make benchmark [BENCHMARK_ARGS='...']
 #
 # Each makes the environment .venv first, unless it is there and up to date.
@@ -24,7 +23,7 @@ endif
 INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
 
-.PHONY: demo test tpu-proof tpu-compile lint format benchmark env
+.PHONY: demo test tpu-proof lint format benchmark env
 .DEFAULT_GOAL := demo
 
 demo: env
@@ -36,14 +35,6 @@ test: env
 
 tpu-proof: env
 	$(BIN)/python -m pytest -m '' tests/tpu $(TEST_ARGS)
-
-# The TPU compiler is proprietary and newer than the rest: in a folder of its own.
-VARIANTS ?= $(basename $(notdir $(wildcard gin/variants/*.gin)))
-tpu-compile: env
-	[ -d .venv-tpu ] || $(BIN)/python -m pip install --quiet --no-compile \
-	  --target .venv-tpu jax==0.4.38 jaxlib==0.4.38 libtpu==0.0.7 'numpy<2.1' 'scipy<1.16'
-	$(BIN)/python -m tests.tpu.hlo build/tpu $(VARIANTS)
-	PYTHONPATH=.venv-tpu $(BIN)/python tests/tpu/compile_hlo.py build/tpu
 
 lint: env
 	$(BIN)/ruff check .
