@@ -32,6 +32,8 @@ from tests.tpu import program
 from tests.tpu.program import CORES, Setting
 
 STEPS = 3
+# The form of XlaCallModule that this TensorFlow takes.
+_CALL_MODULE_VERSION = 2 if tf.__version__ < '2.15' else 5
 _TYPES = {tf.float32: 'f32', tf.bfloat16: 'bf16', tf.int32: 'i32'}
 
 
@@ -256,7 +258,7 @@ def _make_all_reduce(node, op):
   node.input.extend(kept)
   node.op = 'XlaCallModule'
   node.attr.clear()
-  node.attr['version'].i = 2
+  node.attr['version'].i = _CALL_MODULE_VERSION
   node.attr['module'].s = module.encode()
   node.attr['Sout'].list.shape.add().CopyFrom(x.shape.as_proto())
   node.attr['Tout'].list.type.append(x.dtype.as_datatype_enum)
