@@ -282,12 +282,7 @@ def _softmax_average(site, b, values):
     or any(_is_split(site, d) for d in (site.memory_length, site.kv_dim))
   ):
     return _weighted_sum(site, _softmax(site, b), values)
-  weights = mtf.slicewise(
-    tf.nn.softmax,
-    [b],
-    splittable_dims=[d for d in b.shape.dims if d != site.memory_length],
-    grad_function=lambda op, dw: [dw * op.outputs[0]],
-  )
+  weights = _softmax(site, b, lambda op, dw: [dw * op.outputs[0]])
   with_one = mtf.Dimension('d_kv_and_one', site.kv_dim.size + 1)
   values = mtf.slicewise(
     _append_one,
@@ -316,7 +311,7 @@ def _append_one(values):
   return tf.pad(values, paddings, constant_values=1)
 
 
-def _softmax(site, b):
+def _softmax(site, b, gradient=None):
   """Softmax over memory_length; one operation where the mesh allows it."""
   if _is_split(site, site.memory_length):
     return mtf.softmax(b, site.memory_length)
@@ -324,6 +319,7 @@ def _softmax(site, b):
     tf.nn.softmax,
     [b],
     splittable_dims=[d for d in b.shape.dims if d != site.memory_length],
+    grad_function=gradient,
   )
 
 

@@ -19,14 +19,8 @@ from tests.cli import t5_main
 
 RUN = (
   '--vocabulary=bytes',
-  '--gin_file=sizes/tiny.gin',
-  '--gin_file=variants/random_vanilla.gin',
-  '--gin_file=runs/pretrain_text.gin',
-  '--gin_file=runs/cpu.gin',
-  '--gin_file=runs/repeatable.gin',
-  '--gin_param=num_layers = 1',
+  *t5_main.REPEATABLE,
   '--gin_param=dropout_rate = 0.0',  # its seeds differ from mesh to mesh
-  "--gin_param=utils.run.sequence_length = {'inputs': 32, 'targets': 32}",
   '--gin_param=utils.run.batch_size = 4',
   '--gin_param=utils.run.iterations_per_loop = 10',
   '--gin_param=utils.run.save_checkpoints_steps = 10',

@@ -19,6 +19,17 @@ from absl.testing import flagsaver
 from synth_mtf.cli import transformer
 from tests.conftest import CHECKOUT
 
+# A small model on short rows of text, whose training repeats.
+REPEATABLE = (
+  '--gin_file=sizes/tiny.gin',
+  '--gin_file=variants/random_vanilla.gin',
+  '--gin_file=runs/pretrain_text.gin',
+  '--gin_file=runs/cpu.gin',
+  '--gin_file=runs/repeatable.gin',
+  '--gin_param=num_layers = 1',
+  "--gin_param=utils.run.sequence_length = {'inputs': 32, 'targets': 32}",
+)
+
 
 def synth_mtf_transformer(*words) -> int:
   """Runs our command in this process, and leaves the process as it was."""

@@ -17,13 +17,7 @@ from synth_mtf.errors import UserError
 from tests.cli import t5_main
 
 TINY = (
-  '--gin_file=sizes/tiny.gin',
-  '--gin_file=variants/random_vanilla.gin',
-  '--gin_file=runs/pretrain_text.gin',
-  '--gin_file=runs/cpu.gin',
-  '--gin_file=runs/repeatable.gin',
-  '--gin_param=num_layers = 1',
-  "--gin_param=utils.run.sequence_length = {'inputs': 32, 'targets': 32}",
+  *t5_main.REPEATABLE,
   '--gin_param=utils.run.batch_size = 2',
   '--gin_param=utils.run.iterations_per_loop = 2',
   '--gin_param=utils.run.save_checkpoints_steps = 2',
