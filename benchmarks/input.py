@@ -1,6 +1,7 @@
 """Input rate: our tasks over official files, and T5's own, in examples/s.
 
     python -m benchmarks.input --data_dir DIR [--examples N] [--rounds N]
+      [--uncached] [--megabytes M] [--tasks NAME ...]
 
 T5's own task reads the same rows through TFDS: the datasets are made from the
 files by TFDS's own builders first. Both sides run the whole pipeline of
@@ -10,62 +11,90 @@ One line of JSON goes to the standard output. It has for each task the best rate
 of each side, which other work on the machine disturbs least, and their ratio;
 and the same by the time of the processors, `_per_cpu_s`. With `--uncached` rows
 are read again in each epoch, as those of the full-size sets are; seqio keeps
-sets of fewer than 10,000 rows in memory.
+sets of fewer than 10,000 rows in memory. With `--megabytes` the rows of each
+training file are repeated until it has so many, to stand for such a set.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
+import functools
 import json
 import os
 import pathlib
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from benchmarks import tfds_samples
+from benchmarks import larger, tfds_samples
 
 _GLUE = ('cola', 'sst2', 'stsb', 'qqp', 'mnli', 'qnli', 'rte', 'wnli')
 _SUPER_GLUE = ('boolq', 'cb', 'copa', 'multirc', 'record', 'rte', 'wic')
 _LENGTHS = {'inputs': 512, 'targets': 114}
 
 
-def prepare(data_dir: pathlib.Path, tfds_dir: str) -> list[str]:
-  """Makes the TFDS datasets; returns T5's names of the tasks over them."""
-  names = []
-  for name in _GLUE:
-    tfds_samples.prepare(f'glue/{name}:1.0.0', str(data_dir / 'glue'), tfds_dir)
-    names.append(f'glue_{name}_v002')
-  for name in (*_SUPER_GLUE, 'wsc.fixed'):
-    folder = str(data_dir / 'superglue')
-    tfds_samples.prepare(f'super_glue/{name}:1.0.2', folder, tfds_dir)
-  names += [f'super_glue_{name}_v102' for name in _SUPER_GLUE]
-  names.append('super_glue_wsc_v102_simple_train')
+def preparations(
+  data_dir: pathlib.Path, tfds_dir: str
+) -> dict[str, Callable[[], Any]]:
+  """Returns, by T5's name of a task, what makes the TFDS dataset it reads."""
+  glue = {
+    f'glue_{name}_v002': (f'glue/{name}:1.0.0', str(data_dir / 'glue'))
+    for name in _GLUE
+  }
+  super_glue = {
+    task: (f'super_glue/{name}:1.0.2', str(data_dir / 'superglue'))
+    for name, task in {
+      **{name: f'super_glue_{name}_v102' for name in _SUPER_GLUE},
+      'wsc.fixed': 'super_glue_wsc_v102_simple_train',
+    }.items()
+  }
   squad = {
     part: str(data_dir / 'squad' / f'{part}-v1.1.json')
     for part in ('train', 'dev')
   }
-  tfds_samples.prepare('squad/v1.1:3.0.0', squad, tfds_dir)
-  names.append('squad_v010_allanswers')
-  english, german = (
-    data_dir / 'parallel' / 'wmt14_en_de_tok' / f'train.{language}'
-    for language in ('en', 'de')
-  )
-  pairs = zip(english.open(encoding='utf-8'), german.open(encoding='utf-8'))
-  tfds_samples.prepare(
-    'wmt14_translate/de-en:1.0.0',
-    None,
-    tfds_dir,
-    {
-      'train': (
-        (i, {'en': en.strip(), 'de': de.strip()})
-        for i, (en, de) in enumerate(pairs)
+  # For these TFDS has no parser of the files that are there.
+  paraphrases = {'train': _paraphrases(data_dir / 'glue' / 'MRPC')}
+  pairs = {'train': _pairs(data_dir / 'parallel' / 'wmt14_en_de_tok')}
+  sets = {
+    **glue,
+    'glue_mrpc_v002': ('glue/mrpc:1.0.0', None, paraphrases),
+    **super_glue,
+    'squad_v010_allanswers': ('squad/v1.1:3.0.0', squad),
+    'wmt14_ende_v003': ('wmt14_translate/de-en:1.0.0', None, pairs),
+  }
+  return {
+    task: functools.partial(tfds_samples.prepare, name, files, tfds_dir, *rows)
+    for task, (name, files, *rows) in sets.items()
+  }
+
+
+def _paraphrases(folder: pathlib.Path) -> Iterator[tuple[int, Any]]:
+  with (folder / 'train.tsv').open(encoding='utf-8-sig', newline='') as stream:
+    rows = csv.DictReader(stream, delimiter='\t', quoting=csv.QUOTE_NONE)
+    for i, row in enumerate(rows):
+      yield (
+        i,
+        {
+          'sentence1': row['#1 String'],
+          'sentence2': row['#2 String'],
+          'label': int(row['Quality']),
+          'idx': i,
+        },
       )
-    },
-  )
-  names.append('wmt14_ende_v003')
-  return names
+
+
+def _pairs(folder: pathlib.Path) -> Iterator[tuple[int, Any]]:
+  with contextlib.ExitStack() as stack:
+    english, german = (
+      stack.enter_context((folder / name).open(encoding='utf-8'))
+      for name in ('train.en', 'train.de')
+    )
+    for i, (en, de) in enumerate(zip(english, german)):
+      yield i, {'en': en.strip(), 'de': de.strip()}
 
 
 def rate(task, examples: int, cached: bool) -> tuple[float, float]:
@@ -127,6 +156,7 @@ def main() -> None:
   parser.add_argument('--examples', type=int, default=10_000)
   parser.add_argument('--rounds', type=int, default=3)
   parser.add_argument('--uncached', action='store_true')
+  parser.add_argument('--megabytes', type=int, help='size of a training file')
   parser.add_argument('--vocabulary', default='bytes')
   parser.add_argument('--tasks', nargs='*', help="T5's names; default: all")
   args = parser.parse_args()
@@ -140,14 +170,21 @@ def main() -> None:
   with tempfile.TemporaryDirectory() as folder:
     os.environ['SYNTH_MTF_INDEX_DIR'] = os.path.join(folder, 'index')
     tfds_dir = os.path.join(folder, 'tfds')
+    data_dir = args.data_dir
+    if args.megabytes:
+      data_dir = pathlib.Path(folder, 'larger')
+      larger.write(args.data_dir, data_dir, args.megabytes << 20)
     with contextlib.redirect_stdout(sys.stderr):
-      names = prepare(args.data_dir, tfds_dir)
+      known = preparations(data_dir, tfds_dir)
+      names = args.tasks or list(known)
+      for name in names:
+        known[name]()
     seqio.set_tfds_data_dir_override(tfds_dir)
     results = {}
-    for name in args.tasks or names:
+    for name in names:
       results[name] = compare(
         name,
-        str(args.data_dir),
+        str(data_dir),
         args.examples,
         args.rounds,
         not args.uncached,
@@ -160,6 +197,7 @@ def main() -> None:
         'examples': args.examples,
         'rounds': args.rounds,
         'uncached': args.uncached,
+        'megabytes': args.megabytes,
         'vocabulary': args.vocabulary,
         'tasks': results,
       }

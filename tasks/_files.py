@@ -199,6 +199,11 @@ def read_chunk(stream: BinaryIO, path: str, size: int) -> bytes:
     ) from error
 
 
+def is_local(path: str) -> bool:
+  """Whether `path` is a file of this machine."""
+  return '://' not in path
+
+
 def is_gzip(path: str) -> bool:
   """Whether `path` is unpacked while it is read."""
   return path.endswith('.gz')
@@ -231,6 +236,11 @@ def find(folder: str, pattern: str) -> list[str]:
   )
   prefix = len(os.path.join(folder, ''))
   return sorted(path for path in paths if wanted.fullmatch(path[prefix:]))
+
+
+def total_bytes(paths: Iterable[str]) -> int:
+  """Returns how long the files are together."""
+  return sum(tf.io.gfile.stat(path).length for path in paths)
 
 
 def line_number(path: str, offset: int) -> int:

@@ -259,7 +259,7 @@ def _cache_path(path: str, reader: Reader, index_dir: str | None) -> str:
     os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'),
     'synth_mtf',
   )
-  absolute = path if '://' in path else os.path.abspath(path)
+  absolute = os.path.abspath(path) if _files.is_local(path) else path
   digest = hashlib.sha256(f'{absolute}\n{reader.key}'.encode()).hexdigest()
   return os.path.join(folder, f'{os.path.basename(path)}-{digest[:16]}.json')
 

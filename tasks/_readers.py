@@ -270,9 +270,10 @@ class JsonObject:
 
   def text(self, name: str) -> str:
     """Returns a string."""
+    value = self._value.get(name)
+    if type(value) is str and value.isascii():
+      return value  # nearly always: the rest is not to cost them anything
     value = self._get(name, str, 'a string')
-    if value.isascii():
-      return value
     try:
       value.encode('utf-8')
     except UnicodeEncodeError as error:
@@ -284,10 +285,11 @@ class JsonObject:
 
   def integer(self, name: str) -> int:
     """Returns an integer that fits 32 bits."""
+    value = self._value.get(name)
+    if type(value) is int and -(2**31) <= value < 2**31:
+      return value
     value = self._get(name, int, 'an integer')
-    if value is True or value is False or not -(2**31) <= value < 2**31:
-      raise RowError(f'{name!r}: {_shown(value)}', 'a 32-bit integer')
-    return value
+    raise RowError(f'{name!r}: {_shown(value)}', 'a 32-bit integer')
 
   def value(self, name: str) -> Any:
     """Returns a value of any type."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
-from synth_mtf.tasks import _index, _readers, _sources
+from synth_mtf.tasks import _index, _loaders, _readers
 from synth_mtf.tasks._files import RowError
 
 _BYTES = 1500
@@ -161,7 +161,7 @@ def test_damage_is_found_or_harmless(name, real_data, tmp_path):
   target = str(root / _FOLDER_OF[name]) if folder else str(path)
   before = _records(target, reader)
   assert any(before.values())
-  loader = _sources._BlockLoader([], {target: reader}, True)
+  loader = _loaders.BlockLoader([], {target: reader}, True)
 
   @settings(
     max_examples=100,
