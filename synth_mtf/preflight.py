@@ -32,18 +32,25 @@ _TPU_SECONDS = 10
 _EVALUATIONS = ('eval', 'score_eval', 'perplexity_eval')
 
 
-def check_flags() -> None:
-  """Checks what the flags alone say; T5's main has not started yet.
+def check_writable(model_dir: str) -> None:
+  """Checks that the model folder is there or can be made.
 
   Raises:
-    UserError: the model folder cannot be made, or the TPU does not answer.
+    UserError: it cannot.
   """
-  _check_writable(flags.FLAGS.model_dir)
-  _check_tpu(flags.FLAGS.tpu)
+  try:
+    tf.io.gfile.makedirs(model_dir)
+  except tf.errors.OpError as error:
+    raise UserError(
+      f'--model_dir {model_dir} cannot be made: {error.message}. Give a folder '
+      'that you may write to.'
+    ) from error
 
 
 def check_run(config: Mapping[Any, Any]) -> None:
   """Checks the run that gin describes; a finalize hook of gin.
+
+  Does nothing where gin is used by something else than T5's main.
 
   Args:
     config: gin's bindings, as every finalize hook gets them.
@@ -52,6 +59,9 @@ def check_run(config: Mapping[Any, Any]) -> None:
     UserError: the run cannot do what it is asked to.
   """
   del config  # get_bindings also resolves macros.
+  if not _is_run_of_main():
+    return
+  _check_tpu(flags.FLAGS.tpu)
   run = gin.get_bindings(utils.run)
   mode = run.get('mode', 'train')
   model_dir = flags.FLAGS.model_dir
@@ -70,14 +80,10 @@ def check_run(config: Mapping[Any, Any]) -> None:
     vocabulary_check.record(run['vocabulary'], model_dir)
 
 
-def _check_writable(model_dir: str) -> None:
-  try:
-    tf.io.gfile.makedirs(model_dir)
-  except tf.errors.OpError as error:
-    raise UserError(
-      f'--model_dir {model_dir} cannot be made: {error.message}. Give a folder '
-      'that you may write to.'
-    ) from error
+def _is_run_of_main() -> bool:
+  """Whether gin is read for `utils.run`, to which T5's main hands its flags."""
+  known = {'model_dir', 'tpu', 'use_model_api'} <= set(flags.FLAGS)
+  return known and flags.FLAGS.is_parsed() and not flags.FLAGS.use_model_api
 
 
 def _check_tpu(tpu: Optional[str]) -> None:

@@ -6,6 +6,8 @@ import pathlib
 import gin
 import numpy as np
 import pytest
+import seqio
+import t5.data
 
 import synth_mtf
 from synth_mtf import configured_model
@@ -143,3 +145,26 @@ def test_run(run):
     ],
   )
   assert gin.config_is_locked(), 'parsing finalizes'
+
+
+def test_co_training_draws_no_task_beyond_t5s_maximum():
+  importlib.import_module('synth_mtf.tasks')
+  configured_model.parse_gin(
+    ['sizes/tiny.gin', 'variants/random.gin', 'runs/finetune_en_mix.gin'],
+    ["utils.run.init_checkpoint = 'model.ckpt-7'"],
+  )
+  rates = [
+    t5.data.rate_num_examples(
+      seqio.Task(
+        'rows',
+        seqio.FunctionDataSource(
+          lambda split, shuffle_files: None,
+          splits=['train'],
+          num_input_examples={'train': rows},
+        ),
+        output_features={},
+      )
+    )
+    for rows in (3_668, 2_000_000)
+  ]
+  assert rates == [3_668, 1_000_000]

@@ -38,7 +38,6 @@ def run(args: argparse.Namespace) -> int:
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
   launcher.load_plugin()
 
-  import gin
   import tensorflow.compat.v1 as tf
   from absl import app, flags
   from t5.models import mesh_transformer_main
@@ -47,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
   from synth_mtf.tasks import define_flags
 
   importlib.import_module('t5.data.mixtures')
+  importlib.import_module('synth_mtf.checked')
   define_flags()
   if {'--help', '-help', '-h'} & set(args.flags):
     print(f'{SUMMARY}.')
@@ -57,10 +57,9 @@ def run(args: argparse.Namespace) -> int:
   tf.disable_v2_behavior()
   tf.enable_resource_variables()
   tf.logging.set_verbosity(tf.logging.INFO)
-  gin.config.register_finalize_hook(preflight.check_run)
 
   def main(argv: list[str]) -> None:
-    preflight.check_flags()
+    preflight.check_writable(flags.FLAGS.model_dir)
     with host_errors.explained(flags.FLAGS.model_dir):
       mesh_transformer_main.main(argv)
 

@@ -45,7 +45,8 @@ def _parse(stage: Stage) -> None:
   flags.FLAGS.gin_file = list(stage.gin_files)
   flags.FLAGS.gin_param = list(stage.gin_params)
   utils.parse_gin_defaults_and_flags(
-    skip_unknown=mesh_transformer.DEPRECATED_GIN_REFERENCES
+    skip_unknown=mesh_transformer.DEPRECATED_GIN_REFERENCES,
+    finalize_config=False,  # checks of a run, whose checkpoints are not there
   )
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.demo import samples
+from synth_mtf.demo import samples, vocabulary
+from synth_mtf.errors import UserError
 from tests.cli import t5_main
 
 MODEL = (
@@ -143,6 +144,7 @@ def test_resumes(pretrained):
   before, after = (values(pretrained / f'model.ckpt-{n}') for n in (0, 4))
   assert (pretrained / 'model.ckpt-2.index').exists(), 'where it was stopped'
   assert after['global_step'] == 4
+  assert (pretrained / 'vocabulary.json').exists()
   table = 'encoder/block_000/layer_000/SyntheticAttention/random/R'
   assert np.any(before[table] != after[table])
 
@@ -174,6 +176,17 @@ def test_evaluates_each_checkpoint_on_the_validation_split(program, finetuned):
   assert [path.name.split('_')[-2] for path in predictions] == ['4', '6']
   for path in predictions:
     assert len(path.read_text().splitlines()) == samples.DEV_ROWS
+
+
+def test_refuses_what_was_not_meant(program, finetuned, tmp_path):
+  model = tmp_path / 'other.model'
+  vocabulary.train([f'a bird sang {i}' for i in range(99)], model, 26)
+  evaluation = (*MODEL, '--gin_file=runs/eval_en_mix.gin', *SMALL, COLA)
+  with pytest.raises((UserError, t5_main.Failed), match='has 384 rows; .* 128'):
+    program('finetuned', *evaluation, f'--vocabulary={model}')
+  split = "--gin_param=utils.run.dataset_split = 'train'"
+  with pytest.raises((UserError, t5_main.Failed), match='was trained on'):
+    program('finetuned', *evaluation, split)
 
 
 def test_measures_log_perplexity(program, finetuned):

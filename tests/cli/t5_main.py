@@ -31,11 +31,14 @@ REPEATABLE = (
 )
 
 
+class Failed(Exception):
+  """The stock command ended with an error; has the end of what it printed."""
+
+
 def synth_mtf_transformer(*words) -> int:
   """Runs our command in this process, and leaves the process as it was."""
   from t5.models import mesh_transformer_main  # noqa: F401  defines its flags
 
-  hooks = list(gin.config._FINALIZE_HOOKS)
   prefixes = list(gin.config._LOCATION_PREFIXES)
   verbosity = logging.get_verbosity()
   try:
@@ -43,7 +46,6 @@ def synth_mtf_transformer(*words) -> int:
       patch.setenv('PYTHONHASHSEED', '0')
       return transformer.run(argparse.Namespace(flags=list(words)))
   finally:
-    gin.config._FINALIZE_HOOKS[:] = hooks
     gin.config._LOCATION_PREFIXES[:] = prefixes
     gin.clear_config()
     flags.FLAGS.unparse_flags()
@@ -89,7 +91,8 @@ def t5_mesh_transformer(folder) -> Iterator[Callable[..., int]]:
     }
     print(json.dumps(command), file=server.stdin, flush=True)
     status = int(server.stdout.readline())
-    assert status == 0, log.read_text()[-3000:]
+    if status:
+      raise Failed(log.read_text()[-3000:])
     return status
 
   with server:
