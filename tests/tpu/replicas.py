@@ -57,16 +57,19 @@ def on_replicas(built: program.Program) -> tuple[np.ndarray, dict]:
   """
   initial, masters = _initial_values(built)
   core = CoreProgram(built)
-  arguments, variables, compiled = core.compile(initial, built.features)
+  arguments, variables, assigned, compiled = core.compile(
+    initial, built.features
+  )
   losses = []
   for _ in range(STEPS):
     results = compiled.execute_sharded(arguments + variables)
     loss, *updated = results.disassemble_into_single_device_arrays()
     losses.append([float(np.asarray(value)) for value in loss])
-    variables = [
-      jax.make_array_from_single_device_arrays(old.shape, old.sharding, new)
-      for old, new in zip(variables, updated)
-    ]
+    assert len(updated) == len(assigned)
+    for i, new in zip(assigned, updated):
+      variables[i] = jax.make_array_from_single_device_arrays(
+        variables[i].shape, variables[i].sharding, new
+      )
   return np.array(losses), masters
 
 
@@ -198,11 +201,20 @@ class CoreProgram:
     hlo = function.experimental_get_compiler_ir(*values)(stage='hlo_serialized')
     return [value.numpy() for value in values], captured, hlo
 
+  def _assigned(self):
+    return {
+      node.input[0]
+      for node in self.graph_def.node
+      if node.op.startswith('Assign') and node.op.endswith('VariableOp')
+    }
+
   def compile(self, initial, features):
     """Compiles for 8 devices.
 
     Returns:
-      The features and the variables as sharded arrays, and the executable.
+      The features and the variables as sharded arrays; the positions of those
+      variables that the program assigns, whose values it returns after the
+      loss; and the executable.
     """
     values, captured, hlo = self.lower(initial, features)
     devices = jax.devices('cpu')[:CORES]
@@ -221,6 +233,7 @@ class CoreProgram:
         _shard([initial[c] for c in self.variables[h]], devices)
         for h in captured
       ],
+      [i for i, h in enumerate(captured) if h in self._assigned()],
       devices[0].client.compile(module, options),
     )
 
