@@ -156,24 +156,21 @@ def _shared_softmax(site, logits, visibility, values, dropout, use_log_z):
 
   The center c of a row is the middle of its visible logits. Whatever padding
   an example has, E then neither overflows nor vanishes, as long as the logits
-  of a row lie within 150 of each other; larger distances count as 150.
+  of a row lie within 150 of each other; larger distances count as 150. On a TPU
+  each term of B has a center, and c is their sum: B itself has no use but E,
+  and XLA makes it there rather than keep it for each layer.
   """
-  b = mtf.transpose(
-    mtf.broadcast(logits.shared, mtf.Shape(site.shared)), site.shared
-  )
+  shape = mtf.Shape(site.shared)
+  b = arrange(logits.shared, shape)
+  terms = [b]
+  if is_tpu(b.mesh):
+    terms = [arrange(term, shape) for term in logits.shared_terms]
   mask = [] if visibility.pairs is None else [visibility.pairs]
-  splittable = [d for d in site.shared if d != site.memory_length]
-  center = mtf.slicewise(
-    _row_centers,
-    [b, *mask],
-    output_shape=mtf.Shape(splittable),
-    splittable_dims=splittable,
-    grad_function=0,  # c cancels in the quotient
-  )
+  center = mtf.add_n([_row_centers(site, [term, *mask]) for term in terms])
   e = mtf.slicewise(
     _centered_exp,
     [b, center, *mask],
-    splittable_dims=splittable,
+    splittable_dims=center.shape.dims,
     grad_function=lambda op, de: (
       [de * op.outputs[0]] + [None] * (len(op.inputs) - 1)
     ),
@@ -189,21 +186,96 @@ def _shared_softmax(site, logits, visibility, values, dropout, use_log_z):
   values = dropout.of_values(_at(visibility.keys, values), site)
   if use_log_z:
     use_log_z(mtf.log(total) + center)
-  y = mtf.slicewise(
-    _divide_rows,
-    [_weighted_sum(site, e, values), total],
-    splittable_dims=rows.dims,
+  return _divide(_shared_sum(site, e, values), _at(visibility.queries, total))
+
+
+def _shared_sum(site, weights, values):
+  """W G(X), where all examples share W.
+
+  As one product it leaves a TPU with the heads outside the batch, and beside it
+  XLA keeps a copy for the output projection, which wants the batch outside.
+  For training there is therefore a product for each example.
+  """
+  if not (is_tpu(weights.mesh) and site.context.train):
+    return _weighted_sum(site, weights, values)
+  weights = mtf.cast(weights, values.dtype)
+  inner = site.heads + [site.kv_dim]
+  values = arrange(values, mtf.Shape(site.batch + [site.memory_length] + inner))
+  missing = [i for i, d in enumerate(site.batch) if d not in weights.shape.dims]
+
+  def multiply_each(weights, values):
+    batch = values.shape[: len(site.batch)]
+    for axis in missing:
+      weights = tf.expand_dims(weights, axis)
+    weights = tf.broadcast_to(weights, batch + weights.shape[len(batch) :])
+    heads = 'h' if site.heads else ''
+    return tf.einsum(
+      f'...{heads}ij,...j{heads}d->...i{heads}d', weights, values
+    )
+
+  return mtf.slicewise(
+    multiply_each,
+    [weights, values],
+    output_shape=mtf.Shape(site.batch + site.length + inner),
+    splittable_dims=site.batch + site.length + site.heads,
+    grad_function=lambda op, dy: [
+      mtf.einsum([dy, values], weights.shape),
+      mtf.einsum([weights, dy], values.shape),
+    ],
   )
-  return _at(visibility.queries, y)
 
 
-def _row_centers(b, visible=None):
-  """Middle of the visible logits of each row; [..., memory_length] -> [...]."""
+def _row_centers(site, inputs):
+  """The middle of each row of [logits], or [logits, visible]: [..., length]."""
+  rows = [d for d in site.shared if d != site.memory_length]
+  return mtf.slicewise(
+    _middle,
+    inputs,
+    output_shape=mtf.Shape(rows),
+    splittable_dims=rows,
+    grad_function=0,  # c cancels in the quotient
+  )
+
+
+def _middle(b, visible=None):
   low = high = b
   if visible is not None:
     low = tf.where_v2(visible, b, b.dtype.max)
     high = tf.where_v2(visible, b, b.dtype.min)
   return (tf.reduce_min(low, axis=-1) + tf.reduce_max(high, axis=-1)) / 2
+
+
+def _divide(x, total):
+  """Y = X / T for [..., d_kv] and [...]; 0 where T is 0.
+
+      dX = dY / T     dT = -sum_d dX Y
+
+  so that what is kept for the gradient is Y, which is needed anyway.
+  """
+  return mtf.slicewise(
+    _divide_rows,
+    [x, total],
+    splittable_dims=total.shape.dims,
+    grad_function=_divide_gradient,
+  )
+
+
+def _divide_gradient(op, dy):
+  total = op.inputs[1]
+  rows = total.shape.dims
+  dx = mtf.slicewise(_divide_rows, [dy, total], splittable_dims=rows)
+  dtotal = mtf.slicewise(
+    lambda dx, y: (
+      -tf.reduce_sum(
+        tf.cast(dx, total.dtype) * tf.cast(y, total.dtype), axis=-1
+      )
+    ),
+    [dx, op.outputs[0]],
+    output_shape=total.shape,
+    output_dtype=total.dtype,
+    splittable_dims=rows,
+  )
+  return [dx, dtotal]
 
 
 def _centered_exp(b, center, visible=None):
@@ -213,10 +285,10 @@ def _centered_exp(b, center, visible=None):
   return e if visible is None else tf.where_v2(visible, e, 0.0)
 
 
-def _divide_rows(y, total):
-  """Divides [..., d_kv] by [...]; a row that sees nothing stays 0."""
-  total = tf.where_v2(total > 0, total, 1.0)[..., tf.newaxis]
-  return tf.cast(tf.cast(y, total.dtype) / total, y.dtype)
+def _divide_rows(x, total):
+  """Divides [..., d_kv] by [...]; the quotient by 0 is 0."""
+  total = tf.where_v2(total > 0, total, float('inf'))[..., tf.newaxis]
+  return tf.cast(tf.cast(x, total.dtype) / total, x.dtype)
 
 
 def _general_softmax(site, logits, visibility, values, dropout, use_log_z):

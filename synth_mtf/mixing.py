@@ -47,15 +47,20 @@ class Logits:
   """Alignment logits B, as the sum of three parts; None stands for 0.
 
   Attributes:
-    shared: the part without batch dimensions, a subset of [heads, length,
-      memory_length].
+    shared_terms: what has no batch dimensions, not yet summed; each a subset of
+      [heads, length, memory_length].
     local: what has some, a subset of [batch..., heads, length, memory_length].
     product: the same, not multiplied out.
   """
 
-  shared: Optional[mtf.Tensor]
+  shared_terms: list[mtf.Tensor]
   local: Optional[mtf.Tensor]
   product: Optional[InnerProduct]
+
+  @property
+  def shared(self) -> Optional[mtf.Tensor]:
+    """The part without batch dimensions."""
+    return mtf.add_n(self.shared_terms) if self.shared_terms else None
 
   @property
   def are_shared(self) -> bool:
@@ -96,7 +101,7 @@ def add(site: Site, terms: Sequence[Term]) -> Logits:
   shared = [t for t in tensors if set(t.shape.dims) <= shared_dims]
   local = [t for t in tensors if not set(t.shape.dims) <= shared_dims]
   return Logits(
-    mtf.add_n(shared) if shared else None,
+    shared,
     mtf.add_n(local) if local else None,
     join(site, products) if products else None,
   )
