@@ -3,6 +3,7 @@
 #   make demo [DEMO_ARGS='--data_dir DIR']   the main job
 #   make test [TF=2.15] [TEST_ARGS='-k NAME']
 #   make tpu-proof                           TPU programs of every variant
+#   make tpu-compile [VARIANTS='random ...'] compile them as for a TPU v3-8
 #   make lint, make format, make benchmark [BENCHMARK_ARGS='...']
 #
 # Each makes the environment .venv first, unless it is there and up to date.
@@ -23,7 +24,7 @@ endif
 INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
 
-.PHONY: demo test tpu-proof lint format benchmark env
+.PHONY: demo test tpu-proof tpu-compile lint format benchmark env
 .DEFAULT_GOAL := demo
 
 demo: env
@@ -35,6 +36,20 @@ test: env
 
 tpu-proof: env
 	$(BIN)/python -m pytest -m '' tests/tpu $(TEST_ARGS)
+
+# The compiler of TPUs has an environment of its own, with Python 3.10 or newer.
+VENV_TPU := .venv-tpu
+PROGRAMS := build/tpu
+VARIANTS ?= SelfAttention $(basename $(notdir $(wildcard gin/variants/*.gin)))
+tpu-compile: env $(VENV_TPU)/.installed
+	$(BIN)/python -m tests.tpu.lower $(PROGRAMS) $(VARIANTS)
+	$(VENV_TPU)/bin/python tests/tpu/compile.py $(PROGRAMS) $(VARIANTS)
+
+$(VENV_TPU)/.installed: tests/tpu/requirements.txt | env
+	$(BIN)/python -m venv --clear --without-pip $(VENV_TPU)
+	$(BIN)/python -m pip --python $(VENV_TPU)/bin/python install --quiet \
+	  --no-compile --requirement $<
+	@touch $@
 
 lint: env
 	$(BIN)/ruff check .

@@ -1,0 +1,61 @@
+"""Writes the training step of a TPU core as XLA's input.
+
+    python -m tests.tpu.lower FOLDER VARIANT [VARIANT ...]
+
+writes FOLDER/VARIANT.hlo, for each gin variant (or SelfAttention: T5 itself):
+T5 (Base), 512 inputs and 114 targets, 32 sequences in one microbatch, bfloat16
+activations, on batch:4,model:2 of 8 cores. `tests/tpu/compile.py` gives them to
+the compiler of a TPU.
+"""
+
+import argparse
+import dataclasses
+import pathlib
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from tests.tpu import replicas  # before the host's modules: it readies them
+from tests.tpu.program import BASE, Setting, build
+
+
+def write(variant: str, layers: int, folder: pathlib.Path) -> None:
+  """Writes the program of one variant."""
+  bindings = [
+    f'num_layers = {layers}',
+    # XLA counts the operations of a loop once, whatever its microbatches.
+    'utils.serialize_num_microbatches.tokens_per_microbatch_per_replica = None',
+  ]
+  built = build(
+    Setting(
+      None if variant == 'SelfAttention' else variant,
+      size=dataclasses.replace(BASE, bindings=[*BASE.bindings, *bindings]),
+    )
+  )
+  with built.graph.as_default():
+    variables = [*tf.global_variables(), *tf.get_collection('TPU_VAR')]
+  # Only their shapes matter.
+  values = {
+    v.handle.op.name: np.zeros(v.shape, v.dtype.as_numpy_dtype)
+    for v in variables
+  }
+  _, _, hlo = replicas.CoreProgram(built).lower(values, built.features)
+  (folder / f'{variant}.hlo').write_bytes(hlo)
+
+
+def main() -> None:
+  """Writes one program after the other."""
+  parser = argparse.ArgumentParser(description=__doc__.split('\n', 1)[0])
+  parser.add_argument('folder', type=pathlib.Path)
+  parser.add_argument('variants', nargs='+', metavar='VARIANT')
+  parser.add_argument('--layers', type=int, default=12)
+  arguments = parser.parse_args()
+  tf.logging.set_verbosity(tf.logging.ERROR)
+  arguments.folder.mkdir(parents=True, exist_ok=True)
+  for variant in arguments.variants:
+    write(variant, arguments.layers, arguments.folder)
+    print(f'{variant}: lowered', flush=True)
+
+
+if __name__ == '__main__':
+  main()
