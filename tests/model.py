@@ -56,7 +56,9 @@ def write(folder, variant=None, bindings=(), step=7, change=None) -> str:
     )
 
 
-def logits(path, variant=None, bindings=(), lengths=None) -> np.ndarray:
+def logits(
+  path, variant=None, bindings=(), lengths=None, activations=tf.float32
+) -> np.ndarray:
   """The logits of a model whose weights are all in a checkpoint."""
   lengths = lengths or LENGTHS
   checkpoint = Checkpoint(path)
@@ -94,7 +96,7 @@ def logits(path, variant=None, bindings=(), lengths=None) -> np.ndarray:
       **segments,
       compute_loss=False,
       mode='eval',
-      variable_dtype=mtf.VariableDType(tf.float32, tf.float32, tf.float32),
+      variable_dtype=mtf.VariableDType(tf.float32, tf.float32, activations),
     )
     lowering = mtf.Lowering(
       graph, {mesh: placement_mesh_impl.PlacementMeshImpl('', '', [''])}

@@ -1,0 +1,33 @@
+"""Whole models in bfloat16 activations compute what they compute in float32."""
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tests import model
+
+VARIANTS = [
+  'random',
+  'factorized_random_vanilla',
+  'factorized_dense',
+  'random_dense_vanilla',
+]
+
+
+def error(folder, variant) -> float:
+  """Root mean square of what bfloat16 changes, beside that of the logits."""
+  path = model.write(folder, variant)
+  exact = model.logits(path, variant)
+  rounded = model.logits(path, variant, activations=tf.bfloat16)
+  return np.sqrt(np.mean((rounded - exact) ** 2) / np.mean(exact**2))
+
+
+@pytest.fixture(scope='module')
+def of_t5(tmp_path_factory) -> float:
+  return error(tmp_path_factory.mktemp('t5'), None)
+
+
+@pytest.mark.parametrize('variant', VARIANTS)
+def test_loses_no_more_than_t5_does(variant, of_t5, tmp_path):
+  assert 0 < of_t5 < 0.1, 'rounded to 8 bits, in each layer'
+  assert 0 < error(tmp_path, variant) < 1.2 * of_t5
