@@ -157,8 +157,9 @@ def _shared_softmax(site, logits, visibility, values, dropout, use_log_z):
   The center c of a row is the middle of its visible logits. Whatever padding
   an example has, E then neither overflows nor vanishes, as long as the logits
   of a row lie within 150 of each other; larger distances count as 150. On a TPU
-  each term of B has a center, and c is their sum: B itself has no use but E,
-  and XLA makes it there rather than keep it for each layer.
+  each term of B has a center, and c is their sum (150 then is that of the
+  terms' spreads): B itself has no use but E, and XLA makes it there rather than
+  keep it for each layer.
   """
   shape = mtf.Shape(site.shared)
   b = arrange(logits.shared, shape)
@@ -219,8 +220,8 @@ def _shared_sum(site, weights, values):
     output_shape=mtf.Shape(site.batch + site.length + inner),
     splittable_dims=site.batch + site.length + site.heads,
     grad_function=lambda op, dy: [
-      mtf.einsum([dy, values], weights.shape),
-      mtf.einsum([weights, dy], values.shape),
+      mtf.einsum([dy, op.inputs[1]], op.inputs[0].shape),
+      mtf.einsum([op.inputs[0], dy], op.inputs[1].shape),
     ],
   )
 
