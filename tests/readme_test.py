@@ -23,6 +23,7 @@ import sys
 import pytest
 
 from synth_mtf import cli, configured_model
+from synth_mtf.demo import vocabulary
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(sys.executable).parent
@@ -73,23 +74,14 @@ def name(block):
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory, real_data):
   """Where the commands run: what a reader has who followed the text."""
-  import sentencepiece
-
   here = tmp_path_factory.mktemp('reader')
   (here / '.venv').symlink_to(BIN.parent)
   (here / 'my_data').symlink_to(real_data)
   for file in ('constraints.txt', 'constraints-tf2.15.txt'):
     shutil.copy(CHECKOUT / file, here)
-  sentencepiece.SentencePieceTrainer.train(
-    input=str(real_data / 'corpus' / 'books' / 'sherlock_holmes.txt'),
-    model_prefix=str(here / 'my_vocabulary'),
-    vocab_size=1000,
-    pad_id=0,
-    eos_id=1,
-    unk_id=2,
-    bos_id=-1,
-    minloglevel=2,
-  )
+  book = real_data / 'corpus' / 'books' / 'sherlock_holmes.txt'
+  lines = book.read_text(encoding='utf-8').splitlines()
+  vocabulary.train(lines, here / 'my_vocabulary.model', 1000)
   return here
 
 
