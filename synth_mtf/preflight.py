@@ -5,6 +5,7 @@ again from step 0 over checkpoints whose pointer is missing, and resumes from
 checkpoints of other models. These checks say so instead.
 """
 
+import inspect
 import os
 import re
 import socket
@@ -28,6 +29,7 @@ from synth_mtf import (
 )
 from synth_mtf.errors import UserError
 
+_MAIN = 'mesh_transformer_main.py'
 _TPU_SECONDS = 10
 _EVALUATIONS = ('eval', 'score_eval', 'perplexity_eval')
 
@@ -81,9 +83,16 @@ def check_run(config: Mapping[Any, Any]) -> None:
 
 
 def _is_run_of_main() -> bool:
-  """Whether gin is read for `utils.run`, to which T5's main hands its flags."""
-  known = {'model_dir', 'tpu', 'use_model_api'} <= set(flags.FLAGS)
-  return known and flags.FLAGS.is_parsed() and not flags.FLAGS.use_model_api
+  """Whether gin is finalized for `utils.run` by T5's main.
+
+  Anything else may read the same gin files, in a process whose flags are parsed
+  too.
+  """
+  calls = inspect.stack(0)
+  by_main = any(
+    call.function == 'main' and call.filename.endswith(_MAIN) for call in calls
+  )
+  return by_main and not flags.FLAGS.use_model_api
 
 
 def _check_tpu(tpu: Optional[str]) -> None:
