@@ -190,6 +190,8 @@ def main() -> None:
     with contextlib.redirect_stdout(sys.stderr):
       known = preparations(data_dir, tfds_dir)
       names = args.tasks or list(known)
+      if not known.keys() >= set(names):
+        parser.error(f'--tasks: expected some of {", ".join(known)}')
       for name in names:
         known[name]()
     seqio.set_tfds_data_dir_override(tfds_dir)

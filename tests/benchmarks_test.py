@@ -1,11 +1,14 @@
 """The benchmark runs and its JSON is complete; no test looks at a time."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
 from benchmarks import attention
 from benchmarks._contestants import BASELINE, RIVAL_MODES, contestants
+from tests.conftest import CHECKOUT
 
 TINY = (
   *('--size', 'tiny', '--batch', '2', '--length', '12', '--targets', '5'),
@@ -85,3 +88,24 @@ def test_models(tmp_path, section):
 def test_an_unknown_contestant_is_refused():
   with pytest.raises(SystemExit, match='mtf radnom'):
     attention.main([*TINY, '--sections', 'layer', '--variants', 'mtf radnom'])
+
+
+def test_input(real_data):
+  tasks = ['glue_mrpc_v002', 'super_glue_record_v102', 'squad_v010_allanswers']
+  done = subprocess.run(
+    [
+      *(sys.executable, '-m', 'benchmarks.input', '--data_dir', str(real_data)),
+      *('--uncached', '--megabytes', '1', '--examples', '50', '--rounds', '1'),
+      *('--tasks', *tasks),
+    ],
+    cwd=CHECKOUT,
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert done.returncode == 0, done.stderr[-3000:]
+  result = json.loads(done.stdout)
+  assert list(result['tasks']) == tasks
+  for rates in result['tasks'].values():
+    assert rates['t5'] > 0
+    assert rates['ours'] > 0
