@@ -195,7 +195,8 @@ def _shared_sum(site, weights, values):
 
   As one product it leaves a TPU with the heads outside the batch, and beside it
   XLA keeps a copy for the output projection, which wants the batch outside.
-  For training there is therefore a product for each example.
+  For training there is therefore a product for each example, of a broadcast
+  that XLA makes part of it.
   """
   if not (is_tpu(weights.mesh) and site.context.train):
     return _weighted_sum(site, weights, values)
