@@ -1,14 +1,19 @@
 """The public names; importing them registers them with gin."""
 
-import gin
-
-from synth_mtf._paths import gin_path
-from synth_mtf.attention import SyntheticAttention
 from synth_mtf.baselines import Linformer
-from synth_mtf.checkpoints import warm_start
+from synth_mtf.checkpoints.warm_start import warm_start
+from synth_mtf.host import gin_files
+from synth_mtf.layer.attention import SyntheticAttention
 from synth_mtf.synthesizers import *  # noqa: F403
-from synth_mtf.synthesizers import __all__ as _functions
+from synth_mtf.synthesizers import FUNCTIONS
+from synth_mtf.synthesizers.base import SynthesizingFunction
 
-__all__ = ['Linformer', 'SyntheticAttention', 'warm_start', *_functions]
+__all__ = [  # noqa: PLE0604
+  'Linformer',
+  'SyntheticAttention',
+  'SynthesizingFunction',
+  'warm_start',
+  *FUNCTIONS,
+]
 
-gin.add_config_file_search_path(gin_path())
+gin_files.make_readable()

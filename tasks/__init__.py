@@ -15,9 +15,9 @@ from synth_mtf.tasks import (  # noqa: F401  each registers its tasks
   super_glue,
   translation,
 )
-from synth_mtf.tasks._check import check, get
-from synth_mtf.tasks._settings import Settings, define_flags, settings
-from synth_mtf.tasks._vocabulary import (
+from synth_mtf.tasks.checking import check, get
+from synth_mtf.tasks.data_settings import Settings, define_flags, settings
+from synth_mtf.tasks.vocabulary import (
   OUTPUT_FEATURES,
   VOCABULARY,
   SettingVocabulary,

@@ -11,14 +11,14 @@ from collections.abc import Callable
 
 import seqio
 
-from synth_mtf.tasks._corpus import (
+from synth_mtf.tasks.files.source import Split
+from synth_mtf.tasks.files.text import (
   PassageReader,
   TextJsonReader,
   held_out,
   kept_in,
 )
-from synth_mtf.tasks._sources import Split
-from synth_mtf.tasks._tasks import adopt, define
+from synth_mtf.tasks.registering import adopt, define
 
 _SPAN_CORRUPTION = 'c4_v220_span_corruption'
 

@@ -11,13 +11,7 @@ from t5.data import postprocessors, preprocessors
 from t5.evaluation import metrics
 from typing_extensions import override
 
-from synth_mtf.tasks._corpus import plain_text
-from synth_mtf.tasks._files import (
-  Record,
-  RowError,
-  quote,
-)
-from synth_mtf.tasks._readers import (
+from synth_mtf.tasks.files.formats import (
   LABEL,
   TEXT,
   Example,
@@ -25,8 +19,10 @@ from synth_mtf.tasks._readers import (
   Reader,
   line_text,
 )
-from synth_mtf.tasks._sources import Split
-from synth_mtf.tasks._tasks import TOKENIZE, define
+from synth_mtf.tasks.files.rows import Record, RowError, quote
+from synth_mtf.tasks.files.source import Split
+from synth_mtf.tasks.files.text import plain_text
+from synth_mtf.tasks.registering import TOKENIZE, define
 
 _AG_NEWS_WORDS = ('World', 'Sports', 'Business', 'Sci/Tech')
 _IMDB_FOLDERS = ('neg', 'pos')

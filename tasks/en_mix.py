@@ -13,7 +13,7 @@ import seqio
 import t5.data
 
 from synth_mtf.tasks import c4, glue, squad, super_glue
-from synth_mtf.tasks._tasks import PREFIX
+from synth_mtf.tasks.registering import PREFIX
 
 _GLUE = [task for name, task in glue.TASKS.items() if name != 'wnli']
 _SUPER_GLUE = list(super_glue.TASKS.values())

@@ -10,18 +10,24 @@ import tensorflow.compat.v2 as tf
 import tensorflow_datasets as tfds
 from typing_extensions import override
 
-from synth_mtf.tasks import _dialogue_metrics
-from synth_mtf.tasks._files import ByteStream, Record, RowError, decode, quote
-from synth_mtf.tasks._readers import (
+from synth_mtf.tasks import dialogue_metrics
+from synth_mtf.tasks.files.formats import (
   TEXT,
   TEXTS,
-  DroppedRow,
   Example,
   FolderReader,
   Reader,
 )
-from synth_mtf.tasks._sources import Split
-from synth_mtf.tasks._tasks import TOKENIZE, adopt, define
+from synth_mtf.tasks.files.rows import (
+  DroppedRow,
+  Record,
+  RowError,
+  decode,
+  quote,
+)
+from synth_mtf.tasks.files.source import Split
+from synth_mtf.tasks.files.streams import ByteStream
+from synth_mtf.tasks.registering import TOKENIZE, adopt, define
 
 _stories = tfds.summarization.cnn_dailymail
 
@@ -189,6 +195,6 @@ TASKS = {
     'personachat',
     {'train': _dialogue_split('train'), 'validation': _dialogue_split('valid')},
     preprocessors=[dialogue, *TOKENIZE],
-    metric_fns=_dialogue_metrics.METRICS,
+    metric_fns=dialogue_metrics.METRICS,
   ),
 }

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 import tensorflow_datasets as tfds
 from typing_extensions import override
 
-from synth_mtf.tasks import _readers
-from synth_mtf.tasks._files import RowError, quote
-from synth_mtf.tasks._readers import Example, TsvReader
-from synth_mtf.tasks._sources import Split
-from synth_mtf.tasks._tasks import adopt
+from synth_mtf.tasks.files import formats
+from synth_mtf.tasks.files.formats import Example, TsvReader
+from synth_mtf.tasks.files.rows import RowError, quote
+from synth_mtf.tasks.files.source import Split
+from synth_mtf.tasks.registering import adopt
 
 # Our layout's folder, its names in GLUE's download scripts, and none.
 _ROOTS = ('glue/', 'glue_data/', 'GLUE/', '')
@@ -31,9 +31,9 @@ class GlueReader(TsvReader):
     self._config = config
     self._labelled = labelled
     self.schema = {
-      **dict.fromkeys(self.text_columns, _readers.TEXT),
-      'label': _readers.LABEL if config.label_classes else _readers.FLOAT,
-      'idx': _readers.INT,
+      **dict.fromkeys(self.text_columns, formats.TEXT),
+      'label': formats.LABEL if config.label_classes else formats.FLOAT,
+      'idx': formats.INT,
     }
     label = (config.label_column,) if labelled else ()
     self.columns = (*self.text_columns.values(), *label)
@@ -58,7 +58,7 @@ class GlueReader(TsvReader):
     example['label'] = (
       self.label(row[self._config.label_column])
       if self._labelled
-      else _readers.NO_LABEL
+      else formats.NO_LABEL
     )
     example['idx'] = number
     return example

@@ -9,10 +9,10 @@ import functools
 
 import seqio
 
-from synth_mtf.tasks._corpus import SentenceReader, held_out, kept_in
-from synth_mtf.tasks._sources import Split
-from synth_mtf.tasks._tasks import TOKENIZE, define
-from synth_mtf.tasks._vocabulary import OUTPUT_FEATURES
+from synth_mtf.tasks.files.source import Split
+from synth_mtf.tasks.files.text import SentenceReader, held_out, kept_in
+from synth_mtf.tasks.registering import TOKENIZE, define
+from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
 
 _ROOTS = (
   'lm1b/',

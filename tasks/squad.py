@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from typing_extensions import override
 
-from synth_mtf.tasks._files import ByteStream, Record, RowError, decode, quote
-from synth_mtf.tasks._readers import (
+from synth_mtf.tasks.files.formats import (
   INTS,
   TEXT,
   TEXTS,
@@ -21,8 +20,10 @@ from synth_mtf.tasks._readers import (
   JsonObject,
   Reader,
 )
-from synth_mtf.tasks._sources import Split
-from synth_mtf.tasks._tasks import adopt
+from synth_mtf.tasks.files.rows import Record, RowError, decode, quote
+from synth_mtf.tasks.files.source import Split
+from synth_mtf.tasks.files.streams import ByteStream
+from synth_mtf.tasks.registering import adopt
 
 # A string is skipped as a whole: a bracket inside it opens nothing.
 _STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'

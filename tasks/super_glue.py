@@ -12,9 +12,8 @@ from typing import Any
 import tensorflow_datasets as tfds
 from typing_extensions import override
 
-from synth_mtf.tasks import _readers
-from synth_mtf.tasks._files import ByteStream, Record, RowError, decode, quote
-from synth_mtf.tasks._readers import (
+from synth_mtf.tasks.files import formats
+from synth_mtf.tasks.files.formats import (
   INT,
   LABEL,
   TEXT,
@@ -24,8 +23,10 @@ from synth_mtf.tasks._readers import (
   JsonObject,
   Reader,
 )
-from synth_mtf.tasks._sources import Split
-from synth_mtf.tasks._tasks import adopt
+from synth_mtf.tasks.files.rows import Record, RowError, decode, quote
+from synth_mtf.tasks.files.source import Split
+from synth_mtf.tasks.files.streams import ByteStream
+from synth_mtf.tasks.registering import adopt
 
 _ROOTS = ('superglue/', 'SuperGLUE/', 'super_glue/', '')
 _CONFIGS = tfds.text.super_glue.SuperGlue.builder_configs
@@ -78,7 +79,7 @@ class SuperGlueReader(JsonLinesReader):
   def label(self, row: JsonObject) -> int:
     """Returns the class, or that of rows without one in a test set."""
     if not self._labelled and 'label' not in row:
-      return _readers.NO_LABEL
+      return formats.NO_LABEL
     label = row.value('label')
     for i, known in enumerate(self.labels):
       # In JSON 1 is not true, in Python it is equal.

@@ -10,16 +10,11 @@ from collections.abc import Iterator, Sequence
 
 from typing_extensions import override
 
-from synth_mtf.tasks._files import (
-  ParallelStream,
-  Position,
-  Record,
-  RowError,
-  line_number,
-)
-from synth_mtf.tasks._readers import TEXT, Example, Reader, line_text
-from synth_mtf.tasks._sources import Split
-from synth_mtf.tasks._tasks import adopt
+from synth_mtf.tasks.files.formats import TEXT, Example, Reader, line_text
+from synth_mtf.tasks.files.rows import Position, Record, RowError
+from synth_mtf.tasks.files.source import Split
+from synth_mtf.tasks.files.streams import ParallelStream, line_number
+from synth_mtf.tasks.registering import adopt
 
 
 class ParallelReader(Reader):

@@ -7,9 +7,9 @@ import pytest
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
-from synth_mtf import launcher
+from synth_mtf.host import shims
 
-launcher.prepare_host()
+shims.prepare_host()
 
 import gin
 import tensorflow.compat.v1 as tf

@@ -8,7 +8,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf import configured_model
+from synth_mtf.host import gin_files
 from tests import harness
 
 TINY = (
@@ -29,9 +29,7 @@ FLOAT32 = mtf.VariableDType(tf.float32, tf.float32, tf.float32)
 
 def run(variant, build, model_type='bitransformer', vocab=19):
   """Fetches what `build(mesh, model)` makes of a variant's tiny model."""
-  configured_model.parse_gin(
-    ['sizes/tiny.gin', f'variants/{variant}.gin'], TINY
-  )
+  gin_files.parse(['sizes/tiny.gin', f'variants/{variant}.gin'], TINY)
   with harness.new_graph() as (graph, mesh):
     model = utils.build_model(model_type, vocab, vocab)
     fetches = build(mesh, model)
@@ -221,7 +219,7 @@ def test_beams_of_vanilla_are_those_of_t5():
     )
 
   def run_with(files, weights):
-    configured_model.parse_gin(files, TINY)
+    gin_files.parse(files, TINY)
     with harness.new_graph() as (graph, mesh):
       model = utils.build_model('bitransformer', 19, 19)
       with harness.open_session(

@@ -7,6 +7,7 @@ far as the functions allow, so that a swapped dimension does not go unseen.
 
 import dataclasses
 import functools
+from typing import Optional
 
 import numpy as np
 
@@ -35,7 +36,7 @@ class Member:
   synthesizers: tuple
   functions: tuple
   shared: bool = False
-  normalize: str = 'softmax'
+  normalize: Optional[str] = 'softmax'
   tolerance: float = harness.TOLERANCE['float32']
 
   def maker(self, **settings):
@@ -139,7 +140,7 @@ PATTERN = Member(
   # The gradient of alpha sums up logits of -30, which cancel.
   tolerance=3e-5,
 )
-MIXER = dataclasses.replace(R, normalize='none')
+MIXER = dataclasses.replace(R, normalize=None)
 
 MEMBERS = {
   'vanilla': V,

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
 import synth_mtf
-from synth_mtf import configured_model
+from synth_mtf.host import gin_files
 from tests import family, harness
 from tests.harness import DECODER, ENCODER, Mesh
 
@@ -120,7 +120,7 @@ def test_a_training_step_of_a_model():
 
 def _train(mesh):
   """The loss and the weights after one step of gradient descent."""
-  configured_model.parse_gin(
+  gin_files.parse(
     ['sizes/tiny.gin', 'variants/random_vanilla.gin'],
     [
       'd_model = 8',

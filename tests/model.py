@@ -8,8 +8,9 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow import placement_mesh_impl
 from mesh_tensorflow.transformer import transformer
 
-from synth_mtf import configured_model
-from synth_mtf.checkpoints import Checkpoint
+from synth_mtf.checkpoints.files import Checkpoint
+from synth_mtf.host import gin_files
+from synth_mtf.host import model as host_model
 
 VOCAB = 128
 TINY = (
@@ -38,8 +39,8 @@ def write(folder, variant=None, bindings=(), step=7, change=None) -> str:
     step: of training.
     change: name and value to a changed value.
   """
-  configured_model.parse_gin(files(variant), [*TINY, *bindings])
-  model = configured_model.build(VOCAB)
+  gin_files.parse(files(variant), [*TINY, *bindings])
+  model = host_model.build(VOCAB)
   rng = np.random.RandomState(5)
   with model.graph.as_default(), tf.Session() as session:
     step_variable = tf.train.get_or_create_global_step()
@@ -62,14 +63,14 @@ def logits(
   """The logits of a model whose weights are all in a checkpoint."""
   lengths = lengths or LENGTHS
   checkpoint = Checkpoint(path)
-  configured_model.parse_gin(files(variant), [*TINY, *bindings])
+  gin_files.parse(files(variant), [*TINY, *bindings])
   rng = np.random.RandomState(3)
   ids = {}
   for name, length in lengths.items():
     ids[name] = rng.randint(2, VOCAB, [3, length])
     ids[name][1, length // 2 :] = 0
   with tf.Graph().as_default():
-    model = configured_model.build_transformer(VOCAB)
+    model = host_model.make_transformer(VOCAB)
     graph = mtf.Graph()
     mesh = mtf.Mesh(graph, 'mesh')
     imported = {

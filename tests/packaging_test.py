@@ -75,7 +75,7 @@ def test_gin_files_and_tasks_are_found_from_another_folder(installed, tmp_path):
   script = tmp_path / 'look.py'
   script.write_text(
     'import gin, pathlib, synth_mtf, synth_mtf.tasks, seqio\n'
-    'from synth_mtf import configured_model\n'
+    'from synth_mtf.host import gin_files\n'
     'print(synth_mtf.__file__)\n'
     'print(synth_mtf.tasks.__file__)\n'
     'print(synth_mtf.gin_path())\n'
@@ -83,7 +83,7 @@ def test_gin_files_and_tasks_are_found_from_another_folder(installed, tmp_path):
     'print("synth_en_mix" in seqio.MixtureRegistry.names())\n'
     'variants = pathlib.Path(synth_mtf.gin_path(), "variants").glob("*.gin")\n'
     'for variant in variants:\n'
-    '  configured_model.parse_gin(["sizes/tiny.gin", str(variant)])\n'
+    '  gin_files.parse(["sizes/tiny.gin", str(variant)])\n'
   )
   done = run(
     sys.executable,

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf import configured_model
+from synth_mtf.host import gin_files
+from synth_mtf.host import model as host_model
 from tests import family, harness
 
 HEADS, D_KV, N = family.HEADS, family.D_KV, family.MAX_LENGTH
@@ -84,10 +85,8 @@ def millions():
   """Trained parameters of each row, in millions."""
   counts = {}
   for name in TABLE_2:
-    configured_model.parse_gin(
-      ['sizes/small.gin', f'variants/{name}.gin'], T2T_BASE
-    )
-    with configured_model.build(128).graph.as_default():
+    gin_files.parse(['sizes/small.gin', f'variants/{name}.gin'], T2T_BASE)
+    with host_model.build(128).graph.as_default():
       counts[name] = (
         sum(np.prod(v.shape.as_list()) for v in tf.trainable_variables()) / 1e6
       )

@@ -22,8 +22,9 @@ import sys
 
 import pytest
 
-from synth_mtf import cli, configured_model
-from synth_mtf.demo import vocabulary
+from synth_mtf import cli
+from synth_mtf.host import gin_files
+from synth_mtf.tasks import vocabulary_training
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(sys.executable).parent
@@ -81,7 +82,7 @@ def folder(tmp_path_factory, real_data):
     shutil.copy(CHECKOUT / file, here)
   book = real_data / 'corpus' / 'books' / 'sherlock_holmes.txt'
   lines = book.read_text(encoding='utf-8').splitlines()
-  vocabulary.train(lines, here / 'my_vocabulary.model', 1000)
+  vocabulary_training.train(lines, here / 'my_vocabulary.model', 1000)
   return here
 
 
@@ -178,7 +179,7 @@ def check_t5_main(where, words):
       if not re.search(r'://|\$|operative_config', file)
     ]
     try:
-      configured_model.parse_gin(files, flags.FLAGS.gin_param or [])
+      gin_files.parse(files, flags.FLAGS.gin_param or [])
     finally:
-      configured_model.gin.clear_config()
+      gin_files.gin.clear_config()
     flags.FLAGS.unparse_flags()

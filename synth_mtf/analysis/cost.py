@@ -6,14 +6,14 @@ nothing is estimated from formulas, and nothing is executed.
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import gin
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf import configured_model
+from synth_mtf.host import model
 
 # Weights, their gradients: float32 both.
 _BYTES = 4
@@ -62,7 +62,9 @@ def cost(
   layout = mtf.convert_to_layout_rules(
     gin.get_bindings(utils.run, resolve_references=False)['layout_rules']
   )
-  graph = _graph(vocab_size, lengths)
+  graph = model.build(
+    vocab_size, lengths=lengths, mode=tf.estimator.ModeKeys.TRAIN
+  ).mtf_graph
 
   def per_core(shape: mtf.Shape) -> int:
     split = math.prod(
@@ -75,16 +77,16 @@ def cost(
   variables = graph.all_variables
   tables = [v for v in variables if _is_table(v.shape)]
   return Cost(
-    parameters=_total(v.shape.size for v in variables),
-    tables=_total(v.shape.size for v in tables),
+    parameters=sum(v.shape.size for v in variables),
+    tables=sum(v.shape.size for v in tables),
     flops=2
-    * _total(
+    * sum(
       _products(op)
       for op in graph.operations
       if isinstance(op, mtf.EinsumOperation)
     ),
-    state_bytes=_total(_state(v, per_core) for v in variables),
-    table_bytes=_total(_state(v, per_core) for v in tables),
+    state_bytes=sum(_state(v, per_core) for v in variables),
+    table_bytes=sum(_state(v, per_core) for v in tables),
     attention_bytes=max(
       per_core(tensor.shape) * tensor.dtype.size
       for op in graph.operations
@@ -94,50 +96,20 @@ def cost(
   )
 
 
-def _graph(vocab_size, lengths):
-  """The graph of a forward pass over one pair of sequences, in training."""
-  graph = mtf.Graph()
-  with tf.Graph().as_default():
-    model = configured_model.build_transformer(vocab_size)
-    mesh = mtf.Mesh(graph, 'mesh')
-    inputs, targets = (
-      mtf.zeros(
-        mesh,
-        mtf.Shape(
-          [mtf.Dimension('batch', 1), mtf.Dimension('length', lengths[name])]
-        ),
-        tf.int32,
-      )
-      for name in ('inputs', 'targets')
-    )
-    model.call_simple(
-      inputs,
-      targets,
-      compute_loss=True,
-      mode=tf.estimator.ModeKeys.TRAIN,
-      variable_dtype=utils.get_variable_dtype(),
-    )
-  return graph
-
-
-def _total(numbers: Iterable[int]) -> int:
-  return sum(numbers)
-
-
-def _is_table(shape):
+def _is_table(shape: mtf.Shape) -> bool:
   return any(dim.name in _POSITIONS for dim in shape)
 
 
-def _has_keys(shape):
+def _has_keys(shape: mtf.Shape) -> bool:
   return any(dim.name == 'memory_length' for dim in shape)
 
 
-def _products(op):
+def _products(op: mtf.Operation) -> int:
   """Multiplications of an einsum: the product of all its dimensions."""
   return mtf.Shape(list({d for x in op.inputs for d in x.shape})).size
 
 
-def _state(variable, per_core):
+def _state(variable: mtf.Variable, per_core: Callable[[mtf.Shape], int]) -> int:
   """Bytes of a weight, its gradient and its slots on each core."""
   shape = variable.shape
   if not variable.trainable:

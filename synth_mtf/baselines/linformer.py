@@ -1,23 +1,23 @@
 """Linformer: attention to a fixed number of projected memory positions."""
 
-from typing import Optional
+from typing import Any, Optional
 
 import gin
 import mesh_tensorflow as mtf
-import tensorflow.compat.v1 as tf
-from mesh_tensorflow.transformer import transformer, transformer_layers
+from mesh_tensorflow.transformer import transformer
 
-from synth_mtf.alignment import Dropout
+from synth_mtf.core.layer_call import LayerCall
+from synth_mtf.core.logits import InnerProduct, Logits
+from synth_mtf.core.visibility import Visibility, visibility
 from synth_mtf.errors import ConfigurationError
-from synth_mtf.packing import data_is_packed, rows_are_packed
-from synth_mtf.positions import SlicedIndex
-from synth_mtf.projections import Projections
-from synth_mtf.synthesizers.base import Site, host_max_length, require_length
-from synth_mtf.visibility import visibility
+from synth_mtf.layer.base import AttentionLayer
+from synth_mtf.layer.parts import at
+from synth_mtf.layer.weighted_sum import softmax_average
+from synth_mtf.synthesizers.base import host_max_length, require_length
 
 
 @gin.configurable(module='synth_mtf')
-class Linformer(transformer_layers.SelfAttention):
+class Linformer(AttentionLayer):
   """Self-attention of an encoder over k projected positions.
 
       Y = softmax(Q (E K)^T) (F V),  E, F in R^(k x N) for each head
@@ -33,7 +33,7 @@ class Linformer(transformer_layers.SelfAttention):
     projected_length: int = 32,
     max_length: Optional[int] = None,
     packed: Optional[bool] = None,
-    **kwargs,
+    **kwargs: Any,
   ):
     """Creates a Linformer layer.
 
@@ -45,21 +45,27 @@ class Linformer(transformer_layers.SelfAttention):
       **kwargs: those of `transformer_layers.SelfAttention`.
 
     Raises:
-      ConfigurationError: if k < 1, or there is a relative position bias.
+      ConfigurationError: if k < 1, there is a relative position bias, or a
+        setting is unknown, does not fit, or is one of SelfAttention's that our
+        layers do not support.
     """
-    super().__init__(**kwargs)
+    super().__init__(packed=packed, **kwargs)
     self.max_length = max_length or host_max_length()
     if projected_length < 1:
       raise ConfigurationError(
         f'Linformer.projected_length = {projected_length}: expected at least 1'
       )
     self.projected_dim = mtf.Dimension('projected_length', projected_length)
-    self.packed = data_is_packed() if packed is None else packed
     if self.relative_attention_type is not None:
       raise ConfigurationError(
         'Linformer has no relative position bias; set '
         'Linformer.relative_attention_type = None'
       )
+
+  @property
+  def label(self) -> str:
+    """The model's name in tables."""
+    return 'Linformer'
 
   def call(
     self,
@@ -77,55 +83,57 @@ class Linformer(transformer_layers.SelfAttention):
         'Linformer works in an encoder only; bind another layer in '
         'decoder/transformer.make_layer_stack.layers'
       )
-    if rows_are_packed(context, self.packed):
+    if self.is_packed(context):
       raise ConfigurationError(
         'Linformer would mix the sequences of a packed row; set '
         'mesh_train_dataset_fn.pack = False'
       )
-    site = Site(
-      context,
-      x,
-      Projections.of_layer(self, context),
-      SlicedIndex(
-        context.mesh, context.length_dim, self.memory_length(context)
-      ),
-      self.kv_dim,
-      tf.float32,
-    )
-    seen = visibility(site, packed=False)
-    keys = self._project(site, 'E', site.keys, seen.keys)
-    values = self._project(site, 'F', site.values, seen.keys)
-    positions = self.projected_dim
-    logits = mtf.einsum(
-      [mtf.cast(site.queries, tf.float32), mtf.cast(keys, tf.float32)],
-      mtf.Shape(site.batch + site.heads + site.length + [positions]),
-    )
-    dropout = Dropout(
-      self.dropout_rate if context.train else 0.0, [context.length_dim]
-    )
-    y = mtf.einsum(
-      [
-        mtf.cast(mtf.softmax(logits, positions), values.dtype),
-        dropout.of_values(values, site),
-      ],
-      mtf.Shape(site.batch + site.length + site.heads + [self.kv_dim]),
-    )
-    if seen.queries is not None:
-      y *= mtf.cast(seen.queries, y.dtype)
-    return site.projections.compute_output(y, output_shape=x.shape)
+    return super().call(context, x, losses)
 
-  def _project(self, site, name, memory, tokens):
+  def attend(self, call: LayerCall) -> mtf.Tensor:
+    """softmax(Q (E K)^T) (F V), [batch..., length, heads, d_kv]."""
+    require_length('Linformer', self.max_length, call.memory_length.size)
+    seen = visibility(call, packed=False)
+    projected = _ProjectedCall(call, self.projected_dim)
+    keys = self._project(call, 'E', at(seen.keys, call.keys))
+    values = self._project(call, 'F', at(seen.keys, call.values))
+    q, k = (mtf.cast(x, call.logits_dtype) for x in (call.queries, keys))
+    return softmax_average(
+      projected,
+      Logits([], None, InnerProduct(q, k, call.kv_dim)),
+      # What is hidden has been left out of the projected positions.
+      Visibility(None, None, seen.queries),
+      values,
+      self.weight_dropout(call.context),
+      self.z_loss(call.context),
+    )
+
+  def _project(
+    self, call: LayerCall, name: str, memory: mtf.Tensor
+  ) -> mtf.Tensor:
     """E K or F V, [batch..., projected_length, heads, d_kv]."""
-    require_length('Linformer', self.max_length, site.memory_length.size)
     columns = mtf.Dimension('memory_length', self.max_length)
-    weights = site.variable(
+    weights = call.variable(
       name,
-      [*site.heads, self.projected_dim, columns],
+      [*call.heads, self.projected_dim, columns],
       stddev=self.max_length**-0.5,
     )
-    if tokens is not None:
-      memory *= mtf.cast(tokens, memory.dtype)
     return mtf.einsum(
-      [site.index.columns(weights), memory],
-      mtf.Shape(site.batch + [self.projected_dim] + site.heads + [site.kv_dim]),
+      [call.index.columns(weights), memory],
+      mtf.Shape(call.batch + [self.projected_dim] + call.heads + [call.kv_dim]),
     )
+
+
+class _ProjectedCall(LayerCall):
+  """The same call with k projected positions in place of the memory."""
+
+  def __init__(self, call: LayerCall, projected_dim: mtf.Dimension):
+    super().__init__(
+      call.context,
+      call.x,
+      call.projections,
+      call.index,
+      call.kv_dim,
+      call.logits_dtype,
+    )
+    self.memory_length = projected_dim

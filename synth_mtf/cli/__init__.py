@@ -3,7 +3,7 @@
 A subcommand is a module of this package with `SUMMARY` (a line for `--help`),
 `add_arguments(parser)` and `run(args) -> int`, the exit status. It imports
 TensorFlow, and whatever needs it, inside `run`, and calls
-`launcher.load_plugin()` before it relies on our gin names. `PARSER_OPTIONS`,
+`run.process.load_plugin()` before it relies on our gin names. `PARSER_OPTIONS`,
 where it is there, are keyword arguments for its `argparse.ArgumentParser`.
 """
 

@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from synth_mtf import launcher
+from synth_mtf.run import process
 
 SUMMARY = 'inspect a checkpoint, convert it to another variant, or compare two'
 
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs an action."""
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-  launcher.load_plugin()
+  process.load_plugin()
   import tensorflow.compat.v1 as tf
 
   tf.disable_v2_behavior()
@@ -72,70 +72,66 @@ def run(args: argparse.Namespace) -> int:
   return args.action(args)
 
 
-def _inspect(args):
-  import numpy as np
-
-  from synth_mtf.checkpoints import Checkpoint
+def _inspect(args: argparse.Namespace) -> int:
+  from synth_mtf.checkpoints.files import Checkpoint
 
   checkpoint = Checkpoint(args.path)
   checkpoint.verify()
-  names = sorted(checkpoint.shapes) if args.slots else checkpoint.weights
-  for name in names:
-    shape = ', '.join(map(str, checkpoint.shapes[name]))
-    print(f'{name}  [{shape}]  {checkpoint.dtype(name).name}')
-  parameters = sum(
-    int(np.prod(checkpoint.shapes[n])) for n in checkpoint.weights
-  )
+  for name in sorted(checkpoint.kinds) if args.slots else checkpoint.weights:
+    dtype, shape = checkpoint.kinds[name]
+    print(f'{name}  {list(shape)}  {dtype}')
   print(
-    f'{checkpoint.path}: step {checkpoint.step}, {parameters:,} parameters in '
-    f'{len(checkpoint.weights)} variables, {len(checkpoint.slots)} slots, '
-    f'vocabulary of {checkpoint.vocab_size}'
+    f'{checkpoint.path}: step {checkpoint.step}, {checkpoint.parameters:,} '
+    f'parameters in {len(checkpoint.weights)} variables, '
+    f'{len(checkpoint.slots)} slots, vocabulary of {checkpoint.vocab_size}'
   )
   return 0
 
 
-def _compare(args):
+def _compare(args: argparse.Namespace) -> int:
   import numpy as np
 
-  from synth_mtf.checkpoints import Checkpoint, candidates
+  from synth_mtf.checkpoints import comparison
+  from synth_mtf.checkpoints.files import Checkpoint
 
   first, second = Checkpoint(args.first), Checkpoint(args.second)
   first.verify()
   second.verify()
-  matched, different = set(), 0
-  for name in first.weights:
-    found = [c for c in candidates(name) if c in second.shapes]
-    if not found:
-      print(f'only in the first   {name}  {first.shapes[name]}')
-      continue
-    matched.add(found[0])
-    if first.shapes[name] != second.shapes[found[0]]:
-      print(
-        f'other shape         {name}  {first.shapes[name]} and '
-        f'{second.shapes[found[0]]}'
-      )
+  sources = {n: comparison.source(n, second) for n in first.weights}
+  found = comparison.compare(
+    {n: first.kinds[n] for n in first.weights},
+    second,
+    {name: there for name, there in sources.items() if there},
+  )
+  for name in found.new:
+    print(f'only in the first   {name}  {list(first.kinds[name].shape)}')
+  different = 0
+  for name, there in found.loaded.items():
+    shapes = [list(first.kinds[name].shape), list(second.kinds[there].shape)]
+    if shapes[0] != shapes[1]:
+      print(f'other shape         {name}  {shapes[0]} and {shapes[1]}')
       continue
     a, b = (
-      np.asarray(c[n], np.float64)
-      for c, n in ((first, name), (second, found[0]))
+      np.asarray(value, np.float64) for value in (first[name], second[there])
     )
     error = np.abs(a - b).max(initial=0.0)
     if error:
       different += 1
       print(f'differs by {error:<9.3g}{name}')
-  for name in second.weights:
-    if name not in matched:
-      print(f'only in the second  {name}  {second.shapes[name]}')
+  for name in sorted(found.left_over):
+    print(f'only in the second  {name}  {list(second.kinds[name].shape)}')
   print(
-    f'{len(matched)} variables in both, {different} of them with other values'
+    f'{len(found.loaded)} variables in both, {different} of them with other '
+    'values'
   )
   return 0
 
 
-def _convert(args):
-  from synth_mtf import checkpoints, configured_model, conversion
+def _convert(args: argparse.Namespace) -> int:
+  from synth_mtf.checkpoints import conversion, files
+  from synth_mtf.host import gin_files, model
 
-  checkpoint = checkpoints.Checkpoint(args.path)
+  checkpoint = files.Checkpoint(args.path)
   checkpoint.verify()
   beside = os.path.join(
     os.path.dirname(checkpoint.path), 'operative_config.gin'
@@ -145,16 +141,16 @@ def _convert(args):
   )
   source = None
   if source_files:
-    configured_model.parse_gin(source_files)
-    source = configured_model.build(checkpoint.vocab_size)
-  configured_model.parse_gin(args.gin_file, args.gin_param)
+    gin_files.parse(source_files)
+    source = model.build(checkpoint.vocab_size)
+  gin_files.parse(args.gin_file, args.gin_param)
   plan = conversion.Conversion(
     checkpoint,
     source,
-    configured_model.build(checkpoint.vocab_size),
+    model.build(checkpoint.vocab_size),
     conversion.Options(args.resize, args.vanilla_alpha),
   )
-  path = checkpoints.write(args.folder, checkpoint.step, plan.values())
+  path = files.write(args.folder, checkpoint.step, plan.values())
   print(plan.report)
   print(
     f'wrote {path}: at its first step the model '
@@ -168,7 +164,7 @@ def _convert(args):
   return 0
 
 
-def _share(text):
+def _share(text: str) -> float:
   value = float(text)
   if not 0 < value <= 1:
     raise argparse.ArgumentTypeError(f'{text}: expected more than 0, at most 1')

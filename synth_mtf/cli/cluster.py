@@ -18,11 +18,10 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from synth_mtf import launcher
-from synth_mtf.cli import transformer
 from synth_mtf.errors import UserError
+from synth_mtf.run import main, process
 
 SUMMARY = "T5's main over several machines: the same command on each"
 
@@ -64,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     if not host.rpartition(':')[2].isdigit():
       raise UserError(f'--hosts: {host!r} is not of the form host:port')
   # It starts this command again, which must not happen to a server at work.
-  launcher.fix_hash_seed()
+  process.fix_hash_seed()
   server = _serve(hosts, args.task)
   if args.task:
     print(f'Task {args.task} serves {hosts[args.task]}.', flush=True)
@@ -76,11 +75,10 @@ def run(args: argparse.Namespace) -> int:
   threading.Thread(target=_fail_with, args=[hosts], daemon=True).start()
   # The estimator's own way to be told which session to use.
   os.environ['TF_CONFIG'] = json.dumps({'session_master': server.target})
-  args.flags = [word for word in args.flags if word != '--']
-  return transformer.run(args)
+  return main.run([word for word in args.flags if word != '--'])
 
 
-def _serve(hosts, task):
+def _serve(hosts: Sequence[str], task: int) -> Any:
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
   import tensorflow.compat.v1 as tf
   import tensorflow_text  # noqa: F401 (operations of the input pipeline)

@@ -6,8 +6,8 @@ import json
 import os
 import pathlib
 
-from synth_mtf import launcher
-from synth_mtf._paths import gin_path
+from synth_mtf.paths import gin_path
+from synth_mtf.run import process
 
 SUMMARY = 'parameters, floating-point operations and bytes of each variant'
 
@@ -41,18 +41,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Prints a table, or JSON."""
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-  launcher.load_plugin()
+  process.load_plugin()
   import tensorflow.compat.v1 as tf
 
-  from synth_mtf import configured_model
   from synth_mtf.analysis import cost
+  from synth_mtf.host import gin_files
 
   tf.disable_v2_behavior()
   tf.logging.set_verbosity(tf.logging.ERROR)
   variants = args.variants.split(',') if args.variants else _all_variants()
   costs = {}
   for variant in variants:
-    configured_model.parse_gin(
+    gin_files.parse(
       [f'sizes/{args.size}.gin', f'variants/{variant}.gin'],
       [
         # A decoder's tables need no more rows than the targets have.
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
   return 0
 
 
-def _all_variants():
+def _all_variants() -> list[str]:
   return sorted(
     path.stem
     for path in pathlib.Path(gin_path(), 'variants').glob('*.gin')

@@ -7,16 +7,17 @@ import sys
 import time
 from typing import Optional
 
-from synth_mtf.console import Console, duration
 from synth_mtf.demo import table, workers
 from synth_mtf.demo.configuration import BYTES, Configuration, names_of
 from synth_mtf.demo.job import Job
 from synth_mtf.demo.run_folder import NOTES
+from synth_mtf.run.console import Console, duration
 
 SUMMARY = 'pretrain, finetune and evaluate each variant; print one table'
 
 _VARIANTS = ['vanilla', 'random', 'random_vanilla']  # V, R, R+V
-_OUT = os.path.join('runs', 'demo')
+# No name of a gin folder or of a Python package can collide with it.
+_OUT = 'synth-mtf-demo'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

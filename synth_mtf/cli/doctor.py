@@ -18,8 +18,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, Optional
 
-from synth_mtf import launcher
 from synth_mtf.errors import UserError
+from synth_mtf.run import process
 
 SUMMARY = 'versions, devices, vocabulary and data, and the mend for each fault'
 
@@ -180,7 +180,7 @@ def _host(constraints: str) -> Finding:
   try:
     with warnings.catch_warnings():
       warnings.simplefilter('ignore')
-      launcher.load_plugin()
+      process.load_plugin()
       importlib.import_module('t5.models.mesh_transformer_main')
       importlib.import_module('synth_mtf.tasks')
   except Exception as error:  # whatever a mismatch of versions brings

@@ -7,8 +7,8 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from synth_mtf import launcher
 from synth_mtf.errors import UserError
+from synth_mtf.run import process
 
 SUMMARY = 'train a SentencePiece vocabulary on the text of a data folder'
 
@@ -61,10 +61,9 @@ def run(args: argparse.Namespace) -> int:
   if args.skip_bad_rows:
     os.environ['SYNTH_MTF_SKIP_BAD_ROWS'] = '1'
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-  launcher.load_plugin()
+  process.load_plugin()
 
-  from synth_mtf.demo import vocabulary
-  from synth_mtf.tasks import _vocabulary
+  from synth_mtf.tasks import vocabulary, vocabulary_training
 
   sources = list(_sources())
   if not sources:
@@ -76,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
   print(f'training on the text of {names}')
   rows = in_turns(source.examples('train') for source in sources)
   texts = _distinct(text for row in rows for text in _texts(row))
-  vocabulary.train(texts, args.out, args.size)
-  pieces = _vocabulary.load(str(args.out)).vocab_size - _vocabulary.EXTRA_IDS
+  vocabulary_training.train(texts, args.out, args.size)
+  pieces = vocabulary.load(str(args.out)).vocab_size - vocabulary.EXTRA_IDS
   print(f'{args.out}: {pieces} pieces; use it with --vocabulary={args.out}')
   return 0
 
@@ -97,7 +96,7 @@ def _sources() -> Iterator[Any]:
   """Yields the source of each task that has training files, files once."""
   import seqio
 
-  from synth_mtf.tasks._sources import TwoSources
+  from synth_mtf.tasks.files.source import TwoSources
 
   seen: set[str] = set()
   names = sorted(seqio.TaskRegistry.names())

@@ -1,14 +1,13 @@
 """What a demo run is asked to do, checked as far as names and numbers go."""
 
 import dataclasses
-import difflib
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Optional
 
-from synth_mtf import gin_path
-from synth_mtf.errors import UserError
+from synth_mtf.errors import UserError, nearest
+from synth_mtf.paths import gin_path
 
 BYTES = 'bytes'  # the vocabulary that needs no file
 
@@ -78,13 +77,8 @@ def _unknown(
 ) -> Iterable[str]:
   for name in names:
     if name not in known:
-      near = difflib.get_close_matches(name, known, cutoff=0.5)
-      hint = (
-        f'did you mean {" or ".join(near)}?'
-        if near
-        else f'known are {", ".join(known)}.'
-      )
-      yield f'unknown {kind} {name!r}; {hint}'
+      hint = nearest(name, known) or f'; known are {", ".join(known)}.'
+      yield f'unknown {kind} {name!r}{hint}'
 
 
 def _unreadable(configuration: Configuration) -> Iterable[str]:

@@ -7,13 +7,13 @@ import time
 from collections.abc import Sequence
 from typing import Any, Optional
 
-from synth_mtf.console import Console, TrainingProgress, duration
 from synth_mtf.demo import configuration as configurations
 from synth_mtf.demo import table, workers
 from synth_mtf.demo.configuration import Configuration
 from synth_mtf.demo.run_folder import RunFolder
 from synth_mtf.demo.stages import Stage, stages, task_settings
 from synth_mtf.errors import UserError
+from synth_mtf.run.console import Console, TrainingProgress, duration
 
 _WORK = 'synth_mtf.demo.work'
 _FOUND = {  # by a stage, for a person
@@ -144,7 +144,11 @@ class Job:
     """Writes and returns the table of all variants that are in the folder."""
     rows = self.folder.rows(first=self._variants)
     columns = self._work(
-      'make table', self.folder.log('table'), 'tabulate', rows
+      'make table',
+      self.folder.log('table'),
+      'tabulate',
+      rows,
+      self._configuration.size,
     )
     self.folder.report(rows, table.markdown(columns))
     return columns

@@ -26,33 +26,22 @@ _HEADERS = {  # T5's names -> the paper's
   'BoolQ (accuracy)': 'BoolQ',
   'SuperGLUE RTE': 'RTE',
 }
-_LETTERS = {'vanilla': 'V', 'random': 'R', 'dense': 'D'}
 
 Row = Mapping[str, Any]  # what the stages of a variant have measured
-
-
-def label(variant: str) -> str:
-  """Returns a variant's name in the paper: 'Syn (R+V)' for random_vanilla."""
-  if variant == 'vanilla':
-    return 'T5 (V)'
-  parts = variant.split('_')
-  if set(parts) <= set(_LETTERS):
-    return f'Syn ({"+".join(_LETTERS[part] for part in parts)})'
-  return f'Syn ({variant})'
 
 
 def columns(rows: Mapping[str, Row]) -> list[Column]:
   """Returns the table column by column.
 
   Args:
-    rows: variant -> 'metrics' (T5's tags with our prefix), 'log_perplexity',
-      'steps_per_second' and 'parameters'.
+    rows: a model's label -> 'metrics' (T5's tags with our prefix),
+      'log_perplexity', 'steps_per_second' and 'parameters'.
 
   Returns:
     (header, a text per variant) pairs, first the models' names.
   """
   return [
-    ('Model', [label(variant) for variant in rows]),
+    ('Model', list(rows)),
     *_task_columns([row['metrics'] for row in rows.values()]),
     ('Log ppl', [f'{row["log_perplexity"]:.3f}' for row in rows.values()]),
     ('Steps/s', [f'{row["steps_per_second"]:.1f}' for row in rows.values()]),

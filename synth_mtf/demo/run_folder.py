@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Optional
 
+from synth_mtf import atomic
 from synth_mtf.demo.configuration import Configuration
 from synth_mtf.errors import UserError
 
@@ -132,7 +133,7 @@ class RunFolder:
           'another --out.'
         ) from None
       if self._manifest() is None:
-        write(self.path / 'run.json', _json(self._described()))
+        atomic.write(self.path / 'run.json', _json(self._described()))
       (self.path / 'logs').mkdir(exist_ok=True)
       yield
 
@@ -143,7 +144,7 @@ class RunFolder:
 
   def finish(self, variant: str, stage: str, result: dict[str, Any]) -> None:
     """Notes that a stage is done."""
-    write(self.path / variant / f'{stage}.json', _json(result))
+    atomic.write(self.path / variant / f'{stage}.json', _json(result))
 
   def rows(self, first: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Returns what was found for each variant that is done.
@@ -169,10 +170,10 @@ class RunFolder:
     data = configuration.data_dir or (
       'generated samples, which are not the benchmarks'
     )
-    write(
+    atomic.write(
       self.metrics, _json({'configuration': self._described(), 'models': rows})
     )
-    write(
+    atomic.write(
       self.table,
       f'# synth-mtf demo\n\n'
       f'Size {configuration.size}, {configuration.steps} steps of pretraining '
@@ -195,13 +196,6 @@ class RunFolder:
         f'{path} does not parse ({error}), so what --out {self.path} holds is '
         'not known; nothing was changed. Choose another --out.'
       ) from error
-
-
-def write(path: pathlib.Path, text: str) -> None:
-  """Writes a file whole or not at all, whenever the process is killed."""
-  partial = path.with_name(f'.{path.name}.partial')
-  partial.write_text(text, encoding='utf-8')
-  os.replace(partial, path)
 
 
 def _json(value: Any) -> str:

@@ -38,11 +38,6 @@ class Stage:
   settings: Mapping[str, str]
 
   @property
-  def title(self) -> str:
-    """What a person is shown and what its log is called."""
-    return f'{self.variant}-{self.name}'
-
-  @property
   def trains(self) -> bool:
     """Whether the stage makes checkpoints, or reads them."""
     return not self.summaries

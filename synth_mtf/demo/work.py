@@ -4,7 +4,6 @@ Each function runs in a process of its own (see workers.py). This module imports
 TensorFlow and T5; the command itself does not.
 """
 
-import argparse
 import glob
 import math
 import os
@@ -14,24 +13,31 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import gin
 import tensorflow.compat.v1 as tf
 from absl import flags
+from mesh_tensorflow.transformer import utils
 from t5.evaluation import eval_utils
+from t5.models import mesh_transformer
 
-from synth_mtf import progress, tasks
-from synth_mtf.cli import transformer
-from synth_mtf.demo import (
-  checkpoints,
-  corpus,
-  gin_check,
-  results,
-  samples,
-  vocabulary,
-)
+from synth_mtf import tasks
+from synth_mtf.analysis import labels
+from synth_mtf.checkpoints import folder as checkpoints
+from synth_mtf.checkpoints.files import Checkpoint
+from synth_mtf.demo import corpus, results, samples
 from synth_mtf.demo.stages import PRETRAINING_TASK, Stage
-from synth_mtf.host_errors import explained
+from synth_mtf.demo.table import Column
+from synth_mtf.host import errors, gin_files, model
+from synth_mtf.run import main, progress
+from synth_mtf.tasks import vocabulary_training
 
 Report = Callable[[Any], None]
+
+_VOCABULARY_SIZE = 128
+_MODES = {  # of the host's run, where it is not an evaluation without decoding
+  'train': tf.estimator.ModeKeys.TRAIN,
+  'eval': tf.estimator.ModeKeys.PREDICT,
+}
 
 
 def check_models(stages: Sequence[Stage], mixture: str, report: Report) -> None:
@@ -43,8 +49,27 @@ def check_models(stages: Sequence[Stage], mixture: str, report: Report) -> None:
   del report
   tasks.get(mixture)
   for stage in stages:
-    with explained():
-      gin_check.check(stage)
+    with errors.explained():
+      _build(stage)
+
+
+def _build(stage: Stage) -> None:
+  """Builds a stage's model before anything is trained.
+
+  Parsing finds an unknown name; only building finds a sequence longer than a
+  table, or an argument that a layer does not have. Nothing is computed.
+  """
+  gin_files.parse(stage.gin_files, stage.gin_params)
+  run = gin.get_bindings(utils.run)
+  training = gin.get_bindings(mesh_transformer.mesh_train_dataset_fn)
+  mode = run.get('mode', 'train')
+  model.build(
+    # No shape that a gin file may get wrong depends on the vocabulary.
+    _VOCABULARY_SIZE,
+    lengths=run['sequence_length'],
+    mode=_MODES.get(mode, tf.estimator.ModeKeys.EVAL),
+    packed=mode == 'train' and training.get('pack', True),
+  )
 
 
 def check_data(settings: dict[str, str], mixture: str, report: Report) -> None:
@@ -55,7 +80,7 @@ def check_data(settings: dict[str, str], mixture: str, report: Report) -> None:
   """
   del report
   _apply(settings)
-  with explained():
+  with errors.explained():
     tasks.check([PRETRAINING_TASK, mixture], ['train', 'validation'])
 
 
@@ -77,24 +102,38 @@ def train_vocabulary(
   _apply(settings)
   source = tasks.get(PRETRAINING_TASK).source
   rows = source.get_dataset('train', shuffle=False).as_numpy_iterator()
-  vocabulary.train((row['text'].decode('utf-8') for row in rows), model)
+  vocabulary_training.train(
+    (row['text'].decode('utf-8') for row in rows), model
+  )
 
 
 def run_stage(stage: Stage, report: Report) -> dict[str, Any]:
   """Runs T5's main for a stage and returns what it has measured."""
   progress.listen(report)
   if stage.trains:
-    checkpoints.mend(stage.model_dir)
+    checkpoints.mend_pointer(str(stage.model_dir))
   else:
     _forget_summaries(stage)
-  transformer.run(argparse.Namespace(flags=stage.flags))
+  main.run(stage.flags)
   return _MEASURES[stage.name](stage)
 
 
-def tabulate(rows: dict[str, results.Row], report: Report) -> list:
-  """Returns the columns of the table of results."""
+def tabulate(
+  rows: dict[str, results.Row], size: str, report: Report
+) -> list[Column]:
+  """Returns the columns of the table of results.
+
+  Args:
+    rows: what was measured, by variant.
+    size: a file of gin/sizes.
+    report: not used.
+  """
   del report
-  return results.columns(rows)
+  labelled = {}
+  for variant, row in rows.items():
+    gin_files.parse([f'sizes/{size}.gin', f'variants/{variant}.gin'])
+    labelled[labels.label()] = row
+  return results.columns(labelled)
 
 
 def _apply(settings: dict[str, str]) -> None:
@@ -119,8 +158,8 @@ def _events(folder: pathlib.Path) -> dict[str, list[float]]:
 
 
 def _pretrained(stage: Stage) -> dict[str, Any]:
-  parameters = checkpoints.trained_parameters(stage.model_dir)
-  return {**_trained(stage), 'parameters': parameters}
+  checkpoint = Checkpoint(str(stage.model_dir))
+  return {**_trained(stage), 'parameters': checkpoint.trained_parameters}
 
 
 def _trained(stage: Stage) -> dict[str, Any]:

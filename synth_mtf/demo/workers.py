@@ -22,6 +22,7 @@ from multiprocessing import connection, forkserver
 from typing import Any, Callable
 
 from synth_mtf.errors import UserError
+from synth_mtf.run import process
 
 _FORKS = sys.platform == 'linux'  # elsewhere TensorFlow does not survive it
 _CONTEXT = multiprocessing.get_context('forkserver' if _FORKS else 'spawn')
@@ -72,20 +73,20 @@ def run(
     WorkerFailed: it raised anything else, or the process died.
   """
   receiver, sender = _CONTEXT.Pipe(duplex=False)
-  process = _CONTEXT.Process(
+  worker = _CONTEXT.Process(
     target=_work, args=(sender, str(log), function, arguments)
   )
-  process.start()
+  worker.start()
   sender.close()
   try:
     return _listen(receiver, on_report, on_tick)
   except EOFError:
-    process.join()
-    raise WorkerFailed(_death(process.exitcode)) from None
+    worker.join()
+    raise WorkerFailed(_death(worker.exitcode)) from None
   finally:
-    if process.is_alive():
-      process.join(10)
-    process.kill()
+    if worker.is_alive():
+      worker.join(10)
+    worker.kill()
     receiver.close()
 
 
@@ -126,7 +127,7 @@ def _work(
   threading.Thread(target=_die_with_parent, daemon=True).start()
   try:
     module, name = function.split(':')
-    importlib.import_module('synth_mtf.launcher').load_plugin()
+    process.load_plugin()
     work = getattr(importlib.import_module(module), name)
     answer = ('return', work(*arguments, report=_reporter(sender)))
   except UserError as error:

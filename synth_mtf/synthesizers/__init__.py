@@ -1,25 +1,37 @@
-"""The synthesizing functions S(X), one a file."""
+"""The synthesizing functions S(X), one a file.
+
+Here lives what makes alignment logits out of a layer's input, or out of
+nothing. `base` is the interface; `local` is what the functions with a hidden
+layer share. A module of this folder that defines a function is found by itself:
+its class is a public name of `synth_mtf` and of gin. How logits are mixed,
+masked and used is the layer's business.
+"""
+
+import importlib
+import inspect
+import pkgutil
 
 from synth_mtf.synthesizers.base import SynthesizingFunction
-from synth_mtf.synthesizers.bottleneck_dense import BottleneckDense
-from synth_mtf.synthesizers.convolutional_dense import ConvolutionalDense
-from synth_mtf.synthesizers.dense import Dense
-from synth_mtf.synthesizers.dot_product import DotProduct
-from synth_mtf.synthesizers.factorized_dense import FactorizedDense
-from synth_mtf.synthesizers.factorized_random import FactorizedRandom
-from synth_mtf.synthesizers.fixed_patterns import FixedPatterns
-from synth_mtf.synthesizers.gated_dense import GatedDense
-from synth_mtf.synthesizers.random import Random
 
-__all__ = [
-  'BottleneckDense',
-  'ConvolutionalDense',
-  'Dense',
-  'DotProduct',
-  'FactorizedDense',
-  'FactorizedRandom',
-  'FixedPatterns',
-  'GatedDense',
-  'Random',
-  'SynthesizingFunction',
-]
+
+def _functions() -> dict[str, type[SynthesizingFunction]]:
+  """The function classes of this folder's modules, by name."""
+  modules = [
+    importlib.import_module(f'{__name__}.{found.name}')
+    for found in pkgutil.iter_modules(__path__)
+  ]
+  return {
+    name: value
+    for module in modules
+    for name, value in sorted(vars(module).items())
+    if inspect.isclass(value)
+    and issubclass(value, SynthesizingFunction)
+    and value.__module__ == module.__name__
+    and not inspect.isabstract(value)
+  }
+
+
+FUNCTIONS = _functions()
+globals().update(FUNCTIONS)
+
+__all__ = ['FUNCTIONS', 'SynthesizingFunction', *FUNCTIONS]  # noqa: PLE0604

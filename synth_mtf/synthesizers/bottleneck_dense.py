@@ -6,12 +6,10 @@ import gin
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
+from synth_mtf.core.layer_call import LayerCall
+from synth_mtf.core.logits import InnerProduct
 from synth_mtf.errors import ConfigurationError
-from synth_mtf.synthesizers.base import (
-  InnerProduct,
-  Site,
-  SynthesizingFunction,
-)
+from synth_mtf.synthesizers.base import SynthesizingFunction
 from synth_mtf.synthesizers.dense import Dense
 from synth_mtf.synthesizers.local import Local, project
 
@@ -48,17 +46,31 @@ class BottleneckDense(SynthesizingFunction):
         'such as Dense or ConvolutionalDense'
       )
 
-  def logits(self, site: Site, alpha: Optional[mtf.Tensor]) -> InnerProduct:
-    """F's logits for [batch..., length, d_model] of rank r."""
-    d_model = site.x.shape.dims[-1]
-    r = mtf.Dimension(
-      'bottleneck', self.bottleneck_size or max(1, d_model.size // 4)
+  @property
+  def letter(self) -> str:
+    """B before the letter of F."""
+    return 'B' + self.inner.letter
+
+  def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
+    """D, U and those of F."""
+    return 2 * d_model * self._r(d_model) + self.inner.parameters(
+      d_model, heads, d_kv
     )
+
+  def _r(self, d_model: int) -> int:
+    return self.bottleneck_size or max(1, d_model // 4)
+
+  def logits(
+    self, call: LayerCall, alpha: Optional[mtf.Tensor]
+  ) -> InnerProduct:
+    """F's logits for [batch..., length, d_model] of rank r."""
+    d_model = call.x.shape.dims[-1]
+    r = mtf.Dimension('bottleneck', self._r(d_model.size))
     if r.size >= d_model.size:
       raise ConfigurationError(
         f'BottleneckDense.bottleneck_size = {r.size}: expected less than '
         f'd_model = {d_model.size}'
       )
-    narrow = project(site, project(site, site.x, 'D', [r]), 'U', [d_model])
+    narrow = project(call, project(call, call.x, 'D', [r]), 'U', [d_model])
     with tf.variable_scope(self.inner.scope):
-      return self.inner.logits(site.with_input(narrow), alpha)
+      return self.inner.logits(call.with_input(narrow), alpha)

@@ -5,8 +5,8 @@ from typing import Optional
 import gin
 import mesh_tensorflow as mtf
 
-from synth_mtf.neighbours import neighbours
-from synth_mtf.synthesizers.base import Site
+from synth_mtf.core.layer_call import LayerCall
+from synth_mtf.core.neighbours import neighbours
 from synth_mtf.synthesizers.local import Local, project
 
 
@@ -50,15 +50,24 @@ class ConvolutionalDense(Local):
     self.filter_dim = mtf.Dimension('filter_width', filter_width)
     self.relu = relu
 
-  def summed_dims(self, site: Site) -> list[mtf.Dimension]:
-    """[d_kv], or [filter_width, d_kv] where W2 is a convolution."""
-    return ([self.filter_dim] if self.relu else []) + [self.d_kv(site)]
+  @property
+  def letter(self) -> str:
+    """Conv, or CRC for conv-ReLU-conv."""
+    return 'CRC' if self.relu else 'Conv'
 
-  def hidden(self, site: Site) -> mtf.Tensor:
+  def hidden_parameters(self, d_model: int, heads: int, width: int) -> int:
+    """W1."""
+    return self.filter_dim.size * d_model * heads * width
+
+  def summed_dims(self, d_kv: mtf.Dimension) -> list[mtf.Dimension]:
+    """[d_kv], or [filter_width, d_kv] where W2 is a convolution."""
+    return ([self.filter_dim] if self.relu else []) + [d_kv]
+
+  def hidden(self, call: LayerCall) -> mtf.Tensor:
     """conv(X; W1), or the neighbours of its ReLU."""
-    x = neighbours(site, site.x, self.filter_dim)
-    dims = [*site.heads, self.d_kv(site)]
+    x = neighbours(call, call.x, self.filter_dim)
+    dims = [*call.heads, self.d_kv(call)]
     if not self.relu:
-      return project(site, x, 'W1', dims, reduced=2)
-    h = mtf.relu(project(site, x, 'W1', dims, reduced=2, gain=2.0))
-    return neighbours(site, h, self.filter_dim)
+      return project(call, x, 'W1', dims, reduced=2)
+    h = mtf.relu(project(call, x, 'W1', dims, reduced=2, gain=2.0))
+    return neighbours(call, h, self.filter_dim)

@@ -5,12 +5,9 @@ from typing import Optional
 import gin
 import mesh_tensorflow as mtf
 
-from synth_mtf.synthesizers.base import (
-  InnerProduct,
-  Site,
-  SynthesizingFunction,
-  weighted,
-)
+from synth_mtf.core.layer_call import LayerCall
+from synth_mtf.core.logits import InnerProduct, weighted
+from synth_mtf.synthesizers.base import SynthesizingFunction
 
 
 @gin.configurable(module='synth_mtf')
@@ -22,8 +19,18 @@ class DotProduct(SynthesizingFunction):
   the host's names.
   """
 
-  def logits(self, site: Site, alpha: Optional[mtf.Tensor]) -> InnerProduct:
+  letter = 'V'
+  last_factor = 'q'
+  layer_variables = ('q', 'k')
+
+  def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
+    """Those of q and k."""
+    return 2 * d_model * heads * d_kv
+
+  def logits(
+    self, call: LayerCall, alpha: Optional[mtf.Tensor]
+  ) -> InnerProduct:
     """Q K^T: [..., length, heads, d_kv] x [..., memory_length, heads, d_kv]."""
-    q = mtf.cast(site.queries, site.logits_dtype)
-    k = mtf.cast(site.keys, site.logits_dtype)
-    return InnerProduct(weighted(q, alpha), k, site.kv_dim)
+    q = mtf.cast(call.queries, call.logits_dtype)
+    k = mtf.cast(call.keys, call.logits_dtype)
+    return InnerProduct(weighted(q, alpha), k, call.kv_dim)

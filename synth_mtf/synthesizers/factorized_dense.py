@@ -6,15 +6,17 @@ from typing import Optional
 import gin
 import mesh_tensorflow as mtf
 
+from synth_mtf.core import kernels
+from synth_mtf.core.layer_call import LayerCall
+from synth_mtf.core.logits import weighted
 from synth_mtf.errors import ConfigurationError
-from synth_mtf.positions import gather
-from synth_mtf.synthesizers.base import Site, Table, weighted
+from synth_mtf.synthesizers.base import Table
 from synth_mtf.synthesizers.local import relu_layer
 
 
 @gin.configurable(module='synth_mtf')
 class FactorizedDense(Table):
-  """FD, S(x_l)[i b + j] = A_l[i] B_l[j] with a b = N (eq. 5, 6, section 3.1.3).
+  """FD, S(x_l)[i b + j] = A_l[i] B_l[j] with a b = N (eq. 5, 6).
 
       h = ReLU(W1 x_l),  A = WA h in R^a,  B = WB h in R^b
 
@@ -22,6 +24,9 @@ class FactorizedDense(Table):
   entries of a row agree. W1 is [d_model, heads, d_kv], WA [heads, d_kv, a], WB
   [heads, d_kv, b].
   """
+
+  letter = 'FD'
+  last_factor = 'WB'
 
   def __init__(
     self,
@@ -57,43 +62,49 @@ class FactorizedDense(Table):
       )
     self.factors = tuple(factors)
 
-  def logits(self, site: Site, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
+  def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
+    """W1, WA and WB."""
+    return heads * (self.key_value_size or d_kv) * (d_model + sum(self.factors))
+
+  def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
     """The outer product of A and B, read as one row of N columns."""
-    self.check_length(site)
-    size = self.key_value_size or site.kv_dim.size
+    self.check_length(call)
+    size = self.key_value_size or call.kv_dim.size
     d_kv = mtf.Dimension('d_kv', size)
-    hidden = mtf.cast(relu_layer(site, d_kv), site.logits_dtype)
+    hidden = mtf.cast(relu_layer(call, d_kv), call.logits_dtype)
     a, b = (
       mtf.einsum(
         [
           hidden,
-          site.variable(
+          call.variable(
             'W' + name.upper(),
-            [*site.heads, d_kv, mtf.Dimension(name, size)],
+            [*call.heads, d_kv, mtf.Dimension(name, size)],
             stddev=d_kv.size**-0.5,
-            dtype=site.logits_dtype,
+            dtype=call.logits_dtype,
           ),
         ],
         mtf.Shape(
-          site.batch + site.heads + site.length + [mtf.Dimension(name, size)]
+          call.batch + call.heads + call.length + [mtf.Dimension(name, size)]
         ),
       )
       for name, size in zip('ab', self.factors)
     )
-    return self._columns(site, weighted(a, alpha), b)
+    return self._columns(call, weighted(a, alpha), b)
 
-  def _columns(self, site, a, b):
+  def _columns(
+    self, call: LayerCall, a: mtf.Tensor, b: mtf.Tensor
+  ) -> mtf.Tensor:
     a_dim, b_dim = a.shape.dims[-1], b.shape.dims[-1]
-    keys = site.index.keys
+    keys = call.index.keys
     if len(keys.shape.dims) > 1:  # packed: each example has its own columns
       keys %= self.tile_length
       return mtf.multiply(
-        gather(a, keys // b_dim.size, 'a'),
-        gather(b, keys % b_dim.size, 'b'),
-        output_shape=site.local,
+        kernels.gather(a, keys // b_dim.size, 'a'),
+        kernels.gather(b, keys % b_dim.size, 'b'),
+        output_shape=call.local,
       )
     outer = mtf.multiply(a, b, output_shape=mtf.Shape(a.shape.dims + [b_dim]))
-    return site.index.columns(
+    return call.index.columns(
       mtf.replace_dimensions(outer, [a_dim, b_dim], self.columns_dim)
     )
 

@@ -5,15 +5,21 @@ from typing import Optional
 import gin
 import mesh_tensorflow as mtf
 
-from synth_mtf.synthesizers.base import InnerProduct, Site, Table, weighted
+from synth_mtf.core.layer_call import LayerCall
+from synth_mtf.core.logits import InnerProduct, weighted
+from synth_mtf.synthesizers.base import Table
 
 
 @gin.configurable(module='synth_mtf')
 class FactorizedRandom(Table):
-  """FR, S(X) = R1 R2^T with R1, R2 in R^(N x k) (eq. 7, section 3.1.4).
+  """FR, S(X) = R1 R2^T with R1, R2 in R^(N x k) (eq. 7).
 
   One pair for each head. R1 R2^T starts with unit variance, as R does.
   """
+
+  letter = 'FR'
+  last_factor = 'R2'
+  position_axes = {'R1': (-2,), 'R2': (-2,)}
 
   def __init__(
     self,
@@ -35,19 +41,25 @@ class FactorizedRandom(Table):
     self.require_positive('rank', rank)
     self.rank = rank
 
-  def logits(self, site: Site, alpha: Optional[mtf.Tensor]) -> InnerProduct:
+  def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
+    """Heads (N + b) k."""
+    return heads * (self.max_length + self.tile_length) * self.rank
+
+  def logits(
+    self, call: LayerCall, alpha: Optional[mtf.Tensor]
+  ) -> InnerProduct:
     """[heads, length, k] x [heads, memory_length, k]."""
-    self.check_length(site)
+    self.check_length(call)
     k = mtf.Dimension('rank', self.rank)
     r1, r2 = (
-      site.variable(
+      call.variable(
         name,
-        [*site.heads, positions, k],
+        [*call.heads, positions, k],
         stddev=self.rank**-0.25,
-        dtype=site.logits_dtype,
+        dtype=call.logits_dtype,
       )
       for name, positions in (('R1', self.rows_dim), ('R2', self.columns_dim))
     )
     return InnerProduct(
-      weighted(site.index.rows(r1), alpha), site.index.columns(r2), k
+      weighted(call.index.rows(r1), alpha), call.index.columns(r2), k
     )

@@ -8,9 +8,11 @@ import gin
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
+from synth_mtf.core.layer_call import LayerCall
+from synth_mtf.core.logits import weighted
+from synth_mtf.core.visibility import row_sequence_id
 from synth_mtf.errors import ConfigurationError, nearest
-from synth_mtf.synthesizers.base import Site, Table, weighted
-from synth_mtf.visibility import row_sequence_id
+from synth_mtf.synthesizers.base import Table
 
 # The logit of what a pattern leaves out. exp(-30) vanishes beside 1 in float32;
 # where all that is visible is left out, attention is uniform.
@@ -22,38 +24,38 @@ class _Geometry:
   """Where queries and keys stand.
 
   Attributes:
-    site: the layer call.
+    call: the layer call.
     ahead: how far key j is ahead of query i, int32 [length, memory_length].
     max_length: N.
   """
 
-  site: Site
+  call: LayerCall
   ahead: mtf.Tensor
   max_length: int
 
   def at(self, hit: mtf.Tensor) -> mtf.Tensor:
     """Logits that choose where `hit` is true."""
-    return _OUT * mtf.cast(mtf.logical_not(hit), self.site.logits_dtype)
+    return _OUT * mtf.cast(mtf.logical_not(hit), self.call.logits_dtype)
 
   def context(self, distance: mtf.Tensor) -> mtf.Tensor:
     """Weights (1 - distance / N)^3 at distances of 2 and more."""
     far = mtf.greater_equal(distance, 2)
-    near = mtf.cast(distance * mtf.cast(far, tf.int32), self.site.logits_dtype)
+    near = mtf.cast(distance * mtf.cast(far, tf.int32), self.call.logits_dtype)
     return self.at(far) + 3.0 * mtf.log(1.0 - near / self.max_length)
 
 
-def _last_token(geometry):
-  site = geometry.site
-  sequence_id = row_sequence_id(site.context)
-  if site.context.read_priority is not None or sequence_id is None:
+def _last_token(geometry: _Geometry) -> mtf.Tensor:
+  call = geometry.call
+  sequence_id = row_sequence_id(call.context)
+  if call.context.read_priority is not None or sequence_id is None:
     raise ConfigurationError(
       "FixedPatterns.patterns: 'end' needs the whole sequence, which a decoder "
       'does not see; set decoder/FixedPatterns.patterns without it'
     )
-  (length,) = site.length
+  (length,) = call.length
   following = mtf.shift(sequence_id, -1, length, wrap=False)
   last = mtf.not_equal(sequence_id, following)
-  return geometry.at(mtf.replace_dimensions(last, length, site.memory_length))
+  return geometry.at(mtf.replace_dimensions(last, length, call.memory_length))
 
 
 PATTERNS: dict[str, Callable[[_Geometry], mtf.Tensor]] = {
@@ -62,7 +64,7 @@ PATTERNS: dict[str, Callable[[_Geometry], mtf.Tensor]] = {
   'next': lambda g: g.at(mtf.equal(g.ahead, 1)),
   'left': lambda g: g.context(-g.ahead),
   'right': lambda g: g.context(g.ahead),
-  'start': lambda g: g.at(mtf.equal(g.site.index.keys, 0)),
+  'start': lambda g: g.at(mtf.equal(g.call.index.keys, 0)),
   'end': _last_token,
 }
 
@@ -81,6 +83,8 @@ class FixedPatterns(Table):
   Where a pattern finds no visible token (`next` at the end, or in a decoder),
   attention is uniform over what is visible.
   """
+
+  letter = 'Patterns'
 
   def __init__(
     self,
@@ -105,31 +109,35 @@ class FixedPatterns(Table):
       )
     self.patterns = tuple(patterns)
 
-  def logits(self, site: Site, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
+  def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
+    """None: nothing is learned."""
+    return 0
+
+  def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
     """The pattern of each head, [heads, length, memory_length]."""
-    self.check_length(site)
-    index = site.index
-    geometry = _Geometry(site, index.keys - index.queries, self.max_length)
+    self.check_length(call)
+    index = call.index
+    geometry = _Geometry(call, index.keys - index.queries, self.max_length)
     logits = [PATTERNS[name](geometry) for name in self.patterns]
     dims = {d for x in logits for d in x.shape.dims}
-    shape = mtf.Shape([d for d in site.local.dims if d in dims])
+    shape = mtf.Shape([d for d in call.local.dims if d in dims])
     stacked = mtf.stack(
       [mtf.transpose(mtf.broadcast(x, shape), shape) for x in logits], 'pattern'
     )
     choice = mtf.one_hot(
-      _head_number(site) % len(logits),
+      _head_number(call) % len(logits),
       stacked.shape.dims[0],
-      dtype=site.logits_dtype,
+      dtype=call.logits_dtype,
     )
     return mtf.einsum(
       [weighted(choice, alpha), stacked],
-      mtf.Shape([d for d in site.local.dims if d in dims | set(site.heads)]),
+      mtf.Shape([d for d in call.local.dims if d in dims | set(call.heads)]),
     )
 
 
-def _head_number(site):
+def _head_number(call: LayerCall) -> mtf.Tensor:
   """0, 1, 2, ... over the heads, [heads]."""
-  number = mtf.zeros(site.context.mesh, mtf.Shape([]), tf.int32)
-  for dim in site.heads:
-    number = number * dim.size + mtf.range(site.context.mesh, dim, tf.int32)
+  number = mtf.zeros(call.context.mesh, mtf.Shape([]), tf.int32)
+  for dim in call.heads:
+    number = number * dim.size + mtf.range(call.context.mesh, dim, tf.int32)
   return number

@@ -3,7 +3,7 @@
 import gin
 import mesh_tensorflow as mtf
 
-from synth_mtf.synthesizers.base import Site
+from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.synthesizers.local import Local, project
 
 # 1 / E[sigmoid(z)^2] for z of unit variance.
@@ -18,8 +18,14 @@ class GatedDense(Local):
   memory_length].
   """
 
-  def hidden(self, site: Site) -> mtf.Tensor:
+  letter = 'GLU'
+
+  def hidden_parameters(self, d_model: int, heads: int, width: int) -> int:
+    """W1 and Wg."""
+    return 2 * d_model * heads * width
+
+  def hidden(self, call: LayerCall) -> mtf.Tensor:
     """(W1 x_i) * sigmoid(Wg x_i)."""
-    dims = [*site.heads, self.d_kv(site)]
-    linear = project(site, site.x, 'W1', dims, gain=_GATE_GAIN)
-    return linear * mtf.sigmoid(project(site, site.x, 'Wg', dims))
+    dims = [*call.heads, self.d_kv(call)]
+    linear = project(call, call.x, 'W1', dims, gain=_GATE_GAIN)
+    return linear * mtf.sigmoid(project(call, call.x, 'Wg', dims))

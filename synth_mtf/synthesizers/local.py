@@ -5,7 +5,9 @@ from typing import Optional
 
 import mesh_tensorflow as mtf
 
-from synth_mtf.synthesizers.base import InnerProduct, Site, Table, weighted
+from synth_mtf.core.layer_call import LayerCall
+from synth_mtf.core.logits import InnerProduct, weighted
+from synth_mtf.synthesizers.base import Table
 
 
 class Local(Table):
@@ -14,6 +16,9 @@ class Local(Table):
   A subclass says what the hidden layer h is. As in all of T5 there are no bias
   vectors. W2, [heads, d_kv, memory_length], maps to N columns.
   """
+
+  last_factor = 'W2'
+  position_axes = {'W2': (-1,)}
 
   def __init__(
     self,
@@ -37,38 +42,59 @@ class Local(Table):
     self.key_value_size = key_value_size
 
   @abc.abstractmethod
-  def hidden(self, site: Site) -> mtf.Tensor:
+  def hidden(self, call: LayerCall) -> mtf.Tensor:
     """Computes h(X), [batch..., length, heads, *summed_dims], of variance 1."""
 
-  def d_kv(self, site: Site) -> mtf.Dimension:
-    """The width of the hidden layer in each head."""
-    return mtf.Dimension('d_kv', self.key_value_size or site.kv_dim.size)
+  @abc.abstractmethod
+  def hidden_parameters(self, d_model: int, heads: int, width: int) -> int:
+    """Counts the weights of h.
 
-  def summed_dims(self, site: Site) -> list[mtf.Dimension]:
-    """What W2 sums over: [d_kv]."""
-    return [self.d_kv(site)]
+    Args:
+      d_model: width of the input.
+      heads: number of heads.
+      width: of the hidden layer in each head.
+    """
 
-  def logits(self, site: Site, alpha: Optional[mtf.Tensor]) -> InnerProduct:
-    """[..., length, heads, d_kv] x [heads, d_kv, memory_length]."""
-    self.check_length(site)
-    summed = self.summed_dims(site)
-    k = mtf.Dimension('d_kv', mtf.Shape(summed).size)
-    w2 = site.variable(
-      'W2',
-      [*site.heads, *summed, self.columns_dim],
-      stddev=k.size**-0.5,
-      dtype=site.logits_dtype,
+  def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
+    """The hidden layer's, and W2."""
+    width = mtf.Dimension('d_kv', self.key_value_size or d_kv)
+    summed = mtf.Shape(self.summed_dims(width)).size
+    return (
+      self.hidden_parameters(d_model, heads, width.size)
+      + heads * summed * self.tile_length
     )
-    hidden = mtf.cast(self.hidden(site), site.logits_dtype)
+
+  def d_kv(self, call: LayerCall) -> mtf.Dimension:
+    """The width of the hidden layer in each head."""
+    return mtf.Dimension('d_kv', self.key_value_size or call.kv_dim.size)
+
+  def summed_dims(self, d_kv: mtf.Dimension) -> list[mtf.Dimension]:
+    """What W2 sums over: [d_kv]."""
+    return [d_kv]
+
+  def logits(
+    self, call: LayerCall, alpha: Optional[mtf.Tensor]
+  ) -> InnerProduct:
+    """[..., length, heads, d_kv] x [heads, d_kv, memory_length]."""
+    self.check_length(call)
+    summed = self.summed_dims(self.d_kv(call))
+    k = mtf.Dimension('d_kv', mtf.Shape(summed).size)
+    w2 = call.variable(
+      'W2',
+      [*call.heads, *summed, self.columns_dim],
+      stddev=k.size**-0.5,
+      dtype=call.logits_dtype,
+    )
+    hidden = mtf.cast(self.hidden(call), call.logits_dtype)
     return InnerProduct(
       weighted(mtf.replace_dimensions(hidden, summed, k), alpha),
-      site.index.columns(mtf.replace_dimensions(w2, summed, k)),
+      call.index.columns(mtf.replace_dimensions(w2, summed, k)),
       k,
     )
 
 
 def project(
-  site: Site,
+  call: LayerCall,
   x: mtf.Tensor,
   name: str,
   dims: list[mtf.Dimension],
@@ -78,7 +104,7 @@ def project(
   """The product x W with a new W that at first keeps the second moment.
 
   Args:
-    site: the layer call.
+    call: the layer call.
     x: [..., in], where `in` are the last `reduced` dimensions.
     name: the variable's name.
     dims: the dimensions to project to.
@@ -89,15 +115,15 @@ def project(
     [..., *dims].
   """
   kept, summed = x.shape.dims[:-reduced], x.shape.dims[-reduced:]
-  w = site.variable(
+  w = call.variable(
     name, summed + dims, stddev=(gain / mtf.Shape(summed).size) ** 0.5
   )
   return mtf.einsum([x, w], mtf.Shape(kept + dims))
 
 
-def relu_layer(site: Site, d_kv: mtf.Dimension) -> mtf.Tensor:
+def relu_layer(call: LayerCall, d_kv: mtf.Dimension) -> mtf.Tensor:
   """ReLU(W1 x_i), [batch..., length, heads, d_kv]; W1 [d_model, heads, d_kv].
 
   ReLU halves the second moment; the gain of 2 makes up for it.
   """
-  return mtf.relu(project(site, site.x, 'W1', [*site.heads, d_kv], gain=2.0))
+  return mtf.relu(project(call, call.x, 'W1', [*call.heads, d_kv], gain=2.0))

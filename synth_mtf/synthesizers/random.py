@@ -5,15 +5,20 @@ from typing import Optional
 import gin
 import mesh_tensorflow as mtf
 
-from synth_mtf.synthesizers.base import Site, Table, weighted
+from synth_mtf.core.layer_call import LayerCall
+from synth_mtf.core.logits import weighted
+from synth_mtf.synthesizers.base import Table
 
 
 @gin.configurable(module='synth_mtf')
 class Random(Table):
-  """R, S(X) = R with R in R^(N x N), one for each head (eq. 3, section 3.1.2).
+  """R, S(X) = R with R in R^(N x N), one for each head (eq. 4).
 
   R starts with unit variance, which is how T5's dot products start.
   """
+
+  last_factor = 'R'
+  position_axes = {'R': (-2, -1)}
 
   def __init__(
     self,
@@ -35,14 +40,23 @@ class Random(Table):
     super().__init__(max_length, tile_length)
     self.trainable = trainable
 
-  def logits(self, site: Site, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
+  @property
+  def letter(self) -> str:
+    """R, or Fix where it is not trained."""
+    return 'R' if self.trainable else 'Fix'
+
+  def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
+    """Heads N b."""
+    return heads * self.max_length * self.tile_length
+
+  def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
     """R, [heads, length, memory_length]: the same for the whole batch."""
-    self.check_length(site)
-    table = site.variable(
+    self.check_length(call)
+    table = call.variable(
       'R',
-      [*site.heads, self.rows_dim, self.columns_dim],
+      [*call.heads, self.rows_dim, self.columns_dim],
       stddev=1.0,
-      dtype=site.logits_dtype,
+      dtype=call.logits_dtype,
       trainable=self.trainable,
     )
-    return weighted(site.index.cells(table), alpha)
+    return weighted(call.index.cells(table), alpha)

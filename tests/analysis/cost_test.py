@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from synth_mtf import configured_model
 from synth_mtf.analysis.cost import cost
+from synth_mtf.host import gin_files
 from tests import model
 
 LENGTHS = {'inputs': 14, 'targets': 14}
 
 
 def cost_of(variant, mesh='', bindings=()):
-  configured_model.parse_gin(
+  gin_files.parse(
     model.files(variant), [*model.TINY, 'num_heads = 4', *bindings]
   )
   return cost(model.VOCAB, LENGTHS, mesh)
@@ -65,5 +65,5 @@ def test_the_command(capsys):
 
 
 def test_t5_base():
-  configured_model.parse_gin(['sizes/base.gin'])
+  gin_files.parse(['sizes/base.gin'])
   assert round(cost(32128, LENGTHS).parameters / 1e6) == 223

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from synth_mtf import cli
-from tests.launcher_test import as_command
+from tests.run.process_test import as_command
 
 
 @pytest.fixture

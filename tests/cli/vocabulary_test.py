@@ -7,7 +7,7 @@ import pytest
 
 from synth_mtf import cli
 from synth_mtf.cli.vocabulary import in_turns
-from synth_mtf.tasks import _vocabulary
+from synth_mtf.tasks import vocabulary as vocabularies
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_text_of_corpus_and_tasks_the_same_file_each_time(
   for name in ('text_span_corruption', 'glue_cola', 'super_glue_boolq'):
     assert f'synth_{name}' in shown.out
   assert models[0].read_bytes() == models[1].read_bytes()
-  vocabulary = _vocabulary.load(str(models[0]))  # checks T5's ids
+  vocabulary = vocabularies.load(str(models[0]))  # checks T5's ids
   for text in ('The lamp went out.', 'A zebra counted 12 stripes.', 'quagga'):
     assert vocabulary.decode(vocabulary.encode(text)) == text
 

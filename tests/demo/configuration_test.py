@@ -22,11 +22,11 @@ def test_every_gin_file_is_a_choice():
 @pytest.mark.parametrize(
   'changes, variants, message',
   [
-    ({}, ['vanila'], "unknown variant 'vanila'; did you mean vanilla"),
+    ({}, ['vanila'], "unknown variant 'vanila'; did you mean 'vanilla'"),
     ({}, ['zzzz'], "unknown variant 'zzzz'; known are .*random_vanilla"),
     ({}, [], 'no variant'),
     ({}, ['random', 'random'], 'named twice'),
-    ({'size': 'tny'}, ['random'], "unknown size 'tny'; did you mean tiny"),
+    ({'size': 'tny'}, ['random'], "unknown size 'tny'; did you mean 'tiny'"),
     ({'steps': 0}, ['random'], '--steps is 0; expected 1 or more'),
     ({'eval_examples': -1}, ['random'], '--eval_examples is -1'),
     ({'seed': -1}, ['random'], '--seed is -1'),

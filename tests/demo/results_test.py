@@ -1,7 +1,5 @@
 """The table of results."""
 
-import pytest
-
 from synth_mtf.demo import results, table
 
 GLUE = {
@@ -53,20 +51,6 @@ def test_some_tasks_have_no_average():
   columns = dict(results.columns({'dense': row(metrics)}))
   assert 'GLUE' not in columns
   assert columns['new/bleu'] == ['2.0']
-
-
-@pytest.mark.parametrize(
-  'variant, name',
-  [
-    ('vanilla', 'T5 (V)'),
-    ('random', 'Syn (R)'),
-    ('random_vanilla', 'Syn (R+V)'),
-    ('dense_vanilla', 'Syn (D+V)'),
-    ('linformer', 'Syn (linformer)'),
-  ],
-)
-def test_names_are_those_of_the_paper(variant, name):
-  assert results.label(variant) == name
 
 
 COLUMNS = [

@@ -19,7 +19,7 @@ import tensorflow_datasets as tfds
 
 from benchmarks import tfds_samples
 from synth_mtf import tasks
-from synth_mtf.tasks import _dialogue_metrics
+from synth_mtf.tasks import dialogue_metrics
 from tests.tasks.rows import frozen, run
 
 _LENGTHS = {'inputs': 512, 'targets': 114}
@@ -266,9 +266,9 @@ _HEARD = ['i like dogs', 'hello , how are you today ?', 'no']
 
 
 @pytest.mark.parametrize('name', ['bleu', 'rouge_l', 'cider'])
-def test_dialogue_metrics_are_pycocoevalcaps(name):
+def testdialogue_metrics_are_pycocoevalcaps(name):
   pytest.importorskip('pycocoevalcap', reason=_EXTRA)
-  metric = getattr(_dialogue_metrics, name)
+  metric = getattr(dialogue_metrics, name)
   perfect, other = metric(_SAID, _SAID), metric(_SAID, _HEARD)
   assert perfect.keys() == other.keys()
   for key in perfect:
@@ -279,7 +279,7 @@ def test_dialogue_metrics_are_pycocoevalcaps(name):
 
 def test_meteor_runs_where_there_is_java():
   pytest.importorskip('pycocoevalcap', reason=_EXTRA)
-  score = _dialogue_metrics.meteor(_SAID, _HEARD)
+  score = dialogue_metrics.meteor(_SAID, _HEARD)
   if shutil.which('java'):
     assert 20 < score['meteor'] < 35
   else:
@@ -289,19 +289,19 @@ def test_meteor_runs_where_there_is_java():
 def test_metric_without_its_package_is_left_out(monkeypatch, caplog):
   monkeypatch.setitem(__import__('sys').modules, 'pycocoevalcap.bleu', None)
   with caplog.at_level('WARNING', logger='absl'):
-    assert _dialogue_metrics.bleu(_SAID, _HEARD) == {}
+    assert dialogue_metrics.bleu(_SAID, _HEARD) == {}
   assert 'pip install synth-mtf[metrics]' in caplog.text
 
 
 def test_embedding_similarity(tmp_path, monkeypatch, caplog):
   with caplog.at_level('WARNING', logger='absl'):
-    assert _dialogue_metrics.embedding_similarity(_SAID, _HEARD) == {}
+    assert dialogue_metrics.embedding_similarity(_SAID, _HEARD) == {}
   assert 'SYNTH_MTF_WORD_VECTORS' in caplog.text
   pytest.importorskip('gensim', reason=_EXTRA)
   vectors = tmp_path / 'vectors.txt'
   vectors.write_text('a 1 0\nb 0 1\n')
   monkeypatch.setenv('SYNTH_MTF_WORD_VECTORS', str(vectors))
-  score = _dialogue_metrics.embedding_similarity(
+  score = dialogue_metrics.embedding_similarity(
     ['a', 'a', 'a b', 'x'], ['a', 'b', 'a', 'x']
   )
   expected = 100 * (1 + 0 + 0.5**0.5 + 0) / 4

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
-from synth_mtf.tasks import _index, _loaders, _readers
-from synth_mtf.tasks._files import RowError
+from synth_mtf.tasks.files import blocks, formats, loading, scanning
+from synth_mtf.tasks.files.rows import RowError
 
 _BYTES = 1500
 _FILES = {
@@ -76,19 +76,19 @@ def _damaged(data: bytes, damage) -> bytes:
   return data
 
 
-def _reader(name: str) -> _readers.Reader:
+def _reader(name: str) -> formats.Reader:
   split = tasks.get(name).source._split_files['train']
   while split.otherwise:
     split = split.otherwise
   return next(iter(split.readers.values()))
 
 
-def _records(path: str, reader: _readers.Reader) -> dict[bytes, list]:
+def _records(path: str, reader: formats.Reader) -> dict[bytes, list]:
   """Returns the examples of each record, by its bytes."""
   found = {}
   with reader.open(path) as stream:
     header = reader.header and reader.read_header(
-      _index._header(stream, reader, path)
+      blocks.read_header(stream, reader, path)
     )
     try:
       for record in reader.records(stream):
@@ -161,7 +161,7 @@ def test_damage_is_found_or_harmless(name, real_data, tmp_path):
   target = str(root / _FOLDER_OF[name]) if folder else str(path)
   before = _records(target, reader)
   assert any(before.values())
-  loader = _loaders.BlockLoader([], {target: reader}, True)
+  loader = loading.BlockLoader([], {target: reader}, True)
 
   @settings(
     max_examples=100,
@@ -173,12 +173,12 @@ def test_damage_is_found_or_harmless(name, real_data, tmp_path):
   def check(damage):
     path.write_bytes(_damaged(good, damage))
     try:
-      index = _index.scan(target, reader)
-      header = _index.header_of(target, reader)
+      index = scanning.scan(target, reader)
+      header = blocks.header_of(target, reader)
       rows = [
         row
         for block in index.blocks
-        for row in _index.read(block, reader, True, header)
+        for row in blocks.read(block, reader, True, header)
       ]
       after = _records(target, reader)
     except (UserError, RowError):
@@ -228,8 +228,8 @@ def test_damaged_gzip_is_refused_or_read(cut, flip, tmp_path_factory):
   path.write_bytes(packed)
   reader = _reader('synth_text_span_corruption')
   try:
-    (block,) = _index.byte_blocks(str(path))
-    rows = list(_index.read(block, reader, False, None))
+    (block,) = blocks.byte_blocks(str(path))
+    rows = list(blocks.read(block, reader, False, None))
   except UserError as error:
     assert str(path) in str(error)
     return

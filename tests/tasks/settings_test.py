@@ -13,7 +13,7 @@ from absl import flags
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
-from synth_mtf.tasks import _settings, _vocabulary
+from synth_mtf.tasks import data_settings, vocabulary
 
 _NAMES = list(tasks.Settings.__dataclass_fields__)
 
@@ -65,9 +65,9 @@ def test_each_setting_has_all_three_ways(name, monkeypatch, parsed_flags):
 
 
 def test_folders_of_single_tasks():
-  found = _settings.Settings(
+  found = data_settings.Settings(
     data_dir='/all',
-    task_data_dirs=_settings._task_folders('synth_c4*=tfds, synth_x=/x'),
+    task_data_dirs=data_settings._task_folders('synth_c4*=tfds, synth_x=/x'),
   )
   assert found.data_dir_of('synth_c4_span_corruption') is None
   assert found.data_dir_of('synth_x') == '/x'
@@ -187,4 +187,4 @@ def test_vocabulary_of_a_task_is_the_setting():
   for name in seqio.TaskRegistry.names():
     if name.startswith('synth_'):
       for feature in seqio.TaskRegistry.get(name).output_features.values():
-        assert isinstance(feature.vocabulary, _vocabulary.SettingVocabulary)
+        assert isinstance(feature.vocabulary, vocabulary.SettingVocabulary)

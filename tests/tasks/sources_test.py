@@ -15,7 +15,7 @@ import seqio
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
-from synth_mtf.tasks import _files, _index
+from synth_mtf.tasks.files import blocks, scanning, streams
 from synth_mtf.tasks.glue import _CONFIGS, ColaReader
 from tests.tasks.rows import frozen, run
 
@@ -131,7 +131,7 @@ def test_packed_and_plain_files_stream_together(data_dir):
 def test_blocks_of_a_corpus_lose_no_line(data_dir, monkeypatch):
   lines = [b'Line %d has some words in it.' % i for i in range(3000)]
   _write(data_dir / 'corpus/a.txt', b'\n'.join(lines) + b'\n')
-  monkeypatch.setattr(_index, '_BLOCK_BYTES', 1000)
+  monkeypatch.setattr(blocks, '_BLOCK_BYTES', 1000)
   texts = _texts(shuffle=False) + _texts('validation', shuffle=False)
   read = collections.Counter(b'\n'.join(texts).split(b'\n'))
   assert read == collections.Counter(lines)
@@ -142,7 +142,7 @@ def test_rows_are_counted_once_until_the_file_changes(data_dir, monkeypatch):
   task = tasks.get(_COLA)
   assert task.num_input_examples('train') == 300
   with monkeypatch.context() as patched:
-    patched.setattr(_index, 'scan', None)  # must not be called
+    patched.setattr(scanning, 'scan', None)  # must not be called
     assert task.num_input_examples('train') == 300
     assert len(_sentences(shuffle=False)) == 300
   _write_cola(data_dir, 300, start=1)  # of the same length, nearly
@@ -176,9 +176,9 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     line = b'x\t1\t\t' + b'word ' * 200 + b'.\n'
     path = _write(tmp_path / f'{megabytes}.tsv', line * (megabytes * 1000))
     tracemalloc.start()
-    index = _index.scan(str(path), reader)
+    index = scanning.scan(str(path), reader)
     rows = sum(
-      1 for b in index.blocks for _ in _index.read(b, reader, False, None)
+      1 for b in index.blocks for _ in blocks.read(b, reader, False, None)
     )
     peaks.append(tracemalloc.get_traced_memory()[1])
     tracemalloc.stop()
@@ -220,11 +220,11 @@ def test_source_of_a_single_task(data_dir, tmp_path):
 def test_patterns_find_files_in_any_folder(tmp_path):
   for name in ('a.txt', 'b/c.txt', 'b/[d]/e.txt', 'b/f.md'):
     _write(tmp_path / 'x' / name, b'')
-  found = _files.find(str(tmp_path), 'x/**/*.txt')
+  found = streams.find(str(tmp_path), 'x/**/*.txt')
   names = [pathlib.Path(p).relative_to(tmp_path).as_posix() for p in found]
   assert names == ['x/a.txt', 'x/b/[d]/e.txt', 'x/b/c.txt']
-  assert _files.find(str(tmp_path), 'x/*.txt') == [str(tmp_path / 'x/a.txt')]
-  assert not _files.find(str(tmp_path), 'absent/**/*.txt')
+  assert streams.find(str(tmp_path), 'x/*.txt') == [str(tmp_path / 'x/a.txt')]
+  assert not streams.find(str(tmp_path), 'absent/**/*.txt')
 
 
 def test_cache_job_of_seqio(real_data, tmp_path, monkeypatch):

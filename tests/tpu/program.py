@@ -26,7 +26,7 @@ from tensorflow.python.tpu import device_assignment as assignments
 from tensorflow.python.tpu import topology as topologies
 from tensorflow.python.tpu import tpu
 
-from synth_mtf import configured_model
+from synth_mtf.host import gin_files
 
 CORES = 8
 LAYOUT = (
@@ -132,7 +132,7 @@ class Setting:
   def parse(self) -> None:
     """Makes gin hold the setting."""
     variant = [f'variants/{self.variant}.gin'] if self.variant else []
-    configured_model.parse_gin(
+    gin_files.parse(
       ['sizes/tiny.gin', *variant],
       [
         *self.size.bindings,

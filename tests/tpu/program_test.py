@@ -9,7 +9,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
 
-from synth_mtf._paths import gin_path
+from synth_mtf.paths import gin_path
 from tests.tpu import program
 from tests.tpu.program import Setting
 

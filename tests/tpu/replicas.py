@@ -15,9 +15,9 @@ import sys
 os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=8'
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
-from synth_mtf import launcher
+from synth_mtf.host import shims
 
-launcher.prepare_host()
+shims.prepare_host()
 
 import jax
 import mesh_tensorflow as mtf

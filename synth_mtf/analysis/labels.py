@@ -1,0 +1,37 @@
+"""What a model is called in tables: by the paper's names where it has one."""
+
+from mesh_tensorflow.transformer import transformer, transformer_layers
+
+from synth_mtf.host import model
+from synth_mtf.layer.base import AttentionLayer
+
+# Any number of embeddings: no layer is called.
+_VOCABULARY_SIZE = 128
+_CONVOLUTIONS = {
+  'LightweightConv1DLocalAttn': 'LightConv',
+  'DynamicConv1DLocalAttn': 'DyConv',
+}
+
+
+def label() -> str:
+  """Returns the name of the model that gin holds.
+
+  It is that of what stands in the place of self-attention in the encoder's
+  first block: "Syn (R+V)", "T5 (V)", "LightConv".
+  """
+  made = model.make_transformer(_VOCABULARY_SIZE)
+  _, first = next(iter(model.layers(made)))
+  return label_of(first)
+
+
+def label_of(layer: transformer.TransformerLayer) -> str:
+  """Returns the name of a layer: ours and the host's."""
+  if isinstance(layer, AttentionLayer):
+    return layer.label
+  if isinstance(layer, transformer_layers.LocalConvAttnBlock):
+    return _CONVOLUTIONS[type(layer.conv_local_attn_layer).__name__]
+  if isinstance(layer, transformer_layers.Synthesizer):
+    return f'mtf {layer.synthesize_mode}'
+  if type(layer) is transformer_layers.SelfAttention:
+    return 'T5'
+  return type(layer).__name__

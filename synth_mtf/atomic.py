@@ -1,0 +1,42 @@
+"""Files that are written whole or not at all, whenever a process is killed."""
+
+import contextlib
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Union
+
+Path = Union[str, 'os.PathLike[str]']
+
+
+def write(path: Path, text: str) -> None:
+  """Writes a text file, local or in a bucket.
+
+  Args:
+    path: its path; `scheme://...` goes through TensorFlow's file systems.
+    text: what it is to hold, in UTF-8.
+  """
+  if '://' not in str(path):
+    with replacing(path) as partial:
+      partial.write_text(text, encoding='utf-8')
+    return
+  import tensorflow as tf
+
+  # A bucket shows an object when it is complete.
+  with tf.io.gfile.GFile(str(path), 'w') as stream:
+    stream.write(text)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[pathlib.Path]:
+  """Hands out a path to write to, which then takes the place of `path`.
+
+  Its name is this process's own: what a killed one has left disturbs nobody.
+  """
+  whole = pathlib.Path(path)
+  partial = whole.with_name(f'.{whole.name}.{os.getpid()}.partial')
+  try:
+    yield partial
+    os.replace(partial, whole)
+  finally:
+    partial.unlink(missing_ok=True)

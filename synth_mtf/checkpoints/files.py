@@ -1,0 +1,228 @@
+"""Reading and writing checkpoints."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from synth_mtf.checkpoints import folder as folders
+from synth_mtf.checkpoints import names
+from synth_mtf.errors import UserError
+
+_CHUNK_BYTES = 2**30
+
+
+class Kind(tuple):
+  """Type and shape of a variable, shown as `float32[24, 24]`."""
+
+  __slots__ = ()
+
+  def __new__(cls, dtype: tf.DType, shape: Iterable[int]) -> 'Kind':
+    """Makes a kind of a type and a shape."""
+    return super().__new__(cls, (dtype.base_dtype.name, tuple(shape)))
+
+  @property
+  def shape(self) -> tuple[int, ...]:
+    """The shape."""
+    return self[1]
+
+  def __str__(self) -> str:
+    return f'{self[0]}{list(self.shape)}'
+
+
+class Checkpoint:
+  """A checkpoint on disk, whose values are read when they are asked for.
+
+  Attributes:
+    path: without `.index`, as in `<folder>/model.ckpt-1000`.
+    kinds: type and shape of all variables, by name.
+  """
+
+  def __init__(self, path: str):
+    """Opens a checkpoint.
+
+    Args:
+      path: its path, or a folder whose latest checkpoint is meant.
+
+    Raises:
+      UserError: there is none, or it is damaged.
+    """
+    self.path = _resolve(path)
+    try:
+      self._reader = tf.train.load_checkpoint(self.path)
+      types = self._reader.get_variable_to_dtype_map()
+      self.kinds: Mapping[str, Kind] = {
+        name: Kind(types[name], shape)
+        for name, shape in self._reader.get_variable_to_shape_map().items()
+      }
+    except folders.UNREADABLE as error:
+      raise self._damaged() from error
+
+  def __contains__(self, name: str) -> bool:
+    return name in self.kinds
+
+  def __getitem__(self, name: str) -> np.ndarray:
+    try:
+      return self._reader.get_tensor(name)
+    except folders.UNREADABLE as error:
+      raise self._damaged() from error
+
+  def verify(self) -> None:
+    """Reads all values, whose checksums TensorFlow verifies.
+
+    Raises:
+      UserError: one cannot be read.
+    """
+    for name in self.kinds:
+      self[name]  # noqa: B018 (reading it is the point)
+
+  @property
+  def weights(self) -> list[str]:
+    """Names of all but optimizer slots and the step."""
+    return sorted(filter(names.is_weight, self.kinds))
+
+  @property
+  def slots(self) -> list[str]:
+    """Names of the optimizer's slots."""
+    return sorted(filter(names.is_slot, self.kinds))
+
+  @property
+  def parameters(self) -> int:
+    """How many numbers its weights are."""
+    return sum(int(np.prod(self.kinds[name].shape)) for name in self.weights)
+
+  @property
+  def trained_parameters(self) -> int:
+    """How many numbers its optimizer trains: weights that have slots."""
+    trained = {names.slot_owner(slot) for slot in self.slots}
+    return sum(int(np.prod(self.kinds[name].shape)) for name in trained)
+
+  @property
+  def step(self) -> int:
+    """How many steps led to it."""
+    if 'global_step' in self:
+      return int(self['global_step'])
+    return folders.step_of(self.path)
+
+  @property
+  def embeddings(self) -> dict[str, int]:
+    """The number of rows of each embedding, by name."""
+    return {
+      name: kind.shape[-2]
+      for name, kind in self.kinds.items()
+      if names.is_embedding(name)
+    }
+
+  @property
+  def vocab_size(self) -> int:
+    """Number of embeddings."""
+    for rows in self.embeddings.values():
+      return rows
+    raise UserError(f'{self.path} has no embedding: it is not of a T5 model')
+
+  def _damaged(self) -> UserError:
+    folder = os.path.dirname(self.path)
+    return UserError(
+      f'the checkpoint {self.path} cannot be read: '
+      + (
+        folders.damage(folder)
+        or f'it is damaged (truncated or altered), or {folder} is not readable.'
+      )
+    )
+
+
+def write(
+  folder: str, step: int, values: Iterable[tuple[str, np.ndarray]]
+) -> str:
+  """Writes a checkpoint and points the folder's `checkpoint` file at it.
+
+  At most about a gigabyte is held at a time, however large the model is.
+
+  Args:
+    folder: where to; made if need be.
+    step: its number.
+    values: names and values, in any order.
+
+  Returns:
+    The path of the checkpoint.
+
+  Raises:
+    UserError: the folder already holds a checkpoint, or cannot be written.
+  """
+  path = os.path.join(folder, f'model.ckpt-{step}')
+  if tf.io.gfile.exists(folder) and folders.written(folder):
+    raise UserError(
+      f'{folder} already holds {folders.written(folder)[-1]}; give a folder '
+      'without checkpoints'
+    )
+  try:
+    tf.io.gfile.makedirs(folder)
+    parts = [
+      _save(f'{path}_part-{number:05d}', chunk)
+      for number, chunk in enumerate(_chunks(values))
+    ]
+    with tf.Graph().as_default(), tf.Session() as session:
+      session.run(
+        tf.raw_ops.MergeV2Checkpoints(
+          checkpoint_prefixes=parts, destination_prefix=path
+        )
+      )
+    folders.point_at(folder, os.path.basename(path))
+  except tf.errors.OpError as error:
+    raise UserError(f'{folder} cannot be written: {error.message}') from error
+  return path
+
+
+def _resolve(path: str) -> str:
+  if tf.io.gfile.isdir(path):
+    latest = tf.train.latest_checkpoint(path)
+    if latest:
+      return latest
+    found = folders.written(path)
+    raise UserError(
+      f'{path} has no file `checkpoint` that names its latest checkpoint'
+      + (f'; it holds {", ".join(found)}: name one' if found else '')
+    )
+  path = re.sub(r'\.index$', '', path)
+  if tf.train.checkpoint_exists(path):
+    return path
+  folder = os.path.dirname(path)
+  found = folders.written(folder)
+  raise UserError(
+    f'there is no checkpoint {path}; expected a folder, or a path without the '
+    '.index such as <folder>/model.ckpt-1000.'
+    + (f' {folder} holds {", ".join(found)}.' if found else '')
+  )
+
+
+def _chunks(
+  values: Iterable[tuple[str, np.ndarray]],
+) -> Iterator[dict[str, np.ndarray]]:
+  chunk: dict[str, np.ndarray] = {}
+  size = 0
+  for name, value in values:
+    chunk[name] = value
+    size += value.nbytes
+    if size >= _CHUNK_BYTES:
+      yield chunk
+      chunk, size = {}, 0
+  if chunk:
+    yield chunk
+
+
+def _save(path: str, chunk: Mapping[str, np.ndarray]) -> str:
+  with tf.Graph().as_default(), tf.Session() as session:
+    inputs = {
+      name: tf.placeholder(tf.as_dtype(value.dtype), value.shape)
+      for name, value in chunk.items()
+    }
+    save = tf.raw_ops.SaveV2(
+      prefix=path,
+      tensor_names=list(inputs),
+      shape_and_slices=[''] * len(inputs),
+      tensors=list(inputs.values()),
+    )
+    session.run(save, {inputs[name]: chunk[name] for name in inputs})
+  return path

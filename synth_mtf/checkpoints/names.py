@@ -1,0 +1,87 @@
+"""What the names of variables say.
+
+A scope is the name of the layer's Python class, so that the same weights have
+other names in T5's, in mesh_tensorflow's and in our layer.
+"""
+
+import re
+from typing import NamedTuple, Optional
+
+from synth_mtf.synthesizers.dot_product import DotProduct
+
+BIAS = 'relative_attention_bias'
+# Classes whose variables are a self-attention layer's.
+ATTENTION_CLASSES = ('SyntheticAttention', 'SelfAttention', 'Synthesizer')
+_ATTENTION = re.compile(rf'^(.*/)({"|".join(ATTENTION_CLASSES)})/(.+)$')
+_NOT_A_WEIGHT = re.compile(r'(^|/)global_step$|_slot_\w+$')
+_SLOT = '_slot_'
+_MAY_START_ANEW = ('alpha', BIAS, *DotProduct.layer_variables)
+
+
+class AttentionName(NamedTuple):
+  """The name of a self-attention variable, taken apart.
+
+  Attributes:
+    scope: of the layer's place in the stack, with the trailing '/'.
+    layer: the layer's class.
+    rest: the name inside the layer (`q`, `random/R`).
+  """
+
+  scope: str
+  layer: str
+  rest: str
+
+
+def attention_name(name: str) -> Optional[AttentionName]:
+  """Takes a self-attention variable's name apart; None for any other."""
+  match = _ATTENTION.match(name)
+  return AttentionName(*match.groups()) if match else None
+
+
+def candidates(name: str) -> list[str]:
+  """The names under which a checkpoint may hold a variable, best first."""
+  parts = attention_name(name)
+  if not parts:
+    return [name]
+  others = [f'{parts.scope}{c}/{parts.rest}' for c in ATTENTION_CLASSES]
+  return [name, *(other for other in others if other != name)]
+
+
+def is_weight(name: str) -> bool:
+  """Whether a variable is neither the step nor an optimizer's slot."""
+  return not _NOT_A_WEIGHT.search(name)
+
+
+def is_slot(name: str) -> bool:
+  """Whether a variable is a slot of the optimizer."""
+  return _SLOT in name
+
+
+def slot_owner(name: str) -> str:
+  """The weight that a slot belongs to."""
+  return name.rsplit(_SLOT, 1)[0]
+
+
+def is_embedding(name: str) -> bool:
+  """Whether a variable has a row for each piece of the vocabulary."""
+  return name.endswith('/embedding') and 'position' not in name
+
+
+def scope(name: str) -> str:
+  """The scope of a variable, a synthesizing function's included."""
+  return name.rpartition('/')[0]
+
+
+def layer(name: str) -> str:
+  """The place in the stack of a variable's layer, whatever its class."""
+  parts = attention_name(name)
+  return parts.scope if parts else scope(name)
+
+
+def may_start_anew(rest: str) -> bool:
+  """Whether a layer can do without a variable's trained value.
+
+  Args:
+    rest: the variable's name inside a self-attention layer.
+  """
+  return '/' in rest or rest in _MAY_START_ANEW

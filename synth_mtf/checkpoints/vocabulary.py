@@ -1,0 +1,127 @@
+"""The vocabulary travels with the checkpoint: another one is refused.
+
+A model whose embedding has other rows is told by the shape. One of the same
+size is not: `vocabulary.json`, written beside the checkpoints when training
+starts, says what they were trained with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import seqio
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import utils
+from sentencepiece import sentencepiece_model_pb2
+
+from synth_mtf import atomic
+from synth_mtf.checkpoints.files import Checkpoint
+from synth_mtf.errors import UserError
+
+FILE = 'vocabulary.json'
+# Mesh-TensorFlow's Unitransformer rounds its vocabulary up to a multiple.
+_DIVISOR = 128
+_MEND = (
+  'Set --vocabulary (SYNTH_MTF_VOCABULARY, '
+  'synth_mtf.tasks.settings.vocabulary) to the one that the checkpoint was '
+  'trained with; operative_config.gin beside it may name it.'
+)
+
+
+def check(vocabulary: Any, checkpoint: str) -> None:
+  """Checks that a checkpoint was trained with the vocabulary of a run.
+
+  Args:
+    vocabulary: a seqio vocabulary, or the pair of inputs and targets.
+    checkpoint: such as `model_dir/model.ckpt-1000`.
+
+  Raises:
+    UserError: the embedding has rows for another number of pieces, or the
+      folder's `vocabulary.json` tells of other pieces.
+  """
+  _check_sizes(vocabulary, checkpoint)
+  folder = os.path.dirname(checkpoint)
+  known, found = _read(folder), describe(vocabulary)
+  for side in found:
+    if known.get(side, found[side])['sha256'] != found[side]['sha256']:
+      raise UserError(
+        f'{checkpoint} was trained with the vocabulary {_shown(known[side])}; '
+        f'this run has {_shown(found[side])}, whose pieces are others '
+        f'({os.path.join(folder, FILE)} tells them apart). {_MEND}'
+      )
+
+
+def record(vocabulary: Any, model_dir: str) -> None:
+  """Writes `vocabulary.json` into a model folder that has none yet."""
+  path = os.path.join(model_dir, FILE)
+  if not tf.io.gfile.exists(path):
+    atomic.write(path, json.dumps(describe(vocabulary), indent=2))
+
+
+def describe(vocabulary: Any) -> dict[str, dict[str, Any]]:
+  """Returns name, size and digest of what inputs and targets are made of."""
+  return {
+    'inputs': _description(utils.inputs_vocabulary(vocabulary)),
+    'targets': _description(utils.targets_vocabulary(vocabulary)),
+  }
+
+
+def _description(vocabulary: seqio.Vocabulary) -> dict[str, Any]:
+  resolved = getattr(vocabulary, 'resolved', vocabulary)
+  return {
+    'name': _name(resolved),
+    'size': resolved.vocab_size,
+    'sha256': hashlib.sha256(_content(resolved)).hexdigest(),
+  }
+
+
+def _name(vocabulary: seqio.Vocabulary) -> str:
+  kind = type(vocabulary).__name__
+  return getattr(vocabulary, 'sentencepiece_model_file', kind)
+
+
+def _content(vocabulary: seqio.Vocabulary) -> bytes:
+  """Returns what decides the ids of a text; not how it came to be."""
+  if not isinstance(vocabulary, seqio.SentencePieceVocabulary):
+    return f'{type(vocabulary).__name__} {vocabulary.vocab_size}'.encode()
+  model = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model)
+  model.ClearField('trainer_spec')  # names files and threads
+  return model.SerializeToString(deterministic=True)
+
+
+def _check_sizes(vocabulary: Any, checkpoint: str) -> None:
+  expected = {
+    -(-side['size'] // _DIVISOR) * _DIVISOR: side
+    for side in describe(vocabulary).values()
+  }
+  for name, found in Checkpoint(checkpoint).embeddings.items():
+    if found not in expected:
+      rows, side = next(iter(expected.items()))
+      raise UserError(
+        f'{name} of {checkpoint} has {found} rows; the vocabulary '
+        f'{_shown(side)} makes {rows}, the next multiple of {_DIVISOR}. '
+        f'{_MEND}'
+      )
+
+
+def _read(folder: str) -> Mapping[str, Any]:
+  path = os.path.join(folder, FILE)
+  if not tf.io.gfile.exists(path):
+    return {}
+  try:
+    with tf.io.gfile.GFile(path) as stream:
+      known = json.load(stream)
+    return {side: known[side] for side in ('inputs', 'targets')}
+  except (ValueError, KeyError, TypeError) as error:
+    raise UserError(
+      f'{path} is damaged ({error}); remove it if you know that the vocabulary '
+      'is the one that the checkpoints were trained with.'
+    ) from error
+
+
+def _shown(description: Mapping[str, Any]) -> str:
+  return f'{description["name"]!r} of {description["size"]} pieces'

@@ -1,0 +1,424 @@
+"""What is computed below Mesh-TensorFlow's own operations, a slice at a time.
+
+Each kernel works on the slices that the devices of a mesh hold, says which
+dimensions the mesh may split, and has its own gradient. Where a TPU wants
+another way than a CPU, the kernel knows, and its callers do not:
+
+  put              one token into a memory
+  gather           rows of a table by index, and its gradient
+  gather_cells     cells of a table by two indices
+  centered_exp     E = exp(B - c), 0 where hidden
+  shared_product   W V, where all examples share W
+  divide           Y = X / T
+  softmax_product  softmax(B) V
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Optional
+
+import mesh_tensorflow as mtf
+import tensorflow.compat.v1 as tf
+
+from synth_mtf.core.dimensions import arrange, put_first
+
+# exp(-75) and 2^20 exp(75) are both normal float32 numbers.
+_MAX_EXPONENT = 75.0
+
+
+def is_tpu(mesh: mtf.Mesh) -> bool:
+  """Whether the mesh is one of TPU cores, whose variables the host places."""
+  return callable(mesh.variable_placer_fn)  # elsewhere the name of a device
+
+
+def put(
+  new: mtf.Tensor,
+  memory: mtf.Tensor,
+  here: mtf.Tensor,
+  memory_length: mtf.Dimension,
+) -> mtf.Tensor:
+  """`memory` with `new` where `here` is true, in one pass over the memory.
+
+  Args:
+    new: [batch..., ...], what comes in.
+    memory: [batch..., memory_length, ...].
+    here: bool over [batch..., memory_length], or a subset.
+    memory_length: the dimension that `new` lacks.
+
+  Returns:
+    A tensor of the shape of memory.
+  """
+  axis = memory.shape.dims.index(memory_length)
+
+  def put_slice(
+    memory: tf.Tensor, new: tf.Tensor, here: tf.Tensor
+  ) -> tf.Tensor:
+    following = [1] * (memory.shape.rank - axis - 1)
+    here = tf.reshape(here, here.shape + following)
+    return tf.where_v2(here, tf.expand_dims(new, axis), memory)
+
+  return mtf.slicewise(
+    put_slice, [memory, new, here], splittable_dims=memory.shape.dims
+  )
+
+
+def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
+  """`table[..., indices, ...]` along the axis of that name.
+
+  A TPU mesh multiplies with a one-hot matrix, as the host does; elsewhere the
+  entries are copied, which is far less work for a processor without a matrix
+  unit to spare. The axis gets a name of its own, which no layout splits.
+
+  Args:
+    table: a tensor with a dimension named `axis`.
+    indices: int32 of any shape, all of them on the axis; dimensions that the
+      table has too are aligned.
+    axis: a dimension name.
+
+  Returns:
+    A tensor with the dimensions of `indices` in place of `axis`.
+  """
+  position_dim = mtf.Dimension(
+    'position', table.shape.get_dim_by_name(axis).size
+  )
+  table = mtf.rename_dimension(table, axis, position_dim.name)
+  if is_tpu(table.mesh):
+    return mtf.gather(table, indices, position_dim)
+  common = [d for d in indices.shape.dims if d in table.shape.dims]
+  table = put_first(common, table)
+  indices = put_first(common, indices)
+  at = table.shape.dims.index(position_dim)
+  new = indices.shape.dims[len(common) :]
+  output_shape = mtf.Shape(
+    table.shape.dims[:at] + new + table.shape.dims[at + 1 :]
+  )
+
+  def copy(table: tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
+    return tf.gather(table, indices, axis=at, batch_dims=len(common))
+
+  return mtf.slicewise(
+    copy,
+    [table, indices],
+    output_shape=output_shape,
+    splittable_dims=[*output_shape.dims],
+    grad_function=lambda op, dy: [
+      _scatter(dy, indices, op.inputs[0].shape, position_dim),
+      None,
+    ],
+  )
+
+
+def _scatter(
+  dy: mtf.Tensor,
+  indices: mtf.Tensor,
+  table_shape: mtf.Shape,
+  position_dim: mtf.Dimension,
+) -> mtf.Tensor:
+  """The gradient of `gather`: entries that share a place are summed.
+
+  Each example fills a table of its own; their sum is left to the mesh, which
+  may split the batch, but not what is summed here.
+  """
+  common = [d for d in indices.shape.dims if d in table_shape.dims]
+  new = [d for d in indices.shape.dims if d not in common]
+  names = {'length': 'row', 'memory_length': 'column'}
+  summed = [
+    mtf.Dimension(names[d.name], d.size) for d in new if d.name in names
+  ]
+  for old, name in names.items():
+    if old in (d.name for d in new):
+      dy = mtf.rename_dimension(dy, old, name)
+      indices = mtf.rename_dimension(indices, old, name)
+  examples = common + [d for d in new if d.name not in names]
+  kept = [d for d in table_shape.dims if d not in common + [position_dim]]
+  tables = mtf.slicewise(
+    functools.partial(_segment_sum, len(examples), position_dim.size),
+    [put_first(examples + summed, dy), put_first(examples, indices)],
+    output_shape=mtf.Shape(examples + [position_dim] + kept),
+    splittable_dims=examples + kept,
+  )
+  return mtf.einsum([tables], table_shape)
+
+
+def _segment_sum(
+  batch_dims: int, size: int, dy: tf.Tensor, indices: tf.Tensor
+) -> tf.Tensor:
+  """Sums [batch..., entries..., kept...] by indices [batch..., entries...]."""
+  batch, entries = indices.shape[:batch_dims], indices.shape[batch_dims:]
+  kept = dy.shape[indices.shape.rank :]
+  examples = batch.num_elements()
+  first = tf.range(examples)[:, tf.newaxis] * size
+  table = tf.math.unsorted_segment_sum(
+    tf.reshape(dy, [examples * entries.num_elements(), *kept]),
+    tf.reshape(tf.reshape(indices, [examples, -1]) + first, [-1]),
+    examples * size,
+  )
+  return tf.reshape(table, [*batch, size, *kept])
+
+
+def gather_cells(
+  table: mtf.Tensor, rows: mtf.Tensor, columns: mtf.Tensor
+) -> mtf.Tensor:
+  """`table[..., rows, columns]`, one cell for each pair.
+
+  Off a TPU all heads of a cell are read at once. Where a gather is a product,
+  two products with the smaller axes are less.
+
+  Args:
+    table: [..., length, memory_length].
+    rows: int32 [batch..., length], on the `length` axis.
+    columns: int32 [batch..., memory_length], on the `memory_length` axis.
+
+  Returns:
+    [batch..., ..., length, memory_length].
+  """
+  if is_tpu(table.mesh):
+    return gather(gather(table, rows, 'length'), columns, 'memory_length')
+  axes = [table.shape.get_dim_by_name(n) for n in ('length', 'memory_length')]
+  cell_dim = mtf.Dimension('cell', mtf.Shape(axes).size)
+  others = [d for d in table.shape.dims if d not in axes]
+  cells = mtf.replace_dimensions(put_first(axes, table), axes, cell_dim)
+  batch = rows.shape.dims[:-1]
+  return mtf.transpose(
+    gather(cells, rows * axes[1].size + columns, cell_dim.name),
+    mtf.Shape(batch + others + [rows.shape.dims[-1], columns.shape.dims[-1]]),
+  )
+
+
+def centered_exp(
+  terms: Sequence[mtf.Tensor],
+  shape: mtf.Shape,
+  visible: Optional[mtf.Tensor],
+) -> tuple[mtf.Tensor, mtf.Tensor]:
+  """E = exp(B - c), 0 where hidden, for B the sum of the terms.
+
+  The center c of a row is the middle of its visible logits. Whatever padding
+  an example has, E then neither overflows nor vanishes, as long as the logits
+  of a row lie within 150 of each other; larger distances count as 150. On a TPU
+  each term of B has a center, and c is their sum (150 then is that of the
+  terms' spreads): nothing but E then uses B itself, and XLA makes B there
+  instead of keeping it for each layer.
+
+  Args:
+    terms: subsets of `shape`.
+    shape: the dimensions of E; a row is its last one.
+    visible: bool over a subset of them, or None where nothing is hidden.
+
+  Returns:
+    E, and c without the last dimension. No gradient runs through c, which
+    cancels in the quotient of two sums over E.
+  """
+  b = arrange(mtf.add_n(list(terms)), shape)
+  parts = [arrange(t, shape) for t in terms] if is_tpu(b.mesh) else [b]
+  mask = [] if visible is None else [visible]
+  rows = shape.dims[:-1]
+  center = mtf.add_n(
+    [
+      mtf.slicewise(
+        _middle,
+        [part, *mask],
+        output_shape=mtf.Shape(rows),
+        splittable_dims=rows,
+        grad_function=0,
+      )
+      for part in parts
+    ]
+  )
+  e = mtf.slicewise(
+    _exp,
+    [b, center, *mask],
+    splittable_dims=rows,
+    grad_function=lambda op, de: (
+      [de * op.outputs[0]] + [None] * (len(op.inputs) - 1)
+    ),
+  )
+  return e, center
+
+
+def _middle(b: tf.Tensor, visible: Optional[tf.Tensor] = None) -> tf.Tensor:
+  low = high = b
+  if visible is not None:
+    low = tf.where_v2(visible, b, b.dtype.max)
+    high = tf.where_v2(visible, b, b.dtype.min)
+  return (tf.reduce_min(low, axis=-1) + tf.reduce_max(high, axis=-1)) / 2
+
+
+def _exp(
+  b: tf.Tensor, center: tf.Tensor, visible: Optional[tf.Tensor] = None
+) -> tf.Tensor:
+  e = tf.exp(
+    tf.clip_by_value(b - center[..., tf.newaxis], -_MAX_EXPONENT, _MAX_EXPONENT)
+  )
+  return e if visible is None else tf.where_v2(visible, e, 0.0)
+
+
+def shared_product(
+  weights: mtf.Tensor,
+  values: mtf.Tensor,
+  batch: Sequence[mtf.Dimension],
+  length: Sequence[mtf.Dimension],
+  heads: Sequence[mtf.Dimension],
+  train: bool,
+) -> mtf.Tensor:
+  """W V, where all examples share W.
+
+  As one product it leaves a TPU with the heads outside the batch, and beside it
+  XLA keeps a copy for the output projection, which wants the batch outside.
+  For training there is therefore a product for each example, of a broadcast
+  that XLA makes part of it.
+
+  Args:
+    weights: W, [heads, length, memory_length].
+    values: V, [batch..., memory_length, heads, d_kv].
+    batch: the batch dimensions.
+    length: [length], or [] for a single query.
+    heads: the heads' dimensions.
+    train: whether there will be a gradient.
+
+  Returns:
+    [batch..., length, heads, d_kv].
+  """
+  output_shape = mtf.Shape([*batch, *length, *heads, values.shape.dims[-1]])
+  weights = mtf.cast(weights, values.dtype)
+  if not (is_tpu(weights.mesh) and train):
+    return mtf.einsum([weights, values], output_shape)
+  memory_length, inner = weights.shape.dims[-1], [*heads, values.shape.dims[-1]]
+  values = arrange(values, mtf.Shape([*batch, memory_length, *inner]))
+  missing = [i for i, d in enumerate(batch) if d not in weights.shape.dims]
+
+  def multiply_each(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    examples = values.shape[: len(batch)]
+    for axis in missing:
+      weights = tf.expand_dims(weights, axis)
+    weights = tf.broadcast_to(weights, examples + weights.shape[len(batch) :])
+    h = 'h' if heads else ''
+    return tf.einsum(f'...{h}ij,...j{h}d->...i{h}d', weights, values)
+
+  return mtf.slicewise(
+    multiply_each,
+    [weights, values],
+    output_shape=output_shape,
+    splittable_dims=[*batch, *length, *heads],
+    grad_function=lambda op, dy: [
+      mtf.einsum([dy, op.inputs[1]], op.inputs[0].shape),
+      mtf.einsum([op.inputs[0], dy], op.inputs[1].shape),
+    ],
+  )
+
+
+def divide(x: mtf.Tensor, total: mtf.Tensor) -> mtf.Tensor:
+  """Y = X / T for [..., d_kv] and [...]; 0 where T is 0.
+
+      dX = dY / T     dT = -sum_d dX Y
+
+  so that what is kept for the gradient is Y, which is needed anyway.
+  """
+  return mtf.slicewise(
+    _divide_rows,
+    [x, total],
+    splittable_dims=total.shape.dims,
+    grad_function=_divide_gradient,
+  )
+
+
+def _divide_gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[mtf.Tensor]:
+  total = op.inputs[1]
+  rows = total.shape.dims
+  dx = mtf.slicewise(_divide_rows, [dy, total], splittable_dims=rows)
+  dtotal = mtf.slicewise(
+    lambda dx, y: (
+      -tf.reduce_sum(
+        tf.cast(dx, total.dtype) * tf.cast(y, total.dtype), axis=-1
+      )
+    ),
+    [dx, op.outputs[0]],
+    output_shape=total.shape,
+    output_dtype=total.dtype,
+    splittable_dims=rows,
+  )
+  return [dx, dtotal]
+
+
+def _divide_rows(x: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
+  """Divides [..., d_kv] by [...]; the quotient by 0 is 0."""
+  total = tf.where_v2(total > 0, total, float('inf'))[..., tf.newaxis]
+  return tf.cast(tf.cast(x, total.dtype) / total, x.dtype)
+
+
+def softmax(
+  b: mtf.Tensor,
+  over: mtf.Dimension,
+  gradient: Optional[Callable[..., list[mtf.Tensor]]] = None,
+) -> mtf.Tensor:
+  """Softmax over a dimension that the mesh does not split, as one operation.
+
+  Args:
+    b: logits, of which `over` is the last dimension.
+    over: what the weights sum to 1 over.
+    gradient: in place of the softmax's own, as in `mtf.slicewise`.
+  """
+  return mtf.slicewise(
+    tf.nn.softmax,
+    [b],
+    splittable_dims=[d for d in b.shape.dims if d != over],
+    grad_function=gradient,
+  )
+
+
+def softmax_product(
+  b: mtf.Tensor,
+  values: mtf.Tensor,
+  over: mtf.Dimension,
+  rows: Sequence[mtf.Dimension],
+) -> mtf.Tensor:
+  """softmax(B) V, with the gradient in few passes over B off a TPU.
+
+  With W = softmax(B), Y = W V and the row sums T = W 1,
+
+      Y = (W V) / T     dW = [dY, dT] [V, 1]^T     dB = W dW
+
+  where the normalizer of W counts as a constant: T = 1 carries its gradient,
+  as a column of the product that is made anyway. The mesh must split neither
+  `over` nor the last dimension of the values.
+
+  Args:
+    b: B, [batch..., heads, length, over].
+    values: V, [batch..., over, heads, d_kv].
+    over: what the weights sum to 1 over.
+    rows: the dimensions of the result but d_kv, in order.
+
+  Returns:
+    [*rows, d_kv].
+  """
+  d_kv = values.shape.dims[-1]
+  # XLA fuses the passes by itself; in bfloat16 dT would be rounded.
+  if is_tpu(b.mesh) or values.dtype != tf.float32:
+    weights = mtf.cast(softmax(b, over), values.dtype)
+    return mtf.einsum([weights, values], mtf.Shape([*rows, d_kv]))
+  weights = softmax(b, over, lambda op, dw: [dw * op.outputs[0]])
+  with_one = mtf.Dimension('d_kv_and_one', d_kv.size + 1)
+  values = mtf.slicewise(
+    _append_one,
+    [values],
+    output_shape=mtf.Shape(values.shape.dims[:-1] + [with_one]),
+    splittable_dims=values.shape.dims[:-1],
+    grad_function=lambda op, dv: [
+      mtf.rename_dimension(
+        mtf.slice(dv, 0, d_kv.size, with_one.name), with_one.name, d_kv.name
+      )
+    ],
+  )
+  y = mtf.einsum(
+    [mtf.cast(weights, values.dtype), values], mtf.Shape([*rows, with_one])
+  )
+  return mtf.slicewise(
+    lambda y: _divide_rows(y[..., :-1], y[..., -1]),
+    [y],
+    output_shape=mtf.Shape([*rows, d_kv]),
+    splittable_dims=list(rows),
+  )
+
+
+def _append_one(values: tf.Tensor) -> tf.Tensor:
+  paddings = [[0, 0]] * (values.shape.rank - 1) + [[0, 1]]
+  return tf.pad(values, paddings, constant_values=1)

@@ -1,0 +1,194 @@
+"""Where a token stands inside its sequence, and how a table is read there.
+
+Every learned table of a synthesizing function has a `length` axis (one row a
+query position), a `memory_length` axis (one column a key position) or both. A
+`TableIndex` reads the rows and columns that belong to the tokens at hand. There
+is one class for each way in which tokens are laid out:
+
+  SlicedIndex    one sequence a row: token i stands at position i.
+  PackedIndex    several sequences a row: the position restarts in each.
+  StepIndex      incremental decoding: one query at `context.position`.
+"""
+
+import abc
+
+import mesh_tensorflow as mtf
+import tensorflow.compat.v1 as tf
+
+from synth_mtf.core import kernels
+
+
+def position_in_segment(
+  sequence_id: mtf.Tensor, length_dim: mtf.Dimension
+) -> mtf.Tensor:
+  """Position of each token inside its own segment.
+
+      position_i = |{ j < i : sequence_id_j = sequence_id_i }|
+
+  For sequence_id = [1, 1, 1, 2, 2, 0] this is [0, 1, 2, 0, 1, 0]. The host does
+  not hand it down to the layers of a T5 model (`context.position` is the index
+  in the row there), so it is derived from what the host does hand down.
+
+  Args:
+    sequence_id: int32 [batch..., length]; 0 is padding.
+    length_dim: its length dimension.
+
+  Returns:
+    int32 [batch..., length].
+  """
+  earlier_dim = mtf.Dimension('earlier', length_dim.size)
+  index = mtf.range(sequence_id.mesh, length_dim, tf.int32)
+  same = mtf.equal(
+    sequence_id,
+    mtf.rename_dimension(sequence_id, length_dim.name, earlier_dim.name),
+  )
+  earlier = mtf.less(mtf.range(sequence_id.mesh, earlier_dim, tf.int32), index)
+  return mtf.reduce_sum(
+    mtf.cast(mtf.logical_and(same, earlier), tf.int32), reduced_dim=earlier_dim
+  )
+
+
+class TableIndex(abc.ABC):
+  """Reads a table at the positions of the queries and of the memory.
+
+  Attributes:
+    length_dim: the `length` dimension of the row that is being processed.
+    memory_length_dim: its `memory_length` dimension.
+    queries: int32 position of each query: [length], [batch..., length], or
+      without `length` in incremental decoding.
+    keys: int32 position of each key, [memory_length] or [batch...,
+      memory_length].
+  """
+
+  def __init__(
+    self,
+    length_dim: mtf.Dimension,
+    memory_length_dim: mtf.Dimension,
+    queries: mtf.Tensor,
+    keys: mtf.Tensor,
+  ):
+    self.length_dim = length_dim
+    self.memory_length_dim = memory_length_dim
+    self.queries = queries
+    self.keys = keys
+
+  @abc.abstractmethod
+  def rows(self, table: mtf.Tensor) -> mtf.Tensor:
+    """Replaces the table's `length` axis by the query positions."""
+
+  @abc.abstractmethod
+  def columns(self, table: mtf.Tensor) -> mtf.Tensor:
+    """Replaces the table's `memory_length` axis by the key positions.
+
+    A table with fewer columns than there are keys is tiled: key j reads column
+    j mod (number of columns).
+    """
+
+  def cells(self, table: mtf.Tensor) -> mtf.Tensor:
+    """Replaces both axes of a table that has both."""
+    return self.columns(self.rows(table))
+
+  def _wrapped_keys(self, columns: int) -> mtf.Tensor:
+    """The column of each key in a table of that many columns."""
+    if columns < self.memory_length_dim.size:
+      return self.keys % columns
+    return self.keys
+
+
+class _UnpackedIndex(TableIndex):
+  """Key j stands at position j."""
+
+  def __init__(
+    self,
+    length_dim: mtf.Dimension,
+    memory_length_dim: mtf.Dimension,
+    queries: mtf.Tensor,
+  ):
+    keys = mtf.range(queries.mesh, memory_length_dim, tf.int32)
+    super().__init__(length_dim, memory_length_dim, queries, keys)
+
+  def columns(self, table: mtf.Tensor) -> mtf.Tensor:
+    """Columns 0, 1, 2, ..., tiled if they are too few."""
+    size = table.shape.get_dim_by_name('memory_length').size
+    if size >= self.memory_length_dim.size:
+      return _leading(table, self.memory_length_dim)
+    return kernels.gather(table, self._wrapped_keys(size), 'memory_length')
+
+
+class SlicedIndex(_UnpackedIndex):
+  """Token i of the row stands at position i: the table is sliced."""
+
+  def __init__(
+    self,
+    mesh: mtf.Mesh,
+    length_dim: mtf.Dimension,
+    memory_length_dim: mtf.Dimension,
+  ):
+    queries = mtf.range(mesh, length_dim, tf.int32)
+    super().__init__(length_dim, memory_length_dim, queries)
+
+  def rows(self, table: mtf.Tensor) -> mtf.Tensor:
+    """Rows 0, 1, 2, ..."""
+    return _leading(table, self.length_dim)
+
+
+class StepIndex(_UnpackedIndex):
+  """One query token a step, at `position` (a scalar or [batch])."""
+
+  def __init__(
+    self,
+    length_dim: mtf.Dimension,
+    memory_length_dim: mtf.Dimension,
+    position: mtf.Tensor,
+  ):
+    super().__init__(length_dim, memory_length_dim, position)
+
+  def rows(self, table: mtf.Tensor) -> mtf.Tensor:
+    """The row `position`.
+
+    A sequence that is done may pass the end of the table, since the host
+    decodes until all are done; what it reads there is never used.
+    """
+    last = table.shape.get_dim_by_name('length').size - 1
+    return kernels.gather(table, mtf.minimum(self.queries, last), 'length')
+
+
+class PackedIndex(TableIndex):
+  """Several sequences share the row: the table is read segment by segment.
+
+  The result has the batch dimensions of `sequence_id`, since each row of the
+  batch is packed in its own way.
+  """
+
+  def __init__(
+    self,
+    length_dim: mtf.Dimension,
+    memory_length_dim: mtf.Dimension,
+    sequence_id: mtf.Tensor,
+  ):
+    queries = position_in_segment(sequence_id, length_dim)
+    keys = mtf.replace_dimensions(queries, length_dim, memory_length_dim)
+    super().__init__(length_dim, memory_length_dim, queries, keys)
+
+  def rows(self, table: mtf.Tensor) -> mtf.Tensor:
+    """The row of each token's position in its segment."""
+    return kernels.gather(table, self.queries, 'length')
+
+  def columns(self, table: mtf.Tensor) -> mtf.Tensor:
+    """The column of each token's position in its segment."""
+    size = table.shape.get_dim_by_name('memory_length').size
+    return kernels.gather(table, self._wrapped_keys(size), 'memory_length')
+
+  def cells(self, table: mtf.Tensor) -> mtf.Tensor:
+    """One cell for each pair of tokens, at their positions."""
+    columns = table.shape.get_dim_by_name('memory_length').size
+    return kernels.gather_cells(
+      table, self.queries, self._wrapped_keys(columns)
+    )
+
+
+def _leading(table: mtf.Tensor, dim: mtf.Dimension) -> mtf.Tensor:
+  """The first `dim.size` entries of the table's axis of that name."""
+  if table.shape.get_dim_by_name(dim.name).size == dim.size:
+    return table
+  return mtf.slice(table, 0, dim.size, dim.name)

@@ -1,0 +1,153 @@
+"""What our layers share in the place of the host's SelfAttention."""
+
+import abc
+from typing import Any, Optional
+
+import mesh_tensorflow as mtf
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import transformer, transformer_layers
+
+from synth_mtf.core.layer_call import LayerCall
+from synth_mtf.core.packing import data_is_packed, rows_are_packed
+from synth_mtf.core.positions import (
+  PackedIndex,
+  SlicedIndex,
+  StepIndex,
+  TableIndex,
+)
+from synth_mtf.core.projections import Projections
+from synth_mtf.core.visibility import row_sequence_id
+from synth_mtf.layer import refusals
+from synth_mtf.layer.dropout import Dropout
+from synth_mtf.layer.parts import UseLogZ
+
+
+class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
+  """A self-attention layer with another way from X to Y.
+
+  It takes SelfAttention's arguments and honours or refuses each of them, makes
+  its projections, and hands the weighted values to the output projection. A
+  subclass implements `attend`.
+
+  Attributes:
+    packed: whether a row may hold several sequences in training and
+      evaluation.
+  """
+
+  def __init__(self, packed: Optional[bool] = None, **kwargs: Any):
+    """Creates a layer.
+
+    Args:
+      packed: whether a row may hold several sequences in training and
+        evaluation. Default: what gin says of the data, that is
+        `mesh_train_dataset_fn.pack` or `mesh_eval_dataset_fn.pack`, and True
+        where it says nothing (which is right for unpacked rows too, but slow).
+      **kwargs: those of `transformer_layers.SelfAttention`, bound in gin as
+        `SelfAttention.*`.
+
+    Raises:
+      ConfigurationError: if a setting is unknown, does not fit, or is one of
+        SelfAttention's that our layers do not support.
+    """
+    refusals.check_names(type(self), kwargs)
+    super().__init__(**kwargs)
+    self.packed = data_is_packed() if packed is None else packed
+    refusals.check_settings(self)
+
+  @property
+  @abc.abstractmethod
+  def label(self) -> str:
+    """The model's name in tables, as in "Syn (R+V)"."""
+
+  @abc.abstractmethod
+  def attend(self, call: LayerCall) -> mtf.Tensor:
+    """Computes Y, the weighted values.
+
+    Args:
+      call: the layer call.
+
+    Returns:
+      [batch..., length, heads, d_kv], 0 at padding.
+    """
+
+  def call(
+    self,
+    context: transformer.Context,
+    x: mtf.Tensor,
+    losses: Optional[list] = None,
+  ) -> mtf.Tensor:
+    """Calls the layer.
+
+    Args:
+      context: the host's Context; all of its modes are handled.
+      x: [batch..., length, d_model], or [batch..., d_model] in incremental
+        decoding; zero at padding.
+      losses: passed on to `layer_output_from_attention_output`.
+
+    Returns:
+      A tensor of the shape of x.
+    """
+    call = self._layer_call(context, x)
+    y = self.attend(call)
+    projected = call.projections.compute_output(
+      y, output_shape=self.expected_attention_output_shape(x, call.projections)
+    )
+    return self.layer_output_from_attention_output(context, projected, losses)
+
+  def make_params(self, context: transformer.Context) -> Projections:
+    """The layer's q, k, v and o; each is made when it is first used."""
+    return Projections.of_layer(self, context)
+
+  def table_index(self, context: transformer.Context) -> TableIndex:
+    """How tables are read: by each token's position in its own sequence."""
+    dims = context.length_dim, self.memory_length(context)
+    if context.mode == 'incremental':
+      return StepIndex(*dims, context.position)
+    if self.is_packed(context):
+      return PackedIndex(*dims, row_sequence_id(context))
+    return SlicedIndex(context.mesh, *dims)
+
+  def is_packed(self, context: transformer.Context) -> bool:
+    """Whether the rows of a call may hold several sequences."""
+    return rows_are_packed(context, self.packed)
+
+  def weight_dropout(self, context: transformer.Context) -> Dropout:
+    """The dropout of attention weights, as SelfAttention's settings have it."""
+    broadcast = self.attention_kwargs.get('dropout_broadcast_dims')
+    return Dropout(
+      self.dropout_rate if context.train else 0.0,
+      [context.length_dim] if broadcast is None else broadcast,
+    )
+
+  def z_loss(self, context: transformer.Context) -> Optional[UseLogZ]:
+    """The host's auxiliary loss on log Z, if there is to be one."""
+    if self.z_loss_coeff is None or not context.train:
+      return None
+
+    def add_loss(log_z: mtf.Tensor) -> None:
+      loss = mtf.square(log_z)
+      if isinstance(context.nonpadding, mtf.Tensor):
+        loss *= mtf.cast(context.nonpadding, log_z.dtype)
+      loss = mtf.reduce_mean(loss) / (context.num_microbatches or 1)
+      mtf.scalar_summary('attention_z_loss', loss)
+      context.losses.append(
+        mtf.cast(loss * self.z_loss_coeff, context.activation_dtype)
+      )
+
+    return add_loss
+
+  def _layer_call(
+    self, context: transformer.Context, x: mtf.Tensor
+  ) -> LayerCall:
+    return LayerCall(
+      context=context,
+      x=x,
+      projections=self.make_params(context),
+      index=self.table_index(context),
+      kv_dim=self.kv_dim,
+      logits_dtype=(
+        tf.float32
+        if self.attention_kwargs.get('float32_logits', True)
+        else context.activation_dtype
+      ),
+    )

@@ -1,0 +1,61 @@
+"""The weighted sum where all examples share their logits.
+
+    E = exp(B - c), 0 where hidden
+    Y = (E (keep * V)) / (E nonpad)
+
+with c a center of each row, keep the dropout of each key and nonpad the tokens
+of each example. It equals masked softmax and dropout: values at padding are 0.
+"""
+
+from typing import Optional
+
+import mesh_tensorflow as mtf
+
+from synth_mtf.core import kernels
+from synth_mtf.core.dimensions import arrange
+from synth_mtf.core.layer_call import LayerCall
+from synth_mtf.core.logits import Logits
+from synth_mtf.core.visibility import Visibility
+from synth_mtf.layer.dropout import Dropout
+from synth_mtf.layer.parts import UseLogZ, at
+
+
+def average(
+  call: LayerCall,
+  logits: Logits,
+  visibility: Visibility,
+  values: mtf.Tensor,
+  dropout: Dropout,
+  use_log_z: Optional[UseLogZ] = None,
+) -> mtf.Tensor:
+  """softmax(B) G(X); see `weighted_sum.softmax_average`."""
+  e, center = kernels.centered_exp(
+    logits.shared_terms, mtf.Shape(call.shared), visibility.pairs
+  )
+  total = _total(call, e, visibility.keys)
+  values = dropout.of_values(at(visibility.keys, values), call)
+  if use_log_z:
+    use_log_z(mtf.log(total) + center)
+  y = kernels.shared_product(
+    e,
+    values,
+    batch=call.batch,
+    length=call.length,
+    heads=call.heads,
+    train=call.context.train,
+  )
+  return kernels.divide(y, at(visibility.queries, total))
+
+
+def _total(
+  call: LayerCall, e: mtf.Tensor, nonpad: Optional[mtf.Tensor]
+) -> mtf.Tensor:
+  """E nonpad, [batch..., length, heads]."""
+  rows = mtf.Shape(call.batch + call.length + call.heads)
+  if nonpad is None:
+    total = mtf.reduce_sum(e, reduced_dim=call.memory_length)
+  else:
+    nonpad = mtf.cast(nonpad, e.dtype)
+    seen = set(e.shape.dims + nonpad.shape.dims)
+    total = mtf.einsum([e, nonpad], mtf.Shape([d for d in rows if d in seen]))
+  return arrange(total, rows)

@@ -1,0 +1,95 @@
+"""What a layer of ours refuses: unknown names, settings it cannot honour."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from mesh_tensorflow.transformer import transformer_layers
+
+from synth_mtf.errors import ConfigurationError, nearest
+
+_Option = TypeVar('_Option')
+
+_HYPERPROMPTS = (
+  'use_hyperprompt',
+  'hyperprompt_length_encoder',
+  'hyperprompt_length_decoder',
+)
+_ATTENTION_KWARGS = {'dropout_broadcast_dims', 'float32_logits'}
+_RELATIVE_ATTENTION_TYPES = (None, 'bias', 'bias_shared', 'contextual')
+
+
+def choose(
+  owner: str, argument: str, name: Any, options: Mapping[Any, _Option]
+) -> _Option:
+  """Returns `options[name]`.
+
+  Raises:
+    ConfigurationError: there is no such option; the nearest is offered.
+  """
+  if name in options:
+    return options[name]
+  raise ConfigurationError(
+    f'{owner}.{argument} = {name!r}: expected one of {list(options)}'
+    + nearest(name, options)
+  )
+
+
+def check_names(cls: type, kwargs: Mapping[str, Any]) -> None:
+  """Refuses a mistyped argument, which gin lets through to a **kwargs.
+
+  Args:
+    cls: a subclass of SelfAttention.
+    kwargs: what its constructor passes on.
+
+  Raises:
+    ConfigurationError: SelfAttention has no such argument.
+  """
+  known = [
+    name
+    for one in (cls, transformer_layers.SelfAttention)
+    for name in inspect.signature(one.__init__).parameters
+    if name not in ('self', 'kwargs')
+  ]
+  for name in kwargs:
+    if name not in known:
+      raise ConfigurationError(
+        f'{cls.__name__}.{name}: there is no such argument'
+        + nearest(name, known)
+      )
+
+
+def check_settings(layer: transformer_layers.SelfAttention) -> None:
+  """Refuses what SelfAttention takes and a layer of ours does not support.
+
+  Raises:
+    ConfigurationError: naming all such settings, or sizes that do not fit.
+  """
+  owner = type(layer).__name__
+  unknown = sorted(set(layer.attention_kwargs) - _ATTENTION_KWARGS)
+  faults = [f'attention_kwargs[{name!r}]' for name in unknown]
+  if layer.attention_func is not None:
+    faults.append(f'attention_func = {layer.attention_func!r}')
+  faults.extend(name for name in _HYPERPROMPTS if getattr(layer, name))
+  if faults:
+    raise ConfigurationError(
+      f'{owner} does not support SelfAttention.'
+      + ', SelfAttention.'.join(faults)
+      + '; remove the binding'
+    )
+  if layer.num_heads < 1 or layer.num_memory_heads < 0:
+    raise ConfigurationError(
+      f'SelfAttention.num_heads = {layer.num_heads}, num_memory_heads = '
+      f'{layer.num_memory_heads}: expected at least 1 and 0'
+    )
+  if layer.num_memory_heads and layer.num_heads % layer.num_memory_heads:
+    raise ConfigurationError(
+      f'SelfAttention.num_heads = {layer.num_heads} is not divisible by '
+      f'SelfAttention.num_memory_heads = {layer.num_memory_heads}'
+    )
+  choose(
+    owner,
+    'relative_attention_type',
+    layer.relative_attention_type,
+    {name: name for name in _RELATIVE_ATTENTION_TYPES},
+  )

@@ -1,0 +1,8 @@
+"""Where the package's data files are."""
+
+import pathlib
+
+
+def gin_path() -> str:
+  """Returns the folder of our gin files."""
+  return str(pathlib.Path(__file__).resolve().parent / 'gin')

@@ -1,0 +1,50 @@
+"""How a process of the `synth-mtf` command starts.
+
+There `--help` has to answer at once and `doctor` has to run on a broken
+installation: `import synth_mtf` then leaves TensorFlow alone, and what needs
+the plugin calls `load_plugin`.
+"""
+
+import importlib
+import os
+import pathlib
+import sys
+
+from synth_mtf.errors import UserError
+from synth_mtf.host import shims
+
+
+def is_command() -> bool:
+  """Whether this process is the `synth-mtf` console script."""
+  return bool(sys.argv) and pathlib.Path(sys.argv[0]).stem == 'synth-mtf'
+
+
+def load_plugin() -> None:
+  """Does in a `synth-mtf` process what `import synth_mtf` does elsewhere.
+
+  Raises:
+    UserError: the host stack cannot be imported.
+  """
+  package = importlib.import_module('synth_mtf')
+  try:
+    shims.prepare_host()
+    public = importlib.import_module('synth_mtf._public')
+  except ImportError as error:
+    raise UserError(
+      f'the host stack cannot be imported: {error}. '
+      '`synth-mtf doctor` says what is wrong with this installation.'
+    ) from error
+  for name in public.__all__:
+    setattr(package, name, getattr(public, name))
+
+
+def fix_hash_seed() -> None:
+  """Starts this command again with PYTHONHASHSEED=0, unless it has a value.
+
+  Mesh-TF hashes names into the seeds of its operations: without it, no run
+  repeats. Python reads the variable only when it starts.
+  """
+  if is_command() and 'PYTHONHASHSEED' not in os.environ:
+    os.environ['PYTHONHASHSEED'] = '0'
+    words = getattr(sys, 'orig_argv', ['', *sys.argv])  # Python 3.10
+    os.execv(sys.executable, [sys.executable, *words[1:]])

@@ -1,0 +1,168 @@
+"""Progress of a training run that a person can read.
+
+Mesh-TensorFlow's own run reports nothing but TensorFlow's log. In gin:
+
+    import synth_mtf.progress
+    utils.run.train_model_fn = @synth_mtf.train_with_progress
+"""
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any, Optional
+
+import gin
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import utils
+from tensorflow.compat.v1 import estimator as tf_estimator
+
+from synth_mtf.run import repeatable
+from synth_mtf.run.console import Console, TrainingProgress
+
+Listener = Callable[[TrainingProgress], None]
+
+_SECONDS_BETWEEN_REPORTS = 0.5
+_listener: Optional[Listener] = None
+
+
+def listen(listener: Listener) -> None:
+  """Sends the progress of this process's training to `listener`.
+
+  Without one it is shown on stderr.
+  """
+  global _listener
+  _listener = listener
+
+
+class ProgressHook(tf_estimator.SessionRunHook):
+  """Reports step, loss and speed while an estimator trains."""
+
+  def __init__(self, total: int, listener: Listener):
+    self._total = total
+    self._listener = listener
+
+  def begin(self) -> None:
+    """Finds the step and the loss, which the estimator has put in the graph."""
+    self._fetches = {
+      'step': tf.train.get_or_create_global_step(),
+      'loss': tf.get_collection(tf.GraphKeys.LOSSES)[-1],
+    }
+
+  def after_create_session(self, session: tf.Session, coord: Any) -> None:
+    """Notes where this process starts; a resumed run has steps behind it."""
+    del coord
+    self._step = int(session.run(self._fetches['step']))
+    self._first_step = self._step + 1
+    self._losses = []
+
+  def before_run(self, run_context: Any) -> tf_estimator.SessionRunArgs:
+    """Asks for the loss."""
+    del run_context
+    return tf_estimator.SessionRunArgs(self._fetches)
+
+  def after_run(self, run_context: Any, run_values: Any) -> None:
+    """Reports, if the last report is some time ago."""
+    del run_context
+    # Counted: the fetch may see the step before or after its increment.
+    self._step += 1
+    self._losses.append(float(run_values.results['loss']))
+    now = time.monotonic()
+    if self._step == self._first_step:  # it compiles and fills caches
+      self._first_time = self._reported_time = now
+    elif now - self._reported_time >= _SECONDS_BETWEEN_REPORTS:
+      self._report(now)
+
+  def end(self, session: tf.Session) -> None:
+    """Reports the last steps."""
+    del session
+    if self._losses:
+      self._report(time.monotonic())
+
+  def _report(self, now: float) -> None:
+    elapsed = max(now - self._first_time, 1e-9)
+    self._listener(
+      TrainingProgress(
+        step=self._step,
+        total=self._total,
+        loss=sum(self._losses) / len(self._losses),
+        steps_per_second=(self._step - self._first_step) / elapsed,
+      )
+    )
+    self._losses.clear()
+    self._reported_time = now
+
+
+class _WithHooks:
+  """An estimator that trains with more hooks."""
+
+  def __init__(self, estimator: Any, *hooks: tf_estimator.SessionRunHook):
+    self._estimator = estimator
+    self._hooks = hooks
+
+  def __getattr__(self, name: str) -> Any:
+    return getattr(self._estimator, name)
+
+  def train(self, input_fn: Any, hooks: Any = (), **kwargs: Any) -> Any:
+    """Trains as the estimator does."""
+    hooks = [*hooks, *self._hooks]
+    return self._estimator.train(input_fn=input_fn, hooks=hooks, **kwargs)
+
+
+@gin.configurable(module='synth_mtf')
+def train_with_progress(
+  estimator: Any,
+  vocabulary: Any,
+  sequence_length: Any,
+  batch_size: int,
+  train_dataset_fn: Callable,
+  train_steps: int,
+  ensemble_inputs: Optional[int],
+  seed: Optional[int] = None,
+  **kwargs: Any,
+) -> None:
+  """The host's `train_model` with progress, and repeatable with a seed.
+
+  Args:
+    estimator: as in mesh_tensorflow.transformer.utils.train_model, and so are
+      the arguments up to `seed` and behind it.
+    vocabulary: see there.
+    sequence_length: see there.
+    batch_size: see there.
+    train_dataset_fn: see there.
+    train_steps: see there.
+    ensemble_inputs: see there.
+    seed: an integer; initial values and dropout are then the same in each run.
+      It also needs the environment variable PYTHONHASHSEED, because the host
+      seeds each operation by the hash of its name, and
+      `mesh_train_dataset_fn.seed` for the order of the data.
+    **kwargs: see there.
+
+  Raises:
+    UserError: a seed without PYTHONHASHSEED.
+  """
+  listener = _listener or _shown_on(Console())
+  hooks = [ProgressHook(train_steps, listener)]
+  drawn = contextlib.nullcontext()
+  if seed is not None:
+    repeatable.seed(estimator, seed)
+    hooks.append(repeatable.StepHook())
+    drawn = repeatable.drawn_by_step()
+  with drawn:
+    utils.train_model(
+      _WithHooks(estimator, *hooks),
+      vocabulary,
+      sequence_length,
+      batch_size,
+      train_dataset_fn,
+      train_steps,
+      ensemble_inputs,
+      **kwargs,
+    )
+
+
+def _shown_on(console: Console) -> Listener:
+  def show(progress: TrainingProgress) -> None:
+    is_last = progress.step >= progress.total
+    (console.finish if is_last else console.update)(str(progress))
+
+  return show

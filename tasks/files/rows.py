@@ -1,0 +1,72 @@
+"""A row: its raw bytes, and what may be wrong with it.
+
+What is malformed in a row is a `RowError`; with the file and the line it
+becomes one sentence that a person can act on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Union
+
+
+class RowError(Exception):
+  """What is wrong with one row, said as found and expected.
+
+  Attributes:
+    line: lines between the start of the record and the fault.
+  """
+
+  def __init__(self, found: str, expected: str, line: int = 0):
+    super().__init__(f'{found}; expected {expected}')
+    self.line = line
+
+  def at(self, place: str) -> RowError:
+    """Returns the error with a more precise place in front."""
+    self.args = (f'{place}: {self.args[0]}',)
+    return self
+
+
+class DroppedRow(RowError):
+  """A row broken in the official file itself, which TFDS leaves out too."""
+
+
+class Blemish(RowError):
+  """Something around a row that reading it anyway does not change."""
+
+
+# Where a record starts: the offset in a file, its offsets in parallel files, or
+# the position of its file in a folder.
+Position = Union[int, list]
+
+
+class Record(NamedTuple):
+  """The raw bytes of one row.
+
+  Attributes:
+    data: the bytes.
+    offset: where they start.
+    name: the file, if they are all of it.
+  """
+
+  data: bytes
+  offset: Position
+  name: str = ''
+
+
+def decode(data: bytes) -> str:
+  """Returns `data` as text; a RowError names the first byte not UTF-8."""
+  try:
+    return data.decode('utf-8')
+  except UnicodeDecodeError as error:
+    line = data.count(b'\n', 0, error.start)
+    column = error.start - data.rfind(b'\n', 0, error.start)
+    raise RowError(
+      f'the byte 0x{data[error.start]:02x} at column {column} is not UTF-8',
+      'UTF-8 text',
+      line,
+    ) from error
+
+
+def quote(text: str, limit: int = 60) -> str:
+  """Returns `text` as it is shown in an error, shortened."""
+  return repr(text if len(text) <= limit else text[: limit - 3] + '...')

@@ -1,0 +1,110 @@
+"""A run refuses the checkpoints of another vocabulary, before it starts."""
+
+import json
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+from synth_mtf.checkpoints import vocabulary as vocabulary_check
+from synth_mtf.errors import UserError
+from synth_mtf.tasks import vocabulary, vocabulary_training
+from tests.cli import t5_main
+
+BYTES = vocabulary.load('bytes')  # 359 pieces, 384 rows
+
+
+def save(folder, rows):
+  """Writes a checkpoint of nothing but an embedding."""
+  folder.mkdir(exist_ok=True)
+  with tf.Graph().as_default(), tf.Session() as session:
+    tf.get_variable('shared/embedding', [rows, 4])
+    session.run(tf.global_variables_initializer())
+    return tf.train.Saver().save(session, str(folder / 'model.ckpt-2'))
+
+
+@pytest.fixture(scope='module')
+def models(tmp_path_factory):
+  """Two vocabularies of one size."""
+  folder = tmp_path_factory.mktemp('models')
+  for name, text in {'a': 'a bird sang', 'b': 'my dog dug'}.items():
+    vocabulary_training.train(
+      [f'{text} {i}' for i in range(99)], folder / name, 26
+    )
+  return folder / 'a', folder / 'b'
+
+
+def test_other_sizes(tmp_path):
+  vocabulary_check.check(BYTES, save(tmp_path / 'same', 384))
+  with pytest.raises(UserError) as error:
+    vocabulary_check.check(BYTES, save(tmp_path / 'other', 32_128))
+  for part in ('32128 rows', "'ByteVocabulary' of 359", '384', '--vocabulary'):
+    assert part in str(error.value)
+
+
+def test_other_pieces_of_the_same_size(models, tmp_path):
+  first, second = (vocabulary.load(str(model)) for model in models)
+  assert first.vocab_size == second.vocab_size
+  checkpoint = save(tmp_path, 128)
+  vocabulary_check.check(second, checkpoint)  # nothing is known
+  vocabulary_check.record(first, str(tmp_path))
+  vocabulary_check.check((first, first), checkpoint)
+  with pytest.raises(UserError, match='whose pieces are others') as error:
+    vocabulary_check.check((second, second), checkpoint)
+  for model in models:
+    assert str(model) in str(error.value)
+  vocabulary_check.record(second, str(tmp_path))  # stays what it was
+  vocabulary_check.check(first, checkpoint)
+
+
+def test_a_copy_elsewhere_is_the_same_vocabulary(models, tmp_path):
+  copy = tmp_path / 'copy.model'
+  copy.write_bytes(models[0].read_bytes())
+  checkpoint = save(tmp_path, 128)
+  vocabulary_check.record(vocabulary.load(str(models[0])), str(tmp_path))
+  vocabulary_check.check(vocabulary.load(str(copy)), checkpoint)
+
+
+def test_a_damaged_file_is_named(tmp_path):
+  checkpoint = save(tmp_path, 384)
+  (tmp_path / vocabulary_check.FILE).write_text('{"inputs"')
+  with pytest.raises(UserError, match='vocabulary.json is damaged'):
+    vocabulary_check.check(BYTES, checkpoint)
+
+
+@pytest.fixture
+def run(tmp_path):
+  text = tmp_path / 'data' / 'corpus' / 'text.txt'
+  text.parent.mkdir(parents=True)
+  text.write_text('A bright cold day in April.\n\n' * 200)
+
+  def run_command(model_dir, model, *words):
+    return t5_main.synth_mtf_transformer(
+      f'--model_dir={model_dir}',
+      f'--data_dir={tmp_path / "data"}',
+      f'--vocabulary={model}',
+      '--gin_file=sizes/tiny.gin',
+      '--gin_file=variants/random_vanilla.gin',
+      '--gin_file=runs/pretrain_text.gin',
+      '--gin_file=runs/cpu.gin',
+      *words,
+    )
+
+  return run_command
+
+
+def test_runs_refuse_them(run, models, tmp_path):
+  trained = tmp_path / 'trained'
+  checkpoint = save(trained, 128)
+  finetuning = f"--gin_param=utils.run.init_checkpoint = '{checkpoint}'"
+  for words in ((trained,), (tmp_path / 'new', finetuning)):
+    folder, *rest = words
+    with pytest.raises(UserError, match='128 rows.*of 359.*384'):
+      run(folder, 'bytes', *rest)
+  vocabulary_check.record(vocabulary.load(str(models[0])), str(trained))
+  written = json.loads((trained / vocabulary_check.FILE).read_text())
+  assert written['targets']['name'] == str(models[0])
+  for words in ((trained,), (tmp_path / 'new', finetuning)):
+    folder, *rest = words
+    with pytest.raises(UserError, match='whose pieces are others'):
+      run(folder, models[1], *rest)
+  assert not (tmp_path / 'new' / vocabulary_check.FILE).exists()

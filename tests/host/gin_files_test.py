@@ -1,0 +1,169 @@
+"""Every gin file that is there: parsed, finalized, built, reloaded."""
+
+import importlib
+import pathlib
+
+import gin
+import numpy as np
+import pytest
+import seqio
+import t5.data
+
+import synth_mtf
+from synth_mtf.host import gin_files
+from synth_mtf.host import model as host_model
+
+FOLDER = pathlib.Path(synth_mtf.gin_path())
+
+
+def names(folder):
+  found = sorted(p.stem for p in (FOLDER / folder).glob('*.gin'))
+  assert found
+  return found
+
+
+FOLDERS = sorted(p.name for p in FOLDER.iterdir() if p.is_dir())
+SMALL = (
+  'd_model = 16',
+  'd_ff = 8',
+  'num_layers = 1',
+  'num_heads = 2',
+  'd_kv = 4',
+  'Unitransformer.max_length = 64',
+)
+
+
+@pytest.fixture(autouse=True)
+def clean_gin():
+  yield
+  gin.clear_config()
+
+
+def shapes(model):
+  return {name: v.shape.as_list() for name, v in model.variables.items()}
+
+
+def test_no_file_is_without_a_test():
+  assert set(FOLDERS) == {
+    'common',
+    'heads',
+    'layers',
+    'layouts',
+    'runs',
+    'sizes',
+    'variants',
+  }
+  assert not list(FOLDER.glob('*.gin'))
+  assert not list(FOLDER.rglob('__init__.py'))
+
+
+@pytest.mark.parametrize('variant', names('variants'))
+def test_variant(variant):
+  """Builds, in both stacks, and again from its operative config."""
+  gin_files.parse(['sizes/tiny.gin', f'variants/{variant}.gin'], SMALL)
+  assert gin.config_is_locked(), 'parsing finalizes'
+  model = host_model.build(64)
+  assert {scope.split('/')[0] for scope in model.attention} <= {
+    'encoder',
+    'decoder',
+  }
+  operative = gin.operative_config_str()
+  gin.clear_config()
+  # Of the data's settings, a run keeps those of the pipeline that it used.
+  gin.parse_config([operative, 'mesh_train_dataset_fn.pack = False'])
+  again = host_model.build(64)
+  assert shapes(again) == shapes(model)
+  for scope, layer in model.attention.items():
+    assert vars(again.attention[scope]).keys() == vars(layer).keys()
+
+
+@pytest.mark.parametrize('variant', names('variants'))
+def test_a_variant_file_is_a_handful_of_lines(variant):
+  lines = (FOLDER / 'variants' / f'{variant}.gin').read_text().splitlines()
+  assert lines[1].startswith('# '), 'its purpose comes first'
+  assert len([x for x in lines if x.strip() and not x.startswith('#')]) <= 8
+
+
+@pytest.mark.parametrize('size', names('sizes'))
+def test_size(size):
+  gin_files.parse(
+    [f'sizes/{size}.gin', 'variants/random_vanilla.gin'], ['num_layers = 1']
+  )
+  model = host_model.build(64)
+  bindings = gin.get_bindings('SelfAttention')
+  heads = bindings['num_heads']
+  layer = 'encoder/block_000/layer_000/SyntheticAttention'
+  assert shapes(model)[f'{layer}/alpha'] == [2, heads]
+  assert shapes(model)[f'{layer}/random/R'] == [heads, 512, 512]
+  assert np.prod(shapes(model)[f'{layer}/q']) == (
+    gin.get_bindings('Unitransformer')['d_model']
+    * heads
+    * bindings['key_value_size']
+  )
+
+
+@pytest.mark.parametrize(
+  'size, numbers',
+  [
+    # d_model, d_ff, layers, heads, d_kv of T5 (arXiv 1910.10683, 3.7)
+    ('small', (512, 2048, 6, 8, 64)),
+    ('base', (768, 3072, 12, 12, 64)),
+    ('large', (1024, 4096, 24, 16, 64)),
+    ('3B', (1024, 16384, 24, 32, 128)),
+    ('11B', (1024, 65536, 24, 128, 128)),
+  ],
+)
+def test_sizes_are_those_of_t5(size, numbers):
+  gin_files.parse([f'sizes/{size}.gin'])
+  assert numbers == (
+    gin.get_bindings('Unitransformer')['d_model'],
+    gin.get_bindings('DenseReluDense')['hidden_size'],
+    gin.get_bindings('transformer.make_layer_stack')['num_layers'],
+    gin.get_bindings('SelfAttention')['num_heads'],
+    gin.get_bindings('SelfAttention')['key_value_size'],
+  )
+
+
+@pytest.mark.parametrize('folder', ['common', 'heads', 'layers', 'layouts'])
+def test_parts(folder):
+  for name in names(folder):
+    gin_files.parse(['sizes/tiny.gin', f'{folder}/{name}.gin'])
+    assert gin.config_is_locked(), 'parsing finalizes'
+
+
+@pytest.mark.parametrize('run', names('runs'))
+def test_run(run):
+  """A size, a variant, a run: in the order in which a user gives them."""
+  importlib.import_module('synth_mtf.tasks')
+  gin_files.parse(
+    ['sizes/tiny.gin', 'variants/random.gin', f'runs/{run}.gin'],
+    [
+      *SMALL,
+      "MIXTURE_NAME = 'synth_en_mix'",
+      "utils.run.init_checkpoint = 'model.ckpt-7'",
+    ],
+  )
+  assert gin.config_is_locked(), 'parsing finalizes'
+
+
+def test_co_training_draws_no_task_beyond_t5s_maximum():
+  importlib.import_module('synth_mtf.tasks')
+  gin_files.parse(
+    ['sizes/tiny.gin', 'variants/random.gin', 'runs/finetune_en_mix.gin'],
+    ["utils.run.init_checkpoint = 'model.ckpt-7'"],
+  )
+  rates = [
+    t5.data.rate_num_examples(
+      seqio.Task(
+        'rows',
+        seqio.FunctionDataSource(
+          lambda split, shuffle_files: None,
+          splits=['train'],
+          num_input_examples={'train': rows},
+        ),
+        output_features={},
+      )
+    )
+    for rows in (3_668, 2_000_000)
+  ]
+  assert rates == [3_668, 1_000_000]

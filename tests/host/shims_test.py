@@ -1,0 +1,34 @@
+"""The host without torch and beyond TensorFlow 2.14."""
+
+import importlib.util
+import sys
+
+import pytest
+
+from synth_mtf.host import shims
+
+TORCH_IS_HERE = importlib.util.find_spec('torch') is not None
+
+
+@pytest.mark.skipif(TORCH_IS_HERE, reason='torch is installed')
+def test_t5_models_import_without_torch():
+  import t5.models
+
+  assert t5.models.HfPyTorchModel is None
+  assert callable(t5.models.MtfModel)
+  assert 'torch' not in sys.modules
+
+
+def test_mesh_tensorflow_finds_what_newer_tensorflow_moved():
+  from mesh_tensorflow import tpu_variables
+  from tensorflow.python.framework import ops
+
+  assert callable(ops.register_tensor_conversion_function)
+  assert tpu_variables.ReplicatedVariable
+
+
+def test_prepare_host_again_changes_nothing():
+  before = sys.modules['t5.models.hf_model'] if not TORCH_IS_HERE else None
+  shims.prepare_host()
+  if not TORCH_IS_HERE:
+    assert sys.modules['t5.models.hf_model'] is before

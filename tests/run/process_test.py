@@ -1,0 +1,103 @@
+"""How a process of the command starts."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from synth_mtf.run import process
+from tests.conftest import CHECKOUT
+
+
+def as_command(tmp_path, body, *words, interpreter=(), **environment):
+  """Runs Python code as the console script `synth-mtf` would run."""
+  script = tmp_path / 'synth-mtf'
+  script.write_text(body)
+  return subprocess.run(
+    [sys.executable, *interpreter, script, *words],
+    capture_output=True,
+    text=True,
+    cwd=tmp_path,
+    env={
+      'PATH': os.environ['PATH'],
+      'PYTHONPATH': str(CHECKOUT),
+      **environment,
+    },
+    timeout=120,
+    check=False,
+  )
+
+
+@pytest.mark.parametrize(
+  ('program', 'is_command'),
+  [
+    ('/usr/bin/synth-mtf', True),
+    ('synth-mtf.exe', True),
+    ('/usr/bin/python', False),
+    ('-c', False),
+    ('', False),
+  ],
+)
+def test_is_command(monkeypatch, program, is_command):
+  monkeypatch.setattr(sys, 'argv', [program, 'doctor'])
+  assert process.is_command() is is_command
+
+
+def test_help_needs_no_tensorflow(tmp_path):
+  done = as_command(
+    tmp_path,
+    'import sys\n'
+    'from synth_mtf.cli import COMMANDS, main\n'
+    'try:\n'
+    '  main(["--help"])\n'
+    'finally:\n'
+    '  assert "tensorflow" not in sys.modules\n'
+    '  print(*COMMANDS, sep="\\n    ")\n',
+  )
+  assert done.returncode == 0, done.stderr
+  for command in ('demo', 'transformer', 'doctor'):
+    assert done.stdout.count(f'    {command}') >= 1
+
+
+def test_a_command_without_its_host_says_so_in_one_message(tmp_path):
+  done = as_command(
+    tmp_path,
+    'import sys\nfrom synth_mtf.cli import main\nsys.exit(main())\n',
+    'transformer',
+    '--gin_file=x',
+    interpreter=['-S'],  # no site-packages: nothing is installed
+    PYTHONHASHSEED='0',
+  )
+  assert done.returncode == 2
+  assert done.stderr.startswith(
+    'synth-mtf: error: the host stack cannot be imported: '
+  )
+  assert 'synth-mtf doctor' in done.stderr
+
+
+@pytest.mark.parametrize(
+  ('environment', 'expected'),
+  [({}, '0'), ({'PYTHONHASHSEED': '7'}, '7')],
+)
+def test_fix_hash_seed_starts_the_command_again(
+  tmp_path, environment, expected
+):
+  done = as_command(
+    tmp_path,
+    'import os, sys\n'
+    'from synth_mtf.run import process\n'
+    'process.fix_hash_seed()\n'
+    'print(os.environ["PYTHONHASHSEED"], sys.argv[1:], hash("a"))\n',
+    'a b',
+    '--c=d',
+    **environment,
+  )
+  again = subprocess.run(
+    [sys.executable, '-c', 'print(hash("a"))'],
+    capture_output=True,
+    text=True,
+    env={'PYTHONHASHSEED': expected},
+    check=True,
+  )
+  assert done.stdout == f"{expected} ['a b', '--c=d'] {again.stdout}"
