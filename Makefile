@@ -54,6 +54,8 @@ $(VENV_TPU)/.installed: tests/tpu/requirements.txt | env
 lint: env
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
 
 format: env
 	$(BIN)/ruff check --fix .

@@ -1,31 +1,47 @@
 """Packaging of synth_mtf."""
 
 import pathlib
+import re
 
 import setuptools
 
-README = pathlib.Path(__file__).parent / 'README.md'
+HERE = pathlib.Path(__file__).parent
+README = (HERE / 'README.md').read_text(encoding='utf-8')
+(VERSION,) = re.findall(
+  r"^__version__ = '(.*)'$", (HERE / 'synth_mtf/__init__.py').read_text(), re.M
+)
 
 setuptools.setup(
   name='synth-mtf',
-  version='0.1.0',
+  version=VERSION,
   description='Synthesizer (arXiv 2005.00743) as a Mesh-TensorFlow T5 plugin.',
-  long_description=README.read_text(encoding='utf-8'),
+  long_description=README,
   long_description_content_type='text/markdown',
   license='Apache-2.0',
   license_files=['LICENSE'],
-  python_requires='>=3.9,<3.12',
-  # By name: `tests`, `tasks` and `gin` must not become top-level packages.
-  packages=[
-    *setuptools.find_packages(include=['synth_mtf', 'synth_mtf.*']),
-    'synth_mtf.gin',
-    'synth_mtf.tasks',
-  ],
-  package_dir={'synth_mtf.gin': 'gin', 'synth_mtf.tasks': 'tasks'},
-  package_data={
-    'synth_mtf': ['py.typed'],
-    'synth_mtf.gin': ['**/*.gin'],
+  project_urls={
+    'Paper': 'https://arxiv.org/abs/2005.00743',
+    'T5': 'https://github.com/google-research/text-to-text-transfer-transformer',
+    'Mesh TensorFlow': 'https://github.com/tensorflow/mesh',
   },
+  classifiers=[
+    'Development Status :: 4 - Beta',
+    'Environment :: Console',
+    'Intended Audience :: Science/Research',
+    'Operating System :: MacOS',
+    'Operating System :: POSIX :: Linux',
+    'Programming Language :: Python :: 3',
+    'Programming Language :: Python :: 3.9',
+    'Programming Language :: Python :: 3.10',
+    'Programming Language :: Python :: 3.11',
+    'Topic :: Scientific/Engineering :: Artificial Intelligence',
+    'Typing :: Typed',
+  ],
+  python_requires='>=3.9,<3.12',
+  # In the checkout synth_mtf/tasks and synth_mtf/gin are links to the folders
+  # of these names beside it; `tests` is no package of an installation.
+  packages=setuptools.find_packages(include=['synth_mtf', 'synth_mtf.*']),
+  package_data={'synth_mtf': ['py.typed', 'gin/**/*.gin']},
   install_requires=[
     'absl-py',
     'gin-config>=0.5',
@@ -44,7 +60,14 @@ setuptools.setup(
     't5-cli': ['torch'],
     'metrics': ['gensim', 'pycocoevalcap'],
     'cache': ['apache-beam[tfrecord]'],
-    'dev': ['hypothesis', 'pytest', 'pytest-xdist', 'ruff'],
+    'dev': [
+      'hypothesis',
+      'import-linter',
+      'mypy',
+      'pytest',
+      'pytest-xdist',
+      'ruff',
+    ],
   },
   entry_points={'console_scripts': ['synth-mtf = synth_mtf.cli:main']},
 )
