@@ -18,7 +18,7 @@ import tensorflow_datasets as tfds
 class _LocalFiles:
   """Stands for TFDS's download manager where nothing is to be downloaded."""
 
-  def __init__(self, path: Any):
+  def __init__(self, path: Any) -> None:
     self._path = path
     self.register_checksums = False
     self.downloaded_size = 0

@@ -5,6 +5,8 @@ search path; it does nothing else. The `synth-mtf` command does the same only
 when a subcommand needs it (`run.process.load_plugin`).
 """
 
+from typing import TYPE_CHECKING, Any
+
 from synth_mtf.host.shims import prepare_host
 from synth_mtf.paths import gin_path as gin_path
 from synth_mtf.run.process import is_command
@@ -14,3 +16,8 @@ __version__ = '0.1.0'
 if not is_command():
   prepare_host()
   from synth_mtf._public import *  # noqa: F403
+
+if TYPE_CHECKING:
+  # The synthesizing functions are found when they are imported, which a type
+  # checker does not do: of `synth_mtf.Random` it knows that it may be there.
+  def __getattr__(name: str) -> Any: ...

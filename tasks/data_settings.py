@@ -152,7 +152,7 @@ def _truth(text: str) -> bool:
 
 
 def _folder(value: str | None) -> str | None:
-  return None if value in (None, '', TFDS) else os.path.expanduser(value)
+  return os.path.expanduser(value) if value and value != TFDS else None
 
 
 def _task_folders(
@@ -163,11 +163,15 @@ def _task_folders(
   if isinstance(value, Mapping):
     pairs = list(value.items())
   else:
-    pairs = [tuple(item.strip().split('=', 1)) for item in value.split(',')]
-    for pair in pairs:
-      if len(pair) != 2:
-        raise UserError(
-          f'task_data_dirs has the item {pair[0]!r}; expected '
-          '`task=folder` or `task=tfds`, joined by commas.'
-        )
+    pairs = [_task_folder(item.strip()) for item in value.split(',')]
   return tuple((pattern, _folder(folder)) for pattern, folder in pairs)
+
+
+def _task_folder(item: str) -> tuple[str, str]:
+  pattern, assigned, folder = item.partition('=')
+  if not assigned:
+    raise UserError(
+      f'task_data_dirs has the item {item!r}; expected `task=folder` or '
+      '`task=tfds`, joined by commas.'
+    )
+  return pattern, folder

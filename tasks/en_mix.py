@@ -9,6 +9,9 @@ evaluated; tasks without a training split take no part in training.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import seqio
 import t5.data
 
@@ -20,7 +23,7 @@ _SUPER_GLUE = list(super_glue.TASKS.values())
 _EN_MIX = [*_GLUE, *_SUPER_GLUE, *squad.TASKS.values()]
 
 
-def _add(name: str, tasks: list) -> str:
+def _add(name: str, tasks: Sequence[Any]) -> str:
   seqio.MixtureRegistry.add(
     PREFIX + name, tasks, default_rate=t5.data.rate_num_examples
   )

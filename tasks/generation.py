@@ -29,7 +29,9 @@ from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.files.streams import ByteStream
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define
 
-_stories = tfds.summarization.cnn_dailymail
+# TFDS's own parsers are private: a story is to be what it is there.
+_get_url_hashes = tfds.summarization.cnn_dailymail._get_url_hashes  # noqa: SLF001
+_get_art_abs = tfds.summarization.cnn_dailymail._get_art_abs  # noqa: SLF001
 
 
 class StoryReader(FolderReader):
@@ -46,7 +48,7 @@ class StoryReader(FolderReader):
   # Some CNN stories have no article.
   dropped_rows = 256
 
-  def __init__(self, urls: str, first_digits: str):
+  def __init__(self, urls: str, first_digits: str) -> None:
     self._urls = urls
     self._first_digits = first_digits
 
@@ -63,7 +65,7 @@ class StoryReader(FolderReader):
       for folder in ('url_lists', '')
     ]
     for urls in filter(tf.io.gfile.exists, lists):
-      hashes = _stories._get_url_hashes(urls)
+      hashes = _get_url_hashes(urls)
       return [name for name in stories if _stem(name) in hashes]
     return [name for name in stories if _stem(name)[0] in self._first_digits]
 
@@ -72,7 +74,7 @@ class StoryReader(FolderReader):
     self, record: Record, number: int, header: None
   ) -> Sequence[Example]:
     decode(record.data)
-    article, highlights = _stories._get_art_abs(record.name)
+    article, highlights = _get_art_abs(record.name)
     if not article or not highlights:
       raise DroppedRow(
         f'a story without {"a highlight" if article else "an article"}',
@@ -95,7 +97,8 @@ class DialogueReader(Reader):
   def records(
     self, stream: ByteStream, end: int | None = None
   ) -> Iterator[Record]:
-    start, lines = stream.offset, []
+    start = stream.offset
+    lines: list[bytes] = []
     while True:
       before = stream.offset
       line = stream.readline()

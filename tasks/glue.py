@@ -27,7 +27,7 @@ _MAX_SIMILARITY = 5.0
 class GlueReader(TsvReader):
   """A TSV file of GLUE, described by TFDS's builder config."""
 
-  def __init__(self, config: tfds.text.glue.GlueConfig, labelled: bool):
+  def __init__(self, config: tfds.text.glue.GlueConfig, labelled: bool) -> None:
     self._config = config
     self._labelled = labelled
     self.schema = {
@@ -51,17 +51,16 @@ class GlueReader(TsvReader):
 
   @override
   def example(self, row: Mapping[str, str], number: int) -> Example:
-    example = {name: row[column] for name, column in self.text_columns.items()}
-    for name, text in example.items():
+    texts = {name: row[column] for name, column in self.text_columns.items()}
+    for name, text in texts.items():
       if not text.strip():
         raise RowError(f'an empty {name!r}', 'text')
-    example['label'] = (
+    label = (
       self.label(row[self._config.label_column])
       if self._labelled
       else formats.NO_LABEL
     )
-    example['idx'] = number
-    return example
+    return {**texts, 'label': label, 'idx': number}
 
   def label(self, text: str) -> float:
     """Returns the class that the label column names, by word or number."""
@@ -80,7 +79,7 @@ class ColaReader(GlueReader):
 
   header = False
 
-  def __init__(self, config: tfds.text.glue.GlueConfig, labelled: bool):
+  def __init__(self, config: tfds.text.glue.GlueConfig, labelled: bool) -> None:
     super().__init__(config, labelled)
     self.columns = ('source', config.label_column, 'mark', 'sentence')
 

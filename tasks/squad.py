@@ -33,7 +33,8 @@ _BRACKET = re.compile(
   rb'[^][{}"]*(?:' + _STRING + rb'[^][{}"]*)*([][{}])', re.DOTALL
 )
 _DEPTH_CHANGE = {b'{': 1, b'[': 1, b'}': -1, b']': -1}
-_GAP = re.compile(rb'[\s,]*')
+# Between two articles.
+_NO_GAP = re.compile(rb'[^\s,]')
 
 
 class SquadReader(Reader):
@@ -129,13 +130,14 @@ def _skip_to_articles(stream: ByteStream) -> None:
 def _at_article(stream: ByteStream) -> bool:
   """Whether an article follows; moves the stream to its brace."""
   while True:
-    gap = _GAP.match(stream.buffer, stream.start).end()
+    found = _NO_GAP.search(stream.buffer, stream.start)
+    gap = found.start() if found else len(stream.buffer)
     stream.take(gap - stream.start)
-    if stream.start < len(stream.buffer):
+    if found:
       break
     if not stream.more():
       raise RowError('the file ends inside the list of articles', ']}')
-  byte = stream.buffer[stream.start : stream.start + 1]
+  byte = found.group()
   if byte not in (b'{', b']'):
     raise RowError(f'{byte!r} between two articles', "'{' or ']'")
   return byte == b'{'

@@ -46,7 +46,7 @@ class SuperGlueReader(JsonLinesReader):
   numbers: Sequence[str] = ()
   labels: Sequence[Any] = _BOOLEANS
 
-  def __init__(self, labelled: bool):
+  def __init__(self, labelled: bool) -> None:
     self._labelled = labelled
     self._features = _CONFIGS[self.name].features
     self.schema = {
@@ -132,7 +132,7 @@ class WscReader(SuperGlueReader):
   @override
   def features(self, row: JsonObject) -> dict[str, Any]:
     target = row.object('target')
-    example = {'text': row.text('text')}
+    example: dict[str, Any] = {'text': row.text('text')}
     for span in ('span1', 'span2'):
       example[f'{span}_text'] = target.text(f'{span}_text')
       index = example[f'{span}_index'] = target.integer(f'{span}_index')
@@ -147,7 +147,7 @@ class WscReader(SuperGlueReader):
 def tfds_fixed(example: dict[str, Any]) -> dict[str, Any]:
   """Returns the example with TFDS's repairs of misquoted spans."""
   try:
-    return tfds.text.super_glue._fix_wst(example)
+    return tfds.text.super_glue._fix_wst(example)  # noqa: SLF001  its own
   except (AssertionError, IndexError) as error:
     raise RowError(
       f'the spans {quote(example["span1_text"])} and '
@@ -162,9 +162,12 @@ class MultircReader(SuperGlueReader):
   name = 'multirc'
   labels = (0, 1)
 
-  def __init__(self, labelled: bool):
+  def __init__(self, labelled: bool) -> None:
     super().__init__(labelled)
-    self.schema['idx'] = {'paragraph': INT, 'question': INT, 'answer': INT}
+    self.schema = {
+      **self.schema,
+      'idx': {'paragraph': INT, 'question': INT, 'answer': INT},
+    }
 
   @override
   def examples(self, row: JsonObject, number: int) -> Sequence[Example]:
@@ -196,7 +199,7 @@ class RecordReader(SuperGlueReader):
 
   name = 'record'
 
-  def __init__(self, labelled: bool):
+  def __init__(self, labelled: bool) -> None:
     super().__init__(labelled)
     self.schema = {
       'passage': TEXT,
@@ -261,12 +264,11 @@ class DprReader(Reader):
   ) -> Iterator[Record]:
     while end is None or stream.offset < end:
       start = stream.offset
-      lines = []
-      while len(lines) <= self._LINES:
-        line = stream.readline()
-        if not line.strip():
-          break
+      lines: list[bytes] = []
+      while (line := stream.readline()).strip():
         lines.append(line)
+        if len(lines) > self._LINES:
+          break
       if lines:
         yield Record(b''.join(lines), start)
       if not line:

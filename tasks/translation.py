@@ -20,7 +20,7 @@ from synth_mtf.tasks.registering import adopt
 class ParallelReader(Reader):
   """Two files of sentences, named alike but for the language at the end."""
 
-  def __init__(self, source: str, target: str):
+  def __init__(self, source: str, target: str) -> None:
     self._source = source
     self._target = target
     self.schema = {source: TEXT, target: TEXT}
@@ -32,7 +32,8 @@ class ParallelReader(Reader):
 
   @override
   def open(self, path: str, offset: Position = 0) -> ParallelStream:
-    return ParallelStream(*self.files(path), offset or (0, 0))
+    source, target = self.files(path)
+    return ParallelStream(source, target, offset or (0, 0))
 
   @override
   def files(self, path: str) -> list[str]:

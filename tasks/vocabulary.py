@@ -26,7 +26,7 @@ class SettingVocabulary(seqio.Vocabulary):
   accept them; what they encode with is looked up at each use.
   """
 
-  def __init__(self):
+  def __init__(self) -> None:
     super().__init__(extra_ids=EXTRA_IDS)
 
   @property
@@ -54,21 +54,28 @@ class SettingVocabulary(seqio.Vocabulary):
   def vocab_size(self) -> int:
     return self.resolved.vocab_size
 
+  # seqio gives these private names to what it has a vocabulary implement.
+
   @property
+  @override
   def _base_vocab_size(self) -> int:
-    return self.resolved._base_vocab_size
+    return self.resolved._base_vocab_size  # noqa: SLF001
 
+  @override
   def _encode(self, s: str) -> Sequence[int]:
-    return self.resolved._encode(s)
+    return self.resolved._encode(s)  # noqa: SLF001
 
+  @override
   def _decode(self, ids: Iterable[int]) -> str:
-    return self.resolved._decode(ids)
+    return self.resolved._decode(ids)  # noqa: SLF001
 
+  @override
   def _encode_tf(self, s: tf.Tensor) -> tf.Tensor:
-    return self.resolved._encode_tf(s)
+    return self.resolved._encode_tf(s)  # noqa: SLF001
 
+  @override
   def _decode_tf(self, ids: tf.Tensor) -> tf.Tensor:
-    return self.resolved._decode_tf(ids)
+    return self.resolved._decode_tf(ids)  # noqa: SLF001
 
   def __getattr__(self, name: str) -> Any:
     # What only some vocabularies have, such as `tf_tokenizer` or `sp_model`.
@@ -80,8 +87,6 @@ class SettingVocabulary(seqio.Vocabulary):
     if isinstance(other, SettingVocabulary):
       return True
     return self.resolved == other
-
-  __hash__ = None
 
   def __str__(self) -> str:
     return str(self.resolved)
@@ -96,7 +101,7 @@ def load(vocabulary: str | None) -> seqio.Vocabulary:
   Raises:
     UserError: no such file, or not a SentencePiece model.
   """
-  if vocabulary in (None, ''):
+  if not vocabulary:
     return _t5_vocabulary()
   if vocabulary == data_settings.BYTES:
     return seqio.ByteVocabulary(extra_ids=EXTRA_IDS)

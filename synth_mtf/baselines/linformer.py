@@ -34,7 +34,7 @@ class Linformer(AttentionLayer):
     max_length: Optional[int] = None,
     packed: Optional[bool] = None,
     **kwargs: Any,
-  ):
+  ) -> None:
     """Creates a Linformer layer.
 
     Args:
@@ -71,7 +71,7 @@ class Linformer(AttentionLayer):
     self,
     context: transformer.Context,
     x: mtf.Tensor,
-    losses: Optional[list] = None,
+    losses: Optional[list[mtf.Tensor]] = None,
   ) -> mtf.Tensor:
     """Calls the layer on [batch..., length, d_model] of an encoder.
 
@@ -127,7 +127,7 @@ class Linformer(AttentionLayer):
 class _ProjectedCall(LayerCall):
   """The same call with k projected positions in place of the memory."""
 
-  def __init__(self, call: LayerCall, projected_dim: mtf.Dimension):
+  def __init__(self, call: LayerCall, projected_dim: mtf.Dimension) -> None:
     super().__init__(
       call.context,
       call.x,

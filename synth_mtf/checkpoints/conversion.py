@@ -14,9 +14,10 @@ target's layer is filled from it:
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
+import numpy.typing as npt
 from mesh_tensorflow.transformer import transformer_layers
 
 from synth_mtf.checkpoints import comparison, names
@@ -65,16 +66,16 @@ class AttentionWeights:
     normalize: how the logits become weights, as in SyntheticAttention.
   """
 
-  variables: Mapping[str, np.ndarray]
+  variables: Mapping[str, npt.NDArray[Any]]
   origins: Mapping[str, str]
   functions: Sequence[str]
-  alpha: Optional[np.ndarray] = None
+  alpha: Optional[npt.NDArray[Any]] = None
   normalize: Optional[str] = 'softmax'
 
-  def share(self, function: str) -> np.ndarray:
+  def share(self, function: str) -> npt.NDArray[Any]:
     """The alpha of a function, [heads] or []."""
     if self.alpha is None:
-      return np.float64(1)
+      return np.ones([])
     return _softmax(self.alpha)[list(self.functions).index(function)]
 
   def is_silent(self, function: str) -> bool:
@@ -96,7 +97,7 @@ class _Filled:
     exact: whether it computes what the source computes.
   """
 
-  values: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+  values: dict[str, npt.NDArray[Any]] = dataclasses.field(default_factory=dict)
   origins: dict[str, str] = dataclasses.field(default_factory=dict)
   unchanged: set[str] = dataclasses.field(default_factory=set)
   exact: bool = True
@@ -116,7 +117,7 @@ class Conversion:
     source: Optional[ConfiguredModel],
     target: ConfiguredModel,
     options: Options = Options(),  # noqa: B008 (it is frozen)
-  ):
+  ) -> None:
     """Plans a conversion.
 
     Args:
@@ -166,7 +167,7 @@ class Conversion:
       if here != list(there):
         raise _other_size(name, there, here)
 
-  def values(self) -> Iterator[tuple[str, np.ndarray]]:
+  def values(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     """Yields the names and values of the converted checkpoint.
 
     The types are those of the target's variables. The optimizer's slots come
@@ -182,9 +183,9 @@ class Conversion:
       for name, source in self._unchanged.items():
         if source == origin:
           yield f'{name}{slot[len(origin) :]}', self._checkpoint[slot]
-    yield 'global_step', np.int64(self._checkpoint.step)
+    yield 'global_step', np.asarray(self._checkpoint.step, np.int64)
 
-  def _typed(self, name: str, value: np.ndarray) -> np.ndarray:
+  def _typed(self, name: str, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
     dtype = self._target.variables[name].dtype.base_dtype
     return np.asarray(value).astype(dtype.as_numpy_dtype)
 
@@ -225,22 +226,24 @@ def read_attention(
     UserError: it has no such layer, or one that cannot be read.
   """
   prefix = scope.rsplit('/', 1)[0] + '/'
-  for name in names.ATTENTION_CLASSES:
-    here = prefix + name
-    if f'{here}/o' in checkpoint:
-      break
-  else:
+  found = [
+    name
+    for name in names.ATTENTION_CLASSES
+    if f'{prefix}{name}/o' in checkpoint
+  ]
+  if not found:
     raise UserError(
       f'the checkpoint {checkpoint.path} has no self-attention in {prefix}: it '
       'was made by another size of model'
     )
+  here = prefix + found[0]
   origins = {
     n[len(here) + 1 :]: n
     for n in checkpoint.weights
     if n.startswith(here + '/')
   }
   variables = {rest: checkpoint[n] for rest, n in origins.items()}
-  if name == 'Synthesizer':
+  if found[0] == 'Synthesizer':
     return _from_original(here, variables, origins)
   alpha = variables.pop('alpha', None)
   normalize: Optional[str] = 'softmax'
@@ -281,7 +284,7 @@ def _normalize(layer: transformer_layers.SelfAttention) -> Optional[str]:
 
 def _from_original(
   scope: str,
-  variables: Mapping[str, np.ndarray],
+  variables: Mapping[str, npt.NDArray[Any]],
   origins: Mapping[str, str],
 ) -> AttentionWeights:
   """mesh_tensorflow's own Synthesizer, in our names and shapes.
@@ -297,7 +300,7 @@ def _from_original(
     )
   values, froms = dict(variables), dict(origins)
 
-  def move(old: str, new: str, value: np.ndarray) -> None:
+  def move(old: str, new: str, value: npt.NDArray[Any]) -> None:
     values[new], froms[new] = value, froms[old]
 
   if 'kv' in values:
@@ -335,7 +338,7 @@ def _fill(
   source: AttentionWeights,
   layer: transformer_layers.SelfAttention,
   shapes: Mapping[str, Sequence[int]],
-  initial: Mapping[str, np.ndarray],
+  initial: Mapping[str, npt.NDArray[Any]],
   options: Options,
 ) -> _Filled:
   """Fills a layer of the target; see the module's description."""
@@ -405,8 +408,8 @@ def _fill_alpha(
 
 
 def _new_value(
-  rest: str, initial: Mapping[str, np.ndarray], scope: str, exact: bool
-) -> np.ndarray:
+  rest: str, initial: Mapping[str, npt.NDArray[Any]], scope: str, exact: bool
+) -> npt.NDArray[Any]:
   if rest not in initial:
     raise UserError(f'{scope}/{rest} is not in the checkpoint')
   value = initial[rest]
@@ -461,7 +464,9 @@ def _last_factor(function: str, variables: Iterable[str]) -> Optional[str]:
   return None
 
 
-def _scaled(rest: str, value: np.ndarray, quotient: np.ndarray) -> np.ndarray:
+def _scaled(
+  rest: str, value: npt.NDArray[Any], quotient: npt.NDArray[Any]
+) -> npt.NDArray[Any]:
   """Multiplies a variable by [heads] or []; heads are its axis 0, or 1 in q."""
   if np.all(quotient == 1):
     return value
@@ -476,11 +481,11 @@ def _scaled(rest: str, value: np.ndarray, quotient: np.ndarray) -> np.ndarray:
 
 def _resized(
   name: str,
-  value: np.ndarray,
+  value: npt.NDArray[Any],
   shape: Sequence[int],
-  initial: Mapping[str, np.ndarray],
+  initial: Mapping[str, npt.NDArray[Any]],
   options: Options,
-) -> np.ndarray:
+) -> npt.NDArray[Any]:
   if list(value.shape) == list(shape):
     return value
   function = _declared_by(name)
@@ -524,6 +529,6 @@ def _other_size(
   )
 
 
-def _softmax(x: np.ndarray) -> np.ndarray:
+def _softmax(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
   e = np.exp(x.astype(np.float64) - x.max(axis=0))
   return e / e.sum(axis=0)

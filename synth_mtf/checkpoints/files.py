@@ -3,8 +3,10 @@
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.checkpoints import folder as folders
@@ -14,7 +16,7 @@ from synth_mtf.errors import UserError
 _CHUNK_BYTES = 2**30
 
 
-class Kind(tuple):
+class Kind(tuple[str, tuple[int, ...]]):
   """Type and shape of a variable, shown as `float32[24, 24]`."""
 
   __slots__ = ()
@@ -40,7 +42,7 @@ class Checkpoint:
     kinds: type and shape of all variables, by name.
   """
 
-  def __init__(self, path: str):
+  def __init__(self, path: str) -> None:
     """Opens a checkpoint.
 
     Args:
@@ -63,7 +65,7 @@ class Checkpoint:
   def __contains__(self, name: str) -> bool:
     return name in self.kinds
 
-  def __getitem__(self, name: str) -> np.ndarray:
+  def __getitem__(self, name: str) -> npt.NDArray[Any]:
     try:
       return self._reader.get_tensor(name)
     except folders.UNREADABLE as error:
@@ -134,7 +136,7 @@ class Checkpoint:
 
 
 def write(
-  folder: str, step: int, values: Iterable[tuple[str, np.ndarray]]
+  folder: str, step: int, values: Iterable[tuple[str, npt.NDArray[Any]]]
 ) -> str:
   """Writes a checkpoint and points the folder's `checkpoint` file at it.
 
@@ -198,9 +200,9 @@ def _resolve(path: str) -> str:
 
 
 def _chunks(
-  values: Iterable[tuple[str, np.ndarray]],
-) -> Iterator[dict[str, np.ndarray]]:
-  chunk: dict[str, np.ndarray] = {}
+  values: Iterable[tuple[str, npt.NDArray[Any]]],
+) -> Iterator[dict[str, npt.NDArray[Any]]]:
+  chunk: dict[str, npt.NDArray[Any]] = {}
   size = 0
   for name, value in values:
     chunk[name] = value
@@ -212,7 +214,7 @@ def _chunks(
     yield chunk
 
 
-def _save(path: str, chunk: Mapping[str, np.ndarray]) -> str:
+def _save(path: str, chunk: Mapping[str, npt.NDArray[Any]]) -> str:
   with tf.Graph().as_default(), tf.Session() as session:
     inputs = {
       name: tf.placeholder(tf.as_dtype(value.dtype), value.shape)

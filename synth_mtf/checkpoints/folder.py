@@ -41,7 +41,8 @@ def damage(folder: str) -> str:
   Returns:
     A message, or '' if all of them are complete.
   """
-  complete, damaged = [], []
+  complete: list[str] = []
+  damaged: list[str] = []
   for name in written(folder):
     whole = is_complete(os.path.join(folder, name))
     (complete if whole else damaged).append(name)

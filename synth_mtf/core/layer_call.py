@@ -38,7 +38,7 @@ class LayerCall:
     index: TableIndex,
     kv_dim: mtf.Dimension,
     logits_dtype: tf.DType,
-  ):
+  ) -> None:
     self.context = context
     self.x = x
     self.projections = projections

@@ -66,7 +66,7 @@ class TableIndex(abc.ABC):
     memory_length_dim: mtf.Dimension,
     queries: mtf.Tensor,
     keys: mtf.Tensor,
-  ):
+  ) -> None:
     self.length_dim = length_dim
     self.memory_length_dim = memory_length_dim
     self.queries = queries
@@ -103,7 +103,7 @@ class _UnpackedIndex(TableIndex):
     length_dim: mtf.Dimension,
     memory_length_dim: mtf.Dimension,
     queries: mtf.Tensor,
-  ):
+  ) -> None:
     keys = mtf.range(queries.mesh, memory_length_dim, tf.int32)
     super().__init__(length_dim, memory_length_dim, queries, keys)
 
@@ -123,7 +123,7 @@ class SlicedIndex(_UnpackedIndex):
     mesh: mtf.Mesh,
     length_dim: mtf.Dimension,
     memory_length_dim: mtf.Dimension,
-  ):
+  ) -> None:
     queries = mtf.range(mesh, length_dim, tf.int32)
     super().__init__(length_dim, memory_length_dim, queries)
 
@@ -140,7 +140,7 @@ class StepIndex(_UnpackedIndex):
     length_dim: mtf.Dimension,
     memory_length_dim: mtf.Dimension,
     position: mtf.Tensor,
-  ):
+  ) -> None:
     super().__init__(length_dim, memory_length_dim, position)
 
   def rows(self, table: mtf.Tensor) -> mtf.Tensor:
@@ -165,7 +165,7 @@ class PackedIndex(TableIndex):
     length_dim: mtf.Dimension,
     memory_length_dim: mtf.Dimension,
     sequence_id: mtf.Tensor,
-  ):
+  ) -> None:
     queries = position_in_segment(sequence_id, length_dim)
     keys = mtf.replace_dimensions(queries, length_dim, memory_length_dim)
     super().__init__(length_dim, memory_length_dim, queries, keys)

@@ -20,7 +20,7 @@ class Projections(attention.AttentionParams):
   host's, so that a T5 checkpoint loads as it is.
   """
 
-  def __init__(self, *args: Any, **kwargs: Any):
+  def __init__(self, *args: Any, **kwargs: Any) -> None:
     super().__init__(*args, make_attention_vars=False, **kwargs)
 
   @classmethod

@@ -90,7 +90,9 @@ def _unreadable(configuration: Configuration) -> Iterable[str]:
     elif not os.access(folder, os.R_OK | os.X_OK):
       yield f'--data_dir {folder} cannot be read (permissions).'
   vocabulary = configuration.vocabulary
-  if vocabulary not in (None, BYTES) and not os.path.isfile(vocabulary):
+  if vocabulary is None or vocabulary == BYTES:
+    return
+  if not os.path.isfile(vocabulary):
     yield (
       f'--vocabulary {vocabulary} does not exist; expected the path of a '
       "SentencePiece .model file or 'bytes'."

@@ -12,6 +12,7 @@ import re
 import sysconfig
 import warnings
 from collections.abc import Iterator
+from typing import Optional
 
 from synth_mtf.errors import UserError
 
@@ -59,7 +60,7 @@ def write(folder: pathlib.Path) -> int:
     UserError: too little documentation was found.
   """
   folder.mkdir(parents=True, exist_ok=True)
-  seen = set()
+  seen: set[str] = set()
   total = 0
   for package in PACKAGES:
     text = _first(BYTES_PER_PACKAGE, _new(seen, _package_prose(package)))
@@ -109,7 +110,7 @@ def _package_prose(package: str) -> Iterator[str]:
         yield from prose(docstring)
 
 
-def _root(package: str) -> 'pathlib.Path | None':
+def _root(package: str) -> Optional[pathlib.Path]:
   """Returns the folder of a package without importing it."""
   if package == 'stdlib':
     return pathlib.Path(sysconfig.get_path('stdlib'))
@@ -128,13 +129,12 @@ def _docstrings(path: pathlib.Path) -> Iterator[str]:
       tree = ast.parse(path.read_bytes())
   except (OSError, SyntaxError, ValueError, RecursionError):
     return  # a template or a file for another Python: there are plenty more
-  todo = [tree]
+  todo: list[ast.AST] = [tree]
   while todo:
     node = todo.pop()
-    yield ast.get_docstring(node) or ''
-    todo += [
-      child for child in reversed(node.body) if isinstance(child, _DOCUMENTED)
-    ]
+    if isinstance(node, _DOCUMENTED):
+      yield ast.get_docstring(node) or ''
+      todo += reversed(node.body)
 
 
 def _new(seen: set[str], paragraphs: Iterator[str]) -> Iterator[str]:

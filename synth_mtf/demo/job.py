@@ -40,7 +40,7 @@ class Job:
     variants: Sequence[str],
     out: str,
     console: Console,
-  ):
+  ) -> None:
     self._configuration = configuration
     self._variants = variants
     self._console = console

@@ -38,7 +38,7 @@ class RunFolder:
     configuration: what is to run in it.
   """
 
-  def __init__(self, path: str, configuration: Configuration):
+  def __init__(self, path: str, configuration: Configuration) -> None:
     self.path = pathlib.Path(path).absolute()
     self._configuration = configuration
 
@@ -139,12 +139,12 @@ class RunFolder:
 
   def result(self, variant: str, stage: str) -> Optional[dict[str, Any]]:
     """Returns what a stage has found, or None if it is not done."""
-    path = self.path / variant / f'{stage}.json'
-    return json.loads(path.read_text()) if path.exists() else None
+    path = self._result(variant, stage)
+    return _read(path) if path.exists() else None
 
   def finish(self, variant: str, stage: str, result: dict[str, Any]) -> None:
     """Notes that a stage is done."""
-    atomic.write(self.path / variant / f'{stage}.json', _json(result))
+    atomic.write(self._result(variant, stage), _json(result))
 
   def rows(self, first: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Returns what was found for each variant that is done.
@@ -157,9 +157,9 @@ class RunFolder:
     )
     return {
       variant: {
-        'metrics': self.result(variant, 'evaluate'),
-        **self.result(variant, 'perplexity'),
-        **self.result(variant, 'pretrain'),
+        'metrics': _read(self._result(variant, 'evaluate')),
+        **_read(self._result(variant, 'perplexity')),
+        **_read(self._result(variant, 'pretrain')),
       }
       for variant in [*first, *(one for one in done if one not in first)]
     }
@@ -182,6 +182,9 @@ class RunFolder:
       f'validation examples of each task.\n\n{table}\n\n{NOTES}\n',
     )
 
+  def _result(self, variant: str, stage: str) -> pathlib.Path:
+    return self.path / variant / f'{stage}.json'
+
   def _described(self) -> dict[str, Any]:
     return json.loads(json.dumps(dataclasses.asdict(self._configuration)))
 
@@ -190,12 +193,16 @@ class RunFolder:
     if not path.exists():
       return None
     try:
-      return json.loads(path.read_text())
+      return _read(path)
     except ValueError as error:
       raise UserError(
         f'{path} does not parse ({error}), so what --out {self.path} holds is '
         'not known; nothing was changed. Choose another --out.'
       ) from error
+
+
+def _read(path: pathlib.Path) -> dict[str, Any]:
+  return json.loads(path.read_text())
 
 
 def _json(value: Any) -> str:

@@ -18,14 +18,18 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Sequence
-from multiprocessing import connection, forkserver
-from typing import Any, Callable
+from multiprocessing import connection, context, forkserver
+from typing import Any, Callable, Optional, Union
 
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
 
 _FORKS = sys.platform == 'linux'  # elsewhere TensorFlow does not survive it
-_CONTEXT = multiprocessing.get_context('forkserver' if _FORKS else 'spawn')
+_CONTEXT: Union[context.ForkServerContext, context.SpawnContext] = (
+  multiprocessing.get_context('forkserver')
+  if _FORKS
+  else multiprocessing.get_context('spawn')
+)
 _SECONDS_BETWEEN_TICKS = 1.0
 
 
@@ -109,8 +113,8 @@ def _listen(
       raise WorkerFailed(value)
 
 
-def _death(exitcode: int) -> str:
-  if exitcode < 0:
+def _death(exitcode: Optional[int]) -> str:
+  if exitcode is not None and exitcode < 0:
     return f'the process was killed by signal {-exitcode}'
   return f'the process ended with status {exitcode} before it was done'
 
@@ -148,7 +152,9 @@ def _die_with_parent() -> None:
 
   Two processes would otherwise train in one folder after a restart.
   """
-  multiprocessing.parent_process().join()
+  command = multiprocessing.parent_process()
+  assert command is not None
+  command.join()
   os._exit(1)
 
 

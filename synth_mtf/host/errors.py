@@ -64,7 +64,7 @@ def explain(error: BaseException, *explainers: Explainer) -> Optional[str]:
   return next(filter(None, answers), None)
 
 
-def _gin_file(match: 're.Match') -> str:
+def _gin_file(match: re.Match[str]) -> str:
   name, searched = match.groups()
   folders = re.findall(r"'(.*?)'", searched)
   if os.path.isabs(name):
@@ -89,7 +89,7 @@ def _gin_files(folder: str, name: str) -> Iterator[str]:
     yield str(path.relative_to(root))
 
 
-def _configurable(match: 're.Match') -> str:
+def _configurable(match: re.Match[str]) -> str:
   selector = match[1]
   # gin lists the names it knows nowhere in public.
   registry = gin.config._REGISTRY
@@ -103,7 +103,7 @@ def _configurable(match: 're.Match') -> str:
   )
 
 
-def _parameter(match: 're.Match') -> str:
+def _parameter(match: re.Match[str]) -> str:
   selector, parameter = match.groups()
   return (
     f'gin: {selector!r} has no parameter {parameter!r}'
@@ -111,7 +111,7 @@ def _parameter(match: 're.Match') -> str:
   )
 
 
-def _constructor_parameter(match: 're.Match') -> str:
+def _constructor_parameter(match: re.Match[str]) -> str:
   """A class that passes arguments on to its parent meets a typo in a call."""
   parameter = match[1]
   callers = _GIN_CALL.findall(match.string)
@@ -132,12 +132,12 @@ def _nearest_parameter(parameter: str, *selectors: str) -> str:
   return nearest(parameter, known) or f'; it has {", ".join(known)}'
 
 
-def _location(match: 're.Match') -> str:
+def _location(match: re.Match[str]) -> str:
   found = _GIN_LOCATION.search(_GIN_CALL.sub('', match.string))
   return found.group() if found else ''
 
 
-def _missing_binding(match: 're.Match') -> str:
+def _missing_binding(match: re.Match[str]) -> str:
   selector, missing = match.groups()
   if 'tpu_mesh_shape' in selector:
     return (
@@ -153,14 +153,14 @@ def _missing_binding(match: 're.Match') -> str:
   )
 
 
-def _left_open(match: 're.Match') -> str:
+def _left_open(match: re.Match[str]) -> str:
   return (
     f'gin: {match[1]} must be set: a gin file in use leaves it open. Give '
     f'--gin_param="{match[1]} = ...".'
   )
 
 
-def _provider(match: 're.Match') -> str:
+def _provider(match: re.Match[str]) -> str:
   known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
   return (
     f'there is no task or mixture {match[1]!r}{nearest(match[1], known)}\n'
@@ -168,7 +168,7 @@ def _provider(match: 're.Match') -> str:
   )
 
 
-def _devices(match: 're.Match') -> str:
+def _devices(match: re.Match[str]) -> str:
   parts, devices = (len(text.split(',')) for text in match.groups())
   return (
     f'the mesh has {parts} parts, but utils.run.mesh_devices names {devices} '
@@ -176,7 +176,7 @@ def _devices(match: 're.Match') -> str:
   )
 
 
-def _span_lengths(match: 're.Match') -> str:
+def _span_lengths(match: re.Match[str]) -> str:
   return (
     f'span corruption of these inputs makes {match[1]} targets, but '
     f"utils.run.sequence_length allows {match[2]}: raise its 'targets' or "
@@ -184,11 +184,11 @@ def _span_lengths(match: 're.Match') -> str:
   )
 
 
-def _in_pipeline(match: 're.Match') -> str:
+def _in_pipeline(match: re.Match[str]) -> str:
   return match[1]
 
 
-def _tpu_client(match: 're.Match') -> str:
+def _tpu_client(match: re.Match[str]) -> str:
   return (
     'a TPU is looked up by name through a package that is missing: run '
     '`pip install cloud-tpu-client`, or give its address, --tpu=grpc://IP:8470.'

@@ -8,11 +8,11 @@ then looks at its layers, its variables and the operations of its graph.
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 import gin
 import mesh_tensorflow as mtf
-import numpy as np
+import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers, utils
 
@@ -60,7 +60,7 @@ class ConfiguredModel:
       and not isinstance(layer, transformer_layers.EncDecAttention)
     }
 
-  def initial_values(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+  def initial_values(self, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     """Draws initial values of the named variables."""
     with tf.Session(graph=self.graph) as session:
       return session.run(

@@ -31,7 +31,7 @@ def _stand_in_for_torch_model() -> None:
   if _HF_MODEL in sys.modules or importlib.util.find_spec('torch'):
     return
   stand_in = types.ModuleType(_HF_MODEL, 'Stands in where torch is absent.')
-  stand_in.HfPyTorchModel = None
+  vars(stand_in)['HfPyTorchModel'] = None
   sys.modules[_HF_MODEL] = stand_in
 
 

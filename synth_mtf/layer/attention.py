@@ -49,7 +49,7 @@ class SyntheticAttention(AttentionLayer):
     normalize: Optional[str] = 'softmax',
     packed: Optional[bool] = None,
     **kwargs: Any,
-  ):
+  ) -> None:
     """Creates a SyntheticAttention layer.
 
     Args:
@@ -140,10 +140,12 @@ class SyntheticAttention(AttentionLayer):
     return mtf.cast(bias, call.logits_dtype)
 
 
-def _make_functions(
-  makers: Sequence[Callable[[], SynthesizingFunction]],
-) -> list[SynthesizingFunction]:
-  """Calls each maker; an error names what is no maker."""
+def _make_functions(makers: Any) -> list[SynthesizingFunction]:
+  """Calls each maker; an error names what is no maker.
+
+  Args:
+    makers: whatever stands in a gin file.
+  """
   try:
     makers = list(makers)
   except TypeError:

@@ -34,7 +34,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
       evaluation.
   """
 
-  def __init__(self, packed: Optional[bool] = None, **kwargs: Any):
+  def __init__(self, packed: Optional[bool] = None, **kwargs: Any) -> None:
     """Creates a layer.
 
     Args:
@@ -74,7 +74,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     self,
     context: transformer.Context,
     x: mtf.Tensor,
-    losses: Optional[list] = None,
+    losses: Optional[list[mtf.Tensor]] = None,
   ) -> mtf.Tensor:
     """Calls the layer.
 

@@ -21,5 +21,5 @@ def product(
 
 
 def at(tokens: Optional[mtf.Tensor], x: mtf.Tensor) -> mtf.Tensor:
-  """Zero where `tokens` is; None hides nothing."""
+  """Zero where `tokens`, or pairs of them, are; None hides nothing."""
   return x if tokens is None else x * mtf.cast(tokens, x.dtype)

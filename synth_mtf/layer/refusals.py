@@ -48,8 +48,8 @@ def check_names(cls: type, kwargs: Mapping[str, Any]) -> None:
   known = [
     name
     for one in (cls, transformer_layers.SelfAttention)
-    for name in inspect.signature(one.__init__).parameters
-    if name not in ('self', 'kwargs')
+    for name in inspect.signature(one).parameters
+    if name != 'kwargs'
   ]
   for name in kwargs:
     if name not in known:

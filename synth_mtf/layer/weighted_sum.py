@@ -82,9 +82,8 @@ def unnormalized_average(
   """
   del use_log_z  # there is no denominator
   weights = plus(logits.multiplied_out(call), logits.shared)
+  weights = at(visibility.pairs, weights)
   values = at(visibility.keys, values)
-  if visibility.pairs is not None:
-    weights *= mtf.cast(visibility.pairs, weights.dtype)
   if dropout.per_key(call):
     values = dropout.of_values(values, call)
   else:

@@ -44,7 +44,7 @@ class TrainingProgress:
 class Console:
   """Shows changing text on a stream, below a title."""
 
-  def __init__(self, stream: Optional[TextIO] = None):
+  def __init__(self, stream: Optional[TextIO] = None) -> None:
     self._stream = stream or sys.stderr
     self._rewrites = self._stream.isatty()
     self._title = ''

@@ -7,7 +7,7 @@ first.
 """
 
 from collections.abc import Sequence
-from typing import Union
+from typing import Any, Union
 
 import mesh_tensorflow as mtf
 from mesh_tensorflow.transformer import utils
@@ -20,7 +20,7 @@ def check(
   model: ConfiguredModel,
   mesh_shape: Union[str, mtf.Shape],
   layout_rules: str,
-  batch_size: Union[int, Sequence],
+  batch_size: Union[int, Sequence[Any]],
   sequence_length: dict[str, int],
 ) -> None:
   """Checks that a mesh fits.
@@ -38,17 +38,7 @@ def check(
   """
   mesh = mtf.convert_to_shape(mesh_shape)
   layout = mtf.convert_to_layout_rules(layout_rules)
-  if not isinstance(batch_size, int):
-    try:
-      batch_size = utils.compute_batch_size(
-        sequence_length, mesh, layout, batch_size
-      )
-    except ValueError as error:
-      raise UserError(
-        f'utils.run.batch_size = {tuple(batch_size)}: {error}, the number of '
-        'tokens by the length of a sequence'
-      ) from error
-  sizes = {('batch', batch_size)}
+  sizes = {('batch', _examples(batch_size, sequence_length, mesh, layout))}
   sizes |= {('heads', layer.num_heads) for layer in model.attention.values()}
   # Where `heads` is one dimension with d_kv, the heads themselves decide.
   sizes |= {
@@ -73,6 +63,24 @@ def check(
       + '. Change utils.run.mesh_shape or utils.tpu_mesh_shape '
       '(layouts/*.gin), or the size itself.'
     )
+
+
+def _examples(
+  batch_size: Union[int, Sequence[Any]],
+  sequence_length: dict[str, int],
+  mesh: mtf.Shape,
+  layout: mtf.LayoutRules,
+) -> int:
+  """The examples of a batch, whose size may be said in tokens."""
+  if isinstance(batch_size, int):
+    return batch_size
+  try:
+    return utils.compute_batch_size(sequence_length, mesh, layout, batch_size)
+  except ValueError as error:
+    raise UserError(
+      f'utils.run.batch_size = {tuple(batch_size)}: {error}, the number of '
+      'tokens by the length of a sequence'
+    ) from error
 
 
 def _shown(numbers: Sequence[int]) -> str:

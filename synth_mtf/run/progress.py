@@ -37,7 +37,7 @@ def listen(listener: Listener) -> None:
 class ProgressHook(tf_estimator.SessionRunHook):
   """Reports step, loss and speed while an estimator trains."""
 
-  def __init__(self, total: int, listener: Listener):
+  def __init__(self, total: int, listener: Listener) -> None:
     self._total = total
     self._listener = listener
 
@@ -53,7 +53,7 @@ class ProgressHook(tf_estimator.SessionRunHook):
     del coord
     self._step = int(session.run(self._fetches['step']))
     self._first_step = self._step + 1
-    self._losses = []
+    self._losses: list[float] = []
 
   def before_run(self, run_context: Any) -> tf_estimator.SessionRunArgs:
     """Asks for the loss."""
@@ -95,7 +95,9 @@ class ProgressHook(tf_estimator.SessionRunHook):
 class _WithHooks:
   """An estimator that trains with more hooks."""
 
-  def __init__(self, estimator: Any, *hooks: tf_estimator.SessionRunHook):
+  def __init__(
+    self, estimator: Any, *hooks: tf_estimator.SessionRunHook
+  ) -> None:
     self._estimator = estimator
     self._hooks = hooks
 
@@ -114,7 +116,7 @@ def train_with_progress(
   vocabulary: Any,
   sequence_length: Any,
   batch_size: int,
-  train_dataset_fn: Callable,
+  train_dataset_fn: Callable[..., Any],
   train_steps: int,
   ensemble_inputs: Optional[int],
   seed: Optional[int] = None,
@@ -141,8 +143,10 @@ def train_with_progress(
     UserError: a seed without PYTHONHASHSEED.
   """
   listener = _listener or _shown_on(Console())
-  hooks = [ProgressHook(train_steps, listener)]
-  drawn = contextlib.nullcontext()
+  hooks: list[tf_estimator.SessionRunHook] = [
+    ProgressHook(train_steps, listener)
+  ]
+  drawn: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
   if seed is not None:
     repeatable.seed(estimator, seed)
     hooks.append(repeatable.StepHook())

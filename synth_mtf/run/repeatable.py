@@ -44,7 +44,9 @@ def seed(estimator: Any, number: int) -> None:
     )
   random.seed(number)  # the host draws from it
   # An estimator has no setter for its seed.
-  estimator._config = estimator.config.replace(tf_random_seed=number)
+  estimator._config = estimator.config.replace(  # noqa: SLF001
+    tf_random_seed=number
+  )
 
 
 class StepHook(tf_estimator.SessionRunHook):
@@ -91,7 +93,8 @@ def drawn_by_step() -> Iterator[None]:
     tf_fn: Callable[..., tf.Tensor],
     kwargs: dict[str, Any],
   ) -> Any:
-    if tf.get_default_graph()._get_control_flow_context():
+    # TensorFlow tells in no public way whether it builds a loop.
+    if tf.get_default_graph()._get_control_flow_context():  # noqa: SLF001
       return by_state(self, shape, tf_fn, kwargs)
 
     def draw(shape: Any, seed: int, **kwargs: Any) -> tf.Tensor:

@@ -2,7 +2,7 @@
 
 import abc
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Optional, Union
 
 import gin
@@ -94,18 +94,18 @@ def scope_of(function: type[SynthesizingFunction]) -> str:
 def function_of(scope: str) -> Optional[type[SynthesizingFunction]]:
   """The class of a variable scope (`random`, `random_1`), if there is one."""
   name = re.sub(r'_\d+$', '', scope)
-  for function in _subclasses(SynthesizingFunction):
+  for function in _with_descendants(SynthesizingFunction.__subclasses__()):
     if scope_of(function) == name:
       return function
   return None
 
 
-def _subclasses(
-  parent: type[SynthesizingFunction],
+def _with_descendants(
+  functions: Iterable[type[SynthesizingFunction]],
 ) -> Iterator[type[SynthesizingFunction]]:
-  for child in parent.__subclasses__():
-    yield child
-    yield from _subclasses(child)
+  for function in functions:
+    yield function
+    yield from _with_descendants(function.__subclasses__())
 
 
 class Table(SynthesizingFunction):
@@ -118,7 +118,7 @@ class Table(SynthesizingFunction):
 
   def __init__(
     self, max_length: Optional[int] = None, tile_length: Optional[int] = None
-  ):
+  ) -> None:
     """Creates a table.
 
     Args:

@@ -26,7 +26,7 @@ class BottleneckDense(SynthesizingFunction):
     self,
     bottleneck_size: Optional[int] = None,
     inner: Callable[[], Local] = Dense,
-  ):
+  ) -> None:
     """Creates a Bottleneck Dense synthesizing function.
 
     Args:

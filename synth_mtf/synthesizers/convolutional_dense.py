@@ -31,7 +31,7 @@ class ConvolutionalDense(Local):
     key_value_size: Optional[int] = None,
     max_length: Optional[int] = None,
     tile_length: Optional[int] = None,
-  ):
+  ) -> None:
     """Creates a Convolutional Dense synthesizing function.
 
     Args:

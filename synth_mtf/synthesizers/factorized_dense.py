@@ -1,6 +1,7 @@
 """Factorized Dense: each token makes two short vectors and multiplies them."""
 
 import math
+from collections.abc import Sequence
 from typing import Optional
 
 import gin
@@ -30,11 +31,11 @@ class FactorizedDense(Table):
 
   def __init__(
     self,
-    factors: Optional[tuple[int, int]] = None,
+    factors: Optional[Sequence[int]] = None,
     key_value_size: Optional[int] = None,
     max_length: Optional[int] = None,
     tile_length: Optional[int] = None,
-  ):
+  ) -> None:
     """Creates a Factorized Dense synthesizing function.
 
     Args:

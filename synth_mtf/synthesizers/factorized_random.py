@@ -26,7 +26,7 @@ class FactorizedRandom(Table):
     rank: int = 8,
     max_length: Optional[int] = None,
     tile_length: Optional[int] = None,
-  ):
+  ) -> None:
     """Creates a Factorized Random synthesizing function.
 
     Args:

@@ -90,7 +90,7 @@ class FixedPatterns(Table):
     self,
     patterns: Sequence[str] = tuple(PATTERNS),
     max_length: Optional[int] = None,
-  ):
+  ) -> None:
     """Creates a Fixed Patterns synthesizing function.
 
     Args:

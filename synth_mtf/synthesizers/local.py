@@ -25,7 +25,7 @@ class Local(Table):
     key_value_size: Optional[int] = None,
     max_length: Optional[int] = None,
     tile_length: Optional[int] = None,
-  ):
+  ) -> None:
     """Creates a local synthesizing function.
 
     Args:

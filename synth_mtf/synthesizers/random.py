@@ -25,7 +25,7 @@ class Random(Table):
     trainable: bool = True,
     max_length: Optional[int] = None,
     tile_length: Optional[int] = None,
-  ):
+  ) -> None:
     """Creates a Random synthesizing function.
 
     Args:

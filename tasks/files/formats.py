@@ -250,7 +250,9 @@ class JsonObject:
 
   __slots__ = ('_index', '_name', '_value')
 
-  def __init__(self, value: Any, name: str = 'row', index: int | None = None):
+  def __init__(
+    self, value: Any, name: str = 'row', index: int | None = None
+  ) -> None:
     self._value = value
     self._name = name
     self._index = index

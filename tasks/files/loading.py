@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import seqio
 import tensorflow.compat.v2 as tf
 from typing_extensions import override
@@ -61,13 +62,12 @@ def dataset(
   # A block without a known end, such as a gzip file, is read bit by bit.
   bounded = [block for block in blocks if block.end is not None]
   endless = [block for block in blocks if block.end is None]
-  parts = []
+  loaders: list[_Loader] = []
   if bounded:
-    loader = BlockLoader(bounded, readers, skip_bad_rows)
-    parts.append(_examples(loader, shuffle, seed, shard_info))
+    loaders.append(BlockLoader(bounded, readers, skip_bad_rows))
   if endless:
-    loader = _StreamLoader(endless, readers, skip_bad_rows)
-    parts.append(_examples(loader, shuffle, seed, shard_info))
+    loaders.append(_StreamLoader(endless, readers, skip_bad_rows))
+  parts = [_examples(loader, shuffle, seed, shard_info) for loader in loaders]
   if len(parts) == 1:
     return parts[0]
   if not shuffle:
@@ -129,7 +129,7 @@ class _Loader(abc.ABC):
     blocks: Sequence[Block],
     readers: Mapping[str, Reader],
     skip_bad_rows: bool,
-  ):
+  ) -> None:
     self.blocks = blocks
     self._readers = readers
     self._skip_bad_rows = skip_bad_rows
@@ -192,11 +192,11 @@ class _Loader(abc.ABC):
     ]
     return tf.nest.pack_sequence_as(self._schema, columns)
 
-  def _to_arrays(self, rows: Sequence[Example]) -> list[np.ndarray]:
+  def _to_arrays(self, rows: Sequence[Example]) -> list[npt.NDArray[Any]]:
     """Returns values, and where lists among them start and end."""
     arrays = []
     for path, spec in _leaves(self._schema):
-      values = rows
+      values: Sequence[Any] = rows
       for key in path:
         values = [value[key] for value in values]
       if spec.shape.rank:
@@ -233,7 +233,7 @@ class BlockLoader(_Loader):
       rounds = itertools.zip_longest(*map(self.read, blocks))
       return [row for rows in rounds for row in rows if row is not None]
 
-  def _alone(self) -> contextlib.AbstractContextManager:
+  def _alone(self) -> contextlib.AbstractContextManager[Any]:
     """Holds other loads back, unless a network makes this one wait."""
     if all(map(streams.is_local, self._readers)):
       return self._turn
@@ -243,7 +243,7 @@ class BlockLoader(_Loader):
 class _StreamLoader(_Loader):
   """Loads a file of unknown length some rows at a time."""
 
-  def __init__(self, *args: Any):
+  def __init__(self, *args: Any) -> None:
     super().__init__(*args)
     self._lock = threading.Lock()
     # (block, next chunk) -> the examples that follow.
@@ -305,7 +305,7 @@ def _leaves(
       yield (*path, key), schema[key]
 
 
-def _array(values: Sequence[Any], dtype: tf.DType) -> np.ndarray:
+def _array(values: Sequence[Any], dtype: tf.DType) -> npt.NDArray[Any]:
   if dtype == tf.string:
     return np.array([value.encode('utf-8') for value in values], object)
   return np.array(values, dtype.as_numpy_dtype)

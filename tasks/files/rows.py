@@ -6,7 +6,7 @@ becomes one sentence that a person can act on.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Union
+from typing import Any, NamedTuple
 
 
 class RowError(Exception):
@@ -16,7 +16,7 @@ class RowError(Exception):
     line: lines between the start of the record and the fault.
   """
 
-  def __init__(self, found: str, expected: str, line: int = 0):
+  def __init__(self, found: str, expected: str, line: int = 0) -> None:
     super().__init__(f'{found}; expected {expected}')
     self.line = line
 
@@ -34,9 +34,10 @@ class Blemish(RowError):
   """Something around a row that reading it anyway does not change."""
 
 
-# Where a record starts: the offset in a file, its offsets in parallel files, or
-# the position of its file in a folder.
-Position = Union[int, list]
+# Where a record starts, as its stream counts: the offset in a file, its offsets
+# in parallel files, or the position of its file in a folder. Each reader says
+# which; what serves all readers only compares and keeps it.
+Position = Any
 
 
 class Record(NamedTuple):

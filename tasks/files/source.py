@@ -46,8 +46,9 @@ class Split:
     cls, patterns: Sequence[str], reader: Reader, optional: bool = False
   ) -> Split:
     """Returns the split of files of one format, spelled in several ways."""
-    split = None
-    for pattern in reversed(patterns):
+    *others, last = patterns
+    split = cls({last: reader}, None, optional)
+    for pattern in reversed(others):
       split = cls({pattern: reader}, split, optional)
     return split
 
@@ -85,7 +86,7 @@ class FilesDataSource(seqio.DataSource):
 
   def __init__(
     self, task_name: str, splits: Mapping[str, Split], data_dir: str
-  ):
+  ) -> None:
     super().__init__(splits=())
     self._task_name = task_name
     self._split_files = splits
@@ -242,7 +243,7 @@ class TwoSources(seqio.DataSource):
     task_name: str,
     files: Mapping[str, Split],
     tfds: seqio.TfdsDataSource | None,
-  ):
+  ) -> None:
     super().__init__(splits=())
     self._task_name = task_name
     self._split_files = files

@@ -8,7 +8,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import Any, BinaryIO
+from typing import Any, Union
 
 import tensorflow.compat.v2 as tf
 
@@ -18,6 +18,8 @@ from synth_mtf.tasks.files.rows import Record
 _CHUNK_BYTES = 1 << 20
 # A stream's first read: a block is often no longer.
 _FIRST_BYTES = 1 << 14
+
+BinaryFile = Union[io.FileIO, '_GFile', gzip.GzipFile]
 
 
 class ByteStream:
@@ -30,7 +32,7 @@ class ByteStream:
     start: where in `buffer` the next byte is.
   """
 
-  def __init__(self, path: str, offset: int = 0):
+  def __init__(self, path: str, offset: int = 0) -> None:
     self.path = path
     self.offset = offset
     self.buffer = b''
@@ -79,7 +81,9 @@ class ParallelStream:
     offset: the positions of the next lines.
   """
 
-  def __init__(self, path: str, other: str, offset: Sequence[int] = (0, 0)):
+  def __init__(
+    self, path: str, other: str, offset: Sequence[int] = (0, 0)
+  ) -> None:
     self.path = path
     self._streams = [
       ByteStream(p, start) for p, start in zip((path, other), offset)
@@ -111,7 +115,7 @@ class FolderStream:
     offset: the position of the next file in their sorted names.
   """
 
-  def __init__(self, path: str, names: Sequence[str], offset: int = 0):
+  def __init__(self, path: str, names: Sequence[str], offset: int = 0) -> None:
     self.path = path
     self.offset = offset
     self._names = names
@@ -133,7 +137,7 @@ class FolderStream:
     return record
 
 
-def open_binary(path: str, offset: int = 0) -> BinaryIO:
+def open_binary(path: str, offset: int = 0) -> BinaryFile:
   """Opens a local or remote file, unpacked where its name ends in `.gz`."""
   try:
     # A local file read by Python itself costs a tenth of tf.io.gfile's time.
@@ -146,7 +150,7 @@ def open_binary(path: str, offset: int = 0) -> BinaryIO:
   return stream
 
 
-def read_chunk(stream: BinaryIO, path: str, size: int) -> bytes:
+def read_chunk(stream: BinaryFile, path: str, size: int) -> bytes:
   """Reads up to `size` bytes, b'' at the end of the file."""
   try:
     return stream.read(size)
@@ -236,7 +240,7 @@ def _readable_lines(path: str) -> int:
 class _GFile(io.RawIOBase):
   """tf.io.gfile as a file that gzip can read and that stays open."""
 
-  def __init__(self, path: str):
+  def __init__(self, path: str) -> None:
     if not tf.io.gfile.exists(path):
       raise FileNotFoundError('no such file')
     self._file = tf.io.gfile.GFile(path, 'rb')

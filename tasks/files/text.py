@@ -53,7 +53,7 @@ class CorpusReader(Reader):
   schema = {'text': TEXT}
   scanned = False
 
-  def __init__(self, keep: Callable[[str], bool] = keep_all):
+  def __init__(self, keep: Callable[[str], bool] = keep_all) -> None:
     self._keep = keep
 
   @property

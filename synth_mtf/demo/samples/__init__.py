@@ -9,11 +9,13 @@ import json
 import pathlib
 import random
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from synth_mtf.demo.samples import glue, squad, super_glue
 
 TRAIN_ROWS = 480
 DEV_ROWS = 64
+_Row = TypeVar('_Row')
 NOTICE = (
   'GENERATED SAMPLE. These files have the formats of GLUE, SuperGLUE and\n'
   'SQuAD v1.1 but none of their content: a seeded generator of synth_mtf made\n'
@@ -30,9 +32,9 @@ def write(folder: pathlib.Path, seed: int) -> None:
   """
   for split, rows in ((glue.TRAIN, TRAIN_ROWS), (glue.DEV, DEV_ROWS)):
     for path, (header, row) in split.items():
-      lines = ['\t'.join(header)] if header else []
-      lines += map('\t'.join, _draw(row, rows, seed, path))
-      _write_lines(folder / 'glue' / path, lines)
+      first = [header] if header else []
+      table = [*first, *_draw(row, rows, seed, path)]
+      _write_lines(folder / 'glue' / path, map('\t'.join, table))
   for file, rows in (('train.jsonl', TRAIN_ROWS), ('val.jsonl', DEV_ROWS)):
     for task, line in super_glue.TASKS.items():
       path = f'{task}/{file}'
@@ -47,7 +49,9 @@ def write(folder: pathlib.Path, seed: int) -> None:
   (folder / 'GENERATED_SAMPLE.txt').write_text(NOTICE, encoding='utf-8')
 
 
-def _draw(row: Callable, rows: int, seed: int, path: str) -> Iterable:
+def _draw(
+  row: Callable[[random.Random, int], _Row], rows: int, seed: int, path: str
+) -> list[_Row]:
   rng = _source(seed, path)
   return [row(rng, index) for index in range(rows)]
 

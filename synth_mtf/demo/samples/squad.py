@@ -8,7 +8,9 @@ from synth_mtf.demo.samples import language
 _PARAGRAPHS_PER_ARTICLE = 10
 
 
-def squad(rng: random.Random, paragraphs: int, annotators: int) -> dict:
+def squad(
+  rng: random.Random, paragraphs: int, annotators: int
+) -> dict[str, Any]:
   """Returns the content of a SQuAD file.
 
   Args:
@@ -17,7 +19,7 @@ def squad(rng: random.Random, paragraphs: int, annotators: int) -> dict:
     annotators: how often each answer is given; 1 in the official training
       file, 3 and more in the development file.
   """
-  articles = []
+  articles: list[dict[str, Any]] = []
   for start in range(0, paragraphs, _PARAGRAPHS_PER_ARTICLE):
     size = min(_PARAGRAPHS_PER_ARTICLE, paragraphs - start)
     articles.append(

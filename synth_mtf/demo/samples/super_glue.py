@@ -190,7 +190,7 @@ def wic(rng: random.Random, index: int) -> dict[str, Any]:
   else:
     rng.shuffle(senses)
     first, second = (rng.choice(sentences) for sentences in senses)
-  starts = [re.search(rf'\b{word}\b', one).start() for one in (first, second)]
+  starts = [len(re.split(rf'\b{word}\b', one)[0]) for one in (first, second)]
   return {
     'word': word,
     'sentence1': first,
