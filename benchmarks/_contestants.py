@@ -2,13 +2,12 @@
 
 import contextlib
 import dataclasses
-import importlib.util
 import pathlib
 from collections.abc import Iterator
 
 import gin
 import mesh_tensorflow.transformer
-import t5.models  # noqa: F401  what the variants bind, `pack` among it
+import t5.models  # what the variants bind, `pack` among it
 
 import synth_mtf
 
@@ -69,7 +68,7 @@ def contestants() -> dict[str, Contestant]:
   return {c.name: c for c in [Contestant(BASELINE), *ours, *rivals]}
 
 
-def _rival_config(mode):
+def _rival_config(mode: str) -> tuple[str, ...]:
   """mesh_tensorflow's layer; it takes nothing from SelfAttention's bindings."""
   settings = (
     f"synthesize_mode = '{mode}'",
@@ -99,8 +98,8 @@ def configured(
     bindings: further lines of gin.
   """
   host = pathlib.Path(mesh_tensorflow.transformer.__file__).parent
-  t5 = pathlib.Path(importlib.util.find_spec('t5').origin).parent
-  gin.add_config_file_search_path(str(t5 / 'models' / 'gin'))
+  t5_gin = pathlib.Path(t5.models.__file__).parent / 'gin'
+  gin.add_config_file_search_path(str(t5_gin))
   gin.clear_config()
   gin.parse_config(
     [

@@ -6,6 +6,7 @@ inputs and writes its outputs; a step takes no less time than its products.
 
 import dataclasses
 import string
+from typing import Any
 
 import tensorflow.compat.v1 as tf
 
@@ -57,7 +58,8 @@ def cost(step: Step) -> Cost:
   flops = moved = 0
   tensors = []
   for op in _needed(step.fetches):
-    in_loop = op._get_control_flow_context() is not None
+    # TensorFlow tells in no public way what is inside a loop.
+    in_loop = op._get_control_flow_context() is not None  # noqa: SLF001
     times = step.repeats if in_loop else 1
     flops += times * _flops(op)
     if op.type not in _FREE:
@@ -76,9 +78,9 @@ def matrix_product(size: int) -> Step:
     return Step(session, tf.matmul(x, x).op, 0)
 
 
-def _needed(fetches):
+def _needed(fetches: Any) -> set[tf.Operation]:
   """All operations that the fetches depend on."""
-  found = set()
+  found: set[tf.Operation] = set()
   waiting = [getattr(f, 'op', f) for f in tf.nest.flatten(fetches)]
   while waiting:
     op = waiting.pop()
@@ -88,7 +90,7 @@ def _needed(fetches):
   return found
 
 
-def _flops(op):
+def _flops(op: tf.Operation) -> int:
   """2 x multiplications of a matrix product; 0 for anything else."""
   if op.type == 'MatMul':
     shape = op.inputs[0].shape.as_list()
@@ -99,7 +101,7 @@ def _flops(op):
     return 2 * _elements(op.outputs[0]) * summed
   if op.type == 'Einsum':
     terms = op.get_attr('equation').decode().split('->')[0].split(',')
-    sizes = {}
+    sizes: dict[str, int] = {}
     for term, x in zip(terms, op.inputs):
       letters = [c for c in term if c in string.ascii_letters]
       sizes.update(zip(letters, x.shape.as_list()))
@@ -110,11 +112,11 @@ def _flops(op):
   return 0
 
 
-def _elements(tensor):
+def _elements(tensor: tf.Tensor) -> int:
   if tensor.dtype == tf.resource or tensor.shape.rank is None:
     return 0
   return tensor.shape.num_elements() or 0
 
 
-def _bytes(tensor):
+def _bytes(tensor: tf.Tensor) -> int:
   return _elements(tensor) * max(tensor.dtype.base_dtype.size or 0, 0)

@@ -5,12 +5,13 @@ Each builder makes a graph and a session of its own and returns a `Step`.
 
 import dataclasses
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gin
 import mesh_tensorflow as mtf
 import numpy as np
+import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow import placement_mesh_impl
 from mesh_tensorflow.transformer import transformer, utils
@@ -41,7 +42,7 @@ class Shape:
   packed: bool = False
   layers: int = 0
 
-  def sequence_id(self) -> np.ndarray:
+  def sequence_id(self) -> npt.NDArray[np.int32]:
     """[batch, length]; rows are 60 to 100 % full, of 1 or (packed) 2."""
     rng = np.random.default_rng(_SEED)
     column = np.arange(self.length)
@@ -143,7 +144,9 @@ def decoding(contestant: Contestant, shape: Shape) -> Step:
   )
 
 
-def _call_layer(mesh, shape):
+def _call_layer(
+  mesh: mtf.Mesh, shape: Shape
+) -> tuple[transformer.Context, mtf.Tensor, mtf.Tensor]:
   """The encoder's layer of the gin configuration on tokens of its own."""
   model = transformer.Unitransformer(
     layer_stack=None,
@@ -179,14 +182,22 @@ def _call_layer(mesh, shape):
     return context, x, layers[0].scoped_configurable_fn().call(context, x)
 
 
-def _normal(mesh, shape, nonpadding):
+def _normal(
+  mesh: mtf.Mesh, shape: mtf.Shape, nonpadding: mtf.Tensor
+) -> mtf.Tensor:
   """Normal numbers at tokens, 0 at padding."""
   values = np.random.default_rng(_SEED).normal(size=shape.to_integer_list)
   tensor = tf.constant(values.astype(np.float32))
   return mtf.import_tf_tensor(mesh, tensor, shape) * nonpadding
 
 
-def _model_step(contestant, shape, features, mode, bindings=()):
+def _model_step(
+  contestant: Contestant,
+  shape: Shape,
+  features: Mapping[str, npt.NDArray[Any]],
+  mode: str,
+  bindings: tuple[str, ...] = (),
+) -> Step:
   """The host's own model function on constant features."""
   bindings += _packing(contestant, packed=False)
   if shape.layers:
@@ -233,7 +244,7 @@ def _model_step(contestant, shape, features, mode, bindings=()):
     )
 
 
-def _packing(contestant, packed):
+def _packing(contestant: Contestant, packed: bool) -> tuple[str, ...]:
   """Tells our layer what the data pipeline would."""
   if contestant.config and not contestant.name.startswith('mtf '):
     return (f'SyntheticAttention.packed = {packed}',)

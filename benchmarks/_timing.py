@@ -3,7 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Times(NamedTuple):
@@ -42,7 +42,7 @@ def in_turn(
   return times
 
 
-def summary(values: list[float]) -> dict[str, object]:
+def summary(values: list[float]) -> dict[str, Any]:
   """Median and spread (the middle half, and the whole) of some numbers."""
   quarters = (
     statistics.quantiles(values, n=4, method='inclusive')
@@ -56,7 +56,7 @@ def summary(values: list[float]) -> dict[str, object]:
   }
 
 
-def speed(of: Times, beside: Times) -> dict[str, object]:
+def speed(of: Times, beside: Times) -> dict[str, Any]:
   """How many times as fast `of` is as `beside`, compared round by round."""
   return {
     **summary([b / a for a, b in zip(of.wall, beside.wall)]),

@@ -39,6 +39,8 @@ import os
 import pathlib
 import statistics
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -47,8 +49,10 @@ import tensorflow.compat.v1 as tf
 
 import synth_mtf  # noqa: F401  (readies the host)
 from benchmarks import _cost, _steps, _timing
-from benchmarks._contestants import BASELINE, contestants
-from benchmarks._steps import Shape
+from benchmarks._contestants import BASELINE, Contestant, contestants
+from benchmarks._cost import Cost
+from benchmarks._steps import Shape, Step
+from benchmarks._timing import Times
 
 SECTIONS = ('layer', 'packed', 'growth', 'model', 'decode')
 _WHOLE_MODEL = (
@@ -73,7 +77,7 @@ _LENGTHS = (128, 256, 512, 1024, 2048)
 _BATCHES = (1, 2, 4, 8)
 
 
-def main(argv: list[str]) -> dict:
+def main(argv: list[str]) -> dict[str, Any]:
   """Runs the sections that were asked for, prints and writes the results.
 
   Args:
@@ -99,27 +103,27 @@ def main(argv: list[str]) -> dict:
   return results
 
 
-def _layer(args, shape):
+def _layer(args: argparse.Namespace, shape: Shape) -> dict[str, Any]:
   return _compare(args, _steps.layer, shape, tuple(contestants()))
 
 
-def _packed(args, shape):
+def _packed(args: argparse.Namespace, shape: Shape) -> dict[str, Any]:
   shape = dataclasses.replace(shape, packed=True)
   return _compare(args, _steps.layer, shape, _PACKED)
 
 
-def _growth(args, shape):
+def _growth(args: argparse.Namespace, shape: Shape) -> list[dict[str, Any]]:
   shapes = [
     dataclasses.replace(shape, batch=1, length=n) for n in args.lengths
   ] + [dataclasses.replace(shape, batch=b) for b in args.batches]
   return [_compare(args, _steps.layer, s, _GROWTH) for s in shapes]
 
 
-def _model(args, shape):
+def _model(args: argparse.Namespace, shape: Shape) -> dict[str, Any]:
   return _compare(args, _steps.training, shape, _WHOLE_MODEL)
 
 
-def _decode(args, shape):
+def _decode(args: argparse.Namespace, shape: Shape) -> dict[str, Any]:
   result = _compare(args, _steps.decoding, shape, _DECODE)
   for entry in result['contestants'].values():
     entry['tokens_per_second'] = (
@@ -128,10 +132,17 @@ def _decode(args, shape):
   return result
 
 
-_RUN = dict(zip(SECTIONS, (_layer, _packed, _growth, _model, _decode)))
+_RUN: dict[str, Callable[[argparse.Namespace, Shape], Any]] = dict(
+  zip(SECTIONS, (_layer, _packed, _growth, _model, _decode))
+)
 
 
-def _compare(args, build, shape, default):
+def _compare(
+  args: argparse.Namespace,
+  build: Callable[[Contestant, Shape], Step],
+  shape: Shape,
+  default: Sequence[str],
+) -> dict[str, Any]:
   """Times contestants side by side; prints a table."""
   chosen = _choose(args.variants, default)
   steps = {c.name: build(c, shape) for c in chosen}
@@ -170,7 +181,9 @@ def _compare(args, build, shape, default):
   }
 
 
-def _choose(variants, default):
+def _choose(
+  variants: Optional[Sequence[str]], default: Sequence[str]
+) -> list[Contestant]:
   """The contestants of a section; the baseline always takes part."""
   known = contestants()
   names = variants or default
@@ -180,7 +193,9 @@ def _choose(variants, default):
   return [known[BASELINE]] + [known[n] for n in names if n != BASELINE]
 
 
-def _bound(costs, times, name):
+def _bound(
+  costs: Mapping[str, Cost], times: Mapping[str, Times], name: str
+) -> dict[str, Any]:
   """The time of the products at the rate that was measured beside them."""
   cost, product = costs[name], costs[_PRODUCT]
   shares = [
@@ -198,7 +213,9 @@ def _bound(costs, times, name):
   }
 
 
-def _print(title, shape, entries):
+def _print(
+  title: str, shape: Shape, entries: Mapping[str, Mapping[str, Any]]
+) -> None:
   print(f'\n{title}: {shape}')
   print(
     f'{"":28} {"ms":>9} {"x":>6} {"quartiles":>13} {"cpu x":>6} '
@@ -218,7 +235,7 @@ def _print(title, shape, entries):
     )
 
 
-def _parse(argv):
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

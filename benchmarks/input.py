@@ -60,7 +60,7 @@ def preparations(
   # For these TFDS has no parser of the files that are there.
   paraphrases = {'train': _paraphrases(data_dir / 'glue' / 'MRPC')}
   pairs = {'train': _pairs(data_dir / 'parallel' / 'wmt14_en_de_tok')}
-  sets = {
+  sets: dict[str, tuple[Any, ...]] = {
     **glue,
     'glue_mrpc_v002': ('glue/mrpc:1.0.0', None, paraphrases),
     **super_glue,
@@ -98,7 +98,7 @@ def _pairs(folder: pathlib.Path) -> Iterator[tuple[int, Any]]:
       yield i, {'en': en.strip(), 'de': de.strip()}
 
 
-def rate(task, examples: int, cached: bool) -> tuple[float, float]:
+def rate(task: Any, examples: int, cached: bool) -> tuple[float, float]:
   """Returns examples per second, and per second of processor time.
 
   The clock starts after as many examples as fill the buffers of both sides. The
@@ -116,7 +116,7 @@ def rate(task, examples: int, cached: bool) -> tuple[float, float]:
     try_in_mem_cache=cached,
   )
 
-  def time_at(times, unused_example):
+  def time_at(times: tf.Tensor, unused_example: Any) -> tf.Tensor:
     now = tf.timestamp()
     return tf.where(times == 0, now, tf.stack([times[0], now]))
 
@@ -151,7 +151,7 @@ def compare(
     {side: rate(task, examples, cached) for side, task in sides.items()}
     for _ in range(rounds)
   ]
-  result = {}
+  result: dict[str, float] = {}
   for i, suffix in enumerate(('', '_per_cpu_s')):
     best = {side: max(found[side][i] for found in rates) for side in sides}
     for side in sides:

@@ -51,15 +51,16 @@ def prepare(
     The number of examples of each split whose file is there.
   """
   builder = tfds.builder(name, data_dir=tfds_dir)
-  own_splits = builder._split_generators
+  # A builder has no public way to be given its files.
+  own_splits = builder._split_generators  # noqa: SLF001
 
-  def splits(manager: _LocalFiles, *unused_pipeline: Any):
+  def splits(manager: _LocalFiles, *unused_pipeline: Any) -> Any:
     if generators is not None:
       return dict(generators)
     return [split for split in own_splits(manager) if _is_there(split)]
 
-  builder._make_download_manager = lambda **unused: _LocalFiles(files)
-  builder._split_generators = splits
+  builder._make_download_manager = lambda **_: _LocalFiles(files)  # noqa: SLF001
+  builder._split_generators = splits  # noqa: SLF001
   # TFDS reads older versions, but would generate only the newest.
   builder.canonical_version = builder.version
   builder.download_and_prepare()

@@ -1,19 +1,23 @@
 """Compares a layer with its reference: output, and gradient of everything."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
 import numpy as np
+import numpy.typing as npt
 
 from tests import family, harness, reference
 
 
 def parallel(
-  make_layer,
-  layer,
-  sequence_id,
-  stack,
-  by_row=False,
-  dtype='float32',
-  tolerance=None,
-  **settings,
+  make_layer: harness.MakeLayer,
+  layer: reference.Layer,
+  sequence_id: npt.NDArray[Any],
+  stack: harness.Stack,
+  by_row: bool = False,
+  dtype: str = 'float32',
+  tolerance: Optional[float] = None,
+  **settings: Any,
 ) -> harness.Result:
   """Runs a layer on rows of sequences and compares it with its reference.
 
@@ -37,7 +41,7 @@ def parallel(
   )
   at = {'x': x.astype(np.float64), **family.float64(result.weights)}
 
-  def output(at):
+  def output(at: reference.Weights) -> reference.Array:
     weights = {n: a for n, a in at.items() if n != 'x'}
     return reference.rows(
       layer, at['x'], weights, sequence_id, stack.autoregressive, by_row
@@ -63,7 +67,11 @@ def parallel(
 VANISHING = 1e-2
 
 
-def gradients(found, probes, tolerance):
+def gradients(
+  found: Mapping[str, npt.NDArray[Any]],
+  probes: Sequence[reference.Probe],
+  tolerance: float,
+) -> None:
   """Compares gradients by variable with derivatives of the reference."""
   faults = []
   for probe in probes:

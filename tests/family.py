@@ -7,9 +7,11 @@ far as the functions allow, so that a swapped dimension does not go unseen.
 
 import dataclasses
 import functools
-from typing import Optional
+from collections.abc import Callable, Mapping
+from typing import Any, Optional
 
 import numpy as np
+import numpy.typing as npt
 
 import synth_mtf
 from tests import harness, reference
@@ -33,13 +35,13 @@ class Member:
     tolerance: of gradients in float32.
   """
 
-  synthesizers: tuple
-  functions: tuple
+  synthesizers: tuple[Callable[[], synth_mtf.SynthesizingFunction], ...]
+  functions: tuple[reference.Function, ...]
   shared: bool = False
   normalize: Optional[str] = 'softmax'
   tolerance: float = harness.TOLERANCE['float32']
 
-  def maker(self, **settings):
+  def maker(self, **settings: Any) -> harness.MakeLayer:
     """Makes the layer; settings override the small sizes."""
     settings = {
       'num_heads': HEADS,
@@ -52,7 +54,7 @@ class Member:
       synthesizers=list(self.synthesizers), **settings
     )
 
-  def reference(self, **settings):
+  def reference(self, **settings: Any) -> reference.Layer:
     """The same layer in NumPy."""
     settings = {
       'heads': HEADS,
@@ -62,7 +64,7 @@ class Member:
     }
     return reference.Layer(self.functions, **settings)
 
-  def __add__(self, other):
+  def __add__(self, other: 'Member') -> 'Member':
     return Member(
       self.synthesizers + other.synthesizers,
       self.functions + other.functions,
@@ -72,7 +74,9 @@ class Member:
     )
 
 
-def _table(function, **settings):
+def _table(
+  function: Callable[..., synth_mtf.SynthesizingFunction], **settings: Any
+) -> Callable[[], synth_mtf.SynthesizingFunction]:
   return functools.partial(function, max_length=MAX_LENGTH, **settings)
 
 
@@ -175,10 +179,12 @@ MORE = {
 ALL = {**MEMBERS, **MORE}
 
 
-def tokens(sequence_id):
+def tokens(sequence_id: npt.ArrayLike) -> npt.NDArray[np.float32]:
   """A layer's input, [..., length, d_model], padding included."""
   return harness.draw('x', [*np.shape(sequence_id), D_MODEL])
 
 
-def float64(arrays):
+def float64(
+  arrays: Mapping[str, npt.NDArray[Any]],
+) -> dict[str, npt.NDArray[np.float64]]:
   return {name: array.astype(np.float64) for name, array in arrays.items()}

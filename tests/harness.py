@@ -8,11 +8,12 @@ one session, and return what came out as NumPy arrays by name.
 import contextlib
 import dataclasses
 import zlib
-from collections.abc import Callable, Sequence
-from typing import Optional, Union
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Optional, Union
 
 import mesh_tensorflow as mtf
 import numpy as np
+import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow import placement_mesh_impl
 from mesh_tensorflow.transformer import transformer
@@ -22,7 +23,10 @@ TOLERANCE = {'float32': 1e-5, 'bfloat16': 3e-2}
 
 SCOPE = 'SyntheticAttention'
 
+Array = npt.NDArray[Any]
 MakeLayer = Callable[[], transformer.TransformerLayer]
+# A value for a variable, by its name and shape.
+Initial = Callable[[str, Sequence[int]], Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,12 +63,12 @@ class Result:
     losses: what the layer added to the losses of the model.
   """
 
-  output: np.ndarray
-  gradients: dict
-  weights: dict
-  trainable: list
-  shapes: list
-  losses: list
+  output: Array
+  gradients: dict[str, Array]
+  weights: dict[str, Array]
+  trainable: list[str]
+  shapes: list[tuple[str, tuple[int, ...]]]
+  losses: list[Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +82,7 @@ class Mesh:
   def size(self) -> int:
     return mtf.convert_to_shape(self.shape).size
 
-  def implementation(self):
+  def implementation(self) -> placement_mesh_impl.PlacementMeshImpl:
     devices = [f'cpu:{i}' for i in range(self.size)] if self.size > 1 else ['']
     return placement_mesh_impl.PlacementMeshImpl(
       mtf.convert_to_shape(self.shape),
@@ -90,7 +94,7 @@ class Mesh:
 ONE_DEVICE = Mesh()
 
 
-def draw(name: str, shape: Sequence[int], scale: float = 0.5) -> np.ndarray:
+def draw(name: str, shape: Sequence[int], scale: float = 0.5) -> Array:
   """Normal numbers that depend on the name alone, exact in float32."""
   rng = np.random.RandomState(zlib.crc32(name.encode()) % 2**31)
   return (scale * rng.standard_normal(shape)).astype(np.float32)
@@ -98,15 +102,15 @@ def draw(name: str, shape: Sequence[int], scale: float = 0.5) -> np.ndarray:
 
 def parallel(
   make_layer: Union[MakeLayer, Sequence[MakeLayer]],
-  x: np.ndarray,
-  sequence_id: Optional[np.ndarray] = None,
+  x: Array,
+  sequence_id: Optional[Array] = None,
   stack: Stack = ENCODER,
   mode: str = 'train',
-  weights: Optional[Callable[[str, Sequence[int]], np.ndarray]] = draw,
+  weights: Optional[Initial] = draw,
   dtype: str = 'float32',
   mesh: Mesh = ONE_DEVICE,
-  priority: Optional[np.ndarray] = None,
-  cotangent: Optional[np.ndarray] = None,
+  priority: Optional[Array] = None,
+  cotangent: Optional[Array] = None,
   ensemble: int = 0,
   max_length: int = 512,
   runs: int = 1,
@@ -211,16 +215,16 @@ def parallel(
 
 def decode(
   make_layer: MakeLayer,
-  x: np.ndarray,
-  start: Optional[np.ndarray] = None,
+  x: Array,
+  start: Optional[Array] = None,
   beam: bool = False,
   stack: Stack = DECODER,
-  weights: Callable[[str, Sequence[int]], np.ndarray] = draw,
+  weights: Initial = draw,
   dtype: str = 'float32',
   mesh: Mesh = ONE_DEVICE,
-  priority: Optional[np.ndarray] = None,
+  priority: Optional[Array] = None,
   max_length: int = 512,
-) -> np.ndarray:
+) -> Array:
   """Calls a layer as the host's decoders do: first_part, then token by token.
 
   Args:
@@ -327,7 +331,7 @@ def decode(
   return output
 
 
-def initial(make_layer: MakeLayer, x: np.ndarray) -> dict:
+def initial(make_layer: MakeLayer, x: Array) -> dict[str, Array]:
   """The variables of a new layer, by name."""
   return parallel(make_layer, x, mode='eval', weights=None).weights
 
@@ -335,7 +339,14 @@ def initial(make_layer: MakeLayer, x: np.ndarray) -> dict:
 class _Session:
   """A session over a lowered graph, its variables loaded."""
 
-  def __init__(self, graph, mesh_object, mesh, fetches, weights):
+  def __init__(
+    self,
+    graph: mtf.Graph,
+    mesh_object: mtf.Mesh,
+    mesh: Mesh,
+    fetches: Any,
+    weights: Optional[Initial],
+  ) -> None:
     # Lowering stacks variables of one shape and forgets their names.
     names = {v.name for v in graph.all_variables}
     lowering = mtf.Lowering(graph, {mesh_object: mesh.implementation()})
@@ -370,26 +381,30 @@ class _Session:
     self.weights = values or self._session.run({v.op.name: v for v in masters})
     self._session.run(lowering.copy_masters_to_slices())
 
-  def run(self, feed):
+  def run(self, feed: Mapping[tf.Tensor, Array]) -> Any:
     return self._session.run(self._fetches, feed)
 
-  def close(self):
+  def close(self) -> None:
     self._session.close()
 
 
-def open_session(*args):
+def open_session(
+  *args: Any,
+) -> contextlib.AbstractContextManager[_Session]:
   return contextlib.closing(_Session(*args))
 
 
 @contextlib.contextmanager
-def new_graph():
+def new_graph() -> Iterator[tuple[mtf.Graph, mtf.Mesh]]:
   with tf.Graph().as_default():
     tf.set_random_seed(1)
     graph = mtf.Graph()
     yield graph, mtf.Mesh(graph, 'mesh')
 
 
-def _model(stack, d_model, mesh, ensemble, max_length):
+def _model(
+  stack: Stack, d_model: int, mesh: Mesh, ensemble: int, max_length: int
+) -> transformer.Unitransformer:
   return transformer.Unitransformer(
     layer_stack=None,
     d_model=d_model,
@@ -406,28 +421,32 @@ def _model(stack, d_model, mesh, ensemble, max_length):
   )
 
 
-def _variable_dtype(dtype):
+def _variable_dtype(dtype: str) -> mtf.VariableDType:
   return mtf.VariableDType(tf.float32, tf.float32, tf.as_dtype(dtype))
 
 
-def _dims(sizes, last):
+def _dims(sizes: Sequence[int], last: str) -> list[mtf.Dimension]:
   names = ['outer_batch', 'batch', last][-len(sizes) :]
   return [mtf.Dimension(n, s) for n, s in zip(names, sizes)]
 
 
-def _import(mesh_object, array, dims):
-  array = np.asarray(array)
+def _import(
+  mesh_object: mtf.Mesh, values: npt.ArrayLike, dims: Sequence[mtf.Dimension]
+) -> mtf.Tensor:
+  array = np.asarray(values)
   kind = tf.int32 if array.dtype.kind in 'iub' else tf.float32
   return mtf.import_tf_tensor(
     mesh_object, tf.constant(array, kind), mtf.Shape(dims)
   )
 
 
-def _short(name):
+def _short(name: str) -> str:
   return name[len(SCOPE) + 1 :] if name.startswith(SCOPE + '/') else name
 
 
-def relative_error(actual, expected, where='') -> tuple:
+def relative_error(
+  actual: npt.ArrayLike, expected: npt.ArrayLike, where: str = ''
+) -> tuple[float, str]:
   """Largest error over the largest entry, and a line that names the worst."""
   actual, expected = np.asarray(actual), np.asarray(expected)
   if actual.shape != expected.shape:
@@ -437,8 +456,7 @@ def relative_error(actual, expected, where='') -> tuple:
   scale = np.abs(expected).max() or 1.0
   error = np.abs(actual.astype(np.float64) - expected) / scale
   error = np.where(np.isfinite(error), error, np.inf)
-  worst = np.unravel_index(error.argmax(), error.shape)
-  worst = tuple(int(i) for i in worst)
+  worst = tuple(map(int, np.unravel_index(error.argmax(), error.shape)))
   return error.max(), (
     f'{where}: entry {worst} is {actual[worst]!r}, expected '
     f'{expected[worst]!r}; the error is {error.max():.2g} of the largest '
@@ -446,7 +464,12 @@ def relative_error(actual, expected, where='') -> tuple:
   )
 
 
-def assert_close(actual, expected, where='', tolerance=TOLERANCE['float32']):
+def assert_close(
+  actual: Any,
+  expected: Any,
+  where: str = '',
+  tolerance: float = TOLERANCE['float32'],
+) -> None:
   """Compares arrays, or dicts of arrays by name."""
   faults = []
   if isinstance(expected, dict):

@@ -1,9 +1,12 @@
 """Whole models from gin files, in a tiny size: their checkpoints and logits."""
 
 import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional
 
 import mesh_tensorflow as mtf
 import numpy as np
+import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow import placement_mesh_impl
 from mesh_tensorflow.transformer import transformer
@@ -24,12 +27,18 @@ TINY = (
 LENGTHS = {'inputs': 13, 'targets': 9}
 
 
-def files(variant=None):
+def files(variant: Optional[str] = None) -> list[str]:
   """The gin files of a tiny model; None is T5 itself."""
   return ['sizes/tiny.gin'] + ([f'variants/{variant}.gin'] if variant else [])
 
 
-def write(folder, variant=None, bindings=(), step=7, change=None) -> str:
+def write(
+  folder: 'os.PathLike[str]',
+  variant: Optional[str] = None,
+  bindings: Sequence[str] = (),
+  step: int = 7,
+  change: Optional[Callable[[str, npt.NDArray[Any]], npt.ArrayLike]] = None,
+) -> str:
   """Writes a checkpoint of random weights with TensorFlow's own Saver.
 
   Args:
@@ -58,8 +67,12 @@ def write(folder, variant=None, bindings=(), step=7, change=None) -> str:
 
 
 def logits(
-  path, variant=None, bindings=(), lengths=None, activations=tf.float32
-) -> np.ndarray:
+  path: str,
+  variant: Optional[str] = None,
+  bindings: Sequence[str] = (),
+  lengths: Optional[Mapping[str, int]] = None,
+  activations: tf.DType = tf.float32,
+) -> npt.NDArray[Any]:
   """The logits of a model whose weights are all in a checkpoint."""
   lengths = lengths or LENGTHS
   checkpoint = Checkpoint(path)
@@ -112,5 +125,5 @@ def logits(
       return session.run(fetch)
 
 
-def _tokens(ids):
+def _tokens(ids: mtf.Tensor) -> mtf.Tensor:
   return mtf.cast(mtf.not_equal(ids, 0), tf.int32)

@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 
+import gin
 import pytest
 
 from synth_mtf import cli
@@ -44,7 +45,7 @@ class Block:
   where: str
   mark: str
   text: str
-  commands: tuple
+  commands: tuple[str, ...]
 
 
 def blocks():
@@ -131,7 +132,7 @@ def check(where, command):
   if ' '.join([program, *words[1:]]).startswith(T5_MAIN):
     check_t5_main(where, words[1 + (program == 'synth-mtf') :])
   elif program == 'synth-mtf':
-    cli._parser().parse_args(words[1:])
+    cli.parser().parse_args(words[1:])
   elif program == 'make':
     dry = subprocess.run(
       ['make', '-n', *words[1:]],
@@ -181,5 +182,5 @@ def check_t5_main(where, words):
     try:
       gin_files.parse(files, flags.FLAGS.gin_param or [])
     finally:
-      gin_files.gin.clear_config()
+      gin.clear_config()
     flags.FLAGS.unparse_flags()

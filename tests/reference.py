@@ -16,10 +16,15 @@ Everything is analytic in its inputs (comparisons look at the real part), so
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
-from typing import Optional
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional, Union
 
 import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+# Arrays by their name in the checkpoint.
+Weights = Mapping[str, Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,30 +41,30 @@ class One:
     k: [heads, n, d_kv].
   """
 
-  x: np.ndarray
-  weights: dict
+  x: Array
+  weights: Weights
   heads: int
   causal: bool
-  positions: np.ndarray
-  q: Optional[np.ndarray] = None
-  k: Optional[np.ndarray] = None
+  positions: Array
+  q: Optional[Array] = None
+  k: Optional[Array] = None
 
-  def weight(self, name: str, *shape: int) -> np.ndarray:
+  def weight(self, name: str, *shape: int) -> Array:
     return np.reshape(self.weights[name], shape)
 
 
-Function = Callable[[One], np.ndarray]
+Function = Callable[[One], Array]
 
 
-def relu(x):
+def relu(x: Array) -> Array:
   return np.where(x.real > 0, x, 0)
 
 
-def sigmoid(x):
+def sigmoid(x: Array) -> Array:
   return 1 / (1 + np.exp(-x))
 
 
-def softmax(logits, visible):
+def softmax(logits: Array, visible: Array) -> Array:
   """Softmax over the last axis, of what is visible."""
   highest = np.where(visible, logits.real, -np.inf).max(-1, keepdims=True)
   e = np.exp(np.where(visible, logits - highest, -np.inf))
@@ -71,48 +76,60 @@ def softmax(logits, visible):
 
 def dot_product() -> Function:
   """V: Q K^T. T5 does not divide by sqrt(d_kv) (section 3.2)."""
-  return lambda s: np.einsum('hid,hjd->hij', s.q, s.k)
 
-
-def random(size: int, columns: Optional[int] = None, scope='random'):
-  """R: a table, the same for every input (eq. 3); `columns` are tiled."""
-  columns = columns or size
-
-  def logits(s):
-    table = s.weight(f'{scope}/R', s.heads, size, columns)
-    return table[:, s.positions[:, None], s.positions[None, :] % columns]
+  def logits(s: One) -> Array:
+    assert s.q is not None and s.k is not None
+    return np.einsum('hid,hjd->hij', s.q, s.k)
 
   return logits
 
 
-def factorized_random(size, rank, columns=None, scope='factorized_random'):
-  """FR: R1 R2^T (eq. 7)."""
-  columns = columns or size
+def random(
+  size: int, columns: Optional[int] = None, scope: str = 'random'
+) -> Function:
+  """R: a table, the same for every input (eq. 3); `columns` are tiled."""
+  width = columns or size
 
-  def logits(s):
+  def logits(s: One) -> Array:
+    table = s.weight(f'{scope}/R', s.heads, size, width)
+    return table[:, s.positions[:, None], s.positions[None, :] % width]
+
+  return logits
+
+
+def factorized_random(
+  size: int,
+  rank: int,
+  columns: Optional[int] = None,
+  scope: str = 'factorized_random',
+) -> Function:
+  """FR: R1 R2^T (eq. 7)."""
+  width = columns or size
+
+  def logits(s: One) -> Array:
     r1 = s.weight(f'{scope}/R1', s.heads, size, rank)[:, s.positions]
-    r2 = s.weight(f'{scope}/R2', s.heads, columns, rank)
-    r2 = r2[:, s.positions % columns]
+    r2 = s.weight(f'{scope}/R2', s.heads, width, rank)
+    r2 = r2[:, s.positions % width]
     return np.einsum('hik,hjk->hij', r1, r2)
 
   return logits
 
 
-def _hidden(s, name):
+def _hidden(s: One, name: str) -> Array:
   """x_i W1 of each head, [heads, n, width]."""
   w1 = s.weights[name].reshape(s.x.shape[1], s.heads, -1)
   return np.einsum('id,dhk->hik', s.x, w1)
 
 
-def _columns(projected, s, columns):
+def _columns(projected: Array, s: One, columns: int) -> Array:
   """What token i says of the column of token j, [heads, n, n]."""
   return projected[:, :, s.positions % columns]
 
 
-def dense(columns, scope='dense'):
+def dense(columns: int, scope: str = 'dense') -> Function:
   """D: W2 ReLU(W1 x_i) (eq. 1, 2); Table 1: d^2 + d N parameters."""
 
-  def logits(s):
+  def logits(s: One) -> Array:
     hidden = relu(_hidden(s, f'{scope}/W1'))
     w2 = s.weight(f'{scope}/W2', s.heads, hidden.shape[-1], columns)
     return _columns(np.einsum('hik,hkn->hin', hidden, w2), s, columns)
@@ -120,10 +137,12 @@ def dense(columns, scope='dense'):
   return logits
 
 
-def factorized_dense(a, b, scope='factorized_dense'):
+def factorized_dense(
+  a: int, b: int, scope: str = 'factorized_dense'
+) -> Function:
   """FD: A_i[p] B_i[q] at column p b + q: A repeated, B tiled (eq. 5, 6)."""
 
-  def logits(s):
+  def logits(s: One) -> Array:
     hidden = relu(_hidden(s, f'{scope}/W1'))
     width = hidden.shape[-1]
     left = hidden @ s.weight(f'{scope}/WA', s.heads, width, a)
@@ -135,10 +154,15 @@ def factorized_dense(a, b, scope='factorized_dense'):
   return logits
 
 
-def convolution(columns, width, relu_between, scope='convolutional_dense'):
+def convolution(
+  columns: int,
+  width: int,
+  relu_between: bool,
+  scope: str = 'convolutional_dense',
+) -> Function:
   """v1: W2 conv(X), or conv(ReLU(conv(X))), over `width` neighbours."""
 
-  def logits(s):
+  def logits(s: One) -> Array:
     d_model = s.x.shape[1]
     w1 = s.weights[f'{scope}/W1'].reshape(width, d_model, s.heads, -1)
     hidden = np.stack(
@@ -155,7 +179,7 @@ def convolution(columns, width, relu_between, scope='convolutional_dense'):
   return logits
 
 
-def convolve(x, kernel, causal):
+def convolve(x: Array, kernel: Array, causal: bool) -> Array:
   """y_i = sum_w kernel[w] x_(i + w - shift), zero outside the sequence.
 
   Args:
@@ -174,20 +198,20 @@ def convolve(x, kernel, causal):
   return y
 
 
-def bottleneck(inner: Function, scope='bottleneck_dense'):
+def bottleneck(inner: Function, scope: str = 'bottleneck_dense') -> Function:
   """v1: d_model to a smaller r and back, in front of another function."""
 
-  def logits(s):
+  def logits(s: One) -> Array:
     narrow = s.x @ s.weights[f'{scope}/D']
     return inner(dataclasses.replace(s, x=narrow @ s.weights[f'{scope}/U']))
 
   return logits
 
 
-def gated(columns, scope='gated_dense'):
+def gated(columns: int, scope: str = 'gated_dense') -> Function:
   """v1, GLU: W2 ((W1 x_i) * sigmoid(Wg x_i))."""
 
-  def logits(s):
+  def logits(s: One) -> Array:
     hidden = _hidden(s, f'{scope}/W1') * sigmoid(_hidden(s, f'{scope}/Wg'))
     w2 = s.weight(f'{scope}/W2', s.heads, hidden.shape[-1], columns)
     return _columns(np.einsum('hik,hkn->hin', hidden, w2), s, columns)
@@ -195,14 +219,14 @@ def gated(columns, scope='gated_dense'):
   return logits
 
 
-def patterns(names: Sequence[str], size: int):
+def patterns(names: Sequence[str], size: int) -> Function:
   """Hand-made attention, one pattern a head (arXiv 2002.10260, section 3).
 
   What a pattern leaves out has a logit of -30: exp(-30) is nothing beside the
   tokens it chooses, and where it chooses none that is visible all are equal.
   """
 
-  def weight(name, i, j, n):
+  def weight(name: str, i: int, j: int, n: int) -> float:
     if name in ('left', 'right'):
       distance = i - j if name == 'left' else j - i
       return (1 - distance / size) ** 3 if distance >= 2 else 0
@@ -215,7 +239,7 @@ def patterns(names: Sequence[str], size: int):
     }
     return float(j == at[name])
 
-  def logits(s):
+  def logits(s: One) -> Array:
     n = len(s.x)
     out = np.full((s.heads, n, n), -30.0)
     for h, i, j in np.ndindex(out.shape):
@@ -233,14 +257,16 @@ def patterns(names: Sequence[str], size: int):
 def mixture(functions: Sequence[Function], mixing: str) -> Function:
   """sum_i alpha_i S_i(X), sum_i alpha_i = 1 (eq. 8)."""
 
-  def logits(s):
+  def logits(s: One) -> Array:
     if len(functions) == 1 or mixing == 'sum':
-      return sum(f(s) for f in functions)
+      return np.sum([f(s) for f in functions], axis=0)
     heads = s.heads if mixing == 'softmax' else 1
     scores = s.weight('alpha', len(functions), heads)
     e = np.exp(scores - scores.real.max(0))
     alphas = e / e.sum(0)
-    return sum(a[:, None, None] * f(s) for a, f in zip(alphas, functions))
+    return np.sum(
+      [a[:, None, None] * f(s) for a, f in zip(alphas, functions)], axis=0
+    )
 
   return logits
 
@@ -292,7 +318,14 @@ class Layer:
   relative: Optional[str] = None
   buckets: int = 32
 
-  def __call__(self, x, weights, causal=False, positions=None, visible=None):
+  def __call__(
+    self,
+    x: Array,
+    weights: Weights,
+    causal: bool = False,
+    positions: Optional[npt.ArrayLike] = None,
+    visible: Optional[Array] = None,
+  ) -> Array:
     """Y [n, d_model] of one sequence.
 
     Args:
@@ -303,14 +336,15 @@ class Layer:
       visible: bool [n, n] in place of what `causal` says (a prefix LM).
     """
     n = len(x)
-    positions = np.arange(n) if positions is None else np.asarray(positions)
+    at = np.arange(n) if positions is None else np.asarray(positions)
     if visible is None:
       visible = np.tril(np.ones((n, n), bool)) if causal else np.ones((n, n))
-    q = self._project(x, weights, 'q', self.heads)
     key, value = ('kv', 'kv') if self.shared_kv else ('k', 'v')
-    k = self._memory(x, weights, key)
+    # Only some functions look at queries and keys.
+    q = self._project(x, weights, 'q', self.heads) if 'q' in weights else None
+    k = self._memory(x, weights, key) if key in weights else None
     v = self._memory(x, weights, value)
-    s = One(x, weights, self.heads, causal, positions, q, k)
+    s = One(x, weights, self.heads, causal, at, q, k)
     logits = mixture(self.functions, self.mixing)(s)
     logits = logits + self._bias(q, weights, n, causal)
     visible = visible.astype(bool)
@@ -322,21 +356,21 @@ class Layer:
     w = weights['o']
     return read.reshape(n, -1) @ w.reshape(-1, w.shape[-1])
 
-  def _project(self, x, weights, name, heads):
-    if name not in weights:
-      return None
+  def _project(
+    self, x: Array, weights: Weights, name: str, heads: int
+  ) -> Array:
     w = weights[name].reshape(x.shape[1], heads, self.d_kv)
     return np.einsum('id,dhk->hik', x, w)
 
-  def _memory(self, x, weights, name):
+  def _memory(self, x: Array, weights: Weights, name: str) -> Array:
     """Keys or values; the read heads of a group share one write head."""
     written = self.memory_heads or self.heads
     projected = self._project(x, weights, name, written)
-    if projected is None:
-      return None
     return np.repeat(projected, self.heads // written, axis=0)
 
-  def _bias(self, q, weights, n, causal):
+  def _bias(
+    self, q: Optional[Array], weights: Weights, n: int, causal: bool
+  ) -> Union[Array, float]:
     if self.relative is None:
       return 0
     buckets = np.array(
@@ -350,11 +384,19 @@ class Layer:
       return table.reshape(self.heads, self.buckets)[:, buckets]
     table = weights['relative_attention_ak/kernel']
     table = table.reshape(self.heads, self.d_kv, self.buckets)
+    assert q is not None
     scores = np.einsum('hid,hdb->hib', q, table)
     return np.stack([scores[:, i, buckets[i]] for i in range(n)], axis=1)
 
 
-def rows(layer, x, weights, sequence_id, causal=False, by_row=False):
+def rows(
+  layer: Layer,
+  x: Array,
+  weights: Weights,
+  sequence_id: Array,
+  causal: bool = False,
+  by_row: bool = False,
+) -> Array:
   """Y of a batch: each sequence of each row alone; 0 at padding.
 
   Args:
@@ -382,17 +424,17 @@ class Probe:
   """The derivative of a function along one direction of one array."""
 
   name: str
-  direction: np.ndarray
+  direction: Array
   derivative: float
 
 
 def probes(
-  f: Callable[[dict], complex],
-  at: dict,
-  fixed: Optional[dict] = None,
+  f: Callable[[Weights], Any],
+  at: Weights,
+  fixed: Optional[Weights] = None,
   entries: int = 6,
   mixed: int = 3,
-) -> list:
+) -> list[Probe]:
   """Derivatives of f at some entries of each array, and along mixtures.
 
   A wrong entry anywhere shows in the mixtures, which are random directions

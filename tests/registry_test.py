@@ -59,7 +59,7 @@ def test_member_is_what_gin_makes(name):
     type(f) for f in made(member)
   ]
   expected = member.maker()()
-  assert layer._average is expected._average
+  assert layer.normalize == expected.normalize
   for one, other in zip(layer.synthesizers, expected.synthesizers):
     for attribute in ('trainable', 'relu', 'inner'):
       ours, theirs = (getattr(f, attribute, None) for f in (one, other))

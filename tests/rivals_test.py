@@ -13,6 +13,7 @@ of Dense to the queries, share W2 among the heads, and have one alpha a layer:
 """
 
 import functools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ PADDED = np.array([[1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0, 0]])
 R = functools.partial(synth_mtf.Random, max_length=MAX_LENGTH)
 D = functools.partial(synth_mtf.Dense, max_length=MAX_LENGTH)
 V = synth_mtf.DotProduct
-MODES = {
+MODES: dict[str, dict[str, Any]] = {
   'random': {'synthesizers': [R], 'shared_kv': True},
   'dense_minus': {'synthesizers': [D], 'shared_kv': True},
   'random_plus': {'synthesizers': [R, V], 'mixing': 'sum'},
@@ -139,11 +140,15 @@ def test_factorized_gives_all_queries_the_same_logits():
 
 def test_by_position_is_another_thing_than_by_row():
   x = harness.draw('x', [2, 7, D_MODEL])
-  settings = {'num_heads': HEADS, 'key_value_size': D_KV, 'packed': True}
   by_row, by_position = (
     harness.parallel(
-      lambda index=index: synth_mtf.SyntheticAttention(
-        synthesizers=[R], index_by=index, **settings
+      functools.partial(
+        synth_mtf.SyntheticAttention,
+        synthesizers=[R],
+        index_by=index,
+        packed=True,
+        num_heads=HEADS,
+        key_value_size=D_KV,
       ),
       x,
       PACKED,

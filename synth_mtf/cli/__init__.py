@@ -36,7 +36,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     The exit status: 0, or 2 for a mistake of the user, which has then been
     explained on stderr.
   """
-  args = _parser().parse_args(argv)
+  args = parser().parse_args(argv)
   try:
     return args.run(args)
   except UserError as error:
@@ -44,13 +44,14 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     return 2
 
 
-def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+  """Returns the parser of the command line; `args.run` runs what was parsed."""
+  whole = argparse.ArgumentParser(
     prog='synth-mtf',
     description='Synthesizer (arXiv 2005.00743) in Mesh-TensorFlow T5.',
     allow_abbrev=False,
   )
-  subparsers = parser.add_subparsers(metavar='command', required=True)
+  subparsers = whole.add_subparsers(metavar='command', required=True)
   for name in COMMANDS:
     command = importlib.import_module(f'synth_mtf.cli.{name}')
     subparser = subparsers.add_parser(
@@ -62,4 +63,4 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_arguments(subparser)
     subparser.set_defaults(run=command.run)
-  return parser
+  return whole

@@ -174,7 +174,7 @@ class _Loader(abc.ABC):
     for _, spec in _leaves(self._schema):
       dtypes += [spec.dtype, tf.int64] if spec.shape.rank else [spec.dtype]
     arrays = tf.numpy_function(
-      lambda *values: self._to_arrays(function(*(v.tolist() for v in values))),
+      lambda *values: self.to_arrays(function(*(v.tolist() for v in values))),
       inputs,
       dtypes,
       stateful=False,
@@ -192,7 +192,7 @@ class _Loader(abc.ABC):
     ]
     return tf.nest.pack_sequence_as(self._schema, columns)
 
-  def _to_arrays(self, rows: Sequence[Example]) -> list[npt.NDArray[Any]]:
+  def to_arrays(self, rows: Sequence[Example]) -> list[npt.NDArray[Any]]:
     """Returns values, and where lists among them start and end."""
     arrays = []
     for path, spec in _leaves(self._schema):

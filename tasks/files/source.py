@@ -236,6 +236,10 @@ class TwoSources(seqio.DataSource):
 
   The choice is made at each use, so that a task is defined once and before the
   settings are known.
+
+  Attributes:
+    split_files: the official files of each split.
+    tfds: the dataset of TensorFlow Datasets, None where there is none.
   """
 
   def __init__(
@@ -246,23 +250,23 @@ class TwoSources(seqio.DataSource):
   ) -> None:
     super().__init__(splits=())
     self._task_name = task_name
-    self._split_files = files
-    self._tfds = tfds
+    self.split_files = files
+    self.tfds = tfds
 
   @property
   def chosen(self) -> FilesDataSource | seqio.TfdsDataSource:
     """The source that the settings in force name."""
     data_dir = data_settings.settings().data_dir_of(self._task_name)
     if data_dir is not None:
-      return FilesDataSource(self._task_name, self._split_files, data_dir)
-    if self._tfds is None:
+      return FilesDataSource(self._task_name, self.split_files, data_dir)
+    if self.tfds is None:
       raise UserError(
         f'task {self._task_name} is not in TensorFlow Datasets; set '
         'synth_mtf.tasks.settings.data_dir (SYNTH_MTF_DATA_DIR, --data_dir) to '
         'a folder with its files: '
-        + ', '.join(split.patterns[0] for split in self._split_files.values())
+        + ', '.join(split.patterns[0] for split in self.split_files.values())
       )
-    return self._tfds
+    return self.tfds
 
   @property
   def splits(self) -> Sequence[str]:

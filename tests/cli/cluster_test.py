@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def cluster(*words):
       free.bind(('localhost', 0))
     hosts = [f'localhost:{s.getsockname()[1]}' for s in (one, other)]
   command = [
-    pathlib.Path(sys.executable).with_name('synth-mtf'),
+    str(pathlib.Path(sys.executable).with_name('synth-mtf')),
     'cluster',
     f'--hosts={",".join(hosts)}',
   ]
@@ -81,7 +82,7 @@ def steps(folder):
   )
 
 
-def values(path) -> dict:
+def values(path) -> dict[str, Any]:
   reader = tf.train.load_checkpoint(str(path))
   return {n: reader.get_tensor(n) for n in reader.get_variable_to_shape_map()}
 

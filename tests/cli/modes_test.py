@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import pathlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,12 +127,12 @@ def infer(run, pretrained, tmp_path, *words):
   return outputs.read_text().splitlines()
 
 
-def values(path) -> dict:
+def values(path) -> dict[str, Any]:
   reader = tf.train.load_checkpoint(str(path))
   return {n: reader.get_tensor(n) for n in reader.get_variable_to_shape_map()}
 
 
-def scalars(folder) -> dict:
+def scalars(folder) -> dict[str, float]:
   """The last value of each scalar in the event files of a folder."""
   return {
     value.tag: value.simple_value

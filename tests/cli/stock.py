@@ -24,14 +24,16 @@ def main() -> None:
     print(os.waitstatus_to_exitcode(status), flush=True)
 
 
-def _run(words, settings, log):
+def _run(words: list[str], settings: dict[str, str], log: str) -> None:
   """Becomes the command; does not return."""
   output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
   os.dup2(output, 1)
   os.dup2(output, 2)
   os.environ.update(settings)
-  sys.argv = [shutil.which('t5_mesh_transformer'), *words]
-  runpy.run_path(sys.argv[0], run_name='__main__')
+  script = shutil.which('t5_mesh_transformer')
+  assert script is not None
+  sys.argv = [script, *words]
+  runpy.run_path(script, run_name='__main__')
 
 
 if __name__ == '__main__':

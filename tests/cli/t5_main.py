@@ -35,18 +35,19 @@ class Failed(Exception):
   """The stock command ended with an error; has the end of what it printed."""
 
 
-def synth_mtf_transformer(*words) -> int:
+def synth_mtf_transformer(*words: str) -> int:
   """Runs our command in this process, and leaves the process as it was."""
   from t5.models import mesh_transformer_main  # noqa: F401  defines its flags
 
-  prefixes = list(gin.config._LOCATION_PREFIXES)
+  # gin does not take a search folder back.
+  prefixes = list(gin.config._LOCATION_PREFIXES)  # noqa: SLF001
   verbosity = logging.get_verbosity()
   try:
     with flagsaver.flagsaver(), pytest.MonkeyPatch.context() as patch:
       patch.setenv('PYTHONHASHSEED', '0')
       return transformer.run(argparse.Namespace(flags=list(words)))
   finally:
-    gin.config._LOCATION_PREFIXES[:] = prefixes
+    gin.config._LOCATION_PREFIXES[:] = prefixes  # noqa: SLF001
     gin.clear_config()
     flags.FLAGS.unparse_flags()
     logging.set_verbosity(verbosity)
@@ -55,7 +56,9 @@ def synth_mtf_transformer(*words) -> int:
 
 
 @contextlib.contextmanager
-def t5_mesh_transformer(folder) -> Iterator[Callable[..., int]]:
+def t5_mesh_transformer(
+  folder: pathlib.Path,
+) -> Iterator[Callable[..., int]]:
   """The stock command, which cannot take flags of ours; logs to a folder."""
   server = subprocess.Popen(
     [sys.executable, '-m', 'tests.cli.stock'],
@@ -71,8 +74,12 @@ def t5_mesh_transformer(folder) -> Iterator[Callable[..., int]]:
     text=True,
   )
 
-  def run(*words):
-    settings, flags_ = {}, []
+  assert server.stdin is not None and server.stdout is not None
+  commands, statuses = server.stdin, server.stdout
+
+  def run(*words: str) -> int:
+    settings: dict[str, str] = {}
+    flags_: list[str] = []
     for word in words:
       flag = re.fullmatch('--(data_dir|vocabulary)=(.*)', word)
       if flag:
@@ -89,12 +96,12 @@ def t5_mesh_transformer(folder) -> Iterator[Callable[..., int]]:
       'settings': settings,
       'log': str(log),
     }
-    print(json.dumps(command), file=server.stdin, flush=True)
-    status = int(server.stdout.readline())
+    print(json.dumps(command), file=commands, flush=True)
+    status = int(statuses.readline())
     if status:
       raise Failed(log.read_text()[-3000:])
     return status
 
   with server:
     yield run
-    server.stdin.close()
+    commands.close()

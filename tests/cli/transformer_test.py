@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,12 +65,12 @@ def copy(trained, tmp_path) -> pathlib.Path:
   return pathlib.Path(shutil.copytree(trained, tmp_path / 'copy'))
 
 
-def contents(folder) -> dict:
+def contents(folder) -> dict[str, int]:
   """Sizes and names of what must survive a refused run."""
   return {p.name: p.stat().st_size for p in folder.glob('model.ckpt-*')}
 
 
-def values(path) -> dict:
+def values(path) -> dict[str, Any]:
   reader = tf.train.load_checkpoint(str(path))
   return {n: reader.get_tensor(n) for n in reader.get_variable_to_shape_map()}
 

@@ -48,7 +48,7 @@ def note_pid_and_wait(path, report):
 
 def test_it_returns_reports_and_logs(tmp_path, capfd):
   log = tmp_path / 'work.log'
-  reports = []
+  reports: list[int] = []
   answer = workers.run(
     f'{HERE}:work', [1, 2, 3], log=log, on_report=reports.append
   )

@@ -1,6 +1,7 @@
 """The whole family against the reference, in every mode of the host."""
 
 import functools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,7 +107,8 @@ SAMPLE = [
   'fixed_patterns',
   'random_dense_vanilla',
 ]
-SETTINGS = {
+# Of the layer, and of its reference.
+SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
   'one_head': ({'num_heads': 1}, {'heads': 1}),
   'one_head_bias': (
     {'num_heads': 1, 'relative_attention_type': 'bias'},

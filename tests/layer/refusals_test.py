@@ -115,6 +115,10 @@ def test_bindings_of_self_attention_reach_the_layer(empty_gin):
   assert layer.relative_attention_type == 'bias'
 
 
+def max_lengths(layer):
+  return [f.max_length for f in layer.synthesizers]
+
+
 def test_each_layer_makes_its_own_functions(empty_gin):
   gin.parse_config("""
       SyntheticAttention.synthesizers = [@synth_mtf.Random, @synth_mtf.Dense]
@@ -122,7 +126,7 @@ def test_each_layer_makes_its_own_functions(empty_gin):
       Unitransformer.max_length = 17
   """)
   one, other = synth_mtf.SyntheticAttention(), synth_mtf.SyntheticAttention()
-  assert [f.max_length for f in one.synthesizers] == [13, 17]
+  assert max_lengths(one) == [13, 17]
   for mine, yours in zip(one.synthesizers, other.synthesizers):
     assert mine is not yours
 
@@ -135,13 +139,12 @@ def test_max_length_of_each_stack(empty_gin):
   """)
   for stack, length in (('encoder', 512), ('decoder', 114)):
     with gin.config_scope(stack):
-      (table,) = synth_mtf.SyntheticAttention().synthesizers
-    assert table.max_length == length
+      layer = synth_mtf.SyntheticAttention()
+    assert max_lengths(layer) == [length]
 
 
 def test_max_length_without_gin_is_that_of_t5(empty_gin):
-  (table,) = synth_mtf.SyntheticAttention([synth_mtf.Random]).synthesizers
-  assert table.max_length == 512
+  assert max_lengths(synth_mtf.SyntheticAttention([synth_mtf.Random])) == [512]
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """Progress on a terminal and elsewhere."""
 
 import io
+import time
 
 import pytest
 
-from synth_mtf.run import console as console_module
 from synth_mtf.run.console import Console, TrainingProgress, duration
 
 
@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def clock(monkeypatch):
   now = [100.0]
-  monkeypatch.setattr(console_module.time, 'monotonic', lambda: now[0])
+  monkeypatch.setattr(time, 'monotonic', lambda: now[0])
   return now
 
 

@@ -5,11 +5,12 @@ import tensorflow.compat.v1 as tf
 
 from synth_mtf.errors import UserError
 from synth_mtf.run import progress
+from synth_mtf.run.console import TrainingProgress
 
 
 def test_the_hook_counts_steps_and_averages_the_loss(monkeypatch):
   monkeypatch.setattr(progress, '_SECONDS_BETWEEN_REPORTS', 1e9)
-  reports = []
+  reports: list[TrainingProgress] = []
   with tf.Graph().as_default():
     step = tf.train.get_or_create_global_step()
     loss = tf.cast(step, tf.float32)

@@ -1,5 +1,7 @@
 """Random numbers that follow from the step, not from how it was reached."""
 
+import random
+
 import mesh_tensorflow as mtf
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -11,7 +13,7 @@ def draws(first_step, steps, devices=('', '')):
   """What each step draws, in a run that starts at a step."""
   with tf.Graph().as_default(), repeatable.drawn_by_step():
     tf.set_random_seed(1)
-    repeatable.random.seed(1)
+    random.seed(1)
     step = tf.train.get_or_create_global_step()
     graph = mtf.Graph()
     mesh = mtf.Mesh(graph, 'mesh')

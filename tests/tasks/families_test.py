@@ -44,8 +44,8 @@ def prepared(tmp_path):
     tfds_samples.prepare(
       name, files, str(tmp_path / 'tfds'), generators or None
     )
-    # seqio keeps builders by name and folder.
-    seqio.utils.LazyTfdsLoader._MEMOIZED_BUILDERS.clear()
+    # seqio keeps builders by name and folder, for as long as it lives.
+    seqio.utils.LazyTfdsLoader._MEMOIZED_BUILDERS.clear()  # noqa: SLF001
     seqio.set_tfds_data_dir_override(str(tmp_path / 'tfds'))
 
   yield prepare
@@ -53,9 +53,10 @@ def prepared(tmp_path):
   for name in seqio.TaskRegistry.names():
     source = seqio.TaskRegistry.get(name).source
     if name.startswith('synth_'):
-      source = source._tfds
+      source = source.tfds
     if source is not None:
-      source.tfds_dataset._data_dir_override = None
+      # seqio does not take it back.
+      source.tfds_dataset._data_dir_override = None  # noqa: SLF001
 
 
 def _examples(task, split, **kwargs):
@@ -196,7 +197,7 @@ def test_cnn_dailymail(with_lists, real_data, tmp_path, prepared):
       root / 'cnn/stories' / f'{hashlib.sha1(u.encode()).hexdigest()}.story'
       for u in urls[:5]
     ]
-  parse = tfds.summarization.cnn_dailymail._get_art_abs
+  parse = tfds.summarization.cnn_dailymail._get_art_abs  # noqa: SLF001
   rows = [
     dict(zip(('article', 'highlights'), parse(str(path))), id='', publisher='')
     for path in train

@@ -3,6 +3,7 @@
 import gzip
 import json
 import pathlib
+from typing import Any
 
 import gin
 import pytest
@@ -71,7 +72,7 @@ _TASK = {
   'dpr/train.c.txt': 'synth_dpr_v001_simple',
   'convai2/train_self_original_no_cands.txt': 'synth_personachat',
 }
-_WSC = {
+_WSC: dict[str, Any] = {
   'text': 'Mark told Pete lies. He lied.',
   'target': {
     'span1_index': 0,

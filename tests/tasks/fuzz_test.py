@@ -3,6 +3,8 @@
 import gzip
 import json
 import pathlib
+from collections.abc import Sequence
+from typing import Optional, Union
 
 import pytest
 import seqio
@@ -77,23 +79,25 @@ def _damaged(data: bytes, damage) -> bytes:
 
 
 def _reader(name: str) -> formats.Reader:
-  split = tasks.get(name).source._split_files['train']
+  split = tasks.get(name).source.split_files['train']
   while split.otherwise:
     split = split.otherwise
   return next(iter(split.readers.values()))
 
 
-def _records(path: str, reader: formats.Reader) -> dict[bytes, list]:
-  """Returns the examples of each record, by its bytes."""
-  found = {}
+def _records(
+  path: str, reader: formats.Reader
+) -> dict[bytes, Optional[list[formats.Example]]]:
+  """Returns the examples of each record, None where it is refused, by bytes."""
+  found: dict[bytes, Optional[list[formats.Example]]] = {}
   with reader.open(path) as stream:
-    header = reader.header and reader.read_header(
-      blocks.read_header(stream, reader, path)
+    header = blocks.context_of(
+      blocks.read_header(stream, reader, path), reader, path
     )
     try:
       for record in reader.records(stream):
         try:
-          found[record.data] = _labels(reader.parse(record, 0, header or None))
+          found[record.data] = _labels(reader.parse(record, 0, header))
         except RowError:
           found[record.data] = None
     except RowError:
@@ -101,7 +105,9 @@ def _records(path: str, reader: formats.Reader) -> dict[bytes, list]:
   return found
 
 
-def _labels(examples: list) -> list:
+def _labels(
+  examples: Sequence[Union[formats.Example, RowError]],
+) -> list[formats.Example]:
   """Returns the examples without the position of their row."""
   return [
     {k: v for k, v in example.items() if k != 'idx'}
@@ -131,7 +137,7 @@ def test_every_loader_is_tried():
   every = {
     type(reader)
     for task in map(tasks.get, _all_tasks())
-    for split in task.source._split_files.values()
+    for split in task.source.split_files.values()
     for reader in split.readers.values()
   }
   covered_elsewhere = {'DprReader', 'TextJsonReader', 'SentenceReader'}
@@ -185,7 +191,7 @@ def test_damage_is_found_or_harmless(name, real_data, tmp_path):
       return  # the file as a whole is refused
     if reader.scanned:
       assert len(rows) == index.num_examples
-    loader._to_arrays(rows)
+    loader.to_arrays(rows)
     _check_labels(reader, rows)
     unchanged = before.keys() & after.keys()
     header_changed = (
@@ -215,7 +221,8 @@ def _check_labels(reader, rows):
       assert 0 <= label <= 5
     else:
       assert isinstance(label, int)
-      assert 0 <= label < len(classes or getattr(reader, 'labels', range(4)))
+      known = classes or getattr(reader, 'labels', None) or range(4)
+      assert 0 <= label < len(known)
 
 
 @settings(max_examples=40, deadline=5000, derandomize=True)

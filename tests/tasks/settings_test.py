@@ -65,9 +65,8 @@ def test_each_setting_has_all_three_ways(name, monkeypatch, parsed_flags):
 
 
 def test_folders_of_single_tasks():
-  found = data_settings.Settings(
-    data_dir='/all',
-    task_data_dirs=data_settings._task_folders('synth_c4*=tfds, synth_x=/x'),
+  found = data_settings.settings(
+    data_dir='/all', task_data_dirs='synth_c4*=tfds, synth_x=/x'
   )
   assert found.data_dir_of('synth_c4_span_corruption') is None
   assert found.data_dir_of('synth_x') == '/x'

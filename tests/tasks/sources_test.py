@@ -1,6 +1,7 @@
 """Reading official files: order, shuffling, sharding, counts, memory."""
 
 import collections
+import functools
 import gzip
 import json
 import os
@@ -93,7 +94,8 @@ def test_seqio_shards_the_task(data_dir):
   task = tasks.get(_COLA)
   shards = [
     run(
-      lambda i=i: task.get_dataset(
+      functools.partial(
+        task.get_dataset,
         {'inputs': 64, 'targets': 16},
         'train',
         shuffle=False,
@@ -263,7 +265,7 @@ def test_cache_job_of_seqio(real_data, tmp_path, monkeypatch):
   assert cached == direct
 
 
-def _tokens(name, use_cached) -> collections.Counter:
+def _tokens(name, use_cached) -> collections.Counter[tuple[bytes, bytes]]:
   rows = run(
     lambda: tasks.get(name).get_dataset(
       {'inputs': 512, 'targets': 114}, 'train', use_cached, shuffle=False

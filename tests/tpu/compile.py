@@ -11,6 +11,7 @@ import os
 import pathlib
 import sys
 import time
+from typing import Any
 
 os.environ['JAX_PLATFORMS'] = 'cpu'
 os.environ['TPU_SKIP_MDS_QUERY'] = '1'
@@ -24,7 +25,7 @@ from jax.experimental import topologies
 _CORES = 8
 
 
-def compile_(hlo: bytes):
+def compile_(hlo: bytes) -> Any:
   """Compiles a serialized HloModule for all cores."""
   topology = topologies.get_topology_desc(
     platform='tpu', topology_name='v3:2x2'
@@ -36,7 +37,8 @@ def compile_(hlo: bytes):
   options.device_assignment = xla_client.DeviceAssignment.create(
     np.array([device.id for device in devices]).reshape(_CORES, 1)
   )
-  module = xla_client._xla.mlir.xla_computation_to_mlir_module(
+  # jax offers no other way from a HloModule to what it compiles.
+  module = xla_client._xla.mlir.xla_computation_to_mlir_module(  # noqa: SLF001
     xla_client.XlaComputation(hlo)
   )
   return devices[0].client.compile(module, options)

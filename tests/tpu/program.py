@@ -10,11 +10,12 @@ import dataclasses
 import random
 import tempfile
 import types
-from collections.abc import Iterator, Sequence
-from typing import Optional
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Optional
 
 import mesh_tensorflow as mtf
 import numpy as np
+import numpy.typing as npt
 import t5.models.mesh_transformer  # noqa: F401 (registers gin names)
 import tensorflow.compat.v1 as tf
 from absl import flags
@@ -59,7 +60,16 @@ class Size:
     return {'inputs': self.inputs, 'targets': self.targets}
 
 
-def _size(d_model, d_ff, heads, d_kv, vocab, batch, inputs, targets):
+def _size(
+  d_model: int,
+  d_ff: int,
+  heads: int,
+  d_kv: int,
+  vocab: int,
+  batch: int,
+  inputs: int,
+  targets: int,
+) -> Size:
   return Size(
     (
       f'd_model = {d_model}',
@@ -142,7 +152,9 @@ class Setting:
       ],
     )
 
-  def model_fn(self, devices: Sequence[str], use_tpu: Optional[str]):
+  def model_fn(
+    self, devices: Sequence[str], use_tpu: Optional[str]
+  ) -> Callable[..., tf.estimator.EstimatorSpec]:
     """The host's model function for this setting, which gin must hold."""
     vocab = self.size.vocab
     mesh_shape = mtf.convert_to_shape(self.mesh)
@@ -168,7 +180,7 @@ class Setting:
       mesh_devices=list(devices),
     )
 
-  def features(self) -> dict[str, np.ndarray]:
+  def features(self) -> dict[str, npt.NDArray[np.int32]]:
     """Token ids, and segments where rows are packed."""
     rng = np.random.RandomState(0)
     features = {}
@@ -201,8 +213,8 @@ class Program:
   """
 
   graph: tf.Graph
-  spec: object
-  features: dict[str, np.ndarray]
+  spec: tf.estimator.EstimatorSpec
+  features: dict[str, npt.NDArray[np.int32]]
 
   @property
   def lowering(self) -> mtf.Lowering:
@@ -213,7 +225,7 @@ class Program:
       *(self.spec.prediction_hooks or ()),
     )
     (hook,) = [h for h in hooks if isinstance(h, mtf.MtfRestoreHook)]
-    return hook._lowering
+    return hook._lowering  # noqa: SLF001  the host hides it
 
   @property
   def operations(self) -> list[tf.Operation]:
@@ -236,8 +248,8 @@ class Program:
 
 def duplication(lowering: mtf.Lowering) -> float:
   """The einsums done on all cores over those that had to be done."""
-  total = collections.Counter()
-  for key, value in lowering._counters:
+  total: collections.Counter[str] = collections.Counter()
+  for key, value in lowering._counters:  # noqa: SLF001  nor shows them
     total[key] += value
   return total['einsum'] / total['einsum_unique']
 
@@ -274,7 +286,7 @@ def build(setting: Setting, cores: int = 2) -> Program:
         for n in names
       ]
 
-    def computation(*values):
+    def computation(*values: tf.Tensor) -> Any:
       spec = model_fn(
         dict(zip(names, values)), None, setting.mode, {'context': context}
       )
@@ -295,11 +307,13 @@ def build(setting: Setting, cores: int = 2) -> Program:
   return Program(graph, built['spec'], features)
 
 
-def _host_device(host_id):
+def _host_device(host_id: int) -> str:
   return f'/job:worker/task:{host_id}/device:CPU:0'
 
 
-def _slice(cores):
+def _slice(
+  cores: int,
+) -> tuple[topologies.Topology, assignments.DeviceAssignment]:
   coordinates = [
     [x, y, 0, core] for x in range(2) for y in range(2) for core in range(cores)
   ]
@@ -312,7 +326,7 @@ def _slice(cores):
   )
 
 
-def _faults(program) -> Iterator[str]:
+def _faults(program: Program) -> Iterator[str]:
   table = _xla_kernels()
   for op in program.operations:
     for output in op.outputs:
@@ -330,7 +344,7 @@ def _faults(program) -> Iterator[str]:
       yield f'{op.type}: no XLA kernel for its types ({op.name})'
 
 
-def _fits(node, kernel):
+def _fits(node: tf.NodeDef, kernel: Mapping[str, set[int]]) -> bool:
   for attribute, allowed in kernel.items():
     value = node.attr.get(attribute)
     found = ([value.type] if value.type else value.list.type) if value else []
@@ -339,7 +353,7 @@ def _fits(node, kernel):
   return True
 
 
-def _xla_kernels():
+def _xla_kernels() -> Mapping[str, list[dict[str, set[int]]]]:
   """Operations with an XLA kernel, and the types that each kernel takes."""
   if not _KERNELS:
     # XLA registers its kernels when it compiles for the first time.
@@ -353,4 +367,4 @@ def _xla_kernels():
   return _KERNELS
 
 
-_KERNELS = collections.defaultdict(list)
+_KERNELS: dict[str, list[dict[str, set[int]]]] = collections.defaultdict(list)

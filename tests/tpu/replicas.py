@@ -11,6 +11,8 @@ import json
 import os
 import random
 import sys
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any
 
 os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=8'
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
@@ -22,6 +24,7 @@ shims.prepare_host()
 import jax
 import mesh_tensorflow as mtf
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf2
 import tensorflow.compat.v1 as tf
 from jax._src.lib import xla_client
@@ -32,6 +35,7 @@ from tests.tpu import program
 from tests.tpu.program import CORES, Setting
 
 STEPS = 3
+Values = Mapping[str, npt.NDArray[Any]]
 # The form of XlaCallModule that this TensorFlow takes.
 _CALL_MODULE_VERSION = 2 if tf.__version__ < '2.15' else 5
 _TYPES = {tf.float32: 'f32', tf.bfloat16: 'bf16', tf.int32: 'i32'}
@@ -49,7 +53,7 @@ def setting(variant: str, mesh: str) -> Setting:
   )
 
 
-def on_replicas(built: program.Program) -> tuple[np.ndarray, dict]:
+def on_replicas(built: program.Program) -> tuple[npt.NDArray[Any], Values]:
   """Runs a training program.
 
   Returns:
@@ -73,7 +77,7 @@ def on_replicas(built: program.Program) -> tuple[np.ndarray, dict]:
   return np.array(losses), masters
 
 
-def on_one_device(setting_: Setting, masters: dict) -> list[float]:
+def on_one_device(setting_: Setting, masters: Values) -> list[float]:
   """Runs the same steps from the same variables without a mesh."""
   setting_.parse()
   features = setting_.features()
@@ -108,14 +112,16 @@ class CoreProgram:
     features: by the name of their input, the feature.
   """
 
-  def __init__(self, built):
+  def __init__(self, built: program.Program) -> None:
     self._spec = built.spec
     graph = built.graph
     whole = tf.graph_util.extract_sub_graph(
       graph.as_graph_def(), [self._spec.loss.op.name, self._spec.train_op.name]
     )
     assert not whole.library.function, 'functions are not rewritten'
-    self.variables, self.features, self._core_numbers = {}, {}, {}
+    self.variables: dict[str, list[str]] = {}
+    self.features: dict[str, str] = {}
+    self._core_numbers: dict[str, list[int]] = {}
     for node in whole.node:
       if node.op == 'TPUReplicatedInput':
         self._add_input(graph.get_operation_by_name(node.name))
@@ -134,7 +140,7 @@ class CoreProgram:
         continue
       self._add(node, graph, inputs)
 
-  def _add_input(self, op):
+  def _add_input(self, op: tf.Operation) -> None:
     sources = [value.op for value in op.inputs]
     if op.outputs[0].dtype == tf.resource:
       self.variables[op.name] = [source.name for source in sources]
@@ -145,7 +151,9 @@ class CoreProgram:
         int(tf.get_static_value(value)) for value in op.inputs
       ]
 
-  def _add(self, node, graph, inputs):
+  def _add(
+    self, node: tf.NodeDef, graph: tf.Graph, inputs: Container[str]
+  ) -> None:
     new = self.graph_def.node.add()
     new.CopyFrom(node)
     new.device = ''
@@ -158,7 +166,9 @@ class CoreProgram:
     if node.op == 'CrossReplicaSum':
       _make_all_reduce(new, graph.get_operation_by_name(node.name))
 
-  def lower(self, initial, features):
+  def lower(
+    self, initial: Values, features: Values
+  ) -> tuple[list[npt.NDArray[Any]], list[str], bytes]:
     """Lets XLA translate the program.
 
     Args:
@@ -175,7 +185,7 @@ class CoreProgram:
       h: tf2.Variable(initial[self.variables[h][0]]) for h in handles
     }
 
-    def run(*values):
+    def run(*values: tf.Tensor) -> tf.Tensor:
       capture = tf.get_default_graph().capture
       bound = {f'{n}:0': v for n, v in zip(inputs, values)}
       bound |= {f'{h}:0': capture(variables[h].handle) for h in handles}
@@ -201,14 +211,16 @@ class CoreProgram:
     hlo = function.experimental_get_compiler_ir(*values)(stage='hlo_serialized')
     return [value.numpy() for value in values], captured, hlo
 
-  def _assigned(self):
+  def _assigned(self) -> set[str]:
     return {
       node.input[0]
       for node in self.graph_def.node
       if node.op.startswith('Assign') and node.op.endswith('VariableOp')
     }
 
-  def compile(self, initial, features):
+  def compile(
+    self, initial: Values, features: Values
+  ) -> tuple[list[jax.Array], list[jax.Array], list[int], Any]:
     """Compiles for 8 devices.
 
     Returns:
@@ -224,7 +236,8 @@ class CoreProgram:
     options.device_assignment = xla_client.DeviceAssignment.create(
       np.arange(CORES).reshape(CORES, 1)
     )
-    module = xla_client._xla.mlir.xla_computation_to_mlir_module(
+    # jax offers no other way from a HloModule to what it compiles.
+    module = xla_client._xla.mlir.xla_computation_to_mlir_module(  # noqa: SLF001
       xla_client.XlaComputation(hlo)
     )
     return (
@@ -238,7 +251,7 @@ class CoreProgram:
     )
 
 
-def _is_dropped(name, graph, inputs):
+def _is_dropped(name: str, graph: tf.Graph, inputs: Container[str]) -> bool:
   """Whether an input is a control edge to what is no longer there."""
   if not name.startswith('^'):
     return False
@@ -248,7 +261,7 @@ def _is_dropped(name, graph, inputs):
   )
 
 
-def _make_all_reduce(node, op):
+def _make_all_reduce(node: tf.NodeDef, op: tf.Operation) -> None:
   """Replaces a CrossReplicaSum by XLA's all-reduce over the same groups."""
   x, groups = op.inputs[0], tf.get_static_value(op.inputs[1])
   element = _TYPES[x.dtype]
@@ -279,21 +292,23 @@ def _make_all_reduce(node, op):
   node.attr['dim_args_spec'].list.SetInParent()
 
 
-def _shard(values, devices):
+def _shard(
+  values: Iterable[npt.ArrayLike], devices: Sequence[Any]
+) -> jax.Array:
   """One array whose parts, of equal shapes, are on the devices."""
-  values = [np.asarray(value) for value in values]
-  shape, spec = (), PartitionSpec()
-  if values[0].ndim:
-    shape = (CORES * values[0].shape[0], *values[0].shape[1:])
+  parts = [np.asarray(value) for value in values]
+  shape, spec = parts[0].shape, PartitionSpec()
+  if shape:
+    shape = (CORES * shape[0], *shape[1:])
     spec = PartitionSpec('core')
   return jax.make_array_from_single_device_arrays(
     shape,
     NamedSharding(Mesh(np.array(devices), ('core',)), spec),
-    [jax.device_put(v, d) for v, d in zip(values, devices)],
+    [jax.device_put(v, d) for v, d in zip(parts, devices)],
   )
 
 
-def _initial_values(built):
+def _initial_values(built: program.Program) -> tuple[Values, Values]:
   """What each core's variables start from, by handle; masters by name."""
   graph = built.graph
   with graph.as_default():
