@@ -6,10 +6,9 @@ import pathlib
 from collections.abc import Iterator
 
 import gin
-import mesh_tensorflow.transformer
-import t5.models  # what the variants bind, `pack` among it
 
 import synth_mtf
+from synth_mtf.host import gin_files
 
 BASELINE = 'SelfAttention'
 RIVAL_MODES = (
@@ -21,7 +20,7 @@ RIVAL_MODES = (
   'dense_plus',
   'dense_plus_alpha',
 )
-_RIVAL = 'transformer_layers.Synthesizer'
+_RIVAL = 'original_'  # the variants with mesh_tensorflow's own layer
 # The mode of mesh_tensorflow's Synthesizer that does what the variant does.
 _RIVAL_OF = {
   'random': 'random',
@@ -41,13 +40,18 @@ class Contestant:
 
   Attributes:
     name: as it stands in the results.
-    config: what to add to a T5 model's gin configuration.
+    variant: a file of gin/variants; '' is T5 itself.
     rival: name of the contestant of mesh_tensorflow that it is measured by.
   """
 
   name: str
-  config: tuple[str, ...] = ()
+  variant: str = ''
   rival: str = ''
+
+  @property
+  def is_ours(self) -> bool:
+    """Whether it is a variant with a layer of ours."""
+    return bool(self.variant) and not self.variant.startswith(_RIVAL)
 
 
 def contestants() -> dict[str, Contestant]:
@@ -56,34 +60,14 @@ def contestants() -> dict[str, Contestant]:
   ours = [
     Contestant(
       path.stem,
-      (f"include 'variants/{path.name}'",),
+      path.stem,
       f'mtf {_RIVAL_OF[path.stem]}' if path.stem in _RIVAL_OF else '',
     )
     for path in variants
     if 'synthetic_attention' in path.read_text()
   ]
-  rivals = [
-    Contestant(f'mtf {mode}', _rival_config(mode)) for mode in RIVAL_MODES
-  ]
+  rivals = [Contestant(f'mtf {mode}', _RIVAL + mode) for mode in RIVAL_MODES]
   return {c.name: c for c in [Contestant(BASELINE), *ours, *rivals]}
-
-
-def _rival_config(mode: str) -> tuple[str, ...]:
-  """mesh_tensorflow's layer; it takes nothing from SelfAttention's bindings."""
-  settings = (
-    f"synthesize_mode = '{mode}'",
-    'num_heads = %num_heads',
-    'key_value_size = %d_kv',
-    'dropout_rate = %dropout_rate',
-    "relative_attention_type = 'bias_shared'",
-  )
-  return (
-    'import mesh_tensorflow.transformer.transformer_layers',
-    f'encoder/make_layer_stack.layers = [@{_RIVAL}, @DenseReluDense]',
-    'decoder/make_layer_stack.layers = '
-    f'[@{_RIVAL}, @EncDecAttention, @DenseReluDense]',
-    *(f'{_RIVAL}.{setting}' for setting in settings),
-  )
 
 
 @contextlib.contextmanager
@@ -97,20 +81,14 @@ def configured(
     size: the name of a file in gin/sizes.
     bindings: further lines of gin.
   """
-  host = pathlib.Path(mesh_tensorflow.transformer.__file__).parent
-  t5_gin = pathlib.Path(t5.models.__file__).parent / 'gin'
-  gin.add_config_file_search_path(str(t5_gin))
-  gin.clear_config()
-  gin.parse_config(
+  variant = [f'variants/{contestant.variant}.gin'] * bool(contestant.variant)
+  gin_files.parse(
+    [f'sizes/{size}.gin', *variant, 'runs/cpu.gin'],
     [
-      f"include '{host / 'gin' / 'defaults.gin'}'",
-      f"include 'sizes/{size}.gin'",
-      *contestant.config,
-      "include 'runs/cpu.gin'",
       "utils.get_variable_dtype.slice_dtype = 'float32'",
       "utils.get_variable_dtype.activation_dtype = 'float32'",
       *bindings,
-    ]
+    ],
   )
   try:
     yield

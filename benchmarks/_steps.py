@@ -246,7 +246,7 @@ def _model_step(
 
 def _packing(contestant: Contestant, packed: bool) -> tuple[str, ...]:
   """Tells our layer what the data pipeline would."""
-  if contestant.config and not contestant.name.startswith('mtf '):
+  if contestant.is_ours:
     return (f'SyntheticAttention.packed = {packed}',)
   return ()
 
