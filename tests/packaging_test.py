@@ -1,4 +1,4 @@
-"""What a wheel holds, and that it works from anywhere; the make targets."""
+"""What is distributed, and that it works from anywhere; the make targets."""
 
 import os
 import pathlib
@@ -6,8 +6,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 
 import pytest
+
+import synth_mtf
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 # Where a part of the checkout stands in an installation.
@@ -18,28 +21,68 @@ INSTALLED_AS = {
 }
 
 
+# What begins with a dot and is of the project.
+HIDDEN = ('.ci', '.gitignore', '.pre-commit-config.yaml')
+
+
 def run(*words, **options):
   return subprocess.run(
     words, capture_output=True, text=True, timeout=300, check=False, **options
   )
 
 
+def files(folder: pathlib.Path) -> set[str]:
+  """The files below a folder, relative to it, but for Python's own."""
+  return {
+    str(path.relative_to(folder))
+    for path in folder.rglob('*')
+    if path.is_file() and '__pycache__' not in path.parts
+  }
+
+
+def is_left_behind(folder: str, name: str) -> bool:
+  """Whether a name in the checkout is not of the project, but of a user."""
+  if name == '__pycache__' or name.endswith('.egg-info'):
+    return True
+  return folder == str(CHECKOUT) and (
+    name in ('build', 'dist', 'synth-mtf-demo')
+    or name.startswith('my_')
+    or (name.startswith('.') and name not in HIDDEN)
+  )
+
+
 @pytest.fixture(scope='module')
-def installed(tmp_path_factory) -> pathlib.Path:
-  """A folder with an installed wheel, built from a copy of the checkout."""
-  source = tmp_path_factory.mktemp('source') / 'checkout'
-  folder = tmp_path_factory.mktemp('installed')
+def copy(tmp_path_factory) -> pathlib.Path:
+  """A copy of the checkout, its links included."""
+  folder = tmp_path_factory.mktemp('copy') / 'checkout'
   shutil.copytree(
     CHECKOUT,
-    source,
+    folder,
+    symlinks=True,
     ignore=lambda folder, names: [
-      name
-      for name in names
-      if name.startswith('.')
-      or name.endswith(('.egg-info', '.pyc'))
-      or (folder == str(CHECKOUT) and name in ('runs', 'build', 'dist'))
+      n for n in names if is_left_behind(folder, n)
     ],
   )
+  return folder
+
+
+@pytest.fixture(scope='module')
+def sdist(copy, tmp_path_factory) -> pathlib.Path:
+  """A source distribution, built in the copy."""
+  folder = tmp_path_factory.mktemp('sdist')
+  words = ('setup.py', '--quiet', 'sdist', '--dist-dir', folder)
+  done = run(sys.executable, *words, cwd=copy)
+  assert done.returncode == 0, done.stderr
+  assert 'warning: no files found matching' not in done.stderr
+  (archive,) = folder.iterdir()
+  return archive
+
+
+@pytest.fixture(scope='module', params=['copy', 'sdist'])
+def installed(request, tmp_path_factory) -> pathlib.Path:
+  """A folder with an installed wheel, built from a checkout or an sdist."""
+  source = request.getfixturevalue(request.param)
+  folder = tmp_path_factory.mktemp('installed')
   pip = [sys.executable, '-m', 'pip', '--quiet']
   options = ['--no-deps', '--no-build-isolation', '--no-compile']
   done = run(*pip, 'install', *options, '--target', folder, source, cwd='/')
@@ -55,20 +98,45 @@ def test_nothing_but_synth_mtf_is_a_top_level_name(installed):
 
 
 def test_every_file_is_in_it_and_no_other(installed):
-  def files(folder):
-    return {
-      str(path.relative_to(folder))
-      for path in folder.rglob('*')
-      if path.suffix in ('.py', '.gin', '.typed')
-    }
-
   expected = {
     f'{there}/{name}'
     for here, there in INSTALLED_AS.items()
     for name in files(CHECKOUT / here)
   }
-  assert {name for name in files(installed) if name.startswith('s')} == expected
-  assert not (installed / 'synth_mtf' / 'gin' / '__init__.py').exists()
+  found = files(installed / 'synth_mtf')
+  assert {f'synth_mtf/{name}' for name in found} == expected
+  assert 'gin/__init__.py' not in found
+
+
+def test_the_command_is_in_it(installed):
+  done = run(
+    sys.executable,
+    installed / 'bin' / 'synth-mtf',
+    '--version',
+    env={**os.environ, 'PYTHONPATH': str(installed)},
+  )
+  assert done.stdout == f'synth-mtf {synth_mtf.__version__}\n', done.stderr
+
+
+def test_an_sdist_holds_the_checkout(copy, sdist):
+  with tarfile.open(sdist) as archive:
+    found = {name.partition('/')[2] for name in archive.getnames()}
+  made = ('build/', 'synth_mtf.egg-info/')  # where the wheel was built
+  ours = {name for name in files(copy) if not name.startswith(made)}
+  assert ours - found == {'.gitignore'}
+  for name in ('constraints.txt', 'constraints-tf2.15.txt', 'docs/results.md'):
+    assert name in found
+  assert not any('__pycache__' in name for name in found)
+
+
+def test_the_version_is_the_same_everywhere():
+  citation = (CHECKOUT / 'CITATION.cff').read_text()
+  changes = (CHECKOUT / 'CHANGELOG.md').read_text()
+  (version,) = re.findall(r'^version: (.*)$', citation, re.M)
+  (date,) = re.findall(r'^date-released: "(.*)"$', citation, re.M)
+  sections = re.findall(r'^## (.*)$', changes, re.M)
+  assert version == synth_mtf.__version__
+  assert sections[:2] == ['[Unreleased]', f'[{version}] - {date}']
 
 
 def test_gin_files_and_tasks_are_found_from_another_folder(installed, tmp_path):
@@ -121,9 +189,9 @@ def test_the_checkout_does_not_hide_gin_config():
 
 
 def test_gin_path_in_the_checkout():
-  import synth_mtf
-
-  assert synth_mtf.gin_path() == str(CHECKOUT / 'gin')
+  folder = pathlib.Path(synth_mtf.gin_path())
+  assert folder == CHECKOUT / 'synth_mtf' / 'gin'
+  assert files(folder) == files(CHECKOUT / 'gin')
 
 
 def python_of(folder, name, version):

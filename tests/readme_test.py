@@ -29,7 +29,11 @@ from synth_mtf.tasks import vocabulary_training
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(sys.executable).parent
-DOCUMENTS = [CHECKOUT / 'README.md', *sorted(CHECKOUT.glob('docs/**/*.md'))]
+DOCUMENTS = [
+  CHECKOUT / 'README.md',
+  CHECKOUT / 'CONTRIBUTING.md',
+  *sorted(CHECKOUT.glob('docs/**/*.md')),
+]
 BLOCK = re.compile(
   r'(?:^<!-- (?P<mark>run with|run by|not run): (?P<text>.*?) -->\n)?'
   r'^```(?P<language>console|bash)\n(?P<body>.*?)^```$',

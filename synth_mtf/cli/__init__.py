@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import Optional
 
+from synth_mtf import __version__
 from synth_mtf.errors import UserError
 
 COMMANDS = (
@@ -34,9 +35,13 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
   Returns:
     The exit status: 0, or 2 for a mistake of the user, which has then been
-    explained on stderr.
+    explained on stderr. Without a command, the commands are listed there.
   """
-  args = parser().parse_args(argv)
+  whole = parser()
+  args = whole.parse_args(argv)
+  if args.run is None:
+    whole.print_help(sys.stderr)
+    return 2
   try:
     return args.run(args)
   except UserError as error:
@@ -51,7 +56,11 @@ def parser() -> argparse.ArgumentParser:
     description='Synthesizer (arXiv 2005.00743) in Mesh-TensorFlow T5.',
     allow_abbrev=False,
   )
-  subparsers = whole.add_subparsers(metavar='command', required=True)
+  whole.add_argument(
+    '--version', action='version', version=f'synth-mtf {__version__}'
+  )
+  whole.set_defaults(run=None)
+  subparsers = whole.add_subparsers(metavar='command')
   for name in COMMANDS:
     command = importlib.import_module(f'synth_mtf.cli.{name}')
     subparser = subparsers.add_parser(

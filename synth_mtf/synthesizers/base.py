@@ -21,14 +21,14 @@ class SynthesizingFunction(abc.ABC):
 
   A subclass holds its hyperparameters and implements `logits`. Its variables
   live in a scope named after the class (`FactorizedRandom` ->
-  `factorized_random`). What others must know of it, it declares:
+  `factorized_random`). What others must know about it, it declares:
 
   Attributes:
     letter: its name in tables, as in "Syn (R)".
-    last_factor: the variable that is multiplied last: with it at 0, S(X) = 0.
+    last_factor: the variable that is multiplied last: where it is 0, S(X) = 0.
       '' where there is none.
-    position_axes: which axes of a variable are positions, that is, of size
-      `max_length`, by the variable's name.
+    position_axes: by the variable's name, which of its axes are positions, that
+      is, have the size `max_length`.
     layer_variables: variables of the layer itself that only this function uses.
   """
 
@@ -55,8 +55,8 @@ class SynthesizingFunction(abc.ABC):
     Returns:
       Logits of type `call.logits_dtype` over a subset of [batch..., heads,
       length, memory_length], or the factors of an inner product that makes
-      them. What does not depend on the batch has no batch dimension; the layer
-      sees from that what it may share.
+      them. What does not depend on the batch has no batch dimension; that is
+      how the layer knows what it may share.
     """
 
   @abc.abstractmethod
@@ -70,7 +70,7 @@ class SynthesizingFunction(abc.ABC):
     """
 
   def require_positive(self, argument: str, value: Optional[int]) -> None:
-    """Refuses a size below 1; None is a default and passes.
+    """Refuses a size below 1; None stands for a default and passes.
 
     Raises:
       ConfigurationError: naming the gin binding.
@@ -124,7 +124,8 @@ class Table(SynthesizingFunction):
     Args:
       max_length: N. Default: the host's `Unitransformer.max_length` (512).
       tile_length: b <= N. The table has b columns and key j reads column
-        j mod b (section 3.1 of the paper leaves this to future work).
+        j mod b (which the paper leaves to future work, "On Parameters Depending
+        on Sequence Length").
 
     Raises:
       ConfigurationError: if a length does not fit.
@@ -177,6 +178,6 @@ def require_length(owner: str, max_length: int, length: int) -> None:
 
 
 def host_max_length() -> int:
-  """`Unitransformer.max_length` as gin has it here, scopes included."""
+  """`Unitransformer.max_length` as gin has it in the current scope."""
   bindings = gin.get_bindings(transformer.Unitransformer)
   return bindings.get('max_length', _HOST_MAX_LENGTH)

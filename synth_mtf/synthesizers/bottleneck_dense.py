@@ -18,8 +18,10 @@ from synth_mtf.synthesizers.local import Local, project
 class BottleneckDense(SynthesizingFunction):
   """S(X) = F(X'), x'_i = U D x_i with D: d_model -> r, U: r -> d_model.
 
-  (version 1, section 6.2.) F is Dense, or ConvolutionalDense for the
-  bottleneck in front of conv-ReLU-conv.
+  (Version 1, section 6.2.) F is Dense, or ConvolutionalDense for the
+  bottleneck before conv-ReLU-conv. Version 1 has one bullet for each of these:
+  that there is no nonlinearity between D and U, and that r is d_model / 4, is
+  our reading.
   """
 
   def __init__(

@@ -12,16 +12,17 @@ from synth_mtf.synthesizers.local import Local, project
 
 @gin.configurable(module='synth_mtf')
 class ConvolutionalDense(Local):
-  """Convolutions over the sequence in place of Dense's two layers (v1, 6.2).
+  """Convolutions over the sequence in place of Dense's two layers.
 
       linear           S(X) = W2 conv(X; W1)
       conv-ReLU-conv   S(X) = conv(ReLU(conv(X; W1)); W2)
 
-  with conv(X; W)_i = sum_o W[o] x_(i+o) over `filter_width` neighbours: o is
-  centered in an encoder and at most 0 in a decoder. A neighbour in another
-  sequence or in padding counts as 0. W1 is [filter_width, d_model, heads,
-  d_kv]. W2 is [heads, d_kv, memory_length], or [heads, filter_width, d_kv,
-  memory_length] where it is a convolution.
+  (Version 1, section 6.2) with conv(X; W)_i = sum_o W[o] x_(i+o) over
+  `filter_width` neighbours: o is centered in an encoder and at most 0 in a
+  decoder. A neighbour in another sequence or in padding counts as 0. W1 is
+  [filter_width, d_model, heads, d_kv]. W2 is [heads, d_kv, memory_length], or
+  [heads, filter_width, d_kv, memory_length] where it is a convolution. Version
+  1 has one bullet for both forms: widths, shapes and borders are our reading.
   """
 
   def __init__(

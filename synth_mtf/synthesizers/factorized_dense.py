@@ -21,9 +21,10 @@ class FactorizedDense(Table):
 
       h = ReLU(W1 x_l),  A = WA h in R^a,  B = WB h in R^b
 
-  A's entries are repeated b times and B is tiled a times, so that no two
-  entries of a row agree. W1 is [d_model, heads, d_kv], WA [heads, d_kv, a], WB
-  [heads, d_kv, b].
+  W1 is [d_model, heads, d_kv], WA [heads, d_kv, a], WB [heads, d_kv, b]. Two
+  things are our reading. A's entries are repeated b times and B is tiled a
+  times, so that no two entries of a row agree; the paper says of both that they
+  are duplicated. And A and B share W1, as in Table 1, which counts d^2 once.
   """
 
   letter = 'FD'

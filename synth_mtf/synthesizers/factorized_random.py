@@ -14,7 +14,7 @@ from synth_mtf.synthesizers.base import Table
 class FactorizedRandom(Table):
   """FR, S(X) = R1 R2^T with R1, R2 in R^(N x k) (eq. 7).
 
-  One pair for each head. R1 R2^T starts with unit variance, as R does.
+  There is one pair for each head. R1 R2^T starts with unit variance, as R does.
   """
 
   letter = 'FR'

@@ -14,8 +14,8 @@ from synth_mtf.core.visibility import row_sequence_id
 from synth_mtf.errors import ConfigurationError, nearest
 from synth_mtf.synthesizers.base import Table
 
-# The logit of what a pattern leaves out. exp(-30) vanishes beside 1 in float32;
-# where all that is visible is left out, attention is uniform.
+# The logit of what a pattern leaves out. In float32, exp(-30) vanishes next to
+# 1; where everything visible is left out, attention is uniform.
 _OUT = -30.0
 
 
@@ -25,7 +25,7 @@ class _Geometry:
 
   Attributes:
     call: the layer call.
-    ahead: how far key j is ahead of query i, int32 [length, memory_length].
+    ahead: how far key j lies after query i, int32 [length, memory_length].
     max_length: N.
   """
 
@@ -34,7 +34,7 @@ class _Geometry:
   max_length: int
 
   def at(self, hit: mtf.Tensor) -> mtf.Tensor:
-    """Logits that choose where `hit` is true."""
+    """Logits that choose the keys at which `hit` is true."""
     return _OUT * mtf.cast(mtf.logical_not(hit), self.call.logits_dtype)
 
   def context(self, distance: mtf.Tensor) -> mtf.Tensor:
@@ -78,7 +78,7 @@ class FixedPatterns(Table):
       current, previous, next    one token, at distance 0, -1, +1
       left, right                the larger context: tokens at a distance d of
                                  2 and more, with weight (1 - d / N)^3
-      start, end                 the sequence's first or last token
+      start, end                 the first or last token of the sequence
 
   Where a pattern finds no visible token (`next` at the end, or in a decoder),
   attention is uniform over what is visible.
@@ -94,7 +94,7 @@ class FixedPatterns(Table):
     """Creates a Fixed Patterns synthesizing function.
 
     Args:
-      patterns: names out of `PATTERNS`; 'end' works in an encoder only.
+      patterns: names from `PATTERNS`; 'end' works in an encoder only.
       max_length: N. Default: the host's `Unitransformer.max_length` (512).
 
     Raises:

@@ -13,8 +13,8 @@ from synth_mtf.synthesizers.base import Table
 class Local(Table):
   """S(x_i) = W2 h(X)_i: each token makes its own row of logits.
 
-  A subclass says what the hidden layer h is. As in all of T5 there are no bias
-  vectors. W2, [heads, d_kv, memory_length], maps to N columns.
+  A subclass says what the hidden layer h is. As everywhere in T5, there are no
+  bias vectors. W2, [heads, d_kv, memory_length], maps to N columns.
   """
 
   last_factor = 'W2'
@@ -52,11 +52,11 @@ class Local(Table):
     Args:
       d_model: width of the input.
       heads: number of heads.
-      width: of the hidden layer in each head.
+      width: width of the hidden layer in each head.
     """
 
   def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
-    """The hidden layer's, and W2."""
+    """Those of the hidden layer, and W2."""
     width = mtf.Dimension('d_kv', self.key_value_size or d_kv)
     summed = mtf.Shape(self.summed_dims(width)).size
     return (
@@ -101,7 +101,7 @@ def project(
   reduced: int = 1,
   gain: float = 1.0,
 ) -> mtf.Tensor:
-  """The product x W with a new W that at first keeps the second moment.
+  """The product x W with a new W, which at first keeps the second moment of x.
 
   Args:
     call: the layer call.

@@ -14,7 +14,7 @@ from synth_mtf.synthesizers.base import Table
 class Random(Table):
   """R, S(X) = R with R in R^(N x N), one for each head (eq. 4).
 
-  R starts with unit variance, which is how T5's dot products start.
+  R starts with unit variance, as T5's dot products do.
   """
 
   last_factor = 'R'
