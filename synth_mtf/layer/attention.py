@@ -143,7 +143,7 @@ class SyntheticAttention(AttentionLayer):
 def _make_functions(
   makers: Sequence[Callable[[], SynthesizingFunction]],
 ) -> list[SynthesizingFunction]:
-  """Calls each maker; an error names what is no maker."""
+  """Calls each maker; an error names what is not one."""
   try:
     makers = list(makers)
   except TypeError:
