@@ -1,4 +1,4 @@
-"""Who takes part: our variants, T5's own layer, and mesh_tensorflow's modes."""
+"""What is compared: our variants, T5's own layer, mesh_tensorflow's modes."""
 
 import contextlib
 import dataclasses
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import gin
 import mesh_tensorflow.transformer
-import t5.models  # noqa: F401  what the variants bind, `pack` among it
+import t5.models  # noqa: F401  what the variants bind, `pack` for instance
 
 import synth_mtf
 
@@ -41,9 +41,9 @@ class Contestant:
   """An attention layer in the place of T5's.
 
   Attributes:
-    name: as it stands in the results.
+    name: its name in the results.
     config: what to add to a T5 model's gin configuration.
-    rival: name of the contestant of mesh_tensorflow that it is measured by.
+    rival: name of the mode of mesh_tensorflow that it is compared with.
   """
 
   name: str
@@ -70,7 +70,7 @@ def contestants() -> dict[str, Contestant]:
 
 
 def _rival_config(mode):
-  """mesh_tensorflow's layer; it takes nothing from SelfAttention's bindings."""
+  """mesh_tensorflow's layer, which takes none of SelfAttention's bindings."""
   settings = (
     f"synthesize_mode = '{mode}'",
     'num_heads = %num_heads',
@@ -94,7 +94,7 @@ def configured(
   """A gin configuration of T5 with the contestant's layer; cleared after use.
 
   Args:
-    contestant: whose layer.
+    contestant: the contestant whose layer is used.
     size: the name of a file in gin/sizes.
     bindings: further lines of gin.
   """

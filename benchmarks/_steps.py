@@ -1,4 +1,4 @@
-"""What is timed: a layer's, a model's and a decoder's step as TensorFlow runs.
+"""What is timed: steps of a layer, a model and a decoder, run by TensorFlow.
 
 Each builder makes a graph and a session of its own and returns a `Step`.
 """
@@ -27,11 +27,11 @@ class Shape:
 
   Attributes:
     size: the name of a file in gin/sizes.
-    batch: examples.
+    batch: number of examples.
     length: tokens of the encoder (or of a layer), padding included.
     targets: tokens of the decoder.
-    packed: whether rows hold several sequences; of layers only.
-    layers: blocks of each stack; 0: as many as the size has.
+    packed: whether rows hold several sequences; for layers only.
+    layers: blocks in each stack; 0: as many as the size has.
   """
 
   size: str = 'base'
@@ -42,7 +42,7 @@ class Shape:
   layers: int = 0
 
   def sequence_id(self) -> np.ndarray:
-    """[batch, length]; rows are 60 to 100 % full, of 1 or (packed) 2."""
+    """[batch, length]; rows are 60 to 100 % full, of 1 or (packed) 2 sequences."""
     rng = np.random.default_rng(_SEED)
     column = np.arange(self.length)
     used = rng.integers(
@@ -63,9 +63,9 @@ class Step:
 
   Attributes:
     session: its session.
-    fetches: what it computes; all of it is fetched, none of it is pruned.
-    parameters: trained ones.
-    repeats: how often the body of its loop runs, if it has one.
+    fetches: what it computes; all of it is fetched, so that none is pruned.
+    parameters: number of trained parameters.
+    repeats: how often the body of its loop runs, if there is one.
   """
 
   session: tf.Session
@@ -81,8 +81,8 @@ class Step:
 def layer(contestant: Contestant, shape: Shape) -> Step:
   """One encoder layer forward and backward, dropout and padding included.
 
-  As in the paper's tables there is no relative position bias, which is the same
-  for all.
+  As in the paper's tables, there is no relative position bias, which would cost
+  all layers the same.
   """
   bindings = (
     'SelfAttention.relative_attention_type = None',
@@ -144,7 +144,7 @@ def decoding(contestant: Contestant, shape: Shape) -> Step:
 
 
 def _call_layer(mesh, shape):
-  """The encoder's layer of the gin configuration on tokens of its own."""
+  """Calls the encoder's layer of the gin configuration on its own tokens."""
   model = transformer.Unitransformer(
     layer_stack=None,
     d_model=gin.query_parameter('%d_model'),
@@ -180,7 +180,7 @@ def _call_layer(mesh, shape):
 
 
 def _normal(mesh, shape, nonpadding):
-  """Normal numbers at tokens, 0 at padding."""
+  """Normally distributed numbers at tokens, 0 at padding."""
   values = np.random.default_rng(_SEED).normal(size=shape.to_integer_list)
   tensor = tf.constant(values.astype(np.float32))
   return mtf.import_tf_tensor(mesh, tensor, shape) * nonpadding
@@ -234,7 +234,7 @@ def _model_step(contestant, shape, features, mode, bindings=()):
 
 
 def _packing(contestant, packed):
-  """Tells our layer what the data pipeline would."""
+  """Tells our layer what the data pipeline would tell it."""
   if contestant.config and not contestant.name.startswith('mtf '):
     return (f'SyntheticAttention.packed = {packed}',)
   return ()
