@@ -42,7 +42,7 @@ class Shape:
   layers: int = 0
 
   def sequence_id(self) -> np.ndarray:
-    """[batch, length]; rows are 60 to 100 % full, of 1 or (packed) 2 sequences."""
+    """[batch, length]; rows are 60 to 100 % full, of 1 or (packed) 2."""
     rng = np.random.default_rng(_SEED)
     column = np.arange(self.length)
     used = rng.integers(
