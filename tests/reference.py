@@ -75,7 +75,7 @@ def dot_product() -> Function:
 
 
 def random(size: int, columns: Optional[int] = None, scope='random'):
-  """R: a table, the same for every input (eq. 3); `columns` are tiled."""
+  """R: a table, the same for every input (eq. 4); `columns` are tiled."""
   columns = columns or size
 
   def logits(s):
@@ -175,7 +175,7 @@ def convolve(x, kernel, causal):
 
 
 def bottleneck(inner: Function, scope='bottleneck_dense'):
-  """v1: d_model to a smaller r and back, in front of another function."""
+  """v1: d_model to a smaller r and back, before another function."""
 
   def logits(s):
     narrow = s.x @ s.weights[f'{scope}/D']

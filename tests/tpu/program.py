@@ -235,7 +235,7 @@ class Program:
 
 
 def duplication(lowering: mtf.Lowering) -> float:
-  """The einsums done on all cores over those that had to be done."""
+  """The einsums done on all cores, divided by those that had to be done."""
   total = collections.Counter()
   for key, value in lowering._counters:
     total[key] += value
