@@ -35,7 +35,7 @@ def write(folder, variant=None, bindings=(), step=7, change=None) -> str:
   Args:
     folder: where to.
     variant: its name; None is T5 itself.
-    bindings: gin bindings beside TINY.
+    bindings: gin bindings besides TINY.
     step: of training.
     change: name and value to a changed value.
   """

@@ -82,7 +82,7 @@ BASE = _size(768, 3072, 12, 64, 32128, 32, 512, 114)
 # To be executed.
 TINY = _size(16, 32, 4, 4, 64, 8, 16, 8)
 
-# What XLA for a TPU knows beside the kernels that XLA for a CPU registers.
+# What XLA for a TPU knows besides the kernels that XLA for a CPU registers.
 _TPU_OPS = {
   'AllToAll',
   'CollectivePermute',
