@@ -37,10 +37,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     The exit status: 0, or 2 for a mistake of the user, which has then been
     explained on stderr. Without a command, the commands are listed there.
   """
-  parser = _parser()
-  args = parser.parse_args(argv)
+  command_line = _parser()
+  args = command_line.parse_args(argv)
   if args.run is None:
-    parser.print_help(sys.stderr)
+    command_line.print_help(sys.stderr)
     return 2
   try:
     return args.run(args)
