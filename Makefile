@@ -37,7 +37,7 @@ test: env
 tpu-proof: env
 	$(BIN)/python -m pytest -m '' tests/tpu $(TEST_ARGS)
 
-# The compiler of TPUs has an environment of its own, with Python 3.10 or newer.
+# XLA's compiler for TPUs has an environment of its own: Python 3.10 or newer.
 VENV_TPU := .venv-tpu
 PROGRAMS := build/tpu
 VARIANTS ?= SelfAttention $(basename $(notdir $(wildcard gin/variants/*.gin)))

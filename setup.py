@@ -38,8 +38,8 @@ setuptools.setup(
     'Typing :: Typed',
   ],
   python_requires='>=3.9,<3.12',
-  # In the checkout synth_mtf/tasks and synth_mtf/gin are links to the folders
-  # of these names beside it; `tests` is no package of an installation.
+  # In the checkout, synth_mtf/tasks and synth_mtf/gin are links to the folders
+  # of these names at the top; `tests` is not installed.
   packages=setuptools.find_packages(include=['synth_mtf', 'synth_mtf.*']),
   package_data={'synth_mtf': ['py.typed', 'gin/**/*.gin']},
   install_requires=[

@@ -1,4 +1,4 @@
-"""Who takes part: our variants, T5's own layer, and mesh_tensorflow's modes."""
+"""What is compared: our variants, T5's own layer, mesh_tensorflow's modes."""
 
 import contextlib
 import dataclasses
@@ -77,7 +77,7 @@ def configured(
   """A gin configuration of T5 with the contestant's layer; cleared after use.
 
   Args:
-    contestant: whose layer.
+    contestant: the contestant whose layer is used.
     size: the name of a file in gin/sizes.
     bindings: further lines of gin.
   """

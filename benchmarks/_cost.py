@@ -1,7 +1,7 @@
 """What a step must do: its products, its bytes, and its largest tensor.
 
 TensorFlow on a CPU runs one operation after another, each of which reads its
-inputs and writes its outputs; a step takes no less time than its products.
+inputs and writes its outputs; a step takes at least the time of its products.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 
 from benchmarks._steps import Step
 
-# Operations that move no data of their own.
+# Operations that move no data themselves.
 _FREE = frozenset(
   {
     'Const',
@@ -39,7 +39,7 @@ class Cost:
 
   Attributes:
     flops: floating-point operations of its matrix products.
-    bytes: what its operations read and write.
+    bytes: how many its operations read and write.
     largest: elements of its largest tensor that is not a variable.
     largest_shape: the shape of that tensor.
   """
@@ -70,7 +70,7 @@ def cost(step: Step) -> Cost:
 
 
 def matrix_product(size: int) -> Step:
-  """A square matrix product, by which the machine's rate is measured."""
+  """A square matrix product, with which the machine's rate is measured."""
   with tf.Graph().as_default():
     x = tf.Variable(tf.random.normal([size, size], seed=1))
     session = tf.Session()

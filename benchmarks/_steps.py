@@ -1,4 +1,4 @@
-"""What is timed: a layer's, a model's and a decoder's step as TensorFlow runs.
+"""What is timed: steps of a layer, a model and a decoder, run by TensorFlow.
 
 Each builder makes a graph and a session of its own and returns a `Step`.
 """
@@ -28,11 +28,11 @@ class Shape:
 
   Attributes:
     size: the name of a file in gin/sizes.
-    batch: examples.
+    batch: number of examples.
     length: tokens of the encoder (or of a layer), padding included.
     targets: tokens of the decoder.
-    packed: whether rows hold several sequences; of layers only.
-    layers: blocks of each stack; 0: as many as the size has.
+    packed: whether rows hold several sequences; for layers only.
+    layers: blocks in each stack; 0: as many as the size has.
   """
 
   size: str = 'base'
@@ -64,9 +64,9 @@ class Step:
 
   Attributes:
     session: its session.
-    fetches: what it computes; all of it is fetched, none of it is pruned.
-    parameters: trained ones.
-    repeats: how often the body of its loop runs, if it has one.
+    fetches: what it computes; all of it is fetched, so that none is pruned.
+    parameters: number of trained parameters.
+    repeats: how often the body of its loop runs, if there is one.
   """
 
   session: tf.Session
@@ -82,8 +82,8 @@ class Step:
 def layer(contestant: Contestant, shape: Shape) -> Step:
   """One encoder layer forward and backward, dropout and padding included.
 
-  As in the paper's tables there is no relative position bias, which is the same
-  for all.
+  As in the paper's tables, there is no relative position bias, which would cost
+  all layers the same.
   """
   bindings = (
     'SelfAttention.relative_attention_type = None',

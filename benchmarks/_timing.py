@@ -1,4 +1,4 @@
-"""Times several things in turn, so that a drift of the machine hits all."""
+"""Times several things in turn, so that a drift of the machine affects all."""
 
 import statistics
 import time
@@ -11,7 +11,7 @@ class Times(NamedTuple):
 
   Attributes:
     wall: by the clock.
-    cpu: of this process, over all cores; steadier where others work too.
+    cpu: of this process, over all cores; steadier if others use the machine.
   """
 
   wall: list[float]
@@ -25,7 +25,7 @@ def in_turn(
 
   Args:
     runs: what to time, by name.
-    rounds: how often each is timed, after a round that is not.
+    rounds: how often each is timed, after one round that is not.
 
   Returns:
     The times of each, by name.

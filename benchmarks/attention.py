@@ -1,4 +1,4 @@
-"""Times the Synthesizer family beside T5's SelfAttention and mesh_tensorflow's.
+"""Times the Synthesizer family beside the layers that it is compared with.
 
     python benchmarks/attention.py --json results.json
     python benchmarks/attention.py --sections layer --rounds 9
@@ -9,25 +9,27 @@ The sections are
   layer    one encoder layer, forward and backward, unpacked rows with padding,
            dropout as in T5
   packed   the same with two sequences in each row
-  growth   the same over N = 128 ... 2048 and over the batch, with the largest
+  growth   the same for N = 128 ... 2048 and several batches, with the largest
            tensor of the graph
   model    a train step of a whole T5: loss, gradients and Adafactor, by the
            host's own model function
   decode   greedy decoding by the host's own decoder, the encoder included
 
-Contestants run in turn in one process (A B C A B C ...) and are compared round
-by round. All results are fetched: nothing that a step must compute is pruned.
-Every file of gin/variants that puts SyntheticAttention in T5 takes part, T5's
-SelfAttention, and each mode of mesh_tensorflow's Synthesizer ('mtf ...').
+All run in turn in one process (A B C A B C ...) and are compared round by
+round. All results are fetched, so that nothing that a step must compute is
+pruned. What takes part is every file of gin/variants that puts
+SyntheticAttention into T5, T5's SelfAttention, and each mode of
+mesh_tensorflow's Synthesizer ('mtf ...').
 
 The JSON file has, for each section and contestant: `seconds` and `cpu_seconds`
-(median, quartiles, range), `speed` (x SelfAttention, round by round, with
-quartiles; `cpu_median` is the same in processor time, which other work on the
-machine disturbs less), `over_rival` (x mesh_tensorflow's mode that does the
-same), `parameters`, `gflop` of matrix products, `gbyte` that operations read
-and write, `bound` (how much of the time the products alone would take at the
-machine's rate), and `largest_tensor`. The rate, `matrix_gflop_per_second`, is
-that of a large square product, which takes its turn among the contestants.
+(median, quartiles, range), `speed` (how many times as fast as SelfAttention,
+round by round, with quartiles; `cpu_median` is the same in processor time,
+which other work on the machine disturbs less), `over_rival` (how many times as
+fast as mesh_tensorflow's mode that does the same), `parameters`, `gflop` of
+matrix products, `gbyte` that operations read and write, `bound` (the share of
+the time that the products alone would take at the machine's rate), and
+`largest_tensor`. The rate, `matrix_gflop_per_second`, is that of a large square
+product, which takes its turn among the contestants.
 """
 
 import argparse
@@ -256,5 +258,5 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 if __name__ == '__main__':
-  logging.disable(logging.CRITICAL)  # gin reports each folder it looks in
+  logging.disable(logging.CRITICAL)  # gin reports each folder that it searches
   main(sys.argv[1:])

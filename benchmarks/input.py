@@ -1,18 +1,18 @@
-"""Input rate: our tasks over official files, and T5's own, in examples/s.
+"""Input rates of our tasks over official files and of T5's own, in examples/s.
 
     python -m benchmarks.input --data_dir DIR [--examples N] [--rounds N]
       [--uncached] [--megabytes M] [--tasks NAME ...]
 
-T5's own task reads the same rows through TFDS: the datasets are made from the
-files by TFDS's own builders first. Both sides run the whole pipeline of
-training, shuffled and tokenized with one vocabulary, in turns in one process.
+T5's own task reads the same rows through TFDS: TFDS's own builders first make
+the datasets from the files. Both sides run the whole pipeline of training,
+shuffled and tokenized with the same vocabulary, in turns in one process.
 
 One line of JSON goes to the standard output. It has for each task the best rate
 of each side, which other work on the machine disturbs least, and their ratio;
-and the same by the time of the processors, `_per_cpu_s`. With `--uncached` rows
-are read again in each epoch, as those of the full-size sets are; seqio keeps
-sets of fewer than 10,000 rows in memory. With `--megabytes` the rows of each
-training file are repeated until it has so many, to stand for such a set.
+and the same in processor time, `_per_cpu_s`. With `--uncached`, rows are read
+again in each epoch, as those of the full-size sets are; seqio keeps sets of
+fewer than 10,000 rows in memory. With `--megabytes`, the rows of each training
+file are repeated until it has that size, to stand in for such a set.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def preparations(
     part: str(data_dir / 'squad' / f'{part}-v1.1.json')
     for part in ('train', 'dev')
   }
-  # For these TFDS has no parser of the files that are there.
+  # For these, TFDS has no parser of the files that are here.
   paraphrases = {'train': _paraphrases(data_dir / 'glue' / 'MRPC')}
   pairs = {'train': _pairs(data_dir / 'parallel' / 'wmt14_en_de_tok')}
   sets: dict[str, tuple[Any, ...]] = {
@@ -101,8 +101,8 @@ def _pairs(folder: pathlib.Path) -> Iterator[tuple[int, Any]]:
 def rate(task: Any, examples: int, cached: bool) -> tuple[float, float]:
   """Returns examples per second, and per second of processor time.
 
-  The clock starts after as many examples as fill the buffers of both sides. The
-  time of the processors is that of all examples.
+  The clock starts after as many examples as fill the buffers of both sides.
+  Processor time is that of all examples.
   """
   import numpy as np
   import tensorflow as tf

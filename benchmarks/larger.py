@@ -1,7 +1,7 @@
-"""Official files made larger, to stand for full-size sets that are not here.
+"""Official files made larger, to stand in for full-size sets that are not here.
 
-The rows of a training file are repeated until it has so many bytes; what must
-be unique about a row is numbered anew. Other files stay as they are.
+The rows of a training file are repeated until it has a given size; what must be
+unique about a row is numbered again. Other files stay as they are.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _WITH_HEADER = ('SST-2', 'MRPC', 'STS-B', 'QQP', 'MNLI', 'QNLI', 'RTE', 'WNLI')
 def write(
   data_dir: pathlib.Path, larger_dir: pathlib.Path, num_bytes: int
 ) -> None:
-  """Writes the folder `data_dir` again, its training files larger.
+  """Writes the folder `data_dir` again, with larger training files.
 
   Args:
     data_dir: GLUE, SuperGLUE, SQuAD and parallel text, as in the README.
-    larger_dir: a folder to make.
-    num_bytes: what a training file has at least; those that are larger stay.
+    larger_dir: the folder to make.
+    num_bytes: the least size of a training file; larger ones stay as they are.
   """
   for source in sorted(data_dir.rglob('*')):
     if source.is_dir():
@@ -44,7 +44,7 @@ def write(
 def _repeat(
   source: pathlib.Path,
 ) -> Callable[[pathlib.Path, int], Iterable[str]] | None:
-  """Returns what repeats the rows of a training file, None for another file."""
+  """Returns what repeats the rows of a training file; None for other files."""
   if source.stem not in ('train', 'train-v1.1'):
     return None
   if source.suffix == '.jsonl':

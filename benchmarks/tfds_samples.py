@@ -2,7 +2,7 @@
 
 T5's tasks read `glue/cola:1.0.0` and the like. Here the builders of
 tensorflow_datasets generate them with their own parsers; only the download is
-replaced by a folder. What T5 then reads is what it would read anywhere else.
+replaced by a folder. T5 then reads what it would read anywhere else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tensorflow_datasets as tfds
 
 
 class _LocalFiles:
-  """Stands for TFDS's download manager where nothing is to be downloaded."""
+  """Stands in for TFDS's download manager, and downloads nothing."""
 
   def __init__(self, path: Any) -> None:
     self._path = path
@@ -44,8 +44,8 @@ def prepare(
     files: what the builder gets in place of its downloads: a folder, or a dict
       of files by the builder's own keys.
     tfds_dir: the data folder of TFDS.
-    generators: (key, example) pairs for each split, where the builder's own
-      parser cannot run, because it needs Apache Beam.
+    generators: (key, example) pairs for each split, if the builder's own parser
+      cannot run because it needs Apache Beam.
 
   Returns:
     The number of examples of each split whose file is there.

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, whenever a process is killed."""
+"""Files that are written whole or not at all, even if the process is killed."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ def write(path: Path, text: str) -> None:
 
   Args:
     path: its path; `scheme://...` goes through TensorFlow's file systems.
-    text: what it is to hold, in UTF-8.
+    text: its content, written in UTF-8.
   """
   if '://' not in str(path):
     with replacing(path) as partial:
@@ -22,16 +22,17 @@ def write(path: Path, text: str) -> None:
     return
   import tensorflow as tf
 
-  # A bucket shows an object when it is complete.
+  # A bucket shows an object only once it is complete.
   with tf.io.gfile.GFile(str(path), 'w') as stream:
     stream.write(text)
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[pathlib.Path]:
-  """Hands out a path to write to, which then takes the place of `path`.
+  """Hands out a path to write to; what is written then replaces `path`.
 
-  Its name is this process's own: what a killed one has left disturbs nobody.
+  Its name is unique to this process: what a killed one left behind disturbs
+  nobody.
   """
   whole = pathlib.Path(path)
   partial = whole.with_name(f'.{whole.name}.{os.getpid()}.partial')

@@ -1,4 +1,4 @@
-"""Has gin check each run of T5's main ahead of its first step.
+"""Has gin check each run of T5's main before its first step.
 
 Importing this module does it: `import synth_mtf.checked` in a gin file. What is
 checked is in `synth_mtf.run.preflight`.

@@ -20,7 +20,7 @@ class ConfigurationError(UserError, ValueError):
 
 
 def nearest(name: object, options: Iterable[object]) -> str:
-  """`; did you mean 'x' or 'y'?` for the options like a name, or nothing."""
+  """`; did you mean 'x' or 'y'?` for the options similar to a name, or ''."""
   words = {option for option in options if isinstance(option, str)}
   near = difflib.get_close_matches(str(name), sorted(words))
   return f'; did you mean {" or ".join(map(repr, near))}?' if near else ''

@@ -1,7 +1,7 @@
 """What a gin file imports for `synth_mtf.train_with_progress`.
 
 The name is part of the interface: gin files and the `operative_config.gin` of
-runs have it. What it stands for is `synth_mtf.run.progress`.
+runs import it. What it stands for is `synth_mtf.run.progress`.
 """
 
 from synth_mtf.run.progress import (

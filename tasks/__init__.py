@@ -1,6 +1,6 @@
 """Tasks and mixtures of the Synthesizer paper, arXiv 2005.00743.
 
-Importing registers them with seqio, beside T5's own, and does nothing else: no
+Importing registers them with seqio, next to T5's own, and does nothing else: no
 file is opened before a task is used.
 """
 

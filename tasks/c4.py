@@ -1,7 +1,7 @@
 """Span corruption, T5's pretraining: on C4, or on any folder of text.
 
-15 % of the tokens are noise in spans of 3 on average; each span becomes one
-sentinel of the inputs, and the targets are the spans behind their sentinels
+15 % of the tokens are noise, in spans of 3 on average; each span becomes one
+sentinel of the inputs, and the targets are the spans, each after its sentinel
 (arXiv 1910.10683, section 3.3). 512 inputs then need 114 targets.
 """
 
@@ -56,5 +56,5 @@ TASKS = {
     preprocessors=seqio.TaskRegistry.get(_SPAN_CORRUPTION).preprocessors,
   ),
 }
-# The name that follows T5's, with its version.
+# Also under the name that T5's has, with its version.
 adopt(_SPAN_CORRUPTION, _C4_SPLITS)

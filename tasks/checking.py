@@ -20,8 +20,8 @@ def check(names: Iterable[str], splits: Sequence[str]) -> None:
   first rows of each file are read. Tasks over TFDS are not looked at.
 
   Args:
-    names: tasks or mixtures. A task of a mixture that has not a split is left
-      out, as seqio does; at least one must have it.
+    names: tasks or mixtures. A task of a mixture that does not have a split is
+      left out, as seqio does; at least one must have it.
     splits: such as `['train', 'validation']`.
 
   Raises:
@@ -55,7 +55,7 @@ def _faults_of(name: str, splits: Sequence[str]) -> list[str]:
 
 def _may_have(task: seqio.Task, split: str) -> bool:
   splits = _source(task).splits
-  # TFDS does not know the splits of a dataset before it is on the disk.
+  # TFDS does not know the splits of a dataset that is not on the disk yet.
   unknown = not splits and not isinstance(_source(task), FilesDataSource)
   return unknown or split in splits
 
@@ -91,7 +91,7 @@ def get(name: str) -> seqio.dataset_providers.DatasetProviderBase:
   """Returns the task or mixture `name`.
 
   Raises:
-    UserError: there is none; the nearest names are offered.
+    UserError: there is none of that name; the nearest names are offered.
   """
   known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
   if name not in known:

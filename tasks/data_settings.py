@@ -1,9 +1,9 @@
 """Where the data are, and how they become tokens: the settings of the tasks.
 
-Each setting is a gin value, an environment variable and a flag that mean the
-same; a flag wins over gin, gin over the environment. They are read when a task
-is used, never when it is registered, so that importing `synth_mtf.tasks` opens
-no file.
+Each setting is a gin value, an environment variable and a flag with the same
+meaning; a flag wins over gin, gin over the environment. They are read when a
+task is used, never when it is registered, so that importing `synth_mtf.tasks`
+opens no file.
 
 | gin (`synth_mtf.tasks.settings.`) | environment | flag |
 |---|---|---|
@@ -42,8 +42,8 @@ class Settings:
       `data_dir`; the first pattern that matches wins.
     vocabulary: path of a SentencePiece `.model`, `'bytes'`, or None for T5's
       own 32k model in its bucket.
-    skip_bad_rows: leave malformed rows out, and report how many, where
-      otherwise the first use of their file is an error.
+    skip_bad_rows: leave malformed rows out and report how many; otherwise the
+      first use of their file is an error.
     index_dir: where the row counts of the official files are kept.
     word_vectors: word2vec or GloVe file of the embedding similarity metric.
   """
@@ -86,7 +86,7 @@ def settings(
     index_dir: where row counts are kept; nothing means the user's cache
       folder, `$XDG_CACHE_HOME/synth_mtf` or `~/.cache/synth_mtf`.
     word_vectors: word2vec or GloVe file; nothing means that the embedding
-      similarity of dialogue is not computed.
+      similarity of dialogues is not computed.
   """
   return Settings(
     data_dir=_folder(_resolve('data_dir', data_dir)),

@@ -1,7 +1,7 @@
-"""Metrics of generated dialogue, Table 3 of the paper, each from a package.
+"""Metrics of generated dialogue (the paper's Table 3), each from a package.
 
 A metric whose package, program or file is missing says so once and is left out;
-the others stand. All are percentages.
+the others are computed all the same. All are percentages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MetricFn = Callable[[Sequence[str], Sequence[str]], Mapping[str, float]]
 
 
 class _Missing(Exception):
-  """What a metric needs and has not got, and how to get it."""
+  """What a metric needs and does not have, and how to get it."""
 
 
 def _optional(metric: MetricFn) -> MetricFn:
@@ -107,8 +107,8 @@ def embedding_similarity(
 ) -> Mapping[str, float]:
   """Mean cosine of the average word vectors of target and prediction.
 
-  By gensim, with the vectors that the setting `word_vectors` names. A text of
-  which no word has a vector is similar to none.
+  By gensim, with the vectors that the setting `word_vectors` names. A text in
+  which no word has a vector is similar to no other.
   """
   path = data_settings.settings().word_vectors
   if not path:

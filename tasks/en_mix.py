@@ -3,8 +3,8 @@
 T5's `en_mix` (t5.data.mixtures): GLUE, SuperGLUE and SQuAD, each at a rate
 equal to its number of examples up to `rate_num_examples.maximum`; and C4 at
 `rate_unsupervised.value`, a constant. WNLI is not in it, as in T5: WSC and DPR
-pose its question better. The MNLI development sets and WSC's are in it to be
-evaluated; tasks without a training split take no part in training.
+ask the same question in a better way. The development sets of MNLI and WSC are
+in it to be evaluated; tasks without a training split take no part in training.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Generation: CNN/DailyMail summaries and PersonaChat dialogue, Table 3."""
+"""Generation: CNN/DailyMail summaries and PersonaChat dialogues (Table 3)."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _get_art_abs = tfds.summarization.cnn_dailymail._get_art_abs  # noqa: SLF001
 class StoryReader(FolderReader):
   """CNN's and the Daily Mail's `.story` files, a story each.
 
-  The official split is by lists of addresses, `url_lists/all_train.txt` and so
-  on, whose SHA-1 names the story. Without the lists, the first digit of the
-  name decides.
+  The official split is given by lists of addresses, `url_lists/all_train.txt`
+  and so on; a story is named by the SHA-1 of its address. Without the lists,
+  the first digit of the name decides.
   """
 
   schema = {'article': TEXT, 'highlights': TEXT}
@@ -86,8 +86,8 @@ class StoryReader(FolderReader):
 class DialogueReader(Reader):
   """ParlAI's text format: numbered lines, first the persona, then the turns.
 
-  A turn is what the partner says, a tab, and the response; what follows, reward
-  and candidates, is not used. The number 1 starts another dialogue.
+  A turn is what the partner says, a tab, and the response; the reward and the
+  candidates that follow are not used. The number 1 starts a new dialogue.
   """
 
   schema = {'persona': TEXTS, 'history': TEXTS, 'response': TEXT}
@@ -113,7 +113,7 @@ class DialogueReader(Reader):
 
   @override
   def blemish(self, record: Record) -> None:
-    return None  # a mark or a carriage return is no part of a turn
+    return None  # a mark or a carriage return is not part of a turn
 
   @override
   def parse(

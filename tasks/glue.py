@@ -18,7 +18,7 @@ from synth_mtf.tasks.files.rows import RowError, quote
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import adopt
 
-# Our layout's folder, its names in GLUE's download scripts, and none.
+# The folder in our layout, its names in GLUE's download scripts, and no folder.
 _ROOTS = ('glue/', 'glue_data/', 'GLUE/', '')
 _CONFIGS = tfds.text.glue.Glue.builder_configs
 _MAX_SIMILARITY = 5.0
@@ -99,21 +99,21 @@ class StsbReader(GlueReader):
 
 
 class MrpcReader(GlueReader):
-  """MRPC: TFDS reads Microsoft's own files, hence has no columns for it."""
+  """MRPC: TFDS reads Microsoft's own files, and so names no columns for it."""
 
   marked = True
   text_columns = {'sentence1': '#1 String', 'sentence2': '#2 String'}
 
 
 class QqpReader(GlueReader):
-  """QQP: line breaks cut some twenty rows of the official train.tsv."""
+  """QQP: some twenty rows of the official train.tsv are cut by line breaks."""
 
   dropped_rows = 64
 
 
 @dataclasses.dataclass(frozen=True)
 class _Set:
-  """Where a set of GLUE is, and how it is read."""
+  """Where a set of GLUE is and how it is read."""
 
   folder: str
   reader: type[GlueReader] = GlueReader

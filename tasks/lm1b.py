@@ -1,6 +1,6 @@
 """Decoder-only language modelling on the One Billion Word benchmark.
 
-Targets are a sentence each, and there are no inputs (arXiv 1312.3005).
+The targets are one sentence, and there are no inputs (arXiv 1312.3005).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROOTS = (
 )
 _TRAIN = 'training-monolingual.tokenized.shuffled/news.en-*'
 _HELD_OUT = 'heldout-monolingual.tokenized.shuffled/news.en.heldout-*'
-# Other tokenised news, one sentence a line, of which some lines are held out.
+# Other tokenised news, one sentence per line; some of the lines are held out.
 _STAND_IN = 'corpus/news_sentences/*.txt'
 
 

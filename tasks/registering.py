@@ -1,4 +1,4 @@
-"""Registers tasks: T5's definitions, over our sources and vocabulary."""
+"""Registers tasks: T5's definitions with our sources and vocabulary."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def define(
   postprocess_fn: Callable[..., Any] | None = None,
   metric_fns: Sequence[Callable[..., Any]] = (),
 ) -> str:
-  """Registers `synth_<name>`, a task that t5 has not.
+  """Registers `synth_<name>`, a task that t5 does not have.
 
   Args:
     name: what follows the prefix.
     splits: the official files of each split.
     preprocessors: from raw rows to the output features.
-    tfds_name: dataset, config and version, if TFDS has it.
+    tfds_name: dataset, config and version, if TFDS has the task's data.
     output_features: as in seqio.Task.
     postprocess_fn: as in seqio.Task.
     metric_fns: as in seqio.Task.
@@ -77,7 +77,7 @@ def define(
   return name
 
 
-# From text features to tokens, as every task of T5 ends.
+# From text features to tokens: how every task of T5 ends.
 TOKENIZE = (
   seqio.preprocessors.tokenize,
   seqio.CacheDatasetPlaceholder(),

@@ -1,7 +1,7 @@
 """SQuAD v1.1 from its official JSON, arXiv 1606.05250.
 
-The file is one JSON object, `{"data": [article, ...], "version": "1.1"}`. It is
-read one article at a time.
+The file is one JSON object, `{"data": [article, ...], "version": "1.1"}`, which
+is read one article at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.files.streams import ByteStream
 from synth_mtf.tasks.registering import adopt
 
-# A string is skipped as a whole: a bracket inside it opens nothing.
+# A string is skipped as a whole, since a bracket inside it opens nothing.
 _STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _TOKEN = re.compile(_STRING + rb'|[][{}]|"', re.DOTALL)
 # Up to the next bracket.
@@ -144,7 +144,7 @@ def _at_article(stream: ByteStream) -> bool:
 
 
 def _take_object(stream: ByteStream) -> bytes:
-  """Returns the JSON object that starts here, up to its last brace."""
+  """Returns the JSON object that starts here, up to its closing brace."""
   depth = size = 0
   while True:
     match = _BRACKET.match(stream.buffer, stream.start + size)
@@ -160,7 +160,7 @@ def _take_object(stream: ByteStream) -> bytes:
 def _tokens(stream: ByteStream) -> Iterator[tuple[bytes, int]]:
   """Yields strings and brackets, and how many bytes there are up to their end.
 
-  The stream itself stays where it is, so that these bytes are in its buffer.
+  The stream itself does not move, so that these bytes stay in its buffer.
   """
   size = 0
   while True:

@@ -38,7 +38,7 @@ class SuperGlueReader(JsonLinesReader):
 
   Attributes:
     name: the TFDS config.
-    numbers: its features that are integers; the others are text.
+    numbers: which of its features are integers; the others are text.
     labels: the JSON values of the classes, in the order of TFDS's classes.
   """
 
@@ -70,19 +70,19 @@ class SuperGlueReader(JsonLinesReader):
     return [example]
 
   def features(self, row: JsonObject) -> dict[str, Any]:
-    """Returns the features other than label and index."""
+    """Returns the features, without label and index."""
     return {
       name: row.integer(name) if name in self.numbers else row.text(name)
       for name in self._features
     }
 
   def label(self, row: JsonObject) -> int:
-    """Returns the class, or that of rows without one in a test set."""
+    """Returns the class, or what stands for it in a test set without any."""
     if not self._labelled and 'label' not in row:
       return formats.NO_LABEL
     label = row.value('label')
     for i, known in enumerate(self.labels):
-      # In JSON 1 is not true, in Python it is equal.
+      # In JSON, 1 is not true; in Python, they are equal.
       if label == known and type(label) is type(known):
         return i
     classes = ', '.join(map(json.dumps, self.labels))
@@ -248,7 +248,7 @@ def _entity(passage: str, entity: JsonObject) -> str:
 
 
 class DprReader(Reader):
-  """Definite Pronoun Resolution: four lines an example, then an empty one."""
+  """Definite Pronoun Resolution: four lines per example, then an empty one."""
 
   schema = {
     'sentence': TEXT,
@@ -343,8 +343,8 @@ TASKS = {
   for name, folder_and_reader in _READERS.items()
 }
 
-# T5 trains WSC on the rows whose referent is the right one, together with DPR,
-# and evaluates it by whether the predicted referent is that of the row.
+# T5 trains WSC on the rows whose referent is correct, together with DPR, and
+# evaluates it by whether the predicted referent is that of the row.
 TASKS['wsc_train'] = adopt(
   'super_glue_wsc_v102_simple_train', _splits('WSC', WscReader, 'train')
 )
@@ -352,7 +352,7 @@ TASKS['wsc'] = adopt(
   'super_glue_wsc_v102_simple_eval',
   _splits('WSC', WscReader, 'validation', 'test'),
 )
-# DPR is no part of SuperGLUE: without its files, the mixtures do without it.
+# DPR is not part of SuperGLUE: without its files, the mixtures leave it out.
 TASKS['dpr'] = adopt(
   'dpr_v001_simple', {'train': _dpr_split('train'), 'test': _dpr_split('test')}
 )

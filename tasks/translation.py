@@ -18,7 +18,7 @@ from synth_mtf.tasks.registering import adopt
 
 
 class ParallelReader(Reader):
-  """Two files of sentences, named alike but for the language at the end."""
+  """Two files of sentences whose names differ in the language at the end."""
 
   def __init__(self, source: str, target: str) -> None:
     self._source = source
@@ -55,7 +55,7 @@ class ParallelReader(Reader):
         raise RowError(
           f'a line of the file .{longer} only',
           'as many lines in both files',
-          line=-1 if source else 0,  # the stream is behind it
+          line=-1 if source else 0,  # the stream has passed it
         )
       if not source:
         return
@@ -63,7 +63,7 @@ class ParallelReader(Reader):
 
   @override
   def blemish(self, record: Record) -> None:
-    return None  # a mark or a carriage return is no part of a sentence
+    return None  # a mark or a carriage return is not part of a sentence
 
   @override
   def parse(
@@ -80,7 +80,7 @@ class ParallelReader(Reader):
 
 def _sentence(line: bytes, number: int, suffix: str) -> str:
   try:
-    # The number stands for the offset: only the first line may have a mark.
+    # The number stands in for the offset: only the first line may have a mark.
     return line_text(Record(line, number))
   except RowError as error:
     raise error.at(f'file {suffix}') from None

@@ -23,7 +23,7 @@ class SettingVocabulary(seqio.Vocabulary):
   """The vocabulary that `synth_mtf.tasks.settings.vocabulary` names.
 
   One instance serves all tasks, and all instances are equal, so that mixtures
-  accept them; what they encode with is looked up at each use.
+  accept them; which vocabulary they encode with is looked up at each use.
   """
 
   def __init__(self) -> None:
@@ -31,7 +31,7 @@ class SettingVocabulary(seqio.Vocabulary):
 
   @property
   def resolved(self) -> seqio.Vocabulary:
-    """The vocabulary behind the setting in force."""
+    """The vocabulary that the setting in force names."""
     return load(data_settings.settings().vocabulary)
 
   @property
@@ -78,7 +78,7 @@ class SettingVocabulary(seqio.Vocabulary):
     return self.resolved._decode_tf(ids)  # noqa: SLF001
 
   def __getattr__(self, name: str) -> Any:
-    # What only some vocabularies have, such as `tf_tokenizer` or `sp_model`.
+    # For what only some vocabularies have, such as `tf_tokenizer`, `sp_model`.
     if name.startswith('_'):
       raise AttributeError(name)
     return getattr(self.resolved, name)
@@ -141,7 +141,7 @@ def _sentencepiece(path: str) -> seqio.Vocabulary:
 
 VOCABULARY = SettingVocabulary()
 
-# T5's features (t5.data.tasks.DEFAULT_OUTPUT_FEATURES) over the setting.
+# T5's features (t5.data.tasks.DEFAULT_OUTPUT_FEATURES), with this vocabulary.
 OUTPUT_FEATURES = {
   'inputs': seqio.Feature(vocabulary=VOCABULARY, add_eos=True, required=False),
   'targets': seqio.Feature(vocabulary=VOCABULARY, add_eos=True),

@@ -1,4 +1,4 @@
-"""Training of a SentencePiece vocabulary on a user's own text."""
+"""Trains a SentencePiece vocabulary on a user's own text."""
 
 import json
 import pathlib
@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from synth_mtf import atomic
 from synth_mtf.errors import UserError
 
-# With T5's 100 sentinels 2,048, a multiple of 128, to which the host pads. The
-# softmax is most of a tiny model's work: a larger vocabulary would double it.
+# With T5's 100 sentinels this makes 2,048, a multiple of 128, to which the host
+# pads. The softmax is most of a tiny model's work, which a larger vocabulary
+# would double.
 PIECES = 1948
 # More text changes little and takes long.
 MOST_CHARACTERS = 10_000_000
 
-# Ids as T5 has them: 0 padding, 1 end of sequence, 2 unknown, no begin.
+# T5's ids: 0 padding, 1 end of sequence, 2 unknown, no begin of sequence.
 _OPTIONS = {
   'model_type': 'unigram',
   'hard_vocab_limit': False,
@@ -24,12 +25,13 @@ _OPTIONS = {
   'unk_id': 2,
   'bos_id': -1,
   'max_sentence_length': 16_384,
-  'num_threads': 2,  # fixed: it changes the order of the sums
+  'num_threads': 2,  # fixed, because it changes the order of the sums
   'minloglevel': 1,
 }
-# In a process of its own: where TensorFlow is imported too, SentencePiece's
-# trainer ends in a segmentation fault (both carry a copy of protobuf). Text
-# and model have no file names here: the trainer writes them into the model.
+# Run in a process of its own: in one that has imported TensorFlow,
+# SentencePiece's trainer ends in a segmentation fault (both carry a copy of
+# protobuf). Text and model are passed without file names, because the trainer
+# would write these into the model.
 _TRAINER = """
 import io, json, sys, sentencepiece
 lines = open(0, encoding='utf-8').read().splitlines()
@@ -48,10 +50,10 @@ def train(
   """Trains a unigram vocabulary; the same texts give the same file.
 
   Args:
-    texts: each of one line or several; of more than `MOST_CHARACTERS` the rest
-      is not used.
+    texts: each of one line or several; what exceeds `MOST_CHARACTERS` is not
+      used.
     model: the `.model` file to write.
-    pieces: its size, without T5's sentinels; fewer if the text has no more.
+    pieces: its size, without T5's sentinels; fewer if the text has fewer.
 
   Raises:
     UserError: the trainer refuses the text; its log says why.
@@ -74,7 +76,7 @@ def train(
           break
       trainer.stdin.close()
     except BrokenPipeError:
-      pass  # its exit status says that it failed
+      pass  # the exit status says that it failed
     if trainer.wait() != 0:
       raise UserError(
         f'no vocabulary of {pieces:,} pieces can be trained on this text; the '

@@ -15,7 +15,7 @@ VARIANTS = [
 
 
 def error(folder, variant) -> float:
-  """Root mean square of what bfloat16 changes, beside that of the logits."""
+  """Root mean square of what bfloat16 changes, over that of the logits."""
   path = model.write(folder, variant)
   exact = model.logits(path, variant)
   rounded = model.logits(path, variant, activations=tf.bfloat16)

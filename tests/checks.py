@@ -63,7 +63,7 @@ def parallel(
   return result
 
 
-# A gradient below this is a sum that cancels, beside outputs of the size of 1.
+# Where outputs have the size of 1, a gradient below this is a sum that cancels.
 VANISHING = 1e-2
 
 

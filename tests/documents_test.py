@@ -20,16 +20,16 @@ def test_every_file_that_is_named_is_there(document):
 
 
 def test_the_order_of_the_package_is_the_contract():
-  contract = re.search(
+  (contract,) = re.findall(
     r'^name = "The order of the subpackages"$.*?^layers = \[(.*?)^\]',
     (CHECKOUT / 'pyproject.toml').read_text(),
     re.M | re.S,
   )
-  table = re.search(
+  (table,) = re.findall(
     r'^\| `synth_mtf\.` \|.*?\n\|---\|---\|\n(.*?)\n\n',
     (CHECKOUT / 'docs' / 'architecture.md').read_text(encoding='utf-8'),
     re.M | re.S,
   )
-  first_cells = re.sub(r'^\| (.*?) \|.*$', r'\1', table[1], flags=re.M)
+  first_cells = re.sub(r'^\| (.*?) \|.*$', r'\1', table, flags=re.M)
   documented = re.findall(r'`(\w+)`', first_cells)
-  assert documented == re.findall(r'synth_mtf\.(\w+)', contract[1])
+  assert documented == re.findall(r'synth_mtf\.(\w+)', contract)

@@ -290,7 +290,7 @@ def decode(
     steps = []
     for step in range(length - int(first.min())):
       at = first + step
-      # A row that has come to its end goes on, on nothing, until all have.
+      # A row that has reached its end goes on with zeros until all rows have.
       token = np.stack(
         [
           row[..., p, :] if p < length else np.zeros_like(row[..., 0, :])

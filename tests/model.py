@@ -44,7 +44,7 @@ def write(
   Args:
     folder: where to.
     variant: its name; None is T5 itself.
-    bindings: gin bindings beside TINY.
+    bindings: gin bindings besides TINY.
     step: of training.
     change: name and value to a changed value.
   """

@@ -224,7 +224,7 @@ def test_a_wrong_python_is_refused_in_one_sentence(tmp_path):
   )
 
 
-def test_a_suitable_python_is_found_behind_a_wrong_one(tmp_path):
+def test_a_suitable_python_is_found_after_a_wrong_one(tmp_path):
   python_of(tmp_path, 'python3', '3.13.0')
   suitable = python_of(tmp_path, 'python3.10', '3.10.13')
   assert find_python(tmp_path).stdout == f'{suitable}\n'

@@ -1,6 +1,6 @@
 """Every command of the documents: run as it stands, or at least checked.
 
-A block of commands is fenced as `console` (its commands behind `$ `) or `bash`.
+A block of commands is fenced as `console` (its commands after `$ `) or `bash`.
 It is run in a folder that has `my_data`, `my_vocabulary.model` and `.venv`,
 after the blocks above it, unless a comment on the line before it says more:
 

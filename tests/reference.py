@@ -87,7 +87,7 @@ def dot_product() -> Function:
 def random(
   size: int, columns: Optional[int] = None, scope: str = 'random'
 ) -> Function:
-  """R: a table, the same for every input (eq. 3); `columns` are tiled."""
+  """R: a table, the same for every input (eq. 4); `columns` are tiled."""
   width = columns or size
 
   def logits(s: One) -> Array:

@@ -1,5 +1,5 @@
-"""What is measured of a model.
+"""What is measured about a model.
 
-Here lives what a model costs and how it is called in tables. How a run is done
+Here lives what a model costs and what it is called in tables. How a run is done
 and what it writes is the business of `run`.
 """

@@ -1,7 +1,7 @@
 """Parameters, floating-point operations and bytes of a model.
 
-All is counted in the Mesh-TensorFlow graph of the model that gin describes;
-nothing is estimated from formulas, and nothing is executed.
+Everything is counted in the Mesh-TensorFlow graph of the model that gin
+describes; nothing is estimated from formulas, and nothing is executed.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from mesh_tensorflow.transformer import utils
 
 from synth_mtf.host import model
 
-# Weights, their gradients: float32 both.
+# Of weights and of their gradients: both are float32.
 _BYTES = 4
 _POSITIONS = ('length', 'memory_length')
 
@@ -26,13 +26,13 @@ class Cost:
 
   Attributes:
     parameters: number of weights, trained or not.
-    tables: those of them that are indexed by positions.
-    flops: of a forward pass over one pair of sequences. Two for each
+    tables: how many of them are indexed by positions.
+    flops: those of a forward pass over one pair of sequences. Two for each
       multiplication with its addition; a training step has three times as many.
-    state_bytes: on each core: weights, gradients and Adafactor's slots.
+    state_bytes: weights, gradients and Adafactor's slots on each core.
     table_bytes: the part of them that tables take.
-    attention_bytes: the largest tensor of keys by anything (logits, weights)
-      in a forward pass over one pair of sequences, on each core.
+    attention_bytes: on each core, the largest tensor with a dimension of keys
+      (logits, weights) in a forward pass over one pair of sequences.
   """
 
   parameters: int
@@ -52,11 +52,11 @@ def cost(
 
   Args:
     vocab_size: number of embeddings.
-    lengths: of `inputs` and `targets`.
+    lengths: lengths of `inputs` and `targets`.
     mesh_shape: as in `utils.run.mesh_shape`; T5's layout rules are gin's.
 
   Returns:
-    Its cost. The batch is one sequence, whatever the mesh.
+    Its cost. The batch is one sequence, whatever the mesh is.
   """
   mesh = mtf.convert_to_shape(mesh_shape)
   layout = mtf.convert_to_layout_rules(

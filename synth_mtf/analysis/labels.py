@@ -1,11 +1,11 @@
-"""What a model is called in tables: by the paper's names where it has one."""
+"""What a model is called in tables: by the paper's name where there is one."""
 
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
 from synth_mtf.host import model
 from synth_mtf.layer.base import AttentionLayer
 
-# Any number of embeddings: no layer is called.
+# Any number of embeddings will do: no layer is called.
 _VOCABULARY_SIZE = 128
 _CONVOLUTIONS = {
   'LightweightConv1DLocalAttn': 'LightConv',
@@ -25,7 +25,7 @@ def label() -> str:
 
 
 def label_of(layer: transformer.TransformerLayer) -> str:
-  """Returns the name of a layer: ours and the host's."""
+  """Returns the name of a layer, ours or the host's."""
   if isinstance(layer, AttentionLayer):
     return layer.label
   if isinstance(layer, transformer_layers.LocalConvAttnBlock):

@@ -24,8 +24,8 @@ class Linformer(AttentionLayer):
 
   (Wang et al., arXiv 2006.04768, eq. 7; the paper on Synthesizers compares with
   k = 32 in the encoder.) E and F are learned; padding is left out of both
-  products. Positions are mixed ahead of the softmax, so that neither causality,
-  nor packed rows, nor a relative position bias can be had: each is refused.
+  products. Positions are mixed before the softmax, which rules out causality,
+  packed rows and a relative position bias: each is refused.
   """
 
   def __init__(

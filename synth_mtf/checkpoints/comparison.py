@@ -1,8 +1,8 @@
-"""How the variables of a model stand to those of a checkpoint.
+"""How the variables of a model compare with those of a checkpoint.
 
 The one comparison that everything rests on: what a run resumes from must agree
-in all (`message`), what it starts from must hold all weights that cannot start
-anew (`insist_on_weights`), and what a conversion makes is reported
+in everything (`message`), what it starts from must hold all weights that cannot
+start afresh (`insist_on_weights`), and what a conversion does is reported
 (`str(comparison)`).
 """
 
@@ -26,12 +26,12 @@ class Comparison:
   """A model's variables beside a checkpoint's.
 
   Attributes:
-    path: of the checkpoint.
+    path: the path of the checkpoint.
     loaded: variables of the model that are in the checkpoint, and their names
       there.
     new: those that are not.
     left_over: variables of the checkpoint that the model does not have.
-    other: of the loaded ones, those of another type or shape: (in the model, in
+    other: loaded variables whose type or shape differs, as (in the model, in
       the checkpoint).
   """
 
@@ -54,7 +54,7 @@ class Comparison:
   def _left_over_outside(self, scope: Callable[[str], str]) -> list[str]:
     """Weights of the checkpoint in whose scope the model has none.
 
-    One variable more in a scope that a model has is no sign of another model:
+    An extra variable in a scope that a model has is no sign of another model:
     early T5 checkpoints have a relative_attention_bias in EncDecAttention,
     which T5 does not use.
     """
@@ -62,7 +62,7 @@ class Comparison:
     return [n for n in self.left_over if scope(n) not in scopes]
 
   def message(self) -> str:
-    """Says how a checkpoint that is to be resumed differs, '' if it fits."""
+    """Says how a checkpoint to resume from differs; '' if it fits."""
     found = [
       *sorted(
         f'{name} is {there} in the checkpoint, {here} in the model'
@@ -86,11 +86,11 @@ class Comparison:
     )
 
   def insist_on_weights(self) -> None:
-    """Refuses a checkpoint that lacks what cannot start anew.
+    """Refuses a checkpoint that lacks what cannot start afresh.
 
     Raises:
-      UserError: weights that are no part of a synthesizing function are
-        missing, layers are left over, or nothing is loaded.
+      UserError: weights that belong to no synthesizing function are missing,
+        layers are left over, or nothing is loaded.
     """
     missing = [n for n in self.new if not self._may_be_new(n)]
     faults = [
@@ -132,7 +132,7 @@ class Comparison:
     )
 
   def _may_be_new(self, name: str) -> bool:
-    """Whether a variable may be missing, its layer being there."""
+    """Whether a variable may be missing, given that its layer is there."""
     parts = names.attention_name(name)
     if not parts:
       return False
@@ -153,7 +153,7 @@ def of_graph(graph: tf.Graph, checkpoint: Checkpoint) -> Comparison:
 def of_weights(
   variables: Iterable[tf.Variable], checkpoint: Checkpoint
 ) -> Comparison:
-  """Compares a model's weights, found by name and by class of their layer."""
+  """Compares a model's weights, found by name and by their layer's class."""
   kinds = {n: k for n, k in kinds_of(variables).items() if names.is_weight(n)}
   sources = {name: source(name, checkpoint) for name in kinds}
   return compare(kinds, checkpoint, {n: s for n, s in sources.items() if s})
@@ -165,9 +165,9 @@ def compare(
   """Compares variables with a checkpoint.
 
   Args:
-    kinds: the model's variables.
+    kinds: type and shape of the model's variables, by name.
     checkpoint: what they are compared with.
-    loaded: those that come from it, and their names there.
+    loaded: those that come from the checkpoint, and their names there.
   """
   used = set(loaded.values())
   return Comparison(

@@ -4,12 +4,12 @@ Each self-attention layer is brought into one form, `AttentionWeights`, and the
 target's layer is filled from it:
 
 - a function that both have keeps its variables. Where its alpha changes, one
-  operand takes up the quotient, so that alpha_i S_i(X) stays what it was;
+  operand is multiplied by the quotient, so that alpha_i S_i(X) stays the same;
 - a function that only the target has starts at S(X) = 0 if the others make up
-  the whole source layer, so that the model computes what it computed, and with
-  its usual initial values otherwise;
+  the whole source layer, so that the model computes what it computed before,
+  and with its usual initial values otherwise;
 - a function that only the source has is dropped. If what remains is meant to be
-  the same layer, it must have contributed nothing.
+  the same layer, the function must have contributed nothing.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ from synth_mtf.synthesizers.dot_product import DotProduct
 
 VANILLA = scope_of(DotProduct)
 
-# A logit of alpha at which exp() is nothing beside 1.
+# A logit of alpha at which exp() is nothing compared with 1.
 _OUT = -30.0
 _NOTHING = 1e-6
 
@@ -46,8 +46,8 @@ class Options:
 
   Attributes:
     resize: grow or shrink tables to the target's max_length.
-    vanilla_alpha: alpha of the dot product where it gets company, between 0
-      and 1; None for an even share. At 1 the others never learn.
+    vanilla_alpha: alpha of the dot product where other functions join it,
+      between 0 and 1; None for an even share. At 1 the others never learn.
   """
 
   resize: bool = False
@@ -59,10 +59,11 @@ class AttentionWeights:
   """A self-attention layer of a checkpoint.
 
   Attributes:
-    variables: by their name in SyntheticAttention (`q`, `dense/W2`).
+    variables: its variables, by their name in SyntheticAttention (`q`,
+      `dense/W2`).
     origins: their names in the checkpoint.
-    functions: scopes of its synthesizing functions, in their order.
-    alpha: the variable, [functions] or [functions, heads], if it has one.
+    functions: scopes of its synthesizing functions, in order.
+    alpha: the variable, [functions] or [functions, heads], if there is one.
     normalize: how the logits become weights, as in SyntheticAttention.
   """
 
@@ -92,9 +93,9 @@ class _Filled:
 
   Attributes:
     values: its variables, by their name in SyntheticAttention.
-    origins: the names in the checkpoint of those that come from it.
-    unchanged: those that are just what the checkpoint holds.
-    exact: whether it computes what the source computes.
+    origins: of those that come from the checkpoint, the names there.
+    unchanged: those that are exactly what the checkpoint holds.
+    exact: whether the layer computes what the source computes.
   """
 
   values: dict[str, npt.NDArray[Any]] = dataclasses.field(default_factory=dict)
@@ -122,10 +123,10 @@ class Conversion:
 
     Args:
       checkpoint: the source.
-      source: its model; needed only where it has mixtures, whose order is not
-        in the checkpoint.
+      source: its model; needed only if it has mixtures, whose order is not in
+        the checkpoint.
       target: the model to convert to.
-      options: how.
+      options: how to convert.
 
     Raises:
       UserError: the two do not fit.
@@ -170,8 +171,8 @@ class Conversion:
   def values(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     """Yields the names and values of the converted checkpoint.
 
-    The types are those of the target's variables. The optimizer's slots come
-    along for weights that stay as they are.
+    The types are those of the target's variables. Weights that stay as they are
+    keep their optimizer slots.
     """
     for name in self._other_variables():
       yield name, self._typed(name, self._checkpoint[name])
@@ -215,12 +216,12 @@ class Conversion:
 def read_attention(
   checkpoint: Checkpoint, scope: str, source: Optional[ConfiguredModel]
 ) -> AttentionWeights:
-  """Reads a self-attention layer of whatever class.
+  """Reads a self-attention layer of any class.
 
   Args:
-    checkpoint: where from.
-    scope: of the layer in the target; the class may differ.
-    source: the checkpoint's model, where its mixtures must be known.
+    checkpoint: what to read it from.
+    scope: scope of the layer in the target; the class may differ.
+    source: the checkpoint's model, needed if the layer is a mixture.
 
   Raises:
     UserError: it has no such layer, or one that cannot be read.
@@ -278,7 +279,7 @@ def _functions(
 
 
 def _normalize(layer: transformer_layers.SelfAttention) -> Optional[str]:
-  """How a layer's logits become weights: T5's by a softmax."""
+  """How a layer's logits become weights; in T5, by a softmax."""
   return layer.normalize if isinstance(layer, SyntheticAttention) else 'softmax'
 
 
@@ -289,9 +290,9 @@ def _from_original(
 ) -> AttentionWeights:
   """mesh_tensorflow's own Synthesizer, in our names and shapes.
 
-  Its R is [length, heads, memory_length]; its dense modes take the queries for
-  the hidden layer and share the second layer among the heads; its alpha is
-  that of the synthesized part, before a sigmoid.
+  Its R is [length, heads, memory_length]; its dense modes use the queries as
+  the hidden layer and share the second layer among the heads; its alpha is that
+  of the synthesized part, before a sigmoid.
   """
   if 'R1' in variables:
     raise UserError(
@@ -424,7 +425,7 @@ def _is_exact(
   alphas: AttentionWeights,
   shapes: Mapping[str, Sequence[int]],
 ) -> bool:
-  """Whether what has no operand to take up a quotient is right as it is."""
+  """Whether functions without an operand to scale are right as they are."""
   if names.BIAS in source.variables and names.BIAS not in shapes:
     return False
   for function in functions:
@@ -436,20 +437,20 @@ def _is_exact(
 
 
 def _function_of(rest: str) -> Optional[str]:
-  """The scope of the function that a variable belongs to, or None."""
+  """The scope of the function to which a variable belongs, or None."""
   if '/' in rest:
     return rest.split('/')[0]
   return VANILLA if rest in DotProduct.layer_variables else None
 
 
 def _declared_by(rest: str) -> Optional[type[SynthesizingFunction]]:
-  """The class that declares a variable: of the innermost scope."""
+  """The class that declares a variable: that of the innermost scope."""
   scope = rest.split('/')[-2] if '/' in rest else _function_of(rest)
   return function_of(scope) if scope else None
 
 
 def _is_last_factor(rest: str) -> bool:
-  """Whether a function's logits are 0 where this variable of it is."""
+  """Whether a function's logits are 0 where this variable is."""
   function = _declared_by(rest)
   return function is not None and (
     rest.rsplit('/', 1)[-1] == function.last_factor
@@ -457,7 +458,7 @@ def _is_last_factor(rest: str) -> bool:
 
 
 def _last_factor(function: str, variables: Iterable[str]) -> Optional[str]:
-  """The operand of a function that a weight is multiplied into, or None."""
+  """The operand of a function into which a weight is multiplied, or None."""
   for rest in variables:
     if _function_of(rest) == function and _is_last_factor(rest):
       return rest

@@ -22,7 +22,7 @@ class Kind(tuple[str, tuple[int, ...]]):
   __slots__ = ()
 
   def __new__(cls, dtype: tf.DType, shape: Iterable[int]) -> 'Kind':
-    """Makes a kind of a type and a shape."""
+    """Makes a kind from a type and a shape."""
     return super().__new__(cls, (dtype.base_dtype.name, tuple(shape)))
 
   @property
@@ -35,7 +35,7 @@ class Kind(tuple[str, tuple[int, ...]]):
 
 
 class Checkpoint:
-  """A checkpoint on disk, whose values are read when they are asked for.
+  """A checkpoint on disk, whose values are read only when asked for.
 
   Attributes:
     path: without `.index`, as in `<folder>/model.ckpt-1000`.
@@ -46,7 +46,7 @@ class Checkpoint:
     """Opens a checkpoint.
 
     Args:
-      path: its path, or a folder whose latest checkpoint is meant.
+      path: its path, or a folder, whose latest checkpoint is opened.
 
     Raises:
       UserError: there is none, or it is damaged.
@@ -92,18 +92,18 @@ class Checkpoint:
 
   @property
   def parameters(self) -> int:
-    """How many numbers its weights are."""
+    """How many numbers its weights hold."""
     return sum(int(np.prod(self.kinds[name].shape)) for name in self.weights)
 
   @property
   def trained_parameters(self) -> int:
-    """How many numbers its optimizer trains: weights that have slots."""
+    """How many numbers its optimizer trains: those of weights with slots."""
     trained = {names.slot_owner(slot) for slot in self.slots}
     return sum(int(np.prod(self.kinds[name].shape)) for name in trained)
 
   @property
   def step(self) -> int:
-    """How many steps led to it."""
+    """How many training steps led to it."""
     if 'global_step' in self:
       return int(self['global_step'])
     return folders.step_of(self.path)
@@ -143,15 +143,15 @@ def write(
   At most about a gigabyte is held at a time, however large the model is.
 
   Args:
-    folder: where to; made if need be.
-    step: its number.
+    folder: where to write it; made if need be.
+    step: the number of the checkpoint.
     values: names and values, in any order.
 
   Returns:
     The path of the checkpoint.
 
   Raises:
-    UserError: the folder already holds a checkpoint, or cannot be written.
+    UserError: the folder already holds a checkpoint, or cannot be written to.
   """
   path = os.path.join(folder, f'model.ckpt-{step}')
   if tf.io.gfile.exists(folder) and folders.written(folder):

@@ -1,4 +1,4 @@
-"""A folder of checkpoints: which are there, complete, and the latest."""
+"""A folder of checkpoints: which are there, are complete, and is the latest."""
 
 import os
 
@@ -7,7 +7,7 @@ from mesh_tensorflow.transformer import utils
 
 from synth_mtf import atomic
 
-# What TensorFlow's reader raises: a file cut short is an IndexError.
+# What TensorFlow's reader raises; for a file cut short it is an IndexError.
 UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 POINTER = 'checkpoint'
 
@@ -72,8 +72,8 @@ def mend_pointer(folder: str) -> None:
   """Makes a run that was killed resume from its last checkpoint.
 
   The host writes a checkpoint's data, then its `.index`, then its name into the
-  file `checkpoint`. Killed before that file was first written, it would start
-  again at step 0 over what is there.
+  file `checkpoint`. If it was killed before that file was first written, it
+  would start again at step 0 and overwrite what is there.
   """
   found = written(folder)
   if found and tf.train.get_checkpoint_state(folder) is None:

@@ -1,7 +1,7 @@
 """What the names of variables say.
 
 A scope is the name of the layer's Python class, so that the same weights have
-other names in T5's, in mesh_tensorflow's and in our layer.
+different names in T5's, in mesh_tensorflow's and in our layer.
 """
 
 import re
@@ -22,7 +22,7 @@ class AttentionName(NamedTuple):
   """The name of a self-attention variable, taken apart.
 
   Attributes:
-    scope: of the layer's place in the stack, with the trailing '/'.
+    scope: the scope of the layer's place in the stack, with the trailing '/'.
     layer: the layer's class.
     rest: the name inside the layer (`q`, `random/R`).
   """
@@ -68,12 +68,12 @@ def is_embedding(name: str) -> bool:
 
 
 def scope(name: str) -> str:
-  """The scope of a variable, a synthesizing function's included."""
+  """The scope of a variable, including that of a synthesizing function."""
   return name.rpartition('/')[0]
 
 
 def layer(name: str) -> str:
-  """The place in the stack of a variable's layer, whatever its class."""
+  """The place in the stack of a variable's layer, whatever its class is."""
   parts = attention_name(name)
   return parts.scope if parts else scope(name)
 

@@ -1,4 +1,4 @@
-"""What an error means that a run met while it restored a checkpoint."""
+"""What an error means that occurs while a run restores a checkpoint."""
 
 from collections.abc import Callable
 from typing import Optional
@@ -10,13 +10,13 @@ from mesh_tensorflow.transformer import utils
 from synth_mtf.checkpoints import comparison, folder
 from synth_mtf.checkpoints.files import Checkpoint
 
-# What reading a damaged checkpoint raises; or a ValueError with this text.
+# What reading a damaged checkpoint raises, besides a ValueError with this text.
 _READING = (tf.errors.OpError, IndexError, RuntimeError)
 _INVALID = 'not a valid checkpoint'
 
 
 def explainer(model_dir: str) -> Callable[[BaseException], Optional[str]]:
-  """Returns what explains an error by the checkpoints of a run.
+  """Returns a function that explains an error by the checkpoints of a run.
 
   A checkpoint of another shape is restored without complaint into resource
   variables, and the first operation that reads them fails: only a comparison

@@ -1,8 +1,8 @@
-"""The vocabulary travels with the checkpoint: another one is refused.
+"""The vocabulary travels with the checkpoint: any other is refused.
 
-A model whose embedding has other rows is told by the shape. One of the same
-size is not: `vocabulary.json`, written beside the checkpoints when training
-starts, says what they were trained with.
+A vocabulary of another size shows in the shape of the embedding. One of the
+same size does not: `vocabulary.json`, written beside the checkpoints when
+training starts, says what they were trained with.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def check(vocabulary: Any, checkpoint: str) -> None:
 
   Args:
     vocabulary: a seqio vocabulary, or the pair of inputs and targets.
-    checkpoint: such as `model_dir/model.ckpt-1000`.
+    checkpoint: its path, such as `model_dir/model.ckpt-1000`.
 
   Raises:
     UserError: the embedding has rows for another number of pieces, or the
-      folder's `vocabulary.json` tells of other pieces.
+      folder's `vocabulary.json` names other pieces.
   """
   _check_sizes(vocabulary, checkpoint)
   folder = os.path.dirname(checkpoint)
@@ -85,7 +85,7 @@ def _name(vocabulary: seqio.Vocabulary) -> str:
 
 
 def _content(vocabulary: seqio.Vocabulary) -> bytes:
-  """Returns what decides the ids of a text; not how it came to be."""
+  """Returns what decides the ids of a text, but not how the model was made."""
   if not isinstance(vocabulary, seqio.SentencePieceVocabulary):
     return f'{type(vocabulary).__name__} {vocabulary.vocab_size}'.encode()
   model = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model)

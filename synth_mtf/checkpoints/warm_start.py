@@ -2,8 +2,8 @@
 
 A run that starts from a checkpoint names it in `utils.run.init_checkpoint`. The
 host then loads what has the same name and only logs the rest: since a scope is
-the name of the layer's Python class, no attention weight of a plain T5 would
-arrive. `warm_start` finds them and refuses to go on without.
+the name of the layer's Python class, no attention weight of a plain T5 would be
+loaded. `warm_start` finds them and refuses to go on without them.
 """
 
 import re
@@ -29,14 +29,14 @@ def warm_start(name: str) -> str:
   training graph is built.
 
   Args:
-    name: of a variable of the graph.
+    name: the name of a variable of the graph.
 
   Returns:
     Its name in `utils.run.init_checkpoint`.
 
   Raises:
-    UserError: before training, when weights that should come from the
-      checkpoint do not, or have another shape or type there.
+    UserError: before training, if weights that should be in the checkpoint are
+      not, or have another shape or type there.
   """
   graph = tf.get_default_graph()
   if not graph.get_collection(_SOURCES):

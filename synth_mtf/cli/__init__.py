@@ -3,8 +3,8 @@
 A subcommand is a module of this package with `SUMMARY` (a line for `--help`),
 `add_arguments(parser)` and `run(args) -> int`, the exit status. It imports
 TensorFlow, and whatever needs it, inside `run`, and calls
-`run.process.load_plugin()` before it relies on our gin names. `PARSER_OPTIONS`,
-where it is there, are keyword arguments for its `argparse.ArgumentParser`.
+`run.process.load_plugin()` before it relies on our gin names. If it has
+`PARSER_OPTIONS`, they are keyword arguments for its `argparse.ArgumentParser`.
 """
 
 import argparse

@@ -6,8 +6,8 @@ names `/job:worker/task:N/device:CPU:0` (or `GPU:0`), which
 `utils.run.mesh_devices` lists.
 
 TensorFlow waits for ever for a task that is lost. Here the run ends instead,
-and the same commands resume it: a session made anew inside the run would read
-its data from the start again.
+and the same commands resume it: a new session inside the run would read its
+data from the start again.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
   for host in hosts:
     if not host.rpartition(':')[2].isdigit():
       raise UserError(f'--hosts: {host!r} is not of the form host:port')
-  # It starts this command again, which must not happen to a server at work.
+  # It starts this command again, which must not happen once a server runs.
   process.fix_hash_seed()
   server = _serve(hosts, args.task)
   if args.task:
@@ -97,7 +97,7 @@ def _serve(hosts: Sequence[str], task: int) -> Any:
 
 
 def _wait_for(hosts: Sequence[str], patience: int) -> None:
-  """Returns when all hosts answer."""
+  """Waits until all hosts answer."""
   end = time.monotonic() + patience
   for host in hosts:
     if not _answers(host):
@@ -112,7 +112,7 @@ def _wait_for(hosts: Sequence[str], patience: int) -> None:
 
 
 def _first_lost(hosts: Sequence[str]) -> int:
-  """Returns the number of the first host that answers no more."""
+  """Returns the number of the first host that no longer answers."""
   while True:
     time.sleep(1)
     for number, host in enumerate(hosts):
@@ -131,7 +131,7 @@ def _answers(host: str, wait: int = 0) -> bool:
 
 
 def _fail_with(hosts: Sequence[str]) -> None:
-  """Ends the run when a host is lost; for a thread.
+  """Ends the run when a host is lost; to be run in a thread.
 
   The main thread is then inside TensorFlow, which nothing else interrupts. A
   checkpoint that it is writing counts only once it is complete.
@@ -151,7 +151,7 @@ def _fail_with(hosts: Sequence[str]) -> None:
 
 
 def _leave(status: int) -> NoReturn:
-  """Ends this process, whose server has no end."""
+  """Ends this process, whose server would never end."""
   sys.stdout.flush()
   sys.stderr.flush()
   os._exit(status)

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     gin_files.parse(
       [f'sizes/{args.size}.gin', f'variants/{variant}.gin'],
       [
-        # A decoder's tables need no more rows than the targets have.
+        # A decoder's tables need no more rows than the targets have tokens.
         f'encoder/Unitransformer.max_length = {args.inputs}',
         f'decoder/Unitransformer.max_length = {args.targets}',
         f'Unitransformer.max_length = {args.inputs}',

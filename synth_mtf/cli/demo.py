@@ -1,4 +1,4 @@
-"""`synth-mtf demo`: the main job, small enough for a laptop."""
+"""`synth-mtf demo`: the main job in a size for a laptop."""
 
 import argparse
 import os
@@ -155,7 +155,7 @@ def _configuration(args: argparse.Namespace) -> Configuration:
 
 
 def _where(out: str, configuration: Configuration, seconds: float) -> str:
-  """Says what was made, where it is and how to look at it."""
+  """Says what was made, where it is, and how to look at it."""
   data = (
     f'the official files in {configuration.data_dir}'
     if configuration.data_dir

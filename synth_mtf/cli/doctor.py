@@ -48,9 +48,9 @@ class Finding:
   """One line of the report.
 
   Attributes:
-    what: what was looked at and found.
+    what: what was looked at, and what was found.
     mend: what to do about it; '' if nothing needs to be done.
-    fault: whether nothing runs, or not what was asked for, until it is mended.
+    fault: whether nothing, or not what was asked for, runs until it is mended.
   """
 
   what: str
@@ -65,7 +65,7 @@ class Finding:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds what else than the defaults should be looked at."""
+  """Adds the flags that say what to look at instead of the defaults."""
   parser.add_argument(
     '--data_dir',
     metavar='FOLDER',
@@ -175,7 +175,7 @@ def _torch(tensorflow: Optional[str]) -> Finding:
 
 
 def _host(constraints: str) -> Finding:
-  """Imports what every command imports."""
+  """Imports what all commands import."""
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   try:
     with warnings.catch_warnings():
@@ -183,7 +183,7 @@ def _host(constraints: str) -> Finding:
       process.load_plugin()
       importlib.import_module('t5.models.mesh_transformer_main')
       importlib.import_module('synth_mtf.tasks')
-  except Exception as error:  # whatever a mismatch of versions brings
+  except Exception as error:  # whatever a mismatch of versions raises
     cause = error.__cause__ or error
     return Finding(
       f'import fails: {type(cause).__name__}: {cause}',
@@ -226,7 +226,7 @@ def _vocabulary() -> Finding:
 
 
 def _t5_vocabulary() -> Finding:
-  """Asks for it over HTTPS: TensorFlow's GCS client retries for minutes."""
+  """Looks for it over HTTPS: TensorFlow's GCS client retries for minutes."""
   import t5.data
 
   path = t5.data.DEFAULT_SPM_PATH
@@ -264,7 +264,7 @@ def _data() -> Iterator[Finding]:
 
 
 def _official_files(data_dir: str) -> Iterator[Finding]:
-  """Looks which tasks find their files; the rows are checked by a run."""
+  """Finds out which tasks have their files; their rows are checked by a run."""
   import seqio
 
   found, missing = [], []

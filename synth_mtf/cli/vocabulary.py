@@ -1,4 +1,4 @@
-"""`synth-mtf vocabulary`: a SentencePiece model of the data's own text."""
+"""`synth-mtf vocabulary`: a SentencePiece model of the text in the data."""
 
 import argparse
 import itertools
@@ -14,7 +14,7 @@ SUMMARY = 'train a SentencePiece vocabulary on the text of a data folder'
 
 # T5's own, without its 100 sentinels.
 _T5_PIECES = 32_000
-# Its files may be those of other tasks too.
+# Its files may belong to other tasks as well.
 _CORPUS_TASK = 'synth_text_span_corruption'
 
 
@@ -82,10 +82,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def in_turns(iterables: Iterable[Iterable[Any]]) -> Iterator[Any]:
-  """Yields an item of each, again and again, until all of them are at an end.
+  """Yields an item of each in turn, until all of them have come to an end.
 
-  A corpus is much longer than most tasks: of each kind of text there is some
-  before the trainer has enough.
+  A corpus is much longer than most tasks: this way the trainer sees some of
+  each kind of text before it has enough.
   """
   end = object()
   for items in itertools.zip_longest(*iterables, fillvalue=end):
@@ -93,7 +93,7 @@ def in_turns(iterables: Iterable[Iterable[Any]]) -> Iterator[Any]:
 
 
 def _sources() -> Iterator[Any]:
-  """Yields the source of each task that has training files, files once."""
+  """Yields the source of each task with training files, no files twice."""
   import seqio
 
   from synth_mtf.tasks.files.source import TwoSources
@@ -111,7 +111,7 @@ def _sources() -> Iterator[Any]:
 
 
 def _distinct(texts: Iterable[str]) -> Iterator[str]:
-  """Yields each text once: a passage comes with each of its questions."""
+  """Yields each text once; a passage is repeated with each of its questions."""
   seen = set()
   for text in texts:
     if hash(text) not in seen:

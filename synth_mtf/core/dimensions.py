@@ -13,6 +13,6 @@ def arrange(x: mtf.Tensor, shape: mtf.Shape) -> mtf.Tensor:
 
 
 def put_first(dims: Sequence[mtf.Dimension], x: mtf.Tensor) -> mtf.Tensor:
-  """Puts these dimensions of x in front."""
+  """Puts these dimensions of x first."""
   others = [d for d in x.shape.dims if d not in dims]
   return mtf.transpose(x, mtf.Shape([*dims, *others]))

@@ -1,8 +1,8 @@
 """What is computed below Mesh-TensorFlow's own operations, a slice at a time.
 
 Each kernel works on the slices that the devices of a mesh hold, says which
-dimensions the mesh may split, and has its own gradient. Where a TPU wants
-another way than a CPU, the kernel knows, and its callers do not:
+dimensions the mesh may split, and has its own gradient. Where a TPU is better
+served in another way than a CPU, the kernel knows, and its callers do not:
 
   put              one token into a memory
   gather           rows of a table by index, and its gradient
@@ -40,7 +40,7 @@ def put(
   """`memory` with `new` where `here` is true, in one pass over the memory.
 
   Args:
-    new: [batch..., ...], what comes in.
+    new: [batch..., ...], what is put in.
     memory: [batch..., memory_length, ...].
     here: bool over [batch..., memory_length], or a subset.
     memory_length: the dimension that `new` lacks.
@@ -161,8 +161,8 @@ def gather_cells(
 ) -> mtf.Tensor:
   """`table[..., rows, columns]`, one cell for each pair.
 
-  Off a TPU all heads of a cell are read at once. Where a gather is a product,
-  two products with the smaller axes are less.
+  Off a TPU all heads of a cell are read at once. On a TPU, where a gather is a
+  product, two products over the single axes are less work than one over cells.
 
   Args:
     table: [..., length, memory_length].
@@ -195,9 +195,9 @@ def centered_exp(
   The center c of a row is the middle of its visible logits. Whatever padding
   an example has, E then neither overflows nor vanishes, as long as the logits
   of a row lie within 150 of each other; larger distances count as 150. On a TPU
-  each term of B has a center, and c is their sum (150 then is that of the
-  terms' spreads): nothing but E then uses B itself, and XLA makes B there
-  instead of keeping it for each layer.
+  each term of B has its own center, and c is their sum (the 150 is then for the
+  sum of the terms' spreads): B itself is then used for E alone, and XLA makes
+  it there instead of keeping it for each layer.
 
   Args:
     terms: subsets of `shape`.
@@ -262,10 +262,10 @@ def shared_product(
 ) -> mtf.Tensor:
   """W V, where all examples share W.
 
-  As one product it leaves a TPU with the heads outside the batch, and beside it
-  XLA keeps a copy for the output projection, which wants the batch outside.
-  For training there is therefore a product for each example, of a broadcast
-  that XLA makes part of it.
+  Computed as one product, the result has its heads outside the batch on a TPU,
+  and XLA keeps a second copy of it for the output projection, which needs the
+  batch outside. For training there is therefore one product for each example,
+  with a broadcast of W that XLA makes part of the product.
 
   Args:
     weights: W, [heads, length, memory_length].
@@ -311,7 +311,7 @@ def divide(x: mtf.Tensor, total: mtf.Tensor) -> mtf.Tensor:
 
       dX = dY / T     dT = -sum_d dX Y
 
-  so that what is kept for the gradient is Y, which is needed anyway.
+  so that Y, which is needed anyway, is what is kept for the gradient.
   """
   return mtf.slicewise(
     _divide_rows,
@@ -355,7 +355,7 @@ def softmax(
   Args:
     b: logits, of which `over` is the last dimension.
     over: what the weights sum to 1 over.
-    gradient: in place of the softmax's own, as in `mtf.slicewise`.
+    gradient: replaces the softmax's own gradient; as in `mtf.slicewise`.
   """
   return mtf.slicewise(
     tf.nn.softmax,
@@ -371,21 +371,21 @@ def softmax_product(
   over: mtf.Dimension,
   rows: Sequence[mtf.Dimension],
 ) -> mtf.Tensor:
-  """softmax(B) V, with the gradient in few passes over B off a TPU.
+  """softmax(B) V; off a TPU, the gradient takes few passes over B.
 
   With W = softmax(B), Y = W V and the row sums T = W 1,
 
       Y = (W V) / T     dW = [dY, dT] [V, 1]^T     dB = W dW
 
-  where the normalizer of W counts as a constant: T = 1 carries its gradient,
-  as a column of the product that is made anyway. The mesh must split neither
-  `over` nor the last dimension of the values.
+  where the normalizer of W counts as a constant: its gradient runs through
+  T = 1, which is one more column of a product that is made anyway. The mesh
+  must split neither `over` nor the last dimension of the values.
 
   Args:
     b: B, [batch..., heads, length, over].
     values: V, [batch..., over, heads, d_kv].
     over: what the weights sum to 1 over.
-    rows: the dimensions of the result but d_kv, in order.
+    rows: the dimensions of the result without d_kv, in order.
 
   Returns:
     [*rows, d_kv].

@@ -74,8 +74,8 @@ class LayerCall:
     """What decoding must keep: the memory up to the current token.
 
     Args:
-      new: of all tokens, [batch..., memory_length, ...]; of the current one,
-        [batch..., ...], in incremental decoding.
+      new: what comes from all tokens, [batch..., memory_length, ...]; in
+        incremental decoding, from the current one, [batch..., ...].
 
     Returns:
       [batch..., memory_length, ...], in which incremental decoding finds the
@@ -162,8 +162,9 @@ class LayerCall:
       name: its name in the checkpoint.
       dims: its dimensions; an ensemble adds its own in front.
       stddev: standard deviation of the initial values.
-      dtype: type in which it is used; the activations' where None.
-      trainable: if False it stays as initialized, and in the checkpoint.
+      dtype: type in which it is used; None stands for the activations' type.
+      trainable: if False, it keeps its initial values, and so does the
+        checkpoint.
 
     Returns:
       A tensor of the given type.
@@ -186,8 +187,8 @@ def once(
 ) -> mtf.Tensor:
   """What `make` returned to the first layer of the stack that asked for it.
 
-  Where layers are computed again for their gradients, each on its own, there is
-  nothing to share.
+  Nothing is shared where each layer is computed again, on its own, for its
+  gradients.
   """
   stack = getattr(context.model, 'layer_stack', None)
   if isinstance(stack, transformer.ReversibleLayerStack) or getattr(

@@ -1,10 +1,10 @@
-"""Alignment logits as a sum; its large parts are touched as rarely as possible.
+"""Alignment logits as a sum whose large parts are touched as rarely as can be.
 
     B = sum of terms
 
 A term is a tensor, or an `InnerProduct` that has not been multiplied out. What
-has no batch dimension is summed apart; the inner products of one example become
-one product over all that they sum over.
+has no batch dimension is summed separately; the inner products of one example
+become a single product over everything that they sum over.
 """
 
 import dataclasses
@@ -100,13 +100,13 @@ def add(call: LayerCall, terms: Sequence[Term]) -> Logits:
 def add_to_keys(
   call: LayerCall, logits: Logits, bias: mtf.Tensor
 ) -> tuple[Logits, Optional[mtf.Tensor]]:
-  """Adds a bias of [batch..., memory_length] to logits, or leaves it over.
+  """Adds a bias of [batch..., memory_length] to logits, or hands it back.
 
   Off a TPU it joins a product, as one more k with queries of 1: that saves a
   pass over B.
 
   Returns:
-    The logits, and the bias where it is still to be added.
+    The logits, and the bias if it is still to be added.
   """
   product = logits.product
   if product is None or kernels.is_tpu(bias.mesh):
@@ -155,7 +155,7 @@ def _concat(
   order: Sequence[mtf.Dimension],
   name: str,
 ) -> mtf.Tensor:
-  """Concatenates along the k of each, having made the other dims agree."""
+  """Makes the other dims agree, and concatenates along the k of each."""
   present = {d for f in factors for d in f.shape.dims}
   dims = [d for d in order if d in present]
   return mtf.concat(

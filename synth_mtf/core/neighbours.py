@@ -23,7 +23,7 @@ def neighbours(
     filter_dim: w, the new dimension.
 
   Returns:
-    x with the new dimension in front of its last one.
+    x with the new dimension before its last one.
   """
   axis = x.shape.ndims - 1
   if call.context.mode == 'incremental':
@@ -55,7 +55,7 @@ def _shifted(call: LayerCall, x: mtf.Tensor, offset: int) -> mtf.Tensor:
 
 
 def _start(call: LayerCall, x: mtf.Tensor, width: int, axis: int) -> None:
-  """Records the width - 1 tokens ahead of the first one to be decoded."""
+  """Records the width - 1 tokens before the first one to be decoded."""
   if width == 1:
     return
   (length,) = call.length

@@ -1,7 +1,7 @@
 """Whether a row of the batch may hold several sequences.
 
 Packed and unpacked rows look alike to a layer. T5's own setting of the data
-pipeline tells, and is read here by the layers too.
+pipeline tells them apart; the layers read it here.
 """
 
 import gin
@@ -29,7 +29,7 @@ def data_is_packed() -> bool:
 
 
 def rows_are_packed(context: transformer.Context, data_packed: bool) -> bool:
-  """Whether the rows of a call are: decoding never packs."""
+  """Whether the rows of a call may be packed; decoding never packs."""
   return (
     data_packed
     and context.mode not in _DECODING

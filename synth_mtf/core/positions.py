@@ -26,8 +26,8 @@ def position_in_segment(
       position_i = |{ j < i : sequence_id_j = sequence_id_i }|
 
   For sequence_id = [1, 1, 1, 2, 2, 0] this is [0, 1, 2, 0, 1, 0]. The host does
-  not hand it down to the layers of a T5 model (`context.position` is the index
-  in the row there), so it is derived from what the host does hand down.
+  not pass it to the layers of a T5 model (there `context.position` is the index
+  in the row), so it is derived from what the host does pass.
 
   Args:
     sequence_id: int32 [batch..., length]; 0 is padding.
@@ -146,8 +146,8 @@ class StepIndex(_UnpackedIndex):
   def rows(self, table: mtf.Tensor) -> mtf.Tensor:
     """The row `position`.
 
-    A sequence that is done may pass the end of the table, since the host
-    decodes until all are done; what it reads there is never used.
+    A finished sequence may run past the end of the table, since the host
+    decodes until all are finished; what it reads there is never used.
     """
     last = table.shape.get_dim_by_name('length').size - 1
     return kernels.gather(table, mtf.minimum(self.queries, last), 'length')

@@ -1,1 +1,1 @@
-"""The main job, small: pretrain, finetune and evaluate each variant."""
+"""The main job in a small size: pretrain, finetune, evaluate each variant."""

@@ -1,4 +1,4 @@
-"""What a demo run is asked to do, checked as far as names and numbers go."""
+"""What a demo run is asked to do; its names and numbers are checked here."""
 
 import dataclasses
 import os
@@ -16,19 +16,19 @@ BYTES = 'bytes'  # the vocabulary that needs no file
 class Configuration:
   """The settings of a demo run that its results depend on.
 
-  Two runs with the same configuration and seed give the same table; the
+  Two runs with the same configuration and seed give the same table. The
   variants are not part of it, since each is a run of its own.
 
   Attributes:
     size: a file of gin/sizes.
     steps: training steps, of pretraining and of finetuning each.
-    seed: of the samples, the data order, initial values and dropout.
+    seed: for the samples, the data order, initial values and dropout.
     mixture: what to finetune and evaluate on, a mixture or a task.
     eval_examples: how many examples of each task are evaluated.
     data_dir: folder of the official files; None means generated samples.
     vocabulary: a SentencePiece model or 'bytes'; None trains one.
     skip_bad_rows: leave malformed rows out.
-    gin_params: further gin bindings, for every stage.
+    gin_params: further gin bindings, used in every stage.
   """
 
   size: str = 'tiny'

@@ -16,7 +16,7 @@ from typing import Optional
 
 from synth_mtf.errors import UserError
 
-# In this order. TensorFlow's is by far the most; the host's own come last.
+# In this order. TensorFlow has by far the most; the host's own come last.
 PACKAGES = (
   'stdlib',
   'numpy',
@@ -27,9 +27,9 @@ PACKAGES = (
   'seqio',
   't5',
 )
-# Enough for a demo: a longer corpus would only take longer to gather.
+# Enough for a demo; a longer corpus would only take longer to gather.
 BYTES_PER_PACKAGE = 2_000_000
-# A gathering that finds less than this has not found the packages.
+# If less than this is found, the packages were not found.
 LEAST_BYTES = 500_000
 
 _SKIPPED_FOLDERS = frozenset(
@@ -48,10 +48,10 @@ _LEAST_LETTERS = 0.92  # of the characters: letters, spaces and , . ' -
 
 
 def write(folder: pathlib.Path) -> int:
-  """Writes one text file per package: paragraphs, an empty line behind each.
+  """Writes one text file per package; an empty line ends each paragraph.
 
   Args:
-    folder: where `<package>.txt` go; made if need be.
+    folder: where the files `<package>.txt` go; made if need be.
 
   Returns:
     The number of bytes written. The same packages give the same files.
@@ -82,7 +82,7 @@ def prose(docstring: str) -> Iterator[str]:
   for block in re.split(r'\n\s*\n', docstring):
     lines = block.strip('\n').split('\n')
     indents = {len(line) - len(line.lstrip()) for line in lines[1:]}
-    # One left edge: argument lists, tables and code are ragged.
+    # Prose has one left edge; argument lists, tables and code are ragged.
     if len(indents) > 1:
       continue
     text = _MARKUP.sub('', ' '.join(block.split()))
@@ -125,7 +125,7 @@ def _is_test(path: pathlib.Path) -> bool:
 def _docstrings(path: pathlib.Path) -> Iterator[str]:
   try:
     with warnings.catch_warnings():
-      warnings.simplefilter('ignore')  # other people's escape sequences
+      warnings.simplefilter('ignore')  # escape sequences that are not ours
       tree = ast.parse(path.read_bytes())
   except (OSError, SyntaxError, ValueError, RecursionError):
     return  # a template or a file for another Python: there are plenty more
@@ -146,7 +146,7 @@ def _new(seen: set[str], paragraphs: Iterator[str]) -> Iterator[str]:
 
 
 def _first(size: int, paragraphs: Iterator[str]) -> bytes:
-  """Joins paragraphs until there are `size` bytes."""
+  """Joins paragraphs until they have `size` bytes."""
   lines = []
   left = size
   for paragraph in paragraphs:

@@ -16,7 +16,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.run.console import Console, TrainingProgress, duration
 
 _WORK = 'synth_mtf.demo.work'
-_FOUND = {  # by a stage, for a person
+_FOUND = {  # what a stage has found, for a person
   'pretrain': '{steps_per_second:.1f} steps/s',
   'perplexity': 'validation log perplexity {log_perplexity:.3f}',
   'finetune': '{steps_per_second:.1f} steps/s',
@@ -30,7 +30,7 @@ class Job:
   Args:
     configuration: what to run.
     variants: files of gin/variants; each is pretrained, finetuned, evaluated.
-    out: the folder for all that is written.
+    out: the folder to which everything is written.
     console: where progress is shown.
   """
 
@@ -44,11 +44,11 @@ class Job:
     self._configuration = configuration
     self._variants = variants
     self._console = console
-    self._seconds: dict[str, float] = {}  # that each stage took last
+    self._seconds: dict[str, float] = {}  # how long each stage took last time
     self.folder = RunFolder(out, configuration)
 
   def run(self) -> list[table.Column]:
-    """Does what is not done yet and returns the table of results.
+    """Does what has not been done yet and returns the table of results.
 
     Raises:
       UserError: a mistake, found before anything was trained or written.
@@ -66,12 +66,12 @@ class Job:
       return self._report()
 
   def _check(self) -> None:
-    """Finds all bad input; nothing has been written yet."""
+    """Finds all bad input, before anything is written."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix='synth-mtf-check-'))
     try:
       self._check_with(folder)
     except workers.WorkerFailed:
-      raise  # the log that it names is in the folder
+      raise  # the log that the message names is in the folder
     except BaseException:
       shutil.rmtree(folder)
       raise
@@ -141,7 +141,7 @@ class Job:
     self.folder.finish(stage.variant, stage.name, found)
 
   def _report(self) -> list[table.Column]:
-    """Writes and returns the table of all variants that are in the folder."""
+    """Writes and returns the table of all variants in the folder."""
     rows = self.folder.rows(first=self._variants)
     columns = self._work(
       'make table',
@@ -162,7 +162,7 @@ class Job:
     found: str = '',
     expected_seconds: Optional[float] = None,
   ) -> Any:
-    """Runs a function of work.py in a worker, and shows how far it is."""
+    """Runs a function of work.py in a worker, and shows how far it has come."""
     console = self._console
     begun = time.monotonic()
     progress: Optional[TrainingProgress] = None

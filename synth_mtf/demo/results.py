@@ -1,7 +1,8 @@
-"""The results in the form of the paper's tables 5 and 6.
+"""The results in the form of the paper's Tables 5 and 6.
 
-A row per model and a column per task, with both metrics where the benchmark has
-two. Metrics, their order and the averages are T5's (t5.evaluation.eval_utils).
+There is a row per model and a column per task, with both metrics where the
+benchmark has two. Metrics, their order and the averages are T5's
+(t5.evaluation.eval_utils).
 """
 
 import collections
@@ -27,7 +28,7 @@ _HEADERS = {  # T5's names -> the paper's
   'SuperGLUE RTE': 'RTE',
 }
 
-Row = Mapping[str, Any]  # what the stages of a variant have measured
+Row = Mapping[str, Any]  # what the stages of a variant measured
 
 
 def columns(rows: Mapping[str, Row]) -> list[Column]:
@@ -76,9 +77,9 @@ def _task_columns(metrics: Sequence[Mapping[str, Any]]) -> list[Column]:
 
 
 def _averages(by_name: pd.DataFrame) -> pd.DataFrame:
-  """T5's averages of GLUE and SuperGLUE, where all of their metrics are there.
+  """T5's averages of GLUE and SuperGLUE, if all of their metrics are there.
 
-  A correlation that is undefined, because a model says the same of all
+  A correlation that is undefined, because a model gives the same answer to all
   examples, counts as 0.
   """
   averaged = eval_utils.compute_avg_glue(by_name.fillna(0.0))

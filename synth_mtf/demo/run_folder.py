@@ -1,10 +1,10 @@
-"""The folder of a demo run: what is where, whose it is, what is done.
+"""The folder of a demo run: what is where, whose it is, and what is done.
 
 run.json               the configuration; no other may run here
-data/, vocabulary.model    where the run makes its own
+data/, vocabulary.model    if the run makes its own
 <variant>/pretrain/    checkpoints and TensorBoard summaries
 <variant>/finetune/    the same, and validation_eval/
-<variant>/<stage>.json the stage is done, and with what result
+<variant>/<stage>.json that the stage is done, and with what result
 logs/                  TensorFlow's log of each stage
 table.md, metrics.json the results
 """
@@ -44,12 +44,12 @@ class RunFolder:
 
   @property
   def data(self) -> pathlib.Path:
-    """The generated samples, where no data folder is given."""
+    """The generated samples, if no data folder is given."""
     return self.path / 'data'
 
   @property
   def vocabulary(self) -> pathlib.Path:
-    """The vocabulary that the run trains, where none is given."""
+    """The vocabulary that the run trains, if none is given."""
     return self.path / 'vocabulary.model'
 
   @property
@@ -118,7 +118,7 @@ class RunFolder:
 
   @contextmanager
   def opened(self) -> Iterator[None]:
-    """Makes the folder, marks it as this run's and keeps others out.
+    """Makes the folder, marks it as this run's, and keeps other processes out.
 
     Raises:
       UserError: another process is running in it.
@@ -150,7 +150,7 @@ class RunFolder:
     """Returns what was found for each variant that is done.
 
     Args:
-      first: variants to begin with; others that have run here follow.
+      first: variants to begin with; others that were run here follow.
     """
     done = sorted(
       path.parent.name for path in self.path.glob('*/evaluate.json')

@@ -23,10 +23,10 @@ class Stage:
     name: 'pretrain', 'perplexity', 'finetune' or 'evaluate'.
     variant: a file of gin/variants.
     model_dir: where its checkpoints are.
-    summaries: the folder below `model_dir` with what it measures.
+    summaries: the folder below `model_dir` that holds what it measures.
     gin_files: in the order in which they are read.
     gin_params: bindings, read after the files and in this order.
-    settings: of the tasks, as flags.
+    settings: settings of the tasks, as flags.
   """
 
   name: str
@@ -39,12 +39,12 @@ class Stage:
 
   @property
   def trains(self) -> bool:
-    """Whether the stage makes checkpoints, or reads them."""
+    """Whether the stage makes checkpoints; otherwise it reads them."""
     return not self.summaries
 
   @property
   def flags(self) -> list[str]:
-    """The words behind `synth-mtf transformer`."""
+    """The words after `synth-mtf transformer`."""
     return [
       f'--model_dir={self.model_dir}',
       *(f'--{name}={value}' for name, value in self.settings.items()),
@@ -99,7 +99,7 @@ def stages(
       {
         **mixture,
         'utils.run.init_checkpoint': str(pretrained / f'model.ckpt-{steps}'),
-        'utils.run.train_steps': 2 * steps,  # the checkpoint's are counted
+        'utils.run.train_steps': 2 * steps,  # those of the checkpoint count
         'utils.run.seen_data_init_step': steps,
         **training,
       },
@@ -125,12 +125,12 @@ def task_settings(
     'vocabulary': configuration.vocabulary or str(folder.vocabulary),
     'index_dir': str(folder.index),
   }
-  # Left out where it is not asked for, so that the environment may.
+  # Left out if it is not asked for, so that the environment may ask for it.
   return settings | (
     {'skip_bad_rows': 'true'} if configuration.skip_bad_rows else {}
   )
 
 
 def _steps_between_checkpoints(steps: int) -> int:
-  # Five a run: little is lost by a kill, and little time goes into writing.
+  # Five in a run: a kill loses little, and little time goes into writing.
   return min(max(steps // 5, 1), 1000)

@@ -34,7 +34,7 @@ from synth_mtf.tasks import vocabulary_training
 Report = Callable[[Any], None]
 
 _VOCABULARY_SIZE = 128
-_MODES = {  # of the host's run, where it is not an evaluation without decoding
+_MODES = {  # modes of the host's run that are no evaluation without decoding
   'train': tf.estimator.ModeKeys.TRAIN,
   'eval': tf.estimator.ModeKeys.PREDICT,
 }
@@ -56,15 +56,15 @@ def check_models(stages: Sequence[Stage], mixture: str, report: Report) -> None:
 def _build(stage: Stage) -> None:
   """Builds a stage's model before anything is trained.
 
-  Parsing finds an unknown name; only building finds a sequence longer than a
-  table, or an argument that a layer does not have. Nothing is computed.
+  Parsing finds an unknown name; only building finds a sequence that is longer
+  than a table, or an argument that a layer does not have. Nothing is computed.
   """
   gin_files.parse(stage.gin_files, stage.gin_params)
   run = gin.get_bindings(utils.run)
   training = gin.get_bindings(mesh_transformer.mesh_train_dataset_fn)
   mode = run.get('mode', 'train')
   model.build(
-    # No shape that a gin file may get wrong depends on the vocabulary.
+    # Whatever shapes gin files may get wrong, none depends on the vocabulary.
     _VOCABULARY_SIZE,
     lengths=run['sequence_length'],
     mode=_MODES.get(mode, tf.estimator.ModeKeys.EVAL),
@@ -88,7 +88,7 @@ def make_data(folder: pathlib.Path, seed: int, report: Report) -> None:
   """Writes the embedded default: generated samples, and text to pretrain on."""
   del report
   partial = folder.with_name(f'.{folder.name}.partial')
-  shutil.rmtree(partial, ignore_errors=True)  # of a killed process
+  shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
   samples.write(partial, seed)
   corpus.write(partial / 'corpus')
   os.replace(partial, folder)
@@ -97,7 +97,7 @@ def make_data(folder: pathlib.Path, seed: int, report: Report) -> None:
 def train_vocabulary(
   settings: dict[str, str], model: pathlib.Path, report: Report
 ) -> None:
-  """Trains the vocabulary of a run that has been given none."""
+  """Trains the vocabulary of a run that was given none."""
   del report
   _apply(settings)
   source = tasks.get(PRETRAINING_TASK).source
@@ -108,7 +108,7 @@ def train_vocabulary(
 
 
 def run_stage(stage: Stage, report: Report) -> dict[str, Any]:
-  """Runs T5's main for a stage and returns what it has measured."""
+  """Runs T5's main for a stage and returns what it measured."""
   progress.listen(report)
   if stage.trains:
     checkpoints.mend_pointer(str(stage.model_dir))
@@ -142,7 +142,7 @@ def _apply(settings: dict[str, str]) -> None:
 
 
 def _forget_summaries(stage: Stage) -> None:
-  """Removes what a killed evaluation has left: it starts again."""
+  """Removes what a killed evaluation left behind: it starts again."""
   for folder in glob.glob(str(stage.model_dir / stage.summaries)):
     shutil.rmtree(folder)
 
@@ -164,7 +164,7 @@ def _pretrained(stage: Stage) -> dict[str, Any]:
 
 def _trained(stage: Stage) -> dict[str, Any]:
   speeds = _events(stage.model_dir)['global_step/sec']
-  # The median: the first step compiles, and others use the machine too.
+  # The median: the first step compiles, and others may be using the machine.
   return {'steps_per_second': statistics.median(speeds)}
 
 
@@ -175,7 +175,7 @@ def _perplexity(stage: Stage) -> dict[str, Any]:
 
 
 def _evaluated(stage: Stage) -> dict[str, Any]:
-  """Returns each metric, T5's tag without `eval/` as its name."""
+  """Returns each metric, named by T5's tag without `eval/`."""
   events = _events(stage.model_dir / stage.summaries)
   metrics = eval_utils.get_eval_metric_values(events)
   return {

@@ -4,8 +4,8 @@ TensorFlow keeps global state, and so do gin and absl: each piece of work gets a
 new process, and the parent never imports TensorFlow. On Linux the processes are
 forked from a server that has imported it once.
 
-The function takes its arguments and `report`, a callable for progress. What it
-returns, reports and raises comes back over a pipe; what is written to stdout
+The function is given its arguments and `report`, a callable for progress. What
+it returns, reports and raises comes back over a pipe; what is written to stdout
 and stderr, by Python or by C++, goes to the log.
 """
 
@@ -34,11 +34,11 @@ _SECONDS_BETWEEN_TICKS = 1.0
 
 
 class WorkerFailed(Exception):
-  """A worker ended without an answer; the message is for a person."""
+  """A worker that ended without an answer; the message is for a person."""
 
 
 def prepare(modules: Sequence[str]) -> None:
-  """Starts the server that imports `modules`, with its output kept quiet.
+  """Starts the server that imports `modules`, and keeps its output quiet.
 
   Work may be asked for at once; it waits until they are imported.
   """
@@ -67,10 +67,10 @@ def run(
 
   Args:
     function: 'module:name'.
-    *arguments: what it is called with, and `report` behind them.
-    log: the file that its output is appended to.
-    on_report: called here with what the function reports.
-    on_tick: called here about once a second.
+    *arguments: what it is called with; `report` is added after them.
+    log: the file to which its output is appended.
+    on_report: called in this process with what the function reports.
+    on_tick: called in this process about once a second.
 
   Raises:
     UserError: the function raised it.
@@ -136,7 +136,7 @@ def _work(
     answer = ('return', work(*arguments, report=_reporter(sender)))
   except UserError as error:
     answer = ('mistake', str(error))
-  except BaseException as error:  # Ctrl-C included: nothing else would say so
+  except BaseException as error:  # even Ctrl-C: nothing else would report it
     traceback.print_exc()
     lines = str(error).strip().splitlines() or ['']
     answer = ('crash', f'{type(error).__name__}: {lines[0]}')

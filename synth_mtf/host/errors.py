@@ -1,9 +1,9 @@
 """What the host's exceptions mean to a person.
 
 gin, seqio, Mesh-TensorFlow and TensorFlow report many mistakes of a user as a
-traceback through their internals. `explained` recognises the ones that are
-known and raises a `UserError` in their place. An exception that nothing here
-knows keeps its type and its traceback.
+traceback through their internals. `explained` recognises those that are known
+and raises a `UserError` in their place. An exception that is not known here
+keeps its type and its traceback.
 """
 
 import contextlib
@@ -20,11 +20,11 @@ import seqio
 
 from synth_mtf.errors import UserError, nearest
 
-# gin appends where it was to a message. The first form helps a person; the
-# second names Python objects, one line for each level of the call.
+# gin adds to a message where it was. The first form helps a person; the second
+# names Python objects, in one line for each level of the call.
 _GIN_LOCATION = re.compile(r'\n  In (?:file ".*",|bindings string).*', re.S)
 _GIN_CALL = re.compile(r"\n\s+In call to configurable '(\w+)'[^\n]*")
-# What may know the cause of an exception, and then returns a message.
+# May know the cause of an exception, and then returns a message.
 Explainer = Callable[[BaseException], Optional[str]]
 
 
@@ -33,7 +33,7 @@ def explained(*explainers: Explainer) -> Iterator[None]:
   """Raises a `UserError` in place of an exception whose cause is known.
 
   Args:
-    *explainers: asked about exceptions that nothing here knows.
+    *explainers: asked about exceptions that are not known here.
 
   Yields:
     Nothing.
@@ -77,13 +77,13 @@ def _gin_file(match: re.Match[str]) -> str:
 
 
 def _gin_files(folder: str, name: str) -> Iterator[str]:
-  """Yields the gin files of a search folder as one would name them."""
+  """Yields the gin files of a search folder as a person would name them."""
   root = pathlib.Path(folder)
   if os.path.isabs(name):
     yield from map(str, root.glob('*.gin'))
     return
-  # '' is the working folder, which may be the root of anything: only the
-  # sub-folder that was asked for is looked at there.
+  # '' is the working folder, which may hold anything: only the subfolder that
+  # was asked for is searched there.
   here = root.joinpath(os.path.dirname(name)).glob('*.gin')
   for path in root.rglob('*.gin') if folder else here:
     yield str(path.relative_to(root))
@@ -91,7 +91,7 @@ def _gin_files(folder: str, name: str) -> Iterator[str]:
 
 def _configurable(match: re.Match[str]) -> str:
   selector = match[1]
-  # gin lists the names it knows nowhere in public.
+  # gin has no public list of the names that it knows.
   registry = gin.config._REGISTRY
   known = {registry.minimal_selector(full) for full, _ in registry.items()}
   last = selector.rsplit('.', 1)[-1]
@@ -195,7 +195,7 @@ def _tpu_client(match: re.Match[str]) -> str:
   )
 
 
-# The text that identifies a mistake, and what to say about it.
+# The text by which a mistake is recognised, and what to say about it.
 _MEANINGS = (
   (r'Unable to open file: (.*)\. Searched config paths: (\[.*?\])', _gin_file),
   (r"No configurable matching '(.*?)'", _configurable),
@@ -221,7 +221,7 @@ _MEANINGS = (
     r'configured targets length \((\d+)\)',
     _span_lengths,
   ),
-  # TensorFlow passes an exception of the input pipeline on as text.
+  # TensorFlow passes on an exception of the input pipeline as text.
   (r'(?:UserError|ConfigurationError): (.*?)\nTraceback', _in_pipeline),
   (r'Missing runtime dependency on the Google API client', _tpu_client),
 )

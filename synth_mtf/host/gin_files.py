@@ -22,11 +22,11 @@ _DEFAULTS = str(
 
 
 def make_readable() -> None:
-  """Has gin look into our folder, and in a way that no folder disturbs.
+  """Has gin search our folder, whatever other folders of the same names hold.
 
-  gin takes `runs/x.gin` for a file of the Python package `runs`, too, and ends
-  with a TypeError where that is a folder without an `__init__.py` somewhere on
-  sys.path, such as the working folder. What it cannot find there is no file.
+  gin also takes `runs/x.gin` for a file of the Python package `runs`, and ends
+  in a TypeError if that is a folder without an `__init__.py` somewhere on
+  sys.path, such as one in the working folder. Here that counts as "not found".
   """
   _search(gin_path())
   gin.config._FILE_READERS[:] = [
@@ -41,7 +41,7 @@ def parse(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
   """Makes gin hold what a run with these files and bindings would have.
 
   Args:
-    files: as in --gin_file; found in our gin folder, in T5's and here.
+    files: as in --gin_file; found in the working folder, in ours and in T5's.
     bindings: as in --gin_param.
 
   Raises:
@@ -75,7 +75,7 @@ def _is_packaged(path: str) -> bool:
     spec = importlib.util.find_spec(folder.replace('/', '.'))
   except (ImportError, ValueError, AttributeError):
     return False
-  # A namespace package has no file, hence no folder of its own.
+  # A namespace package has no file, and so no folder of its own.
   return (
     spec is not None
     and spec.origin is not None
@@ -85,7 +85,7 @@ def _is_packaged(path: str) -> bool:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-  """Gin logs each file that it looks for."""
+  """Keeps gin from logging each file that it looks for."""
   logging.disable(logging.ERROR)
   try:
     yield

@@ -1,8 +1,8 @@
 """The model that gin files describe, without running it.
 
-What reasons about a model (conversion of checkpoints, its cost, checks ahead of
-a run) builds it through the same gin files and host functions as a run, and
-then looks at its layers, its variables and the operations of its graph.
+Whatever reasons about a model (conversion of checkpoints, its cost, checks
+before a run) builds it through the same gin files and host functions as a run,
+and then looks at its layers, its variables and the operations of its graph.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from mesh_tensorflow.transformer import transformer, transformer_layers, utils
 
 from synth_mtf.host import errors
 
-# Long enough for every layer; tables have their full size all the same.
+# Long enough for every layer; tables have their full size regardless.
 _SHORT = {'inputs': 8, 'targets': 8}
 
 Transformer = Union[transformer.Bitransformer, transformer.Unitransformer]
@@ -42,7 +42,7 @@ class ConfiguredModel:
   def variables(self) -> dict[str, tf.Variable]:
     """Its weights, by name."""
     found = self.graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
-    # Whoever trains the model adds the step and slots to the graph.
+    # Training would add the step and the slots to the graph.
     return {v.op.name: v for v in found if v.op.name in self.shapes}
 
   @functools.cached_property
@@ -79,8 +79,8 @@ def build(
 
   Args:
     vocab_size: number of embeddings.
-    output_vocab_size: of the targets, where it is another.
-    lengths: of `inputs` and `targets`.
+    output_vocab_size: that of the targets, if it differs.
+    lengths: lengths of `inputs` and `targets`.
     mode: one of `tf.estimator.ModeKeys`; PREDICT decodes.
     packed: whether rows may hold several sequences.
 
@@ -104,7 +104,7 @@ def make_transformer(
 
   Args:
     vocab_size: number of embeddings.
-    output_vocab_size: of the targets, where it is another.
+    output_vocab_size: that of the targets, if it differs.
   """
   model_type = gin.get_bindings(utils.run, resolve_references=False).get(
     'model_type', 'bitransformer'
@@ -156,7 +156,7 @@ def _call(
 def layers(
   model: Transformer,
 ) -> Iterator[tuple[str, transformer.TransformerLayer]]:
-  """Yields the layers of all stacks, with the scope of their variables."""
+  """Yields the layers of all stacks, with the scopes of their variables."""
   stacks = (
     [model]
     if isinstance(model, transformer.Unitransformer)

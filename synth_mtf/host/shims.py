@@ -1,8 +1,8 @@
 """Makes the host stack importable: t5 without torch, Mesh-TF on TF >= 2.14.
 
-The host was last released before TensorFlow 2.14 and imports torch for a model
+The host was last released before TensorFlow 2.14, and imports torch for a model
 class that Mesh-TF training never touches. Both are mended here and nowhere
-else, without changing a file of the host.
+else, without changing any file of the host.
 """
 
 import importlib.util

@@ -2,8 +2,9 @@
 
     B = sum_i alpha_i S_i(X)                                   (eq. 8 and 9)
 
-The three ways to choose alpha are the keys of `MIXINGS`; the layer's `mixing`
-argument names one. A single function has no alpha.
+(arXiv 2005.00743, "Mixture of Synthesizers".) The three ways to choose alpha
+are the keys of `MIXINGS`; the layer's `mixing` argument names one. A function
+that is alone has no alpha.
 """
 
 import collections
@@ -22,7 +23,7 @@ Alphas = Callable[[LayerCall, int], list[Optional[mtf.Tensor]]]
 
 
 def per_head(call: LayerCall, count: int) -> list[Optional[mtf.Tensor]]:
-  """Learned for each head, summing to 1: [heads] each (section 3.3)."""
+  """Learned for each head, summing to 1: [heads] each (the paper's)."""
   return _softmax(call, count, call.heads)
 
 

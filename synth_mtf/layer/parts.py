@@ -6,7 +6,7 @@ import mesh_tensorflow as mtf
 
 from synth_mtf.core.layer_call import LayerCall
 
-# Is given log Z, [batch..., heads, length].
+# Is called with log Z, [batch..., heads, length].
 UseLogZ = Callable[[mtf.Tensor], None]
 
 

@@ -1,4 +1,4 @@
-"""What a layer of ours refuses: unknown names, settings it cannot honour."""
+"""What our layers refuse: unknown names, settings they cannot honour."""
 
 import inspect
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def choose(
   """Returns `options[name]`.
 
   Raises:
-    ConfigurationError: there is no such option; the nearest is offered.
+    ConfigurationError: there is no such option; the nearest ones are offered.
   """
   if name in options:
     return options[name]
@@ -60,7 +60,7 @@ def check_names(cls: type, kwargs: Mapping[str, Any]) -> None:
 
 
 def check_settings(layer: transformer_layers.SelfAttention) -> None:
-  """Refuses what SelfAttention takes and a layer of ours does not support.
+  """Refuses what SelfAttention takes and our layers do not support.
 
   Raises:
     ConfigurationError: naming all such settings, or sizes that do not fit.

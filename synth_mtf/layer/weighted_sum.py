@@ -1,4 +1,4 @@
-"""Alignment logits and visibility to weighted values.
+"""From alignment logits and visibility to weighted values.
 
     Y = dropout(softmax(B)) G(X)
 
@@ -54,8 +54,8 @@ def softmax_average(
     visibility: what takes part in the softmax.
     values: G(X), [batch..., memory_length, heads, d_kv].
     dropout: dropout of the weights.
-    use_log_z: is given the logarithm of the softmax's denominator,
-      [batch..., heads, length], if there is a use for it.
+    use_log_z: if given, is called with the logarithm of the softmax's
+      denominator, [batch..., heads, length].
 
   Returns:
     Y, [batch..., length, heads, d_kv], 0 at padding.

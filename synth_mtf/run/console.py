@@ -1,7 +1,7 @@
 """What a person sees while something long runs; needs no TensorFlow.
 
-On a terminal, one line is rewritten in place; elsewhere (a pipe, a file) plain
-lines come now and then.
+On a terminal, one line is rewritten in place; elsewhere (a pipe, a file) a
+plain line is printed now and then.
 """
 
 import dataclasses
@@ -14,14 +14,14 @@ _SECONDS_BETWEEN_PLAIN_LINES = 10.0
 
 @dataclasses.dataclass(frozen=True)
 class TrainingProgress:
-  """Where a training run is.
+  """How far a training run is.
 
   Attributes:
-    step: steps done, those of earlier processes included.
+    step: steps done, including those of earlier processes.
     total: the step at which the run ends.
     loss: mean training loss since the last report, as the host computes it:
-      the sum over the target tokens divided by all positions, padding too.
-    steps_per_second: of this process, its first step left out.
+      the sum over the target tokens divided by all positions, padding included.
+    steps_per_second: speed of this process, without its first step.
   """
 
   step: int
@@ -31,7 +31,7 @@ class TrainingProgress:
 
   @property
   def seconds_left(self) -> float:
-    """At the present speed."""
+    """How long the rest takes at the present speed."""
     return (self.total - self.step) / max(self.steps_per_second, 1e-9)
 
   def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Console:
     print(text, file=self._stream, flush=True)
 
   def start(self, title: str) -> None:
-    """Begins a piece of work, shown with `title` before each of its texts."""
+    """Begins a piece of work, with `title` before each of its texts."""
     self._title = title
     self._last_shown = time.monotonic()
     if self._rewrites:
@@ -65,7 +65,7 @@ class Console:
       self.line(f'{title}  ...')
 
   def update(self, text: str) -> None:
-    """Shows how far the work is."""
+    """Shows how far the work has come."""
     if self._rewrites:
       self._clear()
       self._stream.write(f'{self._title}  {text}')

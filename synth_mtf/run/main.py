@@ -3,8 +3,8 @@
 What runs is the main of `t5_mesh_transformer` with its flags. The differences:
 torch is not needed, TensorFlow 2.15 will do, `synth_mtf` and `synth_mtf.tasks`
 are imported without a flag, variables are resource variables (ref variables
-race on a CPU: updates land while gradients still read them, so that no two runs
-agree), and a mistake that we know is one message.
+race on a CPU: updates arrive while gradients still read them, so that no two
+runs agree), and a known mistake ends in one message.
 """
 
 import importlib
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from synth_mtf.run import process
 
-# Modules whose flags a user may want to know.
+# Modules whose flags a user may want to know about.
 FLAG_MODULES = (
   't5.models.mesh_transformer_main',
   'mesh_tensorflow.transformer.utils',
@@ -48,7 +48,7 @@ def run(words: Sequence[str]) -> int:
     The exit status.
 
   Raises:
-    UserError: a mistake that we know.
+    UserError: a known mistake.
   """
   prepare()
 
@@ -72,6 +72,6 @@ def run(words: Sequence[str]) -> int:
 
   try:
     app.run(main, [sys.argv[0], *words])
-  except SystemExit as done:  # how app.run returns
+  except SystemExit as done:  # this is how app.run returns
     return int(done.code or 0)
   return 0

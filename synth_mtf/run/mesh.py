@@ -2,8 +2,8 @@
 
 The layout rules lay dimensions of tensors on dimensions of the mesh ("heads on
 model"); each size must be divisible. Mesh-TensorFlow finds the first fault when
-it lowers the graph, after minutes for a large model; this finds all of them
-first.
+it lowers the graph, which for a large model takes minutes; this finds all of
+them before.
 """
 
 from collections.abc import Sequence
@@ -26,21 +26,21 @@ def check(
   """Checks that a mesh fits.
 
   Args:
-    model: what is to be laid on the mesh.
+    model: the model to be laid on the mesh.
     mesh_shape: as in `utils.run.mesh_shape`.
     layout_rules: as in `utils.run.layout_rules`.
     batch_size: as in `utils.run.batch_size`.
     sequence_length: as in `utils.run.sequence_length`.
 
   Raises:
-    UserError: a size is not divisible; all such are listed, with the sizes of
-      the mesh that would do.
+    UserError: a size is not divisible; all such sizes are listed, with the
+      sizes of the mesh that would work.
   """
   mesh = mtf.convert_to_shape(mesh_shape)
   layout = mtf.convert_to_layout_rules(layout_rules)
   sizes = {('batch', _examples(batch_size, sequence_length, mesh, layout))}
   sizes |= {('heads', layer.num_heads) for layer in model.attention.values()}
-  # Where `heads` is one dimension with d_kv, the heads themselves decide.
+  # Where heads and d_kv are a single dimension, the number of heads decides.
   sizes |= {
     (dim.name, dim.size)
     for shape in model.shapes.values()

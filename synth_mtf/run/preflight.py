@@ -51,7 +51,7 @@ def check_writable(model_dir: str) -> None:
 def check_run(config: Mapping[Any, Any]) -> None:
   """Checks the run that gin describes; a finalize hook of gin.
 
-  Does nothing where gin is used by something else than T5's main.
+  Does nothing where gin is used by anything other than T5's main.
 
   Args:
     config: gin's bindings, as every finalize hook gets them.
@@ -84,8 +84,8 @@ def check_run(config: Mapping[Any, Any]) -> None:
 def _is_run_of_main() -> bool:
   """Whether gin is finalized for `utils.run` by T5's main.
 
-  Anything else may read the same gin files, in a process whose flags are parsed
-  too.
+  Other programs may read the same gin files, also in a process whose flags have
+  been parsed.
   """
   calls = inspect.stack(0)
   by_main = any(
@@ -95,7 +95,7 @@ def _is_run_of_main() -> bool:
 
 
 def _check_tpu(tpu: Optional[str]) -> None:
-  """Refuses an address that does not answer: the host waits for it for ever."""
+  """Refuses an address that does not answer; the host would wait for ever."""
   address = urllib.parse.urlsplit(tpu or '')
   if address.scheme != 'grpc':
     return
@@ -139,7 +139,7 @@ def _check_init_checkpoint(path: Optional[str]) -> None:
 
 
 def _check_masters() -> None:
-  """Refuses the host's default type of checkpoints where nobody chose it."""
+  """Refuses the host's default type of checkpoints if nobody has chosen it."""
   if 'master_dtype' not in gin.get_bindings(utils.get_variable_dtype):
     raise UserError(
       "weights would be kept in bfloat16, Mesh-TensorFlow's default, and "
@@ -150,7 +150,7 @@ def _check_masters() -> None:
 
 
 def _check_split(mode: str, split: str) -> None:
-  """Refuses to measure on what was trained on, which T5 does by default."""
+  """Refuses to evaluate on the training split, which T5 does by default."""
   if split == 'train' and mode in _EVALUATIONS:
     raise UserError(
       f'mode {mode!r} would measure on the split that was trained on: give '
@@ -181,7 +181,7 @@ def _check_data(mode: str, split: str) -> None:
 
 
 def _check_vocabulary(model_dir: str, run: Mapping[str, Any]) -> None:
-  """Refuses the checkpoints of another vocabulary."""
+  """Refuses checkpoints that were trained with another vocabulary."""
   latest = tf.train.latest_checkpoint(model_dir)
   checkpoints = [latest] if latest else [run.get('init_checkpoint')]
   for checkpoint in filter(None, checkpoints):
@@ -192,8 +192,8 @@ def _check_vocabulary(model_dir: str, run: Mapping[str, Any]) -> None:
 def _check_model(model_dir: str, run: Mapping[str, Any]) -> None:
   """Refuses what does not fit: mesh, checkpoint, choice of variables.
 
-  The host loads values of another shape without complaint, and where all of a
-  layer's shapes agree with each other, trains the other model.
+  The host loads values of another shape without complaint, and if all shapes of
+  a layer agree with each other, it trains that other model.
   """
   latest = tf.train.latest_checkpoint(model_dir)
   mesh = mtf.convert_to_shape(run['mesh_shape'])

@@ -1,8 +1,8 @@
 """How a process of the `synth-mtf` command starts.
 
-There `--help` has to answer at once and `doctor` has to run on a broken
-installation: `import synth_mtf` then leaves TensorFlow alone, and what needs
-the plugin calls `load_plugin`.
+In the command, `--help` has to answer at once and `doctor` has to run on a
+broken installation: there `import synth_mtf` leaves TensorFlow alone, and what
+needs the plugin calls `load_plugin`.
 """
 
 import importlib

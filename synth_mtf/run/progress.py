@@ -1,6 +1,6 @@
 """Progress of a training run that a person can read.
 
-Mesh-TensorFlow's own run reports nothing but TensorFlow's log. In gin:
+Mesh-TensorFlow's own run shows nothing but TensorFlow's log. In gin:
 
     import synth_mtf.progress
     utils.run.train_model_fn = @synth_mtf.train_with_progress
@@ -28,7 +28,7 @@ _listener: Optional[Listener] = None
 def listen(listener: Listener) -> None:
   """Sends the progress of this process's training to `listener`.
 
-  Without one it is shown on stderr.
+  Without a listener it is shown on stderr.
   """
   global _listener
   _listener = listener
@@ -49,7 +49,7 @@ class ProgressHook(tf_estimator.SessionRunHook):
     }
 
   def after_create_session(self, session: tf.Session, coord: Any) -> None:
-    """Notes where this process starts; a resumed run has steps behind it."""
+    """Notes where this process starts; a resumed run has done steps before."""
     del coord
     self._step = int(session.run(self._fetches['step']))
     self._first_step = self._step + 1
@@ -61,13 +61,13 @@ class ProgressHook(tf_estimator.SessionRunHook):
     return tf_estimator.SessionRunArgs(self._fetches)
 
   def after_run(self, run_context: Any, run_values: Any) -> None:
-    """Reports, if the last report is some time ago."""
+    """Reports, if the last report was some time ago."""
     del run_context
-    # Counted: the fetch may see the step before or after its increment.
+    # Counted here: a fetch may see the step before or after its increment.
     self._step += 1
     self._losses.append(float(run_values.results['loss']))
     now = time.monotonic()
-    if self._step == self._first_step:  # it compiles and fills caches
+    if self._step == self._first_step:  # which compiles and fills caches
       self._first_time = self._reported_time = now
     elif now - self._reported_time >= _SECONDS_BETWEEN_REPORTS:
       self._report(now)
@@ -126,16 +126,16 @@ def train_with_progress(
 
   Args:
     estimator: as in mesh_tensorflow.transformer.utils.train_model, and so are
-      the arguments up to `seed` and behind it.
+      all other arguments but `seed`.
     vocabulary: see there.
     sequence_length: see there.
     batch_size: see there.
     train_dataset_fn: see there.
     train_steps: see there.
     ensemble_inputs: see there.
-    seed: an integer; initial values and dropout are then the same in each run.
-      It also needs the environment variable PYTHONHASHSEED, because the host
-      seeds each operation by the hash of its name, and
+    seed: an integer; with it, initial values and dropout are the same in each
+      run. That also takes the environment variable PYTHONHASHSEED, because the
+      host seeds each operation by the hash of its name, and
       `mesh_train_dataset_fn.seed` for the order of the data.
     **kwargs: see there.
 

@@ -1,9 +1,9 @@
 """Training that repeats: the same losses each time, also after a resume.
 
 TensorFlow's random operations keep their state in the session. No checkpoint
-has it: a resumed run would drop out what its first steps dropped out. Here the
-operations of Mesh-TensorFlow have no state; what they draw follows from their
-seed and the step.
+holds it: a resumed run would drop out again what its first steps dropped out.
+Here the operations of Mesh-TensorFlow have no state; what they draw follows
+from their seed and the step.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ def seed(estimator: Any, number: int) -> None:
   """Seeds what the host draws from: initial values and random operations.
 
   Args:
-    estimator: whose training is to repeat.
+    estimator: the estimator whose training is to repeat.
     number: the seed.
 
   Raises:
@@ -52,8 +52,8 @@ def seed(estimator: Any, number: int) -> None:
 class StepHook(tf_estimator.SessionRunHook):
   """Tells the random operations which step it is.
 
-  The step that is counted in the graph will not do: its increment is not
-  ordered with what reads it.
+  The step that is counted in the graph will not do: its increment has no fixed
+  order relative to what reads it.
   """
 
   def begin(self) -> None:
@@ -73,7 +73,7 @@ class StepHook(tf_estimator.SessionRunHook):
     )
 
   def after_run(self, run_context: Any, run_values: Any) -> None:
-    """Counts."""
+    """Counts the step."""
     del run_context, run_values
     self._step += 1
 
@@ -82,8 +82,8 @@ class StepHook(tf_estimator.SessionRunHook):
 def drawn_by_step() -> Iterator[None]:
   """Makes random operations of placement meshes functions of seed and step.
 
-  Those inside a loop (microbatches) keep their state, which tells the rounds of
-  the loop apart; so do those of a TPU.
+  Operations inside a loop (microbatches) keep their state, which tells the
+  rounds of the loop apart; so do those on a TPU.
   """
   by_state = PlacementMeshImpl.random
 
@@ -111,7 +111,7 @@ def drawn_by_step() -> Iterator[None]:
 
 
 def _step() -> tf.Tensor:
-  """What `StepHook` feeds; one tensor for the whole graph."""
+  """What `StepHook` feeds: one tensor for the whole graph."""
   if not tf.get_collection(_STEP):
     with tf.device(None), tf.control_dependencies(None):
       step = tf.placeholder_with_default(tf.zeros([], tf.int64), [])

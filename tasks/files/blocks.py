@@ -1,7 +1,7 @@
 """Blocks: runs of records of a file that can be read on their own.
 
-Blocks are what is shuffled, and what is dealt out to hosts and workers, so that
-a file of any size streams.
+Blocks are what is shuffled and what is dealt out to hosts and workers, so that
+a file of any size can be streamed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Block(NamedTuple):
   Attributes:
     path: the file.
     start: offset of the first record.
-    end: offset at which no further record starts; None: the end of the file.
-    number: how many records of the file precede the block.
+    end: offset from which on no record starts; None: the end of the file.
+    number: how many records of the file come before the block.
   """
 
   path: str
@@ -38,7 +38,7 @@ class Block(NamedTuple):
 
 
 def byte_blocks(path: str) -> list[Block]:
-  """Divides a file that is not scanned into blocks of about a megabyte."""
+  """Divides an unscanned file into blocks of about a megabyte."""
   if streams.is_gzip(path):
     return [Block(path, 0, None, 0)]
   size = tf.io.gfile.stat(path).length
@@ -47,7 +47,7 @@ def byte_blocks(path: str) -> list[Block]:
 
 
 def header_of(path: str, reader: Reader) -> Any:
-  """Returns what `reader` makes of the first line, None if that is a row.
+  """Returns what `reader` makes of the first line; None if that is a row.
 
   Raises:
     UserError: the file cannot be read, or its header is not that of the format.
@@ -64,10 +64,10 @@ def read(
   """Yields the examples of a block.
 
   Args:
-    block: where they are.
+    block: where the examples are.
     reader: the format of the file.
     skip_bad_rows: leave malformed rows out, and report them.
-    header: `header_of` the file.
+    header: the `header_of` the file.
 
   Raises:
     UserError: a row is malformed, and `skip_bad_rows` is not set.
@@ -115,7 +115,7 @@ def context_of(header: Record | None, reader: Reader, path: str) -> Any:
   try:
     return reader.read_header(header)
   except RowError as error:
-    # Leaving a row out would not mend this one.
+    # Leaving out a row would not mend this error.
     raise UserError(f'{path}:1: {error}') from error
 
 
@@ -125,7 +125,7 @@ def records_of(
   end: Position | None,
   fault: Callable[[RowError, Position], None],
 ) -> Iterator[Record]:
-  """Yields the records up to `end`; where none starts, `fault` is told."""
+  """Yields the records up to `end`; calls `fault` where none starts."""
   try:
     yield from reader.records(stream, end)
   except RowError as error:

@@ -36,7 +36,7 @@ INT = tf.TensorSpec([], tf.int32)
 INTS = tf.TensorSpec([None], tf.int32)
 FLOAT = tf.TensorSpec([], tf.float32)
 
-NO_LABEL = -1  # of the rows of test sets, as in TFDS
+NO_LABEL = -1  # the label of rows of test sets, as in TFDS
 
 
 class Reader(abc.ABC):
@@ -45,7 +45,8 @@ class Reader(abc.ABC):
   Attributes:
     schema: nested dict of tf.TensorSpec, the structure of an example.
     scanned: whether every row is read once before the first use, to count and
-      to check it. Otherwise the rows stream and faults show where they are.
+      to check it. Otherwise the rows are streamed, and faults show up as they
+      come.
     header: whether the first line is not a record.
     marked: whether the official file starts with a byte order mark.
     dropped_rows: how many `DroppedRow`s are not yet a fault.
@@ -93,7 +94,7 @@ class Reader(abc.ABC):
       yield Record(data, stream.offset - len(data))
 
   def blemish(self, record: Record) -> Blemish | None:
-    """Returns what is odd about a record that can be read all the same."""
+    """Returns what is odd about a record that can still be read."""
     if record.data.startswith(BOM) and not record.offset and not self.marked:
       return Blemish('a byte order mark before the text', 'UTF-8 without one')
     if record.data.endswith(b'\r\n'):
@@ -107,12 +108,12 @@ class Reader(abc.ABC):
   def parse(
     self, record: Record, number: int, header: Any
   ) -> Sequence[Example | RowError]:
-    """Returns the examples of a record, and what is wrong with single ones.
+    """Returns the examples of a record, or what is wrong with single ones.
 
     Args:
       record: the raw bytes.
-      number: how many records precede it in the file.
-      header: what `read_header` returned, None without a header.
+      number: how many records come before it in the file.
+      header: what `read_header` returned; None without a header.
 
     Raises:
       RowError: the record as a whole is malformed.
@@ -138,7 +139,7 @@ class FolderReader(Reader):
   """A folder of small files, each of them a row.
 
   Attributes:
-    folders: where below the folder they are.
+    folders: the subfolders that hold them.
     suffix: how their names end.
   """
 
@@ -266,7 +267,7 @@ class JsonObject:
     """Returns a string."""
     value = self._value.get(name)
     if type(value) is str and value.isascii():
-      return value  # nearly always: the rest is not to cost them anything
+      return value  # nearly always; the rest should cost such values nothing
     value = self._get(name, str, 'a string')
     try:
       value.encode('utf-8')

@@ -27,17 +27,18 @@ from synth_mtf.tasks.files.formats import Example, Reader
 
 # As many as seqio reads files at a time.
 _CYCLE_LENGTH = 16
-# Loads that are ready or under way: one in Python, one on its way to tf.data.
+# Loads that are ready or under way: one in Python, one passing into tf.data.
 _LOADS_AHEAD = 2
-# Splits of so few files and bytes stay in memory once they have been read: they
-# are read in many epochs, each of which would start with a wait.
+# Splits of no more files and bytes than this stay in memory once they have been
+# read: they are read in many epochs, each of which would begin with a wait.
 _KEPT_FILES = 16
 _KEPT_BYTES = 8 << 20
-# Memory for so many is set aside in each epoch.
+# Memory for this many is set aside in each epoch.
 _KEPT_ROWS = 1 << 12
-# Rows of a file that is one block, such as a gzip file, handed over at a time.
+# How many rows are handed over at a time of a file that is one block, such as a
+# gzip file.
 _CHUNK_EXAMPLES = 256
-# Open files that wait for their next chunk to be asked for.
+# How many open files may wait for their next chunk to be asked for.
 _OPEN_FILES = 64
 
 
@@ -55,8 +56,8 @@ def dataset(
     blocks: what is read.
     readers: by path, the format of each file.
     skip_bad_rows: leave malformed rows out, and report them.
-    shuffle: whether the blocks come in another order, some of them at a time.
-    seed: of that order.
+    shuffle: whether the blocks come in random order, several at a time.
+    seed: the seed of that order.
     shard_info: which part of the rows is wanted.
   """
   # A block without a known end, such as a gzip file, is read bit by bit.
@@ -94,15 +95,16 @@ def _examples(
   ds = tf.data.Dataset.range(num_blocks)
   if not by_rows:
     ds = ds.shard(num_shards, index)
-  # Rows are not dealt out behind a shuffle: without a seed it differs from host
-  # to host.
+  # Rows are not dealt out after a shuffle, which without a seed differs from
+  # host to host.
   if shuffle and (num_shards == 1 or not by_rows):
     ds = ds.shuffle(num_blocks, seed=seed)
   ds = loader.columns(ds, shuffle).unbatch()
   if by_rows:
     ds = ds.shard(num_shards, index)
   if any(isinstance(s, tf.RaggedTensorSpec) for s in _specs(ds)):
-    # What enters the function is ragged, though of rank 1; what leaves is not.
+    # Lists of rank 1 enter this function as ragged tensors and leave it as
+    # plain ones.
     ds = ds.map(lambda row: row)
   if small:
     ds = ds.cache()
@@ -146,7 +148,7 @@ class _Loader(abc.ABC):
     """
 
   def is_small(self) -> bool:
-    """Whether all of the files fit into memory with ease."""
+    """Whether all of the files easily fit into memory."""
     files = [
       file
       for path, reader in self._readers.items()
@@ -212,8 +214,8 @@ class _Loader(abc.ABC):
 class BlockLoader(_Loader):
   """Loads some blocks in one call."""
 
-  # Two threads that parse would take Python's lock from each other at every
-  # read, and load fewer rows than one.
+  # Two parsing threads would take Python's lock from each other at every read,
+  # and load fewer rows than one.
   _turn = threading.Lock()
 
   @override
@@ -241,7 +243,7 @@ class BlockLoader(_Loader):
 
 
 class _StreamLoader(_Loader):
-  """Loads a file of unknown length some rows at a time."""
+  """Loads a file of unknown length a few rows at a time."""
 
   def __init__(self, *args: Any) -> None:
     super().__init__(*args)
@@ -282,7 +284,7 @@ class _StreamLoader(_Loader):
       examples = self._waiting.pop((block, chunk), None)
     if examples is None:
       examples = self.read(block)
-      # A restored iterator goes on where the saved one was.
+      # A restored iterator goes on from where the saved one was.
       passed = itertools.islice(examples, chunk * _CHUNK_EXAMPLES)
       collections.deque(passed, maxlen=0)
     return examples

@@ -1,7 +1,7 @@
 """A row: its raw bytes, and what may be wrong with it.
 
 What is malformed in a row is a `RowError`; with the file and the line it
-becomes one sentence that a person can act on.
+becomes a sentence that a person can act on.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 
 class RowError(Exception):
-  """What is wrong with one row, said as found and expected.
+  """What is wrong with a row: what was found and what was expected.
 
   Attributes:
-    line: lines between the start of the record and the fault.
+    line: number of lines from the start of the record to the fault.
   """
 
   def __init__(self, found: str, expected: str, line: int = 0) -> None:
@@ -21,17 +21,17 @@ class RowError(Exception):
     self.line = line
 
   def at(self, place: str) -> RowError:
-    """Returns the error with a more precise place in front."""
+    """Returns the error with a more precise place before it."""
     self.args = (f'{place}: {self.args[0]}',)
     return self
 
 
 class DroppedRow(RowError):
-  """A row broken in the official file itself, which TFDS leaves out too."""
+  """A row that the official file itself has broken; TFDS leaves it out too."""
 
 
 class Blemish(RowError):
-  """Something around a row that reading it anyway does not change."""
+  """Something odd around a row that does not change what is read."""
 
 
 # Where a record starts, as its stream counts: the offset in a file, its offsets
@@ -46,7 +46,7 @@ class Record(NamedTuple):
   Attributes:
     data: the bytes.
     offset: where they start.
-    name: the file, if they are all of it.
+    name: the name of the file, if they are the whole of it.
   """
 
   data: bytes
@@ -55,7 +55,7 @@ class Record(NamedTuple):
 
 
 def decode(data: bytes) -> str:
-  """Returns `data` as text; a RowError names the first byte not UTF-8."""
+  """Returns `data` as text; a RowError names the first byte outside UTF-8."""
   try:
     return data.decode('utf-8')
   except UnicodeDecodeError as error:
@@ -69,5 +69,5 @@ def decode(data: bytes) -> str:
 
 
 def quote(text: str, limit: int = 60) -> str:
-  """Returns `text` as it is shown in an error, shortened."""
+  """Returns `text`, shortened, as it is shown in an error."""
   return repr(text if len(text) <= limit else text[: limit - 3] + '...')

@@ -1,7 +1,7 @@
 """What is known about a file after one pass: rows, blocks, faults.
 
-The pass happens once: its result is kept as a small JSON file and used as long
-as the file stays as it was.
+The pass is made once: its result is kept as a small JSON file and used for as
+long as the file does not change.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from synth_mtf.tasks.files.blocks import Block
 from synth_mtf.tasks.files.formats import Reader
 from synth_mtf.tasks.files.rows import DroppedRow, Position, RowError
 
-# Examples of a block. A short file has small ones, so that a shuffle of blocks
-# mixes it and its first rows come soon; in a long file they double, until they
-# cost little to start, and there are never many of them for its length.
+# Examples in a block. A short file has small blocks, so that shuffling them
+# mixes the file, and its first rows come soon. With many blocks, their size is
+# doubled, up to where starting one costs little compared with reading it.
 _FEWEST_EXAMPLES = 16
 _MOST_EXAMPLES = 256
 _MANY_BLOCKS = 1024
@@ -43,10 +43,10 @@ class FileIndex:
   Attributes:
     path: the file.
     num_examples: how many examples its good rows make.
-    blocks: all of its rows, the bad ones included, in order.
+    blocks: all of its rows in order, the bad ones included.
     faults: the first bad rows, one line of text each.
     num_faults: how many bad rows there are.
-    notes: oddities that change nothing: what TFDS drops too.
+    notes: oddities that change nothing, such as rows that TFDS drops too.
   """
 
   path: str
@@ -58,7 +58,7 @@ class FileIndex:
 
 
 def describe_faults(faults: Iterable[str], count: int) -> str:
-  """Joins the first faults of a file, saying how many more there are."""
+  """Joins the first faults of a file, and says how many more there are."""
   shown = list(faults)
   if count > len(shown):
     shown.append(f'... and {count - len(shown)} more')
@@ -123,7 +123,7 @@ def scan(path: str, reader: Reader) -> FileIndex:
 
 
 def cached_scan(path: str, reader: Reader, index_dir: str | None) -> FileIndex:
-  """Returns `scan(path, reader)`, kept from before if the file is as then."""
+  """Returns `scan(path, reader)`, or what was kept if the file is unchanged."""
   cache = _cache_path(path, reader, index_dir)
   fingerprint = _fingerprint(reader.files(path))
   index = _load(cache, path, fingerprint)
@@ -144,7 +144,7 @@ def _cache_path(path: str, reader: Reader, index_dir: str | None) -> str:
 
 
 def _fingerprint(paths: Sequence[str]) -> list[Any]:
-  """Returns what changes when a file does: sizes, times, first, last bytes."""
+  """Returns what changes with a file: sizes, times, first and last bytes."""
   try:
     stats = [tf.io.gfile.stat(path) for path in paths]
     ends = [
@@ -180,7 +180,7 @@ def _load(
     stored['blocks'] = [Block(path, *block) for block in stored['blocks']]
     return FileIndex(**stored)
   except (OSError, ValueError, KeyError, TypeError, tf.errors.OpError):
-    return None  # absent, or damaged: it is made again
+    return None  # absent or damaged: it is made again
 
 
 def _save(cache: str, fingerprint: Sequence[Any], index: FileIndex) -> None:

@@ -21,7 +21,7 @@ from synth_mtf.tasks.files.formats import Example, Reader
 from synth_mtf.tasks.files.scanning import FileIndex
 
 _CACHE_SHARD_BYTES = 64 << 20
-# Above this a corpus is not counted, and checked by its first rows only.
+# A corpus larger than this is not counted, and only its first rows are checked.
 LARGE_BYTES = 256 << 20
 _FIRST_ROWS = 256
 
@@ -31,10 +31,10 @@ class Split:
   """The official files of one split.
 
   Attributes:
-    readers: for each relative path, in which `*` and `**/` may stand for names
-      and folders, the format of the files there. All of them count.
+    readers: the format of the files at each relative path, in which `*` and
+      `**/` may stand for names and folders. All of these files count.
     otherwise: another spelling of the layout, used if none of these is there.
-    optional: whether the split is absent, instead of an error, without files.
+    optional: whether a split without files is just absent, and not an error.
   """
 
   readers: Mapping[str, Reader]
@@ -53,7 +53,7 @@ class Split:
     return split
 
   def files(self, data_dir: str) -> dict[str, Reader]:
-    """Returns the reader of each file of the split, sorted, {} without any."""
+    """Returns the reader of each file of the split, sorted; {} if none."""
     found = {
       path: reader
       for pattern, reader in self.readers.items()
@@ -79,8 +79,8 @@ MEND = (
 class FilesDataSource(seqio.DataSource):
   """Rows of the official files in a folder.
 
-  Every row is checked before the first example is handed out, where the format
-  is scanned; an error then names each bad row. Blocks of rows are shuffled and
+  If the format is scanned, every row is checked before the first example is
+  handed out, and an error names each bad row. Blocks of rows are shuffled and
   sharded, so that neither needs more memory for a longer file.
   """
 
@@ -94,7 +94,7 @@ class FilesDataSource(seqio.DataSource):
 
   @property
   def splits(self) -> Sequence[str]:
-    """The splits that the task has; optional ones where a file is there."""
+    """The splits that the task has; optional ones only if they have a file."""
     return tuple(
       name
       for name, split in self._split_files.items()
@@ -107,16 +107,16 @@ class FilesDataSource(seqio.DataSource):
     return True
 
   def list_shards(self, split: str) -> Sequence[str]:
-    """Returns a name for each 64 MB, the units of seqio's cache job."""
+    """Returns a name for each 64 MB, the unit of seqio's cache job."""
     shards = max(
       1, -(-streams.total_bytes(self.files(split)) // _CACHE_SHARD_BYTES)
     )
     return [f'{self._task_name}-{split}-{i:05d}' for i in range(shards)]
 
   def num_input_examples(self, split: str) -> int | None:
-    """Returns the number of examples; 0 for a split that the task has not.
+    """Returns the number of examples; 0 for a split that is not the task's.
 
-    None for a corpus too large to be read only to be counted.
+    None for a corpus that is too large to be read just for counting.
     """
     if split not in self.splits:
       return 0
@@ -130,7 +130,7 @@ class FilesDataSource(seqio.DataSource):
     return self._task_name
 
   def found(self, split: str) -> dict[str, Reader]:
-    """Returns the files of a split, {} if there are none."""
+    """Returns the files of a split; {} if there are none."""
     if split not in self._split_files:
       return {}
     return self._split_files[split].files(self._data_dir)
@@ -162,7 +162,7 @@ class FilesDataSource(seqio.DataSource):
     ]
 
   def faults(self, split: str) -> list[str]:
-    """Returns what is wrong with the rows of a split, [] if nothing is."""
+    """Returns what is wrong with the rows of a split; [] if nothing is."""
     if self._too_large(split):
       return _faults_of_first_rows(self.files(split))
     return [
@@ -232,7 +232,7 @@ class FilesDataSource(seqio.DataSource):
 
 
 class TwoSources(seqio.DataSource):
-  """Official files where a folder is set, TensorFlow Datasets where none is.
+  """Official files if a folder is set, TensorFlow Datasets otherwise.
 
   The choice is made at each use, so that a task is defined once and before the
   settings are known.
@@ -283,7 +283,7 @@ class TwoSources(seqio.DataSource):
     return self.chosen.list_shards(split)
 
   def num_input_examples(self, split: str) -> int | None:
-    """Returns the row count of the chosen source; 0 without the split."""
+    """Returns the chosen source's number of examples; 0 without the split."""
     if split not in self.splits:
       return 0
     return self.chosen.num_input_examples(split)

@@ -16,7 +16,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.tasks.files.rows import Record
 
 _CHUNK_BYTES = 1 << 20
-# A stream's first read: a block is often no longer.
+# The size of a stream's first read: a block is often no longer than that.
 _FIRST_BYTES = 1 << 14
 
 BinaryFile = Union[io.FileIO, '_GFile', gzip.GzipFile]
@@ -62,7 +62,7 @@ class ByteStream:
     return data
 
   def readline(self) -> bytes:
-    """Returns the next line with its line end, b'' at the end of the file."""
+    """Returns the next line with its line end; b'' at the end of the file."""
     searched = 0
     while True:
       end = self.buffer.find(b'\n', self.start + searched)
@@ -102,7 +102,7 @@ class ParallelStream:
     return [stream.offset for stream in self._streams]
 
   def readlines(self) -> tuple[bytes, bytes]:
-    """Returns the next line of each file, b'' at the end of one."""
+    """Returns the next line of each file; b'' at the end of one."""
     first, second = self._streams
     return first.readline(), second.readline()
 
@@ -112,7 +112,7 @@ class FolderStream:
 
   Attributes:
     path: the folder.
-    offset: the position of the next file in their sorted names.
+    offset: the position of the next file among their sorted names.
   """
 
   def __init__(self, path: str, names: Sequence[str], offset: int = 0) -> None:
@@ -127,7 +127,7 @@ class FolderStream:
     pass
 
   def readfile(self) -> Record | None:
-    """Returns the next file, None after the last."""
+    """Returns the next file; None after the last."""
     if self.offset >= len(self._names):
       return None
     path = os.path.join(self.path, self._names[self.offset])
@@ -140,7 +140,7 @@ class FolderStream:
 def open_binary(path: str, offset: int = 0) -> BinaryFile:
   """Opens a local or remote file, unpacked where its name ends in `.gz`."""
   try:
-    # A local file read by Python itself costs a tenth of tf.io.gfile's time.
+    # Reading a local file takes Python itself a tenth of tf.io.gfile's time.
     raw = io.FileIO(path) if os.path.exists(path) else _GFile(path)
   except (OSError, tf.errors.OpError) as error:
     raise UserError(f'{path} cannot be read: {error}') from error
@@ -165,7 +165,7 @@ def read_chunk(stream: BinaryFile, path: str, size: int) -> bytes:
 
 
 def is_local(path: str) -> bool:
-  """Whether `path` is a file of this machine."""
+  """Whether `path` is a file on this machine."""
   return '://' not in path
 
 
@@ -179,8 +179,8 @@ def find(folder: str, pattern: str) -> list[str]:
 
   Args:
     folder: where to look; taken literally.
-    pattern: relative path; `*` matches within a name, `**/` any folders, none
-      included. With a `/` at the end it is a folder.
+    pattern: relative path; `*` matches within a name, `**/` any number of
+      folders, even none. With a `/` at the end it is a folder.
   """
   path = os.path.join(folder, pattern)
   if pattern.endswith('/'):
@@ -204,14 +204,14 @@ def find(folder: str, pattern: str) -> list[str]:
 
 
 def total_bytes(paths: Iterable[str]) -> int:
-  """Returns how long the files are together."""
+  """Returns the total length of the files."""
   return sum(tf.io.gfile.stat(path).length for path in paths)
 
 
 def line_number(path: str, offset: int) -> int:
   """Returns the 1-based number of the line that starts at `offset`.
 
-  Counted by reading the file up to there, which only a fault has to pay.
+  Found by reading the file up to there, a price that only a fault has to pay.
   """
   lines, left = 1, offset
   with open_binary(path) as stream:
@@ -238,7 +238,7 @@ def _readable_lines(path: str) -> int:
 
 
 class _GFile(io.RawIOBase):
-  """tf.io.gfile as a file that gzip can read and that stays open."""
+  """A file of tf.io.gfile that gzip can read and that stays open."""
 
   def __init__(self, path: str) -> None:
     if not tf.io.gfile.exists(path):

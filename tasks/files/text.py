@@ -1,4 +1,4 @@
-"""Readers of plain text, of which nothing but the text itself is used."""
+"""Readers of plain text, which use nothing but the text itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from synth_mtf.tasks.files.formats import (
 from synth_mtf.tasks.files.rows import Record, decode
 from synth_mtf.tasks.files.streams import ByteStream
 
-# One text in so many is held out of a folder that has no validation files.
+# One text in this many is held out of a folder that has no validation files.
 HOLD_OUT = 50
 _PASSAGE_BYTES = 4096
 
@@ -32,8 +32,8 @@ def keep_all(text: str) -> bool:
 def held_out(text: str) -> bool:
   """Whether a text belongs to the validation split.
 
-  Decided by the text itself, so that neither the order of the files nor the
-  number of hosts changes it, and a repeated text is never on both sides.
+  That depends on the text alone, so that neither the order of the files nor the
+  number of hosts changes it, and a repeated text is never in both splits.
   """
   return zlib.crc32(text.encode('utf-8')) % HOLD_OUT == 0
 
@@ -44,10 +44,10 @@ def kept_in(text: str) -> bool:
 
 
 class CorpusReader(Reader):
-  """Text of which nothing but the text itself is used.
+  """Text, and nothing but the text itself.
 
-  Rows stream: a file is not read before its first use. A mark or a carriage
-  return is no part of the text.
+  Rows are streamed: a file is not read before its first use. A byte order mark
+  or a carriage return is not part of the text.
   """
 
   schema = {'text': TEXT}
@@ -71,9 +71,9 @@ class CorpusReader(Reader):
 
 
 class PassageReader(CorpusReader):
-  """Plain text: lines up to an empty one, or some 4 kB of lines, a row.
+  """Plain text: a row is the lines up to an empty one, or some 4 kB of lines.
 
-  Blocks of a megabyte are read on their own, so that a passage ends there too.
+  Blocks of a megabyte are read separately, so that a passage also ends there.
   """
 
   @override

@@ -1,4 +1,4 @@
-"""Checkpoints of one model in another, down to the logits."""
+"""Checkpoints of one model turned into another's, down to the logits."""
 
 import contextlib
 import io
@@ -127,7 +127,7 @@ def test_alpha_may_start_at_the_vanilla_end(t5, tmp_path, alpha):
 def test_t5_starts_every_other_variant(t5, tmp_path, variant):
   path, out = convert(t5, tmp_path, variant)
   assert 'does not compute' in out
-  # Here query and key projections are left over, everything else arrives.
+  # Here query and key projections are left over; everything else is loaded.
   assert 'SelfAttention/q' in out.split('left over')[1]
   source, target = Checkpoint(t5), Checkpoint(path)
   name = 'decoder/block_001/layer_000/{}/v'
@@ -222,7 +222,7 @@ def test_another_max_length(tmp_path, variant):
   assert np.isfinite(
     model.logits(path, variant, longer, {'inputs': 20, 'targets': 17})
   ).all()
-  # And back: what was there first is what remains.
+  # And back again: the result is what there was at first.
   again, _ = convert(path, tmp_path / 'c', variant, *files, '--resize')
   first, last = Checkpoint(source), Checkpoint(again)
   for name in first.weights:

@@ -120,8 +120,8 @@ def test_a_lost_worker_ends_the_run_which_then_resumes(data_dir, tmp_path):
   assert resumed.keys() == straight.keys()
   for name, value in straight.items():
     moved = value != start[name]
-    # Adafactor makes a whole step of a gradient that is rounding alone, and
-    # two devices round as one does not.
+    # Adafactor turns a gradient that is nothing but rounding error into a whole
+    # step, and two devices round differently from one.
     close = np.isclose(resumed[name], value, 1e-3, 1e-4)[moved]
     assert not moved.any() or close.mean() > 0.9, name
 

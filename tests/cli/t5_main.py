@@ -32,7 +32,7 @@ REPEATABLE = (
 
 
 class Failed(Exception):
-  """The stock command ended with an error; has the end of what it printed."""
+  """The stock command ended with an error; holds the end of its output."""
 
 
 def synth_mtf_transformer(*words: str) -> int:

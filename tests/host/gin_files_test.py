@@ -69,7 +69,7 @@ def test_variant(variant):
   }
   operative = gin.operative_config_str()
   gin.clear_config()
-  # Of the data's settings, a run keeps those of the pipeline that it used.
+  # Among the settings of the data, a run keeps those of the pipeline it used.
   gin.parse_config([operative, 'mesh_train_dataset_fn.pack = False'])
   again = host_model.build(64)
   assert shapes(again) == shapes(model)

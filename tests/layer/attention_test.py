@@ -52,7 +52,7 @@ def test_bfloat16(name):
 
 @every_member
 def test_beam_decoding_is_parallel(name):
-  """From nothing, position a scalar, a beam dimension."""
+  """From nothing, with a scalar position and a beam dimension."""
   member = family.ALL[name]
   ones = np.ones([2, 3, 3], int)
   x = family.tokens(ones)
@@ -66,7 +66,7 @@ def test_beam_decoding_is_parallel(name):
 
 @every_member
 def test_greedy_decoding_goes_on_from_a_partial_sequence(name):
-  """From some tokens, a position for each row, in a language model."""
+  """From some tokens, with a position for each row, in a language model."""
   member = family.ALL[name]
   x = family.tokens(np.ones([3, 5], int))
   start = np.array([4, 3, 3])

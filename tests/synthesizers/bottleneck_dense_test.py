@@ -1,4 +1,4 @@
-"""A low-rank image of the token, in front of a local function."""
+"""A low-rank image of the token, then a local function."""
 
 import functools
 

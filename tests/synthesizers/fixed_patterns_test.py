@@ -70,7 +70,7 @@ def test_each_pattern_by_hand():
   np.testing.assert_array_equal(following[:4], np.eye(5)[1:])
   np.testing.assert_array_equal(start, np.eye(5)[[0] * 5])
   np.testing.assert_array_equal(end, np.eye(5)[[4] * 5])
-  # Tokens 0, 1, 2 are 4, 3, 2 ahead of token 4: 1^3, 2^3, 3^3 of 36.
+  # Tokens 0, 1, 2 are 4, 3, 2 before token 4: 1^3, 2^3, 3^3 of 36.
   np.testing.assert_allclose(
     left[4], np.array([1, 8, 27, 0, 0]) / 36, atol=1e-6
   )

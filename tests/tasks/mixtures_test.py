@@ -117,7 +117,7 @@ def test_stream_of_the_mixture_repeats_with_its_seed(data_dir):
 
 
 def test_check_without_a_folder_leaves_tfds_alone(tmp_path):
-  """Nothing is downloaded to look at; what TFDS has not yet is no fault."""
+  """Nothing is downloaded; what TFDS does not have yet is no fault."""
   seqio.set_tfds_data_dir_override(str(tmp_path))
   try:
     tasks.check(['synth_en_mix'], ['train', 'validation'])

@@ -12,7 +12,7 @@ def run(
 ) -> list[dict[str, Any]]:
   """Returns the first `limit` elements of the dataset that `make` builds.
 
-  T5 builds its input pipelines in a graph, and so do the tests.
+  T5 builds its input pipelines in a graph; so do the tests.
   """
   rows = []
   with tf.Graph().as_default(), tf.Session() as session:

@@ -92,7 +92,7 @@ BASE = _size(768, 3072, 12, 64, 32128, 32, 512, 114)
 # To be executed.
 TINY = _size(16, 32, 4, 4, 64, 8, 16, 8)
 
-# What XLA for a TPU knows beside the kernels that XLA for a CPU registers.
+# What XLA for a TPU knows besides the kernels that XLA for a CPU registers.
 _TPU_OPS = {
   'AllToAll',
   'CollectivePermute',
@@ -247,7 +247,7 @@ class Program:
 
 
 def duplication(lowering: mtf.Lowering) -> float:
-  """The einsums done on all cores over those that had to be done."""
+  """The einsums done on all cores, divided by those that had to be done."""
   total: collections.Counter[str] = collections.Counter()
   for key, value in lowering._counters:  # noqa: SLF001  nor shows them
     total[key] += value

@@ -1,6 +1,6 @@
 """Generated samples of GLUE, SuperGLUE and SQuAD in their official formats.
 
-They stand in for the benchmarks where there is no copy of them: enough to see
+They stand in for the benchmarks where there is no copy of these: enough to see
 every task load, train and be evaluated. A score on them says nothing about the
 benchmark.
 """
@@ -57,7 +57,7 @@ def _draw(
 
 
 def _source(seed: int, path: str) -> random.Random:
-  """One source per file: adding a task leaves the other files as they were."""
+  """One random source per file, so that a new task leaves other files as is."""
   return random.Random(f'{seed} {path}')
 
 

@@ -1,8 +1,8 @@
 """Generated samples of the GLUE tasks, in the official TSV layout.
 
-A generator takes a random source and the row's number and returns the row's
-columns. Columns that no task reads (ids, parses, sources) are filled in the
-manner of the official files.
+A generator takes a random source and the number of a row, and returns the
+columns of that row. Columns that no task reads (ids, parses, sources) are
+filled in the manner of the official files.
 """
 
 import random
@@ -19,7 +19,7 @@ _NLI_LABELS = ('entailment', 'neutral', 'contradiction')
 
 
 def cola(rng: random.Random, index: int) -> Sequence[str]:
-  """Source, label, the author's star, sentence: 0 = a broken word order."""
+  """Source, label (0: broken word order), the author's star, sentence."""
   del index
   words = language.fact(rng).sentence().rstrip('.').split()
   acceptable = rng.random() < 0.5
@@ -78,7 +78,7 @@ def qqp(rng: random.Random, index: int) -> Sequence[str]:
 
 
 def stsb(rng: random.Random, index: int) -> Sequence[str]:
-  """Ten columns, the score last: 5 less 1.25 for each part that differs."""
+  """Ten columns, the score last: 5 minus 1.25 for each part that differs."""
   fact = other = language.fact(rng)
   changes = rng.randrange(5)
   fields = rng.sample(('person', 'verb', 'colour', 'thing', 'place'), changes)

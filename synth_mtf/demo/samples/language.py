@@ -1,8 +1,8 @@
 """A small world to write sample examples about: people, things, events.
 
-The benchmarks' own sentences are not ours to ship. These are made from a few
-word lists and sentence patterns, so that each task can be learned by a tiny
-model from few examples, and its label follows from what the sentences say.
+The benchmarks' own sentences are not ours to distribute. These are made from a
+few word lists and sentence patterns, so that a tiny model can learn each task
+from few examples, and the label follows from what the sentences say.
 """
 
 import dataclasses
@@ -104,7 +104,7 @@ def text(facts: list[Fact]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Anaphora:
-  """A sentence with a pronoun that either of two people could be."""
+  """A sentence with a pronoun that could mean either of two people."""
 
   sentence: str
   pronoun: str

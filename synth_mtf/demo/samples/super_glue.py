@@ -1,7 +1,7 @@
 """Generated samples of the SuperGLUE tasks, in the official JSON lines.
 
-A generator takes a random source and the row's number and returns the line's
-object, with the keys of the official files.
+A generator takes a random source and the number of a row, and returns the
+object of that line, with the keys of the official files.
 """
 
 import random
