@@ -4,6 +4,8 @@ from synth_mtf.baselines import Linformer
 from synth_mtf.checkpoints.warm_start import warm_start
 from synth_mtf.host import gin_files
 from synth_mtf.layer.attention import SyntheticAttention
+from synth_mtf.layer.enc_dec_attention import SyntheticEncDecAttention
+from synth_mtf.layer.stacks import cross_attention, self_attention
 from synth_mtf.synthesizers import *  # noqa: F403
 from synth_mtf.synthesizers import FUNCTIONS
 from synth_mtf.synthesizers.base import SynthesizingFunction
@@ -11,7 +13,10 @@ from synth_mtf.synthesizers.base import SynthesizingFunction
 __all__ = [  # noqa: PLE0604
   'Linformer',
   'SyntheticAttention',
+  'SyntheticEncDecAttention',
   'SynthesizingFunction',
+  'cross_attention',
+  'self_attention',
   'warm_start',
   *FUNCTIONS,
 ]

@@ -39,10 +39,15 @@ def parallel(
   result = harness.parallel(
     make_layer, x, sequence_id, stack, dtype=dtype, **settings
   )
-  at = {'x': x.astype(np.float64), **family.float64(result.weights)}
+  encoded = settings.get('encoded')
+  inputs = {'x': x, 'memory': encoded.output} if encoded else {'x': x}
+  at = family.float64({**inputs, **result.weights})
 
   def output(at: reference.Weights) -> reference.Array:
-    weights = {n: a for n, a in at.items() if n != 'x'}
+    weights = {n: a for n, a in at.items() if n not in inputs}
+    if encoded:
+      ids = sequence_id, at['memory'], encoded.sequence_id
+      return reference.rows_over(layer, at['x'], weights, *ids, by_row)
     return reference.rows(
       layer, at['x'], weights, sequence_id, stack.autoregressive, by_row
     )
@@ -50,13 +55,14 @@ def parallel(
   harness.assert_close(result.output, output(at), 'output', tolerance)
   if result.gradients:
     cotangent = harness.draw('cotangent', x.shape)
-    assert set(result.gradients) == {'x', *result.trainable}
+    found = result.gradients
+    assert set(found) == {*inputs, *result.trainable}
     gradients(
-      result.gradients,
+      found,
       reference.probes(
         lambda at: (output(at) * cotangent).sum(),
-        {name: at[name] for name in at if name in result.gradients},
-        fixed={name: at[name] for name in at if name not in result.gradients},
+        {name: at[name] for name in at if name in found},
+        fixed={name: at[name] for name in at if name not in found},
       ),
       tolerance,
     )

@@ -50,13 +50,27 @@ PREFIX_LM = Stack(
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class Encoded:
+  """What an encoder hands to the decoder.
+
+  Attributes:
+    output: [batch..., memory_length, d_model].
+    sequence_id: [batch..., memory_length]; 0 is padding.
+  """
+
+  output: Array
+  sequence_id: Array
+
+
 @dataclasses.dataclass
 class Result:
   """What a graph computed.
 
   Attributes:
     output: [batch..., length, d_model].
-    gradients: of sum(output * cotangent), by variable name and 'x'.
+    gradients: of sum(output * cotangent), by variable name, 'x', and 'memory'
+      where there is an encoder.
     weights: by variable name, as float32.
     trainable: names of the variables that a training step changes.
     shapes: static shapes of all tensors in the TensorFlow graph.
@@ -115,6 +129,7 @@ def parallel(
   max_length: int = 512,
   runs: int = 1,
   host_masks: bool = True,
+  encoded: Optional[Encoded] = None,
 ) -> Result:
   """Calls layers, one after the other, on whole rows.
 
@@ -134,6 +149,7 @@ def parallel(
     max_length: of the Unitransformer.
     runs: session calls; more than one stacks the outputs in front.
     host_masks: whether x is made zero at padding, which the host does.
+    encoded: what the encoder made, for cross-attention.
   """
   makers = make_layer if isinstance(make_layer, (list, tuple)) else [make_layer]
   cotangent = draw('cotangent', x.shape) if cotangent is None else cotangent
@@ -152,14 +168,19 @@ def parallel(
       order_of_reading = _import(mesh_object, priority, row_dims)
     else:
       order_of_reading = order if stack.autoregressive else None
+    variable_dtype = _variable_dtype(dtype)
+    memory, of_encoder = _import_encoded(
+      mesh_object, encoded, row_dims[:-1], variable_dtype
+    )
     context = transformer.Context(
       model=model,
       mesh=mesh_object,
       batch_dims=row_dims[:-1],
       length_dim=length_dim,
-      variable_dtype=_variable_dtype(dtype),
+      variable_dtype=variable_dtype,
       mode=mode,
       losses=[],
+      **of_encoder,
       sequence_id=ids,
       position=order,
       position_is_default=True,
@@ -181,7 +202,7 @@ def parallel(
     loss = mtf.reduce_sum(y * _import(mesh_object, cotangent, dims))
     gradients = {}
     if mode == 'train':
-      sources = {'x': x_in}
+      sources = {'x': x_in, **memory}
       for variable in graph.trainable_variables:
         sources[variable.name] = variable.outputs[0]
       found = mtf.gradients([loss], list(sources.values()))
@@ -224,6 +245,7 @@ def decode(
   mesh: Mesh = ONE_DEVICE,
   priority: Optional[Array] = None,
   max_length: int = 512,
+  encoded: Optional[Encoded] = None,
 ) -> Array:
   """Calls a layer as the host's decoders do: first_part, then token by token.
 
@@ -240,6 +262,7 @@ def decode(
     mesh: mesh shape and layout.
     priority: write priority [batch, length] of a prefix language model.
     max_length: of the Unitransformer.
+    encoded: what the encoder made, without beams, for cross-attention.
 
   Returns:
     [batch..., length, d_model]; NaN at the tokens that were given.
@@ -256,6 +279,9 @@ def decode(
     write_priority = order
     if priority is not None:
       write_priority = _import(mesh_object, priority, dims[:-1])
+    _, of_encoder = _import_encoded(
+      mesh_object, encoded, dims[:1], _variable_dtype(dtype)
+    )
     common = {
       'model': model,
       'mesh': mesh_object,
@@ -264,6 +290,7 @@ def decode(
       'variable_dtype': _variable_dtype(dtype),
       'sequence_id': 1 if stack.has_encoder else None,
       'write_priority': write_priority,
+      **of_encoder,
     }
     layer = make_layer()
     seen = np.arange(length)[None, :] < first[:, None]
@@ -329,6 +356,26 @@ def decode(
       if p < length:
         output[row, ..., p, :] = value[row]
   return output
+
+
+def _import_encoded(
+  mesh_object: mtf.Mesh,
+  encoded: Optional[Encoded],
+  batch_dims: Sequence[mtf.Dimension],
+  variable_dtype: mtf.VariableDType,
+) -> tuple[dict[str, mtf.Tensor], dict[str, mtf.Tensor]]:
+  """The encoder's output by the name of its gradient, and a Context's part."""
+  if encoded is None:
+    return {}, {}
+  length, d_model = encoded.output.shape[-2:]
+  dims = [*batch_dims, mtf.Dimension('memory_length', length)]
+  memory = _import(
+    mesh_object, encoded.output, [*dims, mtf.Dimension('d_model', d_model)]
+  )
+  return {'memory': memory}, {
+    'encoder_output': mtf.cast(memory, variable_dtype.activation_dtype),
+    'encoder_sequence_id': _import(mesh_object, encoded.sequence_id, dims),
+  }
 
 
 def initial(make_layer: MakeLayer, x: Array) -> dict[str, Array]:

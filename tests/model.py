@@ -28,8 +28,9 @@ LENGTHS = {'inputs': 13, 'targets': 9}
 
 
 def files(variant: Optional[str] = None) -> list[str]:
-  """The gin files of a tiny model; None is T5 itself."""
-  return ['sizes/tiny.gin'] + ([f'variants/{variant}.gin'] if variant else [])
+  """The gin files of a tiny model; None is T5 itself, `a+b` two variants."""
+  variants = variant.split('+') if variant else []
+  return ['sizes/tiny.gin', *(f'variants/{name}.gin' for name in variants)]
 
 
 def write(

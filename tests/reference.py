@@ -6,7 +6,8 @@ reference sees one sequence, alone, at its own length; a padded or packed batch
 is many such sequences. Equation and section numbers are those of arXiv
 2005.00743, version 3; "v1" marks section 6.2 of version 1.
 
-Shapes: x [n, d_model] and y [n, d_model]; logits [heads, n, n]. Weights are
+Shapes: x [n, d_model] and y [n, d_model]; logits [heads, n, n], in
+cross-attention [heads, n, m] for a memory of [m, d_model]. Weights are
 float64 arrays under their names in the checkpoint; a layer of one head stores
 no heads dimension, so each array is first reshaped to have one.
 
@@ -36,9 +37,10 @@ class One:
     weights: arrays by name, names relative to the layer.
     heads: number of (read) heads.
     causal: True in a decoder: token i must not depend on the tokens after it.
-    positions: [n], the row and column of each token in a learned table.
+    positions: [n], the row of each token in a learned table.
+    columns: [m], the column of each token that is attended to.
     q: [heads, n, d_kv].
-    k: [heads, n, d_kv].
+    k: [heads, m, d_kv].
   """
 
   x: Array
@@ -46,6 +48,7 @@ class One:
   heads: int
   causal: bool
   positions: Array
+  columns: Array
   q: Optional[Array] = None
   k: Optional[Array] = None
 
@@ -92,7 +95,7 @@ def random(
 
   def logits(s: One) -> Array:
     table = s.weight(f'{scope}/R', s.heads, size, width)
-    return table[:, s.positions[:, None], s.positions[None, :] % width]
+    return table[:, s.positions[:, None], s.columns[None, :] % width]
 
   return logits
 
@@ -109,7 +112,7 @@ def factorized_random(
   def logits(s: One) -> Array:
     r1 = s.weight(f'{scope}/R1', s.heads, size, rank)[:, s.positions]
     r2 = s.weight(f'{scope}/R2', s.heads, width, rank)
-    r2 = r2[:, s.positions % width]
+    r2 = r2[:, s.columns % width]
     return np.einsum('hik,hjk->hij', r1, r2)
 
   return logits
@@ -122,8 +125,8 @@ def _hidden(s: One, name: str) -> Array:
 
 
 def _columns(projected: Array, s: One, columns: int) -> Array:
-  """What token i says of the column of token j, [heads, n, n]."""
-  return projected[:, :, s.positions % columns]
+  """What token i says of the column of token j, [heads, n, m]."""
+  return projected[:, :, s.columns % columns]
 
 
 def dense(columns: int, scope: str = 'dense') -> Function:
@@ -325,6 +328,8 @@ class Layer:
     causal: bool = False,
     positions: Optional[npt.ArrayLike] = None,
     visible: Optional[Array] = None,
+    memory: Optional[Array] = None,
+    columns: Optional[npt.ArrayLike] = None,
   ) -> Array:
     """Y [n, d_model] of one sequence.
 
@@ -334,17 +339,27 @@ class Layer:
       causal: whether token i sees only the tokens up to itself.
       positions: where each token stands in a table; default 0, 1, 2, ...
       visible: bool [n, n] in place of what `causal` says (a prefix LM).
+      memory: [m, d_model], what is attended to; default: x. Where it is given,
+        all of it is visible, and `causal` is about x alone.
+      columns: [m], positions of the memory; default 0, 1, 2, ...
     """
     n = len(x)
     at = np.arange(n) if positions is None else np.asarray(positions)
+    there = at
+    if memory is None:
+      memory = x
+    else:
+      m = len(memory)
+      visible = np.ones((n, m))
+      there = np.arange(m) if columns is None else np.asarray(columns)
     if visible is None:
       visible = np.tril(np.ones((n, n), bool)) if causal else np.ones((n, n))
     key, value = ('kv', 'kv') if self.shared_kv else ('k', 'v')
     # Only some functions look at queries and keys.
     q = self._project(x, weights, 'q', self.heads) if 'q' in weights else None
-    k = self._memory(x, weights, key) if key in weights else None
-    v = self._memory(x, weights, value)
-    s = One(x, weights, self.heads, causal, at, q, k)
+    k = self._memory(memory, weights, key) if key in weights else None
+    v = self._memory(memory, weights, value)
+    s = One(x, weights, self.heads, causal, at, there, q, k)
     logits = mixture(self.functions, self.mixing)(s)
     logits = logits + self._bias(q, weights, n, causal)
     visible = visible.astype(bool)
@@ -416,6 +431,43 @@ def rows(
         (at,) = np.nonzero(sequence_id[row] == segment)
         positions = at if by_row else None
         y[(*row, at)] = layer(x[row][at], weights, causal, positions)
+  return y
+
+
+def rows_over(
+  layer: Layer,
+  x: Array,
+  weights: Weights,
+  sequence_id: Array,
+  memory: Array,
+  memory_id: Array,
+  by_row: bool = False,
+) -> Array:
+  """Y of a batch in cross-attention: each target alone over its own input.
+
+  Args:
+    layer: a Layer.
+    x: [batch..., length, d_model].
+    weights: arrays by name.
+    sequence_id: [batch..., length]; 0 is padding.
+    memory: [batch..., memory_length, d_model].
+    memory_id: [batch..., memory_length], by the same numbers.
+    by_row: whether tables are read by index in the row.
+  """
+  y = np.zeros(x.shape, np.result_type(x, memory, *weights.values()))
+  for row in np.ndindex(x.shape[:-2]):
+    for segment in np.unique(sequence_id[row]):
+      (at,) = np.nonzero(sequence_id[row] == segment)
+      (there,) = np.nonzero(memory_id[row] == segment)
+      if segment and there.size:
+        y[(*row, at)] = layer(
+          x[row][at],
+          weights,
+          causal=True,
+          positions=at if by_row else None,
+          memory=memory[row][there],
+          columns=there if by_row else None,
+        )
   return y
 
 

@@ -4,6 +4,7 @@ from mesh_tensorflow.transformer import transformer, transformer_layers
 
 from synth_mtf.host import model
 from synth_mtf.layer.base import AttentionLayer
+from synth_mtf.layer.enc_dec_attention import SyntheticEncDecAttention
 
 # Any number of embeddings will do: no layer is called.
 _VOCABULARY_SIZE = 128
@@ -17,11 +18,13 @@ def label() -> str:
   """Returns the name of the model that gin holds.
 
   It is that of what stands in the place of self-attention in the encoder's
-  first block: "Syn (R+V)", "T5 (V)", "LightConv".
+  first block, "Syn (R+V)", "T5 (V)", "LightConv", and of cross-attention where
+  that is ours: "T5, cross-attention R".
   """
   made = model.make_transformer(_VOCABULARY_SIZE)
-  _, first = next(iter(model.layers(made)))
-  return label_of(first)
+  layers = [layer for _, layer in model.layers(made)]
+  cross = [x for x in layers if isinstance(x, SyntheticEncDecAttention)]
+  return ', '.join(label_of(layer) for layer in [layers[0], *cross[:1]])
 
 
 def label_of(layer: transformer.TransformerLayer) -> str:

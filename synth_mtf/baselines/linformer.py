@@ -92,7 +92,12 @@ class Linformer(AttentionLayer):
 
   def attend(self, call: LayerCall) -> mtf.Tensor:
     """softmax(Q (E K)^T) (F V), [batch..., length, heads, d_kv]."""
-    require_length('Linformer', self.max_length, call.memory_length.size)
+    require_length(
+      'Linformer',
+      'Linformer.max_length',
+      self.max_length,
+      call.memory_length.size,
+    )
     seen = visibility(call, packed=False)
     projected = _ProjectedCall(call, self.projected_dim)
     keys = self._project(call, 'E', at(seen.keys, call.keys))
@@ -133,6 +138,7 @@ class _ProjectedCall(LayerCall):
       call.x,
       call.projections,
       call.index,
+      call.memory,
       call.kv_dim,
       call.logits_dtype,
     )

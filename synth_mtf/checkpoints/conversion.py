@@ -1,7 +1,7 @@
 """Conversion of a checkpoint into one of another variant.
 
-Each self-attention layer is brought into one form, `AttentionWeights`, and the
-target's layer is filled from it:
+Each layer of self-attention and of cross-attention is brought into one form,
+`AttentionWeights`, and the target's layer is filled from it:
 
 - a function that both have keeps its variables. Where its alpha changes, one
   operand is multiplied by the quotient, so that alpha_i S_i(X) stays the same;
@@ -24,8 +24,8 @@ from synth_mtf.checkpoints import comparison, names
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host.model import ConfiguredModel
-from synth_mtf.layer.attention import SyntheticAttention
 from synth_mtf.layer.mixing import scopes
+from synth_mtf.layer.synthetic import SyntheticLayer
 from synth_mtf.synthesizers.base import (
   SynthesizingFunction,
   function_of,
@@ -56,15 +56,14 @@ class Options:
 
 @dataclasses.dataclass(frozen=True)
 class AttentionWeights:
-  """A self-attention layer of a checkpoint.
+  """An attention layer of a checkpoint.
 
   Attributes:
-    variables: its variables, by their name in SyntheticAttention (`q`,
-      `dense/W2`).
+    variables: by their name in our layers (`q`, `dense/W2`).
     origins: their names in the checkpoint.
-    functions: scopes of its synthesizing functions, in order.
-    alpha: the variable, [functions] or [functions, heads], if there is one.
-    normalize: how the logits become weights, as in SyntheticAttention.
+    functions: scopes of its synthesizing functions, in their order.
+    alpha: the variable, [functions] or [functions, heads], if it has one.
+    normalize: how the logits become weights, as in our layers.
   """
 
   variables: Mapping[str, npt.NDArray[Any]]
@@ -92,10 +91,10 @@ class _Filled:
   """The target's layer.
 
   Attributes:
-    values: its variables, by their name in SyntheticAttention.
-    origins: of those that come from the checkpoint, the names there.
-    unchanged: those that are exactly what the checkpoint holds.
-    exact: whether the layer computes what the source computes.
+    values: its variables, by their name in our layers.
+    origins: the names in the checkpoint of those that come from it.
+    unchanged: those that are just what the checkpoint holds.
+    exact: whether it computes what the source computes.
   """
 
   values: dict[str, npt.NDArray[Any]] = dataclasses.field(default_factory=dict)
@@ -216,7 +215,7 @@ class Conversion:
 def read_attention(
   checkpoint: Checkpoint, scope: str, source: Optional[ConfiguredModel]
 ) -> AttentionWeights:
-  """Reads a self-attention layer of any class.
+  """Reads an attention layer of whatever class.
 
   Args:
     checkpoint: what to read it from.
@@ -226,24 +225,29 @@ def read_attention(
   Raises:
     UserError: it has no such layer, or one that cannot be read.
   """
-  prefix = scope.rsplit('/', 1)[0] + '/'
+  prefix, _, layer = scope.rpartition('/')
+  kind = names.attention_kind(layer)
   found = [
     name
-    for name in names.ATTENTION_CLASSES
-    if f'{prefix}{name}/o' in checkpoint
+    for name in names.ATTENTION_CLASSES[kind]
+    if f'{prefix}/{name}/o' in checkpoint
   ]
   if not found:
     raise UserError(
-      f'the checkpoint {checkpoint.path} has no self-attention in {prefix}: it '
-      'was made by another size of model'
+      f'the checkpoint {checkpoint.path} has no {kind} in {prefix}/: it was '
+      'made by another size of model'
     )
-  here = prefix + found[0]
+  here = f'{prefix}/{found[0]}'
   origins = {
     n[len(here) + 1 :]: n
     for n in checkpoint.weights
     if n.startswith(here + '/')
   }
-  variables = {rest: checkpoint[n] for rest, n in origins.items()}
+  variables = {
+    rest: checkpoint[n]
+    for rest, n in origins.items()
+    if names.is_used(found[0], rest)
+  }
   if found[0] == 'Synthesizer':
     return _from_original(here, variables, origins)
   alpha = variables.pop('alpha', None)
@@ -268,19 +272,19 @@ def _functions(
   scope: str, layer: transformer_layers.SelfAttention
 ) -> list[str]:
   """Scopes of a layer's synthesizing functions."""
-  if isinstance(layer, SyntheticAttention):
+  if isinstance(layer, SyntheticLayer):
     return scopes(layer.synthesizers)
-  if type(layer).__name__ == 'SelfAttention':
+  if type(layer).__name__ in ('SelfAttention', 'EncDecAttention'):
     return [VANILLA]
   raise UserError(
     f'{scope}: there is no conversion to {type(layer).__name__}; expected '
-    'SelfAttention or SyntheticAttention'
+    "T5's own attention, SyntheticAttention or SyntheticEncDecAttention"
   )
 
 
 def _normalize(layer: transformer_layers.SelfAttention) -> Optional[str]:
-  """How a layer's logits become weights; in T5, by a softmax."""
-  return layer.normalize if isinstance(layer, SyntheticAttention) else 'softmax'
+  """How a layer's logits become weights: T5's by a softmax."""
+  return layer.normalize if isinstance(layer, SyntheticLayer) else 'softmax'
 
 
 def _from_original(
@@ -414,7 +418,7 @@ def _new_value(
   if rest not in initial:
     raise UserError(f'{scope}/{rest} is not in the checkpoint')
   value = initial[rest]
-  if exact and (_is_last_factor(rest) or rest == names.BIAS):
+  if exact and (_is_last_factor(rest) or rest in names.BIASES):
     return np.zeros_like(value)
   return value
 
@@ -425,8 +429,8 @@ def _is_exact(
   alphas: AttentionWeights,
   shapes: Mapping[str, Sequence[int]],
 ) -> bool:
-  """Whether functions without an operand to scale are right as they are."""
-  if names.BIAS in source.variables and names.BIAS not in shapes:
+  """Whether what has no operand to take up a quotient is right as it is."""
+  if any(b in source.variables and b not in shapes for b in names.BIASES):
     return False
   for function in functions:
     if _last_factor(function, shapes) is None:
@@ -503,11 +507,13 @@ def _resized(
         "the checkpoint's FactorizedDense.max_length and factors."
       )
     raise _other_size(name, value.shape, shape)
-  old, new = (next(s[a] for a in axes) for s in (value.shape, shape))
+  old, new = next(
+    (value.shape[a], shape[a]) for a in axes if value.shape[a] != shape[a]
+  )
   if not options.resize:
     raise UserError(
-      f'{name} is for max_length {value.shape[axes[-1]]} in the checkpoint and '
-      f'{shape[axes[-1]]} in the model. With --resize the table '
+      f'{name} is for max_length {old} in the checkpoint and {new} in the '
+      'model. With --resize the table '
       + (
         f'keeps its first {new} positions and forgets the others.'
         if new < old

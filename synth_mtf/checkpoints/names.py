@@ -4,22 +4,32 @@ A scope is the name of the layer's Python class, so that the same weights have
 different names in T5's, in mesh_tensorflow's and in our layer.
 """
 
+import itertools
 import re
 from typing import NamedTuple, Optional
 
 from synth_mtf.synthesizers.dot_product import DotProduct
 
-BIAS = 'relative_attention_bias'
-# Classes whose variables are a self-attention layer's.
-ATTENTION_CLASSES = ('SyntheticAttention', 'SelfAttention', 'Synthesizer')
-_ATTENTION = re.compile(rf'^(.*/)({"|".join(ATTENTION_CLASSES)})/(.+)$')
+# The relative position bias of self-attention and of cross-attention.
+BIASES = ('relative_attention_bias', 'enc_dec_relative_attention_bias')
+_SELF, _CROSS = 'self-attention', 'cross-attention'
+# Classes whose variables are those of a layer of either kind.
+ATTENTION_CLASSES = {
+  _SELF: ('SyntheticAttention', 'SelfAttention', 'Synthesizer'),
+  _CROSS: ('SyntheticEncDecAttention', 'EncDecAttention'),
+}
+_ATTENTION = re.compile(
+  r'^(.*/)({})/(.+)$'.format(
+    '|'.join(itertools.chain(*ATTENTION_CLASSES.values()))
+  )
+)
 _NOT_A_WEIGHT = re.compile(r'(^|/)global_step$|_slot_\w+$')
 _SLOT = '_slot_'
-_MAY_START_ANEW = ('alpha', BIAS, *DotProduct.layer_variables)
+_MAY_START_ANEW = ('alpha', *BIASES, *DotProduct.layer_variables)
 
 
 class AttentionName(NamedTuple):
-  """The name of a self-attention variable, taken apart.
+  """The name of an attention layer's variable, taken apart.
 
   Attributes:
     scope: the scope of the layer's place in the stack, with the trailing '/'.
@@ -33,9 +43,17 @@ class AttentionName(NamedTuple):
 
 
 def attention_name(name: str) -> Optional[AttentionName]:
-  """Takes a self-attention variable's name apart; None for any other."""
+  """Takes an attention layer's variable's name apart; None for any other."""
   match = _ATTENTION.match(name)
   return AttentionName(*match.groups()) if match else None
+
+
+def attention_kind(layer: str) -> str:
+  """The key in `ATTENTION_CLASSES` of a layer's class.
+
+  A class that is not there is taken for self-attention.
+  """
+  return _CROSS if layer in ATTENTION_CLASSES[_CROSS] else _SELF
 
 
 def candidates(name: str) -> list[str]:
@@ -43,8 +61,17 @@ def candidates(name: str) -> list[str]:
   parts = attention_name(name)
   if not parts:
     return [name]
-  others = [f'{parts.scope}{c}/{parts.rest}' for c in ATTENTION_CLASSES]
+  classes = ATTENTION_CLASSES[attention_kind(parts.layer)]
+  others = [f'{parts.scope}{c}/{parts.rest}' for c in classes]
   return [name, *(other for other in others if other != name)]
+
+
+def is_used(layer: str, rest: str) -> bool:
+  """Whether a layer of that class makes use of a variable that it may have.
+
+  Early checkpoints of T5 have a bias of self-attention in EncDecAttention.
+  """
+  return layer != 'EncDecAttention' or rest != BIASES[0]
 
 
 def is_weight(name: str) -> bool:
@@ -82,6 +109,6 @@ def may_start_anew(rest: str) -> bool:
   """Whether a layer can do without a variable's trained value.
 
   Args:
-    rest: the variable's name inside a self-attention layer.
+    rest: the variable's name inside an attention layer.
   """
   return '/' in rest or rest in _MAY_START_ANEW

@@ -19,7 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument('--size', default='base', help='a file of gin/sizes')
   parser.add_argument(
     '--variants',
-    help='files of gin/variants, with commas between; default: all of ours',
+    help='files of gin/variants, with commas between, and with + between those '
+    'of one model (random+cross_dense); default: all of ours',
   )
   parser.add_argument(
     '--inputs', type=int, default=512, help='length N; also the max_length'
@@ -53,7 +54,10 @@ def run(args: argparse.Namespace) -> int:
   costs = {}
   for variant in variants:
     gin_files.parse(
-      [f'sizes/{args.size}.gin', f'variants/{variant}.gin'],
+      [
+        f'sizes/{args.size}.gin',
+        *(f'variants/{name}.gin' for name in variant.split('+')),
+      ],
       [
         # A decoder's tables need no more rows than the targets have tokens.
         f'encoder/Unitransformer.max_length = {args.inputs}',

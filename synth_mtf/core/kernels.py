@@ -4,6 +4,7 @@ Each kernel works on the slices that the devices of a mesh hold, says which
 dimensions the mesh may split, and has its own gradient. Where a TPU is better
 served in another way than a CPU, the kernel knows, and its callers do not:
 
+  linked           a tensor whose gradient by another one is 0
   put              one token into a memory
   gather           rows of a table by index, and its gradient
   gather_cells     cells of a table by two indices
@@ -29,6 +30,21 @@ _MAX_EXPONENT = 75.0
 def is_tpu(mesh: mtf.Mesh) -> bool:
   """Whether the mesh is one of TPU cores, whose variables the host places."""
   return callable(mesh.variable_placer_fn)  # elsewhere the name of a device
+
+
+def linked(y: mtf.Tensor, x: mtf.Tensor) -> mtf.Tensor:
+  """y, with a gradient by x, which is 0.
+
+  The host recomputes a layer only if all that it is given has a gradient.
+  """
+  return mtf.slicewise(
+    lambda y, x: y,
+    [y, x],
+    output_shape=y.shape,
+    output_dtype=y.dtype,
+    splittable_dims=[*{*y.shape.dims, *x.shape.dims}],
+    grad_function=lambda op, dy: [dy, mtf.zeros_like(op.inputs[1])],
+  )
 
 
 def put(
@@ -102,7 +118,7 @@ def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
     output_shape=output_shape,
     splittable_dims=[*output_shape.dims],
     grad_function=lambda op, dy: [
-      _scatter(dy, indices, op.inputs[0].shape, position_dim),
+      _scatter(dy, op.inputs[1], op.inputs[0].shape, position_dim),
       None,
     ],
   )

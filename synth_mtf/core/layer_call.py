@@ -1,14 +1,13 @@
 """One call of an attention layer, as its parts see it."""
 
 import functools
-from collections.abc import Callable
 from typing import Optional
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
 
-from synth_mtf.core import kernels
+from synth_mtf.core.memory import Memory
 from synth_mtf.core.positions import TableIndex
 from synth_mtf.core.projections import Projections
 
@@ -20,7 +19,7 @@ class LayerCall:
     context: the host's `transformer.Context`.
     x: the input, [batch..., length, d_model]; [batch..., d_model] in
       incremental decoding.
-    memory: the same with `memory_length` in place of `length`.
+    memory: the tokens that are attended to.
     projections: the layer's q, k, v and o.
     index: reads tables at the positions of the queries and keys.
     memory_length: Dimension, the number of keys.
@@ -36,6 +35,7 @@ class LayerCall:
     x: mtf.Tensor,
     projections: Projections,
     index: TableIndex,
+    memory: Memory,
     kv_dim: mtf.Dimension,
     logits_dtype: tf.DType,
   ) -> None:
@@ -43,15 +43,11 @@ class LayerCall:
     self.x = x
     self.projections = projections
     self.index = index
+    self.memory = memory
     self.memory_length = index.memory_length_dim
     self.heads: list[mtf.Dimension] = projections.query_heads_dims
     self.kv_dim = kv_dim
     self.logits_dtype = logits_dtype
-    self.memory = (
-      x
-      if context.mode == 'incremental'
-      else mtf.replace_dimensions(x, context.length_dim, self.memory_length)
-    )
 
   @functools.cached_property
   def queries(self) -> mtf.Tensor:
@@ -63,45 +59,12 @@ class LayerCall:
     """K(X), [batch..., memory_length, heads, d_kv]."""
     if self.projections.shared_kv:
       return self.values
-    return self.remember(self.projections.keys(self.memory))
+    return self.memory.project(self.projections.keys)
 
   @functools.cached_property
   def values(self) -> mtf.Tensor:
     """G(X), [batch..., memory_length, heads, d_kv]."""
-    return self.remember(self.projections.values(self.memory))
-
-  def remember(self, new: mtf.Tensor) -> mtf.Tensor:
-    """What decoding must keep: the memory up to the current token.
-
-    Args:
-      new: what comes from all tokens, [batch..., memory_length, ...]; in
-        incremental decoding, from the current one, [batch..., ...].
-
-    Returns:
-      [batch..., memory_length, ...], in which incremental decoding finds the
-      earlier tokens too.
-    """
-    context = self.context
-    if context.mode == 'incremental':
-      (earlier,) = context.get_states(1)
-      new = kernels.put(new, earlier, self._here, self.memory_length)
-    if context.mode in ('first_part', 'incremental'):
-      context.record_new_states([new])
-    return new
-
-  @property
-  def _here(self) -> mtf.Tensor:
-    """Where decoding stands, bool over memory_length (and the batch)."""
-    position = self.context.position
-
-    def make() -> mtf.Tensor:
-      columns = mtf.range(self.context.mesh, self.memory_length, tf.int32)
-      return mtf.transpose(
-        mtf.equal(columns, position),
-        mtf.Shape(position.shape.dims + [self.memory_length]),
-      )
-
-    return once(self.context, 'here', make)
+    return self.memory.project(self.projections.values)
 
   @property
   def length(self) -> list[mtf.Dimension]:
@@ -144,6 +107,7 @@ class LayerCall:
       x,
       self.projections,
       self.index,
+      self.memory,
       self.kv_dim,
       self.logits_dtype,
     )
@@ -180,22 +144,3 @@ class LayerCall:
         types.master_dtype, types.slice_dtype, dtype or types.activation_dtype
       ),
     )
-
-
-def once(
-  context: transformer.Context, name: str, make: Callable[[], mtf.Tensor]
-) -> mtf.Tensor:
-  """What `make` returned to the first layer of the stack that asked for it.
-
-  Nothing is shared where each layer is computed again, on its own, for its
-  gradients.
-  """
-  stack = getattr(context.model, 'layer_stack', None)
-  if isinstance(stack, transformer.ReversibleLayerStack) or getattr(
-    stack, '_recompute_grads', False
-  ):
-    return make()
-  key = ('synth_mtf', name)
-  if key not in context.cache:
-    context.cache[key] = make()
-  return context.cache[key]

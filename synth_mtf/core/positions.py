@@ -11,6 +11,7 @@ is one class for each way in which tokens are laid out:
 """
 
 import abc
+from typing import Optional
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -31,10 +32,10 @@ def position_in_segment(
 
   Args:
     sequence_id: int32 [batch..., length]; 0 is padding.
-    length_dim: its length dimension.
+    length_dim: its `length` or `memory_length` dimension.
 
   Returns:
-    int32 [batch..., length].
+    int32, of the shape of sequence_id.
   """
   earlier_dim = mtf.Dimension('earlier', length_dim.size)
   index = mtf.range(sequence_id.mesh, length_dim, tf.int32)
@@ -165,9 +166,22 @@ class PackedIndex(TableIndex):
     length_dim: mtf.Dimension,
     memory_length_dim: mtf.Dimension,
     sequence_id: mtf.Tensor,
+    memory_sequence_id: Optional[mtf.Tensor] = None,
   ) -> None:
+    """Creates an index.
+
+    Args:
+      length_dim: the `length` dimension of the row.
+      memory_length_dim: its `memory_length` dimension.
+      sequence_id: of the queries, [batch..., length].
+      memory_sequence_id: of the keys, [batch..., memory_length]; None where
+        they are the tokens that ask.
+    """
     queries = position_in_segment(sequence_id, length_dim)
-    keys = mtf.replace_dimensions(queries, length_dim, memory_length_dim)
+    if memory_sequence_id is None:
+      keys = mtf.replace_dimensions(queries, length_dim, memory_length_dim)
+    else:
+      keys = position_in_segment(memory_sequence_id, memory_length_dim)
     super().__init__(length_dim, memory_length_dim, queries, keys)
 
   def rows(self, table: mtf.Tensor) -> mtf.Tensor:

@@ -1,12 +1,13 @@
 """Which memory positions a query may see."""
 
 import dataclasses
-from typing import Optional
+from typing import Optional, Union
 
 import mesh_tensorflow as mtf
 from mesh_tensorflow.transformer import transformer
 
-from synth_mtf.core.layer_call import LayerCall, once
+from synth_mtf.core.layer_call import LayerCall
+from synth_mtf.core.once import once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +54,43 @@ def visibility(call: LayerCall, packed: bool) -> Visibility:
     same = mtf.equal(sequence_id, _as_memory(sequence_id, call))
     pairs = same if causal is None else mtf.logical_and(causal, same)
     return Visibility(pairs, None, None)
-  tokens = mtf.cast(mtf.not_equal(sequence_id, 0), context.activation_dtype)
+  tokens = _tokens(sequence_id, context)
   return Visibility(causal, _as_memory(tokens, call), tokens)
+
+
+def encoder_visibility(call: LayerCall, packed: bool) -> Visibility:
+  """Visibility of the encoder's tokens to those of the decoder.
+
+      visible(i, j) = sequence_id_i = encoder_sequence_id_j
+
+  as in the host: no token of the encoder is in the future. What sees nothing
+  (padding, and a target without inputs) has an output of zero; in a packed row
+  the host has there an average of what belongs to others.
+
+  Args:
+    call: the layer call.
+    packed: whether a row may hold several sequences.
+
+  Returns:
+    A Visibility.
+  """
+  context = call.context
+  keys = context.encoder_sequence_id
+  if keys is None:
+    return Visibility(None, None, None)
+  # All targets of one input see it, each by its own subsequence_id.
+  queries = context.sequence_id
+  if packed:
+    pairs = mtf.equal(queries, keys)
+    see = mtf.logical_and(
+      mtf.not_equal(queries, 0),
+      mtf.reduce_any(pairs, reduced_dim=call.memory_length),
+    )
+    return Visibility(pairs, None, see)
+  keys, queries = _tokens(keys, context), _tokens(queries, context)
+  if queries is not None:
+    queries *= mtf.reduce_max(keys, reduced_dim=call.memory_length)
+  return Visibility(None, keys, queries)
 
 
 def row_sequence_id(context: transformer.Context) -> Optional[mtf.Tensor]:
@@ -81,3 +117,12 @@ def _causal(context: transformer.Context) -> Optional[mtf.Tensor]:
 
 def _as_memory(x: mtf.Tensor, call: LayerCall) -> mtf.Tensor:
   return mtf.replace_dimensions(x, call.context.length_dim, call.memory_length)
+
+
+def _tokens(
+  sequence_id: Union[mtf.Tensor, int], context: transformer.Context
+) -> Optional[mtf.Tensor]:
+  """1 at tokens and 0 at padding; None where decoding says that all are 1."""
+  if not isinstance(sequence_id, mtf.Tensor):
+    return None
+  return mtf.cast(mtf.not_equal(sequence_id, 0), context.activation_dtype)

@@ -52,12 +52,11 @@ class ConfiguredModel:
 
   @functools.cached_property
   def attention(self) -> dict[str, transformer_layers.SelfAttention]:
-    """Its self-attention layers, by the scope of their variables."""
+    """Its layers of attention, by the scope of their variables."""
     return {
       scope: layer
       for scope, layer in layers(self.transformer)
       if isinstance(layer, transformer_layers.SelfAttention)
-      and not isinstance(layer, transformer_layers.EncDecAttention)
     }
 
   def initial_values(self, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:

@@ -1,13 +1,15 @@
 """What our layers share in the place of the host's SelfAttention."""
 
 import abc
-from typing import Any, Optional
+from collections.abc import Collection
+from typing import Any, ClassVar, Optional
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
 from synth_mtf.core.layer_call import LayerCall
+from synth_mtf.core.memory import Memory, OwnSequence
 from synth_mtf.core.packing import data_is_packed, rows_are_packed
 from synth_mtf.core.positions import (
   PackedIndex,
@@ -16,23 +18,36 @@ from synth_mtf.core.positions import (
   TableIndex,
 )
 from synth_mtf.core.projections import Projections
-from synth_mtf.core.visibility import row_sequence_id
+from synth_mtf.core.visibility import (
+  Visibility,
+  row_sequence_id,
+  visibility,
+)
 from synth_mtf.layer import refusals
 from synth_mtf.layer.dropout import Dropout
 from synth_mtf.layer.parts import UseLogZ
 
 
 class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
-  """A self-attention layer with another way from X to Y.
+  """An attention layer with another way from X to Y.
 
   It takes SelfAttention's arguments and honours or refuses each of them, makes
   its projections, and hands the weighted values to the output projection. A
-  subclass implements `attend`.
+  subclass implements `attend`. What is attended to is the layer's own input,
+  unless a subclass says otherwise (`memory` and what follows it).
 
   Attributes:
     packed: whether a row may hold several sequences in training and
       evaluation.
+    relative_attention_types: the kinds of relative position bias there are.
   """
+
+  relative_attention_types: ClassVar[Collection[Optional[str]]] = (
+    None,
+    'bias',
+    'bias_shared',
+    'contextual',
+  )
 
   def __init__(self, packed: Optional[bool] = None, **kwargs: Any) -> None:
     """Creates a layer.
@@ -52,7 +67,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     refusals.check_names(type(self), kwargs)
     super().__init__(**kwargs)
     self.packed = data_is_packed() if packed is None else packed
-    refusals.check_settings(self)
+    refusals.check_settings(self, self.relative_attention_types)
 
   @property
   @abc.abstractmethod
@@ -104,8 +119,25 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     if context.mode == 'incremental':
       return StepIndex(*dims, context.position)
     if self.is_packed(context):
-      return PackedIndex(*dims, row_sequence_id(context))
+      return PackedIndex(
+        *dims, row_sequence_id(context), self.memory_sequence_id(context)
+      )
     return SlicedIndex(context.mesh, *dims)
+
+  def memory(self, context: transformer.Context, x: mtf.Tensor) -> Memory:
+    """The tokens that are attended to, `memory_length` of them."""
+    return OwnSequence(context, x, self.memory_length(context))
+
+  def memory_sequence_id(
+    self, context: transformer.Context
+  ) -> Optional[mtf.Tensor]:
+    """Their segments, [batch..., memory_length]; None where x is the memory."""
+    del context
+    return None
+
+  def visibility(self, call: LayerCall) -> Visibility:
+    """What each query may see of them."""
+    return visibility(call, self.is_packed(call.context))
 
   def is_packed(self, context: transformer.Context) -> bool:
     """Whether the rows of a call may hold several sequences."""
@@ -144,6 +176,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
       x=x,
       projections=self.make_params(context),
       index=self.table_index(context),
+      memory=self.memory(context, x),
       kv_dim=self.kv_dim,
       logits_dtype=(
         tf.float32

@@ -1,8 +1,8 @@
 """What our layers refuse: unknown names, settings they cannot honour."""
 
 import inspect
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Collection, Mapping
+from typing import Any, Optional, TypeVar
 
 from mesh_tensorflow.transformer import transformer_layers
 
@@ -16,7 +16,6 @@ _HYPERPROMPTS = (
   'hyperprompt_length_decoder',
 )
 _ATTENTION_KWARGS = {'dropout_broadcast_dims', 'float32_logits'}
-_RELATIVE_ATTENTION_TYPES = (None, 'bias', 'bias_shared', 'contextual')
 
 
 def choose(
@@ -59,8 +58,15 @@ def check_names(cls: type, kwargs: Mapping[str, Any]) -> None:
       )
 
 
-def check_settings(layer: transformer_layers.SelfAttention) -> None:
-  """Refuses what SelfAttention takes and our layers do not support.
+def check_settings(
+  layer: transformer_layers.SelfAttention,
+  relative_attention_types: Collection[Optional[str]],
+) -> None:
+  """Refuses what SelfAttention takes and a layer of ours does not support.
+
+  Args:
+    layer: the layer.
+    relative_attention_types: the kinds of relative position bias it may have.
 
   Raises:
     ConfigurationError: naming all such settings, or sizes that do not fit.
@@ -91,5 +97,5 @@ def check_settings(layer: transformer_layers.SelfAttention) -> None:
     owner,
     'relative_attention_type',
     layer.relative_attention_type,
-    {name: name for name in _RELATIVE_ATTENTION_TYPES},
+    {name: name for name in relative_attention_types},
   )

@@ -15,6 +15,10 @@ from synth_mtf.errors import ConfigurationError
 
 _HOST_MAX_LENGTH = 512  # T5's own, where no gin file sets another
 
+# The gin scope in which a layer of cross-attention makes its functions, inside
+# that of the stack: `decoder/cross/Random.max_length`.
+CROSS_ATTENTION_SCOPE = 'cross'
+
 
 class SynthesizingFunction(abc.ABC):
   """S(X): makes alignment logits from the layer's input, or from nothing.
@@ -30,11 +34,14 @@ class SynthesizingFunction(abc.ABC):
     position_axes: by the variable's name, which of its axes are positions, that
       is, have the size `max_length`.
     layer_variables: variables of the layer itself that only this function uses.
+    self_attention_only: whether it needs queries and keys to be of one
+      sequence.
   """
 
   last_factor: ClassVar[str] = ''
   position_axes: ClassVar[Mapping[str, tuple[int, ...]]] = {}
   layer_variables: ClassVar[tuple[str, ...]] = ()
+  self_attention_only: ClassVar[bool] = False
 
   @property
   @abc.abstractmethod
@@ -109,23 +116,30 @@ def _with_descendants(
 
 
 class Table(SynthesizingFunction):
-  """A synthesizing function with a learned axis of `max_length` positions.
+  """A synthesizing function with a learned axis of positions.
 
   Attributes:
-    max_length: N, the longest sequence; part of the checkpoint.
-    tile_length: b, the number of columns; N unless tiling was asked for.
+    max_length: N, the longest sequence of queries; part of the checkpoint.
+    memory_max_length: M, the longest sequence of keys; N in self-attention.
+    tile_length: b, the number of columns; M unless tiling was asked for.
+    limit_of_keys: the gin binding that M comes from.
   """
 
   def __init__(
-    self, max_length: Optional[int] = None, tile_length: Optional[int] = None
+    self,
+    max_length: Optional[int] = None,
+    tile_length: Optional[int] = None,
+    memory_max_length: Optional[int] = None,
   ) -> None:
     """Creates a table.
 
     Args:
       max_length: N. Default: the host's `Unitransformer.max_length` (512).
-      tile_length: b <= N. The table has b columns and key j reads column
+      tile_length: b <= M. The table has b columns and key j reads column
         j mod b (which the paper leaves to future work, "On Parameters Depending
         on Sequence Length").
+      memory_max_length: M. Default: N, and in cross-attention the encoder's
+        `Unitransformer.max_length`.
 
     Raises:
       ConfigurationError: if a length does not fit.
@@ -134,13 +148,27 @@ class Table(SynthesizingFunction):
     if max_length is None:
       max_length = host_max_length()
     self.require_positive('max_length', max_length)
-    if tile_length is not None and not 1 <= tile_length <= max_length:
-      raise ConfigurationError(
-        f'{name}.tile_length = {tile_length}: expected 1 to max_length '
-        f'({max_length}); change {name}.tile_length or {name}.max_length'
-      )
+    self.require_positive('memory_max_length', memory_max_length)
+    if memory_max_length is None and in_cross_attention():
+      memory_max_length = encoder_max_length()
     self.max_length = max_length
-    self.tile_length = tile_length or max_length
+    if memory_max_length is None:
+      self.memory_max_length = max_length
+      self.limit_of_keys = f'{name}.max_length'
+    else:
+      self.memory_max_length = memory_max_length
+      self.limit_of_keys = '/'.join(
+        [*gin.current_scope(), f'{name}.memory_max_length']
+      )
+    if (
+      tile_length is not None and not 1 <= tile_length <= self.memory_max_length
+    ):
+      raise ConfigurationError(
+        f'{name}.tile_length = {tile_length}: expected 1 to '
+        f'{_argument(self.limit_of_keys)} ({self.memory_max_length}); change '
+        f'{name}.tile_length or {self.limit_of_keys}'
+      )
+    self.tile_length = tile_length or self.memory_max_length
 
   @property
   def rows_dim(self) -> mtf.Dimension:
@@ -152,18 +180,34 @@ class Table(SynthesizingFunction):
     """The `memory_length` axis of the table."""
     return mtf.Dimension('memory_length', self.tile_length)
 
-  def check_length(self, call: LayerCall) -> None:
-    """Refuses a sequence that is longer than `max_length`.
+  def check_queries(self, call: LayerCall) -> None:
+    """Refuses more queries than `max_length`.
+
+    Raises:
+      ConfigurationError: naming the gin binding to change.
+    """
+    name = type(self).__name__
+    require_length(
+      name, f'{name}.max_length', self.max_length, call.index.length_dim.size
+    )
+
+  def check_keys(self, call: LayerCall) -> None:
+    """Refuses more keys than `memory_max_length`.
 
     Raises:
       ConfigurationError: naming the gin binding to change.
     """
     require_length(
-      type(self).__name__, self.max_length, call.memory_length.size
+      type(self).__name__,
+      self.limit_of_keys,
+      self.memory_max_length,
+      call.memory_length.size,
     )
 
 
-def require_length(owner: str, max_length: int, length: int) -> None:
+def require_length(
+  owner: str, binding: str, max_length: int, length: int
+) -> None:
   """Refuses a sequence that is longer than a learned table of `owner`.
 
   Raises:
@@ -171,8 +215,8 @@ def require_length(owner: str, max_length: int, length: int) -> None:
   """
   if length > max_length:
     raise ConfigurationError(
-      f'length {length} exceeds max_length {max_length} of the {owner} table; '
-      f'set {owner}.max_length >= {length} in gin (this changes the '
+      f'length {length} exceeds {_argument(binding)} {max_length} of the '
+      f'{owner} table; set {binding} >= {length} in gin (this changes the '
       'checkpoint) or shorten utils.run.sequence_length'
     )
 
@@ -181,3 +225,20 @@ def host_max_length() -> int:
   """`Unitransformer.max_length` as gin has it in the current scope."""
   bindings = gin.get_bindings(transformer.Unitransformer)
   return bindings.get('max_length', _HOST_MAX_LENGTH)
+
+
+def in_cross_attention() -> bool:
+  """Whether a function is being made for keys that the encoder made."""
+  return CROSS_ATTENTION_SCOPE in gin.current_scope()
+
+
+def encoder_max_length() -> int:
+  """`Unitransformer.max_length` as gin has it for the encoder of a decoder."""
+  scopes = ['encoder' if s == 'decoder' else s for s in gin.current_scope()]
+  with gin.config_scope(scopes):
+    return host_max_length()
+
+
+def _argument(binding: str) -> str:
+  """The last part of a gin binding's name."""
+  return binding.rpartition('.')[-1]

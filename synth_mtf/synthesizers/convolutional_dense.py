@@ -32,6 +32,7 @@ class ConvolutionalDense(Local):
     key_value_size: Optional[int] = None,
     max_length: Optional[int] = None,
     tile_length: Optional[int] = None,
+    memory_max_length: Optional[int] = None,
   ) -> None:
     """Creates a Convolutional Dense synthesizing function.
 
@@ -41,12 +42,13 @@ class ConvolutionalDense(Local):
       key_value_size: width of the hidden layer in each head. Default: the
         layer's `key_value_size`.
       max_length: N. Default: the host's `Unitransformer.max_length` (512).
-      tile_length: b <= N: project to b columns, tiled to the length.
+      tile_length: b <= M: project to b columns, tiled to the length.
+      memory_max_length: M. Default: N, and in cross-attention the encoder's.
 
     Raises:
       ConfigurationError: if a size does not fit.
     """
-    super().__init__(key_value_size, max_length, tile_length)
+    super().__init__(key_value_size, max_length, tile_length, memory_max_length)
     self.require_positive('filter_width', filter_width)
     self.filter_dim = mtf.Dimension('filter_width', filter_width)
     self.relu = relu

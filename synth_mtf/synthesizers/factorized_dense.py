@@ -36,6 +36,7 @@ class FactorizedDense(Table):
     key_value_size: Optional[int] = None,
     max_length: Optional[int] = None,
     tile_length: Optional[int] = None,
+    memory_max_length: Optional[int] = None,
   ) -> None:
     """Creates a Factorized Dense synthesizing function.
 
@@ -44,13 +45,14 @@ class FactorizedDense(Table):
       key_value_size: width of the hidden layer in each head. Default: the
         layer's `key_value_size`.
       max_length: N. Default: the host's `Unitransformer.max_length` (512).
-      tile_length: a b <= N: make that many columns, tiled to the length.
+      tile_length: a b <= M: make that many columns, tiled to the length.
+      memory_max_length: M. Default: N, and in cross-attention the encoder's.
 
     Raises:
       ConfigurationError: if a b is not the number of columns, or a size does
         not fit.
     """
-    super().__init__(max_length, tile_length)
+    super().__init__(max_length, tile_length, memory_max_length)
     self.require_positive('key_value_size', key_value_size)
     self.key_value_size = key_value_size
     columns = self.tile_length
@@ -60,7 +62,7 @@ class FactorizedDense(Table):
       raise ConfigurationError(
         f'FactorizedDense.factors = {tuple(factors)}: expected (a, b) with '
         f'a b = {columns}, for example {most_square(columns)}; change '
-        'FactorizedDense.factors or FactorizedDense.max_length'
+        f'FactorizedDense.factors or {self.limit_of_keys}'
       )
     self.factors = tuple(factors)
 
@@ -70,7 +72,7 @@ class FactorizedDense(Table):
 
   def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
     """The outer product of A and B, read as one row of N columns."""
-    self.check_length(call)
+    self.check_keys(call)
     size = self.key_value_size or call.kv_dim.size
     d_kv = mtf.Dimension('d_kv', size)
     hidden = mtf.cast(relu_layer(call, d_kv), call.logits_dtype)

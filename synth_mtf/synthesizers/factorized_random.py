@@ -14,7 +14,8 @@ from synth_mtf.synthesizers.base import Table
 class FactorizedRandom(Table):
   """FR, S(X) = R1 R2^T with R1, R2 in R^(N x k) (eq. 7).
 
-  There is one pair for each head. R1 R2^T starts with unit variance, as R does.
+  There is one pair for each head; in cross-attention R2 is in R^(M x k). R1
+  R2^T starts with unit variance, as R does.
   """
 
   letter = 'FR'
@@ -26,18 +27,20 @@ class FactorizedRandom(Table):
     rank: int = 8,
     max_length: Optional[int] = None,
     tile_length: Optional[int] = None,
+    memory_max_length: Optional[int] = None,
   ) -> None:
     """Creates a Factorized Random synthesizing function.
 
     Args:
       rank: k; the paper uses 8.
       max_length: N. Default: the host's `Unitransformer.max_length` (512).
-      tile_length: b <= N: R2 has b rows, tiled to the length.
+      tile_length: b <= M: R2 has b rows, tiled to the length.
+      memory_max_length: M. Default: N, and in cross-attention the encoder's.
 
     Raises:
       ConfigurationError: if a size does not fit.
     """
-    super().__init__(max_length, tile_length)
+    super().__init__(max_length, tile_length, memory_max_length)
     self.require_positive('rank', rank)
     self.rank = rank
 
@@ -49,7 +52,8 @@ class FactorizedRandom(Table):
     self, call: LayerCall, alpha: Optional[mtf.Tensor]
   ) -> InnerProduct:
     """[heads, length, k] x [heads, memory_length, k]."""
-    self.check_length(call)
+    self.check_queries(call)
+    self.check_keys(call)
     k = mtf.Dimension('rank', self.rank)
     r1, r2 = (
       call.variable(

@@ -81,10 +81,12 @@ class FixedPatterns(Table):
       start, end                 the first or last token of the sequence
 
   Where a pattern finds no visible token (`next` at the end, or in a decoder),
-  attention is uniform over what is visible.
+  attention is uniform over what is visible. Distances are those of tokens of
+  one sequence: there is no such thing in cross-attention.
   """
 
   letter = 'Patterns'
+  self_attention_only = True
 
   def __init__(
     self,
@@ -115,7 +117,7 @@ class FixedPatterns(Table):
 
   def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
     """The pattern of each head, [heads, length, memory_length]."""
-    self.check_length(call)
+    self.check_keys(call)
     index = call.index
     geometry = _Geometry(call, index.keys - index.queries, self.max_length)
     logits = [PATTERNS[name](geometry) for name in self.patterns]

@@ -14,7 +14,8 @@ class Local(Table):
   """S(x_i) = W2 h(X)_i: each token makes its own row of logits.
 
   A subclass says what the hidden layer h is. As everywhere in T5, there are no
-  bias vectors. W2, [heads, d_kv, memory_length], maps to N columns.
+  bias vectors. W2, [heads, d_kv, memory_length], maps to N columns; in
+  cross-attention to M.
   """
 
   last_factor = 'W2'
@@ -25,6 +26,7 @@ class Local(Table):
     key_value_size: Optional[int] = None,
     max_length: Optional[int] = None,
     tile_length: Optional[int] = None,
+    memory_max_length: Optional[int] = None,
   ) -> None:
     """Creates a local synthesizing function.
 
@@ -32,12 +34,13 @@ class Local(Table):
       key_value_size: width of the hidden layer in each head. Default: the
         layer's `key_value_size`.
       max_length: N. Default: the host's `Unitransformer.max_length` (512).
-      tile_length: b <= N: project to b columns, tiled to the length.
+      tile_length: b <= M: project to b columns, tiled to the length.
+      memory_max_length: M. Default: N, and in cross-attention the encoder's.
 
     Raises:
       ConfigurationError: if a size does not fit.
     """
-    super().__init__(max_length, tile_length)
+    super().__init__(max_length, tile_length, memory_max_length)
     self.require_positive('key_value_size', key_value_size)
     self.key_value_size = key_value_size
 
@@ -76,7 +79,7 @@ class Local(Table):
     self, call: LayerCall, alpha: Optional[mtf.Tensor]
   ) -> InnerProduct:
     """[..., length, heads, d_kv] x [heads, d_kv, memory_length]."""
-    self.check_length(call)
+    self.check_keys(call)
     summed = self.summed_dims(self.d_kv(call))
     k = mtf.Dimension('d_kv', mtf.Shape(summed).size)
     w2 = call.variable(

@@ -14,7 +14,8 @@ from synth_mtf.synthesizers.base import Table
 class Random(Table):
   """R, S(X) = R with R in R^(N x N), one for each head (eq. 4).
 
-  R starts with unit variance, as T5's dot products do.
+  In cross-attention R is N x M. It starts with unit variance, as T5's dot
+  products do.
   """
 
   last_factor = 'R'
@@ -25,6 +26,7 @@ class Random(Table):
     trainable: bool = True,
     max_length: Optional[int] = None,
     tile_length: Optional[int] = None,
+    memory_max_length: Optional[int] = None,
   ) -> None:
     """Creates a Random synthesizing function.
 
@@ -32,12 +34,13 @@ class Random(Table):
       trainable: False gives the Fixed Random Synthesizer: R keeps its initial
         values, and the checkpoint keeps R.
       max_length: N. Default: the host's `Unitransformer.max_length` (512).
-      tile_length: b <= N: R has b columns, tiled to the length.
+      tile_length: b <= M: R has b columns, tiled to the length.
+      memory_max_length: M. Default: N, and in cross-attention the encoder's.
 
     Raises:
       ConfigurationError: if a length does not fit.
     """
-    super().__init__(max_length, tile_length)
+    super().__init__(max_length, tile_length, memory_max_length)
     self.trainable = trainable
 
   @property
@@ -51,7 +54,8 @@ class Random(Table):
 
   def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
     """R, [heads, length, memory_length]: the same for the whole batch."""
-    self.check_length(call)
+    self.check_queries(call)
+    self.check_keys(call)
     table = call.variable(
       'R',
       [*call.heads, self.rows_dim, self.columns_dim],

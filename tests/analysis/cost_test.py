@@ -67,3 +67,30 @@ def test_the_command(capsys):
 def test_t5_base():
   gin_files.parse(['sizes/base.gin'])
   assert round(cost(32128, LENGTHS).parameters / 1e6) == 223
+
+
+def test_tables_of_cross_attention():
+  """A row for each target and a column for each input, in the decoder."""
+  lengths = {'inputs': 14, 'targets': 6}
+  gin_files.parse(
+    model.files('vanilla+cross_random'),
+    [*model.TINY, 'num_heads = 4', 'decoder/Unitransformer.max_length = 6'],
+  )
+  found, t5 = cost(model.VOCAB, lengths), cost_of('vanilla')
+  assert found.tables == 2 * 4 * 6 * 14
+  # No queries and keys in the cross-attention of two blocks.
+  assert t5.parameters - found.parameters == 2 * 2 * 24 * 32 - found.tables
+
+
+def test_the_command_takes_variants_together(capsys):
+  from synth_mtf import cli
+
+  variants = 'cross_random,random+cross_random'
+  words = ['cost', '--size=tiny', f'--variants={variants}', '--inputs=16']
+  assert cli.main([*words, '--targets=8', '--json']) == 0
+  found = json.loads(capsys.readouterr().out)
+  cross = 2 * 4 * 8 * 16
+  assert found['cross_random']['tables'] == cross
+  assert found['random+cross_random']['tables'] == cross + 2 * 4 * (
+    16 * 16 + 8 * 8
+  )

@@ -60,7 +60,7 @@ def test_each_pattern_by_hand():
   """The weights themselves, for one sequence of five tokens."""
   weights = reference.softmax(
     reference.patterns(NAMES, 5)(
-      reference.One(np.zeros([5, 1]), {}, 7, False, np.arange(5))
+      reference.One(np.zeros([5, 1]), {}, 7, False, *[np.arange(5)] * 2)
     ),
     np.ones([5, 5], bool),
   )

@@ -1,0 +1,100 @@
+"""The tokens that a layer attends to, and how decoding remembers them.
+
+There is one class for each place that they come from:
+
+  OwnSequence    self-attention: the layer's own input, which grows by a token
+                 with each step of decoding.
+  EncoderOutput  cross-attention: the same for all steps.
+"""
+
+import abc
+from collections.abc import Callable
+
+import mesh_tensorflow as mtf
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import transformer
+
+from synth_mtf.core import kernels
+from synth_mtf.core.once import once
+
+# From [batch..., memory_length, d_model], or a single token's [batch...,
+# d_model], to the same with other dimensions in place of d_model.
+Projection = Callable[[mtf.Tensor], mtf.Tensor]
+
+
+class Memory(abc.ABC):
+  """The tokens that a layer attends to."""
+
+  @abc.abstractmethod
+  def project(self, projection: Projection) -> mtf.Tensor:
+    """Projects the tokens; decoding projects each of them only once.
+
+    Args:
+      projection: maps each token on its own.
+
+    Returns:
+      [batch..., memory_length, ...]; in incremental decoding also what is known
+      from earlier steps.
+    """
+
+
+class OwnSequence(Memory):
+  """The layer's own input, [batch..., length, d_model]."""
+
+  def __init__(
+    self,
+    context: transformer.Context,
+    x: mtf.Tensor,
+    memory_length: mtf.Dimension,
+  ) -> None:
+    self._context = context
+    self._memory_length = memory_length
+    self._tokens = (
+      x
+      if context.mode == 'incremental'
+      else mtf.replace_dimensions(x, context.length_dim, memory_length)
+    )
+
+  def project(self, projection: Projection) -> mtf.Tensor:
+    """All tokens at once, or the current one beside the earlier ones."""
+    context = self._context
+    projected = projection(self._tokens)
+    if context.mode == 'incremental':
+      (earlier,) = context.get_states(1)
+      projected = kernels.put(
+        projected, earlier, self._here, self._memory_length
+      )
+    if context.mode in ('first_part', 'incremental'):
+      context.record_new_states([projected])
+    return projected
+
+  @property
+  def _here(self) -> mtf.Tensor:
+    """Where decoding stands, bool over memory_length (and the batch)."""
+    position = self._context.position
+
+    def make() -> mtf.Tensor:
+      columns = mtf.range(self._context.mesh, self._memory_length, tf.int32)
+      return mtf.transpose(
+        mtf.equal(columns, position),
+        mtf.Shape(position.shape.dims + [self._memory_length]),
+      )
+
+    return once(self._context, 'here', make)
+
+
+class EncoderOutput(Memory):
+  """What the encoder made, [batch..., memory_length, d_model]."""
+
+  def __init__(self, context: transformer.Context) -> None:
+    self._context = context
+
+  def project(self, projection: Projection) -> mtf.Tensor:
+    """All tokens, by the first part of decoding for all of its steps."""
+    context = self._context
+    if context.mode == 'incremental':
+      return context.get_constant_state()
+    projected = projection(context.encoder_output)
+    if context.mode == 'first_part':
+      context.record_constant_state(projected)
+    return projected

@@ -1,0 +1,123 @@
+"""SyntheticEncDecAttention: in the place of T5's EncDecAttention."""
+
+from typing import Any, Optional
+
+import gin
+import mesh_tensorflow as mtf
+from mesh_tensorflow.transformer import transformer, transformer_layers
+
+from synth_mtf.core import kernels
+from synth_mtf.core.layer_call import LayerCall
+from synth_mtf.core.memory import EncoderOutput, Memory
+from synth_mtf.core.visibility import Visibility, encoder_visibility
+from synth_mtf.errors import ConfigurationError
+from synth_mtf.layer.synthetic import SyntheticLayer
+from synth_mtf.synthesizers.base import (
+  CROSS_ATTENTION_SCOPE,
+  SynthesizingFunction,
+)
+
+
+@gin.configurable(module='synth_mtf')
+class SyntheticEncDecAttention(
+  SyntheticLayer, transformer_layers.EncDecAttention
+):
+  """Multi-head attention over the encoder's output, synthesized.
+
+      B = sum_i alpha_i S_i(X) + relative position bias
+      Y = softmax(B) G(M),  M the encoder's output
+
+  The functions are those of self-attention, over [length, memory_length]: a
+  table has a row for each position of a target and a column for each position
+  of its input, a local function makes a row out of the decoder's token, and
+  the dot product is Q(X) K(M)^T. With the default `[DotProduct]` it computes
+  what EncDecAttention computes, from the same variables.
+
+  Arguments are those of `SyntheticLayer` and of EncDecAttention, whose gin
+  bindings reach it as those of SelfAttention do; as there, a relative position
+  bias is none of SelfAttention's. The functions are made in the gin scope
+  `cross` of the decoder's, so that
+
+      decoder/cross/FactorizedRandom.rank = 16
+
+  is said of them alone. There is no causality: all of the input is there.
+  """
+
+  relative_attention_types = (None, 'bias', 'bias_shared')
+
+  @property
+  def label(self) -> str:
+    """What it adds to the model's name in tables."""
+    return f'cross-attention {self.letters}'
+
+  def make_functions(self, makers: Any) -> list[SynthesizingFunction]:
+    """Calls each maker in the scope of cross-attention."""
+    with gin.config_scope(CROSS_ATTENTION_SCOPE):
+      functions = super().make_functions(makers)
+    for function in functions:
+      if function.self_attention_only:
+        raise ConfigurationError(
+          f'SyntheticEncDecAttention.synthesizers: {type(function).__name__} '
+          'is for self-attention, where queries and keys are tokens of one '
+          'sequence; take another function'
+        )
+    return functions
+
+  def call(
+    self,
+    context: transformer.Context,
+    x: mtf.Tensor,
+    losses: Optional[list[mtf.Tensor]] = None,
+  ) -> mtf.Tensor:
+    """Calls the layer on [batch..., length, d_model] of a decoder.
+
+    Raises:
+      ConfigurationError: there is no encoder, or one of another width.
+    """
+    if context.encoder_output is None:
+      raise ConfigurationError(
+        'SyntheticEncDecAttention attends to the output of an encoder, and '
+        'this model has none; leave it out of '
+        'transformer.make_layer_stack.layers'
+      )
+    d_model = context.encoder_output.shape.dims[-1]
+    if d_model != context.model.model_dim:
+      raise ConfigurationError(
+        f'SyntheticEncDecAttention: the encoder has d_model = {d_model.size}, '
+        f'the decoder {context.model.model_dim.size}; set '
+        'encoder/Unitransformer.d_model to that of the decoder'
+      )
+    return super().call(context, x, losses)
+
+  def memory_length(self, context: transformer.Context) -> mtf.Dimension:
+    """That of the encoder's output."""
+    return context.encoder_length_dim
+
+  def memory(self, context: transformer.Context, x: mtf.Tensor) -> Memory:
+    """The encoder's output."""
+    del x
+    return EncoderOutput(context)
+
+  def memory_sequence_id(
+    self, context: transformer.Context
+  ) -> Optional[mtf.Tensor]:
+    """The segments of the encoder's tokens."""
+    return context.encoder_sequence_id
+
+  def attend(self, call: LayerCall) -> mtf.Tensor:
+    """softmax(B) G(M), with a gradient by X even if no function looks at X."""
+    y = super().attend(call)
+    return kernels.linked(y, call.x) if call.context.train else y
+
+  def visibility(self, call: LayerCall) -> Visibility:
+    """Of the input that a target belongs to, all but padding."""
+    return encoder_visibility(call, self.is_packed(call.context))
+
+  def relative_position_bias(self, call: LayerCall) -> list[mtf.Tensor]:
+    """The host's own bias between targets and inputs, if there is to be one."""
+    if self.relative_attention_type is None:
+      return []
+    bias = transformer_layers.enc_dec_attention_bias(
+      self, call.context, call.heads
+    )
+    return [mtf.cast(bias, call.logits_dtype)]

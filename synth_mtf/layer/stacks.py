@@ -1,0 +1,36 @@
+"""Which layers stand in the two places of attention in T5's stacks.
+
+The lists of layers in `gin/layers/stacks.gin` name the places, so that what
+stands in one is chosen without a word on the other.
+"""
+
+from typing import Callable
+
+import gin
+from mesh_tensorflow.transformer import transformer, transformer_layers
+
+MakeLayer = Callable[[], transformer.TransformerLayer]
+
+
+@gin.configurable(module='synth_mtf')
+def self_attention(
+  layer: MakeLayer = transformer_layers.SelfAttention,
+) -> transformer.TransformerLayer:
+  """Makes the layer in the place of self-attention.
+
+  Args:
+    layer: its class; T5's own where nothing else is said.
+  """
+  return layer()
+
+
+@gin.configurable(module='synth_mtf')
+def cross_attention(
+  layer: MakeLayer = transformer_layers.EncDecAttention,
+) -> transformer.TransformerLayer:
+  """Makes the layer in the place of attention over the encoder's output.
+
+  Args:
+    layer: its class; T5's own where nothing else is said.
+  """
+  return layer()

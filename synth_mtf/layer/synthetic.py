@@ -1,0 +1,138 @@
+"""What layers with a synthesized alignment share, whatever they attend to."""
+
+import abc
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
+
+import mesh_tensorflow as mtf
+from mesh_tensorflow.transformer import transformer
+
+from synth_mtf.core.layer_call import LayerCall
+from synth_mtf.core.logits import Logits, add
+from synth_mtf.core.positions import SlicedIndex, TableIndex
+from synth_mtf.errors import ConfigurationError
+from synth_mtf.layer.base import AttentionLayer
+from synth_mtf.layer.mixing import MIXINGS, mixture
+from synth_mtf.layer.refusals import choose
+from synth_mtf.layer.weighted_sum import NORMALIZATIONS
+from synth_mtf.synthesizers.base import SynthesizingFunction
+from synth_mtf.synthesizers.dot_product import DotProduct
+
+_INDEXED_BY_SEGMENT = {'position': True, 'row': False}
+
+
+class SyntheticLayer(AttentionLayer):
+  """Multi-head attention whose alignment is synthesized.
+
+      B = sum_i alpha_i S_i(X) + relative position bias
+      Y = softmax(B) G(M)
+
+  (arXiv 2005.00743, eq. 3 and 8), with S_i the synthesizing functions,
+  alpha_i their weights in a mixture, G(M) the values of what is attended to,
+  the softmax over `memory_length` restricted to what is visible, and an output
+  projection. A subclass says what M is, and adds the host's bias.
+
+  Shapes: X and the result are [batch..., length, d_model], M [batch...,
+  memory_length, d_model]; B is a subset of [batch..., heads, length,
+  memory_length].
+  """
+
+  def __init__(
+    self,
+    synthesizers: Sequence[Callable[[], SynthesizingFunction]] = (DotProduct,),
+    mixing: str = 'softmax',
+    index_by: str = 'position',
+    normalize: Optional[str] = 'softmax',
+    packed: Optional[bool] = None,
+    **kwargs: Any,
+  ) -> None:
+    """Creates a layer.
+
+    Args:
+      synthesizers: the functions S_i, as classes or as callables without
+        arguments (`@Random` in gin, `functools.partial(Random,
+        max_length=128)`); each layer makes its own.
+      mixing: how alpha is found. 'softmax': learned for each head, summing to
+        1 (the paper's); 'layer_softmax': learned for each layer; 'sum': all 1.
+      index_by: which row and column of a table a token reads. 'position': its
+        position inside its own sequence; 'row': its index in a packed row, as
+        the original code does.
+      normalize: 'softmax', or None for B G(X), the MLP-Mixer form.
+      packed: whether a row may hold several sequences in training and
+        evaluation. Default: what gin says of the data, that is
+        `mesh_train_dataset_fn.pack` or `mesh_eval_dataset_fn.pack`, and True
+        where it says nothing (which is right for unpacked rows too, but slow).
+      **kwargs: those of `transformer_layers.SelfAttention`, bound in gin as
+        `SelfAttention.*`.
+
+    Raises:
+      ConfigurationError: if a setting is unknown, does not fit, or is one of
+        SelfAttention's that this layer does not support.
+    """
+    super().__init__(packed=packed, **kwargs)
+    owner = type(self).__name__
+    self.synthesizers = self.make_functions(synthesizers)
+    self.normalize = normalize
+    self._alphas = choose(owner, 'mixing', mixing, MIXINGS)
+    self._average = choose(owner, 'normalize', normalize, NORMALIZATIONS)
+    self._by_segment = choose(owner, 'index_by', index_by, _INDEXED_BY_SEGMENT)
+
+  @property
+  def letters(self) -> str:
+    """The functions by their names in tables: "R+V"."""
+    return '+'.join(function.letter for function in self.synthesizers)
+
+  def attend(self, call: LayerCall) -> mtf.Tensor:
+    """softmax(B) G(M), [batch..., length, heads, d_kv]."""
+    context = call.context
+    return self._average(
+      call,
+      self._logits(call),
+      self.visibility(call),
+      call.values,
+      self.weight_dropout(context),
+      self.z_loss(context),
+    )
+
+  def table_index(self, context: transformer.Context) -> TableIndex:
+    """How tables are read: as `index_by` says."""
+    if self._by_segment or context.mode == 'incremental':
+      return super().table_index(context)
+    return SlicedIndex(
+      context.mesh, context.length_dim, self.memory_length(context)
+    )
+
+  def _logits(self, call: LayerCall) -> Logits:
+    """B: the mixture and the relative position bias."""
+    terms = mixture(call, self.synthesizers, self._alphas)
+    return add(call, terms + self.relative_position_bias(call))
+
+  @abc.abstractmethod
+  def relative_position_bias(self, call: LayerCall) -> list[mtf.Tensor]:
+    """The host's own bias, or nothing."""
+
+  def make_functions(self, makers: Any) -> list[SynthesizingFunction]:
+    """Calls each maker; an error names what is no maker.
+
+    Args:
+      makers: whatever stands in a gin file.
+    """
+    owner = type(self).__name__
+    try:
+      makers = list(makers)
+    except TypeError:
+      makers = [makers]
+    faults = [m for m in makers if not callable(m)]
+    if not makers or faults:
+      raise ConfigurationError(
+        f'{owner}.synthesizers = {faults or makers}: expected a list of at '
+        'least one synthesizing function, as in [@Random, @DotProduct]'
+      )
+    functions = [make() for make in makers]
+    others = [f for f in functions if not isinstance(f, SynthesizingFunction)]
+    if others:
+      raise ConfigurationError(
+        f'{owner}.synthesizers made {others}: expected instances of '
+        'SynthesizingFunction'
+      )
+    return functions
