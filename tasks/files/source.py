@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import seqio
@@ -35,21 +36,27 @@ class Split:
       and folders, the format of the files there. All of them count.
     otherwise: another spelling of the layout, used if none of these is there.
     optional: whether the split is absent, instead of an error, without files.
+    choose: of the files that are found, returns those that are read.
   """
 
   readers: Mapping[str, Reader]
   otherwise: Split | None = None
   optional: bool = False
+  choose: Callable[[Sequence[str]], list[str]] = list
 
   @classmethod
   def of(
-    cls, patterns: Sequence[str], reader: Reader, optional: bool = False
+    cls,
+    patterns: Sequence[str],
+    reader: Reader,
+    optional: bool = False,
+    choose: Callable[[Sequence[str]], list[str]] = list,
   ) -> Split:
     """Returns the split of files of one format, spelled in several ways."""
     *others, last = patterns
-    split = cls({last: reader}, None, optional)
+    split = cls({last: reader}, None, optional, choose)
     for pattern in reversed(others):
-      split = cls({pattern: reader}, split, optional)
+      split = cls({pattern: reader}, split, optional, choose)
     return split
 
   def files(self, data_dir: str) -> dict[str, Reader]:
@@ -61,13 +68,25 @@ class Split:
     }
     if not found and self.otherwise:
       return self.otherwise.files(data_dir)
-    return dict(sorted(found.items()))
+    chosen = self.choose(sorted(found))
+    others = sorted(found.keys() - chosen)
+    if others:
+      _tell_once(
+        f'{", ".join(chosen)}: read; other forms of the same text are left '
+        f'out: {", ".join(others)}'
+      )
+    return {path: found[path] for path in chosen}
 
   @property
   def patterns(self) -> list[str]:
     """All relative paths, of this spelling and of the others."""
     rest = self.otherwise.patterns if self.otherwise else []
     return [*self.readers, *rest]
+
+
+@functools.cache
+def _tell_once(message: str) -> None:
+  logging.warning('%s', message)
 
 
 MEND = (
