@@ -163,14 +163,19 @@ class FilesDataSource(seqio.DataSource):
       )
     files = self._split_files[split].files(self._data_dir)
     if not files:
-      wanted = ' or '.join(self._split_files[split].patterns)
       raise UserError(
-        f'task {self._task_name}, split {split!r}: no file {wanted} in '
-        f'{self._data_dir!r}. Put it there, or set '
-        'synth_mtf.tasks.settings.data_dir (SYNTH_MTF_DATA_DIR, --data_dir) to '
-        'the folder that has it.'
+        f'task {self._task_name}, split {split!r}: {self.missing(split)}'
       )
     return files
+
+  def missing(self, split: str) -> str:
+    """Returns what to do where none of the files of a split is there."""
+    wanted = ' or '.join(self._split_files[split].patterns)
+    return (
+      f'no file {wanted} in {self._data_dir!r}. Put it there, or set '
+      'synth_mtf.tasks.settings.data_dir (SYNTH_MTF_DATA_DIR, --data_dir) to '
+      'the folder that has it.'
+    )
 
   def indexes(self, split: str) -> list[FileIndex]:
     """Returns what one pass over each file of the split found."""
@@ -288,9 +293,19 @@ class TwoSources(seqio.DataSource):
     return self.tfds
 
   @property
+  def known_splits(self) -> Sequence[str]:
+    """The splits that official files may have, whichever source is chosen."""
+    return tuple(self._split_files)
+
+  @property
   def splits(self) -> Sequence[str]:
     """The splits of the chosen source."""
     return tuple(self.chosen.splits)
+
+  @property
+  def tfds_name(self) -> str | None:
+    """The dataset of TensorFlow Datasets, None if it has none."""
+    return self._tfds.tfds_dataset.name if self._tfds else None
 
   @property
   def supports_arbitrary_sharding(self) -> bool:
