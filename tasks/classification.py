@@ -63,15 +63,15 @@ class AgNewsReader(Reader):
   @override
   def parse(
     self, record: Record, number: int, header: None
-  ) -> Sequence[Example]:
-    row, oddities = _csv_row(record)
+  ) -> Sequence[Example | RowError]:
+    row, odd = _csv_row(record)
     if len(row) < len(self._COLUMNS):
       raise RowError(
         f'{len(row)} columns: {quote(" | ".join(row))}',
         f'{len(self._COLUMNS)} ({", ".join(self._COLUMNS)})',
       )
     if len(row) > len(self._COLUMNS):
-      oddities.append(Oddity('more than three columns', 'not used'))
+      odd.append(Oddity('more than three columns', 'not used'))
     classes = [str(1 + i) for i in range(len(_AG_NEWS_WORDS))]
     if row[0].strip() not in classes:
       raise RowError(
@@ -83,7 +83,7 @@ class AgNewsReader(Reader):
         'title': row[1],
         'description': row[2],
       },
-      *oddities,
+      *odd,
     ]
 
 

@@ -170,7 +170,7 @@ def rates_of(mixture: seqio.Mixture) -> list[Rate]:
   rates = []
   for task in sorted(mixture.tasks, key=lambda task: task.name):
     source = files_of(task)
-    if 'train' not in (source.splits if source else task.source.known_splits):
+    if 'train' not in (source.splits if source else task.source.split_files):
       continue
     if source and source.found('train'):
       rows, known = source.num_input_examples('train'), 'files'

@@ -33,7 +33,8 @@ _BRACKET = re.compile(
   rb'[^][{}"]*(?:' + _STRING + rb'[^][{}"]*)*([][{}])', re.DOTALL
 )
 _DEPTH_CHANGE = {b'{': 1, b'[': 1, b'}': -1, b']': -1}
-_GAP = re.compile(rb'[ \t\r\n,]*')
+# Between two articles.
+_NO_GAP = re.compile(rb'[^ \t\r\n,]')
 
 
 class SquadReader(Reader):
@@ -175,13 +176,14 @@ def _at_article(stream: ByteStream, commas: int) -> bool:
   """Whether an article follows, behind so many commas; moves to its brace."""
   found = 0
   while True:
-    gap = _GAP.match(stream.buffer, stream.start).end()
+    match = _NO_GAP.search(stream.buffer, stream.start)
+    gap = match.start() if match else len(stream.buffer)
     found += stream.take(gap - stream.start).count(b',')
-    if stream.start < len(stream.buffer):
+    if match:
       break
     if not stream.more():
       raise RowError('the file ends inside the list of articles', ']}')
-  byte = stream.buffer[stream.start : stream.start + 1]
+  byte = match.group()
   expected = commas if byte == b'{' else 0
   if byte not in (b'{', b']') or found != expected:
     raise RowError(

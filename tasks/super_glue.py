@@ -70,7 +70,9 @@ class SuperGlueReader(JsonLinesReader):
     return f'super_glue/{self.name}/{part}'
 
   @override
-  def examples(self, row: JsonObject, number: int) -> Sequence[Example]:
+  def examples(
+    self, row: JsonObject, number: int
+  ) -> Sequence[Example | RowError]:
     del number
     example = self.features(row)
     example['label'] = self.label(row)

@@ -137,20 +137,11 @@ def _print_rates(mixture: Any) -> Sequence[Any]:
   widths = (42, -14, 12, -14, -8)
   print(columns.line(('  task', 'train rows', 'from', 'rate', 'share'), widths))
   for rate in rates:
-    known = rate.rate is not None and total
-    print(
-      columns.line(
-        (
-          f'  {rate.task}',
-          columns.count(rate.rows),
-          rate.known,
-          f'{rate.rate:,.0f}' if known else '?',
-          f'{rate.rate / total:.2%}' if known else '?',
-        ),
-        widths,
-      ),
-      flush=True,
-    )
+    known = ('?', '?')
+    if rate.rate is not None:
+      known = (f'{rate.rate:,.0f}', f'{rate.rate / (total or 1):.2%}')
+    cells = (f'  {rate.task}', columns.count(rate.rows), rate.known, *known)
+    print(columns.line(cells, widths), flush=True)
   return rates
 
 
@@ -163,7 +154,7 @@ def _print_task(task: Any) -> int:
   print(f'  metrics  {", ".join(metrics) or "none"}')
   splits = list(overview.splits_of(task))
   if not splits:
-    for split in task.source.known_splits:
+    for split in task.source.split_files:
       rows = columns.count(released.rows(task.name, split))
       print(f'  {split:21} {rows} rows are released')
     print(f'\nNo examples: no official files are looked at. {_ASK}')
@@ -201,7 +192,7 @@ def _rows(task: Any) -> Mapping[str, str]:
   if overview.files_of(task) is None:
     return {
       split: columns.count(released.rows(task.name, split))
-      for split in task.source.known_splits
+      for split in task.source.split_files
     }
   return {
     split.split: 'missing' if split.missing else columns.count(split.rows)
@@ -219,8 +210,12 @@ def _source(task: Any) -> str:
   from synth_mtf.tasks import overview
 
   if overview.files_of(task) is None:
-    name = task.source.tfds_name
-    return f'TFDS {name}' if name else 'official files only (--data_dir)'
+    tfds = task.source.tfds
+    return (
+      f'TFDS {tfds.tfds_dataset.name}'
+      if tfds
+      else 'official files only (--data_dir)'
+    )
   return 'official files'
 
 
@@ -289,7 +284,8 @@ def _is_noised(task: Any) -> bool:
 def _decoded(vocabulary: Any, tokens: Any) -> str:
   """Returns the text of tokens, with T5's names of the sentinels."""
   size, sentinels = vocabulary.vocab_size, vocabulary.extra_ids
-  words, run = [], []
+  words: list[str] = []
+  run: list[int] = []
   for token in tokens.tolist():
     if token >= size - sentinels:
       words += [vocabulary.decode(run)] if run else []

@@ -136,7 +136,7 @@ def cached_scan(path: str, reader: Reader, index_dir: str | None) -> FileIndex:
   index = _load(cache, path, fingerprint)
   if index is None:
     index = scan(path, reader)
-    index.digest = fingerprint[-1]
+    index.digest = str(fingerprint[-1])
     _save(cache, fingerprint, index)
   return index
 

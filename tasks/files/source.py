@@ -293,19 +293,9 @@ class TwoSources(seqio.DataSource):
     return self.tfds
 
   @property
-  def known_splits(self) -> Sequence[str]:
-    """The splits that official files may have, whichever source is chosen."""
-    return tuple(self._split_files)
-
-  @property
   def splits(self) -> Sequence[str]:
     """The splits of the chosen source."""
     return tuple(self.chosen.splits)
-
-  @property
-  def tfds_name(self) -> str | None:
-    """The dataset of TensorFlow Datasets, None if it has none."""
-    return self._tfds.tfds_dataset.name if self._tfds else None
 
   @property
   def supports_arbitrary_sharding(self) -> bool:

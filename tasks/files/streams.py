@@ -240,7 +240,8 @@ def _files_below(root: str) -> Iterator[str]:
     for parent, _, names in tf.io.gfile.walk(root):
       yield from (os.path.join(parent, name) for name in names)
     return
-  folders, links, seen = [root], [], set()
+  folders, seen = [root], set()
+  links: list[str] = []
   while folders or links:
     folder = folders.pop() if folders else links.pop(0)
     real = os.path.realpath(folder)

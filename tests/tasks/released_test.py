@@ -1,5 +1,7 @@
 """The rows of the released files: T5's own figures, and the real files."""
 
+import re
+
 import gin
 import pytest
 import seqio
@@ -7,6 +9,7 @@ from t5.data import glue_utils
 
 from synth_mtf import tasks
 from synth_mtf.tasks import overview, released
+from tests.conftest import CHECKOUT
 
 # What T5 counts behind its preprocessors: an example for each answer of ReCoRD,
 # and of WSC the rows whose referent is the right one.
@@ -46,8 +49,8 @@ def test_every_task_over_tfds_is_in_the_table():
   for name in overview.task_names():
     source = seqio.TaskRegistry.get(name).source
     known = released.ROWS.get(name[len('synth_') :], {})
-    if source.tfds_name:
-      assert set(known) == set(source.known_splits), name
+    if source.tfds:
+      assert set(known) == set(source.split_files), name
   ours = {name[len('synth_') :] for name in overview.task_names()}
   assert set(released.ROWS) <= ours
 
@@ -73,3 +76,15 @@ def test_complete_files_have_them(name, split, real_data):
 def test_counts_are_compared(count, said):
   assert released.compared('synth_glue_qqp_v002', 'train', count) == said
   assert not released.compared('synth_text_span_corruption', 'train', count)
+
+
+def test_the_documents_have_the_table():
+  text = (CHECKOUT / 'docs/data.md').read_text(encoding='utf-8')
+  documented = {
+    name: re.findall(r'[\d,]+', cells)
+    for name, cells in re.findall(r'^\| `(\w+)` \| (.*) \|$', text, re.M)
+  }
+  assert documented == {
+    name: [f'{count:,}' for count in splits.values()]
+    for name, splits in released.ROWS.items()
+  }

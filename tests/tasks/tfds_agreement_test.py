@@ -13,7 +13,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 import tensorflow_datasets as tfds
 from t5.data import preprocessors
-from tensorflow_datasets.translate import wmt
+from t5.data.preprocessors import _wsc_inputs
+from tensorflow_datasets.translate.wmt import _parse_parallel_sentences
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
@@ -61,7 +62,8 @@ def _tfds(name, tmp_path, *args):
   """Returns the rows that TFDS's builder makes of a file."""
   builder = tfds.builder(name, data_dir=str(tmp_path / 'tfds'))
   rows = []
-  for _, row in builder._generate_examples(*args):
+  examples = builder._generate_examples(*args)  # noqa: SLF001  the oracle
+  for _, row in examples:
     features = builder.info.features
     if hasattr(dict(features).get('label'), 'names'):
       row['label'] = int(features['label'].encode_example(row['label']))
@@ -338,7 +340,7 @@ def test_translation(data_dir):
     folder / 'train.de',
     'Eins.\nZwei\u2028.\nDrei.\n\n\nSechs.\n '.encode() + b'\n',
   )
-  pairs = wmt._parse_parallel_sentences(str(english), str(german))
+  pairs = _parse_parallel_sentences(str(english), str(german))
   expected = [frozen(pair) for _, pair in pairs if all(pair.values())]
   assert len(expected) == 4
   assert _ours('synth_wmt14_ende_v003') == expected
@@ -405,7 +407,7 @@ def test_texts_that_t5_mends_are_accepted(data_dir):
   """The two official texts whose pronoun is elsewhere: T5 has them in code."""
   texts = [
     value
-    for value in preprocessors._wsc_inputs.__code__.co_consts
+    for value in _wsc_inputs.__code__.co_consts
     if isinstance(value, str)
     and zlib.crc32(value.encode()) in WscReader.MENDED_BY_T5
   ]
