@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
+import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from t5.data import postprocessors, preprocessors
 from t5.evaluation import metrics
 from typing_extensions import override
 
+from synth_mtf.errors import UserError
 from synth_mtf.tasks.files.formats import (
   LABEL,
   TEXT,
   Example,
   FolderReader,
   Reader,
-  line_text,
 )
-from synth_mtf.tasks.files.rows import Record, RowError, quote
+from synth_mtf.tasks.files.rows import (
+  Oddity,
+  Position,
+  Record,
+  RowError,
+  decode,
+  quote,
+)
 from synth_mtf.tasks.files.source import Split
-from synth_mtf.tasks.files.text import plain_text
+from synth_mtf.tasks.files.streams import ByteStream
 from synth_mtf.tasks.registering import TOKENIZE, define
 
 _AG_NEWS_WORDS = ('World', 'Sports', 'Business', 'Sci/Tech')
@@ -34,34 +43,71 @@ class AgNewsReader(Reader):
 
   schema = {'label': LABEL, 'title': TEXT, 'description': TEXT}
   _COLUMNS = ('class', 'title', 'description')
+  _MOST_LINES = 100
+
+  @override
+  def records(
+    self, stream: ByteStream, end: Position | None = None
+  ) -> Iterator[Record]:
+    for record in super().records(stream, end):
+      data, lines = record.data, 1
+      # A field may have line breaks between its quotes.
+      while data.count(b'"') % 2 and lines < self._MOST_LINES:
+        more = stream.readline()
+        data += more
+        lines += 1
+        if not more:
+          break
+      yield Record(data, record.offset)
 
   @override
   def parse(
     self, record: Record, number: int, header: None
-  ) -> Sequence[Example]:
-    try:
-      (row,) = csv.reader([line_text(record)], strict=True)
-    except csv.Error as error:
-      raise RowError(
-        f'CSV that does not parse ({error})', 'quoted fields'
-      ) from (error)
-    if len(row) != len(self._COLUMNS):
+  ) -> Sequence[Example | RowError]:
+    row, odd = _csv_row(record)
+    if len(row) < len(self._COLUMNS):
       raise RowError(
         f'{len(row)} columns: {quote(" | ".join(row))}',
         f'{len(self._COLUMNS)} ({", ".join(self._COLUMNS)})',
       )
+    if len(row) > len(self._COLUMNS):
+      odd.append(Oddity('more than three columns', 'not used'))
     classes = [str(1 + i) for i in range(len(_AG_NEWS_WORDS))]
-    if row[0] not in classes:
+    if row[0].strip() not in classes:
       raise RowError(
         f'the class {quote(row[0])}', f'one of {", ".join(classes)}'
       )
     return [
       {
-        'label': classes.index(row[0]),
+        'label': classes.index(row[0].strip()),
         'title': row[1],
         'description': row[2],
-      }
+      },
+      *odd,
     ]
+
+
+def _csv_row(record: Record) -> tuple[list[str], list[Oddity]]:
+  """Returns the columns of one row, read as leniently as TFDS reads it."""
+  text = decode(record.data)
+  if not record.offset:
+    text = text.removeprefix('\ufeff')
+  text = text.replace('\r\n', '\n').replace('\r', '\n')
+  if not text.strip():
+    raise RowError('an empty line', 'a row')
+  error = None
+  try:
+    (row,) = csv.reader(io.StringIO(text, newline=''), strict=True)
+    return row, []
+  except (csv.Error, ValueError) as strict_error:
+    error = strict_error
+  if not text.count('"') % 2:
+    with contextlib.suppress(csv.Error, ValueError):
+      (row,) = csv.reader(io.StringIO(text, newline=''))
+      return row, [Oddity('a quote inside a field')]
+  raise RowError(
+    f'CSV that does not parse ({error})', 'quoted fields'
+  ) from error
 
 
 class ImdbReader(FolderReader):
@@ -71,14 +117,25 @@ class ImdbReader(FolderReader):
   folders = _IMDB_FOLDERS
 
   @override
+  def names(self, path: str) -> list[str]:
+    names = super().names(path)
+    classes = {os.path.dirname(name) for name in names}
+    for missing in sorted({*_IMDB_FOLDERS} - classes) if classes else ():
+      raise UserError(
+        f'{path} has reviews of one class only; expected {missing}/*.txt too. '
+        'Copy the whole folder.'
+      )
+    return names
+
+  @override
   def parse(
     self, record: Record, number: int, header: None
-  ) -> Sequence[Example]:
-    text = plain_text(record)
-    if not text:
-      raise RowError('an empty file', 'a review')
+  ) -> Sequence[Example | RowError]:
+    # As TFDS: white space of ASCII alone is stripped, nothing else is altered.
+    text = decode(record.data.strip())
     folder = os.path.basename(os.path.dirname(record.name))
-    return [{'label': _IMDB_FOLDERS.index(folder), 'text': text}]
+    example = {'label': _IMDB_FOLDERS.index(folder), 'text': text}
+    return [example] if text else [example, Oddity('an empty review')]
 
 
 def _define(

@@ -11,6 +11,7 @@ import tensorflow_datasets as tfds
 from typing_extensions import override
 
 from synth_mtf.tasks import dialogue_metrics
+from synth_mtf.tasks.files import streams
 from synth_mtf.tasks.files.formats import (
   TEXT,
   TEXTS,
@@ -20,6 +21,7 @@ from synth_mtf.tasks.files.formats import (
 )
 from synth_mtf.tasks.files.rows import (
   DroppedRow,
+  Oddity,
   Record,
   RowError,
   decode,
@@ -64,7 +66,7 @@ class StoryReader(FolderReader):
       os.path.join(path, folder, f'all_{self._urls}.txt')
       for folder in ('url_lists', '')
     ]
-    for urls in filter(tf.io.gfile.exists, lists):
+    for urls in filter(streams.is_file, lists):
       hashes = _get_url_hashes(urls)
       return [name for name in stories if _stem(name) in hashes]
     return [name for name in stories if _stem(name)[0] in self._first_digits]
@@ -112,8 +114,8 @@ class DialogueReader(Reader):
       lines.append(line)
 
   @override
-  def blemish(self, record: Record) -> None:
-    return None  # a mark or a carriage return is not part of a turn
+  def oddity(self, record: Record) -> None:
+    return None  # a mark or a carriage return is no part of a turn
 
   @override
   def parse(
@@ -121,9 +123,10 @@ class DialogueReader(Reader):
   ) -> Sequence[Example | RowError]:
     persona: list[str] = []
     history: list[str] = []
-    examples = []
-    text = decode(record.data).lstrip('\ufeff')
-    for i, line in enumerate(text.splitlines()):
+    examples: list[Example | RowError] = []
+    text = decode(record.data).lstrip('\ufeff').rstrip('\n')
+    for i, line in enumerate(text.split('\n')):
+      line = line.rstrip('\r')
       count, _, rest = line.partition(' ')
       if count != str(i + 1):
         raise RowError(
@@ -136,12 +139,14 @@ class DialogueReader(Reader):
         continue
       turn, tab, response = rest.partition('\t')
       response = response.split('\t')[0]
-      if not tab or not response.strip():
+      if not tab:
         raise RowError(
           f'a turn without a response: {quote(rest)}',
           'what is said, a tab, the response',
           i,
         )
+      if not response.strip():
+        examples.append(Oddity('an empty response', 'kept', i))
       history.append(turn)
       examples.append(
         {

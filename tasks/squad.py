@@ -34,7 +34,7 @@ _BRACKET = re.compile(
 )
 _DEPTH_CHANGE = {b'{': 1, b'[': 1, b'}': -1, b']': -1}
 # Between two articles.
-_NO_GAP = re.compile(rb'[^\s,]')
+_NO_GAP = re.compile(rb'[^ \t\r\n,]')
 
 
 class SquadReader(Reader):
@@ -52,11 +52,15 @@ class SquadReader(Reader):
   def records(
     self, stream: ByteStream, end: int | None = None
   ) -> Iterator[Record]:
-    if not stream.offset:
-      _skip_to_articles(stream)
-    while _at_article(stream) and (end is None or stream.offset < end):
+    whole = not stream.offset and end is None
+    head = b'' if stream.offset else _take_head(stream)
+    commas = 0
+    while _at_article(stream, commas) and (end is None or stream.offset < end):
       start = stream.offset
       yield Record(_take_object(stream), start)
+      commas = 1
+    if whole:
+      _check_tail(head, stream)
 
   @override
   def parse(
@@ -114,32 +118,80 @@ def _checked_answer(answer: JsonObject, context: str) -> str:
   return text
 
 
-def _skip_to_articles(stream: ByteStream) -> None:
-  """Moves the stream into the list that "data" names."""
+def _take_head(stream: ByteStream) -> bytes:
+  """Moves the stream into the list that "data" names; returns what it passed.
+
+  Raises:
+    RowError: it is not the start of a JSON object.
+  """
   depth = 0
   names_data = False
   for token, size in _tokens(stream):
     if names_data and token == b'[':
-      stream.take(size)
-      return
+      head = stream.buffer[stream.start : stream.start + size]
+      _check_envelope(head, b']}')
+      return stream.take(size)
     depth += _DEPTH_CHANGE.get(token, 0)
     names_data = token == b'"data"' and depth == 1
   raise RowError('JSON without articles', '{"data": [{...}, ...]}')
 
 
-def _at_article(stream: ByteStream) -> bool:
-  """Whether an article follows; moves the stream to its brace."""
+def _check_tail(head: bytes, stream: ByteStream) -> None:
+  """Checks what follows the articles, up to the end of the file."""
+  while stream.more():
+    pass
+  tail = stream.buffer[stream.start :]
+  _check_envelope(head, tail, head.count(b'\n'))
+  stream.take(len(tail))
+
+
+def _check_envelope(head: bytes, tail: bytes, lines_before: int = 0) -> None:
+  """Checks the file as it would be without an article: JSON, with one "data".
+
+  Args:
+    head: up to the list of articles.
+    tail: from its end on.
+    lines_before: how many lines of these the stream has passed.
+  """
+  text = decode(head + tail)
+  try:
+    pairs = json.loads(text, object_pairs_hook=list)
+  except (json.JSONDecodeError, RecursionError) as error:
+    raise RowError(
+      f'around the articles, JSON that does not parse ({error.args[0]})',
+      'nothing but {"data": [{...}, ...], "version": "1.1"}',
+      line=max(getattr(error, 'lineno', 1) - 1 - lines_before, 0),
+    ) from error
+  keys = [key for key, _ in pairs]
+  if keys.count('data') != 1:
+    second = tail.find(b'"data"')
+    raise RowError(
+      f'{keys.count("data")} times "data"',
+      'one list of articles',
+      line=tail.count(b'\n', 0, max(second, 0)),
+    )
+
+
+def _at_article(stream: ByteStream, commas: int) -> bool:
+  """Whether an article follows, behind so many commas; moves to its brace."""
+  found = 0
   while True:
-    found = _NO_GAP.search(stream.buffer, stream.start)
-    gap = found.start() if found else len(stream.buffer)
-    stream.take(gap - stream.start)
-    if found:
+    match = _NO_GAP.search(stream.buffer, stream.start)
+    gap = match.start() if match else len(stream.buffer)
+    found += stream.take(gap - stream.start).count(b',')
+    if match:
       break
     if not stream.more():
       raise RowError('the file ends inside the list of articles', ']}')
-  byte = found.group()
-  if byte not in (b'{', b']'):
-    raise RowError(f'{byte!r} between two articles', "'{' or ']'")
+  byte = match.group()
+  expected = commas if byte == b'{' else 0
+  if byte not in (b'{', b']') or found != expected:
+    raise RowError(
+      f'{found} commas and {byte!r} after an article'
+      if commas
+      else f'{found} commas and {byte!r} before the first article',
+      "',' and '{', or ']'" if commas else "'{' or ']'",
+    )
   return byte == b'{'
 
 

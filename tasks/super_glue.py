@@ -6,6 +6,8 @@ Each reader gives the structure of TFDS's `super_glue/<config>:1.0.2`.
 from __future__ import annotations
 
 import json
+import re
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,7 +25,13 @@ from synth_mtf.tasks.files.formats import (
   JsonObject,
   Reader,
 )
-from synth_mtf.tasks.files.rows import Record, RowError, decode, quote
+from synth_mtf.tasks.files.rows import (
+  Oddity,
+  Record,
+  RowError,
+  decode,
+  quote,
+)
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.files.streams import ByteStream
 from synth_mtf.tasks.registering import adopt
@@ -62,7 +70,9 @@ class SuperGlueReader(JsonLinesReader):
     return f'super_glue/{self.name}/{part}'
 
   @override
-  def examples(self, row: JsonObject, number: int) -> Sequence[Example]:
+  def examples(
+    self, row: JsonObject, number: int
+  ) -> Sequence[Example | RowError]:
     del number
     example = self.features(row)
     example['label'] = self.label(row)
@@ -82,8 +92,8 @@ class SuperGlueReader(JsonLinesReader):
       return formats.NO_LABEL
     label = row.value('label')
     for i, known in enumerate(self.labels):
-      # In JSON, 1 is not true; in Python, they are equal.
-      if label == known and type(label) is type(known):
+      # In JSON 1 is not true; TFDS takes true for 1, but no 1 for true.
+      if label == known and isinstance(label, type(known)):
         return i
     classes = ', '.join(map(json.dumps, self.labels))
     raise RowError(f'the label {quote(json.dumps(label))}', f'one of {classes}')
@@ -107,6 +117,17 @@ class CopaReader(SuperGlueReader):
 
   name = 'copa'
   labels = (0, 1)
+  _QUESTIONS = ('cause', 'effect')
+
+  @override
+  def features(self, row: JsonObject) -> dict[str, Any]:
+    example = super().features(row)
+    if example['question'] not in self._QUESTIONS:
+      raise RowError(
+        f'the question {quote(example["question"])}',
+        f'one of {", ".join(self._QUESTIONS)}',
+      )
+    return example
 
 
 class RteReader(SuperGlueReader):
@@ -122,12 +143,32 @@ class WicReader(SuperGlueReader):
   name = 'wic'
   numbers = ('start1', 'start2', 'end1', 'end2')
 
+  @override
+  def features(self, row: JsonObject) -> dict[str, Any]:
+    example = super().features(row)
+    for i in '12':
+      start, end = example[f'start{i}'], example[f'end{i}']
+      length = len(example[f'sentence{i}'])
+      if not 0 <= start < end <= length:
+        raise RowError(
+          f'the word from {start} to {end}',
+          f'a span of sentence{i}, which has {length} characters',
+        )
+    return example
+
 
 class WscReader(SuperGlueReader):
-  """WSC: spans as in TFDS's `wsc.fixed`, where they are parts of the text."""
+  """WSC: spans as in TFDS's `wsc.fixed`, where they are parts of the text.
+
+  T5's preprocessor puts marks around the word at `span2_index`, of words that
+  single spaces part, and ends the run if that is not the pronoun.
+  """
 
   name = 'wsc.fixed'
   numbers = ('span1_index', 'span2_index')
+  # Two texts of the official files whose pronoun is elsewhere: CRC-32. T5's
+  # preprocessor knows them and marks the right word.
+  MENDED_BY_T5 = (1896453270, 2994969774)
 
   @override
   def features(self, row: JsonObject) -> dict[str, Any]:
@@ -141,7 +182,24 @@ class WscReader(SuperGlueReader):
         raise RowError(
           f'{span}_index {index}', f'a word of the text, 0 to {words - 1}'
         )
-    return tfds_fixed(example)
+    example = tfds_fixed(example)
+    self._check_pronoun(**example)
+    return example
+
+  def _check_pronoun(
+    self, text: str, span2_text: str, span2_index: int, **unused: Any
+  ) -> None:
+    words = text.split(' ')
+    word = words[span2_index] if 0 < span2_index < len(words) else ''
+    mended = zlib.crc32(text.encode('utf-8')) in self.MENDED_BY_T5
+    # With a backslash in it, T5 would leave an X where the pronoun was.
+    if not word or (word != span2_text and not mended) or '\\' in span2_text:
+      raise RowError(
+        f'the pronoun {quote(span2_text)} with span2_index {span2_index}, '
+        + (f'where {quote(word)} is' if word else 'where T5 looks for none'),
+        'the index of a word that is the pronoun, counted from 0 by single '
+        'spaces, and not the first word',
+      )
 
 
 def tfds_fixed(example: dict[str, Any]) -> dict[str, Any]:
@@ -198,6 +256,7 @@ class RecordReader(SuperGlueReader):
   """
 
   name = 'record'
+  _PLACEHOLDER = '@placeholder'
 
   def __init__(self, labelled: bool) -> None:
     super().__init__(labelled)
@@ -210,41 +269,54 @@ class RecordReader(SuperGlueReader):
     }
 
   @override
-  def examples(self, row: JsonObject, number: int) -> Sequence[Example]:
+  def examples(
+    self, row: JsonObject, number: int
+  ) -> Sequence[Example | RowError]:
     del number
     passage = row.object('passage')
     text = passage.text('text')
-    entities = sorted(
-      {_entity(text, entity) for entity in passage.objects('entities')}
-    )
-    return [
-      {
-        'passage': text,
-        'query': query.text('query'),
-        'entities': entities,
-        'answers': self._answers(query),
-        'idx': {'passage': row.integer('idx'), 'query': query.integer('idx')},
-      }
-      for query in row.objects('qas')
-    ]
+    spans = [_span(entity) for entity in passage.objects('entities')]
+    entities = sorted({text[start : end + 1] for start, end in spans})
+    found: list[Example | RowError] = []
+    for query in row.objects('qas'):
+      answers = self._answers(query, text)
+      found.append(
+        {
+          'passage': text,
+          'query': self._query(query),
+          'entities': entities,
+          'answers': answers,
+          'idx': {'passage': row.integer('idx'), 'query': query.integer('idx')},
+        }
+      )
+      if not set(answers) <= set(entities):
+        found.append(Oddity('an answer that is none of the entities'))
+    if not all(0 <= start <= end < len(text) for start, end in spans):
+      found.append(Oddity('an entity that is not inside its passage'))
+    return found
 
-  def _answers(self, query: JsonObject) -> list[str]:
+  def _query(self, query: JsonObject) -> str:
+    text = query.text('query')
+    if self._PLACEHOLDER not in text:
+      raise RowError(f'the query {quote(text)}', f'a {self._PLACEHOLDER} in it')
+    return text
+
+  def _answers(self, query: JsonObject, passage: str) -> list[str]:
     if not self._labelled and 'answers' not in query:
       return []
     answers = sorted({a.text('text') for a in query.objects('answers')})
     if not answers:
       raise RowError('a query without answers', 'at least one')
+    for answer in answers:
+      if not answer or answer not in passage:
+        raise RowError(
+          f'the answer {quote(answer)}', 'an entity, a part of the passage'
+        )
     return answers
 
 
-def _entity(passage: str, entity: JsonObject) -> str:
-  start, end = entity.integer('start'), entity.integer('end')
-  if not 0 <= start <= end < len(passage):
-    raise RowError(
-      f'an entity from {start} to {end}',
-      f'a span of the passage, which has {len(passage)} characters',
-    )
-  return passage[start : end + 1]
+def _span(entity: JsonObject) -> tuple[int, int]:
+  return entity.integer('start'), entity.integer('end')
 
 
 class DprReader(Reader):
@@ -277,9 +349,9 @@ class DprReader(Reader):
   @override
   def parse(
     self, record: Record, number: int, header: None
-  ) -> Sequence[Example]:
+  ) -> Sequence[Example | RowError]:
     del number, header
-    lines = [line.strip() for line in decode(record.data).splitlines()]
+    lines = [line.strip() for line in _text_lines(decode(record.data))]
     if len(lines) != self._LINES:
       raise RowError(
         f'{len(lines)} lines up to the next empty one',
@@ -289,6 +361,10 @@ class DprReader(Reader):
     candidates = [candidate.strip() for candidate in both.split(',')]
     if len(candidates) != 2:
       raise RowError(f'the candidates {quote(both)}', 'two, a comma between', 2)
+    if not pronoun or pronoun.lower() not in sentence.lower():
+      raise RowError(
+        f'the pronoun {quote(pronoun)}', f'a word of {quote(sentence)}', 1
+      )
     if correct not in candidates:
       raise RowError(
         f'the answer {quote(correct)}', f'one of {quote(both)}', line=3
@@ -299,8 +375,20 @@ class DprReader(Reader):
         'pronoun': pronoun,
         'candidates': candidates,
         'label': candidates.index(correct),
-      }
+      },
+      *self._oddities(sentence, pronoun),
     ]
+
+  def _oddities(self, sentence: str, pronoun: str) -> list[Oddity]:
+    if re.search(rf' ({re.escape(pronoun)})( |\.|,)', sentence):
+      return []
+    return [Oddity('a pronoun that T5 does not mark in its sentence', line=1)]
+
+
+def _text_lines(text: str) -> list[str]:
+  """Returns the lines of a text as a file in text mode has them."""
+  lines = re.split('\r\n|\r|\n', text)
+  return lines if lines[-1] else lines[:-1]
 
 
 def _split(folder: str, file: str, reader: type[SuperGlueReader]) -> Split:

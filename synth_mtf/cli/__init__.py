@@ -20,6 +20,7 @@ COMMANDS = (
   'demo',
   'transformer',
   'vocabulary',
+  'tasks',
   'checkpoint',
   'cluster',
   'cost',

@@ -16,8 +16,9 @@ import urllib.error
 import urllib.request
 import warnings
 from collections.abc import Iterator
-from typing import Any, Optional
+from typing import Optional, Union
 
+from synth_mtf.cli.data_report import DataReport
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
 
@@ -80,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-  """Prints the findings.
+  """Prints the findings, with a table of the data files.
 
   Returns:
     1 if one of them is a fault, else 0.
@@ -88,12 +89,12 @@ def run(args: argparse.Namespace) -> int:
   faults = 0
   for finding in _findings(args):
     print(finding, flush=True)
-    faults += finding.fault
+    faults += isinstance(finding, Finding) and finding.fault
   print(f'\n{faults or "No"} fault{"s" * (faults != 1)}.')
   return int(bool(faults))
 
 
-def _findings(args: argparse.Namespace) -> Iterator[Finding]:
+def _findings(args: argparse.Namespace) -> Iterator[Union[Finding, str]]:
   yield _python()
   tensorflow = _version('tensorflow')
   yield _tensorflow(tensorflow)
@@ -243,7 +244,7 @@ def _t5_vocabulary() -> Finding:
   return Finding(f"T5's vocabulary {path} can be reached")
 
 
-def _data() -> Iterator[Finding]:
+def _data() -> Iterator[Union[Finding, str]]:
   from synth_mtf.tasks import settings
 
   data_dir = settings().data_dir
@@ -263,34 +264,25 @@ def _data() -> Iterator[Finding]:
     yield from _official_files(data_dir)
 
 
-def _official_files(data_dir: str) -> Iterator[Finding]:
-  """Finds out which tasks have their files; their rows are checked by a run."""
-  import seqio
+def _official_files(data_dir: str) -> Iterator[Union[Finding, str]]:
+  """Reads every row of every task's files, and says which are not there."""
+  from synth_mtf.tasks.files.source import MEND
 
-  found, missing = [], []
-  for name in sorted(seqio.TaskRegistry.names()):
-    source = getattr(seqio.TaskRegistry.get(name).source, 'chosen', None)
-    if not name.startswith('synth_') or source is None:
-      continue
-    wanted = [split for split in source.splits if not _has(source, split)]
-    if wanted:
-      missing.append(f'{name} ({", ".join(wanted)})')
-    else:
-      found.append(name)
+  report = DataReport(data_dir)
+  yield from report.lines()
+  yield from (f'odd    {note}' for note in report.notes)
+  for path, faults in report.faults.items():
+    indented = ''.join(
+      f'\n       {line}' for fault in faults for line in fault.splitlines()
+    )
+    yield Finding(f'malformed: {path}{indented}', MEND, fault=True)
   yield Finding(
-    f'data folder {data_dir}: files of {len(found)} tasks',
-    '' if found else 'give the folder that has glue/CoLA/train.tsv, ...',
-    fault=not found,
+    f'data folder {data_dir}: files of {len(report.found)} tasks',
+    '' if report.found else 'give the folder that has glue/CoLA/train.tsv, ...',
+    fault=not report.found,
   )
-  if found and missing:
+  if report.found and report.missing:
     yield Finding(
-      f'not there: {", ".join(missing)}',
+      f'not there: {", ".join(report.missing)}',
       'only a run that uses one of these needs it, and says which file',
     )
-
-
-def _has(source: Any, split: str) -> bool:
-  try:
-    return bool(source.files(split))
-  except UserError:
-    return False

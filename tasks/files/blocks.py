@@ -15,7 +15,13 @@ from absl import logging
 from synth_mtf.errors import UserError
 from synth_mtf.tasks.files import streams
 from synth_mtf.tasks.files.formats import Example, Reader
-from synth_mtf.tasks.files.rows import DroppedRow, Position, Record, RowError
+from synth_mtf.tasks.files.rows import (
+  DroppedRow,
+  Oddity,
+  Position,
+  Record,
+  RowError,
+)
 
 _BLOCK_BYTES = 1 << 20
 _FAULTS_LOGGED = 20
@@ -75,7 +81,7 @@ def read(
   with reader.open(block.path, _line_start(block, reader)) as stream:
 
     def fault(error: RowError, offset: Position) -> None:
-      if isinstance(error, DroppedRow):
+      if isinstance(error, (DroppedRow, Oddity)):
         return
       message = locate(error, reader, block.path, offset)
       if not skip_bad_rows:
@@ -135,7 +141,7 @@ def records_of(
 def examples_of(
   reader: Reader, record: Record, number: int, context: Any
 ) -> Sequence[Example | RowError]:
-  """Returns the examples of a record, and what is wrong with it."""
+  """Returns the examples of a record, and what is wrong or odd with it."""
   try:
     return reader.parse(record, number, context)
   except RowError as error:

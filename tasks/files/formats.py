@@ -15,9 +15,10 @@ from typing import Any
 import tensorflow.compat.v2 as tf
 from typing_extensions import override
 
+from synth_mtf.tasks.files import streams
 from synth_mtf.tasks.files.rows import (
-  Blemish,
   DroppedRow,
+  Oddity,
   Position,
   Record,
   RowError,
@@ -93,22 +94,19 @@ class Reader(abc.ABC):
         return
       yield Record(data, stream.offset - len(data))
 
-  def blemish(self, record: Record) -> Blemish | None:
-    """Returns what is odd about a record that can still be read."""
+  def oddity(self, record: Record) -> Oddity | None:
+    """Returns what is odd around a record: reading it does not change it."""
     if record.data.startswith(BOM) and not record.offset and not self.marked:
-      return Blemish('a byte order mark before the text', 'UTF-8 without one')
+      return Oddity('a byte order mark before the text', 'read without it')
     if record.data.endswith(b'\r\n'):
-      return Blemish(
-        'a line that ends in CR LF (a copy made on Windows?)',
-        'LF; convert it, e.g. with dos2unix',
-      )
+      return Oddity('a line that ends in CR LF', 'read as if in LF')
     return None
 
   @abc.abstractmethod
   def parse(
     self, record: Record, number: int, header: Any
   ) -> Sequence[Example | RowError]:
-    """Returns the examples of a record, or what is wrong with single ones.
+    """Returns the examples of a record, and what is wrong or odd with some.
 
     Args:
       record: the raw bytes.
@@ -120,8 +118,13 @@ class Reader(abc.ABC):
     """
 
 
-def line_text(record: Record) -> str:
-  """Returns the text of a one-line record, without line end and mark."""
+def line_text(record: Record, broken: type[RowError] = RowError) -> str:
+  """Returns the text of a one-line record, without line end and mark.
+
+  Args:
+    record: the line.
+    broken: what is raised for a line that is no row.
+  """
   data = record.data
   if record.offset == 0 and data.startswith(BOM):
     data = data[len(BOM) :]
@@ -129,9 +132,9 @@ def line_text(record: Record) -> str:
   if data.endswith(b'\r'):
     data = data[:-1]
   if not data.strip():
-    raise RowError('an empty line', 'a row')
+    raise broken('an empty line', 'a row')
   if b'\r' in data:
-    raise RowError('a carriage return inside a row', 'tabs and text only')
+    raise broken('a carriage return inside a row', 'tabs and text only')
   return decode(data)
 
 
@@ -169,7 +172,7 @@ class FolderReader(Reader):
       yield record
 
   @override
-  def blemish(self, record: Record) -> None:
+  def oddity(self, record: Record) -> None:
     return None
 
   def names(self, path: str) -> list[str]:
@@ -177,8 +180,7 @@ class FolderReader(Reader):
     return sorted(
       os.path.join(folder, name)
       for folder in self.folders
-      if tf.io.gfile.isdir(os.path.join(path, folder))
-      for name in tf.io.gfile.listdir(os.path.join(path, folder))
+      for name in streams.names_in(os.path.join(path, folder))
       if name.endswith(self.suffix)
     )
 
@@ -192,6 +194,11 @@ class TsvReader(Reader):
   @abc.abstractmethod
   def example(self, row: Mapping[str, str], number: int) -> Example:
     """Returns the example of a row, given by column name."""
+
+  def oddities(self, row: Mapping[str, str]) -> list[Oddity]:
+    """Returns what is odd about a row that makes an example."""
+    del row
+    return []
 
   @override
   def read_header(self, record: Record) -> Sequence[str]:
@@ -208,40 +215,50 @@ class TsvReader(Reader):
   @override
   def parse(
     self, record: Record, number: int, header: Sequence[str] | None
-  ) -> Sequence[Example]:
+  ) -> Sequence[Example | RowError]:
     names = header or self.columns
-    text = line_text(record)
+    found: list[Oddity] = []
+    broken = DroppedRow if self.dropped_rows else RowError
+    fields = line_text(record, broken).split('\t')
     if not record.data.endswith(b'\n'):
-      raise RowError(
-        'a last line without a line end',
-        'one; the file may have been cut short',
-      )
-    fields = text.split('\t')
-    if len(fields) != len(names):
-      raise self._wrong_width(fields, names)
-    return [self.example(dict(zip(names, fields)), number)]
+      found.append(Oddity('a last line without a line end'))
+    if len(fields) < len(names):
+      raise _wrong_width(broken, fields, names)
+    if len(fields) > len(names):
+      found.append(Oddity('more columns than the header has', 'not used'))
+    row = dict(zip(names, fields))
+    try:
+      return [self.example(row, number), *found, *self.oddities(row)]
+    except DroppedRow:
+      raise
+    except RowError as error:
+      if len(fields) > len(names):
+        raise _wrong_width(RowError, fields, names) from error
+      raise
 
-  def _wrong_width(
-    self, fields: Sequence[str], names: Sequence[str]
-  ) -> RowError:
-    error = DroppedRow if len(fields) < len(names) else RowError
-    return (error if self.dropped_rows else RowError)(
-      f'{len(fields)} tab-separated columns: {quote(" | ".join(fields))}',
-      f'{len(names)} ({", ".join(names)})',
-    )
+
+def _wrong_width(
+  kind: type[RowError], fields: Sequence[str], names: Sequence[str]
+) -> RowError:
+  return kind(
+    f'{len(fields)} tab-separated columns: {quote(" | ".join(fields))}',
+    f'{len(names)} ({", ".join(names)})',
+  )
 
 
 class JsonLinesReader(Reader):
   """One JSON object a line."""
 
   @abc.abstractmethod
-  def examples(self, row: JsonObject, number: int) -> Sequence[Example]:
+  def examples(
+    self, row: JsonObject, number: int
+  ) -> Sequence[Example | RowError]:
     """Returns the examples of one object."""
 
   @override
   def parse(
     self, record: Record, number: int, header: None
-  ) -> Sequence[Example]:
+  ) -> Sequence[Example | RowError]:
     del header
     return self.examples(parse_json_object(line_text(record)), number)
 

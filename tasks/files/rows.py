@@ -30,8 +30,17 @@ class DroppedRow(RowError):
   """A row that the official file itself has broken; TFDS leaves it out too."""
 
 
-class Blemish(RowError):
-  """Something odd around a row that does not change what is read."""
+class Oddity(RowError):
+  """What is merely odd: TFDS and T5 take it, hence so do we, and tell it."""
+
+  def __init__(
+    self,
+    found: str,
+    done: str = 'kept, as TensorFlow Datasets keeps it',
+    line: int = 0,
+  ) -> None:
+    super().__init__(found, '', line)
+    self.args = (f'{found}; {done}',)
 
 
 # Where a record starts, as its stream counts: the offset in a file, its offsets

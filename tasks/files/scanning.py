@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -18,11 +17,10 @@ import tensorflow.compat.v2 as tf
 from absl import logging
 
 from synth_mtf import atomic
-from synth_mtf.errors import UserError
-from synth_mtf.tasks.files import blocks, streams
+from synth_mtf.tasks.files import blocks, fingerprints, streams
 from synth_mtf.tasks.files.blocks import Block
 from synth_mtf.tasks.files.formats import Reader
-from synth_mtf.tasks.files.rows import DroppedRow, Position, RowError
+from synth_mtf.tasks.files.rows import DroppedRow, Oddity, Position, RowError
 
 # Examples in a block. A short file has small blocks, so that shuffling them
 # mixes the file, and its first rows come soon. With many blocks, their size is
@@ -31,9 +29,8 @@ _FEWEST_EXAMPLES = 16
 _MOST_EXAMPLES = 256
 _MANY_BLOCKS = 1024
 _FAULTS_SHOWN = 20
-_VERSION = 2
-_END_BYTES = 1 << 16
-_FILES_OPENED = 2
+_VERSION = 3
+_DROPPED = 'a broken row; left out, as TensorFlow Datasets leaves it out'
 
 
 @dataclasses.dataclass
@@ -46,7 +43,8 @@ class FileIndex:
     blocks: all of its rows in order, the bad ones included.
     faults: the first bad rows, one line of text each.
     num_faults: how many bad rows there are.
-    notes: oddities that change nothing, such as rows that TFDS drops too.
+    notes: what is merely odd, each kind once: its first place, how often.
+    digest: of the content of the files, sampled where they are large.
   """
 
   path: str
@@ -55,6 +53,7 @@ class FileIndex:
   faults: list[str]
   num_faults: int
   notes: list[str]
+  digest: str = ''
 
 
 def describe_faults(faults: Iterable[str], count: int) -> str:
@@ -72,7 +71,7 @@ def scan(path: str, reader: Reader) -> FileIndex:
     UserError: the file cannot be read, or its header is not that of the format.
   """
   index = FileIndex(path, 0, [], [], 0, [])
-  blemishes: set[str] = set()
+  oddities: dict[str, tuple[str, int]] = {}  # text: first place, how often
   dropped = 0
   in_block = 0
   block_examples = _FEWEST_EXAMPLES
@@ -82,13 +81,18 @@ def scan(path: str, reader: Reader) -> FileIndex:
     if len(index.faults) < _FAULTS_SHOWN:
       index.faults.append(blocks.locate(error, reader, path, offset))
 
+  def odd(error: RowError, text: str, offset: Position) -> None:
+    if text not in oddities:
+      oddities[text] = reader.place(path, offset, error.line), 0
+    place, count = oddities[text]
+    oddities[text] = place, count + 1
+
   with reader.open(path) as stream:
     header = blocks.read_header(stream, reader, path)
     context = blocks.context_of(header, reader, path)
-    blemish = header and reader.blemish(header)
-    if blemish:
-      blemishes.add(str(blemish))
-      fault(blemish, 0)
+    oddity = header and reader.oddity(header)
+    if oddity:
+      odd(oddity, str(oddity), 0)
     for number, record in enumerate(
       blocks.records_of(stream, reader, None, fault)
     ):
@@ -99,36 +103,40 @@ def scan(path: str, reader: Reader) -> FileIndex:
           block_examples *= 2
         index.blocks.append(Block(path, record.offset, None, number))
         in_block = 0
-      blemish = reader.blemish(record)
-      if blemish and str(blemish) not in blemishes:
-        blemishes.add(str(blemish))
-        fault(blemish, record.offset)
+      oddity = reader.oddity(record)
+      if oddity:
+        odd(oddity, str(oddity), record.offset)
       for example in blocks.examples_of(reader, record, number, context):
         if not isinstance(example, RowError):
           in_block += 1
           index.num_examples += 1
+        elif isinstance(example, Oddity):
+          odd(example, str(example), record.offset)
         elif isinstance(example, DroppedRow) and dropped < reader.dropped_rows:
           dropped += 1
+          odd(example, _DROPPED, record.offset)
         else:
           fault(example, record.offset)
     size = stream.offset
   ends = [block.start for block in index.blocks[1:]] + [size]
   index.blocks = [b._replace(end=end) for b, end in zip(index.blocks, ends)]
-  if dropped:
-    index.notes.append(
-      f'{path}: {dropped} broken rows of the official data are left out, as '
-      'TensorFlow Datasets leaves them out.'
-    )
+  index.notes = [
+    f'{place}: {text} ({count} in the file, this is the first)'
+    if count > 1
+    else f'{place}: {text}'
+    for text, (place, count) in oddities.items()
+  ]
   return index
 
 
 def cached_scan(path: str, reader: Reader, index_dir: str | None) -> FileIndex:
   """Returns `scan(path, reader)`, or what was kept if the file is unchanged."""
   cache = _cache_path(path, reader, index_dir)
-  fingerprint = _fingerprint(reader.files(path))
+  fingerprint = [_VERSION, *fingerprints.of(reader.files(path))]
   index = _load(cache, path, fingerprint)
   if index is None:
     index = scan(path, reader)
+    index.digest = str(fingerprint[-1])
     _save(cache, fingerprint, index)
   return index
 
@@ -141,31 +149,6 @@ def _cache_path(path: str, reader: Reader, index_dir: str | None) -> str:
   absolute = os.path.abspath(path) if streams.is_local(path) else path
   digest = hashlib.sha256(f'{absolute}\n{reader.key}'.encode()).hexdigest()
   return os.path.join(folder, f'{os.path.basename(path)}-{digest[:16]}.json')
-
-
-def _fingerprint(paths: Sequence[str]) -> list[Any]:
-  """Returns what changes with a file: sizes, times, first and last bytes."""
-  try:
-    stats = [tf.io.gfile.stat(path) for path in paths]
-    ends = [
-      _ends(path, stat.length)
-      for path, stat in zip(paths[:_FILES_OPENED], stats)
-    ]
-  except tf.errors.OpError as error:
-    raise UserError(
-      f'a data file cannot be read: {error.message}; check its permissions.'
-    ) from error
-  names = zlib.crc32('\n'.join(paths).encode('utf-8'))
-  sizes = sum(stat.length for stat in stats)
-  times = max((stat.mtime_nsec for stat in stats), default=0)
-  return [_VERSION, len(paths), names, sizes, times, ends]
-
-
-def _ends(path: str, size: int) -> list[int]:
-  with tf.io.gfile.GFile(path, 'rb') as stream:
-    first = stream.read(_END_BYTES)
-    stream.seek(max(0, size - _END_BYTES))
-    return [zlib.crc32(first), zlib.crc32(stream.read(_END_BYTES))]
 
 
 def _load(

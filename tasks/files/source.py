@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import seqio
@@ -34,22 +35,28 @@ class Split:
     readers: the format of the files at each relative path, in which `*` and
       `**/` may stand for names and folders. All of these files count.
     otherwise: another spelling of the layout, used if none of these is there.
-    optional: whether a split without files is just absent, and not an error.
+    optional: whether the split is absent, instead of an error, without files.
+    choose: of the files that are found, returns those that are read.
   """
 
   readers: Mapping[str, Reader]
   otherwise: Split | None = None
   optional: bool = False
+  choose: Callable[[Sequence[str]], list[str]] = list
 
   @classmethod
   def of(
-    cls, patterns: Sequence[str], reader: Reader, optional: bool = False
+    cls,
+    patterns: Sequence[str],
+    reader: Reader,
+    optional: bool = False,
+    choose: Callable[[Sequence[str]], list[str]] = list,
   ) -> Split:
     """Returns the split of files of one format, spelled in several ways."""
     *others, last = patterns
-    split = cls({last: reader}, None, optional)
+    split = cls({last: reader}, None, optional, choose)
     for pattern in reversed(others):
-      split = cls({pattern: reader}, split, optional)
+      split = cls({pattern: reader}, split, optional, choose)
     return split
 
   def files(self, data_dir: str) -> dict[str, Reader]:
@@ -61,13 +68,25 @@ class Split:
     }
     if not found and self.otherwise:
       return self.otherwise.files(data_dir)
-    return dict(sorted(found.items()))
+    chosen = self.choose(sorted(found))
+    others = sorted(found.keys() - chosen)
+    if others:
+      _tell_once(
+        f'{", ".join(chosen)}: read; other forms of the same text are left '
+        f'out: {", ".join(others)}'
+      )
+    return {path: found[path] for path in chosen}
 
   @property
   def patterns(self) -> list[str]:
     """All relative paths, of this spelling and of the others."""
     rest = self.otherwise.patterns if self.otherwise else []
     return [*self.readers, *rest]
+
+
+@functools.cache
+def _tell_once(message: str) -> None:
+  logging.warning('%s', message)
 
 
 MEND = (
@@ -144,14 +163,19 @@ class FilesDataSource(seqio.DataSource):
       )
     files = self._split_files[split].files(self._data_dir)
     if not files:
-      wanted = ' or '.join(self._split_files[split].patterns)
       raise UserError(
-        f'task {self._task_name}, split {split!r}: no file {wanted} in '
-        f'{self._data_dir!r}. Put it there, or set '
-        'synth_mtf.tasks.settings.data_dir (SYNTH_MTF_DATA_DIR, --data_dir) to '
-        'the folder that has it.'
+        f'task {self._task_name}, split {split!r}: {self.missing(split)}'
       )
     return files
+
+  def missing(self, split: str) -> str:
+    """Returns what to do where none of the files of a split is there."""
+    wanted = ' or '.join(self._split_files[split].patterns)
+    return (
+      f'no file {wanted} in {self._data_dir!r}. Put it there, or set '
+      'synth_mtf.tasks.settings.data_dir (SYNTH_MTF_DATA_DIR, --data_dir) to '
+      'the folder that has it.'
+    )
 
   def indexes(self, split: str) -> list[FileIndex]:
     """Returns what one pass over each file of the split found."""

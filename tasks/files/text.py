@@ -62,7 +62,7 @@ class CorpusReader(Reader):
     return f'{type(self).__name__}/{self._keep.__name__}/{HOLD_OUT}'
 
   @override
-  def blemish(self, record: Record) -> None:
+  def oddity(self, record: Record) -> None:
     return None
 
   def kept(self, text: str) -> Sequence[Example]:

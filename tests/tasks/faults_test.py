@@ -67,6 +67,8 @@ _TASK = {
   _SQUAD_FILE: 'synth_squad_v010_allanswers',
   'superglue/WSC/train.jsonl': 'synth_super_glue_wsc_v102_simple_train',
   'superglue/ReCoRD/train.jsonl': 'synth_super_glue_record_v102',
+  'superglue/COPA/train.jsonl': 'synth_super_glue_copa_v102',
+  'superglue/WiC/train.jsonl': 'synth_super_glue_wic_v102',
   'glue/STS-B/train.tsv': 'synth_glue_stsb_v002',
   'ag_news_csv/train.csv': 'synth_ag_news',
   'dpr/train.c.txt': 'synth_dpr_v001_simple',
@@ -87,6 +89,31 @@ _RECORD = {
   'idx': 0,
   'passage': {'text': 'Ann met Bob.', 'entities': [{'start': 0, 'end': 2}]},
   'qas': [{'idx': 0, 'query': '@placeholder met', 'answers': []}],
+}
+_GOOD_RECORD = {
+  **_RECORD,
+  'qas': [
+    {'idx': 0, 'query': '@placeholder met', 'answers': [{'text': 'Ann'}]}
+  ],
+}
+_COPA = {
+  'premise': 'It rained.',
+  'choice1': 'a',
+  'choice2': 'b',
+  'question': 'cause',
+  'idx': 0,
+  'label': 0,
+}
+_WIC = {
+  'word': 'go',
+  'sentence1': 'Go.',
+  'sentence2': 'Going on',
+  'start1': 0,
+  'end1': 2,
+  'start2': 0,
+  'end2': 5,
+  'idx': 0,
+  'label': True,
 }
 _STSB_HEADER = b'index\tsentence1\tsentence2\tscore\n'
 
@@ -112,26 +139,6 @@ _FAULTS = {
     _RTE_HEADER + _RTE + b'1\ta\tb\tc\tentailment\n',
     (3, '5 tab-separated columns', '4 (index, sentence1', 1),
   ),
-  'CRLF': (
-    _COLA_FILE,
-    b''.join(_COLA).replace(b'\n', b'\r\n'),
-    (1, 'ends in CR LF', 'LF', 3),
-  ),
-  'CRLF in a header': (
-    _RTE_FILE,
-    (_RTE_HEADER + _RTE).replace(b'\n', b'\r\n'),
-    (1, 'ends in CR LF', 'LF', 1),
-  ),
-  'byte order mark': (
-    _COLA_FILE,
-    b'\xef\xbb\xbf' + b''.join(_COLA),
-    (1, 'a byte order mark', 'UTF-8 without one', 3),
-  ),
-  'byte order mark before a header': (
-    _RTE_FILE,
-    b'\xef\xbb\xbf' + _RTE_HEADER + _RTE,
-    (1, 'a byte order mark', 'UTF-8 without one', 1),
-  ),
   'empty line': (
     _COLA_FILE,
     _COLA[0] + b'\n' + _COLA[1],
@@ -141,11 +148,6 @@ _FAULTS = {
     _COLA_FILE,
     _COLA[0] + b'\n',
     (2, 'an empty line', 'a row', 1),
-  ),
-  'truncated last line': (
-    _COLA_FILE,
-    _COLA[0] + _COLA[1][:-8],
-    (2, 'a last line without a line end', 'cut short', 1),
   ),
   'invalid UTF-8': (
     _COLA_FILE,
@@ -161,11 +163,6 @@ _FAULTS = {
     'glue/STS-B/train.tsv',
     _STSB_HEADER + b'0\ta\tb\t5.000\n1\ta\tb\tnan\n',
     (3, "the score 'nan'", 'a number from 0 to 5', 1),
-  ),
-  'empty text': (
-    _RTE_FILE,
-    _RTE_HEADER + _RTE + b'1\t \tb\tentailment\n',
-    (3, "an empty 'sentence1'", 'text', 1),
   ),
   'JSON that does not parse': (
     _BOOLQ_FILE,
@@ -222,9 +219,101 @@ _FAULTS = {
     _squad(('mat', 19))[:-60],
     (3, 'the file ends inside an article', 'its last brace', 0),
   ),
+  'score cut short': (
+    'glue/STS-B/train.tsv',
+    _STSB_HEADER + b'0\ta\tb\t5.000\n1\ta\tb\t3',
+    (3, 'a last line without a line end', 'its score in full', 1),
+  ),
+  'pronoun elsewhere in the text': (
+    'superglue/WSC/train.jsonl',
+    _jsonl(_WSC, {**_WSC, 'target': {**_WSC['target'], 'span2_index': 3}}),
+    (2, "the pronoun 'He' with span2_index 3, where 'lies.'", 'is the pron', 1),
+  ),
+  'pronoun with a backslash': (
+    'superglue/WSC/train.jsonl',
+    _jsonl(_WSC).replace(b'He', b'H\\\\e'),
+    (1, 'the pronoun', 'the index of a word', 0),
+  ),
+  'pronoun that is the first word': (
+    'superglue/WSC/train.jsonl',
+    _jsonl(
+      _WSC,
+      {
+        **_WSC,
+        'target': {
+          **_WSC['target'],
+          'span2_index': 0,
+          'span2_text': 'Mark',
+        },
+      },
+    ),
+    (2, "'Mark' with span2_index 0", 'not the first word', 1),
+  ),
+  'pronoun behind two spaces': (
+    'superglue/WSC/train.jsonl',
+    _jsonl(_WSC, {**_WSC, 'text': _WSC['text'].replace(' Pete', '  Pete')}),
+    (2, "the pronoun 'He' with span2_index 4", 'counted from 0', 1),
+  ),
+  'query without a placeholder': (
+    'superglue/ReCoRD/train.jsonl',
+    _jsonl(
+      _GOOD_RECORD, {**_GOOD_RECORD, 'qas': [{'idx': 0, 'query': 'Who?'}]}
+    ).replace(b'"Who?"', b'"Who?", "answers": [{"text": "Ann"}]'),
+    (2, "the query 'Who?'", 'a @placeholder in it', 1),
+  ),
+  'answer that is no part of the passage': (
+    'superglue/ReCoRD/train.jsonl',
+    _jsonl(_GOOD_RECORD).replace(b'"Ann"}]', b'"Eve"}]'),
+    (1, "the answer 'Eve'", 'an entity, a part of the passage', 0),
+  ),
+  'question of another kind': (
+    'superglue/COPA/train.jsonl',
+    _jsonl(_COPA, {**_COPA, 'question': 'why'}),
+    (2, "the question 'why'", 'one of cause, effect', 1),
+  ),
+  'span outside its sentence': (
+    'superglue/WiC/train.jsonl',
+    _jsonl(_WIC, {**_WIC, 'end2': 9}),
+    (2, 'the word from 0 to 9', 'a span of sentence2, which has 8', 1),
+  ),
+  'span that is empty': (
+    'superglue/WiC/train.jsonl',
+    _jsonl(_WIC, {**_WIC, 'end1': 0}),
+    (2, 'the word from 0 to 0', 'a span of sentence1', 1),
+  ),
+  'rubbish behind the end': (
+    _SQUAD_FILE,
+    _squad(('mat', 19)) + b'\n{"more": 1}',
+    (26, 'JSON that does not parse (Extra data', 'nothing but', 1),
+  ),
+  'second list of articles': (
+    _SQUAD_FILE,
+    _squad(('mat', 19))[:-2] + b',\n "data": []}',
+    (25, '2 times "data"', 'one list of articles', 1),
+  ),
+  'rubbish before the articles': (
+    _SQUAD_FILE,
+    b'{"version" 1.1,' + _squad(('mat', 19))[1:],
+    (1, 'JSON that does not parse', 'nothing but', 0),
+  ),
+  'articles without a comma': (
+    _SQUAD_FILE,
+    b'{"data": [{"paragraphs": []}\n{"paragraphs": []}]}',
+    (2, "0 commas and b'{' after an article", "',' and '{'", 0),
+  ),
+  'comma behind the last article': (
+    _SQUAD_FILE,
+    _squad(('mat', 19)).replace(b'}\n ],\n "version"', b'}\n ,],\n "version"'),
+    (23, "1 commas and b']' after an article", "or ']'", 1),
+  ),
+  'pronoun that is not in its sentence': (
+    'dpr/train.c.txt',
+    b'A met B as he ran.\nhe\nA,B\nA\n\nA met B as he ran.\nshe\nA,B\nA\n\n',
+    (7, "the pronoun 'she'", "a word of 'A met B as", 1),
+  ),
   'CSV that does not parse': (
     'ag_news_csv/train.csv',
-    b'"1","a","b"\n"2","a"x,"b"\n',
+    b'"1","a","b"\n"2","a"x","b"\n',
     (2, 'CSV that does not parse', 'quoted fields', 1),
   ),
   'class outside the set': (
@@ -329,7 +418,8 @@ def test_broken_rows_of_the_official_qqp_are_left_out(data_dir, caplog):
   with caplog.at_level('WARNING', logger='absl'):
     rows = run(lambda: task.source.get_dataset('train', shuffle=False))
   assert [row['idx'] for row in rows] == [0, 3]
-  assert '2 broken rows' in caplog.text
+  assert ':3: a broken row; left out' in caplog.text
+  assert '2 in the file' in caplog.text
 
 
 def test_gzip_cut_short(data_dir):

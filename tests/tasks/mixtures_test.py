@@ -124,3 +124,36 @@ def test_check_without_a_folder_leaves_tfds_alone(tmp_path):
   finally:
     seqio.set_tfds_data_dir_override(None)
   assert not list(tmp_path.iterdir())
+
+
+def test_translation_mixes_the_three_pairs(tmp_path):
+  """One mixture for the heads study: each pair at the rate of its examples."""
+  for folder, languages, pairs in (
+    ('wmt14_en_de', ('en', 'de'), 30),
+    ('wmt14_en_fr', ('en', 'fr'), 60),
+    ('wmt16_en_ro', ('en', 'ro'), 10),
+  ):
+    for language in languages:
+      path = tmp_path / 'parallel' / folder / f'train.{language}'
+      path.parent.mkdir(parents=True, exist_ok=True)
+      path.write_text(f'A sentence in {language}.\n' * pairs)
+  gin.bind_parameter('synth_mtf.tasks.settings.data_dir', str(tmp_path))
+  mixture = tasks.get('synth_translation')
+  assert {t.name: mixture.get_rate(t) for t in mixture.tasks} == {
+    'synth_wmt14_ende_v003': 30,
+    'synth_wmt14_enfr_v003': 60,
+    'synth_wmt16_enro_v003': 10,
+  }
+  rows = run(
+    lambda: mixture.get_dataset({'inputs': 99, 'targets': 99}, 'train', seed=1),
+    300,
+  )
+  prefixes = collections.Counter(
+    tasks.VOCABULARY.decode(row['inputs'].tolist()).partition(':')[0]
+    for row in rows
+  )
+  assert set(prefixes) == {
+    f'translate English to {language}'
+    for language in ('German', 'French', 'Romanian')
+  }
+  assert 140 < prefixes['translate English to French'] < 220

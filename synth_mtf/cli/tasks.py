@@ -1,0 +1,297 @@
+"""`synth-mtf tasks`: what can be trained and evaluated, and what it looks like.
+
+Rows are counted in official files; over TensorFlow Datasets they are those of
+the released files. Nothing is downloaded, and no Apache Beam is needed.
+"""
+
+import argparse
+import inspect
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Optional
+
+from synth_mtf.cli import columns
+from synth_mtf.errors import UserError
+from synth_mtf.run import process
+
+SUMMARY = 'tasks and mixtures: rows, rates, metrics, and two examples of one'
+
+_EXAMPLES = 2
+_SHOWN = 2000  # characters of a text
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags."""
+  parser.add_argument(
+    'name',
+    nargs='?',
+    help='a task or a mixture, to be shown with two examples',
+  )
+  parser.add_argument(
+    '--data_dir',
+    metavar='FOLDER',
+    help='folder of official files (default: $SYNTH_MTF_DATA_DIR)',
+  )
+  parser.add_argument(
+    '--vocabulary',
+    metavar='MODEL',
+    help='a SentencePiece .model (default: $SYNTH_MTF_VOCABULARY, else bytes)',
+  )
+  parser.add_argument(
+    '--gin_param',
+    action='append',
+    default=[],
+    help='what sets the rates, such as "rate_num_examples.maximum = 1e5"',
+  )
+
+
+def run(args: argparse.Namespace) -> int:
+  """Prints the list, or one task or mixture.
+
+  Returns:
+    1 if what is shown lacks its files or has malformed rows, else 0.
+  """
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+  for name in ('data_dir', 'vocabulary'):
+    if getattr(args, name):
+      os.environ[f'SYNTH_MTF_{name.upper()}'] = getattr(args, name)
+  # T5's own vocabulary would be downloaded.
+  os.environ['SYNTH_MTF_VOCABULARY'] = (
+    os.environ.get('SYNTH_MTF_VOCABULARY') or 'bytes'
+  )
+  process.load_plugin()
+  import seqio
+  from absl import logging
+
+  import synth_mtf.tasks
+  from synth_mtf.host import gin_files
+
+  logging.set_verbosity(logging.ERROR)
+  gin_files.parse([], args.gin_param)
+  _check_folder(synth_mtf.tasks.settings().data_dir)
+  if not args.name:
+    return _print_all()
+  provider = synth_mtf.tasks.get(args.name)
+  if isinstance(provider, seqio.Mixture):
+    return _print_mixture(provider)
+  return _print_task(provider)
+
+
+def _check_folder(data_dir: Optional[str]) -> None:
+  if data_dir is None:
+    print(
+      'No data folder is set (--data_dir): the figures are those of the '
+      'released files.\n'
+    )
+  elif '://' not in data_dir and not os.path.isdir(data_dir):
+    raise UserError(
+      f'data folder {data_dir} does not exist; give the folder that has '
+      'glue/CoLA/train.tsv, superglue/..., squad/...'
+    )
+
+
+def _print_all() -> int:
+  from synth_mtf.tasks import get, overview
+
+  widths = (40, -12, -12, -12, 40)
+  print(columns.line(('task', 'train', 'validation', 'test', 'source'), widths))
+  for name in overview.task_names():
+    task = get(name)
+    rows = _rows(task)
+    cells = [_of_kind(rows, kind) for kind in ('train', 'validation', 'test')]
+    print(columns.line((name, *cells, _source(task)), widths), flush=True)
+  for name in overview.mixture_names():
+    print(f'\n{name}')
+    _print_rates(get(name))
+  return 0
+
+
+def _print_mixture(mixture: Any) -> int:
+  from synth_mtf.tasks import overview
+
+  print(mixture.name)
+  rates = _print_rates(mixture)
+  shown = 0
+  for rate in sorted(rates, key=lambda rate: -(rate.rate or 0)):
+    task = next(task for task in mixture.tasks if task.name == rate.task)
+    source = overview.files_of(task)
+    if shown < _EXAMPLES and source and source.found('train'):
+      print(f'\n{task.name}, train')
+      shown += _print_examples(task, 'train', 1)
+  if not shown:
+    print('\nNo examples: no official files are there. ' + _ASK)
+  return int(not shown)
+
+
+_ASK = (
+  'Set --data_dir to a folder with some (the README shows the layout); this '
+  'command does not download.'
+)
+
+
+def _print_rates(mixture: Any) -> Sequence[Any]:
+  from synth_mtf.tasks import overview
+
+  rates = overview.rates_of(mixture)
+  total = sum(rate.rate or 0 for rate in rates)
+  widths = (42, -14, 12, -14, -8)
+  print(columns.line(('  task', 'train rows', 'from', 'rate', 'share'), widths))
+  for rate in rates:
+    known = ('?', '?')
+    if rate.rate is not None:
+      known = (f'{rate.rate:,.0f}', f'{rate.rate / (total or 1):.2%}')
+    cells = (f'  {rate.task}', columns.count(rate.rows), rate.known, *known)
+    print(columns.line(cells, widths), flush=True)
+  return rates
+
+
+def _print_task(task: Any) -> int:
+  from synth_mtf.tasks import overview, released
+
+  print(task.name)
+  print(f'  source   {_source(task)}')
+  metrics = [_name(metric) for metric in task.metric_fns]
+  print(f'  metrics  {", ".join(metrics) or "none"}')
+  splits = list(overview.splits_of(task))
+  if not splits:
+    for split in task.source.split_files:
+      rows = columns.count(released.rows(task.name, split))
+      print(f'  {split:21} {rows} rows are released')
+    print(f'\nNo examples: no official files are looked at. {_ASK}')
+    return 1
+  faults = 0
+  for split in splits:
+    print(f'  {split.split:21} ' + (split.missing or _counted(split)))
+    for file in split.files:
+      faults += file.num_faults
+      for line in (*file.faults, *(f'odd: {note}' for note in file.notes)):
+        print(f'    {line}')
+  having = [s.split for s in splits if s.rows or s.files and s.rows is None]
+  if faults or not having:
+    print('\nNo examples: ' + ('rows are malformed.' if faults else _ASK))
+    return 1
+  print(f'\n{having[0]}')
+  _print_examples(task, having[0], _EXAMPLES)
+  return 0
+
+
+def _counted(split: Any) -> str:
+  released = f', {split.released}' if split.released else ''
+  files = ', '.join(file.path for file in split.files[:2])
+  more = len(split.files) - 2
+  return (
+    f'{columns.count(split.rows)} rows{released}: {files}'
+    + f' and {more:,} more files' * (more > 0)
+  )
+
+
+def _rows(task: Any) -> Mapping[str, str]:
+  """Returns the count of each split, or why there is none."""
+  from synth_mtf.tasks import overview, released
+
+  if overview.files_of(task) is None:
+    return {
+      split: columns.count(released.rows(task.name, split))
+      for split in task.source.split_files
+    }
+  return {
+    split.split: 'missing' if split.missing else columns.count(split.rows)
+    for split in overview.splits_of(task)
+  }
+
+
+def _of_kind(rows: Mapping[str, str], kind: str) -> str:
+  """Returns the counts of `validation` or `validation_matched` and so on."""
+  found = [count for split, count in rows.items() if split.startswith(kind)]
+  return '+'.join(found) or '-'
+
+
+def _source(task: Any) -> str:
+  from synth_mtf.tasks import overview
+
+  if overview.files_of(task) is None:
+    tfds = task.source.tfds
+    return (
+      f'TFDS {tfds.tfds_dataset.name}'
+      if tfds
+      else 'official files only (--data_dir)'
+    )
+  return 'official files'
+
+
+def _name(function: Any) -> str:
+  """Returns the name of a function; of one made by another, with its parts."""
+  inner = getattr(function, 'func', function)
+  name = getattr(inner, '__qualname__', type(inner).__name__)
+  maker, inside, _ = name.partition('.<locals>')
+  if not inside:
+    return name
+  parts = inspect.getclosurevars(inner).nonlocals.values()
+  named = [p if isinstance(p, str) else _name(p) for p in parts if _is_named(p)]
+  return f'{maker}({", ".join(named)})'
+
+
+def _is_named(part: Any) -> bool:
+  return isinstance(part, str) or (
+    inspect.isfunction(part) and '<lambda>' not in part.__qualname__
+  )
+
+
+def _print_examples(task: Any, split: str, most: int) -> int:
+  """Prints the first examples of a split; returns how many there are."""
+  shown = 0
+  for example in _examples(task, split, most):
+    shown += 1
+    for feature in task.output_features:
+      if feature in example:
+        print(f'  {feature + ":":8} {_text(task, feature, example)}')
+    print()
+  return shown
+
+
+def _examples(task: Any, split: str, most: int) -> Iterator[Mapping[str, Any]]:
+  """Yields what a model would get, before it is packed or padded."""
+  import tensorflow as tf
+
+  lengths = dict.fromkeys(task.output_features, 512)
+  with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    dataset = task.get_dataset(lengths, split, shuffle=False, seed=0)
+    row = tf.compat.v1.data.make_one_shot_iterator(dataset.take(most))
+    following = row.get_next()
+    for _ in range(most):
+      try:
+        yield session.run(following)
+      except tf.errors.OutOfRangeError:
+        return
+
+
+def _text(task: Any, feature: str, example: Mapping[str, Any]) -> str:
+  """Returns a feature as text: as it was, or what its tokens say."""
+  before = example.get(f'{feature}_pretokenized')
+  if isinstance(before, bytes) and not _is_noised(task):
+    text = before.decode('utf-8')
+  else:
+    text = _decoded(task.output_features[feature].vocabulary, example[feature])
+  return text if len(text) <= _SHOWN else text[:_SHOWN] + ' ...'
+
+
+def _is_noised(task: Any) -> bool:
+  """Whether tokens, not text, are what the task's last steps change."""
+  names = [_name(step) for step in task.preprocessors]
+  return any('span_corruption' in name for name in names)
+
+
+def _decoded(vocabulary: Any, tokens: Any) -> str:
+  """Returns the text of tokens, with T5's names of the sentinels."""
+  size, sentinels = vocabulary.vocab_size, vocabulary.extra_ids
+  words: list[str] = []
+  run: list[int] = []
+  for token in tokens.tolist():
+    if token >= size - sentinels:
+      words += [vocabulary.decode(run)] if run else []
+      words.append(f'<extra_id_{size - 1 - token}>')
+      run = []
+    elif token != vocabulary.eos_id:
+      run.append(token)
+  words += [vocabulary.decode(run)] if run else []
+  return ' '.join(words)
