@@ -100,6 +100,6 @@ def run(words: Sequence[str]) -> int:
 
   try:
     app.run(main, [sys.argv[0], *words])
-  except SystemExit as done:  # this is how app.run returns, as does a stopped run
+  except SystemExit as done:  # so app.run returns, and a run that was stopped
     return int(done.code or 0)
   return 0
