@@ -156,7 +156,7 @@ def run(args: argparse.Namespace) -> int:
     asked_by.append(number)
     raise KeyboardInterrupt
 
-  signal.signal(signal.SIGTERM, interrupt)
+  before = signal.signal(signal.SIGTERM, interrupt)
   # Part of repeatability: see synth_mtf.progress.train_with_progress.
   os.environ['PYTHONHASHSEED'] = '0'
   console = Console(sys.stdout)
@@ -172,6 +172,8 @@ def run(args: argparse.Namespace) -> int:
   except KeyboardInterrupt:
     console.line('\nInterrupted. The same command goes on where it was.')
     return 128 + (asked_by or [signal.SIGINT])[0]
+  finally:
+    signal.signal(signal.SIGTERM, before)
   width = shutil.get_terminal_size().columns
   for text in (
     table.folded(columns, width)
