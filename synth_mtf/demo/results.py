@@ -2,7 +2,8 @@
 
 There is a row per model and a column per task, with both metrics where the
 benchmark has two. Metrics, their order and the averages are T5's
-(t5.evaluation.eval_utils). Where a model ran with several seeds, a cell has mean and standard deviation.
+(t5.evaluation.eval_utils). Where a model ran with several seeds, a cell has
+mean and standard deviation.
 """
 
 import collections
