@@ -48,6 +48,7 @@ setuptools.setup(
     'mesh-tensorflow[transformer]>=0.1.21',
     'numpy',
     'pandas',
+    'rich',
     'sentencepiece',
     'seqio-nightly',
     't5>=0.9.4',

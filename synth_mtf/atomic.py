@@ -4,7 +4,7 @@ import contextlib
 import os
 import pathlib
 from collections.abc import Iterator
-from typing import Union
+from typing import TextIO, Union
 
 Path = Union[str, 'os.PathLike[str]']
 
@@ -16,15 +16,29 @@ def write(path: Path, text: str) -> None:
     path: its path; `scheme://...` goes through TensorFlow's file systems.
     text: its content, written in UTF-8.
   """
+  with writing(path) as stream:
+    stream.write(text)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[TextIO]:
+  """Hands out a stream to write a text file with, local or in a bucket.
+
+  Args:
+    path: as for `write`; may be read while its successor is written.
+  """
   if '://' not in str(path):
-    with replacing(path) as partial:
-      partial.write_text(text, encoding='utf-8')
+    with (
+      replacing(path) as partial,
+      open(partial, 'w', encoding='utf-8') as out,
+    ):
+      yield out
     return
   import tensorflow as tf
 
   # A bucket shows an object only once it is complete.
   with tf.io.gfile.GFile(str(path), 'w') as stream:
-    stream.write(text)
+    yield stream
 
 
 @contextlib.contextmanager

@@ -19,6 +19,13 @@ class ConfigurationError(UserError, ValueError):
   """
 
 
+class RunFailed(Exception):
+  """A run has ended by an error that nothing explains; its log has more.
+
+  Every command prints the message and exits with status 1.
+  """
+
+
 def nearest(name: object, options: Iterable[object]) -> str:
   """`; did you mean 'x' or 'y'?` for the options similar to a name, or ''."""
   words = {option for option in options if isinstance(option, str)}

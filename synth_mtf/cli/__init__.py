@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from synth_mtf import __version__
-from synth_mtf.errors import UserError
+from synth_mtf.errors import RunFailed, UserError
 
 COMMANDS = (
   'demo',
@@ -35,8 +35,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     argv: the words after `synth-mtf`; by default those of this process.
 
   Returns:
-    The exit status: 0, or 2 for a mistake of the user, which has then been
-    explained on stderr. Without a command, the commands are listed there.
+    The exit status: 0; 2 for a mistake of the user, 1 for another failure,
+    either of which has then been explained on stderr; 130 after Ctrl-C. Without
+    a command, the commands are listed there.
   """
   whole = parser()
   args = whole.parse_args(argv)
@@ -48,6 +49,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
   except UserError as error:
     print(f'synth-mtf: error: {error}', file=sys.stderr)
     return 2
+  except RunFailed as error:
+    print(f'synth-mtf: error: {error}', file=sys.stderr)
+    return 1
+  except KeyboardInterrupt:
+    print('synth-mtf: interrupted', file=sys.stderr)
+    return 130
 
 
 def parser() -> argparse.ArgumentParser:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from synth_mtf.errors import UserError
-from synth_mtf.run import main, process
+from synth_mtf.run import main, output, process
 
 SUMMARY = "T5's main over several machines: the same command on each"
 
@@ -141,11 +141,10 @@ def _fail_with(hosts: Sequence[str]) -> None:
 
   number = _first_lost(hosts)
   latest = tf.train.latest_checkpoint(flags.FLAGS.model_dir)
-  print(
+  output.console().line(
     f'synth-mtf: error: task {number} ({hosts[number]}) is lost. '
     + (f'The last checkpoint is {latest}: to ' if latest else 'To ')
-    + 'go on, give every machine its command again.',
-    file=sys.stderr,
+    + 'go on, give every machine its command again.'
   )
   _leave(2)
 

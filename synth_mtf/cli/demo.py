@@ -3,6 +3,7 @@
 import argparse
 import os
 import shutil
+import signal
 import sys
 import time
 from typing import Optional
@@ -42,17 +43,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     '--steps',
     type=int,
-    default=default.steps,
+    default=default.finetune_steps,
     metavar='N',
-    help='training steps, of pretraining and of finetuning each '
-    f'(default: {default.steps})',
+    help='training steps, of pretraining and of finetuning each, where no '
+    f'other number is given (default: {default.finetune_steps})',
+  )
+  add(
+    '--pretrain_steps',
+    type=int,
+    metavar='N',
+    help='training steps of pretraining; 0 leaves it out (default: those of '
+    '--steps, or 0 with an --init_checkpoint)',
+  )
+  add(
+    '--finetune_steps',
+    type=int,
+    metavar='N',
+    help='training steps of finetuning (default: those of --steps)',
+  )
+  add(
+    '--init_checkpoint',
+    metavar='PATH',
+    help="where the first training starts, <folder>/model.ckpt-1000; T5's own "
+    'will do, with its --size and --vocabulary',
   )
   add(
     '--seed',
+    '--seeds',
+    dest='seeds',
+    nargs='+',
     type=int,
-    default=default.seed,
+    default=list(default.seeds),
     metavar='N',
-    help=f'the same seed gives the same results (default: {default.seed})',
+    help='the same seed gives the same results; with several, each variant '
+    'runs with each, and the table has mean and standard deviation (default: '
+    f'{" ".join(map(str, default.seeds))})',
   )
   add(
     '--out',
@@ -79,10 +104,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add(
     '--eval_examples',
-    type=int,
+    type=_examples,
     default=default.eval_examples,
     metavar='N',
-    help='validation examples of each task that are evaluated '
+    help="validation examples of each task that are evaluated, or 'all' "
     f'(default: {default.eval_examples})',
   )
   add(
@@ -98,6 +123,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='leave malformed rows of the official files out',
   )
   add(
+    '--gin_file',
+    action='append',
+    default=[],
+    metavar='FILE',
+    help='a further gin file for every stage; may be given several times',
+  )
+  add(
     '--gin_param',
     action='append',
     default=[],
@@ -106,8 +138,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
 
 
+def _examples(word: str) -> Optional[int]:
+  """Reads a number of examples; None is all of them."""
+  if word == 'all':
+    return None
+  if not word.lstrip('-').isdigit():
+    raise argparse.ArgumentTypeError(f"{word!r}; expected a number, or 'all'")
+  return int(word)
+
+
 def run(args: argparse.Namespace) -> int:
   """Runs the demo."""
+  asked_by = []  # a signal
+
+  def interrupt(number: int, frame: object) -> None:
+    del frame
+    asked_by.append(number)
+    raise KeyboardInterrupt
+
+  before = signal.signal(signal.SIGTERM, interrupt)
   # Part of repeatability: see synth_mtf.progress.train_with_progress.
   os.environ['PYTHONHASHSEED'] = '0'
   console = Console(sys.stdout)
@@ -122,7 +171,9 @@ def run(args: argparse.Namespace) -> int:
     return 1
   except KeyboardInterrupt:
     console.line('\nInterrupted. The same command goes on where it was.')
-    return 130
+    return 128 + (asked_by or [signal.SIGINT])[0]
+  finally:
+    signal.signal(signal.SIGTERM, before)
   width = shutil.get_terminal_size().columns
   for text in (
     table.folded(columns, width)
@@ -141,8 +192,11 @@ def _configuration(args: argparse.Namespace) -> Configuration:
 
   return Configuration(
     size=args.size,
-    steps=args.steps,
-    seed=args.seed,
+    pretrain_steps=_given(
+      args.pretrain_steps, 0 if args.init_checkpoint else args.steps
+    ),
+    finetune_steps=_given(args.finetune_steps, args.steps),
+    seeds=tuple(args.seeds),
     mixture=args.mixture,
     eval_examples=args.eval_examples,
     data_dir=absolute(args.data_dir),
@@ -150,8 +204,18 @@ def _configuration(args: argparse.Namespace) -> Configuration:
       args.vocabulary if args.vocabulary == BYTES else absolute(args.vocabulary)
     ),
     skip_bad_rows=args.skip_bad_rows,
+    init_checkpoint=(
+      args.init_checkpoint
+      if '://' in (args.init_checkpoint or '')
+      else absolute(args.init_checkpoint)
+    ),
+    gin_files=tuple(args.gin_file),
     gin_params=tuple(args.gin_param),
   )
+
+
+def _given(number: Optional[int], otherwise: int) -> int:
+  return otherwise if number is None else number
 
 
 def _where(out: str, configuration: Configuration, seconds: float) -> str:
@@ -167,6 +231,6 @@ Data: {data}.
 Done in {duration(seconds)}. In {out}:
   table.md, metrics.json         this table, and every number in it
   <variant>/pretrain, finetune   checkpoints, TensorBoard summaries, gin
-  <variant>/finetune/validation_eval   inputs, targets and predictions
+  <variant>/finetune/validation_eval   metrics.json and predictions.jsonl
   logs                           TensorFlow's log of each stage
 Curves:  tensorboard --logdir {out}"""

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Optional
 
@@ -21,24 +22,31 @@ class Configuration:
 
   Attributes:
     size: a file of gin/sizes.
-    steps: training steps, of pretraining and of finetuning each.
-    seed: for the samples, the data order, initial values and dropout.
+    pretrain_steps: training steps of pretraining; 0 leaves it out.
+    finetune_steps: training steps of finetuning.
+    seeds: of the data order, initial values and dropout, one for each run of a
+      variant; the first one is that of the samples, too.
     mixture: what to finetune and evaluate on, a mixture or a task.
-    eval_examples: how many examples of each task are evaluated.
+    eval_examples: how many examples of each task are evaluated; None is all.
+    init_checkpoint: where the first training starts; None makes new weights.
     data_dir: folder of the official files; None means generated samples.
     vocabulary: a SentencePiece model or 'bytes'; None trains one.
     skip_bad_rows: leave malformed rows out.
+    gin_files: further gin files, used in every stage.
     gin_params: further gin bindings, used in every stage.
   """
 
   size: str = 'tiny'
-  steps: int = 200
-  seed: int = 0
+  pretrain_steps: int = 200
+  finetune_steps: int = 200
+  seeds: tuple[int, ...] = (0,)
   mixture: str = 'synth_en_mix'
-  eval_examples: int = 32
+  eval_examples: Optional[int] = 32
+  init_checkpoint: Optional[str] = None
   data_dir: Optional[str] = None
   vocabulary: Optional[str] = None
   skip_bad_rows: bool = False
+  gin_files: tuple[str, ...] = ()
   gin_params: tuple[str, ...] = ()
 
 
@@ -56,15 +64,16 @@ def check(configuration: Configuration, variants: Sequence[str]) -> None:
     faults.append(f'a variant is named twice: {", ".join(variants)}.')
   if not variants:
     faults.append('no variant is named; expected at least one.')
-  for name in ('steps', 'eval_examples'):
-    if getattr(configuration, name) < 1:
-      value = getattr(configuration, name)
-      faults.append(f'--{name} is {value}; expected 1 or more.')
-  if configuration.seed < 0:
-    faults.append(f'--seed is {configuration.seed}; expected 0 or more.')
+  faults += _wrong_numbers(configuration)
   faults += _unreadable(configuration)
   if faults:
     raise UserError('\n'.join(faults))
+
+
+def step_of(checkpoint: str) -> Optional[int]:
+  """Returns the step in a checkpoint's name, or None if it has none."""
+  match = re.search(r'model\.ckpt-(\d+)$', checkpoint)
+  return int(match[1]) if match else None
 
 
 def names_of(axis: str) -> list[str]:
@@ -79,6 +88,25 @@ def _unknown(
     if name not in known:
       hint = nearest(name, known) or f'; known are {", ".join(known)}.'
       yield f'unknown {kind} {name!r}{hint}'
+
+
+def _wrong_numbers(configuration: Configuration) -> Iterable[str]:
+  least = {'pretrain_steps': 0, 'finetune_steps': 1, 'eval_examples': 1}
+  for name, smallest in least.items():
+    value = getattr(configuration, name)
+    if value is not None and value < smallest:
+      yield f'--{name} is {value}; expected {smallest} or more.'
+  if not configuration.pretrain_steps and not configuration.init_checkpoint:
+    yield (
+      '--pretrain_steps is 0: give an --init_checkpoint to finetune from, or 1 '
+      'or more.'
+    )
+  seeds = configuration.seeds
+  for seed in seeds:
+    if seed < 0:
+      yield f'--seeds has {seed}; expected 0 or more.'
+  if len(set(seeds)) < len(seeds):
+    yield f'--seeds names a seed twice: {" ".join(map(str, seeds))}.'
 
 
 def _unreadable(configuration: Configuration) -> Iterable[str]:
@@ -97,3 +125,15 @@ def _unreadable(configuration: Configuration) -> Iterable[str]:
       f'--vocabulary {vocabulary} does not exist; expected the path of a '
       "SentencePiece .model file or 'bytes'."
     )
+  checkpoint = configuration.init_checkpoint
+  if checkpoint is not None:
+    if step_of(checkpoint) is None:
+      yield (
+        f'--init_checkpoint {checkpoint}: expected a path such as '
+        '<folder>/model.ckpt-1000.'
+      )
+    elif '://' not in checkpoint and not os.path.isfile(f'{checkpoint}.index'):
+      yield (
+        f'--init_checkpoint {checkpoint} does not exist: there is no file '
+        f'{checkpoint}.index.'
+      )

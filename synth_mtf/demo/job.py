@@ -104,7 +104,7 @@ class Job:
         folder.log('data'),
         'make_data',
         folder.data,
-        configuration.seed,
+        configuration.seeds[0],
       )
     if configuration.vocabulary is None and not folder.vocabulary.exists():
       self._work(
@@ -119,15 +119,18 @@ class Job:
     return [
       stage
       for variant in self._variants
-      for stage in stages(variant, self._configuration, self.folder)
+      for seed in self._configuration.seeds
+      for stage in stages(variant, seed, self._configuration, self.folder)
     ]
 
   def _run_stage(self, stage: Stage, number: str) -> None:
-    title = f'{number} {stage.variant}: {stage.name}'
-    if self.folder.result(stage.variant, stage.name) is not None:
+    several = len(self._configuration.seeds) > 1
+    seed = [f'seed_{stage.seed}'] if several else []
+    title = f'{number} {" ".join([stage.variant, *seed])}: {stage.name}'
+    if self.folder.result(stage.variant, stage.seed, stage.name) is not None:
       self._console.line(f'{title}  done before')
       return
-    log = self.folder.log(f'{stage.variant}-{stage.name}')
+    log = self.folder.log(stage.variant, *seed, stage.name)
     begun = time.monotonic()
     found = self._work(
       title,
@@ -138,7 +141,7 @@ class Job:
       expected_seconds=self._seconds.get(stage.name),
     )
     self._seconds[stage.name] = time.monotonic() - begun
-    self.folder.finish(stage.variant, stage.name, found)
+    self.folder.finish(stage.variant, stage.seed, stage.name, found)
 
   def _report(self) -> list[table.Column]:
     """Writes and returns the table of all variants in the folder."""

@@ -2,13 +2,15 @@
 
 There is a row per model and a column per task, with both metrics where the
 benchmark has two. Metrics, their order and the averages are T5's
-(t5.evaluation.eval_utils).
+(t5.evaluation.eval_utils). Where a model ran with several seeds, a cell has
+mean and standard deviation.
 """
 
 import collections
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional
 
 import pandas as pd
 from t5.evaluation import eval_utils
@@ -28,33 +30,50 @@ _HEADERS = {  # T5's names -> the paper's
   'SuperGLUE RTE': 'RTE',
 }
 
-Row = Mapping[str, Any]  # what the stages of a variant measured
+Row = Mapping[str, Any]  # what the stages of a run measured
 
 
-def columns(rows: Mapping[str, Row]) -> list[Column]:
+def columns(rows: Mapping[str, Sequence[Row]]) -> list[Column]:
   """Returns the table column by column.
 
   Args:
-    rows: a model's label -> 'metrics' (T5's tags with our prefix),
-      'log_perplexity', 'steps_per_second' and 'parameters'.
+    rows: a model's label -> for each of its seeds 'metrics' (T5's tags with our
+      prefix), 'n' (the examples of each task), 'steps_per_second',
+      'parameters' and, where it was pretrained, 'log_perplexity'.
 
   Returns:
-    (header, a text per variant) pairs, first the models' names.
+    (header, a text per model and one for n) pairs, first the models' names.
   """
+
+  def of(key: str, shown: Callable[[float], str]) -> list[str]:
+    return [
+      _cell([one.get(key) for one in runs], shown) for runs in rows.values()
+    ]
+
   return [
-    ('Model', list(rows)),
-    *_task_columns([row['metrics'] for row in rows.values()]),
-    ('Log ppl', [f'{row["log_perplexity"]:.3f}' for row in rows.values()]),
-    ('Steps/s', [f'{row["steps_per_second"]:.1f}' for row in rows.values()]),
-    ('Params', [_millions(row['parameters']) for row in rows.values()]),
+    ('Model', [*rows, 'n']),
+    *_task_columns(rows),
+    ('Log ppl', [*of('log_perplexity', '{:.3f}'.format), '']),
+    ('Steps/s', [*of('steps_per_second', '{:.1f}'.format), '']),
+    (
+      'Params',
+      [*(_millions(runs[0]['parameters']) for runs in rows.values()), ''],
+    ),
   ]
 
 
-def _task_columns(metrics: Sequence[Mapping[str, Any]]) -> list[Column]:
+def _task_columns(rows: Mapping[str, Sequence[Row]]) -> list[Column]:
+  runs = [(model, run) for model in rows for run in rows[model]]
   values = pd.DataFrame(
-    [{tag[len(_PREFIX) :]: one[tag] for tag in one} for one in metrics],
+    [
+      {_tag(key): value for key, value in run['metrics'].items()}
+      for _, run in runs
+    ],
     dtype=float,
   )
+  examples = {
+    task: n for _, run in runs for task, n in run.get('n', {}).items()
+  }
   known = {**eval_utils.METRIC_NAMES}
   for tag in values.columns:
     known.setdefault(tag, eval_utils.Metric(tag))
@@ -67,13 +86,25 @@ def _task_columns(metrics: Sequence[Mapping[str, Any]]) -> list[Column]:
     elif known[tag].name in averages:
       grouped[known[tag].name].append(tag)
       values[tag] = averages[known[tag].name]
+  values.index = [model for model, _ in runs]
   return [
     (
       _AVERAGES.get(group) or _HEADERS.get(group, group),
-      [_scores(row) for row in values[tags].itertuples(index=False)],
+      [
+        *(
+          '/'.join(_scores(values.loc[[model], tag]) for tag in tags)
+          for model in rows
+        ),
+        _examples(tags, examples),
+      ],
     )
     for group, tags in grouped.items()
   ]
+
+
+def _tag(metric: str) -> str:
+  """T5's name of a metric, without the prefix of our tasks."""
+  return metric[len(_PREFIX) :]
 
 
 def _averages(by_name: pd.DataFrame) -> pd.DataFrame:
@@ -86,10 +117,27 @@ def _averages(by_name: pd.DataFrame) -> pd.DataFrame:
   return averaged[[name for name in _AVERAGES if name in averaged.columns]]
 
 
+def _examples(tags: Sequence[str], examples: Mapping[str, int]) -> str:
+  """How many examples a column's tasks have: one number for each of them."""
+  tasks = dict.fromkeys(_PREFIX + tag.rpartition('/')[0] for tag in tags)
+  return '/'.join(str(examples[task]) for task in tasks if task in examples)
+
+
 def _scores(values: Sequence[float]) -> str:
-  return '/'.join(
-    UNDEFINED if math.isnan(value) else f'{value:.1f}' for value in values
-  )
+  return _cell(list(values), '{:.1f}'.format)
+
+
+def _cell(
+  values: Sequence[Optional[float]], shown: Callable[[float], str]
+) -> str:
+  """Shows a number, or mean and standard deviation of several."""
+  known = [one for one in values if one is not None and not math.isnan(one)]
+  if len(known) < len(values):
+    return UNDEFINED
+  mean = shown(statistics.fmean(known))
+  if len(known) == 1:
+    return mean
+  return f'{mean}±{shown(statistics.stdev(known))}'
 
 
 def _millions(number: int) -> str:

@@ -2,11 +2,13 @@
 
 run.json               the configuration; no other may run here
 data/, vocabulary.model    if the run makes its own
-<variant>/pretrain/    checkpoints and TensorBoard summaries
-<variant>/finetune/    the same, and validation_eval/
-<variant>/<stage>.json that the stage is done, and with what result
+<run>/pretrain/        checkpoints and TensorBoard summaries
+<run>/finetune/        the same, and validation_eval/
+<run>/<stage>.json     the stage is done, and with what result
 logs/                  TensorFlow's log of each stage
 table.md, metrics.json the results
+
+A run is a variant's; with several seeds, <run> is <variant>/seed_<seed>.
 """
 
 import dataclasses
@@ -27,7 +29,8 @@ Metrics are T5's, in percent; where there are two: MRPC, QQP and CB F1/accuracy,
 STSB Pearson/Spearman, MNLI matched/mismatched, MultiRC F1a/EM, ReCoRD F1/EM,
 SQuAD EM/F1. A correlation is "-" if all answers are alike; averages take it as
 0. Log ppl: validation log perplexity of pretraining, nats per token. Steps/s:
-median of pretraining. Params: trained ones."""
+median of the first training. Params: trained ones. With several seeds: mean and
+standard deviation over them. n: validation examples that were evaluated."""
 
 
 class RunFolder:
@@ -67,9 +70,15 @@ class RunFolder:
     """The results as JSON."""
     return self.path / 'metrics.json'
 
-  def log(self, name: str) -> pathlib.Path:
+  def run(self, variant: str, seed: int) -> pathlib.Path:
+    """The folder of a variant that is trained with a seed."""
+    folder = self.path / variant
+    several = len(self._configuration.seeds) > 1
+    return folder / f'seed_{seed}' if several else folder
+
+  def log(self, *names: str) -> pathlib.Path:
     """The log of a piece of work."""
-    return self.path / 'logs' / f'{name}.log'
+    return self.path / 'logs' / f'{"-".join(names)}.log'
 
   def check(self) -> None:
     """Checks that the folder is new or holds this configuration's run.
@@ -137,53 +146,72 @@ class RunFolder:
       (self.path / 'logs').mkdir(exist_ok=True)
       yield
 
-  def result(self, variant: str, stage: str) -> Optional[dict[str, Any]]:
+  def result(
+    self, variant: str, seed: int, stage: str
+  ) -> Optional[dict[str, Any]]:
     """Returns what a stage has found, or None if it is not done."""
-    path = self._result(variant, stage)
+    path = self._result(variant, seed, stage)
     return _read(path) if path.exists() else None
 
-  def finish(self, variant: str, stage: str, result: dict[str, Any]) -> None:
+  def finish(
+    self, variant: str, seed: int, stage: str, result: dict[str, Any]
+  ) -> None:
     """Notes that a stage is done."""
-    atomic.write(self._result(variant, stage), _json(result))
+    atomic.write(self._result(variant, seed, stage), _json(result))
 
-  def rows(self, first: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Returns what was found for each variant that is done.
+  def rows(self, first: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    """Returns what was found for each variant that is done, seed by seed.
 
     Args:
       first: variants to begin with; others that were run here follow.
     """
+    seeds = self._configuration.seeds
     done = sorted(
-      path.parent.name for path in self.path.glob('*/evaluate.json')
+      path.name
+      for path in self.path.iterdir()
+      if all(self.result(path.name, seed, 'evaluate') for seed in seeds)
     )
     return {
-      variant: {
-        'metrics': _read(self._result(variant, 'evaluate')),
-        **_read(self._result(variant, 'perplexity')),
-        **_read(self._result(variant, 'pretrain')),
-      }
+      variant: [
+        {
+          'seed': seed,
+          **(self.result(variant, seed, 'evaluate') or {}),
+          **(self.result(variant, seed, 'finetune') or {}),
+          **(self.result(variant, seed, 'perplexity') or {}),
+          **(self.result(variant, seed, 'pretrain') or {}),
+        }
+        for seed in seeds
+      ]
       for variant in [*first, *(one for one in done if one not in first)]
     }
 
-  def report(self, rows: dict[str, dict[str, Any]], table: str) -> None:
+  def report(self, rows: dict[str, list[dict[str, Any]]], table: str) -> None:
     """Writes the results as JSON and as Markdown."""
     configuration = self._configuration
     data = configuration.data_dir or (
       'generated samples, which are not the benchmarks'
     )
+    examples = (
+      f'the first {configuration.eval_examples}'
+      if configuration.eval_examples
+      else 'all'
+    )
+    seeds = configuration.seeds
     atomic.write(
       self.metrics, _json({'configuration': self._described(), 'models': rows})
     )
     atomic.write(
       self.table,
       f'# synth-mtf demo\n\n'
-      f'Size {configuration.size}, {configuration.steps} steps of pretraining '
-      f'and {configuration.steps} of finetuning, seed {configuration.seed}.\n'
-      f'Data: {data}. Evaluated on the first {configuration.eval_examples} '
-      f'validation examples of each task.\n\n{table}\n\n{NOTES}\n',
+      f'Size {configuration.size}, {configuration.pretrain_steps} steps of '
+      f'pretraining and {configuration.finetune_steps} of finetuning, '
+      f'{"seed" if len(seeds) == 1 else "seeds"} {" ".join(map(str, seeds))}.\n'
+      f'Data: {data}. Evaluated on {examples} validation examples of each '
+      f'task.\n\n{table}\n\n{NOTES}\n',
     )
 
-  def _result(self, variant: str, stage: str) -> pathlib.Path:
-    return self.path / variant / f'{stage}.json'
+  def _result(self, variant: str, seed: int, stage: str) -> pathlib.Path:
+    return self.run(variant, seed) / f'{stage}.json'
 
   def _described(self) -> dict[str, Any]:
     return json.loads(json.dumps(dataclasses.asdict(self._configuration)))

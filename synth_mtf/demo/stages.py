@@ -7,9 +7,9 @@ gin/runs. Each stage can be run again by hand with the flags that it has here.
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Optional
 
-from synth_mtf.demo.configuration import Configuration
+from synth_mtf.demo.configuration import Configuration, step_of
 from synth_mtf.demo.run_folder import RunFolder
 
 PRETRAINING_TASK = 'synth_text_span_corruption'
@@ -22,6 +22,7 @@ class Stage:
   Attributes:
     name: 'pretrain', 'perplexity', 'finetune' or 'evaluate'.
     variant: a file of gin/variants.
+    seed: of its training.
     model_dir: where its checkpoints are.
     summaries: the folder below `model_dir` that holds what it measures.
     gin_files: in the order in which they are read.
@@ -31,6 +32,7 @@ class Stage:
 
   name: str
   variant: str
+  seed: int
   model_dir: pathlib.Path
   summaries: str
   gin_files: Sequence[str]
@@ -54,17 +56,18 @@ class Stage:
 
 
 def stages(
-  variant: str, configuration: Configuration, folder: RunFolder
+  variant: str, seed: int, configuration: Configuration, folder: RunFolder
 ) -> list[Stage]:
-  """Returns the stages of a variant, in the order in which they run."""
-  steps, seed = configuration.steps, configuration.seed
-  pretrained = folder.path / variant / 'pretrain'
-  finetuned = folder.path / variant / 'finetune'
-  training = {
-    'utils.run.save_checkpoints_steps': _steps_between_checkpoints(steps),
-    'synth_mtf.train_with_progress.seed': seed,
-    'mesh_train_dataset_fn.seed': seed,
-  }
+  """Returns the stages of a variant, in the order in which they run.
+
+  Args:
+    variant: a file of gin/variants.
+    seed: of its training.
+    configuration: of the demo.
+    folder: of the demo.
+  """
+  run = folder.run(variant, seed)
+  pretrained, finetuned = run / 'pretrain', run / 'finetune'
   mixture = {'MIXTURE_NAME': configuration.mixture}
 
   def stage(
@@ -72,16 +75,20 @@ def stages(
     model_dir: pathlib.Path,
     bindings: Mapping[str, Any],
     summaries: str = '',
+    gin_files: Sequence[str] = (),
   ) -> Stage:
     return Stage(
       name=name,
       variant=variant,
+      seed=seed,
       model_dir=model_dir,
       summaries=summaries,
       gin_files=(
         f'sizes/{configuration.size}.gin',
         f'variants/{variant}.gin',
         f'runs/demo_{name}.gin',
+        *gin_files,
+        *configuration.gin_files,
       ),
       gin_params=(
         *(f'{key} = {value!r}' for key, value in bindings.items()),
@@ -90,19 +97,41 @@ def stages(
       settings=task_settings(configuration, folder),
     )
 
+  def training(
+    steps: int, start: Optional[str], bindings: Mapping[str, Any]
+  ) -> dict[str, Any]:
+    first = (step_of(start) or 0) if start else 0
+    return {
+      **bindings,
+      'utils.run.init_checkpoint': start,
+      'utils.run.train_steps': first + steps,  # the checkpoint's are counted
+      'utils.run.seen_data_init_step': first,
+      'utils.run.save_checkpoints_steps': _steps_between_checkpoints(steps),
+      'synth_mtf.train_with_progress.seed': seed,
+      'mesh_train_dataset_fn.seed': seed,
+    }
+
+  start = configuration.init_checkpoint
+  pretraining = []
+  if configuration.pretrain_steps:
+    bindings = training(configuration.pretrain_steps, start, {})
+    pretraining = [
+      stage(
+        'pretrain',
+        pretrained,
+        bindings,
+        gin_files=['common/warm_start.gin'] if start else [],
+      ),
+      stage('perplexity', pretrained, {}, summaries='eval_*'),
+    ]
+    last = bindings['utils.run.train_steps']
+    start = str(pretrained / f'model.ckpt-{last}')
   return [
-    stage('pretrain', pretrained, {'utils.run.train_steps': steps, **training}),
-    stage('perplexity', pretrained, {}, summaries='eval_*'),
+    *pretraining,
     stage(
       'finetune',
       finetuned,
-      {
-        **mixture,
-        'utils.run.init_checkpoint': str(pretrained / f'model.ckpt-{steps}'),
-        'utils.run.train_steps': 2 * steps,  # those of the checkpoint count
-        'utils.run.seen_data_init_step': steps,
-        **training,
-      },
+      training(configuration.finetune_steps, start, mixture),
     ),
     stage(
       'evaluate',

@@ -5,7 +5,6 @@ TensorFlow and T5; the command itself does not.
 """
 
 import glob
-import math
 import os
 import pathlib
 import shutil
@@ -21,12 +20,13 @@ from t5.evaluation import eval_utils
 from t5.models import mesh_transformer
 
 from synth_mtf import tasks
-from synth_mtf.analysis import labels
+from synth_mtf.analysis import labels, records
 from synth_mtf.checkpoints import folder as checkpoints
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.demo import corpus, results, samples
 from synth_mtf.demo.stages import PRETRAINING_TASK, Stage
 from synth_mtf.demo.table import Column
+from synth_mtf.errors import RunFailed
 from synth_mtf.host import errors, gin_files, model
 from synth_mtf.run import main, progress
 from synth_mtf.tasks import vocabulary_training
@@ -114,17 +114,20 @@ def run_stage(stage: Stage, report: Report) -> dict[str, Any]:
     checkpoints.mend_pointer(str(stage.model_dir))
   else:
     _forget_summaries(stage)
-  main.run(stage.flags)
+  # What it says goes to this process's log, as all here does.
+  status = main.run([*stage.flags, '--verbose'])
+  if status:
+    raise RunFailed(f'T5 has ended with status {status} before it was done')
   return _MEASURES[stage.name](stage)
 
 
 def tabulate(
-  rows: dict[str, results.Row], size: str, report: Report
+  rows: dict[str, list[results.Row]], size: str, report: Report
 ) -> list[Column]:
   """Returns the columns of the table of results.
 
   Args:
-    rows: what was measured, by variant.
+    rows: what was measured, by variant and seed.
     size: a file of gin/sizes.
     report: not used.
   """
@@ -157,35 +160,42 @@ def _events(folder: pathlib.Path) -> dict[str, list[float]]:
   }
 
 
-def _pretrained(stage: Stage) -> dict[str, Any]:
-  checkpoint = Checkpoint(str(stage.model_dir))
-  return {**_trained(stage), 'parameters': checkpoint.trained_parameters}
-
-
 def _trained(stage: Stage) -> dict[str, Any]:
   speeds = _events(stage.model_dir)['global_step/sec']
-  # The median: the first step compiles, and others may be using the machine.
-  return {'steps_per_second': statistics.median(speeds)}
+  return {
+    # The median: the first step compiles, and others use the machine too.
+    'steps_per_second': statistics.median(speeds),
+    'parameters': Checkpoint(str(stage.model_dir)).trained_parameters,
+  }
 
 
 def _perplexity(stage: Stage) -> dict[str, Any]:
   (folder,) = glob.glob(str(stage.model_dir / stage.summaries))
-  events = _events(pathlib.Path(folder))
-  return {'log_perplexity': -events['neg_log_perplexity'][-1]}
+  found = {result.metric: result for result, _ in records.read(folder)}
+  measured = found['neg_log_perplexity']
+  value = measured.value
+  return {
+    'log_perplexity': None if value is None else -value,
+    'tokens': measured.n,
+  }
 
 
 def _evaluated(stage: Stage) -> dict[str, Any]:
-  """Returns each metric, named by T5's tag without `eval/`."""
-  events = _events(stage.model_dir / stage.summaries)
-  metrics = eval_utils.get_eval_metric_values(events)
+  """Returns metrics and their standard errors by T5's tags, n by task."""
+  found = [
+    result for result, _ in records.read(str(stage.model_dir / stage.summaries))
+  ]
   return {
-    tag: None if math.isnan(values[-1]) else values[-1]
-    for tag, values in sorted(metrics.items())
+    'metrics': {f'{one.task}/{one.metric}': one.value for one in found},
+    'standard_errors': {
+      f'{one.task}/{one.metric}': one.standard_error for one in found
+    },
+    'n': {one.task: one.n for one in found},
   }
 
 
 _MEASURES = {
-  'pretrain': _pretrained,
+  'pretrain': _trained,
   'perplexity': _perplexity,
   'finetune': _trained,
   'evaluate': _evaluated,

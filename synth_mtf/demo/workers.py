@@ -13,6 +13,8 @@ import importlib
 import multiprocessing
 import os
 import pathlib
+import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -31,6 +33,7 @@ _CONTEXT: Union[context.ForkServerContext, context.SpawnContext] = (
   else multiprocessing.get_context('spawn')
 )
 _SECONDS_BETWEEN_TICKS = 1.0
+_SECONDS_TO_SAVE = 120.0
 
 
 class WorkerFailed(Exception):
@@ -77,8 +80,9 @@ def run(
     WorkerFailed: it raised anything else, or the process died.
   """
   receiver, sender = _CONTEXT.Pipe(duplex=False)
+  scratch = tempfile.mkdtemp(prefix='synth-mtf-')
   worker = _CONTEXT.Process(
-    target=_work, args=(sender, str(log), function, arguments)
+    target=_work, args=(sender, str(log), scratch, function, arguments)
   )
   worker.start()
   sender.close()
@@ -87,11 +91,17 @@ def run(
   except EOFError:
     worker.join()
     raise WorkerFailed(_death(worker.exitcode)) from None
+  except KeyboardInterrupt:
+    worker.terminate()  # what trains saves a checkpoint
+    worker.join(_SECONDS_TO_SAVE)
+    raise
   finally:
     if worker.is_alive():
       worker.join(10)
     worker.kill()
+    worker.join()
     receiver.close()
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _listen(
@@ -114,6 +124,11 @@ def _listen(
 
 
 def _death(exitcode: Optional[int]) -> str:
+  if exitcode == -signal.SIGKILL:
+    return (
+      'the process was killed by signal 9, as the system does where memory '
+      'runs out'
+    )
   if exitcode is not None and exitcode < 0:
     return f'the process was killed by signal {-exitcode}'
   return f'the process ended with status {exitcode} before it was done'
@@ -122,13 +137,19 @@ def _death(exitcode: Optional[int]) -> str:
 def _work(
   sender: connection.Connection,
   log: str,
+  scratch: str,
   function: str,
   arguments: Sequence[Any],
 ) -> None:
   """What a worker process does."""
   with open(log, 'ab', buffering=0) as file:
     _redirect(file.fileno())
-  threading.Thread(target=_die_with_parent, daemon=True).start()
+  # The command hears Ctrl-C, too, and then ends this process in order.
+  signal.signal(signal.SIGINT, signal.SIG_IGN)
+  # TensorFlow leaves files there that a process which ends by _exit, as all
+  # that are forked do, would not remove.
+  os.environ['TMPDIR'] = tempfile.tempdir = scratch
+  threading.Thread(target=_die_with_parent, args=[scratch], daemon=True).start()
   try:
     module, name = function.split(':')
     process.load_plugin()
@@ -147,7 +168,7 @@ def _reporter(sender: connection.Connection) -> Callable[[Any], None]:
   return lambda report: sender.send(('report', report))
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(scratch: str) -> None:
   """Ends this process when the command does, even by kill -9.
 
   Two processes would otherwise train in one folder after a restart.
@@ -155,6 +176,7 @@ def _die_with_parent() -> None:
   command = multiprocessing.parent_process()
   assert command is not None
   command.join()
+  shutil.rmtree(scratch, ignore_errors=True)
   os._exit(1)
 
 

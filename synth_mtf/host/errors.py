@@ -56,8 +56,11 @@ def explain(error: BaseException, *explainers: Explainer) -> Optional[str]:
     return _GIN_CALL.sub('', str(error))
   if isinstance(error, (SyntaxError, tokenize.TokenError)):
     return f'gin syntax: {error}'
+  text = str(error)
+  if isinstance(error, MemoryError):
+    text = f'MemoryError {text}'  # Python's says nothing at all
   for pattern, meaning in _MEANINGS:
-    match = re.search(pattern, str(error), re.S)
+    match = re.search(pattern, text, re.S)
     if match:
       return meaning(match)
   answers = (explainer(error) for explainer in explainers)
@@ -188,6 +191,31 @@ def _in_pipeline(match: re.Match[str]) -> str:
   return match[1]
 
 
+def _disk(match: re.Match[str]) -> str:
+  return (
+    f'the disk is full: {_line_of(match)}\nThe last whole checkpoint stays as '
+    'it is, and the same command goes on from there. Free some space, or keep '
+    'fewer checkpoints: --gin_param="utils.run.keep_checkpoint_max = 3".'
+  )
+
+
+def _memory(match: re.Match[str]) -> str:
+  return (
+    f'the memory does not suffice: {_line_of(match)}\nMake the batch smaller '
+    '(utils.run.batch_size), take it in pieces '
+    '(utils.serialize_num_microbatches.tokens_per_microbatch_per_replica = '
+    '2048), or lay the model on more devices (utils.run.mesh_shape).'
+  )
+
+
+def _line_of(match: re.Match[str]) -> str:
+  """The line of a message that has the match: others name operations."""
+  text = match.string
+  begin = text.rfind('\n', 0, match.start()) + 1
+  end = text.find('\n', match.end())
+  return text[begin : end if end >= 0 else None].strip()
+
+
 def _tpu_client(match: re.Match[str]) -> str:
   return (
     'a TPU is looked up by name through a package that is missing: run '
@@ -224,4 +252,10 @@ _MEANINGS = (
   # TensorFlow passes on an exception of the input pipeline as text.
   (r'(?:UserError|ConfigurationError): (.*?)\nTraceback', _in_pipeline),
   (r'Missing runtime dependency on the Google API client', _tpu_client),
+  (r'No space left on device|[Dd]isk quota exceeded', _disk),
+  (
+    r'OOM when allocating|[Ff]ailed to allocate|Cannot allocate memory|'
+    r'[Oo]ut of memory|RESOURCE_EXHAUSTED|MemoryError|bad_alloc',
+    _memory,
+  ),
 )

@@ -5,9 +5,15 @@ plain line is printed now and then.
 """
 
 import dataclasses
+import os
 import sys
 import time
 from typing import Optional, TextIO
+
+import rich.console
+from rich.control import Control
+from rich.segment import ControlType
+from rich.text import Text
 
 _SECONDS_BETWEEN_PLAIN_LINES = 10.0
 
@@ -46,8 +52,12 @@ class Console:
 
   def __init__(self, stream: Optional[TextIO] = None) -> None:
     self._stream = stream or sys.stderr
-    self._rewrites = self._stream.isatty()
+    self._rich = rich.console.Console(
+      file=self._stream, force_terminal=self._stream.isatty(), highlight=False
+    )
+    self._rewrites = self._rich.is_terminal and not self._rich.is_dumb_terminal
     self._title = ''
+    self._is_open = False  # a line is shown that is to be rewritten
     self._last_shown = -_SECONDS_BETWEEN_PLAIN_LINES
 
   def line(self, text: str = '') -> None:
@@ -65,11 +75,18 @@ class Console:
       self.line(f'{title}  ...')
 
   def update(self, text: str) -> None:
-    """Shows how far the work has come."""
+    """Shows how far the work has come, cut to one line of the terminal."""
     if self._rewrites:
       self._clear()
-      self._stream.write(f'{self._title}  {text}')
-      self._stream.flush()
+      self._is_open = True
+      self._rich.print(
+        Text(f'{self._title}  {text}'),
+        end='',
+        no_wrap=True,
+        overflow='ellipsis',
+        # A line that is quite full would wrap on some terminals.
+        width=self._columns() - 1,
+      )
     elif time.monotonic() - self._last_shown >= _SECONDS_BETWEEN_PLAIN_LINES:
       self._last_shown = time.monotonic()
       self.line(f'{self._title}  {text}')
@@ -78,9 +95,24 @@ class Console:
     """Ends the work with a line that stays."""
     self.line(f'{self._title}  {text}')
 
+  def leave(self) -> None:
+    """Lets what is shown stand; others may write behind it."""
+    if self._is_open:
+      self._is_open = False
+      print(file=self._stream, flush=True)
+
+  def _columns(self) -> int:
+    try:  # rich would ask stdout, which may be a log
+      return os.get_terminal_size(self._stream.fileno()).columns
+    except OSError:
+      return self._rich.width
+
   def _clear(self) -> None:
+    self._is_open = False
     if self._rewrites:
-      self._stream.write('\r\x1b[K')
+      self._rich.control(
+        Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
+      )
 
 
 def duration(seconds: float) -> str:

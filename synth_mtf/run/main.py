@@ -7,19 +7,26 @@ race on a CPU: updates arrive while gradients still read them, so that no two
 runs agree), and a known mistake ends in one message.
 """
 
+import contextlib
 import importlib
 import os
 import sys
 from collections.abc import Sequence
 
-from synth_mtf.run import process
+from synth_mtf.run import output, process
 
 # Modules whose flags a user may want to know about.
 FLAG_MODULES = (
   't5.models.mesh_transformer_main',
   'mesh_tensorflow.transformer.utils',
   'synth_mtf.tasks.data_settings',
+  __name__,
 )
+# Where gin names no other: what can be watched, stopped and repeated.
+_TRAINING = """
+import synth_mtf.progress
+utils.run.train_model_fn = @synth_mtf.train_with_progress
+"""
 
 
 def prepare() -> None:
@@ -33,9 +40,23 @@ def prepare() -> None:
     't5.models.mesh_transformer_main',
     't5.data.mixtures',
     'synth_mtf.checked',
+    'synth_mtf.recorded',
   ):
     importlib.import_module(module)
   tasks.define_flags()
+  _define_flags()
+
+
+def _define_flags() -> None:
+  from absl import flags
+
+  if 'verbose' not in flags.FLAGS:
+    flags.DEFINE_bool(
+      'verbose',
+      False,
+      "Shows all that TensorFlow says, instead of writing it to the run's log.",
+      module_name=__name__,
+    )
 
 
 def run(words: Sequence[str]) -> int:
@@ -50,28 +71,35 @@ def run(words: Sequence[str]) -> int:
   Raises:
     UserError: a known mistake.
   """
-  prepare()
+  with contextlib.nullcontext() if '--verbose' in words else output.kept():
+    prepare()
 
-  import tensorflow.compat.v1 as tf
+    import tensorflow.compat.v1 as tf
+
+    tf.disable_v2_behavior()
+    tf.enable_resource_variables()
+    tf.logging.set_verbosity(tf.logging.INFO)
+
+  import gin
   from absl import app, flags
   from t5.models import mesh_transformer_main
 
   from synth_mtf.checkpoints import restore_errors
   from synth_mtf.host import errors
-  from synth_mtf.run import preflight
-
-  tf.disable_v2_behavior()
-  tf.enable_resource_variables()
-  tf.logging.set_verbosity(tf.logging.INFO)
+  from synth_mtf.run import in_brief, preflight
 
   def main(argv: Sequence[str]) -> None:
     model_dir = flags.FLAGS.model_dir
     preflight.check_writable(model_dir)
-    with errors.explained(restore_errors.explainer(model_dir)):
+    if not flags.FLAGS.tpu:
+      gin.parse_config(_TRAINING)
+    verbose = flags.FLAGS.verbose
+    brief = contextlib.nullcontext() if verbose else in_brief.shown(model_dir)
+    with brief, errors.explained(restore_errors.explainer(model_dir)):
       mesh_transformer_main.main(argv)
 
   try:
     app.run(main, [sys.argv[0], *words])
-  except SystemExit as done:  # this is how app.run returns
+  except SystemExit as done:  # so app.run returns, and a run that was stopped
     return int(done.code or 0)
   return 0

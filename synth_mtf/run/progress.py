@@ -16,8 +16,12 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 from tensorflow.compat.v1 import estimator as tf_estimator
 
-from synth_mtf.run import repeatable
+from synth_mtf.checkpoints import folder
+from synth_mtf.host import events
+from synth_mtf.run import output, repeatable, saving, stopping
 from synth_mtf.run.console import Console, TrainingProgress
+from synth_mtf.run.finite import FiniteLossHook, FiniteWeightsListener
+from synth_mtf.run.steps import CountingHook
 
 Listener = Callable[[TrainingProgress], None]
 
@@ -28,13 +32,13 @@ _listener: Optional[Listener] = None
 def listen(listener: Listener) -> None:
   """Sends the progress of this process's training to `listener`.
 
-  Without a listener it is shown on stderr.
+  Without a listener it is shown to the person.
   """
   global _listener
   _listener = listener
 
 
-class ProgressHook(tf_estimator.SessionRunHook):
+class ProgressHook(CountingHook):
   """Reports step, loss and speed while an estimator trains."""
 
   def __init__(self, total: int, listener: Listener) -> None:
@@ -42,32 +46,27 @@ class ProgressHook(tf_estimator.SessionRunHook):
     self._listener = listener
 
   def begin(self) -> None:
-    """Finds the step and the loss, which the estimator has put in the graph."""
-    self._fetches = {
-      'step': tf.train.get_or_create_global_step(),
-      'loss': tf.get_collection(tf.GraphKeys.LOSSES)[-1],
-    }
+    """Finds the loss, which the estimator has put in the graph."""
+    super().begin()
+    self._loss = tf.get_collection(tf.GraphKeys.LOSSES)[-1]
 
   def after_create_session(self, session: tf.Session, coord: Any) -> None:
-    """Notes where this process starts; a resumed run has done steps before."""
-    del coord
-    self._step = int(session.run(self._fetches['step']))
-    self._first_step = self._step + 1
+    """Notes where this process starts."""
+    super().after_create_session(session, coord)
+    self._first_step = self.step + 1
     self._losses: list[float] = []
 
   def before_run(self, run_context: Any) -> tf_estimator.SessionRunArgs:
     """Asks for the loss."""
     del run_context
-    return tf_estimator.SessionRunArgs(self._fetches)
+    return tf_estimator.SessionRunArgs(self._loss)
 
   def after_run(self, run_context: Any, run_values: Any) -> None:
     """Reports, if the last report was some time ago."""
-    del run_context
-    # Counted here: a fetch may see the step before or after its increment.
-    self._step += 1
-    self._losses.append(float(run_values.results['loss']))
+    super().after_run(run_context, run_values)
+    self._losses.append(float(run_values.results))
     now = time.monotonic()
-    if self._step == self._first_step:  # which compiles and fills caches
+    if self.step == self._first_step:  # it compiles and fills caches
       self._first_time = self._reported_time = now
     elif now - self._reported_time >= _SECONDS_BETWEEN_REPORTS:
       self._report(now)
@@ -82,10 +81,10 @@ class ProgressHook(tf_estimator.SessionRunHook):
     elapsed = max(now - self._first_time, 1e-9)
     self._listener(
       TrainingProgress(
-        step=self._step,
+        step=self.step,
         total=self._total,
         loss=sum(self._losses) / len(self._losses),
-        steps_per_second=(self._step - self._first_step) / elapsed,
+        steps_per_second=(self.step - self._first_step) / elapsed,
       )
     )
     self._losses.clear()
@@ -120,13 +119,18 @@ def train_with_progress(
   train_steps: int,
   ensemble_inputs: Optional[int],
   seed: Optional[int] = None,
+  save_seconds: float = 60.0,
   **kwargs: Any,
 ) -> None:
-  """The host's `train_model` with progress, and repeatable with a seed.
+  """The host's `train_model`, which a person can watch, stop and repeat.
+
+  It shows its progress. It saves by time, too, and when Ctrl-C or SIGTERM ends
+  it. It ends where the loss is no number any more, and saves no such weights.
+  With a seed it repeats.
 
   Args:
     estimator: as in mesh_tensorflow.transformer.utils.train_model, and so are
-      all other arguments but `seed`.
+      all other arguments but `seed` and `save_seconds`.
     vocabulary: see there.
     sequence_length: see there.
     batch_size: see there.
@@ -137,21 +141,35 @@ def train_with_progress(
       run. That also takes the environment variable PYTHONHASHSEED, because the
       host seeds each operation by the hash of its name, and
       `mesh_train_dataset_fn.seed` for the order of the data.
+    save_seconds: the least time between two checkpoints that are not due by
+      `utils.run.save_checkpoints_steps`. What takes long to save is saved less
+      often: no more than a twentieth of the time goes into it.
     **kwargs: see there.
 
   Raises:
-    UserError: a seed without PYTHONHASHSEED.
+    UserError: a seed without PYTHONHASHSEED; a loss that is not finite.
+    SystemExit: a signal has ended the run, with a status of 130 or 143.
   """
-  listener = _listener or _shown_on(Console())
-  hooks: list[tf_estimator.SessionRunHook] = [
-    ProgressHook(train_steps, listener)
-  ]
-  drawn: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-  if seed is not None:
-    repeatable.seed(estimator, seed)
-    hooks.append(repeatable.StepHook())
-    drawn = repeatable.drawn_by_step()
-  with drawn:
+  console = output.console()
+  model_dir = estimator and estimator.model_dir
+  with contextlib.ExitStack() as stack:
+    seeded: list[tf_estimator.SessionRunHook] = []
+    if seed is not None:
+      repeatable.seed(estimator, seed)
+      seeded = [repeatable.StepHook()]
+      stack.enter_context(repeatable.drawn_by_step())
+      stack.enter_context(repeatable.counted_last())
+    events.without_graph(model_dir)
+    stop = stack.enter_context(stopping.on_signals(console.line))
+    stack.enter_context(
+      saving.also_by_time(save_seconds, FiniteWeightsListener(model_dir))
+    )
+    hooks: list[tf_estimator.SessionRunHook] = [
+      FiniteLossHook(model_dir),
+      ProgressHook(train_steps, _listener or _shown_on(console)),
+      stopping.StopHook(stop),
+      *seeded,
+    ]
     utils.train_model(
       _WithHooks(estimator, *hooks),
       vocabulary,
@@ -162,6 +180,10 @@ def train_with_progress(
       ensemble_inputs,
       **kwargs,
     )
+  if stop.signal is not None:
+    latest = folder.written(model_dir)[-1]
+    console.line(f'Stopped. {latest} is saved: the same command goes on there.')
+    raise SystemExit(stop.status)
 
 
 def _shown_on(console: Console) -> Listener:
@@ -169,4 +191,5 @@ def _shown_on(console: Console) -> Listener:
     is_last = progress.step >= progress.total
     (console.finish if is_last else console.update)(str(progress))
 
+  console.start('train')
   return show

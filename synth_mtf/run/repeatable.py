@@ -18,6 +18,7 @@ from mesh_tensorflow.placement_mesh_impl import PlacementMeshImpl
 from tensorflow.compat.v1 import estimator as tf_estimator
 
 from synth_mtf.errors import UserError
+from synth_mtf.run.steps import CountingHook
 
 _STATELESS = {
   tf.random.uniform: tf.random.stateless_uniform,
@@ -49,33 +50,48 @@ def seed(estimator: Any, number: int) -> None:
   )
 
 
-class StepHook(tf_estimator.SessionRunHook):
-  """Tells the random operations which step it is.
-
-  The step that is counted in the graph will not do: its increment has no fixed
-  order relative to what reads it.
-  """
-
-  def begin(self) -> None:
-    """Finds the counted step, from which a run starts."""
-    self._counted = tf.train.get_or_create_global_step()
-
-  def after_create_session(self, session: tf.Session, coord: Any) -> None:
-    """Notes where this run starts."""
-    del coord
-    self._step = int(session.run(self._counted))
+class StepHook(CountingHook):
+  """Tells the random operations which step it is."""
 
   def before_run(self, run_context: Any) -> tf_estimator.SessionRunArgs:
     """Feeds the step."""
     del run_context
     return tf_estimator.SessionRunArgs(
-      [], dict.fromkeys(tf.get_collection(_STEP), self._step)
+      [], dict.fromkeys(tf.get_collection(_STEP), self.step)
     )
 
-  def after_run(self, run_context: Any, run_values: Any) -> None:
-    """Counts the step."""
-    del run_context, run_values
-    self._step += 1
+
+@contextlib.contextmanager
+def counted_last() -> Iterator[None]:
+  """Has a step counted when all that depends on its number has read it.
+
+  The host adds one to the global step beside the updates of a step, in no order
+  with them: under load, Adafactor's decay rate and the schedule of the learning
+  rate sometimes read the number of the next step.
+  """
+  at_any_time = tf.assign_add
+
+  def behind_readers(ref: Any, *args: Any, **kwargs: Any) -> tf.Tensor:
+    # The stock command's variables are others, which have no handle.
+    if ref is not tf.train.get_global_step() or not hasattr(ref, 'handle'):
+      return at_any_time(ref, *args, **kwargs)
+    with tf.control_dependencies(_readers(ref)):
+      return at_any_time(ref, *args, **kwargs)
+
+  tf.assign_add = behind_readers
+  try:
+    yield
+  finally:
+    tf.assign_add = at_any_time
+
+
+def _readers(variable: tf.Variable) -> list[tf.Operation]:
+  """Returns the operations of a graph that read a resource variable so far."""
+  return [
+    operation
+    for operation in variable.handle.consumers()
+    if operation.type == 'ReadVariableOp'
+  ]
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ others train on the samples that it has made.
 """
 
 import json
+import os
 import pathlib
 import signal
 import subprocess
@@ -60,7 +61,7 @@ def ready(first):
 
 def test_it_prints_the_table_and_where_everything_is(first):
   folder, done = first
-  (header, rule, row) = [
+  (header, rule, row, examples) = [
     line for line in done.stdout.splitlines() if line.startswith('|')
   ]
   columns = [cell.strip() for cell in header.strip('|').split('|')]
@@ -70,6 +71,10 @@ def test_it_prints_the_table_and_where_everything_is(first):
     'RTE', 'WiC', 'WSC', 'Log ppl', 'Steps/s', 'Params',
   ]  # fmt: skip
   assert row.startswith('| Syn (R) |')
+  assert [cell.strip() for cell in examples.strip('|').split('|')] == [
+    'n', '', '2', '2', '2', '2', '2', '2/2', '2', '2', '2', '', '2', '2', '2',
+    '2', '2', '2', '2', '2', '', '', '',
+  ]  # fmt: skip
   assert 'GENERATED SAMPLES' in done.stdout
   assert f'tensorboard --logdir {folder}' in done.stdout
   assert row in (folder / 'table.md').read_text()
@@ -89,11 +94,12 @@ def test_tensorflow_is_heard_in_the_log_only(first):
 def test_every_number_is_in_the_json(first):
   folder, _ = first
   results = json.loads((folder / 'metrics.json').read_text())
-  assert results['configuration']['steps'] == STEPS
-  row = results['models']['random']
+  assert results['configuration']['finetune_steps'] == STEPS
+  (row,) = results['models']['random']
   assert 5 < row['log_perplexity'] < 12
   assert row['steps_per_second'] > 0
   assert len(row['metrics']) == 25
+  assert row['n'][TASK] == 2
 
 
 def test_finetuning_starts_from_pretraining_and_keeps_the_embedding(first):
@@ -181,7 +187,8 @@ def wait_for(condition, process, seconds=300):
       "unknown variant 'vanila'; did you mean vanilla",
     ),
     (['--size', 'tny'], "unknown size 'tny'; did you mean tiny"),
-    (['--steps', '0'], '--steps is 0'),
+    (['--steps', '0'], '--finetune_steps is 0'),
+    (['--gin_file', 'heads/9.gin'], "gin file 'heads/9.gin' does not exist"),
     (['--data_dir', '/no/such'], '--data_dir /no/such does not exist'),
     (['--mixture', 'synth_en_mx'], 'did you mean synth_en_mix'),
     (
@@ -235,3 +242,51 @@ def test_all_faults_of_the_data_are_told_before_anything_is_written(
   assert 'corpus/' in error
   assert not out.exists()
   assert content(data) == before
+
+
+@pytest.mark.slow
+def test_two_seeds_from_a_checkpoint_with_a_further_gin_file(
+  first, ready, tmp_path
+):
+  """What is pretrained is finetuned twice; the temporary folder stays empty."""
+  pretrained = first[0] / 'random' / 'pretrain' / f'model.ckpt-{STEPS}'
+  heads = tmp_path / 'rate.gin'
+  heads.write_text('constant_learning_rate.learning_rate = 0.02\n')
+  scratch = tmp_path / 'scratch'
+  scratch.mkdir()
+  out = tmp_path / 'run'
+  done = demo(
+    *ready, '--out', str(out), '--seeds', '0', '1', '--finetune_steps', '3',
+    '--init_checkpoint', str(pretrained), '--gin_file', str(heads),
+    '--eval_examples', 'all',
+    env={**os.environ, 'TMPDIR': str(scratch)},
+  )  # fmt: skip
+  assert done.returncode == 0, done.stderr
+  assert '[4/4] random seed_1: evaluate' in done.stdout
+  rows = json.loads((out / 'metrics.json').read_text())['models']['random']
+  assert [row['seed'] for row in rows] == [0, 1]
+  assert [row['n'] for row in rows] == [{TASK: samples.DEV_ROWS}] * 2
+  assert '±' in (out / 'table.md').read_text()
+  for seed in (0, 1):
+    folder = out / 'random' / f'seed_{seed}' / 'finetune'
+    assert (folder / f'model.ckpt-{STEPS + 3}.index').exists()
+    config = (folder / 'operative_config.gin').read_text()
+    assert 'constant_learning_rate.learning_rate = 0.02' in config
+  assert not list(scratch.rglob('*autograph*'))
+
+
+@pytest.mark.slow
+def test_sigterm_saves_and_the_same_command_goes_on(ready, tmp_path):
+  out = tmp_path / 'run'
+  words = [COMMAND, 'demo', *ready, '--out', str(out), '--steps', '100000']
+  running = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+  pretrained = out / 'random' / 'pretrain'
+  wait_for(lambda: list(pretrained.glob('model.ckpt-0.index')), running)
+  time.sleep(5)
+  running.send_signal(signal.SIGTERM)
+  assert running.wait(120) == 128 + signal.SIGTERM
+  said, _ = running.communicate()
+  assert 'The same command goes on where it was' in said
+  saved = [path.stem for path in pretrained.glob('model.ckpt-*.index')]
+  assert len(saved) == 2
+  assert not (out / 'random' / 'pretrain.json').exists(), 'it is not done'

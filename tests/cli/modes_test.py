@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+from synth_mtf.analysis import records
 from synth_mtf.demo import samples
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import vocabulary_training
@@ -178,6 +179,22 @@ def test_evaluates_each_checkpoint_on_the_validation_split(program, finetuned):
   assert [path.name.split('_')[-2] for path in predictions] == ['4', '6']
   for path in predictions:
     assert len(path.read_text().splitlines()) == samples.DEV_ROWS
+  measured = [result for result, _ in records.read(str(results))]
+  assert [(one.step, one.n) for one in measured] == [
+    (4, samples.DEV_ROWS),
+    (6, samples.DEV_ROWS),
+  ]
+  assert measured[-1].value == pytest.approx(value, abs=1e-4)
+  (_, made_with), *_ = records.read(str(results))
+  assert 'SyntheticAttention.synthesizers' in made_with.gin
+  assert made_with.versions['tensorflow'] == tf.__version__
+  told = []
+  for step, path in zip((4, 6), predictions):
+    told = [p for p in records.predictions(str(results)) if p['step'] == step]
+    assert [str(p['read_as']) for p in told] == path.read_text().splitlines()
+    assert all(p['input'].startswith('cola sentence: ') for p in told)
+  inputs = (results / 'synth_glue_cola_v002_inputs').read_text().splitlines()
+  assert inputs == [p['input'] for p in told]
 
 
 def test_refuses_what_was_not_meant(program, finetuned, tmp_path):
@@ -208,6 +225,12 @@ def test_measures_log_perplexity(program, finetuned):
     if tag.endswith('neg_log_perplexity')
   )
   assert -10 < value < 0
+  measured = {one.metric: one for one, _ in records.read(str(results))}
+  one = measured['neg_log_perplexity']
+  assert one.value == pytest.approx(value, rel=1e-5)
+  assert (one.step, one.unit, one.task) == (6, 'token', 'synth_glue_cola_v002')
+  assert one.n is not None
+  assert one.n > samples.DEV_ROWS
 
 
 @pytest.mark.parametrize(
@@ -216,6 +239,7 @@ def test_measures_log_perplexity(program, finetuned):
 def test_decodes(program, pretrained, tmp_path, decoding):
   outputs = infer(program, pretrained, tmp_path, f'--gin_file={decoding}.gin')
   assert len(outputs) == 2
+  assert not any(line.startswith(("b'", 'b"')) for line in outputs)
 
 
 def test_scores_a_file(program, pretrained, tmp_path):

@@ -27,9 +27,18 @@ def test_every_gin_file_is_a_choice():
     ({}, [], 'no variant'),
     ({}, ['random', 'random'], 'named twice'),
     ({'size': 'tny'}, ['random'], "unknown size 'tny'; did you mean 'tiny'"),
-    ({'steps': 0}, ['random'], '--steps is 0; expected 1 or more'),
+    ({'finetune_steps': 0}, ['random'], '--finetune_steps is 0; expected 1'),
+    ({'pretrain_steps': -1}, ['random'], '--pretrain_steps is -1; expected 0'),
+    ({'pretrain_steps': 0}, ['random'], 'give an --init_checkpoint'),
+    (
+      {'init_checkpoint': '/no/such/model.ckpt-3'},
+      ['random'],
+      'there is no file /no/such/model.ckpt-3.index',
+    ),
+    ({'init_checkpoint': '/no/such'}, ['random'], 'expected a path such as'),
     ({'eval_examples': -1}, ['random'], '--eval_examples is -1'),
-    ({'seed': -1}, ['random'], '--seed is -1'),
+    ({'seeds': (0, -1)}, ['random'], '--seeds has -1; expected 0 or more'),
+    ({'seeds': (3, 3)}, ['random'], '--seeds names a seed twice: 3 3'),
     (
       {'data_dir': '/no/such'},
       ['random'],
@@ -50,5 +59,7 @@ def test_bad_values(changes, variants, message):
 
 def test_all_faults_are_told_at_once():
   with pytest.raises(UserError) as error:
-    configuration.check(dataclasses.replace(GOOD, steps=0, size='x'), ['y'])
+    configuration.check(
+      dataclasses.replace(GOOD, finetune_steps=0, size='x'), ['y']
+    )
   assert len(str(error.value).splitlines()) == 3

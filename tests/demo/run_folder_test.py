@@ -9,7 +9,7 @@ from synth_mtf.demo.configuration import Configuration
 from synth_mtf.demo.run_folder import RunFolder
 from synth_mtf.errors import UserError
 
-CONFIGURATION = Configuration(steps=7, gin_params=('a = 1',))
+CONFIGURATION = Configuration(finetune_steps=7, gin_params=('a = 1',))
 
 
 def content(folder):
@@ -24,23 +24,38 @@ def test_the_same_configuration_comes_back(tmp_path):
   assert not (tmp_path / 'a').exists()
   with folder.opened():
     (folder.path / 'random').mkdir()
-    folder.finish('random', 'pretrain', {'loss': 1.5})
+    folder.finish('random', 0, 'pretrain', {'loss': 1.5})
   again = RunFolder(str(tmp_path / 'a' / 'b'), CONFIGURATION)
   again.check()
-  assert again.result('random', 'pretrain') == {'loss': 1.5}
-  assert again.result('random', 'finetune') is None
+  assert again.result('random', 0, 'pretrain') == {'loss': 1.5}
+  assert again.result('random', 0, 'finetune') is None
+
+
+def test_each_seed_has_a_folder_and_a_row_where_there_are_several(tmp_path):
+  several = dataclasses.replace(CONFIGURATION, seeds=(0, 5))
+  folder = RunFolder(str(tmp_path), several)
+  with folder.opened():
+    for seed in (0, 5):
+      (tmp_path / 'random' / f'seed_{seed}').mkdir(parents=True)
+      folder.finish('random', seed, 'evaluate', {'metrics': {'a/b': seed}})
+    (tmp_path / 'dense' / 'seed_0').mkdir(parents=True)
+    folder.finish('dense', 0, 'evaluate', {'metrics': {'a/b': 9}})
+  rows = folder.rows(first=[])
+  assert list(rows) == ['random'], 'dense has run with one of the seeds'
+  assert [one['seed'] for one in rows['random']] == [0, 5]
+  assert [one['metrics']['a/b'] for one in rows['random']] == [0, 5]
 
 
 def test_another_configuration_is_refused_and_nothing_changes(tmp_path):
   with RunFolder(str(tmp_path), CONFIGURATION).opened():
     pass
   before = content(tmp_path)
-  other = dataclasses.replace(CONFIGURATION, steps=8, seed=3)
+  other = dataclasses.replace(CONFIGURATION, finetune_steps=8, seeds=(3,))
   with pytest.raises(UserError) as error:
     RunFolder(str(tmp_path), other).check()
   assert "another configuration's run" in str(error.value)
-  assert 'steps: 7 there, 8 now' in str(error.value)
-  assert 'seed: 0 there, 3 now' in str(error.value)
+  assert 'finetune_steps: 7 there, 8 now' in str(error.value)
+  assert 'seeds: [0] there, [3] now' in str(error.value)
   assert content(tmp_path) == before
 
 

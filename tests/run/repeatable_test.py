@@ -43,3 +43,53 @@ def test_no_two_steps_and_no_two_parts_draw_the_same():
   everything = np.concatenate([x.ravel() for x in draws(0, 4)])
   assert len(np.unique(everything)) == len(everything)
   assert 0 <= everything.min() < 0.5 < everything.max() < 1
+
+
+def test_a_step_is_counted_when_all_have_read_its_number():
+  with tf.Graph().as_default() as graph, repeatable.counted_last():
+    step = tf.train.get_or_create_global_step()
+    decay = mtf.optimize.adafactor_decay_rate_pow()
+    rate = tf.cast(step, tf.float32)  # a schedule of the learning rate
+    tf.assign_add(tf.get_variable('w', []), 1.0)
+    tf.assign_add(step, 1)
+    reads = {
+      operation
+      for operation in _behind(decay.op) | _behind(rate.op)
+      if operation.type == 'ReadVariableOp'
+    }
+    counted, other = (
+      _behind(operation)
+      for handle in (step.handle, tf.trainable_variables()[0].handle)
+      for operation in graph.get_operations()
+      if operation.type == 'AssignAddVariableOp'
+      and operation.inputs[0] is handle
+    )
+  assert len(reads) == 2
+  assert reads <= counted
+  assert reads.isdisjoint(other)
+
+
+def test_every_reader_sees_the_number_of_its_own_step():
+  """As Adafactor's decay rate does, beside work that takes all threads."""
+  with tf.Graph().as_default(), repeatable.counted_last():
+    step = tf.train.get_or_create_global_step()
+    work = [tf.random.normal([64, 64]) @ tf.ones([64, 64]) for _ in range(6)]
+    decays = [mtf.optimize.adafactor_decay_rate_pow() for _ in range(8)]
+    train = tf.group(*work, tf.assign_add(step, 1))
+    with tf.Session() as session:
+      session.run(tf.global_variables_initializer())
+      seen = [session.run([decays, train])[0] for _ in range(300)]
+  expected = 1 - np.arange(1.0, 301.0) ** -0.8
+  np.testing.assert_allclose(seen, np.stack([expected] * 8, axis=1), rtol=1e-5)
+
+
+def _behind(operation):
+  """All operations that one waits for."""
+  todo, found = [operation], set()
+  while todo:
+    one = todo.pop()
+    if one not in found:
+      found.add(one)
+      todo += [tensor.op for tensor in one.inputs]
+      todo += one.control_inputs
+  return found

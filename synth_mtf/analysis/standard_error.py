@@ -1,0 +1,70 @@
+"""How far a metric may be off because the examples are few.
+
+A benchmark's metric is a function of all examples (a correlation, F1, BLEU),
+not always a mean over them. The delete-a-group jackknife needs nothing but that
+function: the examples are cut into G blocks of neighbours (the questions of one
+paragraph stay together), the metric is taken without each block in turn, and
+
+    se^2 = (G - 1) / G  sum_g (metric_g - mean_g metric_g)^2
+
+which for a mean is its usual standard error (Tukey 1958; Efron and Stein 1981).
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional
+
+GROUPS = 20
+# A metric that takes longer than this is computed once, not G times more.
+_MOST_SECONDS = 10.0
+
+MetricFn = Callable[[Sequence[Any], Sequence[Any]], Mapping[str, float]]
+
+
+def standard_errors(
+  metric_fn: MetricFn, targets: Sequence[Any], predictions: Sequence[Any]
+) -> dict[str, Optional[float]]:
+  """Returns the standard error of each value that a metric function returns.
+
+  Args:
+    metric_fn: takes targets and predictions, returns values by name.
+    targets: one for each example.
+    predictions: one for each example.
+
+  Returns:
+    The errors by the values' names; None where there is no answer: a single
+    example, a metric that is not defined without one of the blocks.
+    A function that is slow or fails on fewer examples gives no names at all.
+  """
+  n = len(targets)
+  groups = min(GROUPS, n)
+  if groups < 2:
+    return {}
+  edges = [n * group // groups for group in range(groups + 1)]
+  values = []
+  for begin, end in zip(edges, edges[1:]):
+    begun = time.monotonic()
+    try:
+      found = metric_fn(
+        [*targets[:begin], *targets[end:]],
+        [*predictions[:begin], *predictions[end:]],
+      )
+      values.append({name: float(value) for name, value in found.items()})
+    except Exception:  # a metric is anyone's code, and was not made for this
+      return {}
+    if time.monotonic() - begun > _MOST_SECONDS:
+      return {}
+  return {
+    name: _jackknife([value[name] for value in values])
+    for name in values[0]
+    if all(name in value for value in values)
+  }
+
+
+def _jackknife(values: Sequence[float]) -> Optional[float]:
+  if not all(map(math.isfinite, values)):
+    return None
+  mean = sum(values) / len(values)
+  spread = sum((value - mean) ** 2 for value in values)
+  return math.sqrt((len(values) - 1) / len(values) * spread)

@@ -1,0 +1,71 @@
+"""Signals: the first one asks, the second one ends."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.conftest import CHECKOUT
+
+# Like a step of TensorFlow, `sleep` of libc holds the main thread in C.
+LOOP = """
+import ctypes, signal, sys, time
+from synth_mtf.run import stopping
+said = []
+with stopping.on_signals(lambda text: print(text, flush=True)) as stop:
+  print('ready', flush=True)
+  while stop.signal is None:
+    ctypes.CDLL(None).sleep({seconds})
+print('stopped', stop.signal, signal.getsignal(signal.SIGINT), flush=True)
+sys.exit(stop.status)
+"""
+
+
+def start(seconds, before=''):
+  process = subprocess.Popen(
+    [sys.executable, '-c', before + LOOP.format(seconds=seconds)],
+    cwd=CHECKOUT,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.DEVNULL,
+    text=True,
+  )
+  assert process.stdout is not None
+  assert process.stdout.readline() == 'ready\n'
+  return process
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name, number', [('SIGINT', 2), ('SIGTERM', 15)])
+def test_the_first_asks(name, number):
+  process = start(1)
+  process.send_signal(number)
+  said, stopped = process.stdout.read().splitlines()
+  assert said.startswith(f'{name}: a checkpoint is saved')
+  assert stopped.startswith(f'stopped {number} <built-in function default_int')
+  assert process.wait() == 128 + number
+
+
+@pytest.mark.slow
+def test_the_second_ends_at_once_in_the_middle_of_a_step():
+  process = start(60)
+  process.send_signal(2)
+  assert process.stdout.readline().startswith('SIGINT')
+  begun = time.monotonic()
+  process.send_signal(15)
+  assert process.wait(30) == 143
+  assert time.monotonic() - begun < 20
+  assert 'stopped' not in process.stdout.read()
+
+
+@pytest.mark.slow
+def test_what_is_ignored_stays_ignored():
+  process = start(
+    1, 'import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n'
+  )
+  process.send_signal(2)
+  time.sleep(2)
+  assert process.poll() is None
+  process.send_signal(15)
+  assert process.stdout.readline().startswith('SIGTERM')
+  assert process.wait() == 143
