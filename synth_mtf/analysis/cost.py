@@ -79,12 +79,7 @@ def cost(
   return Cost(
     parameters=sum(v.shape.size for v in variables),
     tables=sum(v.shape.size for v in tables),
-    flops=2
-    * sum(
-      _products(op)
-      for op in graph.operations
-      if isinstance(op, mtf.EinsumOperation)
-    ),
+    flops=2 * products(graph),
     state_bytes=sum(_state(v, per_core) for v in variables),
     table_bytes=sum(_state(v, per_core) for v in tables),
     attention_bytes=max(
@@ -104,9 +99,13 @@ def _has_keys(shape: mtf.Shape) -> bool:
   return any(dim.name == 'memory_length' for dim in shape)
 
 
-def _products(op: mtf.Operation) -> int:
-  """Multiplications of an einsum: the product of all its dimensions."""
-  return mtf.Shape(list({d for x in op.inputs for d in x.shape})).size
+def products(graph: mtf.Graph) -> int:
+  """Multiplications in the einsums of a graph: of each, all its dimensions."""
+  return sum(
+    mtf.Shape(list({d for x in op.inputs for d in x.shape})).size
+    for op in graph.operations
+    if isinstance(op, mtf.EinsumOperation)
+  )
 
 
 def _state(variable: mtf.Variable, per_core: Callable[[mtf.Shape], int]) -> int:

@@ -21,15 +21,18 @@ from mesh_tensorflow.transformer import utils
 from t5.models import mesh_transformer
 
 from synth_mtf import tasks
+from synth_mtf.analysis import packing
 from synth_mtf.checkpoints import comparison, folder
 from synth_mtf.checkpoints import vocabulary as vocabularies
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
+from synth_mtf.host import errors
 from synth_mtf.host import model as models
 from synth_mtf.run import mesh as meshes
 
 _MAIN = 'mesh_transformer_main.py'
 _TPU_SECONDS = 10
+_WHOLE_ROWS = ('train', 'perplexity_eval')  # the others decode
 _EVALUATIONS = ('eval', 'score_eval', 'perplexity_eval')
 
 
@@ -77,6 +80,8 @@ def check_run(config: Mapping[Any, Any]) -> None:
   _check_data(mode, split)
   _check_vocabulary(model_dir, run)
   _check_model(model_dir, run)
+  if mode in _WHOLE_ROWS and run.get('sequence_length'):
+    _tell_packing(run['sequence_length'])
   if mode == 'train' and run.get('vocabulary') is not None:
     vocabularies.record(run['vocabulary'], model_dir)
 
@@ -225,6 +230,13 @@ def _check_model(model_dir: str, run: Mapping[str, Any]) -> None:
     differences = comparison.of_graph(model.graph, Checkpoint(latest)).message()
     if differences:
       raise UserError(differences)
+
+
+def _tell_packing(lengths: Mapping[str, int]) -> None:
+  with errors.explained():
+    notice = packing.notice(lengths)
+  if notice:
+    tf.logging.warning('%s', notice)
 
 
 def _holding(path: str) -> str:
