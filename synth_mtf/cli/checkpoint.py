@@ -12,10 +12,10 @@ _PATH = 'a checkpoint (<folder>/model.ckpt-1000), or a folder for its latest'
 _OF_UNPACKED_ROWS = (
   ', of rows that hold one sequence each. Warning: it was trained on packed '
   'rows, as far as its gin files say, and one of the two reads its tables by '
-  "the index in the row (SyntheticAttention.index_by = 'row', and always "
+  "the index in the row (SyntheticAttention.index_by = 'row', as always does "
   "mesh_tensorflow's Synthesizer), the other by the position in the sequence. "
-  'Behind the first sequence of a row they differ: give both the same index_by, '
-  'or expect the tables to be learned anew.'
+  'Behind the first sequence of a row they differ: give both the same '
+  'index_by, or expect the tables to be learned anew.'
 )
 
 
