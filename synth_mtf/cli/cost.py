@@ -88,8 +88,8 @@ def run(args: argparse.Namespace) -> int:
     f'{args.size}, {args.inputs} inputs and {args.targets} targets, '
     f'{args.model_parallelism} cores for one copy; bytes are of each core'
   )
-  heads = ('trained', 'kept', 'tables', 'forward', 'state', 'tables')
-  heads += ('attention',)
+  heads = ['trained', 'kept', 'tables', 'forward', 'state', 'tables']
+  heads += ['attention']
   print(f'{"variant":28}' + ''.join(f'{head:>12}' for head in heads))
   for variant, c in costs.items():
     print(

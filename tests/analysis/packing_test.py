@@ -67,5 +67,6 @@ def test_what_a_run_says(run, variant, told):
   if told is None:
     assert found is None
   else:
+    assert found is not None
     assert f'so that {told} reads its tables by the position' in found
     assert 'times those with mesh_train_dataset_fn.pack = False' in found

@@ -191,7 +191,7 @@ def trained(run: str, folders: pathlib.Path) -> pathlib.Path:
   return folders / run
 
 
-def scalars(folder: pathlib.Path) -> dict:
+def scalars(folder: pathlib.Path) -> dict[str, float]:
   """The last value of each scalar in all event files below a folder."""
   return {
     value.tag: value.simple_value
