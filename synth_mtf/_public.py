@@ -1,6 +1,6 @@
 """The public names; importing them registers them with gin."""
 
-from synth_mtf.baselines import Linformer
+from synth_mtf.baselines import ConvReluDense, Linformer
 from synth_mtf.checkpoints.warm_start import warm_start
 from synth_mtf.host import gin_files
 from synth_mtf.layer.attention import SyntheticAttention
@@ -11,6 +11,7 @@ from synth_mtf.synthesizers import FUNCTIONS
 from synth_mtf.synthesizers.base import SynthesizingFunction
 
 __all__ = [  # noqa: PLE0604
+  'ConvReluDense',
   'Linformer',
   'SyntheticAttention',
   'SyntheticEncDecAttention',

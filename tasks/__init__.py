@@ -15,7 +15,7 @@ from synth_mtf.tasks import (  # noqa: F401  each registers its tasks
   super_glue,
   translation,
 )
-from synth_mtf.tasks.checking import check, get
+from synth_mtf.tasks.checking import check, get, rows
 from synth_mtf.tasks.data_settings import Settings, define_flags, settings
 from synth_mtf.tasks.vocabulary import (
   OUTPUT_FEATURES,
@@ -31,5 +31,6 @@ __all__ = [
   'check',
   'define_flags',
   'get',
+  'rows',
   'settings',
 ]

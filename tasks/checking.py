@@ -87,6 +87,26 @@ def _faults_of_split(task: seqio.Task, split: str) -> list[str]:
   return []
 
 
+def rows(name: str, split: str) -> dict[str, int | None]:
+  """Counts the rows of a split, of each task that has it.
+
+  Args:
+    name: a task or a mixture.
+    split: such as `'validation'`.
+
+  Returns:
+    The number by task; None where it is not known without reading the data: of
+    tasks over TFDS, and of a corpus above 256 MB.
+  """
+  return {
+    task.name: source.num_input_examples(split)
+    if isinstance(source := _source(task), FilesDataSource)
+    else None
+    for task in seqio.get_subtasks(get(name))
+    if _may_have(task, split)
+  }
+
+
 def get(name: str) -> seqio.dataset_providers.DatasetProviderBase:
   """Returns the task or mixture `name`.
 

@@ -1,4 +1,9 @@
-"""AG News and IMDB reviews, the encoder tasks of Table 7: a label is a word."""
+"""AG News and IMDB reviews, the encoder tasks of Table 7.
+
+As text to text a label is a word. For an encoder with a classification head
+(`model_type = 'aligned'`) it is a class, the target of the first token, and the
+padding of the inputs is told, which the host does for encoders of its own only.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,8 @@ import io
 import os
 from collections.abc import Iterator, Sequence
 
+import seqio
+import tensorflow.compat.v2 as tf
 from t5.data import postprocessors, preprocessors
 from t5.evaluation import metrics
 from typing_extensions import override
@@ -32,6 +39,7 @@ from synth_mtf.tasks.files.rows import (
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.files.streams import ByteStream
 from synth_mtf.tasks.registering import TOKENIZE, define
+from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
 
 _AG_NEWS_WORDS = ('World', 'Sports', 'Business', 'Sci/Tech')
 _IMDB_FOLDERS = ('neg', 'pos')
@@ -138,55 +146,93 @@ class ImdbReader(FolderReader):
     return [example] if text else [example, Oddity('an empty review')]
 
 
+@seqio.map_over_dataset
+def class_of_word(
+  row: dict[str, tf.Tensor], words: Sequence[str]
+) -> dict[str, tf.Tensor]:
+  """Converts the label's word to its class, counted from 1: 0 is padding."""
+  found = tf.where(tf.equal(words, row['targets']))[:, 0]
+  return {**row, 'targets': tf.cast(found, tf.int32) + 1}
+
+
+@seqio.map_over_dataset
+def tell_padding(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+  """Marks the tokens of the inputs; the feature's name is the host's."""
+  return {**row, 'targets_segmentation': tf.ones_like(row['inputs'])}
+
+
 def _define(
   name: str,
   splits: dict[str, Split],
   words: Sequence[str],
   features: Sequence[str],
   tfds_name: str,
-) -> str:
-  return define(
-    name,
-    splits,
-    preprocessors=[
-      functools.partial(
-        preprocessors.glue,
-        benchmark_name=name,
-        label_names=list(words),
-        feature_names=features,
-        id_key=None,
-      ),
-      *TOKENIZE,
-    ],
-    tfds_name=tfds_name,
-    postprocess_fn=functools.partial(
-      postprocessors.string_label_to_class_id, label_classes=list(words)
-    ),
-    metric_fns=[metrics.accuracy],
+) -> list[str]:
+  """Registers `synth_<name>`, and `synth_<name>_class` for an encoder."""
+  as_text = functools.partial(
+    preprocessors.glue,
+    benchmark_name=name,
+    label_names=list(words),
+    feature_names=features,
+    id_key=None,
   )
+  classes = seqio.PassThroughVocabulary(1 + len(words))
+  return [
+    define(
+      name,
+      splits,
+      preprocessors=[as_text, *TOKENIZE],
+      tfds_name=tfds_name,
+      postprocess_fn=functools.partial(
+        postprocessors.string_label_to_class_id, label_classes=list(words)
+      ),
+      metric_fns=[metrics.accuracy],
+    ),
+    define(
+      f'{name}_class',
+      splits,
+      preprocessors=[
+        as_text,
+        functools.partial(class_of_word, words=list(words)),
+        *TOKENIZE,
+        tell_padding,
+      ],
+      tfds_name=tfds_name,
+      output_features={
+        'inputs': OUTPUT_FEATURES['inputs'],
+        'targets': seqio.Feature(classes, add_eos=False),
+        'targets_segmentation': seqio.Feature(classes, add_eos=False),
+      },
+    ),
+  ]
 
+
+_AG_NEWS, _AG_NEWS_CLASS = _define(
+  'ag_news',
+  {
+    split: Split.of(
+      [f'ag_news_csv/{split}.csv', f'ag_news/{split}.csv'], AgNewsReader()
+    )
+    for split in ('train', 'test')
+  },
+  _AG_NEWS_WORDS,
+  ('title', 'description'),
+  'ag_news_subset:1.0.0',
+)
+_IMDB, _IMDB_CLASS = _define(
+  'imdb_reviews',
+  {
+    split: Split.of([f'aclImdb/{split}/', f'imdb/{split}/'], ImdbReader())
+    for split in ('train', 'test')
+  },
+  _IMDB_WORDS,
+  ('text',),
+  'imdb_reviews/plain_text:1.0.0',
+)
 
 TASKS = {
-  'ag_news': _define(
-    'ag_news',
-    {
-      split: Split.of(
-        [f'ag_news_csv/{split}.csv', f'ag_news/{split}.csv'], AgNewsReader()
-      )
-      for split in ('train', 'test')
-    },
-    _AG_NEWS_WORDS,
-    ('title', 'description'),
-    'ag_news_subset:1.0.0',
-  ),
-  'imdb': _define(
-    'imdb_reviews',
-    {
-      split: Split.of([f'aclImdb/{split}/', f'imdb/{split}/'], ImdbReader())
-      for split in ('train', 'test')
-    },
-    _IMDB_WORDS,
-    ('text',),
-    'imdb_reviews/plain_text:1.0.0',
-  ),
+  'ag_news': _AG_NEWS,
+  'imdb': _IMDB,
+  'ag_news_class': _AG_NEWS_CLASS,
+  'imdb_class': _IMDB_CLASS,
 }

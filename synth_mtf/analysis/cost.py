@@ -26,6 +26,7 @@ class Cost:
 
   Attributes:
     parameters: number of weights, trained or not.
+    trained: how many of them training changes.
     tables: how many of them are indexed by positions.
     flops: those of a forward pass over one pair of sequences. Two for each
       multiplication with its addition; a training step has three times as many.
@@ -36,11 +37,17 @@ class Cost:
   """
 
   parameters: int
+  trained: int
   tables: int
   flops: int
   state_bytes: int
   table_bytes: int
   attention_bytes: int
+
+  @property
+  def kept(self) -> int:
+    """Weights that stay as initialized, and in the checkpoint (Fix)."""
+    return self.parameters - self.trained
 
 
 def cost(
@@ -78,13 +85,9 @@ def cost(
   tables = [v for v in variables if _is_table(v.shape)]
   return Cost(
     parameters=sum(v.shape.size for v in variables),
+    trained=sum(v.shape.size for v in variables if v.trainable),
     tables=sum(v.shape.size for v in tables),
-    flops=2
-    * sum(
-      _products(op)
-      for op in graph.operations
-      if isinstance(op, mtf.EinsumOperation)
-    ),
+    flops=2 * products(graph),
     state_bytes=sum(_state(v, per_core) for v in variables),
     table_bytes=sum(_state(v, per_core) for v in tables),
     attention_bytes=max(
@@ -104,9 +107,13 @@ def _has_keys(shape: mtf.Shape) -> bool:
   return any(dim.name == 'memory_length' for dim in shape)
 
 
-def _products(op: mtf.Operation) -> int:
-  """Multiplications of an einsum: the product of all its dimensions."""
-  return mtf.Shape(list({d for x in op.inputs for d in x.shape})).size
+def products(graph: mtf.Graph) -> int:
+  """Multiplications in the einsums of a graph: of each, all its dimensions."""
+  return sum(
+    mtf.Shape(list({d for x in op.inputs for d in x.shape})).size
+    for op in graph.operations
+    if isinstance(op, mtf.EinsumOperation)
+  )
 
 
 def _state(variable: mtf.Variable, per_core: Callable[[mtf.Shape], int]) -> int:

@@ -1,9 +1,10 @@
-"""Layers that the paper compares Synthesizers with.
+"""Layers beside Synthesizers: rivals in the paper, and a feed-forward layer.
 
 Lightweight and dynamic convolutions are the host's own layers
 (`gin/variants/lightconv.gin`, `dyconv.gin`).
 """
 
+from synth_mtf.baselines.conv_relu_dense import ConvReluDense
 from synth_mtf.baselines.linformer import Linformer
 
-__all__ = ['Linformer']
+__all__ = ['ConvReluDense', 'Linformer']

@@ -64,6 +64,7 @@ class AttentionWeights:
     functions: scopes of its synthesizing functions, in their order.
     alpha: the variable, [functions] or [functions, heads], if it has one.
     normalize: how the logits become weights, as in our layers.
+    index_by: how tables are read in packed rows, as in our layers.
   """
 
   variables: Mapping[str, npt.NDArray[Any]]
@@ -71,6 +72,7 @@ class AttentionWeights:
   functions: Sequence[str]
   alpha: Optional[npt.NDArray[Any]] = None
   normalize: Optional[str] = 'softmax'
+  index_by: str = 'position'
 
   def share(self, function: str) -> npt.NDArray[Any]:
     """The alpha of a function, [heads] or []."""
@@ -95,12 +97,14 @@ class _Filled:
     origins: the names in the checkpoint of those that come from it.
     unchanged: those that are just what the checkpoint holds.
     exact: whether it computes what the source computes.
+    reread: whether it reads the source's tables otherwise in packed rows.
   """
 
   values: dict[str, npt.NDArray[Any]] = dataclasses.field(default_factory=dict)
   origins: dict[str, str] = dataclasses.field(default_factory=dict)
   unchanged: set[str] = dataclasses.field(default_factory=set)
   exact: bool = True
+  reread: bool = False
 
 
 class Conversion:
@@ -109,6 +113,8 @@ class Conversion:
   Attributes:
     report: what comes from where.
     exact: whether the model computes what the source computes.
+    reread: whether that holds for rows of one sequence only, since the two read
+      their tables otherwise in packed rows (`SyntheticAttention.index_by`).
   """
 
   def __init__(
@@ -143,11 +149,13 @@ class Conversion:
     self._target = target
     self._options = options
     self.exact = True
+    self.reread = False
     loaded = {n: n for n in self._other_variables() if n in checkpoint}
     self._unchanged = dict(loaded)
     for scope in target.attention:
       filled = self._fill(scope)
       self.exact &= filled.exact
+      self.reread |= filled.reread
       for rest, origin in filled.origins.items():
         loaded[f'{scope}/{rest}'] = origin
         if rest in filled.unchanged:
@@ -252,9 +260,11 @@ def read_attention(
     return _from_original(here, variables, origins)
   alpha = variables.pop('alpha', None)
   normalize: Optional[str] = 'softmax'
+  index_by = 'position'
   if source and here in source.attention:
     functions = _functions(here, source.attention[here])
     normalize = _normalize(source.attention[here])
+    index_by = getattr(source.attention[here], 'index_by', index_by)
   elif alpha is not None:
     raise UserError(
       f'{here} is a mixture whose order is not in the checkpoint: give its gin '
@@ -265,7 +275,18 @@ def read_attention(
       dict.fromkeys(r.split('/')[0] for r in variables if '/' in r)
     )
     functions += [VANILLA] if 'q' in variables else []
-  return AttentionWeights(variables, origins, functions, alpha, normalize)
+  if VANILLA not in functions:
+    _rename('kv', 'v', variables, origins)
+  return AttentionWeights(
+    variables, origins, functions, alpha, normalize, index_by
+  )
+
+
+def _rename(old: str, new: str, *by_name: dict[str, Any]) -> None:
+  """Renames a variable, if it is there."""
+  for values in by_name:
+    if old in values:
+      values[new] = values.pop(old)
 
 
 def _functions(
@@ -335,7 +356,7 @@ def _from_original(
     del values['q'], froms['q']
   if alpha is not None:
     alpha = np.append(alpha, 0.0)
-  return AttentionWeights(values, froms, functions, alpha)
+  return AttentionWeights(values, froms, functions, alpha, index_by='row')
 
 
 def _fill(
@@ -349,6 +370,11 @@ def _fill(
   """Fills a layer of the target; see the module's description."""
   filled = _Filled()
   functions = _functions(scope, layer)
+  if 'kv' in shapes and VANILLA not in source.functions:
+    # Without keys, the one projection of keys and values makes values.
+    variables, origins = dict(source.variables), dict(source.origins)
+    _rename('v', 'kv', variables, origins)
+    source = dataclasses.replace(source, variables=variables, origins=origins)
   added = [f for f in functions if f not in source.functions]
   lost = [
     f
@@ -383,6 +409,8 @@ def _fill(
     if value is old:
       filled.unchanged.add(rest)
   filled.exact &= source.normalize == _normalize(layer)
+  kept = {*source.functions} & {*functions} - {VANILLA}
+  filled.reread = bool(kept) and source.index_by != layer.index_by
   filled.exact &= _is_exact(source, functions, alphas, shapes)
   return filled
 

@@ -9,6 +9,15 @@ SUMMARY = 'inspect a checkpoint, convert it to another variant, or compare two'
 
 _PATH = 'a checkpoint (<folder>/model.ckpt-1000), or a folder for its latest'
 
+_OF_UNPACKED_ROWS = (
+  ', of rows that hold one sequence each. Warning: it was trained on packed '
+  'rows, as far as its gin files say, and one of the two reads its tables by '
+  "the index in the row (SyntheticAttention.index_by = 'row', as always does "
+  "mesh_tensorflow's Synthesizer), the other by the position in the sequence. "
+  'Behind the first sequence of a row they differ: give both the same '
+  'index_by, or expect the tables to be learned anew.'
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the three actions."""
@@ -129,6 +138,7 @@ def _compare(args: argparse.Namespace) -> int:
 
 def _convert(args: argparse.Namespace) -> int:
   from synth_mtf.checkpoints import conversion, files
+  from synth_mtf.core.packing import data_is_packed
   from synth_mtf.host import gin_files, model
 
   checkpoint = files.Checkpoint(args.path)
@@ -140,8 +150,10 @@ def _convert(args: argparse.Namespace) -> int:
     [beside] if os.path.exists(beside) else None
   )
   source = None
+  packed = True  # as T5 trains where nothing says otherwise
   if source_files:
     gin_files.parse(source_files)
+    packed = data_is_packed()
     source = model.build(checkpoint.vocab_size)
   gin_files.parse(args.gin_file, args.gin_param)
   plan = conversion.Conversion(
@@ -155,7 +167,8 @@ def _convert(args: argparse.Namespace) -> int:
   print(
     f'wrote {path}: at its first step the model '
     + (
-      'computes what the source computes.'
+      'computes what the source computes'
+      + (_OF_UNPACKED_ROWS if packed and plan.reread else '.')
       if plan.exact
       else 'does not compute what the source computes; it starts from its '
       'weights.'

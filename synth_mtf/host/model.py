@@ -156,11 +156,13 @@ def layers(
   model: Transformer,
 ) -> Iterator[tuple[str, transformer.TransformerLayer]]:
   """Yields the layers of all stacks, with the scopes of their variables."""
-  stacks = (
-    [model]
-    if isinstance(model, transformer.Unitransformer)
-    else [model.encoder, model.decoder]
-  )
-  for stack in stacks:
+  for stack in stacks(model):
     for layer in stack.layer_stack.layers:
       yield f'{stack.name}/{layer.name}/{type(layer).__name__}', layer
+
+
+def stacks(model: Transformer) -> list[transformer.Unitransformer]:
+  """Its stacks of layers: encoder and decoder, or the one that it is."""
+  if isinstance(model, transformer.Unitransformer):
+    return [model]
+  return [model.encoder, model.decoder]

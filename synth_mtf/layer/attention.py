@@ -27,13 +27,15 @@ class SyntheticAttention(SyntheticLayer):
   def label(self) -> str:
     """The model's name in tables: "Syn (R+V)", and "T5 (V)" for T5 itself."""
     letters = self.letters
-    if self.normalize is None:
-      return f'MLP-Mixer ({letters})'
-    return (
-      f'T5 ({letters})'
-      if letters == DotProduct.letter
-      else (f'Syn ({letters})')
-    )
+    if letters == DotProduct.letter and self.normalize is not None:
+      return f'T5 ({letters})'
+    others = []  # than the paper's
+    if self.mixing != 'softmax' and len(self.synthesizers) > 1:
+      others.append(self.mixing)
+    if self.index_by != 'position':
+      others.append(f'by {self.index_by}')
+    kind = 'Syn' if self.normalize is not None else 'MLP-Mixer'
+    return ', '.join([f'{kind} ({letters})', *others])
 
   def relative_position_bias(self, call: LayerCall) -> list[mtf.Tensor]:
     """The host's own bias; 'bias_shared' is made once for all layers."""

@@ -73,6 +73,8 @@ class SyntheticLayer(AttentionLayer):
     owner = type(self).__name__
     self.synthesizers = self.make_functions(synthesizers)
     self.normalize = normalize
+    self.mixing = mixing
+    self.index_by = index_by
     self._alphas = choose(owner, 'mixing', mixing, MIXINGS)
     self._average = choose(owner, 'normalize', normalize, NORMALIZATIONS)
     self._by_segment = choose(owner, 'index_by', index_by, _INDEXED_BY_SEGMENT)

@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 import gin
@@ -21,15 +21,20 @@ from mesh_tensorflow.transformer import utils
 from t5.models import mesh_transformer
 
 from synth_mtf import tasks
+from synth_mtf.analysis import packing
 from synth_mtf.checkpoints import comparison, folder
 from synth_mtf.checkpoints import vocabulary as vocabularies
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
+from synth_mtf.host import errors
 from synth_mtf.host import model as models
 from synth_mtf.run import mesh as meshes
+from synth_mtf.run import perplexity
 
 _MAIN = 'mesh_transformer_main.py'
 _TPU_SECONDS = 10
+_WHOLE_ROWS = ('train', 'perplexity_eval')  # the others decode
+_HOST_PERPLEXITY_STEPS = 100
 _EVALUATIONS = ('eval', 'score_eval', 'perplexity_eval')
 
 
@@ -77,6 +82,10 @@ def check_run(config: Mapping[Any, Any]) -> None:
   _check_data(mode, split)
   _check_vocabulary(model_dir, run)
   _check_model(model_dir, run)
+  if mode in _WHOLE_ROWS and run.get('sequence_length'):
+    _tell_packing(run['sequence_length'])
+  if mode == 'perplexity_eval':
+    _tell_rows(run, split)
   if mode == 'train' and run.get('vocabulary') is not None:
     vocabularies.record(run['vocabulary'], model_dir)
 
@@ -173,11 +182,13 @@ def _check_data(mode: str, split: str) -> None:
     'eval': mesh_transformer.mesh_eval_dataset_fn,
     'perplexity_eval': mesh_transformer.mesh_eval_dataset_fn,
   }
-  name = mode in readers and gin.get_bindings(readers[mode]).get(
-    'mixture_or_task_name'
-  )
+  name = mode in readers and _task_name(readers[mode])
   if name:
     tasks.check([name], [split])
+
+
+def _task_name(reader: Callable[..., Any]) -> Optional[str]:
+  return gin.get_bindings(reader).get('mixture_or_task_name')
 
 
 def _check_vocabulary(model_dir: str, run: Mapping[str, Any]) -> None:
@@ -225,6 +236,28 @@ def _check_model(model_dir: str, run: Mapping[str, Any]) -> None:
     differences = comparison.of_graph(model.graph, Checkpoint(latest)).message()
     if differences:
       raise UserError(differences)
+
+
+def _tell_packing(lengths: Mapping[str, int]) -> None:
+  with errors.explained():
+    notice = packing.notice(lengths)
+  if notice:
+    tf.logging.warning('%s', notice)
+
+
+def _tell_rows(run: Mapping[str, Any], split: str) -> None:
+  name = _task_name(mesh_transformer.mesh_eval_dataset_fn)
+  if not name:
+    return
+  batch = run.get('batch_size', ('tokens_per_replica', 2048))
+  if not isinstance(batch, int):
+    batch = utils.compute_batch_size(
+      run['sequence_length'], run['mesh_shape'], run['layout_rules'], batch
+    )
+  steps = run.get('perplexity_eval_steps', _HOST_PERPLEXITY_STEPS)
+  tf.logging.info(
+    '%s', perplexity.notice(tasks.rows(name, split), batch * steps)
+  )
 
 
 def _holding(path: str) -> str:

@@ -68,9 +68,9 @@ class ConvolutionalDense(Local):
 
   def hidden(self, call: LayerCall) -> mtf.Tensor:
     """conv(X; W1), or the neighbours of its ReLU."""
-    x = neighbours(call, call.x, self.filter_dim)
+    x = neighbours(call.context, call.x, self.filter_dim)
     dims = [*call.heads, self.d_kv(call)]
     if not self.relu:
       return project(call, x, 'W1', dims, reduced=2)
     h = mtf.relu(project(call, x, 'W1', dims, reduced=2, gain=2.0))
-    return neighbours(call, h, self.filter_dim)
+    return neighbours(call.context, h, self.filter_dim)

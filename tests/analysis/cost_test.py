@@ -94,3 +94,30 @@ def test_the_command_takes_variants_together(capsys):
   assert found['random+cross_random']['tables'] == cross + 2 * 4 * (
     16 * 16 + 8 * 8
   )
+
+
+def test_what_is_kept_is_not_trained():
+  fixed, random = cost_of('fixed_random'), cost_of('random')
+  assert fixed.kept == random.tables
+  assert (random.kept, random.trained) == (0, random.parameters)
+  assert fixed.trained == random.parameters - random.tables
+
+
+def test_beside_the_paper(capsys):
+  from synth_mtf import cli
+
+  assert cli.main(['cost', '--paper']) == 0
+  rows = {
+    line[:28].strip(): line[28:].split()
+    for line in capsys.readouterr().out.splitlines()
+    if ' M ' in line
+  }
+  vanilla = float(rows['Transformer'][0])
+  for system in ('Transformer (Control)', 'Syn (R+V)'):
+    ours, paper = float(rows[system][0]), float(rows[system][2])
+    assert paper == 73
+    assert ours - vanilla == pytest.approx(73 - 67, abs=1)
+  # 223.1 million, and the paper's 224.
+  assert abs(float(rows['LightConv'][4])) < 1
+  assert abs(float(rows['DyConv'][4])) < 1
+  assert rows['DyConv'][-2:] == ['1.06', '1.06']

@@ -51,6 +51,7 @@ def test_no_file_is_without_a_test():
     'layouts',
     'runs',
     'sizes',
+    'stacks',
     'variants',
   }
   assert not list(FOLDER.glob('*.gin'))
@@ -124,7 +125,9 @@ def test_sizes_are_those_of_t5(size, numbers):
   )
 
 
-@pytest.mark.parametrize('folder', ['common', 'heads', 'layers', 'layouts'])
+@pytest.mark.parametrize(
+  'folder', ['common', 'heads', 'layers', 'layouts', 'stacks']
+)
 def test_parts(folder):
   for name in names(folder):
     gin_files.parse(['sizes/tiny.gin', f'{folder}/{name}.gin'])

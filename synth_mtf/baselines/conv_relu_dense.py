@@ -1,0 +1,101 @@
+"""A feed-forward layer whose first product is a convolution."""
+
+from typing import Optional
+
+import gin
+import mesh_tensorflow as mtf
+from mesh_tensorflow.transformer import transformer
+
+from synth_mtf.core.neighbours import neighbours
+from synth_mtf.errors import ConfigurationError
+
+
+@gin.configurable(module='synth_mtf')
+class ConvReluDense(transformer.TransformerLayer):
+  """The host's DenseReluDense with a convolution in place of its first product.
+
+      Y_i = W2 ReLU(sum_o W1[o] x_(i+o))
+
+  Offsets are centered in an encoder and end at the token itself in a decoder. A
+  neighbour in another sequence or in padding counts as 0, so that packed rows
+  compute what unpacked ones do.
+
+  Shapes: X and Y are [batch..., length, d_model]; W1 (`wi/kernel`) is
+  [filter_width, d_model, d_ff], W2 (`wo/kernel`) [d_ff, d_model].
+  """
+
+  def __init__(
+    self,
+    hidden_size: int = 2048,
+    filter_width: int = 3,
+    dropout_rate: float = 0.0,
+  ) -> None:
+    """Creates a ConvReluDense layer.
+
+    Args:
+      hidden_size: d_ff.
+      filter_width: how many tokens the convolution sees, the token included.
+      dropout_rate: of the hidden layer, one decision for all tokens, as in
+        DenseReluDense.
+
+    Raises:
+      ConfigurationError: if a size is below 1.
+    """
+    for name, size in (
+      ('hidden_size', hidden_size),
+      ('filter_width', filter_width),
+    ):
+      if size < 1:
+        raise ConfigurationError(
+          f'ConvReluDense.{name} = {size}: expected at least 1'
+        )
+    self.hidden_dim = mtf.Dimension('d_ff', hidden_size)
+    self.filter_dim = mtf.Dimension('filter_width', filter_width)
+    self.dropout_rate = dropout_rate
+
+  def call(
+    self,
+    context: transformer.Context,
+    x: mtf.Tensor,
+    losses: Optional[list[mtf.Tensor]] = None,
+  ) -> mtf.Tensor:
+    """Calls the layer.
+
+    Args:
+      context: the host's Context; all of its modes are handled.
+      x: [batch..., length, d_model], or [batch..., d_model] in incremental
+        decoding; zero at padding.
+      losses: not used.
+
+    Returns:
+      A tensor of the shape of x.
+    """
+    del losses
+    d_model = x.shape.dims[-1]
+    window = neighbours(context, x, self.filter_dim)
+    h = mtf.layers.dense(
+      window,
+      self.hidden_dim,
+      reduced_dims=window.shape.dims[-2:],
+      use_bias=False,
+      activation=mtf.relu,
+      variable_dtype=context.variable_dtype,
+      name='wi',
+      expert_dims=context.model.ensemble_dims,
+    )
+    if context.train and self.dropout_rate:
+      h = mtf.dropout(
+        h,
+        context.train,
+        rate=self.dropout_rate,
+        noise_shape=h.shape - context.length_dim,
+      )
+    return mtf.layers.dense(
+      h,
+      d_model,
+      reduced_dims=h.shape.dims[-1:],
+      use_bias=False,
+      variable_dtype=context.variable_dtype,
+      name='wo',
+      expert_dims=context.model.ensemble_dims,
+    )

@@ -1,0 +1,226 @@
+"""Every file of gin/runs, as shipped but for size, steps, batch and lengths.
+
+Each training run trains for two steps on small files of its own, and each
+evaluation measures what its training run left.
+"""
+
+import dataclasses
+import pathlib
+import random
+from collections.abc import Sequence
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+from synth_mtf.demo import samples
+from synth_mtf.paths import gin_path
+from tests.cli import t5_main
+from tests.conftest import CHECKOUT
+
+pytestmark = pytest.mark.slow
+
+SMALL = (
+  '--gin_file=sizes/tiny.gin',
+  '--gin_file=variants/random_vanilla.gin',
+)
+AFTER = (
+  '--gin_param=num_layers = 1',
+  '--gin_param=d_model = 16',
+  '--gin_param=d_ff = 16',
+  '--gin_param=utils.run.batch_size = 4',
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+  """How a run is made small.
+
+  Attributes:
+    lengths: of inputs and targets.
+    after: the run whose checkpoints it evaluates, or starts from.
+    tags: what an evaluation must have written, by the start of the tag.
+    bindings: beside those of all runs.
+  """
+
+  lengths: tuple[int, int] = (64, 16)
+  after: str = ''
+  tags: Sequence[str] = ()
+  bindings: Sequence[str] = ()
+
+  def words(self, run, folders) -> list[str]:
+    inputs, targets = self.lengths
+    lengths = {'inputs': inputs, 'targets': targets}
+    if 'encoder' in run:
+      lengths['targets_segmentation'] = targets
+    bindings = [f'utils.run.sequence_length = {lengths}', *self.bindings]
+    if run in EVALUATIONS:
+      bindings.append(f'Bitransformer.decode.max_decode_length = {targets}')
+      bindings.append('utils.run.perplexity_eval_steps = 2')
+    else:
+      bindings.append('utils.run.train_steps = 2')
+      if self.after:
+        start = folders / self.after / 'model.ckpt-2'
+        bindings.append(f"utils.run.init_checkpoint = '{start}'")
+        bindings.append('utils.run.train_steps = 4')
+    return [f'--gin_param={binding}' for binding in bindings]
+
+
+PERPLEXITY = ('neg_log_perplexity', 'num_eval_tokens')
+SPANS = (64, 32)
+TRAINING = {
+  'pretrain_c4': Recipe(SPANS),
+  'pretrain_text': Recipe(SPANS),
+  'finetune_en_mix': Recipe(after='pretrain_text'),
+  'translate': Recipe(),
+  'lm1b': Recipe((64, 64)),
+  'summarize': Recipe(),
+  'dialogue': Recipe(),
+  'classify': Recipe(),
+  'classify_encoder': Recipe((64, 64)),
+}
+EVALUATIONS = {
+  'perplexity_c4': Recipe(SPANS, 'pretrain_c4', PERPLEXITY),
+  'perplexity_text': Recipe(SPANS, 'pretrain_text', PERPLEXITY),
+  'perplexity_en_mix': Recipe(
+    (64, 16), 'finetune_en_mix', PERPLEXITY, ["MIXTURE_NAME = 'synth_glue'"]
+  ),
+  'eval_en_mix': Recipe(
+    (64, 4),
+    'finetune_en_mix',
+    ['eval/synth_glue_cola_v002/', 'eval/synth_squad_v010_allanswers/'],
+    ['mesh_eval_dataset_fn.num_eval_examples = 4'],
+  ),
+  'eval_translate': Recipe(
+    (64, 8), 'translate', ['eval/synth_wmt14_ende_v003/bleu']
+  ),
+  'eval_translate_greedy': Recipe(
+    (64, 8), 'translate', ['eval/synth_wmt14_ende_v003/bleu']
+  ),
+  'perplexity_lm1b': Recipe((64, 64), 'lm1b', PERPLEXITY),
+  'eval_summarize': Recipe(
+    (64, 8), 'summarize', ['eval/synth_cnn_dailymail_v002/rouge1']
+  ),
+  # Its metrics need packages that may not be there.
+  'eval_dialogue': Recipe((64, 8), 'dialogue'),
+  'eval_classify': Recipe((64, 8), 'classify', ['eval/synth_ag_news/accuracy']),
+  'eval_classify_encoder': Recipe(
+    (64, 64), 'classify_encoder', [*PERPLEXITY, 'sequence_accuracy']
+  ),
+}
+# Behind other runs, or stages of the demo: their own tests run them.
+PARTS = {'cpu', 'repeatable'}
+DEMO = {
+  'demo_common',
+  'demo_evaluate',
+  'demo_finetune',
+  'demo_perplexity',
+  'demo_pretrain',
+}
+
+
+@pytest.fixture(scope='module')
+def folders(tmp_path_factory) -> pathlib.Path:
+  """Below it, a folder for each run, and `data` with a little of everything."""
+  root = tmp_path_factory.mktemp('recipes')
+  write_data(root / 'data')
+  return root
+
+
+def write_data(folder: pathlib.Path) -> None:
+  """Writes official files of every family, a few rows each."""
+  samples.write(folder, seed=0)
+  rng = random.Random(0)
+  nouns = ['river', 'clock', 'letter', 'garden', 'market', 'engine', 'winter']
+
+  def sentence() -> str:
+    first, second = rng.sample(nouns, 2)
+    return f'The {first} was near the {second} in {rng.randrange(1000)}.'
+
+  def write(path: str, lines: Sequence[str]) -> None:
+    where = folder / path
+    where.parent.mkdir(parents=True, exist_ok=True)
+    where.write_text(''.join(f'{line}\n' for line in lines))
+
+  text = (CHECKOUT / 'README.md').read_text()
+  write('corpus/readme.txt', [text])
+  for split in ('train', 'validation'):
+    documents = [f'{{"text": "{sentence()} {sentence()}"}}' for _ in range(64)]
+    write(f'c4/c4-{split}.00000-of-00001.json', documents)
+  for split in ('train', 'val', 'test'):
+    for language in ('en', 'de'):
+      lines = [sentence() for _ in range(16)]
+      write(f'parallel/wmt14_en_de/{split}.{language}', lines)
+  lines = [sentence() for _ in range(64)]
+  write('lm1b/training-monolingual.tokenized.shuffled/news.en-00001', lines)
+  write('lm1b/heldout-monolingual.tokenized.shuffled/news.en.heldout-0', lines)
+  for digit in '0123456789abcdef':
+    story = [sentence(), '', sentence(), '', '@highlight', '', sentence()]
+    write(f'cnn_dailymail/cnn/stories/{digit * 40}.story', story)
+  persona = ['1 your persona: i like the river.', '2 hello\thow are you ?']
+  for part in ('train', 'valid'):
+    name = f'{part}_self_original_no_cands.txt'
+    write(f'convai2/{name}', [*persona, '3 fine\tgood .'] * 8)
+  for split in ('train', 'test'):
+    news = [f'"{1 + i % 4}","{sentence()}","{sentence()}"' for i in range(16)]
+    write(f'ag_news_csv/{split}.csv', news)
+
+
+def command(run: str, recipe: Recipe, folders: pathlib.Path) -> None:
+  """Runs the command of the README, small."""
+  folder = run if run in TRAINING else recipe.after
+  assert not t5_main.synth_mtf_transformer(
+    f'--model_dir={folders / folder}',
+    f'--data_dir={folders / "data"}',
+    f'--index_dir={folders / "index"}',
+    '--vocabulary=bytes',
+    *SMALL,
+    f'--gin_file=runs/{run}.gin',
+    '--gin_file=runs/cpu.gin',
+    *AFTER,
+    *recipe.words(run, folders),
+  )
+
+
+def trained(run: str, folders: pathlib.Path) -> pathlib.Path:
+  """The folder of a training run, which is done once."""
+  recipe = TRAINING[run]
+  if recipe.after:
+    trained(recipe.after, folders)
+  if not (folders / run / 'checkpoint').exists():
+    command(run, recipe, folders)
+  return folders / run
+
+
+def scalars(folder: pathlib.Path) -> dict[str, float]:
+  """The last value of each scalar in all event files below a folder."""
+  return {
+    value.tag: value.simple_value
+    for path in sorted(folder.rglob('events*'))
+    for event in tf.train.summary_iterator(str(path))
+    for value in event.summary.value
+  }
+
+
+def test_no_run_is_without_a_recipe():
+  found = {path.stem for path in pathlib.Path(gin_path(), 'runs').glob('*.gin')}
+  assert found == {*TRAINING, *EVALUATIONS, *PARTS, *DEMO}
+
+
+@pytest.mark.parametrize('run', TRAINING)
+def test_trains(run, folders):
+  folder = trained(run, folders)
+  steps = 4 if TRAINING[run].after else 2
+  assert (folder / f'model.ckpt-{steps}.index').exists()
+
+
+@pytest.mark.parametrize('run', EVALUATIONS)
+def test_evaluates(run, folders):
+  recipe = EVALUATIONS[run]
+  folder = trained(recipe.after, folders)
+  before = {path for path in folder.rglob('*') if path.is_dir()}
+  command(run, recipe, folders)
+  new = {path for path in folder.rglob('*') if path.is_dir()} - before
+  assert new
+  written = {tag: v for path in new for tag, v in scalars(path).items()}
+  for tag in recipe.tags:
+    assert any(name.startswith(tag) for name in written), (tag, set(written))

@@ -1,0 +1,51 @@
+"""gin/stacks: other stacks of the layers of a variant."""
+
+import gin
+import pytest
+
+from synth_mtf.analysis import cost
+from synth_mtf.host import gin_files
+from synth_mtf.host import model as host_model
+from tests import model
+
+STEPS = 'universal_transformer.UTLayerStack.num_rec_steps = {}'
+
+
+@pytest.fixture(autouse=True)
+def clean_gin():
+  yield
+  gin.clear_config()
+
+
+def universal(variant, steps, mode='train'):
+  gin_files.parse(
+    [*model.files(variant), 'stacks/universal.gin'],
+    # num_layers is the stack's own.
+    [b for b in model.TINY if 'num_layers' not in b] + [STEPS.format(steps)],
+  )
+  return host_model.build(model.VOCAB, lengths=model.LENGTHS, mode=mode)
+
+
+@pytest.mark.parametrize('variant', ['vanilla', 'random_vanilla', 'dense'])
+def test_a_universal_transformer_applies_one_block_again(variant):
+  once, thrice = universal(variant, 1), universal(variant, 3)
+  assert once.shapes == thrice.shapes
+  assert len(thrice.attention) == 2, 'one in each stack'
+  products = [cost.products(m.mtf_graph) for m in (once, thrice)]
+  assert products[1] > 1.8 * products[0]
+
+
+def test_a_universal_transformer_decodes():
+  names = universal('random_vanilla', 2).shapes
+  assert universal('random_vanilla', 2, 'infer').shapes == names
+
+
+@pytest.mark.parametrize('variant', ['vanilla', 'random', 'dense_vanilla'])
+def test_conv_relu_is_the_feed_forward_of_a_language_model(variant):
+  gin_files.parse(
+    [*model.files(variant), 'stacks/conv_relu.gin'],
+    [*model.TINY, "utils.run.model_type = 'lm'"],
+  )
+  shapes = host_model.build(model.VOCAB).shapes
+  wi = 'transformer/block_001/layer_001/ConvReluDense/wi/kernel'
+  assert shapes[wi].to_integer_list == [3, 24, 20]
