@@ -118,9 +118,8 @@ def _unreadable(configuration: Configuration) -> Iterable[str]:
     elif not os.access(folder, os.R_OK | os.X_OK):
       yield f'--data_dir {folder} cannot be read (permissions).'
   vocabulary = configuration.vocabulary
-  if vocabulary is None or vocabulary == BYTES:
-    return
-  if not os.path.isfile(vocabulary):
+  has_file = vocabulary is not None and vocabulary != BYTES
+  if has_file and not os.path.isfile(str(vocabulary)):
     yield (
       f'--vocabulary {vocabulary} does not exist; expected the path of a '
       "SentencePiece .model file or 'bytes'."
