@@ -179,23 +179,17 @@ def write(
 
 def _resolve(path: str) -> str:
   if tf.io.gfile.isdir(path):
-    latest = tf.train.latest_checkpoint(path)
+    latest = folders.latest(path)
     if latest:
       return latest
-    found = folders.written(path)
-    raise UserError(
-      f'{path} has no file `checkpoint` that names its latest checkpoint'
-      + (f'; it holds {", ".join(found)}: name one' if found else '')
-    )
+    raise UserError(f'{path} holds no checkpoint')
   path = re.sub(r'\.index$', '', path)
-  if tf.train.checkpoint_exists(path):
+  if folders.exists(path):
     return path
-  folder = os.path.dirname(path)
-  found = folders.written(folder)
   raise UserError(
     f'there is no checkpoint {path}; expected a folder, or a path without the '
     '.index such as <folder>/model.ckpt-1000.'
-    + (f' {folder} holds {", ".join(found)}.' if found else '')
+    + folders.holding(os.path.dirname(path) or '.')
   )
 
 

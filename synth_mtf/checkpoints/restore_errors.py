@@ -9,6 +9,7 @@ from mesh_tensorflow.transformer import utils
 
 from synth_mtf.checkpoints import comparison, folder
 from synth_mtf.checkpoints.files import Checkpoint
+from synth_mtf.errors import UserError
 
 # What reading a damaged checkpoint raises, besides a ValueError with this text.
 _READING = (tf.errors.OpError, IndexError, RuntimeError)
@@ -32,7 +33,10 @@ def explainer(model_dir: str) -> Callable[[BaseException], Optional[str]]:
     damage = folder.damage(model_dir) or _init_checkpoint_damage()
     if damage or not isinstance(error, tf.errors.OpError):
       return damage or None
-    latest = tf.train.latest_checkpoint(model_dir)
+    try:
+      latest = folder.latest(model_dir)
+    except UserError as fault:
+      return str(fault)
     if not latest or error.op is None:
       return None
     return (

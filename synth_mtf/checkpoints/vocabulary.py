@@ -8,17 +8,15 @@ training starts, says what they were trained with.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
 import seqio
-import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 from sentencepiece import sentencepiece_model_pb2
 
-from synth_mtf import atomic
+from synth_mtf.checkpoints import records
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 
@@ -57,9 +55,7 @@ def check(vocabulary: Any, checkpoint: str) -> None:
 
 def record(vocabulary: Any, model_dir: str) -> None:
   """Writes `vocabulary.json` into a model folder that has none yet."""
-  path = os.path.join(model_dir, FILE)
-  if not tf.io.gfile.exists(path):
-    atomic.write(path, json.dumps(describe(vocabulary), indent=2))
+  records.write(model_dir, FILE, describe(vocabulary))
 
 
 def describe(vocabulary: Any) -> dict[str, dict[str, Any]]:
@@ -109,18 +105,18 @@ def _check_sizes(vocabulary: Any, checkpoint: str) -> None:
 
 
 def _read(folder: str) -> Mapping[str, Any]:
-  path = os.path.join(folder, FILE)
-  if not tf.io.gfile.exists(path):
+  what = 'the vocabulary'
+  known = records.read(folder, FILE, what)
+  if known is None:
     return {}
   try:
-    with tf.io.gfile.GFile(path) as stream:
-      known = json.load(stream)
-    return {side: known[side] for side in ('inputs', 'targets')}
-  except (ValueError, KeyError, TypeError) as error:
-    raise UserError(
-      f'{path} is damaged ({error}); remove it if you know that the vocabulary '
-      'is the one that the checkpoints were trained with.'
-    ) from error
+    return {
+      side: {key: known[side][key] for key in ('name', 'size', 'sha256')}
+      for side in ('inputs', 'targets')
+    }
+  except (KeyError, TypeError) as error:
+    path = os.path.join(folder, FILE)
+    raise records.damaged(path, what, error) from error
 
 
 def _shown(description: Mapping[str, Any]) -> str:

@@ -36,12 +36,14 @@ class SynthesizingFunction(abc.ABC):
     layer_variables: variables of the layer itself that only this function uses.
     self_attention_only: whether it needs queries and keys to be of one
       sequence.
+    unshaped: hyperparameters that change what it computes, but no variable.
   """
 
   last_factor: ClassVar[str] = ''
   position_axes: ClassVar[Mapping[str, tuple[int, ...]]] = {}
   layer_variables: ClassVar[tuple[str, ...]] = ()
   self_attention_only: ClassVar[bool] = False
+  unshaped: ClassVar[tuple[str, ...]] = ()
 
   @property
   @abc.abstractmethod
@@ -91,6 +93,14 @@ class SynthesizingFunction(abc.ABC):
   def scope(self) -> str:
     """The variable scope: the class name in snake case."""
     return scope_of(type(self))
+
+
+def described(function: SynthesizingFunction) -> str:
+  """A function by what its variables do not tell: `dense`, `f(relu=True)`."""
+  settings = ', '.join(
+    f'{name}={getattr(function, name)!r}' for name in function.unshaped
+  )
+  return f'{function.scope}({settings})' if settings else function.scope
 
 
 def scope_of(function: type[SynthesizingFunction]) -> str:

@@ -87,6 +87,7 @@ class FixedPatterns(Table):
 
   letter = 'Patterns'
   self_attention_only = True
+  unshaped = ('patterns',)
 
   def __init__(
     self,
