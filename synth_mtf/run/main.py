@@ -86,20 +86,29 @@ def run(words: Sequence[str]) -> int:
 
   from synth_mtf.checkpoints import restore_errors
   from synth_mtf.host import errors
-  from synth_mtf.run import in_brief, preflight
+  from synth_mtf.run import in_brief, lock
+  from synth_mtf.run import model_dir as model_dirs
 
   def main(argv: Sequence[str]) -> None:
     model_dir = flags.FLAGS.model_dir
-    preflight.check_writable(model_dir)
+    model_dirs.check_name(model_dir)
+    model_dirs.check_folder(model_dir)
     if not flags.FLAGS.tpu:
       gin.parse_config(_TRAINING)
     verbose = flags.FLAGS.verbose
     brief = contextlib.nullcontext() if verbose else in_brief.shown(model_dir)
-    with brief, errors.explained(restore_errors.explainer(model_dir)):
+    with (
+      brief,
+      errors.explained(
+        restore_errors.explainer(model_dir), model_dirs.explainer(model_dir)
+      ),
+    ):
       mesh_transformer_main.main(argv)
 
   try:
     app.run(main, [sys.argv[0], *words])
   except SystemExit as done:  # so app.run returns, and a run that was stopped
     return int(done.code or 0)
+  finally:
+    lock.release_all()
   return 0

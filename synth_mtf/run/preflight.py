@@ -2,7 +2,8 @@
 
 The host waits for ever for a checkpoint or a TPU that does not come, starts
 again from step 0 over checkpoints whose pointer is missing, and resumes from
-checkpoints of other models. These checks say so instead.
+checkpoints of other models. These checks say so instead. Each concern has a
+module; here they are put in order.
 """
 
 import inspect
@@ -10,7 +11,7 @@ import os
 import re
 import socket
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 import gin
@@ -22,13 +23,21 @@ from t5.models import mesh_transformer
 
 from synth_mtf import tasks
 from synth_mtf.analysis import packing
-from synth_mtf.checkpoints import comparison, folder
+from synth_mtf.checkpoints import comparison, folder, meaning
 from synth_mtf.checkpoints import vocabulary as vocabularies
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import errors
 from synth_mtf.host import model as models
+from synth_mtf.run import (
+  checkpoint_choice,
+  devices,
+  lock,
+  settings,
+  text_files,
+)
 from synth_mtf.run import mesh as meshes
+from synth_mtf.run import model_dir as model_dirs
 from synth_mtf.run import perplexity
 
 _MAIN = 'mesh_transformer_main.py'
@@ -36,21 +45,6 @@ _TPU_SECONDS = 10
 _WHOLE_ROWS = ('train', 'perplexity_eval')  # the others decode
 _HOST_PERPLEXITY_STEPS = 100
 _EVALUATIONS = ('eval', 'score_eval', 'perplexity_eval')
-
-
-def check_writable(model_dir: str) -> None:
-  """Checks that the model folder is there or can be made.
-
-  Raises:
-    UserError: it cannot.
-  """
-  try:
-    tf.io.gfile.makedirs(model_dir)
-  except tf.errors.OpError as error:
-    raise UserError(
-      f'--model_dir {model_dir} cannot be made: {error.message}. Give a folder '
-      'that you may write to.'
-    ) from error
 
 
 def check_run(config: Mapping[Any, Any]) -> None:
@@ -67,27 +61,41 @@ def check_run(config: Mapping[Any, Any]) -> None:
   del config  # get_bindings also resolves macros.
   if not _is_run_of_main():
     return
-  _check_tpu(flags.FLAGS.tpu)
-  run = gin.get_bindings(utils.run)
-  mode = run.get('mode', 'train')
   model_dir = flags.FLAGS.model_dir
+  model_dirs.check_name(model_dir)
+  model_dirs.check_folder(model_dir)
+  _check_tpu(flags.FLAGS.tpu)
+  settings.check()
+  run = gin.get_bindings(utils.run)
+  settings.check_lengths(run)
+  devices.check(None if flags.FLAGS.tpu else run.get('mesh_devices'))
+  mode = run.get('mode', 'train')
   split = run.get('dataset_split', 'train')
+  started: list[str] = []
   if mode == 'train':
-    _check_resume(model_dir)
+    model_dirs.check_writable(model_dir)
+    lock.take(model_dir)
+    read = list(filter(None, [folder.latest(model_dir)]))
     _check_init_checkpoint(run.get('init_checkpoint'))
+    started = list(filter(None, [None if read else run.get('init_checkpoint')]))
     _check_masters()
+    _check_train_split(split)
   else:
-    _check_has_checkpoint(model_dir, mode)
+    read = checkpoint_choice.check(model_dir, mode, run)
     _check_split(mode, split)
+    if mode in _EVALUATIONS:
+      model_dirs.check_writable(run.get('eval_summary_dir') or model_dir)
+    text_files.check(mode, run)
   _check_data(mode, split)
-  _check_vocabulary(model_dir, run)
-  _check_model(model_dir, run)
+  _check_vocabulary([*read, *started], run)
+  _check_model(read, run)
+  _check_meaning(read, started, run)
   if mode in _WHOLE_ROWS and run.get('sequence_length'):
     _tell_packing(run['sequence_length'])
   if mode == 'perplexity_eval':
     _tell_rows(run, split)
-  if mode == 'train' and run.get('vocabulary') is not None:
-    vocabularies.record(run['vocabulary'], model_dir)
+  if mode == 'train':
+    _record(model_dir, run)
 
 
 def _is_run_of_main() -> bool:
@@ -118,32 +126,13 @@ def _check_tpu(tpu: Optional[str]) -> None:
     ) from error
 
 
-def _check_resume(model_dir: str) -> None:
-  """Refuses to start at step 0 over checkpoints that are there."""
-  written = folder.written(model_dir)
-  pointer = os.path.join(model_dir, folder.POINTER)
-  if written and not tf.io.gfile.exists(pointer):
-    raise UserError(
-      f'{model_dir} holds {written[-1]}, but the file {pointer} that points at '
-      'it is missing: training would start again at step 0 and overwrite it. '
-      f'Write the line `{folder.pointer_line(written[-1])}` into that file '
-      'to resume, or choose another --model_dir.'
-    )
-  latest = tf.train.latest_checkpoint(model_dir)
-  pointed = tf.train.get_checkpoint_state(model_dir)
-  if pointed and not latest:
-    raise UserError(
-      f'{pointer} points at {pointed.model_checkpoint_path}, which is not '
-      'there or has no .index file.' + _holding(model_dir)
-    )
-
-
 def _check_init_checkpoint(path: Optional[str]) -> None:
-  if path and not tf.train.checkpoint_exists(path):
+  if path and not folder.exists(path):
+    beside = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
     raise UserError(
       f'utils.run.init_checkpoint: there is no checkpoint {path}; expected a '
       'path without the .index, such as <folder>/model.ckpt-1000.'
-      + _holding(os.path.dirname(path))
+      + folder.holding(beside)
     )
 
 
@@ -167,11 +156,13 @@ def _check_split(mode: str, split: str) -> None:
     )
 
 
-def _check_has_checkpoint(model_dir: str, mode: str) -> None:
-  if not folder.written(model_dir):
+def _check_train_split(split: str) -> None:
+  """Refuses what the host refuses, later and with a traceback."""
+  if split != 'train':
     raise UserError(
-      f'mode {mode!r} needs a checkpoint, and --model_dir {model_dir} has '
-      'none. Give the folder of a run that has trained.'
+      f"utils.run.dataset_split = {split!r}, but mode 'train' trains on the "
+      "split 'train': give --gin_param=\"utils.run.dataset_split = 'train'\", "
+      'or the mode that is meant.'
     )
 
 
@@ -191,26 +182,27 @@ def _task_name(reader: Callable[..., Any]) -> Optional[str]:
   return gin.get_bindings(reader).get('mixture_or_task_name')
 
 
-def _check_vocabulary(model_dir: str, run: Mapping[str, Any]) -> None:
+def _check_vocabulary(
+  checkpoints: Iterable[str], run: Mapping[str, Any]
+) -> None:
   """Refuses checkpoints that were trained with another vocabulary."""
-  latest = tf.train.latest_checkpoint(model_dir)
-  checkpoints = [latest] if latest else [run.get('init_checkpoint')]
-  for checkpoint in filter(None, checkpoints):
+  for checkpoint in checkpoints:
     if run.get('vocabulary') is not None:
       vocabularies.check(run['vocabulary'], checkpoint)
 
 
-def _check_model(model_dir: str, run: Mapping[str, Any]) -> None:
-  """Refuses what does not fit: mesh, checkpoint, choice of variables.
+def _check_model(read: Sequence[str], run: Mapping[str, Any]) -> None:
+  """Refuses what does not fit: mesh, checkpoints, choice of variables.
 
   The host loads values of another shape without complaint, and if all shapes of
   a layer agree with each other, it trains that other model.
   """
-  latest = tf.train.latest_checkpoint(model_dir)
+  if 'mesh_shape' not in run or 'layout_rules' not in run:
+    return  # the host names them
   mesh = mtf.convert_to_shape(run['mesh_shape'])
   trained = run.get('variable_filter')
   vocabulary = run.get('vocabulary')
-  if vocabulary is None or not (latest or mesh.size > 1 or trained):
+  if vocabulary is None or not (read or mesh.size > 1 or trained):
     return
   model = models.build(
     utils.inputs_vocabulary(vocabulary).vocab_size,
@@ -232,8 +224,10 @@ def _check_model(model_dir: str, run: Mapping[str, Any]) -> None:
       'would be trained. It is a regular expression over names such as '
       f'{next(iter(model.variables))}.'
     )
-  if latest:
-    differences = comparison.of_graph(model.graph, Checkpoint(latest)).message()
+  for checkpoint in read:
+    differences = comparison.of_graph(
+      model.graph, Checkpoint(checkpoint)
+    ).message()
     if differences:
       raise UserError(differences)
 
@@ -260,6 +254,34 @@ def _tell_rows(run: Mapping[str, Any], split: str) -> None:
   )
 
 
-def _holding(path: str) -> str:
-  found = folder.written(path)
-  return f' {path} holds {", ".join(found)}.' if found else ''
+def _check_meaning(
+  read: Sequence[str], started: Sequence[str], run: Mapping[str, Any]
+) -> None:
+  """Refuses checkpoints whose shapes agree and which mean something else."""
+  model = _stacks(run) if read or started else None
+  if model is None:
+    return
+  for checkpoint in read:
+    meaning.check_resumed(model, checkpoint)
+  for checkpoint in started:
+    meaning.check_started(model, checkpoint)
+
+
+def _record(model_dir: str, run: Mapping[str, Any]) -> None:
+  """Writes beside the checkpoints to be what later runs will want to know."""
+  if run.get('vocabulary') is not None:
+    vocabularies.record(run['vocabulary'], model_dir)
+  model = _stacks(run)
+  if model is not None:
+    meaning.record(model, model_dir)
+
+
+def _stacks(run: Mapping[str, Any]) -> Optional[models.Transformer]:
+  """The model's layers, which are not called; None for the host's oddities."""
+  vocabulary = run.get('vocabulary')
+  if vocabulary is None or run.get('model_type') == 'bi_student_teacher':
+    return None
+  return models.make_transformer(
+    utils.inputs_vocabulary(vocabulary).vocab_size,
+    utils.targets_vocabulary(vocabulary).vocab_size,
+  )
