@@ -16,13 +16,13 @@ from mesh_tensorflow.transformer import transformer, transformer_layers
 from synth_mtf.checkpoints import records
 from synth_mtf.errors import UserError
 from synth_mtf.host import model as models
-from synth_mtf.layer.attention import SyntheticAttention
+from synth_mtf.layer.synthetic import SyntheticLayer
 from synth_mtf.synthesizers.base import described
 
 FILE = 'model.json'
 # Settings of layers that change what they compute, but no variable's shape.
 _SETTINGS: tuple[tuple[type, tuple[str, ...]], ...] = (
-  (SyntheticAttention, ('mixing', 'normalize', 'index_by')),
+  (SyntheticLayer, ('mixing', 'normalize', 'index_by')),
   (
     transformer_layers.SelfAttention,
     ('relative_attention_type', 'fold_scaling_into_initializer'),
@@ -116,7 +116,7 @@ def _check(
 
 def _meaning(layer: transformer.TransformerLayer) -> dict[str, Any]:
   found: dict[str, Any] = {}
-  if isinstance(layer, SyntheticAttention):
+  if isinstance(layer, SyntheticLayer):
     found['synthesizers'] = [described(f) for f in layer.synthesizers]
   for kind, names in _SETTINGS:
     if isinstance(layer, kind):

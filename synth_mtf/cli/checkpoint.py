@@ -146,13 +146,17 @@ def _convert(args: argparse.Namespace) -> int:
   beside = os.path.join(
     os.path.dirname(checkpoint.path), 'operative_config.gin'
   )
-  source_files = args.source_gin_file or (
-    [beside] if os.path.exists(beside) else None
-  )
   source = None
   packed = True  # as T5 trains where nothing says otherwise
-  if source_files:
-    gin_files.parse(source_files)
+  if args.source_gin_file:
+    gin_files.parse(args.source_gin_file)
+  elif os.path.exists(beside):
+    for line in gin_files.parse_foreign(beside):
+      print(
+        f'{beside}: left out `{line}`, which may run any code. If you trust '
+        f'it, give --source_gin_file={beside}'
+      )
+  if args.source_gin_file or os.path.exists(beside):
     packed = data_is_packed()
     source = model.build(checkpoint.vocab_size)
   gin_files.parse(args.gin_file, args.gin_param)

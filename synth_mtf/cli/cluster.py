@@ -7,21 +7,26 @@ names `/job:worker/task:N/device:CPU:0` (or `GPU:0`), which
 
 TensorFlow waits for ever for a task that is lost. Here the run ends instead,
 and the same commands resume it: a new session inside the run would read its
-data from the start again.
+data from the start again. Task 0 says goodbye when the run has ended well:
+a task that does not hear it ends with an error, too.
+
+TensorFlow's server listens on all interfaces, whatever address it is given, and
+asks nobody who they are: the network must keep strangers out.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from synth_mtf.errors import UserError
-from synth_mtf.run import main, output, process
+from synth_mtf.run import main, process
 
 SUMMARY = "T5's main over several machines: the same command on each"
 
@@ -66,16 +71,28 @@ def run(args: argparse.Namespace) -> int:
   process.fix_hash_seed()
   server = _serve(hosts, args.task)
   if args.task:
-    print(f'Task {args.task} serves {hosts[args.task]}.', flush=True)
+    port = hosts[args.task].rpartition(':')[2]
+    print(
+      f'Task {args.task} serves {hosts[args.task]}. Port {port} is open on all '
+      'of its interfaces, to whoever reaches it.',
+      flush=True,
+    )
     _wait_for(hosts[:1], args.patience)
-    _first_lost(hosts[:1])
+    threading.Thread(target=_fail_without, args=[hosts[0]], daemon=True).start()
+    _hear_goodbye(server, args.task)
     print(f'Task 0 ({hosts[0]}) has ended, and so does this one.')
+    time.sleep(1)  # task 0 closes its session first
     _leave(0)
   _wait_for(hosts, args.patience)
-  threading.Thread(target=_fail_with, args=[hosts], daemon=True).start()
+  ended = threading.Event()
+  threading.Thread(target=_fail_with, args=[hosts, ended], daemon=True).start()
   # The estimator's own way to be told which session to use.
   os.environ['TF_CONFIG'] = json.dumps({'session_master': server.target})
-  return main.run([word for word in args.flags if word != '--'])
+  status = main.run([word for word in args.flags if word != '--'])
+  ended.set()  # a task that has heard the goodbye is not lost
+  if not status:
+    _say_goodbye(server, range(1, len(hosts)))
+  return status
 
 
 def _serve(hosts: Sequence[str], task: int) -> Any:
@@ -94,6 +111,44 @@ def _serve(hosts: Sequence[str], task: int) -> Any:
       f'{hosts[task]} cannot be served: {error.message}. Is the port free, and '
       'the host this machine?'
     ) from error
+
+
+def _goodbyes(task: int) -> Any:
+  """A queue on a task's own device, which its sessions and task 0's share."""
+  import tensorflow.compat.v1 as tf
+
+  with tf.device(f'/job:worker/task:{task}/device:CPU:0'):
+    return tf.FIFOQueue(
+      1, tf.bool, shapes=[[]], shared_name='synth_mtf_goodbye'
+    )
+
+
+def _hear_goodbye(server: Any, task: int) -> None:
+  """Returns when task 0 says that the run has ended well."""
+  import tensorflow.compat.v1 as tf
+
+  # Of all tasks, only this one: another may be gone already.
+  only = tf.ConfigProto(device_filters=[f'/job:worker/task:{task}'])
+  with (
+    tf.Graph().as_default(),
+    tf.Session(server.target, config=only) as session,
+  ):
+    session.run(_goodbyes(task).dequeue())
+
+
+def _say_goodbye(server: Any, tasks: Iterable[int]) -> None:
+  """Tells the other tasks that the run has ended well."""
+  import tensorflow.compat.v1 as tf
+
+  for task in tasks:
+    filters = ['/job:worker/task:0', f'/job:worker/task:{task}']
+    options = tf.ConfigProto(
+      device_filters=filters, operation_timeout_in_ms=1000 * _SECONDS
+    )
+    with tf.Graph().as_default(), contextlib.suppress(tf.errors.OpError):
+      word = _goodbyes(task).enqueue(True)
+      with tf.Session(server.target, config=options) as session:
+        session.run(word)
 
 
 def _wait_for(hosts: Sequence[str], patience: int) -> None:
@@ -130,18 +185,35 @@ def _answers(host: str, wait: int = 0) -> bool:
   return True
 
 
-def _fail_with(hosts: Sequence[str]) -> None:
-  """Ends the run when a host is lost; to be run in a thread.
+def _fail_without(host: str) -> None:
+  """Ends this process when task 0 is lost; for a thread."""
+  _first_lost([host])
+  time.sleep(1)  # a goodbye may be on its way
+  print(
+    f'synth-mtf: error: task 0 ({host}) is lost, or its run has failed: its '
+    'own output says why. To go on, give every machine its command again.',
+    file=sys.stderr,
+  )
+  _leave(2)
+
+
+def _fail_with(hosts: Sequence[str], ended: threading.Event) -> None:
+  """Ends the run when a host is lost; for a thread.
 
   The main thread is then inside TensorFlow, which nothing else interrupts. A
   checkpoint that it is writing counts only once it is complete.
   """
-  import tensorflow.compat.v1 as tf
   from absl import flags
 
+  from synth_mtf.checkpoints import folder
+
   number = _first_lost(hosts)
-  latest = tf.train.latest_checkpoint(flags.FLAGS.model_dir)
-  output.console().line(
+  if ended.is_set():
+    return
+  latest = None
+  with contextlib.suppress(UserError):
+    latest = folder.latest(flags.FLAGS.model_dir)
+  print(
     f'synth-mtf: error: task {number} ({hosts[number]}) is lost. '
     + (f'The last checkpoint is {latest}: to ' if latest else 'To ')
     + 'go on, give every machine its command again.'

@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 import gin
+import gin.config_parser
 import gin.resource_reader
 import mesh_tensorflow.transformer
 
@@ -19,6 +20,9 @@ _DEFAULTS = str(
   / 'gin'
   / 'defaults.gin'
 )
+
+# Whose import lines a file may have that nobody has vouched for.
+_OURS_AND_THE_HOSTS = ('synth_mtf', 'mesh_tensorflow', 't5', 'seqio')
 
 
 def make_readable() -> None:
@@ -48,7 +52,6 @@ def parse(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
     UserError: a file, a name or a value is wrong.
   """
   import t5.models
-  from t5.models import mesh_transformer
 
   gin.clear_config()
   _search(str(pathlib.Path(t5.models.__file__).parent / 'gin'))
@@ -57,8 +60,61 @@ def parse(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
     gin.parse_config_files_and_bindings(
       [_DEFAULTS, *files],
       list(bindings),
-      skip_unknown=mesh_transformer.DEPRECATED_GIN_REFERENCES,
+      skip_unknown=_deprecated(),
     )
+
+
+def parse_foreign(file: str) -> list[str]:
+  """Makes gin hold what a file says that nobody has vouched for.
+
+  An `import` line runs a module's code. Those of modules that are not ours or
+  the host's are left out, and so is `include`, which would reach other files.
+
+  Args:
+    file: its path.
+
+  Returns:
+    What was left out, as the file has it.
+
+  Raises:
+    UserError: a name or a value is wrong.
+  """
+  text = pathlib.Path(file).read_text(encoding='utf-8')
+  with errors.explained():
+    left_out = dict(_reaching_out(text))
+    lines = [
+      '' if number in left_out else line
+      for number, line in enumerate(text.split('\n'), 1)
+    ]
+    text = '\n'.join(lines)
+    if list(_reaching_out(text)):
+      raise SyntaxError(f'{file}: two statements in a line')
+  parse([])
+  with errors.explained(), _quiet(), gin.unlock_config():
+    gin.parse_config(text, skip_unknown=_deprecated())
+  return list(left_out.values())
+
+
+def _reaching_out(text: str) -> Iterator[tuple[int, str]]:
+  """Yields line and text of each statement that reads more than its file."""
+  statements = gin.config_parser.ConfigParser(
+    text, gin.config.ParserDelegate(skip_unknown=True)
+  )
+  for statement in statements:
+    if isinstance(statement, gin.config_parser.IncludeStatement):
+      yield statement.location.line_num, f"include '{statement.filename}'"
+    elif (
+      isinstance(statement, gin.config_parser.ImportStatement)
+      and statement.module.split('.')[0] not in _OURS_AND_THE_HOSTS
+    ):
+      yield statement.location.line_num, statement.format()
+
+
+def _deprecated() -> Sequence[str]:
+  """Names in old configs that T5 passes over."""
+  from t5.models import mesh_transformer
+
+  return mesh_transformer.DEPRECATED_GIN_REFERENCES
 
 
 def _search(folder: str) -> None:

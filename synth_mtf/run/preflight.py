@@ -33,12 +33,12 @@ from synth_mtf.run import (
   checkpoint_choice,
   devices,
   lock,
+  perplexity,
   settings,
   text_files,
 )
 from synth_mtf.run import mesh as meshes
 from synth_mtf.run import model_dir as model_dirs
-from synth_mtf.run import perplexity
 
 _MAIN = 'mesh_transformer_main.py'
 _TPU_SECONDS = 10

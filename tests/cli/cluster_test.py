@@ -31,7 +31,7 @@ TWO = (
   "--gin_param=utils.run.mesh_devices = ['/job:worker/task:0/device:CPU:0', "
   "'/job:worker/task:1/device:CPU:0']",
 )
-PATIENCE = 120
+PATIENCE = 300
 
 
 @pytest.fixture(scope='module')
@@ -124,6 +124,26 @@ def test_a_lost_worker_ends_the_run_which_then_resumes(data_dir, tmp_path):
     # step, and two devices round differently from one.
     close = np.isclose(resumed[name], value, 1e-3, 1e-4)[moved]
     assert not moved.any() or close.mean() > 0.9, name
+
+
+@pytest.mark.parametrize('how', ['killed', 'refused'])
+def test_a_worker_ends_with_an_error_when_task_0_does(data_dir, tmp_path, how):
+  folder = tmp_path / 'run'
+  words = [f'--model_dir={folder}', f'--data_dir={data_dir}', *RUN, *TWO]
+  if how == 'refused':
+    words.append('--gin_param=utils.run.train_steps = 0')
+  else:
+    words.append('--gin_param=utils.run.train_steps = 100000')
+  with cluster(*words) as (main, worker):
+    if how == 'killed':
+      end = time.monotonic() + PATIENCE
+      while not steps(folder):
+        assert main.poll() is None, main.communicate()[0][-3000:]
+        assert time.monotonic() < end
+        time.sleep(0.1)
+      main.send_signal(signal.SIGKILL)
+    assert main.wait(PATIENCE)
+    assert worker.wait(PATIENCE) == 2
 
 
 @pytest.mark.parametrize(

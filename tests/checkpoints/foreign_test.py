@@ -1,0 +1,80 @@
+"""`synth-mtf checkpoint convert` on a checkpoint that somebody else made."""
+
+import gin
+import pytest
+
+from synth_mtf import cli
+from synth_mtf.host import gin_files
+from tests import model
+
+
+@pytest.fixture(autouse=True)
+def clean_gin():
+  yield
+  gin.clear_config()
+
+
+@pytest.fixture
+def trap(tmp_path, monkeypatch):
+  """A module that leaves a file when it is imported."""
+  folder = tmp_path / 'modules'
+  folder.mkdir()
+  (folder / 'synth_mtf_trap.py').write_text(
+    f'open({str(tmp_path / "sprung")!r}, "w").close()\n'
+  )
+  monkeypatch.syspath_prepend(folder)
+  return tmp_path / 'sprung'
+
+
+CONFIG = """\
+{statement}
+import synth_mtf
+import mesh_tensorflow.transformer.transformer_layers
+SyntheticAttention.mixing = 'sum'
+"""
+
+
+@pytest.mark.parametrize(
+  'statement',
+  [
+    'import synth_mtf_trap',
+    'import synth_mtf_trap as t5',
+    'from synth_mtf_trap import t5',
+    'import synth_mtf_trap.synth_mtf',
+    "include '{folder}/other.gin'",
+  ],
+)
+def test_a_statement_that_may_run_code_is_left_out(tmp_path, trap, statement):
+  statement = statement.format(folder=tmp_path)
+  (tmp_path / 'other.gin').write_text('import synth_mtf_trap\n')
+  config = tmp_path / 'operative_config.gin'
+  config.write_text(CONFIG.format(statement=statement))
+  assert gin_files.parse_foreign(str(config)) == [statement]
+  assert gin.query_parameter('SyntheticAttention.mixing') == 'sum'
+  assert not trap.exists()
+
+
+@pytest.mark.parametrize('statement', ['import \\\n synth_mtf_trap'])
+def test_a_statement_over_two_lines(tmp_path, trap, statement):
+  config = tmp_path / 'operative_config.gin'
+  config.write_text(CONFIG.format(statement=statement))
+  with pytest.raises(Exception, match='syntax'):
+    gin_files.parse_foreign(str(config))
+  assert not trap.exists()
+
+
+def test_the_command_tells_and_runs_it_only_when_told(tmp_path, trap, capsys):
+  source = model.write(tmp_path / 'source')
+  config = tmp_path / 'source' / 'operative_config.gin'
+  gin_files.parse(model.files('vanilla'), model.TINY)
+  config.write_text('import synth_mtf_trap\n' + gin.config_str())
+  gin.clear_config()
+  words = [f'--gin_file={file}' for file in model.files('random_vanilla')]
+  words += [f'--gin_param={binding}' for binding in model.TINY]
+  command = ['checkpoint', 'convert', str(source)]
+  assert cli.main([*command, str(tmp_path / 'one'), *words]) == 0
+  assert 'left out `import synth_mtf_trap`' in capsys.readouterr().out
+  assert not trap.exists()
+  trusted = f'--source_gin_file={config}'
+  assert cli.main([*command, str(tmp_path / 'two'), *words, trusted]) == 0
+  assert trap.exists()
