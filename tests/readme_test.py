@@ -1,8 +1,8 @@
 """Every command of the documents: run as it stands, or at least checked.
 
 A block of commands is fenced as `console` (its commands after `$ `) or `bash`.
-It is run in a folder that has `my_data`, `my_vocabulary.model` and `.venv`,
-after the blocks above it, unless a comment on the line before it says more:
+It is run in a folder that has `my_data` and `.venv`, after the blocks above it,
+in the order of the text, unless a comment on the line before it says more:
 
     <!-- run with: WORDS -->    run, with these words added to each command
     <!-- run by: PATH ... -->   that file of the checkout runs it
@@ -25,7 +25,6 @@ import pytest
 
 from synth_mtf import cli
 from synth_mtf.host import gin_files
-from synth_mtf.tasks import vocabulary_training
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(sys.executable).parent
@@ -85,9 +84,6 @@ def folder(tmp_path_factory, real_data):
   (here / 'my_data').symlink_to(real_data)
   for file in ('constraints.txt', 'constraints-tf2.15.txt'):
     shutil.copy(CHECKOUT / file, here)
-  book = real_data / 'corpus' / 'books' / 'sherlock_holmes.txt'
-  lines = book.read_text(encoding='utf-8').splitlines()
-  vocabulary_training.train(lines, here / 'my_vocabulary.model', 1000)
   return here
 
 
