@@ -66,12 +66,8 @@ def test_the_checkout_that_shadows_an_installation_is_whole(tmp_path):
 def made_by(command) -> set[str]:
   """The names that a command of the README makes."""
   made = set(re.findall(r'> (my_\S+)$', command))
-  made |= set(
-    re.findall(
-      r"(?:--out[= ]|(?:output|scores)_filename = '|cache_dir=)(\S+?)(?=['\s]|$)",
-      command,
-    )
-  )
+  for flag in ('--out[= ]', "(?:output|scores)_filename = '", 'cache_dir='):
+    made |= set(re.findall(rf"{flag}(\S+?)(?=['\s]|$)", command))
   made |= set(re.findall(r'^cp -r \S+ (\S+)', command))
   if re.search(r'gin_file=runs/(pretrain|finetune)', command):
     made |= set(re.findall(r'--model_dir=(\S+)', command))

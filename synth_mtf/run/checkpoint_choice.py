@@ -67,7 +67,8 @@ def _chosen(
   if (
     steps is None or steps == _LAST or (setting.startswith('ex') and not steps)
   ):
-    return [os.path.basename(folder.latest(model_dir))]
+    latest = folder.latest(model_dir)
+    return [os.path.basename(latest)] if latest else []
   wanted = list(steps) if isinstance(steps, (list, tuple)) else [steps]
   if not wanted or not all(type(step) is int for step in wanted):
     raise UserError(

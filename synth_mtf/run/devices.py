@@ -24,7 +24,7 @@ def check(names: Optional[Sequence[str]]) -> None:
     UserError: a name is no device's, or this machine has no such device.
   """
   faults = [fault for name in names or () for fault in _faults(name)]
-  if faults:
+  if faults and names:
     raise UserError(
       f'utils.run.mesh_devices = {list(names)!r}: {"; ".join(faults)}. This '
       f'machine has {", ".join(_present())}; `synth-mtf doctor` says why a GPU '
@@ -54,11 +54,11 @@ def _is_cluster() -> bool:
 
 
 def _present() -> list[str]:
-  counts = {}
+  counts: dict[str, int] = {}
   found = []
   for device in tf.config.list_physical_devices():
     kind = device.device_type.lower()
     if kind in ('cpu', 'gpu'):
-      found.append(f'{kind}:{counts.setdefault(kind, 0)}')
-      counts[kind] += 1
+      found.append(f'{kind}:{counts.get(kind, 0)}')
+      counts[kind] = counts.get(kind, 0) + 1
   return found

@@ -56,7 +56,7 @@ class Kind(NamedTuple):
   accepts: Callable[[Any], bool]
   options: Collection[str] = ()
 
-  def __or__(self, other: 'Kind') -> 'Kind':  # type: ignore[override]
+  def __or__(self, other: 'Kind') -> 'Kind':
     return Kind(
       f'{self.expected} or {other.expected}',
       lambda value: self.accepts(value) or other.accepts(value),

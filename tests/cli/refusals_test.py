@@ -103,7 +103,7 @@ def copy(trained, tmp_path) -> pathlib.Path:
   return pathlib.Path(shutil.copytree(trained, tmp_path / 'copy'))
 
 
-def contents(folder) -> dict:
+def contents(folder) -> dict[str, bytes]:
   """What must survive a refused run."""
   return {p.name: p.read_bytes() for p in folder.glob('model.ckpt-*')}
 
@@ -211,7 +211,7 @@ class TestPointer:
     (copy / 'checkpoint').write_bytes(b'')
     with pytest.raises(UserError) as caught:
       run(copy)
-    line = re.search('`(model_checkpoint_path.*?)`', str(caught.value))[1]
+    (line,) = re.findall('`(model_checkpoint_path.*?)`', str(caught.value))
     (copy / 'checkpoint').write_text(line)
     assert run(copy) == 0
 
