@@ -10,7 +10,7 @@ import re
 from typing import Optional
 
 import tensorflow.compat.v1 as tf
-from google.protobuf import text_format
+from google.protobuf import text_format  # type: ignore[import-untyped]
 from mesh_tensorflow.transformer import utils
 from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 
