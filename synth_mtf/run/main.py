@@ -95,7 +95,8 @@ def run(words: Sequence[str]) -> int:
     model_dirs.check_folder(model_dir)
     if not flags.FLAGS.tpu:
       gin.parse_config(_TRAINING)
-    verbose = flags.FLAGS.verbose
+    # A folder that can only be read, from which one may decode, takes no log.
+    verbose = flags.FLAGS.verbose or not model_dirs.is_writable(model_dir)
     brief = contextlib.nullcontext() if verbose else in_brief.shown(model_dir)
     with (
       brief,

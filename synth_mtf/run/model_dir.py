@@ -87,6 +87,15 @@ def check_writable(model_dir: str) -> None:
     ) from error
 
 
+def is_writable(model_dir: str) -> bool:
+  """Whether files can be made in a model folder."""
+  try:
+    check_writable(model_dir)
+  except UserError:
+    return False
+  return True
+
+
 def explainer(model_dir: str) -> Callable[[BaseException], Optional[str]]:
   """Returns what explains an error by a model folder that is not writable."""
 
