@@ -58,13 +58,12 @@ def factor(made: model.Transformer, lengths: Mapping[str, int]) -> float:
   packed = unpacked = 0
   for stack in model.stacks(made):
     length = lengths['inputs' if stack.name == 'encoder' else 'targets']
-    for layer in stack.layer_stack.layers:
-      if isinstance(layer, AttentionLayer):
-        packed += _products(stack, layer, length)
-        alone = copy.copy(layer)
-        alone.packed = False
-        unpacked += _products(stack, alone, length)
-        break
+    first = stack.layer_stack.layers[0]
+    if isinstance(first, AttentionLayer):
+      packed += _products(stack, first, length)
+      alone = copy.copy(first)
+      alone.packed = False
+      unpacked += _products(stack, alone, length)
   return packed / unpacked if unpacked else 1.0
 
 
