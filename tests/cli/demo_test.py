@@ -184,13 +184,13 @@ def wait_for(condition, process, seconds=300):
   [
     (
       ['--variants', 'vanila'],
-      "unknown variant 'vanila'; did you mean vanilla",
+      "unknown variant 'vanila'; did you mean 'vanilla'",
     ),
-    (['--size', 'tny'], "unknown size 'tny'; did you mean tiny"),
+    (['--size', 'tny'], "unknown size 'tny'; did you mean 'tiny'"),
     (['--steps', '0'], '--finetune_steps is 0'),
     (['--gin_file', 'heads/9.gin'], "gin file 'heads/9.gin' does not exist"),
     (['--data_dir', '/no/such'], '--data_dir /no/such does not exist'),
-    (['--mixture', 'synth_en_mx'], 'did you mean synth_en_mix'),
+    (['--mixture', 'synth_en_mx'], "did you mean 'synth_en_mix'"),
     (
       ['--gin_param', 'Unitransformer.d_modl = 3'],
       "'d_modl'; did you mean 'd_model'",

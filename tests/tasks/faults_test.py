@@ -465,7 +465,7 @@ def test_all_faults_come_at_once(data_dir):
 
 
 def test_unknown_name_offers_the_nearest():
-  with pytest.raises(UserError, match='did you mean synth_glue_cola_v002'):
+  with pytest.raises(UserError, match="did you mean 'synth_glue_cola_v002'"):
     tasks.check(['glue_cola'], ['train'])
 
 
