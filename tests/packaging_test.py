@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow  # builds a wheel and starts processes
+
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 # Where a part of the checkout stands in an installation.
 INSTALLED_AS = {

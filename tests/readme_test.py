@@ -27,6 +27,8 @@ from synth_mtf import cli
 from synth_mtf.host import gin_files
 from synth_mtf.tasks import vocabulary_training
 
+pytestmark = pytest.mark.slow  # runs what is in the documents
+
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(sys.executable).parent
 DOCUMENTS = [CHECKOUT / 'README.md', *sorted(CHECKOUT.glob('docs/**/*.md'))]
@@ -74,14 +76,14 @@ def name(block):
 
 
 @pytest.fixture(scope='module')
-def folder(tmp_path_factory, real_data):
+def folder(tmp_path_factory, some_data):
   """Where the commands run: what a reader has who followed the text."""
   here = tmp_path_factory.mktemp('reader')
   (here / '.venv').symlink_to(BIN.parent)
-  (here / 'my_data').symlink_to(real_data)
+  (here / 'my_data').symlink_to(some_data)
   for file in ('constraints.txt', 'constraints-tf2.15.txt'):
     shutil.copy(CHECKOUT / file, here)
-  book = real_data / 'corpus' / 'books' / 'sherlock_holmes.txt'
+  book = some_data / 'corpus' / 'books' / 'sherlock_holmes.txt'
   lines = book.read_text(encoding='utf-8').splitlines()
   vocabulary_training.train(lines, here / 'my_vocabulary.model', 1000)
   return here
