@@ -1,6 +1,7 @@
 # On a machine with Python 3.9-3.11 and pip:
 #
 #   make demo [DEMO_ARGS='--data_dir DIR']   the main job
+#   make test-fast                           what takes two minutes in all
 #   make test [TF=2.15] [TEST_ARGS='-k NAME']
 #   make tpu-proof                           TPU programs of every variant
 #   make tpu-compile [VARIANTS='random ...'] compile them as for a TPU v3-8
@@ -24,18 +25,24 @@ endif
 INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
 
-.PHONY: demo test tpu-proof tpu-compile lint format benchmark env
+.PHONY: demo test-fast test tpu-proof tpu-compile lint format benchmark env
 .DEFAULT_GOAL := demo
 
 demo: env
 	$(BIN)/synth-mtf demo $(DEMO_ARGS)
 
+PYTEST := $(BIN)/python -m pytest
+PARALLEL := -n $(WORKERS) --dist loadfile --max-worker-restart 0
+
+# Nothing that trains, starts processes or is one of many.
+test-fast: env
+	$(PYTEST) $(PARALLEL) -m 'not slow and not tpu_proof' $(TEST_ARGS)
+
 test: env
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
-	  --max-worker-restart 0 $(TEST_ARGS)
+	$(PYTEST) $(PARALLEL) $(TEST_ARGS)
 
 tpu-proof: env
-	$(BIN)/python -m pytest -m '' tests/tpu $(TEST_ARGS)
+	$(PYTEST) -m '' tests/tpu $(TEST_ARGS)
 
 # XLA's compiler for TPUs has an environment of its own: Python 3.10 or newer.
 VENV_TPU := .venv-tpu

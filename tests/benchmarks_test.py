@@ -10,6 +10,8 @@ from benchmarks import attention
 from benchmarks._contestants import BASELINE, RIVAL_MODES, contestants
 from tests.conftest import CHECKOUT
 
+pytestmark = pytest.mark.slow  # runs the benchmarks
+
 TINY = (
   *('--size', 'tiny', '--batch', '2', '--length', '12', '--targets', '5'),
   *('--lengths', '8', '12', '--batches', '1', '2'),
@@ -90,11 +92,11 @@ def test_an_unknown_contestant_is_refused():
     attention.main([*TINY, '--sections', 'layer', '--variants', 'mtf radnom'])
 
 
-def test_input(real_data):
+def test_input(some_data):
   tasks = ['glue_mrpc_v002', 'super_glue_record_v102', 'squad_v010_allanswers']
   done = subprocess.run(
     [
-      *(sys.executable, '-m', 'benchmarks.input', '--data_dir', str(real_data)),
+      *(sys.executable, '-m', 'benchmarks.input', '--data_dir', str(some_data)),
       *('--uncached', '--megabytes', '1', '--examples', '50', '--rounds', '1'),
       *('--tasks', *tasks),
     ],

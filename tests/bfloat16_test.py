@@ -6,6 +6,8 @@ import tensorflow.compat.v1 as tf
 
 from tests import model
 
+pytestmark = pytest.mark.slow  # builds whole models
+
 VARIANTS = [
   'random',
   'factorized_random_vanilla',

@@ -69,6 +69,52 @@ def parallel(
   return result
 
 
+def decoded(
+  make_layer: harness.MakeLayer,
+  layer: reference.Layer,
+  shape: Sequence[int],
+  start: Optional[npt.NDArray[Any]] = None,
+  tolerance: float = harness.TOLERANCE['float32'],
+  **settings: Any,
+) -> None:
+  """Decodes token by token and compares it with the reference of whole rows.
+
+  Args:
+    make_layer: makes the layer.
+    layer: its `reference.Layer`.
+    shape: [batch, length] or, with `beam`, [batch, beam, length].
+    start: how many tokens of each row are given, as in `harness.decode`.
+    tolerance: of the comparison.
+    **settings: those of `harness.decode`.
+  """
+  ones = np.ones(shape, int)
+  x = family.tokens(ones)
+  result = harness.decode(make_layer, x, start, **settings)
+  exact, weights = x.astype(np.float64), family.float64(result.weights)
+  encoded = settings.get('encoded')
+  if encoded:
+    # The encoder's output has no beams: each sees the same.
+    memory, memory_id = (
+      np.broadcast_to(
+        np.expand_dims(array, tuple(range(1, len(shape) - 1))),
+        (*shape[:-1], *array.shape[1:]),
+      )
+      for array in (encoded.output.astype(np.float64), encoded.sequence_id)
+    )
+    expected = reference.rows_over(
+      layer, exact, weights, ones, memory, memory_id
+    )
+  else:
+    expected = reference.rows(layer, exact, weights, ones, causal=True)
+  new = np.ones(shape, bool)
+  if start is not None:
+    new &= np.arange(shape[-1]) >= start[:, None]
+    assert np.isnan(result.output[~new]).all()
+  harness.assert_close(
+    result.output[new], expected[new], 'token by token', tolerance
+  )
+
+
 # Where outputs have the size of 1, a gradient below this is a sum that cancels.
 VANISHING = 1e-2
 

@@ -1,4 +1,4 @@
-"""What every test shares: a graph-mode TensorFlow and the real data folder."""
+"""What every test shares: a clean process, and official files to read."""
 
 import os
 import pathlib
@@ -14,29 +14,74 @@ shims.prepare_host()
 import gin
 import tensorflow.compat.v1 as tf
 
+from tests import official_files
+
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+REAL_DATA = pathlib.Path(
+  os.environ.get('SYNTH_MTF_TEST_DATA') or CHECKOUT.parent / 'shared' / 'data'
+)
 
 tf.disable_v2_behavior()
 tf.enable_resource_variables()
 tf.logging.set_verbosity(tf.logging.ERROR)
 
 
-@pytest.fixture(scope='session')
-def real_data() -> pathlib.Path:
-  """The folder of real benchmark files; skips the test where it is absent."""
-  folder = os.environ.get('SYNTH_MTF_TEST_DATA')
-  path = pathlib.Path(folder) if folder else CHECKOUT.parent / 'shared' / 'data'
-  if not path.is_dir():
-    pytest.skip(
-      f'no real data in {path}; set SYNTH_MTF_TEST_DATA to its folder'
-    )
-  return path
+@pytest.fixture(scope='session', autouse=True)
+def _no_settings_of_the_user():
+  """No variable that the user has exported reaches a test or its processes."""
+  with pytest.MonkeyPatch.context() as patch:
+    _remove_settings(patch)
+    yield
 
 
-@pytest.fixture(scope='module', autouse=True)
-def _fresh_host():
-  """No gin bindings or TensorFlow switches of one test file reach the next."""
+@pytest.fixture(autouse=True)
+def _no_settings_of_other_tests(monkeypatch):
+  """What a test leaves behind does not reach the next."""
+  _remove_settings(monkeypatch)
   gin.clear_config()
   tf.enable_resource_variables()
   yield
   gin.clear_config()
+
+
+def _remove_settings(patch):
+  for name in list(os.environ):
+    if name.startswith('SYNTH_MTF_') and not name.startswith('SYNTH_MTF_TEST_'):
+      patch.delenv(name)
+
+
+@pytest.fixture(scope='session')
+def made_data(tmp_path_factory) -> pathlib.Path:
+  """A folder of small files in the official formats."""
+  folder = tmp_path_factory.mktemp('made')
+  official_files.write(folder)
+  return folder
+
+
+@pytest.fixture(scope='session')
+def real_data() -> pathlib.Path:
+  """The folder of real benchmark files; skips the test where it is absent."""
+  if not REAL_DATA.is_dir():
+    pytest.skip(
+      f'no real data in {REAL_DATA}; set SYNTH_MTF_TEST_DATA to its folder'
+    )
+  return REAL_DATA
+
+
+_REAL = pytest.param('real_data', marks=pytest.mark.slow, id='real')
+_MADE = pytest.param('made_data', id='made')
+
+
+@pytest.fixture(
+  scope='session', params=[_MADE, _REAL] if REAL_DATA.is_dir() else [_MADE]
+)
+def official_data(request) -> pathlib.Path:
+  """Official files: made ones, and the real ones if they are there."""
+  return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope='session')
+def some_data(request) -> pathlib.Path:
+  """The real files if they are there; otherwise those that are made."""
+  there = REAL_DATA.is_dir()
+  return request.getfixturevalue('real_data' if there else 'made_data')

@@ -2,7 +2,6 @@
 
 import pathlib
 
-import gin
 import mesh_tensorflow as mtf
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ import synth_mtf
 from synth_mtf.analysis import labels
 from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
-from tests import cross_family, harness
+from tests import harness
 
 GIN = pathlib.Path(synth_mtf.gin_path())
 VARIANTS = sorted(path.stem for path in GIN.glob('variants/*.gin'))
@@ -35,29 +34,8 @@ INPUTS = np.random.RandomState(0).randint(2, VOCAB, [3, 9])
 INPUTS[1, 5:] = INPUTS[2, 2:] = 0
 
 
-@pytest.fixture(autouse=True)
-def clean_gin():
-  yield
-  gin.clear_config()
-
-
 def files(*variants):
   return ['sizes/tiny.gin', *(f'variants/{name}.gin' for name in variants)]
-
-
-def test_every_variant_is_a_member():
-  assert set(cross_family.MEMBERS) == set(CROSS)
-
-
-@pytest.mark.parametrize('name', CROSS)
-def test_member_is_what_gin_makes(name):
-  gin_files.parse(files(name), TINY)
-  with gin.config_scope('decoder'):
-    layer = synth_mtf.SyntheticEncDecAttention()
-  expected = cross_family.MEMBERS[name].maker()()
-  assert [f.letter for f in layer.synthesizers] == [
-    f.letter for f in expected.synthesizers
-  ]
 
 
 def _layers(*variants):

@@ -11,6 +11,8 @@ from mesh_tensorflow.transformer import utils
 from synth_mtf.host import gin_files
 from tests import harness
 
+pytestmark = pytest.mark.slow  # decodes with whole models
+
 TINY = (
   'd_model = 10',
   'd_ff = 6',

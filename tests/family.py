@@ -1,45 +1,54 @@
-"""The members of the Synthesizer family, each beside its reference.
+"""The Synthesizer family: the one registry that the tests go through.
 
-One `Member` for each file of gin/variants that uses our layer, under its name;
-registry_test.py fails when one is missing. Sizes are primes of their own, as
-far as the functions allow, so that a swapped dimension does not go unseen.
+A row is a file of gin/variants that uses one of our layers, by its name: what
+makes the layer's synthesizing functions in small sizes, and the same functions
+in NumPy. All that must hold for every function and every variant is tested over
+these rows; registry_test.py fails when a function or a file has none.
+
+Sizes are primes of their own, as far as the functions allow, so that a swapped
+dimension does not go unseen.
 """
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Optional
 
 import numpy as np
 import numpy.typing as npt
+import pytest
+from mesh_tensorflow.transformer import transformer
 
 import synth_mtf
 from tests import harness, reference
 
 BATCH, HEADS, D_KV, LENGTH, D_MODEL, MAX_LENGTH = 2, 3, 5, 7, 11, 13
-FACTORS = 3, 7  # of FactorizedDense, whose tables have 21 columns
-FACTORED = FACTORS[0] * FACTORS[1]
-RANK = 4
-BOTTLENECK_SIZE = 2
+FACTORED = 21  # FactorizedDense makes it of 3 and 7
+MEMORY_LENGTH, MEMORY_MAX_LENGTH = 9, FACTORED  # of an encoder's output
+
+MakeFunction = Callable[..., synth_mtf.SynthesizingFunction]
 
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-  """Synthesizing functions as the layer takes them, and their references.
+  """Synthesizing functions as the layer takes them, and in NumPy.
 
   Attributes:
     synthesizers: makers of the layer's functions.
-    functions: the same in NumPy.
-    shared: whether the logits do not depend on the input.
+    formulas: the same in NumPy.
     normalize: the layer's setting of that name.
     tolerance: of gradients in float32.
+    layer: the class of the layer.
   """
 
-  synthesizers: tuple[Callable[[], synth_mtf.SynthesizingFunction], ...]
-  functions: tuple[reference.Function, ...]
-  shared: bool = False
+  synthesizers: tuple[MakeFunction, ...]
+  formulas: tuple[reference.Function, ...]
   normalize: Optional[str] = 'softmax'
   tolerance: float = harness.TOLERANCE['float32']
+  layer: Callable[..., transformer.TransformerLayer] = (
+    synth_mtf.SyntheticAttention
+  )
 
   def maker(self, **settings: Any) -> harness.MakeLayer:
     """Makes the layer; settings override the small sizes."""
@@ -50,9 +59,7 @@ class Member:
       'normalize': self.normalize,
       **settings,
     }
-    return lambda: synth_mtf.SyntheticAttention(
-      synthesizers=list(self.synthesizers), **settings
-    )
+    return lambda: self.layer(synthesizers=list(self.synthesizers), **settings)
 
   def reference(self, **settings: Any) -> reference.Layer:
     """The same layer in NumPy."""
@@ -62,94 +69,85 @@ class Member:
       'normalize': self.normalize == 'softmax',
       **settings,
     }
-    return reference.Layer(self.functions, **settings)
+    return reference.Layer(self.formulas, **settings)
+
+  def functions(self) -> list[synth_mtf.SynthesizingFunction]:
+    """The layer's functions, newly made."""
+    return [make() for make in self.synthesizers]
+
+  def takes(self, setting: str) -> bool:
+    """Whether one of its functions, or what is inside it, has a setting."""
+    return any(_takes(make, setting) for make in self.synthesizers)
+
+  def of_size(self, **sizes: Any) -> 'Member':
+    """The member with other settings, where its functions have them."""
+    return dataclasses.replace(
+      self, synthesizers=tuple(_resized(m, sizes) for m in self.synthesizers)
+    )
 
   def __add__(self, other: 'Member') -> 'Member':
     return Member(
       self.synthesizers + other.synthesizers,
-      self.functions + other.functions,
-      self.shared and other.shared,
+      self.formulas + other.formulas,
       self.normalize,
       max(self.tolerance, other.tolerance),
+      self.layer,
     )
 
 
-def _table(
-  function: Callable[..., synth_mtf.SynthesizingFunction], **settings: Any
-) -> Callable[[], synth_mtf.SynthesizingFunction]:
-  return functools.partial(function, max_length=MAX_LENGTH, **settings)
+def _inside(make: MakeFunction) -> dict[str, MakeFunction]:
+  """The makers among a maker's settings."""
+  keywords = make.keywords if isinstance(make, functools.partial) else {}
+  return {name: value for name, value in keywords.items() if callable(value)}
 
 
-V = Member((synth_mtf.DotProduct,), (reference.dot_product(),))
-R = Member((_table(synth_mtf.Random),), (reference.random(MAX_LENGTH),), True)
-FIX = Member((_table(synth_mtf.Random, trainable=False),), R.functions, True)
-FR = Member(
-  (_table(synth_mtf.FactorizedRandom, rank=RANK),),
-  (reference.factorized_random(MAX_LENGTH, RANK),),
-  True,
-)
-D = Member((_table(synth_mtf.Dense),), (reference.dense(MAX_LENGTH),))
-FD = Member(
-  (
-    functools.partial(
-      synth_mtf.FactorizedDense, max_length=FACTORED, factors=FACTORS
-    ),
-  ),
-  (reference.factorized_dense(*FACTORS),),
-)
-CONV = Member(
-  (_table(synth_mtf.ConvolutionalDense, relu=False, filter_width=3),),
-  (reference.convolution(MAX_LENGTH, 3, False),),
-)
-CRC = Member(
-  (_table(synth_mtf.ConvolutionalDense, filter_width=3),),
-  (reference.convolution(MAX_LENGTH, 3, True),),
-)
-BOTTLENECK = Member(
-  (
-    functools.partial(
-      synth_mtf.BottleneckDense,
-      bottleneck_size=BOTTLENECK_SIZE,
-      inner=_table(synth_mtf.Dense),
-    ),
-  ),
-  (
-    reference.bottleneck(
-      reference.dense(MAX_LENGTH, scope='bottleneck_dense/dense')
-    ),
-  ),
-)
-BOTTLENECK_CRC = Member(
-  (
-    functools.partial(
-      synth_mtf.BottleneckDense,
-      bottleneck_size=BOTTLENECK_SIZE,
-      inner=_table(synth_mtf.ConvolutionalDense, filter_width=2),
-    ),
-  ),
-  (
-    reference.bottleneck(
-      reference.convolution(
-        MAX_LENGTH, 2, True, scope='bottleneck_dense/convolutional_dense'
-      )
-    ),
-  ),
-)
-GLU = Member((_table(synth_mtf.GatedDense),), (reference.gated(MAX_LENGTH),))
-PATTERNS = 'previous', 'left', 'start'
-PATTERN = Member(
-  (_table(synth_mtf.FixedPatterns, patterns=PATTERNS),),
-  (reference.patterns(PATTERNS, MAX_LENGTH),),
-  True,
-  # The gradient of alpha sums up logits of -30, which cancel.
-  tolerance=3e-5,
-)
-MIXER = dataclasses.replace(R, normalize=None)
+def _takes(make: MakeFunction, setting: str) -> bool:
+  return setting in inspect.signature(make).parameters or any(
+    _takes(inner, setting) for inner in _inside(make).values()
+  )
 
-MEMBERS = {
+
+def _resized(make: MakeFunction, sizes: Mapping[str, Any]) -> MakeFunction:
+  own = inspect.signature(make).parameters
+  return functools.partial(
+    make,
+    **{name: _resized(inner, sizes) for name, inner in _inside(make).items()},
+    **{name: size for name, size in sizes.items() if name in own},
+  )
+
+
+def alone(
+  function: MakeFunction, formula: reference.Function, **settings: Any
+) -> Member:
+  """The member with one function, at `MAX_LENGTH` where it has a table."""
+  if 'max_length' in inspect.signature(function).parameters:
+    settings = {'max_length': MAX_LENGTH, **settings}
+  return Member((functools.partial(function, **settings),), (formula,))
+
+
+def across(member: Member) -> Member:
+  """The member in cross-attention: a column for each token of the input."""
+  return dataclasses.replace(
+    member.of_size(memory_max_length=MEMORY_MAX_LENGTH),
+    layer=synth_mtf.SyntheticEncDecAttention,
+  )
+
+
+_at_max_length = functools.partial(functools.partial, max_length=MAX_LENGTH)
+_PATTERNS = 'previous', 'left', 'start'
+
+V = alone(synth_mtf.DotProduct, reference.dot_product)
+R = alone(synth_mtf.Random, reference.random)
+FR = alone(synth_mtf.FactorizedRandom, reference.factorized_random, rank=4)
+D = alone(synth_mtf.Dense, reference.dense)
+FD = alone(
+  synth_mtf.FactorizedDense, reference.factorized_dense, max_length=FACTORED
+)
+
+VARIANTS = {
   'vanilla': V,
   'random': R,
-  'fixed_random': FIX,
+  'fixed_random': alone(synth_mtf.Random, reference.random, trainable=False),
   'factorized_random': FR,
   'dense': D,
   'factorized_dense': FD,
@@ -158,30 +156,140 @@ MEMBERS = {
   'random_vanilla': R + V,
   'factorized_random_vanilla': FR + V,
   'factorized_random_dense': FR + D,
-  'mlp_mixer': MIXER,
-  'convolution': CONV,
-  'conv_relu_conv': CRC,
-  'bottleneck_dense': BOTTLENECK,
-  'bottleneck_conv_relu_conv': BOTTLENECK_CRC,
-  'glu': GLU,
-  'fixed_patterns': PATTERN,
   'random_dense_vanilla': R + D + V,
-}
-# Mixtures without a gin file.
-MORE = {
-  'factorized_random_factorized_dense_vanilla': FR + FD + V,
-  'convolution_random_patterns': CRC + R + PATTERN,
-  'random_random': R
-  + Member(
-    R.synthesizers, (reference.random(MAX_LENGTH, scope='random_1'),), True
+  'mlp_mixer': dataclasses.replace(R, normalize=None),
+  'convolution': alone(
+    synth_mtf.ConvolutionalDense,
+    reference.convolution,
+    relu=False,
+    filter_width=3,
+  ),
+  'conv_relu_conv': alone(
+    synth_mtf.ConvolutionalDense, reference.conv_relu_conv, filter_width=3
+  ),
+  'bottleneck_dense': alone(
+    synth_mtf.BottleneckDense,
+    functools.partial(
+      reference.bottleneck,
+      inner=functools.partial(reference.dense, scope='bottleneck_dense/dense'),
+    ),
+    bottleneck_size=2,
+    inner=_at_max_length(synth_mtf.Dense),
+  ),
+  'bottleneck_conv_relu_conv': alone(
+    synth_mtf.BottleneckDense,
+    functools.partial(
+      reference.bottleneck,
+      inner=functools.partial(
+        reference.conv_relu_conv, scope='bottleneck_dense/convolutional_dense'
+      ),
+    ),
+    bottleneck_size=2,
+    inner=_at_max_length(synth_mtf.ConvolutionalDense, filter_width=2),
+  ),
+  'glu': alone(synth_mtf.GatedDense, reference.gated),
+  'fixed_patterns': dataclasses.replace(
+    alone(
+      synth_mtf.FixedPatterns,
+      functools.partial(reference.patterns, names=_PATTERNS, size=MAX_LENGTH),
+      patterns=_PATTERNS,
+    ),
+    # The gradient of alpha sums up logits of -30, which cancel.
+    tolerance=3e-5,
   ),
 }
-ALL = {**MEMBERS, **MORE}
+
+# Mixtures without a gin file: what the others do not add to each other.
+MIXTURES = {
+  'factorized_random_factorized_dense_vanilla': FR + FD + V,
+  'convolution_random_patterns': (
+    VARIANTS['conv_relu_conv'] + R + VARIANTS['fixed_patterns']
+  ),
+  'random_random': R
+  + alone(
+    synth_mtf.Random, functools.partial(reference.random, scope='random_1')
+  ),
+}
+
+# The functions of synthesize_mode = "..." in our layer; what is different about
+# the layer is tested in checkpoints/as_original_test.py.
+AS_ORIGINAL = {
+  'as_original_random': R,
+  'as_original_random_plus': R + V,
+  'as_original_random_plus_alpha': R + V,
+  'as_original_dense_minus': D,
+  'as_original_dense_plus': D + V,
+  'as_original_dense_plus_alpha': D + V,
+}
+
+CROSS_VARIANTS = {
+  f'cross_{name}': across(VARIANTS[name])
+  for name in (
+    'vanilla',
+    'random',
+    'fixed_random',
+    'factorized_random',
+    'dense',
+    'factorized_dense',
+    'random_dense',
+    'random_vanilla',
+    'dense_vanilla',
+    'factorized_random_vanilla',
+    'factorized_random_dense',
+  )
+}
+
+# What has no gin file in cross-attention.
+CROSS_MIXTURES = {
+  **{
+    f'cross_{name}': across(VARIANTS[name])
+    for name in ('conv_relu_conv', 'bottleneck_dense', 'glu', 'mlp_mixer')
+  },
+  'cross_factorized_dense_random_vanilla': across(FD + R + V),
+  'cross_tiles': across((R + FR).of_size(tile_length=4)),
+}
+
+ALL = {**VARIANTS, **MIXTURES}
+CROSS = {**CROSS_VARIANTS, **CROSS_MIXTURES}
+SINGLE = {n: m for n, m in VARIANTS.items() if len(m.synthesizers) == 1}
+# These have all that mixtures add to the functions alone.
+_FAST_MIXTURES = {'random_dense_vanilla', *MIXTURES, *CROSS_MIXTURES}
+
+
+def each(
+  names: Iterable[str] = tuple(ALL), takes: Optional[str] = None
+) -> pytest.MarkDecorator:
+  """Parametrizes a test by the `name` of a member; most mixtures are slow.
+
+  Args:
+    names: of the members.
+    takes: a setting; members without it are left out.
+  """
+  members = {**ALL, **CROSS}
+  return pytest.mark.parametrize(
+    'name',
+    [
+      pytest.param(
+        name,
+        marks=[]
+        if name in _FAST_MIXTURES or len(members[name].synthesizers) == 1
+        else pytest.mark.slow,
+      )
+      for name in names
+      if takes is None or members[name].takes(takes)
+    ],
+  )
 
 
 def tokens(sequence_id: npt.ArrayLike) -> npt.NDArray[np.float32]:
   """A layer's input, [..., length, d_model], padding included."""
   return harness.draw('x', [*np.shape(sequence_id), D_MODEL])
+
+
+def encoded(sequence_id: npt.ArrayLike) -> harness.Encoded:
+  """An encoder's output for these rows, padding included."""
+  shape = [*np.shape(sequence_id), D_MODEL]
+  return harness.Encoded(harness.draw('memory', shape), np.asarray(sequence_id))
 
 
 def float64(

@@ -1,12 +1,14 @@
 """Runs attention layers alone, as the host would, with weights we choose.
 
 `parallel` calls layers on whole rows (train, eval, infer), `decode` token by
-token (first_part, then incremental). Both build one Mesh-TensorFlow graph and
-one session, and return what came out as NumPy arrays by name.
+token (first_part, then incremental), `evaluate` anything smaller. Each builds
+one Mesh-TensorFlow graph and one session, and returns what came out as NumPy
+arrays.
 """
 
 import contextlib
 import dataclasses
+import types
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Optional, Union
@@ -69,28 +71,37 @@ class Result:
 
   Attributes:
     output: [batch..., length, d_model].
+    weights: by variable name, as float32.
     gradients: of sum(output * cotangent), by variable name, 'x', and 'memory'
       where there is an encoder.
-    weights: by variable name, as float32.
     trainable: names of the variables that a training step changes.
     shapes: static shapes of all tensors in the TensorFlow graph.
     losses: what the layer added to the losses of the model.
   """
 
   output: Array
-  gradients: dict[str, Array]
   weights: dict[str, Array]
-  trainable: list[str]
-  shapes: list[tuple[str, tuple[int, ...]]]
-  losses: list[Array]
+  gradients: dict[str, Array] = dataclasses.field(default_factory=dict)
+  trainable: list[str] = dataclasses.field(default_factory=list)
+  shapes: list[tuple[str, tuple[int, ...]]] = dataclasses.field(
+    default_factory=list
+  )
+  losses: list[Array] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True)
 class Mesh:
-  """A placement mesh on virtual CPU devices."""
+  """A placement mesh on virtual CPU devices.
+
+  Attributes:
+    shape: as in `utils.run.mesh_shape`.
+    layout: as in `utils.run.layout_rules`.
+    tpu: whether the layers take it for one of TPU cores.
+  """
 
   shape: str = ''
   layout: str = ''
+  tpu: bool = False
 
   @property
   def size(self) -> int:
@@ -106,6 +117,9 @@ class Mesh:
 
 
 ONE_DEVICE = Mesh()
+TPU = Mesh(tpu=True)
+# The host places the variables of a TPU's mesh, and of no other.
+_PLACER = types.SimpleNamespace(device_function=lambda op: '/cpu:0')
 
 
 def draw(name: str, shape: Sequence[int], scale: float = 0.5) -> Array:
@@ -153,40 +167,24 @@ def parallel(
   """
   makers = make_layer if isinstance(make_layer, (list, tuple)) else [make_layer]
   cotangent = draw('cotangent', x.shape) if cotangent is None else cotangent
-  with new_graph() as (graph, mesh_object):
-    model = _model(stack, x.shape[-1], mesh, ensemble, max_length)
+  with new_graph(mesh) as (graph, mesh_object):
+    context = host_context(
+      mesh_object,
+      x.shape,
+      sequence_id,
+      stack,
+      mode,
+      dtype=dtype,
+      mesh=mesh,
+      priority=priority,
+      ensemble=ensemble,
+      max_length=max_length,
+      encoded=encoded,
+    )
+    model = context.model
+    dims = context.batch_dims + [context.length_dim, model.model_dim]
     placeholder = tf.placeholder(tf.float32, x.shape)
-    dims = _dims(x.shape[:-1], 'length') + [model.model_dim]
     x_in = mtf.import_tf_tensor(mesh_object, placeholder, mtf.Shape(dims))
-    row_dims = dims[:-1]
-    ids = 1 if stack.has_encoder else None
-    if sequence_id is not None:
-      ids = _import(mesh_object, sequence_id, row_dims)
-    length_dim = row_dims[-1]
-    order = mtf.range(mesh_object, length_dim, tf.int32)
-    if priority is not None:
-      order_of_reading = _import(mesh_object, priority, row_dims)
-    else:
-      order_of_reading = order if stack.autoregressive else None
-    variable_dtype = _variable_dtype(dtype)
-    memory, of_encoder = _import_encoded(
-      mesh_object, encoded, row_dims[:-1], variable_dtype
-    )
-    context = transformer.Context(
-      model=model,
-      mesh=mesh_object,
-      batch_dims=row_dims[:-1],
-      length_dim=length_dim,
-      variable_dtype=variable_dtype,
-      mode=mode,
-      losses=[],
-      **of_encoder,
-      sequence_id=ids,
-      position=order,
-      position_is_default=True,
-      read_priority=order_of_reading,
-      write_priority=order_of_reading,
-    )
     y = mtf.cast(x_in, context.activation_dtype)
     if host_masks:
       y = transformer.sublayer_mask_padding(y, None, context)
@@ -199,10 +197,12 @@ def parallel(
       with tf.variable_scope(scope):
         y = make().call(context, y)
     y = mtf.cast(y, tf.float32)
-    loss = mtf.reduce_sum(y * _import(mesh_object, cotangent, dims))
+    loss = mtf.reduce_sum(y * constant(mesh_object, cotangent, dims))
     gradients = {}
     if mode == 'train':
-      sources = {'x': x_in, **memory}
+      sources = {'x': x_in}
+      if encoded is not None:
+        sources['memory'] = context.encoder_output
       for variable in graph.trainable_variables:
         sources[variable.name] = variable.outputs[0]
       found = mtf.gradients([loss], list(sources.values()))
@@ -234,6 +234,62 @@ def parallel(
       )
 
 
+def host_context(
+  mesh_object: mtf.Mesh,
+  shape: Sequence[int],
+  sequence_id: Optional[Array] = None,
+  stack: Stack = ENCODER,
+  mode: str = 'train',
+  *,
+  dtype: str = 'float32',
+  mesh: Mesh = ONE_DEVICE,
+  priority: Optional[Array] = None,
+  ensemble: int = 0,
+  max_length: int = 512,
+  encoded: Optional[Encoded] = None,
+) -> transformer.Context:
+  """The Context that the host makes for whole rows.
+
+  Args:
+    mesh_object: the mesh of the graph.
+    shape: of the input, [batch..., length, d_model].
+    sequence_id: as for `parallel`, like all others.
+    stack: see there.
+    mode: see there.
+    dtype: see there.
+    mesh: see there.
+    priority: see there.
+    ensemble: see there.
+    max_length: see there.
+    encoded: see there.
+  """
+  names = ['outer_batch', 'batch', 'length'][-len(shape) + 1 :]
+  rows = [mtf.Dimension(n, s) for n, s in zip(names, shape)]
+  ids = 1 if stack.has_encoder else None
+  if sequence_id is not None:
+    ids = constant(mesh_object, sequence_id, rows)
+  order = mtf.range(mesh_object, rows[-1], tf.int32)
+  if priority is not None:
+    order_of_reading = constant(mesh_object, priority, rows)
+  else:
+    order_of_reading = order if stack.autoregressive else None
+  return transformer.Context(
+    model=_model(stack, shape[-1], mesh, ensemble, max_length),
+    mesh=mesh_object,
+    batch_dims=rows[:-1],
+    length_dim=rows[-1],
+    variable_dtype=_variable_dtype(dtype),
+    mode=mode,
+    losses=[],
+    sequence_id=ids,
+    position=order,
+    position_is_default=True,
+    read_priority=order_of_reading,
+    write_priority=order_of_reading,
+    **_of_encoder(mesh_object, encoded, rows[:-1], dtype),
+  )
+
+
 def decode(
   make_layer: MakeLayer,
   x: Array,
@@ -246,7 +302,7 @@ def decode(
   priority: Optional[Array] = None,
   max_length: int = 512,
   encoded: Optional[Encoded] = None,
-) -> Array:
+) -> Result:
   """Calls a layer as the host's decoders do: first_part, then token by token.
 
   Args:
@@ -265,11 +321,12 @@ def decode(
     encoded: what the encoder made, without beams, for cross-attention.
 
   Returns:
-    [batch..., length, d_model]; NaN at the tokens that were given.
+    The output, [batch..., length, d_model], with NaN at the tokens that were
+    given; and the weights.
   """
   length = x.shape[-2]
   first = np.zeros(x.shape[:1], np.int32) if start is None else start
-  with new_graph() as (graph, mesh_object):
+  with new_graph(mesh) as (graph, mesh_object):
     model = _model(stack, x.shape[-1], mesh, 0, max_length)
     names = ['batch', 'beam', 'length'] if beam else ['batch', 'length']
     dims = [mtf.Dimension(n, s) for n, s in zip(names, x.shape)]
@@ -278,10 +335,7 @@ def decode(
     order = mtf.range(mesh_object, length_dim, tf.int32)
     write_priority = order
     if priority is not None:
-      write_priority = _import(mesh_object, priority, dims[:-1])
-    _, of_encoder = _import_encoded(
-      mesh_object, encoded, dims[:1], _variable_dtype(dtype)
-    )
+      write_priority = constant(mesh_object, priority, dims[:-1])
     common = {
       'model': model,
       'mesh': mesh_object,
@@ -290,7 +344,7 @@ def decode(
       'variable_dtype': _variable_dtype(dtype),
       'sequence_id': 1 if stack.has_encoder else None,
       'write_priority': write_priority,
-      **of_encoder,
+      **_of_encoder(mesh_object, encoded, dims[:1], dtype),
     }
     layer = make_layer()
     seen = np.arange(length)[None, :] < first[:, None]
@@ -302,14 +356,14 @@ def decode(
       position_is_default=True,
       new_states=[],
       constant_states=[],
-      initial_position=_import(mesh_object, first, dims[:1]),
+      initial_position=constant(mesh_object, first, dims[:1]),
       read_priority=write_priority,
       **common,
     )
     activation = context.activation_dtype
     with tf.variable_scope(SCOPE):
       layer.call(
-        context, mtf.cast(_import(mesh_object, noisy, dims), activation)
+        context, mtf.cast(constant(mesh_object, noisy, dims), activation)
       )
     states = context.new_states
     if start is None:
@@ -327,7 +381,7 @@ def decode(
       position = (
         mtf.constant(mesh_object, int(at[0]), dtype=tf.int32)
         if beam
-        else _import(mesh_object, at.astype(np.int32), dims[:1])
+        else constant(mesh_object, at.astype(np.int32), dims[:1])
       )
       context = transformer.Context(
         mode='incremental',
@@ -341,7 +395,8 @@ def decode(
       token_dims = dims[:-2] + dims[-1:]
       with tf.variable_scope(SCOPE, reuse=True):
         y = layer.call(
-          context, mtf.cast(_import(mesh_object, token, token_dims), activation)
+          context,
+          mtf.cast(constant(mesh_object, token, token_dims), activation),
         )
       shapes = [(s.shape, s.dtype) for s in states]
       states = context.new_states
@@ -350,37 +405,85 @@ def decode(
       steps.append(mtf.cast(y, tf.float32))
     with open_session(graph, mesh_object, mesh, steps, weights) as session:
       values = session.run({})
+      used = {_short(n): w for n, w in session.weights.items()}
   output = np.full(x.shape, np.nan)
   for step, value in enumerate(values):
     for row, p in enumerate(first + step):
       if p < length:
         output[row, ..., p, :] = value[row]
-  return output
+  return Result(output, used)
 
 
-def _import_encoded(
+def evaluate(
+  build: Callable[[mtf.Mesh], Any],
+  mesh: Mesh = ONE_DEVICE,
+  weights: Optional[Initial] = draw,
+) -> Any:
+  """What comes out of a graph of its own.
+
+  Args:
+    build: makes tensors on a mesh, in any structure.
+    mesh: mesh shape and layout.
+    weights: name and shape to values; None: as they are initialized.
+
+  Returns:
+    The values, as float32, in the same structure.
+  """
+  with new_graph(mesh) as (graph, mesh_object):
+    fetches = build(mesh_object)
+    with open_session(graph, mesh_object, mesh, fetches, weights) as session:
+      return session.run({})
+
+
+def variables(
+  make_layer: MakeLayer, x: Array, **settings: Any
+) -> dict[str, tuple[int, ...]]:
+  """The shapes of a layer's variables, by name; nothing is computed.
+
+  Args:
+    make_layer: makes the layer.
+    x: [batch..., length, d_model].
+    **settings: those of `host_context`.
+  """
+  with new_graph() as (graph, mesh_object):
+    context = host_context(mesh_object, x.shape, **settings)
+    dims = context.batch_dims + [context.length_dim, context.model.model_dim]
+    with tf.variable_scope(SCOPE):
+      make_layer().call(context, constant(mesh_object, x, dims))
+    return {
+      _short(v.name): tuple(v.shape.to_integer_list)
+      for v in graph.all_variables
+    }
+
+
+def _of_encoder(
   mesh_object: mtf.Mesh,
   encoded: Optional[Encoded],
   batch_dims: Sequence[mtf.Dimension],
-  variable_dtype: mtf.VariableDType,
-) -> tuple[dict[str, mtf.Tensor], dict[str, mtf.Tensor]]:
-  """The encoder's output by the name of its gradient, and a Context's part."""
+  dtype: str,
+) -> dict[str, mtf.Tensor]:
+  """What a Context has of the encoder."""
   if encoded is None:
-    return {}, {}
+    return {}
   length, d_model = encoded.output.shape[-2:]
   dims = [*batch_dims, mtf.Dimension('memory_length', length)]
-  memory = _import(
+  memory = constant(
     mesh_object, encoded.output, [*dims, mtf.Dimension('d_model', d_model)]
   )
-  return {'memory': memory}, {
-    'encoder_output': mtf.cast(memory, variable_dtype.activation_dtype),
-    'encoder_sequence_id': _import(mesh_object, encoded.sequence_id, dims),
+  return {
+    'encoder_output': mtf.cast(memory, _variable_dtype(dtype).activation_dtype),
+    'encoder_sequence_id': constant(mesh_object, encoded.sequence_id, dims),
   }
 
 
 def initial(make_layer: MakeLayer, x: Array) -> dict[str, Array]:
   """The variables of a new layer, by name."""
   return parallel(make_layer, x, mode='eval', weights=None).weights
+
+
+# A graph that runs once is not worth rewriting.
+_UNOPTIMIZED = tf.GraphOptions()
+_UNOPTIMIZED.rewrite_options.disable_meta_optimizer = True
 
 
 class _Session:
@@ -407,6 +510,7 @@ class _Session:
         intra_op_parallelism_threads=1,
         inter_op_parallelism_threads=1,
         allow_soft_placement=False,
+        graph_options=_UNOPTIMIZED,
       )
     )
     values = {}
@@ -442,11 +546,11 @@ def open_session(
 
 
 @contextlib.contextmanager
-def new_graph() -> Iterator[tuple[mtf.Graph, mtf.Mesh]]:
+def new_graph(mesh: Mesh = ONE_DEVICE) -> Iterator[tuple[mtf.Graph, mtf.Mesh]]:
   with tf.Graph().as_default():
     tf.set_random_seed(1)
     graph = mtf.Graph()
-    yield graph, mtf.Mesh(graph, 'mesh')
+    yield graph, mtf.Mesh(graph, 'mesh', _PLACER if mesh.tpu else None)
 
 
 def _model(
@@ -472,15 +576,21 @@ def _variable_dtype(dtype: str) -> mtf.VariableDType:
   return mtf.VariableDType(tf.float32, tf.float32, tf.as_dtype(dtype))
 
 
-def _dims(sizes: Sequence[int], last: str) -> list[mtf.Dimension]:
-  names = ['outer_batch', 'batch', last][-len(sizes) :]
-  return [mtf.Dimension(n, s) for n, s in zip(names, sizes)]
-
-
-def _import(
-  mesh_object: mtf.Mesh, values: npt.ArrayLike, dims: Sequence[mtf.Dimension]
+def constant(
+  mesh_object: mtf.Mesh,
+  values: npt.ArrayLike,
+  dims: Union[str, Sequence[mtf.Dimension]],
 ) -> mtf.Tensor:
+  """The values as a tensor, float32 or int32.
+
+  Args:
+    mesh_object: the mesh of the graph.
+    values: an array.
+    dims: its dimensions, or their names with spaces between.
+  """
   array = np.asarray(values)
+  if isinstance(dims, str):
+    dims = [mtf.Dimension(n, s) for n, s in zip(dims.split(), array.shape)]
   kind = tf.int32 if array.dtype.kind in 'iub' else tf.float32
   return mtf.import_tf_tensor(
     mesh_object, tf.constant(array, kind), mtf.Shape(dims)

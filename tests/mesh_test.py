@@ -8,7 +8,6 @@ import pytest
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
-import synth_mtf
 from synth_mtf.host import gin_files
 from tests import family, harness
 from tests.harness import DECODER, ENCODER, Mesh
@@ -41,8 +40,8 @@ every_mesh = pytest.mark.parametrize('mesh', MESHES)
 @functools.cache
 def on(mesh, name):
   """Output and gradients; the members take turns in what they run on."""
-  member = family.MEMBERS[name]
-  packed = sorted(family.MEMBERS).index(name) % 2 == 0
+  member = family.VARIANTS[name]
+  packed = sorted(family.VARIANTS).index(name) % 2 == 0
   ids, stack = (PACKED, DECODER) if packed else (IDS, ENCODER)
   maker = member.maker(
     num_heads=4, packed=packed, relative_attention_type='bias'
@@ -50,8 +49,30 @@ def on(mesh, name):
   return harness.parallel(maker, family.tokens(ids), ids, stack, mesh=mesh)
 
 
+@pytest.mark.parametrize(
+  'name, shape, stack, ids',
+  [
+    ('random', 'batch:2', ENCODER, IDS),
+    ('random', 'model:2', DECODER, PACKED),
+    ('random_dense_vanilla', 'model:2', DECODER, IDS),
+    ('conv_relu_conv', 'batch:2', DECODER, PACKED),
+  ],
+)
+def test_on_two_devices(name, shape, stack, ids):
+  maker = family.ALL[name].maker(
+    num_heads=4, packed=ids is PACKED, relative_attention_type='bias'
+  )
+  one, two = (
+    harness.parallel(maker, family.tokens(ids), ids, stack, mesh=mesh)
+    for mesh in (harness.ONE_DEVICE, Mesh(shape, LAYOUT))
+  )
+  harness.assert_close(two.output, one.output, 'output')
+  harness.assert_close(two.gradients, one.gradients, 'gradient')
+
+
+@pytest.mark.slow  # one of many
 @every_mesh
-@pytest.mark.parametrize('name', sorted(family.MEMBERS))
+@pytest.mark.parametrize('name', sorted(family.VARIANTS))
 def test_every_member(name, mesh):
   one, many = on(harness.ONE_DEVICE, name), on(MESHES[mesh], name)
   harness.assert_close(many.output, one.output, 'output')
@@ -59,6 +80,7 @@ def test_every_member(name, mesh):
   assert many.weights.keys() == one.weights.keys()
 
 
+@pytest.mark.slow
 @every_mesh
 @pytest.mark.parametrize('name', ['random', 'random_dense_vanilla'])
 def test_no_device_holds_all_of_the_attention(name, mesh):
@@ -80,34 +102,18 @@ def test_no_device_holds_all_of_the_attention(name, mesh):
   assert max(attention) == batch * heads * 7 * 7
 
 
+@pytest.mark.slow
 @every_mesh
 def test_decoding(mesh):
   maker = family.ALL['convolution_random_patterns'].maker(num_heads=4)
   beam = mesh == 'model:4'
   x = family.tokens(np.ones([4, 2, 3] if beam else [4, 3]))
-  one = harness.decode(maker, x, beam=beam)
-  many = harness.decode(maker, x, beam=beam, mesh=MESHES[mesh])
+  one = harness.decode(maker, x, beam=beam).output
+  many = harness.decode(maker, x, beam=beam, mesh=MESHES[mesh]).output
   harness.assert_close(many, one, 'decoded')
 
 
-@pytest.mark.parametrize('name', ['random', 'random_vanilla'])
-def test_memory_that_is_split(name):
-  """A layout that splits memory_length: no fused softmax, the same result."""
-  functions = [functools.partial(synth_mtf.Random, max_length=8)]
-  if name == 'random_vanilla':
-    functions.append(synth_mtf.DotProduct)
-  maker = family.Member(tuple(functions), ()).maker()
-  ids = np.concatenate([IDS, IDS[:, :1]], axis=1)
-  x = family.tokens(ids)
-  mesh = Mesh('model:2', 'memory_length:model')
-  one, many = (
-    harness.parallel(maker, x, ids, DECODER, mesh=m)
-    for m in (harness.ONE_DEVICE, mesh)
-  )
-  harness.assert_close(many.output, one.output, 'output')
-  harness.assert_close(many.gradients, one.gradients, 'gradient')
-
-
+@pytest.mark.slow  # builds whole models
 def test_a_training_step_of_a_model():
   """Loss and updated weights, a step of gradient descent, dropout 0."""
   steps = {name: _train(mesh) for name, mesh in MESHES.items()}

@@ -12,6 +12,8 @@ import pytest
 
 import synth_mtf
 
+pytestmark = pytest.mark.slow  # builds a wheel and starts processes
+
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 # Where a part of the checkout stands in an installation.
 INSTALLED_AS = {

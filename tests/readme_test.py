@@ -26,6 +26,8 @@ import pytest
 from synth_mtf import cli
 from synth_mtf.host import gin_files
 
+pytestmark = pytest.mark.slow  # runs what is in the documents
+
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(sys.executable).parent
 DOCUMENTS = [
@@ -77,11 +79,11 @@ def name(block):
 
 
 @pytest.fixture(scope='module')
-def folder(tmp_path_factory, real_data):
+def folder(tmp_path_factory, some_data):
   """Where the commands run: what a reader has who followed the text."""
   here = tmp_path_factory.mktemp('reader')
   (here / '.venv').symlink_to(BIN.parent)
-  (here / 'my_data').symlink_to(real_data)
+  (here / 'my_data').symlink_to(some_data)
   for file in ('constraints.txt', 'constraints-tf2.15.txt'):
     shutil.copy(CHECKOUT / file, here)
   return here

@@ -52,8 +52,10 @@ class One:
   q: Optional[Array] = None
   k: Optional[Array] = None
 
-  def weight(self, name: str, *shape: int) -> Array:
-    return np.reshape(self.weights[name], shape)
+  def per_head(self, name: str, axes: int) -> Array:
+    """A variable as [heads, ...]; the last `axes` axes are one head's."""
+    array = self.weights[name]
+    return array.reshape(self.heads, *array.shape[array.ndim - axes :])
 
 
 Function = Callable[[One], Array]
@@ -74,48 +76,28 @@ def softmax(logits: Array, visible: Array) -> Array:
   return e / e.sum(-1, keepdims=True)
 
 
-# Synthesizing functions: One -> logits [heads, n, n].
+# Synthesizing functions: One -> logits [heads, n, n]. Their sizes are those of
+# the variables; a table with fewer columns than positions is tiled.
 
 
-def dot_product() -> Function:
+def dot_product(s: One) -> Array:
   """V: Q K^T. T5 does not divide by sqrt(d_kv) (section 3.2)."""
-
-  def logits(s: One) -> Array:
-    assert s.q is not None and s.k is not None
-    return np.einsum('hid,hjd->hij', s.q, s.k)
-
-  return logits
+  assert s.q is not None and s.k is not None
+  return np.einsum('hid,hjd->hij', s.q, s.k)
 
 
-def random(
-  size: int, columns: Optional[int] = None, scope: str = 'random'
-) -> Function:
-  """R: a table, the same for every input (eq. 4); `columns` are tiled."""
-  width = columns or size
-
-  def logits(s: One) -> Array:
-    table = s.weight(f'{scope}/R', s.heads, size, width)
-    return table[:, s.positions[:, None], s.columns[None, :] % width]
-
-  return logits
+def random(s: One, scope: str = 'random') -> Array:
+  """R: a table, the same for every input (eq. 4)."""
+  table = s.per_head(f'{scope}/R', 2)
+  columns = s.columns % table.shape[-1]
+  return table[:, s.positions[:, None], columns[None, :]]
 
 
-def factorized_random(
-  size: int,
-  rank: int,
-  columns: Optional[int] = None,
-  scope: str = 'factorized_random',
-) -> Function:
+def factorized_random(s: One, scope: str = 'factorized_random') -> Array:
   """FR: R1 R2^T (eq. 7)."""
-  width = columns or size
-
-  def logits(s: One) -> Array:
-    r1 = s.weight(f'{scope}/R1', s.heads, size, rank)[:, s.positions]
-    r2 = s.weight(f'{scope}/R2', s.heads, width, rank)
-    r2 = r2[:, s.columns % width]
-    return np.einsum('hik,hjk->hij', r1, r2)
-
-  return logits
+  r1, r2 = (s.per_head(f'{scope}/{name}', 2) for name in ('R1', 'R2'))
+  columns = s.columns % r2.shape[1]
+  return np.einsum('hik,hjk->hij', r1[:, s.positions], r2[:, columns])
 
 
 def _hidden(s: One, name: str) -> Array:
@@ -124,62 +106,46 @@ def _hidden(s: One, name: str) -> Array:
   return np.einsum('id,dhk->hik', s.x, w1)
 
 
-def _columns(projected: Array, s: One, columns: int) -> Array:
+def _columns(rows: Array, s: One) -> Array:
   """What token i says of the column of token j, [heads, n, m]."""
-  return projected[:, :, s.columns % columns]
+  return rows[:, :, s.columns % rows.shape[-1]]
 
 
-def dense(columns: int, scope: str = 'dense') -> Function:
+def dense(s: One, scope: str = 'dense') -> Array:
   """D: W2 ReLU(W1 x_i) (eq. 1, 2); Table 1: d^2 + d N parameters."""
-
-  def logits(s: One) -> Array:
-    hidden = relu(_hidden(s, f'{scope}/W1'))
-    w2 = s.weight(f'{scope}/W2', s.heads, hidden.shape[-1], columns)
-    return _columns(np.einsum('hik,hkn->hin', hidden, w2), s, columns)
-
-  return logits
+  hidden = relu(_hidden(s, f'{scope}/W1'))
+  return _columns(hidden @ s.per_head(f'{scope}/W2', 2), s)
 
 
-def factorized_dense(
-  a: int, b: int, scope: str = 'factorized_dense'
-) -> Function:
+def factorized_dense(s: One, scope: str = 'factorized_dense') -> Array:
   """FD: A_i[p] B_i[q] at column p b + q: A repeated, B tiled (eq. 5, 6)."""
-
-  def logits(s: One) -> Array:
-    hidden = relu(_hidden(s, f'{scope}/W1'))
-    width = hidden.shape[-1]
-    left = hidden @ s.weight(f'{scope}/WA', s.heads, width, a)
-    right = hidden @ s.weight(f'{scope}/WB', s.heads, width, b)
-    repeated = np.repeat(left, b, axis=-1)
-    tiled = np.tile(right, a)
-    return _columns(repeated * tiled, s, a * b)
-
-  return logits
+  hidden = relu(_hidden(s, f'{scope}/W1'))
+  left, right = (hidden @ s.per_head(f'{scope}/{n}', 2) for n in ('WA', 'WB'))
+  repeated = np.repeat(left, right.shape[-1], axis=-1)
+  return _columns(repeated * np.tile(right, left.shape[-1]), s)
 
 
-def convolution(
-  columns: int,
-  width: int,
-  relu_between: bool,
-  scope: str = 'convolutional_dense',
-) -> Function:
-  """v1: W2 conv(X), or conv(ReLU(conv(X))), over `width` neighbours."""
+def convolution(s: One, scope: str = 'convolutional_dense') -> Array:
+  """v1: W2 conv(X), over the neighbours that W1 has."""
+  return _columns(_convolved(s, scope) @ s.per_head(f'{scope}/W2', 2), s)
 
-  def logits(s: One) -> Array:
-    d_model = s.x.shape[1]
-    w1 = s.weights[f'{scope}/W1'].reshape(width, d_model, s.heads, -1)
-    hidden = np.stack(
-      [convolve(s.x, w1[:, :, h], s.causal) for h in range(s.heads)]
-    )
-    d_kv = hidden.shape[-1]
-    if not relu_between:
-      w2 = s.weight(f'{scope}/W2', s.heads, d_kv, columns)
-      return _columns(np.einsum('hik,hkn->hin', hidden, w2), s, columns)
-    w2 = s.weight(f'{scope}/W2', s.heads, width, d_kv, columns)
-    rows = [convolve(relu(h), w, s.causal) for h, w in zip(hidden, w2)]
-    return _columns(np.stack(rows), s, columns)
 
-  return logits
+def conv_relu_conv(s: One, scope: str = 'convolutional_dense') -> Array:
+  """v1: conv(ReLU(conv(X)))."""
+  hidden = relu(_convolved(s, scope))
+  w2 = s.per_head(f'{scope}/W2', 3)
+  return _columns(
+    np.stack([convolve(h, w, s.causal) for h, w in zip(hidden, w2)]), s
+  )
+
+
+def _convolved(s: One, scope: str) -> Array:
+  """conv(X; W1) of each head, [heads, n, d_kv]."""
+  w1 = s.weights[f'{scope}/W1']
+  w1 = w1.reshape(w1.shape[0], s.x.shape[1], s.heads, -1)
+  return np.stack(
+    [convolve(s.x, w1[:, :, h], s.causal) for h in range(s.heads)]
+  )
 
 
 def convolve(x: Array, kernel: Array, causal: bool) -> Array:
@@ -201,35 +167,29 @@ def convolve(x: Array, kernel: Array, causal: bool) -> Array:
   return y
 
 
-def bottleneck(inner: Function, scope: str = 'bottleneck_dense') -> Function:
+def bottleneck(
+  s: One, inner: Function, scope: str = 'bottleneck_dense'
+) -> Array:
   """v1: d_model to a smaller r and back, in front of another function."""
-
-  def logits(s: One) -> Array:
-    narrow = s.x @ s.weights[f'{scope}/D']
-    return inner(dataclasses.replace(s, x=narrow @ s.weights[f'{scope}/U']))
-
-  return logits
+  narrow = s.x @ s.weights[f'{scope}/D']
+  return inner(dataclasses.replace(s, x=narrow @ s.weights[f'{scope}/U']))
 
 
-def gated(columns: int, scope: str = 'gated_dense') -> Function:
+def gated(s: One, scope: str = 'gated_dense') -> Array:
   """v1, GLU: W2 ((W1 x_i) * sigmoid(Wg x_i))."""
-
-  def logits(s: One) -> Array:
-    hidden = _hidden(s, f'{scope}/W1') * sigmoid(_hidden(s, f'{scope}/Wg'))
-    w2 = s.weight(f'{scope}/W2', s.heads, hidden.shape[-1], columns)
-    return _columns(np.einsum('hik,hkn->hin', hidden, w2), s, columns)
-
-  return logits
+  hidden = _hidden(s, f'{scope}/W1') * sigmoid(_hidden(s, f'{scope}/Wg'))
+  return _columns(hidden @ s.per_head(f'{scope}/W2', 2), s)
 
 
-def patterns(names: Sequence[str], size: int) -> Function:
+def patterns(s: One, names: Sequence[str], size: int) -> Array:
   """Hand-made attention, one pattern a head (arXiv 2002.10260, section 3).
 
   What a pattern leaves out has a logit of -30: exp(-30) is nothing beside the
   tokens it chooses, and where it chooses none that is visible all are equal.
   """
+  n = len(s.x)
 
-  def weight(name: str, i: int, j: int, n: int) -> float:
+  def weight(name: str, i: int, j: int) -> float:
     if name in ('left', 'right'):
       distance = i - j if name == 'left' else j - i
       return (1 - distance / size) ** 3 if distance >= 2 else 0
@@ -242,16 +202,12 @@ def patterns(names: Sequence[str], size: int) -> Function:
     }
     return float(j == at[name])
 
-  def logits(s: One) -> Array:
-    n = len(s.x)
-    out = np.full((s.heads, n, n), -30.0)
-    for h, i, j in np.ndindex(out.shape):
-      chosen = weight(names[h % len(names)], i, j, n)
-      if chosen:
-        out[h, i, j] = math.log(chosen)
-    return out
-
-  return logits
+  out = np.full((s.heads, n, n), -30.0)
+  for h, i, j in np.ndindex(out.shape):
+    chosen = weight(names[h % len(names)], i, j)
+    if chosen:
+      out[h, i, j] = math.log(chosen)
+  return out
 
 
 # The layer.
@@ -264,7 +220,7 @@ def mixture(functions: Sequence[Function], mixing: str) -> Function:
     if len(functions) == 1 or mixing == 'sum':
       return np.sum([f(s) for f in functions], axis=0)
     heads = s.heads if mixing == 'softmax' else 1
-    scores = s.weight('alpha', len(functions), heads)
+    scores = s.weights['alpha'].reshape(len(functions), heads)
     e = np.exp(scores - scores.real.max(0))
     alphas = e / e.sum(0)
     return np.sum(

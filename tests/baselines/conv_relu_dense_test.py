@@ -52,7 +52,7 @@ def test_of_packed_rows(stack, offsets):
 @pytest.mark.parametrize('start', [None, np.array([2, 0])], ids=['all', 'rest'])
 def test_decoding_computes_what_training_computes(start):
   x = harness.draw('x', [2, 7, D_MODEL])
-  found = harness.decode(maker, x, start)
+  found = harness.decode(maker, x, start).output
   seen = np.isnan(found)
   parallel = expected(x, np.ones([2, 7], int), (-2, -1, 0))
   assert seen.any() == (start is not None)

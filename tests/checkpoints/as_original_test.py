@@ -30,12 +30,6 @@ OF_THE_PAPER = {
 }
 
 
-@pytest.fixture(autouse=True)
-def clean_gin():
-  yield
-  gin.clear_config()
-
-
 @pytest.mark.parametrize('mode', MODES)
 def test_computes_what_the_original_computes(tmp_path, mode):
   source = model.write(tmp_path / 'a', f'original_{mode}')

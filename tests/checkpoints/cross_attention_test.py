@@ -9,10 +9,12 @@ from synth_mtf import cli
 from synth_mtf.checkpoints.files import Checkpoint, write
 from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
-from tests import cross_family, model
+from tests import family, model
 from tests.harness import assert_close
 
-WITH_VANILLA = sorted(n for n in cross_family.MEMBERS if n.endswith('vanilla'))
+WITH_VANILLA = sorted(
+  name for name in family.CROSS_VARIANTS if name.endswith('vanilla')
+)
 LAYER = 'decoder/block_000/layer_001/'
 
 

@@ -8,12 +8,6 @@ from synth_mtf.host import gin_files
 from tests import model
 
 
-@pytest.fixture(autouse=True)
-def clean_gin():
-  yield
-  gin.clear_config()
-
-
 @pytest.fixture
 def trap(tmp_path, monkeypatch):
   """A module that leaves a file when it is imported."""

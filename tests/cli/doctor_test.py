@@ -22,8 +22,8 @@ def doctor(capsys, monkeypatch):
   return run
 
 
-def test_a_healthy_machine(doctor, real_data):
-  status, report = doctor('--vocabulary=bytes', f'--data_dir={real_data}')
+def test_a_healthy_machine(doctor, some_data):
+  status, report = doctor('--vocabulary=bytes', f'--data_dir={some_data}')
   assert status == 0
   assert 'FAULT' not in report
   assert report.endswith('No faults.\n')
@@ -31,7 +31,7 @@ def test_a_healthy_machine(doctor, real_data):
   assert 'mesh-tensorflow 0.1.21' in report
   assert 'TensorFlow sees: 1 CPU' in report
   assert 'ok     vocabulary bytes: ' in report
-  assert f'ok     data folder {real_data}: files of ' in report
+  assert f'ok     data folder {some_data}: files of ' in report
 
 
 def test_names_which_of_the_two_tensorflows_this_is(doctor):

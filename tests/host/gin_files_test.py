@@ -33,12 +33,6 @@ SMALL = (
 )
 
 
-@pytest.fixture(autouse=True)
-def clean_gin():
-  yield
-  gin.clear_config()
-
-
 def shapes(model):
   return {name: v.shape.as_list() for name, v in model.variables.items()}
 

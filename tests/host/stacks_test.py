@@ -1,6 +1,5 @@
 """gin/stacks: other stacks of the layers of a variant."""
 
-import gin
 import pytest
 
 from synth_mtf.analysis import cost
@@ -9,12 +8,6 @@ from synth_mtf.host import model as host_model
 from tests import model
 
 STEPS = 'universal_transformer.UTLayerStack.num_rec_steps = {}'
-
-
-@pytest.fixture(autouse=True)
-def clean_gin():
-  yield
-  gin.clear_config()
 
 
 def universal(variant, steps, mode='train'):

@@ -3,22 +3,24 @@
 import functools
 from typing import Any
 
+import gin
 import numpy as np
 import pytest
 
 import synth_mtf
-from synth_mtf.core import kernels
 from tests import checks, family, harness, reference
-from tests.harness import DECODER, ENCODER, LM, PREFIX_LM
+from tests.harness import DECODER, ENCODER, LM, PREFIX_LM, TPU
 
-PADDED = np.array([[1] * 7, [1, 1, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0]])
-PACKED = np.array([[1, 1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 2, 2, 0]])
+# Also a row of one token, and one of nothing but padding.
+PADDED = np.array(
+  [[1] * 7, [1, 1, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0], [0] * 7]
+)
+PACKED = np.array([[1, 1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 2, 2, 0], [0] * 7])
 
-every_member = pytest.mark.parametrize('name', sorted(family.ALL))
 
-
-@every_member
+@family.each()
 def test_encoder_with_padding(name):
+  """Whatever stands at padding: here the host does not make it zero."""
   member = family.ALL[name]
   checks.parallel(
     member.maker(relative_attention_type='bias'),
@@ -26,10 +28,11 @@ def test_encoder_with_padding(name):
     PADDED,
     ENCODER,
     tolerance=member.tolerance,
+    host_masks=False,
   )
 
 
-@every_member
+@family.each()
 def test_decoder_with_packed_rows(name):
   member = family.ALL[name]
   checks.parallel(
@@ -37,7 +40,7 @@ def test_decoder_with_packed_rows(name):
   )
 
 
-@every_member
+@family.each()
 def test_bfloat16(name):
   member = family.ALL[name]
   checks.parallel(
@@ -45,36 +48,31 @@ def test_bfloat16(name):
     member.reference(),
     PADDED,
     DECODER,
+    mode='train' if name in SAMPLE else 'eval',
     dtype='bfloat16',
     weights=lambda n, shape: harness.draw(n, shape, 0.3),
   )
 
 
-@every_member
-def test_beam_decoding_is_parallel(name):
+@family.each()
+def test_beam_decoding(name):
   """From nothing, with a scalar position and a beam dimension."""
   member = family.ALL[name]
-  ones = np.ones([2, 3, 3], int)
-  x = family.tokens(ones)
-  settings = {'relative_attention_type': 'bias'}
-  parallel = harness.parallel(
-    member.maker(**settings), x, ones, DECODER, mode='eval'
+  checks.decoded(
+    member.maker(relative_attention_type='bias'),
+    member.reference(relative='bias'),
+    (2, 3, 3),
+    beam=True,
   )
-  decoded = harness.decode(member.maker(**settings), x, beam=True)
-  harness.assert_close(decoded, parallel.output, 'token by token')
 
 
-@every_member
+@family.each()
 def test_greedy_decoding_goes_on_from_a_partial_sequence(name):
   """From some tokens, with a position for each row, in a language model."""
   member = family.ALL[name]
-  x = family.tokens(np.ones([3, 5], int))
-  start = np.array([4, 3, 3])
-  decoded = harness.decode(member.maker(), x, start, stack=LM)
-  parallel = harness.parallel(member.maker(), x, None, LM, mode='eval').output
-  new = np.arange(5) >= start[:, None]
-  assert np.isnan(decoded[~new]).all()
-  harness.assert_close(decoded[new], parallel[new], 'after the given tokens')
+  checks.decoded(
+    member.maker(), member.reference(), (3, 5), np.array([4, 3, 3]), stack=LM
+  )
 
 
 @pytest.mark.parametrize('name', ['random', 'conv_relu_conv', 'glu'])
@@ -85,29 +83,25 @@ def test_encoder_at_inference(name):
   )
 
 
-@pytest.mark.parametrize('name', ['random', 'dense', 'random_dense_vanilla'])
-@pytest.mark.parametrize('mode', ['train', 'eval'])
+@pytest.mark.parametrize(
+  'name, mode',
+  [('random', 'train'), ('dense', 'eval'), ('random_dense_vanilla', 'train')],
+)
 def test_two_batch_dimensions(name, mode):
   """What the host has in training: [outer_batch, batch, length, d_model]."""
   member = family.ALL[name]
   checks.parallel(
     member.maker(packed=True),
     member.reference(),
-    np.stack([PACKED, PACKED[::-1], PADDED[:2]]),
+    np.stack([PACKED, PACKED[::-1], PADDED[:3]]),
     DECODER,
     mode=mode,
   )
 
 
 # Members that differ in what they share with the other parts of the layer.
-SAMPLE = [
-  'vanilla',
-  'random',
-  'dense',
-  'fixed_patterns',
-  'random_dense_vanilla',
-]
-# Of the layer, and of its reference.
+SAMPLE = ['random', 'fixed_patterns', 'random_dense_vanilla']
+# Settings of the layer, and of its reference.
 SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
   'one_head': ({'num_heads': 1}, {'heads': 1}),
   'one_head_bias': (
@@ -140,26 +134,47 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-BY_SETTING = [
-  *((name, s) for name in ('random', 'random_dense_vanilla') for s in SETTINGS),
-  # Members that count the heads, or have channels of their own.
-  *(
-    (name, s)
-    for name in ('fixed_patterns', 'conv_relu_conv', 'factorized_dense')
-    for s in ('one_head', 'two_memory_heads')
-  ),
-]
+@pytest.mark.parametrize('setting', SETTINGS)
+def test_settings(setting):
+  member = family.ALL['random_dense_vanilla']
+  layer, expected = SETTINGS[setting]
+  checks.parallel(
+    member.maker(packed=True, **layer),
+    member.reference(**expected),
+    PACKED,
+    DECODER,
+  )
 
 
-@pytest.mark.parametrize('name, setting', BY_SETTING)
-def test_settings(name, setting):
+@pytest.mark.parametrize(
+  'setting',
+  [
+    'one_head_bias',
+    'contextual',
+    'one_memory_head',
+    'two_memory_heads',
+    'no_softmax',
+  ],
+)
+def test_settings_where_examples_share_their_logits(setting):
+  member = family.ALL['random']
+  layer, expected = SETTINGS[setting]
+  checks.parallel(
+    member.maker(**layer), member.reference(**expected), PADDED, DECODER
+  )
+
+
+@pytest.mark.parametrize(
+  'name', ['fixed_patterns', 'conv_relu_conv', 'factorized_dense']
+)
+@pytest.mark.parametrize('setting', ['one_head', 'two_memory_heads'])
+def test_settings_where_heads_are_counted_or_have_channels(name, setting):
   member = family.ALL[name]
   layer, expected = SETTINGS[setting]
-  packed = len(name) % 2 == 0
   checks.parallel(
-    member.maker(packed=packed, **layer),
+    member.maker(packed=True, **layer),
     member.reference(**expected),
-    PACKED if packed else PADDED,
+    PACKED,
     DECODER,
   )
 
@@ -169,13 +184,32 @@ def test_settings(name, setting):
 )
 def test_settings_in_decoding(setting):
   member = family.ALL['random_dense_vanilla']
-  layer, _ = SETTINGS[setting]
-  x = family.tokens(np.ones([2, 3], int))
-  parallel = harness.parallel(
-    member.maker(**layer), x, None, LM, mode='eval'
-  ).output
-  decoded = harness.decode(member.maker(**layer), x, stack=LM)
-  harness.assert_close(decoded, parallel, 'token by token')
+  layer, expected = SETTINGS[setting]
+  checks.decoded(
+    member.maker(**layer), member.reference(**expected), (2, 3), stack=LM
+  )
+
+
+@pytest.mark.parametrize('name', ['random', 'dense'])
+@pytest.mark.parametrize('mode', ['train', 'eval'])
+def test_tables_may_be_read_by_the_row(name, mode):
+  """As the original code reads them."""
+  member = family.ALL[name]
+  checks.parallel(
+    member.maker(packed=True, index_by='row'),
+    member.reference(),
+    PACKED,
+    DECODER,
+    by_row=True,
+    mode=mode,
+  )
+
+
+def test_read_by_the_row_it_decodes_as_by_position():
+  member = family.ALL['random']
+  checks.decoded(
+    member.maker(index_by='row'), member.reference(), (2, 3), stack=LM
+  )
 
 
 @pytest.mark.parametrize('name', ['random', 'random_dense_vanilla'])
@@ -220,12 +254,16 @@ def test_prefix_language_model(name):
   harness.assert_close(result.output, expected, 'output')
 
 
-@pytest.mark.parametrize('name', ['vanilla', 'random', 'random_dense_vanilla'])
-@pytest.mark.parametrize('ids', [None, PADDED], ids=['lm', 'padded'])
+@pytest.mark.parametrize(
+  'name, ids',
+  [('random', None), ('random', PADDED), ('random_dense_vanilla', PADDED)],
+  ids=['shared-lm', 'shared-padded', 'general-padded'],
+)
 def test_ensemble(name, ids):
   """Each model of an ensemble is a model of its own."""
   member = family.ALL[name]
-  x = family.tokens(np.ones([3, 7], int))
+  tokens = np.ones([3, 7], int) if ids is None else ids
+  x = family.tokens(tokens)
   result = harness.parallel(
     member.maker(relative_attention_type='bias'), x, ids, DECODER, ensemble=2
   )
@@ -233,11 +271,7 @@ def test_ensemble(name, ids):
   for model in range(2):
     weights = {n: w[model] for n, w in family.float64(result.weights).items()}
     expected = reference.rows(
-      layer,
-      x.astype(np.float64),
-      weights,
-      np.ones([3, 7], int) if ids is None else ids,
-      causal=True,
+      layer, x.astype(np.float64), weights, tokens, causal=True
     )
     harness.assert_close(result.output[model], expected, f'model {model}')
 
@@ -253,36 +287,126 @@ TABLES = [
 
 
 @pytest.mark.parametrize('name', TABLES)
-def test_reading_tables_as_on_a_tpu(name, monkeypatch):
+def test_packed_rows_as_on_a_tpu(name):
   """There a gather is a product with a one-hot matrix."""
-  monkeypatch.setattr(kernels, 'is_tpu', lambda mesh: True)
   member = family.ALL[name]
   checks.parallel(
-    member.maker(packed=True), member.reference(), PACKED, DECODER
+    member.maker(packed=True), member.reference(), PACKED, DECODER, mesh=TPU
   )
-  x = family.tokens(np.ones([2, 3], int))
-  parallel = harness.parallel(member.maker(), x, None, LM, mode='eval').output
-  start = np.array([2, 1])
-  decoded = harness.decode(member.maker(), x, start, stack=LM)
-  new = np.arange(3) >= start[:, None]
-  harness.assert_close(decoded[new], parallel[new], 'token by token')
+
+
+@pytest.mark.parametrize('name', ['random', 'random_random', 'random_vanilla'])
+def test_padded_rows_as_on_a_tpu(name):
+  member = family.ALL[name]
+  checks.parallel(
+    member.maker(relative_attention_type='bias'),
+    member.reference(relative='bias'),
+    PADDED,
+    DECODER,
+    mesh=TPU,
+  )
+
+
+@pytest.mark.parametrize('name', ['random', 'conv_relu_conv'])
+def test_decoding_as_on_a_tpu(name):
+  member = family.ALL[name]
+  checks.decoded(
+    member.maker(),
+    member.reference(),
+    (2, 3),
+    np.array([2, 1]),
+    stack=LM,
+    mesh=TPU,
+  )
 
 
 @pytest.mark.parametrize('name', ['random', 'factorized_random'])
-@pytest.mark.parametrize('tpu', [False, True], ids=['cpu', 'tpu'])
-def test_rows_that_are_done_decode_on_beyond_the_table(name, tpu, monkeypatch):
+@pytest.mark.parametrize('mesh', [harness.ONE_DEVICE, TPU], ids=['cpu', 'tpu'])
+def test_rows_that_are_done_decode_on_beyond_the_table(name, mesh):
   """The host goes on until the last row is done: positions pass the end."""
-  monkeypatch.setattr(kernels, 'is_tpu', lambda mesh: tpu)
-  function = {
-    'random': synth_mtf.Random,
-    'factorized_random': synth_mtf.FactorizedRandom,
-  }[name]
-  maker = family.Member(
-    (functools.partial(function, max_length=4),), ()
-  ).maker()
-  x = family.tokens(np.ones([2, 4], int))
-  start = np.array([3, 1])
-  decoded = harness.decode(maker, x, start, stack=LM)
-  parallel = harness.parallel(maker, x, None, LM, mode='eval').output
-  new = np.arange(4) >= start[:, None]
-  harness.assert_close(decoded[new], parallel[new], 'token by token')
+  member = family.ALL[name].of_size(max_length=4)
+  checks.decoded(
+    member.maker(),
+    member.reference(),
+    (2, 4),
+    np.array([3, 1]),
+    stack=LM,
+    mesh=mesh,
+  )
+
+
+@pytest.mark.parametrize('name', ['random', 'dense', 'random_dense_vanilla'])
+def test_unpacked_rows_are_right_whatever_the_setting_says(name):
+  """Packed or not is a matter of speed where each row is one sequence."""
+  member = family.ALL[name]
+  checks.parallel(
+    member.maker(packed=True), member.reference(), PADDED, ENCODER
+  )
+
+
+def test_with_its_defaults_it_is_t5s_own_layer():
+  x = family.tokens(np.ones([2, 7]))
+  make = functools.partial(
+    synth_mtf.SyntheticAttention, num_heads=3, key_value_size=5
+  )
+  assert set(harness.parallel(make, x).weights) == {'q', 'k', 'v', 'o'}
+
+
+def test_bindings_of_self_attention_reach_the_layer():
+  gin.parse_config("""
+      SelfAttention.num_heads = 3
+      SelfAttention.key_value_size = 5
+      SelfAttention.dropout_rate = 0.25
+      SelfAttention.relative_attention_type = 'bias'
+  """)
+  layer = synth_mtf.SyntheticAttention()
+  assert layer.num_heads == 3
+  assert layer.kv_dim.size == 5
+  assert layer.dropout_rate == 0.25
+  assert layer.relative_attention_type == 'bias'
+
+
+def test_each_layer_makes_its_own_functions():
+  gin.parse_config("""
+      SyntheticAttention.synthesizers = [@synth_mtf.Random, @synth_mtf.Dense]
+      synth_mtf.Random.max_length = 13
+      Unitransformer.max_length = 17
+  """)
+  one, other = synth_mtf.SyntheticAttention(), synth_mtf.SyntheticAttention()
+  assert [vars(f)['max_length'] for f in one.synthesizers] == [13, 17]
+  for mine, yours in zip(one.synthesizers, other.synthesizers):
+    assert mine is not yours
+
+
+def test_lists_from_python():
+  """Classes, and callables without arguments."""
+  layer = synth_mtf.SyntheticAttention(
+    synthesizers=(
+      synth_mtf.DotProduct,
+      functools.partial(synth_mtf.Random, max_length=13),
+      lambda: synth_mtf.FactorizedRandom(rank=3),
+    )
+  )
+  assert [type(f).__name__ for f in layer.synthesizers] == [
+    'DotProduct',
+    'Random',
+    'FactorizedRandom',
+  ]
+
+
+@pytest.mark.parametrize(
+  'settings, label',
+  [
+    ({'synthesizers': [synth_mtf.DotProduct]}, 'T5 (V)'),
+    (
+      {'synthesizers': [synth_mtf.Random, synth_mtf.DotProduct]},
+      'Syn (R+V)',
+    ),
+    (
+      {'synthesizers': [synth_mtf.Random], 'normalize': None},
+      'MLP-Mixer (R)',
+    ),
+  ],
+)
+def test_label(settings, label):
+  assert synth_mtf.SyntheticAttention(**settings).label == label

@@ -10,8 +10,8 @@ from mesh_tensorflow.transformer import transformer_layers
 import synth_mtf
 from synth_mtf.core import kernels
 from synth_mtf.errors import ConfigurationError
-from tests import checks, cross_family, family, harness
-from tests.cross_family import encoded
+from tests import checks, family, harness
+from tests.family import encoded
 from tests.harness import DECODER
 
 PADDED = np.array([[1] * 7, [1, 1, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0]])
@@ -21,12 +21,12 @@ PACKED_INPUTS = np.array(
   [[1, 1, 2, 2, 2, 2, 3, 3, 3], [1, 1, 1, 1, 2, 0, 0, 0, 0]]
 )
 
-every_member = pytest.mark.parametrize('name', sorted(cross_family.ALL))
+every_member = family.each(family.CROSS)
 
 
 @every_member
 def test_padding_of_both_sides(name):
-  member = cross_family.ALL[name]
+  member = family.CROSS[name]
   checks.parallel(
     member.maker(),
     member.reference(),
@@ -39,7 +39,7 @@ def test_padding_of_both_sides(name):
 
 @every_member
 def test_packed_rows(name):
-  member = cross_family.ALL[name]
+  member = family.CROSS[name]
   checks.parallel(
     member.maker(packed=True),
     member.reference(),
@@ -51,7 +51,7 @@ def test_packed_rows(name):
 
 @every_member
 def test_bfloat16(name):
-  member = cross_family.ALL[name]
+  member = family.CROSS[name]
   checks.parallel(
     member.maker(),
     member.reference(),
@@ -65,41 +65,36 @@ def test_bfloat16(name):
 
 
 @every_member
-def test_beam_decoding_is_parallel(name):
+def test_beam_decoding(name):
   """From nothing, position a scalar; the encoder's output has no beams."""
-  member = cross_family.ALL[name]
-  ones = np.ones([2, 3, 4], int)
-  x = family.tokens(ones)
-  inputs = encoded(PADDED_INPUTS[:2])
-  decoded = harness.decode(member.maker(), x, beam=True, encoded=inputs)
-  for beam in range(3):
-    parallel = harness.parallel(
-      member.maker(), x[:, beam], ones[:, beam], DECODER, 'eval', encoded=inputs
-    )
-    harness.assert_close(decoded[:, beam], parallel.output, 'token by token')
+  member = family.CROSS[name]
+  checks.decoded(
+    member.maker(),
+    member.reference(),
+    (2, 3, 4),
+    beam=True,
+    encoded=encoded(PADDED_INPUTS[:2]),
+  )
 
 
 @every_member
-def test_greedy_decoding_is_parallel(name):
+def test_greedy_decoding(name):
   """From some tokens on, a position for each row."""
-  member = cross_family.ALL[name]
-  ones = np.ones([3, 5], int)
-  x, inputs = family.tokens(ones), encoded(PADDED_INPUTS)
-  start = np.array([4, 0, 3])
-  decoded = harness.decode(member.maker(), x, start, encoded=inputs)
-  parallel = harness.parallel(
-    member.maker(), x, ones, DECODER, 'eval', encoded=inputs
-  ).output
-  new = np.arange(5) >= start[:, None]
-  assert np.isnan(decoded[~new]).all()
-  harness.assert_close(decoded[new], parallel[new], 'after the given tokens')
+  member = family.CROSS[name]
+  checks.decoded(
+    member.maker(),
+    member.reference(),
+    (3, 5),
+    np.array([4, 0, 3]),
+    encoded=encoded(PADDED_INPUTS),
+  )
 
 
 @pytest.mark.parametrize('mode', ['train', 'eval'])
 @pytest.mark.parametrize('name', ['cross_random', 'cross_random_vanilla'])
 def test_two_batch_dimensions(name, mode):
   """What the host has in training: [outer_batch, batch, length, d_model]."""
-  member = cross_family.ALL[name]
+  member = family.CROSS[name]
   checks.parallel(
     member.maker(packed=True),
     member.reference(),
@@ -114,7 +109,7 @@ def test_two_batch_dimensions(name, mode):
 
 @pytest.mark.parametrize('name', ['cross_random', 'cross_dense_vanilla'])
 def test_tables_read_by_the_row(name):
-  member = cross_family.ALL[name]
+  member = family.CROSS[name]
   checks.parallel(
     member.maker(packed=True, index_by='row'),
     member.reference(),
@@ -137,7 +132,7 @@ def test_tables_read_by_the_row(name):
   ids=['one head', 'one memory head', 'shared_kv', 'alpha of a layer', 'sum'],
 )
 def test_settings(layer, reference):
-  member = cross_family.ALL['factorized_dense_random_vanilla']
+  member = family.CROSS['cross_factorized_dense_random_vanilla']
   inputs = encoded(PADDED_INPUTS)
   checks.parallel(
     member.maker(**layer),
@@ -146,20 +141,16 @@ def test_settings(layer, reference):
     DECODER,
     encoded=inputs,
   )
-  ones = np.ones([3, 4], int)
-  x = family.tokens(ones)
-  parallel = harness.parallel(
-    member.maker(**layer), x, ones, DECODER, 'eval', encoded=inputs
+  checks.decoded(
+    member.maker(**layer), member.reference(**reference), (3, 4), encoded=inputs
   )
-  decoded = harness.decode(member.maker(**layer), x, encoded=inputs)
-  harness.assert_close(decoded, parallel.output, 'token by token')
 
 
 @pytest.mark.parametrize('name', ['cross_random', 'cross_random_vanilla'])
 @pytest.mark.parametrize('packed', [False, True], ids=['padded', 'packed'])
 def test_targets_without_inputs_are_zero(name, packed):
   """And take nothing from the other examples of their row."""
-  member = cross_family.ALL[name]
+  member = family.CROSS[name]
   result = checks.parallel(
     member.maker(packed=packed),
     member.reference(),
@@ -175,7 +166,7 @@ def test_targets_without_inputs_are_zero(name, packed):
 @pytest.mark.parametrize('name', ['cross_random', 'cross_dense_vanilla'])
 @pytest.mark.parametrize('packed', [False, True], ids=['unpacked', 'packed'])
 def test_what_stands_at_padding_of_the_encoder_changes_nothing(name, packed):
-  member = cross_family.ALL[name]
+  member = family.CROSS[name]
   x = family.tokens(PADDED)
   one = encoded(PADDED_INPUTS)
   noise = harness.draw('noise', one.output.shape)
@@ -257,6 +248,7 @@ MESHES = {
 }
 
 
+@pytest.mark.slow  # one of many
 @pytest.mark.parametrize('mesh', MESHES)
 @pytest.mark.parametrize(
   'name', ['cross_random', 'cross_factorized_random', 'cross_random_vanilla']
@@ -264,21 +256,13 @@ MESHES = {
 @pytest.mark.parametrize('packed', [False, True], ids=['padded', 'packed'])
 def test_meshes(name, mesh, packed):
   """Split over devices it computes the same; memory_length is even here."""
-  member = cross_family.ALL[name]
+  member = family.CROSS[name]
   ids = np.concatenate([PACKED, PACKED[::-1]])
   inputs = np.concatenate([PACKED_INPUTS, PACKED_INPUTS[::-1]])[:, :-1]
   if not packed:
     ids, inputs = np.minimum(ids, 1), np.minimum(inputs, 1)
   if 'memory_length' in MESHES[mesh]:  # tables are split too
-    member = cross_family.Member(
-      tuple(
-        functools.partial(f.func, **{**f.keywords, 'memory_max_length': 8})
-        if isinstance(f, functools.partial)
-        else f
-        for f in member.synthesizers
-      ),
-      (),
-    )
+    member = member.of_size(memory_max_length=8)
   one, many = (
     harness.parallel(
       member.maker(num_heads=4, packed=packed),
@@ -300,7 +284,7 @@ def test_meshes(name, mesh, packed):
 def test_reading_tables_as_on_a_tpu(name, monkeypatch):
   """There a gather is a product with a one-hot matrix."""
   monkeypatch.setattr(kernels, 'is_tpu', lambda mesh: True)
-  member = cross_family.ALL[name]
+  member = family.CROSS[name]
   for packed, ids, inputs in (
     (True, PACKED, PACKED_INPUTS),
     (False, PADDED, PADDED_INPUTS),
@@ -317,14 +301,7 @@ def test_reading_tables_as_on_a_tpu(name, monkeypatch):
 # Settings.
 
 
-@pytest.fixture
-def empty_gin():
-  gin.clear_config()
-  yield
-  gin.clear_config()
-
-
-def test_bindings_flow_as_into_the_hosts_layer(empty_gin):
+def test_bindings_flow_as_into_the_hosts_layer():
   gin.parse_config("""
       SelfAttention.num_heads = 3
       SelfAttention.dropout_rate = 0.25
@@ -352,7 +329,7 @@ def sizes(layer):
   return table.max_length, table.memory_max_length
 
 
-def test_its_functions_have_numbers_of_their_own(empty_gin):
+def test_its_functions_have_numbers_of_their_own():
   gin.parse_config("""
       synth_mtf.FactorizedRandom.rank = 8
       decoder/cross/synth_mtf.FactorizedRandom.rank = 16
@@ -369,7 +346,7 @@ def test_its_functions_have_numbers_of_their_own(empty_gin):
   assert sizes(cross) == (114, 512)
 
 
-def test_max_length_without_gin_is_that_of_t5(empty_gin):
+def test_max_length_without_gin_is_that_of_t5():
   layer = synth_mtf.SyntheticEncDecAttention([synth_mtf.Random])
   assert sizes(layer) == (512, 512)
 
@@ -425,10 +402,7 @@ def test_more_tokens_than_a_table_has_are_refused(lengths, message):
 
 def test_a_local_function_needs_no_rows():
   """Its table has columns alone: any number of targets will do."""
-  member = cross_family.Member(
-    (functools.partial(synth_mtf.Dense, max_length=2, memory_max_length=17),),
-    cross_family.D.functions,
-  )
+  member = family.CROSS['cross_dense'].of_size(max_length=2)
   checks.parallel(
     member.maker(),
     member.reference(),

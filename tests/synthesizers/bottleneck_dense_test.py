@@ -11,21 +11,14 @@ from tests import checks, family, harness, reference
 from tests.harness import DECODER
 
 PACKED = np.array([[1, 1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 2, 0, 0]])
-
-
-def layer(**settings):
-  function = functools.partial(synth_mtf.BottleneckDense, **settings)
-  return family.Member((function,), ()).maker
+X = family.tokens(PACKED)
+MEMBER = family.VARIANTS['bottleneck_dense']
 
 
 def test_variables():
-  """r is d_model / 4 by default, rounded down."""
-  x = family.tokens(np.ones([2, 7]))
-  inner = functools.partial(synth_mtf.Dense, max_length=13)
-  weights = harness.parallel(layer(inner=inner)(), x).weights
-  assert {n: w.shape for n, w in weights.items()} == {
-    'bottleneck_dense/D': (11, 2),
-    'bottleneck_dense/U': (2, 11),
+  assert harness.variables(MEMBER.of_size(bottleneck_size=3).maker(), X) == {
+    'bottleneck_dense/D': (11, 3),
+    'bottleneck_dense/U': (3, 11),
     'bottleneck_dense/dense/W1': (11, 3, 5),
     'bottleneck_dense/dense/W2': (3, 5, 13),
     'v': (11, 15),
@@ -33,36 +26,46 @@ def test_variables():
   }
 
 
-def test_a_gated_inside():
-  checks.parallel(
-    layer(
-      bottleneck_size=3,
-      inner=functools.partial(synth_mtf.GatedDense, max_length=13),
-    )(packed=True),
-    reference.Layer(
-      [
-        reference.bottleneck(
-          reference.gated(13, scope='bottleneck_dense/gated_dense')
-        )
-      ],
-      family.HEADS,
-      family.D_KV,
-    ),
-    PACKED,
-    DECODER,
+@pytest.mark.parametrize('d_model, r', [(11, 2), (12, 3), (3, 1)])
+def test_the_bottleneck_is_a_quarter_of_the_model(d_model, r):
+  member = MEMBER.of_size(bottleneck_size=None)
+  x = harness.draw('x', [2, 7, d_model])
+  found = harness.variables(member.maker(), x)
+  assert found['bottleneck_dense/D'] == (d_model, r)
+  (function,) = member.functions()
+  made = sum(
+    int(np.prod(shape)) for n, shape in found.items() if n not in ('v', 'o')
   )
+  assert function.parameters(d_model, family.HEADS, family.D_KV) == made
+
+
+def test_a_gated_inside():
+  member = family.alone(
+    synth_mtf.BottleneckDense,
+    functools.partial(
+      reference.bottleneck,
+      inner=functools.partial(
+        reference.gated, scope='bottleneck_dense/gated_dense'
+      ),
+    ),
+    bottleneck_size=3,
+    inner=functools.partial(synth_mtf.GatedDense, max_length=13),
+  )
+  checks.parallel(
+    member.maker(packed=True), member.reference(), PACKED, DECODER
+  )
+  assert member.functions()[0].letter == 'BGLU'
 
 
 @pytest.mark.parametrize('size', [11, 12])
 def test_it_must_be_narrower_than_the_model(size):
+  member = MEMBER.of_size(bottleneck_size=size)
   with pytest.raises(
     ConfigurationError,
     match=rf'BottleneckDense\.bottleneck_size = {size}: expected less than '
     'd_model = 11',
   ):
-    harness.parallel(
-      layer(bottleneck_size=size)(), family.tokens(np.ones([2, 7]))
-    )
+    harness.variables(member.maker(), X)
 
 
 def test_settings_that_do_not_fit():

@@ -1,38 +1,27 @@
 """Convolutions in place of D's two layers (version 1, section 6.2)."""
 
-import functools
-
 import numpy as np
 import pytest
 
 import synth_mtf
 from synth_mtf.errors import ConfigurationError
-from tests import checks, family, harness, reference
+from tests import checks, family, harness
 from tests.harness import DECODER, ENCODER, LM
 
 PACKED = np.array([[1, 1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 2, 0, 0]])
 PADDED = np.array([[1] * 7, [1, 1, 1, 0, 0, 0, 0]])
-
-with_and_without_relu = pytest.mark.parametrize(
-  'relu', [False, True], ids=['linear', 'conv-relu-conv']
-)
-
-
-def layer(**settings):
-  function = functools.partial(
-    synth_mtf.ConvolutionalDense, max_length=13, **settings
-  )
-  return family.Member((function,), ()).maker
+LINEAR = family.VARIANTS['convolution']
+CONV_RELU_CONV = family.VARIANTS['conv_relu_conv']
 
 
 @pytest.mark.parametrize(
-  'relu, w2', [(False, (3, 5, 13)), (True, (3, 2, 5, 13))]
+  'member, w2',
+  [(LINEAR, (3, 5, 13)), (CONV_RELU_CONV, (3, 2, 5, 13))],
+  ids=['linear', 'conv-relu-conv'],
 )
-def test_variables(relu, w2):
-  x = family.tokens(np.ones([2, 7]))
-  make = layer(relu=relu, filter_width=2)()
-  weights = harness.parallel(make, x).weights
-  assert {n: w.shape for n, w in weights.items()} == {
+def test_variables(member, w2):
+  maker = member.of_size(filter_width=2).maker()
+  assert harness.variables(maker, family.tokens(PACKED)) == {
     'convolutional_dense/W1': (2, 11, 3, 5),
     'convolutional_dense/W2': w2,
     'v': (11, 15),
@@ -40,35 +29,37 @@ def test_variables(relu, w2):
   }
 
 
-@with_and_without_relu
-@pytest.mark.parametrize('width', [1, 2, 4, 9])
+def test_the_width_is_three_by_default():
+  function = synth_mtf.ConvolutionalDense()
+  assert function.filter_dim.size == 3
+  assert function.relu
+
+
+@pytest.mark.parametrize('width', [1, 4, 9])
 @pytest.mark.parametrize(
   'stack, ids',
   [(ENCODER, PADDED), (DECODER, PACKED)],
   ids=['encoder-padded', 'decoder-packed'],
 )
-def test_filter_width(relu, width, stack, ids):
+def test_filter_width(width, stack, ids):
+  """Also one that is wider than the row."""
+  member = CONV_RELU_CONV.of_size(filter_width=width)
   checks.parallel(
-    layer(relu=relu, filter_width=width)(packed=ids is PACKED),
-    reference.Layer(
-      [reference.convolution(13, width, relu)], family.HEADS, family.D_KV
-    ),
-    ids,
-    stack,
+    member.maker(packed=ids is PACKED), member.reference(), ids, stack
   )
 
 
-@with_and_without_relu
-@pytest.mark.parametrize('width', [1, 2, 6])
-def test_decoding_keeps_the_window(relu, width):
+@pytest.mark.parametrize(
+  'member, width',
+  [(LINEAR, 2), (CONV_RELU_CONV, 1), (CONV_RELU_CONV, 6)],
+  ids=['linear', 'one', 'six'],
+)
+def test_decoding_keeps_the_window(member, width):
   """Also a window that reaches back before the first token."""
-  make = layer(relu=relu, filter_width=width)()
-  x = family.tokens(np.ones([2, 5]))
-  start = np.array([1, 3])
-  parallel = harness.parallel(make, x, stack=LM, mode='eval').output
-  decoded = harness.decode(make, x, start, stack=LM)
-  new = np.arange(5) >= start[:, None]
-  harness.assert_close(decoded[new], parallel[new], 'token by token')
+  member = member.of_size(filter_width=width)
+  checks.decoded(
+    member.maker(), member.reference(), (2, 5), np.array([1, 3]), stack=LM
+  )
 
 
 def test_a_filter_of_no_width_is_refused():

@@ -1,27 +1,23 @@
 """FD: the outer product of two short vectors, read as one row."""
 
-import functools
-
 import numpy as np
 import pytest
 
 import synth_mtf
 from synth_mtf.errors import ConfigurationError
-from tests import checks, family, harness, reference
+from tests import checks, family, harness
 from tests.harness import DECODER, ENCODER
 
 PACKED = np.array([[1, 1, 1, 2, 2, 2, 2], [1, 1, 1, 1, 1, 0, 0]])
 
 
-def layer(**settings):
-  function = functools.partial(synth_mtf.FactorizedDense, **settings)
-  return family.Member((function,), ()).maker
+def with_factors(*factors):
+  return family.FD.of_size(max_length=factors[0] * factors[1], factors=factors)
 
 
 def test_variables():
-  x = family.tokens(np.ones([2, 7]))
-  weights = harness.parallel(layer(max_length=21)(), x).weights
-  assert {n: w.shape for n, w in weights.items()} == {
+  x = family.tokens(PACKED)
+  assert harness.variables(family.FD.maker(), x) == {
     'factorized_dense/W1': (11, 3, 5),
     'factorized_dense/WA': (3, 5, 3),
     'factorized_dense/WB': (3, 5, 7),
@@ -44,33 +40,18 @@ def test_the_default_is_the_most_square_pair(size, factors):
   assert synth_mtf.FactorizedDense(max_length=size).factors == factors
 
 
-@pytest.mark.parametrize('factors', [(2, 7), (7, 2), (1, 14), (14, 1)])
-@pytest.mark.parametrize('packed', [False, True], ids=['padded', 'packed'])
+@pytest.mark.parametrize(
+  'factors, packed',
+  [((2, 7), True), ((7, 2), False), ((1, 14), False), ((14, 1), True)],
+)
 def test_factors(factors, packed):
+  member = with_factors(*factors)
   checks.parallel(
-    layer(max_length=14, factors=factors)(packed=packed),
-    reference.Layer(
-      [reference.factorized_dense(*factors)], family.HEADS, family.D_KV
-    ),
+    member.maker(packed=packed),
+    member.reference(),
     PACKED if packed else np.minimum(PACKED, 1),
     ENCODER,
   )
-
-
-@pytest.mark.parametrize('packed', [False, True], ids=['padded', 'packed'])
-def test_tiled(packed):
-  make = layer(max_length=13, tile_length=6, factors=(2, 3))
-  checks.parallel(
-    make(packed=packed),
-    reference.Layer(
-      [reference.factorized_dense(2, 3)], family.HEADS, family.D_KV
-    ),
-    PACKED if packed else np.minimum(PACKED, 1),
-    DECODER,
-  )
-  x = family.tokens(np.ones([2, 4]))
-  parallel = harness.parallel(make(), x, stack=DECODER, mode='eval').output
-  harness.assert_close(harness.decode(make(), x), parallel, 'token by token')
 
 
 @pytest.mark.parametrize('factors, plain', [((13, 1), 'WA'), ((1, 13), 'WB')])
@@ -98,32 +79,16 @@ def test_with_one_factor_of_1_it_is_dense(factors, plain):
       return one
     return harness.draw(name, shape)
 
-  factorized = harness.parallel(
-    layer(max_length=13, factors=factors)(), x, stack=DECODER, weights=weights
+  factorized, dense = (
+    harness.parallel(member.maker(), x, stack=DECODER, weights=weights)
+    for member in (with_factors(*factors), family.D)
   )
-  dense = functools.partial(synth_mtf.Dense, max_length=13)
-  plain_form = harness.parallel(
-    family.Member((dense,), ()).maker(), x, stack=DECODER, weights=weights
-  )
-  harness.assert_close(factorized.output, plain_form.output, 'output')
+  harness.assert_close(factorized.output, dense.output, 'output')
   harness.assert_close(
     factorized.gradients[f'factorized_dense/{plain}'],
-    plain_form.gradients['dense/W2'],
+    dense.gradients['dense/W2'],
     'gradient',
   )
-
-
-def test_initial_logits_have_unit_variance():
-  drawn = harness.initial(
-    layer(max_length=64)(key_value_size=64), family.tokens(np.ones([2, 7]))
-  )
-  x = np.random.RandomState(0).standard_normal([500, family.D_MODEL])
-  hidden = np.maximum(
-    np.einsum('id,dhk->hik', x, drawn['factorized_dense/W1']), 0
-  )
-  a, b = (hidden @ drawn[f'factorized_dense/{n}'] for n in ('WA', 'WB'))
-  logits = a[..., :, None] * b[..., None, :]
-  assert 0.7 < logits.std() < 1.4
 
 
 @pytest.mark.parametrize(

@@ -14,53 +14,49 @@ NAMES = ('current', 'previous', 'next', 'left', 'right', 'start', 'end')
 PACKED = np.array([[1, 1, 1, 1, 1, 2, 2], [1, 2, 2, 2, 2, 0, 0]])
 
 
-def layer(patterns, **settings):
-  function = functools.partial(
-    synth_mtf.FixedPatterns, patterns=patterns, max_length=13
+def member(patterns):
+  return family.alone(
+    synth_mtf.FixedPatterns,
+    functools.partial(reference.patterns, names=patterns, size=13),
+    patterns=patterns,
   )
-  return family.Member((function,), ()).maker(num_heads=len(NAMES), **settings)
 
 
-def expected(patterns):
-  return reference.Layer(
-    [reference.patterns(patterns, 13)], len(NAMES), family.D_KV
+def check(patterns, packed, stack):
+  heads = len(NAMES)
+  return checks.parallel(
+    member(patterns).maker(num_heads=heads, packed=packed),
+    member(patterns).reference(heads=heads),
+    PACKED if packed else np.minimum(PACKED, 1),
+    stack,
   )
 
 
 @pytest.mark.parametrize('packed', [False, True], ids=['padded', 'packed'])
 def test_all_patterns_in_an_encoder(packed):
-  result = checks.parallel(
-    layer(NAMES, packed=packed),
-    expected(NAMES),
-    PACKED if packed else np.minimum(PACKED, 1),
-    ENCODER,
-  )
-  assert set(result.weights) == {'v', 'o'}
+  assert set(check(NAMES, packed, ENCODER).weights) == {'v', 'o'}
 
 
 @pytest.mark.parametrize('packed', [False, True], ids=['padded', 'packed'])
 def test_fewer_patterns_than_heads_in_a_decoder(packed):
-  patterns = NAMES[:-1]
-  checks.parallel(
-    layer(patterns, packed=packed),
-    expected(patterns),
-    PACKED if packed else np.minimum(PACKED, 1),
-    DECODER,
-  )
+  check(NAMES[:-1], packed, DECODER)
 
 
 def test_decoding():
-  make = layer(NAMES[:-1])
-  x = family.tokens(np.ones([2, 4]))
-  parallel = harness.parallel(make, x, stack=DECODER, mode='eval').output
-  harness.assert_close(harness.decode(make, x), parallel, 'token by token')
+  checks.decoded(
+    member(NAMES[:-1]).maker(num_heads=7),
+    member(NAMES[:-1]).reference(heads=7),
+    (2, 4),
+  )
 
 
 def test_each_pattern_by_hand():
   """The weights themselves, for one sequence of five tokens."""
   weights = reference.softmax(
-    reference.patterns(NAMES, 5)(
-      reference.One(np.zeros([5, 1]), {}, 7, False, *[np.arange(5)] * 2)
+    reference.patterns(
+      reference.One(np.zeros([5, 1]), {}, 7, False, *[np.arange(5)] * 2),
+      NAMES,
+      5,
     ),
     np.ones([5, 5], bool),
   )
@@ -83,8 +79,8 @@ def test_the_end_is_not_known_in_a_decoder():
   with pytest.raises(
     ConfigurationError, match="'end' needs the whole sequence"
   ):
-    harness.parallel(
-      layer(NAMES), family.tokens(np.ones([2, 7])), stack=DECODER
+    harness.variables(
+      member(NAMES).maker(), family.tokens(PACKED), stack=DECODER
     )
 
 

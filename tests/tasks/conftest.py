@@ -5,12 +5,10 @@ import json
 import os
 import pathlib
 
-import gin
 import pytest
-import seqio
 
 from benchmarks import tfds_samples
-from synth_mtf import tasks
+from tests.tasks import comparison
 
 _GLUE = [
   'cola',
@@ -38,30 +36,26 @@ _SUPER_GLUE = [
 
 
 @pytest.fixture(autouse=True)
-def clean_settings(monkeypatch, tmp_path):
-  """No test sees another's settings, or the row counts of the user's cache."""
-  for name in tasks.settings.__wrapped__.__kwdefaults__ or ():
-    monkeypatch.delenv(f'SYNTH_MTF_{name.upper()}', raising=False)
+def settings_of_tests(monkeypatch, tmp_path):
+  """Row counts apart from the user's, and a vocabulary that is there."""
   monkeypatch.setenv('SYNTH_MTF_INDEX_DIR', str(tmp_path / 'index'))
   monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'bytes')
-  yield
-  gin.clear_config()
 
 
 @pytest.fixture(scope='session')
-def data_dir(real_data, tmp_path_factory) -> pathlib.Path:
-  """The first rows of each real file, in the official layout.
+def data_dir(official_data, tmp_path_factory) -> pathlib.Path:
+  """The first rows of each official file, in the same layout.
 
   With SYNTH_MTF_TEST_ALL_ROWS=1 all rows, which takes minutes.
   """
   if os.environ.get('SYNTH_MTF_TEST_ALL_ROWS') == '1':
-    return real_data
+    return official_data
   folder = tmp_path_factory.mktemp('data')
   for pattern, lines in (('glue/*/*.tsv', 150), ('superglue/*/*.jsonl', 8)):
-    for path in real_data.glob(pattern):
+    for path in official_data.glob(pattern):
       start = itertools.islice(path.open('rb'), lines)
-      _write(folder / path.relative_to(real_data), b''.join(start))
-  for path in real_data.glob('squad/*.json'):
+      _write(folder / path.relative_to(official_data), b''.join(start))
+  for path in official_data.glob('squad/*.json'):
     squad = json.loads(path.read_text())
     squad['data'] = squad['data'][:1]
     _write(folder / 'squad' / path.name, json.dumps(squad).encode())
@@ -97,9 +91,8 @@ def _write(path: pathlib.Path, data: bytes) -> None:
 @pytest.fixture
 def use_tfds(tfds_dir):
   """Points seqio at the datasets on disk."""
-  seqio.set_tfds_data_dir_override(tfds_dir)
-  yield
-  seqio.set_tfds_data_dir_override(None)
+  with comparison.tfds_at(tfds_dir):
+    yield
 
 
 def _mrpc(data_dir: pathlib.Path, tmp_path_factory) -> dict[str, str]:
@@ -119,3 +112,18 @@ def _mrpc(data_dir: pathlib.Path, tmp_path_factory) -> dict[str, str]:
   for name, data in files.items():
     (folder / name).write_bytes(data)
   return {name: str(folder / name) for name in files}
+
+
+@pytest.fixture
+def prepared(tmp_path):
+  """Makes a TFDS dataset of given rows, which seqio then finds."""
+  folder = str(tmp_path / 'tfds')
+
+  def prepare(name, files=None, **splits):
+    generators = {
+      split: iter(enumerate(rows)) for split, rows in splits.items()
+    }
+    tfds_samples.prepare(name, files, folder, generators or None)
+
+  with comparison.tfds_at(folder):
+    yield prepare

@@ -151,15 +151,15 @@ def _all_tasks():
 
 
 @pytest.mark.parametrize('name', _FILES)
-def test_damage_is_found_or_harmless(name, real_data, tmp_path):
-  original = real_data / _FILES[name]
+def test_damage_is_found_or_harmless(name, official_data, tmp_path):
+  original = official_data / _FILES[name]
   folder = original.is_dir()
   if folder:
     original = sorted(original.iterdir())[5]  # in CNN's training part
   good = original.read_bytes() if folder else _first_part(original)
   reader = _reader(name)
   root = tmp_path / 'root'
-  path = root / original.relative_to(real_data)
+  path = root / original.relative_to(official_data)
   path.parent.mkdir(parents=True)
   for other in reader.files(str(path)) if not folder else ():
     pathlib.Path(other).write_bytes(good)

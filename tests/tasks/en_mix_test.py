@@ -1,6 +1,7 @@
 """Mixtures: T5's tasks at T5's rates, counted."""
 
 import collections
+import json
 
 import gin
 import numpy as np
@@ -9,15 +10,16 @@ import seqio
 import tensorflow.compat.v1 as tf
 
 from synth_mtf import tasks
+from tests.tasks import comparison, glue_test, squad_test, super_glue_test
 from tests.tasks.rows import run
 
 _COUNTED = 10_000
 
 
 @pytest.fixture
-def data_dir(real_data):
-  gin.bind_parameter('synth_mtf.tasks.settings.data_dir', str(real_data))
-  return real_data
+def data_dir(official_data):
+  gin.bind_parameter('synth_mtf.tasks.settings.data_dir', str(official_data))
+  return official_data
 
 
 def _named(name):
@@ -39,6 +41,41 @@ def test_en_mix_has_the_tasks_of_t5s():
   }
 
 
+def test_every_task_is_compared_with_t5s():
+  compared = {
+    f'synth_{name}'
+    for module in (glue_test, super_glue_test, squad_test)
+    for name in module.SPLITS
+  }
+  compared |= {f'synth_{super_glue_test.DPR}', 'synth_c4_span_corruption'}
+  assert _named('synth_en_mix_with_c4') <= compared
+
+
+def _rows(folder):
+  """How many examples some of the training files have, counted by hand."""
+
+  def lines(name):
+    return (folder / name).read_text(encoding='utf-8').splitlines()
+
+  multirc = map(json.loads, lines('superglue/MultiRC/train.jsonl'))
+  squad = json.loads((folder / 'squad/train-v1.1.json').read_text())
+  return {
+    'synth_glue_cola_v002': len(lines('glue/CoLA/train.tsv')),
+    'synth_glue_rte_v002': len(lines('glue/RTE/train.tsv')) - 1,
+    'synth_super_glue_boolq_v102': len(lines('superglue/BoolQ/train.jsonl')),
+    'synth_super_glue_multirc_v102': sum(
+      len(question['answers'])
+      for row in multirc
+      for question in row['passage']['questions']
+    ),
+    'synth_squad_v010_allanswers': sum(
+      len(paragraph['qas'])
+      for article in squad['data']
+      for paragraph in article['paragraphs']
+    ),
+  }
+
+
 def test_rates_are_numbers_of_examples_up_to_the_maximum(data_dir):
   mixture = tasks.get('synth_en_mix')
   rates = {
@@ -46,14 +83,14 @@ def test_rates_are_numbers_of_examples_up_to_the_maximum(data_dir):
     for task in mixture.tasks
     if 'train' in task.splits
   }
-  assert rates['synth_glue_cola_v002'] == 8551
-  assert rates['synth_super_glue_multirc_v102'] == 6394
-  assert rates['synth_squad_v010_allanswers'] == 2059
+  expected = _rows(data_dir)
+  assert {name: rates[name] for name in expected} == expected
+  maximum = sorted(rates.values())[len(rates) // 2]
   with gin.unlock_config():
-    gin.bind_parameter('rate_num_examples.maximum', 3000)
+    gin.bind_parameter('rate_num_examples.maximum', maximum)
   for task in mixture.tasks:
     if 'train' in task.splits:
-      assert mixture.get_rate(task) == min(rates[task.name], 3000)
+      assert mixture.get_rate(task) == min(rates[task.name], maximum)
 
 
 def test_c4_has_t5s_constant_rate(data_dir):
@@ -65,6 +102,7 @@ def test_c4_has_t5s_constant_rate(data_dir):
   assert mixture.get_rate(c4) == 710_000
 
 
+@pytest.mark.slow  # reads every task
 def test_mixed_examples_occur_at_their_rates(data_dir):
   """10,000 examples of en_mix, each tagged with its task, are counted."""
   mixture = tasks.get('synth_en_mix')
@@ -98,8 +136,9 @@ def test_mixed_examples_occur_at_their_rates(data_dir):
     assert abs(counts[i] - expected[i]) <= spread, task.name
 
 
+@pytest.mark.slow  # reads every task, twice
 def test_stream_of_the_mixture_repeats_with_its_seed(data_dir):
-  lengths = {'inputs': 32, 'targets': 16}
+  lengths = {'inputs': 512, 'targets': 16}
   streams = [
     [
       row['inputs'].tobytes()
@@ -118,11 +157,8 @@ def test_stream_of_the_mixture_repeats_with_its_seed(data_dir):
 
 def test_check_without_a_folder_leaves_tfds_alone(tmp_path):
   """Nothing is downloaded; what TFDS does not have yet is no fault."""
-  seqio.set_tfds_data_dir_override(str(tmp_path))
-  try:
+  with comparison.tfds_at(str(tmp_path)):
     tasks.check(['synth_en_mix'], ['train', 'validation'])
-  finally:
-    seqio.set_tfds_data_dir_override(None)
   assert not list(tmp_path.iterdir())
 
 

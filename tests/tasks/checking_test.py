@@ -375,16 +375,6 @@ def test_bad_rows_are_skipped_and_counted(fault, data_dir, monkeypatch, caplog):
   assert found in caplog.text
 
 
-def test_quote_characters_are_text(data_dir):
-  _write(data_dir, _COLA_FILE, b''.join(_COLA))
-  rows = run(
-    lambda: tasks.get('synth_glue_cola_v002').source.get_dataset(
-      'train', shuffle=False
-    )
-  )
-  assert rows[2]['sentence'] == b'The "car" honked "its way.'
-
-
 def test_missing_file_is_named(data_dir):
   with pytest.raises(UserError) as error:
     tasks.check(['synth_en_mix'], ['train'])
@@ -408,20 +398,6 @@ def test_empty_file_and_header_alone_have_no_rows(data_dir):
   assert str(error.value).count('no rows in') == 2
 
 
-def test_broken_rows_of_the_official_qqp_are_left_out(data_dir, caplog):
-  header = b'id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n'
-  good = b'1\t2\t3\tWhy?\tHow?\t0\n'
-  broken = b'2\t3\t4\tWhy is\nthat?\tHow?\t1\n'
-  _write(data_dir, 'glue/QQP/train.tsv', header + good + broken + good)
-  task = tasks.get('synth_glue_qqp_v002')
-  assert task.num_input_examples('train') == 2
-  with caplog.at_level('WARNING', logger='absl'):
-    rows = run(lambda: task.source.get_dataset('train', shuffle=False))
-  assert [row['idx'] for row in rows] == [0, 3]
-  assert ':3: a broken row; left out' in caplog.text
-  assert '2 in the file' in caplog.text
-
-
 def test_gzip_cut_short(data_dir):
   lines = b'\n\n'.join(b'Some text, number %d.' % i for i in range(20_000))
   packed = gzip.compress(lines, compresslevel=1)
@@ -438,19 +414,6 @@ def test_bad_text_is_located_while_it_streams(data_dir):
   source = tasks.get('synth_text_span_corruption').source
   with pytest.raises(Exception, match=f'{path}:501: the byte 0xe9'):
     run(lambda: source.get_dataset('train', shuffle=False))
-
-
-def test_parallel_files_of_different_length(data_dir):
-  _write(data_dir, 'parallel/wmt14_en_de/train.en', b'One.\nTwo.\n')
-  _write(data_dir, 'parallel/wmt14_en_de/train.de', b'Eins.\n')
-  with pytest.raises(UserError, match=r'train.en:2: a line of the file .en on'):
-    tasks.check(['synth_wmt14_ende_v003'], ['train'])
-
-
-def test_parallel_file_without_its_partner(data_dir):
-  _write(data_dir, 'parallel/wmt14_en_de/train.en', b'One.\n')
-  with pytest.raises(UserError, match='train.de'):
-    tasks.check(['synth_wmt14_ende_v003'], ['train'])
 
 
 def test_all_faults_come_at_once(data_dir):

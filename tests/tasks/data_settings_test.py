@@ -6,14 +6,11 @@ import sys
 
 import gin
 import pytest
-import sentencepiece
-import seqio
-import tensorflow.compat.v1 as tf
 from absl import flags
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
-from synth_mtf.tasks import data_settings, vocabulary
+from synth_mtf.tasks import data_settings
 
 _NAMES = list(tasks.Settings.__dataclass_fields__)
 
@@ -86,78 +83,6 @@ def test_mistyped_setting_is_refused(name, value, message, monkeypatch):
     tasks.settings()
 
 
-def _train_model(folder) -> str:
-  """Trains in a process of its own: TensorFlow's protobuf is another."""
-  prefix = os.path.join(folder, 'pieces')
-  subprocess.run(
-    [
-      sys.executable,
-      '-c',
-      'import sys, sentencepiece as s\n'
-      's.SentencePieceTrainer.train(sentence_iterator=iter(sys.stdin),'
-      'model_prefix=sys.argv[1], vocab_size=40, hard_vocab_limit=False,'
-      'pad_id=int(sys.argv[2]), eos_id=1, unk_id=2 if sys.argv[2] == "0" else '
-      '0, bos_id=-1)',
-      prefix,
-      '0',
-    ],
-    input='a cat sat on a mat\nthe dog ran\n' * 20,
-    text=True,
-    check=True,
-    capture_output=True,
-  )
-  return f'{prefix}.model'
-
-
-def test_local_model_is_used_as_it_is(tmp_path, monkeypatch):
-  model = _train_model(tmp_path)
-  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', model)
-  pieces = sentencepiece.SentencePieceProcessor(model_file=model)
-  text = 'the cat ran on'
-  assert tasks.VOCABULARY.encode(text) == pieces.encode(text)
-  assert tasks.VOCABULARY.decode(pieces.encode(text)) == text
-  assert tasks.VOCABULARY.vocab_size == pieces.get_piece_size() + 100
-  assert tasks.VOCABULARY.eos_id == 1
-  with tf.Graph().as_default(), tf.Session() as session:
-    ids = session.run(tasks.VOCABULARY.encode_tf(tf.constant(text)))
-    assert session.run(tasks.VOCABULARY.decode_tf(ids)) == text.encode()
-  assert ids.tolist() == pieces.encode(text)
-
-
-def test_bytes(monkeypatch):
-  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'bytes')
-  assert tasks.VOCABULARY.encode('ab') == [ord('a') + 3, ord('b') + 3]
-  assert tasks.VOCABULARY.vocab_size == 3 + 256 + 100
-
-
-def test_default_is_t5s_model_in_its_bucket(monkeypatch):
-  monkeypatch.delenv('SYNTH_MTF_VOCABULARY')
-  resolved = tasks.VOCABULARY.resolved
-  assert isinstance(resolved, seqio.SentencePieceVocabulary)
-  assert resolved.sentencepiece_model_file.startswith('gs://t5-data/vocabs/')
-
-
-def test_all_tasks_share_a_vocabulary():
-  vocabulary = tasks.VOCABULARY
-  assert vocabulary == tasks.SettingVocabulary()
-  assert vocabulary == seqio.ByteVocabulary(extra_ids=100)
-  assert vocabulary != seqio.ByteVocabulary(extra_ids=0)
-
-
-def test_absent_vocabulary_is_named(monkeypatch):
-  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', '/absent.model')
-  with pytest.raises(UserError, match="'/absent.model' does not exist"):
-    tasks.VOCABULARY.encode('a')
-
-
-def test_damaged_vocabulary_is_named(tmp_path, monkeypatch):
-  path = tmp_path / 'a.model'
-  path.write_bytes(b'\x0anot a model')
-  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', str(path))
-  with pytest.raises(UserError, match='cannot be read as a SentencePiece'):
-    tasks.VOCABULARY.encode('a')
-
-
 _IMPORT = """
 import sys
 opened = []
@@ -177,13 +102,7 @@ assert 'en_mix' in seqio.MixtureRegistry.names()
 """
 
 
+@pytest.mark.slow  # a process of its own
 def test_importing_registers_and_opens_nothing():
   environment = {**os.environ, 'SYNTH_MTF_DATA_DIR': '/absent'}
   subprocess.run([sys.executable, '-c', _IMPORT], check=True, env=environment)
-
-
-def test_vocabulary_of_a_task_is_the_setting():
-  for name in seqio.TaskRegistry.names():
-    if name.startswith('synth_'):
-      for feature in seqio.TaskRegistry.get(name).output_features.values():
-        assert isinstance(feature.vocabulary, vocabulary.SettingVocabulary)

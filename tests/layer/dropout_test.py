@@ -1,0 +1,96 @@
+"""Dropout of the attention weights, spelled out by the output itself."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests import family, harness
+
+ROWS = np.array([[1] * 7, [1, 1, 1, 1, 0, 0, 0]])
+RATE = 0.25
+SIZE = 7  # tokens, and the channels that tell them apart
+
+
+@pytest.mark.parametrize('name', ['random', 'random_vanilla', 'mlp_mixer'])
+@pytest.mark.parametrize('packed', [False, True], ids=['unpacked', 'packed'])
+def test_dropout_is_one_decision_for_all_queries(name, packed):
+  weights, runs = _attention_weights(name, packed, dropout_rate=RATE)
+  # [runs, batch, heads, length, memory_length]
+  factors = runs / weights
+  kept = factors > 0.5
+  np.testing.assert_allclose(factors[kept], 1 / (1 - RATE), rtol=1e-3)
+  np.testing.assert_allclose(factors[~kept], 0, atol=1e-3)
+  assert (kept == kept[..., :1, :]).all(), 'queries do not share decisions'
+  decisions = kept[..., 0, :]
+  count = decisions.size
+  deviation = np.sqrt(RATE * (1 - RATE) / count)
+  assert abs(decisions.mean() - (1 - RATE)) < 5 * deviation
+  for axis, what in enumerate(['runs', 'examples', 'heads', 'keys']):
+    first = np.take(decisions, [0], axis)
+    assert (decisions != first).any(), f'all {what} share decisions'
+  # The mean over many runs is the weight without dropout.
+  error = np.abs(runs.mean(0) / weights - 1).max()
+  assert error < 6 * np.sqrt(RATE / (1 - RATE) / len(runs))
+
+
+@pytest.mark.parametrize('name', ['random', 'random_vanilla', 'mlp_mixer'])
+def test_dropout_of_each_weight_where_gin_asks_for_it(name):
+  weights, runs = _attention_weights(
+    name,
+    False,
+    dropout_rate=RATE,
+    attention_kwargs={'dropout_broadcast_dims': []},
+  )
+  kept = runs / weights > 0.5
+  assert (kept != kept[..., :1, :]).any()
+  deviation = np.sqrt(RATE * (1 - RATE) / kept.size)
+  assert abs(kept.mean() - (1 - RATE)) < 5 * deviation
+
+
+@pytest.mark.parametrize('mode', ['eval', 'infer'])
+def test_there_is_no_dropout_outside_training(mode):
+  member = family.ALL['random']
+  x = family.tokens(ROWS)
+  with_dropout, without = (
+    harness.parallel(member.maker(dropout_rate=rate), x, ROWS, mode=mode)
+    for rate in (0.9, 0.0)
+  )
+  np.testing.assert_array_equal(with_dropout.output, without.output)
+
+
+def _attention_weights(name, packed, **settings):
+  """Attention weights without dropout, and those of 150 training steps.
+
+  Values are one-hot vectors of the tokens and the output projection is the
+  identity, so that the output spells out the weights: [batch, heads, length,
+  memory_length].
+  """
+  heads = family.HEADS
+  width = heads * SIZE
+
+  def weights(variable, shape):
+    if variable == 'v':
+      one_head = np.eye(width, SIZE)
+      return np.concatenate([one_head] * heads, axis=1)
+    if variable == 'o':
+      return np.eye(width)
+    return np.abs(harness.draw(variable, shape)) + 0.5
+
+  x = np.zeros([family.BATCH, SIZE, width], np.float32)
+  x[:, np.arange(SIZE), np.arange(SIZE)] = 1
+  ids = np.ones(x.shape[:2], int)
+  settings = {'key_value_size': SIZE, 'packed': packed, **settings}
+  member = family.ALL[name]
+
+  def run(**more):
+    output = harness.parallel(
+      member.maker(**{**settings, **more}), x, ids, weights=weights, **many
+    ).output
+    split = output.reshape(*output.shape[:-1], heads, SIZE)
+    return np.moveaxis(split, -2, -3)
+
+  many: dict[str, Any] = {}
+  exact = run(dropout_rate=0.0)
+  many = {'runs': 150}
+  return exact, run()
