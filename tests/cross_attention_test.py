@@ -14,6 +14,8 @@ from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
 from tests import harness
 
+pytestmark = pytest.mark.slow  # builds whole models
+
 GIN = pathlib.Path(synth_mtf.gin_path())
 VARIANTS = sorted(path.stem for path in GIN.glob('variants/*.gin'))
 CROSS = [name for name in VARIANTS if name.startswith('cross_')]

@@ -11,6 +11,8 @@ import pytest
 from tests import readme_test
 from tests.readme_test import CHECKOUT
 
+pytestmark = pytest.mark.slow  # starts processes
+
 NAME = re.compile(r'\bmy_(?:runs/)?[A-Za-z]\w*(?:\.\w+)?')
 
 

@@ -12,6 +12,8 @@ from tests import model
 from tests.checkpoints.conversion_test import convert
 from tests.harness import assert_close
 
+pytestmark = pytest.mark.slow  # builds whole models
+
 MODES = (
   'random',
   'random_plus',

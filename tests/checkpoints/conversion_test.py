@@ -19,6 +19,8 @@ from synth_mtf.paths import gin_path
 from tests import model
 from tests.harness import assert_close
 
+pytestmark = pytest.mark.slow  # builds whole models
+
 VARIANTS = sorted(
   path.stem
   for path in pathlib.Path(gin_path(), 'variants').glob('*.gin')

@@ -12,6 +12,8 @@ from synth_mtf.host import model as host_model
 from tests import family, model
 from tests.harness import assert_close
 
+pytestmark = pytest.mark.slow  # builds whole models
+
 WITH_VANILLA = sorted(
   name for name in family.CROSS_VARIANTS if name.endswith('vanilla')
 )

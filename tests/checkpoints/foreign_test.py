@@ -7,6 +7,8 @@ from synth_mtf import cli
 from synth_mtf.host import gin_files
 from tests import model
 
+pytestmark = pytest.mark.slow  # builds whole models
+
 
 @pytest.fixture
 def trap(tmp_path, monkeypatch):

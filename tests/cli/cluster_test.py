@@ -18,6 +18,8 @@ import tensorflow.compat.v1 as tf
 from synth_mtf import cli
 from tests.cli import t5_main
 
+pytestmark = pytest.mark.slow  # starts processes
+
 RUN = (
   '--vocabulary=bytes',
   *t5_main.REPEATABLE,

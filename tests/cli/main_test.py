@@ -9,6 +9,8 @@ import synth_mtf
 from synth_mtf import cli
 from tests.run.process_test import as_command
 
+pytestmark = pytest.mark.slow  # starts processes
+
 MAIN = (
   'import sys\n'
   'from synth_mtf.cli import main\n'

@@ -15,6 +15,8 @@ from synth_mtf.errors import UserError
 from synth_mtf.tasks import vocabulary_training
 from tests.cli import t5_main
 
+pytestmark = pytest.mark.slow  # trains
+
 MODEL = (
   '--gin_file=sizes/tiny.gin',
   '--gin_file=variants/random_vanilla.gin',

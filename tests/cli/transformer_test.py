@@ -17,6 +17,8 @@ from synth_mtf.cli import transformer
 from synth_mtf.errors import UserError
 from tests.cli import t5_main
 
+pytestmark = pytest.mark.slow  # starts processes
+
 TINY = (
   *t5_main.REPEATABLE,
   '--gin_param=utils.run.batch_size = 2',

@@ -9,6 +9,8 @@ from synth_mtf import cli
 from synth_mtf.cli.vocabulary import in_turns
 from synth_mtf.tasks import vocabulary as vocabularies
 
+pytestmark = pytest.mark.slow  # trains
+
 
 @pytest.fixture
 def train(capsys, monkeypatch, tmp_path):

@@ -12,6 +12,8 @@ import pytest
 from synth_mtf.demo import workers
 from synth_mtf.errors import UserError
 
+pytestmark = pytest.mark.slow  # starts processes
+
 HERE = 'tests.demo.workers_test'
 CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 

@@ -7,6 +7,8 @@ from synth_mtf.checkpoints import folder
 from synth_mtf.errors import UserError
 from synth_mtf.run import finite, saving
 
+pytestmark = pytest.mark.slow  # trains
+
 
 def train(model_dir, spoil_after, loss_shows_it, steps=10, every=2):
   """Trains a weight that turns NaN in the update of a step."""

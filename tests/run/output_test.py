@@ -9,6 +9,8 @@ import pytest
 from synth_mtf.run import output
 from tests.conftest import CHECKOUT
 
+pytestmark = pytest.mark.slow  # starts processes
+
 PROGRAM = """
 import os, subprocess, sys
 sys.argv[0] = 'synth-mtf'

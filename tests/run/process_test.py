@@ -9,6 +9,8 @@ import pytest
 from synth_mtf.run import process
 from tests.conftest import CHECKOUT
 
+pytestmark = pytest.mark.slow  # starts processes
+
 
 def as_command(tmp_path, body, *words, interpreter=(), **environment):
   """Runs Python code as the console script `synth-mtf` would run."""

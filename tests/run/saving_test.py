@@ -8,6 +8,8 @@ import tensorflow.compat.v1 as tf
 from synth_mtf.checkpoints import folder
 from synth_mtf.run import saving
 
+pytestmark = pytest.mark.slow  # trains
+
 
 def train(model_dir, steps, seconds, every=4, stop_at=None):
   """Trains as the host does, and returns what was there after each step."""

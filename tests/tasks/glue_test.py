@@ -80,4 +80,5 @@ def test_broken_rows_of_the_official_qqp_are_left_out(cola, caplog):
   with caplog.at_level('WARNING', logger='absl'):
     rows = rows_of('synth_glue_qqp_v002')
   assert [row['idx'] for row in rows] == [0, 3]
-  assert '2 broken rows' in caplog.text
+  assert ':3: a broken row; left out' in caplog.text
+  assert '2 in the file' in caplog.text

@@ -37,6 +37,7 @@ def pairs(found):
   return [(r['inputs'].tolist(), r['targets'].tolist()) for r in found]
 
 
+@pytest.mark.slow  # reads text again and again
 @pytest.mark.parametrize('shuffle', [False, True], ids=['in order', 'shuffled'])
 @pytest.mark.parametrize('lengths', [(512, 114), (128, 29)], ids=str)
 def test_span_corruption_fills_each_row_by_itself(

@@ -3,7 +3,11 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.conftest import CHECKOUT
+
+pytestmark = pytest.mark.slow  # compiles or runs TPU programs
 
 
 def test_a_layer_is_lowered(tmp_path):

@@ -13,6 +13,8 @@ from synth_mtf.paths import gin_path
 from tests.tpu import program
 from tests.tpu.program import Setting
 
+pytestmark = pytest.mark.slow  # compiles or runs TPU programs
+
 VARIANTS = sorted(
   path.stem for path in pathlib.Path(gin_path(), 'variants').glob('*.gin')
 )

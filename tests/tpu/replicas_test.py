@@ -12,6 +12,8 @@ from tests.conftest import CHECKOUT
 from tests.harness import assert_close
 from tests.tpu.program_test import OURS
 
+pytestmark = pytest.mark.slow  # compiles or runs TPU programs
+
 MESHES = ['batch:4,model:2', 'batch:2,model:4']
 DEFAULT = [
   ('random', MESHES[0]),
