@@ -1,0 +1,58 @@
+"""A layer call to try the parts of a layer on."""
+
+from typing import Any, Optional
+
+import mesh_tensorflow as mtf
+import numpy as np
+import numpy.typing as npt
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import transformer_layers
+
+from synth_mtf.core.layer_call import LayerCall
+from synth_mtf.core.positions import SlicedIndex
+from synth_mtf.core.projections import Projections
+from tests import harness
+
+BATCH, HEADS, D_KV, LENGTH, D_MODEL = 2, 3, 5, 4, 7
+
+
+def make(
+  mesh_object: mtf.Mesh,
+  sequence_id: Optional[npt.NDArray[Any]] = None,
+  stack: harness.Stack = harness.ENCODER,
+  layer: Optional[transformer_layers.SelfAttention] = None,
+  **settings: Any,
+) -> LayerCall:
+  """A call on whole rows, with weights drawn by their names.
+
+  Args:
+    mesh_object: the mesh of the graph.
+    sequence_id: [batch, length]; None: no padding.
+    stack: where the layer stands.
+    layer: the host's, for its heads and projections.
+    **settings: those of `harness.host_context`.
+  """
+  shape = (BATCH, LENGTH, D_MODEL)
+  context = harness.host_context(
+    mesh_object, shape, sequence_id, stack, **settings
+  )
+  layer = layer or transformer_layers.SelfAttention(
+    num_heads=HEADS, key_value_size=D_KV
+  )
+  x = harness.draw('x', shape)
+  for dim in context.model.ensemble_dims:
+    x = np.stack([x] * dim.size)
+  return LayerCall(
+    context,
+    harness.constant(
+      mesh_object,
+      x,
+      context.model.ensemble_dims
+      + context.batch_dims
+      + [context.length_dim, context.model.model_dim],
+    ),
+    Projections.of_layer(layer, context),
+    SlicedIndex(mesh_object, context.length_dim, layer.memory_length(context)),
+    layer.kv_dim,
+    tf.float32,
+  )

@@ -1,0 +1,370 @@
+"""Each kernel against NumPy: value and gradient, split over devices, on a TPU.
+
+There is one table of cases. A case is computed on one device, on meshes that
+split each of the dimensions that the kernel lets them split, and as on a TPU.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import mesh_tensorflow as mtf
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from synth_mtf.core import kernels
+from tests import checks, harness, reference
+
+BATCH, HEADS, LENGTH, MEMORY, D_KV = 2, 4, 6, 8, 2
+X = 'batch length heads d_kv'
+WEIGHTS = 'heads length memory_length'
+LOGITS = f'batch {WEIGHTS}'
+VALUES = 'batch memory_length heads d_kv'
+SIZES = {
+  'batch': BATCH,
+  'heads': HEADS,
+  'length': LENGTH,
+  'memory_length': MEMORY,
+  'd_kv': D_KV,
+  'row': 3,
+  'ensemble': 2,
+}
+
+
+def dims(names):
+  return [mtf.Dimension(n, SIZES[n]) for n in names.split()]
+
+
+def floats(names, name='x'):
+  return harness.draw(name, [SIZES[n] for n in names.split()])
+
+
+def integers(names, below, name='i'):
+  rng = np.random.RandomState(len(name))
+  return rng.randint(0, below, [SIZES[n] for n in names.split()])
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+  """A call of a kernel.
+
+  Attributes:
+    kernel: takes the inputs as tensors.
+    formula: takes them as arrays.
+    inputs: dimensions and values, by name; those of floats have a gradient.
+    output: the dimensions of the result.
+    splits: the dimensions that a mesh may split.
+    whole: those that it may not.
+    trained: whether there ever is a gradient.
+  """
+
+  kernel: Callable[..., mtf.Tensor]
+  formula: Callable[..., Any]
+  inputs: dict[str, tuple[str, Any]]
+  output: str
+  splits: tuple[str, ...] = ()
+  whole: tuple[str, ...] = ()
+  trained: bool = True
+
+
+def is_one(x):
+  return mtf.equal(x, 1)
+
+
+def softmax(b):
+  e = np.exp(b - b.real.max(-1, keepdims=True))
+  return e / e.sum(-1, keepdims=True)
+
+
+def exp_of(terms, visible):
+  """E exp(c), which is exp(B) wherever the center c is."""
+  e, center = kernels.centered_exp(terms, mtf.Shape(dims(WEIGHTS)), visible)
+  return e * mtf.exp(center)
+
+
+CAUSAL = np.tril(np.ones([LENGTH, MEMORY], int))
+HERE = np.eye(MEMORY, dtype=int)[[3, 5]]
+ROWS = integers('batch length', 3)
+COLUMNS = integers('batch memory_length', 5)
+TABLE = harness.draw('table', [HEADS, 3, 5])
+
+CASES = {
+  'put': Case(
+    lambda new, memory, here: kernels.put(
+      new, memory, is_one(here), *dims('memory_length')
+    ),
+    lambda new, memory, here: np.where(
+      here[:, :, None, None] == 1, new[:, None], memory
+    ),
+    {
+      'new': ('batch heads d_kv', None),
+      'memory': (VALUES, None),
+      'here': ('batch memory_length', HERE),
+    },
+    VALUES,
+    ('batch', 'memory_length', 'heads'),
+    trained=False,
+  ),
+  'gather': Case(
+    lambda table, i: kernels.gather(table, i, 'length'),
+    lambda table, i: np.moveaxis(table[:, i], 0, 2),
+    {'table': (WEIGHTS, None), 'i': ('batch row', integers('batch row', 6))},
+    'batch row heads memory_length',
+    ('batch', 'heads', 'memory_length', 'length'),
+  ),
+  'gather from each example': Case(
+    lambda table, i: kernels.gather(table, i, 'memory_length'),
+    lambda table, i: np.stack([t[i_] for t, i_ in zip(table, i)]),
+    {
+      'table': (VALUES, None),
+      'i': ('batch row', integers('batch row', 8)),
+    },
+    'batch row heads d_kv',
+    ('batch', 'heads', 'd_kv'),
+  ),
+  'gather cells': Case(
+    kernels.gather_cells,
+    lambda table, rows, columns: np.stack(
+      [table[:, r][:, :, c] for r, c in zip(rows, columns)]
+    ),
+    {
+      'table': (WEIGHTS, TABLE),
+      'rows': ('batch length', ROWS),
+      'columns': ('batch memory_length', COLUMNS),
+    },
+    LOGITS,
+    ('batch', 'heads'),
+  ),
+  'centered exp': Case(
+    lambda a, b: exp_of([a, b], None),
+    lambda a, b: np.exp(a[:, None] + b),
+    {'a': ('heads memory_length', None), 'b': (WEIGHTS, None)},
+    WEIGHTS,
+    ('heads', 'length'),
+    ('memory_length',),
+  ),
+  'centered exp of what is visible': Case(
+    lambda a, b, visible: exp_of([a, b], is_one(visible)),
+    lambda a, b, visible: np.exp(a[:, None] + b) * visible,
+    {
+      'a': ('heads memory_length', None),
+      'b': (WEIGHTS, None),
+      'visible': ('length memory_length', CAUSAL),
+    },
+    WEIGHTS,
+    ('heads', 'length'),
+    ('memory_length',),
+  ),
+  'shared product': Case(
+    lambda w, v: kernels.shared_product(
+      w, v, dims('batch'), dims('length'), dims('heads'), train=True
+    ),
+    lambda w, v: np.einsum('hij,bjhd->bihd', w, v),
+    {'w': (WEIGHTS, None), 'v': (VALUES, None)},
+    X,
+    ('batch', 'length', 'heads'),
+  ),
+  'shared product of one head': Case(
+    lambda w, v: kernels.shared_product(
+      w, v, dims('batch'), dims('length'), [], train=True
+    ),
+    lambda w, v: np.einsum('ij,bjd->bid', w, v),
+    {
+      'w': ('length memory_length', None),
+      'v': ('batch memory_length d_kv', None),
+    },
+    'batch length d_kv',
+    ('batch', 'length'),
+  ),
+  'shared product in an ensemble': Case(
+    lambda w, v: kernels.shared_product(
+      w, v, dims('ensemble batch'), dims('length'), dims('heads'), train=True
+    ),
+    lambda w, v: np.einsum('ehij,ebjhd->ebihd', w, v),
+    {'w': (f'ensemble {WEIGHTS}', None), 'v': (f'ensemble {VALUES}', None)},
+    f'ensemble {X}',
+    ('ensemble', 'batch'),
+  ),
+  'shared product in evaluation': Case(
+    lambda w, v: kernels.shared_product(
+      w, v, dims('batch'), dims('length'), dims('heads'), train=False
+    ),
+    lambda w, v: np.einsum('hij,bjhd->bihd', w, v),
+    {'w': (WEIGHTS, None), 'v': (VALUES, None)},
+    X,
+  ),
+  'divide': Case(
+    lambda x, total: kernels.divide(x, total * total),
+    lambda x, total: x / total[..., None] ** 2,
+    {'x': (X, None), 'total': ('batch length heads', None)},
+    X,
+    ('batch', 'length', 'heads'),
+    ('d_kv',),
+  ),
+  'softmax': Case(
+    lambda b: kernels.softmax(b, *dims('memory_length')),
+    softmax,
+    {'b': (LOGITS, None)},
+    LOGITS,
+    ('batch', 'heads', 'length'),
+    ('memory_length',),
+  ),
+  'softmax product': Case(
+    lambda b, v: kernels.softmax_product(
+      b, v, *dims('memory_length'), dims('batch length heads')
+    ),
+    lambda b, v: np.einsum('bhij,bjhd->bihd', softmax(b), v),
+    {'b': (LOGITS, None), 'v': (VALUES, None)},
+    X,
+    ('batch', 'length', 'heads'),
+    ('memory_length',),
+  ),
+}
+
+
+def values(case):
+  return {
+    name: floats(names, name) if array is None else array
+    for name, (names, array) in case.inputs.items()
+  }
+
+
+def run(case, mesh=harness.ONE_DEVICE):
+  """The result, and the gradient of its weighted sum by each input."""
+  arrays = values(case)
+
+  def build(mesh_object):
+    tensors = {
+      name: harness.constant(mesh_object, arrays[name], names)
+      for name, (names, _) in case.inputs.items()
+    }
+    y = mtf.transpose(case.kernel(**tensors), mtf.Shape(dims(case.output)))
+    cotangent = harness.draw('cotangent', y.shape.to_integer_list)
+    loss = mtf.reduce_sum(
+      y * harness.constant(mesh_object, cotangent, y.shape.dims)
+    )
+    sources = {n: t for n, t in tensors.items() if t.dtype == tf.float32}
+    found = mtf.gradients([loss], list(sources.values()))
+    return {
+      'y': y,
+      'gradients': dict(zip(sources, found)) if case.trained else {},
+    }
+
+  return harness.evaluate(build, mesh)
+
+
+def check(case, mesh):
+  found = run(case, mesh)
+  arrays = {
+    name: array.astype(np.float64) if array.dtype.kind == 'f' else array
+    for name, array in values(case).items()
+  }
+  harness.assert_close(found['y'], case.formula(**arrays), 'value', 3e-6)
+  cotangent = harness.draw('cotangent', found['y'].shape)
+  checks.gradients(
+    found['gradients'],
+    reference.probes(
+      lambda at: (case.formula(**at) * cotangent).sum(),
+      {n: a for n, a in arrays.items() if n in found['gradients']},
+      fixed={n: a for n, a in arrays.items() if n not in found['gradients']},
+    ),
+    1e-5,
+  )
+
+
+@pytest.mark.parametrize('name', CASES)
+@pytest.mark.parametrize(
+  'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
+)
+def test_it_is_the_formula(name, mesh):
+  check(CASES[name], mesh)
+
+
+@pytest.mark.parametrize(
+  'name, dim', [(n, d) for n, case in CASES.items() for d in case.splits]
+)
+def test_a_mesh_may_split(name, dim):
+  check(CASES[name], harness.Mesh('all:2', f'{dim}:all'))
+
+
+@pytest.mark.parametrize(
+  'name',
+  [n for n in CASES if n.startswith(('shared', 'centered'))],
+)
+def test_a_mesh_may_split_the_batch_or_the_heads_on_a_tpu(name):
+  case = CASES[name]
+  dim = 'batch' if 'batch' in case.splits else 'heads'
+  if dim in case.splits:
+    check(case, harness.Mesh('all:2', f'{dim}:all', tpu=True))
+
+
+@pytest.mark.parametrize(
+  'name, dim', [(n, d) for n, case in CASES.items() for d in case.whole]
+)
+def test_a_mesh_may_not_split(name, dim):
+  # The host's message has a fault of its own.
+  with pytest.raises((ValueError, TypeError), match='splittable|formatting'):
+    run(CASES[name], harness.Mesh('all:2', f'{dim}:all'))
+
+
+def test_where_nothing_is_visible_the_quotient_is_0():
+  def build(mesh):
+    x = harness.constant(mesh, [[1.0, 2.0], [3.0, 4.0]], 'length d_kv')
+    total = harness.constant(mesh, [0.0, 2.0], 'length')
+    y = kernels.divide(x, total)
+    return [y, *mtf.gradients([mtf.reduce_sum(y)], [x, total])]
+
+  y, dx, dtotal = harness.evaluate(build)
+  np.testing.assert_array_equal(y, [[0, 0], [1.5, 2]])
+  np.testing.assert_array_equal(dx, [[0, 0], [0.5, 0.5]])
+  np.testing.assert_array_equal(dtotal, [0, -1.75])
+
+
+@pytest.mark.parametrize(
+  'mesh, middle', [(harness.ONE_DEVICE, 0), (harness.TPU, 500)]
+)
+def test_exponents_are_at_most_75(mesh, middle):
+  """Their zero is the middle of what is visible; on a TPU, of each term."""
+  a, b = np.array([[-1e6, 0.0, 1e3, 1e9]]), np.array([[0.0, 1e6, 1e3, 0.0]])
+  visible = np.array([[1, 1, 1, 0]])
+
+  def build(mesh_object):
+    *terms, seen = (
+      harness.constant(mesh_object, t, 'length memory_length')
+      for t in (a, b, visible)
+    )
+    return kernels.centered_exp(terms, seen.shape, is_one(seen))
+
+  e, center = harness.evaluate(build, mesh)
+  np.testing.assert_allclose(center, [middle])
+  exponents = np.clip(a + b - middle, -75, 75)
+  np.testing.assert_allclose(e, np.exp(exponents) * visible, rtol=1e-5)
+
+
+def test_in_bfloat16_the_weights_are_rounded_once():
+  """As on a TPU: there is no column for the row sums, which would be."""
+  case = CASES['softmax product']
+
+  def build(mesh):
+    b, v = (
+      harness.constant(mesh, array, case.inputs[name][0])
+      for name, array in values(case).items()
+    )
+    y = case.kernel(b, mtf.cast(v, tf.bfloat16))
+    assert y.dtype == tf.bfloat16
+    assert not any(
+      d.name == 'd_kv_and_one'
+      for op in mesh.graph.operations
+      for t in op.outputs
+      for d in t.shape
+    )
+    return y
+
+  harness.assert_close(harness.evaluate(build), run(case)['y'], 'rounded', 3e-2)
+
+
+def test_only_a_mesh_whose_variables_are_placed_is_a_tpu():
+  for mesh in (harness.ONE_DEVICE, harness.TPU):
+    with harness.new_graph(mesh) as (_, mesh_object):
+      assert kernels.is_tpu(mesh_object) == mesh.tpu
