@@ -44,7 +44,7 @@ def changed(tmp_path_factory) -> tuple[pathlib.Path, list[str]]:
   for step in steps:
     file = copy / step['file']
     if step['table']:
-      table = f'{step["table"]} = {{\n'
+      table = f'\n{step["table"]} = {{\n'
       whole = file.read_text(encoding='utf-8')
       assert whole.count(table) == 1
       file.write_text(whole.replace(table, table + step['code']))

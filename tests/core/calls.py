@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer_layers
 
 from synth_mtf.core.layer_call import LayerCall
+from synth_mtf.core.memory import OwnSequence
 from synth_mtf.core.positions import SlicedIndex
 from synth_mtf.core.projections import Projections
 from tests import harness
@@ -42,17 +43,20 @@ def make(
   x = harness.draw('x', shape)
   for dim in context.model.ensemble_dims:
     x = np.stack([x] * dim.size)
+  x_in = harness.constant(
+    mesh_object,
+    x,
+    context.model.ensemble_dims
+    + context.batch_dims
+    + [context.length_dim, context.model.model_dim],
+  )
+  memory_length = layer.memory_length(context)
   return LayerCall(
     context,
-    harness.constant(
-      mesh_object,
-      x,
-      context.model.ensemble_dims
-      + context.batch_dims
-      + [context.length_dim, context.model.model_dim],
-    ),
+    x_in,
     Projections.of_layer(layer, context),
-    SlicedIndex(mesh_object, context.length_dim, layer.memory_length(context)),
+    SlicedIndex(mesh_object, context.length_dim, memory_length),
+    OwnSequence(context, x_in, memory_length),
     layer.kv_dim,
     tf.float32,
   )

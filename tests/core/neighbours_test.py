@@ -4,7 +4,7 @@ import mesh_tensorflow as mtf
 import numpy as np
 import pytest
 
-from synth_mtf.core import layer_call, neighbours
+from synth_mtf.core import neighbours
 from tests import harness
 from tests.core import calls
 from tests.harness import DECODER, ENCODER, LM
@@ -46,7 +46,7 @@ def expected(ids, offsets):
 def test_of_whole_rows(ids, stack, size, offsets):
   def build(mesh):
     call = calls.make(mesh, ids, stack)
-    found = neighbours.neighbours(call, call.x, width(size))
+    found = neighbours.neighbours(call.context, call.x, width(size))
     assert [d.name for d in found.shape] == [
       'batch', 'length', 'filter_width', 'd_model',
     ]  # fmt: skip
@@ -67,7 +67,7 @@ def test_decoding_starts_with_the_tokens_ahead_of_the_first(size):
     call = calls.make(mesh, None, LM, mode='first_part')
     call.context.new_states = []
     call.context.initial_position = harness.constant(mesh, start, 'batch')
-    found = neighbours.neighbours(call, call.x, width(size))
+    found = neighbours.neighbours(call.context, call.x, width(size))
     assert len(call.context.new_states) == (size > 1)
     return found, call.context.new_states
 
@@ -88,8 +88,7 @@ def test_a_step_keeps_all_but_the_oldest(size):
   earlier = harness.draw('earlier', [calls.BATCH, size - 1, calls.D_MODEL])
 
   def build(mesh):
-    whole = calls.make(mesh, None, LM)
-    context = whole.context
+    context = calls.make(mesh, None, LM).context
     context.mode = 'incremental'
     context.new_states = []
     context.states = []
@@ -98,15 +97,7 @@ def test_a_step_keeps_all_but_the_oldest(size):
         harness.constant(mesh, earlier, 'batch earlier d_model')
       ]
     token = harness.constant(mesh, X[:, 0], 'batch d_model')
-    call = layer_call.LayerCall(
-      context,
-      token,
-      whole.projections,
-      whole.index,
-      whole.kv_dim,
-      whole.logits_dtype,
-    )
-    found = neighbours.neighbours(call, token, width(size))
+    found = neighbours.neighbours(context, token, width(size))
     return found, context.new_states
 
   found, states = harness.evaluate(build)
