@@ -212,7 +212,7 @@ CASES = {
   ),
   'softmax product': Case(
     lambda b, v: kernels.softmax_product(
-      b, v, *dims('memory_length'), dims('batch length heads')
+      b, v, dims('memory_length')[0], dims('batch length heads')
     ),
     lambda b, v: np.einsum('bhij,bjhd->bihd', softmax(b), v),
     {'b': (LOGITS, None), 'v': (VALUES, None)},
@@ -316,9 +316,9 @@ def test_where_nothing_is_visible_the_quotient_is_0():
     return [y, *mtf.gradients([mtf.reduce_sum(y)], [x, total])]
 
   y, dx, dtotal = harness.evaluate(build)
-  np.testing.assert_array_equal(y, [[0, 0], [1.5, 2]])
-  np.testing.assert_array_equal(dx, [[0, 0], [0.5, 0.5]])
-  np.testing.assert_array_equal(dtotal, [0, -1.75])
+  np.testing.assert_array_equal(y, np.array([[0, 0], [1.5, 2]]))
+  np.testing.assert_array_equal(dx, np.array([[0, 0], [0.5, 0.5]]))
+  np.testing.assert_array_equal(dtotal, np.array([0, -1.75]))
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,8 @@ def term(mesh, name):
   ]
   if len(tensors) == 1:
     return tensors[0]
-  return logits.InnerProduct(*tensors, tensors[0].shape.dims[-1])
+  query, key = tensors
+  return logits.InnerProduct(query, key, query.shape.dims[-1])
 
 
 def expected(names):
@@ -105,6 +106,7 @@ def test_a_bias_of_keys_joins_a_product_off_a_tpu(names, mesh, joins):
     )
     assert (left_over is None) == joins
     if joins:
+      assert after.product and before.product
       assert after.product.k.size == before.product.k.size + 1
     else:
       assert after is before
@@ -132,7 +134,8 @@ def test_none_stands_for_0_and_for_1():
     assert logits.plus(x, None) is x
     assert logits.plus(None, x) is x
     assert logits.plus(None, None) is None
-    assert logits.plus(rounded, x).dtype == tf.bfloat16
+    total = logits.plus(rounded, x)
+    assert total is not None and total.dtype == tf.bfloat16
     assert logits.weighted(x, None) is x
     assert logits.weighted(rounded, x).dtype == tf.bfloat16
 

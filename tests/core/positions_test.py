@@ -173,7 +173,7 @@ def test_queries_and_keys():
   for actual, expected in (
     (found['p'], (POSITION, POSITION)),
     (found['s'], (KEYS, KEYS)),
-    (found['i'], ([0, 5, 7, 9], KEYS)),
+    (found['i'], (np.array([0, 5, 7, 9]), KEYS)),
   ):
     for one, wanted in zip(actual, expected):
       np.testing.assert_array_equal(one, wanted)
