@@ -103,6 +103,7 @@ def test_what_is_kept_is_not_trained():
   assert fixed.trained == random.parameters - random.tables
 
 
+@pytest.mark.slow  # builds whole models of T5 base
 def test_beside_the_paper(capsys):
   from synth_mtf import cli
 

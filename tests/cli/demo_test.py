@@ -17,6 +17,8 @@ import pytest
 from synth_mtf import cli
 from synth_mtf.demo import samples
 
+pytestmark = pytest.mark.slow  # trains
+
 COMMAND = str(pathlib.Path(sys.executable).parent / 'synth-mtf')
 TASK = 'synth_super_glue_cb_v102'
 STEPS = 4
@@ -244,7 +246,6 @@ def test_all_faults_of_the_data_are_told_before_anything_is_written(
   assert content(data) == before
 
 
-@pytest.mark.slow
 def test_two_seeds_from_a_checkpoint_with_a_further_gin_file(
   first, ready, tmp_path
 ):
@@ -275,7 +276,6 @@ def test_two_seeds_from_a_checkpoint_with_a_further_gin_file(
   assert not list(scratch.rglob('*autograph*'))
 
 
-@pytest.mark.slow
 def test_sigterm_saves_and_the_same_command_goes_on(ready, tmp_path):
   out = tmp_path / 'run'
   words = [COMMAND, 'demo', *ready, '--out', str(out), '--steps', '100000']

@@ -8,6 +8,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.host import errors
 
 
+@pytest.mark.slow
 def test_a_tensor_that_no_memory_holds():
   with (
     tf.Graph().as_default(),
