@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from synth_mtf.tasks.registering import PREFIX
 
 _C4 = {'train': 364_868_892, 'validation': 364_608}
+_AG_NEWS = {'train': 120_000, 'test': 7_600}
+_IMDB = {'train': 25_000, 'test': 25_000}
 
 
 def _splits(train: int, validation: int, test: int) -> dict[str, int]:
@@ -61,8 +63,10 @@ ROWS: Mapping[str, Mapping[str, int]] = {
   # Without the 114 stories that have no article.
   'cnn_dailymail_v002': _splits(287_113, 13_368, 11_490),
   'personachat': {'train': 131_438, 'validation': 7_801},
-  'ag_news': {'train': 120_000, 'test': 7_600},
-  'imdb_reviews': {'train': 25_000, 'test': 25_000},
+  'ag_news': _AG_NEWS,
+  'ag_news_class': _AG_NEWS,
+  'imdb_reviews': _IMDB,
+  'imdb_reviews_class': _IMDB,
 }
 
 # Other releases of the same file: their rows, and what they are called.

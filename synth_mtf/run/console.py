@@ -1,7 +1,8 @@
 """What a person sees while something long runs; needs no TensorFlow.
 
 On a terminal, one line is rewritten in place; elsewhere (a pipe, a file) a
-plain line is printed now and then.
+plain line is printed now and then. `rich` is imported where it is used: the
+command line has to work on a broken installation.
 """
 
 import dataclasses
@@ -9,11 +10,6 @@ import os
 import sys
 import time
 from typing import Optional, TextIO
-
-import rich.console
-from rich.control import Control
-from rich.segment import ControlType
-from rich.text import Text
 
 _SECONDS_BETWEEN_PLAIN_LINES = 10.0
 
@@ -51,6 +47,8 @@ class Console:
   """Shows changing text on a stream, below a title."""
 
   def __init__(self, stream: Optional[TextIO] = None) -> None:
+    import rich.console
+
     self._stream = stream or sys.stderr
     self._rich = rich.console.Console(
       file=self._stream, force_terminal=self._stream.isatty(), highlight=False
@@ -77,10 +75,12 @@ class Console:
   def update(self, text: str) -> None:
     """Shows how far the work has come, cut to one line of the terminal."""
     if self._rewrites:
+      import rich.text
+
       self._clear()
       self._is_open = True
       self._rich.print(
-        Text(f'{self._title}  {text}'),
+        rich.text.Text(f'{self._title}  {text}'),
         end='',
         no_wrap=True,
         overflow='ellipsis',
@@ -110,6 +110,9 @@ class Console:
   def _clear(self) -> None:
     self._is_open = False
     if self._rewrites:
+      from rich.control import Control
+      from rich.segment import ControlType
+
       self._rich.control(
         Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
       )
