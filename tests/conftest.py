@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 
 import pytest
 
@@ -20,6 +21,11 @@ CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 REAL_DATA = pathlib.Path(
   os.environ.get('SYNTH_MTF_TEST_DATA') or CHECKOUT.parent / 'shared' / 'data'
 )
+
+# Started in the background, a process ignores Ctrl-C, and so would every process
+# that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+  signal.signal(signal.SIGINT, signal.default_int_handler)
 
 tf.disable_v2_behavior()
 tf.enable_resource_variables()
