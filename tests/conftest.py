@@ -22,8 +22,8 @@ REAL_DATA = pathlib.Path(
   os.environ.get('SYNTH_MTF_TEST_DATA') or CHECKOUT.parent / 'shared' / 'data'
 )
 
-# Started in the background, a process ignores Ctrl-C, and so would every process
-# that a test starts and interrupts.
+# A process in the background ignores Ctrl-C, and so would every process that a
+# test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
   signal.signal(signal.SIGINT, signal.default_int_handler)
 
