@@ -40,6 +40,7 @@ BLOCK = re.compile(
   r'^```(?P<language>console|bash)\n(?P<body>.*?)^```$',
   re.M | re.S,
 )
+SHELL = ('.', 'cd', 'export', 'gcloud')  # its own words, and what few have
 T5_MAIN = ('t5_mesh_transformer', 'synth-mtf transformer')
 
 
@@ -146,10 +147,11 @@ def check(where, command):
     assert dry.returncode == 0, f'{where}: {command}\n{dry.stderr}'
   elif program == 'pip':
     check_pip(where, words)
-  elif program in ('python', 'python3') and words[1] != '-m':
-    assert (CHECKOUT / words[1]).exists(), f'{where}: no file {words[1]}'
+  elif re.fullmatch(r'python(3(\.\d+)?)?', program):
+    if words[1] != '-m':
+      assert (CHECKOUT / words[1]).exists(), f'{where}: no file {words[1]}'
   else:
-    assert shutil.which(program) or program in ('cd', 'export', 'gcloud'), (
+    assert shutil.which(program) or program in SHELL, (
       f'{where}: cannot check {program!r}'
     )
 
