@@ -271,6 +271,9 @@ def _scalars(found: Any) -> dict[str, float]:
 def _write_lines(lines: Iterable[Any], filename: str) -> None:
   """Writes each line, as the host's function of this name does.
 
+  What a model wrote stays one line, whatever reads the file: a break inside it
+  (a carriage return, U+2028) becomes a space.
+
   Args:
     lines: bytes are text in UTF-8.
     filename: replaced if it is there.
@@ -283,4 +286,4 @@ def _write_lines(lines: Iterable[Any], filename: str) -> None:
         if isinstance(line, bytes)
         else str(line)
       )
-      stream.write(text.replace('\n', ' ') + '\n')
+      stream.write(' '.join(text.splitlines()) + '\n')
