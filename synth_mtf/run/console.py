@@ -1,15 +1,16 @@
 """What a person sees while something long runs; needs no TensorFlow.
 
 On a terminal, one line is rewritten in place; elsewhere (a pipe, a file) a
-plain line is printed now and then. `rich` is imported where it is used: the
-command line has to work on a broken installation.
+plain line is printed now and then; so it is without `rich`, since the command
+line has to work on a broken installation.
 """
 
+import contextlib
 import dataclasses
 import os
 import sys
 import time
-from typing import Optional, TextIO
+from typing import Any, Optional, TextIO
 
 _SECONDS_BETWEEN_PLAIN_LINES = 10.0
 
@@ -47,13 +48,17 @@ class Console:
   """Shows changing text on a stream, below a title."""
 
   def __init__(self, stream: Optional[TextIO] = None) -> None:
-    import rich.console
-
     self._stream = stream or sys.stderr
-    self._rich = rich.console.Console(
-      file=self._stream, force_terminal=self._stream.isatty(), highlight=False
+    self._rich: Any = None
+    with contextlib.suppress(ImportError):
+      import rich.console
+
+      self._rich = rich.console.Console(
+        file=self._stream, force_terminal=self._stream.isatty(), highlight=False
+      )
+    self._rewrites = self._rich is not None and (
+      self._rich.is_terminal and not self._rich.is_dumb_terminal
     )
-    self._rewrites = self._rich.is_terminal and not self._rich.is_dumb_terminal
     self._title = ''
     self._is_open = False  # a line is shown that is to be rewritten
     self._last_shown = -_SECONDS_BETWEEN_PLAIN_LINES
@@ -105,7 +110,7 @@ class Console:
     try:  # rich would ask stdout, which may be a log
       return os.get_terminal_size(self._stream.fileno()).columns
     except OSError:
-      return self._rich.width
+      return int(self._rich.width)
 
   def _clear(self) -> None:
     self._is_open = False
