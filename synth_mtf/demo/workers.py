@@ -53,6 +53,12 @@ def prepare(modules: Sequence[str]) -> None:
     try:
       _redirect(log.fileno())
       forkserver.ensure_running()
+    except OSError as error:
+      raise UserError(
+        f'no process can be started with the temporary folder '
+        f'{tempfile.gettempdir()}: {error}. Set TMPDIR to a folder that can be '
+        'written to and has a short name.'
+      ) from error
     finally:
       for descriptor, original in zip((1, 2), saved):
         os.dup2(original, descriptor)

@@ -10,6 +10,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -246,15 +247,20 @@ def test_all_faults_of_the_data_are_told_before_anything_is_written(
   assert content(data) == before
 
 
+@pytest.fixture
+def scratch():
+  """A temporary folder with a short name: sockets allow no long one."""
+  with tempfile.TemporaryDirectory(dir='/tmp') as folder:
+    yield pathlib.Path(folder)
+
+
 def test_two_seeds_from_a_checkpoint_with_a_further_gin_file(
-  first, ready, tmp_path
+  first, ready, tmp_path, scratch
 ):
   """What is pretrained is finetuned twice; the temporary folder stays empty."""
   pretrained = first[0] / 'random' / 'pretrain' / f'model.ckpt-{STEPS}'
   heads = tmp_path / 'rate.gin'
   heads.write_text('constant_learning_rate.learning_rate = 0.02\n')
-  scratch = tmp_path / 'scratch'
-  scratch.mkdir()
   out = tmp_path / 'run'
   done = demo(
     *ready, '--out', str(out), '--seeds', '0', '1', '--finetune_steps', '3',
