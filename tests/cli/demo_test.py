@@ -10,7 +10,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 import pytest
@@ -245,41 +244,6 @@ def test_all_faults_of_the_data_are_told_before_anything_is_written(
   assert 'corpus/' in error
   assert not out.exists()
   assert content(data) == before
-
-
-@pytest.fixture
-def scratch():
-  """A temporary folder with a short name: sockets allow no long one."""
-  with tempfile.TemporaryDirectory(dir='/tmp') as folder:
-    yield pathlib.Path(folder)
-
-
-def test_two_seeds_from_a_checkpoint_with_a_further_gin_file(
-  first, ready, tmp_path, scratch
-):
-  """What is pretrained is finetuned twice; the temporary folder stays empty."""
-  pretrained = first[0] / 'random' / 'pretrain' / f'model.ckpt-{STEPS}'
-  heads = tmp_path / 'rate.gin'
-  heads.write_text('constant_learning_rate.learning_rate = 0.02\n')
-  out = tmp_path / 'run'
-  done = demo(
-    *ready, '--out', str(out), '--seeds', '0', '1', '--finetune_steps', '3',
-    '--init_checkpoint', str(pretrained), '--gin_file', str(heads),
-    '--eval_examples', 'all',
-    env={**os.environ, 'TMPDIR': str(scratch)},
-  )  # fmt: skip
-  assert done.returncode == 0, done.stderr
-  assert '[4/4] random seed_1: evaluate' in done.stdout
-  rows = json.loads((out / 'metrics.json').read_text())['models']['random']
-  assert [row['seed'] for row in rows] == [0, 1]
-  assert [row['n'] for row in rows] == [{TASK: samples.DEV_ROWS}] * 2
-  assert '±' in (out / 'table.md').read_text()
-  for seed in (0, 1):
-    folder = out / 'random' / f'seed_{seed}' / 'finetune'
-    assert (folder / f'model.ckpt-{STEPS + 3}.index').exists()
-    config = (folder / 'operative_config.gin').read_text()
-    assert 'constant_learning_rate.learning_rate = 0.02' in config
-  assert not list(scratch.rglob('*autograph*'))
 
 
 def test_sigterm_saves_and_the_same_command_goes_on(ready, tmp_path):
