@@ -5,7 +5,6 @@ others train on the samples that it has made.
 """
 
 import json
-import os
 import pathlib
 import signal
 import subprocess
