@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from synth_mtf.errors import UserError
-from synth_mtf.run import main, process
+from synth_mtf.run import main, output, process
 
 SUMMARY = "T5's main over several machines: the same command on each"
 
@@ -213,7 +213,8 @@ def _fail_with(hosts: Sequence[str], ended: threading.Event) -> None:
   latest = None
   with contextlib.suppress(UserError):
     latest = folder.latest(flags.FLAGS.model_dir)
-  print(
+  # stdout and stderr are the run's log by now.
+  output.console().line(
     f'synth-mtf: error: task {number} ({hosts[number]}) is lost. '
     + (f'The last checkpoint is {latest}: to ' if latest else 'To ')
     + 'go on, give every machine its command again.'

@@ -110,7 +110,8 @@ def test_a_lost_worker_ends_the_run_which_then_resumes(data_dir, tmp_path):
   with cluster(*words, *TWO, steps_) as (main, worker):
     out, _ = main.communicate(timeout=PATIENCE)
     assert main.returncode == 0, out[-3000:]
-    assert f'Restoring parameters from {folder}/model.ckpt-{last}\n' in out
+    log = (folder / 'log').read_text()
+    assert f'Restoring parameters from {folder}/model.ckpt-{last}\n' in log
     assert worker.wait(PATIENCE) == 0, 'a worker ends with the run'
 
   alone = tmp_path / 'alone'
