@@ -1,12 +1,23 @@
-"""gin/stacks: other stacks of the layers of a variant."""
+"""Stacks of the layers of a variant: gin/layers/stacks.gin and gin/stacks."""
+
+import pathlib
 
 import pytest
+from mesh_tensorflow.transformer import transformer_layers
 
+import synth_mtf
 from synth_mtf.analysis import cost
+from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
 from tests import model
 
+GIN = pathlib.Path(synth_mtf.__file__).parent / 'gin'
+OF_SELF_ATTENTION = sorted(
+  path.stem
+  for path in (GIN / 'variants').iterdir()
+  if not path.stem.startswith('cross_')
+)
 STEPS = 'universal_transformer.UTLayerStack.num_rec_steps = {}'
 
 
@@ -42,3 +53,16 @@ def test_conv_relu_is_the_feed_forward_of_a_language_model(variant):
   shapes = host_model.build(model.VOCAB).shapes
   wi = 'transformer/block_001/layer_001/ConvReluDense/wi/kernel'
   assert shapes[wi].to_integer_list == [3, 24, 20]
+
+
+@pytest.mark.parametrize('variant', OF_SELF_ATTENTION)
+def test_a_variant_is_the_layer_of_a_language_model(variant):
+  gin_files.parse(
+    model.files(variant), [*model.TINY, "utils.run.model_type = 'lm'"]
+  )
+  if variant == 'linformer':
+    with pytest.raises(UserError, match='encoder only'):
+      host_model.build(model.VOCAB)
+    return
+  [first, *_] = host_model.layers(host_model.build(model.VOCAB).transformer)
+  assert type(first[1]) is not transformer_layers.SelfAttention
