@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests import readme_test
-from tests.readme_test import CHECKOUT
+from tests.checkout import CHECKOUT
 
 pytestmark = pytest.mark.slow  # starts processes
 

@@ -11,20 +11,17 @@ import tarfile
 import pytest
 
 import synth_mtf
+from tests import checkout
+from tests.checkout import CHECKOUT
 
 pytestmark = pytest.mark.slow  # builds a wheel and starts processes
 
-CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 # Where a part of the checkout stands in an installation.
 INSTALLED_AS = {
   'synth_mtf': 'synth_mtf',
   'gin': 'synth_mtf/gin',
   'tasks': 'synth_mtf/tasks',
 }
-
-
-# What begins with a dot and is of the project.
-HIDDEN = ('.ci', '.gitignore', '.pre-commit-config.yaml')
 
 
 def run(*words, **options):
@@ -42,30 +39,10 @@ def files(folder: pathlib.Path) -> set[str]:
   }
 
 
-def is_left_behind(folder: str, name: str) -> bool:
-  """Whether a name in the checkout is not of the project, but of a user."""
-  if name == '__pycache__' or name.endswith('.egg-info'):
-    return True
-  return folder == str(CHECKOUT) and (
-    name in ('build', 'dist', 'synth-mtf-demo')
-    or name.startswith('my_')
-    or (name.startswith('.') and name not in HIDDEN)
-  )
-
-
 @pytest.fixture(scope='module')
 def copy(tmp_path_factory) -> pathlib.Path:
   """A copy of the checkout, its links included."""
-  folder = tmp_path_factory.mktemp('copy') / 'checkout'
-  shutil.copytree(
-    CHECKOUT,
-    folder,
-    symlinks=True,
-    ignore=lambda folder, names: [
-      n for n in names if is_left_behind(folder, n)
-    ],
-  )
-  return folder
+  return checkout.copy_to(tmp_path_factory.mktemp('copy') / 'checkout')
 
 
 @pytest.fixture(scope='module')

@@ -1,8 +1,9 @@
 """Every command of the documents: run as it stands, or at least checked.
 
 A block of commands is fenced as `console` (its commands after `$ `) or `bash`.
-It is run in a folder that has `my_data` and `.venv`, after the blocks above it,
-in the order of the text, unless a comment on the line before it says more:
+It is run after the blocks above it, in the order of the text, in the root of a
+fresh clone that was installed with `pip install .` and where a short demo has
+been, unless a comment on the line before it says more:
 
     <!-- run with: WORDS -->    run, with these words added to each command
     <!-- run by: PATH ... -->   that file of the checkout runs it
@@ -25,10 +26,11 @@ import pytest
 
 from synth_mtf import cli
 from synth_mtf.host import gin_files
+from tests import checkout
+from tests.checkout import CHECKOUT
 
 pytestmark = pytest.mark.slow  # runs what is in the documents
 
-CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(sys.executable).parent
 DOCUMENTS = [
   CHECKOUT / 'README.md',
@@ -39,6 +41,10 @@ BLOCK = re.compile(
   r'(?:^<!-- (?P<mark>run with|run by|not run): (?P<text>.*?) -->\n)?'
   r'^```(?P<language>console|bash)\n(?P<body>.*?)^```$',
   re.M | re.S,
+)
+SHORT = (
+  '--steps 1 --eval_examples 2 --variants random '
+  '--mixture synth_glue_rte_v002 --vocabulary bytes'
 )
 SHELL = ('.', 'cd', 'export', 'gcloud')  # its own words, and what few have
 T5_MAIN = ('t5_mesh_transformer', 'synth-mtf transformer')
@@ -80,13 +86,11 @@ def name(block):
 
 
 @pytest.fixture(scope='module')
-def folder(tmp_path_factory, some_data):
+def clone(tmp_path_factory) -> pathlib.Path:
   """Where the commands run: what a reader has who followed the text."""
-  here = tmp_path_factory.mktemp('reader')
-  (here / '.venv').symlink_to(BIN.parent)
-  (here / 'my_data').symlink_to(some_data)
-  for file in ('constraints.txt', 'constraints-tf2.15.txt'):
-    shutil.copy(CHECKOUT / file, here)
+  here = checkout.copy_to(tmp_path_factory.mktemp('reader') / 'synth_mtf')
+  checkout.install(here)
+  run('a short demo', f'.venv/bin/synth-mtf demo {SHORT}', here)
   return here
 
 
@@ -108,11 +112,13 @@ def test_commands(block, request):
   for command in block.commands:
     if command.startswith('t5_mesh_transformer'):
       pytest.importorskip('torch', reason='the stock command needs torch')
-    run(block.where, command + added, request.getfixturevalue('folder'))
+    run(block.where, command + added, request.getfixturevalue('clone'))
 
 
 def run(where, command, folder):
-  environment = {**os.environ, 'PATH': f'{BIN}:{os.environ["PATH"]}'}
+  paths = (folder / '.venv' / 'bin', BIN, os.environ['PATH'])
+  environment = {**os.environ, 'PATH': ':'.join(map(str, paths))}
+  environment.pop('PYTHONPATH', None)  # of a checkout that is not installed
   done = subprocess.run(
     command,
     shell=True,

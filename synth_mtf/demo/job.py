@@ -2,9 +2,10 @@
 
 import pathlib
 import shutil
+import string
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 from synth_mtf.demo import configuration as configurations
@@ -201,6 +202,14 @@ class Job:
         'this one ended.'
       ) from failure
     parts = [f'loss {progress.loss:.3f}'] if progress else []
-    parts += [found.format_map(result)] if found else []
+    parts += _said(found, result) if found else []
     console.finish(', '.join([*parts, elapsed()]))
     return result
+
+
+def _said(template: str, found: Mapping[str, Any]) -> list[str]:
+  """What a template says; nothing where a number of it could not be had."""
+  names = [name for _, name, _, _ in string.Formatter().parse(template) if name]
+  if any(found[name] is None for name in names):
+    return []
+  return [template.format_map(found)]

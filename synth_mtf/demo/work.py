@@ -161,10 +161,11 @@ def _events(folder: pathlib.Path) -> dict[str, list[float]]:
 
 
 def _trained(stage: Stage) -> dict[str, Any]:
-  speeds = _events(stage.model_dir)['global_step/sec']
+  # A process that ends with its first step measures none.
+  speeds = _events(stage.model_dir).get('global_step/sec')
   return {
     # The median: the first step compiles, and others use the machine too.
-    'steps_per_second': statistics.median(speeds),
+    'steps_per_second': statistics.median(speeds) if speeds else None,
     'parameters': Checkpoint(str(stage.model_dir)).trained_parameters,
   }
 

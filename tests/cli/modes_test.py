@@ -1,7 +1,6 @@
 """Everything T5's main does, with our layer and tasks, by either command."""
 
 import contextlib
-import importlib.util
 import pathlib
 from typing import Any
 
@@ -51,17 +50,7 @@ def ours(folder):
   scope='module',
   params=[
     pytest.param(ours, id='synth-mtf'),
-    pytest.param(
-      t5_main.t5_mesh_transformer,
-      id='stock',
-      marks=[
-        pytest.mark.stock_cli,
-        pytest.mark.skipif(
-          not importlib.util.find_spec('torch'),
-          reason='t5_mesh_transformer needs torch (extra t5-cli)',
-        ),
-      ],
-    ),
+    pytest.param(t5_main.t5_mesh_transformer, id='stock', marks=t5_main.STOCK),
   ],
 )
 def program(request, data_dir, tmp_path_factory):

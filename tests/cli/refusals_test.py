@@ -506,3 +506,66 @@ def test_an_export_needs_a_folder(run, trained):
     "--gin_param=utils.run.mode = 'export_infer'",
     match='export_path is not set',
   )
+
+
+@pytest.mark.slow
+class TestUnderTheStockCommand:
+  """What a hook of gin reaches is refused there, too, in the same words."""
+
+  pytestmark = t5_main.STOCK
+
+  @pytest.fixture(scope='class')
+  def stock(self, words, tmp_path_factory):
+    with t5_main.t5_mesh_transformer(tmp_path_factory.mktemp('log')) as command:
+      yield lambda folder, *more: command(*words(folder, *more, steps=4))
+
+  @pytest.mark.parametrize(
+    ('spoil', 'more', 'message'),
+    [
+      (
+        lambda run: (run / 'checkpoint').unlink(),
+        (*EVAL, LATEST),
+        'holds model.ckpt-2, but the file',
+      ),
+      (
+        lambda run: (run / 'model.ckpt-2.index').unlink(),
+        (*EVAL, LATEST),
+        'points at .*model.ckpt-2, which is not',
+      ),
+      (
+        lambda run: (run / 'checkpoint').write_bytes(b'\xff\xfe\x00'),
+        (),
+        'does not say which',
+      ),
+      (
+        lambda run: None,
+        ("--gin_param=SyntheticAttention.mixing = 'sum'",),
+        "mixing is 'softmax' in the checkpoint",
+      ),
+      (
+        lambda run: None,
+        ("--gin_param=utils.run.train_steps = 'many'",),
+        "'many': expected a whole number",
+      ),
+      (
+        lambda run: None,
+        (
+          *MODES['infer'],
+          "--gin_param=input_filename = 'nowhere.txt'",
+        ),
+        'there is no file .*nowhere.txt',
+      ),
+      (
+        lambda run: None,
+        ('--model_dir=a*b',),
+        'takes the name for a',
+      ),
+    ],
+    ids=['pointer', 'index', 'garbage', 'mixing', 'type', 'text', 'folder'],
+  )
+  def test_it_is_refused(self, stock, copy, spoil, more, message):
+    spoil(copy)
+    before = contents(copy)
+    with pytest.raises(t5_main.Failed, match=f'(?s)UserError: .*{message}'):
+      stock(copy, *more)
+    assert contents(copy) == before

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -28,6 +29,16 @@ REPEATABLE = (
   '--gin_file=runs/repeatable.gin',
   '--gin_param=num_layers = 1',
   "--gin_param=utils.run.sequence_length = {'inputs': 32, 'targets': 32}",
+)
+
+
+# What runs the stock command.
+STOCK = (
+  pytest.mark.stock_cli,
+  pytest.mark.skipif(
+    not importlib.util.find_spec('torch'),
+    reason='t5_mesh_transformer needs torch (extra t5-cli)',
+  ),
 )
 
 

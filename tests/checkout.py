@@ -1,0 +1,57 @@
+"""A fresh clone of the project, and its plain installation."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+import sysconfig
+
+CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+# What begins with a dot and is of the project.
+HIDDEN = ('.ci', '.gitignore', '.pre-commit-config.yaml')
+
+
+def is_left_behind(folder: str, name: str) -> bool:
+  """Whether a name in the checkout is not of the project, but of a user."""
+  if name == '__pycache__' or name.endswith('.egg-info'):
+    return True
+  return folder == str(CHECKOUT) and (
+    name in ('build', 'dist', 'synth-mtf-demo')
+    or name.startswith('my_')
+    or (name.startswith('.') and name not in HIDDEN)
+  )
+
+
+def copy_to(folder: pathlib.Path) -> pathlib.Path:
+  """Copies the checkout, its links included, and returns the folder."""
+  return shutil.copytree(
+    CHECKOUT,
+    folder,
+    symlinks=True,
+    ignore=lambda folder, names: [
+      n for n in names if is_left_behind(folder, n)
+    ],
+  )
+
+
+def install(copy: pathlib.Path) -> pathlib.Path:
+  """Installs a copy into `.venv` in it, and returns the folder of commands.
+
+  The packages that it stands on are those of this environment, whose editable
+  installation of the project does not reach there.
+  """
+  venv = copy / '.venv'
+  python = venv / 'bin' / 'python'
+  version = f'python{sys.version_info[0]}.{sys.version_info[1]}'
+  site_packages = venv / 'lib' / version / 'site-packages'
+  for words in (
+    [sys.executable, '-m', 'venv', '--without-pip', venv],
+    [sys.executable, '-m', 'pip', '--python', python, '--quiet', 'install']
+    + ['--no-deps', '--no-build-isolation', copy],
+  ):
+    done = subprocess.run(
+      words, cwd='/', capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (site_packages / 'host.pth').write_text(sysconfig.get_path('purelib'))
+  return python.parent
