@@ -317,9 +317,9 @@ def _remove_pointer(data, folder):
   [
     (_truncate, 'damaged in .*model.ckpt-9 .*Complete: model.ckpt-7'),
     (_flip, 'damaged in .*model.ckpt-9 .*Complete: model.ckpt-7'),
-    (_remove_index, 'there is no checkpoint|no file `checkpoint`'),
+    (_remove_index, 'points at .*model.ckpt-9, which is not there'),
     (_remove_data, 'damaged in .*model.ckpt-9 .*Complete: model.ckpt-7'),
-    (_remove_pointer, 'no file `checkpoint`.*model.ckpt-7, model.ckpt-9'),
+    (_remove_pointer, 'holds model.ckpt-9, but the file .*checkpoint that'),
   ],
 )
 def test_a_damaged_checkpoint_is_named(t5, tmp_path, damage, message):
