@@ -4,7 +4,8 @@
 #   make test-fast                           what takes two minutes in all
 #   make test [TF=2.15] [TEST_ARGS='-k NAME']
 #   make tpu-proof                           TPU programs of every variant
-#   make tpu-compile [VARIANTS='random ...'] compile them as for a TPU v3-8
+#   make tpu-compile [VARIANTS='random ...'] [RUN=finetune_en_mix]
+#                                            compile them as for a TPU v3-8
 #   make lint, make format, make benchmark [BENCHMARK_ARGS='...']
 #
 # Each makes the environment .venv first, unless it is there and up to date.
@@ -46,10 +47,12 @@ tpu-proof: env
 
 # XLA's compiler for TPUs has an environment of its own: Python 3.10 or newer.
 VENV_TPU := .venv-tpu
-PROGRAMS := build/tpu
+RUN ?= pretrain_c4
+PROGRAMS := build/tpu/$(RUN)
 VARIANTS ?= SelfAttention $(basename $(notdir $(wildcard gin/variants/*.gin)))
 tpu-compile: env $(VENV_TPU)/.installed
-	$(BIN)/python -m tests.tpu.lower $(PROGRAMS) $(VARIANTS)
+	$(BIN)/python -m tests.tpu.lower --run $(RUN) $(PROGRAMS) \
+	  $(VARIANTS)
 	$(VENV_TPU)/bin/python tests/tpu/compile.py $(PROGRAMS) $(VARIANTS)
 
 $(VENV_TPU)/.installed: tests/tpu/requirements.txt | env

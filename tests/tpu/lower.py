@@ -1,11 +1,11 @@
 """Writes the training step of a TPU core as XLA's input.
 
-    python -m tests.tpu.lower FOLDER VARIANT [VARIANT ...]
+    python -m tests.tpu.lower --run pretrain_c4 FOLDER VARIANT [VARIANT ...]
 
 writes FOLDER/VARIANT.hlo, for each gin variant (or SelfAttention: T5 itself):
-T5 (Base), 512 inputs and 114 targets, 32 sequences in one microbatch, bfloat16
-activations, on batch:4,model:2 of 8 cores. `tests/tpu/compile.py` gives them to
-the compiler of a TPU.
+T5 (Base) with the lengths and the packing of that file of gin/runs, 32
+sequences in one microbatch, bfloat16 activations, on batch:4,model:2 of 8
+cores. `tests/tpu/compile.py` gives them to the compiler of a TPU.
 """
 
 import argparse
@@ -16,11 +16,12 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tests.tpu import replicas  # before the host's modules: it readies them
-from tests.tpu.program import BASE, Setting, build
+from tests.tpu.program import BASE, Setting, build, shipped
 
 
-def write(variant: str, layers: int, folder: pathlib.Path) -> None:
-  """Writes the program of one variant."""
+def write(variant: str, run: str, layers: int, folder: pathlib.Path) -> None:
+  """Writes the program of one variant, as a run trains it."""
+  lengths, packed = shipped(run)
   bindings = [
     f'num_layers = {layers}',
     # XLA counts the operations of a loop once, whatever its microbatches.
@@ -29,7 +30,10 @@ def write(variant: str, layers: int, folder: pathlib.Path) -> None:
   built = build(
     Setting(
       None if variant == 'SelfAttention' else variant,
-      size=dataclasses.replace(BASE, bindings=[*BASE.bindings, *bindings]),
+      packed=packed,
+      size=dataclasses.replace(
+        BASE, bindings=[*BASE.bindings, *bindings], **lengths
+      ),
     )
   )
   with built.graph.as_default():
@@ -48,12 +52,13 @@ def main() -> None:
   parser = argparse.ArgumentParser(description=__doc__.split('\n', 1)[0])
   parser.add_argument('folder', type=pathlib.Path)
   parser.add_argument('variants', nargs='+', metavar='VARIANT')
+  parser.add_argument('--run', default='pretrain_c4')
   parser.add_argument('--layers', type=int, default=12)
   arguments = parser.parse_args()
   tf.logging.set_verbosity(tf.logging.ERROR)
   arguments.folder.mkdir(parents=True, exist_ok=True)
   for variant in arguments.variants:
-    write(variant, arguments.layers, arguments.folder)
+    write(variant, arguments.run, arguments.layers, arguments.folder)
     print(f'{variant}: lowered', flush=True)
 
 

@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
+import gin
 import mesh_tensorflow as mtf
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +92,17 @@ def _size(
 BASE = _size(768, 3072, 12, 64, 32128, 32, 512, 114)
 # To be executed.
 TINY = _size(16, 32, 4, 4, 64, 8, 16, 8)
+
+
+def shipped(run: str) -> tuple[Mapping[str, int], bool]:
+  """The lengths of a file of gin/runs, and whether it packs its rows."""
+  any_checkpoint = "utils.run.init_checkpoint = 'any'"  # some require one
+  gin_files.parse([f'runs/{run}.gin'], [any_checkpoint])
+  return (
+    gin.query_parameter('utils.run.sequence_length'),
+    gin.query_parameter('mesh_train_dataset_fn.pack'),
+  )
+
 
 # What XLA for a TPU knows besides the kernels that XLA for a CPU registers.
 _TPU_OPS = {
