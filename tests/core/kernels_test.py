@@ -364,6 +364,31 @@ def test_in_bfloat16_the_weights_are_rounded_once():
   harness.assert_close(harness.evaluate(build), run(case)['y'], 'rounded', 3e-2)
 
 
+@pytest.mark.parametrize('name', ['gather', 'gather cells'])
+@pytest.mark.parametrize('mesh', [harness.ONE_DEVICE, harness.TPU])
+def test_entries_are_copied_off_a_tpu_and_multiplied_on_one(name, mesh):
+  case = CASES[name]
+  arrays = values(case)
+
+  def build(mesh_object):
+    y = case.kernel(
+      **{
+        n: harness.constant(mesh_object, arrays[n], names)
+        for n, (names, _) in case.inputs.items()
+      }
+    )
+    operations = mesh_object.graph.operations
+    one_hot = [op for op in operations if isinstance(op, mtf.OneHotOperation)]
+    assert bool(one_hot) == mesh.tpu
+    cells = [
+      t for op in operations for t in op.outputs if 'cell' in str(t.shape)
+    ]
+    assert bool(cells) == (name == 'gather cells' and not mesh.tpu)
+    return y
+
+  harness.evaluate(build, mesh)
+
+
 def test_only_a_mesh_whose_variables_are_placed_is_a_tpu():
   for mesh in (harness.ONE_DEVICE, harness.TPU):
     with harness.new_graph(mesh) as (_, mesh_object):

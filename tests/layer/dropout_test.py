@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import mesh_tensorflow as mtf
 import numpy as np
 import pytest
 
+from synth_mtf.layer import dropout
 from tests import family, harness
+from tests.core import calls
 
 ROWS = np.array([[1] * 7, [1, 1, 1, 1, 0, 0, 0]])
 RATE = 0.25
@@ -94,3 +97,54 @@ def _attention_weights(name, packed, **settings):
   exact = run(dropout_rate=0.0)
   many = {'runs': 150}
   return exact, run()
+
+
+@pytest.mark.parametrize(
+  'rate, broadcast, per_key',
+  [
+    (0.0, '', True),
+    (0.5, '', False),
+    (0.5, 'length', True),
+    (0.5, 'heads', False),
+    (0.5, 'heads length', True),
+  ],
+)
+def test_whether_queries_share_their_decisions(rate, broadcast, per_key):
+  with harness.new_graph() as (_, mesh):
+    call = calls.make(mesh)
+    dims = [d for d in call.local.dims if d.name in broadcast.split()]
+    assert dropout.Dropout(rate, dims).per_key(call) == per_key
+
+
+def test_dropout_of_values_is_one_decision_for_all_channels():
+  """Also where one head writes what several read."""
+  shape = calls.BATCH, calls.LENGTH, calls.D_KV
+
+  def build(mesh):
+    call = calls.make(mesh)
+    values = harness.constant(mesh, np.ones(shape), 'batch memory_length d_kv')
+    assert dropout.Dropout(0.0, []).of_values(values, call) is values
+    dropped = dropout.Dropout(0.5, []).of_values(values, call)
+    assert [d.name for d in dropped.shape] == [
+      'batch', 'memory_length', 'heads', 'd_kv',
+    ]  # fmt: skip
+    return dropped
+
+  found = harness.evaluate(build)
+  assert set(np.unique(found)) == {0, 2}
+  assert (found == found[..., :1]).all()
+  for axis in range(3):
+    assert (found != np.take(found, [0], axis)).any()
+
+
+def test_dropout_of_weights_shares_what_it_is_told_to():
+  def build(mesh):
+    call = calls.make(mesh)
+    weights = mtf.ones(mesh, call.local)
+    return dropout.Dropout(0.5, call.heads).of_weights(weights)
+
+  found = harness.evaluate(build)
+  assert set(np.unique(found)) == {0, 2}
+  assert (found == found[:, :1]).all()
+  for axis in (0, 2, 3):
+    assert (found != np.take(found, [0], axis)).any()

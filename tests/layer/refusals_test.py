@@ -5,10 +5,39 @@ import pytest
 import synth_mtf
 from synth_mtf.errors import ConfigurationError
 
+# What every layer of ours refuses of SelfAttention's settings.
+REFUSED = [
+  (
+    {'num_heads': 6, 'num_memory_heads': 4},
+    r'SelfAttention\.num_heads = 6 is not divisible by '
+    r'SelfAttention\.num_memory_heads = 4',
+  ),
+  ({'num_heads': 0}, r'SelfAttention\.num_heads = 0'),
+  ({'num_memory_heads': -1}, r'num_memory_heads = -1'),
+  (
+    {'attention_func': 'hybrid'},
+    r"SelfAttention\.attention_func = 'hybrid'",
+  ),
+  ({'use_hyperprompt': True}, r'SelfAttention\.use_hyperprompt'),
+  (
+    {'hyperprompt_length_encoder': 3},
+    r'SelfAttention\.hyperprompt_length_encoder',
+  ),
+  (
+    {'hyperprompt_length_decoder': 3},
+    r'SelfAttention\.hyperprompt_length_decoder',
+  ),
+  (
+    {'attention_kwargs': {'extra_logit': 0.0}},
+    r"SelfAttention\.attention_kwargs\['extra_logit'\]",
+  ),
+]
+
 
 @pytest.mark.parametrize(
   'settings, message',
   [
+    *REFUSED,
     (
       {'mixing': 'softmaxx'},
       r"SyntheticAttention\.mixing = 'softmaxx'.*'softmax', 'layer_softmax', "
@@ -42,30 +71,6 @@ from synth_mtf.errors import ConfigurationError
       {'synthesizers': [dict]},
       r'SyntheticAttention\.synthesizers made \[\{\}\].*SynthesizingFunction',
     ),
-    (
-      {'num_heads': 6, 'num_memory_heads': 4},
-      r'SelfAttention\.num_heads = 6 is not divisible by '
-      r'SelfAttention\.num_memory_heads = 4',
-    ),
-    ({'num_heads': 0}, r'SelfAttention\.num_heads = 0'),
-    ({'num_memory_heads': -1}, r'num_memory_heads = -1'),
-    (
-      {'attention_func': 'hybrid'},
-      r"SelfAttention\.attention_func = 'hybrid'",
-    ),
-    ({'use_hyperprompt': True}, r'SelfAttention\.use_hyperprompt'),
-    (
-      {'hyperprompt_length_encoder': 3},
-      r'SelfAttention\.hyperprompt_length_encoder',
-    ),
-    (
-      {'hyperprompt_length_decoder': 3},
-      r'SelfAttention\.hyperprompt_length_decoder',
-    ),
-    (
-      {'attention_kwargs': {'extra_logit': 0.0}},
-      r"SelfAttention\.attention_kwargs\['extra_logit'\]",
-    ),
   ],
   ids=lambda value: '-'.join(value) if isinstance(value, dict) else '',
 )
@@ -86,7 +91,3 @@ def test_an_argument_that_nobody_has():
     ConfigurationError, match=r"nomber_of_heads.*did you mean 'num_heads'"
   ):
     synth_mtf.SyntheticAttention(nomber_of_heads=3)
-
-
-def max_lengths(layer):
-  return [f.max_length for f in layer.synthesizers]

@@ -1,0 +1,146 @@
+"""What a layer hands down to what computes: types, index, dropout, z loss."""
+
+import mesh_tensorflow as mtf
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from synth_mtf.core import positions
+from synth_mtf.layer.base import AttentionLayer
+from tests import harness
+from tests.harness import DECODER, ENCODER
+
+IDS = np.array([[1, 1, 2, 2], [1, 1, 1, 0]])
+X = harness.draw('x', [2, 4, 7])
+
+
+class Sum(AttentionLayer):
+  """Y is the sum of the values up to the length; keeps the call."""
+
+  label = 'Sum'
+
+  def attend(self, call):
+    self.seen = call
+    return mtf.replace_dimensions(
+      call.values, call.memory_length, call.context.length_dim
+    )
+
+
+def layer(**settings):
+  return Sum(**{'num_heads': 3, 'key_value_size': 5, **settings})
+
+
+def call(made, sequence_id=IDS, stack=ENCODER, mode='train', **settings):
+  """Calls the layer on rows, and returns the context and the output."""
+  with harness.new_graph() as (_, mesh):
+    context = harness.host_context(
+      mesh, X.shape, sequence_id, stack, mode, **settings
+    )
+    x = mtf.cast(
+      harness.constant(mesh, X, 'batch length d_model'),
+      context.activation_dtype,
+    )
+    return context, made.call(context, x)
+
+
+def test_what_attend_makes_is_projected():
+  result = harness.parallel(layer, X, mode='eval')
+  expected = X @ result.weights['v'] @ result.weights['o']
+  harness.assert_close(result.output, expected, 'output')
+
+
+@pytest.mark.parametrize(
+  'activations, settings, expected',
+  [
+    ('float32', {}, tf.float32),
+    ('bfloat16', {}, tf.float32),
+    ('bfloat16', {'float32_logits': True}, tf.float32),
+    ('bfloat16', {'float32_logits': False}, tf.bfloat16),
+  ],
+)
+def test_logits_are_of_float32_unless_gin_says_otherwise(
+  activations, settings, expected
+):
+  made = layer(attention_kwargs=settings)
+  call(made, dtype=activations)
+  assert made.seen.logits_dtype == expected
+
+
+@pytest.mark.parametrize(
+  'packed, ids, mode, index',
+  [
+    (False, IDS, 'train', positions.SlicedIndex),
+    (True, IDS, 'train', positions.PackedIndex),
+    (True, IDS, 'eval', positions.PackedIndex),
+    (True, IDS, 'infer', positions.SlicedIndex),
+    (True, None, 'train', positions.SlicedIndex),
+  ],
+)
+def test_how_tables_are_read(packed, ids, mode, index):
+  made = layer(packed=packed)
+  call(made, ids, mode=mode)
+  assert type(made.seen.index) is index
+
+
+def test_a_step_reads_its_own_row():
+  made = layer()
+  with harness.new_graph() as (_, mesh):
+    context = harness.host_context(mesh, X.shape, None, DECODER)
+    context.mode = 'incremental'
+    context.position = mtf.constant(mesh, 2, dtype=tf.int32)
+    index = made.table_index(context)
+  assert type(index) is positions.StepIndex
+  assert index.queries is context.position
+
+
+@pytest.mark.parametrize(
+  'settings, mode, rate, shared',
+  [
+    ({}, 'train', 0.25, ['length']),
+    ({}, 'eval', 0.0, ['length']),
+    ({}, 'infer', 0.0, ['length']),
+    ({'dropout_broadcast_dims': []}, 'train', 0.25, []),
+  ],
+)
+def test_dropout_of_the_weights(settings, mode, rate, shared):
+  made = layer(dropout_rate=0.25, attention_kwargs=settings)
+  context, _ = call(made, mode=mode)
+  dropout = made.weight_dropout(context)
+  assert dropout.rate == rate
+  assert [d.name for d in dropout.broadcast_dims] == shared
+  assert dropout.per_key(made.seen) == (rate == 0 or shared == ['length'])
+
+
+@pytest.mark.parametrize(
+  'coefficient, mode, wanted',
+  [(0.5, 'train', True), (0.5, 'eval', False), (None, 'train', False)],
+)
+def test_there_is_a_z_loss_in_training_where_gin_asks_for_it(
+  coefficient, mode, wanted
+):
+  made = layer(z_loss_coeff=coefficient)
+  context, _ = call(made, mode=mode)
+  assert (made.z_loss(context) is not None) == wanted
+
+
+@pytest.mark.parametrize('microbatches', [0, 4])
+def test_z_loss_is_the_mean_square_over_tokens(microbatches):
+  log_z = harness.draw('log z', [2, 4])
+
+  def build(mesh):
+    context = harness.host_context(mesh, X.shape, IDS)
+    context.num_microbatches = microbatches
+    layer(z_loss_coeff=0.5).z_loss(context)(
+      harness.constant(mesh, log_z, 'batch length')
+    )
+    return context.losses
+
+  (loss,) = harness.evaluate(build)
+  tokens = IDS > 0
+  expected = 0.5 * (log_z**2 * tokens).mean() / (microbatches or 1)
+  np.testing.assert_allclose(loss, expected, rtol=1e-6)
+
+
+def test_it_is_packed_as_gin_says_or_as_it_is_told():
+  assert layer().packed  # gin says nothing of the data
+  assert not layer(packed=False).packed
