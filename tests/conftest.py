@@ -96,3 +96,11 @@ def some_data(request) -> pathlib.Path:
   """The real files if they are there; otherwise those that are made."""
   there = REAL_DATA.is_dir()
   return request.getfixturevalue('real_data' if there else 'made_data')
+
+
+@pytest.fixture(scope='session')
+def t5(tmp_path_factory) -> str:
+  """A checkpoint of a tiny plain T5."""
+  from tests import model
+
+  return model.write(tmp_path_factory.mktemp('t5'))

@@ -1,10 +1,9 @@
-"""Checkpoints of runs that were killed."""
+"""A folder of checkpoints: which are there, complete, and the latest."""
 
 import pytest
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.checkpoints import folder as checkpoints
-from synth_mtf.checkpoints.files import Checkpoint
 
 
 def save(folder, step):
@@ -36,6 +35,40 @@ def test_otherwise_nothing_is_touched(tmp_path, step):
   assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_only_variables_with_slots_are_trained(tmp_path):
-  save(tmp_path, 1)
-  assert Checkpoint(str(tmp_path)).trained_parameters == 3 * 7
+def damage_of(folder, step):
+  (data,) = folder.glob(f'model.ckpt-{step}.data*')
+  data.write_bytes(data.read_bytes()[:3])
+
+
+def test_checkpoints_come_in_the_order_of_their_steps(tmp_path):
+  assert checkpoints.written(str(tmp_path)) == []
+  for step in (10, 9, 100):
+    save(tmp_path, step)
+  names = [f'model.ckpt-{step}' for step in (9, 10, 100)]
+  assert checkpoints.written(str(tmp_path)) == names
+  assert [checkpoints.step_of(name) for name in names] == [9, 10, 100]
+
+
+def test_damage_names_what_is_damaged_and_what_is_not(tmp_path):
+  folder = str(tmp_path)
+  for step in (1, 2, 3):
+    save(tmp_path, step)
+  assert checkpoints.damage(folder) == ''
+  damage_of(tmp_path, 3)
+  assert checkpoints.is_complete(f'{folder}/model.ckpt-2')
+  assert not checkpoints.is_complete(f'{folder}/model.ckpt-3')
+  message = checkpoints.damage(folder)
+  assert f'damaged in {folder}: model.ckpt-3 (truncated' in message
+  assert 'Complete: model.ckpt-1, model.ckpt-2.' in message
+  assert f'`{checkpoints.pointer_line("model.ckpt-2")}` into' in message
+  for step in (1, 2):
+    damage_of(tmp_path, step)
+  assert 'No complete checkpoint is there' in checkpoints.damage(folder)
+
+
+def test_the_latest_is_what_the_pointer_says(tmp_path):
+  for step in (1, 2):
+    save(tmp_path, step)
+  checkpoints.point_at(str(tmp_path), 'model.ckpt-1')
+  latest = tf.train.latest_checkpoint(str(tmp_path))
+  assert latest == str(tmp_path / 'model.ckpt-1')

@@ -1,0 +1,130 @@
+"""Reading and writing checkpoints."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import tensorflow.compat.v1 as tf
+
+from synth_mtf.checkpoints import files
+from synth_mtf.checkpoints.files import Checkpoint, Kind, write
+from synth_mtf.errors import UserError
+
+VALUES: dict[str, npt.NDArray[Any]] = {
+  'shared/embedding': np.arange(6, dtype=np.float32).reshape(3, 2),
+  'encoder/q': np.ones([2, 4], np.float32),
+  'encoder/q_slot_vr': np.zeros([4], np.float32),
+  'encoder/fixed': np.full([5], 7, np.float32),
+  'global_step': np.asarray(11, np.int64),
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+  return write(str(tmp_path / 'run'), 11, VALUES.items())
+
+
+def test_what_is_written_is_read(path, tmp_path):
+  assert path == str(tmp_path / 'run' / 'model.ckpt-11')
+  for name in (path, f'{path}.index', str(tmp_path / 'run')):
+    checkpoint = Checkpoint(name)
+    assert checkpoint.path == path
+    assert set(checkpoint.kinds) == set(VALUES)
+    for variable, value in VALUES.items():
+      assert variable in checkpoint
+      np.testing.assert_array_equal(checkpoint[variable], value)
+    checkpoint.verify()
+  assert tf.train.latest_checkpoint(str(tmp_path / 'run')) == path
+
+
+def test_what_it_holds(path):
+  checkpoint = Checkpoint(path)
+  assert checkpoint.weights == [
+    'encoder/fixed',
+    'encoder/q',
+    'shared/embedding',
+  ]
+  assert checkpoint.slots == ['encoder/q_slot_vr']
+  assert checkpoint.parameters == 5 + 8 + 6
+  assert checkpoint.trained_parameters == 8
+  assert checkpoint.step == 11
+  assert checkpoint.embeddings == {'shared/embedding': 3}
+  assert checkpoint.vocab_size == 3
+  assert str(checkpoint.kinds['encoder/q']) == 'float32[2, 4]'
+  assert 'nothing' not in checkpoint
+
+
+def test_a_kind_is_type_and_shape():
+  kind = Kind(tf.float32, [2, 3])
+  assert kind == Kind(tf.as_dtype('float32'), (2, 3))
+  assert kind != Kind(tf.bfloat16, [2, 3])
+  assert kind != Kind(tf.float32, [3, 2])
+  assert kind.shape == (2, 3)
+
+
+def test_the_step_may_be_in_the_name_alone(tmp_path):
+  path = write(str(tmp_path), 5, {'x': np.ones(2)}.items())
+  checkpoint = Checkpoint(path)
+  assert checkpoint.step == 5
+  with pytest.raises(UserError, match='has no embedding'):
+    checkpoint.vocab_size  # noqa: B018
+
+
+def test_large_models_are_written_in_parts(tmp_path, monkeypatch):
+  monkeypatch.setattr(files, '_CHUNK_BYTES', 40)
+  sizes = []
+  save = files._save  # noqa: SLF001
+
+  def counted(path, chunk):
+    sizes.append(len(chunk))
+    return save(path, chunk)
+
+  monkeypatch.setattr(files, '_save', counted)
+  path = write(str(tmp_path), 1, VALUES.items())
+  assert sum(sizes) == len(VALUES)
+  assert len(sizes) > 1
+  checkpoint = Checkpoint(path)
+  for name, value in VALUES.items():
+    np.testing.assert_array_equal(checkpoint[name], value)
+
+
+def test_a_folder_with_checkpoints_is_not_overwritten(path, tmp_path):
+  before = {p: p.read_bytes() for p in (tmp_path / 'run').iterdir()}
+  with pytest.raises(UserError, match='already holds model.ckpt-11'):
+    write(str(tmp_path / 'run'), 12, VALUES.items())
+  assert {p: p.read_bytes() for p in (tmp_path / 'run').iterdir()} == before
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+  (tmp_path / 'file').write_text('')
+  with pytest.raises(UserError, match='cannot be written'):
+    write(str(tmp_path / 'file' / 'run'), 1, VALUES.items())
+
+
+def test_what_is_not_there_is_named(path, tmp_path):
+  with pytest.raises(
+    UserError,
+    match=r'there is no checkpoint .*model.ckpt-9; .* holds model.ckpt-11',
+  ):
+    Checkpoint(str(tmp_path / 'run' / 'model.ckpt-9'))
+  (tmp_path / 'run' / 'checkpoint').unlink()
+  with pytest.raises(
+    UserError, match='run holds model.ckpt-11, but the file .* is missing'
+  ):
+    Checkpoint(str(tmp_path / 'run'))
+  with pytest.raises(UserError, match='holds no checkpoint'):
+    Checkpoint(str(tmp_path))
+
+
+@pytest.mark.parametrize('damage', ['truncated', 'flipped', 'no data'])
+def test_damage_is_found_when_a_value_is_read(path, tmp_path, damage):
+  (data,) = (tmp_path / 'run').glob('*.data*')
+  content = bytearray(data.read_bytes())
+  if damage == 'no data':
+    data.unlink()
+  else:
+    content[len(content) // 2] ^= 1
+    data.write_bytes(content[:9] if damage == 'truncated' else content)
+  with pytest.raises(UserError, match='cannot be read: damaged in'):
+    Checkpoint(path).verify()

@@ -1,0 +1,106 @@
+"""`synth-mtf checkpoint`: what it prints, and what it says of damage."""
+
+import re
+
+import numpy as np
+import pytest
+
+from synth_mtf.checkpoints.files import Checkpoint, write
+from tests import model
+from tests.cli.command import run
+
+pytestmark = pytest.mark.slow  # builds whole models
+
+TINY = [
+  *(f'--gin_file={file}' for file in model.files('random_vanilla')),
+  *(f'--gin_param={binding}' for binding in model.TINY),
+]
+
+
+def test_inspect_and_compare(t5, tmp_path):
+  status, out, _ = run('checkpoint', 'inspect', t5)
+  assert status == 0 and 'step 7' in out and 'vocabulary of 128' in out
+  assert 'encoder/block_000/layer_000/SelfAttention/q  [24, 24]  float32' in out
+  assert run('checkpoint', 'convert', t5, tmp_path, *TINY)[0] == 0
+  status, out, _ = run('checkpoint', 'compare', t5, tmp_path)
+  assert status == 0
+  assert re.search(r'differs by .*SelfAttention/q', out)
+  assert re.search(r'only in the second .*random/R', out)
+  assert '4 of them with other values' in out
+
+
+def _truncate(data, folder):
+  data.write_bytes(data.read_bytes()[:1000])
+
+
+def _flip(data, folder):
+  content = bytearray(data.read_bytes())
+  content[len(content) // 2] ^= 1
+  data.write_bytes(bytes(content))
+
+
+def _remove_index(data, folder):
+  next(folder.glob('model.ckpt-9.index')).unlink()
+
+
+def _remove_data(data, folder):
+  data.unlink()
+
+
+def _remove_pointer(data, folder):
+  (folder / 'checkpoint').unlink()
+
+
+@pytest.mark.parametrize(
+  'damage, message',
+  [
+    (_truncate, 'damaged in .*model.ckpt-9 .*Complete: model.ckpt-7'),
+    (_flip, 'damaged in .*model.ckpt-9 .*Complete: model.ckpt-7'),
+    (_remove_index, 'points at .*model.ckpt-9, which is not there'),
+    (_remove_data, 'damaged in .*model.ckpt-9 .*Complete: model.ckpt-7'),
+    (_remove_pointer, 'holds model.ckpt-9, but the file .*checkpoint that'),
+  ],
+)
+def test_a_damaged_checkpoint_is_named(t5, tmp_path, damage, message):
+  source = Checkpoint(t5)
+  values = {n: source[n] for n in source.kinds}
+  write(str(tmp_path / 'other'), 7, values.items())
+  write(str(tmp_path / 'a'), 9, values.items())
+  for path in (tmp_path / 'other').glob('model.ckpt-7*'):
+    path.rename(tmp_path / 'a' / path.name)
+  folder = tmp_path / 'a'
+  damage(next(folder.glob('model.ckpt-9.data*')), folder)
+  for words in (
+    ['inspect', folder],
+    ['convert', folder, tmp_path / 'b', '--gin_file=sizes/tiny.gin'],
+    ['compare', folder, t5],
+  ):
+    status, _, err = run('checkpoint', *words)
+    assert status == 2 and re.search(message, err, re.S), err
+    assert 'Traceback' not in err
+  assert not list((tmp_path / 'b').glob('*.index'))
+
+
+def test_what_has_another_shape_or_is_not_in_both(tmp_path):
+  paths = [
+    write(str(tmp_path / name), 7, values.items())
+    for name, values in (
+      ('a', {'x': np.zeros(3), 'y': np.zeros(2), 'z': np.ones(2)}),
+      ('b', {'x': np.zeros(4), 'y': np.zeros(2), 'w': np.ones(2)}),
+    )
+  ]
+  status, out, _ = run('checkpoint', 'compare', *paths)
+  assert status == 0
+  assert out.splitlines() == [
+    'only in the first   z  [2]',
+    'other shape         x  [3] and [4]',
+    'only in the second  w  [2]',
+    '2 variables in both, 0 of them with other values',
+  ]
+
+
+def test_a_share_is_more_than_0_and_at_most_1(tmp_path, capsys):
+  for share in ('0', '1.5', 'x'):
+    with pytest.raises(SystemExit):
+      run('checkpoint', 'convert', 'a', 'b', '--gin_file=c',
+          f'--vanilla_alpha={share}')  # fmt: skip
