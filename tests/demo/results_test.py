@@ -1,6 +1,6 @@
 """The table of results."""
 
-from synth_mtf.demo import results, table
+from synth_mtf.demo import results
 
 GLUE = {
   'synth_glue_cola_v002/matthews_corrcoef': 10.0,
@@ -81,28 +81,3 @@ def test_without_pretraining_there_is_no_perplexity():
   del one['log_perplexity']
   columns = dict(results.columns({'dense': [one]}))
   assert columns['Log ppl'] == ['-', '']
-
-
-COLUMNS = [
-  ('Model', ['V', 'R']),
-  ('CoLA', ['1.0', '22.0']),
-  ('SST', ['3', '4']),
-]
-
-
-def test_markdown():
-  assert table.markdown(COLUMNS).splitlines() == [
-    '| Model | CoLA | SST |',
-    '|-------|-----:|----:|',
-    '| V     |  1.0 |   3 |',
-    '| R     | 22.0 |   4 |',
-  ]
-
-
-def test_a_narrow_terminal_gets_pieces_with_the_models_names():
-  assert table.folded(COLUMNS, 80) == table.markdown(COLUMNS)
-  pieces = table.folded(COLUMNS, 18).split('\n\n')
-  assert pieces == [
-    table.markdown([COLUMNS[0], COLUMNS[1]]),
-    table.markdown([COLUMNS[0], COLUMNS[2]]),
-  ]
