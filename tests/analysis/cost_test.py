@@ -1,7 +1,5 @@
 """The cost of models whose numbers are known."""
 
-import json
-
 import pytest
 
 from synth_mtf.analysis.cost import cost
@@ -53,17 +51,7 @@ def test_products_of_random_vanilla():
   assert more == pytest.approx(2 * 4 * (queries_and_keys + logits), rel=0.05)
 
 
-def test_the_command(capsys):
-  from synth_mtf import cli
-
-  words = ['cost', '--size=tiny', '--variants=random', '--inputs=16']
-  assert cli.main([*words, '--targets=8', '--json']) == 0
-  found = json.loads(capsys.readouterr().out)
-  assert found['random']['tables'] == 2 * 4 * (16 * 16 + 8 * 8)
-  assert cli.main(['cost', '--size=nothing']) == 2
-  assert 'nothing' in capsys.readouterr().err
-
-
+@pytest.mark.slow  # builds a large model
 def test_t5_base():
   gin_files.parse(['sizes/base.gin'])
   assert round(cost(32128, LENGTHS).parameters / 1e6) == 223
@@ -80,20 +68,6 @@ def test_tables_of_cross_attention():
   assert found.tables == 2 * 4 * 6 * 14
   # No queries and keys in the cross-attention of two blocks.
   assert t5.parameters - found.parameters == 2 * 2 * 24 * 32 - found.tables
-
-
-def test_the_command_takes_variants_together(capsys):
-  from synth_mtf import cli
-
-  variants = 'cross_random,random+cross_random'
-  words = ['cost', '--size=tiny', f'--variants={variants}', '--inputs=16']
-  assert cli.main([*words, '--targets=8', '--json']) == 0
-  found = json.loads(capsys.readouterr().out)
-  cross = 2 * 4 * 8 * 16
-  assert found['cross_random']['tables'] == cross
-  assert found['random+cross_random']['tables'] == cross + 2 * 4 * (
-    16 * 16 + 8 * 8
-  )
 
 
 def test_what_is_kept_is_not_trained():

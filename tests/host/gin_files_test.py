@@ -1,7 +1,10 @@
 """Every gin file that is there: parsed, finalized, built, reloaded."""
 
 import importlib
+import os
 import pathlib
+import subprocess
+import sys
 
 import gin
 import numpy as np
@@ -12,6 +15,7 @@ import t5.data
 import synth_mtf
 from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
+from tests.conftest import CHECKOUT
 
 FOLDER = pathlib.Path(synth_mtf.gin_path())
 
@@ -70,13 +74,6 @@ def test_variant(variant):
   assert shapes(again) == shapes(model)
   for scope, layer in model.attention.items():
     assert vars(again.attention[scope]).keys() == vars(layer).keys()
-
-
-@pytest.mark.parametrize('variant', names('variants'))
-def test_a_variant_file_is_a_handful_of_lines(variant):
-  lines = (FOLDER / 'variants' / f'{variant}.gin').read_text().splitlines()
-  assert lines[1].startswith('# '), 'its purpose comes first'
-  assert len([x for x in lines if x.strip() and not x.startswith('#')]) <= 8
 
 
 @pytest.mark.parametrize('size', names('sizes'))
@@ -164,3 +161,116 @@ def test_co_training_draws_no_task_beyond_t5s_maximum():
     for rows in (3_668, 2_000_000)
   ]
   assert rates == [3_668, 1_000_000]
+
+
+@pytest.fixture
+def disturbed(tmp_path):
+  """A working folder with folders of the names of ours and of T5's."""
+  for folder in (*FOLDERS, 'models', 'gin', 'mine'):
+    (tmp_path / folder).mkdir()
+  (tmp_path / 'runs' / 'notes.txt').write_text('Nothing to read.')
+  (tmp_path / 'mine' / 'short.gin').write_text(
+    "include 'runs/pretrain_text.gin'\nutils.run.train_steps = 1\n"
+  )
+  text = tmp_path / 'data' / 'corpus' / 'text.txt'
+  text.parent.mkdir(parents=True)
+  text.write_text('A bright cold day in April.\n\n' * 200)
+  return tmp_path
+
+
+def run_in(folder, *words, **environment):
+  """Runs Python in a folder, which is on its search path."""
+  return subprocess.run(
+    [sys.executable, *words],
+    cwd=folder,
+    env={
+      **os.environ,
+      'PYTHONPATH': f'{CHECKOUT}{os.pathsep}{folder}',
+      'TF_CPP_MIN_LOG_LEVEL': '3',
+      **environment,
+    },
+    capture_output=True,
+    text=True,
+    timeout=300,
+    check=False,
+  )
+
+
+TRAINING = (
+  '--model_dir=trained',
+  '--gin_file=sizes/tiny.gin',
+  '--gin_file=variants/random.gin',
+  '--gin_file=mine/short.gin',
+  '--gin_file=runs/cpu.gin',
+  '--gin_param=num_layers = 1',
+  '--gin_param=utils.run.batch_size = 2',
+  "--gin_param=utils.run.sequence_length = {'inputs': 32, 'targets': 32}",
+)
+
+
+@pytest.mark.slow  # a process of its own
+def test_folders_in_the_working_folder_do_not_disturb_our_parser(disturbed):
+  done = run_in(
+    disturbed,
+    '-c',
+    'import gin\n'
+    'from synth_mtf.host import gin_files\n'
+    'for file in ("models/t5.1.1.tiny.gin", "mine/short.gin"):\n'
+    '  gin_files.parse(["sizes/tiny.gin", "variants/random.gin", file,'
+    ' "common/safe.gin"])\n'
+    '  print(gin.query_parameter("SyntheticAttention.synthesizers"))\n',
+  )
+  assert done.returncode == 0, done.stderr[-3000:]
+  assert done.stdout.count('Random') == 2
+
+
+@pytest.mark.slow  # trains
+def test_nor_do_they_disturb_our_command(disturbed):
+  done = run_in(
+    disturbed,
+    str(pathlib.Path(sys.executable).with_name('synth-mtf')),
+    'transformer',
+    '--data_dir=data',
+    '--vocabulary=bytes',
+    *TRAINING,
+  )
+  assert done.returncode == 0, done.stderr[-3000:]
+  assert (disturbed / 'trained' / 'model.ckpt-1.index').exists()
+
+
+@pytest.mark.slow  # trains
+@pytest.mark.stock_cli
+def test_nor_t5s_own_main(disturbed):
+  pytest.importorskip('torch', reason='the stock main needs torch')
+  done = run_in(
+    disturbed,
+    '-m',
+    't5.models.mesh_transformer_main',
+    '--module_import=synth_mtf',
+    '--module_import=synth_mtf.tasks',
+    *TRAINING,
+    SYNTH_MTF_DATA_DIR='data',
+    SYNTH_MTF_VOCABULARY='bytes',
+  )
+  assert done.returncode == 0, done.stderr[-3000:]
+  assert (disturbed / 'trained' / 'model.ckpt-1.index').exists()
+
+
+def test_a_file_of_a_python_package_is_found(tmp_path, monkeypatch):
+  """gin's own way to name files stays open."""
+  package = tmp_path / 'some_package' / 'configs'
+  package.mkdir(parents=True)
+  for folder in (package, package.parent):
+    (folder / '__init__.py').write_text('')
+  (package / 'a.gin').write_text('d_model = 8\n')
+  monkeypatch.syspath_prepend(tmp_path)
+  monkeypatch.chdir('/')
+  gin_files.parse(['sizes/tiny.gin', 'some_package/configs/a.gin'])
+  assert gin.query_parameter('%d_model') == 8
+
+
+def test_parsing_again_forgets_what_was_there():
+  gin_files.parse(['sizes/tiny.gin'], ['utils.run.train_steps = 3'])
+  gin_files.parse(['sizes/tiny.gin'])
+  bindings = gin.get_bindings('utils.run', resolve_references=False)
+  assert 'train_steps' not in bindings

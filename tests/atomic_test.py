@@ -1,0 +1,60 @@
+"""Files that are written whole or not at all."""
+
+import os
+
+import pytest
+
+from synth_mtf import atomic
+
+
+def test_a_text_takes_the_place_of_what_was_there(tmp_path):
+  path = tmp_path / 'a.json'
+  for text in ('first, and longer', 'café'):
+    atomic.write(path, text)
+    assert path.read_bytes() == text.encode('utf-8')
+  atomic.write(str(path), 'by its name')
+  assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_failure_leaves_what_was_there(tmp_path):
+  path = tmp_path / 'a.model'
+  path.write_text('before')
+  with pytest.raises(ZeroDivisionError), atomic.replacing(path) as partial:
+    partial.write_text('half')
+    1 / 0  # noqa: B018
+  assert path.read_text() == 'before'
+  assert list(tmp_path.iterdir()) == [path]
+
+
+def test_nothing_is_at_the_place_before_it_is_whole(tmp_path):
+  path = tmp_path / 'a.model'
+  with atomic.replacing(path) as partial:
+    partial.write_text('half')
+    assert not path.exists()
+    assert partial.parent == tmp_path
+    assert str(os.getpid()) in partial.name  # no other process's
+    partial.write_text('whole')
+  assert path.read_text() == 'whole'
+
+
+def test_nothing_written_is_an_error(tmp_path):
+  with (
+    pytest.raises(FileNotFoundError),
+    atomic.replacing(tmp_path / 'a') as partial,
+  ):
+    assert not partial.exists()
+  assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_process_left_disturbs_nobody(tmp_path):
+  left = tmp_path / '.a.1.partial'
+  left.write_text('half')
+  atomic.write(tmp_path / 'a', 'whole')
+  assert (tmp_path / 'a').read_text() == 'whole'
+  assert left.read_text() == 'half'
+
+
+def test_a_bucket_is_written_through_tensorflow(tmp_path):
+  """`file://` stands for any scheme of its file systems."""
+  atomic.write(f'file://{tmp_path}/a', 'café')
+  assert (tmp_path / 'a').read_text(encoding='utf-8') == 'café'

@@ -1,0 +1,27 @@
+"""Errors for a person."""
+
+import pytest
+
+from synth_mtf.errors import ConfigurationError, UserError, nearest
+
+NAMES = ['random', 'random_vanilla', 'dense', None, 3]
+
+
+@pytest.mark.parametrize(
+  'name, hint',
+  [
+    ('randm', "; did you mean 'random'?"),
+    ('random_vanila', "; did you mean 'random_vanilla' or 'random'?"),
+    ('dens', "; did you mean 'dense'?"),
+    ('zzzz', ''),
+    (None, ''),
+  ],
+)
+def test_nearest_offers_what_is_like_a_name(name, hint):
+  assert nearest(name, NAMES) == hint
+
+
+def test_a_configuration_error_is_a_users_and_a_value_error():
+  assert issubclass(ConfigurationError, UserError)
+  assert issubclass(ConfigurationError, ValueError)
+  assert not issubclass(UserError, ValueError)

@@ -1,0 +1,101 @@
+"""The model that gin files describe, built without running it."""
+
+import pytest
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import transformer, transformer_layers
+
+import synth_mtf
+from synth_mtf.errors import UserError
+from synth_mtf.host import gin_files
+from synth_mtf.host import model as host_model
+from tests import model
+
+R = 'encoder/block_000/layer_000/SyntheticAttention/random/R'
+
+
+def build(variant='random', bindings=(), **settings):
+  gin_files.parse(
+    model.files(variant), [*model.TINY, 'num_layers = 1', *bindings]
+  )
+  return host_model.build(model.VOCAB, **settings)
+
+
+def test_its_variables_and_their_dimensions():
+  found = build()
+  assert isinstance(found.transformer, transformer.Bitransformer)
+  assert found.variables.keys() == found.shapes.keys()
+  assert found.variables[R].shape.as_list() == [3, 14, 14]
+  assert found.shapes[R].dimension_names == [
+    'heads', 'length', 'memory_length',
+  ]  # fmt: skip
+  assert found.shapes['shared/embedding'].to_integer_list == [128, 24]
+
+
+def test_what_a_trainer_adds_to_the_graph_is_no_weight():
+  found = build()
+  with found.graph.as_default():
+    tf.train.get_or_create_global_step()
+  assert 'global_step' not in found.variables
+
+
+def test_its_layers_of_attention():
+  found = build()
+  assert {scope: type(x) for scope, x in found.attention.items()} == {
+    'encoder/block_000/layer_000/SyntheticAttention': (
+      synth_mtf.SyntheticAttention
+    ),
+    'decoder/block_000/layer_000/SyntheticAttention': (
+      synth_mtf.SyntheticAttention
+    ),
+    'decoder/block_000/layer_001/EncDecAttention': (
+      transformer_layers.EncDecAttention
+    ),
+  }
+  scopes = [scope for scope, _ in host_model.layers(found.transformer)]
+  assert scopes[-1] == 'decoder/block_000/layer_002/DenseReluDense'
+
+
+def test_initial_values():
+  found = build()
+  drawn = found.initial_values([R])
+  assert drawn.keys() == {R}
+  assert 0.8 < drawn[R].std() < 1.2
+
+
+def test_a_language_model():
+  found = build('vanilla', ["utils.run.model_type = 'lm'"])
+  assert isinstance(found.transformer, transformer.Unitransformer)
+  assert list(found.attention) == [
+    'transformer/block_000/layer_000/SyntheticAttention'
+  ]
+
+
+def test_vocabularies_of_two_sizes():
+  gin_files.parse(model.files('random'), model.TINY)
+  made = host_model.make_transformer(128, 256)
+  assert made.encoder.input_vocab_dim.size == 128
+  assert made.decoder.output_vocab_dim.size == 256
+
+
+@pytest.mark.parametrize('mode', ['train', 'eval', 'infer'])
+@pytest.mark.parametrize('packed', [False, True])
+def test_modes_and_packed_rows(mode, packed):
+  found = build(mode=mode, packed=packed)
+  assert found.variables.keys() == build().variables.keys()
+
+
+def test_lengths():
+  found = build(lengths={'inputs': 11, 'targets': 5})
+  sizes = {
+    d.size
+    for op in found.mtf_graph.operations
+    for t in op.outputs
+    for d in t.shape
+    if d.name == 'length'
+  }
+  assert {11, 5} <= sizes
+
+
+def test_what_cannot_be_built_is_explained():
+  with pytest.raises(UserError, match='length 15 exceeds max_length 14'):
+    build(lengths={'inputs': 15, 'targets': 5})
