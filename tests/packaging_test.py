@@ -243,6 +243,12 @@ class TestMake:
     done = make('demo', 'DEMO_ARGS=--steps 3')
     assert done.stdout.endswith('.venv/bin/synth-mtf demo --steps 3\n')
 
+  def test_fast_tests_are_those_that_are_not_slow(self):
+    done = make('test-fast', 'TEST_ARGS=-k NAME')
+    (command,) = done.stdout.replace('\\\n', ' ').splitlines()[-1:]
+    assert " -m 'not slow and not tpu_proof' -k NAME" in command
+    assert ' -n 2 --dist loadfile ' in command
+
   def test_the_other_tensorflow_has_an_environment_of_its_own(self):
     done = make('test', 'TF=2.15')
     assert '.venv-tf2.15/bin/python -m pytest ' in done.stdout
