@@ -17,7 +17,7 @@ from typing import Any, Optional
 import gin
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
-from absl import flags
+from absl import flags, logging
 from mesh_tensorflow.transformer import utils
 from t5.models import mesh_transformer
 
@@ -236,7 +236,7 @@ def _tell_packing(lengths: Mapping[str, int]) -> None:
   with errors.explained():
     notice = packing.notice(lengths)
   if notice:
-    tf.logging.warning('%s', notice)
+    logging.warning('%s', notice)  # which is shown; TensorFlow's are not
 
 
 def _tell_rows(run: Mapping[str, Any], split: str) -> None:

@@ -1,0 +1,110 @@
+"""Models whose variables have the same names and shapes, told apart."""
+
+import json
+
+import pytest
+
+from synth_mtf.checkpoints import meaning
+from synth_mtf.errors import UserError
+from synth_mtf.host import gin_files
+from synth_mtf.host import model as host_model
+from tests import model
+
+ENCODER = 'encoder/block_000/layer_000/SyntheticAttention'
+SWAPPED = 'SyntheticAttention.synthesizers = [@DotProduct, @Random]'
+
+
+def made(variant='random_vanilla', *bindings):
+  gin_files.parse(model.files(variant), [*model.TINY, *bindings])
+  return host_model.make_transformer(model.VOCAB)
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+  """The path of a checkpoint of `random_vanilla`, of which nothing is read."""
+  meaning.record(made(), str(tmp_path))
+  (tmp_path / 'model.ckpt-2.index').touch()
+  return str(tmp_path / 'model.ckpt-2')
+
+
+def test_what_is_written(checkpoint, tmp_path):
+  groups = json.loads((tmp_path / meaning.FILE).read_text())
+  (ours,) = (group for group in groups if 'mixing' in group)
+  assert ours['layers'] == [
+    f'{stack}/block_{block:03d}/layer_000/SyntheticAttention'
+    for stack in ('encoder', 'decoder')
+    for block in range(2)
+  ]
+  assert ours['synthesizers'] == ['random', 'dot_product']
+  assert (ours['mixing'], ours['normalize']) == ('softmax', 'softmax')
+  assert ours['index_by'] == 'position'
+  (feed_forward,) = (group for group in groups if 'activation' in group)
+  assert feed_forward['activation'] == 'relu'
+  assert len(feed_forward['layers']) == 4
+
+
+def test_one_function_is_not_mixed():
+  described = meaning.describe(made('random'))
+  assert 'mixing' not in described[ENCODER]
+
+
+def test_the_same_model_goes_on(checkpoint):
+  meaning.check_resumed(made(), checkpoint)
+  meaning.check_started(made(), checkpoint)
+
+
+@pytest.mark.parametrize(
+  ('binding', 'message'),
+  [
+    (SWAPPED, r"synthesizers is \['random', 'dot_product'\] in the checkpoint"),
+    ("SyntheticAttention.mixing = 'sum'", "mixing is 'softmax' in the"),
+    ('SyntheticAttention.normalize = None', "normalize is 'softmax' in"),
+    ("SyntheticAttention.index_by = 'row'", "index_by is 'position' in"),
+    (
+      "decoder/SyntheticAttention.index_by = 'row'",
+      r'index_by is .*\(decoder/block_000/layer_000/\S+ and 1 more\)',
+    ),
+    ("DenseReluDense.activation = 'gelu'", "activation is 'relu' in the"),
+  ],
+)
+def test_another_one_does_not(checkpoint, binding, message):
+  changed = made('random_vanilla', binding)
+  with pytest.raises(UserError, match=f'same shapes: .*{message}'):
+    meaning.check_resumed(changed, checkpoint)
+
+
+def test_all_differences_are_told_at_once(checkpoint):
+  changed = made(
+    'random_vanilla',
+    "SyntheticAttention.mixing = 'sum'",
+    "SyntheticAttention.index_by = 'row'",
+  )
+  with pytest.raises(UserError, match=r"'softmax'.* and 3 more\); index_by"):
+    meaning.check_resumed(changed, checkpoint)
+
+
+def test_another_variant_may_start_there(checkpoint):
+  meaning.check_started(made('dense_vanilla'), checkpoint)
+  with pytest.raises(UserError, match='synthesizers is'):
+    meaning.check_resumed(made('dense_vanilla'), checkpoint)
+
+
+def test_and_read_its_tables_in_another_way(checkpoint):
+  by_row = made('random_vanilla', "SyntheticAttention.index_by = 'row'")
+  meaning.check_started(by_row, checkpoint)
+
+
+def test_but_not_in_another_order(checkpoint):
+  with pytest.raises(UserError, match='synthesizers is'):
+    meaning.check_started(made('random_vanilla', SWAPPED), checkpoint)
+
+
+def test_a_folder_without_a_record_passes(tmp_path):
+  meaning.check_resumed(made(), str(tmp_path / 'model.ckpt-2'))
+
+
+@pytest.mark.parametrize('content', ['', '{}x', '[1]', '[{"layers": 1}]'])
+def test_a_damaged_record(checkpoint, tmp_path, content):
+  (tmp_path / meaning.FILE).write_text(content)
+  with pytest.raises(UserError, match='model.json is damaged .*remove it'):
+    meaning.check_resumed(made(), checkpoint)

@@ -1,0 +1,154 @@
+"""Settings of a run whose values are of the wrong kind."""
+
+import pathlib
+
+import pytest
+from absl import flags
+
+from synth_mtf.errors import UserError
+from synth_mtf.host import gin_files
+from synth_mtf.paths import gin_path
+from synth_mtf.run import settings
+
+FILES = (
+  'sizes/tiny.gin',
+  'variants/random_vanilla.gin',
+  'runs/pretrain_text.gin',
+  'runs/cpu.gin',
+)
+
+
+@pytest.fixture
+def check(monkeypatch):
+  """Checks files and bindings as those of a command line."""
+
+  def run(*bindings, files=FILES):
+    values = flags.FlagValues()
+    flags.DEFINE_multi_string('gin_param', None, '', flag_values=values)
+    values(['main', *(f'--gin_param={binding}' for binding in bindings)])
+    monkeypatch.setattr(flags, 'FLAGS', values)
+    gin_files.parse(files, bindings)
+    settings.check()
+
+  return run
+
+
+@pytest.mark.parametrize(
+  'run', sorted(p.name for p in pathlib.Path(gin_path(), 'runs').iterdir())
+)
+def test_our_own_files_are_right(check, run, tmp_path):
+  """With what they leave open in a file, where nobody need read it."""
+  mine = tmp_path / 'mine.gin'
+  mine.write_text(
+    "MIXTURE_NAME = 'synth_en_mix'\n"
+    "utils.run.init_checkpoint = 'model.ckpt-7'\n"
+  )
+  check(files=[*FILES[:2], f'runs/{run}', 'runs/cpu.gin', str(mine)])
+
+
+@pytest.mark.parametrize(
+  'binding',
+  [
+    "utils.run.batch_size = ('tokens_per_batch', 64)",
+    'utils.run.sequence_length = 32',
+    'utils.run.train_steps = @learning_rate_schedules.constant_learning_rate',
+    'utils.run.learning_rate_schedule = [0.1, @linear_warmup]',
+    'utils.run.keep_checkpoint_max = None',
+    "utils.run.mesh_shape = 'model:2,batch:4'",
+    "utils.run.layout_rules = 'batch:batch,d_ff:model'",
+    'mesh_eval_dataset_fn.num_eval_examples = -1',
+    'LayerStack.dropout_rate = None',
+    'd_ff = 64',
+  ],
+)
+def test_good_values(check, binding):
+  check(binding)
+
+
+@pytest.mark.parametrize(
+  ('binding', 'message'),
+  [
+    ("utils.run.train_steps = 'many'", "'many': expected a whole number"),
+    ('utils.run.train_steps = 1e5', '100000.0: expected a whole'),
+    ('utils.run.train_steps = -5', 'train_steps = -5: .*at least 1'),
+    ('utils.run.train_steps = True', 'train_steps = True: expected a whole'),
+    ('utils.run.batch_size = 0', 'batch_size = 0: .*at least 1'),
+    ("utils.run.batch_size = ('tokens', 9)", r"\('tokens', 9\): expected"),
+    (
+      "utils.run.batch_size = ('tokens_per_batch', 0)",
+      r"\('tokens_per_batch', 0\): expected",
+    ),
+    ('utils.run.save_checkpoints_steps = 0', 'save_checkpoints_steps = 0'),
+    ("utils.run.variable_filter = '('", r"'\(': expected a regular expres"),
+    ('utils.run.variable_filter = 3', '3: expected a regular expression'),
+    ("tpu_estimator_model_fn.init_variable_filter = '['", 'a regular expr'),
+    ("utils.run.mesh_devices = 'cpu:0'", 'expected a list of names'),
+    ("utils.run.mesh_shape = 'batch=2'", "'batch=2': expected a mesh such"),
+    ("utils.run.mesh_shape = 'batch:0'", "'batch:0': expected a mesh such"),
+    ("utils.run.layout_rules = 'x'", "'x': expected rules such as"),
+    ("utils.run.sequence_length = '32'", "'32': expected"),
+    ("utils.run.sequence_length = {'inputs': 0, 'targets': 8}", 'expected'),
+    ('utils.run.sequence_length = {}', 'expected'),
+    ("utils.run.mode = 'trian'", "did you mean 'train'"),
+    ("utils.run.model_type = 'transformer'", "mean 'bitransformer'"),
+    ("utils.run.learning_rate_schedule = '0.1'", "'0.1': expected a number"),
+    ('utils.run.learning_rate_schedule = -1', '-1: expected a number'),
+    ('utils.run.learning_rate_schedule = [None]', 'a list of such'),
+    ("utils.run.optimizer = 'adam'", "'adam': expected a function"),
+    ('utils.run.init_checkpoint = 5', 'init_checkpoint = 5: expected a text'),
+    ("get_variable_dtype.master_dtype = 'float'", "'float': expected one of"),
+    ('num_layers = 0', r'num_layers = 0 \(through num_layers = 0\): expected'),
+    ("d_model = 'wide'", r"\(through d_model = 'wide'\): expected a whole"),
+    ('dropout_rate = 1.5', 'expected a number from 0 to below 1'),
+    ('dropout_rate = 1', 'expected a number from 0 to below 1'),
+    ('encoder/Unitransformer.max_length = -1', 'encoder/.*max_length = -1'),
+    ('num_layer = 3', "nothing reads num_layer; did you mean 'num_layers'"),
+    ('learning_rate = 3', 'nothing reads learning_rate; what is read: .*d_kv'),
+  ],
+)
+def test_a_value_of_the_wrong_kind(check, binding, message):
+  with pytest.raises(UserError, match=f'(?s){message}'):
+    check(binding)
+
+
+def test_all_wrong_values_are_told_at_once(check):
+  with pytest.raises(UserError) as error:
+    check('utils.run.batch_size = 0', 'utils.run.train_steps = 0')
+  for name in ('batch_size', 'train_steps'):
+    assert f'utils.run.{name} = 0' in str(error.value)
+
+
+@pytest.mark.parametrize(
+  'run',
+  [
+    {'sequence_length': {'inputs': 8, 'targets': 8}},
+    {'sequence_length': {'targets': 8}, 'model_type': 'lm'},
+    {'sequence_length': 8},
+    {'mode': 'eval'},
+    {'mode': 'score_eval'},
+  ],
+)
+def test_each_side_has_a_length(run):
+  settings.check_lengths(run)
+
+
+@pytest.mark.parametrize(
+  ('run', 'message'),
+  [
+    ({}, "is not set, and mode 'train' needs it"),
+    ({'mode': 'perplexity_eval'}, 'is not set'),
+    ({'sequence_length': {'inputs': 8}}, "no length of 'targets'"),
+    (
+      {'sequence_length': {'input': 8, 'targets': 8}},
+      "no length of 'inputs'; did you mean 'input'",
+    ),
+    ({'sequence_length': {'a': 1}}, "'inputs' and 'targets'"),
+    (
+      {'sequence_length': {'inputs': 8}, 'model_type': 'lm'},
+      "no length of 'targets'",
+    ),
+  ],
+)
+def test_a_side_without_a_length(run, message):
+  with pytest.raises(UserError, match=message):
+    settings.check_lengths(run)
