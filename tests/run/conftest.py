@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from synth_mtf.errors import UserError
 from tests.cli import t5_main
 
 TINY = (
@@ -28,18 +29,50 @@ def text_dir(tmp_path_factory) -> pathlib.Path:
 
 
 @pytest.fixture(scope='session')
-def run(text_dir):
-  def run_command(model_dir, *words, steps=2, without=None):
-    return t5_main.synth_mtf_transformer(
+def command_line(text_dir):
+  """The command line of a run in a folder."""
+
+  def make(model_dir, *more, steps=2, without=None):
+    return [
       f'--model_dir={model_dir}',
       f'--data_dir={text_dir}',
       '--vocabulary=bytes',
       *(word for word in TINY if word != without),
       f'--gin_param=utils.run.train_steps = {steps}',
-      *words,
+      *more,
+    ]
+
+  return make
+
+
+@pytest.fixture(scope='session')
+def run(command_line):
+  """Runs it in this process."""
+
+  def run_command(model_dir, *more, **options):
+    return t5_main.synth_mtf_transformer(
+      *command_line(model_dir, *more, **options)
     )
 
   return run_command
+
+
+@pytest.fixture(scope='session')
+def refused(run):
+  """Checks that a run is refused in one message, and changes nothing."""
+
+  def contents(folder):
+    return {p: p.read_bytes() for p in folder.glob('model.ckpt-*')}
+
+  def check(model_dir, *more, match, **options):
+    before = contents(pathlib.Path(model_dir))
+    with pytest.raises(UserError, match=f'(?s){match}') as caught:
+      run(model_dir, *more, **options)
+    for word in ('Traceback', 'In call to configurable'):
+      assert word not in str(caught.value)
+    assert contents(pathlib.Path(model_dir)) == before
+
+  return check
 
 
 @pytest.fixture(scope='session')

@@ -8,7 +8,7 @@ import pytest
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
-from synth_mtf.tasks.files import fingerprints, scanning, streams
+from synth_mtf.tasks.files import scanning, streams
 from synth_mtf.tasks.translation import rawest
 from tests.tasks.rows import run
 
@@ -89,33 +89,6 @@ def test_a_copy_keeps_its_index(data_dir, monkeypatch):
   os.utime(path, (1, 1))
   monkeypatch.setattr(scanning, 'scan', None)  # must not be called
   assert tasks.get(_COLA).num_input_examples('train') == 1
-
-
-@pytest.mark.parametrize('place', [0, 1 << 19, (1 << 20) - 1])
-def test_a_large_file_is_told_by_blocks_and_its_times(
-  place, tmp_path, monkeypatch
-):
-  monkeypatch.setattr(fingerprints, '_WHOLE_BYTES', 1 << 19)
-  path = _write(tmp_path / 'a', bytes(1 << 20))
-  before = fingerprints.of([str(path)])
-  stat = path.stat()
-  with path.open('r+b') as stream:
-    stream.seek(place)
-    stream.write(b'x')
-  os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-  after = fingerprints.of([str(path)])
-  assert after != before
-  assert after[:3] == before[:3]  # of one file, its size and the time it has
-
-
-def test_one_altered_file_of_many_is_seen(tmp_path):
-  paths = [str(_write(tmp_path / str(i), b'text')) for i in range(200)]
-  before = fingerprints.of(paths)
-  assert fingerprints.of(paths) == before
-  stat = os.stat(paths[101])
-  _write(pathlib.Path(paths[101]), b'TEXT')
-  os.utime(paths[101], ns=(stat.st_atime_ns, stat.st_mtime_ns))
-  assert fingerprints.of(paths) != before
 
 
 @pytest.mark.parametrize(

@@ -78,12 +78,16 @@ def test_absent_vocabulary_is_named(monkeypatch):
     tasks.VOCABULARY.encode('a')
 
 
-def test_damaged_vocabulary_is_named(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+  'content',
+  [b'', b'a\nb\n', bytes(range(256)), b'\x0anot a model', None],
+  ids=['empty', 'text', 'binary', 'damaged', 'folder'],
+)
+def test_what_is_no_vocabulary_is_named(tmp_path, content):
   path = tmp_path / 'a.model'
-  path.write_bytes(b'\x0anot a model')
-  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', str(path))
+  path.mkdir() if content is None else path.write_bytes(content)
   with pytest.raises(UserError, match='cannot be read as a SentencePiece'):
-    tasks.VOCABULARY.encode('a')
+    vocabulary.load(str(path))
 
 
 def test_vocabulary_of_a_task_is_the_setting():
