@@ -1,5 +1,6 @@
 """What every test shares: a clean process, and official files to read."""
 
+import gc
 import os
 import pathlib
 import signal
@@ -54,6 +55,16 @@ def _remove_settings(patch):
   for name in list(os.environ):
     if name.startswith('SYNTH_MTF_') and not name.startswith('SYNTH_MTF_TEST_'):
       patch.delenv(name)
+
+
+def pytest_collection_finish():
+  """Keeps the garbage collector from going through what stays to the end.
+
+  Graphs are many small objects: left as it is, it takes a seventh of the time.
+  """
+  gc.collect()
+  gc.freeze()
+  gc.set_threshold(200_000, 10, 10)
 
 
 def pytest_collection_modifyitems(config, items):

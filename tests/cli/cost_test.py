@@ -22,7 +22,7 @@ def test_a_table():
   assert status == 0
   title, heads, row = out.splitlines()
   assert title.startswith('tiny, 16 inputs and 8 targets, 2 cores')
-  assert heads.split()[:2] == ['variant', 'parameters']
+  assert heads.split()[:2] == ['variant', 'trained']
   assert row.split()[0] == 'random'
 
 

@@ -36,7 +36,10 @@ def run(tmp_path, capfd):
       assert error is None
     return capfd.readouterr().err, (tmp_path / 'log').read_text()
 
+  verbosity = logging.get_verbosity()
+  logging.set_verbosity(logging.INFO)
   yield shown
+  logging.set_verbosity(verbosity)
   RECORDER.tell(lambda *decoded: None, lambda result: None)
 
 
