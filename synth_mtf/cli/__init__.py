@@ -25,6 +25,7 @@ COMMANDS = (
   'cluster',
   'cost',
   'attention',
+  'plot',
   'doctor',
 )
 

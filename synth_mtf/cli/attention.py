@@ -138,8 +138,12 @@ def look(args: argparse.Namespace, folder: str, steps: Any) -> Any:
   return attention.look(folder, steps, choose, args.vocabulary, args.seed)
 
 
-def check_writable(path: str) -> None:
+def check_writable(path: str, make: bool = False) -> None:
   """Refuses, before anything is computed, a place that cannot be written to.
+
+  Args:
+    path: of a file.
+    make: whether its folder will be made.
 
   Raises:
     UserError: it is a folder, or in one that is missing or not writable.
@@ -149,6 +153,8 @@ def check_writable(path: str) -> None:
   folder = os.path.dirname(os.path.abspath(path))
   if os.path.isdir(path):
     raise UserError(f'--out {path} is a folder; expected a file')
+  while make and not os.path.lexists(folder):
+    folder = os.path.dirname(folder)
   if not os.path.isdir(folder):
     raise UserError(f'--out {path}: there is no folder {folder}')
   if not os.access(folder, os.W_OK | os.X_OK):
