@@ -29,8 +29,8 @@ class Path:
     layer: its number in the stack, from 1 on.
     functions: the letters of its functions.
     steps: [steps].
-    values: [steps, heads, functions]; where a layer has one alpha for all heads,
-      heads is 1.
+    values: [steps, heads, functions]; heads is 1 where a layer has one alpha
+      for all.
   """
 
   stack: str

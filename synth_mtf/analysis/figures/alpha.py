@@ -48,8 +48,8 @@ def draw(
       row[0].set_ylabel(r'$\alpha$')
     for panel in axes[-1]:
       panel.set_xlabel('step')
-    figure.suptitle(label)
-    style.legend(figure, (panel for row in axes for panel in row))
+      panel.xaxis.get_major_locator().set_params(integer=True)
+    style.legend(figure, (panel for row in axes for panel in row), label)
 
   return style.panels(len(stacks), len(shown), fill, sharex=True, sharey=True)
 

@@ -19,12 +19,14 @@ def layers_shown(
 ) -> list[int]:
   """The numbers of layers, from 1 on: those given, or the paper's 1, 3, 5.
 
+  Where there are fewer than five, it is all of them.
+
   Raises:
     UserError: one is given that no stack has.
   """
   most = max(stack.layers for a in attentions for stack in a.stacks.values())
   return chosen(layers, most, 'layer') or [
-    number for number in _OF_THE_PAPER if number <= most
+    *(_OF_THE_PAPER if most >= _OF_THE_PAPER[-1] else range(1, most + 1))
   ]
 
 

@@ -43,8 +43,9 @@ def draw(runs: Sequence[Run]) -> Figure:
   }
   if not found:
     raise UserError(
-      'no curve has two points: neither event files of training nor evaluations '
-      'at several steps are in ' + ', '.join(run.name for run in runs)
+      'no curve has two points: neither event files of training nor '
+      'evaluations at several steps are in '
+      + ', '.join(run.name for run in runs)
     )
   names = list(found)[:_MOST_PANELS]
   columns = min(_COLUMNS, len(names))

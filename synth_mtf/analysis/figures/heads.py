@@ -26,17 +26,17 @@ def draw(attentions: Sequence[Attention]) -> Figure:
     attentions: of variants or steps.
   """
   stacks = stacks_of(attentions)
-  names = [_name(one, attentions) for one in attentions]
 
   def fill(figure: Figure, axes: Sequence[Sequence[Axes]]) -> None:
     for (left, right), stack in zip(axes, stacks):
-      for number, (name, one) in enumerate(zip(names, attentions)):
+      for number, one in enumerate(attentions):
         if stack not in one.stacks:
           continue
         aside = (number + 0.5) / len(attentions) - 0.5
-        _points(left, entropy(one, stack), number, aside, name)
+        name, looks = style.looks(attentions)[number]
+        _points(left, entropy(one, stack), aside, name, looks)
         if stack != 'cross':
-          _points(right, distance(one, stack), number, aside, name)
+          _points(right, distance(one, stack), aside, name, looks)
       left.set_title(f'{stack}: entropy')
       left.set_ylabel('nats')
       if stack == 'cross':
@@ -47,8 +47,10 @@ def draw(attentions: Sequence[Attention]) -> Figure:
     for row in axes:
       for panel in row:
         panel.set_ylim(bottom=0)
-        panel.set_xlabel('layer')
         panel.xaxis.get_major_locator().set_params(integer=True)
+    for column in range(2):
+      lowest = [row[column] for row in axes if row[column].axison][-1]
+      lowest.set_xlabel('layer')
     style.legend(figure, (panel for row in axes for panel in row))
 
   return style.panels(len(stacks), 2, fill)
@@ -82,10 +84,9 @@ def _mean(attention: Attention, stack: str, of_rows: object) -> Array:
 
 
 def _points(
-  panel: Axes, values: Array, number: int, aside: float, name: str
+  panel: Axes, values: Array, aside: float, name: str, looks: style.Look
 ) -> None:
   """A point for each head, and the mean of each layer."""
-  looks = style.look(number)
   layers = np.arange(1, len(values) + 1) + aside * _SPREAD
   for head in values.T:
     panel.plot(
@@ -99,8 +100,3 @@ def _points(
     marker=looks.marker,
     label=name,
   )
-
-
-def _name(one: Attention, all_: Sequence[Attention]) -> str:
-  steps = {other.step for other in all_}
-  return one.label + (f', step {one.step}' if len(steps) > 1 else '')

@@ -47,17 +47,17 @@ def draw(
   scale = _scale(maps, values)
 
   def fill(figure: Figure, axes: Sequence[Sequence[Axes]]) -> None:
-    for row, layer, of_layer in zip(axes, shown, maps):
+    for number, (row, of_layer) in enumerate(zip(axes, maps)):
       for panel, head, one in zip(row, columns, of_layer):
         image = panel.imshow(one, interpolation='nearest', **scale)
-        panel.set_title(f'layer {layer}, head {head}')
+        panel.set_title(f'layer {shown[number]}, head {head}')
         panel.grid(False)
         panel.set_facecolor('0.85')
         _tokens(panel.yaxis, queries, _MOST_TOKENS)
         _tokens(panel.xaxis, memory, _MOST_TOKENS_BELOW, rotation=90)
         if panel is not row[0]:
           panel.tick_params(labelleft=False)
-        if row is not axes[-1]:
+        if number < len(shown) - 1:
           panel.tick_params(labelbottom=False)
     name = 'attention weight' if values == WEIGHTS else 'B'
     figure.colorbar(
@@ -67,7 +67,10 @@ def draw(
 
   ratio = len(queries) / len(memory)
   width = (style.WIDTH - 1.4) / len(columns)
-  return style.panels(len(shown), len(columns), fill, width * ratio + 0.35)
+  height = width * ratio + 0.35
+  return style.panels(
+    len(shown), len(columns), fill, height, layout='compressed'
+  )
 
 
 def _maps(attention: Attention, stack: str, example: int, values: str) -> Array:

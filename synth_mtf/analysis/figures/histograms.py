@@ -13,6 +13,7 @@ from synth_mtf.analysis.figures.choice import layers_shown, stacks_of
 
 # Weights below the first edge are counted with it.
 _EDGES = np.logspace(-5, 0, 41)
+_RARE = 0.5  # per cent; what is rarer is not worth an axis
 
 
 def draw(
@@ -30,33 +31,32 @@ def draw(
   """
   stacks = stacks_of(attentions)
   shown = layers_shown(attentions, layers)
-  labels = list(dict.fromkeys(one.label for one in attentions))
-  steps = list(dict.fromkeys(one.step for one in attentions))
+
+  lowest: list[float] = []
 
   def fill(figure: Figure, axes: Sequence[Sequence[Axes]]) -> None:
     for row, stack in zip(axes, stacks):
       for panel, layer in zip(row, shown):
-        for one in attentions:
+        for (name, looks), one in zip(style.looks(attentions), attentions):
           if stack not in one.stacks or one.stacks[stack].layers < layer:
             continue
-          looks = style.look(labels.index(one.label))
+          shares = _shares(one, stack, layer)
           panel.stairs(
-            _shares(one, stack, layer),
+            shares,
             _EDGES,
             color=looks.color,
-            linestyle=looks.linestyle
-            if len(steps) == 1
-            else style.dash(len(steps) - 1 - steps.index(one.step)),
+            linestyle=looks.linestyle,
             linewidth=1.3,
-            label=one.label + (f', step {one.step}' if len(steps) > 1 else ''),
+            label=name,
           )
+          lowest.append(_EDGES[np.argmax(shares > _RARE)])
         panel.set_xscale('log')
-        panel.set_xlim(_EDGES[0], 1)
         panel.set_ylim(bottom=0)
         panel.set_title(f'{stack}, layer {layer}')
       row[0].set_ylabel('weights (%)')
     for panel in axes[-1]:
       panel.set_xlabel('attention weight')
+      panel.set_xlim(min(lowest), 1)
     style.legend(figure, (panel for row in axes for panel in row))
 
   return style.panels(len(stacks), len(shown), fill, sharex=True)

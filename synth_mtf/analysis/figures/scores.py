@@ -52,7 +52,7 @@ def draw(runs: Sequence[Run]) -> Figure:
       for number, (label, of_label) in enumerate(seeds.by_label(runs).items()):
         _point(panel, of_label, measure, cost, number, label)
       panel.set_xlabel(cost_name)
-      panel.margins(0.12)
+      panel.margins(0.2)
     axes[0][0].set_ylabel(name)
     style.legend(figure, axes[0])
 

@@ -8,11 +8,12 @@ that a copy in black and white says the same.
 import io
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
 from synth_mtf import atomic
+from synth_mtf.analysis.attention_file import Attention
 from synth_mtf.errors import UserError
 
 try:
@@ -58,6 +59,7 @@ _SETTINGS = {
   'grid.color': '0.9',
   'grid.linewidth': 0.5,
   'legend.fontsize': 7.5,
+  'legend.title_fontsize': 9,
   'legend.frameon': False,
   'lines.linewidth': 1.3,
   'lines.markersize': 4,
@@ -88,9 +90,21 @@ def look(number: int) -> Look:
   )
 
 
-def dash(number: int) -> Any:
-  """A kind of line, where colours say something else."""
-  return _DASHES[number % len(_DASHES)]
+def looks(
+  attentions: Sequence[Attention],
+) -> list[tuple[str, Look]]:
+  """Name and look of each: colours are variants, dashes steps, if several."""
+  labels = list(dict.fromkeys(one.label for one in attentions))
+  steps = sorted({one.step for one in attentions}, reverse=True)
+  found = []
+  for one in attentions:
+    name, of_it = one.label, look(labels.index(one.label))
+    if len(steps) > 1:
+      name = f'{name}, step {one.step}'
+      dash = _DASHES[steps.index(one.step) % len(_DASHES)]
+      of_it = of_it._replace(linestyle=dash)
+    found.append((name, of_it))
+  return found
 
 
 def panels(
@@ -98,6 +112,7 @@ def panels(
   columns: int,
   draw: Callable[[Figure, Sequence[Sequence[Axes]]], None],
   height: float = 1.6,
+  layout: str = 'constrained',
   **settings: Any,
 ) -> Figure:
   """A figure of panels in our style.
@@ -107,16 +122,19 @@ def panels(
     columns: how many.
     draw: fills them; [row][column].
     height: of a row in inches.
+    layout: as in `Figure`; 'compressed' where panels keep their aspect.
     **settings: of `Figure.subplots`.
   """
   with matplotlib.rc_context({**matplotlib.rcParamsDefault, **_SETTINGS}):
-    figure = Figure(figsize=(WIDTH, height * rows + 0.55), layout='constrained')
+    figure = Figure(figsize=(WIDTH, height * rows + 0.55), layout=layout)
     axes = figure.subplots(rows, columns, squeeze=False, **settings)
     draw(figure, axes)
   return figure
 
 
-def legend(figure: Figure, axes: Iterable[Axes]) -> None:
+def legend(
+  figure: Figure, axes: Iterable[Axes], title: Optional[str] = None
+) -> None:
   """Names each kind of line once, above all panels."""
   handles: dict[str, Any] = {}
   for one in axes:
@@ -128,6 +146,7 @@ def legend(figure: Figure, axes: Iterable[Axes]) -> None:
       list(handles),
       loc='outside upper center',
       ncols=min(len(handles), 4),
+      title=title,
     )
 
 
