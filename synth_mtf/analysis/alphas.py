@@ -1,7 +1,12 @@
-"""The weights in a mixture of synthesizers, over the training of a run."""
+"""The weights in a mixture of synthesizers, over the training of a run.
+
+They are in its checkpoints, and in its event files at the steps at which these
+were told of attention (`train_with_progress.attention_every`).
+"""
 
 import dataclasses
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,18 +70,52 @@ def paths(run: Run) -> list[Path]:
       continue
     stack = _stack(scope, layer)
     counts[stack] = counts.get(stack, 0) + 1
-    there = [s for s in sorted(by_step) if f'{scope}/alpha' in by_step[s]]
-    if isinstance(layer, SyntheticLayer) and there:
+    if not isinstance(layer, SyntheticLayer):
+      continue
+    letters = [function.letter for function in layer.synthesizers]
+    values = {
+      **_told(run, stack, counts[stack], letters),
+      **{
+        step: _alpha(one[f'{scope}/alpha'])
+        for step, one in by_step.items()
+        if f'{scope}/alpha' in one
+      },
+    }
+    if values:
+      steps = sorted(values)
       found.append(
         Path(
           stack,
           counts[stack],
-          [function.letter for function in layer.synthesizers],
-          np.array(there),
-          np.stack([_alpha(by_step[s][f'{scope}/alpha']) for s in there]),
+          letters,
+          np.array(steps),
+          np.stack([values[step] for step in steps]),
         )
       )
   return found
+
+
+def _told(
+  run: Run, stack: str, layer: int, letters: Sequence[str]
+) -> dict[int, npt.NDArray[np.float64]]:
+  """[heads, functions] by step, out of the event files."""
+  begin = f'attention/{stack}/layer_{layer:02d}/alpha/'
+  columns: list[dict[int, list[float]]] = []
+  for letter in letters:
+    of_letter = begin + re.sub(r'[^\w.-]', '_', letter) + '/head_'
+    by_step: dict[int, list[float]] = {}
+    for tag in sorted(run.curves):
+      if tag.startswith(of_letter):
+        for step, value in run.curves[tag]:
+          by_step.setdefault(int(step), []).append(value)
+    columns.append(by_step)
+  return {
+    step: np.array([column[step] for column in columns]).T
+    for step in columns[0]
+    if all(
+      len(column.get(step, ())) == len(columns[0][step]) for column in columns
+    )
+  }
 
 
 def _alpha(scores: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow import placement_mesh_impl
-from mesh_tensorflow.transformer import transformer, transformer_layers, utils
+from mesh_tensorflow.transformer import transformer, utils
 
 from synth_mtf.analysis.attention_file import SIDES, Attention, Stack
 from synth_mtf.checkpoints import comparison, meaning
@@ -130,11 +130,11 @@ def stacks(
     calls: list[Alignment] = []
     with attention.recorded_by(calls.append):
       _call(model, mtf.Mesh(graph, 'mesh'), ids, _dtypes(checkpoint))
-    told = [one for one in calls if SIDES[_stack_of(one)][0] in ids]
+    told = [one for one in calls if SIDES[one.stack][0] in ids]
     values = _run(graph, told, checkpoint)
   by_stack = collections.defaultdict(list)
   for one, of_it in zip(told, values):
-    by_stack[_stack_of(one)].append((one, of_it))
+    by_stack[one.stack].append((one, of_it))
   if not by_stack:
     raise UserError(
       'none of these layers has attention weights over tokens: '
@@ -270,12 +270,6 @@ def _heads(tensor: mtf.Tensor, array: Array) -> int:
   return int(np.prod(array.shape[:-2])) // _rows(tensor, array)
 
 
-def _stack_of(told: Alignment) -> str:
-  if isinstance(told.layer, transformer_layers.EncDecAttention):
-    return 'cross'
-  return 'decoder' if told.context.model.autoregressive else 'encoder'
-
-
 def _stack(
   name: str,
   told: Sequence[Alignment],
@@ -290,10 +284,7 @@ def _stack(
     weights = _once(weights, queries, memory)
   if weights.shape[1] > 1:
     weights = weights * _are_tokens(queries, weights.shape[3])[..., None]
-  letters = {
-    tuple(f.letter for f in getattr(one.layer, 'synthesizers', ()))
-    for one in told
-  }
+  letters = {tuple(one.letters) for one in told}
   functions = letters.pop() if len(letters) == 1 else ()
   alphas = [one.alpha for one in values if one.alpha is not None]
   return Stack(

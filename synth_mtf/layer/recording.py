@@ -17,7 +17,7 @@ from typing import Any, Callable, Optional
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
-from mesh_tensorflow.transformer import transformer
+from mesh_tensorflow.transformer import transformer, transformer_layers
 
 from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
@@ -47,6 +47,18 @@ class Alignment:
   logits: mtf.Tensor
   weights: mtf.Tensor
   alphas: Sequence[Optional[mtf.Tensor]] = ()
+
+  @property
+  def stack(self) -> str:
+    """Where the layer stands: 'encoder', 'decoder' or 'cross'."""
+    if isinstance(self.layer, transformer_layers.EncDecAttention):
+      return 'cross'
+    return 'decoder' if self.context.model.autoregressive else 'encoder'
+
+  @property
+  def letters(self) -> list[str]:
+    """Its functions by their names in tables; none of a layer of the host."""
+    return [f.letter for f in getattr(self.layer, 'synthesizers', ())]
 
 
 Recorder = Callable[[Alignment], None]
