@@ -142,7 +142,7 @@ def stacks(
     )
   lengths = {side: [len(row) for row in rows] for side, rows in ids.items()}
   return {
-    name: _stack(name, *zip(*by_stack[name]), lengths)  # type: ignore[misc]
+    name: _stack(name, by_stack[name], lengths)
     for name in SIDES
     if name in by_stack
   }
@@ -272,19 +272,19 @@ def _heads(tensor: mtf.Tensor, array: Array) -> int:
 
 def _stack(
   name: str,
-  told: Sequence[Alignment],
-  values: Sequence[_Values],
+  layers: Sequence[tuple[Alignment, _Values]],
   lengths: Mapping[str, Sequence[int]],
 ) -> Stack:
   """Puts the layers of a stack together."""
   queries, memory = (lengths[side] for side in SIDES[name])
+  values = [of_layer for _, of_layer in layers]
   logits = _of_layers([one.logits for one in values])
   weights = _of_layers([one.weights for one in values])
   if logits.shape[1] == 1:
     weights = _once(weights, queries, memory)
   if weights.shape[1] > 1:
     weights = weights * _are_tokens(queries, weights.shape[3])[..., None]
-  letters = {tuple(one.letters) for one in told}
+  letters = {tuple(one.letters) for one, _ in layers}
   functions = letters.pop() if len(letters) == 1 else ()
   alphas = [one.alpha for one in values if one.alpha is not None]
   return Stack(

@@ -55,7 +55,7 @@ def look(
   label = labels.label()
   return [
     attention.look(
-      run.name, label, examples, sizes, path and Checkpoint(path), seed
+      run.name, label, examples, sizes, Checkpoint(path) if path else None, seed
     )
     for path in paths
   ]

@@ -10,6 +10,7 @@ weights above some sizes is in the place of the histogram.
 
 import collections
 import contextlib
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any, Callable, Optional
@@ -139,11 +140,11 @@ def _to_collection(
       _add(tf.summary.histogram(f'{tag}/weights', seen, collections=[]))
 
   _Exported(weights, histogram)
-  _Exported(entropy, lambda values: _add_heads(f'{tag}/entropy', values))
+  _Exported(entropy, functools.partial(_add_heads, f'{tag}/entropy'))
   for letter, alpha in zip(told.letters, told.alphas):
     if alpha is not None:
       name = f'{tag}/alpha/{_clean(letter)}'
-      _Exported(alpha, lambda values, name=name: _add_heads(name, values))
+      _Exported(alpha, functools.partial(_add_heads, name))
 
 
 def _add_heads(tag: str, values: tf.Tensor) -> None:

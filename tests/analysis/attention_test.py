@@ -5,6 +5,7 @@ import pytest
 
 from synth_mtf.analysis import attention
 from synth_mtf.analysis.attention import Examples
+from synth_mtf.analysis.attention_file import SIDES
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
@@ -96,7 +97,7 @@ def test_stacks_and_shapes(path):
 
 def test_padding_is_looked_at_by_nobody_and_looks_at_nobody(path):
   for name, stack in stacks(path, 'random_vanilla').items():
-    queries, memory = attention.SIDES[name]
+    queries, memory = SIDES[name]
     for row in range(2):
       n, m = len(IDS[queries][row]), len(IDS[memory][row])
       weights = stack.weights[:, row]

@@ -119,8 +119,8 @@ def test_histograms_have_the_paper_s_layers_and_count_what_is_seen():
   stairs = panel(figure, 'decoder, layer 3').patches[0]
   values, edges, _ = stairs.get_data()
   np.testing.assert_allclose(values.sum(), 100)
-  for weight, share in ((1, 1 / 6), (1 / 2, 2 / 6), (1 / 3, 3 / 6)):
-    at = min(np.searchsorted(edges, weight, 'right'), len(values)) - 1
+  for weight, share in ((1.0, 1 / 6), (1 / 2, 2 / 6), (1 / 3, 3 / 6)):
+    at = min(int(np.searchsorted(edges, weight, 'right')), len(values)) - 1
     np.testing.assert_allclose(values[at], 100 * share)
 
 

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
 from synth_mtf.host import attention
-from synth_mtf.layer.recording import recorded_by
+from synth_mtf.layer.recording import Alignment, recorded_by
 from tests import family, harness
 from tests.family import D_KV, D_MODEL, HEADS
 from tests.harness import DECODER, ENCODER
@@ -25,7 +25,7 @@ def recorded(
 ):
   """Logits, weights and output of a layer, and whether they have a batch."""
   x = family.tokens(sequence_id)
-  found = []
+  found: list[Alignment] = []
 
   def build(mesh):
     context = harness.host_context(
@@ -85,7 +85,7 @@ def compare(make_layer, reference, sequence_id, stack, encoded=None, **how):
         causal=stack.autoregressive,
         memory=encoded and memory[row, there],
       )
-      block = np.ix_(range(HEADS), at, there)
+      block = np.ix_(np.arange(HEADS), at, there)
       shown = expected[1] != 0
       harness.assert_close(
         np.where(shown, logits[row][block], 0),
@@ -228,7 +228,7 @@ def test_nothing_is_made_where_nobody_asks():
 
   with recorded_by(lambda told: None):
     pass  # a recorder that has gone
-  told = []
+  told: list[Alignment] = []
   quiet = operations(contextlib.nullcontext())
   loud = operations(recorded_by(told.append))
   assert told

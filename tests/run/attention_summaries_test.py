@@ -51,7 +51,7 @@ def train(tmp_path_factory):
 
 def steps_of_tags(folder):
   """The steps of each tag, of scalars and of histograms."""
-  found = {}
+  found: dict[str, list[int]] = {}
   for path in folder.glob('events.out*'):
     for event in tf.train.summary_iterator(str(path)):
       for value in event.summary.value:

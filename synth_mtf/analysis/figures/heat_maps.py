@@ -49,7 +49,7 @@ def draw(
   def fill(figure: Figure, axes: Sequence[Sequence[Axes]]) -> None:
     for number, (row, of_layer) in enumerate(zip(axes, maps)):
       for panel, head, one in zip(row, columns, of_layer):
-        image = panel.imshow(one, interpolation='nearest', **scale)
+        panel.imshow(one, interpolation='nearest', **scale)
         panel.set_title(f'layer {shown[number]}, head {head}')
         panel.grid(False)
         panel.set_facecolor('0.85')
@@ -60,9 +60,8 @@ def draw(
         if number < len(shown) - 1:
           panel.tick_params(labelbottom=False)
     name = 'attention weight' if values == WEIGHTS else 'B'
-    figure.colorbar(
-      image, ax=[p for row in axes for p in row], label=name, shrink=0.8
-    )
+    panels = [panel for row in axes for panel in row]
+    figure.colorbar(panels[0].images[0], ax=panels, label=name, shrink=0.8)
     figure.suptitle(f'{attention.label}, step {attention.step}, {stack}')
 
   ratio = len(queries) / len(memory)

@@ -76,13 +76,11 @@ def score(run: Run) -> Optional[float]:
 
 def log_perplexity(run: Run) -> Optional[float]:
   """The mean over tasks at the last step that was evaluated, in nats."""
-  results = [
-    r for r in run.results if r.metric == _PERPLEXITY and r.value is not None
-  ]
-  if not results:
-    return None
-  last = max(result.step for result in results)
-  return -float(np.mean([r.value for r in results if r.step == last]))
+  values: dict[int, list[float]] = {}
+  for result in run.results:
+    if result.metric == _PERPLEXITY and result.value is not None:
+      values.setdefault(result.step, []).append(result.value)
+  return -float(np.mean(values[max(values)])) if values else None
 
 
 def _millions(run: Run) -> Optional[float]:

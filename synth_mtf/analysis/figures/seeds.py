@@ -16,13 +16,11 @@ class Band(NamedTuple):
     steps: that all of them have.
     mean: at these steps.
     spread: the standard deviation; 0 for a single seed.
-    count: of seeds.
   """
 
   steps: Array
   mean: Array
   spread: Array
-  count: int
 
 
 def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
@@ -37,7 +35,7 @@ def band(curves: Sequence[Mapping[float, float]]) -> Band:
   """Mean and spread of curves, each from step to value."""
   steps = sorted(set.intersection(*(set(curve) for curve in curves)))
   values = np.array([[curve[step] for step in steps] for curve in curves])
-  return Band(np.array(steps), values.mean(0), spread(values), len(curves))
+  return Band(np.array(steps), values.mean(0), spread(values))
 
 
 def spread(values: Array) -> Array:
