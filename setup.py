@@ -61,9 +61,11 @@ setuptools.setup(
     't5-cli': ['torch'],
     'metrics': ['gensim', 'pycocoevalcap'],
     'cache': ['apache-beam[tfrecord]'],
+    'plot': ['matplotlib'],
     'dev': [
       'hypothesis',
       'import-linter',
+      'matplotlib',
       'mypy',
       'pytest',
       'pytest-xdist',

@@ -4,10 +4,16 @@ The name is part of the interface: gin files and the `operative_config.gin` of
 runs import it. What it stands for is `synth_mtf.run.progress`.
 """
 
+from synth_mtf.run.attention_summaries import train_with_attention_summaries
 from synth_mtf.run.progress import (
   ProgressHook,
   listen,
   train_with_progress,
 )
 
-__all__ = ['ProgressHook', 'listen', 'train_with_progress']
+__all__ = [
+  'ProgressHook',
+  'listen',
+  'train_with_attention_summaries',
+  'train_with_progress',
+]

@@ -299,6 +299,26 @@ class Layer:
         all of it is visible, and `causal` is about x alone.
       columns: [m], positions of the memory; default 0, 1, 2, ...
     """
+    _, attention = self.alignment(
+      x, weights, causal, positions, visible, memory, columns
+    )
+    value = 'kv' if self.shared_kv else 'v'
+    v = self._memory(x if memory is None else memory, weights, value)
+    read = np.einsum('hij,hjd->ihd', attention, v)
+    w = weights['o']
+    return read.reshape(len(x), -1) @ w.reshape(-1, w.shape[-1])
+
+  def alignment(
+    self,
+    x: Array,
+    weights: Weights,
+    causal: bool = False,
+    positions: Optional[npt.ArrayLike] = None,
+    visible: Optional[Array] = None,
+    memory: Optional[Array] = None,
+    columns: Optional[npt.ArrayLike] = None,
+  ) -> tuple[Array, Array]:
+    """Logits and attention weights, [heads, n, m] each; as for a call."""
     n = len(x)
     at = np.arange(n) if positions is None else np.asarray(positions)
     there = at
@@ -310,22 +330,17 @@ class Layer:
       there = np.arange(m) if columns is None else np.asarray(columns)
     if visible is None:
       visible = np.tril(np.ones((n, n), bool)) if causal else np.ones((n, n))
-    key, value = ('kv', 'kv') if self.shared_kv else ('k', 'v')
+    key = 'kv' if self.shared_kv else 'k'
     # Only some functions look at queries and keys.
     q = self._project(x, weights, 'q', self.heads) if 'q' in weights else None
     k = self._memory(memory, weights, key) if key in weights else None
-    v = self._memory(memory, weights, value)
     s = One(x, weights, self.heads, causal, at, there, q, k)
     logits = mixture(self.functions, self.mixing)(s)
     logits = logits + self._bias(q, weights, n, causal)
     visible = visible.astype(bool)
     if self.normalize:
-      attention = softmax(logits, visible)
-    else:
-      attention = np.where(visible, logits, 0)
-    read = np.einsum('hij,hjd->ihd', attention, v)
-    w = weights['o']
-    return read.reshape(n, -1) @ w.reshape(-1, w.shape[-1])
+      return logits, softmax(logits, visible)
+    return logits, np.where(visible, logits, 0)
 
   def _project(
     self, x: Array, weights: Weights, name: str, heads: int

@@ -58,6 +58,14 @@ def record(vocabulary: Any, model_dir: str) -> None:
   records.write(model_dir, FILE, describe(vocabulary))
 
 
+def recorded_name(model_dir: str) -> str | None:
+  """Returns the name of the vocabulary of a model's inputs, if it is known.
+
+  It is the path of a SentencePiece model, or the name of a class.
+  """
+  return _read(model_dir).get('inputs', {}).get('name')
+
+
 def describe(vocabulary: Any) -> dict[str, dict[str, Any]]:
   """Returns name, size and digest of what inputs and targets are made of."""
   return {

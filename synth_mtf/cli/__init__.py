@@ -24,6 +24,8 @@ COMMANDS = (
   'checkpoint',
   'cluster',
   'cost',
+  'attention',
+  'plot',
   'doctor',
 )
 

@@ -79,7 +79,24 @@ def parse_foreign(file: str) -> list[str]:
   Raises:
     UserError: a name or a value is wrong.
   """
-  text = pathlib.Path(file).read_text(encoding='utf-8')
+  return parse_foreign_text(
+    pathlib.Path(file).read_text(encoding='utf-8'), file
+  )
+
+
+def parse_foreign_text(text: str, file: str) -> list[str]:
+  """Does what `parse_foreign` does, with what a file says.
+
+  Args:
+    text: the file's.
+    file: where it comes from, for messages.
+
+  Returns:
+    What was left out, as the file has it.
+
+  Raises:
+    UserError: a name or a value is wrong.
+  """
   with errors.explained():
     left_out = dict(_reaching_out(text))
     lines = [
@@ -93,6 +110,35 @@ def parse_foreign(file: str) -> list[str]:
   with errors.explained(), _quiet(), gin.unlock_config():
     gin.parse_config(text, skip_unknown=_deprecated())
   return list(left_out.values())
+
+
+def bindings(text: str) -> dict[str, str]:
+  """Returns what a configuration binds, by name, without running any of it.
+
+  Args:
+    text: of a gin file, such as an operative_config.gin.
+
+  Returns:
+    `{'SyntheticAttention.mixing': "'softmax'"}`, with macros by their names.
+
+  Raises:
+    UserError: it is not gin's.
+  """
+  with errors.explained():
+    statements = gin.config_parser.ConfigParser(
+      text, gin.config.ParserDelegate(skip_unknown=True)
+    )
+    return {
+      _name(statement): repr(statement.value)
+      for statement in statements
+      if isinstance(statement, gin.config_parser.BindingStatement)
+    }
+
+
+def _name(statement: gin.config_parser.BindingStatement) -> str:
+  scope = f'{statement.scope}/' if statement.scope else ''
+  argument = f'.{statement.arg_name}' if statement.arg_name else ''
+  return f'{scope}{statement.selector}{argument}'
 
 
 def _reaching_out(text: str) -> Iterator[tuple[int, str]]:

@@ -48,13 +48,11 @@ MIXINGS: dict[str, Alphas] = {
 def mixture(
   call: LayerCall,
   functions: Sequence[SynthesizingFunction],
-  alphas: Alphas,
+  alphas: Sequence[Optional[mtf.Tensor]],
 ) -> list[Term]:
   """The terms alpha_i S_i(X), each made in the scope of its function."""
   terms = []
-  for scope, function, alpha in zip(
-    scopes(functions), functions, alphas(call, len(functions))
-  ):
+  for scope, function, alpha in zip(scopes(functions), functions, alphas):
     with tf.variable_scope(scope):
       terms.append(function.logits(call, alpha))
   return terms

@@ -8,9 +8,10 @@ import mesh_tensorflow as mtf
 from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.logits import Logits, add
+from synth_mtf.core.logits import add
 from synth_mtf.core.positions import SlicedIndex, TableIndex
 from synth_mtf.errors import ConfigurationError
+from synth_mtf.layer import recording
 from synth_mtf.layer.base import AttentionLayer
 from synth_mtf.layer.mixing import MIXINGS, mixture
 from synth_mtf.layer.refusals import choose
@@ -87,10 +88,15 @@ class SyntheticLayer(AttentionLayer):
   def attend(self, call: LayerCall) -> mtf.Tensor:
     """softmax(B) G(M), [batch..., length, heads, d_kv]."""
     context = call.context
+    alphas = self._alphas(call, len(self.synthesizers))
+    terms = mixture(call, self.synthesizers, alphas)
+    logits = add(call, terms + self.relative_position_bias(call))
+    visibility = self.visibility(call)
+    recording.offer(self, call, logits, visibility, alphas)
     return self._average(
       call,
-      self._logits(call),
-      self.visibility(call),
+      logits,
+      visibility,
       call.values,
       self.weight_dropout(context),
       self.z_loss(context),
@@ -103,11 +109,6 @@ class SyntheticLayer(AttentionLayer):
     return SlicedIndex(
       context.mesh, context.length_dim, self.memory_length(context)
     )
-
-  def _logits(self, call: LayerCall) -> Logits:
-    """B: the mixture and the relative position bias."""
-    terms = mixture(call, self.synthesizers, self._alphas)
-    return add(call, terms + self.relative_position_bias(call))
 
   @abc.abstractmethod
   def relative_position_bias(self, call: LayerCall) -> list[mtf.Tensor]:

@@ -18,7 +18,13 @@ from tensorflow.compat.v1 import estimator as tf_estimator
 
 from synth_mtf.checkpoints import folder
 from synth_mtf.host import events
-from synth_mtf.run import output, repeatable, saving, stopping
+from synth_mtf.run import (
+  attention_summaries,
+  output,
+  repeatable,
+  saving,
+  stopping,
+)
 from synth_mtf.run.console import Console, TrainingProgress
 from synth_mtf.run.finite import FiniteLossHook, FiniteWeightsListener
 from synth_mtf.run.steps import CountingHook
@@ -120,6 +126,7 @@ def train_with_progress(
   ensemble_inputs: Optional[int],
   seed: Optional[int] = None,
   save_seconds: float = 60.0,
+  attention_every: Optional[int] = None,
   **kwargs: Any,
 ) -> None:
   """The host's `train_model`, which a person can watch, stop and repeat.
@@ -130,7 +137,7 @@ def train_with_progress(
 
   Args:
     estimator: as in mesh_tensorflow.transformer.utils.train_model, and so are
-      all other arguments but `seed` and `save_seconds`.
+      all other arguments but `seed`, `save_seconds` and `attention_every`.
     vocabulary: see there.
     sequence_length: see there.
     batch_size: see there.
@@ -144,6 +151,8 @@ def train_with_progress(
     save_seconds: the least time between two checkpoints that are not due by
       `utils.run.save_checkpoints_steps`. What takes long to save is saved less
       often: no more than a twentieth of the time goes into it.
+    attention_every: how many steps lie between two summaries of attention for
+      TensorBoard (docs/figures.md); None for none, which costs nothing.
     **kwargs: see there.
 
   Raises:
@@ -170,6 +179,9 @@ def train_with_progress(
       stopping.StopHook(stop),
       *seeded,
     ]
+    if attention_every is not None:
+      watched = attention_summaries.watched(model_dir, attention_every)
+      hooks.append(stack.enter_context(watched))
     utils.train_model(
       _WithHooks(estimator, *hooks),
       vocabulary,

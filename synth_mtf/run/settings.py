@@ -232,6 +232,7 @@ _KINDS: dict[str, dict[str, Kind]] = {
   },
   'train_with_progress': {
     'seed': _COUNT | _NOTHING,
+    'attention_every': _POSITIVE | _NOTHING,
   },
   'make_layer_stack': {'num_layers': _POSITIVE},
   'Unitransformer': {

@@ -1,0 +1,207 @@
+"""The `.npz` of `synth-mtf attention`: logits, weights and alpha of a model.
+
+Arrays, all numbers float32. For each stack `s` that was recorded, of `encoder`,
+`decoder` (self-attention) and `cross`:
+
+  <s>_weights    [layers, examples, heads, queries, memory], the attention
+                 weights. 0 where a query may not look, and in the rows of
+                 padding.
+  <s>_logits     the same axes, B: what the softmax is taken of, the relative
+                 position bias in it and no mask. What it says of pairs whose
+                 weight is 0 is of no account.
+  <s>_alpha      [layers, heads, functions], the weights in a mixture
+  <s>_functions  [functions], the letters of the functions: R, D, V
+
+`<s>_alpha` is there where functions are mixed, `<s>_functions` where the layer
+is ours. Where all examples share logits or weights, the axis of examples has
+size 1. Weights differ, although logits do not, if examples differ in length.
+
+  encoder_tokens, decoder_tokens  [examples, length], text; '' is padding
+  encoder_text, decoder_text      [examples], what was tokenized
+  run, label, step                of the model; scalars
+  format                          1
+
+The queries of `encoder` are the encoder's tokens and those of the others the
+decoder's, which are the tokens that a decoder reads: its targets, one later.
+"""
+
+import dataclasses
+import io
+import os
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow.compat.v1 as tf
+
+from synth_mtf import atomic
+from synth_mtf.errors import UserError
+
+Array = npt.NDArray[Any]
+
+# Each stack's sides: whose tokens are its queries, and its memory.
+SIDES = {
+  'encoder': ('encoder', 'encoder'),
+  'decoder': ('decoder', 'decoder'),
+  'cross': ('decoder', 'encoder'),
+}
+_FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Stack:
+  """The attention of all layers of a stack.
+
+  Attributes:
+    weights: [layers, examples or 1, heads, queries, memory].
+    logits: the same, B.
+    functions: letters of the functions; empty for a layer of the host.
+    alpha: [layers, heads, functions], where functions are mixed.
+  """
+
+  weights: Array
+  logits: Array
+  functions: Sequence[str] = ()
+  alpha: Optional[Array] = None
+
+  @property
+  def layers(self) -> int:
+    """How many there are."""
+    return self.weights.shape[0]
+
+  @property
+  def heads(self) -> int:
+    """How many each layer has."""
+    return self.weights.shape[2]
+
+
+@dataclasses.dataclass(frozen=True)
+class Attention:
+  """What a model attends to in some examples.
+
+  Attributes:
+    run: the model's folder.
+    label: the model's name in tables.
+    step: of the checkpoint.
+    stacks: by name, a key of `SIDES`.
+    tokens: of each side, [examples, length]; '' is padding.
+    texts: of each side, [examples].
+  """
+
+  run: str
+  label: str
+  step: int
+  stacks: Mapping[str, Stack]
+  tokens: Mapping[str, Array]
+  texts: Mapping[str, Array]
+
+  @property
+  def examples(self) -> int:
+    """How many there are."""
+    return len(next(iter(self.tokens.values())))
+
+  def tokens_of(self, side: str, example: int) -> list[str]:
+    """The tokens of an example, without padding."""
+    return [token for token in self.tokens[side][example] if token]
+
+  def axes(self, stack: str, example: int) -> tuple[list[str], list[str]]:
+    """The tokens of an example's queries, and of its memory."""
+    queries, memory = SIDES[stack]
+    return self.tokens_of(queries, example), self.tokens_of(memory, example)
+
+  def weights(self, stack: str, example: int) -> Array:
+    """An example's weights, [layers, heads, queries, memory]; no padding."""
+    return self._cut(self.stacks[stack].weights, stack, example)
+
+  def logits(self, stack: str, example: int) -> Array:
+    """An example's logits, [layers, heads, queries, memory]; no padding."""
+    return self._cut(self.stacks[stack].logits, stack, example)
+
+  def _cut(self, array: Array, stack: str, example: int) -> Array:
+    queries, memory = self.axes(stack, example)
+    row = 0 if array.shape[1] == 1 else example
+    return array[:, row, :, : len(queries), : len(memory)]
+
+
+def write(path: str, attention: Attention) -> None:
+  """Writes a file, whole or not at all.
+
+  Args:
+    path: local or in a bucket; what is there is replaced.
+    attention: what to write.
+
+  Raises:
+    UserError: it cannot be written.
+  """
+  arrays: dict[str, Any] = {
+    'format': _FORMAT,
+    'run': attention.run,
+    'label': attention.label,
+    'step': attention.step,
+  }
+  for name, stack in attention.stacks.items():
+    arrays[f'{name}_weights'] = stack.weights.astype(np.float32)
+    arrays[f'{name}_logits'] = stack.logits.astype(np.float32)
+    if stack.functions:
+      arrays[f'{name}_functions'] = np.array(stack.functions, np.str_)
+    if stack.alpha is not None:
+      arrays[f'{name}_alpha'] = stack.alpha.astype(np.float32)
+  for side, tokens in attention.tokens.items():
+    arrays[f'{side}_tokens'] = np.asarray(tokens, np.str_)
+    arrays[f'{side}_text'] = np.asarray(attention.texts[side], np.str_)
+  content = io.BytesIO()
+  np.savez_compressed(content, **arrays)
+  try:
+    if '://' in path:
+      with tf.io.gfile.GFile(path, 'wb') as stream:
+        stream.write(content.getvalue())
+    else:
+      with atomic.replacing(path) as partial:
+        partial.write_bytes(content.getvalue())
+  except (OSError, tf.errors.OpError) as error:
+    raise UserError(f'{path} cannot be written: {error}') from error
+
+
+def read(path: str) -> Attention:
+  """Reads a file that `write` wrote.
+
+  Raises:
+    UserError: it is not there, or not of this format.
+  """
+  if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+    raise UserError(
+      f'there is no file {path}; `synth-mtf attention RUN --out {path}` writes '
+      'one.'
+    )
+  try:
+    with tf.io.gfile.GFile(path, 'rb') as stream:
+      content = io.BytesIO(stream.read())
+    with np.load(content) as arrays:
+      found = {name: arrays[name] for name in arrays.files}
+    if int(found['format']) != _FORMAT:
+      raise ValueError(f'format {found["format"]}, expected {_FORMAT}')
+    sides = [name for name in ('encoder', 'decoder') if f'{name}_text' in found]
+    return Attention(
+      run=str(found['run']),
+      label=str(found['label']),
+      step=int(found['step']),
+      stacks={
+        name: Stack(
+          found[f'{name}_weights'],
+          found[f'{name}_logits'],
+          [str(f) for f in found.get(f'{name}_functions', ())],
+          found.get(f'{name}_alpha'),
+        )
+        for name in SIDES
+        if f'{name}_weights' in found
+      },
+      tokens={side: found[f'{side}_tokens'] for side in sides},
+      texts={side: found[f'{side}_text'] for side in sides},
+    )
+  except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    raise UserError(
+      f'{path} is not a file of `synth-mtf attention` of this version '
+      f'({error!r}); make {os.path.basename(path)} again.'
+    ) from error

@@ -1,0 +1,103 @@
+"""Learning curves of runs: loss, log perplexity and scores over steps."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from synth_mtf.analysis import runs as runs_
+from synth_mtf.analysis.figures import seeds, style
+from synth_mtf.analysis.runs import Run
+from synth_mtf.errors import UserError
+
+_COLUMNS = 3
+_MOST_PANELS = 12
+_PERPLEXITY = 'neg_log_perplexity'
+# A panel's name, and each model's curves in it, one for each seed.
+_Panels = dict[str, dict[str, list[Mapping[float, float]]]]
+
+
+def draw(runs: Sequence[Run]) -> Figure:
+  """A panel for the loss and for each metric; a line a variant.
+
+  Runs of one variant, its seeds, are a line, their mean, in a band of one
+  standard deviation.
+
+  Args:
+    runs: of any variants.
+
+  Raises:
+    UserError: nothing was measured more than once.
+  """
+  found: _Panels = {}
+  labels = seeds.by_label(runs)
+  for label, of_label in labels.items():
+    for run in of_label:
+      for name, curve in _curves(run):
+        found.setdefault(name, {}).setdefault(label, []).append(curve)
+  found = {
+    name: lines
+    for name, lines in found.items()
+    if any(len(curve) > 1 for curves in lines.values() for curve in curves)
+  }
+  if not found:
+    raise UserError(
+      'no curve has two points: neither event files of training nor '
+      'evaluations at several steps are in '
+      + ', '.join(run.name for run in runs)
+    )
+  names = list(found)[:_MOST_PANELS]
+  columns = min(_COLUMNS, len(names))
+
+  def fill(figure: Figure, axes: Sequence[Sequence[Axes]]) -> None:
+    panels = [panel for row in axes for panel in row]
+    for panel, name in zip(panels, names):
+      for number, label in enumerate(labels):
+        if label in found[name]:
+          _line(panel, seeds.band(found[name][label]), number, label)
+      panel.set_title(name)
+    for panel in panels[len(names) :]:
+      panel.set_axis_off()
+    for column in range(columns):
+      lowest = [row[column] for row in axes if row[column].axison][-1]
+      lowest.set_xlabel('step')
+    style.legend(figure, panels)
+
+  return style.panels(-(-len(names) // columns), columns, fill, height=1.8)
+
+
+def _curves(run: Run) -> Iterator[tuple[str, Mapping[float, float]]]:
+  """Yields each curve of a run by its name."""
+  if runs_.LOSS in run.curves:
+    yield 'training loss', dict(run.curves[runs_.LOSS])
+  found: dict[str, dict[float, float]] = {}
+  for result in run.results:
+    if result.value is None:
+      continue
+    name, value = f'{result.task}\n{result.metric}', result.value
+    if result.metric == _PERPLEXITY:
+      name, value = f'{result.task}\nlog perplexity', -value
+    found.setdefault(name, {})[result.step] = value
+  yield from found.items()
+
+
+def _line(panel: Axes, band: seeds.Band, number: int, label: str) -> None:
+  looks = style.look(number)
+  panel.plot(
+    band.steps,
+    band.mean,
+    color=looks.color,
+    linestyle=looks.linestyle,
+    marker=looks.marker if len(band.steps) < 10 else '',
+    label=label,
+  )
+  if np.any(band.spread):
+    panel.fill_between(
+      band.steps,
+      band.mean - band.spread,
+      band.mean + band.spread,
+      color=looks.color,
+      alpha=0.2,
+      linewidth=0,
+    )

@@ -1,0 +1,218 @@
+"""Attention in TensorBoard while a model trains: by a hook, and on a TPU."""
+
+import mesh_tensorflow as mtf
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow import placement_mesh_impl
+
+from synth_mtf.checkpoints.files import Checkpoint
+from synth_mtf.errors import ConfigurationError, UserError
+from synth_mtf.host import attention, events, gin_files
+from synth_mtf.host import model as host_model
+from synth_mtf.run import attention_summaries
+from tests import model
+from tests.cli import t5_main
+
+STEPS = 5
+HEADS = 3
+IDS = {
+  'inputs': [[5, 17, 3, 99, 6, 1], [8, 44, 1, 0, 0, 0]],
+  'targets': [[9, 23, 1, 0], [31, 7, 12, 1]],
+}
+STACKS = ('encoder', 'decoder', 'cross')
+
+
+@pytest.fixture(scope='module')
+def train(tmp_path_factory):
+  """Trains a few steps on a text, with more settings; returns the folder."""
+  data = tmp_path_factory.mktemp('data')
+  (data / 'corpus').mkdir()
+  line = 'The red boat lies in the old harbour, and {} others.\n\n'
+  text = ''.join(line.format(number) for number in range(400))
+  (data / 'corpus' / 'text.txt').write_text(text)
+
+  def run(*bindings):
+    folder = tmp_path_factory.mktemp('model')
+    status = t5_main.synth_mtf_transformer(
+      f'--model_dir={folder}',
+      f'--data_dir={data}',
+      '--vocabulary=bytes',
+      *t5_main.REPEATABLE,
+      f'--gin_param=utils.run.train_steps = {STEPS}',
+      '--gin_param=utils.run.batch_size = 2',
+      *(f'--gin_param={binding}' for binding in bindings),
+    )
+    assert status == 0
+    return folder
+
+  return run
+
+
+def steps_of_tags(folder):
+  """The steps of each tag, of scalars and of histograms."""
+  found: dict[str, list[int]] = {}
+  for path in folder.glob('events.out*'):
+    for event in tf.train.summary_iterator(str(path)):
+      for value in event.summary.value:
+        if value.tag.startswith('attention/'):
+          found.setdefault(value.tag, []).append(event.step)
+  return found
+
+
+@pytest.mark.slow
+def test_they_are_written_at_an_interval_and_change_nothing(train):
+  quiet = train()
+  watched = train('train_with_progress.attention_every = 2')
+  assert steps_of_tags(quiet) == {}
+  found = steps_of_tags(watched)
+  heads = [f'head_{number:02d}' for number in range(1, 5)]
+  assert set(found) == {
+    *(f'attention/{stack}/layer_01/weights' for stack in STACKS),
+    *(f'attention/{s}/layer_01/entropy/{h}' for s in STACKS for h in heads),
+    *(
+      f'attention/{stack}/layer_01/alpha/{letter}/{head}'
+      for stack in ('encoder', 'decoder')
+      for letter in 'RV'
+      for head in heads
+    ),
+  }
+  assert all(steps == [0, 2, 4] for steps in found.values())
+  told = events.read(str(watched)).scalars
+  for number in range(1, 5):
+    tag = f'attention/encoder/layer_01/alpha/{{}}/head_{number:02d}'
+    r, v = (told[tag.format(letter)] for letter in 'RV')
+    assert r[0] == v[0] == 0.5  # untrained
+    assert r[4] != 0.5
+    np.testing.assert_allclose([r[s] + v[s] for s in r], 1, rtol=1e-6)
+  first, second = (
+    Checkpoint(str(folder / f'model.ckpt-{STEPS}'))
+    for folder in (quiet, watched)
+  )
+  for name in first.kinds:
+    np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('every', ['0', '"often"', '2.5'])
+def test_an_interval_that_is_none(train, every):
+  with pytest.raises(UserError, match='attention_every'):
+    train(f'train_with_progress.attention_every = {every}')
+
+
+def lowered(write, variant='random_vanilla', mode='train', microbatches=1):
+  """Calls a tiny model that is watched; returns its lowering."""
+  gin_files.parse(model.files(variant), model.TINY)
+  graph = mtf.Graph()
+  mesh = mtf.Mesh(graph, 'mesh')
+  made = host_model.make_transformer(model.VOCAB)
+  ids = {
+    name: mtf.import_tf_tensor(
+      mesh,
+      tf.constant(rows, tf.int32),
+      mtf.Shape(
+        [mtf.Dimension('batch', 2), mtf.Dimension('length', len(rows[0]))]
+      ),
+    )
+    for name, rows in IDS.items()
+  }
+  recorder = attention_summaries._Recorder(write)  # noqa: SLF001
+  with attention.recorded_by(recorder):
+    made.call_simple(
+      **ids,
+      compute_loss=True,
+      mode=mode,
+      variable_dtype=mtf.VariableDType(tf.float32),
+      num_microbatches=microbatches,
+    )
+  return mtf.Lowering(
+    graph,
+    {mesh: placement_mesh_impl.PlacementMeshImpl('', '', [''])},
+    autostack=False,
+  )
+
+
+def run(lowering, fetches):
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    session.run(lowering.copy_masters_to_slices())
+    return session.run(fetches)
+
+
+@pytest.mark.parametrize('variant', ['random_vanilla', 'random', None])
+def test_entropy_is_the_mean_over_tokens(variant):
+  told = {}
+
+  def note(tag, one, weights, entropy):
+    told[tag] = (one.weights, entropy)
+
+  with tf.Graph().as_default():
+    lowering = lowered(note, variant)
+    fetches = {
+      tag: [lowering.export_to_tf_tensor(x) for x in pair]
+      for tag, pair in told.items()
+    }
+    found = run(lowering, fetches)
+  assert len(found) == 3 * 2
+  for tag, (weights, entropy) in found.items():
+    side = 'inputs' if 'encoder' in tag else 'targets'
+    # Tokens that a row of the decoder stands for are those of its targets.
+    rows = np.array(IDS[side]) != 0
+    weights = np.moveaxis(weights.astype(np.float64), 1, 2)[rows]
+    logs = np.log(np.where(weights > 0, weights, 1))
+    expected = -(weights * logs).sum(-1).mean(0)
+    np.testing.assert_allclose(entropy, expected, rtol=1e-5, err_msg=tag)
+
+
+def test_a_tpu_gets_scalars_through_the_host(tmp_path):
+  with tf.Graph().as_default():
+    tf.train.get_or_create_global_step()
+    lowering = lowered(attention_summaries._as_scalars)  # noqa: SLF001
+    names = [
+      name
+      for name, _ in tf.get_collection(
+        mtf.utils.SCALAR_SUMMARIES_COLLECTION_KEY
+      )
+    ]
+    layer = 'attention/encoder/layer_02'
+    assert f'{layer}/entropy/head_03' in names
+    assert f'{layer}/alpha/R/head_01' in names
+    assert f'{layer}/weights_above_0.01' in names
+    # Entropy, R and V of each head in two stacks, entropy alone in the third.
+    per_stack = [3 * HEADS + 4, 3 * HEADS + 4, HEADS + 4]
+    assert len(names) == 2 * sum(per_stack)
+    write, tensors = mtf.utils.create_host_call(str(tmp_path))
+    values = run(lowering, tensors)
+  with tf.Graph().as_default():
+    step = tf.constant([7])
+    written = write(step, *map(tf.constant, values[1:]))
+    assert len(written) == len(names)
+  by_name = dict(zip(names, (float(value) for value in values[1:])))
+  assert by_name[f'{layer}/alpha/R/head_01'] == pytest.approx(0.5)
+  shares = [by_name[f'{layer}/weights_above_{s}'] for s in (0.001, 0.01, 0.1)]
+  assert sorted(shares, reverse=True) == shares
+  assert 0 < shares[-1] < shares[0] <= 1
+
+
+def test_nothing_is_told_of_evaluations():
+  told = []
+  with tf.Graph().as_default():
+    lowered(lambda *one: told.append(one), mode='eval')
+  assert told == []
+
+
+def test_a_batch_in_pieces_is_refused():
+  with (
+    tf.Graph().as_default(),
+    pytest.raises(ConfigurationError, match='tokens_per_microbatch'),
+  ):
+    lowered(print, microbatches=2)
+
+
+@pytest.mark.parametrize('every', [0, 2.5, True])
+def test_an_interval_is_a_number_of_steps(every):
+  with (
+    pytest.raises(ConfigurationError, match='attention_every'),
+    attention_summaries.watched('x', every),
+  ):
+    pass
