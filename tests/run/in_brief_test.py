@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import re
+from typing import Any
 
 import pytest
 from absl import logging
@@ -64,7 +65,7 @@ def test_a_run_line_by_line(run, tmp_path):
 
 
 def test_results_of_an_evaluation(run, tmp_path):
-  place = {
+  place: dict[str, Any] = {
     'folder': str(tmp_path),
     'task': 'cola',
     'split': 'validation',

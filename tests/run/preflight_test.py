@@ -258,11 +258,10 @@ def test_the_person_is_told_what_packed_rows_cost(run, tmp_path, capfd):
   assert 'warning: Rows are packed' in capfd.readouterr().err
 
 
-@trains
 class TestUnderTheStockCommand:
   """What a hook of gin reaches is refused there, too, in the same words."""
 
-  pytestmark = t5_main.STOCK
+  pytestmark = [trains, *t5_main.STOCK]
 
   @pytest.fixture(scope='class')
   def stock(self, command_line, tmp_path_factory):

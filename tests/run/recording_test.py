@@ -112,11 +112,12 @@ def test_what_is_measured_token_by_token(place, tmp_path):
 
 
 def test_who_asked_is_told(evaluated):
-  told = []
+  decoded: list[tuple[int, int]] = []
+  results: list[records.Result] = []
   recorder = Recorder()
   recorder.decoded(100, 1)  # nobody has asked
-  recorder.tell(lambda *decoded: told.append(decoded), told.append)
+  recorder.tell(lambda *found: decoded.append(found), results.append)
   recorder.decoded(100, 2)
   recorder.evaluated(evaluated)
-  assert told[0] == (100, 2)
-  assert [result.metric for result in told[1:]] == ['accuracy']
+  assert decoded == [(100, 2)]
+  assert [result.metric for result in results] == ['accuracy']
