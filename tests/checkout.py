@@ -45,9 +45,9 @@ def install(copy: pathlib.Path) -> pathlib.Path:
   version = f'python{sys.version_info[0]}.{sys.version_info[1]}'
   site_packages = venv / 'lib' / version / 'site-packages'
   for words in (
-    [sys.executable, '-m', 'venv', '--without-pip', venv],
-    [sys.executable, '-m', 'pip', '--python', python, '--quiet', 'install']
-    + ['--no-deps', '--no-build-isolation', copy],
+    [sys.executable, '-m', 'venv', '--without-pip', str(venv)],
+    [sys.executable, '-m', 'pip', '--python', str(python), '--quiet']
+    + ['install', '--no-deps', '--no-build-isolation', str(copy)],
   ):
     done = subprocess.run(
       words, cwd='/', capture_output=True, text=True, timeout=300, check=False
