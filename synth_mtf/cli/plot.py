@@ -14,6 +14,10 @@ SUMMARY = 'figures of runs: curves, scores, alpha, attention (PNG and SVG)'
 _OF_RUNS = ('curves', 'scores', 'alpha')
 _OF_ATTENTION = ('histograms', 'heads', 'heat_maps')
 
+Words = Sequence[str]
+# Name and figure; matplotlib is imported only where something is drawn.
+Drawn = Iterator[tuple[str, Any]]
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
@@ -105,21 +109,21 @@ def _check(
       )
 
 
-def _curves(args: Any, files: Any, folders: Any) -> Iterator[tuple[str, Any]]:
+def _curves(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
   from synth_mtf.analysis import runs
   from synth_mtf.analysis.figures import curves
 
   yield 'curves', curves.draw(runs.read_all(folders))
 
 
-def _scores(args: Any, files: Any, folders: Any) -> Iterator[tuple[str, Any]]:
+def _scores(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
   from synth_mtf.analysis import runs
   from synth_mtf.analysis.figures import scores
 
   yield 'scores', scores.draw(runs.read_all(folders))
 
 
-def _alpha(args: Any, files: Any, folders: Any) -> Iterator[tuple[str, Any]]:
+def _alpha(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
   from synth_mtf.analysis import alphas, runs
   from synth_mtf.analysis.figures import alpha
 
@@ -133,23 +137,21 @@ def _alpha(args: Any, files: Any, folders: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _histograms(
-  args: Any, files: Any, folders: Any
-) -> Iterator[tuple[str, Any]]:
+  args: argparse.Namespace, files: Words, folders: Words
+) -> Drawn:
   from synth_mtf.analysis.figures import histograms
 
   found = _attentions(args, files, folders)
   yield 'histograms', histograms.draw(found, args.layers)
 
 
-def _heads(args: Any, files: Any, folders: Any) -> Iterator[tuple[str, Any]]:
+def _heads(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
   from synth_mtf.analysis.figures import heads
 
   yield 'heads', heads.draw(_attentions(args, files, folders))
 
 
-def _heat_maps(
-  args: Any, files: Any, folders: Any
-) -> Iterator[tuple[str, Any]]:
+def _heat_maps(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
   from synth_mtf.analysis.figures import heat_maps
 
   found = _attentions(args, files, folders)
@@ -166,7 +168,9 @@ def _heat_maps(
         )
 
 
-def _attentions(args: Any, files: Any, folders: Any) -> list[Any]:
+def _attentions(
+  args: argparse.Namespace, files: Words, folders: Words
+) -> list[Any]:
   """What is in the files, and what the runs look at; computed once."""
   from synth_mtf.analysis import attention_file, runs
 

@@ -81,7 +81,8 @@ def test_given_texts(command, capsys):
     ['<198>', '<135>', '</s>'],
   )
   assert found.stacks['encoder'].weights.shape == (1, 2, 4, 14, 14)
-  assert np.shape(found.stacks['decoder'].alpha) == (1, 4, 2)
+  alpha = found.stacks['decoder'].alpha
+  assert alpha is not None and alpha.shape == (1, 4, 2)
   for stack in found.stacks:
     for example in range(2):
       sums = found.weights(stack, example).sum(-1)

@@ -1,6 +1,6 @@
 """How far and how widely each head looks: attention distance and entropy."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -75,9 +75,11 @@ def distance(attention: Attention, stack: str) -> Array:
   return _mean(attention, stack, of_rows)
 
 
-def _mean(attention: Attention, stack: str, of_rows: object) -> Array:
+def _mean(
+  attention: Attention, stack: str, of_rows: Callable[[Array], Array]
+) -> Array:
   rows = [
-    of_rows(attention.weights(stack, example).astype(np.float64))  # type: ignore[operator]
+    of_rows(attention.weights(stack, example).astype(np.float64))
     for example in range(attention.examples)
   ]
   return np.concatenate(rows, axis=-1).mean(-1)

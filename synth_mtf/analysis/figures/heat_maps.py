@@ -5,6 +5,7 @@ from typing import Optional
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 from synth_mtf.analysis.attention_file import Array, Attention
@@ -88,12 +89,12 @@ def _scale(maps: Array, values: str) -> dict[str, object]:
 
 
 def _tokens(
-  axis: object, tokens: Sequence[str], most: int, **text: object
+  axis: Axis, tokens: Sequence[str], most: int, **text: object
 ) -> None:
   """Names the tokens, if they are few enough to be read."""
   if len(tokens) <= most:
-    axis.set_ticks(range(len(tokens)), list(map(_plain, tokens)), **text)  # type: ignore[attr-defined]
-    axis.set_tick_params(length=0, labelsize=6)  # type: ignore[attr-defined]
+    axis.set_ticks(range(len(tokens)), list(map(_plain, tokens)), **text)
+    axis.set_tick_params(length=0, labelsize=6)
 
 
 def _plain(token: str) -> str:
