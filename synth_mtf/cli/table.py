@@ -70,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
   from synth_mtf.analysis import runs
   from synth_mtf.analysis.tables import (
     checkpoints,
+    data,
     formats,
     grid,
     layouts,
@@ -94,9 +95,9 @@ def run(args: argparse.Namespace) -> int:
       texts, shutil.get_terminal_size().columns, sys.stdout.isatty()
     ),
     'markdown': lambda: formats.markdown(texts),
-    'csv': lambda: formats.comma_separated(made, args.errors),
+    'csv': lambda: data.comma_separated(made, args.errors),
     'latex': lambda: formats.latex(texts),
-    'json': lambda: formats.as_json(made, texts.notes, args.paper),
+    'json': lambda: data.as_json(made, texts.notes, args.paper),
   }
   print(written[form]())
   return 0

@@ -61,11 +61,13 @@ class TaskColumn:
     key: its name, which no other column has.
     header: its name in a table whose title says what it is about.
     measures: the numbers in it.
+    meaning: a sentence on what it shows, where the header does not tell.
   """
 
   key: str
   header: str
   measures: Sequence[Measure]
+  meaning: str = ''
 
   def found(self, run: Run, choice: Choice) -> Sequence[Optional[Found]]:
     """Returns each score, or None: of one split, at the same checkpoint."""
@@ -113,6 +115,7 @@ class AverageColumn:
   header: str
   over: Sequence[TaskColumn]
   measures: Sequence[Measure] = (Measure('average'),)
+  meaning: str = ''
 
   def found(self, run: Run, choice: Choice) -> Sequence[Optional[Found]]:
     """Returns the average, or None where a score is missing."""
@@ -144,6 +147,7 @@ class FactColumn:
   header: str
   fact: Callable[[Run], Optional[float]]
   measure: Measure
+  meaning: str = ''
 
   @property
   def measures(self) -> Sequence[Measure]:

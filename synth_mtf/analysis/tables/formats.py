@@ -1,29 +1,15 @@
-"""A table in the formats of a terminal, of documents and of programs."""
+"""A table for a terminal, in Markdown and in LaTeX.
 
-import csv
+The command line imports this module, and has to work on a broken installation:
+TensorFlow is not needed, and what lays tables out is imported when it is.
+"""
+
 import io
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Optional
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-import tabulate
+from synth_mtf.analysis.tables.texts import Cell, Grid, Piece
 
-from synth_mtf.analysis.paper_scores import SCORES
-from synth_mtf.analysis.tables.columns import Found
-from synth_mtf.analysis.tables.grid import Cell, Grid, Piece
-from synth_mtf.analysis.tables.table import Model, Numbers, Table
-
-# tabulate's own form with booktabs' lines would escape what is set in bold.
-_BOOKTABS = tabulate.TableFormat(
-  lineabove=tabulate.Line(r'\toprule', '', '', ''),
-  linebelowheader=tabulate.Line(r'\midrule', '', '', ''),
-  linebetweenrows=None,
-  linebelow=tabulate.Line(r'\bottomrule', '', '', ''),
-  headerrow=tabulate.DataRow('', ' & ', r' \\'),
-  datarow=tabulate.DataRow('', ' & ', r' \\'),
-  padding=0,
-  with_header_hide=None,
-)
 _LATEX = {
   '\\': r'\textbackslash{}',
   '±': r'$\pm$',
@@ -66,7 +52,7 @@ def latex(grid: Grid) -> str:
       r'\centering',
       rf'\caption{{{_escaped(grid.caption)}}}',
       rf'\begin{{tabular}}{{l{"r" * len(grid.headers)}}}',
-      _tabulated(headers, rows, _BOOKTABS),
+      _tabulated(headers, rows, _booktabs()),
       r'\end{tabular}',
       r'\end{table}',
     ]
@@ -103,48 +89,37 @@ def terminal(grid: Grid, width: int, colours: bool = True) -> str:
   return '\n'.join(line.rstrip() for line in lines).rstrip('\n')
 
 
-def comma_separated(table: Table, errors: bool = False) -> str:
-  """Returns CSV: a line for each model, a field for each number in full.
-
-  Args:
-    table: the numbers; what is missing or not defined is an empty field.
-    errors: whether n and standard errors have fields, too.
-  """
-  rows = [_fields(table, model, errors) for model in table.models]
-  names = list(dict.fromkeys(name for row in rows for name in row))
-  stream = io.StringIO()
-  writer = csv.DictWriter(stream, names, lineterminator='\n')
-  writer.writeheader()
-  writer.writerows(rows)
-  return stream.getvalue().rstrip('\n')
-
-
-def as_json(table: Table, notes: Sequence[str], paper: bool = False) -> str:
-  """Returns JSON: every number of every run, with where it comes from.
-
-  Args:
-    table: the numbers.
-    notes: what is to be noted.
-    paper: whether the paper's figures are among them.
-  """
-  content = {
-    'title': table.title,
-    'checkpoint': table.checkpoint,
-    'models': [_described(table, model, paper) for model in table.models],
-    'notes': list(notes),
-  }
-  return json.dumps(content, indent=1, ensure_ascii=False)
-
-
 def _tabulated(
   headers: Sequence[str], rows: Sequence[Sequence[str]], form: Any
 ) -> str:
+  import tabulate
+
   return tabulate.tabulate(
     rows,
     headers,
     tablefmt=form,
     colalign=['left', *(['right'] * (len(headers) - 1))],
     disable_numparse=True,
+  )
+
+
+def _booktabs() -> Any:
+  """The form of a LaTeX table whose cells may be set in bold.
+
+  tabulate's own, with the same lines, would escape that.
+  """
+  import tabulate
+
+  row = tabulate.DataRow('', ' & ', r' \\')
+  return tabulate.TableFormat(
+    lineabove=tabulate.Line(r'\toprule', '', '', ''),
+    linebelowheader=tabulate.Line(r'\midrule', '', '', ''),
+    linebetweenrows=None,
+    linebelow=tabulate.Line(r'\bottomrule', '', '', ''),
+    headerrow=row,
+    datarow=row,
+    padding=0,
+    with_header_hide=None,
   )
 
 
@@ -196,72 +171,3 @@ def _pieces(grid: Grid, console: Any) -> Iterator[list[int]]:
 
 def _unbounded(console: Any) -> Any:
   return console.options.update(max_width=10_000)
-
-
-def _fields(
-  table: Table, model: Model, errors: bool
-) -> dict[str, Optional[object]]:
-  fields: dict[str, Optional[object]] = {
-    'model': model.label,
-    'runs': len(model.runs),
-  }
-  for name, numbers in _named(table, model):
-    fields[name] = numbers.mean
-    if len(model.runs) > 1:
-      fields[f'{name} sd'] = numbers.deviation
-    if errors:
-      fields[f'{name} n'] = numbers.n
-      fields[f'{name} se'] = numbers.standard_error
-  return fields
-
-
-def _named(table: Table, model: Model) -> Iterator[tuple[str, Numbers]]:
-  """Yields the numbers of a model with names that no two of them share."""
-  for column in table.columns:
-    for measure, numbers in zip(column.measures, model.cells[column.key]):
-      several = len(column.measures) > 1
-      yield f'{column.key} {measure.name}' if several else column.key, numbers
-
-
-def _described(table: Table, model: Model, paper: bool) -> dict[str, Any]:
-  figures = [
-    figure
-    for column in table.columns
-    for figure in SCORES.get(
-      (column.key, model.known_as), [None] * len(column.measures)
-    )
-  ]
-  return {
-    'label': model.label,
-    'runs': [
-      {'name': name, 'seed': seed}
-      for name, seed in zip(model.runs, model.seeds)
-    ],
-    'numbers': {
-      name: {
-        'mean': numbers.mean,
-        'standard_deviation': numbers.deviation,
-        'runs': [_of_a_run(found) for found in numbers.found],
-        **({'paper': figure} if paper else {}),
-      }
-      for (name, numbers), figure in zip(_named(table, model), figures)
-    },
-  }
-
-
-def _of_a_run(found: Optional[Found]) -> Optional[Mapping[str, Any]]:
-  if found is None:
-    return None
-  result = found.result
-  if result is None:
-    return {'value': found.value}
-  return {
-    'value': found.value,
-    'n': result.n,
-    'unit': result.unit,
-    'standard_error': found.standard_error,
-    'task': result.task,
-    'split': result.split,
-    'metric': result.metric,
-    'step': result.step,
-  }

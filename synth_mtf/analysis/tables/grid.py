@@ -1,11 +1,6 @@
-"""A table as texts: what each cell says, what is best, and what is to be noted.
+"""What each cell of a table says, which is best, and what is to be noted."""
 
-A grid holds nothing but texts, so that it can be handed from one process to
-another and be written in any format.
-"""
-
-import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from synth_mtf.analysis.paper_scores import SCORES
 from synth_mtf.analysis.tables.columns import (
@@ -14,49 +9,9 @@ from synth_mtf.analysis.tables.columns import (
   Measure,
 )
 from synth_mtf.analysis.tables.table import Model, Numbers, Table
+from synth_mtf.analysis.tables.texts import Grid, Piece, Row
 
 MISSING = '-'
-
-
-@dataclasses.dataclass(frozen=True)
-class Piece:
-  """A text in a cell.
-
-  Attributes:
-    text: it.
-    best: whether no model has a better number.
-  """
-
-  text: str
-  best: bool = False
-
-
-Cell = Sequence[Piece]  # those of a cell have a / between them
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-  """A row: the name of what it is of, and its cells."""
-
-  label: str
-  cells: Sequence[Cell]
-
-
-@dataclasses.dataclass(frozen=True)
-class Grid:
-  """A table as texts.
-
-  Attributes:
-    caption: above it.
-    headers: of its columns, without the first, which has the labels.
-    rows: in their order.
-    notes: below it, a sentence or several each.
-  """
-
-  caption: str
-  headers: Sequence[str]
-  rows: Sequence[Row]
-  notes: Sequence[str]
 
 
 def grid(table: Table, errors: bool = False, paper: bool = False) -> Grid:
@@ -183,25 +138,29 @@ def _notes(table: Table, errors: bool, paper: bool) -> Iterator[str]:
     if len(column.measures) > 1
   ]
   if pairs:
-    yield f'Where a column has several metrics: {"; ".join(pairs)}.'
+    yield f'Where a column has several metrics: {", ".join(pairs)}.'
   if any(isinstance(column, AverageColumn) for column in table.columns):
     yield (
       "Averages are T5's: over the metrics of a task, then over the tasks. A "
-      'score that is not defined counts as 0 there.'
+      'correlation that is not defined, since all answers are alike, is "-" '
+      'and counts as 0 there.'
     )
+  meanings = [column.meaning for column in table.columns if column.meaning]
+  if meanings:
+    yield ' '.join(dict.fromkeys(meanings))
   yield from _several_runs(table)
   yield from _holes(table)
+  yield from _several_tasks(table)
+  if any(one.result and one.result.split == 'train' for one in table.found):
+    yield (
+      'Warning: some scores are of the training split, which the host '
+      "evaluates unless utils.run.dataset_split = 'validation' is given."
+    )
   if errors:
     yield (
       'In brackets: the standard error of a score over the examples; of '
       'several runs, their root mean square.'
     )
-  if any(one.result and one.result.split == 'train' for one in table.found):
-    yield (
-      'Warning: some scores are of the training split. The host evaluates it '
-      "unless utils.run.dataset_split = 'validation' is given."
-    )
-  yield from _several_tasks(table)
   if paper:
     yield (
       'The paper is arXiv 2005.00743; what it trained and what was trained '
@@ -212,9 +171,15 @@ def _notes(table: Table, errors: bool, paper: bool) -> Iterator[str]:
 def _several_runs(table: Table) -> Iterator[str]:
   for model in table.models:
     if len(model.runs) > 1:
+      seeds = [str(seed) for seed in model.seeds if seed is not None]
+      which = (
+        f'seeds {", ".join(seeds)}'
+        if len(set(seeds)) == len(model.runs)
+        else ', '.join(model.runs)
+      )
       yield (
-        f'{model.label}: mean±standard deviation over {len(model.runs)} runs, '
-        f'{", ".join(model.runs)}.'
+        f'{model.label}: mean±standard deviation over {len(model.runs)} runs '
+        f'({which}).'
       )
 
 

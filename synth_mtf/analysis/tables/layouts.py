@@ -46,9 +46,12 @@ def _products(number: float) -> str:
 
 
 def _task(
-  header: str, *measures: Measure, key: Optional[str] = None
+  header: str,
+  *measures: Measure,
+  key: Optional[str] = None,
+  meaning: str = '',
 ) -> TaskColumn:
-  return TaskColumn(key or header, header, measures)
+  return TaskColumn(key or header, header, measures, meaning)
 
 
 def _measures(task: str, **metrics: str) -> Sequence[Measure]:
@@ -82,6 +85,7 @@ def _log_perplexity(header: str, *tasks: str) -> TaskColumn:
       higher_is_better=False,
       of=lambda value: -value,
     ),
+    meaning='Log ppl: log perplexity, nats per token.',
   )
 
 
@@ -205,19 +209,22 @@ _PARAMETERS = FactColumn(
   'Params',
   'Params',
   lambda run: run.parameters,
-  Measure('parameters', shown=millions, higher_is_better=None, varies=False),
+  Measure('parameters', (), millions, higher_is_better=None, varies=False),
+  'Params: the numbers that training changes.',
 )
 _PRODUCTS = FactColumn(
   'Products',
   'Products',
   lambda run: run.products,
   Measure('products', (), _products, higher_is_better=None, varies=False),
+  'Products: multiplications of a forward pass over one pair of sequences.',
 )
 _SPEED = FactColumn(
   'Steps/s',
   'Steps/s',
   lambda run: run.steps_per_second,
   Measure('steps per second'),
+  'Steps/s: the median of the first training.',
 )
 # Those of the whole overview, in T5's order.
 _KNOWN: Sequence[ScoreColumn] = (

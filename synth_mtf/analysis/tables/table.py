@@ -5,6 +5,7 @@ whose cells have mean and standard deviation.
 """
 
 import dataclasses
+import itertools
 import math
 import re
 import statistics
@@ -204,9 +205,9 @@ def _distinct(models: Sequence[Sequence[Run]]) -> list[str]:
 
 def _place(names: Sequence[str]) -> str:
   """The folder that holds all runs of a model, or else the first of them."""
-  parts = [name.split('/') for name in names]
-  common = [level[0] for level in zip(*parts) if len(set(level)) == 1]
-  return '/'.join(common) or names[0]
+  levels = zip(*(name.split('/') for name in names))
+  common = itertools.takewhile(lambda level: len(set(level)) == 1, levels)
+  return '/'.join(level[0] for level in common) or names[0]
 
 
 def _check_step(runs: Sequence[Run], step: int) -> None:
