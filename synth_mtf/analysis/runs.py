@@ -9,17 +9,16 @@ import ast
 import contextlib
 import functools
 import json
+import math
 import os
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-import gin
 import numpy as np
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
-from mesh_tensorflow.transformer import utils
 
 from synth_mtf.analysis import cost, labels, prediction_files, records
 from synth_mtf.analysis.records import Result
@@ -44,9 +43,10 @@ _SEED_SETTING = 'train_with_progress.seed'
 _EVALUATED = re.compile(r'(?P<split>.+)_eval(?:_.*)?')
 _MEASURED = re.compile(r'eval_(?P<task>.+)_(?P<split>[^_]+)_\d+(?:_.*)?')
 _SCORE = re.compile(r'eval/(?P<task>[^/]+)/(?P<metric>.+)')
-_MEASURES = ('neg_log_perplexity', 'token_accuracy', 'sequence_accuracy')
+_OF_SEQUENCES = 'sequence_accuracy'
+_MEASURES = ('neg_log_perplexity', 'token_accuracy', _OF_SEQUENCES)
 _TOKENS = 'num_eval_tokens'
-_UNITS = {'sequence_accuracy': 'example'}
+_LONGEST = 'max_targets_length'
 
 Curve = npt.NDArray[np.float64]
 
@@ -172,10 +172,8 @@ class Run:
     At the lengths of its training; None where its configuration or a checkpoint
     is missing.
     """
-    if self._checkpoint is None or not self._parse():
-      return None
-    lengths = gin.get_bindings(utils.run).get('sequence_length')
-    if not lengths:
+    lengths = self._setting('run.sequence_length')
+    if not lengths or self._checkpoint is None or not self._parse():
       return None
     return cost.cost(self._checkpoint.vocab_size, lengths).flops // 2
 
@@ -379,19 +377,27 @@ def _measures(
   task: str, split: str, told: Mapping[str, Mapping[int, float]]
 ) -> Iterator[Result]:
   """Yields what was measured token by token."""
-  tokens = told.get(_TOKENS, {})
-  for metric in _MEASURES:
-    unit = _UNITS.get(metric, 'token')
-    for step, value in told.get(metric, {}).items():
-      counted = tokens.get(step) if unit == 'token' else None
+  for step, tokens in told.get(_TOKENS, {}).items():
+    # A class is the only token of its example.
+    is_class = told.get(_LONGEST, {}).get(step) == 1
+    for metric in _MEASURES:
+      value = told.get(metric, {}).get(step)
+      if value is None:
+        continue
+      by_token = metric != _OF_SEQUENCES
+      counted = round(tokens) if by_token or is_class else None
       yield Result(
         task=task,
         split=split,
         metric=metric,
-        value=value if np.isfinite(value) else None,
-        n=None if counted is None else round(counted),
-        unit=unit,
-        standard_error=None,
+        value=value if math.isfinite(value) else None,
+        n=counted,
+        unit='token' if by_token else 'example',
+        standard_error=(
+          math.sqrt(value * (1 - value) / counted)
+          if counted and not by_token and 0 <= value <= 1
+          else None
+        ),
         step=step,
       )
 
