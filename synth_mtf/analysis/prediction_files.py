@@ -2,7 +2,8 @@
 
 T5 writes what targets and predictions were taken for a line each, as Python
 shows it. Where a line can be read back, and the task's metric of all lines is
-the score that was told, the standard error is that of the metric.
+the score that was told, the standard error is that of the metric; an accuracy
+has a binomial one in any case.
 """
 
 import ast
@@ -19,6 +20,7 @@ from synth_mtf.analysis.records import Result
 from synth_mtf.analysis.standard_error import MetricFn, standard_errors
 
 _OURS = 'synth_'
+_ACCURACY = 'accuracy'  # in percent
 # The event files hold float32.
 _AGREE = 1e-5
 
@@ -63,8 +65,15 @@ def _errors(
   targets: Sequence[Any],
   predictions: Sequence[Any],
 ) -> Mapping[str, Optional[float]]:
-  """The errors of those metrics that come out as they were told."""
+  """The errors of those metrics that come out as they were told.
+
+  An accuracy, of which nothing but n need be known, has that of a share.
+  """
+  accuracy = values.get(_ACCURACY, -1.0)
   errors: dict[str, Optional[float]] = {}
+  if 0 <= accuracy <= 100:
+    variance = accuracy * (100 - accuracy) / len(targets)
+    errors[_ACCURACY] = math.sqrt(variance)
   for metric_fn in _metric_fns(task):
     # A metric is anyone's code, and was not made for what was read back.
     with contextlib.suppress(Exception):

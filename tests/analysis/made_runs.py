@@ -4,6 +4,7 @@ They are what the stock command leaves: event files, T5's text files, a
 configuration, checkpoints; without metrics.json.
 """
 
+import itertools
 import json
 import os
 import pathlib
@@ -18,13 +19,17 @@ from mesh_tensorflow.transformer import utils
 from synth_mtf.checkpoints import files
 from synth_mtf.host import gin_files
 
+_NUMBERS = itertools.count()
+
 Folder = Union[str, pathlib.Path]
 
 
 def events(folder: Folder, *steps: tuple[int, Mapping[str, float]]) -> None:
   """Writes an event file: what each tag is at each step."""
+  # Those of the same second would have the same name.
+  suffix = f'.{next(_NUMBERS):04}'
   with tf.Graph().as_default():
-    writer = tf.summary.FileWriter(str(folder))
+    writer = tf.summary.FileWriter(str(folder), filename_suffix=suffix)
   for step, values in steps:
     summary = tf.Summary()
     for tag, value in values.items():

@@ -90,6 +90,13 @@ def test_no_error_where_the_files_are_not_those_of_the_score(tmp_path):
   assert only(tmp_path).results == [result(value=99.0, n=60)]
 
 
+def test_an_accuracy_has_an_error_whatever_the_task_is(tmp_path):
+  files = TARGETS, PREDICTIONS
+  made_runs.evaluated(tmp_path, 'mine', 100, {'accuracy': 20.0}, *files)
+  (found,) = only(tmp_path).results
+  assert found.standard_error == pytest.approx(100 * (0.2 * 0.8 / 60) ** 0.5)
+
+
 def test_metrics_json_is_believed_before_event_files(tmp_path):
   folder = made_runs.evaluated(
     tmp_path, COLA, 100, {'matthews_corrcoef': 1.0, 'other': 2.0}

@@ -82,7 +82,9 @@ def terminal(grid: Grid, width: int, colours: bool = True) -> str:
   )
   console.print(rich.text.Text(grid.caption))
   for columns in _pieces(grid, console):
-    console.print(_rich(grid, columns))  # with an empty line above and below
+    console.print(
+      _rich(grid, columns, width)
+    )  # with an empty line above and below
   for note in grid.notes:
     console.print(rich.text.Text(note))
   lines = stream.getvalue().split('\n')
@@ -131,14 +133,22 @@ def _escaped(text: str) -> str:
   return ''.join(_LATEX.get(char, char) for char in text)
 
 
-def _rich(grid: Grid, columns: Sequence[int]) -> Any:
-  """Returns some columns of a grid as a table of rich's."""
+def _rich(grid: Grid, columns: Sequence[int], width: int) -> Any:
+  """Returns some columns of a grid as a table of rich's.
+
+  Args:
+    grid: the table.
+    columns: their numbers.
+    width: of the terminal, half of which is enough for the models' names.
+  """
   import rich.box
   import rich.table
   import rich.text
 
   table = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=(0, 1))
-  table.add_column('Model', no_wrap=True, overflow='ellipsis')
+  table.add_column(
+    'Model', no_wrap=True, overflow='ellipsis', max_width=width // 2
+  )
   for column in columns:
     table.add_column(
       rich.text.Text(grid.headers[column]), justify='right', no_wrap=True
@@ -157,17 +167,14 @@ def _rich(grid: Grid, columns: Sequence[int]) -> Any:
 
 def _pieces(grid: Grid, console: Any) -> Iterator[list[int]]:
   """Yields the columns of each piece that fits into a console's width."""
+  unbound = console.options.update(max_width=10_000)
   piece: list[int] = []
   for column in range(len(grid.headers)):
     longer = [*piece, column]
-    wide = console.measure(_rich(grid, longer), options=_unbounded(console))
+    wide = console.measure(_rich(grid, longer, console.width), options=unbound)
     if piece and wide.maximum > console.width:
       yield piece
       longer = [column]
     piece = longer
   if piece:
     yield piece
-
-
-def _unbounded(console: Any) -> Any:
-  return console.options.update(max_width=10_000)
