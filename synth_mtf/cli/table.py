@@ -9,7 +9,7 @@ from synth_mtf.run import process
 
 SUMMARY = "the paper's tables, out of your own runs"
 
-_LAYOUTS = (
+LAYOUTS = (
   'glue',
   'superglue',
   'translation',
@@ -18,7 +18,7 @@ _LAYOUTS = (
   'classification',
   'speed',
 )
-_FORMATS = ('terminal', 'markdown', 'csv', 'latex', 'json')
+FORMATS = ('terminal', 'markdown', 'csv', 'latex', 'json')
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   parser.add_argument(
     '--layout',
-    choices=_LAYOUTS,
+    choices=LAYOUTS,
     help='the columns of a table of the paper (default: what the runs have)',
   )
   parser.add_argument(
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   parser.add_argument(
     '--format',
-    choices=_FORMATS,
+    choices=FORMATS,
     help='default: terminal, cut to its width; markdown where there is none',
   )
 
