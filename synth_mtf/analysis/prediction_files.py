@@ -8,6 +8,7 @@ has a binomial one in any case.
 
 import ast
 import contextlib
+import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -43,7 +44,7 @@ def results(
   errors: Mapping[str, Optional[float]] = {}
   if targets and len(targets) == len(predictions):
     n = len(targets)
-    errors = _errors(task, values, _parsed(targets), _parsed(predictions))
+    errors = _errors(task, values, targets, predictions)
   return [
     Result(
       task=task,
@@ -62,8 +63,8 @@ def results(
 def _errors(
   task: str,
   values: Mapping[str, float],
-  targets: Sequence[Any],
-  predictions: Sequence[Any],
+  targets: Sequence[str],
+  predictions: Sequence[str],
 ) -> Mapping[str, Optional[float]]:
   """The errors of those metrics that come out as they were told.
 
@@ -74,10 +75,12 @@ def _errors(
   if 0 <= accuracy <= 100:
     variance = accuracy * (100 - accuracy) / len(targets)
     errors[_ACCURACY] = math.sqrt(variance)
-  for metric_fn in _metric_fns(task):
+  # A number may be a text that was written: what agrees with the score is it.
+  readings = itertools.product(_readings(targets), _readings(predictions))
+  for pair, metric_fn in itertools.product(readings, _metric_fns(task)):
     # A metric is anyone's code, and was not made for what was read back.
     with contextlib.suppress(Exception):
-      found = metric_fn(targets, predictions)
+      found = metric_fn(*pair)
       agree = {
         name
         for name, value in found.items()
@@ -85,7 +88,7 @@ def _errors(
         and math.isclose(value, values[name], rel_tol=_AGREE, abs_tol=_AGREE)
       }
       if agree:
-        every = standard_errors(metric_fn, targets, predictions)
+        every = standard_errors(metric_fn, *pair)
         errors.update({name: every.get(name) for name in agree})
   return errors
 
@@ -98,12 +101,14 @@ def _metric_fns(task: str) -> Sequence[MetricFn]:
   return ()
 
 
-def _parsed(lines: Sequence[str]) -> list[Any]:
-  """What each line shows: a number or a collection, if they all do, or text."""
-  try:
-    return list(map(ast.literal_eval, lines))
-  except (ValueError, SyntaxError, MemoryError, RecursionError):
-    return list(lines)
+def _readings(lines: Sequence[str]) -> list[list[Any]]:
+  """What lines may show: texts, or numbers and collections, if all do."""
+  readings: list[list[Any]] = [list(lines)]
+  with contextlib.suppress(
+    ValueError, SyntaxError, MemoryError, RecursionError
+  ):
+    readings.append(list(map(ast.literal_eval, lines)))
+  return readings
 
 
 def _lines(path: str) -> list[str]:

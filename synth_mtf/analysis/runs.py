@@ -8,6 +8,7 @@ Where a run leaves metrics.json, that is believed before T5's own files.
 import ast
 import contextlib
 import functools
+import itertools
 import json
 import math
 import os
@@ -43,6 +44,7 @@ _SEED_SETTING = 'train_with_progress.seed'
 _EVALUATED = re.compile(r'(?P<split>.+)_eval(?:_.*)?')
 _MEASURED = re.compile(r'eval_(?P<task>.+)_(?P<split>[^_]+)_\d+(?:_.*)?')
 _SCORE = re.compile(r'eval/(?P<task>[^/]+)/(?P<metric>.+)')
+_UNKNOWN = 'unknown'
 _OF_SEQUENCES = 'sequence_accuracy'
 _MEASURES = ('neg_log_perplexity', 'token_accuracy', _OF_SEQUENCES)
 _TOKENS = 'num_eval_tokens'
@@ -100,10 +102,15 @@ class Run:
 
   @functools.cached_property
   def label(self) -> str:
-    """The name of its model by the paper, or else that of its folder."""
-    if not self._parse():
-      return os.path.basename(self.name)
-    return labels.label()
+    """The name of its model by the paper, or else that of its folder.
+
+    The latter where there is no configuration, or one with names of modules
+    that are neither ours nor the host's.
+    """
+    with contextlib.suppress(UserError):
+      if self._parse():
+        return labels.label()
+    return os.path.basename(self.name)
 
   @functools.cached_property
   def steps(self) -> list[int]:
@@ -116,7 +123,11 @@ class Run:
     found = {}
     for folder in self.folders:
       with _explained(folder):
-        found.update({result.key: result for result in _results(folder)})
+        told = self._events[folder].scalars
+        for result in itertools.chain(
+          _scores_elsewhere(folder, told), _results(folder)
+        ):
+          found[result.key] = result
     return [found[key] for key in sorted(found)]
 
   @functools.cached_property
@@ -170,12 +181,15 @@ class Run:
     """Multiplications of a forward pass over a pair of sequences.
 
     At the lengths of its training; None where its configuration or a checkpoint
-    is missing.
+    is missing, or the former is not understood.
     """
     lengths = self._setting('run.sequence_length')
-    if not lengths or self._checkpoint is None or not self._parse():
+    if not lengths or self._checkpoint is None:
       return None
-    return cost.cost(self._checkpoint.vocab_size, lengths).flops // 2
+    with contextlib.suppress(UserError):
+      if self._parse():
+        return cost.cost(self._checkpoint.vocab_size, lengths).flops // 2
+    return None
 
   @functools.cached_property
   def _checkpoint(self) -> Optional[Checkpoint]:
@@ -194,15 +208,9 @@ class Run:
 
   def _parse(self) -> bool:
     """Has gin hold its configuration; returns whether there is one."""
-    if not self.gin:
-      return False
-    try:
+    if self.gin:
       gin_files.parse_foreign_text(self.gin, self.name)
-    except UserError as error:
-      raise UserError(
-        f'the configuration of {self.name} cannot be read: {error}'
-      ) from error
-    return True
+    return bool(self.gin)
 
   def _setting(self, name: str) -> Any:
     """The value of a binding that is a literal, or None.
@@ -321,6 +329,17 @@ def _results(folder: str) -> Iterator[Result]:
     else:
       yield from _measures(task, split, told)
     yield from recorded
+
+
+def _scores_elsewhere(
+  folder: str, told: Mapping[str, Mapping[int, float]]
+) -> Iterator[Result]:
+  """Yields scores in a folder whose name does not tell the split.
+
+  It is what somebody has bound `utils.run.eval_summary_dir` to.
+  """
+  if not _EVALUATED.fullmatch(os.path.basename(folder)):
+    yield from _scores(folder, _UNKNOWN, told, set())
 
 
 def _evaluations(folder: str) -> Iterator[tuple[str, str, Optional[str]]]:

@@ -89,7 +89,7 @@ def trained(
     folder,
     step,
     {
-      'global_step': np.int64(step),
+      'global_step': np.array(step, np.int64),
       'shared/embedding': np.zeros([128, 8], np.float32),
       'decoder/w': np.zeros([8, 4], np.float32),
       'decoder/w_slot_v': np.zeros([8, 4], np.float32),

@@ -84,6 +84,19 @@ def test_the_error_of_a_mean_is_the_usual_one(tmp_path):
   assert found.standard_error == pytest.approx(usual)
 
 
+def test_answers_that_are_numbers_are_texts(tmp_path):
+  task = 'synth_squad_v010_allanswers'
+  (metric,) = seqio.TaskRegistry.get(task).metric_fns
+  answers = [['1990', 'in 1990'], ['7']] * 20
+  written = ['1990'] * 40
+  scores = metric(answers, written)
+  made_runs.evaluated(tmp_path, task, 100, scores, answers, written)
+  errors = standard_errors(metric, answers, written)
+  for found in only(tmp_path).results:
+    assert found.standard_error == errors[found.metric]
+    assert (found.value, found.n) == (50.0, 40)
+
+
 def test_no_error_where_the_files_are_not_those_of_the_score(tmp_path):
   made_runs.evaluated(
     tmp_path, COLA, 100, {'matthews_corrcoef': 99.0}, TARGETS, PREDICTIONS
@@ -108,6 +121,14 @@ def test_metrics_json_is_believed_before_event_files(tmp_path):
     known,
     result(metric='other', value=2.0),
   ]
+
+
+def test_scores_may_be_in_a_folder_of_any_name(tmp_path):
+  folder = made_runs.evaluated(tmp_path, COLA, 100, {'matthews_corrcoef': 12.5})
+  elsewhere = tmp_path / 'elsewhere'
+  os.rename(folder, elsewhere)
+  assert only(elsewhere).results == [result(split='unknown')]
+  assert not only(elsewhere).curves
 
 
 def test_a_score_that_is_no_number_is_there_and_has_no_value(tmp_path):
@@ -194,6 +215,16 @@ def test_what_a_configuration_tells(tmp_path):
   assert run.bindings['train_with_progress.seed'] == '3'
   assert run.bindings['d_model'] == '64'
   assert 'dropout_rate' in run.bindings['SelfAttention.dropout_rate']
+
+
+def test_a_configuration_of_strangers_leaves_the_folders_name(tmp_path):
+  made_runs.trained(tmp_path / 'theirs')
+  with open(tmp_path / 'theirs' / 'operative_config.gin', 'a') as stream:
+    stream.write('import their.module\ntheir.module.layer.width = 3\n')
+  run = only(tmp_path / 'theirs')
+  assert run.label == 'theirs'
+  assert run.products is None
+  assert run.bindings['their.module.layer.width'] == '3'
 
 
 def test_the_configuration_in_an_event_file_will_do(tmp_path):

@@ -151,6 +151,9 @@ def _notes(table: Table, errors: bool, paper: bool) -> Iterator[str]:
   yield from _several_runs(table)
   yield from _holes(table)
   yield from _several_tasks(table)
+  for model in table.models:
+    for run, step in model.ahead.items():
+      yield f'{run} is at step {step:,}, which has not been evaluated.'
   if any(one.result and one.result.split == 'train' for one in table.found):
     yield (
       'Warning: some scores are of the training split, which the host '

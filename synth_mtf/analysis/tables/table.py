@@ -85,6 +85,8 @@ class Model:
     runs: the names of its runs.
     seeds: of the runs, None where nothing tells them.
     cells: by the keys of the columns, a `Numbers` for each measure.
+    ahead: of the runs that went on after they were evaluated, the steps that
+      their checkpoints are at.
   """
 
   label: str
@@ -92,6 +94,7 @@ class Model:
   runs: Sequence[str]
   seeds: Sequence[Optional[int]]
   cells: Mapping[str, Sequence[Numbers]]
+  ahead: Mapping[str, int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,6 +158,7 @@ def make(runs: Sequence[Run], layout: Layout, choice: Choice) -> Table:
           column.key: _numbers(column, same, choice)
           for column in layout.columns
         },
+        ahead={run.name: run.steps[-1] for run in same if _is_ahead(run)},
       )
       for label, same in zip(labels, models.values())
     ],
@@ -178,6 +182,12 @@ def _numbers(
   return [
     Numbers(found) for found in zip(*(column.found(r, choice) for r in runs))
   ]
+
+
+def _is_ahead(run: Run) -> bool:
+  """Whether a run has a checkpoint later than all that were evaluated."""
+  evaluated = [result.step for result in run.results]
+  return bool(evaluated and run.steps) and run.steps[-1] > max(evaluated)
 
 
 def _identity(run: Run) -> Hashable:

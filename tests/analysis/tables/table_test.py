@@ -233,6 +233,15 @@ def test_the_best_log_perplexity_is_the_lowest(tmp_path):
   assert row['LM1B'] == '7.39'
 
 
+def test_a_run_that_went_on_is_told(tmp_path):
+  made_runs.trained(tmp_path / 'a', step=1300)
+  cola(tmp_path / 'a', 1.0)
+  note = f'{tmp_path}/a is at step 1,300, which has not been evaluated.'
+  assert note in texts(tmp_path / 'a').notes
+  cola(tmp_path / 'a', 1.0, step=1300)
+  assert note not in texts(tmp_path / 'a').notes
+
+
 def test_what_is_no_checkpoint(tmp_path):
   cola(tmp_path / 'a', 1.0)
   with pytest.raises(
