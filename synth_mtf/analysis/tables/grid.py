@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from synth_mtf.analysis.paper_scores import SCORES
 from synth_mtf.analysis.tables.columns import (
+  PREFIX,
   AverageColumn,
   Column,
   Measure,
@@ -209,7 +210,7 @@ def _several_tasks(table: Table) -> Iterator[str]:
   for column in table.columns:
     for index in range(len(column.measures)):
       tasks = {
-        (one.result.task.removeprefix('synth_'), one.result.split)
+        (one.result.task.removeprefix(PREFIX), one.result.split)
         for model in table.models
         for one in model.cells[column.key][index].found
         if one and one.result

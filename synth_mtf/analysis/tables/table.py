@@ -14,11 +14,7 @@ from typing import Optional
 
 from synth_mtf.analysis.runs import Run
 from synth_mtf.analysis.tables.checkpoints import Choice, Step
-from synth_mtf.analysis.tables.columns import (
-  Column,
-  Found,
-  mean,
-)
+from synth_mtf.analysis.tables.columns import Column, Found, mean
 from synth_mtf.analysis.tables.layouts import Layout
 from synth_mtf.errors import UserError
 
