@@ -2,11 +2,13 @@
 
 T5 writes what targets and predictions were taken for a line each, as Python
 shows it. Where a line can be read back, and the task's metric of all lines is
-the score that was told, the standard error is that of the metric.
+the score that was told, the standard error is that of the metric; an accuracy
+has a binomial one in any case.
 """
 
 import ast
 import contextlib
+import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -19,6 +21,9 @@ from synth_mtf.analysis.records import Result
 from synth_mtf.analysis.standard_error import MetricFn, standard_errors
 
 _OURS = 'synth_'
+_ACCURACY = 'accuracy'  # in percent
+# Of longer texts, such as summaries, metrics take too long to repeat.
+_MOST_CHARACTERS = 1_000_000
 # The event files hold float32.
 _AGREE = 1e-5
 
@@ -41,7 +46,7 @@ def results(
   errors: Mapping[str, Optional[float]] = {}
   if targets and len(targets) == len(predictions):
     n = len(targets)
-    errors = _errors(task, values, _parsed(targets), _parsed(predictions))
+    errors = _errors(task, values, targets, predictions)
   return [
     Result(
       task=task,
@@ -60,15 +65,26 @@ def results(
 def _errors(
   task: str,
   values: Mapping[str, float],
-  targets: Sequence[Any],
-  predictions: Sequence[Any],
+  targets: Sequence[str],
+  predictions: Sequence[str],
 ) -> Mapping[str, Optional[float]]:
-  """The errors of those metrics that come out as they were told."""
+  """The errors of those metrics that come out as they were told.
+
+  An accuracy, of which nothing but n need be known, has that of a share.
+  """
+  accuracy = values.get(_ACCURACY, -1.0)
   errors: dict[str, Optional[float]] = {}
-  for metric_fn in _metric_fns(task):
+  if 0 <= accuracy <= 100:
+    variance = accuracy * (100 - accuracy) / len(targets)
+    errors[_ACCURACY] = math.sqrt(variance)
+  if sum(map(len, itertools.chain(targets, predictions))) > _MOST_CHARACTERS:
+    return errors
+  # A number may be a text that was written: what agrees with the score is it.
+  readings = itertools.product(_readings(targets), _readings(predictions))
+  for pair, metric_fn in itertools.product(readings, _metric_fns(task)):
     # A metric is anyone's code, and was not made for what was read back.
     with contextlib.suppress(Exception):
-      found = metric_fn(targets, predictions)
+      found = metric_fn(*pair)
       agree = {
         name
         for name, value in found.items()
@@ -76,7 +92,7 @@ def _errors(
         and math.isclose(value, values[name], rel_tol=_AGREE, abs_tol=_AGREE)
       }
       if agree:
-        every = standard_errors(metric_fn, targets, predictions)
+        every = standard_errors(metric_fn, *pair)
         errors.update({name: every.get(name) for name in agree})
   return errors
 
@@ -89,12 +105,14 @@ def _metric_fns(task: str) -> Sequence[MetricFn]:
   return ()
 
 
-def _parsed(lines: Sequence[str]) -> list[Any]:
-  """What each line shows: a number or a collection, if they all do, or text."""
-  try:
-    return list(map(ast.literal_eval, lines))
-  except (ValueError, SyntaxError, MemoryError, RecursionError):
-    return list(lines)
+def _readings(lines: Sequence[str]) -> list[list[Any]]:
+  """What lines may show: texts, or numbers and collections, if all do."""
+  readings: list[list[Any]] = [list(lines)]
+  with contextlib.suppress(
+    ValueError, SyntaxError, MemoryError, RecursionError
+  ):
+    readings.append(list(map(ast.literal_eval, lines)))
+  return readings
 
 
 def _lines(path: str) -> list[str]:

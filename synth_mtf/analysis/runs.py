@@ -8,18 +8,18 @@ Where a run leaves metrics.json, that is believed before T5's own files.
 import ast
 import contextlib
 import functools
+import itertools
 import json
+import math
 import os
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-import gin
 import numpy as np
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
-from mesh_tensorflow.transformer import utils
 
 from synth_mtf.analysis import cost, labels, prediction_files, records
 from synth_mtf.analysis.records import Result
@@ -44,9 +44,11 @@ _SEED_SETTING = 'train_with_progress.seed'
 _EVALUATED = re.compile(r'(?P<split>.+)_eval(?:_.*)?')
 _MEASURED = re.compile(r'eval_(?P<task>.+)_(?P<split>[^_]+)_\d+(?:_.*)?')
 _SCORE = re.compile(r'eval/(?P<task>[^/]+)/(?P<metric>.+)')
-_MEASURES = ('neg_log_perplexity', 'token_accuracy', 'sequence_accuracy')
+_UNKNOWN = 'unknown'
+_OF_SEQUENCES = 'sequence_accuracy'
+_MEASURES = ('neg_log_perplexity', 'token_accuracy', _OF_SEQUENCES)
 _TOKENS = 'num_eval_tokens'
-_UNITS = {'sequence_accuracy': 'example'}
+_LONGEST = 'max_targets_length'
 
 Curve = npt.NDArray[np.float64]
 
@@ -100,10 +102,15 @@ class Run:
 
   @functools.cached_property
   def label(self) -> str:
-    """The name of its model by the paper, or else that of its folder."""
-    if not self._parse():
-      return os.path.basename(self.name)
-    return labels.label()
+    """The name of its model by the paper, or else that of its folder.
+
+    The latter where there is no configuration, or one with names of modules
+    that are neither ours nor the host's.
+    """
+    with contextlib.suppress(UserError):
+      if self._parse():
+        return labels.label()
+    return os.path.basename(self.name)
 
   @functools.cached_property
   def steps(self) -> list[int]:
@@ -116,7 +123,11 @@ class Run:
     found = {}
     for folder in self.folders:
       with _explained(folder):
-        found.update({result.key: result for result in _results(folder)})
+        told = self._events[folder].scalars
+        for result in itertools.chain(
+          _scores_elsewhere(folder, told), _results(folder)
+        ):
+          found[result.key] = result
     return [found[key] for key in sorted(found)]
 
   @functools.cached_property
@@ -170,14 +181,15 @@ class Run:
     """Multiplications of a forward pass over a pair of sequences.
 
     At the lengths of its training; None where its configuration or a checkpoint
-    is missing.
+    is missing, or the former is not understood.
     """
-    if self._checkpoint is None or not self._parse():
+    lengths = self._setting('run.sequence_length')
+    if not lengths or self._checkpoint is None:
       return None
-    lengths = gin.get_bindings(utils.run).get('sequence_length')
-    if not lengths:
-      return None
-    return cost.cost(self._checkpoint.vocab_size, lengths).flops // 2
+    with contextlib.suppress(UserError):
+      if self._parse():
+        return cost.cost(self._checkpoint.vocab_size, lengths).flops // 2
+    return None
 
   @functools.cached_property
   def _checkpoint(self) -> Optional[Checkpoint]:
@@ -196,15 +208,9 @@ class Run:
 
   def _parse(self) -> bool:
     """Has gin hold its configuration; returns whether there is one."""
-    if not self.gin:
-      return False
-    try:
+    if self.gin:
       gin_files.parse_foreign_text(self.gin, self.name)
-    except UserError as error:
-      raise UserError(
-        f'the configuration of {self.name} cannot be read: {error}'
-      ) from error
-    return True
+    return bool(self.gin)
 
   def _setting(self, name: str) -> Any:
     """The value of a binding that is a literal, or None.
@@ -325,6 +331,17 @@ def _results(folder: str) -> Iterator[Result]:
     yield from recorded
 
 
+def _scores_elsewhere(
+  folder: str, told: Mapping[str, Mapping[int, float]]
+) -> Iterator[Result]:
+  """Yields scores in a folder whose name does not tell the split.
+
+  It is what somebody has bound `utils.run.eval_summary_dir` to.
+  """
+  if not _EVALUATED.fullmatch(os.path.basename(folder)):
+    yield from _scores(folder, _UNKNOWN, told, set())
+
+
 def _evaluations(folder: str) -> Iterator[tuple[str, str, Optional[str]]]:
   """Yields folder, split and, if it is of one task, task of each evaluation.
 
@@ -379,19 +396,27 @@ def _measures(
   task: str, split: str, told: Mapping[str, Mapping[int, float]]
 ) -> Iterator[Result]:
   """Yields what was measured token by token."""
-  tokens = told.get(_TOKENS, {})
-  for metric in _MEASURES:
-    unit = _UNITS.get(metric, 'token')
-    for step, value in told.get(metric, {}).items():
-      counted = tokens.get(step) if unit == 'token' else None
+  for step, tokens in told.get(_TOKENS, {}).items():
+    # A class is the only token of its example.
+    is_class = told.get(_LONGEST, {}).get(step) == 1
+    for metric in _MEASURES:
+      value = told.get(metric, {}).get(step)
+      if value is None:
+        continue
+      by_token = metric != _OF_SEQUENCES
+      counted = round(tokens) if by_token or is_class else None
       yield Result(
         task=task,
         split=split,
         metric=metric,
-        value=value if np.isfinite(value) else None,
-        n=None if counted is None else round(counted),
-        unit=unit,
-        standard_error=None,
+        value=value if math.isfinite(value) else None,
+        n=counted,
+        unit='token' if by_token else 'example',
+        standard_error=(
+          math.sqrt(value * (1 - value) / counted)
+          if counted and not by_token and 0 <= value <= 1
+          else None
+        ),
         step=step,
       )
 

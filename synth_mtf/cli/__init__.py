@@ -24,6 +24,7 @@ COMMANDS = (
   'checkpoint',
   'cluster',
   'cost',
+  'table',
   'attention',
   'plot',
   'doctor',

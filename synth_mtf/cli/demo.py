@@ -8,10 +8,10 @@ import sys
 import time
 from typing import Optional
 
-from synth_mtf.demo import table, workers
+from synth_mtf.analysis.tables import formats
+from synth_mtf.demo import workers
 from synth_mtf.demo.configuration import BYTES, Configuration, names_of
 from synth_mtf.demo.job import Job
-from synth_mtf.demo.run_folder import NOTES
 from synth_mtf.run.console import Console, duration
 
 SUMMARY = 'pretrain, finetune and evaluate each variant; print one table'
@@ -165,7 +165,7 @@ def run(args: argparse.Namespace) -> int:
   job = Job(configuration, variants, args.out, console)
   begun = time.monotonic()
   try:
-    columns = job.run()
+    grid = job.run()
   except workers.WorkerFailed as failure:
     print(f'synth-mtf: error: {failure}', file=sys.stderr)
     return 1
@@ -174,15 +174,13 @@ def run(args: argparse.Namespace) -> int:
     return 128 + (asked_by or [signal.SIGINT])[0]
   finally:
     signal.signal(signal.SIGTERM, before)
-  width = shutil.get_terminal_size().columns
-  for text in (
-    table.folded(columns, width)
+  shown = (
+    formats.terminal(grid, shutil.get_terminal_size().columns)
     if sys.stdout.isatty()
-    else table.markdown(columns),
-    NOTES,
-    _where(args.out, configuration, time.monotonic() - begun),
-  ):
-    console.line(f'\n{text}')
+    else formats.markdown(grid)
+  )
+  console.line(f'\n{shown}')
+  console.line(f'\n{_where(args.out, configuration, time.monotonic() - begun)}')
   return 0
 
 

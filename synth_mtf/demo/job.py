@@ -8,8 +8,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
+from synth_mtf.analysis.tables import formats
+from synth_mtf.analysis.tables.texts import Grid
 from synth_mtf.demo import configuration as configurations
-from synth_mtf.demo import table, workers
+from synth_mtf.demo import workers
 from synth_mtf.demo.configuration import Configuration
 from synth_mtf.demo.run_folder import RunFolder
 from synth_mtf.demo.stages import Stage, stages, task_settings
@@ -48,7 +50,7 @@ class Job:
     self._seconds: dict[str, float] = {}  # how long each stage took last time
     self.folder = RunFolder(out, configuration)
 
-  def run(self) -> list[table.Column]:
+  def run(self) -> Grid:
     """Does what has not been done yet and returns the table of results.
 
     Raises:
@@ -144,18 +146,18 @@ class Job:
     self._seconds[stage.name] = time.monotonic() - begun
     self.folder.finish(stage.variant, stage.seed, stage.name, found)
 
-  def _report(self) -> list[table.Column]:
+  def _report(self) -> Grid:
     """Writes and returns the table of all variants in the folder."""
     rows = self.folder.rows(first=self._variants)
-    columns = self._work(
+    grid = self._work(
       'make table',
       self.folder.log('table'),
       'tabulate',
-      rows,
-      self._configuration.size,
+      str(self.folder.path),
+      list(rows),
     )
-    self.folder.report(rows, table.markdown(columns))
-    return columns
+    self.folder.report(rows, formats.markdown(grid))
+    return grid
 
   def _work(
     self,

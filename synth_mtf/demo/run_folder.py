@@ -24,14 +24,6 @@ from synth_mtf import atomic
 from synth_mtf.demo.configuration import Configuration
 from synth_mtf.errors import UserError
 
-NOTES = """\
-Metrics are T5's, in percent; where there are two: MRPC, QQP and CB F1/accuracy,
-STSB Pearson/Spearman, MNLI matched/mismatched, MultiRC F1a/EM, ReCoRD F1/EM,
-SQuAD EM/F1. A correlation is "-" if all answers are alike; averages take it as
-0. Log ppl: validation log perplexity of pretraining, nats per token. Steps/s:
-median of the first training. Params: trained ones. With several seeds: mean and
-standard deviation over them. n: validation examples that were evaluated."""
-
 
 class RunFolder:
   """A demo's output folder.
@@ -207,7 +199,7 @@ class RunFolder:
       f'pretraining and {configuration.finetune_steps} of finetuning, '
       f'{"seed" if len(seeds) == 1 else "seeds"} {" ".join(map(str, seeds))}.\n'
       f'Data: {data}. Evaluated on {examples} validation examples of each '
-      f'task.\n\n{table}\n\n{NOTES}\n',
+      f'task.\n\n{table}\n',
     )
 
   def _result(self, variant: str, seed: int, stage: str) -> pathlib.Path:

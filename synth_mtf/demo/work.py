@@ -20,12 +20,13 @@ from t5.evaluation import eval_utils
 from t5.models import mesh_transformer
 
 from synth_mtf import tasks
-from synth_mtf.analysis import labels, records
+from synth_mtf.analysis import records, runs
+from synth_mtf.analysis.tables import checkpoints as checkpoints_shown
+from synth_mtf.analysis.tables import grid, layouts, table, texts
 from synth_mtf.checkpoints import folder as checkpoints
 from synth_mtf.checkpoints.files import Checkpoint
-from synth_mtf.demo import corpus, results, samples
+from synth_mtf.demo import corpus, samples
 from synth_mtf.demo.stages import PRETRAINING_TASK, Stage
-from synth_mtf.demo.table import Column
 from synth_mtf.errors import RunFailed
 from synth_mtf.host import errors, gin_files, model
 from synth_mtf.run import main, progress
@@ -122,21 +123,20 @@ def run_stage(stage: Stage, report: Report) -> dict[str, Any]:
 
 
 def tabulate(
-  rows: dict[str, list[results.Row]], size: str, report: Report
-) -> list[Column]:
-  """Returns the columns of the table of results.
+  folder: str, variants: Sequence[str], report: Report
+) -> texts.Grid:
+  """Returns the table of results, as `synth-mtf table` makes it.
 
   Args:
-    rows: what was measured, by variant and seed.
-    size: a file of gin/sizes.
+    folder: of the demo.
+    variants: those that are done, in their order.
     report: not used.
   """
   del report
-  labelled = {}
-  for variant, row in rows.items():
-    gin_files.parse([f'sizes/{size}.gin', f'variants/{variant}.gin'])
-    labelled[labels.label()] = row
-  return results.columns(labelled)
+  found = runs.read_all([os.path.join(folder, name) for name in variants])
+  return grid.grid(
+    table.make(found, layouts.overview(found), checkpoints_shown.Last())
+  )
 
 
 def _apply(settings: dict[str, str]) -> None:

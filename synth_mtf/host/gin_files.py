@@ -125,14 +125,35 @@ def bindings(text: str) -> dict[str, str]:
     UserError: it is not gin's.
   """
   with errors.explained():
-    statements = gin.config_parser.ConfigParser(
-      text, gin.config.ParserDelegate(skip_unknown=True)
-    )
+    statements = gin.config_parser.ConfigParser(text, _AsWritten())
     return {
       _name(statement): repr(statement.value)
       for statement in statements
       if isinstance(statement, gin.config_parser.BindingStatement)
     }
+
+
+class _Written(str):
+  """What is shown as it is written."""
+
+  __slots__ = ()
+
+  def __repr__(self) -> str:
+    return str(self)
+
+
+class _AsWritten(gin.config_parser.ParserDelegate):
+  """Leaves references and macros as they are written."""
+
+  def configurable_reference(
+    self, scoped_configurable_name: str, evaluate: bool
+  ) -> _Written:
+    """Returns `@name` or `@name()`."""
+    return _Written(f'@{scoped_configurable_name}{"()" if evaluate else ""}')
+
+  def macro(self, macro_name: str) -> _Written:
+    """Returns `%name`."""
+    return _Written(f'%{macro_name}')
 
 
 def _name(statement: gin.config_parser.BindingStatement) -> str:

@@ -1,8 +1,5 @@
 """What the workers of the demo do, in this process."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 
 from synth_mtf.demo import corpus, work
@@ -10,6 +7,7 @@ from synth_mtf.demo.configuration import Configuration
 from synth_mtf.demo.run_folder import RunFolder
 from synth_mtf.demo.stages import stages
 from synth_mtf.errors import UserError
+from tests.analysis import made_runs
 
 
 def check(tmp_path, variant='random', mixture='synth_en_mix', **changes):
@@ -64,17 +62,10 @@ def test_the_embedded_data_are_written_whole(tmp_path, monkeypatch):
   }
 
 
-def test_a_row_of_the_table_has_the_models_name():
-  rows: list[Mapping[str, Any]] = [
-    {
-      'metrics': {'synth_glue_cola_v002/matthews_corrcoef': 1.0},
-      'log_perplexity': 5.0,
-      'steps_per_second': 2.0,
-      'parameters': 300_000,
-    }
-  ]
-  columns = dict(
-    work.tabulate({'random': rows, 'lightconv': rows}, 'tiny', report=print)
-  )
-  assert columns['Model'] == ['Syn (R)', 'LightConv', 'n']
-  assert columns['Params'] == ['0.30M', '0.30M', '']
+def test_the_table_is_of_the_variants_that_are_done(tmp_path):
+  for variant in ('random', 'lightconv', 'dense'):
+    made_runs.trained(tmp_path / variant / 'finetune', variant)
+  variants = ['random', 'lightconv']
+  grid = work.tabulate(str(tmp_path), variants, report=print)
+  assert [row.label for row in grid.rows] == ['Syn (R)', 'LightConv']
+  assert grid.headers == ['Steps/s', 'Params']
