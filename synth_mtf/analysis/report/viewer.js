@@ -415,14 +415,14 @@
       const family = style('--mono');
       const measure = document.createElement('canvas').getContext('2d');
       measure.font = `bold ${font}px ${family}`;
-      const room = this.element.clientWidth;
+      const room = this.scroller.clientWidth;
       const longest = (tokens) =>
         Math.ceil(
           Math.max(...tokens.map((t) => measure.measureText(shown(t)).width)),
         ) + 10;
       const left = Math.min(longest(queries), Math.round(room / 4));
       const top = Math.min(longest(memory), 120);
-      const fitting = Math.floor((room - left - 2) / memory.length);
+      const fitting = Math.floor((room - left) / memory.length);
       this.cell = Math.max(SMALLEST_CELL, Math.min(fitting, LARGEST_CELL));
       const [width, height] = [memory, queries].map(
         (tokens) => tokens.length * this.cell,
@@ -506,7 +506,7 @@
       this.row.textContent =
         `Most of ${token(this.queryTokens, this.query)}: ` +
         order
-          .map((at) => `${shown(this.memoryTokens[at])} ${number(weight(at))}`)
+          .map((at) => `${token(this.memoryTokens, at)} ${number(weight(at))}`)
           .join(', ');
       const { alpha, functions } = this.stack;
       const layer = alpha && alpha[Number(this.pick.layer.value)];
