@@ -14,35 +14,11 @@ import jinja2
 import markupsafe
 
 from synth_mtf.analysis.report.weights import Packed
+from synth_mtf.analysis.tables.texts import Grid
 
 # By this, a page is known for one of ours.
 GENERATOR = 'synth-mtf report'
 _HERE = pathlib.Path(__file__).parent
-
-
-@dataclasses.dataclass(frozen=True)
-class Cell:
-  """A cell of a table: what stands there, and whether no other is better."""
-
-  text: str
-  best: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Table:
-  """A table whose first column names its rows.
-
-  Attributes:
-    title: its caption.
-    header: the columns' names.
-    rows: a cell for each column.
-    note: what a reader must know; may be empty.
-  """
-
-  title: str
-  header: Sequence[str]
-  rows: Sequence[Sequence[Cell]]
-  note: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +56,7 @@ class Page:
     tables: of results.
     figures: curves, histograms, heads.
     weights: for the attention viewer; None leaves it out.
+    notes: what is missing, and why.
     configurations: of the runs that have one.
     differences: between these.
     commands: that make the page again.
@@ -87,10 +64,11 @@ class Page:
 
   title: str
   subtitle: str
-  summary: Table
-  tables: Sequence[Table]
+  summary: Grid
+  tables: Sequence[Grid]
   figures: Sequence[Figure]
   weights: Optional[Packed]
+  notes: Sequence[str]
   configurations: Sequence[Configuration]
   differences: Sequence[Difference]
   commands: Sequence[str]

@@ -147,11 +147,7 @@
     if (options.some((one) => one.value === before)) select.value = before;
   }
 
-  /** SentencePiece marks the beginning of a word by U+2581. */
-  function shown(token) {
-    return token.replaceAll('\u2581', ' ').trim() || '\u2423';
-  }
-
+  /** A text of its tokens; SentencePiece begins a word with U+2581. */
   function beginning(tokens) {
     const text = tokens.join('').replaceAll('\u2581', ' ').trim();
     return text.length > 60 ? `${text.slice(0, 59)}\u2026` : text;
@@ -418,7 +414,7 @@
       const room = this.scroller.clientWidth;
       const longest = (tokens) =>
         Math.ceil(
-          Math.max(...tokens.map((t) => measure.measureText(shown(t)).width)),
+          Math.max(...tokens.map((t) => measure.measureText(t).width)),
         ) + 10;
       const left = Math.min(longest(queries), Math.round(room / 4));
       const top = Math.min(longest(memory), 120);
@@ -451,7 +447,7 @@
         context.font = `${weight} ${font}px ${style('--mono')}`;
         context.fillStyle = style('--ink');
         const x = align === 'right' ? room - 5 : 5;
-        context.fillText(shown(token), x, middle);
+        context.fillText(token, x, middle);
       });
     }
 
@@ -489,7 +485,7 @@
       const weight = (memory) =>
         this.block.weight(this.head, this.query, memory);
       const [from, to] = SIDES[this.stackName];
-      const token = (tokens, at) => `\u201c${shown(tokens[at])}\u201d`;
+      const token = (tokens, at) => `\u201c${tokens[at]}\u201d`;
       this.reading.replaceChildren(
         `${from} ${this.query + 1} ${token(this.queryTokens, this.query)} ` +
           `\u2192 ${to} ${this.memory + 1} ` +

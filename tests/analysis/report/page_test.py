@@ -3,17 +3,14 @@
 import html.parser
 import json
 
-import pytest
-
 from synth_mtf.analysis.report import page, weights
 from synth_mtf.analysis.report.page import (
-  Cell,
   Configuration,
   Difference,
   Figure,
   Page,
-  Table,
 )
+from synth_mtf.analysis.tables.texts import Grid, Piece, Row
 from tests.analysis.report import models
 
 EVIL = '</script></pre><script>alert("x")</script>'
@@ -22,11 +19,11 @@ SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 2 1"></svg>'
 
 def a_page(**changes):
   packed = weights.pack([models.attention('Syn (R)', ['R'])], 10**9)
-  table = Table(
+  table = Grid(
     'GLUE',
-    ['Model', 'CoLA'],
-    [[Cell(f'Syn {EVIL}'), Cell('12.5', best=True)]],
-    f'n: {EVIL}',
+    ['CoLA'],
+    [Row(f'Syn {EVIL}', [[Piece('12.5', best=True)]])],
+    [f'n: {EVIL}'],
   )
   return Page(
     **{
@@ -38,6 +35,7 @@ def a_page(**changes):
       'weights': packed,
       'configurations': [Configuration('a', f'x = "{EVIL}"')],
       'differences': [Difference('run.seed', ['1', None])],
+      'notes': [f'No attention: {EVIL}'],
       'commands': [f'synth-mtf report {EVIL}'],
       **changes,
     }
@@ -75,7 +73,7 @@ def test_every_element_is_closed_and_every_text_is_text():
   assert made.open == []
   assert len(made.content['td']) > 0
   texts = [text for tag in ('th', 'pre', 'p') for text in made.content[tag]]
-  assert sum(EVIL in text for text in texts) >= 4
+  assert sum(EVIL in text for text in texts) >= 5
   assert not any('alert' in text for text in made.content['script'])
 
 
@@ -124,12 +122,11 @@ def test_the_weights_are_beside_the_index():
   assert json.loads(index) == list(given.weights.index)
 
 
-@pytest.mark.parametrize('best', [True, False])
-def test_the_best_is_marked(best):
-  table = Table('T', ['Model', 'x'], [[Cell('a'), Cell('1', best)]])
-  made = Reader(page.html(a_page(tables=[], summary=table)))
-  (cell,) = [a for a in made.all('td') if 'number' in (a.get('class') or '')]
-  assert ('best' in cell['class'].split()) == best
+def test_the_best_is_marked():
+  row = Row('a', [[Piece('1'), Piece('2', best=True)], [Piece('-')]])
+  made = page.html(a_page(tables=[], summary=Grid('T', ['x', 'y'], [row], [])))
+  assert '<td class="number">1/<strong>2</strong></td>' in made
+  assert '<td class="number">-</td>' in made
 
 
 def test_where_ends_were_left_out_the_page_says_so():

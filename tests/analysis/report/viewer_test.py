@@ -11,7 +11,8 @@ import pytest
 from synth_mtf.analysis import attention_file
 from synth_mtf.analysis.attention_file import SIDES
 from synth_mtf.analysis.report import page, weights
-from synth_mtf.analysis.report.page import Cell, Configuration, Page, Table
+from synth_mtf.analysis.report.page import Configuration, Page
+from synth_mtf.analysis.tables.texts import Grid, Piece, Row
 from tests import browser as browsers
 from tests.analysis.report import models
 
@@ -43,7 +44,7 @@ def files(tmp_path_factory):
 
 
 def page_of(attention, path: pathlib.Path) -> pathlib.Path:
-  table = Table('Runs', ['Model', 'Step'], [[Cell('T5 (V)'), Cell('100')]])
+  table = Grid('Runs', ['Step'], [Row('T5 (V)', [[Piece('100')]])], [])
   made = Page(
     title='Three models',
     subtitle='',
@@ -52,6 +53,7 @@ def page_of(attention, path: pathlib.Path) -> pathlib.Path:
     figures=[],
     weights=weights.pack(attention, 10**7),
     configurations=[Configuration('T5 (V)', f'x = "{"long " * 60}"')],
+    notes=[],
     differences=[],
     commands=['synth-mtf report ' + 'my_runs/a_long_name ' * 9],
   )
@@ -185,13 +187,9 @@ def test_the_weight_under_the_pointer(opened, files, model, stack):
   for query, key in [(0, 0), (2, 1), (len(queries) - 1, len(memory) - 2)]:
     point_at(opened, 'left', query, key)
     said = reading(opened, 'left')
-    assert f' {query + 1} “{words(queries[query])}” ' in said
-    assert f' {key + 1} “{words(memory[key])}”: ' in said
+    assert f' {query + 1} “{queries[query]}” ' in said
+    assert f' {key + 1} “{memory[key]}”: ' in said
     assert abs(shown(opened, 'left') - exact[query, key]) < OFF, said
-
-
-def words(token):
-  return token.replace('▁', '')
 
 
 def test_the_keyboard_alone_is_enough(opened, files):
@@ -210,7 +208,7 @@ def test_the_keyboard_alone_is_enough(opened, files):
     tokens = [token for token in arrays['encoder_tokens'][0] if token]
     exact = arrays['encoder_weights'][1, 0, 2, 2, len(tokens) - 2]
   said = reading(opened, 'left')
-  assert said.startswith(f'encoder 3 “{words(tokens[2])}” → encoder ')
+  assert said.startswith(f'encoder 3 “{tokens[2]}” → encoder ')
   assert abs(shown(opened, 'left') - exact) < OFF, said
 
 
@@ -288,7 +286,7 @@ def test_the_row_and_alpha_in_words(opened, files):
     exact = arrays['decoder_weights'][1, 2, 1, 4]
     tokens = arrays['decoder_tokens'][2]
     shares = arrays['decoder_alpha'][1, 1]
-  query, best = (words(tokens[i]) for i in (4, exact.argmax()))
+  query, best = (tokens[i] for i in (4, exact.argmax()))
   said = re.match(f'Most of “{query}”: “{best}” ([0-9.]+), ', row)
   assert abs(float(said[1]) - exact.max()) < OFF
   assert alpha == f'alpha of this head: R {shares[0]:.3f}, V {shares[1]:.3f}'
