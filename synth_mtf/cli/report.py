@@ -8,6 +8,7 @@ from typing import Any
 
 from synth_mtf.cli import attention
 from synth_mtf.cli.table import LAYOUTS
+from synth_mtf.errors import UserError
 from synth_mtf.run import output, process
 
 SUMMARY = 'one page about runs: tables, figures, attention, configuration'
@@ -94,12 +95,12 @@ def _look(
     return [], []
   if args.attention:
     return [attention_file.read(path) for path in args.attention], []
-  choose = (
-    attention.chooser(args)
-    if attention.names_text(args)
-    else report.own_examples
-  )
-  return report.look(report.models(found), choose, args.vocabulary)
+  given = attention.names_text(args)
+  choose = attention.chooser(args) if given else report.own_examples
+  looked, missing = report.look(report.models(found), choose, args.vocabulary)
+  if given and not looked:
+    raise UserError('\n'.join(missing))
+  return looked, missing
 
 
 def _commands(

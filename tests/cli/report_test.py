@@ -135,11 +135,11 @@ def test_a_run_without_configuration_is_told(runs, tmp_path, capsys):
     if not file.name.startswith(('model.ckpt', 'checkpoint')):
       shutil.rmtree(file) if file.is_dir() else file.unlink()
   out = tmp_path / 'report.html'
-  assert report(bare, '--out', out, *TEXT) == 0
+  assert report(bare, runs[1], '--out', out, *TEXT) == 0
   told = f'No attention of bare, {bare}: {bare} does not say what its model is'
   assert told in capsys.readouterr().err
   assert told in out.read_text()
-  assert 'id="attention"' not in out.read_text()
+  assert [one['label'] for one in index(Reader(out.read_text()))] == ['Syn (R)']
 
 
 def test_attention_of_a_file(runs, tmp_path):
