@@ -47,7 +47,7 @@ setuptools.setup(
       'gin/**/*.gin',
       'analysis/report/page.html',
       'analysis/report/page.css',
-      'analysis/report/viewer.js',
+      'analysis/report/*.js',
     ]
   },
   install_requires=[

@@ -13,6 +13,10 @@ from synth_mtf.run import output, process
 
 SUMMARY = 'one page about runs: tables, figures, attention, configuration'
 
+PARSER_OPTIONS = {
+  'epilog': 'Where no text is said, the models are shown four sentences.'
+}
+
 _OUT = 'report.html'
 
 
@@ -38,11 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='a table of the paper, beside that of all that the runs have; may be '
     'given several times',
   )
-  looking = parser.add_argument_group(
-    'attention',
-    'Where none of these is given, the models are shown four sentences.',
-  )
-  looking.add_argument(
+  parser.add_argument(
     '--attention',
     action='append',
     default=[],
@@ -50,10 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='an .npz of `synth-mtf attention`, instead of looking at the runs; '
     'may be given several times',
   )
-  looking.add_argument(
+  parser.add_argument(
     '--no_attention', action='store_true', help='leave the viewer out'
   )
-  attention.add_text_arguments(looking)
+  attention.add_text_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """The page of `synth-mtf report`: what is on it, and its HTML.
 
-`page.html` is its template; `page.css` and `viewer.js` are put into it, so that
-it is one file, and a policy in it keeps the browser off the network.
+`page.html` is its template; `page.css` and the scripts of the viewer are put into
+it, so that it is one file, and a policy in it keeps the browser off the network.
 """
 
 import base64
@@ -18,6 +18,7 @@ from synth_mtf.analysis.tables.texts import Grid
 
 # By this, a page is known for one of ours.
 GENERATOR = 'synth-mtf report'
+_SCRIPTS = ('weights.js', 'drawing.js', 'viewer.js')
 _HERE = pathlib.Path(__file__).parent
 
 
@@ -86,7 +87,7 @@ def html(page: Page) -> str:
     page=page,
     generator=GENERATOR,
     css=_source('page.css'),
-    viewer=_source('viewer.js'),
+    scripts=[_source(name) for name in _SCRIPTS],
   )
 
 

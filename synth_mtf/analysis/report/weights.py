@@ -6,7 +6,7 @@ A weight w of a row (one query of one head) is kept as a code c with
 
 so that it is off by half a scale at most, and 0 stays 0. The weights of a layer
 and an example are a block: the scales of all rows, as float32, then all codes,
-compressed by zlib, as base64. `viewer.js` reads it back.
+compressed by zlib, as base64. `weights.js` reads it back.
 """
 
 import base64

@@ -59,7 +59,7 @@ def test_what_differs_and_nothing_else(runs):
   }
   assert contents.differences(runs[:1]) == []
   with_t5 = {one.name: one.values for one in contents.differences(runs)}
-  assert with_t5['Random.max_length'][0] is None
+  assert with_t5['encoder/Random.max_length'][0] is None
 
 
 def test_configurations_are_those_of_runs_that_have_one(runs):

@@ -161,6 +161,7 @@ def size(browser, panel):
     'return document.querySelector(`#${arguments[0]} .cells`).ariaLabel', panel
   )
   found = re.search(r'(\d+) queries by (\d+) tokens', label)
+  assert found
   return int(found[1]), int(found[2])
 
 
@@ -242,6 +243,7 @@ def test_the_keys_of_the_map(opened):
     at = re.fullmatch(
       r'encoder (\d+) .* → encoder (\d+) .*', reading(opened, 'left')
     )
+    assert at
     assert (int(at[1]), int(at[2])) == place, keys
 
 
@@ -288,6 +290,7 @@ def test_the_row_and_alpha_in_words(opened, files):
     shares = arrays['decoder_alpha'][1, 1]
   query, best = (tokens[i] for i in (4, exact.argmax()))
   said = re.match(f'Most of “{query}”: “{best}” ([0-9.]+), ', row)
+  assert said
   assert abs(float(said[1]) - exact.max()) < OFF
   assert alpha == f'alpha of this head: R {shares[0]:.3f}, V {shares[1]:.3f}'
 
