@@ -22,6 +22,7 @@ import argparse
 import dataclasses
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -49,7 +50,7 @@ class Model:
   """A row of a table.
 
   Attributes:
-    name: in the table, and of its folder.
+    name: in the table.
     variants: files of gin/variants.
     params: gin bindings.
   """
@@ -57,6 +58,11 @@ class Model:
   name: str
   variants: Sequence[str]
   params: Sequence[str] = ()
+
+  @property
+  def folder(self) -> str:
+    """The name of its folder."""
+    return re.sub(r'[^\w+]+', '_', self.name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,7 +203,9 @@ def main(args: argparse.Namespace) -> None:
     rows = []
     for task in part.tasks:
       for model in part.models:
-        folder = args.out / letter / task / model.name
+        if args.models and model.name not in args.models:
+          continue
+        folder = args.out / letter / task / model.folder
         runs = [
           _run(part, task, model, seed, folder, args) for seed in args.seeds
         ]
@@ -241,7 +249,7 @@ def _run(
     *model.params,
   ]
   for file in ('runs/pretrain_text.gin', 'runs/perplexity_text.gin'):
-    done = model_dir / f'{pathlib.Path(file).stem}.done'
+    done = model_dir / f'{pathlib.Path(file).stem}_{part.steps}.done'
     if not done.exists():
       _call([
         *words,
@@ -323,6 +331,7 @@ def _arguments() -> argparse.Namespace:
     '--out', type=lambda name: pathlib.Path(name).absolute(), default='claims'
   )
   parser.add_argument('--seeds', nargs='+', type=int, default=[0, 1, 2])
+  parser.add_argument('--models', nargs='+', help='these rows alone')
   parser.add_argument('--steps', type=int, help='instead of those of the part')
   parser.add_argument('--data_dir', help='with text below corpus/: c, f and g')
   parser.add_argument('--vocabulary', default='bytes', help='of that text')

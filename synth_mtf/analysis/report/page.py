@@ -1,7 +1,8 @@
 """The page of `synth-mtf report`: what is on it, and its HTML.
 
-`page.html` is its template; `page.css` and the scripts of the viewer are put into
-it, so that it is one file, and a policy in it keeps the browser off the network.
+`page.html` is its template; `page.css` and the scripts of the viewer are put
+into it, so that it is one file, and a policy in it keeps the browser off the
+network.
 """
 
 import base64

@@ -1,5 +1,5 @@
-// The weights on the page: see analysis/report/weights.py. They are unpacked when
-// they are looked at, and kept.
+// The weights on the page: see analysis/report/weights.py. They are unpacked
+// when they are looked at, and kept.
 'use strict';
 
 /** The weights of a layer and an example: see analysis/report/weights.py. */
