@@ -147,7 +147,7 @@ class Job:
     self.folder.finish(stage.variant, stage.seed, stage.name, found)
 
   def _report(self) -> Grid:
-    """Writes table and page of all variants in the folder; returns the table."""
+    """Writes table and page of all variants there; returns the table."""
     rows = self.folder.rows(first=self._variants)
     grid = self._work(
       'make table',
