@@ -41,10 +41,20 @@ setuptools.setup(
   # In the checkout, synth_mtf/tasks and synth_mtf/gin are links to the folders
   # of these names at the top; `tests` is not installed.
   packages=setuptools.find_packages(include=['synth_mtf', 'synth_mtf.*']),
-  package_data={'synth_mtf': ['py.typed', 'gin/**/*.gin']},
+  package_data={
+    'synth_mtf': [
+      'py.typed',
+      'gin/**/*.gin',
+      'analysis/report/page.html',
+      'analysis/report/page.css',
+      'analysis/report/*.js',
+    ]
+  },
   install_requires=[
     'absl-py',
     'gin-config>=0.5',
+    'jinja2',
+    'markupsafe',
     'mesh-tensorflow[transformer]>=0.1.21',
     'numpy',
     'rich',

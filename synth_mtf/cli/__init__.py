@@ -1,10 +1,11 @@
 """The `synth-mtf` command: one module per subcommand.
 
 A subcommand is a module of this package with `SUMMARY` (a line for `--help`),
-`add_arguments(parser)` and `run(args) -> int`, the exit status. It imports
-TensorFlow, and whatever needs it, inside `run`, and calls
-`run.process.load_plugin()` before it relies on our gin names. If it has
-`PARSER_OPTIONS`, they are keyword arguments for its `argparse.ArgumentParser`.
+`add_arguments(parser)` and `run(args) -> int`, the exit status; `args.words` is
+the whole command line. It imports TensorFlow, and whatever needs it, inside
+`run`, and calls `run.process.load_plugin()` before it relies on our gin names.
+If it has `PARSER_OPTIONS`, they are keyword arguments for its
+`argparse.ArgumentParser`.
 """
 
 import argparse
@@ -27,6 +28,7 @@ COMMANDS = (
   'table',
   'attention',
   'plot',
+  'report',
   'doctor',
 )
 
@@ -43,7 +45,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     a command, the commands are listed there.
   """
   whole = parser()
-  args = whole.parse_args(argv)
+  words = sys.argv[1:] if argv is None else argv
+  args = whole.parse_args(words, argparse.Namespace(words=words))
   if args.run is None:
     whole.print_help(sys.stderr)
     return 2

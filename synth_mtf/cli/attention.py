@@ -6,6 +6,7 @@ docs/figures.md.
 
 import argparse
 import os
+from collections.abc import Callable
 from typing import Any, Union
 
 from synth_mtf.errors import UserError
@@ -103,6 +104,37 @@ def run(args: argparse.Namespace) -> int:
 
 def look(args: argparse.Namespace, folder: str, steps: Any) -> Any:
   """Looks at the text that the flags name, with checkpoints of a run."""
+  choose = chooser(args)
+  from synth_mtf.run import attention
+
+  return attention.look(folder, steps, choose, args.vocabulary, args.seed)
+
+
+def names_text(args: argparse.Namespace) -> bool:
+  """Whether the flags say which text to look at."""
+  return bool(args.text or args.target or args.input or args.task)
+
+
+def text_words(args: argparse.Namespace) -> list[str]:
+  """The words that say again what the flags of the text say."""
+  words = [
+    *(word for text in args.text for word in ('--text', text)),
+    *(word for text in args.target for word in ('--target', text)),
+  ]
+  if args.task:
+    words += ['--split', args.split, '--examples', str(args.examples)]
+  for name in ('input', 'task', 'data_dir', 'vocabulary'):
+    if getattr(args, name):
+      words += [f'--{name}', getattr(args, name)]
+  return words
+
+
+def chooser(args: argparse.Namespace) -> Callable[[], Any]:
+  """Returns what makes the examples that the flags name, and loads the plugin.
+
+  Raises:
+    UserError: they name none, or several.
+  """
   ways = [bool(args.text or args.target), bool(args.input), bool(args.task)]
   if sum(ways) != 1:
     raise UserError(
@@ -119,7 +151,7 @@ def look(args: argparse.Namespace, folder: str, steps: Any) -> Any:
     import tensorflow.compat.v1 as tf
     from absl import logging
 
-    from synth_mtf.run import attention, attention_examples
+    from synth_mtf.run import attention_examples
 
     tf.disable_v2_behavior()
     tf.enable_resource_variables()
@@ -135,7 +167,7 @@ def look(args: argparse.Namespace, folder: str, steps: Any) -> Any:
       {'inputs': args.text, 'targets': args.target}
     )
 
-  return attention.look(folder, steps, choose, args.vocabulary, args.seed)
+  return choose
 
 
 def check_writable(path: str, make: bool = False) -> None:

@@ -231,4 +231,5 @@ Done in {duration(seconds)}. In {out}:
   <variant>/pretrain, finetune   checkpoints, TensorBoard summaries, gin
   <variant>/finetune/validation_eval   metrics.json and predictions.jsonl
   logs                           TensorFlow's log of each stage
-Curves:  tensorboard --logdir {out}"""
+Curves:  tensorboard --logdir {out}
+All of it, and what the models attend to, in a browser:  {out}/report.html"""

@@ -147,7 +147,7 @@ class Job:
     self.folder.finish(stage.variant, stage.seed, stage.name, found)
 
   def _report(self) -> Grid:
-    """Writes and returns the table of all variants in the folder."""
+    """Writes table and page of all variants there; returns the table."""
     rows = self.folder.rows(first=self._variants)
     grid = self._work(
       'make table',
@@ -157,6 +157,14 @@ class Job:
       list(rows),
     )
     self.folder.report(rows, formats.markdown(grid))
+    self._work(
+      'make page',
+      self.folder.log('page'),
+      'make_page',
+      str(self.folder.path),
+      list(rows),
+      str(self.folder.page),
+    )
     return grid
 
   def _work(

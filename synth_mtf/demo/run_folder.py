@@ -7,6 +7,7 @@ data/, vocabulary.model    if the run makes its own
 <run>/<stage>.json     the stage is done, and with what result
 logs/                  TensorFlow's log of each stage
 table.md, metrics.json the results
+report.html            them and more, in a browser
 
 A run is a variant's; with several seeds, <run> is <variant>/seed_<seed>.
 """
@@ -56,6 +57,11 @@ class RunFolder:
   def table(self) -> pathlib.Path:
     """The results as Markdown."""
     return self.path / 'table.md'
+
+  @property
+  def page(self) -> pathlib.Path:
+    """The page for a browser."""
+    return self.path / 'report.html'
 
   @property
   def metrics(self) -> pathlib.Path:

@@ -30,6 +30,7 @@ from synth_mtf.demo.stages import PRETRAINING_TASK, Stage
 from synth_mtf.errors import RunFailed
 from synth_mtf.host import errors, gin_files, model
 from synth_mtf.run import main, progress
+from synth_mtf.run import report as pages
 from synth_mtf.tasks import vocabulary_training
 
 Report = Callable[[Any], None]
@@ -137,6 +138,26 @@ def tabulate(
   return grid.grid(
     table.make(found, layouts.overview(found), checkpoints_shown.Last())
   )
+
+
+def make_page(
+  folder: str, variants: Sequence[str], page: str, report: Report
+) -> None:
+  """Makes the page of the demo, as `synth-mtf report` makes it.
+
+  Args:
+    folder: of the demo.
+    variants: those that are done, in their order.
+    page: its path.
+    report: not used.
+  """
+  del report
+  tf.disable_v2_behavior()
+  tf.enable_resource_variables()
+  found = runs.read_all([os.path.join(folder, name) for name in variants])
+  looked, missing = pages.look(pages.models(found), pages.own_examples)
+  command = ['synth-mtf', 'report', folder, '--out', page]
+  pages.write(page, found, looked, [], [command], missing)
 
 
 def _apply(settings: dict[str, str]) -> None:

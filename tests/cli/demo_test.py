@@ -6,6 +6,7 @@ others train on the samples that it has made.
 
 import json
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -79,6 +80,27 @@ def test_it_prints_the_table_and_where_everything_is(first):
   assert 'GENERATED SAMPLES' in done.stdout
   assert f'tensorboard --logdir {folder}' in done.stdout
   assert row in (folder / 'table.md').read_text()
+
+
+def test_it_ends_with_a_page_that_agrees_with_its_table(first):
+  folder, done = first
+  last = done.stdout.splitlines()[-1]
+  assert last.endswith(f'in a browser:  {folder}/report.html')
+  made = (folder / 'report.html').read_text(encoding='utf-8')
+  (table,) = re.findall(r'<h2 id="tables">.*?</section>', made, re.S)
+  found = [
+    re.sub('<.*?>', '', cell)
+    for cell in re.findall(r'<t[hd] .*?</t[hd]>', table, re.S)
+  ]
+  expected = [
+    cell.strip().replace('**', '')
+    for line in (folder / 'table.md').read_text().splitlines()
+    if re.match(r'\| *\w', line)
+    for cell in line.strip('|').split('|')
+  ]
+  assert found == expected
+  assert 'id="weights-0-encoder-0-0"' in made
+  assert 'No attention' not in made
 
 
 def test_tensorflow_is_heard_in_the_log_only(first):

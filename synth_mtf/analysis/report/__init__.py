@@ -1,0 +1,1 @@
+"""One page, self-contained, about any number of runs."""

@@ -1,0 +1,202 @@
+"""`synth-mtf report`: the page of real runs, trained for two steps."""
+
+import json
+import shlex
+import shutil
+import sys
+
+import numpy as np
+import pytest
+
+from synth_mtf import cli
+from synth_mtf.analysis import attention_file
+from synth_mtf.analysis.report import page
+from synth_mtf.analysis.report.weights import Block
+from tests.analysis.report.page_test import Reader
+from tests.analysis.report.weights_test import unpacked
+from tests.cli import t5_main
+
+pytestmark = pytest.mark.slow  # trains
+
+TEXT = ('--text', 'A red boat.', '--target', 'ein Boot')
+QUICK = (
+  '--vocabulary=bytes',
+  *t5_main.REPEATABLE,
+  '--gin_param=utils.run.train_steps = 2',
+  '--gin_param=utils.run.batch_size = 2',
+)
+
+
+@pytest.fixture(scope='module')
+def runs(made_data, tmp_path_factory):
+  """R+V, and R with another number of heads."""
+  folder = tmp_path_factory.mktemp('runs')
+  changes = {
+    'rv': (),
+    'r': ('--gin_file=variants/random.gin', '--gin_param=num_heads = 2'),
+  }
+  for name, words in changes.items():
+    assert not t5_main.synth_mtf_transformer(
+      f'--model_dir={folder / name}', f'--data_dir={made_data}', *QUICK, *words
+    )
+  return [str(folder / name) for name in changes]
+
+
+def report(*words):
+  return cli.main(['report', *map(str, words)])
+
+
+@pytest.fixture(scope='module')
+def written(runs, tmp_path_factory):
+  """The page of both runs."""
+  out = tmp_path_factory.mktemp('page') / "it's.html"
+  assert report(*runs, '--out', out, *TEXT) == 0
+  return out
+
+
+@pytest.fixture(scope='module')
+def read(written):
+  return Reader(written.read_text(encoding='utf-8'))
+
+
+def index(read):
+  (found,) = [t for t in read.content['script'] if t.startswith('[{')]
+  return json.loads(found)
+
+
+def test_the_table_is_that_of_synth_mtf_table(read, runs, capsys):
+  assert cli.main(['table', *runs, '--format', 'markdown']) == 0
+  printed = capsys.readouterr().out
+  rows = [line for line in printed.splitlines() if line.startswith('|')]
+  cells = {
+    cell.strip().strip('*') for row in rows[2:] for cell in row.split('|')
+  }
+  shown = {text.strip() for tag in ('th', 'td') for text in read.content[tag]}
+  strong = {text.strip() for text in read.content.get('strong', ())}
+  assert 'Syn (R+V)' in cells
+  assert cells <= shown | strong | {''}
+
+
+def test_the_weights_are_those_of_synth_mtf_attention(
+  read, written, runs, tmp_path
+):
+  text = written.read_text(encoding='utf-8')
+  for number, run in enumerate(runs):
+    file = str(tmp_path / 'x.npz')
+    assert cli.main(['attention', run, '--out', file, *TEXT]) == 0
+    exact = attention_file.read(file)
+    assert index(read)[number]['label'] == exact.label
+    for stack in ('encoder', 'decoder', 'cross'):
+      name = f'{number}-{stack}-0-0'
+      (attributes,) = [
+        a for a in read.all('script') if a.get('id') == f'weights-{name}'
+      ]
+      content = text.partition(f'id="weights-{name}"')[2]
+      block = Block(
+        name,
+        int(attributes['data-queries']),
+        int(attributes['data-memory']),
+        content.partition('>')[2].partition('<')[0],
+      )
+      np.testing.assert_allclose(
+        unpacked(block, exact.stacks[stack].heads),
+        exact.weights(stack, 0)[0],
+        atol=1 / 510 + 1e-6,
+      )
+
+
+def test_what_differs_is_shown(read):
+  cells = [''.join(text) for text in read.content['code']]
+  assert 'num_heads' in cells
+  at = cells.index('num_heads')
+  assert cells[at + 1 : at + 3] == ['4', '2']
+
+
+def test_its_commands_make_it_again(read, written, monkeypatch, tmp_path):
+  (listed,) = [
+    text for text in read.content['pre'] if text.startswith('synth-mtf ')
+  ]
+  commands = [shlex.split(line) for line in listed.splitlines()]
+  assert [words[1] for words in commands] == [
+    'report', 'table', 'plot', 'attention', 'attention',
+  ]  # fmt: skip
+  before = written.read_bytes()
+  monkeypatch.chdir(tmp_path)
+  for words in commands:
+    assert cli.main(words[1:]) == 0, words
+  assert written.read_bytes() == before
+  assert (tmp_path / 'attention_2.npz').exists()
+
+
+def test_a_run_without_configuration_is_told(runs, tmp_path, capsys):
+  bare = tmp_path / 'bare'
+  shutil.copytree(runs[0], bare)
+  for file in bare.iterdir():
+    if not file.name.startswith(('model.ckpt', 'checkpoint')):
+      shutil.rmtree(file) if file.is_dir() else file.unlink()
+  out = tmp_path / 'report.html'
+  assert report(bare, runs[1], '--out', out, *TEXT) == 0
+  told = f'No attention of bare, {bare}: {bare} does not say what its model is'
+  assert told in capsys.readouterr().err
+  assert told in out.read_text()
+  assert [one['label'] for one in index(Reader(out.read_text()))] == ['Syn (R)']
+
+
+def test_attention_of_a_file(runs, tmp_path):
+  file = tmp_path / 'x.npz'
+  assert cli.main(['attention', runs[1], '--out', str(file), *TEXT]) == 0
+  out = tmp_path / 'report.html'
+  assert report(runs[0], '--out', out, '--attention', file) == 0
+  (model,) = index(Reader(out.read_text()))
+  assert model['label'] == 'Syn (R)'
+
+
+def test_sentences_that_do_not_fit_are_told(runs, tmp_path, capsys):
+  """Those that are shown where no text is given, to rows of 32 bytes."""
+  out = tmp_path / 'report.html'
+  assert report(runs[0], '--out', out) == 0
+  assert 'tokens, and the model takes 32' in capsys.readouterr().err
+  assert 'tokens, and the model takes 32' in out.read_text()
+
+
+@pytest.mark.parametrize(
+  'words, message',
+  [
+    (['no_such'], 'no_such does not exist; expected a model folder'),
+    (['{run}', '--attention', 'x.npz'], 'there is no file x.npz'),
+    (['{run}', '--layout', 'glue'], 'no run has what is in the table'),
+    (['{run}', '--out', 'no/such/x.html'], 'there is no folder'),
+    (['{run}', '--out', '.'], 'is a folder; expected a file'),
+    (['{run}', '--target', 'x'], 'give a text for it with each target'),
+  ],
+)
+def test_bad_input_is_one_message_and_nothing_is_written(
+  words, message, runs, tmp_path, monkeypatch, capsys
+):
+  monkeypatch.chdir(tmp_path)
+  assert report(*(word.format(run=runs[0]) for word in words)) == 2
+  error = capsys.readouterr().err
+  assert error.startswith('synth-mtf: error: ')
+  assert message in error
+  assert not any(tmp_path.iterdir())
+
+
+def test_only_a_page_of_ours_is_replaced(runs, tmp_path, capsys):
+  out = tmp_path / 'report.html'
+  out.write_text('<!DOCTYPE html><p>Mine</p>')
+  assert report(runs[0], '--out', out, '--no_attention') == 2
+  assert 'not a page of `synth-mtf report`' in capsys.readouterr().err
+  assert out.read_text() == '<!DOCTYPE html><p>Mine</p>'
+  out.unlink()
+  for _ in range(2):
+    assert report(runs[0], '--out', out, '--no_attention') == 0
+  assert page.GENERATOR in out.read_text()
+
+
+def test_without_matplotlib_the_page_says_so(runs, tmp_path, monkeypatch):
+  for name in [n for n in sys.modules if 'analysis.figures' in n]:
+    monkeypatch.delitem(sys.modules, name)
+  monkeypatch.setitem(sys.modules, 'matplotlib', None)
+  out = tmp_path / 'report.html'
+  assert report(runs[0], '--out', out, '--no_attention') == 0
+  assert 'No figures: figures need matplotlib' in out.read_text()
