@@ -1,0 +1,95 @@
+"""Whole models with `common/fast_cpu.gin` and without: the same numbers."""
+
+import gin
+import mesh_tensorflow as mtf
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from synth_mtf.host import gin_files
+from synth_mtf.host import model as host_model
+from tests import harness, model
+
+FAST = "include 'common/fast_cpu.gin'"
+VARIANTS = [None, 'random_vanilla', 'random+cross_vanilla']
+BINDINGS = [
+  *model.TINY,
+  'dropout_rate = 0.0',
+  'Bitransformer.decode.max_decode_length = 6',
+  'Bitransformer.decode.temperature = 0.0',
+]
+INPUTS = np.array([[5, 9, 2, 77, 9, 1], [127, 3, 1, 0, 0, 0]])
+TARGETS = np.array([[4, 9, 9, 1], [60, 1, 0, 0]])
+
+
+@pytest.fixture(autouse=True)
+def clean_gin():
+  yield
+  gin.clear_config()
+
+
+def computed(variant, more, outputs):
+  """The outputs of a model with known weights, by name; and its variables.
+
+  Args:
+    variant: a file of gin/variants, or several.
+    more: further gin bindings.
+    outputs: makes them of the model, and of its inputs and targets.
+  """
+  gin_files.parse(model.files(variant), [*BINDINGS, *more])
+  with harness.new_graph() as (graph, mesh):
+    tensors = outputs(
+      host_model.make_transformer(model.VOCAB),
+      harness.constant(mesh, INPUTS, 'batch length'),
+      harness.constant(mesh, TARGETS, 'batch length'),
+    )
+    names = sorted(v.name for v in graph.all_variables)
+    with harness.open_session(
+      graph, mesh, harness.ONE_DEVICE, tensors, harness.draw
+    ) as session:
+      return session.run({}), names
+
+
+def gradients(transformer, inputs, targets):
+  """Logits, loss, and the gradient of each variable."""
+  logits, loss = transformer.call_simple(
+    inputs=inputs,
+    targets=targets,
+    compute_loss=True,
+    mode=tf.estimator.ModeKeys.TRAIN,
+    variable_dtype=mtf.VariableDType(tf.float32, tf.float32, tf.float32),
+    encoder_sequence_id=mtf.cast(mtf.not_equal(inputs, 0), tf.int32),
+    decoder_sequence_id=mtf.cast(mtf.not_equal(targets, 0), tf.int32),
+  )
+  variables = logits.graph.trainable_variables
+  found = mtf.gradients([loss], [v.outputs[0] for v in variables])
+  return {
+    'logits': logits,
+    'loss': loss,
+    **{v.name: g for v, g in zip(variables, found)},
+  }
+
+
+def answers(transformer, inputs, targets):
+  """What is decoded."""
+  del targets
+  types = mtf.VariableDType(tf.float32, tf.float32, tf.float32)
+  return {'answers': transformer.decode(inputs, variable_dtype=types)}
+
+
+@pytest.mark.parametrize('variant', VARIANTS)
+def test_trains_the_same_variables_by_the_same_gradients(variant):
+  expected, variables = computed(variant, [], gradients)
+  found, same = computed(variant, [FAST], gradients)
+  assert same == variables
+  harness.assert_close(found, expected, 'gradient')
+
+
+@pytest.mark.parametrize('variant', VARIANTS)
+@pytest.mark.parametrize('beam_size', [1, 3])
+def test_decodes_the_same(variant, beam_size):
+  beam = f'Bitransformer.decode.beam_size = {beam_size}'
+  expected, _ = computed(variant, [beam], answers)
+  found, _ = computed(variant, [beam, FAST], answers)
+  assert expected['answers'].any()
+  np.testing.assert_array_equal(found['answers'], expected['answers'])
