@@ -82,7 +82,10 @@ def test_largest_tensor_of_random_does_not_grow_with_the_batch(tmp_path):
 
 @pytest.mark.parametrize('section', ['model', 'decode'])
 def test_models(tmp_path, section):
-  entries = check(run(tmp_path, section, 'random'), 'random')
+  fast = 'random, fast_cpu'
+  entries = check(run(tmp_path, section, 'random', fast), 'random', fast)
+  # A product with one-hot vectors less.
+  assert entries[fast]['gflop'] < 0.9 * entries['random']['gflop']
   if section == 'decode':
     assert all(e['tokens_per_second'] > 0 for e in entries.values())
 
