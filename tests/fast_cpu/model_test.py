@@ -5,13 +5,16 @@ import mesh_tensorflow as mtf
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import transformer_layers
 
+from synth_mtf import DotProductEncDecAttention, SyntheticEncDecAttention
+from synth_mtf.analysis import labels
 from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
 from tests import harness, model
 
 FAST = "include 'common/fast_cpu.gin'"
-VARIANTS = [None, 'random_vanilla', 'random+cross_vanilla']
+VARIANTS = [None, 'random_vanilla', 'random+cross_dense']
 BINDINGS = [
   *model.TINY,
   'dropout_rate = 0.0',
@@ -75,6 +78,42 @@ def answers(transformer, inputs, targets):
   del targets
   types = mtf.VariableDType(tf.float32, tf.float32, tf.float32)
   return {'answers': transformer.decode(inputs, variable_dtype=types)}
+
+
+def layer_classes(variant, more):
+  gin_files.parse(model.files(variant), [*BINDINGS, *more])
+  made = host_model.make_transformer(model.VOCAB)
+  return {scope: type(layer) for scope, layer in host_model.layers(made)}
+
+
+@pytest.mark.parametrize(
+  'variant, cross_attention',
+  [
+    (None, transformer_layers.EncDecAttention),
+    ('vanilla', DotProductEncDecAttention),
+    ('random+cross_dense', SyntheticEncDecAttention),
+  ],
+)
+def test_only_a_variant_without_cross_attention_gets_one(
+  variant, cross_attention
+):
+  before, after = layer_classes(variant, []), layer_classes(variant, [FAST])
+  assert list(before) == list(after), 'scopes of variables'
+  changed = {x for x in after if before[x].__module__ != after[x].__module__}
+  assert changed == {
+    x for x in after if after[x].__name__ == 'EncDecAttention' and variant
+  }
+  assert all(
+    issubclass(after[x], cross_attention) for x in after if 'EncDec' in x
+  )
+
+
+@pytest.mark.parametrize('variant', [None, 'vanilla', 'random+cross_dense'])
+def test_a_model_keeps_its_name_in_tables(variant):
+  gin_files.parse(model.files(variant), BINDINGS)
+  expected = labels.label()
+  gin_files.parse(model.files(variant), [*BINDINGS, FAST])
+  assert labels.label() == expected
 
 
 @pytest.mark.parametrize('variant', VARIANTS)
