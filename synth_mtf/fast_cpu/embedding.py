@@ -64,6 +64,9 @@ def _read(weights: mtf.Tensor, ids: mtf.Tensor) -> mtf.Tensor:
 
   def copy(weights: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     known = _is_known(ids, vocab.size)
+    # Of the variable itself, a sparse read would have TensorFlow copy all of it
+    # at each later read, that of the softmax.
+    weights = tf.convert_to_tensor(weights)
     rows = tf.gather(weights, tf.where_v2(known, ids, 0))
     return tf.where_v2(known[..., tf.newaxis], rows, tf.zeros([], rows.dtype))
 

@@ -132,3 +132,26 @@ def test_decodes_the_same(variant, beam_size):
   found, _ = computed(variant, [beam, FAST], answers)
   assert expected['answers'].any()
   np.testing.assert_array_equal(found['answers'], expected['answers'])
+
+
+def test_no_variable_is_read_sparsely():
+  """Each later read of such a variable would copy all of it."""
+  gin_files.parse(model.files('random'), [*BINDINGS, FAST])
+  with harness.new_graph() as (graph, mesh):
+    inputs = harness.constant(mesh, INPUTS, 'batch length')
+    made = host_model.make_transformer(model.VOCAB)
+    decoded = answers(made, inputs, None)
+    with harness.open_session(
+      graph, mesh, harness.ONE_DEVICE, decoded, harness.draw
+    ):
+      definition = tf.get_default_graph().as_graph_def()
+  operations = {
+    node.op
+    for nodes in (
+      definition.node,
+      *(function.node_def for function in definition.library.function),
+    )
+    for node in nodes
+  }
+  assert 'GatherV2' in operations
+  assert 'ResourceGather' not in operations
