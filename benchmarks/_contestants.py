@@ -21,6 +21,13 @@ RIVAL_MODES = (
   'dense_plus_alpha',
 )
 _RIVAL = 'original_'  # the variants with mesh_tensorflow's own layer
+# What a whole model may have beside its attention, by the end of its name.
+_BESIDE = {
+  'embedding by index': (
+    'get_vocab_embedding_cls.cls = @synth_mtf.EmbeddingByIndex'
+  ),
+  'fast_cpu': "include 'common/fast_cpu.gin'",
+}
 # The mode of mesh_tensorflow's Synthesizer that does what the variant does.
 _RIVAL_OF = {
   'random': 'random',
@@ -42,11 +49,13 @@ class Contestant:
     name: as it stands in the results.
     variant: a file of gin/variants; '' is T5 itself.
     rival: name of the contestant of mesh_tensorflow that it is measured by.
+    beside: a line of gin on what is not attention; '' is all as T5 has it.
   """
 
   name: str
   variant: str = ''
   rival: str = ''
+  beside: str = ''
 
   @property
   def is_ours(self) -> bool:
@@ -70,6 +79,19 @@ def contestants() -> dict[str, Contestant]:
   return {c.name: c for c in [Contestant(BASELINE), *ours, *rivals]}
 
 
+def whole_models() -> dict[str, Contestant]:
+  """T5's layer and ours in models that differ from T5 beside attention, too."""
+  return {
+    name: dataclasses.replace(
+      contestant, name=name, rival='', beside=_BESIDE[beside]
+    )
+    for contestant in contestants().values()
+    if not contestant.variant.startswith(_RIVAL)
+    for beside in _BESIDE
+    for name in [f'{contestant.name}, {beside}']
+  }
+
+
 @contextlib.contextmanager
 def configured(
   contestant: Contestant, size: str, bindings: tuple[str, ...] = ()
@@ -83,10 +105,14 @@ def configured(
   """
   variant = [f'variants/{contestant.variant}.gin'] * bool(contestant.variant)
   gin_files.parse(
-    [f'sizes/{size}.gin', *variant, 'runs/cpu.gin'],
+    [f'sizes/{size}.gin', *variant],
     [
+      # As runs/cpu.gin has it: a batch in one piece.
+      'utils.serialize_num_microbatches.tokens_per_microbatch_per_replica '
+      '= None',
       "utils.get_variable_dtype.slice_dtype = 'float32'",
       "utils.get_variable_dtype.activation_dtype = 'float32'",
+      *filter(None, [contestant.beside]),
       *bindings,
     ],
   )

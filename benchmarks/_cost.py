@@ -78,6 +78,15 @@ def matrix_product(size: int) -> Step:
     return Step(session, tf.matmul(x, x).op, 0)
 
 
+def memory_stream(num_bytes: int) -> Step:
+  """A sum of that many bytes, with which the rate of memory is measured."""
+  with tf.Graph().as_default():
+    x = tf.Variable(tf.ones([num_bytes // 4]))
+    session = tf.Session()
+    session.run(tf.global_variables_initializer())
+    return Step(session, tf.reduce_sum(x), 0)
+
+
 def _needed(fetches: Any) -> set[tf.Operation]:
   """All operations that the fetches depend on."""
   found: set[tf.Operation] = set()

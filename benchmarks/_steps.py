@@ -33,6 +33,7 @@ class Shape:
     targets: tokens of the decoder.
     packed: whether rows hold several sequences; for layers only.
     layers: blocks in each stack; 0: as many as the size has.
+    beams: of decoding; 1 is greedy.
   """
 
   size: str = 'base'
@@ -41,6 +42,7 @@ class Shape:
   targets: int = 114
   packed: bool = False
   layers: int = 0
+  beams: int = 1
 
   def sequence_id(self) -> npt.NDArray[np.int32]:
     """[batch, length]; rows are 60 to 100 % full, of 1 or (packed) 2."""
@@ -67,12 +69,14 @@ class Step:
     fetches: what it computes; all of it is fetched, so that none is pruned.
     parameters: number of trained parameters.
     repeats: how often the body of its loop runs, if there is one.
+    bytes_read: what the body of the loop must read each time, at least.
   """
 
   session: tf.Session
   fetches: Any
   parameters: int
   repeats: int = 1
+  bytes_read: int = 0
 
   def run(self) -> Any:
     """Computes it."""
@@ -129,12 +133,10 @@ def training(contestant: Contestant, shape: Shape) -> Step:
 
 
 def decoding(contestant: Contestant, shape: Shape) -> Step:
-  """Greedy decoding, encoder included; no example ends before `targets`."""
-  rng = np.random.default_rng(_SEED)
-  ids = shape.sequence_id()
-  features = {'inputs': ids * rng.integers(2, _VOCABULARY, ids.shape)}
+  """Decoding, encoder included; no example ends before `targets`."""
+  features = {'inputs': tokens(shape)}
   bindings = (
-    'Bitransformer.decode.beam_size = 1',
+    f'Bitransformer.decode.beam_size = {shape.beams}',
     'Bitransformer.decode.temperature = 0.0',
     f'Bitransformer.decode.max_decode_length = {shape.targets}',
     'Unitransformer.sample_autoregressive.never_end = True',
@@ -142,6 +144,12 @@ def decoding(contestant: Contestant, shape: Shape) -> Step:
   return _model_step(
     contestant, shape, features, tf.estimator.ModeKeys.PREDICT, bindings
   )
+
+
+def tokens(shape: Shape) -> npt.NDArray[np.int64]:
+  """[batch, length]: tokens of the encoder, 0 at padding."""
+  ids = shape.sequence_id()
+  return ids * np.random.default_rng(_SEED).integers(2, _VOCABULARY, ids.shape)
 
 
 def _call_layer(
@@ -241,7 +249,24 @@ def _model_step(
       fetches,
       parameters,
       repeats,
+      _bytes_read(shape),
     )
+
+
+def _bytes_read(shape: Shape) -> int:
+  """What a step of decoding reads once, of the model in the current graph.
+
+  The decoder's weights and the softmax's embedding; in place of the weights of
+  cross-attention's keys and values, those themselves; of a table a row only.
+  """
+  elements = 0
+  for variable in tf.trainable_variables():
+    name, size = variable.op.name, variable.shape.num_elements()
+    if name.endswith(('EncDecAttention/k', 'EncDecAttention/v')):
+      elements += shape.batch * shape.length * variable.shape[-1]
+    elif name.startswith(('decoder/', 'shared/')) and '/random/' not in name:
+      elements += size
+  return 4 * elements
 
 
 def _packing(contestant: Contestant, packed: bool) -> tuple[str, ...]:

@@ -19,7 +19,9 @@ All run in turn in one process (A B C A B C ...) and are compared round by
 round. All results are fetched, so that nothing that a step must compute is
 pruned. What takes part is every file of gin/variants that puts
 SyntheticAttention into T5, T5's SelfAttention, and each mode of
-mesh_tensorflow's Synthesizer ('mtf ...').
+mesh_tensorflow's Synthesizer ('mtf ...'). Whole models may have more than their
+attention from us: 'random, fast_cpu' has all of `common/fast_cpu.gin`, 'random,
+embedding by index' that part of it; without such an ending all else is T5's.
 
 The JSON file has, for each section and contestant: `seconds` and `cpu_seconds`
 (median, quartiles, range), `speed` (how many times as fast as SelfAttention,
@@ -51,7 +53,12 @@ import tensorflow.compat.v1 as tf
 
 import synth_mtf  # noqa: F401  (readies the host)
 from benchmarks import _cost, _steps, _timing
-from benchmarks._contestants import BASELINE, Contestant, contestants
+from benchmarks._contestants import (
+  BASELINE,
+  Contestant,
+  contestants,
+  whole_models,
+)
 from benchmarks._cost import Cost
 from benchmarks._steps import Shape, Step
 from benchmarks._timing import Times
@@ -59,12 +66,24 @@ from benchmarks._timing import Times
 SECTIONS = ('layer', 'packed', 'growth', 'model', 'decode')
 _WHOLE_MODEL = (
   BASELINE,
+  f'{BASELINE}, embedding by index',
+  f'{BASELINE}, fast_cpu',
+  'vanilla, fast_cpu',
+  'random, fast_cpu',
+  'random_vanilla, fast_cpu',
+  'dense_vanilla, fast_cpu',
   'random',
-  'random_vanilla',
-  'dense_vanilla',
   'mtf random',
 )
-_DECODE = (BASELINE, 'random', 'random_vanilla', 'mtf random')
+_DECODE = (
+  BASELINE,
+  f'{BASELINE}, fast_cpu',
+  'vanilla, fast_cpu',
+  'random, fast_cpu',
+  'random_vanilla, fast_cpu',
+  'random',
+  'mtf random',
+)
 _PACKED = (
   BASELINE,
   'vanilla',
@@ -187,7 +206,7 @@ def _choose(
   variants: Optional[Sequence[str]], default: Sequence[str]
 ) -> list[Contestant]:
   """The contestants of a section; the baseline always takes part."""
-  known = contestants()
+  known = {**contestants(), **whole_models()}
   names = variants or default
   unknown = [name for name in names if name not in known]
   if unknown:

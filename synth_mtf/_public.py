@@ -2,6 +2,7 @@
 
 from synth_mtf.baselines import ConvReluDense, Linformer
 from synth_mtf.checkpoints.warm_start import warm_start
+from synth_mtf.fast_cpu import DotProductEncDecAttention, EmbeddingByIndex
 from synth_mtf.host import gin_files
 from synth_mtf.layer.attention import SyntheticAttention
 from synth_mtf.layer.enc_dec_attention import SyntheticEncDecAttention
@@ -12,6 +13,8 @@ from synth_mtf.synthesizers.base import SynthesizingFunction
 
 __all__ = [  # noqa: PLE0604
   'ConvReluDense',
+  'DotProductEncDecAttention',
+  'EmbeddingByIndex',
   'Linformer',
   'SyntheticAttention',
   'SyntheticEncDecAttention',

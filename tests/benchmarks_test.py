@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks import attention
+from benchmarks import attention, decoding
 from benchmarks._contestants import BASELINE, RIVAL_MODES, contestants
 from tests.conftest import CHECKOUT
 
@@ -82,9 +82,36 @@ def test_largest_tensor_of_random_does_not_grow_with_the_batch(tmp_path):
 
 @pytest.mark.parametrize('section', ['model', 'decode'])
 def test_models(tmp_path, section):
-  entries = check(run(tmp_path, section, 'random'), 'random')
+  fast = 'random, fast_cpu'
+  entries = check(run(tmp_path, section, 'random', fast), 'random', fast)
+  # A product with one-hot vectors less.
+  assert entries[fast]['gflop'] < 0.9 * entries['random']['gflop']
   if section == 'decode':
     assert all(e['tokens_per_second'] > 0 for e in entries.values())
+
+
+def test_decoding(tmp_path):
+  path = tmp_path / 'results.json'
+  ours = 'random, fast_cpu'
+  decoding.main(
+    [
+      *('--size', 'tiny', '--batch', '2', '--length', '12', '--targets', '5'),
+      *('--rounds', '1', '--stream_bytes', '4000', '--beams', '1', '2'),
+      *('--ours', ours, '--json', str(path)),
+    ]
+  )
+  results = json.loads(path.read_text())
+  assert [result['shape']['beams'] for result in results] == [1, 2]
+  for result in results:
+    assert result['gbyte_per_second'] > 0
+    entries = result['contestants']
+    assert list(entries) == [BASELINE, ours]
+    # R's decoder has no q and no k, and reads a row of its tables.
+    assert (
+      0
+      < entries[ours]['bound'] * entries[ours]['seconds']['median']
+      < (entries[BASELINE]['bound'] * entries[BASELINE]['seconds']['median'])
+    )
 
 
 def test_an_unknown_contestant_is_refused():

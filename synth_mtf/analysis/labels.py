@@ -24,7 +24,7 @@ def label() -> str:
   made = model.make_transformer(_VOCABULARY_SIZE)
   layers = [layer for _, layer in model.layers(made)]
   cross = [x for x in layers if isinstance(x, SyntheticEncDecAttention)]
-  return ', '.join(label_of(layer) for layer in [layers[0], *cross[:1]])
+  return ', '.join(filter(None, map(label_of, [layers[0], *cross[:1]])))
 
 
 def label_of(layer: transformer.TransformerLayer) -> str:

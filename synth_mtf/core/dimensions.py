@@ -1,8 +1,9 @@
-"""The order of named dimensions."""
+"""Named dimensions: their order, and whether a mesh splits them."""
 
 from collections.abc import Sequence
 
 import mesh_tensorflow as mtf
+from mesh_tensorflow.transformer import transformer
 
 
 def arrange(x: mtf.Tensor, shape: mtf.Shape) -> mtf.Tensor:
@@ -16,3 +17,10 @@ def put_first(dims: Sequence[mtf.Dimension], x: mtf.Tensor) -> mtf.Tensor:
   """Puts these dimensions of x first."""
   others = [d for d in x.shape.dims if d not in dims]
   return mtf.transpose(x, mtf.Shape([*dims, *others]))
+
+
+def is_split(dim: mtf.Dimension, model: transformer.Unitransformer) -> bool:
+  """Whether the mesh of a model splits a dimension."""
+  return bool(model.layout and model.mesh_shape) and (
+    mtf.tensor_dim_to_mesh_dim_size(model.layout, model.mesh_shape, dim) > 1
+  )

@@ -7,6 +7,7 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
 
+from synth_mtf.core.dimensions import is_split
 from synth_mtf.core.memory import Memory
 from synth_mtf.core.positions import TableIndex
 from synth_mtf.core.projections import Projections
@@ -95,10 +96,7 @@ class LayerCall:
 
   def splits(self, dim: mtf.Dimension) -> bool:
     """Whether the mesh splits a dimension."""
-    model = self.context.model
-    return bool(model.layout and model.mesh_shape) and (
-      mtf.tensor_dim_to_mesh_dim_size(model.layout, model.mesh_shape, dim) > 1
-    )
+    return is_split(dim, self.context.model)
 
   def with_input(self, x: mtf.Tensor) -> 'LayerCall':
     """The same call for a local function of another input of x's shape."""

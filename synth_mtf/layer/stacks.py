@@ -4,7 +4,7 @@ The lists of layers in `gin/layers/stacks.gin` name the places, so that what
 stands in one is chosen without a word on the other.
 """
 
-from typing import Callable
+from typing import Callable, Optional
 
 import gin
 from mesh_tensorflow.transformer import transformer, transformer_layers
@@ -26,11 +26,13 @@ def self_attention(
 
 @gin.configurable(module='synth_mtf')
 def cross_attention(
-  layer: MakeLayer = transformer_layers.EncDecAttention,
+  layer: Optional[MakeLayer] = None,
+  otherwise: MakeLayer = transformer_layers.EncDecAttention,
 ) -> transformer.TransformerLayer:
   """Makes the layer in the place of attention over the encoder's output.
 
   Args:
-    layer: its class; T5's own where nothing else is said.
+    layer: its class, if a variant says one.
+    otherwise: T5's own, or a class that computes the same.
   """
-  return layer()
+  return (layer or otherwise)()

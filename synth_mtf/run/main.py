@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from synth_mtf.host import imports
 from synth_mtf.run import output, process
 
 # Modules whose flags a user may want to know about.
@@ -33,16 +34,16 @@ def prepare() -> None:
   """Imports what a run needs, and defines all flags."""
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
   process.load_plugin()
+  with imports.quick():
+    for module in (
+      't5.models.mesh_transformer_main',
+      't5.data.mixtures',
+      'synth_mtf.checked',
+      'synth_mtf.recorded',
+    ):
+      importlib.import_module(module)
 
-  from synth_mtf import tasks
-
-  for module in (
-    't5.models.mesh_transformer_main',
-    't5.data.mixtures',
-    'synth_mtf.checked',
-    'synth_mtf.recorded',
-  ):
-    importlib.import_module(module)
+    from synth_mtf import tasks
   tasks.define_flags()
   _define_flags()
 

@@ -11,7 +11,7 @@ import pathlib
 import sys
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import shims
+from synth_mtf.host import imports, shims
 
 
 def is_command() -> bool:
@@ -27,8 +27,9 @@ def load_plugin() -> None:
   """
   package = importlib.import_module('synth_mtf')
   try:
-    shims.prepare_host()
-    public = importlib.import_module('synth_mtf._public')
+    with imports.quick():
+      shims.prepare_host()
+      public = importlib.import_module('synth_mtf._public')
   except ImportError as error:
     raise UserError(
       f'the host stack cannot be imported: {error}. '

@@ -1,0 +1,130 @@
+"""Embeddings that are read by index instead of by a product."""
+
+import gin
+import mesh_tensorflow as mtf
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import transformer
+
+from synth_mtf.core import kernels
+from synth_mtf.core.dimensions import is_split
+
+
+@gin.configurable(module='synth_mtf')
+class EmbeddingByIndex(transformer.VocabEmbedding):
+  """The host's embedding, its rows copied where the host multiplies.
+
+      Y = one_hot(ids) E = E[ids], 0 where an id is none of the vocabulary's
+      dE[i] = sum of the dY of those tokens whose id is i
+
+  The product has 2 [tokens] [vocab] [d_model] operations each way, an eighth of
+  a train step of T5 (Base), and in a step of decoding it reads all of E. It
+  stays where a copy will not do: on a TPU, where the mesh splits the
+  vocabulary, and for an ensemble.
+
+  For `get_vocab_embedding_cls.cls`. Variables are the host's.
+  """
+
+  def ids_to_embedding(
+    self, ids: mtf.Tensor, context: transformer.Context
+  ) -> mtf.Tensor:
+    """Reads the embeddings of tokens.
+
+    Args:
+      ids: int32 [batch..., length], or [batch...] in incremental decoding.
+      context: the host's Context.
+
+    Returns:
+      [batch..., length, d_model], or [batch..., d_model].
+    """
+    weights = self._embedding_weights
+    if (
+      kernels.is_tpu(weights.mesh)
+      or is_split(self._vocab_dim, context.model)
+      or weights.shape.dims != [self._vocab_dim, self._output_dim]
+    ):
+      return super().ids_to_embedding(ids, context)
+    y = _read(weights, ids)
+    if self._scale_variable_like_classifier_weights:
+      y *= self._output_dim.size**0.5
+    return y
+
+
+def _read(weights: mtf.Tensor, ids: mtf.Tensor) -> mtf.Tensor:
+  """Y = E[ids], and its gradient by E.
+
+  Args:
+    weights: E, [vocab, d_model].
+    ids: int32 [batch..., length].
+
+  Returns:
+    [batch..., length, d_model].
+  """
+  vocab, d_model = weights.shape.dims
+  output_shape = ids.shape + d_model
+
+  def copy(weights: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+    known = _is_known(ids, vocab.size)
+    # Of the variable itself, a sparse read would have TensorFlow copy all of it
+    # at each later read, that of the softmax.
+    weights = tf.convert_to_tensor(weights)
+    rows = tf.gather(weights, tf.where_v2(known, ids, 0))
+    return tf.where_v2(known[..., tf.newaxis], rows, tf.zeros([], rows.dtype))
+
+  return mtf.slicewise(
+    copy,
+    [weights, ids],
+    output_shape=output_shape,
+    splittable_dims=output_shape.dims,
+    grad_function=lambda op, dy: [
+      _SumByIndex(dy, op.inputs[1], op.inputs[0]).outputs[0],
+      None,
+    ],
+  )
+
+
+def _is_known(ids: tf.Tensor, vocab_size: int) -> tf.Tensor:
+  return tf.logical_and(ids >= 0, ids < vocab_size)
+
+
+class _SumByIndex(mtf.Operation):
+  """dE[i] = sum of dY over the tokens whose id is i, whatever splits them.
+
+  Each device sums over its own tokens into a table of its own, and the mesh
+  adds the tables, as it does for a product.
+  """
+
+  def __init__(
+    self, dy: mtf.Tensor, ids: mtf.Tensor, weights: mtf.Tensor
+  ) -> None:
+    """Creates the operation.
+
+    Args:
+      dy: dY, [batch..., length, d_model].
+      ids: int32 [batch..., length].
+      weights: E, [vocab, d_model].
+    """
+    super().__init__([dy, ids], mesh=weights.mesh, name='sum_by_index')
+    self._outputs = [mtf.Tensor(self, weights.shape, dy.dtype)]
+
+  def lower(self, lowering: mtf.Lowering) -> None:
+    """Adds TensorFlow's operations to the graph."""
+    dy, ids = self.inputs
+    vocab_size = self.outputs[0].shape.dims[0].size
+    mesh_impl = lowering.mesh_impl(self)
+
+    def add(dy: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+      known = _is_known(ids, vocab_size)
+      return tf.math.unsorted_segment_sum(
+        dy, tf.where_v2(known, ids, -1), vocab_size
+      )  # which leaves -1 out
+
+    tables = mesh_impl.slicewise(
+      add, lowering.tensors[dy], lowering.tensors[ids]
+    )
+    axes = [
+      mesh_impl.tensor_dimension_to_mesh_axis(dim) for dim in ids.shape.dims
+    ]
+    split = [axis for axis in axes if axis is not None]
+    if split:
+      tables = mtf.LazyAllreduceSum(mesh_impl, tables, split)
+    lowering.set_tensor_lowering(self.outputs[0], tables)

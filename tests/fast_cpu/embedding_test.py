@@ -1,0 +1,123 @@
+"""Embeddings by index against the host's, which are a product."""
+
+import types
+
+import gin
+import mesh_tensorflow as mtf
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import transformer
+
+from synth_mtf import EmbeddingByIndex
+from tests import harness
+from tests.harness import Mesh
+
+VOCAB, D_MODEL = 10, 6
+WEIGHTS = harness.draw('weights', [VOCAB, D_MODEL])
+IDS = np.array([[3, 7, 3, 0], [9, 3, 1, 1], [0, 0, 0, 0], [8, 2, 9, 3]])
+STRANGE = np.array([[3, -1, 3, 10], [9, 3, 11, -5]])
+TYPES = mtf.VariableDType(tf.float32, tf.float32, tf.float32)
+
+
+def read(cls, ids=IDS, mesh=harness.ONE_DEVICE, ensemble=0, scaled=False):
+  """Embeddings, dE for a loss whose dY is known, and the operations used."""
+  with harness.new_graph(mesh) as (graph, mesh_object):
+    ensemble_dim = mtf.Dimension('ensemble', ensemble) if ensemble else None
+    embedding = cls(
+      mesh_object,
+      mtf.Dimension('vocab', VOCAB),
+      mtf.Dimension('d_model', D_MODEL),
+      TYPES,
+      name='embedding',
+      ensemble_dim=ensemble_dim,
+      scale_variable_like_classifier_weights=scaled,
+    )
+    (variable,) = graph.trainable_variables
+    model = types.SimpleNamespace(layout=mesh.layout, mesh_shape=mesh.shape)
+    y = embedding.ids_to_embedding(
+      harness.constant(
+        mesh_object, ids, ' '.join(['batch', 'length'][: ids.ndim])
+      ),
+      types.SimpleNamespace(model=model),
+    )
+    dy = harness.constant(
+      mesh_object,
+      harness.draw('dy', y.shape.to_integer_list),
+      y.shape.dims,
+    )
+    loss = mtf.reduce_sum(y * dy)
+    (gradient,) = mtf.gradients([loss], variable.outputs)
+    with harness.open_session(
+      graph,
+      mesh_object,
+      mesh,
+      {'y': y, 'gradient': gradient},
+      lambda name, shape: np.broadcast_to(WEIGHTS, shape),
+    ) as session:
+      found = session.run({})
+    assert variable.name == 'embedding'
+    return found, {type(operation).__name__ for operation in graph.operations}
+
+
+def assert_agree(**setting):
+  expected, _ = read(transformer.VocabEmbedding, **setting)
+  found, operations = read(EmbeddingByIndex, **setting)
+  assert found['y'].shape == expected['y'].shape
+  harness.assert_close(found, expected, 'embedding')
+  return operations
+
+
+@pytest.mark.parametrize('ids', [IDS, IDS[:, 1], STRANGE], ids=repr)
+@pytest.mark.parametrize('scaled', [False, True])
+def test_agrees_with_the_host(ids, scaled):
+  assert 'OneHotOperation' not in assert_agree(ids=ids, scaled=scaled)
+
+
+def test_copies_rows():
+  found, _ = read(EmbeddingByIndex)
+  np.testing.assert_array_equal(found['y'], WEIGHTS[IDS])
+
+
+def test_unknown_ids_are_0_and_move_nothing():
+  found, _ = read(EmbeddingByIndex, ids=STRANGE)
+  assert not found['y'][(STRANGE < 0) | (STRANGE >= VOCAB)].any()
+  assert sorted(set(np.nonzero(found['gradient'])[0])) == [3, 9]
+
+
+@pytest.mark.parametrize(
+  'mesh',
+  [
+    Mesh('batch:2', 'batch:batch'),
+    Mesh('model:2', 'd_model:model'),
+    Mesh('model:2', 'length:model'),
+    Mesh('batch:2,model:2', 'batch:batch,length:model'),
+    Mesh('batch:2,model:2', 'batch:batch,d_model:model'),
+    Mesh('model:2', 'heads:model'),
+  ],
+  ids=str,
+)
+def test_reads_by_index_on_a_mesh_that_leaves_the_vocabulary_whole(mesh):
+  assert 'OneHotOperation' not in assert_agree(mesh=mesh)
+
+
+@pytest.mark.parametrize(
+  'setting',
+  [
+    {'mesh': Mesh('model:2', 'vocab:model')},
+    {'mesh': Mesh('batch:2,model:2', 'batch:batch,vocab:model')},
+    {'mesh': harness.TPU},
+    {'ensemble': 2},
+  ],
+  ids=str,
+)
+def test_elsewhere_the_product_stays(setting):
+  operations = assert_agree(**setting)
+  assert 'OneHotOperation' in operations
+  assert 'SlicewiseOperation' not in operations
+
+
+def test_the_gin_file_names_it():
+  gin.parse_config_file('common/fast_cpu.gin')
+  assert transformer.get_vocab_embedding_cls() is EmbeddingByIndex
+  gin.clear_config()

@@ -1,0 +1,157 @@
+"""Whole models with `common/fast_cpu.gin` and without: the same numbers."""
+
+import gin
+import mesh_tensorflow as mtf
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import transformer_layers
+
+from synth_mtf import DotProductEncDecAttention, SyntheticEncDecAttention
+from synth_mtf.analysis import labels
+from synth_mtf.host import gin_files
+from synth_mtf.host import model as host_model
+from tests import harness, model
+
+FAST = "include 'common/fast_cpu.gin'"
+VARIANTS = [None, 'random_vanilla', 'random+cross_dense']
+BINDINGS = [
+  *model.TINY,
+  'dropout_rate = 0.0',
+  'Bitransformer.decode.max_decode_length = 6',
+  'Bitransformer.decode.temperature = 0.0',
+]
+INPUTS = np.array([[5, 9, 2, 77, 9, 1], [127, 3, 1, 0, 0, 0]])
+TARGETS = np.array([[4, 9, 9, 1], [60, 1, 0, 0]])
+
+
+@pytest.fixture(autouse=True)
+def clean_gin():
+  yield
+  gin.clear_config()
+
+
+def computed(variant, more, outputs):
+  """The outputs of a model with known weights, by name; and its variables.
+
+  Args:
+    variant: a file of gin/variants, or several.
+    more: further gin bindings.
+    outputs: makes them of the model, and of its inputs and targets.
+  """
+  gin_files.parse(model.files(variant), [*BINDINGS, *more])
+  with harness.new_graph() as (graph, mesh):
+    tensors = outputs(
+      host_model.make_transformer(model.VOCAB),
+      harness.constant(mesh, INPUTS, 'batch length'),
+      harness.constant(mesh, TARGETS, 'batch length'),
+    )
+    names = sorted(v.name for v in graph.all_variables)
+    with harness.open_session(
+      graph, mesh, harness.ONE_DEVICE, tensors, harness.draw
+    ) as session:
+      return session.run({}), names
+
+
+def gradients(transformer, inputs, targets):
+  """Logits, loss, and the gradient of each variable."""
+  logits, loss = transformer.call_simple(
+    inputs=inputs,
+    targets=targets,
+    compute_loss=True,
+    mode=tf.estimator.ModeKeys.TRAIN,
+    variable_dtype=mtf.VariableDType(tf.float32, tf.float32, tf.float32),
+    encoder_sequence_id=mtf.cast(mtf.not_equal(inputs, 0), tf.int32),
+    decoder_sequence_id=mtf.cast(mtf.not_equal(targets, 0), tf.int32),
+  )
+  variables = logits.graph.trainable_variables
+  found = mtf.gradients([loss], [v.outputs[0] for v in variables])
+  return {
+    'logits': logits,
+    'loss': loss,
+    **{v.name: g for v, g in zip(variables, found)},
+  }
+
+
+def answers(transformer, inputs, targets):
+  """What is decoded."""
+  del targets
+  types = mtf.VariableDType(tf.float32, tf.float32, tf.float32)
+  return {'answers': transformer.decode(inputs, variable_dtype=types)}
+
+
+def layer_classes(variant, more):
+  gin_files.parse(model.files(variant), [*BINDINGS, *more])
+  made = host_model.make_transformer(model.VOCAB)
+  return {scope: type(layer) for scope, layer in host_model.layers(made)}
+
+
+@pytest.mark.parametrize(
+  'variant, cross_attention',
+  [
+    (None, transformer_layers.EncDecAttention),
+    ('vanilla', DotProductEncDecAttention),
+    ('random+cross_dense', SyntheticEncDecAttention),
+  ],
+)
+def test_only_a_variant_without_cross_attention_gets_one(
+  variant, cross_attention
+):
+  before, after = layer_classes(variant, []), layer_classes(variant, [FAST])
+  assert list(before) == list(after), 'scopes of variables'
+  changed = {x for x in after if before[x].__module__ != after[x].__module__}
+  assert changed == {
+    x for x in after if after[x].__name__ == 'EncDecAttention' and variant
+  }
+  assert all(
+    issubclass(after[x], cross_attention) for x in after if 'EncDec' in x
+  )
+
+
+@pytest.mark.parametrize('variant', [None, 'vanilla', 'random+cross_dense'])
+def test_a_model_keeps_its_name_in_tables(variant):
+  gin_files.parse(model.files(variant), BINDINGS)
+  expected = labels.label()
+  gin_files.parse(model.files(variant), [*BINDINGS, FAST])
+  assert labels.label() == expected
+
+
+@pytest.mark.parametrize('variant', VARIANTS)
+def test_trains_the_same_variables_by_the_same_gradients(variant):
+  expected, variables = computed(variant, [], gradients)
+  found, same = computed(variant, [FAST], gradients)
+  assert same == variables
+  harness.assert_close(found, expected, 'gradient')
+
+
+@pytest.mark.parametrize('variant', VARIANTS)
+@pytest.mark.parametrize('beam_size', [1, 3])
+def test_decodes_the_same(variant, beam_size):
+  beam = f'Bitransformer.decode.beam_size = {beam_size}'
+  expected, _ = computed(variant, [beam], answers)
+  found, _ = computed(variant, [beam, FAST], answers)
+  assert expected['answers'].any()
+  np.testing.assert_array_equal(found['answers'], expected['answers'])
+
+
+def test_no_variable_is_read_sparsely():
+  """Each later read of such a variable would copy all of it."""
+  gin_files.parse(model.files('random'), [*BINDINGS, FAST])
+  with harness.new_graph() as (graph, mesh):
+    inputs = harness.constant(mesh, INPUTS, 'batch length')
+    made = host_model.make_transformer(model.VOCAB)
+    decoded = answers(made, inputs, None)
+    with harness.open_session(
+      graph, mesh, harness.ONE_DEVICE, decoded, harness.draw
+    ):
+      definition = tf.get_default_graph().as_graph_def()
+  operations = {
+    node.op
+    for nodes in (
+      definition.node,
+      *(function.node_def for function in definition.library.function),
+    )
+    for node in nodes
+  }
+  assert 'GatherV2' in operations
+  assert 'ResourceGather' not in operations
