@@ -52,6 +52,7 @@ def started(folder: pathlib.Path) -> Iterator['Browser']:
     [CHECKOUT / '.ci' / 'install_browser'],
     capture_output=True,
     text=True,
+    timeout=300,
     check=False,
   )
   if done.returncode:
