@@ -95,10 +95,14 @@ class LayerCall:
 
   def splits(self, dim: mtf.Dimension) -> bool:
     """Whether the mesh splits a dimension."""
+    return self.parts(dim) > 1
+
+  def parts(self, dim: mtf.Dimension) -> int:
+    """How many parts of a dimension the mesh has."""
     model = self.context.model
-    return bool(model.layout and model.mesh_shape) and (
-      mtf.tensor_dim_to_mesh_dim_size(model.layout, model.mesh_shape, dim) > 1
-    )
+    if not (model.layout and model.mesh_shape):
+      return 1
+    return mtf.tensor_dim_to_mesh_dim_size(model.layout, model.mesh_shape, dim)
 
   def with_input(self, x: mtf.Tensor) -> 'LayerCall':
     """The same call for a local function of another input of x's shape."""
