@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 
 import gin
 import mesh_tensorflow as mtf
-import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf.host import model
@@ -69,9 +68,7 @@ def cost(
   layout = mtf.convert_to_layout_rules(
     gin.get_bindings(utils.run, resolve_references=False)['layout_rules']
   )
-  graph = model.build(
-    vocab_size, lengths=lengths, mode=tf.estimator.ModeKeys.TRAIN
-  ).mtf_graph
+  graph = model.build(vocab_size, lengths=lengths, countable=True).mtf_graph
 
   def per_core(shape: mtf.Shape) -> int:
     split = math.prod(

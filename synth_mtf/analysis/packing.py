@@ -6,7 +6,6 @@ index, once for each row: a product with a one-hot matrix on a TPU.
 """
 
 import copy
-import types
 from collections.abc import Mapping
 from typing import Optional
 
@@ -75,9 +74,7 @@ def _products(
   It is that of a later block: the first one also makes what all share.
   """
   graph = mtf.Graph()
-  # What tells a TPU's mesh from others: its variables are placed by a function.
-  placer = types.SimpleNamespace(device_function=lambda op: '')
-  mesh = mtf.Mesh(graph, 'mesh', placer)
+  mesh = model.countable_mesh(graph)
   batch, length_dim = mtf.Dimension('batch', 1), mtf.Dimension('length', length)
   order = mtf.range(mesh, length_dim, tf.int32)
   priority = order if stack.autoregressive else None
@@ -87,7 +84,6 @@ def _products(
     batch_dims=[batch],
     length_dim=length_dim,
     variable_dtype=utils.get_variable_dtype(),
-    # The mode in which all products are Mesh-TensorFlow's own operations.
     mode=tf.estimator.ModeKeys.EVAL,
     losses=[],
     sequence_id=mtf.ones(mesh, mtf.Shape([batch, length_dim]), tf.int32),

@@ -105,7 +105,7 @@ class Linformer(AttentionLayer):
     q, k = (mtf.cast(x, call.logits_dtype) for x in (call.queries, keys))
     return softmax_average(
       projected,
-      Logits([], None, InnerProduct(q, k, call.kv_dim)),
+      Logits([], [InnerProduct(q, k, call.kv_dim)]),
       # What is hidden has been left out of the projected positions.
       Visibility(None, None, seen.queries),
       values,

@@ -1,4 +1,4 @@
-"""Named dimensions: their order, and whether a mesh splits them."""
+"""Named dimensions: their order, and how a mesh splits them."""
 
 from collections.abc import Sequence
 
@@ -19,8 +19,13 @@ def put_first(dims: Sequence[mtf.Dimension], x: mtf.Tensor) -> mtf.Tensor:
   return mtf.transpose(x, mtf.Shape([*dims, *others]))
 
 
+def parts(dim: mtf.Dimension, model: transformer.Unitransformer) -> int:
+  """How many parts of a dimension the mesh of a model has."""
+  if not (model.layout and model.mesh_shape):
+    return 1
+  return mtf.tensor_dim_to_mesh_dim_size(model.layout, model.mesh_shape, dim)
+
+
 def is_split(dim: mtf.Dimension, model: transformer.Unitransformer) -> bool:
   """Whether the mesh of a model splits a dimension."""
-  return bool(model.layout and model.mesh_shape) and (
-    mtf.tensor_dim_to_mesh_dim_size(model.layout, model.mesh_shape, dim) > 1
-  )
+  return parts(dim, model) > 1

@@ -11,11 +11,11 @@ served in another way than a CPU, the kernel knows, and its callers do not:
   centered_exp     E = exp(B - c), 0 where hidden
   shared_product   W V, where all examples share W
   divide           Y = X / T
-  softmax_product  softmax(B) V
+  softmax          W = softmax(B)
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Optional
 
 import mesh_tensorflow as mtf
@@ -186,19 +186,14 @@ def gather_cells(
     columns: int32 [batch..., memory_length], on the `memory_length` axis.
 
   Returns:
-    [batch..., ..., length, memory_length].
+    A tensor over [batch..., ..., length, memory_length], in any order.
   """
   if is_tpu(table.mesh):
     return gather(gather(table, rows, 'length'), columns, 'memory_length')
   axes = [table.shape.get_dim_by_name(n) for n in ('length', 'memory_length')]
   cell_dim = mtf.Dimension('cell', mtf.Shape(axes).size)
-  others = [d for d in table.shape.dims if d not in axes]
   cells = mtf.replace_dimensions(put_first(axes, table), axes, cell_dim)
-  batch = rows.shape.dims[:-1]
-  return mtf.transpose(
-    gather(cells, rows * axes[1].size + columns, cell_dim.name),
-    mtf.Shape(batch + others + [rows.shape.dims[-1], columns.shape.dims[-1]]),
-  )
+  return gather(cells, rows * axes[1].size + columns, cell_dim.name)
 
 
 def centered_exp(
@@ -231,7 +226,7 @@ def centered_exp(
   center = mtf.add_n(
     [
       mtf.slicewise(
-        _middle,
+        row_center,
         [part, *mask],
         output_shape=mtf.Shape(rows),
         splittable_dims=rows,
@@ -241,7 +236,7 @@ def centered_exp(
     ]
   )
   e = mtf.slicewise(
-    _exp,
+    exp_from,
     [b, center, *mask],
     splittable_dims=rows,
     grad_function=lambda op, de: (
@@ -251,7 +246,8 @@ def centered_exp(
   return e, center
 
 
-def _middle(b: tf.Tensor, visible: Optional[tf.Tensor] = None) -> tf.Tensor:
+def row_center(b: tf.Tensor, visible: Optional[tf.Tensor] = None) -> tf.Tensor:
+  """The middle between the least and the largest visible logit of each row."""
   low = high = b
   if visible is not None:
     low = tf.where_v2(visible, b, b.dtype.max)
@@ -259,9 +255,10 @@ def _middle(b: tf.Tensor, visible: Optional[tf.Tensor] = None) -> tf.Tensor:
   return (tf.reduce_min(low, axis=-1) + tf.reduce_max(high, axis=-1)) / 2
 
 
-def _exp(
+def exp_from(
   b: tf.Tensor, center: tf.Tensor, visible: Optional[tf.Tensor] = None
 ) -> tf.Tensor:
+  """exp(b - center), 0 where hidden."""
   e = tf.exp(
     tf.clip_by_value(b - center[..., tf.newaxis], -_MAX_EXPONENT, _MAX_EXPONENT)
   )
@@ -330,7 +327,7 @@ def divide(x: mtf.Tensor, total: mtf.Tensor) -> mtf.Tensor:
   so that Y, which is needed anyway, is what is kept for the gradient.
   """
   return mtf.slicewise(
-    _divide_rows,
+    divide_rows,
     [x, total],
     splittable_dims=total.shape.dims,
     grad_function=_divide_gradient,
@@ -340,7 +337,7 @@ def divide(x: mtf.Tensor, total: mtf.Tensor) -> mtf.Tensor:
 def _divide_gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[mtf.Tensor]:
   total = op.inputs[1]
   rows = total.shape.dims
-  dx = mtf.slicewise(_divide_rows, [dy, total], splittable_dims=rows)
+  dx = mtf.slicewise(divide_rows, [dy, total], splittable_dims=rows)
   dtotal = mtf.slicewise(
     lambda dx, y: (
       -tf.reduce_sum(
@@ -355,86 +352,19 @@ def _divide_gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[mtf.Tensor]:
   return [dx, dtotal]
 
 
-def _divide_rows(x: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
+def divide_rows(x: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
   """Divides [..., d_kv] by [...]; the quotient by 0 is 0."""
   total = tf.where_v2(total > 0, total, float('inf'))[..., tf.newaxis]
   return tf.cast(tf.cast(x, total.dtype) / total, x.dtype)
 
 
-def softmax(
-  b: mtf.Tensor,
-  over: mtf.Dimension,
-  gradient: Optional[Callable[..., list[mtf.Tensor]]] = None,
-) -> mtf.Tensor:
+def softmax(b: mtf.Tensor, over: mtf.Dimension) -> mtf.Tensor:
   """Softmax over a dimension that the mesh does not split, as one operation.
 
   Args:
     b: logits, of which `over` is the last dimension.
     over: what the weights sum to 1 over.
-    gradient: replaces the softmax's own gradient; as in `mtf.slicewise`.
   """
   return mtf.slicewise(
-    tf.nn.softmax,
-    [b],
-    splittable_dims=[d for d in b.shape.dims if d != over],
-    grad_function=gradient,
+    tf.nn.softmax, [b], splittable_dims=[d for d in b.shape.dims if d != over]
   )
-
-
-def softmax_product(
-  b: mtf.Tensor,
-  values: mtf.Tensor,
-  over: mtf.Dimension,
-  rows: Sequence[mtf.Dimension],
-) -> mtf.Tensor:
-  """softmax(B) V; off a TPU, the gradient takes few passes over B.
-
-  With W = softmax(B), Y = W V and the row sums T = W 1,
-
-      Y = (W V) / T     dW = [dY, dT] [V, 1]^T     dB = W dW
-
-  where the normalizer of W counts as a constant: its gradient runs through
-  T = 1, which is one more column of a product that is made anyway. The mesh
-  must split neither `over` nor the last dimension of the values.
-
-  Args:
-    b: B, [batch..., heads, length, over].
-    values: V, [batch..., over, heads, d_kv].
-    over: what the weights sum to 1 over.
-    rows: the dimensions of the result without d_kv, in order.
-
-  Returns:
-    [*rows, d_kv].
-  """
-  d_kv = values.shape.dims[-1]
-  # XLA fuses the passes by itself; in bfloat16 dT would be rounded.
-  if is_tpu(b.mesh) or values.dtype != tf.float32:
-    weights = mtf.cast(softmax(b, over), values.dtype)
-    return mtf.einsum([weights, values], mtf.Shape([*rows, d_kv]))
-  weights = softmax(b, over, lambda op, dw: [dw * op.outputs[0]])
-  with_one = mtf.Dimension('d_kv_and_one', d_kv.size + 1)
-  values = mtf.slicewise(
-    _append_one,
-    [values],
-    output_shape=mtf.Shape(values.shape.dims[:-1] + [with_one]),
-    splittable_dims=values.shape.dims[:-1],
-    grad_function=lambda op, dv: [
-      mtf.rename_dimension(
-        mtf.slice(dv, 0, d_kv.size, with_one.name), with_one.name, d_kv.name
-      )
-    ],
-  )
-  y = mtf.einsum(
-    [mtf.cast(weights, values.dtype), values], mtf.Shape([*rows, with_one])
-  )
-  return mtf.slicewise(
-    lambda y: _divide_rows(y[..., :-1], y[..., -1]),
-    [y],
-    output_shape=mtf.Shape([*rows, d_kv]),
-    splittable_dims=list(rows),
-  )
-
-
-def _append_one(values: tf.Tensor) -> tf.Tensor:
-  paddings = [[0, 0]] * (values.shape.rank - 1) + [[0, 1]]
-  return tf.pad(values, paddings, constant_values=1)

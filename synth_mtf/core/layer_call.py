@@ -7,7 +7,7 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
 
-from synth_mtf.core.dimensions import is_split
+from synth_mtf.core.dimensions import parts
 from synth_mtf.core.memory import Memory
 from synth_mtf.core.positions import TableIndex
 from synth_mtf.core.projections import Projections
@@ -96,7 +96,11 @@ class LayerCall:
 
   def splits(self, dim: mtf.Dimension) -> bool:
     """Whether the mesh splits a dimension."""
-    return is_split(dim, self.context.model)
+    return self.parts(dim) > 1
+
+  def parts(self, dim: mtf.Dimension) -> int:
+    """How many parts of a dimension the mesh has."""
+    return parts(dim, self.context.model)
 
   def with_input(self, x: mtf.Tensor) -> 'LayerCall':
     """The same call for a local function of another input of x's shape."""

@@ -2,9 +2,10 @@
 
     B = sum of terms
 
-A term is a tensor, or an `InnerProduct` that has not been multiplied out. What
-has no batch dimension is summed separately; the inner products of one example
-become a single product over everything that they sum over.
+A term is a tensor, or a `Scaled` one or an `InnerProduct` that has not been
+multiplied out. What has no batch dimension is summed separately; the inner
+products of one example become a single product over everything that they sum
+over.
 """
 
 import dataclasses
@@ -13,7 +14,6 @@ from typing import Optional, Union
 
 import mesh_tensorflow as mtf
 
-from synth_mtf.core import kernels
 from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
 
@@ -43,81 +43,80 @@ class InnerProduct:
     return set(self.query.shape.dims + self.key.shape.dims) - {self.k}
 
 
-Term = Union[mtf.Tensor, InnerProduct]
+@dataclasses.dataclass(frozen=True)
+class Scaled:
+  """Alignment logits alpha T that have not been multiplied out.
+
+  Attributes:
+    table: T, over dimensions of [batch..., heads, length, memory_length].
+    alpha: [heads] or [].
+  """
+
+  table: mtf.Tensor
+  alpha: mtf.Tensor
+
+  @property
+  def dims(self) -> set[mtf.Dimension]:
+    """The dimensions of the logits."""
+    return set(self.table.shape.dims + self.alpha.shape.dims)
+
+
+Term = Union[mtf.Tensor, Scaled, InnerProduct]
 
 
 @dataclasses.dataclass(frozen=True)
 class Logits:
-  """Alignment logits B, as the sum of three parts; None stands for 0.
+  """Alignment logits B, a sum of terms by what they depend on.
 
   Attributes:
-    shared_terms: what has no batch dimensions, not yet summed; each a subset of
-      [heads, length, memory_length].
-    local: what has some, a subset of [batch..., heads, length, memory_length].
-    product: the same, not multiplied out.
+    shared: those without a batch dimension, over [heads, length,
+      memory_length].
+    local: the others, over [batch..., heads, length, memory_length]; of inner
+      products at most one.
   """
 
-  shared_terms: list[mtf.Tensor]
-  local: Optional[mtf.Tensor]
-  product: Optional[InnerProduct]
+  shared: Sequence[Term]
+  local: Sequence[Term]
 
   @property
-  def shared(self) -> Optional[mtf.Tensor]:
-    """The part without batch dimensions."""
-    return mtf.add_n(self.shared_terms) if self.shared_terms else None
-
-  @property
-  def are_shared(self) -> bool:
-    """Whether they are the same for the whole batch."""
-    return self.local is None and self.product is None
-
-  def multiplied_out(self, call: LayerCall) -> Optional[mtf.Tensor]:
-    """The part that has a batch dimension, as one tensor."""
-    product = self.product and multiply(call, self.product)
-    return plus(self.local, product)
+  def terms(self) -> list[Term]:
+    """All of them."""
+    return [*self.shared, *self.local]
 
 
 def add(call: LayerCall, terms: Sequence[Term]) -> Logits:
   """Sums terms by what they depend on."""
   shared_dims = set(call.shared)
-  tensors, products = [], []
-  for term in terms:
-    if not isinstance(term, InnerProduct):
-      tensors.append(term)
-    elif term.dims <= shared_dims:
-      tensors.append(multiply(call, term))
-    else:
-      products.append(term)
-  shared = [t for t in tensors if set(t.shape.dims) <= shared_dims]
-  local = [t for t in tensors if not set(t.shape.dims) <= shared_dims]
-  return Logits(
-    shared,
-    mtf.add_n(local) if local else None,
-    join(call, products) if products else None,
-  )
+  shared = [t for t in terms if dims_of(t) <= shared_dims]
+  local = [t for t in terms if not dims_of(t) <= shared_dims]
+  products = [t for t in local if isinstance(t, InnerProduct)]
+  others = [t for t in local if not isinstance(t, InnerProduct)]
+  joined = [join(call, products)] if products else []
+  return Logits(shared, others + joined)
 
 
-def add_to_keys(
-  call: LayerCall, logits: Logits, bias: mtf.Tensor
-) -> tuple[Logits, Optional[mtf.Tensor]]:
-  """Adds a bias of [batch..., memory_length] to logits, or hands it back.
+def dims_of(term: Term) -> set[mtf.Dimension]:
+  """The dimensions of a term's logits."""
+  return set(term.shape.dims) if isinstance(term, mtf.Tensor) else term.dims
 
-  Off a TPU it joins a product, as one more k with queries of 1: that saves a
-  pass over B.
 
-  Returns:
-    The logits, and the bias if it is still to be added.
-  """
-  product = logits.product
-  if product is None or kernels.is_tpu(bias.mesh):
-    return logits, bias
-  k = mtf.Dimension('keys', 1)
-  ones = mtf.ones(bias.mesh, mtf.Shape([k]), product.query.dtype)
-  bias = mtf.cast(bias, product.key.dtype)
-  keys = InnerProduct(
-    ones, mtf.reshape(bias, mtf.Shape(bias.shape.dims + [k])), k
-  )
-  return dataclasses.replace(logits, product=join(call, [product, keys])), None
+def multiplied_out(call: LayerCall, term: Term) -> mtf.Tensor:
+  """A term as one tensor."""
+  if isinstance(term, InnerProduct):
+    return multiply(call, term)
+  if isinstance(term, Scaled):
+    return weighted(term.table, term.alpha)
+  return term
+
+
+def total(call: LayerCall, logits: Logits) -> mtf.Tensor:
+  """B, as one tensor; what has no batch dimension is added once."""
+  parts = [
+    mtf.add_n([multiplied_out(call, term) for term in terms])
+    for terms in (logits.local, logits.shared)
+    if terms
+  ]
+  return mtf.add_n(parts)
 
 
 def multiply(call: LayerCall, product: InnerProduct) -> mtf.Tensor:
@@ -165,15 +164,6 @@ def _concat(
     ],
     name,
   )
-
-
-def plus(
-  x: Optional[mtf.Tensor], y: Optional[mtf.Tensor]
-) -> Optional[mtf.Tensor]:
-  """The sum of two parts, in x's type; None stands for 0."""
-  if x is None or y is None:
-    return y if x is None else x
-  return x + mtf.cast(y, x.dtype)
 
 
 def weighted(x: mtf.Tensor, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:

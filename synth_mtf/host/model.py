@@ -7,6 +7,7 @@ and then looks at its layers, its variables and the operations of its graph.
 
 import dataclasses
 import functools
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional, Union
 
@@ -73,6 +74,7 @@ def build(
   lengths: Mapping[str, int] = _SHORT,
   mode: str = tf.estimator.ModeKeys.EVAL,
   packed: bool = False,
+  countable: bool = False,
 ) -> ConfiguredModel:
   """Builds the model that gin holds, and calls it on one pair of sequences.
 
@@ -82,6 +84,7 @@ def build(
     lengths: lengths of `inputs` and `targets`.
     mode: one of `tf.estimator.ModeKeys`; PREDICT decodes.
     packed: whether rows may hold several sequences.
+    countable: whether its products are to be counted, see `countable_mesh`.
 
   Returns:
     The model, with its variables in a graph of their own.
@@ -92,8 +95,25 @@ def build(
   graph, mtf_graph = tf.Graph(), mtf.Graph()
   with graph.as_default(), errors.explained():
     model = make_transformer(vocab_size, output_vocab_size)
-    _call(model, mtf.Mesh(mtf_graph, 'mesh'), lengths, mode, packed)
+    mesh = (
+      countable_mesh(mtf_graph) if countable else mtf.Mesh(mtf_graph, 'mesh')
+    )
+    _call(model, mesh, lengths, mode, packed)
   return ConfiguredModel(model, graph, mtf_graph)
+
+
+def countable_mesh(graph: mtf.Graph) -> mtf.Mesh:
+  """A mesh on which all products are Mesh-TensorFlow's own operations.
+
+  It is one of TPU cores to the layers; in training they have kernels of their
+  own there, too.
+
+  Args:
+    graph: what is called on the mesh is not to be executed.
+  """
+  # What tells a TPU's mesh from others: its variables are placed by a function.
+  placer = types.SimpleNamespace(device_function=lambda op: '')
+  return mtf.Mesh(graph, 'mesh', placer)
 
 
 def make_transformer(

@@ -12,9 +12,10 @@ from typing import Optional
 import mesh_tensorflow as mtf
 
 from synth_mtf.core import kernels
+from synth_mtf.core.attend import attend_shared, can_attend
 from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.logits import Logits
+from synth_mtf.core.logits import Logits, multiplied_out
 from synth_mtf.core.visibility import Visibility
 from synth_mtf.layer.dropout import Dropout
 from synth_mtf.layer.parts import UseLogZ, at
@@ -29,11 +30,22 @@ def average(
   use_log_z: Optional[UseLogZ] = None,
 ) -> mtf.Tensor:
   """softmax(B) G(X); see `weighted_sum.softmax_average`."""
+  values = dropout.of_values(at(visibility.keys, values), call)
+  if (
+    use_log_z is None
+    and not call.context.model.ensemble_dims
+    and can_attend(call, values)
+  ):
+    y = attend_shared(
+      call, logits.shared, visibility.pairs, visibility.keys, values
+    )
+    return at(visibility.queries, y)
   e, center = kernels.centered_exp(
-    logits.shared_terms, mtf.Shape(call.shared), visibility.pairs
+    [multiplied_out(call, term) for term in logits.shared],
+    mtf.Shape(call.shared),
+    visibility.pairs,
   )
   total = _total(call, e, visibility.keys)
-  values = dropout.of_values(at(visibility.keys, values), call)
   if use_log_z:
     use_log_z(mtf.log(total) + center)
   y = kernels.shared_product(

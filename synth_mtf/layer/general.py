@@ -4,18 +4,19 @@
 
 with the bias -1e9 at what is hidden, as in the host, and keep the dropout of
 each key; dropout that queries do not share applies to the weights themselves.
-All that has no batch dimension is summed first and added once.
+`core.attend` does it all where it can. Elsewhere there is one operation for
+each step.
 """
 
 from typing import Optional
 
 import mesh_tensorflow as mtf
-import tensorflow.compat.v1 as tf
 
 from synth_mtf.core import kernels
+from synth_mtf.core.attend import attend, can_attend
 from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.logits import Logits, add_to_keys, plus
+from synth_mtf.core.logits import Logits, add, total
 from synth_mtf.core.visibility import Visibility
 from synth_mtf.layer.dropout import Dropout
 from synth_mtf.layer.parts import UseLogZ, at, product
@@ -32,48 +33,37 @@ def average(
   use_log_z: Optional[UseLogZ] = None,
 ) -> mtf.Tensor:
   """softmax(B) G(X); see `weighted_sum.softmax_average`."""
-  b = _visible_logits(call, logits, visibility)
-  if use_log_z:
-    use_log_z(mtf.reduce_logsumexp(b, call.memory_length))
-  if dropout.per_key(call):
-    y = _softmax_product(call, b, dropout.of_values(values, call))
+  logits = _visible(call, logits, visibility)
+  if use_log_z is None and dropout.per_key(call) and can_attend(call, values):
+    y = attend(call, logits.terms, dropout.of_values(values, call))
   else:
-    weights = mtf.cast(_softmax(call, b), values.dtype)
-    y = product(call, dropout.of_weights(weights), values)
+    y = _step_by_step(call, logits, values, dropout, use_log_z)
   return at(visibility.queries, y)
 
 
-def _visible_logits(
-  call: LayerCall, logits: Logits, visibility: Visibility
+def _visible(call: LayerCall, logits: Logits, visibility: Visibility) -> Logits:
+  """B + bias."""
+  seen = [x for x in (visibility.pairs, visibility.keys) if x is not None]
+  hide = [(1.0 - mtf.cast(x, call.logits_dtype)) * _HIDDEN for x in seen]
+  return add(call, [*logits.terms, *map(mtf.stop_gradient, hide)])
+
+
+def _step_by_step(
+  call: LayerCall,
+  logits: Logits,
+  values: mtf.Tensor,
+  dropout: Dropout,
+  use_log_z: Optional[UseLogZ],
 ) -> mtf.Tensor:
-  """B + bias, [batch..., heads, length, memory_length]."""
-  pairs, keys = visibility.pairs, visibility.keys
-  left_over = None
-  if keys is not None:
-    logits, left_over = add_to_keys(call, logits, _hide(keys))
-  shared = plus(logits.shared, None if pairs is None else _hide(pairs))
-  b = plus(plus(logits.multiplied_out(call), shared), left_over)
-  return arrange(b, call.local)
-
-
-def _hide(visible: mtf.Tensor) -> mtf.Tensor:
-  """The bias that hides what is False (or 0)."""
-  return (1.0 - mtf.cast(visible, tf.float32)) * _HIDDEN
-
-
-def _softmax(call: LayerCall, b: mtf.Tensor) -> mtf.Tensor:
-  """Softmax over memory_length; one operation where the mesh allows it."""
+  """Y by operations that any mesh can split, and a TPU's compiler join."""
+  b = arrange(total(call, logits), call.local)
+  if use_log_z:
+    use_log_z(mtf.reduce_logsumexp(b, call.memory_length))
   if call.splits(call.memory_length):
-    return mtf.softmax(b, call.memory_length)
-  return kernels.softmax(b, call.memory_length)
-
-
-def _softmax_product(
-  call: LayerCall, b: mtf.Tensor, values: mtf.Tensor
-) -> mtf.Tensor:
-  """softmax(B) V; one kernel where the mesh allows it."""
-  if any(call.splits(d) for d in (call.memory_length, call.kv_dim)):
-    return product(call, _softmax(call, b), values)
-  return kernels.softmax_product(
-    b, values, call.memory_length, call.batch + call.length + call.heads
-  )
+    weights = mtf.softmax(b, call.memory_length)
+  else:
+    weights = kernels.softmax(b, call.memory_length)
+  weights = mtf.cast(weights, values.dtype)
+  if dropout.per_key(call):
+    return product(call, weights, dropout.of_values(values, call))
+  return product(call, dropout.of_weights(weights), values)

@@ -21,7 +21,7 @@ from mesh_tensorflow.transformer import transformer, transformer_layers
 
 from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.logits import Logits, plus
+from synth_mtf.core.logits import Logits, total
 from synth_mtf.core.visibility import Visibility
 from synth_mtf.layer.parts import at
 
@@ -97,8 +97,7 @@ def offer(
   recorder = _recorder.get()
   if recorder is None:
     return
-  b = plus(logits.multiplied_out(call), logits.shared)
-  b = _in_order(call, mtf.cast(b, tf.float32))
+  b = _in_order(call, mtf.cast(total(call, logits), tf.float32))
   weights = _WEIGHTS[layer.normalize](call, b, visibility)
   recorder(Alignment(layer, call.context, b, _in_order(call, weights), alphas))
 

@@ -16,7 +16,7 @@ from typing import Optional, Protocol
 import mesh_tensorflow as mtf
 
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.logits import Logits, plus
+from synth_mtf.core.logits import Logits, total
 from synth_mtf.core.visibility import Visibility
 from synth_mtf.layer import batch_shared, general
 from synth_mtf.layer.dropout import Dropout
@@ -81,8 +81,7 @@ def unnormalized_average(
   Arguments and result are those of `softmax_average`.
   """
   del use_log_z  # there is no denominator
-  weights = plus(logits.multiplied_out(call), logits.shared)
-  weights = at(visibility.pairs, weights)
+  weights = at(visibility.pairs, total(call, logits))
   values = at(visibility.keys, values)
   if dropout.per_key(call):
     values = dropout.of_values(values, call)
@@ -103,7 +102,7 @@ def _depends_on_batch(
   """Whether the attention weights differ from example to example."""
   pairs = visibility.pairs
   return not (
-    logits.are_shared
+    not logits.local
     and (pairs is None or set(pairs.shape.dims) <= set(call.shared))
     and dropout.per_key(call)
     and not call.splits(call.memory_length)

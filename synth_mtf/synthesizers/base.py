@@ -3,14 +3,14 @@
 import abc
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar, Optional, Union
+from typing import ClassVar, Optional
 
 import gin
 import mesh_tensorflow as mtf
 from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.logits import InnerProduct
+from synth_mtf.core.logits import Term
 from synth_mtf.errors import ConfigurationError
 
 _HOST_MAX_LENGTH = 512  # T5's own, where no gin file sets another
@@ -51,9 +51,7 @@ class SynthesizingFunction(abc.ABC):
     """Its name in tables; a class attribute will do."""
 
   @abc.abstractmethod
-  def logits(
-    self, call: LayerCall, alpha: Optional[mtf.Tensor]
-  ) -> Union[mtf.Tensor, InnerProduct]:
+  def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> Term:
     """Computes alpha * S(X).
 
     Args:

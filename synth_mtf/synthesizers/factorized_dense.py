@@ -87,8 +87,9 @@ class FactorizedDense(Table):
             dtype=call.logits_dtype,
           ),
         ],
+        # The order in which `core.attend` takes logits as they are.
         mtf.Shape(
-          call.batch + call.heads + call.length + [mtf.Dimension(name, size)]
+          call.heads + call.batch + call.length + [mtf.Dimension(name, size)]
         ),
       )
       for name, size in zip('ab', self.factors)
@@ -105,7 +106,9 @@ class FactorizedDense(Table):
       return mtf.multiply(
         kernels.gather(a, keys // b_dim.size, 'a'),
         kernels.gather(b, keys % b_dim.size, 'b'),
-        output_shape=call.local,
+        output_shape=mtf.Shape(
+          call.heads + call.batch + call.length + [call.memory_length]
+        ),
       )
     outer = mtf.multiply(a, b, output_shape=mtf.Shape(a.shape.dims + [b_dim]))
     return call.index.columns(

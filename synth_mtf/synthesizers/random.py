@@ -6,7 +6,7 @@ import gin
 import mesh_tensorflow as mtf
 
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.logits import weighted
+from synth_mtf.core.logits import Scaled, Term
 from synth_mtf.synthesizers.base import Table
 
 
@@ -52,7 +52,7 @@ class Random(Table):
     """Heads N b."""
     return heads * self.max_length * self.tile_length
 
-  def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
+  def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> Term:
     """R, [heads, length, memory_length]: the same for the whole batch."""
     self.check_queries(call)
     self.check_keys(call)
@@ -63,4 +63,7 @@ class Random(Table):
       dtype=call.logits_dtype,
       trainable=self.trainable,
     )
-    return weighted(call.index.cells(table), alpha)
+    r = call.index.cells(table)
+    if not self.trainable:
+      r = mtf.stop_gradient(r)
+    return r if alpha is None else Scaled(r, alpha)

@@ -210,16 +210,6 @@ CASES = {
     ('batch', 'heads', 'length'),
     ('memory_length',),
   ),
-  'softmax product': Case(
-    lambda b, v: kernels.softmax_product(
-      b, v, dims('memory_length')[0], dims('batch length heads')
-    ),
-    lambda b, v: np.einsum('bhij,bjhd->bihd', softmax(b), v),
-    {'b': (LOGITS, None), 'v': (VALUES, None)},
-    X,
-    ('batch', 'length', 'heads'),
-    ('memory_length',),
-  ),
 }
 
 
@@ -340,28 +330,6 @@ def test_exponents_are_at_most_75(mesh, middle):
   np.testing.assert_allclose(center, [middle])
   exponents = np.clip(a + b - middle, -75, 75)
   np.testing.assert_allclose(e, np.exp(exponents) * visible, rtol=1e-5)
-
-
-def test_in_bfloat16_the_weights_are_rounded_once():
-  """As on a TPU: there is no column for the row sums, which would be."""
-  case = CASES['softmax product']
-
-  def build(mesh):
-    b, v = (
-      harness.constant(mesh, array, case.inputs[name][0])
-      for name, array in values(case).items()
-    )
-    y = case.kernel(b, mtf.cast(v, tf.bfloat16))
-    assert y.dtype == tf.bfloat16
-    assert not any(
-      d.name == 'd_kv_and_one'
-      for op in mesh.graph.operations
-      for t in op.outputs
-      for d in t.shape
-    )
-    return y
-
-  harness.assert_close(harness.evaluate(build), run(case)['y'], 'rounded', 3e-2)
 
 
 # Of a product for each axis: [batch, row, length, heads, memory_length]; and

@@ -24,6 +24,8 @@ TERMS = {
   'bias': ('length memory_length',),
   'rows': ('batch heads length memory_length',),
   'keys': ('batch memory_length',),
+  'scaled': ('heads length memory_length', 'heads'),
+  'scaled rows': ('batch heads length memory_length', ''),
   'low rank': ('heads length d', 'heads memory_length d'),
   'pairs': ('batch length heads d', 'batch memory_length heads d'),
   'rows of a table': ('batch length heads e', 'heads memory_length e'),
@@ -42,6 +44,8 @@ def term(mesh, name):
   ]
   if len(tensors) == 1:
     return tensors[0]
+  if name.startswith('scaled'):
+    return logits.Scaled(*tensors)
   query, key = tensors
   return logits.InnerProduct(query, key, query.shape.dims[-1])
 
@@ -57,63 +61,29 @@ def expected(names):
   return total
 
 
-def whole(call, found):
-  """B as one tensor."""
-  b = logits.plus(found.multiplied_out(call), found.shared)
-  return mtf.broadcast(b, call.local)
-
-
 @pytest.mark.parametrize(
   'names, shared, local, product',
   [
-    (['table'], 1, False, None),
-    (['table', 'bias', 'low rank'], 3, False, None),
-    (['pairs'], 0, False, 5),
-    (['pairs', 'rows of a table'], 0, False, 7),
-    (['rows', 'keys'], 0, True, None),
-    (['table', 'rows', 'pairs', 'low rank', 'rows of a table'], 2, True, 7),
+    (['table'], 1, 0, None),
+    (['table', 'bias', 'low rank', 'scaled'], 4, 0, None),
+    (['pairs'], 0, 1, 5),
+    (['pairs', 'rows of a table'], 0, 1, 7),
+    (['rows', 'keys', 'scaled rows'], 0, 3, None),
+    (['table', 'rows', 'pairs', 'low rank', 'rows of a table'], 2, 2, 7),
   ],
 )
-def test_terms_are_summed_by_what_they_depend_on(names, shared, local, product):
+def test_terms_are_parted_by_what_they_depend_on(names, shared, local, product):
   def build(mesh):
     call = calls.make(mesh)
     found = logits.add(call, [term(mesh, name) for name in names])
-    assert len(found.shared_terms) == shared
-    assert (found.shared is None) == (shared == 0)
-    assert (found.local is not None) == local
-    assert (found.product and found.product.k.size) == product
-    assert found.are_shared == (not local and not product)
-    return whole(call, found)
+    assert len(found.shared) == shared
+    assert len(found.local) == local
+    products = [t for t in found.local if isinstance(t, logits.InnerProduct)]
+    assert [t.k.size for t in products] == [product] * bool(product)
+    assert found.terms == [*found.shared, *found.local]
+    return mtf.broadcast(logits.total(call, found), call.local)
 
   harness.assert_close(harness.evaluate(build), expected(names), 'B', 1e-6)
-
-
-@pytest.mark.parametrize(
-  'names, mesh, joins',
-  [
-    (['pairs', 'table'], harness.ONE_DEVICE, True),
-    (['rows of a table', 'rows'], harness.ONE_DEVICE, True),
-    (['pairs', 'table'], harness.TPU, False),
-    (['rows'], harness.ONE_DEVICE, False),
-  ],
-)
-def test_a_bias_of_keys_joins_a_product_off_a_tpu(names, mesh, joins):
-  def build(mesh_object):
-    call = calls.make(mesh_object)
-    before = logits.add(call, [term(mesh_object, name) for name in names])
-    after, left_over = logits.add_to_keys(
-      call, before, term(mesh_object, 'keys')
-    )
-    assert (left_over is None) == joins
-    if joins:
-      assert after.product and before.product
-      assert after.product.k.size == before.product.k.size + 1
-    else:
-      assert after is before
-    return logits.plus(whole(call, after), left_over)
-
-  found = harness.evaluate(build, mesh)
-  harness.assert_close(found, expected([*names, 'keys']), 'B', 1e-6)
 
 
 def test_a_product_has_the_dimensions_of_its_factors():
@@ -127,15 +97,10 @@ def test_a_product_has_the_dimensions_of_its_factors():
     assert logits.join(call, [product]) is product
 
 
-def test_none_stands_for_0_and_for_1():
+def test_none_stands_for_1():
   with harness.new_graph() as (_, mesh):
     x = term(mesh, 'table')
     rounded = mtf.cast(x, tf.bfloat16)
-    assert logits.plus(x, None) is x
-    assert logits.plus(None, x) is x
-    assert logits.plus(None, None) is None
-    total = logits.plus(rounded, x)
-    assert total is not None and total.dtype == tf.bfloat16
     assert logits.weighted(x, None) is x
     assert logits.weighted(rounded, x).dtype == tf.bfloat16
 

@@ -41,7 +41,7 @@ def run(pairs=None, keys=None, mesh=harness.ONE_DEVICE, shared=None):
     )
     terms = constant(shared, call.shared)
     logits = Logits(
-      [] if terms is None else [terms], constant(B, call.local.dims), None
+      [] if terms is None else [terms], [constant(B, call.local.dims)]
     )
     values = constant(V, call.batch + [memory] + call.heads + [call.kv_dim])
     y = general.average(

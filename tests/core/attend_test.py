@@ -1,0 +1,219 @@
+"""softmax(B) V against NumPy, for all sizes of tiles and splits of a mesh."""
+
+import itertools
+
+import mesh_tensorflow as mtf
+import numpy as np
+import pytest
+from mesh_tensorflow.transformer import transformer_layers
+
+from synth_mtf.core import attend
+from synth_mtf.core.logits import InnerProduct, Scaled
+from tests import checks, harness, reference
+from tests.core import calls
+
+BATCH, HEADS, LENGTH, D_KV = calls.BATCH, 4, calls.LENGTH, calls.D_KV
+SIZES = {
+  'batch': BATCH,
+  'heads': HEADS,
+  'length': LENGTH,
+  'memory_length': LENGTH,
+  'd_kv': D_KV,
+  'k': 3,
+}
+LETTERS = dict(zip(SIZES, 'bhijdk'))
+VALUES = 'batch memory_length heads d_kv'
+QUERY, KEY = 'batch length heads k', 'batch memory_length heads k'
+TABLE = 'heads length memory_length'
+# The operands of the parts of B: a product has three entries, a scaled table
+# two, the last of which is no tensor.
+SHARED = {
+  'table': (TABLE,),
+  'scaled table': (TABLE, 'heads'),
+  'scaled by a number': (TABLE, ''),
+  'low rank': ('heads length k', 'heads memory_length k', 'k'),
+  'bias of all heads': ('length memory_length',),
+  'bias of keys': ('heads memory_length',),
+}
+LOCAL = {
+  'pairs': (QUERY, KEY, 'k'),
+  'rows of a table': (QUERY, 'heads memory_length k', 'k'),
+  'columns of a table': ('heads length k', KEY, 'k'),
+  'one head for all keys': (QUERY, 'batch memory_length k', 'k'),
+  'logits': (f'batch {TABLE}',),
+  'scaled logits': (f'batch {TABLE}', 'heads'),
+  'bias of each key': ('batch memory_length',),
+}
+PARTS = {**SHARED, **LOCAL}
+CAUSAL = np.tril(np.ones([LENGTH, LENGTH], int))
+NONPAD = np.ones([BATCH, LENGTH], int)
+NONPAD[1, 2:] = 0
+MESHES = {
+  'one device': harness.ONE_DEVICE,
+  'split batch': harness.Mesh('all:2', 'batch:all'),
+  'split heads': harness.Mesh('all:2', 'heads:all'),
+  'split both': harness.Mesh('a:2,b:2', 'batch:a;heads:b'),
+}
+
+
+def dims(names):
+  return [mtf.Dimension(n, SIZES[n]) for n in names.split()]
+
+
+def arrays(names):
+  """The operands of parts, and V."""
+  return {
+    'v': harness.draw('v', [d.size for d in dims(VALUES)]),
+    **{
+      f'{name} {i}': harness.draw(f'{name} {i}', [d.size for d in dims(of)])
+      for name in names
+      for i, of in enumerate(PARTS[name][:2])
+    },
+  }
+
+
+def term(name, tensors):
+  operands = [tensors[f'{name} {i}'] for i in range(len(PARTS[name][:2]))]
+  if len(PARTS[name]) == 3:
+    return InnerProduct(*operands, dims('k')[0])
+  return Scaled(*operands) if len(operands) == 2 else operands[0]
+
+
+def formula(names, at, visible, nonpad):
+  """softmax(B) V, in the order of [batch, length, heads, d_kv]."""
+  ones = np.ones([BATCH, HEADS, LENGTH, LENGTH])
+  b = 0
+  for name in names:
+    operands = PARTS[name][:2]
+    words = [''.join(LETTERS[d] for d in of.split()) for of in operands]
+    factors = [at[f'{name} {i}'] for i in range(len(operands))]
+    b = b + np.einsum(','.join([*words, 'bhij']) + '->bhij', *factors, ones)
+  seen = (visible * nonpad[:, None, None]) > 0
+  e = np.where(seen, np.exp(b - b.real.max(-1, keepdims=True)), 0)
+  return np.einsum('bhij,bjhd->bihd', e / e.sum(-1, keepdims=True), at['v'])
+
+
+def check(kernel, names, visible, nonpad, mesh=harness.ONE_DEVICE):
+  values = arrays(names)
+  cotangent = harness.draw('cotangent', [BATCH, LENGTH, HEADS, D_KV])
+
+  def build(mesh_object):
+    call = calls.make(
+      mesh_object,
+      layer=transformer_layers.SelfAttention(
+        num_heads=HEADS, key_value_size=D_KV
+      ),
+      mesh=mesh,
+    )
+    tensors = {'v': harness.constant(mesh_object, values['v'], VALUES)}
+    for name in names:
+      for i, of in enumerate(PARTS[name][:2]):
+        tensors[f'{name} {i}'] = harness.constant(
+          mesh_object, values[f'{name} {i}'], of
+        )
+    y = kernel(call, [term(name, tensors) for name in names], tensors['v'])
+    shape = dims('batch length heads d_kv')
+    assert y.shape.dims == shape
+    loss = mtf.reduce_sum(y * harness.constant(mesh_object, cotangent, shape))
+    found = mtf.gradients([loss], list(tensors.values()))
+    return {'y': y, 'gradients': dict(zip(tensors, found))}
+
+  found = harness.evaluate(build, mesh)
+  exact = {name: array.astype(np.float64) for name, array in values.items()}
+  harness.assert_close(
+    found['y'], formula(names, exact, visible, nonpad), 'value', 3e-6
+  )
+  checks.gradients(
+    found['gradients'],
+    reference.probes(
+      lambda at: (formula(names, at, visible, nonpad) * cotangent).sum(), exact
+    ),
+    1e-5,
+  )
+
+
+def hidden(mesh_object, array, names):
+  """A mask as the layer adds it to B."""
+  return mtf.stop_gradient(
+    (1.0 - harness.constant(mesh_object, array.astype(np.float32), names))
+    * -1e9
+  )
+
+
+def of_each(call, parts, values):
+  return attend.attend(call, parts, values)
+
+
+def of_each_masked(call, parts, values):
+  masks = [
+    hidden(values.mesh, CAUSAL, 'length memory_length'),
+    hidden(values.mesh, NONPAD, 'batch memory_length'),
+  ]
+  return attend.attend(call, [*parts, *masks], values)
+
+
+def of_all(call, parts, values):
+  return attend.attend_shared(call, parts, None, None, values)
+
+
+def of_all_masked(call, parts, values):
+  visible = mtf.equal(
+    harness.constant(values.mesh, CAUSAL, 'length memory_length'), 1
+  )
+  nonpad = harness.constant(
+    values.mesh, NONPAD.astype(np.float32), 'batch memory_length'
+  )
+  values *= nonpad
+  return attend.attend_shared(call, parts, visible, nonpad, values)
+
+
+WAYS = {
+  'of each': (of_each, 1, np.ones_like(NONPAD)),
+  'of each, masked': (of_each_masked, CAUSAL, NONPAD),
+  'of all': (of_all, 1, np.ones_like(NONPAD)),
+  'of all, masked': (of_all_masked, CAUSAL, NONPAD),
+}
+
+
+def cases():
+  """Each part alone, and mixtures."""
+  mixtures = [
+    ('table', 'low rank', 'bias of all heads'),
+    ('pairs', 'scaled table', 'bias of each key'),
+    ('rows of a table', 'logits', 'scaled table', 'low rank'),
+  ]
+  for way, names in itertools.product(
+    WAYS, [*((n,) for n in PARTS), *mixtures]
+  ):
+    shared = set(names) <= set(SHARED)
+    if shared or way.startswith('of each'):
+      yield pytest.param(way, names, id=f'{way}: {", ".join(names)}')
+
+
+# One head and one query; a head and some queries; some heads; all of them.
+every_tile = pytest.mark.parametrize('entries', [1, 25, 64, 2**20])
+
+
+@every_tile
+@pytest.mark.parametrize('way, names', cases())
+def test_it_is_the_formula(monkeypatch, entries, way, names):
+  monkeypatch.setattr(attend, '_TILE', entries)
+  kernel, visible, nonpad = WAYS[way]
+  check(kernel, names, visible, nonpad)
+
+
+@pytest.mark.parametrize('mesh', list(MESHES)[1:])
+@pytest.mark.parametrize(
+  'way, names',
+  [
+    ('of each, masked', ('pairs', 'scaled table', 'bias of each key')),
+    ('of each', ('rows of a table', 'scaled by a number', 'bias of all heads')),
+    ('of all, masked', ('table', 'low rank', 'bias of all heads')),
+  ],
+)
+def test_a_mesh_may_split_the_batch_and_the_heads(
+  monkeypatch, mesh, way, names
+):
+  monkeypatch.setattr(attend, '_TILE', 25)
+  kernel, visible, nonpad = WAYS[way]
+  check(kernel, names, visible, nonpad, MESHES[mesh])

@@ -1,0 +1,71 @@
+"""The ways to a weighted sum agree, whatever the tiles."""
+
+import numpy as np
+import pytest
+
+from synth_mtf.core import attend
+from synth_mtf.layer import batch_shared, general
+from tests import checks, family, harness
+from tests.harness import DECODER, ENCODER
+
+PADDED = np.array([[1] * 7, [1, 1, 1, 1, 0, 0, 0]])
+PACKED = np.array([[1, 1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 2, 2, 0]])
+ROWS = {
+  'encoder': (PADDED, ENCODER, False),
+  'decoder, packed': (PACKED, DECODER, True),
+}
+
+
+@pytest.fixture(params=['one query', 'some queries', 'step by step'])
+def way(request, monkeypatch):
+  """Tiles of a query or of a part of a head, or the way of TPUs and meshes."""
+  if request.param == 'step by step':
+    for module in (general, batch_shared):
+      monkeypatch.setattr(module, 'can_attend', lambda call, values: False)
+  else:
+    entries = 1 if request.param == 'one query' else 3 * PADDED.size
+    monkeypatch.setattr(attend, '_TILE', entries)
+
+
+@pytest.mark.slow  # the whole family, in each way
+@pytest.mark.usefixtures('way')
+@pytest.mark.parametrize('rows', ROWS)
+@family.each()
+def test_each_way_is_the_reference(name, rows):
+  ids, stack, packed = ROWS[rows]
+  member = family.ALL[name]
+  checks.parallel(
+    member.maker(packed=packed),
+    member.reference(),
+    ids,
+    stack,
+    tolerance=member.tolerance,
+  )
+
+
+@pytest.mark.parametrize(
+  'name, table',
+  [
+    ('vanilla', False),
+    ('factorized_random', False),
+    ('factorized_random_vanilla', False),
+    ('dense', False),
+    ('random', True),
+    ('random_vanilla', True),
+  ],
+)
+def test_nothing_but_a_table_is_as_large_as_the_alignment(
+  monkeypatch, name, table
+):
+  length = 29
+  monkeypatch.setattr(attend, '_TILE', 3 * 2 * length)
+  monkeypatch.setattr(attend, '_MOST_TILES', length**2)
+  result = harness.parallel(
+    family.ALL[name].of_size(max_length=length).maker(key_value_size=1),
+    harness.draw('x', [2, length, 4]),
+    np.ones([2, length], int),
+    DECODER,
+  )
+  largest = max(np.prod(shape, dtype=int) for _, shape in result.shapes)
+  alignment = family.HEADS * length**2
+  assert largest == alignment if table else largest < alignment / 2
