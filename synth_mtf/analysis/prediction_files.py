@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
@@ -83,7 +84,8 @@ def _errors(
   readings = itertools.product(_readings(targets), _readings(predictions))
   for pair, metric_fn in itertools.product(readings, _metric_fns(task)):
     # A metric is anyone's code, and was not made for what was read back.
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception), warnings.catch_warnings():
+      warnings.simplefilter('ignore')
       found = metric_fn(*pair)
       agree = {
         name

@@ -199,21 +199,31 @@ def _identity(run: Run) -> Hashable:
 
 
 def _distinct(models: Sequence[Sequence[Run]]) -> list[str]:
-  """The models' names; where several have the same, with that of a folder."""
+  """The models' names; where several have the same, with what folders tell."""
   labels = [runs[0].label for runs in models]
+  places = [
+    _common([run.name for run in runs]) or runs[0].name for runs in models
+  ]
   return [
-    label
-    if labels.count(label) == 1
-    else f'{label}, {_place([run.name for run in runs])}'
-    for label, runs in zip(labels, models)
+    _named(label, place, [p for one, p in zip(labels, places) if one == label])
+    for label, place in zip(labels, places)
   ]
 
 
-def _place(names: Sequence[str]) -> str:
-  """The folder that holds all runs of a model, or else the first of them."""
+def _named(label: str, place: str, places: Sequence[str]) -> str:
+  """A label with its place, if there are several: behind what all share."""
+  if len(places) == 1:
+    return label
+  shared = len(_common(places))
+  apart = {one: one[shared:].lstrip('/') for one in places}
+  return f'{label}, {apart[place] if all(apart.values()) else place}'
+
+
+def _common(names: Sequence[str]) -> str:
+  """The folder that all names are in."""
   levels = zip(*(name.split('/') for name in names))
   common = itertools.takewhile(lambda level: len(set(level)) == 1, levels)
-  return '/'.join(level[0] for level in common) or names[0]
+  return '/'.join(level[0] for level in common)
 
 
 def _check_step(runs: Sequence[Run], step: int) -> None:

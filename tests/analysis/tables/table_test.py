@@ -172,8 +172,8 @@ def test_what_differs_by_more_than_a_seed_is_another_model(tmp_path):
   large = seeds(tmp_path / 'large', [5.0], 'd_ff = 16')
   shown = cells(texts(*small, *large))
   assert {label: row['CoLA'] for label, row in shown.items()} == {
-    f'Syn (R), {tmp_path}/small': '2.0±1.4',
-    f'Syn (R), {tmp_path}/large/run0': '5.0',
+    'Syn (R), small': '2.0±1.4',
+    'Syn (R), large/run0': '5.0',
   }
 
 
