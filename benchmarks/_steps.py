@@ -263,7 +263,7 @@ def _bytes_read(shape: Shape) -> int:
   for variable in tf.trainable_variables():
     name, size = variable.op.name, variable.shape.num_elements()
     if name.endswith(('EncDecAttention/k', 'EncDecAttention/v')):
-      elements += shape.batch * shape.length * variable.shape[-1]
+      elements += shape.batch * shape.length * variable.shape.as_list()[-1]
     elif name.startswith(('decoder/', 'shared/')) and '/random/' not in name:
       elements += size
   return 4 * elements
