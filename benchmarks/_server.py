@@ -57,6 +57,7 @@ class Worker:
     Raises:
       RuntimeError: it ended before it was ready.
     """
+    self._command = ' '.join(command)
     self._process = subprocess.Popen(
       list(command),
       stdin=subprocess.PIPE,
@@ -95,6 +96,6 @@ class Worker:
       ):
         return line
     raise RuntimeError(
-      f'{self._process.args} ended with status {self._process.wait()}; its '
+      f'{self._command} ended with status {self._process.wait()}; its '
       'message is above'
     )

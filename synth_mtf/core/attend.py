@@ -208,7 +208,8 @@ def _operand(
     x.operation, mtf.StopGradient
   )
   given = set(x.shape.dims)
-  present, dims = [], []
+  present: list[mtf.Dimension] = []
+  dims: list[mtf.Dimension] = []
   for group in (call.heads, call.batch if batch is None else batch):
     if given & set(group):
       present += group

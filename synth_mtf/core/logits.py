@@ -91,8 +91,9 @@ def add(call: LayerCall, terms: Sequence[Term]) -> Logits:
   local = [t for t in terms if not dims_of(t) <= shared_dims]
   products = [t for t in local if isinstance(t, InnerProduct)]
   others = [t for t in local if not isinstance(t, InnerProduct)]
-  joined = [join(call, products)] if products else []
-  return Logits(shared, others + joined)
+  if not products:
+    return Logits(shared, others)
+  return Logits(shared, [*others, join(call, products)])
 
 
 def dims_of(term: Term) -> set[mtf.Dimension]:

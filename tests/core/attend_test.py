@@ -73,16 +73,18 @@ def arrays(names):
 
 
 def term(name, tensors):
-  operands = [tensors[f'{name} {i}'] for i in range(len(PARTS[name][:2]))]
+  first, *others = (tensors[f'{name} {i}'] for i in range(len(PARTS[name][:2])))
+  if not others:
+    return first
   if len(PARTS[name]) == 3:
-    return InnerProduct(*operands, dims('k')[0])
-  return Scaled(*operands) if len(operands) == 2 else operands[0]
+    return InnerProduct(first, others[0], dims('k')[0])
+  return Scaled(first, others[0])
 
 
 def formula(names, at, visible, nonpad):
   """softmax(B) V, in the order of [batch, length, heads, d_kv]."""
   ones = np.ones([BATCH, HEADS, LENGTH, LENGTH])
-  b = 0
+  b = 0 * ones
   for name in names:
     operands = PARTS[name][:2]
     words = [''.join(LETTERS[d] for d in of.split()) for of in operands]
