@@ -47,9 +47,9 @@ class _PutOff(types.ModuleType):
     return types.ModuleType.__getattribute__(self, name)  # as it now is one
 
 
-def _load(module: _PutOff) -> None:
+def _load(module: types.ModuleType) -> None:
   """Runs the module's code, once; other threads wait for its end."""
-  state = module.__spec__.loader_state
+  state = _spec(module).loader_state
   with state.lock:
     if state.is_loaded:  # or is being loaded, by this thread
       return
@@ -60,6 +60,11 @@ def _load(module: _PutOff) -> None:
       state.is_loaded = False
       raise
     module.__class__ = types.ModuleType
+
+
+def _spec(module: types.ModuleType) -> importlib.machinery.ModuleSpec:
+  assert module.__spec__ is not None  # it was found by one
+  return module.__spec__
 
 
 class _Loader(importlib.abc.Loader):
@@ -76,7 +81,7 @@ class _Loader(importlib.abc.Loader):
     return self.loader.create_module(spec)
 
   def exec_module(self, module: types.ModuleType) -> None:
-    module.__loader__ = module.__spec__.loader = self.loader
+    module.__loader__ = _spec(module).loader = self.loader
     module.__class__ = _PutOff
 
 

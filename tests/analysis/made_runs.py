@@ -13,6 +13,7 @@ from typing import Any, Union
 
 import gin
 import numpy as np
+import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
@@ -85,17 +86,14 @@ def trained(
     (1, {'loss': 5.0, 'learning_rate': 0.01}),
     *((n, {speed: n / 10, 'loss': 5 - n / 100}) for n in (20, 40, 60)),
   )
-  files.write(
-    folder,
-    step,
-    {
-      'global_step': np.array(step, np.int64),
-      'shared/embedding': np.zeros([128, 8], np.float32),
-      'decoder/w': np.zeros([8, 4], np.float32),
-      'decoder/w_slot_v': np.zeros([8, 4], np.float32),
-      'decoder/fixed': np.zeros([7], np.float32),
-    }.items(),
-  )
+  values: dict[str, npt.NDArray[Any]] = {
+    'global_step': np.array(step, np.int64),
+    'shared/embedding': np.zeros([128, 8], np.float32),
+    'decoder/w': np.zeros([8, 4], np.float32),
+    'decoder/w_slot_v': np.zeros([8, 4], np.float32),
+    'decoder/fixed': np.zeros([7], np.float32),
+  }
+  files.write(folder, step, values.items())
 
 
 def demo(folder: pathlib.Path, variants: Sequence[str]) -> None:
