@@ -21,6 +21,8 @@ BINDINGS = [
   'Bitransformer.decode.max_decode_length = 6',
   'Bitransformer.decode.temperature = 0.0',
 ]
+# Both sides are float32, and of alpha's gradient little is left of a long sum.
+ROUNDING = 5e-5
 INPUTS = np.array([[5, 9, 2, 77, 9, 1], [127, 3, 1, 0, 0, 0]])
 TARGETS = np.array([[4, 9, 9, 1], [60, 1, 0, 0]])
 
@@ -121,7 +123,7 @@ def test_trains_the_same_variables_by_the_same_gradients(variant):
   expected, variables = computed(variant, [], gradients)
   found, same = computed(variant, [FAST], gradients)
   assert same == variables
-  harness.assert_close(found, expected, 'gradient')
+  harness.assert_close(found, expected, 'gradient', ROUNDING)
 
 
 @pytest.mark.parametrize('variant', VARIANTS)
