@@ -370,7 +370,13 @@ def _by_tiles(
   groups = call.heads, batch, call.length, columns
   dims = [d for group in groups for d in group]
   trained = [x.tensor for x in kernel.operands if x.trained]
-  splittable = call.heads + call.batch
+  used = {d for x in kernel.operands for d in x.tensor.shape.dims}
+  # What is whole may be on an axis of a mesh that has one device.
+  splittable = [
+    *call.heads,
+    *call.batch,
+    *(d for d in used.union(dims) if not call.splits(d)),
+  ]
 
   def forward(*slices: tf.Tensor) -> tf.Tensor:
     y = _forward(kernel, slices)

@@ -74,7 +74,8 @@ def _read(weights: mtf.Tensor, ids: mtf.Tensor) -> mtf.Tensor:
     copy,
     [weights, ids],
     output_shape=output_shape,
-    splittable_dims=output_shape.dims,
+    # The vocabulary is whole: an axis of a mesh that it is on has one device.
+    splittable_dims=[vocab, *output_shape.dims],
     grad_function=lambda op, dy: [
       _SumByIndex(dy, op.inputs[1], op.inputs[0]).outputs[0],
       None,

@@ -53,6 +53,9 @@ MESHES = {
   'split batch': harness.Mesh('all:2', 'batch:all'),
   'split heads': harness.Mesh('all:2', 'heads:all'),
   'split both': harness.Mesh('a:2,b:2', 'batch:a;heads:b'),
+  'axes of one device': harness.Mesh(
+    'a:1,b:1,c:1,d:1,e:1', 'heads:a;memory_length:b;length:c;d_kv:d;k:e'
+  ),
 }
 
 

@@ -94,6 +94,7 @@ def test_unknown_ids_are_0_and_move_nothing():
     Mesh('batch:2,model:2', 'batch:batch,length:model'),
     Mesh('batch:2,model:2', 'batch:batch,d_model:model'),
     Mesh('model:2', 'heads:model'),
+    Mesh('model:1', 'vocab:model'),
   ],
   ids=str,
 )
