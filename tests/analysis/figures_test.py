@@ -56,10 +56,11 @@ def result(task, metric, value, step):
   return Result(task, 'validation', metric, value, 10, 'example', None, step)
 
 
-def run(label, loss=(), results=(), speed=None, parameters=None):
+def run(label, loss=(), results=(), speed=None, parameters=None, **bindings):
   return types.SimpleNamespace(
-    name=f'runs/{label}',
+    name='/'.join(['runs', label, *bindings.values()]),
     label=label,
+    bindings={'d_model': '64', **bindings},
     curves={'loss': np.array(loss)} if len(loss) else {},
     results=list(results),
     steps_per_second=speed,
@@ -219,6 +220,16 @@ def test_curves_are_means_over_seeds_in_a_band():
   assert legend(figure) == ['Syn (R)', 'T5 (V)']
   spread = seeds.band([{0: 4, 1: 2}, {0: 6, 1: 2}]).spread
   np.testing.assert_allclose(spread, [2**0.5, 0])
+
+
+def test_what_was_trained_in_another_way_is_another_curve():
+  runs = [
+    run('Syn (R)', [(0, 4), (10, 2)], d_ff='8', seed='0'),
+    run('Syn (R)', [(0, 6), (10, 4)], d_ff='16', seed='0'),
+    run('Syn (R)', [(0, 8), (10, 4)], d_ff='16', seed='1'),
+  ]
+  lines = panel(curves.draw(runs), 'training loss').lines
+  assert [line.get_ydata()[0] for line in lines] == [4, 7]
 
 
 def test_curves_of_scores_and_of_log_perplexity():

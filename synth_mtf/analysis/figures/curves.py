@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from synth_mtf.analysis import runs as runs_
 from synth_mtf.analysis.figures import seeds, style
 from synth_mtf.analysis.runs import Run
+from synth_mtf.analysis.seeds import by_model
 from synth_mtf.errors import UserError
 
 _COLUMNS = 3
@@ -19,10 +20,10 @@ _Panels = dict[str, dict[str, list[Mapping[float, float]]]]
 
 
 def draw(runs: Sequence[Run]) -> Figure:
-  """A panel for the loss and for each metric; a line a variant.
+  """A panel for the loss and for each metric; a line a model.
 
-  Runs of one variant, its seeds, are a line, their mean, in a band of one
-  standard deviation.
+  The seeds of a model are a line, their mean, in a band of one standard
+  deviation.
 
   Args:
     runs: of any variants.
@@ -31,9 +32,9 @@ def draw(runs: Sequence[Run]) -> Figure:
     UserError: nothing was measured more than once.
   """
   found: _Panels = {}
-  labels = seeds.by_label(runs)
-  for label, of_label in labels.items():
-    for run in of_label:
+  models = by_model(runs)
+  for label, of_model in models.items():
+    for run in of_model:
       for name, curve in _curves(run):
         found.setdefault(name, {}).setdefault(label, []).append(curve)
   found = {
@@ -53,7 +54,7 @@ def draw(runs: Sequence[Run]) -> Figure:
   def fill(figure: Figure, axes: Sequence[Sequence[Axes]]) -> None:
     panels = [panel for row in axes for panel in row]
     for panel, name in zip(panels, names):
-      for number, label in enumerate(labels):
+      for number, label in enumerate(models):
         if label in found[name]:
           _line(panel, seeds.band(found[name][label]), number, label)
       panel.set_title(name)

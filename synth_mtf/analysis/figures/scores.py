@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from synth_mtf.analysis.figures import seeds, style
 from synth_mtf.analysis.runs import Run
+from synth_mtf.analysis.seeds import by_model
 from synth_mtf.errors import UserError
 
 _PERPLEXITY = 'neg_log_perplexity'
@@ -16,7 +17,7 @@ _OF_TOKENS = (_PERPLEXITY, 'token_accuracy', 'sequence_accuracy')
 
 
 def draw(runs: Sequence[Run]) -> Figure:
-  """A point a variant: its score against steps a second and parameters.
+  """A point a model: its score against steps a second and parameters.
 
   The score is the mean over tasks, of each the mean of its metrics (T5's rule),
   at the last step that was evaluated; where no run has scores, log perplexity.
@@ -49,8 +50,8 @@ def draw(runs: Sequence[Run]) -> Figure:
 
   def fill(figure: Figure, axes: Sequence[Sequence[Axes]]) -> None:
     for panel, (cost_name, cost) in zip(axes[0], costs):
-      for number, (label, of_label) in enumerate(seeds.by_label(runs).items()):
-        _point(panel, of_label, measure, cost, number, label)
+      for number, (label, of_model) in enumerate(by_model(runs).items()):
+        _point(panel, of_model, measure, cost, number, label)
       panel.set_xlabel(cost_name)
       panel.margins(0.2)
     axes[0][0].set_ylabel(name)

@@ -1,4 +1,4 @@
-"""Runs that differ in their seed alone, as one line or point with a spread."""
+"""The seeds of a model, as one line or point with a spread."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from synth_mtf.analysis.attention_file import Array
-from synth_mtf.analysis.runs import Run
 
 
 class Band(NamedTuple):
@@ -21,14 +20,6 @@ class Band(NamedTuple):
   steps: Array
   mean: Array
   spread: Array
-
-
-def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
-  """Runs by the name of their model, in their order."""
-  found: dict[str, list[Run]] = {}
-  for run in runs:
-    found.setdefault(run.label, []).append(run)
-  return found
 
 
 def band(curves: Sequence[Mapping[float, float]]) -> Band:

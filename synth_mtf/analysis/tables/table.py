@@ -1,27 +1,20 @@
 """A table: the runs of each model put together, column by column.
 
-Runs whose names and configurations agree but for their seeds are one model,
-whose cells have mean and standard deviation.
+A cell has mean and standard deviation over the runs of a model, its seeds.
 """
 
 import dataclasses
-import itertools
 import math
-import re
 import statistics
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from synth_mtf.analysis.runs import Run
+from synth_mtf.analysis.seeds import by_model
 from synth_mtf.analysis.tables.checkpoints import Choice, Step
 from synth_mtf.analysis.tables.columns import Column, Found, mean
 from synth_mtf.analysis.tables.layouts import Layout
 from synth_mtf.errors import UserError
-
-# What the runs of one model may differ by.
-_OF_A_SEED = re.compile(r'(^|[./_])seed$')
-_START = re.compile(r'(^|[./])init_checkpoint$')
-_SEED_IN_A_NAME = re.compile(r'((?:^|[^a-zA-Z])(?:seed|s)[-_=]?)\d+')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,10 +129,6 @@ def make(runs: Sequence[Run], layout: Layout, choice: Choice) -> Table:
   """
   if isinstance(choice, Step):
     _check_step(runs, choice.number)
-  models: dict[Hashable, list[Run]] = {}
-  for run in runs:
-    models.setdefault(_identity(run), []).append(run)
-  labels = _distinct(list(models.values()))
   table = Table(
     title=layout.title,
     checkpoint=str(choice),
@@ -156,7 +145,7 @@ def make(runs: Sequence[Run], layout: Layout, choice: Choice) -> Table:
         },
         ahead={run.name: run.steps[-1] for run in same if _is_ahead(run)},
       )
-      for label, same in zip(labels, models.values())
+      for label, same in by_model(runs).items()
     ],
   )
   if layout.needs_scores and not table.found:
@@ -184,46 +173,6 @@ def _is_ahead(run: Run) -> bool:
   """Whether a run has a checkpoint later than all that were evaluated."""
   evaluated = [result.step for result in run.results]
   return bool(evaluated and run.steps) and run.steps[-1] > max(evaluated)
-
-
-def _identity(run: Run) -> Hashable:
-  """What runs of one model have in common."""
-  if not run.bindings:
-    return run.name
-  settings = {
-    name: _SEED_IN_A_NAME.sub(r'\1', value) if _START.search(name) else value
-    for name, value in run.bindings.items()
-    if not _OF_A_SEED.search(name)
-  }
-  return run.label, frozenset(settings.items())
-
-
-def _distinct(models: Sequence[Sequence[Run]]) -> list[str]:
-  """The models' names; where several have the same, with what folders tell."""
-  labels = [runs[0].label for runs in models]
-  places = [
-    _common([run.name for run in runs]) or runs[0].name for runs in models
-  ]
-  return [
-    _named(label, place, [p for one, p in zip(labels, places) if one == label])
-    for label, place in zip(labels, places)
-  ]
-
-
-def _named(label: str, place: str, places: Sequence[str]) -> str:
-  """A label with its place, if there are several: behind what all share."""
-  if len(places) == 1:
-    return label
-  shared = len(_common(places))
-  apart = {one: one[shared:].lstrip('/') for one in places}
-  return f'{label}, {apart[place] if all(apart.values()) else place}'
-
-
-def _common(names: Sequence[str]) -> str:
-  """The folder that all names are in."""
-  levels = zip(*(name.split('/') for name in names))
-  common = itertools.takewhile(lambda level: len(set(level)) == 1, levels)
-  return '/'.join(level[0] for level in common)
 
 
 def _check_step(runs: Sequence[Run], step: int) -> None:
