@@ -194,12 +194,13 @@ def disturbed(tmp_path):
 
 def run_in(folder, *words, **environment):
   """Runs Python in a folder, which is on its search path."""
+  paths = [str(CHECKOUT), str(folder), os.environ.get('PYTHONPATH', '')]
   return subprocess.run(
     [sys.executable, *words],
     cwd=folder,
     env={
       **os.environ,
-      'PYTHONPATH': f'{CHECKOUT}{os.pathsep}{folder}',
+      'PYTHONPATH': os.pathsep.join(filter(None, paths)),
       'TF_CPP_MIN_LOG_LEVEL': '3',
       **environment,
     },
