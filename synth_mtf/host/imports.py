@@ -3,6 +3,7 @@
 One rule: a module in `PUT_OFF` is loaded when a name of it is first read, or a
 module inside it is imported. That is right for modules whose import does
 nothing but define names, and worth it for those that few runs read a name of.
+Python's own LazyLoader is not safe for threads in the versions supported here.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ PUT_OFF = (
 def quick() -> Iterator[None]:
   """Puts off `PUT_OFF`, and does not look for garbage, of which there is none.
 
-  What is imported inside stays put off behind it.
+  What is imported inside stays put off after it.
   """
   if _FINDER not in sys.meta_path:
     sys.meta_path.insert(0, _FINDER)
