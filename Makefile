@@ -13,7 +13,7 @@
 
 TF ?= 2.12
 # Test processes: TensorFlow's small graphs keep less than one core busy.
-WORKERS ?= 3
+WORKERS ?= 2
 ifeq ($(TF),2.12)
   VENV := .venv
   CONSTRAINTS := constraints.txt
