@@ -1,7 +1,7 @@
 # On a machine with Python 3.9-3.11 and pip:
 #
 #   make demo [DEMO_ARGS='--data_dir DIR']   the main job
-#   make test-fast                           what trains nothing, three minutes
+#   make test-fast                           what trains nothing, two minutes
 #   make test [TF=2.15] [TEST_ARGS='-k NAME']
 #   make tpu-proof                           TPU programs of every variant
 #   make tpu-compile [VARIANTS='random ...'] [RUN=finetune_en_mix]

@@ -252,14 +252,22 @@ CROSS_MIXTURES = {
 ALL = {**VARIANTS, **MIXTURES}
 CROSS = {**CROSS_VARIANTS, **CROSS_MIXTURES}
 SINGLE = {n: m for n, m in VARIANTS.items() if len(m.synthesizers) == 1}
-# These have all that mixtures add to the functions alone.
-_FAST_MIXTURES = {'random_dense_vanilla', *MIXTURES, *CROSS_MIXTURES}
+# The functions alone, and mixtures that have all that mixtures add.
+_FAST = {
+  *SINGLE,
+  *(n for n, m in CROSS_VARIANTS.items() if len(m.synthesizers) == 1),
+  'random_dense_vanilla',
+  'random_random',
+  'convolution_random_patterns',
+  'cross_factorized_dense_random_vanilla',
+  'cross_tiles',
+}
 
 
 def each(
   names: Iterable[str] = tuple(ALL), takes: Optional[str] = None
 ) -> pytest.MarkDecorator:
-  """Parametrizes a test by the `name` of a member; most mixtures are slow.
+  """Parametrizes a test by the `name` of a member; few mixtures are fast.
 
   Args:
     names: of the members.
@@ -271,9 +279,7 @@ def each(
     [
       pytest.param(
         name,
-        marks=[]
-        if name in _FAST_MIXTURES or len(members[name].synthesizers) == 1
-        else pytest.mark.slow,
+        marks=[] if name in _FAST else pytest.mark.slow,
       )
       for name in names
       if takes is None or members[name].takes(takes)

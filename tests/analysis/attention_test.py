@@ -12,6 +12,8 @@ from synth_mtf.host import gin_files
 from tests import family, model, reference
 from tests.harness import assert_close
 
+pytestmark = pytest.mark.slow  # builds whole models
+
 SIZES = dict.fromkeys(('inputs', 'targets'), model.VOCAB)
 RELATIVE = 'SelfAttention.relative_attention_type = "bias_shared"'
 IDS = {

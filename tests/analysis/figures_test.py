@@ -77,6 +77,7 @@ def legend(figure):
   return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
+@pytest.mark.slow  # draws all
 def test_written_as_png_and_svg(tmp_path):
   figure = histograms.draw([attention()])
   paths = style.write(figure, str(tmp_path / 'new' / 'h'))

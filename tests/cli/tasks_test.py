@@ -102,6 +102,7 @@ def test_a_task_with_two_examples(show, data_dir):
   assert 'Sentence 2.' not in report
 
 
+@pytest.mark.slow  # reads text again and again
 def test_noise_is_shown_with_its_sentinels(show, data_dir):
   status, report = show('synth_text_span_corruption', f'--data_dir={data_dir}')
   assert status == 0

@@ -192,15 +192,27 @@ def cases():
   ):
     shared = set(names) <= set(SHARED)
     if shared or way.startswith('of each'):
-      yield pytest.param(way, names, id=f'{way}: {", ".join(names)}')
+      yield way, names
 
 
-# One head and one query; a head and some queries; some heads; all of them.
-every_tile = pytest.mark.parametrize('entries', [1, 25, 64, 2**20])
+def tiles():
+  """Each case by tiles of each size; a part alone fast by one of them."""
+
+  def fast(names):
+    return [25] if len(names) == 1 else [25, 64, 2**20]
+
+  # One head and one query; a head and some queries; some heads; all of them.
+  for entries, (way, names) in itertools.product([1, 25, 64, 2**20], cases()):
+    yield pytest.param(
+      entries,
+      way,
+      names,
+      id=f'{way}: {", ".join(names)}-{entries}',
+      marks=[] if entries in fast(names) else pytest.mark.slow,
+    )
 
 
-@every_tile
-@pytest.mark.parametrize('way, names', cases())
+@pytest.mark.parametrize('entries, way, names', tiles())
 def test_it_is_the_formula(monkeypatch, entries, way, names):
   monkeypatch.setattr(attend, '_TILE', entries)
   kernel, visible, nonpad = WAYS[way]

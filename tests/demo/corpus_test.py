@@ -32,6 +32,7 @@ def test_prose_keeps_sentences_and_drops_the_rest():
   ]
 
 
+@pytest.mark.slow  # reads all that is installed
 def test_gathering_imports_nothing_and_repeats(tmp_path, monkeypatch):
   monkeypatch.setattr(corpus, 'PACKAGES', ('nltk', 'seqio'))
   monkeypatch.setattr(corpus, 'LEAST_BYTES', 1000)

@@ -13,6 +13,8 @@ from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
 from tests import harness, model
 
+pytestmark = pytest.mark.slow  # builds whole models
+
 FAST = "include 'common/fast_cpu.gin'"
 VARIANTS = [None, 'random_vanilla', 'random+cross_dense']
 BINDINGS = [

@@ -55,6 +55,7 @@ def test_conv_relu_is_the_feed_forward_of_a_language_model(variant):
   assert shapes[wi].to_integer_list == [3, 24, 20]
 
 
+@pytest.mark.slow  # builds whole models
 @pytest.mark.parametrize('variant', OF_SELF_ATTENTION)
 def test_a_variant_is_the_layer_of_a_language_model(variant):
   gin_files.parse(

@@ -106,7 +106,11 @@ def compare(make_layer, reference, sequence_id, stack, encoded=None, **how):
   return told, found
 
 
-@pytest.mark.parametrize('stack', [ENCODER, DECODER], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+  'stack',
+  [ENCODER, pytest.param(DECODER, marks=pytest.mark.slow)],
+  ids=lambda stack: stack.name,
+)
 @family.each()
 def test_padded_rows(name, stack):
   member = family.ALL[name]

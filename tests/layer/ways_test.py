@@ -43,6 +43,7 @@ def test_each_way_is_the_reference(name, rows):
   )
 
 
+@pytest.mark.slow  # in a size of its own
 @pytest.mark.parametrize(
   'name, table',
   [

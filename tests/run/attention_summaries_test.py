@@ -14,6 +14,8 @@ from synth_mtf.run import attention_summaries
 from tests import model
 from tests.cli import t5_main
 
+pytestmark = pytest.mark.slow  # trains
+
 STEPS = 5
 HEADS = 3
 IDS = {
@@ -60,7 +62,6 @@ def steps_of_tags(folder):
   return found
 
 
-@pytest.mark.slow
 def test_they_are_written_at_an_interval_and_change_nothing(train):
   quiet = train()
   watched = train('train_with_progress.attention_every = 2')
@@ -93,7 +94,6 @@ def test_they_are_written_at_an_interval_and_change_nothing(train):
     np.testing.assert_array_equal(first[name], second[name], err_msg=name)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('every', ['0', '"often"', '2.5'])
 def test_an_interval_that_is_none(train, every):
   with pytest.raises(UserError, match='attention_every'):

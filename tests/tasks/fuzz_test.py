@@ -150,6 +150,7 @@ def _all_tasks():
   return [n for n in seqio.TaskRegistry.names() if n.startswith('synth_')]
 
 
+@pytest.mark.slow  # one of many
 @pytest.mark.parametrize('name', _FILES)
 def test_damage_is_found_or_harmless(name, official_data, tmp_path):
   original = official_data / _FILES[name]

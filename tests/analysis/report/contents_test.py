@@ -7,6 +7,8 @@ from synth_mtf.analysis.report import contents
 from synth_mtf.analysis.runs import Run
 from tests import model
 
+pytestmark = pytest.mark.slow  # builds whole models
+
 
 @pytest.fixture(scope='module')
 def runs(tmp_path_factory):

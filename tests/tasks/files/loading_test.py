@@ -30,7 +30,8 @@ def test_shuffling_repeats_with_its_seed_and_loses_nothing(data_dir):
 
 
 @pytest.mark.parametrize(
-  'num_shards, shuffle', [(2, False), (5, True), (16, True)]
+  'num_shards, shuffle',
+  [(2, False), (5, True), pytest.param(16, True, marks=pytest.mark.slow)],
 )
 def test_shards_part_the_rows(num_shards, shuffle, data_dir):
   folder.write_cola(data_dir, 1500)
@@ -63,6 +64,7 @@ def test_seqio_shards_the_task(data_dir):
   assert [len(shard) for shard in shards] == [20, 20]
 
 
+@pytest.mark.slow  # reads text again and again
 def test_packed_and_plain_files_stream_together(data_dir):
   texts = [b'Text number %d, of some length.' % i for i in range(2000)]
   folder.write(data_dir / 'corpus/a.txt', b'\n\n'.join(texts[:500]))
