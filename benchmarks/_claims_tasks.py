@@ -2,7 +2,9 @@
 
   claims_copy     kqzh -> kqzh: a target token depends on a position
   claims_reverse  kqzh -> hzqk: the same, from the other end
-  claims_pairs    kqzh? z -> y: it depends on two tokens being alike
+  claims_lookup   bXdYaZ -> dYaZbX: the capital after a letter is the one that
+                  came after it before, so that it depends on two tokens that
+                  are alike
 
 A symbol is a byte. All rows of a task are of one length, so that where a symbol
 stands says nothing of which one it is.
@@ -11,14 +13,28 @@ stands says nothing of which one it is.
 import functools
 import string
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import seqio
 import tensorflow.compat.v2 as tf
 from t5.evaluation import metrics
 
-LENGTH = 16  # symbols of a row
+
+class Lengths(NamedTuple):
+  """Tokens of each row, with what ends it."""
+
+  inputs: int
+  targets: int
+
+
+_COPIED = 16  # symbols
+_PAIRS = 4  # of a letter and a capital
+COPIED = Lengths(_COPIED + 1, _COPIED + 1)
+LOOKED_UP = Lengths(2 * _PAIRS + 1, 2 * _PAIRS + 1)
 _SYMBOLS = np.array(list(string.ascii_letters + string.digits))
+_KEYS = np.array(list(string.ascii_lowercase[:12]))
+_VALUES = np.array(list(string.ascii_uppercase[:12]))
 _ROWS = {'train': 100_000, 'validation': 1_024}
 _SEEDS = {'train': 1, 'validation': 2}
 _FEATURES = {
@@ -29,21 +45,20 @@ _Row = tuple[str, str]  # inputs and targets
 
 
 def _copied(rng: np.random.Generator) -> _Row:
-  text = ''.join(rng.choice(_SYMBOLS, LENGTH))
+  text = ''.join(rng.choice(_SYMBOLS, _COPIED))
   return text, text
 
 
 def _reversed(rng: np.random.Generator) -> _Row:
-  text = ''.join(rng.choice(_SYMBOLS, LENGTH))
+  text = ''.join(rng.choice(_SYMBOLS, _COPIED))
   return text, text[::-1]
 
 
-def _paired(rng: np.random.Generator) -> _Row:
-  """Half of the rows ask for a symbol that is there."""
-  chosen = rng.choice(_SYMBOLS, LENGTH + 1, replace=False)
-  there = bool(rng.integers(2))
-  asked = rng.choice(chosen[:LENGTH]) if there else chosen[LENGTH]
-  return f'{"".join(chosen[:LENGTH])}?{asked}', 'y' if there else 'n'
+def _looked_up(rng: np.random.Generator) -> _Row:
+  keys = rng.choice(_KEYS, _PAIRS, replace=False)
+  values = rng.choice(_VALUES, _PAIRS)
+  pairs = [key + value for key, value in zip(keys, values)]
+  return ''.join(pairs), ''.join(rng.permutation(pairs))
 
 
 def _rows(
@@ -72,7 +87,7 @@ def _dataset(
 for _name, _make in {
   'claims_copy': _copied,
   'claims_reverse': _reversed,
-  'claims_pairs': _paired,
+  'claims_lookup': _looked_up,
 }.items():
   seqio.TaskRegistry.add(
     _name,

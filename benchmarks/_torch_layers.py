@@ -6,6 +6,7 @@ Forward and backward, with T5's dropout: one decision for each key and head,
 which is a factor on the values.
 """
 
+import abc
 import json
 import sys
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from benchmarks._server import serve
 HEADS, D_KV, D_MODEL, RATE = 12, 64, 768, 0.1
 
 
-class Layer(torch.nn.Module):
+class Layer(torch.nn.Module, abc.ABC):
   """T5's projections around a way from q, k and v to Y.
 
   Attributes:
@@ -56,9 +57,9 @@ class Layer(torch.nn.Module):
     if self.has_table and self.has_product:
       self.alpha = weight(torch.zeros(2, HEADS, 1, 1))
 
+  @abc.abstractmethod
   def attend(self, v: torch.Tensor) -> torch.Tensor:
     """Y, [batch, heads, length, d_kv]."""
-    raise NotImplementedError
 
   def step(self) -> list[float]:
     """Forward and backward; a sum of each gradient."""

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from benchmarks import _timing
+from benchmarks import _options, _timing
 from benchmarks._server import Worker
 from benchmarks._timing import Times
 
@@ -150,9 +150,7 @@ def _print(layers: dict[str, Any]) -> None:
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
+  parser = _options.parser(__doc__, rounds=7)
   add = parser.add_argument
   add('--torch', help='the python of an environment with torch')
   add('--jax', help='the python of an environment with jax')
@@ -160,12 +158,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   add('--ours', nargs='*', default=_OURS, help='files of gin/variants, or mtf')
   add('--of_torch', nargs='*', default=_TORCH, help='layers of torch')
   add('--of_jax', nargs='*', default=_JAX, help='layers of jax')
-  add('--size', default='base', help='a file of gin/sizes; of ours alone')
-  add('--batch', type=int, default=4)
-  add('--length', type=int, default=512)
   add('--packed', action='store_true', help='two sequences in each row; ours')
-  add('--rounds', type=int, default=7, help='timed runs of each layer')
-  add('--json', help='file to write')
   return parser.parse_args(argv)
 
 

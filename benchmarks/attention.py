@@ -52,7 +52,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import tensorflow.compat.v1 as tf
 
 import synth_mtf  # noqa: F401  (readies the host)
-from benchmarks import _cost, _steps, _timing
+from benchmarks import _cost, _options, _steps, _timing
 from benchmarks._contestants import (
   BASELINE,
   Contestant,
@@ -257,22 +257,15 @@ def _print(
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
+  parser = _options.parser(__doc__, rounds=5)
   add = parser.add_argument
   add('--sections', nargs='+', choices=SECTIONS, default=list(SECTIONS))
   add('--variants', nargs='+', help='contestants; default: as the section has')
-  add('--size', default='base', help='a file of gin/sizes (default: base)')
-  add('--batch', type=int, default=4)
-  add('--length', type=int, default=512, help='tokens of the encoder')
   add('--targets', type=int, default=114, help='tokens of the decoder')
   add('--layers', type=int, default=0, help='blocks, if not as in --size')
   add('--lengths', type=int, nargs='+', default=_LENGTHS, help='of growth')
   add('--batches', type=int, nargs='+', default=_BATCHES, help='of growth')
-  add('--rounds', type=int, default=5, help='timed runs of each contestant')
   add('--matrix_size', type=int, default=2048, help='of the measured product')
-  add('--json', help='file to write; it is complete after each section')
   return parser.parse_args(argv)
 
 

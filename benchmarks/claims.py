@@ -1,316 +1,439 @@
 """Trains small models to see whether the paper's ideas hold.
 
     python benchmarks/claims.py a b --out claims
-    python benchmarks/claims.py c --data_dir my_data --vocabulary my.model
+    python benchmarks/claims.py c d --data_dir my_data --vocabulary my.model
+    python benchmarks/claims.py e
 
 The parts are
 
   a  what depends on positions alone (copy, reverse): R, FR, D beside V
-  b  what depends on pairs of tokens: R and D beside R+V and V, in self- and in
-     cross-attention
-  c  span corruption on text, at equal steps, of the systems of Table 4
-  f  ablations on span corruption: rank of FR, heads of R+V, mixing
-  g  cross-attention: R, FR, D, R+V and D+V in place of V
+  b  what depends on pairs of tokens (what came after this word?): R and D
+     beside V, R+V and D+V, in self- and in cross-attention
+  c  span corruption on text, at equal steps and at equal time, of the systems
+     of Table 4, with the paper's order beside ours
+  d  finetuning on three real tasks, from the models of c
+  e  steps/s of the same systems beside Table 4's, at the size of T5 (Base) with
+     fewer blocks
+  f  ablations on span corruption: rank of FR, factors of FD, heads of R+V,
+     mixing, N
+  g  cross-attention: R, FR, D, R+V and D+V in place of V, on copying, text and
+     translation
 
 Each model runs with each seed, in <out>/<part>/<task>/<model>/seed_<n>, which
-`synth-mtf table`, `plot` and `report` read. What is done is not done again, and
-what was stopped goes on. <out>/<part>.md is the table of the part: mean and
-standard deviation over seeds, and the seconds that it took.
+`synth-mtf table`, `plot` and `report` read; what the command says is in `log`
+there. What is done is not done again, and what was stopped goes on. As many
+models train side by side as there are cores, each on one of them, so that time
+is compared among equals; part e takes turns instead. <out>/<part>.md is the
+table of a part: mean and standard deviation over seeds, and the minutes.
+
+c, d, f and g read --data_dir: text below corpus/, the official files of the
+tasks of d, and a pair of languages in the place of wmt14_en_de for g.
 """
 
 import argparse
+import concurrent.futures
 import dataclasses
+import json
 import os
 import pathlib
-import re
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Optional
 
+import scipy.stats
 import tabulate
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 import synth_mtf  # noqa: F401  (readies the host)
-from benchmarks._claims_tasks import LENGTH
+from benchmarks._claims_parts import (
+  PAPER_SPEED,
+  PARTS,
+  PERPLEXITY,
+  SYSTEMS,
+  Model,
+  Part,
+)
 from synth_mtf.analysis import runs
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 COMMAND = pathlib.Path(sys.executable).with_name('synth-mtf')
-_TEXT = 'synth_text_span_corruption'
-_ACCURACY = 'sequence_accuracy'
-_PERPLEXITY = 'neg_log_perplexity'
+_SPEED_PART = 'e'
+_SPEED_OPTIONS = ['--layers', '4', '--rounds', '3']
+_CHECKPOINTS = 10  # while a model trains
 
 
 @dataclasses.dataclass(frozen=True)
-class Model:
-  """A row of a table.
+class Training:
+  """A model that is trained on a task with a seed.
 
   Attributes:
-    name: in the table.
-    variants: files of gin/variants.
-    params: gin bindings.
+    part: which it belongs to.
+    task: what it is trained on.
+    model: the row of the table.
+    seed: of its data, initial values and dropout.
+    folder: of its checkpoints.
+    start: a checkpoint that it begins with, or ''.
+    options: words for `synth-mtf transformer`: data and vocabulary.
   """
 
-  name: str
-  variants: Sequence[str]
-  params: Sequence[str] = ()
+  part: Part
+  task: str
+  model: Model
+  seed: int
+  folder: pathlib.Path
+  start: str
+  options: Sequence[str]
 
   @property
-  def folder(self) -> str:
-    """The name of its folder."""
-    return re.sub(r'[^\w+]+', '_', self.name)
+  def first_step(self) -> int:
+    """Steps that its checkpoint has counted."""
+    return int(self.start.rpartition('-')[2]) if self.start else 0
 
+  def train(self, steps: int) -> None:
+    """Trains up to a number of steps of its own, unless that is done."""
+    last = self.first_step + steps
+    run = 'finetune_en_mix' if self.start else 'pretrain_text'
+    params = [
+      f'utils.run.train_steps = {last}',
+      f'utils.run.save_checkpoints_steps = {_interval(self.part)}',
+      'utils.run.skip_seen_data = True',
+      f'utils.run.seen_data_init_step = {self.first_step}',
+      f'mesh_train_dataset_fn.seed = {self.seed}',
+      f'synth_mtf.train_with_progress.seed = {self.seed}',
+    ]
+    if self.start:
+      params += [
+        f"utils.run.init_checkpoint = '{self.start}'",
+        'utils.run.variable_filter = None',
+        'constant_learning_rate.learning_rate = 0.01',
+      ]
+    self._once(f'train_{last}', run, params)
 
-@dataclasses.dataclass(frozen=True)
-class Part:
-  """Models that are compared.
+  def measure(self, steps: Iterable[int]) -> None:
+    """Evaluates checkpoints, unless that is done."""
+    for step in sorted(set(steps)):
+      at = self.first_step + step
+      name = 'perplexity_text' if self.part.metric else 'eval_en_mix'
+      self._once(
+        f'measure_{at}',
+        name,
+        [
+          f'eval_checkpoint_step = {at}',
+          *(
+            ['utils.run.perplexity_eval_steps = 32']
+            if self.part.metric
+            else ['Bitransformer.decode.max_decode_length = 8']
+          ),
+        ],
+      )
 
-  Attributes:
-    claim: what is to be seen.
-    tasks: each is trained and measured by itself.
-    metric: the host's name of what is measured.
-    lengths: of inputs and targets.
-    steps: of training.
-    models: the rows.
-  """
+  def value(self, steps: int) -> float:
+    """What was measured; log perplexity without its minus.
 
-  claim: str
-  tasks: Sequence[str]
-  metric: str
-  lengths: tuple[int, int]
-  steps: int
-  models: Sequence[Model]
+    Raises:
+      SystemExit: it was not, or is no number.
+    """
+    found = [
+      one.value
+      for one in self._run.results
+      if one.task == self.task
+      and one.step == self.first_step + steps
+      and self.part.metric in (None, one.metric)
+    ]
+    numbers = [value for value in found if value is not None]
+    if not numbers or len(numbers) < len(found):
+      raise SystemExit(f'{self.folder}: no {self.part.metric or "score"}')
+    mean = statistics.fmean(numbers)
+    return -mean if self.part.metric == PERPLEXITY else mean
 
+  @property
+  def steps_per_second(self) -> float:
+    """Of its training."""
+    speed = self._run.steps_per_second
+    if speed is None:
+      raise SystemExit(f'{self.folder}: its speed is not known')
+    return speed
 
-_ROW = LENGTH + 1  # with what ends it
-_ON_TEXT: dict[str, Any] = {
-  'tasks': [_TEXT],
-  'metric': _PERPLEXITY,
-  'lengths': (128, 29),
-}
-_SYSTEMS = (
-  Model('V', ['vanilla']),
-  Model('Fix', ['fixed_random']),
-  Model('R', ['random']),
-  Model('FR', ['factorized_random']),
-  Model('D', ['dense']),
-  Model('FD', ['factorized_dense']),
-  Model('R+D', ['random_dense']),
-  Model('R+V', ['random_vanilla']),
-  Model('D+V', ['dense_vanilla']),
-  Model('LightConv', ['lightconv']),
-  Model('DyConv', ['dyconv']),
-  Model('Linformer', ['linformer']),
-)
-PARTS = {
-  'a': Part(
-    claim='What depends on positions alone is learned without pairs of tokens.',
-    tasks=['claims_copy', 'claims_reverse'],
-    metric=_ACCURACY,
-    lengths=(_ROW, _ROW),
-    steps=600,
-    models=[one for one in _SYSTEMS if one.name in ('V', 'R', 'FR', 'D')],
-  ),
-  'b': Part(
-    claim='What depends on pairs of tokens needs products of tokens.',
-    tasks=['claims_pairs'],
-    metric=_ACCURACY,
-    lengths=(_ROW + 2, 2),
-    steps=1000,
-    models=[
-      Model('V', ['vanilla', 'cross_vanilla']),
-      Model('R', ['random', 'cross_random']),
-      Model('D', ['dense', 'cross_dense']),
-      Model('R+V', ['random_vanilla', 'cross_random_vanilla']),
-    ],
-  ),
-  'c': Part(
-    claim='Span corruption on text, at equal steps.',
-    steps=600,
-    models=_SYSTEMS,
-    **_ON_TEXT,
-  ),
-  'f': Part(
-    claim='What the numbers of a variant are worth.',
-    steps=600,
-    models=[
-      *(
-        Model(
-          f'FR, k = {k}',
-          ['factorized_random'],
-          [f'FactorizedRandom.rank = {k}'],
-        )
-        for k in (2, 8, 32)
-      ),
-      *(
-        Model(f'R+V, {n} heads', ['random_vanilla'], [f'num_heads = {n}'])
-        for n in (2, 8, 32)
-      ),
-      *(
-        Model(
-          f'R+V, {mixing}',
-          ['random_vanilla'],
-          [f"SyntheticAttention.mixing = '{mixing}'"],
-        )
-        for mixing in ('softmax', 'layer_softmax', 'sum')
-      ),
-    ],
-    **_ON_TEXT,
-  ),
-  'g': Part(
-    claim='Cross-attention without products of tokens.',
-    steps=600,
-    models=[
-      Model(name, [f'cross_{variant}'])
-      for name, variant in {
-        'V': 'vanilla',
-        'R': 'random',
-        'FR': 'factorized_random',
-        'D': 'dense',
-        'R+V': 'random_vanilla',
-        'D+V': 'dense_vanilla',
-      }.items()
-    ],
-    **{**_ON_TEXT, 'tasks': ['claims_copy', _TEXT]},
-  ),
-}
+  @property
+  def seconds(self) -> float:
+    """What all of it has taken."""
+    return sum(
+      json.loads(path.read_text())['seconds']
+      for path in self.folder.glob('*.done')
+    )
 
+  @property
+  def _run(self) -> runs.Run:
+    (run,) = runs.read(str(self.folder))
+    return run
 
-@dataclasses.dataclass(frozen=True)
-class Measured:
-  """What a run has found.
-
-  Attributes:
-    value: of the part's metric, log perplexity without its minus.
-    steps_per_second: of its training.
-  """
-
-  value: float
-  steps_per_second: float
+  def _once(self, name: str, run: str, params: Sequence[str]) -> None:
+    done = self.folder / f'{name}.done'
+    if done.exists():
+      return
+    begun = time.monotonic()
+    inputs, targets = self.model.lengths or self.part.lengths
+    words = [
+      'transformer',
+      '--module_import=benchmarks._claims_tasks',
+      f'--model_dir={self.folder}',
+      *self.options,
+      '--gin_file=sizes/tiny.gin',
+      *(f'--gin_file=variants/{one}.gin' for one in self.model.variants),
+      f'--gin_file=runs/{run}.gin',
+      '--gin_file=runs/cpu.gin',
+    ]
+    common = [
+      f"MIXTURE_NAME = '{self.task}'",
+      'utils.run.batch_size = 32',
+      'utils.run.sequence_length = '
+      f"{{'inputs': {inputs}, 'targets': {targets}}}",
+      'Unitransformer.max_length = 128',
+    ]
+    for param in (*common, *self.part.params, *self.model.params, *params):
+      words.append(f'--gin_param={param}')
+    _call([str(COMMAND), *words], self.folder / 'log.txt')
+    done.write_text(json.dumps({'seconds': time.monotonic() - begun}))
 
 
 def main(args: argparse.Namespace) -> None:
   """Runs the parts, each with its table at its end."""
   for letter in args.parts:
-    begun = time.monotonic()
-    part = PARTS[letter]
-    if args.steps:
-      part = dataclasses.replace(part, steps=args.steps)
-    rows = []
-    for task in part.tasks:
-      for model in part.models:
-        if args.models and model.name not in args.models:
-          continue
-        folder = args.out / letter / task / model.folder
-        runs = [
-          _run(part, task, model, seed, folder, args) for seed in args.seeds
-        ]
-        rows.append((task, model.name, runs))
-    seconds = time.monotonic() - begun
-    text = _table(part, rows, seconds)
+    if letter == _SPEED_PART:
+      text = _speeds(args)
+    else:
+      part = PARTS[letter]
+      if args.steps:
+        part = dataclasses.replace(part, steps=args.steps)
+      text = _compare(part, list(_trainings(letter, part, args)), args.jobs)
+    args.out.mkdir(parents=True, exist_ok=True)
     (args.out / f'{letter}.md').write_text(text, encoding='utf-8')
     print(text)
 
 
-def _run(
-  part: Part,
-  task: str,
-  model: Model,
-  seed: int,
-  folder: pathlib.Path,
-  args: argparse.Namespace,
-) -> Measured:
-  """Trains and measures a model, or reads what it has found before."""
-  model_dir = folder / f'seed_{seed}'
-  inputs, targets = part.lengths
-  words = [
-    'transformer',
-    '--module_import=benchmarks._claims_tasks',
-    f'--model_dir={model_dir}',
-    *([f'--data_dir={args.data_dir}'] if args.data_dir else []),
-    f'--vocabulary={args.vocabulary}',
-    '--gin_file=sizes/tiny.gin',
-    *(f'--gin_file=variants/{variant}.gin' for variant in model.variants),
-  ]
-  params = [
-    f"MIXTURE_NAME = '{task}'",
-    'utils.run.batch_size = 32',
-    f"utils.run.sequence_length = {{'inputs': {inputs}, 'targets': {targets}}}",
-    'Unitransformer.max_length = 128',
-    f'utils.run.train_steps = {part.steps}',
-    f'utils.run.save_checkpoints_steps = {part.steps}',
-    f'mesh_train_dataset_fn.seed = {seed}',
-    f'synth_mtf.train_with_progress.seed = {seed}',
-    'utils.run.perplexity_eval_steps = 32',
-    *model.params,
-  ]
-  for file in ('runs/pretrain_text.gin', 'runs/perplexity_text.gin'):
-    done = model_dir / f'{pathlib.Path(file).stem}_{part.steps}.done'
-    if not done.exists():
-      _call([
-        *words,
-        *(f'--gin_file={name}' for name in (file, 'runs/cpu.gin')),
-        *(f'--gin_param={param}' for param in params),
-      ])  # fmt: skip
-      done.touch()
-  return _measured(str(model_dir), task, part.metric)
+def _trainings(
+  letter: str, part: Part, args: argparse.Namespace
+) -> Iterable[Training]:
+  options = [f'--vocabulary={args.vocabulary}']
+  if args.data_dir:
+    options.append(f'--data_dir={os.path.abspath(args.data_dir)}')
+  for task in args.tasks or part.tasks:
+    for model in part.models:
+      for seed in args.seeds:
+        if args.models and model.name not in args.models:
+          continue
+        below = pathlib.Path(task, model.folder, f'seed_{seed}')
+        start = ''
+        if part.begins_with:
+          before = PARTS[part.begins_with]
+          there = args.out / part.begins_with / before.tasks[0]
+          there = there / model.folder / f'seed_{seed}'
+          start = str(there / f'model.ckpt-{args.steps or before.steps}')
+        yield Training(
+          part, task, model, seed, args.out / letter / below, start, options
+        )
 
 
-def _call(words: Sequence[str]) -> None:
-  """Runs our command from the checkout, so that it finds the tasks."""
+def _compare(part: Part, trainings: Sequence[Training], jobs: int) -> str:
+  """Trains and measures side by side, and returns the table."""
+  with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+
+    def each(what: str, steps: Mapping[str, int]) -> None:
+      def one(number: int, training: Training) -> None:
+        print(
+          f'[{number}/{len(trainings)}] {what} {training.task} '
+          f'{training.model.name}, seed {training.seed}',
+          flush=True,
+        )
+        last = steps[training.model.name]
+        if what == 'train':
+          training.train(last)
+        else:
+          training.measure([part.steps, last])
+
+      for done in [
+        pool.submit(one, number, training)
+        for number, training in enumerate(trainings, 1)
+      ]:
+        done.result()
+
+    names = [training.model.name for training in trainings]
+    steps = dict.fromkeys(names, part.steps)
+    each('train', steps)
+    if part.paper:
+      steps = _of_equal_time(part, trainings)
+      longer = {name: max(n, part.steps) for name, n in steps.items()}
+      each('train', longer)
+    each('measure', steps)
+  return _table(part, trainings, steps)
+
+
+def _of_equal_time(part: Part, trainings: Sequence[Training]) -> dict[str, int]:
+  """Steps, to the next checkpoint, in the time that V takes; by model."""
+  speeds = {
+    name: statistics.median(t.steps_per_second for t in several)
+    for name, several in _by_model(trainings).items()
+  }
+  first = speeds.get('V', next(iter(speeds.values())))
+  every = _interval(part)
+  return {
+    name: max(every, round(part.steps * speed / first / every) * every)
+    for name, speed in speeds.items()
+  }
+
+
+def _by_model(trainings: Iterable[Training]) -> dict[str, list[Training]]:
+  found: dict[str, list[Training]] = {}
+  for training in trainings:
+    found.setdefault(training.model.name, []).append(training)
+  return found
+
+
+def _interval(part: Part) -> int:
+  """Steps from a checkpoint to the next."""
+  return max(1, part.steps // _CHECKPOINTS)
+
+
+def _table(
+  part: Part, trainings: Sequence[Training], steps: Mapping[str, int]
+) -> str:
+  """Returns the table of a part as Markdown."""
+  what = {PERPLEXITY: 'log perplexity', None: 'score'}.get(
+    part.metric, 'tokens right'
+  )
+  headers = ['task', 'model', what, 'steps/s']
+  if part.paper:
+    headers += [f'{what} in the time of V', 'steps of it', 'the paper']
+  lines = []
+  means: dict[str, float] = {}
+  for task in dict.fromkeys(training.task for training in trainings):
+    here = [training for training in trainings if training.task == task]
+    for name, several in _by_model(here).items():
+      values = [t.value(part.steps) for t in several]
+      means[name] = statistics.fmean(values)
+      line = [
+        task,
+        name,
+        _spread(values, '.3f'),
+        _spread([t.steps_per_second for t in several], '.1f'),
+      ]
+      if part.paper:
+        line += [
+          _spread([t.value(steps[name]) for t in several], '.3f'),
+          str(steps[name]),
+          format(part.paper[name], '.3f') if name in part.paper else '',
+        ]
+      lines.append(line)
+  minutes = sum(training.seconds for training in trainings) / 60
+  seeds = len({training.seed for training in trainings})
+  sentences = [
+    f'{part.steps} steps, {seeds} seeds, {len(trainings)} trainings, '
+    f'{minutes:.0f} minutes of one core.',
+    part.note,
+  ]
+  if part.paper:
+    sentences.append(agreement(means, part.paper))
+  return (
+    f'{part.claim}\n\n{_markdown(lines, headers)}\n\n'
+    + '\n'.join(filter(None, sentences))
+    + '\n'
+  )
+
+
+def agreement(ours: Mapping[str, float], paper: Mapping[str, float]) -> str:
+  """Returns Kendall's tau of two orders."""
+  both = [name for name in ours if name in paper]
+  if len(both) < 2:
+    return ''
+  tau = scipy.stats.kendalltau(
+    [ours[name] for name in both], [paper[name] for name in both]
+  ).statistic
+  return (
+    f"Kendall's tau between the paper's order and ours at equal steps: "
+    f'{tau:.2f} ({len(both)} models).'
+  )
+
+
+def _speeds(args: argparse.Namespace) -> str:
+  """Times the systems in turn in one process, and returns the table."""
+  names = [
+    f'{model.variants[0]}, fast_cpu'
+    for model in SYSTEMS
+    if not args.models or model.name in args.models
+  ]
+  found = args.out / 'e.json'
+  args.out.mkdir(parents=True, exist_ok=True)
+  options = args.speed_options or _SPEED_OPTIONS
+  if not found.exists():
+    _call(
+      [
+        *(sys.executable, '-m', 'benchmarks.attention', '--sections', 'model'),
+        *('--variants', 'SelfAttention, fast_cpu', *names),
+        *(*options, '--json', str(found)),
+      ],
+      args.out / 'e.log',
+    )
+  entries = json.loads(found.read_text())['model']['contestants']
+  v = entries['vanilla, fast_cpu']['seconds']['median']
+  lines = []
+  for model in SYSTEMS:
+    entry = entries.get(f'{model.variants[0]}, fast_cpu')
+    if entry:
+      seconds = entry['seconds']['median']
+      paper: Optional[float] = PAPER_SPEED.get(model.name)
+      lines.append(
+        [
+          model.name,
+          f'{1 / seconds:.2f}',
+          f'{v / seconds:.2f}',
+          '' if paper is None else f'{paper:.2f}',
+        ]
+      )
+  headers = ['model', 'steps/s', 'x V', 'the paper, on TPUs']
+  return (
+    'Steps/s of a whole training step, in turns.\n\n'
+    f'{_markdown(lines, headers)}\n\n{" ".join(options)}\n'
+  )
+
+
+def _call(words: Sequence[str], log: pathlib.Path) -> None:
+  """Runs a command from the checkout, so that it finds the tasks."""
+  log.parent.mkdir(parents=True, exist_ok=True)
   environment = {
     **os.environ,
     'PYTHONPATH': f'{CHECKOUT}:{os.environ.get("PYTHONPATH", "")}',
     'PYTHONHASHSEED': '0',
   }
-  subprocess.run([COMMAND, *words], cwd=CHECKOUT, env=environment, check=True)
-
-
-def _measured(model_dir: str, task: str, metric: str) -> Measured:
-  (run,) = runs.read(model_dir)
-  value = next(
-    one.value
-    for one in reversed(run.results)
-    if (one.task, one.metric) == (task, metric)
-  )
-  if value is None or run.steps_per_second is None:
-    raise SystemExit(f'{model_dir}: {metric} is not a number')
-  return Measured(
-    -value if metric == _PERPLEXITY else value, run.steps_per_second
-  )
-
-
-def _table(
-  part: Part,
-  rows: Sequence[tuple[str, str, Sequence[Measured]]],
-  seconds: float,
-) -> str:
-  """Returns the table of a part as Markdown."""
-  what = 'log perplexity' if part.metric == _PERPLEXITY else 'rows right'
-  lines = [
-    [
-      task,
-      name,
-      _spread([one.value for one in found], '.3f'),
-      _spread([one.steps_per_second for one in found], '.1f'),
-    ]
-    for task, name, found in rows
-  ]
-  seeds = len(rows[0][2])
-  return (
-    f'{part.claim}\n\n'
-    + tabulate.tabulate(
-      lines,
-      ['task', 'model', what, 'steps/s'],
-      'pipe',
-      colalign=('left', 'left', 'right', 'right'),
-      disable_numparse=True,
+  if words[0] == str(COMMAND):
+    environment['TF_NUM_INTRAOP_THREADS'] = '1'
+  with log.open('a', encoding='utf-8') as file:
+    done = subprocess.run(
+      words,
+      cwd=CHECKOUT,
+      env=environment,
+      stdout=file,
+      stderr=file,
+      check=False,
     )
-    + f'\n\n{part.steps} steps, {seeds} seeds, {seconds:.0f} s.\n'
+  if done.returncode:
+    raise SystemExit(
+      f'{" ".join(words)}\nhas failed: see {log}, which ends\n'
+      f'{log.read_text()[-2000:]}'
+    )
+
+
+def _markdown(lines: Sequence[Sequence[Any]], headers: Sequence[str]) -> str:
+  left = [h in ('task', 'model') for h in headers]
+  return tabulate.tabulate(
+    lines,
+    headers,
+    'pipe',
+    colalign=['left' if one else 'right' for one in left],
+    disable_numparse=True,
   )
 
 
@@ -326,15 +449,27 @@ def _arguments() -> argparse.Namespace:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('parts', nargs='+', choices=PARTS, metavar='PART')
-  parser.add_argument(
-    '--out', type=lambda name: pathlib.Path(name).absolute(), default='claims'
+  letters = sorted([*PARTS, _SPEED_PART])
+  add = parser.add_argument
+  add('parts', nargs='+', choices=letters, metavar='PART')
+  add(
+    '--out',
+    type=lambda name: pathlib.Path(name).absolute(),
+    default=pathlib.Path('claims').absolute(),
   )
-  parser.add_argument('--seeds', nargs='+', type=int, default=[0, 1, 2])
-  parser.add_argument('--models', nargs='+', help='these rows alone')
-  parser.add_argument('--steps', type=int, help='instead of those of the part')
-  parser.add_argument('--data_dir', help='with text below corpus/: c, f and g')
-  parser.add_argument('--vocabulary', default='bytes', help='of that text')
+  add('--seeds', nargs='+', type=int, default=[0, 1, 2])
+  add('--models', nargs='+', help='these rows alone')
+  add('--tasks', nargs='+', help='these tasks instead of those of the part')
+  add('--steps', type=int, help='instead of those of the part')
+  add('--jobs', type=int, default=os.cpu_count(), help='trainings side by side')
+  add('--data_dir', help='text below corpus/, official files: c, d, f and g')
+  add('--vocabulary', default='bytes', help='of that data')
+  add(
+    '--speed_options',
+    type=str.split,
+    help='of benchmarks/attention.py, for e '
+    f'(default: {" ".join(_SPEED_OPTIONS)!r})',
+  )
   return parser.parse_args()
 
 

@@ -32,7 +32,7 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 import tensorflow.compat.v1 as tf
 
 import synth_mtf  # noqa: F401  (readies the host)
-from benchmarks import _cost, _steps, _timing
+from benchmarks import _cost, _options, _steps, _timing
 from benchmarks._contestants import BASELINE, contestants, whole_models
 from benchmarks._server import Worker
 
@@ -147,22 +147,15 @@ def _print(
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
+  parser = _options.parser(__doc__, rounds=5)
   add = parser.add_argument
   add('--torch', help='the python of an environment with torch, transformers')
   add('--threads', type=int, default=os.cpu_count(), help='of PyTorch')
   add('--ours', nargs='*', default=_OURS, help='as in benchmarks/attention.py')
-  add('--size', default='base', help='a file of gin/sizes; of ours alone')
   add('--layers', type=int, default=0, help='blocks, if not as in --size')
-  add('--batch', type=int, default=4)
   add('--beams', type=int, nargs='+', default=[1, 4], help='1: greedy')
-  add('--length', type=int, default=512, help='tokens of the encoder')
   add('--targets', type=int, default=40, help='tokens of the decoder')
-  add('--rounds', type=int, default=5, help='timed runs of each')
   add('--stream_bytes', type=int, default=10**9)
-  add('--json', help='file to write')
   return parser.parse_args(argv)
 
 

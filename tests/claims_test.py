@@ -1,6 +1,10 @@
 """benchmarks/claims.py: its tasks, and a part of it in a few steps."""
 
+import collections
+import itertools
+import math
 import os
+import statistics
 import subprocess
 import sys
 
@@ -8,8 +12,12 @@ import pytest
 import seqio
 import tensorflow_datasets
 
-from benchmarks import _claims_tasks, claims
+from benchmarks import _claims_tasks
+from benchmarks._claims_parts import PARTS
+from benchmarks.claims import agreement
 from synth_mtf.analysis import runs
+from synth_mtf.demo import samples
+from tests import official_files
 from tests.conftest import CHECKOUT
 
 
@@ -25,18 +33,34 @@ def rows(task, count):
 def test_copy_and_reverse():
   for inputs, targets in rows('claims_copy', 20):
     assert inputs == targets
-    assert len(inputs) == _claims_tasks.LENGTH
+    assert len(inputs) == _claims_tasks.COPIED.inputs - 1
   for inputs, targets in rows('claims_reverse', 20):
     assert inputs == targets[::-1] != targets
 
 
-def test_pairs_are_answered_and_balanced():
-  found = rows('claims_pairs', 400)
-  for inputs, targets in found:
-    text, asked = inputs.split('?')
-    assert len(set(text)) == len(text) == _claims_tasks.LENGTH
-    assert targets == ('y' if asked in text else 'n')
-  assert 150 < sum(targets == 'y' for _, targets in found) < 250
+def test_what_is_looked_up_stands_in_the_inputs_in_another_order():
+  moved = 0
+  for inputs, targets in rows('claims_lookup', 200):
+    pairs = [
+      text[i : i + 2] for text in (inputs, targets) for i in (0, 2, 4, 6)
+    ]
+    assert sorted(pairs[:4]) == sorted(pairs[4:])
+    assert len({pair[0] for pair in pairs}) == 4
+    assert len(inputs) == _claims_tasks.LOOKED_UP.inputs - 1
+    moved += pairs[:4] != pairs[4:]
+  assert moved > 150
+
+
+def test_what_the_note_says_of_what_is_looked_up():
+  # The order of the keys is chance; the values and the end are none.
+  order = math.log(24)
+  assert f'{order / 9:.3f} is the best' in PARTS['b'].note
+  # The order of the values is chance, too, but for those that are alike.
+  alike = statistics.fmean(
+    sum(map(math.lgamma, (n + 1 for n in collections.Counter(drawn).values())))
+    for drawn in itertools.product(range(12), repeat=4)
+  )
+  assert f'{(2 * order - alike) / 9:.3f} that of one' in PARTS['b'].note
 
 
 def test_rows_of_splits_differ_and_those_of_a_split_repeat():
@@ -46,7 +70,7 @@ def test_rows_of_splits_differ_and_those_of_a_split_repeat():
 
 
 def test_every_variant_of_a_part_is_there():
-  for letter, part in claims.PARTS.items():
+  for letter, part in PARTS.items():
     names = [model.name for model in part.models]
     assert len(set(names)) == len(names), letter
     for model in part.models:
@@ -56,25 +80,46 @@ def test_every_variant_of_a_part_is_there():
 
 @pytest.mark.slow  # trains
 def test_a_part_runs_and_is_not_run_twice(tmp_path):
-  trained = part(tmp_path)
-  assert 'train  step' in trained.stderr
-  again = part(tmp_path)
-  assert 'train  step' not in again.stderr
+  first = claims(tmp_path, 'b', '--models', 'R+V')
+  again = claims(tmp_path, 'b', '--models', 'R+V')
   table = (tmp_path / 'b.md').read_text()
-  assert table in again.stdout
-  (row,) = [line for line in table.splitlines() if 'claims_pairs' in line]
+  assert table in first and table in again  # the minutes are those of before
+  (row,) = [line for line in table.splitlines() if 'claims_lookup' in line]
   assert 'R+V' in row and '±' in row
-  folder = tmp_path / 'b' / 'claims_pairs' / 'R+V'
+  folder = tmp_path / 'b' / 'claims_lookup' / 'R+V'
   assert [run.steps[-1] for run in runs.read(str(folder))] == [2, 2]
 
 
-def part(folder):
-  """Runs one model of a part, with two seeds."""
-  words = ('b', '--out', folder, '--models', 'R+V', '--steps', '2')
+@pytest.mark.slow  # trains
+def test_equal_time_and_what_is_finetuned_from_it(tmp_path):
+  data = official_files.write_text(tmp_path / 'data')
+  samples.write(data, seed=0)
+  options = ('--models', 'V', 'R', '--data_dir', data)
+  table = claims(tmp_path, 'c', *options)
+  (head,) = [line for line in table.splitlines() if '| task' in line]
+  assert 'in the time of V' in head and 'the paper' in head
+  (v,) = [line.split('|') for line in table.splitlines() if '| V ' in line]
+  assert v[3].strip() == v[5].strip() and v[6].strip() == '2'
+  assert "Kendall's tau" in table
+  tuned = claims(tmp_path, 'd', *options, '--tasks', 'synth_glue_cola_v002')
+  assert tuned.count('| synth_glue_cola') == 2
+  folder = tmp_path / 'd' / 'synth_glue_cola_v002' / 'V' / 'seed_0'
+  (run,) = runs.read(str(folder))
+  assert run.steps[-1] == 4
+
+
+def test_orders_are_compared_by_kendalls_tau():
+  ours = {'V': 1.0, 'R': 2.0, 'D': 3.0, 'Fix': 0.0}
+  assert '1.00 (3 models)' in agreement(ours, {'V': 5.0, 'R': 6.0, 'D': 7.0})
+  assert '-0.33 (3 models)' in agreement(ours, {'V': 7.0, 'R': 5.0, 'D': 6.0})
+
+
+def claims(folder, *words):
+  """Runs parts in two steps, with two seeds, and returns what is printed."""
   done = subprocess.run(
     [
       *(sys.executable, CHECKOUT / 'benchmarks' / 'claims.py', *words),
-      *('--seeds', '0', '1'),
+      *('--out', folder, '--steps', '2', '--seeds', '0', '1'),
     ],
     capture_output=True,
     text=True,
@@ -82,4 +127,4 @@ def part(folder):
     env={**os.environ, 'PYTHONPATH': str(CHECKOUT), 'PYTHONWARNINGS': 'ignore'},
   )
   assert done.returncode == 0, done.stderr[-3000:]
-  return done
+  return done.stdout

@@ -42,6 +42,15 @@ def write(folder: pathlib.Path) -> None:
 Files = dict[str, Iterable[str]]
 
 
+def write_text(folder: pathlib.Path, paragraphs: int = 400) -> pathlib.Path:
+  """Writes text to train on below `folder`, and returns the folder."""
+  file = folder / 'corpus' / 'text.txt'
+  file.parent.mkdir(parents=True, exist_ok=True)
+  line = 'It was a bright cold day in April, and the clocks were striking {}.'
+  file.write_text('\n\n'.join(map(line.format, range(paragraphs))))
+  return folder
+
+
 def _add_oddities(glue: pathlib.Path) -> None:
   """What the official files have: marks, ids of their own, odd sentences."""
   for part, first in (('train', 0), ('dev', 100_000)):

@@ -143,20 +143,11 @@ def chooser(args: argparse.Namespace) -> Callable[[], Any]:
     )
   if args.examples < 1:
     raise UserError(f'--examples {args.examples}: expected at least 1')
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   if args.data_dir:
     os.environ['SYNTH_MTF_DATA_DIR'] = args.data_dir
+  process.load_quietly()
   with output.kept():
-    process.load_plugin()
-    import tensorflow.compat.v1 as tf
-    from absl import logging
-
     from synth_mtf.run import attention_examples
-
-    tf.disable_v2_behavior()
-    tf.enable_resource_variables()
-    tf.logging.set_verbosity(tf.logging.ERROR)
-    logging.set_verbosity(logging.ERROR)
 
   def choose() -> Any:
     if args.task:

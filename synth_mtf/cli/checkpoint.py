@@ -72,12 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs an action."""
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-  process.load_plugin()
-  import tensorflow.compat.v1 as tf
-
-  tf.disable_v2_behavior()
-  tf.logging.set_verbosity(tf.logging.ERROR)
+  process.load_quietly()
   return args.action(args)
 
 

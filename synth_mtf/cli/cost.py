@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import json
-import os
 import pathlib
 
 from synth_mtf.paths import gin_path
@@ -46,15 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Prints a table, or JSON."""
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-  process.load_plugin()
-  import tensorflow.compat.v1 as tf
-
+  process.load_quietly()
   from synth_mtf.analysis import cost
   from synth_mtf.host import gin_files
 
-  tf.disable_v2_behavior()
-  tf.logging.set_verbosity(tf.logging.ERROR)
   if args.paper:
     return _print_paper()
   variants = args.variants.split(',') if args.variants else _all_variants()

@@ -7,7 +7,7 @@ from typing import Any
 
 from synth_mtf.cli import attention as attention_command
 from synth_mtf.errors import UserError
-from synth_mtf.run import output, process
+from synth_mtf.run import process
 
 SUMMARY = 'figures of runs: curves, scores, alpha, attention (PNG and SVG)'
 
@@ -68,13 +68,7 @@ def run(args: argparse.Namespace) -> int:
   )
   _check(wanted, files, folders, has_text)
   attention_command.check_writable(os.path.join(args.out, 'x'), make=True)
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-  with output.kept():
-    process.load_plugin()
-    import tensorflow.compat.v1 as tf
-
-    tf.disable_v2_behavior()
-    tf.logging.set_verbosity(tf.logging.ERROR)
+  process.load_quietly()
   from synth_mtf.analysis.figures import style
 
   written = 0

@@ -1,7 +1,6 @@
 """`synth-mtf report`: one page about any number of runs."""
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -59,20 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Writes the page."""
   attention.check_writable(args.out)
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+  process.load_quietly()
   with output.kept():
-    process.load_plugin()
-    import tensorflow.compat.v1 as tf
-    from absl import logging
-
     import synth_mtf.tasks  # noqa: F401 (their metrics)
     from synth_mtf.analysis import runs
     from synth_mtf.run import report
-
-    tf.disable_v2_behavior()
-    tf.enable_resource_variables()
-    tf.logging.set_verbosity(tf.logging.ERROR)
-    logging.set_verbosity(logging.ERROR)
   report.check_replaceable(args.out)
   found = runs.read_all(args.runs)
   looked, missing = _look(args, found)

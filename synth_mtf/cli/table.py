@@ -1,7 +1,6 @@
 """`synth-mtf table`: the paper's tables out of a user's own runs."""
 
 import argparse
-import os
 import shutil
 import sys
 
@@ -61,11 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Prints the table."""
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-  process.load_plugin()
-  import tensorflow.compat.v1 as tf
-  from absl import logging
-
+  process.load_quietly()
   import synth_mtf.tasks  # noqa: F401 (their metrics)
   from synth_mtf.analysis import runs
   from synth_mtf.analysis.tables import (
@@ -77,9 +72,6 @@ def run(args: argparse.Namespace) -> int:
     table,
   )
 
-  tf.logging.set_verbosity(tf.logging.ERROR)
-  tf.disable_v2_behavior()
-  logging.set_verbosity(logging.ERROR)
   choice = checkpoints.choice(args.checkpoint)
   found = runs.read_all(args.runs)
   layout = (

@@ -12,6 +12,7 @@ import sys
 
 from synth_mtf.errors import UserError
 from synth_mtf.host import imports, shims
+from synth_mtf.run import output
 
 
 def is_command() -> bool:
@@ -37,6 +38,24 @@ def load_plugin() -> None:
     ) from error
   for name in public.__all__:
     setattr(package, name, getattr(public, name))
+
+
+def load_quietly() -> None:
+  """Does `load_plugin`, and readies TensorFlow to say nothing but errors.
+
+  Raises:
+    UserError: the host stack cannot be imported.
+  """
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+  with output.kept():
+    load_plugin()
+    import tensorflow.compat.v1 as tf
+    from absl import logging
+
+    tf.disable_v2_behavior()
+    tf.enable_resource_variables()
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    logging.set_verbosity(logging.ERROR)
 
 
 def fix_hash_seed() -> None:

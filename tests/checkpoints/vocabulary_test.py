@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 from synth_mtf.checkpoints import vocabulary as vocabulary_check
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import vocabulary, vocabulary_training
+from tests import official_files
 from tests.cli import t5_main
 
 BYTES = vocabulary.load('bytes')  # 359 pieces, 384 rows
@@ -73,9 +74,7 @@ def test_a_damaged_file_is_named(tmp_path):
 
 @pytest.fixture
 def run(tmp_path):
-  text = tmp_path / 'data' / 'corpus' / 'text.txt'
-  text.parent.mkdir(parents=True)
-  text.write_text('A bright cold day in April.\n\n' * 200)
+  official_files.write_text(tmp_path / 'data')
 
   def run_command(model_dir, model, *words):
     return t5_main.synth_mtf_transformer(

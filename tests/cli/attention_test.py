@@ -9,23 +9,16 @@ import pytest
 
 from synth_mtf import cli
 from synth_mtf.analysis import attention_file
+from tests import official_files
 from tests.cli import t5_main
 
 pytestmark = pytest.mark.slow  # trains
 
 
-def data(folder):
-  (folder / 'corpus').mkdir(parents=True)
-  line = 'The red boat lies in the old harbour, and {} others.\n\n'
-  text = ''.join(line.format(number) for number in range(400))
-  (folder / 'corpus' / 'text.txt').write_text(text)
-  return folder
-
-
 @pytest.fixture(scope='module')
 def trained_run(tmp_path_factory):
   """A run of two steps, with R+V in both stacks, and its data."""
-  there = data(tmp_path_factory.mktemp('data') / 'texts')
+  there = official_files.write_text(tmp_path_factory.mktemp('data') / 'texts')
   folder = tmp_path_factory.mktemp('runs') / 'rv'
   status = t5_main.synth_mtf_transformer(
     f'--model_dir={folder}',

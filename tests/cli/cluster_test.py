@@ -16,6 +16,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from synth_mtf import cli
+from tests import official_files
 from tests.cli import t5_main
 
 pytestmark = pytest.mark.slow  # starts processes
@@ -38,12 +39,7 @@ PATIENCE = 300
 
 @pytest.fixture(scope='module')
 def data_dir(tmp_path_factory) -> pathlib.Path:
-  folder = tmp_path_factory.mktemp('data')
-  text = folder / 'corpus' / 'text.txt'
-  text.parent.mkdir()
-  line = 'It was a bright cold day, and the clocks were striking {}.\n\n'
-  text.write_text(''.join(line.format(hour) for hour in range(800)))
-  return folder
+  return official_files.write_text(tmp_path_factory.mktemp('data'), 800)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from synth_mtf.analysis import records
 from synth_mtf.demo import samples
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import vocabulary_training
+from tests import official_files
 from tests.cli import t5_main
 
 pytestmark = pytest.mark.slow  # trains
@@ -33,13 +34,7 @@ COLA = "--gin_param=MIXTURE_NAME = 'synth_glue_cola_v002'"
 def data_dir(tmp_path_factory) -> pathlib.Path:
   folder = tmp_path_factory.mktemp('data')
   samples.write(folder, seed=0)
-  corpus = folder / 'corpus' / 'text.txt'
-  corpus.parent.mkdir()
-  line = (
-    'It was a bright cold day in April, and the clocks were striking {}.\n\n'
-  )
-  corpus.write_text(''.join(line.format(hour) for hour in range(800)))
-  return folder
+  return official_files.write_text(folder, 800)
 
 
 def ours(folder):

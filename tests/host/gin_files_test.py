@@ -15,6 +15,7 @@ import t5.data
 import synth_mtf
 from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
+from tests import official_files
 from tests.conftest import CHECKOUT
 
 FOLDER = pathlib.Path(synth_mtf.gin_path())
@@ -186,9 +187,7 @@ def disturbed(tmp_path):
   (tmp_path / 'mine' / 'short.gin').write_text(
     "include 'runs/pretrain_text.gin'\nutils.run.train_steps = 1\n"
   )
-  text = tmp_path / 'data' / 'corpus' / 'text.txt'
-  text.parent.mkdir(parents=True)
-  text.write_text('A bright cold day in April.\n\n' * 200)
+  official_files.write_text(tmp_path / 'data')
   return tmp_path
 
 

@@ -11,7 +11,7 @@ from synth_mtf.errors import ConfigurationError, UserError
 from synth_mtf.host import attention, events, gin_files
 from synth_mtf.host import model as host_model
 from synth_mtf.run import attention_summaries
-from tests import model
+from tests import model, official_files
 from tests.cli import t5_main
 
 pytestmark = pytest.mark.slow  # trains
@@ -28,11 +28,7 @@ STACKS = ('encoder', 'decoder', 'cross')
 @pytest.fixture(scope='module')
 def train(tmp_path_factory):
   """Trains a few steps on a text, with more settings; returns the folder."""
-  data = tmp_path_factory.mktemp('data')
-  (data / 'corpus').mkdir()
-  line = 'The red boat lies in the old harbour, and {} others.\n\n'
-  text = ''.join(line.format(number) for number in range(400))
-  (data / 'corpus' / 'text.txt').write_text(text)
+  data = official_files.write_text(tmp_path_factory.mktemp('data'))
 
   def run(*bindings):
     folder = tmp_path_factory.mktemp('model')

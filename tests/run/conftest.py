@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from synth_mtf.errors import UserError
+from tests import official_files
 from tests.cli import t5_main
 
 TINY = (
@@ -18,14 +19,7 @@ TINY = (
 
 @pytest.fixture(scope='session')
 def text_dir(tmp_path_factory) -> pathlib.Path:
-  folder = tmp_path_factory.mktemp('data')
-  text = folder / 'corpus' / 'text.txt'
-  text.parent.mkdir()
-  line = (
-    'It was a bright cold day in April, and the clocks were striking {}.\n\n'
-  )
-  text.write_text(''.join(line.format(hour) for hour in range(400)))
-  return folder
+  return official_files.write_text(tmp_path_factory.mktemp('data'))
 
 
 @pytest.fixture(scope='session')
