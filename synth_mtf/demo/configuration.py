@@ -37,11 +37,11 @@ class Configuration:
   """
 
   size: str = 'tiny'
-  pretrain_steps: int = 200
-  finetune_steps: int = 200
+  pretrain_steps: int = 400
+  finetune_steps: int = 400
   seeds: tuple[int, ...] = (0,)
   mixture: str = 'synth_en_mix'
-  eval_examples: Optional[int] = 32
+  eval_examples: Optional[int] = 64
   init_checkpoint: Optional[str] = None
   data_dir: Optional[str] = None
   vocabulary: Optional[str] = None

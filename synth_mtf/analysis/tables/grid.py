@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from synth_mtf.analysis.paper_scores import SCORES
+from synth_mtf.analysis.tables.apart import apart
 from synth_mtf.analysis.tables.columns import (
   PREFIX,
   AverageColumn,
@@ -149,6 +150,12 @@ def _notes(table: Table, errors: bool, paper: bool) -> Iterator[str]:
   meanings = [column.meaning for column in table.columns if column.meaning]
   if meanings:
     yield ' '.join(dict.fromkeys(meanings))
+  different = list(apart(table))
+  if different:
+    yield (
+      'Best and worst are apart by more than three standard errors of their '
+      f'difference in {"; ".join(different)}.'
+    )
   yield from _several_runs(table)
   yield from _holes(table)
   yield from _several_tasks(table)

@@ -1,6 +1,7 @@
 """Tables: which number stands where, and what is said of it."""
 
 import json
+import math
 import statistics
 
 import pandas as pd
@@ -8,7 +9,7 @@ import pytest
 from t5.evaluation import eval_utils
 
 import synth_mtf.progress  # noqa: F401  registers a name with gin
-from synth_mtf.analysis import paper_scores, runs
+from synth_mtf.analysis import paper_scores, records, runs
 from synth_mtf.analysis.tables import (
   checkpoints,
   data,
@@ -42,6 +43,7 @@ SUPER_GLUE = {
 }
 COLA = 'synth_glue_cola_v002'
 LAST = checkpoints.Last()
+RECORDED = records.Run(versions={}, gin='')
 
 
 def write(folder, scores, step=100, prefix='synth_'):
@@ -408,3 +410,27 @@ def test_json_says_where_each_number_comes_from(tmp_path):
     ],
     'paper': 41.2,
   }
+
+
+def test_what_is_apart_by_more_than_its_standard_errors(tmp_path):
+  # 64 answers: 60 and 34 right are apart, 60 and 52 are not.
+  for name, qnli, rte in (('a', 60, 60), ('b', 34, 52)):
+    for task, right in (('glue_qnli_v002', qnli), ('glue_rte_v002', rte)):
+      p = right / 64
+      result = records.Result(
+        task=f'synth_{task}',
+        split='validation',
+        metric='accuracy',
+        value=100 * p,
+        n=64,
+        unit='example',
+        standard_error=100 * math.sqrt(p * (1 - p) / 63),
+        step=100,
+      )
+      records.add_results(
+        str(tmp_path / name / 'validation_eval'), [result], RECORDED
+      )
+  notes = texts(tmp_path / 'a', tmp_path / 'b').notes
+  (note,) = [note for note in notes if 'apart' in note]
+  assert note.endswith(' in QNLI (a 93.8, b 53.1, n = 64).')
+  assert not any('apart' in note for note in texts(tmp_path / 'a').notes)
