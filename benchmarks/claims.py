@@ -43,7 +43,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
-import scipy.stats
+import pandas as pd
 import tabulate
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -349,9 +349,9 @@ def agreement(ours: Mapping[str, float], paper: Mapping[str, float]) -> str:
   both = [name for name in ours if name in paper]
   if len(both) < 2:
     return ''
-  tau = scipy.stats.kendalltau(
-    [ours[name] for name in both], [paper[name] for name in both]
-  ).statistic
+  tau = pd.Series([ours[name] for name in both]).corr(
+    pd.Series([paper[name] for name in both]), method='kendall'
+  )
   return (
     f"Kendall's tau between the paper's order and ours at equal steps: "
     f'{tau:.2f} ({len(both)} models).'

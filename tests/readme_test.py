@@ -44,7 +44,8 @@ BLOCK = re.compile(
 )
 SHORT = (
   '--steps 1 --eval_examples 2 --variants random '
-  '--mixture synth_glue_rte_v002 --vocabulary bytes'
+  '--mixture synth_glue_rte_v002 --vocabulary bytes '
+  '--gin_param "utils.run.batch_size = 4"'
 )
 SHELL = ('.', 'cd', 'export', 'gcloud')  # its own words, and what few have
 T5_MAIN = ('t5_mesh_transformer', 'synth-mtf transformer')

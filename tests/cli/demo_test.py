@@ -22,7 +22,11 @@ pytestmark = pytest.mark.slow  # trains
 COMMAND = str(pathlib.Path(sys.executable).parent / 'synth-mtf')
 TASK = 'synth_super_glue_cb_v102'
 STEPS = 4
-QUICK = ('--steps', str(STEPS), '--eval_examples', '2')
+SMALL = (
+  *('--gin_param', 'num_layers = 1'),
+  *('--gin_param', 'utils.run.batch_size = 4'),
+)
+QUICK = ('--steps', str(STEPS), '--eval_examples', '2', *SMALL)
 
 
 def demo(*words, **kwargs):

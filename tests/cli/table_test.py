@@ -93,7 +93,8 @@ def test_runs_of_a_demo_and_of_the_transformer_command(tmp_path, made_data):
   words = '--variants vanilla --steps 2 --eval_examples 4 --seeds 0 1'
   done = subprocess.run(
     [COMMAND, 'demo', '--out', str(demo), *data, '--mixture', task]
-    + [*words.split(), '--gin_param', 'num_layers = 1'],
+    + [*words.split(), '--gin_param', 'num_layers = 1']
+    + ['--gin_param', 'utils.run.batch_size = 4'],
     capture_output=True,
     text=True,
     check=False,

@@ -37,10 +37,8 @@ def _of(table: Table, key: str, index: int, measure: Measure) -> str:
   ]
   if len(known) < 2:
     return ''
-  ends = [
-    min(known, key=lambda one: one[0]),
-    max(known, key=lambda one: one[0]),
-  ]
+  known.sort(key=lambda one: one[0])
+  ends = [known[0], known[-1]]
   (low, low_error, *_), (high, high_error, *_) = ends
   if high - low <= _ERRORS * math.hypot(low_error, high_error):
     return ''

@@ -415,6 +415,7 @@ def test_json_says_where_each_number_comes_from(tmp_path):
 def test_what_is_apart_by_more_than_its_standard_errors(tmp_path):
   # 64 answers: 60 and 34 right are apart, 60 and 52 are not.
   for name, qnli, rte in (('a', 60, 60), ('b', 34, 52)):
+    (tmp_path / name / 'validation_eval').mkdir(parents=True)
     for task, right in (('glue_qnli_v002', qnli), ('glue_rte_v002', rte)):
       p = right / 64
       result = records.Result(
