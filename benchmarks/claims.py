@@ -115,21 +115,17 @@ class Training:
 
   def measure(self, steps: Iterable[int]) -> None:
     """Evaluates checkpoints, unless that is done."""
-    for step in sorted(set(steps)):
-      at = self.first_step + step
-      name = 'perplexity_text' if self.part.metric else 'eval_en_mix'
-      self._once(
-        f'measure_{at}',
-        name,
-        [
-          f'eval_checkpoint_step = {at}',
-          *(
-            ['utils.run.perplexity_eval_steps = 32']
-            if self.part.metric
-            else ['Bitransformer.decode.max_decode_length = 8']
-          ),
-        ],
-      )
+    at = sorted({self.first_step + step for step in steps})
+    self._once(
+      f'measure_{"_".join(map(str, at))}',
+      'perplexity_text' if self.part.metric else 'eval_en_mix',
+      [
+        f'eval_checkpoint_step = {at}',
+        'utils.run.perplexity_eval_steps = 32'
+        if self.part.metric
+        else 'Bitransformer.decode.max_decode_length = 8',
+      ],
+    )
 
   def value(self, steps: int) -> float:
     """What was measured; log perplexity without its minus.
