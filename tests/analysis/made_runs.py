@@ -1,7 +1,8 @@
 """Folders of runs, written by TensorFlow's and T5's own writers.
 
 They are what the stock command leaves: event files, T5's text files, a
-configuration, checkpoints; without metrics.json.
+configuration, checkpoints; without metrics.json. `only` and `result` are what a
+test reads of one, and what it expects.
 """
 
 import itertools
@@ -17,12 +18,39 @@ import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
+from synth_mtf.analysis import runs
+from synth_mtf.analysis.records import Result
+from synth_mtf.analysis.runs import Run
 from synth_mtf.checkpoints import files
 from synth_mtf.host import gin_files
 
 _NUMBERS = itertools.count()
 
 Folder = Union[str, pathlib.Path]
+COLA = 'synth_glue_cola_v002'
+
+
+def only(folder: Folder) -> Run:
+  """Reads the only run of a folder."""
+  (run,) = runs.read(str(folder))
+  return run
+
+
+def result(**changes: Any) -> Result:
+  """A score of CoLA of which little is known, but for some changes."""
+  return Result(
+    **{
+      'task': COLA,
+      'split': 'validation',
+      'metric': 'matthews_corrcoef',
+      'value': 12.5,
+      'n': None,
+      'unit': 'example',
+      'standard_error': None,
+      'step': 100,
+      **changes,
+    }
+  )
 
 
 def events(folder: Folder, *steps: tuple[int, Mapping[str, float]]) -> None:
