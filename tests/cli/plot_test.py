@@ -4,7 +4,6 @@ import os
 import re
 
 import gin
-import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
@@ -12,7 +11,7 @@ from synth_mtf import cli
 from synth_mtf.analysis import attention_file, records
 from synth_mtf.analysis.records import Result, Run
 from tests import model
-from tests.analysis.figures_test import attention
+from tests.analysis.figures.made import attention
 
 pytest.importorskip('matplotlib', reason='the extra [plot]')
 pytestmark = pytest.mark.slow  # builds whole models
@@ -60,26 +59,6 @@ def test_runs(folder, tmp_path, capsys):
   assert cli.main(['plot', str(folder), '--out', str(out)]) == 0
   assert written(out) == {'curves', 'scores', 'alpha'}
   assert str(out / 'alpha.svg') in capsys.readouterr().out
-
-
-def test_alpha_is_that_of_the_checkpoints(folder):
-  from synth_mtf.analysis import alphas, runs
-
-  (run,) = runs.read(str(folder))
-  found = alphas.paths(run)
-  assert [(p.stack, p.layer) for p in found] == [
-    ('encoder', 1),
-    ('encoder', 2),
-    ('decoder', 1),
-    ('decoder', 2),
-  ]
-  scope = 'decoder/block_001/layer_000/SyntheticAttention/alpha'
-  scores = tf.train.load_checkpoint(str(folder / 'model.ckpt-7')).get_tensor(
-    scope
-  )
-  expected = np.exp(scores) / np.exp(scores).sum(0)
-  assert list(found[3].steps) == list(STEPS)
-  np.testing.assert_allclose(found[3].values[1], expected.T, rtol=1e-6)
 
 
 def test_a_file(npz, tmp_path):

@@ -1,0 +1,71 @@
+"""The look of figures, and the files that they are written to."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from synth_mtf.errors import UserError
+from tests.analysis.figures.made import attention
+
+pytest.importorskip('matplotlib', reason='the extra [plot]')
+
+from synth_mtf.analysis.figures import (  # noqa: E402  after what it needs
+  histograms,
+  style,
+)
+
+
+@pytest.mark.slow  # draws all
+def test_written_as_png_and_svg(tmp_path):
+  figure = histograms.draw([attention()])
+  paths = style.write(figure, str(tmp_path / 'new' / 'h'))
+  png, svg = (pathlib.Path(path).read_bytes() for path in paths)
+  assert png.startswith(b'\x89PNG') and len(png) > 10_000
+  assert b'<svg' in svg and b'attention weight' in svg
+  again = style.write(histograms.draw([attention()]), str(tmp_path / 'again'))
+  assert pathlib.Path(again[1]).read_bytes() == svg
+  assert style.svg(figure).startswith('<svg')
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+  (tmp_path / 'file').write_text('')
+  with pytest.raises(UserError, match='cannot be written'):
+    style.write(histograms.draw([attention()]), str(tmp_path / 'file' / 'h'))
+
+
+def test_looks_differ_by_colour_and_by_dash_or_marker():
+  looks = [style.look(number) for number in range(14)]
+  assert len({(x.color, str(x.linestyle), x.marker) for x in looks}) == 14
+  assert len({x.color for x in looks[:7]}) == 7
+  named = style.looks(
+    [attention(step=0), attention(step=9), attention('T5 (V)', step=9)]
+  )
+  assert [name for name, _ in named] == [
+    'Syn (R), step 0',
+    'Syn (R), step 9',
+    'T5 (V), step 9',
+  ]
+  (_, first), (_, last), (_, other) = named
+  assert first.color == last.color != other.color
+  assert first.linestyle != last.linestyle == other.linestyle
+
+
+@pytest.mark.slow
+def test_without_matplotlib_there_is_one_message():
+  done = subprocess.run(
+    [
+      sys.executable,
+      '-c',
+      'import sys; sys.modules["matplotlib"] = None\n'
+      'from synth_mtf import cli\n'
+      'sys.exit(cli.main(["plot", "x.npz", "--out", "x"]))',
+    ],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert done.returncode == 2
+  assert "pip install -c constraints.txt '.[plot]'" in done.stderr
+  assert 'Traceback' not in done.stderr
