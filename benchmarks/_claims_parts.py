@@ -129,7 +129,7 @@ PARTS = {
     tasks=['claims_lookup'],
     metric=PERPLEXITY,
     lengths=(LOOKED_UP.inputs, LOOKED_UP.targets),
-    steps=1500,
+    steps=2500,
     models=[
       _across(model, *model.variants)
       for model in _of('V', 'R', 'D', 'R+V', 'D+V')

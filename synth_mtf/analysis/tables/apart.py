@@ -4,11 +4,13 @@ With the standard errors s_1 and s_2 of two scores, that of their difference is
 sqrt(s_1^2 + s_2^2): they count as apart where they differ by three of these.
 """
 
+import dataclasses
 import math
 from collections.abc import Iterator
+from typing import Optional
 
 from synth_mtf.analysis.tables.columns import Measure
-from synth_mtf.analysis.tables.table import Model, Numbers, Table
+from synth_mtf.analysis.tables.table import Table
 
 _ERRORS = 3
 
@@ -16,7 +18,8 @@ _ERRORS = 3
 def apart(table: Table) -> Iterator[str]:
   """Yields, for each score, the best and the worst model if they are apart.
 
-  Of a task with several metrics, the first one that tells them apart counts.
+  Of a task with several metrics, the first one that tells them apart counts. A
+  score without a standard error is compared with none.
   """
   for column in table.columns:
     for index, measure in enumerate(column.measures):
@@ -26,28 +29,29 @@ def apart(table: Table) -> Iterator[str]:
         break
 
 
+@dataclasses.dataclass(frozen=True)
+class _Score:
+  model: str
+  mean: float
+  error: float
+  n: Optional[int]
+
+
 def _of(table: Table, key: str, index: int, measure: Measure) -> str:
-  if measure.higher_is_better is None:
-    return ''
-  known = [
-    (numbers.mean, numbers.standard_error, model, numbers)
+  scores = [
+    _Score(model.label, numbers.mean, numbers.standard_error, numbers.n)
     for model in table.models
     for numbers in [model.cells[key][index]]
     if numbers.mean is not None and numbers.standard_error is not None
   ]
-  if len(known) < 2:
+  if len(scores) < 2 or measure.higher_is_better is None:
     return ''
-  known.sort(key=lambda one: one[0])
-  ends = [known[0], known[-1]]
-  (low, low_error, *_), (high, high_error, *_) = ends
-  if high - low <= _ERRORS * math.hypot(low_error, high_error):
+  scores.sort(key=lambda one: one.mean, reverse=measure.higher_is_better)
+  best, worst = scores[0], scores[-1]
+  error = math.hypot(best.error, worst.error)
+  if abs(best.mean - worst.mean) <= _ERRORS * error:
     return ''
-  best = int(measure.higher_is_better)
-  texts = [_shown(measure, *ends[i][2:]) for i in (best, 1 - best)]
-  n = ends[0][3].n
-  return ', '.join([*texts, *([f'n = {n:,}'] if n else [])])
-
-
-def _shown(measure: Measure, model: Model, numbers: Numbers) -> str:
-  assert numbers.mean is not None
-  return f'{model.label} {measure.shown(numbers.mean)}'
+  texts = [f'{one.model} {measure.shown(one.mean)}' for one in (best, worst)]
+  if best.n is not None and best.n == worst.n:
+    texts.append(f'n = {best.n:,}')
+  return ', '.join(texts)

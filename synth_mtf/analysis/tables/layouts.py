@@ -174,6 +174,7 @@ _LM1B = (
       '{:.2f}'.format,
       higher_is_better=False,
       of=lambda value: math.exp(-value),
+      slope=lambda value: -math.exp(-value),
     ),
   ),
   _log_perplexity('Log ppl', 'lm1b'),
