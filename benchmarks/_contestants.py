@@ -21,6 +21,7 @@ RIVAL_MODES = (
   'dense_plus_alpha',
 )
 _RIVAL = 'original_'  # the variants with mesh_tensorflow's own layer
+_CONVOLUTIONS = ('lightconv', 'dyconv')  # the host's own, instead of attention
 # What a whole model may have beside its attention, by the end of its name.
 _BESIDE = {
   'embedding by index': (
@@ -80,12 +81,13 @@ def contestants() -> dict[str, Contestant]:
 
 
 def whole_models() -> dict[str, Contestant]:
-  """T5's layer and ours in models that differ from T5 beside attention, too."""
+  """Models that differ from T5 beside attention, too, or have none of it."""
+  convolutions = [Contestant(name, name) for name in _CONVOLUTIONS]
   return {
     name: dataclasses.replace(
       contestant, name=name, rival='', beside=_BESIDE[beside]
     )
-    for contestant in contestants().values()
+    for contestant in [*contestants().values(), *convolutions]
     if not contestant.variant.startswith(_RIVAL)
     for beside in _BESIDE
     for name in [f'{contestant.name}, {beside}']

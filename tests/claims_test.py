@@ -13,7 +13,8 @@ import seqio
 import tensorflow_datasets
 
 from benchmarks import _claims_tasks
-from benchmarks._claims_parts import PARTS
+from benchmarks._claims_parts import PARTS, SYSTEMS
+from benchmarks._contestants import whole_models
 from benchmarks.claims import agreement
 from synth_mtf.analysis import runs
 from synth_mtf.demo import samples
@@ -107,6 +108,11 @@ def test_equal_time_and_what_is_finetuned_from_it(tmp_path):
   folder = tmp_path / 'd' / 'synth_glue_cola_v002' / 'V' / 'seed_0'
   (run,) = runs.read(str(folder))
   assert run.steps[-1] == 4
+
+
+def test_the_speed_of_every_system_can_be_measured():
+  names = {f'{model.variants[0]}, fast_cpu' for model in SYSTEMS}
+  assert names <= set(whole_models())
 
 
 def test_orders_are_compared_by_kendalls_tau():
