@@ -43,23 +43,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     '--steps',
     type=int,
-    default=default.finetune_steps,
     metavar='N',
     help='training steps, of pretraining and of finetuning each, where no '
-    f'other number is given (default: {default.finetune_steps})',
+    'other number is given',
   )
   add(
     '--pretrain_steps',
     type=int,
     metavar='N',
-    help='training steps of pretraining; 0 leaves it out (default: those of '
-    '--steps, or 0 with an --init_checkpoint)',
+    help='training steps of pretraining; 0 leaves it out (default: '
+    f'{default.pretrain_steps}, or 0 with an --init_checkpoint)',
   )
   add(
     '--finetune_steps',
     type=int,
     metavar='N',
-    help='training steps of finetuning (default: those of --steps)',
+    help=f'training steps of finetuning (default: {default.finetune_steps})',
   )
   add(
     '--init_checkpoint',
@@ -188,12 +187,17 @@ def _configuration(args: argparse.Namespace) -> Configuration:
   def absolute(path: Optional[str]) -> Optional[str]:
     return path and os.path.abspath(os.path.expanduser(path))
 
+  default = Configuration()
   return Configuration(
     size=args.size,
-    pretrain_steps=_given(
-      args.pretrain_steps, 0 if args.init_checkpoint else args.steps
+    pretrain_steps=_first_given(
+      args.pretrain_steps,
+      0 if args.init_checkpoint else args.steps,
+      default.pretrain_steps,
     ),
-    finetune_steps=_given(args.finetune_steps, args.steps),
+    finetune_steps=_first_given(
+      args.finetune_steps, args.steps, default.finetune_steps
+    ),
     seeds=tuple(args.seeds),
     mixture=args.mixture,
     eval_examples=args.eval_examples,
@@ -212,8 +216,8 @@ def _configuration(args: argparse.Namespace) -> Configuration:
   )
 
 
-def _given(number: Optional[int], otherwise: int) -> int:
-  return otherwise if number is None else number
+def _first_given(*numbers: Optional[int]) -> int:
+  return next(number for number in numbers if number is not None)
 
 
 def _where(out: str, configuration: Configuration, seconds: float) -> str:

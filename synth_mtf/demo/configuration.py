@@ -37,8 +37,8 @@ class Configuration:
   """
 
   size: str = 'tiny'
-  pretrain_steps: int = 400
-  finetune_steps: int = 400
+  pretrain_steps: int = 200
+  finetune_steps: int = 600
   seeds: tuple[int, ...] = (0,)
   mixture: str = 'synth_en_mix'
   eval_examples: Optional[int] = 64

@@ -19,7 +19,7 @@ from synth_mtf.demo.samples import glue, squad, super_glue
 
 TRAIN_ROWS = 480
 DEV_ROWS = 64
-_MORE_ROWS = {'QNLI/train.tsv': 12_000}
+_MORE_ROWS = {'QNLI/train.tsv': 6_000}
 _Row = TypeVar('_Row')
 NOTICE = (
   'GENERATED SAMPLE. These files have the formats of GLUE, SuperGLUE and\n'
