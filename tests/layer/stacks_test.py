@@ -1,7 +1,8 @@
-"""Stacks of the layers of a variant: gin/layers/stacks.gin and gin/stacks."""
+"""Which layers stand in the stacks: gin/layers/stacks.gin and gin/stacks."""
 
 import pathlib
 
+import gin
 import pytest
 from mesh_tensorflow.transformer import transformer_layers
 
@@ -10,6 +11,7 @@ from synth_mtf.analysis import cost
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
+from synth_mtf.layer import stacks
 from tests import model
 
 GIN = pathlib.Path(synth_mtf.__file__).parent / 'gin'
@@ -19,6 +21,51 @@ OF_SELF_ATTENTION = sorted(
   if not path.stem.startswith('cross_')
 )
 STEPS = 'universal_transformer.UTLayerStack.num_rec_steps = {}'
+
+OURS = '@SyntheticEncDecAttention'
+INSTEAD = '@DotProductEncDecAttention'
+
+
+@pytest.mark.parametrize(
+  'bindings, expected',
+  [
+    ([], transformer_layers.SelfAttention),
+    (
+      ['self_attention.layer = @SyntheticAttention'],
+      synth_mtf.SyntheticAttention,
+    ),
+    (
+      ['cross_attention.layer = @SyntheticEncDecAttention'],
+      transformer_layers.SelfAttention,
+    ),
+  ],
+  ids=['T5', 'a variant', 'a variant of the other place'],
+)
+def test_the_place_of_self_attention(bindings, expected):
+  gin.parse_config([f'synth_mtf.{binding}' for binding in bindings])
+  assert type(stacks.self_attention()) is expected
+
+
+@pytest.mark.parametrize(
+  'bindings, expected',
+  [
+    ({}, transformer_layers.EncDecAttention),
+    ({'otherwise': INSTEAD}, synth_mtf.DotProductEncDecAttention),
+    ({'layer': OURS}, synth_mtf.SyntheticEncDecAttention),
+    ({'layer': OURS, 'otherwise': INSTEAD}, synth_mtf.SyntheticEncDecAttention),
+  ],
+  ids=['T5', 'instead of it', 'a variant', 'a variant comes first'],
+)
+def test_the_place_of_cross_attention(bindings, expected):
+  gin.parse_config(
+    [f'synth_mtf.cross_attention.{k} = {v}' for k, v in bindings.items()]
+  )
+  assert type(stacks.cross_attention()) is expected
+
+
+def test_each_block_gets_a_layer_of_its_own():
+  for make in (stacks.self_attention, stacks.cross_attention):
+    assert make() is not make()
 
 
 def universal(variant, steps, mode='train'):
