@@ -190,28 +190,6 @@ def test_settings_in_decoding(setting):
   )
 
 
-@pytest.mark.parametrize('name', ['random', 'dense'])
-@pytest.mark.parametrize('mode', ['train', 'eval'])
-def test_tables_may_be_read_by_the_row(name, mode):
-  """As the original code reads them."""
-  member = family.ALL[name]
-  checks.parallel(
-    member.maker(packed=True, index_by='row'),
-    member.reference(),
-    PACKED,
-    DECODER,
-    by_row=True,
-    mode=mode,
-  )
-
-
-def test_read_by_the_row_it_decodes_as_by_position():
-  member = family.ALL['random']
-  checks.decoded(
-    member.maker(index_by='row'), member.reference(), (2, 3), stack=LM
-  )
-
-
 @pytest.mark.parametrize('name', ['random', 'random_dense_vanilla'])
 def test_layers_share_a_relative_bias(name):
   member = family.ALL[name]
@@ -364,34 +342,6 @@ def test_bindings_of_self_attention_reach_the_layer():
   assert layer.kv_dim.size == 5
   assert layer.dropout_rate == 0.25
   assert layer.relative_attention_type == 'bias'
-
-
-def test_each_layer_makes_its_own_functions():
-  gin.parse_config("""
-      SyntheticAttention.synthesizers = [@synth_mtf.Random, @synth_mtf.Dense]
-      synth_mtf.Random.max_length = 13
-      Unitransformer.max_length = 17
-  """)
-  one, other = synth_mtf.SyntheticAttention(), synth_mtf.SyntheticAttention()
-  assert [vars(f)['max_length'] for f in one.synthesizers] == [13, 17]
-  for mine, yours in zip(one.synthesizers, other.synthesizers):
-    assert mine is not yours
-
-
-def test_lists_from_python():
-  """Classes, and callables without arguments."""
-  layer = synth_mtf.SyntheticAttention(
-    synthesizers=(
-      synth_mtf.DotProduct,
-      functools.partial(synth_mtf.Random, max_length=13),
-      lambda: synth_mtf.FactorizedRandom(rank=3),
-    )
-  )
-  assert [type(f).__name__ for f in layer.synthesizers] == [
-    'DotProduct',
-    'Random',
-    'FactorizedRandom',
-  ]
 
 
 @pytest.mark.parametrize(

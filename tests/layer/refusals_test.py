@@ -55,22 +55,6 @@ REFUSED = [
       {'relative_attention_type': 'bais'},
       r"Attention\.relative_attention_type = 'bais'.*did you mean 'bias'",
     ),
-    (
-      {'synthesizers': []},
-      r'SyntheticAttention\.synthesizers = \[\].*at least one',
-    ),
-    (
-      {'synthesizers': [synth_mtf.DotProduct, 'Random']},
-      r"SyntheticAttention\.synthesizers = \['Random'\].*function",
-    ),
-    (
-      {'synthesizers': synth_mtf.DotProduct()},
-      r'SyntheticAttention\.synthesizers = .*expected a list',
-    ),
-    (
-      {'synthesizers': [dict]},
-      r'SyntheticAttention\.synthesizers made \[\{\}\].*SynthesizingFunction',
-    ),
   ],
   ids=lambda value: '-'.join(value) if isinstance(value, dict) else '',
 )
