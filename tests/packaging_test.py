@@ -167,12 +167,6 @@ def test_the_checkout_does_not_hide_gin_config():
   assert done.returncode == 0, done.stderr
 
 
-def test_gin_path_in_the_checkout():
-  folder = pathlib.Path(synth_mtf.gin_path())
-  assert folder == CHECKOUT / 'synth_mtf' / 'gin'
-  assert files(folder) == files(CHECKOUT / 'gin')
-
-
 def python_of(folder, name, version):
   """Writes a program that answers like a Python of another version."""
   program = folder / name
