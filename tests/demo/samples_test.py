@@ -1,4 +1,4 @@
-"""The generated samples: official formats, labels that follow from the text."""
+"""The files of generated samples: the official formats, from a seed."""
 
 import csv
 import json
@@ -174,34 +174,3 @@ def shape(value):
   if isinstance(value, list):
     return [shape(value[0])]
   return type(value)
-
-
-def test_labels_are_balanced(folder):
-  for task, column in (('CoLA', 1), ('SST-2', 1), ('RTE', 3), ('WNLI', 3)):
-    rows = tsv(folder / 'glue' / task / 'train.tsv')
-    labels = [row[column] for row in rows if row[column] != 'label']
-    for one in set(labels):
-      assert 0.4 < labels.count(one) / len(labels) < 0.6, task
-
-
-def test_spans_are_where_they_say(folder):
-  squad = json.loads((folder / 'squad' / 'dev-v1.1.json').read_text())
-  for article in squad['data']:
-    for paragraph in article['paragraphs']:
-      for question in paragraph['qas']:
-        for answer in question['answers']:
-          start = answer['answer_start']
-          assert paragraph['context'][start:].startswith(answer['text'])
-  for line in json_lines(folder / 'superglue' / 'ReCoRD' / 'val.jsonl'):
-    text = line['passage']['text']
-    for answer in line['qas'][0]['answers']:
-      assert text[answer['start'] : answer['end'] + 1] == answer['text']
-      assert answer['text'] not in line['qas'][0]['query']
-  for line in json_lines(folder / 'superglue' / 'WiC' / 'val.jsonl'):
-    for i in ('1', '2'):
-      span = line['sentence' + i][line['start' + i] : line['end' + i]]
-      assert span == line['word']
-  for line in json_lines(folder / 'superglue' / 'WSC' / 'val.jsonl'):
-    words, target = line['text'].split(), line['target']
-    for i in ('1', '2'):
-      assert words[target[f'span{i}_index']] == target[f'span{i}_text']
