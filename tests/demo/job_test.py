@@ -135,19 +135,19 @@ def test_the_order_of_the_work(done, tmp_path):
 
 
 def test_a_seed_after_the_other(done, tmp_path):
-  _, lines = run(tmp_path, seeds=(3, 4))
-  asked = [(n, given[0].seed, log.name) for n, given, log in done.calls
-           if n in STAGES]  # fmt: skip
-  assert asked == [
-    (name, seed, f'random-seed_{seed}-{name}.log')
-    for seed in (3, 4)
+  _, lines = run(tmp_path, 'random', 'dense', seeds=(4, 3))
+  logs = [log.name for name, _, log in done.calls if name in STAGES]
+  assert logs == [
+    f'{variant}-seed_{seed}-{name}.log'
+    for variant in ('random', 'dense')
+    for seed in (4, 3)
     for name in STAGES
   ]
-  assert '[5/8] random seed_4: pretrain  ...' in lines
-  for seed in (3, 4):
-    folder = tmp_path / 'out' / 'random' / f'seed_{seed}'
-    found = json.loads((folder / 'finetune.json').read_text())
-    assert found == FOUND['finetune']
+  stages = [given[0] for name, given, _ in done.calls if name in STAGES]
+  assert [stage.seed for stage in stages] == ([4] * 4 + [3] * 4) * 2
+  assert '[5/16] random seed_3: pretrain  ...' in lines
+  folder = tmp_path / 'out' / 'dense' / 'seed_4'
+  assert json.loads((folder / 'finetune.json').read_text()) == FOUND['finetune']
 
 
 def test_samples_are_of_the_first_seed(done, tmp_path):
@@ -184,16 +184,14 @@ def test_what_is_done_is_not_done_again(done, tmp_path):
 
 
 def test_another_variant_joins_those_that_are_done(done, tmp_path):
-  run(tmp_path)
-  done.calls.clear()
   run(tmp_path, 'dense')
+  done.calls.clear()
+  run(tmp_path, 'random')
   assert done.names == ['check_models', *STAGES, 'tabulate', 'make_page']
   asked = {name: arguments for name, arguments, _ in done.calls}
-  out = str(tmp_path / 'out')
-  assert asked['tabulate'] == (out, ['dense', 'random'])
-  assert asked['make_page'] == (
-    out, ['dense', 'random'], f'{out}/report.html',
-  )  # fmt: skip
+  out, variants = str(tmp_path / 'out'), ['random', 'dense']
+  assert asked['tabulate'] == (out, variants)
+  assert asked['make_page'] == (out, variants, f'{out}/report.html')
 
 
 def test_after_a_failure_it_goes_on_there(done, tmp_path):
