@@ -100,22 +100,22 @@ def of_file(path: str) -> Examples:
     )
   try:
     with tf.io.gfile.GFile(path) as stream:
-      lines = [line for line in stream.read().splitlines() if line.strip()]
+      lines = enumerate(stream.read().splitlines(), 1)
   except UnicodeDecodeError as error:
     raise UserError(
       f'{path} is not UTF-8 (byte {error.start}: {error.reason})'
     ) from error
-  if not lines:
+  rows = {n: line.split('\t') for n, line in lines if line.strip()}
+  if not rows:
     raise UserError(f'{path} is empty; expected one example a line')
-  pairs = [line.split('\t') for line in lines]
-  wrong = [n for n, pair in enumerate(pairs, 1) if len(pair) != len(pairs[0])]
-  if wrong or len(pairs[0]) > 2:
-    raise UserError(
-      f'{path}: line {(wrong or [1])[0]} has '
-      f'{len(pairs[(wrong or [1])[0] - 1])} columns; expected an input, or an '
-      'input, a tab and its target, in all lines alike'
-    )
-  columns = dict(zip(('inputs', 'targets'), map(list, zip(*pairs))))
+  first, *_ = rows.values()
+  for number, row in rows.items():
+    if not len(first) == len(row) <= 2:
+      raise UserError(
+        f'{path}: line {number} has {len(row)} columns; expected an input, or '
+        'an input, a tab and its target, in all lines alike'
+      )
+  columns = dict(zip(('inputs', 'targets'), map(list, zip(*rows.values()))))
   return of_texts(columns)
 
 
