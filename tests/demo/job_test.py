@@ -10,6 +10,7 @@ import json
 import pathlib
 import tempfile
 import time
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ GRID = Grid(
   'Results', ['Steps/s'], [Row('Syn (R)', [[Piece('2.5', best=True)]])], []
 )
 STAGES = ['pretrain', 'perplexity', 'finetune', 'evaluate']
-FOUND = {
+FOUND: dict[str, dict[str, Any]] = {
   'pretrain': {'steps_per_second': 2.54, 'parameters': 7},
   'perplexity': {'log_perplexity': 2.125, 'tokens': 9},
   'finetune': {'steps_per_second': 2.0, 'parameters': 7},
@@ -46,12 +47,14 @@ class Workers:
     calls: what was asked for: its name, its arguments, its log.
   """
 
-  found: dict = dataclasses.field(default_factory=lambda: dict(FOUND))
-  faults: dict = dataclasses.field(default_factory=dict)
-  reports: dict = dataclasses.field(default_factory=dict)
+  found: dict[str, Any] = dataclasses.field(default_factory=lambda: dict(FOUND))
+  faults: dict[str, BaseException] = dataclasses.field(default_factory=dict)
+  reports: dict[str, Any] = dataclasses.field(default_factory=dict)
   seconds: float = 0
   now: float = 1000
-  calls: list = dataclasses.field(default_factory=list)
+  calls: list[tuple[str, Any, pathlib.Path]] = dataclasses.field(
+    default_factory=list
+  )
 
   def run(self, function, *arguments, log, on_report, on_tick):
     name = function.removeprefix('synth_mtf.demo.work:')

@@ -36,7 +36,7 @@ def test_the_hosts_output_variables_and_gradients(settings):
 
 
 def test_it_has_the_hosts_name_and_adds_none_to_tables():
-  layer = DotProductEncDecAttention(**SIZES)
+  layer = DotProductEncDecAttention()
   # The host makes the scope of a layer's variables of the name of its class.
   assert type(layer).__name__ == transformer_layers.EncDecAttention.__name__
   assert layer.label == ''

@@ -77,6 +77,7 @@ def test_a_page_that_cannot_be_written_is_one_message(tmp_path):
     write(tmp_path / 'file' / 'x.html', trained(tmp_path, 'random'))
 
 
+@pytest.mark.usefixtures('without_figures')
 def test_a_layout_without_its_scores_leaves_no_page(tmp_path):
   with pytest.raises(UserError, match='no run has what is in the table'):
     write(tmp_path / 'x.html', trained(tmp_path, 'random'), layouts=['glue'])

@@ -60,9 +60,9 @@ def test_mrpc_says_the_same_in_another_voice():
 
 def test_qqp_asks_the_same_in_other_words():
   for row in rows('QQP'):
-    first = re.fullmatch(r'How do I (.*)\?', row['question1'])
-    second = re.fullmatch(r'What is the best way to (.*)\?', row['question2'])
-    assert row['is_duplicate'] == str(int(first[1] == second[1]))
+    first = reading.parts(r'How do I (.*)\?', row['question1'])
+    second = reading.parts(r'What is the best way to (.*)\?', row['question2'])
+    assert row['is_duplicate'] == str(int(first == second))
 
 
 def test_stsb_counts_what_differs():
@@ -115,9 +115,9 @@ def test_parses_of_mnli_hold_the_words_of_their_sentences():
 
 def test_qnli_is_answered_where_verb_and_object_agree():
   for row in rows('QNLI'):
-    verb, colour, thing = re.fullmatch(
+    verb, colour, thing = reading.parts(
       r'Who (\w+) the (\w+) (\w+)\?', row['question']
-    ).groups()
+    )
     (told,) = reading.facts(row['sentence'])
     asked = (reading.infinitive(verb), colour, thing)
     answers = told[1:4] == asked

@@ -8,7 +8,7 @@ _FACT = re.compile(rf'(\w+) (\w+) the (\w+) (\w+) ({_PLACE})\.')
 _PASSIVE = re.compile(rf'The (\w+) (\w+) was (\w+) by (\w+) ({_PLACE})\.')
 _NEGATION = re.compile(rf'(\w+) did not (\w+) the (\w+) (\w+) ({_PLACE})\.')
 _SUMMARY = re.compile(r'(\w+) (\w+) an? (\w+)\.')
-_ANAPHORA = re.compile(r'(\w+) (\w+) (\w+) because (?:she|he) (.+)\.')
+_ANAPHORA = r'(\w+) (\w+) (\w+) because (?:she|he) (.+)\.'
 _INFINITIVES = {  # of verbs that do not end in -ed, or not in it alone
   'sold': 'sell', 'found': 'find', 'lost': 'lose', 'bought': 'buy',
   'carried': 'carry', 'moved': 'move',
@@ -50,6 +50,13 @@ def passive(text: str) -> list[Told]:
   ]
 
 
+def parts(pattern: str, text: str) -> tuple[str, ...]:
+  """The groups of a pattern that all of a text must be of."""
+  found = re.fullmatch(pattern, text)
+  assert found, text
+  return found.groups()
+
+
 def infinitive(past: str) -> str:
   """The infinitive of a verb in the past tense."""
   return _INFINITIVES.get(past) or past.removesuffix('ed')
@@ -71,9 +78,7 @@ def follows(premise: str, hypothesis: str) -> Optional[bool]:
 
 def meant(sentence: str) -> tuple[str, str, str]:
   """Whom a pronoun means, whom it could mean, and what is said of it."""
-  found = _ANAPHORA.fullmatch(sentence)
-  assert found, sentence
-  first, verb, second, claim = found.groups()
+  first, verb, second, claim = parts(_ANAPHORA, sentence)
   if _OF_THE_FIRST[verb]:
     return first, second, claim
   return second, first, claim

@@ -21,11 +21,10 @@ def answer(question, told):
   if what:
     one = next(one for one in told if one[:2] == what.groups())
     return f'the {one.colour} {one.thing}'
-  where = re.fullmatch(r'Where did (\w+) (\w+) a (\w+)\?', question)
+  where = reading.parts(r'Where did (\w+) (\w+) a (\w+)\?', question)
   return next(
-    one.place for one in told
-    if (one.person, one.verb, one.thing) == where.groups()
-  )  # fmt: skip
+    one.place for one in told if (one.person, one.verb, one.thing) == where
+  )
 
 
 def test_answers_are_spans_that_answer():

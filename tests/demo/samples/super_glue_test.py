@@ -33,16 +33,17 @@ def test_cb_is_as_its_speaker_commits():
     'I wonder if': 'neutral',
   }
   for line in lines('CB'):
-    _, opening, claim = re.fullmatch(
+    _, opening, claim = reading.parts(
       rf'(.*\.) ({"|".join(labels)}) (.*)\.', line['premise']
-    ).groups()
+    )
     assert line['label'] == labels[opening]
     assert line['hypothesis'] == claim
 
 
 def test_copa_has_one_cause_of_each_effect():
   """What is right in some rows agrees with what is in all others."""
-  effects, causes = {}, {}
+  effects: dict[str, str] = {}
+  causes: dict[str, str] = {}
   for line in lines('COPA'):
     person, premise = line['premise'].split(' ', 1)
     choices = [line['choice1'], line['choice2']]
@@ -65,9 +66,9 @@ def test_multirc_is_right_of_what_was_asked_about():
   for line in lines('MultiRC', 100):
     told = reading.facts(line['passage']['text'])
     for question in line['passage']['questions']:
-      person, verb = re.fullmatch(
+      person, verb = reading.parts(
         r'What did (\w+) (\w+)\?', question['question']
-      ).groups()
+      )
       (asked,) = [t for t in told if (t.person, t.verb) == (person, verb)]
       right = {f'the {asked.colour} {asked.thing}', f'a {asked.thing}'}
       answers = {one['text']: one['label'] for one in question['answers']}
@@ -115,14 +116,14 @@ def test_rte_follows_from_one_of_two_sentences():
 def test_wic_has_two_senses_of_each_word():
   """Sentences of which some rows say that they agree do so in all rows."""
   drawn = lines('WiC', 600)
-  together = collections.defaultdict(set)
+  together: dict[str, set[str]] = collections.defaultdict(set)
   for line in drawn:
     pair = {line['sentence1'], line['sentence2']}
     assert len(pair) == 2
     if line['label']:
       for sentence in pair:
         together[sentence] |= pair
-  senses = collections.defaultdict(set)
+  senses: dict[str, set[frozenset[str]]] = collections.defaultdict(set)
   for line in drawn:
     first, second = (frozenset(together[line[f'sentence{i}']]) for i in (1, 2))
     assert line['label'] == (first == second)
