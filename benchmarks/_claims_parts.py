@@ -129,7 +129,7 @@ PARTS = {
     tasks=['claims_lookup'],
     metric=PERPLEXITY,
     lengths=(LOOKED_UP.inputs, LOOKED_UP.targets),
-    steps=2500,
+    steps=1500,
     models=[
       _across(model, *model.variants)
       for model in _of('V', 'R', 'D', 'R+V', 'D+V')
@@ -145,7 +145,7 @@ PARTS = {
     claim='Span corruption on text.',
     tasks=[TEXT],
     metric=PERPLEXITY,
-    steps=600,
+    steps=400,
     models=SYSTEMS,
     paper=_PAPER_PERPLEXITY,
   ),
