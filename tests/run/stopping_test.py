@@ -8,15 +8,16 @@ import pytest
 
 from tests.conftest import CHECKOUT
 
-# Like a step of TensorFlow, `sleep` of libc holds the main thread in C.
+# Like a step of TensorFlow, this holds the main thread in C, for some seconds,
+# and no signal cuts it short, as it would a sleep.
 LOOP = """
-import ctypes, signal, sys, time
+import hashlib, signal, sys
 from synth_mtf.run import stopping
 said = []
 with stopping.on_signals(lambda text: print(text, flush=True)) as stop:
   print('ready', flush=True)
   while stop.signal is None:
-    ctypes.CDLL(None).sleep({seconds})
+    hashlib.pbkdf2_hmac('sha256', b'', b'', {seconds} * 10**6)
 print('stopped', stop.signal, signal.getsignal(signal.SIGINT), flush=True)
 sys.exit(stop.status)
 """
