@@ -10,12 +10,16 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
 from tensorflow.compat.v1 import estimator as tf_estimator
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Seconds in which signals count as one: `timeout` sends its own to a process
+# and to the group that it is in.
+_TOGETHER = 1.0
 
 
 class Stop:
@@ -54,6 +58,8 @@ class StopHook(tf_estimator.SessionRunHook):
 @contextlib.contextmanager
 def on_signals(say: Callable[[str], None]) -> Iterator[Stop]:
   """Turns the first signal into a wish to stop; the second ends the process.
+
+  What comes within a second of the first one is not the second.
 
   A signal that the process ignores (as those under `nohup` do) stays ignored.
   Does nothing outside the main thread, which alone may handle signals.
@@ -94,12 +100,16 @@ def _listen(
   stop: Stop,
   say: Callable[[str], None],
 ) -> None:
+  asked = 0.0
   while numbers := heard.recv(1):
     number = numbers[0]
     if number not in wanted:
       continue
     if stop.signal is not None:
+      if time.monotonic() - asked < _TOGETHER:
+        continue
       os._exit(128 + number)
+    asked = time.monotonic()
     stop.signal = number
     name = signal.Signals(number).name
     say(

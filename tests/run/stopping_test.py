@@ -52,11 +52,23 @@ def test_the_second_ends_at_once_in_the_middle_of_a_step():
   process = start(60)
   process.send_signal(2)
   assert process.stdout.readline().startswith('SIGINT')
+  time.sleep(1.5)
   begun = time.monotonic()
   process.send_signal(15)
   assert process.wait(30) == 143
   assert time.monotonic() - begun < 20
   assert 'stopped' not in process.stdout.read()
+
+
+@pytest.mark.slow
+def test_a_signal_that_comes_twice_at_once_is_one():
+  # As `timeout` sends it: to the process, and to the group that it is in.
+  process = start(2)
+  process.send_signal(15)
+  assert process.stdout.readline().startswith('SIGTERM')
+  process.send_signal(15)
+  assert process.stdout.readline().startswith('stopped 15')
+  assert process.wait() == 143
 
 
 @pytest.mark.slow
