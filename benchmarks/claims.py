@@ -148,11 +148,14 @@ class Training:
 
   @property
   def steps_per_second(self) -> float:
-    """Of its training."""
-    speed = self._run.steps_per_second
-    if speed is None:
-      raise SystemExit(f'{self.folder}: its speed is not known')
-    return speed
+    """Of its training, without what it trained on for equal time."""
+    path = self.folder / f'train_{self.first_step + self.part.steps}.speed'
+    if not path.exists():
+      speed = self._run.steps_per_second
+      if speed is None:
+        raise SystemExit(f'{self.folder}: its speed is not known')
+      path.write_text(repr(speed))
+    return float(path.read_text())
 
   @property
   def seconds(self) -> float:
