@@ -15,7 +15,9 @@ import time
 import pytest
 
 from synth_mtf import cli
+from synth_mtf.analysis import records
 from synth_mtf.demo import samples
+from tests.cli import t5_main
 
 pytestmark = pytest.mark.slow  # trains
 
@@ -177,23 +179,114 @@ def test_another_configuration_is_refused(first, capsys):
   assert content(folder) == before
 
 
-def test_killed_it_resumes_from_its_checkpoint(ready, tmp_path):
-  """kill -9 in the middle of finetuning, after a checkpoint."""
-  out = tmp_path / 'run'
-  words = [COMMAND, 'demo', *ready, '--out', str(out), '--steps', '60']
+@pytest.fixture(scope='module')
+def killed(ready, tmp_path_factory):
+  """A run of two seeds after kill -9, in the middle of the first finetuning.
+
+  What the same command says then, the folder, and what pretraining had left.
+  """
+  out = tmp_path_factory.mktemp('killed') / 'run'
+  words = [COMMAND, 'demo', *ready, '--out', str(out), '--seeds', '0', '1']
+  words += ['--pretrain_steps', '2', '--finetune_steps', '60']
   first = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-  finetuned = out / 'random' / 'finetune'
-  wait_for(lambda: list(finetuned.glob('model.ckpt-72.index')), first)
+  finetuned = out / 'random' / 'seed_0' / 'finetune'
+  wait_for(lambda: list(finetuned.glob('model.ckpt-14.index')), first)
   first.send_signal(signal.SIGKILL)
   first.wait()
-  before = (out / 'random' / 'pretrain.json').read_bytes()
+  before = (out / 'random' / 'seed_0' / 'pretrain.json').read_bytes()
   second = subprocess.run(words, capture_output=True, text=True)
   assert second.returncode == 0, second.stderr
+  return second, out, before
+
+
+def test_killed_it_resumes_from_its_checkpoint(killed):
+  second, out, before = killed
   assert second.stdout.count('done before') == 2
-  assert (out / 'random' / 'pretrain.json').read_bytes() == before
-  log = (out / 'logs' / 'random-finetune.log').read_text()
+  first_seed = out / 'random' / 'seed_0'
+  assert (first_seed / 'pretrain.json').read_bytes() == before
+  log = (out / 'logs' / 'random-seed_0-finetune.log').read_text()
+  finetuned = first_seed / 'finetune'
   assert 'Restoring parameters from ' + str(finetuned) in log
-  assert (finetuned / 'model.ckpt-120.index').exists()
+  assert (finetuned / 'model.ckpt-62.index').exists()
+
+
+def test_a_table_of_it_and_of_a_run_of_transformer(
+  killed, ready, tmp_path, capsys
+):
+  """Each number is compared with what the runs recorded."""
+  _, out, _ = killed
+  data, vocabulary = ready[1], ready[3]
+  alone = tmp_path / 'alone'
+  flags = [
+    f'--data_dir={data}',
+    f'--vocabulary={vocabulary}',
+    f'--model_dir={alone}',
+    '--gin_file=sizes/tiny.gin',
+    '--gin_file=variants/random_vanilla.gin',
+  ]
+  settings = [
+    '--gin_file=runs/cpu.gin',
+    '--gin_param=num_layers = 1',
+    '--gin_param=utils.run.batch_size = 4',
+    f"--gin_param=MIXTURE_NAME = '{TASK}'",
+  ]
+  for file, more in (
+    (
+      'finetune_en_mix',
+      ['utils.run.init_checkpoint = None', 'utils.run.train_steps = 2'],
+    ),
+    ('eval_en_mix', ['mesh_eval_dataset_fn.num_eval_examples = 2']),
+  ):
+    status = t5_main.synth_mtf_transformer(
+      *flags,
+      f'--gin_file=runs/{file}.gin',
+      *settings,
+      *(f'--gin_param={one}' for one in more),
+    )
+    assert status == 0
+  r, rv = models_in_table(capsys, out, alone)
+  assert [r['label'], rv['label']] == ['Syn (R)', 'Syn (R+V)']
+  told = json.loads((out / 'metrics.json').read_text())['models']['random']
+  for number, seed in enumerate(told):
+    for name, metric in (
+      ('CB F1', 'mean_3class_f1'),
+      ('CB accuracy', 'accuracy'),
+    ):
+      found = r['numbers'][name]['runs'][number]
+      assert found['value'] == seed['metrics'][f'{TASK}/{metric}']
+      assert (
+        found['standard_error'] == (seed['standard_errors'][f'{TASK}/{metric}'])
+      )
+      assert found['n'] == seed['n'][TASK] == 2
+    (perplexity,) = [k for k in r['numbers'] if k.startswith('Log ppl')]
+    assert r['numbers'][perplexity]['runs'][number]['value'] == pytest.approx(
+      seed['log_perplexity']
+    )
+    assert r['numbers']['Params']['runs'][number]['value'] == seed['parameters']
+    assert r['numbers']['Steps/s']['runs'][number]['value'] == pytest.approx(
+      seed['steps_per_second']
+    )
+  recorded = {
+    (result.metric, result.step): result.value
+    for result, _ in records.read(str(alone / 'validation_eval'))
+  }
+  assert rv['numbers']['CB accuracy']['mean'] == recorded['accuracy', 2]
+  # Without metrics.json, the same comes out of T5's own files.
+  kept = rv['numbers']['CB accuracy']['runs'][0]
+  (alone / 'validation_eval' / 'metrics.json').unlink()
+  (rv,) = models_in_table(capsys, alone)
+  found = rv['numbers']['CB accuracy']['runs'][0]
+  assert found['value'] == pytest.approx(kept['value'], rel=1e-6)
+  assert found['standard_error'] == pytest.approx(kept['standard_error'])
+  assert {**found, 'value': 0, 'standard_error': 0} == {
+    **kept, 'value': 0, 'standard_error': 0,
+  }  # fmt: skip
+
+
+def models_in_table(capsys, *folders):
+  capsys.readouterr()
+  assert cli.main(['table', *map(str, folders), '--format=json']) == 0
+  return json.loads(capsys.readouterr().out)['models']
 
 
 def wait_for(condition, process, seconds=300):
