@@ -104,7 +104,7 @@ def layer(contestant: Contestant, shape: Shape) -> Step:
     graph = mtf.Graph()
     mesh = mtf.Mesh(graph, 'mesh')
     context, x, y = _call_layer(mesh, shape)
-    cotangent = _normal(mesh, x.shape, context.nonpadding)
+    cotangent = _normal('cotangent', mesh, x.shape, context.nonpadding)
     loss = mtf.reduce_sum(y * cotangent)
     sources = [v.outputs[0] for v in graph.trainable_variables] + [x]
     gradients = mtf.gradients([loss], sources)
@@ -182,21 +182,27 @@ def _call_layer(
     position=mtf.range(mesh, length, tf.int32),
     position_is_default=True,
   )
-  x = _normal(
-    mesh, mtf.Shape([batch, length, model.model_dim]), context.nonpadding
-  )
+  shape_of_x = mtf.Shape([batch, length, model.model_dim])
+  x = _normal('x', mesh, shape_of_x, context.nonpadding)
   layers = gin.query_parameter('encoder/transformer.make_layer_stack.layers')
   with tf.variable_scope('encoder'), gin.config_scope('encoder'):
     return context, x, layers[0].scoped_configurable_fn().call(context, x)
 
 
 def _normal(
-  mesh: mtf.Mesh, shape: mtf.Shape, nonpadding: mtf.Tensor
+  name: str, mesh: mtf.Mesh, shape: mtf.Shape, nonpadding: mtf.Tensor
 ) -> mtf.Tensor:
-  """Normal numbers at tokens, 0 at padding."""
-  values = np.random.default_rng(_SEED).normal(size=shape.to_integer_list)
-  tensor = tf.constant(values.astype(np.float32))
-  return mtf.import_tf_tensor(mesh, tensor, shape) * nonpadding
+  """Normal numbers at tokens, 0 at padding.
+
+  They are kept as a variable: a graph holds several copies of a constant.
+  """
+  numbers = tf.get_variable(
+    name,
+    shape.to_integer_list,
+    initializer=tf.random_normal_initializer(seed=_SEED),
+    trainable=False,
+  )
+  return mtf.import_tf_tensor(mesh, numbers, shape) * nonpadding
 
 
 def _model_step(

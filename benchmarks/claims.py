@@ -199,8 +199,13 @@ class Training:
     done.write_text(json.dumps({'seconds': time.monotonic() - begun}))
 
 
-def main(args: argparse.Namespace) -> None:
-  """Runs the parts, each with its table at its end."""
+def main(argv: Sequence[str]) -> None:
+  """Runs the parts, each with its table at its end.
+
+  Args:
+    argv: the command line without the program.
+  """
+  args = _parse(argv)
   for letter in args.parts:
     if letter == _SPEED_PART:
       text = _speeds(args)
@@ -444,7 +449,7 @@ def _spread(values: Sequence[float], form: str) -> str:
   return f'{mean}±{statistics.stdev(values):{form}}'
 
 
-def _arguments() -> argparse.Namespace:
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
@@ -469,8 +474,8 @@ def _arguments() -> argparse.Namespace:
     help='of benchmarks/attention.py, for e '
     f'(default: {" ".join(_SPEED_OPTIONS)!r})',
   )
-  return parser.parse_args()
+  return parser.parse_args(argv)
 
 
 if __name__ == '__main__':
-  main(_arguments())
+  main(sys.argv[1:])

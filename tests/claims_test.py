@@ -3,19 +3,15 @@
 import collections
 import itertools
 import math
-import os
 import statistics
-import subprocess
-import sys
 
 import pytest
 import seqio
 import tensorflow_datasets
 
-from benchmarks import _claims_tasks
+from benchmarks import _claims_tasks, claims
 from benchmarks._claims_parts import PARTS, SYSTEMS
 from benchmarks._contestants import whole_models
-from benchmarks.claims import agreement
 from synth_mtf.analysis import runs
 from synth_mtf.demo import samples
 from tests import official_files
@@ -80,11 +76,14 @@ def test_every_variant_of_a_part_is_there():
 
 
 @pytest.mark.slow  # trains
-def test_equal_time_and_what_is_finetuned_from_it(tmp_path):
+def test_equal_time_and_what_is_finetuned_from_it(tmp_path, capsys):
   data = official_files.write_text(tmp_path / 'data')
   samples.write(data, seed=0)
-  options = ('--data_dir', data, '--seeds', '3')
-  table = claims(tmp_path, 'c', *options, '--models', 'V', 'R')
+  options = ['--data_dir', str(data), '--seeds', '3', '--steps', '2']
+  options += ['--out', str(tmp_path)]
+  text = ['c', *options, '--models', 'V', 'R']
+  claims.main(text)
+  table = capsys.readouterr().out
   written = (tmp_path / 'c.md').read_text()
   assert written in table
   (head,) = [line for line in table.splitlines() if '| task' in line]
@@ -93,10 +92,11 @@ def test_equal_time_and_what_is_finetuned_from_it(tmp_path):
   assert v[3].strip() == v[5].strip() and v[6].strip() == '2'
   assert "Kendall's tau" in table
   # What is done is not done again: the minutes are those of before.
-  assert written in claims(tmp_path, 'c', *options, '--models', 'V', 'R')
+  claims.main(text)
+  assert written in capsys.readouterr().out
   task = 'synth_glue_cola_v002'
-  tuned = claims(tmp_path, 'd', *options, '--models', 'V', '--tasks', task)
-  assert tuned.count(f'| {task}') == 1
+  claims.main(['d', *options, '--models', 'V', '--tasks', task])
+  assert capsys.readouterr().out.count(f'| {task}') == 1
   folder = tmp_path / 'd' / task / 'V' / 'seed_3'
   (run,) = runs.read(str(folder))
   assert run.steps[-1] == 4
@@ -109,21 +109,9 @@ def test_the_speed_of_every_system_can_be_measured():
 
 def test_orders_are_compared_by_kendalls_tau():
   ours = {'V': 1.0, 'R': 2.0, 'D': 3.0, 'Fix': 0.0}
-  assert '1.00 (3 models)' in agreement(ours, {'V': 5.0, 'R': 6.0, 'D': 7.0})
-  assert '-0.33 (3 models)' in agreement(ours, {'V': 7.0, 'R': 5.0, 'D': 6.0})
-
-
-def claims(folder, *words):
-  """Runs parts in two steps, and returns what is printed."""
-  done = subprocess.run(
-    [
-      *(sys.executable, CHECKOUT / 'benchmarks' / 'claims.py', *words),
-      *('--out', folder, '--steps', '2'),
-    ],
-    capture_output=True,
-    text=True,
-    check=False,
-    env={**os.environ, 'PYTHONPATH': str(CHECKOUT), 'PYTHONWARNINGS': 'ignore'},
+  assert '1.00 (3 models)' in claims.agreement(
+    ours, {'V': 5.0, 'R': 6.0, 'D': 7.0}
   )
-  assert done.returncode == 0, done.stderr[-3000:]
-  return done.stdout
+  assert '-0.33 (3 models)' in claims.agreement(
+    ours, {'V': 7.0, 'R': 5.0, 'D': 6.0}
+  )

@@ -20,6 +20,7 @@ from typing import Optional
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
+from tensorflow.compiler.tf2xla.python import xla
 
 from synth_mtf.core.dimensions import arrange, put_first
 
@@ -358,13 +359,50 @@ def divide_rows(x: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
   return tf.cast(tf.cast(x, total.dtype) / total, x.dtype)
 
 
-def softmax(b: mtf.Tensor, over: mtf.Dimension) -> mtf.Tensor:
+def softmax(b: mtf.Tensor, over: mtf.Dimension, dtype: tf.DType) -> mtf.Tensor:
   """Softmax over a dimension that the mesh does not split, as one operation.
+
+      W = softmax(B)     dB = W (dW - sum_m dW W / sum_m W)
+
+  On a TPU the gradient keeps W alone, rounded to its type, and divides by what
+  rounded weights sum to. XLA would rather keep W as it was before: a barrier
+  does not let it look behind the rounding.
 
   Args:
     b: logits, of which `over` is the last dimension.
     over: what the weights sum to 1 over.
+    dtype: of the weights.
   """
+  rows = [d for d in b.shape.dims if d != over]
+  if not is_tpu(b.mesh):
+    w = mtf.slicewise(tf.nn.softmax, [b], splittable_dims=rows)
+    return mtf.cast(w, dtype)
+
+  def gradient(op: mtf.Operation, dw: mtf.Tensor) -> list[mtf.Tensor]:
+    db = mtf.slicewise(
+      _softmax_gradient,
+      [op.outputs[0], dw],
+      output_dtype=b.dtype,
+      splittable_dims=rows,
+    )
+    return [db]
+
+  def forward(b: tf.Tensor) -> tf.Tensor:
+    w = tf.nn.softmax(b)
+    if dtype == b.dtype:
+      return w
+    return xla.optimization_barrier(tf.cast(w, dtype))[0]
+
   return mtf.slicewise(
-    tf.nn.softmax, [b], splittable_dims=[d for d in b.shape.dims if d != over]
+    forward,
+    [b],
+    output_dtype=dtype,
+    splittable_dims=rows,
+    grad_function=gradient,
   )
+
+
+def _softmax_gradient(w: tf.Tensor, dw: tf.Tensor) -> tf.Tensor:
+  w, dw = tf.cast(w, tf.float32), tf.cast(dw, tf.float32)
+  total = tf.reduce_sum(w, axis=-1, keepdims=True)
+  return w * (dw - tf.reduce_sum(dw * w, axis=-1, keepdims=True) / total)

@@ -60,10 +60,9 @@ def _step_by_step(
   if use_log_z:
     use_log_z(mtf.reduce_logsumexp(b, call.memory_length))
   if call.splits(call.memory_length):
-    weights = mtf.softmax(b, call.memory_length)
+    weights = mtf.cast(mtf.softmax(b, call.memory_length), values.dtype)
   else:
-    weights = kernels.softmax(b, call.memory_length)
-  weights = mtf.cast(weights, values.dtype)
+    weights = kernels.softmax(b, call.memory_length, values.dtype)
   if dropout.per_key(call):
     return product(call, weights, dropout.of_values(values, call))
   return product(call, dropout.of_weights(weights), values)

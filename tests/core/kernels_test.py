@@ -203,7 +203,7 @@ CASES = {
     ('d_kv',),
   ),
   'softmax': Case(
-    lambda b: kernels.softmax(b, *dims('memory_length'), tf.float32),
+    lambda b: kernels.softmax(b, dims('memory_length')[0], tf.float32),
     softmax,
     {'b': (LOGITS, None)},
     LOGITS,

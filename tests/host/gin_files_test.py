@@ -57,7 +57,15 @@ def test_no_file_is_without_a_test():
   assert not list(FOLDER.rglob('__init__.py'))
 
 
-@pytest.mark.parametrize('variant', names('variants'))
+@pytest.mark.parametrize(
+  'variant',
+  [
+    pytest.param(
+      name, marks=[pytest.mark.slow] if name.startswith('cross_') else []
+    )
+    for name in names('variants')
+  ],
+)
 def test_variant(variant):
   """Builds, in both stacks, and again from its operative config."""
   pack = 'mesh_train_dataset_fn.pack = False'

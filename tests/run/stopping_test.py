@@ -16,8 +16,9 @@ from synth_mtf.run import stopping
 said = []
 with stopping.on_signals(lambda text: print(text, flush=True)) as stop:
   print('ready', flush=True)
+  hashlib.pbkdf2_hmac('sha256', b'', b'', {seconds} * 10**6)
   while stop.signal is None:
-    hashlib.pbkdf2_hmac('sha256', b'', b'', {seconds} * 10**6)
+    hashlib.pbkdf2_hmac('sha256', b'', b'', 10**5)
 print('stopped', stop.signal, signal.getsignal(signal.SIGINT), flush=True)
 sys.exit(stop.status)
 """

@@ -18,6 +18,7 @@ def test_unshuffled_rows_come_in_the_order_of_the_file(data_dir):
   assert folder.sentences(shuffle=False) == expected
 
 
+@pytest.mark.slow  # reads a task again and again
 def test_shuffling_repeats_with_its_seed_and_loses_nothing(data_dir):
   folder.write_cola(data_dir, 3000)
   once = folder.sentences(shuffle=True, seed=1)
