@@ -255,7 +255,9 @@ SINGLE = {n: m for n, m in VARIANTS.items() if len(m.synthesizers) == 1}
 # The functions alone, and mixtures that have all that mixtures add.
 _FAST = {
   *SINGLE,
-  *(n for n, m in CROSS_VARIANTS.items() if len(m.synthesizers) == 1),
+  'cross_random',
+  'cross_dense',
+  'cross_factorized_dense',
   'random_dense_vanilla',
   'random_random',
   'convolution_random_patterns',

@@ -6,10 +6,10 @@ checkpoints of other models. These checks say so instead. Each concern has a
 module; here they are put in order.
 """
 
-import inspect
 import os
 import re
 import socket
+import traceback
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Optional
@@ -104,9 +104,10 @@ def _is_run_of_main() -> bool:
   Other programs may read the same gin files, also in a process whose flags have
   been parsed.
   """
-  calls = inspect.stack(0)
+  calls = (frame.f_code for frame, _ in traceback.walk_stack(None))
   by_main = any(
-    call.function == 'main' and call.filename.endswith(_MAIN) for call in calls
+    call.co_name == 'main' and call.co_filename.endswith(_MAIN)
+    for call in calls
   )
   return by_main and not flags.FLAGS.use_model_api
 

@@ -196,10 +196,12 @@ def cases():
 
 
 def tiles():
-  """Each case by tiles of each size; a part alone fast by one of them."""
+  """Each case by tiles of each size; fast: a part alone by one of them."""
 
-  def fast(names):
-    return [25] if len(names) == 1 else [25, 64, 2**20]
+  def fast(way, names):
+    if len(names) > 1:
+      return [25, 64, 2**20]
+    return [] if 'masked' in way else [25]
 
   # One head and one query; a head and some queries; some heads; all of them.
   for entries, (way, names) in itertools.product([1, 25, 64, 2**20], cases()):
@@ -208,7 +210,7 @@ def tiles():
       way,
       names,
       id=f'{way}: {", ".join(names)}-{entries}',
-      marks=[] if entries in fast(names) else pytest.mark.slow,
+      marks=[] if entries in fast(way, names) else pytest.mark.slow,
     )
 
 
@@ -219,7 +221,13 @@ def test_it_is_the_formula(monkeypatch, entries, way, names):
   check(kernel, names, visible, nonpad)
 
 
-@pytest.mark.parametrize('mesh', list(MESHES)[1:])
+@pytest.mark.parametrize(
+  'mesh',
+  [
+    pytest.param(mesh, marks=[] if number < 2 else pytest.mark.slow)
+    for number, mesh in enumerate(list(MESHES)[1:])
+  ],
+)
 @pytest.mark.parametrize(
   'way, names',
   [
