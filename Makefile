@@ -12,9 +12,8 @@
 # PYTHON=/path/to/python chooses what it is made with.
 
 TF ?= 2.12
-# Test processes: many tests wait for processes of their own, so that three keep
-# two cores busy.
-WORKERS ?= 3
+# Test processes: TensorFlow's small graphs keep less than one core busy.
+WORKERS ?= 2
 ifeq ($(TF),2.12)
   VENV := .venv
   CONSTRAINTS := constraints.txt
@@ -34,14 +33,14 @@ demo: env
 	$(BIN)/synth-mtf demo $(DEMO_ARGS)
 
 PYTEST := $(BIN)/python -m pytest
-PARALLEL := --dist loadfile --max-worker-restart 0
+PARALLEL := -n $(WORKERS) --dist loadfile --max-worker-restart 0
 
 # Nothing that trains, starts processes or is one of many.
 test-fast: env
-	$(PYTEST) -n 2 $(PARALLEL) -m 'not slow and not tpu_proof' $(TEST_ARGS)
+	$(PYTEST) $(PARALLEL) -m 'not slow and not tpu_proof' $(TEST_ARGS)
 
 test: env
-	$(PYTEST) -n $(WORKERS) $(PARALLEL) $(TEST_ARGS)
+	$(PYTEST) $(PARALLEL) $(TEST_ARGS)
 
 tpu-proof: env
 	$(PYTEST) -m '' tests/tpu $(TEST_ARGS)
