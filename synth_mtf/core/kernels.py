@@ -378,31 +378,29 @@ def softmax(b: mtf.Tensor, over: mtf.Dimension, dtype: tf.DType) -> mtf.Tensor:
     w = mtf.slicewise(tf.nn.softmax, [b], splittable_dims=rows)
     return mtf.cast(w, dtype)
 
-  def gradient(op: mtf.Operation, dw: mtf.Tensor) -> list[mtf.Tensor]:
-    db = mtf.slicewise(
-      _softmax_gradient,
-      [op.outputs[0], dw],
-      output_dtype=b.dtype,
-      splittable_dims=rows,
-    )
-    return [db]
-
   def forward(b: tf.Tensor) -> tf.Tensor:
     w = tf.nn.softmax(b)
     if dtype == b.dtype:
       return w
     return xla.optimization_barrier(tf.cast(w, dtype))[0]
 
+  def backward(w: tf.Tensor, dw: tf.Tensor) -> tf.Tensor:
+    w, dw = tf.cast(w, tf.float32), tf.cast(dw, tf.float32)
+    total = tf.reduce_sum(w, axis=-1, keepdims=True)
+    db = w * (dw - tf.reduce_sum(dw * w, axis=-1, keepdims=True) / total)
+    return tf.cast(db, b.dtype)
+
   return mtf.slicewise(
     forward,
     [b],
     output_dtype=dtype,
     splittable_dims=rows,
-    grad_function=gradient,
+    grad_function=lambda op, dw: [
+      mtf.slicewise(
+        backward,
+        [op.outputs[0], dw],
+        output_dtype=b.dtype,
+        splittable_dims=rows,
+      )
+    ],
   )
-
-
-def _softmax_gradient(w: tf.Tensor, dw: tf.Tensor) -> tf.Tensor:
-  w, dw = tf.cast(w, tf.float32), tf.cast(dw, tf.float32)
-  total = tf.reduce_sum(w, axis=-1, keepdims=True)
-  return w * (dw - tf.reduce_sum(dw * w, axis=-1, keepdims=True) / total)

@@ -298,6 +298,24 @@ def test_a_mesh_may_not_split(name, dim):
     run(CASES[name], harness.Mesh('all:2', f'{dim}:all'))
 
 
+@pytest.mark.parametrize(
+  'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
+)
+def test_a_softmax_of_bfloat16_logits(mesh):
+  def build(mesh_object):
+    x = harness.constant(mesh_object, [[0.5, 1.0]], 'length memory_length')
+    x = mtf.cast(x, tf.bfloat16)
+    # Its gradient is multiplied with x, of the same type.
+    w = kernels.softmax(x * x, dims('memory_length')[0], x.dtype)
+    return mtf.gradients([mtf.reduce_sum(w * w)], [x])[0]
+
+  x = np.array([0.5, 1.0])
+  w = np.exp(x**2) / np.exp(x**2).sum()
+  expected = w * (2 * w - (2 * w * w).sum()) * 2 * x
+  found = harness.evaluate(build, mesh)
+  harness.assert_close(found, expected[np.newaxis], 'gradient', 3e-2)
+
+
 def test_where_nothing_is_visible_the_quotient_is_0():
   def build(mesh):
     x = harness.constant(mesh, [[1.0, 2.0], [3.0, 4.0]], 'length d_kv')
