@@ -68,7 +68,12 @@ def test_the_checkout_that_shadows_an_installation_is_whole(tmp_path):
 def made_by(command) -> set[str]:
   """The names that a command of the README makes."""
   made = set(re.findall(r'> (my_\S+)$', command))
-  for flag in ('--out[= ]', "(?:output|scores)_filename = '", 'cache_dir='):
+  for flag in (
+    '--out[= ]',
+    "(?:output|scores)_filename = '",
+    "export_path = '",
+    'cache_dir=',
+  ):
     made |= set(re.findall(rf"{flag}(\S+?)(?=['\s]|$)", command))
   made |= set(re.findall(r'^cp -r \S+ (\S+)', command))
   if re.search(r'gin_file=runs/(pretrain|finetune)', command):

@@ -52,16 +52,15 @@ def write(
   gin_files.parse(files(variant), [*TINY, *bindings])
   model = host_model.build(VOCAB)
   rng = np.random.RandomState(5)
-  with model.graph.as_default(), tf.Session() as session:
-    step_variable = tf.train.get_or_create_global_step()
-    session.run(tf.global_variables_initializer())
-    step_variable.load(step, session)
+  with model.graph.as_default(), run_once() as session:
+    values = {tf.train.get_or_create_global_step(): np.asarray(step)}
     for name, variable in sorted(model.variables.items()):
       value = rng.standard_normal(variable.shape.as_list())
       value *= 1.0 if name.endswith(('alpha', 'bias')) else 0.3
       if name.endswith('scale'):
         value += 1.0
-      variable.load(change(name, value) if change else value, session)
+      values[variable] = np.asarray(change(name, value) if change else value)
+    load(session, values)
     return tf.train.Saver(tf.global_variables()).save(
       session, os.path.join(str(folder), 'model.ckpt'), step
     )
@@ -117,13 +116,38 @@ def logits(
       graph, {mesh: placement_mesh_impl.PlacementMeshImpl('', '', [''])}
     )
     fetch = lowering.export_to_tf_tensor(result)
-    with tf.Session() as session:
-      session.run(tf.global_variables_initializer())
-      for variable in tf.global_variables():
-        if variable.op.name in {v.name for v in graph.all_variables}:
-          variable.load(checkpoint[variable.op.name], session)
+    names = {variable.name for variable in graph.all_variables}
+    with run_once() as session:
+      load(
+        session,
+        {
+          variable: checkpoint[variable.op.name]
+          for variable in tf.global_variables()
+          if variable.op.name in names
+        },
+      )
       session.run(lowering.copy_masters_to_slices())
       return session.run(fetch)
+
+
+def run_once() -> tf.Session:
+  """A session for graphs that run once, and are not worth rewriting."""
+  options = tf.GraphOptions()
+  options.rewrite_options.disable_meta_optimizer = True
+  return tf.Session(config=tf.ConfigProto(graph_options=options))
+
+
+def load(
+  session: tf.Session, values: Mapping[tf.Variable, npt.NDArray[Any]]
+) -> None:
+  """Gives variables their values, all in one call."""
+  session.run(
+    [variable.initializer for variable in values],
+    {
+      variable.initializer.inputs[1]: value
+      for variable, value in values.items()
+    },
+  )
 
 
 def _tokens(ids: mtf.Tensor) -> mtf.Tensor:

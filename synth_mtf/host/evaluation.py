@@ -16,6 +16,7 @@ from mesh_tensorflow.transformer import dataset as transformer_dataset
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf import atomic
+from synth_mtf.host import events
 
 MetricFn = Callable[[Sequence[Any], Sequence[Any]], Any]
 
@@ -147,14 +148,16 @@ def _observed_measures(estimator: Any, noted: _Noted) -> Callable[..., Any]:
   evaluate = estimator.evaluate
 
   def observed(input_fn: Any, *args: Any, **kwargs: Any) -> Any:
+    name, path = kwargs.get('name'), kwargs.get('checkpoint_path')
+    folder = estimator.eval_dir(name)
+    events.without_graph(folder)  # megabytes, for each task
     found = evaluate(input_fn, *args, **kwargs)
     # The host's own call binds the data set to its input function.
     dataset = getattr(input_fn, 'keywords', {}).get('eval_dataset')
-    name, path = kwargs.get('name'), kwargs.get('checkpoint_path')
     if dataset is not None and path and name:
       noted.observer.measured(
         Perplexity(
-          folder=estimator.eval_dir(name),
+          folder=folder,
           task=dataset.name,
           split=gin.get_bindings(utils.run).get('dataset_split', 'train'),
           step=utils.get_step_from_checkpoint_path(path),

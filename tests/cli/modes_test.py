@@ -205,6 +205,7 @@ def test_measures_log_perplexity(program, finetuned):
   )
   (results,) = finetuned.glob('eval_*')
   assert 'synth_glue_cola_v002_validation' in results.name
+  assert sum(path.stat().st_size for path in results.iterdir()) < 100_000
   (value,) = (
     value
     for tag, value in scalars(results).items()

@@ -28,3 +28,5 @@ def test_programs_are_of_runs_as_shipped():
   assert (lengths, packed) == ({'inputs': 512, 'targets': 114}, False)
   lengths, packed = program.shipped('finetune_en_mix')
   assert lengths['inputs'] == 512 and not packed
+  _, packed = program.shipped('translate')  # which leaves it to the host
+  assert packed

@@ -100,7 +100,7 @@ def shipped(run: str) -> tuple[Mapping[str, int], bool]:
   gin_files.parse([f'runs/{run}.gin'], [any_checkpoint])
   return (
     gin.query_parameter('utils.run.sequence_length'),
-    gin.query_parameter('mesh_train_dataset_fn.pack'),
+    gin.get_bindings('mesh_train_dataset_fn').get('pack', True),  # T5's own
   )
 
 
