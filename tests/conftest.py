@@ -3,7 +3,9 @@
 import gc
 import os
 import pathlib
+import shutil
 import signal
+import tempfile
 
 import pytest
 
@@ -31,6 +33,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 tf.disable_v2_behavior()
 tf.enable_resource_variables()
 tf.logging.set_verbosity(tf.logging.ERROR)
+
+
+def pytest_configure(config):
+  """Has the temporary folder of the tests, and of their processes, go with them.
+
+  TensorFlow writes a file there for each function that it converts.
+  """
+  os.environ.setdefault('PYTEST_DEBUG_TEMPROOT', tempfile.gettempdir())
+  folder = tempfile.mkdtemp(prefix='synth-mtf-tests-')
+  os.environ['TMPDIR'] = tempfile.tempdir = folder
+  config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @pytest.fixture(scope='session', autouse=True)
