@@ -100,6 +100,8 @@ _PAPER_PERPLEXITY = {
   'LightConv': 1.972,
   'DyConv': 2.040,
 }
+# As in gin/common/free_alpha.gin.
+_FREE_ALPHA = ["AdafactorOptimizer.exclude_from_parameter_scale = ['alpha']"]
 # As many steps as here learn little with it.
 _NO_DROPOUT = ['dropout_rate = 0.0']
 
@@ -112,6 +114,13 @@ def _across(model: Model, *others: str) -> Model:
   """A model in cross-attention, too; or there alone."""
   crossed = [f'cross_{variant}' for variant in model.variants]
   return dataclasses.replace(model, variants=[*others, *crossed])
+
+
+def _with_free_alpha(model: Model) -> Model:
+  """A mixture whose alpha is learned at the learning rate."""
+  return dataclasses.replace(
+    model, name=f'{model.name}, free alpha', params=_FREE_ALPHA
+  )
 
 
 PARTS = {
@@ -131,8 +140,14 @@ PARTS = {
     lengths=(LOOKED_UP.inputs, LOOKED_UP.targets),
     steps=1500,
     models=[
-      _across(model, *model.variants)
-      for model in _of('V', 'R', 'D', 'R+V', 'D+V')
+      *(
+        _across(model, *model.variants)
+        for model in _of('V', 'R', 'D', 'R+V', 'D+V')
+      ),
+      *(
+        _with_free_alpha(_across(model, *model.variants))
+        for model in _of('R+V', 'D+V')
+      ),
     ],
     params=_NO_DROPOUT,
     note=(
@@ -195,6 +210,7 @@ PARTS = {
         )
         for mixing in ('softmax', 'layer_softmax', 'sum')
       ),
+      *(_with_free_alpha(model) for model in _of('R+V')),
       *(
         Model(f'{name}, N = {n}', [variant], lengths=(n, targets))
         for name, variant in (('V', 'vanilla'), ('R', 'random'))

@@ -35,6 +35,18 @@ def test_resumes_as_if_it_had_not_stopped(run, copy, tmp_path):
   assert not [n for n in first if not np.array_equal(first[n], again[n])]
 
 
+def test_alpha_moves_at_the_learning_rate_where_it_is_set_free(
+  run, trained, tmp_path
+):
+  """Some 0.01 a step, and 0.001 of that by T5's own Adafactor."""
+  assert run(tmp_path, '--gin_file=common/free_alpha.gin') == 0
+  for folder, far in ((trained, 2e-5), (tmp_path, 2e-2)):
+    found = values(folder / 'model.ckpt-2')
+    moved = [abs(found[name]).max() for name in found if name.endswith('/alpha')]
+    assert len(moved) == 2, 'an encoder and a decoder of a layer each'
+    assert 0.2 * far < max(moved) < 3 * far
+
+
 @pytest.mark.parametrize(
   ('words', 'message'),
   [
