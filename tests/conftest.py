@@ -36,7 +36,7 @@ tf.logging.set_verbosity(tf.logging.ERROR)
 
 
 def pytest_configure(config):
-  """Has the temporary folder of the tests, and of their processes, go with them.
+  """Has the temporary folder of tests and their processes go with them.
 
   TensorFlow writes a file there for each function that it converts.
   """
