@@ -1,6 +1,6 @@
 """Learning curves of runs: loss, log perplexity and scores over steps."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,8 +15,9 @@ from synth_mtf.errors import UserError
 _COLUMNS = 3
 _MOST_PANELS = 12
 _PERPLEXITY = 'neg_log_perplexity'
+_TRAINING_LOSS = 'training loss'
 # A panel's name, and each model's curves in it, one for each seed.
-_Panels = dict[str, dict[str, list[Mapping[float, float]]]]
+_Panels = dict[str, dict[str, list[dict[float, float]]]]
 
 
 def draw(runs: Sequence[Run]) -> Figure:
@@ -56,7 +57,10 @@ def draw(runs: Sequence[Run]) -> Figure:
     for panel, name in zip(panels, names):
       for number, label in enumerate(models):
         if label in found[name]:
-          _line(panel, seeds.band(found[name][label]), number, label)
+          of_seeds = found[name][label]
+          if name == _TRAINING_LOSS:
+            of_seeds = seeds.at_common_steps(of_seeds)
+          _line(panel, seeds.band(of_seeds), number, label)
       panel.set_title(name)
     for panel in panels[len(names) :]:
       panel.set_axis_off()
@@ -68,10 +72,10 @@ def draw(runs: Sequence[Run]) -> Figure:
   return style.panels(-(-len(names) // columns), columns, fill, height=1.8)
 
 
-def _curves(run: Run) -> Iterator[tuple[str, Mapping[float, float]]]:
+def _curves(run: Run) -> Iterator[tuple[str, dict[float, float]]]:
   """Yields each curve of a run by its name."""
   if runs_.LOSS in run.curves:
-    yield 'training loss', dict(run.curves[runs_.LOSS])
+    yield _TRAINING_LOSS, dict(run.curves[runs_.LOSS])
   found: dict[str, dict[float, float]] = {}
   for result in run.results:
     if result.value is None:

@@ -29,6 +29,26 @@ def band(curves: Sequence[Mapping[float, float]]) -> Band:
   return Band(np.array(steps), values.mean(0), spread(values))
 
 
+def at_common_steps(
+  curves: Sequence[Mapping[float, float]],
+) -> list[dict[float, float]]:
+  """Curves at the steps of the first one, as far as all of them go.
+
+  The host logs a loss about every hundred steps, in each run at others: between
+  its own points a curve is taken as straight.
+  """
+  begin, end = max(map(min, curves)), min(map(max, curves))
+  steps = [step for step in sorted(curves[0]) if begin <= step <= end]
+  return [
+    dict(zip(steps, np.interp(steps, sorted(curve), _in_order(curve)).tolist()))
+    for curve in curves
+  ]
+
+
+def _in_order(curve: Mapping[float, float]) -> list[float]:
+  return [curve[step] for step in sorted(curve)]
+
+
 def spread(values: Array) -> Array:
   """The standard deviation over the first axis, 0 of a single value."""
   if len(values) < 2:

@@ -24,6 +24,7 @@ except ImportError as error:
     "pip install -c constraints.txt '.[plot]'"
   ) from error
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 WIDTH = 6.5  # inches: a page of A4 or letter without its margins
@@ -46,6 +47,7 @@ _DASHES: tuple[Any, ...] = (
   (0, (5, 1.2, 1.2, 1.2)),
 )
 _MARKERS = 'osD^vPX'
+_LEGEND_COLUMNS = 4
 _SETTINGS = {
   'axes.axisbelow': True,
   'axes.grid': True,
@@ -135,19 +137,36 @@ def panels(
 def legend(
   figure: Figure, axes: Iterable[Axes], title: Optional[str] = None
 ) -> None:
-  """Names each kind of line once, above all panels."""
+  """Names each kind of line once, above all panels.
+
+  It has as many columns as the figure's width allows, four at most; the figure
+  grows by each row beyond the second.
+  """
   handles: dict[str, Any] = {}
   for one in axes:
     for handle, label in zip(*one.get_legend_handles_labels()):
       handles.setdefault(label, handle)
-  if handles:
-    figure.legend(
+  if not handles:
+    return
+  renderer = FigureCanvasAgg(figure).get_renderer()
+  columns = min(len(handles), _LEGEND_COLUMNS)
+  while True:
+    drawn = figure.legend(
       list(handles.values()),
       list(handles),
       loc='outside upper center',
-      ncols=min(len(handles), 4),
+      ncols=columns,
       title=title,
     )
+    extent = drawn.get_window_extent(renderer)
+    if extent.width <= figure.bbox.width or columns == 1:
+      break
+    drawn.remove()
+    columns -= 1
+  rows = -(-len(handles) // columns)
+  if rows > 2:
+    more = (rows - 2) / rows * extent.height / figure.dpi
+    figure.set_figheight(figure.get_figheight() + more)
 
 
 def write(figure: Figure, path: str) -> list[str]:

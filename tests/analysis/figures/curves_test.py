@@ -24,6 +24,15 @@ def test_curves_are_means_over_seeds_in_a_band():
   assert legend(figure) == ['Syn (R)', 'T5 (V)']
 
 
+def test_seeds_whose_loss_was_logged_at_other_steps_are_a_whole_curve():
+  runs = [
+    run('Syn (R)', [(1, 8), (100, 4), (199, 2)]),
+    run('Syn (R)', [(1, 8), (101, 4), (201, 2)]),
+  ]
+  (line,) = panel(curves.draw(runs), 'training loss').lines
+  assert list(line.get_xdata()) == [1, 100, 199]
+
+
 def test_what_was_trained_in_another_way_is_another_curve():
   runs = [
     run('Syn (R)', [(0, 4), (10, 2)], d_ff='8', seed='0'),

@@ -52,6 +52,20 @@ def test_looks_differ_by_colour_and_by_dash_or_marker():
   assert first.linestyle != last.linestyle == other.linestyle
 
 
+@pytest.mark.parametrize('label', ['Syn (R)', 'Syn (R), cross-attention R'])
+def test_the_legend_is_as_wide_as_the_figure_at_most(label):
+  labels = [f'{label} {number}' for number in range(7)]
+  figure = histograms.draw([attention(one) for one in labels])
+  (legend,) = figure.legends
+  names = [text.get_text() for text in legend.get_texts()]
+  assert names == labels
+  figure.draw_without_rendering()
+  assert legend.get_window_extent().width <= figure.bbox.width
+  (panel, *_) = figure.axes
+  assert panel.get_window_extent().y1 <= legend.get_window_extent().y0
+  assert panel.get_window_extent().height > 0.8 * figure.dpi
+
+
 @pytest.mark.slow
 def test_without_matplotlib_there_is_one_message():
   done = subprocess.run(
