@@ -54,8 +54,10 @@ def draw(runs: Sequence[Run]) -> Figure:
         _point(panel, of_model, measure, cost, number, label)
       panel.set_xlabel(cost_name)
       panel.margins(0.2)
-    axes[0][0].set_ylabel(name)
+    axes[0][0].set_ylabel(f'{name} at the last step')
     style.legend(figure, axes[0])
+    for panel in axes[0]:
+      style.leave_out_overlaps(figure, panel.texts)
 
   return style.panels(1, 2, fill, height=2.6, sharey=True)
 

@@ -26,6 +26,8 @@ except ImportError as error:
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 WIDTH = 6.5  # inches: a page of A4 or letter without its margins
 GREY = '0.45'
@@ -167,6 +169,17 @@ def legend(
   if rows > 2:
     more = (rows - 2) / rows * extent.height / figure.dpi
     figure.set_figheight(figure.get_figheight() + more)
+
+
+def leave_out_overlaps(figure: Figure, texts: Iterable[Text]) -> None:
+  """Hides texts that would lie on one before them; the legend has them all."""
+  figure.draw_without_rendering()  # settles where everything is
+  shown: list[Bbox] = []
+  for text in texts:
+    extent = text.get_window_extent()
+    text.set_visible(not any(extent.overlaps(other) for other in shown))
+    if text.get_visible():
+      shown.append(extent)
 
 
 def write(figure: Figure, path: str) -> list[str]:
