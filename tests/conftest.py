@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import signal
 import tempfile
+from multiprocessing import util
 
 import pytest
 
@@ -35,15 +36,18 @@ tf.enable_resource_variables()
 tf.logging.set_verbosity(tf.logging.ERROR)
 
 
-def pytest_configure(config):
+def pytest_configure():
   """Has the temporary folder of tests and their processes go with them.
 
   TensorFlow writes a file there for each function that it converts.
   """
+  if 'PYTEST_XDIST_WORKER' in os.environ:
+    return  # it has that of the process that started it
   os.environ.setdefault('PYTEST_DEBUG_TEMPROOT', tempfile.gettempdir())
   folder = tempfile.mkdtemp(prefix='synth-mtf-tests-')
   os.environ['TMPDIR'] = tempfile.tempdir = folder
-  config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+  # After those of multiprocessing, which has folders in it.
+  util.Finalize(None, shutil.rmtree, [folder, True], exitpriority=-1000)
 
 
 @pytest.fixture(scope='session', autouse=True)

@@ -6,7 +6,10 @@ import re
 import pytest
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
-DOCUMENTS = ['README.md', *(f'docs/{p.name}' for p in CHECKOUT.glob('docs/*'))]
+DOCUMENTS = [
+  'README.md',
+  *(f'docs/{p.name}' for p in CHECKOUT.glob('docs/*.md')),
+]
 # What a path in a document may be relative to.
 ROOTS = [CHECKOUT, CHECKOUT / 'synth_mtf', CHECKOUT / 'gin']
 
@@ -17,6 +20,9 @@ def test_every_file_that_is_named_is_there(document):
   names = re.findall(r'`([\w*./-]+/[\w*-]+\.(?:gin|md|py|toml))`', text)
   missing = [n for n in names if not any(list(r.glob(n)) for r in ROOTS)]
   assert not missing
+  folder = (CHECKOUT / document).parent
+  for image in re.findall(r'!\[[^]]*\]\((?!http)(.*?)\)', text):
+    assert (folder / image).is_file(), image
 
 
 def test_the_order_of_the_package_is_the_contract():
