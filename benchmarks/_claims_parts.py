@@ -100,8 +100,7 @@ _PAPER_PERPLEXITY = {
   'LightConv': 1.972,
   'DyConv': 2.040,
 }
-# As in gin/common/free_alpha.gin.
-_FREE_ALPHA = ["AdafactorOptimizer.exclude_from_parameter_scale = ['alpha']"]
+_FREE_ALPHA = ["include 'common/free_alpha.gin'"]
 # As many steps as here learn little with it.
 _NO_DROPOUT = ['dropout_rate = 0.0']
 

@@ -8,7 +8,8 @@ The parts are
 
   a  what depends on positions alone (copy, reverse): R, FR, D beside V
   b  what depends on pairs of tokens (what came after this word?): R and D
-     beside V, R+V and D+V, in self- and in cross-attention
+     beside V, R+V and D+V, in self- and in cross-attention; the mixtures also
+     with an alpha that is learned at the learning rate
   c  span corruption on text, at equal steps and at equal time, of the systems
      of Table 4, with the paper's order beside ours
   d  finetuning on three real tasks, from the models of c
