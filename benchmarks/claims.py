@@ -50,6 +50,7 @@ import tabulate
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 import synth_mtf  # noqa: F401  (readies the host)
+from benchmarks import _commands
 from benchmarks._claims_parts import (
   PAPER_SPEED,
   PARTS,
@@ -60,8 +61,6 @@ from benchmarks._claims_parts import (
 )
 from synth_mtf.analysis import runs
 
-CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
-COMMAND = pathlib.Path(sys.executable).with_name('synth-mtf')
 _SPEED_PART = 'e'
 _SPEED_OPTIONS = ['--layers', '4', '--rounds', '3']
 _CHECKPOINTS = 10  # while a model trains
@@ -196,7 +195,9 @@ class Training:
     ]
     for param in (*common, *self.part.params, *self.model.params, *params):
       words.append(f'--gin_param={param}')
-    _call([str(COMMAND), *words], self.folder / 'log.txt')
+    self.folder.mkdir(parents=True, exist_ok=True)
+    log = self.folder / 'log.txt'
+    _check(_commands.call(words, log), ['synth-mtf', *words], log)
     done.write_text(json.dumps({'seconds': time.monotonic() - begun}))
 
 
@@ -245,6 +246,7 @@ def _trainings(
 
 def _compare(part: Part, trainings: Sequence[Training], jobs: int) -> str:
   """Trains and measures side by side, and returns the table."""
+  _commands.start()
   with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
 
     def each(what: str, steps: Mapping[str, int]) -> None:
@@ -374,14 +376,17 @@ def _speeds(args: argparse.Namespace) -> str:
   args.out.mkdir(parents=True, exist_ok=True)
   options = args.speed_options or _SPEED_OPTIONS
   if not found.exists():
-    _call(
-      [
-        *(sys.executable, '-m', 'benchmarks.attention', '--sections', 'model'),
-        *('--variants', 'SelfAttention, fast_cpu', *names),
-        *(*options, '--json', str(found)),
-      ],
-      args.out / 'e.log',
-    )
+    words = [
+      *(sys.executable, '-m', 'benchmarks.attention', '--sections', 'model'),
+      *('--variants', 'SelfAttention, fast_cpu', *names),
+      *(*options, '--json', str(found)),
+    ]
+    log = args.out / 'e.log'
+    with log.open('w', encoding='utf-8') as file:
+      done = subprocess.run(
+        words, cwd=_commands.CHECKOUT, stdout=file, stderr=file, check=False
+      )
+    _check(done.returncode, words, log)
   entries = json.loads(found.read_text())['model']['contestants']
   v = entries['vanilla, fast_cpu']['seconds']['median']
   lines = []
@@ -405,26 +410,9 @@ def _speeds(args: argparse.Namespace) -> str:
   )
 
 
-def _call(words: Sequence[str], log: pathlib.Path) -> None:
-  """Runs a command from the checkout, so that it finds the tasks."""
-  log.parent.mkdir(parents=True, exist_ok=True)
-  environment = {
-    **os.environ,
-    'PYTHONPATH': f'{CHECKOUT}:{os.environ.get("PYTHONPATH", "")}',
-    'PYTHONHASHSEED': '0',
-  }
-  if words[0] == str(COMMAND):
-    environment['TF_NUM_INTRAOP_THREADS'] = '1'
-  with log.open('a', encoding='utf-8') as file:
-    done = subprocess.run(
-      words,
-      cwd=CHECKOUT,
-      env=environment,
-      stdout=file,
-      stderr=file,
-      check=False,
-    )
-  if done.returncode:
+def _check(status: int, words: Sequence[str], log: pathlib.Path) -> None:
+  """Ends all with the end of the log, if a command has failed."""
+  if status:
     raise SystemExit(
       f'{" ".join(words)}\nhas failed: see {log}, which ends\n'
       f'{log.read_text()[-2000:]}'
