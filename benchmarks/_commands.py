@@ -53,7 +53,7 @@ def _run(words: Sequence[str], log: str) -> None:
     for descriptor in (1, 2):
       os.dup2(file.fileno(), descriptor)
   os.chdir(CHECKOUT)
-  os.environ['TF_NUM_INTRAOP_THREADS'] = '1'
+  os.environ.update(TF_NUM_INTRAOP_THREADS='1', TF_NUM_INTEROP_THREADS='1')
   sys.argv = ['synth-mtf', *words]
   from synth_mtf import cli
 
