@@ -29,7 +29,7 @@ class Lengths(NamedTuple):
 
 
 _COPIED = 16  # symbols
-_PAIRS = 4  # of a letter and a capital
+_PAIRS = 3  # of a letter and a capital
 COPIED = Lengths(_COPIED + 1, _COPIED + 1)
 LOOKED_UP = Lengths(2 * _PAIRS + 1, 2 * _PAIRS + 1)
 _SYMBOLS = np.array(list(string.ascii_letters + string.digits))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -16,6 +17,8 @@ _COLUMNS = 3
 _MOST_PANELS = 12
 _PERPLEXITY = 'neg_log_perplexity'
 _TRAINING_LOSS = 'training loss'
+_LOG_PERPLEXITY = 'log perplexity'
+_LOG_FROM = 10  # times the smallest loss
 # A panel's name, and each model's curves in it, one for each seed.
 _Panels = dict[str, dict[str, list[dict[float, float]]]]
 
@@ -24,7 +27,8 @@ def draw(runs: Sequence[Run]) -> Figure:
   """A panel for the loss and for each metric; a line a model.
 
   The seeds of a model are a line, their mean, in a band of one standard
-  deviation.
+  deviation. Losses that span a factor of ten have a logarithmic axis: that of
+  the first step would else leave no room for the differences at the end.
 
   Args:
     runs: of any variants.
@@ -61,6 +65,8 @@ def draw(runs: Sequence[Run]) -> Figure:
           if name == _TRAINING_LOSS:
             of_seeds = seeds.at_common_steps(of_seeds)
           _line(panel, seeds.band(of_seeds), number, label)
+      if name.endswith((_TRAINING_LOSS, _LOG_PERPLEXITY)):
+        _scale_loss(panel)
       panel.set_title(name)
     for panel in panels[len(names) :]:
       panel.set_axis_off()
@@ -82,7 +88,7 @@ def _curves(run: Run) -> Iterator[tuple[str, dict[float, float]]]:
       continue
     name, value = f'{result.task}\n{result.metric}', result.value
     if result.metric == _PERPLEXITY:
-      name, value = f'{result.task}\nlog perplexity', -value
+      name, value = f'{result.task}\n{_LOG_PERPLEXITY}', -value
     found.setdefault(name, {})[result.step] = value
   yield from found.items()
 
@@ -106,3 +112,12 @@ def _line(panel: Axes, band: seeds.Band, number: int, label: str) -> None:
       alpha=0.2,
       linewidth=0,
     )
+
+
+def _scale_loss(panel: Axes) -> None:
+  values = np.concatenate([line.get_ydata() for line in panel.lines])
+  if 0 < _LOG_FROM * values.min() <= values.max():
+    panel.set_yscale('log')
+    panel.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    panel.yaxis.set_major_formatter(ticker.StrMethodFormatter('{x:g}'))
+    panel.yaxis.set_minor_locator(ticker.NullLocator())

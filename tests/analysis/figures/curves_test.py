@@ -56,6 +56,20 @@ def test_curves_of_scores_and_of_log_perplexity():
   np.testing.assert_allclose(perplexity.get_xydata(), [(0, 3), (1, 2)])
 
 
+def test_losses_that_span_a_factor_of_ten_have_a_logarithmic_axis():
+  results = [result('c4', 'neg_log_perplexity', -s, s) for s in (1, 5, 9)]
+  results += [result('cola', 'accuracy', s, s) for s in (1, 5, 99)]
+  figure = curves.draw([run('Syn (R)', [(0, 6.5), (10, 0.3)], results=results)])
+  assert panel(figure, 'training loss').get_yscale() == 'log'
+  assert panel(figure, 'c4\nlog perplexity').get_yscale() == 'linear'
+  assert panel(figure, 'cola\naccuracy').get_yscale() == 'linear'
+
+
+def test_a_loss_of_zero_is_on_its_axis():
+  figure = curves.draw([run('Syn (R)', [(0, 6.5), (10, 0.0)])])
+  assert panel(figure, 'training loss').get_yscale() == 'linear'
+
+
 def test_nothing_to_draw():
   nothing = [run('Syn (R)', [(0, 4)])]
   with pytest.raises(UserError, match='no curve has two points.*runs/Syn'):
