@@ -8,9 +8,12 @@ on the command line.
 import multiprocessing
 import os
 import pathlib
+import subprocess
 import sys
 from collections.abc import Sequence
 from multiprocessing import forkserver
+
+from synth_mtf import cli
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 _CONTEXT = multiprocessing.get_context('forkserver')
@@ -33,10 +36,10 @@ def start() -> None:
 
 
 def call(words: Sequence[str], log: pathlib.Path) -> int:
-  """Runs a command on one core, from the checkout.
+  """Runs a `synth-mtf` command on one core, from the checkout, in a copy.
 
   Args:
-    words: those after `synth-mtf`.
+    words: the command line.
     log: a file, to which what the command writes is added.
 
   Returns:
@@ -48,13 +51,20 @@ def call(words: Sequence[str], log: pathlib.Path) -> int:
   return process.exitcode or 0
 
 
+def call_alone(words: Sequence[str], log: pathlib.Path) -> int:
+  """Does the same with any command, on all cores, in a process of its own."""
+  with log.open('a', encoding='utf-8') as file:
+    done = subprocess.run(
+      words, cwd=CHECKOUT, stdout=file, stderr=file, check=False
+    )
+  return done.returncode
+
+
 def _run(words: Sequence[str], log: str) -> None:
   with open(log, 'ab', buffering=0) as file:
     for descriptor in (1, 2):
       os.dup2(file.fileno(), descriptor)
   os.chdir(CHECKOUT)
   os.environ.update(TF_NUM_INTRAOP_THREADS='1', TF_NUM_INTEROP_THREADS='1')
-  sys.argv = ['synth-mtf', *words]
-  from synth_mtf import cli
-
+  sys.argv = list(words)
   sys.exit(cli.main())

@@ -37,11 +37,11 @@ import dataclasses
 import json
 import os
 import pathlib
+import shlex
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 import pandas as pd
@@ -171,10 +171,6 @@ class Training:
     return run
 
   def _once(self, name: str, run: str, params: Sequence[str]) -> None:
-    done = self.folder / f'{name}.done'
-    if done.exists():
-      return
-    begun = time.monotonic()
     inputs, targets = self.model.lengths or self.part.lengths
     words = [
       'transformer',
@@ -195,10 +191,7 @@ class Training:
     ]
     for param in (*common, *self.part.params, *self.model.params, *params):
       words.append(f'--gin_param={param}')
-    self.folder.mkdir(parents=True, exist_ok=True)
-    log = self.folder / 'log.txt'
-    _check(_commands.call(words, log), ['synth-mtf', *words], log)
-    done.write_text(json.dumps({'seconds': time.monotonic() - begun}))
+    _once(self.folder / name, ['synth-mtf', *words], _commands.call)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -224,7 +217,10 @@ def main(argv: Sequence[str]) -> None:
 def _trainings(
   letter: str, part: Part, args: argparse.Namespace
 ) -> Iterable[Training]:
-  options = [f'--vocabulary={args.vocabulary}']
+  vocabulary = args.vocabulary  # a file, or a name such as 'bytes'
+  if os.path.exists(vocabulary):
+    vocabulary = os.path.abspath(vocabulary)
+  options = [f'--vocabulary={vocabulary}']
   if args.data_dir:
     options.append(f'--data_dir={os.path.abspath(args.data_dir)}')
   for task in args.tasks or part.tasks:
@@ -262,11 +258,16 @@ def _compare(part: Part, trainings: Sequence[Training], jobs: int) -> str:
         else:
           training.measure([part.steps, last])
 
-      for done in [
+      running = [
         pool.submit(one, number, training)
         for number, training in enumerate(trainings, 1)
-      ]:
-        done.result()
+      ]
+      try:
+        for done in concurrent.futures.as_completed(running):
+          done.result()
+      except BaseException:  # said at once, and not after all the others
+        pool.shutdown(cancel_futures=True)
+        raise
 
     names = [training.model.name for training in trainings]
     steps = dict.fromkeys(names, part.steps)
@@ -372,21 +373,17 @@ def _speeds(args: argparse.Namespace) -> str:
     for model in SYSTEMS
     if not args.models or model.name in args.models
   ]
-  found = args.out / 'e.json'
-  args.out.mkdir(parents=True, exist_ok=True)
+  found = args.out / _SPEED_PART / 'speeds.json'
   options = args.speed_options or _SPEED_OPTIONS
-  if not found.exists():
-    words = [
+  _once(
+    found,
+    [
       *(sys.executable, '-m', 'benchmarks.attention', '--sections', 'model'),
       *('--variants', 'SelfAttention, fast_cpu', *names),
       *(*options, '--json', str(found)),
-    ]
-    log = args.out / 'e.log'
-    with log.open('w', encoding='utf-8') as file:
-      done = subprocess.run(
-        words, cwd=_commands.CHECKOUT, stdout=file, stderr=file, check=False
-      )
-    _check(done.returncode, words, log)
+    ],
+    _commands.call_alone,
+  )
   entries = json.loads(found.read_text())['model']['contestants']
   v = entries['vanilla, fast_cpu']['seconds']['median']
   lines = []
@@ -410,13 +407,42 @@ def _speeds(args: argparse.Namespace) -> str:
   )
 
 
-def _check(status: int, words: Sequence[str], log: pathlib.Path) -> None:
-  """Ends all with the end of the log, if a command has failed."""
-  if status:
+def _once(
+  path: pathlib.Path,
+  words: Sequence[str],
+  call: Callable[[Sequence[str], pathlib.Path], int],
+) -> None:
+  """Runs a command, unless that is done, and marks it with <path>.done.
+
+  Args:
+    path: the folder, and what the command does there.
+    words: the command line.
+    call: runs it with a log, and returns its exit status.
+
+  Raises:
+    SystemExit: it has failed, or was done with other words.
+  """
+  done = path.with_name(f'{path.name}.done')
+  if done.exists():
+    before = json.loads(done.read_text()).get('words', [])
+    if before != words:
+      raise SystemExit(
+        f'{done} is of another command:\n{shlex.join(before)}\n'
+        f'and not of\n{shlex.join(words)}\n'
+        'Take another --out, or remove the folder.'
+      )
+    return
+  begun = time.monotonic()
+  log = path.with_name('log.txt')
+  log.parent.mkdir(parents=True, exist_ok=True)
+  if call(words, log):
     raise SystemExit(
-      f'{" ".join(words)}\nhas failed: see {log}, which ends\n'
+      f'{shlex.join(words)}\nhas failed: see {log}, which ends\n'
       f'{log.read_text()[-2000:]}'
     )
+  done.write_text(
+    json.dumps({'seconds': time.monotonic() - begun, 'words': words})
+  )
 
 
 def _markdown(lines: Sequence[Sequence[Any]], headers: Sequence[str]) -> str:

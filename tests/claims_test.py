@@ -92,6 +92,8 @@ def test_equal_time_and_what_is_finetuned_from_it(tmp_path, capsys):
   # What is done is not done again: the minutes are those of before.
   claims.main(text)
   assert written in capsys.readouterr().out
+  with pytest.raises(SystemExit, match='is of another command'):
+    claims.main([*text, '--data_dir', str(tmp_path)])
   task = 'synth_glue_cola_v002'
   claims.main(['d', *options, '--models', 'V', '--tasks', task])
   assert capsys.readouterr().out.count(f'| {task}') == 1
@@ -102,11 +104,13 @@ def test_equal_time_and_what_is_finetuned_from_it(tmp_path, capsys):
 
 @pytest.mark.slow  # starts a training
 def test_a_training_that_fails_shows_the_end_of_its_log(tmp_path):
-  words = ['c', '--models', 'V', '--seeds', '0', '--out', str(tmp_path)]
+  words = ['c', '--models', 'V', '--seeds', '0', '1', '2', '--jobs', '1']
+  words += ['--out', str(tmp_path)]
   with pytest.raises(SystemExit, match='has failed: see .*log.txt') as failed:
     claims.main([*words, '--data_dir', str(tmp_path / 'nowhere')])
   assert 'synth-mtf: error: ' in str(failed.value)
   assert str(tmp_path / 'nowhere') in str(failed.value)
+  assert not list(tmp_path.glob('c/*/V/seed_2'))
 
 
 def test_the_speed_of_every_system_can_be_measured():
