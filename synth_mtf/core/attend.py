@@ -22,7 +22,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Optional, Union
+from typing import NamedTuple, Optional, Union
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -33,7 +33,7 @@ from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import InnerProduct, Scaled, Term, dims_of
 
 _TILE = 2**20  # entries of B in a tile, 4 MB
-_MOST_TILES = 48  # of a layer; larger tiles rather than more of them
+_MOST_TILES = 48
 _LARGE = 16  # tiles, from which on a gradient is filled in place
 
 Tensors = Sequence[tf.Tensor]
@@ -409,21 +409,15 @@ def _by_tiles(
 
 def _forward(kernel: _Kernel, slices: Tensors) -> tf.Tensor:
   """Y, [heads, batch, length, columns]."""
-  operands = kernel.operands
-  tiling = _Tiling(
-    [_flat(x, o.ranks) for x, o in zip(slices, operands)],
-    [o.by_query for o in operands],
-  )
-  groups: list[tf.Tensor] = []
-  last: list[tf.Tensor] = []
-  for group in range(tiling.groups):
-    blocks: list[tf.Tensor] = []
-    for block in range(tiling.blocks):
-      with tf.control_dependencies(last):
-        blocks.append(kernel.forward(*tiling.tile(group, block)))
-      last = blocks[-1:]
-    groups.append(_concat(blocks, axis=2))
-  return _concat(groups, axis=0)
+  inputs = [_flat(x, o.ranks) for x, o in zip(slices, kernel.operands)]
+  tiling = _Tiling(inputs, [o.by_query for o in kernel.operands])
+  pieces = [cut.pieces(x) for cut, x in zip(tiling.cuts, inputs)]
+  y: list[tf.Tensor] = []
+  for tile in tiling.tiles:
+    with tf.control_dependencies(y[-1:]):
+      y.append(kernel.forward(*(of[tile] for of in pieces)))
+  cut = _Cut(tiling, [*tiling.rows, _shape(y[0])[-1]], by_query=True)
+  return cut.whole(_concat(y))
 
 
 def _backward(
@@ -432,41 +426,42 @@ def _backward(
   """The gradients of what is trained; the last two slices are Y and dY."""
   operands = kernel.operands
   ranks = [*(o.ranks for o in operands), ranks_of_y, ranks_of_y]
-  tiling = _Tiling(
-    [_flat(x, r) for x, r in zip(slices, ranks)],
-    [*(o.by_query for o in operands), True, True],
-  )
-  trained = [i for i, o in enumerate(operands) if o.trained]
-  gradients = [
-    _Gradient(tiling.inputs[i], operands[i].by_query, tiling.groups)
-    for i in trained
-  ]
+  inputs = [_flat(x, r) for x, r in zip(slices, ranks)]
+  tiling = _Tiling(inputs, [*(o.by_query for o in operands), True, True])
+  pieces = [cut.pieces(x) for cut, x in zip(tiling.cuts, inputs)]
+  gradients = {
+    i: _Gradient(tiling.cuts[i], inputs[i].dtype)
+    for i, operand in enumerate(operands)
+    if operand.trained
+  }
   last: list[tf.Tensor] = []
-  for group in range(tiling.groups):
-    for block in range(tiling.blocks):
-      with tf.control_dependencies(last):
-        tile = tiling.tile(group, block)
-        found = kernel.backward(*tile)
-        last = [
-          gradient.add(_sum_to(found[i], _shape(tile[i])))
-          for i, gradient in zip(trained, gradients)
-        ]
+  for tile in tiling.tiles:
     with tf.control_dependencies(last):
-      last = [gradient.end_group(group) for gradient in gradients]
+      found = kernel.backward(*(of[tile] for of in pieces))
+      last = [of.add(tile, found[i]) for i, of in gradients.items()]
   result = [
-    tf.reshape(gradient.total(), slices[i].shape)
-    for i, gradient in zip(trained, gradients)
+    tf.reshape(of.total(), slices[i].shape) for i, of in gradients.items()
   ]
   return tuple(result) if len(result) > 1 else result[0]
 
 
+class _Tile(NamedTuple):
+  """Which group of heads, and which block of queries."""
+
+  group: int
+  block: int
+
+
 class _Tiling:
-  """Which heads and queries make a tile.
+  """Which heads and queries make a tile: some heads, or some queries of one.
 
   Attributes:
-    inputs: [heads, batch, rows, columns] each.
+    rows: [heads, batch, length], the sizes of a row of B.
     groups: the number of groups of heads.
     blocks: the number of blocks of queries.
+    queries: how many a block has.
+    tiles: all of them, in order.
+    cuts: how each input is cut.
   """
 
   def __init__(self, inputs: Tensors, by_query: Sequence[bool]) -> None:
@@ -476,89 +471,130 @@ class _Tiling:
       inputs: [heads, batch, rows, columns] each.
       by_query: which of them have queries as rows.
     """
-    self.inputs = inputs
-    self._by_query = by_query
-    heads, batch, _, _ = map(max, zip(*map(_shape, inputs)))
+    shapes = [_shape(x) for x in inputs]
+    heads, batch, _, _ = map(max, zip(*shapes))
     length, memory_length = (
-      max(_shape(x)[2] for x, of in zip(inputs, by_query) if of == queries)
+      max(shape[2] for shape, of in zip(shapes, by_query) if of == queries)
       for queries in (True, False)
     )
     row = batch * memory_length
-    entries = max(_TILE, heads * length * row // _MOST_TILES)
-    rows = entries // row  # in a tile, of all heads
-    self._queries = min(max(rows, 1), length)
-    self._heads = max(
-      n
-      for n in range(1, heads + 1)
-      if heads % n == 0 and (n == 1 or n * length <= rows)
-    )
-    self.groups = heads // self._heads
-    self.blocks = -(-length // self._queries)
+    rows = max(_TILE // row, heads * length // _MOST_TILES, 1)
+    together = (n for n in range(heads, 1, -1) if heads % n == 0)
+    self.groups = heads // next((n for n in together if n * length <= rows), 1)
+    # As many blocks as divide the queries, if less than twice as many will do.
+    fewest = -(-length // rows)
+    numbers = range(fewest, 2 * fewest)
+    blocks = next((n for n in numbers if length % n == 0), fewest)
+    self.queries = -(-length // blocks)
+    self.blocks = -(-length // self.queries)
+    self.rows = [heads, batch, length]
+    self.tiles = [
+      _Tile(*of)
+      for of in itertools.product(range(self.groups), range(self.blocks))
+    ]
+    self.cuts = [_Cut(self, shape, of) for shape, of in zip(shapes, by_query)]
 
-  def tile(self, group: int, block: int) -> list[tf.Tensor]:
-    """One tile of each input."""
-    tile = []
-    for x, by_query in zip(self.inputs, self._by_query):
-      if _shape(x)[0] > self._heads:
-        x = x[group * self._heads : (group + 1) * self._heads]
-      if by_query and self.blocks > 1:
-        x = x[:, :, block * self._queries : (block + 1) * self._queries]
-      tile.append(x)
-    return tile
+
+class _Cut:
+  """How a tensor, [heads, batch, rows, columns], is cut for the tiles.
+
+  A piece has the heads and rows of a tile, and lies in memory behind the one
+  before it. Nothing is copied, unless the queries of several examples are cut,
+  or some are missing in the last block, which are then 0.
+
+  Attributes:
+    number: how many pieces there are.
+    piece_shape: [heads, batch, rows, columns] of each.
+  """
+
+  def __init__(
+    self, tiling: _Tiling, shape: Sequence[int], by_query: bool
+  ) -> None:
+    """Cuts a shape.
+
+    Args:
+      tiling: the tiles.
+      shape: that of the tensor; one head is for all groups.
+      by_query: whether its rows are queries; others are for all blocks.
+    """
+    self._tiling = tiling
+    self._shape = shape
+    self._groups = tiling.groups if shape[0] > 1 else 1
+    self._blocks = tiling.blocks if by_query else 1
+    self.number = self._groups * self._blocks
+    heads, batch, rows, columns = shape
+    if self._blocks > 1:
+      rows = tiling.queries
+    self.piece_shape = [heads // self._groups, batch, rows, columns]
+
+  def index(self, tile: _Tile) -> int:
+    """Which piece a tile takes."""
+    return tile.group % self._groups * self._blocks + tile.block % self._blocks
+
+  def pieces(self, x: tf.Tensor) -> dict[_Tile, tf.Tensor]:
+    """Those of a tensor, for each tile."""
+    if self._blocks > 1:
+      heads, batch, rows, columns = self._shape
+      blocks = [self._blocks, self._tiling.queries]
+      missing = math.prod(blocks) - rows
+      if missing:
+        x = tf.pad(x, [[0, 0], [0, 0], [0, missing], [0, 0]])
+      x = tf.transpose(
+        tf.reshape(x, [heads, batch, *blocks, columns]), [0, 2, 1, 3, 4]
+      )
+      x = tf.reshape(x, [-1, *_shape(x)[2:]])
+    pieces = tf.split(x, self.number) if self.number > 1 else [x]
+    return {tile: pieces[self.index(tile)] for tile in self._tiling.tiles}
+
+  def whole(self, x: tf.Tensor) -> tf.Tensor:
+    """The tensor whose pieces these are, one after the other."""
+    heads, batch, rows, columns = self._shape
+    if self._blocks > 1:
+      queries = self._tiling.queries
+      x = tf.reshape(x, [heads, self._blocks, batch, queries, columns])
+      x = tf.transpose(x, [0, 2, 1, 3, 4])
+      x = tf.reshape(x, [heads, batch, -1, columns])[:, :, :rows]
+    return tf.reshape(x, self._shape)
 
 
 class _Gradient:
   """The gradient of an operand, put together from those of its tiles."""
 
-  def __init__(self, x: tf.Tensor, by_query: bool, groups: int) -> None:
-    """Creates an empty gradient.
-
-    Args:
-      x: the operand, [heads, batch, rows, columns].
-      by_query: whether each tile has rows of its own.
-      groups: the number of groups of heads.
-    """
-    heads, *others = _shape(x)
-    self._by_query = by_query
-    self._by_head = groups > 1 and heads > 1
-    self._blocks: list[tf.Tensor] = []
-    self._groups: list[tf.Tensor] = []
+  def __init__(self, cut: _Cut, dtype: tf.DType) -> None:
+    """Creates an empty gradient of what is cut that way."""
+    self._cut = cut
+    self._pieces: dict[int, tf.Tensor] = {}
     self._whole: Optional[tf.Tensor] = None
-    if self._by_head and math.prod(others) * heads > _LARGE * _TILE:
+    if (
+      cut.number > 1
+      and cut.number * math.prod(cut.piece_shape) > _LARGE * _TILE
+    ):
       # Unlike tf.zeros, it is never folded into a constant, nor taken for
       # another one of the same shape.
       self._whole = tf.raw_ops.Empty(
-        shape=[groups, heads // groups, *others], dtype=x.dtype
+        shape=[cut.number, *cut.piece_shape], dtype=dtype
       )
 
-  def add(self, tile: tf.Tensor) -> tf.Tensor:
+  def add(self, tile: _Tile, found: tf.Tensor) -> tf.Tensor:
     """Adds that of a tile."""
-    if self._by_query or not self._blocks:
-      self._blocks.append(tile)
-    else:
-      self._blocks[0] += tile
-    return self._blocks[-1]
-
-  def end_group(self, group: int) -> tf.Tensor:
-    """Adds that of a group of heads."""
-    found, self._blocks = _concat(self._blocks, axis=2), []
-    if self._whole is not None:
-      # What is large is filled in place: there is no room for all groups twice.
-      self._whole = tf.raw_ops.InplaceUpdate(
-        x=self._whole, i=[group], v=found[tf.newaxis]
-      )
-      return self._whole
-    if self._by_head or not self._groups:
-      self._groups.append(found)
-    else:
-      self._groups[0] += found
-    return self._groups[-1]
+    at = self._cut.index(tile)
+    found = _sum_to(found, self._cut.piece_shape)
+    if at in self._pieces:
+      found = self._pieces[at] + found
+    self._pieces[at] = found
+    if self._whole is None:
+      return found
+    # What is large is filled in place: there is no room for it twice.
+    self._whole = tf.raw_ops.InplaceUpdate(
+      x=self._whole, i=[at], v=found[tf.newaxis]
+    )
+    return self._whole
 
   def total(self) -> tf.Tensor:
-    """That of the operand, of as many entries."""
-    if self._whole is not None:
-      return self._whole
-    return _concat(self._groups, axis=0)
+    """That of the whole operand."""
+    if self._whole is None:
+      return self._cut.whole(_concat([*self._pieces.values()]))
+    return self._cut.whole(self._whole)
 
 
 def _flat(x: tf.Tensor, ranks: Sequence[int]) -> tf.Tensor:
@@ -571,8 +607,8 @@ def _shape(x: tf.Tensor) -> list[int]:
   return x.shape.as_list()
 
 
-def _concat(tensors: Tensors, axis: int) -> tf.Tensor:
-  return tensors[0] if len(tensors) == 1 else tf.concat(tensors, axis)
+def _concat(tensors: Tensors) -> tf.Tensor:
+  return tensors[0] if len(tensors) == 1 else tf.concat(tensors, 0)
 
 
 def _sum_to(x: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:

@@ -58,7 +58,7 @@ def test_each_way_is_the_reference(name, rows):
 def test_nothing_but_a_table_is_as_large_as_the_alignment(
   monkeypatch, name, table
 ):
-  length = 29
+  length = 30
   monkeypatch.setattr(attend, '_TILE', 3 * 2 * length)
   monkeypatch.setattr(attend, '_MOST_TILES', length**2)
   result = harness.parallel(
