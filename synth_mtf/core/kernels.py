@@ -6,7 +6,8 @@ served in another way than a CPU, the kernel knows, and its callers do not:
 
   linked           a tensor whose gradient by another one is 0
   put              one token into a memory
-  gather           rows of a table by index, and its gradient
+  gather           rows of a table by index
+  sum_by_index     its gradient
   gather_cells     cells of a table by two indices
   centered_exp     E = exp(B - c), 0 where hidden
   shared_product   W V, where all examples share W
@@ -119,58 +120,91 @@ def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
     output_shape=output_shape,
     splittable_dims=[*output_shape.dims],
     grad_function=lambda op, dy: [
-      _scatter(dy, op.inputs[1], op.inputs[0].shape, position_dim),
+      sum_by_index(dy, op.inputs[1], op.inputs[0].shape, position_dim),
       None,
     ],
   )
 
 
-def _scatter(
-  dy: mtf.Tensor,
-  indices: mtf.Tensor,
-  table_shape: mtf.Shape,
-  position_dim: mtf.Dimension,
+def sum_by_index(
+  dy: mtf.Tensor, indices: mtf.Tensor, shape: mtf.Shape, axis: mtf.Dimension
 ) -> mtf.Tensor:
   """The gradient of `gather`: entries that share a place are summed.
 
-  Each example fills a table of its own; their sum is left to the mesh, which
-  may split the batch, but not what is summed here.
+      dT[..., i, ...] = sum of the dY whose index is i
+
+  Args:
+    dy: the dimensions of `indices`, and those of `shape` without `axis`.
+    indices: int32 of any shape; what is not on the axis is left out.
+    shape: that of the table.
+    axis: its dimension, no part of which is on another device.
+
+  Returns:
+    dT, of that shape.
   """
-  common = [d for d in indices.shape.dims if d in table_shape.dims]
-  new = [d for d in indices.shape.dims if d not in common]
-  names = {'length': 'row', 'memory_length': 'column'}
-  summed = [
-    mtf.Dimension(names[d.name], d.size) for d in new if d.name in names
-  ]
-  for old, name in names.items():
-    if old in (d.name for d in new):
-      dy = mtf.rename_dimension(dy, old, name)
-      indices = mtf.rename_dimension(indices, old, name)
-  examples = common + [d for d in new if d.name not in names]
-  kept = [d for d in table_shape.dims if d not in common + [position_dim]]
-  tables = mtf.slicewise(
-    functools.partial(_segment_sum, len(examples), position_dim.size),
-    [put_first(examples + summed, dy), put_first(examples, indices)],
-    output_shape=mtf.Shape(examples + [position_dim] + kept),
-    splittable_dims=examples + kept,
-  )
-  return mtf.einsum([tables], table_shape)
+  common = [d for d in indices.shape.dims if d in shape.dims]
+  entries = [d for d in indices.shape.dims if d not in common]
+  kept = [d for d in shape.dims if d not in [*common, axis]]
+  dy = mtf.transpose(dy, mtf.Shape(common + entries + kept))
+  total = _SumByIndex(dy, put_first(common, indices), axis, len(common))
+  return mtf.transpose(total.outputs[0], shape)
+
+
+class _SumByIndex(mtf.Operation):
+  """See `sum_by_index`; the mesh may split all dimensions but the axis.
+
+  Each device sums its own entries into a table of its own, and the mesh adds
+  the tables, as it does for a product.
+  """
+
+  def __init__(
+    self, dy: mtf.Tensor, indices: mtf.Tensor, axis: mtf.Dimension, common: int
+  ) -> None:
+    """Creates the operation.
+
+    Args:
+      dy: [common..., entries..., kept...].
+      indices: int32 [common..., entries...].
+      axis: what is indexed.
+      common: how many dimensions are common to the table and the indices.
+    """
+    super().__init__([dy, indices], mesh=dy.mesh, name='sum_by_index')
+    self._common = common
+    of_indices, of_dy = indices.shape.dims, dy.shape.dims
+    self._entries = of_indices[common:]
+    shape = [*of_indices[:common], axis, *of_dy[len(of_indices) :]]
+    self._outputs = [mtf.Tensor(self, mtf.Shape(shape), dy.dtype)]
+
+  def lower(self, lowering: mtf.Lowering) -> None:
+    """Adds TensorFlow's operations to the graph."""
+    mesh_impl = lowering.mesh_impl(self)
+    size = self.outputs[0].shape.dims[self._common].size
+    tables = mesh_impl.slicewise(
+      functools.partial(_segment_sum, self._common, size),
+      *(lowering.tensors[x] for x in self.inputs),
+    )
+    axes = map(mesh_impl.tensor_dimension_to_mesh_axis, self._entries)
+    split = [axis for axis in axes if axis is not None]
+    if split:
+      tables = mtf.LazyAllreduceSum(mesh_impl, tables, split)
+    lowering.set_tensor_lowering(self.outputs[0], tables)
 
 
 def _segment_sum(
-  batch_dims: int, size: int, dy: tf.Tensor, indices: tf.Tensor
+  common: int, size: int, dy: tf.Tensor, indices: tf.Tensor
 ) -> tf.Tensor:
-  """Sums [batch..., entries..., kept...] by indices [batch..., entries...]."""
-  batch, entries = indices.shape[:batch_dims], indices.shape[batch_dims:]
-  kept = dy.shape[indices.shape.rank :]
-  examples = batch.num_elements()
-  first = tf.range(examples)[:, tf.newaxis] * size
-  table = tf.math.unsorted_segment_sum(
-    tf.reshape(dy, [examples * entries.num_elements(), *kept]),
-    tf.reshape(tf.reshape(indices, [examples, -1]) + first, [-1]),
-    examples * size,
-  )
-  return tf.reshape(table, [*batch, size, *kept])
+  """Sums [common..., entries..., kept...] by [common..., entries...]."""
+  leading, kept = indices.shape[:common], dy.shape[indices.shape.rank :]
+  tables = leading.num_elements()
+  first = tf.range(tables)[:, tf.newaxis] * size
+  indices = tf.reshape(indices, [tables, -1])
+  known = tf.logical_and(indices >= 0, indices < size)
+  total = tf.math.unsorted_segment_sum(
+    tf.reshape(dy, [-1, *kept]),
+    tf.reshape(tf.where_v2(known, indices + first, -1), [-1]),
+    tables * size,
+  )  # which leaves -1 out
+  return tf.reshape(total, [*leading, size, *kept])
 
 
 def gather_cells(

@@ -63,7 +63,7 @@ def _read(weights: mtf.Tensor, ids: mtf.Tensor) -> mtf.Tensor:
   output_shape = ids.shape + d_model
 
   def copy(weights: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    known = _is_known(ids, vocab.size)
+    known = tf.logical_and(ids >= 0, ids < vocab.size)
     # Of the variable itself, a sparse read would have TensorFlow copy all of it
     # at each later read, that of the softmax.
     weights = tf.convert_to_tensor(weights)
@@ -77,55 +77,7 @@ def _read(weights: mtf.Tensor, ids: mtf.Tensor) -> mtf.Tensor:
     # The vocabulary is whole: an axis of a mesh that it is on has one device.
     splittable_dims=[vocab, *output_shape.dims],
     grad_function=lambda op, dy: [
-      _SumByIndex(dy, op.inputs[1], op.inputs[0]).outputs[0],
+      kernels.sum_by_index(dy, op.inputs[1], op.inputs[0].shape, vocab),
       None,
     ],
   )
-
-
-def _is_known(ids: tf.Tensor, vocab_size: int) -> tf.Tensor:
-  return tf.logical_and(ids >= 0, ids < vocab_size)
-
-
-class _SumByIndex(mtf.Operation):
-  """dE[i] = sum of dY over the tokens whose id is i, whatever splits them.
-
-  Each device sums over its own tokens into a table of its own, and the mesh
-  adds the tables, as it does for a product.
-  """
-
-  def __init__(
-    self, dy: mtf.Tensor, ids: mtf.Tensor, weights: mtf.Tensor
-  ) -> None:
-    """Creates the operation.
-
-    Args:
-      dy: dY, [batch..., length, d_model].
-      ids: int32 [batch..., length].
-      weights: E, [vocab, d_model].
-    """
-    super().__init__([dy, ids], mesh=weights.mesh, name='sum_by_index')
-    self._outputs = [mtf.Tensor(self, weights.shape, dy.dtype)]
-
-  def lower(self, lowering: mtf.Lowering) -> None:
-    """Adds TensorFlow's operations to the graph."""
-    dy, ids = self.inputs
-    vocab_size = self.outputs[0].shape.dims[0].size
-    mesh_impl = lowering.mesh_impl(self)
-
-    def add(dy: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-      known = _is_known(ids, vocab_size)
-      return tf.math.unsorted_segment_sum(
-        dy, tf.where_v2(known, ids, -1), vocab_size
-      )  # which leaves -1 out
-
-    tables = mesh_impl.slicewise(
-      add, lowering.tensors[dy], lowering.tensors[ids]
-    )
-    axes = [
-      mesh_impl.tensor_dimension_to_mesh_axis(dim) for dim in ids.shape.dims
-    ]
-    split = [axis for axis in axes if axis is not None]
-    if split:
-      tables = mtf.LazyAllreduceSum(mesh_impl, tables, split)
-    lowering.set_tensor_lowering(self.outputs[0], tables)

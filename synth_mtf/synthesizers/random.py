@@ -6,7 +6,7 @@ import gin
 import mesh_tensorflow as mtf
 
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.logits import Scaled, Term
+from synth_mtf.core.logits import Scaled, Term, weighted
 from synth_mtf.synthesizers.base import Table
 
 
@@ -63,6 +63,11 @@ class Random(Table):
       dtype=call.logits_dtype,
       trainable=self.trainable,
     )
+    if not self.trainable:
+      table = mtf.stop_gradient(table)
+    if alpha is not None and call.index.queries.size > self.rows_dim.size:
+      # Packed rows: the table is smaller than what is read of it.
+      return call.index.cells(weighted(table, alpha))
     r = call.index.cells(table)
     if not self.trainable:
       r = mtf.stop_gradient(r)
