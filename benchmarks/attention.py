@@ -91,6 +91,9 @@ _PACKED = (
   'factorized_random',
   'dense',
   'random_vanilla',
+  'mtf random',
+  'mtf factorized',
+  'mtf random_plus_alpha',
 )
 _GROWTH = (BASELINE, 'vanilla', 'random', 'factorized_random', 'dense')
 _PRODUCT = 'matrix product'
