@@ -12,7 +12,7 @@ from synth_mtf.core.logits import InnerProduct, Scaled
 from tests import checks, harness, reference
 from tests.core import calls
 
-BATCH, HEADS, LENGTH, D_KV = calls.BATCH, 4, calls.LENGTH, calls.D_KV
+BATCH, HEADS, LENGTH, D_KV = calls.BATCH, 4, 7, calls.D_KV
 SIZES = {
   'batch': BATCH,
   'heads': HEADS,
@@ -105,6 +105,7 @@ def check(kernel, names, visible, nonpad, mesh=harness.ONE_DEVICE):
   def build(mesh_object):
     call = calls.make(
       mesh_object,
+      np.ones([BATCH, LENGTH], int),
       layer=transformer_layers.SelfAttention(
         num_heads=HEADS, key_value_size=D_KV
       ),
@@ -197,14 +198,20 @@ def cases():
 
 def tiles():
   """Each case by tiles of each size; fast: a part alone by one of them."""
+  # Three queries of a head, for B of one example or of both; the last has one.
+  of_all, of_each = 3 * LENGTH, 3 * LENGTH * BATCH
+  two_heads = 2 * LENGTH**2 * BATCH
 
   def fast(way, names):
+    some = of_each if 'of each' in way else of_all
     if len(names) > 1:
-      return [25, 64, 2**20]
-    return [] if 'masked' in way else [25]
+      return [some, two_heads, 2**20]
+    return [] if 'masked' in way else [some]
 
   # One head and one query; a head and some queries; some heads; all of them.
-  for entries, (way, names) in itertools.product([1, 25, 64, 2**20], cases()):
+  for entries, (way, names) in itertools.product(
+    [1, of_all, of_each, two_heads, 2**20], cases()
+  ):
     yield pytest.param(
       entries,
       way,
@@ -217,6 +224,8 @@ def tiles():
 @pytest.mark.parametrize('entries, way, names', tiles())
 def test_it_is_the_formula(monkeypatch, entries, way, names):
   monkeypatch.setattr(attend, '_TILE', entries)
+  if entries <= 3 * LENGTH * BATCH:  # gradients are filled in place
+    monkeypatch.setattr(attend, '_LARGE', 1)
   kernel, visible, nonpad = WAYS[way]
   check(kernel, names, visible, nonpad)
 
@@ -239,6 +248,6 @@ def test_it_is_the_formula(monkeypatch, entries, way, names):
 def test_a_mesh_may_split_the_batch_and_the_heads(
   monkeypatch, mesh, way, names
 ):
-  monkeypatch.setattr(attend, '_TILE', 25)
+  monkeypatch.setattr(attend, '_TILE', 3 * LENGTH * BATCH)
   kernel, visible, nonpad = WAYS[way]
   check(kernel, names, visible, nonpad, MESHES[mesh])

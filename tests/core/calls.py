@@ -28,12 +28,13 @@ def make(
 
   Args:
     mesh_object: the mesh of the graph.
-    sequence_id: [batch, length]; None: no padding.
+    sequence_id: [batch, length]; None: no padding, and the length above.
     stack: where the layer stands.
     layer: the host's, for its heads and projections.
     **settings: those of `harness.host_context`.
   """
-  shape = (BATCH, LENGTH, D_MODEL)
+  length = LENGTH if sequence_id is None else sequence_id.shape[1]
+  shape = (BATCH, length, D_MODEL)
   context = harness.host_context(
     mesh_object, shape, sequence_id, stack, **settings
   )
