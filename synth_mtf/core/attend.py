@@ -33,7 +33,7 @@ from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import InnerProduct, Scaled, Term, dims_of
 
 _TILE = 2**20  # entries of B in a tile, 4 MB
-_MOST_TILES = 48
+_MOST_TILES = 48  # of a layer; larger tiles rather than more of them
 _LARGE = 16  # tiles, from which on a gradient is filled in place
 
 Tensors = Sequence[tf.Tensor]

@@ -63,8 +63,6 @@ class Random(Table):
       dtype=call.logits_dtype,
       trainable=self.trainable,
     )
-    if not self.trainable:
-      table = mtf.stop_gradient(table)
     if alpha is not None and call.index.queries.size > self.rows_dim.size:
       # Packed rows: the table is smaller than what is read of it.
       return call.index.cells(weighted(table, alpha))
