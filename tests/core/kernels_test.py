@@ -392,3 +392,17 @@ def test_only_a_mesh_whose_variables_are_placed_is_a_tpu():
   for mesh in (harness.ONE_DEVICE, harness.TPU):
     with harness.new_graph(mesh) as (_, mesh_object):
       assert kernels.is_tpu(mesh_object) == mesh.tpu
+
+
+def test_an_index_that_is_not_on_the_axis_is_left_out_of_the_sum():
+  indices = [[0, -1, 3, 0], [2, 4, 1, -2]]
+  dy = harness.draw('dy', [2, 4])
+  axis = mtf.Dimension('axis', 3)
+
+  def build(mesh):
+    tensors = [harness.constant(mesh, x, 'batch length') for x in (dy, indices)]
+    shape = mtf.Shape([tensors[0].shape.dims[0], axis])
+    return kernels.sum_by_index(*tensors, shape, axis)
+
+  expected = [[dy[0, 0] + dy[0, 3], 0, 0], [0, dy[1, 2], dy[1, 0]]]
+  harness.assert_close(harness.evaluate(build), np.array(expected), 'sum', 1e-6)
