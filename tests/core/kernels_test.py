@@ -400,9 +400,11 @@ def test_an_index_that_is_not_on_the_axis_is_left_out_of_the_sum():
   axis = mtf.Dimension('axis', 3)
 
   def build(mesh):
-    tensors = [harness.constant(mesh, x, 'batch length') for x in (dy, indices)]
-    shape = mtf.Shape([tensors[0].shape.dims[0], axis])
-    return kernels.sum_by_index(*tensors, shape, axis)
+    entries, places = (
+      harness.constant(mesh, x, 'batch length') for x in (dy, indices)
+    )
+    shape = mtf.Shape([entries.shape.dims[0], axis])
+    return kernels.sum_by_index(entries, places, shape, axis)
 
   expected = [[dy[0, 0] + dy[0, 3], 0, 0], [0, dy[1, 2], dy[1, 0]]]
   harness.assert_close(harness.evaluate(build), np.array(expected), 'sum', 1e-6)
