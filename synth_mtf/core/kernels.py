@@ -5,10 +5,12 @@ dimensions the mesh may split, and has its own gradient. Where a TPU is better
 served in another way than a CPU, the kernel knows, and its callers do not:
 
   linked           a tensor whose gradient by another one is 0
+  made_again       tensors whose gradient keeps nothing of how they are made
   put              one token into a memory
   gather           rows of a table by index
   sum_by_index     its gradient
   gather_cells     cells of a table by two indices
+  outer_product    Y_ij = A_i B_j
   centered_exp     E = exp(B - c), 0 where hidden
   shared_product   W V, where all examples share W
   divide           Y = X / T
@@ -16,7 +18,7 @@ served in another way than a CPU, the kernel knows, and its callers do not:
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Optional
 
 import mesh_tensorflow as mtf
@@ -47,6 +49,42 @@ def linked(y: mtf.Tensor, x: mtf.Tensor) -> mtf.Tensor:
     splittable_dims=[*{*y.shape.dims, *x.shape.dims}],
     grad_function=lambda op, dy: [dy, mtf.zeros_like(op.inputs[1])],
   )
+
+
+def made_again(
+  make: Callable[[], tuple[mtf.Tensor, ...]], given: Sequence[mtf.Tensor]
+) -> tuple[mtf.Tensor, ...]:
+  """What `make` returns; on a TPU, its gradient makes it once more.
+
+  In between, none of the tensors on the way from `given` to the result is kept.
+  The host's `recompute_grad` does it by adding a sum over all devices, times
+  1e-30, to what is given; here it is a barrier.
+
+  Args:
+    make: makes tensors out of those given, and of others, which are kept.
+    given: float tensors, at least one for each large one on the way.
+  """
+  if not is_tpu(given[0].mesh):
+    return make()
+
+  def gradient(
+    explicit_inputs: list[mtf.Tensor],
+    all_inputs: list[mtf.Tensor],
+    forward_operations: list[mtf.Operation],
+    outputs: list[mtf.Tensor],
+    output_grads: list[Optional[mtf.Tensor]],
+  ) -> list[Optional[mtf.Tensor]]:
+    first = next(dy for dy in output_grads if dy is not None)
+    late = {x: _not_before(first, x) for x in explicit_inputs}
+    operations, mapping = first.graph.clone_operations(forward_operations, late)
+    return mtf.gradients(
+      [mapping[y] for y in outputs],
+      [late.get(x, x) for x in all_inputs],
+      output_grads,
+      operations,
+    )
+
+  return mtf.custom_gradient(lambda *_: make(), gradient, list(given))
 
 
 def put(
@@ -229,6 +267,50 @@ def gather_cells(
   cell_dim = mtf.Dimension('cell', mtf.Shape(axes).size)
   cells = mtf.replace_dimensions(put_first(axes, table), axes, cell_dim)
   return gather(cells, rows * axes[1].size + columns, cell_dim.name)
+
+
+def outer_product(a: mtf.Tensor, b: mtf.Tensor) -> mtf.Tensor:
+  """Y_ij = A_i B_j, for two vectors of each row.
+
+      dA_i = sum_j dY_ij B_j     dB_j = sum_i dY_ij A_i
+
+  XLA would keep both vectors for the gradient as it broadcasts them for Y, each
+  as large as Y: on a TPU the gradient reads them from behind a barrier.
+
+  Args:
+    a: [rows..., a].
+    b: [rows..., b].
+
+  Returns:
+    Y, [rows..., a, b].
+  """
+  *rows, b_dim = b.shape.dims
+
+  def gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[mtf.Tensor]:
+    a, b = op.inputs
+    return [
+      mtf.einsum([dy, _not_before(dy, b)], a.shape),
+      mtf.einsum([dy, _not_before(dy, a)], b.shape),
+    ]
+
+  return mtf.slicewise(
+    lambda a, b: a[..., tf.newaxis] * b[..., tf.newaxis, :],
+    [a, b],
+    output_shape=mtf.Shape([*a.shape.dims, b_dim]),
+    splittable_dims=rows,
+    grad_function=gradient,
+  )
+
+
+def _not_before(y: mtf.Tensor, x: mtf.Tensor) -> mtf.Tensor:
+  """x, which a TPU does not get before y, and not as anything made of x."""
+  if not is_tpu(x.mesh):
+    return x
+  return mtf.slicewise(
+    lambda x, y: xla.optimization_barrier(x, y)[0],
+    [x, y],
+    splittable_dims=[*{*x.shape.dims, *y.shape.dims}],
+  )
 
 
 def centered_exp(

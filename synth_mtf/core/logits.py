@@ -101,6 +101,14 @@ def dims_of(term: Term) -> set[mtf.Dimension]:
   return set(term.shape.dims) if isinstance(term, mtf.Tensor) else term.dims
 
 
+def needed(terms: Sequence[Term]) -> list[mtf.Tensor]:
+  """Few tensors without which neither the terms nor their sum can be made."""
+  factors = [t.query for t in terms if isinstance(t, InnerProduct)]
+  tables = [t.table for t in terms if isinstance(t, Scaled)]
+  made = [t for t in terms if isinstance(t, mtf.Tensor)]
+  return [*factors, *tables] or made[:1]
+
+
 def multiplied_out(call: LayerCall, term: Term) -> mtf.Tensor:
   """A term as one tensor."""
   if isinstance(term, InnerProduct):

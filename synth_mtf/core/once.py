@@ -14,12 +14,17 @@ def once(
   Where layers are computed again for their gradients, each on its own, there is
   nothing to share.
   """
-  stack = getattr(context.model, 'layer_stack', None)
-  if isinstance(stack, transformer.ReversibleLayerStack) or getattr(
-    stack, '_recompute_grads', False
-  ):
+  if layers_are_made_again(context):
     return make()
   key = ('synth_mtf', name)
   if key not in context.cache:
     context.cache[key] = make()
   return context.cache[key]
+
+
+def layers_are_made_again(context: transformer.Context) -> bool:
+  """Whether the host computes each layer of the stack again for its gradient."""
+  stack = getattr(context.model, 'layer_stack', None)
+  return isinstance(stack, transformer.ReversibleLayerStack) or getattr(
+    stack, '_recompute_grads', False
+  )

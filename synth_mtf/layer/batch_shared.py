@@ -15,7 +15,8 @@ from synth_mtf.core import kernels
 from synth_mtf.core.attend import attend_shared, can_attend
 from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.logits import Logits, multiplied_out
+from synth_mtf.core.logits import Logits, multiplied_out, needed
+from synth_mtf.core.once import layers_are_made_again
 from synth_mtf.core.visibility import Visibility
 from synth_mtf.layer.dropout import Dropout
 from synth_mtf.layer.parts import UseLogZ, at
@@ -40,22 +41,29 @@ def average(
       call, logits.shared, visibility.pairs, visibility.keys, values
     )
     return at(visibility.queries, y)
-  e, center = kernels.centered_exp(
-    [multiplied_out(call, term) for term in logits.shared],
-    mtf.Shape(call.shared),
-    visibility.pairs,
-  )
-  total = _total(call, e, visibility.keys)
+
+  def sums() -> tuple[mtf.Tensor, ...]:
+    e, center = kernels.centered_exp(
+      [multiplied_out(call, term) for term in logits.shared],
+      mtf.Shape(call.shared),
+      visibility.pairs,
+    )
+    y = kernels.shared_product(
+      e,
+      values,
+      batch=call.batch,
+      length=call.length,
+      heads=call.heads,
+      train=call.context.train,
+    )
+    return y, _total(call, e, visibility.keys), center
+
+  if call.context.train and not layers_are_made_again(call.context):
+    y, total, center = kernels.made_again(sums, needed(logits.shared))
+  else:
+    y, total, center = sums()
   if use_log_z:
     use_log_z(mtf.log(total) + center)
-  y = kernels.shared_product(
-    e,
-    values,
-    batch=call.batch,
-    length=call.length,
-    heads=call.heads,
-    train=call.context.train,
-  )
   return kernels.divide(y, at(visibility.queries, total))
 
 

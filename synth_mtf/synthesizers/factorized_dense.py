@@ -110,7 +110,7 @@ class FactorizedDense(Table):
           call.heads + call.batch + call.length + [call.memory_length]
         ),
       )
-    outer = mtf.multiply(a, b, output_shape=mtf.Shape(a.shape.dims + [b_dim]))
+    outer = kernels.outer_product(a, b)
     return call.index.columns(
       mtf.replace_dimensions(outer, [a_dim, b_dim], self.columns_dim)
     )

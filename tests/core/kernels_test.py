@@ -83,6 +83,18 @@ def exp_of(terms, visible):
   return e * mtf.exp(center)
 
 
+def sum_of_squares(a, b):
+  """(a + b)^2 b, made again for its gradient; and what is on the way to it."""
+  way = []
+
+  def make():
+    way.append(a + b)
+    # The second result has no gradient.
+    return mtf.square(way[0]) * b, way[0]
+
+  return kernels.made_again(make, [a])[0], way[0]
+
+
 CAUSAL = np.tril(np.ones([LENGTH, MEMORY], int))
 HERE = np.eye(MEMORY, dtype=int)[[3, 5]]
 ROWS = integers('batch length', 3)
@@ -135,6 +147,21 @@ CASES = {
     },
     LOGITS,
     ('batch', 'heads'),
+  ),
+  'outer product': Case(
+    kernels.outer_product,
+    lambda a, b: np.einsum('bhr,bhd->bhrd', a, b),
+    {'a': ('batch heads row', None), 'b': ('batch heads d_kv', None)},
+    'batch heads row d_kv',
+    ('batch', 'heads'),
+    ('d_kv',),
+  ),
+  'made again': Case(
+    lambda a, b: sum_of_squares(a, b)[0],
+    lambda a, b: (a[:, None] + b) ** 2 * b,
+    {'a': ('heads memory_length', None), 'b': (WEIGHTS, None)},
+    WEIGHTS,
+    ('heads', 'length', 'memory_length'),
   ),
   'centered exp': Case(
     lambda a, b: exp_of([a, b], None),
@@ -386,6 +413,21 @@ def test_entries_are_copied_off_a_tpu_and_multiplied_on_one(name, mesh):
     assert 0 < made <= PRODUCTS[name]
   else:
     assert made == 0
+
+
+@pytest.mark.parametrize(
+  'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
+)
+def test_on_a_tpu_the_gradient_reads_nothing_on_the_way(mesh):
+  with harness.new_graph(mesh) as (graph, mesh_object):
+    a, b = (
+      harness.constant(mesh_object, floats(WEIGHTS, n), WEIGHTS) for n in 'ab'
+    )
+    y, way = sum_of_squares(a, b)
+    forward = len(graph.operations)
+    mtf.gradients([mtf.reduce_sum(y)], [a, b])
+    read = [x for op in graph.operations[forward:] for x in op.inputs]
+  assert (way in read) != mesh.tpu
 
 
 def test_only_a_mesh_whose_variables_are_placed_is_a_tpu():
