@@ -23,7 +23,7 @@ def once(
 
 
 def layers_are_made_again(context: transformer.Context) -> bool:
-  """Whether the host computes each layer of the stack again for its gradient."""
+  """Whether the host computes each layer once more for its gradient."""
   stack = getattr(context.model, 'layer_stack', None)
   return isinstance(stack, transformer.ReversibleLayerStack) or getattr(
     stack, '_recompute_grads', False

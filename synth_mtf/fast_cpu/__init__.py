@@ -5,8 +5,5 @@ for less of a processor without a matrix unit.
 """
 
 from synth_mtf.fast_cpu.embedding import EmbeddingByIndex
-from synth_mtf.fast_cpu.enc_dec_attention import (
-  EncDecAttention as DotProductEncDecAttention,
-)
 
-__all__ = ['DotProductEncDecAttention', 'EmbeddingByIndex']
+__all__ = ['EmbeddingByIndex']

@@ -1,4 +1,4 @@
-"""SyntheticEncDecAttention: in the place of T5's EncDecAttention."""
+"""SyntheticEncDecAttention, and T5's own EncDecAttention computed by it."""
 
 from typing import Any, Optional
 
@@ -121,3 +121,17 @@ class SyntheticEncDecAttention(
       self, call.context, call.heads
     )
     return [mtf.cast(bias, call.logits_dtype)]
+
+
+@gin.configurable('DotProductEncDecAttention', module='synth_mtf')
+class EncDecAttention(SyntheticEncDecAttention):
+  """The host's EncDecAttention, computed as our layers compute V.
+
+  For `synth_mtf.cross_attention.otherwise`. The host names variables after the
+  class, so this one is named after the host's. Arguments are the host's.
+  """
+
+  @property
+  def label(self) -> str:
+    """Nothing: the model is the one that it is with the host's layer."""
+    return ''

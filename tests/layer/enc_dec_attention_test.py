@@ -216,9 +216,16 @@ def test_the_largest_tensor_of_r_does_not_grow_with_the_batch():
 
 @pytest.mark.parametrize('packed', [False, True], ids=['padded', 'packed'])
 @pytest.mark.parametrize(
-  'settings', [{}, {'z_loss_coeff': 1e-2}, {'num_heads': 1}]
+  'layer, settings',
+  [
+    (synth_mtf.SyntheticEncDecAttention, {}),
+    (synth_mtf.SyntheticEncDecAttention, {'z_loss_coeff': 1e-2}),
+    (synth_mtf.SyntheticEncDecAttention, {'num_heads': 1}),
+    (synth_mtf.DotProductEncDecAttention, {}),
+    (synth_mtf.DotProductEncDecAttention, {'shared_kv': True}),
+  ],
 )
-def test_vanilla_is_the_hosts_layer(packed, settings):
+def test_vanilla_is_the_hosts_layer(packed, layer, settings):
   """The same variables, result, gradients and losses."""
   settings = {'num_heads': 3, 'key_value_size': 5, **settings}
   ids = PACKED if packed else PADDED
@@ -228,13 +235,13 @@ def test_vanilla_is_the_hosts_layer(packed, settings):
   ours, theirs = (
     harness.parallel(make, x, ids, DECODER, cotangent=cotangent, encoded=inputs)
     for make in (
-      functools.partial(
-        synth_mtf.SyntheticEncDecAttention, packed=packed, **settings
-      ),
+      functools.partial(layer, packed=packed, **settings),
       functools.partial(transformer_layers.EncDecAttention, **settings),
     )
   )
   assert ours.weights.keys() == theirs.weights.keys()
+  for name, weights in theirs.weights.items():
+    assert ours.weights[name].shape == weights.shape
   # The host gives something at padding, which its stack then removes.
   harness.assert_close(ours.output[ids != 0], theirs.output[ids != 0])
   harness.assert_close(ours.gradients, theirs.gradients, 'gradient')
@@ -279,7 +286,13 @@ def test_meshes(name, mesh, packed):
 
 
 @pytest.mark.parametrize(
-  'name', ['cross_random', 'cross_factorized_random', 'cross_factorized_dense']
+  'name',
+  [
+    'cross_random',
+    'cross_factorized_random',
+    'cross_factorized_dense',
+    'cross_vanilla',
+  ],
 )
 def test_reading_tables_as_on_a_tpu(name, monkeypatch):
   """There a gather is a product with a one-hot matrix."""
@@ -299,6 +312,13 @@ def test_reading_tables_as_on_a_tpu(name, monkeypatch):
 
 
 # Settings.
+
+
+def test_the_hosts_own_has_its_name_and_adds_none_to_tables():
+  layer = synth_mtf.DotProductEncDecAttention()
+  # The host makes the scope of a layer's variables of the name of its class.
+  assert type(layer).__name__ == transformer_layers.EncDecAttention.__name__
+  assert layer.label == ''
 
 
 def test_bindings_flow_as_into_the_hosts_layer():

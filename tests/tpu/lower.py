@@ -3,8 +3,8 @@
     python -m tests.tpu.lower --run pretrain_c4 FOLDER VARIANT [VARIANT ...]
 
 writes FOLDER/VARIANT.hlo, for each gin variant (or SelfAttention: T5 itself):
-T5 (Base) with the lengths and the packing of that file of gin/runs, 32
-sequences in one microbatch, bfloat16 activations, on batch:4,model:2 of 8
+T5 (Base) as that file of gin/runs trains it, but for the learning rate, with 32
+sequences in one microbatch and bfloat16 activations, on batch:4,model:2 of 8
 cores. `tests/tpu/compile.py` gives them to the compiler of a TPU.
 """
 
@@ -34,6 +34,7 @@ def write(variant: str, run: str, layers: int, folder: pathlib.Path) -> None:
       size=dataclasses.replace(
         BASE, bindings=[*BASE.bindings, *bindings], **lengths
       ),
+      run=run,
     )
   )
   with built.graph.as_default():

@@ -94,10 +94,13 @@ BASE = _size(768, 3072, 12, 64, 32128, 32, 512, 114)
 TINY = _size(16, 32, 4, 4, 64, 8, 16, 8)
 
 
+# Some runs require one.
+_ANY_CHECKPOINT = "utils.run.init_checkpoint = 'any'"
+
+
 def shipped(run: str) -> tuple[Mapping[str, int], bool]:
   """The lengths of a file of gin/runs, and whether it packs its rows."""
-  any_checkpoint = "utils.run.init_checkpoint = 'any'"  # some require one
-  gin_files.parse([f'runs/{run}.gin'], [any_checkpoint])
+  gin_files.parse([f'runs/{run}.gin'], [_ANY_CHECKPOINT])
   return (
     gin.query_parameter('utils.run.sequence_length'),
     gin.get_bindings('mesh_train_dataset_fn').get('pack', True),  # T5's own
@@ -139,6 +142,7 @@ class Setting:
     learning_rate: of plain SGD, or None for Adafactor.
     size: of the model and its data.
     layout: layout rules.
+    run: a file of gin/runs, of which all counts that is not said here.
   """
 
   variant: Optional[str]
@@ -150,13 +154,16 @@ class Setting:
   learning_rate: Optional[float] = None
   size: Size = BASE
   layout: str = LAYOUT
+  run: Optional[str] = None
 
   def parse(self) -> None:
     """Makes gin hold the setting."""
     variant = [f'variants/{self.variant}.gin'] if self.variant else []
+    run = [f'runs/{self.run}.gin'] if self.run else []
     gin_files.parse(
-      ['sizes/tiny.gin', *variant],
+      ['sizes/tiny.gin', *variant, *run],
       [
+        _ANY_CHECKPOINT,
         *self.size.bindings,
         f'mesh_train_dataset_fn.pack = {self.packed}',
         f"utils.get_variable_dtype.activation_dtype = '{self.activations}'",
@@ -171,6 +178,7 @@ class Setting:
     vocab = self.size.vocab
     mesh_shape = mtf.convert_to_shape(self.mesh)
     layout = mtf.convert_to_layout_rules(self.layout)
+    settings = gin.get_bindings('utils.run', resolve_references=False)
     optimizer = optimize.AdafactorOptimizer
     if self.learning_rate is not None:
       optimizer = optimize.SgdOptimizer
@@ -189,6 +197,7 @@ class Setting:
       save_checkpoints_steps=10**9,
       learning_rate_schedule=self.learning_rate or 0.01,
       optimizer=optimizer,
+      variable_filter=settings.get('variable_filter'),
       mesh_devices=list(devices),
     )
 
