@@ -275,7 +275,7 @@ class RecordReader(SuperGlueReader):
     del number
     passage = row.object('passage')
     text = passage.text('text')
-    spans = [_span(entity) for entity in passage.objects('entities')]
+    spans = passage.integers('entities', 'start', 'end')
     entities = sorted({text[start : end + 1] for start, end in spans})
     found: list[Example | RowError] = []
     for query in row.objects('qas'):
@@ -313,10 +313,6 @@ class RecordReader(SuperGlueReader):
           f'the answer {quote(answer)}', 'an entity, a part of the passage'
         )
     return answers
-
-
-def _span(entity: JsonObject) -> tuple[int, int]:
-  return entity.integer('start'), entity.integer('end')
 
 
 class DprReader(Reader):

@@ -7,7 +7,9 @@ Datasets gives the same row, so that T5's preprocessors take either.
 from __future__ import annotations
 
 import abc
+import itertools
 import json
+import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -315,6 +317,22 @@ class JsonObject:
     """Returns a list of objects."""
     values = self._get(name, list, 'a list')
     return [JsonObject(value, name, i) for i, value in enumerate(values)]
+
+  def integers(self, name: str, *keys: str) -> list[tuple[int, ...]]:
+    """Returns those integers of each of a list of objects."""
+    values = self._get(name, list, 'a list')
+    try:
+      found = list(map(operator.itemgetter(*keys), values))
+      integers = [*itertools.chain.from_iterable(found)]
+      if (
+        {*map(type, integers)} == {int}
+        and min(integers) >= -(2**31)
+        and max(integers) < 2**31
+      ):
+        return found  # nearly always, as for a text
+    except (KeyError, TypeError):
+      pass
+    return [tuple(map(one.integer, keys)) for one in self.objects(name)]
 
   @property
   def _where(self) -> str:

@@ -8,7 +8,9 @@ from tests.tasks.files import folder
 
 OBJECT = formats.parse_json_object(
   '{"text": "caf\\u00e9", "number": 3, "large": 4294967296, "true": true, '
-  '"inner": {"a": 1}, "list": [{"b": "c"}], "half": "\\ud83d"}'
+  '"inner": {"a": 1}, "list": [{"b": "c"}], "half": "\\ud83d", '
+  '"empty": [], "spans": [{"a": 0, "b": -7, "c": true, "d": 4294967296}, '
+  '{"b": 2147483647, "a": 1, "c": 0, "d": 0}]}'
 )
 
 
@@ -18,6 +20,8 @@ def test_values_are_asked_for_by_type():
   assert OBJECT.object('inner').integer('a') == 1
   (inner,) = OBJECT.objects('list')
   assert inner.text('b') == 'c'
+  assert OBJECT.integers('spans', 'a', 'b') == [(0, -7), (1, 2147483647)]
+  assert OBJECT.integers('empty', 'a', 'b') == []
   assert 'number' in OBJECT and 'absent' not in OBJECT
 
 
@@ -35,6 +39,10 @@ def test_values_are_asked_for_by_type():
       lambda o: o.objects('list')[0].text('x'),
       r"list\[0\] without 'x'",
     ),
+    (lambda o: o.integers('spans', 'a', 'c'), "'c': 'true'; expected a 32-bit"),
+    (lambda o: o.integers('spans', 'a', 'd'), "'d': '4294967296'; expected a"),
+    (lambda o: o.integers('spans', 'a', 'x'), r"spans\[0\] without 'x'"),
+    (lambda o: o.integers('text', 'a', 'b'), 'expected a list'),
     (lambda o: o.text('half'), 'half of a surrogate pair at character 0'),
   ],
 )
