@@ -99,22 +99,16 @@ def _examples(
   # host to host.
   if shuffle and (num_shards == 1 or not by_rows):
     ds = ds.shuffle(num_blocks, seed=seed)
+  # A list is declared as a ragged tensor of rank 1 and no splits, which every
+  # function of a pipeline gets as a plain tensor.
   ds = loader.columns(ds, shuffle).unbatch()
   if by_rows:
     ds = ds.shard(num_shards, index)
-  if any(isinstance(s, tf.RaggedTensorSpec) for s in _specs(ds)):
-    # Lists of rank 1 enter this function as ragged tensors and leave it as
-    # plain ones.
-    ds = ds.map(lambda row: row)
   if small:
     ds = ds.cache()
     if shuffle:
       ds = ds.shuffle(_KEPT_ROWS, seed=seed)
   return ds
-
-
-def _specs(ds: tf.data.Dataset) -> list[tf.TypeSpec]:
-  return tf.nest.flatten(ds.element_spec)
 
 
 class _Loader(abc.ABC):
