@@ -58,6 +58,7 @@ def average(
     )
     return y, _total(call, e, visibility.keys), center
 
+  # What the host makes again cannot hold what is made again by itself.
   if call.context.train and not layers_are_made_again(call.context):
     y, total, center = kernels.made_again(sums, needed(logits.shared))
   else:

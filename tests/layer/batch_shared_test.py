@@ -9,6 +9,9 @@ from tests.harness import DECODER, ENCODER
 ROWS = np.array([[1] * 7, [1, 1, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0]])
 # One table, and two whose centers differ.
 TABLES = pytest.mark.parametrize('name', ['random', 'random_random'])
+MESHES = pytest.mark.parametrize(
+  'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
+)
 # The general way must agree.
 both_ways = pytest.mark.parametrize(
   'packed', [False, True], ids=['shared', 'general']
@@ -31,9 +34,7 @@ def spread(extent, low=None):
 
 @TABLES
 @pytest.mark.parametrize('stack', [ENCODER, DECODER], ids=lambda s: s.name)
-@pytest.mark.parametrize(
-  'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
-)
+@MESHES
 def test_it_is_right_for_logits_spread_over_60(name, stack, mesh):
   member = family.ALL[name]
   checks.parallel(
@@ -116,7 +117,8 @@ def test_the_largest_tensor_does_not_grow_with_the_batch():
 
 
 @TABLES
-def test_z_loss_is_that_of_the_general_way(name):
+@MESHES
+def test_z_loss_is_that_of_the_general_way(name, mesh):
   """The mean square of log Z, over tokens, as the host has it."""
   shared, general = (
     harness.parallel(
@@ -124,11 +126,13 @@ def test_z_loss_is_that_of_the_general_way(name):
       family.tokens(ROWS),
       ROWS,
       DECODER,
+      mesh=m,
     )
-    for packed in (False, True)
+    for packed, m in ((False, mesh), (True, harness.ONE_DEVICE))
   )
   assert len(shared.losses) == 1
   assert shared.losses[0] > 0
   harness.assert_close(
     np.array(shared.losses), np.array(general.losses), 'z loss'
   )
+  harness.assert_close(shared.gradients, general.gradients, 'gradient')

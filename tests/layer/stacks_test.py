@@ -63,6 +63,23 @@ def test_the_place_of_cross_attention(bindings, expected):
   assert type(stacks.cross_attention()) is expected
 
 
+@pytest.mark.parametrize(
+  'run',
+  sorted(
+    path.stem
+    for path in (GIN / 'runs').iterdir()
+    # One stack; and what stands after another run.
+    if not path.stem.endswith(('lm1b', 'classify_encoder', 'repeatable'))
+  ),
+)
+def test_runs_have_cross_attention_by_our_layer(run):
+  gin_files.parse(
+    ['variants/random.gin', f'runs/{run}.gin'],
+    ["utils.run.init_checkpoint = 'any'"],
+  )
+  assert type(stacks.cross_attention()) is synth_mtf.DotProductEncDecAttention
+
+
 def test_each_block_gets_a_layer_of_its_own():
   for make in (stacks.self_attention, stacks.cross_attention):
     assert make() is not make()
