@@ -72,8 +72,8 @@ class Result:
   Attributes:
     output: [batch..., length, d_model].
     weights: by variable name, as float32.
-    gradients: of sum(output * cotangent), by variable name, 'x', and 'memory'
-      where there is an encoder.
+    gradients: of sum(output * cotangent) and the losses, by variable name, 'x',
+      and 'memory' where there is an encoder.
     trainable: names of the variables that a training step changes.
     shapes: static shapes of all tensors in the TensorFlow graph.
     losses: what the layer added to the losses of the model.
@@ -198,6 +198,8 @@ def parallel(
         y = make().call(context, y)
     y = mtf.cast(y, tf.float32)
     loss = mtf.reduce_sum(y * constant(mesh_object, cotangent, dims))
+    for added in context.losses:
+      loss += mtf.cast(added, tf.float32)
     gradients = {}
     if mode == 'train':
       sources = {'x': x_in}
