@@ -5,12 +5,14 @@ builds its steps, says that it is ready and then runs the step of each name that
 it reads. This module imports nothing, so that any environment can run it.
 """
 
+import os
 import pathlib
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+_HERE = pathlib.Path(__file__).resolve().parent.parent
 _READY = 'ready'
 _PEAK = 'peak'
 
@@ -52,7 +54,8 @@ class Worker:
 
     Args:
       command: the worker's command line.
-      folder: the checkout that it imports.
+      folder: the checkout that it imports; benchmarks that an older one lacks
+        are those of this checkout.
 
     Raises:
       RuntimeError: it ended before it was ready.
@@ -64,6 +67,7 @@ class Worker:
       stdout=subprocess.PIPE,
       text=True,
       cwd=folder,
+      env={**os.environ, 'PYTHONPATH': os.pathsep.join(_path())},
     )
     self._answer(_READY)
 
@@ -99,3 +103,8 @@ class Worker:
       f'{self._command} ended with status {self._process.wait()}; its '
       'message is above'
     )
+
+
+def _path() -> list[str]:
+  given = os.environ.get('PYTHONPATH')
+  return [str(_HERE), *([given] if given else [])]

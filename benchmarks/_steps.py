@@ -167,9 +167,11 @@ def _call_layer(
   )
   batch = mtf.Dimension('batch', shape.batch)
   length = mtf.Dimension('length', shape.length)
-  sequence_id = mtf.import_tf_tensor(
-    mesh, tf.constant(shape.sequence_id()), mtf.Shape([batch, length])
+  # Out of a constant, TensorFlow would make masks before the run.
+  ids = tf.get_variable(
+    'sequence_id', initializer=shape.sequence_id(), trainable=False
   )
+  sequence_id = mtf.import_tf_tensor(mesh, ids, mtf.Shape([batch, length]))
   context = transformer.Context(
     model=model,
     mesh=mesh,

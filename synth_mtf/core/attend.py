@@ -1,12 +1,12 @@
 """softmax(B) V off a TPU, a tile of B after the other.
 
-B is a sum of parts: products, tables, masks. A tile of it, some heads and some
-queries of all examples, is made, used and forgotten, and made again for the
-gradient. What is as large as B is never made, but for a table that is given,
-and its gradient. Tiles fit into a processor's cache, and operands are
-transposed once, to
+B is a sum of parts: products, tables, masks. A tile of it (`core.tiles`) is
+made, used and forgotten, and made again for the gradient. What is as large as B
+is never made, but for a table that is given, and its gradient. Tiles fit into a
+processor's cache; what all queries of a tile are hidden from is not computed;
+and operands are transposed once, to
 
-    [heads, batch, length or memory_length, k or memory_length]
+    [batch, heads, length or memory_length, k or memory_length]
 
 with size 1 where they do not depend on a dimension: all products are plain
 batched ones, and all sums broadcast.
@@ -22,7 +22,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Optional, Union
+from typing import Any, Optional
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -31,10 +31,9 @@ from synth_mtf.core import kernels
 from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import InnerProduct, Scaled, Term, dims_of
-
-_TILE = 2**20  # entries of B in a tile, 4 MB
-_MOST_TILES = 48  # of a layer; larger tiles rather than more of them
-_LARGE = 16  # tiles, from which on a gradient is filled in place
+from synth_mtf.core.tiles import Input, Pieces, Sum, Tile, Tiling
+from synth_mtf.core.visibility import Visibility
+from synth_mtf.core.windows import ALIGNMENT, Axis, Layout, Window, view
 
 Tensors = Sequence[tf.Tensor]
 
@@ -54,7 +53,10 @@ def can_attend(call: LayerCall, values: mtf.Tensor) -> bool:
 
 
 def attend(
-  call: LayerCall, parts: Sequence[Term], values: mtf.Tensor
+  call: LayerCall,
+  parts: Sequence[Term],
+  visibility: Visibility,
+  values: mtf.Tensor,
 ) -> mtf.Tensor:
   """softmax(B) V, with B the sum of parts.
 
@@ -63,41 +65,42 @@ def attend(
 
   Args:
     call: the layer call.
-    parts: over dimensions of [batch..., heads, length, memory_length].
+    parts: over dimensions of [batch..., heads, length, memory_length]; what is
+      hidden is in them.
+    visibility: what is hidden; it is used to leave out what no query sees.
     values: V, [batch..., memory_length, heads, d_kv].
 
   Returns:
-    Y, [batch..., length, heads, d_kv].
+    Y, [batch..., length, heads, d_kv], of no use at queries that are padding.
   """
-  b = _logits(call, parts, values)
   columns = [call.kv_dim]
-  v = _operand(call, values, [call.memory_length], columns)
 
-  def forward(*tile: tf.Tensor) -> tf.Tensor:
-    *of_b, v = tile
-    return tf.matmul(tf.nn.softmax(b.value(of_b)), v)
+  def forward(b: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    return tf.matmul(tf.nn.softmax(b), v)
 
-  def backward(*tile: tf.Tensor) -> Sequence[Optional[tf.Tensor]]:
-    *of_b, v, y, dy = tile
-    w = tf.nn.softmax(b.value(of_b))
+  def backward(
+    b: tf.Tensor, v: tf.Tensor, y: tf.Tensor, dy: tf.Tensor
+  ) -> tuple[Optional[tf.Tensor], ...]:
+    w = tf.nn.softmax(b)
     minus_total = -tf.reduce_sum(dy * y, axis=-1, keepdims=True)
     dy_v = tf.matmul(
       tf.concat([dy, minus_total], axis=-1),
       tf.concat([v, tf.ones_like(v[..., :1])], axis=-1),
       transpose_b=True,
     )
-    return [*b.gradients(w * dy_v, of_b), tf.matmul(w, dy, transpose_a=True)]
+    return w * dy_v, tf.matmul(w, dy, transpose_a=True)
 
-  return _by_tiles(
-    call, _Kernel([*b.operands, v], forward, backward), call.batch, columns
-  )
+  of = _Operands(call, call.batch)
+  v = of.rows(Axis.KEYS, values, columns)
+  b, masks = _logits(of, parts, values), of.masks(visibility)
+  kernel = _Kernel(*b, [v], masks, forward, backward)
+  return _by_tiles(of, kernel, columns)
 
 
 def attend_shared(
   call: LayerCall,
   parts: Sequence[Term],
-  visible: Optional[mtf.Tensor],
-  nonpad: Optional[mtf.Tensor],
+  visibility: Visibility,
   values: mtf.Tensor,
 ) -> mtf.Tensor:
   """softmax(B) V, with B the sum of parts that all examples share.
@@ -112,67 +115,67 @@ def attend_shared(
   Args:
     call: the layer call.
     parts: over dimensions of [heads, length, memory_length].
-    visible: bool over [length, memory_length]; None: all.
-    nonpad: 1 at tokens and 0 at padding, [batch..., memory_length]; None: all
-      are 1.
+    visibility: what is hidden; its pairs are over [length, memory_length].
     values: V, [batch..., memory_length, heads, d_kv], 0 at padding.
 
   Returns:
-    Y, [batch..., length, heads, d_kv].
+    Y, [batch..., length, heads, d_kv], of no use at queries that are padding.
   """
-  b = _logits(call, parts, values)
-  mask = [] if visible is None else [_table(call, visible)]
-  memory, columns = [call.memory_length], [*call.batch, call.kv_dim]
+  pairs, nonpad = visibility.pairs, visibility.keys
+  columns = [*call.batch, call.kv_dim]
   if nonpad is None:
-    nonpad = mtf.ones(values.mesh, mtf.Shape([*call.batch, *memory]))
-  nonpad = mtf.stop_gradient(nonpad)
+    nonpad = mtf.ones(values.mesh, mtf.Shape([*call.batch, call.memory_length]))
   d_kv = call.kv_dim.size
 
   def examples(x: tf.Tensor) -> tf.Tensor:
-    """[..., batch * d_kv] as [..., batch, d_kv]."""
-    return tf.reshape(x, [*_shape(x)[:-1], -1, d_kv])
+    """[1, heads, rows, batch * d_kv] as [1, heads, rows, batch, d_kv]."""
+    _, heads, _, columns = x.shape
+    return tf.reshape(x, [1, heads, -1, columns // d_kv, d_kv])
 
   def side_by_side(x: tf.Tensor) -> tf.Tensor:
-    """[..., batch, d_kv] as [..., batch * d_kv]."""
-    *rows, examples, d_kv = _shape(x)
-    return tf.reshape(x, [*rows, examples * d_kv])
+    """The reverse."""
+    _, heads, _, examples, _ = x.shape
+    return tf.reshape(x, [1, heads, -1, examples * d_kv])
 
-  def exp(tile: Tensors) -> tf.Tensor:
-    of_b, seen = tile[: len(b.operands)], tile[len(b.operands) :]
-    logits = b.value(of_b)
-    return kernels.exp_from(logits, kernels.row_center(logits, *seen), *seen)
+  def exp(b: tf.Tensor, seen: Tensors) -> tf.Tensor:
+    return kernels.exp_from(b, kernels.row_center(b, *seen), *seen)
 
-  def forward(*tile: tf.Tensor) -> tf.Tensor:
-    *inputs, nonpad, v = tile
-    e = exp(inputs)
+  def forward(b: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
+    *seen, nonpad, v = others
+    e = exp(b, seen)
     x, total = tf.matmul(e, v), tf.matmul(e, nonpad)
     return side_by_side(kernels.divide_rows(examples(x), total))
 
-  def backward(*tile: tf.Tensor) -> Sequence[Optional[tf.Tensor]]:
-    *inputs, nonpad, v, y, dy = tile
-    e = exp(inputs)
+  def backward(
+    b: tf.Tensor, *others: tf.Tensor
+  ) -> tuple[Optional[tf.Tensor], ...]:
+    *seen, nonpad, v, y, dy = others
+    e = exp(b, seen)
     dx = kernels.divide_rows(examples(dy), tf.matmul(e, nonpad))
     dtotal = -tf.reduce_sum(dx * examples(y), axis=-1)
     dx = side_by_side(dx)
-    nonpad = tf.broadcast_to(nonpad, [*_shape(v)[:-1], _shape(nonpad)[-1]])
     de = tf.matmul(
       tf.concat([dx, dtotal], axis=-1),
-      tf.concat([v, nonpad], axis=-1),
+      tf.concat([v, nonpad * tf.ones_like(v[..., :1])], axis=-1),
       transpose_b=True,
     )
-    return [
-      *b.gradients(e * de, inputs[: len(b.operands)]),
-      *(None for _ in [*mask, nonpad]),
-      tf.matmul(e, dx, transpose_a=True),
-    ]
+    dv = tf.matmul(e, dx, transpose_a=True)
+    return (e * de, *(None for _ in [*seen, nonpad]), dv)
 
-  operands = [
-    *b.operands,
-    *mask,
-    _operand(call, nonpad, memory, call.batch, batch=[]),
-    _operand(call, values, memory, columns, batch=[]),
+  of = _Operands(call, [])
+  others = [
+    *([] if pairs is None else [of.table(pairs)]),
+    of.rows(Axis.KEYS, mtf.stop_gradient(nonpad), call.batch),
+    of.rows(Axis.KEYS, values, columns),
   ]
-  return _by_tiles(call, _Kernel(operands, forward, backward), [], columns)
+  kernel = _Kernel(
+    *_logits(of, parts, values),
+    others,
+    of.masks(visibility),
+    forward,
+    backward,
+  )
+  return _by_tiles(of, kernel, columns)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,58 +183,123 @@ class _Operand:
   """A tensor as the kernels take it.
 
   Attributes:
-    tensor: [heads..., batch..., rows..., columns...].
+    tensor: [batch..., heads..., rows..., columns...].
     ranks: how many dimensions each of these four has.
-    by_query: whether its rows are queries, so that each tile has its own.
+    layout: whether its rows and columns are queries or keys.
     trained: whether it may need a gradient.
   """
 
   tensor: mtf.Tensor
   ranks: Sequence[int]
-  by_query: bool
+  layout: Layout
   trained: bool
 
 
-def _operand(
-  call: LayerCall,
-  x: mtf.Tensor,
-  rows: Sequence[mtf.Dimension],
-  columns: Sequence[mtf.Dimension],
-  batch: Optional[Sequence[mtf.Dimension]] = None,
-) -> _Operand:
-  """Brings a tensor into the layout of the kernels.
+class _Operands:
+  """Brings tensors into the layout of the kernels."""
 
-  Where it has no head or no batch dimension, it gets some of one entry for each
-  part of the mesh.
-  """
-  trained = x.dtype.is_floating and not isinstance(
-    x.operation, mtf.StopGradient
-  )
-  given = set(x.shape.dims)
-  present: list[mtf.Dimension] = []
-  dims: list[mtf.Dimension] = []
-  for group in (call.heads, call.batch if batch is None else batch):
-    if given & set(group):
-      present += group
-      dims += group
-    else:
-      dims += [mtf.Dimension(d.name, call.parts(d)) for d in group]
-  x = arrange(x, mtf.Shape([*present, *rows, *columns]))
-  shape = mtf.Shape([*dims, *rows, *columns])
-  if shape.size == x.size:
-    x = mtf.reshape(x, shape)
-  else:  # the host broadcasts numbers only
-    x = mtf.cast(mtf.broadcast(mtf.cast(x, tf.float32), shape), x.dtype)
-  leading = len(call.heads), len(dims) - len(call.heads)
-  ranks = (*leading, len(rows), len(columns))
-  return _Operand(x, ranks, call.length == list(rows), trained)
+  def __init__(self, call: LayerCall, batch: Sequence[mtf.Dimension]) -> None:
+    """Creates operands.
+
+    Args:
+      call: the layer call.
+      batch: the batch dimensions of B.
+    """
+    self.call = call
+    self.batch = batch
+    self._axes = {
+      None: [],
+      Axis.QUERIES: call.length,
+      Axis.KEYS: [call.memory_length],
+    }
+
+  def rows(
+    self,
+    axis: Axis,
+    x: mtf.Tensor,
+    columns: Sequence[mtf.Dimension],
+  ) -> _Operand:
+    """A row for each query or key, as far as x has them."""
+    return self._operand(x, Layout(axis, None), columns)
+
+  def table(self, x: mtf.Tensor) -> _Operand:
+    """Over dimensions of B."""
+    return self._operand(x, ALIGNMENT, [])
+
+  def number(
+    self, x: mtf.Tensor, columns: Sequence[mtf.Dimension] = ()
+  ) -> _Operand:
+    """One for all queries and keys."""
+    return self._operand(x, Layout(None, None), columns)
+
+  def masks(self, visibility: Visibility) -> list[_Operand]:
+    """What is seen, mask by mask, int32; by any example, if B is for all."""
+    masks = [mtf.cast(x, tf.int32) for x in visibility.masks]
+    if not self.batch:
+      batch = set(self.call.batch)
+      kept = [[d for d in x.shape.dims if d not in batch] for x in masks]
+      masks = [
+        mtf.reduce_max(x, output_shape=mtf.Shape(dims))
+        for x, dims in zip(masks, kept)
+      ]
+    return [self.table(x) for x in masks]
+
+  def _operand(
+    self, x: mtf.Tensor, layout: Layout, others: Sequence[mtf.Dimension]
+  ) -> _Operand:
+    """Transposes a tensor.
+
+    Where it has no head or no batch dimension, it gets some of one entry for
+    each part of the mesh.
+    """
+    trained = x.dtype.is_floating and not isinstance(
+      x.operation, mtf.StopGradient
+    )
+    given = set(x.shape.dims)
+    layout = Layout(
+      *(axis if given & set(self._axes[axis]) else None for axis in layout)
+    )
+    rows, columns = (self._axes[axis] for axis in layout)
+    columns = [*columns, *others]
+    present: list[mtf.Dimension] = []
+    leading: list[list[mtf.Dimension]] = []
+    for group in (self._batch_of(columns), self.call.heads):
+      if given & set(group):
+        present += group
+        leading.append([*group])
+      else:
+        sizes = map(self.call.parts, group)
+        leading.append([mtf.Dimension(d.name, n) for d, n in zip(group, sizes)])
+    groups = [*leading, rows, columns]
+    x = arrange(x, mtf.Shape([*present, *rows, *columns]))
+    shape = mtf.Shape([*itertools.chain(*groups)])
+    if shape.size == x.size:
+      x = mtf.reshape(x, shape)
+    else:  # the host broadcasts numbers only
+      x = mtf.cast(mtf.broadcast(mtf.cast(x, tf.float32), shape), x.dtype)
+    return _Operand(x, [*map(len, groups)], layout, trained)
+
+  def _batch_of(
+    self, columns: Sequence[mtf.Dimension]
+  ) -> Sequence[mtf.Dimension]:
+    """The batch dimensions before all others: those that are no columns."""
+    return [d for d in self.call.batch if d not in columns]
 
 
 class _Part:
-  """A part of B that is given: a table or a mask."""
+  """A part of B that is given: a table or a mask.
+
+  Attributes:
+    operands: what it is made of.
+    layout: what its rows and columns are.
+  """
 
   def __init__(self, *operands: _Operand) -> None:
     self.operands = operands
+
+  @property
+  def layout(self) -> Layout:
+    return self.operands[0].layout
 
   def value(self, *tile: tf.Tensor) -> tf.Tensor:
     """The part, out of a tile of its operands."""
@@ -259,6 +327,11 @@ class _ScaledPart(_Part):
 class _ProductPart(_Part):
   """Q K^T."""
 
+  @property
+  def layout(self) -> Layout:
+    query, key = self.operands
+    return Layout(query.layout.rows, key.layout.rows)
+
   def value(self, *tile: tf.Tensor) -> tf.Tensor:
     query, key = tile
     return tf.matmul(query, key, transpose_b=True)
@@ -268,73 +341,80 @@ class _ProductPart(_Part):
     return [tf.matmul(db, key), tf.matmul(db, query, transpose_a=True)]
 
 
-def _part(call: LayerCall, term: Term) -> _Part:
+def _part(of: _Operands, term: Term) -> _Part:
   if isinstance(term, InnerProduct):
     return _ProductPart(
-      _operand(call, term.query, call.length, [term.k]),
-      _operand(call, term.key, [call.memory_length], [term.k]),
+      of.rows(Axis.QUERIES, term.query, [term.k]),
+      of.rows(Axis.KEYS, term.key, [term.k]),
     )
   if isinstance(term, Scaled):
-    return _ScaledPart(
-      _table(call, term.table), _operand(call, term.alpha, [], [])
-    )
-  return _Part(_table(call, term))
+    return _ScaledPart(of.table(term.table), of.number(term.alpha))
+  return _Part(of.table(term))
 
 
-def _table(call: LayerCall, x: mtf.Tensor) -> _Operand:
-  rows, columns = (
-    [d for d in dims if d in x.shape.dims]
-    for dims in (call.length, [call.memory_length])
-  )
-  return _operand(call, x, rows, columns)
-
-
-class _Sum:
-  """B, a sum of parts; those without a batch dimension are summed first."""
+class _Parts:
+  """Some parts of B, and their sum."""
 
   def __init__(self, parts: Sequence[_Part]) -> None:
     self._parts = parts
     self.operands = [x for part in parts for x in part.operands]
 
-  def value(self, tile: Tensors) -> tf.Tensor:
-    """A tile of B out of the tiles of all operands."""
+  @property
+  def trained(self) -> bool:
+    """Whether any of them may need a gradient."""
+    return any(x.trained for x in self.operands)
+
+  @property
+  def layout(self) -> Layout:
+    """What rows and columns of the sum are."""
+    layouts = zip(*(part.layout for part in self._parts))
+    return Layout(*(next(filter(None, of), None) for of in layouts))
+
+  def sum(self, tile: Tensors) -> Optional[tf.Tensor]:
+    """That of a tile of the operands; None if there are no parts."""
     values = [part.value(*of_part) for part, of_part in self._split(tile)]
-    values.sort(key=lambda x: math.prod(_shape(x)))
-    return functools.reduce(tf.add, values)
+    # The small ones first.
+    values.sort(key=lambda x: sum(n != 1 for n in x.shape.as_list()))
+    return functools.reduce(tf.add, values) if values else None
 
   def gradients(
     self, db: tf.Tensor, tile: Tensors
   ) -> Sequence[Optional[tf.Tensor]]:
-    """The gradients of all operands; None for parts that are not trained."""
-    gradients: list[Optional[tf.Tensor]] = []
-    shared = None  # dB, summed over the batch
+    """Those of all operands; None for parts that are not trained."""
+    found: list[Optional[tf.Tensor]] = []
     for part, of_part in self._split(tile):
-      if not any(x.trained for x in part.operands):
-        gradients += [None] * len(of_part)
-      elif any(_shape(x)[1] == _shape(db)[1] for x in of_part):
-        gradients += part.gradients(db, *of_part)
+      if any(x.trained for x in part.operands):
+        found += part.gradients(db, *of_part)
       else:
-        if shared is None:
-          shared = tf.reduce_sum(db, axis=1, keepdims=True)
-        gradients += part.gradients(shared, *of_part)
-    return gradients
+        found += [None] * len(of_part)
+    return found
 
   def _split(self, tile: Tensors) -> Iterator[tuple[_Part, Tensors]]:
-    at = 0
+    rest = iter(tile)
     for part in self._parts:
-      yield part, tile[at : at + len(part.operands)]
-      at += len(part.operands)
+      yield part, [*itertools.islice(rest, len(part.operands))]
 
 
-def _logits(call: LayerCall, parts: Sequence[Term], values: mtf.Tensor) -> _Sum:
-  """B, as the sum of parts; they have all of its dimensions together."""
+def _logits(
+  of: _Operands, parts: Sequence[Term], values: mtf.Tensor
+) -> tuple[_Parts, _Parts]:
+  """B: its parts without a batch dimension, and all others.
+
+  They have all other dimensions of B together.
+  """
+  call = of.call
   dims = call.length + [call.memory_length]
   if not set(call.heads) & set(values.shape.dims):
     dims = call.heads + dims
   if not set(dims) <= set().union(*map(dims_of, parts)):
     zeros = mtf.stop_gradient(mtf.zeros(values.mesh, mtf.Shape(dims)))
     parts = [*parts, zeros]
-  return _Sum([_part(call, x) for x in parts])
+  shared = [x for x in parts if not dims_of(x) & set(of.batch)]
+  local = [x for x in parts if dims_of(x) & set(of.batch)]
+  return (
+    _Parts([_part(of, x) for x in shared]),
+    _Parts([_part(of, x) for x in local]),
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -342,33 +422,47 @@ class _Kernel:
   """What is done with a tile.
 
   Attributes:
-    operands: the last one is V.
-    forward: from a tile of each operand to a tile of Y.
-    backward: from the same, Y and dY to the gradient of each operand; what an
-      operand's tile lacks is still to be summed over.
+    shared: the parts of B that are summed once for all examples.
+    local: those of each example.
+    others: what else there is, V last.
+    masks: what is seen.
+    forward: from B and the others to Y, all of them a tile's.
+    backward: from the same, Y and dY to the gradients of B and the others; what
+      their tiles lack is still to be summed over.
   """
 
-  operands: Sequence[_Operand]
+  shared: _Parts
+  local: _Parts
+  others: Sequence[_Operand]
+  masks: Sequence[_Operand]
   forward: Callable[..., tf.Tensor]
   backward: Callable[..., Sequence[Optional[tf.Tensor]]]
 
+  @property
+  def groups(self) -> list[Sequence[_Operand]]:
+    """All operands."""
+    return [self.shared.operands, self.local.operands, self.others, self.masks]
+
+  @property
+  def operands(self) -> list[_Operand]:
+    """All operands, one after the other."""
+    return [*itertools.chain(*self.groups)]
+
 
 def _by_tiles(
-  call: LayerCall,
-  kernel: _Kernel,
-  batch: Sequence[mtf.Dimension],
-  columns: Sequence[mtf.Dimension],
+  of: _Operands, kernel: _Kernel, columns: Sequence[mtf.Dimension]
 ) -> mtf.Tensor:
   """Y, [batch..., length, heads, d_kv], made tile by tile.
 
   Args:
-    call: the layer call.
+    of: what the operands were made by.
     kernel: what is done with a tile.
-    batch: the batch dimensions of B.
-    columns: those of a row of Y in the kernel.
+    columns: the dimensions of a row of Y in the kernel.
   """
-  groups = call.heads, batch, call.length, columns
+  call = of.call
+  groups = of.batch, call.heads, call.length, columns
   dims = [d for group in groups for d in group]
+  ranks = [len(group) for group in groups]
   trained = [x.tensor for x in kernel.operands if x.trained]
   used = {d for x in kernel.operands for d in x.tensor.shape.dims}
   # What is whole may be on an axis of a mesh that has one device.
@@ -379,13 +473,19 @@ def _by_tiles(
   ]
 
   def forward(*slices: tf.Tensor) -> tf.Tensor:
-    y = _forward(kernel, slices)
+    y = _OnDevice(kernel, slices).forward()
     return tf.reshape(y, [d.size // call.parts(d) for d in dims])
+
+  def backward(*slices: tf.Tensor) -> Any:
+    *inputs, y, dy = slices
+    y, dy = _flat(y, ranks), _flat(dy, ranks)
+    found = _OnDevice(kernel, inputs).backward(y, dy)
+    return tuple(found) if len(found) > 1 else found[0]
 
   def gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[Optional[mtf.Tensor]]:
     found = iter(
       mtf.slicewise(
-        functools.partial(_backward, kernel, [len(group) for group in groups]),
+        backward,
         [*op.inputs, op.outputs[0], dy],
         output_shape=[x.shape for x in trained],
         output_dtype=[x.dtype for x in trained],
@@ -407,211 +507,130 @@ def _by_tiles(
   )
 
 
-def _forward(kernel: _Kernel, slices: Tensors) -> tf.Tensor:
-  """Y, [heads, batch, length, columns]."""
-  inputs = [_flat(x, o.ranks) for x, o in zip(slices, kernel.operands)]
-  tiling = _Tiling(inputs, [o.by_query for o in kernel.operands])
-  pieces = [cut.pieces(x) for cut, x in zip(tiling.cuts, inputs)]
-  y: list[tf.Tensor] = []
-  for tile in tiling.tiles:
-    with tf.control_dependencies(y[-1:]):
-      y.append(kernel.forward(*(of[tile] for of in pieces)))
-  cut = _Cut(tiling, [*tiling.rows, _shape(y[0])[-1]], by_query=True)
-  return cut.whole(_concat(y))
+class _OnDevice:
+  """A kernel, and the slices of its operands that a device has."""
 
-
-def _backward(
-  kernel: _Kernel, ranks_of_y: Sequence[int], *slices: tf.Tensor
-) -> Union[tf.Tensor, tuple[tf.Tensor, ...]]:
-  """The gradients of what is trained; the last two slices are Y and dY."""
-  operands = kernel.operands
-  ranks = [*(o.ranks for o in operands), ranks_of_y, ranks_of_y]
-  inputs = [_flat(x, r) for x, r in zip(slices, ranks)]
-  tiling = _Tiling(inputs, [*(o.by_query for o in operands), True, True])
-  pieces = [cut.pieces(x) for cut, x in zip(tiling.cuts, inputs)]
-  gradients = {
-    i: _Gradient(tiling.cuts[i], inputs[i].dtype)
-    for i, operand in enumerate(operands)
-    if operand.trained
-  }
-  last: list[tf.Tensor] = []
-  for tile in tiling.tiles:
-    with tf.control_dependencies(last):
-      found = kernel.backward(*(of[tile] for of in pieces))
-      last = [of.add(tile, found[i]) for i, of in gradients.items()]
-  result = [
-    tf.reshape(of.total(), slices[i].shape) for i, of in gradients.items()
-  ]
-  return tuple(result) if len(result) > 1 else result[0]
-
-
-class _Tile(NamedTuple):
-  """Which group of heads, and which block of queries."""
-
-  group: int
-  block: int
-
-
-class _Tiling:
-  """Which heads and queries make a tile: some heads, or some queries of one.
-
-  Attributes:
-    rows: [heads, batch, length], the sizes of a row of B.
-    groups: the number of groups of heads.
-    blocks: the number of blocks of queries.
-    queries: how many a block has.
-    tiles: all of them, in order.
-    cuts: how each input is cut.
-  """
-
-  def __init__(self, inputs: Tensors, by_query: Sequence[bool]) -> None:
-    """Chooses the size of a tile.
-
-    Args:
-      inputs: [heads, batch, rows, columns] each.
-      by_query: which of them have queries as rows.
-    """
-    shapes = [_shape(x) for x in inputs]
-    heads, batch, _, _ = map(max, zip(*shapes))
+  def __init__(self, kernel: _Kernel, slices: Tensors) -> None:
+    operands = kernel.operands
+    flat = [_flat(x, o.ranks) for x, o in zip(slices, operands)]
+    shapes = [x.shape.as_list() for x in flat]
+    batch, heads = (max(shape[i] for shape in shapes) for i in (0, 1))
     length, memory_length = (
-      max(shape[2] for shape, of in zip(shapes, by_query) if of == queries)
-      for queries in (True, False)
+      max(
+        n
+        for shape, o in zip(shapes, operands)
+        for n, of in zip(shape[2:], o.layout)
+        if of is axis
+      )
+      for axis in Axis
     )
-    row = batch * memory_length
-    rows = max(_TILE // row, heads * length // _MOST_TILES, 1)
-    together = (n for n in range(heads, 1, -1) if heads % n == 0)
-    self.groups = heads // next((n for n in together if n * length <= rows), 1)
-    # As many blocks as divide the queries, if less than twice as many will do.
-    fewest = -(-length // rows)
-    numbers = range(fewest, 2 * fewest)
-    blocks = next((n for n in numbers if length % n == 0), fewest)
-    self.queries = -(-length // blocks)
-    self.blocks = -(-length // self.queries)
-    self.rows = [heads, batch, length]
-    self.tiles = [
-      _Tile(*of)
-      for of in itertools.product(range(self.groups), range(self.blocks))
+    self._kernel = kernel
+    self._slices = slices
+    self._tiling = Tiling(
+      [batch, heads, length, memory_length],
+      # Neighbouring queries see about the same, where B is not for all.
+      by_queries=bool(kernel.local.operands)
+      and any(x.layout == ALIGNMENT for x in kernel.masks),
+    )
+    cut = (Pieces(self._tiling, n, o.layout) for n, o in zip(shapes, operands))
+    inputs = map(Input, flat, cut)
+    self._shared, self._local, self._others, masks = (
+      [*itertools.islice(inputs, len(group))] for group in kernel.groups
+    )
+    self._windows = self._tiling.windows(masks)
+    columns = self._others[-1].x.shape.as_list()[-1]
+    self._of_y = Pieces(
+      self._tiling, [batch, heads, length, columns], Layout(Axis.QUERIES, None)
+    )
+    self._of_shared = Pieces(
+      self._tiling, [1, heads, length, memory_length], ALIGNMENT
+    )
+
+  def forward(self) -> tf.Tensor:
+    """Y, [batch, heads, length, columns]."""
+    total = Sum(self._of_y, tf.float32)
+    last: list[tf.Tensor] = []
+    for slab in self._tiling.slabs:
+      with tf.control_dependencies(last):
+        shared = self._kernel.shared.sum(_take(self._shared, slab[0]))
+      for tile in slab:
+        with tf.control_dependencies(last):
+          window = self._windows[tile]
+          b = self._b(shared, _take(self._local, tile, window), window)
+          others = _take(self._others, tile, window)
+          last = [total.add(self._kernel.forward(b, *others), tile, window)]
+    return total.total()
+
+  def backward(self, y: tf.Tensor, dy: tf.Tensor) -> list[tf.Tensor]:
+    """The gradients of what is trained, each in the shape of its slice."""
+    kernel = self._kernel
+    of_y = [Input(x, self._of_y) for x in (y, dy)]
+    given = [*self._shared, *self._local, *self._others]
+    sums = [
+      Sum(i.pieces, i.x.dtype) if o.trained else None
+      for i, o in zip(given, kernel.operands)
     ]
-    self.cuts = [_Cut(self, shape, of) for shape, of in zip(shapes, by_query)]
-
-
-class _Cut:
-  """How a tensor, [heads, batch, rows, columns], is cut for the tiles.
-
-  A piece has the heads and rows of a tile, and lies in memory behind the one
-  before it. Nothing is copied, unless the queries of several examples are cut,
-  or some are missing in the last block, which are then 0.
-
-  Attributes:
-    number: how many pieces there are.
-    piece_shape: [heads, batch, rows, columns] of each.
-  """
-
-  def __init__(
-    self, tiling: _Tiling, shape: Sequence[int], by_query: bool
-  ) -> None:
-    """Cuts a shape.
-
-    Args:
-      tiling: the tiles.
-      shape: that of the tensor; one head is for all groups.
-      by_query: whether its rows are queries; others are for all blocks.
-    """
-    self._tiling = tiling
-    self._shape = shape
-    self._groups = tiling.groups if shape[0] > 1 else 1
-    self._blocks = tiling.blocks if by_query else 1
-    self.number = self._groups * self._blocks
-    heads, batch, rows, columns = shape
-    if self._blocks > 1:
-      rows = tiling.queries
-    self.piece_shape = [heads // self._groups, batch, rows, columns]
-
-  def index(self, tile: _Tile) -> int:
-    """Which piece a tile takes."""
-    return tile.group % self._groups * self._blocks + tile.block % self._blocks
-
-  def pieces(self, x: tf.Tensor) -> dict[_Tile, tf.Tensor]:
-    """Those of a tensor, for each tile."""
-    if self._blocks > 1:
-      heads, batch, rows, columns = self._shape
-      blocks = [self._blocks, self._tiling.queries]
-      missing = math.prod(blocks) - rows
-      if missing:
-        x = tf.pad(x, [[0, 0], [0, 0], [0, missing], [0, 0]])
-      x = tf.transpose(
-        tf.reshape(x, [heads, batch, *blocks, columns]), [0, 2, 1, 3, 4]
-      )
-      x = tf.reshape(x, [-1, *_shape(x)[2:]])
-    pieces = tf.split(x, self.number) if self.number > 1 else [x]
-    return {tile: pieces[self.index(tile)] for tile in self._tiling.tiles}
-
-  def whole(self, x: tf.Tensor) -> tf.Tensor:
-    """The tensor whose pieces these are, one after the other."""
-    heads, batch, rows, columns = self._shape
-    if self._blocks > 1:
-      queries = self._tiling.queries
-      x = tf.reshape(x, [heads, self._blocks, batch, queries, columns])
-      x = tf.transpose(x, [0, 2, 1, 3, 4])
-      x = tf.reshape(x, [heads, batch, -1, columns])[:, :, :rows]
-    return tf.reshape(x, self._shape)
-
-
-class _Gradient:
-  """The gradient of an operand, put together from those of its tiles."""
-
-  def __init__(self, cut: _Cut, dtype: tf.DType) -> None:
-    """Creates an empty gradient of what is cut that way."""
-    self._cut = cut
-    self._pieces: dict[int, tf.Tensor] = {}
-    self._whole: Optional[tf.Tensor] = None
-    if (
-      cut.number > 1
-      and cut.number * math.prod(cut.piece_shape) > _LARGE * _TILE
-    ):
-      # Unlike tf.zeros, it is never folded into a constant, nor taken for
-      # another one of the same shape.
-      self._whole = tf.raw_ops.Empty(
-        shape=[cut.number, *cut.piece_shape], dtype=dtype
-      )
-
-  def add(self, tile: _Tile, found: tf.Tensor) -> tf.Tensor:
-    """Adds that of a tile."""
-    at = self._cut.index(tile)
-    found = _sum_to(found, self._cut.piece_shape)
-    if at in self._pieces:
-      found = self._pieces[at] + found
-    self._pieces[at] = found
-    if self._whole is None:
-      return found
-    # What is large is filled in place: there is no room for it twice.
-    self._whole = tf.raw_ops.InplaceUpdate(
-      x=self._whole, i=[at], v=found[tf.newaxis]
+    rest = iter(sums)
+    of_shared, of_local, of_others = (
+      [*itertools.islice(rest, len(group))] for group in kernel.groups[:3]
     )
-    return self._whole
+    last: list[tf.Tensor] = []
+    for slab in self._tiling.slabs:
+      with tf.control_dependencies(last):
+        parts = _take(self._shared, slab[0])
+        shared = kernel.shared.sum(parts)
+      db_of_all: Optional[tf.Tensor] = None
+      for tile in slab:
+        with tf.control_dependencies(last):
+          window = self._windows[tile]
+          local = _take(self._local, tile, window)
+          others = _take([*self._others, *of_y], tile, window)
+          b = self._b(shared, local, window)
+          db, *found = kernel.backward(b, *others)
+          last = [
+            *_add(of_local, kernel.local.gradients(db, local), tile, window),
+            *_add(of_others, found, tile, window),
+          ]
+          if kernel.shared.trained:
+            db = self._of_shared.put(db, tile, window)
+            db_of_all = db if db_of_all is None else db_of_all + db
+            last.append(db_of_all)
+      if db_of_all is not None:
+        with tf.control_dependencies(last):
+          gradients = kernel.shared.gradients(db_of_all, parts)
+          last = _add(of_shared, gradients, slab[0])
+    return [
+      tf.reshape(of.total(), x.shape) for of, x in zip(sums, self._slices) if of
+    ]
 
-  def total(self) -> tf.Tensor:
-    """That of the whole operand."""
-    if self._whole is None:
-      return self._cut.whole(_concat([*self._pieces.values()]))
-    return self._cut.whole(self._whole)
+  def _b(
+    self, shared: Optional[tf.Tensor], local: Tensors, window: Optional[Window]
+  ) -> tf.Tensor:
+    """B, in the window of a tile."""
+    b = self._kernel.local.sum(local)
+    if shared is None:
+      return b
+    shared = view(shared, self._kernel.shared.layout, window)
+    return shared if b is None else b + shared
+
+
+def _take(
+  inputs: Sequence[Input], tile: Tile, window: Optional[Window] = None
+) -> list[tf.Tensor]:
+  return [of.take(tile, window) for of in inputs]
+
+
+def _add(
+  sums: Sequence[Optional[Sum]],
+  found: Sequence[Optional[tf.Tensor]],
+  tile: Tile,
+  window: Optional[Window] = None,
+) -> list[tf.Tensor]:
+  """Adds to each sum what was found for it."""
+  return [of.add(x, tile, window) for of, x in zip(sums, found) if of]
 
 
 def _flat(x: tf.Tensor, ranks: Sequence[int]) -> tf.Tensor:
   """Merges dimensions: as many as ranks says for each one of the result."""
-  sizes = iter(_shape(x))
+  sizes = iter(x.shape.as_list())
   return tf.reshape(x, [math.prod(itertools.islice(sizes, n)) for n in ranks])
-
-
-def _shape(x: tf.Tensor) -> list[int]:
-  return x.shape.as_list()
-
-
-def _concat(tensors: Tensors) -> tf.Tensor:
-  return tensors[0] if len(tensors) == 1 else tf.concat(tensors, 0)
-
-
-def _sum_to(x: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
-  """Sums over what was broadcast from this shape."""
-  axes = [i for i, (a, b) in enumerate(zip(_shape(x), shape)) if a > b]
-  return tf.reduce_sum(x, axes, keepdims=True) if axes else x

@@ -27,6 +27,12 @@ class Visibility:
   keys: Optional[mtf.Tensor]
   queries: Optional[mtf.Tensor]
 
+  @property
+  def masks(self) -> list[mtf.Tensor]:
+    """Those that there are."""
+    masks = self.pairs, self.keys, self.queries
+    return [x for x in masks if x is not None]
+
 
 def visibility(call: LayerCall, packed: bool) -> Visibility:
   """Visibility of a layer call.

@@ -37,9 +37,7 @@ def average(
     and not call.context.model.ensemble_dims
     and can_attend(call, values)
   ):
-    y = attend_shared(
-      call, logits.shared, visibility.pairs, visibility.keys, values
-    )
+    y = attend_shared(call, logits.shared, visibility, values)
     return at(visibility.queries, y)
 
   def sums() -> tuple[mtf.Tensor, ...]:

@@ -35,7 +35,7 @@ def average(
   """softmax(B) G(X); see `weighted_sum.softmax_average`."""
   logits = _visible(call, logits, visibility)
   if use_log_z is None and dropout.per_key(call) and can_attend(call, values):
-    y = attend(call, logits.terms, dropout.of_values(values, call))
+    y = attend(call, logits.terms, visibility, dropout.of_values(values, call))
   else:
     y = _step_by_step(call, logits, values, dropout, use_log_z)
   return at(visibility.queries, y)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from mesh_tensorflow.transformer import transformer_layers
 
-from synth_mtf.core import attend
+from synth_mtf.core import attend, tiles, windows
 from synth_mtf.core.logits import InnerProduct, Scaled
+from synth_mtf.core.visibility import Visibility
 from tests import checks, harness, reference
 from tests.core import calls
 
@@ -48,6 +49,8 @@ PARTS = {**SHARED, **LOCAL}
 CAUSAL = np.tril(np.ones([LENGTH, LENGTH], int))
 NONPAD = np.ones([BATCH, LENGTH], int)
 NONPAD[1, 2:] = 0
+SEGMENTS = np.array([[1, 1, 1, 2, 2, 3, 0], [1, 2, 2, 2, 2, 2, 2]])[:BATCH]
+SAME = (SEGMENTS[:, :, None] == SEGMENTS[:, None]).astype(int)
 MESHES = {
   'one device': harness.ONE_DEVICE,
   'split batch': harness.Mesh('all:2', 'batch:all'),
@@ -100,7 +103,10 @@ def formula(names, at, visible, nonpad):
 
 def check(kernel, names, visible, nonpad, mesh=harness.ONE_DEVICE):
   values = arrays(names)
-  cotangent = harness.draw('cotangent', [BATCH, LENGTH, HEADS, D_KV])
+  tokens = nonpad[:, :, None, None]  # the layer makes all else zero
+  cotangent = tokens * harness.draw(
+    'cotangent', [BATCH, LENGTH, HEADS, D_KV]
+  ).astype(np.float32)
 
   def build(mesh_object):
     call = calls.make(
@@ -127,7 +133,10 @@ def check(kernel, names, visible, nonpad, mesh=harness.ONE_DEVICE):
   found = harness.evaluate(build, mesh)
   exact = {name: array.astype(np.float64) for name, array in values.items()}
   harness.assert_close(
-    found['y'], formula(names, exact, visible, nonpad), 'value', 3e-6
+    found['y'] * tokens,
+    formula(names, exact, visible, nonpad) * tokens,
+    'value',
+    3e-6,
   )
   checks.gradients(
     found['gradients'],
@@ -135,6 +144,16 @@ def check(kernel, names, visible, nonpad, mesh=harness.ONE_DEVICE):
       lambda at: (formula(names, at, visible, nonpad) * cotangent).sum(), exact
     ),
     1e-5,
+  )
+
+
+def masked(mesh_object):
+  """What the masks leave, of queries and keys."""
+  tokens = NONPAD.astype(np.float32)
+  return Visibility(
+    mtf.equal(harness.constant(mesh_object, CAUSAL, 'length memory_length'), 1),
+    harness.constant(mesh_object, tokens, 'batch memory_length'),
+    harness.constant(mesh_object, tokens, 'batch length'),
   )
 
 
@@ -146,8 +165,11 @@ def hidden(mesh_object, array, names):
   )
 
 
+ALL = Visibility(None, None, None)
+
+
 def of_each(call, parts, values):
-  return attend.attend(call, parts, values)
+  return attend.attend(call, parts, ALL, values)
 
 
 def of_each_masked(call, parts, values):
@@ -155,27 +177,29 @@ def of_each_masked(call, parts, values):
     hidden(values.mesh, CAUSAL, 'length memory_length'),
     hidden(values.mesh, NONPAD, 'batch memory_length'),
   ]
-  return attend.attend(call, [*parts, *masks], values)
+  return attend.attend(call, [*parts, *masks], masked(values.mesh), values)
+
+
+def of_each_packed(call, parts, values):
+  same = harness.constant(values.mesh, SAME, 'batch length memory_length')
+  mask = hidden(values.mesh, SAME, 'batch length memory_length')
+  visibility = Visibility(mtf.equal(same, 1), None, None)
+  return attend.attend(call, [*parts, mask], visibility, values)
 
 
 def of_all(call, parts, values):
-  return attend.attend_shared(call, parts, None, None, values)
+  return attend.attend_shared(call, parts, ALL, values)
 
 
 def of_all_masked(call, parts, values):
-  visible = mtf.equal(
-    harness.constant(values.mesh, CAUSAL, 'length memory_length'), 1
-  )
-  nonpad = harness.constant(
-    values.mesh, NONPAD.astype(np.float32), 'batch memory_length'
-  )
-  values *= nonpad
-  return attend.attend_shared(call, parts, visible, nonpad, values)
+  visibility = masked(values.mesh)
+  return attend.attend_shared(call, parts, visibility, values * visibility.keys)
 
 
 WAYS = {
   'of each': (of_each, 1, np.ones_like(NONPAD)),
   'of each, masked': (of_each_masked, CAUSAL, NONPAD),
+  'of each, packed': (of_each_packed, SAME[:, None], np.ones_like(NONPAD)),
   'of all': (of_all, 1, np.ones_like(NONPAD)),
   'of all, masked': (of_all_masked, CAUSAL, NONPAD),
 }
@@ -196,7 +220,7 @@ def cases():
       yield way, names
 
 
-def tiles():
+def sizes_of_tiles():
   """Each case by tiles of each size; fast: a part alone by one of them."""
   # Three queries of a head, for B of one example or of both; the last has one.
   of_all, of_each = 3 * LENGTH, 3 * LENGTH * BATCH
@@ -206,7 +230,7 @@ def tiles():
     some = of_each if 'of each' in way else of_all
     if len(names) > 1:
       return [some, two_heads, 2**20]
-    return [] if 'masked' in way else [some]
+    return [some] if way in ('of each', 'of all') else []
 
   # One head and one query; a head and some queries; some heads; all of them.
   for entries, (way, names) in itertools.product(
@@ -221,11 +245,13 @@ def tiles():
     )
 
 
-@pytest.mark.parametrize('entries, way, names', tiles())
+@pytest.mark.parametrize('entries, way, names', sizes_of_tiles())
 def test_it_is_the_formula(monkeypatch, entries, way, names):
-  monkeypatch.setattr(attend, '_TILE', entries)
+  monkeypatch.setattr(tiles, '_TILE', entries)
   if entries <= 3 * LENGTH * BATCH:  # gradients are filled in place
-    monkeypatch.setattr(attend, '_LARGE', 1)
+    monkeypatch.setattr(tiles, '_LARGE', 1)
+  # Windows are as narrow as can be, or rounded up, the last one less.
+  monkeypatch.setattr(windows, '_LEAST_STEP', 2 if entries % 2 else 1)
   kernel, visible, nonpad = WAYS[way]
   check(kernel, names, visible, nonpad)
 
@@ -248,6 +274,6 @@ def test_it_is_the_formula(monkeypatch, entries, way, names):
 def test_a_mesh_may_split_the_batch_and_the_heads(
   monkeypatch, mesh, way, names
 ):
-  monkeypatch.setattr(attend, '_TILE', 3 * LENGTH * BATCH)
+  monkeypatch.setattr(tiles, '_TILE', 3 * LENGTH * BATCH)
   kernel, visible, nonpad = WAYS[way]
   check(kernel, names, visible, nonpad, MESHES[mesh])
