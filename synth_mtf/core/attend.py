@@ -31,9 +31,9 @@ from synth_mtf.core import kernels
 from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import InnerProduct, Scaled, Term, dims_of
-from synth_mtf.core.tiles import Input, Pieces, Sum, Tile, Tiling
+from synth_mtf.core.tiles import Cut, Pieces, Sum, Tile, Tiling
 from synth_mtf.core.visibility import Visibility
-from synth_mtf.core.windows import ALIGNMENT, Axis, Layout, Window, view
+from synth_mtf.core.windows import ALIGNMENT, Axis, Layout, Window
 
 Tensors = Sequence[tf.Tensor]
 
@@ -123,8 +123,10 @@ def attend_shared(
   """
   pairs, nonpad = visibility.pairs, visibility.keys
   columns = [*call.batch, call.kv_dim]
+  of_heads = mtf.Shape([*call.batch, *call.heads, call.memory_length])
   if nonpad is None:
-    nonpad = mtf.ones(values.mesh, mtf.Shape([*call.batch, call.memory_length]))
+    nonpad = mtf.ones(values.mesh, of_heads)
+  nonpad = mtf.stop_gradient(mtf.broadcast(nonpad, of_heads))
   d_kv = call.kv_dim.size
 
   def examples(x: tf.Tensor) -> tf.Tensor:
@@ -156,7 +158,7 @@ def attend_shared(
     dx = side_by_side(dx)
     de = tf.matmul(
       tf.concat([dx, dtotal], axis=-1),
-      tf.concat([v, nonpad * tf.ones_like(v[..., :1])], axis=-1),
+      tf.concat([v, nonpad], axis=-1),
       transpose_b=True,
     )
     dv = tf.matmul(e, dx, transpose_a=True)
@@ -165,7 +167,7 @@ def attend_shared(
   of = _Operands(call, [])
   others = [
     *([] if pairs is None else [of.table(pairs)]),
-    of.rows(Axis.KEYS, mtf.stop_gradient(nonpad), call.batch),
+    of.rows(Axis.KEYS, nonpad, call.batch),
     of.rows(Axis.KEYS, values, columns),
   ]
   kernel = _Kernel(
@@ -532,23 +534,23 @@ class _OnDevice:
       by_queries=bool(kernel.local.operands)
       and any(x.layout == ALIGNMENT for x in kernel.masks),
     )
-    cut = (Pieces(self._tiling, n, o.layout) for n, o in zip(shapes, operands))
-    inputs = map(Input, flat, cut)
+    cuts = (Cut(self._tiling, n, o.layout) for n, o in zip(shapes, operands))
+    inputs = map(Pieces, flat, cuts)
     self._shared, self._local, self._others, masks = (
       [*itertools.islice(inputs, len(group))] for group in kernel.groups
     )
     self._windows = self._tiling.windows(masks)
-    columns = self._others[-1].x.shape.as_list()[-1]
-    self._of_y = Pieces(
+    columns = self._others[-1].cut.piece[-1]
+    self._of_y = Cut(
       self._tiling, [batch, heads, length, columns], Layout(Axis.QUERIES, None)
     )
-    self._of_shared = Pieces(
+    self._of_shared = Cut(
       self._tiling, [1, heads, length, memory_length], ALIGNMENT
     )
 
   def forward(self) -> tf.Tensor:
     """Y, [batch, heads, length, columns]."""
-    total = Sum(self._of_y, tf.float32)
+    total = Sum(self._of_y)
     last: list[tf.Tensor] = []
     for slab in self._tiling.slabs:
       with tf.control_dependencies(last):
@@ -564,10 +566,10 @@ class _OnDevice:
   def backward(self, y: tf.Tensor, dy: tf.Tensor) -> list[tf.Tensor]:
     """The gradients of what is trained, each in the shape of its slice."""
     kernel = self._kernel
-    of_y = [Input(x, self._of_y) for x in (y, dy)]
+    of_y = [Pieces(x, self._of_y) for x in (y, dy)]
     given = [*self._shared, *self._local, *self._others]
     sums = [
-      Sum(i.pieces, i.x.dtype) if o.trained else None
+      Sum(i.cut, o.tensor.dtype) if o.trained else None
       for i, o in zip(given, kernel.operands)
     ]
     rest = iter(sums)
@@ -592,7 +594,7 @@ class _OnDevice:
             *_add(of_others, found, tile, window),
           ]
           if kernel.shared.trained:
-            db = self._of_shared.put(db, tile, window)
+            db = self._of_shared.put(db, window)
             db_of_all = db if db_of_all is None else db_of_all + db
             last.append(db_of_all)
       if db_of_all is not None:
@@ -610,12 +612,13 @@ class _OnDevice:
     b = self._kernel.local.sum(local)
     if shared is None:
       return b
-    shared = view(shared, self._kernel.shared.layout, window)
+    if window:
+      shared = window.view(shared, self._kernel.shared.layout)
     return shared if b is None else b + shared
 
 
 def _take(
-  inputs: Sequence[Input], tile: Tile, window: Optional[Window] = None
+  inputs: Sequence[Pieces], tile: Tile, window: Optional[Window] = None
 ) -> list[tf.Tensor]:
   return [of.take(tile, window) for of in inputs]
 

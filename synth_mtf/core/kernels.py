@@ -377,7 +377,9 @@ def exp_from(
 ) -> tf.Tensor:
   """exp(b - center), 0 where hidden."""
   e = tf.exp(
-    tf.clip_by_value(b - center[..., tf.newaxis], -_MAX_EXPONENT, _MAX_EXPONENT)
+    tf.clip_by_value(
+      b - tf.expand_dims(center, -1), -_MAX_EXPONENT, _MAX_EXPONENT
+    )
   )
   return e if visible is None else tf.where_v2(visible, e, 0.0)
 
@@ -471,7 +473,7 @@ def _divide_gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[mtf.Tensor]:
 
 def divide_rows(x: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
   """Divides [..., d_kv] by [...]; the quotient by 0 is 0."""
-  total = tf.where_v2(total > 0, total, float('inf'))[..., tf.newaxis]
+  total = tf.expand_dims(tf.where_v2(total > 0, total, float('inf')), -1)
   return tf.cast(tf.cast(x, total.dtype) / total, x.dtype)
 
 
