@@ -90,10 +90,15 @@ def attend(
     )
     return w * dy_v, tf.matmul(w, dy, transpose_a=True)
 
-  of = _Operands(call, call.batch)
-  v = of.rows(Axis.KEYS, values, columns)
-  b, masks = _logits(of, parts, values), of.masks(visibility)
-  kernel = _Kernel(*b, [v], masks, forward, backward)
+  # Neighbouring queries see about the same.
+  of = _Operands(call, call.batch, by_queries=visibility.pairs is not None)
+  kernel = _Kernel(
+    *_logits(of, parts, values),
+    [of.rows(Axis.KEYS, values, columns)],
+    of.masks(visibility),
+    forward,
+    backward,
+  )
   return _by_tiles(of, kernel, columns)
 
 
@@ -164,7 +169,7 @@ def attend_shared(
     dv = tf.matmul(e, dx, transpose_a=True)
     return (e * de, *(None for _ in [*seen, nonpad]), dv)
 
-  of = _Operands(call, [])
+  of = _Operands(call, [], by_queries=False)
   others = [
     *([] if pairs is None else [of.table(pairs)]),
     of.rows(Axis.KEYS, nonpad, call.batch),
@@ -187,7 +192,8 @@ class _Operand:
   Attributes:
     tensor: [batch..., heads..., rows..., columns...].
     ranks: how many dimensions each of these four has.
-    layout: whether its rows and columns are queries or keys.
+    layout: whether its rows and columns are queries or keys, and in which
+      order the four lie in memory.
     trained: whether it may need a gradient.
   """
 
@@ -200,15 +206,19 @@ class _Operand:
 class _Operands:
   """Brings tensors into the layout of the kernels."""
 
-  def __init__(self, call: LayerCall, batch: Sequence[mtf.Dimension]) -> None:
+  def __init__(
+    self, call: LayerCall, batch: Sequence[mtf.Dimension], by_queries: bool
+  ) -> None:
     """Creates operands.
 
     Args:
       call: the layer call.
       batch: the batch dimensions of B.
+      by_queries: how tiles are cut; see `Tiling`.
     """
     self.call = call
     self.batch = batch
+    self.by_queries = by_queries
     self._axes = {
       None: [],
       Axis.QUERIES: call.length,
@@ -222,17 +232,17 @@ class _Operands:
     columns: Sequence[mtf.Dimension],
   ) -> _Operand:
     """A row for each query or key, as far as x has them."""
-    return self._operand(x, Layout(axis, None), columns)
+    return self._operand(x, [axis, None], columns)
 
   def table(self, x: mtf.Tensor) -> _Operand:
     """Over dimensions of B."""
-    return self._operand(x, ALIGNMENT, [])
+    return self._operand(x, [Axis.QUERIES, Axis.KEYS], [])
 
   def number(
     self, x: mtf.Tensor, columns: Sequence[mtf.Dimension] = ()
   ) -> _Operand:
     """One for all queries and keys."""
-    return self._operand(x, Layout(None, None), columns)
+    return self._operand(x, [None, None], columns)
 
   def masks(self, visibility: Visibility) -> list[_Operand]:
     """What is seen, mask by mask, int32; by any example, if B is for all."""
@@ -247,7 +257,10 @@ class _Operands:
     return [self.table(x) for x in masks]
 
   def _operand(
-    self, x: mtf.Tensor, layout: Layout, others: Sequence[mtf.Dimension]
+    self,
+    x: mtf.Tensor,
+    axes: Sequence[Optional[Axis]],
+    others: Sequence[mtf.Dimension],
   ) -> _Operand:
     """Transposes a tensor.
 
@@ -258,28 +271,35 @@ class _Operands:
       x.operation, mtf.StopGradient
     )
     given = set(x.shape.dims)
-    layout = Layout(
-      *(axis if given & set(self._axes[axis]) else None for axis in layout)
+    of_rows, of_columns = (
+      axis if given & set(self._axes[axis]) else None for axis in axes
     )
-    rows, columns = (self._axes[axis] for axis in layout)
-    columns = [*columns, *others]
-    present: list[mtf.Dimension] = []
-    leading: list[list[mtf.Dimension]] = []
-    for group in (self._batch_of(columns), self.call.heads):
-      if given & set(group):
-        present += group
-        leading.append([*group])
-      else:
-        sizes = map(self.call.parts, group)
-        leading.append([mtf.Dimension(d.name, n) for d, n in zip(group, sizes)])
-    groups = [*leading, rows, columns]
-    x = arrange(x, mtf.Shape([*present, *rows, *columns]))
-    shape = mtf.Shape([*itertools.chain(*groups)])
+    heads_last = bool(of_rows and of_columns) and self._ends_with_heads(x)
+    layout = Layout(of_rows, of_columns, heads_last)
+    rows, columns = self._axes[of_rows], [*self._axes[of_columns], *others]
+    batch = self._batch_of(columns)
+    present = [
+      [*group] if given & set(group) else []
+      for group in (batch, self.call.heads)
+    ]
+    x = arrange(x, _joined(layout.stored([*present, rows, columns])))
+    groups = [
+      found or [mtf.Dimension(d.name, self.call.parts(d)) for d in group]
+      for found, group in zip(present, (batch, self.call.heads))
+    ]
+    groups = layout.stored([*groups, rows, columns])
+    shape = _joined(groups)
     if shape.size == x.size:
       x = mtf.reshape(x, shape)
     else:  # the host broadcasts numbers only
       x = mtf.cast(mtf.broadcast(mtf.cast(x, tf.float32), shape), x.dtype)
     return _Operand(x, [*map(len, groups)], layout, trained)
+
+  def _ends_with_heads(self, x: mtf.Tensor) -> bool:
+    """Whether x lies so in memory, and tiles have all heads."""
+    heads = self.call.heads
+    last = x.shape.dims[-len(heads) :]
+    return self.by_queries and bool(heads) and last == heads
 
   def _batch_of(
     self, columns: Sequence[mtf.Dimension]
@@ -301,7 +321,8 @@ class _Part:
 
   @property
   def layout(self) -> Layout:
-    return self.operands[0].layout
+    of = self.operands[0].layout
+    return Layout(of.rows, of.columns)
 
   def value(self, *tile: tf.Tensor) -> tf.Tensor:
     """The part, out of a tile of its operands."""
@@ -369,8 +390,9 @@ class _Parts:
   @property
   def layout(self) -> Layout:
     """What rows and columns of the sum are."""
-    layouts = zip(*(part.layout for part in self._parts))
-    return Layout(*(next(filter(None, of), None) for of in layouts))
+    rows = {part.layout.rows for part in self._parts} - {None}
+    columns = {part.layout.columns for part in self._parts} - {None}
+    return Layout(next(iter(rows), None), next(iter(columns), None))
 
   def sum(self, tile: Tensors) -> Optional[tf.Tensor]:
     """That of a tile of the operands; None if there are no parts."""
@@ -475,13 +497,13 @@ def _by_tiles(
   ]
 
   def forward(*slices: tf.Tensor) -> tf.Tensor:
-    y = _OnDevice(kernel, slices).forward()
+    y = _OnDevice(kernel, slices, of.by_queries).forward()
     return tf.reshape(y, [d.size // call.parts(d) for d in dims])
 
   def backward(*slices: tf.Tensor) -> Any:
     *inputs, y, dy = slices
     y, dy = _flat(y, ranks), _flat(dy, ranks)
-    found = _OnDevice(kernel, inputs).backward(y, dy)
+    found = _OnDevice(kernel, inputs, of.by_queries).backward(y, dy)
     return tuple(found) if len(found) > 1 else found[0]
 
   def gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[Optional[mtf.Tensor]]:
@@ -512,28 +534,25 @@ def _by_tiles(
 class _OnDevice:
   """A kernel, and the slices of its operands that a device has."""
 
-  def __init__(self, kernel: _Kernel, slices: Tensors) -> None:
+  def __init__(
+    self, kernel: _Kernel, slices: Tensors, by_queries: bool
+  ) -> None:
     operands = kernel.operands
     flat = [_flat(x, o.ranks) for x, o in zip(slices, operands)]
-    shapes = [x.shape.as_list() for x in flat]
+    shapes = [o.layout.named(x.shape.as_list()) for x, o in zip(flat, operands)]
     batch, heads = (max(shape[i] for shape in shapes) for i in (0, 1))
     length, memory_length = (
       max(
         n
         for shape, o in zip(shapes, operands)
-        for n, of in zip(shape[2:], o.layout)
+        for n, of in zip(shape[2:], o.layout[:2])
         if of is axis
       )
       for axis in Axis
     )
     self._kernel = kernel
     self._slices = slices
-    self._tiling = Tiling(
-      [batch, heads, length, memory_length],
-      # Neighbouring queries see about the same, where B is not for all.
-      by_queries=bool(kernel.local.operands)
-      and any(x.layout == ALIGNMENT for x in kernel.masks),
-    )
+    self._tiling = Tiling([batch, heads, length, memory_length], by_queries)
     cuts = (Cut(self._tiling, n, o.layout) for n, o in zip(shapes, operands))
     inputs = map(Pieces, flat, cuts)
     self._shared, self._local, self._others, masks = (
@@ -551,10 +570,11 @@ class _OnDevice:
   def forward(self) -> tf.Tensor:
     """Y, [batch, heads, length, columns]."""
     total = Sum(self._of_y)
+    whole = self._tiling.whole
     last: list[tf.Tensor] = []
     for slab in self._tiling.slabs:
       with tf.control_dependencies(last):
-        shared = self._kernel.shared.sum(_take(self._shared, slab[0]))
+        shared = self._kernel.shared.sum(_take(self._shared, slab[0], whole))
       for tile in slab:
         with tf.control_dependencies(last):
           window = self._windows[tile]
@@ -576,10 +596,11 @@ class _OnDevice:
     of_shared, of_local, of_others = (
       [*itertools.islice(rest, len(group))] for group in kernel.groups[:3]
     )
+    whole = self._tiling.whole
     last: list[tf.Tensor] = []
     for slab in self._tiling.slabs:
       with tf.control_dependencies(last):
-        parts = _take(self._shared, slab[0])
+        parts = _take(self._shared, slab[0], whole)
         shared = kernel.shared.sum(parts)
       db_of_all: Optional[tf.Tensor] = None
       for tile in slab:
@@ -600,25 +621,24 @@ class _OnDevice:
       if db_of_all is not None:
         with tf.control_dependencies(last):
           gradients = kernel.shared.gradients(db_of_all, parts)
-          last = _add(of_shared, gradients, slab[0])
+          last = _add(of_shared, gradients, slab[0], whole)
     return [
       tf.reshape(of.total(), x.shape) for of, x in zip(sums, self._slices) if of
     ]
 
   def _b(
-    self, shared: Optional[tf.Tensor], local: Tensors, window: Optional[Window]
+    self, shared: Optional[tf.Tensor], local: Tensors, window: Window
   ) -> tf.Tensor:
     """B, in the window of a tile."""
     b = self._kernel.local.sum(local)
     if shared is None:
       return b
-    if window:
-      shared = window.view(shared, self._kernel.shared.layout)
+    shared = window.view(shared, self._kernel.shared.layout)
     return shared if b is None else b + shared
 
 
 def _take(
-  inputs: Sequence[Pieces], tile: Tile, window: Optional[Window] = None
+  inputs: Sequence[Pieces], tile: Tile, window: Window
 ) -> list[tf.Tensor]:
   return [of.take(tile, window) for of in inputs]
 
@@ -627,7 +647,7 @@ def _add(
   sums: Sequence[Optional[Sum]],
   found: Sequence[Optional[tf.Tensor]],
   tile: Tile,
-  window: Optional[Window] = None,
+  window: Window,
 ) -> list[tf.Tensor]:
   """Adds to each sum what was found for it."""
   return [of.add(x, tile, window) for of, x in zip(sums, found) if of]
@@ -637,3 +657,7 @@ def _flat(x: tf.Tensor, ranks: Sequence[int]) -> tf.Tensor:
   """Merges dimensions: as many as ranks says for each one of the result."""
   sizes = iter(x.shape.as_list())
   return tf.reshape(x, [math.prod(itertools.islice(sizes, n)) for n in ranks])
+
+
+def _joined(groups: Sequence[Sequence[mtf.Dimension]]) -> mtf.Shape:
+  return mtf.Shape([*itertools.chain(*groups)])

@@ -6,7 +6,7 @@ examples, with all keys. Tensors are
     [batch, heads, rows, columns]
 
 with size 1 where they do not depend on a dimension; rows and columns are
-queries, keys or what else there is.
+queries, keys or what else there is (`windows.Layout`).
 """
 
 import itertools
@@ -76,20 +76,25 @@ class Tiling:
     ):
       yield [Tile(n, heads, block) for n in range(self.examples)]
 
-  def windows(self, masks: Sequence['Pieces']) -> dict[Tile, Optional[Window]]:
-    """The window of each tile, which is that of all heads; None without masks.
+  @property
+  def whole(self) -> Window:
+    """The window of a tile that has all of it."""
+    return Window(self.queries, 0, self.shape[3])
+
+  def windows(self, masks: Sequence['Pieces']) -> dict[Tile, Window]:
+    """The window of each tile, which is that of all heads.
 
     Args:
       masks: what is seen; see `windows.find`.
     """
-    found: dict[Tile, Optional[Window]] = {}
+    whole = self.whole
+    found: dict[Tile, Window] = {}
     for tile in itertools.chain(*self.slabs):
       first = tile._replace(heads=0)
-      if masks and tile == first:
-        of_tile = [tf.cast(mask.take(tile), tf.bool) for mask in masks]
+      if tile == first:
+        of_tile = [tf.cast(mask.take(tile, whole), tf.bool) for mask in masks]
         found[tile] = windows.find(of_tile, self.queries, self.shape[3])
-      else:
-        found[tile] = found.get(first)
+      found[tile] = found[first]
     return found
 
 
@@ -97,7 +102,8 @@ class Cut:
   """How a tensor, [batch, heads, rows, columns], is cut into pieces.
 
   Attributes:
-    layout: what rows and columns are.
+    layout: how it and its pieces lie in memory; with the heads at the end, a
+      tile has all of them.
     number: how many pieces there are.
     piece: [batch, heads, rows, columns] of each.
   """
@@ -110,7 +116,7 @@ class Cut:
     Args:
       tiling: the tiles.
       shape: that of the tensor; one example is for all, and so is one head.
-      layout: what its rows and columns are.
+      layout: how it lies in memory.
     """
     self.layout = layout
     self._shape = list(shape)
@@ -140,28 +146,21 @@ class Cut:
     examples, heads, rows, columns = self.piece
     missing = self._blocks * rows - self._shape[2]
     if missing:
-      x = tf.pad(x, [[0, 0], [0, 0], [0, missing], [0, 0]])
+      x = tf.pad(x, self.layout.stored([[0, 0], [0, 0], [0, missing], [0, 0]]))
     parts = self.number // self._in_part
     shape = [parts * examples, heads, self._in_part * rows, columns]
-    x = tf.reshape(x, shape)
+    x = tf.reshape(x, self.layout.stored(shape))
     return tf.split(x, parts) if parts > 1 else [x]
 
   def take(
-    self,
-    parts: Sequence[tf.Tensor],
-    tile: Tile,
-    window: Optional[Window] = None,
+    self, parts: Sequence[tf.Tensor], tile: Tile, window: Window
   ) -> tf.Tensor:
-    """What a tile takes of what `split` made, or its window."""
+    """The window of a tile, out of what `split` made."""
     part, block = divmod(self.index(tile), self._in_part)
-    x, rows = parts[part], self.piece[2]
-    if window:
-      return window.view(x, self.layout, block * rows)
-    if self._in_part == 1:
-      return x
-    return x[:, :, block * rows : (block + 1) * rows]
+    x = window.view(parts[part], self.layout, block * self.piece[2])
+    return self.layout.load(x)
 
-  def put(self, x: tf.Tensor, window: Optional[Window] = None) -> tf.Tensor:
+  def put(self, x: tf.Tensor, window: Window) -> tf.Tensor:
     """A piece out of its window, with 0 around it.
 
     Where the piece has one entry for all examples, heads, queries or keys,
@@ -171,15 +170,22 @@ class Cut:
     axes = [i for i, (n, whole) in enumerate(sizes) if whole == 1 != n]
     if axes:
       x = tf.reduce_sum(x, axes, keepdims=True)
-    return window.put(x, self.layout, self.piece) if window else x
+    x = self.layout.store(x)
+    return window.put(x, self.layout, self.layout.stored(self.piece))
 
   def whole(self, pieces: tf.Tensor) -> tf.Tensor:
     """The tensor whose pieces these are, one after the other."""
     number = [self._examples, self._heads, self._blocks]
-    x = tf.reshape(pieces, [*number, *self.piece])
-    x = tf.transpose(x, [0, 3, 1, 4, 2, 5, 6])
-    x = tf.reshape(x, [*self._shape[:2], -1, self._shape[3]])
-    return x[:, :, : self._shape[2]]
+    x = tf.reshape(pieces, [*number, *self.layout.stored(self.piece)])
+    batch, heads, rows, columns = self.layout.named(range(3, 7))
+    groups = [[0, batch], [1, heads], [2, rows], [columns]]
+    x = tf.transpose(x, [*itertools.chain(*self.layout.stored(groups))])
+    examples, heads, rows, columns = self._shape
+    filled = [examples, heads, self._blocks * self.piece[2], columns]
+    x = tf.reshape(x, self.layout.stored(filled))
+    if filled == self._shape:
+      return x
+    return tf.slice(x, [0, 0, 0, 0], self.layout.stored(self._shape))
 
 
 class Pieces:
@@ -190,8 +196,8 @@ class Pieces:
     self.cut = cut
     self._parts = cut.split(x)
 
-  def take(self, tile: Tile, window: Optional[Window] = None) -> tf.Tensor:
-    """What a tile takes, or its window."""
+  def take(self, tile: Tile, window: Window) -> tf.Tensor:
+    """The window of a tile."""
     return self.cut.take(self._parts, tile, window)
 
 
@@ -203,16 +209,14 @@ class Sum:
     self._cut = cut
     self._found: dict[int, tf.Tensor] = {}
     self._whole: Optional[tf.Tensor] = None
-    shape = [cut.number, *cut.piece]
+    shape = [cut.number, *cut.layout.stored(cut.piece)]
     if cut.number > 1 and math.prod(shape) > _LARGE * _TILE:
       # Unlike tf.zeros, it is never folded into a constant, nor taken for
       # another one of the same shape.
       self._whole = tf.raw_ops.Empty(shape=shape, dtype=dtype)
 
-  def add(
-    self, x: tf.Tensor, tile: Tile, window: Optional[Window] = None
-  ) -> tf.Tensor:
-    """Adds what was found for a tile, or for its window."""
+  def add(self, x: tf.Tensor, tile: Tile, window: Window) -> tf.Tensor:
+    """Adds what was found for the window of a tile."""
     at = self._cut.index(tile)
     x = self._cut.put(x, window)
     if at in self._found:

@@ -8,7 +8,7 @@ other sequences of the row.
 import enum
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, TypeVar, Union
 
 import tensorflow.compat.v1 as tf
 
@@ -18,6 +18,7 @@ _LEAST_STEP = 32
 _MOST_STEPS = 16
 
 Size = Union[int, tf.Tensor]
+_T = TypeVar('_T')
 
 
 class Axis(enum.Enum):
@@ -28,10 +29,45 @@ class Axis(enum.Enum):
 
 
 class Layout(NamedTuple):
-  """What the last two axes of [batch, heads, rows, columns] are."""
+  """How a tensor over [batch, heads, rows, columns] lies in memory.
+
+  Attributes:
+    rows: what they are.
+    columns: likewise.
+    heads_last: whether it is [batch, rows, columns, heads] there, as what is
+      read by index is. It is transposed tile by tile.
+  """
 
   rows: Optional[Axis]
   columns: Optional[Axis]
+  heads_last: bool = False
+
+  @property
+  def axes(self) -> list[Optional[Axis]]:
+    """What each axis in memory is."""
+    return self.stored([None, None, self.rows, self.columns])
+
+  def stored(self, of: Sequence[_T]) -> list[_T]:
+    """Puts what belongs to batch, heads, rows and columns as they lie there."""
+    batch, heads, rows, columns = of
+    if self.heads_last:
+      return [batch, rows, columns, heads]
+    return [batch, heads, rows, columns]
+
+  def named(self, of: Sequence[_T]) -> list[_T]:
+    """The reverse."""
+    if self.heads_last:
+      batch, rows, columns, heads = of
+      return [batch, heads, rows, columns]
+    return list(of)
+
+  def load(self, x: tf.Tensor) -> tf.Tensor:
+    """A tensor out of memory, as [batch, heads, rows, columns]."""
+    return tf.transpose(x, self.named(range(4))) if self.heads_last else x
+
+  def store(self, x: tf.Tensor) -> tf.Tensor:
+    """The reverse."""
+    return tf.transpose(x, self.stored(range(4))) if self.heads_last else x
 
 
 ALIGNMENT = Layout(Axis.QUERIES, Axis.KEYS)
@@ -60,39 +96,52 @@ class Window:
     """The window of a tensor.
 
     Args:
-      x: [batch, heads, rows, columns].
-      layout: what rows and columns are.
+      x: as it lies in memory.
+      layout: how that is.
       first_query: the row of the tile's first query.
     """
-    if not any(layout):
+    ranges = [
+      self._ranges[axis] if axis else (0, n)
+      for axis, n in zip(layout.axes, _shape(x))
+    ]
+    shape = [n if isinstance(n, int) else None for _, n in ranges]
+    if shape == _shape(x):
       return x
 
     def bounds() -> tuple[tf.Tensor, tf.Tensor]:
-      ranges = [self._ranges.get(axis, (0, -1)) for axis in layout]
-      (row, column), sizes = zip(*ranges)
-      begin = [0, 0, first_query + row, column]
-      return tf.stack(begin), tf.stack([-1, -1, *sizes])
+      begin, size = map(list, zip(*ranges))
+      if layout.rows:
+        begin[layout.axes.index(layout.rows)] += first_query
+      return tf.stack(begin), tf.stack(size)
 
-    y = tf.slice(x, *self._once((layout, first_query), bounds))
-    sizes = [None if axis else n for n, axis in zip(x.shape[2:], layout)]
-    y.set_shape([*x.shape[:2], *sizes])
+    key = layout, first_query, *shape
+    y = tf.slice(x, *self._once(key, bounds))
+    y.set_shape(shape)
     return y
 
   def put(
     self, x: tf.Tensor, layout: Layout, shape: Sequence[int]
   ) -> tf.Tensor:
-    """The tensor of this shape whose window is x, and which is 0 elsewhere."""
-    if not any(layout):
+    """The tensor of this shape whose window is x, and which is 0 elsewhere.
+
+    Args:
+      x: as it lies in memory.
+      layout: how that is.
+      shape: that of the result there.
+    """
+    if _shape(x) == list(shape):
       return x
 
     def around() -> tf.Tensor:
-      paddings: list[list[Size]] = [[0, 0], [0, 0]]
-      for axis, whole in zip(layout, shape[2:]):
-        at, n = self._ranges.get(axis, (0, whole))
-        paddings.append([at, whole - at - n])
-      return tf.stack(paddings)
+      ranges = (self._ranges.get(axis) for axis in layout.axes)
+      return tf.stack(
+        [
+          [of[0], n - of[0] - of[1]] if of else [0, 0]
+          for of, n in zip(ranges, shape)
+        ]
+      )
 
-    y = tf.pad(x, self._once((layout, *shape[2:]), around))
+    y = tf.pad(x, self._once((layout, *shape), around))
     y.set_shape(shape)
     return y
 
@@ -104,7 +153,7 @@ class Window:
 
 
 def find(masks: Sequence[tf.Tensor], queries: int, keys: int) -> Window:
-  """The window of a tile.
+  """The window of a tile; all of it without masks.
 
   Args:
     masks: bool, [batch, 1, rows, columns] each: which keys are seen, by each
@@ -138,3 +187,7 @@ def _ends(where: tf.Tensor, keys: int) -> tuple[tf.Tensor, tf.Tensor]:
   last = tf.reduce_max(tf.where_v2(where, numbers, 0))
   first = tf.minimum(tf.reduce_min(tf.where_v2(where, numbers, n)), last)
   return first // step * step, tf.minimum((last // step + 1) * step, n)
+
+
+def _shape(x: tf.Tensor) -> list[Optional[int]]:
+  return x.shape.as_list()
