@@ -128,7 +128,9 @@ def attend_shared(
   """
   pairs, nonpad = visibility.pairs, visibility.keys
   columns = [*call.batch, call.kv_dim]
-  of_heads = mtf.Shape([*call.batch, *call.heads, call.memory_length])
+  # A column of V for each head of it, and so of nonpad.
+  heads = call.heads if set(call.heads) & set(values.shape.dims) else []
+  of_heads = mtf.Shape([*call.batch, *heads, call.memory_length])
   if nonpad is None:
     nonpad = mtf.ones(values.mesh, of_heads)
   nonpad = mtf.stop_gradient(mtf.broadcast(nonpad, of_heads))
