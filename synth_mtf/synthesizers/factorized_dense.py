@@ -89,7 +89,7 @@ class FactorizedDense(Table):
         ],
         # The order in which `core.attend` takes logits as they are.
         mtf.Shape(
-          call.heads + call.batch + call.length + [mtf.Dimension(name, size)]
+          call.batch + call.heads + call.length + [mtf.Dimension(name, size)]
         ),
       )
       for name, size in zip('ab', self.factors)
@@ -107,7 +107,7 @@ class FactorizedDense(Table):
         kernels.gather(a, keys // b_dim.size, 'a'),
         kernels.gather(b, keys % b_dim.size, 'b'),
         output_shape=mtf.Shape(
-          call.heads + call.batch + call.length + [call.memory_length]
+          call.batch + call.heads + call.length + [call.memory_length]
         ),
       )
     outer = kernels.outer_product(a, b)
