@@ -555,12 +555,18 @@ class _OnDevice:
     self._kernel = kernel
     self._slices = slices
     self._tiling = Tiling([batch, heads, length, memory_length], by_queries)
-    cuts = (Cut(self._tiling, n, o.layout) for n, o in zip(shapes, operands))
-    inputs = map(Pieces, flat, cuts)
-    self._shared, self._local, self._others, masks = (
-      [*itertools.islice(inputs, len(group))] for group in kernel.groups
+    cuts = [Cut(self._tiling, n, o.layout) for n, o in zip(shapes, operands)]
+    known = len(operands) - len(kernel.masks)
+    self._window = self._tiling.windows(
+      [
+        tf.cast(cut.by_tiles(x), tf.bool)
+        for cut, x in zip(cuts[known:], flat[known:])
+      ]
     )
-    self._windows = self._tiling.windows(masks)
+    inputs = map(Pieces, flat[:known], cuts)
+    self._shared, self._local, self._others = (
+      [*itertools.islice(inputs, len(group))] for group in kernel.groups[:3]
+    )
     columns = self._others[-1].cut.piece[-1]
     self._of_y = Cut(
       self._tiling, [batch, heads, length, columns], Layout(Axis.QUERIES, None)
@@ -572,14 +578,14 @@ class _OnDevice:
   def forward(self) -> tf.Tensor:
     """Y, [batch, heads, length, columns]."""
     total = Sum(self._of_y)
-    whole = self._tiling.whole
     last: list[tf.Tensor] = []
     for slab in self._tiling.slabs:
+      whole = self._tiling.whole(slab[0])
       with tf.control_dependencies(last):
         shared = self._kernel.shared.sum(_take(self._shared, slab[0], whole))
       for tile in slab:
         with tf.control_dependencies(last):
-          window = self._windows[tile]
+          window = self._window(tile)
           b = self._b(shared, _take(self._local, tile, window), window)
           others = _take(self._others, tile, window)
           last = [total.add(self._kernel.forward(b, *others), tile, window)]
@@ -598,16 +604,16 @@ class _OnDevice:
     of_shared, of_local, of_others = (
       [*itertools.islice(rest, len(group))] for group in kernel.groups[:3]
     )
-    whole = self._tiling.whole
     last: list[tf.Tensor] = []
     for slab in self._tiling.slabs:
+      whole = self._tiling.whole(slab[0])
       with tf.control_dependencies(last):
         parts = _take(self._shared, slab[0], whole)
         shared = kernel.shared.sum(parts)
       db_of_all: Optional[tf.Tensor] = None
       for tile in slab:
         with tf.control_dependencies(last):
-          window = self._windows[tile]
+          window = self._window(tile)
           local = _take(self._local, tile, window)
           others = _take([*self._others, *of_y], tile, window)
           b = self._b(shared, local, window)

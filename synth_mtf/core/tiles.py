@@ -11,13 +11,13 @@ queries, keys or what else there is (`windows.Layout`).
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.core import windows
-from synth_mtf.core.windows import Axis, Layout, Window
+from synth_mtf.core.windows import Axis, Layout, Whole, Window
 
 _TILE = 2**20  # entries of B in a tile, 4 MB
 _MOST_TILES = 48  # of a layer; larger tiles rather than more of them
@@ -76,26 +76,22 @@ class Tiling:
     ):
       yield [Tile(n, heads, block) for n in range(self.examples)]
 
-  @property
-  def whole(self) -> Window:
-    """The window of a tile that has all of it."""
-    return Window(self.queries, 0, self.shape[3])
+  def whole(self, tile: Tile) -> Window:
+    """All of a tile."""
+    return Whole(tile.block, self.queries)
 
-  def windows(self, masks: Sequence['Pieces']) -> dict[Tile, Window]:
-    """The window of each tile, which is that of all heads.
+  def windows(self, masks: Sequence[tf.Tensor]) -> Callable[[Tile], Window]:
+    """What is seen of each tile.
 
     Args:
-      masks: what is seen; see `windows.find`.
+      masks: see `windows.find`; [] hides nothing.
     """
-    whole = self.whole
-    found: dict[Tile, Window] = {}
-    for tile in itertools.chain(*self.slabs):
-      first = tile._replace(heads=0)
-      if tile == first:
-        of_tile = [tf.cast(mask.take(tile, whole), tf.bool) for mask in masks]
-        found[tile] = windows.find(of_tile, self.queries, self.shape[3])
-      found[tile] = found[first]
-    return found
+    if not masks:
+      return self.whole
+    found = windows.find(
+      masks, self.examples, self.blocks, self.queries, self.shape[3]
+    )
+    return lambda tile: Window(found, tile.examples * self.blocks + tile.block)
 
 
 class Cut:
@@ -141,24 +137,35 @@ class Cut:
     at = (at + tile.heads % self._heads) * self._blocks
     return at + tile.block % self._blocks
 
+  def by_tiles(self, x: tf.Tensor) -> tf.Tensor:
+    """[groups of examples, examples, blocks, rows, columns], of any head."""
+    examples, _, rows, columns = self.piece
+    shape = [self._examples, examples, self._blocks, rows, columns]
+    return tf.reshape(self._fill(x), shape)
+
   def split(self, x: tf.Tensor) -> list[tf.Tensor]:
     """What lies together in memory: pieces, or all blocks of some heads."""
     examples, heads, rows, columns = self.piece
-    missing = self._blocks * rows - self._shape[2]
-    if missing:
-      x = tf.pad(x, self.layout.stored([[0, 0], [0, 0], [0, missing], [0, 0]]))
+    x = self._fill(x)
     parts = self.number // self._in_part
     shape = [parts * examples, heads, self._in_part * rows, columns]
     x = tf.reshape(x, self.layout.stored(shape))
     return tf.split(x, parts) if parts > 1 else [x]
 
+  def _fill(self, x: tf.Tensor) -> tf.Tensor:
+    """Gives the last block as many queries as the others have."""
+    missing = self._blocks * self.piece[2] - self._shape[2]
+    if not missing:
+      return x
+    return tf.pad(x, self.layout.stored([[0, 0], [0, 0], [0, missing], [0, 0]]))
+
   def take(
     self, parts: Sequence[tf.Tensor], tile: Tile, window: Window
   ) -> tf.Tensor:
     """The window of a tile, out of what `split` made."""
-    part, block = divmod(self.index(tile), self._in_part)
-    x = window.view(parts[part], self.layout, block * self.piece[2])
-    return self.layout.load(x)
+    x = parts[self.index(tile) // self._in_part]
+    rows = self.piece[2] if self._in_part > 1 else 0
+    return self.layout.load(window.view(x, self.layout, rows))
 
   def put(self, x: tf.Tensor, window: Window) -> tf.Tensor:
     """A piece out of its window, with 0 around it.

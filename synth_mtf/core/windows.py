@@ -73,50 +73,103 @@ class Layout(NamedTuple):
 ALIGNMENT = Layout(Axis.QUERIES, Axis.KEYS)
 
 
-class Window:
-  """What is computed of a tile: its first queries, and some keys in a row."""
+class Windows:
+  """What is computed of tiles: their first queries, and some keys in a row.
 
-  def __init__(self, queries: Size, start: Size, keys: Size) -> None:
-    """Creates a window.
+  All windows are found together, so that the graph stays small.
+  """
+
+  def __init__(
+    self, blocks: int, queries: Size, start: Size, keys: Size, number: int
+  ) -> None:
+    """Creates windows.
 
     Args:
-      queries: how many.
-      start: the first key.
-      keys: how many.
+      blocks: how many blocks of queries there are.
+      queries: how many each window has, int32 [number], or one for all.
+      start: its first key, likewise.
+      keys: how many it has, likewise.
+      number: of windows: blocks of the first examples, of the next ones, ...
     """
-    self._ranges: dict[Optional[Axis], tuple[Size, Size]] = {
+    self._number = number
+    self._block = tf.range(number) % blocks
+    self._ranges: dict[Axis, tuple[Size, Size]] = {
       Axis.QUERIES: (0, queries),
       Axis.KEYS: (start, keys),
     }
     self._known: dict[Hashable, Any] = {}
 
-  def view(
-    self, x: tf.Tensor, layout: Layout, first_query: int = 0
-  ) -> tf.Tensor:
+  def bounds(
+    self, layout: Layout, rows: int
+  ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+    """Where each window begins in memory, and its size; -1 is all there is.
+
+    Args:
+      layout: of the tensor.
+      rows: from one block to the next.
+    """
+
+    def make() -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+      ranges = [self._ranges[x] if x else (0, -1) for x in layout.axes]
+      begin, size = map(list, zip(*ranges))
+      if rows:
+        begin[layout.axes.index(Axis.QUERIES)] = self._block * rows
+      return self._vectors(begin), self._vectors(size)
+
+    return self._once((layout, rows), make)
+
+  def around(self, layout: Layout, shape: tuple[int, ...]) -> list[tf.Tensor]:
+    """What each window leaves out before and after it, [4, 2]."""
+
+    def make() -> list[tf.Tensor]:
+      numbers: list[Size] = []
+      for axis, whole in zip(layout.axes, shape):
+        at, n = self._ranges[axis] if axis else (0, whole)
+        numbers += [at, whole - at - n]
+      return self._vectors(numbers, [4, 2])
+
+    return self._once((layout, shape), make)
+
+  def _vectors(
+    self, numbers: Sequence[Size], shape: Sequence[int] = (4,)
+  ) -> list[tf.Tensor]:
+    """These numbers for each window."""
+    known = [x if isinstance(x, int) else 0 for x in numbers]
+    rows = tf.broadcast_to(tf.constant(known), [self._number, len(known)])
+    for i, x in enumerate(numbers):
+      if not isinstance(x, int):
+        column = [int(i == at) for at in range(len(known))]
+        rows += tf.reshape(x, [-1, 1]) * tf.constant(column)
+    return tf.unstack(tf.reshape(rows, [self._number, *shape]))
+
+  def _once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+    if key not in self._known:
+      self._known[key] = make()
+    return self._known[key]
+
+
+class Window:
+  """The window of a tile."""
+
+  def __init__(self, windows: Windows, at: int) -> None:
+    """One of several windows."""
+    self._windows = windows
+    self._at = at
+
+  def view(self, x: tf.Tensor, layout: Layout, rows: int = 0) -> tf.Tensor:
     """The window of a tensor.
 
     Args:
       x: as it lies in memory.
       layout: how that is.
-      first_query: the row of the tile's first query.
+      rows: from one block of queries to the next; 0: x has one of them only.
     """
-    ranges = [
-      self._ranges[axis] if axis else (0, n)
-      for axis, n in zip(layout.axes, _shape(x))
-    ]
-    shape = [n if isinstance(n, int) else None for _, n in ranges]
-    if shape == _shape(x):
+    if not any(layout.axes):
       return x
-
-    def bounds() -> tuple[tf.Tensor, tf.Tensor]:
-      begin, size = map(list, zip(*ranges))
-      if layout.rows:
-        begin[layout.axes.index(layout.rows)] += first_query
-      return tf.stack(begin), tf.stack(size)
-
-    key = layout, first_query, *shape
-    y = tf.slice(x, *self._once(key, bounds))
-    y.set_shape(shape)
+    begin, size = self._windows.bounds(layout, rows)
+    y = tf.slice(x, begin[self._at], size[self._at])
+    sizes = zip(layout.axes, x.shape)
+    y.set_shape([None if axis else n for axis, n in sizes])
     return y
 
   def put(
@@ -129,65 +182,93 @@ class Window:
       layout: how that is.
       shape: that of the result there.
     """
-    if _shape(x) == list(shape):
+    if not any(layout.axes):
       return x
-
-    def around() -> tf.Tensor:
-      ranges = (self._ranges.get(axis) for axis in layout.axes)
-      return tf.stack(
-        [
-          [of[0], n - of[0] - of[1]] if of else [0, 0]
-          for of, n in zip(ranges, shape)
-        ]
-      )
-
-    y = tf.pad(x, self._once((layout, *shape), around))
+    around = self._windows.around(layout, tuple(shape))
+    y = tf.pad(x, around[self._at])
     y.set_shape(shape)
     return y
 
-  def _once(self, key: Hashable, make: Callable[[], Any]) -> Any:
-    """What all tensors of a kind share, so that the graph stays small."""
-    if key not in self._known:
-      self._known[key] = make()
-    return self._known[key]
+
+class Whole(Window):
+  """The window of a tile that has all of it."""
+
+  def __init__(self, block: int, queries: int) -> None:
+    """Creates a window.
+
+    Args:
+      block: which block of queries it is.
+      queries: how many it has.
+    """
+    self._block = block
+    self._queries = queries
+
+  def view(self, x: tf.Tensor, layout: Layout, rows: int = 0) -> tf.Tensor:
+    """The block of a tensor."""
+    if not rows:
+      return x
+    at = layout.axes.index(Axis.QUERIES)
+    begin, size = [0] * 4, [-1] * 4
+    begin[at], size[at] = self._block * rows, self._queries
+    return tf.slice(x, begin, size)
+
+  def put(
+    self, x: tf.Tensor, layout: Layout, shape: Sequence[int]
+  ) -> tf.Tensor:
+    """It is whole already."""
+    del layout, shape
+    return x
 
 
-def find(masks: Sequence[tf.Tensor], queries: int, keys: int) -> Window:
-  """The window of a tile; all of it without masks.
+def find(
+  masks: Sequence[tf.Tensor],
+  examples: int,
+  blocks: int,
+  queries: int,
+  keys: int,
+) -> Windows:
+  """The windows of all tiles.
 
   Args:
-    masks: bool, [batch, 1, rows, columns] each: which keys are seen, by each
-      query or (one row) by all, and (one column) which queries are tokens. A
-      token that sees nothing averages over all keys, as in the host, so that
-      its window has all of them.
-    queries: how many the tile has.
-    keys: likewise.
+    masks: bool, [groups of examples, examples, blocks, rows, columns] each, 1
+      where they do not depend on something: which keys are seen, by each query
+      or (one row) by all, and (one column) which queries are tokens. A token
+      that sees nothing averages over all keys, as in the host, so that its
+      window has all of them.
+    examples: the number of groups.
+    blocks: likewise.
+    queries: how many a block has.
+    keys: how many there are.
   """
-  seen = [x for x in masks if x.shape[3] > 1]
-  tokens = [x for x in masks if x.shape[3] == 1]
+  seen = [x for x in masks if x.shape[4] > 1]
+  tokens = [x for x in masks if x.shape[4] == 1]
   start, stop, last = 0, keys, queries
+
+  def ends(where: tf.Tensor) -> list[tf.Tensor]:
+    return [
+      tf.reshape(tf.broadcast_to(x, [examples, blocks]), [-1])
+      for x in _ends(where, keys)
+    ]
+
   if seen:
     pairs = functools.reduce(tf.logical_and, seen)
-    some = tf.reduce_any(pairs, axis=3, keepdims=True)
+    some = tf.reduce_any(pairs, axis=4, keepdims=True)
     pairs = tf.logical_or(pairs, tf.logical_not(some))
-    if pairs.shape[2] > 1:
+    if pairs.shape[3] > 1:
       pairs = functools.reduce(tf.logical_and, tokens, pairs)
-    start, stop = _ends(tf.reduce_any(pairs, axis=[0, 1, 2]), keys)
+    start, stop = ends(tf.reduce_any(pairs, axis=[1, 3]))
   if tokens:
     is_token = functools.reduce(tf.logical_and, tokens)
-    _, last = _ends(tf.reduce_any(is_token, axis=[0, 1, 3]), keys)
-  return Window(last, start, stop - start)
+    _, last = ends(tf.reduce_any(is_token, axis=[1, 4]))
+  return Windows(blocks, last, start, stop - start, examples * blocks)
 
 
 def _ends(where: tf.Tensor, keys: int) -> tuple[tf.Tensor, tf.Tensor]:
-  """From where to where a row is true, by steps; the first one, if nowhere."""
+  """From where to where rows are true, by steps; the first one, if nowhere."""
   step = max(_LEAST_STEP, keys // _MOST_STEPS)
-  n = where.shape[0]
+  n = where.shape[-1]
   numbers = tf.range(n)
-  last = tf.reduce_max(tf.where_v2(where, numbers, 0))
-  first = tf.minimum(tf.reduce_min(tf.where_v2(where, numbers, n)), last)
-  return first // step * step, tf.minimum((last // step + 1) * step, n)
-
-
-def _shape(x: tf.Tensor) -> list[Optional[int]]:
-  return x.shape.as_list()
+  last = tf.reduce_max(tf.where_v2(where, numbers, 0), axis=-1)
+  first = tf.reduce_min(tf.where_v2(where, numbers, n), axis=-1)
+  first = tf.minimum(first, last) // step * step
+  return first, tf.minimum((last // step + 1) * step, n)

@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 from synth_mtf.core import attend, tiles, windows
 from synth_mtf.core.logits import InnerProduct
 from synth_mtf.core.visibility import Visibility
-from synth_mtf.core.windows import ALIGNMENT, Axis, Layout, Window
+from synth_mtf.core.windows import ALIGNMENT, Axis, Layout, Window, Windows
 from tests import harness
 from tests.core import calls
 
@@ -19,7 +19,6 @@ LENGTH = 12
 QUERY, KEY = np.arange(LENGTH)[:, None], np.arange(LENGTH)
 # Of a block of queries, 4 to 7: [batch, 1, rows, columns] each.
 MASKS: dict[str, list[list[npt.NDArray[Any]]]] = {
-  'nothing is hidden': [],
   'padding': [[KEY < 5, KEY < 9]],
   'the future': [[(KEY <= QUERY)[4:8]]],
   'another sequence': [[((QUERY < 6) == (KEY < 6))[6:8].repeat(2, 0)]],
@@ -34,7 +33,6 @@ MASKS: dict[str, list[list[npt.NDArray[Any]]]] = {
 }
 # First and last query, first and last key, by steps of 1 and of 4.
 WINDOWS = {
-  'nothing is hidden': [(4, 0, 12), (4, 0, 12)],
   'padding': [(4, 0, 9), (4, 0, 12)],
   'the future': [(4, 0, 8), (4, 0, 8)],
   'another sequence': [(4, 6, 6), (4, 4, 8)],
@@ -55,8 +53,9 @@ def test_a_window_is_what_tokens_see(monkeypatch, name, steps):
     for given in MASKS[name]:
       mask = np.array(given, bool)
       rows = mask.reshape([len(given), 1, -1, mask.shape[-1]])
-      masks.append(tf.constant(rows))
-    window = windows.find(masks, 4, LENGTH)
+      masks.append(tf.constant(rows[None]))
+    found = windows.find(masks, 1, 1, 4, LENGTH)
+    window = Window(found, 0)
     x = tf.reshape(tf.range(4 * LENGTH), [1, 1, 4, LENGTH])
     view = window.view(x, ALIGNMENT)
     back = window.put(view, ALIGNMENT, x.shape.as_list())
@@ -77,11 +76,12 @@ def test_heads_may_come_last():
   assert stored.shape == (2, 4, 5, 3)
   assert layout.named(stored.shape) == [2, 3, 4, 5]
   with tf.Graph().as_default(), tf.Session() as session:
-    view = Window(2, 1, 3).view(tf.constant(stored), layout, first_query=1)
+    found = Windows(2, 2, 1, 3, 2)  # of the first block and the second
+    view = Window(found, 1).view(tf.constant(stored), layout, rows=2)
     loaded = layout.load(view)
     again = layout.store(loaded)
     view, loaded, again = session.run([view, loaded, again])
-  np.testing.assert_array_equal(loaded, x[:, :, 1:3, 1:4])
+  np.testing.assert_array_equal(loaded, x[:, :, 2:4, 1:4])
   np.testing.assert_array_equal(again, view)
 
 
