@@ -59,6 +59,8 @@ class Tiling:
     batch, heads, length, memory_length = shape
     rows = max(_TILE // memory_length, batch * heads * length // _MOST_TILES, 1)
     together = _divisor(batch, rows // (heads * length))
+    if batch // together > 2 * _MOST_TILES:  # what has few divisors stays whole
+      together = batch
     self.examples = batch // together
     together = heads if by_queries else _divisor(heads, rows // length)
     self.heads = heads // together
@@ -127,7 +129,6 @@ class Cut:
       tiling.queries if self._blocks > 1 else rows,
       columns,
     ]
-
     # The queries of one head lie together; those of several heads do not.
     self._in_part = 1 if math.prod(self.piece[:2]) == 1 else self._blocks
 

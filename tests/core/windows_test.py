@@ -143,3 +143,22 @@ def test_what_no_query_sees_is_not_read(monkeypatch, packed):
   found = harness.evaluate(build)
   for x in (found['y'], *found['gradients']):
     assert np.isfinite(x[tokens > 0]).all()
+
+
+@pytest.mark.parametrize('by_queries', [False, True])
+@pytest.mark.parametrize(
+  'shape',
+  [
+    [4, 12, 512, 512],
+    [1, 12, 4096, 4096],
+    [128, 8, 64, 64],
+    [1021, 8, 64, 64],
+    [2048, 7, 114, 512],
+    [3, 1, 1009, 1009],
+  ],
+)
+def test_tiles_are_few(shape, by_queries):
+  tiling = tiles.Tiling(shape, by_queries)
+  assert 0 <= tiling.blocks * tiling.queries - shape[2] < tiling.blocks
+  assert shape[0] % tiling.examples == shape[1] % tiling.heads == 0
+  assert tiling.examples * tiling.heads * tiling.blocks <= 96
