@@ -81,7 +81,7 @@ def attend(
     minus_total = -tf.reduce_sum(dy * y, axis=-1, keepdims=True)
     dy_v = tf.matmul(
       tf.concat([dy, minus_total], axis=-1),
-      tf.concat([v, tf.ones_like(v[..., :1])], axis=-1),
+      tf.pad(v, [[0, 0], [0, 0], [0, 0], [0, 1]], constant_values=1.0),
       transpose_b=True,
     )
     return w * dy_v, tf.matmul(w, dy, transpose_a=True)

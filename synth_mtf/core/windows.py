@@ -86,13 +86,13 @@ class Windows:
 
     Args:
       blocks: how many blocks of queries there are.
-      queries: how many each window has, int32 [number], or one for all.
+      queries: how many each window has, int32 [number, 1], or one for all.
       start: its first key, likewise.
       keys: how many it has, likewise.
       number: of windows: blocks of the first examples, of the next ones, ...
     """
     self._number = number
-    self._block = tf.range(number) % blocks
+    self._block = tf.constant([[i % blocks] for i in range(number)])
     self._ranges: dict[Axis, tuple[Size, Size]] = {
       Axis.QUERIES: (0, queries),
       Axis.KEYS: (start, keys),
@@ -133,13 +133,14 @@ class Windows:
   def _vectors(
     self, numbers: Sequence[Size], shape: Sequence[int] = (4,)
   ) -> list[tf.Tensor]:
-    """These numbers for each window."""
-    known = [x if isinstance(x, int) else 0 for x in numbers]
-    rows = tf.broadcast_to(tf.constant(known), [self._number, len(known)])
-    for i, x in enumerate(numbers):
-      if not isinstance(x, int):
-        column = [int(i == at) for at in range(len(known))]
-        rows += tf.reshape(x, [-1, 1]) * tf.constant(column)
+    """These numbers for each window, in few operations."""
+    rows = tf.constant([x if isinstance(x, int) else 0 for x in numbers])
+    varying = [i for i, x in enumerate(numbers) if not isinstance(x, int)]
+    if not varying:
+      return [tf.reshape(rows, shape)] * self._number
+    for i in varying:
+      column = [int(i == j) for j in range(len(numbers))]
+      rows += numbers[i] * tf.constant(column)
     return tf.unstack(tf.reshape(rows, [self._number, *shape]))
 
   def _once(self, key: Hashable, make: Callable[[], Any]) -> Any:
@@ -246,7 +247,7 @@ def find(
 
   def ends(where: tf.Tensor) -> list[tf.Tensor]:
     return [
-      tf.reshape(tf.broadcast_to(x, [examples, blocks]), [-1])
+      tf.reshape(tf.broadcast_to(x, [examples, blocks]), [-1, 1])
       for x in _ends(where, keys)
     ]
 
