@@ -136,6 +136,12 @@ def alignment(
   """B: its parts without a batch dimension, and all others.
 
   They have all other dimensions of B together.
+
+  Args:
+    of: brings tensors into the layout of kernels.
+    parts: terms that B is the sum of.
+    values: V, [batch..., memory_length, heads, d_kv]; if it has no heads, B
+      has them.
   """
   call = of.call
   dims = call.length + [call.memory_length]

@@ -65,11 +65,18 @@ class Operands:
     x: mtf.Tensor,
     columns: Sequence[mtf.Dimension],
   ) -> Operand:
-    """A row for each query or key, as far as x has them."""
+    """A row for each query or key, or one for all.
+
+    Args:
+      axis: which of the two.
+      x: over dimensions of [batch..., heads, length or memory_length] and
+        columns.
+      columns: what else x has.
+    """
     return self._operand(x, [axis, None], columns)
 
   def table(self, x: mtf.Tensor) -> Operand:
-    """Over dimensions of B."""
+    """What is over [batch..., heads, length, memory_length], or less."""
     return self._operand(x, [Axis.QUERIES, Axis.KEYS], [])
 
   def number(
