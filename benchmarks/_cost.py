@@ -5,7 +5,9 @@ inputs and writes its outputs; a step takes at least the time of its products.
 """
 
 import dataclasses
+import math
 import string
+from collections.abc import Collection
 from typing import Any
 
 import tensorflow.compat.v1 as tf
@@ -57,16 +59,21 @@ def cost(step: Step) -> Cost:
   """
   flops = moved = 0
   tensors = []
-  for op in _needed(step.fetches):
+  ops = _needed(step.fetches)
+  sizes = _Sizes(step.session, ops)
+  for op in ops:
     # TensorFlow tells in no public way what is inside a loop.
     in_loop = op._get_control_flow_context() is not None  # noqa: SLF001
     times = step.repeats if in_loop else 1
-    flops += times * _flops(op)
+    flops += times * _flops(op, sizes)
     if op.type not in _FREE:
-      moved += times * sum(_bytes(t) for t in [*op.inputs, *op.outputs])
+      moved += times * sum(
+        sizes.elements(t) * max(t.dtype.base_dtype.size or 0, 0)
+        for t in [*op.inputs, *op.outputs]
+      )
       tensors += op.outputs
-  largest = max(tensors, key=_elements)
-  return Cost(flops, moved, _elements(largest), largest.shape.as_list())
+  largest = max(tensors, key=sizes.elements)
+  return Cost(flops, moved, sizes.elements(largest), sizes.of(largest))
 
 
 def matrix_product(size: int) -> Step:
@@ -99,33 +106,51 @@ def _needed(fetches: Any) -> set[tf.Operation]:
   return found
 
 
-def _flops(op: tf.Operation) -> int:
+class _Sizes:
+  """Shapes of tensors; those that only a run can tell are found by one."""
+
+  def __init__(
+    self, session: tf.Session, ops: Collection[tf.Operation]
+  ) -> None:
+    unknown = {
+      t.name: t
+      for op in ops
+      for t in op.outputs
+      if t.dtype.size and not t.shape.is_fully_defined()
+      # What is inside a loop cannot be fetched.
+      if op._get_control_flow_context() is None  # noqa: SLF001
+    }
+    with session.graph.as_default():
+      shapes = {name: tf.shape(t) for name, t in unknown.items()}
+    self._found = session.run(shapes) if shapes else {}
+
+  def of(self, tensor: tf.Tensor) -> list[int]:
+    """A tensor's shape; [0] if it cannot be known."""
+    if tensor.name in self._found:
+      return [int(n) for n in self._found[tensor.name]]
+    if tensor.dtype == tf.resource or not tensor.shape.is_fully_defined():
+      return [0]
+    return [int(n) for n in tensor.shape]
+
+  def elements(self, tensor: tf.Tensor) -> int:
+    """How many it has; 0 if that cannot be known."""
+    return math.prod(self.of(tensor))
+
+
+def _flops(op: tf.Operation, sizes: _Sizes) -> int:
   """2 x multiplications of a matrix product; 0 for anything else."""
   if op.type == 'MatMul':
-    shape = op.inputs[0].shape.as_list()
+    shape = sizes.of(op.inputs[0])
     summed = shape[0] if op.get_attr('transpose_a') else shape[1]
-    return 2 * _elements(op.outputs[0]) * summed
+    return 2 * sizes.elements(op.outputs[0]) * summed
   if op.type in ('BatchMatMul', 'BatchMatMulV2'):
-    summed = op.inputs[0].shape.as_list()[-2 if op.get_attr('adj_x') else -1]
-    return 2 * _elements(op.outputs[0]) * summed
+    summed = sizes.of(op.inputs[0])[-2 if op.get_attr('adj_x') else -1]
+    return 2 * sizes.elements(op.outputs[0]) * summed
   if op.type == 'Einsum':
     terms = op.get_attr('equation').decode().split('->')[0].split(',')
-    sizes: dict[str, int] = {}
+    letters: dict[str, int] = {}
     for term, x in zip(terms, op.inputs):
-      letters = [c for c in term if c in string.ascii_letters]
-      sizes.update(zip(letters, x.shape.as_list()))
-    flops = 2
-    for size in sizes.values():
-      flops *= size
-    return flops
+      named = [c for c in term if c in string.ascii_letters]
+      letters.update(zip(named, sizes.of(x)))
+    return 2 * math.prod(letters.values())
   return 0
-
-
-def _elements(tensor: tf.Tensor) -> int:
-  if tensor.dtype == tf.resource or tensor.shape.rank is None:
-    return 0
-  return tensor.shape.num_elements() or 0
-
-
-def _bytes(tensor: tf.Tensor) -> int:
-  return _elements(tensor) * max(tensor.dtype.base_dtype.size or 0, 0)
