@@ -131,12 +131,7 @@ class _OnDevice:
     self._tiling = Tiling([batch, heads, length, memory_length], by_queries)
     cuts = [Cut(self._tiling, n, o.layout) for n, o in zip(shapes, operands)]
     known = len(operands) - len(kernel.masks)
-    self._window = self._tiling.windows(
-      [
-        tf.cast(cut.by_tiles(x), tf.bool)
-        for cut, x in zip(cuts[known:], flat[known:])
-      ]
-    )
+    self._window = self._tiling.windows([*zip(cuts[known:], flat[known:])])
     inputs = map(Pieces, flat[:known], cuts)
     self._shared, self._local, self._others = (
       [*itertools.islice(inputs, len(group))] for group in kernel.groups[:3]

@@ -79,11 +79,9 @@ class Operands:
     """What is over [batch..., heads, length, memory_length], or less."""
     return self._operand(x, [Axis.QUERIES, Axis.KEYS], [])
 
-  def number(
-    self, x: mtf.Tensor, columns: Sequence[mtf.Dimension] = ()
-  ) -> Operand:
-    """One for all queries and keys."""
-    return self._operand(x, [None, None], columns)
+  def number(self, x: mtf.Tensor) -> Operand:
+    """One for all queries and keys, of each head or of all."""
+    return self._operand(x, [None, None], [])
 
   def masks(self, visibility: Visibility) -> list[Operand]:
     """What is seen, mask by mask, int32; by any example, if B is for all."""

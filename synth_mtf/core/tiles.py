@@ -82,16 +82,25 @@ class Tiling:
     """All of a tile."""
     return Whole(tile.block, self.queries)
 
-  def windows(self, masks: Sequence[tf.Tensor]) -> Callable[[Tile], Window]:
+  def windows(
+    self, masks: Sequence[tuple['Cut', tf.Tensor]]
+  ) -> Callable[[Tile], Window]:
     """What is seen of each tile.
 
     Args:
-      masks: see `windows.find`; [] hides nothing.
+      masks: 1 at what is seen, each with how it is cut: which keys are seen,
+        or, without a column for each key, which queries are tokens. [] hides
+        nothing.
     """
     if not masks:
       return self.whole
+    of_keys: list[tf.Tensor] = []
+    tokens: list[tf.Tensor] = []
+    for cut, x in masks:
+      group = of_keys if cut.layout.columns else tokens
+      group.append(tf.cast(cut.by_tiles(x), tf.bool))
     found = windows.find(
-      masks, self.examples, self.blocks, self.queries, self.shape[3]
+      of_keys, tokens, self.examples, self.blocks, self.queries, self.shape[3]
     )
     return lambda tile: Window(found, tile.examples * self.blocks + tile.block)
 

@@ -222,7 +222,8 @@ class Whole(Window):
 
 
 def find(
-  masks: Sequence[tf.Tensor],
+  seen: Sequence[tf.Tensor],
+  tokens: Sequence[tf.Tensor],
   examples: int,
   blocks: int,
   queries: int,
@@ -230,19 +231,19 @@ def find(
 ) -> Windows:
   """The windows of all tiles.
 
+  Masks are bool, [groups of examples, examples, blocks, queries, keys], with
+  size 1 where they do not depend on something.
+
   Args:
-    masks: bool, [groups of examples, examples, blocks, rows, columns] each, 1
-      where they do not depend on something: which keys are seen, by each query
-      or (one row) by all, and (one column) which queries are tokens. A token
-      that sees nothing averages over all keys, as in the host, so that its
-      window has all of them.
+    seen: which keys are seen: by a query where all masks agree. A token that
+      sees nothing averages over all keys, as in the host, so that its window
+      has all of them.
+    tokens: which queries are tokens, [..., queries, 1].
     examples: the number of groups.
     blocks: likewise.
     queries: how many a block has.
     keys: how many there are.
   """
-  seen = [x for x in masks if x.shape[4] > 1]
-  tokens = [x for x in masks if x.shape[4] == 1]
   start, stop, last = 0, keys, queries
 
   def ends(where: tf.Tensor) -> list[tf.Tensor]:

@@ -43,6 +43,7 @@ LOCAL = {
   'one head for all keys': (QUERY, 'batch memory_length k', 'k'),
   'logits': (f'batch {TABLE}',),
   'scaled logits': (f'batch {TABLE}', 'heads'),
+  'logits, heads last': ('batch length memory_length heads',),
   'bias of each key': ('batch memory_length',),
 }
 PARTS = {**SHARED, **LOCAL}

@@ -54,7 +54,9 @@ def test_a_window_is_what_tokens_see(monkeypatch, name, steps):
       mask = np.array(given, bool)
       rows = mask.reshape([len(given), 1, -1, mask.shape[-1]])
       masks.append(tf.constant(rows[None]))
-    found = windows.find(masks, 1, 1, 4, LENGTH)
+    seen = [x for x in masks if x.shape[4] > 1]
+    tokens = [x for x in masks if x.shape[4] == 1]
+    found = windows.find(seen, tokens, 1, 1, 4, LENGTH)
     window = Window(found, 0)
     x = tf.reshape(tf.range(4 * LENGTH), [1, 1, 4, LENGTH])
     view = window.view(x, ALIGNMENT)
@@ -143,6 +145,19 @@ def test_what_no_query_sees_is_not_read(monkeypatch, packed):
   found = harness.evaluate(build)
   for x in (found['y'], *found['gradients']):
     assert np.isfinite(x[tokens > 0]).all()
+
+
+def test_a_single_key_leaves_all_queries():
+  """Its mask has one column, but is not one of tokens."""
+  tiling = tiles.Tiling([2, 1, 5, 1], by_queries=False)
+  shape = [2, 1, 1, 1]
+  cut = tiles.Cut(tiling, shape, Layout(None, Axis.KEYS))
+  with tf.Graph().as_default(), tf.Session() as session:
+    (tile,) = next(tiling.slabs)
+    window = tiling.windows([(cut, tf.ones(shape, tf.int32))])(tile)
+    x = np.arange(10.0).reshape([2, 1, 5, 1])
+    view = session.run(window.view(tf.constant(x), ALIGNMENT))
+  np.testing.assert_array_equal(view, x)
 
 
 @pytest.mark.parametrize('by_queries', [False, True])
