@@ -6,6 +6,7 @@ served in another way than a CPU, the kernel knows, and its callers do not:
 
   linked           a tensor whose gradient by another one is 0
   made_again       tensors whose gradient keeps nothing of how they are made
+  product          a sum over products, by a product of matrices
   put              one token into a memory
   gather           rows of a table by index
   sum_by_index     its gradient
@@ -18,6 +19,7 @@ served in another way than a CPU, the kernel knows, and its callers do not:
 """
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Optional
 
@@ -87,6 +89,28 @@ def made_again(
   return mtf.custom_gradient(lambda *_: make(), gradient, list(given))
 
 
+def product(x: mtf.Tensor, y: mtf.Tensor, shape: mtf.Shape) -> mtf.Tensor:
+  """The einsum of x and y.
+
+  Where y has all dimensions, as keys have when there is one query, the host
+  multiplies all of it and sums. Off a TPU, x becomes a matrix of one row there.
+
+  Args:
+    x: [..., k].
+    y: [..., k, ...], in any order.
+    shape: [..., columns].
+  """
+  if is_tpu(x.mesh) or not {*x.shape.dims, *shape.dims} <= {*y.shape.dims}:
+    return mtf.einsum([x, y], shape)
+
+  def one_row(shape: mtf.Shape) -> mtf.Shape:
+    *rows, columns = shape.dims
+    return mtf.Shape([*rows, mtf.Dimension('single', 1), columns])
+
+  rows = mtf.reshape(x, one_row(x.shape))
+  return mtf.reshape(mtf.einsum([rows, y], one_row(shape)), shape)
+
+
 def put(
   new: mtf.Tensor,
   memory: mtf.Tensor,
@@ -97,25 +121,26 @@ def put(
 
   Args:
     new: [batch..., ...], what is put in.
-    memory: [batch..., memory_length, ...].
-    here: bool over [batch..., memory_length], or a subset.
+    memory: [batch..., ...] and memory_length anywhere.
+    here: bool over dimensions of memory.
     memory_length: the dimension that `new` lacks.
 
   Returns:
     A tensor of the shape of memory.
   """
-  axis = memory.shape.dims.index(memory_length)
+  dims = memory.shape.dims
+  axis = dims.index(memory_length)
+  of_here = [d in here.shape.dims for d in dims]
+  here = mtf.transpose(here, mtf.Shape([*itertools.compress(dims, of_here)]))
 
   def put_slice(
     memory: tf.Tensor, new: tf.Tensor, here: tf.Tensor
   ) -> tf.Tensor:
-    following = [1] * (memory.shape.rank - axis - 1)
-    here = tf.reshape(here, here.shape + following)
+    sizes = iter(here.shape)
+    here = tf.reshape(here, [next(sizes) if x else 1 for x in of_here])
     return tf.where_v2(here, tf.expand_dims(new, axis), memory)
 
-  return mtf.slicewise(
-    put_slice, [memory, new, here], splittable_dims=memory.shape.dims
-  )
+  return mtf.slicewise(put_slice, [memory, new, here], splittable_dims=dims)
 
 
 def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
@@ -401,7 +426,8 @@ def shared_product(
 
   Args:
     weights: W, [heads, length, memory_length].
-    values: V, [batch..., memory_length, heads, d_kv].
+    values: V, [batch..., memory_length, heads, d_kv], or in another order that
+      ends with d_kv.
     batch: the batch dimensions.
     length: [length], or [] for a single query.
     heads: the heads' dimensions.
@@ -413,7 +439,7 @@ def shared_product(
   output_shape = mtf.Shape([*batch, *length, *heads, values.shape.dims[-1]])
   weights = mtf.cast(weights, values.dtype)
   if not (is_tpu(weights.mesh) and train):
-    return mtf.einsum([weights, values], output_shape)
+    return product(weights, values, output_shape)
   memory_length, inner = weights.shape.dims[-1], [*heads, values.shape.dims[-1]]
   values = arrange(values, mtf.Shape([*batch, memory_length, *inner]))
   missing = [i for i, d in enumerate(batch) if d not in weights.shape.dims]

@@ -34,7 +34,7 @@ class Memory(abc.ABC):
 
     Returns:
       [batch..., memory_length, ...]; in incremental decoding also what is known
-      from earlier steps.
+      from earlier steps, with memory_length before the last dimension.
     """
 
 
@@ -64,6 +64,8 @@ class OwnSequence(Memory):
       projected = kernels.put(
         projected, earlier, self._here, self._memory_length
       )
+    elif context.mode == 'first_part':
+      projected = _for_steps(projected, self._memory_length)
     if context.mode in ('first_part', 'incremental'):
       context.record_new_states([projected])
     return projected
@@ -96,5 +98,12 @@ class EncoderOutput(Memory):
       return context.get_constant_state()
     projected = projection(context.encoder_output)
     if context.mode == 'first_part':
+      projected = _for_steps(projected, context.encoder_length_dim)
       context.record_constant_state(projected)
     return projected
+
+
+def _for_steps(x: mtf.Tensor, memory_length: mtf.Dimension) -> mtf.Tensor:
+  """As the steps of decoding multiply with it: a matrix for each head."""
+  *others, last = (d for d in x.shape.dims if d != memory_length)
+  return mtf.transpose(x, mtf.Shape([*others, memory_length, last]))

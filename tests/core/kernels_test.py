@@ -21,6 +21,7 @@ X = 'batch length heads d_kv'
 WEIGHTS = 'heads length memory_length'
 LOGITS = f'batch {WEIGHTS}'
 VALUES = 'batch memory_length heads d_kv'
+ONE_QUERY = 'batch heads memory_length'
 SIZES = {
   'batch': BATCH,
   'heads': HEADS,
@@ -102,6 +103,27 @@ COLUMNS = integers('batch memory_length', 5)
 TABLE = harness.draw('table', [HEADS, 3, 5])
 
 CASES = {
+  'product of one query and keys': Case(
+    lambda q, k: kernels.product(q, k, mtf.Shape(dims(ONE_QUERY))),
+    lambda q, k: np.einsum('bhd,bjhd->bhj', q, k),
+    {'q': ('batch heads d_kv', None), 'k': (VALUES, None)},
+    ONE_QUERY,
+    ('batch', 'memory_length', 'heads', 'd_kv'),
+  ),
+  'product of one row for all examples': Case(
+    lambda w, v: kernels.product(w, v, mtf.Shape(dims('batch heads d_kv'))),
+    lambda w, v: np.einsum('hj,bjhd->bhd', w, v),
+    {'w': ('heads memory_length', None), 'v': (VALUES, None)},
+    'batch heads d_kv',
+    ('batch', 'memory_length', 'heads', 'd_kv'),
+  ),
+  'product of all queries and keys': Case(
+    lambda q, k: kernels.product(q, k, mtf.Shape(dims(LOGITS))),
+    lambda q, k: np.einsum('bihd,bjhd->bhij', q, k),
+    {'q': (X, None), 'k': (VALUES, None)},
+    LOGITS,
+    ('batch', 'memory_length', 'heads', 'd_kv'),
+  ),
   'put': Case(
     lambda new, memory, here: kernels.put(
       new, memory, is_one(here), *dims('memory_length')
@@ -115,6 +137,22 @@ CASES = {
       'here': ('batch memory_length', HERE),
     },
     VALUES,
+    ('batch', 'memory_length', 'heads'),
+    trained=False,
+  ),
+  'put into a matrix of each head': Case(
+    lambda new, memory, here: kernels.put(
+      new, memory, is_one(here), *dims('memory_length')
+    ),
+    lambda new, memory, here: np.where(
+      here[:, None, :, None] == 1, new[:, :, None], memory
+    ),
+    {
+      'new': ('batch heads d_kv', None),
+      'memory': ('batch heads memory_length d_kv', None),
+      'here': ('batch memory_length', HERE),
+    },
+    'batch heads memory_length d_kv',
     ('batch', 'memory_length', 'heads'),
     trained=False,
   ),
@@ -428,6 +466,24 @@ def test_on_a_tpu_the_gradient_reads_nothing_on_the_way(mesh):
     mtf.gradients([mtf.reduce_sum(y)], [a, b])
     read = [x for op in graph.operations[forward:] for x in op.inputs]
   assert (way in read) != mesh.tpu
+
+
+@pytest.mark.parametrize(
+  'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
+)
+def test_one_row_is_multiplied_as_a_matrix_off_a_tpu(mesh):
+  """On a TPU as by the host, whose product of numbers is as large as keys."""
+  with harness.new_graph(mesh) as (graph, mesh_object):
+    q, k = (
+      harness.constant(mesh_object, floats(names, names), names)
+      for names in ('batch heads d_kv', VALUES)
+    )
+    y = kernels.product(q, k, mtf.Shape(dims(ONE_QUERY)))
+    parallel = mesh.implementation()
+    mtf.Lowering(graph, {mesh_object: parallel}).export_to_tf_tensor(y)
+    kinds = {op.type for op in tf.get_default_graph().get_operations()}
+  assert ('Mul' in kinds) == mesh.tpu
+  assert ('Einsum' in kinds) != mesh.tpu
 
 
 def test_only_a_mesh_whose_variables_are_placed_is_a_tpu():

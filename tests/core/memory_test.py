@@ -77,3 +77,44 @@ def test_the_encoders_output_is_projected_by_the_first_part_alone():
     return found
 
   np.testing.assert_array_equal(harness.evaluate(build), TWICE * encoded.output)
+
+
+@pytest.mark.parametrize('place', ['own', 'encoder'])
+def test_steps_find_a_matrix_for_each_head(place):
+  """[batch, heads, memory_length, d_kv], whatever a projection makes."""
+  encoded = family.encoded(np.ones([calls.BATCH, 9], int))
+  d_model = family.D_MODEL if place == 'encoder' else calls.D_MODEL
+  weights = harness.draw('w', [d_model, 3, 2])
+
+  def build(mesh):
+    w = harness.constant(mesh, weights, 'd_model heads d_kv')
+
+    def heads(x):
+      return mtf.einsum([x, w], mtf.Shape(x.shape.dims[:-1] + w.shape.dims[1:]))
+
+    if place == 'own':
+      call = calls.make(mesh, mode='first_part')
+      call.context.new_states = recorded = []
+      found = call.memory.project(heads)
+    else:
+      context = harness.host_context(
+        mesh,
+        [calls.BATCH, calls.LENGTH, family.D_MODEL],
+        stack=harness.DECODER,
+        mode='first_part',
+        encoded=encoded,
+      )
+      context.constant_states = recorded = []
+      found = memory.EncoderOutput(context).project(heads)
+    assert recorded == [found]
+    *_, heads_dim, _, d_kv = found.shape.dimension_names
+    assert (heads_dim, d_kv) == ('heads', 'd_kv')
+    return found
+
+  tokens = TOKENS if place == 'own' else encoded.output
+  np.testing.assert_allclose(
+    harness.evaluate(build),
+    np.einsum('bmd,dhk->bhmk', tokens, weights),
+    rtol=1e-4,
+    atol=1e-6,
+  )
