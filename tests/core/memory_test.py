@@ -87,6 +87,7 @@ def test_steps_find_a_matrix_for_each_head(place):
   weights = harness.draw('w', [d_model, 3, 2])
 
   def build(mesh):
+    recorded: list[mtf.Tensor] = []
     w = harness.constant(mesh, weights, 'd_model heads d_kv')
 
     def heads(x):
@@ -94,7 +95,7 @@ def test_steps_find_a_matrix_for_each_head(place):
 
     if place == 'own':
       call = calls.make(mesh, mode='first_part')
-      call.context.new_states = recorded = []
+      call.context.new_states = recorded
       found = call.memory.project(heads)
     else:
       context = harness.host_context(
@@ -104,7 +105,7 @@ def test_steps_find_a_matrix_for_each_head(place):
         mode='first_part',
         encoded=encoded,
       )
-      context.constant_states = recorded = []
+      context.constant_states = recorded
       found = memory.EncoderOutput(context).project(heads)
     assert recorded == [found]
     *_, heads_dim, _, d_kv = found.shape.dimension_names
