@@ -3,6 +3,7 @@
 import mesh_tensorflow as mtf
 import numpy as np
 import pytest
+from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core import memory
 from tests import family, harness
@@ -14,6 +15,17 @@ TWICE = 2.0
 
 def twice(tokens: mtf.Tensor) -> mtf.Tensor:
   return tokens * TWICE
+
+
+def decoder(mesh: mtf.Mesh, encoded: harness.Encoded) -> transformer.Context:
+  """Where decoding starts."""
+  return harness.host_context(
+    mesh,
+    [calls.BATCH, calls.LENGTH, family.D_MODEL],
+    stack=harness.DECODER,
+    mode='first_part',
+    encoded=encoded,
+  )
 
 
 @pytest.mark.parametrize(
@@ -60,13 +72,7 @@ def test_the_encoders_output_is_projected_by_the_first_part_alone():
   encoded = family.encoded(np.ones([calls.BATCH, 9], int))
 
   def build(mesh):
-    context = harness.host_context(
-      mesh,
-      [calls.BATCH, calls.LENGTH, family.D_MODEL],
-      stack=harness.DECODER,
-      mode='first_part',
-      encoded=encoded,
-    )
+    context = decoder(mesh, encoded)
     context.constant_states = []
     found = memory.EncoderOutput(context).project(twice)
     assert context.constant_states == [found]
@@ -98,13 +104,7 @@ def test_steps_find_a_matrix_for_each_head(place):
       call.context.new_states = recorded
       found = call.memory.project(heads)
     else:
-      context = harness.host_context(
-        mesh,
-        [calls.BATCH, calls.LENGTH, family.D_MODEL],
-        stack=harness.DECODER,
-        mode='first_part',
-        encoded=encoded,
-      )
+      context = decoder(mesh, encoded)
       context.constant_states = recorded
       found = memory.EncoderOutput(context).project(heads)
     assert recorded == [found]
