@@ -2,14 +2,18 @@
 
 from synth_mtf.baselines import ConvReluDense, Linformer
 from synth_mtf.checkpoints.warm_start import warm_start
-from synth_mtf.fast_cpu import EmbeddingByIndex
+from synth_mtf.fast_cpu import EmbeddingByIndex, FeedForward
 from synth_mtf.host import gin_files
 from synth_mtf.layer.attention import SyntheticAttention
 from synth_mtf.layer.enc_dec_attention import (
   EncDecAttention as DotProductEncDecAttention,
 )
 from synth_mtf.layer.enc_dec_attention import SyntheticEncDecAttention
-from synth_mtf.layer.stacks import cross_attention, self_attention
+from synth_mtf.layer.stacks import (
+  cross_attention,
+  feed_forward,
+  self_attention,
+)
 from synth_mtf.synthesizers import *  # noqa: F403
 from synth_mtf.synthesizers import FUNCTIONS
 from synth_mtf.synthesizers.base import SynthesizingFunction
@@ -18,11 +22,13 @@ __all__ = [  # noqa: PLE0604
   'ConvReluDense',
   'DotProductEncDecAttention',
   'EmbeddingByIndex',
+  'FeedForward',
   'Linformer',
   'SyntheticAttention',
   'SyntheticEncDecAttention',
   'SynthesizingFunction',
   'cross_attention',
+  'feed_forward',
   'self_attention',
   'warm_start',
   *FUNCTIONS,

@@ -27,6 +27,7 @@ import tensorflow.compat.v1 as tf
 from synth_mtf.core import kernels
 from synth_mtf.core.alignment import Tensors, alignment
 from synth_mtf.core.by_tiles import Kernel, by_tiles
+from synth_mtf.core.dimensions import is_tpu
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Term
 from synth_mtf.core.operands import Operands
@@ -42,7 +43,7 @@ def can_attend(call: LayerCall, values: mtf.Tensor) -> bool:
   whole = [*call.length, call.memory_length, call.kv_dim]
   return (
     bool(call.length)
-    and not kernels.is_tpu(values.mesh)
+    and not is_tpu(values.mesh)
     and values.dtype == call.logits_dtype == tf.float32
     and not any(map(call.splits, whole))
   )

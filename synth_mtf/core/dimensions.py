@@ -1,4 +1,4 @@
-"""Named dimensions: their order, and how a mesh splits them."""
+"""Named dimensions: their order, and the mesh that splits them."""
 
 from collections.abc import Sequence
 
@@ -29,3 +29,8 @@ def parts(dim: mtf.Dimension, model: transformer.Unitransformer) -> int:
 def is_split(dim: mtf.Dimension, model: transformer.Unitransformer) -> bool:
   """Whether the mesh of a model splits a dimension."""
   return parts(dim, model) > 1
+
+
+def is_tpu(mesh: mtf.Mesh) -> bool:
+  """Whether the mesh is one of TPU cores, whose variables the host places."""
+  return callable(mesh.variable_placer_fn)  # elsewhere the name of a device

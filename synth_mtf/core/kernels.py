@@ -6,7 +6,6 @@ served in another way than a CPU, the kernel knows, and its callers do not:
 
   linked           a tensor whose gradient by another one is 0
   made_again       tensors whose gradient keeps nothing of how they are made
-  product          a sum over products, by a product of matrices
   put              one token into a memory
   gather           rows of a table by index
   sum_by_index     its gradient
@@ -27,15 +26,11 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from tensorflow.compiler.tf2xla.python import xla
 
-from synth_mtf.core.dimensions import arrange, put_first
+from synth_mtf.core.dimensions import arrange, is_tpu, put_first
+from synth_mtf.core.single_rows import product
 
 # exp(-75) and 2^20 exp(75) are both normal float32 numbers.
 _MAX_EXPONENT = 75.0
-
-
-def is_tpu(mesh: mtf.Mesh) -> bool:
-  """Whether the mesh is one of TPU cores, whose variables the host places."""
-  return callable(mesh.variable_placer_fn)  # elsewhere the name of a device
 
 
 def linked(y: mtf.Tensor, x: mtf.Tensor) -> mtf.Tensor:
@@ -89,40 +84,22 @@ def made_again(
   return mtf.custom_gradient(lambda *_: make(), gradient, list(given))
 
 
-def product(x: mtf.Tensor, y: mtf.Tensor, shape: mtf.Shape) -> mtf.Tensor:
-  """The einsum of x and y.
-
-  Where y has all dimensions, as keys have when there is one query, the host
-  multiplies all of it and sums. Off a TPU, x becomes a matrix of one row there.
-
-  Args:
-    x: [..., k].
-    y: [..., k, ...], in any order.
-    shape: [..., columns].
-  """
-  if is_tpu(x.mesh) or not {*x.shape.dims, *shape.dims} <= {*y.shape.dims}:
-    return mtf.einsum([x, y], shape)
-
-  def one_row(shape: mtf.Shape) -> mtf.Shape:
-    *rows, columns = shape.dims
-    return mtf.Shape([*rows, mtf.Dimension('single', 1), columns])
-
-  rows = mtf.reshape(x, one_row(x.shape))
-  return mtf.reshape(mtf.einsum([rows, y], one_row(shape)), shape)
-
-
 def put(
   new: mtf.Tensor,
   memory: mtf.Tensor,
-  here: mtf.Tensor,
+  position: mtf.Tensor,
   memory_length: mtf.Dimension,
 ) -> mtf.Tensor:
-  """`memory` with `new` where `here` is true, in one pass over the memory.
+  """`memory` with `new` at a position of its length.
+
+  Off a TPU the one token is written, and the memory is not gone through; where
+  the mesh splits its length, and on a TPU, all of it is compared and chosen.
 
   Args:
     new: [batch..., ...], what is put in.
-    memory: [batch..., ...] and memory_length anywhere.
-    here: bool over dimensions of memory.
+    memory: [batch..., ...] and memory_length anywhere after the batch.
+    position: int32 over any of batch...; not negative. One that is past the end
+      is for an example that is done: what it remembers is of no use.
     memory_length: the dimension that `new` lacks.
 
   Returns:
@@ -130,17 +107,37 @@ def put(
   """
   dims = memory.shape.dims
   axis = dims.index(memory_length)
-  of_here = [d in here.shape.dims for d in dims]
-  here = mtf.transpose(here, mtf.Shape([*itertools.compress(dims, of_here)]))
+  of_position = [d in position.shape.dims for d in dims[:axis]]
+  leading = mtf.Shape([*itertools.compress(dims, of_position)])
 
   def put_slice(
-    memory: tf.Tensor, new: tf.Tensor, here: tf.Tensor
+    memory: tf.Tensor, new: tf.Tensor, position: tf.Tensor, columns: tf.Tensor
   ) -> tf.Tensor:
-    sizes = iter(here.shape)
-    here = tf.reshape(here, [next(sizes) if x else 1 for x in of_here])
-    return tf.where_v2(here, tf.expand_dims(new, axis), memory)
+    sizes = iter(position.shape)
+    position = tf.reshape(
+      position, [next(sizes) if x else 1 for x in of_position]
+    )
+    length = memory.shape[axis]
+    if is_tpu(mesh) or length != memory_length.size:
+      here = tf.equal(columns, position[..., tf.newaxis])
+      here = tf.reshape(here, [*here.shape, *[1] * (len(dims) - axis - 1)])
+      return tf.where_v2(here, tf.expand_dims(new, axis), memory)
+    rows = memory.shape[:axis].num_elements()
+    first = tf.reshape(tf.range(rows) * length, memory.shape[:axis])
+    changed = tf.tensor_scatter_nd_update(
+      tf.reshape(memory, [rows * length, *memory.shape[axis + 1 :]]),
+      tf.reshape(first + tf.minimum(position, length - 1), [rows, 1]),
+      tf.reshape(new, [rows, *memory.shape[axis + 1 :]]),
+    )
+    return tf.reshape(changed, memory.shape)
 
-  return mtf.slicewise(put_slice, [memory, new, here], splittable_dims=dims)
+  mesh = memory.mesh
+  columns = mtf.range(mesh, memory_length, tf.int32)
+  return mtf.slicewise(
+    put_slice,
+    [memory, new, mtf.transpose(position, leading), columns],
+    splittable_dims=dims,
+  )
 
 
 def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:

@@ -11,11 +11,9 @@ import abc
 from collections.abc import Callable
 
 import mesh_tensorflow as mtf
-import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core import kernels
-from synth_mtf.core.once import once
 
 # From [batch..., memory_length, d_model], or a single token's [batch...,
 # d_model], to the same with other dimensions in place of d_model.
@@ -62,27 +60,13 @@ class OwnSequence(Memory):
     if context.mode == 'incremental':
       (earlier,) = context.get_states(1)
       projected = kernels.put(
-        projected, earlier, self._here, self._memory_length
+        projected, earlier, context.position, self._memory_length
       )
     elif context.mode == 'first_part':
       projected = _for_steps(projected, self._memory_length)
     if context.mode in ('first_part', 'incremental'):
       context.record_new_states([projected])
     return projected
-
-  @property
-  def _here(self) -> mtf.Tensor:
-    """Where decoding stands, bool over memory_length (and the batch)."""
-    position = self._context.position
-
-    def make() -> mtf.Tensor:
-      columns = mtf.range(self._context.mesh, self._memory_length, tf.int32)
-      return mtf.transpose(
-        mtf.equal(columns, position),
-        mtf.Shape(position.shape.dims + [self._memory_length]),
-      )
-
-    return once(self._context, 'here', make)
 
 
 class EncoderOutput(Memory):

@@ -5,5 +5,6 @@ for less of a processor without a matrix unit.
 """
 
 from synth_mtf.fast_cpu.embedding import EmbeddingByIndex
+from synth_mtf.fast_cpu.feed_forward import DenseReluDense as FeedForward
 
-__all__ = ['EmbeddingByIndex']
+__all__ = ['EmbeddingByIndex', 'FeedForward']

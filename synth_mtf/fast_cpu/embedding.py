@@ -6,7 +6,8 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core import kernels
-from synth_mtf.core.dimensions import is_split
+from synth_mtf.core.dimensions import is_split, is_tpu
+from synth_mtf.core.single_rows import rows_in_pieces
 
 
 @gin.configurable(module='synth_mtf')
@@ -38,7 +39,7 @@ class EmbeddingByIndex(transformer.VocabEmbedding):
     """
     weights = self._embedding_weights
     if (
-      kernels.is_tpu(weights.mesh)
+      is_tpu(weights.mesh)
       or is_split(self._vocab_dim, context.model)
       or weights.shape.dims != [self._vocab_dim, self._output_dim]
     ):
@@ -47,6 +48,13 @@ class EmbeddingByIndex(transformer.VocabEmbedding):
     if self._scale_variable_like_classifier_weights:
       y *= self._output_dim.size**0.5
     return y
+
+  def hidden_to_logits(
+    self, hidden: mtf.Tensor, context: transformer.Context
+  ) -> mtf.Tensor:
+    """Computes the softmax's logits, [..., vocab], of [..., d_model]."""
+    make = super().hidden_to_logits
+    return rows_in_pieces(lambda: make(hidden, context), hidden.mesh)
 
 
 def _read(weights: mtf.Tensor, ids: mtf.Tensor) -> mtf.Tensor:

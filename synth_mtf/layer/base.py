@@ -18,6 +18,7 @@ from synth_mtf.core.positions import (
   TableIndex,
 )
 from synth_mtf.core.projections import Projections
+from synth_mtf.core.single_rows import rows_in_pieces
 from synth_mtf.core.visibility import (
   Visibility,
   row_sequence_id,
@@ -102,6 +103,14 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     Returns:
       A tensor of the shape of x.
     """
+    return rows_in_pieces(lambda: self._call(context, x, losses), x.mesh)
+
+  def _call(
+    self,
+    context: transformer.Context,
+    x: mtf.Tensor,
+    losses: Optional[list[mtf.Tensor]],
+  ) -> mtf.Tensor:
     call = self._layer_call(context, x)
     y = self.attend(call)
     projected = call.projections.compute_output(

@@ -32,3 +32,9 @@ def test_put_first():
     return y
 
   np.testing.assert_array_equal(harness.evaluate(build), X.T)
+
+
+def test_only_a_mesh_whose_variables_are_placed_is_a_tpu():
+  for mesh in (harness.ONE_DEVICE, harness.TPU):
+    with harness.new_graph(mesh) as (_, mesh_object):
+      assert dimensions.is_tpu(mesh_object) == mesh.tpu

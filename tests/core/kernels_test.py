@@ -1,12 +1,7 @@
 """Each kernel against NumPy: value and gradient, split over devices, on a TPU.
 
-There is one table of cases. A case is computed on one device, on meshes that
-split each of the dimensions that the kernel lets them split, and as on a TPU.
+There is one table of cases.
 """
-
-import dataclasses
-from collections.abc import Callable
-from typing import Any
 
 import mesh_tensorflow as mtf
 import numpy as np
@@ -14,59 +9,22 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.core import kernels
-from tests import checks, harness, reference
-
-BATCH, HEADS, LENGTH, MEMORY, D_KV = 2, 4, 6, 8, 2
-X = 'batch length heads d_kv'
-WEIGHTS = 'heads length memory_length'
-LOGITS = f'batch {WEIGHTS}'
-VALUES = 'batch memory_length heads d_kv'
-ONE_QUERY = 'batch heads memory_length'
-SIZES = {
-  'batch': BATCH,
-  'heads': HEADS,
-  'length': LENGTH,
-  'memory_length': MEMORY,
-  'd_kv': D_KV,
-  'row': 3,
-  'ensemble': 2,
-}
-
-
-def dims(names):
-  return [mtf.Dimension(n, SIZES[n]) for n in names.split()]
-
-
-def floats(names, name='x'):
-  return harness.draw(name, [SIZES[n] for n in names.split()])
-
-
-def integers(names, below, name='i'):
-  rng = np.random.RandomState(len(name))
-  return rng.randint(0, below, [SIZES[n] for n in names.split()])
-
-
-@dataclasses.dataclass(frozen=True)
-class Case:
-  """A call of a kernel.
-
-  Attributes:
-    kernel: takes the inputs as tensors.
-    formula: takes them as arrays.
-    inputs: dimensions and values, by name; those of floats have a gradient.
-    output: the dimensions of the result.
-    splits: the dimensions that a mesh may split.
-    whole: those that it may not.
-    trained: whether there ever is a gradient.
-  """
-
-  kernel: Callable[..., mtf.Tensor]
-  formula: Callable[..., Any]
-  inputs: dict[str, tuple[str, Any]]
-  output: str
-  splits: tuple[str, ...] = ()
-  whole: tuple[str, ...] = ()
-  trained: bool = True
+from tests import harness
+from tests.core import cases
+from tests.core.cases import (
+  BATCH,
+  HEADS,
+  LENGTH,
+  LOGITS,
+  MEMORY,
+  VALUES,
+  WEIGHTS,
+  Case,
+  X,
+  dims,
+  floats,
+  integers,
+)
 
 
 def is_one(x):
@@ -97,60 +55,55 @@ def sum_of_squares(a, b):
 
 
 CAUSAL = np.tril(np.ones([LENGTH, MEMORY], int))
-HERE = np.eye(MEMORY, dtype=int)[[3, 5]]
+POSITION = np.array([3, 5])
+HERE = np.eye(MEMORY, dtype=int)[POSITION]
 ROWS = integers('batch length', 3)
 COLUMNS = integers('batch memory_length', 5)
 TABLE = harness.draw('table', [HEADS, 3, 5])
 
 CASES = {
-  'product of one query and keys': Case(
-    lambda q, k: kernels.product(q, k, mtf.Shape(dims(ONE_QUERY))),
-    lambda q, k: np.einsum('bhd,bjhd->bhj', q, k),
-    {'q': ('batch heads d_kv', None), 'k': (VALUES, None)},
-    ONE_QUERY,
-    ('batch', 'memory_length', 'heads', 'd_kv'),
-  ),
-  'product of one row for all examples': Case(
-    lambda w, v: kernels.product(w, v, mtf.Shape(dims('batch heads d_kv'))),
-    lambda w, v: np.einsum('hj,bjhd->bhd', w, v),
-    {'w': ('heads memory_length', None), 'v': (VALUES, None)},
-    'batch heads d_kv',
-    ('batch', 'memory_length', 'heads', 'd_kv'),
-  ),
-  'product of all queries and keys': Case(
-    lambda q, k: kernels.product(q, k, mtf.Shape(dims(LOGITS))),
-    lambda q, k: np.einsum('bihd,bjhd->bhij', q, k),
-    {'q': (X, None), 'k': (VALUES, None)},
-    LOGITS,
-    ('batch', 'memory_length', 'heads', 'd_kv'),
-  ),
   'put': Case(
-    lambda new, memory, here: kernels.put(
-      new, memory, is_one(here), *dims('memory_length')
+    lambda new, memory, position: kernels.put(
+      new, memory, position, *dims('memory_length')
     ),
-    lambda new, memory, here: np.where(
-      here[:, :, None, None] == 1, new[:, None], memory
+    lambda new, memory, position: np.where(
+      HERE[:, :, None, None] == 1, new[:, None], memory
     ),
     {
       'new': ('batch heads d_kv', None),
       'memory': (VALUES, None),
-      'here': ('batch memory_length', HERE),
+      'position': ('batch', POSITION),
     },
     VALUES,
     ('batch', 'memory_length', 'heads'),
     trained=False,
   ),
-  'put into a matrix of each head': Case(
-    lambda new, memory, here: kernels.put(
-      new, memory, is_one(here), *dims('memory_length')
+  'put at a position of all': Case(
+    lambda new, memory: kernels.put(
+      new,
+      memory,
+      harness.constant(memory.mesh, 5, ''),
+      *dims('memory_length'),
     ),
-    lambda new, memory, here: np.where(
-      here[:, None, :, None] == 1, new[:, :, None], memory
+    lambda new, memory: np.where(
+      HERE[1][:, None, None] == 1, new[:, None], memory
+    ),
+    {'new': ('batch heads d_kv', None), 'memory': (VALUES, None)},
+    VALUES,
+    ('batch', 'memory_length', 'heads'),
+    trained=False,
+  ),
+  'put into a matrix of each head': Case(
+    lambda new, memory, position: kernels.put(
+      new, memory, position, *dims('memory_length')
+    ),
+    lambda new, memory, position: np.where(
+      HERE[:, None, :, None] == 1, new[:, :, None], memory
     ),
     {
       'new': ('batch heads d_kv', None),
       'memory': ('batch heads memory_length d_kv', None),
-      'here': ('batch memory_length', HERE),
+      'position': ('batch', POSITION),
     },
     'batch heads memory_length d_kv',
     ('batch', 'memory_length', 'heads'),
@@ -278,69 +231,19 @@ CASES = {
 }
 
 
-def values(case):
-  return {
-    name: floats(names, name) if array is None else array
-    for name, (names, array) in case.inputs.items()
-  }
-
-
-def run(case, mesh=harness.ONE_DEVICE):
-  """The result, and the gradient of its weighted sum by each input."""
-  arrays = values(case)
-
-  def build(mesh_object):
-    tensors = {
-      name: harness.constant(mesh_object, arrays[name], names)
-      for name, (names, _) in case.inputs.items()
-    }
-    y = mtf.transpose(case.kernel(**tensors), mtf.Shape(dims(case.output)))
-    cotangent = harness.draw('cotangent', y.shape.to_integer_list)
-    loss = mtf.reduce_sum(
-      y * harness.constant(mesh_object, cotangent, y.shape.dims)
-    )
-    sources = {n: t for n, t in tensors.items() if t.dtype == tf.float32}
-    found = mtf.gradients([loss], list(sources.values()))
-    return {
-      'y': y,
-      'gradients': dict(zip(sources, found)) if case.trained else {},
-    }
-
-  return harness.evaluate(build, mesh)
-
-
-def check(case, mesh):
-  found = run(case, mesh)
-  arrays = {
-    name: array.astype(np.float64) if array.dtype.kind == 'f' else array
-    for name, array in values(case).items()
-  }
-  harness.assert_close(found['y'], case.formula(**arrays), 'value', 3e-6)
-  cotangent = harness.draw('cotangent', found['y'].shape)
-  checks.gradients(
-    found['gradients'],
-    reference.probes(
-      lambda at: (case.formula(**at) * cotangent).sum(),
-      {n: a for n, a in arrays.items() if n in found['gradients']},
-      fixed={n: a for n, a in arrays.items() if n not in found['gradients']},
-    ),
-    1e-5,
-  )
-
-
 @pytest.mark.parametrize('name', CASES)
 @pytest.mark.parametrize(
   'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
 )
 def test_it_is_the_formula(name, mesh):
-  check(CASES[name], mesh)
+  cases.check(CASES[name], mesh)
 
 
 @pytest.mark.parametrize(
   'name, dim', [(n, d) for n, case in CASES.items() for d in case.splits]
 )
 def test_a_mesh_may_split(name, dim):
-  check(CASES[name], harness.Mesh('all:2', f'{dim}:all'))
+  cases.check(CASES[name], harness.Mesh('all:2', f'{dim}:all'))
 
 
 @pytest.mark.parametrize(
@@ -351,7 +254,7 @@ def test_a_mesh_may_split_the_batch_or_the_heads_on_a_tpu(name):
   case = CASES[name]
   dim = 'batch' if 'batch' in case.splits else 'heads'
   if dim in case.splits:
-    check(case, harness.Mesh('all:2', f'{dim}:all', tpu=True))
+    cases.check(case, harness.Mesh('all:2', f'{dim}:all', tpu=True))
 
 
 @pytest.mark.parametrize(
@@ -360,7 +263,7 @@ def test_a_mesh_may_split_the_batch_or_the_heads_on_a_tpu(name):
 def test_a_mesh_may_not_split(name, dim):
   # The host's message has a fault of its own.
   with pytest.raises((ValueError, TypeError), match='splittable|formatting'):
-    run(CASES[name], harness.Mesh('all:2', f'{dim}:all'))
+    cases.run(CASES[name], harness.Mesh('all:2', f'{dim}:all'))
 
 
 @pytest.mark.parametrize(
@@ -438,7 +341,7 @@ def products(graph):
 )
 def test_entries_are_copied_off_a_tpu_and_multiplied_on_one(name, mesh):
   case = CASES[name]
-  arrays = values(case)
+  arrays = cases.values(case)
   with harness.new_graph(mesh) as (graph, mesh_object):
     case.kernel(
       **{
@@ -468,28 +371,19 @@ def test_on_a_tpu_the_gradient_reads_nothing_on_the_way(mesh):
   assert (way in read) != mesh.tpu
 
 
-@pytest.mark.parametrize(
-  'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
-)
-def test_one_row_is_multiplied_as_a_matrix_off_a_tpu(mesh):
-  """On a TPU as by the host, whose product of numbers is as large as keys."""
-  with harness.new_graph(mesh) as (graph, mesh_object):
-    q, k = (
-      harness.constant(mesh_object, floats(names, names), names)
-      for names in ('batch heads d_kv', VALUES)
+def test_an_example_that_is_past_its_end_leaves_the_others_alone():
+  new, memory = floats('batch heads d_kv', 'new'), floats(VALUES, 'memory')
+
+  def build(mesh):
+    return kernels.put(
+      harness.constant(mesh, new, 'batch heads d_kv'),
+      harness.constant(mesh, memory, VALUES),
+      harness.constant(mesh, [MEMORY, 3], 'batch'),
+      *dims('memory_length'),
     )
-    y = kernels.product(q, k, mtf.Shape(dims(ONE_QUERY)))
-    parallel = mesh.implementation()
-    mtf.Lowering(graph, {mesh_object: parallel}).export_to_tf_tensor(y)
-    kinds = {op.type for op in tf.get_default_graph().get_operations()}
-  assert ('Mul' in kinds) == mesh.tpu
-  assert ('Einsum' in kinds) != mesh.tpu
 
-
-def test_only_a_mesh_whose_variables_are_placed_is_a_tpu():
-  for mesh in (harness.ONE_DEVICE, harness.TPU):
-    with harness.new_graph(mesh) as (_, mesh_object):
-      assert kernels.is_tpu(mesh_object) == mesh.tpu
+  memory[1, 3] = new[1]
+  np.testing.assert_array_equal(harness.evaluate(build)[1], memory[1])
 
 
 def test_an_index_that_is_not_on_the_axis_is_left_out_of_the_sum():

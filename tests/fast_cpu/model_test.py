@@ -9,6 +9,7 @@ from mesh_tensorflow.transformer import transformer_layers
 
 from synth_mtf import DotProductEncDecAttention, SyntheticEncDecAttention
 from synth_mtf.analysis import labels
+from synth_mtf.core import single_rows
 from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
 from tests import harness, model
@@ -35,20 +36,23 @@ def clean_gin():
   gin.clear_config()
 
 
-def computed(variant, more, outputs):
+def computed(variant, more, outputs, examples=2):
   """The outputs of a model with known weights, by name; and its variables.
 
   Args:
     variant: a file of gin/variants, or several.
     more: further gin bindings.
     outputs: makes them of the model, and of its inputs and targets.
+    examples: how many there are.
   """
   gin_files.parse(model.files(variant), [*BINDINGS, *more])
   with harness.new_graph() as (graph, mesh):
     tensors = outputs(
       host_model.make_transformer(model.VOCAB),
-      harness.constant(mesh, INPUTS, 'batch length'),
-      harness.constant(mesh, TARGETS, 'batch length'),
+      *(
+        harness.constant(mesh, ids[:examples], 'batch length')
+        for ids in (INPUTS, TARGETS)
+      ),
     )
     names = sorted(v.name for v in graph.all_variables)
     with harness.open_session(
@@ -104,9 +108,8 @@ def test_only_a_variant_without_cross_attention_gets_one(
   before, after = layer_classes(variant, []), layer_classes(variant, [FAST])
   assert list(before) == list(after), 'scopes of variables'
   changed = {x for x in after if before[x].__module__ != after[x].__module__}
-  assert changed == {
-    x for x in after if after[x].__name__ == 'EncDecAttention' and variant
-  }
+  others = ('EncDecAttention', 'DenseReluDense') if variant else ()
+  assert changed == {x for x in after if after[x].__name__ in others}
   assert all(
     issubclass(after[x], cross_attention) for x in after if 'EncDec' in x
   )
@@ -130,10 +133,12 @@ def test_trains_the_same_variables_by_the_same_gradients(variant):
 
 @pytest.mark.parametrize('variant', VARIANTS)
 @pytest.mark.parametrize('beam_size', [1, 3])
-def test_decodes_the_same(variant, beam_size):
+@pytest.mark.parametrize('examples', [1, 2])
+def test_decodes_the_same(monkeypatch, variant, beam_size, examples):
+  monkeypatch.setattr(single_rows, '_PIECE', 8)
   beam = f'Bitransformer.decode.beam_size = {beam_size}'
-  expected, _ = computed(variant, [beam], answers)
-  found, _ = computed(variant, [beam, FAST], answers)
+  expected, _ = computed(variant, [beam], answers, examples)
+  found, _ = computed(variant, [beam, FAST], answers, examples)
   assert expected['answers'].any()
   np.testing.assert_array_equal(found['answers'], expected['answers'])
 

@@ -1,0 +1,118 @@
+"""Calls of functions of tensors, beside their formulas.
+
+A case is computed on one device, on meshes that split each of the dimensions
+that the function lets them split, and as on a TPU.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import mesh_tensorflow as mtf
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from tests import checks, harness, reference
+
+BATCH, HEADS, LENGTH, MEMORY, D_KV = 2, 4, 6, 8, 2
+X = 'batch length heads d_kv'
+WEIGHTS = 'heads length memory_length'
+LOGITS = f'batch {WEIGHTS}'
+VALUES = 'batch memory_length heads d_kv'
+ONE_QUERY = 'batch heads memory_length'
+SIZES = {
+  'batch': BATCH,
+  'heads': HEADS,
+  'length': LENGTH,
+  'memory_length': MEMORY,
+  'd_kv': D_KV,
+  'row': 3,
+  'ensemble': 2,
+  'one': 1,
+}
+
+
+def dims(names):
+  return [mtf.Dimension(n, SIZES[n]) for n in names.split()]
+
+
+def floats(names, name='x'):
+  return harness.draw(name, [SIZES[n] for n in names.split()])
+
+
+def integers(names, below, name='i'):
+  rng = np.random.RandomState(len(name))
+  return rng.randint(0, below, [SIZES[n] for n in names.split()])
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+  """A call.
+
+  Attributes:
+    kernel: takes the inputs as tensors.
+    formula: takes them as arrays.
+    inputs: dimensions and values, by name; those of floats have a gradient.
+    output: the dimensions of the result.
+    splits: the dimensions that a mesh may split.
+    whole: those that it may not.
+    trained: whether there ever is a gradient.
+  """
+
+  kernel: Callable[..., mtf.Tensor]
+  formula: Callable[..., Any]
+  inputs: dict[str, tuple[str, Any]]
+  output: str
+  splits: tuple[str, ...] = ()
+  whole: tuple[str, ...] = ()
+  trained: bool = True
+
+
+def values(case):
+  return {
+    name: floats(names, name) if array is None else array
+    for name, (names, array) in case.inputs.items()
+  }
+
+
+def run(case, mesh=harness.ONE_DEVICE):
+  """The result, and the gradient of its weighted sum by each input."""
+  arrays = values(case)
+
+  def build(mesh_object):
+    tensors = {
+      name: harness.constant(mesh_object, arrays[name], names)
+      for name, (names, _) in case.inputs.items()
+    }
+    y = mtf.transpose(case.kernel(**tensors), mtf.Shape(dims(case.output)))
+    cotangent = harness.draw('cotangent', y.shape.to_integer_list)
+    loss = mtf.reduce_sum(
+      y * harness.constant(mesh_object, cotangent, y.shape.dims)
+    )
+    sources = {n: t for n, t in tensors.items() if t.dtype == tf.float32}
+    found = mtf.gradients([loss], list(sources.values()))
+    return {
+      'y': y,
+      'gradients': dict(zip(sources, found)) if case.trained else {},
+    }
+
+  return harness.evaluate(build, mesh)
+
+
+def check(case, mesh):
+  found = run(case, mesh)
+  arrays = {
+    name: array.astype(np.float64) if array.dtype.kind == 'f' else array
+    for name, array in values(case).items()
+  }
+  harness.assert_close(found['y'], case.formula(**arrays), 'value', 3e-6)
+  cotangent = harness.draw('cotangent', found['y'].shape)
+  checks.gradients(
+    found['gradients'],
+    reference.probes(
+      lambda at: (case.formula(**at) * cotangent).sum(),
+      {n: a for n, a in arrays.items() if n in found['gradients']},
+      fixed={n: a for n, a in arrays.items() if n not in found['gradients']},
+    ),
+    1e-5,
+  )
