@@ -27,7 +27,7 @@ _BESIDE = {
   'embedding by index': (
     'get_vocab_embedding_cls.cls = @synth_mtf.EmbeddingByIndex'
   ),
-  'fast_cpu': "include 'common/fast_cpu.gin'",
+  'fast_cpu': ("include 'common/fast_cpu.gin'\ninclude 'common/adafactor.gin'"),
 }
 # The mode of mesh_tensorflow's Synthesizer that does what the variant does.
 _RIVAL_OF = {
@@ -114,6 +114,7 @@ def configured(
       '= None',
       "utils.get_variable_dtype.slice_dtype = 'float32'",
       "utils.get_variable_dtype.activation_dtype = 'float32'",
+      'utils.run.optimizer = @optimize.AdafactorOptimizer',
       *filter(None, [contestant.beside]),
       *bindings,
     ],

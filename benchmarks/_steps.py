@@ -243,7 +243,9 @@ def _model_step(
         keep_checkpoint_max=1,
         save_checkpoints_steps=1,
         learning_rate_schedule=1e-4,
-        optimizer=mtf.optimize.AdafactorOptimizer,
+        optimizer=gin.query_parameter(
+          'utils.run.optimizer'
+        ).scoped_configurable_fn,
       )({n: tf.constant(x) for n, x in features.items()}, None, mode)
     if mode == tf.estimator.ModeKeys.TRAIN:
       restore, fetches, repeats = spec.training_chief_hooks[0], spec.train_op, 1
