@@ -1,5 +1,6 @@
 """Adafactor with fewer passes over what is as large as a variable."""
 
+import functools
 from typing import Any, Optional
 
 import gin
@@ -60,8 +61,8 @@ class AdafactorOptimizer(mtf.optimize.AdafactorOptimizer):
       rate=self._learning_rate,
       decay=self._decay_rate,
       threshold=self._clipping_threshold,
-      least_square=self._epsilon1,
-      least_scale=self._epsilon2 if scaled else None,
+      epsilon1=self._epsilon1,
+      epsilon2=self._epsilon2 if scaled else None,
     )
     change, *means = step.outputs
     return [*map(mtf.assign, kept, means), mtf.assign_sub(var, change)]
@@ -98,8 +99,9 @@ class AdafactorStep(mtf.Operation):
       value: W, of that shape.
       vr: R, which lacks the longer of the last two dimensions.
       vc: C, which lacks the shorter one.
-      **settings: rate: eta; decay: beta; threshold, least_square (epsilon1) and
-        least_scale (epsilon2); None: U is not clipped, W has no scale.
+      **settings: rate: eta; decay: beta; threshold, epsilon1 and epsilon2 as
+        above. threshold None: U is not clipped; epsilon2 None: eta is not
+        scaled by W.
     """
     super().__init__([grad, value, vr, vc], name='adafactor')
     self._settings = settings
@@ -111,72 +113,60 @@ class AdafactorStep(mtf.Operation):
     """Adds TensorFlow's operations to the graph."""
     mesh_impl = lowering.mesh_impl(self)
     each = mesh_impl.slicewise
-    grad, value, *kept = (lowering.tensors[x] for x in self.inputs)
-    shape, decay = self.inputs[0].shape, self._settings['decay']
+    grad, value, vr, vc = (lowering.tensors[x] for x in self.inputs)
+    shape = self.inputs[0].shape
     (longer,), (shorter,) = ((shape - x.shape).dims for x in self.inputs[2:])
     rows_are_longer = longer == shape.dims[-2]
 
-    def whole(dims: list[mtf.Dimension], total: Any) -> Any:
-      """Adds up what the devices that part these dimensions have."""
+    def total(dims: list[mtf.Dimension], parts: Any) -> Any:
+      """Adds up the sums over parts of these dimensions on each device."""
       axes = map(mesh_impl.tensor_dimension_to_mesh_axis, dims)
       split = [axis for axis in axes if axis is not None]
-      return mesh_impl.allreduce(total, split, 'SUM') if split else total
+      return mesh_impl.allreduce(parts, split, 'SUM') if split else parts
+
+    def mean(axis: mtf.Dimension, x: Any) -> Any:
+      of_slice = _sum_rows if axis == shape.dims[-2] else _sum_columns
+      return each(lambda t: t / axis.size, total([axis], each(of_slice, x)))
 
     squared = each(tf.square, grad)
-    vr, vc = (
-      each(
-        lambda v, total, size=axis.size: (
-          decay * v
-          + (1 - decay) * (total / size + self._settings['least_square'])
-        ),
-        v,
-        whole([axis], each(_sum_rows if is_rows else _sum_columns, squared)),
-      )
-      for v, axis, is_rows in [
-        (kept[0], longer, rows_are_longer),
-        (kept[1], shorter, not rows_are_longer),
-      ]
-    )
-    total = whole([shorter], each(_sum_columns, vr))
-    r = each(
-      lambda r, total: total[..., tf.newaxis] / shorter.size / r, vr, total
-    )
+    vr = each(self._moving_mean, vr, mean(longer, squared))
+    vc = each(self._moving_mean, vc, mean(shorter, squared))
+    mean_of_vr = total([shorter], each(_sum_columns, vr))
+    r = each(lambda v, m: m[..., tf.newaxis] / shorter.size / v, vr, mean_of_vr)
     c = each(tf.math.reciprocal, vc)
-    scale = self._settings['rate']
-    least = self._settings['least_scale']
-    if least is not None:
-      w2 = whole(shape.dims, each(lambda w: 2 * tf.nn.l2_loss(w), value))
-      scale = each(
-        lambda w2: scale * tf.maximum(tf.sqrt(w2 / shape.size), least), w2
-      )
-    threshold = self._settings['threshold']
-    if threshold is not None:
-      u2 = each(
-        lambda r, squared, c: tf.reduce_sum(
-          r * tf.linalg.matvec(squared, c, transpose_a=rows_are_longer)
-        ),
-        r,
-        squared,
-        c,
-      )
-      scale = each(
-        lambda scale, u2: (
-          scale / tf.maximum(1.0, tf.sqrt(u2 / shape.size) / threshold)
-        ),
-        scale,
-        whole(shape.dims, u2),
-      )
+
+    def sum_of_u2(r: tf.Tensor, squared: tf.Tensor, c: tf.Tensor) -> tf.Tensor:
+      by_r = tf.linalg.matvec(squared, c, transpose_a=rows_are_longer)
+      return tf.reduce_sum(r * by_r)
+
+    scale = each(
+      functools.partial(self._scale, shape.size),
+      total(shape.dims, each(lambda w: 2 * tf.nn.l2_loss(w), value)),
+      total(shape.dims, each(sum_of_u2, r, squared, c)),
+    )
     r = each(lambda r, scale: tf.sqrt(r) * scale, r, scale)
     c = each(tf.sqrt, c)
-    by_row, by_column = (c, r) if rows_are_longer else (r, c)
     change = each(
       lambda g, r, c: g * tf.matmul(r[..., tf.newaxis], c[..., tf.newaxis, :]),
       grad,
-      by_row,
-      by_column,
+      *((c, r) if rows_are_longer else (r, c)),
     )
     for y, slices in zip(self.outputs, (change, vr, vc)):
       lowering.set_tensor_lowering(y, slices)
+
+  def _moving_mean(self, before: tf.Tensor, now: tf.Tensor) -> tf.Tensor:
+    decay = self._settings['decay']
+    return decay * before + (1 - decay) * (now + self._settings['epsilon1'])
+
+  def _scale(self, size: int, w2: tf.Tensor, u2: tf.Tensor) -> tf.Tensor:
+    """What U is multiplied with; w2 and u2 are sums of squares."""
+    scale = self._settings['rate']
+    if self._settings['epsilon2'] is not None:
+      scale *= tf.maximum(tf.sqrt(w2 / size), self._settings['epsilon2'])
+    if self._settings['threshold'] is not None:
+      rms = tf.sqrt(u2 / size)
+      scale /= tf.maximum(1.0, rms / self._settings['threshold'])
+    return scale
 
 
 def _sum_columns(x: tf.Tensor) -> tf.Tensor:
