@@ -20,9 +20,9 @@ import tensorflow.compat.v1 as tf
 from synth_mtf.core.dimensions import is_tpu
 
 # A core multiplies a row with so many numbers of a matrix, half a megabyte; and
-# so many matrices at most are multiplied one by one.
+# so many matrices at most are multiplied one by one: the heads of an example.
 _PIECE = 2**17
-_MAX_PIECES = 64
+_MAX_PIECES = 16
 
 
 def product(x: mtf.Tensor, y: mtf.Tensor, shape: mtf.Shape) -> mtf.Tensor:

@@ -171,14 +171,14 @@ def test_another_product_stays_as_it_is(x, w, y):
   assert operations(x, w, y) == {'MatMul': 0, 'Einsum': 1}
 
 
-@pytest.mark.parametrize('piece, most', [(2**17, 64), (4, 7)])
+@pytest.mark.parametrize('piece, most', [(2**17, 8), (4, 7)])
 def test_neither_a_small_matrix_nor_many_are_cut(monkeypatch, piece, most):
   monkeypatch.setattr(single_rows, '_PIECE', piece)
   monkeypatch.setattr(single_rows, '_MAX_PIECES', most)
   heads = ('batch heads one d_kv', 'batch heads memory_length d_kv')
   assert operations(*heads, 'batch heads one memory_length') == {
-    'MatMul': 8 if most == 64 else 0,
-    'Einsum': 0 if most == 64 else 1,
+    'MatMul': 8 if most == 8 else 0,
+    'Einsum': 0 if most == 8 else 1,
   }
   assert operations(
     'one length', 'length memory_length', 'one memory_length'
