@@ -76,7 +76,7 @@ class AdafactorStep(mtf.Operation):
       U = G sqrt(r) sqrt(c),  r = (mean of R') / R',  c = 1 / C'
       W' = W - eta max(epsilon2, rms W) U / max(1, rms U / threshold)
 
-  The host reads or writes something of the size of W 20 times. Here it is 14
+  The host reads or writes something of the size of W 23 times. Here it is 13
   times, since U itself is not needed for
 
       (rms U)^2 = mean of r (G^2 c),
