@@ -54,13 +54,14 @@ def rows_in_pieces(
 
   W is cut into rows that lie together, and where there is a W_h for each head,
   those are the pieces. What else `make` computes, the host's layers included,
-  stays as it is.
+  stays as it is. All of it does on a TPU, and where there is a GPU, which reads
+  W by all of its cores anyway.
 
   Args:
     make: makes a tensor.
     mesh: of that tensor.
   """
-  if is_tpu(mesh):
+  if is_tpu(mesh) or tf.config.list_physical_devices('GPU'):
     return make()
   y, operations = mesh.graph.capture_operations(make)
   for operation in operations:

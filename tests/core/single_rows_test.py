@@ -156,6 +156,15 @@ def test_a_single_row_is_multiplied_in_pieces_off_a_tpu(x, w, y, pieces):
   assert operations(x, w, y, harness.TPU) == {'MatMul': 0, 'Einsum': 1}
 
 
+def test_a_gpu_is_left_the_whole_product(monkeypatch):
+  product = ('one length', 'length memory_length', 'one memory_length')
+  assert operations(*product)['Einsum'] == 0
+  monkeypatch.setattr(
+    tf.config, 'list_physical_devices', lambda kind: ['/GPU:0']
+  )
+  assert operations(*product) == {'MatMul': 0, 'Einsum': 1}
+
+
 @pytest.mark.parametrize(
   'x, w, y',
   [
