@@ -143,6 +143,20 @@ def test_decodes_the_same(monkeypatch, variant, beam_size, examples):
   np.testing.assert_array_equal(found['answers'], expected['answers'])
 
 
+@pytest.mark.parametrize('outputs', [gradients, answers])
+def test_the_feed_forward_layer_has_the_hosts_settings(monkeypatch, outputs):
+  monkeypatch.setattr(single_rows, '_PIECE', 8)
+  settings = [
+    "DenseReluDense.activation = ['gelu', 'linear']",
+    'DenseReluDense.use_bias = True',
+  ]
+  expected, variables = computed('random', settings, outputs, 1)
+  found, same = computed('random', [*settings, FAST], outputs, 1)
+  assert same == variables
+  assert any(name.endswith('DenseReluDense/wi_1/bias') for name in same)
+  harness.assert_close(found, expected, 'value', ROUNDING)
+
+
 def test_no_variable_is_read_sparsely():
   """Each later read of such a variable would copy all of it."""
   gin_files.parse(model.files('random'), [*BINDINGS, FAST])
