@@ -117,19 +117,11 @@ def put(
     position = tf.reshape(
       position, [next(sizes) if x else 1 for x in of_position]
     )
-    length = memory.shape[axis]
-    if is_tpu(mesh) or length != memory_length.size:
+    if is_tpu(mesh) or memory.shape[axis] != memory_length.size:
       here = tf.equal(columns, position[..., tf.newaxis])
       here = tf.reshape(here, [*here.shape, *[1] * (len(dims) - axis - 1)])
       return tf.where_v2(here, tf.expand_dims(new, axis), memory)
-    rows = memory.shape[:axis].num_elements()
-    first = tf.reshape(tf.range(rows) * length, memory.shape[:axis])
-    changed = tf.tensor_scatter_nd_update(
-      tf.reshape(memory, [rows * length, *memory.shape[axis + 1 :]]),
-      tf.reshape(first + tf.minimum(position, length - 1), [rows, 1]),
-      tf.reshape(new, [rows, *memory.shape[axis + 1 :]]),
-    )
-    return tf.reshape(changed, memory.shape)
+    return _write(new, memory, position)
 
   mesh = memory.mesh
   columns = mtf.range(mesh, memory_length, tf.int32)
@@ -138,6 +130,27 @@ def put(
     [memory, new, mtf.transpose(position, leading), columns],
     splittable_dims=dims,
   )
+
+
+def _write(new: tf.Tensor, memory: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
+  """Writes [rows..., ...] into [rows..., length, ...], at a position of each.
+
+  Args:
+    new: what is written.
+    memory: what is there.
+    position: [rows...], with size 1 where it is the same for all.
+  """
+  axis = position.shape.rank
+  outer, inner = memory.shape[:axis], memory.shape[axis + 1 :]
+  length = memory.shape[axis]
+  rows = outer.num_elements()
+  first = tf.reshape(tf.range(rows) * length, outer)
+  written = tf.tensor_scatter_nd_update(
+    tf.reshape(memory, [rows * length, *inner]),
+    tf.reshape(first + tf.minimum(position, length - 1), [rows, 1]),
+    tf.reshape(new, [rows, *inner]),
+  )
+  return tf.reshape(written, memory.shape)
 
 
 def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
