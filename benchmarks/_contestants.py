@@ -27,7 +27,7 @@ _BESIDE = {
   'embedding by index': (
     'get_vocab_embedding_cls.cls = @synth_mtf.EmbeddingByIndex'
   ),
-  'fast_cpu': ("include 'common/fast_cpu.gin'\ninclude 'common/adafactor.gin'"),
+  'fast_cpu': "include 'common/fast_cpu.gin'\ninclude 'common/adafactor.gin'",
 }
 # The mode of mesh_tensorflow's Synthesizer that does what the variant does.
 _RIVAL_OF = {
@@ -50,7 +50,7 @@ class Contestant:
     name: as it stands in the results.
     variant: a file of gin/variants; '' is T5 itself.
     rival: name of the contestant of mesh_tensorflow that it is measured by.
-    beside: a line of gin on what is not attention; '' is all as T5 has it.
+    beside: gin on what is not attention; '' is all as T5 has it.
   """
 
   name: str

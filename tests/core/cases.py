@@ -10,6 +10,7 @@ from typing import Any
 
 import mesh_tensorflow as mtf
 import numpy as np
+import pytest
 import tensorflow.compat.v1 as tf
 
 from tests import checks, harness, reference
@@ -66,6 +67,26 @@ class Case:
   splits: tuple[str, ...] = ()
   whole: tuple[str, ...] = ()
   trained: bool = True
+
+
+def everywhere(table):
+  """Calls a test with each case on one device, on a TPU and on split meshes."""
+  places = [
+    (name, place, mesh)
+    for name, case in table.items()
+    for place, mesh in [
+      ('cpu', harness.ONE_DEVICE),
+      ('tpu', harness.TPU),
+      *((d, harness.Mesh('all:2', f'{d}:all')) for d in case.splits),
+    ]
+  ]
+  return pytest.mark.parametrize(
+    'case, mesh',
+    [
+      pytest.param(table[name], mesh, id=f'{name}-{place}')
+      for name, place, mesh in places
+    ],
+  )
 
 
 def values(case):

@@ -87,19 +87,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize('name', CASES)
-@pytest.mark.parametrize(
-  'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
-)
-def test_it_is_the_formula(name, mesh):
-  cases.check(CASES[name], mesh)
-
-
-@pytest.mark.parametrize(
-  'name, dim', [(n, d) for n, case in CASES.items() for d in case.splits]
-)
-def test_a_mesh_may_split(name, dim):
-  cases.check(CASES[name], harness.Mesh('all:2', f'{dim}:all'))
+@cases.everywhere(CASES)
+def test_it_is_the_formula(case, mesh):
+  cases.check(case, mesh)
 
 
 @pytest.mark.parametrize(
