@@ -18,6 +18,7 @@ shims.prepare_host()
 
 import gin
 import tensorflow.compat.v1 as tf
+from absl import logging
 
 from tests import official_files
 
@@ -34,6 +35,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 tf.disable_v2_behavior()
 tf.enable_resource_variables()
 tf.logging.set_verbosity(tf.logging.ERROR)
+_VERBOSITY = logging.get_verbosity()  # some commands say only errors
 
 
 def pytest_configure():
@@ -64,6 +66,7 @@ def _no_settings_of_other_tests(monkeypatch):
   _remove_settings(monkeypatch)
   gin.clear_config()
   tf.enable_resource_variables()
+  logging.set_verbosity(_VERBOSITY)
   yield
   gin.clear_config()
 
