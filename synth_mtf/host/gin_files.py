@@ -12,7 +12,7 @@ import gin.config_parser
 import gin.resource_reader
 import mesh_tensorflow.transformer
 
-from synth_mtf.host import errors
+from synth_mtf.host import errors, imports
 from synth_mtf.paths import gin_path
 
 _DEFAULTS = str(
@@ -51,7 +51,8 @@ def parse(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
   Raises:
     UserError: a file, a name or a value is wrong.
   """
-  import t5.models
+  with imports.quick():
+    import t5.models
 
   gin.clear_config()
   _search(str(pathlib.Path(t5.models.__file__).parent / 'gin'))

@@ -1,12 +1,14 @@
 """Imports the host in two thirds of the time.
 
 One rule: a module in `PUT_OFF` is loaded when a name of it is first read, or a
-module inside it is imported. That is right for modules whose import does
-nothing but define names, and worth it for those that few runs read a name of.
-Python's own LazyLoader is not safe for threads in the versions supported here.
+module inside it is imported that is not put off itself. That is right for
+modules whose import does nothing but define names, and worth it for those that
+few runs read a name of. Python's own LazyLoader is not safe for threads in the
+versions supported here.
 """
 
 import contextlib
+import functools
 import gc
 import importlib.abc
 import importlib.machinery
@@ -16,11 +18,16 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any, Optional
 
-PUT_OFF = (
-  'pandas',  # for Keras's data frames, and T5's tables of scores
-  'pyglove',  # for seqio's search of mixtures
-  'rouge_score.rouge_scorer',  # for a metric of T5; needs NLTK
-)
+# And functions that are asked for at first, to be called late or never.
+PUT_OFF: dict[str, Sequence[str]] = {
+  'pandas': (),  # for Keras's data frames, and T5's tables of scores
+  'pyglove': (),  # for seqio's search of mixtures
+  'rouge_score.rouge_scorer': (),  # for a metric of T5; needs NLTK
+  'scipy.stats': (),  # for two metrics of T5
+  'sklearn': (),
+  # For others; needs much of SciPy.
+  'sklearn.metrics': ('matthews_corrcoef', 'fbeta_score'),
+}
 
 
 @contextlib.contextmanager
@@ -44,12 +51,25 @@ class _PutOff(types.ModuleType):
   """A module that runs its code when a name is asked for that it lacks."""
 
   def __getattr__(self, name: str) -> Any:
-    _load(self)
-    return types.ModuleType.__getattribute__(self, name)  # as it now is one
+    if name in PUT_OFF[self.__name__]:
+      return functools.partial(_call, self, name)
+    return _loaded(self, name)
+
+
+def _call(
+  module: types.ModuleType, function: str, *args: Any, **kwargs: Any
+) -> Any:
+  return _loaded(module, function)(*args, **kwargs)
+
+
+def _loaded(module: types.ModuleType, name: str) -> Any:
+  _load(module)
+  return types.ModuleType.__getattribute__(module, name)  # as it now is one
 
 
 def _load(module: types.ModuleType) -> None:
   """Runs the module's code, once; other threads wait for its end."""
+  _load_package(module.__name__)
   state = _spec(module).loader_state
   with state.lock:
     if state.is_loaded:  # or is being loaded, by this thread
@@ -61,6 +81,13 @@ def _load(module: types.ModuleType) -> None:
       state.is_loaded = False
       raise
     module.__class__ = types.ModuleType
+
+
+def _load_package(name: str) -> None:
+  """Runs the code of the package that a module is in, if that was put off."""
+  package = sys.modules.get(name.rpartition('.')[0])
+  if isinstance(package, _PutOff):
+    _load(package)
 
 
 def _spec(module: types.ModuleType) -> importlib.machinery.ModuleSpec:
@@ -95,10 +122,8 @@ class _Finder(importlib.abc.MetaPathFinder):
     path: Optional[Sequence[str]],
     target: Optional[types.ModuleType] = None,
   ) -> Optional[importlib.machinery.ModuleSpec]:
-    package = sys.modules.get(name.rpartition('.')[0])
-    if isinstance(package, _PutOff):
-      _load(package)
     if name not in PUT_OFF:
+      _load_package(name)
       return None
     spec = importlib.machinery.PathFinder.find_spec(name, path, target)
     if spec is not None and spec.loader is not None:
