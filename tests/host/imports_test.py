@@ -156,4 +156,4 @@ def test_the_command_leaves_out_what_few_runs_need(tmp_path):
     'print(len(pandas.DataFrame([1, 2])))\n',
   )
   assert done.returncode == 0, done.stderr
-  assert done.stdout.split() == 'False 100.0 100.0 0.0 -1.0 2'.split()
+  assert done.stdout.split() == ['False', '100.0', '100.0', '0.0', '-1.0', '2']
