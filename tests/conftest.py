@@ -20,6 +20,7 @@ import gin
 import tensorflow.compat.v1 as tf
 from absl import logging
 
+from synth_mtf.core import token_rows
 from tests import official_files
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
@@ -69,6 +70,14 @@ def _no_settings_of_other_tests(monkeypatch):
   logging.set_verbosity(_VERBOSITY)
   yield
   gin.clear_config()
+
+
+@pytest.fixture(scope='session', autouse=True)
+def _products_are_as_large_ones():
+  """Products of the small layers and models here are made as those of T5's."""
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(token_rows, '_LEAST', 0)
+    yield
 
 
 def _remove_settings(patch):

@@ -7,11 +7,10 @@ h. Such a product does little but read W. A TPU is left to its compiler;
 elsewhere the host has one core do it, or multiplies number by number:
 
   product          makes a matrix of the row
-  rows_in_pieces   has each core multiply some of the W_i, or of the W_h
+  read_in_pieces   has each core multiply some of the W_i, or of the W_h
 """
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple, Optional
 
 import mesh_tensorflow as mtf
@@ -47,31 +46,19 @@ def product(x: mtf.Tensor, y: mtf.Tensor, shape: mtf.Shape) -> mtf.Tensor:
   return mtf.reshape(mtf.einsum([rows, y], one_row(shape)), shape)
 
 
-def rows_in_pieces(
-  make: Callable[[], mtf.Tensor], mesh: mtf.Mesh
-) -> mtf.Tensor:
-  """What `make` returns, its products of a single row in pieces.
+def read_in_pieces(product: mtf.EinsumOperation) -> None:
+  """Has a product of a single row, if it is one, read W in pieces.
 
   W is cut into rows that lie together, and where there is a W_h for each head,
-  those are the pieces. What else `make` computes, the host's layers included,
-  stays as it is. All of it does on a TPU, and where there is a GPU, which reads
-  W by all of its cores anyway.
+  those are the pieces.
 
   Args:
-    make: makes a tensor.
-    mesh: of that tensor.
+    product: the host's.
   """
-  if is_tpu(mesh) or tf.config.list_physical_devices('GPU'):
-    return make()
-  y, operations = mesh.graph.capture_operations(make)
-  for operation in operations:
-    if type(operation) is not mtf.EinsumOperation:
-      continue
-    rows = _SingleRows.of(operation)
-    if rows:
-      operation.__class__ = _SingleRowProduct
-      operation.rows = rows
-  return y
+  rows = _SingleRows.of(product)
+  if rows:
+    product.__class__ = _SingleRowProduct
+    product.rows = rows
 
 
 class _SingleRows(NamedTuple):
@@ -113,7 +100,7 @@ class _SingleRows(NamedTuple):
 
 
 class _SingleRowProduct(mtf.EinsumOperation):
-  """See `rows_in_pieces`; where the mesh splits the sum, the host's way.
+  """See `read_in_pieces`; where the mesh splits the sum, the host's way.
 
   Attributes:
     rows: the dimensions.

@@ -7,7 +7,8 @@ from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core import kernels
 from synth_mtf.core.dimensions import is_split, is_tpu
-from synth_mtf.core.single_rows import rows_in_pieces
+from synth_mtf.core.products import faster
+from synth_mtf.core.token_rows import mask
 
 
 @gin.configurable(module='synth_mtf')
@@ -52,9 +53,13 @@ class EmbeddingByIndex(transformer.VocabEmbedding):
   def hidden_to_logits(
     self, hidden: mtf.Tensor, context: transformer.Context
   ) -> mtf.Tensor:
-    """Computes the softmax's logits, [..., vocab], of [..., d_model]."""
+    """Computes the softmax's logits, [..., vocab], of [..., d_model].
+
+    At padding, [..., d_model] is 0, and so are the logits.
+    """
     make = super().hidden_to_logits
-    return rows_in_pieces(lambda: make(hidden, context), hidden.mesh)
+    masks = mask(context, context.sequence_id, context.length_dim)
+    return faster(lambda: make(hidden, context), hidden.mesh, masks)
 
 
 def _read(weights: mtf.Tensor, ids: mtf.Tensor) -> mtf.Tensor:

@@ -1,4 +1,4 @@
-"""The host's feed-forward layer, faster where it has one token."""
+"""The host's feed-forward layer, faster where it has one token or padding."""
 
 from typing import Optional
 
@@ -6,18 +6,20 @@ import gin
 import mesh_tensorflow as mtf
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
-from synth_mtf.core.single_rows import rows_in_pieces
+from synth_mtf.core.products import faster
+from synth_mtf.core.token_rows import mask
 
 
 @gin.configurable('FeedForward', module='synth_mtf')
 class DenseReluDense(transformer_layers.DenseReluDense):
-  """The host's DenseReluDense, whose weights are read by all cores.
+  """The host's DenseReluDense, whose products are ours (`core.products`).
 
       Y = f(X W_i) W_o
 
-  A step of decoding one example does little else than to read them. For
-  `synth_mtf.feed_forward.layer`. The host names variables after the class, so
-  this one is named after the host's. Arguments are the host's.
+  Padding is not multiplied. W_i and W_o are read by all cores, which is most of
+  what a step of decoding one example does. For `synth_mtf.feed_forward.layer`.
+  The host names variables after the class, so this one is named after its own.
+  Arguments are the host's.
   """
 
   def call(
@@ -28,4 +30,5 @@ class DenseReluDense(transformer_layers.DenseReluDense):
   ) -> mtf.Tensor:
     """Calls the layer on [batch..., d_model], or all tokens' of that."""
     call = super().call
-    return rows_in_pieces(lambda: call(context, x, losses), x.mesh)
+    masks = mask(context, context.sequence_id, context.length_dim)
+    return faster(lambda: call(context, x, losses), x.mesh, masks)

@@ -17,8 +17,9 @@ from synth_mtf.core.positions import (
   StepIndex,
   TableIndex,
 )
+from synth_mtf.core.products import faster
 from synth_mtf.core.projections import Projections
-from synth_mtf.core.single_rows import rows_in_pieces
+from synth_mtf.core.token_rows import mask
 from synth_mtf.core.visibility import (
   Visibility,
   row_sequence_id,
@@ -103,7 +104,15 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     Returns:
       A tensor of the shape of x.
     """
-    return rows_in_pieces(lambda: self._call(context, x, losses), x.mesh)
+    memory_length = self.memory_length(context)
+    of_memory = self.memory_sequence_id(context)
+    if of_memory is None:
+      of_memory = context.sequence_id
+    masks = [
+      *mask(context, context.sequence_id, context.length_dim),
+      *mask(context, of_memory, memory_length),
+    ]
+    return faster(lambda: self._call(context, x, losses), x.mesh, masks)
 
   def _call(
     self,

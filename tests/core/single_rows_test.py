@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.core import single_rows
+from synth_mtf.core import products, single_rows
 from tests import harness
 from tests.core import cases
 from tests.core.cases import (
@@ -36,7 +36,7 @@ def multiplied(x_names, w_names):
   x_, w_, y_ = (''.join(letters[d] for d in names) for names in (x, w, y))
 
   def kernel(x, w):
-    return single_rows.rows_in_pieces(
+    return products.faster(
       lambda: mtf.einsum([x, w], mtf.Shape(dims(' '.join(y)))), x.mesh
     )
 
@@ -117,7 +117,7 @@ def operations(x_names, w_names, y_names, mesh=harness.ONE_DEVICE):
       harness.constant(mesh_object, floats(names, names), names)
       for names in (x_names, w_names)
     )
-    y = single_rows.rows_in_pieces(
+    y = products.faster(
       lambda: mtf.einsum([x, w], mtf.Shape(dims(y_names))), mesh_object
     )
     parallel = mesh.implementation()
