@@ -112,6 +112,7 @@ class _Sizes:
   def __init__(
     self, session: tf.Session, ops: Collection[tf.Operation]
   ) -> None:
+    dead = _dead(session, ops)
     unknown = {
       t.name: t
       for op in ops
@@ -119,13 +120,17 @@ class _Sizes:
       if t.dtype.size and not t.shape.is_fully_defined()
       # What is inside a loop cannot be fetched.
       if op._get_control_flow_context() is None  # noqa: SLF001
+      if t not in dead
     }
+    self._dead = {t.name for t in dead}
     with session.graph.as_default():
       shapes = {name: tf.shape(t) for name, t in unknown.items()}
     self._found = session.run(shapes) if shapes else {}
 
   def of(self, tensor: tf.Tensor) -> list[int]:
-    """A tensor's shape; [0] if it cannot be known."""
+    """A tensor's shape; [0] if there is none, or it cannot be known."""
+    if tensor.name in self._dead:
+      return [0]
     if tensor.name in self._found:
       return [int(n) for n in self._found[tensor.name]]
     if tensor.dtype == tf.resource or not tensor.shape.is_fully_defined():
@@ -135,6 +140,26 @@ class _Sizes:
   def elements(self, tensor: tf.Tensor) -> int:
     """How many it has; 0 if that cannot be known."""
     return math.prod(self.of(tensor))
+
+
+def _dead(session: tf.Session, ops: Collection[tf.Operation]) -> set[tf.Tensor]:
+  """What is on the other side of a switch, outside of loops."""
+  switches = [
+    op
+    for op in ops
+    if op.type == 'Switch'
+    if op._get_control_flow_context() is None  # noqa: SLF001
+  ]
+  sides = session.run({op.name: op.inputs[1] for op in switches})
+  waiting = [op.outputs[0 if sides[op.name] else 1] for op in switches]
+  found: set[tf.Tensor] = set()
+  while waiting:
+    tensor = waiting.pop()
+    found.add(tensor)
+    for op in tensor.consumers():
+      if op.type != 'Merge':
+        waiting += [t for t in op.outputs if t not in found]
+  return found
 
 
 def _flops(op: tf.Operation, sizes: _Sizes) -> int:

@@ -32,6 +32,7 @@ class Shape:
     length: tokens of the encoder (or of a layer), padding included.
     targets: tokens of the decoder.
     packed: whether rows hold several sequences; for layers only.
+    fill: how full the emptiest and the fullest row may be, at most 1.
     layers: blocks in each stack; 0: as many as the size has.
     beams: of decoding; 1 is greedy.
   """
@@ -41,16 +42,16 @@ class Shape:
   length: int = 512
   targets: int = 114
   packed: bool = False
+  fill: tuple[float, float] = (0.6, 1.0)
   layers: int = 0
   beams: int = 1
 
   def sequence_id(self) -> npt.NDArray[np.int32]:
-    """[batch, length]; rows are 60 to 100 % full, of 1 or (packed) 2."""
+    """[batch, length]; rows as full as `fill` says, of 1 or (packed) 2."""
     rng = np.random.default_rng(_SEED)
     column = np.arange(self.length)
-    used = rng.integers(
-      int(0.6 * self.length), self.length + 1, size=(self.batch, 1)
-    )
+    least, most = (int(share * self.length) for share in self.fill)
+    used = rng.integers(least, most + 1, size=(self.batch, 1))
     ids = (column < used).astype(np.int32)
     if self.packed:
       cut = rng.integers(

@@ -118,7 +118,12 @@ def main(argv: list[str]) -> dict[str, Any]:
     'versions': {'tensorflow': tf.__version__},
   }
   shape = Shape(
-    args.size, args.batch, args.length, args.targets, layers=args.layers
+    args.size,
+    args.batch,
+    args.length,
+    args.targets,
+    fill=tuple(args.fill),
+    layers=args.layers,
   )
   for section in args.sections:
     results[section] = _RUN[section](args, shape)
@@ -265,6 +270,13 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   add('--sections', nargs='+', choices=SECTIONS, default=list(SECTIONS))
   add('--variants', nargs='+', help='contestants; default: as the section has')
   add('--targets', type=int, default=114, help='tokens of the decoder')
+  add(
+    '--fill',
+    type=float,
+    nargs=2,
+    default=(0.6, 1.0),
+    help='shares of a row that are tokens: from, to; GLUE in 512: 0.04 0.2',
+  )
   add('--layers', type=int, default=0, help='blocks, if not as in --size')
   add('--lengths', type=int, nargs='+', default=_LENGTHS, help='of growth')
   add('--batches', type=int, nargs='+', default=_BATCHES, help='of growth')
