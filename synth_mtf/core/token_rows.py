@@ -19,6 +19,7 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
 
+from synth_mtf.core.dimensions import is_tpu
 from synth_mtf.core.once import once
 
 _LEAST = 2**24  # multiplications of a product that is worth it
@@ -98,9 +99,13 @@ def mask(
     length: that dimension in products.
 
   Returns:
-    For `leave_out_padding`: a mask, or nothing.
+    For `leave_out_padding`: a mask; none on a TPU, nor in steps of decoding.
   """
-  if not isinstance(ids, mtf.Tensor) or context.mode == 'incremental':
+  if (
+    not isinstance(ids, mtf.Tensor)
+    or context.mode == 'incremental'
+    or is_tpu(ids.mesh)
+  ):
     return []
 
   def make() -> mtf.Tensor:
