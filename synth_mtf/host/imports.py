@@ -23,6 +23,7 @@ PUT_OFF: dict[str, Sequence[str]] = {
   'pandas': (),  # for Keras's data frames, and T5's tables of scores
   'pyglove': (),  # for seqio's search of mixtures
   'rouge_score.rouge_scorer': (),  # for a metric of T5; needs NLTK
+  'scipy.ndimage': (),  # for Keras's pictures
   'scipy.stats': (),  # for two metrics of T5
   'sklearn': (),
   # For others; needs much of SciPy.
