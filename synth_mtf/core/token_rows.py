@@ -22,7 +22,7 @@ from mesh_tensorflow.transformer import transformer
 from synth_mtf.core.dimensions import is_tpu
 from synth_mtf.core.once import once
 
-_LEAST = 2**24  # multiplications of a product that is worth it
+_LEAST = 2**26  # multiplications of a product that is worth it
 _MOST_TOKENS = 15 / 16  # of the rows: more are not copied, for a few less
 
 
