@@ -275,7 +275,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     type=float,
     nargs=2,
     default=(0.6, 1.0),
-    help='shares of a row that are tokens: from, to; GLUE in 512: 0.04 0.2',
+    help='shares of a row that are tokens, from and to',
   )
   add('--layers', type=int, default=0, help='blocks, if not as in --size')
   add('--lengths', type=int, nargs='+', default=_LENGTHS, help='of growth')

@@ -18,7 +18,7 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any, Optional
 
-# And functions that are asked for at first, to be called late or never.
+# And functions that T5 asks for while it is imported, without calling them.
 PUT_OFF: dict[str, Sequence[str]] = {
   'pandas': (),  # for Keras's data frames, and T5's tables of scores
   'pyglove': (),  # for seqio's search of mixtures
@@ -41,9 +41,11 @@ def quick() -> Iterator[None]:
     sys.meta_path.insert(0, _FINDER)
   collects = gc.isenabled()
   gc.disable()
+  _FINDER.imports += 1
   try:
     yield
   finally:
+    _FINDER.imports -= 1
     if collects:
       gc.enable()
 
@@ -52,7 +54,7 @@ class _PutOff(types.ModuleType):
   """A module that runs its code when a name is asked for that it lacks."""
 
   def __getattr__(self, name: str) -> Any:
-    if name in PUT_OFF[self.__name__]:
+    if _FINDER.imports and name in PUT_OFF[self.__name__]:
       return functools.partial(_call, self, name)
     return _loaded(self, name)
 
@@ -115,7 +117,13 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-  """Finds the modules of `PUT_OFF`, before the finders of Python do."""
+  """Finds the modules of `PUT_OFF`, before the finders of Python do.
+
+  Attributes:
+    imports: how many `quick()` there are around this.
+  """
+
+  imports = 0
 
   def find_spec(
     self,
