@@ -18,7 +18,7 @@ from mesh_tensorflow import placement_mesh_impl
 from mesh_tensorflow.transformer import transformer, utils
 
 from synth_mtf.analysis.attention_file import SIDES, Attention, Stack
-from synth_mtf.checkpoints import comparison, meaning
+from synth_mtf.checkpoints import comparison, layer_settings
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import attention, errors
@@ -126,7 +126,7 @@ def stacks(
       vocab_sizes['inputs'], vocab_sizes['targets']
     )
     if checkpoint:
-      meaning.check_resumed(model, checkpoint.path)
+      layer_settings.check_resumed(model, checkpoint.path)
     calls: list[Alignment] = []
     with attention.recorded_by(calls.append):
       _call(model, mtf.Mesh(graph, 'mesh'), ids, _dtypes(checkpoint))

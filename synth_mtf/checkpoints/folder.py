@@ -150,7 +150,7 @@ def point_at(folder: str, name: str) -> None:
   atomic.write(os.path.join(folder, POINTER), pointer_line(name) + '\n')
 
 
-def mend_pointer(folder: str) -> None:
+def repair_pointer(folder: str) -> None:
   """Makes a run that was killed resume from its last checkpoint.
 
   The host writes a checkpoint's data, then its `.index`, then its name into the

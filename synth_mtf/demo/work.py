@@ -113,7 +113,7 @@ def run_stage(stage: Stage, report: Report) -> dict[str, Any]:
   """Runs T5's main for a stage and returns what it measured."""
   progress.listen(report)
   if stage.trains:
-    checkpoints.mend_pointer(str(stage.model_dir))
+    checkpoints.repair_pointer(str(stage.model_dir))
   else:
     _forget_summaries(stage)
   # What it says goes to this process's log, as all here does.

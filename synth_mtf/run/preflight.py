@@ -23,7 +23,7 @@ from t5.models import mesh_transformer
 
 from synth_mtf import tasks
 from synth_mtf.analysis import packing
-from synth_mtf.checkpoints import comparison, folder, meaning
+from synth_mtf.checkpoints import comparison, folder, layer_settings
 from synth_mtf.checkpoints import vocabulary as vocabularies
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
@@ -89,7 +89,7 @@ def check_run(config: Mapping[Any, Any]) -> None:
   _check_data(mode, split)
   _check_vocabulary([*read, *started], run)
   _check_model(read, run)
-  _check_meaning(read, started, run)
+  _check_layer_settings(read, started, run)
   if mode in _WHOLE_ROWS and run.get('sequence_length'):
     _tell_packing(run['sequence_length'])
   if mode == 'perplexity_eval':
@@ -255,7 +255,7 @@ def _tell_rows(run: Mapping[str, Any], split: str) -> None:
   )
 
 
-def _check_meaning(
+def _check_layer_settings(
   read: Sequence[str], started: Sequence[str], run: Mapping[str, Any]
 ) -> None:
   """Refuses checkpoints whose shapes agree and which mean something else."""
@@ -263,9 +263,9 @@ def _check_meaning(
   if model is None:
     return
   for checkpoint in read:
-    meaning.check_resumed(model, checkpoint)
+    layer_settings.check_resumed(model, checkpoint)
   for checkpoint in started:
-    meaning.check_started(model, checkpoint)
+    layer_settings.check_started(model, checkpoint)
 
 
 def _record(model_dir: str, run: Mapping[str, Any]) -> None:
@@ -274,7 +274,7 @@ def _record(model_dir: str, run: Mapping[str, Any]) -> None:
     vocabularies.record(run['vocabulary'], model_dir)
   model = _stacks(run)
   if model is not None:
-    meaning.record(model, model_dir)
+    layer_settings.record(model, model_dir)
 
 
 def _stacks(run: Mapping[str, Any]) -> Optional[models.Transformer]:

@@ -20,7 +20,7 @@ def test_a_checkpoint_that_nothing_points_at_is_found(tmp_path):
   for step in (9, 10):
     save(tmp_path, step)
   (tmp_path / 'checkpoint').unlink()
-  checkpoints.mend_pointer(str(tmp_path))
+  checkpoints.repair_pointer(str(tmp_path))
   last = tf.train.latest_checkpoint(str(tmp_path))
   assert last == str(tmp_path / 'model.ckpt-10')
 
@@ -30,8 +30,8 @@ def test_otherwise_nothing_is_touched(tmp_path, step):
   if step:
     save(tmp_path, step)
   before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-  checkpoints.mend_pointer(str(tmp_path))
-  checkpoints.mend_pointer(str(tmp_path / 'not there yet'))
+  checkpoints.repair_pointer(str(tmp_path))
+  checkpoints.repair_pointer(str(tmp_path / 'not there yet'))
   assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from synth_mtf.checkpoints import meaning
+from synth_mtf.checkpoints import layer_settings
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
@@ -22,13 +22,13 @@ def made(variant='random_vanilla', *bindings):
 @pytest.fixture
 def checkpoint(tmp_path):
   """The path of a checkpoint of `random_vanilla`, of which nothing is read."""
-  meaning.record(made(), str(tmp_path))
+  layer_settings.record(made(), str(tmp_path))
   (tmp_path / 'model.ckpt-2.index').touch()
   return str(tmp_path / 'model.ckpt-2')
 
 
 def test_what_is_written(checkpoint, tmp_path):
-  groups = json.loads((tmp_path / meaning.FILE).read_text())
+  groups = json.loads((tmp_path / layer_settings.FILE).read_text())
   (ours,) = (group for group in groups if 'mixing' in group)
   assert ours['layers'] == [
     f'{stack}/block_{block:03d}/layer_000/SyntheticAttention'
@@ -44,13 +44,13 @@ def test_what_is_written(checkpoint, tmp_path):
 
 
 def test_one_function_is_not_mixed():
-  described = meaning.describe(made('random'))
+  described = layer_settings.describe(made('random'))
   assert 'mixing' not in described[ENCODER]
 
 
 def test_the_same_model_goes_on(checkpoint):
-  meaning.check_resumed(made(), checkpoint)
-  meaning.check_started(made(), checkpoint)
+  layer_settings.check_resumed(made(), checkpoint)
+  layer_settings.check_started(made(), checkpoint)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_the_same_model_goes_on(checkpoint):
 def test_another_one_does_not(checkpoint, binding, message):
   changed = made('random_vanilla', binding)
   with pytest.raises(UserError, match=f'same shapes: .*{message}'):
-    meaning.check_resumed(changed, checkpoint)
+    layer_settings.check_resumed(changed, checkpoint)
 
 
 def test_all_differences_are_told_at_once(checkpoint):
@@ -80,31 +80,31 @@ def test_all_differences_are_told_at_once(checkpoint):
     "SyntheticAttention.index_by = 'row'",
   )
   with pytest.raises(UserError, match=r"'softmax'.* and 3 more\); index_by"):
-    meaning.check_resumed(changed, checkpoint)
+    layer_settings.check_resumed(changed, checkpoint)
 
 
 def test_another_variant_may_start_there(checkpoint):
-  meaning.check_started(made('dense_vanilla'), checkpoint)
+  layer_settings.check_started(made('dense_vanilla'), checkpoint)
   with pytest.raises(UserError, match='synthesizers is'):
-    meaning.check_resumed(made('dense_vanilla'), checkpoint)
+    layer_settings.check_resumed(made('dense_vanilla'), checkpoint)
 
 
 def test_and_read_its_tables_in_another_way(checkpoint):
   by_row = made('random_vanilla', "SyntheticAttention.index_by = 'row'")
-  meaning.check_started(by_row, checkpoint)
+  layer_settings.check_started(by_row, checkpoint)
 
 
 def test_but_not_in_another_order(checkpoint):
   with pytest.raises(UserError, match='synthesizers is'):
-    meaning.check_started(made('random_vanilla', SWAPPED), checkpoint)
+    layer_settings.check_started(made('random_vanilla', SWAPPED), checkpoint)
 
 
 def test_a_folder_without_a_record_passes(tmp_path):
-  meaning.check_resumed(made(), str(tmp_path / 'model.ckpt-2'))
+  layer_settings.check_resumed(made(), str(tmp_path / 'model.ckpt-2'))
 
 
 @pytest.mark.parametrize('content', ['', '{}x', '[1]', '[{"layers": 1}]'])
 def test_a_damaged_record(checkpoint, tmp_path, content):
-  (tmp_path / meaning.FILE).write_text(content)
+  (tmp_path / layer_settings.FILE).write_text(content)
   with pytest.raises(UserError, match='model.json is damaged .*remove it'):
-    meaning.check_resumed(made(), checkpoint)
+    layer_settings.check_resumed(made(), checkpoint)
