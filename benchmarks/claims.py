@@ -59,7 +59,7 @@ from benchmarks._claims_parts import (
   Model,
   Part,
 )
-from synth_mtf.analysis import runs
+from synth_mtf.results import runs
 
 _SPEED_PART = 'e'
 _SPEED_OPTIONS = ['--layers', '4', '--rounds', '3']

@@ -12,8 +12,8 @@ import tensorflow_datasets
 from benchmarks import _claims_tasks, claims
 from benchmarks._claims_parts import PARTS, SYSTEMS
 from benchmarks._contestants import whole_models
-from synth_mtf.analysis import runs
 from synth_mtf.demo import samples
+from synth_mtf.results import runs
 from tests import official_files
 from tests.conftest import CHECKOUT
 

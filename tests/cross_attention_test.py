@@ -9,9 +9,9 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer_layers, utils
 
 import synth_mtf
-from synth_mtf.analysis import labels
 from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
+from synth_mtf.results import labels
 from tests import harness
 
 pytestmark = pytest.mark.slow  # builds whole models

@@ -13,10 +13,10 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, utils
 
-from synth_mtf.analysis import cost, labels
 from synth_mtf.core.packing import data_is_packed
 from synth_mtf.host import model
 from synth_mtf.layer.base import AttentionLayer
+from synth_mtf.results import cost, labels
 
 _ANY_VOCABULARY = 128  # layers do not depend on it
 _WORTH_TELLING = 1.05

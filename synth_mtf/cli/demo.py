@@ -8,10 +8,10 @@ import sys
 import time
 from typing import Optional
 
-from synth_mtf.analysis.tables import formats
 from synth_mtf.demo import workers
 from synth_mtf.demo.configuration import BYTES, Configuration, names_of
 from synth_mtf.demo.job import Job
+from synth_mtf.results.tables import formats
 from synth_mtf.run.console import Console, duration
 
 SUMMARY = 'pretrain, finetune and evaluate each variant; print one table'

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
   _check(wanted, files, folders, has_text)
   attention_command.check_writable(os.path.join(args.out, 'x'), make=True)
   process.load_quietly()
-  from synth_mtf.analysis.figures import style
+  from synth_mtf.results.figures import style
 
   written = 0
   for name in wanted:
@@ -104,22 +104,22 @@ def _check(
 
 
 def _curves(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
-  from synth_mtf.analysis import runs
-  from synth_mtf.analysis.figures import curves
+  from synth_mtf.results import runs
+  from synth_mtf.results.figures import curves
 
   yield 'curves', curves.draw(runs.read_all(folders))
 
 
 def _scores(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
-  from synth_mtf.analysis import runs
-  from synth_mtf.analysis.figures import scores
+  from synth_mtf.results import runs
+  from synth_mtf.results.figures import scores
 
   yield 'scores', scores.draw(runs.read_all(folders))
 
 
 def _alpha(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
-  from synth_mtf.analysis import alphas, runs
-  from synth_mtf.analysis.figures import alpha
+  from synth_mtf.results import alphas, runs
+  from synth_mtf.results.figures import alpha
 
   found = [(one, alphas.paths(one)) for one in runs.read_all(folders)]
   mixed = [(one, paths) for one, paths in found if paths]
@@ -166,7 +166,8 @@ def _attentions(
   args: argparse.Namespace, files: Words, folders: Words
 ) -> list[Any]:
   """What is in the files, and what the runs look at; computed once."""
-  from synth_mtf.analysis import attention_file, runs
+  from synth_mtf.analysis import attention_file
+  from synth_mtf.results import runs
 
   if not hasattr(args, 'attentions'):
     args.attentions = [attention_file.read(path) for path in files]

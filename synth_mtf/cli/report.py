@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
   process.load_quietly()
   with output.kept():
     import synth_mtf.tasks  # noqa: F401 (their metrics)
-    from synth_mtf.analysis import runs
+    from synth_mtf.results import runs
     from synth_mtf.run import report
   report.check_replaceable(args.out)
   found = runs.read_all(args.runs)

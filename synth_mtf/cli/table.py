@@ -62,8 +62,8 @@ def run(args: argparse.Namespace) -> int:
   """Prints the table."""
   process.load_quietly()
   import synth_mtf.tasks  # noqa: F401 (their metrics)
-  from synth_mtf.analysis import runs
-  from synth_mtf.analysis.tables import (
+  from synth_mtf.results import runs
+  from synth_mtf.results.tables import (
     checkpoints,
     data,
     formats,

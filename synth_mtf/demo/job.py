@@ -8,14 +8,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
-from synth_mtf.analysis.tables import formats
-from synth_mtf.analysis.tables.texts import Grid
 from synth_mtf.demo import configuration as configurations
 from synth_mtf.demo import workers
 from synth_mtf.demo.configuration import Configuration
 from synth_mtf.demo.run_folder import RunFolder
 from synth_mtf.demo.stages import Stage, stages, task_settings
 from synth_mtf.errors import UserError
+from synth_mtf.results.tables import formats
+from synth_mtf.results.tables.texts import Grid
 from synth_mtf.run.console import Console, TrainingProgress, duration
 
 _WORK = 'synth_mtf.demo.work'

@@ -20,15 +20,15 @@ from t5.evaluation import eval_utils
 from t5.models import mesh_transformer
 
 from synth_mtf import tasks
-from synth_mtf.analysis import records, runs
-from synth_mtf.analysis.tables import checkpoints as checkpoints_shown
-from synth_mtf.analysis.tables import grid, layouts, table, texts
 from synth_mtf.checkpoints import folder as checkpoints
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.demo import corpus, samples
 from synth_mtf.demo.stages import PRETRAINING_TASK, Stage
 from synth_mtf.errors import RunFailed
 from synth_mtf.host import errors, gin_files, model
+from synth_mtf.results import records, runs
+from synth_mtf.results.tables import checkpoints as checkpoints_shown
+from synth_mtf.results.tables import grid, layouts, table, texts
 from synth_mtf.run import main, progress
 from synth_mtf.run import report as pages
 from synth_mtf.tasks import vocabulary_training

@@ -5,13 +5,14 @@ import os
 from collections.abc import Sequence
 from typing import Callable, Optional, Union
 
-from synth_mtf.analysis import attention, labels, runs
+from synth_mtf.analysis import attention
 from synth_mtf.analysis.attention_file import Attention
 from synth_mtf.checkpoints import folder as folders
 from synth_mtf.checkpoints import vocabulary as vocabularies
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
+from synth_mtf.results import labels, runs
 from synth_mtf.run import attention_examples
 
 INITIAL = 'initial'

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from absl import logging as absl_logging
 
 import synth_mtf
-from synth_mtf.analysis.records import Result
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.recorded import RECORDER
+from synth_mtf.results.records import Result
 from synth_mtf.run import output
 from synth_mtf.run.console import Console, duration
 from synth_mtf.run.recording import OnDecoded, OnResult

@@ -11,10 +11,10 @@ from typing import Any
 import gin
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf.analysis import records
-from synth_mtf.analysis.records import Result, Run
-from synth_mtf.analysis.standard_error import standard_errors
 from synth_mtf.host import evaluation
+from synth_mtf.results import records
+from synth_mtf.results.records import Result, Run
+from synth_mtf.results.standard_error import standard_errors
 
 _PACKAGES = (
   'synth-mtf',

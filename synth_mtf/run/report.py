@@ -10,9 +10,9 @@ from synth_mtf import __version__, atomic
 from synth_mtf.analysis.attention import Examples, sides
 from synth_mtf.analysis.attention_file import Attention
 from synth_mtf.analysis.report import contents, drawings, page, weights
-from synth_mtf.analysis.runs import Run
-from synth_mtf.analysis.tables import checkpoints, grid, layouts, table
 from synth_mtf.errors import UserError
+from synth_mtf.results.runs import Run
+from synth_mtf.results.tables import checkpoints, grid, layouts, table
 from synth_mtf.run import attention, attention_examples
 
 # A page is to have 10 MB at most, nearly all of them weights.

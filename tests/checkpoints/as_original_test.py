@@ -5,9 +5,9 @@ import re
 import gin
 import pytest
 
-from synth_mtf.analysis import labels
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.host import gin_files
+from synth_mtf.results import labels
 from tests import model
 from tests.checkpoints.conversion_test import convert
 from tests.harness import assert_close

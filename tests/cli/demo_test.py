@@ -15,8 +15,8 @@ import time
 import pytest
 
 from synth_mtf import cli
-from synth_mtf.analysis import records
 from synth_mtf.demo import samples
+from synth_mtf.results import records
 from tests.cli import t5_main
 
 pytestmark = pytest.mark.slow  # trains

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.analysis import records
 from synth_mtf.demo import samples
 from synth_mtf.errors import UserError
+from synth_mtf.results import records
 from synth_mtf.tasks import vocabulary_training
 from tests import official_files
 from tests.cli import t5_main

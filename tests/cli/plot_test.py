@@ -8,8 +8,9 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from synth_mtf import cli
-from synth_mtf.analysis import attention_file, records
-from synth_mtf.analysis.records import Result, Run
+from synth_mtf.analysis import attention_file
+from synth_mtf.results import records
+from synth_mtf.results.records import Result, Run
 from tests import model
 from tests.analysis.figures.made import attention
 

@@ -194,7 +194,7 @@ def test_only_a_page_of_ours_is_replaced(runs, tmp_path, capsys):
 
 
 def test_without_matplotlib_the_page_says_so(runs, tmp_path, monkeypatch):
-  for name in [n for n in sys.modules if 'analysis.figures' in n]:
+  for name in [n for n in sys.modules if '.figures' in n]:
     monkeypatch.delitem(sys.modules, name)
   monkeypatch.setitem(sys.modules, 'matplotlib', None)
   out = tmp_path / 'report.html'

@@ -8,9 +8,9 @@ import pytest
 
 import synth_mtf.progress  # noqa: F401  registers a name with gin
 from synth_mtf import cli
-from synth_mtf.analysis.tables import layouts
 from synth_mtf.cli import table
-from tests.analysis import made_runs
+from synth_mtf.results.tables import layouts
+from tests.results import made_runs
 
 COLA = 'glue_cola_v002'
 

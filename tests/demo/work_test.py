@@ -7,7 +7,7 @@ from synth_mtf.demo.configuration import Configuration
 from synth_mtf.demo.run_folder import RunFolder
 from synth_mtf.demo.stages import stages
 from synth_mtf.errors import UserError
-from tests.analysis import made_runs
+from tests.results import made_runs
 
 
 def check(tmp_path, variant='random', mixture='synth_en_mix', **changes):

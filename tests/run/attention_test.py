@@ -9,7 +9,7 @@ from synth_mtf import tasks
 from synth_mtf.analysis import attention as analysis
 from synth_mtf.errors import UserError
 from synth_mtf.run import attention
-from tests.analysis import made_runs
+from tests.results import made_runs
 
 # What T5's main binds, for a run on one device.
 BINDINGS = (

@@ -6,9 +6,9 @@ import pytest
 from mesh_tensorflow.transformer import utils
 
 import synth_mtf
-from synth_mtf.analysis import records
-from synth_mtf.analysis.standard_error import standard_errors
 from synth_mtf.host import evaluation
+from synth_mtf.results import records
+from synth_mtf.results.standard_error import standard_errors
 from synth_mtf.run.recording import Recorder
 
 TARGETS = [0, 1, 1, 0]

@@ -7,13 +7,13 @@ import gin
 import pytest
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf.analysis import runs
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
+from synth_mtf.results import runs
 from synth_mtf.run import report
 from synth_mtf.tasks import vocabulary
-from tests.analysis import made_runs
 from tests.analysis.report.models import attention
+from tests.results import made_runs
 
 # What T5's main binds, for a run on one device.
 BINDINGS = (
@@ -32,7 +32,7 @@ def trained(folder, *variants):
 @pytest.fixture
 def without_figures(monkeypatch):
   """They are tested with `analysis.report.drawings`, and take long."""
-  for name in [n for n in sys.modules if 'analysis.figures' in n]:
+  for name in [n for n in sys.modules if '.figures' in n]:
     monkeypatch.delitem(sys.modules, name)
   monkeypatch.setitem(sys.modules, 'matplotlib', None)
 

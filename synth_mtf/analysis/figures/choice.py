@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from synth_mtf.analysis.attention_file import SIDES, Attention
-from synth_mtf.errors import UserError
+from synth_mtf.results.figures import style
 
 _OF_THE_PAPER = (1, 3, 5)
 
@@ -25,18 +25,23 @@ def layers_shown(
     UserError: one is given that no stack has.
   """
   most = max(stack.layers for a in attentions for stack in a.stacks.values())
-  return chosen(layers, most, 'layer') or [
+  return style.chosen(layers, most, 'layer') or [
     *(_OF_THE_PAPER if most >= _OF_THE_PAPER[-1] else range(1, most + 1))
   ]
 
 
-def chosen(numbers: Optional[Sequence[int]], most: int, what: str) -> list[int]:
-  """The given numbers, which count from 1.
-
-  Raises:
-    UserError: one is not there.
-  """
-  wrong = [number for number in numbers or () if not 1 <= number <= most]
-  if wrong:
-    raise UserError(f'there is no {what} {wrong[0]}; there are 1 to {most}')
-  return list(numbers or ())
+def looks(
+  attentions: Sequence[Attention],
+) -> list[tuple[str, style.Look]]:
+  """Name and look of each: colours are variants, dashes steps, if several."""
+  labels = list(dict.fromkeys(one.label for one in attentions))
+  steps = sorted({one.step for one in attentions}, reverse=True)
+  found = []
+  for one in attentions:
+    name, of_it = one.label, style.look(labels.index(one.label))
+    if len(steps) > 1:
+      name = f'{name}, step {one.step}'
+      dash = style.DASHES[steps.index(one.step) % len(style.DASHES)]
+      of_it = of_it._replace(linestyle=dash)
+    found.append((name, of_it))
+  return found

@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from synth_mtf.analysis.attention_file import Array, Attention
-from synth_mtf.analysis.figures import style
-from synth_mtf.analysis.figures.choice import stacks_of
+from synth_mtf.analysis.figures.choice import looks, stacks_of
+from synth_mtf.results.figures import style
 
 _SPREAD = 0.35  # how far the heads of a layer stand apart
 
@@ -33,10 +33,10 @@ def draw(attentions: Sequence[Attention]) -> Figure:
         if stack not in one.stacks:
           continue
         aside = (number + 0.5) / len(attentions) - 0.5
-        name, looks = style.looks(attentions)[number]
-        _points(left, entropy(one, stack), aside, name, looks)
+        name, look = looks(attentions)[number]
+        _points(left, entropy(one, stack), aside, name, look)
         if stack != 'cross':
-          _points(right, distance(one, stack), aside, name, looks)
+          _points(right, distance(one, stack), aside, name, look)
       left.set_title(f'{stack}: entropy')
       left.set_ylabel('nats')
       if stack == 'cross':

@@ -9,8 +9,8 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 from synth_mtf.analysis.attention_file import Array, Attention
-from synth_mtf.analysis.figures import style
-from synth_mtf.analysis.figures.choice import chosen, layers_shown
+from synth_mtf.analysis.figures.choice import layers_shown
+from synth_mtf.results.figures import style
 
 WEIGHTS, LOGITS = 'weights', 'logits'
 _MOST_HEADS = 4
@@ -38,7 +38,7 @@ def draw(
   """
   of_stack = attention.stacks[stack]
   shown = [n for n in layers_shown([attention], layers) if n <= of_stack.layers]
-  columns = chosen(heads, of_stack.heads, 'head') or list(
+  columns = style.chosen(heads, of_stack.heads, 'head') or list(
     range(1, min(_MOST_HEADS, of_stack.heads) + 1)
   )
   maps = _maps(attention, stack, example, values)[

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from synth_mtf.analysis.attention_file import Array, Attention
-from synth_mtf.analysis.figures import style
-from synth_mtf.analysis.figures.choice import layers_shown, stacks_of
+from synth_mtf.analysis.figures.choice import layers_shown, looks, stacks_of
+from synth_mtf.results.figures import style
 
 # Weights below the first edge are counted with it.
 _EDGES = np.logspace(-5, 0, 41)
@@ -37,15 +37,15 @@ def draw(
   def fill(figure: Figure, axes: Sequence[Sequence[Axes]]) -> None:
     for row, stack in zip(axes, stacks):
       for panel, layer in zip(row, shown):
-        for (name, looks), one in zip(style.looks(attentions), attentions):
+        for (name, look), one in zip(looks(attentions), attentions):
           if stack not in one.stacks or one.stacks[stack].layers < layer:
             continue
           shares = _shares(one, stack, layer)
           panel.stairs(
             shares,
             _EDGES,
-            color=looks.color,
-            linestyle=looks.linestyle,
+            color=look.color,
+            linestyle=look.linestyle,
             linewidth=1.3,
             label=name,
           )

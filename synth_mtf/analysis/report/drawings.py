@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from synth_mtf.analysis import alphas
 from synth_mtf.analysis.attention_file import Attention
 from synth_mtf.analysis.report.page import Figure
-from synth_mtf.analysis.runs import Run
 from synth_mtf.errors import UserError
+from synth_mtf.results import alphas
+from synth_mtf.results.runs import Run
 
 
 def draw(
@@ -23,7 +23,7 @@ def draw(
     The figures; and which there are not, and why.
   """
   try:
-    from synth_mtf.analysis.figures import style
+    from synth_mtf.results.figures import style
   except UserError as error:
     return [], [f'No figures: {error}.']
   found, missing = [], []
@@ -39,13 +39,8 @@ def _wanted(
   runs: Sequence[Run], looked: Sequence[Attention]
 ) -> Iterator[tuple[str, Any, Sequence[Any]]]:
   """Yields caption, function and arguments of each figure."""
-  from synth_mtf.analysis.figures import (
-    alpha,
-    curves,
-    heads,
-    histograms,
-    scores,
-  )
+  from synth_mtf.analysis.figures import heads, histograms
+  from synth_mtf.results.figures import alpha, curves, scores
 
   yield 'Learning curves', curves.draw, [runs]
   yield 'Score against speed and parameters', scores.draw, [runs]

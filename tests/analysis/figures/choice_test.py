@@ -2,9 +2,11 @@
 
 import pytest
 
-from synth_mtf.analysis.figures import choice
-from synth_mtf.errors import UserError
 from tests.analysis.figures.made import attention
+
+pytest.importorskip('matplotlib', reason='the extra [plot]')
+
+from synth_mtf.analysis.figures import choice
 
 
 def test_stacks_are_those_of_any_model_in_their_order():
@@ -19,9 +21,15 @@ def test_layers_are_those_of_the_deepest_model():
   assert choice.layers_shown(models, [5, 2]) == [5, 2]
 
 
-@pytest.mark.parametrize('number', [0, -1, 4])
-def test_they_count_from_one(number):
-  assert choice.chosen([3, 1], 3, 'head') == [3, 1]
-  message = f'there is no head {number}; there are 1 to 3'
-  with pytest.raises(UserError, match=message):
-    choice.chosen([1, number], 3, 'head')
+def test_colours_are_variants_and_dashes_steps():
+  named = choice.looks(
+    [attention(step=0), attention(step=9), attention('T5 (V)', step=9)]
+  )
+  assert [name for name, _ in named] == [
+    'Syn (R), step 0',
+    'Syn (R), step 9',
+    'T5 (V), step 9',
+  ]
+  (_, first), (_, last), (_, other) = named
+  assert first.color == last.color != other.color
+  assert first.linestyle != last.linestyle == other.linestyle

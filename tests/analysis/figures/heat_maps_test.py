@@ -10,10 +10,8 @@ from tests.analysis.figures.made import TOKENS, attention
 
 pytest.importorskip('matplotlib', reason='the extra [plot]')
 
-from synth_mtf.analysis.figures import (  # noqa: E402  after what it needs
-  heat_maps,
-  style,
-)
+from synth_mtf.analysis.figures import heat_maps
+from synth_mtf.results.figures import style
 
 
 def test_heat_maps_have_tokens_and_leave_out_what_is_hidden():

@@ -7,7 +7,7 @@ from typing import Any, Optional
 import numpy as np
 
 from synth_mtf.analysis.attention_file import SIDES, Array, Attention, Stack
-from synth_mtf.analysis.records import Result
+from synth_mtf.results.records import Result
 
 TOKENS = {
   'encoder': ['▁The', '▁red', '▁$5', '</s>'],

@@ -4,7 +4,7 @@ import gin
 import pytest
 
 from synth_mtf.analysis.report import contents
-from synth_mtf.analysis.runs import Run
+from synth_mtf.results.runs import Run
 from tests import model
 
 pytestmark = pytest.mark.slow  # builds whole models

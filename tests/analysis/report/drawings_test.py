@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from synth_mtf.analysis import runs
 from synth_mtf.analysis.report import drawings
-from tests.analysis import made_runs
+from synth_mtf.results import runs
 from tests.analysis.report import models
+from tests.results import made_runs
 
 ALPHA = 'attention/encoder/layer_01/alpha'
 
@@ -57,7 +57,7 @@ def test_attention_is_drawn_where_it_was_looked_at(trained):
 
 def test_without_matplotlib_there_is_one_reason(trained, monkeypatch):
   for name in list(sys.modules):
-    if name.startswith('synth_mtf.analysis.figures'):
+    if '.figures' in name:
       monkeypatch.delitem(sys.modules, name)
   monkeypatch.setitem(sys.modules, 'matplotlib', None)
   found, (reason,) = drawings.draw(trained, [])

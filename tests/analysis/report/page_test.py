@@ -10,7 +10,7 @@ from synth_mtf.analysis.report.page import (
   Figure,
   Page,
 )
-from synth_mtf.analysis.tables.texts import Grid, Piece, Row
+from synth_mtf.results.tables.texts import Grid, Piece, Row
 from tests.analysis.report import models
 
 EVIL = '</script></pre><script>alert("x")</script>'

@@ -12,7 +12,7 @@ from synth_mtf.analysis import attention_file
 from synth_mtf.analysis.attention_file import SIDES
 from synth_mtf.analysis.report import page, weights
 from synth_mtf.analysis.report.page import Configuration, Page
-from synth_mtf.analysis.tables.texts import Grid, Piece, Row
+from synth_mtf.results.tables.texts import Grid, Piece, Row
 from tests import browser as browsers
 from tests.analysis.report import models
 

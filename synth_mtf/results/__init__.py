@@ -1,0 +1,1 @@
+"""What runs have measured, and tables and figures of it."""

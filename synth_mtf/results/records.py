@@ -1,0 +1,175 @@
+"""What evaluations leave: metrics.json and predictions.jsonl of a folder.
+
+metrics.json holds every result of the folder, one entry per task, metric and
+checkpoint; what an entry was made with is in `runs`, at its index `run`.
+predictions.jsonl holds a line per example and checkpoint. What is evaluated
+again takes the place of what was there. The formats: docs/runs.md.
+"""
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from synth_mtf import atomic
+from synth_mtf.errors import UserError
+
+METRICS = 'metrics.json'
+PREDICTIONS = 'predictions.jsonl'
+_FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+  """One metric of one task at one checkpoint.
+
+  Attributes:
+    task: its registered name.
+    split: 'validation', say.
+    metric: the host's name of it.
+    value: None where it is not a number.
+    n: how many examples or tokens it was measured on; None if not known.
+    unit: what n counts, 'example' or 'token'.
+    standard_error: None where there is none, see results/standard_error.py.
+    step: of the checkpoint.
+  """
+
+  task: str
+  split: str
+  metric: str
+  value: Optional[float]
+  n: Optional[int]
+  unit: str
+  standard_error: Optional[float]
+  step: int
+
+  @property
+  def key(self) -> tuple[int, str, str, str]:
+    """What a folder holds one result of."""
+    return self.step, self.task, self.split, self.metric
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """What results were made with.
+
+  Attributes:
+    versions: of the packages that took part.
+    gin: the operative configuration.
+  """
+
+  versions: Mapping[str, str]
+  gin: str
+
+
+def read(folder: str) -> list[tuple[Result, Run]]:
+  """Returns the results of a folder, each with what it was made with.
+
+  Raises:
+    UserError: metrics.json is not one of ours.
+  """
+  path = os.path.join(folder, METRICS)
+  if not tf.io.gfile.exists(path):
+    return []
+  try:
+    with tf.io.gfile.GFile(path) as stream:
+      content = json.load(stream)
+    runs = [Run(**run) for run in content['runs']]
+    return [
+      (Result(**{k: v for k, v in entry.items() if k != 'run'}), runs[number])
+      for entry in content['results']
+      for number in [entry['run']]
+    ]
+  except (ValueError, KeyError, TypeError, IndexError) as error:
+    raise UserError(
+      f'{path} is not a metrics.json of this version ({error!r}): move it '
+      'away, and give the command again.'
+    ) from error
+
+
+def add_results(folder: str, results: Iterable[Result], run: Run) -> None:
+  """Puts results into a folder's metrics.json.
+
+  Raises:
+    UserError: the file that is there is not one of ours.
+  """
+  pairs = [*read(folder), *((result, run) for result in results)]
+  by_key = {result.key: (result, made_with) for result, made_with in pairs}
+  ordered = sorted(by_key.values(), key=lambda pair: pair[0].key)
+  runs: list[Run] = []
+  for _, made_with in ordered:
+    if made_with not in runs:
+      runs.append(made_with)
+  content = {
+    'format': _FORMAT,
+    'results': [
+      {**dataclasses.asdict(result), 'run': runs.index(made_with)}
+      for result, made_with in ordered
+    ],
+    'runs': [dataclasses.asdict(one) for one in runs],
+  }
+  atomic.write(
+    os.path.join(folder, METRICS), json.dumps(_plain(content), indent=1) + '\n'
+  )
+
+
+def add_predictions(
+  folder: str,
+  task: str,
+  split: str,
+  step: int,
+  examples: Sequence[Mapping[str, Any]],
+) -> None:
+  """Puts a task's predictions at a checkpoint into predictions.jsonl.
+
+  Args:
+    folder: of the evaluation.
+    task: its name.
+    split: what was evaluated.
+    step: of the checkpoint.
+    examples: `input`, `target`, `prediction`, `read_as` and `target_read_as`
+      of each.
+  """
+  name = {'task': task, 'split': split, 'step': step}
+  path = os.path.join(folder, PREDICTIONS)
+  with atomic.writing(path) as stream:
+    for line in _lines(path):
+      entry = json.loads(line)
+      if any(entry[key] != value for key, value in name.items()):
+        stream.write(line)
+    for number, example in enumerate(examples):
+      entry = _plain({**name, 'example': number, **example})
+      stream.write(json.dumps(entry, ensure_ascii=False) + '\n')
+
+
+def predictions(folder: str) -> Iterator[dict[str, Any]]:
+  """Yields the entries of a folder's predictions.jsonl."""
+  return map(json.loads, _lines(os.path.join(folder, PREDICTIONS)))
+
+
+def _lines(path: str) -> Iterator[str]:
+  if tf.io.gfile.exists(path):
+    with tf.io.gfile.GFile(path) as stream:
+      yield from stream
+
+
+def _plain(value: Any) -> Any:
+  """Returns what JSON can hold: text for bytes, None for NaN and infinities."""
+  if isinstance(value, bytes):
+    return value.decode('utf-8', 'replace')
+  if isinstance(value, Mapping):
+    return {str(_plain(key)): _plain(item) for key, item in value.items()}
+  if isinstance(value, (np.ndarray, np.generic)):
+    return _plain(value.tolist())
+  if isinstance(value, (list, tuple)):
+    return [_plain(item) for item in value]
+  if isinstance(value, float):
+    return value if math.isfinite(value) else None
+  if value is None or isinstance(value, (str, int)):
+    return value
+  return str(value)

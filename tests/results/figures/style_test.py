@@ -1,0 +1,80 @@
+"""The look of figures, and the files that they are written to."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from synth_mtf.errors import UserError
+from tests.analysis.figures.made import attention
+
+pytest.importorskip('matplotlib', reason='the extra [plot]')
+
+from synth_mtf.analysis.figures import histograms
+from synth_mtf.results.figures import style
+
+
+@pytest.mark.slow  # draws all
+def test_written_as_png_and_svg(tmp_path):
+  figure = histograms.draw([attention()])
+  paths = style.write(figure, str(tmp_path / 'new' / 'h'))
+  png, svg = (pathlib.Path(path).read_bytes() for path in paths)
+  assert png.startswith(b'\x89PNG') and len(png) > 10_000
+  assert b'<svg' in svg and b'attention weight' in svg
+  again = style.write(histograms.draw([attention()]), str(tmp_path / 'again'))
+  assert pathlib.Path(again[1]).read_bytes() == svg
+  assert style.svg(figure).startswith('<svg')
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+  (tmp_path / 'file').write_text('')
+  with pytest.raises(UserError, match='cannot be written'):
+    style.write(histograms.draw([attention()]), str(tmp_path / 'file' / 'h'))
+
+
+def test_looks_differ_by_colour_and_by_dash_or_marker():
+  looks = [style.look(number) for number in range(14)]
+  assert len({(x.color, str(x.linestyle), x.marker) for x in looks}) == 14
+  assert len({x.color for x in looks[:7]}) == 7
+
+
+@pytest.mark.parametrize('number', [0, -1, 4])
+def test_they_count_from_one(number):
+  assert style.chosen([3, 1], 3, 'head') == [3, 1]
+  message = f'there is no head {number}; there are 1 to 3'
+  with pytest.raises(UserError, match=message):
+    style.chosen([1, number], 3, 'head')
+
+
+@pytest.mark.parametrize('label', ['Syn (R)', 'Syn (R), cross-attention R'])
+def test_the_legend_is_as_wide_as_the_figure_at_most(label):
+  labels = [f'{label} {number}' for number in range(7)]
+  figure = histograms.draw([attention(one) for one in labels])
+  (legend,) = figure.legends
+  names = [text.get_text() for text in legend.get_texts()]
+  assert names == labels
+  figure.draw_without_rendering()
+  assert legend.get_window_extent().width <= figure.bbox.width
+  (panel, *_) = figure.axes
+  assert panel.get_window_extent().y1 <= legend.get_window_extent().y0
+  assert panel.get_window_extent().height > 0.8 * figure.dpi
+
+
+@pytest.mark.slow
+def test_without_matplotlib_there_is_one_message():
+  done = subprocess.run(
+    [
+      sys.executable,
+      '-c',
+      'import sys; sys.modules["matplotlib"] = None\n'
+      'from synth_mtf import cli\n'
+      'sys.exit(cli.main(["plot", "x.npz", "--out", "x"]))',
+    ],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert done.returncode == 2
+  assert "pip install -c constraints.txt '.[plot]'" in done.stderr
+  assert 'Traceback' not in done.stderr

@@ -1,0 +1,73 @@
+"""What a model is called in tables."""
+
+import pathlib
+
+import pytest
+
+from synth_mtf.host import gin_files
+from synth_mtf.paths import gin_path
+from synth_mtf.results import labels
+from tests import family, model
+
+VARIANTS = sorted(
+  p.stem for p in pathlib.Path(gin_path(), 'variants').iterdir()
+)
+# The paper's names, where it has one.
+EXPECTED = {
+  'vanilla': 'T5 (V)',
+  'random': 'Syn (R)',
+  'fixed_random': 'Syn (Fix)',
+  'factorized_random': 'Syn (FR)',
+  'dense': 'Syn (D)',
+  'factorized_dense': 'Syn (FD)',
+  'random_dense': 'Syn (R+D)',
+  'dense_vanilla': 'Syn (D+V)',
+  'random_vanilla': 'Syn (R+V)',
+  'factorized_random_vanilla': 'Syn (FR+V)',
+  'factorized_random_dense': 'Syn (FR+D)',
+  'random_dense_vanilla': 'Syn (R+D+V)',
+  'convolution': 'Syn (Conv)',
+  'conv_relu_conv': 'Syn (CRC)',
+  'bottleneck_dense': 'Syn (BD)',
+  'bottleneck_conv_relu_conv': 'Syn (BCRC)',
+  'glu': 'Syn (GLU)',
+  'fixed_patterns': 'Syn (Patterns)',
+  'mlp_mixer': 'MLP-Mixer (R)',
+  'lightconv': 'LightConv',
+  'dyconv': 'DyConv',
+  'linformer': 'Linformer',
+  'original_random': 'mtf random',
+  'original_dense_plus_alpha': 'mtf dense_plus_alpha',
+}
+
+
+@pytest.fixture(scope='module')
+def found():
+  names = {}
+  for variant in [None, *VARIANTS]:
+    gin_files.parse(model.files(variant), model.TINY)
+    names[variant] = labels.label()
+  return names
+
+
+def test_the_expected_ones(found):
+  assert {name: found[name] for name in EXPECTED} == EXPECTED
+  assert found[None] == 'T5'
+
+
+def test_no_two_models_have_the_same(found):
+  assert all(found.values())
+  assert len(set(found.values())) == len(found)
+
+
+def test_a_synthesizer_is_called_by_the_letters_of_its_functions(found):
+  for name, member in family.VARIANTS.items():
+    letters = '+'.join(f.letter for f in member.functions())
+    assert found[name].endswith(f'({letters})')
+
+
+def test_a_layer_that_nobody_knows_has_the_name_of_its_class():
+  class Other:
+    pass
+
+  assert labels.label_of(Other()) == 'Other'

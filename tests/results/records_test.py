@@ -1,0 +1,104 @@
+"""metrics.json and predictions.jsonl: what they hold, and that it lasts."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from synth_mtf.errors import UserError
+from synth_mtf.results import records
+from synth_mtf.results.records import Result, Run
+
+RUN = Run(versions={'t5': '0.9.4'}, gin='a = 1\n')
+RESULT = Result(
+  task='cola',
+  split='validation',
+  metric='matthews_corrcoef',
+  value=12.5,
+  n=40,
+  unit='example',
+  standard_error=1.5,
+  step=100,
+)
+
+
+def changed(**changes):
+  return dataclasses.replace(RESULT, **changes)
+
+
+def example(**changes):
+  return {
+    'input': b'cola sentence: A b\xc3\xb6ok.',
+    'target': 'acceptable',
+    'prediction': 'unacceptable\n',
+    'read_as': np.int32(0),
+    'target_read_as': {'answers': np.array(['a', 'b'])},
+    **changes,
+  }
+
+
+def test_results_come_back_with_what_they_were_made_with(tmp_path):
+  other = Run(versions={'t5': '0.9.4'}, gin='a = 2\n')
+  records.add_results(str(tmp_path), [RESULT], RUN)
+  records.add_results(str(tmp_path), [changed(step=200)], other)
+  assert records.read(str(tmp_path)) == [
+    (RESULT, RUN),
+    (changed(step=200), other),
+  ]
+  content = json.loads((tmp_path / 'metrics.json').read_text())
+  assert content['results'][1]['run'] == 1
+  assert len(content['runs']) == 2
+
+
+def test_what_is_evaluated_again_takes_the_place_of_what_was_there(tmp_path):
+  records.add_results(str(tmp_path), [RESULT, changed(task='rte')], RUN)
+  other = Run(versions={}, gin='')
+  records.add_results(str(tmp_path), [changed(value=3.0)], other)
+  found = {result.task: (result, run) for result, run in records.read(tmp_path)}
+  assert found['cola'] == (changed(value=3.0), other)
+  assert found['rte'] == (changed(task='rte'), RUN)
+
+
+def test_what_is_no_number_is_null(tmp_path):
+  records.add_results(str(tmp_path), [changed(value=float('nan'))], RUN)
+  assert 'NaN' not in (tmp_path / 'metrics.json').read_text()
+  ((result, _),) = records.read(str(tmp_path))
+  assert result.value is None
+
+
+def test_a_file_of_someone_else_is_not_overwritten(tmp_path):
+  path = tmp_path / 'metrics.json'
+  path.write_text('{"accuracy": 3}')
+  with pytest.raises(UserError, match='metrics.json is not a'):
+    records.add_results(str(tmp_path), [RESULT], RUN)
+  assert path.read_text() == '{"accuracy": 3}'
+
+
+def test_predictions_are_text(tmp_path):
+  folder = str(tmp_path)
+  records.add_predictions(folder, 'cola', 'validation', 100, [example()])
+  (line,) = (tmp_path / 'predictions.jsonl').read_text().splitlines()
+  assert json.loads(line) == {
+    'task': 'cola',
+    'split': 'validation',
+    'step': 100,
+    'example': 0,
+    'input': 'cola sentence: A böok.',
+    'target': 'acceptable',
+    'prediction': 'unacceptable\n',
+    'read_as': 0,
+    'target_read_as': {'answers': ['a', 'b']},
+  }
+
+
+def test_predictions_of_other_tasks_and_steps_stay(tmp_path):
+  folder = str(tmp_path)
+  for task, step in (('cola', 100), ('rte', 100), ('cola', 200), ('cola', 100)):
+    records.add_predictions(
+      folder, task, 'validation', step, [example(), example()]
+    )
+  found = [(p['task'], p['step']) for p in records.predictions(folder)]
+  assert sorted(found) == sorted(
+    2 * [('cola', 100), ('cola', 200), ('rte', 100)]
+  )

@@ -1,0 +1,243 @@
+"""Runs on disk, of whatever command, whole or not."""
+
+import os
+
+import gin
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import synth_mtf.progress  # noqa: F401  registers a name with gin
+from synth_mtf.errors import UserError
+from synth_mtf.results import records, runs
+from tests.results import made_runs
+from tests.results.made_runs import COLA, only, result
+
+
+def test_event_files_alone_will_do(tmp_path):
+  folder = made_runs.evaluated(tmp_path, COLA, 100, {'matthews_corrcoef': 12.5})
+  assert only(tmp_path).results == [result()]
+  assert only(folder).results == [result()]
+  run = only(tmp_path)
+  assert (run.gin, run.steps, run.seed) == (None, [], None)
+  assert (run.parameters, run.products, run.steps_per_second) == (None,) * 3
+  assert run.label == tmp_path.name
+
+
+def test_metrics_json_is_believed_before_event_files(tmp_path):
+  folder = made_runs.evaluated(
+    tmp_path, COLA, 100, {'matthews_corrcoef': 1.0, 'other': 2.0}
+  )
+  known = result(value=3.0, n=4, standard_error=5.0)
+  records.add_results(folder, [known], records.Run(versions={}, gin=''))
+  assert only(tmp_path).results == [
+    known,
+    result(metric='other', value=2.0),
+  ]
+
+
+def test_scores_may_be_in_a_folder_of_any_name(tmp_path):
+  folder = made_runs.evaluated(tmp_path, COLA, 100, {'matthews_corrcoef': 12.5})
+  elsewhere = tmp_path / 'elsewhere'
+  os.rename(folder, elsewhere)
+  assert only(elsewhere).results == [result(split='unknown')]
+  assert not only(elsewhere).curves
+
+
+def test_a_score_that_is_no_number_is_there_and_has_no_value(tmp_path):
+  nan = float('nan')
+  made_runs.evaluated(tmp_path, COLA, 100, {'matthews_corrcoef': nan})
+  assert only(tmp_path).results == [result(value=None)]
+
+
+def test_log_perplexity(tmp_path):
+  made_runs.measured(
+    tmp_path,
+    'synth_text_span_corruption',
+    100,
+    {'neg_log_perplexity': -2.5, 'num_eval_tokens': 123, 'mean_label': 3.0},
+  )
+  assert only(tmp_path).results == [
+    result(
+      task='synth_text_span_corruption',
+      metric='neg_log_perplexity',
+      value=-2.5,
+      n=123,
+      unit='token',
+    )
+  ]
+
+
+def test_classes_are_counted_by_their_only_token(tmp_path):
+  measures = {'sequence_accuracy': 0.25, 'num_eval_tokens': 400}
+  one = {**measures, 'max_targets_length': 1}
+  made_runs.measured(tmp_path / 'one', 'synth_ag_news_class', 1, one)
+  several = {**measures, 'max_targets_length': 2}
+  made_runs.measured(tmp_path / 'several', 'synth_ag_news_class', 1, several)
+  (found,) = only(tmp_path / 'one').results
+  assert (found.n, found.unit) == (400, 'example')
+  assert found.standard_error == pytest.approx((0.25 * 0.75 / 400) ** 0.5)
+  (found,) = only(tmp_path / 'several').results
+  assert (found.n, found.standard_error) == (None, None)
+
+
+def test_curves(tmp_path):
+  made_runs.trained(tmp_path)
+  run = only(tmp_path)
+  steps, losses = run.curves[runs.LOSS].T
+  assert list(steps) == [1, 20, 40, 60]
+  np.testing.assert_allclose(losses, [5, 4.8, 4.6, 4.4], 1e-6)
+  assert run.steps_per_second == pytest.approx(4.0)
+  assert run.steps == [100]
+
+
+def test_what_a_resumed_run_went_over_again_is_what_it_found_last(tmp_path):
+  made_runs.events(tmp_path, (1, {'loss': 5.0}), (2, {'loss': 4.0}))
+  (first,) = tmp_path.iterdir()
+  first.rename(tmp_path / 'events.out.tfevents.1000000000.host')
+  made_runs.events(tmp_path, (2, {'loss': 3.0}))
+  np.testing.assert_array_equal(only(tmp_path).curves['loss'], [[1, 5], [2, 3]])
+
+
+def test_an_event_file_that_is_cut_short_gives_what_is_whole(tmp_path):
+  made_runs.events(tmp_path, (1, {'loss': 5.0}), (2, {'loss': 4.0}))
+  (file,) = tmp_path.iterdir()
+  file.write_bytes(file.read_bytes()[:-3])
+  np.testing.assert_array_equal(only(tmp_path).curves['loss'], [[1, 5]])
+
+
+def test_summaries_of_a_tpu_are_tensors(tmp_path):
+  with tf.Graph().as_default():
+    writer = tf.summary.FileWriter(str(tmp_path))
+  summary = tf.Summary()
+  summary.value.add(tag='loss', tensor=tf.make_tensor_proto(3.0))
+  writer.add_summary(summary, 8)
+  writer.close()
+  np.testing.assert_array_equal(only(tmp_path).curves['loss'], [[8, 3]])
+
+
+def test_what_a_configuration_tells(tmp_path):
+  made_runs.trained(
+    tmp_path,
+    'random_vanilla',
+    ['synth_mtf.train_with_progress.seed = 3', 'utils.run.batch_size = 4'],
+  )
+  run = only(tmp_path)
+  assert run.label == 'Syn (R+V)'
+  assert run.seed == 3
+  assert run.bindings['train_with_progress.seed'] == '3'
+  assert run.bindings['d_model'] == '64'
+  assert 'dropout_rate' in run.bindings['SelfAttention.dropout_rate']
+
+
+def test_a_configuration_of_strangers_leaves_the_folders_name(tmp_path):
+  made_runs.trained(tmp_path / 'theirs')
+  with open(tmp_path / 'theirs' / 'operative_config.gin', 'a') as stream:
+    stream.write('import their.module\ntheir.module.layer.width = 3\n')
+  run = only(tmp_path / 'theirs')
+  assert run.label == 'theirs'
+  assert run.products is None
+  assert run.bindings['their.module.layer.width'] == '3'
+
+
+def test_the_configuration_in_an_event_file_will_do(tmp_path):
+  made_runs.trained(tmp_path)
+  config = tmp_path / 'operative_config.gin'
+  before = only(tmp_path).bindings
+  with tf.Graph().as_default():
+    writer = tf.summary.FileWriter(str(tmp_path))
+  summary = tf.Summary()
+  summary.value.add(
+    tag='gin/operative_config',
+    tensor=tf.make_tensor_proto(gin.markdown(config.read_text())),
+  )
+  writer.add_summary(summary, 0)
+  writer.close()
+  config.unlink()
+  assert only(tmp_path).bindings == before
+  assert only(tmp_path).label == 'Syn (R)'
+
+
+def test_parameters_are_those_that_training_changes(tmp_path):
+  made_runs.trained(tmp_path / 'all')
+  assert only(tmp_path / 'all').parameters == 8 * 4
+  frozen = "utils.run.variable_filter = '^(?!shared)'"
+  made_runs.trained(tmp_path / 'frozen', bindings=[frozen])
+  assert only(tmp_path / 'frozen').parameters == 8 * 4 + 128 * 8
+
+
+def test_products_are_counted_where_there_is_a_configuration(tmp_path):
+  lengths = "utils.run.sequence_length = {'inputs': 16, 'targets': 8}"
+  made_runs.trained(tmp_path, bindings=[lengths, 'num_layers = 1'])
+  products = only(tmp_path).products
+  assert products and products > 1e6
+
+
+def test_a_demo_holds_several_runs_in_the_order_of_its_table(tmp_path):
+  for variant in ('random', 'vanilla'):
+    for seed in (0, 10, 9):
+      run = tmp_path / variant / f'seed_{seed}'
+      made_runs.events(run / 'pretrain', (1, {'loss': 5.0}))
+      made_runs.events(run / 'finetune', (2, {'loss': 4.0}))
+  made_runs.events(tmp_path / 'dense' / 'pretrain', (1, {'loss': 5.0}))
+  made_runs.demo(tmp_path, ['vanilla', 'random'])
+  found = runs.read(str(tmp_path))
+  assert [os.path.relpath(run.name, tmp_path) for run in found] == [
+    'vanilla/seed_0',
+    'vanilla/seed_9',
+    'vanilla/seed_10',
+    'random/seed_0',
+    'random/seed_9',
+    'random/seed_10',
+    'dense',
+  ]
+  assert [run.seed for run in found[:3]] == [0, 9, 10]
+  np.testing.assert_array_equal(found[0].curves['loss'], [[1, 5], [2, 4]])
+  assert found[0].folder == str(tmp_path / 'vanilla' / 'seed_0' / 'finetune')
+  assert [run.name for run in runs.read(str(tmp_path / 'random'))] == [
+    run.name for run in found[3:6]
+  ]
+
+
+def test_what_is_named_twice_comes_once(tmp_path):
+  made_runs.events(tmp_path / 'a', (1, {'loss': 5.0}))
+  (tmp_path / 'b').symlink_to('a')
+  folders = [str(tmp_path / name) for name in ('a', 'b', 'a/')]
+  assert [run.name for run in runs.read_all(folders)] == [str(tmp_path / 'a')]
+
+
+@pytest.mark.parametrize('name', ['r[1]', 'r*', 'ram://runs/a'])
+def test_names_are_no_patterns_and_may_be_remote(tmp_path, name):
+  folder = name if '://' in name else tmp_path / name
+  made_runs.trained(folder)
+  made_runs.evaluated(folder, COLA, 100, {'matthews_corrcoef': 12.5})
+  run = only(folder)
+  assert run.results == [result()]
+  assert run.label == 'Syn (R)'
+
+
+def test_a_folder_that_is_no_run(tmp_path):
+  with pytest.raises(UserError, match='nowhere does not exist; expected a'):
+    runs.read(str(tmp_path / 'nowhere'))
+  (tmp_path / 'file').write_text('')
+  with pytest.raises(UserError, match='file is a file; expected a model'):
+    runs.read(str(tmp_path / 'file'))
+  with pytest.raises(UserError, match='holds no run; expected a model') as none:
+    runs.read(str(tmp_path))
+  assert 'runs below it' not in str(none.value)
+  made_runs.events(tmp_path / 'below' / 'a', (1, {'loss': 5.0}))
+  with pytest.raises(UserError, match=r'runs below it: \S*/below/a\.'):
+    runs.read(str(tmp_path / 'below'))
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+  folder = made_runs.evaluated(tmp_path, COLA, 100, {'matthews_corrcoef': 1.0})
+  (tmp_path / 'validation_eval' / 'metrics.json').write_text('{"a": 1}')
+  with pytest.raises(UserError, match='metrics.json is not a metrics.json'):
+    only(folder).results  # noqa: B018
+  (tmp_path / 'operative_config.gin').write_text('this is = = not gin')
+  with pytest.raises(UserError, match='gin syntax'):
+    only(tmp_path).bindings  # noqa: B018
+  (tmp_path / 'operative_config.gin').write_bytes(b'\xff\xfe')
+  with pytest.raises(UserError, match='operative_config.gin cannot be read'):
+    only(tmp_path).gin  # noqa: B018

@@ -1,0 +1,42 @@
+"""Which runs are of one model."""
+
+import pytest
+
+from synth_mtf.results import runs, seeds
+from tests.results import made_runs
+
+
+def names(*folders):
+  return list(seeds.by_model(runs.read_all(list(map(str, folders)))))
+
+
+@pytest.mark.parametrize(
+  ('starts', 'models'),
+  [
+    (['a/seed_0/model.ckpt-9', 'a/seed_1/model.ckpt-9'], 1),
+    (['a_s0/model.ckpt-9', 'a_s1/model.ckpt-9'], 1),
+    (['a/seed_0/model.ckpt-9', 'a/seed_1/model.ckpt-8'], 2),
+    (['lr0/model.ckpt-9', 'lr1/model.ckpt-9'], 2),
+  ],
+)
+def test_seeds_may_start_from_seeds(tmp_path, starts, models):
+  folders = []
+  for number, start in enumerate(starts):
+    binding = f"utils.run.init_checkpoint = '/runs/{start}'"
+    made_runs.trained(tmp_path / str(number), bindings=[binding])
+    folders.append(tmp_path / str(number))
+  assert len(names(*folders)) == models
+
+
+def test_a_folder_inside_another_is_told_apart_by_its_whole_name(tmp_path):
+  outer, inner = tmp_path / 'a', tmp_path / 'a' / 'b'
+  made_runs.trained(outer, bindings=['d_ff = 8'])
+  made_runs.trained(inner, bindings=['d_ff = 16'])
+  assert names(outer, inner) == [f'Syn (R), {outer}', f'Syn (R), {inner}']
+
+
+def test_runs_without_configuration_are_a_model_each(tmp_path):
+  folders = [tmp_path / name / 'run' for name in ('x', 'y')]
+  for folder in folders:
+    made_runs.events(folder, (1, {'loss': 5.0}))
+  assert names(*folders) == ['run, x/run', 'run, y/run']

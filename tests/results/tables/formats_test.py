@@ -1,0 +1,80 @@
+"""A table in Markdown, in LaTeX and on a terminal."""
+
+import re
+
+from synth_mtf.results.tables import formats
+from synth_mtf.results.tables.texts import Grid, Piece, Row
+
+GRID = Grid(
+  caption='Results_1.',
+  headers=['CoLA', 'SST', 'MRPC'],
+  rows=[
+    Row(
+      'T5 (V)',
+      [[Piece('1.0')], [Piece('3±1', best=True)], [Piece('4'), Piece('5')]],
+    ),
+    Row(
+      'Syn (R)',
+      [
+        [Piece('22.0', best=True)],
+        [Piece('2')],
+        [Piece('-'), Piece('6', True)],
+      ],
+    ),
+  ],
+  notes=['A note, 100 % long.'],
+)
+
+
+def test_markdown():
+  assert formats.markdown(GRID).splitlines() == [
+    'Results_1.',
+    '',
+    '| Model   |     CoLA |     SST |    MRPC |',
+    '|:--------|---------:|--------:|--------:|',
+    '| T5 (V)  |      1.0 | **3±1** |     4/5 |',
+    '| Syn (R) | **22.0** |       2 | -/**6** |',
+    '',
+    'A note, 100 % long.',
+  ]
+
+
+def test_latex():
+  text = formats.latex(GRID)
+  assert text.splitlines()[0] == '% A note, 100 % long.'
+  assert r'\caption{Results\_1.}' in text
+  table = text[text.index(r'\begin{tabular}') : text.index(r'\end{tabular}')]
+  assert re.sub(' +', ' ', table).splitlines() == [
+    r'\begin{tabular}{lrrr}',
+    r'\toprule',
+    r'Model & CoLA & SST & MRPC \\',
+    r'\midrule',
+    r'T5 (V) & 1.0 & \textbf{3$\pm$1} & 4/5 \\',
+    r'Syn (R) & \textbf{22.0} & 2 & -/\textbf{6} \\',
+    r'\bottomrule',
+  ]
+
+
+def test_a_terminal_gets_pieces_that_fit_with_the_models_names():
+  for width in range(24, 100, 7):
+    lines = formats.terminal(GRID, width, colours=False).splitlines()
+    assert max(map(len, lines)) <= width
+    text = '\n'.join(lines)
+    for header in GRID.headers:
+      assert text.count(header) == 1
+    assert text.count('Syn (R)') == text.count('Model')
+    assert '22.0' in text and '4/5' in text
+  assert formats.terminal(GRID, 80).count('Model') == 1
+
+
+def test_a_terminal_shows_what_is_best_in_bold():
+  assert '\x1b[1m22.0\x1b[0m' in formats.terminal(GRID, 80)
+  assert '\x1b' not in formats.terminal(GRID, 80, colours=False)
+
+
+def test_a_name_that_is_too_long_is_cut():
+  row = Row('x' * 200, GRID.rows[0].cells)
+  long = Grid('', GRID.headers, [row], [])
+  lines = formats.terminal(long, 40, colours=False).splitlines()
+  assert max(map(len, lines)) <= 40
+  assert '3±1' in '\n'.join(lines)
