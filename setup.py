@@ -45,9 +45,9 @@ setuptools.setup(
     'synth_mtf': [
       'py.typed',
       'gin/**/*.gin',
-      'analysis/report/page.html',
-      'analysis/report/page.css',
-      'analysis/report/*.js',
+      'report/page.html',
+      'report/page.css',
+      'report/*.js',
     ]
   },
   install_requires=[

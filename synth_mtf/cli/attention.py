@@ -1,6 +1,6 @@
 """`synth-mtf attention`: what a checkpoint's layers attend to, as an .npz.
 
-The arrays are named in `synth_mtf.analysis.attention_file`, and in
+The arrays are named in `synth_mtf.attention.file`, and in
 docs/figures.md.
 """
 
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
   """Writes the file, and prints what is in it."""
   check_writable(args.out)
   (found,) = look(args, args.folder, [args.step])
-  from synth_mtf.analysis import attention_file
+  from synth_mtf.attention import file as attention_file
 
   attention_file.write(args.out, found)
   print(
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
 def look(args: argparse.Namespace, folder: str, steps: Any) -> Any:
   """Looks at the text that the flags name, with checkpoints of a run."""
   choose = chooser(args)
-  from synth_mtf.run import attention
+  from synth_mtf.attention import runs as attention
 
   return attention.look(folder, steps, choose, args.vocabulary, args.seed)
 
@@ -147,7 +147,7 @@ def chooser(args: argparse.Namespace) -> Callable[[], Any]:
     os.environ['SYNTH_MTF_DATA_DIR'] = args.data_dir
   process.load_quietly()
   with output.kept():
-    from synth_mtf.run import attention_examples
+    from synth_mtf.attention import examples as attention_examples
 
   def choose() -> Any:
     if args.task:

@@ -46,8 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Prints a table, or JSON."""
   process.load_quietly()
+  from synth_mtf import cost
   from synth_mtf.host import gin_files
-  from synth_mtf.results import cost
 
   if args.paper:
     return _print_paper()
@@ -98,9 +98,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _print_paper() -> int:
   """Prints the paper's tables beside what is counted here."""
+  from synth_mtf.cost import cost
   from synth_mtf.host import gin_files
   from synth_mtf.results import paper
-  from synth_mtf.results.cost import cost
 
   for table in paper.TABLES:
     costs = []

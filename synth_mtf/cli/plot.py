@@ -133,20 +133,20 @@ def _alpha(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
 def _histograms(
   args: argparse.Namespace, files: Words, folders: Words
 ) -> Drawn:
-  from synth_mtf.analysis.figures import histograms
+  from synth_mtf.attention.figures import histograms
 
   found = _attentions(args, files, folders)
   yield 'histograms', histograms.draw(found, args.layers)
 
 
 def _heads(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
-  from synth_mtf.analysis.figures import heads
+  from synth_mtf.attention.figures import heads
 
   yield 'heads', heads.draw(_attentions(args, files, folders))
 
 
 def _heat_maps(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
-  from synth_mtf.analysis.figures import heat_maps
+  from synth_mtf.attention.figures import heat_maps
 
   found = _attentions(args, files, folders)
   for number, one in enumerate(found, 1):
@@ -166,7 +166,7 @@ def _attentions(
   args: argparse.Namespace, files: Words, folders: Words
 ) -> list[Any]:
   """What is in the files, and what the runs look at; computed once."""
-  from synth_mtf.analysis import attention_file
+  from synth_mtf.attention import file as attention_file
   from synth_mtf.results import runs
 
   if not hasattr(args, 'attentions'):

@@ -61,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
   process.load_quietly()
   with output.kept():
     import synth_mtf.tasks  # noqa: F401 (their metrics)
+    from synth_mtf.report import report
     from synth_mtf.results import runs
-    from synth_mtf.run import report
   report.check_replaceable(args.out)
   found = runs.read_all(args.runs)
   looked, missing = _look(args, found)
@@ -78,8 +78,8 @@ def _look(
   args: argparse.Namespace, found: Sequence[Any]
 ) -> tuple[Sequence[Any], Sequence[str]]:
   """Returns what models attend to, and of which this is missing."""
-  from synth_mtf.analysis import attention_file
-  from synth_mtf.run import report
+  from synth_mtf.attention import file as attention_file
+  from synth_mtf.report import report
 
   if args.no_attention:
     return [], []

@@ -26,11 +26,11 @@ from synth_mtf.demo import corpus, samples
 from synth_mtf.demo.stages import PRETRAINING_TASK, Stage
 from synth_mtf.errors import RunFailed
 from synth_mtf.host import errors, gin_files, model
+from synth_mtf.report import report as pages
 from synth_mtf.results import records, runs
 from synth_mtf.results.tables import checkpoints as checkpoints_shown
 from synth_mtf.results.tables import grid, layouts, table, texts
 from synth_mtf.run import main, progress
-from synth_mtf.run import report as pages
 from synth_mtf.tasks import vocabulary_training
 
 Report = Callable[[Any], None]

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
-from synth_mtf.results.cost import Cost
+from synth_mtf.cost import Cost
 
 
 @dataclasses.dataclass(frozen=True)

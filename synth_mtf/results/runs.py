@@ -21,12 +21,13 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 
+from synth_mtf import cost
 from synth_mtf.checkpoints import folder as checkpoints
 from synth_mtf.checkpoints import names
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, gin_files
-from synth_mtf.results import cost, labels, prediction_files, records
+from synth_mtf.results import labels, prediction_files, records
 from synth_mtf.results.records import Result
 
 LOSS = 'loss'

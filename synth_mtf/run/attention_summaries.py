@@ -21,8 +21,8 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, utils
 from tensorflow.compat.v1 import estimator as tf_estimator
 
+from synth_mtf.attention import recording as attention
 from synth_mtf.errors import ConfigurationError
-from synth_mtf.host import attention
 from synth_mtf.layer.recording import Alignment
 from synth_mtf.run.steps import CountingHook
 

@@ -22,7 +22,6 @@ from mesh_tensorflow.transformer import utils
 from t5.models import mesh_transformer
 
 from synth_mtf import tasks
-from synth_mtf.analysis import packing
 from synth_mtf.checkpoints import comparison, folder, layer_settings
 from synth_mtf.checkpoints import vocabulary as vocabularies
 from synth_mtf.checkpoints.files import Checkpoint
@@ -33,6 +32,7 @@ from synth_mtf.run import (
   checkpoint_choice,
   devices,
   lock,
+  packing,
   perplexity,
   settings,
   text_files,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from synth_mtf import cli
-from synth_mtf.analysis import attention_file
+from synth_mtf.attention import file as attention_file
 from tests import official_files
 from tests.cli import t5_main
 

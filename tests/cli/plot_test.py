@@ -8,11 +8,11 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from synth_mtf import cli
-from synth_mtf.analysis import attention_file
+from synth_mtf.attention import file as attention_file
 from synth_mtf.results import records
 from synth_mtf.results.records import Result, Run
 from tests import model
-from tests.analysis.figures.made import attention
+from tests.attention.figures.made import attention
 
 pytest.importorskip('matplotlib', reason='the extra [plot]')
 pytestmark = pytest.mark.slow  # builds whole models

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from synth_mtf import cli
-from synth_mtf.analysis import attention_file
-from synth_mtf.analysis.report import page
-from synth_mtf.analysis.report.weights import Block
-from tests.analysis.report.page_test import Reader
-from tests.analysis.report.weights_test import unpacked
+from synth_mtf.attention import file as attention_file
+from synth_mtf.report import page
+from synth_mtf.report.weights import Block
 from tests.cli import t5_main
+from tests.report.page_test import Reader
+from tests.report.weights_test import unpacked
 
 pytestmark = pytest.mark.slow  # trains
 

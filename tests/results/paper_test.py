@@ -4,10 +4,10 @@ import pathlib
 
 import pytest
 
+from synth_mtf.cost import Cost
 from synth_mtf.host import gin_files
 from synth_mtf.paths import gin_path
 from synth_mtf.results import paper
-from synth_mtf.results.cost import Cost
 
 SYSTEMS = [system for table in paper.TABLES for system in table.systems]
 

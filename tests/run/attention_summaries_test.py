@@ -6,9 +6,10 @@ import pytest
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow import placement_mesh_impl
 
+from synth_mtf.attention import recording as attention
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import ConfigurationError, UserError
-from synth_mtf.host import attention, events, gin_files
+from synth_mtf.host import events, gin_files
 from synth_mtf.host import model as host_model
 from synth_mtf.run import attention_summaries
 from tests import model, official_files

@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from synth_mtf.errors import UserError
-from tests.analysis.figures.made import attention
+from tests.attention.figures.made import attention
 
 pytest.importorskip('matplotlib', reason='the extra [plot]')
 
-from synth_mtf.analysis.figures import histograms
+from synth_mtf.attention.figures import histograms
 from synth_mtf.results.figures import style
 
 
