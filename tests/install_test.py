@@ -83,13 +83,13 @@ def made_by(command) -> set[str]:
   return made
 
 
-def test_the_readme_names_nothing_before_it_is_made():
+def test_a_reader_has_made_what_commands_name():
   """But for the data, which are a reader's own, or the demo's."""
   made = {'my_data'}
   commands = [
     (block.where, command)
     for block in readme_test.BLOCKS
-    if block.where.startswith('README')
+    if block.where.startswith(('README', 'docs/tutorial', 'docs/variants'))
     for command in block.commands
   ]
   assert len(commands) > 15
