@@ -2,7 +2,7 @@
 
 from synth_mtf.baselines import ConvReluDense, Linformer
 from synth_mtf.checkpoints.warm_start import warm_start
-from synth_mtf.fast_cpu import Adafactor, EmbeddingByIndex, FeedForward
+from synth_mtf.cpu import Adafactor, EmbeddingByIndex, FeedForward
 from synth_mtf.host import gin_files
 from synth_mtf.layer.attention import SyntheticAttention
 from synth_mtf.layer.enc_dec_attention import (

@@ -20,7 +20,7 @@ import gin
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from synth_mtf.core import token_rows
+from synth_mtf.cpu import token_rows
 from tests import official_files
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent

@@ -12,6 +12,7 @@ served in another way than a CPU, the kernel knows, and its callers do not:
   gather_cells     cells of a table by two indices
   outer_product    Y_ij = A_i B_j
   centered_exp     E = exp(B - c), 0 where hidden
+  product          an einsum, of a single row too
   shared_product   W V, where all examples share W
   divide           Y = X / T
   softmax          W = softmax(B)
@@ -27,7 +28,6 @@ import tensorflow.compat.v1 as tf
 from tensorflow.compiler.tf2xla.python import xla
 
 from synth_mtf.core.dimensions import arrange, is_tpu, put_first
-from synth_mtf.core.single_rows import product
 
 # exp(-75) and 2^20 exp(75) are both normal float32 numbers.
 _MAX_EXPONENT = 75.0
@@ -417,6 +417,28 @@ def exp_from(
     )
   )
   return e if visible is None else tf.where_v2(visible, e, 0.0)
+
+
+def product(x: mtf.Tensor, y: mtf.Tensor, shape: mtf.Shape) -> mtf.Tensor:
+  """The einsum of x and y.
+
+  Where y has all dimensions, as keys have when there is one query, the host
+  multiplies all of it and sums. Off a TPU, x becomes a matrix of one row there.
+
+  Args:
+    x: [..., k].
+    y: [..., k, ...], in any order.
+    shape: [..., columns].
+  """
+  if is_tpu(x.mesh) or not {*x.shape.dims, *shape.dims} <= {*y.shape.dims}:
+    return mtf.einsum([x, y], shape)
+
+  def one_row(shape: mtf.Shape) -> mtf.Shape:
+    *rows, columns = shape.dims
+    return mtf.Shape([*rows, mtf.Dimension('single', 1), columns])
+
+  rows = mtf.reshape(x, one_row(x.shape))
+  return mtf.reshape(mtf.einsum([rows, y], one_row(shape)), shape)
 
 
 def shared_product(

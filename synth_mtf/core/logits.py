@@ -14,7 +14,7 @@ from typing import Optional, Union
 
 import mesh_tensorflow as mtf
 
-from synth_mtf.core import single_rows
+from synth_mtf.core import kernels
 from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
 
@@ -135,7 +135,7 @@ def multiply(call: LayerCall, product: InnerProduct) -> mtf.Tensor:
   Dimensions that neither factor has are left out.
   """
   dims = [d for d in call.local.dims if d in product.dims]
-  return single_rows.product(product.query, product.key, mtf.Shape(dims))
+  return kernels.product(product.query, product.key, mtf.Shape(dims))
 
 
 def join(call: LayerCall, products: Sequence[InnerProduct]) -> InnerProduct:

@@ -17,14 +17,14 @@ from synth_mtf.core.positions import (
   StepIndex,
   TableIndex,
 )
-from synth_mtf.core.products import faster
 from synth_mtf.core.projections import Projections
-from synth_mtf.core.token_rows import mask
 from synth_mtf.core.visibility import (
   Visibility,
   row_sequence_id,
   visibility,
 )
+from synth_mtf.cpu.products import faster
+from synth_mtf.cpu.token_rows import mask
 from synth_mtf.layer import refusals
 from synth_mtf.layer.dropout import Dropout
 from synth_mtf.layer.parts import UseLogZ

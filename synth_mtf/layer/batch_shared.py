@@ -12,12 +12,12 @@ from typing import Optional
 import mesh_tensorflow as mtf
 
 from synth_mtf.core import kernels
-from synth_mtf.core.attend import attend_shared, can_attend
 from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Logits, multiplied_out, needed
 from synth_mtf.core.once import layers_are_made_again
 from synth_mtf.core.visibility import Visibility
+from synth_mtf.cpu.attend import attend_shared, can_attend
 from synth_mtf.layer.dropout import Dropout
 from synth_mtf.layer.parts import UseLogZ, at
 

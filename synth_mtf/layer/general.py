@@ -4,7 +4,7 @@
 
 with the bias -1e9 at what is hidden, as in the host, and keep the dropout of
 each key; dropout that queries do not share applies to the weights themselves.
-`core.attend` does it all where it can. Elsewhere there is one operation for
+`cpu.attend` does it all where it can. Elsewhere there is one operation for
 each step.
 """
 
@@ -13,11 +13,11 @@ from typing import Optional
 import mesh_tensorflow as mtf
 
 from synth_mtf.core import kernels
-from synth_mtf.core.attend import attend, can_attend
 from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Logits, add, total
 from synth_mtf.core.visibility import Visibility
+from synth_mtf.cpu.attend import attend, can_attend
 from synth_mtf.layer.dropout import Dropout
 from synth_mtf.layer.parts import UseLogZ, at, product
 

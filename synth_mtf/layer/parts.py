@@ -4,7 +4,7 @@ from typing import Callable, Optional
 
 import mesh_tensorflow as mtf
 
-from synth_mtf.core import single_rows
+from synth_mtf.core import kernels
 from synth_mtf.core.layer_call import LayerCall
 
 # Is called with log Z, [batch..., heads, length].
@@ -15,7 +15,7 @@ def product(
   call: LayerCall, weights: mtf.Tensor, values: mtf.Tensor
 ) -> mtf.Tensor:
   """W G(X), [batch..., length, heads, d_kv]."""
-  return single_rows.product(
+  return kernels.product(
     mtf.cast(weights, values.dtype),
     values,
     mtf.Shape(call.batch + call.length + call.heads + values.shape.dims[-1:]),

@@ -87,7 +87,7 @@ class FactorizedDense(Table):
             dtype=call.logits_dtype,
           ),
         ],
-        # The order in which `core.attend` takes logits as they are.
+        # The order in which `cpu.attend` takes logits as they are.
         mtf.Shape(
           call.batch + call.heads + call.length + [mtf.Dimension(name, size)]
         ),

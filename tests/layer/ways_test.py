@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from synth_mtf.core import tiles
+from synth_mtf.cpu import tiles
 from synth_mtf.layer import batch_shared, general
 from tests import checks, family, harness
 from tests.harness import DECODER, ENCODER

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.core import token_rows
+from synth_mtf.cpu import token_rows
 from tests import harness
 
 pytestmark = pytest.mark.slow  # trains

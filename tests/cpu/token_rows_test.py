@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.core import products, token_rows
+from synth_mtf.cpu import products, token_rows
 from tests import harness
 from tests.core import cases
 from tests.core.cases import BATCH, LENGTH, SIZES, Case, dims, floats

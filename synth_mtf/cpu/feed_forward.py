@@ -6,13 +6,13 @@ import gin
 import mesh_tensorflow as mtf
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
-from synth_mtf.core.products import faster
-from synth_mtf.core.token_rows import mask
+from synth_mtf.cpu.products import faster
+from synth_mtf.cpu.token_rows import mask
 
 
 @gin.configurable('FeedForward', module='synth_mtf')
 class DenseReluDense(transformer_layers.DenseReluDense):
-  """The host's DenseReluDense, whose products are ours (`core.products`).
+  """The host's DenseReluDense, whose products are ours (`cpu.products`).
 
       Y = f(X W_i) W_o
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from synth_mtf import Adafactor
-from synth_mtf.fast_cpu.adafactor import AdafactorStep
+from synth_mtf.cpu.adafactor import AdafactorStep
 from synth_mtf.host import gin_files
 from tests import harness
 from tests.harness import Mesh

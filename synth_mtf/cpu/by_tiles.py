@@ -13,10 +13,10 @@ from typing import Any, Optional
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.core.alignment import Parts, Tensors
-from synth_mtf.core.operands import Operand, Operands
-from synth_mtf.core.tiles import Cut, Pieces, Sum, Tile, Tiling
-from synth_mtf.core.windows import ALIGNMENT, Axis, Layout, Window
+from synth_mtf.cpu.alignment import Parts, Tensors
+from synth_mtf.cpu.operands import Operand, Operands
+from synth_mtf.cpu.tiles import Cut, Pieces, Sum, Tile, Tiling
+from synth_mtf.cpu.windows import ALIGNMENT, Axis, Layout, Window
 
 
 @dataclasses.dataclass(frozen=True)

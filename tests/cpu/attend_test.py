@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from mesh_tensorflow.transformer import transformer_layers
 
-from synth_mtf.core import attend, tiles, windows
 from synth_mtf.core.logits import InnerProduct, Scaled
 from synth_mtf.core.visibility import Visibility
+from synth_mtf.cpu import attend, tiles, windows
 from tests import checks, harness, reference
 from tests.core import calls
 

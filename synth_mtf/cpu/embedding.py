@@ -7,8 +7,8 @@ from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core import kernels
 from synth_mtf.core.dimensions import is_split, is_tpu
-from synth_mtf.core.products import faster
-from synth_mtf.core.token_rows import mask
+from synth_mtf.cpu.products import faster
+from synth_mtf.cpu.token_rows import mask
 
 
 @gin.configurable(module='synth_mtf')

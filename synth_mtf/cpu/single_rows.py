@@ -6,7 +6,6 @@ X is a token and W are weights, or X_h is a query and W_h are the keys of head
 h. Such a product does little but read W. A TPU is left to its compiler;
 elsewhere the host has one core do it, or multiplies number by number:
 
-  product          makes a matrix of the row
   read_in_pieces   has each core multiply some of the W_i, or of the W_h
 """
 
@@ -16,34 +15,10 @@ from typing import NamedTuple, Optional
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.core.dimensions import is_tpu
-
 # A core multiplies a row with so many numbers of a matrix, half a megabyte; and
 # so many matrices at most are multiplied one by one: the heads of an example.
 _PIECE = 2**17
 _MAX_PIECES = 16
-
-
-def product(x: mtf.Tensor, y: mtf.Tensor, shape: mtf.Shape) -> mtf.Tensor:
-  """The einsum of x and y.
-
-  Where y has all dimensions, as keys have when there is one query, the host
-  multiplies all of it and sums. Off a TPU, x becomes a matrix of one row there.
-
-  Args:
-    x: [..., k].
-    y: [..., k, ...], in any order.
-    shape: [..., columns].
-  """
-  if is_tpu(x.mesh) or not {*x.shape.dims, *shape.dims} <= {*y.shape.dims}:
-    return mtf.einsum([x, y], shape)
-
-  def one_row(shape: mtf.Shape) -> mtf.Shape:
-    *rows, columns = shape.dims
-    return mtf.Shape([*rows, mtf.Dimension('single', 1), columns])
-
-  rows = mtf.reshape(x, one_row(x.shape))
-  return mtf.reshape(mtf.einsum([rows, y], one_row(shape)), shape)
 
 
 def read_in_pieces(product: mtf.EinsumOperation) -> None:

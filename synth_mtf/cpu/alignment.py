@@ -13,8 +13,8 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.core.logits import InnerProduct, Scaled, Term, dims_of
-from synth_mtf.core.operands import Operand, Operands
-from synth_mtf.core.windows import Axis, Layout
+from synth_mtf.cpu.operands import Operand, Operands
+from synth_mtf.cpu.windows import Axis, Layout
 
 Tensors = Sequence[tf.Tensor]
 

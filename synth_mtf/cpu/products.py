@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.core import single_rows, token_rows
 from synth_mtf.core.dimensions import is_tpu
+from synth_mtf.cpu import single_rows, token_rows
 
 
 def faster(
@@ -16,8 +16,8 @@ def faster(
 ) -> mtf.Tensor:
   """What `make` returns, the products on the way multiplied in our ways.
 
-  Those of a single row are read in pieces (`core.single_rows`), those of tokens
-  and weights leave padding out (`core.token_rows`). What else `make` computes,
+  Those of a single row are read in pieces (`cpu.single_rows`), those of tokens
+  and weights leave padding out (`cpu.token_rows`). What else `make` computes,
   the host's layers included, stays as it is. All of it does on a TPU, and where
   there is a GPU, which multiplies by all of its cores anyway.
 

@@ -1,11 +1,11 @@
 """softmax(B) V off a TPU, a tile of B after the other.
 
-B is a sum of parts: products, tables, masks (`core.alignment`). A tile of it
-(`core.tiles`) is made, used and forgotten, and made again for the gradient
-(`core.by_tiles`). What is as large as B is never made, but for a table that is
+B is a sum of parts: products, tables, masks (`cpu.alignment`). A tile of it
+(`cpu.tiles`) is made, used and forgotten, and made again for the gradient
+(`cpu.by_tiles`). What is as large as B is never made, but for a table that is
 given, and its gradient. Tiles fit into a processor's cache; what no query of a
-tile sees is not computed (`core.windows`); and operands are transposed once
-(`core.operands`), to
+tile sees is not computed (`cpu.windows`); and operands are transposed once
+(`cpu.operands`), to
 
     [batch, heads, length or memory_length, k or memory_length]
 
@@ -25,14 +25,14 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.core import kernels
-from synth_mtf.core.alignment import Tensors, alignment
-from synth_mtf.core.by_tiles import Kernel, by_tiles
 from synth_mtf.core.dimensions import is_tpu
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Term
-from synth_mtf.core.operands import Operands
 from synth_mtf.core.visibility import Visibility
-from synth_mtf.core.windows import Axis
+from synth_mtf.cpu.alignment import Tensors, alignment
+from synth_mtf.cpu.by_tiles import Kernel, by_tiles
+from synth_mtf.cpu.operands import Operands
+from synth_mtf.cpu.windows import Axis
 
 
 def can_attend(call: LayerCall, values: mtf.Tensor) -> bool:

@@ -8,10 +8,10 @@ import numpy.typing as npt
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.core import attend, tiles, windows
 from synth_mtf.core.logits import InnerProduct
 from synth_mtf.core.visibility import Visibility
-from synth_mtf.core.windows import ALIGNMENT, Axis, Layout, Window, Windows
+from synth_mtf.cpu import attend, tiles, windows
+from synth_mtf.cpu.windows import ALIGNMENT, Axis, Layout, Window, Windows
 from tests import harness
 from tests.core import calls
 

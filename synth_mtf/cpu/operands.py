@@ -2,7 +2,7 @@
 
     [batch..., heads..., rows..., columns...]
 
-Rows and columns are queries, keys, or what else there is (`core.windows`).
+Rows and columns are queries, keys, or what else there is (`cpu.windows`).
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ import tensorflow.compat.v1 as tf
 from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.visibility import Visibility
-from synth_mtf.core.windows import Axis, Layout
+from synth_mtf.cpu.windows import Axis, Layout
 
 
 @dataclasses.dataclass(frozen=True)

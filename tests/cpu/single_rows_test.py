@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.core import products, single_rows
+from synth_mtf.core import kernels
+from synth_mtf.cpu import products, single_rows
 from tests import harness
 from tests.core import cases
 from tests.core.cases import (
@@ -51,21 +52,21 @@ def multiplied(x_names, w_names):
 
 CASES = {
   'product of one query and keys': Case(
-    lambda q, k: single_rows.product(q, k, mtf.Shape(dims(ONE_QUERY))),
+    lambda q, k: kernels.product(q, k, mtf.Shape(dims(ONE_QUERY))),
     lambda q, k: np.einsum('bhd,bjhd->bhj', q, k),
     {'q': ('batch heads d_kv', None), 'k': (VALUES, None)},
     ONE_QUERY,
     ('batch', 'memory_length', 'heads', 'd_kv'),
   ),
   'product of one row for all examples': Case(
-    lambda w, v: single_rows.product(w, v, mtf.Shape(dims('batch heads d_kv'))),
+    lambda w, v: kernels.product(w, v, mtf.Shape(dims('batch heads d_kv'))),
     lambda w, v: np.einsum('hj,bjhd->bhd', w, v),
     {'w': ('heads memory_length', None), 'v': (VALUES, None)},
     'batch heads d_kv',
     ('batch', 'memory_length', 'heads', 'd_kv'),
   ),
   'product of all queries and keys': Case(
-    lambda q, k: single_rows.product(q, k, mtf.Shape(dims(LOGITS))),
+    lambda q, k: kernels.product(q, k, mtf.Shape(dims(LOGITS))),
     lambda q, k: np.einsum('bihd,bjhd->bhij', q, k),
     {'q': (X, None), 'k': (VALUES, None)},
     LOGITS,
@@ -102,7 +103,7 @@ def test_one_row_is_multiplied_as_a_matrix_off_a_tpu(mesh):
       harness.constant(mesh_object, floats(names, names), names)
       for names in ('batch heads d_kv', VALUES)
     )
-    y = single_rows.product(q, k, mtf.Shape(dims(ONE_QUERY)))
+    y = kernels.product(q, k, mtf.Shape(dims(ONE_QUERY)))
     parallel = mesh.implementation()
     mtf.Lowering(graph, {mesh_object: parallel}).export_to_tf_tensor(y)
     kinds = {op.type for op in tf.get_default_graph().get_operations()}

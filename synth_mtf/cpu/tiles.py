@@ -16,8 +16,8 @@ from typing import NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.core import windows
-from synth_mtf.core.windows import Axis, Layout, Whole, Window
+from synth_mtf.cpu import windows
+from synth_mtf.cpu.windows import Axis, Layout, Whole, Window
 
 _TILE = 2**20  # entries of B in a tile, 4 MB
 _MOST_TILES = 48  # of a layer; larger tiles rather than more of them
