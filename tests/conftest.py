@@ -12,9 +12,9 @@ import pytest
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
-from synth_mtf.host import shims
+from synth_mtf.host import patches
 
-shims.prepare_host()
+patches.prepare_host()
 
 import gin
 import tensorflow.compat.v1 as tf

@@ -30,7 +30,7 @@ from synth_mtf.report import report as pages
 from synth_mtf.results import records, runs
 from synth_mtf.results.tables import checkpoints as checkpoints_shown
 from synth_mtf.results.tables import grid, layouts, table, texts
-from synth_mtf.run import main, progress
+from synth_mtf.run import main, training
 from synth_mtf.tasks import vocabulary_training
 
 Report = Callable[[Any], None]
@@ -111,7 +111,7 @@ def train_vocabulary(
 
 def run_stage(stage: Stage, report: Report) -> dict[str, Any]:
   """Runs T5's main for a stage and returns what it measured."""
-  progress.listen(report)
+  training.listen(report)
   if stage.trains:
     checkpoints.repair_pointer(str(stage.model_dir))
   else:

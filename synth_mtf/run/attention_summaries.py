@@ -24,7 +24,7 @@ from tensorflow.compat.v1 import estimator as tf_estimator
 from synth_mtf.attention import recording as attention
 from synth_mtf.errors import ConfigurationError
 from synth_mtf.layer.recording import Alignment
-from synth_mtf.run.steps import CountingHook
+from synth_mtf.run.hooks import CountingHook
 
 _TAG = 'attention/{}/layer_{:02d}'  # of a stack, and of a layer from 1 on
 _COLLECTION = 'synth_mtf_attention_summaries'

@@ -15,7 +15,7 @@ from tensorflow.compat.v1 import estimator as tf_estimator
 
 from synth_mtf.checkpoints import folder
 from synth_mtf.errors import UserError
-from synth_mtf.run.steps import CountingHook
+from synth_mtf.run.hooks import CountingHook
 
 _ADVICE = (
   'A lower learning rate (learning_rate_schedules in gin) is what most often '

@@ -18,7 +18,7 @@ from mesh_tensorflow.placement_mesh_impl import PlacementMeshImpl
 from tensorflow.compat.v1 import estimator as tf_estimator
 
 from synth_mtf.errors import UserError
-from synth_mtf.run.steps import CountingHook
+from synth_mtf.run.hooks import CountingHook
 
 _STATELESS = {
   tf.random.uniform: tf.random.stateless_uniform,

@@ -17,9 +17,9 @@ from typing import Any
 os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=8'
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
-from synth_mtf.host import shims
+from synth_mtf.host import patches
 
-shims.prepare_host()
+patches.prepare_host()
 
 import jax
 import mesh_tensorflow as mtf

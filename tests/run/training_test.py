@@ -4,12 +4,12 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.errors import UserError
-from synth_mtf.run import progress
+from synth_mtf.run import training
 from synth_mtf.run.console import TrainingProgress
 
 
 def test_the_hook_counts_steps_and_averages_the_loss(monkeypatch):
-  monkeypatch.setattr(progress, '_SECONDS_BETWEEN_REPORTS', 1e9)
+  monkeypatch.setattr(training, '_SECONDS_BETWEEN_REPORTS', 1e9)
   reports: list[TrainingProgress] = []
   with tf.Graph().as_default():
     step = tf.train.get_or_create_global_step()
@@ -17,7 +17,7 @@ def test_the_hook_counts_steps_and_averages_the_loss(monkeypatch):
     tf.add_to_collection(tf.GraphKeys.LOSSES, loss)
     with tf.control_dependencies([loss]):
       train = tf.assign_add(step, 1)
-    hook = progress.ProgressHook(total=20, listener=reports.append)
+    hook = training.ProgressHook(total=20, listener=reports.append)
     scaffold = tf.train.Scaffold(
       init_fn=lambda _, session: step.load(7, session)
     )
@@ -33,4 +33,4 @@ def test_the_hook_counts_steps_and_averages_the_loss(monkeypatch):
 def test_a_seed_needs_the_hash_seed(monkeypatch):
   monkeypatch.delenv('PYTHONHASHSEED', raising=False)
   with pytest.raises(UserError, match='PYTHONHASHSEED=0'):
-    progress.train_with_progress(None, None, None, 1, None, 1, None, seed=3)
+    training.train_with_progress(None, None, None, 1, None, 1, None, seed=3)

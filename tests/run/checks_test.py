@@ -15,7 +15,7 @@ import gin
 import pytest
 
 from synth_mtf.errors import UserError
-from synth_mtf.run import preflight
+from synth_mtf.run import checks
 from tests.cli import t5_main
 
 # To have what is refused.
@@ -135,9 +135,9 @@ def test_gin_files_may_be_read_for_something_else(monkeypatch):
   def never(*unused):
     raise AssertionError('there is no run')
 
-  monkeypatch.setattr(preflight, '_check_tpu', never)
+  monkeypatch.setattr(checks, '_check_tpu', never)
   gin.parse_config("utils.run.mode = 'eval'")
-  preflight.check_run({})
+  checks.check_run({})
 
 
 @trains

@@ -27,7 +27,7 @@ from synth_mtf.run import (
 )
 from synth_mtf.run.console import Console, TrainingProgress
 from synth_mtf.run.finite import FiniteLossHook, FiniteWeightsListener
-from synth_mtf.run.steps import CountingHook
+from synth_mtf.run.hooks import CountingHook
 
 Listener = Callable[[TrainingProgress], None]
 

@@ -2,7 +2,7 @@
 
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.run.steps import CountingHook
+from synth_mtf.run.hooks import CountingHook
 
 
 def test_it_counts_from_where_the_session_starts():

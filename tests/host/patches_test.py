@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from synth_mtf.host import shims
+from synth_mtf.host import patches
 
 TORCH_IS_HERE = importlib.util.find_spec('torch') is not None
 
@@ -29,6 +29,6 @@ def test_mesh_tensorflow_finds_what_newer_tensorflow_moved():
 
 def test_prepare_host_again_changes_nothing():
   before = sys.modules['t5.models.hf_model'] if not TORCH_IS_HERE else None
-  shims.prepare_host()
+  patches.prepare_host()
   if not TORCH_IS_HERE:
     assert sys.modules['t5.models.hf_model'] is before
