@@ -48,6 +48,7 @@ setuptools.setup(
       'report/page.html',
       'report/page.css',
       'report/*.js',
+      'demo/samples/**/*',
     ]
   },
   install_requires=[

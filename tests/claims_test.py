@@ -12,7 +12,6 @@ import tensorflow_datasets
 from benchmarks import _claims_tasks, claims
 from benchmarks._claims_parts import PARTS, SYSTEMS
 from benchmarks._contestants import whole_models
-from synth_mtf.demo import samples
 from synth_mtf.results import runs
 from tests import official_files
 from tests.conftest import CHECKOUT
@@ -76,7 +75,7 @@ def test_every_variant_of_a_part_is_there():
 @pytest.mark.slow  # trains
 def test_equal_time_and_what_is_finetuned_from_it(tmp_path, capsys):
   data = official_files.write_text(tmp_path / 'data')
-  samples.write(data, seed=0)
+  official_files.write_samples(data)
   options = ['--data_dir', str(data), '--seeds', '3', '--steps', '2']
   options += ['--out', str(tmp_path)]
   text = ['c', *options, '--models', 'V', 'R']

@@ -9,11 +9,13 @@ made here of the same small world, and of words that do not exist.
 import hashlib
 import pathlib
 import random
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 
-from synth_mtf.demo import samples
-from synth_mtf.demo.samples import language
+from synth_mtf import paths
+from tests import small_world
 
+VALIDATION_ROWS = 64  # of each task of the demo's samples
 _SEED = 0
 _BOM = '\ufeff'
 _LETTERS = {
@@ -30,13 +32,18 @@ _ODD_SENTENCES = (
 
 def write(folder: pathlib.Path) -> None:
   """Writes files of all families below `folder`; each time the same."""
-  samples.write(folder, seed=_SEED)
+  write_samples(folder)
   _add_oddities(folder / 'glue')
   for make in (_dpr, _parallel, _corpus, _news, _reviews, _stories, _dialogues):
     for name, lines in make(random.Random(f'{_SEED} {make.__name__}')).items():
       path = folder / name
       path.parent.mkdir(parents=True, exist_ok=True)
       path.write_text('\n'.join(lines) + '\n', encoding='utf-8')
+
+
+def write_samples(folder: pathlib.Path) -> None:
+  """Writes the demo's samples of GLUE, SuperGLUE and SQuAD below `folder`."""
+  shutil.copytree(paths.samples_path(), folder, dirs_exist_ok=True)
 
 
 Files = dict[str, Iterable[str]]
@@ -81,7 +88,7 @@ def _dpr(rng: random.Random) -> Files:
 
   def rows(count: int) -> Iterable[str]:
     for _ in range(count):
-      drawn = language.anaphora(rng)
+      drawn = small_world.anaphora(rng)
       both = rng.sample((drawn.right, drawn.wrong), 2)
       yield from (drawn.sentence, drawn.pronoun, ','.join(both), drawn.right)
       yield ''
@@ -128,7 +135,7 @@ def _corpus(rng: random.Random) -> Files:
   return {
     'corpus/wikitext-2/valid.txt': articles,
     'corpus/news_sentences/newstest2014.en.tok.txt': [
-      f'{language.fact(rng).sentence()[:-1]} .' for _ in range(120)
+      f'{small_world.fact(rng).sentence()[:-1]} .' for _ in range(120)
     ],
     **books,
   }
@@ -138,7 +145,7 @@ def _news(rng: random.Random) -> Files:
   """CSV of class, title and description, in which quotes are doubled."""
 
   def row(number: int) -> str:
-    fact = language.fact(rng)
+    fact = small_world.fact(rng)
     quoted = f'AP - ""{fact.sentence()}"" said #36;{number}\\of it.'
     return f'"{1 + number % 4}","{fact.summary()}","{quoted}"'
 
@@ -152,7 +159,7 @@ def _reviews(rng: random.Random) -> Files:
     for label, ratings in (('neg', (1, 4)), ('pos', (7, 10))):
       for i in range(count):
         rating = rng.randint(*ratings)
-        text = language.text(language.story(rng, 4))
+        text = small_world.text(small_world.story(rng, 4))
         files[f'aclImdb/{part}/{label}/{i}_{rating}.txt'] = [
           f'{text}<br /><br />{rng.choice(_ODD_SENTENCES)}'
         ]
@@ -163,7 +170,7 @@ def _stories(rng: random.Random) -> Files:
   """A story a file, named by the hash of its address, with highlights."""
   files: Files = {}
   for number in range(24):
-    facts = language.story(rng, 5)
+    facts = small_world.story(rng, 5)
     lines = [f'{facts[0].place[3:].upper()} (CNN) -- {facts[0].sentence()}']
     lines += [fact.sentence() for fact in facts[1:]]
     lines += ['A caption without its period']
@@ -180,7 +187,7 @@ def _dialogues(rng: random.Random) -> Files:
   """Numbered lines: the persona, then turns of both, a tab between."""
   lines = []
   for _ in range(30):
-    facts = language.story(rng, 8)
+    facts = small_world.story(rng, 8)
     said = [
       f'your persona: i {fact.verb} a {fact.thing} .' for fact in facts[:4]
     ]

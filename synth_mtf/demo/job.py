@@ -103,11 +103,10 @@ class Job:
     folder, configuration = self.folder, self._configuration
     if configuration.data_dir is None and not folder.data.exists():
       self._work(
-        'generate samples, gather documentation text',
+        'copy samples, gather documentation text',
         folder.log('data'),
         'make_data',
         folder.data,
-        configuration.seeds[0],
       )
     if configuration.vocabulary is None and not folder.vocabulary.exists():
       self._work(

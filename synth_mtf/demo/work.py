@@ -19,10 +19,10 @@ from mesh_tensorflow.transformer import utils
 from t5.evaluation import eval_utils
 from t5.models import mesh_transformer
 
-from synth_mtf import tasks
+from synth_mtf import paths, tasks
 from synth_mtf.checkpoints import folder as checkpoints
 from synth_mtf.checkpoints.files import Checkpoint
-from synth_mtf.demo import corpus, samples
+from synth_mtf.demo import corpus
 from synth_mtf.demo.stages import PRETRAINING_TASK, Stage
 from synth_mtf.errors import RunFailed
 from synth_mtf.host import errors, gin_files, model
@@ -86,12 +86,12 @@ def check_data(settings: dict[str, str], mixture: str, report: Report) -> None:
     tasks.check([PRETRAINING_TASK, mixture], ['train', 'validation'])
 
 
-def make_data(folder: pathlib.Path, seed: int, report: Report) -> None:
-  """Writes the embedded default: generated samples, and text to pretrain on."""
+def make_data(folder: pathlib.Path, report: Report) -> None:
+  """Copies the shipped samples and gathers text to pretrain on."""
   del report
   partial = folder.with_name(f'.{folder.name}.partial')
   shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
-  samples.write(partial, seed)
+  shutil.copytree(paths.samples_path(), partial)
   corpus.write(partial / 'corpus')
   os.replace(partial, folder)
 

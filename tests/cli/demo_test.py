@@ -15,8 +15,8 @@ import time
 import pytest
 
 from synth_mtf import cli
-from synth_mtf.demo import samples
 from synth_mtf.results import records
+from tests import official_files
 from tests.cli import t5_main
 
 pytestmark = pytest.mark.slow  # trains
@@ -343,7 +343,7 @@ def test_all_faults_of_the_data_are_told_before_anything_is_written(
   tmp_path, capsys
 ):
   data = tmp_path / 'data'
-  samples.write(data, seed=0)
+  official_files.write_samples(data)
   (data / 'glue' / 'CoLA' / 'dev.tsv').unlink()
   sst = data / 'glue' / 'SST-2' / 'train.tsv'
   lines = sst.read_text().splitlines()

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.demo import samples
 from synth_mtf.errors import UserError
 from synth_mtf.results import records
 from synth_mtf.tasks import vocabulary_training
@@ -33,7 +32,7 @@ COLA = "--gin_param=MIXTURE_NAME = 'synth_glue_cola_v002'"
 @pytest.fixture(scope='module')
 def data_dir(tmp_path_factory) -> pathlib.Path:
   folder = tmp_path_factory.mktemp('data')
-  samples.write(folder, seed=0)
+  official_files.write_samples(folder)
   return official_files.write_text(folder, 800)
 
 
@@ -164,11 +163,11 @@ def test_evaluates_each_checkpoint_on_the_validation_split(program, finetuned):
   predictions = sorted(results.glob('synth_glue_cola_v002_*_predictions'))
   assert [path.name.split('_')[-2] for path in predictions] == ['4', '6']
   for path in predictions:
-    assert len(path.read_text().splitlines()) == samples.DEV_ROWS
+    assert len(path.read_text().splitlines()) == official_files.VALIDATION_ROWS
   measured = [result for result, _ in records.read(str(results))]
   assert [(one.step, one.n) for one in measured] == [
-    (4, samples.DEV_ROWS),
-    (6, samples.DEV_ROWS),
+    (4, official_files.VALIDATION_ROWS),
+    (6, official_files.VALIDATION_ROWS),
   ]
   assert measured[-1].value == pytest.approx(value, abs=1e-4)
   (_, made_with), *_ = records.read(str(results))
@@ -217,7 +216,7 @@ def test_measures_log_perplexity(program, finetuned):
   assert one.value == pytest.approx(value, rel=1e-5)
   assert (one.step, one.unit, one.task) == (6, 'token', 'synth_glue_cola_v002')
   assert one.n is not None
-  assert one.n > samples.DEV_ROWS
+  assert one.n > official_files.VALIDATION_ROWS
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.demo import samples
 from synth_mtf.paths import gin_path
+from tests import official_files
 from tests.cli import t5_main
 from tests.conftest import CHECKOUT
 
@@ -128,7 +128,7 @@ def folders(tmp_path_factory) -> pathlib.Path:
 
 def write_data(folder: pathlib.Path) -> None:
   """Writes official files of every family, a few rows each."""
-  samples.write(folder, seed=0)
+  official_files.write_samples(folder)
   rng = random.Random(0)
   nouns = ['river', 'clock', 'letter', 'garden', 'market', 'engine', 'winter']
 

@@ -1,25 +1,9 @@
-"""The files of generated samples: the official formats, from a seed."""
+"""The shipped samples: the layout of the official files."""
 
 import csv
 import json
-import pathlib
 
-import pytest
-
-from synth_mtf import tasks
-from synth_mtf.demo import samples
-
-
-@pytest.fixture(scope='module')
-def folder(tmp_path_factory) -> pathlib.Path:
-  path = tmp_path_factory.mktemp('samples')
-  samples.write(path, seed=0)
-  return path
-
-
-def files(folder):
-  paths = sorted(path for path in folder.rglob('*') if path.is_file())
-  return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+from synth_mtf import paths, tasks
 
 
 def tsv(path):
@@ -31,22 +15,8 @@ def json_lines(path):
   return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_the_seed_decides(folder, tmp_path):
-  samples.write(tmp_path / 'same', seed=0)
-  samples.write(tmp_path / 'other', seed=1)
-  assert files(tmp_path / 'same') == files(folder)
-  other = files(tmp_path / 'other')
-  changed = {name for name, content in files(folder).items()
-             if content != other[name]}  # fmt: skip
-  assert changed == set(other) - {'GENERATED_SAMPLE.txt'}
-
-
-def test_it_says_what_it_is(folder):
-  assert 'GENERATED SAMPLE' in (folder / 'GENERATED_SAMPLE.txt').read_text()
-
-
-def test_every_task_accepts_its_files(folder, tmp_path, monkeypatch):
-  monkeypatch.setenv('SYNTH_MTF_DATA_DIR', str(folder))
+def test_every_task_accepts_the_samples(tmp_path, monkeypatch):
+  monkeypatch.setenv('SYNTH_MTF_DATA_DIR', paths.samples_path())
   monkeypatch.setenv('SYNTH_MTF_INDEX_DIR', str(tmp_path))
   tasks.check(['synth_en_mix', 'synth_glue_wnli_v002'], ['train', 'validation'])
 

@@ -55,7 +55,7 @@ def test_the_embedded_data_are_written_whole(tmp_path, monkeypatch):
   left = tmp_path / '.data.partial' / 'half'  # of a killed process
   left.parent.mkdir()
   left.write_text('')
-  work.make_data(tmp_path / 'data', 0, report=print)
+  work.make_data(tmp_path / 'data', report=print)
   assert [path.name for path in tmp_path.iterdir()] == ['data']
   assert {path.name for path in (tmp_path / 'data').iterdir()} == {
     *('glue', 'superglue', 'squad', 'corpus', 'GENERATED_SAMPLE.txt'),

@@ -4,13 +4,15 @@ import itertools
 
 import pytest
 
-from synth_mtf.demo.samples import language
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import vocabulary, vocabulary_training
+from tests import small_world
 
 
 def texts():
-  words = itertools.product(language.PEOPLE, language.PAST, language.THINGS)
+  words = itertools.product(
+    small_world.PEOPLE, small_world.PAST, small_world.THINGS
+  )
   return [f'{one} may {two} the {three}.' for one, two, three in words]
 
 

@@ -1,0 +1,98 @@
+"""Generates simple English sentences for test data."""
+
+import dataclasses
+import random
+
+WOMEN = ('Anna', 'Clara', 'Edith', 'Grace', 'Irene', 'Laura', 'Nora', 'Paula')
+MEN = ('Boris', 'David', 'Frank', 'Henry', 'Jacob', 'Martin', 'Oscar', 'Simon')
+PEOPLE = WOMEN + MEN
+COLOURS = ('red', 'blue', 'green', 'yellow', 'white', 'black', 'brown', 'grey')
+THINGS = (
+  'boat', 'lamp', 'chair', 'clock', 'basket', 'bicycle', 'ladder', 'drum',
+  'kettle', 'mirror', 'table', 'coat',
+)  # fmt: skip
+PLACES = (
+  'in the harbour', 'at the market', 'near the bridge', 'in the garden',
+  'at the station', 'behind the church', 'in the kitchen', 'on the hill',
+)  # fmt: skip
+PAST = {  # infinitive -> past tense
+  'paint': 'painted', 'sell': 'sold', 'find': 'found', 'lose': 'lost',
+  'buy': 'bought', 'clean': 'cleaned', 'repair': 'repaired',
+  'carry': 'carried', 'move': 'moved', 'borrow': 'borrowed',
+}  # fmt: skip
+_VALUES = {
+  'person': PEOPLE,
+  'verb': tuple(PAST),
+  'colour': COLOURS,
+  'thing': THINGS,
+  'place': PLACES,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Fact:
+  """Somebody did something to a thing somewhere."""
+
+  person: str
+  verb: str
+  colour: str
+  thing: str
+  place: str
+
+  @property
+  def past(self) -> str:
+    return PAST[self.verb]
+
+  def sentence(self) -> str:
+    """'Anna painted the red boat in the harbour.'."""
+    return (
+      f'{self.person} {self.past} the {self.colour} {self.thing} {self.place}.'
+    )
+
+  def summary(self) -> str:
+    """'Anna painted a boat.'."""
+    return f'{self.person} {self.past} a {self.thing}.'
+
+
+def fact(rng: random.Random) -> Fact:
+  return Fact(**{field: rng.choice(_VALUES[field]) for field in _VALUES})
+
+
+def story(rng: random.Random, length: int) -> list[Fact]:
+  """Draws facts that share no person, verb, colour, thing or place."""
+  columns = [rng.sample(values, length) for values in _VALUES.values()]
+  return [Fact(*values) for values in zip(*columns)]
+
+
+def text(facts: list[Fact]) -> str:
+  return ' '.join(one.sentence() for one in facts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Anaphora:
+  """A sentence with a pronoun that could refer to either of two people."""
+
+  sentence: str
+  pronoun: str
+  right: str  # the person it refers to
+  wrong: str
+
+
+def anaphora(rng: random.Random) -> Anaphora:
+  """Draws a sentence whose verb decides whom the pronoun refers to."""
+  group, pronoun = rng.choice(((WOMEN, 'she'), (MEN, 'he')))
+  first, second = rng.sample(group, 2)
+  thing = rng.choice(THINGS)
+  verb, claim, first_is_right = rng.choice(
+    (
+      ('thanked', f'had repaired the {thing}', False),
+      ('blamed', f'had lost the {thing}', False),
+      ('praised', f'had cleaned the {thing}', False),
+      ('begged', f'needed the {thing}', True),
+      ('asked', f'wanted the {thing}', True),
+      ('called', f'had found the {thing}', True),
+    )
+  )
+  people = (first, second) if first_is_right else (second, first)
+  sentence = f'{first} {verb} {second} because {pronoun} {claim}.'
+  return Anaphora(sentence, pronoun, *people)
