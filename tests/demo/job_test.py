@@ -153,13 +153,6 @@ def test_a_seed_after_the_other(done, tmp_path):
   assert json.loads((folder / 'finetune.json').read_text()) == FOUND['finetune']
 
 
-def test_samples_are_of_the_first_seed(done, tmp_path):
-  run(tmp_path, seeds=(3, 4))
-  out = tmp_path / 'out'
-  ((_, arguments, _),) = [c for c in done.calls if c[0] == 'make_data']
-  assert arguments == (out / 'data', 3)
-
-
 def test_data_and_vocabulary_that_are_given_are_not_made(done, tmp_path):
   data = tmp_path / 'data'
   data.mkdir()
