@@ -1,4 +1,4 @@
-"""Layers beside Synthesizers: rivals in the paper, and a feed-forward layer.
+"""Layers that the paper compares with, and a feed-forward layer.
 
 Lightweight and dynamic convolutions are the host's own layers
 (`gin/variants/lightconv.gin`, `dyconv.gin`).

@@ -1,4 +1,4 @@
-"""A feed-forward layer whose first product is a convolution."""
+"""ConvReluDense, a feed-forward layer with a convolution."""
 
 from typing import Optional
 
@@ -12,13 +12,13 @@ from synth_mtf.errors import ConfigurationError
 
 @gin.configurable(module='synth_mtf')
 class ConvReluDense(transformer.TransformerLayer):
-  """The host's DenseReluDense with a convolution in place of its first product.
+  """The host's DenseReluDense with a convolution as its first product.
 
       Y_i = W2 ReLU(sum_o W1[o] x_(i+o))
 
-  Offsets are centered in an encoder and end at the token itself in a decoder. A
-  neighbour in another sequence or in padding counts as 0, so that packed rows
-  compute what unpacked ones do.
+  Offsets are centered in an encoder and end at the token itself in a decoder.
+  Neighbours in padding or in another sequence count as 0, so that packed and
+  unpacked rows give equal results.
 
   Shapes: X and Y are [batch..., length, d_model]; W1 (`wi/kernel`) is
   [filter_width, d_model, d_ff], W2 (`wo/kernel`) [d_ff, d_model].
@@ -34,9 +34,9 @@ class ConvReluDense(transformer.TransformerLayer):
 
     Args:
       hidden_size: d_ff.
-      filter_width: how many tokens the convolution sees, the token included.
-      dropout_rate: of the hidden layer, one decision for all tokens, as in
-        DenseReluDense.
+      filter_width: number of tokens that the convolution sees.
+      dropout_rate: dropout of the hidden layer; all tokens share a decision, as
+        in DenseReluDense.
 
     Raises:
       ConfigurationError: if a size is below 1.
@@ -62,10 +62,10 @@ class ConvReluDense(transformer.TransformerLayer):
     """Calls the layer.
 
     Args:
-      context: the host's Context; all of its modes are handled.
+      context: the host's Context, in any of its modes.
       x: [batch..., length, d_model], or [batch..., d_model] in incremental
         decoding; zero at padding.
-      losses: not used.
+      losses: unused.
 
     Returns:
       A tensor of the shape of x.

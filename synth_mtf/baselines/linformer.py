@@ -8,10 +8,9 @@ from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import InnerProduct, Logits
-from synth_mtf.core.visibility import Visibility, visibility
+from synth_mtf.core.visibility import Visibility, visibility, zero_hidden
 from synth_mtf.errors import ConfigurationError
 from synth_mtf.layer.base import AttentionLayer
-from synth_mtf.layer.parts import at
 from synth_mtf.layer.weighted_sum import softmax_average
 from synth_mtf.synthesizers.base import host_max_length, require_length
 
@@ -22,17 +21,16 @@ class Linformer(AttentionLayer):
 
       Y = softmax(Q (E K)^T) (F V),  E, F in R^(k x N) for each head
 
-  (Wang et al., arXiv 2006.04768, eq. 7; the paper on Synthesizers compares with
+  (Wang et al., arXiv 2006.04768, eq. 7; the Synthesizer paper compares with
   k = 32 in the encoder.) E and F are learned; padding is left out of both
   products. Positions are mixed before the softmax, which rules out causality,
-  packed rows and a relative position bias: each is refused.
+  packed rows and a relative position bias: the layer refuses them.
   """
 
   def __init__(
     self,
     projected_length: int = 32,
     max_length: Optional[int] = None,
-    packed: Optional[bool] = None,
     **kwargs: Any,
   ) -> None:
     """Creates a Linformer layer.
@@ -40,16 +38,13 @@ class Linformer(AttentionLayer):
     Args:
       projected_length: k.
       max_length: N. Default: the host's `Unitransformer.max_length` (512).
-      packed: whether rows may hold several sequences, which is refused.
-        Default: what gin says of the data, as for SyntheticAttention.
-      **kwargs: those of `transformer_layers.SelfAttention`.
+      **kwargs: arguments of `AttentionLayer` and of
+        `transformer_layers.SelfAttention`.
 
     Raises:
-      ConfigurationError: if k < 1, there is a relative position bias, or a
-        setting is unknown, does not fit, or is one of SelfAttention's that our
-        layers do not support.
+      ConfigurationError: if a setting is unknown, invalid or not supported.
     """
-    super().__init__(packed=packed, **kwargs)
+    super().__init__(**kwargs)
     self.max_length = max_length or host_max_length()
     if projected_length < 1:
       raise ConfigurationError(
@@ -100,13 +95,13 @@ class Linformer(AttentionLayer):
     )
     seen = visibility(call, packed=False)
     projected = _ProjectedCall(call, self.projected_dim)
-    keys = self._project(call, 'E', at(seen.keys, call.keys))
-    values = self._project(call, 'F', at(seen.keys, call.values))
+    keys = self._project(call, 'E', zero_hidden(call.keys, seen.keys))
+    values = self._project(call, 'F', zero_hidden(call.values, seen.keys))
     q, k = (mtf.cast(x, call.logits_dtype) for x in (call.queries, keys))
     return softmax_average(
       projected,
       Logits([], [InnerProduct(q, k, call.kv_dim)]),
-      # What is hidden has been left out of the projected positions.
+      # Padding has been left out of the projected positions.
       Visibility(None, None, seen.queries),
       values,
       self.weight_dropout(call.context),
@@ -130,7 +125,7 @@ class Linformer(AttentionLayer):
 
 
 class _ProjectedCall(LayerCall):
-  """The same call with k projected positions in place of the memory."""
+  """The same call with k projected positions as its memory."""
 
   def __init__(self, call: LayerCall, projected_dim: mtf.Dimension) -> None:
     super().__init__(

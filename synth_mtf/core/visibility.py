@@ -34,6 +34,11 @@ class Visibility:
     return [x for x in masks if x is not None]
 
 
+def zero_hidden(x: mtf.Tensor, visible: Optional[mtf.Tensor]) -> mtf.Tensor:
+  """Sets x to 0 where `visible` is 0; None hides nothing."""
+  return x if visible is None else x * mtf.cast(visible, x.dtype)
+
+
 def visibility(call: LayerCall, packed: bool) -> Visibility:
   """Visibility of a layer call.
 

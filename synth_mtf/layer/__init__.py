@@ -1,7 +1,6 @@
-"""The layer: logits are mixed, and softmax(B) averages the values.
+"""The attention layers: they mix logits and average values with softmax(B).
 
-Here lives `SyntheticAttention`, and what it and the baselines share: a layer's
-settings and refusals, the mixture, and the weighted sum with its two ways of
-being computed. Which functions make the logits is not known here, nor how an
-operation is carried out below Mesh-TensorFlow (`core.kernels`).
+What `SyntheticAttention` and the baselines share is here: settings and their
+checks, mixtures, and the weighted sum. Synthesizing functions are in
+`synthesizers`, operations below Mesh-TensorFlow's own in `core.kernels`.
 """

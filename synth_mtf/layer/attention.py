@@ -1,4 +1,4 @@
-"""SyntheticAttention: the layer that takes the place of T5's SelfAttention."""
+"""SyntheticAttention, which replaces T5's SelfAttention."""
 
 import copy
 
@@ -19,8 +19,8 @@ class SyntheticAttention(SyntheticLayer):
       B = sum_i alpha_i S_i(X) + relative position bias
       Y = softmax(B) G(X)
 
-  With the default `[DotProduct]` it computes what SelfAttention computes, from
-  the same variables. Arguments and shapes are those of `SyntheticLayer`.
+  With the default `[DotProduct]` it computes what SelfAttention computes,
+  from the same variables. Arguments and shapes are those of `SyntheticLayer`.
   """
 
   @property
@@ -29,16 +29,16 @@ class SyntheticAttention(SyntheticLayer):
     letters = self.letters
     if letters == DotProduct.letter and self.normalize is not None:
       return f'T5 ({letters})'
-    others = []  # than the paper's
+    differences = []  # from the paper
     if self.mixing != 'softmax' and len(self.synthesizers) > 1:
-      others.append(self.mixing)
+      differences.append(self.mixing)
     if self.index_by != 'position':
-      others.append(f'by {self.index_by}')
+      differences.append(f'by {self.index_by}')
     kind = 'Syn' if self.normalize is not None else 'MLP-Mixer'
-    return ', '.join([f'{kind} ({letters})', *others])
+    return ', '.join([f'{kind} ({letters})', *differences])
 
   def relative_position_bias(self, call: LayerCall) -> list[mtf.Tensor]:
-    """The host's own bias; 'bias_shared' is made once for all layers."""
+    """The host's own bias; all layers share 'bias_shared'."""
     if self.relative_attention_type is None:
       return []
     if self.relative_attention_type == 'bias_shared':
@@ -47,7 +47,7 @@ class SyntheticAttention(SyntheticLayer):
     return [self._make_bias(call)]
 
   def _make_bias(self, call: LayerCall) -> mtf.Tensor:
-    """The host's own bias, without the masks that it adds to it."""
+    """The host's own bias, without the masks that the host adds to it."""
     context = copy.copy(call.context)
     context.read_priority = context.sequence_id = context.subsequence_id = None
     if context.mode == 'incremental':

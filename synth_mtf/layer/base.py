@@ -1,4 +1,4 @@
-"""What our layers share in the place of the host's SelfAttention."""
+"""AttentionLayer, the base class of the project's attention layers."""
 
 import abc
 from collections.abc import Collection
@@ -27,21 +27,21 @@ from synth_mtf.cpu.products import faster
 from synth_mtf.cpu.token_rows import mask
 from synth_mtf.layer import refusals
 from synth_mtf.layer.dropout import Dropout
-from synth_mtf.layer.parts import UseLogZ
+from synth_mtf.layer.z_loss import UseLogZ, z_loss
 
 
 class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
-  """An attention layer with another way from X to Y.
+  """Base class for replacements of T5's self-attention.
 
-  It takes SelfAttention's arguments and honours or refuses each of them, makes
-  its projections, and hands the weighted values to the output projection. A
-  subclass implements `attend`. What is attended to is the layer's own input,
-  unless a subclass says otherwise (`memory` and what follows it).
+  It takes SelfAttention's arguments and honours or refuses each of them. A
+  subclass implements `attend`; this class makes the projections and applies the
+  output projection. Queries attend to the layer's own input unless a subclass
+  overrides `memory`, `memory_length` and `memory_sequence_id`.
 
   Attributes:
     packed: whether a row may hold several sequences in training and
       evaluation.
-    relative_attention_types: the kinds of relative position bias there are.
+    relative_attention_types: the supported kinds of relative position bias.
   """
 
   relative_attention_types: ClassVar[Collection[Optional[str]]] = (
@@ -56,15 +56,14 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
 
     Args:
       packed: whether a row may hold several sequences in training and
-        evaluation. Default: what gin says of the data, that is
-        `mesh_train_dataset_fn.pack` or `mesh_eval_dataset_fn.pack`, and True
-        where it says nothing (which is right for unpacked rows too, but slow).
-      **kwargs: those of `transformer_layers.SelfAttention`, bound in gin as
+        evaluation. Default: `mesh_train_dataset_fn.pack` or
+        `mesh_eval_dataset_fn.pack`, or True if gin sets neither. True is
+        correct for unpacked rows too, but slow.
+      **kwargs: arguments of `transformer_layers.SelfAttention`, bound in gin as
         `SelfAttention.*`.
 
     Raises:
-      ConfigurationError: if a setting is unknown, does not fit, or is one of
-        SelfAttention's that our layers do not support.
+      ConfigurationError: if a setting is unknown, invalid or not supported.
     """
     refusals.check_names(type(self), kwargs)
     super().__init__(**kwargs)
@@ -78,13 +77,9 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
 
   @abc.abstractmethod
   def attend(self, call: LayerCall) -> mtf.Tensor:
-    """Computes Y, the weighted values.
+    """Returns Y, the weighted values.
 
-    Args:
-      call: the layer call.
-
-    Returns:
-      [batch..., length, heads, d_kv], 0 at padding.
+    Its shape is [batch..., length, heads, d_kv]; it is 0 at padding.
     """
 
   def call(
@@ -96,7 +91,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     """Calls the layer.
 
     Args:
-      context: the host's Context; all of its modes are handled.
+      context: the host's Context, in any of its modes.
       x: [batch..., length, d_model], or [batch..., d_model] in incremental
         decoding; zero at padding.
       losses: passed on to `layer_output_from_attention_output`.
@@ -120,19 +115,28 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     x: mtf.Tensor,
     losses: Optional[list[mtf.Tensor]],
   ) -> mtf.Tensor:
-    call = self._layer_call(context, x)
-    y = self.attend(call)
+    float32_logits = self.attention_kwargs.get('float32_logits', True)
+    call = LayerCall(
+      context=context,
+      x=x,
+      projections=self.make_params(context),
+      index=self.table_index(context),
+      memory=self.memory(context, x),
+      kv_dim=self.kv_dim,
+      logits_dtype=tf.float32 if float32_logits else context.activation_dtype,
+    )
     projected = call.projections.compute_output(
-      y, output_shape=self.expected_attention_output_shape(x, call.projections)
+      self.attend(call),
+      output_shape=self.expected_attention_output_shape(x, call.projections),
     )
     return self.layer_output_from_attention_output(context, projected, losses)
 
   def make_params(self, context: transformer.Context) -> Projections:
-    """The layer's q, k, v and o; each is made when it is first used."""
+    """The layer's q, k, v and o; each is created on first use."""
     return Projections.of_layer(self, context)
 
   def table_index(self, context: transformer.Context) -> TableIndex:
-    """How tables are read: by each token's position in its own sequence."""
+    """Reads tables by each token's position in its own sequence."""
     dims = context.length_dim, self.memory_length(context)
     if context.mode == 'incremental':
       return StepIndex(*dims, context.position)
@@ -143,26 +147,26 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     return SlicedIndex(context.mesh, *dims)
 
   def memory(self, context: transformer.Context, x: mtf.Tensor) -> Memory:
-    """The tokens that are attended to, `memory_length` of them."""
+    """The tokens that queries attend to."""
     return OwnSequence(context, x, self.memory_length(context))
 
   def memory_sequence_id(
     self, context: transformer.Context
   ) -> Optional[mtf.Tensor]:
-    """Their segments, [batch..., memory_length]; None where x is the memory."""
+    """Segments of the memory, [batch..., memory_length]; None if it is x."""
     del context
     return None
 
   def visibility(self, call: LayerCall) -> Visibility:
-    """What each query may see of them."""
+    """Which memory positions each query may see."""
     return visibility(call, self.is_packed(call.context))
 
   def is_packed(self, context: transformer.Context) -> bool:
-    """Whether the rows of a call may hold several sequences."""
+    """Whether the rows of this call may hold several sequences."""
     return rows_are_packed(context, self.packed)
 
   def weight_dropout(self, context: transformer.Context) -> Dropout:
-    """The dropout of attention weights, as SelfAttention's settings have it."""
+    """The dropout of attention weights, from SelfAttention's settings."""
     broadcast = self.attention_kwargs.get('dropout_broadcast_dims')
     return Dropout(
       self.dropout_rate if context.train else 0.0,
@@ -170,35 +174,5 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     )
 
   def z_loss(self, context: transformer.Context) -> Optional[UseLogZ]:
-    """The host's auxiliary loss on log Z, if there is to be one."""
-    if self.z_loss_coeff is None or not context.train:
-      return None
-
-    def add_loss(log_z: mtf.Tensor) -> None:
-      loss = mtf.square(log_z)
-      if isinstance(context.nonpadding, mtf.Tensor):
-        loss *= mtf.cast(context.nonpadding, log_z.dtype)
-      loss = mtf.reduce_mean(loss) / (context.num_microbatches or 1)
-      mtf.scalar_summary('attention_z_loss', loss)
-      context.losses.append(
-        mtf.cast(loss * self.z_loss_coeff, context.activation_dtype)
-      )
-
-    return add_loss
-
-  def _layer_call(
-    self, context: transformer.Context, x: mtf.Tensor
-  ) -> LayerCall:
-    return LayerCall(
-      context=context,
-      x=x,
-      projections=self.make_params(context),
-      index=self.table_index(context),
-      memory=self.memory(context, x),
-      kv_dim=self.kv_dim,
-      logits_dtype=(
-        tf.float32
-        if self.attention_kwargs.get('float32_logits', True)
-        else context.activation_dtype
-      ),
-    )
+    """Adds the auxiliary loss on log Z; None if there is none."""
+    return z_loss(context, self.z_loss_coeff)

@@ -1,10 +1,11 @@
-"""The weighted sum where all examples share their logits.
+"""The weighted sum if all examples share their logits.
 
     E = exp(B - c), 0 where hidden
     Y = (E (keep * V)) / (E nonpad)
 
-with c a center of each row, keep the dropout of each key and nonpad the tokens
-of each example. It equals masked softmax and dropout: values at padding are 0.
+c is a center of each row of B, keep the dropout of each key, and nonpad marks
+the tokens of each example. This equals masked softmax and dropout, because
+values at padding are 0.
 """
 
 from typing import Optional
@@ -16,10 +17,10 @@ from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Logits, multiplied_out, needed
 from synth_mtf.core.once import layers_are_made_again
-from synth_mtf.core.visibility import Visibility
+from synth_mtf.core.visibility import Visibility, zero_hidden
 from synth_mtf.cpu.attend import attend_shared, can_attend
 from synth_mtf.layer.dropout import Dropout
-from synth_mtf.layer.parts import UseLogZ, at
+from synth_mtf.layer.z_loss import UseLogZ
 
 
 def average(
@@ -31,14 +32,14 @@ def average(
   use_log_z: Optional[UseLogZ] = None,
 ) -> mtf.Tensor:
   """softmax(B) G(X); see `weighted_sum.softmax_average`."""
-  values = dropout.of_values(at(visibility.keys, values), call)
+  values = dropout.drop_values(zero_hidden(values, visibility.keys), call)
   if (
     use_log_z is None
     and not call.context.model.ensemble_dims
     and can_attend(call, values)
   ):
     y = attend_shared(call, logits.shared, visibility, values)
-    return at(visibility.queries, y)
+    return zero_hidden(y, visibility.queries)
 
   def sums() -> tuple[mtf.Tensor, ...]:
     e, center = kernels.centered_exp(
@@ -63,7 +64,7 @@ def average(
     y, total, center = sums()
   if use_log_z:
     use_log_z(mtf.log(total) + center)
-  return kernels.divide(y, at(visibility.queries, total))
+  return kernels.divide(y, zero_hidden(total, visibility.queries))
 
 
 def _total(

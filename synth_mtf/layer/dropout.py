@@ -1,7 +1,7 @@
-"""Dropout of the attention weights.
+"""Dropout of the attention weights, and their product with the values.
 
-T5 draws one decision for each key and head and shares it among the queries:
-dropout of the weights is then a factor on the values.
+T5 draws one decision per key and head and shares it among the queries, so that
+dropout of the weights is a factor on the values.
 """
 
 import dataclasses
@@ -9,6 +9,7 @@ from collections.abc import Collection
 
 import mesh_tensorflow as mtf
 
+from synth_mtf.core import kernels
 from synth_mtf.core.layer_call import LayerCall
 
 
@@ -28,8 +29,8 @@ class Dropout:
     """Whether all queries share their decisions."""
     return self.rate == 0 or set(call.length) <= set(self.broadcast_dims)
 
-  def of_values(self, values: mtf.Tensor, call: LayerCall) -> mtf.Tensor:
-    """The factor of each key and head, on [..., memory_length, heads, d_kv]."""
+  def drop_values(self, values: mtf.Tensor, call: LayerCall) -> mtf.Tensor:
+    """Drops keys of each head: [..., memory_length, heads, d_kv]."""
     if self.rate == 0:
       return values
     missing = [d for d in call.heads if d not in values.shape.dims]
@@ -37,16 +38,24 @@ class Dropout:
       values = mtf.broadcast(
         values, mtf.Shape(values.shape.dims[:-1] + missing + [call.kv_dim])
       )
-    return self._dropout(values, [call.kv_dim])
+    return self._dropout(values, {*self.broadcast_dims, call.kv_dim})
 
-  def of_weights(self, weights: mtf.Tensor) -> mtf.Tensor:
-    """Dropout of [..., heads, length, memory_length] itself."""
-    return self._dropout(weights, [])
-
-  def _dropout(
-    self, x: mtf.Tensor, shared_dims: Collection[mtf.Dimension]
+  def average(
+    self, call: LayerCall, weights: mtf.Tensor, values: mtf.Tensor
   ) -> mtf.Tensor:
-    shared = {*self.broadcast_dims, *shared_dims}
+    """dropout(W) G(X), [batch..., length, heads, d_kv]."""
+    if self.per_key(call):
+      values = self.drop_values(values, call)
+    else:
+      weights = mtf.broadcast(weights, call.local)
+      weights = self._dropout(weights, set(self.broadcast_dims))
+    return kernels.product(
+      mtf.cast(weights, values.dtype),
+      values,
+      mtf.Shape(call.batch + call.length + call.heads + values.shape.dims[-1:]),
+    )
+
+  def _dropout(self, x: mtf.Tensor, shared: set[mtf.Dimension]) -> mtf.Tensor:
     return mtf.dropout(
       x,
       is_training=True,

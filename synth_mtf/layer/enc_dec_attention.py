@@ -1,4 +1,4 @@
-"""SyntheticEncDecAttention, and T5's own EncDecAttention computed by it."""
+"""SyntheticEncDecAttention, and T5's EncDecAttention computed by it."""
 
 from typing import Any, Optional
 
@@ -28,26 +28,26 @@ class SyntheticEncDecAttention(
       Y = softmax(B) G(M),  M the encoder's output
 
   The functions are those of self-attention, over [length, memory_length]: a
-  table has a row for each position of a target and a column for each position
-  of its input, a local function makes a row out of the decoder's token, and
-  the dot product is Q(X) K(M)^T. With the default `[DotProduct]` it computes
-  what EncDecAttention computes, from the same variables.
+  table has a row per target position and a column per input position, a local
+  function makes a row from the decoder's token, and the dot product is
+  Q(X) K(M)^T. With the default `[DotProduct]` the layer computes what
+  EncDecAttention computes, from the same variables. Nothing is causal: the
+  whole input is visible.
 
   Arguments are those of `SyntheticLayer` and of EncDecAttention, whose gin
-  bindings reach it as those of SelfAttention do; as there, a relative position
-  bias is none of SelfAttention's. The functions are made in the gin scope
-  `cross` of the decoder's, so that
+  bindings apply, as do SelfAttention's except for the relative position bias.
+  The functions are made in the decoder's gin scope `cross`, so that
 
       decoder/cross/FactorizedRandom.rank = 16
 
-  is said of them alone. There is no causality: all of the input is there.
+  applies to them alone.
   """
 
   relative_attention_types = (None, 'bias', 'bias_shared')
 
   @property
   def label(self) -> str:
-    """What it adds to the model's name in tables."""
+    """What the layer adds to the model's name in tables."""
     return f'cross-attention {self.letters}'
 
   def make_functions(self, makers: Any) -> list[SynthesizingFunction]:
@@ -59,7 +59,7 @@ class SyntheticEncDecAttention(
         raise ConfigurationError(
           f'SyntheticEncDecAttention.synthesizers: {type(function).__name__} '
           'is for self-attention, where queries and keys are tokens of one '
-          'sequence; take another function'
+          'sequence; bind another function'
         )
     return functions
 
@@ -72,12 +72,12 @@ class SyntheticEncDecAttention(
     """Calls the layer on [batch..., length, d_model] of a decoder.
 
     Raises:
-      ConfigurationError: there is no encoder, or one of another width.
+      ConfigurationError: there is no encoder, or its width differs.
     """
     if context.encoder_output is None:
       raise ConfigurationError(
         'SyntheticEncDecAttention attends to the output of an encoder, and '
-        'this model has none; leave it out of '
+        'this model has none; remove it from '
         'transformer.make_layer_stack.layers'
       )
     d_model = context.encoder_output.shape.dims[-1]
@@ -90,7 +90,7 @@ class SyntheticEncDecAttention(
     return super().call(context, x, losses)
 
   def memory_length(self, context: transformer.Context) -> mtf.Dimension:
-    """That of the encoder's output."""
+    """The length of the encoder's output."""
     return context.encoder_length_dim
 
   def memory(self, context: transformer.Context, x: mtf.Tensor) -> Memory:
@@ -105,16 +105,16 @@ class SyntheticEncDecAttention(
     return context.encoder_sequence_id
 
   def attend(self, call: LayerCall) -> mtf.Tensor:
-    """softmax(B) G(M), with a gradient by X even if no function looks at X."""
+    """softmax(B) G(M), with a gradient for X even if no function reads X."""
     y = super().attend(call)
     return kernels.linked(y, call.x) if call.context.train else y
 
   def visibility(self, call: LayerCall) -> Visibility:
-    """Of the input that a target belongs to, all but padding."""
+    """Each target sees the tokens of its own input."""
     return encoder_visibility(call, self.is_packed(call.context))
 
   def relative_position_bias(self, call: LayerCall) -> list[mtf.Tensor]:
-    """The host's own bias between targets and inputs, if there is to be one."""
+    """The host's own bias between targets and inputs, or an empty list."""
     if self.relative_attention_type is None:
       return []
     bias = transformer_layers.enc_dec_attention_bias(
@@ -127,11 +127,11 @@ class SyntheticEncDecAttention(
 class EncDecAttention(SyntheticEncDecAttention):
   """The host's EncDecAttention, computed as our layers compute V.
 
-  For `synth_mtf.cross_attention.otherwise`. The host names variables after the
-  class, so this one is named after the host's. Arguments are the host's.
+  For `synth_mtf.cross_attention.otherwise`. It shares the host's class name
+  because the host names variables after the class. Arguments are the host's.
   """
 
   @property
   def label(self) -> str:
-    """Nothing: the model is the one that it is with the host's layer."""
+    """Empty: the model is the same as with the host's layer."""
     return ''

@@ -2,9 +2,8 @@
 
     B = sum_i alpha_i S_i(X)                                   (eq. 8 and 9)
 
-(arXiv 2005.00743, "Mixture of Synthesizers".) The three ways to choose alpha
-are the keys of `MIXINGS`; the layer's `mixing` argument names one. A function
-that is alone has no alpha.
+(arXiv 2005.00743, "Mixture of Synthesizers"). The layer's `mixing` argument is
+one of the keys of `MIXINGS`. A single function has no alpha.
 """
 
 import collections
@@ -18,17 +17,17 @@ from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Term
 from synth_mtf.synthesizers.base import SynthesizingFunction
 
-# Makes alpha_i for a number of functions; None stands for 1.
+# Returns alpha_i for a number of functions; None stands for 1.
 Alphas = Callable[[LayerCall, int], list[Optional[mtf.Tensor]]]
 
 
 def per_head(call: LayerCall, count: int) -> list[Optional[mtf.Tensor]]:
-  """Learned for each head, summing to 1: [heads] each (the paper's)."""
+  """Learned per head, summing to 1: [heads] each (the paper's)."""
   return _softmax(call, count, call.heads)
 
 
 def per_layer(call: LayerCall, count: int) -> list[Optional[mtf.Tensor]]:
-  """Learned for each layer, summing to 1: [] each (mesh_tensorflow's own)."""
+  """Learned per layer, summing to 1: [] each (mesh_tensorflow's own)."""
   return _softmax(call, count, [])
 
 
@@ -50,7 +49,7 @@ def mixture(
   functions: Sequence[SynthesizingFunction],
   alphas: Sequence[Optional[mtf.Tensor]],
 ) -> list[Term]:
-  """The terms alpha_i S_i(X), each made in the scope of its function."""
+  """The terms alpha_i S_i(X), each in the variable scope of its function."""
   terms = []
   for scope, function, alpha in zip(scopes(functions), functions, alphas):
     with tf.variable_scope(scope):
@@ -59,7 +58,7 @@ def mixture(
 
 
 def scopes(functions: Sequence[SynthesizingFunction]) -> list[str]:
-  """A variable scope for each function: random, random_1, dense, ..."""
+  """The variable scope of each function: random, random_1, dense, ..."""
   seen: collections.Counter[str] = collections.Counter()
   names = []
   for function in functions:

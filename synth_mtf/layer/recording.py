@@ -1,12 +1,12 @@
-"""What a layer attends to, for whoever asks while the graph is built.
+"""Records what layers attend to while the graph is built.
 
     with recorded_by(recorder):
       model.call_simple(...)
 
-The recorder is handed the logits, weights and alpha of each call of a layer,
-as tensors of that graph. They are made of what the layer has just made; how it
-goes on from there (which of its ways never have the weights as one tensor) is
-another matter. Where nobody asks, nothing is made.
+The recorder receives the logits, weights and alpha of each layer call, as
+tensors of that graph. They are computed beside the layer's own result, which
+often never has the weights as one tensor; without a recorder, nothing is added
+to the graph.
 """
 
 import contextlib
@@ -22,10 +22,8 @@ from mesh_tensorflow.transformer import transformer, transformer_layers
 from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Logits, total
-from synth_mtf.core.visibility import Visibility
-from synth_mtf.layer.parts import at
-
-_HIDDEN = -1e9  # softmax makes an exact 0 of it
+from synth_mtf.core.visibility import Visibility, zero_hidden
+from synth_mtf.layer import general
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,13 +31,13 @@ class Alignment:
   """What a layer attends to in one call.
 
   Attributes:
-    layer: that was called, ours or the host's.
-    context: the host's, of the call.
-    logits: B, the relative position bias in it, and no mask; [batch..., heads,
-      length, memory_length], or without [batch...] where it is shared.
+    layer: the layer, ours or the host's.
+    context: the host's context of the call.
+    logits: B with the relative position bias, unmasked; [batch..., heads,
+      length, memory_length], or without [batch...] if it is shared.
     weights: the same axes, before dropout; 0 where a query may not look.
-    alphas: of each function, [heads] or []; None stands for 1. Empty for a
-      layer of the host.
+    alphas: [heads] or [] per function; None stands for 1. Empty for a layer of
+      the host.
   """
 
   layer: Any
@@ -57,7 +55,7 @@ class Alignment:
 
   @property
   def letters(self) -> list[str]:
-    """Its functions by their names in tables; none of a layer of the host."""
+    """The functions by their names in tables; empty for a layer of the host."""
     return [f.letter for f in getattr(self.layer, 'synthesizers', ())]
 
 
@@ -70,7 +68,7 @@ _recorder: contextvars.ContextVar[Optional[Recorder]] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def recorded_by(recorder: Recorder) -> Iterator[None]:
-  """Has the layers that are called meanwhile tell what they attend to."""
+  """Passes the alignment of every layer called meanwhile to the recorder."""
   token = _recorder.set(recorder)
   try:
     yield
@@ -78,53 +76,36 @@ def recorded_by(recorder: Recorder) -> Iterator[None]:
     _recorder.reset(token)
 
 
-def offer(
+def record(
   layer: Any,
   call: LayerCall,
   logits: Logits,
   visibility: Visibility,
   alphas: Sequence[Optional[mtf.Tensor]],
 ) -> None:
-  """Hands a call to the recorder, if there is one.
+  """Passes a call to the recorder, if there is one.
 
   Args:
-    layer: whose `normalize` says what becomes of the logits.
+    layer: the layer; its `normalize` says how weights follow from logits.
     call: the layer call.
     logits: B.
     visibility: what takes part in the softmax.
-    alphas: of the functions.
+    alphas: the weight of each function.
   """
   recorder = _recorder.get()
   if recorder is None:
     return
-  b = _in_order(call, mtf.cast(total(call, logits), tf.float32))
-  weights = _WEIGHTS[layer.normalize](call, b, visibility)
+  b = weights = _in_order(call, mtf.cast(total(call, logits), tf.float32))
+  if layer.normalize == 'softmax':
+    bias = general.hiding_bias(call, visibility)
+    weights = mtf.add_n([b, *(mtf.cast(x, b.dtype) for x in bias)])
+    weights = mtf.softmax(weights, call.memory_length)
+  for visible in visibility.masks:
+    weights = zero_hidden(weights, visible)
   recorder(Alignment(layer, call.context, b, _in_order(call, weights), alphas))
 
 
-def _softmax(
-  call: LayerCall, b: mtf.Tensor, visibility: Visibility
-) -> mtf.Tensor:
-  for visible in (visibility.pairs, visibility.keys):
-    if visible is not None:
-      b += (1.0 - mtf.cast(visible, b.dtype)) * _HIDDEN
-  return _visible(call, mtf.softmax(b, call.memory_length), visibility)
-
-
-def _visible(
-  call: LayerCall, weights: mtf.Tensor, visibility: Visibility
-) -> mtf.Tensor:
-  del call
-  for visible in (visibility.pairs, visibility.keys, visibility.queries):
-    weights = at(visible, weights)
-  return weights
-
-
-# By the layer's `normalize`, as in `weighted_sum.NORMALIZATIONS`.
-_WEIGHTS = {'softmax': _softmax, None: _visible}
-
-
 def _in_order(call: LayerCall, x: mtf.Tensor) -> mtf.Tensor:
-  """All dimensions in their order; without the batch where x has none."""
+  """All dimensions in their order; without the batch if x has none."""
   is_shared = set(x.shape.dims) <= set(call.shared)
   return arrange(x, mtf.Shape(call.shared) if is_shared else call.local)

@@ -1,4 +1,4 @@
-"""What our layers refuse: unknown names, settings they cannot honour."""
+"""Refuses unknown arguments and settings that our layers cannot honour."""
 
 import inspect
 from collections.abc import Collection, Mapping
@@ -24,7 +24,7 @@ def choose(
   """Returns `options[name]`.
 
   Raises:
-    ConfigurationError: there is no such option; the nearest ones are offered.
+    ConfigurationError: there is no such option; suggests the nearest ones.
   """
   if name in options:
     return options[name]
@@ -35,19 +35,20 @@ def choose(
 
 
 def check_names(cls: type, kwargs: Mapping[str, Any]) -> None:
-  """Refuses a mistyped argument, which gin lets through to a **kwargs.
+  """Refuses a mistyped argument, which gin accepts because of **kwargs.
 
   Args:
     cls: a subclass of SelfAttention.
     kwargs: what its constructor passes on.
 
   Raises:
-    ConfigurationError: SelfAttention has no such argument.
+    ConfigurationError: no class that `cls` derives from has such an argument.
   """
   known = [
     name
-    for one in (cls, transformer_layers.SelfAttention)
-    for name in inspect.signature(one).parameters
+    for base in cls.__mro__[:-1]  # all but object
+    if '__init__' in vars(base)
+    for name in list(inspect.signature(base).parameters)
     if name != 'kwargs'
   ]
   for name in kwargs:
@@ -62,11 +63,11 @@ def check_settings(
   layer: transformer_layers.SelfAttention,
   relative_attention_types: Collection[Optional[str]],
 ) -> None:
-  """Refuses what SelfAttention takes and a layer of ours does not support.
+  """Refuses SelfAttention's settings that a layer of ours does not support.
 
   Args:
     layer: the layer.
-    relative_attention_types: the kinds of relative position bias it may have.
+    relative_attention_types: the supported kinds of relative position bias.
 
   Raises:
     ConfigurationError: naming all such settings, or sizes that do not fit.
@@ -83,15 +84,16 @@ def check_settings(
       + ', SelfAttention.'.join(faults)
       + '; remove the binding'
     )
-  if layer.num_heads < 1 or layer.num_memory_heads < 0:
+  heads, memory_heads = layer.num_heads, layer.num_memory_heads
+  if heads < 1 or memory_heads < 0:
     raise ConfigurationError(
-      f'SelfAttention.num_heads = {layer.num_heads}, num_memory_heads = '
-      f'{layer.num_memory_heads}: expected at least 1 and 0'
+      f'SelfAttention.num_heads = {heads}, num_memory_heads = {memory_heads}: '
+      'expected at least 1 and 0'
     )
-  if layer.num_memory_heads and layer.num_heads % layer.num_memory_heads:
+  if memory_heads and heads % memory_heads:
     raise ConfigurationError(
-      f'SelfAttention.num_heads = {layer.num_heads} is not divisible by '
-      f'SelfAttention.num_memory_heads = {layer.num_memory_heads}'
+      f'SelfAttention.num_heads = {heads} is not divisible by '
+      f'SelfAttention.num_memory_heads = {memory_heads}'
     )
   choose(
     owner,

@@ -1,7 +1,7 @@
-"""Which layers stand in the places of T5's stacks.
+"""Which layer stands in each place of T5's stacks.
 
-The lists of layers in `gin/layers/stacks.gin` name the places, so that what
-stands in one is chosen without a word on the other.
+`gin/layers/stacks.gin` lists the places, so that the layer in one place can be
+chosen without naming those in the others.
 """
 
 from typing import Callable, Optional
@@ -16,11 +16,7 @@ MakeLayer = Callable[[], transformer.TransformerLayer]
 def self_attention(
   layer: MakeLayer = transformer_layers.SelfAttention,
 ) -> transformer.TransformerLayer:
-  """Makes the layer in the place of self-attention.
-
-  Args:
-    layer: its class; T5's own where nothing else is said.
-  """
+  """Makes the self-attention layer, by default T5's."""
   return layer()
 
 
@@ -29,10 +25,10 @@ def cross_attention(
   layer: Optional[MakeLayer] = None,
   otherwise: MakeLayer = transformer_layers.EncDecAttention,
 ) -> transformer.TransformerLayer:
-  """Makes the layer in the place of attention over the encoder's output.
+  """Makes the layer that attends to the encoder's output.
 
   Args:
-    layer: its class, if a variant says one.
+    layer: the class that a variant binds, if any.
     otherwise: T5's own, or a class that computes the same.
   """
   return (layer or otherwise)()
@@ -42,9 +38,5 @@ def cross_attention(
 def feed_forward(
   layer: MakeLayer = transformer_layers.DenseReluDense,
 ) -> transformer.TransformerLayer:
-  """Makes the layer in the place of the feed-forward layer.
-
-  Args:
-    layer: its class; T5's own where nothing else is said.
-  """
+  """Makes the feed-forward layer, by default T5's."""
   return layer()

@@ -1,4 +1,4 @@
-"""What layers with a synthesized alignment share, whatever they attend to."""
+"""SyntheticLayer, the base class of layers with a synthesized alignment."""
 
 import abc
 from collections.abc import Sequence
@@ -28,13 +28,13 @@ class SyntheticLayer(AttentionLayer):
       B = sum_i alpha_i S_i(X) + relative position bias
       Y = softmax(B) G(M)
 
-  (arXiv 2005.00743, eq. 3 and 8), with S_i the synthesizing functions,
-  alpha_i their weights in a mixture, G(M) the values of what is attended to,
-  the softmax over `memory_length` restricted to what is visible, and an output
-  projection. A subclass says what M is, and adds the host's bias.
+  (arXiv 2005.00743, eq. 3 and 8). S_i are the synthesizing functions, alpha_i
+  their weights in a mixture, and G(M) the values of the memory M. The softmax
+  is over the visible part of `memory_length`; an output projection follows. A
+  subclass defines M and the host's relative position bias.
 
-  Shapes: X and the result are [batch..., length, d_model], M [batch...,
-  memory_length, d_model]; B is a subset of [batch..., heads, length,
+  Shapes: X and the result are [batch..., length, d_model], M is [batch...,
+  memory_length, d_model]; B has a subset of [batch..., heads, length,
   memory_length].
   """
 
@@ -44,7 +44,6 @@ class SyntheticLayer(AttentionLayer):
     mixing: str = 'softmax',
     index_by: str = 'position',
     normalize: Optional[str] = 'softmax',
-    packed: Optional[bool] = None,
     **kwargs: Any,
   ) -> None:
     """Creates a layer.
@@ -53,24 +52,19 @@ class SyntheticLayer(AttentionLayer):
       synthesizers: the functions S_i, as classes or as callables without
         arguments (`@Random` in gin, `functools.partial(Random,
         max_length=128)`); each layer makes its own.
-      mixing: how alpha is found. 'softmax': learned for each head, summing to
-        1 (the paper's); 'layer_softmax': learned for each layer; 'sum': all 1.
+      mixing: how alpha is found. 'softmax': learned per head, summing to 1 (the
+        paper's); 'layer_softmax': learned per layer; 'sum': all 1.
       index_by: which row and column of a table a token reads. 'position': its
-        position inside its own sequence; 'row': its index in a packed row, as
-        the original code does.
+        position in its own sequence; 'row': its index in a packed row, as in
+        the original code.
       normalize: 'softmax', or None for B G(X), the MLP-Mixer form.
-      packed: whether a row may hold several sequences in training and
-        evaluation. Default: what gin says of the data, that is
-        `mesh_train_dataset_fn.pack` or `mesh_eval_dataset_fn.pack`, and True
-        where it says nothing (which is right for unpacked rows too, but slow).
-      **kwargs: those of `transformer_layers.SelfAttention`, bound in gin as
-        `SelfAttention.*`.
+      **kwargs: arguments of `AttentionLayer` and of
+        `transformer_layers.SelfAttention`, bound in gin as `SelfAttention.*`.
 
     Raises:
-      ConfigurationError: if a setting is unknown, does not fit, or is one of
-        SelfAttention's that this layer does not support.
+      ConfigurationError: if a setting is unknown, invalid or not supported.
     """
-    super().__init__(packed=packed, **kwargs)
+    super().__init__(**kwargs)
     owner = type(self).__name__
     self.synthesizers = self.make_functions(synthesizers)
     self.normalize = normalize
@@ -92,7 +86,7 @@ class SyntheticLayer(AttentionLayer):
     terms = mixture(call, self.synthesizers, alphas)
     logits = add(call, terms + self.relative_position_bias(call))
     visibility = self.visibility(call)
-    recording.offer(self, call, logits, visibility, alphas)
+    recording.record(self, call, logits, visibility, alphas)
     return self._average(
       call,
       logits,
@@ -103,7 +97,7 @@ class SyntheticLayer(AttentionLayer):
     )
 
   def table_index(self, context: transformer.Context) -> TableIndex:
-    """How tables are read: as `index_by` says."""
+    """Reads tables as `index_by` says."""
     if self._by_segment or context.mode == 'incremental':
       return super().table_index(context)
     return SlicedIndex(
@@ -112,14 +106,10 @@ class SyntheticLayer(AttentionLayer):
 
   @abc.abstractmethod
   def relative_position_bias(self, call: LayerCall) -> list[mtf.Tensor]:
-    """The host's own bias, or nothing."""
+    """The host's own bias, or an empty list."""
 
   def make_functions(self, makers: Any) -> list[SynthesizingFunction]:
-    """Calls each maker; an error names what is no maker.
-
-    Args:
-      makers: whatever stands in a gin file.
-    """
+    """Calls each maker; `makers` is whatever a gin file binds."""
     owner = type(self).__name__
     try:
       makers = list(makers)

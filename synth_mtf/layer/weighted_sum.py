@@ -2,8 +2,9 @@
 
     Y = dropout(softmax(B)) G(X)
 
-over `memory_length`, restricted to what is visible. There are two ways to
-compute it, which agree; the dimensions of the logits say which one applies:
+The softmax is over the visible part of `memory_length`. There are two ways to
+compute it, with equal results; the dimensions of the logits decide between
+them:
 
   batch_shared   B has no batch dimension. Exponentials are taken once for the
                  whole batch, padding enters the two products with them, and
@@ -11,31 +12,16 @@ compute it, which agree; the dimensions of the logits say which one applies:
   general        anything else.
 """
 
-from typing import Optional, Protocol
+from typing import Callable, Optional
 
 import mesh_tensorflow as mtf
 
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Logits, total
-from synth_mtf.core.visibility import Visibility
+from synth_mtf.core.visibility import Visibility, zero_hidden
 from synth_mtf.layer import batch_shared, general
 from synth_mtf.layer.dropout import Dropout
-from synth_mtf.layer.parts import UseLogZ, at, product
-
-
-class Average(Protocol):
-  """A way from logits and values to Y."""
-
-  def __call__(
-    self,
-    call: LayerCall,
-    logits: Logits,
-    visibility: Visibility,
-    values: mtf.Tensor,
-    dropout: Dropout,
-    use_log_z: Optional[UseLogZ] = None,
-  ) -> mtf.Tensor:
-    """Returns Y; see `softmax_average`."""
+from synth_mtf.layer.z_loss import UseLogZ
 
 
 def softmax_average(
@@ -60,11 +46,14 @@ def softmax_average(
   Returns:
     Y, [batch..., length, heads, d_kv], 0 at padding.
   """
-  way = (
-    general
-    if _depends_on_batch(call, logits, visibility, dropout)
-    else (batch_shared)
+  pairs = visibility.pairs
+  shares_weights = (
+    not logits.local
+    and (pairs is None or set(pairs.shape.dims) <= set(call.shared))
+    and dropout.per_key(call)
+    and not call.splits(call.memory_length)
   )
+  way = batch_shared if shares_weights else general
   return way.average(call, logits, visibility, values, dropout, use_log_z)
 
 
@@ -81,29 +70,14 @@ def unnormalized_average(
   Arguments and result are those of `softmax_average`.
   """
   del use_log_z  # there is no denominator
-  weights = at(visibility.pairs, total(call, logits))
-  values = at(visibility.keys, values)
-  if dropout.per_key(call):
-    values = dropout.of_values(values, call)
-  else:
-    weights = dropout.of_weights(mtf.broadcast(weights, call.local))
-  return at(visibility.queries, product(call, weights, values))
+  weights = zero_hidden(total(call, logits), visibility.pairs)
+  values = zero_hidden(values, visibility.keys)
+  y = dropout.average(call, weights, values)
+  return zero_hidden(y, visibility.queries)
 
 
-NORMALIZATIONS: dict[Optional[str], Average] = {
+# By the layer's `normalize`.
+NORMALIZATIONS: dict[Optional[str], Callable[..., mtf.Tensor]] = {
   'softmax': softmax_average,
   None: unnormalized_average,
 }
-
-
-def _depends_on_batch(
-  call: LayerCall, logits: Logits, visibility: Visibility, dropout: Dropout
-) -> bool:
-  """Whether the attention weights differ from example to example."""
-  pairs = visibility.pairs
-  return not (
-    not logits.local
-    and (pairs is None or set(pairs.shape.dims) <= set(call.shared))
-    and dropout.per_key(call)
-    and not call.splits(call.memory_length)
-  )

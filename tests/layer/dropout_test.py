@@ -123,8 +123,8 @@ def test_dropout_of_values_is_one_decision_for_all_channels():
   def build(mesh):
     call = calls.make(mesh)
     values = harness.constant(mesh, np.ones(shape), 'batch memory_length d_kv')
-    assert dropout.Dropout(0.0, []).of_values(values, call) is values
-    dropped = dropout.Dropout(0.5, []).of_values(values, call)
+    assert dropout.Dropout(0.0, []).drop_values(values, call) is values
+    dropped = dropout.Dropout(0.5, []).drop_values(values, call)
     assert [d.name for d in dropped.shape] == [
       'batch', 'memory_length', 'heads', 'd_kv',
     ]  # fmt: skip
@@ -138,12 +138,19 @@ def test_dropout_of_values_is_one_decision_for_all_channels():
 
 
 def test_dropout_of_weights_shares_what_it_is_told_to():
+  """Values of one-hot vectors: the average spells out the weights."""
+  batch, heads, length = calls.BATCH, calls.HEADS, calls.LENGTH
+  one_hot = np.broadcast_to(
+    np.eye(length)[None, :, None], [batch, length, heads, length]
+  )
+
   def build(mesh):
     call = calls.make(mesh)
+    values = harness.constant(mesh, one_hot, 'batch memory_length heads d_kv')
     weights = mtf.ones(mesh, call.local)
-    return dropout.Dropout(0.5, call.heads).of_weights(weights)
+    return dropout.Dropout(0.5, call.heads).average(call, weights, values)
 
-  found = harness.evaluate(build)
+  found = harness.evaluate(build).swapaxes(1, 2)
   assert set(np.unique(found)) == {0, 2}
   assert (found == found[:, :1]).all()
   for axis in (0, 2, 3):
