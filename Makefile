@@ -1,18 +1,18 @@
 # On a machine with Python 3.9-3.11 and pip:
 #
-#   make demo [DEMO_ARGS='--data_dir DIR']   the main job
-#   make test-fast                           what trains nothing, two minutes
+#   make demo [DEMO_ARGS='--data_dir DIR']   the whole pipeline, small
+#   make test-fast                           tests that train nothing, two minutes
 #   make test [TF=2.15] [TEST_ARGS='-k NAME']
 #   make tpu-proof                           TPU programs of every variant
 #   make tpu-compile [VARIANTS='random ...'] [RUN=finetune_en_mix]
 #                                            compile them as for a TPU v3-8
 #   make lint, make format, make benchmark [BENCHMARK_ARGS='...']
 #
-# Each makes the environment .venv first, unless it is there and up to date.
-# PYTHON=/path/to/python chooses what it is made with.
+# Each target first creates .venv, unless it exists and is up to date.
+# PYTHON=/path/to/python chooses the interpreter.
 
 TF ?= 2.12
-# Test processes: TensorFlow's small graphs keep less than one core busy.
+# Test processes: small TensorFlow graphs use less than one core each.
 WORKERS ?= 2
 ifeq ($(TF),2.12)
   VENV := .venv
@@ -35,7 +35,7 @@ demo: env
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n $(WORKERS) --dist loadfile --max-worker-restart 0
 
-# Nothing that trains, starts processes or is one of many.
+# Skips what trains, starts processes or is one of many similar cases.
 test-fast: env
 	$(PYTEST) $(PARALLEL) -m 'not slow and not tpu_proof' $(TEST_ARGS)
 
@@ -45,7 +45,7 @@ test: env
 tpu-proof: env
 	$(PYTEST) -m '' tests/tpu $(TEST_ARGS)
 
-# XLA's compiler for TPUs has an environment of its own: Python 3.10 or newer.
+# XLA's compiler for TPUs needs its own environment, with Python 3.10 or newer.
 VENV_TPU := .venv-tpu
 RUN ?= pretrain_c4
 PROGRAMS := build/tpu/$(RUN)
@@ -76,10 +76,10 @@ benchmark: env
 
 env: $(INSTALLED)
 
-# A Python without ensurepip (Debian splits it off) lends its pip instead.
+# Without ensurepip, which Debian packages separately, use the pip of $(PYTHON).
 $(INSTALLED): setup.py $(CONSTRAINTS)
 	@python=$$(.ci/find_python $(PYTHON)) && \
-	echo "Making $(VENV) with $$python: two to four minutes, once." && \
+	echo "Creating $(VENV) with $$python (once; two to four minutes)." && \
 	if [ -x $(BIN)/pip ]; then :; \
 	elif "$$python" -c 'import ensurepip' 2>/dev/null; then \
 	  "$$python" -m venv --clear $(VENV); \

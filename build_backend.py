@@ -1,7 +1,7 @@
-"""setuptools' build backend, behind a check of the Python that runs it.
+"""Setuptools' build backend, which first checks the version of Python.
 
-pip would read `python_requires` only after it has built the metadata, which on
-a newer Python ends in a traceback of the setuptools that is pinned.
+pip reads `python_requires` only after building the metadata, which fails on a
+newer Python with a traceback from the pinned setuptools.
 """
 
 import sys
@@ -12,8 +12,8 @@ _OLDEST, _NEWEST = (3, 9), (3, 11)
 if not _OLDEST <= sys.version_info[:2] <= _NEWEST:
   sys.exit(
     'synth_mtf needs Python 3.9, 3.10 or 3.11 (TensorFlow 2.12 and 2.15 have '
-    f'no release for others), but this is Python {sys.version.split()[0]}: '
-    'make an environment with one of those, python3.11 -m venv .venv'
+    f'no release for others), but this is Python {sys.version.split()[0]}. '
+    'Create an environment with one of those: python3.11 -m venv .venv'
   )
 
 

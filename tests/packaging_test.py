@@ -193,7 +193,7 @@ def test_a_wrong_python_is_refused_in_one_sentence(tmp_path):
   assert done.stdout == ''
   assert done.stderr == (
     'synth_mtf needs Python 3.9, 3.10 or 3.11, but python3 is Python 3.12.1; '
-    'give another one: make PYTHON=/path/to/python3.11 ...\n'
+    'run make with another one: make PYTHON=/path/to/python3.11 ...\n'
   )
 
 
