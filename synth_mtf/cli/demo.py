@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import shutil
 import signal
 import sys
 import time
@@ -11,7 +10,7 @@ from typing import Optional
 from synth_mtf.demo import workers
 from synth_mtf.demo.configuration import BYTES, Configuration, names_of
 from synth_mtf.demo.job import Job
-from synth_mtf.results.tables import formats
+from synth_mtf.results import printing
 from synth_mtf.run.console import Console, duration
 
 SUMMARY = 'pretrain, finetune and evaluate each variant; print one table'
@@ -173,12 +172,7 @@ def run(args: argparse.Namespace) -> int:
     return 128 + (asked_by or [signal.SIGINT])[0]
   finally:
     signal.signal(signal.SIGTERM, before)
-  shown = (
-    formats.terminal(grid, shutil.get_terminal_size().columns)
-    if sys.stdout.isatty()
-    else formats.markdown(grid)
-  )
-  console.line(f'\n{shown}')
+  console.line(f'\n{printing.text(grid)}')
   console.line(f'\n{_where(args.out, configuration, time.monotonic() - begun)}')
   return 0
 

@@ -1,8 +1,6 @@
 """`synth-mtf table`: the paper's tables out of a user's own runs."""
 
 import argparse
-import shutil
-import sys
 
 from synth_mtf.run import process
 
@@ -62,11 +60,10 @@ def run(args: argparse.Namespace) -> int:
   """Prints the table."""
   process.load_quietly()
   import synth_mtf.tasks  # noqa: F401 (their metrics)
-  from synth_mtf.results import runs
+  from synth_mtf.results import printing, runs
   from synth_mtf.results.tables import (
     checkpoints,
     data,
-    formats,
     grid,
     layouts,
     table,
@@ -81,15 +78,12 @@ def run(args: argparse.Namespace) -> int:
   )
   made = table.make(found, layout, choice)
   texts = grid.grid(made, args.errors, args.paper)
-  form = args.format or ('terminal' if sys.stdout.isatty() else 'markdown')
   written = {
-    'terminal': lambda: formats.terminal(
-      texts, shutil.get_terminal_size().columns, sys.stdout.isatty()
-    ),
-    'markdown': lambda: formats.markdown(texts),
     'csv': lambda: data.comma_separated(made, args.errors),
-    'latex': lambda: formats.latex(texts),
     'json': lambda: data.as_json(made, texts.notes, args.paper),
   }
-  print(written[form]())
+  if args.format in written:
+    print(written[args.format]())
+  else:
+    print(printing.text(texts, args.format))
   return 0

@@ -14,8 +14,8 @@ from synth_mtf.demo.configuration import Configuration
 from synth_mtf.demo.run_folder import RunFolder
 from synth_mtf.demo.stages import Stage, stages, task_settings
 from synth_mtf.errors import UserError
-from synth_mtf.results.tables import formats
-from synth_mtf.results.tables.texts import Grid
+from synth_mtf.results import printing
+from synth_mtf.results.printing import Grid
 from synth_mtf.run.console import Console, TrainingProgress, duration
 
 _WORK = 'synth_mtf.demo.work'
@@ -155,7 +155,7 @@ class Job:
       str(self.folder.path),
       list(rows),
     )
-    self.folder.report(rows, formats.markdown(grid))
+    self.folder.report(rows, printing.markdown(grid))
     self._work(
       'make page',
       self.folder.log('page'),

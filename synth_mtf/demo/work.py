@@ -28,8 +28,9 @@ from synth_mtf.errors import RunFailed
 from synth_mtf.host import errors, gin_files, model
 from synth_mtf.report import report as pages
 from synth_mtf.results import records, runs
+from synth_mtf.results.printing import Grid
 from synth_mtf.results.tables import checkpoints as checkpoints_shown
-from synth_mtf.results.tables import grid, layouts, table, texts
+from synth_mtf.results.tables import grid, layouts, table
 from synth_mtf.run import main, training
 from synth_mtf.tasks import vocabulary_training
 
@@ -123,9 +124,7 @@ def run_stage(stage: Stage, report: Report) -> dict[str, Any]:
   return _MEASURES[stage.name](stage)
 
 
-def tabulate(
-  folder: str, variants: Sequence[str], report: Report
-) -> texts.Grid:
+def tabulate(folder: str, variants: Sequence[str], report: Report) -> Grid:
   """Returns the table of results, as `synth-mtf table` makes it.
 
   Args:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from synth_mtf.report.page import Configuration, Difference
+from synth_mtf.results.printing import Grid, Piece, Row
 from synth_mtf.results.runs import Run
 from synth_mtf.results.tables.grid import MISSING
 from synth_mtf.results.tables.layouts import millions
-from synth_mtf.results.tables.texts import Grid, Piece, Row
 
 
 def names(runs: Sequence[Run]) -> list[str]:

@@ -15,7 +15,7 @@ import jinja2
 import markupsafe
 
 from synth_mtf.report.weights import Packed
-from synth_mtf.results.tables.texts import Grid
+from synth_mtf.results.printing import Grid
 
 # By this, a page is known for one of ours.
 GENERATOR = 'synth-mtf report'

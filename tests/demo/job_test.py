@@ -18,7 +18,7 @@ from synth_mtf.demo import workers
 from synth_mtf.demo.configuration import Configuration
 from synth_mtf.demo.job import Job
 from synth_mtf.errors import UserError
-from synth_mtf.results.tables.texts import Grid, Piece, Row
+from synth_mtf.results.printing import Grid, Piece, Row
 from synth_mtf.run.console import Console, TrainingProgress
 
 SHORT = Configuration(pretrain_steps=20, finetune_steps=10)

@@ -10,7 +10,7 @@ from synth_mtf.report.page import (
   Figure,
   Page,
 )
-from synth_mtf.results.tables.texts import Grid, Piece, Row
+from synth_mtf.results.printing import Grid, Piece, Row
 from tests.report import models
 
 EVIL = '</script></pre><script>alert("x")</script>'

@@ -12,7 +12,7 @@ from synth_mtf.attention import file as attention_file
 from synth_mtf.attention.file import SIDES
 from synth_mtf.report import page, weights
 from synth_mtf.report.page import Configuration, Page
-from synth_mtf.results.tables.texts import Grid, Piece, Row
+from synth_mtf.results.printing import Grid, Piece, Row
 from tests import browser as browsers
 from tests.report import models
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from synth_mtf.results.paper_scores import SCORES
+from synth_mtf.results.printing import Grid, Piece, Row
 from synth_mtf.results.tables.apart import apart
 from synth_mtf.results.tables.columns import (
   PREFIX,
@@ -11,7 +12,6 @@ from synth_mtf.results.tables.columns import (
   Measure,
 )
 from synth_mtf.results.tables.table import Model, Numbers, Table
-from synth_mtf.results.tables.texts import Grid, Piece, Row
 
 MISSING = '-'
 

@@ -6,10 +6,10 @@ from typing import Optional
 
 import synth_mtf.progress  # noqa: F401  registers a name with gin
 from synth_mtf.results import runs
+from synth_mtf.results.printing import Grid
 from synth_mtf.results.tables import checkpoints, grid, layouts, table
 from synth_mtf.results.tables.checkpoints import Choice
 from synth_mtf.results.tables.table import Table
-from synth_mtf.results.tables.texts import Grid
 from tests.results import made_runs
 from tests.results.made_runs import COLA, Folder
 

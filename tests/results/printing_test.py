@@ -2,8 +2,8 @@
 
 import re
 
-from synth_mtf.results.tables import formats
-from synth_mtf.results.tables.texts import Grid, Piece, Row
+from synth_mtf.results import printing
+from synth_mtf.results.printing import Grid, Piece, Row
 
 GRID = Grid(
   caption='Results_1.',
@@ -27,7 +27,7 @@ GRID = Grid(
 
 
 def test_markdown():
-  assert formats.markdown(GRID).splitlines() == [
+  assert printing.markdown(GRID).splitlines() == [
     'Results_1.',
     '',
     '| Model   |     CoLA |     SST |    MRPC |',
@@ -40,7 +40,7 @@ def test_markdown():
 
 
 def test_latex():
-  text = formats.latex(GRID)
+  text = printing.latex(GRID)
   assert text.splitlines()[0] == '% A note, 100 % long.'
   assert r'\caption{Results\_1.}' in text
   table = text[text.index(r'\begin{tabular}') : text.index(r'\end{tabular}')]
@@ -57,24 +57,33 @@ def test_latex():
 
 def test_a_terminal_gets_pieces_that_fit_with_the_models_names():
   for width in range(24, 100, 7):
-    lines = formats.terminal(GRID, width, colours=False).splitlines()
+    lines = printing.terminal(GRID, width, bold=False).splitlines()
     assert max(map(len, lines)) <= width
     text = '\n'.join(lines)
     for header in GRID.headers:
       assert text.count(header) == 1
     assert text.count('Syn (R)') == text.count('Model')
     assert '22.0' in text and '4/5' in text
-  assert formats.terminal(GRID, 80).count('Model') == 1
+  assert printing.terminal(GRID, 80).count('Model') == 1
 
 
 def test_a_terminal_shows_what_is_best_in_bold():
-  assert '\x1b[1m22.0\x1b[0m' in formats.terminal(GRID, 80)
-  assert '\x1b' not in formats.terminal(GRID, 80, colours=False)
+  assert '\x1b[1m22.0\x1b[0m' in printing.terminal(GRID, 80)
+  assert '\x1b' not in printing.terminal(GRID, 80, bold=False)
 
 
 def test_a_name_that_is_too_long_is_cut():
   row = Row('x' * 200, GRID.rows[0].cells)
   long = Grid('', GRID.headers, [row], [])
-  lines = formats.terminal(long, 40, colours=False).splitlines()
+  lines = printing.terminal(long, 40, bold=False).splitlines()
   assert max(map(len, lines)) <= 40
   assert '3±1' in '\n'.join(lines)
+
+
+def test_plain_columns():
+  rows = [['rte', '2,490', 'a file'], ['cola', '8', '-']]
+  assert printing.plain(['task', 'rows', 'from'], rows, 'lrl').splitlines() == [
+    'task      rows  from',
+    'rte      2,490  a file',
+    'cola         8  -',
+  ]
