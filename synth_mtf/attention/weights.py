@@ -228,22 +228,13 @@ def _run(
   masters = [v for v in tf.global_variables() if v.op.name in weights]
   given = {}
   if checkpoint:
-    _check(masters, checkpoint)
+    comparison.require_same(masters, checkpoint)
     given = {v.initializer.inputs[1]: checkpoint[v.op.name] for v in masters}
   with tf.Session() as session:
     session.run([v.initializer for v in masters], given)
     session.run(lowering.copy_masters_to_slices())
     found = session.run(fetches)
   return [_values(one, *values) for one, values in zip(told, found)]
-
-
-def _check(masters: Sequence[tf.Variable], checkpoint: Checkpoint) -> None:
-  kinds = comparison.kinds_of(masters)
-  message = comparison.compare(
-    kinds, checkpoint, {n: n for n in kinds if n in checkpoint}
-  ).message()
-  if message:
-    raise UserError(message)
 
 
 def _values(

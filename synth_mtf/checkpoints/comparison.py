@@ -1,14 +1,13 @@
-"""How the variables of a model compare with those of a checkpoint.
+"""Compares the variables of a model with those of a checkpoint.
 
-The one comparison that everything rests on: what a run resumes from must agree
-in everything (`message`), what it starts from must hold all weights that cannot
-start afresh (`insist_on_weights`), and what a conversion does is reported
-(`str(comparison)`).
+A run resumes only from a checkpoint that agrees in everything (`require_same`),
+and starts only from one that has all weights that cannot start from initial
+values (`require_weights`).
 """
 
 import dataclasses
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Optional
 
 import tensorflow.compat.v1 as tf
@@ -16,9 +15,6 @@ import tensorflow.compat.v1 as tf
 from synth_mtf.checkpoints import names
 from synth_mtf.checkpoints.files import Checkpoint, Kind
 from synth_mtf.errors import UserError
-
-_SHOWN = 5
-_SHOWN_OF_RESUMED = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,155 +25,144 @@ class Comparison:
     path: the path of the checkpoint.
     loaded: variables of the model that are in the checkpoint, and their names
       there.
-    new: those that are not.
-    left_over: variables of the checkpoint that the model does not have.
-    other: loaded variables whose type or shape differs, as (in the model, in
-      the checkpoint).
+    new: variables of the model that are not in the checkpoint.
+    left_over: weights of the checkpoint that the model does not have.
+    different: loaded variables whose type or shape differs, as (in the model,
+      in the checkpoint).
   """
 
   path: str
   loaded: Mapping[str, str]
   new: Collection[str]
   left_over: Collection[str]
-  other: Mapping[str, tuple[Kind, Kind]]
+  different: Mapping[str, tuple[Kind, Kind]]
 
   def __str__(self) -> str:
+    loaded = [n if n == o else f'{n} <- {o}' for n, o in self.loaded.items()]
     return '\n'.join(
       f'{title} ({len(lines)}):' + ''.join(f'\n  {n}' for n in sorted(lines))
       for title, lines in (
-        ('loaded', [_arrow(*pair) for pair in self.loaded.items()]),
+        ('loaded', loaded),
         ('new', self.new),
         ('left over', self.left_over),
       )
     )
 
-  def _left_over_outside(self, scope: Callable[[str], str]) -> list[str]:
+  def require_same(self) -> None:
+    """Refuses a checkpoint that a run cannot resume from.
+
+    Raises:
+      UserError: naming the first differences.
+    """
+    faults = [
+      *self._differences(),
+      *sorted(f'{name} is not in it' for name in self.new),
+      # The host skips these in silence: R, or the layers of a larger model.
+      *(f'{name} is not in the model' for name in self._outside(names.scope)),
+    ]
+    if faults:
+      folder = os.path.dirname(self.path)
+      raise UserError(
+        f'the checkpoint {self.path} was made by another model: '
+        f'{_first(faults, 3)}. Use the variant, size, lengths, vocabulary and '
+        'master_dtype it was trained with '
+        f'({os.path.join(folder, "operative_config.gin")}), or another '
+        '--model_dir.'
+      )
+
+  def require_weights(self) -> None:
+    """Refuses a checkpoint without the weights that a model must start from.
+
+    Raises:
+      UserError: a weight that belongs to no synthesizing function is missing, a
+        layer is left over, or nothing would be loaded.
+    """
+    missing = sorted(n for n in self.new if not self._may_be_new(n))
+    extra = sorted(self._outside(names.layer))
+    faults = []
+    if missing:
+      faults.append(
+        f"it lacks {len(missing)} of the model's variables ({_first(missing)})"
+      )
+    if extra:
+      faults.append(
+        f'{len(extra)} of its variables belong to layers that the model lacks '
+        f'({_first(extra)})'
+      )
+    if faults or not self.loaded:
+      raise UserError(
+        f'the checkpoint {self.path} does not fit this model: '
+        f'{"; ".join(faults) or "they have no variable in common"}. Use the '
+        'size it was trained with (see its operative_config.gin); `synth-mtf '
+        'checkpoint inspect` lists what it holds.'
+      )
+
+  def require_kinds(self) -> None:
+    """Refuses a checkpoint whose variables have other shapes or types.
+
+    Raises:
+      UserError: naming the first ones.
+    """
+    if self.different:
+      raise UserError(
+        f'the checkpoint {self.path} has other shapes or types: '
+        f'{_first(self._differences())}. `synth-mtf checkpoint convert` makes '
+        'one that fits (--resize for another max_length); types follow '
+        'utils.get_variable_dtype.master_dtype.'
+      )
+
+  def _differences(self) -> list[str]:
+    return sorted(
+      f'{name} is {there} in the checkpoint, {here} in the model'
+      for name, (here, there) in self.different.items()
+    )
+
+  def _outside(self, scope: Callable[[str], str]) -> list[str]:
     """Weights of the checkpoint in whose scope the model has none.
 
-    An extra variable in a scope that a model has is no sign of another model:
+    One more variable in a scope that the model has is no sign of another model:
     early T5 checkpoints have a relative_attention_bias in EncDecAttention,
     which T5 does not use.
     """
     scopes = {scope(n) for n in (*self.loaded, *self.new)}
     return [n for n in self.left_over if scope(n) not in scopes]
 
-  def message(self) -> str:
-    """Says how a checkpoint to resume from differs; '' if it fits."""
-    found = [
-      *sorted(
-        f'{name} is {there} in the checkpoint, {here} in the model'
-        for name, (here, there) in self.other.items()
-      ),
-      *sorted(f'{name} is not in it' for name in self.new),
-      # The host leaves these out without a word: R, a larger model's layers.
-      *sorted(
-        f'{name} is not in the model'
-        for name in self._left_over_outside(names.scope)
-      ),
-    ]
-    if not found:
-      return ''
-    config = os.path.join(os.path.dirname(self.path), 'operative_config.gin')
-    return (
-      f'the checkpoint {self.path} was made by another model: '
-      f'{_first(found, _SHOWN_OF_RESUMED)}. Use the variant, size, lengths, '
-      'vocabulary and master_dtype it was trained with '
-      f'({config}), or another --model_dir.'
-    )
-
-  def insist_on_weights(self) -> None:
-    """Refuses a checkpoint that lacks what cannot start afresh.
-
-    Raises:
-      UserError: weights that belong to no synthesizing function are missing,
-        layers are left over, or nothing is loaded.
-    """
-    missing = [n for n in self.new if not self._may_be_new(n)]
-    faults = [
-      f'{len(variables)} {what} ({_first(sorted(variables), _SHOWN)})'
-      for what, variables in (
-        ('variables of the model are not in it', missing),
-        (
-          'of its variables belong to layers that the model lacks',
-          self._left_over_outside(names.layer),
-        ),
-      )
-      if variables
-    ]
-    if faults or not self.loaded:
-      raise UserError(
-        f'the checkpoint {self.path} does not fit this model: '
-        + ('; '.join(faults) or 'it has none of its variables')
-        + '. Use the size it was trained with (its operative_config.gin), or '
-        '`synth-mtf checkpoint inspect` to see what it holds.'
-      )
-
-  def insist_on_kinds(self) -> None:
-    """Refuses a checkpoint whose variables have other shapes or types.
-
-    Raises:
-      UserError: naming the first ones.
-    """
-    if not self.other:
-      return
-    faults = sorted(
-      f'{name} is {here} in the model, {there} in it'
-      for name, (here, there) in self.other.items()
-    )
-    raise UserError(
-      f'the checkpoint {self.path} has other shapes or types: '
-      f'{_first(faults, _SHOWN)}. `synth-mtf checkpoint convert` makes one '
-      'that fits (--resize for another max_length); types follow from '
-      'utils.get_variable_dtype.master_dtype.'
-    )
-
   def _may_be_new(self, name: str) -> bool:
     """Whether a variable may be missing, given that its layer is there."""
     parts = names.attention_name(name)
-    if not parts:
+    if not parts or not names.may_start_anew(parts.rest):
       return False
     # A layer of any class has its output projection.
-    has_layer = any(
-      there in names.candidates(f'{parts.scope}{parts.layer}/o')
-      for there in self.loaded.values()
-    )
-    return has_layer and names.may_start_anew(parts.rest)
-
-
-def of_graph(graph: tf.Graph, checkpoint: Checkpoint) -> Comparison:
-  """Compares what a graph would restore by name, slots and step included."""
-  kinds = kinds_of(graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES))
-  return compare(kinds, checkpoint, {n: n for n in kinds if n in checkpoint})
-
-
-def of_weights(
-  variables: Iterable[tf.Variable], checkpoint: Checkpoint
-) -> Comparison:
-  """Compares a model's weights, found by name and by their layer's class."""
-  kinds = {n: k for n, k in kinds_of(variables).items() if names.is_weight(n)}
-  sources = {name: source(name, checkpoint) for name in kinds}
-  return compare(kinds, checkpoint, {n: s for n, s in sources.items() if s})
+    output = names.candidates(f'{parts.scope}{parts.layer}/o')
+    return not set(output).isdisjoint(self.loaded.values())
 
 
 def compare(
-  kinds: Mapping[str, Kind], checkpoint: Checkpoint, loaded: Mapping[str, str]
+  kinds: Mapping[str, Kind],
+  checkpoint: Checkpoint,
+  loaded: Optional[Mapping[str, str]] = None,
 ) -> Comparison:
   """Compares variables with a checkpoint.
 
   Args:
     kinds: type and shape of the model's variables, by name.
     checkpoint: what they are compared with.
-    loaded: those that come from the checkpoint, and their names there.
+    loaded: the variables that come from the checkpoint, and their names there.
+      Default: those of the same name, whatever the class of their attention
+      layer.
   """
-  used = set(loaded.values())
+  if loaded is None:
+    loaded = {
+      name: there
+      for name in kinds
+      for there in [c for c in names.candidates(name) if c in checkpoint][:1]
+    }
   return Comparison(
     path=checkpoint.path,
     loaded=loaded,
     new=[n for n in kinds if n not in loaded],
-    left_over=[
-      n for n in checkpoint.kinds if n not in used and names.is_weight(n)
-    ],
-    other={
+    left_over=sorted(set(checkpoint.weights) - set(loaded.values())),
+    different={
       name: (kinds[name], checkpoint.kinds[there])
       for name, there in loaded.items()
       if kinds[name] != checkpoint.kinds[there]
@@ -185,22 +170,24 @@ def compare(
   )
 
 
+def require_same(
+  variables: Iterable[tf.Variable], checkpoint: Checkpoint
+) -> None:
+  """Refuses a checkpoint that a graph cannot be restored from, name by name.
+
+  Raises:
+    UserError: naming the first differences.
+  """
+  kinds = kinds_of(variables)
+  same = {n: n for n in kinds if n in checkpoint}
+  compare(kinds, checkpoint, same).require_same()
+
+
 def kinds_of(variables: Iterable[tf.Variable]) -> dict[str, Kind]:
   """Type and shape of each variable, by name."""
   return {v.op.name: Kind(v.dtype, v.shape.as_list()) for v in variables}
 
 
-def source(name: str, checkpoint: Checkpoint) -> Optional[str]:
-  """The name under which a checkpoint holds a variable, or None."""
-  found = [c for c in names.candidates(name) if c in checkpoint]
-  return found[0] if found else None
-
-
-def _arrow(name: str, there: str) -> str:
-  return name if name == there else f'{name} <- {there}'
-
-
-def _first(texts: Collection[str], count: int) -> str:
-  shown = '; '.join(list(texts)[:count])
+def _first(texts: Sequence[str], count: int = 5) -> str:
   more = len(texts) - count
-  return f'{shown}; and {more} more' if more > 0 else shown
+  return '; '.join(texts[:count]) + (f'; and {more} more' if more > 0 else '')

@@ -1,20 +1,20 @@
-"""Conversion of a checkpoint into one of another variant.
+"""Converts a checkpoint into one of another variant.
 
-Each layer of self-attention and of cross-attention is brought into one form,
-`AttentionWeights`, and the target's layer is filled from it:
+Each attention layer is read into one form, `AttentionWeights`, from which the
+target's layer is filled:
 
-- a function that both have keeps its variables. Where its alpha changes, one
-  operand is multiplied by the quotient, so that alpha_i S_i(X) stays the same;
-- a function that only the target has starts at S(X) = 0 if the others make up
-  the whole source layer, so that the model computes what it computed before,
-  and with its usual initial values otherwise;
-- a function that only the source has is dropped. If what remains is meant to be
-  the same layer, the function must have contributed nothing.
+- A function that both have keeps its variables. If its alpha changes, its last
+  factor is multiplied by the ratio, so that alpha_i S_i(X) stays the same.
+- A function that only the target has starts at S(X) = 0 if the target has all
+  functions of the source, so that the model computes what it did before, and
+  with its usual initial values otherwise.
+- A function that only the source has is dropped. If nothing takes its place, it
+  must have contributed nothing.
 """
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -35,76 +35,56 @@ from synth_mtf.synthesizers.dot_product import DotProduct
 
 VANILLA = scope_of(DotProduct)
 
-# A logit of alpha at which exp() is nothing compared with 1.
+# A logit of alpha whose exp() is negligible beside 1.
 _OUT = -30.0
-_NOTHING = 1e-6
+_NEGLIGIBLE = 1e-6
+
+Array = npt.NDArray[Any]
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-  """How to convert.
+class Weight(NamedTuple):
+  """A variable of an attention layer.
 
   Attributes:
-    resize: grow or shrink tables to the target's max_length.
-    vanilla_alpha: alpha of the dot product where other functions join it,
-      between 0 and 1; None for an even share. At 1 the others never learn.
+    value: its value.
+    origin: its name in the source checkpoint; '' if it is not from there.
+    unchanged: whether the value is exactly that of the checkpoint.
   """
 
-  resize: bool = False
-  vanilla_alpha: Optional[float] = None
+  value: Array
+  origin: str = ''
+  unchanged: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class AttentionWeights:
   """An attention layer of a checkpoint.
 
   Attributes:
-    variables: by their name in our layers (`q`, `dense/W2`).
-    origins: their names in the checkpoint.
+    weights: by their name in our layers (`q`, `dense/W2`), but alpha.
     functions: scopes of its synthesizing functions, in their order.
     alpha: the variable, [functions] or [functions, heads], if it has one.
     normalize: how the logits become weights, as in our layers.
     index_by: how tables are read in packed rows, as in our layers.
   """
 
-  variables: Mapping[str, npt.NDArray[Any]]
-  origins: Mapping[str, str]
+  weights: dict[str, Weight]
   functions: Sequence[str]
-  alpha: Optional[npt.NDArray[Any]] = None
+  alpha: Optional[Array] = None
   normalize: Optional[str] = 'softmax'
   index_by: str = 'position'
 
-  def share(self, function: str) -> npt.NDArray[Any]:
-    """The alpha of a function, [heads] or []."""
-    if self.alpha is None:
-      return np.ones([])
-    return _softmax(self.alpha)[list(self.functions).index(function)]
-
   def is_silent(self, function: str) -> bool:
     """Whether a function adds nothing to the logits."""
-    last = _last_factor(function, self.variables)
-    return np.max(self.share(function)) < _NOTHING or (
-      last is not None and not self.variables[last].any()
+    last = _last_factor(function, self.weights)
+    return np.max(_shares(self)[function]) < _NEGLIGIBLE or (
+      last is not None and not self.weights[last].value.any()
     )
 
-
-@dataclasses.dataclass
-class _Filled:
-  """The target's layer.
-
-  Attributes:
-    values: its variables, by their name in our layers.
-    origins: the names in the checkpoint of those that come from it.
-    unchanged: those that are just what the checkpoint holds.
-    exact: whether it computes what the source computes.
-    reread: whether it reads the source's tables otherwise in packed rows.
-  """
-
-  values: dict[str, npt.NDArray[Any]] = dataclasses.field(default_factory=dict)
-  origins: dict[str, str] = dataclasses.field(default_factory=dict)
-  unchanged: set[str] = dataclasses.field(default_factory=set)
-  exact: bool = True
-  reread: bool = False
+  def rename(self, old: str, new: str) -> None:
+    """Renames a variable, if it is there."""
+    if old in self.weights:
+      self.weights[new] = self.weights.pop(old)
 
 
 class Conversion:
@@ -114,7 +94,7 @@ class Conversion:
     report: what comes from where.
     exact: whether the model computes what the source computes.
     reread: whether that holds for rows of one sequence only, since the two read
-      their tables otherwise in packed rows (`SyntheticAttention.index_by`).
+      their tables differently in packed rows (`SyntheticAttention.index_by`).
   """
 
   def __init__(
@@ -122,7 +102,8 @@ class Conversion:
     checkpoint: Checkpoint,
     source: Optional[ConfiguredModel],
     target: ConfiguredModel,
-    options: Options = Options(),  # noqa: B008 (it is frozen)
+    resize: bool = False,
+    vanilla_alpha: Optional[float] = None,
   ) -> None:
     """Plans a conversion.
 
@@ -131,7 +112,9 @@ class Conversion:
       source: its model; needed only if it has mixtures, whose order is not in
         the checkpoint.
       target: the model to convert to.
-      options: how to convert.
+      resize: grow or shrink tables to the target's max_length.
+      vanilla_alpha: alpha of the dot product where other functions join it,
+        between 0 and 1; None for an even share. At 1 the others never learn.
 
     Raises:
       UserError: the two do not fit.
@@ -141,29 +124,31 @@ class Conversion:
         'ensemble' in shape.dimension_names for shape in model.shapes.values()
       ):
         raise UserError(
-          'there is no conversion of ensembles: convert each member on its own '
+          'ensembles cannot be converted: convert each member on its own '
           '(Unitransformer.ensemble = None)'
         )
     self._checkpoint = checkpoint
     self._source = source
     self._target = target
-    self._options = options
+    self._resize = resize
+    self._vanilla_alpha = vanilla_alpha
     self.exact = True
     self.reread = False
     loaded = {n: n for n in self._other_variables() if n in checkpoint}
     self._unchanged = dict(loaded)
     for scope in target.attention:
-      filled = self._fill(scope)
-      self.exact &= filled.exact
-      self.reread |= filled.reread
-      for rest, origin in filled.origins.items():
-        loaded[f'{scope}/{rest}'] = origin
-        if rest in filled.unchanged:
-          self._unchanged[f'{scope}/{rest}'] = origin
+      layer = self._fill(scope)
+      self.exact &= layer.exact
+      self.reread |= layer.reread
+      for rest, weight in layer.weights.items():
+        if weight.origin:
+          loaded[f'{scope}/{rest}'] = weight.origin
+        if weight.unchanged:
+          self._unchanged[f'{scope}/{rest}'] = weight.origin
     self.report = comparison.compare(
       comparison.kinds_of(target.variables.values()), checkpoint, loaded
     )
-    self.report.insist_on_weights()
+    self.report.require_weights()
     if source:
       self.exact &= not any(
         name in source.variables and not names.attention_name(name)
@@ -171,21 +156,20 @@ class Conversion:
       )
     for name in self._other_variables():
       here = target.variables[name].shape.as_list()
-      there = checkpoint.kinds[name].shape
-      if here != list(there):
-        raise _other_size(name, there, here)
+      if here != list(checkpoint.kinds[name].shape):
+        raise _other_size(name, checkpoint.kinds[name].shape, here)
 
-  def values(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+  def values(self) -> Iterator[tuple[str, Array]]:
     """Yields the names and values of the converted checkpoint.
 
-    The types are those of the target's variables. Weights that stay as they are
-    keep their optimizer slots.
+    The types are those of the target's variables. Unchanged weights keep their
+    optimizer slots.
     """
     for name in self._other_variables():
       yield name, self._typed(name, self._checkpoint[name])
     for scope in self._target.attention:
-      for rest, value in self._fill(scope).values.items():
-        yield f'{scope}/{rest}', self._typed(f'{scope}/{rest}', value)
+      for rest, weight in self._fill(scope).weights.items():
+        yield f'{scope}/{rest}', self._typed(f'{scope}/{rest}', weight.value)
     for slot in self._checkpoint.slots:
       origin = names.slot_owner(slot)
       for name, source in self._unchanged.items():
@@ -193,37 +177,38 @@ class Conversion:
           yield f'{name}{slot[len(origin) :]}', self._checkpoint[slot]
     yield 'global_step', np.asarray(self._checkpoint.step, np.int64)
 
-  def _typed(self, name: str, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
+  def _typed(self, name: str, value: Array) -> Array:
     dtype = self._target.variables[name].dtype.base_dtype
     return np.asarray(value).astype(dtype.as_numpy_dtype)
 
   def _other_variables(self) -> list[str]:
-    scopes_ = tuple(scope + '/' for scope in self._target.attention)
-    return [n for n in self._target.variables if not n.startswith(scopes_)]
+    attention = tuple(scope + '/' for scope in self._target.attention)
+    return [n for n in self._target.variables if not n.startswith(attention)]
 
-  def _fill(self, scope: str) -> _Filled:
-    variables = {
-      name[len(scope) + 1 :]: variable
+  def _fill(self, scope: str) -> '_FilledLayer':
+    shapes = {
+      name[len(scope) + 1 :]: variable.shape.as_list()
       for name, variable in self._target.variables.items()
       if name.startswith(scope + '/')
     }
     initial = self._target.initial_values(
-      [f'{scope}/{rest}' for rest in variables if names.may_start_anew(rest)]
+      [f'{scope}/{rest}' for rest in shapes if names.may_start_anew(rest)]
     )
-    return _fill(
+    return _FilledLayer(
       scope,
       read_attention(self._checkpoint, scope, self._source),
       self._target.attention[scope],
-      {rest: v.shape.as_list() for rest, v in variables.items()},
+      shapes,
       {name[len(scope) + 1 :]: value for name, value in initial.items()},
-      self._options,
+      self._resize,
+      self._vanilla_alpha,
     )
 
 
 def read_attention(
   checkpoint: Checkpoint, scope: str, source: Optional[ConfiguredModel]
 ) -> AttentionWeights:
-  """Reads an attention layer of whatever class.
+  """Reads an attention layer of any class.
 
   Args:
     checkpoint: what to read it from.
@@ -231,62 +216,46 @@ def read_attention(
     source: the checkpoint's model, needed if the layer is a mixture.
 
   Raises:
-    UserError: it has no such layer, or one that cannot be read.
+    UserError: there is no such layer, or it cannot be read.
   """
   prefix, _, layer = scope.rpartition('/')
   kind = names.attention_kind(layer)
-  found = [
+  there = [
     name
     for name in names.ATTENTION_CLASSES[kind]
     if f'{prefix}/{name}/o' in checkpoint
   ]
-  if not found:
+  if not there:
     raise UserError(
       f'the checkpoint {checkpoint.path} has no {kind} in {prefix}/: it was '
-      'made by another size of model'
+      'made by a model of another size'
     )
-  here = f'{prefix}/{found[0]}'
-  origins = {
-    n[len(here) + 1 :]: n
-    for n in checkpoint.weights
-    if n.startswith(here + '/')
+  here = f'{prefix}/{there[0]}'
+  weights = {
+    name[len(here) + 1 :]: Weight(checkpoint[name], name, unchanged=True)
+    for name in checkpoint.weights
+    if name.startswith(here + '/')
+    and names.is_used(there[0], name[len(here) + 1 :])
   }
-  variables = {
-    rest: checkpoint[n]
-    for rest, n in origins.items()
-    if names.is_used(found[0], rest)
-  }
-  if found[0] == 'Synthesizer':
-    return _from_original(here, variables, origins)
-  alpha = variables.pop('alpha', None)
-  normalize: Optional[str] = 'softmax'
-  index_by = 'position'
+  alpha = weights.pop('alpha').value if 'alpha' in weights else None
+  if there[0] == 'Synthesizer':
+    return _from_original(here, weights, alpha)
+  found = AttentionWeights(weights, [], alpha)
   if source and here in source.attention:
-    functions = _functions(here, source.attention[here])
-    normalize = _normalize(source.attention[here])
-    index_by = getattr(source.attention[here], 'index_by', index_by)
+    found.functions = _functions(here, source.attention[here])
+    found.normalize = _normalize(source.attention[here])
+    found.index_by = getattr(source.attention[here], 'index_by', 'position')
   elif alpha is not None:
     raise UserError(
-      f'{here} is a mixture whose order is not in the checkpoint: give its gin '
-      'files as --source_gin_file (its operative_config.gin will do)'
+      f'{here} is a mixture, whose order is not in the checkpoint: give its '
+      'gin files as --source_gin_file (its operative_config.gin will do)'
     )
   else:
-    functions = list(
-      dict.fromkeys(r.split('/')[0] for r in variables if '/' in r)
-    )
-    functions += [VANILLA] if 'q' in variables else []
-  if VANILLA not in functions:
-    _rename('kv', 'v', variables, origins)
-  return AttentionWeights(
-    variables, origins, functions, alpha, normalize, index_by
-  )
-
-
-def _rename(old: str, new: str, *by_name: dict[str, Any]) -> None:
-  """Renames a variable, if it is there."""
-  for values in by_name:
-    if old in values:
-      values[new] = values.pop(old)
+    own = dict.fromkeys(rest.split('/')[0] for rest in weights if '/' in rest)
+    found.functions = [*own, *([VANILLA] if 'q' in weights else [])]
+  if VANILLA not in found.functions:
+    found.rename('kv', 'v')
+  return found
 
 
 def _functions(
@@ -298,20 +267,17 @@ def _functions(
   if type(layer).__name__ in ('SelfAttention', 'EncDecAttention'):
     return [VANILLA]
   raise UserError(
-    f'{scope}: there is no conversion to {type(layer).__name__}; expected '
-    "T5's own attention, SyntheticAttention or SyntheticEncDecAttention"
+    f"{scope}: {type(layer).__name__} cannot be converted; expected T5's own "
+    'attention, SyntheticAttention or SyntheticEncDecAttention'
   )
 
 
 def _normalize(layer: transformer_layers.SelfAttention) -> Optional[str]:
-  """How a layer's logits become weights: T5's by a softmax."""
   return layer.normalize if isinstance(layer, SyntheticLayer) else 'softmax'
 
 
 def _from_original(
-  scope: str,
-  variables: Mapping[str, npt.NDArray[Any]],
-  origins: Mapping[str, str],
+  scope: str, weights: dict[str, Weight], alpha: Optional[Array]
 ) -> AttentionWeights:
   """mesh_tensorflow's own Synthesizer, in our names and shapes.
 
@@ -319,153 +285,180 @@ def _from_original(
   the hidden layer and share the second layer among the heads; its alpha is that
   of the synthesized part, before a sigmoid.
   """
-  if 'R1' in variables:
+  if 'R1' in weights:
     raise UserError(
       f'{scope}: mode "factorized" gives all queries the same logits and has '
       'no counterpart here'
     )
-  values, froms = dict(variables), dict(origins)
-
-  def move(old: str, new: str, value: npt.NDArray[Any]) -> None:
-    values[new], froms[new] = value, froms[old]
-
-  if 'kv' in values:
-    move('kv', 'v', values['kv'])
-    del values['kv'], froms['kv']
-  alpha = values.pop('alpha', None)
-  froms.pop('alpha', None)
-  functions = []
-  if 'R' in values:
-    functions.append('random')
-    move('R', 'random/R', np.swapaxes(values['R'], 0, 1))
-    del values['R'], froms['R']
-  if 'pi/kernel' in values:
-    functions.append('dense')
-    d_kv, columns = values['pi/kernel'].shape
-    heads = values['q'].size // values['q'].shape[0] // d_kv
-    move('q', 'dense/W1', values['q'].reshape(-1, heads, d_kv))
-    move(
-      'pi/kernel',
-      'dense/W2',
-      np.broadcast_to(values['pi/kernel'], [heads, d_kv, columns]),
-    )
-    del values['pi/kernel'], froms['pi/kernel']
-  if 'k' in values:
-    functions.append(VANILLA)
-  elif 'q' in values:  # the first layer of "dense_minus"
-    del values['q'], froms['q']
+  found = AttentionWeights(weights, [], index_by='row')
+  found.rename('kv', 'v')
+  if 'R' in weights:
+    found.functions = ['random']
+    r = weights.pop('R')
+    weights['random/R'] = Weight(np.swapaxes(r.value, 0, 1), r.origin)
+  if 'pi/kernel' in weights:
+    found.functions = ['dense']
+    q, kernel = weights['q'], weights.pop('pi/kernel')
+    d_kv, columns = kernel.value.shape
+    w1 = q.value.reshape(len(q.value), -1, d_kv)
+    w2 = np.broadcast_to(kernel.value, [w1.shape[1], d_kv, columns])
+    weights['dense/W1'] = Weight(w1, q.origin)
+    weights['dense/W2'] = Weight(w2, kernel.origin)
+  if 'k' in weights:
+    found.functions = [*found.functions, VANILLA]
+  else:
+    weights.pop('q', None)  # the first layer of "dense_minus"
   if alpha is not None:
-    alpha = np.append(alpha, 0.0)
-  return AttentionWeights(values, froms, functions, alpha, index_by='row')
+    found.alpha = np.append(alpha, 0.0)
+  return found
 
 
-def _fill(
-  scope: str,
-  source: AttentionWeights,
-  layer: transformer_layers.SelfAttention,
-  shapes: Mapping[str, Sequence[int]],
-  initial: Mapping[str, npt.NDArray[Any]],
-  options: Options,
-) -> _Filled:
-  """Fills a layer of the target; see the module's description."""
-  filled = _Filled()
-  functions = _functions(scope, layer)
-  if 'kv' in shapes and VANILLA not in source.functions:
-    # Without keys, the one projection of keys and values makes values.
-    variables, origins = dict(source.variables), dict(source.origins)
-    _rename('v', 'kv', variables, origins)
-    source = dataclasses.replace(source, variables=variables, origins=origins)
-  added = [f for f in functions if f not in source.functions]
-  lost = [
-    f
-    for f in source.functions
-    if f not in functions and not source.is_silent(f)
-  ]
-  if lost and not added:
-    raise UserError(
-      f'{scope}: {", ".join(lost)} contributes to the logits (alpha up to '
-      f'{max(np.max(source.share(f)) for f in lost):.3g}) and the target has '
-      'no place for it. Train alpha to the end that is to remain, or convert '
-      'to a variant that has it.'
+class _FilledLayer:
+  """A layer of the target, filled from the source; see the module's docstring.
+
+  Attributes:
+    weights: its variables, by their name in our layers.
+    exact: whether it computes what the source computes.
+    reread: whether it reads the source's tables differently in packed rows.
+  """
+
+  def __init__(
+    self,
+    scope: str,
+    source: AttentionWeights,
+    layer: transformer_layers.SelfAttention,
+    shapes: Mapping[str, list[int]],
+    initial: Mapping[str, Array],
+    resize: bool,
+    vanilla_alpha: Optional[float],
+  ) -> None:
+    self._scope = scope
+    self._shapes = shapes
+    self._initial = initial
+    self._resize = resize
+    functions = _functions(scope, layer)
+    if 'kv' in shapes and VANILLA not in source.functions:
+      # Without keys, the one projection of keys and values makes values.
+      source.rename('v', 'kv')
+    lost = [
+      f
+      for f in source.functions
+      if f not in functions and not source.is_silent(f)
+    ]
+    before = _shares(source)
+    if lost and set(functions) <= set(source.functions):
+      raise UserError(
+        f'{scope}: {", ".join(lost)} contributes to the logits (alpha up to '
+        f'{max(np.max(before[f]) for f in lost):.3g}) and the target has no '
+        'place for it. Train until alpha has settled on what is to remain, or '
+        'convert to a variant that has it.'
+      )
+    alpha = _alpha(source, functions, shapes.get('alpha'), vanilla_alpha)
+    self.weights = {} if alpha is None else {'alpha': Weight(alpha)}
+    after = _shares(AttentionWeights({}, functions, alpha))
+    for rest in [name for name in shapes if name != 'alpha']:
+      if rest not in source.weights:
+        self.weights[rest] = self._new(rest, zero=not lost)
+        continue
+      old, origin, unchanged = source.weights[rest]
+      value = old
+      function = _function_of(rest)
+      if function in functions and rest == _last_factor(function, shapes):
+        value = _scaled(rest, old, before[function] / after[function])
+      value = self._resized(rest, value)
+      self.weights[rest] = Weight(value, origin, unchanged and value is old)
+    kept = {*source.functions} & {*functions} - {VANILLA}
+    self.reread = bool(kept) and source.index_by != layer.index_by
+    self.exact = (
+      not lost
+      and source.normalize == _normalize(layer)
+      and all(b in shapes for b in names.BIASES if b in source.weights)
+      # A function without a last factor cannot make up for another alpha.
+      and all(
+        np.max(np.abs(before.get(f, 0.0) - after[f])) <= _NEGLIGIBLE
+        for f in functions
+        if _last_factor(f, shapes) is None
+      )
     )
-  filled.exact = not lost
-  _fill_alpha(filled, source, functions, shapes, options)
-  alphas = AttentionWeights({}, {}, functions, filled.values.get('alpha'))
-  for rest, shape in shapes.items():
-    if rest == 'alpha':
-      continue
-    if rest not in source.variables:
-      filled.values[rest] = _new_value(rest, initial, scope, filled.exact)
-      continue
-    old = source.variables[rest]
-    value = old
-    function = _function_of(rest)
-    if function in functions and rest == _last_factor(function, shapes):
-      quotient = source.share(function) / alphas.share(function)
-      value = _scaled(rest, old, quotient)
-    value = _resized(f'{scope}/{rest}', value, shape, initial, options)
-    filled.values[rest] = value
-    filled.origins[rest] = source.origins[rest]
-    if value is old:
-      filled.unchanged.add(rest)
-  filled.exact &= source.normalize == _normalize(layer)
-  kept = {*source.functions} & {*functions} - {VANILLA}
-  filled.reread = bool(kept) and source.index_by != layer.index_by
-  filled.exact &= _is_exact(source, functions, alphas, shapes)
-  return filled
+
+  def _new(self, rest: str, zero: bool) -> Weight:
+    """A variable that the source lacks: its initial value, or zeros."""
+    if rest not in self._initial:
+      raise UserError(f'{self._scope}/{rest} is not in the checkpoint')
+    value = self._initial[rest]
+    if zero and (_is_last_factor(rest) or rest in names.BIASES):
+      value = np.zeros_like(value)
+    return Weight(value)
+
+  def _resized(self, rest: str, value: Array) -> Array:
+    shape = self._shapes[rest]
+    if list(value.shape) == shape:
+      return value
+    name = f'{self._scope}/{rest}'
+    function = _declared_by(rest)
+    leaf = rest.rsplit('/', 1)[-1]
+    positions = function.position_axes.get(leaf, ()) if function else ()
+    changed = [
+      a for a, sizes in enumerate(zip(value.shape, shape)) if len({*sizes}) > 1
+    ]
+    if value.ndim != len(shape) or not {*changed} <= {
+      axis % len(shape) for axis in positions
+    }:
+      if leaf in ('WA', 'WB'):
+        raise UserError(
+          f'{name} is {list(value.shape)} in the checkpoint, {shape} in the '
+          'model: its two factors a b = max_length cannot be resized. Keep '
+          "the checkpoint's FactorizedDense.max_length and factors."
+        )
+      raise _other_size(name, value.shape, shape)
+    old, new = value.shape[changed[0]], shape[changed[0]]
+    if not self._resize:
+      raise UserError(
+        f'{name} is for max_length {old} in the checkpoint and {new} in the '
+        'model. With --resize the table keeps its '
+        + (
+          f'first {new} positions and drops the others.'
+          if new < old
+          else f'{old} positions and gets new ones.'
+        )
+      )
+    result = np.array(self._initial[rest], dtype=np.float32)
+    common = tuple(slice(min(a, b)) for a, b in zip(value.shape, shape))
+    result[common] = value[common]
+    return result
 
 
-def _fill_alpha(
-  filled: _Filled,
+def _alpha(
   source: AttentionWeights,
   functions: Sequence[str],
-  shapes: Mapping[str, Sequence[int]],
-  options: Options,
-) -> None:
-  if 'alpha' not in shapes:
-    return
-  shape = shapes['alpha']
-  if source.alpha is not None and list(source.functions) == list(functions):
-    rank = len(shape) - source.alpha.ndim
-    alpha = source.alpha.reshape(source.alpha.shape + (1,) * rank)
-    if rank >= 0:
-      filled.values['alpha'] = np.broadcast_to(alpha, shape)
-      return
+  shape: Optional[Sequence[int]],
+  vanilla_alpha: Optional[float],
+) -> Optional[Array]:
+  """The alpha of a mixture of those functions; None if it has none."""
+  if shape is None:
+    return None
+  if (
+    source.alpha is not None
+    and list(source.functions) == list(functions)
+    and source.alpha.ndim <= len(shape)
+  ):
+    missing = (1,) * (len(shape) - source.alpha.ndim)
+    alpha = source.alpha.reshape(source.alpha.shape + missing)
+    return np.broadcast_to(alpha, shape)
   alpha = np.zeros(shape)
-  share = options.vanilla_alpha
-  if share is not None and VANILLA in functions:
-    others = len(functions) - 1
-    alpha[:] = _OUT if share >= 1 else np.log((1 - share) / share / others)
+  if vanilla_alpha is not None and VANILLA in functions:
+    others = (1 - vanilla_alpha) / vanilla_alpha / (len(functions) - 1)
+    alpha[:] = np.log(others) if others > 0 else _OUT
     alpha[list(functions).index(VANILLA)] = 0.0
-  filled.values['alpha'] = alpha
+  return alpha
 
 
-def _new_value(
-  rest: str, initial: Mapping[str, npt.NDArray[Any]], scope: str, exact: bool
-) -> npt.NDArray[Any]:
-  if rest not in initial:
-    raise UserError(f'{scope}/{rest} is not in the checkpoint')
-  value = initial[rest]
-  if exact and (_is_last_factor(rest) or rest in names.BIASES):
-    return np.zeros_like(value)
-  return value
-
-
-def _is_exact(
-  source: AttentionWeights,
-  functions: Sequence[str],
-  alphas: AttentionWeights,
-  shapes: Mapping[str, Sequence[int]],
-) -> bool:
-  """Whether what has no operand to take up a quotient is right as it is."""
-  if any(b in source.variables and b not in shapes for b in names.BIASES):
-    return False
-  for function in functions:
-    if _last_factor(function, shapes) is None:
-      before = source.share(function) if function in source.functions else 0.0
-      if np.max(np.abs(before - alphas.share(function))) > _NOTHING:
-        return False
-  return True
+def _shares(layer: AttentionWeights) -> dict[str, Array]:
+  """The weight alpha_i of each function, [heads] or []."""
+  if layer.alpha is None:
+    return dict.fromkeys(layer.functions, np.ones([]))
+  e = np.exp(layer.alpha.astype(np.float64) - layer.alpha.max(axis=0))
+  return dict(zip(layer.functions, e / e.sum(axis=0)))
 
 
 def _function_of(rest: str) -> Optional[str]:
@@ -489,70 +482,24 @@ def _is_last_factor(rest: str) -> bool:
   )
 
 
-def _last_factor(function: str, variables: Iterable[str]) -> Optional[str]:
-  """The operand of a function into which a weight is multiplied, or None."""
+def _last_factor(
+  function: Optional[str], variables: Iterable[str]
+) -> Optional[str]:
+  """The variable by which a function's logits can be scaled, or None."""
   for rest in variables:
     if _function_of(rest) == function and _is_last_factor(rest):
       return rest
   return None
 
 
-def _scaled(
-  rest: str, value: npt.NDArray[Any], quotient: npt.NDArray[Any]
-) -> npt.NDArray[Any]:
+def _scaled(rest: str, value: Array, ratio: Array) -> Array:
   """Multiplies a variable by [heads] or []; heads are its axis 0, or 1 in q."""
-  if np.all(quotient == 1):
+  if np.all(ratio == 1):
     return value
-  flat = np.ravel(quotient)
   value = value.astype(np.float32)
-  if rest == 'q':
-    view = value.reshape(value.shape[0], flat.size, -1) * flat[:, np.newaxis]
-  else:
-    view = value.reshape(flat.size, -1) * flat[:, np.newaxis]
+  rows = [len(value)] if rest == 'q' else []
+  view = value.reshape(*rows, ratio.size, -1) * np.ravel(ratio)[:, np.newaxis]
   return view.reshape(value.shape)
-
-
-def _resized(
-  name: str,
-  value: npt.NDArray[Any],
-  shape: Sequence[int],
-  initial: Mapping[str, npt.NDArray[Any]],
-  options: Options,
-) -> npt.NDArray[Any]:
-  if list(value.shape) == list(shape):
-    return value
-  function = _declared_by(name)
-  leaf = name.rsplit('/', 1)[-1]
-  positions = function.position_axes.get(leaf, ()) if function else ()
-  axes = [a % len(shape) for a in positions]
-  if len(value.shape) != len(shape) or any(
-    value.shape[a] != shape[a] and a not in axes for a in range(len(shape))
-  ):
-    if leaf in ('WA', 'WB'):
-      raise UserError(
-        f'{name} is {list(value.shape)} in the checkpoint, {shape} in the '
-        'model: its two factors a b = max_length cannot be resized. Keep '
-        "the checkpoint's FactorizedDense.max_length and factors."
-      )
-    raise _other_size(name, value.shape, shape)
-  old, new = next(
-    (value.shape[a], shape[a]) for a in axes if value.shape[a] != shape[a]
-  )
-  if not options.resize:
-    raise UserError(
-      f'{name} is for max_length {old} in the checkpoint and {new} in the '
-      'model. With --resize the table '
-      + (
-        f'keeps its first {new} positions and forgets the others.'
-        if new < old
-        else f'keeps its {old} positions and gets new ones.'
-      )
-    )
-  rest = next(r for r in initial if name.endswith('/' + r))
-  result = np.array(initial[rest], dtype=np.float32)
-  common = tuple(slice(min(a, b)) for a, b in zip(value.shape, shape))
-  result[common] = value[common]
-  return result
 
 
 def _other_size(
@@ -560,10 +507,5 @@ def _other_size(
 ) -> UserError:
   return UserError(
     f'{name} is {list(there)} in the checkpoint and {list(here)} in the model: '
-    'they are of different sizes. Give the gin file of the size that it has.'
+    "they are of different sizes. Give the gin file of the checkpoint's size."
   )
-
-
-def _softmax(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-  e = np.exp(x.astype(np.float64) - x.max(axis=0))
-  return e / e.sum(axis=0)

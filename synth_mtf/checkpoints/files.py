@@ -1,4 +1,4 @@
-"""Reading and writing checkpoints."""
+"""Reads and writes checkpoints."""
 
 import os
 import re
@@ -35,7 +35,7 @@ class Kind(tuple[str, tuple[int, ...]]):
 
 
 class Checkpoint:
-  """A checkpoint on disk, whose values are read only when asked for.
+  """A checkpoint on disk, whose values are read on demand.
 
   Attributes:
     path: without `.index`, as in `<folder>/model.ckpt-1000`.
@@ -82,7 +82,7 @@ class Checkpoint:
 
   @property
   def weights(self) -> list[str]:
-    """Names of all but optimizer slots and the step."""
+    """Names of all variables but optimizer slots and the step."""
     return sorted(filter(names.is_weight, self.kinds))
 
   @property
@@ -92,18 +92,17 @@ class Checkpoint:
 
   @property
   def parameters(self) -> int:
-    """How many numbers its weights hold."""
-    return sum(int(np.prod(self.kinds[name].shape)) for name in self.weights)
+    """The number of parameters."""
+    return self._count(self.weights)
 
   @property
   def trained_parameters(self) -> int:
-    """How many numbers its optimizer trains: those of weights with slots."""
-    trained = {names.slot_owner(slot) for slot in self.slots}
-    return sum(int(np.prod(self.kinds[name].shape)) for name in trained)
+    """The number of parameters that have optimizer slots."""
+    return self._count({names.slot_owner(slot) for slot in self.slots})
 
   @property
   def step(self) -> int:
-    """How many training steps led to it."""
+    """The number of training steps that led to it."""
     if 'global_step' in self:
       return int(self['global_step'])
     return folders.step_of(self.path)
@@ -119,10 +118,15 @@ class Checkpoint:
 
   @property
   def vocab_size(self) -> int:
-    """Number of embeddings."""
+    """The number of rows of the first embedding."""
     for rows in self.embeddings.values():
       return rows
-    raise UserError(f'{self.path} has no embedding: it is not of a T5 model')
+    raise UserError(
+      f'{self.path} has no embedding: it is not the checkpoint of a T5 model'
+    )
+
+  def _count(self, variables: Iterable[str]) -> int:
+    return sum(int(np.prod(self.kinds[name].shape)) for name in variables)
 
   def _damaged(self) -> UserError:
     folder = os.path.dirname(self.path)
@@ -140,7 +144,7 @@ def write(
 ) -> str:
   """Writes a checkpoint and points the folder's `checkpoint` file at it.
 
-  At most about a gigabyte is held at a time, however large the model is.
+  It holds about a gigabyte at a time, however large the model is.
 
   Args:
     folder: where to write it; made if need be.
@@ -154,10 +158,10 @@ def write(
     UserError: the folder already holds a checkpoint, or cannot be written to.
   """
   path = os.path.join(folder, f'model.ckpt-{step}')
-  if tf.io.gfile.exists(folder) and folders.written(folder):
+  there = folders.written(folder)
+  if there:
     raise UserError(
-      f'{folder} already holds {folders.written(folder)[-1]}; give a folder '
-      'without checkpoints'
+      f'{folder} already holds {there[-1]}; choose a folder without checkpoints'
     )
   try:
     tf.io.gfile.makedirs(folder)
@@ -187,7 +191,7 @@ def _resolve(path: str) -> str:
   if folders.exists(path):
     return path
   raise UserError(
-    f'there is no checkpoint {path}; expected a folder, or a path without the '
+    f'there is no checkpoint {path}; expected a folder, or a path without '
     '.index such as <folder>/model.ckpt-1000.'
     + folders.holding(os.path.dirname(path) or '.')
   )
@@ -197,28 +201,23 @@ def _chunks(
   values: Iterable[tuple[str, npt.NDArray[Any]]],
 ) -> Iterator[dict[str, npt.NDArray[Any]]]:
   chunk: dict[str, npt.NDArray[Any]] = {}
-  size = 0
   for name, value in values:
     chunk[name] = value
-    size += value.nbytes
-    if size >= _CHUNK_BYTES:
+    if sum(value.nbytes for value in chunk.values()) >= _CHUNK_BYTES:
       yield chunk
-      chunk, size = {}, 0
+      chunk = {}
   if chunk:
     yield chunk
 
 
 def _save(path: str, chunk: Mapping[str, npt.NDArray[Any]]) -> str:
   with tf.Graph().as_default(), tf.Session() as session:
-    inputs = {
-      name: tf.placeholder(tf.as_dtype(value.dtype), value.shape)
-      for name, value in chunk.items()
-    }
+    tensors = [tf.placeholder(value.dtype) for value in chunk.values()]
     save = tf.raw_ops.SaveV2(
       prefix=path,
-      tensor_names=list(inputs),
-      shape_and_slices=[''] * len(inputs),
-      tensors=list(inputs.values()),
+      tensor_names=list(chunk),
+      shape_and_slices=[''] * len(chunk),
+      tensors=tensors,
     )
-    session.run(save, {inputs[name]: chunk[name] for name in inputs})
+    session.run(save, dict(zip(tensors, chunk.values())))
   return path

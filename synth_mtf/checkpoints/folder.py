@@ -1,8 +1,8 @@
-"""A folder of checkpoints: which are there, are complete, and is the latest.
+"""The checkpoints of a folder: which are there, are complete, is the latest.
 
-TensorFlow and the host look for checkpoints with patterns, so that a name with
-`[`, `*` or `?` finds nothing or another folder's, and take a pointer that they
-cannot read for none. Here names are names, and such a pointer is an error.
+TensorFlow and the host search for checkpoints with patterns, so that names with
+`[`, `*` or `?` match nothing or another folder's, and they ignore a pointer
+that they cannot read. Here names are literal, and such a pointer is an error.
 """
 
 import os
@@ -10,16 +10,13 @@ import re
 from typing import Optional
 
 import tensorflow.compat.v1 as tf
-from google.protobuf import text_format  # type: ignore[import-untyped]
 from mesh_tensorflow.transformer import utils
-from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 
 from synth_mtf import atomic
 from synth_mtf.errors import UserError
 
-# What TensorFlow's reader raises; for a file cut short it is an IndexError.
+# What TensorFlow's reader raises; for a truncated file it is an IndexError.
 UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
-POINTER = 'checkpoint'
 
 
 def step_of(path: str) -> int:
@@ -28,7 +25,7 @@ def step_of(path: str) -> int:
 
 
 def exists(path: str) -> bool:
-  """Whether there is a checkpoint of this very name."""
+  """Whether a checkpoint of exactly this name exists."""
   return tf.io.gfile.exists(f'{path}.index')
 
 
@@ -38,70 +35,46 @@ def written(folder: str) -> list[str]:
 
 
 def without_index(folder: str) -> list[str]:
-  """Returns the names that have data, but no `.index` to read it by."""
-  there = written(folder)
+  """Returns the names that have data, but no `.index` file to read it by."""
   data = _with_suffix(folder, r'\.data-\d+-of-\d+')
-  return [name for name in data if name not in there]
-
-
-def pointed(folder: str) -> Optional[str]:
-  """Returns the path that the file `checkpoint` names; None without the file.
-
-  Raises:
-    UserError: the file does not say what it should.
-  """
-  pointer = os.path.join(folder, POINTER)
-  if not tf.io.gfile.exists(pointer):
-    return None
-  state = CheckpointState()
-  try:
-    with tf.io.gfile.GFile(pointer, 'rb') as stream:
-      text_format.Parse(stream.read().decode('utf-8'), state)
-  except (text_format.ParseError, UnicodeDecodeError, tf.errors.OpError):
-    state.Clear()
-  if not state.model_checkpoint_path:
-    raise UserError(
-      f'{pointer} does not say which checkpoint is the latest (it is empty or '
-      f'damaged).{_mend_of_pointer(folder)}'
-    )
-  return os.path.join(folder, state.model_checkpoint_path)
+  return [name for name in data if not exists(os.path.join(folder, name))]
 
 
 def latest(folder: str) -> Optional[str]:
-  """Returns the path of the checkpoint that a run in a folder goes on from.
+  """Returns the path of the checkpoint that a run in a folder resumes from.
 
   Returns:
-    The path without `.index`, or None where nothing has been written yet.
+    The path without `.index`, or None if the folder has no checkpoint yet.
 
   Raises:
-    UserError: there are checkpoints, but the pointer is missing, cannot be
-      read, or names one that is not there.
+    UserError: there are checkpoints, but the pointer is missing, unreadable, or
+      names one that does not exist.
   """
-  path = pointed(folder)
+  pointer, path = _pointer(folder), _pointed(folder)
   if path is None:
     if not written(folder):
       return None
-    raise UserError(
-      f'{folder} holds {written(folder)[-1]}, but the file '
-      f'{os.path.join(folder, POINTER)} that points at it is missing: training '
-      'would start again at step 0 and overwrite it, and whatever reads the '
-      f'latest checkpoint would find none.{_mend_of_pointer(folder)}'
+    fault = (
+      f'{folder} holds {written(folder)[-1]}, but the file {pointer} that '
+      'points at it is missing: training would start again at step 0 and '
+      'overwrite it, and readers of the latest checkpoint would find none.'
     )
-  if _real(os.path.dirname(path)) != _real(folder):
-    raise UserError(
-      f'{os.path.join(folder, POINTER)} points at {path}, outside the folder '
-      f'(was it copied from there?).{_mend_of_pointer(folder)}'
+  elif _real(os.path.dirname(path)) != _real(folder):
+    fault = (
+      f'{pointer} points at {path}, outside the folder (was it copied from '
+      'there?).'
     )
-  if not exists(path):
-    raise UserError(
-      f'{os.path.join(folder, POINTER)} points at {path}, which is not there '
-      f'or has no .index file.{_mend_of_pointer(folder)}'
+  elif not exists(path):
+    fault = (
+      f'{pointer} points at {path}, which is not there or has no .index file.'
     )
-  return path
+  else:
+    return path
+  raise UserError(fault + _how_to_repair_pointer(folder))
 
 
 def holding(folder: str) -> str:
-  """What a folder holds, as a sentence to end a message with; or nothing."""
+  """A sentence that ends a message: what a folder holds, if anything."""
   found = written(folder)
   return f' {folder} holds {", ".join(found)}.' if found else ''
 
@@ -117,62 +90,80 @@ def is_complete(path: str) -> bool:
   return True
 
 
-def damage(folder: str) -> str:
-  """Says which of a folder's checkpoints is damaged, and how to go on.
+def damage(folder: str) -> Optional[str]:
+  """Says which of a folder's checkpoints are damaged, and how to go on.
 
   Returns:
-    A message, or '' if all of them are complete.
+    A message, or None if all of them are complete.
   """
-  complete: list[str] = []
-  damaged: list[str] = []
-  for name in written(folder):
-    whole = is_complete(os.path.join(folder, name))
-    (complete if whole else damaged).append(name)
+  names = written(folder)
+  complete = [n for n in names if is_complete(os.path.join(folder, n))]
+  damaged = [n for n in names if n not in complete]
   if not damaged:
-    return ''
+    return None
   message = f'damaged in {folder}: {", ".join(damaged)} (truncated or altered).'
   if not complete:
-    return f'{message} No complete checkpoint is there.'
+    return f'{message} No checkpoint there is complete.'
   return (
-    f'{message} Complete: {", ".join(complete)}. To go on from there, write '
-    f'the line `{pointer_line(complete[-1])}` into '
-    f'{os.path.join(folder, POINTER)}.'
+    f'{message} Complete: {", ".join(complete)}. To resume from the last of '
+    f'these, write the line `{pointer_line(complete[-1])}` into '
+    f'{_pointer(folder)}.'
   )
 
 
 def pointer_line(name: str) -> str:
-  """What a folder's file `checkpoint` says, relative: the folder may move."""
+  """The line of the file `checkpoint`; relative, since folders move."""
   return f'model_checkpoint_path: "{name}"'
 
 
 def point_at(folder: str, name: str) -> None:
   """Makes a checkpoint the folder's latest."""
-  atomic.write(os.path.join(folder, POINTER), pointer_line(name) + '\n')
+  atomic.write(_pointer(folder), pointer_line(name) + '\n')
 
 
 def repair_pointer(folder: str) -> None:
   """Makes a run that was killed resume from its last checkpoint.
 
   The host writes a checkpoint's data, then its `.index`, then its name into the
-  file `checkpoint`. If it was killed before that file was first written, it
-  would start again at step 0 and overwrite what is there.
+  file `checkpoint`. If it was killed before it first wrote that file, it would
+  start again at step 0 and overwrite the checkpoint.
   """
   found = written(folder)
   try:
-    is_lost = pointed(folder) is None
+    is_lost = _pointed(folder) is None
   except UserError:
     is_lost = True
   if found and is_lost:
     point_at(folder, found[-1])
 
 
-def _mend_of_pointer(folder: str) -> str:
+def _pointer(folder: str) -> str:
+  return os.path.join(folder, 'checkpoint')
+
+
+def _pointed(folder: str) -> Optional[str]:
+  """The path in the file `checkpoint`; None if there is no such file."""
+  if not tf.io.gfile.exists(_pointer(folder)):
+    return None
+  try:
+    state = tf.train.get_checkpoint_state(folder)
+  except ValueError:
+    state = None
+  if state is None:
+    raise UserError(
+      f'{_pointer(folder)} does not say which checkpoint is the latest (it is '
+      f'empty or damaged).{_how_to_repair_pointer(folder)}'
+    )
+  return state.model_checkpoint_path
+
+
+def _how_to_repair_pointer(folder: str) -> str:
   found = written(folder)
   if not found:
-    return ' No checkpoint is there: choose another folder.'
+    return ' There is no checkpoint: choose another folder.'
   return (
-    f'{holding(folder)} Write the line `{pointer_line(found[-1])}` into that '
-    'file to go on from there, or choose another folder.'
+    f'{holding(folder)} To resume from the last of these, write the line '
+    f'`{pointer_line(found[-1])}` into that file, or choose another folder.'
   )
 
 
@@ -185,6 +176,4 @@ def _with_suffix(folder: str, suffix: str) -> list[str]:
 
 
 def _real(folder: str) -> str:
-  if '://' in folder:
-    return folder.rstrip('/')
-  return os.path.realpath(folder)
+  return folder.rstrip('/') if '://' in folder else os.path.realpath(folder)

@@ -1,9 +1,9 @@
-"""What a model's layers compute where no variable's shape tells it.
+"""Checks what layers compute where the shapes of variables do not show it.
 
 The rows of alpha follow the order of the synthesizing functions, and `mixing`,
-`normalize` and `index_by` leave no trace in a checkpoint: a run with others
-would resume from it without complaint and compute something else. `model.json`,
-written beside the checkpoints when training starts, tells.
+`normalize` and `index_by` leave no trace in a checkpoint: a run with other
+settings would resume from it without complaint and compute something else.
+`model.json`, written beside the checkpoints when training starts, records them.
 """
 
 import collections
@@ -30,39 +30,34 @@ _SETTINGS: tuple[tuple[type, tuple[str, ...]], ...] = (
   (transformer_layers.Synthesizer, ('synthesize_mode',)),
   (transformer_layers.DenseReluDense, ('activation',)),
 )
-# How a table is read in packed rows: a run may start from weights and read them
-# in another way, but not go on in it.
-_FREE_AT_START = ('index_by',)
 
 Layer = Mapping[str, Any]
 
 
 def describe(model: models.Transformer) -> dict[str, dict[str, Any]]:
-  """Returns what each layer of a model computes, by its scope."""
+  """Returns the settings of each layer of a model, by its scope."""
   return {
-    scope: meaning
+    scope: settings
     for scope, layer in models.layers(model)
-    if (meaning := _meaning(layer))
+    if (settings := _settings(layer))
   }
 
 
 def record(model: models.Transformer, model_dir: str) -> None:
   """Writes `model.json` into a model folder."""
-  layers: dict[str, list[str]] = collections.defaultdict(list)
-  meanings = {}
-  for scope, meaning in describe(model).items():
-    layers[repr(meaning)].append(scope)
-    meanings[repr(meaning)] = meaning
-  content = [{'layers': layers[key], **meanings[key]} for key in meanings]
-  records.write(model_dir, FILE, content)
+  groups: dict[str, dict[str, Any]] = {}
+  for scope, settings in describe(model).items():
+    group = groups.setdefault(repr(settings), {'layers': [], **settings})
+    group['layers'].append(scope)
+  records.write(model_dir, FILE, list(groups.values()))
 
 
 def check_resumed(model: models.Transformer, checkpoint: str) -> None:
-  """Checks that a model computes what a checkpoint of it was trained for.
+  """Checks that a model computes what a checkpoint was trained for.
 
   Args:
     model: of the run.
-    checkpoint: that the run goes on from or measures; one of a folder without
+    checkpoint: that the run resumes from or measures; one of a folder without
       `model.json` passes.
 
   Raises:
@@ -72,49 +67,58 @@ def check_resumed(model: models.Transformer, checkpoint: str) -> None:
 
 
 def check_started(model: models.Transformer, checkpoint: str) -> None:
-  """Checks that a model understands the weights that it starts from.
+  """Checks that a model reads the weights it starts from as they were trained.
 
-  Another variant may start from a checkpoint: what counts are layers that have
-  the same functions.
+  Another variant may start from a checkpoint; only layers with the same
+  functions are compared. They may read their tables by another index in packed
+  rows.
 
   Args:
     model: of the run.
     checkpoint: its `init_checkpoint`.
 
   Raises:
-    UserError: a layer has the same functions, but would mix or order them in
-      another way.
+    UserError: a layer has the same functions, but would mix or order them
+      differently.
   """
-  _check(model, checkpoint, _differences_of_same_functions)
+
+  def differences(here: Layer, there: Layer) -> list[str]:
+    ours, theirs = (
+      sorted(layer.get('synthesizers', [])) for layer in (here, there)
+    )
+    if not ours or ours != theirs:
+      return []
+    return _differences({**here, 'index_by': there.get('index_by')}, there)
+
+  _check(model, checkpoint, differences)
 
 
 def _check(
   model: models.Transformer,
   checkpoint: str,
-  compare: Callable[[Layer, Layer], list[str]],
+  differences: Callable[[Layer, Layer], list[str]],
 ) -> None:
   folder = os.path.dirname(checkpoint)
-  there = _read(folder)
-  faults: dict[str, list[str]] = collections.defaultdict(list)
+  there = records.read(folder, FILE, 'the model', _by_layer)
+  found: dict[str, list[str]] = collections.defaultdict(list)
   for scope, layer in describe(model).items():
-    for difference in compare(layer, there.get(scope, layer)):
-      faults[difference].append(scope)
-  if not faults:
-    return
-  shown = '; '.join(
-    f'{difference} ({scopes[0]}'
-    + (f' and {len(scopes) - 1} more)' if len(scopes) > 1 else ')')
-    for difference, scopes in faults.items()
-  )
-  raise UserError(
-    f'the checkpoint {checkpoint} was made by another model of the same '
-    f'shapes: {shown}. {os.path.join(folder, FILE)} tells them apart. Use what '
-    'it was trained with, or `synth-mtf checkpoint convert` to make one for '
-    'this model.'
-  )
+    for difference in differences(layer, there.get(scope, layer)):
+      found[difference].append(scope)
+  if found:
+    shown = '; '.join(
+      f'{difference} ({scopes[0]}'
+      + (f' and {len(scopes) - 1} more)' if len(scopes) > 1 else ')')
+      for difference, scopes in found.items()
+    )
+    raise UserError(
+      f'the checkpoint {checkpoint} was made by another model of the same '
+      f'shapes: {shown}, according to {os.path.join(folder, FILE)}. Use the '
+      'settings it was trained with, or make a checkpoint for this model with '
+      '`synth-mtf checkpoint convert`.'
+    )
 
 
-def _meaning(layer: transformer.TransformerLayer) -> dict[str, Any]:
+def _settings(layer: transformer.TransformerLayer) -> dict[str, Any]:
   found: dict[str, Any] = {}
   if isinstance(layer, SyntheticLayer):
     found['synthesizers'] = [described(f) for f in layer.synthesizers]
@@ -127,24 +131,19 @@ def _meaning(layer: transformer.TransformerLayer) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-  """A setting as JSON gives it back."""
+  """A setting as JSON returns it."""
   if isinstance(value, (list, tuple)):
     return [_plain(item) for item in value]
   is_plain = value is None or isinstance(value, (bool, int, float, str))
   return value if is_plain else getattr(value, '__name__', type(value).__name__)
 
 
-def _read(folder: str) -> dict[str, Layer]:
-  what = 'the model'
-  content = records.read(folder, FILE, what)
-  try:
-    return {
-      scope: {name: value for name, value in group.items() if name != 'layers'}
-      for group in content or []
-      for scope in group['layers']
-    }
-  except (KeyError, TypeError, AttributeError) as error:
-    raise records.damaged(os.path.join(folder, FILE), what, error) from error
+def _by_layer(content: Any) -> dict[str, Layer]:
+  return {
+    scope: {name: value for name, value in group.items() if name != 'layers'}
+    for group in content
+    for scope in group['layers']
+  }
 
 
 def _differences(here: Layer, there: Layer) -> list[str]:
@@ -153,11 +152,3 @@ def _differences(here: Layer, there: Layer) -> list[str]:
     for name in here
     if name in there and here[name] != there[name]
   ]
-
-
-def _differences_of_same_functions(here: Layer, there: Layer) -> list[str]:
-  functions = [sorted(layer.get('synthesizers', [])) for layer in (here, there)]
-  if not functions[0] or functions[0] != functions[1]:
-    return []
-  kept = {n: v for n, v in here.items() if n not in _FREE_AT_START}
-  return _differences(kept, there)

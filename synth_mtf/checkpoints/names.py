@@ -1,7 +1,7 @@
 """What the names of variables say.
 
-A scope is the name of the layer's Python class, so that the same weights have
-different names in T5's, in mesh_tensorflow's and in our layer.
+The scope of a layer is the name of its Python class, so that the same weights
+have different names in T5's, in mesh_tensorflow's and in our layer.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from synth_mtf.synthesizers.dot_product import DotProduct
 # The relative position bias of self-attention and of cross-attention.
 BIASES = ('relative_attention_bias', 'enc_dec_relative_attention_bias')
 _SELF, _CROSS = 'self-attention', 'cross-attention'
-# Classes whose variables are those of a layer of either kind.
+# The classes of layers that share their variables' names.
 ATTENTION_CLASSES = {
   _SELF: ('SyntheticAttention', 'SelfAttention', 'Synthesizer'),
   _CROSS: ('SyntheticEncDecAttention', 'EncDecAttention'),
@@ -25,14 +25,13 @@ _ATTENTION = re.compile(
 )
 _NOT_A_WEIGHT = re.compile(r'(^|/)global_step$|_slot_\w+$')
 _SLOT = '_slot_'
-_MAY_START_ANEW = ('alpha', *BIASES, *DotProduct.layer_variables)
 
 
 class AttentionName(NamedTuple):
-  """The name of an attention layer's variable, taken apart.
+  """The name of an attention layer's variable, split.
 
   Attributes:
-    scope: the scope of the layer's place in the stack, with the trailing '/'.
+    scope: the layer's place in the stack, with the trailing '/'.
     layer: the layer's class.
     rest: the name inside the layer (`q`, `random/R`).
   """
@@ -43,7 +42,7 @@ class AttentionName(NamedTuple):
 
 
 def attention_name(name: str) -> Optional[AttentionName]:
-  """Takes an attention layer's variable's name apart; None for any other."""
+  """Splits the name of an attention layer's variable; None for any other."""
   match = _ATTENTION.match(name)
   return AttentionName(*match.groups()) if match else None
 
@@ -51,7 +50,7 @@ def attention_name(name: str) -> Optional[AttentionName]:
 def attention_kind(layer: str) -> str:
   """The key in `ATTENTION_CLASSES` of a layer's class.
 
-  A class that is not there is taken for self-attention.
+  Classes that are not there count as self-attention.
   """
   return _CROSS if layer in ATTENTION_CLASSES[_CROSS] else _SELF
 
@@ -67,20 +66,20 @@ def candidates(name: str) -> list[str]:
 
 
 def is_used(layer: str, rest: str) -> bool:
-  """Whether a layer of that class makes use of a variable that it may have.
+  """Whether a layer of that class uses a variable.
 
-  Early checkpoints of T5 have a bias of self-attention in EncDecAttention.
+  Early T5 checkpoints have a bias of self-attention in EncDecAttention.
   """
   return layer != 'EncDecAttention' or rest != BIASES[0]
 
 
 def is_weight(name: str) -> bool:
-  """Whether a variable is neither the step nor an optimizer's slot."""
+  """Whether a variable is neither the step nor an optimizer slot."""
   return not _NOT_A_WEIGHT.search(name)
 
 
 def is_slot(name: str) -> bool:
-  """Whether a variable is a slot of the optimizer."""
+  """Whether a variable is an optimizer slot."""
   return _SLOT in name
 
 
@@ -100,15 +99,11 @@ def scope(name: str) -> str:
 
 
 def layer(name: str) -> str:
-  """The place in the stack of a variable's layer, whatever its class is."""
+  """The place in the stack of a variable's layer, whatever its class."""
   parts = attention_name(name)
   return parts.scope if parts else scope(name)
 
 
 def may_start_anew(rest: str) -> bool:
-  """Whether a layer can do without a variable's trained value.
-
-  Args:
-    rest: the variable's name inside an attention layer.
-  """
-  return '/' in rest or rest in _MAY_START_ANEW
+  """Whether a variable inside an attention layer may lack a trained value."""
+  return '/' in rest or rest in ('alpha', *BIASES, *DotProduct.layer_variables)

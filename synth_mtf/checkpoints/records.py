@@ -2,7 +2,8 @@
 
 import json
 import os
-from typing import Any, Optional
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import tensorflow.compat.v1 as tf
 
@@ -12,37 +13,44 @@ from synth_mtf.errors import UserError
 
 
 def write(model_dir: str, file: str, content: Any) -> None:
-  """Writes a record, unless it already speaks of checkpoints in the folder."""
+  """Writes a record, unless one describes the folder's checkpoints already."""
   path = os.path.join(model_dir, file)
-  # Without a checkpoint, what is there was left by a run that came to nothing.
+  # Without a checkpoint, a record is left over from a run that never saved one.
   if not tf.io.gfile.exists(path) or not folder.written(model_dir):
     atomic.write(path, json.dumps(content, indent=2) + '\n')
 
 
-def read(model_dir: str, file: str, what: str) -> Optional[Any]:
-  """Returns a record, or None where there is none.
+def read(
+  model_dir: str,
+  file: str,
+  what: str,
+  parse: Callable[[Any], Mapping[str, Any]] = lambda content: content,
+) -> Mapping[str, Any]:
+  """Returns a record; empty where there is none.
 
   Args:
     model_dir: the folder of the checkpoints.
     file: the record's name.
-    what: it tells of the checkpoints, for the message.
+    what: the subject of the record, for the message.
+    parse: makes the record from the content of the file.
 
   Raises:
-    UserError: it cannot be read.
+    UserError: the file is damaged.
   """
   path = os.path.join(model_dir, file)
   if not tf.io.gfile.exists(path):
-    return None
+    return {}
   try:
     with tf.io.gfile.GFile(path) as stream:
-      return json.load(stream)
-  except (ValueError, tf.errors.OpError) as error:
-    raise damaged(path, what, error) from error
-
-
-def damaged(path: str, what: str, error: Exception) -> UserError:
-  """The error of a record that does not say what it should."""
-  return UserError(
-    f'{path} is damaged ({error}); remove it if you know that {what} is the '
-    'one that the checkpoints were trained with.'
-  )
+      return parse(json.load(stream))
+  except (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    tf.errors.OpError,
+  ) as error:
+    raise UserError(
+      f'{path} is damaged ({error}); remove it if you are sure that {what} is '
+      'the one that the checkpoints were trained with.'
+    ) from error

@@ -1,4 +1,4 @@
-"""What an error means that occurs while a run restores a checkpoint."""
+"""Explains errors that occur while a run restores a checkpoint."""
 
 from collections.abc import Callable
 from typing import Optional
@@ -19,9 +19,9 @@ _INVALID = 'not a valid checkpoint'
 def explainer(model_dir: str) -> Callable[[BaseException], Optional[str]]:
   """Returns a function that explains an error by the checkpoints of a run.
 
-  A checkpoint of another shape is restored without complaint into resource
-  variables, and the first operation that reads them fails: only a comparison
-  with the graph tells.
+  A checkpoint of another shape is restored into resource variables without
+  complaint, and the first operation that reads them fails; only a comparison
+  with the graph shows why.
 
   Args:
     model_dir: the folder whose checkpoints the run restores.
@@ -30,27 +30,26 @@ def explainer(model_dir: str) -> Callable[[BaseException], Optional[str]]:
   def explain(error: BaseException) -> Optional[str]:
     if not (isinstance(error, _READING) or _INVALID in str(error)):
       return None
-    damage = folder.damage(model_dir) or _init_checkpoint_damage()
-    if damage or not isinstance(error, tf.errors.OpError):
-      return damage or None
+    message = folder.damage(model_dir) or _init_checkpoint_damage()
+    if message or not isinstance(error, tf.errors.OpError):
+      return message
     try:
       latest = folder.latest(model_dir)
+      if latest and error.op is not None:
+        with error.op.graph.as_default():
+          comparison.require_same(tf.global_variables(), Checkpoint(latest))
     except UserError as fault:
       return str(fault)
-    if not latest or error.op is None:
-      return None
-    return (
-      comparison.of_graph(error.op.graph, Checkpoint(latest)).message() or None
-    )
+    return None
 
   return explain
 
 
-def _init_checkpoint_damage() -> str:
+def _init_checkpoint_damage() -> Optional[str]:
   path = gin.get_bindings(utils.run).get('init_checkpoint')
   if not path or folder.is_complete(path):
-    return ''
+    return None
   return (
     f'utils.run.init_checkpoint = {path} is damaged (truncated or altered): '
-    'take another one, or a copy that is complete.'
+    'use another checkpoint, or an intact copy.'
   )

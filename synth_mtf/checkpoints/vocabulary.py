@@ -1,8 +1,8 @@
-"""The vocabulary travels with the checkpoint: any other is refused.
+"""Checks that a run uses the vocabulary that a checkpoint was trained with.
 
-A vocabulary of another size shows in the shape of the embedding. One of the
-same size does not: `vocabulary.json`, written beside the checkpoints when
-training starts, says what they were trained with.
+A vocabulary of another size shows in the shape of the embedding; one of the
+same size does not. `vocabulary.json`, written beside the checkpoints when
+training starts, records which it was.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from synth_mtf.errors import UserError
 FILE = 'vocabulary.json'
 # Mesh-TensorFlow's Unitransformer rounds its vocabulary up to a multiple.
 _DIVISOR = 128
-_MEND = (
+_ADVICE = (
   'Set --vocabulary (SYNTH_MTF_VOCABULARY, '
   'synth_mtf.tasks.settings.vocabulary) to the one that the checkpoint was '
   'trained with; operative_config.gin beside it may name it.'
@@ -41,15 +41,22 @@ def check(vocabulary: Any, checkpoint: str) -> None:
     UserError: the embedding has rows for another number of pieces, or the
       folder's `vocabulary.json` names other pieces.
   """
-  _check_sizes(vocabulary, checkpoint)
-  folder = os.path.dirname(checkpoint)
-  known, found = _read(folder), describe(vocabulary)
-  for side in found:
-    if known.get(side, found[side])['sha256'] != found[side]['sha256']:
+  found = describe(vocabulary)
+  expected = [-(-v['size'] // _DIVISOR) * _DIVISOR for v in found.values()]
+  for name, rows in Checkpoint(checkpoint).embeddings.items():
+    if rows not in expected:
       raise UserError(
-        f'{checkpoint} was trained with the vocabulary {_shown(known[side])}; '
-        f'this run has {_shown(found[side])}, whose pieces are others '
-        f'({os.path.join(folder, FILE)} tells them apart). {_MEND}'
+        f'{name} of {checkpoint} has {rows} rows; the vocabulary '
+        f'{_shown(found["inputs"])} needs {expected[0]}, the next multiple of '
+        f'{_DIVISOR}. {_ADVICE}'
+      )
+  folder = os.path.dirname(checkpoint)
+  for side, known in _read(folder).items():
+    if known['sha256'] != found[side]['sha256']:
+      raise UserError(
+        f'{checkpoint} was trained with the vocabulary {_shown(known)}, '
+        f'according to {os.path.join(folder, FILE)}; this run has '
+        f'{_shown(found[side])}, which has other pieces. {_ADVICE}'
       )
 
 
@@ -67,7 +74,7 @@ def recorded_name(model_dir: str) -> str | None:
 
 
 def describe(vocabulary: Any) -> dict[str, dict[str, Any]]:
-  """Returns name, size and digest of what inputs and targets are made of."""
+  """Returns name, size and digest of the vocabularies of inputs and targets."""
   return {
     'inputs': _description(utils.inputs_vocabulary(vocabulary)),
     'targets': _description(utils.targets_vocabulary(vocabulary)),
@@ -75,21 +82,17 @@ def describe(vocabulary: Any) -> dict[str, dict[str, Any]]:
 
 
 def _description(vocabulary: seqio.Vocabulary) -> dict[str, Any]:
-  resolved = getattr(vocabulary, 'resolved', vocabulary)
+  vocabulary = getattr(vocabulary, 'resolved', vocabulary)
+  kind = type(vocabulary).__name__
   return {
-    'name': _name(resolved),
-    'size': resolved.vocab_size,
-    'sha256': hashlib.sha256(_content(resolved)).hexdigest(),
+    'name': getattr(vocabulary, 'sentencepiece_model_file', kind),
+    'size': vocabulary.vocab_size,
+    'sha256': hashlib.sha256(_content(vocabulary)).hexdigest(),
   }
 
 
-def _name(vocabulary: seqio.Vocabulary) -> str:
-  kind = type(vocabulary).__name__
-  return getattr(vocabulary, 'sentencepiece_model_file', kind)
-
-
 def _content(vocabulary: seqio.Vocabulary) -> bytes:
-  """Returns what decides the ids of a text, but not how the model was made."""
+  """What decides the ids of a text, but not how the model was trained."""
   if not isinstance(vocabulary, seqio.SentencePieceVocabulary):
     return f'{type(vocabulary).__name__} {vocabulary.vocab_size}'.encode()
   model = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model)
@@ -97,34 +100,16 @@ def _content(vocabulary: seqio.Vocabulary) -> bytes:
   return model.SerializeToString(deterministic=True)
 
 
-def _check_sizes(vocabulary: Any, checkpoint: str) -> None:
-  expected = {
-    -(-side['size'] // _DIVISOR) * _DIVISOR: side
-    for side in describe(vocabulary).values()
-  }
-  for name, found in Checkpoint(checkpoint).embeddings.items():
-    if found not in expected:
-      rows, side = next(iter(expected.items()))
-      raise UserError(
-        f'{name} of {checkpoint} has {found} rows; the vocabulary '
-        f'{_shown(side)} makes {rows}, the next multiple of {_DIVISOR}. '
-        f'{_MEND}'
-      )
-
-
 def _read(folder: str) -> Mapping[str, Any]:
-  what = 'the vocabulary'
-  known = records.read(folder, FILE, what)
-  if known is None:
-    return {}
-  try:
-    return {
+  return records.read(
+    folder,
+    FILE,
+    'the vocabulary',
+    lambda known: {
       side: {key: known[side][key] for key in ('name', 'size', 'sha256')}
       for side in ('inputs', 'targets')
-    }
-  except (KeyError, TypeError) as error:
-    path = os.path.join(folder, FILE)
-    raise records.damaged(path, what, error) from error
+    },
+  )
 
 
 def _shown(description: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`synth-mtf checkpoint`: what a checkpoint holds, and other models from it."""
+"""`synth-mtf checkpoint`: inspects, compares and converts checkpoints."""
 
 import argparse
 import os
@@ -9,13 +9,13 @@ SUMMARY = 'inspect a checkpoint, convert it to another variant, or compare two'
 
 _PATH = 'a checkpoint (<folder>/model.ckpt-1000), or a folder for its latest'
 
-_OF_UNPACKED_ROWS = (
-  ', of rows that hold one sequence each. Warning: it was trained on packed '
-  'rows, as far as its gin files say, and one of the two reads its tables by '
-  "the index in the row (SyntheticAttention.index_by = 'row', as always does "
-  "mesh_tensorflow's Synthesizer), the other by the position in the sequence. "
-  'Behind the first sequence of a row they differ: give both the same '
-  'index_by, or expect the tables to be learned anew.'
+_UNPACKED_ROWS_ONLY = (
+  ', on rows that hold one sequence each. Warning: according to its gin files '
+  'it was trained on packed rows, and one of the two models reads its tables '
+  "by the index in the row (SyntheticAttention.index_by = 'row', as "
+  "mesh_tensorflow's Synthesizer always does), the other by the position in "
+  'the sequence. They differ after the first sequence of a row: give both the '
+  'same index_by, or expect the tables to be relearned.'
 )
 
 
@@ -39,29 +39,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     'convert',
     help='make a checkpoint of another variant, or of plain T5',
     description=(
-      'Converts weights to the model of the gin files. Where the target has '
-      'all that the source computes, it computes the same: what is new starts '
-      'at S(X) = 0. A plain T5 as the target needs a size alone.'
+      'Converts weights to the model of the gin files. If the target has all '
+      'functions of the source, it computes the same: what is new starts at '
+      'S(X) = 0. To convert to plain T5, give a size file alone.'
     ),
   )
-  convert.add_argument('path', help=_PATH)
-  convert.add_argument('folder', help='where to write; without checkpoints yet')
-  convert.add_argument(
-    '--gin_file', action='append', required=True, help='of the target model'
-  )
-  convert.add_argument('--gin_param', action='append', default=[])
-  convert.add_argument(
+  add = convert.add_argument
+  add('path', help=_PATH)
+  add('folder', help='where to write; must hold no checkpoint')
+  add('--gin_file', action='append', required=True, help='of the target model')
+  add('--gin_param', action='append', default=[])
+  add(
     '--source_gin_file',
     action='append',
     help='of the source model; needed for mixtures. Default: '
     'operative_config.gin beside the checkpoint',
   )
-  convert.add_argument(
+  add(
     '--resize',
     action='store_true',
     help="grow or shrink tables to the target's max_length",
   )
-  convert.add_argument(
+  add(
     '--vanilla_alpha',
     type=_share,
     help='alpha of the dot product in a new mixture, 0 to 1; default: an even '
@@ -73,10 +72,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs an action."""
   process.load_quietly()
-  return args.action(args)
+  args.action(args)
+  return 0
 
 
-def _inspect(args: argparse.Namespace) -> int:
+def _inspect(args: argparse.Namespace) -> None:
   from synth_mtf.checkpoints.files import Checkpoint
 
   checkpoint = Checkpoint(args.path)
@@ -89,10 +89,9 @@ def _inspect(args: argparse.Namespace) -> int:
     f'parameters in {len(checkpoint.weights)} variables, '
     f'{len(checkpoint.slots)} slots, vocabulary of {checkpoint.vocab_size}'
   )
-  return 0
 
 
-def _compare(args: argparse.Namespace) -> int:
+def _compare(args: argparse.Namespace) -> None:
   import numpy as np
 
   from synth_mtf.checkpoints import comparison
@@ -101,37 +100,28 @@ def _compare(args: argparse.Namespace) -> int:
   first, second = Checkpoint(args.first), Checkpoint(args.second)
   first.verify()
   second.verify()
-  sources = {n: comparison.source(n, second) for n in first.weights}
-  found = comparison.compare(
-    {n: first.kinds[n] for n in first.weights},
-    second,
-    {name: there for name, there in sources.items() if there},
-  )
+  found = comparison.compare({n: first.kinds[n] for n in first.weights}, second)
   for name in found.new:
     print(f'only in the first   {name}  {list(first.kinds[name].shape)}')
   different = 0
   for name, there in found.loaded.items():
-    shapes = [list(first.kinds[name].shape), list(second.kinds[there].shape)]
+    shapes = first.kinds[name].shape, second.kinds[there].shape
     if shapes[0] != shapes[1]:
-      print(f'other shape         {name}  {shapes[0]} and {shapes[1]}')
+      print(f'other shape         {name}  {list(shapes[0])}, {list(shapes[1])}')
       continue
-    a, b = (
-      np.asarray(value, np.float64) for value in (first[name], second[there])
-    )
+    a, b = (v.astype(np.float64) for v in (first[name], second[there]))
     error = np.abs(a - b).max(initial=0.0)
     if error:
       different += 1
       print(f'differs by {error:<9.3g}{name}')
-  for name in sorted(found.left_over):
+  for name in found.left_over:
     print(f'only in the second  {name}  {list(second.kinds[name].shape)}')
   print(
-    f'{len(found.loaded)} variables in both, {different} of them with other '
-    'values'
+    f'{len(found.loaded)} variables in both, {different} with different values'
   )
-  return 0
 
 
-def _convert(args: argparse.Namespace) -> int:
+def _convert(args: argparse.Namespace) -> None:
   from synth_mtf.checkpoints import conversion, files
   from synth_mtf.core.packing import data_is_packed
   from synth_mtf.host import gin_files, model
@@ -142,38 +132,33 @@ def _convert(args: argparse.Namespace) -> int:
     os.path.dirname(checkpoint.path), 'operative_config.gin'
   )
   source = None
-  packed = True  # as T5 trains where nothing says otherwise
+  packed = True  # T5's default
   if args.source_gin_file:
     gin_files.parse(args.source_gin_file)
   elif os.path.exists(beside):
     for line in gin_files.parse_foreign(beside):
       print(
-        f'{beside}: left out `{line}`, which may run any code. If you trust '
-        f'it, give --source_gin_file={beside}'
+        f'{beside}: skipped `{line}`, which may run arbitrary code. If you '
+        f'trust it, give --source_gin_file={beside}'
       )
   if args.source_gin_file or os.path.exists(beside):
     packed = data_is_packed()
     source = model.build(checkpoint.vocab_size)
   gin_files.parse(args.gin_file, args.gin_param)
+  target = model.build(checkpoint.vocab_size)
   plan = conversion.Conversion(
-    checkpoint,
-    source,
-    model.build(checkpoint.vocab_size),
-    conversion.Options(args.resize, args.vanilla_alpha),
+    checkpoint, source, target, args.resize, args.vanilla_alpha
   )
   path = files.write(args.folder, checkpoint.step, plan.values())
   print(plan.report)
-  print(
-    f'wrote {path}: at its first step the model '
-    + (
-      'computes what the source computes'
-      + (_OF_UNPACKED_ROWS if packed and plan.reread else '.')
-      if plan.exact
-      else 'does not compute what the source computes; it starts from its '
-      'weights.'
+  if plan.exact:
+    effect = 'computes what the source computes'
+    effect += _UNPACKED_ROWS_ONLY if packed and plan.reread else '.'
+  else:
+    effect = (
+      'does not compute what the source computes; it starts from its weights.'
     )
-  )
-  return 0
+  print(f'wrote {path}: at its first step the model {effect}')
 
 
 def _share(text: str) -> float:

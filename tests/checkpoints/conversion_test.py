@@ -1,9 +1,11 @@
-"""Checkpoints of one model turned into another's, down to the logits."""
+"""Checkpoints of one model converted to another's, down to the logits."""
 
+import gin
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+from synth_mtf.results import labels
 from synth_mtf.checkpoints.files import Checkpoint, write
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
@@ -22,14 +24,26 @@ WITH_VANILLA = [
   if any(isinstance(f, DotProduct) for f in member.functions())
   and member.normalize == 'softmax'
 ]
+CROSS_WITH_VANILLA = [
+  name for name in family.CROSS_VARIANTS if name.endswith('vanilla')
+]
+# Modes of mesh_tensorflow's Synthesizer, and the variants of the paper.
 ORIGINALS = {
-  'original_random': 'random',
-  'original_dense_minus': 'dense',
-  'original_random_plus': 'random_vanilla',
-  'original_random_plus_alpha': 'random_vanilla',
-  'original_dense_plus': 'dense_vanilla',
-  'original_dense_plus_alpha': 'dense_vanilla',
+  'random': 'random',
+  'dense_minus': 'dense',
+  'random_plus': 'random_vanilla',
+  'random_plus_alpha': 'random_vanilla',
+  'dense_plus': 'dense_vanilla',
+  'dense_plus_alpha': 'dense_vanilla',
 }
+SELF = 'decoder/block_001/layer_000/SelfAttention'
+CROSS = 'decoder/block_000/layer_001/EncDecAttention'
+SAME = 'computes what the source computes'
+LONG = ['Unitransformer.max_length = 512']  # the table of the original
+
+
+def ours(scope):
+  return scope.replace('Self', 'Synthetic').replace('Enc', 'SyntheticEnc')
 
 
 def convert(source, folder, variant, *arguments, bindings=()):
@@ -47,95 +61,100 @@ def source_files(variant):
   return [f'--source_gin_file={f}' for f in model.files(variant)]
 
 
+def with_more(path, folder, values):
+  """Writes a checkpoint again, with more variables."""
+  source = Checkpoint(path)
+  all_values = {**{n: source[n] for n in source.kinds}, **values}
+  return write(str(folder), 7, all_values.items())
+
+
 @pytest.mark.parametrize(
   'variant, mixing',
-  [(v, 'softmax') for v in WITH_VANILLA]
-  + [('random_vanilla', m) for m in ('layer_softmax', 'sum')],
+  [
+    *((variant, 'softmax') for variant in WITH_VANILLA),
+    *((variant, 'softmax') for variant in CROSS_WITH_VANILLA),
+    ('random_vanilla+cross_random_vanilla', 'softmax'),
+    ('random_vanilla', 'layer_softmax'),
+    ('random_vanilla', 'sum'),
+  ],
 )
 def test_t5_computes_the_same_in_what_contains_it(
   t5, tmp_path, variant, mixing
 ):
   bindings = [f"SyntheticAttention.mixing = '{mixing}'"]
   path, out = convert(t5, tmp_path, variant, bindings=bindings)
-  assert 'computes what the source computes' in out
+  assert SAME in out
   assert Checkpoint(path).step == 7
   assert_close(model.logits(path, variant, bindings), model.logits(t5), variant)
 
 
-def test_a_bias_that_early_checkpoints_have_for_nothing(t5, tmp_path):
-  source = Checkpoint(t5)
-  values = {n: source[n] for n in source.kinds}
-  bias = 'decoder/block_000/layer_001/EncDecAttention/relative_attention_bias'
-  values[bias] = np.ones([3, 32], np.float32)
-  path = write(str(tmp_path / 'a'), 7, values.items())
-  path, out = convert(path, tmp_path / 'b', 'random_vanilla')
+@pytest.mark.parametrize('variant', ['random_vanilla', 'cross_random_vanilla'])
+def test_a_bias_that_early_checkpoints_have_and_do_not_use(
+  t5, tmp_path, variant
+):
+  bias = f'{CROSS}/relative_attention_bias'
+  path = with_more(t5, tmp_path / 'a', {bias: np.ones([3, 32], np.float32)})
+  path, out = convert(path, tmp_path / 'b', variant)
+  assert SAME in out
   assert bias in out.split('left over')[1]
-  assert_close(model.logits(path, 'random_vanilla'), model.logits(t5))
+  assert_close(model.logits(path, variant), model.logits(t5))
 
 
 def test_a_language_model(tmp_path):
-  bindings = ["utils.run.model_type = 'lm'"]
-  source = model.write(tmp_path / 'a', 'vanilla', bindings)
-  path, out = convert(
-    source, tmp_path / 'b', 'random_vanilla', bindings=bindings
-  )
-  assert 'computes what the source computes' in out
+  lm = ["utils.run.model_type = 'lm'"]
+  source = model.write(tmp_path / 'a', 'vanilla', lm)
+  path, out = convert(source, tmp_path / 'b', 'random_vanilla', bindings=lm)
+  assert SAME in out
   assert_close(
-    model.logits(path, 'random_vanilla', bindings),
-    model.logits(source, 'vanilla', bindings),
+    model.logits(path, 'random_vanilla', lm),
+    model.logits(source, 'vanilla', lm),
   )
 
 
 def test_an_ensemble_is_refused(t5, tmp_path):
-  with pytest.raises(UserError, match='no conversion of ensembles'):
-    convert(
-      t5,
-      tmp_path / 'b',
-      'random_vanilla',
-      bindings=['Unitransformer.ensemble = 2'],
-    )
+  ensemble = ['Unitransformer.ensemble = 2']
+  with pytest.raises(UserError, match='ensembles cannot be converted'):
+    convert(t5, tmp_path / 'b', 'random_vanilla', bindings=ensemble)
 
 
 @pytest.mark.parametrize('alpha', ['0.9', '1'])
 def test_alpha_may_start_at_the_vanilla_end(t5, tmp_path, alpha):
   path, _ = convert(t5, tmp_path, 'random_vanilla', f'--vanilla_alpha={alpha}')
   assert_close(model.logits(path, 'random_vanilla'), model.logits(t5))
-  scope = 'encoder/block_000/layer_000/SyntheticAttention'
-  shares = np.exp(Checkpoint(path)[f'{scope}/alpha'])
+  shares = np.exp(Checkpoint(path)[f'{ours(SELF)}/alpha'])
   assert_close(shares[1] / shares.sum(0), np.full(3, float(alpha)))
 
 
 @pytest.mark.parametrize(
-  'variant', [v for v in family.VARIANTS if v not in WITH_VANILLA]
+  'variant',
+  [*(v for v in family.VARIANTS if v not in WITH_VANILLA), 'cross_random'],
 )
 def test_t5_starts_every_other_variant(t5, tmp_path, variant):
   path, out = convert(t5, tmp_path, variant)
   assert 'does not compute' in out
+  layer = CROSS if variant.startswith('cross') else SELF
   # Here query and key projections are left over; everything else is loaded.
-  assert 'SelfAttention/q' in out.split('left over')[1]
-  source, target = Checkpoint(t5), Checkpoint(path)
-  name = 'decoder/block_001/layer_000/{}/v'
+  assert f'{layer}/q' in out.split('left over')[1]
   np.testing.assert_array_equal(
-    source[name.format('SelfAttention')],
-    target[name.format('SyntheticAttention')],
+    Checkpoint(t5)[f'{layer}/v'], Checkpoint(path)[f'{ours(layer)}/v']
   )
 
 
-def test_random_keeps_its_initial_spread_where_it_replaces_attention(
-  t5, tmp_path
+@pytest.mark.parametrize(
+  'variant, layer', [('random', SELF), ('cross_random', CROSS)]
+)
+def test_random_has_its_initial_spread_where_it_replaces_attention(
+  t5, tmp_path, variant, layer
 ):
-  path, _ = convert(t5, tmp_path, 'random')
-  table = Checkpoint(path)[
-    'encoder/block_000/layer_000/SyntheticAttention/random/R'
-  ]
-  assert 0.8 < table.std() < 1.2
+  path, _ = convert(t5, tmp_path, variant)
+  assert 0.8 < Checkpoint(path)[f'{ours(layer)}/random/R'].std() < 1.2
 
 
-def test_back_to_t5(t5, tmp_path):
-  mixture, _ = convert(t5, tmp_path / 'a', 'random_vanilla')
-  files = source_files('random_vanilla')
-  path, out = convert(mixture, tmp_path / 'b', None, *files)
-  assert 'computes what the source computes' in out
+@pytest.mark.parametrize('variant', ['random_vanilla', 'cross_random_vanilla'])
+def test_back_to_t5(t5, tmp_path, variant):
+  mixture, _ = convert(t5, tmp_path / 'a', variant)
+  path, out = convert(mixture, tmp_path / 'b', None, *source_files(variant))
+  assert SAME in out
   assert set(Checkpoint(path).weights) == set(Checkpoint(t5).weights)
   assert_close(model.logits(path), model.logits(t5))
 
@@ -162,16 +181,19 @@ def test_what_contributes_is_not_dropped(tmp_path):
     convert(source, tmp_path / 'b', None)
 
 
-@pytest.mark.parametrize('original', sorted(ORIGINALS))
-def test_from_the_original_layer(tmp_path, original):
-  source = model.write(tmp_path, original, ['Unitransformer.max_length = 512'])
-  variant = ORIGINALS[original]
-  bindings = ['Unitransformer.max_length = 512']
+@pytest.mark.parametrize('mode', ORIGINALS)
+@pytest.mark.parametrize('bindings', [LONG, []], ids=['ours', 'as_original'])
+def test_from_the_original_layer(tmp_path, mode, bindings):
+  """To the paper's variant, and to our layer with the original's settings."""
+  source = model.write(tmp_path / 'a', f'original_{mode}', bindings)
+  variant = ORIGINALS[mode] if bindings else f'as_original_{mode}'
   path, out = convert(source, tmp_path / 'b', variant, bindings=bindings)
-  assert 'computes what the source computes' in out
+  assert SAME in out
+  assert bindings or f'{SAME}.' in out
   assert_close(
     model.logits(path, variant, bindings),
-    model.logits(source, original, bindings),
+    model.logits(source, f'original_{mode}', bindings),
+    mode,
   )
 
 
@@ -181,12 +203,81 @@ def test_the_original_factorized_mode_is_refused(tmp_path):
     convert(source, tmp_path / 'b', 'factorized_random')
 
 
+def test_the_defaults_of_the_original(tmp_path):
+  """Where gin binds nothing but the mode."""
+  bindings = [
+    'transformer_layers.Synthesizer.num_heads = 8',
+    'transformer_layers.Synthesizer.key_value_size = 128',
+    'transformer_layers.Synthesizer.dropout_rate = 0.0',
+    'transformer_layers.Synthesizer.relative_attention_type = None',
+  ]
+  source = model.write(tmp_path / 'a', 'original_random_plus_alpha', bindings)
+  variant = 'as_original_random_plus_alpha'
+  gin_files.parse(
+    [*model.files(variant), 'common/original_defaults.gin'], model.TINY
+  )
+  same = [
+    f'SyntheticAttention.{name} = {value!r}'
+    for name, value in gin.get_bindings('SyntheticAttention').items()
+    if name in ('num_heads', 'key_value_size', 'relative_attention_type')
+  ]
+  path, _ = convert(source, tmp_path / 'b', variant, bindings=same)
+  assert_close(
+    model.logits(path, variant, same),
+    model.logits(source, 'original_random_plus_alpha', bindings),
+  )
+
+
+@pytest.mark.parametrize('mode', ['random', 'dense_plus_alpha'])
+def test_a_warning_about_tables_learned_from_packed_rows(tmp_path, mode):
+  source = model.write(tmp_path / 'a', f'original_{mode}', LONG)
+  target = ORIGINALS[mode]
+  _, out = convert(source, tmp_path / 'b', target, bindings=LONG)
+  assert 'on rows that hold one sequence each. Warning:' in out
+  # Not if the source's gin file says that they were not packed.
+  (tmp_path / 'a' / 'operative_config.gin').write_text(
+    "include 'sizes/tiny.gin'\n"
+    f"include 'variants/original_{mode}.gin'\n"
+    + '\n'.join([*model.TINY, *LONG, 'mesh_train_dataset_fn.pack = False'])
+  )
+  _, out = convert(source, tmp_path / 'c', target, bindings=LONG)
+  assert f'{SAME}.' in out
+
+
+def test_t5_has_no_tables_to_warn_about(t5, tmp_path):
+  assert f'{SAME}.' in convert(t5, tmp_path, 'as_original_random_plus')[1]
+
+
+def test_keys_and_values_of_one_projection_go_back_and_forth(tmp_path):
+  source = model.write(tmp_path / 'a', 'as_original_random', LONG)
+  there, _ = convert(source, tmp_path / 'b', 'random', bindings=LONG)
+  back, _ = convert(there, tmp_path / 'c', 'as_original_random', bindings=LONG)
+  assert set(Checkpoint(back).weights) == set(Checkpoint(source).weights)
+  assert_close(
+    model.logits(there, 'random', LONG),
+    model.logits(back, 'as_original_random', LONG),
+  )
+
+
+def test_labels_of_original_settings():
+  found = {}
+  for variant in [
+    *ORIGINALS.values(),
+    *(f'as_original_{mode}' for mode in ORIGINALS),
+  ]:
+    gin_files.parse(model.files(variant), model.TINY)
+    found[variant] = labels.label()
+  assert len(set(found.values())) == len(found)
+  assert found['as_original_random_plus'] == 'Syn (R+V), sum, by row'
+  assert found['as_original_random'] == 'Syn (R), by row'
+
+
 LONGER = ['Unitransformer.max_length = 20']
 
 
 @pytest.mark.parametrize('variant', family.SINGLE)
 def test_tables_grow_with_max_length(tmp_path, variant):
-  """Their first positions are what they were, and all else is."""
+  """Their first positions stay as they were, and so does everything else."""
   source = model.write(tmp_path / 'a', variant)
   words = (source, tmp_path / 'b', variant, *source_files(variant))
   gin_files.parse(model.files(variant), [*model.TINY, *LONGER])
@@ -198,7 +289,7 @@ def test_tables_grow_with_max_length(tmp_path, variant):
     for there, here in zip(before.kinds[name].shape, shape.to_integer_list)
     if there != here
   }
-  if not changed <= {(14, 20)}:  # of what is no table but has another size
+  if not changed <= {(14, 20)}:  # no table, but of another size
     with pytest.raises(UserError, match='a b = max_length'):
       convert(*words, '--resize', bindings=LONGER)
     return
@@ -215,26 +306,39 @@ def test_tables_grow_with_max_length(tmp_path, variant):
 
 
 @pytest.mark.parametrize(
-  'variant',
-  ['factorized_random', 'convolution', 'random_dense_vanilla'],
+  'variant', ['factorized_random', 'convolution', 'random_dense_vanilla']
 )
 def test_with_another_max_length_a_model_computes_the_same(tmp_path, variant):
   source = model.write(tmp_path / 'a', variant)
-  files = source_files(variant)
-  path, _ = convert(
-    source, tmp_path / 'b', variant, *files, '--resize', bindings=LONGER
-  )
+  words = [*source_files(variant), '--resize']
+  path, _ = convert(source, tmp_path / 'b', variant, *words, bindings=LONGER)
   assert_close(
     model.logits(path, variant, LONGER), model.logits(source, variant)
   )
-  assert np.isfinite(
-    model.logits(path, variant, LONGER, {'inputs': 20, 'targets': 17})
-  ).all()
-  # And back again: the result is what there was at first.
-  again, _ = convert(path, tmp_path / 'c', variant, *files, '--resize')
+  long = {'inputs': 20, 'targets': 17}
+  assert np.isfinite(model.logits(path, variant, LONGER, long)).all()
+  # And back again, to what it was at first.
+  again, _ = convert(path, tmp_path / 'c', variant, *words)
   first, last = Checkpoint(source), Checkpoint(again)
   for name in first.weights:
     np.testing.assert_array_equal(first[name], last[name])
+
+
+def test_another_length_of_either_side_of_cross_attention(tmp_path):
+  variant = 'cross_random'
+  lengths = ['decoder/Unitransformer.max_length = 10']
+  source = model.write(tmp_path / 'a', variant, lengths)
+  table = f'{ours(CROSS)}/random/R'
+  assert Checkpoint(source)[table].shape == (3, 10, 14)
+  longer = [*lengths, 'encoder/Unitransformer.max_length = 20']
+  words = (source, tmp_path / 'b', variant, *source_files(variant))
+  with pytest.raises(UserError, match='for max_length 14 .* and 20'):
+    convert(*words, bindings=longer)
+  path, _ = convert(*words, '--resize', bindings=longer)
+  assert Checkpoint(path)[table].shape == (3, 10, 20)
+  assert_close(
+    model.logits(path, variant, longer), model.logits(source, variant, lengths)
+  )
 
 
 @pytest.mark.parametrize(
@@ -249,11 +353,9 @@ def test_with_another_max_length_a_model_computes_the_same(tmp_path, variant):
 def test_the_softmax_is_part_of_what_a_model_computes(
   tmp_path, source, target, exact
 ):
-  """Without it, the same weights compute another thing."""
   path = model.write(tmp_path / 'a', source)
-  words = source_files(source)
-  _, out = convert(path, tmp_path / 'b', target, *words)
-  assert ('computes what the source computes' in out) == exact
+  _, out = convert(path, tmp_path / 'b', target, *source_files(source))
+  assert (SAME in out.replace('does not compute what', '')) == exact
 
 
 @pytest.mark.parametrize(
@@ -279,13 +381,17 @@ def test_a_folder_with_checkpoints_is_not_overwritten(t5, tmp_path):
   assert (tmp_path / 'checkpoint').read_bytes() == before
 
 
-def test_slots_come_along_for_what_stays(t5, tmp_path):
-  source = Checkpoint(t5)
-  values = {n: source[n] for n in source.kinds}
-  values['encoder/block_000/layer_000/SelfAttention/v_slot_vr'] = np.ones(24)
-  values['encoder/block_000/layer_000/SelfAttention/q_slot_vr'] = np.ones(24)
-  path = write(str(tmp_path / 'a'), 7, values.items())
+def test_unchanged_weights_keep_their_slots(t5, tmp_path):
+  slots = {f'{SELF}/{name}_slot_vr': np.ones(24) for name in 'vq'}
+  path = with_more(t5, tmp_path / 'a', slots)
   path, _ = convert(path, tmp_path / 'b', 'random_vanilla')
-  assert Checkpoint(path).slots == [
-    'encoder/block_000/layer_000/SyntheticAttention/v_slot_vr'
-  ]
+  assert Checkpoint(path).slots == [f'{ours(SELF)}/v_slot_vr']
+
+
+def test_reshaped_weights_lose_their_slots(tmp_path):
+  source = model.write(tmp_path / 'a', 'original_random', LONG)
+  scope = 'encoder/block_000/layer_000/Synthesizer'
+  slots = {f'{scope}/{name}_slot_v': np.ones(3) for name in ('R', 'o')}
+  path = with_more(source, tmp_path / 'b', slots)
+  path, _ = convert(path, tmp_path / 'c', 'random', bindings=LONG)
+  assert Checkpoint(path).slots == [f'{scope[:-11]}SyntheticAttention/o_slot_v']

@@ -53,17 +53,17 @@ def test_damage_names_what_is_damaged_and_what_is_not(tmp_path):
   folder = str(tmp_path)
   for step in (1, 2, 3):
     save(tmp_path, step)
-  assert checkpoints.damage(folder) == ''
+  assert checkpoints.damage(folder) is None
   damage_of(tmp_path, 3)
   assert checkpoints.is_complete(f'{folder}/model.ckpt-2')
   assert not checkpoints.is_complete(f'{folder}/model.ckpt-3')
-  message = checkpoints.damage(folder)
+  message = str(checkpoints.damage(folder))
   assert f'damaged in {folder}: model.ckpt-3 (truncated' in message
   assert 'Complete: model.ckpt-1, model.ckpt-2.' in message
   assert f'`{checkpoints.pointer_line("model.ckpt-2")}` into' in message
   for step in (1, 2):
     damage_of(tmp_path, step)
-  assert 'No complete checkpoint is there' in checkpoints.damage(folder)
+  assert 'No checkpoint there is complete' in str(checkpoints.damage(folder))
 
 
 def test_the_latest_is_what_the_pointer_says(tmp_path):

@@ -69,7 +69,7 @@ def test_the_command_tells_and_runs_it_only_when_told(tmp_path, trap, capsys):
   words += [f'--gin_param={binding}' for binding in model.TINY]
   command = ['checkpoint', 'convert', str(source)]
   assert cli.main([*command, str(tmp_path / 'one'), *words]) == 0
-  assert 'left out `import synth_mtf_trap`' in capsys.readouterr().out
+  assert 'skipped `import synth_mtf_trap`' in capsys.readouterr().out
   assert not trap.exists()
   trusted = f'--source_gin_file={config}'
   assert cli.main([*command, str(tmp_path / 'two'), *words, trusted]) == 0

@@ -1,4 +1,4 @@
-"""Models whose variables have the same names and shapes, told apart."""
+"""Models that differ although their variables do not."""
 
 import json
 

@@ -4,34 +4,45 @@ import pytest
 
 from synth_mtf.checkpoints import names
 
-SCOPE = 'encoder/block_000/layer_000/'
-Q = f'{SCOPE}SelfAttention/q'
-R = f'{SCOPE}SyntheticAttention/random/R'
-CROSS = 'decoder/block_000/layer_001/EncDecAttention/q'
+PLACE = 'encoder/block_000/layer_000/'
+Q = f'{PLACE}SelfAttention/q'
+R = f'{PLACE}SyntheticAttention/random/R'
+CROSS_PLACE = 'decoder/block_000/layer_001/'
+CROSS = f'{CROSS_PLACE}EncDecAttention/q'
 
 
-def test_a_name_taken_apart():
-  assert names.attention_name(R) == (SCOPE, 'SyntheticAttention', 'random/R')
-  assert names.attention_name(Q) == (SCOPE, 'SelfAttention', 'q')
-  assert names.attention_name(CROSS) == (
-    'decoder/block_000/layer_001/',
-    'EncDecAttention',
-    'q',
-  )
-  assert names.attention_name('shared/embedding') is None
-
-
-def test_a_checkpoint_may_hold_it_under_the_name_of_another_class():
-  assert names.candidates(Q) == [
-    Q,
-    f'{SCOPE}SyntheticAttention/q',
-    f'{SCOPE}Synthesizer/q',
-  ]
-  assert names.candidates(CROSS) == [
-    CROSS,
-    CROSS.replace('EncDec', 'SyntheticEncDec'),
-  ]
-  assert names.candidates('shared/embedding') == ['shared/embedding']
+@pytest.mark.parametrize(
+  'name, parts, candidates, scope, place',
+  [
+    (
+      Q,
+      (PLACE, 'SelfAttention', 'q'),
+      [Q, f'{PLACE}SyntheticAttention/q', f'{PLACE}Synthesizer/q'],
+      f'{PLACE}SelfAttention',
+      PLACE,
+    ),
+    (
+      R,
+      (PLACE, 'SyntheticAttention', 'random/R'),
+      [R, f'{PLACE}SelfAttention/random/R', f'{PLACE}Synthesizer/random/R'],
+      f'{PLACE}SyntheticAttention/random',
+      PLACE,
+    ),
+    (
+      CROSS,
+      (CROSS_PLACE, 'EncDecAttention', 'q'),
+      [CROSS, CROSS.replace('EncDec', 'SyntheticEncDec')],
+      f'{CROSS_PLACE}EncDecAttention',
+      CROSS_PLACE,
+    ),
+    ('shared/embedding', None, ['shared/embedding'], 'shared', 'shared'),
+  ],
+)
+def test_a_name(name, parts, candidates, scope, place):
+  assert names.attention_name(name) == parts
+  assert names.candidates(name) == candidates
+  assert names.scope(name) == scope
+  assert names.layer(name) == place
 
 
 def test_the_kind_of_a_layer():
@@ -42,7 +53,7 @@ def test_the_kind_of_a_layer():
   assert kinds == ['self-attention', 'cross-attention', 'self-attention']
 
 
-def test_a_bias_that_is_there_for_nothing():
+def test_a_bias_that_is_not_used():
   bias, own_bias = names.BIASES
   assert not names.is_used('EncDecAttention', bias)
   assert names.is_used('EncDecAttention', own_bias)
@@ -63,34 +74,25 @@ def test_a_bias_that_is_there_for_nothing():
 def test_weights_and_slots(name, weight, slot):
   assert names.is_weight(name) == weight
   assert names.is_slot(name) == slot
+  assert not name.startswith(Q) or names.slot_owner(name) == Q
 
 
-def test_the_owner_of_a_slot():
-  assert names.slot_owner(f'{Q}_slot_vr') == Q
-  assert names.slot_owner(Q) == Q
-
-
-def test_embeddings_have_rows_for_pieces():
-  assert names.is_embedding('shared/embedding')
-  assert not names.is_embedding('encoder/positional_embedding/embedding')
-  assert not names.is_embedding('embedding_of_something/q')
-
-
-def test_scopes_and_layers():
-  assert names.scope(R) == f'{SCOPE}SyntheticAttention/random'
-  assert names.layer(R) == SCOPE
-  assert names.layer(CROSS) == 'decoder/block_000/layer_001/'
-  assert names.layer('shared/embedding') == 'shared'
+@pytest.mark.parametrize(
+  'name, embedding',
+  [
+    ('shared/embedding', True),
+    ('encoder/positional_embedding/embedding', False),
+    ('embedding_of_something/q', False),
+  ],
+)
+def test_embeddings_have_rows_for_pieces(name, embedding):
+  assert names.is_embedding(name) == embedding
 
 
 @pytest.mark.parametrize(
   'rest, may',
   [
-    ('random/R', True),
-    ('alpha', True),
-    *((bias, True) for bias in names.BIASES),
-    ('q', True),
-    ('k', True),
+    *((rest, True) for rest in ('random/R', 'alpha', 'q', 'k', *names.BIASES)),
     ('v', False),
     ('o', False),
   ],

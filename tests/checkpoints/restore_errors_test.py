@@ -1,4 +1,4 @@
-"""What an error means that a run met while it restored a checkpoint."""
+"""Errors that occur while a run restores a checkpoint."""
 
 import gin
 import numpy as np
@@ -32,7 +32,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path, error):
   assert 'model.ckpt-3 (truncated or altered)' in message
 
 
-def test_what_has_nothing_to_do_with_reading_is_not_explained(tmp_path):
+def test_other_errors_are_not_explained(tmp_path):
   checkpoint(tmp_path)
   damage(tmp_path, 3)
   explain = restore_errors.explainer(str(tmp_path))
@@ -51,8 +51,8 @@ def test_a_damaged_start_is_named(tmp_path):
 
 
 @pytest.mark.parametrize('size, fits', [(4, True), (5, False)])
-def test_another_shape_is_told_by_the_graph(tmp_path, size, fits):
-  """What a resource variable has restored fails where it is first read."""
+def test_another_shape_shows_in_the_graph(tmp_path, size, fits):
+  """Resource variables fail where they are first read."""
   checkpoint(tmp_path, size=4)
   with tf.Graph().as_default():
     with tf.variable_scope('a'):
@@ -65,7 +65,7 @@ def test_another_shape_is_told_by_the_graph(tmp_path, size, fits):
     assert 'made by another model: a/x is float32[4]' in str(message)
 
 
-def test_without_a_checkpoint_there_is_nothing_to_say(tmp_path):
+def test_without_a_checkpoint_nothing_is_explained(tmp_path):
   with tf.Graph().as_default():
     error = tf.errors.InvalidArgumentError(None, tf.no_op(), 'shapes')
   assert restore_errors.explainer(str(tmp_path))(error) is None

@@ -49,7 +49,7 @@ def test_other_pieces_of_the_same_size(models, tmp_path):
   vocabulary_check.check(second, checkpoint)  # nothing is known
   vocabulary_check.record(first, str(tmp_path))
   vocabulary_check.check((first, first), checkpoint)
-  with pytest.raises(UserError, match='whose pieces are others') as error:
+  with pytest.raises(UserError, match='has other pieces') as error:
     vocabulary_check.check((second, second), checkpoint)
   for model in models:
     assert str(model) in str(error.value)
@@ -104,6 +104,6 @@ def test_runs_refuse_them(run, models, tmp_path):
   assert written['targets']['name'] == str(models[0])
   for words in ((trained,), (tmp_path / 'new', finetuning)):
     folder, *rest = words
-    with pytest.raises(UserError, match='whose pieces are others'):
+    with pytest.raises(UserError, match='has other pieces'):
       run(folder, models[1], *rest)
   assert not (tmp_path / 'new' / vocabulary_check.FILE).exists()

@@ -26,7 +26,7 @@ def test_inspect_and_compare(t5, tmp_path):
   assert status == 0
   assert re.search(r'differs by .*SelfAttention/q', out)
   assert re.search(r'only in the second .*random/R', out)
-  assert '4 of them with other values' in out
+  assert '4 with different values' in out
 
 
 def _truncate(data, folder):
@@ -93,9 +93,9 @@ def test_what_has_another_shape_or_is_not_in_both(tmp_path):
   assert status == 0
   assert out.splitlines() == [
     'only in the first   z  [2]',
-    'other shape         x  [3] and [4]',
+    'other shape         x  [3], [4]',
     'only in the second  w  [2]',
-    '2 variables in both, 0 of them with other values',
+    '2 variables in both, 0 with different values',
   ]
 
 
