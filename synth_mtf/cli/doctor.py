@@ -1,11 +1,11 @@
-"""`synth-mtf doctor`: what this machine has, and how to mend what it lacks.
+"""`synth-mtf doctor`: what this machine has, and how to fix what it lacks.
 
-It runs on a broken installation too: everything beyond the standard library is
-imported inside the check that needs it.
+It also runs where the installation is broken: everything beyond the standard
+library is imported inside the check that needs it.
 """
 
 import argparse
-import dataclasses
+import collections
 import importlib
 import importlib.metadata
 import os
@@ -16,15 +16,14 @@ import urllib.error
 import urllib.request
 import warnings
 from collections.abc import Iterator
-from typing import Optional, Union
+from typing import NamedTuple, Optional, Union
 
 from synth_mtf.cli.data_report import DataReport
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
 
-SUMMARY = 'versions, devices, vocabulary and data, and the mend for each fault'
+SUMMARY = 'versions, devices, vocabulary and data, and how to fix each fault'
 
-_PYTHONS = ((3, 9), (3, 11))
 _DISTRIBUTIONS = (
   'tensorflow-text',
   'mesh-tensorflow',
@@ -36,41 +35,35 @@ _DISTRIBUTIONS = (
   'numpy',
   'protobuf',
 )
-_INSTALL = 'in the checkout: make env, or pip install -c {constraints} .'
-_SETS = {
-  '2.12': 'the default set, on which the stock t5_mesh_transformer runs too',
-  '2.15': 'the set for CUDA 12; t5_mesh_transformer needs TensorFlow 2.12',
-}
+_CONSTRAINTS = {'2.12': 'constraints.txt', '2.15': 'constraints-tf2.15.txt'}
+_INSTALL = 'in the checkout: make env, or pip install -c {} .'
 _SECONDS = 5
 
 
-@dataclasses.dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
   """One line of the report.
 
   Attributes:
-    what: what was looked at, and what was found.
-    mend: what to do about it; '' if nothing needs to be done.
-    fault: whether nothing, or not what was asked for, runs until it is mended.
+    what: what was checked, and what was found.
+    fix: what to do about it; '' if nothing needs to be done.
+    fault: whether runs fail until it is fixed.
   """
 
   what: str
-  mend: str = ''
+  fix: str = ''
   fault: bool = False
 
   def __str__(self) -> str:
-    mark = 'FAULT' if self.fault else 'note ' if self.mend else 'ok   '
-    return f'{mark}  {self.what}' + (
-      f'\n       -> {self.mend}' * bool(self.mend)
-    )
+    mark = 'FAULT' if self.fault else 'note ' if self.fix else 'ok   '
+    return f'{mark}  {self.what}' + (f'\n       -> {self.fix}' * bool(self.fix))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags that say what to look at instead of the defaults."""
+  """Adds the flags for what to check instead of the defaults."""
   parser.add_argument(
     '--data_dir',
     metavar='FOLDER',
-    help='folder of official files to look at (default: $SYNTH_MTF_DATA_DIR)',
+    help='folder of official files to check (default: $SYNTH_MTF_DATA_DIR)',
   )
   parser.add_argument(
     '--vocabulary',
@@ -81,10 +74,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-  """Prints the findings, with a table of the data files.
+  """Prints the findings and a table of the data files.
 
   Returns:
-    1 if one of them is a fault, else 0.
+    1 if there is a fault, else 0.
   """
   faults = 0
   for finding in _findings(args):
@@ -97,11 +90,12 @@ def run(args: argparse.Namespace) -> int:
 def _findings(args: argparse.Namespace) -> Iterator[Union[Finding, str]]:
   yield _python()
   tensorflow = _version('tensorflow')
-  yield _tensorflow(tensorflow)
-  constraints = _constraints(tensorflow)
-  yield from _distributions(constraints)
-  yield _torch(tensorflow)
-  host = _host(constraints)
+  series = '.'.join((tensorflow or '').split('.')[:2])
+  install = _INSTALL.format(_CONSTRAINTS.get(series, 'constraints.txt'))
+  yield _tensorflow(tensorflow, series, install)
+  yield from _distributions(install)
+  yield _torch(series)
+  host = _host(install)
   yield host
   if host.fault:
     return
@@ -114,15 +108,11 @@ def _findings(args: argparse.Namespace) -> Iterator[Union[Finding, str]]:
 
 
 def _python() -> Finding:
-  version = platform.python_version()
-  (low, high) = _PYTHONS
+  found = f'Python {platform.python_version()} ({sys.executable})'
+  if (3, 9) <= sys.version_info[:2] <= (3, 11):
+    return Finding(found)
   return Finding(
-    f'Python {version} ({sys.executable})',
-    *(
-      ()
-      if low <= sys.version_info[:2] <= high
-      else ('make an environment with Python 3.9, 3.10 or 3.11', True)
-    ),
+    found, 'create an environment with Python 3.9, 3.10 or 3.11', fault=True
   )
 
 
@@ -133,50 +123,45 @@ def _version(distribution: str) -> Optional[str]:
     return None
 
 
-def _constraints(tensorflow: Optional[str]) -> str:
-  new = tensorflow and tensorflow.startswith('2.15.')
-  return 'constraints-tf2.15.txt' if new else 'constraints.txt'
-
-
-def _tensorflow(version: Optional[str]) -> Finding:
+def _tensorflow(version: Optional[str], series: str, install: str) -> Finding:
   if version is None:
-    mend = _INSTALL.format(constraints='constraints.txt')
-    return Finding('tensorflow is not installed', mend, fault=True)
-  for series, meaning in _SETS.items():
-    if version.startswith(f'{series}.'):
-      return Finding(f'tensorflow {version}: {meaning}')
-  return Finding(
-    f'tensorflow {version}: tested are {" and ".join(_SETS)}',
-    _INSTALL.format(constraints='constraints.txt'),
-    fault=True,
-  )
+    return Finding('tensorflow is not installed', install, fault=True)
+  if series not in _CONSTRAINTS:
+    tested = ' and '.join(_CONSTRAINTS)
+    return Finding(
+      f'tensorflow {version}: tested with {tested} only', install, fault=True
+    )
+  purpose = {
+    '2.12': 'the default; the stock t5_mesh_transformer runs on it, too',
+    '2.15': 'for CUDA 12; t5_mesh_transformer needs TensorFlow 2.12',
+  }
+  return Finding(f'tensorflow {version}: {purpose[series]}')
 
 
-def _distributions(constraints: str) -> Iterator[Finding]:
+def _distributions(install: str) -> Iterator[Finding]:
   found = {name: _version(name) for name in _DISTRIBUTIONS}
   present = [f'{name} {version}' for name, version in found.items() if version]
   if present:
     yield Finding(', '.join(present))
   missing = [name for name, version in found.items() if not version]
   if missing:
-    mend = _INSTALL.format(constraints=constraints)
-    yield Finding(f'not installed: {", ".join(missing)}', mend, fault=True)
+    yield Finding(f'not installed: {", ".join(missing)}', install, fault=True)
 
 
-def _torch(tensorflow: Optional[str]) -> Finding:
+def _torch(series: str) -> Finding:
   version = _version('torch')
   if version:
     return Finding(f'torch {version}')
-  if tensorflow and tensorflow.startswith('2.15.'):
-    return Finding('torch is not installed; nothing here uses it')
+  if series == '2.15':
+    return Finding('torch is not installed, and nothing here uses it')
   return Finding(
     'torch is not installed; only the stock t5_mesh_transformer needs it',
     "for that command: pip install -c constraints.txt 'synth-mtf[t5-cli]'",
   )
 
 
-def _host(constraints: str) -> Finding:
-  """Imports what all commands import."""
+def _host(install: str) -> Finding:
+  """Imports what every command imports."""
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   try:
     with warnings.catch_warnings():
@@ -184,13 +169,10 @@ def _host(constraints: str) -> Finding:
       process.load_plugin()
       importlib.import_module('t5.models.mesh_transformer_main')
       importlib.import_module('synth_mtf.tasks')
-  except Exception as error:  # whatever a mismatch of versions raises
+  except Exception as error:  # mismatched versions raise anything
     cause = error.__cause__ or error
-    return Finding(
-      f'import fails: {type(cause).__name__}: {cause}',
-      _INSTALL.format(constraints=constraints),
-      fault=True,
-    )
+    found = f'import fails: {type(cause).__name__}: {cause}'
+    return Finding(found, install, fault=True)
   return Finding('synth_mtf, mesh_tensorflow, t5 and the tasks can be imported')
 
 
@@ -198,18 +180,15 @@ def _devices() -> Iterator[Finding]:
   import tensorflow as tf
 
   devices = tf.config.list_physical_devices()
-  kinds = sorted({device.device_type for device in devices})
-  counts = [
-    f'{sum(device.device_type == kind for device in devices)} {kind}'
-    for kind in kinds
-  ]
-  yield Finding(f'TensorFlow sees: {", ".join(counts)}; {os.cpu_count()} cores')
+  kinds = collections.Counter(device.device_type for device in devices)
+  counts = ', '.join(f'{kinds[kind]} {kind}' for kind in sorted(kinds))
+  yield Finding(f'TensorFlow sees: {counts}; {os.cpu_count()} cores')
   if 'GPU' not in kinds and shutil.which('nvidia-smi'):
     cuda = tf.sysconfig.get_build_info().get('cuda_version', 'no CUDA')
     yield Finding(
-      'an NVIDIA driver is here, but TensorFlow sees no GPU',
-      f'this TensorFlow was built for CUDA {cuda}; TensorFlow 2.12 wants CUDA '
-      '11.8 and cuDNN 8.6, 2.15 wants CUDA 12.2 and cuDNN 8.9',
+      'there is an NVIDIA driver, but TensorFlow sees no GPU',
+      f'this TensorFlow was built for CUDA {cuda}; TensorFlow 2.12 needs CUDA '
+      '11.8 and cuDNN 8.6, 2.15 needs CUDA 12.2 and cuDNN 8.9',
     )
 
 
@@ -222,12 +201,12 @@ def _vocabulary() -> Finding:
   try:
     size = VOCABULARY.vocab_size
   except UserError as error:
-    return Finding(str(error), 'give another --vocabulary', fault=True)
+    return Finding(str(error), 'pass another --vocabulary', fault=True)
   return Finding(f'vocabulary {name}: {size} pieces')
 
 
 def _t5_vocabulary() -> Finding:
-  """Looks for it over HTTPS: TensorFlow's GCS client retries for minutes."""
+  """Checks over HTTPS, because TensorFlow's GCS client retries for minutes."""
   import t5.data
 
   path = t5.data.DEFAULT_SPM_PATH
@@ -238,8 +217,8 @@ def _t5_vocabulary() -> Finding:
   except (OSError, urllib.error.URLError) as error:
     return Finding(
       f"T5's vocabulary {path} cannot be reached: {error}",
-      'connect to the network, or use a local SentencePiece model or bytes: '
-      '--vocabulary=FILE.model, --vocabulary=bytes (the demo needs neither)',
+      'connect to the network, or pass --vocabulary=FILE.model or '
+      '--vocabulary=bytes (the demo needs neither)',
     )
   return Finding(f"T5's vocabulary {path} can be reached")
 
@@ -251,13 +230,13 @@ def _data() -> Iterator[Union[Finding, str]]:
   if not data_dir:
     yield Finding(
       'no data folder is set: tasks read TensorFlow Datasets',
-      'for official files: --data_dir=FOLDER or SYNTH_MTF_DATA_DIR (the demo '
-      'needs neither)',
+      'for official files, pass --data_dir=FOLDER or set SYNTH_MTF_DATA_DIR '
+      '(the demo needs neither)',
     )
   elif not os.path.isdir(data_dir) and '://' not in data_dir:
     yield Finding(
       f'data folder {data_dir} does not exist',
-      'give the folder that has glue/CoLA/train.tsv, superglue/..., squad/...',
+      'pass the folder with glue/CoLA/train.tsv, superglue/..., squad/...',
       fault=True,
     )
   else:
@@ -265,7 +244,7 @@ def _data() -> Iterator[Union[Finding, str]]:
 
 
 def _official_files(data_dir: str) -> Iterator[Union[Finding, str]]:
-  """Reads every row of every task's files, and says which are not there."""
+  """Reads every row of every task's files, and lists the missing files."""
   from synth_mtf.tasks.files.source import MEND
 
   report = DataReport(data_dir)
@@ -278,11 +257,11 @@ def _official_files(data_dir: str) -> Iterator[Union[Finding, str]]:
     yield Finding(f'malformed: {path}{indented}', MEND, fault=True)
   yield Finding(
     f'data folder {data_dir}: files of {len(report.found)} tasks',
-    '' if report.found else 'give the folder that has glue/CoLA/train.tsv, ...',
+    '' if report.found else 'pass the folder with glue/CoLA/train.tsv, ...',
     fault=not report.found,
   )
   if report.found and report.missing:
     yield Finding(
-      f'not there: {", ".join(report.missing)}',
-      'only a run that uses one of these needs it, and says which file',
+      f'missing: {", ".join(report.missing)}',
+      'only runs that use one of these need it',
     )

@@ -40,7 +40,7 @@ def test_names_which_of_the_two_tensorflows_this_is(doctor):
   _, report = doctor('--vocabulary=bytes')
   series = '.'.join(tf.__version__.split('.')[:2])
   assert f'ok     tensorflow {tf.__version__}: ' in report
-  assert (series == '2.12') == ('the default set' in report)
+  assert (series == '2.12') == ('the default;' in report)
 
 
 def test_a_wrong_data_folder_and_vocabulary(doctor, tmp_path):
