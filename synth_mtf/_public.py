@@ -1,8 +1,9 @@
 """The public names; importing them registers them with gin."""
 
+from synth_mtf.adafactor import Adafactor
 from synth_mtf.baselines import ConvReluDense, Linformer
 from synth_mtf.checkpoints.warm_start import warm_start
-from synth_mtf.cpu import Adafactor, EmbeddingByIndex, FeedForward
+from synth_mtf.cpu import EmbeddingByIndex, FeedForward
 from synth_mtf.host import gin_files
 from synth_mtf.layer.attention import SyntheticAttention
 from synth_mtf.layer.enc_dec_attention import (

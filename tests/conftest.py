@@ -20,7 +20,7 @@ import gin
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from synth_mtf.cpu import token_rows
+from synth_mtf.cpu import padding
 from tests import official_files
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
@@ -76,7 +76,7 @@ def _no_settings_of_other_tests(monkeypatch):
 def _products_are_as_large_ones():
   """Products of the small layers and models here are made as those of T5's."""
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(token_rows, '_LEAST', 0)
+    patch.setattr(padding, '_LEAST', 0)
     yield
 
 

@@ -123,7 +123,7 @@ def _compare(args: argparse.Namespace) -> None:
 
 def _convert(args: argparse.Namespace) -> None:
   from synth_mtf.checkpoints import conversion, files
-  from synth_mtf.core.packing import data_is_packed
+  from synth_mtf.core.context import data_is_packed
   from synth_mtf.host import gin_files, model
 
   checkpoint = files.Checkpoint(args.path)

@@ -4,7 +4,7 @@ import mesh_tensorflow as mtf
 from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core import kernels
-from synth_mtf.core.visibility import row_sequence_id
+from synth_mtf.core.context import row_sequence_id
 
 
 def neighbours(

@@ -4,10 +4,13 @@ import dataclasses
 from typing import Optional, Union
 
 import mesh_tensorflow as mtf
+import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
 
+from synth_mtf.core.context import cached, row_sequence_id
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.once import once
+
+_HIDDEN = -1e9  # what the host adds to hidden logits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +35,14 @@ class Visibility:
     """Those that there are."""
     masks = self.pairs, self.keys, self.queries
     return [x for x in masks if x is not None]
+
+  def biases(self, dtype: tf.DType) -> list[mtf.Tensor]:
+    """What the host adds to logits, which hides keys from queries."""
+    return [
+      mtf.stop_gradient((1.0 - mtf.cast(x, dtype)) * _HIDDEN)
+      for x in (self.pairs, self.keys)
+      if x is not None
+    ]
 
 
 def zero_hidden(x: mtf.Tensor, visible: Optional[mtf.Tensor]) -> mtf.Tensor:
@@ -104,19 +115,11 @@ def encoder_visibility(call: LayerCall, packed: bool) -> Visibility:
   return Visibility(None, keys, queries)
 
 
-def row_sequence_id(context: transformer.Context) -> Optional[mtf.Tensor]:
-  """The segment id of each token, [batch..., length], where there are any."""
-  for ids in (context.subsequence_id, context.sequence_id):
-    if isinstance(ids, mtf.Tensor) and context.length_dim in ids.shape.dims:
-      return ids
-  return None
-
-
 def _causal(context: transformer.Context) -> Optional[mtf.Tensor]:
   """[length, memory_length] in a decoder; None in an encoder."""
   if context.read_priority is None:
     return None
-  return once(
+  return cached(
     context,
     'causal',
     lambda: mtf.greater_equal(

@@ -1,4 +1,4 @@
-"""Embeddings that are read by index instead of by a product."""
+"""The host's embedding, read by index instead of by a product."""
 
 import gin
 import mesh_tensorflow as mtf
@@ -7,20 +7,19 @@ from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core import kernels
 from synth_mtf.core.dimensions import is_split, is_tpu
-from synth_mtf.cpu.products import faster
-from synth_mtf.cpu.token_rows import mask
+from synth_mtf.cpu import padding
 
 
 @gin.configurable(module='synth_mtf')
 class EmbeddingByIndex(transformer.VocabEmbedding):
-  """The host's embedding, its rows copied where the host multiplies.
+  """The host's embedding, which copies rows where the host multiplies.
 
-      Y = one_hot(ids) E = E[ids], 0 where an id is none of the vocabulary's
+      Y = one_hot(ids) E = E[ids], 0 where an id is not in the vocabulary
       dE[i] = sum of the dY of those tokens whose id is i
 
-  The product has 2 [tokens] [vocab] [d_model] operations each way, an eighth of
-  a train step of T5 (Base), and in a step of decoding it reads all of E. It
-  stays where a copy will not do: on a TPU, where the mesh splits the
+  The product takes 2 [tokens] [vocab] [d_model] operations each way, an eighth
+  of a train step of T5 (Base), and in a step of decoding it reads all of E. It
+  remains where a copy will not do: on a TPU, where the mesh splits the
   vocabulary, and for an ensemble.
 
   For `get_vocab_embedding_cls.cls`. Variables are the host's.
@@ -29,15 +28,7 @@ class EmbeddingByIndex(transformer.VocabEmbedding):
   def ids_to_embedding(
     self, ids: mtf.Tensor, context: transformer.Context
   ) -> mtf.Tensor:
-    """Reads the embeddings of tokens.
-
-    Args:
-      ids: int32 [batch..., length], or [batch...] in incremental decoding.
-      context: the host's Context.
-
-    Returns:
-      [batch..., length, d_model], or [batch..., d_model].
-    """
+    """The embeddings, [..., d_model], of ids, int32 [...]."""
     weights = self._embedding_weights
     if (
       is_tpu(weights.mesh)
@@ -53,32 +44,25 @@ class EmbeddingByIndex(transformer.VocabEmbedding):
   def hidden_to_logits(
     self, hidden: mtf.Tensor, context: transformer.Context
   ) -> mtf.Tensor:
-    """Computes the softmax's logits, [..., vocab], of [..., d_model].
-
-    At padding, [..., d_model] is 0, and so are the logits.
-    """
-    make = super().hidden_to_logits
-    masks = mask(context, context.sequence_id, context.length_dim)
-    return faster(lambda: make(hidden, context), hidden.mesh, masks)
+    """The softmax's logits, [..., vocab], of [..., d_model]; 0 at padding."""
+    masks = padding.mask(context, context.sequence_id, context.length_dim)
+    if not masks:
+      return super().hidden_to_logits(hidden, context)
+    if not self._scale_variable_like_classifier_weights:
+      hidden *= self._output_dim.size**-0.5
+    shape = mtf.Shape([*hidden.shape.dims[:-1], self._vocab_dim])
+    return padding.einsum(masks, [hidden, self._embedding_weights], shape)
 
 
 def _read(weights: mtf.Tensor, ids: mtf.Tensor) -> mtf.Tensor:
-  """Y = E[ids], and its gradient by E.
-
-  Args:
-    weights: E, [vocab, d_model].
-    ids: int32 [batch..., length].
-
-  Returns:
-    [batch..., length, d_model].
-  """
+  """Y = E[ids], [..., d_model], for E [vocab, d_model] and ids [...]."""
   vocab, d_model = weights.shape.dims
   output_shape = ids.shape + d_model
 
   def copy(weights: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     known = tf.logical_and(ids >= 0, ids < vocab.size)
-    # Of the variable itself, a sparse read would have TensorFlow copy all of it
-    # at each later read, that of the softmax.
+    # After a sparse read of the variable itself, TensorFlow would copy all of
+    # it at each later read, such as the softmax's.
     weights = tf.convert_to_tensor(weights)
     rows = tf.gather(weights, tf.where_v2(known, ids, 0))
     return tf.where_v2(known[..., tf.newaxis], rows, tf.zeros([], rows.dtype))

@@ -1,224 +1,111 @@
-"""What of a tile of an alignment is seen, and so computed.
+"""The part of each tile of an alignment that is computed: its window.
 
-A tile's window is its queries up to the last token, and the keys from the first
-to the last that any of them sees; what is left out is padding, the future and
-other sequences of the row.
+A window has the tile's queries up to the last token, and the keys from the
+first to the last that any of these queries sees. It leaves out padding, the
+future and the other sequences of a packed row.
+
+A layout names the axes of a tensor in memory, one letter each:
+
+    b  examples    h  heads    q  queries    k  keys    .  anything else
 """
 
-import enum
 import functools
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, Optional, TypeVar, Union
+from collections.abc import Sequence
+from typing import Any, Union
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
-# Windows begin and end at multiples of a step, of which a row has at most so
-# many: the processor's library prepares a product once for each of its sizes.
+# Windows begin and end at multiples of a step, and a row has at most this many
+# steps: the processor's library prepares a product once for each size.
 _LEAST_STEP = 32
 _MOST_STEPS = 16
 
-Size = Union[int, tf.Tensor]
-_T = TypeVar('_T')
-
-
-class Axis(enum.Enum):
-  """What rows or columns are, if a tile does not have all of them."""
-
-  QUERIES = enum.auto()
-  KEYS = enum.auto()
-
-
-class Layout(NamedTuple):
-  """How a tensor over [batch, heads, rows, columns] lies in memory.
-
-  Attributes:
-    rows: what they are.
-    columns: likewise.
-    heads_last: whether it is [batch, rows, columns, heads] there, as what is
-      read by index is. It is transposed tile by tile.
-  """
-
-  rows: Optional[Axis]
-  columns: Optional[Axis]
-  heads_last: bool = False
-
-  @property
-  def axes(self) -> list[Optional[Axis]]:
-    """What each axis in memory is."""
-    return self.stored([None, None, self.rows, self.columns])
-
-  def stored(self, of: Sequence[_T]) -> list[_T]:
-    """Puts what belongs to batch, heads, rows and columns as they lie there."""
-    batch, heads, rows, columns = of
-    if self.heads_last:
-      return [batch, rows, columns, heads]
-    return [batch, heads, rows, columns]
-
-  def named(self, of: Sequence[_T]) -> list[_T]:
-    """The reverse."""
-    if self.heads_last:
-      batch, rows, columns, heads = of
-      return [batch, heads, rows, columns]
-    return list(of)
-
-  def load(self, x: tf.Tensor) -> tf.Tensor:
-    """A tensor out of memory, as [batch, heads, rows, columns]."""
-    return tf.transpose(x, self.named(range(4))) if self.heads_last else x
-
-  def store(self, x: tf.Tensor) -> tf.Tensor:
-    """The reverse."""
-    return tf.transpose(x, self.stored(range(4))) if self.heads_last else x
-
-
-ALIGNMENT = Layout(Axis.QUERIES, Axis.KEYS)
+# One number for all windows, a number for each, or an int32 [number, 1].
+Numbers = Union[int, Sequence[int], tf.Tensor]
 
 
 class Windows:
-  """What is computed of tiles: their first queries, and some keys in a row.
-
-  All windows are found together, so that the graph stays small.
-  """
+  """The windows of all tiles, found together to keep the graph small."""
 
   def __init__(
-    self, blocks: int, queries: Size, start: Size, keys: Size, number: int
+    self,
+    blocks: int,
+    number: int,
+    queries: Numbers,
+    start: Numbers = 0,
+    keys: Numbers = -1,
   ) -> None:
     """Creates windows.
 
     Args:
-      blocks: how many blocks of queries there are.
-      queries: how many each window has, int32 [number, 1], or one for all.
-      start: its first key, likewise.
-      keys: how many it has, likewise.
-      number: of windows: blocks of the first examples, of the next ones, ...
+      blocks: number of blocks of queries.
+      number: number of windows: the blocks of the first group of examples, then
+        those of the next, and so on.
+      queries: how many queries each window has.
+      start: its first key.
+      keys: how many keys it has; -1 for whole tiles.
     """
-    self._number = number
-    self._block = tf.constant([[i % blocks] for i in range(number)])
-    self._ranges: dict[Axis, tuple[Size, Size]] = {
-      Axis.QUERIES: (0, queries),
-      Axis.KEYS: (start, keys),
-    }
-    self._known: dict[Hashable, Any] = {}
+    self._blocks = [i % blocks for i in range(number)]
+    self._ranges = {'q': (0, queries), 'k': (start, keys)}
+    self._is_whole = isinstance(keys, int) and keys < 0
+    self._known: dict[Any, Any] = {}
 
-  def bounds(
-    self, layout: Layout, rows: int
-  ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-    """Where each window begins in memory, and its size; -1 is all there is.
+  def view(
+    self, at: int, x: tf.Tensor, layout: str, stride: int = 0
+  ) -> tf.Tensor:
+    """Window number `at` of a tensor.
 
     Args:
-      layout: of the tensor.
-      rows: from one block to the next.
-    """
-
-    def make() -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-      ranges = [self._ranges[x] if x else (0, -1) for x in layout.axes]
-      begin, size = map(list, zip(*ranges))
-      if rows:
-        begin[layout.axes.index(Axis.QUERIES)] = self._block * rows
-      return self._vectors(begin), self._vectors(size)
-
-    return self._once((layout, rows), make)
-
-  def around(self, layout: Layout, shape: tuple[int, ...]) -> list[tf.Tensor]:
-    """What each window leaves out before and after it, [4, 2]."""
-
-    def make() -> list[tf.Tensor]:
-      numbers: list[Size] = []
-      for axis, whole in zip(layout.axes, shape):
-        at, n = self._ranges[axis] if axis else (0, whole)
-        numbers += [at, whole - at - n]
-      return self._vectors(numbers, [4, 2])
-
-    return self._once((layout, shape), make)
-
-  def _vectors(
-    self, numbers: Sequence[Size], shape: Sequence[int] = (4,)
-  ) -> list[tf.Tensor]:
-    """These numbers for each window, in few operations."""
-    rows = tf.constant([x if isinstance(x, int) else 0 for x in numbers])
-    varying = [i for i, x in enumerate(numbers) if not isinstance(x, int)]
-    if not varying:
-      return [tf.reshape(rows, shape)] * self._number
-    for i in varying:
-      column = [int(i == j) for j in range(len(numbers))]
-      rows += numbers[i] * tf.constant(column)
-    return tf.unstack(tf.reshape(rows, [self._number, *shape]))
-
-  def _once(self, key: Hashable, make: Callable[[], Any]) -> Any:
-    if key not in self._known:
-      self._known[key] = make()
-    return self._known[key]
-
-
-class Window:
-  """The window of a tile."""
-
-  def __init__(self, windows: Windows, at: int) -> None:
-    """One of several windows."""
-    self._windows = windows
-    self._at = at
-
-  def view(self, x: tf.Tensor, layout: Layout, rows: int = 0) -> tf.Tensor:
-    """The window of a tensor.
-
-    Args:
+      at: which window.
       x: as it lies in memory.
-      layout: how that is.
-      rows: from one block of queries to the next; 0: x has one of them only.
+      layout: of x.
+      stride: queries from one block to the next; 0 if x is a single block.
     """
-    if not any(layout.axes):
+    if not set(layout) & {'q', 'k'} or (self._is_whole and not stride):
       return x
-    begin, size = self._windows.bounds(layout, rows)
-    y = tf.slice(x, begin[self._at], size[self._at])
-    sizes = zip(layout.axes, x.shape)
-    y.set_shape([None if axis else n for axis, n in sizes])
+    if (layout, stride) not in self._known:
+      begin, size = map(list, zip(*(self._range(a, -1) for a in layout)))
+      if stride:
+        begin[layout.index('q')] = [i * stride for i in self._blocks]
+      self._known[layout, stride] = self._rows(begin), self._rows(size)
+    begins, sizes = self._known[layout, stride]
+    y = tf.slice(x, begins[at], sizes[at])
+    if not self._is_whole:
+      y.set_shape([None if a in 'qk' else n for a, n in zip(layout, x.shape)])
     return y
 
   def put(
-    self, x: tf.Tensor, layout: Layout, shape: Sequence[int]
+    self, at: int, x: tf.Tensor, layout: str, shape: Sequence[int]
   ) -> tf.Tensor:
-    """The tensor of this shape whose window is x, and which is 0 elsewhere.
-
-    Args:
-      x: as it lies in memory.
-      layout: how that is.
-      shape: that of the result there.
-    """
-    if not any(layout.axes):
+    """The tensor of this shape whose window is x, and which is 0 elsewhere."""
+    if not set(layout) & {'q', 'k'} or self._is_whole:
       return x
-    around = self._windows.around(layout, tuple(shape))
-    y = tf.pad(x, around[self._at])
+    key = layout, tuple(shape)
+    if key not in self._known:
+      ranges = [self._range(a, n) for a, n in zip(layout, shape)]
+      around = [(at, n - at - size) for (at, size), n in zip(ranges, shape)]
+      self._known[key] = self._rows([n for pair in around for n in pair])
+    y = tf.pad(x, tf.reshape(self._known[key][at], [4, 2]))
     y.set_shape(shape)
     return y
 
+  def _range(self, axis: str, size: int) -> tuple[Any, Any]:
+    return self._ranges.get(axis, (0, size))
 
-class Whole(Window):
-  """The window of a tile that has all of it."""
-
-  def __init__(self, block: int, queries: int) -> None:
-    """Creates a window.
-
-    Args:
-      block: which block of queries it is.
-      queries: how many it has.
-    """
-    self._block = block
-    self._queries = queries
-
-  def view(self, x: tf.Tensor, layout: Layout, rows: int = 0) -> tf.Tensor:
-    """The block of a tensor."""
-    if not rows:
-      return x
-    at = layout.axes.index(Axis.QUERIES)
-    begin, size = [0] * 4, [-1] * 4
-    begin[at], size[at] = self._block * rows, self._queries
-    return tf.slice(x, begin, size)
-
-  def put(
-    self, x: tf.Tensor, layout: Layout, shape: Sequence[int]
-  ) -> tf.Tensor:
-    """It is whole already."""
-    del layout, shape
-    return x
+  def _rows(self, columns: Sequence[Any]) -> Sequence[Any]:
+    """A vector for each window, from one entry of each column."""
+    known = [0 if tf.is_tensor(x) else x for x in columns]
+    number = len(self._blocks)
+    rows = np.stack([np.broadcast_to(x, number) for x in known], axis=1)
+    found = [i for i, x in enumerate(columns) if tf.is_tensor(x)]
+    if not found:
+      return rows.tolist()
+    one_hot = np.eye(len(columns), dtype=np.int32)
+    total = tf.constant(rows, tf.int32)
+    for i in found:
+      total += columns[i] * one_hot[i]
+    return tf.unstack(total)
 
 
 def find(
@@ -229,20 +116,20 @@ def find(
   queries: int,
   keys: int,
 ) -> Windows:
-  """The windows of all tiles.
+  """Finds the windows of all tiles.
 
   Masks are bool, [groups of examples, examples, blocks, queries, keys], with
   size 1 where they do not depend on something.
 
   Args:
-    seen: which keys are seen: by a query where all masks agree. A token that
-      sees nothing averages over all keys, as in the host, so that its window
-      has all of them.
+    seen: which keys a query sees: those on which all masks agree. A token that
+      sees nothing averages over all keys, as in the host, so its window has all
+      of them.
     tokens: which queries are tokens, [..., queries, 1].
-    examples: the number of groups.
-    blocks: likewise.
-    queries: how many a block has.
-    keys: how many there are.
+    examples: number of groups of examples.
+    blocks: number of blocks.
+    queries: number of queries in a block.
+    keys: number of keys.
   """
   start, stop, last = 0, keys, queries
 
@@ -262,11 +149,11 @@ def find(
   if tokens:
     is_token = functools.reduce(tf.logical_and, tokens)
     _, last = ends(tf.reduce_any(is_token, axis=[1, 4]))
-  return Windows(blocks, last, start, stop - start, examples * blocks)
+  return Windows(blocks, examples * blocks, last, start, stop - start)
 
 
 def _ends(where: tf.Tensor, keys: int) -> tuple[tf.Tensor, tf.Tensor]:
-  """From where to where rows are true, by steps; the first one, if nowhere."""
+  """The steps between which rows are true; the first step if nowhere."""
   step = max(_LEAST_STEP, keys // _MOST_STEPS)
   n = where.shape[-1]
   numbers = tf.range(n)

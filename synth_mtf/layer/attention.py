@@ -6,8 +6,8 @@ import gin
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
+from synth_mtf.core.context import cached
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.once import once
 from synth_mtf.layer.synthetic import SyntheticLayer
 from synth_mtf.synthesizers.dot_product import DotProduct
 
@@ -43,7 +43,7 @@ class SyntheticAttention(SyntheticLayer):
       return []
     if self.relative_attention_type == 'bias_shared':
       name = f'relative position bias of {call.heads}'
-      return [once(call.context, name, lambda: self._make_bias(call))]
+      return [cached(call.context, name, lambda: self._make_bias(call))]
     return [self._make_bias(call)]
 
   def _make_bias(self, call: LayerCall) -> mtf.Tensor:

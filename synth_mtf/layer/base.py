@@ -1,6 +1,7 @@
 """AttentionLayer, the base class of the project's attention layers."""
 
 import abc
+import functools
 from collections.abc import Collection
 from typing import Any, ClassVar, Optional
 
@@ -8,9 +9,13 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
+from synth_mtf.core.context import (
+  data_is_packed,
+  row_sequence_id,
+  rows_are_packed,
+)
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.memory import Memory, OwnSequence
-from synth_mtf.core.packing import data_is_packed, rows_are_packed
 from synth_mtf.core.positions import (
   PackedIndex,
   SlicedIndex,
@@ -18,13 +23,8 @@ from synth_mtf.core.positions import (
   TableIndex,
 )
 from synth_mtf.core.projections import Projections
-from synth_mtf.core.visibility import (
-  Visibility,
-  row_sequence_id,
-  visibility,
-)
-from synth_mtf.cpu.products import faster
-from synth_mtf.cpu.token_rows import mask
+from synth_mtf.core.visibility import Visibility, visibility
+from synth_mtf.cpu import einsum, mask
 from synth_mtf.layer import refusals
 from synth_mtf.layer.dropout import Dropout
 from synth_mtf.layer.z_loss import UseLogZ, z_loss
@@ -99,22 +99,6 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     Returns:
       A tensor of the shape of x.
     """
-    memory_length = self.memory_length(context)
-    of_memory = self.memory_sequence_id(context)
-    if of_memory is None:
-      of_memory = context.sequence_id
-    masks = [
-      *mask(context, context.sequence_id, context.length_dim),
-      *mask(context, of_memory, memory_length),
-    ]
-    return faster(lambda: self._call(context, x, losses), x.mesh, masks)
-
-  def _call(
-    self,
-    context: transformer.Context,
-    x: mtf.Tensor,
-    losses: Optional[list[mtf.Tensor]],
-  ) -> mtf.Tensor:
     float32_logits = self.attention_kwargs.get('float32_logits', True)
     call = LayerCall(
       context=context,
@@ -133,7 +117,14 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
 
   def make_params(self, context: transformer.Context) -> Projections:
     """The layer's q, k, v and o; each is created on first use."""
-    return Projections.of_layer(self, context)
+    memory_ids = self.memory_sequence_id(context)
+    if memory_ids is None:
+      memory_ids = context.sequence_id
+    masks = [
+      *mask(context, context.sequence_id, context.length_dim),
+      *mask(context, memory_ids, self.memory_length(context)),
+    ]
+    return Projections.of_layer(self, context, functools.partial(einsum, masks))
 
   def table_index(self, context: transformer.Context) -> TableIndex:
     """Reads tables by each token's position in its own sequence."""

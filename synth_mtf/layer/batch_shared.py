@@ -13,12 +13,11 @@ from typing import Optional
 import mesh_tensorflow as mtf
 
 from synth_mtf.core import kernels
+from synth_mtf.core.context import recomputes_layers
 from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Logits, multiplied_out, needed
-from synth_mtf.core.once import layers_are_made_again
 from synth_mtf.core.visibility import Visibility, zero_hidden
-from synth_mtf.cpu.attend import attend_shared, can_attend
 from synth_mtf.layer.dropout import Dropout
 from synth_mtf.layer.z_loss import UseLogZ
 
@@ -33,13 +32,6 @@ def average(
 ) -> mtf.Tensor:
   """softmax(B) G(X); see `weighted_sum.softmax_average`."""
   values = dropout.drop_values(zero_hidden(values, visibility.keys), call)
-  if (
-    use_log_z is None
-    and not call.context.model.ensemble_dims
-    and can_attend(call, values)
-  ):
-    y = attend_shared(call, logits.shared, visibility, values)
-    return zero_hidden(y, visibility.queries)
 
   def sums() -> tuple[mtf.Tensor, ...]:
     e, center = kernels.centered_exp(
@@ -58,7 +50,7 @@ def average(
     return y, _total(call, e, visibility.keys), center
 
   # What the host makes again cannot hold what is made again by itself.
-  if call.context.train and not layers_are_made_again(call.context):
+  if call.context.train and not recomputes_layers(call.context):
     y, total, center = kernels.made_again(sums, needed(logits.shared))
   else:
     y, total, center = sums()

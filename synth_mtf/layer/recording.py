@@ -23,7 +23,6 @@ from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Logits, total
 from synth_mtf.core.visibility import Visibility, zero_hidden
-from synth_mtf.layer import general
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,8 +96,7 @@ def record(
     return
   b = weights = _in_order(call, mtf.cast(total(call, logits), tf.float32))
   if layer.normalize == 'softmax':
-    bias = general.hiding_bias(call, visibility)
-    weights = mtf.add_n([b, *(mtf.cast(x, b.dtype) for x in bias)])
+    weights = mtf.add_n([b, *visibility.biases(b.dtype)])
     weights = mtf.softmax(weights, call.memory_length)
   for visible in visibility.masks:
     weights = zero_hidden(weights, visible)

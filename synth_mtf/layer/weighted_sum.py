@@ -4,7 +4,7 @@
 
 The softmax is over the visible part of `memory_length`. There are two ways to
 compute it, with equal results; the dimensions of the logits decide between
-them:
+them. On CPUs, `cpu.attention` does the same tile by tile.
 
   batch_shared   B has no batch dimension. Exponentials are taken once for the
                  whole batch, padding enters the two products with them, and
@@ -19,6 +19,7 @@ import mesh_tensorflow as mtf
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Logits, total
 from synth_mtf.core.visibility import Visibility, zero_hidden
+from synth_mtf.cpu import attend_each, attend_shared, can_attend
 from synth_mtf.layer import batch_shared, general
 from synth_mtf.layer.dropout import Dropout
 from synth_mtf.layer.z_loss import UseLogZ
@@ -53,6 +54,11 @@ def softmax_average(
     and dropout.per_key(call)
     and not call.splits(call.memory_length)
   )
+  if use_log_z is None and dropout.per_key(call) and can_attend(call, values):
+    attend = attend_shared if shares_weights else attend_each
+    values = dropout.drop_values(values, call)
+    y = attend(call, logits, visibility, values)
+    return zero_hidden(y, visibility.queries)
   way = batch_shared if shares_weights else general
   return way.average(call, logits, visibility, values, dropout, use_log_z)
 

@@ -14,7 +14,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, utils
 
 from synth_mtf import cost
-from synth_mtf.core.packing import data_is_packed
+from synth_mtf.core.context import data_is_packed
 from synth_mtf.host import model
 from synth_mtf.layer.base import AttentionLayer
 from synth_mtf.results import labels

@@ -8,9 +8,9 @@ import gin
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
+from synth_mtf.core.context import row_sequence_id
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import weighted
-from synth_mtf.core.visibility import row_sequence_id
 from synth_mtf.errors import ConfigurationError, nearest
 from synth_mtf.synthesizers.base import Table
 

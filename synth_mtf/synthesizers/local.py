@@ -121,7 +121,7 @@ def project(
   w = call.variable(
     name, summed + dims, stddev=(gain / mtf.Shape(summed).size) ** 0.5
   )
-  return mtf.einsum([x, w], mtf.Shape(kept + dims))
+  return call.projections.einsum([x, w], mtf.Shape(kept + dims))
 
 
 def relu_layer(call: LayerCall, d_kv: mtf.Dimension) -> mtf.Tensor:

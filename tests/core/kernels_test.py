@@ -17,6 +17,7 @@ from tests.core.cases import (
   LENGTH,
   LOGITS,
   MEMORY,
+  ONE_QUERY,
   VALUES,
   WEIGHTS,
   Case,
@@ -173,6 +174,27 @@ CASES = {
     WEIGHTS,
     ('heads', 'length'),
     ('memory_length',),
+  ),
+  'product of one query and keys': Case(
+    lambda q, k: kernels.product(q, k, mtf.Shape(dims(ONE_QUERY))),
+    lambda q, k: np.einsum('bhd,bjhd->bhj', q, k),
+    {'q': ('batch heads d_kv', None), 'k': (VALUES, None)},
+    ONE_QUERY,
+    ('batch', 'memory_length', 'heads', 'd_kv'),
+  ),
+  'product of one row for all examples': Case(
+    lambda w, v: kernels.product(w, v, mtf.Shape(dims('batch heads d_kv'))),
+    lambda w, v: np.einsum('hj,bjhd->bhd', w, v),
+    {'w': ('heads memory_length', None), 'v': (VALUES, None)},
+    'batch heads d_kv',
+    ('batch', 'memory_length', 'heads', 'd_kv'),
+  ),
+  'product of all queries and keys': Case(
+    lambda q, k: kernels.product(q, k, mtf.Shape(dims(LOGITS))),
+    lambda q, k: np.einsum('bihd,bjhd->bhij', q, k),
+    {'q': (X, None), 'k': (VALUES, None)},
+    LOGITS,
+    ('batch', 'memory_length', 'heads', 'd_kv'),
   ),
   'shared product': Case(
     lambda w, v: kernels.shared_product(
@@ -390,3 +412,21 @@ def test_an_index_that_is_not_on_the_axis_is_left_out_of_the_sum():
 
   expected = [[dy[0, 0] + dy[0, 3], 0, 0], [0, dy[1, 2], dy[1, 0]]]
   harness.assert_close(harness.evaluate(build), np.array(expected), 'sum', 1e-6)
+
+
+@pytest.mark.parametrize(
+  'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
+)
+def test_one_row_is_multiplied_as_a_matrix_off_a_tpu(mesh):
+  """On a TPU as by the host, whose product of numbers is as large as keys."""
+  with harness.new_graph(mesh) as (graph, mesh_object):
+    q, k = (
+      harness.constant(mesh_object, floats(names, names), names)
+      for names in ('batch heads d_kv', VALUES)
+    )
+    y = kernels.product(q, k, mtf.Shape(dims(ONE_QUERY)))
+    parallel = mesh.implementation()
+    mtf.Lowering(graph, {mesh_object: parallel}).export_to_tf_tensor(y)
+    kinds = {op.type for op in tf.get_default_graph().get_operations()}
+  assert ('Mul' in kinds) == mesh.tpu
+  assert ('Einsum' in kinds) != mesh.tpu

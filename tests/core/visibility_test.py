@@ -1,6 +1,5 @@
 """Which memory positions a query may see, split by what that depends on."""
 
-import mesh_tensorflow as mtf
 import numpy as np
 import pytest
 
@@ -51,17 +50,3 @@ def test_causality_is_computed_once_for_all_layers():
     call = calls.make(mesh, IDS, DECODER)
     one, other = (visibility.visibility(call, False) for _ in range(2))
     assert one.pairs is other.pairs
-
-
-def test_the_ids_of_a_row():
-  with harness.new_graph() as (_, mesh):
-    context = calls.make(mesh, IDS).context
-    ids = context.sequence_id
-    assert visibility.row_sequence_id(context) is ids
-    context.subsequence_id = ids + 1
-    assert visibility.row_sequence_id(context) is context.subsequence_id
-    context.subsequence_id = None
-    context.sequence_id = 1  # the host's word for no padding
-    assert visibility.row_sequence_id(context) is None
-    context.sequence_id = mtf.reduce_sum(ids, reduced_dim=context.length_dim)
-    assert visibility.row_sequence_id(context) is None

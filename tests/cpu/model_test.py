@@ -8,7 +8,6 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer_layers
 
 from synth_mtf import DotProductEncDecAttention, SyntheticEncDecAttention
-from synth_mtf.cpu import single_rows
 from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
 from synth_mtf.results import labels
@@ -134,8 +133,7 @@ def test_trains_the_same_variables_by_the_same_gradients(variant):
 @pytest.mark.parametrize('variant', VARIANTS)
 @pytest.mark.parametrize('beam_size', [1, 3])
 @pytest.mark.parametrize('examples', [1, 2])
-def test_decodes_the_same(monkeypatch, variant, beam_size, examples):
-  monkeypatch.setattr(single_rows, '_PIECE', 8)
+def test_decodes_the_same(variant, beam_size, examples):
   beam = f'Bitransformer.decode.beam_size = {beam_size}'
   expected, _ = computed(variant, [beam], answers, examples)
   found, _ = computed(variant, [beam, FAST], answers, examples)
@@ -144,8 +142,7 @@ def test_decodes_the_same(monkeypatch, variant, beam_size, examples):
 
 
 @pytest.mark.parametrize('outputs', [gradients, answers])
-def test_the_feed_forward_layer_has_the_hosts_settings(monkeypatch, outputs):
-  monkeypatch.setattr(single_rows, '_PIECE', 8)
+def test_the_feed_forward_layer_has_the_hosts_settings(outputs):
   settings = [
     "DenseReluDense.activation = ['gelu', 'linear']",
     'DenseReluDense.use_bias = True',

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from synth_mtf.cpu import tiles
-from synth_mtf.layer import batch_shared, general
+from synth_mtf.layer import weighted_sum
 from tests import checks, family, harness
 from tests.harness import DECODER, ENCODER
 
@@ -20,8 +20,7 @@ ROWS = {
 def way(request, monkeypatch):
   """Tiles of a query or of a part of a head, or the way of TPUs and meshes."""
   if request.param == 'step by step':
-    for module in (general, batch_shared):
-      monkeypatch.setattr(module, 'can_attend', lambda call, values: False)
+    monkeypatch.setattr(weighted_sum, 'can_attend', lambda call, values: False)
   else:
     entries = 1 if request.param == 'one query' else 3 * PADDED.size
     monkeypatch.setattr(tiles, '_TILE', entries)

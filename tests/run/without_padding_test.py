@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.cpu import token_rows
+from synth_mtf.cpu import padding
 from tests import harness
 
 pytestmark = pytest.mark.slow  # trains
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow  # trains
 def test_the_same_variables_come_out(run, tmp_path, monkeypatch, more):
   variables = []
   for name, least in (('without', 0), ('with', 2**60)):
-    monkeypatch.setattr(token_rows, '_LEAST', least)
+    monkeypatch.setattr(padding, '_LEAST', least)
     repeatable = '--gin_file=runs/repeatable.gin'
     assert run(tmp_path / name, repeatable, more) == 0
     reader = tf.train.load_checkpoint(str(tmp_path / name))

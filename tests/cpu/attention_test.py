@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from mesh_tensorflow.transformer import transformer_layers
 
-from synth_mtf.core.logits import InnerProduct, Scaled
+from synth_mtf.core.logits import InnerProduct, Scaled, add
 from synth_mtf.core.visibility import Visibility
-from synth_mtf.cpu import attend, tiles, windows
+from synth_mtf.cpu import attention, tiles, windows
 from tests import checks, harness, reference
 from tests.core import calls
 
@@ -102,7 +102,8 @@ def formula(names, at, visible, nonpad):
   return np.einsum('bhij,bjhd->bihd', e / e.sum(-1, keepdims=True), at['v'])
 
 
-def check(kernel, names, visible, nonpad, mesh=harness.ONE_DEVICE):
+def check(way, names, mesh=harness.ONE_DEVICE):
+  function, visibility, visible, nonpad = WAYS[way]
   values = arrays(names)
   tokens = nonpad[:, :, None, None]  # the layer makes all else zero
   cotangent = tokens * harness.draw(
@@ -124,7 +125,8 @@ def check(kernel, names, visible, nonpad, mesh=harness.ONE_DEVICE):
         tensors[f'{name} {i}'] = harness.constant(
           mesh_object, values[f'{name} {i}'], of
         )
-    y = kernel(call, [term(name, tensors) for name in names], tensors['v'])
+    logits = add(call, [term(name, tensors) for name in names])
+    y = function(call, logits, visibility(mesh_object), tensors['v'])
     shape = dims('batch length heads d_kv')
     assert y.shape.dims == shape
     loss = mtf.reduce_sum(y * harness.constant(mesh_object, cotangent, shape))
@@ -158,51 +160,28 @@ def masked(mesh_object):
   )
 
 
-def hidden(mesh_object, array, names):
-  """A mask as the layer adds it to B."""
-  return mtf.stop_gradient(
-    (1.0 - harness.constant(mesh_object, array.astype(np.float32), names))
-    * -1e9
-  )
+def packed(mesh_object):
+  same = harness.constant(mesh_object, SAME, 'batch length memory_length')
+  return Visibility(mtf.equal(same, 1), None, None)
 
 
-ALL = Visibility(None, None, None)
+def everything(mesh_object):
+  del mesh_object
+  return Visibility(None, None, None)
 
 
-def of_each(call, parts, values):
-  return attend.attend(call, parts, ALL, values)
-
-
-def of_each_masked(call, parts, values):
-  masks = [
-    hidden(values.mesh, CAUSAL, 'length memory_length'),
-    hidden(values.mesh, NONPAD, 'batch memory_length'),
-  ]
-  return attend.attend(call, [*parts, *masks], masked(values.mesh), values)
-
-
-def of_each_packed(call, parts, values):
-  same = harness.constant(values.mesh, SAME, 'batch length memory_length')
-  mask = hidden(values.mesh, SAME, 'batch length memory_length')
-  visibility = Visibility(mtf.equal(same, 1), None, None)
-  return attend.attend(call, [*parts, mask], visibility, values)
-
-
-def of_all(call, parts, values):
-  return attend.attend_shared(call, parts, ALL, values)
-
-
-def of_all_masked(call, parts, values):
-  visibility = masked(values.mesh)
-  return attend.attend_shared(call, parts, visibility, values * visibility.keys)
-
-
+# The function, what is visible, and the same in NumPy: of pairs and of tokens.
 WAYS = {
-  'of each': (of_each, 1, np.ones_like(NONPAD)),
-  'of each, masked': (of_each_masked, CAUSAL, NONPAD),
-  'of each, packed': (of_each_packed, SAME[:, None], np.ones_like(NONPAD)),
-  'of all': (of_all, 1, np.ones_like(NONPAD)),
-  'of all, masked': (of_all_masked, CAUSAL, NONPAD),
+  'each': (attention.attend_each, everything, 1, np.ones_like(NONPAD)),
+  'each, masked': (attention.attend_each, masked, CAUSAL, NONPAD),
+  'each, packed': (
+    attention.attend_each,
+    packed,
+    SAME[:, None],
+    np.ones_like(NONPAD),
+  ),
+  'shared': (attention.attend_shared, everything, 1, np.ones_like(NONPAD)),
+  'shared, masked': (attention.attend_shared, masked, CAUSAL, NONPAD),
 }
 
 
@@ -217,25 +196,25 @@ def cases():
     WAYS, [*((n,) for n in PARTS), *mixtures]
   ):
     shared = set(names) <= set(SHARED)
-    if shared or way.startswith('of each'):
+    if shared or way.startswith('each'):
       yield way, names
 
 
 def sizes_of_tiles():
   """Each case by tiles of each size; fast: a part alone by one of them."""
   # Three queries of a head, for B of one example or of both; the last has one.
-  of_all, of_each = 3 * LENGTH, 3 * LENGTH * BATCH
+  shared, each = 3 * LENGTH, 3 * LENGTH * BATCH
   two_heads = 2 * LENGTH**2 * BATCH
 
   def fast(way, names):
-    some = of_each if 'of each' in way else of_all
+    some = each if 'each' in way else shared
     if len(names) > 1:
       return [some, two_heads, 2**20]
-    return [some] if way in ('of each', 'of all') else []
+    return [some] if way in ('each', 'shared') else []
 
   # One head and one query; a head and some queries; some heads; all of them.
   for entries, (way, names) in itertools.product(
-    [1, of_all, of_each, two_heads, 2**20], cases()
+    [1, shared, each, two_heads, 2**20], cases()
   ):
     yield pytest.param(
       entries,
@@ -253,8 +232,7 @@ def test_it_is_the_formula(monkeypatch, entries, way, names):
     monkeypatch.setattr(tiles, '_LARGE', 1)
   # Windows are as narrow as can be, or rounded up, the last one less.
   monkeypatch.setattr(windows, '_LEAST_STEP', 2 if entries % 2 else 1)
-  kernel, visible, nonpad = WAYS[way]
-  check(kernel, names, visible, nonpad)
+  check(way, names)
 
 
 @pytest.mark.parametrize(
@@ -267,14 +245,74 @@ def test_it_is_the_formula(monkeypatch, entries, way, names):
 @pytest.mark.parametrize(
   'way, names',
   [
-    ('of each, masked', ('pairs', 'scaled table', 'bias of each key')),
-    ('of each', ('rows of a table', 'scaled by a number', 'bias of all heads')),
-    ('of all, masked', ('table', 'low rank', 'bias of all heads')),
+    ('each, masked', ('pairs', 'scaled table', 'bias of each key')),
+    ('each', ('rows of a table', 'scaled by a number', 'bias of all heads')),
+    ('shared, masked', ('table', 'low rank', 'bias of all heads')),
   ],
 )
 def test_a_mesh_may_split_the_batch_and_the_heads(
   monkeypatch, mesh, way, names
 ):
   monkeypatch.setattr(tiles, '_TILE', 3 * LENGTH * BATCH)
-  kernel, visible, nonpad = WAYS[way]
-  check(kernel, names, visible, nonpad, MESHES[mesh])
+  check(way, names, MESHES[mesh])
+
+
+ROWS = np.array([[1] * 5 + [2] * 4 + [0] * 3, [1] * 9 + [0] * 3])
+
+
+@pytest.mark.parametrize(
+  'packed', [False, True], ids=['unpacked rows', 'packed rows']
+)
+def test_what_no_query_sees_is_not_read(monkeypatch, packed):
+  """What is hidden is not a number, which would spoil all that is made of it.
+
+  A tile of packed rows is a single query here.
+  """
+  monkeypatch.setattr(windows, '_LEAST_STEP', 1)
+  if packed:
+    monkeypatch.setattr(tiles, '_TILE', ROWS.shape[1])
+    monkeypatch.setattr(tiles, '_MOST_TILES', 1000)
+  tokens = (ROWS > 0).astype(np.float32)
+  heads, d_kv = calls.HEADS, calls.D_KV
+  shape = [calls.BATCH, ROWS.shape[1], heads, d_kv]
+  drawn = {name: harness.draw(name, shape) for name in 'qkv'}
+  spoiled = {
+    name: np.where(tokens[..., None, None] > 0, x, np.nan).astype(np.float32)
+    for name, x in drawn.items()
+  }
+
+  def build(mesh):
+    call = calls.make(mesh, ROWS)
+    rows = {'q': 'length', 'k': 'memory_length', 'v': 'memory_length'}
+    dims = {
+      name: [
+        mtf.Dimension('batch', calls.BATCH),
+        mtf.Dimension(row, ROWS.shape[1]),
+        mtf.Dimension('heads', heads),
+        mtf.Dimension('d_kv', d_kv),
+      ]
+      for name, row in rows.items()
+    }
+    q, k, v = (harness.constant(mesh, spoiled[n], dims[n]) for n in 'qkv')
+    of_pairs = [*call.batch, *call.length, call.memory_length]
+    same = (ROWS[:, :, None] == ROWS[:, None]).astype(np.float32)
+    if packed:
+      pairs = mtf.equal(harness.constant(mesh, same, of_pairs), 1.0)
+      visibility = Visibility(pairs, None, None)
+    else:
+      visibility = Visibility(
+        None,
+        harness.constant(mesh, tokens, [*call.batch, call.memory_length]),
+        harness.constant(mesh, tokens, [*call.batch, *call.length]),
+      )
+    logits = add(call, [InnerProduct(q, k, call.kv_dim)])
+    y = attention.attend_each(call, logits, visibility, v)
+    cotangent = harness.constant(
+      mesh, np.broadcast_to(tokens[..., None, None], shape), y.shape
+    )
+    gradients = mtf.gradients([mtf.reduce_sum(y * cotangent)], [q, k, v])
+    return {'y': y, 'gradients': gradients}
+
+  found = harness.evaluate(build)
+  for x in (found['y'], *found['gradients']):
+    assert np.isfinite(x[tokens > 0]).all()

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.cpu import products, token_rows
+from synth_mtf.cpu import padding
 from tests import harness
 from tests.core import cases
 from tests.core.cases import BATCH, LENGTH, SIZES, Case, dims, floats
@@ -29,11 +29,9 @@ class Context:
 
 def einsum(x, w, y_names, ids, weights_first=False):
   """X W by our products; `ids` has 0 at padding."""
-  masks = token_rows.mask(Context(), ids, dims('length')[0])
+  masks = padding.mask(Context(), ids, dims('length')[0])
   factors = [w, x] if weights_first else [x, w]
-  return products.faster(
-    lambda: mtf.einsum(factors, mtf.Shape(dims(y_names))), x.mesh, masks
-  )
+  return padding.einsum(masks, factors, mtf.Shape(dims(y_names)))
 
 
 def product(x_names, w_names, y_names, ids=PADDED, weights_first=False):
@@ -113,7 +111,7 @@ def test_padding_is_not_multiplied():
 
 def test_it_is_multiplied_where_there_is_little(monkeypatch):
   """As the host does; then nothing is copied."""
-  monkeypatch.setattr(token_rows, '_MOST_TOKENS', 6 / 12)
+  monkeypatch.setattr(padding, '_MOST_TOKENS', 6 / 12)
   x, w, dy = map(floats, (f'{ROWS} row', 'row heads', f'{ROWS} heads'))
   y, dx, dw = computed(PADDED, x, w, dy)
   assert (PADDED != 0).sum() == 7
@@ -167,10 +165,10 @@ def test_tokens_are_found_once():
   with harness.new_graph() as (_, mesh):
     context, (length, memory_length) = Context(), dims('length memory_length')
     ids = harness.constant(mesh, PADDED, ROWS)
-    assert token_rows.mask(context, ids, length) == token_rows.mask(
+    assert padding.mask(context, ids, length) == padding.mask(
       context, ids, length
     )
-    (as_memory,) = token_rows.mask(
+    (as_memory,) = padding.mask(
       context, ids, mtf.Dimension(memory_length.name, LENGTH)
     )
     assert as_memory.shape.dims[-1].name == 'memory_length'
@@ -180,10 +178,10 @@ def test_decoding_says_that_all_are_tokens():
   with harness.new_graph() as (_, mesh):
     context, (length,) = Context(), dims('length')
     ids = harness.constant(mesh, PADDED, ROWS)
-    assert token_rows.mask(context, 1, length) == []
-    assert token_rows.mask(context, None, length) == []
+    assert padding.mask(context, 1, length) == []
+    assert padding.mask(context, None, length) == []
     context.mode = 'incremental'
-    assert token_rows.mask(context, ids, length) == []
+    assert padding.mask(context, ids, length) == []
 
 
 def test_nothing_is_looked_for_on_a_tpu():
@@ -202,6 +200,6 @@ def test_each_does_on_a_tpu_and_where_there_is_a_gpu(monkeypatch):
 
 @pytest.mark.parametrize('least', [144, 145])
 def test_a_small_one_does(monkeypatch, least):
-  monkeypatch.setattr(token_rows, '_LEAST', least)
+  monkeypatch.setattr(padding, '_LEAST', least)
   assert BATCH * LENGTH * SIZES['row'] * SIZES['heads'] == 144
   assert ('ScatterNd' in kinds(*PRODUCT)) == (least == 144)
