@@ -5,18 +5,18 @@ file is opened before a task is used.
 """
 
 from synth_mtf.tasks import (  # noqa: F401  each registers its tasks
-  c4,
   classification,
   en_mix,
   generation,
   glue,
-  lm1b,
   squad,
   super_glue,
+  text,
   translation,
 )
-from synth_mtf.tasks.checking import check, get, rows
 from synth_mtf.tasks.data_settings import Settings, define_flags, settings
+from synth_mtf.tasks.inspection import check, rows
+from synth_mtf.tasks.registering import get
 from synth_mtf.tasks.vocabulary import (
   OUTPUT_FEATURES,
   VOCABULARY,

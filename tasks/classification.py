@@ -13,6 +13,7 @@ import functools
 import io
 import os
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import seqio
 import tensorflow.compat.v2 as tf
@@ -27,17 +28,10 @@ from synth_mtf.tasks.files.formats import (
   Example,
   FolderReader,
   Reader,
-)
-from synth_mtf.tasks.files.rows import (
-  Oddity,
-  Position,
   Record,
-  RowError,
-  decode,
-  quote,
 )
+from synth_mtf.tasks.files.rows import Oddity, RowError, decode, quote
 from synth_mtf.tasks.files.source import Split
-from synth_mtf.tasks.files.streams import ByteStream
 from synth_mtf.tasks.registering import TOKENIZE, define
 from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
 
@@ -54,23 +48,19 @@ class AgNewsReader(Reader):
   _MOST_LINES = 100
 
   @override
-  def records(
-    self, stream: ByteStream, end: Position | None = None
-  ) -> Iterator[Record]:
-    for record in super().records(stream, end):
-      data, lines = record.data, 1
+  def records(self, stream: Any, start: int) -> Iterator[Record]:
+    while data := stream.readline():
       # A field may have line breaks between its quotes.
-      while data.count(b'"') % 2 and lines < self._MOST_LINES:
-        more = stream.readline()
-        data += more
-        lines += 1
-        if not more:
+      for _ in range(self._MOST_LINES - 1):
+        if not data.count(b'"') % 2:
           break
-      yield Record(data, record.offset)
+        data += stream.readline()
+      yield Record(data, start)
+      start += len(data)
 
   @override
   def parse(
-    self, record: Record, number: int, header: None
+    self, record: Record, number: int, columns: Sequence[str] | None
   ) -> Sequence[Example | RowError]:
     row, odd = _csv_row(record)
     if len(row) < len(self._COLUMNS):
@@ -98,7 +88,7 @@ class AgNewsReader(Reader):
 def _csv_row(record: Record) -> tuple[list[str], list[Oddity]]:
   """Returns the columns of one row, read as leniently as TFDS reads it."""
   text = decode(record.data)
-  if not record.offset:
+  if not record.start:
     text = text.removeprefix('\ufeff')
   text = text.replace('\r\n', '\n').replace('\r', '\n')
   if not text.strip():
@@ -137,7 +127,7 @@ class ImdbReader(FolderReader):
 
   @override
   def parse(
-    self, record: Record, number: int, header: None
+    self, record: Record, number: int, columns: Sequence[str] | None
   ) -> Sequence[Example | RowError]:
     # As TFDS: white space of ASCII alone is stripped, nothing else is altered.
     text = decode(record.data.strip())

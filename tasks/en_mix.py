@@ -15,7 +15,7 @@ from typing import Any
 import seqio
 import t5.data
 
-from synth_mtf.tasks import c4, glue, squad, super_glue
+from synth_mtf.tasks import glue, squad, super_glue, text
 from synth_mtf.tasks.registering import PREFIX
 
 _GLUE = [task for name, task in glue.TASKS.items() if name != 'wnli']
@@ -33,7 +33,7 @@ def _add(name: str, tasks: Sequence[Any]) -> str:
 MIXTURES = {
   'en_mix': _add('en_mix', _EN_MIX),
   'en_mix_with_c4': _add(
-    'en_mix_with_c4', [(c4.TASKS['c4'], t5.data.rate_unsupervised), *_EN_MIX]
+    'en_mix_with_c4', [(text.TASKS['c4'], t5.data.rate_unsupervised), *_EN_MIX]
   ),
   'glue': _add('glue', _GLUE),
   'super_glue': _add('super_glue', _SUPER_GLUE),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import seqio
 import tensorflow.compat.v2 as tf
@@ -11,24 +13,23 @@ import tensorflow_datasets as tfds
 from typing_extensions import override
 
 from synth_mtf.tasks import dialogue_metrics
-from synth_mtf.tasks.files import streams
+from synth_mtf.tasks.files import storage
 from synth_mtf.tasks.files.formats import (
   TEXT,
   TEXTS,
   Example,
   FolderReader,
   Reader,
+  Record,
 )
 from synth_mtf.tasks.files.rows import (
   DroppedRow,
   Oddity,
-  Record,
   RowError,
   decode,
   quote,
 )
 from synth_mtf.tasks.files.source import Split
-from synth_mtf.tasks.files.streams import ByteStream
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define
 
 # TFDS's own parsers are private: a story is to be what it is there.
@@ -66,14 +67,14 @@ class StoryReader(FolderReader):
       os.path.join(path, folder, f'all_{self._urls}.txt')
       for folder in ('url_lists', '')
     ]
-    for urls in filter(streams.is_file, lists):
+    for urls in filter(storage.is_file, lists):
       hashes = _get_url_hashes(urls)
       return [name for name in stories if _stem(name) in hashes]
     return [name for name in stories if _stem(name)[0] in self._first_digits]
 
   @override
   def parse(
-    self, record: Record, number: int, header: None
+    self, record: Record, number: int, columns: Sequence[str] | None
   ) -> Sequence[Example]:
     decode(record.data)
     article, highlights = _get_art_abs(record.name)
@@ -96,21 +97,13 @@ class DialogueReader(Reader):
   _PERSONA = 'your persona: '
 
   @override
-  def records(
-    self, stream: ByteStream, end: int | None = None
-  ) -> Iterator[Record]:
-    start = stream.offset
+  def records(self, stream: Any, start: int) -> Iterator[Record]:
     lines: list[bytes] = []
-    while True:
-      before = stream.offset
-      line = stream.readline()
+    for line in itertools.chain(stream, [b'']):
       if lines and (not line or line.startswith(b'1 ')):
-        yield Record(b''.join(lines), start)
-        start, lines = before, []
-        if end is not None and start >= end:
-          return
-      if not line:
-        return
+        data = b''.join(lines)
+        yield Record(data, start)
+        start, lines = start + len(data), []
       lines.append(line)
 
   @override
@@ -119,7 +112,7 @@ class DialogueReader(Reader):
 
   @override
   def parse(
-    self, record: Record, number: int, header: None
+    self, record: Record, number: int, columns: Sequence[str] | None
   ) -> Sequence[Example | RowError]:
     persona: list[str] = []
     history: list[str] = []

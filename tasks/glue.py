@@ -14,14 +14,8 @@ import tensorflow_datasets as tfds
 from typing_extensions import override
 
 from synth_mtf.tasks.files import formats
-from synth_mtf.tasks.files.formats import Example, TsvReader
-from synth_mtf.tasks.files.rows import (
-  DroppedRow,
-  Oddity,
-  Record,
-  RowError,
-  quote,
-)
+from synth_mtf.tasks.files.formats import Example, Record, TsvReader
+from synth_mtf.tasks.files.rows import DroppedRow, Oddity, RowError, quote
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import adopt
 
@@ -111,12 +105,12 @@ class StsbReader(GlueReader):
 
   @override
   def parse(
-    self, record: Record, number: int, header: Sequence[str] | None
+    self, record: Record, number: int, columns: Sequence[str] | None
   ) -> Sequence[Example | RowError]:
     cut = not record.data.endswith(b'\n')
     if cut and self._labelled and not self._WHOLE_SCORE.search(record.data):
       raise RowError('a last line without a line end', 'its score in full')
-    return super().parse(record, number, header)
+    return super().parse(record, number, columns)
 
   @override
   def label(self, text: str) -> float:

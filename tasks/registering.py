@@ -8,6 +8,7 @@ from typing import Any
 import seqio
 import t5.data.mixtures  # noqa: F401  registers T5's own tasks and mixtures
 
+from synth_mtf.errors import UserError, nearest
 from synth_mtf.tasks.files.source import Split, TwoSources
 from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
 
@@ -75,6 +76,22 @@ def define(
     metric_fns=list(metric_fns),
   )
   return name
+
+
+def get(name: str) -> seqio.dataset_providers.DatasetProviderBase:
+  """Returns the task or mixture `name`.
+
+  Raises:
+    UserError: there is none of that name; the nearest names are offered.
+  """
+  known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
+  if name not in known:
+    hint = nearest(PREFIX + name, known) or nearest(name, known)
+    raise UserError(
+      f'unknown task or mixture {name!r}'
+      + (hint or f'; did you mean {PREFIX}en_mix?')
+    )
+  return seqio.get_mixture_or_task(name)
 
 
 # From text features to tokens: how every task of T5 ends.

@@ -5,6 +5,7 @@ Each reader gives the structure of TFDS's `super_glue/<config>:1.0.2`.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import zlib
@@ -24,16 +25,10 @@ from synth_mtf.tasks.files.formats import (
   JsonLinesReader,
   JsonObject,
   Reader,
-)
-from synth_mtf.tasks.files.rows import (
-  Oddity,
   Record,
-  RowError,
-  decode,
-  quote,
 )
+from synth_mtf.tasks.files.rows import Oddity, RowError, decode, quote
 from synth_mtf.tasks.files.source import Split
-from synth_mtf.tasks.files.streams import ByteStream
 from synth_mtf.tasks.registering import adopt
 
 _ROOTS = ('superglue/', 'SuperGLUE/', 'super_glue/', '')
@@ -70,10 +65,7 @@ class SuperGlueReader(JsonLinesReader):
     return f'super_glue/{self.name}/{part}'
 
   @override
-  def examples(
-    self, row: JsonObject, number: int
-  ) -> Sequence[Example | RowError]:
-    del number
+  def examples(self, row: JsonObject) -> Sequence[Example | RowError]:
     example = self.features(row)
     example['label'] = self.label(row)
     example['idx'] = row.integer('idx')
@@ -228,8 +220,7 @@ class MultircReader(SuperGlueReader):
     }
 
   @override
-  def examples(self, row: JsonObject, number: int) -> Sequence[Example]:
-    del number
+  def examples(self, row: JsonObject) -> Sequence[Example]:
     passage = row.object('passage')
     return [
       {
@@ -269,10 +260,7 @@ class RecordReader(SuperGlueReader):
     }
 
   @override
-  def examples(
-    self, row: JsonObject, number: int
-  ) -> Sequence[Example | RowError]:
-    del number
+  def examples(self, row: JsonObject) -> Sequence[Example | RowError]:
     passage = row.object('passage')
     text = passage.text('text')
     spans = passage.integers('entities', 'start', 'end')
@@ -327,26 +315,21 @@ class DprReader(Reader):
   _LINES = 4
 
   @override
-  def records(
-    self, stream: ByteStream, end: int | None = None
-  ) -> Iterator[Record]:
-    while end is None or stream.offset < end:
-      start = stream.offset
-      lines: list[bytes] = []
-      while (line := stream.readline()).strip():
+  def records(self, stream: Any, start: int) -> Iterator[Record]:
+    lines: list[bytes] = []
+    for line in itertools.chain(stream, [b'']):
+      if line.strip():
         lines.append(line)
-        if len(lines) > self._LINES:
-          break
-      if lines:
-        yield Record(b''.join(lines), start)
-      if not line:
-        return
+      if lines and (not line.strip() or len(lines) > self._LINES):
+        data = b''.join(lines)
+        yield Record(data, start)
+        start, lines = start + len(data), []
+      start += 0 if line.strip() else len(line)
 
   @override
   def parse(
-    self, record: Record, number: int, header: None
+    self, record: Record, number: int, columns: Sequence[str] | None
   ) -> Sequence[Example | RowError]:
-    del number, header
     lines = [line.strip() for line in _text_lines(decode(record.data))]
     if len(lines) != self._LINES:
       raise RowError(

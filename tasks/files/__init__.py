@@ -1,8 +1,8 @@
 """Official files as seqio data sources.
 
-Here lives the way of a row, in this order: `streams` of bytes, `formats` that
-cut them into records and examples, `blocks` of records, `scanning` of a whole
-file, `loading` into tf.data, and the `source` that seqio asks. `rows` is what
-they all handle. Which files a task has and what its rows mean is the business
-of the families above this folder.
+From the disk up: `storage` opens and finds files, `formats` divides a file into
+rows and makes examples of them, `index` remembers what one pass over a file
+found, and `source` is what seqio asks for a dataset. `rows` holds the faults
+that a row can have. Which files a task reads and what their rows mean is up to
+the families of tasks above this package.
 """

@@ -1,4 +1,4 @@
-"""Formats: how a file divides into records, and a record into examples.
+"""File formats: how a file divides into rows, and a row into examples.
 
 An example is a nested dict of Python values in the structure that TensorFlow
 Datasets gives the same row, so that T5's preprocessors take either.
@@ -7,29 +7,32 @@ Datasets gives the same row, so that T5's preprocessors take either.
 from __future__ import annotations
 
 import abc
+import contextlib
+import io
 import itertools
 import json
 import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow.compat.v2 as tf
 from typing_extensions import override
 
-from synth_mtf.tasks.files import streams
+from synth_mtf.errors import UserError
+from synth_mtf.tasks.files import storage
 from synth_mtf.tasks.files.rows import (
   DroppedRow,
   Oddity,
-  Position,
-  Record,
   RowError,
   decode,
   quote,
 )
-from synth_mtf.tasks.files.streams import ByteStream, FolderStream, line_number
 
 Example = Mapping[str, Any]
+# Where a row starts: the offset in a file, the offsets in parallel files, or
+# the number of its file in a folder.
+Position = Any
 
 BOM = b'\xef\xbb\xbf'
 TEXT = tf.TensorSpec([], tf.string)
@@ -42,63 +45,94 @@ FLOAT = tf.TensorSpec([], tf.float32)
 NO_LABEL = -1  # the label of rows of test sets, as in TFDS
 
 
+class Record(NamedTuple):
+  """One row as it is in the file.
+
+  Attributes:
+    data: its bytes, or what the format makes of them.
+    start: where they start.
+    name: the name of the file, if they are the whole of it.
+  """
+
+  data: Any
+  start: Position
+  name: str = ''
+
+
+class Header(NamedTuple):
+  """The first line of a file.
+
+  Attributes:
+    columns: the names in it; None for a format without a header.
+    size: its length in bytes.
+    oddity: what is odd about it.
+  """
+
+  columns: Sequence[str] | None = None
+  size: int = 0
+  oddity: Oddity | None = None
+
+
 class Reader(abc.ABC):
-  """One file format.
+  """Base class of the formats.
 
   Attributes:
     schema: nested dict of tf.TensorSpec, the structure of an example.
-    scanned: whether every row is read once before the first use, to count and
-      to check it. Otherwise the rows are streamed, and faults show up as they
-      come.
-    header: whether the first line is not a record.
+    indexed: whether every row is checked and counted before the first is used.
+      Otherwise rows are streamed, and faults show up as they come.
     marked: whether the official file starts with a byte order mark.
-    dropped_rows: how many `DroppedRow`s are not yet a fault.
+    dropped_rows: how many instances of `DroppedRow` are not yet a fault.
   """
 
   schema: Mapping[str, Any]
-  scanned = True
-  header = False
+  indexed = True
   marked = False
   dropped_rows = 0
 
   @property
   def key(self) -> str:
-    """Names the format in the cache of row counts."""
+    """Identifies the format in the index."""
     return type(self).__name__
-
-  def open(self, path: str, offset: Position = 0) -> Any:
-    """Opens a stream whose `offset` says where the next record starts."""
-    return ByteStream(path, offset)
 
   def files(self, path: str) -> list[str]:
     """Returns the files that `path` stands for."""
     return [path]
 
-  def place(self, path: str, offset: Position, line: int) -> str:
-    """Returns `file:line` of a line of the record at `offset`."""
-    return f'{path}:{line_number(path, offset) + line}'
+  def place(self, path: str, start: Position, error: RowError) -> str:
+    """Returns `file:line` of an error in the record at `start`."""
+    return f'{path}:{1 + storage.lines_before(path, start) + error.line}'
 
-  def read_header(self, record: Record) -> Any:
-    """Returns what `parse` needs of the first line, if that is a header."""
-    del record
+  def read_header(self, path: str) -> Header:
+    """Reads the first line, if it is not a row."""
+    del path
+    return Header()
 
-  def records(
-    self, stream: Any, end: Position | None = None
-  ) -> Iterator[Record]:
-    """Yields the records that start before the offset `end`.
+  @contextlib.contextmanager
+  def open(
+    self, path: str, start: Position = 0, end: Position | None = None
+  ) -> Iterator[tuple[Any, Position]]:
+    """Opens what lies between two rows; returns where that really starts."""
+    with storage.reading(path) as stream:
+      if start:
+        stream.seek(start)
+      yield (
+        stream if end is None else io.BytesIO(stream.read(end - start)),
+        start,
+      )
+
+  def records(self, stream: Any, start: Position) -> Iterator[Record]:
+    """Yields the records of what `open` opened.
 
     Raises:
-      RowError: at the stream's offset no record starts, and none follows.
+      RowError: no further record can be read.
     """
-    while end is None or stream.offset < end:
-      data = stream.readline()
-      if not data:
-        return
-      yield Record(data, stream.offset - len(data))
+    for data in stream:
+      yield Record(data, start)
+      start += len(data)
 
   def oddity(self, record: Record) -> Oddity | None:
-    """Returns what is odd around a record: reading it does not change it."""
-    if record.data.startswith(BOM) and not record.offset and not self.marked:
+    """Returns what is odd around a record and does not change it."""
+    if record.data.startswith(BOM) and not record.start and not self.marked:
       return Oddity('a byte order mark before the text', 'read without it')
     if record.data.endswith(b'\r\n'):
       return Oddity('a line that ends in CR LF', 'read as if in LF')
@@ -106,14 +140,14 @@ class Reader(abc.ABC):
 
   @abc.abstractmethod
   def parse(
-    self, record: Record, number: int, header: Any
+    self, record: Record, number: int, columns: Sequence[str] | None
   ) -> Sequence[Example | RowError]:
     """Returns the examples of a record, and what is wrong or odd with some.
 
     Args:
-      record: the raw bytes.
+      record: the row.
       number: how many records come before it in the file.
-      header: what `read_header` returned; None without a header.
+      columns: the names in the header; None without one.
 
     Raises:
       RowError: the record as a whole is malformed.
@@ -125,14 +159,12 @@ def line_text(record: Record, broken: type[RowError] = RowError) -> str:
 
   Args:
     record: the line.
-    broken: what is raised for a line that is no row.
+    broken: the error to raise for a line that is not a row.
   """
   data = record.data
-  if record.offset == 0 and data.startswith(BOM):
-    data = data[len(BOM) :]
-  data = data.rstrip(b'\n')
-  if data.endswith(b'\r'):
-    data = data[:-1]
+  if record.start == 0:
+    data = data.removeprefix(BOM)
+  data = data.rstrip(b'\n').removesuffix(b'\r')
   if not data.strip():
     raise broken('an empty line', 'a row')
   if b'\r' in data:
@@ -152,26 +184,25 @@ class FolderReader(Reader):
   suffix = '.txt'
 
   @override
-  def open(self, path: str, offset: Position = 0) -> FolderStream:
-    return FolderStream(path, self.names(path), offset)
-
-  @override
   def files(self, path: str) -> list[str]:
     return [os.path.join(path, name) for name in self.names(path)]
 
   @override
-  def place(self, path: str, offset: Position, line: int) -> str:
-    return f'{self.files(path)[offset]}:{1 + line}'
+  def place(self, path: str, start: Position, error: RowError) -> str:
+    return f'{self.files(path)[start]}:{1 + error.line}'
 
   @override
-  def records(
-    self, stream: FolderStream, end: Position | None = None
-  ) -> Iterator[Record]:
-    while end is None or stream.offset < end:
-      record = stream.readfile()
-      if record is None:
-        return
-      yield record
+  @contextlib.contextmanager
+  def open(
+    self, path: str, start: Position = 0, end: Position | None = None
+  ) -> Iterator[tuple[list[str], Position]]:
+    yield self.files(path)[start:end], start
+
+  @override
+  def records(self, stream: Any, start: Position) -> Iterator[Record]:
+    for number, path in enumerate(stream, start):
+      with storage.reading(path) as file:
+        yield Record(file.read(), number, path)
 
   @override
   def oddity(self, record: Record) -> None:
@@ -182,15 +213,20 @@ class FolderReader(Reader):
     return sorted(
       os.path.join(folder, name)
       for folder in self.folders
-      for name in streams.names_in(os.path.join(path, folder))
+      for name in storage.names_in(os.path.join(path, folder))
       if name.endswith(self.suffix)
     )
 
 
 class TsvReader(Reader):
-  """Tab-separated columns; a quote character is text like any other."""
+  """Tab-separated columns; a quote character is text like any other.
 
-  columns: Sequence[str] = ()  # those that are used
+  Attributes:
+    columns: those that are used; of a file without a header, all of them.
+    header: whether the first line names the columns.
+  """
+
+  columns: Sequence[str] = ()
   header = True
 
   @abc.abstractmethod
@@ -203,91 +239,86 @@ class TsvReader(Reader):
     return []
 
   @override
-  def read_header(self, record: Record) -> Sequence[str]:
-    names = line_text(record).split('\t')
+  def read_header(self, path: str) -> Header:
+    if not self.header:
+      return Header()
+    with storage.reading(path) as stream:
+      record = Record(stream.readline(), 0)
+    if not record.data:
+      raise UserError(f'{path}:1: an empty file; expected a header and rows')
+    try:
+      names = line_text(record).split('\t')
+    except RowError as error:
+      raise UserError(f'{path}:1: {error}') from error
     missing = [name for name in self.columns if name not in names]
     if missing:
-      raise RowError(
-        f'a first line without the column {missing[0]!r}: '
-        f'{quote(" | ".join(names))}',
-        f'a header with {", ".join(self.columns)}',
+      raise UserError(
+        f'{path}:1: a first line without the column {missing[0]!r}: '
+        f'{quote(" | ".join(names))}; expected a header with '
+        f'{", ".join(self.columns)}'
       )
-    return names
+    return Header(names, len(record.data), self.oddity(record))
 
   @override
   def parse(
-    self, record: Record, number: int, header: Sequence[str] | None
+    self, record: Record, number: int, columns: Sequence[str] | None
   ) -> Sequence[Example | RowError]:
-    names = header or self.columns
+    names = columns or self.columns
     found: list[Oddity] = []
     broken = DroppedRow if self.dropped_rows else RowError
     fields = line_text(record, broken).split('\t')
+    wrong_width = (
+      f'{len(fields)} tab-separated columns: {quote(" | ".join(fields))}',
+      f'{len(names)} ({", ".join(names)})',
+    )
     if not record.data.endswith(b'\n'):
       found.append(Oddity('a last line without a line end'))
     if len(fields) < len(names):
-      raise _wrong_width(broken, fields, names)
+      raise broken(*wrong_width)
     if len(fields) > len(names):
       found.append(Oddity('more columns than the header has', 'not used'))
     row = dict(zip(names, fields))
     try:
       return [self.example(row, number), *found, *self.oddities(row)]
-    except DroppedRow:
-      raise
     except RowError as error:
-      if len(fields) > len(names):
-        raise _wrong_width(RowError, fields, names) from error
+      if len(fields) > len(names) and not isinstance(error, DroppedRow):
+        raise RowError(*wrong_width) from error
       raise
-
-
-def _wrong_width(
-  kind: type[RowError], fields: Sequence[str], names: Sequence[str]
-) -> RowError:
-  return kind(
-    f'{len(fields)} tab-separated columns: {quote(" | ".join(fields))}',
-    f'{len(names)} ({", ".join(names)})',
-  )
 
 
 class JsonLinesReader(Reader):
   """One JSON object a line."""
 
   @abc.abstractmethod
-  def examples(
-    self, row: JsonObject, number: int
-  ) -> Sequence[Example | RowError]:
+  def examples(self, row: JsonObject) -> Sequence[Example | RowError]:
     """Returns the examples of one object."""
 
   @override
   def parse(
-    self, record: Record, number: int, header: None
+    self, record: Record, number: int, columns: Sequence[str] | None
   ) -> Sequence[Example | RowError]:
-    del header
-    return self.examples(parse_json_object(line_text(record)), number)
+    return self.examples(parse_json_object(line_text(record)))
 
 
 class JsonObject:
   """A JSON object whose values are asked for by name and type."""
 
-  __slots__ = ('_index', '_name', '_value')
+  __slots__ = ('_name', '_value')
 
-  def __init__(
-    self, value: Any, name: str = 'row', index: int | None = None
-  ) -> None:
+  def __init__(self, value: Any, name: str = 'row') -> None:
     self._value = value
     self._name = name
-    self._index = index
     if not isinstance(value, dict):
-      raise RowError(f'{self._where}: {_shown(value)}', 'a JSON object')
+      raise RowError(f'{name}: {_shown(value)}', 'a JSON object')
 
   def __contains__(self, name: str) -> bool:
     return name in self._value
 
   def text(self, name: str) -> str:
     """Returns a string."""
-    value = self._value.get(name)
-    if type(value) is str and value.isascii():
-      return value  # nearly always; the rest should cost such values nothing
     value = self._get(name, str, 'a string')
+    if value.isascii():
+      return value
     try:
       value.encode('utf-8')
     except UnicodeEncodeError as error:
@@ -299,11 +330,10 @@ class JsonObject:
 
   def integer(self, name: str) -> int:
     """Returns an integer that fits 32 bits."""
-    value = self._value.get(name)
-    if type(value) is int and -(2**31) <= value < 2**31:
-      return value
     value = self._get(name, int, 'an integer')
-    raise RowError(f'{name!r}: {_shown(value)}', 'a 32-bit integer')
+    if type(value) is bool or not -(2**31) <= value < 2**31:
+      raise RowError(f'{name!r}: {_shown(value)}', 'a 32-bit integer')
+    return value
 
   def value(self, name: str) -> Any:
     """Returns a value of any type."""
@@ -316,34 +346,26 @@ class JsonObject:
   def objects(self, name: str) -> list[JsonObject]:
     """Returns a list of objects."""
     values = self._get(name, list, 'a list')
-    return [JsonObject(value, name, i) for i, value in enumerate(values)]
+    return [JsonObject(value, f'{name}[{i}]') for i, value in enumerate(values)]
 
   def integers(self, name: str, *keys: str) -> list[tuple[int, ...]]:
     """Returns those integers of each of a list of objects."""
     values = self._get(name, list, 'a list')
-    try:
+    # ReCoRD has dozens of spans a row: they are nearly always all integers.
+    with contextlib.suppress(KeyError, TypeError):
       found = list(map(operator.itemgetter(*keys), values))
       integers = [*itertools.chain.from_iterable(found)]
-      if (
-        {*map(type, integers)} == {int}
-        and min(integers) >= -(2**31)
-        and max(integers) < 2**31
-      ):
-        return found  # nearly always, as for a text
-    except (KeyError, TypeError):
-      pass
+      small = all(-(2**31) <= integer < 2**31 for integer in integers)
+      if small and {*map(type, integers)} == {int}:
+        return found
     return [tuple(map(one.integer, keys)) for one in self.objects(name)]
-
-  @property
-  def _where(self) -> str:
-    return self._name if self._index is None else f'{self._name}[{self._index}]'
 
   def _get(self, name: str, kind: type, expected: str) -> Any:
     try:
       value = self._value[name]
     except KeyError:
       raise RowError(
-        f'{self._where} without {name!r}, with '
+        f'{self._name} without {name!r}, with '
         f'{quote(", ".join(map(str, self._value)))}',
         f'{expected} under {name!r}',
       ) from None

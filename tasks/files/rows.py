@@ -1,37 +1,35 @@
-"""A row: its raw bytes, and what may be wrong with it.
-
-What is malformed in a row is a `RowError`; with the file and the line it
-becomes a sentence that a person can act on.
-"""
+"""What may be wrong with a row of an official file."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 
 class RowError(Exception):
-  """What is wrong with a row: what was found and what was expected.
+  """A malformed row: what was found and what was expected.
 
   Attributes:
     line: number of lines from the start of the record to the fault.
+    near: text to look for in the file where lines are not counted.
   """
 
-  def __init__(self, found: str, expected: str, line: int = 0) -> None:
+  def __init__(
+    self, found: str, expected: str, line: int = 0, near: str = ''
+  ) -> None:
     super().__init__(f'{found}; expected {expected}')
     self.line = line
+    self.near = near
 
-  def at(self, place: str) -> RowError:
+  def within(self, place: str) -> RowError:
     """Returns the error with a more precise place before it."""
     self.args = (f'{place}: {self.args[0]}',)
     return self
 
 
 class DroppedRow(RowError):
-  """A row that the official file itself has broken; TFDS leaves it out too."""
+  """A row that is broken in the released file; TFDS leaves it out, too."""
 
 
 class Oddity(RowError):
-  """What is merely odd: TFDS and T5 take it, hence so do we, and tell it."""
+  """Something odd that TFDS and T5 accept, so that we accept and report it."""
 
   def __init__(
     self,
@@ -43,28 +41,8 @@ class Oddity(RowError):
     self.args = (f'{found}; {done}',)
 
 
-# Where a record starts, as its stream counts: the offset in a file, its offsets
-# in parallel files, or the position of its file in a folder. Each reader says
-# which; what serves all readers only compares and keeps it.
-Position = Any
-
-
-class Record(NamedTuple):
-  """The raw bytes of one row.
-
-  Attributes:
-    data: the bytes.
-    offset: where they start.
-    name: the name of the file, if they are the whole of it.
-  """
-
-  data: bytes
-  offset: Position
-  name: str = ''
-
-
 def decode(data: bytes) -> str:
-  """Returns `data` as text; a RowError names the first byte outside UTF-8."""
+  """Decodes UTF-8; a RowError names the first byte that is not."""
   try:
     return data.decode('utf-8')
   except UnicodeDecodeError as error:
@@ -78,5 +56,5 @@ def decode(data: bytes) -> str:
 
 
 def quote(text: str, limit: int = 60) -> str:
-  """Returns `text`, shortened, as it is shown in an error."""
+  """Quotes a text, shortened, for an error message."""
   return repr(text if len(text) <= limit else text[: limit - 3] + '...')

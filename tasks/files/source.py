@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import seqio
@@ -15,16 +14,25 @@ from absl import logging
 
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import data_settings
-from synth_mtf.tasks.files import blocks as rows_of
-from synth_mtf.tasks.files import loading, scanning, streams
-from synth_mtf.tasks.files.blocks import Block
+from synth_mtf.tasks.files import index, storage
+from synth_mtf.tasks.files.dataset import Rows
 from synth_mtf.tasks.files.formats import Example, Reader
-from synth_mtf.tasks.files.scanning import FileIndex
+from synth_mtf.tasks.files.index import FileIndex, Part
 
 _CACHE_SHARD_BYTES = 64 << 20
-# A corpus larger than this is not counted, and only its first rows are checked.
-LARGE_BYTES = 256 << 20
+# Of a file that has no index, lines are read in parts of about a megabyte.
+_PART_BYTES = 1 << 20
+# Text larger than this is not counted, and only its first rows are checked.
+_LARGE_BYTES = 256 << 20
 _FIRST_ROWS = 256
+_SET_DATA_DIR = (
+  'synth_mtf.tasks.settings.data_dir (SYNTH_MTF_DATA_DIR, --data_dir)'
+)
+
+FIX = (
+  'Fix the file, or set synth_mtf.tasks.settings.skip_bad_rows '
+  '(SYNTH_MTF_SKIP_BAD_ROWS, --skip_bad_rows) to leave such rows out.'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,84 +40,61 @@ class Split:
   """The official files of one split.
 
   Attributes:
-    readers: the format of the files at each relative path, in which `*` and
-      `**/` may stand for names and folders. All of these files count.
-    otherwise: another spelling of the layout, used if none of these is there.
+    layouts: spellings of the layout, of which the first with files is used.
+      Each has the format of the files at relative paths, in which `*` and `**/`
+      may stand for names and folders.
     optional: whether the split is absent, instead of an error, without files.
-    choose: of the files that are found, returns those that are read.
   """
 
-  readers: Mapping[str, Reader]
-  otherwise: Split | None = None
+  layouts: Sequence[Mapping[str, Reader]]
   optional: bool = False
-  choose: Callable[[Sequence[str]], list[str]] = list
 
   @classmethod
   def of(
-    cls,
-    patterns: Sequence[str],
-    reader: Reader,
-    optional: bool = False,
-    choose: Callable[[Sequence[str]], list[str]] = list,
+    cls, patterns: Sequence[str], reader: Reader, optional: bool = False
   ) -> Split:
     """Returns the split of files of one format, spelled in several ways."""
-    *others, last = patterns
-    split = cls({last: reader}, None, optional, choose)
-    for pattern in reversed(others):
-      split = cls({pattern: reader}, split, optional, choose)
-    return split
+    return cls([{pattern: reader} for pattern in patterns], optional)
 
   def files(self, data_dir: str) -> dict[str, Reader]:
     """Returns the reader of each file of the split, sorted; {} if none."""
-    found = {
-      path: reader
-      for pattern, reader in self.readers.items()
-      for path in streams.find(data_dir, pattern)
-    }
-    if not found and self.otherwise:
-      return self.otherwise.files(data_dir)
-    chosen = self.choose(sorted(found))
-    others = sorted(found.keys() - chosen)
-    if others:
-      _tell_once(
-        f'{", ".join(chosen)}: read; other forms of the same text are left '
-        f'out: {", ".join(others)}'
-      )
-    return {path: found[path] for path in chosen}
+    for layout in self.layouts:
+      found = {
+        path: reader
+        for pattern, reader in layout.items()
+        for path in storage.find(data_dir, pattern)
+      }
+      if found:
+        return dict(sorted(found.items()))
+    return {}
 
   @property
   def patterns(self) -> list[str]:
-    """All relative paths, of this spelling and of the others."""
-    rest = self.otherwise.patterns if self.otherwise else []
-    return [*self.readers, *rest]
-
-
-@functools.cache
-def _tell_once(message: str) -> None:
-  logging.warning('%s', message)
-
-
-MEND = (
-  'Mend the file, or set synth_mtf.tasks.settings.skip_bad_rows '
-  '(SYNTH_MTF_SKIP_BAD_ROWS, --skip_bad_rows) to leave such rows out.'
-)
+    """All relative paths, of all spellings."""
+    return [pattern for layout in self.layouts for pattern in layout]
 
 
 class FilesDataSource(seqio.DataSource):
   """Rows of the official files in a folder.
 
-  If the format is scanned, every row is checked before the first example is
-  handed out, and an error names each bad row. Blocks of rows are shuffled and
-  sharded, so that neither needs more memory for a longer file.
+  Every row of an indexed format is checked before the first example is handed
+  out, and an error names each bad row. Parts of files are shuffled and sharded,
+  so that neither needs more memory for a longer file.
+
+  Attributes:
+    task_name: the name of the task.
   """
+
+  supports_arbitrary_sharding = True
 
   def __init__(
     self, task_name: str, splits: Mapping[str, Split], data_dir: str
   ) -> None:
     super().__init__(splits=())
-    self._task_name = task_name
+    self.task_name = task_name
     self._split_files = splits
     self._data_dir = data_dir
+    self._found: dict[str, dict[str, Reader]] = {}
 
   @property
   def splits(self) -> Sequence[str]:
@@ -117,25 +102,19 @@ class FilesDataSource(seqio.DataSource):
     return tuple(
       name
       for name, split in self._split_files.items()
-      if not split.optional or split.files(self._data_dir)
+      if not split.optional or self.found(name)
     )
-
-  @property
-  def supports_arbitrary_sharding(self) -> bool:
-    """True: a file is dealt out in blocks or, if it is short, in rows."""
-    return True
 
   def list_shards(self, split: str) -> Sequence[str]:
     """Returns a name for each 64 MB, the unit of seqio's cache job."""
-    shards = max(
-      1, -(-streams.total_bytes(self.files(split)) // _CACHE_SHARD_BYTES)
-    )
-    return [f'{self._task_name}-{split}-{i:05d}' for i in range(shards)]
+    size = storage.total_bytes(self.files(split))
+    shards = max(1, -(-size // _CACHE_SHARD_BYTES))
+    return [f'{self.task_name}-{split}-{i:05d}' for i in range(shards)]
 
   def num_input_examples(self, split: str) -> int | None:
     """Returns the number of examples; 0 for a split that is not the task's.
 
-    None for a corpus that is too large to be read just for counting.
+    None for text that is too large to be read just for counting.
     """
     if split not in self.splits:
       return 0
@@ -143,57 +122,57 @@ class FilesDataSource(seqio.DataSource):
       return None
     return sum(index.num_examples for index in self.indexes(split))
 
-  @property
-  def task_name(self) -> str:
-    """The name of the task."""
-    return self._task_name
-
   def found(self, split: str) -> dict[str, Reader]:
-    """Returns the files of a split; {} if there are none."""
-    if split not in self._split_files:
-      return {}
-    return self._split_files[split].files(self._data_dir)
+    """Returns the files of a split, which are looked for once; {} if none."""
+    if split not in self._found and split in self._split_files:
+      self._found[split] = self._split_files[split].files(self._data_dir)
+    return self._found.get(split, {})
 
   def files(self, split: str) -> dict[str, Reader]:
     """Returns the files of a split; a UserError says which are missing."""
     if split not in self._split_files:
       raise UserError(
-        f'task {self._task_name} has no split {split!r}; expected one of '
+        f'task {self.task_name} has no split {split!r}; expected one of '
         f'{", ".join(self._split_files)}.'
       )
-    files = self._split_files[split].files(self._data_dir)
-    if not files:
+    if not self.found(split):
       raise UserError(
-        f'task {self._task_name}, split {split!r}: {self.missing(split)}'
+        f'task {self.task_name}, split {split!r}: {self.missing(split)}'
       )
-    return files
+    return self.found(split)
 
   def missing(self, split: str) -> str:
-    """Returns what to do where none of the files of a split is there."""
+    """Returns what to do if none of the files of a split exists."""
     wanted = ' or '.join(self._split_files[split].patterns)
     return (
       f'no file {wanted} in {self._data_dir!r}. Put it there, or set '
-      'synth_mtf.tasks.settings.data_dir (SYNTH_MTF_DATA_DIR, --data_dir) to '
-      'the folder that has it.'
+      f'{_SET_DATA_DIR} to the folder that has it.'
     )
 
   def indexes(self, split: str) -> list[FileIndex]:
     """Returns what one pass over each file of the split found."""
     index_dir = data_settings.settings().index_dir
     return [
-      scanning.cached_scan(path, reader, index_dir)
+      index.of_file(path, reader, index_dir)
       for path, reader in self.files(split).items()
     ]
 
   def faults(self, split: str) -> list[str]:
-    """Returns what is wrong with the rows of a split; [] if nothing is."""
+    """Returns what is wrong with the rows of a split, for each file."""
     if self._too_large(split):
-      return _faults_of_first_rows(self.files(split))
+      return self._faults_of_first_rows(split)
     return [
-      scanning.describe_faults(index.faults, index.num_faults)
-      for index in self.indexes(split)
-      if index.num_faults
+      found.describe_faults()
+      for found in self.indexes(split)
+      if found.num_faults
     ]
+
+  def no_rows(self, split: str) -> str:
+    """Returns the message about a split without any example."""
+    return (
+      f'task {self.task_name}, split {split!r}: no rows in '
+      f'{", ".join(self.files(split))}; expected at least one.'
+    )
 
   def get_dataset(
     self,
@@ -204,55 +183,72 @@ class FilesDataSource(seqio.DataSource):
     **unused_kwargs: Any,
   ) -> tf.data.Dataset:
     """Returns the rows of a split in the structure of its reader's schema."""
-    skip_bad_rows = data_settings.settings().skip_bad_rows
-    files = self.files(split)
-    blocks = self._blocks(split, skip_bad_rows)
-    if not blocks:
-      raise UserError(
-        f'task {self._task_name}, split {split!r}: no rows in '
-        f'{", ".join(files)}; expected at least one.'
-      )
-    return loading.dataset(
-      blocks, files, skip_bad_rows, shuffle, seed, shard_info
-    )
+    return self._rows(split).dataset(shuffle, seed, shard_info)
 
   def examples(self, split: str) -> Iterator[Example]:
     """Yields the rows of a split in order, as values of Python."""
-    skip_bad_rows = data_settings.settings().skip_bad_rows
-    blocks = self._blocks(split, skip_bad_rows)
-    loader = loading.BlockLoader(blocks, self.files(split), skip_bad_rows)
-    for number in range(len(blocks)):
-      yield from loader.read(number)
+    rows = self._rows(split)
+    for number in range(len(rows.parts)):
+      yield from rows.examples(number)
 
-  def _blocks(self, split: str, skip_bad_rows: bool) -> list[Block]:
+  def _rows(self, split: str) -> Rows:
     files = self.files(split)
-    if _scanned(files):
-      return self._checked_blocks(split, skip_bad_rows)
-    return [block for path in files for block in rows_of.byte_blocks(path)]
+    skip_bad_rows = data_settings.settings().skip_bad_rows
+    if self._is_indexed(split):
+      parts = self._checked_parts(split, skip_bad_rows)
+    else:
+      parts = [part for path in files for part in _parts_by_size(path)]
+    if not parts:
+      raise UserError(self.no_rows(split))
+    return Rows(parts, files, skip_bad_rows)
 
-  def _checked_blocks(self, split: str, skip_bad_rows: bool) -> list[Block]:
+  def _checked_parts(self, split: str, skip_bad_rows: bool) -> list[Part]:
     indexes = self.indexes(split)
-    faults = self.faults(split)
-    if faults and not skip_bad_rows:
-      raise UserError('\n'.join(faults) + '\n' + MEND)
-    for index in indexes:
-      for note in index.notes:
-        logging.warning('%s', note)
-      if index.num_faults:
-        logging.warning(
-          '%s: %d faults; bad rows are skipped and %d examples remain:\n%s',
-          index.path,
-          index.num_faults,
-          index.num_examples,
-          scanning.describe_faults(index.faults, index.num_faults),
-        )
-    if not sum(index.num_examples for index in indexes):
+    faulty = [found for found in indexes if found.num_faults]
+    if faulty and not skip_bad_rows:
+      raise UserError('\n'.join([f.describe_faults() for f in faulty] + [FIX]))
+    for note in itertools.chain.from_iterable(i.notes for i in indexes):
+      logging.warning('%s', note)
+    for found in faulty:
+      logging.warning(
+        '%s: %d faults; bad rows are skipped and %d examples remain:\n%s',
+        found.path,
+        found.num_faults,
+        found.num_examples,
+        found.describe_faults(),
+      )
+    if not any(found.num_examples for found in indexes):
       return []
-    return [block for index in indexes for block in index.blocks]
+    return [part for found in indexes for part in found.parts]
+
+  def _faults_of_first_rows(self, split: str) -> list[str]:
+    faults = []
+    for path, reader in self.files(split).items():
+      try:
+        rows = Rows(_parts_by_size(path)[:1], {path: reader}, False)
+        first = itertools.islice(rows.examples(0), _FIRST_ROWS)
+        collections.deque(first, maxlen=0)
+      except UserError as error:
+        faults.append(str(error))
+    return faults
+
+  def _is_indexed(self, split: str) -> bool:
+    return all(reader.indexed for reader in self.files(split).values())
 
   def _too_large(self, split: str) -> bool:
-    files = self.files(split)
-    return not _scanned(files) and streams.total_bytes(files) > LARGE_BYTES
+    return (
+      not self._is_indexed(split)
+      and storage.total_bytes(self.files(split)) > _LARGE_BYTES
+    )
+
+
+def _parts_by_size(path: str) -> list[Part]:
+  """Divides a file without an index; its reader moves to the next line."""
+  if storage.is_gzip(path):
+    return [Part(path, 0, None, 0)]
+  size = storage.total_bytes([path])
+  starts = range(0, size, _PART_BYTES)
+  return [Part(path, s, min(s + _PART_BYTES, size), 0) for s in starts]
 
 
 class TwoSources(seqio.DataSource):
@@ -286,8 +282,7 @@ class TwoSources(seqio.DataSource):
     if self.tfds is None:
       raise UserError(
         f'task {self._task_name} is not in TensorFlow Datasets; set '
-        'synth_mtf.tasks.settings.data_dir (SYNTH_MTF_DATA_DIR, --data_dir) to '
-        'a folder with its files: '
+        f'{_SET_DATA_DIR} to a folder with its files: '
         + ', '.join(split.patterns[0] for split in self.split_files.values())
       )
     return self.tfds
@@ -308,27 +303,9 @@ class TwoSources(seqio.DataSource):
 
   def num_input_examples(self, split: str) -> int | None:
     """Returns the chosen source's number of examples; 0 without the split."""
-    if split not in self.splits:
-      return 0
-    return self.chosen.num_input_examples(split)
+    chosen = self.chosen
+    return chosen.num_input_examples(split) if split in chosen.splits else 0
 
   def get_dataset(self, split: str = 'train', **kwargs: Any) -> tf.data.Dataset:
     """Returns the rows of the chosen source."""
     return self.chosen.get_dataset(split=split, **kwargs)
-
-
-def _scanned(files: Mapping[str, Reader]) -> bool:
-  return all(reader.scanned for reader in files.values())
-
-
-def _faults_of_first_rows(files: Mapping[str, Reader]) -> list[str]:
-  faults = []
-  for path, reader in files.items():
-    try:
-      for block in rows_of.byte_blocks(path)[:1]:
-        header = rows_of.header_of(path, reader)
-        rows = rows_of.read(block, reader, False, header)
-        collections.deque(itertools.islice(rows, _FIRST_ROWS), maxlen=0)
-    except UserError as error:
-      faults.append(str(error))
-  return faults
