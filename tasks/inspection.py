@@ -6,15 +6,20 @@ Nothing here downloads: tasks over TensorFlow Datasets are not looked at.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import seqio
 
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import data_settings, released
+from synth_mtf.tasks.files import storage
+from synth_mtf.tasks.files.formats import Reader
 from synth_mtf.tasks.files.index import FileIndex
 from synth_mtf.tasks.files.source import FIX, FilesDataSource, TwoSources
 from synth_mtf.tasks.registering import PREFIX, get
+
+_CHUNK_BYTES = 1 << 20
 
 
 def check(names: Iterable[str], splits: Sequence[str]) -> None:
@@ -107,6 +112,7 @@ class SplitRows:
     task: its name.
     split: its name.
     files: what one pass over each of them found.
+    readers: the format of each file; {} if they cannot be read.
     counted: whether all rows were read; otherwise only the first ones.
     missing: why there are no files; '' if there are.
   """
@@ -114,6 +120,7 @@ class SplitRows:
   task: str
   split: str
   files: Sequence[FileIndex] = ()
+  readers: Mapping[str, Reader] = dataclasses.field(default_factory=dict)
   counted: bool = True
   missing: str = ''
 
@@ -130,6 +137,18 @@ class SplitRows:
     if self.rows is None:
       return ''
     return released.compared(self.task, self.split, self.rows)
+
+  def digest(self, files: Iterable[FileIndex]) -> str:
+    """Returns a digest of the content of some files; '' if not all was read."""
+    if not self.readers or not self.counted:
+      return ''
+    digest = hashlib.blake2b(digest_size=8)
+    for file in files:
+      for path in self.readers[file.path].files(file.path):
+        with storage.reading(path) as stream:
+          while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def task_names() -> list[str]:
@@ -171,16 +190,16 @@ def _split(source: FilesDataSource, split: str) -> SplitRows:
   name = source.task_name
   path = ''
   try:
-    found = list(source.found(split))
+    found = source.found(split)
     if not found:
       return SplitRows(name, split, missing=source.missing(split))
-    path = found[0]
+    path, *others = found
     if source.num_input_examples(split) is not None:
-      return SplitRows(name, split, source.indexes(split))
-    files = [FileIndex(path) for path in found]
-    files[0].faults = source.faults(split)
-    files[0].num_faults = len(files[0].faults)
-    return SplitRows(name, split, files, counted=False)
+      return SplitRows(name, split, source.indexes(split), found)
+    faults = source.faults(split)
+    first = FileIndex(path, faults=faults, num_faults=len(faults))
+    files = [first, *map(FileIndex, others)]
+    return SplitRows(name, split, files, found, counted=False)
   except UserError as error:
     return SplitRows(name, split, [_faulty(path, error)])
 

@@ -19,16 +19,22 @@ from synth_mtf.tasks.files.formats import (
   TEXT,
   TEXTS,
   Example,
-  JsonObject,
   Position,
   Reader,
   Record,
+  check_json,
 )
 from synth_mtf.tasks.files.rows import RowError, decode, quote
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import adopt
 
 _EXPECTED = '{"data": [{...}, ...], "version": "1.1"}'
+_ARTICLE = {'paragraphs': [{'context': str, 'qas': list}]}
+_QUESTION = {
+  'id': str,
+  'question': str,
+  'answers': [{'text': str, 'answer_start': int}],
+}
 
 
 class SquadReader(Reader):
@@ -71,18 +77,18 @@ class SquadReader(Reader):
   def parse(
     self, record: Record, number: int, columns: Sequence[str] | None
   ) -> Sequence[Example | RowError]:
-    article = JsonObject(record.data, f'article {number}')
-    title = article.text('title') if 'title' in article else ''
+    article = record.data
     try:
-      return [
-        _question(question, context, title)
-        for paragraph in article.objects('paragraphs')
-        for context in [paragraph.text('context')]
-        for question in paragraph.objects('qas')
-      ]
+      check_json(article, _ARTICLE, f'article {number}')
     except RowError as error:
-      error.near = json.dumps(title)
-      raise error.within(f'article {number}') from None
+      title = article.get('title') if isinstance(article, dict) else None
+      error.near = json.dumps(title) if title else ''
+      raise
+    return [
+      _example(question, paragraph['context'], article.get('title', ''))
+      for paragraph in article['paragraphs']
+      for question in paragraph['qas']
+    ]
 
 
 @functools.lru_cache(maxsize=2)
@@ -115,31 +121,30 @@ def _with_one_data(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
   return dict(pairs)
 
 
-def _question(
-  question: JsonObject, context: str, title: str
-) -> Example | RowError:
+def _example(question: Any, context: str, title: str) -> Example | RowError:
   try:
-    answers = question.objects('answers')
-    if not answers:
+    check_json(title, str, "'title'")
+    check_json(question, _QUESTION, 'question')
+    if not question['answers']:
       raise RowError('a question without answers', 'at least one')
-    return {
-      'id': question.text('id'),
-      'title': title,
-      'context': context,
-      'question': question.text('question'),
-      'answers': {
-        'text': [_checked_answer(answer, context) for answer in answers],
-        'answer_start': [answer.integer('answer_start') for answer in answers],
-      },
-    }
+    texts = [answer['text'] for answer in question['answers']]
+    starts = [answer['answer_start'] for answer in question['answers']]
+    for text, start in zip(texts, starts):
+      _check_answer(text, start, context)
   except RowError as error:
-    name = question.text('id') if 'id' in question else '?'
-    error.near = json.dumps(name)
-    return error.within(f'question {name}')
+    name = question.get('id') if isinstance(question, dict) else None
+    error.near = json.dumps(name) if name else ''
+    return error.within(f'question {name or "?"}')
+  return {
+    'id': question['id'],
+    'title': title,
+    'context': context,
+    'question': question['question'],
+    'answers': {'text': texts, 'answer_start': starts},
+  }
 
 
-def _checked_answer(answer: JsonObject, context: str) -> str:
-  text, start = answer.text('text'), answer.integer('answer_start')
+def _check_answer(text: str, start: int, context: str) -> None:
   found = context[max(start, 0) : start + len(text)]
   if start < 0 or not text or found != text:
     raise RowError(
@@ -147,7 +152,6 @@ def _checked_answer(answer: JsonObject, context: str) -> str:
       f'{len(context)} characters, which has {quote(found)} there',
       'a span of the passage',
     )
-  return text
 
 
 def _split(file: str) -> Split:

@@ -9,7 +9,7 @@ import itertools
 import json
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow_datasets as tfds
@@ -22,10 +22,9 @@ from synth_mtf.tasks.files.formats import (
   TEXT,
   TEXTS,
   Example,
-  JsonLinesReader,
-  JsonObject,
   Reader,
   Record,
+  json_row,
 )
 from synth_mtf.tasks.files.rows import Oddity, RowError, decode, quote
 from synth_mtf.tasks.files.source import Split
@@ -33,30 +32,32 @@ from synth_mtf.tasks.registering import adopt
 
 _ROOTS = ('superglue/', 'SuperGLUE/', 'super_glue/', '')
 _CONFIGS = tfds.text.super_glue.SuperGlue.builder_configs
-_BOOLEANS = (False, True)
 
 
-class SuperGlueReader(JsonLinesReader):
-  """JSON lines of one set; subclasses say what is inside.
+class SuperGlueReader(Reader):
+  """JSON lines, an example each; subclasses say what is inside.
 
   Attributes:
     name: the TFDS config.
-    numbers: which of its features are integers; the others are text.
     labels: the JSON values of the classes, in the order of TFDS's classes.
+    structure: what a row must have, as for `check_json`.
   """
 
   name: str
-  numbers: Sequence[str] = ()
-  labels: Sequence[Any] = _BOOLEANS
+  labels: Sequence[Any] = (False, True)
+  structure: Mapping[str, Any]
 
   def __init__(self, labelled: bool) -> None:
     self._labelled = labelled
-    self._features = _CONFIGS[self.name].features
-    self.schema = {
-      **{f: INT if f in self.numbers else TEXT for f in self._features},
-      'label': LABEL,
-      'idx': INT,
-    }
+    kinds = {int: INT, str: TEXT}
+    features = {name: kinds[kind] for name, kind in self.features.items()}
+    self.schema = {**features, 'label': LABEL, 'idx': INT}
+    self.structure = {**self.features, 'idx': int}
+
+  @property
+  def features(self) -> Mapping[str, type]:
+    """The features of an example without label and index: text."""
+    return dict.fromkeys(_CONFIGS[self.name].features, str)
 
   @property
   @override
@@ -65,24 +66,26 @@ class SuperGlueReader(JsonLinesReader):
     return f'super_glue/{self.name}/{part}'
 
   @override
-  def examples(self, row: JsonObject) -> Sequence[Example | RowError]:
-    example = self.features(row)
-    example['label'] = self.label(row)
-    example['idx'] = row.integer('idx')
-    return [example]
+  def parse(
+    self, record: Record, number: int, columns: Sequence[str] | None
+  ) -> Sequence[Example | RowError]:
+    return self.examples(json_row(record, self.structure))
 
-  def features(self, row: JsonObject) -> dict[str, Any]:
-    """Returns the features, without label and index."""
-    return {
-      name: row.integer(name) if name in self.numbers else row.text(name)
-      for name in self._features
-    }
+  def examples(self, row: dict[str, Any]) -> Sequence[Example | RowError]:
+    """Returns the examples of a row that has the structure."""
+    example = {name: row[name] for name in self.schema if name != 'label'}
+    self.check(**example)
+    return [{**example, 'label': self.label(row)}]
 
-  def label(self, row: JsonObject) -> int:
+  def check(self, **features: Any) -> None:
+    """Raises a RowError if the features do not fit each other."""
+
+  def label(self, row: Mapping[str, Any]) -> int:
     """Returns the class, or what stands for it in a test set without any."""
     if not self._labelled and 'label' not in row:
       return formats.NO_LABEL
-    label = row.value('label')
+    formats.check_json(row, {'label': object})
+    label = row['label']
     for i, known in enumerate(self.labels):
       # In JSON 1 is not true; TFDS takes true for 1, but no 1 for true.
       if label == known and isinstance(label, type(known)):
@@ -109,17 +112,13 @@ class CopaReader(SuperGlueReader):
 
   name = 'copa'
   labels = (0, 1)
-  _QUESTIONS = ('cause', 'effect')
 
   @override
-  def features(self, row: JsonObject) -> dict[str, Any]:
-    example = super().features(row)
-    if example['question'] not in self._QUESTIONS:
+  def check(self, **features: Any) -> None:
+    if features['question'] not in ('cause', 'effect'):
       raise RowError(
-        f'the question {quote(example["question"])}',
-        f'one of {", ".join(self._QUESTIONS)}',
+        f'the question {quote(features["question"])}', 'one of cause, effect'
       )
-    return example
 
 
 class RteReader(SuperGlueReader):
@@ -133,61 +132,73 @@ class WicReader(SuperGlueReader):
   """WiC: one word in two sentences."""
 
   name = 'wic'
-  numbers = ('start1', 'start2', 'end1', 'end2')
+
+  @property
+  @override
+  def features(self) -> Mapping[str, type]:
+    numbers = dict.fromkeys(('start1', 'start2', 'end1', 'end2'), int)
+    return {**super().features, **numbers}
 
   @override
-  def features(self, row: JsonObject) -> dict[str, Any]:
-    example = super().features(row)
+  def check(self, **features: Any) -> None:
     for i in '12':
-      start, end = example[f'start{i}'], example[f'end{i}']
-      length = len(example[f'sentence{i}'])
+      start, end = features[f'start{i}'], features[f'end{i}']
+      length = len(features[f'sentence{i}'])
       if not 0 <= start < end <= length:
         raise RowError(
           f'the word from {start} to {end}',
           f'a span of sentence{i}, which has {length} characters',
         )
-    return example
 
 
 class WscReader(SuperGlueReader):
   """WSC: spans as in TFDS's `wsc.fixed`, where they are parts of the text.
 
   T5's preprocessor puts marks around the word at `span2_index`, of words that
-  single spaces part, and ends the run if that is not the pronoun.
+  single spaces separate, and ends the run if that is not the pronoun.
   """
 
   name = 'wsc.fixed'
-  numbers = ('span1_index', 'span2_index')
   # Two texts of the official files whose pronoun is elsewhere: CRC-32. T5's
   # preprocessor knows them and marks the right word.
-  MENDED_BY_T5 = (1896453270, 2994969774)
+  FIXED_BY_T5 = (1896453270, 2994969774)
+
+  def __init__(self, labelled: bool) -> None:
+    super().__init__(labelled)
+    target = {
+      name: kind for name, kind in self.features.items() if name != 'text'
+    }
+    self.structure = {'text': str, 'target': target, 'idx': int}
+
+  @property
+  @override
+  def features(self) -> Mapping[str, type]:
+    numbers = dict.fromkeys(('span1_index', 'span2_index'), int)
+    return {**super().features, **numbers}
 
   @override
-  def features(self, row: JsonObject) -> dict[str, Any]:
-    target = row.object('target')
-    example: dict[str, Any] = {'text': row.text('text')}
-    for span in ('span1', 'span2'):
-      example[f'{span}_text'] = target.text(f'{span}_text')
-      index = example[f'{span}_index'] = target.integer(f'{span}_index')
-      words = len(example['text'].split())
-      if not 0 <= index < words:
+  def examples(self, row: dict[str, Any]) -> Sequence[Example | RowError]:
+    example = {'text': row['text'], 'idx': row['idx']}
+    words = len(row['text'].split())
+    for name in self.structure['target']:
+      example[name] = row['target'][name]
+      if name.endswith('_index') and not 0 <= example[name] < words:
         raise RowError(
-          f'{span}_index {index}', f'a word of the text, 0 to {words - 1}'
+          f'{name} {example[name]}', f'a word of the text, 0 to {words - 1}'
         )
-    example = tfds_fixed(example)
-    self._check_pronoun(**example)
-    return example
+    return super().examples({**row, **tfds_fixed(example)})
 
-  def _check_pronoun(
-    self, text: str, span2_text: str, span2_index: int, **unused: Any
-  ) -> None:
+  @override
+  def check(self, **features: Any) -> None:
+    text, pronoun = features['text'], features['span2_text']
+    index = features['span2_index']
     words = text.split(' ')
-    word = words[span2_index] if 0 < span2_index < len(words) else ''
-    mended = zlib.crc32(text.encode('utf-8')) in self.MENDED_BY_T5
+    word = words[index] if 0 < index < len(words) else ''
+    fixed = zlib.crc32(text.encode('utf-8')) in self.FIXED_BY_T5
     # With a backslash in it, T5 would leave an X where the pronoun was.
-    if not word or (word != span2_text and not mended) or '\\' in span2_text:
+    if not word or (word != pronoun and not fixed) or '\\' in pronoun:
       raise RowError(
-        f'the pronoun {quote(span2_text)} with span2_index {span2_index}, '
+        f'the pronoun {quote(pronoun)} with span2_index {index}, '
         + (f'where {quote(word)} is' if word else 'where T5 looks for none'),
         'the index of a word that is the pronoun, counted from 0 by single '
         'spaces, and not the first word',
@@ -218,24 +229,33 @@ class MultircReader(SuperGlueReader):
       **self.schema,
       'idx': {'paragraph': INT, 'question': INT, 'answer': INT},
     }
+    question = {
+      'question': str,
+      'idx': int,
+      'answers': [{'text': str, 'idx': int}],
+    }
+    self.structure = {
+      'idx': int,
+      'passage': {'text': str, 'questions': [question]},
+    }
 
   @override
-  def examples(self, row: JsonObject) -> Sequence[Example]:
-    passage = row.object('passage')
+  def examples(self, row: dict[str, Any]) -> Sequence[Example]:
+    passage = row['passage']
     return [
       {
-        'paragraph': passage.text('text'),
-        'question': question.text('question'),
-        'answer': answer.text('text'),
+        'paragraph': passage['text'],
+        'question': question['question'],
+        'answer': answer['text'],
         'label': self.label(answer),
         'idx': {
-          'paragraph': row.integer('idx'),
-          'question': question.integer('idx'),
-          'answer': answer.integer('idx'),
+          'paragraph': row['idx'],
+          'question': question['idx'],
+          'answer': answer['idx'],
         },
       }
-      for question in passage.objects('questions')
-      for answer in question.objects('answers')
+      for question in passage['questions']
+      for answer in question['answers']
     ]
 
 
@@ -258,23 +278,31 @@ class RecordReader(SuperGlueReader):
       'answers': TEXTS,
       'idx': {'passage': INT, 'query': INT},
     }
+    self.structure = {
+      'idx': int,
+      'passage': {'text': str, 'entities': [{'start': int, 'end': int}]},
+      'qas': [{'idx': int, 'query': str}],
+    }
 
   @override
-  def examples(self, row: JsonObject) -> Sequence[Example | RowError]:
-    passage = row.object('passage')
-    text = passage.text('text')
-    spans = passage.integers('entities', 'start', 'end')
+  def examples(self, row: dict[str, Any]) -> Sequence[Example | RowError]:
+    text = row['passage']['text']
+    spans = [(e['start'], e['end']) for e in row['passage']['entities']]
     entities = sorted({text[start : end + 1] for start, end in spans})
     found: list[Example | RowError] = []
-    for query in row.objects('qas'):
+    for query in row['qas']:
       answers = self._answers(query, text)
+      if self._PLACEHOLDER not in query['query']:
+        raise RowError(
+          f'the query {quote(query["query"])}', f'a {self._PLACEHOLDER} in it'
+        )
       found.append(
         {
           'passage': text,
-          'query': self._query(query),
+          'query': query['query'],
           'entities': entities,
           'answers': answers,
-          'idx': {'passage': row.integer('idx'), 'query': query.integer('idx')},
+          'idx': {'passage': row['idx'], 'query': query['idx']},
         }
       )
       if not set(answers) <= set(entities):
@@ -283,16 +311,11 @@ class RecordReader(SuperGlueReader):
       found.append(Oddity('an entity that is not inside its passage'))
     return found
 
-  def _query(self, query: JsonObject) -> str:
-    text = query.text('query')
-    if self._PLACEHOLDER not in text:
-      raise RowError(f'the query {quote(text)}', f'a {self._PLACEHOLDER} in it')
-    return text
-
-  def _answers(self, query: JsonObject, passage: str) -> list[str]:
+  def _answers(self, query: dict[str, Any], passage: str) -> list[str]:
     if not self._labelled and 'answers' not in query:
       return []
-    answers = sorted({a.text('text') for a in query.objects('answers')})
+    formats.check_json(query, {'answers': [{'text': str}]})
+    answers = sorted({answer['text'] for answer in query['answers']})
     if not answers:
       raise RowError('a query without answers', 'at least one')
     for answer in answers:

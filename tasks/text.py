@@ -27,8 +27,7 @@ from synth_mtf.tasks.files.formats import (
   Example,
   Reader,
   Record,
-  line_text,
-  parse_json_object,
+  json_row,
 )
 from synth_mtf.tasks.files.rows import decode
 from synth_mtf.tasks.files.source import Split
@@ -142,7 +141,7 @@ class TextJsonReader(CorpusReader):
 
   @override
   def text(self, record: Record) -> str:
-    return parse_json_object(line_text(record)).text('text')
+    return json_row(record, {'text': str})['text']
 
 
 def _corpus_split(keep: Callable[[str], bool]) -> Split:

@@ -1,6 +1,5 @@
 """The rows of a data folder, a line for each file, for `synth-mtf doctor`."""
 
-import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,98 +13,66 @@ _MOST_FILES = 4
 
 
 class DataReport:
-  """What the files of all tasks have.
+  """The files of all tasks.
 
   Attributes:
     found: the tasks that have files.
-    missing: those that lack some, and of which splits.
-    faults: for each file with malformed rows, these.
-    notes: what is merely odd.
+    missing: those that lack some, and for which splits.
+    faults: the malformed rows of each file that has some.
+    notes: what is odd.
   """
 
   def __init__(self, data_dir: str) -> None:
     self.found: list[str] = []
     self.missing: list[str] = []
-    self.faults: dict[str, Sequence[str]] = {}
+    self.faults: dict[str, str] = {}
     self.notes: list[str] = []
-    self._data_dir = data_dir
+    self._prefix = os.path.join(data_dir, '')
 
   def lines(self) -> Iterator[str]:
     """Reads all files, and yields the lines of the table as they are read."""
-    from synth_mtf.tasks import get, overview
+    from synth_mtf.tasks import get, inspection
 
-    for name in overview.task_names():
-      wanted = []
-      for split in overview.splits_of(get(name)):
+    for name in inspection.task_names():
+      missing = []
+      for split in inspection.splits_of(get(name)):
         if split.missing:
-          wanted.append(split.split)
+          missing.append(split.split)
           continue
         if not self.found:
           yield columns.line(_HEADS, _WIDTHS)
         if name not in self.found:
           self.found.append(name)
         yield from self._split(split)
-      if wanted:
-        self.missing.append(f'{name} ({", ".join(wanted)})')
+      if missing:
+        self.missing.append(f'{name} ({", ".join(missing)})')
 
   def _split(self, split: Any) -> Iterator[str]:
-    """Yields the lines of a split."""
-    files = split.files
-    for file in files:
-      if file.faults:
-        more = file.num_faults - len(file.faults)
-        self.faults[file.path] = (
-          *file.faults,
-          *[f'... and {more} more'] * bool(more),
-        )
+    for file in split.files:
+      if file.num_faults:
+        self.faults[file.path] = file.describe_faults()
       self.notes += [note for note in file.notes if note not in self.notes]
-    if len(files) > _MOST_FILES:
-      yield self._line(
-        split,
-        f'{self._name(files[0].path)} and {len(files) - 1:,} more',
-        split.rows,
-        split.released,
-        sum(file.num_faults for file in files),
-        _digest(files),
-      )
+    first = split.files[0].path.removeprefix(self._prefix)
+    if len(split.files) > _MOST_FILES:
+      name = f'{first} and {len(split.files) - 1:,} more'
+      yield self._line(split, name, split.files)
       return
-    for file in files:
-      yield self._line(
-        split,
-        self._name(file.path),
-        file.rows,
-        split.released if len(files) == 1 else '',
-        file.num_faults,
-        file.digest,
-      )
-    if len(files) > 1:
-      yield self._line(split, 'together', split.rows, split.released, '', '')
+    for file in split.files:
+      name = file.path.removeprefix(self._prefix)
+      yield self._line(split, name, [file])
+    if len(split.files) > 1:
+      cells = split.task, split.split, 'together', columns.count(split.rows)
+      yield columns.line((*cells, split.released, '', ''), _WIDTHS)
 
-  def _line(
-    self,
-    split: Any,
-    file: str,
-    rows: Any,
-    released: str,
-    faults: Any,
-    digest: str,
-  ) -> str:
+  def _line(self, split: Any, name: str, files: Sequence[Any]) -> str:
+    count = sum(file.num_examples for file in files)
     cells = (
       split.task,
       split.split,
-      file,
-      columns.count(rows),
-      released,
-      str(faults),
-      digest,
+      name,
+      columns.count(count if split.counted else None),
+      split.released if len(files) == len(split.files) else '',
+      str(sum(file.num_faults for file in files)),
+      split.digest(files),
     )
     return columns.line(cells, _WIDTHS)
-
-  def _name(self, path: str) -> str:
-    inside = path.startswith(os.path.join(self._data_dir, ''))
-    return path[len(os.path.join(self._data_dir, '')) :] if inside else path
-
-
-def _digest(files: Sequence[Any]) -> str:
-  together = ' '.join(file.digest for file in files)
-  return hashlib.blake2b(together.encode(), digest_size=8).hexdigest()

@@ -245,16 +245,14 @@ def _data() -> Iterator[Union[Finding, str]]:
 
 def _official_files(data_dir: str) -> Iterator[Union[Finding, str]]:
   """Reads every row of every task's files, and lists the missing files."""
-  from synth_mtf.tasks.files.source import MEND
+  from synth_mtf.tasks.files.source import FIX
 
   report = DataReport(data_dir)
   yield from report.lines()
   yield from (f'odd    {note}' for note in report.notes)
   for path, faults in report.faults.items():
-    indented = ''.join(
-      f'\n       {line}' for fault in faults for line in fault.splitlines()
-    )
-    yield Finding(f'malformed: {path}{indented}', MEND, fault=True)
+    indented = ''.join(f'\n       {line}' for line in faults.splitlines())
+    yield Finding(f'malformed: {path}{indented}', FIX, fault=True)
   yield Finding(
     f'data folder {data_dir}: files of {len(report.found)} tasks',
     '' if report.found else 'pass the folder with glue/CoLA/train.tsv, ...',

@@ -1,4 +1,4 @@
-"""`synth-mtf tasks`: what can be trained and evaluated, and what it looks like.
+"""`synth-mtf tasks`: lists tasks and mixtures, or shows one with examples.
 
 Rows are counted in official files; over TensorFlow Datasets they are those of
 the released files. Nothing is downloaded, and no Apache Beam is needed.
@@ -18,14 +18,16 @@ SUMMARY = 'tasks and mixtures: rows, rates, metrics, and two examples of one'
 
 _EXAMPLES = 2
 _SHOWN = 2000  # characters of a text
+_ASK = (
+  'Set --data_dir to a folder with some (the README shows the layout); this '
+  'command does not download.'
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
   parser.add_argument(
-    'name',
-    nargs='?',
-    help='a task or a mixture, to be shown with two examples',
+    'name', nargs='?', help='a task or a mixture to show with two examples'
   )
   parser.add_argument(
     '--data_dir',
@@ -91,48 +93,72 @@ def _check_folder(data_dir: Optional[str]) -> None:
 
 
 def _print_all() -> int:
-  from synth_mtf.tasks import get, overview
+  from synth_mtf.tasks import get, inspection
 
   widths = (40, -12, -12, -12, 40)
   print(columns.line(('task', 'train', 'validation', 'test', 'source'), widths))
-  for name in overview.task_names():
+  for name in inspection.task_names():
     task = get(name)
     rows = _rows(task)
-    cells = [_of_kind(rows, kind) for kind in ('train', 'validation', 'test')]
+    # Such as of `validation`, or of `validation_matched` and the other.
+    cells = [
+      '+'.join(n for split, n in rows.items() if split.startswith(kind)) or '-'
+      for kind in ('train', 'validation', 'test')
+    ]
     print(columns.line((name, *cells, _source(task)), widths), flush=True)
-  for name in overview.mixture_names():
+  for name in inspection.mixture_names():
     print(f'\n{name}')
     _print_rates(get(name))
   return 0
 
 
+def _rows(task: Any) -> Mapping[str, str]:
+  """Returns the count of each split, or why there is none."""
+  from synth_mtf.tasks import inspection, released
+
+  if inspection.files_of(task) is None:
+    return {
+      split: columns.count(released.rows(task.name, split))
+      for split in task.source.split_files
+    }
+  return {
+    split.split: 'missing' if split.missing else columns.count(split.rows)
+    for split in inspection.splits_of(task)
+  }
+
+
+def _source(task: Any) -> str:
+  from synth_mtf.tasks import inspection
+
+  if inspection.files_of(task) is not None:
+    return 'official files'
+  tfds = task.source.tfds
+  if tfds is None:
+    return 'official files only (--data_dir)'
+  return f'TFDS {tfds.tfds_dataset.name}'
+
+
 def _print_mixture(mixture: Any) -> int:
-  from synth_mtf.tasks import overview
+  from synth_mtf.tasks import get, inspection
 
   print(mixture.name)
   rates = _print_rates(mixture)
   shown = 0
   for rate in sorted(rates, key=lambda rate: -(rate.rate or 0)):
-    task = next(task for task in mixture.tasks if task.name == rate.task)
-    source = overview.files_of(task)
+    task = get(rate.task)
+    source = inspection.files_of(task)
     if shown < _EXAMPLES and source and source.found('train'):
       print(f'\n{task.name}, train')
       shown += _print_examples(task, 'train', 1)
   if not shown:
-    print('\nNo examples: no official files are there. ' + _ASK)
+    print(f'\nNo examples: there are no official files. {_ASK}')
   return int(not shown)
 
 
-_ASK = (
-  'Set --data_dir to a folder with some (the README shows the layout); this '
-  'command does not download.'
-)
-
-
 def _print_rates(mixture: Any) -> Sequence[Any]:
-  from synth_mtf.tasks import overview
+  from synth_mtf.tasks import inspection
 
-  rates = overview.rates_of(mixture)
+  rates = inspection.rates_of(mixture)
   total = sum(rate.rate or 0 for rate in rates)
   widths = (42, -14, 12, -14, -8)
   print(columns.line(('  task', 'train rows', 'from', 'rate', 'share'), widths))
@@ -146,27 +172,27 @@ def _print_rates(mixture: Any) -> Sequence[Any]:
 
 
 def _print_task(task: Any) -> int:
-  from synth_mtf.tasks import overview, released
+  from synth_mtf.tasks import inspection
 
   print(task.name)
   print(f'  source   {_source(task)}')
   metrics = [_name(metric) for metric in task.metric_fns]
   print(f'  metrics  {", ".join(metrics) or "none"}')
-  splits = list(overview.splits_of(task))
+  splits = list(inspection.splits_of(task))
   if not splits:
-    for split in task.source.split_files:
-      rows = columns.count(released.rows(task.name, split))
-      print(f'  {split:21} {rows} rows are released')
-    print(f'\nNo examples: no official files are looked at. {_ASK}')
+    for name, rows in _rows(task).items():
+      print(f'  {name:21} {rows} rows are released')
+    print(f'\nNo examples: no official files are read. {_ASK}')
     return 1
-  faults = 0
   for split in splits:
     print(f'  {split.split:21} ' + (split.missing or _counted(split)))
     for file in split.files:
-      faults += file.num_faults
-      for line in (*file.faults, *(f'odd: {note}' for note in file.notes)):
+      for line in file.describe_faults().splitlines():
         print(f'    {line}')
-  having = [s.split for s in splits if s.rows or s.files and s.rows is None]
+      for note in file.notes:
+        print(f'    odd: {note}')
+  faults = any(file.num_faults for split in splits for file in split.files)
+  having = [s.split for s in splits if s.files and s.rows != 0]
   if faults or not having:
     print('\nNo examples: ' + ('rows are malformed.' if faults else _ASK))
     return 1
@@ -185,68 +211,35 @@ def _counted(split: Any) -> str:
   )
 
 
-def _rows(task: Any) -> Mapping[str, str]:
-  """Returns the count of each split, or why there is none."""
-  from synth_mtf.tasks import overview, released
-
-  if overview.files_of(task) is None:
-    return {
-      split: columns.count(released.rows(task.name, split))
-      for split in task.source.split_files
-    }
-  return {
-    split.split: 'missing' if split.missing else columns.count(split.rows)
-    for split in overview.splits_of(task)
-  }
-
-
-def _of_kind(rows: Mapping[str, str], kind: str) -> str:
-  """Returns the counts of `validation` or `validation_matched` and so on."""
-  found = [count for split, count in rows.items() if split.startswith(kind)]
-  return '+'.join(found) or '-'
-
-
-def _source(task: Any) -> str:
-  from synth_mtf.tasks import overview
-
-  if overview.files_of(task) is None:
-    tfds = task.source.tfds
-    return (
-      f'TFDS {tfds.tfds_dataset.name}'
-      if tfds
-      else 'official files only (--data_dir)'
-    )
-  return 'official files'
-
-
 def _name(function: Any) -> str:
-  """Returns the name of a function; of one made by another, with its parts."""
+  """Returns the name of a function; with arguments if another one made it."""
   inner = getattr(function, 'func', function)
   name = getattr(inner, '__qualname__', type(inner).__name__)
   maker, inside, _ = name.partition('.<locals>')
   if not inside:
     return name
-  parts = inspect.getclosurevars(inner).nonlocals.values()
-  named = [p if isinstance(p, str) else _name(p) for p in parts if _is_named(p)]
+  arguments = inspect.getclosurevars(inner).nonlocals.values()
+  named = [
+    a if isinstance(a, str) else _name(a) for a in arguments if _is_named(a)
+  ]
   return f'{maker}({", ".join(named)})'
 
 
-def _is_named(part: Any) -> bool:
-  return isinstance(part, str) or (
-    inspect.isfunction(part) and '<lambda>' not in part.__qualname__
+def _is_named(argument: Any) -> bool:
+  return isinstance(argument, str) or (
+    inspect.isfunction(argument) and '<lambda>' not in argument.__qualname__
   )
 
 
 def _print_examples(task: Any, split: str, most: int) -> int:
   """Prints the first examples of a split; returns how many there are."""
-  shown = 0
-  for example in _examples(task, split, most):
-    shown += 1
+  examples = list(_examples(task, split, most))
+  for example in examples:
     for feature in task.output_features:
       if feature in example:
         print(f'  {feature + ":":8} {_text(task, feature, example)}')
     print()
-  return shown
+  return len(examples)
 
 
 def _examples(task: Any, split: str, most: int) -> Iterator[Mapping[str, Any]]:
@@ -266,23 +259,19 @@ def _examples(task: Any, split: str, most: int) -> Iterator[Mapping[str, Any]]:
 
 
 def _text(task: Any, feature: str, example: Mapping[str, Any]) -> str:
-  """Returns a feature as text: as it was, or what its tokens say."""
+  """Returns a feature as text: as it was, or decoded from its tokens."""
   before = example.get(f'{feature}_pretokenized')
-  if isinstance(before, bytes) and not _is_noised(task):
+  # Span corruption changes tokens, not text.
+  noised = any('span_corruption' in _name(step) for step in task.preprocessors)
+  if isinstance(before, bytes) and not noised:
     text = before.decode('utf-8')
   else:
     text = _decoded(task.output_features[feature].vocabulary, example[feature])
   return text if len(text) <= _SHOWN else text[:_SHOWN] + ' ...'
 
 
-def _is_noised(task: Any) -> bool:
-  """Whether tokens, not text, are what the task's last steps change."""
-  names = [_name(step) for step in task.preprocessors]
-  return any('span_corruption' in name for name in names)
-
-
 def _decoded(vocabulary: Any, tokens: Any) -> str:
-  """Returns the text of tokens, with T5's names of the sentinels."""
+  """Decodes tokens, with T5's names of the sentinels."""
   size, sentinels = vocabulary.vocab_size, vocabulary.extra_ids
   words: list[str] = []
   run: list[int] = []

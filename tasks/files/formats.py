@@ -9,9 +9,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import io
-import itertools
 import json
-import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -286,98 +284,20 @@ class TsvReader(Reader):
       raise
 
 
-class JsonLinesReader(Reader):
-  """One JSON object a line."""
-
-  @abc.abstractmethod
-  def examples(self, row: JsonObject) -> Sequence[Example | RowError]:
-    """Returns the examples of one object."""
-
-  @override
-  def parse(
-    self, record: Record, number: int, columns: Sequence[str] | None
-  ) -> Sequence[Example | RowError]:
-    return self.examples(parse_json_object(line_text(record)))
+_EXPECTED = {
+  str: 'a string',
+  int: 'an integer',
+  dict: 'an object',
+  list: 'a list',
+  object: 'a value',
+}
 
 
-class JsonObject:
-  """A JSON object whose values are asked for by name and type."""
-
-  __slots__ = ('_name', '_value')
-
-  def __init__(self, value: Any, name: str = 'row') -> None:
-    self._value = value
-    self._name = name
-    if not isinstance(value, dict):
-      raise RowError(f'{name}: {_shown(value)}', 'a JSON object')
-
-  def __contains__(self, name: str) -> bool:
-    return name in self._value
-
-  def text(self, name: str) -> str:
-    """Returns a string."""
-    value = self._get(name, str, 'a string')
-    if value.isascii():
-      return value
-    try:
-      value.encode('utf-8')
-    except UnicodeEncodeError as error:
-      raise RowError(
-        f'{name!r} has half of a surrogate pair at character {error.start}',
-        'whole characters',
-      ) from error
-    return value
-
-  def integer(self, name: str) -> int:
-    """Returns an integer that fits 32 bits."""
-    value = self._get(name, int, 'an integer')
-    if type(value) is bool or not -(2**31) <= value < 2**31:
-      raise RowError(f'{name!r}: {_shown(value)}', 'a 32-bit integer')
-    return value
-
-  def value(self, name: str) -> Any:
-    """Returns a value of any type."""
-    return self._get(name, object, 'a value')
-
-  def object(self, name: str) -> JsonObject:
-    """Returns a nested object."""
-    return JsonObject(self._get(name, dict, 'an object'), name)
-
-  def objects(self, name: str) -> list[JsonObject]:
-    """Returns a list of objects."""
-    values = self._get(name, list, 'a list')
-    return [JsonObject(value, f'{name}[{i}]') for i, value in enumerate(values)]
-
-  def integers(self, name: str, *keys: str) -> list[tuple[int, ...]]:
-    """Returns those integers of each of a list of objects."""
-    values = self._get(name, list, 'a list')
-    # ReCoRD has dozens of spans a row: they are nearly always all integers.
-    with contextlib.suppress(KeyError, TypeError):
-      found = list(map(operator.itemgetter(*keys), values))
-      integers = [*itertools.chain.from_iterable(found)]
-      small = all(-(2**31) <= integer < 2**31 for integer in integers)
-      if small and {*map(type, integers)} == {int}:
-        return found
-    return [tuple(map(one.integer, keys)) for one in self.objects(name)]
-
-  def _get(self, name: str, kind: type, expected: str) -> Any:
-    try:
-      value = self._value[name]
-    except KeyError:
-      raise RowError(
-        f'{self._name} without {name!r}, with '
-        f'{quote(", ".join(map(str, self._value)))}',
-        f'{expected} under {name!r}',
-      ) from None
-    if not isinstance(value, kind):
-      raise RowError(f'{name!r}: {_shown(value)}', expected)
-    return value
-
-
-def parse_json_object(text: str) -> JsonObject:
-  """Returns the object that one line holds."""
+def json_row(record: Record, structure: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the JSON object of a line, which must have the given structure."""
+  text = line_text(record)
   try:
-    return JsonObject(json.loads(text))
+    row = json.loads(text)
   except (json.JSONDecodeError, RecursionError) as error:
     where = getattr(error, 'colno', 1)
     raise RowError(
@@ -387,7 +307,44 @@ def parse_json_object(text: str) -> JsonObject:
       f'{quote(text[max(where - 1, 0) :])})',
       'one JSON object a line',
     ) from error
+  check_json(row, structure)
+  return row
 
 
-def _shown(value: Any) -> str:
-  return quote(value if isinstance(value, str) else json.dumps(value))
+def check_json(value: Any, structure: Any, name: str = 'row') -> None:
+  """Checks types, which json.loads leaves open.
+
+  Args:
+    value: what JSON holds.
+    structure: a type, a list of one structure, or a dict of structures by key.
+    name: how errors call the value.
+
+  Raises:
+    RowError: a key is missing, or a value has another type.
+  """
+  kind = structure if isinstance(structure, type) else type(structure)
+  if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+    shown = value if isinstance(value, str) else json.dumps(value)
+    raise RowError(f'{name}: {quote(shown)}', _EXPECTED[kind])
+  if kind is str and not value.isascii():
+    try:
+      value.encode('utf-8')
+    except UnicodeEncodeError as error:
+      raise RowError(
+        f'{name} has half of a surrogate pair at character {error.start}',
+        'whole characters',
+      ) from error
+  if kind is int and not -(2**31) <= value < 2**31:
+    raise RowError(f'{name}: {value}', 'a 32-bit integer')
+  if isinstance(structure, dict):
+    for key, inner in structure.items():
+      if key not in value:
+        wanted = inner if isinstance(inner, type) else type(inner)
+        raise RowError(
+          f'{name} without {key!r}, with {quote(", ".join(value))}',
+          f'{_EXPECTED[wanted]} under {key!r}',
+        )
+      check_json(value[key], inner, repr(key))
+  if isinstance(structure, list):
+    for i, item in enumerate(value):
+      check_json(item, structure[0], f'{name}[{i}]')

@@ -175,11 +175,11 @@ def of_file(path: str, reader: Reader, index_dir: str | None) -> FileIndex:
   digest = hashlib.sha256(f'{absolute}\n{reader.key}'.encode()).hexdigest()
   cache = os.path.join(folder, f'{os.path.basename(path)}-{digest[:16]}.json')
   state = f'{_VERSION} {storage.state(reader.files(path))}'
-  return _of_state(path, reader, cache, state)
+  return of_state(path, reader, cache, state)
 
 
 @functools.lru_cache(maxsize=256)
-def _of_state(path: str, reader: Reader, cache: str, state: str) -> FileIndex:
+def of_state(path: str, reader: Reader, cache: str, state: str) -> FileIndex:
   try:
     with tf.io.gfile.GFile(cache) as stream:
       stored = json.load(stream)

@@ -1,11 +1,9 @@
 """Each fault a copy of the data can have: file, line, found, expected."""
 
-import gzip
 import json
 import pathlib
 from typing import Any
 
-import gin
 import pytest
 
 from synth_mtf import tasks
@@ -21,14 +19,6 @@ _RTE_HEADER = b'index\tsentence1\tsentence2\tlabel\n'
 _RTE = b'0\tA dog ran.\tA dog moved.\tentailment\n'
 _BOOLQ = {'question': 'is it', 'passage': 'It is.', 'idx': 0, 'label': True}
 _CONTEXT = 'The cat sat on the mat.'
-
-
-@pytest.fixture
-def data_dir(tmp_path) -> pathlib.Path:
-  folder = tmp_path / 'data'
-  folder.mkdir()
-  gin.bind_parameter('synth_mtf.tasks.settings.data_dir', str(folder))
-  return folder
 
 
 def _write(data_dir, name, data: bytes) -> pathlib.Path:
@@ -207,17 +197,17 @@ _FAULTS = {
   'answer outside its passage': (
     _SQUAD_FILE,
     _squad(('mat', 19), ('mat', 99)),
-    (3, "question q1: the answer 'mat' at character 99", 'a span', 1),
+    (20, "question q1: the answer 'mat' at character 99", 'a span', 1),
   ),
   'answer elsewhere in its passage': (
     _SQUAD_FILE,
     _squad(('cat', 4), ('mat', 4)),
-    (3, "which has 'cat' there", 'a span of the passage', 1),
+    (20, "which has 'cat' there", 'a span of the passage', 1),
   ),
   'SQuAD cut short': (
     _SQUAD_FILE,
     _squad(('mat', 19))[:-60],
-    (3, 'the file ends inside an article', 'its last brace', 0),
+    (17, 'JSON that does not parse', '{"data": [{', 0),
   ),
   'score cut short': (
     'glue/STS-B/train.tsv',
@@ -284,27 +274,27 @@ _FAULTS = {
   'rubbish behind the end': (
     _SQUAD_FILE,
     _squad(('mat', 19)) + b'\n{"more": 1}',
-    (26, 'JSON that does not parse (Extra data', 'nothing but', 1),
+    (26, 'JSON that does not parse (Extra data', '{"data": [{', 0),
   ),
   'second list of articles': (
     _SQUAD_FILE,
     _squad(('mat', 19))[:-2] + b',\n "data": []}',
-    (25, '2 times "data"', 'one list of articles', 1),
+    (25, '2 times "data"', 'one list of articles', 0),
   ),
   'rubbish before the articles': (
     _SQUAD_FILE,
     b'{"version" 1.1,' + _squad(('mat', 19))[1:],
-    (1, 'JSON that does not parse', 'nothing but', 0),
+    (1, 'JSON that does not parse', '{"data": [{', 0),
   ),
   'articles without a comma': (
     _SQUAD_FILE,
     b'{"data": [{"paragraphs": []}\n{"paragraphs": []}]}',
-    (2, "0 commas and b'{' after an article", "',' and '{'", 0),
+    (2, "JSON that does not parse (Expecting ',' del", '{"data": [{', 0),
   ),
   'comma behind the last article': (
     _SQUAD_FILE,
     _squad(('mat', 19)).replace(b'}\n ],\n "version"', b'}\n ,],\n "version"'),
-    (23, "1 commas and b']' after an article", "or ']'", 1),
+    (23, 'JSON that does not parse (Expecting value', '{"data": [{', 0),
   ),
   'pronoun that is not in its sentence': (
     'dpr/train.c.txt',
@@ -396,16 +386,6 @@ def test_empty_file_and_header_alone_have_no_rows(data_dir):
   with pytest.raises(UserError) as error:
     tasks.check([_TASK[_COLA_FILE], _TASK[_RTE_FILE]], ['train'])
   assert str(error.value).count('no rows in') == 2
-
-
-def test_gzip_cut_short(data_dir):
-  lines = b'\n\n'.join(b'Some text, number %d.' % i for i in range(20_000))
-  packed = gzip.compress(lines, compresslevel=1)
-  path = _write(data_dir, 'corpus/a.txt.gz', packed[: len(packed) // 2])
-  with pytest.raises(UserError) as error:
-    tasks.check(['synth_text_span_corruption'], ['train'])
-  assert f'{path}: the gzip stream is damaged after line ' in str(error.value)
-  assert 'Copy it again' in str(error.value)
 
 
 def test_bad_text_is_located_while_it_streams(data_dir):

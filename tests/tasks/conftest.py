@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 
+import gin
 import pytest
 
 from benchmarks import tfds_samples
@@ -42,8 +43,17 @@ def settings_of_tests(monkeypatch, tmp_path):
   monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'bytes')
 
 
+@pytest.fixture
+def data_dir(tmp_path) -> pathlib.Path:
+  """An empty folder that the settings name, for files that a test writes."""
+  folder = tmp_path / 'data'
+  folder.mkdir()
+  gin.bind_parameter('synth_mtf.tasks.settings.data_dir', str(folder))
+  return folder
+
+
 @pytest.fixture(scope='session')
-def data_dir(official_data, tmp_path_factory) -> pathlib.Path:
+def sample_data(official_data, tmp_path_factory) -> pathlib.Path:
   """The first rows of each official file, in the same layout.
 
   With SYNTH_MTF_TEST_ALL_ROWS=1 all rows, which takes minutes.
@@ -63,20 +73,20 @@ def data_dir(official_data, tmp_path_factory) -> pathlib.Path:
 
 
 @pytest.fixture(scope='session')
-def tfds_dir(data_dir, tmp_path_factory) -> str:
+def tfds_dir(sample_data, tmp_path_factory) -> str:
   """T5's datasets, made from the same files by TFDS's own builders."""
   folder = str(tmp_path_factory.mktemp('tfds'))
   for name in _GLUE:
-    files = _mrpc(data_dir, tmp_path_factory) if name == 'mrpc' else None
+    files = _mrpc(sample_data, tmp_path_factory) if name == 'mrpc' else None
     tfds_samples.prepare(
-      f'glue/{name}:1.0.0', files or str(data_dir / 'glue'), folder
+      f'glue/{name}:1.0.0', files or str(sample_data / 'glue'), folder
     )
   for name in _SUPER_GLUE:
     tfds_samples.prepare(
-      f'super_glue/{name}:1.0.2', str(data_dir / 'superglue'), folder
+      f'super_glue/{name}:1.0.2', str(sample_data / 'superglue'), folder
     )
   squad = {
-    part: str(data_dir / 'squad' / f'{part}-v1.1.json')
+    part: str(sample_data / 'squad' / f'{part}-v1.1.json')
     for part in ('train', 'dev')
   }
   tfds_samples.prepare('squad/v1.1:3.0.0', squad, folder)
@@ -95,11 +105,11 @@ def use_tfds(tfds_dir):
     yield
 
 
-def _mrpc(data_dir: pathlib.Path, tmp_path_factory) -> dict[str, str]:
+def _mrpc(sample_data: pathlib.Path, tmp_path_factory) -> dict[str, str]:
   """Returns Microsoft's two files, of which GLUE's are the parts."""
   folder = tmp_path_factory.mktemp('mrpc')
   parts = {
-    part: (data_dir / 'glue' / 'MRPC' / f'{part}.tsv').read_bytes()
+    part: (sample_data / 'glue' / 'MRPC' / f'{part}.tsv').read_bytes()
     for part in ('train', 'dev')
   }
   header, dev_rows = parts['dev'].split(b'\n', 1)

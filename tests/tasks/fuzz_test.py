@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
-from synth_mtf.tasks.files import blocks, formats, loading, scanning
-from synth_mtf.tasks.files.rows import RowError
+from synth_mtf.tasks.files import formats, index
+from synth_mtf.tasks.files.index import Part
+from synth_mtf.tasks.files.rows import Oddity, RowError
 
 _BYTES = 1500
 _FILES = {
@@ -79,30 +80,25 @@ def _damaged(data: bytes, damage) -> bytes:
 
 
 def _reader(name: str) -> formats.Reader:
-  split = tasks.get(name).source.split_files['train']
-  while split.otherwise:
-    split = split.otherwise
-  return next(iter(split.readers.values()))
+  last = tasks.get(name).source.split_files['train'].layouts[-1]
+  return next(iter(last.values()))
 
 
-def _records(
-  path: str, reader: formats.Reader
-) -> dict[bytes, Optional[list[formats.Example]]]:
-  """Returns the examples of each record, None where it is refused, by bytes."""
-  found: dict[bytes, Optional[list[formats.Example]]] = {}
-  with reader.open(path) as stream:
-    header = blocks.context_of(
-      blocks.read_header(stream, reader, path), reader, path
-    )
-    try:
-      for record in reader.records(stream):
-        try:
-          found[record.data] = _labels(reader.parse(record, 0, header))
-        except RowError:
-          found[record.data] = None
-    except RowError:
-      pass
+def _rows(
+  path: str, reader: formats.Reader, *parts: Part
+) -> dict[str, Optional[list[formats.Example]]]:
+  """Returns the examples of each record, None where it is refused."""
+  header = reader.read_header(path)
+  found: dict[str, Optional[list[formats.Example]]] = {}
+  for part in parts or [Part(path, header.size, None, 0)]:
+    for record, items in index.read(reader, part, header):
+      refused = any(_is_fault(item) for item in items)
+      found[repr(record.data)] = None if refused else _labels(items)
   return found
+
+
+def _is_fault(item: object) -> bool:
+  return isinstance(item, RowError) and not isinstance(item, Oddity)
 
 
 def _labels(
@@ -133,17 +129,16 @@ def _first_part(path: pathlib.Path) -> bytes:
 
 
 def test_every_loader_is_tried():
-  readers = {type(_reader(name)) for name in _FILES}
+  readers = {type(_reader(name)).__name__ for name in _FILES}
   every = {
-    type(reader)
+    type(reader).__name__
     for task in map(tasks.get, _all_tasks())
     for split in task.source.split_files.values()
-    for reader in split.readers.values()
+    for layout in split.layouts
+    for reader in layout.values()
   }
   covered_elsewhere = {'DprReader', 'TextJsonReader', 'SentenceReader'}
-  assert {r.__name__ for r in every} <= {
-    r.__name__ for r in readers
-  } | covered_elsewhere
+  assert every <= readers | covered_elsewhere
 
 
 def _all_tasks():
@@ -169,9 +164,8 @@ def test_damage_is_found_or_harmless(name, official_data, tmp_path):
     (path.parent.parent / 'pos').mkdir()
     (path.parent.parent / 'pos/0_9.txt').write_bytes(good)
   target = str(root / _FOLDER_OF[name]) if folder else str(path)
-  before = _records(target, reader)
+  before = _rows(target, reader)
   assert any(before.values())
-  loader = loading.BlockLoader([], {target: reader}, True)
 
   @settings(
     max_examples=100,
@@ -183,27 +177,20 @@ def test_damage_is_found_or_harmless(name, official_data, tmp_path):
   def check(damage):
     path.write_bytes(_damaged(good, damage))
     try:
-      index = scanning.scan(target, reader)
-      header = blocks.header_of(target, reader)
-      rows = [
-        row
-        for block in index.blocks
-        for row in blocks.read(block, reader, True, header)
-      ]
-      after = _records(target, reader)
-    except (UserError, RowError):
+      found = index.scan(target, reader)
+      after = _rows(target, reader)
+      parts = _rows(target, reader, *found.parts)
+    except UserError:
       return  # the file as a whole is refused
-    if reader.scanned:
-      assert len(rows) == index.num_examples
-    loader.to_arrays(rows)
+    assert parts == after
+    rows = [row for rows in after.values() if rows for row in rows]
+    if found.num_examples:
+      assert rows
     _check_labels(reader, rows)
-    unchanged = before.keys() & after.keys()
-    header_changed = (
-      reader.header
-      and path.read_bytes().split(b'\n')[0] != good.split(b'\n')[0]
-    )
-    if not header_changed:
-      assert all(after[data] == before[data] for data in unchanged)
+    first = good.split(b'\n')[0]
+    same_header = path.read_bytes().split(b'\n')[0] == first
+    if same_header or not getattr(reader, 'header', False):
+      assert all(after[d] == before[d] for d in before.keys() & after.keys())
 
   check()
 
@@ -239,9 +226,9 @@ def test_damaged_gzip_is_refused_or_read(cut, flip, tmp_path_factory):
   path.write_bytes(packed)
   reader = _reader('synth_text_span_corruption')
   try:
-    (block,) = blocks.byte_blocks(str(path))
-    rows = list(blocks.read(block, reader, False, None))
+    rows = _rows(str(path), reader)
   except UserError as error:
     assert str(path) in str(error)
     return
-  assert {row['text'] for row in rows} <= set(text.decode().split('\n\n'))
+  texts = {row['text'] for found in rows.values() if found for row in found}
+  assert texts <= set(text.decode().split('\n\n'))

@@ -22,15 +22,15 @@ SPLITS = {
 
 
 @comparison.each_split(SPLITS, fast=('glue_stsb_v002',))
-def test_examples_are_those_of_t5(name, split, use_tfds, data_dir):
-  comparison.three_ways(f'synth_{name}', split, data_dir, name)
+def test_examples_are_those_of_t5(name, split, use_tfds, sample_data):
+  comparison.three_ways(f'synth_{name}', split, sample_data, name)
 
 
 @pytest.mark.parametrize('name', SPLITS)
-def test_row_counts_are_those_of_tfds(name, use_tfds, data_dir):
+def test_row_counts_are_those_of_tfds(name, use_tfds, sample_data):
   t5_own = seqio.TaskRegistry.get(name)
   expected = {s: t5_own.num_input_examples(s) for s in SPLITS[name]}
-  gin.bind_parameter('synth_mtf.tasks.settings.data_dir', str(data_dir))
+  gin.bind_parameter('synth_mtf.tasks.settings.data_dir', str(sample_data))
   ours = tasks.get(f'synth_{name}')
   assert {s: ours.num_input_examples(s) for s in SPLITS[name]} == expected
 

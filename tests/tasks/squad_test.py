@@ -12,12 +12,12 @@ SPLITS = {NAME: ('train', 'validation')}
 
 
 @comparison.each_split(SPLITS, fast=(NAME,))
-def test_examples_are_those_of_t5(name, split, use_tfds, data_dir):
-  comparison.three_ways(f'synth_{name}', split, data_dir, name)
+def test_examples_are_those_of_t5(name, split, use_tfds, sample_data):
+  comparison.three_ways(f'synth_{name}', split, sample_data, name)
 
 
 @pytest.mark.parametrize('split', SPLITS[NAME])
-def test_row_counts_are_those_of_tfds(split, use_tfds, data_dir):
+def test_row_counts_are_those_of_tfds(split, use_tfds, sample_data):
   expected = seqio.TaskRegistry.get(NAME).num_input_examples(split)
-  gin.bind_parameter('synth_mtf.tasks.settings.data_dir', str(data_dir))
+  gin.bind_parameter('synth_mtf.tasks.settings.data_dir', str(sample_data))
   assert tasks.get(f'synth_{NAME}').num_input_examples(split) == expected

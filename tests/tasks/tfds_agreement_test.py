@@ -8,7 +8,6 @@ import json
 import pathlib
 import zlib
 
-import gin
 import pytest
 import tensorflow.compat.v1 as tf
 import tensorflow_datasets as tfds
@@ -20,13 +19,6 @@ from synth_mtf import tasks
 from synth_mtf.errors import UserError
 from synth_mtf.tasks.super_glue import WscReader
 from tests.tasks.rows import frozen, run
-
-
-@pytest.fixture
-def data_dir(tmp_path) -> pathlib.Path:
-  folder = tmp_path / 'data'
-  gin.bind_parameter('synth_mtf.tasks.settings.data_dir', str(folder))
-  return folder
 
 
 def _write(path: pathlib.Path, data: bytes) -> pathlib.Path:
@@ -409,9 +401,9 @@ def test_texts_that_t5_mends_are_accepted(data_dir):
     value
     for value in _wsc_inputs.__code__.co_consts
     if isinstance(value, str)
-    and zlib.crc32(value.encode()) in WscReader.MENDED_BY_T5
+    and zlib.crc32(value.encode()) in WscReader.FIXED_BY_T5
   ]
-  assert len(texts) == len(WscReader.MENDED_BY_T5) == 2
+  assert len(texts) == len(WscReader.FIXED_BY_T5) == 2
   _write(
     data_dir / 'superglue/WSC/train.jsonl',
     _jsonl(

@@ -25,18 +25,15 @@ def write_cola(
   return write(data_dir / 'glue/CoLA/train.tsv', ''.join(lines).encode())
 
 
-def sentences(limit: int = -1, **kwargs: Any) -> list[bytes]:
+def sentences(**kwargs: Any) -> list[bytes]:
   """The sentences of CoLA's training set."""
   source = tasks.get(COLA).source
-  return [
-    row['sentence']
-    for row in run(lambda: source.get_dataset('train', **kwargs), limit)
-  ]
+  rows = run(lambda: source.get_dataset('train', **kwargs))
+  return [row['sentence'] for row in rows]
 
 
 def texts(split: str = 'train', **kwargs: Any) -> list[bytes]:
   """The texts below `corpus/`."""
   source = tasks.get(TEXT).source
-  return [
-    row['text'] for row in run(lambda: source.get_dataset(split, **kwargs))
-  ]
+  rows = run(lambda: source.get_dataset(split, **kwargs))
+  return [row['text'] for row in rows]

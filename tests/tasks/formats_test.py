@@ -1,0 +1,175 @@
+"""How a file divides into rows, and what a row may hold."""
+
+import pytest
+
+from synth_mtf.tasks import text
+from synth_mtf.tasks.files import formats, index, rows
+from synth_mtf.tasks.files.formats import Record
+from synth_mtf.tasks.files.rows import RowError
+from tests.tasks import folder
+
+
+def test_an_error_says_what_was_found_and_what_was_expected():
+  error = RowError('three columns', 'four', line=2)
+  assert str(error) == 'three columns; expected four'
+  assert error.line == 2
+  inside = error.within('file .en')
+  assert str(inside) == 'file .en: three columns; expected four'
+
+
+def test_a_byte_that_is_not_utf8_is_located():
+  assert rows.decode('caf\u00e9'.encode()) == 'caf\u00e9'
+  with pytest.raises(RowError, match='the byte 0xe9 at column 4 is') as caught:
+    rows.decode(b'one\ncaf\xe9')
+  assert caught.value.line == 1
+
+
+def test_long_text_is_shortened():
+  assert rows.quote("it's") == repr("it's")
+  assert rows.quote('x' * 60) == repr('x' * 60)
+  shown = rows.quote('x' * 100)
+  assert len(shown) == 62
+  assert shown.endswith("x...'")
+
+
+STRUCTURE = {
+  'text': str,
+  'inner': {'n': int},
+  'list': [{'a': str}],
+  'any': list,
+}
+ROW = (
+  b'{"text": "caf\\u00e9", "inner": {"n": -2147483648, "more": 1}, '
+  b'"list": [{"a": "b"}, {"a": ""}], "any": [1, null]}'
+)
+
+
+def test_json_of_the_structure_is_accepted():
+  row = formats.json_row(Record(ROW, 0), STRUCTURE)
+  assert row['text'] == 'caf\u00e9'
+  assert row['inner']['n'] == -(2**31)
+
+
+@pytest.mark.parametrize(
+  'old, new, message',
+  [
+    ('"caf\\u00e9"', '3', "'text': '3'; expected a string"),
+    ('"text"', '"txt"', "row without 'text', with .*a string under 'text'"),
+    ('-2147483648', '"1"', "'n': '1'; expected an integer"),
+    ('-2147483648', 'true', "'n': 'true'; expected an integer"),
+    ('-2147483648', '2147483648', "'n': 2147483648; expected a 32-bit"),
+    ('-2147483648', '-2147483649', "'n': -2147483649; expected a 32-bit"),
+    ('"n"', '"m"', "'inner' without 'n'"),
+    ('{"a": ""}', '{}', r"'list'\[1\] without 'a'"),
+    ('[1, null]', '{}', "'any': '{}'; expected a list"),
+    ('{"a": "b"}', '7', r"'list'\[0\]: '7'; expected an object"),
+    ('\\u00e9', '\\ud83d', "'text' has half of a surrogate pair at .* 3"),
+    ('null]}', 'null]} x', r'JSON that does not parse \(column'),
+    ('null]}', 'null]', 'JSON that does not parse .Expecting'),
+  ],
+)
+def test_json_of_another_structure(old, new, message):
+  changed = ROW.replace(old.encode(), new.encode())
+  assert changed != ROW
+  with pytest.raises(RowError, match=message):
+    formats.json_row(Record(changed, 0), STRUCTURE)
+
+
+@pytest.mark.parametrize('line', [b'[]', b'3', b'"a"', b'[' * 100_000])
+def test_a_line_that_is_no_object(line):
+  with pytest.raises(RowError, match='JSON|expected an object'):
+    formats.json_row(Record(line, 0), {})
+
+
+@pytest.mark.parametrize(
+  'data, start, found',
+  [
+    (b'a row\n', 0, 'a row'),
+    (b'a row\r\n', 0, 'a row'),
+    (b'\xef\xbb\xbfa row\n', 0, 'a row'),
+    (b'\xef\xbb\xbfa row\n', 7, '\ufeffa row'),
+    (b'a row', 0, 'a row'),
+    (b'\n', 0, None),
+    (b' \t\n', 0, None),
+    (b'a\rrow\n', 0, None),
+  ],
+)
+def test_what_surrounds_a_row_is_no_part_of_it(data, start, found):
+  if found is not None:
+    assert formats.line_text(Record(data, start)) == found
+    return
+  with pytest.raises(RowError):
+    formats.line_text(Record(data, start))
+
+
+def _read(reader, path, start=0, end=None):
+  part = index.Part(str(path), start, end, 0)
+  items = index.read(reader, part, formats.Header())
+  return [example['text'] for _, row in items for example in row]
+
+
+@pytest.mark.parametrize(
+  'reader, data, found',
+  [
+    (
+      text.PassageReader(),
+      b'\n\none\nstill one\n\n \ntwo\n\nthree',
+      ['one\nstill one', 'two', 'three'],
+    ),
+    (text.SentenceReader(), b'one\r\n\n  two \n', ['one', 'two']),
+    (
+      text.SentenceReader(),
+      '\ufeffone\n\ufefftwo'.encode(),
+      ['one', '\ufefftwo'],
+    ),
+    (text.TextJsonReader(), b'{"text": "one", "url": "x"}\n', ['one']),
+  ],
+)
+def test_rows_of_text(reader, data, found, tmp_path):
+  assert _read(reader, folder.write(tmp_path / 'a.txt', data)) == found
+
+
+def test_a_long_passage_ends_at_a_line(tmp_path):
+  lines = [f'{i} ' + 'x' * 1000 for i in range(9)]
+  path = folder.write(tmp_path / 'a.txt', '\n'.join(lines).encode())
+  found = _read(text.PassageReader(), path)
+  assert '\n'.join(found) == '\n'.join(lines)
+  assert [passage.count('\n') for passage in found] == [4, 3]
+
+
+@pytest.mark.parametrize('size', [1, 7, 30, 1000])
+def test_each_line_belongs_to_one_part(tmp_path, size):
+  lines = [f'line {"x" * (i % 5)} {i}' for i in range(20)]
+  data = '\n'.join(lines).encode()
+  path = folder.write(tmp_path / 'a.txt', data)
+  found = [
+    row
+    for start in range(0, len(data), size)
+    for row in _read(text.SentenceReader(), path, start, start + size)
+  ]
+  assert found == lines
+
+
+def test_a_text_is_on_one_side_and_one_in_fifty_is_held_out():
+  many = [f'Text {i}.' for i in range(5000)]
+  held = [one for one in many if text.held_out(one)]
+  assert [one for one in many if not text.kept_in(one)] == held
+  assert 70 < len(held) < 130
+
+
+def test_a_folder_of_files(tmp_path):
+  class Files(formats.FolderReader):
+    folders = ('x', 'absent', 'y')
+
+    def parse(self, record, number, columns):
+      return [{'text': record.data.decode()}]
+
+  for name in ('y/b.txt', 'x/a.txt', 'x/c.md', 'x/b.txt'):
+    folder.write(tmp_path / name, name.encode())
+  reader = Files()
+  names = ['x/a.txt', 'x/b.txt', 'y/b.txt']
+  assert reader.files(str(tmp_path)) == [str(tmp_path / n) for n in names]
+  assert _read(reader, tmp_path) == names
+  assert _read(reader, tmp_path, 1, 2) == names[1:2]
+  place = reader.place(str(tmp_path), 2, RowError('', '', 3))
+  assert place == f'{tmp_path / "y/b.txt"}:4'

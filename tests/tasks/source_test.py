@@ -1,0 +1,283 @@
+"""A folder of files as a source: order, shards, counts, seqio's own tools."""
+
+import collections
+import functools
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tracemalloc
+
+import gin
+import pytest
+import seqio
+
+from synth_mtf import tasks
+from synth_mtf.errors import UserError
+from synth_mtf.tasks.files import formats, index, source, storage
+from synth_mtf.tasks.glue import _CONFIGS, ColaReader
+from tests.tasks import folder
+from tests.tasks.rows import run
+
+
+def test_other_spellings_of_the_layout(data_dir):
+  row = {'question': 'q', 'passage': 'p', 'idx': 0, 'label': True}
+  folder.write(data_dir / 'glue_data/CoLA/train.tsv', b'x\t1\t\tA sentence.\n')
+  folder.write(data_dir / 'BoolQ/train.jsonl', json.dumps(row).encode() + b'\n')
+  tasks.check([folder.COLA, 'synth_super_glue_boolq_v102'], ['train'])
+
+
+def test_source_of_a_single_task(data_dir, tmp_path):
+  other = tmp_path / 'other'
+  folder.write(other / 'glue/CoLA/train.tsv', b'x\t1\t\tFrom elsewhere.\n')
+  gin.bind_parameter(
+    'synth_mtf.tasks.settings.task_data_dirs',
+    {'synth_glue_rte*': 'tfds', 'synth_glue_c*': str(other)},
+  )
+  assert folder.sentences(shuffle=False) == [b'From elsewhere.']
+  rte = tasks.get('synth_glue_rte_v002').source.chosen
+  assert isinstance(rte, seqio.TfdsDataSource)
+  sst2 = tasks.get('synth_glue_sst2_v002').source
+  with pytest.raises(UserError, match=str(data_dir)):
+    sst2.get_dataset('train')
+
+
+def test_unshuffled_rows_come_in_the_order_of_the_file(data_dir):
+  folder.write_cola(data_dir, 700)
+  expected = [f'Sentence {i}.'.encode() for i in range(700)]
+  assert folder.sentences(shuffle=False) == expected
+
+
+@pytest.mark.slow  # reads a task again and again
+def test_shuffling_repeats_with_its_seed_and_loses_nothing(data_dir):
+  folder.write_cola(data_dir, 3000)
+  first = folder.sentences(shuffle=True, seed=1)
+  assert first == folder.sentences(shuffle=True, seed=1)
+  assert first != folder.sentences(shuffle=True, seed=2)
+  assert sorted(first) == sorted(folder.sentences(shuffle=False))
+  # Neighbours in the stream come from all over the file.
+  numbers = [int(sentence.split()[1][:-1]) for sentence in first[:48]]
+  assert max(numbers) - min(numbers) > 1500
+
+
+@pytest.mark.parametrize(
+  'num_shards, shuffle',
+  [(2, False), (5, True), pytest.param(16, True, marks=pytest.mark.slow)],
+)
+@pytest.mark.parametrize('large', [False, True])
+def test_shards_share_the_rows(
+  num_shards, shuffle, large, data_dir, monkeypatch
+):
+  from synth_mtf.tasks.files import dataset
+
+  if large:
+    monkeypatch.setattr(dataset, '_SMALL_BYTES', 0)
+  folder.write_cola(data_dir, 1500)
+  shards = [
+    folder.sentences(
+      shuffle=shuffle, seed=3, shard_info=seqio.ShardInfo(i, num_shards)
+    )
+    for i in range(num_shards)
+  ]
+  together = [sentence for shard in shards for sentence in shard]
+  assert sorted(together) == sorted(folder.sentences(shuffle=False))
+  assert all(shards)
+
+
+def test_seqio_shards_the_task(data_dir):
+  folder.write_cola(data_dir, 40)
+  shards = [
+    run(
+      functools.partial(
+        tasks.get(folder.COLA).get_dataset,
+        {'inputs': 64, 'targets': 16},
+        'train',
+        shuffle=False,
+        shard_info=seqio.ShardInfo(i, 2),
+      )
+    )
+    for i in range(2)
+  ]
+  assert [len(shard) for shard in shards] == [20, 20]
+
+
+@pytest.mark.slow  # reads text again and again
+def test_packed_and_plain_files_stream_together(data_dir):
+  texts = [b'Text number %d, of some length.' % i for i in range(2000)]
+  folder.write(data_dir / 'corpus/a.txt', b'\n\n'.join(texts[:500]))
+  folder.write(
+    data_dir / 'corpus/deep/er/b.txt.gz',
+    gzip.compress(b'\n\n'.join(texts[500:1000])),
+  )
+  lines = [json.dumps({'text': t.decode()}).encode() for t in texts[1000:]]
+  folder.write(data_dir / 'corpus/c.jsonl', b'\n'.join(lines[:500]))
+  folder.write(
+    data_dir / 'corpus/d.json.gz', gzip.compress(b'\n'.join(lines[500:]))
+  )
+  train = folder.texts(shuffle=False)
+  held_out = folder.texts('validation', shuffle=False)
+  assert sorted(train + held_out) == sorted(texts)
+  assert 15 <= len(held_out) <= 70  # one in fifty
+  assert sorted(folder.texts(shuffle=True, seed=1)) == sorted(train)
+  sharded = [
+    folder.texts(shuffle=True, seed=1, shard_info=seqio.ShardInfo(i, 3))
+    for i in range(3)
+  ]
+  assert sorted(sum(sharded, [])) == sorted(train)
+  assert tasks.get(folder.TEXT).num_input_examples('train') == len(train)
+
+
+def test_parts_of_a_corpus_lose_no_line(data_dir, monkeypatch):
+  lines = [b'Line %d has some words in it.' % i for i in range(3000)]
+  folder.write(data_dir / 'corpus/a.txt', b'\n'.join(lines) + b'\n')
+  monkeypatch.setattr(source, '_PART_BYTES', 1000)
+  texts = [
+    text
+    for split in ('train', 'validation')
+    for text in folder.texts(split, shuffle=False)
+  ]
+  read = collections.Counter(b'\n'.join(texts).split(b'\n'))
+  assert read == collections.Counter(lines)
+
+
+def test_large_text_is_not_counted(data_dir, monkeypatch):
+  path = folder.write(data_dir / 'corpus/a.txt', b'A text.\n\nAnother.\n')
+  monkeypatch.setattr(source, '_LARGE_BYTES', 5)
+  monkeypatch.setattr(index, 'scan', None)  # must not be called
+  assert tasks.rows(folder.TEXT, 'train') == {folder.TEXT: None}
+  tasks.check([folder.TEXT], ['train'])
+  path.write_bytes(b'A caf\xe9.\n')
+  with pytest.raises(UserError, match=f'{path}:1: the byte 0xe9'):
+    tasks.check([folder.TEXT], ['train'])
+
+
+def test_rows_are_counted_once_until_the_file_changes(data_dir, monkeypatch):
+  folder.write_cola(data_dir, 300)
+  task = tasks.get(folder.COLA)
+  assert task.num_input_examples('train') == 300
+  with monkeypatch.context() as patched:
+    patched.setattr(index, 'scan', None)  # must not be called
+    assert task.num_input_examples('train') == 300
+    index.of_state.cache_clear()  # as in another process
+    assert task.num_input_examples('train') == 300
+    assert len(folder.sentences(shuffle=False)) == 300
+  folder.write_cola(data_dir, 300, start=1)
+  assert folder.sentences(shuffle=False)[0] == b'Sentence 1.'
+  folder.write_cola(data_dir, 200)
+  assert task.num_input_examples('train') == 200
+
+
+def test_a_use_looks_for_files_and_loads_the_index_a_few_times(
+  data_dir, monkeypatch
+):
+  folder.write_cola(data_dir, 2)
+  searches = []
+  find = storage.find
+
+  def counted(*args):
+    searches.append(args)
+    return find(*args)
+
+  monkeypatch.setattr(storage, 'find', counted)
+  index.of_state.cache_clear()
+  lengths = {'inputs': 9, 'targets': 9}
+  tasks.get(folder.COLA).get_dataset(lengths, 'train')
+  assert index.of_state.cache_info().misses == 1
+  assert len(searches) < 16
+
+
+def test_counts_are_kept_in_the_index_folder(data_dir, tmp_path):
+  folder.write_cola(data_dir, 5)
+  run_dir = tmp_path / 'run'
+  gin.bind_parameter('synth_mtf.tasks.settings.index_dir', str(run_dir))
+  assert tasks.get(folder.COLA).num_input_examples('train') == 5
+  (stored,) = run_dir.iterdir()
+  assert json.loads(stored.read_text())['num_examples'] == 5
+  stored.write_text('{"damaged"')
+  index.of_state.cache_clear()
+  assert tasks.get(folder.COLA).num_input_examples('train') == 5
+
+
+def test_folder_that_cannot_keep_counts_is_no_obstacle(data_dir, tmp_path):
+  folder.write_cola(data_dir, 5)
+  blocked = folder.write(tmp_path / 'file', b'')
+  gin.bind_parameter('synth_mtf.tasks.settings.index_dir', str(blocked))
+  assert tasks.get(folder.COLA).num_input_examples('train') == 5
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+  reader = ColaReader(_CONFIGS['cola'], labelled=True)
+  peaks = []
+  for megabytes in (4, 16):
+    line = b'x\t1\t\t' + b'word ' * 200 + b'.\n'
+    path = folder.write(
+      tmp_path / f'{megabytes}.tsv', line * (megabytes * 1000)
+    )
+    tracemalloc.start()
+    found = index.scan(str(path), reader)
+    rows = sum(
+      1
+      for part in found.parts
+      for _ in index.read(reader, part, formats.Header())
+    )
+    peaks.append(tracemalloc.get_traced_memory()[1])
+    tracemalloc.stop()
+    assert rows == found.num_examples == megabytes * 1000
+  assert peaks[1] < peaks[0] + 200_000
+  assert peaks[1] < 4_000_000
+
+
+@pytest.mark.slow  # a process of its own
+def test_cache_job_of_seqio(some_data, tmp_path, monkeypatch):
+  """seqio's own command caches a task, and the cached rows are the task's."""
+  pytest.importorskip('apache_beam', reason='needs synth-mtf[cache]')
+  environment = {**os.environ, 'SYNTH_MTF_DATA_DIR': str(some_data)}
+  subprocess.run(
+    [
+      sys.executable,
+      '-m',
+      'seqio.scripts.cache_tasks_main',
+      '--module_import=synth_mtf.tasks',
+      '--tasks=synth_super_glue_record_v102',
+      f'--output_cache_dir={tmp_path}',
+    ],
+    check=True,
+    env=environment,
+    cwd=tmp_path,
+  )
+  cache = tmp_path / 'synth_super_glue_record_v102'
+  stats = json.loads((cache / 'stats.train.json').read_text())
+  # One example for each answer of each query, in whatever words it is given.
+  file = some_data / 'superglue/ReCoRD/train.jsonl'
+  expected = sum(
+    len({answer['text'] for answer in query['answers']})
+    for line in file.read_text(encoding='utf-8').splitlines()
+    for query in json.loads(line)['qas']
+  )
+  assert stats['examples'] == expected
+  assert (cache / 'COMPLETED').exists()
+
+  monkeypatch.setenv('SYNTH_MTF_DATA_DIR', str(some_data))
+  before = seqio.get_global_cache_dirs()
+  seqio.add_global_cache_dirs([str(tmp_path)])
+  try:
+    cached, direct = (
+      _tokens('synth_super_glue_record_v102', use_cached)
+      for use_cached in (True, False)
+    )
+  finally:
+    seqio.set_global_cache_dirs(before)
+  assert sum(cached.values()) == expected
+  assert cached == direct
+
+
+def _tokens(name, use_cached) -> collections.Counter[tuple[bytes, bytes]]:
+  rows = run(
+    lambda: tasks.get(name).get_dataset(
+      {'inputs': 512, 'targets': 114}, 'train', use_cached, shuffle=False
+    )
+  )
+  return collections.Counter(
+    (row['inputs'].tobytes(), row['targets'].tobytes()) for row in rows
+  )
