@@ -180,6 +180,7 @@ def of_file(path: str, reader: Reader, index_dir: str | None) -> FileIndex:
 
 @functools.lru_cache(maxsize=256)
 def of_state(path: str, reader: Reader, cache: str, state: str) -> FileIndex:
+  """Loads the index of a file in that state, or makes it and keeps it."""
   try:
     with tf.io.gfile.GFile(cache) as stream:
       stored = json.load(stream)
