@@ -322,7 +322,7 @@ def check_json(value: Any, structure: Any, name: str = 'row') -> None:
   Raises:
     RowError: a key is missing, or a value has another type.
   """
-  kind = structure if isinstance(structure, type) else type(structure)
+  kind: Any = structure if isinstance(structure, type) else type(structure)
   if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
     shown = value if isinstance(value, str) else json.dumps(value)
     raise RowError(f'{name}: {quote(shown)}', _EXPECTED[kind])

@@ -1,5 +1,7 @@
 """How a file divides into rows, and what a row may hold."""
 
+from typing import Any
+
 import pytest
 
 from synth_mtf.tasks import text
@@ -105,7 +107,8 @@ def test_what_surrounds_a_row_is_no_part_of_it(data, start, found):
 def _read(reader, path, start=0, end=None):
   part = index.Part(str(path), start, end, 0)
   items = index.read(reader, part, formats.Header())
-  return [example['text'] for _, row in items for example in row]
+  examples: list[Any] = [example for _, row in items for example in row]
+  return [example['text'] for example in examples]
 
 
 @pytest.mark.parametrize(
