@@ -45,9 +45,9 @@ setuptools.setup(
     'synth_mtf': [
       'py.typed',
       'gin/**/*.gin',
-      'report/page.html',
       'report/page.css',
-      'report/*.js',
+      'report/page.html',
+      'report/page.js',
       'demo/samples/**/*',
     ]
   },

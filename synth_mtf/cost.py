@@ -1,7 +1,7 @@
 """Parameters, floating-point operations and bytes of a model.
 
-Everything is counted in the Mesh-TensorFlow graph of the model that gin
-describes; nothing is estimated from formulas, and nothing is executed.
+All are counted in the Mesh-TensorFlow graph of the model that gin describes;
+nothing is executed or estimated from formulas.
 """
 
 import dataclasses
@@ -14,9 +14,8 @@ from mesh_tensorflow.transformer import utils
 
 from synth_mtf.host import model
 
-# Of weights and of their gradients: both are float32.
-_BYTES = 4
-_POSITIONS = ('length', 'memory_length')
+_BYTES = 4  # weights and gradients are float32
+_POSITIONS = {'length', 'memory_length'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,14 +23,14 @@ class Cost:
   """What a model costs on a mesh.
 
   Attributes:
-    parameters: number of weights, trained or not.
-    trained: how many of them training changes.
+    parameters: the number of weights, trained or not.
+    trained: how many of them are trained.
     tables: how many of them are indexed by positions.
-    flops: those of a forward pass over one pair of sequences. Two for each
-      multiplication with its addition; a training step has three times as many.
-    state_bytes: weights, gradients and Adafactor's slots on each core.
-    table_bytes: the part of them that tables take.
-    attention_bytes: on each core, the largest tensor with a dimension of keys
+    flops: of a forward pass over one pair of sequences, two for each
+      multiplication with its addition. A training step has three times as many.
+    state_bytes: weights, gradients and Adafactor's slots per core.
+    table_bytes: the tables' part of them.
+    attention_bytes: per core, the largest tensor with a dimension of keys
       (logits, weights) in a forward pass over one pair of sequences.
   """
 
@@ -45,7 +44,7 @@ class Cost:
 
   @property
   def kept(self) -> int:
-    """Weights that stay as initialized, and in the checkpoint (Fix)."""
+    """Weights that stay as initialized (Fix)."""
     return self.parameters - self.trained
 
 
@@ -57,12 +56,12 @@ def cost(
   """Counts what the model that gin holds costs.
 
   Args:
-    vocab_size: number of embeddings.
-    lengths: lengths of `inputs` and `targets`.
-    mesh_shape: as in `utils.run.mesh_shape`; T5's layout rules are gin's.
+    vocab_size: the number of embeddings.
+    lengths: of `inputs` and `targets`.
+    mesh_shape: as in `utils.run.mesh_shape`; the layout rules are gin's.
 
   Returns:
-    Its cost. The batch is one sequence, whatever the mesh is.
+    Its cost for a batch of one sequence, whatever the mesh.
   """
   mesh = mtf.convert_to_shape(mesh_shape)
   layout = mtf.convert_to_layout_rules(
@@ -79,7 +78,7 @@ def cost(
     return math.ceil(shape.size / split)
 
   variables = graph.all_variables
-  tables = [v for v in variables if _is_table(v.shape)]
+  tables = [v for v in variables if _POSITIONS & set(v.shape.dimension_names)]
   return Cost(
     parameters=sum(v.shape.size for v in variables),
     trained=sum(v.shape.size for v in variables if v.trainable),
@@ -91,21 +90,14 @@ def cost(
       per_core(tensor.shape) * tensor.dtype.size
       for op in graph.operations
       for tensor in op.outputs
-      if not isinstance(op, mtf.Variable) and _has_keys(tensor.shape)
+      if not isinstance(op, mtf.Variable)
+      and 'memory_length' in tensor.shape.dimension_names
     ),
   )
 
 
-def _is_table(shape: mtf.Shape) -> bool:
-  return any(dim.name in _POSITIONS for dim in shape)
-
-
-def _has_keys(shape: mtf.Shape) -> bool:
-  return any(dim.name == 'memory_length' for dim in shape)
-
-
 def products(graph: mtf.Graph) -> int:
-  """Multiplications in the einsums of a graph: of each, all its dimensions."""
+  """Multiplications in the einsums of a graph: the size of all dimensions."""
   return sum(
     mtf.Shape(list({d for x in op.inputs for d in x.shape})).size
     for op in graph.operations
@@ -114,12 +106,12 @@ def products(graph: mtf.Graph) -> int:
 
 
 def _state(variable: mtf.Variable, per_core: Callable[[mtf.Shape], int]) -> int:
-  """Bytes of a weight, its gradient and its slots on each core."""
+  """Bytes of a weight, its gradient and its slots per core."""
   shape = variable.shape
   if not variable.trainable:
     return _BYTES * per_core(shape)
   slots = per_core(shape)
-  if shape.ndims >= 2:  # Adafactor keeps the means of rows and of columns
+  if shape.ndims >= 2:  # Adafactor keeps the means of rows and columns
     row, column = sorted(shape.dims, key=lambda d: d.size)[-2:]
     slots = per_core(shape - row) + per_core(shape - column)
   return _BYTES * (2 * per_core(shape) + slots)

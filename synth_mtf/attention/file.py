@@ -1,28 +1,28 @@
 """The `.npz` of `synth-mtf attention`: logits, weights and alpha of a model.
 
-Arrays, all numbers float32. For each stack `s` that was recorded, of `encoder`,
-`decoder` (self-attention) and `cross`:
+For each recorded stack `s` of `encoder`, `decoder` (self-attention) and
+`cross`, with all numbers in float32:
 
   <s>_weights    [layers, examples, heads, queries, memory], the attention
-                 weights. 0 where a query may not look, and in the rows of
-                 padding.
-  <s>_logits     the same axes, B: what the softmax is taken of, the relative
-                 position bias in it and no mask. What it says of pairs whose
-                 weight is 0 is of no account.
-  <s>_alpha      [layers, heads, functions], the weights in a mixture
-  <s>_functions  [functions], the letters of the functions: R, D, V
+                 weights; 0 where a query must not look, and in padding rows
+  <s>_logits     the same axes: B, of which the softmax is taken, including the
+                 relative position bias but no mask. Its values where the weight
+                 is 0 are meaningless.
+  <s>_alpha      [layers, heads, functions], the weights in a mixture; only
+                 where functions are mixed
+  <s>_functions  [functions], the letters of the functions (R, D, V); only of
+                 our layers
 
-`<s>_alpha` is there where functions are mixed, `<s>_functions` where the layer
-is ours. Where all examples share logits or weights, the axis of examples has
-size 1. Weights differ, although logits do not, if examples differ in length.
+Where all examples share logits or weights, the axis of examples has size 1.
+Examples of different lengths differ in their weights even if they share logits.
 
   encoder_tokens, decoder_tokens  [examples, length], text; '' is padding
   encoder_text, decoder_text      [examples], what was tokenized
   run, label, step                of the model; scalars
   format                          1
 
-The queries of `encoder` are the encoder's tokens and those of the others the
-decoder's, which are the tokens that a decoder reads: its targets, one later.
+The queries of `encoder` are the encoder's tokens; those of the other stacks are
+the tokens that the decoder reads, its targets shifted by one.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ from synth_mtf.errors import UserError
 
 Array = npt.NDArray[Any]
 
-# Each stack's sides: whose tokens are its queries, and its memory.
+# Of each stack, the side whose tokens are its queries, and that of its memory.
 SIDES = {
   'encoder': ('encoder', 'encoder'),
   'decoder': ('decoder', 'decoder'),
@@ -56,7 +56,7 @@ class Stack:
 
   Attributes:
     weights: [layers, examples or 1, heads, queries, memory].
-    logits: the same, B.
+    logits: the same axes, B.
     functions: letters of the functions; empty for a layer of the host.
     alpha: [layers, heads, functions], where functions are mixed.
   """
@@ -68,12 +68,12 @@ class Stack:
 
   @property
   def layers(self) -> int:
-    """How many there are."""
+    """The number of layers."""
     return self.weights.shape[0]
 
   @property
   def heads(self) -> int:
-    """How many each layer has."""
+    """The number of heads per layer."""
     return self.weights.shape[2]
 
 
@@ -86,8 +86,8 @@ class Attention:
     label: the model's name in tables.
     step: of the checkpoint.
     stacks: by name, a key of `SIDES`.
-    tokens: of each side, [examples, length]; '' is padding.
-    texts: of each side, [examples].
+    tokens: by side, [examples, length]; '' is padding.
+    texts: by side, [examples].
   """
 
   run: str
@@ -99,7 +99,7 @@ class Attention:
 
   @property
   def examples(self) -> int:
-    """How many there are."""
+    """The number of examples."""
     return len(next(iter(self.tokens.values())))
 
   def tokens_of(self, side: str, example: int) -> list[str]:
@@ -113,24 +113,20 @@ class Attention:
 
   def weights(self, stack: str, example: int) -> Array:
     """An example's weights, [layers, heads, queries, memory]; no padding."""
-    return self._cut(self.stacks[stack].weights, stack, example)
+    return self._without_padding(self.stacks[stack].weights, stack, example)
 
   def logits(self, stack: str, example: int) -> Array:
     """An example's logits, [layers, heads, queries, memory]; no padding."""
-    return self._cut(self.stacks[stack].logits, stack, example)
+    return self._without_padding(self.stacks[stack].logits, stack, example)
 
-  def _cut(self, array: Array, stack: str, example: int) -> Array:
+  def _without_padding(self, array: Array, stack: str, example: int) -> Array:
     queries, memory = self.axes(stack, example)
     row = 0 if array.shape[1] == 1 else example
     return array[:, row, :, : len(queries), : len(memory)]
 
 
 def write(path: str, attention: Attention) -> None:
-  """Writes a file, whole or not at all.
-
-  Args:
-    path: local or in a bucket; what is there is replaced.
-    attention: what to write.
+  """Writes a file, whole or not at all; it may be in a bucket.
 
   Raises:
     UserError: it cannot be written.
@@ -168,7 +164,7 @@ def read(path: str) -> Attention:
   """Reads a file that `write` wrote.
 
   Raises:
-    UserError: it is not there, or not of this format.
+    UserError: it does not exist, or is not of this format.
   """
   if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
     raise UserError(
@@ -179,10 +175,10 @@ def read(path: str) -> Attention:
     with tf.io.gfile.GFile(path, 'rb') as stream:
       content = io.BytesIO(stream.read())
     with np.load(content) as arrays:
-      found = {name: arrays[name] for name in arrays.files}
+      found = dict(arrays)
     if int(found['format']) != _FORMAT:
       raise ValueError(f'format {found["format"]}, expected {_FORMAT}')
-    sides = [name for name in ('encoder', 'decoder') if f'{name}_text' in found]
+    sides = [side for side in ('encoder', 'decoder') if f'{side}_text' in found]
     return Attention(
       run=str(found['run']),
       label=str(found['label']),
@@ -191,7 +187,7 @@ def read(path: str) -> Attention:
         name: Stack(
           found[f'{name}_weights'],
           found[f'{name}_logits'],
-          [str(f) for f in found.get(f'{name}_functions', ())],
+          found.get(f'{name}_functions', np.array([])).tolist(),
           found.get(f'{name}_alpha'),
         )
         for name in SIDES

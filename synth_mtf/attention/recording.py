@@ -1,7 +1,7 @@
-"""What the host's own layers of attention attend to.
+"""Records the attention of T5's own layers beside that of ours.
 
-The host offers no hook for it: the function that its layers call, with queries,
-keys and a bias in which the masks are, is wrapped, and does what it did.
+The host has no hook for it, so the function by which its layers attend is
+wrapped while something records.
 """
 
 import contextlib
@@ -14,46 +14,43 @@ from mesh_tensorflow.transformer import attention, transformer_layers
 
 from synth_mtf.layer import recording
 
-# Below it, a bias hides: the host adds -1e9 for each mask.
-_HIDES = -1e8
+# A smaller bias hides a pair: the host adds -1e9 for each mask.
+_HIDDEN = -1e8
 
 
 @contextlib.contextmanager
 def recorded_by(recorder: recording.Recorder) -> Iterator[None]:
-  """Has our layers and the host's tell what they attend to.
+  """Passes what our layers and the host's attend to on to a recorder.
 
   The host's are `SelfAttention` and `EncDecAttention` with the usual softmax.
   Their logits lack the relative position bias where a mask hides the pair.
-
-  Args:
-    recorder: is handed what each layer that is called meanwhile attends to.
   """
   classes = (
     transformer_layers.SelfAttention,
     transformer_layers.EncDecAttention,
   )
-  originals = [kind.attention_fn for kind in classes]
-  for kind, original in zip(classes, originals):
-    kind.attention_fn = property(_told(original.fget, recorder))
+  originals = [layer_class.attention_fn for layer_class in classes]
+  for layer_class, original in zip(classes, originals):
+    layer_class.attention_fn = property(_recorded(original.fget, recorder))
   try:
     with recording.recorded_by(recorder):
       yield
   finally:
-    for kind, original in zip(classes, originals):
-      kind.attention_fn = original
+    for layer_class, original in zip(classes, originals):
+      layer_class.attention_fn = original
 
 
-def _told(
+def _recorded(
   attention_fn: Callable[[Any], Any], recorder: recording.Recorder
 ) -> Callable[[Any], Any]:
-  """A layer's `attention_fn` that tells the recorder first."""
+  """Wraps the getter of a layer's `attention_fn`."""
 
-  def told(layer: Any) -> Any:
+  def get(layer: Any) -> Any:
     attend = attention_fn(layer)
     if attend is not attention.attention:
       return attend
 
-    def attend_and_tell(
+    def record_and_attend(
       q: mtf.Tensor,
       k: mtf.Tensor,
       v: mtf.Tensor,
@@ -63,36 +60,29 @@ def _told(
       bias: Optional[mtf.Tensor] = None,
       **kwargs: Any,
     ) -> mtf.Tensor:
-      q32, k32 = (mtf.cast(x, tf.float32) for x in (q, k))
-      shape = q.shape - key_dim + memory_length_dim
-      logits = masked = _in_order(mtf.einsum([q32, k32], shape), kwargs)
+      context = kwargs['context']
+      queries = [*context.batch_dims, context.length_dim]
+      heads = (q.shape - key_dim).dims
+      shape = mtf.Shape(
+        [
+          *context.batch_dims,
+          *(dim for dim in heads if dim not in queries),
+          context.length_dim,
+          memory_length_dim,
+        ]
+      )
+      operands = [mtf.cast(x, tf.float32) for x in (q, k)]
+      logits = masked = mtf.einsum(operands, shape)
       if bias is not None:
         bias = mtf.cast(bias, tf.float32)
-        masked = logits + bias
-        shown = mtf.cast(mtf.greater(bias, _HIDES), tf.float32)
-        logits += bias * shown
+        masked += bias
+        logits += bias * mtf.cast(mtf.greater(bias, _HIDDEN), tf.float32)
       weights = mtf.softmax(masked, memory_length_dim)
-      recorder(
-        recording.Alignment(
-          layer,
-          kwargs['context'],
-          _in_order(logits, kwargs),
-          _in_order(weights, kwargs),
-        )
-      )
+      recorder(recording.Alignment(layer, context, logits, weights))
       return attend(
         q, k, v, memory_length_dim, key_dim, value_dim, bias, **kwargs
       )
 
-    return attend_and_tell
+    return record_and_attend
 
-  return told
-
-
-def _in_order(x: mtf.Tensor, kwargs: Any) -> mtf.Tensor:
-  """[batch..., heads, length, memory_length]."""
-  length = kwargs['context'].length_dim
-  batch = kwargs['context'].batch_dims
-  last = [d for d in x.shape.dims if d.name == 'memory_length']
-  heads = [d for d in x.shape.dims if d not in (*batch, length, *last)]
-  return mtf.transpose(x, mtf.Shape([*batch, *heads, length, *last]))
+  return get

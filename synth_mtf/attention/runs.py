@@ -1,12 +1,13 @@
-"""Looks at the attention of a run's checkpoint, as `synth-mtf attention`."""
+"""What the checkpoints of runs attend to."""
 
 import importlib
 import os
-from collections.abc import Sequence
-from typing import Callable, Optional, Union
+from collections.abc import Callable, Sequence
+from typing import Optional, Union
 
-from synth_mtf.attention import examples as attention_examples
-from synth_mtf.attention import weights as attention
+from synth_mtf.attention import examples as examples_of
+from synth_mtf.attention import weights
+from synth_mtf.attention.examples import Examples
 from synth_mtf.attention.file import Attention
 from synth_mtf.checkpoints import folder as folders
 from synth_mtf.checkpoints import vocabulary as vocabularies
@@ -23,65 +24,72 @@ Step = Union[int, str]
 def look(
   folder: str,
   steps: Sequence[Step],
-  choose: Callable[[], attention.Examples],
+  choose: Callable[[], Examples],
   vocabulary: Optional[str] = None,
   seed: int = 0,
 ) -> list[Attention]:
-  """Looks at some examples with checkpoints of one run.
+  """Computes the attention of one run's checkpoints.
 
   Args:
     folder: a model folder, or a demo's that holds one run.
-    steps: of the checkpoints; `LAST`, or `INITIAL` for weights as they are
-      drawn before training.
-    choose: makes the examples, once gin holds the run.
+    steps: of the checkpoints; `LAST`, or `INITIAL` for initial weights.
+    choose: returns the examples; called while gin holds the run.
     vocabulary: as in `--vocabulary`; None for that of the run.
-    seed: that initial weights are drawn with.
+    seed: of initial weights.
 
   Returns:
-    What the model attends to at each step.
+    The attention at each step.
 
   Raises:
     UserError: the folder holds no run or several, or a checkpoint or text does
       not fit.
   """
-  run = _one_run(folder)
+  run, *others = runs.read(folder)
+  if others:
+    raise UserError(
+      f'{folder} holds {1 + len(others)} runs; give one of them: '
+      + ' '.join(one.name for one in (run, *others))
+    )
   paths = [_path(run.folder, step) for step in steps]
-  _configure(run)
-  attention_examples.choose_vocabulary(vocabulary, run.folder)
-  known = attention_examples.vocabulary()
+  for module in ('t5.data.mixtures', 'synth_mtf.tasks'):
+    importlib.import_module(module)
+  if not run.gin:
+    raise UserError(
+      f'{run.name} has no operative_config.gin, which describes its model'
+    )
+  gin_files.parse_foreign_text(run.gin, run.name)
+  examples_of.choose_vocabulary(vocabulary, run.folder)
+  known = examples_of.vocabulary()
   for path in filter(None, paths):
     vocabularies.check((known['inputs'], known['targets']), path)
   examples = choose()
   sizes = {name: found.vocab_size for name, found in known.items()}
   label = labels.label()
   return [
-    attention.look(
+    weights.compute(
       run.name, label, examples, sizes, Checkpoint(path) if path else None, seed
     )
     for path in paths
   ]
 
 
-def _one_run(folder: str) -> runs.Run:
-  found = runs.read(folder)
-  if len(found) > 1:
-    raise UserError(
-      f'{folder} holds {len(found)} runs; give one of them: '
-      + ' '.join(run.name for run in found)
-    )
-  return found[0]
+def look_at_each(
+  found: Sequence[runs.Run],
+  choose: Callable[[], Examples],
+  vocabulary: Optional[str] = None,
+) -> tuple[list[Attention], list[str]]:
+  """Computes the attention of each run's last checkpoint; arguments as `look`.
 
-
-def _configure(run: runs.Run) -> None:
-  """Has gin hold what the run had."""
-  for module in ('t5.data.mixtures', 'synth_mtf.tasks'):
-    importlib.import_module(module)
-  if not run.gin:
-    raise UserError(
-      f'{run.name} does not say what its model is: it has no '
-      'operative_config.gin'
-    )
-  gin_files.parse_foreign_text(run.gin, run.name)
+  Returns:
+    What could be computed, and why the rest is missing.
+  """
+  attentions, missing = [], []
+  for run in found:
+    try:
+      attentions += look(run.name, [LAST], choose, vocabulary)
+    except UserError as error:
+      missing.append(f'No attention of {run.label}, {run.name}: {error}')
+  return attentions, missing
 
 
 def _path(folder: str, step: Step) -> Optional[str]:
@@ -91,8 +99,8 @@ def _path(folder: str, step: Step) -> Optional[str]:
     latest = folders.latest(folder)
     if latest is None:
       raise UserError(
-        f'{folder} has no checkpoint yet; --step {INITIAL} shows weights as '
-        'they are drawn before training'
+        f'{folder} has no checkpoint yet; --step {INITIAL} shows the weights '
+        'before training'
       )
     return latest
   path = os.path.join(folder, f'model.ckpt-{step}')

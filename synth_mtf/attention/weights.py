@@ -1,24 +1,23 @@
-"""What a model attends to: its layers' own values, of the graph that runs.
+"""Computes what a model attends to, in the graph that a run would build.
 
-The model is built as a run builds it, called once on all examples, which stand
-in unpacked rows, and its layers tell (`layer.recording`).
+The model that gin holds is built and called once on all examples, one per row,
+while its layers are recorded (`attention.recording`).
 """
 
 import collections
-import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import gin
 import mesh_tensorflow as mtf
 import numpy as np
-import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow import placement_mesh_impl
-from mesh_tensorflow.transformer import transformer, utils
+from mesh_tensorflow.transformer import transformer
 
-from synth_mtf.attention import recording as attention
-from synth_mtf.attention.file import SIDES, Attention, Stack
+from synth_mtf.attention import recording
+from synth_mtf.attention.examples import Examples, Ids
+from synth_mtf.attention.file import SIDES, Array, Attention, Stack
 from synth_mtf.checkpoints import comparison, layer_settings
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
@@ -26,32 +25,29 @@ from synth_mtf.host import errors
 from synth_mtf.host import model as models
 from synth_mtf.layer.recording import Alignment
 
-Array = npt.NDArray[Any]
-Ids = Sequence[Sequence[int]]
-
 _UNPACKED = (
   'mesh_train_dataset_fn.pack = False',
   'mesh_eval_dataset_fn.pack = False',
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Examples:
-  """What a model is shown; each by side, for all examples.
+class _Layer(NamedTuple):
+  """What one layer's tensors hold.
 
   Attributes:
-    ids: the tokens, EOS among them and no padding.
-    tokens: the same as text, as the layers of that side see them: those of a
-      decoder come one later.
-    texts: what was tokenized.
+    logits: [examples or 1, heads, queries, memory].
+    weights: the same axes.
+    alpha: [heads, functions]; None where nothing is mixed.
+    functions: their letters.
   """
 
-  ids: Mapping[str, Ids]
-  tokens: Mapping[str, Sequence[Sequence[str]]]
-  texts: Mapping[str, Sequence[str]]
+  logits: Array
+  weights: Array
+  alpha: Optional[Array]
+  functions: tuple[str, ...]
 
 
-def look(
+def compute(
   run: str,
   label: str,
   examples: Examples,
@@ -59,20 +55,20 @@ def look(
   checkpoint: Optional[Checkpoint],
   seed: int = 0,
 ) -> Attention:
-  """Looks at examples with the model that gin holds.
+  """Computes the attention of the model that gin holds.
 
   Args:
     run: the model's folder.
     label: its name in tables.
-    examples: what it is shown. With the encoder's alone, its stack alone is
-      looked at.
-    vocab_sizes: number of embeddings of `inputs` and `targets`.
-    checkpoint: its weights; None for freshly drawn ones.
-    seed: that they are drawn with.
+    examples: what it reads. Given the encoder's alone, only its stack is
+      computed.
+    vocab_sizes: the number of embeddings of `inputs` and `targets`.
+    checkpoint: its weights; None for initial ones.
+    seed: of initial weights.
 
   Raises:
-    UserError: the checkpoint is of another model, a text does not fit it, or
-      none of its layers has attention weights.
+    UserError: the checkpoint belongs to another model, a text does not fit the
+      model, or none of its layers has attention weights.
   """
   return Attention(
     run=run,
@@ -84,40 +80,13 @@ def look(
   )
 
 
-def sides() -> list[str]:
-  """The sides of the model that gin holds: encoder, decoder, or both."""
-  model_type = gin.get_bindings(utils.run, resolve_references=False).get(
-    'model_type', 'bitransformer'
-  )
-  if model_type == 'bitransformer':
-    return ['encoder', 'decoder']
-  if model_type in ('lm', 'delimited_lm'):
-    return ['decoder']
-  if model_type == 'aligned':
-    return ['encoder']
-  raise UserError(
-    f'the attention of a model of type {model_type!r} cannot be shown; those '
-    'of bitransformer, lm, delimited_lm and aligned can'
-  )
-
-
 def stacks(
   ids: Mapping[str, Ids],
   vocab_sizes: Mapping[str, int],
   checkpoint: Optional[Checkpoint],
   seed: int = 0,
 ) -> dict[str, Stack]:
-  """Calls the model that gin holds, and takes down what it attends to.
-
-  Args:
-    ids: of the examples, by side.
-    vocab_sizes: as for `look`, like all others.
-    checkpoint: see there.
-    seed: see there.
-
-  Returns:
-    Each stack that has attention weights, by name.
-  """
+  """Computes the stacks that have attention weights; arguments as `compute`."""
   with gin.unlock_config():
     gin.parse_config(_UNPACKED)
   with tf.Graph().as_default(), errors.explained():
@@ -129,13 +98,13 @@ def stacks(
     if checkpoint:
       layer_settings.check_resumed(model, checkpoint.path)
     calls: list[Alignment] = []
-    with attention.recorded_by(calls.append):
+    with recording.recorded_by(calls.append):
       _call(model, mtf.Mesh(graph, 'mesh'), ids, _dtypes(checkpoint))
-    told = [one for one in calls if SIDES[one.stack][0] in ids]
-    values = _run(graph, told, checkpoint)
+    calls = [call for call in calls if SIDES[call.stack][0] in ids]
+    layers = _run(graph, calls, checkpoint)
   by_stack = collections.defaultdict(list)
-  for one, of_it in zip(told, values):
-    by_stack[one.stack].append((one, of_it))
+  for call, layer in zip(calls, layers):
+    by_stack[call.stack].append(layer)
   if not by_stack:
     raise UserError(
       'none of these layers has attention weights over tokens: '
@@ -143,31 +112,18 @@ def stacks(
     )
   lengths = {side: [len(row) for row in rows] for side, rows in ids.items()}
   return {
-    name: _stack(name, by_stack[name], lengths)
+    name: _stack(by_stack[name], *(lengths[side] for side in SIDES[name]))
     for name in SIDES
     if name in by_stack
   }
 
 
-@dataclasses.dataclass(frozen=True)
-class _Values:
-  """What one layer's tensors hold.
-
-  Attributes:
-    logits: [examples or 1, heads, queries, memory].
-    weights: the same.
-    alpha: [heads, functions]; None where nothing is mixed.
-  """
-
-  logits: Array
-  weights: Array
-  alpha: Optional[Array]
-
-
 def _dtypes(checkpoint: Optional[Checkpoint]) -> mtf.VariableDType:
-  """float32, from weights of the type that the checkpoint has."""
-  kept = checkpoint.kinds[checkpoint.weights[0]][0] if checkpoint else 'float32'
-  return mtf.VariableDType(tf.as_dtype(kept), tf.float32, tf.float32)
+  """Computes in float32, with the checkpoint's type of weights."""
+  stored = (
+    checkpoint.kinds[checkpoint.weights[0]][0] if checkpoint else 'float32'
+  )
+  return mtf.VariableDType(tf.as_dtype(stored), tf.float32, tf.float32)
 
 
 def _call(
@@ -176,11 +132,11 @@ def _call(
   ids: Mapping[str, Ids],
   dtypes: mtf.VariableDType,
 ) -> None:
-  """Calls the model on rows that are filled up with padding."""
+  """Calls the model on padded rows."""
   common = {'compute_loss': False, 'mode': 'eval', 'variable_dtype': dtypes}
   rows = {side: _import(mesh, of_side) for side, of_side in ids.items()}
   if isinstance(model, transformer.Bitransformer):
-    # The decoder is called, be there anything for it or not.
+    # The decoder needs some targets even if only the encoder is looked at.
     targets = rows.get('decoder') or _import(mesh, [[1]] * len(ids['encoder']))
     model.call_simple(rows['encoder'], targets, **common)
     return
@@ -193,23 +149,21 @@ def _call(
 
 
 def _import(mesh: mtf.Mesh, rows: Ids) -> mtf.Tensor:
-  padded = _padded(rows, 0).astype(np.int32)
-  dims = [
-    mtf.Dimension(name, size)
-    for name, size in zip(('batch', 'length'), padded.shape)
-  ]
-  return mtf.import_tf_tensor(mesh, tf.constant(padded), mtf.Shape(dims))
+  padded = tf.constant(_padded(rows, 0), tf.int32)
+  dims = zip(('batch', 'length'), padded.shape.as_list())
+  shape = mtf.Shape([mtf.Dimension(*dim) for dim in dims])
+  return mtf.import_tf_tensor(mesh, padded, shape)
 
 
-def _padded(rows: Sequence[Sequence[Any]], filling: Any) -> Array:
+def _padded(rows: Sequence[Sequence[Any]], padding: Any) -> Array:
   longest = max(map(len, rows))
-  return np.array([[*row, *[filling] * (longest - len(row))] for row in rows])
+  return np.array([[*row, *[padding] * (longest - len(row))] for row in rows])
 
 
 def _run(
-  graph: mtf.Graph, told: Sequence[Alignment], checkpoint: Optional[Checkpoint]
-) -> list[_Values]:
-  """Lowers the graph, loads the weights, and computes what was told."""
+  graph: mtf.Graph, calls: Sequence[Alignment], checkpoint: Optional[Checkpoint]
+) -> list[_Layer]:
+  """Lowers the graph, loads the weights, and evaluates what was recorded."""
   weights = {v.name for v in graph.all_variables}
   (mesh,) = {operation.mesh for operation in graph.operations}
   lowering = mtf.Lowering(
@@ -217,104 +171,85 @@ def _run(
     {mesh: placement_mesh_impl.PlacementMeshImpl('', '', [''])},
     autostack=False,
   )
+  export = lowering.export_to_tf_tensor
   fetches = [
     (
-      lowering.export_to_tf_tensor(one.logits),
-      lowering.export_to_tf_tensor(one.weights),
-      [lowering.export_to_tf_tensor(a) for a in one.alphas if a is not None],
+      export(call.logits),
+      export(call.weights),
+      [export(alpha) for alpha in call.alphas if alpha is not None],
     )
-    for one in told
+    for call in calls
   ]
   masters = [v for v in tf.global_variables() if v.op.name in weights]
-  given = {}
+  values = {}
   if checkpoint:
     comparison.require_same(masters, checkpoint)
-    given = {v.initializer.inputs[1]: checkpoint[v.op.name] for v in masters}
+    values = {v.initializer.inputs[1]: checkpoint[v.op.name] for v in masters}
   with tf.Session() as session:
-    session.run([v.initializer for v in masters], given)
+    session.run([v.initializer for v in masters], values)
     session.run(lowering.copy_masters_to_slices())
-    found = session.run(fetches)
-  return [_values(one, *values) for one, values in zip(told, found)]
+    fetched = session.run(fetches)
+  return [_layer(call, *arrays) for call, arrays in zip(calls, fetched)]
 
 
-def _values(
-  told: Alignment, logits: Array, weights: Array, alphas: Sequence[Array]
-) -> _Values:
-  length, memory = logits.shape[-2:]
-  rows, heads = _rows(told.logits, logits), _heads(told.logits, logits)
+def _layer(
+  call: Alignment, logits: Array, weights: Array, alphas: Sequence[Array]
+) -> _Layer:
+  logits = _with_axes(call.logits, logits)
   alpha = None
   if alphas:
+    heads = logits.shape[1]
     columns = [np.broadcast_to(a.reshape(-1), [heads]) for a in alphas]
     alpha = np.stack(columns, axis=-1)
-  return _Values(
-    logits.reshape(rows, heads, length, memory),
-    weights.reshape(_rows(told.weights, weights), heads, length, memory),
-    alpha,
+  return _Layer(
+    logits, _with_axes(call.weights, weights), alpha, tuple(call.letters)
   )
 
 
-def _rows(tensor: mtf.Tensor, array: Array) -> int:
-  return array.shape[0] if 'batch' in tensor.shape.dimension_names else 1
-
-
-def _heads(tensor: mtf.Tensor, array: Array) -> int:
-  """How many there are; where keys have fewer, heads have two dimensions."""
-  return int(np.prod(array.shape[:-2])) // _rows(tensor, array)
+def _with_axes(tensor: mtf.Tensor, array: Array) -> Array:
+  """[examples or 1, heads, queries, memory], all heads in one axis."""
+  rows = len(array) if 'batch' in tensor.shape.dimension_names else 1
+  return array.reshape(rows, -1, *array.shape[-2:])
 
 
 def _stack(
-  name: str,
-  layers: Sequence[tuple[Alignment, _Values]],
-  lengths: Mapping[str, Sequence[int]],
+  layers: Sequence[_Layer], queries: Sequence[int], memory: Sequence[int]
 ) -> Stack:
-  """Puts the layers of a stack together."""
-  queries, memory = (lengths[side] for side in SIDES[name])
-  values = [of_layer for _, of_layer in layers]
-  logits = _of_layers([one.logits for one in values])
-  weights = _of_layers([one.weights for one in values])
-  if logits.shape[1] == 1:
-    weights = _once(weights, queries, memory)
+  """Joins the layers of a stack, given the lengths of the examples."""
+  logits = _join([layer.logits for layer in layers])
+  weights = _join([layer.weights for layer in layers])
+  if logits.shape[1] == 1 < weights.shape[1]:
+    weights = _shared(weights, queries, memory)
   if weights.shape[1] > 1:
-    weights = weights * _are_tokens(queries, weights.shape[3])[..., None]
-  letters = {tuple(one.letters) for one, _ in layers}
-  functions = letters.pop() if len(letters) == 1 else ()
-  alphas = [one.alpha for one in values if one.alpha is not None]
+    is_token = np.arange(weights.shape[3]) < np.asarray(queries)[:, None]
+    weights = weights * is_token[:, None, :, None].astype(np.float32)
+  if len({layer.functions for layer in layers}) > 1:
+    return Stack(weights, logits)
+  alphas = [layer.alpha for layer in layers if layer.alpha is not None]
+  mixed = len(alphas) == len(layers)
   return Stack(
-    weights,
-    logits,
-    functions,
-    np.stack(alphas) if functions and len(alphas) == len(values) else None,
+    weights, logits, layers[0].functions, np.stack(alphas) if mixed else None
   )
 
 
-def _of_layers(arrays: Sequence[Array]) -> Array:
+def _join(arrays: Sequence[Array]) -> Array:
   """[layers, examples or 1, heads, queries, memory]."""
-  rows = max(len(array) for array in arrays)
+  rows = max(map(len, arrays))
   return np.stack(
     [np.broadcast_to(array, [rows, *array.shape[1:]]) for array in arrays]
   )
 
 
-def _are_tokens(lengths: Sequence[int], longest: int) -> Array:
-  """1 at tokens and 0 at padding, [examples, 1, length]."""
-  at = np.arange(longest) < np.asarray(lengths)[:, None]
-  return at[:, None, :].astype(np.float32)
-
-
-def _once(
+def _shared(
   weights: Array, queries: Sequence[int], memory: Sequence[int]
 ) -> Array:
-  """The weights of the longest example, if those of the others are a part."""
+  """The weights of the longest example, if they contain those of the others."""
   longest = int(np.argmax(np.add(queries, memory)))
-  whole = weights[:, longest if weights.shape[1] > 1 else 0]
+  whole = weights[:, [longest]]
+  if (max(queries), max(memory)) != (queries[longest], memory[longest]):
+    return weights
   for number, (n, m) in enumerate(zip(queries, memory)):
-    one = weights[:, number if weights.shape[1] > 1 else 0]
-    if (
-      n > queries[longest]
-      or m > memory[longest]
-      or not np.allclose(
-        one[..., :n, :m], whole[..., :n, :m], rtol=1e-6, atol=1e-9
-      )
-    ):
+    part = weights[:, [number], :, :n, :m]
+    if not np.allclose(part, whole[..., :n, :m], rtol=1e-6, atol=1e-9):
       return weights
-  return whole[:, None]
+  return whole

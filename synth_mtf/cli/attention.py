@@ -1,7 +1,6 @@
 """`synth-mtf attention`: what a checkpoint's layers attend to, as an .npz.
 
-The arrays are named in `synth_mtf.attention.file`, and in
-docs/figures.md.
+`synth_mtf.attention.file` and docs/figures.md name the arrays.
 """
 
 import argparse
@@ -13,8 +12,6 @@ from synth_mtf.errors import UserError
 from synth_mtf.run import output, process
 
 SUMMARY = 'attention weights, logits and alpha of a checkpoint on some text'
-
-_EXAMPLES = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,34 +25,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--step',
     type=step,
     default='last',
-    help="of the checkpoint; 'last' (default); 'initial': weights as they are "
-    'drawn before training',
+    help="of the checkpoint; 'last' (default), or 'initial' for the weights "
+    'before training',
   )
 
 
 def add_text_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags that say which text is looked at."""
+  """Adds the flags that name the text to look at."""
   parser.add_argument(
-    '--text',
-    action='append',
-    default=[],
-    help='an input; may be given several times',
+    '--text', action='append', default=[], help='an input; may be repeated'
   )
   parser.add_argument(
     '--target',
     action='append',
     default=[],
-    help='the target of each input; without, the encoder alone is looked at',
+    help='the target of each input; without it, only the encoder is shown',
   )
   parser.add_argument(
     '--input',
     metavar='FILE',
-    help='instead: a text with an input a line, and after a tab its target',
+    help='instead: a text file with an input per line, and after a tab its '
+    'target if any',
   )
   parser.add_argument('--task', help='instead: the first examples of a task')
   parser.add_argument('--split', default='validation', help='of the task')
   parser.add_argument(
-    '--examples', type=int, default=_EXAMPLES, help='how many of the task'
+    '--examples', type=int, default=4, help='how many of the task'
   )
   parser.add_argument(
     '--data_dir',
@@ -65,15 +60,13 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--vocabulary',
     metavar='MODEL',
-    help="a SentencePiece .model or 'bytes' (default: the one of the run)",
+    help="a SentencePiece .model or 'bytes' (default: that of the run)",
   )
-  parser.add_argument(
-    '--seed', type=int, default=0, help='that initial weights are drawn with'
-  )
+  parser.add_argument('--seed', type=int, default=0, help='for initial weights')
 
 
 def step(text: str) -> Union[int, str]:
-  """A step of the command line."""
+  """Parses a step on the command line."""
   if text in ('last', 'initial'):
     return text
   if text.isdecimal():
@@ -84,12 +77,12 @@ def step(text: str) -> Union[int, str]:
 
 
 def run(args: argparse.Namespace) -> int:
-  """Writes the file, and prints what is in it."""
+  """Writes the file, and prints its contents."""
   check_writable(args.out)
   (found,) = look(args, args.folder, [args.step])
-  from synth_mtf.attention import file as attention_file
+  from synth_mtf.attention import file
 
-  attention_file.write(args.out, found)
+  file.write(args.out, found)
   print(
     f'{found.label}, step {found.step}, {found.examples} examples: {args.out}'
   )
@@ -103,20 +96,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 def look(args: argparse.Namespace, folder: str, steps: Any) -> Any:
-  """Looks at the text that the flags name, with checkpoints of a run."""
+  """Computes the attention of a run's checkpoints on the named text."""
   choose = chooser(args)
-  from synth_mtf.attention import runs as attention
+  from synth_mtf.attention import runs
 
-  return attention.look(folder, steps, choose, args.vocabulary, args.seed)
+  return runs.look(folder, steps, choose, args.vocabulary, args.seed)
 
 
 def names_text(args: argparse.Namespace) -> bool:
-  """Whether the flags say which text to look at."""
+  """Whether the flags name a text."""
   return bool(args.text or args.target or args.input or args.task)
 
 
 def text_words(args: argparse.Namespace) -> list[str]:
-  """The words that say again what the flags of the text say."""
+  """Returns the flags that name the text, as words of a command."""
   words = [
     *(word for text in args.text for word in ('--text', text)),
     *(word for text in args.target for word in ('--target', text)),
@@ -130,15 +123,15 @@ def text_words(args: argparse.Namespace) -> list[str]:
 
 
 def chooser(args: argparse.Namespace) -> Callable[[], Any]:
-  """Returns what makes the examples that the flags name, and loads the plugin.
+  """Returns a function that makes the examples, and loads the plugin.
 
   Raises:
-    UserError: they name none, or several.
+    UserError: the flags name no text, or several.
   """
   ways = [bool(args.text or args.target), bool(args.input), bool(args.task)]
   if sum(ways) != 1:
     raise UserError(
-      'say which text to look at, in one way: --text (and --target), --input '
+      'name the text to look at in one way: --text (and --target), --input '
       'FILE, or --task NAME'
     )
   if args.examples < 1:
@@ -147,22 +140,20 @@ def chooser(args: argparse.Namespace) -> Callable[[], Any]:
     os.environ['SYNTH_MTF_DATA_DIR'] = args.data_dir
   process.load_quietly()
   with output.kept():
-    from synth_mtf.attention import examples as attention_examples
+    from synth_mtf.attention import examples
 
   def choose() -> Any:
     if args.task:
-      return attention_examples.of_task(args.task, args.split, args.examples)
+      return examples.from_task(args.task, args.split, args.examples)
     if args.input:
-      return attention_examples.of_file(args.input)
-    return attention_examples.of_texts(
-      {'inputs': args.text, 'targets': args.target}
-    )
+      return examples.from_file(args.input)
+    return examples.from_texts({'inputs': args.text, 'targets': args.target})
 
   return choose
 
 
 def check_writable(path: str, make: bool = False) -> None:
-  """Refuses, before anything is computed, a place that cannot be written to.
+  """Refuses a place that cannot be written to, before anything is computed.
 
   Args:
     path: of a file.
@@ -181,4 +172,4 @@ def check_writable(path: str, make: bool = False) -> None:
   if not os.path.isdir(folder):
     raise UserError(f'--out {path}: there is no folder {folder}')
   if not os.access(folder, os.W_OK | os.X_OK):
-    raise UserError(f'--out {path}: {folder} may not be written to')
+    raise UserError(f'--out {path}: {folder} is not writable')

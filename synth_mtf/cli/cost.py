@@ -18,11 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument('--size', default='base', help='a file of gin/sizes')
   parser.add_argument(
     '--variants',
-    help='files of gin/variants, with commas between, and with + between those '
-    'of one model (random+cross_dense); default: all of ours',
+    help='files of gin/variants, separated by commas; a + joins those of one '
+    'model (random+cross_dense); default: all of ours',
   )
   parser.add_argument(
-    '--inputs', type=int, default=512, help='length N; also the max_length'
+    '--inputs', type=int, default=512, help='length N, and the max_length'
   )
   parser.add_argument('--targets', type=int, default=114)
   parser.add_argument(
@@ -33,13 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   parser.add_argument('--vocab_size', type=int, default=_T5_VOCABULARY)
   parser.add_argument(
-    '--gin_param', action='append', default=[], help="more bindings, as T5's"
+    '--gin_param', action='append', default=[], help='further bindings'
   )
   parser.add_argument('--json', action='store_true')
   parser.add_argument(
     '--paper',
     action='store_true',
-    help='hold systems of the paper against its Tables 2 and 4 instead',
+    help='compare with the systems of Tables 2 and 4 of the paper instead',
   )
 
 
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
   print(
     f'{args.size}, {args.inputs} inputs and {args.targets} targets, '
-    f'{args.model_parallelism} cores for one copy; bytes are of each core'
+    f'{args.model_parallelism} cores for one copy; bytes per core'
   )
   heads = ['trained', 'kept', 'tables', 'forward', 'state', 'tables']
   heads += ['attention']
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_paper() -> int:
-  """Prints the paper's tables beside what is counted here."""
+  """Prints the paper's tables beside our own counts."""
   from synth_mtf.cost import cost
   from synth_mtf.host import gin_files
   from synth_mtf.results import paper

@@ -133,20 +133,20 @@ def _alpha(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
 def _histograms(
   args: argparse.Namespace, files: Words, folders: Words
 ) -> Drawn:
-  from synth_mtf.attention.figures import histograms
+  from synth_mtf.attention import figures
 
   found = _attentions(args, files, folders)
-  yield 'histograms', histograms.draw(found, args.layers)
+  yield 'histograms', figures.histograms(found, args.layers)
 
 
 def _heads(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
-  from synth_mtf.attention.figures import heads
+  from synth_mtf.attention import figures
 
-  yield 'heads', heads.draw(_attentions(args, files, folders))
+  yield 'heads', figures.heads(_attentions(args, files, folders))
 
 
 def _heat_maps(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
-  from synth_mtf.attention.figures import heat_maps
+  from synth_mtf.attention import figures
 
   found = _attentions(args, files, folders)
   for number, one in enumerate(found, 1):
@@ -156,7 +156,7 @@ def _heat_maps(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
         of_examples = f'_text_{example + 1}' if one.examples > 1 else ''
         yield (
           f'heat_maps{of_several}_{stack}{of_examples}',
-          heat_maps.draw(
+          figures.heat_maps(
             one, stack, example, args.values, args.layers, args.heads
           ),
         )

@@ -13,10 +13,8 @@ from synth_mtf.run import output, process
 SUMMARY = 'one page about runs: tables, figures, attention, configuration'
 
 PARSER_OPTIONS = {
-  'epilog': 'Where no text is said, the models are shown four sentences.'
+  'epilog': 'Unless a text is named, the models are shown four sentences.'
 }
-
-_OUT = 'report.html'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,29 +23,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     'runs',
     nargs='+',
     metavar='RUN',
-    help='a model folder, of whatever command, or a folder of `synth-mtf demo`',
+    help='a model folder of any command, or a folder of `synth-mtf demo`',
   )
   parser.add_argument(
     '--out',
-    default=_OUT,
+    default='report.html',
     metavar='FILE',
-    help=f'the page; one that is there is replaced (default: {_OUT})',
+    help='the page; replaces a page that is there (default: report.html)',
   )
   parser.add_argument(
     '--layout',
     action='append',
     default=[],
     choices=LAYOUTS,
-    help='a table of the paper, beside that of all that the runs have; may be '
-    'given several times',
+    help='a table of the paper, in addition to that of all results; may be '
+    'repeated',
   )
   parser.add_argument(
     '--attention',
     action='append',
     default=[],
     metavar='FILE',
-    help='an .npz of `synth-mtf attention`, instead of looking at the runs; '
-    'may be given several times',
+    help='an .npz of `synth-mtf attention` to show instead of computing the '
+    'attention of the runs; may be repeated',
   )
   parser.add_argument(
     '--no_attention', action='store_true', help='leave the viewer out'
@@ -61,13 +59,13 @@ def run(args: argparse.Namespace) -> int:
   process.load_quietly()
   with output.kept():
     import synth_mtf.tasks  # noqa: F401 (their metrics)
-    from synth_mtf.report import report
+    from synth_mtf.report import page
     from synth_mtf.results import runs
-  report.check_replaceable(args.out)
+  page.check_replaceable(args.out)
   found = runs.read_all(args.runs)
-  looked, missing = _look(args, found)
-  commands = _commands(args, looked)
-  report.write(args.out, found, looked, args.layout, commands, missing)
+  attentions, missing = _look(args, found)
+  commands = _commands(args, attentions)
+  page.write(args.out, found, attentions, args.layout, commands, missing)
   for line in missing:
     print(line, file=sys.stderr)
   print(f'{len(found)} run{"s" * (len(found) > 1)}: {args.out}')
@@ -77,48 +75,48 @@ def run(args: argparse.Namespace) -> int:
 def _look(
   args: argparse.Namespace, found: Sequence[Any]
 ) -> tuple[Sequence[Any], Sequence[str]]:
-  """Returns what models attend to, and of which this is missing."""
-  from synth_mtf.attention import file as attention_file
-  from synth_mtf.report import report
+  """Returns the attention of the models, and why that of others is missing."""
+  from synth_mtf.attention import examples, file, runs
+  from synth_mtf.report import page
 
   if args.no_attention:
     return [], []
   if args.attention:
-    return [attention_file.read(path) for path in args.attention], []
+    return [file.read(path) for path in args.attention], []
   given = attention.names_text(args)
-  choose = attention.chooser(args) if given else report.own_examples
-  looked, missing = report.look(report.models(found), choose, args.vocabulary)
-  if given and not looked:
+  choose = attention.chooser(args) if given else examples.defaults
+  attentions, missing = runs.look_at_each(
+    page.one_per_model(found), choose, args.vocabulary
+  )
+  if given and not attentions:
     raise UserError('\n'.join(missing))
-  return looked, missing
+  return attentions, missing
 
 
 def _commands(
-  args: argparse.Namespace, looked: Sequence[Any]
+  args: argparse.Namespace, attentions: Sequence[Any]
 ) -> list[list[str]]:
-  """Returns the commands that make the page, and each of its parts alone."""
+  """Returns the commands that reproduce the page, and each of its parts."""
   commands = [['report', *args.words[1:]], ['table', *args.runs]]
   commands += [['table', *args.runs, '--layout', name] for name in args.layout]
-  if not looked:
-    commands.append(['plot', *args.runs])
-  elif args.attention:
-    commands.append(['plot', *args.runs, *args.attention])
-  else:
-    given = attention.text_words(args)
-    commands.append(['plot', *args.runs, *(given or _own_text(looked[0]))])
-    commands += [
-      [
-        'attention',
-        *(one.run, '--out', f'attention_{number}.npz'),
-        *(given or _own_text(one)),
-      ]
-      for number, one in enumerate(looked, 1)
+  plot = ['plot', *args.runs]
+  if args.attention or not attentions:
+    return [
+      ['synth-mtf', *words] for words in (*commands, [*plot, *args.attention])
     ]
+  given = attention.text_words(args)
+  named = attention.names_text(args)
+  texts = [given if named else given + _text_words(a) for a in attentions]
+  commands.append([*plot, *texts[0]])
+  commands += [
+    ['attention', one.run, '--out', f'attention_{number}.npz', *text]
+    for number, (one, text) in enumerate(zip(attentions, texts), 1)
+  ]
   return [['synth-mtf', *words] for words in commands]
 
 
-def _own_text(shown: Any) -> list[str]:
-  """Returns what a model was shown, as the flags that name it."""
+def _text_words(shown: Any) -> list[str]:
+  """Returns what a model was shown, as words of a command."""
   flags = {'encoder': '--text', 'decoder': '--target'}
   if len(shown.texts) == 1:
     flags = dict.fromkeys(flags, '--text')

@@ -20,13 +20,15 @@ from t5.evaluation import eval_utils
 from t5.models import mesh_transformer
 
 from synth_mtf import paths, tasks
+from synth_mtf.attention import examples
+from synth_mtf.attention import runs as attention_runs
 from synth_mtf.checkpoints import folder as checkpoints
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.demo import corpus
 from synth_mtf.demo.stages import PRETRAINING_TASK, Stage
 from synth_mtf.errors import RunFailed
 from synth_mtf.host import errors, gin_files, model
-from synth_mtf.report import report as pages
+from synth_mtf.report import page as pages
 from synth_mtf.results import records, runs
 from synth_mtf.results.printing import Grid
 from synth_mtf.results.tables import checkpoints as checkpoints_shown
@@ -154,9 +156,11 @@ def make_page(
   tf.disable_v2_behavior()
   tf.enable_resource_variables()
   found = runs.read_all([os.path.join(folder, name) for name in variants])
-  looked, missing = pages.look(pages.models(found), pages.own_examples)
+  looked, missing = attention_runs.look_at_each(
+    pages.one_per_model(found), examples.defaults
+  )
   command = ['synth-mtf', 'report', folder, '--out', page]
-  pages.write(page, found, looked, [], [command], missing)
+  pages.write(page, found, looked, (), [command], missing)
 
 
 def _apply(settings: dict[str, str]) -> None:

@@ -1,1 +1,1 @@
-"""One page, self-contained, about any number of runs."""
+"""The page of `synth-mtf report`: one HTML file about any number of runs."""

@@ -1,11 +1,11 @@
-"""What TensorBoard shows of attention while a model trains.
+"""Shows attention in TensorBoard while a model trains.
 
-For each layer, from the batch that is trained on: a histogram of its weights,
-the entropy of each head, and each head's alpha. They are part of the graph, and
-computed at the steps that ask for them.
+Every so many steps, for each layer and from the batch that is trained on: a
+histogram of its weights, the entropy of each head, and each head's alpha. They
+are part of the graph but computed only at these steps.
 
-A TPU's summaries are the host's: scalars, at every step. There the share of the
-weights above some sizes is in the place of the histogram.
+A TPU's summaries go through the host: scalars only, at every step. There the
+share of weights above some sizes replaces the histogram.
 """
 
 import collections
@@ -21,7 +21,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, utils
 from tensorflow.compat.v1 import estimator as tf_estimator
 
-from synth_mtf.attention import recording as attention
+from synth_mtf.attention import recording
 from synth_mtf.errors import ConfigurationError
 from synth_mtf.layer.recording import Alignment
 from synth_mtf.run.hooks import CountingHook
@@ -29,37 +29,34 @@ from synth_mtf.run.hooks import CountingHook
 _TAG = 'attention/{}/layer_{:02d}'  # of a stack, and of a layer from 1 on
 _COLLECTION = 'synth_mtf_attention_summaries'
 _SIZES = (0.001, 0.01, 0.1, 0.5)
-_TINY = 1e-30  # log 0 is not asked for
+_TINY = 1e-30  # avoids log 0
 
 
 @contextlib.contextmanager
 def watched(
   model_dir: str, every: int
 ) -> Iterator[tf_estimator.SessionRunHook]:
-  """Has the model that is built meanwhile tell TensorBoard of its attention.
+  """Yields a hook that summarizes the attention of the model built meanwhile.
 
   Args:
-    model_dir: where the event files are.
-    every: how many steps lie between two summaries.
-
-  Yields:
-    The hook that writes them.
+    model_dir: where the event files go.
+    every: steps between two summaries.
 
   Raises:
-    ConfigurationError: `every` is no positive number.
+    ConfigurationError: `every` is not a positive integer.
   """
   if type(every) is not int or every < 1:
     raise ConfigurationError(
       f'train_with_progress.attention_every = {every!r}: expected a number of '
       'steps, or None'
     )
-  with attention.recorded_by(_Recorder(_to_collection)):
+  with recording.recorded_by(_Recorder(_to_collection)):
     yield _Hook(model_dir, every)
 
 
 @gin.configurable(module='synth_mtf')
 def train_with_attention_summaries(*args: Any, **kwargs: Any) -> None:
-  """The host's `train_model` with summaries of attention, for a TPU.
+  """The host's `train_model` with attention summaries, for a TPU.
 
   Bound as `utils.run.train_model_fn`, with
   `tpu_estimator_model_fn.tpu_summaries = True`: gin/common/watch_attention.gin.
@@ -68,7 +65,7 @@ def train_with_attention_summaries(*args: Any, **kwargs: Any) -> None:
     *args: those of mesh_tensorflow.transformer.utils.train_model.
     **kwargs: see there.
   """
-  with attention.recorded_by(_Recorder(_as_scalars)):
+  with recording.recorded_by(_Recorder(_as_scalars)):
     utils.train_model(*args, **kwargs)
 
 
@@ -76,34 +73,34 @@ Write = Callable[[str, Alignment, mtf.Tensor, mtf.Tensor], None]
 
 
 class _Recorder:
-  """Numbers layers, and measures what they attend to."""
+  """Numbers layers and passes each one's weights and entropy on."""
 
   def __init__(self, write: Write) -> None:
     self._write = write
     self._graph: Optional[mtf.Graph] = None
     self._layers: collections.Counter[str] = collections.Counter()
 
-  def __call__(self, told: Alignment) -> None:
-    if not told.context.train:
+  def __call__(self, call: Alignment) -> None:
+    if not call.context.train:
       return
-    _check(told.context)
-    if told.weights.graph is not self._graph:
-      self._graph = told.weights.graph
+    _check(call.context)
+    if call.weights.graph is not self._graph:
+      self._graph = call.weights.graph
       self._layers.clear()
-    self._layers[told.stack] += 1
-    tag = _TAG.format(told.stack, self._layers[told.stack])
-    weights = mtf.stop_gradient(told.weights)
-    rows = told.context.nonpadding
+    self._layers[call.stack] += 1
+    tag = _TAG.format(call.stack, self._layers[call.stack])
+    weights = mtf.stop_gradient(call.weights)
+    rows = call.context.nonpadding
     if isinstance(rows, mtf.Tensor):
       weights *= mtf.cast(rows, weights.dtype)
-    self._write(tag, told, weights, _entropy(weights, told.context))
+    self._write(tag, call, weights, _entropy(weights, call.context))
 
 
 def _check(context: transformer.Context) -> None:
-  """Refuses what calls layers in a loop, or anew for their gradients."""
+  """Refuses layers that are called in a loop or recomputed for gradients."""
   if (context.num_microbatches or 1) > 1:
     raise ConfigurationError(
-      'summaries of attention need a batch in one piece: set '
+      'attention summaries need the batch in one piece: set '
       'utils.serialize_num_microbatches.tokens_per_microbatch_per_replica = '
       'None'
     )
@@ -112,43 +109,43 @@ def _check(context: transformer.Context) -> None:
     stack, '_recompute_grads', False
   ):
     raise ConfigurationError(
-      'there are no summaries of attention where layers are computed again for '
+      'attention summaries do not work with layers that are recomputed for '
       'their gradients (recompute_grads, ReversibleLayerStack)'
     )
 
 
 def _entropy(weights: mtf.Tensor, context: transformer.Context) -> mtf.Tensor:
-  """In nats, [heads...]; the mean over queries, padding left out."""
+  """In nats, [heads...]; the mean over queries without padding."""
   memory = weights.shape.dims[-1]
   queries = [*context.batch_dims, context.length_dim]
   heads = mtf.Shape([d for d in weights.shape.dims[:-1] if d not in queries])
   of_row = -mtf.reduce_sum(
     weights * mtf.log(mtf.maximum(weights, _TINY)), reduced_dim=memory
   )
-  # A row of weights sums to 1, or is that of padding.
+  # A row of weights sums to 1, or to 0 for padding.
   count = mtf.reduce_sum(weights, output_shape=heads)
   total = mtf.reduce_sum(of_row, output_shape=heads)
   return total / mtf.maximum(count, 1.0)
 
 
 def _to_collection(
-  tag: str, told: Alignment, weights: mtf.Tensor, entropy: mtf.Tensor
+  tag: str, call: Alignment, weights: mtf.Tensor, entropy: mtf.Tensor
 ) -> None:
   def histogram(values: tf.Tensor) -> None:
     seen = tf.boolean_mask(values, values > 0)
-    with tf.name_scope(None):  # the tag would begin with the scope
+    with tf.name_scope(None):  # else the tag would begin with the scope
       _add(tf.summary.histogram(f'{tag}/weights', seen, collections=[]))
 
   _Exported(weights, histogram)
   _Exported(entropy, functools.partial(_add_heads, f'{tag}/entropy'))
-  for letter, alpha in zip(told.letters, told.alphas):
+  for letter, alpha in zip(call.letters, call.alphas):
     if alpha is not None:
       name = f'{tag}/alpha/{_clean(letter)}'
       _Exported(alpha, functools.partial(_add_heads, name))
 
 
 def _add_heads(tag: str, values: tf.Tensor) -> None:
-  """A scalar for each head."""
+  """Adds a scalar per head."""
   for number, value in enumerate(tf.unstack(tf.reshape(values, [-1])), 1):
     with tf.name_scope(None):
       name = f'{tag}/head_{number:02d}'
@@ -160,25 +157,25 @@ def _add(summary: tf.Tensor) -> None:
 
 
 class _Exported(mtf.Operation):
-  """Hands a tensor, once it is lowered, to a function."""
+  """Passes a lowered tensor to a function."""
 
   def __init__(self, x: mtf.Tensor, use: Callable[[tf.Tensor], None]) -> None:
     super().__init__([x], name='exported')
     self._use = use
 
   def lower(self, lowering: mtf.Lowering) -> None:
-    """Puts the slices of the tensor together."""
+    """Exports the tensor as a whole."""
     self._use(lowering.export_to_tf_tensor(self.inputs[0]))
 
 
 def _as_scalars(
-  tag: str, told: Alignment, weights: mtf.Tensor, entropy: mtf.Tensor
+  tag: str, call: Alignment, weights: mtf.Tensor, entropy: mtf.Tensor
 ) -> None:
   # A scalar's tag is the name of its operation, scope and all.
   root = tf.VariableScope(reuse=None, name='')
   with tf.variable_scope(root, auxiliary_name_scope=False):
     _scalars(f'{tag}/entropy', entropy)
-    for letter, alpha in zip(told.letters, told.alphas):
+    for letter, alpha in zip(call.letters, call.alphas):
       if alpha is not None:
         _scalars(f'{tag}/alpha/{_clean(letter)}', alpha)
     seen = mtf.reduce_sum(mtf.cast(mtf.greater(weights, 0.0), tf.float32))
@@ -189,7 +186,7 @@ def _as_scalars(
 
 
 def _scalars(tag: str, values: mtf.Tensor) -> None:
-  """A scalar for each head, whether or not the mesh splits them."""
+  """Adds a scalar per head, whether or not the mesh splits them."""
   heads = mtf.Dimension('all_heads', values.shape.size)
   values = mtf.reshape(values, mtf.Shape([heads]))
   for number in range(heads.size):
@@ -199,19 +196,19 @@ def _scalars(tag: str, values: mtf.Tensor) -> None:
 
 
 def _clean(letter: str) -> str:
-  """A letter of a function, without what no tag may have."""
+  """A function's letter, without characters that a tag must not have."""
   return re.sub(r'[^\w.-]', '_', letter)
 
 
 class _Hook(CountingHook):
-  """Writes summaries: of step 0 what is there before the first step."""
+  """Writes summaries, the first of them before the first step."""
 
   def __init__(self, model_dir: str, every: int) -> None:
     self._model_dir = model_dir
     self._every = every
 
   def begin(self) -> None:
-    """Finds what the model has told."""
+    """Merges the summaries that the model has added."""
     super().begin()
     found = tf.get_collection(_COLLECTION)
     self._summary = tf.summary.merge(found, collections=[]) if found else None
@@ -219,7 +216,7 @@ class _Hook(CountingHook):
   def before_run(
     self, run_context: Any
   ) -> Optional[tf_estimator.SessionRunArgs]:
-    """Asks for the summaries of a step that is due."""
+    """Fetches the summaries at a step that is due."""
     del run_context
     self._due = self._summary is not None and self.step % self._every == 0
     return tf_estimator.SessionRunArgs(self._summary) if self._due else None

@@ -1,8 +1,8 @@
 """What packed rows cost the layers that read tables by position.
 
-A table of rows that hold one sequence each is sliced, once for all of them. In
-a packed row each token has a position of its own, so that the table is read by
-index, once for each row: a product with a one-hot matrix on a TPU.
+Rows of one sequence each share one slice of a table. In a packed row each token
+has a position of its own, so the table is read by index, once for each row: a
+product with a one-hot matrix on a TPU.
 """
 
 import copy
@@ -20,11 +20,11 @@ from synth_mtf.layer.base import AttentionLayer
 from synth_mtf.results import labels
 
 _ANY_VOCABULARY = 128  # layers do not depend on it
-_WORTH_TELLING = 1.05
+_NEGLIGIBLE = 1.05
 
 
 def notice(lengths: Mapping[str, int]) -> Optional[str]:
-  """What is to be said of the model that gin holds, if packed rows cost it.
+  """A sentence for the start of a run, if packed rows make its model slower.
 
   Args:
     lengths: of `inputs` and `targets`.
@@ -32,47 +32,41 @@ def notice(lengths: Mapping[str, int]) -> Optional[str]:
   if not data_is_packed():
     return None
   times = factor(model.make_transformer(_ANY_VOCABULARY), lengths)
-  if times < _WORTH_TELLING:
+  if times < _NEGLIGIBLE:
     return None
   return (
     f'Rows are packed, so that {labels.label()} reads its tables by the '
-    'position of each token, for each row anew. On a TPU that makes the '
-    f'products of a layer {times:.1f} times those with '
-    'mesh_train_dataset_fn.pack = False; elsewhere cells are copied, and each '
-    'row has logits of its own.'
+    'position of each token, separately for each row. On a TPU, a layer then '
+    f'has {times:.1f} times the products that it has with '
+    'mesh_train_dataset_fn.pack = False; elsewhere, table cells are copied, '
+    'and each row has its own logits.'
   )
 
 
 def factor(made: model.Transformer, lengths: Mapping[str, int]) -> float:
-  """Products of packed layers on a TPU, over those of the same layers unpacked.
+  """How many times the products of unpacked layers packed ones have on a TPU.
 
-  Counted in the graphs of the first self-attention layer of each stack.
-
-  Args:
-    made: the host's model.
-    lengths: of `inputs` and `targets`.
-
-  Returns:
-    At least 1; 1 where no layer reads a table by index.
+  Counted in the graphs of the first self-attention layer of each stack; 1 where
+  no layer reads a table by index.
   """
   packed = unpacked = 0
   for stack in model.stacks(made):
     length = lengths['inputs' if stack.name == 'encoder' else 'targets']
-    first = stack.layer_stack.layers[0]
-    if isinstance(first, AttentionLayer):
-      packed += _products(stack, first, length)
-      alone = copy.copy(first)
-      alone.packed = False
-      unpacked += _products(stack, alone, length)
+    layer = stack.layer_stack.layers[0]
+    if isinstance(layer, AttentionLayer):
+      packed += _products(stack, layer, length)
+      layer = copy.copy(layer)
+      layer.packed = False
+      unpacked += _products(stack, layer, length)
   return packed / unpacked if unpacked else 1.0
 
 
 def _products(
   stack: transformer.Unitransformer, layer: AttentionLayer, length: int
 ) -> int:
-  """Multiplications of one call on one row, forward, on a TPU.
+  """Multiplications of a forward call on one row, on a TPU.
 
-  It is that of a later block: the first one also makes what all share.
+  The layer is called twice: the first block also makes what all share.
   """
   graph = mtf.Graph()
   mesh = model.countable_mesh(graph)
@@ -94,12 +88,12 @@ def _products(
     write_priority=priority,
   )
   shape = mtf.Shape([batch, length_dim, stack.model_dim])
-  made = []
+  counts = []
   with tf.Graph().as_default():
     x = mtf.zeros(mesh, shape, context.activation_dtype)
     for block in ('first', 'later'):
       with tf.variable_scope(block):
         layer.call(context, x)
-      made.append(cost.products(graph))
-  first, both = made
+      counts.append(cost.products(graph))
+  first, both = counts
   return both - first
