@@ -81,6 +81,7 @@ setuptools.setup(
       'pytest',
       'pytest-xdist',
       'ruff',
+      'selenium',
     ],
   },
   entry_points={'console_scripts': ['synth-mtf = synth_mtf.cli:main']},

@@ -6,6 +6,7 @@ import json
 import pathlib
 
 from synth_mtf.paths import gin_path
+from synth_mtf.results import printing
 from synth_mtf.run import process
 
 SUMMARY = 'parameters, floating-point operations and bytes of each variant'
@@ -82,17 +83,19 @@ def run(args: argparse.Namespace) -> int:
     f'{args.size}, {args.inputs} inputs and {args.targets} targets, '
     f'{args.model_parallelism} cores for one copy; bytes per core'
   )
-  heads = ['trained', 'kept', 'tables', 'forward', 'state', 'tables']
-  heads += ['attention']
-  print(f'{"variant":28}' + ''.join(f'{head:>12}' for head in heads))
-  for variant, c in costs.items():
-    print(
-      f'{variant:28}{c.trained / 1e6:>10.1f} M{c.kept / 1e6:>10.1f} M'
-      f'{c.tables / 1e6:>10.1f} M'
-      f'{c.flops / 1e9:>7.1f} GFLOP'
-      f'{c.state_bytes / 1e9:>9.2f} GB{c.table_bytes / 1e9:>9.2f} GB'
-      f'{c.attention_bytes / 1e6:>9.0f} MB'
-    )
+  heads = ['variant', 'trained', 'kept', 'tables']
+  heads += ['forward', 'state', 'tables', 'attention']
+  rows = [
+    [
+      variant,
+      *(f'{n / 1e6:.1f} M' for n in (c.trained, c.kept, c.tables)),
+      f'{c.flops / 1e9:.1f} GFLOP',
+      *(f'{n / 1e9:.2f} GB' for n in (c.state_bytes, c.table_bytes)),
+      f'{c.attention_bytes / 1e6:.0f} MB',
+    ]
+    for variant, c in costs.items()
+  ]
+  print(printing.plain(heads, rows, 'lrrrrrrr'))
   return 0
 
 

@@ -1,4 +1,4 @@
-"""Texts that attention is looked at in: given, of a file, or of a task."""
+"""Examples: given texts, those of a file or task, and the default ones."""
 
 import re
 
@@ -7,9 +7,10 @@ import pytest
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf import tasks
-from synth_mtf.attention import examples as attention_examples
+from synth_mtf.attention import examples
 from synth_mtf.checkpoints import vocabulary as vocabularies
 from synth_mtf.errors import UserError
+from synth_mtf.host import gin_files
 from synth_mtf.tasks import vocabulary, vocabulary_training
 
 TASK = 'synth_glue_sst2_v002'
@@ -32,9 +33,7 @@ def ids(text):
 
 
 def test_given_texts():
-  found = attention_examples.of_texts(
-    {'inputs': ['ab', ' Ä '], 'targets': ['cd', 'e']}
-  )
+  found = examples.from_texts({'inputs': ['ab', ' Ä '], 'targets': ['cd', 'e']})
   assert found.ids == {
     'encoder': [ids('ab'), ids('Ä')],
     'decoder': [ids('cd'), ids('e')],
@@ -49,7 +48,7 @@ def test_given_texts():
 
 
 def test_without_targets_the_encoder_alone():
-  found = attention_examples.of_texts({'inputs': ['ab'], 'targets': []})
+  found = examples.from_texts({'inputs': ['ab'], 'targets': []})
   assert found.ids == {'encoder': [ids('ab')]}
   assert set(found.tokens) == set(found.texts) == {'encoder'}
 
@@ -60,7 +59,7 @@ def test_without_targets_the_encoder_alone():
 @pytest.mark.parametrize('feature', ['inputs', 'targets'])
 def test_a_model_of_one_side_takes_either(run, model_type, side, feature):
   run(model_type=model_type)
-  found = attention_examples.of_texts({feature: ['ab']})
+  found = examples.from_texts({feature: ['ab']})
   assert found.ids == {side: [ids('ab')]}
   assert found.texts == {side: ['ab']}
 
@@ -69,7 +68,7 @@ def test_pieces_of_a_vocabulary_of_pieces(run, tmp_path):
   path = tmp_path / 'some.model'
   vocabulary_training.train([f'a bird sang {i}' for i in range(99)], path, 26)
   run(vocabulary=vocabulary.load(str(path)))
-  found = attention_examples.of_texts({'inputs': ['a bird']})
+  found = examples.from_texts({'inputs': ['a bird']})
   *pieces, end = found.tokens['encoder'][0]
   assert ''.join(pieces).replace('▁', ' ').strip() == 'a bird'
   assert end == '</s>'
@@ -79,11 +78,9 @@ def test_pieces_of_a_vocabulary_of_pieces(run, tmp_path):
 @pytest.mark.parametrize('lengths', [3, {'inputs': 3, 'targets': 3}])
 def test_texts_as_long_as_the_model(run, lengths):
   run(sequence_length=lengths)
-  attention_examples.of_texts({'inputs': ['ab'], 'targets': ['cd']})
+  examples.from_texts({'inputs': ['ab'], 'targets': ['cd']})
   with pytest.raises(UserError) as error:
-    attention_examples.of_texts(
-      {'inputs': ['abc', 'ab'], 'targets': ['ab', 'abcd']}
-    )
+    examples.from_texts({'inputs': ['abc', 'ab'], 'targets': ['ab', 'abcd']})
   assert str(error.value) == (
     'text 1 of the encoder has 4 tokens, and the model takes 3; text 2 of the '
     'decoder has 5 tokens, and the model takes 3 (utils.run.sequence_length). '
@@ -96,11 +93,11 @@ def test_texts_as_long_as_the_model(run, lengths):
   [
     ({}, {}, 'no text is given'),
     ({'inputs': [], 'targets': []}, {}, 'no text is given'),
-    ({'targets': ['a']}, {}, 'has an encoder: give a text for it'),
+    ({'targets': ['a']}, {}, 'has an encoder: give an input for each'),
     (
       {'inputs': ['a', 'b'], 'targets': ['c']},
       {},
-      '2 inputs and 1 targets: expected a target for each input, or none',
+      '2 inputs and 1 targets: expected one target per input, or none',
     ),
     ({'inputs': ['a', ' ']}, {}, 'text 2 of the encoder is empty'),
     (
@@ -111,57 +108,57 @@ def test_texts_as_long_as_the_model(run, lengths):
     (
       {'inputs': ['a'], 'targets': ['b']},
       {'model_type': 'lm'},
-      'has a decoder alone: give texts of one kind',
+      'has only decoder layers: give either --text or',
     ),
-    ({'inputs': ['a']}, {'model_type': 'other'}, "of type 'other' cannot be"),
+    ({'inputs': ['a']}, {'model_type': 'other'}, "a model of type 'other'"),
   ],
 )
 def test_texts_that_do_not_fit(run, texts, settings, message):
   run(**settings)
   with pytest.raises(UserError, match=message):
-    attention_examples.of_texts(texts)
+    examples.from_texts(texts)
 
 
-def of_file(tmp_path, content):
+def from_file(tmp_path, content):
   path = tmp_path / 'texts'
   path.write_bytes(content if isinstance(content, bytes) else content.encode())
-  return attention_examples.of_file(str(path))
+  return examples.from_file(str(path))
 
 
 def test_a_file_of_inputs(tmp_path):
-  found = of_file(tmp_path, 'ab\n\nÄ c\n')
+  found = from_file(tmp_path, 'ab\n\nÄ c\n')
   assert found.texts == {'encoder': ['ab', 'Ä c']}
   assert found.ids == {'encoder': [ids('ab'), ids('Ä c')]}
 
 
 def test_a_file_of_pairs(tmp_path):
-  found = of_file(tmp_path, 'ab\tc\r\nd\tef\r\n')
+  found = from_file(tmp_path, 'ab\tc\r\nd\tef\r\n')
   assert found.texts == {'encoder': ['ab', 'd'], 'decoder': ['c', 'ef']}
 
 
 @pytest.mark.parametrize(
   'content, message',
   [
-    ('', 'is empty; expected one example a line'),
-    (' \n\n', 'is empty; expected one example a line'),
-    ('a\tb\tc\n', 'line 1 has 3 columns; expected an input, or an input, a'),
-    ('a\tb\tc\nd\n', 'line 1 has 3 columns'),
-    ('a\tb\nc\n', 'line 2 has 1 columns'),
-    ('\na\n\nb\tc\n', 'line 4 has 2 columns'),  # as an editor counts
+    ('', 'is empty; expected one example per line'),
+    (' \n\n', 'is empty; expected one example per line'),
+    ('a\tb\tc\n', 'texts:1: 3 columns; expected an input, or an input, a'),
+    ('a\tb\tc\nd\n', 'texts:1: 3 columns'),
+    ('a\tb\nc\n', 'texts:2: 1 columns'),
+    ('\na\n\nb\tc\n', 'texts:4: 2 columns'),  # as an editor counts
     ('a\t \n', 'text 1 of the decoder is empty'),
     (b'ab\xff', r'is not UTF-8 \(byte 2: '),
   ],
 )
 def test_a_file_that_does_not_fit(tmp_path, content, message):
   with pytest.raises(UserError, match=message):
-    of_file(tmp_path, content)
+    from_file(tmp_path, content)
 
 
 @pytest.mark.parametrize('name', ['gone.txt', ''])
 def test_what_is_no_file(tmp_path, name):
   path = str(tmp_path / name)
   with pytest.raises(UserError, match=f'there is no file {re.escape(path)}'):
-    attention_examples.of_file(path)
+    examples.from_file(path)
 
 
 @pytest.fixture
@@ -180,7 +177,7 @@ def sst2(tmp_path, monkeypatch):
 @pytest.mark.usefixtures('sst2')
 @pytest.mark.parametrize('count, expected', [(2, 2), (9, 3)])
 def test_the_first_examples_of_a_task(count, expected):
-  found = attention_examples.of_task(TASK, 'validation', count)
+  found = examples.from_task(TASK, 'validation', count)
   inputs = [
     f'sst2 sentence: {s} ' for s in ('a warm film', 'a dull film', 'no')
   ]
@@ -196,7 +193,7 @@ def test_the_first_examples_of_a_task(count, expected):
 @pytest.mark.usefixtures('sst2')
 def test_examples_are_cut_as_the_model_gets_them(run):
   run(sequence_length={'inputs': 7, 'targets': 4})
-  found = attention_examples.of_task(TASK, 'train', 1)
+  found = examples.from_task(TASK, 'train', 1)
   assert len(found.ids['encoder'][0]) == 7
   assert found.tokens['decoder'] == [['<s>', *'pos']]
 
@@ -204,7 +201,7 @@ def test_examples_are_cut_as_the_model_gets_them(run):
 @pytest.mark.usefixtures('sst2')
 def test_a_language_model_is_shown_targets(run):
   run(model_type='lm')
-  found = attention_examples.of_task(TASK, 'train', 1)
+  found = examples.from_task(TASK, 'train', 1)
   assert found.texts == {'decoder': ['positive']}
 
 
@@ -219,7 +216,7 @@ def test_a_language_model_is_shown_targets(run):
 )
 def test_a_task_that_is_not_there(name, split, message):
   with pytest.raises(UserError, match=message):
-    attention_examples.of_task(name, split, 1)
+    examples.from_task(name, split, 1)
 
 
 def set_vocabulary():
@@ -227,10 +224,10 @@ def set_vocabulary():
 
 
 def test_a_run_has_its_own_vocabulary(tmp_path):
-  attention_examples.choose_vocabulary(None, str(tmp_path))
+  examples.choose_vocabulary(None, str(tmp_path))
   assert set_vocabulary() is None, 'nothing is known'
   vocabularies.record(vocabulary.load('bytes'), str(tmp_path))
-  attention_examples.choose_vocabulary(None, str(tmp_path))
+  examples.choose_vocabulary(None, str(tmp_path))
   assert set_vocabulary() == 'bytes'
 
 
@@ -240,27 +237,58 @@ def test_the_file_of_its_vocabulary_if_it_is_still_there(tmp_path):
   vocabulary_training.train(['a bird sang'] * 99, model, 14)
   vocabularies.record(vocabulary.load(str(model)), str(folder))
   moved = model.rename(tmp_path / 'moved.model')
-  attention_examples.choose_vocabulary(None, str(folder))
+  examples.choose_vocabulary(None, str(folder))
   assert set_vocabulary() is None
   moved.rename(model)
-  attention_examples.choose_vocabulary(None, str(folder))
+  examples.choose_vocabulary(None, str(folder))
   assert set_vocabulary() == str(model)
 
 
 def test_what_is_given_comes_first(tmp_path, monkeypatch):
   vocabularies.record(vocabulary.load('bytes'), str(tmp_path))
   monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'set.model')
-  attention_examples.choose_vocabulary(None, str(tmp_path))
+  examples.choose_vocabulary(None, str(tmp_path))
   assert set_vocabulary() == 'set.model'
-  attention_examples.choose_vocabulary('given.model', str(tmp_path))
+  examples.choose_vocabulary('given.model', str(tmp_path))
   assert set_vocabulary() == 'given.model'
 
 
 def test_the_vocabulary_of_the_tasks_where_the_run_says_none():
   gin.clear_config()
   gin.bind_parameter('get_vocabulary.mixture_or_task_name', TASK)
-  attention_examples.choose_vocabulary('bytes', '/no/such')
-  found = attention_examples.vocabulary()
+  examples.choose_vocabulary('bytes', '/no/such')
+  found = examples.vocabulary()
   assert set(found) == {'inputs', 'targets'}
   for one in found.values():
     assert one.encode('a') == [100]
+
+
+@pytest.mark.parametrize(
+  'model_type, expected',
+  [
+    ('bitransformer', {'encoder': 'inputs', 'decoder': 'targets'}),
+    ('lm', {'decoder': 'targets'}),
+    ('delimited_lm', {'decoder': 'targets'}),
+    ('aligned', {'encoder': 'inputs'}),
+  ],
+)
+def test_defaults_suit_the_model(run, model_type, expected):
+  run(model_type=model_type)
+  assert examples.defaults().texts == {
+    side: examples.DEFAULTS[feature] for side, feature in expected.items()
+  }
+
+
+def test_defaults_fit_the_demo_even_in_bytes():
+  gin_files.parse(
+    ['sizes/tiny.gin', 'variants/random.gin', 'runs/demo_finetune.gin'],
+    ['utils.run.init_checkpoint = None'],
+  )
+  with gin.unlock_config():
+    gin.bind_parameter('run.vocabulary', vocabulary.load('bytes'))
+  lengths = gin.get_bindings(utils.run)['sequence_length']
+  longest = {
+    side: max(map(len, rows)) for side, rows in examples.defaults().ids.items()
+  }
+  assert longest['encoder'] <= lengths['inputs']
+  assert longest['decoder'] <= lengths['targets']

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from synth_mtf.attention import file as attention_file
+from synth_mtf.attention import file
 from synth_mtf.attention.file import Attention, Stack
 from synth_mtf.errors import UserError
 
@@ -42,7 +42,7 @@ def attention(**changes):
 
 def test_names_and_types(tmp_path):
   path = str(tmp_path / 'x.npz')
-  attention_file.write(path, attention())
+  file.write(path, attention())
   with np.load(path) as found:
     assert set(found.files) == {
       'format', 'run', 'label', 'step',
@@ -57,8 +57,8 @@ def test_names_and_types(tmp_path):
 
 def test_round_trip(tmp_path):
   path = str(tmp_path / 'x.npz')
-  attention_file.write(path, attention())
-  found = attention_file.read(path)
+  file.write(path, attention())
+  found = file.read(path)
   assert (found.run, found.label, found.step) == ('models/x', 'Syn (R+V)', 70)
   assert list(found.texts['decoder']) == ['a b', 'é']
   assert set(found.stacks) == {'encoder', 'cross'}
@@ -84,35 +84,29 @@ def test_an_example_is_cut_to_its_tokens():
   )
 
 
-def test_a_missing_file(tmp_path):
-  with pytest.raises(UserError, match='there is no file .*gone.npz'):
-    attention_file.read(str(tmp_path / 'gone.npz'))
-
-
-@pytest.mark.parametrize('content', [b'', b'PK\x03\x04 not a zip', b'text'])
-def test_another_file(tmp_path, content):
-  path = tmp_path / 'other.npz'
-  path.write_bytes(content)
-  with pytest.raises(UserError, match='is not a file of `synth-mtf attention`'):
-    attention_file.read(str(path))
-
-
-def test_another_npz(tmp_path):
-  path = tmp_path / 'other.npz'
-  np.savez(path, a=1)
-  with pytest.raises(UserError, match='is not a file of `synth-mtf attention`'):
-    attention_file.read(str(path))
-
-
-def test_a_later_format(tmp_path):
-  path = tmp_path / 'later.npz'
-  np.savez(path, format=2)
-  with pytest.raises(UserError, match='format 2, expected 1'):
-    attention_file.read(str(path))
+@pytest.mark.parametrize(
+  'content, message',
+  [
+    (None, 'there is no file .*x.npz'),
+    (b'', 'is not a file of `synth-mtf attention`'),
+    (b'PK\x03\x04 not a zip', 'is not a file of `synth-mtf attention`'),
+    (b'text', 'is not a file of `synth-mtf attention`'),
+    ({'a': 1}, 'is not a file of `synth-mtf attention`'),
+    ({'format': 2}, 'format 2, expected 1'),
+  ],
+)
+def test_what_cannot_be_read(tmp_path, content, message):
+  path = tmp_path / 'x.npz'
+  if isinstance(content, bytes):
+    path.write_bytes(content)
+  elif content:
+    np.savez(path, **content)
+  with pytest.raises(UserError, match=message):
+    file.read(str(path))
 
 
 def test_a_folder_that_is_not_there(tmp_path):
   path = tmp_path / 'gone' / 'x.npz'
   with pytest.raises(UserError, match='cannot be written'):
-    attention_file.write(str(path), attention())
+    file.write(str(path), attention())
   assert not list(tmp_path.iterdir())

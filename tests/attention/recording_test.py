@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mesh_tensorflow.transformer import transformer_layers
 
-from synth_mtf.attention import recording as attention
+from synth_mtf.attention import recording
 from tests import family
 from tests.family import D_KV, HEADS
 from tests.harness import DECODER, ENCODER
@@ -30,7 +30,7 @@ def test_layers_of_the_host(stack):
     family.V.reference(relative='bias'),
     PADDED,
     stack,
-    by=attention.recorded_by,
+    by=recording.recorded_by,
   )
 
 
@@ -44,12 +44,12 @@ def test_cross_attention_of_the_host():
     PADDED,
     DECODER,
     family.encoded(INPUTS),
-    by=attention.recorded_by,
+    by=recording.recorded_by,
   )
 
 
 def test_layers_of_the_host_are_left_as_they_were():
   before = transformer_layers.SelfAttention.attention_fn
-  with pytest.raises(ValueError), attention.recorded_by(print):
+  with pytest.raises(ValueError), recording.recorded_by(print):
     int('no number')
   assert transformer_layers.SelfAttention.attention_fn is before

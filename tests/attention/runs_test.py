@@ -6,9 +6,9 @@ import gin
 import pytest
 
 from synth_mtf import tasks
-from synth_mtf.attention import runs as attention
-from synth_mtf.attention import weights as analysis
+from synth_mtf.attention import examples, runs
 from synth_mtf.errors import UserError
+from synth_mtf.results import runs as results
 from tests.results import made_runs
 
 # What T5's main binds, for a run on one device.
@@ -40,7 +40,7 @@ def trained(tmp_path):
 
 def refused(folder, steps, match, vocabulary='bytes'):
   with pytest.raises(UserError, match=match):
-    attention.look(str(folder), steps, must_not_choose, vocabulary)
+    runs.look(str(folder), steps, must_not_choose, vocabulary)
 
 
 def test_examples_are_chosen_once_gin_holds_the_run(trained):
@@ -50,27 +50,27 @@ def test_examples_are_chosen_once_gin_holds_the_run(trained):
     assert '@synth_mtf.Dense' in gin.config_str()
     assert '77' not in gin.config_str()
     assert tasks.settings().vocabulary == 'bytes'
-    assert analysis.sides() == ['encoder', 'decoder']
+    assert examples.sides() == ['encoder', 'decoder']
     raise Chosen
 
   with pytest.raises(Chosen):
-    attention.look(str(trained), [attention.INITIAL], look_around, 'bytes')
+    runs.look(str(trained), [runs.INITIAL], look_around, 'bytes')
 
 
 def test_initial_weights_need_no_checkpoint(trained):
   for path in [*trained.glob('model.ckpt-*'), trained / 'checkpoint']:
     path.unlink()
-  refused(trained, [attention.LAST], 'has no checkpoint yet; --step initial')
+  refused(trained, [runs.LAST], 'has no checkpoint yet; --step initial')
   with pytest.raises(Chosen):
-    attention.look(str(trained), [attention.INITIAL], choose, 'bytes')
+    runs.look(str(trained), [runs.INITIAL], choose, 'bytes')
 
 
-@pytest.mark.parametrize('steps', [[7], [attention.INITIAL, 7]])
+@pytest.mark.parametrize('steps', [[7], [runs.INITIAL, 7]])
 def test_a_step_that_is_not_there(trained, steps):
   refused(trained, steps, 'no checkpoint of step 7. .*run holds model.ckpt-100')
 
 
-@pytest.mark.parametrize('step', [attention.LAST, 100])
+@pytest.mark.parametrize('step', [runs.LAST, 100])
 def test_a_checkpoint_of_another_vocabulary(trained, step):
   """It has 128 embeddings, and bytes take 384."""
   refused(trained, [step], 'has 128 rows; the vocabulary .* makes 384')
@@ -78,7 +78,7 @@ def test_a_checkpoint_of_another_vocabulary(trained, step):
 
 def test_without_its_configuration(trained):
   (trained / 'operative_config.gin').unlink()
-  refused(trained, [attention.LAST], 'does not say what its model is: .*gin')
+  refused(trained, [runs.LAST], 'has no operative_config.gin')
 
 
 def test_a_folder_of_several_runs(tmp_path):
@@ -88,10 +88,24 @@ def test_a_folder_of_several_runs(tmp_path):
   names = [os.path.join(tmp_path, name) for name in ('random', 'dense')]
   refused(
     tmp_path,
-    [attention.LAST],
+    [runs.LAST],
     f'holds 2 runs; give one of them: {" ".join(names)}$',
   )
 
 
 def test_a_folder_that_is_no_run(tmp_path):
-  refused(tmp_path, [attention.LAST], 'holds no run')
+  refused(tmp_path, [runs.LAST], 'holds no run')
+
+
+def test_runs_that_cannot_be_looked_at_are_reported(tmp_path):
+  for variant in ('random', 'dense'):
+    made_runs.trained(tmp_path / variant, variant, BINDINGS)
+  (tmp_path / 'dense' / 'operative_config.gin').unlink()
+  found = results.read_all([str(tmp_path / n) for n in ('random', 'dense')])
+  attentions, missing = runs.look_at_each(found, examples.defaults, 'bytes')
+  assert attentions == []
+  first, second = missing
+  assert first.startswith(f'No attention of Syn (R), {tmp_path}/random: ')
+  assert 'has 128 rows' in first
+  assert second.startswith(f'No attention of dense, {tmp_path}/dense: ')
+  assert 'has no operative_config.gin' in second

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from synth_mtf.attention import weights as attention
+from synth_mtf.attention import weights
+from synth_mtf.attention.examples import Examples
 from synth_mtf.attention.file import SIDES
-from synth_mtf.attention.weights import Examples
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
@@ -15,19 +15,16 @@ from tests.harness import assert_close
 pytestmark = pytest.mark.slow  # builds whole models
 
 SIZES = dict.fromkeys(('inputs', 'targets'), model.VOCAB)
-RELATIVE = 'SelfAttention.relative_attention_type = "bias_shared"'
 IDS = {
   'encoder': [[5, 17, 3, 99, 6, 1], [8, 44, 1]],
   'decoder': [[9, 23, 1], [31, 7, 12, 60, 1]],
 }
 HEADS, D_KV = 3, 8
-# The scopes of the first layers, and whether they are causal.
-FIRST = {'encoder': ('encoder', False), 'decoder': ('decoder', True)}
 
 
 def stacks(path, variant, ids=IDS, bindings=()):
   gin_files.parse(model.files(variant), [*model.TINY, *bindings])
-  return attention.stacks(ids, SIZES, path and Checkpoint(path))
+  return weights.stacks(ids, SIZES, path and Checkpoint(path))
 
 
 @pytest.fixture(scope='module')
@@ -52,7 +49,7 @@ def normalized(checkpoint, tokens, scale):
   return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * scale
 
 
-@pytest.mark.parametrize('side', FIRST)
+@pytest.mark.parametrize('side', IDS)
 @pytest.mark.parametrize(
   'variant', ['random_vanilla', 'random', 'dense_vanilla', None]
 )
@@ -67,10 +64,10 @@ def test_first_layers_against_numpy(tmp_path, variant, side):
   for number, ids in enumerate(IDS[side]):
     tokens = ids if side == 'encoder' else [0, *ids[:-1]]
     n = len(tokens)
-    logits, weights = expected.alignment(
+    logits, exact = expected.alignment(
       normalized(checkpoint, tokens, scale), variables, side == 'decoder'
     )
-    shown = weights != 0
+    shown = exact != 0
     row = number if found.logits.shape[1] > 1 else 0
     assert_close(
       np.where(shown, found.logits[0, row, :, :n, :n], 0),
@@ -79,7 +76,7 @@ def test_first_layers_against_numpy(tmp_path, variant, side):
     )
     row = number if found.weights.shape[1] > 1 else 0
     assert_close(
-      found.weights[0, row, :, :n, :n], weights, f'weights of {number}'
+      found.weights[0, row, :, :n, :n], exact, f'weights of {number}'
     )
 
 
@@ -102,10 +99,10 @@ def test_padding_is_looked_at_by_nobody_and_looks_at_nobody(path):
     queries, memory = SIDES[name]
     for row in range(2):
       n, m = len(IDS[queries][row]), len(IDS[memory][row])
-      weights = stack.weights[:, row]
-      assert not weights[:, :, n:].any()
-      assert not weights[..., m:].any()
-      np.testing.assert_allclose(weights[:, :, :n].sum(-1), 1, rtol=1e-5)
+      found = stack.weights[:, row]
+      assert not found[:, :, n:].any()
+      assert not found[..., m:].any()
+      np.testing.assert_allclose(found[:, :, :n].sum(-1), 1, rtol=1e-5)
 
 
 def test_what_is_batch_shared_is_there_once(tmp_path):
@@ -131,14 +128,13 @@ def test_the_encoder_alone(path):
   assert_close(alone.weights, both['encoder'].weights, 'weights')
 
 
-@pytest.mark.parametrize('type_, side', [('lm', 'decoder')])
-def test_a_language_model(tmp_path, type_, side):
-  bindings = [f'utils.run.model_type = "{type_}"']
+def test_a_language_model(tmp_path):
+  bindings = ['utils.run.model_type = "lm"']
   path = model.write(tmp_path, 'random_vanilla', bindings)
-  found = stacks(path, 'random_vanilla', {side: IDS['decoder']}, bindings)
-  assert set(found) == {side}
-  weights = found[side].weights
-  assert not np.triu(weights, 1).any()
+  ids = {'decoder': IDS['decoder']}
+  found = stacks(path, 'random_vanilla', ids, bindings)
+  assert set(found) == {'decoder'}
+  assert not np.triu(found['decoder'].weights, 1).any()
 
 
 def test_initial_weights(path):
@@ -151,14 +147,16 @@ def test_initial_weights(path):
   assert np.abs(first['encoder'].weights - trained.weights).max() > 0.01
 
 
-def test_another_model(path):
-  with pytest.raises(UserError, match='was made by another model'):
-    stacks(path, 'dense')
-
-
-def test_a_text_longer_than_a_table(path):
-  with pytest.raises(UserError, match='max_length'):
-    stacks(path, 'random_vanilla', {'encoder': [[5] * 15]})
+@pytest.mark.parametrize(
+  'variant, ids, message',
+  [
+    ('dense', IDS, 'was made by another model'),
+    ('random_vanilla', {'encoder': [[5] * 15]}, 'max_length'),
+  ],
+)
+def test_what_does_not_fit_the_checkpoint(path, variant, ids, message):
+  with pytest.raises(UserError, match=message):
+    stacks(path, variant, ids)
 
 
 def test_layers_without_weights():
@@ -172,7 +170,7 @@ def test_linformer_is_left_out_of_the_encoder():
 
 def test_what_is_written(path):
   gin_files.parse(model.files('random_vanilla'), model.TINY)
-  found = attention.look(
+  found = weights.compute(
     'a/run',
     'Syn (R+V)',
     Examples(

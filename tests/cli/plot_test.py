@@ -12,7 +12,7 @@ from synth_mtf.attention import file as attention_file
 from synth_mtf.results import records
 from synth_mtf.results.records import Result, Run
 from tests import model
-from tests.attention.figures.made import attention
+from tests.attention.made import attention
 
 pytest.importorskip('matplotlib', reason='the extra [plot]')
 pytestmark = pytest.mark.slow  # builds whole models

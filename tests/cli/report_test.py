@@ -1,20 +1,17 @@
 """`synth-mtf report`: the page of real runs, trained for two steps."""
 
-import json
 import shlex
 import shutil
-import sys
 
 import numpy as np
 import pytest
 
 from synth_mtf import cli
-from synth_mtf.attention import file as attention_file
+from synth_mtf.attention import file
 from synth_mtf.report import page
-from synth_mtf.report.weights import Block
 from tests.cli import t5_main
-from tests.report.page_test import Reader
-from tests.report.weights_test import unpacked
+from tests.report.pages import Reader
+from tests.report.weights_test import unpack
 
 pytestmark = pytest.mark.slow  # trains
 
@@ -59,11 +56,6 @@ def read(written):
   return Reader(written.read_text(encoding='utf-8'))
 
 
-def index(read):
-  (found,) = [t for t in read.content['script'] if t.startswith('[{')]
-  return json.loads(found)
-
-
 def test_the_table_is_that_of_synth_mtf_table(read, runs, capsys):
   assert cli.main(['table', *runs, '--format', 'markdown']) == 0
   printed = capsys.readouterr().out
@@ -77,31 +69,15 @@ def test_the_table_is_that_of_synth_mtf_table(read, runs, capsys):
   assert cells <= shown | strong | {''}
 
 
-def test_the_weights_are_those_of_synth_mtf_attention(
-  read, written, runs, tmp_path
-):
-  text = written.read_text(encoding='utf-8')
-  for number, run in enumerate(runs):
-    file = str(tmp_path / 'x.npz')
-    assert cli.main(['attention', run, '--out', file, *TEXT]) == 0
-    exact = attention_file.read(file)
-    assert index(read)[number]['label'] == exact.label
-    for stack in ('encoder', 'decoder', 'cross'):
-      name = f'{number}-{stack}-0-0'
-      (attributes,) = [
-        a for a in read.all('script') if a.get('id') == f'weights-{name}'
-      ]
-      content = text.partition(f'id="weights-{name}"')[2]
-      block = Block(
-        name,
-        int(attributes['data-queries']),
-        int(attributes['data-memory']),
-        content.partition('>')[2].partition('<')[0],
-      )
+def test_the_weights_are_those_of_synth_mtf_attention(read, runs, tmp_path):
+  for shown, run in zip(read.models, runs):
+    path = str(tmp_path / 'x.npz')
+    assert cli.main(['attention', run, '--out', path, *TEXT]) == 0
+    exact = file.read(path)
+    assert shown['label'] == exact.label
+    for name, stack in shown['stacks'].items():
       np.testing.assert_allclose(
-        unpacked(block, exact.stacks[stack].heads),
-        exact.weights(stack, 0)[0],
-        atol=1 / 510 + 1e-6,
+        unpack(stack, 0, 0), exact.weights(name, 0)[0], atol=1 / 510 + 1e-6
       )
 
 
@@ -131,23 +107,23 @@ def test_its_commands_make_it_again(read, written, monkeypatch, tmp_path):
 def test_a_run_without_configuration_is_told(runs, tmp_path, capsys):
   bare = tmp_path / 'bare'
   shutil.copytree(runs[0], bare)
-  for file in bare.iterdir():
-    if not file.name.startswith(('model.ckpt', 'checkpoint')):
-      shutil.rmtree(file) if file.is_dir() else file.unlink()
+  for path in bare.iterdir():
+    if not path.name.startswith(('model.ckpt', 'checkpoint')):
+      shutil.rmtree(path) if path.is_dir() else path.unlink()
   out = tmp_path / 'report.html'
   assert report(bare, runs[1], '--out', out, *TEXT) == 0
-  told = f'No attention of bare, {bare}: {bare} does not say what its model is'
+  told = f'No attention of bare, {bare}: {bare} has no operative_config.gin'
   assert told in capsys.readouterr().err
   assert told in out.read_text()
-  assert [one['label'] for one in index(Reader(out.read_text()))] == ['Syn (R)']
+  assert [one['label'] for one in Reader(out.read_text()).models] == ['Syn (R)']
 
 
 def test_attention_of_a_file(runs, tmp_path):
-  file = tmp_path / 'x.npz'
-  assert cli.main(['attention', runs[1], '--out', str(file), *TEXT]) == 0
+  path = tmp_path / 'x.npz'
+  assert cli.main(['attention', runs[1], '--out', str(path), *TEXT]) == 0
   out = tmp_path / 'report.html'
-  assert report(runs[0], '--out', out, '--attention', file) == 0
-  (model,) = index(Reader(out.read_text()))
+  assert report(runs[0], '--out', out, '--attention', path) == 0
+  (model,) = Reader(out.read_text()).models
   assert model['label'] == 'Syn (R)'
 
 
@@ -167,7 +143,7 @@ def test_sentences_that_do_not_fit_are_told(runs, tmp_path, capsys):
     (['{run}', '--layout', 'glue'], 'no run has what is in the table'),
     (['{run}', '--out', 'no/such/x.html'], 'there is no folder'),
     (['{run}', '--out', '.'], 'is a folder; expected a file'),
-    (['{run}', '--target', 'x'], 'give a text for it with each target'),
+    (['{run}', '--target', 'x'], 'give an input for each target'),
   ],
 )
 def test_bad_input_is_one_message_and_nothing_is_written(
@@ -191,12 +167,3 @@ def test_only_a_page_of_ours_is_replaced(runs, tmp_path, capsys):
   for _ in range(2):
     assert report(runs[0], '--out', out, '--no_attention') == 0
   assert page.GENERATOR in out.read_text()
-
-
-def test_without_matplotlib_the_page_says_so(runs, tmp_path, monkeypatch):
-  for name in [n for n in sys.modules if '.figures' in n]:
-    monkeypatch.delitem(sys.modules, name)
-  monkeypatch.setitem(sys.modules, 'matplotlib', None)
-  out = tmp_path / 'report.html'
-  assert report(runs[0], '--out', out, '--no_attention') == 0
-  assert 'No figures: figures need matplotlib' in out.read_text()

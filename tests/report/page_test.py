@@ -1,138 +1,255 @@
-"""The page: one file, whose text is text."""
+"""The page: what is on it, which text is text, and what it may replace."""
 
-import html.parser
-import json
+import sys
 
+import gin
+import pytest
+
+from synth_mtf.errors import UserError
 from synth_mtf.report import page, weights
-from synth_mtf.report.page import (
-  Configuration,
-  Difference,
-  Figure,
-  Page,
-)
+from synth_mtf.results import runs
 from synth_mtf.results.printing import Grid, Piece, Row
+from synth_mtf.results.runs import Run
+from tests import model
 from tests.report import models
+from tests.report.pages import Reader, render
+from tests.results import made_runs
 
 EVIL = '</script></pre><script>alert("x")</script>'
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 2 1"></svg>'
+ALPHA = 'attention/encoder/layer_01/alpha'
 
 
-def a_page(**changes):
-  packed = weights.pack([models.attention('Syn (R)', ['R'])], 10**9)
+def full_page():
+  """One with all sections."""
   table = Grid(
     'GLUE',
-    ['CoLA'],
-    [Row(f'Syn {EVIL}', [[Piece('12.5', best=True)]])],
+    ['CoLA', 'SQuAD'],
+    [
+      Row(
+        f'Syn {EVIL}',
+        [[Piece('12.5', best=True)], [Piece('1'), Piece('2', best=True)]],
+      )
+    ],
     [f'n: {EVIL}'],
   )
-  return Page(
-    **{
-      'title': 'Two runs',
-      'subtitle': 'my_runs/a my_runs/b',
-      'summary': table,
-      'tables': [table],
-      'figures': [Figure(f'Loss {EVIL}', SVG)],
-      'weights': packed,
-      'configurations': [Configuration('a', f'x = "{EVIL}"')],
-      'differences': [Difference('run.seed', ['1', None])],
-      'notes': [f'No attention: {EVIL}'],
-      'commands': [f'synth-mtf report {EVIL}'],
-      **changes,
-    }
+  return render(
+    summary=table,
+    tables=[table],
+    figures=[(f'Loss {EVIL}', SVG)],
+    weights=weights.pack([models.attention('Syn (R)', ['R'])], 10**9),
+    configurations=[('a', f'x = "{EVIL}"')],
+    differences=[('run.seed', ['1', None])],
+    notes=[f'No attention: {EVIL}'],
+    commands=[f'synth-mtf report {EVIL}'],
   )
-
-
-class Reader(html.parser.HTMLParser):
-  """Which elements there are, and what stands in them."""
-
-  VOID = ('meta', 'img', 'input', 'link')
-
-  def __init__(self, text):
-    super().__init__()
-    self.open, self.elements, self.content = [], [], {}
-    self.feed(text)
-
-  def handle_starttag(self, tag, attributes):
-    self.elements.append((tag, dict(attributes)))
-    if tag not in self.VOID:
-      self.open.append(tag)
-
-  def handle_endtag(self, tag):
-    assert self.open.pop() == tag
-
-  def handle_data(self, data):
-    if self.open:
-      self.content.setdefault(self.open[-1], []).append(data)
-
-  def all(self, tag):
-    return [attributes for name, attributes in self.elements if name == tag]
 
 
 def test_every_element_is_closed_and_every_text_is_text():
-  made = Reader(page.html(a_page()))
+  made = Reader(full_page())
   assert made.open == []
-  assert len(made.content['td']) > 0
   texts = [text for tag in ('th', 'pre', 'p') for text in made.content[tag]]
   assert sum(EVIL in text for text in texts) >= 5
   assert not any('alert' in text for text in made.content['script'])
 
 
 def test_it_asks_for_no_other_file():
-  text = page.html(a_page())
-  made = Reader(text)
-  for tag, attributes in made.elements:
+  text = full_page()
+  for tag, attributes in Reader(text).elements:
     for name in ('src', 'href'):
       address = attributes.get(name) or ''
       assert address.startswith(('#', 'data:')) or not address, tag
-  assert 'url(' not in text
-  assert '@import' not in text
-  (policy,) = [
-    m['content']
-    for m in made.all('meta')
-    if m.get('http-equiv') == 'Content-Security-Policy'
-  ]
-  assert policy.startswith("default-src 'none';")
-  assert 'http' not in policy
+    if attributes.get('http-equiv') == 'Content-Security-Policy':
+      policy = attributes['content']
+  assert 'url(' not in text and '@import' not in text
+  assert policy.startswith("default-src 'none';") and 'http' not in policy
 
 
-def test_what_is_not_there_has_no_section():
-  ids = {
-    a.get('id')
-    for _, a in Reader(
-      page.html(a_page(tables=[], figures=[], weights=None))
-    ).elements
-  }
-  assert {'summary', 'configuration', 'commands'} <= ids
-  assert not ids & {'tables', 'figures', 'attention', 'models'}
-
-
-def test_the_weights_are_beside_the_index():
-  given = a_page()
-  made = Reader(page.html(given))
-  blocks = {
-    a['id']: (a['data-queries'], a['data-memory'])
-    for a in made.all('script')
-    if a.get('type') == 'text/plain'
-  }
-  assert blocks == {
-    f'weights-{b.name}': (str(b.queries), str(b.memory))
-    for b in given.weights.blocks
-  }
-  (index,) = [t for t in made.content['script'] if t.startswith('[{')]
-  assert json.loads(index) == list(given.weights.index)
+def test_sections_without_content_are_left_out():
+  all_ids, ids = (
+    {attributes.get('id') for _, attributes in Reader(text).elements}
+    for text in (full_page(), render())
+  )
+  assert {'summary', 'tables', 'configuration', 'commands'} <= ids
+  assert not ids & {'figures', 'attention', 'models'}
+  assert {'figures', 'attention', 'models'} <= all_ids
 
 
 def test_the_best_is_marked():
-  row = Row('a', [[Piece('1'), Piece('2', best=True)], [Piece('-')]])
-  made = page.html(a_page(tables=[], summary=Grid('T', ['x', 'y'], [row], [])))
+  made = full_page()
+  assert '<td class="number"><strong>12.5</strong></td>' in made
   assert '<td class="number">1/<strong>2</strong></td>' in made
-  assert '<td class="number">-</td>' in made
 
 
 def test_where_ends_were_left_out_the_page_says_so():
   model = models.attention('T5 (V)', ['V'], lengths=70)
-  size = sum(len(b.text) for b in weights.pack([model], 10**9).blocks)
-  less = weights.pack([model], size // 2)
-  cut = page.html(a_page(weights=less))
-  assert f'the first {less.length} tokens are shown' in cut
-  assert 'tokens are shown' not in page.html(a_page())
+  less = weights.pack([model], 500_000)
+  cut = ' '.join(render(weights=less).split())
+  assert f'Only the first {less.length} tokens of each example' in cut
+  assert 'Only the first' not in full_page()
+
+
+def trained(folder, *variants):
+  """Runs of variants, in folders of their names."""
+  for variant in variants:
+    made_runs.trained(folder / variant, variant)
+  return runs.read_all([str(folder / variant) for variant in variants])
+
+
+@pytest.fixture
+def without_matplotlib(monkeypatch):
+  for name in [n for n in sys.modules if '.figures' in n]:
+    monkeypatch.delitem(sys.modules, name)
+  monkeypatch.setitem(sys.modules, 'matplotlib', None)
+
+
+def write(path, *args, **kwargs):
+  page.write(str(path), *args, **kwargs)
+  return path.read_text(encoding='utf-8')
+
+
+@pytest.mark.usefixtures('without_matplotlib')
+def test_what_is_given_is_on_the_page(tmp_path):
+  found = trained(tmp_path, 'random', 'dense')
+  made = write(
+    tmp_path / 'x.html',
+    found,
+    [models.attention('Syn (R)', ['R'])],
+    commands=[['synth-mtf', 'report', "it's here"]],
+    notes=['No attention of this one'],
+  )
+  assert '<title>Syn (R), Syn (D)</title>' in made
+  assert Reader(made).models[0]['label'] == 'Syn (R)'
+  assert 'No attention of this one' in made
+  assert 'No figures: figures need matplotlib' in made
+  assert 'synth-mtf report &#39;it&#39;&#34;&#39;&#34;&#39;s here&#39;' in made
+  for run in found:
+    assert run.name in made
+
+
+@pytest.mark.usefixtures('without_matplotlib')
+def test_the_title_counts_many_models(tmp_path):
+  names = ['random', 'dense', 'vanilla', 'random_vanilla', 'factorized_random']
+  found = trained(tmp_path, *names)
+  four = write(tmp_path / 'four.html', [*found[:4], *found[:4]])
+  assert '<title>Syn (R), Syn (D), T5 (V), Syn (R+V)</title>' in four
+  assert '<title>5 models</title>' in write(tmp_path / 'five.html', found)
+
+
+@pytest.mark.usefixtures('without_matplotlib')
+@pytest.mark.parametrize(
+  'name, layouts, message',
+  [
+    ('file/x.html', (), '--out .*/file/x.html cannot be written'),
+    ('x.html', ['glue'], 'no run has what is in the table'),
+  ],
+)
+def test_a_page_that_cannot_be_made_is_one_message(
+  tmp_path, name, layouts, message
+):
+  (tmp_path / 'file').write_text('')
+  found = trained(tmp_path, 'random')
+  with pytest.raises(UserError, match=message):
+    page.write(str(tmp_path / name), found, layout_names=layouts)
+  assert not (tmp_path / 'x.html').exists()
+
+
+@pytest.mark.usefixtures('without_matplotlib')
+def test_a_page_may_be_replaced_and_nothing_else(tmp_path):
+  path = tmp_path / 'x.html'
+  page.check_replaceable(str(path))  # nothing is there
+  write(path, trained(tmp_path, 'random'))
+  page.check_replaceable(str(path))
+  path.write_bytes(b'\xff\x00 mine')
+  with pytest.raises(UserError, match='not a page of `synth-mtf report`'):
+    page.check_replaceable(str(path))
+  assert path.read_bytes() == b'\xff\x00 mine'
+
+
+def test_runs_of_several_seeds_are_one_model(tmp_path):
+  for seed in (0, 1):
+    made_runs.trained(tmp_path / 'random' / f'seed_{seed}', 'random')
+  made_runs.trained(tmp_path / 'dense', 'dense')
+  found = runs.read_all([str(tmp_path / n) for n in ('random', 'dense')])
+  assert len(found) == 3
+  shown = [run.name for run in page.one_per_model(found)]
+  assert shown == [str(tmp_path / 'random' / 'seed_0'), str(tmp_path / 'dense')]
+
+
+def test_figures_that_can_be_drawn(tmp_path):
+  """R+V, whose alpha was summarized, and R; neither was evaluated."""
+  pytest.importorskip('matplotlib', reason='the extra [plot]')
+  found = trained(tmp_path, 'random_vanilla', 'random')
+  heads = {f'{ALPHA}/{letter}/head_01': 0.5 for letter in 'RV'}
+  made_runs.events(tmp_path / 'random_vanilla', (20, heads))
+  looked = [models.attention('Syn (R)', ['R'], layers=1)]
+  figures, missing = page.draw(found, looked)
+  of_alpha = f'Alpha over training, Syn (R+V), {found[0].name}'
+  assert [caption for caption, _ in figures] == [
+    'Learning curves',
+    'Sizes of attention weights',
+    'Entropy and distance of each head',
+    of_alpha,
+  ]
+  assert all(svg.startswith('<svg') for _, svg in figures)
+  assert 'training loss' in figures[0][1]
+  assert 'encoder, layer 1' in figures[-1][1]
+  assert missing == [
+    'Not drawn (Score against speed and parameters): no evaluation is in '
+    f'{found[0].name}, {found[1].name}.'
+  ]
+  captions = [caption for caption, _ in page.draw(found, [])[0]]
+  assert captions == ['Learning curves', of_alpha]
+
+
+@pytest.fixture(scope='module')
+def real_runs(tmp_path_factory):
+  """T5; R twice, mixed in two ways; R without its configuration."""
+  made = []
+  for name, variant, bindings in [
+    ('v', 'vanilla', []),
+    ('r', 'random', []),
+    ('r2', 'random', ["SyntheticAttention.mixing = 'sum'"]),
+    ('bare', 'random', []),
+  ]:
+    folder = tmp_path_factory.mktemp('runs') / name
+    folder.mkdir()
+    model.write(folder, variant, bindings)
+    if name != 'bare':
+      (folder / 'operative_config.gin').write_text(gin.operative_config_str())
+    made.append(Run(str(folder), [str(folder)]))
+  return made
+
+
+@pytest.mark.slow  # builds whole models
+def test_the_summary_has_a_row_for_each_run(real_runs):
+  made = page.summary(real_runs)
+  assert made.caption == '4 runs'
+  labels = ['T5 (V)', 'Syn (R)', 'Syn (R)', 'bare']
+  assert [row.label for row in made.rows] == labels
+  columns = {
+    header: [row.cells[i][0].text for row in made.rows]
+    for i, header in enumerate(made.headers)
+  }
+  assert set(columns['Last step']) == {'7'}
+  assert columns['Seed'][3] == '-'
+  assert columns['Params'][0].endswith('M')
+  assert columns['Folder'] == [run.name for run in real_runs]
+
+
+@pytest.mark.slow  # builds whole models
+def test_configurations_and_how_they_differ(real_runs):
+  found = page.configurations(real_runs)
+  assert [name for name, _ in found] == [
+    'T5 (V)',
+    f'Syn (R), {real_runs[1].name}',
+    f'Syn (R), {real_runs[2].name}',
+  ]
+  assert 'SyntheticAttention.synthesizers' in found[1][1]
+  differing = dict(page.differences(real_runs[1:]))
+  assert list(differing.values()) == len(differing) * [["'softmax'", "'sum'"]]
+  names = {name.rpartition('/')[2] for name in differing}
+  assert names == {'SyntheticAttention.mixing'}
+  assert page.differences(real_runs[:1]) == []
+  with_t5 = dict(page.differences(real_runs))
+  assert with_t5['encoder/Random.max_length'][0] is None

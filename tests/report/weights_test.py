@@ -1,4 +1,4 @@
-"""Weights for a page: how near they come back, and how small they are."""
+"""Packed weights: how exact they are, and how small."""
 
 import base64
 import dataclasses
@@ -7,6 +7,7 @@ import zlib
 import numpy as np
 import pytest
 
+from synth_mtf.attention.file import Array
 from synth_mtf.errors import UserError
 from synth_mtf.report import weights
 from tests.report import models
@@ -14,18 +15,26 @@ from tests.report import models
 PLENTY = 10**9
 
 
-def unpacked(block, heads, signed=False):
+def unpack(stack, layer, example) -> Array:
   """What the viewer makes of a block: [heads, queries, memory]."""
-  content = zlib.decompress(base64.b64decode(block.text))
-  rows = heads * block.queries
+  block = stack['blocks'][layer][example]
+  content = zlib.decompress(base64.b64decode(block['data']))
+  shape = (stack['heads'], block['queries'], block['memory'])
+  rows = shape[0] * shape[1]
   scales = np.frombuffer(content, '<f4', rows)
-  codes = np.frombuffer(content, 'i1' if signed else 'u1', offset=4 * rows)
-  shape = (heads, block.queries, block.memory)
+  dtype = 'i1' if stack['signed'] else 'u1'
+  codes = np.frombuffer(content, dtype, offset=4 * rows)
   return scales.reshape(shape[:2])[..., np.newaxis] * codes.reshape(shape)
 
 
-def blocks_of(packed):
-  return {block.name: block for block in packed.blocks}
+def bytes_of(packed):
+  return sum(
+    len(block['data'])
+    for model in packed.models
+    for stack in model['stacks'].values()
+    for layer in stack['blocks']
+    for block in layer
+  )
 
 
 @pytest.fixture
@@ -33,71 +42,67 @@ def model():
   return models.attention('Syn (R+V)', ['R', 'V'])
 
 
+@pytest.mark.parametrize('signed', [False, True])
 @pytest.mark.parametrize('stack', ['encoder', 'decoder', 'cross'])
-def test_a_weight_is_off_by_half_a_code_at_most(model, stack):
-  blocks = blocks_of(weights.pack([model], PLENTY))
+def test_a_weight_is_off_by_half_a_code_at_most(model, stack, signed):
+  if signed:
+    one = model.stacks[stack]
+    one = dataclasses.replace(one, weights=one.logits)
+    model = dataclasses.replace(model, stacks={stack: one})
+  (packed,) = weights.pack([model], PLENTY).models
+  assert packed['stacks'][stack]['signed'] == signed
   for layer in range(3):
     for example in range(4):
       exact = model.weights(stack, example)[layer]
-      found = unpacked(blocks[f'0-{stack}-{layer}-{example}'], 5)
-      half = exact.max(axis=-1, keepdims=True) / 510
+      found = unpack(packed['stacks'][stack], layer, example)
+      half = abs(exact).max(axis=-1, keepdims=True) / (254 if signed else 510)
       assert found.shape == exact.shape
       assert (abs(found - exact) <= half * 1.0001).all()
       assert (found[exact == 0] == 0).all()
-
-
-def test_negative_weights_come_back(model):
-  signed = model.stacks['encoder'].logits
-  stack = dataclasses.replace(model.stacks['encoder'], weights=signed)
-  model = dataclasses.replace(model, stacks={'encoder': stack})
-  packed = weights.pack([model], PLENTY)
-  assert packed.index[0]['stacks']['encoder']['signed']
-  exact = model.weights('encoder', 2)[1]
-  found = unpacked(blocks_of(packed)['0-encoder-1-2'], 5, signed=True)
-  half = abs(exact).max(axis=-1, keepdims=True) / 254
-  assert (abs(found - exact) <= half * 1.0001).all()
-  assert (found < 0).any()
+      assert (found < 0).any() == signed
 
 
 def test_what_examples_share_is_there_once():
   model = models.attention('Syn (R)', ['R'], shared=True)
-  packed = weights.pack([model], PLENTY)
-  names = {f'0-{stack}-{i}-0' for stack in model.stacks for i in range(3)}
-  assert set(blocks_of(packed)) == names
-  assert packed.index[0]['stacks']['decoder']['blocks'] == 1
-  found = unpacked(blocks_of(packed)['0-decoder-2-0'], 5)
+  (packed,) = weights.pack([model], PLENTY).models
+  for stack in packed['stacks'].values():
+    assert [len(layer) for layer in stack['blocks']] == [1, 1, 1]
   np.testing.assert_allclose(
-    found, model.stacks['decoder'].weights[2, 0], atol=1 / 500
+    unpack(packed['stacks']['decoder'], 2, 0),
+    model.stacks['decoder'].weights[2, 0],
+    atol=1 / 500,
   )
 
 
-def test_the_index_says_what_there_is(model):
+def test_what_is_said_of_the_models(model):
   other = models.attention('T5 (V)', ['V'], layers=2)
-  first, second = weights.pack([model, other], PLENTY).index
+  first, second = weights.pack([model, other], PLENTY).models
   assert (first['label'], first['step']) == ('Syn (R+V)', 100)
+  assert first['run'] == model.run
   assert first['examples'][1]['encoder'] == models.ENCODER[1].split()
-  assert first['stacks']['cross']['functions'] == ['R', 'V']
-  np.testing.assert_allclose(
-    first['stacks']['cross']['alpha'],
-    model.stacks['cross'].alpha,
-    atol=1e-4,
-  )
+  cross = first['stacks']['cross']
+  assert cross['functions'] == ['R', 'V']
+  alpha = model.stacks['cross'].alpha
+  np.testing.assert_allclose(cross['alpha'], alpha, atol=1e-4)
   assert second['stacks']['cross']['alpha'] is None
-  assert second['stacks']['encoder']['layers'] == 2
+  assert len(second['stacks']['encoder']['blocks']) == 2
 
 
-def test_where_bytes_are_few_the_ends_of_examples_are_left_out():
+def test_where_bytes_are_few_the_ends_of_examples_are_left_out(model):
   model = models.attention('T5 (V)', ['V'], lengths=70)
   everything = weights.pack([model], PLENTY)
-  assert (everything.length, everything.whole) == (70, True)
-  size = sum(len(block.text) for block in everything.blocks)
-  less = weights.pack([model], size * 6 // 10)
-  assert (less.length, less.whole) == (48, False)
-  assert sum(len(block.text) for block in less.blocks) <= size * 6 // 10
-  assert {len(e['encoder']) for e in less.index[0]['examples']} == {48}
-  found = unpacked(blocks_of(less)['0-encoder-0-0'], 5)
-  exact = model.weights('encoder', 0)[0, :, :48, :48]
-  np.testing.assert_allclose(found, exact, atol=1 / 500)
+  assert (everything.length, everything.truncated) == (70, False)
+  most = bytes_of(everything) * 6 // 10
+  less = weights.pack([model], most)
+  assert (less.length, less.truncated) == (48, True)
+  assert bytes_of(less) <= most
+  (packed,) = less.models
+  assert {len(e['encoder']) for e in packed['examples']} == {48}
+  np.testing.assert_allclose(
+    unpack(packed['stacks']['encoder'], 0, 0),
+    model.weights('encoder', 0)[0, :, :48, :48],
+    atol=1 / 500,
+  )
 
 
 def test_what_cannot_be_made_small_enough_is_refused(model):
@@ -110,5 +115,5 @@ def test_the_size_of_a_base_model():
   """12 layers of 12 heads, 4 examples of 64 tokens, three stacks."""
   model = models.attention('T5 (V)', ['V'], 12, 12, lengths=64)
   packed = weights.pack([model], PLENTY)
-  assert packed.index[0]['stacks']['cross']['blocks'] == 4
-  assert sum(len(block.text) for block in packed.blocks) < 9e6
+  assert len(packed.models[0]['stacks']['cross']['blocks'][0]) == 4
+  assert bytes_of(packed) < 9e6

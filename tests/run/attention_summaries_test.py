@@ -6,7 +6,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow import placement_mesh_impl
 
-from synth_mtf.attention import recording as attention
+from synth_mtf.attention import recording
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import ConfigurationError, UserError
 from synth_mtf.host import events, gin_files
@@ -114,7 +114,7 @@ def lowered(write, variant='random_vanilla', mode='train', microbatches=1):
     for name, rows in IDS.items()
   }
   recorder = attention_summaries._Recorder(write)  # noqa: SLF001
-  with attention.recorded_by(recorder):
+  with recording.recorded_by(recorder):
     made.call_simple(
       **ids,
       compute_loss=True,

@@ -5,7 +5,7 @@ import pytest
 
 from synth_mtf.errors import UserError
 from synth_mtf.results.alphas import Path
-from tests.attention.figures.made import legend, panel
+from tests.results.figures.made import legend, panel
 
 pytest.importorskip('matplotlib', reason='the extra [plot]')
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from synth_mtf.errors import UserError
-from tests.attention.figures.made import legend, panel, result, run
+from tests.results.figures.made import legend, panel, result, run
 
 pytest.importorskip('matplotlib', reason='the extra [plot]')
 

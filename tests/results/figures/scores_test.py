@@ -3,7 +3,7 @@
 import pytest
 
 from synth_mtf.errors import UserError
-from tests.attention.figures.made import result, run
+from tests.results.figures.made import result, run
 
 pytest.importorskip('matplotlib', reason='the extra [plot]')
 

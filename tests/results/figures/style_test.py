@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from synth_mtf.errors import UserError
-from tests.attention.figures.made import attention
+from tests.attention.made import attention
 
 pytest.importorskip('matplotlib', reason='the extra [plot]')
 
@@ -17,12 +17,12 @@ from synth_mtf.results.figures import style
 
 @pytest.mark.slow  # draws all
 def test_written_as_png_and_svg(tmp_path):
-  figure = histograms.draw([attention()])
+  figure = histograms([attention()])
   paths = style.write(figure, str(tmp_path / 'new' / 'h'))
   png, svg = (pathlib.Path(path).read_bytes() for path in paths)
   assert png.startswith(b'\x89PNG') and len(png) > 10_000
   assert b'<svg' in svg and b'attention weight' in svg
-  again = style.write(histograms.draw([attention()]), str(tmp_path / 'again'))
+  again = style.write(histograms([attention()]), str(tmp_path / 'again'))
   assert pathlib.Path(again[1]).read_bytes() == svg
   assert style.svg(figure).startswith('<svg')
 
@@ -30,7 +30,7 @@ def test_written_as_png_and_svg(tmp_path):
 def test_a_place_that_cannot_be_written(tmp_path):
   (tmp_path / 'file').write_text('')
   with pytest.raises(UserError, match='cannot be written'):
-    style.write(histograms.draw([attention()]), str(tmp_path / 'file' / 'h'))
+    style.write(histograms([attention()]), str(tmp_path / 'file' / 'h'))
 
 
 def test_looks_differ_by_colour_and_by_dash_or_marker():
@@ -50,7 +50,7 @@ def test_they_count_from_one(number):
 @pytest.mark.parametrize('label', ['Syn (R)', 'Syn (R), cross-attention R'])
 def test_the_legend_is_as_wide_as_the_figure_at_most(label):
   labels = [f'{label} {number}' for number in range(7)]
-  figure = histograms.draw([attention(one) for one in labels])
+  figure = histograms([attention(one) for one in labels])
   (legend,) = figure.legends
   names = [text.get_text() for text in legend.get_texts()]
   assert names == labels

@@ -6,39 +6,7 @@ from typing import Any, Optional
 
 import numpy as np
 
-from synth_mtf.attention.file import SIDES, Array, Attention, Stack
 from synth_mtf.results.records import Result
-
-TOKENS = {
-  'encoder': ['▁The', '▁red', '▁$5', '</s>'],
-  'decoder': ['<s>', '▁das', '▁rote'],
-}
-
-
-def attention(
-  label: str = 'Syn (R)',
-  step: int = 100,
-  layers: int = 6,
-  weights: Optional[Array] = None,
-  stacks: Iterable[str] = SIDES,
-) -> Attention:
-  """Weights that are even where nothing else is said."""
-  made = {}
-  for name in stacks:
-    n, m = (len(TOKENS[side]) for side in SIDES[name])
-    even = np.ones([layers, 1, 3, n, m])
-    if name == 'decoder':
-      even = np.tril(even)
-    even /= even.sum(-1, keepdims=True)
-    made[name] = Stack(even if weights is None else weights, even - 0.3)
-  return Attention(
-    'runs/x',
-    label,
-    step,
-    made,
-    {side: np.array([tokens]) for side, tokens in TOKENS.items()},
-    {side: np.array(['text']) for side in TOKENS},
-  )
 
 
 def result(task: str, metric: str, value: Optional[float], step: int) -> Result:

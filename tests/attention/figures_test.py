@@ -1,0 +1,138 @@
+"""Figures of attention, against numbers by hand."""
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from synth_mtf.attention.file import SIDES
+from synth_mtf.errors import UserError
+from tests.attention.made import TOKENS, attention
+from tests.results.figures.made import legend, panel
+
+pytest.importorskip('matplotlib', reason='the extra [plot]')
+
+from synth_mtf.attention import figures  # noqa: E402  after what it needs
+from synth_mtf.results.figures import style  # noqa: E402
+
+
+def titles(figure):
+  return [a.get_title() for a in figure.axes if a.axison and a.get_title()]
+
+
+def test_histograms_have_the_paper_s_layers_and_count_what_is_seen():
+  figure = figures.histograms([attention(), attention('T5 (V)')])
+  assert titles(figure) == [f'{s}, layer {n}' for s in SIDES for n in (1, 3, 5)]
+  assert legend(figure) == ['Syn (R)', 'T5 (V)']
+  # Of a causal row of 1, 1/2 and 1/3 the three sizes are 1, 2 and 3 in 6.
+  stairs = panel(figure, 'decoder, layer 3').patches[0]
+  values, edges, _ = stairs.get_data()
+  np.testing.assert_allclose(values.sum(), 100)
+  for weight, share in ((1.0, 1 / 6), (1 / 2, 2 / 6), (1 / 3, 3 / 6)):
+    at = min(int(np.searchsorted(edges, weight, 'right')), len(values)) - 1
+    np.testing.assert_allclose(values[at], 100 * share)
+
+
+@pytest.mark.parametrize(
+  'layers, given, shown',
+  [
+    ([2], None, [1, 2]),
+    ([5], None, [1, 3, 5]),
+    ([2, 5], None, [1, 3, 5]),
+    ([12], [2, 12], [2, 12]),
+    ([5], [5, 2], [5, 2]),
+  ],
+)
+def test_layers(layers, given, shown):
+  """Those of the deepest model."""
+  models = [attention(layers=number) for number in layers]
+  figure = figures.histograms(models, given)
+  expected = [f'encoder, layer {number}' for number in shown]
+  assert titles(figure)[: len(shown)] == expected
+
+
+@pytest.mark.parametrize('number', [0, -1, 7])
+def test_a_layer_that_is_not_there(number):
+  message = f'there is no layer {number}; there are 1 to 6'
+  with pytest.raises(UserError, match=message):
+    figures.histograms([attention()], [1, number])
+
+
+def test_entropy_and_distance():
+  even = attention()
+  np.testing.assert_allclose(figures.entropy(even, 'encoder'), np.log(4))
+  np.testing.assert_allclose(figures.entropy(even, 'cross'), np.log(4))
+  np.testing.assert_allclose(
+    figures.entropy(even, 'decoder'), (0 + np.log(2) + np.log(3)) / 3
+  )
+  # Rows of a causal sequence: 0; (1 + 0) / 2; (2 + 1 + 0) / 3.
+  np.testing.assert_allclose(
+    figures.distance(even, 'decoder'), (0 + 0.5 + 1) / 3
+  )
+  previous = np.zeros([2, 1, 3, 4, 4])
+  for i in range(4):
+    previous[:, :, :, i, max(i - 1, 0)] = 1
+  one = attention(weights=previous, stacks=['encoder'])
+  np.testing.assert_allclose(figures.entropy(one, 'encoder'), 0)
+  np.testing.assert_allclose(figures.distance(one, 'encoder'), 3 / 4)
+
+
+def test_heads():
+  cross = attention('T5 (V)', stacks=['cross'])
+  figure = figures.heads([cross, attention()])
+  assert titles(figure) == [
+    'encoder: entropy',
+    'encoder: distance',
+    'decoder: entropy',
+    'decoder: distance',
+    'cross: entropy',
+  ]
+  units = [panel(figure, t).get_ylabel() for t in titles(figure)[:2]]
+  assert units == ['nats', 'tokens']
+  means = panel(figure, 'encoder: entropy').lines[-1].get_ydata()
+  np.testing.assert_allclose(means, [np.log(4)] * 6)
+
+
+def test_heat_maps_have_tokens_and_leave_out_what_is_hidden():
+  figure = figures.heat_maps(
+    attention(), 'decoder', values='logits', layers=[1, 6], heads=[2, 3]
+  )
+  maps = [a for a in figure.axes if a.images]
+  assert titles(figure) == [
+    f'layer {n}, head {h}' for n in (1, 6) for h in (2, 3)
+  ]
+  shown = maps[0].images[0].get_array()
+  hidden = np.triu(np.ones((3, 3), bool), 1)
+  np.testing.assert_array_equal(np.ma.getmaskarray(shown), hidden)
+  np.testing.assert_allclose(shown[0, 0], 1 - 0.3)
+  assert maps[0].images[0].get_clim() == pytest.approx((-0.7, 0.7))
+  labels = [text.get_text() for text in maps[0].get_yticklabels()]
+  assert labels == TOKENS['decoder']
+  below = [text.get_text() for text in maps[2].get_xticklabels()]
+  assert below == TOKENS['decoder']
+
+
+def test_a_dollar_is_no_formula(tmp_path):
+  figure = figures.heat_maps(attention(), 'encoder')
+  _, svg = style.write(figure, str(tmp_path / 'map'))
+  assert '▁$5' in pathlib.Path(svg).read_text(encoding='utf-8')
+
+
+@pytest.mark.parametrize('number', [0, 4])
+def test_a_head_that_is_not_there(number):
+  with pytest.raises(UserError, match=f'there is no head {number}'):
+    figures.heat_maps(attention(), 'encoder', heads=[number])
+
+
+def test_looks_are_colours_of_models_and_dashes_of_steps():
+  named = figures.looks(
+    [attention(step=0), attention(step=9), attention('T5 (V)', step=9)]
+  )
+  assert [name for name, _ in named] == [
+    'Syn (R), step 0',
+    'Syn (R), step 9',
+    'T5 (V), step 9',
+  ]
+  (_, first), (_, last), (_, other) = named
+  assert first.color == last.color != other.color
+  assert first.linestyle != last.linestyle == other.linestyle

@@ -1,0 +1,60 @@
+"""Pages made for tests, and a reader of them."""
+
+import html.parser
+import json
+from typing import Any, Optional
+
+from synth_mtf.report import page
+from synth_mtf.results.printing import Grid, Piece, Row
+
+
+def render(**changes: Any) -> str:
+  """Renders a page with one table and no more, but for some changes."""
+  content: dict[str, Any] = {
+    'title': 'Two runs',
+    'summary': Grid('Runs', ['Step'], [Row('T5 (V)', [[Piece('100')]])]),
+    'tables': [],
+    'figures': [],
+    'weights': None,
+    'notes': [],
+    'configurations': [],
+    'differences': [],
+    'commands': [],
+  }
+  return page.render(**{**content, **changes})
+
+
+class Reader(html.parser.HTMLParser):
+  """Which elements there are, and the texts in them by tag."""
+
+  VOID = ('meta', 'img', 'input', 'link')
+
+  def __init__(self, text: str) -> None:
+    super().__init__()
+    self.open: list[str] = []
+    self.elements: list[tuple[str, dict[str, Optional[str]]]] = []
+    self.content: dict[str, list[str]] = {}
+    self.feed(text)
+
+  def handle_starttag(
+    self, tag: str, attributes: list[tuple[str, Optional[str]]]
+  ) -> None:
+    """Notes an element."""
+    self.elements.append((tag, dict(attributes)))
+    if tag not in self.VOID:
+      self.open.append(tag)
+
+  def handle_endtag(self, tag: str) -> None:
+    """Expects the end of the innermost element."""
+    assert self.open.pop() == tag
+
+  def handle_data(self, data: str) -> None:
+    """Notes a text."""
+    if self.open:
+      self.content.setdefault(self.open[-1], []).append(data)
+
+  @property
+  def models(self) -> list[dict[str, Any]]:
+    """What the viewer is given."""
+    (found,) = [t for t in self.content['script'] if t.startswith('[{')]
+    return json.loads(found)
