@@ -20,7 +20,8 @@ from tests.checkout import CHECKOUT
 from tests.report import models
 from tests.report.pages import render
 
-webdriver = pytest.importorskip('selenium.webdriver')
+pytest.importorskip('selenium')
+from selenium import webdriver  # noqa: E402  after it was looked for
 from selenium.webdriver import ActionChains, Keys  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.support.select import Select  # noqa: E402
@@ -55,6 +56,7 @@ class Browser(webdriver.Chrome):
   def size(self, panel):
     label = self.find(f'#{panel} .cells').get_attribute('aria-label')
     found = re.search(r'(\d+) queries by (\d+) tokens', label)
+    assert found, label
     return tuple(map(int, found.groups()))
 
   def choose(self, panel, head=None, **choices):
@@ -258,6 +260,7 @@ def test_the_keys_of_the_map(opened):
     opened.press(*keys, held=held)
     reading = opened.reading('left')
     at = re.fullmatch(r'encoder (\d+) .* → encoder (\d+) .*', reading)
+    assert at, reading
     assert (int(at[1]), int(at[2])) == place, keys
 
 
@@ -312,11 +315,10 @@ def test_the_row_and_alpha_in_words(opened, files):
     tokens = arrays['decoder_tokens'][2]
     shares = arrays['decoder_alpha'][1, 1]
   query, best = (tokens[i] for i in (4, exact.argmax()))
-  row = re.match(
-    f'Most of “{query}”: “{best}” ([0-9.]+), ',
-    opened.find('#left .largest').text,
-  )
-  assert abs(float(row[1]) - exact.max()) < OFF
+  row = opened.find('#left .largest').text
+  largest = re.match(f'Most of “{query}”: “{best}” ([0-9.]+), ', row)
+  assert largest, row
+  assert abs(float(largest[1]) - exact.max()) < OFF
   alpha = f'Alpha of this head: R {shares[0]:.3f}, V {shares[1]:.3f}'
   assert opened.find('#left .alpha').text == alpha
   opened.choose('left', model=0)

@@ -69,4 +69,4 @@ def test_what_a_run_says(run, variant, told):
   else:
     assert found is not None
     assert f'so that {told} reads its tables by the position' in found
-    assert 'times those with mesh_train_dataset_fn.pack = False' in found
+    assert 'times the products that it has with mesh_train_dataset_fn.' in found
