@@ -1,28 +1,10 @@
 """The `.npz` of `synth-mtf attention`: logits, weights and alpha of a model.
 
-For each recorded stack `s` of `encoder`, `decoder` (self-attention) and
-`cross`, with all numbers in float32:
-
-  <s>_weights    [layers, examples, heads, queries, memory], the attention
-                 weights; 0 where a query must not look, and in padding rows
-  <s>_logits     the same axes: B, of which the softmax is taken, including the
-                 relative position bias but no mask. Its values where the weight
-                 is 0 are meaningless.
-  <s>_alpha      [layers, heads, functions], the weights in a mixture; only
-                 where functions are mixed
-  <s>_functions  [functions], the letters of the functions (R, D, V); only of
-                 our layers
-
-Where all examples share logits or weights, the axis of examples has size 1.
-Examples of different lengths differ in their weights even if they share logits.
-
-  encoder_tokens, decoder_tokens  [examples, length], text; '' is padding
-  encoder_text, decoder_text      [examples], what was tokenized
-  run, label, step                of the model; scalars
-  format                          1
-
-The queries of `encoder` are the encoder's tokens; those of the other stacks are
-the tokens that the decoder reads, its targets shifted by one.
+docs/figures.md lists its arrays. In short, stack `s` has `<s>_weights` and
+`<s>_logits`, [layers, examples, heads, queries, memory], `<s>_alpha`, [layers,
+heads, functions], and `<s>_functions`. The axis of examples has size 1 if they
+share logits or weights. The queries of `encoder` are the encoder's tokens; those
+of `decoder` and `cross` are the tokens that the decoder reads.
 """
 
 import dataclasses

@@ -16,24 +16,9 @@ const LARGEST_CELL = 34;
 const NUMBERS_FROM = 28; // cells of this size show their weight
 const HEAD_SIZE = 44;
 const LARGEST_OF_ROW = 5;
-const PARTS = [ // elements of a panel, by class
-  'alpha',
-  'cells',
-  'columns',
-  'cursor',
-  'heads',
-  'largest',
-  'least',
-  'map',
-  'most',
-  'ramp',
-  'reading',
-  'rows',
-];
 
 const models = JSON.parse(document.getElementById('models').textContent);
-const rootStyle = getComputedStyle(document.documentElement);
-const style = (name) => rootStyle.getPropertyValue(name).trim();
+const style = getComputedStyle(document.body);
 
 /** Unpacks the weights of a layer and an example (report/weights.py). */
 async function unpack({ data, queries, memory }, heads, signed) {
@@ -57,9 +42,11 @@ function ramp() {
   const canvas = new OffscreenCanvas(511, 1);
   const context = canvas.getContext('2d');
   const gradient = context.createLinearGradient(0.5, 0, 510.5, 0);
-  const stops = `${style('--negative-ramp')}, ${style('--ramp')}`.split(',');
+  const stops = ['--negative-ramp', '--ramp']
+    .flatMap((name) => style.getPropertyValue(name).split(','))
+    .map((colour) => colour.trim());
   stops.forEach((colour, i) =>
-    gradient.addColorStop(i / (stops.length - 1), colour.trim()),
+    gradient.addColorStop(i / (stops.length - 1), colour),
   );
   context.fillStyle = gradient;
   context.fillRect(0, 0, 511, 1);
@@ -104,8 +91,8 @@ class Panel {
     for (const name of ['model', 'stack', 'layer', 'example']) {
       this.pick[name] = element.querySelector(`[name=${name}]`);
     }
-    for (const name of PARTS) {
-      this[name] = element.querySelector(`.${name}`);
+    for (const part of element.querySelectorAll('[class]')) {
+      this[part.className] = part;
     }
     this.head = this.query = this.key = 0;
     element.addEventListener('change', ({ target }) => {
@@ -323,14 +310,14 @@ class Panel {
 
   drawNumbers(context, end) {
     const { cell } = this;
-    context.font = `${Math.round(cell / 3)}px ${style('--sans')}`;
+    context.font = `${Math.round(cell / 3)}px ${style.fontFamily}`;
     context.textAlign = 'center';
     context.textBaseline = 'middle';
     for (let i = 0; i < this.queries.length; i++) {
       for (let j = 0; j < this.memory.length; j++) {
         const weight = this.weight(this.head, i, j);
         const pale = Math.abs(weight) < end / 2;
-        context.fillStyle = style(pale ? '--ink' : '--paper');
+        context.fillStyle = pale ? style.color : style.backgroundColor;
         const text = weight.toFixed(2).replace('0.', '.');
         context.fillText(
           text === '.00' ? '0' : text,

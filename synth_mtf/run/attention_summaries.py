@@ -12,7 +12,7 @@ import collections
 import contextlib
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Callable, Optional
 
 import gin
@@ -30,6 +30,7 @@ _TAG = 'attention/{}/layer_{:02d}'  # of a stack, and of a layer from 1 on
 _COLLECTION = 'synth_mtf_attention_summaries'
 _SIZES = (0.001, 0.01, 0.1, 0.5)
 _TINY = 1e-30  # avoids log 0
+_NO_TAG = r'[^\w.-]'
 
 
 @contextlib.contextmanager
@@ -58,22 +59,18 @@ def watched(
 def train_with_attention_summaries(*args: Any, **kwargs: Any) -> None:
   """The host's `train_model` with attention summaries, for a TPU.
 
-  Bound as `utils.run.train_model_fn`, with
-  `tpu_estimator_model_fn.tpu_summaries = True`: gin/common/watch_attention.gin.
-
-  Args:
-    *args: those of mesh_tensorflow.transformer.utils.train_model.
-    **kwargs: see there.
+  gin/common/watch_attention.gin binds it as `utils.run.train_model_fn`.
   """
   with recording.recorded_by(_Recorder(_as_scalars)):
     utils.train_model(*args, **kwargs)
 
 
-Write = Callable[[str, Alignment, mtf.Tensor, mtf.Tensor], None]
+# Writes a layer's weights, and tensors of [heads] by name, under a tag.
+Write = Callable[[str, mtf.Tensor, Mapping[str, mtf.Tensor]], None]
 
 
 class _Recorder:
-  """Numbers layers and passes each one's weights and entropy on."""
+  """Numbers layers, and has the measures of each one written."""
 
   def __init__(self, write: Write) -> None:
     self._write = write
@@ -93,7 +90,12 @@ class _Recorder:
     rows = call.context.nonpadding
     if isinstance(rows, mtf.Tensor):
       weights *= mtf.cast(rows, weights.dtype)
-    self._write(tag, call, weights, _entropy(weights, call.context))
+    per_head = {'entropy': _entropy(weights, call.context)}
+    for letter, alpha in zip(call.letters, call.alphas):
+      if alpha is not None:
+        # A tag must not have just any character.
+        per_head[f'alpha/{re.sub(_NO_TAG, "_", letter)}'] = alpha
+    self._write(tag, weights, per_head)
 
 
 def _check(context: transformer.Context) -> None:
@@ -129,31 +131,25 @@ def _entropy(weights: mtf.Tensor, context: transformer.Context) -> mtf.Tensor:
 
 
 def _to_collection(
-  tag: str, call: Alignment, weights: mtf.Tensor, entropy: mtf.Tensor
+  tag: str, weights: mtf.Tensor, per_head: Mapping[str, mtf.Tensor]
 ) -> None:
-  def histogram(values: tf.Tensor) -> None:
+  """Adds a histogram, and a scalar per head."""
+
+  def add_weights(values: tf.Tensor) -> None:
     seen = tf.boolean_mask(values, values > 0)
+    add(tf.summary.histogram, 'weights', seen)
+
+  def add_heads(name: str, values: tf.Tensor) -> None:
+    for number, value in enumerate(tf.unstack(tf.reshape(values, [-1])), 1):
+      add(tf.summary.scalar, f'{name}/head_{number:02d}', value)
+
+  def add(summary: Any, name: str, value: tf.Tensor) -> None:
     with tf.name_scope(None):  # else the tag would begin with the scope
-      _add(tf.summary.histogram(f'{tag}/weights', seen, collections=[]))
+      summary(f'{tag}/{name}', value, collections=[_COLLECTION])
 
-  _Exported(weights, histogram)
-  _Exported(entropy, functools.partial(_add_heads, f'{tag}/entropy'))
-  for letter, alpha in zip(call.letters, call.alphas):
-    if alpha is not None:
-      name = f'{tag}/alpha/{_clean(letter)}'
-      _Exported(alpha, functools.partial(_add_heads, name))
-
-
-def _add_heads(tag: str, values: tf.Tensor) -> None:
-  """Adds a scalar per head."""
-  for number, value in enumerate(tf.unstack(tf.reshape(values, [-1])), 1):
-    with tf.name_scope(None):
-      name = f'{tag}/head_{number:02d}'
-      _add(tf.summary.scalar(name, value, collections=[]))
-
-
-def _add(summary: tf.Tensor) -> None:
-  tf.add_to_collection(_COLLECTION, summary)
+  _Exported(weights, add_weights)
+  for name, values in per_head.items():
+    _Exported(values, functools.partial(add_heads, name))
 
 
 class _Exported(mtf.Operation):
@@ -169,35 +165,25 @@ class _Exported(mtf.Operation):
 
 
 def _as_scalars(
-  tag: str, call: Alignment, weights: mtf.Tensor, entropy: mtf.Tensor
+  tag: str, weights: mtf.Tensor, per_head: Mapping[str, mtf.Tensor]
 ) -> None:
+  """Adds a scalar per head, and the shares of weights above some sizes."""
   # A scalar's tag is the name of its operation, scope and all.
   root = tf.VariableScope(reuse=None, name='')
   with tf.variable_scope(root, auxiliary_name_scope=False):
-    _scalars(f'{tag}/entropy', entropy)
-    for letter, alpha in zip(call.letters, call.alphas):
-      if alpha is not None:
-        _scalars(f'{tag}/alpha/{_clean(letter)}', alpha)
+    for name, values in per_head.items():
+      # One-hot products work even if the mesh splits the heads.
+      heads = mtf.Dimension('all_heads', values.shape.size)
+      values = mtf.reshape(values, mtf.Shape([heads]))
+      for number in range(heads.size):
+        index = mtf.constant(values.mesh, number, dtype=tf.int32)
+        value = mtf.reduce_sum(values * mtf.one_hot(index, heads))
+        mtf.scalar_summary(f'{tag}/{name}/head_{number + 1:02d}', value)
     seen = mtf.reduce_sum(mtf.cast(mtf.greater(weights, 0.0), tf.float32))
     for size in _SIZES:
       above = mtf.cast(mtf.greater(weights, size), tf.float32)
       share = mtf.reduce_sum(above) / seen
       mtf.scalar_summary(f'{tag}/weights_above_{size}', share)
-
-
-def _scalars(tag: str, values: mtf.Tensor) -> None:
-  """Adds a scalar per head, whether or not the mesh splits them."""
-  heads = mtf.Dimension('all_heads', values.shape.size)
-  values = mtf.reshape(values, mtf.Shape([heads]))
-  for number in range(heads.size):
-    one = mtf.one_hot(mtf.constant(values.mesh, number, dtype=tf.int32), heads)
-    name = f'{tag}/head_{number + 1:02d}'
-    mtf.scalar_summary(name, mtf.reduce_sum(values * one))
-
-
-def _clean(letter: str) -> str:
-  """A function's letter, without characters that a tag must not have."""
-  return re.sub(r'[^\w.-]', '_', letter)
 
 
 class _Hook(CountingHook):

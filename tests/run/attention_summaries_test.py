@@ -140,8 +140,8 @@ def run(lowering, fetches):
 def test_entropy_is_the_mean_over_tokens(variant):
   told = {}
 
-  def note(tag, one, weights, entropy):
-    told[tag] = (one.weights, entropy)
+  def note(tag, weights, per_head):
+    told[tag] = (weights, per_head['entropy'])
 
   with tf.Graph().as_default():
     lowering = lowered(note, variant)
