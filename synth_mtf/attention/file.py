@@ -3,8 +3,8 @@
 docs/figures.md lists its arrays. In short, stack `s` has `<s>_weights` and
 `<s>_logits`, [layers, examples, heads, queries, memory], `<s>_alpha`, [layers,
 heads, functions], and `<s>_functions`. The axis of examples has size 1 if they
-share logits or weights. The queries of `encoder` are the encoder's tokens; those
-of `decoder` and `cross` are the tokens that the decoder reads.
+share logits or weights. The queries of `encoder` are the encoder's tokens, and
+those of `decoder` and `cross` are the tokens that the decoder reads.
 """
 
 import dataclasses

@@ -70,23 +70,7 @@ def compute(
     UserError: the checkpoint belongs to another model, a text does not fit the
       model, or none of its layers has attention weights.
   """
-  return Attention(
-    run=run,
-    label=label,
-    step=checkpoint.step if checkpoint else 0,
-    stacks=stacks(examples.ids, vocab_sizes, checkpoint, seed),
-    tokens={s: _padded(rows, '') for s, rows in examples.tokens.items()},
-    texts={side: np.array(texts) for side, texts in examples.texts.items()},
-  )
-
-
-def stacks(
-  ids: Mapping[str, Ids],
-  vocab_sizes: Mapping[str, int],
-  checkpoint: Optional[Checkpoint],
-  seed: int = 0,
-) -> dict[str, Stack]:
-  """Computes the stacks that have attention weights; arguments as `compute`."""
+  ids = examples.ids
   with gin.unlock_config():
     gin.parse_config(_UNPACKED)
   with tf.Graph().as_default(), errors.explained():
@@ -111,11 +95,18 @@ def stacks(
       + ', '.join(sorted({type(x).__name__ for _, x in models.layers(model)}))
     )
   lengths = {side: [len(row) for row in rows] for side, rows in ids.items()}
-  return {
-    name: _stack(by_stack[name], *(lengths[side] for side in SIDES[name]))
-    for name in SIDES
-    if name in by_stack
-  }
+  return Attention(
+    run=run,
+    label=label,
+    step=checkpoint.step if checkpoint else 0,
+    stacks={
+      name: _stack(by_stack[name], *(lengths[side] for side in SIDES[name]))
+      for name in SIDES
+      if name in by_stack
+    },
+    tokens={s: _padded(rows, '') for s, rows in examples.tokens.items()},
+    texts={side: np.array(texts) for side, texts in examples.texts.items()},
+  )
 
 
 def _dtypes(checkpoint: Optional[Checkpoint]) -> mtf.VariableDType:

@@ -33,7 +33,8 @@ def ids(text):
 
 
 def test_given_texts():
-  found = examples.from_texts({'inputs': ['ab', ' Ä '], 'targets': ['cd', 'e']})
+  inputs = ['ab', ' Ä ']
+  found = examples.from_texts({'inputs': inputs, 'targets': ['cd', 'e']})
   assert found.ids == {
     'encoder': [ids('ab'), ids('Ä')],
     'decoder': [ids('cd'), ids('e')],
@@ -44,13 +45,10 @@ def test_given_texts():
     # What a decoder reads, which is one later; it does not read EOS.
     'decoder': [['<s>', 'c', 'd'], ['<s>', 'e']],
   }
-  assert found.texts == {'encoder': ['ab', ' Ä '], 'decoder': ['cd', 'e']}
-
-
-def test_without_targets_the_encoder_alone():
-  found = examples.from_texts({'inputs': ['ab'], 'targets': []})
-  assert found.ids == {'encoder': [ids('ab')]}
-  assert set(found.tokens) == set(found.texts) == {'encoder'}
+  assert found.texts == {'encoder': inputs, 'decoder': ['cd', 'e']}
+  alone = examples.from_texts({'inputs': inputs, 'targets': []})
+  assert alone.ids == {'encoder': found.ids['encoder']}
+  assert set(alone.tokens) == set(alone.texts) == {'encoder'}
 
 
 @pytest.mark.parametrize(
@@ -125,15 +123,20 @@ def from_file(tmp_path, content):
   return examples.from_file(str(path))
 
 
-def test_a_file_of_inputs(tmp_path):
-  found = from_file(tmp_path, 'ab\n\nÄ c\n')
-  assert found.texts == {'encoder': ['ab', 'Ä c']}
-  assert found.ids == {'encoder': [ids('ab'), ids('Ä c')]}
-
-
-def test_a_file_of_pairs(tmp_path):
-  found = from_file(tmp_path, 'ab\tc\r\nd\tef\r\n')
-  assert found.texts == {'encoder': ['ab', 'd'], 'decoder': ['c', 'ef']}
+@pytest.mark.parametrize(
+  'content, texts',
+  [
+    ('ab\n\nÄ c\n', {'encoder': ['ab', 'Ä c']}),
+    (
+      'ab\tc\r\nd\tef\r\n',
+      {'encoder': ['ab', 'd'], 'decoder': ['c', 'ef']},
+    ),
+  ],
+)
+def test_a_file(tmp_path, content, texts):
+  found = from_file(tmp_path, content)
+  assert found.texts == texts
+  assert found.ids == {side: list(map(ids, of)) for side, of in texts.items()}
 
 
 @pytest.mark.parametrize(
@@ -223,15 +226,23 @@ def set_vocabulary():
   return tasks.settings().vocabulary
 
 
-def test_a_run_has_its_own_vocabulary(tmp_path):
+def test_the_recorded_vocabulary_is_used_unless_another_is_set(
+  tmp_path, monkeypatch
+):
   examples.choose_vocabulary(None, str(tmp_path))
-  assert set_vocabulary() is None, 'nothing is known'
+  assert set_vocabulary() is None, 'nothing is recorded'
   vocabularies.record(vocabulary.load('bytes'), str(tmp_path))
   examples.choose_vocabulary(None, str(tmp_path))
   assert set_vocabulary() == 'bytes'
+  examples.choose_vocabulary('given.model', str(tmp_path))
+  assert set_vocabulary() == 'given.model'
+  gin.clear_config()
+  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'set.model')
+  examples.choose_vocabulary(None, str(tmp_path))
+  assert set_vocabulary() == 'set.model'
 
 
-def test_the_file_of_its_vocabulary_if_it_is_still_there(tmp_path):
+def test_a_recorded_file_is_used_if_it_is_still_there(tmp_path):
   model, folder = tmp_path / 'some.model', tmp_path / 'run'
   folder.mkdir()
   vocabulary_training.train(['a bird sang'] * 99, model, 14)
@@ -242,15 +253,6 @@ def test_the_file_of_its_vocabulary_if_it_is_still_there(tmp_path):
   moved.rename(model)
   examples.choose_vocabulary(None, str(folder))
   assert set_vocabulary() == str(model)
-
-
-def test_what_is_given_comes_first(tmp_path, monkeypatch):
-  vocabularies.record(vocabulary.load('bytes'), str(tmp_path))
-  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'set.model')
-  examples.choose_vocabulary(None, str(tmp_path))
-  assert set_vocabulary() == 'set.model'
-  examples.choose_vocabulary('given.model', str(tmp_path))
-  assert set_vocabulary() == 'given.model'
 
 
 def test_the_vocabulary_of_the_tasks_where_the_run_says_none():

@@ -24,7 +24,9 @@ HEADS, D_KV = 3, 8
 
 def stacks(path, variant, ids=IDS, bindings=()):
   gin_files.parse(model.files(variant), [*model.TINY, *bindings])
-  return weights.stacks(ids, SIZES, path and Checkpoint(path))
+  examples = Examples(ids, {}, {})
+  checkpoint = path and Checkpoint(path)
+  return weights.compute('run', 'label', examples, SIZES, checkpoint).stacks
 
 
 @pytest.fixture(scope='module')

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from synth_mtf import cli
-from synth_mtf.attention import file as attention_file
+from synth_mtf.attention import file
 from tests import official_files
 from tests.cli import t5_main
 
@@ -68,7 +68,7 @@ def test_given_texts(command, capsys):
   )
   assert command(*words, 'bcd', '--out', 'rv.npz') == 0
   assert 'Syn (R+V), step 2, 2 examples: rv.npz' in capsys.readouterr().out
-  found = attention_file.read('rv.npz')
+  found = file.read('rv.npz')
   assert found.axes('cross', 1) == (
     ['<s>', 'b', 'c', 'd'],
     ['<198>', '<135>', '</s>'],
@@ -84,28 +84,28 @@ def test_given_texts(command, capsys):
 
 def test_inputs_alone(command):
   assert command('--text', 'The red boat.', '--step', 'initial') == 0
-  found = attention_file.read('attention.npz')
+  found = file.read('attention.npz')
   assert set(found.stacks) == {'encoder'} and found.step == 0
 
 
 def test_a_file(command, tmp_path):
   (tmp_path / 'texts.txt').write_text('The red boat.\tyes\nA boat.\tno\n')
   assert command('--input', 'texts.txt') == 0
-  found = attention_file.read('attention.npz')
+  found = file.read('attention.npz')
   assert list(found.texts['encoder']) == ['The red boat.', 'A boat.']
   assert list(found.texts['decoder']) == ['yes', 'no']
 
 
 def test_a_task(command):
   assert command('--task', 'synth_text_span_corruption', '--examples', '2') == 0
-  found = attention_file.read('attention.npz')
+  found = file.read('attention.npz')
   assert found.examples == 2 and 'cross' in found.stacks
 
 
 @pytest.mark.parametrize(
   'words, message',
   [
-    ((), 'say which text'),
+    ((), 'name the text to look at'),
     (('--text', 'a', '--task', 'b'), 'in one way'),
     (('--text', ' '), 'is empty'),
     (('--text', 'a', '--target', 'b', '--target', 'c'), '1 inputs and 2'),
