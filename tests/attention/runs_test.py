@@ -73,7 +73,7 @@ def test_a_step_that_is_not_there(trained, steps):
 @pytest.mark.parametrize('step', [runs.LAST, 100])
 def test_a_checkpoint_of_another_vocabulary(trained, step):
   """It has 128 embeddings, and bytes take 384."""
-  refused(trained, [step], 'has 128 rows; the vocabulary .* makes 384')
+  refused(trained, [step], 'has 128 rows; the vocabulary .* needs 384')
 
 
 def test_without_its_configuration(trained):
