@@ -1,11 +1,10 @@
-"""Has gin check each run of T5's main before its first step.
+"""Checks each run of T5's main before its first step.
 
-Importing this module does it: `import synth_mtf.checked` in a gin file. What is
-checked is in `synth_mtf.run.checks`.
+`import synth_mtf.checked` in a gin file switches it on; `run/checks.py` says
+what is checked.
 """
 
-import gin
-
+from synth_mtf.host import patches
 from synth_mtf.run import checks
 
-gin.config.register_finalize_hook(checks.check_run)
+patches.before_each_run(checks.check_run)

@@ -1,9 +1,10 @@
 """What gin holds, binding by binding."""
 
 import copy
+import inspect
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import gin
 
@@ -16,36 +17,66 @@ class Binding(NamedTuple):
 
   Attributes:
     scope: `encoder` in `encoder/Random.max_length`, or ''.
-    owner: name of the function or class.
+    selector: full name of the function or class.
     parameter: its parameter.
-    shown: the binding as a person writes it.
-    raw: the value before macros and references are looked up.
+    raw: the value before macros and references are resolved.
   """
 
   scope: str
-  owner: str
+  selector: str
   parameter: str
-  shown: str
   raw: Any
 
   @property
+  def owner(self) -> str:
+    """Name of the function or class, without its module."""
+    return self.selector.rpartition('.')[2]
+
+  @property
+  def name(self) -> str:
+    """The binding as a user writes it."""
+    owner = '.'.join(self.selector.split('.')[-2:])
+    scope = f'{self.scope}/' if self.scope else ''
+    return f'{scope}{owner}.{self.parameter}'
+
+  @property
   def value(self) -> Any:
-    """The value that a call would get."""
+    """The value that a call gets."""
     with gin.config_scope(self.scope or None):
       return copy.deepcopy(self.raw)
 
+  @property
+  def is_call(self) -> bool:
+    """Whether the value is the result of a call, such as `@function()`."""
+    return (
+      isinstance(self.raw, gin.config.ConfigurableReference)
+      and self.raw.evaluate
+      and not macro_of(self.raw)
+    )
+
+  @property
+  def declaration(self) -> Optional[inspect.Parameter]:
+    """How the function, class or base class declares the parameter."""
+    owner = gin.get_configurable(self.selector)
+    for kind in inspect.getmro(owner) if inspect.isclass(owner) else [owner]:
+      if kind is not object:
+        found = inspect.signature(kind).parameters.get(self.parameter)
+        if found:
+          return found
+    return None
+
+  def __str__(self) -> str:
+    macro = macro_of(self.raw)
+    through = f' (through {macro} = {self.value!r})' if macro else ''
+    return f'{self.name} = {self.value!r}{through}'
+
 
 def bindings() -> Iterator[Binding]:
-  """Yields all bindings but the definitions of macros."""
+  """Yields all bindings except the definitions of macros."""
   for (scope, selector), parameters in gin.config._CONFIG.items():
-    if selector == _MACRO:
-      continue
-    owner = '.'.join(selector.split('.')[-2:])
-    for parameter, raw in parameters.items():
-      shown = f'{scope}/{owner}' if scope else owner
-      yield Binding(
-        scope, owner.split('.')[-1], parameter, f'{shown}.{parameter}', raw
-      )
+    if selector != _MACRO:
+      for parameter, raw in parameters.items():
+        yield Binding(scope, selector, parameter, raw)
 
 
 def macro_of(raw: Any) -> str:
@@ -63,6 +94,6 @@ def macros_read() -> set[str]:
 
 
 def macros_defined(params: Sequence[str]) -> list[str]:
-  """The names of the macros that bindings on a command line define."""
+  """The names of the macros that --gin_param bindings define."""
   matches = map(_DEFINITION.match, params)
   return [match[1] for match in matches if match]

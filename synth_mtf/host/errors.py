@@ -24,6 +24,11 @@ from synth_mtf.errors import UserError, nearest
 # names Python objects, in one line for each level of the call.
 _GIN_LOCATION = re.compile(r'\n  In (?:file ".*",|bindings string).*', re.S)
 _GIN_CALL = re.compile(r"\n\s+In call to configurable '(\w+)'[^\n]*")
+MEMORY_ADVICE = (
+  'Make the batch smaller (utils.run.batch_size), split it (serialize_num_'
+  'microbatches.tokens_per_microbatch_per_replica), or use more devices '
+  '(utils.run.mesh_shape).'
+)
 # May know the cause of an exception, and then returns a message.
 Explainer = Callable[[BaseException], Optional[str]]
 
@@ -200,12 +205,7 @@ def _disk(match: re.Match[str]) -> str:
 
 
 def _memory(match: re.Match[str]) -> str:
-  return (
-    f'the memory does not suffice: {_line_of(match)}\nMake the batch smaller '
-    '(utils.run.batch_size), take it in pieces '
-    '(utils.serialize_num_microbatches.tokens_per_microbatch_per_replica = '
-    '2048), or lay the model on more devices (utils.run.mesh_shape).'
-  )
+  return f'out of memory: {_line_of(match)}\n{MEMORY_ADVICE}'
 
 
 def _line_of(match: re.Match[str]) -> str:

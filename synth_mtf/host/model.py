@@ -1,12 +1,13 @@
-"""The model that gin files describe, without running it.
+"""The model that gin files describe, built but not run.
 
-Whatever reasons about a model (conversion of checkpoints, its cost, checks
-before a run) builds it through the same gin files and host functions as a run,
-and then looks at its layers, its variables and the operations of its graph.
+Conversion, cost and the checks before a run build it with the gin files and
+host functions of a run, then look at its layers, variables and operations.
 """
 
+import contextlib
 import dataclasses
 import functools
+import traceback
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional, Union
@@ -17,10 +18,11 @@ import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers, utils
 
-from synth_mtf.host import errors
+from synth_mtf.errors import UserError
+from synth_mtf.host import bindings, errors
 
 # Long enough for every layer; tables have their full size regardless.
-_SHORT = {'inputs': 8, 'targets': 8}
+SHORT = {'inputs': 8, 'targets': 8}
 
 Transformer = Union[transformer.Bitransformer, transformer.Unitransformer]
 
@@ -71,20 +73,22 @@ class ConfiguredModel:
 def build(
   vocab_size: int,
   output_vocab_size: Optional[int] = None,
-  lengths: Mapping[str, int] = _SHORT,
+  lengths: Mapping[str, int] = SHORT,
   mode: str = tf.estimator.ModeKeys.EVAL,
   packed: bool = False,
   countable: bool = False,
+  batch: int = 1,
 ) -> ConfiguredModel:
-  """Builds the model that gin holds, and calls it on one pair of sequences.
+  """Builds the model that gin holds, and calls it on one batch.
 
   Args:
     vocab_size: number of embeddings.
-    output_vocab_size: that of the targets, if it differs.
+    output_vocab_size: number of embeddings of the targets, if it differs.
     lengths: lengths of `inputs` and `targets`.
     mode: one of `tf.estimator.ModeKeys`; PREDICT decodes.
     packed: whether rows may hold several sequences.
     countable: whether its products are to be counted, see `countable_mesh`.
+    batch: number of examples.
 
   Returns:
     The model, with its variables in a graph of their own.
@@ -93,25 +97,80 @@ def build(
     UserError: a setting of the model is wrong.
   """
   graph, mtf_graph = tf.Graph(), mtf.Graph()
-  with graph.as_default(), errors.explained():
-    model = make_transformer(vocab_size, output_vocab_size)
-    mesh = (
-      countable_mesh(mtf_graph) if countable else mtf.Mesh(mtf_graph, 'mesh')
-    )
-    _call(model, mesh, lengths, mode, packed)
+  mesh = countable_mesh(mtf_graph) if countable else mtf.Mesh(mtf_graph, 'mesh')
+  with graph.as_default():
+    with explained():
+      model = make_transformer(vocab_size, output_vocab_size)
+    with explained(model):
+      _call(model, mesh, lengths, mode, packed, batch)
+  _check_sizes(model, mtf_graph)
   return ConfiguredModel(model, graph, mtf_graph)
 
 
-def countable_mesh(graph: mtf.Graph) -> mtf.Mesh:
-  """A mesh on which all products are Mesh-TensorFlow's own operations.
-
-  It is one of TPU cores to the layers; in training they have kernels of their
-  own there, too.
+@contextlib.contextmanager
+def explained(model: Optional[Transformer] = None) -> Iterator[None]:
+  """Raises a `UserError` in place of whatever the host raises.
 
   Args:
-    graph: what is called on the mesh is not to be executed.
+    model: the one whose layers are called.
+
+  Raises:
+    UserError: names the layer that was called, and its gin bindings.
   """
-  # What tells a TPU's mesh from others: its variables are placed by a function.
+  try:
+    with errors.explained():
+      yield
+  except UserError:
+    raise
+  except Exception as error:
+    raise UserError(_explain(error, model)) from error
+
+
+def _explain(error: Exception, model: Optional[Transformer]) -> str:
+  scopes = {id(layer): scope for scope, layer in layers(model)} if model else {}
+  where = ''
+  settings: list[bindings.Binding] = []
+  for frame, _ in traceback.walk_tb(error.__traceback__):
+    called = frame.f_locals.get('self')
+    where = scopes.get(id(called), where)
+    names = {kind.__name__ for kind in type(called).__mro__}
+    names.add(frame.f_code.co_name)
+    settings = [b for b in _settings() if b.owner in names] or settings
+  text = f'{type(error).__name__}: {error}'.split('\n  In call to')[0]
+  named = [b for b in settings if str(b.value) in text]
+  shown = '\n  '.join(map(str, named or settings))
+  return (
+    f'the model cannot be built: {text}'
+    + (f'\nIn the layer {where}.' if where else '')
+    + (f'\nSettings to look at:\n  {shown}' if shown else '')
+  )
+
+
+def _settings() -> Iterator[bindings.Binding]:
+  return (b for b in bindings.bindings() if not b.is_call)
+
+
+def _check_sizes(model: Transformer, graph: mtf.Graph) -> None:
+  """Refuses a model without layers, or with a dimension below 1."""
+  faults = {} if any(layers(model)) else {0: 'no layers'}
+  for operation in graph.operations:
+    for dim in (d for output in operation.outputs for d in output.shape):
+      if dim.size < 1:
+        faults.setdefault(dim.size, f'{dim} in {operation.name}')
+  for size, fault in faults.items():
+    bound = [str(b) for b in _settings() if b.value == size]
+    raise UserError(
+      f'the model has {fault}: expected sizes of at least 1. Settings with the '
+      f'value {size}: {", ".join(bound)}.'
+    )
+
+
+def countable_mesh(graph: mtf.Graph) -> mtf.Mesh:
+  """Returns a mesh on which all products are Mesh-TensorFlow's own operations.
+
+  Layers take it for a TPU's, so its graph cannot be executed here.
+  """
+  # A TPU's mesh has a function that places its variables.
   placer = types.SimpleNamespace(device_function=lambda op: '')
   return mtf.Mesh(graph, 'mesh', placer)
 
@@ -139,12 +198,15 @@ def _call(
   lengths: Mapping[str, int],
   mode: str,
   packed: bool,
+  batch: int,
 ) -> None:
   """Calls the model on zeros, so that it makes its variables and graph."""
   ids = {
     name: mtf.zeros(
       mesh,
-      mtf.Shape([mtf.Dimension('batch', 1), mtf.Dimension('length', length)]),
+      mtf.Shape(
+        [mtf.Dimension('batch', batch), mtf.Dimension('length', length)]
+      ),
       tf.int32,
     )
     for name, length in lengths.items()

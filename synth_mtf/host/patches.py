@@ -1,22 +1,27 @@
-"""Makes the host stack importable: t5 without torch, Mesh-TF on TF >= 2.14.
+"""Every change that we make to the host, each with its reason.
 
-The host was last released before TensorFlow 2.14, and imports torch for a model
-class that Mesh-TF training never touches. Both are mended here and nowhere
-else, without changing any file of the host.
+No file of the host is changed. What observes the host and changes nothing is
+elsewhere: `host/evaluation.py` (results of evaluations) and
+`synth_mtf/attention` (attention weights). This module imports without
+TensorFlow, since `prepare_host` comes before the host's own imports.
 """
 
+import contextlib
 import importlib.util
+import os
 import sys
 import types
+from collections.abc import Callable, Iterator
+from typing import Any, Optional
 
 _HF_MODEL = 't5.models.hf_model'
+_T5_MAIN = 't5.models.mesh_transformer_main'
 
 
 def prepare_host() -> None:
-  """Readies the process for `import mesh_tensorflow` and `import t5.models`.
+  """Makes `import mesh_tensorflow` and `import t5.models` work.
 
-  Does nothing on TensorFlow < 2.14 with torch installed. Call it before either
-  module is imported; calling it again is harmless.
+  Call it before either is imported; calling it again is harmless.
   """
   _stand_in_for_torch_model()
   _restore_conversion_registry()
@@ -26,7 +31,7 @@ def _stand_in_for_torch_model() -> None:
   """Lets `import t5.models` pass without torch.
 
   `t5.models` imports `HfPyTorchModel` unconditionally, and with it torch and
-  transformers.
+  transformers, which training in Mesh-TensorFlow never uses.
   """
   if _HF_MODEL in sys.modules or importlib.util.find_spec('torch'):
     return
@@ -46,3 +51,139 @@ def _restore_conversion_registry() -> None:
   name = 'register_tensor_conversion_function'
   if not hasattr(ops, name):
     setattr(ops, name, getattr(tensor_conversion_registry, name))
+
+
+def find_packaged_gin_files() -> None:
+  """Has gin take `runs/x.gin` for a packaged file only if there is one.
+
+  gin ends in a TypeError if a folder `runs` without an `__init__.py` is on
+  sys.path, such as one in the working folder. Here that counts as "not found".
+  """
+  import gin.resource_reader
+
+  gin.config._FILE_READERS[:] = [
+    (reader, _is_packaged)
+    if reader is gin.resource_reader.system_path_reader
+    else (reader, is_readable)
+    for reader, is_readable in gin.config._FILE_READERS
+  ]
+
+
+def _is_packaged(path: str) -> bool:
+  """Whether a path such as `package/folder/x.gin` is a file of a package."""
+  folder, name = os.path.split(path)
+  if not folder or os.path.isabs(folder):
+    return False
+  try:
+    spec = importlib.util.find_spec(folder.replace('/', '.'))
+  except (ImportError, ValueError, AttributeError):
+    return False
+  # A namespace package has no file, and so no folder of its own.
+  return (
+    spec is not None
+    and spec.origin is not None
+    and os.path.isfile(os.path.join(os.path.dirname(spec.origin), name))
+  )
+
+
+def before_each_run(check: Callable[[str, Optional[str]], None]) -> None:
+  """Has T5's main call `check(model_dir, tpu)` before it starts a run.
+
+  T5 has no hook there. gin has one (finalize), but calls it in any program that
+  reads the gin files. Only T5's main gets another `utils.run`: elsewhere the
+  function stays the key to its gin bindings.
+  """
+  from mesh_tensorflow.transformer import utils
+
+  def run(*, model_dir: str, tpu: Optional[str], **more: Any) -> None:
+    check(model_dir, tpu)
+    utils.run(model_dir=model_dir, tpu=tpu, **more)
+
+  checked = types.SimpleNamespace(**{**vars(utils), 'run': run})
+  for name in (_T5_MAIN, '__main__'):  # which it is under `python -m`
+    module = sys.modules.get(name)
+    if getattr(module, 'utils', None) is utils:
+      vars(module)['utils'] = checked
+
+
+@contextlib.contextmanager
+def savers_are(saver: type) -> Iterator[None]:
+  """Has the host save with a class of ours; it offers no choice."""
+  import tensorflow.compat.v1 as tf
+
+  with _replaced(tf.train, 'CheckpointSaverHook', saver):
+    yield
+
+
+@contextlib.contextmanager
+def step_counted_last() -> Iterator[None]:
+  """Has a step counted once everything that depends on its number has read it.
+
+  The host adds one to the global step beside the updates of a step, in no order
+  with them: under load, Adafactor's decay rate and the schedule of the learning
+  rate sometimes read the number of the next step.
+  """
+  import tensorflow.compat.v1 as tf
+
+  assign_add = tf.assign_add
+
+  def after_readers(ref: Any, *args: Any, **kwargs: Any) -> Any:
+    # The stock command's variables have no handle.
+    if ref is not tf.train.get_global_step() or not hasattr(ref, 'handle'):
+      return assign_add(ref, *args, **kwargs)
+    readers = [
+      operation
+      for operation in ref.handle.consumers()
+      if operation.type == 'ReadVariableOp'
+    ]
+    with tf.control_dependencies(readers):
+      return assign_add(ref, *args, **kwargs)
+
+  with _replaced(tf, 'assign_add', after_readers):
+    yield
+
+
+@contextlib.contextmanager
+def random_by_step(step: Callable[[], Any]) -> Iterator[None]:
+  """Makes random operations of placement meshes functions of seed and step.
+
+  TensorFlow's keep their state in the session and no checkpoint holds it: a
+  resumed run would repeat the dropout of its first steps. Operations inside a
+  loop (microbatches) keep their state, which tells the rounds of the loop
+  apart; so do those on a TPU.
+
+  Args:
+    step: returns the tensor of the step's number.
+  """
+  import tensorflow.compat.v1 as tf
+  from mesh_tensorflow.placement_mesh_impl import PlacementMeshImpl
+
+  stateless = {
+    tf.random.uniform: tf.random.stateless_uniform,
+    tf.random.normal: tf.random.stateless_normal,
+  }
+  by_state = PlacementMeshImpl.random
+
+  def by_step(self: Any, shape: Any, tf_fn: Any, kwargs: Any) -> Any:
+    # TensorFlow has no public way to ask whether it builds a loop.
+    if tf.get_default_graph()._get_control_flow_context():
+      return by_state(self, shape, tf_fn, kwargs)
+
+    def draw(shape: Any, seed: int, **kwargs: Any) -> Any:
+      pair = tf.stack([tf.constant(seed, tf.int64), step()])
+      return stateless[tf_fn](shape, pair, **kwargs)
+
+    return by_state(self, shape, draw, kwargs)
+
+  with _replaced(PlacementMeshImpl, 'random', by_step):
+    yield
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+  original = getattr(owner, name)
+  setattr(owner, name, value)
+  try:
+    yield
+  finally:
+    setattr(owner, name, original)

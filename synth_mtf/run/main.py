@@ -1,33 +1,46 @@
 """T5's own main, ready for our layer and tasks.
 
-What runs is the main of `t5_mesh_transformer` with its flags. The differences:
-torch is not needed, TensorFlow 2.15 will do, `synth_mtf` and `synth_mtf.tasks`
-are imported without a flag, variables are resource variables (ref variables
-race on a CPU: updates arrive while gradients still read them, so that no two
-runs agree), and a known mistake ends in one message.
+`synth-mtf transformer` runs the main of `t5_mesh_transformer` with its flags.
+The differences: torch is not needed, TensorFlow 2.15 works, `synth_mtf` and
+`synth_mtf.tasks` are imported without a flag, variables are resource variables
+(ref variables race on a CPU: updates arrive while gradients still read them, so
+that no two runs agree), a run is shown line by line while TensorFlow's output
+goes to a log, and a known mistake ends in one message.
 """
 
 import contextlib
 import importlib
+import logging
 import os
+import pathlib
 import sys
-from collections.abc import Sequence
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
+import synth_mtf
+from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.host import imports
 from synth_mtf.run import output, process
+from synth_mtf.run.console import Console, duration
 
-# Modules whose flags a user may want to know about.
+if TYPE_CHECKING:
+  from synth_mtf.results.records import Result
+
+# Modules whose flags --help lists.
 FLAG_MODULES = (
   't5.models.mesh_transformer_main',
   'mesh_tensorflow.transformer.utils',
   'synth_mtf.tasks.data_settings',
   __name__,
 )
-# Where gin names no other: what can be watched, stopped and repeated.
+# What gin files may replace.
 _TRAINING = """
 import synth_mtf.progress
 utils.run.train_model_fn = @synth_mtf.train_with_progress
 """
+_SECONDS_BETWEEN_UPDATES = 0.2
 
 
 def prepare() -> None:
@@ -45,17 +58,13 @@ def prepare() -> None:
 
     from synth_mtf import tasks
   tasks.define_flags()
-  _define_flags()
-
-
-def _define_flags() -> None:
   from absl import flags
 
   if 'verbose' not in flags.FLAGS:
     flags.DEFINE_bool(
       'verbose',
       False,
-      "Shows all that TensorFlow says, instead of writing it to the run's log.",
+      "Shows all output of TensorFlow instead of writing it to the run's log.",
       module_name=__name__,
     )
 
@@ -71,6 +80,7 @@ def run(words: Sequence[str]) -> int:
 
   Raises:
     UserError: a known mistake.
+    RunFailed: another error; the log has its traceback.
   """
   with contextlib.nullcontext() if '--verbose' in words else output.kept():
     prepare()
@@ -87,7 +97,6 @@ def run(words: Sequence[str]) -> int:
 
   from synth_mtf.checkpoints import restore_errors
   from synth_mtf.host import errors
-  from synth_mtf.run import in_brief, lock
   from synth_mtf.run import model_dir as model_dirs
 
   def main(argv: Sequence[str]) -> None:
@@ -96,11 +105,10 @@ def run(words: Sequence[str]) -> int:
     model_dirs.check_folder(model_dir)
     if not flags.FLAGS.tpu:
       gin.parse_config(_TRAINING)
-    # A folder that can only be read, from which one may decode, takes no log.
+    # One may decode from a read-only folder, which takes no log.
     verbose = flags.FLAGS.verbose or not model_dirs.is_writable(model_dir)
-    brief = contextlib.nullcontext() if verbose else in_brief.shown(model_dir)
     with (
-      brief,
+      contextlib.nullcontext() if verbose else shown(model_dir),
       errors.explained(
         restore_errors.explainer(model_dir), model_dirs.explainer(model_dir)
       ),
@@ -109,8 +117,88 @@ def run(words: Sequence[str]) -> int:
 
   try:
     app.run(main, [sys.argv[0], *words])
-  except SystemExit as done:  # so app.run returns, and a run that was stopped
+  except SystemExit as done:  # app.run's, or a stopped run's
     return int(done.code or 0)
   finally:
-    lock.release_all()
+    model_dirs.unlock_all()
   return 0
+
+
+@contextlib.contextmanager
+def shown(model_dir: str) -> Iterator[None]:
+  """Shows a run line by line, and writes TensorFlow's output to its log.
+
+  Raises:
+    RunFailed: an error without a known cause; the log has its traceback.
+  """
+  from synth_mtf.recorded import RECORDER
+
+  log = output.log_of(model_dir)
+  begun = time.monotonic()
+  with output.to_log(log):
+    console = output.console()
+    console.line(f'Log: {log}')
+    console.start('prepare')
+    RECORDER.tell(*_shown_on(console))
+    try:
+      with _our_warnings_shown_on(console):
+        yield
+    except Exception as error:
+      with contextlib.suppress(OSError):  # the disk of the log is full
+        traceback.print_exc()
+      if isinstance(error, UserError):
+        raise
+      lines = str(error).strip().splitlines() or ['no message']
+      raise RunFailed(
+        f'{type(error).__name__}: {lines[0]}\nThe traceback is in {log}.'
+      ) from error
+    console.line(f'Done in {duration(time.monotonic() - begun)}.')
+
+
+@contextlib.contextmanager
+def _our_warnings_shown_on(console: Console) -> Iterator[None]:
+  """Shows this package's warnings, such as rows that are left out."""
+  from absl import logging as absl_logging
+
+  here = str(pathlib.Path(synth_mtf.__file__).parent)
+  seen: set[str] = set()
+
+  class Handler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+      message = record.getMessage()
+      if record.pathname.startswith(here) and message not in seen:
+        seen.add(message)  # a file is read several times
+        console.line(f'warning: {message}')
+
+  handler, logger = Handler(logging.WARNING), absl_logging.get_absl_logger()
+  logger.addHandler(handler)
+  try:
+    yield
+  finally:
+    logger.removeHandler(handler)
+
+
+def _shown_on(
+  console: Console,
+) -> tuple[Callable[[int, int], None], Callable[['Result'], None]]:
+  """Returns what shows progress and results of an evaluation."""
+  updated = 0.0
+
+  def decoded(step: int, examples: int) -> None:
+    nonlocal updated
+    if examples == 1:
+      console.start(f'decode, checkpoint {step}')
+    if time.monotonic() - updated >= _SECONDS_BETWEEN_UPDATES:
+      console.update(f'{examples} examples')
+      updated = time.monotonic()
+
+  def result(found: 'Result') -> None:
+    value = '-' if found.value is None else f'{found.value:.3f}'
+    error = found.standard_error
+    spread = '' if error is None else f' +- {error:.3f}'
+    console.line(
+      f'checkpoint {found.step}  {found.task}  {found.metric} {value}{spread}  '
+      f'({found.n} {found.unit}s)'
+    )
+
+  return decoded, result

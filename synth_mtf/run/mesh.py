@@ -1,44 +1,79 @@
-"""Whether a mesh divides a model and its batch.
+"""Whether a mesh fits: its devices, the model on it, and the memory.
 
-The layout rules lay dimensions of tensors on dimensions of the mesh ("heads on
-model"); each size must be divisible. Mesh-TensorFlow finds the first fault when
-it lowers the graph, which for a large model takes minutes; this finds all of
-them before.
+The layout rules split dimensions of tensors over dimensions of the mesh
+("heads over model"), which must divide them. Mesh-TensorFlow finds the first
+fault when it lowers the graph, which takes minutes for a large model.
 """
 
-from collections.abc import Sequence
-from typing import Any, Union
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
 
 import mesh_tensorflow as mtf
-from mesh_tensorflow.transformer import utils
+import tensorflow.compat.v1 as tf
 
 from synth_mtf.errors import UserError
+from synth_mtf.host import errors
 from synth_mtf.host.model import ConfiguredModel
+from synth_mtf.run.config import RunConfig
 
 
-def check(
-  model: ConfiguredModel,
-  mesh_shape: Union[str, mtf.Shape],
-  layout_rules: str,
-  batch_size: Union[int, Sequence[Any]],
-  sequence_length: dict[str, int],
-) -> None:
-  """Checks that a mesh fits.
+def check_devices(names: Sequence[str]) -> None:
+  """Checks that the devices of a mesh exist.
+
+  TensorFlow would move the work of a missing device to another one.
 
   Args:
-    model: the model to be laid on the mesh.
-    mesh_shape: as in `utils.run.mesh_shape`.
-    layout_rules: as in `utils.run.layout_rules`.
-    batch_size: as in `utils.run.batch_size`.
-    sequence_length: as in `utils.run.sequence_length`.
+    names: as in `utils.run.mesh_devices`; '' leaves the choice to TensorFlow.
 
   Raises:
-    UserError: a size is not divisible; all such sizes are listed, with the
-      sizes of the mesh that would work.
+    UserError: a name is not a device's, or this machine lacks the device.
   """
-  mesh = mtf.convert_to_shape(mesh_shape)
-  layout = mtf.convert_to_layout_rules(layout_rules)
-  sizes = {('batch', _examples(batch_size, sequence_length, mesh, layout))}
+  faults = [fault for name in names for fault in _device_faults(name)]
+  if faults:
+    raise UserError(
+      f'utils.run.mesh_devices = {list(names)!r}: {"; ".join(faults)}. This '
+      f'machine has {", ".join(_devices())}; `synth-mtf doctor` says why a GPU '
+      'may be missing.'
+    )
+
+
+def _device_faults(name: str) -> Iterator[str]:
+  if not name:
+    return
+  try:
+    # Mesh-TensorFlow's short form has no slash.
+    device = tf.DeviceSpec.from_string(name if '/' in name else f'/{name}')
+  except ValueError:
+    device = tf.DeviceSpec()
+  if device.job is not None or device.task is not None:
+    config = json.loads(os.environ.get('TF_CONFIG') or '{}')
+    if not {'session_master', 'cluster'} & set(config):
+      yield f'{name!r} needs `synth-mtf cluster`'
+  elif device.device_type is None:
+    yield f'{name!r} is not the name of a device'
+  else:
+    wanted = f'{device.device_type.lower()}:{device.device_index or 0}'
+    if wanted not in _devices():
+      yield f'there is no {name!r}'
+
+
+def _devices() -> list[str]:
+  return [
+    f'{kind.lower()}:{number}'
+    for kind in ('CPU', 'GPU')
+    for number, _ in enumerate(tf.config.list_physical_devices(kind))
+  ]
+
+
+def check_divides(run: RunConfig, model: ConfiguredModel) -> None:
+  """Checks that the mesh divides the sizes of the model and its batch.
+
+  Raises:
+    UserError: it does not; lists all such sizes, and mesh sizes that would do.
+  """
+  sizes = {('batch', run.examples)} if run.lengths else set()
   sizes |= {('heads', layer.num_heads) for layer in model.attention.values()}
   # Where heads and d_kv are a single dimension, the number of heads decides.
   sizes |= {
@@ -49,40 +84,47 @@ def check(
   }
   faults = []
   for name, size in sorted(sizes):
-    axis = layout.tensor_dimension_to_mesh_axis(mtf.Dimension(name, size), mesh)
-    if axis is not None and size % mesh[axis].size:
-      fitting = [n for n in range(1, size + 1) if size % n == 0]
+    dim = mtf.Dimension(name, size)
+    axis = run.layout.tensor_dimension_to_mesh_axis(dim, run.mesh)
+    if axis is not None and size % run.mesh[axis].size:
+      fitting = [str(n) for n in range(1, size + 1) if size % n == 0]
+      more = ', ...' if len(fitting) > 8 else ''
       faults.append(
-        f'{name} = {size} is laid on {mesh[axis].name} = {mesh[axis].size}; a '
-        f'size that divides it works: {_shown(fitting)}'
+        f'{name} = {size} is split over {run.mesh[axis].name} = '
+        f'{run.mesh[axis].size}; sizes that divide it: '
+        f'{", ".join(fitting[:8])}{more}'
       )
   if faults:
     raise UserError(
-      f'the mesh {mesh.to_string} does not divide the model: '
-      + '. '.join(faults)
-      + '. Change utils.run.mesh_shape or utils.tpu_mesh_shape '
-      '(layouts/*.gin), or the size itself.'
+      f'the mesh {run.mesh.to_string} does not divide the model: '
+      f'{". ".join(faults)}. Change utils.run.mesh_shape or '
+      'utils.tpu_mesh_shape (layouts/*.gin), or the size itself.'
     )
 
 
-def _examples(
-  batch_size: Union[int, Sequence[Any]],
-  sequence_length: dict[str, int],
-  mesh: mtf.Shape,
-  layout: mtf.LayoutRules,
-) -> int:
-  """The examples of a batch, whose size may be said in tokens."""
-  if isinstance(batch_size, int):
-    return batch_size
-  try:
-    return utils.compute_batch_size(sequence_length, mesh, layout, batch_size)
-  except ValueError as error:
+def check_memory(run: RunConfig, model: ConfiguredModel) -> None:
+  """Checks that this machine can hold the largest tensor of the graph.
+
+  Does nothing where the devices belong to other machines.
+
+  Raises:
+    UserError: a single tensor, split over the mesh, needs more than there is.
+  """
+  if run.tpu or any('job' in name for name in run.mesh_devices or ()):
+    return
+  memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
+
+  def bytes_of(tensor: mtf.Tensor) -> int:
+    split = run.layout.tensor_layout(tensor.shape, run.mesh)
+    parts = math.prod(run.mesh[axis].size for axis in split if axis is not None)
+    return tensor.size * tensor.dtype.size // parts
+
+  tensors = (t for op in model.mtf_graph.operations for t in op.outputs)
+  largest = max(tensors, key=bytes_of)
+  if bytes_of(largest) > memory:
     raise UserError(
-      f'utils.run.batch_size = {tuple(batch_size)}: {error}, the number of '
-      'tokens by the length of a sequence'
-    ) from error
-
-
-def _shown(numbers: Sequence[int]) -> str:
-  few = [str(n) for n in numbers[:8]]
-  return ', '.join(few) + (', ...' if len(numbers) > len(few) else '')
+      f'out of memory: {largest.name} with {largest.shape.to_string} takes '
+      f'{bytes_of(largest) / 1e9:,.0f} GB, and this machine has '
+      f'{memory / 1e9:,.0f} GB (utils.run.batch_size = {run.batch_size}).\n'
+      f'{errors.MEMORY_ADVICE}'
+    )

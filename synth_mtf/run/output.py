@@ -1,6 +1,6 @@
-"""Where the words of a run go: a few to the person, the flood to a log.
+"""Where a run's output goes: a few lines to the user, the rest to a log.
 
-TensorFlow writes from C++, too: the file descriptors themselves are turned.
+TensorFlow also writes from C++, so the file descriptors are redirected.
 """
 
 import contextlib
@@ -17,12 +17,12 @@ _kept: list[bytes] = []  # what was written before there was a log
 
 
 def console() -> Console:
-  """Returns what reaches the person, also while stderr is a log."""
+  """Returns what reaches the user, also while stderr is a log."""
   return _console or Console()
 
 
 def log_of(model_dir: str) -> str:
-  """Returns the path of a run's log: in its folder, if it may be there."""
+  """Returns the path of a run's log: in its folder, if that is writable."""
   if '://' in model_dir or not os.access(model_dir, os.W_OK):
     return os.path.join(tempfile.gettempdir(), f'synth-mtf-{os.getpid()}.log')
   return os.path.join(model_dir, 'log')
@@ -30,12 +30,8 @@ def log_of(model_dir: str) -> str:
 
 @contextlib.contextmanager
 def to_log(path: str) -> Iterator[None]:
-  """Appends to a file what this process writes, all but `console()`.
-
-  Args:
-    path: of the file.
-  """
-  with open(path, 'ab', buffering=0) as log, _turned(log.fileno()):
+  """Appends to a file what this process writes, except on `console()`."""
+  with open(path, 'ab', buffering=0) as log, _redirected(log.fileno()):
     log.write(b''.join(_kept))
     _kept.clear()
     yield
@@ -46,7 +42,7 @@ def kept() -> Iterator[None]:
   """Keeps what this process writes for its next log."""
   with tempfile.TemporaryFile(buffering=0) as file:
     try:
-      with _turned(file.fileno()):
+      with _redirected(file.fileno()):
         yield
     finally:
       file.seek(0)
@@ -54,13 +50,13 @@ def kept() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _turned(log: int) -> Iterator[None]:
-  """Turns stdout and stderr to a file descriptor."""
+def _redirected(log: int) -> Iterator[None]:
+  """Redirects stdout and stderr to a file descriptor."""
   global _console
   _flush()
   saved = [os.dup(descriptor) for descriptor in (1, 2)]
-  with os.fdopen(os.dup(2), 'w', buffering=1, errors='replace') as person:
-    _console = Console(person)
+  with os.fdopen(os.dup(2), 'w', buffering=1, errors='replace') as stream:
+    _console = Console(stream)
     for descriptor in (1, 2):
       os.dup2(log, descriptor)
     try:
@@ -75,6 +71,6 @@ def _turned(log: int) -> Iterator[None]:
 
 
 def _flush() -> None:
-  with contextlib.suppress(OSError):  # the log's disk is full
+  with contextlib.suppress(OSError):  # the disk of the log is full
     sys.stdout.flush()
     sys.stderr.flush()

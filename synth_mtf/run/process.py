@@ -1,8 +1,8 @@
 """How a process of the `synth-mtf` command starts.
 
-In the command, `--help` has to answer at once and `doctor` has to run on a
-broken installation: there `import synth_mtf` leaves TensorFlow alone, and what
-needs the plugin calls `load_plugin`.
+`synth-mtf --help` must answer at once, and `doctor` must run on a broken
+installation. In the command, `import synth_mtf` therefore imports no
+TensorFlow, and what needs the plugin calls `load_plugin`.
 """
 
 import importlib
@@ -34,14 +34,14 @@ def load_plugin() -> None:
   except ImportError as error:
     raise UserError(
       f'the host stack cannot be imported: {error}. '
-      '`synth-mtf doctor` says what is wrong with this installation.'
+      'Run `synth-mtf doctor` to see what is wrong with this installation.'
     ) from error
   for name in public.__all__:
     setattr(package, name, getattr(public, name))
 
 
 def load_quietly() -> None:
-  """Does `load_plugin`, and readies TensorFlow to say nothing but errors.
+  """Does `load_plugin`, and has TensorFlow print nothing but errors.
 
   Raises:
     UserError: the host stack cannot be imported.
@@ -59,7 +59,7 @@ def load_quietly() -> None:
 
 
 def fix_hash_seed() -> None:
-  """Starts this command again with PYTHONHASHSEED=0, unless it has a value.
+  """Restarts this command with PYTHONHASHSEED=0, unless it is set.
 
   Mesh-TF hashes names into the seeds of its operations: without it, no run
   repeats. Python reads the variable only when it starts.

@@ -1,9 +1,9 @@
-"""When a training saves, and what.
+"""When training saves a checkpoint, and what is in it.
 
 The host's saver counts steps alone: a run of few or slow steps that is killed
-loses all of them. It also writes the whole graph, as text, into the events and
-beside each checkpoint: for a model of half a million weights, with the input
-pipelines of a mixture in its graph, 40 MB each time.
+loses all of them. It also writes the whole graph as text into the events and
+beside each checkpoint: 40 MB each time for a model of half a million weights
+with the input pipelines of a mixture.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.compat.v1 import estimator as tf_estimator
 
 from synth_mtf.checkpoints import folder
+from synth_mtf.host import patches
 
 # Saving by time takes no more than this part of it.
 _MOST_OF_THE_TIME = 0.05
@@ -24,39 +25,26 @@ _MOST_OF_THE_TIME = 0.05
 def also_by_time(
   seconds: float, *listeners: tf_estimator.CheckpointSaverListener
 ) -> Iterator[None]:
-  """Makes the savers of the host that are made here `TimelySaver`s.
+  """Has the host save with a `TimelySaver`.
 
   Args:
     seconds: the least time between checkpoints that are not due by steps.
-    *listeners: of each saver, behind those that the host gives it.
-
-  Yields:
-    Nothing.
+    *listeners: called after those that the host adds.
   """
 
   class Saver(TimelySaver):
-    """One with these settings."""
-
     least_seconds = seconds
     more_listeners = listeners
 
-  of_the_host = tf.train.CheckpointSaverHook
-  tf.train.CheckpointSaverHook = Saver
-  try:
+  with patches.savers_are(Saver):
     yield
-  finally:
-    tf.train.CheckpointSaverHook = of_the_host
 
 
 class TimelySaver(tf.train.CheckpointSaverHook):
   """The host's saver, with more checkpoints and without the graph.
 
-  Those that are due by steps, and the last one, stay as with the host. One that
-  is saved by time lasts until the next one is whole.
-
-  Attributes:
-    least_seconds: between checkpoints that are not due by steps.
-    more_listeners: behind those that the host gives.
+  Checkpoints that are due by steps, and the last one, stay as with the host.
+  One that is saved by time stays until the next one is complete.
   """
 
   least_seconds = 60.0
@@ -77,7 +65,7 @@ class TimelySaver(tf.train.CheckpointSaverHook):
       save_graph_def=False,
     )
     self._timer = Schedule(save_steps, self.least_seconds)
-    self._passing: Optional[str] = None  # the last one that was saved by time
+    self._passing: Optional[str] = None  # the last that was saved by time
 
   def after_create_session(self, session: tf.Session, coord: Any) -> None:
     """Saves the step at which this process starts; the host's does as well."""
@@ -89,14 +77,14 @@ class TimelySaver(tf.train.CheckpointSaverHook):
   def _save(self, session: tf.Session, step: int) -> bool:
     passed, self._passing = self._passing, None
     if passed:
-      # The list that is written with the new checkpoint shall not have it.
+      # The list that is written with the new checkpoint must not have it.
       kept = [path for path in self._saver.last_checkpoints if path != passed]
       self._saver.recover_last_checkpoints(kept)
     path = f'{self._save_path}-{step}'
     begun = time.monotonic()
     try:
       should_stop = super()._save(session, step)
-    except tf.errors.OpError:  # a full disk: its parts are in the way
+    except tf.errors.OpError:  # a full disk: make room for the next attempt
       if tf.io.gfile.exists(f'{path}_temp'):
         tf.io.gfile.rmtree(f'{path}_temp')
       raise
@@ -109,7 +97,7 @@ class TimelySaver(tf.train.CheckpointSaverHook):
 
 
 class Schedule:
-  """Tells the host's saver when to save; has the methods of its timer."""
+  """When to save; has the methods of the timer of the host's saver."""
 
   def __init__(self, every_steps: int, least_seconds: float) -> None:
     self._every_steps = every_steps
@@ -150,8 +138,8 @@ class Schedule:
 
 
 def _earliest(model_dir: str, step: int) -> int:
-  """Returns the step at which a run began, as far as its checkpoints tell.
+  """Returns the step at which a run began, as far as its checkpoints show.
 
-  A run that is resumed then saves at the steps at which it would have saved.
+  A resumed run then saves at the same steps as one that was not stopped.
   """
   return min([step, *map(folder.step_of, folder.written(model_dir))])

@@ -1,8 +1,8 @@
-"""Ctrl-C and SIGTERM: a run saves a checkpoint and ends.
+"""Saves a checkpoint and ends the run on Ctrl-C or SIGTERM.
 
 Python runs a signal's handler between two of its own instructions, and a step
-of TensorFlow is one of them. A thread is told of the signal at once instead,
-and can end the process, too, when a second one comes.
+of TensorFlow is one of them. A thread hears of the signal at once, and can end
+the process when a second one comes.
 """
 
 import contextlib
@@ -39,17 +39,13 @@ class Stop:
 
 
 class StopHook(tf_estimator.SessionRunHook):
-  """Ends the training after the present step; it is saved as at its end.
-
-  Args:
-    stop: whether to.
-  """
+  """Ends training after the present step, which saves a checkpoint."""
 
   def __init__(self, stop: Stop) -> None:
     self._stop = stop
 
   def after_run(self, run_context: Any, run_values: Any) -> None:
-    """Looks whether the run has been asked to stop."""
+    """Asks to stop once a signal has come."""
     del run_values
     if self._stop.signal is not None:
       run_context.request_stop()
@@ -57,15 +53,14 @@ class StopHook(tf_estimator.SessionRunHook):
 
 @contextlib.contextmanager
 def on_signals(say: Callable[[str], None]) -> Iterator[Stop]:
-  """Turns the first signal into a wish to stop; the second ends the process.
+  """Turns the first signal into a request; the second ends the process.
 
-  What comes within a second of the first one is not the second.
-
-  A signal that the process ignores (as those under `nohup` do) stays ignored.
-  Does nothing outside the main thread, which alone may handle signals.
+  One within a second of the first does not count as the second. A signal that
+  the process ignores, as under `nohup`, stays ignored. Does nothing outside the
+  main thread, which alone may handle signals.
 
   Args:
-    say: tells the person, from a thread.
+    say: shows the user a message, from a thread.
 
   Yields:
     Whether a signal has come.
@@ -113,6 +108,6 @@ def _listen(
     stop.signal = number
     name = signal.Signals(number).name
     say(
-      f'{name}: a checkpoint is saved after this step, then the run ends. Once '
-      'more ends it at once, without one.'
+      f'{name}: saving a checkpoint after this step, then the run ends. A '
+      'second signal ends it at once, without a checkpoint.'
     )

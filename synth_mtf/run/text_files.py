@@ -1,55 +1,51 @@
-"""The lines that a run decodes or scores, checked before it reads them.
+"""Checks the lines that a run decodes or scores.
 
-The host ends in a traceback where there are none, and cuts those that are too
-long for the model without a word.
+The host ends in a traceback if there are none, and silently cuts those that are
+too long for the model.
 """
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, Union
+from collections.abc import Sequence
+from typing import Optional, Union
 
 import gin
-import seqio
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf.errors import UserError
+from synth_mtf.run.config import RunConfig
 
 _SHOWN = 5
-# What a gin file of T5 names where a run is to name its own.
+# In a gin file of T5, where a run names its own file.
 _PLACEHOLDER = '/path/to/'
 
 
-def check(mode: str, run: Mapping[str, Any]) -> None:
+def check(run: RunConfig) -> None:
   """Checks the files that a mode reads and the places that it writes to.
-
-  Args:
-    mode: as in `utils.run.mode`.
-    run: gin's bindings of `utils.run`.
 
   Raises:
     UserError: a file is missing, empty or not UTF-8, a line is longer than the
       model, inputs and targets do not pair, or outputs cannot be written.
   """
-  if mode == 'infer':
+  if run.mode == 'infer':
     _check_decoding(run)
-  elif mode == 'score_from_strings':
+  elif run.mode == 'score_from_strings':
     _check_scoring(run)
-  elif mode.startswith('export') and not run.get('export_path'):
+  elif run.mode.startswith('export') and not run.export_path:
     raise UserError(
       'utils.run.export_path is not set: give the folder to export to, '
       '--gin_param="utils.run.export_path = \'exported\'".'
     )
 
 
-def _check_decoding(run: Mapping[str, Any]) -> None:
+def _check_decoding(run: RunConfig) -> None:
   decode = gin.get_bindings(utils.infer_model, resolve_references=False).get(
     'decode_fn'
   )
   if decode is not None and decode.selector.rpartition('.')[2] != (
     'decode_from_file'
   ):
-    return  # its inputs are its own
+    return  # it reads other inputs
   files = gin.get_bindings(utils.decode_from_file)
   owner = 'decode_from_file'
   lines = _lines(f'{owner}.input_filename', files.get('input_filename'))
@@ -57,7 +53,7 @@ def _check_decoding(run: Mapping[str, Any]) -> None:
   _check_output(f'{owner}.output_filename', files.get('output_filename'))
 
 
-def _check_scoring(run: Mapping[str, Any]) -> None:
+def _check_scoring(run: RunConfig) -> None:
   given = gin.get_bindings(utils.score_from_strings)
   is_pair = given.get('inputs') is not None
   names = ('inputs', 'targets') if is_pair else ('targets',)
@@ -109,14 +105,13 @@ def _lines(name: str, given: Union[str, Sequence[str], None]) -> Sequence[str]:
 
 
 def _check_lengths(
-  name: str, lines: Sequence[str], side: str, run: Mapping[str, Any]
+  name: str, lines: Sequence[str], side: str, run: RunConfig
 ) -> None:
-  lengths, vocabulary = run['sequence_length'], run.get('vocabulary')
-  if vocabulary is None:
+  if run.vocabulary is None or not run.lengths:
     return
-  longest = lengths if isinstance(lengths, int) else lengths[side]
-  encoder = _vocabulary(vocabulary, side)
-  ending = 0 if side == 'inputs' and run.get('model_type') == 'lm' else 1
+  longest = run.lengths[side]
+  encoder = run.vocabularies[('inputs', 'targets').index(side)]
+  ending = 0 if side == 'inputs' and run.model_type == 'lm' else 1
   faults = []
   for number, line in enumerate(lines, 1):
     # No vocabulary makes more pieces than bytes, and a space before them.
@@ -129,20 +124,14 @@ def _check_lengths(
     raise UserError(
       f'{name}: {", ".join(faults[:_SHOWN])}'
       + (f', and {more} more lines' if more > 0 else '')
-      + f' tokens; the model takes {longest} and would see their beginnings. '
+      + f' tokens; the model takes {longest} and would cut the rest. '
       f'Shorten them, or raise {side!r} of utils.run.sequence_length (as far '
       'as max_length goes).'
     )
 
 
-def _vocabulary(vocabulary: Any, side: str) -> seqio.Vocabulary:
-  if side == 'inputs':
-    return utils.inputs_vocabulary(vocabulary)
-  return utils.targets_vocabulary(vocabulary)
-
-
-def _check_output(name: str, path: Union[str, None]) -> None:
-  """Checks that the folder of an output is there or can be made."""
+def _check_output(name: str, path: Optional[str]) -> None:
+  """Checks that the folder of an output exists or can be made."""
   if not path or path is gin.REQUIRED:
     raise UserError(f'{name} is not set: give the path to write to.')
   if '://' in path:

@@ -17,7 +17,7 @@ SyntheticAttention.synthesizers = [@synth_mtf.Random]
 
 def found():
   gin.parse_config(CONFIG)
-  return {binding.shown: binding for binding in bindings.bindings()}
+  return {binding.name: binding for binding in bindings.bindings()}
 
 
 def test_all_but_the_definitions_of_macros():

@@ -13,9 +13,7 @@ def test_a_tensor_that_no_memory_holds():
   with (
     tf.Graph().as_default(),
     tf.Session() as session,
-    pytest.raises(
-      UserError, match='(?s)memory does not suffice.*batch_size'
-    ) as told,
+    pytest.raises(UserError, match='(?s)out of memory.*batch_size') as told,
     errors.explained(),
   ):
     size = tf.placeholder(tf.int64)
@@ -24,10 +22,10 @@ def test_a_tensor_that_no_memory_holds():
 
 
 def test_memory_of_python():
-  message = 'memory does not suffice'
+  message = 'out of memory'
   with pytest.raises(UserError, match=message), errors.explained():
     np.ones(1 << 50)
-  assert str(errors.explain(MemoryError())).startswith('the memory does not')
+  assert str(errors.explain(MemoryError())).startswith('out of memory')
 
 
 def test_a_disk_that_is_full():

@@ -1,13 +1,14 @@
 """Which checkpoints a run reads that does not train."""
 
+from typing import get_args
+
 import gin
 import pytest
 
 from synth_mtf.errors import UserError
-from synth_mtf.run import checkpoint_choice
-from synth_mtf.run.settings import MODES
+from synth_mtf.run import checkpoint_choice, config
 
-READING = [mode for mode in MODES if mode != 'train']
+READING = [mode for mode in get_args(config.Mode) if mode != 'train']
 
 
 @pytest.fixture
@@ -21,7 +22,10 @@ def folder(tmp_path):
 
 
 def chosen(folder, mode, **run):
-  return checkpoint_choice.check(str(folder), mode, run)
+  run = {'mode': mode, 'sequence_length': 8, 'mesh_shape': '', **run}
+  for name, value in run.items():
+    gin.bind_parameter(f'utils.run.{name}', value)
+  return checkpoint_choice.check(config.read(str(folder)))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +110,7 @@ def test_the_nearest_may_be_asked_for(folder):
 
 def test_none_later_than_where_all_begins(folder):
   gin.parse_config('get_checkpoint_iterator.skip_until = 2')
-  with pytest.raises(UserError, match='none is later than step 2'):
+  with pytest.raises(UserError, match='no checkpoint .* is later than step 2'):
     chosen(folder, 'eval', eval_checkpoint_step='all')
 
 

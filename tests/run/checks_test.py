@@ -135,9 +135,9 @@ def test_gin_files_may_be_read_for_something_else(monkeypatch):
   def never(*unused):
     raise AssertionError('there is no run')
 
-  monkeypatch.setattr(checks, '_check_tpu', never)
-  gin.parse_config("utils.run.mode = 'eval'")
-  checks.check_run({})
+  monkeypatch.setattr(checks, 'check_run', never)
+  gin.parse_config("import synth_mtf.checked\nutils.run.mode = 'eval'")
+  gin.finalize()
 
 
 @trains

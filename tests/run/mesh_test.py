@@ -1,11 +1,14 @@
-"""Meshes that do not divide a model are refused with the sizes that do."""
+"""Meshes that do not fit the devices or the model."""
 
+import json
+
+import gin
 import pytest
 
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
-from synth_mtf.run import mesh as meshes
+from synth_mtf.run import config, mesh
 from tests import model
 
 LAYOUT = 'batch:batch,d_ff:model,heads:model,vocab:model'
@@ -18,22 +21,64 @@ def tiny():
   return host_model.build(model.VOCAB)
 
 
+def check(tiny, shape, batch):
+  gin.parse_config(f"""
+    utils.run.mesh_shape = {shape!r}
+    utils.run.layout_rules = {LAYOUT!r}
+    utils.run.batch_size = {batch!r}
+    utils.run.sequence_length = {LENGTHS!r}
+  """)
+  mesh.check_divides(config.read('folder'), tiny)
+
+
 @pytest.mark.parametrize(
-  'mesh, batch, message',
+  'shape, batch, message',
   [
-    ('model:2', 8, 'heads = 3 is laid on model = 2; .* works: 1, 3'),
-    ('batch:3', 8, 'batch = 8 is laid on batch = 3; .* works: 1, 2, 4, 8'),
+    ('model:2', 8, 'heads = 3 is split over model = 2; .* it: 1, 3'),
+    ('batch:3', 8, 'batch = 8 is split over batch = 3; .* it: 1, 2, 4, 8'),
     ('model:8', 8, 'd_ff = 20 .* 1, 2, 4, 5, 10, 20.*heads = 3'),
-    ('model:3', 8, 'vocab = 128 is laid on model = 3'),
+    ('model:3', 8, 'vocab = 128 is split over model = 3'),
     ('batch:2', ('tokens_per_batch', 100), '100 is not divisible by 16'),
   ],
 )
-def test_is_refused(tiny, mesh, batch, message):
+def test_a_mesh_that_does_not_divide(tiny, shape, batch, message):
   with pytest.raises(UserError, match=message):
-    meshes.check(tiny, mesh, LAYOUT, batch, LENGTHS)
+    check(tiny, shape, batch)
 
 
 @pytest.mark.parametrize('batch', [8, ('tokens_per_batch', 128)])
-def test_passes(tiny, batch):
-  meshes.check(tiny, 'batch:4', LAYOUT, batch, LENGTHS)
-  meshes.check(tiny, '', LAYOUT, batch, LENGTHS)
+def test_meshes_that_divide(tiny, batch):
+  check(tiny, 'batch:4', batch)
+  check(tiny, '', batch)
+
+
+REMOTE = '/job:worker/task:1/device:CPU:0'
+
+
+@pytest.mark.parametrize(
+  'names',
+  [[], [''], ['cpu:0'], ['cpu'], ['CPU:0'], ['/cpu:0', '/device:CPU:0']],
+)
+def test_devices_that_are_there(names):
+  mesh.check_devices(names)
+
+
+@pytest.mark.parametrize(
+  ('name', 'message'),
+  [
+    ('cpu:1', "there is no 'cpu:1'. This machine has cpu:0"),
+    ('gpu:7', "there is no 'gpu:7'. This mach.*synth-mtf doctor"),
+    ('grafik', "'grafik' is not the name of a device"),
+    ('/replica:0', "'/replica:0' is not the name of a device"),
+    (REMOTE, 'needs `synth-mtf cluster`'),
+  ],
+)
+def test_devices_that_are_not(name, message):
+  with pytest.raises(UserError, match=message):
+    mesh.check_devices(['cpu:0', name])
+
+
+@pytest.mark.parametrize('config', [{'cluster': {}}, {'session_master': 'x'}])
+def test_those_of_a_cluster(monkeypatch, config):
+  monkeypatch.setenv('TF_CONFIG', json.dumps(config))
+  mesh.check_devices([REMOTE])

@@ -1,5 +1,6 @@
 """Folders that will not do as --model_dir."""
 
+import fcntl
 import os
 
 import pytest
@@ -100,3 +101,52 @@ def test_it_explains_nothing_else(tmp_path):
 
 def test_a_bucket_is_left_to_tensorflow():
   model_dir.check_writable('gs://nobody/run')
+
+
+@pytest.fixture(autouse=True)
+def _released():
+  yield
+  model_dir.unlock_all()
+
+
+def locked(folder):
+  """Whether somebody holds the lock; one of this process's files may ask."""
+  with open(folder / model_dir.LOCK) as file:
+    try:
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      return True
+  return False
+
+
+def test_the_lock_is_held_until_it_is_released(tmp_path):
+  model_dir.lock(str(tmp_path))
+  model_dir.lock(f'{tmp_path}/.')  # the same run in the same folder
+  assert locked(tmp_path)
+  assert f'process {os.getpid()} on ' in (tmp_path / model_dir.LOCK).read_text()
+  model_dir.unlock_all()
+  assert not locked(tmp_path)
+  model_dir.lock(str(tmp_path))
+  assert locked(tmp_path)
+
+
+def test_a_second_run_is_refused(tmp_path):
+  with open(tmp_path / model_dir.LOCK, 'w') as other:
+    fcntl.flock(other, fcntl.LOCK_EX)
+    print('process 7 on some machine', file=other, flush=True)
+    with pytest.raises(
+      UserError, match=r'another run is training in .* \(process 7 on some'
+    ):
+      model_dir.lock(str(tmp_path))
+  model_dir.lock(str(tmp_path))
+
+
+def test_what_a_dead_process_wrote_is_replaced(tmp_path):
+  (tmp_path / model_dir.LOCK).write_text('process 123456789 on a machine' * 9)
+  model_dir.lock(str(tmp_path))
+  (line,) = (tmp_path / model_dir.LOCK).read_text().splitlines()
+  assert line.startswith(f'process {os.getpid()} on ')
+
+
+def test_a_bucket_has_no_lock():
+  model_dir.lock('gs://nobody/run')

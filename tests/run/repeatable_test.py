@@ -4,9 +4,12 @@ import random
 
 import mesh_tensorflow as mtf
 import numpy as np
+import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.run import repeatable
+from synth_mtf.errors import UserError
+from synth_mtf.host import patches
+from synth_mtf.run import repeatable, training
 
 
 def draws(first_step, steps, devices=('', '')):
@@ -46,7 +49,7 @@ def test_no_two_steps_and_no_two_parts_draw_the_same():
 
 
 def test_a_step_is_counted_when_all_have_read_its_number():
-  with tf.Graph().as_default() as graph, repeatable.counted_last():
+  with tf.Graph().as_default() as graph, patches.step_counted_last():
     step = tf.train.get_or_create_global_step()
     decay = mtf.optimize.adafactor_decay_rate_pow()
     rate = tf.cast(step, tf.float32)  # a schedule of the learning rate
@@ -71,7 +74,7 @@ def test_a_step_is_counted_when_all_have_read_its_number():
 
 def test_every_reader_sees_the_number_of_its_own_step():
   """As Adafactor's decay rate does, beside work that takes all threads."""
-  with tf.Graph().as_default(), repeatable.counted_last():
+  with tf.Graph().as_default(), patches.step_counted_last():
     step = tf.train.get_or_create_global_step()
     work = [tf.random.normal([64, 64]) @ tf.ones([64, 64]) for _ in range(6)]
     decays = [mtf.optimize.adafactor_decay_rate_pow() for _ in range(8)]
@@ -81,6 +84,12 @@ def test_every_reader_sees_the_number_of_its_own_step():
       seen = [session.run([decays, train])[0] for _ in range(300)]
   expected = 1 - np.arange(1.0, 301.0) ** -0.8
   np.testing.assert_allclose(seen, np.stack([expected] * 8, axis=1), rtol=1e-5)
+
+
+def test_a_seed_needs_the_hash_seed(monkeypatch):
+  monkeypatch.delenv('PYTHONHASHSEED', raising=False)
+  with pytest.raises(UserError, match='PYTHONHASHSEED=0'):
+    training.train_with_progress(None, None, None, 1, None, 1, None, seed=3)
 
 
 def _behind(operation):

@@ -4,7 +4,7 @@ import gin
 import pytest
 
 from synth_mtf.errors import UserError
-from synth_mtf.run import text_files
+from synth_mtf.run import config, text_files
 from synth_mtf.tasks import vocabulary
 
 LENGTHS = {'inputs': 32, 'targets': 8}
@@ -19,9 +19,11 @@ def inputs(tmp_path):
 
 def check(mode, **run):
   bytes_ = vocabulary.load('bytes')
-  text_files.check(
-    mode, {'vocabulary': bytes_, 'sequence_length': LENGTHS, **run}
-  )
+  settings = {'mode': mode, 'sequence_length': LENGTHS, 'mesh_shape': '', **run}
+  for name, value in settings.items():
+    gin.bind_parameter(f'utils.run.{name}', value)
+  gin.bind_parameter('utils.run.vocabulary', bytes_)
+  text_files.check(config.read('folder'))
 
 
 def decode(inputs, outputs, **run):
@@ -135,6 +137,6 @@ def test_scores_of_files(inputs, tmp_path):
 
 @pytest.mark.parametrize('mode', ['export', 'export_infer', 'export_score'])
 def test_an_export_needs_a_folder(mode):
-  check(mode, export_path='exported')
   with pytest.raises(UserError, match='export_path is not set'):
     check(mode)
+  check(mode, export_path='exported')

@@ -1,49 +1,55 @@
-"""Settings of a run whose values are of the wrong kind."""
+"""Settings of a run that have wrong values."""
 
 import pathlib
 
+import gin
 import pytest
 from absl import flags
 
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
 from synth_mtf.paths import gin_path
-from synth_mtf.run import settings
+from synth_mtf.run import checks, config, mesh
+from synth_mtf.tasks import vocabulary
 
-FILES = (
-  'sizes/tiny.gin',
-  'variants/random_vanilla.gin',
-  'runs/pretrain_text.gin',
-  'runs/cpu.gin',
-)
+SIZE = ('sizes/tiny.gin', 'variants/random_vanilla.gin')
+FILES = (*SIZE, 'runs/pretrain_text.gin', 'runs/cpu.gin')
+LENGTHS = "utils.run.sequence_length = {'inputs': 8, 'targets': 8}"
 
 
 @pytest.fixture
-def check(monkeypatch):
-  """Checks files and bindings as those of a command line."""
+def read(monkeypatch):
+  """Reads files and bindings as those of a command line, as checks do."""
 
-  def run(*bindings, files=FILES):
+  def read(*bindings, files=FILES, build=False):
     values = flags.FlagValues()
     flags.DEFINE_multi_string('gin_param', None, '', flag_values=values)
     values(['main', *(f'--gin_param={binding}' for binding in bindings)])
     monkeypatch.setattr(flags, 'FLAGS', values)
-    gin_files.parse(files, bindings)
-    settings.check()
+    gin_files.parse(files, (LENGTHS, *bindings))
+    with gin.unlock_config():
+      gin.bind_parameter('run.vocabulary', vocabulary.load('bytes'))
+    run = config.read('folder')
+    if build:
+      model = checks.build(run)
+      assert model is not None
+      mesh.check_memory(run, model)
+    return run
 
-  return run
+  return read
 
 
 @pytest.mark.parametrize(
   'run', sorted(p.name for p in pathlib.Path(gin_path(), 'runs').iterdir())
 )
-def test_our_own_files_are_right(check, run, tmp_path):
+def test_our_own_files_are_right(read, run, tmp_path):
   """With what they leave open in a file, where nobody need read it."""
   mine = tmp_path / 'mine.gin'
   mine.write_text(
     "MIXTURE_NAME = 'synth_en_mix'\n"
     "utils.run.init_checkpoint = 'model.ckpt-7'\n"
   )
-  check(files=[*FILES[:2], f'runs/{run}', 'runs/cpu.gin', str(mine)])
+  read(files=[*SIZE, f'runs/{run}', 'runs/cpu.gin', str(mine)])
 
 
 @pytest.mark.parametrize(
@@ -58,11 +64,12 @@ def test_our_own_files_are_right(check, run, tmp_path):
     "utils.run.layout_rules = 'batch:batch,d_ff:model'",
     'mesh_eval_dataset_fn.num_eval_examples = -1',
     'LayerStack.dropout_rate = None',
+    "DenseReluDense.activation = ['gelu', 'linear']",
     'd_ff = 64',
   ],
 )
-def test_good_values(check, binding):
-  check(binding)
+def test_good_values(read, binding):
+  read(binding, build=True)
 
 
 @pytest.mark.parametrize(
@@ -97,58 +104,89 @@ def test_good_values(check, binding):
     ("utils.run.optimizer = 'adam'", "'adam': expected a function"),
     ('utils.run.init_checkpoint = 5', 'init_checkpoint = 5: expected a text'),
     ("get_variable_dtype.master_dtype = 'float'", "'float': expected one of"),
-    ('num_layers = 0', r'num_layers = 0 \(through num_layers = 0\): expected'),
-    ("d_model = 'wide'", r"\(through d_model = 'wide'\): expected a whole"),
+    ("d_model = 'wide'", r"\(through d_model = 'wide'\): expected a number"),
+    ("FactorizedRandom.rank = 'k'", "rank = 'k': expected a whole number"),
     ('dropout_rate = 1.5', 'expected a number from 0 to below 1'),
     ('dropout_rate = 1', 'expected a number from 0 to below 1'),
-    ('encoder/Unitransformer.max_length = -1', 'encoder/.*max_length = -1'),
     ('num_layer = 3', "nothing reads num_layer; did you mean 'num_layers'"),
     ('learning_rate = 3', 'nothing reads learning_rate; what is read: .*d_kv'),
   ],
 )
-def test_a_value_of_the_wrong_kind(check, binding, message):
+def test_a_wrong_value(read, binding, message):
   with pytest.raises(UserError, match=f'(?s){message}'):
-    check(binding)
+    read(binding)
 
 
-def test_all_wrong_values_are_told_at_once(check):
+@pytest.mark.parametrize(
+  ('binding', 'message'),
+  [
+    ('num_layers = 0', r'no layers: .*num_layers = 0 \(through num_layers = 0'),
+    ('encoder/Unitransformer.max_length = -1', 'encoder/.*max_length = -1'),
+    ('SelfAttention.key_value_size = 0', 'SelfAttention.key_value_size = 0'),
+    ('num_heads = 0', 'SelfAttention.num_heads = 0'),
+    ('d_ff = 0', r'd_ff.*hidden_size = 0 \(through'),
+    ('d_ff = 2.5', 'DenseReluDense.*hidden_size = 2.5'),
+    (
+      "DenseReluDense.activation = 'rleu'",
+      "(?s)In the layer encoder/block_000/layer_001/DenseReluDense.*'rleu'",
+    ),
+    ('utils.run.batch_size = 1_000_000_000', 'out of memory: .*1000000000'),
+    (
+      'serialize_num_microbatches.tokens_per_microbatch_per_replica = "x"',
+      'tokens_per_microbatch_per_replica = .x.',
+    ),
+  ],
+)
+def test_a_value_that_no_model_can_have(read, binding, message):
+  with pytest.raises(UserError, match=f'(?s){message}') as caught:
+    read(binding, build=True)
+  assert 'In call to configurable' not in str(caught.value)
+
+
+def test_all_wrong_values_are_reported_at_once(read):
   with pytest.raises(UserError) as error:
-    check('utils.run.batch_size = 0', 'utils.run.train_steps = 0')
+    read('utils.run.batch_size = 0', 'utils.run.train_steps = 0')
   for name in ('batch_size', 'train_steps'):
     assert f'utils.run.{name} = 0' in str(error.value)
 
 
 @pytest.mark.parametrize(
-  'run',
+  'bindings',
   [
-    {'sequence_length': {'inputs': 8, 'targets': 8}},
-    {'sequence_length': {'targets': 8}, 'model_type': 'lm'},
-    {'sequence_length': 8},
-    {'mode': 'eval'},
-    {'mode': 'score_eval'},
+    [
+      "utils.run.model_type = 'lm'",
+      "utils.run.sequence_length = {'targets': 8}",
+    ],
+    ['utils.run.sequence_length = 8'],
+    ["utils.run.mode = 'eval'", 'utils.run.sequence_length = None'],
+    ["utils.run.mode = 'score_eval'", 'utils.run.sequence_length = None'],
   ],
 )
-def test_each_side_has_a_length(run):
-  settings.check_lengths(run)
+def test_each_side_has_a_length(read, bindings):
+  read(*bindings)
 
 
 @pytest.mark.parametrize(
-  ('run', 'message'),
+  ('mode', 'lengths', 'message'),
   [
-    ({}, "is not set, and mode 'train' needs it"),
-    ({'mode': 'perplexity_eval'}, 'is not set'),
-    ({'sequence_length': {'inputs': 8}}, "no length of 'targets'"),
+    ('train', 'None', "is not set, and mode 'train' needs it"),
+    ('perplexity_eval', 'None', 'is not set'),
+    ('train', "{'inputs': 8}", "no length of 'targets'"),
     (
-      {'sequence_length': {'input': 8, 'targets': 8}},
+      'train',
+      "{'input': 8, 'targets': 8}",
       "no length of 'inputs'; did you mean 'input'",
     ),
-    ({'sequence_length': {'a': 1}}, "'inputs' and 'targets'"),
-    (
-      {'sequence_length': {'inputs': 8}, 'model_type': 'lm'},
-      "no length of 'targets'",
-    ),
+    ('train', "{'a': 1}", "'inputs' and 'targets'"),
   ],
 )
-def test_a_side_without_a_length(run, message):
+def test_a_side_without_a_length(read, mode, lengths, message):
   with pytest.raises(UserError, match=message):
-    settings.check_lengths(run)
+    read(f'utils.run.mode = {mode!r}', f'utils.run.sequence_length = {lengths}')
+
+
+def test_a_language_model_without_a_length(read):
+  with pytest.raises(UserError, match="no length of 'targets'"):
+    read(
+      "utils.run.model_type = 'lm'", "utils.run.sequence_length = {'inputs': 8}"
+    )

@@ -13,7 +13,7 @@ import synth_mtf
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.host import evaluation
 from synth_mtf.recorded import RECORDER
-from synth_mtf.run import in_brief
+from synth_mtf.run import main
 
 OURS = f'{pathlib.Path(synth_mtf.__file__).parent}/tasks/mine.py'
 
@@ -27,7 +27,7 @@ def run(tmp_path, capfd):
       with (
         open(2, 'w', closefd=False) as stderr,  # here it is a file of pytest's
         contextlib.redirect_stderr(stderr),
-        in_brief.shown(str(tmp_path)),
+        main.shown(str(tmp_path)),
       ):
         body()
     except Exception as found:
