@@ -1,66 +1,86 @@
-"""Compares a layer with its reference: output, and gradient of everything."""
+"""Compares a layer with its reference: output, losses, and all gradients."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
+import mesh_tensorflow as mtf
 import numpy as np
 import numpy.typing as npt
+import tensorflow.compat.v1 as tf
 
+from synth_mtf.layer.recording import Alignment, Recorder, recorded_by
 from tests import family, harness, reference
+
+Array = npt.NDArray[Any]
 
 
 def parallel(
-  make_layer: harness.MakeLayer,
-  layer: reference.Layer,
-  sequence_id: npt.NDArray[Any],
-  stack: harness.Stack,
-  by_row: bool = False,
-  dtype: str = 'float32',
+  member: family.Member,
+  rows: family.Rows = family.PADDED,
+  stack: harness.Stack = harness.DECODER,
   tolerance: Optional[float] = None,
   **settings: Any,
 ) -> harness.Result:
   """Runs a layer on rows of sequences and compares it with its reference.
 
   Args:
-    make_layer: makes the layer.
-    layer: its `reference.Layer`.
-    sequence_id: [batch..., length].
-    stack: where the layer stands.
-    by_row: whether tables are indexed by the row.
-    dtype: of activations.
-    tolerance: of the comparison; default: that of the dtype.
-    **settings: those of `harness.parallel`.
+    member: the layer, which also attends to `rows.inputs` in cross-attention.
+    rows: the segments; several in a row imply `packed`.
+    stack: where the layer is.
+    tolerance: of the comparison; default: by the member and the dtype.
+    **settings: arguments of `harness.parallel`.
 
   Returns:
-    What `harness.parallel` returned.
+    The result of `harness.parallel`.
   """
-  tolerance = tolerance or harness.TOLERANCE[dtype]
-  x = family.tokens(sequence_id)
-  result = harness.parallel(
-    make_layer, x, sequence_id, stack, dtype=dtype, **settings
-  )
-  encoded = settings.get('encoded')
-  inputs = {'x': x, 'memory': encoded.output} if encoded else {'x': x}
-  at = family.float64({**inputs, **result.weights})
+  if rows.packed:
+    member = member.but(packed=True)
+  if member.is_cross_attention:
+    stack = dataclasses.replace(stack, encoded=family.encoded(rows.inputs))
+  dtype = settings.get('dtype', 'float32')
+  if tolerance is None:
+    tolerance = max(member.tolerance, harness.TOLERANCE[dtype])
+  x = family.tokens(rows.ids)
+  result = harness.parallel(member, x, rows.ids, stack, **settings)
+  at = family.float64(result.weights)
+  at['x'] = x.astype(np.float64)
+  if stack.encoded:
+    at['memory'] = stack.encoded.output.astype(np.float64)
 
-  def output(at: reference.Weights) -> reference.Array:
-    weights = {n: a for n, a in at.items() if n not in inputs}
-    if encoded:
-      ids = sequence_id, at['memory'], encoded.sequence_id
-      return reference.rows_over(layer, at['x'], weights, *ids, by_row)
-    return reference.rows(
-      layer, at['x'], weights, sequence_id, stack.autoregressive, by_row
+  def expected(at: reference.Weights) -> tuple[reference.Attention, Any]:
+    """What the layer computes, and the z loss."""
+    weights = {n: a for n, a in at.items() if n not in ('x', 'memory')}
+    found = reference.rows(
+      member.reference,
+      at['x'],
+      weights,
+      rows.ids,
+      stack.autoregressive,
+      at.get('memory'),
+      rows.inputs if stack.encoded else None,
     )
+    coefficient = member.settings.get('z_loss_coeff', 0.0)
+    return found, coefficient * np.mean(found.log_z**2)
 
-  harness.assert_close(result.output, output(at), 'output', tolerance)
+  attention, z_loss = expected(at)
+  harness.assert_close(result.output, attention.y, 'output', tolerance)
+  assert len(result.losses) == (1 if z_loss else 0)
+  for loss in result.losses:
+    harness.assert_close(loss, z_loss, 'z loss', tolerance)
   if result.gradients:
-    cotangent = harness.draw('cotangent', x.shape)
     found = result.gradients
-    assert set(found) == {*inputs, *result.trainable}
+    assert set(found) == {*at} & {'x', 'memory'} | {*result.trainable}
+
+    def differentiated(at: reference.Weights) -> Any:
+      attention, z_loss = expected(at)
+      return (attention.y * harness.draw('cotangent', x.shape)).sum() + z_loss
+
     gradients(
       found,
       reference.probes(
-        lambda at: (output(at) * cotangent).sum(),
+        differentiated,
         {name: at[name] for name in at if name in found},
         fixed={name: at[name] for name in at if name not in found},
       ),
@@ -70,30 +90,28 @@ def parallel(
 
 
 def decoded(
-  make_layer: harness.MakeLayer,
-  layer: reference.Layer,
+  member: family.Member,
   shape: Sequence[int],
-  start: Optional[npt.NDArray[Any]] = None,
-  tolerance: float = harness.TOLERANCE['float32'],
+  start: Optional[Array] = None,
+  stack: harness.Stack = harness.DECODER,
   **settings: Any,
 ) -> None:
   """Decodes token by token and compares it with the reference of whole rows.
 
   Args:
-    make_layer: makes the layer.
-    layer: its `reference.Layer`.
+    member: the layer; in cross-attention it attends to the inputs of `PADDED`.
     shape: [batch, length] or, with `beam`, [batch, beam, length].
-    start: how many tokens of each row are given, as in `harness.decode`.
-    tolerance: of the comparison.
-    **settings: those of `harness.decode`.
+    start: number of given tokens in each row, as in `harness.decode`.
+    stack: where the layer is.
+    **settings: arguments of `harness.decode`.
   """
   ones = np.ones(shape, int)
   x = family.tokens(ones)
-  result = harness.decode(make_layer, x, start, **settings)
-  exact, weights = x.astype(np.float64), family.float64(result.weights)
-  encoded = settings.get('encoded')
-  if encoded:
-    # The encoder's output has no beams: each sees the same.
+  memory = memory_id = None
+  if member.is_cross_attention:
+    encoded = family.encoded(family.PADDED.inputs[: shape[0]])
+    stack = dataclasses.replace(stack, encoded=encoded)
+    # The encoder's output has no beams: each attends to the same.
     memory, memory_id = (
       np.broadcast_to(
         np.expand_dims(array, tuple(range(1, len(shape) - 1))),
@@ -101,18 +119,108 @@ def decoded(
       )
       for array in (encoded.output.astype(np.float64), encoded.sequence_id)
     )
-    expected = reference.rows_over(
-      layer, exact, weights, ones, memory, memory_id
-    )
-  else:
-    expected = reference.rows(layer, exact, weights, ones, causal=True)
+  output, weights = harness.decode(member, x, start, stack, **settings)
+  expected = reference.rows(
+    member.reference,
+    x.astype(np.float64),
+    family.float64(weights),
+    ones,
+    True,
+    memory,
+    memory_id,
+  ).y
   new = np.ones(shape, bool)
   if start is not None:
     new &= np.arange(shape[-1]) >= start[:, None]
-    assert np.isnan(result.output[~new]).all()
-  harness.assert_close(
-    result.output[new], expected[new], 'token by token', tolerance
+    assert np.isnan(output[~new]).all()
+  harness.assert_close(output[new], expected[new], 'token by token')
+
+
+RecordedBy = Callable[[Recorder], contextlib.AbstractContextManager[None]]
+
+
+def recorded(
+  make_layer: harness.MakeLayer,
+  rows: family.Rows,
+  stack: harness.Stack,
+  by: RecordedBy = recorded_by,
+) -> tuple[Alignment, dict[str, Any]]:
+  """Calls a layer and records its alignment.
+
+  Args:
+    make_layer: makes the layer.
+    rows: the segments.
+    stack: where the layer is.
+    by: passes the alignment to a recorder.
+
+  Returns:
+    The alignment; and the values of its logits, weights and alphas.
+  """
+  x = family.tokens(rows.ids)
+  found: list[Alignment] = []
+
+  def build(mesh: mtf.Mesh) -> dict[str, Any]:
+    context = harness.host_context(mesh, x.shape, rows.ids, stack)
+    dims = [*context.batch_dims, context.length_dim, context.model.model_dim]
+    with by(found.append), tf.variable_scope(harness.SCOPE):
+      make_layer().call(context, harness.constant(mesh, x, dims))
+    (alignment,) = found
+    return {
+      'logits': alignment.logits,
+      'weights': alignment.weights,
+      'alphas': [a for a in alignment.alphas if a is not None],
+    }
+
+  values = harness.evaluate(build)
+  return found[0], values
+
+
+def alignment(
+  member: family.Member,
+  rows: family.Rows,
+  stack: harness.Stack,
+  make_layer: Optional[harness.MakeLayer] = None,
+  by: RecordedBy = recorded_by,
+) -> None:
+  """Compares recorded logits and attention weights with the reference.
+
+  Args:
+    member: the layer.
+    rows: the segments.
+    stack: where the layer is.
+    make_layer: makes a layer that computes the same; default: the member.
+    by: passes the alignment to a recorder.
+  """
+  if rows.packed:
+    member = member.but(packed=True)
+  memory = memory_id = None
+  if member.is_cross_attention:
+    encoded = family.encoded(rows.inputs)
+    stack = dataclasses.replace(stack, encoded=encoded)
+    memory, memory_id = encoded.output.astype(np.float64), encoded.sequence_id
+  make_layer = make_layer or member
+  _, found = recorded(make_layer, rows, stack, by)
+  x = family.tokens(rows.ids)
+  shapes = harness.variables(make_layer, x, sequence_id=rows.ids, stack=stack)
+  expected = reference.rows(
+    member.reference,
+    x.astype(np.float64),
+    family.float64({n: harness.draw(n, s) for n, s in shapes.items()}),
+    rows.ids,
+    stack.autoregressive,
+    memory,
+    memory_id,
   )
+  # Logits that all examples share have no batch dimension.
+  logits, weights = (
+    np.broadcast_to(found[name], expected.weights.shape)
+    for name in ('logits', 'weights')
+  )
+  tokens = (rows.ids != 0)[:, None, :, None]
+  seen = expected.weights != 0
+  harness.assert_close(logits * seen, expected.logits * seen, 'logits')
+  harness.assert_close(weights * tokens, expected.weights, 'weights')
+  assert not (weights * tokens)[~seen].any(), 'hidden positions have weights'
 
 
 # Where outputs have the size of 1, a gradient below this is a sum that cancels.
@@ -120,7 +228,7 @@ VANISHING = 1e-2
 
 
 def gradients(
-  found: Mapping[str, npt.NDArray[Any]],
+  found: Mapping[str, Array],
   probes: Sequence[reference.Probe],
   tolerance: float,
 ) -> None:

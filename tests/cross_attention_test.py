@@ -1,18 +1,18 @@
-"""Whole models with synthesized cross-attention: from gin files, decoded."""
+"""Whole models with synthesized cross-attention, from gin files."""
 
 import pathlib
 
 import mesh_tensorflow as mtf
 import numpy as np
 import pytest
-import tensorflow.compat.v1 as tf
-from mesh_tensorflow.transformer import transformer_layers, utils
+from mesh_tensorflow.transformer import transformer_layers
 
 import synth_mtf
+from synth_mtf.analysis import labels
 from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
-from synth_mtf.results import labels
-from tests import harness
+from tests import decoding_test, harness, model
+from tests.decoding_test import VOCAB, as_t5, ids, in_parallel
 
 pytestmark = pytest.mark.slow  # builds whole models
 
@@ -20,29 +20,23 @@ GIN = pathlib.Path(synth_mtf.gin_path())
 VARIANTS = sorted(path.stem for path in GIN.glob('variants/*.gin'))
 CROSS = [name for name in VARIANTS if name.startswith('cross_')]
 OWN = [name for name in VARIANTS if not name.startswith('cross_')]
+LENGTHS = {'inputs': 9, 'targets': 6}
 TINY = (
-  'd_model = 10',
-  'd_ff = 6',
-  'num_layers = 1',
-  'num_heads = 2',
-  'd_kv = 3',
+  *decoding_test.TINY,
   'encoder/Unitransformer.max_length = 9',
   'decoder/Unitransformer.max_length = 6',
-  'Unitransformer.vocab_divisor = 1',
 )
-VOCAB, EOS = 19, 1
-FLOAT32 = mtf.VariableDType(tf.float32, tf.float32, tf.float32)
 INPUTS = np.random.RandomState(0).randint(2, VOCAB, [3, 9])
 INPUTS[1, 5:] = INPUTS[2, 2:] = 0
 
 
-def files(*variants):
-  return ['sizes/tiny.gin', *(f'variants/{name}.gin' for name in variants)]
+def parse(*variants, bindings=()):
+  gin_files.parse(model.files('+'.join(variants)), [*TINY, *bindings])
 
 
 def _layers(*variants):
-  """What tells the layers of a model apart, without calling them."""
-  gin_files.parse(files(*variants), TINY)
+  """The class and settings of each layer of a model."""
+  parse(*variants)
   found = {}
   for scope, layer in host_model.layers(host_model.make_transformer(VOCAB)):
     functions = getattr(layer, 'synthesizers', [])
@@ -84,120 +78,44 @@ def test_without_a_self_attention_variant_it_is_t5s():
   ],
 )
 def test_label(variants, label):
-  gin_files.parse(files(*variants), TINY)
+  parse(*variants)
   assert labels.label() == label
 
 
-def run(build, *variants, bindings=(), weights=harness.draw):
-  """Fetches what `build(mesh, model)` makes of a model."""
-  gin_files.parse(files(*variants), [*TINY, *bindings])
-  with harness.new_graph() as (graph, mesh):
-    model = utils.build_model('bitransformer', VOCAB, VOCAB)
-    fetches = build(mesh, model)
-    with harness.open_session(
-      graph, mesh, harness.ONE_DEVICE, fetches, weights
-    ) as session:
-      return session.run({})
-
-
-def ids(mesh, array):
-  dims = [mtf.Dimension(n, s) for n, s in zip(['batch', 'length'], array.shape)]
-  return mtf.import_tf_tensor(
-    mesh, tf.constant(array, tf.int32), mtf.Shape(dims)
+def run(build, *variants, bindings=(), **settings):
+  return decoding_test.run(
+    '+'.join(variants), build, bindings=[*TINY, *bindings], **settings
   )
-
-
-def logits(model, inputs, targets, **settings):
-  return model.call_simple(
-    inputs,
-    targets,
-    compute_loss=False,
-    mode='eval',
-    variable_dtype=FLOAT32,
-    **settings,
-  )[0]
-
-
-@pytest.mark.parametrize(
-  'variants',
-  [
-    ['cross_random'],
-    ['random', 'cross_factorized_random_dense'],
-    ['dense_vanilla', 'cross_random_vanilla'],
-  ],
-  ids=' '.join,
-)
-def test_greedy_and_sampling(variants):
-  """Every token is the most likely one after those before it."""
-
-  def build(mesh, model):
-    inputs = ids(mesh, INPUTS)
-    greedy, top_1 = (
-      model.decode(inputs, FLOAT32, max_decode_length=6, **settings)
-      for settings in ({}, {'temperature': 1.0, 'sampling_keep_top_k': 1})
-    )
-    segments = {
-      'encoder_sequence_id': mtf.cast(mtf.not_equal(inputs, 0), tf.int32),
-      'decoder_sequence_id': mtf.ones_like(greedy),
-    }
-    return {
-      'greedy': greedy,
-      'top_1': top_1,
-      'logits': logits(model, inputs, greedy, **segments),
-    }
-
-  found = run(build, *variants)
-  np.testing.assert_array_equal(found['top_1'], found['greedy'])
-  assert found['greedy'].any(axis=1).all(), 'nothing was decoded'
-  for row, scores in zip(found['greedy'].astype(int), found['logits']):
-    for token, score in zip(row, scores):
-      assert score[token] >= score.max() - 1e-4
-      if token == EOS:
-        break
-
-
-def as_t5(name, shape):
-  return harness.draw(name.replace('Synthetic', ''), shape)
-
-
-def test_beams_of_vanilla_are_those_of_t5():
-  def build(mesh, model):
-    return model.decode(
-      ids(mesh, INPUTS), FLOAT32, beam_size=4, max_decode_length=5
-    )
-
-  ours = run(build, 'cross_vanilla', weights=as_t5)
-  np.testing.assert_array_equal(ours, run(build))
 
 
 @pytest.mark.parametrize('kind', ['bias', 'bias_shared'])
 def test_the_hosts_relative_position_bias(kind):
-  """Which T5 does not use, and which counts spans of sentinels."""
+  """T5 does not use it; it counts spans between sentinels."""
   bindings = [
     f"EncDecAttention.relative_attention_type = '{kind}'",
     'transformer_layers.relative_position_spans.num_sentinels = 4',
   ]
 
   def build(mesh, model):
-    return logits(model, ids(mesh, INPUTS), ids(mesh, INPUTS[:, :6]))
+    inputs, targets = ids(mesh, INPUTS), ids(mesh, INPUTS[:, :6])
+    return in_parallel(model, inputs, targets)
 
+  tokens = INPUTS[:, :6] != 0
   ours = run(build, 'cross_vanilla', bindings=bindings, weights=as_t5)
-  harness.assert_close(
-    ours[INPUTS[:, :6] != 0], run(build, bindings=bindings)[INPUTS[:, :6] != 0]
-  )
-  without = run(build)
-  assert np.abs(ours - without)[INPUTS[:, :6] != 0].max() > 1e-3
+  theirs = run(build, bindings=bindings)
+  harness.assert_close(ours[tokens], theirs[tokens])
+  assert np.abs(ours - run(build))[tokens].max() > 1e-3
 
 
 def test_packed_rows_are_the_examples_alone():
-  """Two examples in one row, of another length on each side."""
+  """Two examples in one row, with different lengths on each side."""
   row = np.array([[2, 3, 4, 5, 6, 7, 8, 9, 0]])
   row_ids = np.array([[1, 1, 1, 2, 2, 2, 2, 2, 0]])
   target = np.array([[10, 11, 12, 13, 14, 15]])
   target_ids = np.array([[1, 1, 1, 1, 2, 2]])
 
   def packed(mesh, model):
-    return logits(
+    return in_parallel(
       model,
       ids(mesh, row),
       ids(mesh, target),
@@ -215,7 +133,7 @@ def test_packed_rows_are_the_examples_alone():
       np.array([part(a, i, segment) for segment in (1, 2)])
       for a, i in ((row, row_ids), (target, target_ids))
     )
-    return logits(model, ids(mesh, inputs), ids(mesh, targets))
+    return in_parallel(model, ids(mesh, inputs), ids(mesh, targets))
 
   variants = ['random_dense', 'cross_random_dense']
   one = run(packed, *variants, bindings=['mesh_train_dataset_fn.pack = True'])
@@ -225,9 +143,9 @@ def test_packed_rows_are_the_examples_alone():
 
 
 def test_parameters():
-  """A row for each target, a column for each input, in each block and head."""
-  gin_files.parse(files('cross_random'), TINY)
-  model = host_model.build(VOCAB, lengths={'inputs': 9, 'targets': 6})
+  """Tables have a row per target and a column per input."""
+  parse('cross_random')
+  model = host_model.build(VOCAB, lengths=LENGTHS)
   scope = 'decoder/block_000/layer_001/SyntheticEncDecAttention'
   found = {
     name[len(scope) + 1 :]: variable.shape.as_list()
@@ -254,14 +172,13 @@ def test_parameters():
   ids=['recomputed', 'reversible', 'ensemble'],
 )
 def test_every_weight_has_a_gradient(binding, packed):
-  """Of every kind of stack; R looks at no token of the decoder."""
-  gin_files.parse(
-    files('factorized_random_dense', 'cross_random'),
-    [*TINY, binding, f'mesh_train_dataset_fn.pack = {packed}'],
+  """In every kind of stack, although R ignores the decoder's tokens."""
+  parse(
+    'factorized_random_dense',
+    'cross_random',
+    bindings=[binding, f'mesh_train_dataset_fn.pack = {packed}'],
   )
-  model = host_model.build(
-    VOCAB, lengths={'inputs': 9, 'targets': 6}, mode='train', packed=packed
-  )
+  model = host_model.build(VOCAB, lengths=LENGTHS, mode='train', packed=packed)
   variables = model.mtf_graph.trainable_variables
   loss = model.mtf_graph.operations[-1].outputs[0]
   with model.graph.as_default():

@@ -1,4 +1,4 @@
-"""T5's own decoder over whole models: greedy, sampling, beam, partial."""
+"""T5's own decoder with whole models: greedy, sampling, beam, partial."""
 
 import itertools
 
@@ -6,10 +6,10 @@ import mesh_tensorflow as mtf
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from mesh_tensorflow.transformer import utils
+from mesh_tensorflow.transformer import transformer, utils
 
 from synth_mtf.host import gin_files
-from tests import harness
+from tests import harness, model
 
 pytestmark = pytest.mark.slow  # decodes with whole models
 
@@ -22,60 +22,57 @@ TINY = (
   'Unitransformer.max_length = 12',
   'Unitransformer.vocab_divisor = 1',
 )
-EOS = 1
+EOS, VOCAB = 1, 19
 BATCH, INPUTS = 3, 7
 VARIANTS = ['random', 'conv_relu_conv', 'random_dense_vanilla']
-some_variants = pytest.mark.parametrize('variant', VARIANTS)
 FLOAT32 = mtf.VariableDType(tf.float32, tf.float32, tf.float32)
 
 
-def run(variant, build, model_type='bitransformer', vocab=19):
+def run(
+  variant,
+  build,
+  model_type='bitransformer',
+  vocab=VOCAB,
+  bindings=(),
+  weights=harness.draw,
+):
   """Fetches what `build(mesh, model)` makes of a variant's tiny model."""
-  gin_files.parse(['sizes/tiny.gin', f'variants/{variant}.gin'], TINY)
+  gin_files.parse(model.files(variant), [*TINY, *bindings])
   with harness.new_graph() as (graph, mesh):
-    model = utils.build_model(model_type, vocab, vocab)
-    fetches = build(mesh, model)
+    fetches = build(mesh, utils.build_model(model_type, vocab, vocab))
     with harness.open_session(
-      graph, mesh, harness.ONE_DEVICE, fetches, harness.draw
+      graph, mesh, harness.ONE_DEVICE, fetches, weights
     ) as session:
       return session.run({})
 
 
 def ids(mesh, array):
   array = np.asarray(array, np.int32)
-  dims = ['batch', 'length'][-array.ndim :]
-  return mtf.import_tf_tensor(
-    mesh,
-    tf.constant(array),
-    mtf.Shape([mtf.Dimension(n, s) for n, s in zip(dims, array.shape)]),
-  )
+  return harness.constant(mesh, array, 'batch length')
 
 
-def some_inputs(batch=BATCH, vocab=19):
+def some_inputs(batch=BATCH, vocab=VOCAB):
   inputs = np.random.RandomState(0).randint(2, vocab, [batch, INPUTS])
   inputs[-1, 4:] = 0
   return inputs
 
 
-def in_parallel(model, inputs, targets):
+def in_parallel(model, inputs, targets, **segments):
   """The logits of every target token at once, [batch, length, vocab]."""
-  decoder_ids = mtf.ones_like(targets)
-  if inputs is None:
-    return model.call_simple(
-      mtf.transformer.transformer.autoregressive_inputs(targets),
-      targets,
-      compute_loss=False,
-      mode='eval',
-      variable_dtype=FLOAT32,
-    )[0]
+  if inputs is None:  # a language model
+    inputs = transformer.autoregressive_inputs(targets)
+  elif not segments:
+    segments = {
+      'encoder_sequence_id': mtf.cast(mtf.not_equal(inputs, 0), tf.int32),
+      'decoder_sequence_id': mtf.ones_like(targets),
+    }
   return model.call_simple(
     inputs,
     targets,
     compute_loss=False,
     mode='eval',
     variable_dtype=FLOAT32,
-    encoder_sequence_id=mtf.cast(mtf.not_equal(inputs, 0), tf.int32),
-    decoder_sequence_id=decoder_ids,
+    **segments,
   )[0]
 
 
@@ -93,7 +90,15 @@ def assert_greedy(decoded, logits, start):
         break
 
 
-@some_variants
+@pytest.mark.parametrize(
+  'variant',
+  [
+    *VARIANTS,
+    'cross_random',
+    'random+cross_factorized_random_dense',
+    'dense_vanilla+cross_random_vanilla',
+  ],
+)
 def test_greedy_and_sampling(variant):
   def build(mesh, model):
     inputs = ids(mesh, some_inputs())
@@ -112,7 +117,7 @@ def test_greedy_and_sampling(variant):
 
   found = run(variant, build)
   assert_greedy(found['greedy'], found['logits'], [0] * BATCH)
-  # Ties aside, the only token that is kept is the most likely one.
+  # Without ties, the only token kept is the most likely one.
   assert_greedy(found['top_1'], found['logits'], [0] * BATCH)
   np.testing.assert_array_equal(found['top_1'], found['greedy'])
 
@@ -131,7 +136,7 @@ def test_samples_have_the_predicted_distribution():
   scores = found['logits'].astype(np.float64)
   probabilities = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
   sampled = found['ids'].astype(int)
-  # The second token, of the rows whose first token is the most frequent one.
+  # The second token of the rows whose first token is the most frequent one.
   first = np.bincount(sampled[:, 0]).argmax()
   for t, rows in ((0, slice(None)), (1, sampled[:, 0] == first)):
     if t == 1 and first == EOS:
@@ -143,7 +148,7 @@ def test_samples_have_the_predicted_distribution():
     assert (error <= 5 * deviation + 1e-3).all(), (error, deviation)
 
 
-@some_variants
+@pytest.mark.parametrize('variant', VARIANTS)
 def test_greedy_from_partial_sequences_in_a_language_model(variant):
   partial = np.zeros([BATCH, 8], int)
   start = [2, 4, 1]
@@ -165,7 +170,7 @@ def test_greedy_from_partial_sequences_in_a_language_model(variant):
 
 @pytest.mark.parametrize('variant', ['conv_relu_conv', 'random_vanilla'])
 def test_beam_search_is_exhaustive_search(variant):
-  """With as many beams as there are prefixes, the best of all is found."""
+  """With one beam per prefix, the best of all sequences is found."""
   vocab, length, alpha = 5, 3, 0.6
   words = [w for w in range(vocab) if w != EOS]
   candidates = [
@@ -207,28 +212,24 @@ def test_beam_search_is_exhaustive_search(variant):
     assert scores[candidates.index(best.tolist())] >= max(scores) - 1e-4
 
 
-def test_beams_of_vanilla_are_those_of_t5():
-  """The same weights under SelfAttention's names."""
+@pytest.mark.parametrize('variant', ['vanilla', 'cross_vanilla'])
+def test_beams_of_vanilla_are_those_of_t5(variant):
+  """The same weights under T5's names."""
 
   def build(mesh, model):
     return model.decode(
       ids(mesh, some_inputs()), FLOAT32, beam_size=4, max_decode_length=5
     )
 
-  def as_t5(name, shape):
-    return harness.draw(
-      name.replace('SyntheticAttention', 'SelfAttention'), shape
-    )
+  ours = run(variant, build, weights=as_t5)
+  np.testing.assert_array_equal(ours, run(None, build))
 
-  def run_with(files, weights):
-    gin_files.parse(files, TINY)
-    with harness.new_graph() as (graph, mesh):
-      model = utils.build_model('bitransformer', 19, 19)
-      with harness.open_session(
-        graph, mesh, harness.ONE_DEVICE, build(mesh, model), weights
-      ) as session:
-        return session.run({})
 
-  ours = run_with(['sizes/tiny.gin', 'variants/vanilla.gin'], as_t5)
-  theirs = run_with(['sizes/tiny.gin'], harness.draw)
-  np.testing.assert_array_equal(ours, theirs)
+def as_t5(name, shape):
+  """The weight of T5's layer in the place of ours."""
+  for ours, theirs in (
+    ('SyntheticAttention', 'SelfAttention'),
+    ('SyntheticEncDecAttention', 'EncDecAttention'),
+  ):
+    name = name.replace(ours, theirs)
+  return harness.draw(name, shape)

@@ -1,18 +1,18 @@
-"""The Synthesizer family: the one registry that the tests go through.
+"""The Synthesizer family: the registry that the tests iterate over.
 
-A row is a file of gin/variants that uses one of our layers, by its name: what
-makes the layer's synthesizing functions in small sizes, and the same functions
-in NumPy. All that must hold for every function and every variant is tested over
-these rows; registry_test.py fails when a function or a file has none.
+A member is a file of gin/variants that uses one of our layers, by its name: the
+layer with its synthesizing functions in small sizes, and the same functions in
+NumPy. Whatever must hold for every function and every variant is tested with
+these members; registry_test.py fails if a function or a file has none.
 
-Sizes are primes of their own, as far as the functions allow, so that a swapped
-dimension does not go unseen.
+Sizes are distinct primes as far as the functions allow, so that a swapped
+dimension does not go unnoticed.
 """
 
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 import numpy as np
@@ -25,73 +25,112 @@ from tests import harness, reference
 
 BATCH, HEADS, D_KV, LENGTH, D_MODEL, MAX_LENGTH = 2, 3, 5, 7, 11, 13
 FACTORED = 21  # FactorizedDense makes it of 3 and 7
-MEMORY_LENGTH, MEMORY_MAX_LENGTH = 9, FACTORED  # of an encoder's output
+MEMORY_LENGTH, MEMORY_MAX_LENGTH = 9, FACTORED  # of the encoder's output
 
 MakeFunction = Callable[..., synth_mtf.SynthesizingFunction]
 
 
 @dataclasses.dataclass(frozen=True)
+class Rows:
+  """Which tokens of a batch belong together.
+
+  Attributes:
+    ids: segments of the layer's rows, [batch..., length]; 0 is padding.
+    inputs: segments of the encoder's rows, [batch..., memory_length].
+  """
+
+  ids: npt.NDArray[Any]
+  inputs: npt.NDArray[Any]
+
+  @property
+  def packed(self) -> bool:
+    """Whether a row holds several sequences."""
+    return bool((self.ids > 1).any())
+
+
+# Also a row of one token, and one of nothing but padding.
+PADDED = Rows(
+  np.array([[1] * 7, [1, 1, 1, 1, 0, 0, 0], [1] + [0] * 6, [0] * 7]),
+  np.array([[1] * 5 + [0] * 4, [1] * 9, [1] + [0] * 8, [0] * 9]),
+)
+PACKED = Rows(
+  np.array([[1, 1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 2, 2, 0], [0] * 7]),
+  np.array([[1, 1, 2, 2, 2, 2, 3, 3, 3], [1, 1, 1, 1, 2, 0, 0, 0, 0], [0] * 9]),
+)
+_REFERENCE_SETTINGS = {
+  field.name for field in dataclasses.fields(reference.Layer)
+}
+
+
+@dataclasses.dataclass(frozen=True)
 class Member:
-  """Synthesizing functions as the layer takes them, and in NumPy.
+  """A layer with synthesizing functions, and the same in NumPy.
 
   Attributes:
     synthesizers: makers of the layer's functions.
-    formulas: the same in NumPy.
-    normalize: the layer's setting of that name.
+    formulas: the same functions in NumPy.
+    settings: arguments of the layer.
     tolerance: of gradients in float32.
     layer: the class of the layer.
   """
 
   synthesizers: tuple[MakeFunction, ...]
   formulas: tuple[reference.Function, ...]
-  normalize: Optional[str] = 'softmax'
+  settings: Mapping[str, Any] = dataclasses.field(
+    default_factory=lambda: {
+      'num_heads': HEADS,
+      'key_value_size': D_KV,
+      'packed': False,
+    }
+  )
   tolerance: float = harness.TOLERANCE['float32']
   layer: Callable[..., transformer.TransformerLayer] = (
     synth_mtf.SyntheticAttention
   )
 
-  def maker(self, **settings: Any) -> harness.MakeLayer:
-    """Makes the layer; settings override the small sizes."""
-    settings = {
-      'num_heads': HEADS,
-      'key_value_size': D_KV,
-      'packed': False,
-      'normalize': self.normalize,
-      **settings,
-    }
-    return lambda: self.layer(synthesizers=list(self.synthesizers), **settings)
+  def __call__(self) -> transformer.TransformerLayer:
+    """Makes the layer."""
+    return self.layer(synthesizers=list(self.synthesizers), **self.settings)
 
-  def reference(self, **settings: Any) -> reference.Layer:
-    """The same layer in NumPy."""
+  @property
+  def reference(self) -> reference.Layer:
+    """The layer in NumPy."""
     settings = {
-      'heads': HEADS,
-      'd_kv': D_KV,
-      'normalize': self.normalize == 'softmax',
-      **settings,
+      name: value
+      for name, value in self.settings.items()
+      if name in _REFERENCE_SETTINGS
     }
     return reference.Layer(self.formulas, **settings)
+
+  @property
+  def is_cross_attention(self) -> bool:
+    """Whether the layer attends to an encoder's output."""
+    return self.layer is synth_mtf.SyntheticEncDecAttention
+
+  def but(self, **settings: Any) -> 'Member':
+    """The member with other settings of the layer."""
+    return dataclasses.replace(self, settings={**self.settings, **settings})
+
+  def of_size(self, **sizes: Any) -> 'Member':
+    """The member with other settings of the functions that have them."""
+    return dataclasses.replace(
+      self, synthesizers=tuple(_resized(m, sizes) for m in self.synthesizers)
+    )
 
   def functions(self) -> list[synth_mtf.SynthesizingFunction]:
     """The layer's functions, newly made."""
     return [make() for make in self.synthesizers]
 
   def takes(self, setting: str) -> bool:
-    """Whether one of its functions, or what is inside it, has a setting."""
+    """Whether one of its functions, or a function inside it, has a setting."""
     return any(_takes(make, setting) for make in self.synthesizers)
 
-  def of_size(self, **sizes: Any) -> 'Member':
-    """The member with other settings, where its functions have them."""
-    return dataclasses.replace(
-      self, synthesizers=tuple(_resized(m, sizes) for m in self.synthesizers)
-    )
-
   def __add__(self, other: 'Member') -> 'Member':
-    return Member(
-      self.synthesizers + other.synthesizers,
-      self.formulas + other.formulas,
-      self.normalize,
-      max(self.tolerance, other.tolerance),
-      self.layer,
+    return dataclasses.replace(
+      self,
+      synthesizers=self.synthesizers + other.synthesizers,
+      formulas=self.formulas + other.formulas,
+      tolerance=max(self.tolerance, other.tolerance),
     )
 
 
@@ -116,17 +155,17 @@ def _resized(make: MakeFunction, sizes: Mapping[str, Any]) -> MakeFunction:
   )
 
 
-def alone(
+def single(
   function: MakeFunction, formula: reference.Function, **settings: Any
 ) -> Member:
-  """The member with one function, at `MAX_LENGTH` where it has a table."""
+  """The member with one function, of `MAX_LENGTH` if it has a table."""
   if 'max_length' in inspect.signature(function).parameters:
     settings = {'max_length': MAX_LENGTH, **settings}
   return Member((functools.partial(function, **settings),), (formula,))
 
 
 def across(member: Member) -> Member:
-  """The member in cross-attention: a column for each token of the input."""
+  """The member in cross-attention: tables have a column per input token."""
   return dataclasses.replace(
     member.of_size(memory_max_length=MEMORY_MAX_LENGTH),
     layer=synth_mtf.SyntheticEncDecAttention,
@@ -136,18 +175,18 @@ def across(member: Member) -> Member:
 _at_max_length = functools.partial(functools.partial, max_length=MAX_LENGTH)
 _PATTERNS = 'previous', 'left', 'start'
 
-V = alone(synth_mtf.DotProduct, reference.dot_product)
-R = alone(synth_mtf.Random, reference.random)
-FR = alone(synth_mtf.FactorizedRandom, reference.factorized_random, rank=4)
-D = alone(synth_mtf.Dense, reference.dense)
-FD = alone(
+V = single(synth_mtf.DotProduct, reference.dot_product)
+R = single(synth_mtf.Random, reference.random)
+FR = single(synth_mtf.FactorizedRandom, reference.factorized_random, rank=4)
+D = single(synth_mtf.Dense, reference.dense)
+FD = single(
   synth_mtf.FactorizedDense, reference.factorized_dense, max_length=FACTORED
 )
 
 VARIANTS = {
   'vanilla': V,
   'random': R,
-  'fixed_random': alone(synth_mtf.Random, reference.random, trainable=False),
+  'fixed_random': single(synth_mtf.Random, reference.random, trainable=False),
   'factorized_random': FR,
   'dense': D,
   'factorized_dense': FD,
@@ -157,17 +196,17 @@ VARIANTS = {
   'factorized_random_vanilla': FR + V,
   'factorized_random_dense': FR + D,
   'random_dense_vanilla': R + D + V,
-  'mlp_mixer': dataclasses.replace(R, normalize=None),
-  'convolution': alone(
+  'mlp_mixer': R.but(normalize=None),
+  'convolution': single(
     synth_mtf.ConvolutionalDense,
     reference.convolution,
     relu=False,
     filter_width=3,
   ),
-  'conv_relu_conv': alone(
+  'conv_relu_conv': single(
     synth_mtf.ConvolutionalDense, reference.conv_relu_conv, filter_width=3
   ),
-  'bottleneck_dense': alone(
+  'bottleneck_dense': single(
     synth_mtf.BottleneckDense,
     functools.partial(
       reference.bottleneck,
@@ -176,7 +215,7 @@ VARIANTS = {
     bottleneck_size=2,
     inner=_at_max_length(synth_mtf.Dense),
   ),
-  'bottleneck_conv_relu_conv': alone(
+  'bottleneck_conv_relu_conv': single(
     synth_mtf.BottleneckDense,
     functools.partial(
       reference.bottleneck,
@@ -187,32 +226,32 @@ VARIANTS = {
     bottleneck_size=2,
     inner=_at_max_length(synth_mtf.ConvolutionalDense, filter_width=2),
   ),
-  'glu': alone(synth_mtf.GatedDense, reference.gated),
+  'glu': single(synth_mtf.GatedDense, reference.gated),
   'fixed_patterns': dataclasses.replace(
-    alone(
+    single(
       synth_mtf.FixedPatterns,
       functools.partial(reference.patterns, names=_PATTERNS, size=MAX_LENGTH),
       patterns=_PATTERNS,
     ),
-    # The gradient of alpha sums up logits of -30, which cancel.
+    # The gradient of alpha sums logits of -30, which cancel.
     tolerance=3e-5,
   ),
 }
 
-# Mixtures without a gin file: what the others do not add to each other.
+# Mixtures without a gin file: combinations that the variants do not have.
 MIXTURES = {
   'factorized_random_factorized_dense_vanilla': FR + FD + V,
   'convolution_random_patterns': (
     VARIANTS['conv_relu_conv'] + R + VARIANTS['fixed_patterns']
   ),
   'random_random': R
-  + alone(
+  + single(
     synth_mtf.Random, functools.partial(reference.random, scope='random_1')
   ),
 }
 
-# The functions of synthesize_mode = "..." in our layer; what is different about
-# the layer is tested in checkpoints/as_original_test.py.
+# The functions of synthesize_mode = "..." in our layer. Other differences are
+# tested in checkpoints/as_original_test.py.
 AS_ORIGINAL = {
   'as_original_random': R,
   'as_original_random_plus': R + V,
@@ -239,7 +278,7 @@ CROSS_VARIANTS = {
   )
 }
 
-# What has no gin file in cross-attention.
+# Cross-attention without a gin file.
 CROSS_MIXTURES = {
   **{
     f'cross_{name}': across(VARIANTS[name])
@@ -252,7 +291,7 @@ CROSS_MIXTURES = {
 ALL = {**VARIANTS, **MIXTURES}
 CROSS = {**CROSS_VARIANTS, **CROSS_MIXTURES}
 SINGLE = {n: m for n, m in VARIANTS.items() if len(m.synthesizers) == 1}
-# The functions alone, and mixtures that have all that mixtures add.
+# Single functions, and mixtures that cover what mixtures add.
 _FAST = {
   *SINGLE,
   'cross_random',
@@ -266,31 +305,37 @@ _FAST = {
 }
 
 
-def each(
-  names: Iterable[str] = tuple(ALL), takes: Optional[str] = None
-) -> pytest.MarkDecorator:
-  """Parametrizes a test by the `name` of a member; few mixtures are fast.
-
-  Args:
-    names: of the members.
-    takes: a setting; members without it are left out.
-  """
+def some(*names: str) -> pytest.MarkDecorator:
+  """Parametrizes a test by `member`, for a few members by name."""
   members = {**ALL, **CROSS}
   return pytest.mark.parametrize(
-    'name',
+    'member', [pytest.param(members[name], id=name) for name in names]
+  )
+
+
+def every(
+  members: Mapping[str, Member], takes: Optional[str] = None
+) -> pytest.MarkDecorator:
+  """Parametrizes a test by `member`; most mixtures are slow.
+
+  Args:
+    members: by name.
+    takes: a setting; members whose functions do not have it are left out.
+  """
+  return pytest.mark.parametrize(
+    'member',
     [
       pytest.param(
-        name,
-        marks=[] if name in _FAST else pytest.mark.slow,
+        member, id=name, marks=[] if name in _FAST else pytest.mark.slow
       )
-      for name in names
-      if takes is None or members[name].takes(takes)
+      for name, member in members.items()
+      if takes is None or member.takes(takes)
     ],
   )
 
 
 def tokens(sequence_id: npt.ArrayLike) -> npt.NDArray[np.float32]:
-  """A layer's input, [..., length, d_model], padding included."""
+  """The input of a layer, [..., length, d_model], padding included."""
   return harness.draw('x', [*np.shape(sequence_id), D_MODEL])
 
 

@@ -1,12 +1,12 @@
-"""Runs attention layers alone, as the host would, with weights we choose.
+"""Runs attention layers as the host would, with weights of our choice.
 
 `parallel` calls layers on whole rows (train, eval, infer), `decode` token by
-token (first_part, then incremental), `evaluate` anything smaller. Each builds
-one Mesh-TensorFlow graph and one session, and returns what came out as NumPy
-arrays.
+token (first_part, then incremental), `evaluate` runs anything smaller. Each
+builds one Mesh-TensorFlow graph and one session, and returns NumPy arrays.
 """
 
 import contextlib
+import copy
 import dataclasses
 import types
 import zlib
@@ -20,73 +20,15 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow import placement_mesh_impl
 from mesh_tensorflow.transformer import transformer
 
-# Largest error, relative to the largest entry of what is expected.
+# Largest error, relative to the largest expected entry.
 TOLERANCE = {'float32': 1e-5, 'bfloat16': 3e-2}
 
 SCOPE = 'SyntheticAttention'
 
 Array = npt.NDArray[Any]
 MakeLayer = Callable[[], transformer.TransformerLayer]
-# A value for a variable, by its name and shape.
+# Returns the value of a variable, given its name and shape.
 Initial = Callable[[str, Sequence[int]], Array]
-
-
-@dataclasses.dataclass(frozen=True)
-class Stack:
-  """Which part of a T5 model the layer stands in."""
-
-  name: str
-  autoregressive: bool = False
-  has_encoder: bool = True
-  input_full_attention: bool = False
-
-
-ENCODER = Stack('encoder')
-DECODER = Stack('decoder', autoregressive=True)
-LM = Stack('transformer', autoregressive=True, has_encoder=False)
-PREFIX_LM = Stack(
-  'transformer',
-  autoregressive=True,
-  has_encoder=False,
-  input_full_attention=True,
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class Encoded:
-  """What an encoder hands to the decoder.
-
-  Attributes:
-    output: [batch..., memory_length, d_model].
-    sequence_id: [batch..., memory_length]; 0 is padding.
-  """
-
-  output: Array
-  sequence_id: Array
-
-
-@dataclasses.dataclass
-class Result:
-  """What a graph computed.
-
-  Attributes:
-    output: [batch..., length, d_model].
-    weights: by variable name, as float32.
-    gradients: of sum(output * cotangent) and the losses, by variable name, 'x',
-      and 'memory' where there is an encoder.
-    trainable: names of the variables that a training step changes.
-    shapes: static shapes of all tensors in the TensorFlow graph.
-    losses: what the layer added to the losses of the model.
-  """
-
-  output: Array
-  weights: dict[str, Array]
-  gradients: dict[str, Array] = dataclasses.field(default_factory=dict)
-  trainable: list[str] = dataclasses.field(default_factory=list)
-  shapes: list[tuple[str, tuple[int, ...]]] = dataclasses.field(
-    default_factory=list
-  )
-  losses: list[Array] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +38,7 @@ class Mesh:
   Attributes:
     shape: as in `utils.run.mesh_shape`.
     layout: as in `utils.run.layout_rules`.
-    tpu: whether the layers take it for one of TPU cores.
+    tpu: whether the layers take it for a mesh of TPU cores.
   """
 
   shape: str = ''
@@ -118,8 +60,103 @@ class Mesh:
 
 ONE_DEVICE = Mesh()
 TPU = Mesh(tpu=True)
-# The host places the variables of a TPU's mesh, and of no other.
+# The host places variables on TPU meshes only.
 _PLACER = types.SimpleNamespace(device_function=lambda op: '/cpu:0')
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoded:
+  """What an encoder passes to the decoder.
+
+  Attributes:
+    output: [batch..., memory_length, d_model].
+    sequence_id: [batch..., memory_length]; 0 is padding.
+  """
+
+  output: Array
+  sequence_id: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Stack:
+  """The part of a T5 model that a layer is in, and how the host calls it.
+
+  Functions below take changes of these settings as keyword arguments.
+
+  Attributes:
+    name: 'encoder', 'decoder' or 'transformer'.
+    autoregressive: whether it is a decoder.
+    has_encoder: False in a language model.
+    input_full_attention: whether it is a prefix language model.
+    mode: of the Context.
+    dtype: type of the activations; variables are float32.
+    mesh: mesh shape and layout.
+    priority: read and write priority, [batch..., length], of a prefix language
+      model.
+    ensemble: number of models in an ensemble; 0 = no ensemble.
+    beam: whether rows are [batch, beam, length], and the position a scalar.
+    encoded: the encoder's output, without beams.
+  """
+
+  name: str
+  autoregressive: bool = False
+  has_encoder: bool = True
+  input_full_attention: bool = False
+  mode: str = 'train'
+  dtype: str = 'float32'
+  mesh: Mesh = ONE_DEVICE
+  priority: Optional[Array] = None
+  ensemble: int = 0
+  beam: bool = False
+  encoded: Optional[Encoded] = None
+
+  @property
+  def variable_dtype(self) -> mtf.VariableDType:
+    return mtf.VariableDType(tf.float32, tf.float32, tf.as_dtype(self.dtype))
+
+  def model(self, d_model: int) -> transformer.Unitransformer:
+    return transformer.Unitransformer(
+      layer_stack=None,
+      d_model=d_model,
+      input_vocab_size=17,
+      output_vocab_size=17 if self.autoregressive else None,
+      autoregressive=self.autoregressive,
+      max_length=512,
+      positional_embedding=False,
+      name=self.name,
+      layout=self.mesh.layout or None,
+      mesh_shape=self.mesh.shape or None,
+      ensemble=self.ensemble or None,
+      input_full_attention=self.input_full_attention,
+    )
+
+
+ENCODER = Stack('encoder')
+DECODER = Stack('decoder', autoregressive=True)
+LM = Stack('transformer', autoregressive=True, has_encoder=False)
+PREFIX_LM = dataclasses.replace(LM, input_full_attention=True)
+
+
+@dataclasses.dataclass
+class Result:
+  """What a graph computed.
+
+  Attributes:
+    output: [batch..., length, d_model].
+    weights: float32 arrays by variable name.
+    gradients: of sum(output * cotangent) and the losses, by variable name, 'x',
+      and 'memory' if there is an encoder.
+    trainable: names of the variables that a training step changes.
+    shapes: static shapes of all tensors in the TensorFlow graph, by name.
+    losses: what the layer added to the losses of the model.
+  """
+
+  output: Array
+  weights: dict[str, Array]
+  gradients: dict[str, Array]
+  trainable: list[str]
+  shapes: list[tuple[str, tuple[int, ...]]]
+  losses: list[Array]
 
 
 def draw(name: str, shape: Sequence[int], scale: float = 0.5) -> Array:
@@ -128,69 +165,106 @@ def draw(name: str, shape: Sequence[int], scale: float = 0.5) -> Array:
   return (scale * rng.standard_normal(shape)).astype(np.float32)
 
 
+def host_context(
+  mesh_object: mtf.Mesh,
+  shape: Sequence[int],
+  sequence_id: Optional[Array] = None,
+  stack: Stack = ENCODER,
+  **changes: Any,
+) -> transformer.Context:
+  """The Context that the host makes for whole rows.
+
+  Args:
+    mesh_object: the mesh of the graph.
+    shape: shape of the input, [batch..., length, d_model].
+    sequence_id: [batch..., length]; None: the host's int 1, no padding.
+    stack: where the layer is.
+    **changes: settings of the stack.
+  """
+  stack = dataclasses.replace(stack, **changes)
+  names = ['outer_batch', 'batch', 'length'][-len(shape) + 1 :]
+  if stack.beam:
+    names = ['batch', 'beam', 'length']
+  rows = [mtf.Dimension(n, s) for n, s in zip(names, shape)]
+  ids = 1 if stack.has_encoder else None
+  if sequence_id is not None:
+    ids = constant(mesh_object, sequence_id, rows)
+  order = mtf.range(mesh_object, rows[-1], tf.int32)
+  priority = order if stack.autoregressive else None
+  if stack.priority is not None:
+    priority = constant(mesh_object, stack.priority, rows)
+  memory = memory_id = None
+  if stack.encoded is not None:
+    output, memory_id = stack.encoded.output, stack.encoded.sequence_id
+    dims = [
+      *rows[: memory_id.ndim - 1],
+      mtf.Dimension('memory_length', memory_id.shape[-1]),
+    ]
+    memory_id = constant(mesh_object, memory_id, dims)
+    memory = mtf.cast(
+      constant(
+        mesh_object, output, [*dims, mtf.Dimension('d_model', output.shape[-1])]
+      ),
+      stack.variable_dtype.activation_dtype,
+    )
+  return transformer.Context(
+    model=stack.model(shape[-1]),
+    mesh=mesh_object,
+    batch_dims=rows[:-1],
+    length_dim=rows[-1],
+    variable_dtype=stack.variable_dtype,
+    mode=stack.mode,
+    losses=[],
+    sequence_id=ids,
+    position=order,
+    position_is_default=True,
+    read_priority=priority,
+    write_priority=priority,
+    encoder_output=memory,
+    encoder_sequence_id=memory_id,
+  )
+
+
 def parallel(
   make_layer: Union[MakeLayer, Sequence[MakeLayer]],
   x: Array,
   sequence_id: Optional[Array] = None,
   stack: Stack = ENCODER,
-  mode: str = 'train',
+  *,
   weights: Optional[Initial] = draw,
-  dtype: str = 'float32',
-  mesh: Mesh = ONE_DEVICE,
-  priority: Optional[Array] = None,
   cotangent: Optional[Array] = None,
-  ensemble: int = 0,
-  max_length: int = 512,
+  mask_padding: bool = True,
   runs: int = 1,
-  host_masks: bool = True,
-  encoded: Optional[Encoded] = None,
+  **changes: Any,
 ) -> Result:
-  """Calls layers, one after the other, on whole rows.
+  """Calls one or more layers, one after the other, on whole rows.
 
   Args:
-    make_layer: makes a layer, or a list of these.
+    make_layer: makes a layer, or a list of such callables.
     x: [batch..., length, d_model], one or two batch dimensions.
     sequence_id: [batch..., length]; None: the host's int 1, no padding.
-    stack: where the layers stand.
-    mode: 'train', 'eval' or 'infer'.
-    weights: name and shape to values; None: as the layer initializes them.
-    dtype: of activations; variables are float32.
-    mesh: mesh shape and layout.
-    priority: read and write priority [batch..., length] in place of the
-      stack's own (a prefix language model).
-    cotangent: what the output is multiplied with to be differentiated.
-    ensemble: number of models in an ensemble; 0 = none.
-    max_length: of the Unitransformer.
-    runs: session calls; more than one stacks the outputs in front.
-    host_masks: whether x is made zero at padding, which the host does.
-    encoded: what the encoder made, for cross-attention.
+    stack: where the layers are.
+    weights: returns the variables' values; None: as the layer initializes them.
+    cotangent: factor of the output in the function that is differentiated.
+    mask_padding: whether to set x to zero at padding, as the host does.
+    runs: number of session calls; if more than one, outputs are stacked.
+    **changes: settings of the stack.
   """
-  makers = make_layer if isinstance(make_layer, (list, tuple)) else [make_layer]
+  stack = dataclasses.replace(stack, **changes)
+  makers = [make_layer] if callable(make_layer) else make_layer
   cotangent = draw('cotangent', x.shape) if cotangent is None else cotangent
-  with new_graph(mesh) as (graph, mesh_object):
-    context = host_context(
-      mesh_object,
-      x.shape,
-      sequence_id,
-      stack,
-      mode,
-      dtype=dtype,
-      mesh=mesh,
-      priority=priority,
-      ensemble=ensemble,
-      max_length=max_length,
-      encoded=encoded,
-    )
+  with new_graph(stack.mesh) as (graph, mesh_object):
+    context = host_context(mesh_object, x.shape, sequence_id, stack)
     model = context.model
-    dims = context.batch_dims + [context.length_dim, model.model_dim]
+    dims = [*context.batch_dims, context.length_dim, model.model_dim]
     placeholder = tf.placeholder(tf.float32, x.shape)
     x_in = mtf.import_tf_tensor(mesh_object, placeholder, mtf.Shape(dims))
     y = mtf.cast(x_in, context.activation_dtype)
-    if host_masks:
+    if mask_padding:
       y = transformer.sublayer_mask_padding(y, None, context)
-    if ensemble:
+    if stack.ensemble:
       dims = model.ensemble_dims + dims
-      cotangent = np.stack([cotangent] * ensemble)
+      cotangent = np.stack([cotangent] * stack.ensemble)
       y = mtf.broadcast(y, mtf.Shape(dims))
     for i, make in enumerate(makers):
       scope = SCOPE if len(makers) == 1 else f'layer_{i:03d}'
@@ -201,30 +275,30 @@ def parallel(
     for added in context.losses:
       loss += mtf.cast(added, tf.float32)
     gradients = {}
-    if mode == 'train':
+    if stack.mode == 'train':
       sources = {'x': x_in}
-      if encoded is not None:
+      if stack.encoded is not None:
         sources['memory'] = context.encoder_output
       for variable in graph.trainable_variables:
-        sources[variable.name] = variable.outputs[0]
+        sources[_short(variable.name)] = variable.outputs[0]
       found = mtf.gradients([loss], list(sources.values()))
       gradients = {n: g for n, g in zip(sources, found) if g is not None}
-    trainable = [_short(v.name) for v in graph.trainable_variables]
     fetches = {
       'output': y,
       'gradients': gradients,
       'losses': list(context.losses),
     }
-    with open_session(graph, mesh_object, mesh, fetches, weights) as session:
-      values = [session.run({placeholder: x}) for _ in range(runs)]
-      result = values[0]
-      output = result['output']
+    trainable = [_short(v.name) for v in graph.trainable_variables]
+    with open_session(
+      graph, mesh_object, stack.mesh, fetches, weights
+    ) as session:
+      results = [session.run({placeholder: x}) for _ in range(runs)]
+      result = results[0]
       if runs > 1:
-        output = np.stack([v['output'] for v in values])
+        result['output'] = np.stack([r['output'] for r in results])
       return Result(
-        output=output,
-        gradients={_short(n): g for n, g in result['gradients'].items()},
-        weights={_short(n): w for n, w in session.weights.items()},
+        **result,
+        weights=session.weights,
         trainable=trainable,
         shapes=[
           (tensor.name, tuple(tensor.shape.as_list()))
@@ -232,188 +306,90 @@ def parallel(
           for tensor in op.outputs
           if tensor.shape.is_fully_defined()
         ],
-        losses=result['losses'],
       )
-
-
-def host_context(
-  mesh_object: mtf.Mesh,
-  shape: Sequence[int],
-  sequence_id: Optional[Array] = None,
-  stack: Stack = ENCODER,
-  mode: str = 'train',
-  *,
-  dtype: str = 'float32',
-  mesh: Mesh = ONE_DEVICE,
-  priority: Optional[Array] = None,
-  ensemble: int = 0,
-  max_length: int = 512,
-  encoded: Optional[Encoded] = None,
-) -> transformer.Context:
-  """The Context that the host makes for whole rows.
-
-  Args:
-    mesh_object: the mesh of the graph.
-    shape: of the input, [batch..., length, d_model].
-    sequence_id: as for `parallel`, like all others.
-    stack: see there.
-    mode: see there.
-    dtype: see there.
-    mesh: see there.
-    priority: see there.
-    ensemble: see there.
-    max_length: see there.
-    encoded: see there.
-  """
-  names = ['outer_batch', 'batch', 'length'][-len(shape) + 1 :]
-  rows = [mtf.Dimension(n, s) for n, s in zip(names, shape)]
-  ids = 1 if stack.has_encoder else None
-  if sequence_id is not None:
-    ids = constant(mesh_object, sequence_id, rows)
-  order = mtf.range(mesh_object, rows[-1], tf.int32)
-  if priority is not None:
-    order_of_reading = constant(mesh_object, priority, rows)
-  else:
-    order_of_reading = order if stack.autoregressive else None
-  return transformer.Context(
-    model=_model(stack, shape[-1], mesh, ensemble, max_length),
-    mesh=mesh_object,
-    batch_dims=rows[:-1],
-    length_dim=rows[-1],
-    variable_dtype=_variable_dtype(dtype),
-    mode=mode,
-    losses=[],
-    sequence_id=ids,
-    position=order,
-    position_is_default=True,
-    read_priority=order_of_reading,
-    write_priority=order_of_reading,
-    **_of_encoder(mesh_object, encoded, rows[:-1], dtype),
-  )
 
 
 def decode(
   make_layer: MakeLayer,
   x: Array,
   start: Optional[Array] = None,
-  beam: bool = False,
   stack: Stack = DECODER,
+  *,
   weights: Initial = draw,
-  dtype: str = 'float32',
-  mesh: Mesh = ONE_DEVICE,
-  priority: Optional[Array] = None,
-  max_length: int = 512,
-  encoded: Optional[Encoded] = None,
-) -> Result:
+  **changes: Any,
+) -> tuple[Array, dict[str, Array]]:
   """Calls a layer as the host's decoders do: first_part, then token by token.
 
   Args:
     make_layer: makes the layer.
     x: [batch, length, d_model], or [batch, beam, length, d_model].
-    start: [batch], how many tokens of each row are given. In first_part the
-      layer sees noise in place of the others. None: decoding from nothing, so
-      that states start as zeros.
-    beam: whether positions are a scalar, as in beam search.
-    stack: where the layer stands.
-    weights: name and shape to initial values.
-    dtype: of activations.
-    mesh: mesh shape and layout.
-    priority: write priority [batch, length] of a prefix language model.
-    max_length: of the Unitransformer.
-    encoded: what the encoder made, without beams, for cross-attention.
+    start: [batch], number of given tokens in each row; first_part has noise in
+      place of the others. None: decoding starts from states of zeros.
+    stack: where the layer is.
+    weights: returns the variables' values.
+    **changes: settings of the stack.
 
   Returns:
-    The output, [batch..., length, d_model], with NaN at the tokens that were
-    given; and the weights.
+    The output, [batch..., length, d_model], with NaN at the given tokens; and
+    the weights.
   """
+  stack = dataclasses.replace(stack, mode='first_part', **changes)
   length = x.shape[-2]
   first = np.zeros(x.shape[:1], np.int32) if start is None else start
-  with new_graph(mesh) as (graph, mesh_object):
-    model = _model(stack, x.shape[-1], mesh, 0, max_length)
-    names = ['batch', 'beam', 'length'] if beam else ['batch', 'length']
-    dims = [mtf.Dimension(n, s) for n, s in zip(names, x.shape)]
-    dims.append(model.model_dim)
-    length_dim = dims[-2]
-    order = mtf.range(mesh_object, length_dim, tf.int32)
-    write_priority = order
-    if priority is not None:
-      write_priority = constant(mesh_object, priority, dims[:-1])
-    common = {
-      'model': model,
-      'mesh': mesh_object,
-      'batch_dims': dims[:-2],
-      'length_dim': length_dim,
-      'variable_dtype': _variable_dtype(dtype),
-      'sequence_id': 1 if stack.has_encoder else None,
-      'write_priority': write_priority,
-      **_of_encoder(mesh_object, encoded, dims[:1], dtype),
-    }
+  given = np.arange(length) < first.reshape(-1, *[1] * (x.ndim - 2))
+  with new_graph(stack.mesh) as (graph, mesh_object):
+    context = host_context(mesh_object, x.shape, None, stack)
+    batch = context.batch_dims
     layer = make_layer()
-    seen = np.arange(length)[None, :] < first[:, None]
-    seen = seen.reshape(seen.shape[:1] + (1,) * beam + seen.shape[1:] + (1,))
-    noisy = np.where(seen, x, draw('not decoded yet', x.shape))
-    context = transformer.Context(
-      mode='first_part',
-      position=order,
-      position_is_default=True,
-      new_states=[],
-      constant_states=[],
-      initial_position=constant(mesh_object, first, dims[:1]),
-      read_priority=write_priority,
-      **common,
-    )
-    activation = context.activation_dtype
-    with tf.variable_scope(SCOPE):
-      layer.call(
-        context, mtf.cast(constant(mesh_object, noisy, dims), activation)
-      )
+
+    def call(context: transformer.Context, values: Array) -> mtf.Tensor:
+      dims = [*batch, context.length_dim, context.model.model_dim]
+      x_in = constant(mesh_object, values, dims[: values.ndim - 1] + dims[-1:])
+      is_step = context.mode == 'incremental'
+      with tf.variable_scope(SCOPE, reuse=is_step):
+        return layer.call(context, mtf.cast(x_in, context.activation_dtype))
+
+    context.new_states, context.constant_states = [], []
+    context.initial_position = constant(mesh_object, first, batch[:1])
+    call(context, np.where(given[..., None], x, draw('future tokens', x.shape)))
     states = context.new_states
     if start is None:
       states = [mtf.zeros_like(s) for s in states]
-    steps = []
+    outputs = []
     for step in range(length - int(first.min())):
-      at = first + step
-      # A row that has reached its end goes on with zeros until all rows have.
+      at = (first + step).astype(np.int32)
+      # Rows that have reached their end go on with zeros until all rows have.
       token = np.stack(
         [
           row[..., p, :] if p < length else np.zeros_like(row[..., 0, :])
           for row, p in zip(x, at)
         ]
       )
-      position = (
+      context = copy.copy(context)
+      context.mode = 'incremental'
+      context.initial_position, context.position_is_default = None, False
+      context.cache, context.next_constant_state = {}, 0
+      context.position = context.read_priority = (
         mtf.constant(mesh_object, int(at[0]), dtype=tf.int32)
-        if beam
-        else constant(mesh_object, at.astype(np.int32), dims[:1])
+        if stack.beam
+        else constant(mesh_object, at, batch[:1])
       )
-      context = transformer.Context(
-        mode='incremental',
-        position=position,
-        states=states,
-        new_states=[],
-        constant_states=context.constant_states,
-        read_priority=position,
-        **common,
-      )
-      token_dims = dims[:-2] + dims[-1:]
-      with tf.variable_scope(SCOPE, reuse=True):
-        y = layer.call(
-          context,
-          mtf.cast(constant(mesh_object, token, token_dims), activation),
-        )
-      shapes = [(s.shape, s.dtype) for s in states]
+      context.states, context.new_states = states, []
+      outputs.append(mtf.cast(call(context, token), tf.float32))
+      # The host's loop requires every state to keep its shape and type.
+      before = [(s.shape, s.dtype) for s in states]
       states = context.new_states
-      # The host's loop needs every state to stay what it is.
-      assert [(s.shape, s.dtype) for s in states] == shapes
-      steps.append(mtf.cast(y, tf.float32))
-    with open_session(graph, mesh_object, mesh, steps, weights) as session:
-      values = session.run({})
-      used = {_short(n): w for n, w in session.weights.items()}
+      assert [(s.shape, s.dtype) for s in states] == before
+    with open_session(
+      graph, mesh_object, stack.mesh, outputs, weights
+    ) as session:
+      values, used = session.run({}), session.weights
   output = np.full(x.shape, np.nan)
   for step, value in enumerate(values):
     for row, p in enumerate(first + step):
       if p < length:
         output[row, ..., p, :] = value[row]
-  return Result(output, used)
+  return output, used
 
 
 def evaluate(
@@ -421,12 +397,12 @@ def evaluate(
   mesh: Mesh = ONE_DEVICE,
   weights: Optional[Initial] = draw,
 ) -> Any:
-  """What comes out of a graph of its own.
+  """Builds and runs a graph.
 
   Args:
     build: makes tensors on a mesh, in any structure.
     mesh: mesh shape and layout.
-    weights: name and shape to values; None: as they are initialized.
+    weights: returns the variables' values; None: as they are initialized.
 
   Returns:
     The values, as float32, in the same structure.
@@ -440,16 +416,16 @@ def evaluate(
 def variables(
   make_layer: MakeLayer, x: Array, **settings: Any
 ) -> dict[str, tuple[int, ...]]:
-  """The shapes of a layer's variables, by name; nothing is computed.
+  """The shapes of a layer's variables by name; nothing is computed.
 
   Args:
     make_layer: makes the layer.
     x: [batch..., length, d_model].
-    **settings: those of `host_context`.
+    **settings: arguments of `host_context`.
   """
   with new_graph() as (graph, mesh_object):
     context = host_context(mesh_object, x.shape, **settings)
-    dims = context.batch_dims + [context.length_dim, context.model.model_dim]
+    dims = [*context.batch_dims, context.length_dim, context.model.model_dim]
     with tf.variable_scope(SCOPE):
       make_layer().call(context, constant(mesh_object, x, dims))
     return {
@@ -458,28 +434,8 @@ def variables(
     }
 
 
-def _of_encoder(
-  mesh_object: mtf.Mesh,
-  encoded: Optional[Encoded],
-  batch_dims: Sequence[mtf.Dimension],
-  dtype: str,
-) -> dict[str, mtf.Tensor]:
-  """What a Context has of the encoder."""
-  if encoded is None:
-    return {}
-  length, d_model = encoded.output.shape[-2:]
-  dims = [*batch_dims, mtf.Dimension('memory_length', length)]
-  memory = constant(
-    mesh_object, encoded.output, [*dims, mtf.Dimension('d_model', d_model)]
-  )
-  return {
-    'encoder_output': mtf.cast(memory, _variable_dtype(dtype).activation_dtype),
-    'encoder_sequence_id': constant(mesh_object, encoded.sequence_id, dims),
-  }
-
-
 def initial(make_layer: MakeLayer, x: Array) -> dict[str, Array]:
-  """The variables of a new layer, by name."""
+  """The variables of a new layer by name."""
   return parallel(make_layer, x, mode='eval', weights=None).weights
 
 
@@ -488,63 +444,57 @@ _UNOPTIMIZED = tf.GraphOptions()
 _UNOPTIMIZED.rewrite_options.disable_meta_optimizer = True
 
 
-class _Session:
-  """A session over a lowered graph, its variables loaded."""
+@dataclasses.dataclass(frozen=True)
+class Session:
+  """A session over a lowered graph.
 
-  def __init__(
-    self,
-    graph: mtf.Graph,
-    mesh_object: mtf.Mesh,
-    mesh: Mesh,
-    fetches: Any,
-    weights: Optional[Initial],
-  ) -> None:
-    # Lowering stacks variables of one shape and forgets their names.
-    names = {v.name for v in graph.all_variables}
-    lowering = mtf.Lowering(graph, {mesh_object: mesh.implementation()})
-    self._fetches = tf.nest.map_structure(
-      lambda t: tf.cast(lowering.export_to_tf_tensor(t), tf.float32), fetches
-    )
-    masters = [v for v in tf.global_variables() if v.op.name in names]
-    self._session = tf.Session(
-      config=tf.ConfigProto(
-        device_count={'CPU': mesh.size},
-        intra_op_parallelism_threads=1,
-        inter_op_parallelism_threads=1,
-        allow_soft_placement=False,
-        graph_options=_UNOPTIMIZED,
-      )
-    )
-    values = {}
-    if weights:
-      values = {
-        v.op.name: np.asarray(
-          weights(_short(v.op.name), v.shape.as_list()), np.float32
-        )
-        for v in masters
-      }
-    self._session.run(
-      [v.initializer for v in masters],
-      {
-        v.initializer.inputs[1]: values[v.op.name]
-        for v in masters
-        if v.op.name in values
-      },
-    )
-    self.weights = values or self._session.run({v.op.name: v for v in masters})
-    self._session.run(lowering.copy_masters_to_slices())
+  Attributes:
+    run: fetches the values, given what to feed.
+    weights: the variables by name.
+  """
 
-  def run(self, feed: Mapping[tf.Tensor, Array]) -> Any:
-    return self._session.run(self._fetches, feed)
-
-  def close(self) -> None:
-    self._session.close()
+  run: Callable[[Mapping[tf.Tensor, Array]], Any]
+  weights: dict[str, Array]
 
 
+@contextlib.contextmanager
 def open_session(
-  *args: Any,
-) -> contextlib.AbstractContextManager[_Session]:
-  return contextlib.closing(_Session(*args))
+  graph: mtf.Graph,
+  mesh_object: mtf.Mesh,
+  mesh: Mesh,
+  fetches: Any,
+  weights: Optional[Initial],
+) -> Iterator[Session]:
+  """Lowers a graph and loads its variables; fetches are cast to float32."""
+  # Lowering stacks variables of one shape and forgets their names.
+  names = {v.name for v in graph.all_variables}
+  lowering = mtf.Lowering(graph, {mesh_object: mesh.implementation()})
+  fetches = tf.nest.map_structure(
+    lambda t: tf.cast(lowering.export_to_tf_tensor(t), tf.float32), fetches
+  )
+  masters = {
+    _short(v.op.name): v for v in tf.global_variables() if v.op.name in names
+  }
+  values = {
+    name: np.asarray(weights(name, v.shape.as_list()), np.float32)
+    for name, v in masters.items()
+    if weights
+  }
+  config = tf.ConfigProto(
+    device_count={'CPU': mesh.size},
+    intra_op_parallelism_threads=1,
+    inter_op_parallelism_threads=1,
+    allow_soft_placement=False,
+    graph_options=_UNOPTIMIZED,
+  )
+  with tf.Session(config=config) as session:
+    session.run(
+      [v.initializer for v in masters.values()],
+      {masters[n].initializer.inputs[1]: value for n, value in values.items()},
+    )
+    values = values or session.run(masters)
+    session.run(lowering.copy_masters_to_slices())
+    yield Session(lambda feed: session.run(fetches, feed), values)
 
 
 @contextlib.contextmanager
@@ -553,29 +503,6 @@ def new_graph(mesh: Mesh = ONE_DEVICE) -> Iterator[tuple[mtf.Graph, mtf.Mesh]]:
     tf.set_random_seed(1)
     graph = mtf.Graph()
     yield graph, mtf.Mesh(graph, 'mesh', _PLACER if mesh.tpu else None)
-
-
-def _model(
-  stack: Stack, d_model: int, mesh: Mesh, ensemble: int, max_length: int
-) -> transformer.Unitransformer:
-  return transformer.Unitransformer(
-    layer_stack=None,
-    d_model=d_model,
-    input_vocab_size=17,
-    output_vocab_size=17 if stack.autoregressive else None,
-    autoregressive=stack.autoregressive,
-    max_length=max_length,
-    positional_embedding=False,
-    name=stack.name,
-    layout=mesh.layout or None,
-    mesh_shape=mesh.shape or None,
-    ensemble=ensemble or None,
-    input_full_attention=stack.input_full_attention,
-  )
-
-
-def _variable_dtype(dtype: str) -> mtf.VariableDType:
-  return mtf.VariableDType(tf.float32, tf.float32, tf.as_dtype(dtype))
 
 
 def constant(
@@ -588,7 +515,7 @@ def constant(
   Args:
     mesh_object: the mesh of the graph.
     values: an array.
-    dims: its dimensions, or their names with spaces between.
+    dims: its dimensions, or their names separated by spaces.
   """
   array = np.asarray(values)
   if isinstance(dims, str):
@@ -603,50 +530,41 @@ def _short(name: str) -> str:
   return name[len(SCOPE) + 1 :] if name.startswith(SCOPE + '/') else name
 
 
-def relative_error(
-  actual: npt.ArrayLike, expected: npt.ArrayLike, where: str = ''
-) -> tuple[float, str]:
-  """Largest error over the largest entry, and a line that names the worst."""
-  actual, expected = np.asarray(actual), np.asarray(expected)
-  if actual.shape != expected.shape:
-    return np.inf, f'{where}: shape {actual.shape}, expected {expected.shape}'
-  if not actual.size:
-    return 0.0, ''
-  scale = np.abs(expected).max() or 1.0
-  error = np.abs(actual.astype(np.float64) - expected) / scale
-  error = np.where(np.isfinite(error), error, np.inf)
-  worst = tuple(map(int, np.unravel_index(error.argmax(), error.shape)))
-  return error.max(), (
-    f'{where}: entry {worst} is {actual[worst]!r}, expected '
-    f'{expected[worst]!r}; the error is {error.max():.2g} of the largest '
-    f'entry, {scale:.3g}; %d of {error.size} entries are off'
-  )
-
-
 def assert_close(
   actual: Any,
   expected: Any,
   where: str = '',
   tolerance: float = TOLERANCE['float32'],
 ) -> None:
-  """Compares arrays, or dicts of arrays by name."""
-  faults = []
+  """Compares arrays, or dicts of arrays by name.
+
+  Args:
+    actual: arrays under test.
+    expected: arrays of the same structure.
+    where: what they are, for the message.
+    tolerance: largest error, relative to the largest expected entry.
+  """
   if isinstance(expected, dict):
-    if set(actual) != set(expected):
-      faults.append(
-        f'{where}: got {sorted(actual)}, expected {sorted(expected)}'
-      )
-    pairs = [
-      (f'{where}[{n}]', actual[n], expected[n]) for n in expected if n in actual
-    ]
+    assert set(actual) == set(expected), where
+    pairs = {f'{where}[{n}]': (actual[n], e) for n, e in expected.items()}
   else:
-    pairs = [(where, actual, expected)]
-  for name, a, e in pairs:
-    worst, message = relative_error(a, e, name)
-    if not worst <= tolerance:
-      scale = np.abs(e).max() or 1.0
-      if np.shape(a) == np.shape(e):
-        off = int((~(np.abs(a - e) <= tolerance * scale)).sum())
-        message = message % off
-      faults.append(message)
+    pairs = {where: (actual, expected)}
+  faults = []
+  for name, pair in pairs.items():
+    a, e = (np.asarray(array) for array in pair)
+    if a.shape != e.shape:
+      faults.append(f'{name}: shape {a.shape}, expected {e.shape}')
+      continue
+    scale = np.abs(e).max(initial=0) or 1.0
+    error = np.abs(a.astype(np.float64) - e) / scale
+    off = ~(error <= tolerance)
+    if off.any():
+      worst = np.unravel_index(
+        np.where(np.isfinite(error), error, np.inf).argmax(), a.shape
+      )
+      faults.append(
+        f'{name}: entry {tuple(map(int, worst))} is {a[worst]!r}, expected '
+        f'{e[worst]!r}; the error is {error[worst]:.2g} of the largest entry, '
+        f'{scale:.3g}; {off.sum()} of {off.size} entries are off'
+      )
   assert not faults, '\n'.join(faults)

@@ -17,36 +17,32 @@ MESHES = {
   'batch:2,model:2': Mesh('batch:2,model:2', LAYOUT),
   'model:4': Mesh('model:4', LAYOUT),
 }
-IDS = np.array(
-  [
-    [1, 1, 1, 1, 1, 1, 1],
-    [1, 1, 1, 1, 0, 0, 0],
-    [1, 0, 0, 0, 0, 0, 0],
-    [1, 1, 1, 1, 1, 0, 0],
-  ]
-)
-PACKED = np.array(
-  [
-    [1, 1, 1, 2, 2, 3, 3],
-    [1, 1, 2, 2, 2, 2, 0],
-    [1, 2, 2, 2, 0, 0, 0],
-    [1, 1, 1, 1, 1, 1, 2],
-  ]
-)
+# Four rows, which any mesh here divides.
+IDS = family.PADDED.ids
+PACKED = np.concatenate([family.PACKED.ids[:2], family.PACKED.ids[1::-1]])
 
 every_mesh = pytest.mark.parametrize('mesh', MESHES)
 
 
 @functools.cache
 def on(mesh, name):
-  """Output and gradients; the members take turns in what they run on."""
-  member = family.VARIANTS[name]
+  """Output and gradients; half of the members have packed rows."""
   packed = sorted(family.VARIANTS).index(name) % 2 == 0
   ids, stack = (PACKED, DECODER) if packed else (IDS, ENCODER)
-  maker = member.maker(
-    num_heads=4, packed=packed, relative_attention_type='bias'
+  return run(family.VARIANTS[name], ids, stack, mesh)
+
+
+def run(member, ids, stack, mesh):
+  member = member.but(
+    num_heads=4, packed=ids is PACKED, relative_attention_type='bias'
   )
-  return harness.parallel(maker, family.tokens(ids), ids, stack, mesh=mesh)
+  return harness.parallel(member, family.tokens(ids), ids, stack, mesh=mesh)
+
+
+def assert_same(many, one):
+  harness.assert_close(many.output, one.output, 'output')
+  harness.assert_close(many.gradients, one.gradients, 'gradient')
+  assert many.weights.keys() == one.weights.keys()
 
 
 @pytest.mark.parametrize(
@@ -59,38 +55,28 @@ def on(mesh, name):
   ],
 )
 def test_on_two_devices(name, shape, stack, ids):
-  maker = family.ALL[name].maker(
-    num_heads=4, packed=ids is PACKED, relative_attention_type='bias'
+  assert_same(
+    *(
+      run(family.ALL[name], ids, stack, mesh)
+      for mesh in (Mesh(shape, LAYOUT), harness.ONE_DEVICE)
+    )
   )
-  one, two = (
-    harness.parallel(maker, family.tokens(ids), ids, stack, mesh=mesh)
-    for mesh in (harness.ONE_DEVICE, Mesh(shape, LAYOUT))
-  )
-  harness.assert_close(two.output, one.output, 'output')
-  harness.assert_close(two.gradients, one.gradients, 'gradient')
 
 
-@pytest.mark.slow  # one of many
+@pytest.mark.slow  # many cases
 @every_mesh
 @pytest.mark.parametrize('name', sorted(family.VARIANTS))
 def test_every_member(name, mesh):
-  one, many = on(harness.ONE_DEVICE, name), on(MESHES[mesh], name)
-  harness.assert_close(many.output, one.output, 'output')
-  harness.assert_close(many.gradients, one.gradients, 'gradient')
-  assert many.weights.keys() == one.weights.keys()
+  assert_same(on(MESHES[mesh], name), on(harness.ONE_DEVICE, name))
 
 
 @pytest.mark.slow
 @every_mesh
 @pytest.mark.parametrize('name', ['random', 'random_dense_vanilla'])
 def test_no_device_holds_all_of_the_attention(name, mesh):
-  x = family.tokens(IDS)
+  member = family.ALL[name].but(num_heads=4)
   shapes = harness.parallel(
-    family.ALL[name].maker(num_heads=4),
-    x,
-    IDS,
-    DECODER,
-    mesh=MESHES[mesh],
+    member, family.tokens(IDS), IDS, DECODER, mesh=MESHES[mesh]
   ).shapes
   attention = [
     np.prod(shape, dtype=int)
@@ -105,11 +91,11 @@ def test_no_device_holds_all_of_the_attention(name, mesh):
 @pytest.mark.slow
 @every_mesh
 def test_decoding(mesh):
-  maker = family.ALL['convolution_random_patterns'].maker(num_heads=4)
+  member = family.ALL['convolution_random_patterns'].but(num_heads=4)
   beam = mesh == 'model:4'
   x = family.tokens(np.ones([4, 2, 3] if beam else [4, 3]))
-  one = harness.decode(maker, x, beam=beam).output
-  many = harness.decode(maker, x, beam=beam, mesh=MESHES[mesh]).output
+  one, _ = harness.decode(member, x, beam=beam)
+  many, _ = harness.decode(member, x, beam=beam, mesh=MESHES[mesh])
   harness.assert_close(many, one, 'decoded')
 
 

@@ -1,4 +1,4 @@
-"""Parameter counts of the built graph: the paper's Tables 1 and 2."""
+"""Parameter counts of the built graph against the paper's Tables 1 and 2."""
 
 import numpy as np
 import pytest
@@ -11,8 +11,8 @@ from tests import family, harness
 HEADS, D_KV, N = family.HEADS, family.D_KV, family.MAX_LENGTH
 D = HEADS * D_KV  # d_model, too, here
 
-# Table 1 counts what makes the logits of one head; with heads of d / heads
-# channels, the layer has d^2 where the table has d^2, and heads N^2 for N^2.
+# Table 1 counts the parameters that make the logits of one head. With heads of
+# d / heads channels, the layer also has d^2 for its d^2, but heads N^2 for N^2.
 TABLE_1 = {
   'vanilla': 2 * D**2,
   'random': HEADS * N**2,
@@ -24,9 +24,7 @@ TABLE_1 = {
 
 @pytest.mark.parametrize('name', TABLE_1)
 def test_table_1(name):
-  found = harness.variables(
-    family.VARIANTS[name].maker(), harness.draw('x', [2, 7, D])
-  )
+  found = harness.variables(family.VARIANTS[name], harness.draw('x', [2, 7, D]))
   assert found.pop('v') == found.pop('o') == (D, D)
   assert sum(int(np.prod(s)) for s in found.values()) == TABLE_1[name]
 

@@ -1,4 +1,4 @@
-"""What must hold for any shape: nothing comes from the future or padding."""
+"""Properties of any layer: it ignores the future and padding."""
 
 import functools
 
@@ -24,8 +24,8 @@ bounded = functools.partial(
   suppress_health_check=list(hypothesis.HealthCheck),
 )
 
-# One of each function; FactorizedDense makes its columns of 3 and 7, and a
-# bottleneck is narrower than any model.
+# One of each function. FactorizedDense factors 21 into 3 and 7, and a bottleneck
+# of 1 is narrower than any model.
 FUNCTIONS = {
   name: member.of_size(max_length=MAX_LENGTH, bottleneck_size=1).synthesizers[0]
   for name, member in family.SINGLE.items()
@@ -87,7 +87,7 @@ def test_padding_changes_nothing(layer, data, stack):
   ids = np.broadcast_to(padded_ids, x.shape[:2]).astype(int)
   cotangent = harness.draw('cotangent', x.shape)
   padded = harness.parallel(
-    make, x, ids, stack, cotangent=cotangent, host_masks=False
+    make, x, ids, stack, cotangent=cotangent, mask_padding=False
   )
   short = harness.parallel(
     make,
@@ -108,5 +108,5 @@ def test_decoding_is_parallel(layer, beam):
     x = np.stack([x, x[:, :, ::-1]], axis=1)
   ids = np.ones(x.shape[:-1], int)
   parallel = harness.parallel(make, x, ids, DECODER, mode='eval').output
-  decoded = harness.decode(make, x, beam=beam).output
+  decoded, _ = harness.decode(make, x, beam=beam)
   harness.assert_close(decoded, parallel, 'token by token', 3e-5)

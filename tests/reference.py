@@ -1,15 +1,15 @@
-"""Synthesizer attention of one sequence, in NumPy, written from the paper.
+"""Synthesizer attention of one sequence in NumPy, written from the paper.
 
-Nothing here comes from the layer: no code is shared, and what the layer does to
-be fast (one softmax for the whole batch, masks, packed rows) does not exist. A
-reference sees one sequence, alone, at its own length; a padded or packed batch
-is many such sequences. Equation and section numbers are those of arXiv
-2005.00743, version 3; "v1" marks section 6.2 of version 1.
+It shares no code with the layer and knows nothing of what makes the layer fast:
+one softmax for the whole batch, masks, packed rows. A reference sees a single
+sequence at its own length; a padded or packed batch is many such sequences.
+Equation and section numbers are those of arXiv 2005.00743, version 3; "v1"
+marks section 6.2 of version 1.
 
-Shapes: x [n, d_model] and y [n, d_model]; logits [heads, n, n], in
-cross-attention [heads, n, m] for a memory of [m, d_model]. Weights are
-float64 arrays under their names in the checkpoint; a layer of one head stores
-no heads dimension, so each array is first reshaped to have one.
+Shapes: x [n, d_model] and y [n, d_model]; logits [heads, n, m] for a memory of
+[m, d_model], which is x itself in self-attention. Weights are float64 arrays
+under their names in the checkpoint. A layer with one head stores no heads
+dimension, so each array is first reshaped to have one.
 
 Everything is analytic in its inputs (comparisons look at the real part), so
 `probes` are exact to rounding: the imaginary part of f(x + ih) over h.
@@ -29,16 +29,16 @@ Weights = Mapping[str, Array]
 
 
 @dataclasses.dataclass(frozen=True)
-class One:
-  """One sequence, and what a synthesizing function may look at.
+class Example:
+  """One sequence as a synthesizing function sees it.
 
   Attributes:
     x: [n, d_model].
-    weights: arrays by name, names relative to the layer.
+    weights: arrays by their names below the layer's scope.
     heads: number of (read) heads.
-    causal: True in a decoder: token i must not depend on the tokens after it.
+    causal: True in a decoder: token i must not depend on later tokens.
     positions: [n], the row of each token in a learned table.
-    columns: [m], the column of each token that is attended to.
+    columns: [m], the column of each memory position.
     q: [heads, n, d_kv].
     k: [heads, m, d_kv].
   """
@@ -53,12 +53,12 @@ class One:
   k: Optional[Array] = None
 
   def per_head(self, name: str, axes: int) -> Array:
-    """A variable as [heads, ...]; the last `axes` axes are one head's."""
+    """A variable as [heads, ...]; the last `axes` axes are those of a head."""
     array = self.weights[name]
     return array.reshape(self.heads, *array.shape[array.ndim - axes :])
 
 
-Function = Callable[[One], Array]
+Function = Callable[[Example], Array]
 
 
 def relu(x: Array) -> Array:
@@ -69,55 +69,56 @@ def sigmoid(x: Array) -> Array:
   return 1 / (1 + np.exp(-x))
 
 
-def softmax(logits: Array, visible: Array) -> Array:
-  """Softmax over the last axis, of what is visible."""
+def softmax(logits: Array, visible: Array) -> tuple[Array, Array]:
+  """Softmax of what is visible on the last axis, and its log denominator."""
   highest = np.where(visible, logits.real, -np.inf).max(-1, keepdims=True)
   e = np.exp(np.where(visible, logits - highest, -np.inf))
-  return e / e.sum(-1, keepdims=True)
+  total = e.sum(-1, keepdims=True)
+  return e / total, (highest + np.log(total))[..., 0]
 
 
-# Synthesizing functions: One -> logits [heads, n, n]. Their sizes are those of
-# the variables; a table with fewer columns than positions is tiled.
+# Synthesizing functions: Example -> logits [heads, n, m]. Their sizes are those
+# of the variables; a table with fewer columns than positions is tiled.
 
 
-def dot_product(s: One) -> Array:
+def dot_product(s: Example) -> Array:
   """V: Q K^T. T5 does not divide by sqrt(d_kv) (section 3.2)."""
   assert s.q is not None and s.k is not None
   return np.einsum('hid,hjd->hij', s.q, s.k)
 
 
-def random(s: One, scope: str = 'random') -> Array:
+def random(s: Example, scope: str = 'random') -> Array:
   """R: a table, the same for every input (eq. 4)."""
   table = s.per_head(f'{scope}/R', 2)
   columns = s.columns % table.shape[-1]
   return table[:, s.positions[:, None], columns[None, :]]
 
 
-def factorized_random(s: One, scope: str = 'factorized_random') -> Array:
+def factorized_random(s: Example, scope: str = 'factorized_random') -> Array:
   """FR: R1 R2^T (eq. 7)."""
   r1, r2 = (s.per_head(f'{scope}/{name}', 2) for name in ('R1', 'R2'))
   columns = s.columns % r2.shape[1]
   return np.einsum('hik,hjk->hij', r1[:, s.positions], r2[:, columns])
 
 
-def _hidden(s: One, name: str) -> Array:
+def _hidden(s: Example, name: str) -> Array:
   """x_i W1 of each head, [heads, n, width]."""
   w1 = s.weights[name].reshape(s.x.shape[1], s.heads, -1)
   return np.einsum('id,dhk->hik', s.x, w1)
 
 
-def _columns(rows: Array, s: One) -> Array:
-  """What token i says of the column of token j, [heads, n, m]."""
+def _columns(rows: Array, s: Example) -> Array:
+  """What token i says about the column of token j, [heads, n, m]."""
   return rows[:, :, s.columns % rows.shape[-1]]
 
 
-def dense(s: One, scope: str = 'dense') -> Array:
+def dense(s: Example, scope: str = 'dense') -> Array:
   """D: W2 ReLU(W1 x_i) (eq. 1, 2); Table 1: d^2 + d N parameters."""
   hidden = relu(_hidden(s, f'{scope}/W1'))
   return _columns(hidden @ s.per_head(f'{scope}/W2', 2), s)
 
 
-def factorized_dense(s: One, scope: str = 'factorized_dense') -> Array:
+def factorized_dense(s: Example, scope: str = 'factorized_dense') -> Array:
   """FD: A_i[p] B_i[q] at column p b + q: A repeated, B tiled (eq. 5, 6)."""
   hidden = relu(_hidden(s, f'{scope}/W1'))
   left, right = (hidden @ s.per_head(f'{scope}/{n}', 2) for n in ('WA', 'WB'))
@@ -125,12 +126,12 @@ def factorized_dense(s: One, scope: str = 'factorized_dense') -> Array:
   return _columns(repeated * np.tile(right, left.shape[-1]), s)
 
 
-def convolution(s: One, scope: str = 'convolutional_dense') -> Array:
-  """v1: W2 conv(X), over the neighbours that W1 has."""
+def convolution(s: Example, scope: str = 'convolutional_dense') -> Array:
+  """v1: W2 conv(X); W1 has the width of the filter."""
   return _columns(_convolved(s, scope) @ s.per_head(f'{scope}/W2', 2), s)
 
 
-def conv_relu_conv(s: One, scope: str = 'convolutional_dense') -> Array:
+def conv_relu_conv(s: Example, scope: str = 'convolutional_dense') -> Array:
   """v1: conv(ReLU(conv(X)))."""
   hidden = relu(_convolved(s, scope))
   w2 = s.per_head(f'{scope}/W2', 3)
@@ -139,7 +140,7 @@ def conv_relu_conv(s: One, scope: str = 'convolutional_dense') -> Array:
   )
 
 
-def _convolved(s: One, scope: str) -> Array:
+def _convolved(s: Example, scope: str) -> Array:
   """conv(X; W1) of each head, [heads, n, d_kv]."""
   w1 = s.weights[f'{scope}/W1']
   w1 = w1.reshape(w1.shape[0], s.x.shape[1], s.heads, -1)
@@ -154,8 +155,8 @@ def convolve(x: Array, kernel: Array, causal: bool) -> Array:
   Args:
     x: [n, channels_in].
     kernel: [width, channels_in, channels_out].
-    causal: True: the last tap stands on token i. False: the middle one does
-      (of an even width, the one after the middle).
+    causal: whether the last tap is at token i. Otherwise the middle one is, and
+      for an even width the one after the middle.
   """
   width = kernel.shape[0]
   shift = width - 1 if causal else width // 2
@@ -168,24 +169,24 @@ def convolve(x: Array, kernel: Array, causal: bool) -> Array:
 
 
 def bottleneck(
-  s: One, inner: Function, scope: str = 'bottleneck_dense'
+  s: Example, inner: Function, scope: str = 'bottleneck_dense'
 ) -> Array:
-  """v1: d_model to a smaller r and back, in front of another function."""
+  """v1: another function of x projected to a smaller r and back."""
   narrow = s.x @ s.weights[f'{scope}/D']
   return inner(dataclasses.replace(s, x=narrow @ s.weights[f'{scope}/U']))
 
 
-def gated(s: One, scope: str = 'gated_dense') -> Array:
+def gated(s: Example, scope: str = 'gated_dense') -> Array:
   """v1, GLU: W2 ((W1 x_i) * sigmoid(Wg x_i))."""
   hidden = _hidden(s, f'{scope}/W1') * sigmoid(_hidden(s, f'{scope}/Wg'))
   return _columns(hidden @ s.per_head(f'{scope}/W2', 2), s)
 
 
-def patterns(s: One, names: Sequence[str], size: int) -> Array:
-  """Hand-made attention, one pattern a head (arXiv 2002.10260, section 3).
+def patterns(s: Example, names: Sequence[str], size: int) -> Array:
+  """Fixed attention, one pattern per head (arXiv 2002.10260, section 3).
 
-  What a pattern leaves out has a logit of -30: exp(-30) is nothing beside the
-  tokens it chooses, and where it chooses none that is visible all are equal.
+  Tokens outside the pattern have a logit of -30: exp(-30) vanishes next to the
+  chosen tokens, and if none of those is visible, all weights are equal.
   """
   n = len(s.x)
 
@@ -216,7 +217,7 @@ def patterns(s: One, names: Sequence[str], size: int) -> Array:
 def mixture(functions: Sequence[Function], mixing: str) -> Function:
   """sum_i alpha_i S_i(X), sum_i alpha_i = 1 (eq. 8)."""
 
-  def logits(s: One) -> Array:
+  def logits(s: Example) -> Array:
     if len(functions) == 1 or mixing == 'sum':
       return np.sum([f(s) for f in functions], axis=0)
     heads = s.heads if mixing == 'softmax' else 1
@@ -252,30 +253,49 @@ def bucket(distance: int, bidirectional: bool, buckets: int) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
+class Attention:
+  """What a layer computes, of one sequence or of a batch.
+
+  Attributes:
+    y: [..., n, d_model].
+    logits: [..., heads, n, m], with the relative position bias.
+    weights: [..., heads, n, m].
+    log_z: logarithm of the softmax's denominator, [..., heads, n].
+  """
+
+  y: Array
+  logits: Array
+  weights: Array
+  log_z: Array
+
+
+@dataclasses.dataclass(frozen=True)
 class Layer:
   """One attention layer.
 
   Attributes:
     functions: the synthesizing functions.
-    heads: number of heads.
-    d_kv: width of a head.
-    memory_heads: number of heads of keys and values; 0 = as many as heads.
+    num_heads: as in the layer under test, like all that follow.
+    key_value_size: width of a head.
+    num_memory_heads: number of heads of keys and values; 0 = `num_heads`.
     shared_kv: whether keys are the values.
     mixing: 'softmax' (alpha per head), 'layer_softmax' or 'sum'.
-    normalize: whether a softmax is taken; False is the MLP-Mixer form.
-    relative: None, 'bias' or 'contextual': the relative position bias.
-    buckets: number of its buckets.
+    normalize: 'softmax', or None for the MLP-Mixer form.
+    index_by: 'position' in the sequence, or index in the 'row'.
+    relative_attention_type: None, 'bias' or 'contextual'.
+    relative_attention_num_buckets: buckets of the relative position bias.
   """
 
   functions: Sequence[Function]
-  heads: int
-  d_kv: int
-  memory_heads: int = 0
+  num_heads: int
+  key_value_size: int
+  num_memory_heads: int = 0
   shared_kv: bool = False
   mixing: str = 'softmax'
-  normalize: bool = True
-  relative: Optional[str] = None
-  buckets: int = 32
+  normalize: Optional[str] = 'softmax'
+  index_by: str = 'position'
+  relative_attention_type: Optional[str] = None
+  relative_attention_num_buckets: int = 32
 
   def __call__(
     self,
@@ -286,93 +306,74 @@ class Layer:
     visible: Optional[Array] = None,
     memory: Optional[Array] = None,
     columns: Optional[npt.ArrayLike] = None,
-  ) -> Array:
-    """Y [n, d_model] of one sequence.
+  ) -> Attention:
+    """Attention of one sequence.
 
     Args:
       x: [n, d_model].
       weights: arrays by name.
       causal: whether token i sees only the tokens up to itself.
-      positions: where each token stands in a table; default 0, 1, 2, ...
-      visible: bool [n, n] in place of what `causal` says (a prefix LM).
-      memory: [m, d_model], what is attended to; default: x. Where it is given,
-        all of it is visible, and `causal` is about x alone.
+      positions: the position of each token in a table; default 0, 1, 2, ...
+      visible: bool [n, n], overrides what `causal` implies (a prefix LM).
+      memory: [m, d_model], what queries attend to; default: x. All of it is
+        visible if given, and `causal` is about x alone.
       columns: [m], positions of the memory; default 0, 1, 2, ...
     """
-    _, attention = self.alignment(
-      x, weights, causal, positions, visible, memory, columns
-    )
-    value = 'kv' if self.shared_kv else 'v'
-    v = self._memory(x if memory is None else memory, weights, value)
-    read = np.einsum('hij,hjd->ihd', attention, v)
-    w = weights['o']
-    return read.reshape(len(x), -1) @ w.reshape(-1, w.shape[-1])
-
-  def alignment(
-    self,
-    x: Array,
-    weights: Weights,
-    causal: bool = False,
-    positions: Optional[npt.ArrayLike] = None,
-    visible: Optional[Array] = None,
-    memory: Optional[Array] = None,
-    columns: Optional[npt.ArrayLike] = None,
-  ) -> tuple[Array, Array]:
-    """Logits and attention weights, [heads, n, m] each; as for a call."""
     n = len(x)
-    at = np.arange(n) if positions is None else np.asarray(positions)
-    there = at
+    rows = np.arange(n) if positions is None else np.asarray(positions)
     if memory is None:
-      memory = x
+      memory, columns = x, rows
+      if visible is None:
+        visible = np.tril(np.ones((n, n))) if causal else np.ones((n, n))
     else:
-      m = len(memory)
-      visible = np.ones((n, m))
-      there = np.arange(m) if columns is None else np.asarray(columns)
-    if visible is None:
-      visible = np.tril(np.ones((n, n), bool)) if causal else np.ones((n, n))
-    key = 'kv' if self.shared_kv else 'k'
+      columns = np.arange(len(memory)) if columns is None else columns
+      visible = np.ones((n, len(memory)))
+    key, value = ('kv', 'kv') if self.shared_kv else ('k', 'v')
     # Only some functions look at queries and keys.
-    q = self._project(x, weights, 'q', self.heads) if 'q' in weights else None
+    q = self._heads(x, weights, 'q', self.num_heads) if 'q' in weights else None
     k = self._memory(memory, weights, key) if key in weights else None
-    s = One(x, weights, self.heads, causal, at, there, q, k)
+    s = Example(
+      x, weights, self.num_heads, causal, rows, np.asarray(columns), q, k
+    )
     logits = mixture(self.functions, self.mixing)(s)
     logits = logits + self._bias(q, weights, n, causal)
     visible = visible.astype(bool)
-    if self.normalize:
-      return logits, softmax(logits, visible)
-    return logits, np.where(visible, logits, 0)
+    attention, log_z = softmax(logits, visible)
+    if self.normalize is None:
+      attention = np.where(visible, logits, 0)
+    v = self._memory(memory, weights, value)
+    read = np.einsum('hij,hjd->ihd', attention, v).reshape(n, -1)
+    o = weights['o']
+    y = read @ o.reshape(-1, o.shape[-1])
+    return Attention(y, logits, attention, log_z)
 
-  def _project(
-    self, x: Array, weights: Weights, name: str, heads: int
-  ) -> Array:
-    w = weights[name].reshape(x.shape[1], heads, self.d_kv)
+  def _heads(self, x: Array, weights: Weights, name: str, heads: int) -> Array:
+    w = weights[name].reshape(x.shape[1], heads, self.key_value_size)
     return np.einsum('id,dhk->hik', x, w)
 
   def _memory(self, x: Array, weights: Weights, name: str) -> Array:
     """Keys or values; the read heads of a group share one write head."""
-    written = self.memory_heads or self.heads
-    projected = self._project(x, weights, name, written)
-    return np.repeat(projected, self.heads // written, axis=0)
+    written = self.num_memory_heads or self.num_heads
+    projected = self._heads(x, weights, name, written)
+    return np.repeat(projected, self.num_heads // written, axis=0)
 
   def _bias(
     self, q: Optional[Array], weights: Weights, n: int, causal: bool
   ) -> Union[Array, float]:
-    if self.relative is None:
+    if self.relative_attention_type is None:
       return 0
+    count = self.relative_attention_num_buckets
     buckets = np.array(
-      [
-        [bucket(j - i, not causal, self.buckets) for j in range(n)]
-        for i in range(n)
-      ]
+      [[bucket(j - i, not causal, count) for j in range(n)] for i in range(n)]
     )
-    if self.relative == 'bias':
-      table = weights['relative_attention_bias']
-      return table.reshape(self.heads, self.buckets)[:, buckets]
-    table = weights['relative_attention_ak/kernel']
-    table = table.reshape(self.heads, self.d_kv, self.buckets)
-    assert q is not None
-    scores = np.einsum('hid,hdb->hib', q, table)
-    return np.stack([scores[:, i, buckets[i]] for i in range(n)], axis=1)
+    if self.relative_attention_type == 'contextual':
+      table = weights['relative_attention_ak/kernel']
+      table = table.reshape(self.num_heads, self.key_value_size, count)
+      assert q is not None
+      scores = np.einsum('hid,hdb->hib', q, table)
+      return np.stack([scores[:, i, buckets[i]] for i in range(n)], axis=1)
+    table = weights['relative_attention_bias']
+    return table.reshape(self.num_heads, count)[:, buckets]
 
 
 def rows(
@@ -381,65 +382,51 @@ def rows(
   weights: Weights,
   sequence_id: Array,
   causal: bool = False,
-  by_row: bool = False,
-) -> Array:
-  """Y of a batch: each sequence of each row alone; 0 at padding.
+  memory: Optional[Array] = None,
+  memory_id: Optional[Array] = None,
+) -> Attention:
+  """Attention of a batch: each sequence of each row alone; 0 elsewhere.
 
   Args:
     layer: a Layer.
     x: [batch..., length, d_model].
     weights: arrays by name.
-    sequence_id: [batch..., length]; equal numbers stand side by side, 0 is
-      padding.
+    sequence_id: [batch..., length]; the tokens of a sequence are adjacent and
+      have the same number; 0 is padding.
     causal: whether the layer is in a decoder.
-    by_row: whether a token reads a table at its index in the row instead of
-      its position in its own sequence.
+    memory: [batch..., memory_length, d_model] in cross-attention. A target
+      without inputs gets 0.
+    memory_id: [batch..., memory_length], the same numbers.
   """
-  y = np.zeros(x.shape, np.result_type(x, *weights.values()))
+  if memory_id is None:
+    memory_id = sequence_id
+  arrays = [x, *weights.values(), *([] if memory is None else [memory])]
+  pairs = *x.shape[:-2], layer.num_heads, x.shape[-2], memory_id.shape[-1]
+  batch = Attention(
+    *(
+      np.zeros(shape, np.result_type(*arrays))
+      for shape in (x.shape, pairs, pairs, pairs[:-1])
+    )
+  )
+  by_row = layer.index_by == 'row'
   for row in np.ndindex(x.shape[:-2]):
-    for segment in np.unique(sequence_id[row]):
-      if segment:
-        (at,) = np.nonzero(sequence_id[row] == segment)
-        positions = at if by_row else None
-        y[(*row, at)] = layer(x[row][at], weights, causal, positions)
-  return y
-
-
-def rows_over(
-  layer: Layer,
-  x: Array,
-  weights: Weights,
-  sequence_id: Array,
-  memory: Array,
-  memory_id: Array,
-  by_row: bool = False,
-) -> Array:
-  """Y of a batch in cross-attention: each target alone over its own input.
-
-  Args:
-    layer: a Layer.
-    x: [batch..., length, d_model].
-    weights: arrays by name.
-    sequence_id: [batch..., length]; 0 is padding.
-    memory: [batch..., memory_length, d_model].
-    memory_id: [batch..., memory_length], by the same numbers.
-    by_row: whether tables are read by index in the row.
-  """
-  y = np.zeros(x.shape, np.result_type(x, memory, *weights.values()))
-  for row in np.ndindex(x.shape[:-2]):
-    for segment in np.unique(sequence_id[row]):
+    for segment in set(sequence_id[row]) & set(memory_id[row]) - {0}:
       (at,) = np.nonzero(sequence_id[row] == segment)
       (there,) = np.nonzero(memory_id[row] == segment)
-      if segment and there.size:
-        y[(*row, at)] = layer(
-          x[row][at],
-          weights,
-          causal=True,
-          positions=at if by_row else None,
-          memory=memory[row][there],
-          columns=there if by_row else None,
-        )
-  return y
+      one = layer(
+        x[row][at],
+        weights,
+        causal,
+        at if by_row else None,
+        memory=None if memory is None else memory[row][there],
+        columns=there if by_row else None,
+      )
+      block = np.ix_(np.arange(layer.num_heads), at, there)
+      batch.y[(*row, at)] = one.y
+      batch.logits[row][block] = one.logits
+      batch.weights[row][block] = one.weights
+      batch.log_z[row][:, at] = one.log_z
+  return batch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -458,17 +445,17 @@ def probes(
   entries: int = 6,
   mixed: int = 3,
 ) -> list[Probe]:
-  """Derivatives of f at some entries of each array, and along mixtures.
+  """Derivatives of f by some entries of each array, and along mixtures.
 
-  A wrong entry anywhere shows in the mixtures, which are random directions
-  over all entries; the single entries say where to look.
+  The mixtures are random directions over all entries, so that they reveal any
+  wrong entry; the single entries show where to look.
 
   Args:
     f: a real function of a dict of arrays.
     at: the arrays.
-    fixed: more arrays that f takes.
-    entries: how many single entries of each array.
-    mixed: how many mixtures.
+    fixed: further arrays that f takes.
+    entries: number of single entries per array.
+    mixed: number of mixtures per array.
   """
   rng = np.random.RandomState(0)
   found = []

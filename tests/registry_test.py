@@ -1,4 +1,4 @@
-"""Nothing of the family is without a row of its registry, tests/family.py."""
+"""Every function and every variant has a row in tests/family.py."""
 
 import pathlib
 import re
@@ -23,7 +23,7 @@ ROWS = {**family.VARIANTS, **family.AS_ORIGINAL, **family.CROSS_VARIANTS}
 
 
 def with_inner(functions):
-  """The functions, and those that are inside others."""
+  """The functions, and the functions inside them."""
   for function in functions:
     yield function
     yield from with_inner(
@@ -54,7 +54,7 @@ def test_every_function_is_a_public_name():
 
 
 def kind(function):
-  """What a function is, apart from its sizes."""
+  """What a function is, without its sizes."""
   return {
     'type': type(function),
     'letter': function.letter,
@@ -70,7 +70,7 @@ def kind(function):
 def test_a_row_is_what_gin_makes(name):
   """The layer of a variant file has the functions of the row."""
   with gin.config_scope('decoder'):
-    expected = ROWS[name].maker()()
+    expected = ROWS[name]()
     gin.parse_config_file(str(VARIANTS[name]))
     layer = ROWS[name].layer()
   gin.clear_config()

@@ -1,7 +1,7 @@
-"""mesh_tensorflow's own Synthesizer, reproduced on the same weights.
+"""mesh_tensorflow's own Synthesizer, reproduced with the same weights.
 
-Its modes are settings here. They index tables by the row, tie the hidden layer
-of Dense to the queries, share W2 among the heads, and have one alpha a layer:
+Its modes are settings here. They index tables by the row, tie Dense's hidden
+layer to the queries, share W2 among the heads, and have one alpha per layer:
 
     mode               synthesizers     mixing
     random             R, shared_kv     (one function)
@@ -20,14 +20,13 @@ import pytest
 from mesh_tensorflow.transformer import transformer_layers
 
 import synth_mtf
-from tests import harness
+from tests import family, harness
 from tests.harness import DECODER, ENCODER
 
 pytestmark = pytest.mark.slow  # the rival builds large tables
 
 HEADS, D_KV, D_MODEL, MAX_LENGTH = 3, 5, 11, 512
-PACKED = np.array([[1, 1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 2, 2, 0]])
-PADDED = np.array([[1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0, 0]])
+PADDED, PACKED = family.PADDED.ids[:2], family.PACKED.ids[:2]
 
 R = functools.partial(synth_mtf.Random, max_length=MAX_LENGTH)
 D = functools.partial(synth_mtf.Dense, max_length=MAX_LENGTH)
@@ -59,19 +58,15 @@ def ours(mode, **settings):
 
 
 def converted(name, shape):
-  """A weight of our layer, made of the weights that theirs draws."""
+  """A weight of our layer, converted from those of theirs."""
   if name == 'random/R':
-    return np.swapaxes(draw('R', [shape[1], shape[0], shape[2]]), 0, 1)
+    return np.swapaxes(harness.draw('R', [shape[1], shape[0], shape[2]]), 0, 1)
   if name == 'dense/W1':
-    return draw('q', [D_MODEL, HEADS * D_KV]).reshape(shape)
+    return harness.draw('q', [D_MODEL, HEADS * D_KV]).reshape(shape)
   if name == 'dense/W2':
-    return np.broadcast_to(draw('pi/kernel', shape[1:]), shape)
+    return np.broadcast_to(harness.draw('pi/kernel', shape[1:]), shape)
   if name == 'alpha':
-    return np.concatenate([draw('alpha', [1]), [0]])
-  return draw(name, shape)
-
-
-def draw(name, shape):
+    return np.concatenate([harness.draw('alpha', [1]), [0]])
   return harness.draw(name, shape)
 
 
@@ -115,8 +110,8 @@ def test_training(mode, stack, ids):
 @every_mode
 def test_decoding(mode):
   x = harness.draw('x', [2, 3, D_MODEL])
-  expected = harness.decode(theirs(mode), x).output
-  found = harness.decode(ours(mode), x, weights=converted).output
+  expected, _ = harness.decode(theirs(mode), x)
+  found, _ = harness.decode(ours(mode), x, weights=converted)
   harness.assert_close(found, expected, 'decoded')
 
 
@@ -140,7 +135,7 @@ def test_factorized_gives_all_queries_the_same_logits():
     assert np.abs(found[:, i] - found[:, 0]).max() > 0.1
 
 
-def test_by_position_is_another_thing_than_by_row():
+def test_by_position_differs_from_by_row():
   x = harness.draw('x', [2, 7, D_MODEL])
   by_row, by_position = (
     harness.parallel(

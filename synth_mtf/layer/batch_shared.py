@@ -55,7 +55,8 @@ def average(
   else:
     y, total, center = sums()
   if use_log_z:
-    use_log_z(mtf.log(total) + center)
+    is_zero = mtf.cast(mtf.equal(total, 0.0), total.dtype)  # only padding
+    use_log_z(mtf.log(total + is_zero) + center)
   return kernels.divide(y, zero_hidden(total, visibility.queries))
 
 

@@ -1,4 +1,4 @@
-"""ConvReluDense against NumPy in float64, packed, and token by token."""
+"""ConvReluDense against NumPy in float64, packed and token by token."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,10 @@ import pytest
 import synth_mtf
 from synth_mtf.errors import ConfigurationError
 from tests import harness
+from tests.family import PACKED
 from tests.harness import DECODER, ENCODER
 
 D_MODEL, D_FF, WIDTH = 11, 13, 3
-PACKED = np.array([[1, 1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 2, 2, 0]])
 
 
 def maker():
@@ -36,12 +36,12 @@ def expected(x, ids, offsets):
   [(ENCODER, (-1, 0, 1)), (DECODER, (-2, -1, 0))],
   ids=['encoder', 'decoder'],
 )
-def test_of_packed_rows(stack, offsets):
-  x = harness.draw('x', [*PACKED.shape, D_MODEL])
-  found = harness.parallel(maker, x, PACKED, stack)
-  tokens = PACKED != 0
+def test_packed_rows(stack, offsets):
+  ids = PACKED.ids
+  x = harness.draw('x', [*ids.shape, D_MODEL])
+  found = harness.parallel(maker, x, ids, stack)
   harness.assert_close(
-    found.output[tokens], expected(x, PACKED, offsets)[tokens], 'output'
+    found.output[ids != 0], expected(x, ids, offsets)[ids != 0], 'output'
   )
   assert {n: w.shape for n, w in found.weights.items()} == {
     'wi/kernel': (WIDTH, D_MODEL, D_FF),
@@ -52,7 +52,7 @@ def test_of_packed_rows(stack, offsets):
 @pytest.mark.parametrize('start', [None, np.array([2, 0])], ids=['all', 'rest'])
 def test_decoding_computes_what_training_computes(start):
   x = harness.draw('x', [2, 7, D_MODEL])
-  found = harness.decode(maker, x, start).output
+  found, _ = harness.decode(maker, x, start)
   seen = np.isnan(found)
   parallel = expected(x, np.ones([2, 7], int), (-2, -1, 0))
   assert seen.any() == (start is not None)

@@ -9,328 +9,283 @@ import pytest
 
 import synth_mtf
 from tests import checks, family, harness, reference
+from tests.family import PACKED, PADDED
 from tests.harness import DECODER, ENCODER, LM, PREFIX_LM, TPU
 
-# Also a row of one token, and one of nothing but padding.
-PADDED = np.array(
-  [[1] * 7, [1, 1, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0], [0] * 7]
+BIAS = {'relative_attention_type': 'bias'}
+STACKED = family.Rows(  # [outer_batch, batch, length], as in training
+  np.stack([PACKED.ids, PACKED.ids[::-1], PADDED.ids[:3]]),
+  np.stack([PACKED.inputs, PACKED.inputs[::-1], PADDED.inputs[:3]]),
 )
-PACKED = np.array([[1, 1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 2, 2, 0], [0] * 7])
-
-
-@family.each()
-def test_encoder_with_padding(name):
-  """Whatever stands at padding: here the host does not make it zero."""
-  member = family.ALL[name]
-  checks.parallel(
-    member.maker(relative_attention_type='bias'),
-    member.reference(relative='bias'),
-    PADDED,
-    ENCODER,
-    tolerance=member.tolerance,
-    host_masks=False,
-  )
-
-
-@family.each()
-def test_decoder_with_packed_rows(name):
-  member = family.ALL[name]
-  checks.parallel(
-    member.maker(packed=True), member.reference(), PACKED, DECODER
-  )
-
-
-@family.each()
-def test_bfloat16(name):
-  member = family.ALL[name]
-  checks.parallel(
-    member.maker(),
-    member.reference(),
-    PADDED,
-    DECODER,
-    mode='train' if name in SAMPLE else 'eval',
-    dtype='bfloat16',
-    weights=lambda n, shape: harness.draw(n, shape, 0.3),
-  )
-
-
-@family.each()
-def test_beam_decoding(name):
-  """From nothing, with a scalar position and a beam dimension."""
-  member = family.ALL[name]
-  checks.decoded(
-    member.maker(relative_attention_type='bias'),
-    member.reference(relative='bias'),
-    (2, 3, 3),
-    beam=True,
-  )
-
-
-@family.each()
-def test_greedy_decoding_goes_on_from_a_partial_sequence(name):
-  """From some tokens, with a position for each row, in a language model."""
-  member = family.ALL[name]
-  checks.decoded(
-    member.maker(), member.reference(), (3, 5), np.array([4, 3, 3]), stack=LM
-  )
-
-
-@pytest.mark.parametrize('name', ['random', 'conv_relu_conv', 'glu'])
-def test_encoder_at_inference(name):
-  member = family.ALL[name]
-  checks.parallel(
-    member.maker(packed=True), member.reference(), PADDED, ENCODER, mode='infer'
-  )
-
-
-@pytest.mark.parametrize(
-  'name, mode',
-  [('random', 'train'), ('dense', 'eval'), ('random_dense_vanilla', 'train')],
-)
-def test_two_batch_dimensions(name, mode):
-  """What the host has in training: [outer_batch, batch, length, d_model]."""
-  member = family.ALL[name]
-  checks.parallel(
-    member.maker(packed=True),
-    member.reference(),
-    np.stack([PACKED, PACKED[::-1], PADDED[:3]]),
-    DECODER,
-    mode=mode,
-  )
-
-
-# Members that differ in what they share with the other parts of the layer.
+small_weights = functools.partial(harness.draw, scale=0.3)
+# Members that differ in what they share with other parts of the layer.
 SAMPLE = ['random', 'fixed_patterns', 'random_dense_vanilla']
-# Settings of the layer, and of its reference.
-SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-  'one_head': ({'num_heads': 1}, {'heads': 1}),
-  'one_head_bias': (
-    {'num_heads': 1, 'relative_attention_type': 'bias'},
-    {'heads': 1, 'relative': 'bias'},
-  ),
-  'contextual': (
-    {'relative_attention_type': 'contextual'},
-    {'relative': 'contextual'},
-  ),
-  'few_buckets': (
-    {
-      'relative_attention_type': 'bias',
-      'relative_attention_num_buckets': 5,
-    },
-    {'relative': 'bias', 'buckets': 5},
-  ),
-  'shared_kv': ({'shared_kv': True}, {'shared_kv': True}),
-  'one_memory_head': (
-    {'num_memory_heads': 1, 'relative_attention_type': 'bias'},
-    {'memory_heads': 1, 'relative': 'bias'},
-  ),
-  'two_memory_heads': (
-    {'num_heads': 6, 'num_memory_heads': 2},
-    {'heads': 6, 'memory_heads': 2},
-  ),
-  'layer_softmax': ({'mixing': 'layer_softmax'}, {'mixing': 'layer_softmax'}),
-  'sum': ({'mixing': 'sum'}, {'mixing': 'sum'}),
-  'no_softmax': ({'normalize': None}, {'normalize': False}),
-}
 
 
-@pytest.mark.parametrize('setting', SETTINGS)
-def test_settings(setting):
-  member = family.ALL['random_dense_vanilla']
-  layer, expected = SETTINGS[setting]
+@family.every(family.ALL)
+def test_encoder_with_padding(member):
+  """The contents of padding do not matter: it is not zero here."""
+  checks.parallel(member.but(**BIAS), PADDED, ENCODER, mask_padding=False)
+
+
+@family.every(family.CROSS)
+def test_cross_attention_with_padding(member):
+  checks.parallel(member, PADDED, DECODER)
+
+
+@family.every({**family.ALL, **family.CROSS})
+def test_decoder_with_packed_rows(member):
+  checks.parallel(member, PACKED, DECODER)
+
+
+@family.every(family.ALL)
+def test_bfloat16(member):
+  checks.parallel(member, dtype='bfloat16', mode='eval', weights=small_weights)
+
+
+@family.some(*SAMPLE)
+def test_gradients_in_bfloat16(member):
+  checks.parallel(member, dtype='bfloat16', weights=small_weights)
+
+
+@family.every(family.CROSS)
+def test_bfloat16_in_cross_attention(member):
   checks.parallel(
-    member.maker(packed=True, **layer),
-    member.reference(**expected),
-    PACKED,
-    DECODER,
+    member,
+    dtype='bfloat16',
+    weights=small_weights,
+    tolerance=6e-2,  # the gradient of alpha nearly cancels
   )
 
 
+@family.every({**family.ALL, **family.CROSS})
+def test_beam_decoding(member):
+  """From nothing, with a scalar position and a beam dimension."""
+  if not member.is_cross_attention:
+    member = member.but(**BIAS)
+  checks.decoded(member, (2, 3, 4), beam=True)
+
+
+@family.every({**family.ALL, **family.CROSS})
+def test_greedy_decoding_continues_a_partial_sequence(member):
+  """Each row has its own position."""
+  start = np.array([4, 0 if member.is_cross_attention else 3, 3])
+  stack = DECODER if member.is_cross_attention else LM
+  checks.decoded(member, (3, 5), start, stack)
+
+
+@family.some('random', 'conv_relu_conv', 'glu')
+def test_encoder_at_inference(member):
+  checks.parallel(member.but(packed=True), PADDED, ENCODER, mode='infer')
+
+
+@family.some('random', 'random_dense_vanilla', 'cross_random')
+def test_two_batch_dimensions(member):
+  checks.parallel(member, STACKED)
+
+
+@family.some('dense', 'cross_random_vanilla')
+def test_two_batch_dimensions_in_evaluation(member):
+  checks.parallel(member, STACKED, mode='eval')
+
+
+@pytest.mark.parametrize('mode', ['train', 'eval'])
+@family.some('random', 'dense', 'cross_random', 'cross_dense_vanilla')
+def test_tables_read_by_the_row(member, mode):
+  """As in the original code."""
+  checks.parallel(member.but(index_by='row'), PACKED, mode=mode)
+
+
+def test_tables_read_by_the_row_decode_as_by_position():
+  checks.decoded(family.R.but(index_by='row'), (2, 3), stack=LM)
+
+
+@family.some('random', 'dense', 'random_dense_vanilla')
+def test_unpacked_rows_give_the_same_result_as_packed_ones(member):
+  """`packed` affects only the speed if each row is one sequence."""
+  checks.parallel(member.but(packed=True), PADDED, ENCODER)
+
+
+# Settings of the layer.
+
+ONE_HEAD = {'num_heads': 1}
+ONE_MEMORY_HEAD = {'num_memory_heads': 1}
+TWO_MEMORY_HEADS = {'num_heads': 6, 'num_memory_heads': 2}
+SHARED_KV = {'shared_kv': True}
+CONTEXTUAL = {'relative_attention_type': 'contextual'}
+FEW_BUCKETS = {**BIAS, 'relative_attention_num_buckets': 5}
+Z_LOSS = {'z_loss_coeff': 0.1}
+MIXINGS = [{'mixing': 'layer_softmax'}, {'mixing': 'sum'}]
+UNNORMALIZED = {'normalize': None}
+SETTINGS: list[tuple[str, family.Rows, list[dict[str, Any]]]] = [
+  (
+    'random_dense_vanilla',
+    PACKED,
+    [
+      *(ONE_HEAD, {**ONE_HEAD, **BIAS}, {**ONE_MEMORY_HEAD, **BIAS}),
+      *(TWO_MEMORY_HEADS, SHARED_KV, CONTEXTUAL, FEW_BUCKETS, *MIXINGS),
+      *(UNNORMALIZED, Z_LOSS),
+    ],
+  ),
+  (  # examples share their logits
+    'random',
+    PADDED,
+    [
+      *({**ONE_HEAD, **BIAS}, ONE_MEMORY_HEAD, TWO_MEMORY_HEADS),
+      *(CONTEXTUAL, UNNORMALIZED, Z_LOSS),
+    ],
+  ),
+  # Heads are counted, or have channels.
+  ('fixed_patterns', PACKED, [ONE_HEAD, TWO_MEMORY_HEADS]),
+  ('conv_relu_conv', PACKED, [ONE_HEAD, TWO_MEMORY_HEADS]),
+  ('factorized_dense', PACKED, [ONE_HEAD, TWO_MEMORY_HEADS]),
+  (
+    'cross_factorized_dense_random_vanilla',
+    PADDED,
+    [ONE_HEAD, ONE_MEMORY_HEAD, SHARED_KV, *MIXINGS],
+  ),
+  ('cross_random', PADDED, [Z_LOSS]),
+]
+
+
+def name_of(value):
+  if isinstance(value, dict):
+    return '-'.join(f'{k}={v}' for k, v in value.items())
+  return value if isinstance(value, str) else ''
+
+
 @pytest.mark.parametrize(
-  'setting',
+  'name, rows, settings',
+  [(name, rows, one) for name, rows, several in SETTINGS for one in several],
+  ids=name_of,
+)
+def test_settings(name, rows, settings):
+  member = {**family.ALL, **family.CROSS}[name]
+  checks.parallel(member.but(**settings), rows)
+
+
+@pytest.mark.parametrize(
+  'name, settings',
   [
-    'one_head_bias',
-    'contextual',
-    'one_memory_head',
-    'two_memory_heads',
-    'no_softmax',
+    ('random_dense_vanilla', ONE_HEAD),
+    ('random_dense_vanilla', ONE_MEMORY_HEAD),
+    ('random_dense_vanilla', SHARED_KV),
+    *(('cross_factorized_dense_random_vanilla', one) for one in SETTINGS[5][2]),
   ],
+  ids=name_of,
 )
-def test_settings_where_examples_share_their_logits(setting):
-  member = family.ALL['random']
-  layer, expected = SETTINGS[setting]
-  checks.parallel(
-    member.maker(**layer), member.reference(**expected), PADDED, DECODER
-  )
+def test_settings_in_decoding(name, settings):
+  member = {**family.ALL, **family.CROSS}[name]
+  checks.decoded(member.but(**settings), (2, 3))
 
 
-@pytest.mark.parametrize(
-  'name', ['fixed_patterns', 'conv_relu_conv', 'factorized_dense']
-)
-@pytest.mark.parametrize('setting', ['one_head', 'two_memory_heads'])
-def test_settings_where_heads_are_counted_or_have_channels(name, setting):
-  member = family.ALL[name]
-  layer, expected = SETTINGS[setting]
-  checks.parallel(
-    member.maker(packed=True, **layer),
-    member.reference(**expected),
-    PACKED,
-    DECODER,
-  )
-
-
-@pytest.mark.parametrize(
-  'setting', ['one_head', 'one_memory_head', 'shared_kv']
-)
-def test_settings_in_decoding(setting):
-  member = family.ALL['random_dense_vanilla']
-  layer, expected = SETTINGS[setting]
-  checks.decoded(
-    member.maker(**layer), member.reference(**expected), (2, 3), stack=LM
-  )
-
-
-@pytest.mark.parametrize('name', ['random', 'random_dense_vanilla'])
-def test_layers_share_a_relative_bias(name):
-  member = family.ALL[name]
-  settings = {'relative_attention_type': 'bias_shared'}
-  x = family.tokens(np.ones([2, 7], int))
-  make = member.maker(**settings)
-  result = harness.parallel([make, make], x)
+@family.some('random', 'random_dense_vanilla')
+def test_layers_share_a_relative_bias(member):
+  member = member.but(relative_attention_type='bias_shared')
+  x = family.tokens(np.ones([2, 7]))
+  result = harness.parallel([member, member], x)
   weights = family.float64(result.weights)
   shared = weights.pop('layer_000/relative_attention_bias')
   assert not [n for n in weights if 'relative_attention_bias' in n]
   y = x.astype(np.float64)
-  for scope in ('layer_000', 'layer_001'):
+  for scope in ('layer_000/', 'layer_001/'):
     own = {
-      n[len(scope) + 1 :]: w for n, w in weights.items() if n.startswith(scope)
+      n[len(scope) :]: w for n, w in weights.items() if n.startswith(scope)
     }
-    layer = member.reference(relative='bias')
-    y = np.stack(
-      [layer(row, {**own, 'relative_attention_bias': shared}) for row in y]
-    )
+    own['relative_attention_bias'] = shared
+    y = np.stack([member.reference(row, own).y for row in y])
   harness.assert_close(result.output, y, 'two layers')
 
 
-@pytest.mark.parametrize('name', SAMPLE)
-def test_prefix_language_model(name):
+@family.some(*SAMPLE)
+def test_prefix_language_model(member):
   """input_full_attention: all inputs see each other, targets look back."""
-  member = family.ALL[name]
-  x = family.tokens(np.ones([2, 5], int))
+  x = family.tokens(np.ones([2, 5]))
   priority = np.array([[0, 0, 0, 3, 4], [0, 0, 2, 3, 4]])
-  result = harness.parallel(
-    member.maker(), x, None, PREFIX_LM, priority=priority
-  )
+  result = harness.parallel(member, x, None, PREFIX_LM, priority=priority)
   visible = priority[:, :, None] >= priority[:, None, :]
   weights = family.float64(result.weights)
-  expected = np.stack(
-    [
-      member.reference()(row, weights, causal=True, visible=v)
-      for row, v in zip(x.astype(np.float64), visible)
-    ]
-  )
-  harness.assert_close(result.output, expected, 'output')
+  expected = [
+    member.reference(row, weights, causal=True, visible=v).y
+    for row, v in zip(x.astype(np.float64), visible)
+  ]
+  harness.assert_close(result.output, np.stack(expected), 'output')
 
 
 @pytest.mark.parametrize(
   'name, ids',
-  [('random', None), ('random', PADDED), ('random_dense_vanilla', PADDED)],
+  [
+    ('random', None),
+    ('random', PADDED.ids),
+    ('random_dense_vanilla', PADDED.ids),
+  ],
   ids=['shared-lm', 'shared-padded', 'general-padded'],
 )
 def test_ensemble(name, ids):
   """Each model of an ensemble is a model of its own."""
-  member = family.ALL[name]
+  member = family.ALL[name].but(**BIAS)
   tokens = np.ones([3, 7], int) if ids is None else ids
   x = family.tokens(tokens)
-  result = harness.parallel(
-    member.maker(relative_attention_type='bias'), x, ids, DECODER, ensemble=2
-  )
-  layer = member.reference(relative='bias')
+  result = harness.parallel(member, x, ids, DECODER, ensemble=2)
   for model in range(2):
     weights = {n: w[model] for n, w in family.float64(result.weights).items()}
     expected = reference.rows(
-      layer, x.astype(np.float64), weights, tokens, causal=True
+      member.reference, x.astype(np.float64), weights, tokens, causal=True
     )
-    harness.assert_close(result.output[model], expected, f'model {model}')
+    harness.assert_close(result.output[model], expected.y, f'model {model}')
 
 
-# Members that read tables in each of the ways there are.
-TABLES = [
-  'random',
-  'factorized_random',
-  'dense',
-  'factorized_dense',
-  'conv_relu_conv',
-]
+# As on a TPU, where a gather is a product with a one-hot matrix.
 
 
-@pytest.mark.parametrize('name', TABLES)
-def test_packed_rows_as_on_a_tpu(name):
-  """There a gather is a product with a one-hot matrix."""
-  member = family.ALL[name]
-  checks.parallel(
-    member.maker(packed=True), member.reference(), PACKED, DECODER, mesh=TPU
-  )
+@family.some(
+  *('random', 'factorized_random', 'dense', 'factorized_dense'),
+  *('conv_relu_conv', 'cross_random', 'cross_factorized_random'),
+  *('cross_factorized_dense', 'cross_vanilla'),
+)
+def test_packed_rows_on_a_tpu(member):
+  checks.parallel(member, PACKED, mesh=TPU)
 
 
-@pytest.mark.parametrize('name', ['random', 'random_random', 'random_vanilla'])
-def test_padded_rows_as_on_a_tpu(name):
-  member = family.ALL[name]
-  checks.parallel(
-    member.maker(relative_attention_type='bias'),
-    member.reference(relative='bias'),
-    PADDED,
-    DECODER,
-    mesh=TPU,
-  )
+@family.some('random', 'random_random', 'random_vanilla')
+@pytest.mark.parametrize('settings', [BIAS, Z_LOSS], ids=name_of)
+def test_padded_rows_on_a_tpu(member, settings):
+  checks.parallel(member.but(**settings), PADDED, mesh=TPU)
 
 
-@pytest.mark.parametrize('name', ['random', 'conv_relu_conv'])
-def test_decoding_as_on_a_tpu(name):
-  member = family.ALL[name]
-  checks.decoded(
-    member.maker(),
-    member.reference(),
-    (2, 3),
-    np.array([2, 1]),
-    stack=LM,
-    mesh=TPU,
-  )
+@family.some(
+  *('cross_random', 'cross_factorized_random', 'cross_factorized_dense'),
+  'cross_vanilla',
+)
+def test_padded_rows_in_cross_attention_on_a_tpu(member):
+  checks.parallel(member, PADDED, mesh=TPU)
 
 
-@pytest.mark.parametrize('name', ['random', 'factorized_random'])
+@family.some('random', 'conv_relu_conv')
+def test_decoding_on_a_tpu(member):
+  checks.decoded(member, (2, 3), np.array([2, 1]), LM, mesh=TPU)
+
+
 @pytest.mark.parametrize('mesh', [harness.ONE_DEVICE, TPU], ids=['cpu', 'tpu'])
-def test_rows_that_are_done_decode_on_beyond_the_table(name, mesh):
-  """The host goes on until the last row is done: positions pass the end."""
-  member = family.ALL[name].of_size(max_length=4)
-  checks.decoded(
-    member.maker(),
-    member.reference(),
-    (2, 4),
-    np.array([3, 1]),
-    stack=LM,
-    mesh=mesh,
-  )
+@family.some('random', 'factorized_random')
+def test_rows_that_are_done_decode_on_beyond_the_table(member, mesh):
+  """The host continues until the last row is done: positions pass the end."""
+  member = member.of_size(max_length=4)
+  checks.decoded(member, (2, 4), np.array([3, 1]), LM, mesh=mesh)
 
 
-@pytest.mark.parametrize('name', ['random', 'dense', 'random_dense_vanilla'])
-def test_unpacked_rows_are_right_whatever_the_setting_says(name):
-  """Packed or not is a matter of speed where each row is one sequence."""
-  member = family.ALL[name]
-  checks.parallel(
-    member.maker(packed=True), member.reference(), PADDED, ENCODER
-  )
+# The class.
 
 
-def test_with_its_defaults_it_is_t5s_own_layer():
-  x = family.tokens(np.ones([2, 7]))
+def test_by_default_it_is_t5s_layer():
   make = functools.partial(
     synth_mtf.SyntheticAttention, num_heads=3, key_value_size=5
   )
-  assert set(harness.parallel(make, x).weights) == {'q', 'k', 'v', 'o'}
+  found = harness.variables(make, family.tokens(np.ones([2, 7])))
+  assert set(found) == {'q', 'k', 'v', 'o'}
 
 
-def test_bindings_of_self_attention_reach_the_layer():
+def test_bindings_of_self_attention_apply():
   gin.parse_config("""
       SelfAttention.num_heads = 3
       SelfAttention.key_value_size = 5
@@ -338,8 +293,7 @@ def test_bindings_of_self_attention_reach_the_layer():
       SelfAttention.relative_attention_type = 'bias'
   """)
   layer = synth_mtf.SyntheticAttention()
-  assert layer.num_heads == 3
-  assert layer.kv_dim.size == 5
+  assert (layer.num_heads, layer.kv_dim.size) == (3, 5)
   assert layer.dropout_rate == 0.25
   assert layer.relative_attention_type == 'bias'
 
@@ -348,14 +302,8 @@ def test_bindings_of_self_attention_reach_the_layer():
   'settings, label',
   [
     ({'synthesizers': [synth_mtf.DotProduct]}, 'T5 (V)'),
-    (
-      {'synthesizers': [synth_mtf.Random, synth_mtf.DotProduct]},
-      'Syn (R+V)',
-    ),
-    (
-      {'synthesizers': [synth_mtf.Random], 'normalize': None},
-      'MLP-Mixer (R)',
-    ),
+    ({'synthesizers': [synth_mtf.Random, synth_mtf.DotProduct]}, 'Syn (R+V)'),
+    ({'synthesizers': [synth_mtf.Random], 'normalize': None}, 'MLP-Mixer (R)'),
   ],
 )
 def test_label(settings, label):

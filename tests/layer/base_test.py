@@ -1,4 +1,4 @@
-"""What a layer hands down to what computes: types, index, dropout, z loss."""
+"""What the base class passes on: types, table index, dropout, z loss."""
 
 import mesh_tensorflow as mtf
 import numpy as np
@@ -8,14 +8,14 @@ import tensorflow.compat.v1 as tf
 from synth_mtf.core import positions
 from synth_mtf.layer.base import AttentionLayer
 from tests import harness
-from tests.harness import DECODER, ENCODER
+from tests.harness import DECODER
 
 IDS = np.array([[1, 1, 2, 2], [1, 1, 1, 0]])
 X = harness.draw('x', [2, 4, 7])
 
 
 class Sum(AttentionLayer):
-  """Y is the sum of the values up to the length; keeps the call."""
+  """Y is the values; keeps the call."""
 
   label = 'Sum'
 
@@ -30,20 +30,16 @@ def layer(**settings):
   return Sum(**{'num_heads': 3, 'key_value_size': 5, **settings})
 
 
-def call(made, sequence_id=IDS, stack=ENCODER, mode='train', **settings):
-  """Calls the layer on rows, and returns the context and the output."""
+def call(made, sequence_id=IDS, **settings):
+  """Calls the layer on rows, and returns the context."""
   with harness.new_graph() as (_, mesh):
-    context = harness.host_context(
-      mesh, X.shape, sequence_id, stack, mode, **settings
-    )
-    x = mtf.cast(
-      harness.constant(mesh, X, 'batch length d_model'),
-      context.activation_dtype,
-    )
-    return context, made.call(context, x)
+    context = harness.host_context(mesh, X.shape, sequence_id, **settings)
+    x = harness.constant(mesh, X, 'batch length d_model')
+    made.call(context, mtf.cast(x, context.activation_dtype))
+    return context
 
 
-def test_what_attend_makes_is_projected():
+def test_the_result_of_attend_is_projected():
   result = harness.parallel(layer, X, mode='eval')
   expected = X @ result.weights['v'] @ result.weights['o']
   harness.assert_close(result.output, expected, 'output')
@@ -58,9 +54,7 @@ def test_what_attend_makes_is_projected():
     ('bfloat16', {'float32_logits': False}, tf.bfloat16),
   ],
 )
-def test_logits_are_of_float32_unless_gin_says_otherwise(
-  activations, settings, expected
-):
+def test_type_of_the_logits(activations, settings, expected):
   made = layer(attention_kwargs=settings)
   call(made, dtype=activations)
   assert made.seen.logits_dtype == expected
@@ -82,7 +76,7 @@ def test_how_tables_are_read(packed, ids, mode, index):
   assert type(made.seen.index) is index
 
 
-def test_a_step_reads_its_own_row():
+def test_a_decoding_step_reads_its_own_row():
   made = layer()
   with harness.new_graph() as (_, mesh):
     context = harness.host_context(mesh, X.shape, None, DECODER)
@@ -104,7 +98,7 @@ def test_a_step_reads_its_own_row():
 )
 def test_dropout_of_the_weights(settings, mode, rate, shared):
   made = layer(dropout_rate=0.25, attention_kwargs=settings)
-  context, _ = call(made, mode=mode)
+  context = call(made, mode=mode)
   dropout = made.weight_dropout(context)
   assert dropout.rate == rate
   assert [d.name for d in dropout.broadcast_dims] == shared
@@ -115,11 +109,9 @@ def test_dropout_of_the_weights(settings, mode, rate, shared):
   'coefficient, mode, wanted',
   [(0.5, 'train', True), (0.5, 'eval', False), (None, 'train', False)],
 )
-def test_there_is_a_z_loss_in_training_where_gin_asks_for_it(
-  coefficient, mode, wanted
-):
+def test_z_loss_only_in_training(coefficient, mode, wanted):
   made = layer(z_loss_coeff=coefficient)
-  context, _ = call(made, mode=mode)
+  context = call(made, mode=mode)
   assert (made.z_loss(context) is not None) == wanted
 
 
@@ -141,6 +133,6 @@ def test_z_loss_is_the_mean_square_over_tokens(microbatches):
   np.testing.assert_allclose(loss, expected, rtol=1e-6)
 
 
-def test_it_is_packed_as_gin_says_or_as_it_is_told():
-  assert layer().packed  # gin says nothing of the data
+def test_it_is_packed_by_default():
+  assert layer().packed  # gin has no binding for the data
   assert not layer(packed=False).packed

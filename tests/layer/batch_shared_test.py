@@ -1,17 +1,14 @@
-"""The weighted sum where all examples share their logits, at its edges."""
+"""The weighted sum if all examples share their logits: extreme cases."""
 
 import numpy as np
 import pytest
 
 from tests import checks, family, harness
+from tests.family import PADDED
 from tests.harness import DECODER, ENCODER
 
-ROWS = np.array([[1] * 7, [1, 1, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0]])
 # One table, and two whose centers differ.
-TABLES = pytest.mark.parametrize('name', ['random', 'random_random'])
-MESHES = pytest.mark.parametrize(
-  'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
-)
+tables = family.some('random', 'random_random')
 # The general way must agree.
 both_ways = pytest.mark.parametrize(
   'packed', [False, True], ids=['shared', 'general']
@@ -19,59 +16,53 @@ both_ways = pytest.mark.parametrize(
 
 
 def spread(extent, low=None):
-  """Tables whose entries lie anywhere up to an extent."""
+  """Tables whose entries are uniform between `low` (-extent) and `extent`."""
   low = -extent if low is None else low
 
   def weights(name, shape):
-    drawn = harness.draw(name, shape)
-    if name.startswith('random'):
-      rng = np.random.RandomState(len(name))
-      drawn = rng.uniform(low, extent, shape).astype(np.float32)
-    return drawn
+    if not name.startswith('random'):
+      return harness.draw(name, shape)
+    rng = np.random.RandomState(len(name))
+    return rng.uniform(low, extent, shape).astype(np.float32)
 
   return weights
 
 
-@TABLES
+@tables
 @pytest.mark.parametrize('stack', [ENCODER, DECODER], ids=lambda s: s.name)
-@MESHES
-def test_it_is_right_for_logits_spread_over_60(name, stack, mesh):
-  member = family.ALL[name]
+@pytest.mark.parametrize(
+  'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
+)
+def test_logits_may_spread_over_60(member, stack, mesh):
   checks.parallel(
-    member.maker(),
-    member.reference(),
-    ROWS,
+    member,
+    PADDED,
     stack,
     weights=spread(60.0),
     mesh=mesh,
-    # exp(x) of a float32 x is right to |x| 2^-24.
+    # exp(x) of a float32 x is exact to |x| 2^-24.
     tolerance=60 * 2.0**-22,
   )
 
 
-@TABLES
+@tables
 @both_ways
-def test_a_common_offset_of_the_logits_changes_nothing(name, packed):
-  member = family.ALL[name]
+def test_a_common_offset_of_the_logits_changes_nothing(member, packed):
   checks.parallel(
-    member.maker(packed=packed),
-    member.reference(),
-    ROWS,
+    member.but(packed=packed),
+    PADDED,
     ENCODER,
     weights=spread(1003.0, 1000.0),
-    tolerance=1e-3,  # of 1000 float32 keeps 1e-4
+    tolerance=1e-3,  # near 1000, float32 is exact to 1e-4
   )
 
 
-@pytest.mark.parametrize('name', ['random', 'random_random', 'random_vanilla'])
+@family.some('random', 'random_random', 'random_vanilla')
 @pytest.mark.parametrize('extent', [1e3, 1e20])
-def test_no_logits_make_a_nan(name, extent):
+def test_no_logits_make_a_nan(member, extent):
+  ids = PADDED.ids
   result = harness.parallel(
-    family.ALL[name].maker(),
-    family.tokens(ROWS),
-    ROWS,
-    DECODER,
-    weights=spread(extent),
+    member, family.tokens(ids), ids, DECODER, weights=spread(extent)
   )
   assert np.isfinite(result.output).all()
   for where, gradient in result.gradients.items():
@@ -81,58 +72,44 @@ def test_no_logits_make_a_nan(name, extent):
 def test_logits_further_than_150_apart_count_as_150():
   """Of two visible keys the lower one has a weight of exp(-150)."""
   x = family.tokens(np.ones([1, 2]))
+
+  def weights(name, shape):
+    if name != 'random/R':
+      return harness.draw(name, shape)
+    return np.broadcast_to(np.array([1e6] + [0] * (shape[-1] - 1)), shape)
+
   far = harness.parallel(
-    family.R.maker(),
-    x,
-    np.ones([1, 2], int),
-    mode='eval',
-    weights=lambda n, s: (
-      np.broadcast_to(np.array([1e6] + [0] * (s[-1] - 1)), s)
-      if n == 'random/R'
-      else harness.draw(n, s)
-    ),
+    family.R, x, np.ones([1, 2], int), mode='eval', weights=weights
   )
   first = x[:, :1] @ far.weights['v'] @ far.weights['o']
   harness.assert_close(far.output, np.repeat(first, 2, axis=1), 'output')
 
 
-def test_the_largest_tensor_does_not_grow_with_the_batch():
+@pytest.mark.parametrize(
+  'name, memory_length', [('', 29), ('cross_', 31)], ids=['self', 'cross']
+)
+def test_the_largest_tensor_does_not_grow_with_the_batch(name, memory_length):
   length = 29
+  members = {**family.ALL, **family.CROSS}
 
-  def largest(name, batch):
-    x = harness.draw('x', [batch, length, 4])
+  def largest(function, batch):
+    memory = harness.Encoded(
+      harness.draw('memory', [batch, memory_length, 4]),
+      np.ones([batch, memory_length], int),
+    )
     result = harness.parallel(
-      family.ALL[name].of_size(max_length=length).maker(key_value_size=1),
-      x,
-      np.ones(x.shape[:2], int),
+      members[name + function]
+      .of_size(max_length=length, memory_max_length=memory_length)
+      .but(key_value_size=1),
+      harness.draw('x', [batch, length, 4]),
+      np.ones([batch, length], int),
       DECODER,
+      encoded=memory if name else None,
     )
     return max(np.prod(shape, dtype=int) for _, shape in result.shapes)
 
-  whole = family.HEADS * length**2
-  for name in ('random', 'factorized_random'):
-    assert largest(name, 2) == largest(name, 7) == whole
-  # The measure sees what it should: the dot product does grow.
+  whole = family.HEADS * length * memory_length
+  for function in ('random', 'factorized_random'):
+    assert largest(function, 2) == largest(function, 7) == whole
+  # The measure works: the dot product does grow.
   assert largest('vanilla', 7) == 7 * whole
-
-
-@TABLES
-@MESHES
-def test_z_loss_is_that_of_the_general_way(name, mesh):
-  """The mean square of log Z, over tokens, as the host has it."""
-  shared, general = (
-    harness.parallel(
-      family.ALL[name].maker(packed=packed, z_loss_coeff=0.1),
-      family.tokens(ROWS),
-      ROWS,
-      DECODER,
-      mesh=m,
-    )
-    for packed, m in ((False, mesh), (True, harness.ONE_DEVICE))
-  )
-  assert len(shared.losses) == 1
-  assert shared.losses[0] > 0
-  harness.assert_close(
-    np.array(shared.losses), np.array(general.losses), 'z loss'
-  )
-  harness.assert_close(shared.gradients, general.gradients, 'gradient')

@@ -1,6 +1,4 @@
-"""Dropout of the attention weights, spelled out by the output itself."""
-
-from typing import Any
+"""Dropout of the attention weights, which the output spells out."""
 
 import mesh_tensorflow as mtf
 import numpy as np
@@ -10,15 +8,48 @@ from synth_mtf.layer import dropout
 from tests import family, harness
 from tests.core import calls
 
-ROWS = np.array([[1] * 7, [1, 1, 1, 1, 0, 0, 0]])
 RATE = 0.25
-SIZE = 7  # tokens, and the channels that tell them apart
+SIZE = 7  # tokens, and the channels that identify them
+
+members = family.some('random', 'random_vanilla', 'mlp_mixer')
 
 
-@pytest.mark.parametrize('name', ['random', 'random_vanilla', 'mlp_mixer'])
+def attention_weights(member, **settings):
+  """Attention weights without dropout, and those of 150 training steps.
+
+  Values are one-hot vectors of the tokens and the output projection is the
+  identity, so that the output spells out the weights: [batch, heads, length,
+  memory_length].
+  """
+  width = family.HEADS * SIZE
+
+  def weights(variable, shape):
+    if variable == 'v':
+      return np.concatenate([np.eye(width, SIZE)] * family.HEADS, axis=1)
+    if variable == 'o':
+      return np.eye(width)
+    return np.abs(harness.draw(variable, shape)) + 0.5
+
+  x = np.zeros([family.BATCH, SIZE, width], np.float32)
+  x[:, np.arange(SIZE), np.arange(SIZE)] = 1
+  found = []
+  for rate, runs in ((0.0, 1), (RATE, 150)):
+    output = harness.parallel(
+      member.but(key_value_size=SIZE, dropout_rate=rate, **settings),
+      x,
+      np.ones(x.shape[:2], int),
+      weights=weights,
+      runs=runs,
+    ).output
+    split = output.reshape(*output.shape[:-1], family.HEADS, SIZE)
+    found.append(np.moveaxis(split, -2, -3))
+  return found
+
+
+@members
 @pytest.mark.parametrize('packed', [False, True], ids=['unpacked', 'packed'])
-def test_dropout_is_one_decision_for_all_queries(name, packed):
-  weights, runs = _attention_weights(name, packed, dropout_rate=RATE)
+def test_all_queries_share_one_decision(member, packed):
+  weights, runs = attention_weights(member, packed=packed)
   # [runs, batch, heads, length, memory_length]
   factors = runs / weights
   kept = factors > 0.5
@@ -26,8 +57,7 @@ def test_dropout_is_one_decision_for_all_queries(name, packed):
   np.testing.assert_allclose(factors[~kept], 0, atol=1e-3)
   assert (kept == kept[..., :1, :]).all(), 'queries do not share decisions'
   decisions = kept[..., 0, :]
-  count = decisions.size
-  deviation = np.sqrt(RATE * (1 - RATE) / count)
+  deviation = np.sqrt(RATE * (1 - RATE) / decisions.size)
   assert abs(decisions.mean() - (1 - RATE)) < 5 * deviation
   for axis, what in enumerate(['runs', 'examples', 'heads', 'keys']):
     first = np.take(decisions, [0], axis)
@@ -37,13 +67,10 @@ def test_dropout_is_one_decision_for_all_queries(name, packed):
   assert error < 6 * np.sqrt(RATE / (1 - RATE) / len(runs))
 
 
-@pytest.mark.parametrize('name', ['random', 'random_vanilla', 'mlp_mixer'])
-def test_dropout_of_each_weight_where_gin_asks_for_it(name):
-  weights, runs = _attention_weights(
-    name,
-    False,
-    dropout_rate=RATE,
-    attention_kwargs={'dropout_broadcast_dims': []},
+@members
+def test_gin_may_ask_for_a_decision_per_weight(member):
+  weights, runs = attention_weights(
+    member, attention_kwargs={'dropout_broadcast_dims': []}
   )
   kept = runs / weights > 0.5
   assert (kept != kept[..., :1, :]).any()
@@ -53,50 +80,14 @@ def test_dropout_of_each_weight_where_gin_asks_for_it(name):
 
 @pytest.mark.parametrize('mode', ['eval', 'infer'])
 def test_there_is_no_dropout_outside_training(mode):
-  member = family.ALL['random']
-  x = family.tokens(ROWS)
+  ids = family.PADDED.ids
   with_dropout, without = (
-    harness.parallel(member.maker(dropout_rate=rate), x, ROWS, mode=mode)
+    harness.parallel(
+      family.R.but(dropout_rate=rate), family.tokens(ids), ids, mode=mode
+    )
     for rate in (0.9, 0.0)
   )
   np.testing.assert_array_equal(with_dropout.output, without.output)
-
-
-def _attention_weights(name, packed, **settings):
-  """Attention weights without dropout, and those of 150 training steps.
-
-  Values are one-hot vectors of the tokens and the output projection is the
-  identity, so that the output spells out the weights: [batch, heads, length,
-  memory_length].
-  """
-  heads = family.HEADS
-  width = heads * SIZE
-
-  def weights(variable, shape):
-    if variable == 'v':
-      one_head = np.eye(width, SIZE)
-      return np.concatenate([one_head] * heads, axis=1)
-    if variable == 'o':
-      return np.eye(width)
-    return np.abs(harness.draw(variable, shape)) + 0.5
-
-  x = np.zeros([family.BATCH, SIZE, width], np.float32)
-  x[:, np.arange(SIZE), np.arange(SIZE)] = 1
-  ids = np.ones(x.shape[:2], int)
-  settings = {'key_value_size': SIZE, 'packed': packed, **settings}
-  member = family.ALL[name]
-
-  def run(**more):
-    output = harness.parallel(
-      member.maker(**{**settings, **more}), x, ids, weights=weights, **many
-    ).output
-    split = output.reshape(*output.shape[:-1], heads, SIZE)
-    return np.moveaxis(split, -2, -3)
-
-  many: dict[str, Any] = {}
-  exact = run(dropout_rate=0.0)
-  many = {'runs': 150}
-  return exact, run()
 
 
 @pytest.mark.parametrize(
@@ -109,15 +100,15 @@ def _attention_weights(name, packed, **settings):
     (0.5, 'heads length', True),
   ],
 )
-def test_whether_queries_share_their_decisions(rate, broadcast, per_key):
+def test_per_key(rate, broadcast, per_key):
   with harness.new_graph() as (_, mesh):
     call = calls.make(mesh)
     dims = [d for d in call.local.dims if d.name in broadcast.split()]
     assert dropout.Dropout(rate, dims).per_key(call) == per_key
 
 
-def test_dropout_of_values_is_one_decision_for_all_channels():
-  """Also where one head writes what several read."""
+def test_all_channels_of_a_value_share_a_decision():
+  """Also if several heads read what one head has written."""
   shape = calls.BATCH, calls.LENGTH, calls.D_KV
 
   def build(mesh):
@@ -137,8 +128,8 @@ def test_dropout_of_values_is_one_decision_for_all_channels():
     assert (found != np.take(found, [0], axis)).any()
 
 
-def test_dropout_of_weights_shares_what_it_is_told_to():
-  """Values of one-hot vectors: the average spells out the weights."""
+def test_weights_share_decisions_over_the_broadcast_dimensions():
+  """With one-hot values, the average spells out the weights."""
   batch, heads, length = calls.BATCH, calls.HEADS, calls.LENGTH
   one_hot = np.broadcast_to(
     np.eye(length)[None, :, None], [batch, length, heads, length]

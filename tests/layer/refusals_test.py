@@ -1,11 +1,14 @@
-"""What the layer refuses, and how it says so."""
+"""What the layers refuse, and their messages; the lists that they accept."""
 
+import functools
+
+import gin
 import pytest
 
 import synth_mtf
 from synth_mtf.errors import ConfigurationError
 
-# What every layer of ours refuses of SelfAttention's settings.
+# SelfAttention's settings that every layer of ours refuses.
 REFUSED = [
   (
     {'num_heads': 6, 'num_memory_heads': 4},
@@ -14,10 +17,7 @@ REFUSED = [
   ),
   ({'num_heads': 0}, r'SelfAttention\.num_heads = 0'),
   ({'num_memory_heads': -1}, r'num_memory_heads = -1'),
-  (
-    {'attention_func': 'hybrid'},
-    r"SelfAttention\.attention_func = 'hybrid'",
-  ),
+  ({'attention_func': 'hybrid'}, r"SelfAttention\.attention_func = 'hybrid'"),
   ({'use_hyperprompt': True}, r'SelfAttention\.use_hyperprompt'),
   (
     {'hyperprompt_length_encoder': 3},
@@ -32,46 +32,96 @@ REFUSED = [
     r"SelfAttention\.attention_kwargs\['extra_logit'\]",
   ),
 ]
+SELF_ATTENTION = [
+  *REFUSED,
+  (
+    {'mixing': 'softmaxx'},
+    r"SyntheticAttention\.mixing = 'softmaxx'.*'softmax', 'layer_softmax', "
+    r"'sum'.*did you mean 'softmax'",
+  ),
+  (
+    {'index_by': 'rows'},
+    r"SyntheticAttention\.index_by = 'rows'.*did you mean 'row'",
+  ),
+  (
+    {'normalize': 'softmx'},
+    r"SyntheticAttention\.normalize = 'softmx'.*did you mean 'softmax'",
+  ),
+  (
+    {'relative_attention_type': 'bais'},
+    r"Attention\.relative_attention_type = 'bais'.*did you mean 'bias'",
+  ),
+  ({'nomber_of_heads': 3}, "nomber_of_heads.*did you mean 'num_heads'"),
+  ({'pakced': True}, "pakced.*did you mean 'packed'"),
+  # All faults at once.
+  (
+    {'attention_func': 'hybrid', 'use_hyperprompt': True},
+    'attention_func.*use_hyperprompt',
+  ),
+  (
+    {'synthesizers': []},
+    r'SyntheticAttention\.synthesizers = \[\].*at least one',
+  ),
+  (
+    {'synthesizers': [synth_mtf.DotProduct, 'Random']},
+    r"SyntheticAttention\.synthesizers = \['Random'\].*function",
+  ),
+  (
+    {'synthesizers': synth_mtf.DotProduct()},
+    r'SyntheticAttention\.synthesizers = .*expected a list',
+  ),
+  (
+    {'synthesizers': [dict]},
+    r'SyntheticAttention\.synthesizers made \[\{\}\].*SynthesizingFunction',
+  ),
+]
+CROSS_ATTENTION = [
+  ({'synthesizers': [synth_mtf.FixedPatterns]}, 'FixedPatterns is for self-'),
+  (
+    {'relative_attention_type': 'contextual'},
+    r"SyntheticEncDecAttention\.relative_attention_type = 'contextual'",
+  ),
+  ({'mixing': 'softmaxx'}, r'SyntheticEncDecAttention\.mixing'),
+  ({'nomber_of_heads': 3}, r'SyntheticEncDecAttention\.nomber_of_heads'),
+  (
+    {'synthesizers': []},
+    r'SyntheticEncDecAttention\.synthesizers = \[\].*at least one',
+  ),
+  ({'use_hyperprompt': True}, r'SelfAttention\.use_hyperprompt'),
+]
 
 
 @pytest.mark.parametrize(
-  'settings, message',
+  'layer, settings, message',
   [
-    *REFUSED,
-    (
-      {'mixing': 'softmaxx'},
-      r"SyntheticAttention\.mixing = 'softmaxx'.*'softmax', 'layer_softmax', "
-      r"'sum'.*did you mean 'softmax'",
-    ),
-    (
-      {'index_by': 'rows'},
-      r"SyntheticAttention\.index_by = 'rows'.*did you mean 'row'",
-    ),
-    (
-      {'normalize': 'softmx'},
-      r"SyntheticAttention\.normalize = 'softmx'.*did you mean 'softmax'",
-    ),
-    (
-      {'relative_attention_type': 'bais'},
-      r"Attention\.relative_attention_type = 'bais'.*did you mean 'bias'",
-    ),
+    *((synth_mtf.SyntheticAttention, *row) for row in SELF_ATTENTION),
+    *((synth_mtf.SyntheticEncDecAttention, *row) for row in CROSS_ATTENTION),
+    *((synth_mtf.Linformer, *row) for row in REFUSED),
   ],
-  ids=lambda value: '-'.join(value) if isinstance(value, dict) else '',
 )
-def test_refused_when_the_layer_is_made(settings, message):
+def test_refused(layer, settings, message):
   with pytest.raises(ConfigurationError, match=message):
-    synth_mtf.SyntheticAttention(**settings)
+    layer(**settings)
 
 
-def test_all_that_is_not_supported_is_named_at_once():
-  with pytest.raises(ConfigurationError) as error:
-    synth_mtf.SyntheticAttention(attention_func='hybrid', use_hyperprompt=True)
-  assert 'attention_func' in str(error.value)
-  assert 'use_hyperprompt' in str(error.value)
+def test_each_layer_makes_its_own_functions():
+  gin.parse_config("""
+      SyntheticAttention.synthesizers = [@synth_mtf.Random, @synth_mtf.Dense]
+      synth_mtf.Random.max_length = 13
+      Unitransformer.max_length = 17
+  """)
+  one, other = synth_mtf.SyntheticAttention(), synth_mtf.SyntheticAttention()
+  assert [vars(f)['max_length'] for f in one.synthesizers] == [13, 17]
+  for mine, yours in zip(one.synthesizers, other.synthesizers):
+    assert mine is not yours
 
 
-def test_an_argument_that_nobody_has():
-  with pytest.raises(
-    ConfigurationError, match=r"nomber_of_heads.*did you mean 'num_heads'"
-  ):
-    synth_mtf.SyntheticAttention(nomber_of_heads=3)
+def test_classes_and_callables_make_functions():
+  makers = (
+    synth_mtf.DotProduct,
+    functools.partial(synth_mtf.Random, max_length=13),
+    lambda: synth_mtf.FactorizedRandom(rank=3),
+  )
+  layer = synth_mtf.SyntheticAttention(synthesizers=makers)
+  names = [type(f).__name__ for f in layer.synthesizers]
+  assert names == ['DotProduct', 'Random', 'FactorizedRandom']

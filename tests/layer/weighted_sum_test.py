@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from tests import family, harness
+from tests.family import PADDED
 from tests.harness import DECODER, ENCODER
 
-ROWS = np.array([[1] * 7, [1, 1, 1, 1, 0, 0, 0]])
-SPLIT = harness.Mesh('model:2', 'memory_length:model')
+UNSHARED_DROPOUT = {'attention_kwargs': {'dropout_broadcast_dims': []}}
 
 
 @pytest.mark.parametrize(
@@ -17,43 +17,54 @@ SPLIT = harness.Mesh('model:2', 'memory_length:model')
     ('random', True, {'dropout_rate': 0.5}),
     ('random', True, {'relative_attention_type': 'bias'}),
     ('random', True, {'normalize': None}),
+    # Without dropout, its dimensions do not matter.
+    ('random', True, UNSHARED_DROPOUT),
+    ('random', False, {'dropout_rate': 0.5, **UNSHARED_DROPOUT}),
+    ('random', False, {'packed': True}),
+    ('random', False, {'relative_attention_type': 'contextual'}),
     ('dense', False, {}),
     ('random_vanilla', False, {}),
-    ('random', False, {'packed': True}),
-    (
-      'random',
-      False,
-      {
-        'dropout_rate': 0.5,
-        'attention_kwargs': {'dropout_broadcast_dims': []},
-      },
-    ),
-    # Without dropout, its dimensions are of no account.
-    ('random', True, {'attention_kwargs': {'dropout_broadcast_dims': []}}),
-    ('random', False, {'relative_attention_type': 'contextual'}),
   ],
 )
 @pytest.mark.parametrize('stack', [ENCODER, DECODER], ids=lambda s: s.name)
 def test_the_way_follows_from_what_depends_on_the_batch(
   name, shared, settings, stack
 ):
-  x = family.tokens(ROWS)
-  result = harness.parallel(family.ALL[name].maker(**settings), x, ROWS, stack)
+  ids = PADDED.ids
+  result = harness.parallel(
+    family.ALL[name].but(**settings), family.tokens(ids), ids, stack
+  )
   largest = max(
     int(np.prod(shape)) for _, shape in result.shapes if shape[-2:] == (7, 7)
   )
-  examples = 1 if shared else len(ROWS)
+  examples = 1 if shared else len(ids)
   assert largest == examples * family.HEADS * 7 * 7
 
 
-@pytest.mark.parametrize('name', ['random', 'random_vanilla'])
-def test_where_the_mesh_splits_the_memory_the_result_is_the_same(name):
-  """There is no fused softmax then, and no shared way."""
-  maker = family.ALL[name].of_size(max_length=8).maker()
-  ids = np.concatenate([ROWS, ROWS[:, :1]], axis=1)
+@pytest.mark.parametrize(
+  'dim, size, mode',
+  [
+    ('memory_length', 2, 'train'),
+    ('heads', 3, 'train'),
+    ('batch', 2, 'train'),
+    ('d_kv', 5, 'eval'),  # the host cannot differentiate it
+  ],
+)
+@pytest.mark.parametrize('settings', [{}, {'z_loss_coeff': 0.1}], ids=str)
+@family.some('random', 'random_vanilla')
+def test_any_dimension_may_be_split(member, dim, size, mode, settings):
+  """If it is memory_length, there is no fused softmax and no shared way."""
+  ids = np.concatenate([PADDED.ids, PADDED.ids[:, :1]], axis=1)
+  member = member.of_size(max_length=8).but(**settings)
   one, many = (
-    harness.parallel(maker, family.tokens(ids), ids, DECODER, mesh=mesh)
-    for mesh in (harness.ONE_DEVICE, SPLIT)
+    harness.parallel(
+      member, family.tokens(ids), ids, DECODER, mode=mode, mesh=mesh
+    )
+    for mesh in (
+      harness.ONE_DEVICE,
+      harness.Mesh(f'all:{size}', f'{dim}:all'),
+    )
   )
   harness.assert_close(many.output, one.output, 'output')
   harness.assert_close(many.gradients, one.gradients, 'gradient')
+  harness.assert_close(np.array(many.losses), np.array(one.losses), 'z loss')

@@ -1,5 +1,7 @@
 """What every synthesizing function declares and has, for each of the family."""
 
+import dataclasses
+
 import gin
 import numpy as np
 import pytest
@@ -8,33 +10,89 @@ import synth_mtf
 from synth_mtf.errors import ConfigurationError
 from synth_mtf.synthesizers import base
 from tests import checks, family, harness, reference
+from tests.family import PACKED, PADDED
 from tests.harness import DECODER, ENCODER
 
-PACKED = np.array([[1, 1, 1, 2, 2, 2, 2], [1, 1, 1, 1, 1, 0, 0]])
 X = family.tokens(np.ones([2, 7]))
 TILE = 4  # FactorizedDense makes it of 2 and 2
 
-each_function = family.each(family.SINGLE)
-each_table = family.each(family.SINGLE, takes='max_length')
-each_tiled_table = family.each(family.SINGLE, takes='tile_length')
+each_function = family.every(family.SINGLE)
+each_table = family.every(family.SINGLE, takes='max_length')
+each_tiled_table = family.every(family.SINGLE, takes='tile_length')
 
 
-def variables(member, **settings):
-  """The shapes of what makes the logits."""
-  shapes = harness.variables(member.maker(**settings), X)
+def variables(member):
+  """The shapes of the variables that make the logits."""
+  shapes = harness.variables(member, X)
   del shapes['v'], shapes['o']
   return shapes
 
 
+LOCAL = {'W1': (11, 3, 5), 'W2': (3, 5, 13)}
+
+
+@pytest.mark.parametrize(
+  'name, heads, scope, expected',
+  [
+    ('random', 3, 'random/', {'R': (3, 13, 13)}),
+    ('random', 1, 'random/', {'R': (13, 13)}),
+    (
+      'factorized_random',
+      3,
+      'factorized_random/',
+      {'R1': (3, 13, 4), 'R2': (3, 13, 4)},
+    ),
+    ('vanilla', 3, '', {'q': (11, 15), 'k': (11, 15)}),
+    ('dense', 3, 'dense/', LOCAL),
+    ('dense', 1, 'dense/', {'W1': (11, 5), 'W2': (5, 13)}),
+    (
+      'factorized_dense',
+      3,
+      'factorized_dense/',
+      {'W1': (11, 3, 5), 'WA': (3, 5, 3), 'WB': (3, 5, 7)},
+    ),
+    (
+      'convolution',
+      3,
+      'convolutional_dense/',
+      {'W1': (3, 11, 3, 5), 'W2': (3, 5, 13)},
+    ),
+    (
+      'conv_relu_conv',
+      3,
+      'convolutional_dense/',
+      {'W1': (3, 11, 3, 5), 'W2': (3, 3, 5, 13)},
+    ),
+    ('glu', 3, 'gated_dense/', {**LOCAL, 'Wg': (11, 3, 5)}),
+    (
+      'bottleneck_dense',
+      3,
+      'bottleneck_dense/',
+      {
+        'D': (11, 2),
+        'U': (2, 11),
+        **{f'dense/{name}': shape for name, shape in LOCAL.items()},
+      },
+    ),
+    ('fixed_patterns', 3, '', {}),
+  ],
+)
+def test_variables(name, heads, scope, expected):
+  """They are part of checkpoints; `v` and `o` are the layer's own."""
+  found = harness.variables(family.ALL[name].but(num_heads=heads), X)
+  assert (found.pop('v'), found.pop('o')) == ((11, 5 * heads), (5 * heads, 11))
+  assert found == {scope + n: shape for n, shape in expected.items()}
+
+
 def declaring(name, member):
-  """The class that declares a variable: that of its innermost scope."""
+  """The function class that declares a variable, by its innermost scope."""
   if '/' in name:
     return base.function_of(name.split('/')[-2])
   (owner,) = (f for f in member.functions() if name in f.layer_variables)
   return type(owner)
 
 
-@family.each()
+@family.every(family.ALL)
 @pytest.mark.parametrize(
   'heads, sizes',
   [
@@ -44,9 +102,9 @@ def declaring(name, member):
   ],
   ids=['as it is', 'one head', 'other sizes'],
 )
-def test_parameters_are_those_of_the_variables(name, heads, sizes):
-  member = family.ALL[name].of_size(**sizes)
-  made = variables(member, num_heads=heads)
+def test_parameters_count_the_variables(member, heads, sizes):
+  member = member.of_size(**sizes).but(num_heads=heads)
+  made = variables(member)
   functions = member.functions()
   alpha = made.pop('alpha', ())
   if len(functions) > 1:
@@ -57,15 +115,14 @@ def test_parameters_are_those_of_the_variables(name, heads, sizes):
 
 
 @each_function
-def test_position_axes_are_those_of_max_length(name):
+def test_position_axes_are_those_of_max_length(member):
   """Two lengths whose divisors are no other size."""
   found: dict[str, set[int]] = {}
   for length in (21, 22):
-    member = family.ALL[name].of_size(max_length=length)
+    member = member.of_size(max_length=length)
     for variable, shape in variables(member).items():
       axes = {i - len(shape) for i, n in enumerate(shape) if n == length}
       found[variable] = found.get(variable, axes) & axes
-  member = family.ALL[name]
   for variable, axes in found.items():
     leaf = variable.split('/')[-1]
     declared = declaring(variable, member).position_axes.get(leaf, ())
@@ -73,8 +130,7 @@ def test_position_axes_are_those_of_max_length(name):
 
 
 @each_function
-def test_layer_variables_are_those_outside_of_its_scope(name):
-  member = family.ALL[name]
+def test_layer_variables_are_those_outside_of_its_scope(member):
   outside = {v for v in variables(member) if '/' not in v}
   assert outside == {v for f in member.functions() for v in f.layer_variables}
   inside = {v.split('/')[0] for v in variables(member) if '/' in v}
@@ -82,8 +138,7 @@ def test_layer_variables_are_those_outside_of_its_scope(name):
 
 
 @each_function
-def test_with_the_last_factor_at_zero_there_are_no_logits(name):
-  member = family.ALL[name]
+def test_with_the_last_factor_at_zero_there_are_no_logits(member):
   last = {
     v
     for v in variables(member)
@@ -91,33 +146,31 @@ def test_with_the_last_factor_at_zero_there_are_no_logits(name):
   }
   assert len(last) <= 1
   result = harness.parallel(
-    member.maker(),
+    member,
     X,
-    PACKED,
+    PACKED.ids[:2],
     mode='eval',
     weights=lambda n, s: np.zeros(s) if n in last else harness.draw(n, s),
   )
   weights = family.float64(result.weights)
-  if not last:  # then there is none that could be declared
+  x = X.astype(np.float64)
+  if not last:  # then none could be declared
     for v in variables(member):
-      silenced = {**weights, v: np.zeros_like(weights[v])}
-      assert _logits(member, X[0].astype(np.float64), silenced).any(), v
+      zeroed = {**weights, v: np.zeros_like(weights[v])}
+      assert member.reference(x[0], zeroed).logits.any(), v
     return
-  nothing = reference.Layer(
-    [lambda s: np.zeros([s.heads, len(s.x), len(s.x)])],
-    family.HEADS,
-    family.D_KV,
-    normalize=member.normalize == 'softmax',
+  zero = dataclasses.replace(
+    member.reference,
+    functions=[lambda s: np.zeros([s.heads, len(s.x), len(s.x)])],
   )
-  expected = reference.rows(
-    nothing, X.astype(np.float64), weights, np.minimum(PACKED, 1)
-  )
+  ids = np.minimum(PACKED.ids[:2], 1)
+  expected = reference.rows(zero, x, weights, ids).y
   harness.assert_close(result.output, expected, 'output')
 
 
 @each_function
-def test_the_scope_leads_back_to_the_class(name):
-  for function in family.ALL[name].functions():
+def test_the_scope_leads_back_to_the_class(member):
+  for function in member.functions():
     assert base.function_of(function.scope) is type(function)
     assert base.function_of(f'{function.scope}_1') is type(function)
   assert base.function_of('nothing') is None
@@ -129,12 +182,13 @@ def test_a_scope_is_the_class_name_in_snake_case():
 
 
 @each_function
-def test_what_does_not_look_at_the_input_is_made_once_for_all(name):
-  """Logits without a batch dimension, where the formula does without x."""
-  member = family.ALL[name]
-  result = harness.parallel(member.maker(), X, mode='eval')
+def test_logits_that_ignore_the_input_have_no_batch(member):
+  """Those whose formula does without x."""
+  result = harness.parallel(member, X, mode='eval')
   weights = family.float64(result.weights)
-  one, other = (_logits(member, x, weights) for x in X.astype(np.float64))
+  one, other = (
+    member.reference(x, weights).logits for x in X.astype(np.float64)
+  )
   largest = max(
     int(np.prod(shape))
     for _, shape in result.shapes
@@ -144,99 +198,86 @@ def test_what_does_not_look_at_the_input_is_made_once_for_all(name):
   assert largest == batch * family.HEADS * X.shape[1] ** 2
 
 
-def _logits(member, x, weights, heads=family.HEADS):
-  """What the formula makes of one sequence."""
-  at = np.arange(len(x))
-  q, k = (
-    np.einsum('id,dhk->hik', x, weights[w].reshape(x.shape[1], heads, -1))
-    if w in weights
-    else None
-    for w in 'qk'
-  )
-  (formula,) = member.formulas
-  return formula(reference.One(x, weights, heads, False, at, at, q, k))
-
-
-# A function that does not multiply what it draws, as the patterns, need not.
-@family.each(
-  [
-    *('vanilla', 'random', 'fixed_random', 'factorized_random', 'mlp_mixer'),
-    *('dense', 'factorized_dense', 'convolution', 'conv_relu_conv', 'glu'),
-    *('bottleneck_dense', 'bottleneck_conv_relu_conv'),
-  ]
+@family.some(  # fixed patterns draw nothing
+  *('vanilla', 'random', 'fixed_random', 'factorized_random', 'mlp_mixer'),
+  *('dense', 'factorized_dense', 'convolution', 'conv_relu_conv', 'glu'),
+  *('bottleneck_dense', 'bottleneck_conv_relu_conv'),
 )
-def test_initial_logits_have_unit_variance(name):
+def test_initial_logits_have_unit_variance(member):
   """As T5's dot products have (fold_scaling_into_initializer)."""
-  member = family.ALL[name].of_size(max_length=61, bottleneck_size=16)
+  member = member.of_size(max_length=61, bottleneck_size=16)
+  member = member.but(key_value_size=64)
   x = np.random.RandomState(0).standard_normal([2, 61, 64]).astype(np.float32)
-  drawn = harness.initial(member.maker(key_value_size=64), x)
-  logits = _logits(member, x[0].astype(np.float64), family.float64(drawn))
+  drawn = family.float64(harness.initial(member, x))
+  logits = member.reference(x[0].astype(np.float64), drawn).logits
   assert 0.75 < logits.std() < 1.3
   assert abs(logits.mean()) < 0.3
 
 
 @each_tiled_table
-@pytest.mark.parametrize('packed', [False, True], ids=['padded', 'packed'])
-def test_columns_may_be_tiled(name, packed):
-  member = family.ALL[name].of_size(tile_length=TILE)
-  checks.parallel(
-    member.maker(packed=packed),
-    member.reference(),
-    PACKED if packed else np.minimum(PACKED, 1),
-    DECODER if packed else ENCODER,
-  )
+@pytest.mark.parametrize(
+  'rows, stack',
+  [(PADDED, ENCODER), (PACKED, DECODER)],
+  ids=['padded', 'packed'],
+)
+def test_columns_may_be_tiled(member, rows, stack):
+  checks.parallel(member.of_size(tile_length=TILE), rows, stack)
 
 
 @each_tiled_table
-def test_tiled_columns_in_decoding(name):
-  member = family.ALL[name].of_size(tile_length=2)
-  checks.decoded(member.maker(), member.reference(), (2, 4))
+def test_tiled_columns_in_decoding(member):
+  checks.decoded(member.of_size(tile_length=2), (2, 4))
 
 
-@pytest.mark.parametrize('name', ['random', 'dense'])
-def test_a_table_may_be_as_long_as_the_row(name):
-  member = family.ALL[name].of_size(max_length=7)
-  checks.parallel(member.maker(), member.reference(), PACKED > 0, DECODER)
+@family.some('random', 'dense')
+def test_a_table_may_be_as_long_as_the_row(member):
+  checks.parallel(member.of_size(max_length=7), PADDED, DECODER)
 
 
 @each_table
-def test_a_longer_sequence_is_refused(name):
-  member = family.ALL[name].of_size(max_length=5)
+def test_a_longer_sequence_is_refused(member):
   with pytest.raises(
     ConfigurationError,
     match=r'length 7 exceeds max_length 5 of the (\w+) table; set '
     r'\1\.max_length >= 7',
   ):
-    harness.variables(member.maker(), X)
+    harness.variables(member.of_size(max_length=5), X)
 
 
 def test_a_longer_sequence_is_refused_in_decoding():
-  member = family.ALL['random'].of_size(max_length=5)
   with pytest.raises(ConfigurationError, match='length 7 exceeds'):
-    harness.decode(member.maker(), X)
+    harness.decode(family.R.of_size(max_length=5), X)
+
+
+SIZES = [
+  'max_length',
+  'key_value_size',
+  'bottleneck_size',
+  'filter_width',
+  'rank',
+]
 
 
 @pytest.mark.parametrize(
   'name, setting',
   [
     (name, setting)
-    for setting in ('max_length', 'key_value_size')
+    for setting in SIZES
     for name, member in family.SINGLE.items()
     if member.takes(setting)
   ],
 )
 def test_a_size_below_1_is_refused(name, setting):
-  member = family.ALL[name]
   with pytest.raises(
     ConfigurationError, match=rf'\w\.{setting} = 0: expected at least 1'
   ):
-    member.of_size(**{setting: 0}).functions()
+    family.ALL[name].of_size(**{setting: 0}).functions()
 
 
 @each_tiled_table
 @pytest.mark.parametrize('tile_length', [0, family.FACTORED + 1])
-def test_tiles_that_do_not_fit_are_refused(name, tile_length):
-  member = family.ALL[name].of_size(tile_length=tile_length)
+def test_tiles_that_do_not_fit_are_refused(member, tile_length):
+  member = member.of_size(tile_length=tile_length)
   with pytest.raises(
     ConfigurationError,
     match=rf'\.tile_length = {tile_length}: expected 1 to max_length',

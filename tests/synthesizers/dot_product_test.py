@@ -1,15 +1,16 @@
 """[DotProduct] is T5's SelfAttention: same variables, same numbers."""
 
+import functools
+
 import numpy as np
 import pytest
 from mesh_tensorflow.transformer import transformer_layers
 
 import synth_mtf
-from tests import harness
+from tests import family, harness
+from tests.family import PACKED, PADDED
 from tests.harness import DECODER, ENCODER, LM
 
-PACKED = np.array([[1, 1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 2, 2, 0]])
-PADDED = np.array([[1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0, 0]])
 SETTINGS = {
   'plain': {},
   'bias': {'relative_attention_type': 'bias'},
@@ -41,15 +42,14 @@ SETTINGS = {
 }
 
 
-def both(settings, packed=False):
-  """Makers of the host's layer and of ours."""
+def both(settings, run, *arguments, packed=False, **changes):
+  """What the host's layer computes, and what ours does."""
   settings = {'num_heads': 6, 'key_value_size': 5, **settings}
-  return (
-    lambda: transformer_layers.SelfAttention(**settings),
-    lambda: synth_mtf.SyntheticAttention(
-      synthesizers=[synth_mtf.DotProduct], packed=packed, **settings
-    ),
+  makers = (
+    functools.partial(transformer_layers.SelfAttention, **settings),
+    functools.partial(synth_mtf.SyntheticAttention, packed=packed, **settings),
   )
+  return [run(make, *arguments, **changes) for make in makers]
 
 
 def assert_same(theirs, ours, tolerance=1e-5):
@@ -64,91 +64,79 @@ def assert_same(theirs, ours, tolerance=1e-5):
   )
 
 
-# What is another thing in an encoder than in a decoder.
+# These differ between encoder and decoder.
 BY_STACK = ['bias', 'few_buckets', 'contextual']
 
 
 @pytest.mark.parametrize(
-  'name, stack, ids',
+  'name, stack, rows',
   [
-    *(
-      pytest.param(name, DECODER, PACKED, id=f'{name}-decoder-packed')
-      for name in SETTINGS
-    ),
-    *(
-      pytest.param(
-        name,
-        ENCODER,
-        PADDED,
-        id=f'{name}-encoder-padded',
-        marks=[] if name in BY_STACK else pytest.mark.slow,
-      )
-      for name in SETTINGS
-    ),
+    pytest.param(
+      name,
+      stack,
+      rows,
+      id=f'{name}-{stack.name}',
+      marks=pytest.mark.slow
+      if stack is ENCODER and name not in BY_STACK
+      else [],
+    )
+    for stack, rows in ((DECODER, PACKED), (ENCODER, PADDED))
+    for name in SETTINGS
   ],
 )
-def test_training(name, stack, ids):
-  x = harness.draw('x', [2, 7, 11])
-  theirs, ours = (
-    harness.parallel(make, x, ids, stack)
-    for make in both(SETTINGS[name], packed=ids is PACKED)
+def test_training(name, stack, rows):
+  x = family.tokens(rows.ids)
+  assert_same(
+    *both(
+      SETTINGS[name], harness.parallel, x, rows.ids, stack, packed=rows.packed
+    )
   )
-  assert_same(theirs, ours)
 
 
-def test_language_model():
-  x = harness.draw('x', [2, 7, 11])
-  theirs, ours = (
-    harness.parallel(make, x, stack=LM) for make in both(SETTINGS['bias'])
-  )
-  assert_same(theirs, ours)
+@pytest.mark.parametrize(
+  'stack, ids, changes',
+  [
+    (LM, None, {}),
+    (ENCODER, PADDED.ids, {'mode': 'eval'}),
+    (ENCODER, PADDED.ids, {'mode': 'infer'}),
+    (DECODER, PADDED.ids, {'dtype': 'bfloat16'}),
+  ],
+  ids=['language model', 'evaluation', 'inference', 'bfloat16'],
+)
+def test_modes(stack, ids, changes):
+  x = family.tokens(PADDED.ids)
+  tolerance = harness.TOLERANCE[changes.get('dtype', 'float32')]
+  found = both(SETTINGS['bias'], harness.parallel, x, ids, stack, **changes)
+  assert_same(*found, tolerance)
 
 
-@pytest.mark.parametrize('name', ['one_head', 'memory_heads_contextual'])
-def test_greedy_decoding(name):
-  x = harness.draw('x', [3, 4, 11])
-  theirs, ours = (
-    harness.decode(make, x, np.array([3, 2, 2])).output
-    for make in both(SETTINGS[name])
+@pytest.mark.parametrize(
+  'name, shape, start, changes',
+  [
+    ('one_head', [3, 4], np.array([3, 2, 2]), {}),
+    ('memory_heads_contextual', [3, 4], np.array([3, 2, 2]), {}),
+    ('contextual', [2, 2, 3], None, {'beam': True}),
+    ('uncombined', [2, 2, 3], None, {'beam': True}),
+  ],
+)
+def test_decoding(name, shape, start, changes):
+  x = family.tokens(np.ones(shape))
+  (theirs, _), (ours, _) = both(
+    SETTINGS[name], harness.decode, x, start, **changes
   )
   given = np.isnan(theirs)
+  assert given.any() == (start is not None)
   harness.assert_close(ours[~given], theirs[~given], 'decoded')
 
 
-@pytest.mark.parametrize('name', ['contextual', 'uncombined'])
-def test_beam_decoding(name):
-  x = harness.draw('x', [2, 2, 3, 11])
-  theirs, ours = (
-    harness.decode(make, x, beam=True).output for make in both(SETTINGS[name])
-  )
-  harness.assert_close(ours, theirs, 'decoded')
-
-
-@pytest.mark.parametrize('mode', ['eval', 'infer'])
-def test_evaluation(mode):
-  x = harness.draw('x', [2, 7, 11])
-  theirs, ours = (
-    harness.parallel(make, x, PADDED, ENCODER, mode=mode)
-    for make in both(SETTINGS['bias'])
-  )
-  assert_same(theirs, ours)
-
-
-def test_bfloat16():
-  x = harness.draw('x', [2, 7, 11])
-  theirs, ours = (
-    harness.parallel(make, x, PADDED, DECODER, dtype='bfloat16')
-    for make in both(SETTINGS['bias'])
-  )
-  assert_same(theirs, ours, harness.TOLERANCE['bfloat16'])
-
-
 def test_layers_share_a_relative_bias():
-  x = harness.draw('x', [2, 7, 11])
-  theirs, ours = (
-    harness.parallel([make, make], x, PADDED, ENCODER)
-    for make in both({'relative_attention_type': 'bias_shared'})
-  )
+  settings = {'relative_attention_type': 'bias_shared'}
+
+  def two_layers(make, *arguments):
+    return harness.parallel([make, make], *arguments)
+
+  x = family.tokens(PADDED.ids)
+  theirs, ours = both(settings, two_layers, x, PADDED.ids, ENCODER)
   assert_same(theirs, ours)
   biases = [n for n in ours.weights if 'relative_attention_bias' in n]
   assert biases == ['layer_000/relative_attention_bias']

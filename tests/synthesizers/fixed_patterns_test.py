@@ -1,4 +1,4 @@
-"""Hand-made patterns, in the manner of Raganato et al. (arXiv 2002.10260)."""
+"""Fixed patterns, in the manner of Raganato et al. (arXiv 2002.10260)."""
 
 import functools
 
@@ -8,58 +8,43 @@ import pytest
 import synth_mtf
 from synth_mtf.errors import ConfigurationError
 from tests import checks, family, harness, reference
+from tests.family import PACKED, PADDED
 from tests.harness import DECODER, ENCODER
 
 NAMES = ('current', 'previous', 'next', 'left', 'right', 'start', 'end')
-PACKED = np.array([[1, 1, 1, 1, 1, 2, 2], [1, 2, 2, 2, 2, 0, 0]])
+both_kinds_of_rows = pytest.mark.parametrize(
+  'rows', [PADDED, PACKED], ids=['padded', 'packed']
+)
 
 
 def member(patterns):
-  return family.alone(
+  return family.single(
     synth_mtf.FixedPatterns,
     functools.partial(reference.patterns, names=patterns, size=13),
     patterns=patterns,
-  )
+  ).but(num_heads=len(NAMES))
 
 
-def check(patterns, packed, stack):
-  heads = len(NAMES)
-  return checks.parallel(
-    member(patterns).maker(num_heads=heads, packed=packed),
-    member(patterns).reference(heads=heads),
-    PACKED if packed else np.minimum(PACKED, 1),
-    stack,
-  )
+@both_kinds_of_rows
+def test_all_patterns_in_an_encoder(rows):
+  checks.parallel(member(NAMES), rows, ENCODER)
 
 
-@pytest.mark.parametrize('packed', [False, True], ids=['padded', 'packed'])
-def test_all_patterns_in_an_encoder(packed):
-  assert set(check(NAMES, packed, ENCODER).weights) == {'v', 'o'}
-
-
-@pytest.mark.parametrize('packed', [False, True], ids=['padded', 'packed'])
-def test_fewer_patterns_than_heads_in_a_decoder(packed):
-  check(NAMES[:-1], packed, DECODER)
+@both_kinds_of_rows
+def test_fewer_patterns_than_heads_in_a_decoder(rows):
+  checks.parallel(member(NAMES[:-1]), rows, DECODER)
 
 
 def test_decoding():
-  checks.decoded(
-    member(NAMES[:-1]).maker(num_heads=7),
-    member(NAMES[:-1]).reference(heads=7),
-    (2, 4),
-  )
+  checks.decoded(member(NAMES[:-1]), (2, 4))
 
 
 def test_each_pattern_by_hand():
   """The weights themselves, for one sequence of five tokens."""
-  weights = reference.softmax(
-    reference.patterns(
-      reference.One(np.zeros([5, 1]), {}, 7, False, *[np.arange(5)] * 2),
-      NAMES,
-      5,
-    ),
-    np.ones([5, 5], bool),
-  )
+  at = np.arange(5)
+  example = reference.Example(np.zeros([5, 1]), {}, 7, False, at, at)
+  logits = reference.patterns(example, NAMES, 5)
+  weights, _ = reference.softmax(logits, np.ones([5, 5], bool))
   current, previous, following, left, right, start, end = weights.round(6)
   np.testing.assert_array_equal(current, np.eye(5))
   np.testing.assert_array_equal(previous[1:], np.eye(5)[:4])
@@ -75,13 +60,11 @@ def test_each_pattern_by_hand():
   np.testing.assert_allclose(previous[0], 0.2, atol=1e-6)
 
 
-def test_the_end_is_not_known_in_a_decoder():
+def test_a_decoder_does_not_know_the_end():
   with pytest.raises(
     ConfigurationError, match="'end' needs the whole sequence"
   ):
-    harness.variables(
-      member(NAMES).maker(), family.tokens(PACKED), stack=DECODER
-    )
+    harness.variables(member(NAMES), family.tokens(PADDED.ids), stack=DECODER)
 
 
 @pytest.mark.parametrize(
