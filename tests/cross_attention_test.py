@@ -8,9 +8,9 @@ import pytest
 from mesh_tensorflow.transformer import transformer_layers
 
 import synth_mtf
-from synth_mtf.analysis import labels
 from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
+from synth_mtf.results import labels
 from tests import decoding_test, harness, model
 from tests.decoding_test import VOCAB, as_t5, ids, in_parallel
 

@@ -24,8 +24,8 @@ bounded = functools.partial(
   suppress_health_check=list(hypothesis.HealthCheck),
 )
 
-# One of each function. FactorizedDense factors 21 into 3 and 7, and a bottleneck
-# of 1 is narrower than any model.
+# One of each function. FactorizedDense factors 21 into 3 and 7; a bottleneck of
+# width 1 is narrower than any model.
 FUNCTIONS = {
   name: member.of_size(max_length=MAX_LENGTH, bottleneck_size=1).synthesizers[0]
   for name, member in family.SINGLE.items()

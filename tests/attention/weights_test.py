@@ -9,7 +9,7 @@ from synth_mtf.attention.file import SIDES
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
-from tests import family, model, reference
+from tests import family, model
 from tests.harness import assert_close
 
 pytestmark = pytest.mark.slow  # builds whole models
@@ -61,24 +61,27 @@ def test_first_layers_against_numpy(tmp_path, variant, side):
   checkpoint = Checkpoint(path)
   layer = 'SyntheticAttention' if variant else 'SelfAttention'
   variables, scale = first_layer(checkpoint, side, layer)
-  formulas = family.ALL[variant or 'vanilla'].formulas
-  expected = reference.Layer(formulas, HEADS, D_KV, relative='bias')
+  expected = (
+    family.ALL[variant or 'vanilla']
+    .but(num_heads=HEADS, key_value_size=D_KV, relative_attention_type='bias')
+    .reference
+  )
   for number, ids in enumerate(IDS[side]):
     tokens = ids if side == 'encoder' else [0, *ids[:-1]]
     n = len(tokens)
-    logits, exact = expected.alignment(
+    one = expected(
       normalized(checkpoint, tokens, scale), variables, side == 'decoder'
     )
-    shown = exact != 0
+    shown = one.weights != 0
     row = number if found.logits.shape[1] > 1 else 0
     assert_close(
       np.where(shown, found.logits[0, row, :, :n, :n], 0),
-      np.where(shown, logits, 0),
+      np.where(shown, one.logits, 0),
       f'logits of {number}',
     )
     row = number if found.weights.shape[1] > 1 else 0
     assert_close(
-      found.weights[0, row, :, :n, :n], exact, f'weights of {number}'
+      found.weights[0, row, :, :n, :n], one.weights, f'weights of {number}'
     )
 
 

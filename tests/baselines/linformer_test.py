@@ -1,5 +1,7 @@
 """Linformer against NumPy."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -35,7 +37,7 @@ def linformer(x, w):
 
   ek, fv = (
     np.einsum('hpm,bmhd->bphd', w[name][..., : x.shape[1]], heads(memory))
-    for name, memory in ('Ek', 'Fv')
+    for name, memory in (('E', 'k'), ('F', 'v'))
   )
   logits = np.einsum('blhd,bphd->bhlp', heads('q'), ek)
   weights, log_z = reference.softmax(logits, np.ones(logits.shape, bool))
@@ -91,7 +93,7 @@ def test_z_loss_is_that_of_its_own_softmax():
 @pytest.mark.parametrize('shared', [True, False])
 def test_all_queries_share_one_decision_unless_gin_says_otherwise(shared):
   """F has one projected position per channel: Y spells out the weights."""
-  kwargs = {} if shared else {'dropout_broadcast_dims': []}
+  kwargs: dict[str, Any] = {} if shared else {'dropout_broadcast_dims': []}
 
   def weights(name, shape):
     return np.eye(*shape) if name in 'voF' else harness.draw(name, shape)

@@ -22,7 +22,7 @@ WITH_VANILLA = [
   name
   for name, member in family.VARIANTS.items()
   if any(isinstance(f, DotProduct) for f in member.functions())
-  and member.normalize == 'softmax'
+  and member.reference.normalize == 'softmax'
 ]
 CROSS_WITH_VANILLA = [
   name for name in family.CROSS_VARIANTS if name.endswith('vanilla')

@@ -106,77 +106,71 @@ def test_unpacked_rows_give_the_same_result_as_packed_ones(member):
   checks.parallel(member.but(packed=True), PADDED, ENCODER)
 
 
-# Settings of the layer.
-
-ONE_HEAD = {'num_heads': 1}
-ONE_MEMORY_HEAD = {'num_memory_heads': 1}
-TWO_MEMORY_HEADS = {'num_heads': 6, 'num_memory_heads': 2}
-SHARED_KV = {'shared_kv': True}
-CONTEXTUAL = {'relative_attention_type': 'contextual'}
-FEW_BUCKETS = {**BIAS, 'relative_attention_num_buckets': 5}
-Z_LOSS = {'z_loss_coeff': 0.1}
-MIXINGS = [{'mixing': 'layer_softmax'}, {'mixing': 'sum'}]
-UNNORMALIZED = {'normalize': None}
-SETTINGS: list[tuple[str, family.Rows, list[dict[str, Any]]]] = [
-  (
-    'random_dense_vanilla',
-    PACKED,
-    [
-      *(ONE_HEAD, {**ONE_HEAD, **BIAS}, {**ONE_MEMORY_HEAD, **BIAS}),
-      *(TWO_MEMORY_HEADS, SHARED_KV, CONTEXTUAL, FEW_BUCKETS, *MIXINGS),
-      *(UNNORMALIZED, Z_LOSS),
-    ],
-  ),
-  (  # examples share their logits
-    'random',
-    PADDED,
-    [
-      *({**ONE_HEAD, **BIAS}, ONE_MEMORY_HEAD, TWO_MEMORY_HEADS),
-      *(CONTEXTUAL, UNNORMALIZED, Z_LOSS),
-    ],
-  ),
-  # Heads are counted, or have channels.
-  ('fixed_patterns', PACKED, [ONE_HEAD, TWO_MEMORY_HEADS]),
-  ('conv_relu_conv', PACKED, [ONE_HEAD, TWO_MEMORY_HEADS]),
-  ('factorized_dense', PACKED, [ONE_HEAD, TWO_MEMORY_HEADS]),
-  (
-    'cross_factorized_dense_random_vanilla',
-    PADDED,
-    [ONE_HEAD, ONE_MEMORY_HEAD, SHARED_KV, *MIXINGS],
-  ),
-  ('cross_random', PADDED, [Z_LOSS]),
-]
+SETTINGS: dict[str, dict[str, Any]] = {
+  'one_head': {'num_heads': 1},
+  'one_head_bias': {'num_heads': 1, **BIAS},
+  'one_memory_head': {'num_memory_heads': 1},
+  'one_memory_head_bias': {'num_memory_heads': 1, **BIAS},
+  'two_memory_heads': {'num_heads': 6, 'num_memory_heads': 2},
+  'shared_kv': {'shared_kv': True},
+  'contextual': {'relative_attention_type': 'contextual'},
+  'few_buckets': {**BIAS, 'relative_attention_num_buckets': 5},
+  'layer_softmax': {'mixing': 'layer_softmax'},
+  'sum': {'mixing': 'sum'},
+  'unnormalized': {'normalize': None},
+  'z_loss': {'z_loss_coeff': 0.1},
+}
+CROSS_SETTINGS = 'one_head one_memory_head shared_kv layer_softmax sum'
 
 
-def name_of(value):
-  if isinstance(value, dict):
-    return '-'.join(f'{k}={v}' for k, v in value.items())
-  return value if isinstance(value, str) else ''
+def each_setting(*table):
+  """Parametrizes by rows of a member's name, more arguments, and settings."""
+  members = {**family.ALL, **family.CROSS}
+  return [
+    pytest.param(
+      members[name].but(**SETTINGS[setting]), *more, id=f'{name}-{setting}'
+    )
+    for name, *more, settings in table
+    for setting in settings.split()
+  ]
 
 
 @pytest.mark.parametrize(
-  'name, rows, settings',
-  [(name, rows, one) for name, rows, several in SETTINGS for one in several],
-  ids=name_of,
+  'member, rows',
+  each_setting(
+    (
+      'random_dense_vanilla',
+      PACKED,
+      'one_head one_head_bias one_memory_head_bias two_memory_heads shared_kv '
+      'contextual few_buckets layer_softmax sum unnormalized z_loss',
+    ),
+    (  # examples share their logits
+      'random',
+      PADDED,
+      'one_head_bias one_memory_head two_memory_heads contextual unnormalized '
+      'z_loss',
+    ),
+    # Heads are counted, or have channels.
+    ('fixed_patterns', PACKED, 'one_head two_memory_heads'),
+    ('conv_relu_conv', PACKED, 'one_head two_memory_heads'),
+    ('factorized_dense', PACKED, 'one_head two_memory_heads'),
+    ('cross_factorized_dense_random_vanilla', PADDED, CROSS_SETTINGS),
+    ('cross_random', PADDED, 'z_loss'),
+  ),
 )
-def test_settings(name, rows, settings):
-  member = {**family.ALL, **family.CROSS}[name]
-  checks.parallel(member.but(**settings), rows)
+def test_settings(member, rows):
+  checks.parallel(member, rows)
 
 
 @pytest.mark.parametrize(
-  'name, settings',
-  [
-    ('random_dense_vanilla', ONE_HEAD),
-    ('random_dense_vanilla', ONE_MEMORY_HEAD),
-    ('random_dense_vanilla', SHARED_KV),
-    *(('cross_factorized_dense_random_vanilla', one) for one in SETTINGS[5][2]),
-  ],
-  ids=name_of,
+  'member',
+  each_setting(
+    ('random_dense_vanilla', 'one_head one_memory_head shared_kv'),
+    ('cross_factorized_dense_random_vanilla', CROSS_SETTINGS),
+  ),
 )
-def test_settings_in_decoding(name, settings):
-  member = {**family.ALL, **family.CROSS}[name]
-  checks.decoded(member.but(**settings), (2, 3))
+def test_settings_in_decoding(member):
+  checks.decoded(member, (2, 3))
 
 
 @family.some('random', 'random_dense_vanilla')
@@ -248,9 +242,9 @@ def test_packed_rows_on_a_tpu(member):
 
 
 @family.some('random', 'random_random', 'random_vanilla')
-@pytest.mark.parametrize('settings', [BIAS, Z_LOSS], ids=name_of)
-def test_padded_rows_on_a_tpu(member, settings):
-  checks.parallel(member.but(**settings), PADDED, mesh=TPU)
+@pytest.mark.parametrize('setting', ['few_buckets', 'z_loss'])
+def test_padded_rows_on_a_tpu(member, setting):
+  checks.parallel(member.but(**SETTINGS[setting]), PADDED, mesh=TPU)
 
 
 @family.some(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.layer.recording import recorded_by
+from synth_mtf.layer.recording import Alignment, recorded_by
 from tests import checks, family, harness
 from tests.family import HEADS, PACKED, PADDED
 from tests.harness import DECODER, ENCODER
@@ -93,7 +93,7 @@ def test_without_a_recorder_nothing_is_computed(member):
         )
       return len(graph.operations)
 
-  found = []
+  found: list[Alignment] = []
   with recorded_by(found.append):
     pass  # this recorder is no longer active
   without = operations(contextlib.nullcontext())

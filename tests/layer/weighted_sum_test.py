@@ -1,5 +1,7 @@
 """Which way to the weighted sum is taken."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,9 @@ from tests import family, harness
 from tests.family import PADDED
 from tests.harness import DECODER, ENCODER
 
-UNSHARED_DROPOUT = {'attention_kwargs': {'dropout_broadcast_dims': []}}
+UNSHARED_DROPOUT: dict[str, Any] = {
+  'attention_kwargs': {'dropout_broadcast_dims': []}
+}
 
 
 @pytest.mark.parametrize(

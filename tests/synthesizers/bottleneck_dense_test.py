@@ -18,7 +18,7 @@ def test_the_default_is_a_quarter_of_the_model(d_model, r):
   found = harness.variables(member, harness.draw('x', [2, 7, d_model]))
   assert found['bottleneck_dense/D'] == (d_model, r)
   (function,) = member.functions()
-  inner = function.inner.parameters(d_model, HEADS, D_KV)
+  inner = vars(function)['inner'].parameters(d_model, HEADS, D_KV)
   assert function.parameters(d_model, HEADS, D_KV) == 2 * d_model * r + inner
 
 

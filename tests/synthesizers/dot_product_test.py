@@ -106,8 +106,10 @@ def test_training(name, stack, rows):
 def test_modes(stack, ids, changes):
   x = family.tokens(PADDED.ids)
   tolerance = harness.TOLERANCE[changes.get('dtype', 'float32')]
-  found = both(SETTINGS['bias'], harness.parallel, x, ids, stack, **changes)
-  assert_same(*found, tolerance)
+  theirs, ours = both(
+    SETTINGS['bias'], harness.parallel, x, ids, stack, **changes
+  )
+  assert_same(theirs, ours, tolerance)
 
 
 @pytest.mark.parametrize(
