@@ -1,10 +1,9 @@
 """The synthesizing functions S(X), one file each.
 
-Here lives what makes alignment logits from a layer's input, or from nothing.
-`base` is the interface; `local` is what the functions with a hidden layer
-share. A module of this folder that defines a function is found by itself: its
-class is a public name of `synth_mtf` and of gin. How logits are mixed, masked
-and used is the layer's business.
+They make alignment logits from a layer's input, or from nothing. `base` is the
+interface, `local` the base class of functions with a hidden layer. Every
+function class defined in this folder becomes a public name of `synth_mtf` and
+of gin. The layer mixes, masks and uses the logits.
 """
 
 import importlib

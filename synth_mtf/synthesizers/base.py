@@ -2,7 +2,7 @@
 
 import abc
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar, Optional
 
 import gin
@@ -13,10 +13,10 @@ from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Term
 from synth_mtf.errors import ConfigurationError
 
-_HOST_MAX_LENGTH = 512  # T5's own, where no gin file sets another
+_HOST_MAX_LENGTH = 512  # T5's default
 
-# The gin scope in which a layer of cross-attention makes its functions, inside
-# that of the stack: `decoder/cross/Random.max_length`.
+# The gin scope in which cross-attention makes its functions, inside that of the
+# stack: `decoder/cross/Random.max_length`.
 CROSS_ATTENTION_SCOPE = 'cross'
 
 
@@ -24,19 +24,18 @@ class SynthesizingFunction(abc.ABC):
   """S(X): makes alignment logits from the layer's input, or from nothing.
 
   A subclass holds its hyperparameters and implements `logits`. Its variables
-  live in a scope named after the class (`FactorizedRandom` ->
-  `factorized_random`). What others must know about it, it declares:
+  are in a scope named after the class (`FactorizedRandom` ->
+  `factorized_random`).
 
   Attributes:
     letter: its name in tables, as in "Syn (R)".
-    last_factor: the variable that is multiplied last: where it is 0, S(X) = 0.
-      '' where there is none.
-    position_axes: by the variable's name, which of its axes are positions, that
-      is, have the size `max_length`.
-    layer_variables: variables of the layer itself that only this function uses.
-    self_attention_only: whether it needs queries and keys to be of one
-      sequence.
-    unshaped: hyperparameters that change what it computes, but no variable.
+    last_factor: the variable that is multiplied last: S(X) = 0 if it is 0. ''
+      if there is none.
+    position_axes: for each variable, which of its axes are positions and have
+      the size `max_length`.
+    layer_variables: variables of the layer that only this function uses.
+    self_attention_only: whether queries and keys must be of one sequence.
+    unshaped: hyperparameters that change the result, but no variable's shape.
   """
 
   last_factor: ClassVar[str] = ''
@@ -48,7 +47,7 @@ class SynthesizingFunction(abc.ABC):
   @property
   @abc.abstractmethod
   def letter(self) -> str:
-    """Its name in tables; a class attribute will do."""
+    """Its name in tables; may be a class attribute."""
 
   @abc.abstractmethod
   def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> Term:
@@ -57,18 +56,18 @@ class SynthesizingFunction(abc.ABC):
     Args:
       call: the layer's input and dimensions.
       alpha: the weight of this function in a mixture, [heads] or [], or None
-        for 1. It belongs on the smallest operand, never on the logits.
+        for 1. Multiply it into the smallest operand, never into the logits.
 
     Returns:
       Logits of type `call.logits_dtype` over a subset of [batch..., heads,
-      length, memory_length], or the factors of an inner product that makes
-      them. What does not depend on the batch has no batch dimension; that is
-      how the layer knows what it may share.
+      length, memory_length], or the factors of an inner product. Logits that
+      do not depend on the batch must not have a batch dimension: the layer then
+      shares them among the examples.
     """
 
   @abc.abstractmethod
   def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
-    """Counts its weights in one layer, trained or not.
+    """Counts its weights in one layer, trained or fixed.
 
     Args:
       d_model: width of the input.
@@ -77,7 +76,7 @@ class SynthesizingFunction(abc.ABC):
     """
 
   def require_positive(self, argument: str, value: Optional[int]) -> None:
-    """Refuses a size below 1; None stands for a default and passes.
+    """Refuses a size below 1; None, which stands for a default, passes.
 
     Raises:
       ConfigurationError: naming the gin binding.
@@ -94,7 +93,7 @@ class SynthesizingFunction(abc.ABC):
 
 
 def described(function: SynthesizingFunction) -> str:
-  """A function by what its variables do not tell: `dense`, `f(relu=True)`."""
+  """A function with the settings its variables do not show: `f(relu=True)`."""
   settings = ', '.join(
     f'{name}={getattr(function, name)!r}' for name in function.unshaped
   )
@@ -109,18 +108,12 @@ def scope_of(function: type[SynthesizingFunction]) -> str:
 def function_of(scope: str) -> Optional[type[SynthesizingFunction]]:
   """The class of a variable scope (`random`, `random_1`), if there is one."""
   name = re.sub(r'_\d+$', '', scope)
-  for function in _with_descendants(SynthesizingFunction.__subclasses__()):
+  functions = SynthesizingFunction.__subclasses__()
+  for function in functions:  # which grows by their subclasses
     if scope_of(function) == name:
       return function
+    functions.extend(function.__subclasses__())
   return None
-
-
-def _with_descendants(
-  functions: Iterable[type[SynthesizingFunction]],
-) -> Iterator[type[SynthesizingFunction]]:
-  for function in functions:
-    yield function
-    yield from _with_descendants(function.__subclasses__())
 
 
 class Table(SynthesizingFunction):
@@ -129,8 +122,8 @@ class Table(SynthesizingFunction):
   Attributes:
     max_length: N, the longest sequence of queries; part of the checkpoint.
     memory_max_length: M, the longest sequence of keys; N in self-attention.
-    tile_length: b, the number of columns; M unless tiling was asked for.
-    limit_of_keys: the gin binding that M comes from.
+    tile_length: b, the number of columns; M without tiling.
+    limit_of_keys: the gin binding that sets M.
   """
 
   def __init__(
@@ -143,9 +136,9 @@ class Table(SynthesizingFunction):
 
     Args:
       max_length: N. Default: the host's `Unitransformer.max_length` (512).
-      tile_length: b <= M. The table has b columns and key j reads column
-        j mod b (which the paper leaves to future work, "On Parameters Depending
-        on Sequence Length").
+      tile_length: b <= M. The table has b columns, and key j reads column
+        j mod b (future work in the paper, "On Parameters Depending on Sequence
+        Length").
       memory_max_length: M. Default: N, and in cross-attention the encoder's
         `Unitransformer.max_length`.
 
@@ -160,23 +153,20 @@ class Table(SynthesizingFunction):
     if memory_max_length is None and in_cross_attention():
       memory_max_length = encoder_max_length()
     self.max_length = max_length
-    if memory_max_length is None:
-      self.memory_max_length = max_length
-      self.limit_of_keys = f'{name}.max_length'
-    else:
-      self.memory_max_length = memory_max_length
-      self.limit_of_keys = '/'.join(
-        [*gin.current_scope(), f'{name}.memory_max_length']
-      )
-    if (
-      tile_length is not None and not 1 <= tile_length <= self.memory_max_length
-    ):
+    self.memory_max_length = memory_max_length or max_length
+    self.limit_of_keys = f'{name}.max_length'
+    if memory_max_length is not None:
+      scopes = gin.current_scope()
+      self.limit_of_keys = '/'.join([*scopes, f'{name}.memory_max_length'])
+    if tile_length is None:
+      tile_length = self.memory_max_length
+    elif not 1 <= tile_length <= self.memory_max_length:
       raise ConfigurationError(
         f'{name}.tile_length = {tile_length}: expected 1 to '
         f'{_argument(self.limit_of_keys)} ({self.memory_max_length}); change '
         f'{name}.tile_length or {self.limit_of_keys}'
       )
-    self.tile_length = tile_length or self.memory_max_length
+    self.tile_length = tile_length
 
   @property
   def rows_dim(self) -> mtf.Dimension:
@@ -216,7 +206,7 @@ class Table(SynthesizingFunction):
 def require_length(
   owner: str, binding: str, max_length: int, length: int
 ) -> None:
-  """Refuses a sequence that is longer than a learned table of `owner`.
+  """Refuses a sequence longer than the learned table of `owner`.
 
   Raises:
     ConfigurationError: naming the gin binding to change.
@@ -230,18 +220,18 @@ def require_length(
 
 
 def host_max_length() -> int:
-  """`Unitransformer.max_length` as gin has it in the current scope."""
+  """`Unitransformer.max_length` in the current gin scope."""
   bindings = gin.get_bindings(transformer.Unitransformer)
   return bindings.get('max_length', _HOST_MAX_LENGTH)
 
 
 def in_cross_attention() -> bool:
-  """Whether a function is being made for keys that the encoder made."""
+  """Whether the current gin scope is that of cross-attention."""
   return CROSS_ATTENTION_SCOPE in gin.current_scope()
 
 
 def encoder_max_length() -> int:
-  """`Unitransformer.max_length` as gin has it for the encoder of a decoder."""
+  """`Unitransformer.max_length` of the encoder, from a decoder's gin scope."""
   scopes = ['encoder' if s == 'decoder' else s for s in gin.current_scope()]
   with gin.config_scope(scopes):
     return host_max_length()

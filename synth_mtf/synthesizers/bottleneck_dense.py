@@ -19,9 +19,8 @@ class BottleneckDense(SynthesizingFunction):
   """S(X) = F(X'), x'_i = U D x_i with D: d_model -> r, U: r -> d_model.
 
   (Version 1, section 6.2.) F is Dense, or ConvolutionalDense for the
-  bottleneck before conv-ReLU-conv. Version 1 has one bullet for each of these:
-  that there is no nonlinearity between D and U, and that r is d_model / 4, is
-  our reading.
+  bottleneck before conv-ReLU-conv. Version 1 has one bullet for each. Our
+  reading: no nonlinearity between D and U, and r = d_model / 4.
   """
 
   def __init__(
@@ -37,7 +36,7 @@ class BottleneckDense(SynthesizingFunction):
         `@GatedDense`).
 
     Raises:
-      ConfigurationError: if r < 1 or `inner` makes something else.
+      ConfigurationError: if r < 1 or `inner` does not make a local function.
     """
     self.require_positive('bottleneck_size', bottleneck_size)
     self.bottleneck_size = bottleneck_size
@@ -54,7 +53,7 @@ class BottleneckDense(SynthesizingFunction):
     return 'B' + self.inner.letter
 
   def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
-    """D, U and those of F."""
+    """D, U and the weights of F."""
     return 2 * d_model * self._r(d_model) + self.inner.parameters(
       d_model, heads, d_kv
     )

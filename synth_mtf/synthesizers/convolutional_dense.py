@@ -1,4 +1,4 @@
-"""Convolutional Dense: each token's row depends on its neighbours too."""
+"""Convolutional Dense: each token's row also depends on its neighbours."""
 
 from typing import Optional
 
@@ -12,17 +12,17 @@ from synth_mtf.synthesizers.local import Local, project
 
 @gin.configurable(module='synth_mtf')
 class ConvolutionalDense(Local):
-  """Convolutions over the sequence in place of Dense's two layers.
+  """Convolutions over the sequence as Dense's two layers.
 
       linear           S(X) = W2 conv(X; W1)
       conv-ReLU-conv   S(X) = conv(ReLU(conv(X; W1)); W2)
 
   (Version 1, section 6.2) with conv(X; W)_i = sum_o W[o] x_(i+o) over
   `filter_width` neighbours: o is centered in an encoder and at most 0 in a
-  decoder. A neighbour in another sequence or in padding counts as 0. W1 is
+  decoder. Neighbours in padding or in another sequence count as 0. W1 is
   [filter_width, d_model, heads, d_kv]. W2 is [heads, d_kv, memory_length], or
-  [heads, filter_width, d_kv, memory_length] where it is a convolution. Version
-  1 has one bullet for both forms: widths, shapes and borders are our reading.
+  [heads, filter_width, d_kv, memory_length] if it is a convolution. Version 1
+  has one bullet for both forms; widths, shapes and borders are our reading.
   """
 
   def __init__(
@@ -37,7 +37,7 @@ class ConvolutionalDense(Local):
     """Creates a Convolutional Dense synthesizing function.
 
     Args:
-      filter_width: how many neighbours a filter sees, the token included.
+      filter_width: number of tokens that a filter sees.
       relu: True for conv-ReLU-conv, False for the linear form.
       key_value_size: width of the hidden layer in each head. Default: the
         layer's `key_value_size`.
@@ -63,7 +63,7 @@ class ConvolutionalDense(Local):
     return self.filter_dim.size * d_model * heads * width
 
   def summed_dims(self, d_kv: mtf.Dimension) -> list[mtf.Dimension]:
-    """[d_kv], or [filter_width, d_kv] where W2 is a convolution."""
+    """[d_kv], or [filter_width, d_kv] if W2 is a convolution."""
     return ([self.filter_dim] if self.relu else []) + [d_kv]
 
   def hidden(self, call: LayerCall) -> mtf.Tensor:

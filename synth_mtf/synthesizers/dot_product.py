@@ -24,7 +24,7 @@ class DotProduct(SynthesizingFunction):
   layer_variables = ('q', 'k')
 
   def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
-    """Those of q and k."""
+    """The weights of q and k."""
     return 2 * d_model * heads * d_kv
 
   def logits(

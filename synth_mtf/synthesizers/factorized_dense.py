@@ -1,4 +1,4 @@
-"""Factorized Dense: each token makes two short vectors and multiplies them."""
+"""Factorized Dense: the outer product of two short vectors per token."""
 
 import math
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ class FactorizedDense(Table):
       h = ReLU(W1 x_l),  A = WA h in R^a,  B = WB h in R^b
 
   W1 is [d_model, heads, d_kv], WA [heads, d_kv, a], WB [heads, d_kv, b]. Two
-  things are our reading. A's entries are repeated b times and B is tiled a
-  times, so that no two entries of a row agree; the paper says of both that they
-  are duplicated. And A and B share W1, as in Table 1, which counts d^2 once.
+  details are our reading. A's entries are repeated b times and B is tiled a
+  times, so that no two entries of a row are equal; the paper says that both are
+  duplicated. A and B share W1, as in Table 1, which counts d^2 once.
   """
 
   letter = 'FD'
@@ -41,11 +41,11 @@ class FactorizedDense(Table):
     """Creates a Factorized Dense synthesizing function.
 
     Args:
-      factors: (a, b). Default: the pair of divisors nearest to each other.
+      factors: (a, b). Default: the pair of divisors closest to each other.
       key_value_size: width of the hidden layer in each head. Default: the
         layer's `key_value_size`.
       max_length: N. Default: the host's `Unitransformer.max_length` (512).
-      tile_length: a b <= M: make that many columns, tiled to the length.
+      tile_length: a b <= M: the number of columns, tiled to the length.
       memory_max_length: M. Default: N, and in cross-attention the encoder's.
 
     Raises:
@@ -117,6 +117,6 @@ class FactorizedDense(Table):
 
 
 def most_square(n: int) -> tuple[int, int]:
-  """The factors (a, b) of n with a <= b that are nearest to each other."""
+  """The factors (a, b) of n with a <= b that are closest to each other."""
   a = next(a for a in range(math.isqrt(n), 0, -1) if n % a == 0)
   return a, n // a

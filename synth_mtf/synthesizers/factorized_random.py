@@ -14,8 +14,8 @@ from synth_mtf.synthesizers.base import Table
 class FactorizedRandom(Table):
   """FR, S(X) = R1 R2^T with R1, R2 in R^(N x k) (eq. 7).
 
-  There is one pair for each head; in cross-attention R2 is in R^(M x k). R1
-  R2^T starts with unit variance, as R does.
+  Each head has its own pair. In cross-attention R2 is in R^(M x k). R1 R2^T has
+  unit variance at first, like R.
   """
 
   letter = 'FR'

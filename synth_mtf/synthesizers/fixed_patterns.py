@@ -1,4 +1,4 @@
-"""Fixed patterns: hand-made alignments in which nothing is learned."""
+"""Fixed patterns: alignments in which nothing is learned."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,18 +14,18 @@ from synth_mtf.core.logits import weighted
 from synth_mtf.errors import ConfigurationError, nearest
 from synth_mtf.synthesizers.base import Table
 
-# The logit of what a pattern leaves out. In float32, exp(-30) vanishes next to
-# 1; where everything visible is left out, attention is uniform.
+# The logit of tokens outside the pattern. In float32, exp(-30) vanishes next to
+# 1; if all visible tokens are outside, attention is uniform.
 _OUT = -30.0
 
 
 @dataclasses.dataclass(frozen=True)
 class _Geometry:
-  """Where queries and keys stand.
+  """Positions of queries and keys.
 
   Attributes:
     call: the layer call.
-    ahead: how far key j lies after query i, int32 [length, memory_length].
+    ahead: distance from query i to key j, int32 [length, memory_length].
     max_length: N.
   """
 
@@ -71,7 +71,7 @@ PATTERNS: dict[str, Callable[[_Geometry], mtf.Tensor]] = {
 
 @gin.configurable(module='synth_mtf')
 class FixedPatterns(Table):
-  """Hand-made attention in the manner of Raganato et al. (arXiv 2002.10260).
+  """Fixed attention patterns after Raganato et al. (arXiv 2002.10260).
 
   Each head has one pattern; head h has number h mod (number of patterns).
 
@@ -80,9 +80,9 @@ class FixedPatterns(Table):
                                  2 and more, with weight (1 - d / N)^3
       start, end                 the first or last token of the sequence
 
-  Where a pattern finds no visible token (`next` at the end, or in a decoder),
-  attention is uniform over what is visible. Distances are those of tokens of
-  one sequence: there is no such thing in cross-attention.
+  If a pattern has no visible token (`next` at the end, or in a decoder),
+  attention is uniform over the visible tokens. Distances exist only within one
+  sequence, which rules out cross-attention.
   """
 
   letter = 'Patterns'
@@ -97,7 +97,7 @@ class FixedPatterns(Table):
     """Creates a Fixed Patterns synthesizing function.
 
     Args:
-      patterns: names from `PATTERNS`; 'end' works in an encoder only.
+      patterns: names from `PATTERNS`; 'end' works only in an encoder.
       max_length: N. Default: the host's `Unitransformer.max_length` (512).
 
     Raises:
@@ -113,7 +113,7 @@ class FixedPatterns(Table):
     self.patterns = tuple(patterns)
 
   def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
-    """None: nothing is learned."""
+    """Nothing is learned."""
     return 0
 
   def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:

@@ -15,7 +15,7 @@ class GatedDense(Local):
   """GLU, S(x_i) = W2 ((W1 x_i) * sigmoid(Wg x_i)) (version 1, section 6.2).
 
   W1 and the gate's Wg are [d_model, heads, d_kv], W2 [heads, d_kv,
-  memory_length]. Version 1 has one bullet for it: the gate in place of the
+  memory_length]. Version 1 has one bullet for it; that the gate replaces the
   ReLU, and the shapes, are our reading.
   """
 

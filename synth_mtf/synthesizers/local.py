@@ -1,4 +1,4 @@
-"""What the Dense synthesizing functions share: a hidden layer and columns."""
+"""Local, the base class of functions with a hidden layer, such as Dense."""
 
 import abc
 from typing import Optional
@@ -13,9 +13,9 @@ from synth_mtf.synthesizers.base import Table
 class Local(Table):
   """S(x_i) = W2 h(X)_i: each token makes its own row of logits.
 
-  A subclass says what the hidden layer h is. As everywhere in T5, there are no
-  bias vectors. W2, [heads, d_kv, memory_length], maps to N columns; in
-  cross-attention to M.
+  A subclass defines the hidden layer h. W2, [heads, d_kv, memory_length], maps
+  to N columns, or to M in cross-attention. As everywhere in T5, there are no
+  bias vectors.
   """
 
   last_factor = 'W2'
@@ -59,7 +59,7 @@ class Local(Table):
     """
 
   def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
-    """Those of the hidden layer, and W2."""
+    """The weights of the hidden layer, and W2."""
     width = mtf.Dimension('d_kv', self.key_value_size or d_kv)
     summed = mtf.Shape(self.summed_dims(width)).size
     return (
@@ -72,7 +72,7 @@ class Local(Table):
     return mtf.Dimension('d_kv', self.key_value_size or call.kv_dim.size)
 
   def summed_dims(self, d_kv: mtf.Dimension) -> list[mtf.Dimension]:
-    """What W2 sums over: [d_kv]."""
+    """The dimensions that W2 sums over: [d_kv]."""
     return [d_kv]
 
   def logits(
@@ -104,15 +104,15 @@ def project(
   reduced: int = 1,
   gain: float = 1.0,
 ) -> mtf.Tensor:
-  """The product x W with a new W, which at first keeps the second moment of x.
+  """The product x W with a new W, which initially keeps the second moment of x.
 
   Args:
     call: the layer call.
-    x: [..., in], where `in` are the last `reduced` dimensions.
+    x: [..., in]; `in` are the last `reduced` dimensions.
     name: the variable's name.
     dims: the dimensions to project to.
-    reduced: how many dimensions of x are summed over.
-    gain: factor on the second moment, to make up for a nonlinearity.
+    reduced: number of dimensions of x to sum over.
+    gain: factor on the second moment, which compensates for a nonlinearity.
 
   Returns:
     [..., *dims].
@@ -127,6 +127,6 @@ def project(
 def relu_layer(call: LayerCall, d_kv: mtf.Dimension) -> mtf.Tensor:
   """ReLU(W1 x_i), [batch..., length, heads, d_kv]; W1 [d_model, heads, d_kv].
 
-  ReLU halves the second moment; the gain of 2 makes up for it.
+  ReLU halves the second moment; the gain of 2 compensates for it.
   """
   return mtf.relu(project(call, call.x, 'W1', [*call.heads, d_kv], gain=2.0))

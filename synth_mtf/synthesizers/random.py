@@ -1,4 +1,4 @@
-"""Random: the alignment is a learned matrix and looks at no token."""
+"""Random: the alignment is a learned matrix, independent of the tokens."""
 
 from typing import Optional
 
@@ -12,10 +12,10 @@ from synth_mtf.synthesizers.base import Table
 
 @gin.configurable(module='synth_mtf')
 class Random(Table):
-  """R, S(X) = R with R in R^(N x N), one for each head (eq. 4).
+  """R, S(X) = R with R in R^(N x N), one per head (eq. 4).
 
-  In cross-attention R is N x M. It starts with unit variance, as T5's dot
-  products do.
+  In cross-attention R is N x M. It has unit variance at first, like T5's dot
+  products.
   """
 
   last_factor = 'R'
@@ -32,7 +32,7 @@ class Random(Table):
 
     Args:
       trainable: False gives the Fixed Random Synthesizer: R keeps its initial
-        values, and the checkpoint keeps R.
+        values, which are part of the checkpoint.
       max_length: N. Default: the host's `Unitransformer.max_length` (512).
       tile_length: b <= M: R has b columns, tiled to the length.
       memory_max_length: M. Default: N, and in cross-attention the encoder's.
@@ -45,7 +45,7 @@ class Random(Table):
 
   @property
   def letter(self) -> str:
-    """R, or Fix where it is not trained."""
+    """R, or Fix if it is not trained."""
     return 'R' if self.trainable else 'Fix'
 
   def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
@@ -64,7 +64,7 @@ class Random(Table):
       trainable=self.trainable,
     )
     if alpha is not None and call.index.queries.size > self.rows_dim.size:
-      # Packed rows: the table is smaller than what is read of it.
+      # In packed rows, the table is smaller than the cells read from it.
       return call.index.cells(weighted(table, alpha))
     r = call.index.cells(table)
     if not self.trainable:
