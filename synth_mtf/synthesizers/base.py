@@ -108,7 +108,7 @@ def scope_of(function: type[SynthesizingFunction]) -> str:
 def function_of(scope: str) -> Optional[type[SynthesizingFunction]]:
   """The class of a variable scope (`random`, `random_1`), if there is one."""
   name = re.sub(r'_\d+$', '', scope)
-  functions = SynthesizingFunction.__subclasses__()
+  functions: list[type] = SynthesizingFunction.__subclasses__()
   for function in functions:  # which grows by their subclasses
     if scope_of(function) == name:
       return function
