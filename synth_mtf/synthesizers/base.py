@@ -3,7 +3,7 @@
 import abc
 import re
 from collections.abc import Mapping
-from typing import ClassVar, Optional
+from typing import Any, ClassVar, Optional
 
 import gin
 import mesh_tensorflow as mtf
@@ -108,7 +108,7 @@ def scope_of(function: type[SynthesizingFunction]) -> str:
 def function_of(scope: str) -> Optional[type[SynthesizingFunction]]:
   """The class of a variable scope (`random`, `random_1`), if there is one."""
   name = re.sub(r'_\d+$', '', scope)
-  functions: list[type] = SynthesizingFunction.__subclasses__()
+  functions: list[Any] = SynthesizingFunction.__subclasses__()
   for function in functions:  # which grows by their subclasses
     if scope_of(function) == name:
       return function
