@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
   """Draws what can be drawn, and prints what was written."""
   files = [name for name in args.runs if name.endswith('.npz')]
   folders = [name for name in args.runs if name not in files]
-  has_text = bool(args.text or args.target or args.input or args.task)
+  has_text = attention_command.names_text(args)
   wanted = args.figures or (
     *(_OF_RUNS if folders else ()),
     *(_OF_ATTENTION if files or has_text else ()),
@@ -96,7 +96,7 @@ def _check(
   for name in wanted:
     if name in _OF_RUNS and not folders:
       raise UserError(f'--figures {name} is drawn of runs; give a folder')
-    if name in _OF_ATTENTION and folders and not has_text:
+    if name in _OF_ATTENTION and not files and not has_text:
       raise UserError(
         f'--figures {name} shows attention: say in which text (--text and '
         '--target, --input FILE or --task NAME)'
@@ -171,7 +171,8 @@ def _attentions(
 
   if not hasattr(args, 'attentions'):
     args.attentions = [attention_file.read(path) for path in files]
-    for one in runs.read_all(folders) if folders else ():
+    named = attention_command.names_text(args)
+    for one in runs.read_all(folders) if folders and named else ():
       args.attentions += attention_command.look(args, one.name, args.steps)
   return args.attentions
 

@@ -99,19 +99,14 @@ def _commands(
   """Returns the commands that reproduce the page, and each of its parts."""
   commands = [['report', *args.words[1:]], ['table', *args.runs]]
   commands += [['table', *args.runs, '--layout', name] for name in args.layout]
-  plot = ['plot', *args.runs]
-  if args.attention or not attentions:
-    return [
-      ['synth-mtf', *words] for words in (*commands, [*plot, *args.attention])
-    ]
-  given = attention.text_words(args)
-  named = attention.names_text(args)
-  texts = [given if named else given + _text_words(a) for a in attentions]
-  commands.append([*plot, *texts[0]])
-  commands += [
-    ['attention', one.run, '--out', f'attention_{number}.npz', *text]
-    for number, (one, text) in enumerate(zip(attentions, texts), 1)
-  ]
+  files = list(args.attention)
+  if not files:
+    given = attention.text_words(args)
+    for number, one in enumerate(attentions, 1):
+      files.append(f'attention_{number}.npz')
+      text = given if attention.names_text(args) else given + _text_words(one)
+      commands.append(['attention', one.run, '--out', files[-1], *text])
+  commands.append(['plot', *args.runs, *files])
   return [['synth-mtf', *words] for words in commands]
 
 

@@ -57,16 +57,9 @@ def refused(capsys, status):
 
 
 def test_given_texts(command, capsys):
-  words = (
-    '--text',
-    'The red boat.',
-    '--text',
-    'Ä',
-    '--target',
-    'a',
-    '--target',
-  )
-  assert command(*words, 'bcd', '--out', 'rv.npz') == 0
+  inputs = ('--text', 'The red boat.', '--text', 'Ä')
+  targets = ('--target', 'a', '--target', 'bcd')
+  assert command(*inputs, *targets, '--out', 'rv.npz') == 0
   assert 'Syn (R+V), step 2, 2 examples: rv.npz' in capsys.readouterr().out
   found = file.read('rv.npz')
   assert found.axes('cross', 1) == (
@@ -128,23 +121,26 @@ def test_a_folder_that_is_no_run(command, capsys, tmp_path):
   assert 'holds no run' in error
 
 
-def test_a_damaged_checkpoint(command, capsys, trained_run, tmp_path_factory):
-  copy = shutil.copytree(trained_run[0], tmp_path_factory.mktemp('x') / 'copy')
-  for path in copy.glob('model.ckpt-2.data-*'):
+def damage(run):
+  for path in run.glob('model.ckpt-2.data-*'):
     path.write_bytes(path.read_bytes()[:1000])
-  error = refused(capsys, command('--text', 'a', run=copy))
-  assert 'damaged' in error
 
 
-def test_without_its_configuration(
-  command, capsys, trained_run, tmp_path_factory
+def remove_configuration(run):
+  for path in [run / 'operative_config.gin', *run.glob('events.out*')]:
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+  'change, message',
+  [(damage, 'damaged'), (remove_configuration, 'operative_config.gin')],
+)
+def test_a_run_that_is_not_whole(
+  command, capsys, trained_run, tmp_path_factory, change, message
 ):
   copy = shutil.copytree(trained_run[0], tmp_path_factory.mktemp('x') / 'copy')
-  (copy / 'operative_config.gin').unlink()
-  for path in copy.glob('events.out*'):
-    path.unlink()
-  error = refused(capsys, command('--text', 'a', run=copy))
-  assert 'operative_config.gin' in error
+  change(copy)
+  assert message in refused(capsys, command('--text', 'a', run=copy))
 
 
 def test_nothing_that_is_there_is_lost(command, tmp_path):

@@ -69,6 +69,13 @@ def test_a_file(npz, tmp_path):
   assert written(out) == {'histograms', 'heads', *maps}
 
 
+def test_a_run_and_a_file(folder, npz, tmp_path):
+  out = tmp_path / 'figures'
+  words = ('--figures', 'curves,heads', '--out', str(out))
+  assert cli.main(['plot', str(folder), npz, *words]) == 0
+  assert written(out) == {'curves', 'heads'}
+
+
 def test_one_figure(npz, tmp_path):
   out = tmp_path / 'figures'
   words = ('--figures', 'histograms', '--layers', '2,6', '--out', str(out))

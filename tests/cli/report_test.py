@@ -94,7 +94,7 @@ def test_its_commands_make_it_again(read, written, monkeypatch, tmp_path):
   ]
   commands = [shlex.split(line) for line in listed.splitlines()]
   assert [words[1] for words in commands] == [
-    'report', 'table', 'plot', 'attention', 'attention',
+    'report', 'table', 'attention', 'attention', 'plot',
   ]  # fmt: skip
   before = written.read_bytes()
   monkeypatch.chdir(tmp_path)
@@ -102,6 +102,7 @@ def test_its_commands_make_it_again(read, written, monkeypatch, tmp_path):
     assert cli.main(words[1:]) == 0, words
   assert written.read_bytes() == before
   assert (tmp_path / 'attention_2.npz').exists()
+  assert (tmp_path / 'figures' / 'histograms.svg').exists()
 
 
 def test_a_run_without_configuration_is_told(runs, tmp_path, capsys):
