@@ -245,14 +245,11 @@ class Panel {
         ...tokens.map((token) => make('span', { textContent: token })),
       );
     }
-    const margins = [this.columns.offsetHeight, this.rows.offsetWidth];
-    map.style.scrollPadding = `${margins[0]}px 0 0 ${margins[1]}px`;
-    this.cell = clamp(
-      Math.floor((map.clientWidth - margins[1]) / memory.length),
-      SMALLEST_CELL,
-      LARGEST_CELL,
-    );
+    const left = this.rows.offsetWidth;
+    const fitting = Math.floor((map.clientWidth - left) / memory.length);
+    this.cell = clamp(fitting, SMALLEST_CELL, LARGEST_CELL);
     map.style.setProperty('--cell', `${this.cell}px`);
+    map.style.scrollPadding = `${this.columns.offsetHeight}px 0 0 ${left}px`;
     const { most, signed } = this.range(this.head);
     const end = scale.value === 'one' ? Math.max(1, most) : most;
     const [width, height] = [memory, queries].map((t) => t.length * this.cell);
