@@ -2,7 +2,7 @@
 
 Each setting is a gin value, an environment variable and a flag with the same
 meaning; a flag wins over gin, gin over the environment. They are read when a
-task is used, never when it is registered, so that importing `synth_mtf.tasks`
+task is used, not when it is registered, so that importing `synth_mtf.tasks`
 opens no file.
 
 | gin (`synth_mtf.tasks.settings.`) | environment | flag |
@@ -21,7 +21,7 @@ import dataclasses
 import fnmatch
 import os
 from collections.abc import Mapping
-from typing import Any, Callable
+from typing import Any
 
 import gin
 from absl import flags
@@ -34,18 +34,10 @@ BYTES = 'bytes'
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """The settings in force.
+  """The settings in force, as `settings` documents them.
 
-  Attributes:
-    data_dir: folder of the official files; None means TensorFlow Datasets.
-    task_data_dirs: (pattern of task names, folder or None) pairs that override
-      `data_dir`; the first pattern that matches wins.
-    vocabulary: path of a SentencePiece `.model`, `'bytes'`, or None for T5's
-      own 32k model in its bucket.
-    skip_bad_rows: leave malformed rows out and report how many; otherwise the
-      first use of their file is an error.
-    index_dir: where the row counts of the official files are kept.
-    word_vectors: word2vec or GloVe file of the embedding similarity metric.
+  None as a folder means TensorFlow Datasets. `task_data_dirs` are pairs of a
+  pattern of task names and a folder; the first that matches wins.
   """
 
   data_dir: str | None = None
@@ -81,8 +73,9 @@ def settings(
       `pattern=folder,pattern=folder` elsewhere. A pattern is a task name, in
       which `*` matches anything; the folder `tfds` means TensorFlow Datasets.
     vocabulary: path of a SentencePiece `.model`, or `'bytes'`; nothing means
-      T5's own vocabulary in its bucket.
-    skip_bad_rows: leave malformed rows out and report them.
+      T5's own 32k model in its bucket.
+    skip_bad_rows: leave malformed rows out and report how many; otherwise the
+      first use of their file is an error.
     index_dir: where row counts are kept; nothing means the user's cache
       folder, `$XDG_CACHE_HOME/synth_mtf` or `~/.cache/synth_mtf`.
     word_vectors: word2vec or GloVe file; nothing means that the embedding
@@ -92,63 +85,49 @@ def settings(
     data_dir=_folder(_resolve('data_dir', data_dir)),
     task_data_dirs=_task_folders(_resolve('task_data_dirs', task_data_dirs)),
     vocabulary=_resolve('vocabulary', vocabulary),
-    skip_bad_rows=_resolve('skip_bad_rows', skip_bad_rows, _truth) or False,
+    skip_bad_rows=_truth(_resolve('skip_bad_rows', skip_bad_rows)),
     index_dir=_resolve('index_dir', index_dir),
     word_vectors=_resolve('word_vectors', word_vectors),
   )
 
 
-def environment_name(name: str) -> str:
-  """Returns the environment variable of the setting `name`."""
-  return 'SYNTH_MTF_' + name.upper()
-
-
 def define_flags() -> None:
   """Defines the absl flags of the settings; call it before flags are parsed."""
   for field in dataclasses.fields(Settings):
-    if field.name in flags.FLAGS:
-      continue
-    define = (
-      flags.DEFINE_bool
-      if field.name == 'skip_bad_rows'
-      else flags.DEFINE_string
-    )
-    define(
-      field.name,
-      None,
-      f'Overrides synth_mtf.tasks.settings.{field.name} and '
-      f'{environment_name(field.name)}.',
-      flag_values=flags.FLAGS,
-    )
+    if field.name not in flags.FLAGS:
+      boolean = field.name == 'skip_bad_rows'
+      (flags.DEFINE_bool if boolean else flags.DEFINE_string)(
+        field.name,
+        None,
+        f'Overrides synth_mtf.tasks.settings.{field.name} and '
+        f'{_variable(field.name)}.',
+        flag_values=flags.FLAGS,
+      )
 
 
-def _resolve(
-  name: str, gin_value: Any, parse: Callable[[str], Any] = str
-) -> Any:
-  flag_value = _flag(name)
-  if flag_value is not None:
-    return flag_value
+def _variable(name: str) -> str:
+  return 'SYNTH_MTF_' + name.upper()
+
+
+def _resolve(name: str, gin_value: Any) -> Any:
+  """Returns the value of a flag, else of gin, else of the environment."""
+  known = flags.FLAGS if flags.FLAGS.is_parsed() else {}
+  if name in known and known[name].value is not None:
+    return known[name].value
   if gin_value is not None:
     return gin_value
-  text = os.environ.get(environment_name(name), '')
-  return parse(text) if text else None
+  return os.environ.get(_variable(name)) or None
 
 
-def _flag(name: str) -> Any:
-  if not flags.FLAGS.is_parsed() or name not in flags.FLAGS:
-    return None
-  return flags.FLAGS[name].value
-
-
-def _truth(text: str) -> bool:
+def _truth(value: bool | str | None) -> bool:
   truths = {'1': True, 'true': True, 'yes': True}
   truths.update({'0': False, 'false': False, 'no': False})
-  if text.lower() not in truths:
+  if isinstance(value, str) and value.lower() not in truths:
     raise UserError(
-      f'{environment_name("skip_bad_rows")} is {text!r}; expected one of '
+      f'{_variable("skip_bad_rows")} is {value!r}; expected one of '
       f'{", ".join(truths)}.'
     )
-  return truths[text.lower()]
+  return truths[value.lower()] if isinstance(value, str) else bool(value)
 
 
 def _folder(value: str | None) -> str | None:
@@ -158,20 +137,13 @@ def _folder(value: str | None) -> str | None:
 def _task_folders(
   value: str | Mapping[str, str] | None,
 ) -> tuple[tuple[str, str | None], ...]:
-  if not value:
-    return ()
-  if isinstance(value, Mapping):
-    pairs = list(value.items())
-  else:
-    pairs = [_task_folder(item.strip()) for item in value.split(',')]
+  pairs = list(value.items()) if isinstance(value, Mapping) else []
+  for item in value.split(',') if isinstance(value, str) else ():
+    pattern, assigned, folder = item.strip().partition('=')
+    if not assigned:
+      raise UserError(
+        f'task_data_dirs has the item {item!r}; expected `task=folder` or '
+        '`task=tfds`, separated by commas.'
+      )
+    pairs.append((pattern, folder))
   return tuple((pattern, _folder(folder)) for pattern, folder in pairs)
-
-
-def _task_folder(item: str) -> tuple[str, str]:
-  pattern, assigned, folder = item.partition('=')
-  if not assigned:
-    raise UserError(
-      f'task_data_dirs has the item {item!r}; expected `task=folder` or '
-      '`task=tfds`, joined by commas.'
-    )
-  return pattern, folder

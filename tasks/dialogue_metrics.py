@@ -1,7 +1,7 @@
 """Metrics of generated dialogue (the paper's Table 3), each from a package.
 
-A metric whose package, program or file is missing says so once and is left out;
-the others are computed all the same. All are percentages.
+A metric whose package, program or file is missing is left out with a warning.
+All are percentages.
 """
 
 from __future__ import annotations
@@ -16,20 +16,19 @@ from absl import logging
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import data_settings
 
-MetricFn = Callable[[Sequence[str], Sequence[str]], Mapping[str, float]]
+Texts = Sequence[str]
+MetricFn = Callable[[Texts, Texts], Mapping[str, float]]
 
 
 class _Missing(Exception):
-  """What a metric needs and does not have, and how to get it."""
+  """Something that a metric needs is missing; says how to get it."""
 
 
 def _optional(metric: MetricFn) -> MetricFn:
   """Returns the metric, which gives {} where it cannot be computed."""
 
   @functools.wraps(metric)
-  def wrapped(
-    targets: Sequence[str], predictions: Sequence[str]
-  ) -> Mapping[str, float]:
+  def wrapped(targets: Texts, predictions: Texts) -> Mapping[str, float]:
     try:
       return metric(targets, predictions)
     except ImportError as error:
@@ -45,24 +44,17 @@ def _optional(metric: MetricFn) -> MetricFn:
 
 
 @_optional
-def bleu(
-  targets: Sequence[str], predictions: Sequence[str]
-) -> Mapping[str, float]:
+def bleu(targets: Texts, predictions: Texts) -> Mapping[str, float]:
   """BLEU-1 and BLEU-4 of the whole corpus, by pycocoevalcap."""
   from pycocoevalcap.bleu import bleu as package
 
-  scores = _coco_score(
-    functools.partial(package.Bleu(4).compute_score, verbose=0),
-    targets,
-    predictions,
-  )
+  compute = functools.partial(package.Bleu(4).compute_score, verbose=0)
+  scores = _coco_score(compute, targets, predictions)
   return {'bleu_1': 100.0 * scores[0], 'bleu_4': 100.0 * scores[3]}
 
 
 @_optional
-def rouge_l(
-  targets: Sequence[str], predictions: Sequence[str]
-) -> Mapping[str, float]:
+def rouge_l(targets: Texts, predictions: Texts) -> Mapping[str, float]:
   """ROUGE-L, by pycocoevalcap."""
   from pycocoevalcap.rouge import rouge as package
 
@@ -71,9 +63,7 @@ def rouge_l(
 
 
 @_optional
-def cider(
-  targets: Sequence[str], predictions: Sequence[str]
-) -> Mapping[str, float]:
+def cider(targets: Texts, predictions: Texts) -> Mapping[str, float]:
   """CIDEr, by pycocoevalcap; above 100 is possible."""
   from pycocoevalcap.cider import cider as package
 
@@ -82,9 +72,7 @@ def cider(
 
 
 @_optional
-def meteor(
-  targets: Sequence[str], predictions: Sequence[str]
-) -> Mapping[str, float]:
+def meteor(targets: Texts, predictions: Texts) -> Mapping[str, float]:
   """METEOR 1.5, by pycocoevalcap, which runs its authors' Java program."""
   from pycocoevalcap.meteor import meteor as package
 
@@ -103,7 +91,7 @@ def meteor(
 
 @_optional
 def embedding_similarity(
-  targets: Sequence[str], predictions: Sequence[str]
+  targets: Texts, predictions: Texts
 ) -> Mapping[str, float]:
   """Mean cosine of the average word vectors of target and prediction.
 
@@ -132,17 +120,13 @@ METRICS = (bleu, rouge_l, meteor, cider, embedding_similarity)
 
 
 def _coco_score(
-  compute: Callable[..., tuple[Any, Any]],
-  targets: Sequence[str],
-  predictions: Sequence[str],
+  compute: Callable[..., tuple[Any, Any]], targets: Texts, predictions: Texts
 ) -> Any:
-  references = {i: [_one_line(text)] for i, text in enumerate(targets)}
-  candidates = {i: [_one_line(text)] for i, text in enumerate(predictions)}
-  return compute(references, candidates)[0]
-
-
-def _one_line(text: str) -> str:
-  return ' '.join(text.split())
+  lines = (
+    {i: [' '.join(text.split())] for i, text in enumerate(texts)}
+    for texts in (targets, predictions)
+  )
+  return compute(*lines)[0]
 
 
 @functools.lru_cache(maxsize=1)

@@ -6,7 +6,6 @@ builder configs, so that a row becomes the same example from either source.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
@@ -40,8 +39,8 @@ class GlueReader(TsvReader):
       'label': formats.LABEL if config.label_classes else formats.FLOAT,
       'idx': formats.INT,
     }
-    label = (config.label_column,) if labelled else ()
-    self.columns = (*self.text_columns.values(), *label)
+    self.columns = [*self.text_columns.values()]
+    self.columns += [config.label_column] if labelled else []
 
   @property
   @override
@@ -57,11 +56,9 @@ class GlueReader(TsvReader):
   @override
   def example(self, row: Mapping[str, str], number: int) -> Example:
     texts = {name: row[column] for name, column in self.text_columns.items()}
-    label = (
-      self.label(row[self._config.label_column])
-      if self._labelled
-      else formats.NO_LABEL
-    )
+    label: float = formats.NO_LABEL
+    if self._labelled:
+      label = self.label(row[self._config.label_column])
     return {**texts, 'label': label, 'idx': number}
 
   @override
@@ -131,63 +128,50 @@ class MrpcReader(GlueReader):
   text_columns = {'sentence1': '#1 String', 'sentence2': '#2 String'}
 
 
-@dataclasses.dataclass(frozen=True)
-class _Set:
-  """Where a set of GLUE is and how it is read."""
-
-  folder: str
-  reader: type[GlueReader] = GlueReader
-  test_reader: type[GlueReader] = GlueReader
-  files: Mapping[str, str] = dataclasses.field(
-    default_factory=lambda: {
-      'train': 'train',
-      'validation': 'dev',
-      'test': 'test',
-    }
-  )
-
-  def splits(self, name: str) -> dict[str, Split]:
-    """Returns the splits of the TFDS config `name`."""
-    return {
-      split: self._split(_CONFIGS[name], file)
-      for split, file in self.files.items()
-    }
-
-  def _split(self, config: tfds.text.glue.GlueConfig, file: str) -> Split:
+def _splits(
+  name: str,
+  folder: str,
+  reader: type[GlueReader] = GlueReader,
+  test_reader: type[GlueReader] = GlueReader,
+  **files: str,
+) -> dict[str, Split]:
+  """Returns the splits of the TFDS config `name`, by default three."""
+  splits = {}
+  usual = {'train': 'train', 'validation': 'dev', 'test': 'test'}
+  for split, file in (files or usual).items():
     labelled = not file.startswith('test')
-    reader = self.reader if labelled else self.test_reader
-    return Split.of(
-      [f'{root}{self.folder}/{file}.tsv' for root in _ROOTS],
-      reader(config, labelled),
+    kind = reader if labelled else test_reader
+    splits[split] = Split.of(
+      [f'{root}{folder}/{file}.tsv' for root in _ROOTS],
+      kind(_CONFIGS[name], labelled),
       optional=not labelled,
     )
+  return splits
 
 
-def _mnli_part(part: str) -> _Set:
-  files = {'validation': f'dev_{part}', 'test': f'test_{part}'}
-  return _Set('MNLI', files=files)
-
-
-_MNLI_FILES = {'train': 'train'}
-for _part in ('matched', 'mismatched'):
-  _MNLI_FILES[f'validation_{_part}'] = f'dev_{_part}'
-  _MNLI_FILES[f'test_{_part}'] = f'test_{_part}'
-
-_SETS = {
-  'cola': _Set('CoLA', ColaReader),
-  'sst2': _Set('SST-2'),
-  'mrpc': _Set('MRPC', MrpcReader, MrpcReader),
-  'stsb': _Set('STS-B', StsbReader, StsbReader),
-  'qqp': _Set('QQP'),
-  'mnli': _Set('MNLI', files=_MNLI_FILES),
-  'mnli_matched': _mnli_part('matched'),
-  'mnli_mismatched': _mnli_part('mismatched'),
-  'qnli': _Set('QNLI'),
-  'rte': _Set('RTE'),
-  'wnli': _Set('WNLI'),
+_MATCHED, _MISMATCHED = (
+  {'validation': f'dev_{part}', 'test': f'test_{part}'}
+  for part in ('matched', 'mismatched')
+)
+_MNLI = {
+  'train': 'train',
+  **{f'{split}_matched': file for split, file in _MATCHED.items()},
+  **{f'{split}_mismatched': file for split, file in _MISMATCHED.items()},
+}
+_SPLITS = {
+  'cola': _splits('cola', 'CoLA', ColaReader),
+  'sst2': _splits('sst2', 'SST-2'),
+  'mrpc': _splits('mrpc', 'MRPC', MrpcReader, MrpcReader),
+  'stsb': _splits('stsb', 'STS-B', StsbReader, StsbReader),
+  'qqp': _splits('qqp', 'QQP'),
+  'mnli': _splits('mnli', 'MNLI', **_MNLI),
+  'mnli_matched': _splits('mnli_matched', 'MNLI', **_MATCHED),
+  'mnli_mismatched': _splits('mnli_mismatched', 'MNLI', **_MISMATCHED),
+  'qnli': _splits('qnli', 'QNLI'),
+  'rte': _splits('rte', 'RTE'),
+  'wnli': _splits('wnli', 'WNLI'),
 }
 
 TASKS = {
-  name: adopt(f'glue_{name}_v002', glue_set.splits(name))
-  for name, glue_set in _SETS.items()
+  name: adopt(f'glue_{name}_v002', splits) for name, splits in _SPLITS.items()
 }

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import seqio
 import t5.data
 import tensorflow.compat.v2 as tf
-from typing_extensions import override
 
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import data_settings
 
 # T5's number of sentinels: span corruption marks up to this many spans.
 EXTRA_IDS = t5.data.DEFAULT_EXTRA_IDS
+
+
+def _of_resolved(name: str) -> property:
+  return property(lambda self: getattr(self.resolved, name))
 
 
 class SettingVocabulary(seqio.Vocabulary):
@@ -34,51 +36,19 @@ class SettingVocabulary(seqio.Vocabulary):
     """The vocabulary that the setting in force names."""
     return load(data_settings.settings().vocabulary)
 
-  @property
-  @override
-  def bos_id(self) -> int | None:
-    return self.resolved.bos_id
-
-  @property
-  @override
-  def eos_id(self) -> int | None:
-    return self.resolved.eos_id
-
-  @property
-  @override
-  def unk_id(self) -> int | None:
-    return self.resolved.unk_id
-
-  @property
-  @override
-  def vocab_size(self) -> int:
-    return self.resolved.vocab_size
-
-  # seqio gives these private names to what it has a vocabulary implement.
-
-  @property
-  @override
-  def _base_vocab_size(self) -> int:
-    return self.resolved._base_vocab_size  # noqa: SLF001
-
-  @override
-  def _encode(self, s: str) -> Sequence[int]:
-    return self.resolved._encode(s)  # noqa: SLF001
-
-  @override
-  def _decode(self, ids: Iterable[int]) -> str:
-    return self.resolved._decode(ids)  # noqa: SLF001
-
-  @override
-  def _encode_tf(self, s: tf.Tensor) -> tf.Tensor:
-    return self.resolved._encode_tf(s)  # noqa: SLF001
-
-  @override
-  def _decode_tf(self, ids: tf.Tensor) -> tf.Tensor:
-    return self.resolved._decode_tf(ids)  # noqa: SLF001
+  # What seqio has a vocabulary implement, under seqio's own names.
+  bos_id = _of_resolved('bos_id')
+  eos_id = _of_resolved('eos_id')
+  unk_id = _of_resolved('unk_id')
+  vocab_size = _of_resolved('vocab_size')
+  _base_vocab_size = _of_resolved('_base_vocab_size')
+  _encode = _of_resolved('_encode')
+  _decode = _of_resolved('_decode')
+  _encode_tf = _of_resolved('_encode_tf')
+  _decode_tf = _of_resolved('_decode_tf')
 
   def __getattr__(self, name: str) -> Any:
-    # For what only some vocabularies have, such as `tf_tokenizer`, `sp_model`.
+    # What only some vocabularies have, such as `tokenizer` and `sp_model`.
     if name.startswith('_'):
       raise AttributeError(name)
     return getattr(self.resolved, name)

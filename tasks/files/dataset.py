@@ -31,11 +31,7 @@ _FAULTS_LOGGED = 20
 
 
 class Rows:
-  """Some parts of the files of a split.
-
-  Attributes:
-    parts: in the order of the files.
-  """
+  """The rows of some parts of files of one structure."""
 
   def __init__(
     self,
@@ -50,11 +46,7 @@ class Rows:
     self._faults = 0
 
   def examples(self, number: int) -> Iterator[Example]:
-    """Yields the examples of a part.
-
-    Raises:
-      UserError: a row is malformed, and bad rows are not to be skipped.
-    """
+    """Yields the examples of a part; a UserError ends a run at a bad row."""
     part = self.parts[number]
     reader = self._readers[part.path]
     if part.path not in self._headers:
@@ -69,25 +61,20 @@ class Rows:
   def _report(
     self, reader: Reader, path: str, start: Any, error: RowError
   ) -> None:
-    if self._skip_bad_rows and self._faults >= _FAULTS_LOGGED:
+    # Faults of an indexed file have been reported already.
+    quiet = reader.indexed or self._faults >= _FAULTS_LOGGED
+    if self._skip_bad_rows and quiet:
       return
     self._faults += 1
     message = f'{reader.place(path, start, error)}: {error}'
     if not self._skip_bad_rows:
       raise UserError(message) from error
-    if not reader.indexed:  # its faults have not been reported yet
-      logging.warning('skipped: %s', message)
+    logging.warning('skipped: %s', message)
 
   def dataset(
     self, shuffle: bool, seed: int | None, shard_info: seqio.ShardInfo | None
   ) -> tf.data.Dataset:
-    """Returns the examples of all parts, in order or shuffled by part.
-
-    Args:
-      shuffle: whether the parts come in random order, several at a time.
-      seed: the seed of that order.
-      shard_info: which part of the rows is wanted.
-    """
+    """Returns the examples of all parts, in order or shuffled by part."""
     shards = shard_info or seqio.ShardInfo(0, 1)
     count = len(self.parts)
     files = [

@@ -44,12 +44,9 @@ NO_LABEL = -1  # the label of rows of test sets, as in TFDS
 
 
 class Record(NamedTuple):
-  """One row as it is in the file.
+  """One row as it is in the file, and the name of the file if it is all of it.
 
-  Attributes:
-    data: its bytes, or what the format makes of them.
-    start: where they start.
-    name: the name of the file, if they are the whole of it.
+  `data` is usually bytes.
   """
 
   data: Any
@@ -58,13 +55,7 @@ class Record(NamedTuple):
 
 
 class Header(NamedTuple):
-  """The first line of a file.
-
-  Attributes:
-    columns: the names in it; None for a format without a header.
-    size: its length in bytes.
-    oddity: what is odd about it.
-  """
+  """The names in the first line of a file, and its length in bytes."""
 
   columns: Sequence[str] | None = None
   size: int = 0
@@ -119,11 +110,7 @@ class Reader(abc.ABC):
       )
 
   def records(self, stream: Any, start: Position) -> Iterator[Record]:
-    """Yields the records of what `open` opened.
-
-    Raises:
-      RowError: no further record can be read.
-    """
+    """Yields the records of what `open` opened."""
     for data in stream:
       yield Record(data, start)
       start += len(data)
@@ -140,12 +127,7 @@ class Reader(abc.ABC):
   def parse(
     self, record: Record, number: int, columns: Sequence[str] | None
   ) -> Sequence[Example | RowError]:
-    """Returns the examples of a record, and what is wrong or odd with some.
-
-    Args:
-      record: the row.
-      number: how many records come before it in the file.
-      columns: the names in the header; None without one.
+    """Returns the examples of record `number`, and faults and oddities of some.
 
     Raises:
       RowError: the record as a whole is malformed.
@@ -153,12 +135,7 @@ class Reader(abc.ABC):
 
 
 def line_text(record: Record, broken: type[RowError] = RowError) -> str:
-  """Returns the text of a one-line record, without line end and mark.
-
-  Args:
-    record: the line.
-    broken: the error to raise for a line that is not a row.
-  """
+  """Returns the text of a line; raises `broken` if it is not a row."""
   data = record.data
   if record.start == 0:
     data = data.removeprefix(BOM)
@@ -312,15 +289,9 @@ def json_row(record: Record, structure: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_json(value: Any, structure: Any, name: str = 'row') -> None:
-  """Checks types, which json.loads leaves open.
+  """Raises a RowError if a key is missing, or if a value has another type.
 
-  Args:
-    value: what JSON holds.
-    structure: a type, a list of one structure, or a dict of structures by key.
-    name: how errors call the value.
-
-  Raises:
-    RowError: a key is missing, or a value has another type.
+  A structure is a type, a list of one structure, or a dict of structures.
   """
   kind: Any = structure if isinstance(structure, type) else type(structure)
   if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):

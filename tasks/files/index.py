@@ -83,13 +83,7 @@ class FileIndex:
 def read(
   reader: Reader, part: Part, header: Header
 ) -> Iterator[tuple[Record, Sequence[Example | RowError]]]:
-  """Yields each row of a part with its examples and faults.
-
-  Args:
-    reader: the format of the file.
-    part: which rows.
-    header: what the reader made of the header of the file.
-  """
+  """Yields each row of a part with its examples and faults."""
   try:
     with reader.open(part.path, part.start, part.end) as (stream, start):
       records = reader.records(stream, start)
@@ -162,10 +156,7 @@ def scan(path: str, reader: Reader) -> FileIndex:
 def of_file(path: str, reader: Reader, index_dir: str | None) -> FileIndex:
   """Returns `scan(path, reader)`, or what was kept if the file is unchanged.
 
-  Args:
-    path: the file.
-    reader: its format.
-    index_dir: where indexes are kept; None means the user's cache folder.
+  It is kept in `index_dir`, by default the user's cache folder.
   """
   folder = index_dir or os.path.join(
     os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'),

@@ -80,9 +80,6 @@ class FilesDataSource(seqio.DataSource):
   Every row of an indexed format is checked before the first example is handed
   out, and an error names each bad row. Parts of files are shuffled and sharded,
   so that neither needs more memory for a longer file.
-
-  Attributes:
-    task_name: the name of the task.
   """
 
   supports_arbitrary_sharding = True
@@ -112,10 +109,7 @@ class FilesDataSource(seqio.DataSource):
     return [f'{self.task_name}-{split}-{i:05d}' for i in range(shards)]
 
   def num_input_examples(self, split: str) -> int | None:
-    """Returns the number of examples; 0 for a split that is not the task's.
-
-    None for text that is too large to be read just for counting.
-    """
+    """Returns the number of examples; None for text too large to be counted."""
     if split not in self.splits:
       return 0
     if self._too_large(split):
@@ -161,11 +155,7 @@ class FilesDataSource(seqio.DataSource):
     """Returns what is wrong with the rows of a split, for each file."""
     if self._too_large(split):
       return self._faults_of_first_rows(split)
-    return [
-      found.describe_faults()
-      for found in self.indexes(split)
-      if found.num_faults
-    ]
+    return [f.describe_faults() for f in self.indexes(split) if f.num_faults]
 
   def no_rows(self, split: str) -> str:
     """Returns the message about a split without any example."""
@@ -204,19 +194,20 @@ class FilesDataSource(seqio.DataSource):
 
   def _checked_parts(self, split: str, skip_bad_rows: bool) -> list[Part]:
     indexes = self.indexes(split)
-    faulty = [found for found in indexes if found.num_faults]
-    if faulty and not skip_bad_rows:
-      raise UserError('\n'.join([f.describe_faults() for f in faulty] + [FIX]))
-    for note in itertools.chain.from_iterable(i.notes for i in indexes):
-      logging.warning('%s', note)
-    for found in faulty:
-      logging.warning(
-        '%s: %d faults; bad rows are skipped and %d examples remain:\n%s',
-        found.path,
-        found.num_faults,
-        found.num_examples,
-        found.describe_faults(),
-      )
+    faults = self.faults(split)
+    if faults and not skip_bad_rows:
+      raise UserError('\n'.join([*faults, FIX]))
+    for found in indexes:
+      for note in found.notes:
+        logging.warning('%s', note)
+      if found.num_faults:
+        logging.warning(
+          '%s: %d faults; bad rows are skipped and %d examples remain:\n%s',
+          found.path,
+          found.num_faults,
+          found.num_examples,
+          found.describe_faults(),
+        )
     if not any(found.num_examples for found in indexes):
       return []
     return [part for found in indexes for part in found.parts]
