@@ -22,6 +22,7 @@ from synth_mtf.tasks.registering import adopt
 _ROOTS = ('glue/', 'glue_data/', 'GLUE/', '')
 _CONFIGS = tfds.text.glue.Glue.builder_configs
 _MAX_SIMILARITY = 5.0
+_FILES = {'train': 'train', 'validation': 'dev', 'test': 'test'}
 
 
 class GlueReader(TsvReader):
@@ -133,12 +134,11 @@ def _splits(
   folder: str,
   reader: type[GlueReader] = GlueReader,
   test_reader: type[GlueReader] = GlueReader,
-  **files: str,
+  files: Mapping[str, str] = _FILES,
 ) -> dict[str, Split]:
-  """Returns the splits of the TFDS config `name`, by default three."""
+  """Returns the splits of the TFDS config `name`."""
   splits = {}
-  usual = {'train': 'train', 'validation': 'dev', 'test': 'test'}
-  for split, file in (files or usual).items():
+  for split, file in files.items():
     labelled = not file.startswith('test')
     kind = reader if labelled else test_reader
     splits[split] = Split.of(
@@ -164,9 +164,9 @@ _SPLITS = {
   'mrpc': _splits('mrpc', 'MRPC', MrpcReader, MrpcReader),
   'stsb': _splits('stsb', 'STS-B', StsbReader, StsbReader),
   'qqp': _splits('qqp', 'QQP'),
-  'mnli': _splits('mnli', 'MNLI', **_MNLI),
-  'mnli_matched': _splits('mnli_matched', 'MNLI', **_MATCHED),
-  'mnli_mismatched': _splits('mnli_mismatched', 'MNLI', **_MISMATCHED),
+  'mnli': _splits('mnli', 'MNLI', files=_MNLI),
+  'mnli_matched': _splits('mnli_matched', 'MNLI', files=_MATCHED),
+  'mnli_mismatched': _splits('mnli_mismatched', 'MNLI', files=_MISMATCHED),
   'qnli': _splits('qnli', 'QNLI'),
   'rte': _splits('rte', 'RTE'),
   'wnli': _splits('wnli', 'WNLI'),

@@ -96,8 +96,7 @@ def _rows(path: str, reader: formats.Reader, *parts: Part) -> tuple[Rows, int]:
     for record, items in index.read(reader, part, header):
       examples = _labels(items)
       count += len(examples)
-      (first, *_) = items or [None]
-      refused = not examples and isinstance(first, RowError)
+      refused = not examples and bool(items)
       found[repr(record.data)] = None if refused else examples
   return found, count
 
