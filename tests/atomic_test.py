@@ -7,7 +7,7 @@ import pytest
 from synth_mtf import atomic
 
 
-def test_a_text_takes_the_place_of_what_was_there(tmp_path):
+def test_a_text_replaces_the_file(tmp_path):
   path = tmp_path / 'a.json'
   for text in ('first, and longer', 'café'):
     atomic.write(path, text)
@@ -16,7 +16,7 @@ def test_a_text_takes_the_place_of_what_was_there(tmp_path):
   assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_failure_leaves_what_was_there(tmp_path):
+def test_a_failure_leaves_the_file_unchanged(tmp_path):
   path = tmp_path / 'a.model'
   path.write_text('before')
   with pytest.raises(ZeroDivisionError), atomic.replacing(path) as partial:
@@ -26,13 +26,13 @@ def test_a_failure_leaves_what_was_there(tmp_path):
   assert list(tmp_path.iterdir()) == [path]
 
 
-def test_nothing_is_at_the_place_before_it_is_whole(tmp_path):
+def test_the_file_appears_only_when_it_is_complete(tmp_path):
   path = tmp_path / 'a.model'
   with atomic.replacing(path) as partial:
     partial.write_text('half')
     assert not path.exists()
     assert partial.parent == tmp_path
-    assert str(os.getpid()) in partial.name  # no other process's
+    assert str(os.getpid()) in partial.name  # unlike another process's
     partial.write_text('whole')
   assert path.read_text() == 'whole'
 
@@ -46,7 +46,7 @@ def test_nothing_written_is_an_error(tmp_path):
   assert not list(tmp_path.iterdir())
 
 
-def test_what_a_killed_process_left_disturbs_nobody(tmp_path):
+def test_files_of_a_killed_process_do_not_matter(tmp_path):
   left = tmp_path / '.a.1.partial'
   left.write_text('half')
   atomic.write(tmp_path / 'a', 'whole')

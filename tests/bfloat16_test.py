@@ -17,7 +17,7 @@ VARIANTS = [
 
 
 def error(folder, variant) -> float:
-  """Root mean square of what bfloat16 changes, over that of the logits."""
+  """Root mean square of the error by bfloat16, relative to the logits'."""
   path = model.write(folder, variant)
   exact = model.logits(path, variant)
   rounded = model.logits(path, variant, activations=tf.bfloat16)
@@ -25,11 +25,11 @@ def error(folder, variant) -> float:
 
 
 @pytest.fixture(scope='module')
-def of_t5(tmp_path_factory) -> float:
+def t5_error(tmp_path_factory) -> float:
   return error(tmp_path_factory.mktemp('t5'), None)
 
 
 @pytest.mark.parametrize('variant', VARIANTS)
-def test_loses_no_more_than_t5_does(variant, of_t5, tmp_path):
-  assert 0 < of_t5 < 0.1, 'rounded to 8 bits, in each layer'
-  assert 0 < error(tmp_path, variant) < 1.2 * of_t5
+def test_loses_no_more_than_t5_does(variant, t5_error, tmp_path):
+  assert 0 < t5_error < 0.1, 'each layer rounds to 8 bits'
+  assert 0 < error(tmp_path, variant) < 1.2 * t5_error

@@ -7,12 +7,12 @@ import sys
 import sysconfig
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
-# What begins with a dot and is of the project.
+# Names with a leading dot that belong to the project.
 HIDDEN = ('.ci', '.gitignore', '.pre-commit-config.yaml')
 
 
 def is_left_behind(folder: str, name: str) -> bool:
-  """Whether a name in the checkout is not of the project, but of a user."""
+  """Whether a file in the checkout is the user's, not the project's."""
   if name == '__pycache__' or name.endswith('.egg-info'):
     return True
   return folder == str(CHECKOUT) and (
@@ -37,8 +37,8 @@ def copy_to(folder: pathlib.Path) -> pathlib.Path:
 def install(copy: pathlib.Path) -> pathlib.Path:
   """Installs a copy into `.venv` in it, and returns the folder of commands.
 
-  The packages that it stands on are those of this environment, whose editable
-  installation of the project does not reach there.
+  It uses the packages of this environment, but not its editable installation of
+  the project.
   """
   venv = copy / '.venv'
   python = venv / 'bin' / 'python'

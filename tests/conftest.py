@@ -1,4 +1,4 @@
-"""What every test shares: a clean process, and official files to read."""
+"""Fixtures of all tests: a clean process, and data in the official formats."""
 
 import gc
 import os
@@ -28,34 +28,34 @@ REAL_DATA = pathlib.Path(
   os.environ.get('SYNTH_MTF_TEST_DATA') or CHECKOUT.parent / 'shared' / 'data'
 )
 
-# A process in the background ignores Ctrl-C, and so would every process that a
-# test starts and interrupts.
+# Background processes ignore Ctrl-C, and so would every process that a test
+# starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
   signal.signal(signal.SIGINT, signal.default_int_handler)
 
 tf.disable_v2_behavior()
 tf.enable_resource_variables()
 tf.logging.set_verbosity(tf.logging.ERROR)
-_VERBOSITY = logging.get_verbosity()  # some commands say only errors
+_VERBOSITY = logging.get_verbosity()  # some commands log errors only
 
 
 def pytest_configure():
-  """Has the temporary folder of tests and their processes go with them.
+  """Gives the tests and their processes a temporary folder, removed at exit.
 
   TensorFlow writes a file there for each function that it converts.
   """
   if 'PYTEST_XDIST_WORKER' in os.environ:
-    return  # it has that of the process that started it
+    return  # it uses the folder of the process that started it
   os.environ.setdefault('PYTEST_DEBUG_TEMPROOT', tempfile.gettempdir())
   folder = tempfile.mkdtemp(prefix='synth-mtf-tests-')
   os.environ['TMPDIR'] = tempfile.tempdir = folder
-  # After those of multiprocessing, which has folders in it.
+  # After multiprocessing, which has folders inside.
   util.Finalize(None, shutil.rmtree, [folder, True], exitpriority=-1000)
 
 
 @pytest.fixture(scope='session', autouse=True)
 def _no_settings_of_the_user():
-  """No variable that the user has exported reaches a test or its processes."""
+  """Hides the user's environment variables from tests and their processes."""
   with pytest.MonkeyPatch.context() as patch:
     _remove_settings(patch)
     yield
@@ -63,7 +63,7 @@ def _no_settings_of_the_user():
 
 @pytest.fixture(autouse=True)
 def _no_settings_of_other_tests(monkeypatch):
-  """What a test leaves behind does not reach the next."""
+  """Hides what one test leaves behind from the next."""
   _remove_settings(monkeypatch)
   gin.clear_config()
   tf.enable_resource_variables()
@@ -74,7 +74,7 @@ def _no_settings_of_other_tests(monkeypatch):
 
 @pytest.fixture(scope='session', autouse=True)
 def _products_are_as_large_ones():
-  """Products of the small layers and models here are made as those of T5's."""
+  """Treats the small products here like the large ones of T5's sizes."""
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(padding, '_LEAST', 0)
     yield
@@ -87,9 +87,9 @@ def _remove_settings(patch):
 
 
 def pytest_collection_finish():
-  """Keeps the garbage collector from going through what stays to the end.
+  """Keeps the garbage collector from scanning permanent objects.
 
-  Graphs are many small objects: left as it is, it takes a seventh of the time.
+  Graphs are many small objects: by default it takes a seventh of the time.
   """
   gc.collect()
   gc.freeze()
@@ -97,12 +97,12 @@ def pytest_collection_finish():
 
 
 def pytest_collection_modifyitems(config, items):
-  """Leaves out what is about the real files where they are not."""
+  """Deselects tests of the real files if there are none."""
   if REAL_DATA.is_dir():
     return
-  about_them = [item for item in items if 'real_data' in item.fixturenames]
-  config.hook.pytest_deselected(items=about_them)
-  items[:] = [item for item in items if item not in set(about_them)]
+  deselected = [item for item in items if 'real_data' in item.fixturenames]
+  config.hook.pytest_deselected(items=deselected)
+  items[:] = [item for item in items if item not in set(deselected)]
 
 
 @pytest.fixture(scope='session')
@@ -115,7 +115,7 @@ def made_data(tmp_path_factory) -> pathlib.Path:
 
 @pytest.fixture(scope='session')
 def real_data() -> pathlib.Path:
-  """The folder of real benchmark files; without it, no test asks for them."""
+  """The folder of real benchmark files; without it, no test requests them."""
   return REAL_DATA
 
 
@@ -127,13 +127,13 @@ _MADE = pytest.param('made_data', id='made')
   scope='session', params=[_MADE, _REAL] if REAL_DATA.is_dir() else [_MADE]
 )
 def official_data(request) -> pathlib.Path:
-  """Official files: made ones, and the real ones if they are there."""
+  """Official files: generated ones, and the real ones if present."""
   return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(scope='session')
 def some_data(request) -> pathlib.Path:
-  """The real files if they are there; otherwise those that are made."""
+  """The real files if present, otherwise generated ones."""
   there = REAL_DATA.is_dir()
   return request.getfixturevalue('real_data' if there else 'made_data')
 

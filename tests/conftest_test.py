@@ -1,4 +1,4 @@
-"""What a user has exported is no part of a test."""
+"""The user's environment variables do not affect the tests."""
 
 import os
 import subprocess
@@ -40,7 +40,7 @@ def test_finds_nothing():
 
 @pytest.mark.slow  # a process of its own
 def test_settings_reach_no_test(tmp_path):
-  """Neither a test, nor what it shares with others, nor its processes."""
+  """No test, session fixture or process sees them."""
   file = tmp_path / 'inside_test.py'
   file.write_text(INSIDE)
   done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The worked example of CONTRIBUTING.md is right: it is added and tested."""
+"""Adds the worked example of CONTRIBUTING.md to a copy and tests it."""
 
 import os
 import pathlib
@@ -12,13 +12,13 @@ import pytest
 pytestmark = pytest.mark.slow  # starts processes
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
-# A file that the example writes, or changes, and the code below its name.
+# A file that the example writes or changes, and the code.
 STEP = re.compile(
   r'^`(?P<file>\S+)`(?:, in `(?P<table>\w+)`)?:\n\n'
   r'```\w+\n(?P<code>.*?)^```$',
   re.M | re.S,
 )
-# What each variant and each member of the family has to pass.
+# The tests of every variant and every member of the family.
 TESTS = (
   'tests/registry_test.py',
   'tests/host/gin_files_test.py',
@@ -29,7 +29,7 @@ TESTS = (
 
 @pytest.fixture(scope='module')
 def changed(tmp_path_factory) -> tuple[pathlib.Path, list[str]]:
-  """A copy of the checkout after the three steps, and the files they change."""
+  """A copy of the checkout after the three steps, and the changed files."""
   copy = tmp_path_factory.mktemp('example') / 'checkout'
   for folder in ('synth_mtf', 'gin', 'tasks', 'tests'):
     shutil.copytree(
@@ -55,7 +55,7 @@ def changed(tmp_path_factory) -> tuple[pathlib.Path, list[str]]:
 
 
 def run(folder: pathlib.Path, *words: str) -> str:
-  """Runs a module of Python in a folder, and returns what it printed."""
+  """Runs a Python module in a folder, and returns its output."""
   done = subprocess.run(
     [sys.executable, '-m', *words],
     cwd=folder,

@@ -1,4 +1,4 @@
-"""Errors for a person."""
+"""Errors for users."""
 
 import pytest
 

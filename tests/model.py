@@ -131,7 +131,7 @@ def logits(
 
 
 def run_once() -> tf.Session:
-  """A session for graphs that run once, and are not worth rewriting."""
+  """A session without graph optimization, for graphs that run once."""
   options = tf.GraphOptions()
   options.rewrite_options.disable_meta_optimizer = True
   return tf.Session(config=tf.ConfigProto(graph_options=options))
@@ -140,7 +140,7 @@ def run_once() -> tf.Session:
 def load(
   session: tf.Session, values: Mapping[tf.Variable, npt.NDArray[Any]]
 ) -> None:
-  """Gives variables their values, all in one call."""
+  """Sets the values of variables in one call."""
   session.run(
     [variable.initializer for variable in values],
     {

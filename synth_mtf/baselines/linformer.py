@@ -1,5 +1,6 @@
 """Linformer: attention to a fixed number of projected memory positions."""
 
+import copy
 from typing import Any, Optional
 
 import gin
@@ -94,7 +95,8 @@ class Linformer(AttentionLayer):
       call.memory_length.size,
     )
     seen = visibility(call, packed=False)
-    projected = _ProjectedCall(call, self.projected_dim)
+    projected = copy.copy(call)
+    projected.memory_length = self.projected_dim
     keys = self._project(call, 'E', zero_hidden(call.keys, seen.keys))
     values = self._project(call, 'F', zero_hidden(call.values, seen.keys))
     q, k = (mtf.cast(x, call.logits_dtype) for x in (call.queries, keys))
@@ -122,19 +124,3 @@ class Linformer(AttentionLayer):
       [call.index.columns(weights), memory],
       mtf.Shape(call.batch + [self.projected_dim] + call.heads + [call.kv_dim]),
     )
-
-
-class _ProjectedCall(LayerCall):
-  """The same call with k projected positions as its memory."""
-
-  def __init__(self, call: LayerCall, projected_dim: mtf.Dimension) -> None:
-    super().__init__(
-      call.context,
-      call.x,
-      call.projections,
-      call.index,
-      call.memory,
-      call.kv_dim,
-      call.logits_dtype,
-    )
-    self.memory_length = projected_dim

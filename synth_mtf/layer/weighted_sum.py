@@ -2,25 +2,24 @@
 
     Y = dropout(softmax(B)) G(X)
 
-The softmax is over the visible part of `memory_length`. There are two ways to
-compute it, with equal results; the dimensions of the logits decide between
-them. On CPUs, `cpu.attention` does the same tile by tile.
-
-  batch_shared   B has no batch dimension. Exponentials are taken once for the
-                 whole batch, padding enters the two products with them, and
-                 nothing of size [batch, heads, length, memory_length] is made.
-  general        anything else.
+The softmax is over the visible part of `memory_length`; hidden logits get the
+host's bias of -1e9. If B has no batch dimension, `batch_shared` takes the
+exponentials once for the whole batch: padding enters its two products with
+them, and nothing of size [batch, heads, length, memory_length] is made. On a
+CPU, `cpu.attend_each` and `attend_shared` compute the same by tiles.
 """
 
 from typing import Callable, Optional
 
 import mesh_tensorflow as mtf
 
+from synth_mtf.core import kernels
+from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.logits import Logits, total
+from synth_mtf.core.logits import Logits, add, total
 from synth_mtf.core.visibility import Visibility, zero_hidden
 from synth_mtf.cpu import attend_each, attend_shared, can_attend
-from synth_mtf.layer import batch_shared, general
+from synth_mtf.layer import batch_shared
 from synth_mtf.layer.dropout import Dropout
 from synth_mtf.layer.z_loss import UseLogZ
 
@@ -59,8 +58,20 @@ def softmax_average(
     values = dropout.drop_values(values, call)
     y = attend(call, logits, visibility, values)
     return zero_hidden(y, visibility.queries)
-  way = batch_shared if shares_weights else general
-  return way.average(call, logits, visibility, values, dropout, use_log_z)
+  if shares_weights:
+    return batch_shared.average(
+      call, logits, visibility, values, dropout, use_log_z
+    )
+  biases = visibility.biases(call.logits_dtype)
+  b = arrange(total(call, add(call, [*logits.terms, *biases])), call.local)
+  if use_log_z:
+    use_log_z(mtf.reduce_logsumexp(b, call.memory_length))
+  if call.splits(call.memory_length):
+    weights = mtf.cast(mtf.softmax(b, call.memory_length), values.dtype)
+  else:
+    weights = kernels.softmax(b, call.memory_length, values.dtype)
+  y = dropout.average(call, weights, values)
+  return zero_hidden(y, visibility.queries)
 
 
 def unnormalized_average(

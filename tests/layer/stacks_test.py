@@ -1,4 +1,4 @@
-"""Which layers stand in the stacks: gin/layers/stacks.gin and gin/stacks."""
+"""The layers in T5's stacks: gin/layers/stacks.gin and gin/stacks."""
 
 import pathlib
 
@@ -15,7 +15,7 @@ from synth_mtf.layer import stacks
 from tests import model
 
 GIN = pathlib.Path(synth_mtf.__file__).parent / 'gin'
-OF_SELF_ATTENTION = sorted(
+SELF_ATTENTION = sorted(
   path.stem
   for path in (GIN / 'variants').iterdir()
   if not path.stem.startswith('cross_')
@@ -23,7 +23,7 @@ OF_SELF_ATTENTION = sorted(
 STEPS = 'universal_transformer.UTLayerStack.num_rec_steps = {}'
 
 OURS = '@SyntheticEncDecAttention'
-INSTEAD = '@DotProductEncDecAttention'
+REPLACEMENT = '@DotProductEncDecAttention'
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,12 @@ def test_the_place_of_self_attention(bindings, expected):
   'bindings, expected',
   [
     ({}, transformer_layers.EncDecAttention),
-    ({'otherwise': INSTEAD}, synth_mtf.DotProductEncDecAttention),
+    ({'otherwise': REPLACEMENT}, synth_mtf.DotProductEncDecAttention),
     ({'layer': OURS}, synth_mtf.SyntheticEncDecAttention),
-    ({'layer': OURS, 'otherwise': INSTEAD}, synth_mtf.SyntheticEncDecAttention),
+    (
+      {'layer': OURS, 'otherwise': REPLACEMENT},
+      synth_mtf.SyntheticEncDecAttention,
+    ),
   ],
   ids=['T5', 'instead of it', 'a variant', 'a variant comes first'],
 )
@@ -68,7 +71,7 @@ def test_the_place_of_cross_attention(bindings, expected):
   sorted(
     path.stem
     for path in (GIN / 'runs').iterdir()
-    # One stack; and what stands after another run.
+    # Runs with one stack, and a file that follows another run.
     if not path.stem.endswith(('lm1b', 'classify_encoder', 'repeatable'))
   ),
 )
@@ -80,7 +83,7 @@ def test_runs_have_cross_attention_by_our_layer(run):
   assert type(stacks.cross_attention()) is synth_mtf.DotProductEncDecAttention
 
 
-def test_each_block_gets_a_layer_of_its_own():
+def test_each_block_has_its_own_layer():
   for make in (stacks.self_attention, stacks.cross_attention):
     assert make() is not make()
 
@@ -120,7 +123,7 @@ def test_conv_relu_is_the_feed_forward_of_a_language_model(variant):
 
 
 @pytest.mark.slow  # builds whole models
-@pytest.mark.parametrize('variant', OF_SELF_ATTENTION)
+@pytest.mark.parametrize('variant', SELF_ATTENTION)
 def test_a_variant_is_the_layer_of_a_language_model(variant):
   gin_files.parse(
     model.files(variant), [*model.TINY, "utils.run.model_type = 'lm'"]

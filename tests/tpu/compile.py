@@ -1,10 +1,9 @@
-"""Compiles programs for a TPU v3-8 that is not here, and prints what they need.
+"""Compiles programs for a TPU v3-8 without one, and prints their costs.
 
     python tests/tpu/compile.py FOLDER VARIANT [VARIANT ...]
 
-takes FOLDER/VARIANT.hlo, which `tests/tpu/lower.py` wrote, and prints the rows
-of a table as it goes: what XLA's compiler for TPUs says of one core. It needs
-tests/tpu/requirements.txt and nothing else of this project.
+reads FOLDER/VARIANT.hlo, written by `tests/tpu/lower.py`, and prints a table of
+the compiler's figures for one core. It needs only tests/tpu/requirements.txt.
 """
 
 import os
@@ -37,7 +36,7 @@ def compile_(hlo: bytes) -> Any:
   options.device_assignment = xla_client.DeviceAssignment.create(
     np.array([device.id for device in devices]).reshape(_CORES, 1)
   )
-  # jax offers no other way from a HloModule to what it compiles.
+  # jax has no public function that compiles a HloModule.
   module = xla_client._xla.mlir.xla_computation_to_mlir_module(  # noqa: SLF001
     xla_client.XlaComputation(hlo)
   )

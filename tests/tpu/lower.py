@@ -1,11 +1,11 @@
-"""Writes the training step of a TPU core as XLA's input.
+"""Writes the training step of a TPU core as a serialized HloModule.
 
     python -m tests.tpu.lower --run pretrain_c4 FOLDER VARIANT [VARIANT ...]
 
-writes FOLDER/VARIANT.hlo, for each gin variant (or SelfAttention: T5 itself):
-T5 (Base) as that file of gin/runs trains it, but for the learning rate, with 32
+writes FOLDER/VARIANT.hlo for each gin variant (SelfAttention is T5 itself): T5
+(Base) as that file of gin/runs trains it except for the learning rate, with 32
 sequences in one microbatch and bfloat16 activations, on batch:4,model:2 of 8
-cores. `tests/tpu/compile.py` gives them to the compiler of a TPU.
+cores. `tests/tpu/compile.py` compiles them for a TPU.
 """
 
 import argparse
@@ -15,12 +15,12 @@ import pathlib
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tests.tpu import replicas  # before the host's modules: it readies them
+from tests.tpu import replicas  # must precede the host's modules
 from tests.tpu.program import BASE, Setting, build, shipped
 
 
 def write(variant: str, run: str, layers: int, folder: pathlib.Path) -> None:
-  """Writes the program of one variant, as a run trains it."""
+  """Writes the program of one variant in a run."""
   lengths, packed = shipped(run)
   bindings = [
     f'num_layers = {layers}',

@@ -1,4 +1,4 @@
-"""The programs of `make tpu-compile` reach XLA."""
+"""XLA accepts the programs of `make tpu-compile`."""
 
 import subprocess
 import sys

@@ -88,9 +88,9 @@ def _size(
   )
 
 
-# One block of each stack of T5 (Base): programs are built, never executed.
+# One block of each stack of T5 (Base), for programs that are only built.
 BASE = _size(768, 3072, 12, 64, 32128, 32, 512, 114)
-# To be executed.
+# For programs that are executed.
 TINY = _size(16, 32, 4, 4, 64, 8, 16, 8)
 
 
@@ -107,7 +107,7 @@ def shipped(run: str) -> tuple[Mapping[str, int], bool]:
   )
 
 
-# What XLA for a TPU knows besides the kernels that XLA for a CPU registers.
+# Operations that XLA supports on a TPU but not on a CPU.
 _TPU_OPS = {
   'AllToAll',
   'CollectivePermute',
@@ -142,7 +142,7 @@ class Setting:
     learning_rate: of plain SGD, or None for Adafactor.
     size: of the model and its data.
     layout: layout rules.
-    run: a file of gin/runs, of which all counts that is not said here.
+    run: a file of gin/runs, which provides all other settings.
   """
 
   variant: Optional[str]
@@ -157,7 +157,7 @@ class Setting:
   run: Optional[str] = None
 
   def parse(self) -> None:
-    """Makes gin hold the setting."""
+    """Binds the setting in gin."""
     variant = [f'variants/{self.variant}.gin'] if self.variant else []
     run = [f'runs/{self.run}.gin'] if self.run else []
     gin_files.parse(
@@ -174,7 +174,7 @@ class Setting:
   def model_fn(
     self, devices: Sequence[str], use_tpu: Optional[str]
   ) -> Callable[..., tf.estimator.EstimatorSpec]:
-    """The host's model function for this setting, which gin must hold."""
+    """The host's model function for the setting that is bound in gin."""
     vocab = self.size.vocab
     mesh_shape = mtf.convert_to_shape(self.mesh)
     layout = mtf.convert_to_layout_rules(self.layout)
@@ -229,8 +229,8 @@ class Program:
 
   Attributes:
     graph: the TensorFlow graph that holds it.
-    spec: what the host's model function returned.
-    features: what it is fed with.
+    spec: the result of the host's model function.
+    features: its inputs.
   """
 
   graph: tf.Graph
@@ -259,7 +259,7 @@ class Program:
 
   @property
   def duplication(self) -> float:
-    """How often the mesh computes each product; 1 is once."""
+    """How often the mesh computes each product on average; 1 is ideal."""
     return duplication(self.lowering)
 
   def faults(self) -> list[str]:

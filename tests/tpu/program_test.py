@@ -1,4 +1,4 @@
-"""The programs of every variant have all that a TPU asks for."""
+"""The programs of every variant meet the requirements of a TPU."""
 
 import dataclasses
 import pathlib
@@ -23,7 +23,7 @@ OURS = [v for v in VARIANTS if not v.startswith('original_')]
 DEFAULT = ['random', 'random_dense_vanilla', 'convolution']
 
 
-# Mixes all positions of a row: it refuses packed ones, as its own test shows.
+# It mixes all positions of a row and refuses packed rows.
 NEVER_PACKED = ['linformer']
 PROGRAMS = [
   pytest.param(
@@ -44,7 +44,7 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize('variant, mode, packed', PROGRAMS)
-def test_a_tpu_takes_it(variant, mode, packed):
+def test_a_tpu_accepts_it(variant, mode, packed):
   built = program.build(Setting(variant, mode, packed=packed))
   assert len(built.operations) > 100
   assert not built.faults()
@@ -54,7 +54,7 @@ def test_a_tpu_takes_it(variant, mode, packed):
 
 
 def test_the_counter_finds_what_is_computed_twice():
-  # Nothing is laid on the axis `model`, so that both of its cores do the same.
+  # No dimension is split over the axis `model`: both of its cores do the same.
   assert (
     program.build(Setting('random', layout='batch:batch')).duplication > 1.9
   )
@@ -76,7 +76,7 @@ def test_other_meshes(mesh):
   ids=['microbatches', 'recompute'],
 )
 @pytest.mark.parametrize('variant', ['random', 'random_vanilla'])
-def test_what_saves_memory_builds(binding, variant):
+def test_memory_savers_build(binding, variant):
   built = program.build(Setting(variant, bindings=[binding]))
   assert not built.faults()
 
@@ -106,7 +106,7 @@ def test_one_core_a_chip():
 
 def test_tables_are_split_with_the_heads():
   built = program.build(Setting('random', mesh='batch:2,model:4'))
-  # 12 heads on 4 cores: nowhere is a table of more than three.
+  # 12 heads on 4 cores: no table has more than three heads.
   whole = [
     op.name
     for op in built.operations
@@ -119,7 +119,7 @@ def test_tables_are_split_with_the_heads():
 
 @gin.configurable(module='tests')
 class Faulty(transformer.TransformerLayer):
-  """A layer that a TPU would refuse."""
+  """A layer that a TPU would reject."""
 
   def __init__(self, fault=None, **kwargs):
     super().__init__(**kwargs)
@@ -177,7 +177,7 @@ def test_the_check_finds(fault, message):
   assert any(message in line for line in found), found
 
 
-def test_the_check_passes_what_is_right():
+def test_the_check_accepts_a_correct_layer():
   assert not program.build(faulty('none')).faults()
 
 

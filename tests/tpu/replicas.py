@@ -36,13 +36,13 @@ from tests.tpu.program import CORES, Setting
 
 STEPS = 3
 Values = Mapping[str, npt.NDArray[Any]]
-# The form of XlaCallModule that this TensorFlow takes.
+# The version of XlaCallModule that this TensorFlow accepts.
 _CALL_MODULE_VERSION = 2 if tf.__version__ < '2.15' else 5
 _TYPES = {tf.float32: 'f32', tf.bfloat16: 'bf16', tf.int32: 'i32'}
 
 
 def setting(variant: str, mesh: str) -> Setting:
-  """Three steps of SGD without dropout, which no two meshes draw alike."""
+  """Three steps of SGD without dropout, which differs between meshes."""
   return Setting(
     variant,
     mesh=mesh,
@@ -104,7 +104,7 @@ def on_one_device(setting_: Setting, masters: Values) -> list[float]:
 
 
 class CoreProgram:
-  """What one core runs, as a graph of its own.
+  """The program of one core, as a graph of its own.
 
   Attributes:
     graph_def: the operations.
@@ -236,7 +236,7 @@ class CoreProgram:
     options.device_assignment = xla_client.DeviceAssignment.create(
       np.arange(CORES).reshape(CORES, 1)
     )
-    # jax offers no other way from a HloModule to what it compiles.
+    # jax has no public function that compiles a HloModule.
     module = xla_client._xla.mlir.xla_computation_to_mlir_module(  # noqa: SLF001
       xla_client.XlaComputation(hlo)
     )
@@ -339,7 +339,7 @@ def _initial_values(built: program.Program) -> tuple[Values, Values]:
 
 
 def main(words: list[str]) -> None:
-  """Proves one variant and mesh after the other."""
+  """Runs each variant on its mesh."""
   jax.config.update('jax_enable_x64', True)
   tf.logging.set_verbosity(tf.logging.ERROR)
   for variant, mesh in zip(words[::2], words[1::2]):
