@@ -8,12 +8,12 @@ import mesh_tensorflow as mtf
 import numpy as np
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
-from mesh_tensorflow import placement_mesh_impl
 from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
+from tests import harness
 
 VOCAB = 128
 TINY = (
@@ -52,7 +52,7 @@ def write(
   gin_files.parse(files(variant), [*TINY, *bindings])
   model = host_model.build(VOCAB)
   rng = np.random.RandomState(5)
-  with model.graph.as_default(), run_once() as session:
+  with model.graph.as_default(), tf.Session() as session:
     values = {tf.train.get_or_create_global_step(): np.asarray(step)}
     for name, variable in sorted(model.variables.items()):
       value = rng.standard_normal(variable.shape.as_list())
@@ -60,7 +60,10 @@ def write(
       if name.endswith('scale'):
         value += 1.0
       values[variable] = np.asarray(change(name, value) if change else value)
-    load(session, values)
+    session.run(
+      [variable.initializer for variable in values],
+      {v.initializer.inputs[1]: value for v, value in values.items()},
+    )
     return tf.train.Saver(tf.global_variables()).save(
       session, os.path.join(str(folder), 'model.ckpt'), step
     )
@@ -82,21 +85,16 @@ def logits(
   for name, length in lengths.items():
     ids[name] = rng.randint(2, VOCAB, [3, length])
     ids[name][1, length // 2 :] = 0
-  with tf.Graph().as_default():
+  with harness.new_graph() as (graph, mesh):
     model = host_model.make_transformer(VOCAB)
-    graph = mtf.Graph()
-    mesh = mtf.Mesh(graph, 'mesh')
     imported = {
-      name: mtf.import_tf_tensor(
-        mesh,
-        tf.constant(value, tf.int32),
-        mtf.Shape(
-          [mtf.Dimension('batch', 3), mtf.Dimension('length', value.shape[1])]
-        ),
-      )
+      name: harness.constant(mesh, value, 'batch length')
       for name, value in ids.items()
     }
-    tokens = {name: _tokens(value) for name, value in imported.items()}
+    tokens = {
+      name: mtf.cast(mtf.not_equal(value, 0), tf.int32)
+      for name, value in imported.items()
+    }
     if isinstance(model, transformer.Bitransformer):
       segments = {
         'encoder_sequence_id': tokens['inputs'],
@@ -112,43 +110,11 @@ def logits(
       mode='eval',
       variable_dtype=mtf.VariableDType(tf.float32, tf.float32, activations),
     )
-    lowering = mtf.Lowering(
-      graph, {mesh: placement_mesh_impl.PlacementMeshImpl('', '', [''])}
-    )
-    fetch = lowering.export_to_tf_tensor(result)
-    names = {variable.name for variable in graph.all_variables}
-    with run_once() as session:
-      load(
-        session,
-        {
-          variable: checkpoint[variable.op.name]
-          for variable in tf.global_variables()
-          if variable.op.name in names
-        },
-      )
-      session.run(lowering.copy_masters_to_slices())
-      return session.run(fetch)
-
-
-def run_once() -> tf.Session:
-  """A session without graph optimization, for graphs that run once."""
-  options = tf.GraphOptions()
-  options.rewrite_options.disable_meta_optimizer = True
-  return tf.Session(config=tf.ConfigProto(graph_options=options))
-
-
-def load(
-  session: tf.Session, values: Mapping[tf.Variable, npt.NDArray[Any]]
-) -> None:
-  """Sets the values of variables in one call."""
-  session.run(
-    [variable.initializer for variable in values],
-    {
-      variable.initializer.inputs[1]: value
-      for variable, value in values.items()
-    },
-  )
-
-
-def _tokens(ids: mtf.Tensor) -> mtf.Tensor:
-  return mtf.cast(mtf.not_equal(ids, 0), tf.int32)
+    with harness.open_session(
+      graph,
+      mesh,
+      harness.ONE_DEVICE,
+      result,
+      lambda name, shape: checkpoint[name],
+    ) as session:
+      return session.run({})

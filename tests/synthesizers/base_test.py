@@ -55,13 +55,13 @@ LOCAL = {'W1': (11, 3, 5), 'W2': (3, 5, 13)}
       'convolution',
       3,
       'convolutional_dense/',
-      {'W1': (3, 11, 3, 5), 'W2': (3, 5, 13)},
+      {'W1': (2, 11, 3, 5), 'W2': (3, 5, 13)},
     ),
     (
       'conv_relu_conv',
       3,
       'convolutional_dense/',
-      {'W1': (3, 11, 3, 5), 'W2': (3, 3, 5, 13)},
+      {'W1': (2, 11, 3, 5), 'W2': (3, 2, 5, 13)},
     ),
     ('glu', 3, 'gated_dense/', {**LOCAL, 'Wg': (11, 3, 5)}),
     (
@@ -79,7 +79,8 @@ LOCAL = {'W1': (11, 3, 5), 'W2': (3, 5, 13)}
 )
 def test_variables(name, heads, scope, expected):
   """They are part of checkpoints; `v` and `o` are the layer's own."""
-  found = harness.variables(family.ALL[name].but(num_heads=heads), X)
+  member = family.ALL[name].of_size(filter_width=2).but(num_heads=heads)
+  found = harness.variables(member, X)
   assert (found.pop('v'), found.pop('o')) == ((11, 5 * heads), (5 * heads, 11))
   assert found == {scope + n: shape for n, shape in expected.items()}
 
