@@ -44,9 +44,6 @@ class ConvolutionalDense(Local):
       max_length: N. Default: the host's `Unitransformer.max_length` (512).
       tile_length: b <= M: project to b columns, tiled to the length.
       memory_max_length: M. Default: N, and in cross-attention the encoder's.
-
-    Raises:
-      ConfigurationError: if a size does not fit.
     """
     super().__init__(key_value_size, max_length, tile_length, memory_max_length)
     self.require_positive('filter_width', filter_width)

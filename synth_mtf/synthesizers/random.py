@@ -36,9 +36,6 @@ class Random(Table):
       max_length: N. Default: the host's `Unitransformer.max_length` (512).
       tile_length: b <= M: R has b columns, tiled to the length.
       memory_max_length: M. Default: N, and in cross-attention the encoder's.
-
-    Raises:
-      ConfigurationError: if a length does not fit.
     """
     super().__init__(max_length, tile_length, memory_max_length)
     self.trainable = trainable
