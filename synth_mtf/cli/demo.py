@@ -1,27 +1,30 @@
-"""`synth-mtf demo`: the main job in a size for a laptop."""
+"""`synth-mtf demo`: pretraining to results, on a laptop."""
 
 import argparse
+import contextlib
+import dataclasses
+import io
 import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from typing import Optional
 
-from synth_mtf.demo import workers
-from synth_mtf.demo.configuration import BYTES, Configuration, names_of
+from synth_mtf import atomic, cli
+from synth_mtf.demo.configuration import BYTES, Configuration, gin_names
 from synth_mtf.demo.job import Job
-from synth_mtf.results import printing
 from synth_mtf.run.console import Console, duration
 
 SUMMARY = 'pretrain, finetune and evaluate each variant; print one table'
 
 _VARIANTS = ['vanilla', 'random', 'random_vanilla']  # V, R, R+V
-# No name of a gin folder or of a Python package can collide with it.
+# Collides with no gin folder or Python package.
 _OUT = 'synth-mtf-demo'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the demo's options."""
+  """Adds the flags."""
   default = Configuration()
   add = parser.add_argument
   add(
@@ -29,41 +32,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     nargs='+',
     default=_VARIANTS,
     metavar='NAME',
-    help='models to compare, with spaces or commas between them; of: '
-    f'{", ".join(names_of("variants"))} '
-    f'(default: {" ".join(_VARIANTS)})',
+    help='models to compare, separated by spaces or commas; choose from '
+    f'{", ".join(gin_names("variant"))} (default: {" ".join(_VARIANTS)})',
   )
   add(
     '--size',
     default=default.size,
     metavar='NAME',
-    help=f'of: {", ".join(names_of("sizes"))} (default: {default.size})',
+    help=f'choose from {", ".join(gin_names("size"))} (default: %(default)s)',
   )
   add(
     '--steps',
     type=int,
     metavar='N',
-    help='training steps, of pretraining and of finetuning each, where no '
-    'other number is given',
+    help='training steps of pretraining and of finetuning, unless given '
+    'separately',
   )
   add(
     '--pretrain_steps',
     type=int,
+    default=argparse.SUPPRESS,
     metavar='N',
-    help='training steps of pretraining; 0 leaves it out (default: '
+    help='training steps of pretraining; 0 skips it (default: '
     f'{default.pretrain_steps}, or 0 with an --init_checkpoint)',
   )
   add(
     '--finetune_steps',
     type=int,
+    default=argparse.SUPPRESS,
     metavar='N',
     help=f'training steps of finetuning (default: {default.finetune_steps})',
   )
   add(
     '--init_checkpoint',
+    type=_path,
     metavar='PATH',
-    help="where the first training starts, <folder>/model.ckpt-1000; T5's own "
-    'will do, with its --size and --vocabulary',
+    help='where the first training starts, such as <folder>/model.ckpt-1000; '
+    "T5's own checkpoints work with its --size and --vocabulary",
   )
   add(
     '--seed',
@@ -71,73 +76,75 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     dest='seeds',
     nargs='+',
     type=int,
-    default=list(default.seeds),
+    default=default.seeds,
     metavar='N',
     help='the same seed gives the same results; with several, each variant '
-    'runs with each, and the table has mean and standard deviation (default: '
-    f'{" ".join(map(str, default.seeds))})',
+    'runs with each, and the table shows mean and standard deviation '
+    f'(default: {" ".join(map(str, default.seeds))})',
   )
   add(
     '--out',
     default=_OUT,
     metavar='FOLDER',
-    help='where all is written; a run that is there is resumed '
-    f'(default: {_OUT})',
+    help='where all files are written; a run in it is resumed '
+    '(default: %(default)s)',
   )
   add(
     '--data_dir',
+    type=_path,
     default=os.environ.get('SYNTH_MTF_DATA_DIR') or None,
     metavar='FOLDER',
     help='official files: glue/CoLA/train.tsv, superglue/BoolQ/train.jsonl, '
     'squad/train-v1.1.json, corpus/**/*.txt, ... (default: '
-    '$SYNTH_MTF_DATA_DIR; without it, generated samples and the documentation '
-    'text of installed packages)',
+    '$SYNTH_MTF_DATA_DIR, else generated samples and the documentation of '
+    'installed packages)',
   )
   add(
     '--mixture',
     default=default.mixture,
     metavar='NAME',
-    help='mixture or task to finetune and evaluate on '
-    f'(default: {default.mixture})',
+    help='mixture or task to finetune and evaluate on (default: %(default)s)',
   )
   add(
     '--eval_examples',
     type=_examples,
     default=default.eval_examples,
     metavar='N',
-    help="validation examples of each task that are evaluated, or 'all' "
-    f'(default: {default.eval_examples})',
+    help="validation examples of each task to evaluate on, or 'all' "
+    '(default: %(default)s)',
   )
   add(
     '--vocabulary',
+    type=_path,
     default=os.environ.get('SYNTH_MTF_VOCABULARY') or None,
     metavar='FILE',
     help="a SentencePiece .model file, or 'bytes' (default: "
-    '$SYNTH_MTF_VOCABULARY; without it, one is trained on the corpus)',
+    '$SYNTH_MTF_VOCABULARY, else one is trained on the corpus)',
   )
   add(
     '--skip_bad_rows',
     action='store_true',
-    help='leave malformed rows of the official files out',
+    help='skip malformed rows of the official files',
   )
-  add(
-    '--gin_file',
-    action='append',
-    default=[],
-    metavar='FILE',
-    help='a further gin file for every stage; may be given several times',
-  )
-  add(
-    '--gin_param',
-    action='append',
-    default=[],
-    metavar='BINDING',
-    help='a gin binding for every stage; may be given several times',
-  )
+  for name, what in (('file', 'FILE'), ('param', 'BINDING')):
+    add(
+      f'--gin_{name}',
+      action='append',
+      default=[],
+      metavar=what,
+      help=f'a further gin {what.lower()} for every stage; repeatable',
+    )
+
+
+def _path(path: str) -> str:
+  """Makes a path absolute, so that it is the same from any folder."""
+  if not path or path == BYTES or '://' in path:
+    return path
+  return os.path.abspath(os.path.expanduser(path))
 
 
 def _examples(word: str) -> Optional[int]:
-  """Reads a number of examples; None is all of them."""
+  """Parses a number of examples; None means all."""
   if word == 'all':
     return None
   if not word.lstrip('-').isdigit():
@@ -147,87 +154,80 @@ def _examples(word: str) -> Optional[int]:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the demo."""
-  asked_by = []  # a signal
+  signals = []
 
   def interrupt(number: int, frame: object) -> None:
     del frame
-    asked_by.append(number)
+    signals.append(number)
     raise KeyboardInterrupt
 
   before = signal.signal(signal.SIGTERM, interrupt)
-  # Part of repeatability: see synth_mtf.progress.train_with_progress.
-  os.environ['PYTHONHASHSEED'] = '0'
   console = Console(sys.stdout)
   configuration = _configuration(args)
   variants = [name for word in args.variants for name in word.split(',')]
   job = Job(configuration, variants, args.out, console)
   begun = time.monotonic()
   try:
-    grid = job.run()
-  except workers.WorkerFailed as failure:
-    print(f'synth-mtf: error: {failure}', file=sys.stderr)
-    return 1
+    job.run()
+    data = _data(configuration)
+    _report(job.finished(), args.out, data, console)
   except KeyboardInterrupt:
-    console.line('\nInterrupted. The same command goes on where it was.')
-    return 128 + (asked_by or [signal.SIGINT])[0]
+    console.line('\nInterrupted. The same command resumes where it stopped.')
+    return 128 + (signals or [signal.SIGINT])[0]
   finally:
     signal.signal(signal.SIGTERM, before)
-  console.line(f'\n{printing.text(grid)}')
-  console.line(f'\n{_where(args.out, configuration, time.monotonic() - begun)}')
+  seconds = time.monotonic() - begun
+  print(_FILES.format(data=data, time=duration(seconds), out=args.out))
   return 0
 
 
 def _configuration(args: argparse.Namespace) -> Configuration:
-  def absolute(path: Optional[str]) -> Optional[str]:
-    return path and os.path.abspath(os.path.expanduser(path))
+  steps = {}
+  if args.steps is not None:
+    steps = {'pretrain_steps': args.steps, 'finetune_steps': args.steps}
+  if args.init_checkpoint:
+    steps['pretrain_steps'] = 0
+  names = [field.name for field in dataclasses.fields(Configuration)]
+  given = {name: value for name, value in vars(args).items() if name in names}
+  return Configuration(**{**steps, **given})
 
-  default = Configuration()
-  return Configuration(
-    size=args.size,
-    pretrain_steps=_first_given(
-      args.pretrain_steps,
-      0 if args.init_checkpoint else args.steps,
-      default.pretrain_steps,
-    ),
-    finetune_steps=_first_given(
-      args.finetune_steps, args.steps, default.finetune_steps
-    ),
-    seeds=tuple(args.seeds),
-    mixture=args.mixture,
-    eval_examples=args.eval_examples,
-    data_dir=absolute(args.data_dir),
-    vocabulary=(
-      args.vocabulary if args.vocabulary == BYTES else absolute(args.vocabulary)
-    ),
-    skip_bad_rows=args.skip_bad_rows,
-    init_checkpoint=(
-      args.init_checkpoint
-      if '://' in (args.init_checkpoint or '')
-      else absolute(args.init_checkpoint)
-    ),
-    gin_files=tuple(args.gin_file),
-    gin_params=tuple(args.gin_param),
+
+def _report(
+  variants: Sequence[str], out: str, data: str, console: Console
+) -> None:
+  """Writes the page and the table, and prints the table."""
+  runs = [os.path.join(out, name) for name in variants]
+  with (
+    console.task('make table and page'),
+    contextlib.redirect_stdout(io.StringIO()) as table,
+  ):
+    _command('table', *runs, '--format=markdown')
+    atomic.write(os.path.join(out, 'table.md'), f'{table.getvalue()}\n{data}\n')
+    _command('report', *runs, f'--out={os.path.join(out, "report.html")}')
+  console.line()
+  _command('table', *runs)
+
+
+def _command(*words: str) -> None:
+  """Runs another subcommand in this process."""
+  args = cli.parser().parse_args(words, argparse.Namespace(words=words))
+  args.run(args)
+
+
+def _data(configuration: Configuration) -> str:
+  if configuration.data_dir:
+    return f'Data: the official files in {configuration.data_dir}.'
+  return (
+    'Data: GENERATED SAMPLES of the tasks. They show that everything runs; '
+    'scores\non them are not scores of the benchmarks (see --data_dir).'
   )
 
 
-def _first_given(*numbers: Optional[int]) -> int:
-  return next(number for number in numbers if number is not None)
-
-
-def _where(out: str, configuration: Configuration, seconds: float) -> str:
-  """Says what was made, where it is, and how to look at it."""
-  data = (
-    f'the official files in {configuration.data_dir}'
-    if configuration.data_dir
-    else 'GENERATED SAMPLES of the tasks. They show that everything runs;\n'
-    'scores on them are not scores of the benchmarks (see --data_dir)'
-  )
-  return f"""\
-Data: {data}.
-Done in {duration(seconds)}. In {out}:
-  table.md, metrics.json         this table, and every number in it
-  <variant>/pretrain, finetune   checkpoints, TensorBoard summaries, gin
+_FILES = """
+{data}
+Done in {time}. In {out}:
+  table.md, metrics.json         this table, and all its numbers
+  <variant>/pretrain, finetune   checkpoints, TensorBoard summaries, gin, log
   <variant>/finetune/validation_eval   metrics.json and predictions.jsonl
-  logs                           TensorFlow's log of each stage
 Curves:  tensorboard --logdir {out}
-All of it, and what the models attend to, in a browser:  {out}/report.html"""
+Everything, and what the models attend to, in a browser:  {out}/report.html"""

@@ -1,8 +1,7 @@
-"""English prose for pretraining: the documentation of the installed packages.
+"""English text for pretraining: the documentation of installed packages.
 
-Docstrings are read from the source text with `ast`; no module is imported. What
-looks like prose is kept, paragraph by paragraph: sentences, not signatures,
-examples or tables.
+Docstrings are parsed from the source files; no module is imported. Paragraphs
+that read as prose are kept: no signatures, examples or tables.
 """
 
 import ast
@@ -12,11 +11,10 @@ import re
 import sysconfig
 import warnings
 from collections.abc import Iterator
-from typing import Optional
 
 from synth_mtf.errors import UserError
 
-# In this order. TensorFlow has by far the most; the host's own come last.
+# TensorFlow has by far the most; the host's own come last.
 PACKAGES = (
   'stdlib',
   'numpy',
@@ -27,34 +25,28 @@ PACKAGES = (
   'seqio',
   't5',
 )
-# Enough for a demo; a longer corpus would only take longer to gather.
-BYTES_PER_PACKAGE = 2_000_000
-# If less than this is found, the packages were not found.
-LEAST_BYTES = 500_000
+BYTES_PER_PACKAGE = 2_000_000  # more would only take longer to gather
+MIN_BYTES = 500_000
 
 _SKIPPED_FOLDERS = frozenset(
   ('site-packages', 'test', 'tests', 'testing', 'idlelib', 'lib2to3')
 )
-_DOCUMENTED = (
-  ast.Module,
-  ast.ClassDef,
-  ast.FunctionDef,
-  ast.AsyncFunctionDef,
-)
-_SENTENCE_START = re.compile(r'[A-Z][a-z]* ')
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_PROSE = re.compile(r'[A-Z][a-z]* +(?:\S+ +){6,}\S*[.!?]')
 _MARKUP = re.compile(r':\w+:(?=`)|[`*]+')
-_LEAST_WORDS = 8
-_LEAST_LETTERS = 0.92  # of the characters: letters, spaces and , . ' -
+_MIN_LETTERS = 0.92  # of the characters: letters, spaces and , . ' -
 
 
 def write(folder: pathlib.Path) -> int:
   """Writes one text file per package; an empty line ends each paragraph.
 
+  The same packages give the same files.
+
   Args:
-    folder: where the files `<package>.txt` go; made if need be.
+    folder: where the files `<package>.txt` go; created if necessary.
 
   Returns:
-    The number of bytes written. The same packages give the same files.
+    The number of bytes written.
 
   Raises:
     UserError: too little documentation was found.
@@ -63,16 +55,24 @@ def write(folder: pathlib.Path) -> int:
   seen: set[str] = set()
   total = 0
   for package in PACKAGES:
-    text = _first(BYTES_PER_PACKAGE, _new(seen, _package_prose(package)))
+    text = b''
+    for paragraph in _paragraphs(package):
+      line = f'{paragraph}\n\n'.encode()
+      if paragraph in seen:  # much documentation is inherited or copied
+        continue
+      seen.add(paragraph)
+      if len(text) + len(line) > BYTES_PER_PACKAGE:
+        break
+      text += line
     if text:
       (folder / f'{package}.txt').write_bytes(text)
       total += len(text)
-  if total < LEAST_BYTES:
+  if total < MIN_BYTES:
     raise UserError(
-      f'only {total:,} bytes of documentation were found in the installed '
-      f'packages ({", ".join(PACKAGES)}), at least {LEAST_BYTES:,} are needed '
-      'for pretraining; docstrings may have been stripped. Pass --data_dir '
-      'with your own text in corpus/.'
+      f'found only {total:,} bytes of documentation in the installed packages '
+      f'({", ".join(PACKAGES)}); pretraining needs at least {MIN_BYTES:,}. '
+      'Docstrings may have been stripped. Use --data_dir with your own text in '
+      'corpus/.'
     )
   return total
 
@@ -81,78 +81,49 @@ def prose(docstring: str) -> Iterator[str]:
   """Yields the paragraphs of a docstring that read as English."""
   for block in re.split(r'\n\s*\n', docstring):
     lines = block.strip('\n').split('\n')
-    indents = {len(line) - len(line.lstrip()) for line in lines[1:]}
     # Prose has one left edge; argument lists, tables and code are ragged.
-    if len(indents) > 1:
+    if len({len(line) - len(line.lstrip()) for line in lines[1:]}) > 1:
       continue
     text = _MARKUP.sub('', ' '.join(block.split()))
-    if _reads_as_english(text):
-      yield text
+    if _PROSE.fullmatch(text):
+      letters = sum(one.isalpha() or one in " ,.'-" for one in text)
+      if letters >= _MIN_LETTERS * len(text):
+        yield text
 
 
-def _reads_as_english(text: str) -> bool:
-  if not _SENTENCE_START.match(text) or not text.endswith(('.', '!', '?')):
-    return False
-  if len(text.split()) < _LEAST_WORDS:
-    return False
-  plain = sum(one.isalpha() or one in " ,.'-" for one in text)
-  return plain >= _LEAST_LETTERS * len(text)
+def _paragraphs(package: str) -> Iterator[str]:
+  for path in _sources(package):
+    for docstring in _docstrings(path):
+      yield from prose(docstring)
 
 
-def _package_prose(package: str) -> Iterator[str]:
-  root = _root(package)
-  if root is None:
-    return
-  for path in sorted(root.rglob('*.py')):
-    inside = path.relative_to(root)
-    if _SKIPPED_FOLDERS.isdisjoint(inside.parts) and not _is_test(path):
-      for docstring in _docstrings(path):
-        yield from prose(docstring)
-
-
-def _root(package: str) -> Optional[pathlib.Path]:
-  """Returns the folder of a package without importing it."""
+def _sources(package: str) -> Iterator[pathlib.Path]:
+  """Yields the source files of a package, without its tests."""
   if package == 'stdlib':
-    return pathlib.Path(sysconfig.get_path('stdlib'))
-  spec = importlib.util.find_spec(package)
-  return pathlib.Path(spec.origin).parent if spec and spec.origin else None
-
-
-def _is_test(path: pathlib.Path) -> bool:
-  return path.stem.startswith('test_') or path.stem.endswith('_test')
+    root = pathlib.Path(sysconfig.get_path('stdlib'))
+  else:
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+      return
+    root = pathlib.Path(spec.origin).parent
+  for path in sorted(root.rglob('*.py')):
+    is_test = path.stem.startswith('test_') or path.stem.endswith('_test')
+    if not is_test and _SKIPPED_FOLDERS.isdisjoint(
+      path.relative_to(root).parts
+    ):
+      yield path
 
 
 def _docstrings(path: pathlib.Path) -> Iterator[str]:
   try:
     with warnings.catch_warnings():
-      warnings.simplefilter('ignore')  # escape sequences that are not ours
+      warnings.simplefilter('ignore')  # invalid escape sequences
       tree = ast.parse(path.read_bytes())
   except (OSError, SyntaxError, ValueError, RecursionError):
-    return  # a template or a file for another Python: there are plenty more
+    return  # a template, or a file for another Python
   todo: list[ast.AST] = [tree]
   while todo:
     node = todo.pop()
     if isinstance(node, _DOCUMENTED):
       yield ast.get_docstring(node) or ''
       todo += reversed(node.body)
-
-
-def _new(seen: set[str], paragraphs: Iterator[str]) -> Iterator[str]:
-  """Drops repetitions: much documentation is inherited or copied."""
-  for paragraph in paragraphs:
-    if paragraph not in seen:
-      seen.add(paragraph)
-      yield paragraph
-
-
-def _first(size: int, paragraphs: Iterator[str]) -> bytes:
-  """Joins paragraphs until they have `size` bytes."""
-  lines = []
-  left = size
-  for paragraph in paragraphs:
-    line = paragraph.encode() + b'\n\n'
-    left -= len(line)
-    if left < 0:
-      break
-    lines.append(line)
-  return b''.join(lines)

@@ -1,30 +1,44 @@
-"""The main job: check everything, make the data, run the stages, report."""
+"""A demo: checks everything, makes the data, runs the stages of each variant.
 
+The folder of a demo holds:
+
+    run.json                    the configuration; no other may run here
+    data/, vocabulary.model     unless they are given
+    <run>/pretrain, finetune    checkpoints, TensorBoard summaries, evaluations
+    <run>/<stage>.done          the stage is done
+    table.md, metrics.json, report.html, log
+
+<run> is the variant or, with several seeds, <variant>/seed_<seed>.
+"""
+
+import contextlib
+import dataclasses
+import gc
+import json
+import os
 import pathlib
 import shutil
-import string
-import tempfile
-import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from collections.abc import Sequence
+from typing import Any
 
+from synth_mtf import atomic, paths
 from synth_mtf.demo import configuration as configurations
-from synth_mtf.demo import workers
+from synth_mtf.demo import corpus
 from synth_mtf.demo.configuration import Configuration
-from synth_mtf.demo.run_folder import RunFolder
-from synth_mtf.demo.stages import Stage, stages, task_settings
+from synth_mtf.demo.stages import (
+  PRETRAINING_TASK,
+  Stage,
+  follow,
+  run_folder,
+  stages,
+  started,
+  task_settings,
+)
 from synth_mtf.errors import UserError
-from synth_mtf.results import printing
-from synth_mtf.results.printing import Grid
-from synth_mtf.run.console import Console, TrainingProgress, duration
+from synth_mtf.run import lock, output, process
+from synth_mtf.run.console import Console
 
-_WORK = 'synth_mtf.demo.work'
-_FOUND = {  # what a stage has found, for a person
-  'pretrain': '{steps_per_second:.1f} steps/s',
-  'perplexity': 'validation log perplexity {log_perplexity:.3f}',
-  'finetune': '{steps_per_second:.1f} steps/s',
-  'evaluate': 'GLUE, SuperGLUE and SQuAD metrics are in the table',
-}
+_VOCABULARY_SIZE = 128  # whatever it is: no shape depends on it
 
 
 class Job:
@@ -33,7 +47,7 @@ class Job:
   Args:
     configuration: what to run.
     variants: files of gin/variants; each is pretrained, finetuned, evaluated.
-    out: the folder to which everything is written.
+    out: the folder for all files.
     console: where progress is shown.
   """
 
@@ -46,179 +60,230 @@ class Job:
   ) -> None:
     self._configuration = configuration
     self._variants = variants
+    self._out = pathlib.Path(out).absolute()
     self._console = console
-    self._seconds: dict[str, float] = {}  # how long each stage took last time
-    self.folder = RunFolder(out, configuration)
 
-  def run(self) -> Grid:
-    """Does what has not been done yet and returns the table of results.
+  def run(self) -> None:
+    """Does what has not been done yet, and writes metrics.json.
 
     Raises:
-      UserError: a mistake, found before anything was trained or written.
-      workers.WorkerFailed: some work failed; the same command resumes there.
+      UserError: a mistake, found before anything was written or trained.
+      RunFailed: a stage failed; the same command resumes there.
     """
-    configurations.check(self._configuration, self._variants)
-    self.folder.check()
-    workers.prepare([_WORK])
-    self._check()
-    with self.folder.opened():
-      self._make_data()
-      todo = self._stages()
-      for number, stage in enumerate(todo, start=1):
-        self._run_stage(stage, f'[{number}/{len(todo)}]')
-      return self._report()
-
-  def _check(self) -> None:
-    """Finds all bad input, before anything is written."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix='synth-mtf-check-'))
-    try:
-      self._check_with(folder)
-    except workers.WorkerFailed:
-      raise  # the log that the message names is in the folder
-    except BaseException:
-      shutil.rmtree(folder)
-      raise
-    shutil.rmtree(folder)
-
-  def _check_with(self, folder: pathlib.Path) -> None:
-    configuration, log = self._configuration, folder / 'check.log'
-    if configuration.data_dir is not None:
-      settings = task_settings(configuration, self.folder)
-      self._work(
-        'check data',
-        log,
-        'check_data',
-        {**settings, 'index_dir': str(folder / 'index')},
-        configuration.mixture,
-      )
-    self._work(
-      'check gin files and models',
-      log,
-      'check_models',
-      self._stages(),
-      configuration.mixture,
-    )
-
-  def _make_data(self) -> None:
-    folder, configuration = self.folder, self._configuration
-    if configuration.data_dir is None and not folder.data.exists():
-      self._work(
-        'copy samples, gather documentation text',
-        folder.log('data'),
-        'make_data',
-        folder.data,
-      )
-    if configuration.vocabulary is None and not folder.vocabulary.exists():
-      self._work(
-        'train vocabulary',
-        folder.log('vocabulary'),
-        'train_vocabulary',
-        task_settings(configuration, folder),
-        folder.vocabulary,
-      )
-
-  def _stages(self) -> list[Stage]:
-    return [
-      stage
+    configuration, out = self._configuration, self._out
+    configurations.check(configuration, self._variants)
+    _check_folder(out, _described(configuration))
+    batches = [
+      batch
       for variant in self._variants
-      for seed in self._configuration.seeds
-      for stage in stages(variant, seed, self._configuration, self.folder)
+      for seed in configuration.seeds
+      for batch in stages(variant, seed, configuration, out)
+    ]
+    todo = [s for batch in batches for s in batch if not s.done.exists()]
+    with self._console.task('check data, gin files and models'):
+      process.load_quietly()
+      gc.freeze()  # collections need not visit what TensorFlow has imported
+      with output.kept():
+        self._check(todo)
+    out.mkdir(parents=True, exist_ok=True)
+    lock.take(str(out))
+    try:
+      if not (out / 'run.json').exists():
+        _write_json(out / 'run.json', _described(configuration))
+      self._make_data()
+      self._run_stages(batches)
+      _write_json(
+        out / 'metrics.json',
+        {'configuration': _described(configuration), 'models': self._metrics()},
+      )
+    finally:
+      lock.release_all()
+
+  def finished(self) -> list[str]:
+    """Returns the variants whose seeds are all done, requested ones first."""
+    configuration, out = self._configuration, self._out
+    names = [*self._variants, *sorted(os.listdir(out))]
+    return [
+      name
+      for name in dict.fromkeys(names)
+      if all(
+        (run_folder(name, seed, configuration, out) / 'evaluate.done').exists()
+        for seed in configuration.seeds
+      )
     ]
 
-  def _run_stage(self, stage: Stage, number: str) -> None:
-    several = len(self._configuration.seeds) > 1
-    seed = [f'seed_{stage.seed}'] if several else []
-    title = f'{number} {" ".join([stage.variant, *seed])}: {stage.name}'
-    if self.folder.result(stage.variant, stage.seed, stage.name) is not None:
-      self._console.line(f'{title}  done before')
-      return
-    log = self.folder.log(stage.variant, *seed, stage.name)
-    begun = time.monotonic()
-    found = self._work(
-      title,
-      log,
-      'run_stage',
-      stage,
-      found=_FOUND[stage.name],
-      expected_seconds=self._seconds.get(stage.name),
+  def _check(self, todo: Sequence[Stage]) -> None:
+    """Checks the data, the gin files and the models of stages.
+
+    Parsing gin files finds an unknown name; only building a model finds a
+    sequence longer than a table, or an argument that a layer does not have.
+    """
+    import gin
+    import tensorflow.compat.v1 as tf
+    from mesh_tensorflow.transformer import utils
+    from t5.models import mesh_transformer
+
+    from synth_mtf import tasks
+    from synth_mtf.host import errors, gin_files, model
+
+    configuration = self._configuration
+    tasks.get(configuration.mixture)
+    if configuration.data_dir is not None:
+      needs_text = configuration.pretrain_steps or not configuration.vocabulary
+      names = [PRETRAINING_TASK] if needs_text else []
+      self._use_data()
+      with errors.explained():
+        tasks.check([*names, configuration.mixture], ['train', 'validation'])
+    modes = {
+      'train': tf.estimator.ModeKeys.TRAIN,
+      'eval': tf.estimator.ModeKeys.PREDICT,
+    }
+    # Seeds do not change a model.
+    for stage in {(one.name, one.gin_files): one for one in todo}.values():
+      with errors.explained():
+        gin_files.parse(stage.gin_files, stage.gin_params)
+        run = gin.get_bindings(utils.run)
+        training = gin.get_bindings(mesh_transformer.mesh_train_dataset_fn)
+        mode = run.get('mode', 'train')
+        model.build(
+          _VOCABULARY_SIZE,
+          lengths=run['sequence_length'],
+          mode=modes.get(mode, tf.estimator.ModeKeys.EVAL),
+          packed=mode == 'train' and training.get('pack', True),
+        )
+
+  def _use_data(self) -> None:
+    """Makes the tasks of this process read the demo's data."""
+    import gin
+
+    settings = task_settings(self._configuration, self._out)
+    gin.clear_config()
+    for name, value in settings.items():
+      gin.bind_parameter(f'synth_mtf.tasks.settings.{name}', value)
+
+  def _make_data(self) -> None:
+    configuration, out = self._configuration, self._out
+    data, vocabulary = out / 'data', out / 'vocabulary.model'
+    if configuration.data_dir is None and not data.exists():
+      with self._console.task('copy samples, gather documentation text'):
+        partial = out / '.data.partial'
+        shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
+        shutil.copytree(paths.samples_path(), partial)
+        corpus.write(partial / 'corpus')
+        os.replace(partial, data)
+    if configuration.vocabulary is None and not vocabulary.exists():
+      from synth_mtf import tasks
+      from synth_mtf.tasks import vocabulary_training
+
+      with (
+        self._console.task('train vocabulary'),
+        output.to_log(str(out / 'log')),
+      ):
+        self._use_data()
+        rows = tasks.get(PRETRAINING_TASK).source.chosen.examples('train')
+        vocabulary_training.train((row['text'] for row in rows), vocabulary)
+
+  def _run_stages(self, batches: Sequence[Sequence[Stage]]) -> None:
+    from synth_mtf.checkpoints import folder
+
+    number, count = 0, sum(map(len, batches))
+    for batch in batches:
+      with contextlib.ExitStack() as stack:
+        for stage in batch:
+          folder.repair_pointer(str(stage.model_dir))
+        processes = [
+          None if stage.done.exists() else stack.enter_context(started(stage))
+          for stage in batch
+        ]
+        for stage, running in zip(batch, processes):
+          number += 1
+          run = stage.run.relative_to(self._out)
+          title = f'[{number}/{count}] {run}: {stage.name}'
+          if running is None:
+            self._console.line(f'{title}  done before')
+          else:
+            follow(stage, running, title, self._console)
+
+  def _metrics(self) -> dict[str, list[dict[str, Any]]]:
+    """Returns what was measured, by variant and seed."""
+    from synth_mtf.results import runs
+
+    return {
+      variant: [
+        {'seed': seed, **_measured(runs.read(str(run))[0])}
+        for seed in self._configuration.seeds
+        for run in [run_folder(variant, seed, self._configuration, self._out)]
+      ]
+      for variant in self.finished()
+    }
+
+
+def _measured(run: Any) -> dict[str, Any]:
+  found = {
+    'metrics': {},
+    'standard_errors': {},
+    'n': {},
+    'steps_per_second': run.steps_per_second,
+    'parameters': run.parameters,
+  }
+  for result in run.results:
+    if result.metric == 'neg_log_perplexity':
+      found['log_perplexity'] = None if result.value is None else -result.value
+      found['tokens'] = result.n
+    elif result.task != PRETRAINING_TASK:
+      name = f'{result.task}/{result.metric}'
+      found['metrics'][name] = result.value
+      found['standard_errors'][name] = result.standard_error
+      found['n'][result.task] = result.n
+  return found
+
+
+def _check_folder(out: pathlib.Path, configuration: dict[str, Any]) -> None:
+  """Refuses a folder that is not new and not of this configuration.
+
+  Raises:
+    UserError: nothing has been changed.
+  """
+  if out.exists() and not out.is_dir():
+    raise UserError(f'--out {out} is a file; expected a folder.')
+  there = next(one for one in (out, *out.parents) if one.exists())
+  if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+    raise UserError(
+      f'--out {out} cannot be created: {there} is not a folder that you may '
+      'write to.'
     )
-    self._seconds[stage.name] = time.monotonic() - begun
-    self.folder.finish(stage.variant, stage.seed, stage.name, found)
-
-  def _report(self) -> Grid:
-    """Writes table and page of all variants there; returns the table."""
-    rows = self.folder.rows(first=self._variants)
-    grid = self._work(
-      'make table',
-      self.folder.log('table'),
-      'tabulate',
-      str(self.folder.path),
-      list(rows),
-    )
-    self.folder.report(rows, printing.markdown(grid))
-    self._work(
-      'make page',
-      self.folder.log('page'),
-      'make_page',
-      str(self.folder.path),
-      list(rows),
-      str(self.folder.page),
-    )
-    return grid
-
-  def _work(
-    self,
-    title: str,
-    log: pathlib.Path,
-    function: str,
-    *arguments: Any,
-    found: str = '',
-    expected_seconds: Optional[float] = None,
-  ) -> Any:
-    """Runs a function of work.py in a worker, and shows how far it has come."""
-    console = self._console
-    begun = time.monotonic()
-    progress: Optional[TrainingProgress] = None
-
-    def elapsed() -> str:
-      return duration(time.monotonic() - begun)
-
-    def so_far() -> str:
-      left = (expected_seconds or 0) - (time.monotonic() - begun)
-      return elapsed() + (f'  about {duration(left)} left' if left > 0 else '')
-
-    def on_report(report: TrainingProgress) -> None:
-      nonlocal progress
-      progress = report
-      console.update(str(report))
-
-    console.start(title)
-    try:
-      result = workers.run(
-        f'{_WORK}:{function}',
-        *arguments,
-        log=log,
-        on_report=on_report,
-        on_tick=lambda: console.update(str(progress or so_far())),
+  manifest = out / 'run.json'
+  if not manifest.exists():
+    ours = ('.', lock.FILE)  # what a killed process leaves
+    if there == out and not all(n.startswith(ours) for n in os.listdir(out)):
+      raise UserError(
+        f'--out {out} holds something other than a demo; nothing was changed. '
+        'Give an empty folder or one that does not exist.'
       )
-    except UserError:
-      console.finish('failed')
-      raise
-    except workers.WorkerFailed as failure:
-      console.finish('failed')
-      raise workers.WorkerFailed(
-        f'{title}: {failure}. The log is {log}; the same command goes on where '
-        'this one ended.'
-      ) from failure
-    parts = [f'loss {progress.loss:.3f}'] if progress else []
-    parts += _said(found, result) if found else []
-    console.finish(', '.join([*parts, elapsed()]))
-    return result
+    return
+  try:
+    made_with = json.loads(manifest.read_text())
+  except ValueError as error:
+    raise UserError(
+      f'{manifest} does not parse ({error}), so it is unknown what --out {out} '
+      'holds; nothing was changed. Choose another --out.'
+    ) from error
+  differences = [
+    f'  {name}: {made_with.get(name)!r} there, {value!r} now'
+    for name, value in configuration.items()
+    if made_with.get(name) != value
+  ]
+  if differences:
+    raise UserError(
+      f'--out {out} holds a demo of another configuration; nothing was '
+      'changed. Choose another --out, or give what it was made with:\n'
+      + '\n'.join(differences)
+    )
 
 
-def _said(template: str, found: Mapping[str, Any]) -> list[str]:
-  """What a template says; nothing where a number of it could not be had."""
-  names = [name for _, name, _, _ in string.Formatter().parse(template) if name]
-  if any(found[name] is None for name in names):
-    return []
-  return [template.format_map(found)]
+def _described(configuration: Configuration) -> dict[str, Any]:
+  return json.loads(json.dumps(dataclasses.asdict(configuration)))
+
+
+def _write_json(path: pathlib.Path, value: Any) -> None:
+  atomic.write(path, json.dumps(value, indent=2) + '\n')

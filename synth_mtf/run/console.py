@@ -1,23 +1,25 @@
-"""What a person sees while something long runs; needs no TensorFlow.
+"""Shows the progress of long work, and needs no TensorFlow to do so.
 
-On a terminal, one line is rewritten in place; elsewhere (a pipe, a file) a
-plain line is printed now and then; so it is without `rich`, since the command
-line has to work on a broken installation.
+A terminal shows one line that is rewritten in place. A pipe or a file gets a
+plain line every ten seconds, or as often as `SYNTH_MTF_PROGRESS_SECONDS` says.
 """
 
 import contextlib
 import dataclasses
 import os
+import shutil
 import sys
 import time
-from typing import Any, Optional, TextIO
+from collections.abc import Iterator
+from typing import Optional, TextIO
 
-_SECONDS_BETWEEN_PLAIN_LINES = 10.0
+INTERVAL = 'SYNTH_MTF_PROGRESS_SECONDS'
+_CLEAR = '\r\x1b[2K'  # back to the start of the line, which is erased
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingProgress:
-  """How far a training run is.
+  """How far a training run has come.
 
   Attributes:
     step: steps done, including those of earlier processes.
@@ -34,7 +36,7 @@ class TrainingProgress:
 
   @property
   def seconds_left(self) -> float:
-    """How long the rest takes at the present speed."""
+    """How long the rest takes at the current speed."""
     return (self.total - self.step) / max(self.steps_per_second, 1e-9)
 
   def __str__(self) -> str:
@@ -45,86 +47,74 @@ class TrainingProgress:
 
 
 class Console:
-  """Shows changing text on a stream, below a title."""
+  """Shows changing text, each after the title of the current task."""
 
   def __init__(self, stream: Optional[TextIO] = None) -> None:
     self._stream = stream or sys.stderr
-    self._rich: Any = None
-    with contextlib.suppress(ImportError):
-      import rich.console
-
-      self._rich = rich.console.Console(
-        file=self._stream, force_terminal=self._stream.isatty(), highlight=False
-      )
-    self._rewrites = self._rich is not None and (
-      self._rich.is_terminal and not self._rich.is_dumb_terminal
+    self._rewrites = self._stream.isatty() and (
+      os.environ.get('TERM') not in ('dumb', 'unknown')
     )
+    self._interval = float(os.environ.get(INTERVAL, 10))
     self._title = ''
-    self._is_open = False  # a line is shown that is to be rewritten
-    self._last_shown = -_SECONDS_BETWEEN_PLAIN_LINES
+    self._is_open = False  # the current line will be rewritten
+    self._last_shown = 0.0
 
   def line(self, text: str = '') -> None:
-    """Writes a line that stays."""
-    self._clear()
-    print(text, file=self._stream, flush=True)
+    """Writes a permanent line."""
+    clear = _CLEAR if self._rewrites else ''
+    self._is_open = False
+    print(f'{clear}{text}', file=self._stream, flush=True)
 
   def start(self, title: str) -> None:
-    """Begins a piece of work, with `title` before each of its texts."""
+    """Begins a task; its title precedes each of its texts."""
     self._title = title
-    self._last_shown = time.monotonic()
-    if self._rewrites:
-      self.update('...')
-    else:
-      self.line(f'{title}  ...')
+    self._last_shown = -self._interval
+    self.update('...')
 
   def update(self, text: str) -> None:
-    """Shows how far the work has come, cut to one line of the terminal."""
+    """Shows how far the task has come, cut to one line of the terminal."""
+    text = f'{self._title}  {text}'
     if self._rewrites:
-      import rich.text
-
-      self._clear()
+      width = self._columns() - 1  # some terminals wrap a full line
+      if len(text) > width:
+        text = f'{text[: width - 1]}\u2026'
       self._is_open = True
-      self._rich.print(
-        rich.text.Text(f'{self._title}  {text}'),
-        end='',
-        no_wrap=True,
-        overflow='ellipsis',
-        # A line that is quite full would wrap on some terminals.
-        width=self._columns() - 1,
-      )
-    elif time.monotonic() - self._last_shown >= _SECONDS_BETWEEN_PLAIN_LINES:
+      print(f'{_CLEAR}{text}', end='', file=self._stream, flush=True)
+    elif time.monotonic() - self._last_shown >= self._interval:
       self._last_shown = time.monotonic()
-      self.line(f'{self._title}  {text}')
+      self.line(text)
 
   def finish(self, text: str) -> None:
-    """Ends the work with a line that stays."""
+    """Ends the task with a permanent line."""
     self.line(f'{self._title}  {text}')
 
+  @contextlib.contextmanager
+  def task(self, title: str) -> Iterator[None]:
+    """Shows a task that takes as long as the block."""
+    begun = time.monotonic()
+    self.start(title)
+    try:
+      yield
+    except BaseException:
+      self.finish('failed')
+      raise
+    self.finish(duration(time.monotonic() - begun))
+
   def leave(self) -> None:
-    """Lets what is shown stand; others may write behind it."""
+    """Ends the current line, so that other output does not run into it."""
     if self._is_open:
       self._is_open = False
       print(file=self._stream, flush=True)
 
   def _columns(self) -> int:
-    try:  # rich would ask stdout, which may be a log
+    try:  # stdout, of which `shutil` asks, may be a log
       return os.get_terminal_size(self._stream.fileno()).columns
     except OSError:
-      return int(self._rich.width)
-
-  def _clear(self) -> None:
-    self._is_open = False
-    if self._rewrites:
-      from rich.control import Control
-      from rich.segment import ControlType
-
-      self._rich.control(
-        Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
-      )
+      return shutil.get_terminal_size().columns
 
 
 def duration(seconds: float) -> str:
-  """Returns a time as a person says it: '42 s', '3 min 05 s', '2 h 10 min'."""
+  """Formats a time: '42 s', '3 min 05 s', '2 h 10 min'."""
   seconds = round(seconds)
   if seconds < 60:
     return f'{seconds} s'

@@ -1,7 +1,6 @@
-"""`synth-mtf demo`: real runs of the real command, very short ones.
+"""`synth-mtf demo`: very short runs of the real command.
 
-One run over the embedded default is shared by the tests of what it leaves. The
-others train on the samples that it has made.
+The tests share a run with default data. Other runs train on its data.
 """
 
 import json
@@ -47,7 +46,7 @@ def content(folder):
 
 @pytest.fixture(scope='module')
 def first(tmp_path_factory):
-  """A run over the embedded default: its folder and what it printed."""
+  """A run with default data: its folder and its output."""
   folder = tmp_path_factory.mktemp('demo') / 'run'
   done = demo('--out', str(folder), '--variants', 'random', *QUICK)
   assert done.returncode == 0, done.stderr
@@ -56,7 +55,7 @@ def first(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def ready(first):
-  """Options of a short run on one task, with data that are there."""
+  """Flags of a short run on one task, with existing data."""
   folder, _ = first
   return (
     '--data_dir', str(folder / 'data'),
@@ -85,7 +84,8 @@ def test_it_prints_the_table_and_where_everything_is(first):
   ]  # fmt: skip
   assert 'GENERATED SAMPLES' in done.stdout
   assert f'tensorboard --logdir {folder}' in done.stdout
-  assert row in (folder / 'table.md').read_text()
+  table = (folder / 'table.md').read_text()
+  assert row in table and 'GENERATED SAMPLES' in table
 
 
 def test_it_ends_with_a_page_that_agrees_with_its_table(first):
@@ -109,13 +109,14 @@ def test_it_ends_with_a_page_that_agrees_with_its_table(first):
   assert 'No attention' not in made
 
 
-def test_tensorflow_is_heard_in_the_log_only(first):
+def test_only_the_log_has_the_output_of_tensorflow(first):
   folder, done = first
   assert done.stderr == ''
   assert 'INFO' not in done.stdout
   assert 'tf_loss' not in done.stdout
+  assert 'warning' not in done.stdout
   assert '\r' not in done.stdout
-  log = (folder / 'logs' / 'random-pretrain.log').read_text()
+  log = (folder / 'random' / 'pretrain' / 'log').read_text()
   assert 'step, tf_loss[' in log  # C++
   assert 'INFO:tensorflow' in log  # Python
 
@@ -162,7 +163,7 @@ def test_checkpoints_and_summaries_are_those_of_the_host(first):
   assert (predictions / f'{TASK}_{2 * STEPS}_predictions').exists()
 
 
-def test_a_second_run_does_nothing_again(first):
+def test_a_second_run_repeats_nothing(first):
   folder, _ = first
   before = content(folder / 'random')
   again = demo('--out', str(folder), '--variants', 'random', *QUICK)
@@ -175,7 +176,7 @@ def test_another_configuration_is_refused(first, capsys):
   folder, _ = first
   before = content(folder)
   assert cli.main(['demo', '--out', str(folder), '--steps', '5']) == 2
-  assert "holds another configuration's run" in capsys.readouterr().err
+  assert 'a demo of another configuration' in capsys.readouterr().err
   assert content(folder) == before
 
 
@@ -183,7 +184,7 @@ def test_another_configuration_is_refused(first, capsys):
 def killed(ready, tmp_path_factory):
   """A run of two seeds after kill -9, in the middle of the first finetuning.
 
-  What the same command says then, the folder, and what pretraining had left.
+  The result of the same command, the folder, and the files of pretraining.
   """
   out = tmp_path_factory.mktemp('killed') / 'run'
   words = [COMMAND, 'demo', *ready, '--out', str(out), '--seeds', '0', '1']
@@ -193,7 +194,7 @@ def killed(ready, tmp_path_factory):
   wait_for(lambda: list(finetuned.glob('model.ckpt-14.index')), first)
   first.send_signal(signal.SIGKILL)
   first.wait()
-  before = (out / 'random' / 'seed_0' / 'pretrain.json').read_bytes()
+  before = content(out / 'random' / 'seed_0' / 'pretrain')
   second = subprocess.run(words, capture_output=True, text=True)
   assert second.returncode == 0, second.stderr
   return second, out, before
@@ -203,9 +204,9 @@ def test_killed_it_resumes_from_its_checkpoint(killed):
   second, out, before = killed
   assert second.stdout.count('done before') == 2
   first_seed = out / 'random' / 'seed_0'
-  assert (first_seed / 'pretrain.json').read_bytes() == before
-  log = (out / 'logs' / 'random-seed_0-finetune.log').read_text()
+  assert content(first_seed / 'pretrain') == before
   finetuned = first_seed / 'finetune'
+  log = (finetuned / 'log').read_text()
   assert 'Restoring parameters from ' + str(finetuned) in log
   assert (finetuned / 'model.ckpt-62.index').exists()
 
@@ -294,9 +295,9 @@ def wait_for(condition, process, seconds=300):
   while time.monotonic() < deadline:
     if condition():
       return
-    assert process.poll() is None, 'it ended before it could be killed'
+    assert process.poll() is None, 'it ended too early'
     time.sleep(0.05)
-  raise AssertionError('waited in vain')
+  raise AssertionError('timed out')
 
 
 @pytest.mark.parametrize(
@@ -339,7 +340,7 @@ def test_bad_input_is_found_before_anything_is_written(
   assert not out.exists()
 
 
-def test_all_faults_of_the_data_are_told_before_anything_is_written(
+def test_all_faults_of_the_data_are_reported_before_anything_is_written(
   tmp_path, capsys
 ):
   data = tmp_path / 'data'
@@ -374,7 +375,7 @@ def test_sigterm_saves_and_the_same_command_goes_on(ready, tmp_path):
   running.send_signal(signal.SIGTERM)
   assert running.wait(120) == 128 + signal.SIGTERM
   said, _ = running.communicate()
-  assert 'The same command goes on where it was' in said
+  assert 'The same command resumes where it stopped' in said
   saved = [path.stem for path in pretrained.glob('model.ckpt-*.index')]
   assert len(saved) == 2
-  assert not (out / 'random' / 'pretrain.json').exists(), 'it is not done'
+  assert not (out / 'random' / 'pretrain.done').exists()

@@ -1,4 +1,4 @@
-"""Names and numbers of the command line."""
+"""Names, numbers and paths on the command line."""
 
 import dataclasses
 
@@ -12,8 +12,8 @@ GOOD = Configuration()
 
 
 def test_every_gin_file_is_a_choice():
-  assert {'tiny', 'small', 'base'} <= set(configuration.names_of('sizes'))
-  variants = configuration.names_of('variants')
+  assert {'tiny', 'small', 'base'} <= set(configuration.gin_names('size'))
+  variants = configuration.gin_names('variant')
   assert {'vanilla', 'random', 'random_vanilla', 'dense'} <= set(variants)
   for variant in variants:
     configuration.check(GOOD, [variant])
@@ -23,7 +23,7 @@ def test_every_gin_file_is_a_choice():
   'changes, variants, message',
   [
     ({}, ['vanila'], "unknown variant 'vanila'; did you mean 'vanilla'"),
-    ({}, ['zzzz'], "unknown variant 'zzzz'; known are .*random_vanilla"),
+    ({}, ['zzzz'], "unknown variant 'zzzz'; expected one of .*random_vanilla"),
     ({}, [], 'no variant'),
     ({}, ['random', 'random'], 'named twice'),
     ({'size': 'tny'}, ['random'], "unknown size 'tny'; did you mean 'tiny'"),
@@ -57,7 +57,7 @@ def test_bad_values(changes, variants, message):
     configuration.check(dataclasses.replace(GOOD, **changes), variants)
 
 
-def test_all_faults_are_told_at_once():
+def test_all_faults_are_reported_at_once():
   with pytest.raises(UserError) as error:
     configuration.check(
       dataclasses.replace(GOOD, finetune_steps=0, size='x'), ['y']

@@ -35,7 +35,7 @@ def test_prose_keeps_sentences_and_drops_the_rest():
 @pytest.mark.slow  # reads all that is installed
 def test_gathering_imports_nothing_and_repeats(tmp_path, monkeypatch):
   monkeypatch.setattr(corpus, 'PACKAGES', ('nltk', 'seqio'))
-  monkeypatch.setattr(corpus, 'LEAST_BYTES', 1000)
+  monkeypatch.setattr(corpus, 'MIN_BYTES', 1000)
   before = set(sys.modules)
   sizes = [corpus.write(tmp_path / name) for name in ('first', 'second')]
   assert not {name for name in set(sys.modules) - before if 'nltk' in name}
@@ -49,12 +49,12 @@ def test_gathering_imports_nothing_and_repeats(tmp_path, monkeypatch):
 
 def test_a_package_does_not_exceed_its_share(tmp_path, monkeypatch):
   monkeypatch.setattr(corpus, 'PACKAGES', ('seqio',))
-  monkeypatch.setattr(corpus, 'LEAST_BYTES', 1000)
+  monkeypatch.setattr(corpus, 'MIN_BYTES', 1000)
   monkeypatch.setattr(corpus, 'BYTES_PER_PACKAGE', 5000)
   assert 1000 < corpus.write(tmp_path) <= 5000
 
 
 def test_too_little_documentation_is_an_error(tmp_path, monkeypatch):
   monkeypatch.setattr(corpus, 'PACKAGES', ('no_such_package',))
-  with pytest.raises(UserError, match='only 0 bytes of documentation'):
+  with pytest.raises(UserError, match='found only 0 bytes of documentation'):
     corpus.write(tmp_path)
