@@ -4,9 +4,11 @@ The command that stages run is a script that trains nothing.
 """
 
 import dataclasses
+import fcntl
 import io
 import json
 import os
+import re
 import sys
 
 import pytest
@@ -44,19 +46,16 @@ def job(tmp_path, *variants, **changes):
   """Returns a demo, and what it has printed."""
   stream = io.StringIO()
   configuration = dataclasses.replace(SHORT, **changes)
-  variants = variants or ['random']
-  return Job(
-    configuration, variants, str(tmp_path / 'out'), Console(stream)
-  ), lambda: [
-    line for line in stream.getvalue().splitlines() if line.startswith('[')
-  ]
+  out = str(tmp_path / 'out')
+  made = Job(configuration, variants or ('random',), out, Console(stream))
+  return made, stream
 
 
 def run(tmp_path, *variants, **changes):
   """Runs a demo; returns the lines that its stages end with."""
-  made, printed = job(tmp_path, *variants, **changes)
+  made, stream = job(tmp_path, *variants, **changes)
   made.run()
-  return [line for line in printed() if 'one' in line]
+  return re.findall(r'^\[.* (?:Done|done) .*$', stream.getvalue(), re.M)
 
 
 def test_stages_of_a_variant_after_the_other(tmp_path):
@@ -185,8 +184,6 @@ def test_a_folder_without_write_permission_is_refused(tmp_path):
 
 
 def test_two_runs_at_once_are_refused(tmp_path):
-  import fcntl
-
   (tmp_path / 'out').mkdir()
   with open(tmp_path / 'out' / lock.FILE, 'w') as other:
     fcntl.flock(other, fcntl.LOCK_EX)
