@@ -58,7 +58,6 @@ setuptools.setup(
     'markupsafe',
     'mesh-tensorflow[transformer]>=0.1.21',
     'numpy',
-    'rich',
     'sentencepiece',
     'seqio-nightly',
     't5>=0.9.4',

@@ -154,26 +154,25 @@ def _examples(word: str) -> Optional[int]:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the demo."""
-  signals = []
 
   def interrupt(number: int, frame: object) -> None:
     del frame
-    signals.append(number)
-    raise KeyboardInterrupt
+    raise KeyboardInterrupt(number)
 
-  before = signal.signal(signal.SIGTERM, interrupt)
+  begun = time.monotonic()
   console = Console(sys.stdout)
   configuration = _configuration(args)
   variants = [name for word in args.variants for name in word.split(',')]
   job = Job(configuration, variants, args.out, console)
-  begun = time.monotonic()
+  data = _data(configuration)
+  before = signal.signal(signal.SIGTERM, interrupt)
   try:
     job.run()
-    data = _data(configuration)
     _report(job.finished(), args.out, data, console)
-  except KeyboardInterrupt:
+  except KeyboardInterrupt as stopped:
     console.line('\nInterrupted. The same command resumes where it stopped.')
-    return 128 + (signals or [signal.SIGINT])[0]
+    (number,) = stopped.args or (signal.SIGINT,)
+    return 128 + number
   finally:
     signal.signal(signal.SIGTERM, before)
   seconds = time.monotonic() - begun

@@ -90,28 +90,28 @@ def _faults_of_numbers(configuration: Configuration) -> Iterator[str]:
 
 
 def _faults_of_paths(configuration: Configuration) -> Iterator[str]:
-  folder = configuration.data_dir
-  if folder is not None:
-    if not os.path.isdir(folder):
-      what = 'is a file' if os.path.exists(folder) else 'does not exist'
-      yield f'--data_dir {folder} {what}; expected a folder of official files.'
-    elif not os.access(folder, os.R_OK | os.X_OK):
-      yield f'--data_dir {folder} cannot be read (permissions).'
-  vocabulary = configuration.vocabulary or BYTES
-  if vocabulary != BYTES and not os.path.isfile(vocabulary):
-    yield (
-      f'--vocabulary {vocabulary} does not exist; expected the path of a '
-      "SentencePiece .model file or 'bytes'."
-    )
-  checkpoint = configuration.init_checkpoint
-  if checkpoint is not None:
-    if step_of(checkpoint) is None:
-      yield (
-        f'--init_checkpoint {checkpoint}: expected a path such as '
-        '<folder>/model.ckpt-1000.'
-      )
-    elif '://' not in checkpoint and not os.path.isfile(f'{checkpoint}.index'):
-      yield (
-        f'--init_checkpoint {checkpoint} does not exist: there is no file '
-        f'{checkpoint}.index.'
-      )
+  for name, is_good, expected in (
+    ('data_dir', _is_readable, 'a folder of official files that you may read'),
+    ('vocabulary', _is_vocabulary, "a SentencePiece .model file or 'bytes'"),
+    (
+      'init_checkpoint',
+      _is_checkpoint,
+      'an existing checkpoint, such as <folder>/model.ckpt-1000',
+    ),
+  ):
+    path = getattr(configuration, name)
+    if path is not None and not is_good(path):
+      yield f'--{name} {path} is not {expected}.'
+
+
+def _is_readable(folder: str) -> bool:
+  return os.path.isdir(folder) and os.access(folder, os.R_OK | os.X_OK)
+
+
+def _is_vocabulary(path: str) -> bool:
+  return path == BYTES or os.path.isfile(path)
+
+
+def _is_checkpoint(path: str) -> bool:
+  exists = '://' in path or os.path.isfile(f'{path}.index')
+  return exists and step_of(path) is not None

@@ -34,15 +34,11 @@ class TrainingProgress:
   loss: float
   steps_per_second: float
 
-  @property
-  def seconds_left(self) -> float:
-    """How long the rest takes at the current speed."""
-    return (self.total - self.step) / max(self.steps_per_second, 1e-9)
-
   def __str__(self) -> str:
+    seconds_left = (self.total - self.step) / max(self.steps_per_second, 1e-9)
     return (
       f'step {self.step}/{self.total}  loss {self.loss:.3f}  '
-      f'{self.steps_per_second:.1f} steps/s  {duration(self.seconds_left)} left'
+      f'{self.steps_per_second:.1f} steps/s  {duration(seconds_left)} left'
     )
 
 

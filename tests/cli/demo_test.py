@@ -310,7 +310,7 @@ def wait_for(condition, process, seconds=300):
     (['--size', 'tny'], "unknown size 'tny'; did you mean 'tiny'"),
     (['--steps', '0'], '--finetune_steps is 0'),
     (['--gin_file', 'heads/9.gin'], "gin file 'heads/9.gin' does not exist"),
-    (['--data_dir', '/no/such'], '--data_dir /no/such does not exist'),
+    (['--data_dir', '/no/such'], '--data_dir /no/such is not a folder'),
     (['--mixture', 'synth_en_mx'], "did you mean 'synth_en_mix'"),
     (
       ['--gin_param', 'Unitransformer.d_modl = 3'],

@@ -33,22 +33,22 @@ def test_every_gin_file_is_a_choice():
     (
       {'init_checkpoint': '/no/such/model.ckpt-3'},
       ['random'],
-      'there is no file /no/such/model.ckpt-3.index',
+      '/no/such/model.ckpt-3 is not an existing checkpoint',
     ),
-    ({'init_checkpoint': '/no/such'}, ['random'], 'expected a path such as'),
+    ({'init_checkpoint': 'gs://a/b'}, ['random'], 'such as <folder>/model.c'),
     ({'eval_examples': -1}, ['random'], '--eval_examples is -1'),
     ({'seeds': (0, -1)}, ['random'], '--seeds has -1; expected 0 or more'),
     ({'seeds': (3, 3)}, ['random'], '--seeds names a seed twice: 3 3'),
     (
       {'data_dir': '/no/such'},
       ['random'],
-      '--data_dir /no/such does not exist',
+      '--data_dir /no/such is not a folder',
     ),
-    ({'data_dir': __file__}, ['random'], '--data_dir .* is a file'),
+    ({'data_dir': __file__}, ['random'], '--data_dir .* is not a folder'),
     (
       {'vocabulary': '/no.model'},
       ['random'],
-      '--vocabulary /no.model does not',
+      '--vocabulary /no.model is not a',
     ),
   ],
 )
