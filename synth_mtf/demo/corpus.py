@@ -16,21 +16,15 @@ from synth_mtf.errors import UserError
 
 # TensorFlow has by far the most; the host's own come last.
 PACKAGES = (
-  'stdlib',
-  'numpy',
-  'keras',
-  'tensorflow',
-  'scipy',
-  'mesh_tensorflow',
-  'seqio',
-  't5',
+  *('stdlib', 'numpy', 'keras', 'tensorflow', 'scipy'),
+  *('mesh_tensorflow', 'seqio', 't5'),
 )
 BYTES_PER_PACKAGE = 2_000_000  # more would only take longer to gather
 MIN_BYTES = 500_000
 
-_SKIPPED_FOLDERS = frozenset(
-  ('site-packages', 'test', 'tests', 'testing', 'idlelib', 'lib2to3')
-)
+_SKIPPED_FOLDERS = {
+  *('site-packages', 'test', 'tests', 'testing', 'idlelib', 'lib2to3')
+}
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _PROSE = re.compile(r'[A-Z][a-z]* +(?:\S+ +){6,}\S*[.!?]')
 _MARKUP = re.compile(r':\w+:(?=`)|[`*]+')
@@ -56,7 +50,13 @@ def write(folder: pathlib.Path) -> int:
   total = 0
   for package in PACKAGES:
     text = b''
-    for paragraph in _paragraphs(package):
+    paragraphs = (
+      paragraph
+      for path in _sources(package)
+      for docstring in _docstrings(path)
+      for paragraph in prose(docstring)
+    )
+    for paragraph in paragraphs:
       line = f'{paragraph}\n\n'.encode()
       if paragraph in seen:  # much documentation is inherited or copied
         continue
@@ -89,12 +89,6 @@ def prose(docstring: str) -> Iterator[str]:
       letters = sum(one.isalpha() or one in " ,.'-" for one in text)
       if letters >= _MIN_LETTERS * len(text):
         yield text
-
-
-def _paragraphs(package: str) -> Iterator[str]:
-  for path in _sources(package):
-    for docstring in _docstrings(path):
-      yield from prose(docstring)
 
 
 def _sources(package: str) -> Iterator[pathlib.Path]:

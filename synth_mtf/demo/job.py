@@ -59,6 +59,7 @@ class Job:
     console: Console,
   ) -> None:
     self._configuration = configuration
+    self._described = json.loads(json.dumps(dataclasses.asdict(configuration)))
     self._variants = variants
     self._out = pathlib.Path(out).absolute()
     self._console = console
@@ -72,7 +73,7 @@ class Job:
     """
     configuration, out = self._configuration, self._out
     configurations.check(configuration, self._variants)
-    _check_folder(out, _described(configuration))
+    _check_folder(out, self._described)
     batches = [
       batch
       for variant in self._variants
@@ -89,13 +90,11 @@ class Job:
     lock.take(str(out))
     try:
       if not (out / 'run.json').exists():
-        _write_json(out / 'run.json', _described(configuration))
+        _write_json(out / 'run.json', self._described)
       self._make_data()
       self._run_stages(batches)
-      _write_json(
-        out / 'metrics.json',
-        {'configuration': _described(configuration), 'models': self._metrics()},
-      )
+      metrics = {'configuration': self._described, 'models': self._metrics()}
+      _write_json(out / 'metrics.json', metrics)
     finally:
       lock.release_all()
 
@@ -208,11 +207,12 @@ class Job:
     """Returns what was measured, by variant and seed."""
     from synth_mtf.results import runs
 
+    configuration, out = self._configuration, self._out
     return {
       variant: [
         {'seed': seed, **_measured(runs.read(str(run))[0])}
-        for seed in self._configuration.seeds
-        for run in [run_folder(variant, seed, self._configuration, self._out)]
+        for seed in configuration.seeds
+        for run in [run_folder(variant, seed, configuration, out)]
       ]
       for variant in self.finished()
     }
@@ -279,10 +279,6 @@ def _check_folder(out: pathlib.Path, configuration: dict[str, Any]) -> None:
       'changed. Choose another --out, or give what it was made with:\n'
       + '\n'.join(differences)
     )
-
-
-def _described(configuration: Configuration) -> dict[str, Any]:
-  return json.loads(json.dumps(dataclasses.asdict(configuration)))
 
 
 def _write_json(path: pathlib.Path, value: Any) -> None:
