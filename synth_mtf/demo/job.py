@@ -24,7 +24,7 @@ from typing import Any
 from synth_mtf import atomic, paths
 from synth_mtf.demo import configuration as configurations
 from synth_mtf.demo import corpus
-from synth_mtf.demo.configuration import Configuration
+from synth_mtf.demo.configuration import BYTES, Configuration
 from synth_mtf.demo.stages import (
   PRETRAINING_TASK,
   Stage,
@@ -35,10 +35,8 @@ from synth_mtf.demo.stages import (
   task_settings,
 )
 from synth_mtf.errors import UserError
-from synth_mtf.run import lock, output, process
+from synth_mtf.run import output, process
 from synth_mtf.run.console import Console
-
-_VOCABULARY_SIZE = 128  # whatever it is: no shape depends on it
 
 
 class Job:
@@ -86,8 +84,10 @@ class Job:
       gc.freeze()  # collections need not visit what TensorFlow has imported
       with output.kept():
         self._check(todo)
+    from synth_mtf.run import model_dir
+
     out.mkdir(parents=True, exist_ok=True)
-    lock.take(str(out))
+    model_dir.lock(str(out))
     try:
       if not (out / 'run.json').exists():
         _write_json(out / 'run.json', self._described)
@@ -96,7 +96,7 @@ class Job:
       metrics = {'configuration': self._described, 'models': self._metrics()}
       _write_json(out / 'metrics.json', metrics)
     finally:
-      lock.release_all()
+      model_dir.unlock_all()
 
   def finished(self) -> list[str]:
     """Returns the variants whose seeds are all done, requested ones first."""
@@ -117,13 +117,9 @@ class Job:
     Parsing gin files finds an unknown name; only building a model finds a
     sequence longer than a table, or an argument that a layer does not have.
     """
-    import gin
-    import tensorflow.compat.v1 as tf
-    from mesh_tensorflow.transformer import utils
-    from t5.models import mesh_transformer
-
     from synth_mtf import tasks
-    from synth_mtf.host import errors, gin_files, model
+    from synth_mtf.host import errors, gin_files
+    from synth_mtf.run import checks, config
 
     configuration = self._configuration
     tasks.get(configuration.mixture)
@@ -133,32 +129,21 @@ class Job:
       self._use_data()
       with errors.explained():
         tasks.check([*names, configuration.mixture], ['train', 'validation'])
-    modes = {
-      'train': tf.estimator.ModeKeys.TRAIN,
-      'eval': tf.estimator.ModeKeys.PREDICT,
-    }
-    # Seeds do not change a model.
+    # Whatever is wrong with a model, it is not its vocabulary or its seed.
+    vocabulary = f'synth_mtf.tasks.settings.vocabulary = {BYTES!r}'
     for stage in {(one.name, one.gin_files): one for one in todo}.values():
       with errors.explained():
-        gin_files.parse(stage.gin_files, stage.gin_params)
-        run = gin.get_bindings(utils.run)
-        training = gin.get_bindings(mesh_transformer.mesh_train_dataset_fn)
-        mode = run.get('mode', 'train')
-        model.build(
-          _VOCABULARY_SIZE,
-          lengths=run['sequence_length'],
-          mode=modes.get(mode, tf.estimator.ModeKeys.EVAL),
-          packed=mode == 'train' and training.get('pack', True),
-        )
+        gin_files.parse(stage.gin_files, [*stage.gin_params, vocabulary])
+        checks.build(config.read(str(stage.model_dir)))
 
   def _use_data(self) -> None:
     """Makes the tasks of this process read the demo's data."""
-    import gin
+    from synth_mtf.host import gin_files
 
-    settings = task_settings(self._configuration, self._out)
-    gin.clear_config()
-    for name, value in settings.items():
-      gin.bind_parameter(f'synth_mtf.tasks.settings.{name}', value)
+    settings = task_settings(self._configuration, self._out).items()
+    gin_files.parse(
+      [], [f'synth_mtf.tasks.settings.{name} = {v!r}' for name, v in settings]
+    )
 
   def _make_data(self) -> None:
     configuration, out = self._configuration, self._out
@@ -254,7 +239,7 @@ def _check_folder(out: pathlib.Path, configuration: dict[str, Any]) -> None:
     )
   manifest = out / 'run.json'
   if not manifest.exists():
-    ours = ('.', lock.FILE)  # what a killed process leaves
+    ours = ('.', 'training.lock')  # what a killed process leaves
     if there == out and not all(n.startswith(ours) for n in os.listdir(out)):
       raise UserError(
         f'--out {out} holds something other than a demo; nothing was changed. '

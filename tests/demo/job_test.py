@@ -17,8 +17,9 @@ from synth_mtf.demo import corpus
 from synth_mtf.demo.configuration import Configuration
 from synth_mtf.demo.job import Job
 from synth_mtf.errors import RunFailed, UserError
-from synth_mtf.run import lock, process
+from synth_mtf.run import process
 from synth_mtf.run.console import Console
+from synth_mtf.run.model_dir import LOCK
 
 SHORT = Configuration(
   pretrain_steps=20, finetune_steps=10, data_dir='/', vocabulary='bytes'
@@ -123,7 +124,7 @@ def test_the_data_are_written_whole(tmp_path, monkeypatch):
   left.write_text('')
   run(tmp_path, data_dir=None)
   assert {path.name for path in (tmp_path / 'out').iterdir()} == {
-    *('data', 'random', 'run.json', 'metrics.json', lock.FILE),
+    *('data', 'random', 'run.json', 'metrics.json', LOCK),
   }
   assert {path.name for path in (tmp_path / 'out' / 'data').iterdir()} == {
     *('glue', 'superglue', 'squad', 'corpus', 'GENERATED_SAMPLE.txt'),
@@ -152,7 +153,7 @@ def test_another_configuration_is_refused(tmp_path):
     ('out/x/y', 'mine', 'something other than a demo'),
     ('out/run.json', '{"steps": 7,', 'does not parse'),
     ('out/.run.json.partial', '{"st', None),  # left by a killed process
-    (f'out/{lock.FILE}', '', None),
+    (f'out/{LOCK}', '', None),
   ],
 )
 def test_what_is_in_the_folder(tmp_path, name, content, message):
@@ -185,7 +186,7 @@ def test_a_folder_without_write_permission_is_refused(tmp_path):
 
 def test_two_runs_at_once_are_refused(tmp_path):
   (tmp_path / 'out').mkdir()
-  with open(tmp_path / 'out' / lock.FILE, 'w') as other:
+  with open(tmp_path / 'out' / LOCK, 'w') as other:
     fcntl.flock(other, fcntl.LOCK_EX)
     with pytest.raises(UserError, match='another run'):
       run(tmp_path)
