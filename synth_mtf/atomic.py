@@ -10,23 +10,14 @@ Path = Union[str, 'os.PathLike[str]']
 
 
 def write(path: Path, text: str) -> None:
-  """Writes a text file, local or in a bucket.
-
-  Args:
-    path: its path; `scheme://...` goes through TensorFlow's file systems.
-    text: its content, written in UTF-8.
-  """
+  """Writes a text file in UTF-8, local or in a bucket (`scheme://...`)."""
   with writing(path) as stream:
     stream.write(text)
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[TextIO]:
-  """Hands out a stream to write a text file with, local or in a bucket.
-
-  Args:
-    path: as for `write`; may be read while its successor is written.
-  """
+  """Yields a stream to write a text file with; see `write`."""
   if '://' not in str(path):
     with (
       replacing(path) as partial,
@@ -43,10 +34,9 @@ def writing(path: Path) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[pathlib.Path]:
-  """Hands out a path to write to; what is written then replaces `path`.
+  """Yields a path to write to; the file then replaces `path`.
 
-  Its name is unique to this process: what a killed one left behind disturbs
-  nobody.
+  Its name is unique to this process, so leftovers of a killed one do no harm.
   """
   whole = pathlib.Path(path)
   partial = whole.with_name(f'.{whole.name}.{os.getpid()}.partial')

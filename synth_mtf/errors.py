@@ -1,11 +1,11 @@
-"""Errors that are meant for a person rather than for a debugger."""
+"""Errors with messages for users."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class UserError(Exception):
-  """A mistake that the user can mend: shown as one message, no traceback.
+  """A mistake that the user can fix: shown as one message, no traceback.
 
   The message says what came, what was expected and what to do. Every command
   prints it as `synth-mtf: error: <message>` and exits with status 2.
@@ -13,14 +13,14 @@ class UserError(Exception):
 
 
 class ConfigurationError(UserError, ValueError):
-  """A setting that cannot work, found when the layer or the graph is built.
+  """A setting that cannot work, found while the layer or graph is built.
 
   The message names the gin binding to change.
   """
 
 
 class RunFailed(Exception):
-  """A run has ended by an error that nothing explains; its log has more.
+  """A run failed with an unknown error; its log has the traceback.
 
   Every command prints the message and exits with status 1.
   """

@@ -1,7 +1,7 @@
-"""Has each evaluation of T5's main leave metrics.json and predictions.jsonl.
+"""Writes metrics.json and predictions.jsonl at each evaluation of T5's main.
 
-Importing this module does it: `import synth_mtf.recorded` in a gin file. What
-is written is said in docs/runs.md.
+`import synth_mtf.recorded` in a gin file switches it on; docs/runs.md describes
+the files.
 """
 
 from synth_mtf.host import evaluation

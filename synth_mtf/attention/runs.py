@@ -57,7 +57,7 @@ def look(
     raise UserError(
       f'{run.name} has no operative_config.gin, which describes its model'
     )
-  gin_files.parse_foreign_text(run.gin, run.name)
+  gin_files.parse_foreign(run.gin, run.name)
   examples_of.choose_vocabulary(vocabulary, run.folder)
   known = examples_of.vocabulary()
   for path in filter(None, paths):

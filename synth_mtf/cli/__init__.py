@@ -3,9 +3,8 @@
 A subcommand is a module of this package with `SUMMARY` (a line for `--help`),
 `add_arguments(parser)` and `run(args) -> int`, the exit status; `args.words` is
 the whole command line. It imports TensorFlow, and whatever needs it, inside
-`run`, and calls `run.process.load_plugin()` before it relies on our gin names.
-If it has `PARSER_OPTIONS`, they are keyword arguments for its
-`argparse.ArgumentParser`.
+`run`, and calls `run.process.load_plugin()` before it uses our gin names.
+`PARSER_OPTIONS`, if it has any, go to its `argparse.ArgumentParser`.
 """
 
 import argparse

@@ -136,7 +136,9 @@ def _convert(args: argparse.Namespace) -> None:
   if args.source_gin_file:
     gin_files.parse(args.source_gin_file)
   elif os.path.exists(beside):
-    for line in gin_files.parse_foreign(beside):
+    with open(beside, encoding='utf-8') as stream:
+      skipped = gin_files.parse_foreign(stream.read(), beside)
+    for line in skipped:
       print(
         f'{beside}: skipped `{line}`, which may run arbitrary code. If you '
         f'trust it, give --source_gin_file={beside}'

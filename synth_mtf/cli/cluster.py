@@ -5,13 +5,13 @@ the others lend it their devices through TensorFlow's gRPC runtime, under the
 names `/job:worker/task:N/device:CPU:0` (or `GPU:0`), which
 `utils.run.mesh_devices` lists.
 
-TensorFlow waits for ever for a task that is lost. Here the run ends instead,
-and the same commands resume it: a new session inside the run would read its
-data from the start again. Task 0 says goodbye when the run has ended well:
-a task that does not hear it ends with an error, too.
+TensorFlow waits for ever for a lost task. Here the run ends instead, and the
+same commands resume it: a new session inside the run would read its data from
+the start again. Task 0 says goodbye when the run has succeeded; a task that
+does not hear it ends with an error.
 
-TensorFlow's server listens on all interfaces, whatever address it is given, and
-asks nobody who they are: the network must keep strangers out.
+TensorFlow's server listens on all interfaces, whatever address it is given,
+without authentication: use it in a private network only.
 """
 
 import argparse
@@ -67,26 +67,26 @@ def run(args: argparse.Namespace) -> int:
   for host in hosts:
     if not host.rpartition(':')[2].isdigit():
       raise UserError(f'--hosts: {host!r} is not of the form host:port')
-  # It starts this command again, which must not happen once a server runs.
+  # May restart this command, so it comes before the server starts.
   process.fix_hash_seed()
   server = _serve(hosts, args.task)
   if args.task:
     port = hosts[args.task].rpartition(':')[2]
     print(
       f'Task {args.task} serves {hosts[args.task]}. Port {port} is open on all '
-      'of its interfaces, to whoever reaches it.',
+      'interfaces, without authentication.',
       flush=True,
     )
     _wait_for(hosts[:1], args.patience)
     threading.Thread(target=_fail_without, args=[hosts[0]], daemon=True).start()
     _hear_goodbye(server, args.task)
-    print(f'Task 0 ({hosts[0]}) has ended, and so does this one.')
+    print(f'Task 0 ({hosts[0]}) has finished, and so has this one.')
     time.sleep(1)  # task 0 closes its session first
     _leave(0)
   _wait_for(hosts, args.patience)
   ended = threading.Event()
   threading.Thread(target=_fail_with, args=[hosts, ended], daemon=True).start()
-  # The estimator's own way to be told which session to use.
+  # From which the estimator learns which session to use.
   os.environ['TF_CONFIG'] = json.dumps({'session_master': server.target})
   status = main.run([word for word in args.flags if word != '--'])
   ended.set()  # a task that has heard the goodbye is not lost
@@ -114,7 +114,7 @@ def _serve(hosts: Sequence[str], task: int) -> Any:
 
 
 def _goodbyes(task: int) -> Any:
-  """A queue on a task's own device, which its sessions and task 0's share."""
+  """A queue on a task's own device, shared by its sessions and task 0's."""
   import tensorflow.compat.v1 as tf
 
   with tf.device(f'/job:worker/task:{task}/device:CPU:0'):
@@ -124,7 +124,7 @@ def _goodbyes(task: int) -> Any:
 
 
 def _hear_goodbye(server: Any, task: int) -> None:
-  """Returns when task 0 says that the run has ended well."""
+  """Returns when task 0 says that the run has succeeded."""
   import tensorflow.compat.v1 as tf
 
   # Of all tasks, only this one: another may be gone already.
@@ -137,7 +137,7 @@ def _hear_goodbye(server: Any, task: int) -> None:
 
 
 def _say_goodbye(server: Any, tasks: Iterable[int]) -> None:
-  """Tells the other tasks that the run has ended well."""
+  """Tells the other tasks that the run has succeeded."""
   import tensorflow.compat.v1 as tf
 
   for task in tasks:
@@ -190,8 +190,8 @@ def _fail_without(host: str) -> None:
   _first_lost([host])
   time.sleep(1)  # a goodbye may be on its way
   print(
-    f'synth-mtf: error: task 0 ({host}) is lost, or its run has failed: its '
-    'own output says why. To go on, give every machine its command again.',
+    f'synth-mtf: error: task 0 ({host}) is lost, or its run has failed: see '
+    'its own output. To resume, run the command on every machine again.',
     file=sys.stderr,
   )
   _leave(2)
@@ -217,7 +217,7 @@ def _fail_with(hosts: Sequence[str], ended: threading.Event) -> None:
   output.console().line(
     f'synth-mtf: error: task {number} ({hosts[number]}) is lost. '
     + (f'The last checkpoint is {latest}: to ' if latest else 'To ')
-    + 'go on, give every machine its command again.'
+    + 'resume, run the command on every machine again.'
   )
   _leave(2)
 

@@ -1,8 +1,8 @@
 """`synth-mtf transformer`: T5's own main, ready for our layer and tasks.
 
-The flags are those of `t5_mesh_transformer`, and what runs is its main; the
-differences are listed in `synth_mtf.run.main`. PYTHONHASHSEED is 0 unless it is
-set (Mesh-TF hashes names into seeds).
+It takes the flags of `t5_mesh_transformer`; `synth_mtf.run.main` lists the
+differences. PYTHONHASHSEED is 0 unless it is set (Mesh-TF hashes names into
+seeds).
 """
 
 import argparse
@@ -11,7 +11,7 @@ from synth_mtf.run import main, process
 
 SUMMARY = "T5's own main: the flags of t5_mesh_transformer, without torch"
 
-# No word is one of our own flags: all of them go to T5's main as they are.
+# All words go to T5's main as they are.
 PARSER_OPTIONS = {'add_help': False, 'prefix_chars': '\0'}
 
 

@@ -1,9 +1,8 @@
-"""What the host's exceptions mean to a person.
+"""Clear messages for the host's exceptions.
 
 gin, seqio, Mesh-TensorFlow and TensorFlow report many mistakes of a user as a
-traceback through their internals. `explained` recognises those that are known
-and raises a `UserError` in their place. An exception that is not known here
-keeps its type and its traceback.
+traceback through their internals. `explained` raises a `UserError` in place of
+those listed here; other exceptions keep their type and traceback.
 """
 
 import contextlib
@@ -12,16 +11,16 @@ import os
 import pathlib
 import re
 import tokenize
-from collections.abc import Callable, Iterator
-from typing import Optional
+from collections.abc import Callable, Iterator, Sequence
+from typing import Optional, Union
 
 import gin
 import seqio
 
 from synth_mtf.errors import UserError, nearest
 
-# gin adds to a message where it was. The first form helps a person; the second
-# names Python objects, in one line for each level of the call.
+# gin appends the place to a message. The first form helps a user; the second
+# names Python objects, in one line per level of the call.
 _GIN_LOCATION = re.compile(r'\n  In (?:file ".*",|bindings string).*', re.S)
 _GIN_CALL = re.compile(r"\n\s+In call to configurable '(\w+)'[^\n]*")
 MEMORY_ADVICE = (
@@ -29,7 +28,7 @@ MEMORY_ADVICE = (
   'microbatches.tokens_per_microbatch_per_replica), or use more devices '
   '(utils.run.mesh_shape).'
 )
-# May know the cause of an exception, and then returns a message.
+# Returns a message if it knows the cause of an exception.
 Explainer = Callable[[BaseException], Optional[str]]
 
 
@@ -40,11 +39,8 @@ def explained(*explainers: Explainer) -> Iterator[None]:
   Args:
     *explainers: asked about exceptions that are not known here.
 
-  Yields:
-    Nothing.
-
   Raises:
-    UserError: the cause is known; the exception itself is its `__cause__`.
+    UserError: the cause is known; the exception is its `__cause__`.
   """
   try:
     yield
@@ -56,16 +52,18 @@ def explained(*explainers: Explainer) -> Iterator[None]:
 
 
 def explain(error: BaseException, *explainers: Explainer) -> Optional[str]:
-  """Returns the message for a person, or None if the cause is not known."""
+  """Returns a clear message, or None if the cause is not known."""
   if isinstance(error, UserError):
     return _GIN_CALL.sub('', str(error))
   if isinstance(error, (SyntaxError, tokenize.TokenError)):
     return f'gin syntax: {error}'
   text = str(error)
   if isinstance(error, MemoryError):
-    text = f'MemoryError {text}'  # Python's says nothing at all
+    text = f'MemoryError {text}'  # Python's is empty
   for pattern, meaning in _MEANINGS:
     match = re.search(pattern, text, re.S)
+    if match and isinstance(meaning, str):
+      return meaning.format(*match.groups())
     if match:
       return meaning(match)
   answers = (explainer(error) for explainer in explainers)
@@ -161,13 +159,6 @@ def _missing_binding(match: re.Match[str]) -> str:
   )
 
 
-def _left_open(match: re.Match[str]) -> str:
-  return (
-    f'gin: {match[1]} must be set: a gin file in use leaves it open. Give '
-    f'--gin_param="{match[1]} = ...".'
-  )
-
-
 def _provider(match: re.Match[str]) -> str:
   known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
   return (
@@ -184,22 +175,10 @@ def _devices(match: re.Match[str]) -> str:
   )
 
 
-def _span_lengths(match: re.Match[str]) -> str:
-  return (
-    f'span corruption of these inputs makes {match[1]} targets, but '
-    f"utils.run.sequence_length allows {match[2]}: raise its 'targets' or "
-    "shorten its 'inputs'."
-  )
-
-
-def _in_pipeline(match: re.Match[str]) -> str:
-  return match[1]
-
-
 def _disk(match: re.Match[str]) -> str:
   return (
-    f'the disk is full: {_line_of(match)}\nThe last whole checkpoint stays as '
-    'it is, and the same command goes on from there. Free some space, or keep '
+    f'the disk is full: {_line_of(match)}\nThe last complete checkpoint is '
+    'intact, and the same command resumes from it. Free some space, or keep '
     'fewer checkpoints: --gin_param="utils.run.keep_checkpoint_max = 3".'
   )
 
@@ -216,15 +195,9 @@ def _line_of(match: re.Match[str]) -> str:
   return text[begin : end if end >= 0 else None].strip()
 
 
-def _tpu_client(match: re.Match[str]) -> str:
-  return (
-    'a TPU is looked up by name through a package that is missing: run '
-    '`pip install cloud-tpu-client`, or give its address, --tpu=grpc://IP:8470.'
-  )
-
-
-# The text by which a mistake is recognised, and what to say about it.
-_MEANINGS = (
+# The text of a known mistake, and what to say: a function of the match, or a
+# message with its groups.
+_MEANINGS: Sequence[tuple[str, Union[str, Callable[[re.Match[str]], str]]]] = (
   (r'Unable to open file: (.*)\. Searched config paths: (\[.*?\])', _gin_file),
   (r"No configurable matching '(.*?)'", _configurable),
   (r"No configurable matching reference '@(.*?)(?:\(\))?'", _configurable),
@@ -237,21 +210,28 @@ _MEANINGS = (
     r'Required bindings for `(.*?)` not provided in config: (\[.*?\])',
     _missing_binding,
   ),
-  (r'(\S+) set to `%gin.REQUIRED` but not', _left_open),
+  (
+    r'(\S+) set to `%gin.REQUIRED` but not',
+    'gin: {0} must be set: a gin file in use leaves it open. Give '
+    '--gin_param="{0} = ...".',
+  ),
   (r"No Task or Mixture found with name '(.*?)'", _provider),
   (r'Provider name not registered: (\S*)', _provider),
-  (
-    r'same length as devices arg=\[(.*?)\] devices=\[(.*?)\]',
-    _devices,
-  ),
+  (r'same length as devices arg=\[(.*?)\] devices=\[(.*?)\]', _devices),
   (
     r'targets length for span corruption \((\d+)\) is greater than '
     r'configured targets length \((\d+)\)',
-    _span_lengths,
+    'span corruption of these inputs makes {0} targets, but '
+    "utils.run.sequence_length allows {1}: raise its 'targets' or shorten its "
+    "'inputs'.",
   ),
   # TensorFlow passes on an exception of the input pipeline as text.
-  (r'(?:UserError|ConfigurationError): (.*?)\nTraceback', _in_pipeline),
-  (r'Missing runtime dependency on the Google API client', _tpu_client),
+  (r'(?:UserError|ConfigurationError): (.*?)\nTraceback', '{0}'),
+  (
+    r'Missing runtime dependency on the Google API client',
+    'looking up a TPU by its name takes a package that is missing: run `pip '
+    'install cloud-tpu-client`, or give its address, --tpu=grpc://IP:8470.',
+  ),
   (r'No space left on device|[Dd]isk quota exceeded', _disk),
   (
     r'OOM when allocating|[Ff]ailed to allocate|Cannot allocate memory|'

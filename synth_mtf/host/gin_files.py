@@ -18,7 +18,7 @@ _DEFAULTS = str(
   / 'defaults.gin'
 )
 
-# Whose import lines a file may have that nobody has vouched for.
+# Whose modules an untrusted file may import.
 _OURS_AND_THE_HOSTS = ('synth_mtf', 'mesh_tensorflow', 't5', 'seqio')
 
 
@@ -52,35 +52,18 @@ def parse(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
     )
 
 
-def parse_foreign(file: str) -> list[str]:
-  """Makes gin hold what a file says that nobody has vouched for.
+def parse_foreign(text: str, file: str) -> list[str]:
+  """Makes gin hold what an untrusted file says.
 
-  An `import` line runs a module's code. Those of modules that are not ours or
+  An `import` line runs a module's code. Imports of modules that are not ours or
   the host's are left out, and so is `include`, which would reach other files.
 
   Args:
-    file: its path.
+    text: the content of the file.
+    file: its name, for messages.
 
   Returns:
-    What was left out, as the file has it.
-
-  Raises:
-    UserError: a name or a value is wrong.
-  """
-  return parse_foreign_text(
-    pathlib.Path(file).read_text(encoding='utf-8'), file
-  )
-
-
-def parse_foreign_text(text: str, file: str) -> list[str]:
-  """Does what `parse_foreign` does, with what a file says.
-
-  Args:
-    text: the file's.
-    file: where it comes from, for messages.
-
-  Returns:
-    What was left out, as the file has it.
+    The statements that were left out.
 
   Raises:
     UserError: a name or a value is wrong.
@@ -101,16 +84,13 @@ def parse_foreign_text(text: str, file: str) -> list[str]:
 
 
 def bindings(text: str) -> dict[str, str]:
-  """Returns what a configuration binds, by name, without running any of it.
-
-  Args:
-    text: of a gin file, such as an operative_config.gin.
+  """Returns what the text of a gin file binds, without running any of it.
 
   Returns:
     `{'SyntheticAttention.mixing': "'softmax'"}`, with macros by their names.
 
   Raises:
-    UserError: it is not gin's.
+    UserError: the text is not valid gin.
   """
   with errors.explained():
     statements = gin.config_parser.ConfigParser(text, _AsWritten())
@@ -122,7 +102,7 @@ def bindings(text: str) -> dict[str, str]:
 
 
 class _Written(str):
-  """What is shown as it is written."""
+  """Text whose repr has no quotes."""
 
   __slots__ = ()
 

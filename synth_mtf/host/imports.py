@@ -1,10 +1,9 @@
-"""Imports the host in two thirds of the time.
+"""Imports the host in two thirds of the time, by importing some modules late.
 
-One rule: a module in `PUT_OFF` is loaded when a name of it is first read, or a
-module inside it is imported that is not put off itself. That is right for
-modules whose import does nothing but define names, and worth it for those that
-few runs read a name of. Python's own LazyLoader is not safe for threads in the
-versions supported here.
+A module in `PUT_OFF` is loaded when one of its names is first read, or when a
+module inside it is imported that is not listed itself. List modules whose
+import only defines names, and which few runs use. Python's own LazyLoader is
+not thread-safe in the versions supported here.
 """
 
 import contextlib
@@ -18,7 +17,7 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any, Optional
 
-# And functions that T5 asks for while it is imported, without calling them.
+# With functions that T5 reads while it is imported, without calling them.
 PUT_OFF: dict[str, Sequence[str]] = {
   'pandas': (),  # for Keras's data frames, and T5's tables of scores
   'pyglove': (),  # for seqio's search of mixtures
@@ -33,9 +32,9 @@ PUT_OFF: dict[str, Sequence[str]] = {
 
 @contextlib.contextmanager
 def quick() -> Iterator[None]:
-  """Puts off `PUT_OFF`, and does not look for garbage, of which there is none.
+  """Imports the modules of `PUT_OFF` late, and collects no garbage meanwhile.
 
-  What is imported inside stays put off after it.
+  What is imported inside stays late afterwards.
   """
   if _FINDER not in sys.meta_path:
     sys.meta_path.insert(0, _FINDER)
@@ -51,7 +50,7 @@ def quick() -> Iterator[None]:
 
 
 class _PutOff(types.ModuleType):
-  """A module that runs its code when a name is asked for that it lacks."""
+  """A module that runs its code when a name is first read."""
 
   def __getattr__(self, name: str) -> Any:
     if _FINDER.imports and name in PUT_OFF[self.__name__]:
@@ -87,7 +86,7 @@ def _load(module: types.ModuleType) -> None:
 
 
 def _load_package(name: str) -> None:
-  """Runs the code of the package that a module is in, if that was put off."""
+  """Runs the code of a module's package, if that has not been run."""
   package = sys.modules.get(name.rpartition('.')[0])
   if isinstance(package, _PutOff):
     _load(package)
@@ -99,7 +98,7 @@ def _spec(module: types.ModuleType) -> importlib.machinery.ModuleSpec:
 
 
 class _Loader(importlib.abc.Loader):
-  """Makes a module as its own loader would, and leaves its code for later."""
+  """Creates a module as its own loader would, and runs its code later."""
 
   def __init__(self, loader: importlib.abc.Loader) -> None:
     self.loader = loader

@@ -56,7 +56,7 @@ def paths(run: Run) -> list[Path]:
       f'{run.name} does not say what its model is: it has no '
       'operative_config.gin'
     )
-  gin_files.parse_foreign_text(run.gin, run.name)
+  gin_files.parse_foreign(run.gin, run.name)
   checkpoints = [
     Checkpoint(os.path.join(folder, name))
     for folder in run.folders

@@ -210,7 +210,7 @@ class Run:
   def _parse(self) -> bool:
     """Has gin hold its configuration; returns whether there is one."""
     if self.gin:
-      gin_files.parse_foreign_text(self.gin, self.name)
+      gin_files.parse_foreign(self.gin, self.name)
     return bool(self.gin)
 
   def _setting(self, name: str) -> Any:

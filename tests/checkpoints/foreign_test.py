@@ -45,7 +45,7 @@ def test_a_statement_that_may_run_code_is_left_out(tmp_path, trap, statement):
   (tmp_path / 'other.gin').write_text('import synth_mtf_trap\n')
   config = tmp_path / 'operative_config.gin'
   config.write_text(CONFIG.format(statement=statement))
-  assert gin_files.parse_foreign(str(config)) == [statement]
+  assert gin_files.parse_foreign(config.read_text(), str(config)) == [statement]
   assert gin.query_parameter('SyntheticAttention.mixing') == 'sum'
   assert not trap.exists()
 
@@ -55,7 +55,7 @@ def test_a_statement_over_two_lines(tmp_path, trap, statement):
   config = tmp_path / 'operative_config.gin'
   config.write_text(CONFIG.format(statement=statement))
   with pytest.raises(Exception, match='syntax'):
-    gin_files.parse_foreign(str(config))
+    gin_files.parse_foreign(config.read_text(), str(config))
   assert not trap.exists()
 
 

@@ -1,10 +1,14 @@
-"""The host without torch and beyond TensorFlow 2.14."""
+"""Changes to the host."""
 
 import importlib.util
 import sys
 
+import gin
 import pytest
+from mesh_tensorflow.transformer import utils
+from t5.models import mesh_transformer_main
 
+from synth_mtf.errors import UserError
 from synth_mtf.host import patches
 
 TORCH_IS_HERE = importlib.util.find_spec('torch') is not None
@@ -32,3 +36,15 @@ def test_prepare_host_again_changes_nothing():
   patches.prepare_host()
   if not TORCH_IS_HERE:
     assert sys.modules['t5.models.hf_model'] is before
+
+
+def test_t5s_main_checks_a_run_first_and_nobody_else_does(monkeypatch):
+  def refuse(model_dir, tpu):
+    raise UserError(f'{model_dir} {tpu}')
+
+  monkeypatch.setattr(mesh_transformer_main, 'utils', utils)
+  patches.before_each_run(refuse)
+  with pytest.raises(UserError, match='folder None'):
+    mesh_transformer_main.utils.run(model_dir='folder', tpu=None)
+  assert mesh_transformer_main.utils is not utils
+  assert gin.get_bindings(utils.run) == {}, 'it stays the key to its bindings'
