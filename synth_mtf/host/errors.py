@@ -62,9 +62,9 @@ def explain(error: BaseException, *explainers: Explainer) -> Optional[str]:
     text = f'MemoryError {text}'  # Python's is empty
   for pattern, meaning in _MEANINGS:
     match = re.search(pattern, text, re.S)
-    if match and isinstance(meaning, str):
-      return meaning.format(*match.groups())
     if match:
+      if isinstance(meaning, str):
+        return meaning.format(*match.groups())
       return meaning(match)
   answers = (explainer(error) for explainer in explainers)
   return next(filter(None, answers), None)
