@@ -1,9 +1,8 @@
-"""What synthesizing functions and layers are made of.
+"""Building blocks of synthesizing functions and layers.
 
-Here lives what knows about one call of an attention layer, but not which
-synthesizing function or layer it is: the call itself with its dimensions and
-projections, logits as sums and inner products, positions and how tables are
-read there, visibility and packing, neighbours, and the kernels, that is, all
-operations below Mesh-TensorFlow's own. There is no equation of the paper here,
-nothing that gin configures, and no file is read.
+These modules know one call of an attention layer, but no function and no layer:
+its dimensions and projections, logits as sums, positions and the tables read
+there, visibility, neighbours, and the kernels below Mesh-TensorFlow's own
+operations. None of them has an equation of the paper, is configured by gin or
+reads a file.
 """

@@ -1,4 +1,4 @@
-"""Named dimensions: their order, and the mesh that splits them."""
+"""The order of named dimensions, and how a mesh splits them."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ def put_first(dims: Sequence[mtf.Dimension], x: mtf.Tensor) -> mtf.Tensor:
 
 
 def parts(dim: mtf.Dimension, model: transformer.Unitransformer) -> int:
-  """How many parts of a dimension the mesh of a model has."""
+  """Into how many parts the mesh of a model splits a dimension."""
   if not (model.layout and model.mesh_shape):
     return 1
   return mtf.tensor_dim_to_mesh_dim_size(model.layout, model.mesh_shape, dim)
@@ -32,5 +32,5 @@ def is_split(dim: mtf.Dimension, model: transformer.Unitransformer) -> bool:
 
 
 def is_tpu(mesh: mtf.Mesh) -> bool:
-  """Whether the mesh is one of TPU cores, whose variables the host places."""
+  """Whether a mesh is one of TPU cores: the host places their variables."""
   return callable(mesh.variable_placer_fn)  # elsewhere the name of a device

@@ -1,21 +1,8 @@
-"""What is computed below Mesh-TensorFlow's own operations, a slice at a time.
+"""Operations below Mesh-TensorFlow's own, which work on slices of tensors.
 
-Each kernel works on the slices that the devices of a mesh hold, says which
-dimensions the mesh may split, and has its own gradient. Where a TPU is better
-served in another way than a CPU, the kernel knows, and its callers do not:
-
-  linked           a tensor whose gradient by another one is 0
-  made_again       tensors whose gradient keeps nothing of how they are made
-  put              one token into a memory
-  gather           rows of a table by index
-  sum_by_index     its gradient
-  gather_cells     cells of a table by two indices
-  outer_product    Y_ij = A_i B_j
-  centered_exp     E = exp(B - c), 0 where hidden
-  product          an einsum, of a single row too
-  shared_product   W V, where all examples share W
-  divide           Y = X / T
-  softmax          W = softmax(B)
+Each kernel works on the slices that the devices of a mesh hold, declares which
+dimensions the mesh may split, and has its own gradient. Where a TPU needs
+another program than other devices, the kernel chooses it.
 """
 
 import functools
@@ -33,10 +20,10 @@ from synth_mtf.core.dimensions import arrange, is_tpu, put_first
 _MAX_EXPONENT = 75.0
 
 
-def linked(y: mtf.Tensor, x: mtf.Tensor) -> mtf.Tensor:
-  """y, with a gradient by x, which is 0.
+def link_gradient(y: mtf.Tensor, x: mtf.Tensor) -> mtf.Tensor:
+  """y, with a gradient by x that is 0.
 
-  The host recomputes a layer only if all that it is given has a gradient.
+  The host recomputes a layer only if all of its inputs have a gradient.
   """
   return mtf.slicewise(
     lambda y, x: y,
@@ -48,18 +35,17 @@ def linked(y: mtf.Tensor, x: mtf.Tensor) -> mtf.Tensor:
   )
 
 
-def made_again(
+def recompute_in_backward(
   make: Callable[[], tuple[mtf.Tensor, ...]], given: Sequence[mtf.Tensor]
 ) -> tuple[mtf.Tensor, ...]:
-  """What `make` returns; on a TPU, its gradient makes it once more.
+  """What `make` returns; on a TPU, its gradient calls it again.
 
-  In between, none of the tensors on the way from `given` to the result is kept.
-  The host's `recompute_grad` does it by adding a sum over all devices, times
-  1e-30, to what is given; here it is a barrier.
+  No tensor between `given` and the result is kept. Where the host's
+  `recompute_grad` adds a sum over all devices, times 1e-30, this has a barrier.
 
   Args:
-    make: makes tensors out of those given, and of others, which are kept.
-    given: float tensors, at least one for each large one on the way.
+    make: makes tensors from those given, and from others, which are kept.
+    given: float tensors, at least one for each large tensor on the way.
   """
   if not is_tpu(given[0].mesh):
     return make()
@@ -92,18 +78,15 @@ def put(
 ) -> mtf.Tensor:
   """`memory` with `new` at a position of its length.
 
-  Off a TPU the one token is written, and the memory is not gone through; where
-  the mesh splits its length, and on a TPU, all of it is compared and chosen.
+  Off a TPU only the one token is written; on a TPU, or if the mesh splits the
+  length, a comparison selects it.
 
   Args:
-    new: [batch..., ...], what is put in.
-    memory: [batch..., ...] and memory_length anywhere after the batch.
-    position: int32 over any of batch...; not negative. One that is past the end
-      is for an example that is done: what it remembers is of no use.
+    new: [batch..., ...].
+    memory: [batch..., ...], with memory_length anywhere after the batch.
+    position: int32 over any of batch..., not negative. Where it is past the
+      end, the example is finished, and its memory undefined.
     memory_length: the dimension that `new` lacks.
-
-  Returns:
-    A tensor of the shape of memory.
   """
   dims = memory.shape.dims
   axis = dims.index(memory_length)
@@ -133,13 +116,7 @@ def put(
 
 
 def _write(new: tf.Tensor, memory: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
-  """Writes [rows..., ...] into [rows..., length, ...], at a position of each.
-
-  Args:
-    new: what is written.
-    memory: what is there.
-    position: [rows...], with size 1 where it is the same for all.
-  """
+  """Writes [rows..., ...] into [rows..., length, ...], each at its position."""
   axis = position.shape.rank
   outer, inner = memory.shape[:axis], memory.shape[axis + 1 :]
   length = memory.shape[axis]
@@ -156,14 +133,13 @@ def _write(new: tf.Tensor, memory: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
 def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
   """`table[..., indices, ...]` along the axis of that name.
 
-  A TPU mesh multiplies with a one-hot matrix, as the host does; elsewhere the
-  entries are copied, which is far less work for a processor without a matrix
-  unit to spare. The axis gets a name of its own, which no layout splits.
+  A TPU multiplies with a one-hot matrix, as the host does; other devices copy
+  entries.
 
   Args:
-    table: a tensor with a dimension named `axis`.
-    indices: int32 of any shape, all of them on the axis; dimensions that the
-      table has too are aligned.
+    table: a tensor with a dimension named `axis`, which no mesh splits.
+    indices: int32 of any shape, all in range; dimensions that the table has too
+      are aligned.
     axis: a dimension name.
 
   Returns:
@@ -202,15 +178,15 @@ def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
 def sum_by_index(
   dy: mtf.Tensor, indices: mtf.Tensor, shape: mtf.Shape, axis: mtf.Dimension
 ) -> mtf.Tensor:
-  """The gradient of `gather`: entries that share a place are summed.
+  """The gradient of `gather`: entries with the same index are summed.
 
       dT[..., i, ...] = sum of the dY whose index is i
 
   Args:
     dy: the dimensions of `indices`, and those of `shape` without `axis`.
-    indices: int32 of any shape; what is not on the axis is left out.
-    shape: that of the table.
-    axis: its dimension, no part of which is on another device.
+    indices: int32 of any shape; indices out of range are left out.
+    shape: of the table.
+    axis: the indexed dimension, which the mesh does not split.
 
   Returns:
     dT, of that shape.
@@ -226,8 +202,7 @@ def sum_by_index(
 class _SumByIndex(mtf.Operation):
   """See `sum_by_index`; the mesh may split all dimensions but the axis.
 
-  Each device sums its own entries into a table of its own, and the mesh adds
-  the tables, as it does for a product.
+  Each device sums its own entries, and the mesh adds these tables.
   """
 
   def __init__(
@@ -238,8 +213,8 @@ class _SumByIndex(mtf.Operation):
     Args:
       dy: [common..., entries..., kept...].
       indices: int32 [common..., entries...].
-      axis: what is indexed.
-      common: how many dimensions are common to the table and the indices.
+      axis: the indexed dimension.
+      common: number of dimensions common to the table and the indices.
     """
     super().__init__([dy, indices], mesh=dy.mesh, name='sum_by_index')
     self._common = common
@@ -285,8 +260,8 @@ def gather_cells(
 ) -> mtf.Tensor:
   """`table[..., rows, columns]`, one cell for each pair.
 
-  Off a TPU all heads of a cell are read at once. On a TPU, where a gather is a
-  product, two products over the single axes are less work than one over cells.
+  Off a TPU, all heads of a cell are read at once. On a TPU, a gather is a
+  product, and one product for each axis is less work than one over cells.
 
   Args:
     table: [..., length, memory_length].
@@ -309,15 +284,9 @@ def outer_product(a: mtf.Tensor, b: mtf.Tensor) -> mtf.Tensor:
 
       dA_i = sum_j dY_ij B_j     dB_j = sum_i dY_ij A_i
 
-  XLA would keep both vectors for the gradient as it broadcasts them for Y, each
-  as large as Y: on a TPU the gradient reads them from behind a barrier.
-
-  Args:
-    a: [rows..., a].
-    b: [rows..., b].
-
-  Returns:
-    Y, [rows..., a, b].
+  For A [rows..., a] and B [rows..., b], Y is [rows..., a, b]. XLA would keep
+  both vectors for the gradient, broadcast to the size of Y; on a TPU, the
+  gradient reads them from behind a barrier.
   """
   *rows, b_dim = b.shape.dims
 
@@ -338,7 +307,7 @@ def outer_product(a: mtf.Tensor, b: mtf.Tensor) -> mtf.Tensor:
 
 
 def _not_before(y: mtf.Tensor, x: mtf.Tensor) -> mtf.Tensor:
-  """x, which a TPU does not get before y, and not as anything made of x."""
+  """x, behind a barrier that waits for y on a TPU."""
   if not is_tpu(x.mesh):
     return x
   return mtf.slicewise(
@@ -355,21 +324,21 @@ def centered_exp(
 ) -> tuple[mtf.Tensor, mtf.Tensor]:
   """E = exp(B - c), 0 where hidden, for B the sum of the terms.
 
-  The center c of a row is the middle of its visible logits. Whatever padding
-  an example has, E then neither overflows nor vanishes, as long as the logits
+  The center c of a row is the middle of its visible logits, so E neither
+  overflows nor vanishes, whatever padding an example has, as long as the logits
   of a row lie within 150 of each other; larger distances count as 150. On a TPU
-  each term of B has its own center, and c is their sum (the 150 is then for the
-  sum of the terms' spreads): B itself is then used for E alone, and XLA makes
-  it there instead of keeping it for each layer.
+  each term has its own center, and c is their sum (the 150 then limits the sum
+  of the terms' spreads): only E uses B itself, and XLA fuses the two instead of
+  keeping B for each layer.
 
   Args:
-    terms: subsets of `shape`.
+    terms: over subsets of `shape`.
     shape: the dimensions of E; a row is its last one.
-    visible: bool over a subset of them, or None where nothing is hidden.
+    visible: bool over a subset of them; None hides nothing.
 
   Returns:
-    E, and c without the last dimension. No gradient runs through c, which
-    cancels in the quotient of two sums over E.
+    E, and c without the last dimension, which has no gradient: it cancels in
+    the quotient of two sums over E.
   """
   b = arrange(mtf.add_n(list(terms)), shape)
   parts = [arrange(t, shape) for t in terms] if is_tpu(b.mesh) else [b]
@@ -399,7 +368,7 @@ def centered_exp(
 
 
 def row_center(b: tf.Tensor, visible: Optional[tf.Tensor] = None) -> tf.Tensor:
-  """The middle between the least and the largest visible logit of each row."""
+  """The middle between the smallest and the largest visible logit of a row."""
   low = high = b
   if visible is not None:
     low = tf.where_v2(visible, b, b.dtype.max)
@@ -422,8 +391,8 @@ def exp_from(
 def product(x: mtf.Tensor, y: mtf.Tensor, shape: mtf.Shape) -> mtf.Tensor:
   """The einsum of x and y.
 
-  Where y has all dimensions, as keys have when there is one query, the host
-  multiplies all of it and sums. Off a TPU, x becomes a matrix of one row there.
+  Where y has all dimensions, as keys have with a single query, the host
+  multiplies elementwise and sums. Off a TPU, x becomes a matrix of one row.
 
   Args:
     x: [..., k].
@@ -451,10 +420,10 @@ def shared_product(
 ) -> mtf.Tensor:
   """W V, where all examples share W.
 
-  Computed as one product, the result has its heads outside the batch on a TPU,
-  and XLA keeps a second copy of it for the output projection, which needs the
-  batch outside. For training there is therefore one product for each example,
-  with a broadcast of W that XLA makes part of the product.
+  As one product on a TPU, the result would have its heads outside the batch,
+  and XLA would keep a copy with the batch outside for the output projection.
+  Training on a TPU therefore takes one product for each example, with a
+  broadcast of W that XLA fuses.
 
   Args:
     weights: W, [heads, length, memory_length].
@@ -501,7 +470,7 @@ def divide(x: mtf.Tensor, total: mtf.Tensor) -> mtf.Tensor:
 
       dX = dY / T     dT = -sum_d dX Y
 
-  so that Y, which is needed anyway, is what is kept for the gradient.
+  The gradient keeps Y, which is needed anyway.
   """
   return mtf.slicewise(
     divide_rows,
@@ -540,13 +509,12 @@ def softmax(b: mtf.Tensor, over: mtf.Dimension, dtype: tf.DType) -> mtf.Tensor:
 
       W = softmax(B)     dB = W (dW - sum_m dW W / sum_m W)
 
-  On a TPU the gradient keeps W alone, rounded to its type, and divides by what
-  rounded weights sum to. XLA would rather keep W as it was before: a barrier
-  does not let it look behind the rounding.
+  On a TPU the gradient keeps only W, rounded to `dtype`, and divides by the sum
+  of the rounded weights. A barrier keeps XLA from storing W before rounding.
 
   Args:
-    b: logits, of which `over` is the last dimension.
-    over: what the weights sum to 1 over.
+    b: logits, [..., over].
+    over: the dimension over which the weights sum to 1.
     dtype: of the weights.
   """
   rows = [d for d in b.shape.dims if d != over]

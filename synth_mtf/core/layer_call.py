@@ -1,4 +1,4 @@
-"""One call of an attention layer, as its parts see it."""
+"""One call of an attention layer."""
 
 import functools
 from typing import Optional
@@ -20,7 +20,7 @@ class LayerCall:
     context: the host's `transformer.Context`.
     x: the input, [batch..., length, d_model]; [batch..., d_model] in
       incremental decoding.
-    memory: the tokens that are attended to.
+    memory: the tokens attended to.
     projections: the layer's q, k, v and o.
     index: reads tables at the positions of the queries and keys.
     memory_length: Dimension, the number of keys.
@@ -99,11 +99,11 @@ class LayerCall:
     return self.parts(dim) > 1
 
   def parts(self, dim: mtf.Dimension) -> int:
-    """How many parts of a dimension the mesh has."""
+    """Into how many parts the mesh splits a dimension."""
     return parts(dim, self.context.model)
 
   def with_input(self, x: mtf.Tensor) -> 'LayerCall':
-    """The same call for a local function of another input of x's shape."""
+    """The same call, with another input of x's shape."""
     return LayerCall(
       self.context,
       x,

@@ -1,11 +1,10 @@
-"""Alignment logits as a sum whose large parts are touched as rarely as can be.
+"""Alignment logits, a sum of terms that are multiplied out as late as possible.
 
     B = sum of terms
 
-A term is a tensor, or a `Scaled` one or an `InnerProduct` that has not been
-multiplied out. What has no batch dimension is summed separately; the inner
-products of one example become a single product over everything that they sum
-over.
+A term is a tensor, or an `InnerProduct` or `Scaled` table that has not been
+multiplied out. Terms without a batch dimension are summed separately. Inner
+products that depend on the example are joined into one.
 """
 
 import dataclasses
@@ -25,8 +24,7 @@ class InnerProduct:
 
       B[i, j] = sum_k query[i, k] key[j, k]
 
-  Several of them over the same batch are one product over all their k, which
-  is cheaper than the sum of the products.
+  One product over the k of several is cheaper than the sum of their products.
 
   Attributes:
     query: [batch..., length, heads, k], or a subset.
@@ -67,13 +65,13 @@ Term = Union[mtf.Tensor, Scaled, InnerProduct]
 
 @dataclasses.dataclass(frozen=True)
 class Logits:
-  """Alignment logits B, a sum of terms by what they depend on.
+  """Alignment logits B, its terms split by what they depend on.
 
   Attributes:
     shared: those without a batch dimension, over [heads, length,
       memory_length].
-    local: the others, over [batch..., heads, length, memory_length]; of inner
-      products at most one.
+    local: the others, over [batch..., heads, length, memory_length], with at
+      most one inner product.
   """
 
   shared: Sequence[Term]
@@ -81,7 +79,7 @@ class Logits:
 
   @property
   def terms(self) -> list[Term]:
-    """All of them."""
+    """All terms."""
     return [*self.shared, *self.local]
 
 
@@ -103,7 +101,7 @@ def dims_of(term: Term) -> set[mtf.Dimension]:
 
 
 def needed(terms: Sequence[Term]) -> list[mtf.Tensor]:
-  """Few tensors without which neither the terms nor their sum can be made."""
+  """Tensors of which at least one is needed to make each term or the sum."""
   factors = [t.query for t in terms if isinstance(t, InnerProduct)]
   tables = [t.table for t in terms if isinstance(t, Scaled)]
   made = [t for t in terms if isinstance(t, mtf.Tensor)]
@@ -120,7 +118,7 @@ def multiplied_out(call: LayerCall, term: Term) -> mtf.Tensor:
 
 
 def total(call: LayerCall, logits: Logits) -> mtf.Tensor:
-  """B, as one tensor; what has no batch dimension is added once."""
+  """B, as one tensor; terms without a batch dimension are added first."""
   parts = [
     mtf.add_n([multiplied_out(call, term) for term in terms])
     for terms in (logits.local, logits.shared)
@@ -132,14 +130,14 @@ def total(call: LayerCall, logits: Logits) -> mtf.Tensor:
 def multiply(call: LayerCall, product: InnerProduct) -> mtf.Tensor:
   """The logits of an inner product, [batch..., heads, length, memory_length].
 
-  Dimensions that neither factor has are left out.
+  Dimensions that neither factor has are missing.
   """
   dims = [d for d in call.local.dims if d in product.dims]
   return kernels.product(product.query, product.key, mtf.Shape(dims))
 
 
 def join(call: LayerCall, products: Sequence[InnerProduct]) -> InnerProduct:
-  """One inner product whose k runs over those of all products."""
+  """One inner product over the k of all products."""
   if len(products) == 1:
     return products[0]
   k = 'inner_product'
@@ -164,7 +162,7 @@ def _concat(
   order: Sequence[mtf.Dimension],
   name: str,
 ) -> mtf.Tensor:
-  """Makes the other dims agree, and concatenates along the k of each."""
+  """Broadcasts the other dimensions, and concatenates along the k of each."""
   present = {d for f in factors for d in f.shape.dims}
   dims = [d for d in order if d in present]
   return mtf.concat(

@@ -1,10 +1,8 @@
 """The tokens that a layer attends to, and how decoding remembers them.
 
-There is one class for each place that they come from:
-
-  OwnSequence    self-attention: the layer's own input, which grows by a token
-                 with each step of decoding.
-  EncoderOutput  cross-attention: the same for all steps.
+OwnSequence    self-attention: the layer's own input, one token longer with
+               each step of decoding.
+EncoderOutput  cross-attention: the same for all steps.
 """
 
 import abc
@@ -25,14 +23,14 @@ class Memory(abc.ABC):
 
   @abc.abstractmethod
   def project(self, projection: Projection) -> mtf.Tensor:
-    """Projects the tokens; decoding projects each of them only once.
+    """Projects the tokens; decoding projects each one only once.
 
     Args:
-      projection: maps each token on its own.
+      projection: maps each token independently.
 
     Returns:
-      [batch..., memory_length, ...]; in incremental decoding also what is known
-      from earlier steps, with memory_length before the last dimension.
+      [batch..., memory_length, ...], in incremental decoding with the tokens of
+      earlier steps, and memory_length before the last dimension.
     """
 
 
@@ -54,7 +52,7 @@ class OwnSequence(Memory):
     )
 
   def project(self, projection: Projection) -> mtf.Tensor:
-    """All tokens at once, or the current one beside the earlier ones."""
+    """All tokens at once, or the current one with the earlier ones."""
     context = self._context
     projected = projection(self._tokens)
     if context.mode == 'incremental':
@@ -70,13 +68,13 @@ class OwnSequence(Memory):
 
 
 class EncoderOutput(Memory):
-  """What the encoder made, [batch..., memory_length, d_model]."""
+  """The encoder's output, [batch..., memory_length, d_model]."""
 
   def __init__(self, context: transformer.Context) -> None:
     self._context = context
 
   def project(self, projection: Projection) -> mtf.Tensor:
-    """All tokens, by the first part of decoding for all of its steps."""
+    """All tokens, projected once for all steps of decoding."""
     context = self._context
     if context.mode == 'incremental':
       return context.get_constant_state()
@@ -88,6 +86,6 @@ class EncoderOutput(Memory):
 
 
 def _for_steps(x: mtf.Tensor, memory_length: mtf.Dimension) -> mtf.Tensor:
-  """As the steps of decoding multiply with it: a matrix for each head."""
+  """A matrix for each head, as the steps of decoding multiply it."""
   *others, last = (d for d in x.shape.dims if d != memory_length)
   return mtf.transpose(x, mtf.Shape([*others, memory_length, last]))

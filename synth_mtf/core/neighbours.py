@@ -1,4 +1,4 @@
-"""The neighbours of each token, as a convolution sees them."""
+"""The neighbours of each token, for convolutions."""
 
 import mesh_tensorflow as mtf
 from mesh_tensorflow.transformer import transformer
@@ -13,8 +13,8 @@ def neighbours(
   """Stacks x_(i+o) over the offsets o of a filter.
 
   An encoder's filter is centered, o = -(w // 2), ...; a decoder's ends at the
-  token itself, o = -(w - 1), ..., 0. What lies outside of the token's own
-  sequence is 0. Incremental decoding keeps the last w - 1 tokens as its state.
+  token itself, o = -(w - 1), ..., 0. Neighbours in other sequences are 0.
+  Incremental decoding keeps the last w - 1 tokens as its state.
 
   Args:
     context: the host's Context.
@@ -43,7 +43,7 @@ def neighbours(
 def _shifted(
   context: transformer.Context, x: mtf.Tensor, offset: int
 ) -> mtf.Tensor:
-  """x_(i+offset), 0 outside of token i's own sequence."""
+  """x_(i+offset), 0 outside token i's own sequence."""
   if offset == 0:
     return x
 

@@ -1,12 +1,11 @@
-"""Where a token stands inside its sequence, and how a table is read there.
+"""The position of a token inside its sequence, and reading tables there.
 
-Every learned table of a synthesizing function has a `length` axis (one row a
-query position), a `memory_length` axis (one column a key position) or both. A
-`TableIndex` reads the rows and columns that belong to the tokens at hand. There
-is one class for each way in which tokens are laid out:
+A learned table has a `length` axis (one row per query position), a
+`memory_length` axis (one column per key position), or both. A `TableIndex`
+reads the rows and columns of the tokens at hand:
 
-  SlicedIndex    one sequence a row: token i stands at position i.
-  PackedIndex    several sequences a row: the position restarts in each.
+  SlicedIndex    one sequence per row: token i is at position i.
+  PackedIndex    several sequences per row: positions restart in each.
   StepIndex      incremental decoding: one query at `context.position`.
 """
 
@@ -26,9 +25,8 @@ def position_in_segment(
 
       position_i = |{ j < i : sequence_id_j = sequence_id_i }|
 
-  For sequence_id = [1, 1, 1, 2, 2, 0] this is [0, 1, 2, 0, 1, 0]. The host does
-  not pass it to the layers of a T5 model (there `context.position` is the index
-  in the row), so it is derived from what the host does pass.
+  For sequence_id = [1, 1, 1, 2, 2, 0] this is [0, 1, 2, 0, 1, 0]. In a T5 model
+  the host's own `context.position` is the index in the row.
 
   Args:
     sequence_id: int32 [batch..., length]; 0 is padding.
@@ -81,8 +79,8 @@ class TableIndex(abc.ABC):
   def columns(self, table: mtf.Tensor) -> mtf.Tensor:
     """Replaces the table's `memory_length` axis by the key positions.
 
-    A table with fewer columns than there are keys is tiled: key j reads column
-    j mod (number of columns).
+    A table with fewer columns than keys repeats: key j reads column j mod
+    (number of columns).
     """
 
   def cells(self, table: mtf.Tensor) -> mtf.Tensor:
@@ -97,7 +95,7 @@ class TableIndex(abc.ABC):
 
 
 class _UnpackedIndex(TableIndex):
-  """Key j stands at position j."""
+  """Key j is at position j."""
 
   def __init__(
     self,
@@ -109,7 +107,7 @@ class _UnpackedIndex(TableIndex):
     super().__init__(length_dim, memory_length_dim, queries, keys)
 
   def columns(self, table: mtf.Tensor) -> mtf.Tensor:
-    """Columns 0, 1, 2, ..., tiled if they are too few."""
+    """Columns 0, 1, 2, ..., repeated if they are too few."""
     size = table.shape.get_dim_by_name('memory_length').size
     if size >= self.memory_length_dim.size:
       return _leading(table, self.memory_length_dim)
@@ -117,7 +115,7 @@ class _UnpackedIndex(TableIndex):
 
 
 class SlicedIndex(_UnpackedIndex):
-  """Token i of the row stands at position i: the table is sliced."""
+  """Token i of the row is at position i: the table is sliced."""
 
   def __init__(
     self,
@@ -134,7 +132,7 @@ class SlicedIndex(_UnpackedIndex):
 
 
 class StepIndex(_UnpackedIndex):
-  """One query token a step, at `position` (a scalar or [batch])."""
+  """One query per step, at `position` (a scalar or [batch])."""
 
   def __init__(
     self,
@@ -145,20 +143,18 @@ class StepIndex(_UnpackedIndex):
     super().__init__(length_dim, memory_length_dim, position)
 
   def rows(self, table: mtf.Tensor) -> mtf.Tensor:
-    """The row `position`.
+    """The row `position`, or the last one for a sequence that is finished.
 
-    A finished sequence may run past the end of the table, since the host
-    decodes until all are finished; what it reads there is never used.
+    The host decodes until all sequences are finished.
     """
     last = table.shape.get_dim_by_name('length').size - 1
     return kernels.gather(table, mtf.minimum(self.queries, last), 'length')
 
 
 class PackedIndex(TableIndex):
-  """Several sequences share the row: the table is read segment by segment.
+  """Several sequences share a row, and each reads the table from its start.
 
-  The result has the batch dimensions of `sequence_id`, since each row of the
-  batch is packed in its own way.
+  The result has the batch dimensions of `sequence_id`.
   """
 
   def __init__(
@@ -174,8 +170,8 @@ class PackedIndex(TableIndex):
       length_dim: the `length` dimension of the row.
       memory_length_dim: its `memory_length` dimension.
       sequence_id: of the queries, [batch..., length].
-      memory_sequence_id: of the keys, [batch..., memory_length]; None where
-        they are the tokens that ask.
+      memory_sequence_id: of the keys, [batch..., memory_length]; None if the
+        keys are the queries' own tokens.
     """
     queries = position_in_segment(sequence_id, length_dim)
     if memory_sequence_id is None:

@@ -32,12 +32,12 @@ class Visibility:
 
   @property
   def masks(self) -> list[mtf.Tensor]:
-    """Those that there are."""
+    """The masks that hide something."""
     masks = self.pairs, self.keys, self.queries
     return [x for x in masks if x is not None]
 
   def biases(self, dtype: tf.DType) -> list[mtf.Tensor]:
-    """What the host adds to logits, which hides keys from queries."""
+    """Terms of the logits that hide keys from queries, as the host's do."""
     return [
       mtf.stop_gradient((1.0 - mtf.cast(x, dtype)) * _HIDDEN)
       for x in (self.pairs, self.keys)
@@ -56,9 +56,8 @@ def visibility(call: LayerCall, packed: bool) -> Visibility:
       visible(i, j) = read_priority_i >= write_priority_j  and
                       sequence_id_i = sequence_id_j
 
-  as in the host. In an unpacked row the second line says no more than that
-  padding is hidden, which takes a mask over keys instead of one over pairs
-  (and one over queries, whose output at padding the host makes zero).
+  as in the host. In an unpacked row the second line hides only padding, which
+  takes a mask over keys, and one over queries, whose output is 0 at padding.
 
   Args:
     call: the layer call.
@@ -81,13 +80,12 @@ def visibility(call: LayerCall, packed: bool) -> Visibility:
 
 
 def encoder_visibility(call: LayerCall, packed: bool) -> Visibility:
-  """Visibility of the encoder's tokens to those of the decoder.
+  """Visibility of the encoder's tokens for the decoder's.
 
       visible(i, j) = sequence_id_i = encoder_sequence_id_j
 
-  as in the host: no token of the encoder is in the future. What sees nothing
-  (padding, and a target without inputs) has an output of zero; in a packed row
-  the host has there an average of what belongs to others.
+  as in the host. Tokens that see nothing (padding, and a target without inputs)
+  have an output of 0; in a packed row, the host averages over other sequences.
 
   Args:
     call: the layer call.
@@ -136,7 +134,7 @@ def _as_memory(x: mtf.Tensor, call: LayerCall) -> mtf.Tensor:
 def _tokens(
   sequence_id: Union[mtf.Tensor, int], context: transformer.Context
 ) -> Optional[mtf.Tensor]:
-  """1 at tokens and 0 at padding; None where decoding says that all are 1."""
+  """1 at tokens and 0 at padding; None if there is no padding."""
   if not isinstance(sequence_id, mtf.Tensor):
     return None
   return mtf.cast(mtf.not_equal(sequence_id, 0), context.activation_dtype)

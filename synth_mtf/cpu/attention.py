@@ -262,13 +262,6 @@ class _Part(NamedTuple):
   def trained(self) -> bool:
     return any(x.trained for x in self.operands)
 
-  @property
-  def axes(self) -> str:
-    """What its rows and columns are."""
-    if self.is_product:
-      return ''.join(x.layout[2] for x in self.operands)
-    return self.operands[0].layout.replace('h', '')[1:]
-
   def value(self, tiles: Tensors) -> tf.Tensor:
     """A tile of the term, from those of its operands."""
     if self.is_product:
@@ -515,8 +508,8 @@ class _OnDevice:
     )
     b = _total(self._kernel.local, local)
     if shared is not None:
-      axes = ''.join(part.axes for part in self._kernel.shared)
-      layout = 'bh' + ''.join(axis if axis in axes else '.' for axis in 'qk')
+      sizes = zip('qk', shared.shape[2:])
+      layout = 'bh' + ''.join(axis if n > 1 else '.' for axis, n in sizes)
       shared = self._seen.view(tile.window, shared, layout)
       b = shared if b is None else b + shared
     return b, local, others

@@ -7,8 +7,9 @@ them there too, before another row sees them.
 """
 
 import functools
+import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -49,7 +50,7 @@ def mask(
     cached(
       context,
       f'tokens of {ids.name} by {length.name}',
-      lambda: mtf.reshape(mtf.not_equal(ids, 0), shape),
+      lambda: _Tokens(mtf.reshape(mtf.not_equal(ids, 0), shape)).outputs[0],
     )
   ]
 
@@ -71,6 +72,62 @@ def einsum(
     if factors:
       return _ProductOfTokens(xs, output_shape, factors, tokens).outputs[0]
   return mtf.einsum(xs, output_shape)
+
+
+class _Found(NamedTuple):
+  """The tokens among the rows of a device.
+
+  Attributes:
+    rows: int64 [tokens, 1].
+    are_few: bool.
+  """
+
+  rows: tf.Tensor
+  are_few: tf.Tensor
+
+  def among(self, x: tf.Tensor) -> tf.Tensor:
+    """Those rows of [rows, columns]; all rows, if tokens are not few."""
+    return self._if_few(x, lambda x: tf.gather(x, self.rows[:, 0]))
+
+  def in_place(self, y: tf.Tensor, rows: int) -> tf.Tensor:
+    """The reverse, with 0 at the other rows."""
+    shape = tf.constant([rows, y.shape[1]], tf.int64)
+    return self._if_few(y, lambda y: tf.scatter_nd(self.rows, y, shape))
+
+  def _if_few(
+    self, x: tf.Tensor, then: Callable[[tf.Tensor], tf.Tensor]
+  ) -> tf.Tensor:
+    """`tf.cond` in a third of its operations."""
+    otherwise, x = tf.raw_ops.Switch(data=x, pred=self.are_few)
+    return tf.raw_ops.Merge(inputs=[otherwise, then(x)]).output
+
+
+class _Tokens(mtf.Operation):
+  """Finds the tokens of a mask, and passes the mask on.
+
+  Attributes:
+    found: the last lowering's `_Found`, laid out.
+  """
+
+  found: Sequence[Any] = ()
+
+  def __init__(self, mask: mtf.Tensor) -> None:
+    super().__init__([mask], name='tokens')
+    self._outputs = [mtf.Tensor(self, mask.shape, mask.dtype)]
+
+  def lower(self, lowering: mtf.Lowering) -> None:
+    """Adds TensorFlow's operations to the graph."""
+
+    def find(mask: tf.Tensor) -> tuple[tf.Tensor, ...]:
+      rows = tf.where(tf.reshape(mask, [-1]))
+      most = int(mask.shape.num_elements() * _MOST_TOKENS)
+      return tuple(_Found(rows, tf.shape(rows)[0] <= most))
+
+    mesh_impl = lowering.mesh_impl(self)
+    mask = lowering.tensors[self.inputs[0]]
+    if on_cpu(mesh_impl):
+      self.found = mesh_impl.slicewise(find, mask)
+    lowering.set_tensor_lowering(self.outputs[0], mask)
 
 
 class _Factors(NamedTuple):
@@ -153,7 +210,8 @@ class _ProductOfTokens(mtf.EinsumOperation):
     multiply = _sum if self._factors.weights == 2 else _multiply
     y = mesh_impl.slicewise(
       functools.partial(multiply, self._factors, shape),
-      *(lowering.tensors[x] for x in [*self.inputs, self._tokens]),
+      *(lowering.tensors[x] for x in self.inputs),
+      *self._tokens.operation.found,
     )
     given = {d for x in self.inputs for d in x.shape.dims}
     summed = given.difference(self.outputs[0].shape.dims)
@@ -169,16 +227,16 @@ def _multiply(
   shape: Sequence[int],
   x: tf.Tensor,
   y: tf.Tensor,
-  mask: tf.Tensor,
+  *found: tf.Tensor,
 ) -> tf.Tensor:
   """Tokens times weights, or weights times tokens."""
   x, w = (y, x) if factors.weights == 0 else (x, y)
-  tokens = _Tokens(mask)
-  x = tf.reshape(x, [tokens.rows, -1])
+  tokens, rows = _Found(*found), math.prod(shape[: factors.rows])
+  x = tf.reshape(x, [rows, -1])
   k = x.shape[1]
   w = tf.reshape(w, [k, -1] if factors.in_order else [-1, k])
   z = tf.matmul(tokens.among(x), w, transpose_b=not factors.in_order)
-  return tf.reshape(tokens.in_place(z), shape)
+  return tf.reshape(tokens.in_place(z, rows), shape)
 
 
 def _sum(
@@ -186,43 +244,17 @@ def _sum(
   shape: Sequence[int],
   x: tf.Tensor,
   y: tf.Tensor,
-  mask: tf.Tensor,
+  *found: tf.Tensor,
 ) -> tf.Tensor:
   """Tokens times tokens.
 
   Those of y are copied when x is there: kept from where they were last copied,
   all layers would keep them.
   """
-  tokens = _Tokens(mask)
-  x = tokens.among(tf.reshape(x, [tokens.rows, -1]))
+  tokens, rows = _Found(*found), math.prod(x.shape[: factors.rows])
+  x = tokens.among(tf.reshape(x, [rows, -1]))
   with tf.control_dependencies([x]):
-    y = tokens.among(tf.reshape(y, [tokens.rows, -1]))
+    y = tokens.among(tf.reshape(y, [rows, -1]))
   if not factors.in_order:
     x, y = y, x
   return tf.reshape(tf.matmul(x, y, transpose_a=True), shape)
-
-
-class _Tokens:
-  """The tokens among the rows of a device."""
-
-  def __init__(self, mask: tf.Tensor) -> None:
-    self.rows = mask.shape.num_elements()
-    self._places = tf.where(tf.reshape(mask, [-1]))
-    most = int(self.rows * _MOST_TOKENS)
-    self._are_few = tf.shape(self._places)[0] <= most
-
-  def among(self, x: tf.Tensor) -> tf.Tensor:
-    """Those rows of [rows, columns]; all rows, if tokens are not few."""
-    return self._if_few(x, lambda x: tf.gather(x, self._places[:, 0]))
-
-  def in_place(self, y: tf.Tensor) -> tf.Tensor:
-    """The reverse, with 0 at the other rows."""
-    shape = tf.constant([self.rows, y.shape[1]], tf.int64)
-    return self._if_few(y, lambda y: tf.scatter_nd(self._places, y, shape))
-
-  def _if_few(
-    self, x: tf.Tensor, then: Callable[[tf.Tensor], tf.Tensor]
-  ) -> tf.Tensor:
-    """`tf.cond` in a third of its operations."""
-    otherwise, x = tf.raw_ops.Switch(data=x, pred=self._are_few)
-    return tf.raw_ops.Merge(inputs=[otherwise, then(x)]).output

@@ -85,27 +85,28 @@ class Windows:
     if key not in self._known:
       ranges = [self._range(a, n) for a, n in zip(layout, shape)]
       around = [(at, n - at - size) for (at, size), n in zip(ranges, shape)]
-      self._known[key] = self._rows([n for pair in around for n in pair])
-    y = tf.pad(x, tf.reshape(self._known[key][at], [4, 2]))
+      self._known[key] = self._rows(sum(around, ()), [4, 2])
+    y = tf.pad(x, self._known[key][at])
     y.set_shape(shape)
     return y
 
   def _range(self, axis: str, size: int) -> tuple[Any, Any]:
     return self._ranges.get(axis, (0, size))
 
-  def _rows(self, columns: Sequence[Any]) -> Sequence[Any]:
-    """A vector for each window, from one entry of each column."""
-    known = [0 if tf.is_tensor(x) else x for x in columns]
+  def _rows(
+    self, columns: Sequence[Any], shape: Sequence[int] = (4,)
+  ) -> Sequence[Any]:
+    """A vector for each window, of this shape, from an entry of each column."""
     number = len(self._blocks)
+    known = [0 if tf.is_tensor(x) else x for x in columns]
     rows = np.stack([np.broadcast_to(x, number) for x in known], axis=1)
-    found = [i for i, x in enumerate(columns) if tf.is_tensor(x)]
-    if not found:
+    if self._is_whole:
       return rows.tolist()
-    one_hot = np.eye(len(columns), dtype=np.int32)
     total = tf.constant(rows, tf.int32)
-    for i in found:
-      total += columns[i] * one_hot[i]
-    return tf.unstack(total)
+    for x, one_hot in zip(columns, np.eye(len(columns), dtype=np.int32)):
+      if tf.is_tensor(x):
+        total += x * one_hot
+    return tf.unstack(tf.reshape(total, [number, *shape]))
 
 
 def find(

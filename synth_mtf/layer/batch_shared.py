@@ -51,7 +51,9 @@ def average(
 
   # What the host makes again cannot hold what is made again by itself.
   if call.context.train and not recomputes_layers(call.context):
-    y, total, center = kernels.made_again(sums, needed(logits.shared))
+    y, total, center = kernels.recompute_in_backward(
+      sums, needed(logits.shared)
+    )
   else:
     y, total, center = sums()
   if use_log_z:

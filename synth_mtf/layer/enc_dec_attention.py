@@ -107,7 +107,7 @@ class SyntheticEncDecAttention(
   def attend(self, call: LayerCall) -> mtf.Tensor:
     """softmax(B) G(M), with a gradient for X even if no function reads X."""
     y = super().attend(call)
-    return kernels.linked(y, call.x) if call.context.train else y
+    return kernels.link_gradient(y, call.x) if call.context.train else y
 
   def visibility(self, call: LayerCall) -> Visibility:
     """Each target sees the tokens of its own input."""
