@@ -105,7 +105,7 @@ def test_its_commands_make_it_again(read, written, monkeypatch, tmp_path):
   assert (tmp_path / 'figures' / 'histograms.svg').exists()
 
 
-def test_a_run_without_configuration_is_told(runs, tmp_path, capsys):
+def test_a_run_without_configuration_is_reported(runs, tmp_path, capsys):
   bare = tmp_path / 'bare'
   shutil.copytree(runs[0], bare)
   for path in bare.iterdir():
@@ -113,9 +113,9 @@ def test_a_run_without_configuration_is_told(runs, tmp_path, capsys):
       shutil.rmtree(path) if path.is_dir() else path.unlink()
   out = tmp_path / 'report.html'
   assert report(bare, runs[1], '--out', out, *TEXT) == 0
-  told = f'No attention of bare, {bare}: {bare} has no operative_config.gin'
-  assert told in capsys.readouterr().err
-  assert told in out.read_text()
+  message = f'No attention of bare, {bare}: {bare} has no operative_config.gin'
+  assert message in capsys.readouterr().err
+  assert message in out.read_text()
   assert [one['label'] for one in Reader(out.read_text()).models] == ['Syn (R)']
 
 
@@ -128,7 +128,7 @@ def test_attention_of_a_file(runs, tmp_path):
   assert model['label'] == 'Syn (R)'
 
 
-def test_sentences_that_do_not_fit_are_told(runs, tmp_path, capsys):
+def test_sentences_that_do_not_fit_are_reported(runs, tmp_path, capsys):
   """Those that are shown where no text is given, to rows of 32 bytes."""
   out = tmp_path / 'report.html'
   assert report(runs[0], '--out', out) == 0

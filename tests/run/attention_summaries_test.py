@@ -76,10 +76,10 @@ def test_they_are_written_at_an_interval_and_change_nothing(train):
     ),
   }
   assert all(steps == [0, 2, 4] for steps in found.values())
-  told = events.read(str(watched)).scalars
+  recorded = events.read(str(watched)).scalars
   for number in range(1, 5):
     tag = f'attention/encoder/layer_01/alpha/{{}}/head_{number:02d}'
-    r, v = (told[tag.format(letter)] for letter in 'RV')
+    r, v = (recorded[tag.format(letter)] for letter in 'RV')
     assert r[0] == v[0] == 0.5  # untrained
     assert r[4] != 0.5
     np.testing.assert_allclose([r[s] + v[s] for s in r], 1, rtol=1e-6)
@@ -138,16 +138,16 @@ def run(lowering, fetches):
 
 @pytest.mark.parametrize('variant', ['random_vanilla', 'random', None])
 def test_entropy_is_the_mean_over_tokens(variant):
-  told = {}
+  recorded = {}
 
   def note(tag, weights, per_head):
-    told[tag] = (weights, per_head['entropy'])
+    recorded[tag] = (weights, per_head['entropy'])
 
   with tf.Graph().as_default():
     lowering = lowered(note, variant)
     fetches = {
       tag: [lowering.export_to_tf_tensor(x) for x in pair]
-      for tag, pair in told.items()
+      for tag, pair in recorded.items()
     }
     found = run(lowering, fetches)
   assert len(found) == 3 * 2
@@ -191,11 +191,11 @@ def test_a_tpu_gets_scalars_through_the_host(tmp_path):
   assert 0 < shares[-1] < shares[0] <= 1
 
 
-def test_nothing_is_told_of_evaluations():
-  told = []
+def test_evaluations_are_not_recorded():
+  recorded = []
   with tf.Graph().as_default():
-    lowered(lambda *one: told.append(one), mode='eval')
-  assert told == []
+    lowered(lambda *one: recorded.append(one), mode='eval')
+  assert recorded == []
 
 
 def test_a_batch_in_pieces_is_refused():

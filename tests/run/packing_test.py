@@ -45,7 +45,7 @@ def test_of_a_language_model():
 
 
 @pytest.mark.parametrize(
-  'run, variant, told',
+  'run, variant, label',
   [
     ('translate', 'random', 'Syn (R)'),
     ('translate', 'vanilla', None),
@@ -58,15 +58,15 @@ def test_of_a_language_model():
     ('perplexity_en_mix', 'random', None),
   ],
 )
-def test_what_a_run_says(run, variant, told):
+def test_what_a_run_says(run, variant, label):
   gin_files.parse(
     ['sizes/tiny.gin', f'variants/{variant}.gin', f'runs/{run}.gin'],
     ["utils.run.init_checkpoint = 'model.ckpt-7'"],
   )
   found = packing.notice({'inputs': 256, 'targets': 256})
-  if told is None:
+  if label is None:
     assert found is None
   else:
     assert found is not None
-    assert f'so that {told} reads its tables by the position' in found
+    assert f'so that {label} reads its tables by the position' in found
     assert 'times the products that it has with mesh_train_dataset_fn.' in found
