@@ -106,12 +106,14 @@ def _print_paper() -> int:
   from synth_mtf.results import paper
 
   for table in paper.TABLES:
+    if not table.costed:
+      continue
     costs = []
-    for system in table.systems:
+    for system in table.costed:
       gin_files.parse(
         [f'sizes/{system.size}.gin', f'variants/{system.variant}.gin'],
         [
-          f'Unitransformer.max_length = {table.max_length}',
+          f'Unitransformer.max_length = {table.lengths["inputs"]}',
           'mesh_train_dataset_fn.pack = False',
           *system.bindings,
         ],

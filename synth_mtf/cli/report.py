@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from synth_mtf.cli import attention
-from synth_mtf.cli.table import LAYOUTS
 from synth_mtf.errors import UserError
+from synth_mtf.results.layouts import LAYOUTS
 from synth_mtf.run import output, process
 
 SUMMARY = 'one page about runs: tables, figures, attention, configuration'

@@ -1,21 +1,11 @@
-"""`synth-mtf table`: the paper's tables out of a user's own runs."""
+"""`synth-mtf table`: the paper's tables, made of your own runs."""
 
 import argparse
 
+from synth_mtf.results import layouts, printing
 from synth_mtf.run import process
 
-SUMMARY = "the paper's tables, out of your own runs"
-
-LAYOUTS = (
-  'glue',
-  'superglue',
-  'translation',
-  'generation',
-  'lm',
-  'classification',
-  'speed',
-)
-FORMATS = ('terminal', 'markdown', 'csv', 'latex', 'json')
+SUMMARY = "the paper's tables, made of your own runs"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,66 +14,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     'runs',
     nargs='+',
     metavar='RUN',
-    help='a model folder, of whatever command, or a folder of `synth-mtf '
-    'demo`; runs that differ by their seeds alone are one row',
+    help='a model folder, whichever command made it, or a folder of `synth-mtf '
+    'demo`; runs that differ only in their seeds are one row',
   )
   parser.add_argument(
     '--layout',
-    choices=LAYOUTS,
+    choices=tuple(layouts.LAYOUTS),
     help='the columns of a table of the paper (default: what the runs have)',
   )
   parser.add_argument(
     '--checkpoint',
     default='last',
     metavar='STEP',
-    help='a step; last, the last that was evaluated; or best, for each task '
-    'that at which its metrics are best (default: last)',
+    help='a step; last, the last one evaluated; or best, for each task the one '
+    'at which its metrics are best (default: last)',
   )
   parser.add_argument(
     '--errors',
     action='store_true',
-    help='standard errors of the scores over the examples',
+    help='add the standard errors of the scores over the examples',
   )
   parser.add_argument(
     '--paper',
     action='store_true',
-    help="the paper's row and the difference below each model",
+    help="add the paper's row and the difference below each model",
   )
   parser.add_argument(
     '--format',
-    choices=FORMATS,
-    help='default: terminal, cut to its width; markdown where there is none',
+    choices=('terminal', 'markdown', 'csv', 'latex', 'json'),
+    help='default: terminal, split to fit its width; markdown elsewhere',
   )
 
 
 def run(args: argparse.Namespace) -> int:
   """Prints the table."""
   process.load_quietly()
-  import synth_mtf.tasks  # noqa: F401 (their metrics)
-  from synth_mtf.results import printing, runs
-  from synth_mtf.results.tables import (
-    checkpoints,
-    data,
-    grid,
-    layouts,
-    table,
-  )
+  from synth_mtf.results import runs, tables, views
 
-  choice = checkpoints.choice(args.checkpoint)
-  found = runs.read_all(args.runs)
-  layout = (
-    layouts.LAYOUTS[args.layout](found)
-    if args.layout
-    else layouts.overview(found)
-  )
-  made = table.make(found, layout, choice)
-  texts = grid.grid(made, args.errors, args.paper)
-  written = {
-    'csv': lambda: data.comma_separated(made, args.errors),
-    'json': lambda: data.as_json(made, texts.notes, args.paper),
-  }
-  if args.format in written:
-    print(written[args.format]())
+  table = tables.make(runs.read_all(args.runs), args.layout, args.checkpoint)
+  if args.format == 'csv':
+    print(views.csv(table, args.errors))
+  elif args.format == 'json':
+    print(views.as_json(table, args.errors, args.paper))
   else:
-    print(printing.text(texts, args.format))
+    print(
+      printing.text(views.grid(table, args.errors, args.paper), args.format)
+    )
   return 0

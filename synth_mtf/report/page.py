@@ -17,10 +17,9 @@ from synth_mtf import __version__, atomic
 from synth_mtf.attention.file import Attention
 from synth_mtf.errors import UserError
 from synth_mtf.report import weights
-from synth_mtf.results import alphas
+from synth_mtf.results import alphas, layouts, seeds, tables, views
 from synth_mtf.results.printing import Grid, Piece, Row
 from synth_mtf.results.runs import Run
-from synth_mtf.results.tables import checkpoints, grid, layouts, table
 
 GENERATOR = 'synth-mtf report'  # marks a page as ours
 # Keeps a page, most of which is weights, below 10 MB.
@@ -63,17 +62,14 @@ def write(
     UserError: a run cannot be read or has no results of a layout, or the page
       cannot be written.
   """
-  shapes = [
-    layouts.overview(runs),
-    *(layouts.LAYOUTS[name](runs) for name in layout_names),
+  grids = [
+    views.grid(tables.make(runs, name)) for name in (None, *layout_names)
   ]
-  last = checkpoints.choice('last')
-  tables = [grid.grid(table.make(runs, shape, last)) for shape in shapes]
   figures, undrawn = draw(runs, attentions)
   text = render(
     title=_title(runs),
     summary=summary(runs),
-    tables=tables,
+    tables=grids,
     figures=figures,
     weights=weights.pack(attentions, _MAX_BYTES) if attentions else None,
     notes=[*notes, *undrawn],
@@ -105,9 +101,7 @@ def render(**content: Any) -> str:
 
 def one_per_model(runs: Sequence[Run]) -> list[Run]:
   """Returns one run of each model: of runs that differ by seed, the first."""
-  by_name = {run.name: run for run in runs}
-  made = table.make(runs, layouts.overview(runs), checkpoints.choice('last'))
-  return [by_name[model.runs[0]] for model in made.models]
+  return [same[0] for same in seeds.by_model(runs).values()]
 
 
 def _title(runs: Sequence[Run]) -> str:
@@ -126,7 +120,7 @@ def summary(runs: Sequence[Run]) -> Grid:
       f'{run.steps_per_second:.1f}' if run.steps_per_second else None,
       run.name,
     ]
-    return Row(run.label, [[Piece(text or grid.MISSING)] for text in texts])
+    return Row(run.label, [[Piece(text or views.MISSING)] for text in texts])
 
   return Grid(
     caption=f'{len(runs)} run{"s" * (len(runs) > 1)}',

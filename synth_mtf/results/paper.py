@@ -1,104 +1,169 @@
-"""Figures of arXiv 2005.00743 that a model's cost can be held against.
+"""The figures of the paper (arXiv 2005.00743, version 3).
 
-Only those that were read in the paper or follow from it; the others of these
-tables are left out.
+Only figures that could be verified are here. Of Tables 5 and 6, the DyConv rows
+are left out: their printed averages do not follow from their cells. Of Table 2,
+the rows are here whose models this package has; of Table 4, parameters and
+speed. Table 3, Table 7 and the rest of Table 4 are left out.
 """
 
-import dataclasses
+import types
 from collections.abc import Mapping, Sequence
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from synth_mtf.cost import Cost
+from synth_mtf.results import printing
+from synth_mtf.results.layouts import VANILLA
 
 
-@dataclasses.dataclass(frozen=True)
-class System:
+class System(NamedTuple):
   """A row of a table.
 
   Attributes:
-    name: of the system, as the paper has it.
-    size: its gin file in `sizes/`.
+    name: as the paper has it.
+    scores: a cell for each column of the table, or nothing.
+    size: its gin file in `sizes/`; '' if its cost is not compared.
     variant: its gin file in `variants/`.
     millions: of trained parameters.
-    products: operations, over those of the table's first system.
-    bindings: gin's, beside its files.
+    products: operations, as a multiple of those of the table's first system.
+    bindings: of gin, beside its files.
   """
 
   name: str
-  size: str
-  variant: str
+  scores: str = ''
+  size: str = ''
+  variant: str = ''
   millions: Optional[int] = None
   products: Optional[float] = None
   bindings: Sequence[str] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Table:
-  """Some rows of a table of the paper.
+class Table(NamedTuple):
+  """A table of the paper.
 
   Attributes:
     title: what it is.
+    columns: the keys of the columns of scores, see layouts.py.
+    systems: its rows.
     lengths: of inputs and targets.
-    max_length: of the tables.
-    systems: the rows; the first one is what the others are compared with.
   """
 
   title: str
-  lengths: Mapping[str, int]
-  max_length: int
+  columns: Sequence[str]
   systems: Sequence[System]
+  lengths: Mapping[str, int] = types.MappingProxyType({})
+
+  @property
+  def costed(self) -> list[System]:
+    """The systems whose cost is compared, with that of the first."""
+    return [system for system in self.systems if system.size]
 
 
+# Seven taps, each with a kernel for three channels: see dyconv.gin.
 _SHARED_KERNELS = (
-  'transformer_layers.DynamicConv1DLocalAttn.num_unique_depth_filters'
+  'transformer_layers.DynamicConv1DLocalAttn.num_unique_depth_filters = 3'
 )
+_T5, _R, _D, _DV, _RV = 'T5', 'Syn (R)', 'Syn (D)', 'Syn (D+V)', 'Syn (R+V)'
+_GLUE_COLUMNS = (
+  'GLUE', 'CoLA', 'SST', 'MRPC', 'STSB', 'QQP', 'MNLI', 'QNLI', 'GLUE RTE',
+)  # fmt: skip
+_SUPER_GLUE_COLUMNS = (
+  'SuperGLUE', 'BoolQ', 'CB', 'CoPA', 'MultiRC', 'ReCoRD', 'SuperGLUE RTE',
+  'WiC', 'WSC',
+)  # fmt: skip
+_GLUE = {
+  _T5: '83.5 53.1 92.2 92.0/88.7 89.1/88.9 88.2/91.2 84.7/85.0 91.7 76.9',
+  _R: '75.1 41.2 91.2 85.9/79.4 74.0/74.3 85.5/89.0 77.6/78.1 87.6 59.2',
+  _D: '72.0 18.9 89.9 86.4/79.4 75.3/75.5 85.2/88.3 77.4/78.1 86.9 57.4',
+  _DV: '82.6 48.6 92.4 91.2/87.7 88.9/89.0 88.6/91.5 84.3/84.8 91.7 75.1',
+  _RV: '84.1 53.3 92.2 91.2/87.7 89.3/88.9 88.6/91.4 85.0/84.6 92.3 81.2',
+}
+_SUPER_GLUE = {
+  _T5: '70.3 78.2 72.1/83.9 59.0 73.1/32.1 71.1/70.3 77.3 65.8 80.8',
+  _R: '61.1 69.5 54.6/73.2 60.0 63.0/15.7 58.4/57.4 67.5 64.4 66.3',
+  _D: '58.5 69.5 51.7/71.4 51.0 66.0/15.8 54.1/53.0 67.5 65.2 58.7',
+  _DV: '69.7 79.3 74.3/85.7 64.0 73.8/33.7 69.9/69.2 78.7 64.3 68.3',
+  _RV: '72.2 79.3 82.7/91.1 64.0 74.3/34.9 70.8/69.9 82.7 64.6 75.0',
+}
 
 TABLES = (
   Table(
     "Table 2, translation of WMT'14 (6 + 6 layers of T2T's base)",
-    {'inputs': 256, 'targets': 256},
-    256,
+    ('En-De', 'En-Fr', 'LM1B'),
     (
-      System('Transformer', 'small', 'vanilla', 67),
-      System('Transformer (Control)', 'small_plus', 'vanilla', 73),
-      System('Syn (Fix)', 'small', 'fixed_random', 61),
-      System('Syn (R)', 'small', 'random', 67),
-      System('Syn (FR)', 'small', 'factorized_random', 61),
-      System('Syn (R+V)', 'small', 'random_vanilla', 73),
+      System('Transformer', '27.67 41.57 38.21', 'small', 'vanilla', 67),
+      System('Transformer (Control)', '', 'small_plus', 'vanilla', 73),
+      System('Syn (Fix)', '23.89 38.31 50.52', 'small', 'fixed_random', 61),
+      System('Syn (R)', '27.27 41.12 40.60', 'small', 'random', 67),
+      System('Syn (FR)', '27.30 41.12 42.40', 'small', 'factorized_random', 61),
+      System('Syn (D)', '27.43 41.39 40.88'),
+      System('Syn (FD)', '27.32 41.57 41.20'),
+      System('Syn (R+D)', '27.68 41.21 42.35'),
+      System('Syn (D+V)', '27.57 41.38 37.27'),
+      System('Syn (R+V)', '28.47 41.85 40.05', 'small', 'random_vanilla', 73),
     ),
+    {'inputs': 256, 'targets': 256},
   ),
   Table(
     'Table 4, pretraining on C4 (T5 Base)',
-    {'inputs': 512, 'targets': 114},
-    512,
+    ('x T5',),
     (
-      System('T5 (Base)', 'base', 'vanilla'),
-      System('T5 (Base+)', 'base_plus', 'vanilla', 292),
-      System('LightConv', 'base', 'lightconv', 224),
-      # Seven taps, each with a kernel for three channels: see dyconv.gin.
-      System('DyConv', 'base', 'dyconv', 257, 1.06, [f'{_SHARED_KERNELS} = 3']),
-      System('DyConv, a kernel a channel', 'base', 'dyconv'),
+      System('T5 (Base)', '1.00', 'base', 'vanilla'),
+      System('T5 (Base+)', '', 'base_plus', 'vanilla', 292),
+      System('LightConv', '', 'base', 'lightconv', 224),
+      System('DyConv', '', 'base', 'dyconv', 257, 1.06, [_SHARED_KERNELS]),
+      System('DyConv, a kernel per channel', '', 'base', 'dyconv'),
+      System('Syn (R)', '1.09'),
+      System('Syn (D+V)', '0.86'),
+      System('Syn (R+V)', '0.97'),
     ),
+    {'inputs': 512, 'targets': 114},
+  ),
+  Table(
+    'Table 5, GLUE',
+    _GLUE_COLUMNS,
+    [System(name, scores) for name, scores in _GLUE.items()],
+  ),
+  Table(
+    'Table 6, SuperGLUE',
+    _SUPER_GLUE_COLUMNS,
+    [System(name, scores) for name, scores in _SUPER_GLUE.items()],
   ),
 )
 
 
+# The paper's names of plain T5.
+_VANILLA = ('Transformer', 'T5 (Base)', _T5)
+
+
+def _scores() -> dict[tuple[str, str], tuple[float, ...]]:
+  found = {}
+  for table in TABLES:
+    for name, scores, *_ in table.systems:
+      for label in VANILLA if name in _VANILLA else [name]:
+        for column, cell in zip(table.columns, scores.split()):
+          found[column, label] = tuple(map(float, cell.split('/')))
+  return found
+
+
+# The figures of a column's measures, by the column's key and the model's label.
+SCORES: Mapping[tuple[str, str], tuple[float, ...]] = _scores()
+
+
 def text(table: Table, costs: Sequence[Cost]) -> str:
-  """A table beside the costs of its systems, with the difference."""
-  first = costs[0]
-  lines = [
-    table.title,
-    f'{"":28}{"trained":>10}{"paper":>10}{"difference":>12}'
-    f'{"products":>10}{"paper":>10}',
-  ]
-  for system, cost in zip(table.systems, costs):
-    ours = cost.trained / 1e6
-    there, apart = '-', '-'
+  """Returns a table beside the costs of its systems, with the differences."""
+  rows = []
+  for system, cost in zip(table.costed, costs):
+    trained = cost.trained / 1e6
+    paper, difference = '-', '-'
     if system.millions is not None:
-      there, apart = f'{system.millions} M', f'{ours - system.millions:+.1f} M'
-    ratio = '-' if system.products is None else f'{system.products:.2f}'
-    lines.append(
-      f'{system.name:28}{ours:>8.1f} M{there:>10}{apart:>12}'
-      f'{cost.flops / first.flops:>10.2f}{ratio:>10}'
+      paper = f'{system.millions} M'
+      difference = f'{trained - system.millions:+.1f} M'
+    products = '-' if system.products is None else f'{system.products:.2f}'
+    rows.append(
+      [
+        *(system.name, f'{trained:.1f} M', paper, difference),
+        *(f'{cost.flops / costs[0].flops:.2f}', products),
+      ]
     )
-  return '\n'.join(lines)
+  headers = ['', 'trained', 'paper', 'difference', 'products', 'paper']
+  return f'{table.title}\n{printing.plain(headers, rows, "lrrrrr")}'

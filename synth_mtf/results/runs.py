@@ -1,8 +1,8 @@
-"""Runs on disk, of whatever command: what they are, and what they measured.
+"""Reads runs from disk, whichever command made them.
 
-A run needs not be whole. A folder of checkpoints, with or without evaluations,
-will do; so will event files alone, as the stock command and TPUs write them.
-Where a run leaves metrics.json, that is believed before T5's own files.
+A run need not be complete: checkpoints without evaluations will do, and so will
+event files alone, as the stock command and TPUs write them. metrics.json takes
+precedence over T5's own files.
 """
 
 import ast
@@ -27,7 +27,7 @@ from synth_mtf.checkpoints import names
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, gin_files
-from synth_mtf.results import labels, prediction_files, records
+from synth_mtf.results import labels, records
 from synth_mtf.results.records import Result
 
 LOSS = 'loss'
@@ -47,6 +47,7 @@ _MEASURED = re.compile(r'eval_(?P<task>.+)_(?P<split>[^_]+)_\d+(?:_.*)?')
 _SCORE = re.compile(r'eval/(?P<task>[^/]+)/(?P<metric>.+)')
 _UNKNOWN = 'unknown'
 _OF_SEQUENCES = 'sequence_accuracy'
+_ACCURACY = 'accuracy'  # in percent
 _MEASURES = ('neg_log_perplexity', 'token_accuracy', _OF_SEQUENCES)
 _TOKENS = 'num_eval_tokens'
 _LONGEST = 'max_targets_length'
@@ -55,15 +56,15 @@ Curve = npt.NDArray[np.float64]
 
 
 class Run:
-  """A model that was trained, as its folders tell.
+  """A model that was trained, as read from its folders.
 
-  What is asked for is read then, and once. Names, settings and products are
-  found by parsing its configuration, which changes what gin holds.
+  Each property reads files when it is first used. `label` and `products` parse
+  its configuration, which replaces what gin holds.
 
   Attributes:
-    name: its path, as it was given.
-    folders: of its checkpoints, in the order of its training: one, or those of
-      a demo's pretraining and finetuning.
+    name: its path, as given.
+    folders: of its checkpoints, in the order of training: one, or a demo's for
+      pretraining and finetuning.
   """
 
   def __init__(self, name: str, folders: Sequence[str]) -> None:
@@ -92,21 +93,21 @@ class Run:
 
   @functools.cached_property
   def bindings(self) -> Mapping[str, str]:
-    """What its configuration binds, by name; empty where there is none."""
+    """What its configuration binds, by name; empty if there is none."""
     return gin_files.bindings(self.gin) if self.gin else {}
 
   @functools.cached_property
   def seed(self) -> Optional[int]:
-    """The seed of its training, or None where nothing tells it."""
+    """The seed of its training, or None if it is unknown."""
     found = self._setting(_SEED_SETTING)
     return found if isinstance(found, int) else _seed_of(self.name)
 
   @functools.cached_property
   def label(self) -> str:
-    """The name of its model by the paper, or else that of its folder.
+    """The paper's name of its model, or else the name of its folder.
 
-    The latter where there is no configuration, or one with names of modules
-    that are neither ours nor the host's.
+    That is if it has no configuration, or one with names of modules that are
+    neither ours nor the host's.
     """
     with contextlib.suppress(UserError):
       if self._parse():
@@ -115,12 +116,12 @@ class Run:
 
   @functools.cached_property
   def steps(self) -> list[int]:
-    """The steps of the checkpoints that are in its last folder."""
+    """The steps of the checkpoints in its last folder."""
     return list(map(checkpoints.step_of, checkpoints.written(self.folder)))
 
   @functools.cached_property
   def results(self) -> list[Result]:
-    """What evaluations have found, in the order of their steps."""
+    """The results of its evaluations, in the order of their steps."""
     found = {}
     for folder in self.folders:
       with _explained(folder):
@@ -133,9 +134,9 @@ class Run:
 
   @functools.cached_property
   def curves(self) -> Mapping[str, Curve]:
-    """What was told during training: [step, (step, value)] by its tag.
+    """What training wrote to event files: [step, (step, value)] by tag.
 
-    Those of T5 are `LOSS`, `SPEED` (steps a second) and `LEARNING_RATE`.
+    T5's are `LOSS`, `SPEED` (steps a second) and `LEARNING_RATE`.
     """
     values: dict[str, dict[int, float]] = {}
     for found in self._events.values():
@@ -149,24 +150,24 @@ class Run:
 
   @functools.cached_property
   def steps_per_second(self) -> Optional[float]:
-    """The median over its first training, or None where nothing tells it.
+    """The median over its first training, or None if it is unknown.
 
-    The first step compiles, and others use the machine, too.
+    A mean would be off: the first step compiles, and the machine is shared.
     """
     speeds = self._events[self.folders[0]].scalars.get(SPEED)
     return statistics.median(speeds.values()) if speeds else None
 
   @functools.cached_property
   def parameters(self) -> Optional[int]:
-    """How many numbers training changes, or None without a checkpoint.
+    """The number of trained parameters, or None without a checkpoint.
 
-    Weights that finetuning alone keeps fixed (`utils.run.variable_filter`) are
-    counted, those that stay as they were drawn (Fix) are not.
+    Weights that only finetuning keeps fixed (`utils.run.variable_filter`) are
+    counted; those that never change (Fix) are not.
     """
     checkpoint = self._checkpoint
     if checkpoint is None:
       return None
-    if not checkpoint.slots:  # of somebody who left them out
+    if not checkpoint.slots:  # left out by whoever wrote it
       return checkpoint.parameters
     trained = {names.slot_owner(slot) for slot in checkpoint.slots}
     kept = self._setting('run.variable_filter')
@@ -179,10 +180,10 @@ class Run:
 
   @functools.cached_property
   def products(self) -> Optional[int]:
-    """Multiplications of a forward pass over a pair of sequences.
+    """Multiplications in a forward pass over a pair of sequences.
 
-    At the lengths of its training; None where its configuration or a checkpoint
-    is missing, or the former is not understood.
+    Sequences are as long as in training. None if a checkpoint or a readable
+    configuration is missing.
     """
     lengths = self._setting('run.sequence_length')
     if not lengths or self._checkpoint is None:
@@ -208,17 +209,16 @@ class Run:
     return found
 
   def _parse(self) -> bool:
-    """Has gin hold its configuration; returns whether there is one."""
+    """Makes gin hold its configuration; returns whether there is one."""
     if self.gin:
       gin_files.parse_foreign(self.gin, self.name)
     return bool(self.gin)
 
   def _setting(self, name: str) -> Any:
-    """The value of a binding that is a literal, or None.
+    """The value of a binding if it is a literal, or None.
 
     Args:
-      name: without gin's modules; an operative configuration leaves out those
-        that it can do without.
+      name: without the modules that an operative configuration may leave out.
     """
     for bound, value in self.bindings.items():
       if f'.{bound}'.endswith(f'.{name}'):
@@ -234,7 +234,7 @@ def read(folder: str) -> list[Run]:
       bucket.
 
   Returns:
-    At least one; those of a demo in the order of its own table.
+    At least one; those of a demo in the order of its table.
 
   Raises:
     UserError: there is no such folder, or no run in it.
@@ -248,10 +248,10 @@ def read(folder: str) -> list[Run]:
 
 
 def read_all(folders: Sequence[str]) -> list[Run]:
-  """Finds the runs of several folders; what is named twice comes once.
+  """Finds the runs of several folders, each of them once.
 
   Raises:
-    UserError: one of them is not there, or holds no run.
+    UserError: a folder does not exist, or holds no run.
   """
   found: dict[tuple[str, ...], Run] = {}
   for folder in folders:
@@ -281,7 +281,7 @@ def _runs(folder: str) -> Iterator[Run]:
 
 
 def _variants(folder: str, below: Sequence[str]) -> list[str]:
-  """The folders of a demo's variants, first those of its last command."""
+  """The folders of a demo's variants, those of its last command first."""
   path = os.path.join(folder, records.METRICS)
   shown: list[str] = []
   if tf.io.gfile.exists(path):
@@ -289,7 +289,7 @@ def _variants(folder: str, below: Sequence[str]) -> list[str]:
       with tf.io.gfile.GFile(path) as stream:
         shown = list(json.load(stream)['models'])
     except (ValueError, KeyError, TypeError):
-      shown = []  # the folders tell the rest
+      shown = []  # the order of the folders will do
   return [
     *(one for one in shown if one in below),
     *(one for one in below if one not in shown),
@@ -321,7 +321,7 @@ def _no_run(folder: str) -> UserError:
 
 
 def _results(folder: str) -> Iterator[Result]:
-  """Yields what is known of a model folder's evaluations, the best last."""
+  """Yields the results of a folder's evaluations, the most reliable last."""
   for place, split, task in _evaluations(folder):
     recorded = [result for result, _ in records.read(place)]
     told = events.read(place).scalars
@@ -335,18 +335,15 @@ def _results(folder: str) -> Iterator[Result]:
 def _scores_elsewhere(
   folder: str, told: Mapping[str, Mapping[int, float]]
 ) -> Iterator[Result]:
-  """Yields scores in a folder whose name does not tell the split.
-
-  It is what somebody has bound `utils.run.eval_summary_dir` to.
-  """
+  """Yields scores in a folder of any name (`utils.run.eval_summary_dir`)."""
   if not _EVALUATED.fullmatch(os.path.basename(folder)):
     yield from _scores(folder, _UNKNOWN, told, set())
 
 
 def _evaluations(folder: str) -> Iterator[tuple[str, str, Optional[str]]]:
-  """Yields folder, split and, if it is of one task, task of each evaluation.
+  """Yields the folder, split and (of log perplexity) task of each evaluation.
 
-  A folder may be that of an evaluation itself.
+  The folder may itself be that of an evaluation.
   """
   for place in (
     folder,
@@ -372,33 +369,52 @@ def _scores(
   told: Mapping[str, Mapping[int, float]],
   recorded: set[tuple[int, str, str, str]],
 ) -> Iterator[Result]:
-  """Yields T5's scores of tasks, with n and errors out of its own files.
+  """Yields the scores in T5's event files, but for those that are recorded.
 
-  Args:
-    folder: of the evaluation.
-    split: that was evaluated.
-    told: what the event files say.
-    recorded: the keys of what is known better.
+  An accuracy has the standard error of a share, other metrics have none.
   """
-  found: dict[tuple[int, str], dict[str, float]] = {}
   for tag, values in told.items():
     score = _SCORE.fullmatch(tag)
     if not score:
       continue
     for step, value in values.items():
-      if (step, score['task'], split, score['metric']) not in recorded:
-        metrics = found.setdefault((step, score['task']), {})
-        metrics[score['metric']] = value
-  for (step, task), metrics in found.items():
-    yield from prediction_files.results(folder, task, split, step, metrics)
+      task, metric = score['task'], score['metric']
+      if (step, task, split, metric) in recorded:
+        continue
+      n = _examples(folder, task, step)
+      error = None
+      if metric == _ACCURACY and n and 0 <= value <= 100:
+        error = math.sqrt(value * (100 - value) / n)
+      yield Result(
+        task=task,
+        split=split,
+        metric=metric,
+        value=value if math.isfinite(value) else None,
+        n=n,
+        unit='example',
+        standard_error=error,
+        step=step,
+      )
+
+
+def _examples(folder: str, task: str, step: int) -> Optional[int]:
+  """How many examples T5's text files of an evaluation have, if they agree."""
+  counts = set()
+  for name in (f'{task}_targets', f'{task}_{step}_predictions'):
+    path = os.path.join(folder, name)
+    if not tf.io.gfile.exists(path):
+      return None
+    with tf.io.gfile.GFile(path, 'rb') as stream:
+      counts.add(stream.read().count(b'\n'))
+  return counts.pop() or None if len(counts) == 1 else None
 
 
 def _measures(
   task: str, split: str, told: Mapping[str, Mapping[int, float]]
 ) -> Iterator[Result]:
-  """Yields what was measured token by token."""
+  """Yields what was measured on tokens."""
   for step, tokens in told.get(_TOKENS, {}).items():
-    # A class is the only token of its example.
+    # A class is a single token.
     is_class = told.get(_LONGEST, {}).get(step) == 1
     for metric in _MEASURES:
       value = told.get(metric, {}).get(step)
@@ -438,7 +454,7 @@ def _explained(path: str) -> Iterator[None]:
 
 
 def _out_of_markdown(text: str) -> str:
-  """The configuration that gin shows in TensorBoard, without its headers."""
+  """The configuration that gin wrote for TensorBoard, without headers."""
   indent = 4 * ' '
   lines = text.split('\n')
   return '\n'.join(

@@ -1,15 +1,16 @@
-"""Figures of the paper beside those that are counted."""
+"""The figures of the paper: beside counted ones, and beside each other."""
 
 import pathlib
+import statistics
 
 import pytest
 
 from synth_mtf.cost import Cost
 from synth_mtf.host import gin_files
 from synth_mtf.paths import gin_path
-from synth_mtf.results import paper
+from synth_mtf.results import layouts, paper
 
-SYSTEMS = [system for table in paper.TABLES for system in table.systems]
+SYSTEMS = [system for table in paper.TABLES for system in table.costed]
 
 
 def cost(trained, flops):
@@ -35,12 +36,12 @@ def test_its_files_are_there(system):
 def test_a_table_beside_the_papers():
   table = paper.Table(
     'Table 9',
-    {'inputs': 2, 'targets': 2},
-    2,
+    (),
     (
-      paper.System('One', 'base', 'vanilla', 100),
-      paper.System('Two', 'base', 'random', 101, 1.25),
-      paper.System('Three', 'base', 'dense'),
+      paper.System('One', '', 'base', 'vanilla', 100),
+      paper.System('Two', '', 'base', 'random', 101, 1.25),
+      paper.System('Other', '1.0'),
+      paper.System('Three', '', 'base', 'dense'),
     ),
   )
   costs = [cost(100_000_000, 400), cost(99_040_000, 600), cost(1_000_000, 200)]
@@ -55,3 +56,27 @@ def test_a_table_beside_the_papers():
     ['Three', '1.0', 'M', '-', '-', '0.50', '-'],
   ]
   assert len({len(row) for row in [head, *rows]}) == 1, 'it is aligned'
+
+
+@pytest.mark.parametrize('layout', ['glue', 'superglue'])
+def test_the_papers_averages_follow_from_its_cells(layout):
+  """To the rounding of the cells, and of the average, each half a digit."""
+  average, *columns = layouts.LAYOUTS[layout].columns
+  models = {model for key, model in paper.SCORES if key == average.key}
+  assert len(models) == 6
+  for model in models:
+    means = [
+      statistics.fmean(paper.SCORES[column.key, model]) for column in columns
+    ]
+    (told,) = paper.SCORES[average.key, model]
+    assert statistics.fmean(means) == pytest.approx(told, abs=0.1)
+
+
+def test_the_papers_scores_have_columns():
+  keys = {
+    column.key: len(column.measures)
+    for layout in layouts.LAYOUTS.values()
+    for column in layout.columns
+  }
+  for (key, _), figures in paper.SCORES.items():
+    assert len(figures) == keys[key]

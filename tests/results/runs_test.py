@@ -36,6 +36,22 @@ def test_metrics_json_is_believed_before_event_files(tmp_path):
   ]
 
 
+@pytest.mark.parametrize(
+  ('metric', 'predictions', 'n', 'error'),
+  [
+    ('accuracy', [1] * 60, 60, 100 * (0.2 * 0.8 / 60) ** 0.5),
+    ('f1', [1] * 60, 60, None),
+    ('accuracy', [1] * 59, None, None),
+    ('accuracy', [], None, None),
+  ],
+)
+def test_n_comes_from_t5s_text_files(tmp_path, metric, predictions, n, error):
+  files = [0] * 60, predictions
+  made_runs.evaluated(tmp_path, 'mine', 100, {metric: 20.0}, *files)
+  (found,) = only(tmp_path).results
+  assert (found.n, found.standard_error) == (n, error and pytest.approx(error))
+
+
 def test_scores_may_be_in_a_folder_of_any_name(tmp_path):
   folder = made_runs.evaluated(tmp_path, COLA, 100, {'matthews_corrcoef': 12.5})
   elsewhere = tmp_path / 'elsewhere'
