@@ -1,4 +1,4 @@
-"""The event files that TensorBoard reads."""
+"""Reads the event files of TensorBoard, and keeps graphs out of them."""
 
 import contextlib
 import dataclasses
@@ -13,11 +13,11 @@ _PREFIX = 'events.out.tfevents.'
 
 @dataclasses.dataclass(frozen=True)
 class Events:
-  """What the event files of a folder say.
+  """The contents of a folder's event files.
 
   Attributes:
-    scalars: of each tag, the value at each step, in order of the steps.
-    texts: of each tag, what was written last.
+    scalars: the value at each step, in the order of steps, by tag.
+    texts: the last text of each tag.
   """
 
   scalars: Mapping[str, Mapping[int, float]]
@@ -25,14 +25,10 @@ class Events:
 
 
 def read(folder: str) -> Events:
-  """Reads the event files of a folder, none of which need be whole.
+  """Reads the event files of a folder, which may be local or in a bucket.
 
-  A file whose end is missing or damaged gives what comes before. What was
-  written later takes the place of what was there: a run that was resumed goes
-  over some of its steps again.
-
-  Args:
-    folder: local or in a bucket; its name is no pattern.
+  Of a file whose end is missing or damaged, it reads what comes before. Later
+  values of a step replace earlier ones: a resumed run repeats some steps.
   """
   scalars: dict[str, dict[int, float]] = {}
   texts: dict[str, str] = {}
@@ -58,10 +54,10 @@ def are_in(folder: str) -> bool:
 
 
 def without_graph(folder: str) -> None:
-  """Has this process's hooks write events to a folder without the graph.
+  """Keeps the graph out of the event files that hooks write to a folder.
 
-  They share one writer a folder, which TensorFlow makes with the graph of the
-  first of them, twice: as such and as a meta graph.
+  Hooks share one writer per folder, which TensorFlow creates with the graph of
+  the first hook, twice: as a graph and as a meta graph.
   """
   cache = tf.summary.FileWriterCache
   with cache._lock:

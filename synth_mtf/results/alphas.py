@@ -1,7 +1,7 @@
-"""The weights in a mixture of synthesizers, over the training of a run.
+"""Reads alpha, the weights in mixtures of synthesizers, over training.
 
-They are in its checkpoints, and in its event files at the steps at which these
-were told of attention (`train_with_progress.attention_every`).
+Checkpoints hold alpha, and so do event files, if training wrote summaries of
+attention (`train_with_progress.attention_every`).
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from synth_mtf.host import model as models
 from synth_mtf.layer.synthetic import SyntheticLayer
 from synth_mtf.results.runs import Run
 
-_VOCABULARY_SIZE = 128  # any number will do: no layer is called
+_VOCABULARY_SIZE = 128  # any: no layer is called
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Path:
 
   Attributes:
     stack: 'encoder', 'decoder' or 'cross'.
-    layer: its number in the stack, from 1 on.
+    layer: its number in the stack, counted from 1.
     functions: the letters of its functions.
     steps: [steps].
     values: [steps, heads, functions]; heads is 1 where a layer has one alpha
@@ -46,7 +46,7 @@ class Path:
 
 
 def paths(run: Run) -> list[Path]:
-  """The alphas of all layers that mix functions, in their order.
+  """Returns the alphas of all layers that mix functions, in their order.
 
   Raises:
     UserError: the run has no configuration, or a checkpoint is damaged.
@@ -74,7 +74,7 @@ def paths(run: Run) -> list[Path]:
       continue
     letters = [function.letter for function in layer.synthesizers]
     values = {
-      **_told(run, stack, counts[stack], letters),
+      **_from_events(run, stack, counts[stack], letters),
       **{
         step: _alpha(one[f'{scope}/alpha'])
         for step, one in by_step.items()
@@ -95,10 +95,10 @@ def paths(run: Run) -> list[Path]:
   return found
 
 
-def _told(
+def _from_events(
   run: Run, stack: str, layer: int, letters: Sequence[str]
 ) -> dict[int, npt.NDArray[np.float64]]:
-  """[heads, functions] by step, out of the event files."""
+  """[heads, functions] by step, from the event files."""
   begin = f'attention/{stack}/layer_{layer:02d}/alpha/'
   columns: list[dict[int, list[float]]] = []
   for letter in letters:

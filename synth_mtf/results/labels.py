@@ -1,4 +1,4 @@
-"""What a model is called in tables: by the paper's name where there is one."""
+"""Names models in tables: as the paper does, where it has them."""
 
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
@@ -17,9 +17,9 @@ _CONVOLUTIONS = {
 def label() -> str:
   """Returns the name of the model that gin holds.
 
-  It is that of what stands in the place of self-attention in the encoder's
-  first block, "Syn (R+V)", "T5 (V)", "LightConv", and of cross-attention where
-  that is ours: "T5, cross-attention R".
+  That is the name of the self-attention in the encoder's first block, such as
+  "Syn (R+V)", "T5 (V)" or "LightConv", and of cross-attention if it is ours:
+  "T5, cross-attention R".
   """
   made = model.make_transformer(_VOCABULARY_SIZE)
   layers = [layer for _, layer in model.layers(made)]

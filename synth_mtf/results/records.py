@@ -1,9 +1,9 @@
-"""What evaluations leave: metrics.json and predictions.jsonl of a folder.
+"""Reads and writes what evaluations leave: metrics.json, predictions.jsonl.
 
-metrics.json holds every result of the folder, one entry per task, metric and
-checkpoint; what an entry was made with is in `runs`, at its index `run`.
-predictions.jsonl holds a line per example and checkpoint. What is evaluated
-again takes the place of what was there. The formats: docs/runs.md.
+metrics.json has an entry for each task, metric and checkpoint, whose index
+`run` says what it was made with. predictions.jsonl has a line for each example
+and checkpoint. New results replace those of the same task and checkpoint.
+docs/runs.md describes both formats.
 """
 
 import dataclasses
@@ -30,12 +30,12 @@ class Result:
 
   Attributes:
     task: its registered name.
-    split: 'validation', say.
-    metric: the host's name of it.
-    value: None where it is not a number.
-    n: how many examples or tokens it was measured on; None if not known.
+    split: such as 'validation'.
+    metric: as the host names it.
+    value: None if it is NaN or infinite.
+    n: how many examples or tokens it was measured on, if known.
     unit: what n counts, 'example' or 'token'.
-    standard_error: None where there is none, see results/standard_error.py.
+    standard_error: over the examples, if known; see standard_error.py.
     step: of the checkpoint.
   """
 
@@ -50,7 +50,7 @@ class Result:
 
   @property
   def key(self) -> tuple[int, str, str, str]:
-    """What a folder holds one result of."""
+    """Identifies a result in a folder."""
     return self.step, self.task, self.split, self.metric
 
 
@@ -59,7 +59,7 @@ class Run:
   """What results were made with.
 
   Attributes:
-    versions: of the packages that took part.
+    versions: of Python and of packages.
     gin: the operative configuration.
   """
 
@@ -71,7 +71,7 @@ def read(folder: str) -> list[tuple[Result, Run]]:
   """Returns the results of a folder, each with what it was made with.
 
   Raises:
-    UserError: metrics.json is not one of ours.
+    UserError: metrics.json is not ours.
   """
   path = os.path.join(folder, METRICS)
   if not tf.io.gfile.exists(path):
@@ -88,15 +88,15 @@ def read(folder: str) -> list[tuple[Result, Run]]:
   except (ValueError, KeyError, TypeError, IndexError) as error:
     raise UserError(
       f'{path} is not a metrics.json of this version ({error!r}): move it '
-      'away, and give the command again.'
+      'away and run the command again.'
     ) from error
 
 
 def add_results(folder: str, results: Iterable[Result], run: Run) -> None:
-  """Puts results into a folder's metrics.json.
+  """Adds results to a folder's metrics.json.
 
   Raises:
-    UserError: the file that is there is not one of ours.
+    UserError: the existing file is not ours.
   """
   pairs = [*read(folder), *((result, run) for result in results)]
   by_key = {result.key: (result, made_with) for result, made_with in pairs}
@@ -125,7 +125,7 @@ def add_predictions(
   step: int,
   examples: Sequence[Mapping[str, Any]],
 ) -> None:
-  """Puts a task's predictions at a checkpoint into predictions.jsonl.
+  """Adds a task's predictions at a checkpoint to predictions.jsonl.
 
   Args:
     folder: of the evaluation.
@@ -159,7 +159,7 @@ def _lines(path: str) -> Iterator[str]:
 
 
 def _plain(value: Any) -> Any:
-  """Returns what JSON can hold: text for bytes, None for NaN and infinities."""
+  """Converts to JSON's types: bytes to text, NaN and infinities to None."""
   if isinstance(value, bytes):
     return value.decode('utf-8', 'replace')
   if isinstance(value, Mapping):

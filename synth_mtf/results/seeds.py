@@ -1,4 +1,4 @@
-"""Which runs are of one model: those that differ by their seeds alone."""
+"""Groups runs into models: those of one differ only in their seeds."""
 
 import itertools
 import re
@@ -6,17 +6,16 @@ from collections.abc import Hashable, Sequence
 
 from synth_mtf.results.runs import Run
 
-# What they may differ by.
-_OF_A_SEED = re.compile(r'(^|[./_])seed$')
+# What they may differ in.
+_SEED = re.compile(r'(^|[./_])seed$')
 _START = re.compile(r'(^|[./])init_checkpoint$')
 _SEED_IN_A_NAME = re.compile(r'((?:^|[^a-zA-Z])(?:seed|s)[-_=]?)\d+')
 
 
 def by_model(runs: Sequence[Run]) -> dict[str, list[Run]]:
-  """Puts runs together whose labels and configurations agree but for seeds.
+  """Returns the runs of each model by its name, which no other model has.
 
-  Returns:
-    The runs of each model, by a name that no other has, in their order.
+  Runs are of one model if their labels and configurations differ only in seeds.
   """
   models: dict[Hashable, list[Run]] = {}
   for run in runs:
@@ -26,19 +25,19 @@ def by_model(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _identity(run: Run) -> Hashable:
-  """What runs of one model have in common."""
+  """What is equal for runs of one model, and different for others."""
   if not run.bindings:
     return run.name
   settings = {
     name: _SEED_IN_A_NAME.sub(r'\1', value) if _START.search(name) else value
     for name, value in run.bindings.items()
-    if not _OF_A_SEED.search(name)
+    if not _SEED.search(name)
   }
   return run.label, frozenset(settings.items())
 
 
 def _distinct(models: Sequence[Sequence[Run]]) -> list[str]:
-  """The models' names; where several have the same, with what folders tell."""
+  """The models' names, with folders where several have the same."""
   labels = [runs[0].label for runs in models]
   places = [
     _common([run.name for run in runs]) or runs[0].name for runs in models
@@ -50,7 +49,7 @@ def _distinct(models: Sequence[Sequence[Run]]) -> list[str]:
 
 
 def _named(label: str, place: str, places: Sequence[str]) -> str:
-  """A label with its place, if there are several: behind what all share."""
+  """A label, with the part of its place that others do not share."""
   if len(places) == 1:
     return label
   shared = len(_common(places))
@@ -59,7 +58,7 @@ def _named(label: str, place: str, places: Sequence[str]) -> str:
 
 
 def _common(names: Sequence[str]) -> str:
-  """The folder that all names are in."""
+  """The folder that contains all names."""
   levels = zip(*(name.split('/') for name in names))
   common = itertools.takewhile(lambda level: len(set(level)) == 1, levels)
   return '/'.join(level[0] for level in common)

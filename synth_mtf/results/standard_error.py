@@ -1,9 +1,9 @@
-"""How far a metric may be off because the examples are few.
+"""Standard errors of metrics over the examples, by the jackknife.
 
 A benchmark's metric is a function of all examples (a correlation, F1, BLEU),
-not always a mean over them. The delete-a-group jackknife needs nothing but that
-function: the examples are cut into G blocks of neighbours (the questions of one
-paragraph stay together), the metric is taken without each block in turn, and
+not always a mean over them. The delete-a-group jackknife needs that function
+alone: the examples are cut into G blocks of neighbours (the questions of one
+paragraph stay together), the metric is computed without each block, and
 
     se^2 = (G - 1) / G  sum_g (metric_g - mean_g metric_g)^2
 
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
 GROUPS = 20
-# A metric that takes longer than this is computed once, not G times more.
+# A slower metric has no standard error.
 _MOST_SECONDS = 10.0
 
 MetricFn = Callable[[Sequence[Any], Sequence[Any]], Mapping[str, float]]
@@ -33,9 +33,9 @@ def standard_errors(
     predictions: one for each example.
 
   Returns:
-    The errors by the values' names; None where there is no answer: a single
-    example, a metric that is not defined without one of the blocks.
-    A function that is slow or fails on fewer examples gives no names at all.
+    The errors by name; None if the metric is not defined without one of the
+    blocks. Nothing for a single example, and for a metric that is slow or fails
+    on fewer examples.
   """
   n = len(targets)
   groups = min(GROUPS, n)
@@ -51,7 +51,7 @@ def standard_errors(
         [*predictions[:begin], *predictions[end:]],
       )
       values.append({name: float(value) for name, value in found.items()})
-    except Exception:  # a metric is anyone's code, and was not made for this
+    except Exception:  # a metric may expect all examples
       return {}
     if time.monotonic() - begun > _MOST_SECONDS:
       return {}
