@@ -1,6 +1,7 @@
-"""What the host's evaluations find, which it writes as text and events only.
+"""Reports the results of the host's evaluations to an observer.
 
-The host offers no hook for it: its functions are wrapped, and do what they did.
+The host only writes them as text and events, and has no hook for them. Its
+functions are wrapped here, and otherwise do what they did.
 """
 
 import dataclasses
@@ -28,7 +29,7 @@ class Example:
   Attributes:
     features: as the task made them, with `inputs_pretokenized` and the like.
     written: the text that the model wrote (or the score of the target).
-    read_as: what the task's postprocessing took it for.
+    read_as: what the task's postprocessing made of it.
   """
 
   features: Mapping[str, Any]
@@ -46,7 +47,7 @@ class Evaluation:
     split: of its examples.
     step: of the checkpoint.
     examples: in their order.
-    targets: what the task's postprocessing took their targets for.
+    targets: what the task's postprocessing made of their targets.
     metrics: each metric function, and what it returned.
   """
 
@@ -79,33 +80,33 @@ class Perplexity:
 
 
 class Observer(Protocol):
-  """Who is told what evaluations find."""
+  """Receives progress and results of evaluations."""
 
   def decoded(self, step: int, examples: int) -> None:
-    """So many examples have been decoded or scored at a checkpoint."""
+    """Receives the number of examples decoded or scored at a checkpoint."""
 
   def evaluated(self, evaluation: Evaluation) -> None:
-    """A task is done."""
+    """Receives the results of a task."""
 
   def measured(self, perplexity: Perplexity) -> None:
-    """A task is done."""
+    """Receives the log perplexity of a task."""
 
 
 def observe(observer: Observer) -> None:
-  """Tells `observer` all that evaluations of this process find from now on."""
+  """Reports all further evaluations of this process to an observer."""
   noted = _Noted(observer)
   utils.get_estimator = _observed_estimators(utils.get_estimator, noted)
   utils.eval_model = _observed_evaluation(utils.eval_model, noted)
 
 
 def write_text() -> None:
-  """Has the host write text as text: not `b'...'`, and whole or not at all."""
+  """Makes the host write text as text, not `b'...'`, and files atomically."""
   utils.write_lines_to_file = _write_lines
 
 
 @dataclasses.dataclass
 class _Noted:
-  """Which checkpoint the host is at, and who wants to know."""
+  """The checkpoint that the host is at, and the observer."""
 
   observer: Observer
   step: Optional[int] = None
@@ -204,10 +205,10 @@ def _observed_evaluation(
 
 
 class _ObservedTask:
-  """Listens to a task's postprocessing and metrics.
+  """Wraps the postprocessing and the metrics of a task.
 
-  The host calls, at each checkpoint, the postprocessing of every example and
-  then the metrics.
+  At each checkpoint, the host calls the postprocessing of every example, then
+  the metrics.
   """
 
   def __init__(
@@ -222,7 +223,7 @@ class _ObservedTask:
 
   @property
   def dataset(self) -> Any:
-    """What the host gets in the place of the task's data set."""
+    """The task's data set for the host, with wrapped functions."""
     return self._original._replace(
       postprocess_fn=self._postprocess,
       metric_fns=[
@@ -274,8 +275,8 @@ def _scalars(found: Any) -> dict[str, float]:
 def _write_lines(lines: Iterable[Any], filename: str) -> None:
   """Writes each line, as the host's function of this name does.
 
-  What a model wrote stays one line, whatever reads the file: a break inside it
-  (a carriage return, U+2028) becomes a space.
+  Line breaks inside a text (a carriage return, U+2028) become spaces, so that
+  it stays one line for any reader.
 
   Args:
     lines: bytes are text in UTF-8.

@@ -1,6 +1,6 @@
-"""Has every evaluation leave metrics.json and predictions.jsonl.
+"""Writes metrics.json and predictions.jsonl of every evaluation.
 
-They come beside what T5 writes; docs/runs.md has their formats.
+T5's own files stay as they are. docs/runs.md describes both formats.
 """
 
 import importlib.metadata
@@ -24,7 +24,7 @@ _PACKAGES = (
   'seqio-nightly',
   'gin-config',
 )
-# What the host measures on tokens, of which it tells the number.
+# Measured on tokens, whose number the host reports.
 _OF_TOKENS = ('neg_log_perplexity', 'token_accuracy')
 _TOKENS = 'num_eval_tokens'
 
@@ -33,14 +33,14 @@ OnResult = Callable[[Result], None]
 
 
 class Recorder:
-  """Writes down what the host's evaluations find."""
+  """Records the results of the host's evaluations."""
 
   def __init__(self) -> None:
     self._on_decoded: OnDecoded = lambda step, examples: None
     self._on_result: OnResult = lambda result: None
 
   def tell(self, on_decoded: OnDecoded, on_result: OnResult) -> None:
-    """Has progress and results told to functions, too.
+    """Also reports progress and results to functions.
 
     Args:
       on_decoded: called with the checkpoint's step and the number of examples.
@@ -49,7 +49,7 @@ class Recorder:
     self._on_decoded, self._on_result = on_decoded, on_result
 
   def decoded(self, step: int, examples: int) -> None:
-    """Passes progress on."""
+    """Reports progress."""
     self._on_decoded(step, examples)
 
   def evaluated(self, found: evaluation.Evaluation) -> None:
@@ -91,7 +91,7 @@ class Recorder:
       )
 
   def measured(self, found: evaluation.Perplexity) -> None:
-    """Writes what was measured token by token."""
+    """Writes what was measured on tokens."""
     tokens = round(found.measures[_TOKENS])
     self._record(
       found.folder,
@@ -123,5 +123,5 @@ def _versions() -> Mapping[str, str]:
     try:
       found[package] = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-      continue  # a checkout that is on the path
+      continue  # used from a checkout
   return found

@@ -1,5 +1,5 @@
-"""Figures of runs: one file a figure, and one for the style of all figures.
+"""Figures of runs, and the style of all figures.
 
-Each returns a matplotlib `Figure`; `style.write` makes PNG and SVG of it. They
-need matplotlib, which is the extra `[plot]`.
+Each module draws one matplotlib `Figure`, which `style.write` writes as PNG and
+SVG. Matplotlib is the extra `[plot]`.
 """

@@ -17,14 +17,14 @@ _MOST_COLUMNS = 4
 def draw(
   label: str, paths: Sequence[Path], layers: Optional[Sequence[int]] = None
 ) -> Figure:
-  """How each head weighs the functions, from step to step.
+  """Draws how each head weights the functions over training.
 
-  A colour is a function, a thin line a head, a thick one the mean of a layer.
+  Colours are functions, thin lines heads, thick lines the means of layers.
 
   Args:
     label: of the model.
     paths: of its layers.
-    layers: numbers from 1 on; default: four from the first to the last.
+    layers: counted from 1; by default four from the first to the last.
 
   Raises:
     UserError: no layer mixes functions.

@@ -18,23 +18,23 @@ _MOST_PANELS = 12
 _PERPLEXITY = 'neg_log_perplexity'
 _TRAINING_LOSS = 'training loss'
 _LOG_PERPLEXITY = 'log perplexity'
-_LOG_FROM = 10  # times the smallest loss
-# A panel's name, and each model's curves in it, one for each seed.
+_LOG_FROM = 10  # as a multiple of the smallest loss
+# The curves of each panel and model, one for each seed.
 _Panels = dict[str, dict[str, list[dict[float, float]]]]
 
 
 def draw(runs: Sequence[Run]) -> Figure:
-  """A panel for the loss and for each metric; a line a model.
+  """Draws a panel for the loss and for each metric, with a line per model.
 
-  The seeds of a model are a line, their mean, in a band of one standard
-  deviation. Losses that span a factor of ten have a logarithmic axis: that of
-  the first step would else leave no room for the differences at the end.
+  A line is the mean over the seeds of a model, in a band of one standard
+  deviation. Losses that span a factor of ten have a logarithmic axis: otherwise
+  the first step would leave no room for the differences at the end.
 
   Args:
     runs: of any variants.
 
   Raises:
-    UserError: nothing was measured more than once.
+    UserError: no curve has two points.
   """
   found: _Panels = {}
   models = by_model(runs)
@@ -49,9 +49,8 @@ def draw(runs: Sequence[Run]) -> Figure:
   }
   if not found:
     raise UserError(
-      'no curve has two points: neither event files of training nor '
-      'evaluations at several steps are in '
-      + ', '.join(run.name for run in runs)
+      'no curve has two points: there are neither event files of training nor '
+      'evaluations at several steps in ' + ', '.join(run.name for run in runs)
     )
   names = list(found)[:_MOST_PANELS]
   columns = min(_COLUMNS, len(names))
@@ -79,7 +78,7 @@ def draw(runs: Sequence[Run]) -> Figure:
 
 
 def _curves(run: Run) -> Iterator[tuple[str, dict[float, float]]]:
-  """Yields each curve of a run by its name."""
+  """Yields the curves of a run and their names."""
   if runs_.LOSS in run.curves:
     yield _TRAINING_LOSS, dict(run.curves[runs_.LOSS])
   found: dict[str, dict[float, float]] = {}

@@ -1,4 +1,4 @@
-"""What is learned against what it costs: score over speed and parameters."""
+"""Quality against cost: the score over speed and parameters."""
 
 from collections.abc import Callable, Sequence
 from typing import Optional
@@ -17,17 +17,17 @@ _OF_TOKENS = (_PERPLEXITY, 'token_accuracy', 'sequence_accuracy')
 
 
 def draw(runs: Sequence[Run]) -> Figure:
-  """A point a model: its score against steps a second and parameters.
+  """Draws a point per model: its score against steps per second and parameters.
 
-  The score is the mean over tasks, of each the mean of its metrics (T5's rule),
-  at the last step that was evaluated; where no run has scores, log perplexity.
-  Bars are one standard deviation over seeds.
+  The score is the mean over metrics of each task, then over tasks (T5's rule),
+  at the last step evaluated; log perplexity if no run has scores. Bars are one
+  standard deviation over seeds.
 
   Args:
     runs: of any variants.
 
   Raises:
-    UserError: none was evaluated.
+    UserError: no run was evaluated.
   """
   measures: list[tuple[str, Callable[[Run], Optional[float]]]] = [
     ('score', score),
@@ -40,7 +40,7 @@ def draw(runs: Sequence[Run]) -> Figure:
   ]
   if not shown:
     raise UserError(
-      'no evaluation is in ' + ', '.join(run.name for run in runs)
+      'there is no evaluation in ' + ', '.join(run.name for run in runs)
     )
   name, measure = shown[0]
   costs: list[tuple[str, Callable[[Run], Optional[float]]]] = [
@@ -63,7 +63,7 @@ def draw(runs: Sequence[Run]) -> Figure:
 
 
 def score(run: Run) -> Optional[float]:
-  """The mean over tasks at the last step that was evaluated."""
+  """The mean over tasks at the last step evaluated."""
   results = [
     r for r in run.results if r.metric not in _OF_TOKENS and r.value is not None
   ]
@@ -78,7 +78,7 @@ def score(run: Run) -> Optional[float]:
 
 
 def log_perplexity(run: Run) -> Optional[float]:
-  """The mean over tasks at the last step that was evaluated, in nats."""
+  """The mean over tasks at the last step evaluated, in nats."""
   values: dict[int, list[float]] = {}
   for result in run.results:
     if result.metric == _PERPLEXITY and result.value is not None:
@@ -98,7 +98,7 @@ def _point(
   number: int,
   label: str,
 ) -> None:
-  """Mean and spread of the seeds that have both."""
+  """Draws mean and spread of the seeds that have both."""
   pairs = [
     (x, y)
     for x, y in ((cost(run), measure(run)) for run in runs)

@@ -1,4 +1,4 @@
-"""The seeds of a model, as one line or point with a spread."""
+"""Mean and spread over the seeds of a model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,9 +13,9 @@ class Band(NamedTuple):
   """A curve over several seeds.
 
   Attributes:
-    steps: that all of them have.
+    steps: those that all seeds have.
     mean: at these steps.
-    spread: the standard deviation; 0 for a single seed.
+    spread: standard deviation; 0 for a single seed.
   """
 
   steps: Array
@@ -24,7 +24,7 @@ class Band(NamedTuple):
 
 
 def band(curves: Sequence[Mapping[float, float]]) -> Band:
-  """Mean and spread of curves, each from step to value."""
+  """Returns mean and spread of curves, each from step to value."""
   steps = sorted(set.intersection(*(set(curve) for curve in curves)))
   values = np.array([[curve[step] for step in steps] for curve in curves])
   return Band(np.array(steps), values.mean(0), spread(values))
@@ -33,10 +33,10 @@ def band(curves: Sequence[Mapping[float, float]]) -> Band:
 def at_common_steps(
   curves: Sequence[Mapping[float, float]],
 ) -> list[dict[float, float]]:
-  """Curves at the steps of the first one, as far as all of them go.
+  """Interpolates curves at the steps of the first, as far as all of them go.
 
-  The host logs a loss about every hundred steps, in each run at others: between
-  its own points a curve is taken as straight.
+  The host logs the loss about every hundred steps, but not at the same steps in
+  each run.
   """
   begin, end = max(map(min, curves)), min(map(max, curves))
   steps = [step for step in sorted(curves[0]) if begin <= step <= end]
@@ -51,7 +51,7 @@ def _in_order(curve: Mapping[float, float]) -> list[float]:
 
 
 def spread(values: Array) -> Array:
-  """The standard deviation over the first axis, 0 of a single value."""
+  """The standard deviation over the first axis; 0 for a single value."""
   if len(values) < 2:
     return np.zeros(values.shape[1:])
   return values.std(0, ddof=1)

@@ -1,8 +1,7 @@
-"""The look that all figures have: legible in print, and for everybody.
+"""The style of all figures: legible in print, and with any colour vision.
 
-Colours are those of Okabe and Ito, which people with any kind of colour vision
-tell apart; lines differ in their dashes and points in their markers, too, so
-that a copy in black and white says the same.
+Colours are those of Okabe and Ito. Lines also differ in their dashes, points in
+their markers, so that copies in black and white remain readable.
 """
 
 import io
@@ -28,10 +27,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-WIDTH = 6.5  # inches: a page of A4 or letter without its margins
+WIDTH = 6.5  # inches: A4 or letter without margins
 GREY = '0.45'
 _DOTS_PER_INCH = 200
-# The yellow of the eight is too faint for a line.
+# Without their yellow, which is too faint for a line.
 _COLOURS = (
   '#0072B2',
   '#D55E00',
@@ -84,7 +83,7 @@ class Look(NamedTuple):
 
 
 def look(number: int) -> Look:
-  """The look of the variant of this number, from 0 on."""
+  """Returns the look of a variant, counted from 0."""
   round_ = number // len(_COLOURS)
   return Look(
     _COLOURS[number % len(_COLOURS)],
@@ -113,7 +112,7 @@ def panels(
   layout: str = 'constrained',
   **settings: Any,
 ) -> Figure:
-  """A figure of panels in our style.
+  """Returns a figure of panels in our style.
 
   Args:
     rows: how many.
@@ -133,10 +132,10 @@ def panels(
 def legend(
   figure: Figure, axes: Iterable[Axes], title: Optional[str] = None
 ) -> None:
-  """Names each kind of line once, above all panels.
+  """Adds one legend above all panels.
 
-  It has as many columns as the figure's width allows, four at most; the figure
-  grows by each row beyond the second.
+  It has as many columns as fit, four at most; each row beyond the second makes
+  the figure taller.
   """
   handles: dict[str, Any] = {}
   for one in axes:
@@ -166,7 +165,7 @@ def legend(
 
 
 def leave_out_overlaps(figure: Figure, texts: Iterable[Text]) -> None:
-  """Hides texts that would lie on one before them; the legend has them all."""
+  """Hides texts that overlap an earlier one; the legend has them all."""
   figure.draw_without_rendering()  # settles where everything is
   shown: list[Bbox] = []
   for text in texts:
@@ -181,7 +180,7 @@ def write(figure: Figure, path: str) -> list[str]:
 
   Args:
     figure: of `panels`.
-    path: without the suffix; its folder is made if need be.
+    path: without the suffix; its folder is created if need be.
 
   Returns:
     The paths of both.
@@ -200,7 +199,7 @@ def write(figure: Figure, path: str) -> list[str]:
 
 
 def svg(figure: Figure) -> str:
-  """A figure as the text of an SVG, without the head of an XML file."""
+  """Returns a figure as SVG, without the XML declaration."""
   text = _content(figure, 'svg').decode('utf-8')
   return text[text.index('<svg') :]
 
