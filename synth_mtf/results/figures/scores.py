@@ -40,7 +40,7 @@ def draw(runs: Sequence[Run]) -> Figure:
   ]
   if not shown:
     raise UserError(
-      'there is no evaluation in ' + ', '.join(run.name for run in runs)
+      'no evaluation is in ' + ', '.join(run.name for run in runs)
     )
   name, measure = shown[0]
   costs: list[tuple[str, Callable[[Run], Optional[float]]]] = [
