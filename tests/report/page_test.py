@@ -144,7 +144,7 @@ def test_the_title_counts_many_models(tmp_path):
   'name, layouts, message',
   [
     ('file/x.html', (), '--out .*/file/x.html cannot be written'),
-    ('x.html', ['glue'], 'no run has what is in the table'),
+    ('x.html', ['glue'], 'no run has a score of this table'),
   ],
 )
 def test_a_page_that_cannot_be_made_is_one_message(
