@@ -141,7 +141,7 @@ def test_sentences_that_do_not_fit_are_reported(runs, tmp_path, capsys):
   [
     (['no_such'], 'no_such does not exist; expected a model folder'),
     (['{run}', '--attention', 'x.npz'], 'there is no file x.npz'),
-    (['{run}', '--layout', 'glue'], 'no run has what is in the table'),
+    (['{run}', '--layout', 'glue'], 'no run has a score of this table'),
     (['{run}', '--out', 'no/such/x.html'], 'there is no folder'),
     (['{run}', '--out', '.'], 'is a folder; expected a file'),
     (['{run}', '--target', 'x'], 'give an input for each target'),
