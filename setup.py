@@ -58,6 +58,7 @@ setuptools.setup(
     'markupsafe',
     'mesh-tensorflow[transformer]>=0.1.21',
     'numpy',
+    'pandas',
     'sentencepiece',
     'seqio-nightly',
     't5>=0.9.4',
