@@ -30,17 +30,6 @@ from synth_mtf.run.hooks import (
   WithHooks,
 )
 
-_listener: Optional[Listener] = None
-
-
-def listen(listener: Listener) -> None:
-  """Sends the progress of this process's training to `listener`.
-
-  Without a listener it is shown to the user.
-  """
-  global _listener
-  _listener = listener
-
 
 @gin.configurable(module='synth_mtf')
 def train_with_progress(
@@ -99,7 +88,7 @@ def train_with_progress(
       saving.also_by_time(save_seconds, FiniteWeightsListener(model_dir))
     )
     hooks += [
-      LossHook(model_dir, train_steps, _listener or _shown_on(console)),
+      LossHook(model_dir, train_steps, _shown_on(console)),
       stopping.StopHook(stop),
     ]
     if attention_every is not None:

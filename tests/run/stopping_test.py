@@ -43,7 +43,7 @@ def test_the_first_asks(name, number):
   process = start(1)
   process.send_signal(number)
   said, stopped = process.stdout.read().splitlines()
-  assert said.startswith(f'{name}: a checkpoint is saved')
+  assert said.startswith(f'{name}: saving a checkpoint')
   assert stopped.startswith(f'stopped {number} <built-in function default_int')
   assert process.wait() == 128 + number
 
