@@ -72,7 +72,7 @@ format: env
 	$(BIN)/ruff format .
 
 benchmark: env
-	$(BIN)/python benchmarks/attention.py $(BENCHMARK_ARGS)
+	$(BIN)/python -m benchmarks.speed $(BENCHMARK_ARGS)
 
 env: $(INSTALLED)
 

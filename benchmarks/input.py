@@ -1,21 +1,16 @@
 """Input rates of our tasks over official files and of T5's own, in examples/s.
 
-    python -m benchmarks.input --data_dir DIR [--examples N] [--rounds N]
-      [--uncached] [--megabytes M] [--tasks NAME ...]
+    python -m benchmarks.input --data_dir DIR [--uncached] [--tasks NAME ...]
 
-T5's own task reads the same rows through TFDS: TFDS's own builders first make
-the datasets from the files. Both sides run the whole pipeline of training,
+T5's own task reads the same rows through TFDS, whose builders first make the
+datasets from the files. Both sides run the whole input pipeline of training,
 shuffled and tokenized with the same vocabulary, in turns in one process.
 
-One line of JSON goes to the standard output. It has for each task the best rate
-of each side, which other work on the machine disturbs least, and their ratio;
-and the same in processor time, `_per_cpu_s`. With `--uncached`, rows are read
-again in each epoch, as those of the full-size sets are; seqio keeps sets of
-fewer than 10,000 rows in memory. With `--megabytes`, the rows of each training
-file are repeated until it has that size, to stand in for such a set.
+The JSON has for each task the best rate of each side, which other work on the
+machine disturbs least, and their ratio; and the same in processor time,
+`_per_cpu_s`. With `--uncached`, rows are read again in each epoch, as those of
+the full-size sets are; seqio keeps sets of fewer than 10,000 rows in memory.
 """
-
-from __future__ import annotations
 
 import argparse
 import contextlib
@@ -27,10 +22,10 @@ import pathlib
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from benchmarks import larger, tfds_samples
+from benchmarks import tfds_samples
 
 _GLUE = ('cola', 'sst2', 'stsb', 'qqp', 'mnli', 'qnli', 'rte', 'wnli')
 _SUPER_GLUE = ('boolq', 'cb', 'copa', 'multirc', 'record', 'rte', 'wic')
@@ -42,28 +37,25 @@ def preparations(
   data_dir: pathlib.Path, tfds_dir: str
 ) -> dict[str, Callable[[], Any]]:
   """Returns, by T5's name of a task, what makes the TFDS dataset it reads."""
-  glue = {
-    f'glue_{name}_v002': (f'glue/{name}:1.0.0', str(data_dir / 'glue'))
-    for name in _GLUE
-  }
-  super_glue = {
-    task: (f'super_glue/{name}:1.0.2', str(data_dir / 'superglue'))
-    for name, task in {
-      **{name: f'super_glue_{name}_v102' for name in _SUPER_GLUE},
-      'wsc.fixed': 'super_glue_wsc_v102_simple_train',
-    }.items()
-  }
+  glue, super_glue = str(data_dir / 'glue'), str(data_dir / 'superglue')
   squad = {
     part: str(data_dir / 'squad' / f'{part}-v1.1.json')
     for part in ('train', 'dev')
   }
-  # For these, TFDS has no parser of the files that are here.
+  # For these two, TFDS has no parser of the files that are here.
   paraphrases = {'train': _paraphrases(data_dir / 'glue' / 'MRPC')}
   pairs = {'train': _pairs(data_dir / 'parallel' / 'wmt14_en_de_tok')}
   sets: dict[str, tuple[Any, ...]] = {
-    **glue,
+    **{f'glue_{n}_v002': (f'glue/{n}:1.0.0', glue) for n in _GLUE},
     'glue_mrpc_v002': ('glue/mrpc:1.0.0', None, paraphrases),
-    **super_glue,
+    **{
+      f'super_glue_{n}_v102': (f'super_glue/{n}:1.0.2', super_glue)
+      for n in _SUPER_GLUE
+    },
+    'super_glue_wsc_v102_simple_train': (
+      'super_glue/wsc.fixed:1.0.2',
+      super_glue,
+    ),
     'squad_v010_allanswers': ('squad/v1.1:3.0.0', squad),
     'wmt14_ende_v003': ('wmt14_translate/de-en:1.0.0', None, pairs),
   }
@@ -77,23 +69,15 @@ def _paraphrases(folder: pathlib.Path) -> Iterator[tuple[int, Any]]:
   with (folder / 'train.tsv').open(encoding='utf-8-sig', newline='') as stream:
     rows = csv.DictReader(stream, delimiter='\t', quoting=csv.QUOTE_NONE)
     for i, row in enumerate(rows):
-      yield (
-        i,
-        {
-          'sentence1': row['#1 String'],
-          'sentence2': row['#2 String'],
-          'label': int(row['Quality']),
-          'idx': i,
-        },
-      )
+      texts = {f'sentence{n}': row[f'#{n} String'] for n in '12'}
+      yield i, {**texts, 'label': int(row['Quality']), 'idx': i}
 
 
 def _pairs(folder: pathlib.Path) -> Iterator[tuple[int, Any]]:
-  with contextlib.ExitStack() as stack:
-    english, german = (
-      stack.enter_context((folder / name).open(encoding='utf-8'))
-      for name in ('train.en', 'train.de')
-    )
+  with (
+    (folder / 'train.en').open(encoding='utf-8') as english,
+    (folder / 'train.de').open(encoding='utf-8') as german,
+  ):
     for i, (en, de) in enumerate(zip(english, german)):
       yield i, {'en': en.strip(), 'de': de.strip()}
 
@@ -121,25 +105,20 @@ def rate(task: Any, examples: int, cached: bool) -> tuple[float, float]:
     return tf.where(times == 0, now, tf.stack([times[0], now]))
 
   cpu_start = time.process_time()
-  first, last = (
-    ds.skip(_WARM_UP - 1)
-    .take(examples + 1)
-    .reduce(np.zeros(2), time_at)
-    .numpy()
-  )
+  timed = ds.skip(_WARM_UP - 1).take(examples + 1)
+  first, last = timed.reduce(np.zeros(2), time_at).numpy()
   cpu_seconds = time.process_time() - cpu_start
   return examples / (last - first), (_WARM_UP + examples) / cpu_seconds
 
 
 def compare(
-  name: str, data_dir: str, examples: int, rounds: int, cached: bool
+  name: str, examples: int, rounds: int, cached: bool
 ) -> dict[str, float]:
   """Returns the rates of T5's task `name` and of ours, measured in turns."""
   import seqio
 
   from synth_mtf import tasks
 
-  os.environ['SYNTH_MTF_DATA_DIR'] = data_dir
   t5_own = seqio.TaskRegistry.get(name)
   sides = {
     't5': t5_own.replace(output_features=tasks.OUTPUT_FEATURES),
@@ -160,65 +139,56 @@ def compare(
   return result
 
 
-def main() -> None:
-  """Runs the comparison and prints its JSON."""
+def main(argv: Sequence[str]) -> dict[str, Any]:
+  """Runs the comparison, prints and writes the results.
+
+  Args:
+    argv: the command line without the program.
+
+  Returns:
+    What is written as JSON.
+  """
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--data_dir', type=pathlib.Path, required=True)
-  parser.add_argument('--examples', type=int, default=10_000)
-  parser.add_argument('--rounds', type=int, default=5)
-  parser.add_argument('--uncached', action='store_true')
-  parser.add_argument('--megabytes', type=int, help='size of a training file')
-  parser.add_argument('--vocabulary', default='bytes')
-  parser.add_argument('--tasks', nargs='*', help="T5's names; default: all")
-  args = parser.parse_args()
+  add = parser.add_argument
+  add('--data_dir', required=True)
+  add('--examples', type=int, default=10_000)
+  add('--rounds', type=int, default=5)
+  add('--uncached', action='store_true')
+  add('--vocabulary', default='bytes')
+  add('--tasks', nargs='*', help="T5's names; default: all")
+  add('--json', help='file to write')
+  args = parser.parse_args(argv)
 
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   os.environ['SYNTH_MTF_VOCABULARY'] = args.vocabulary
+  os.environ['SYNTH_MTF_DATA_DIR'] = args.data_dir
   import seqio
   from absl import logging
 
   logging.set_verbosity(logging.ERROR)
+  results: dict[str, Any] = {'settings': vars(args), 'tasks': {}}
   with tempfile.TemporaryDirectory() as folder:
     os.environ['SYNTH_MTF_INDEX_DIR'] = os.path.join(folder, 'index')
     tfds_dir = os.path.join(folder, 'tfds')
-    data_dir = args.data_dir
-    if args.megabytes:
-      data_dir = pathlib.Path(folder, 'larger')
-      larger.write(args.data_dir, data_dir, args.megabytes << 20)
+    known = preparations(pathlib.Path(args.data_dir), tfds_dir)
+    names = args.tasks or list(known)
+    if not known.keys() >= set(names):
+      parser.error(f'--tasks: expected some of {", ".join(known)}')
     with contextlib.redirect_stdout(sys.stderr):
-      known = preparations(data_dir, tfds_dir)
-      names = args.tasks or list(known)
-      if not known.keys() >= set(names):
-        parser.error(f'--tasks: expected some of {", ".join(known)}')
       for name in names:
         known[name]()
     seqio.set_tfds_data_dir_override(tfds_dir)
-    results = {}
     for name in names:
-      results[name] = compare(
-        name,
-        str(data_dir),
-        args.examples,
-        args.rounds,
-        not args.uncached,
-      )
-      print(name, results[name], file=sys.stderr, flush=True)
-  print(
-    json.dumps(
-      {
-        'unit': 'examples/s',
-        'examples': args.examples,
-        'rounds': args.rounds,
-        'uncached': args.uncached,
-        'megabytes': args.megabytes,
-        'vocabulary': args.vocabulary,
-        'tasks': results,
-      }
-    )
-  )
+      found = compare(name, args.examples, args.rounds, not args.uncached)
+      results['tasks'][name] = found
+      print(name, found, flush=True)
+      if args.json:
+        text = json.dumps(results, indent=1) + '\n'
+        pathlib.Path(args.json).write_text(text)
+  return results
 
 
 if __name__ == '__main__':
-  main()
+  main(sys.argv[1:])

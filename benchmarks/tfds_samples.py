@@ -1,8 +1,8 @@
-"""Prepares TFDS datasets on disk from official files, without a download.
+"""Prepares TFDS datasets from official files, without a download.
 
 T5's tasks read `glue/cola:1.0.0` and the like. Here the builders of
 tensorflow_datasets generate them with their own parsers; only the download is
-replaced by a folder. T5 then reads what it would read anywhere else.
+replaced by a folder, so that T5 reads what it would read anywhere else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tensorflow_datasets as tfds
 
 
 class _LocalFiles:
-  """Stands in for TFDS's download manager, and downloads nothing."""
+  """Replaces TFDS's download manager, and downloads nothing."""
 
   def __init__(self, path: Any) -> None:
     self._path = path

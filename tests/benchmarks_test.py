@@ -1,139 +1,116 @@
-"""The benchmark runs and its JSON is complete; no test looks at a time."""
+"""The benchmarks run and their JSON is complete; no test looks at a time."""
 
 import json
-import subprocess
 import sys
 
 import pytest
 
-from benchmarks import attention, decoding
-from benchmarks._contestants import BASELINE, RIVAL_MODES, contestants
+from benchmarks import input as input_benchmark
+from benchmarks import speed, tables
+from benchmarks._worker import Worker
 from tests.conftest import CHECKOUT
-
-pytestmark = pytest.mark.slow  # runs the benchmarks
 
 TINY = (
   *('--size', 'tiny', '--batch', '2', '--length', '12', '--targets', '5'),
-  *('--lengths', '8', '12', '--batches', '1', '2'),
-  *('--rounds', '1', '--matrix_size', '16'),
+  *('--rounds', '2'),
 )
-ENTRY = {
-  'seconds',
-  'cpu_seconds',
-  'speed',
-  'over_rival',
-  'parameters',
-  'gflop',
-  'gbyte',
-  'bound',
-  'largest_tensor',
-}
 
 
-def run(tmp_path, section, *names):
-  path = tmp_path / 'results.json'
-  variants = ['--variants', *names] if names else []
-  attention.main([*TINY, '--sections', section, *variants, '--json', str(path)])
-  return json.loads(path.read_text())[section]
+def test_the_tables_of_the_document_are_made_from_the_results():
+  document = tables.DOCUMENT.read_text()
+  assert document == tables.updated(document)
+  assert document.count('<!-- table: ') == 12
 
 
-def check(result, *names):
-  assert result['matrix_gflop_per_second'] > 0
-  assert set(result['contestants']) == {BASELINE, *names}
-  for entry in result['contestants'].values():
-    assert set(entry) >= ENTRY
-    assert entry['parameters'] > 0
-    assert entry['gflop'] > 0
-    assert set(entry['speed']) == {
-      'median',
-      'quartiles',
-      'range',
-      'cpu_median',
-    }
-  return result['contestants']
+@pytest.mark.parametrize(
+  'name, label',
+  [
+    ('random', 'R'),
+    ('factorized_random_vanilla', 'FR+V'),
+    ('random_dense_vanilla, fast_cpu', 'R+D+V, fast_cpu'),
+    ('mlp_mixer', 'mlp_mixer'),
+    ('mtf random_plus', 'mtf random_plus'),
+  ],
+)
+def test_labels_of_tables(name, label):
+  assert tables.label(name) == label
 
 
 def test_every_variant_and_every_mode_of_the_rival_takes_part():
-  names = set(contestants())
-  assert {f'mtf {mode}' for mode in RIVAL_MODES} < names
-  assert {'vanilla', 'random', 'dense', 'random_vanilla', 'glu'} < names
-  for contestant in contestants().values():
-    assert not contestant.rival or contestant.rival in names
+  names = speed.names()
+  assert {'mtf factorized', 'mtf dense_plus_alpha'} < {*names['layer']}
+  assert {'vanilla', 'random', 'dense', 'random_vanilla', 'glu'} < {
+    *names['layer']
+  }
+  for section in names.values():
+    layers = {name.removesuffix(', fast_cpu') for name in section}
+    assert layers <= {speed.BASELINE, *names['layer']}
 
 
-@pytest.mark.parametrize('section', ['layer', 'packed'])
-def test_layers(tmp_path, section):
-  entries = check(
-    run(tmp_path, section, 'random', 'mtf random'), 'random', 'mtf random'
-  )
-  assert entries['random']['over_rival']['rival'] == 'mtf random'
-  assert entries['random']['gflop'] < entries[BASELINE]['gflop']
+@pytest.mark.parametrize(
+  'words, message',
+  [
+    (['layer', '--names', 'mtf radnom'], 'mtf radnom: expected some of'),
+    (['layers'], 'layers: expected some of'),
+  ],
+)
+def test_an_unknown_name_is_refused(capsys, words, message):
+  with pytest.raises(SystemExit):
+    speed.main([*words, *TINY])
+  assert message in capsys.readouterr().err
 
 
-def test_largest_tensor_of_random_does_not_grow_with_the_batch(tmp_path):
-  results = run(tmp_path, 'growth', 'random')
-  assert [r['shape']['length'] for r in results] == [8, 12, 12, 12]
-  assert [r['shape']['batch'] for r in results] == [1, 1, 1, 2]
-  alone, together = [
-    check(r, 'random')['random']['largest_tensor'] for r in results[2:]
-  ]
-  assert alone == together
-
-
-@pytest.mark.parametrize('section', ['model', 'decode'])
-def test_models(tmp_path, section):
-  fast = 'random, fast_cpu'
-  entries = check(run(tmp_path, section, 'random', fast), 'random', fast)
-  # A product with one-hot vectors less.
-  assert entries[fast]['gflop'] < 0.9 * entries['random']['gflop']
-  if section == 'decode':
-    assert all(e['tokens_per_second'] > 0 for e in entries.values())
-
-
-def test_decoding(tmp_path):
+@pytest.mark.slow  # starts processes
+def test_layers_beside_those_of_another_checkout(tmp_path):
   path = tmp_path / 'results.json'
-  ours = 'random, fast_cpu'
-  decoding.main(
-    [
-      *('--size', 'tiny', '--batch', '2', '--length', '12', '--targets', '5'),
-      *('--rounds', '1', '--stream_bytes', '4000', '--beams', '1', '2'),
-      *('--ours', ours, '--json', str(path)),
-    ]
-  )
+  words = ['--names', 'random', 'mtf random', '--checkout', str(CHECKOUT)]
+  speed.main(['layer', 'packed', *TINY, *words, '--json', str(path)])
   results = json.loads(path.read_text())
-  assert [result['shape']['beams'] for result in results] == [1, 2]
-  for result in results:
-    assert result['gbyte_per_second'] > 0
-    entries = result['contestants']
-    assert list(entries) == [BASELINE, ours]
-    # R's decoder has no q and no k, and reads a row of its tables.
-    assert (
-      0
-      < entries[ours]['bound'] * entries[ours]['seconds']['median']
-      < (entries[BASELINE]['bound'] * entries[BASELINE]['seconds']['median'])
-    )
+  for section in ('layer', 'packed'):
+    found = results[section]
+    assert list(found) == [
+      *('SelfAttention', 'random', 'mtf random'),
+      *('before: SelfAttention', 'before: random'),
+    ]
+    for layer in found.values():
+      assert layer['seconds'] > 0
+      assert len(layer['speed']) == 3
+      assert set(layer['over']) == set(found)
 
 
-def test_an_unknown_contestant_is_refused():
-  with pytest.raises(SystemExit, match='mtf radnom'):
-    attention.main([*TINY, '--sections', 'layer', '--variants', 'mtf radnom'])
+@pytest.mark.slow  # starts processes
+def test_whole_models():
+  names = ['--names', 'random', 'random, fast_cpu', '--beams', '2']
+  results = speed.main(['model', 'decode', *TINY, *names])
+  for section in ('model', 'decode'):
+    assert list(results[section]) == ['SelfAttention', *names[1:3]]
 
 
-def test_input(some_data):
+@pytest.mark.slow  # starts processes
+def test_each_length_is_a_process_until_memory_would_not_do():
+  lengths = ['16', '8', '65536']  # the last one would take terabytes
+  words = ['--names', 'random', '--lengths', *lengths]
+  curves = speed.main(['memory', *TINY, *words])['memory']
+  assert list(curves['random']) == [8, 16]
+  for point in curves['random'].values():
+    assert point['seconds'] > 0
+    assert point['bytes'] > curves['nothing'][0]['bytes']
+
+
+def test_a_worker_that_ends_is_an_error():
+  with pytest.raises(RuntimeError, match='ended with status 3'):
+    Worker([sys.executable, '-c', 'raise SystemExit(3)'])
+
+
+@pytest.mark.slow  # reads whole files
+def test_input(some_data, monkeypatch):
+  for name in ('VOCABULARY', 'DATA_DIR', 'INDEX_DIR'):
+    monkeypatch.setenv(f'SYNTH_MTF_{name}', '')
   tasks = ['glue_mrpc_v002', 'super_glue_record_v102']
-  done = subprocess.run(
-    [
-      *(sys.executable, '-m', 'benchmarks.input', '--data_dir', str(some_data)),
-      *('--uncached', '--megabytes', '1', '--examples', '50', '--rounds', '1'),
-      *('--tasks', *tasks),
-    ],
-    cwd=CHECKOUT,
-    capture_output=True,
-    text=True,
-    check=False,
+  words = ['--uncached', '--examples', '50', '--rounds', '1']
+  result = input_benchmark.main(
+    ['--data_dir', str(some_data), *words, '--tasks', *tasks]
   )
-  assert done.returncode == 0, done.stderr[-3000:]
-  result = json.loads(done.stdout)
   assert list(result['tasks']) == tasks
   for rates in result['tasks'].values():
     assert rates['t5'] > 0

@@ -1,4 +1,4 @@
-"""Made-up tasks of one kind of dependence each, for benchmarks/claims.py.
+"""Synthetic tasks for benchmarks/claims.py, each with one kind of dependence.
 
   claims_copy     kqzh -> kqzh: a target token depends on a position
   claims_reverse  kqzh -> hzqk: the same, from the other end
@@ -6,8 +6,8 @@
                   came after it before, so that it depends on two tokens that
                   are alike
 
-A symbol is a byte. All rows of a task are of one length, so that where a symbol
-stands says nothing of which one it is.
+A symbol is a byte. All rows of a task have the same length, so that the place
+of a symbol says nothing about which one it is.
 """
 
 import functools
@@ -22,7 +22,7 @@ from t5.evaluation import metrics
 
 
 class Lengths(NamedTuple):
-  """Tokens of each row, with what ends it."""
+  """Tokens of each row, with the end of the sequence."""
 
   inputs: int
   targets: int

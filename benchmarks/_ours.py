@@ -1,12 +1,28 @@
-"""What is timed: steps of a layer, a model and a decoder, run by TensorFlow.
+"""Serves steps of a layer, a model or a decoder of a checkout; see `_worker`.
 
-Each builder makes a graph and a session of its own and returns a `Step`.
+    python -m benchmarks._ours layer '{"batch": 4, "length": 512}' random ...
+
+A name is one of those that `speed` explains.
 """
 
+import contextlib
 import dataclasses
+import functools
+import json
+import logging
+import os
+import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+sys.argv[0] = 'synth-mtf'  # whose processes import rarely used modules late
+_checkout = os.environ.get('BENCHMARKED_CHECKOUT', '')
+sys.path.insert(0, _checkout)
+from synth_mtf.run import process
+
+process.load_quietly()
+sys.path.remove(_checkout)  # the benchmarks are those of this checkout
 
 import gin
 import mesh_tensorflow as mtf
@@ -16,7 +32,8 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow import placement_mesh_impl
 from mesh_tensorflow.transformer import transformer, utils
 
-from benchmarks._contestants import Contestant, configured
+from benchmarks._worker import serve
+from synth_mtf.host import gin_files
 
 _VOCABULARY = 32128  # T5's
 _SEED = 1
@@ -60,47 +77,29 @@ class Shape:
       ids += ids * (column >= cut)
     return ids
 
-
-@dataclasses.dataclass(frozen=True)
-class Step:
-  """Something to time.
-
-  Attributes:
-    session: its session.
-    fetches: what it computes; all of it is fetched, so that none is pruned.
-    parameters: number of trained parameters.
-    repeats: how often the body of its loop runs, if there is one.
-    bytes_read: what the body of the loop must read each time, at least.
-  """
-
-  session: tf.Session
-  fetches: Any
-  parameters: int
-  repeats: int = 1
-  bytes_read: int = 0
-
-  def run(self) -> Any:
-    """Computes it."""
-    return self.session.run(self.fetches)
+  def tokens(self) -> npt.NDArray[np.int64]:
+    """[batch, length]: tokens of the encoder, 0 at padding."""
+    ids = self.sequence_id()
+    return ids * np.random.default_rng(_SEED).integers(
+      2, _VOCABULARY, ids.shape
+    )
 
 
-def layer(contestant: Contestant, shape: Shape) -> Step:
+Step = Callable[[], object]
+
+
+def layer(name: str, shape: Shape) -> Step:
   """One encoder layer forward and backward, dropout and padding included.
 
   As in the paper's tables, there is no relative position bias, which would cost
-  all layers the same.
+  all layers the same. All results are fetched, so that none is pruned.
   """
-  bindings = (
+  bindings = [
     'SelfAttention.relative_attention_type = None',
-    *(
-      ('Synthesizer.relative_attention_type = None',)
-      if contestant.name.startswith('mtf ')
-      else ()
-    ),
+    'Synthesizer.relative_attention_type = None',
     f'Unitransformer.max_length = {max(512, shape.length)}',
-    *_packing(contestant, shape.packed),
-  )
-  with configured(contestant, shape.size, bindings), tf.Graph().as_default():
+  ]
+  with _configured(name, shape, bindings), tf.Graph().as_default():
     tf.set_random_seed(_SEED)
     graph = mtf.Graph()
     mesh = mtf.Mesh(graph, 'mesh')
@@ -114,43 +113,68 @@ def layer(contestant: Contestant, shape: Shape) -> Step:
     )
     copy = lowering.copy_masters_to_slices()
     results = [lowering.export_to_tf_tensor(t) for t in [y, *gradients]]
-    return Step(
-      _session(lambda s: s.run(copy)),
-      [tf.reduce_sum(t) for t in results],
-      sum(v.size for v in graph.trainable_variables),
+    return _step(
+      lambda session: session.run(copy), [tf.reduce_sum(t) for t in results]
     )
 
 
-def training(contestant: Contestant, shape: Shape) -> Step:
+def model(name: str, shape: Shape) -> Step:
   """A whole train step of a T5 model: loss, gradients and Adafactor."""
-  rng = np.random.default_rng(_SEED)
-  ids = shape.sequence_id()
-  targets = dataclasses.replace(shape, length=shape.targets).sequence_id()
-  features = {
-    'inputs': ids * rng.integers(2, _VOCABULARY, ids.shape),
-    'targets': targets * rng.integers(2, _VOCABULARY, targets.shape),
-  }
-  return _model_step(contestant, shape, features, tf.estimator.ModeKeys.TRAIN)
+  targets = dataclasses.replace(shape, length=shape.targets)
+  features = {'inputs': shape.tokens(), 'targets': targets.tokens()}
+  return _model_step(name, shape, features, tf.estimator.ModeKeys.TRAIN)
 
 
-def decoding(contestant: Contestant, shape: Shape) -> Step:
+def decode(name: str, shape: Shape) -> Step:
   """Decoding, encoder included; no example ends before `targets`."""
-  features = {'inputs': tokens(shape)}
-  bindings = (
+  bindings = [
     f'Bitransformer.decode.beam_size = {shape.beams}',
     'Bitransformer.decode.temperature = 0.0',
     f'Bitransformer.decode.max_decode_length = {shape.targets}',
     'Unitransformer.sample_autoregressive.never_end = True',
-  )
+  ]
+  features = {'inputs': shape.tokens()}
   return _model_step(
-    contestant, shape, features, tf.estimator.ModeKeys.PREDICT, bindings
+    name, shape, features, tf.estimator.ModeKeys.PREDICT, bindings
   )
 
 
-def tokens(shape: Shape) -> npt.NDArray[np.int64]:
-  """[batch, length]: tokens of the encoder, 0 at padding."""
-  ids = shape.sequence_id()
-  return ids * np.random.default_rng(_SEED).integers(2, _VOCABULARY, ids.shape)
+SECTIONS: dict[str, Callable[[str, Shape], Step]] = {
+  'layer': layer,
+  'model': model,
+  'decode': decode,
+}
+
+
+@contextlib.contextmanager
+def _configured(name: str, shape: Shape, bindings: list[str]) -> Iterator[None]:
+  """A gin configuration of T5 with a contestant's layer; cleared after use."""
+  variant, _, beside = name.partition(', ')
+  files = [f'sizes/{shape.size}.gin']
+  if variant != 'SelfAttention':
+    variant = variant.replace('mtf ', 'original_')
+    files.append(f'variants/{variant}.gin')
+  if beside:
+    files.append(f'common/{beside}.gin')
+  gin_files.parse(
+    files,
+    [
+      # As runs/cpu.gin has it: a batch in one piece.
+      'utils.serialize_num_microbatches.tokens_per_microbatch_per_replica '
+      '= None',
+      "utils.get_variable_dtype.slice_dtype = 'float32'",
+      "utils.get_variable_dtype.activation_dtype = 'float32'",
+      'utils.run.optimizer = @optimize.AdafactorOptimizer',
+      # Which the data pipeline would say.
+      f'SyntheticAttention.packed = {shape.packed}',
+      *([f'num_layers = {shape.layers}'] if shape.layers else []),
+      *bindings,
+    ],
+  )
+  try:
+    yield
+  finally:
+    gin.clear_config()
 
 
 def _call_layer(
@@ -209,17 +233,14 @@ def _normal(
 
 
 def _model_step(
-  contestant: Contestant,
+  name: str,
   shape: Shape,
   features: Mapping[str, npt.NDArray[Any]],
   mode: str,
-  bindings: tuple[str, ...] = (),
+  bindings: list[str] = [],  # noqa: B006 (it is only read)
 ) -> Step:
   """The host's own model function on constant features."""
-  bindings += _packing(contestant, packed=False)
-  if shape.layers:
-    bindings += (f'num_layers = {shape.layers}',)
-  with configured(contestant, shape.size, bindings), tf.Graph().as_default():
+  with _configured(name, shape, bindings), tf.Graph().as_default():
     tf.set_random_seed(_SEED)
     tf.train.create_global_step()
     mesh_shape, layout = mtf.Shape([]), mtf.LayoutRules([])
@@ -249,47 +270,24 @@ def _model_step(
         ).scoped_configurable_fn,
       )({n: tf.constant(x) for n, x in features.items()}, None, mode)
     if mode == tf.estimator.ModeKeys.TRAIN:
-      restore, fetches, repeats = spec.training_chief_hooks[0], spec.train_op, 1
+      restore, fetches = spec.training_chief_hooks[0], spec.train_op
     else:
       restore, fetches = spec.prediction_hooks[0], spec.predictions['outputs']
-      repeats = shape.targets
     restore.begin()
-    parameters = sum(v.shape.num_elements() for v in tf.trainable_variables())
-    return Step(
-      _session(lambda s: restore.after_create_session(s, None)),
-      fetches,
-      parameters,
-      repeats,
-      _bytes_read(shape),
+    return _step(
+      lambda session: restore.after_create_session(session, None), fetches
     )
 
 
-def _bytes_read(shape: Shape) -> int:
-  """What a step of decoding reads once, of the model in the current graph.
-
-  The decoder's weights and the softmax's embedding; in place of the weights of
-  cross-attention's keys and values, those themselves; of a table a row only.
-  """
-  elements = 0
-  for variable in tf.trainable_variables():
-    name, size = variable.op.name, variable.shape.num_elements()
-    if name.endswith(('EncDecAttention/k', 'EncDecAttention/v')):
-      elements += shape.batch * shape.length * variable.shape.as_list()[-1]
-    elif name.startswith(('decoder/', 'shared/')) and '/random/' not in name:
-      elements += size
-  return 4 * elements
-
-
-def _packing(contestant: Contestant, packed: bool) -> tuple[str, ...]:
-  """Tells our layer what the data pipeline would."""
-  if contestant.is_ours:
-    return (f'SyntheticAttention.packed = {packed}',)
-  return ()
-
-
-def _session(load: Callable[[tf.Session], None]) -> tf.Session:
-  """A session of the current graph, its variables initialized and loaded."""
+def _step(load: Callable[[tf.Session], None], fetches: Any) -> Step:
+  """A step in a session of the current graph, with initial variables."""
   session = tf.Session()
   session.run(tf.global_variables_initializer())
   load(session)
-  return session
+  return functools.partial(session.run, fetches)
+
+
+if __name__ == '__main__':
+  logging.disable(logging.CRITICAL)  # gin reports each folder that it searches
+  section, sizes, *names = sys.argv[1:]
+  serve({n: SECTIONS[section](n, Shape(**json.loads(sizes))) for n in names})

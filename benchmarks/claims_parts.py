@@ -1,11 +1,11 @@
-"""The parts of benchmarks/claims.py: what is trained on what, and why."""
+"""The parts of benchmarks/claims.py: what is trained on what."""
 
 import dataclasses
 import re
 from collections.abc import Sequence
 from typing import Optional
 
-from benchmarks._claims_tasks import COPIED, LOOKED_UP
+from benchmarks.claims_tasks import COPIED, LOOKED_UP
 
 ACCURACY = 'token_accuracy'
 PERPLEXITY = 'neg_log_perplexity'
@@ -42,28 +42,23 @@ class Part:
   Attributes:
     claim: what is to be seen.
     tasks: each is trained and measured by itself.
-    metric: what the host calls what is measured; None is the mean of the
-      scores of a task that is evaluated by decoding.
+    metric: the host's name of what is measured.
     steps: of training.
     models: the rows.
     lengths: of inputs and targets.
     params: gin bindings of all models.
     paper: log perplexities of the paper, by model; with them, the part is also
       measured after as much time as V has taken.
-    begins_with: the part whose models are finetuned.
-    note: what the table needs to be understood.
   """
 
   claim: str
   tasks: Sequence[str]
-  metric: Optional[str]
+  metric: str
   steps: int
   models: Sequence[Model]
   lengths: tuple[int, int] = (128, 29)
   params: Sequence[str] = ()
   paper: Optional[dict[str, float]] = None
-  begins_with: str = ''
-  note: str = ''
 
 
 SYSTEMS = (
@@ -80,17 +75,8 @@ SYSTEMS = (
   Model('DyConv', ['dyconv']),
   Model('Linformer', ['linformer']),
 )
-# Steps per second of Table 4 over T5 (Base)'s, and its log perplexities: known
-# to us at second hand, and not laid beside the paper's text.
-PAPER_SPEED = {
-  'V': 1.0,
-  'R': 1.09,
-  'D': 0.93,
-  'R+V': 0.97,
-  'D+V': 0.86,
-  'LightConv': 1.04,
-  'DyConv': 0.68,
-}
+# The log perplexities of Table 4: known to us at second hand, and not compared
+# with the paper's text.
 _PAPER_PERPLEXITY = {
   'D+V': 1.832,
   'R+V': 1.849,
@@ -101,7 +87,7 @@ _PAPER_PERPLEXITY = {
   'DyConv': 2.040,
 }
 _FREE_ALPHA = ["include 'common/free_alpha.gin'"]
-# As many steps as here learn little with it.
+# With dropout, so few steps teach little.
 _NO_DROPOUT = ['dropout_rate = 0.0']
 
 
@@ -110,7 +96,7 @@ def _of(*names: str) -> list[Model]:
 
 
 def _across(model: Model, *others: str) -> Model:
-  """A model in cross-attention, too; or there alone."""
+  """A model in cross-attention, beside other variants."""
   crossed = [f'cross_{variant}' for variant in model.variants]
   return dataclasses.replace(model, variants=[*others, *crossed])
 
@@ -149,11 +135,6 @@ PARTS = {
       ),
     ],
     params=_NO_DROPOUT,
-    note=(
-      'The order of the letters is chance: 0.256 is the best log perplexity of '
-      'any model, 0.487 that of one that knows which capitals there are, and '
-      'not after which letters.'
-    ),
   ),
   'c': Part(
     claim='Span corruption on text.',
@@ -163,20 +144,8 @@ PARTS = {
     models=SYSTEMS,
     paper=_PAPER_PERPLEXITY,
   ),
-  'd': Part(
-    claim='Finetuning on real tasks, from the models of c.',
-    tasks=[
-      'synth_glue_sst2_v002',
-      'synth_glue_cola_v002',
-      'synth_glue_stsb_v002',
-    ],
-    metric=None,
-    steps=300,
-    models=_of('V', 'R', 'D', 'R+V', 'D+V'),
-    begins_with='c',
-  ),
   'f': Part(
-    claim='What the numbers of a variant are worth.',
+    claim='What the hyperparameters of a variant are worth.',
     tasks=[TEXT],
     metric=PERPLEXITY,
     steps=400,
@@ -223,6 +192,5 @@ PARTS = {
     metric=PERPLEXITY,
     steps=600,
     models=[_across(model) for model in _of('V', 'R', 'FR', 'D', 'R+V', 'D+V')],
-    note="Self-attention is T5's own in all of them.",
   ),
 }

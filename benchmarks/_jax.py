@@ -1,6 +1,6 @@
-"""Serves the same layers in JAX; see `_server`.
+"""Serves the same layers in JAX; see `_worker`.
 
-    python -m benchmarks._jax_layers '{"batch": 4, "length": 512}' 'jax V'
+    python -m benchmarks._jax layer '{"batch": 4, "length": 512}' V R
 
 Each step, forward and backward, is one compiled program.
 """
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks._server import serve
+from benchmarks._worker import serve
 
 HEADS, D_KV, D_MODEL, RATE = 12, 64, 768, 0.1
 
@@ -25,24 +25,26 @@ class Layer:
   """T5's projections around softmax(B) V."""
 
   def __init__(
-    self, batch: int, length: int, letters: str, drops_values: bool = True
+    self, name: str, batch: int, length: int, fill: tuple[float, float]
   ) -> None:
     """Draws weights and inputs.
 
     Args:
+      name: V, R or R+V; ` weights` applies dropout to the weights that all
+        queries share, as in T5X, rather than to the values.
       batch: number of examples.
       length: N.
-      letters: V, R or R+V.
-      drops_values: whether dropout is a factor on the values; else one on the
-        weights that all queries share, as in T5X.
+      fill: how full the emptiest and the fullest row may be.
     """
+    letters, _, dropped = name.partition(' ')
     rng = np.random.default_rng(1)
 
     def normal(*size: int, scale: float = 1.0) -> jax.Array:
       return jnp.asarray(rng.normal(size=size) * scale, jnp.float32)
 
-    self.drops_values = drops_values
-    used = rng.integers(int(0.6 * length), length + 1, size=(batch, 1))
+    self.drops_values = not dropped
+    least, most = (int(share * length) for share in fill)
+    used = rng.integers(least, most + 1, size=(batch, 1))
     seen = jnp.asarray(np.arange(length) < used)
     self.bias = jnp.where(seen, 0.0, -1e9)[:, None, None, :]
     self.x, self.cotangent = (
@@ -96,23 +98,9 @@ def _heads(x: jax.Array, w: jax.Array) -> jax.Array:
   return jnp.einsum('bnm,mhd->bnhd', x, w)
 
 
-LAYERS: dict[str, tuple[str, bool]] = {
-  'jax V': ('V', True),
-  'jax V, dropout of weights': ('V', False),
-  'jax R+V': ('R+V', True),
-  'jax R': ('R', True),
-}
-
-
-def main(shape: str, names: list[str]) -> None:
-  """Serves layers by name; prints the version first."""
-  print('jax', jax.__version__, flush=True)
-  size = json.loads(shape)
+if __name__ == '__main__':
+  _, shape, *names = sys.argv[1:]
   steps: dict[str, Callable[[], object]] = {
-    n: Layer(size['batch'], size['length'], *LAYERS[n]).step for n in names
+    n: Layer(n, **json.loads(shape)).step for n in names
   }
   serve(steps)
-
-
-if __name__ == '__main__':
-  main(sys.argv[1], sys.argv[2:])

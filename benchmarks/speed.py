@@ -1,0 +1,291 @@
+"""Times our layers and models beside T5's, other frameworks and checkouts.
+
+    python -m benchmarks.speed layer packed --json speed.json
+    python -m benchmarks.speed layer --torch .torch/bin/python
+    python -m benchmarks.speed layer packed model memory --checkout ../older
+    python -m benchmarks.speed memory --lengths 4096 --names random vanilla
+
+The sections are
+
+  layer    one encoder layer of T5 (Base), forward and backward, on unpacked
+           rows with padding, dropout as in T5
+  packed   the same with two sequences in each row
+  model    a train step of a whole T5: loss, gradients and Adafactor
+  decode   decoding by a whole T5, the encoder included (--beams 1 is greedy)
+  memory   a layer at batch 1 over N: time, and peak memory of the process;
+           a curve ends where the next length would exceed --limit_gb
+
+A name is `SelfAttention` (T5's own layer, with which all are compared), a file
+of gin/variants, or `mtf MODE` (mesh_tensorflow's Synthesizer). In whole models,
+`NAME, fast_cpu` has all of common/fast_cpu.gin; everything else is T5's.
+--checkout times the same names in another checkout of this project (`before:
+NAME`); --torch and --jax name the pythons of environments with these, and with
+transformers for decoding (`torch: V fused`).
+
+Each framework and checkout has a process; in `memory`, each layer and length.
+The processes take turns, a step each (A B C A B C ...), and are compared round
+by round. The JSON has the settings, and for each section and name `seconds`
+(the median), `speed` (how many times as fast as SelfAttention: median and
+quartiles), `cpu_speed` (the same in processor time, which other work on the
+machine disturbs less), `over` (how many times as fast as each other name) and,
+in `memory`, the `bytes` of the process.
+"""
+
+import argparse
+import contextlib
+import json
+import pathlib
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks._worker import HERE, Worker
+
+BASELINE = 'SelfAttention'
+_MODES = (
+  'random',
+  'factorized',
+  'dense_minus',
+  'random_plus',
+  'random_plus_alpha',
+  'dense_plus',
+  'dense_plus_alpha',
+)
+_WHOLE = (
+  f'{BASELINE}, fast_cpu',
+  'vanilla, fast_cpu',
+  'random, fast_cpu',
+  'random_vanilla, fast_cpu',
+)
+_TORCH_LAYERS = ('V fused', 'V own dropout', 'R+V', 'R+V fused', 'R')
+_JAX_LAYERS = ('V', 'V weights', 'R+V', 'R')
+_SETTINGS = ('size', 'batch', 'length', 'targets', 'fill', 'layers')
+
+
+class Entry(NamedTuple):
+  """What is timed.
+
+  Attributes:
+    name: as it stands in the results.
+    step: what the worker calls it.
+    worker: runs it.
+  """
+
+  name: str
+  step: str
+  worker: Worker
+
+
+def names() -> dict[str, Sequence[str]]:
+  """The names that each section times by default."""
+  variants = sorted((HERE / 'gin' / 'variants').glob('*.gin'))
+  own = [p.stem for p in variants if 'synthetic_attention' in p.read_text()]
+  return {
+    'layer': [*own, *(f'mtf {mode}' for mode in _MODES)],
+    'packed': (
+      *('vanilla', 'random', 'factorized_random', 'dense', 'random_vanilla'),
+      *('mtf random', 'mtf factorized', 'mtf random_plus_alpha'),
+    ),
+    'model': (*_WHOLE, 'random', 'dense_vanilla, fast_cpu', 'mtf random'),
+    'decode': (*_WHOLE, 'random', 'mtf random'),
+    'memory': (
+      *('vanilla', 'random', 'factorized_random', 'random_vanilla'),
+      'factorized_random_vanilla',
+    ),
+  }
+
+
+def main(argv: Sequence[str]) -> dict[str, Any]:
+  """Runs the sections that were asked for, prints and writes the results.
+
+  Args:
+    argv: the command line without the program.
+
+  Returns:
+    What is written as JSON.
+  """
+  args = _parse(argv)
+  results: dict[str, Any] = {'settings': vars(args)}
+  for section in args.sections:
+    chosen = [
+      BASELINE,
+      *(n for n in args.names or names()[section] if n != BASELINE),
+    ]
+    print(f'\n{section}', flush=True)
+    if section == 'memory':
+      results[section] = _memory(chosen, args)
+    else:
+      results[section] = _turns(section, chosen, args)
+    if args.json:
+      pathlib.Path(args.json).write_text(json.dumps(results, indent=1) + '\n')
+  return results
+
+
+def _turns(
+  section: str, chosen: Sequence[str], args: argparse.Namespace
+) -> dict[str, Any]:
+  """Times everything in turns."""
+  with contextlib.ExitStack() as stack:
+    entries = list(_entries(section, chosen, args, stack))
+    times = np.array(
+      [
+        [entry.worker.seconds(entry.step) for entry in entries]
+        for _ in range(args.rounds)
+      ]
+    )
+  wall, cpu = times[..., 0], times[..., 1]  # [rounds, entries]
+  found = {}
+  for i, entry in enumerate(entries):
+    over = np.median(wall / wall[:, i : i + 1], axis=0)
+    quartiles = np.quantile(wall[:, 0] / wall[:, i], [0.5, 0.25, 0.75])
+    found[entry.name] = {
+      'seconds': statistics.median(wall[:, i]),
+      'speed': quartiles.tolist(),
+      'cpu_speed': statistics.median(cpu[:, 0] / cpu[:, i]),
+      'over': dict(zip((e.name for e in entries), over.tolist())),
+    }
+    print(
+      f'{entry.name:36} {1e3 * found[entry.name]["seconds"]:9.1f} ms '
+      f'{quartiles[0]:6.2f} x ({quartiles[1]:.2f}-{quartiles[2]:.2f}), '
+      f'{found[entry.name]["cpu_speed"]:.2f} in processor time'
+      + (
+        f'; now {1 / over[chosen.index(entry.step)]:.2f} x as fast'
+        if entry.name.startswith('before: ')
+        else ''
+      ),
+      flush=True,
+    )
+  return found
+
+
+def _entries(
+  section: str,
+  chosen: Sequence[str],
+  args: argparse.Namespace,
+  stack: contextlib.ExitStack,
+) -> Iterator[Entry]:
+  """Starts a worker for each checkout and framework."""
+  build = 'layer' if section == 'packed' else section
+  shape = {name: getattr(args, name) for name in _SETTINGS}
+  shape |= {'packed': section == 'packed', 'beams': args.beams}
+  same = {name: shape[name] for name in ('batch', 'length', 'fill')}
+  torch_layers: Sequence[str] = _TORCH_LAYERS
+  if section == 'decode':
+    same |= {'beams': args.beams, 'targets': args.targets}
+    torch_layers = ('eager', 'sdpa')
+  has_layers = section in ('layer', 'decode')
+  for prefix, python, module, checkout, sizes, steps in (
+    ('', sys.executable, '_ours', '', shape, chosen),
+    (
+      'before: ',
+      args.checkout and sys.executable,
+      '_ours',
+      args.checkout,
+      shape,
+      [n for n in chosen if not n.startswith('mtf ')],
+    ),
+    ('torch: ', has_layers and args.torch, '_torch', '', same, torch_layers),
+    ('jax: ', section == 'layer' and args.jax, '_jax', '', same, _JAX_LAYERS),
+  ):
+    if python:
+      worker = Worker(
+        [
+          *(python, '-m', f'benchmarks.{module}', build),
+          *(json.dumps(sizes), *steps),
+        ],
+        checkout,
+      )
+      stack.callback(worker.close)
+      for step in steps:
+        yield Entry(prefix + step, step, worker)
+
+
+def _memory(
+  chosen: Sequence[str], args: argparse.Namespace
+) -> dict[str, dict[int, dict[str, float]]]:
+  """Time and memory over N; `nothing` is a process without a step."""
+  curves: dict[str, dict[int, dict[str, float]]] = {}
+  for prefix, checkout in (('', ''), ('before: ', args.checkout)):
+    if prefix and not checkout:
+      continue
+    empty = _process('', 0, checkout, args)['bytes']
+    curves[f'{prefix}nothing'] = {0: {'bytes': empty}}
+    for name in chosen:
+      curve = curves[prefix + name] = {}
+      for length in sorted(args.lengths):
+        shorter, known = max(curve.items(), default=(length, {'bytes': empty}))
+        growth = (known['bytes'] - empty) * (length / shorter) ** 2
+        if empty + growth > args.limit_gb * 1e9:
+          break
+        curve[length] = _process(name, length, checkout, args)
+        print(
+          f'{prefix + name:36} N {length:5} {curve[length]["seconds"]:8.3f} s '
+          f'{curve[length]["bytes"] / 1e6:8.0f} MB',
+          flush=True,
+        )
+  return curves
+
+
+def _process(
+  name: str, length: int, checkout: str, args: argparse.Namespace
+) -> dict[str, float]:
+  """Median seconds and peak bytes of a process with one step, or none."""
+  shape = {'size': args.size, 'batch': 1, 'length': length, 'fill': args.fill}
+  worker = Worker(
+    [
+      *(sys.executable, '-m', 'benchmarks._ours', 'layer', json.dumps(shape)),
+      *([name] if name else []),
+    ],
+    checkout,
+  )
+  seconds = [worker.seconds(name)[0] for _ in range(args.rounds) if name]
+  peak = float(worker.peak())
+  worker.close()
+  if not name:
+    return {'bytes': peak}
+  return {'bytes': peak, 'seconds': statistics.median(seconds)}
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  add = parser.add_argument
+  add('sections', nargs='*', default=['layer'], metavar='SECTION')
+  add('--names', nargs='+', help='default: as the section has')
+  add('--checkout', default='', help='the folder of another checkout')
+  add('--torch', help='the python of an environment with torch')
+  add('--jax', help='the python of an environment with jax')
+  add('--size', default='base', help='a file of gin/sizes; of ours alone')
+  add('--batch', type=int, default=4)
+  add('--length', type=int, default=512, help='tokens of the encoder')
+  add('--targets', type=int, default=114, help='tokens of the decoder')
+  add(
+    '--fill',
+    type=float,
+    nargs=2,
+    default=(0.6, 1.0),
+    help='shares of a row that are tokens, from and to',
+  )
+  add('--layers', type=int, default=0, help='blocks, if not as in --size')
+  add('--beams', type=int, default=1, help='of decode')
+  add('--lengths', type=int, nargs='+', default=(512, 1024, 2048, 4096, 8192))
+  add('--limit_gb', type=float, default=16.0, help='of memory')
+  add('--rounds', type=int, default=5, help='timed steps of each')
+  add('--json', help='file to write')
+  args = parser.parse_args(argv)
+  unknown = {*args.sections} - {*names()}
+  if unknown:
+    parser.error(f'{", ".join(unknown)}: expected some of {", ".join(names())}')
+  known = [BASELINE, *names()['layer'], 'lightconv', 'dyconv']
+  for name in args.names or ():
+    if name.removesuffix(', fast_cpu') not in known:
+      parser.error(f'{name}: expected some of {", ".join(known)}')
+  return args
+
+
+if __name__ == '__main__':
+  main(sys.argv[1:])
