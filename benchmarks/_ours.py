@@ -41,24 +41,13 @@ _SEED = 1
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-  """Sizes of a run.
-
-  Attributes:
-    size: the name of a file in gin/sizes.
-    batch: number of examples.
-    length: tokens of the encoder (or of a layer), padding included.
-    targets: tokens of the decoder.
-    packed: whether rows hold several sequences; for layers only.
-    fill: how full the emptiest and the fullest row may be, at most 1.
-    layers: blocks in each stack; 0: as many as the size has.
-    beams: of decoding; 1 is greedy.
-  """
+  """Sizes of a run; see `speed`."""
 
   size: str = 'base'
   batch: int = 4
-  length: int = 512
+  length: int = 512  # padding included
   targets: int = 114
-  packed: bool = False
+  packed: bool = False  # for layers only
   fill: tuple[float, float] = (0.6, 1.0)
   layers: int = 0
   beams: int = 1

@@ -25,9 +25,8 @@ HEADS, D_KV, D_MODEL, RATE = 12, 64, 768, 0.1  # T5 (Base), as below
 class Layer(torch.nn.Module):
   """T5's projections around softmax(B) V.
 
-  Attributes:
-    name: `V`, `R` or `R+V`; ` fused` adds PyTorch's fused attention, ` own
-      dropout` its own dropout of each weight.
+  After `V`, `R` or `R+V`, ` fused` stands for PyTorch's fused attention, and
+  ` own dropout` for that with its own dropout of each weight.
   """
 
   def __init__(
@@ -106,14 +105,7 @@ def tokens_seen(
 def decode(
   attention: str, seen: torch.Tensor, beams: int, targets: int
 ) -> Callable[[], object]:
-  """Decodes `targets` tokens with a cache, and no fewer.
-
-  Args:
-    attention: how transformers computes it.
-    seen: which tokens of the encoder are no padding.
-    beams: 1 is greedy decoding.
-    targets: tokens of the decoder.
-  """
+  """Decodes `targets` tokens with a cache, by an attention of transformers."""
   import transformers
 
   torch.manual_seed(0)

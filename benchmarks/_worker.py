@@ -52,9 +52,6 @@ class Worker:
     Args:
       command: the worker's command line.
       checkout: whose synth_mtf it imports; '' is this one.
-
-    Raises:
-      RuntimeError: it ended before it was ready.
     """
     self._command = ' '.join(command)
     path = [str(HERE), os.environ.get('PYTHONPATH', '')]

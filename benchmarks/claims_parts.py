@@ -15,19 +15,12 @@ TRANSLATION = 'synth_wmt14_ende_v003'
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """A row of a table.
-
-  Attributes:
-    name: in the table.
-    variants: files of gin/variants.
-    params: gin bindings.
-    lengths: of inputs and targets, where they are not the part's.
-  """
+  """A row of a table."""
 
   name: str
-  variants: Sequence[str]
-  params: Sequence[str] = ()
-  lengths: Optional[tuple[int, int]] = None
+  variants: Sequence[str]  # files of gin/variants
+  params: Sequence[str] = ()  # gin bindings
+  lengths: Optional[tuple[int, int]] = None  # if not the part's
 
   @property
   def folder(self) -> str:
@@ -37,27 +30,17 @@ class Model:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-  """Models that are compared.
+  """Models that are compared, each trained and measured on each task."""
 
-  Attributes:
-    claim: what is to be seen.
-    tasks: each is trained and measured by itself.
-    metric: the host's name of what is measured.
-    steps: of training.
-    models: the rows.
-    lengths: of inputs and targets.
-    params: gin bindings of all models.
-    paper: log perplexities of the paper, by model; with them, the part is also
-      measured after as much time as V has taken.
-  """
-
-  claim: str
+  claim: str  # what is to be seen
   tasks: Sequence[str]
-  metric: str
+  metric: str  # the host's name
   steps: int
   models: Sequence[Model]
-  lengths: tuple[int, int] = (128, 29)
-  params: Sequence[str] = ()
+  lengths: tuple[int, int] = (128, 29)  # of inputs and targets
+  params: Sequence[str] = ()  # gin bindings of all models
+  # The paper's, by model; with them, the part is also measured after as much
+  # time as V has taken.
   paper: Optional[dict[str, float]] = None
 
 

@@ -140,14 +140,7 @@ def compare(
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
-  """Runs the comparison, prints and writes the results.
-
-  Args:
-    argv: the command line without the program.
-
-  Returns:
-    What is written as JSON.
-  """
+  """Compares the tasks of a command line; prints and writes the results."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

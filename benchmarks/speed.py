@@ -66,16 +66,10 @@ _SETTINGS = ('size', 'batch', 'length', 'targets', 'fill', 'layers')
 
 
 class Entry(NamedTuple):
-  """What is timed.
+  """What is timed."""
 
-  Attributes:
-    name: as it stands in the results.
-    step: what the worker calls it.
-    worker: runs it.
-  """
-
-  name: str
-  step: str
+  name: str  # in the results
+  step: str  # the worker's name of it
   worker: Worker
 
 
@@ -99,14 +93,7 @@ def names() -> dict[str, Sequence[str]]:
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
-  """Runs the sections that were asked for, prints and writes the results.
-
-  Args:
-    argv: the command line without the program.
-
-  Returns:
-    What is written as JSON.
-  """
+  """Runs the sections of a command line; prints and writes the results."""
   args = _parse(argv)
   results: dict[str, Any] = {'settings': vars(args)}
   for section in args.sections:

@@ -13,7 +13,7 @@ from typing import Optional
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.checkpoints import names
-from synth_mtf.checkpoints.files import Checkpoint, Kind
+from synth_mtf.checkpoints.files import Checkpoint, Kind, kind
 from synth_mtf.errors import UserError
 
 
@@ -49,11 +49,7 @@ class Comparison:
     )
 
   def require_same(self) -> None:
-    """Refuses a checkpoint that a run cannot resume from.
-
-    Raises:
-      UserError: naming the first differences.
-    """
+    """Refuses (UserError) a checkpoint that a run cannot resume from."""
     faults = [
       *self._differences(),
       *sorted(f'{name} is not in it' for name in self.new),
@@ -71,11 +67,10 @@ class Comparison:
       )
 
   def require_weights(self) -> None:
-    """Refuses a checkpoint without the weights that a model must start from.
+    """Refuses (UserError) a checkpoint that a run cannot start from.
 
-    Raises:
-      UserError: a weight that belongs to no synthesizing function is missing, a
-        layer is left over, or nothing would be loaded.
+    It lacks a weight that belongs to no synthesizing function, has a layer that
+    the model lacks, or has nothing to load.
     """
     missing = sorted(n for n in self.new if not self._may_be_new(n))
     extra = sorted(self._outside(names.layer))
@@ -98,11 +93,7 @@ class Comparison:
       )
 
   def require_kinds(self) -> None:
-    """Refuses a checkpoint whose variables have other shapes or types.
-
-    Raises:
-      UserError: naming the first ones.
-    """
+    """Refuses (UserError) a checkpoint of other shapes or types."""
     if self.different:
       raise UserError(
         f'the checkpoint {self.path} has other shapes or types: '
@@ -173,11 +164,7 @@ def compare(
 def require_same(
   variables: Iterable[tf.Variable], checkpoint: Checkpoint
 ) -> None:
-  """Refuses a checkpoint that a graph cannot be restored from, name by name.
-
-  Raises:
-    UserError: naming the first differences.
-  """
+  """Refuses (UserError) a checkpoint that variables cannot be restored from."""
   kinds = kinds_of(variables)
   same = {n: n for n in kinds if n in checkpoint}
   compare(kinds, checkpoint, same).require_same()
@@ -185,7 +172,7 @@ def require_same(
 
 def kinds_of(variables: Iterable[tf.Variable]) -> dict[str, Kind]:
   """Type and shape of each variable, by name."""
-  return {v.op.name: Kind(v.dtype, v.shape.as_list()) for v in variables}
+  return {v.op.name: kind(v.dtype, v.shape.as_list()) for v in variables}
 
 
 def _first(texts: Sequence[str], count: int = 5) -> str:

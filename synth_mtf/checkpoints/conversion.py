@@ -43,34 +43,20 @@ Array = npt.NDArray[Any]
 
 
 class Weight(NamedTuple):
-  """A variable of an attention layer.
-
-  Attributes:
-    value: its value.
-    origin: its name in the source checkpoint; '' if it is not from there.
-    unchanged: whether the value is exactly that of the checkpoint.
-  """
+  """A variable of an attention layer."""
 
   value: Array
-  origin: str = ''
-  unchanged: bool = False
+  origin: str = ''  # its name in the source checkpoint, if it is from there
+  unchanged: bool = False  # whether the value is exactly that one
 
 
 @dataclasses.dataclass
 class AttentionWeights:
-  """An attention layer of a checkpoint.
+  """An attention layer of a checkpoint; settings are those of our layers."""
 
-  Attributes:
-    weights: by their name in our layers (`q`, `dense/W2`), but alpha.
-    functions: scopes of its synthesizing functions, in their order.
-    alpha: the variable, [functions] or [functions, heads], if it has one.
-    normalize: how the logits become weights, as in our layers.
-    index_by: how tables are read in packed rows, as in our layers.
-  """
-
-  weights: dict[str, Weight]
-  functions: Sequence[str]
-  alpha: Optional[Array] = None
+  weights: dict[str, Weight]  # by their name in our layers (`dense/W2`)
+  functions: Sequence[str]  # scopes of its functions, in their order
+  alpha: Optional[Array] = None  # [functions] or [functions, heads]
   normalize: Optional[str] = 'softmax'
   index_by: str = 'position'
 

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,22 +16,19 @@ from synth_mtf.errors import UserError
 _CHUNK_BYTES = 2**30
 
 
-class Kind(tuple[str, tuple[int, ...]]):
+class Kind(NamedTuple):
   """Type and shape of a variable, shown as `float32[24, 24]`."""
 
-  __slots__ = ()
-
-  def __new__(cls, dtype: tf.DType, shape: Iterable[int]) -> 'Kind':
-    """Makes a kind from a type and a shape."""
-    return super().__new__(cls, (dtype.base_dtype.name, tuple(shape)))
-
-  @property
-  def shape(self) -> tuple[int, ...]:
-    """The shape."""
-    return self[1]
+  dtype: str
+  shape: tuple[int, ...]
 
   def __str__(self) -> str:
-    return f'{self[0]}{list(self.shape)}'
+    return f'{self.dtype}{list(self.shape)}'
+
+
+def kind(dtype: tf.DType, shape: Iterable[int]) -> Kind:
+  """Makes a kind from TensorFlow's type and shape."""
+  return Kind(dtype.base_dtype.name, tuple(shape))
 
 
 class Checkpoint:
@@ -43,10 +40,7 @@ class Checkpoint:
   """
 
   def __init__(self, path: str) -> None:
-    """Opens a checkpoint.
-
-    Args:
-      path: its path, or a folder, whose latest checkpoint is opened.
+    """Opens a checkpoint, or the latest one of a folder.
 
     Raises:
       UserError: there is none, or it is damaged.
@@ -56,7 +50,7 @@ class Checkpoint:
       self._reader = tf.train.load_checkpoint(self.path)
       types = self._reader.get_variable_to_dtype_map()
       self.kinds: Mapping[str, Kind] = {
-        name: Kind(types[name], shape)
+        name: kind(types[name], shape)
         for name, shape in self._reader.get_variable_to_shape_map().items()
       }
     except folders.UNREADABLE as error:
@@ -72,11 +66,7 @@ class Checkpoint:
       raise self._damaged() from error
 
   def verify(self) -> None:
-    """Reads all values, whose checksums TensorFlow verifies.
-
-    Raises:
-      UserError: one cannot be read.
-    """
+    """Reads all values, whose checksums TensorFlow verifies."""
     for name in self.kinds:
       self[name]  # noqa: B018 (reading it is the point)
 
@@ -111,8 +101,8 @@ class Checkpoint:
   def embeddings(self) -> dict[str, int]:
     """The number of rows of each embedding, by name."""
     return {
-      name: kind.shape[-2]
-      for name, kind in self.kinds.items()
+      name: found.shape[-2]
+      for name, found in self.kinds.items()
       if names.is_embedding(name)
     }
 

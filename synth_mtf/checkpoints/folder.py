@@ -41,10 +41,7 @@ def without_index(folder: str) -> list[str]:
 
 
 def latest(folder: str) -> Optional[str]:
-  """Returns the path of the checkpoint that a run in a folder resumes from.
-
-  Returns:
-    The path without `.index`, or None if the folder has no checkpoint yet.
+  """Returns the path of the checkpoint that a run resumes from, if any.
 
   Raises:
     UserError: there are checkpoints, but the pointer is missing, unreadable, or
@@ -91,11 +88,7 @@ def is_complete(path: str) -> bool:
 
 
 def damage(folder: str) -> Optional[str]:
-  """Says which of a folder's checkpoints are damaged, and how to go on.
-
-  Returns:
-    A message, or None if all of them are complete.
-  """
+  """Says which of a folder's checkpoints are damaged, and how to go on."""
   names = written(folder)
   complete = [n for n in names if is_complete(os.path.join(folder, n))]
   damaged = [n for n in names if n not in complete]

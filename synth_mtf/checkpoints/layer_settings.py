@@ -53,33 +53,19 @@ def record(model: models.Transformer, model_dir: str) -> None:
 
 
 def check_resumed(model: models.Transformer, checkpoint: str) -> None:
-  """Checks that a model computes what a checkpoint was trained for.
+  """Refuses (UserError) a checkpoint that was trained to compute another thing.
 
-  Args:
-    model: of the run.
-    checkpoint: that the run resumes from or measures; one of a folder without
-      `model.json` passes.
-
-  Raises:
-    UserError: a layer computes something else.
+  A checkpoint of a folder without `model.json` passes.
   """
   _check(model, checkpoint, _differences)
 
 
 def check_started(model: models.Transformer, checkpoint: str) -> None:
-  """Checks that a model reads the weights it starts from as they were trained.
+  """Refuses (UserError) an `init_checkpoint` that a model would misread.
 
-  Another variant may start from a checkpoint; only layers with the same
-  functions are compared. They may read their tables by another index in packed
-  rows.
-
-  Args:
-    model: of the run.
-    checkpoint: its `init_checkpoint`.
-
-  Raises:
-    UserError: a layer has the same functions, but would mix or order them
-      differently.
+  Another variant may start from a checkpoint: only layers of the same functions
+  are compared, which must mix and order them alike. They may read their tables
+  by another index in packed rows.
   """
 
   def differences(here: Layer, there: Layer) -> list[str]:

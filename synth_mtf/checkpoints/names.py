@@ -28,17 +28,11 @@ _SLOT = '_slot_'
 
 
 class AttentionName(NamedTuple):
-  """The name of an attention layer's variable, split.
+  """The name of an attention layer's variable, split."""
 
-  Attributes:
-    scope: the layer's place in the stack, with the trailing '/'.
-    layer: the layer's class.
-    rest: the name inside the layer (`q`, `random/R`).
-  """
-
-  scope: str
-  layer: str
-  rest: str
+  scope: str  # the layer's place in the stack, with the trailing '/'
+  layer: str  # its class
+  rest: str  # the name inside the layer (`q`, `random/R`)
 
 
 def attention_name(name: str) -> Optional[AttentionName]:

@@ -31,15 +31,11 @@ _ADVICE = (
 
 
 def check(vocabulary: Any, checkpoint: str) -> None:
-  """Checks that a checkpoint was trained with the vocabulary of a run.
+  """Refuses (UserError) a checkpoint that was trained with another vocabulary.
 
   Args:
     vocabulary: a seqio vocabulary, or the pair of inputs and targets.
     checkpoint: its path, such as `model_dir/model.ckpt-1000`.
-
-  Raises:
-    UserError: the embedding has rows for another number of pieces, or the
-      folder's `vocabulary.json` names other pieces.
   """
   found = describe(vocabulary)
   expected = [-(-v['size'] // _DIVISOR) * _DIVISOR for v in found.values()]

@@ -28,12 +28,6 @@ def warm_start(name: str) -> str:
   `gin/common/warm_start.gin`. The host calls it for each variable while it
   builds the training graph.
 
-  Args:
-    name: the name of a variable of the graph.
-
-  Returns:
-    Its name in `utils.run.init_checkpoint`.
-
   Raises:
     UserError: before training, if the checkpoint lacks weights that it should
       have, or has them in another shape or type.

@@ -8,7 +8,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.checkpoints import files
-from synth_mtf.checkpoints.files import Checkpoint, Kind, write
+from synth_mtf.checkpoints.files import Checkpoint, kind, write
 from synth_mtf.errors import UserError
 
 VALUES: dict[str, npt.NDArray[Any]] = {
@@ -56,11 +56,11 @@ def test_what_it_holds(path):
 
 
 def test_a_kind_is_type_and_shape():
-  kind = Kind(tf.float32, [2, 3])
-  assert kind == Kind(tf.as_dtype('float32'), (2, 3))
-  assert kind != Kind(tf.bfloat16, [2, 3])
-  assert kind != Kind(tf.float32, [3, 2])
-  assert kind.shape == (2, 3)
+  found = kind(tf.float32, [2, 3])
+  assert found == kind(tf.as_dtype('float32'), (2, 3))
+  assert found != kind(tf.bfloat16, [2, 3])
+  assert found != kind(tf.float32, [3, 2])
+  assert found.shape == (2, 3)
 
 
 def test_the_step_may_be_in_the_name_alone(tmp_path):
