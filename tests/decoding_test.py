@@ -85,8 +85,7 @@ def assert_greedy(decoded, logits, start):
       assert scores[t, row[t]] >= scores[t].max() - 1e-4, (
         f'token {t} of {row} is not the most likely one'
       )
-      if row[t] == EOS:
-        assert not row[t + 1 :].any()
+      if row[t] == EOS:  # what follows is arbitrary
         break
 
 

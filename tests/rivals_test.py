@@ -26,7 +26,8 @@ from tests.harness import DECODER, ENCODER
 pytestmark = pytest.mark.slow  # the rival builds large tables
 
 HEADS, D_KV, D_MODEL, MAX_LENGTH = 3, 5, 11, 512
-PADDED, PACKED = family.PADDED.ids[:2], family.PACKED.ids[:2]
+PADDED = np.array([[1] * 7, [1, 1, 1, 0, 0, 0, 0]])
+PACKED = family.PACKED.ids[:2]
 
 R = functools.partial(synth_mtf.Random, max_length=MAX_LENGTH)
 D = functools.partial(synth_mtf.Dense, max_length=MAX_LENGTH)
