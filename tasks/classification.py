@@ -2,7 +2,7 @@
 
 As text to text a label is a word. For an encoder with a classification head
 (`model_type = 'aligned'`) it is a class, the target of the first token, and the
-padding of the inputs is told, which the host does for encoders of its own only.
+tokens of the inputs are marked, which the host does only for its own encoders.
 """
 
 from __future__ import annotations
@@ -140,13 +140,13 @@ class ImdbReader(FolderReader):
 def class_of_word(
   row: dict[str, tf.Tensor], words: Sequence[str]
 ) -> dict[str, tf.Tensor]:
-  """Converts the label's word to its class, counted from 1: 0 is padding."""
+  """Converts the word of a label to its class, counted from 1: 0 is padding."""
   found = tf.where(tf.equal(words, row['targets']))[:, 0]
   return {**row, 'targets': tf.cast(found, tf.int32) + 1}
 
 
 @seqio.map_over_dataset
-def tell_padding(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def mark_tokens(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
   """Marks the tokens of the inputs; the feature's name is the host's."""
   return {**row, 'targets_segmentation': tf.ones_like(row['inputs'])}
 
@@ -185,7 +185,7 @@ def _define(
         as_text,
         functools.partial(class_of_word, words=list(words)),
         *TOKENIZE,
-        tell_padding,
+        mark_tokens,
       ],
       tfds_name=tfds_name,
       output_features={

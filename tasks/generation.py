@@ -32,7 +32,7 @@ from synth_mtf.tasks.files.rows import (
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define
 
-# TFDS's own parsers are private: a story is to be what it is there.
+# TFDS's parsers are private; with them, a story is what it is there.
 _get_url_hashes = tfds.summarization.cnn_dailymail._get_url_hashes  # noqa: SLF001
 _get_art_abs = tfds.summarization.cnn_dailymail._get_art_abs  # noqa: SLF001
 
@@ -108,7 +108,7 @@ class DialogueReader(Reader):
 
   @override
   def oddity(self, record: Record) -> None:
-    return None  # a mark or a carriage return is no part of a turn
+    return None  # marks and carriage returns are not part of a turn
 
   @override
   def parse(

@@ -1,10 +1,10 @@
-"""How many rows the released files give: what a complete copy has.
+"""The number of rows in the released files, for checking complete copies.
 
 A row is an example as TensorFlow Datasets counts it, before T5's preprocessors:
-of MultiRC an answer, of ReCoRD a query, of a dialogue a turn. The figures are
-those of TFDS's catalogue for the versions that T5 names, which are T5's own
-mixing weights too (t5.data.glue_utils) where a row is one example; of ConvAI2,
-which TFDS has not, those of ParlAI.
+an answer in MultiRC, a query in ReCoRD, a turn in a dialogue. The figures are
+from TFDS's catalogue for the versions that T5 names; where a row is one example
+they are also T5's mixing weights (t5.data.glue_utils). Those of ConvAI2, which
+TFDS does not have, are from ParlAI.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ ROWS: Mapping[str, Mapping[str, int]] = {
   'super_glue_record_v102': _splits(100_730, 10_000, 10_000),
   'super_glue_rte_v102': _splits(2_490, 277, 3_000),
   'super_glue_wic_v102': _splits(5_428, 638, 1_400),
-  # Of 554 rows in train, T5 takes the 259 whose referent is the right one.
+  # T5 takes the 259 of these 554 rows whose referent is correct.
   'super_glue_wsc_v102_simple_train': {'train': 554},
   'super_glue_wsc_v102_simple_eval': {'validation': 104, 'test': 146},
   'dpr_v001_simple': {'train': 1_322, 'test': 564},
   'squad_v010_allanswers': {'train': 87_599, 'validation': 10_570},
-  # The training rows are those of all of WMT's files together.
+  # The training rows of all of WMT's files together.
   'wmt14_ende_v003': _splits(4_508_785, 3_000, 3_003),
   'wmt14_enfr_v003': _splits(40_836_715, 3_000, 3_003),
   'wmt16_enro_v003': _splits(610_320, 1_999, 1_999),
@@ -69,7 +69,7 @@ ROWS: Mapping[str, Mapping[str, int]] = {
   'imdb_reviews_class': _IMDB,
 }
 
-# Other releases of the same file: their rows, and what they are called.
+# Row counts of other releases of a file, and what they are called.
 _OTHERWISE: Mapping[tuple[str, str], Mapping[int, str]] = {
   ('glue_qqp_v002', 'train'): {363_846: 'QQP-clean.zip'},
   ('glue_qnli_v002', 'train'): {108_436: 'QNLI, version 1'},
@@ -79,17 +79,12 @@ _OTHERWISE: Mapping[tuple[str, str], Mapping[int, str]] = {
 
 
 def rows(task_name: str, split: str) -> int | None:
-  """Returns how many rows the released files of a task give, None if unknown.
-
-  Args:
-    task_name: a task of ours, with its prefix.
-    split: one of its splits.
-  """
+  """Returns the number of rows in the released files, None if unknown."""
   return ROWS.get(task_name[len(PREFIX) :], {}).get(split)
 
 
 def compared(task_name: str, split: str, count: int) -> str:
-  """Returns what `count` rows are beside those released, '' if not known."""
+  """Compares a row count with the released files; '' if that is not known."""
   expected = rows(task_name, split)
   if expected is None:
     return ''

@@ -13,7 +13,7 @@ from synth_mtf.errors import UserError
 # pads. The softmax is most of a tiny model's work, which a larger vocabulary
 # would double.
 PIECES = 1948
-# More text changes little and takes long.
+# More text changes little and takes much longer.
 MOST_CHARACTERS = 10_000_000
 
 # T5's ids: 0 padding, 1 end of sequence, 2 unknown, no begin of sequence.
@@ -56,7 +56,7 @@ def train(
     pieces: its size, without T5's sentinels; fewer if the text has fewer.
 
   Raises:
-    UserError: the trainer refuses the text; its log says why.
+    UserError: the trainer refuses the text.
   """
   options = {**_OPTIONS, 'vocab_size': pieces}
   with atomic.replacing(model) as partial:

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     args.out.parent.mkdir(parents=True, exist_ok=True)
   except OSError as error:
     raise UserError(
-      f'--out {args.out}: its folder cannot be made ({error.strerror})'
+      f'--out {args.out}: its folder cannot be created ({error.strerror})'
     ) from error
   os.environ['SYNTH_MTF_DATA_DIR'] = str(args.data_dir)
   if args.skip_bad_rows:
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def in_turns(iterables: Iterable[Iterable[Any]]) -> Iterator[Any]:
-  """Yields an item of each in turn, until all of them have come to an end.
+  """Yields an item of each in turn, until all are exhausted.
 
   A corpus is much longer than most tasks: this way the trainer sees some of
   each kind of text before it has enough.

@@ -1,4 +1,4 @@
-"""What may be wrong with a row of an official file."""
+"""Faults and oddities of the rows of official files."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_mistakes_are_explained(train, data_dir, tmp_path):
     (('--data_dir', empty, '--out', out), 'has no text'),
     (
       ('--data_dir', data_dir, '--out', tmp_path / 'file' / 'x.model'),
-      'its folder cannot be made',
+      'its folder cannot be created',
     ),
     (
       ('--data_dir', data_dir, '--out', out, '--size', 5),

@@ -348,7 +348,7 @@ def test_bad_rows_are_skipped_and_counted(fault, data_dir, monkeypatch, caplog):
   _write(data_dir, file, data)
   monkeypatch.setenv('SYNTH_MTF_SKIP_BAD_ROWS', '1')
   task = tasks.get(_TASK[file])
-  if good_rows is None:  # a file with another layout cannot be mended that way
+  if good_rows is None:  # a file with another layout cannot be fixed that way
     with pytest.raises(UserError, match=found):
       task.num_input_examples('train')
     return

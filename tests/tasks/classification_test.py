@@ -1,4 +1,4 @@
-"""AG News and IMDB, which T5 has not: the examples are those of TFDS."""
+"""AG News, IMDB and LM1B, which T5 lacks: the examples are those of TFDS."""
 
 import csv
 import shutil
@@ -41,3 +41,19 @@ def test_imdb(official_data, tmp_path, prepared):
   prepared('imdb_reviews/plain_text:1.0.0', train=rows)
   found = comparison.three_ways('synth_imdb_reviews', 'train', tmp_path)
   assert sum(found.values()) == ROWS
+
+
+def test_lm1b(official_data, tmp_path, prepared):
+  layout = (
+    tmp_path
+    / 'lm1b/1-billion-word-language-modeling-benchmark-r13output'
+    / 'training-monolingual.tokenized.shuffled'
+  )
+  texts = copy_lines(
+    official_data / 'corpus/news_sentences/newstest2014.en.tok.txt',
+    layout / 'news.en-00001-of-00100',
+  )
+  prepared('lm1b:1.1.0', train=[{'text': text.strip()} for text in texts])
+  rows = comparison.three_ways('synth_lm1b', 'train', tmp_path)
+  assert sum(rows.values()) == ROWS
+  assert list(tasks.get('synth_lm1b').output_features) == ['targets']

@@ -1,4 +1,4 @@
-"""What TFDS and T5 accept is accepted, with the same rows, and told.
+"""What TFDS and T5 accept is accepted, with the same rows, and reported.
 
 The files are made, in the official formats and with the official files' odd
 rows. The other side of each comparison is TFDS's own reading code.
@@ -75,7 +75,7 @@ _STSB_HEADER = b'index\tgenre\tsentence1\tsentence2\tscore\n'
 _MNLI_HEADER = (
   b'index\tpromptID\tpairID\tgenre\tsentence1\tsentence2\tlabel1\tgold_label\n'
 )
-# TFDS config: folder, the file, what is told.
+# TFDS config: folder, the file, the notes.
 _GLUE = {
   'qqp': (
     'QQP',
@@ -234,7 +234,7 @@ def test_super_glue(name, data_dir, tmp_path):
   assert expected
 
 
-def test_odd_answers_and_entities_of_record_are_told(data_dir):
+def test_odd_answers_and_entities_of_record_are_reported(data_dir):
   _, _, data = _SUPER_GLUE['record_v102']
   _write(data_dir / 'superglue/ReCoRD/train.jsonl', data)
   found = '\n'.join(_notes('synth_super_glue_record_v102'))
@@ -373,7 +373,7 @@ def test_dialogue_with_an_empty_response(data_dir):
   assert ':2: an empty response' in _notes('synth_personachat')[0]
 
 
-def test_odd_rows_are_told_by_a_run(data_dir, caplog):
+def test_odd_rows_are_logged_by_a_run(data_dir, caplog):
   _, data, _ = _GLUE['qqp']
   path = _write(data_dir / 'glue/QQP/train.tsv', data)
   with caplog.at_level('WARNING', logger='absl'):
@@ -395,7 +395,7 @@ def _wsc(text, span2_index, span2_text):
   }
 
 
-def test_texts_that_t5_mends_are_accepted(data_dir):
+def test_texts_that_t5_corrects_are_accepted(data_dir):
   """The two official texts whose pronoun is elsewhere: T5 has them in code."""
   texts = [
     value
