@@ -35,20 +35,22 @@ _CONFIGS = tfds.text.super_glue.SuperGlue.builder_configs
 
 
 class SuperGlueReader(Reader):
-  """JSON lines, an example each; subclasses say what is inside.
+  """JSON lines of a TFDS config; a row is an example, whose features are text.
 
   Attributes:
-    name: the TFDS config.
     labels: the JSON values of the classes, in the order of TFDS's classes.
     structure: what a row must have, as for `check_json`.
   """
 
-  name: str
-  labels: Sequence[Any] = (False, True)
+  labels: Sequence[Any] = ()
   structure: Mapping[str, Any]
 
-  def __init__(self, labelled: bool) -> None:
+  def __init__(self, name: str, labelled: bool) -> None:
+    self._name = name
     self._labelled = labelled
+    classes = _CONFIGS[name].label_classes
+    booleans = classes == ('False', 'True')
+    self.labels = self.labels or ((False, True) if booleans else classes)
     kinds = {int: INT, str: TEXT}
     features = {name: kinds[kind] for name, kind in self.features.items()}
     self.schema = {**features, 'label': LABEL, 'idx': INT}
@@ -57,13 +59,13 @@ class SuperGlueReader(Reader):
   @property
   def features(self) -> Mapping[str, type]:
     """The features of an example without label and index: text."""
-    return dict.fromkeys(_CONFIGS[self.name].features, str)
+    return dict.fromkeys(_CONFIGS[self._name].features, str)
 
   @property
   @override
   def key(self) -> str:
     part = 'labelled' if self._labelled else 'test'
-    return f'super_glue/{self.name}/{part}'
+    return f'super_glue/{self._name}/{part}'
 
   @override
   def parse(
@@ -94,23 +96,9 @@ class SuperGlueReader(Reader):
     raise RowError(f'the label {quote(json.dumps(label))}', f'one of {classes}')
 
 
-class BoolqReader(SuperGlueReader):
-  """BoolQ: a question about a passage."""
-
-  name = 'boolq'
-
-
-class CbReader(SuperGlueReader):
-  """CommitmentBank: three-way entailment."""
-
-  name = 'cb'
-  labels = _CONFIGS['cb'].label_classes
-
-
 class CopaReader(SuperGlueReader):
   """COPA: the first or the second choice."""
 
-  name = 'copa'
   labels = (0, 1)
 
   @override
@@ -121,17 +109,8 @@ class CopaReader(SuperGlueReader):
       )
 
 
-class RteReader(SuperGlueReader):
-  """RTE: two-way entailment."""
-
-  name = 'rte'
-  labels = _CONFIGS['rte'].label_classes
-
-
 class WicReader(SuperGlueReader):
   """WiC: one word in two sentences."""
-
-  name = 'wic'
 
   @property
   @override
@@ -158,13 +137,12 @@ class WscReader(SuperGlueReader):
   single spaces separate, and ends the run if that is not the pronoun.
   """
 
-  name = 'wsc.fixed'
   # Two texts of the official files whose pronoun is elsewhere: CRC-32. T5's
   # preprocessor knows them and marks the right word.
   FIXED_BY_T5 = (1896453270, 2994969774)
 
-  def __init__(self, labelled: bool) -> None:
-    super().__init__(labelled)
+  def __init__(self, name: str, labelled: bool) -> None:
+    super().__init__(name, labelled)
     target = {
       name: kind for name, kind in self.features.items() if name != 'text'
     }
@@ -220,11 +198,10 @@ def tfds_fixed(example: dict[str, Any]) -> dict[str, Any]:
 class MultircReader(SuperGlueReader):
   """MultiRC: a row is a passage; an example is one answer of one question."""
 
-  name = 'multirc'
   labels = (0, 1)
 
-  def __init__(self, labelled: bool) -> None:
-    super().__init__(labelled)
+  def __init__(self, name: str, labelled: bool) -> None:
+    super().__init__(name, labelled)
     self.schema = {
       **self.schema,
       'idx': {'paragraph': INT, 'question': INT, 'answer': INT},
@@ -266,11 +243,10 @@ class RecordReader(SuperGlueReader):
   best answer.
   """
 
-  name = 'record'
   _PLACEHOLDER = '@placeholder'
 
-  def __init__(self, labelled: bool) -> None:
-    super().__init__(labelled)
+  def __init__(self, name: str, labelled: bool) -> None:
+    super().__init__(name, labelled)
     self.schema = {
       'passage': TEXT,
       'query': TEXT,
@@ -393,20 +369,18 @@ def _text_lines(text: str) -> list[str]:
   return lines if lines[-1] else lines[:-1]
 
 
-def _split(folder: str, file: str, reader: type[SuperGlueReader]) -> Split:
-  labelled = file != 'test'
-  return Split.of(
-    [f'{root}{folder}/{file}.jsonl' for root in _ROOTS],
-    reader(labelled),
-    optional=not labelled,
-  )
-
-
 def _splits(
-  folder: str, reader: type[SuperGlueReader], *names: str
+  name: str, folder: str, reader: type[SuperGlueReader], *splits: str
 ) -> dict[str, Split]:
   files = {'train': 'train', 'validation': 'val', 'test': 'test'}
-  return {name: _split(folder, files[name], reader) for name in names or files}
+  return {
+    split: Split.of(
+      [f'{root}{folder}/{files[split]}.jsonl' for root in _ROOTS],
+      reader(name, split != 'test'),
+      optional=split == 'test',
+    )
+    for split in splits or files
+  }
 
 
 def _dpr_split(file: str) -> Split:
@@ -419,28 +393,29 @@ def _dpr_split(file: str) -> Split:
 
 
 _READERS = {
-  'boolq': ('BoolQ', BoolqReader),
-  'cb': ('CB', CbReader),
+  'boolq': ('BoolQ', SuperGlueReader),
+  'cb': ('CB', SuperGlueReader),
   'copa': ('COPA', CopaReader),
   'multirc': ('MultiRC', MultircReader),
   'record': ('ReCoRD', RecordReader),
-  'rte': ('RTE', RteReader),
+  'rte': ('RTE', SuperGlueReader),
   'wic': ('WiC', WicReader),
 }
 
 TASKS = {
-  name: adopt(f'super_glue_{name}_v102', _splits(*folder_and_reader))
+  name: adopt(f'super_glue_{name}_v102', _splits(name, *folder_and_reader))
   for name, folder_and_reader in _READERS.items()
 }
 
 # T5 trains WSC on the rows whose referent is correct, together with DPR, and
 # evaluates it by whether the predicted referent is that of the row.
 TASKS['wsc_train'] = adopt(
-  'super_glue_wsc_v102_simple_train', _splits('WSC', WscReader, 'train')
+  'super_glue_wsc_v102_simple_train',
+  _splits('wsc.fixed', 'WSC', WscReader, 'train'),
 )
 TASKS['wsc'] = adopt(
   'super_glue_wsc_v102_simple_eval',
-  _splits('WSC', WscReader, 'validation', 'test'),
+  _splits('wsc.fixed', 'WSC', WscReader, 'validation', 'test'),
 )
 # DPR is not part of SuperGLUE: without its files, the mixtures leave it out.
 TASKS['dpr'] = adopt(
