@@ -44,6 +44,12 @@ def content(folder):
   }
 
 
+def checkpoints(folder):
+  return {
+    path.name: path.stat().st_mtime_ns for path in folder.glob('model.ckpt-*')
+  }
+
+
 @pytest.fixture(scope='module')
 def first(tmp_path_factory):
   """A run with default data: its folder and its output."""
@@ -184,7 +190,7 @@ def test_another_configuration_is_refused(first, capsys):
 def killed(ready, tmp_path_factory):
   """A run of two seeds after kill -9, in the middle of the first finetuning.
 
-  The result of the same command, the folder, and the files of pretraining.
+  The result of the same command, the folder, and the pretrained checkpoints.
   """
   out = tmp_path_factory.mktemp('killed') / 'run'
   words = [COMMAND, 'demo', *ready, '--out', str(out), '--seeds', '0', '1']
@@ -194,7 +200,7 @@ def killed(ready, tmp_path_factory):
   wait_for(lambda: list(finetuned.glob('model.ckpt-14.index')), first)
   first.send_signal(signal.SIGKILL)
   first.wait()
-  before = content(out / 'random' / 'seed_0' / 'pretrain')
+  before = checkpoints(out / 'random' / 'seed_0' / 'pretrain')
   second = subprocess.run(words, capture_output=True, text=True)
   assert second.returncode == 0, second.stderr
   return second, out, before
@@ -202,9 +208,10 @@ def killed(ready, tmp_path_factory):
 
 def test_killed_it_resumes_from_its_checkpoint(killed):
   second, out, before = killed
-  assert second.stdout.count('done before') == 2
+  assert '] random/seed_0: pretrain  done before' in second.stdout
+  assert '] random/seed_0: finetune  done before' not in second.stdout
   first_seed = out / 'random' / 'seed_0'
-  assert content(first_seed / 'pretrain') == before
+  assert checkpoints(first_seed / 'pretrain') == before
   finetuned = first_seed / 'finetune'
   log = (finetuned / 'log').read_text()
   assert 'Restoring parameters from ' + str(finetuned) in log
