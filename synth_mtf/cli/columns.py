@@ -1,4 +1,4 @@
-"""Lines of a table whose widths are known before its rows are."""
+"""Prints a table line by line, while its rows are still being computed."""
 
 from collections.abc import Sequence
 from typing import Optional

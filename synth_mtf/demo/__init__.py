@@ -1,1 +1,1 @@
-"""The main job in a small size: pretrain, finetune, evaluate each variant."""
+"""The whole pipeline at a small size: pretrain, finetune, evaluate."""

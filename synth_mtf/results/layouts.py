@@ -20,7 +20,7 @@ class Measure:
   """One of the numbers of a column.
 
   Attributes:
-    name: tells it from others of the column.
+    name: identifies it among the measures of the column.
     tags: T5's `<task>/<metric>` without our prefix; the first that a run has
       counts.
     shown: formats it.

@@ -125,9 +125,9 @@ class Run:
     found = {}
     for folder in self.folders:
       with _explained(folder):
-        told = self._events[folder].scalars
+        scalars = self._events[folder].scalars
         for result in itertools.chain(
-          _scores_elsewhere(folder, told), _results(folder)
+          _scores_elsewhere(folder, scalars), _results(folder)
         ):
           found[result.key] = result
     return [found[key] for key in sorted(found)]
@@ -324,20 +324,20 @@ def _results(folder: str) -> Iterator[Result]:
   """Yields the results of a folder's evaluations, the most reliable last."""
   for place, split, task in _evaluations(folder):
     recorded = [result for result, _ in records.read(place)]
-    told = events.read(place).scalars
+    scalars = events.read(place).scalars
     if task is None:
-      yield from _scores(place, split, told, {one.key for one in recorded})
+      yield from _scores(place, split, scalars, {one.key for one in recorded})
     else:
-      yield from _measures(task, split, told)
+      yield from _measures(task, split, scalars)
     yield from recorded
 
 
 def _scores_elsewhere(
-  folder: str, told: Mapping[str, Mapping[int, float]]
+  folder: str, scalars: Mapping[str, Mapping[int, float]]
 ) -> Iterator[Result]:
   """Yields scores in a folder of any name (`utils.run.eval_summary_dir`)."""
   if not _EVALUATED.fullmatch(os.path.basename(folder)):
-    yield from _scores(folder, _UNKNOWN, told, set())
+    yield from _scores(folder, _UNKNOWN, scalars, set())
 
 
 def _evaluations(folder: str) -> Iterator[tuple[str, str, Optional[str]]]:
@@ -366,14 +366,14 @@ def _has_results(folder: str) -> bool:
 def _scores(
   folder: str,
   split: str,
-  told: Mapping[str, Mapping[int, float]],
+  scalars: Mapping[str, Mapping[int, float]],
   recorded: set[tuple[int, str, str, str]],
 ) -> Iterator[Result]:
   """Yields the scores in T5's event files, but for those that are recorded.
 
   An accuracy has the standard error of a share, other metrics have none.
   """
-  for tag, values in told.items():
+  for tag, values in scalars.items():
     score = _SCORE.fullmatch(tag)
     if not score:
       continue
@@ -410,14 +410,14 @@ def _examples(folder: str, task: str, step: int) -> Optional[int]:
 
 
 def _measures(
-  task: str, split: str, told: Mapping[str, Mapping[int, float]]
+  task: str, split: str, scalars: Mapping[str, Mapping[int, float]]
 ) -> Iterator[Result]:
   """Yields what was measured on tokens."""
-  for step, tokens in told.get(_TOKENS, {}).items():
+  for step, tokens in scalars.get(_TOKENS, {}).items():
     # A class is a single token.
-    is_class = told.get(_LONGEST, {}).get(step) == 1
+    is_class = scalars.get(_LONGEST, {}).get(step) == 1
     for metric in _MEASURES:
-      value = told.get(metric, {}).get(step)
+      value = scalars.get(metric, {}).get(step)
       if value is None:
         continue
       by_token = metric != _OF_SEQUENCES
