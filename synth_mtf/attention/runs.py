@@ -13,7 +13,7 @@ from synth_mtf.checkpoints import folder as folders
 from synth_mtf.checkpoints import vocabulary as vocabularies
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files
+from synth_mtf.host import errors, gin_files
 from synth_mtf.results import labels, runs
 
 INITIAL = 'initial'
@@ -59,11 +59,12 @@ def look(
     )
   gin_files.parse_foreign(run.gin, run.name)
   examples_of.choose_vocabulary(vocabulary, run.folder)
-  known = examples_of.vocabulary()
-  for path in filter(None, paths):
-    vocabularies.check((known['inputs'], known['targets']), path)
-  examples = choose()
-  sizes = {name: found.vocab_size for name, found in known.items()}
+  with errors.explained():  # T5's own vocabulary takes a network
+    known = examples_of.vocabulary()
+    for path in filter(None, paths):
+      vocabularies.check((known['inputs'], known['targets']), path)
+    examples = choose()
+    sizes = {name: found.vocab_size for name, found in known.items()}
   label = labels.label()
   return [
     weights.compute(

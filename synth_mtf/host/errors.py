@@ -232,6 +232,11 @@ _MEANINGS: Sequence[tuple[str, Union[str, Callable[[re.Match[str]], str]]]] = (
     'looking up a TPU by its name takes a package that is missing: run `pip '
     'install cloud-tpu-client`, or give its address, --tpu=grpc://IP:8470.',
   ),
+  (
+    r'([^\n]*)\s+when reading (?:metadata of )?(gs://t5-data/vocabs/\S+)',
+    "T5's own vocabulary {1} cannot be read: {0}. Give the one that the model "
+    'was trained with: --vocabulary=FILE.model or --vocabulary=bytes.',
+  ),
   (r'No space left on device|[Dd]isk quota exceeded', _disk),
   (
     r'OOM when allocating|[Ff]ailed to allocate|Cannot allocate memory|'

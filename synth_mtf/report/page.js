@@ -2,18 +2,14 @@
 // example, and a cell that follows the pointer or the arrow keys.
 'use strict';
 
-const STACKS = {
-  encoder: { title: 'encoder', queries: 'encoder', memory: 'encoder' },
-  decoder: { title: 'decoder', queries: 'decoder', memory: 'decoder' },
-  cross: {
-    title: 'decoder to encoder',
-    queries: 'decoder',
-    memory: 'encoder',
-  },
+// The sides of a stack's queries and of its memory.
+const SIDES = {
+  encoder: ['encoder', 'encoder'],
+  decoder: ['decoder', 'decoder'],
+  cross: ['decoder', 'encoder'],
 };
 const SMALLEST_CELL = 12; // pixels
 const LARGEST_CELL = 34;
-const NUMBERS_FROM = 28; // cells of this size show their weight
 const HEAD_SIZE = 44;
 const LARGEST_OF_ROW = 5;
 
@@ -131,13 +127,16 @@ class Panel {
 
   /** Offers what the model has; chooses a place as far as it exists. */
   offer(place) {
-    const names = Object.keys(STACKS).filter((s) => s in this.model.stacks);
-    const titles = names.map((name) => [name, STACKS[name].title]);
+    const names = Object.keys(SIDES).filter((s) => s in this.model.stacks);
+    const titles = names.map((name) => [
+      name,
+      name === 'cross' ? 'decoder to encoder' : name,
+    ]);
     fill(this.pick.stack, titles, place.stack);
     const { blocks, heads } = this.stack;
     const layers = blocks.map((_, i) => [i, `${i + 1} of ${blocks.length}`]);
     fill(this.pick.layer, layers, place.layer);
-    const side = STACKS[this.pick.stack.value].queries;
+    const [side] = SIDES[this.pick.stack.value];
     const examples = this.model.examples.map((tokens, i) => [
       i,
       `${i + 1}: ${beginning(tokens[side])}`,
@@ -166,8 +165,7 @@ class Panel {
       return;
     }
     const tokens = this.model.examples[example];
-    this.queries = tokens[STACKS[stack].queries];
-    this.memory = tokens[STACKS[stack].memory];
+    [this.queries, this.memory] = SIDES[stack].map((side) => tokens[side]);
     this.draw();
   }
 
@@ -253,8 +251,7 @@ class Panel {
     const { most, signed } = this.range(this.head);
     const end = scale.value === 'one' ? Math.max(1, most) : most;
     const [width, height] = [memory, queries].map((t) => t.length * this.cell);
-    const context = this.drawMap(this.cells, width, height, this.head, end);
-    if (this.cell >= NUMBERS_FROM) this.drawNumbers(context, end);
+    this.drawMap(this.cells, width, height, this.head, end);
     this.ramp.classList.toggle('signed', signed);
     this.least.textContent = signed ? format(-end) : '0';
     this.most.textContent = format(end);
@@ -302,39 +299,18 @@ class Panel {
     context.scale(ratio, ratio);
     context.imageSmoothingEnabled = false;
     context.drawImage(small, 0, 0, width, height);
-    return context;
-  }
-
-  drawNumbers(context, end) {
-    const { cell } = this;
-    context.font = `${Math.round(cell / 3)}px ${style.fontFamily}`;
-    context.textAlign = 'center';
-    context.textBaseline = 'middle';
-    for (let i = 0; i < this.queries.length; i++) {
-      for (let j = 0; j < this.memory.length; j++) {
-        const weight = this.weight(this.head, i, j);
-        const pale = Math.abs(weight) < end / 2;
-        context.fillStyle = pale ? style.color : style.backgroundColor;
-        const text = weight.toFixed(2).replace('0.', '.');
-        context.fillText(
-          text === '.00' ? '0' : text,
-          (j + 0.5) * cell,
-          (i + 0.5) * cell,
-        );
-      }
-    }
   }
 
   /** Says in words what is drawn. */
   describe() {
     const { queries, memory, query, key, head } = this;
     const { stack, layer } = this.place;
-    const sides = STACKS[stack];
+    const [from, to] = SIDES[stack];
     const quoted = (token) => `\u201c${token}\u201d`;
     const weights = memory.map((_, at) => this.weight(head, query, at));
     this.reading.replaceChildren(
-      `${sides.queries} ${query + 1} ${quoted(queries[query])} \u2192 ` +
-        `${sides.memory} ${key + 1} ${quoted(memory[key])}: `,
+      `${from} ${query + 1} ${quoted(queries[query])} \u2192 ` +
+        `${to} ${key + 1} ${quoted(memory[key])}: `,
       make('strong', { textContent: format(weights[key]) }),
     );
     const largest = [...weights.keys()]

@@ -10,10 +10,9 @@ share of weights above some sizes replaces the histogram.
 
 import collections
 import contextlib
-import functools
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Callable, Optional
+from collections.abc import Callable, Iterator
+from typing import Any, Optional
 
 import gin
 import mesh_tensorflow as mtf
@@ -26,8 +25,8 @@ from synth_mtf.errors import ConfigurationError
 from synth_mtf.layer.recording import Alignment
 from synth_mtf.run.hooks import CountingHook
 
-_TAG = 'attention/{}/layer_{:02d}'  # of a stack, and of a layer from 1 on
-_COLLECTION = 'synth_mtf_attention_summaries'
+_ROOT = 'attention/'
+_HISTOGRAMS = 'synth_mtf_attention_histograms'
 _SIZES = (0.001, 0.01, 0.1, 0.5)
 _TINY = 1e-30  # avoids log 0
 _NO_TAG = r'[^\w.-]'
@@ -51,7 +50,7 @@ def watched(
       f'train_with_progress.attention_every = {every!r}: expected a number of '
       'steps, or None'
     )
-  with recording.recorded_by(_Recorder(_to_collection)):
+  with recording.recorded_by(_Recorder(_Histogram)):
     yield _Hook(model_dir, every)
 
 
@@ -61,19 +60,18 @@ def train_with_attention_summaries(*args: Any, **kwargs: Any) -> None:
 
   gin/common/watch_attention.gin binds it as `utils.run.train_model_fn`.
   """
-  with recording.recorded_by(_Recorder(_as_scalars)):
+  with recording.recorded_by(_Recorder(_shares)):
     utils.train_model(*args, **kwargs)
 
 
-# Writes a layer's weights, and tensors of [heads] by name, under a tag.
-Write = Callable[[str, mtf.Tensor, Mapping[str, mtf.Tensor]], None]
-
-
 class _Recorder:
-  """Numbers layers, and has the measures of each one written."""
+  """Numbers layers, and adds the summaries of each one to the graph.
 
-  def __init__(self, write: Write) -> None:
-    self._write = write
+  Scalars are the host's own: a TPU's host call or `_Hook` writes them.
+  """
+
+  def __init__(self, add_weights: Callable[[str, mtf.Tensor], Any]) -> None:
+    self._add_weights = add_weights
     self._graph: Optional[mtf.Graph] = None
     self._layers: collections.Counter[str] = collections.Counter()
 
@@ -85,7 +83,7 @@ class _Recorder:
       self._graph = call.weights.graph
       self._layers.clear()
     self._layers[call.stack] += 1
-    tag = _TAG.format(call.stack, self._layers[call.stack])
+    tag = f'{_ROOT}{call.stack}/layer_{self._layers[call.stack]:02d}'
     weights = mtf.stop_gradient(call.weights)
     rows = call.context.nonpadding
     if isinstance(rows, mtf.Tensor):
@@ -95,7 +93,16 @@ class _Recorder:
       if alpha is not None:
         # A tag must not have just any character.
         per_head[f'alpha/{re.sub(_NO_TAG, "_", letter)}'] = alpha
-    self._write(tag, weights, per_head)
+    # A scalar's tag is the name of its operation, scope and all.
+    root = tf.VariableScope(reuse=None, name='')
+    with tf.variable_scope(root, auxiliary_name_scope=False):
+      self._add_weights(f'{tag}/weights', weights)
+      for name, values in per_head.items():
+        # A dimension that no mesh splits.
+        heads = mtf.Dimension('all_heads', values.shape.size)
+        values = mtf.reshape(values, mtf.Shape([heads]))
+        for number, value in enumerate(mtf.unstack(values, heads), 1):
+          mtf.scalar_summary(f'{tag}/{name}/head_{number:02d}', value)
 
 
 def _check(context: transformer.Context) -> None:
@@ -130,60 +137,27 @@ def _entropy(weights: mtf.Tensor, context: transformer.Context) -> mtf.Tensor:
   return total / mtf.maximum(count, 1.0)
 
 
-def _to_collection(
-  tag: str, weights: mtf.Tensor, per_head: Mapping[str, mtf.Tensor]
-) -> None:
-  """Adds a histogram, and a scalar per head."""
-
-  def add_weights(values: tf.Tensor) -> None:
-    seen = tf.boolean_mask(values, values > 0)
-    add(tf.summary.histogram, 'weights', seen)
-
-  def add_heads(name: str, values: tf.Tensor) -> None:
-    for number, value in enumerate(tf.unstack(tf.reshape(values, [-1])), 1):
-      add(tf.summary.scalar, f'{name}/head_{number:02d}', value)
-
-  def add(summary: Any, name: str, value: tf.Tensor) -> None:
-    with tf.name_scope(None):  # else the tag would begin with the scope
-      summary(f'{tag}/{name}', value, collections=[_COLLECTION])
-
-  _Exported(weights, add_weights)
-  for name, values in per_head.items():
-    _Exported(values, functools.partial(add_heads, name))
+def _shares(tag: str, weights: mtf.Tensor) -> None:
+  """Adds the shares of visible weights that are above some sizes."""
+  seen = mtf.reduce_sum(mtf.cast(mtf.greater(weights, 0.0), tf.float32))
+  for size in _SIZES:
+    above = mtf.cast(mtf.greater(weights, size), tf.float32)
+    mtf.scalar_summary(f'{tag}_above_{size}', mtf.reduce_sum(above) / seen)
 
 
-class _Exported(mtf.Operation):
-  """Passes a lowered tensor to a function."""
+class _Histogram(mtf.Operation):
+  """Adds a histogram of visible weights, when it is lowered."""
 
-  def __init__(self, x: mtf.Tensor, use: Callable[[tf.Tensor], None]) -> None:
-    super().__init__([x], name='exported')
-    self._use = use
+  def __init__(self, tag: str, weights: mtf.Tensor) -> None:
+    super().__init__([weights], name='histogram')
+    self._tag = tag
 
   def lower(self, lowering: mtf.Lowering) -> None:
-    """Exports the tensor as a whole."""
-    self._use(lowering.export_to_tf_tensor(self.inputs[0]))
-
-
-def _as_scalars(
-  tag: str, weights: mtf.Tensor, per_head: Mapping[str, mtf.Tensor]
-) -> None:
-  """Adds a scalar per head, and the shares of weights above some sizes."""
-  # A scalar's tag is the name of its operation, scope and all.
-  root = tf.VariableScope(reuse=None, name='')
-  with tf.variable_scope(root, auxiliary_name_scope=False):
-    for name, values in per_head.items():
-      # One-hot products work even if the mesh splits the heads.
-      heads = mtf.Dimension('all_heads', values.shape.size)
-      values = mtf.reshape(values, mtf.Shape([heads]))
-      for number in range(heads.size):
-        index = mtf.constant(values.mesh, number, dtype=tf.int32)
-        value = mtf.reduce_sum(values * mtf.one_hot(index, heads))
-        mtf.scalar_summary(f'{tag}/{name}/head_{number + 1:02d}', value)
-    seen = mtf.reduce_sum(mtf.cast(mtf.greater(weights, 0.0), tf.float32))
-    for size in _SIZES:
-      above = mtf.cast(mtf.greater(weights, size), tf.float32)
-      share = mtf.reduce_sum(above) / seen
-      mtf.scalar_summary(f'{tag}/weights_above_{size}', share)
+    """Exports the weights as a whole."""
+    weights = lowering.export_to_tf_tensor(self.inputs[0])
+    seen = tf.boolean_mask(weights, weights > 0)
+    with tf.name_scope(None):  # else the tag would begin with the scope
+      tf.summary.histogram(self._tag, seen, collections=[_HISTOGRAMS])
 
 
 class _Hook(CountingHook):
@@ -196,7 +170,13 @@ class _Hook(CountingHook):
   def begin(self) -> None:
     """Merges the summaries that the model has added."""
     super().begin()
-    found = tf.get_collection(_COLLECTION)
+    found = tf.get_collection(_HISTOGRAMS) + [
+      tf.summary.scalar(tag, value, collections=[])
+      for tag, value in tf.get_collection(
+        mtf.utils.SCALAR_SUMMARIES_COLLECTION_KEY
+      )
+      if tag.startswith(_ROOT)
+    ]
     self._summary = tf.summary.merge(found, collections=[]) if found else None
 
   def before_run(

@@ -1,86 +1,61 @@
 """The .npz of attention: names, shapes, and that it comes back."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from synth_mtf.attention import file
-from synth_mtf.attention.file import Attention, Stack
 from synth_mtf.errors import UserError
-
-TOKENS = {
-  'encoder': np.array([['a', 'b', '</s>'], ['c', '</s>', '']]),
-  'decoder': np.array([['<start>', 'd'], ['<start>', 'e']]),
-}
-LENGTHS = {'encoder': 3, 'decoder': 2}
+from tests.attention.made import SENTENCES, random_attention
 
 
-def array(*shape):
-  return np.random.RandomState(len(shape)).uniform(size=shape)
-
-
-def attention(**changes):
-  shared = Stack(
-    array(5, 1, 7, 3, 3), array(5, 1, 7, 3, 3), ('R', 'V'), array(5, 7, 2)
-  )
-  stacks = {
-    'encoder': shared,
-    'cross': Stack(array(5, 2, 7, 2, 3), array(5, 2, 7, 2, 3)),
-  }
-  texts = {side: np.array(['a b', 'é']) for side in TOKENS}
-  return Attention(
-    **{
-      'run': 'models/x',
-      'label': 'Syn (R+V)',
-      'step': 70,
-      'stacks': stacks,
-      'tokens': TOKENS,
-      'texts': texts,
-      **changes,
+@pytest.mark.parametrize(
+  'functions, shared', [('', False), ('R', True), ('RV', False)]
+)
+def test_a_file(tmp_path, functions, shared):
+  made = random_attention('Syn', functions, shared=shared)
+  stacks = {name: made.stacks[name] for name in ('encoder', 'cross')}
+  path = str(tmp_path / 'x.npz')
+  file.write(path, dataclasses.replace(made, stacks=stacks))
+  arrays = ['weights', 'logits']
+  arrays += ['functions'] * bool(functions) + ['alpha'] * (functions == 'RV')
+  with np.load(path) as there:
+    assert set(there.files) == {
+      *('format', 'run', 'label', 'step'),
+      *(f'{side}_{kind}' for side in SENTENCES for kind in ('tokens', 'text')),
+      *(f'{stack}_{name}' for stack in stacks for name in arrays),
     }
-  )
-
-
-def test_names_and_types(tmp_path):
-  path = str(tmp_path / 'x.npz')
-  file.write(path, attention())
-  with np.load(path) as found:
-    assert set(found.files) == {
-      'format', 'run', 'label', 'step',
-      'encoder_weights', 'encoder_logits', 'encoder_alpha',
-      'encoder_functions', 'cross_weights', 'cross_logits',
-      'encoder_tokens', 'encoder_text', 'decoder_tokens', 'decoder_text',
-    }  # fmt: skip
-    for name in ('encoder_weights', 'cross_logits', 'encoder_alpha'):
-      assert found[name].dtype == np.float32
-    assert list(found['encoder_functions']) == ['R', 'V']
-
-
-def test_round_trip(tmp_path):
-  path = str(tmp_path / 'x.npz')
-  file.write(path, attention())
+    for name in set(arrays) - {'functions'}:
+      assert there[f'cross_{name}'].dtype == np.float32
   found = file.read(path)
-  assert (found.run, found.label, found.step) == ('models/x', 'Syn (R+V)', 70)
-  assert list(found.texts['decoder']) == ['a b', 'é']
+  assert (found.run, found.label, found.step) == ('my_runs/Syn', 'Syn', 100)
+  assert tuple(found.texts['decoder']) == SENTENCES['decoder']
+  np.testing.assert_array_equal(found.tokens['encoder'], made.tokens['encoder'])
   assert set(found.stacks) == {'encoder', 'cross'}
-  for name, stack in attention().stacks.items():
+  for name, stack in stacks.items():
     there = found.stacks[name]
     np.testing.assert_array_equal(there.weights, stack.weights.astype('f4'))
-    np.testing.assert_array_equal(there.logits, stack.logits.astype('f4'))
-    assert list(there.functions) == list(stack.functions)
-    assert (there.alpha is None) == (stack.alpha is None)
+    np.testing.assert_array_equal(there.logits, stack.logits)
+    assert list(there.functions) == list(functions)
+    assert (there.alpha is None) == (functions != 'RV')
+    if there.alpha is not None:
+      np.testing.assert_allclose(there.alpha, stack.alpha, rtol=1e-6)
 
 
-def test_an_example_is_cut_to_its_tokens():
-  made = attention()
-  assert made.examples == 2
-  assert made.axes('encoder', 1) == (['c', '</s>'], ['c', '</s>'])
-  assert made.axes('cross', 0) == (['<start>', 'd'], ['a', 'b', '</s>'])
+@pytest.mark.parametrize('shared', [False, True])
+def test_an_example_is_cut_to_its_tokens(shared):
+  made = random_attention(shared=shared)
+  assert made.examples == 4
+  encoder, decoder = (SENTENCES[side][3].split() for side in SENTENCES)
+  assert made.axes('encoder', 3) == (encoder, encoder)
+  assert made.axes('cross', 3) == (decoder, encoder)
+  row, cross = 0 if shared else 3, made.stacks['cross']
   np.testing.assert_array_equal(
-    made.weights('encoder', 1),
-    made.stacks['encoder'].weights[:, 0, :, :2, :2],
+    made.weights('cross', 3), cross.weights[:, row, :, :2, :2]
   )
   np.testing.assert_array_equal(
-    made.logits('cross', 1), made.stacks['cross'].logits[:, 1, :, :, :2]
+    made.logits('cross', 0), cross.logits[:, 0, :, :3, :8]
   )
 
 
@@ -106,7 +81,6 @@ def test_what_cannot_be_read(tmp_path, content, message):
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-  path = tmp_path / 'gone' / 'x.npz'
   with pytest.raises(UserError, match='cannot be written'):
-    file.write(str(path), attention())
+    file.write(str(tmp_path / 'gone' / 'x.npz'), random_attention())
   assert not list(tmp_path.iterdir())

@@ -4,9 +4,11 @@ import os
 
 import gin
 import pytest
+import tensorflow.compat.v1 as tf
 
 from synth_mtf import tasks
 from synth_mtf.attention import examples, runs
+from synth_mtf.checkpoints import vocabulary as vocabularies
 from synth_mtf.errors import UserError
 from synth_mtf.results import runs as results
 from tests.results import made_runs
@@ -74,6 +76,16 @@ def test_a_step_that_is_not_there(trained, steps):
 def test_a_checkpoint_of_another_vocabulary(trained, step):
   """It has 128 embeddings, and bytes take 384."""
   refused(trained, [step], 'has 128 rows; the vocabulary .* needs 384')
+
+
+def test_a_vocabulary_that_takes_a_network(trained, monkeypatch):
+  def fail(*_):
+    text = 'Error of HTTP\n\t when reading metadata of gs://t5-data/vocabs/x'
+    raise tf.errors.FailedPreconditionError(None, None, text)
+
+  monkeypatch.setattr(vocabularies, 'check', fail)
+  message = "^T5's own vocabulary gs://t5-data/vocabs/x cannot be read: Error"
+  refused(trained, [runs.LAST], message, None)
 
 
 def test_without_its_configuration(trained):

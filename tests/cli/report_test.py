@@ -1,5 +1,7 @@
-"""`synth-mtf report`: the page of real runs, trained for two steps."""
+"""`synth-mtf attention` and `report` on runs trained for two steps."""
 
+import os
+import re
 import shlex
 import shutil
 
@@ -16,12 +18,6 @@ from tests.report.weights_test import unpack
 pytestmark = pytest.mark.slow  # trains
 
 TEXT = ('--text', 'A red boat.', '--target', 'ein Boot')
-QUICK = (
-  '--vocabulary=bytes',
-  *t5_main.REPEATABLE,
-  '--gin_param=utils.run.train_steps = 2',
-  '--gin_param=utils.run.batch_size = 2',
-)
 
 
 @pytest.fixture(scope='module')
@@ -34,13 +30,82 @@ def runs(made_data, tmp_path_factory):
   }
   for name, words in changes.items():
     assert not t5_main.synth_mtf_transformer(
-      f'--model_dir={folder / name}', f'--data_dir={made_data}', *QUICK, *words
+      f'--model_dir={folder / name}',
+      f'--data_dir={made_data}',
+      '--vocabulary=bytes',
+      *t5_main.REPEATABLE,
+      '--gin_param=utils.run.train_steps = 2',
+      '--gin_param=utils.run.batch_size = 2',
+      *words,
     )
   return [str(folder / name) for name in changes]
 
 
+@pytest.fixture
+def copied_run(runs, tmp_path):
+  """A copy of R+V, to be damaged."""
+  return shutil.copytree(runs[0], tmp_path / 'copy')
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch, made_data):
+  """An empty working folder, and data as the user names it."""
+  folder = tmp_path / 'here'
+  folder.mkdir()
+  monkeypatch.chdir(folder)
+  # Set, because commands add to the environment of their process.
+  monkeypatch.setenv('SYNTH_MTF_DATA_DIR', str(made_data))
+  return folder
+
+
 def report(*words):
   return cli.main(['report', *map(str, words)])
+
+
+def attention(*words):
+  return cli.main(['attention', *map(str, words)])
+
+
+def test_attention_of_texts(runs, here, capsys):
+  words = ['--text', 'The red boat.', '--text', 'Ä']
+  words += ['--target', 'a', '--target', 'bcd', '--out', 'rv.npz']
+  assert attention(runs[0], *words) == 0
+  assert 'Syn (R+V), step 2, 2 examples: rv.npz' in capsys.readouterr().out
+  found = file.read('rv.npz')
+  assert found.axes('cross', 1) == (
+    ['<s>', 'b', 'c', 'd'],
+    ['<198>', '<135>', '</s>'],
+  )
+  assert found.stacks['encoder'].weights.shape == (1, 2, 4, 14, 14)
+  alpha = found.stacks['decoder'].alpha
+  assert alpha is not None and alpha.shape == (1, 4, 2)
+
+
+@pytest.mark.parametrize(
+  'words, step, texts',
+  [
+    (
+      ['--text', 'The red boat.', '--step', 'initial'],
+      0,
+      {'encoder': ['The red boat.']},
+    ),
+    (
+      ['--input', 'texts.txt', '--step', '2'],
+      2,
+      {'encoder': ['The red boat.', 'Ä'], 'decoder': ['yes', 'no']},
+    ),
+    (['--task', 'synth_text_span_corruption', '--examples', '2'], 2, None),
+  ],
+)
+def test_ways_to_name_a_text(runs, here, words, step, texts):
+  (here / 'texts.txt').write_text('The red boat.\tyes\nÄ\tno\n')
+  assert attention(runs[0], *words) == 0
+  found = file.read('attention.npz')
+  assert found.step == step
+  if texts is None:
+    assert found.examples == 2 and set(found.texts) == {'encoder', 'decoder'}
+  else:
+    assert {side: list(of) for side, of in found.texts.items()} == texts
 
 
 @pytest.fixture(scope='module')
@@ -63,32 +128,20 @@ def test_the_table_is_that_of_synth_mtf_table(read, runs, capsys):
   cells = {
     cell.strip().strip('*') for row in rows[2:] for cell in row.split('|')
   }
-  shown = {text.strip() for tag in ('th', 'td') for text in read.content[tag]}
-  strong = {text.strip() for text in read.content.get('strong', ())}
+  tags = ('th', 'td', 'strong')
+  shown = {text.strip() for tag in tags for text in read.content.get(tag, ())}
   assert 'Syn (R+V)' in cells
-  assert cells <= shown | strong | {''}
-
-
-def test_the_weights_are_those_of_synth_mtf_attention(read, runs, tmp_path):
-  for shown, run in zip(read.models, runs):
-    path = str(tmp_path / 'x.npz')
-    assert cli.main(['attention', run, '--out', path, *TEXT]) == 0
-    exact = file.read(path)
-    assert shown['label'] == exact.label
-    for name, stack in shown['stacks'].items():
-      np.testing.assert_allclose(
-        unpack(stack, 0, 0), exact.weights(name, 0)[0], atol=1 / 510 + 1e-6
-      )
+  assert cells <= shown | {''}
 
 
 def test_what_differs_is_shown(read):
   cells = [''.join(text) for text in read.content['code']]
-  assert 'num_heads' in cells
   at = cells.index('num_heads')
   assert cells[at + 1 : at + 3] == ['4', '2']
 
 
-def test_its_commands_make_it_again(read, written, monkeypatch, tmp_path):
+def test_its_commands_make_it_again(read, written, here):
+  """And its parts: the viewer has the weights of the .npz files."""
   (listed,) = [
     text for text in read.content['pre'] if text.startswith('synth-mtf ')
   ]
@@ -97,74 +150,125 @@ def test_its_commands_make_it_again(read, written, monkeypatch, tmp_path):
     'report', 'table', 'attention', 'attention', 'plot',
   ]  # fmt: skip
   before = written.read_bytes()
-  monkeypatch.chdir(tmp_path)
   for words in commands:
     assert cli.main(words[1:]) == 0, words
   assert written.read_bytes() == before
-  assert (tmp_path / 'attention_2.npz').exists()
-  assert (tmp_path / 'figures' / 'histograms.svg').exists()
-
-
-def test_a_run_without_configuration_is_reported(runs, tmp_path, capsys):
-  bare = tmp_path / 'bare'
-  shutil.copytree(runs[0], bare)
-  for path in bare.iterdir():
-    if not path.name.startswith(('model.ckpt', 'checkpoint')):
-      shutil.rmtree(path) if path.is_dir() else path.unlink()
-  out = tmp_path / 'report.html'
-  assert report(bare, runs[1], '--out', out, *TEXT) == 0
-  message = f'No attention of bare, {bare}: {bare} has no operative_config.gin'
-  assert message in capsys.readouterr().err
-  assert message in out.read_text()
-  assert [one['label'] for one in Reader(out.read_text()).models] == ['Syn (R)']
-
-
-def test_attention_of_a_file(runs, tmp_path):
-  path = tmp_path / 'x.npz'
-  assert cli.main(['attention', runs[1], '--out', str(path), *TEXT]) == 0
-  out = tmp_path / 'report.html'
-  assert report(runs[0], '--out', out, '--attention', path) == 0
-  (model,) = Reader(out.read_text()).models
+  assert (here / 'figures' / 'histograms.svg').exists()
+  for number, shown in enumerate(read.models, 1):
+    exact = file.read(f'attention_{number}.npz')
+    assert shown['label'] == exact.label
+    for name, stack in shown['stacks'].items():
+      np.testing.assert_allclose(
+        unpack(stack, 0, 0), exact.weights(name, 0)[0], atol=1 / 510 + 1e-6
+      )
+  assert report(runs_of(commands)[0], '--attention', 'attention_2.npz') == 0
+  (model,) = Reader((here / 'report.html').read_text()).models
   assert model['label'] == 'Syn (R)'
 
 
-def test_sentences_that_do_not_fit_are_reported(runs, tmp_path, capsys):
+def runs_of(commands):
+  return [words[2] for words in commands if words[1] == 'attention']
+
+
+def test_a_run_without_configuration_is_reported(
+  runs, copied_run, here, capsys
+):
+  for path in copied_run.iterdir():
+    if not path.name.startswith(('model.ckpt', 'checkpoint')):
+      shutil.rmtree(path) if path.is_dir() else path.unlink()
+  assert report(copied_run, runs[1], *TEXT) == 0
+  message = f'No attention of copy, {copied_run}: {copied_run} has no operative'
+  made = (here / 'report.html').read_text()
+  assert message in capsys.readouterr().err
+  assert message in made
+  assert [one['label'] for one in Reader(made).models] == ['Syn (R)']
+
+
+def test_sentences_that_do_not_fit_are_reported(runs, here, capsys):
   """Those that are shown where no text is given, to rows of 32 bytes."""
-  out = tmp_path / 'report.html'
-  assert report(runs[0], '--out', out) == 0
+  assert report(runs[0]) == 0
   assert 'tokens, and the model takes 32' in capsys.readouterr().err
-  assert 'tokens, and the model takes 32' in out.read_text()
+  made = (here / 'report.html').read_text()
+  assert 'tokens, and the model takes 32' in made
+
+
+def refused(capsys, status, *expected):
+  """Expects one message, and nothing written."""
+  assert status == 2
+  error = capsys.readouterr().err
+  assert error.startswith('synth-mtf: error: ')
+  assert 'Traceback' not in error
+  for pattern in expected:
+    assert re.search(pattern, error), error
+  assert os.listdir() == []
 
 
 @pytest.mark.parametrize(
   'words, message',
   [
-    (['no_such'], 'no_such does not exist; expected a model folder'),
-    (['{run}', '--attention', 'x.npz'], 'there is no file x.npz'),
-    (['{run}', '--layout', 'glue'], 'no run has a score of this table'),
-    (['{run}', '--out', 'no/such/x.html'], 'there is no folder'),
-    (['{run}', '--out', '.'], 'is a folder; expected a file'),
-    (['{run}', '--target', 'x'], 'give an input for each target'),
+    ('', 'name the text to look at'),
+    ('--text=a --task=b', 'in one way'),
+    ('--text=a --examples=0', '--examples 0: expected at least 1'),
+    ('--target=b', 'has an encoder'),
+    ('--text=a --step=7', 'no checkpoint of step 7.*model.ckpt-2'),
+    ('--text=a --out=gone/x.npz', 'there is no folder'),
+    ('--text=a --out=.', 'is a folder; expected a file'),
+    ('--task=synth_glue_cola', 'did you mean'),
+    ('--input=gone.txt', 'there is no file gone.txt'),
+    ('--text=a --vocabulary=gone.model', 'does not exist'),
   ],
 )
-def test_bad_input_is_one_message_and_nothing_is_written(
-  words, message, runs, tmp_path, monkeypatch, capsys
-):
-  monkeypatch.chdir(tmp_path)
-  assert report(*(word.format(run=runs[0]) for word in words)) == 2
-  error = capsys.readouterr().err
-  assert error.startswith('synth-mtf: error: ')
-  assert message in error
-  assert not any(tmp_path.iterdir())
+@pytest.mark.usefixtures('here')
+def test_bad_input_for_attention(runs, words, message, capsys):
+  refused(capsys, attention(runs[0], *words.split()), message)
 
 
-def test_only_a_page_of_ours_is_replaced(runs, tmp_path, capsys):
-  out = tmp_path / 'report.html'
+@pytest.mark.parametrize(
+  'words, message',
+  [
+    ('no_such', 'no_such does not exist; expected a model folder'),
+    ('{run} --attention=x.npz', 'there is no file x.npz'),
+    ('{run} --layout=glue', 'no run has a score of this table'),
+    ('{run} --out=no/such/x.html', 'there is no folder'),
+    ('{run} --target=x', 'give an input for each target'),
+  ],
+)
+@pytest.mark.usefixtures('here')
+def test_bad_input_for_report(runs, words, message, capsys):
+  refused(capsys, report(*words.format(run=runs[0]).split()), message)
+
+
+def damage(run):
+  for path in run.glob('model.ckpt-2.data-*'):
+    path.write_bytes(path.read_bytes()[:1000])
+
+
+def remove_configuration(run):
+  for path in [run / 'operative_config.gin', *run.glob('events.out*')]:
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+  'change, message',
+  [(damage, 'damaged'), (remove_configuration, 'operative_config.gin')],
+)
+@pytest.mark.usefixtures('here')
+def test_a_run_that_is_not_whole(copied_run, change, message, capsys):
+  change(copied_run)
+  refused(capsys, attention(copied_run, '--text=a'), message)
+
+
+def test_what_is_there_is_replaced_by_nothing_else(runs, here, capsys):
+  """By no command that is refused, and by no page unless it is one."""
+  (here / 'attention.npz').write_text('mine')
+  assert attention(runs[0], '--text=a', '--step=9') == 2
+  assert (here / 'attention.npz').read_text() == 'mine'
+  out = here / 'report.html'
   out.write_text('<!DOCTYPE html><p>Mine</p>')
-  assert report(runs[0], '--out', out, '--no_attention') == 2
+  assert report(runs[0], '--no_attention') == 2
   assert 'not a page of `synth-mtf report`' in capsys.readouterr().err
   assert out.read_text() == '<!DOCTYPE html><p>Mine</p>'
   out.unlink()
   for _ in range(2):
-    assert report(runs[0], '--out', out, '--no_attention') == 0
+    assert report(runs[0], '--no_attention') == 0
   assert page.GENERATOR in out.read_text()

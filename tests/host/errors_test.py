@@ -186,6 +186,16 @@ def test_devices_of_a_mesh():
       ImportError('Missing runtime dependency on the Google API client.'),
       'pip install cloud-tpu-client',
     ),
+    (
+      tf.errors.FailedPreconditionError(
+        None,
+        None,
+        "Error executing an HTTP request: Couldn't resolve host\n\t when "
+        'reading metadata of gs://t5-data/vocabs/cc_all.32000/a.model',
+      ),
+      "^T5's own vocabulary gs://t5-data/vocabs/cc_all.32000/a.model cannot be "
+      'read: Error .* resolve host. Give .* --vocabulary=bytes',
+    ),
   ],
 )
 def test_texts_of_other_errors(error, message):

@@ -11,7 +11,7 @@ from synth_mtf.results import runs
 from synth_mtf.results.printing import Grid, Piece, Row
 from synth_mtf.results.runs import Run
 from tests import model
-from tests.report import models
+from tests.attention.made import random_attention
 from tests.report.pages import Reader, render
 from tests.results import made_runs
 
@@ -37,7 +37,7 @@ def full_page():
     summary=table,
     tables=[table],
     figures=[(f'Loss {EVIL}', SVG)],
-    weights=weights.pack([models.attention('Syn (R)', ['R'])], 10**9),
+    weights=weights.pack([random_attention()], 10**9),
     configurations=[('a', f'x = "{EVIL}"')],
     differences=[('run.seed', ['1', None])],
     notes=[f'No attention: {EVIL}'],
@@ -85,7 +85,7 @@ def test_the_best_is_marked():
 
 
 def test_where_ends_were_left_out_the_page_says_so():
-  model = models.attention('T5 (V)', ['V'], lengths=70)
+  model = random_attention('T5 (V)', 'V', length=70)
   less = weights.pack([model], 500_000)
   cut = ' '.join(render(weights=less).split())
   assert f'Only the first {less.length} tokens of each example' in cut
@@ -117,7 +117,7 @@ def test_what_is_given_is_on_the_page(tmp_path):
   made = write(
     tmp_path / 'x.html',
     found,
-    [models.attention('Syn (R)', ['R'])],
+    [random_attention()],
     commands=[['synth-mtf', 'report', "it's here"]],
     notes=['No attention of this one'],
   )
@@ -185,7 +185,7 @@ def test_figures_that_can_be_drawn(tmp_path):
   found = trained(tmp_path, 'random_vanilla', 'random')
   heads = {f'{ALPHA}/{letter}/head_01': 0.5 for letter in 'RV'}
   made_runs.events(tmp_path / 'random_vanilla', (20, heads))
-  looked = [models.attention('Syn (R)', ['R'], layers=1)]
+  looked = [random_attention(layers=1)]
   figures, missing = page.draw(found, looked)
   of_alpha = f'Alpha over training, Syn (R+V), {found[0].name}'
   assert [caption for caption, _ in figures] == [

@@ -16,8 +16,8 @@ import pytest
 from synth_mtf.attention import file as attention_file
 from synth_mtf.attention.file import SIDES
 from synth_mtf.report import weights
+from tests.attention.made import random_attention
 from tests.checkout import CHECKOUT
-from tests.report import models
 from tests.report.pages import render
 
 pytest.importorskip('selenium')
@@ -166,9 +166,9 @@ def files(tmp_path_factory):
   """Three models' .npz, the second with weights that its examples share."""
   folder = tmp_path_factory.mktemp('attention')
   made = {
-    'v': models.attention('T5 (V)', ['V'], seed=1),
-    'r': models.attention('Syn (R)', ['R'], seed=2, shared=True),
-    'rv': models.attention('Syn (R+V)', ['R', 'V'], layers=2, heads=4, seed=3),
+    'v': random_attention('T5 (V)', 'V', seed=1),
+    'r': random_attention(seed=2, shared=True),
+    'rv': random_attention('Syn (R+V)', 'RV', layers=2, heads=4, seed=3),
   }
   for name, model in made.items():
     attention_file.write(str(folder / f'{name}.npz'), model)
@@ -346,7 +346,7 @@ def lightness(browser):
 def test_colours_follow_the_weights(opened):
   """The darkest pixel of a head is that of its largest weight."""
   opened.choose('left', model=0, example=1)
-  model = models.attention('T5 (V)', ['V'], seed=1)
+  model = random_attention('T5 (V)', 'V', seed=1)
   exact = model.weights('encoder', 1)[0, 0].ravel()
   order = exact.argsort()
   light = lightness(opened)[order]
@@ -362,7 +362,7 @@ def test_colours_follow_the_weights(opened):
 
 
 def test_negative_weights_have_a_sign(browser, tmp_path):
-  model = models.attention('Syn (R)', ['R'])
+  model = random_attention()
   stack = model.stacks['encoder']
   stack = dataclasses.replace(stack, weights=stack.logits)
   model = dataclasses.replace(model, stacks={'encoder': stack})

@@ -10,7 +10,7 @@ import pytest
 from synth_mtf.attention.file import Array
 from synth_mtf.errors import UserError
 from synth_mtf.report import weights
-from tests.report import models
+from tests.attention.made import SENTENCES, random_attention
 
 PLENTY = 10**9
 
@@ -39,7 +39,7 @@ def bytes_of(packed):
 
 @pytest.fixture
 def model():
-  return models.attention('Syn (R+V)', ['R', 'V'])
+  return random_attention('Syn (R+V)', 'RV')
 
 
 @pytest.mark.parametrize('signed', [False, True])
@@ -63,7 +63,7 @@ def test_a_weight_is_off_by_half_a_code_at_most(model, stack, signed):
 
 
 def test_what_examples_share_is_there_once():
-  model = models.attention('Syn (R)', ['R'], shared=True)
+  model = random_attention(shared=True)
   (packed,) = weights.pack([model], PLENTY).models
   for stack in packed['stacks'].values():
     assert [len(layer) for layer in stack['blocks']] == [1, 1, 1]
@@ -75,11 +75,11 @@ def test_what_examples_share_is_there_once():
 
 
 def test_what_is_said_of_the_models(model):
-  other = models.attention('T5 (V)', ['V'], layers=2)
+  other = random_attention('T5 (V)', 'V', layers=2)
   first, second = weights.pack([model, other], PLENTY).models
   assert (first['label'], first['step']) == ('Syn (R+V)', 100)
   assert first['run'] == model.run
-  assert first['examples'][1]['encoder'] == models.ENCODER[1].split()
+  assert first['examples'][1]['encoder'] == SENTENCES['encoder'][1].split()
   cross = first['stacks']['cross']
   assert cross['functions'] == ['R', 'V']
   alpha = model.stacks['cross'].alpha
@@ -89,7 +89,7 @@ def test_what_is_said_of_the_models(model):
 
 
 def test_where_bytes_are_few_the_ends_of_examples_are_left_out(model):
-  model = models.attention('T5 (V)', ['V'], lengths=70)
+  model = random_attention('T5 (V)', 'V', length=70)
   everything = weights.pack([model], PLENTY)
   assert (everything.length, everything.truncated) == (70, False)
   most = bytes_of(everything) * 6 // 10
@@ -113,7 +113,7 @@ def test_what_cannot_be_made_small_enough_is_refused(model):
 @pytest.mark.slow
 def test_the_size_of_a_base_model():
   """12 layers of 12 heads, 4 examples of 64 tokens, three stacks."""
-  model = models.attention('T5 (V)', ['V'], 12, 12, lengths=64)
+  model = random_attention('T5 (V)', 'V', 12, 12, length=64)
   packed = weights.pack([model], PLENTY)
   assert len(packed.models[0]['stacks']['cross']['blocks'][0]) == 4
   assert bytes_of(packed) < 9e6

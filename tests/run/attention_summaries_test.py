@@ -8,7 +8,7 @@ from mesh_tensorflow import placement_mesh_impl
 
 from synth_mtf.attention import recording
 from synth_mtf.checkpoints.files import Checkpoint
-from synth_mtf.errors import ConfigurationError, UserError
+from synth_mtf.errors import ConfigurationError
 from synth_mtf.host import events, gin_files
 from synth_mtf.host import model as host_model
 from synth_mtf.run import attention_summaries
@@ -91,13 +91,9 @@ def test_they_are_written_at_an_interval_and_change_nothing(train):
     np.testing.assert_array_equal(first[name], second[name], err_msg=name)
 
 
-@pytest.mark.parametrize('every', ['0', '"often"', '2.5'])
-def test_an_interval_that_is_none(train, every):
-  with pytest.raises(UserError, match='attention_every'):
-    train(f'train_with_progress.attention_every = {every}')
-
-
-def lowered(write, variant='random_vanilla', mode='train', microbatches=1):
+def lowered(
+  add_weights, variant='random_vanilla', mode='train', microbatches=1
+):
   """Calls a tiny model that is watched; returns its lowering."""
   gin_files.parse(model.files(variant), model.TINY)
   graph = mtf.Graph()
@@ -113,7 +109,7 @@ def lowered(write, variant='random_vanilla', mode='train', microbatches=1):
     )
     for name, rows in IDS.items()
   }
-  recorder = attention_summaries._Recorder(write)  # noqa: SLF001
+  recorder = attention_summaries._Recorder(add_weights)  # noqa: SLF001
   with recording.recorded_by(recorder):
     made.call_simple(
       **ids,
@@ -136,41 +132,41 @@ def run(lowering, fetches):
     return session.run(fetches)
 
 
+def scalars():
+  return dict(tf.get_collection(mtf.utils.SCALAR_SUMMARIES_COLLECTION_KEY))
+
+
 @pytest.mark.parametrize('variant', ['random_vanilla', 'random', None])
 def test_entropy_is_the_mean_over_tokens(variant):
-  recorded = {}
-
-  def note(tag, weights, per_head):
-    recorded[tag] = (weights, per_head['entropy'])
-
+  recorded: dict[str, mtf.Tensor] = {}
   with tf.Graph().as_default():
-    lowering = lowered(note, variant)
-    fetches = {
-      tag: [lowering.export_to_tf_tensor(x) for x in pair]
-      for tag, pair in recorded.items()
+    lowering = lowered(recorded.__setitem__, variant)
+    weights = {
+      tag: lowering.export_to_tf_tensor(x) for tag, x in recorded.items()
     }
-    found = run(lowering, fetches)
-  assert len(found) == 3 * 2
-  for tag, (weights, entropy) in found.items():
+    all_weights, measures = run(lowering, (weights, scalars()))
+  assert len(all_weights) == 3 * 2
+  for tag, found in all_weights.items():
     side = 'inputs' if 'encoder' in tag else 'targets'
     # Tokens that a row of the decoder stands for are those of its targets.
     rows = np.array(IDS[side]) != 0
-    weights = np.moveaxis(weights.astype(np.float64), 1, 2)[rows]
-    logs = np.log(np.where(weights > 0, weights, 1))
-    expected = -(weights * logs).sum(-1).mean(0)
-    np.testing.assert_allclose(entropy, expected, rtol=1e-5, err_msg=tag)
+    found = np.moveaxis(found.astype(np.float64), 1, 2)[rows]
+    logs = np.log(np.where(found > 0, found, 1))
+    layer, _, name = tag.rpartition('/')
+    assert name == 'weights'
+    np.testing.assert_allclose(
+      [measures[f'{layer}/entropy/head_{n:02d}'] for n in (1, 2, 3)],
+      -(found * logs).sum(-1).mean(0),
+      rtol=1e-5,
+      err_msg=tag,
+    )
 
 
 def test_a_tpu_gets_scalars_through_the_host(tmp_path):
   with tf.Graph().as_default():
     tf.train.get_or_create_global_step()
-    lowering = lowered(attention_summaries._as_scalars)  # noqa: SLF001
-    names = [
-      name
-      for name, _ in tf.get_collection(
-        mtf.utils.SCALAR_SUMMARIES_COLLECTION_KEY
-      )
-    ]
+    lowering = lowered(attention_summaries._shares)  # noqa: SLF001
+    names = list(scalars())
     layer = 'attention/encoder/layer_02'
     assert f'{layer}/entropy/head_03' in names
     assert f'{layer}/alpha/R/head_01' in names
@@ -195,6 +191,7 @@ def test_evaluations_are_not_recorded():
   recorded = []
   with tf.Graph().as_default():
     lowered(lambda *one: recorded.append(one), mode='eval')
+    assert scalars() == {}
   assert recorded == []
 
 
@@ -206,7 +203,7 @@ def test_a_batch_in_pieces_is_refused():
     lowered(print, microbatches=2)
 
 
-@pytest.mark.parametrize('every', [0, 2.5, True])
+@pytest.mark.parametrize('every', [0, 2.5, True, 'often'])
 def test_an_interval_is_a_number_of_steps(every):
   with (
     pytest.raises(ConfigurationError, match='attention_every'),
