@@ -171,7 +171,7 @@ class _Hook(CountingHook):
     """Merges the summaries that the model has added."""
     super().begin()
     found = tf.get_collection(_HISTOGRAMS) + [
-      tf.summary.scalar(tag, value, collections=[])
+      tf.raw_ops.ScalarSummary(tags=tag, values=value)
       for tag, value in tf.get_collection(
         mtf.utils.SCALAR_SUMMARIES_COLLECTION_KEY
       )
