@@ -80,7 +80,6 @@ def _products(
     length_dim=length_dim,
     variable_dtype=utils.get_variable_dtype(),
     mode=tf.estimator.ModeKeys.EVAL,
-    losses=[],
     sequence_id=mtf.ones(mesh, mtf.Shape([batch, length_dim]), tf.int32),
     position=order,
     position_is_default=True,

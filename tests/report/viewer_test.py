@@ -1,7 +1,5 @@
-"""The attention viewer in Chromium: it shows the weights of the .npz files."""
+"""The attention viewer in Chromium: it shows the weights it was given."""
 
-import base64
-import contextlib
 import dataclasses
 import json
 import os
@@ -13,7 +11,6 @@ import subprocess
 import numpy as np
 import pytest
 
-from synth_mtf.attention import file as attention_file
 from synth_mtf.attention.file import SIDES
 from synth_mtf.report import weights
 from tests.attention.made import random_attention
@@ -106,14 +103,10 @@ class Browser(webdriver.Chrome):
     raise AssertionError(f'{name} is not reached by Tab')
 
   def resize(self, width, height):
+    size = {'width': width, 'height': height}
     self.execute_cdp_cmd(
       'Emulation.setDeviceMetricsOverride',
-      {
-        'width': width,
-        'height': height,
-        'deviceScaleFactor': 1,
-        'mobile': False,
-      },
+      {**size, 'deviceScaleFactor': 1, 'mobile': False},
     )
 
   def prefer(self, scheme):
@@ -121,9 +114,10 @@ class Browser(webdriver.Chrome):
     self.execute_cdp_cmd('Emulation.setEmulatedMedia', {'features': [feature]})
 
 
-@contextlib.contextmanager
-def started(folder):
-  """Starts Chromium, or skips the test where it cannot be installed."""
+@pytest.fixture(scope='module')
+def browser(tmp_path_factory):
+  """Chromium; skips the tests where it cannot be installed."""
+  folder = tmp_path_factory.mktemp('browser')
   done = subprocess.run(
     [CHECKOUT / '.ci' / 'install_browser'],
     capture_output=True,
@@ -156,39 +150,29 @@ def started(folder):
 
 
 @pytest.fixture(scope='module')
-def browser(tmp_path_factory):
-  with started(tmp_path_factory.mktemp('browser')) as browser:
-    yield browser
+def shown():
+  """Three models; the examples of the second share their weights."""
+  return [
+    random_attention('T5 (V)', 'V', seed=1),
+    random_attention(seed=2, shared=True),
+    random_attention('Syn (R+V)', 'RV', layers=2, heads=4, seed=3),
+  ]
 
 
-@pytest.fixture(scope='module')
-def files(tmp_path_factory):
-  """Three models' .npz, the second with weights that its examples share."""
-  folder = tmp_path_factory.mktemp('attention')
-  made = {
-    'v': random_attention('T5 (V)', 'V', seed=1),
-    'r': random_attention(seed=2, shared=True),
-    'rv': random_attention('Syn (R+V)', 'RV', layers=2, heads=4, seed=3),
-  }
-  for name, model in made.items():
-    attention_file.write(str(folder / f'{name}.npz'), model)
-  return [folder / f'{name}.npz' for name in made]
-
-
-def page_of(attentions, path: pathlib.Path) -> pathlib.Path:
+def page_of(attentions, folder: pathlib.Path) -> pathlib.Path:
   text = render(
     weights=weights.pack(attentions, 10**7),
     configurations=[('T5 (V)', f'x = "{"long " * 60}"')],
     commands=['synth-mtf report ' + 'my_runs/a_long_name ' * 9],
   )
+  path = folder / 'report.html'
   path.write_text(text, encoding='utf-8')
   return path
 
 
 @pytest.fixture(scope='module')
-def path(files, tmp_path_factory):
-  read = [attention_file.read(str(file)) for file in files]
-  return page_of(read, tmp_path_factory.mktemp('page') / 'report.html')
+def path(shown, tmp_path_factory):
+  return page_of(shown, tmp_path_factory.mktemp('page'))
 
 
 @pytest.fixture
@@ -205,17 +189,11 @@ def opened(browser, path):
 
 @pytest.mark.parametrize('stack', list(SIDES))
 @pytest.mark.parametrize('model', [0, 1, 2], ids=['V', 'R', 'R+V'])
-def test_the_weight_under_the_pointer(opened, files, model, stack):
-  """Read beside the .npz, by nothing but NumPy."""
+def test_the_weight_under_the_pointer(opened, shown, model, stack):
   opened.find('[name=together]').click()
   opened.choose('left', 3, model=model, stack=stack, layer=1, example=2)
-  with np.load(files[model]) as arrays:
-    queries, memory = (
-      [token for token in arrays[f'{side}_tokens'][2] if token]
-      for side in SIDES[stack]
-    )
-    exact = arrays[f'{stack}_weights'][1]
-  exact = exact[2 if len(exact) > 1 else 0, 3]
+  queries, memory = shown[model].axes(stack, 2)
+  exact = shown[model].weights(stack, 2)[1, 3]
   assert opened.size('left') == (len(queries), len(memory))
   for query, key in [(0, 0), (2, 1), (len(queries) - 1, len(memory) - 2)]:
     opened.point_at('left', query, key)
@@ -225,7 +203,7 @@ def test_the_weight_under_the_pointer(opened, files, model, stack):
     assert abs(opened.shown('left') - exact[query, key]) < OFF, reading
 
 
-def test_the_keyboard_alone_is_enough(opened, files):
+def test_the_keyboard_alone_is_enough(opened, shown):
   """From the top of the page: a model, a layer, a head, a cell."""
   opened.reach('left-model')
   opened.press(Keys.DOWN, Keys.DOWN)
@@ -235,9 +213,8 @@ def test_the_keyboard_alone_is_enough(opened, files):
   opened.press(Keys.RIGHT, Keys.RIGHT)
   opened.reach('cells')
   opened.press(Keys.DOWN, Keys.DOWN, Keys.END, Keys.LEFT)
-  with np.load(files[2]) as arrays:
-    tokens = [token for token in arrays['encoder_tokens'][0] if token]
-    exact = arrays['encoder_weights'][1, 0, 2, 2, len(tokens) - 2]
+  tokens = shown[2].tokens_of('encoder', 0)
+  exact = shown[2].weights('encoder', 0)[1, 2, 2, len(tokens) - 2]
   reading = opened.reading('left')
   assert reading.startswith(f'encoder 3 “{tokens[2]}” → encoder ')
   assert abs(opened.shown('left') - exact) < OFF, reading
@@ -283,14 +260,13 @@ def test_the_cell_stays_in_view(opened):
     assert columns[3] - 1 <= cursor[1] and cursor[3] <= visible[3] + 1
 
 
-def test_both_panels_show_the_same_place_if_asked_to(opened, files):
+def test_both_panels_show_the_same_place_if_asked_to(opened, shown):
   assert opened.reading('left') != opened.reading('right')  # two models
   opened.choose('left', 4, stack='cross', layer=2, example=1)
   opened.point_at('left', 1, 2)
   place, _, _ = opened.reading('left').rpartition(': ')
   assert opened.reading('right').startswith(place + ': ')
-  with np.load(files[1]) as arrays:
-    exact = arrays['cross_weights'][2, 0, 4, 1, 2]
+  exact = shown[1].weights('cross', 1)[2, 4, 1, 2]
   assert abs(opened.shown('right') - exact) < OFF
   opened.find('[name=together]').click()
   opened.choose('right', 0, stack='decoder', layer=0)
@@ -307,13 +283,12 @@ def test_a_model_with_fewer_layers_and_heads(opened):
   assert opened.reading('right')
 
 
-def test_the_row_and_alpha_in_words(opened, files):
+def test_the_row_and_alpha_in_words(opened, shown):
   opened.choose('left', 1, model=2, stack='decoder', layer=1, example=2)
   opened.point_at('left', 4, 0)
-  with np.load(files[2]) as arrays:
-    exact = arrays['decoder_weights'][1, 2, 1, 4]
-    tokens = arrays['decoder_tokens'][2]
-    shares = arrays['decoder_alpha'][1, 1]
+  exact = shown[2].weights('decoder', 2)[1, 1, 4]
+  tokens = shown[2].tokens_of('decoder', 2)
+  shares = shown[2].stacks['decoder'].alpha[1, 1]
   query, best = (tokens[i] for i in (4, exact.argmax()))
   row = opened.find('#left .largest').text
   largest = re.match(f'Most of “{query}”: “{best}” ([0-9.]+), ', row)
@@ -343,11 +318,10 @@ def lightness(browser):
   return drawn
 
 
-def test_colours_follow_the_weights(opened):
+def test_colours_follow_the_weights(opened, shown):
   """The darkest pixel of a head is that of its largest weight."""
   opened.choose('left', model=0, example=1)
-  model = random_attention('T5 (V)', 'V', seed=1)
-  exact = model.weights('encoder', 1)[0, 0].ravel()
+  exact = shown[0].weights('encoder', 1)[0, 0].ravel()
   order = exact.argsort()
   light = lightness(opened)[order]
   assert (np.diff(light) <= 1).all() and light[0] > 200 > 20 > light[-1]
@@ -367,7 +341,7 @@ def test_negative_weights_have_a_sign(browser, tmp_path):
   stack = dataclasses.replace(stack, weights=stack.logits)
   model = dataclasses.replace(model, stacks={'encoder': stack})
   browser.resize(1280, 900)
-  browser.show(page_of([model], tmp_path / 'report.html'))
+  browser.show(page_of([model], tmp_path))
   exact = model.weights('encoder', 0)[0, 0]
   query, memory = np.unravel_index(exact.argmin(), exact.shape)
   browser.point_at('left', int(query), int(memory))
@@ -379,19 +353,12 @@ def test_negative_weights_have_a_sign(browser, tmp_path):
 
 @pytest.mark.parametrize('scheme', ['light', 'dark'])
 @pytest.mark.parametrize('width', [1280, 400])
-def test_nothing_is_wider_than_the_screen(opened, width, scheme, tmp_path):
+def test_nothing_is_wider_than_the_screen(opened, width, scheme):
   opened.resize(width, 800)
   opened.prefer(scheme)
   opened.settle()
-  root = 'return document.documentElement.'
-  assert opened.execute_script(f'{root}scrollWidth') == width
-  height = opened.execute_script(f'{root}scrollHeight')
-  clip = {'x': 0, 'y': 0, 'width': width, 'height': height, 'scale': 1}
-  taken = opened.execute_cdp_cmd(
-    'Page.captureScreenshot', {'captureBeyondViewport': True, 'clip': clip}
-  )
-  picture = base64.b64decode(taken['data'])
-  (tmp_path / f'{width}_{scheme}.png').write_bytes(picture)
+  script = 'return document.documentElement.scrollWidth'
+  assert opened.execute_script(script) == width
   opened.point_at('left', 3, 3)
   assert ' 4 ' in opened.reading('left')
 
