@@ -20,6 +20,9 @@ import gin
 import tensorflow.compat.v1 as tf
 from absl import logging
 
+# `import synth_mtf.checked` patches T5's main, which has to be there by then.
+from t5.models import mesh_transformer_main  # noqa: F401
+
 from synth_mtf.cpu import padding
 from tests import official_files
 

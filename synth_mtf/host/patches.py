@@ -90,8 +90,8 @@ def before_each_run(check: Callable[[str, Optional[str]], None]) -> None:
   """Has T5's main call `check(model_dir, tpu)` before it starts a run.
 
   T5 has no hook there. gin has one (finalize), but calls it in any program that
-  reads the gin files. Only T5's main gets another `utils.run`: elsewhere the
-  function stays the key to its gin bindings.
+  reads the gin files. Only T5's main, which must have been imported, gets
+  another `utils.run`: elsewhere the function stays the key to its gin bindings.
   """
   from mesh_tensorflow.transformer import utils
 
