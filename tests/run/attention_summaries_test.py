@@ -23,6 +23,7 @@ IDS = {
   'inputs': [[5, 17, 3, 99, 6, 1], [8, 44, 1, 0, 0, 0]],
   'targets': [[9, 23, 1, 0], [31, 7, 12, 1]],
 }
+Recorder = attention_summaries._Recorder  # noqa: SLF001
 STACKS = ('encoder', 'decoder', 'cross')
 
 
@@ -91,9 +92,7 @@ def test_they_are_written_at_an_interval_and_change_nothing(train):
     np.testing.assert_array_equal(first[name], second[name], err_msg=name)
 
 
-def lowered(
-  add_weights, variant='random_vanilla', mode='train', microbatches=1
-):
+def lowered(recorder, variant='random_vanilla', mode='train', microbatches=1):
   """Calls a tiny model that is watched; returns its lowering."""
   gin_files.parse(model.files(variant), model.TINY)
   graph = mtf.Graph()
@@ -109,7 +108,6 @@ def lowered(
     )
     for name, rows in IDS.items()
   }
-  recorder = attention_summaries._Recorder(add_weights)  # noqa: SLF001
   with recording.recorded_by(recorder):
     made.call_simple(
       **ids,
@@ -140,7 +138,7 @@ def scalars():
 def test_entropy_is_the_mean_over_tokens(variant):
   recorded: dict[str, mtf.Tensor] = {}
   with tf.Graph().as_default():
-    lowering = lowered(recorded.__setitem__, variant)
+    lowering = lowered(Recorder(recorded.__setitem__), variant)
     weights = {
       tag: lowering.export_to_tf_tensor(x) for tag, x in recorded.items()
     }
@@ -165,7 +163,7 @@ def test_entropy_is_the_mean_over_tokens(variant):
 def test_a_tpu_gets_scalars_through_the_host(tmp_path):
   with tf.Graph().as_default():
     tf.train.get_or_create_global_step()
-    lowering = lowered(attention_summaries._shares)  # noqa: SLF001
+    lowering = lowered(Recorder(attention_summaries._shares))  # noqa: SLF001
     names = list(scalars())
     layer = 'attention/encoder/layer_02'
     assert f'{layer}/entropy/head_03' in names
@@ -187,10 +185,20 @@ def test_a_tpu_gets_scalars_through_the_host(tmp_path):
   assert 0 < shares[-1] < shares[0] <= 1
 
 
+def test_layers_are_numbered_anew_in_each_graph():
+  tags: list[str] = []
+  recorder = Recorder(lambda tag, _: tags.append(tag))
+  for _ in range(2):
+    with tf.Graph().as_default():
+      lowered(recorder)
+  assert tags[:6] == tags[6:]
+  assert tags[1] == 'attention/encoder/layer_02/weights'
+
+
 def test_evaluations_are_not_recorded():
   recorded = []
   with tf.Graph().as_default():
-    lowered(lambda *one: recorded.append(one), mode='eval')
+    lowered(Recorder(lambda *one: recorded.append(one)), mode='eval')
     assert scalars() == {}
   assert recorded == []
 
@@ -200,7 +208,7 @@ def test_a_batch_in_pieces_is_refused():
     tf.Graph().as_default(),
     pytest.raises(ConfigurationError, match='tokens_per_microbatch'),
   ):
-    lowered(print, microbatches=2)
+    lowered(Recorder(print), microbatches=2)
 
 
 @pytest.mark.parametrize('every', [0, 2.5, True, 'often'])
