@@ -111,7 +111,8 @@ def test_it_ends_with_a_page_that_agrees_with_its_table(first):
     for cell in line.strip('|').split('|')
   ]
   assert found == expected
-  assert 'id="weights-0-encoder-0-0"' in made
+  (models,) = re.findall(r'id="models">(.*?)</script>', made, re.S)
+  assert {*json.loads(models)[0]['stacks']} == {'encoder', 'decoder', 'cross'}
   assert 'No attention' not in made
 
 

@@ -54,7 +54,7 @@ def test_bfloat16_in_cross_attention(member):
     member,
     dtype='bfloat16',
     weights=small_weights,
-    tolerance=6e-2,  # the gradient of alpha nearly cancels
+    tolerance=8e-2,  # the gradient of alpha nearly cancels
   )
 
 
