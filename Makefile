@@ -1,7 +1,7 @@
 # On a machine with Python 3.9-3.11 and pip:
 #
 #   make demo [DEMO_ARGS='--data_dir DIR']   the whole pipeline, small
-#   make test-fast                           tests that train nothing, two minutes
+#   make test-fast                           tests that train nothing
 #   make test [TF=2.15] [TEST_ARGS='-k NAME']
 #   make tpu-proof                           TPU programs of every variant
 #   make tpu-compile [VARIANTS='random ...'] [RUN=finetune_en_mix]
