@@ -27,10 +27,13 @@ from synth_mtf.tasks.files.formats import (
   TEXT,
   Example,
   FolderReader,
+  Oddity,
   Reader,
   Record,
+  RowError,
+  decode,
+  quote,
 )
-from synth_mtf.tasks.files.rows import Oddity, RowError, decode, quote
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, define
 from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES

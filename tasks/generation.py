@@ -17,14 +17,12 @@ from synth_mtf.tasks.files import storage
 from synth_mtf.tasks.files.formats import (
   TEXT,
   TEXTS,
+  DroppedRow,
   Example,
   FolderReader,
+  Oddity,
   Reader,
   Record,
-)
-from synth_mtf.tasks.files.rows import (
-  DroppedRow,
-  Oddity,
   RowError,
   decode,
   quote,

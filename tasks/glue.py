@@ -13,8 +13,15 @@ import tensorflow_datasets as tfds
 from typing_extensions import override
 
 from synth_mtf.tasks.files import formats
-from synth_mtf.tasks.files.formats import Example, Record, TsvReader
-from synth_mtf.tasks.files.rows import DroppedRow, Oddity, RowError, quote
+from synth_mtf.tasks.files.formats import (
+  DroppedRow,
+  Example,
+  Oddity,
+  Record,
+  RowError,
+  TsvReader,
+  quote,
+)
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import adopt
 

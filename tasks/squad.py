@@ -22,9 +22,11 @@ from synth_mtf.tasks.files.formats import (
   Position,
   Reader,
   Record,
+  RowError,
   check_json,
+  decode,
+  quote,
 )
-from synth_mtf.tasks.files.rows import RowError, decode, quote
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import adopt
 

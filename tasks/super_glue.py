@@ -22,11 +22,14 @@ from synth_mtf.tasks.files.formats import (
   TEXT,
   TEXTS,
   Example,
+  Oddity,
   Reader,
   Record,
+  RowError,
+  decode,
   json_row,
+  quote,
 )
-from synth_mtf.tasks.files.rows import Oddity, RowError, decode, quote
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import adopt
 

@@ -27,9 +27,9 @@ from synth_mtf.tasks.files.formats import (
   Example,
   Reader,
   Record,
+  decode,
   json_row,
 )
-from synth_mtf.tasks.files.rows import decode
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define
 from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES

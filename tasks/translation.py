@@ -19,11 +19,13 @@ from synth_mtf.tasks.files.formats import (
   BOM,
   TEXT,
   Example,
+  Oddity,
   Position,
   Reader,
   Record,
+  RowError,
+  decode,
 )
-from synth_mtf.tasks.files.rows import Oddity, RowError, decode
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import PREFIX, adopt
 

@@ -16,9 +16,15 @@ from absl import logging
 
 from synth_mtf.errors import UserError
 from synth_mtf.tasks.files import index, storage
-from synth_mtf.tasks.files.formats import Example, Header, Reader
+from synth_mtf.tasks.files.formats import (
+  DroppedRow,
+  Example,
+  Header,
+  Oddity,
+  Reader,
+  RowError,
+)
 from synth_mtf.tasks.files.index import Part
-from synth_mtf.tasks.files.rows import DroppedRow, Oddity, RowError
 
 _CYCLE_LENGTH = 16  # as many as seqio reads files at a time
 _CHUNK_EXAMPLES = 256

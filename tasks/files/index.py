@@ -19,13 +19,15 @@ from absl import logging
 from synth_mtf import atomic
 from synth_mtf.tasks.files import storage
 from synth_mtf.tasks.files.formats import (
+  DroppedRow,
   Example,
   Header,
+  Oddity,
   Position,
   Reader,
   Record,
+  RowError,
 )
-from synth_mtf.tasks.files.rows import DroppedRow, Oddity, RowError
 
 # A short file has small parts, so that shuffling them mixes the file. A file
 # with many parts has larger ones, up to where opening one costs little compared

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from synth_mtf.tasks import text
-from synth_mtf.tasks.files import formats, index, rows
-from synth_mtf.tasks.files.formats import Record
-from synth_mtf.tasks.files.rows import RowError
+from synth_mtf.tasks.files import formats, index
+from synth_mtf.tasks.files.formats import Record, RowError
 from tests.tasks import folder
 
 
@@ -20,16 +19,16 @@ def test_an_error_says_what_was_found_and_what_was_expected():
 
 
 def test_a_byte_that_is_not_utf8_is_located():
-  assert rows.decode('caf\u00e9'.encode()) == 'caf\u00e9'
+  assert formats.decode('caf\u00e9'.encode()) == 'caf\u00e9'
   with pytest.raises(RowError, match='the byte 0xe9 at column 4 is') as caught:
-    rows.decode(b'one\ncaf\xe9')
+    formats.decode(b'one\ncaf\xe9')
   assert caught.value.line == 1
 
 
 def test_long_text_is_shortened():
-  assert rows.quote("it's") == repr("it's")
-  assert rows.quote('x' * 60) == repr('x' * 60)
-  shown = rows.quote('x' * 100)
+  assert formats.quote("it's") == repr("it's")
+  assert formats.quote('x' * 60) == repr('x' * 60)
+  shown = formats.quote('x' * 100)
   assert len(shown) == 62
   assert shown.endswith("x...'")
 

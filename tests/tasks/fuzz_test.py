@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
 from synth_mtf.tasks.files import formats, index
+from synth_mtf.tasks.files.formats import RowError
 from synth_mtf.tasks.files.index import Part
-from synth_mtf.tasks.files.rows import RowError
 
 _BYTES = 1500
 _FILES = {
