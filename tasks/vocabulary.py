@@ -1,20 +1,55 @@
-"""The vocabulary as a setting, looked up when it is used."""
+"""The vocabulary of all tasks, a setting, and training one on a user's text."""
 
 from __future__ import annotations
 
 import functools
+import json
 import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterable
 from typing import Any
 
 import seqio
 import t5.data
-import tensorflow.compat.v2 as tf
 
+from synth_mtf import atomic
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import data_settings
 
 # T5's number of sentinels: span corruption marks up to this many spans.
 EXTRA_IDS = t5.data.DEFAULT_EXTRA_IDS
+
+# 2,048 with the sentinels, since the host pads to multiples of 128. A larger
+# vocabulary would double a tiny model's work, most of which is the softmax.
+PIECES = 1948
+# More text changes little and takes much longer.
+MOST_CHARACTERS = 10_000_000
+
+# The ids of a vocabulary for T5.
+_IDS = {'pad_id': 0, 'eos_id': 1, 'unk_id': 2, 'bos_id': -1}
+_TRAINER_OPTIONS = {
+  **_IDS,
+  'model_type': 'unigram',
+  'hard_vocab_limit': False,
+  'max_sentence_length': 16_384,
+  'num_threads': 2,  # fixed, because it changes the order of the sums
+  'minloglevel': 1,
+}
+# Runs in a process of its own: where TensorFlow is imported, SentencePiece's
+# trainer ends in a segmentation fault (both carry a copy of protobuf). Text and
+# model pass without file names, which the trainer would write into the model.
+_TRAINER = """
+import io, json, sys, sentencepiece
+lines = open(0, encoding='utf-8').read().splitlines()
+model = io.BytesIO()
+sentencepiece.SentencePieceTrainer.train(
+    sentence_iterator=iter(lines), model_writer=model,
+    **json.loads(sys.argv[2]))
+with open(sys.argv[1], 'wb') as file:
+  file.write(model.getvalue())
+"""
 
 
 def _of_resolved(name: str) -> property:
@@ -24,8 +59,8 @@ def _of_resolved(name: str) -> property:
 class SettingVocabulary(seqio.Vocabulary):
   """The vocabulary that `synth_mtf.tasks.settings.vocabulary` names.
 
-  One instance serves all tasks, and all instances are equal, so that mixtures
-  accept them; which vocabulary they encode with is looked up at each use.
+  It is looked up at each use. All instances are equal, so that mixtures accept
+  them.
   """
 
   def __init__(self) -> None:
@@ -54,14 +89,13 @@ class SettingVocabulary(seqio.Vocabulary):
     return getattr(self.resolved, name)
 
   def __eq__(self, other: object) -> bool:
-    if isinstance(other, SettingVocabulary):
-      return True
-    return self.resolved == other
+    return isinstance(other, SettingVocabulary) or self.resolved == other
 
   def __str__(self) -> str:
     return str(self.resolved)
 
 
+@functools.lru_cache(maxsize=8)
 def load(vocabulary: str | None) -> seqio.Vocabulary:
   """Returns the vocabulary that a value of the setting names.
 
@@ -69,44 +103,65 @@ def load(vocabulary: str | None) -> seqio.Vocabulary:
     vocabulary: path of a SentencePiece `.model`, `'bytes'`, or None for T5's.
 
   Raises:
-    UserError: no such file, or not a SentencePiece model.
+    UserError: no such file, not a SentencePiece model, or not T5's ids.
   """
   if not vocabulary:
-    return _t5_vocabulary()
+    return t5.data.get_default_vocabulary()
   if vocabulary == data_settings.BYTES:
     return seqio.ByteVocabulary(extra_ids=EXTRA_IDS)
-  return _sentencepiece(os.path.expanduser(vocabulary))
-
-
-@functools.lru_cache(maxsize=1)
-def _t5_vocabulary() -> seqio.Vocabulary:
-  return t5.data.get_default_vocabulary()
-
-
-@functools.lru_cache(maxsize=8)
-def _sentencepiece(path: str) -> seqio.Vocabulary:
-  expected = (
-    "expected the path of a SentencePiece .model file, 'bytes', or nothing for "
-    "T5's own vocabulary"
-  )
-  if not tf.io.gfile.exists(path):
-    raise UserError(f'vocabulary {path!r} does not exist; {expected}.')
-  vocabulary = seqio.SentencePieceVocabulary(path, EXTRA_IDS)
+  path = os.path.expanduser(vocabulary)
+  loaded = seqio.SentencePieceVocabulary(path, EXTRA_IDS)
   try:
-    vocabulary.load_model()
+    loaded.load_model()
   except Exception as error:
     raise UserError(
       f'vocabulary {path!r} cannot be read as a SentencePiece model ({error}); '
-      f'{expected}.'
+      "expected the path of a .model file, 'bytes', or nothing for T5's own "
+      'vocabulary.'
     ) from error
-  for name, expected_id in (('pad', 0), ('eos', 1)):
-    found = getattr(vocabulary.tokenizer, f'{name}_id')()
-    if found != expected_id:
+  for name in ('pad_id', 'eos_id'):
+    found = getattr(loaded.tokenizer, name)()
+    if found != _IDS[name]:
       raise UserError(
-        f'vocabulary {path!r} has {name}_id {found}; T5 needs {expected_id}. '
-        'Train it with --pad_id=0 --eos_id=1 --unk_id=2 --bos_id=-1.'
+        f'vocabulary {path!r} has {name} {found}; T5 needs {_IDS[name]}. Train '
+        'it with ' + ' '.join(f'--{key}={i}' for key, i in _IDS.items()) + '.'
       )
-  return vocabulary
+  return loaded
+
+
+def train(
+  texts: Iterable[str], model: pathlib.Path, pieces: int = PIECES
+) -> None:
+  """Trains a unigram vocabulary; the same texts give the same file.
+
+  Args:
+    texts: of one line or several each, used up to `MOST_CHARACTERS`.
+    model: the `.model` file to write.
+    pieces: its size, without T5's sentinels; fewer if the text has fewer.
+
+  Raises:
+    UserError: the trainer refuses the text.
+  """
+  lines, characters = [], 0
+  for text in texts:
+    lines.append(text + '\n')
+    characters += len(text)
+    if characters > MOST_CHARACTERS:
+      break
+  options = json.dumps({**_TRAINER_OPTIONS, 'vocab_size': pieces})
+  with atomic.replacing(model) as partial:
+    trainer = subprocess.run(
+      [sys.executable, '-c', _TRAINER, str(partial), options],
+      input=''.join(lines),
+      text=True,
+      encoding='utf-8',
+    )
+    if trainer.returncode:
+      raise UserError(
+        f'no vocabulary of {pieces:,} pieces can be trained on this text; the '
+        'log says why. More text in corpus/ helps, and so does an existing '
+        'vocabulary: --vocabulary <file>.model, or --vocabulary bytes.'
+      )
 
 
 VOCABULARY = SettingVocabulary()

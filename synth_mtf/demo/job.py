@@ -157,7 +157,7 @@ class Job:
         os.replace(partial, data)
     if configuration.vocabulary is None and not vocabulary.exists():
       from synth_mtf import tasks
-      from synth_mtf.tasks import vocabulary_training
+      from synth_mtf.tasks.vocabulary import train
 
       with (
         self._console.task('train vocabulary'),
@@ -165,7 +165,7 @@ class Job:
       ):
         self._use_data()
         rows = tasks.get(PRETRAINING_TASK).source.chosen.examples('train')
-        vocabulary_training.train((row['text'] for row in rows), vocabulary)
+        train((row['text'] for row in rows), vocabulary)
 
   def _run_stages(self, batches: Sequence[Sequence[Stage]]) -> None:
     from synth_mtf.checkpoints import folder

@@ -11,7 +11,7 @@ from synth_mtf.attention import examples
 from synth_mtf.checkpoints import vocabulary as vocabularies
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
-from synth_mtf.tasks import vocabulary, vocabulary_training
+from synth_mtf.tasks import vocabulary
 
 TASK = 'synth_glue_sst2_v002'
 
@@ -64,7 +64,7 @@ def test_a_model_of_one_side_takes_either(run, model_type, side, feature):
 
 def test_pieces_of_a_vocabulary_of_pieces(run, tmp_path):
   path = tmp_path / 'some.model'
-  vocabulary_training.train([f'a bird sang {i}' for i in range(99)], path, 26)
+  vocabulary.train([f'a bird sang {i}' for i in range(99)], path, 26)
   run(vocabulary=vocabulary.load(str(path)))
   found = examples.from_texts({'inputs': ['a bird']})
   *pieces, end = found.tokens['encoder'][0]
@@ -230,7 +230,7 @@ def test_the_recorded_vocabulary_is_used_unless_another_is_set(
 def test_a_recorded_file_is_used_if_it_is_still_there(tmp_path):
   model, folder = tmp_path / 'some.model', tmp_path / 'run'
   folder.mkdir()
-  vocabulary_training.train(['a bird sang'] * 99, model, 14)
+  vocabulary.train(['a bird sang'] * 99, model, 14)
   vocabularies.record(vocabulary.load(str(model)), str(folder))
   moved = model.rename(tmp_path / 'moved.model')
   assert chosen_vocabulary(None, folder) is None

@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 
 from synth_mtf.errors import UserError
 from synth_mtf.results import records
-from synth_mtf.tasks import vocabulary_training
+from synth_mtf.tasks import vocabulary
 from tests import official_files
 from tests.cli import t5_main
 
@@ -184,7 +184,7 @@ def test_evaluates_each_checkpoint_on_the_validation_split(program, finetuned):
 
 def test_refuses_what_was_not_meant(program, finetuned, tmp_path):
   model = tmp_path / 'other.model'
-  vocabulary_training.train([f'a bird sang {i}' for i in range(99)], model, 26)
+  vocabulary.train([f'a bird sang {i}' for i in range(99)], model, 26)
   evaluation = (*MODEL, '--gin_file=runs/eval_en_mix.gin', *SMALL, COLA)
   with pytest.raises((UserError, t5_main.Failed), match='has 384 rows; .* 128'):
     program('finetuned', *evaluation, f'--vocabulary={model}')

@@ -215,7 +215,7 @@ def refused(capsys, status, *expected):
     ('--text=a --out=.', 'is a folder; expected a file'),
     ('--task=synth_glue_cola', 'did you mean'),
     ('--input=gone.txt', 'there is no file gone.txt'),
-    ('--text=a --vocabulary=gone.model', 'does not exist'),
+    ('--text=a --vocabulary=gone.model', 'cannot be read as'),
   ],
 )
 @pytest.mark.usefixtures('here')

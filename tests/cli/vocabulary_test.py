@@ -6,10 +6,8 @@ import pathlib
 import pytest
 
 from synth_mtf import cli
-from synth_mtf.cli.vocabulary import in_turns
+from synth_mtf.cli.vocabulary import texts
 from synth_mtf.tasks import vocabulary as vocabularies
-
-pytestmark = pytest.mark.slow  # trains
 
 
 @pytest.fixture
@@ -28,7 +26,7 @@ def train(capsys, monkeypatch, tmp_path):
 
 @pytest.fixture
 def data_dir(tmp_path) -> pathlib.Path:
-  """Text below corpus/, some of it gzip's, and a task."""
+  """Text below corpus/ and two tasks."""
   folder = tmp_path / 'data'
   rows = [f'x\t{i % 2}\t\tA zebra counted {i} stripes.\n' for i in range(99)]
   text = [f'The lamp number {i} went out again.\n\n' for i in range(300)]
@@ -44,6 +42,7 @@ def data_dir(tmp_path) -> pathlib.Path:
   return folder
 
 
+@pytest.mark.slow  # trains
 def test_text_of_corpus_and_tasks_the_same_file_each_time(
   train, data_dir, tmp_path
 ):
@@ -60,36 +59,44 @@ def test_text_of_corpus_and_tasks_the_same_file_each_time(
     assert vocabulary.decode(vocabulary.encode(text)) == text
 
 
-def test_sources_take_turns():
-  assert ''.join(in_turns(['abc', 'd', 'ef'])) == 'adebfc'
+def test_sources_take_turns_and_texts_come_once():
+  class Source:
+    def __init__(self, rows):
+      self.examples = {'train': rows}.get
+
+  long = Source({'a': [text], 'label': 1} for text in 'xyxz')
+  assert ''.join(texts([long, Source([{'b': 'c', 'd': 'x'}])])) == 'xcyz'
 
 
 def test_mistakes_are_explained(train, data_dir, tmp_path):
-  out = tmp_path / 'x.model'
-  empty = tmp_path / 'empty'
-  empty.mkdir()
+  out = tmp_path / 'new' / 'x.model'
+  (tmp_path / 'empty').mkdir()
   (tmp_path / 'file').write_text('')
   for words, message in (
     (('--data_dir', data_dir, '--out', 'x.txt'), 'ends in .model'),
-    (('--data_dir', tmp_path / 'no', '--out', out), 'is not a folder'),
-    (('--data_dir', empty, '--out', out), 'has no text'),
+    (('--data_dir', tmp_path / 'no', '--out', out), 'has no text'),
+    (('--data_dir', tmp_path / 'empty', '--out', out), 'has no text'),
     (
       ('--data_dir', data_dir, '--out', tmp_path / 'file' / 'x.model'),
       'its folder cannot be created',
     ),
-    (
-      ('--data_dir', data_dir, '--out', out, '--size', 5),
-      'no vocabulary of 5 pieces',
-    ),
+    (('--data_dir', data_dir, '--out', out, '--size', 0), 'expected 1 to'),
   ):
     status, shown = train(*words)
     assert status == 2
     assert message in shown.err
+  assert not out.parent.exists()
+
+
+@pytest.mark.slow  # trains
+def test_bad_rows_are_refused_or_skipped(train, data_dir, tmp_path):
+  out = tmp_path / 'x.model'
+  words = '--data_dir', data_dir, '--out', out, '--size'
+  status, shown = train(*words, 5)
+  assert (status, 'no vocabulary of 5 pieces' in shown.err) == (2, True)
   path = data_dir / 'glue/CoLA/train.tsv'
   path.write_text('x\t7\t\tA sentence.\nx\t1\t\tAnother.\n')
-  status, shown = train('--data_dir', data_dir, '--out', out)
-  assert status == 2
-  assert f'{path}:1' in shown.err
+  status, shown = train(*words, 70)
+  assert (status, f'{path}:1' in shown.err) == (2, True)
   assert not out.exists()
-  skipping = '--data_dir', data_dir, '--out', out, '--skip_bad_rows'
-  assert train(*skipping, '--size', 70)[0] == 0
+  assert train(*words, 70, '--skip_bad_rows')[0] == 0

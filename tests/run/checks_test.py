@@ -81,7 +81,7 @@ MODES = {
       r"variable_filter = '\^nowhere' matches no variable: nothing would be",
     ),
     (["--gin_param=utils.run.mode = 'eval'"], "'eval' needs a checkpoint"),
-    (['--vocabulary=/no.model'], "'/no.model' does not exist"),
+    (['--vocabulary=/no.model'], "'/no.model' cannot be read"),
   ],
 )
 def test_a_run_is_checked(refused, tmp_path, words, message):

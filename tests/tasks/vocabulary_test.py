@@ -1,8 +1,6 @@
 """The vocabulary of all tasks is the one that the settings name."""
 
-import os
-import subprocess
-import sys
+import itertools
 
 import pytest
 import sentencepiece
@@ -12,36 +10,23 @@ import tensorflow.compat.v1 as tf
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import vocabulary
+from tests import small_world
 
-
-def _train_model(folder) -> str:
-  """Trains in a process of its own: TensorFlow's protobuf is another."""
-  prefix = os.path.join(folder, 'pieces')
-  subprocess.run(
-    [
-      sys.executable,
-      '-c',
-      'import sys, sentencepiece as s\n'
-      's.SentencePieceTrainer.train(sentence_iterator=iter(sys.stdin),'
-      'model_prefix=sys.argv[1], vocab_size=40, hard_vocab_limit=False,'
-      'pad_id=int(sys.argv[2]), eos_id=1, unk_id=2 if sys.argv[2] == "0" else '
-      '0, bos_id=-1)',
-      prefix,
-      '0',
-    ],
-    input='a cat sat on a mat\nthe dog ran\n' * 20,
-    text=True,
-    check=True,
-    capture_output=True,
+_TEXTS = [
+  f'{one} may {two} the {three}.'
+  for one, two, three in itertools.product(
+    small_world.PEOPLE, small_world.PAST, small_world.THINGS
   )
-  return f'{prefix}.model'
+]
 
 
-def test_local_model_is_used_as_it_is(tmp_path, monkeypatch):
-  model = _train_model(tmp_path)
-  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', model)
-  pieces = sentencepiece.SentencePieceProcessor(model_file=model)
-  text = 'the cat ran on'
+def test_a_trained_model_is_used_as_it_is(tmp_path, monkeypatch):
+  model = tmp_path / 'first.model'
+  vocabulary.train(_TEXTS, model, 120)
+  assert list(tmp_path.iterdir()) == [model]
+  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', str(model))
+  pieces = sentencepiece.SentencePieceProcessor(model_file=str(model))
+  text = 'Anna may paint the boat.'
   assert tasks.VOCABULARY.encode(text) == pieces.encode(text)
   assert tasks.VOCABULARY.decode(pieces.encode(text)) == text
   assert tasks.VOCABULARY.vocab_size == pieces.get_piece_size() + 100
@@ -50,6 +35,39 @@ def test_local_model_is_used_as_it_is(tmp_path, monkeypatch):
     ids = session.run(tasks.VOCABULARY.encode_tf(tf.constant(text)))
     assert session.run(tasks.VOCABULARY.decode_tf(ids)) == text.encode()
   assert ids.tolist() == pieces.encode(text)
+
+
+def test_the_same_text_gives_the_same_file(tmp_path, monkeypatch):
+  """The text beyond the limit is not used, nor is the model's own name."""
+  monkeypatch.setattr(vocabulary, 'MOST_CHARACTERS', sum(map(len, _TEXTS)))
+  models = tmp_path / 'a.model', tmp_path / 'folder' / 'another.model'
+  models[1].parent.mkdir()
+  for model, more in zip(models, (['', 'x'], ['', 'x', 'Quagga?'])):
+    vocabulary.train([*_TEXTS, *more], model, 120)
+  assert models[0].read_bytes() == models[1].read_bytes()
+  assert str(tmp_path).encode() not in models[0].read_bytes()
+
+
+def test_the_size_with_sentinels_needs_no_padding():
+  assert (vocabulary.PIECES + vocabulary.EXTRA_IDS) % 128 == 0
+
+
+def test_no_text_is_an_error(tmp_path):
+  with pytest.raises(UserError, match='no vocabulary of 1,948 pieces'):
+    vocabulary.train([], tmp_path / 'none.model')
+  assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+  'ids, found', [({'eos_id': 3}, 'eos_id 3'), ({'pad_id': 4}, 'pad_id 4')]
+)
+def test_other_ids_than_t5s_are_refused(ids, found, tmp_path, monkeypatch):
+  options = {'pad_id': 0, 'eos_id': 1, 'unk_id': 2, 'bos_id': -1, **ids}
+  monkeypatch.setattr(vocabulary, '_TRAINER_OPTIONS', options)
+  model = tmp_path / 'a.model'
+  vocabulary.train(_TEXTS, model, 60)
+  with pytest.raises(UserError, match=f'{found}; T5 needs .*--pad_id=0 --eos'):
+    vocabulary.load(str(model))
 
 
 def test_bytes(monkeypatch):
@@ -65,33 +83,26 @@ def test_default_is_t5s_model_in_its_bucket(monkeypatch):
   assert resolved.sentencepiece_model_file.startswith('gs://t5-data/vocabs/')
 
 
-def test_all_tasks_share_a_vocabulary():
-  vocabulary = tasks.VOCABULARY
-  assert vocabulary == tasks.SettingVocabulary()
-  assert vocabulary == seqio.ByteVocabulary(extra_ids=100)
-  assert vocabulary != seqio.ByteVocabulary(extra_ids=0)
-
-
-def test_absent_vocabulary_is_named(monkeypatch):
-  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', '/absent.model')
-  with pytest.raises(UserError, match="'/absent.model' does not exist"):
-    tasks.VOCABULARY.encode('a')
-
-
 @pytest.mark.parametrize(
   'content',
-  [b'', b'a\nb\n', bytes(range(256)), b'\x0anot a model', None],
-  ids=['empty', 'text', 'binary', 'damaged', 'folder'],
+  [b'', b'a\nb\n', bytes(range(256)), b'\x0anot a model', 'folder', 'absent'],
 )
 def test_what_is_no_vocabulary_is_named(tmp_path, content):
   path = tmp_path / 'a.model'
-  path.mkdir() if content is None else path.write_bytes(content)
-  with pytest.raises(UserError, match='cannot be read as a SentencePiece'):
+  if content == 'folder':
+    path.mkdir()
+  elif content != 'absent':
+    path.write_bytes(content)
+  with pytest.raises(UserError, match=f'{path}. cannot be read as a Sentence'):
     vocabulary.load(str(path))
 
 
 def test_vocabulary_of_a_task_is_the_setting():
   """Of all text; an encoder's classes and ends of text are numbers."""
+  ours = tasks.VOCABULARY
+  assert ours == tasks.SettingVocabulary()
+  assert ours == seqio.ByteVocabulary(extra_ids=100)
+  assert ours != seqio.ByteVocabulary(extra_ids=0)
   for name in seqio.TaskRegistry.names():
     if name.startswith('synth_'):
       for feature in seqio.TaskRegistry.get(name).output_features.values():
