@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-sys.argv[0] = 'synth-mtf'  # whose processes import rarely used modules late
+sys.argv[0] = 'synth-mtf'  # whose processes import TensorFlow when asked to
 _checkout = os.environ.get('BENCHMARKED_CHECKOUT', '')
 sys.path.insert(0, _checkout)
 from synth_mtf.run import process

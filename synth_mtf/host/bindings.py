@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Optional
 import gin
 
 _MACRO = 'gin.macro'
-_DEFINITION = re.compile(r'\s*([A-Za-z_]\w*)\s*=(?!=)')
 
 
 class Binding(NamedTuple):
@@ -28,18 +27,6 @@ class Binding(NamedTuple):
   raw: Any
 
   @property
-  def owner(self) -> str:
-    """Name of the function or class, without its module."""
-    return self.selector.rpartition('.')[2]
-
-  @property
-  def name(self) -> str:
-    """The binding as a user writes it."""
-    owner = '.'.join(self.selector.split('.')[-2:])
-    scope = f'{self.scope}/' if self.scope else ''
-    return f'{scope}{owner}.{self.parameter}'
-
-  @property
   def value(self) -> Any:
     """The value that a call gets."""
     with gin.config_scope(self.scope or None):
@@ -48,27 +35,23 @@ class Binding(NamedTuple):
   @property
   def is_call(self) -> bool:
     """Whether the value is the result of a call, such as `@function()`."""
-    return (
-      isinstance(self.raw, gin.config.ConfigurableReference)
-      and self.raw.evaluate
-      and not macro_of(self.raw)
-    )
+    is_reference = isinstance(self.raw, gin.config.ConfigurableReference)
+    return is_reference and self.raw.evaluate and not macro_of(self.raw)
 
   @property
   def declaration(self) -> Optional[inspect.Parameter]:
     """How the function, class or base class declares the parameter."""
     owner = gin.get_configurable(self.selector)
-    for kind in inspect.getmro(owner) if inspect.isclass(owner) else [owner]:
-      if kind is not object:
-        found = inspect.signature(kind).parameters.get(self.parameter)
-        if found:
-          return found
-    return None
+    owners = inspect.getmro(owner)[:-1] if inspect.isclass(owner) else [owner]
+    declared = (inspect.signature(o).parameters for o in owners)
+    return next(filter(None, (d.get(self.parameter) for d in declared)), None)
 
   def __str__(self) -> str:
+    scope = f'{self.scope}/' if self.scope else ''
+    owner = '.'.join(self.selector.split('.')[-2:])
     macro = macro_of(self.raw)
     through = f' (through {macro} = {self.value!r})' if macro else ''
-    return f'{self.name} = {self.value!r}{through}'
+    return f'{scope}{owner}.{self.parameter} = {self.value!r}{through}'
 
 
 def bindings() -> Iterator[Binding]:
@@ -95,5 +78,5 @@ def macros_read() -> set[str]:
 
 def macros_defined(params: Sequence[str]) -> list[str]:
   """The names of the macros that --gin_param bindings define."""
-  matches = map(_DEFINITION.match, params)
+  matches = [re.match(r'\s*([A-Za-z_]\w*)\s*=(?!=)', p) for p in params]
   return [match[1] for match in matches if match]

@@ -8,8 +8,6 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-_PREFIX = 'events.out.tfevents.'
-
 
 @dataclasses.dataclass(frozen=True)
 class Events:
@@ -38,19 +36,23 @@ def read(folder: str) -> Events:
         scalars.setdefault(value.tag, {})[event.step] = value.simple_value
       elif value.HasField('tensor'):
         found = tf.make_ndarray(value.tensor)
-        if found.dtype == object and found.size == 1:
+        if found.size == 1 and found.dtype == object:
           texts[value.tag] = found.item().decode('utf-8', 'replace')
-        elif found.dtype != object and found.size == 1:  # as TPUs write it
+        elif found.size == 1:  # as TPUs write it
           scalars.setdefault(value.tag, {})[event.step] = float(found.item())
-  return Events(
-    {tag: dict(sorted(values.items())) for tag, values in scalars.items()},
-    texts,
-  )
+  ordered = {tag: dict(sorted(found.items())) for tag, found in scalars.items()}
+  return Events(ordered, texts)
+
+
+def _events(folder: str) -> Iterator[Any]:
+  for path in _files(folder):
+    with contextlib.suppress(tf.errors.DataLossError):
+      yield from tf.train.summary_iterator(path)
 
 
 def are_in(folder: str) -> bool:
   """Whether a folder has event files."""
-  return any(_files(folder))
+  return bool(_files(folder))
 
 
 def without_graph(folder: str) -> None:
@@ -65,15 +67,11 @@ def without_graph(folder: str) -> None:
       cache._cache[folder] = tf.summary.FileWriter(folder)
 
 
-def _events(folder: str) -> Iterator[Any]:
-  # Their names begin with the time at which they were begun.
-  for name in sorted(_files(folder)):
-    with contextlib.suppress(tf.errors.DataLossError):
-      yield from tf.train.summary_iterator(os.path.join(folder, name))
-
-
-def _files(folder: str) -> Iterator[str]:
-  if tf.io.gfile.isdir(folder):
-    for name in tf.io.gfile.listdir(folder):
-      if name.startswith(_PREFIX):
-        yield name
+def _files(folder: str) -> list[str]:
+  """The paths of its event files; their names begin with their first time."""
+  names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+  return [
+    os.path.join(folder, name)
+    for name in sorted(names)
+    if name.startswith('events.out.tfevents.')
+  ]

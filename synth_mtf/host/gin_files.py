@@ -9,14 +9,8 @@ import gin
 import gin.config_parser
 import mesh_tensorflow.transformer
 
-from synth_mtf.host import errors, imports, patches
+from synth_mtf.host import errors, patches
 from synth_mtf.paths import gin_path
-
-_DEFAULTS = str(
-  pathlib.Path(mesh_tensorflow.transformer.__file__).parent
-  / 'gin'
-  / 'defaults.gin'
-)
 
 # Whose modules an untrusted file may import.
 _OURS_AND_THE_HOSTS = ('synth_mtf', 'mesh_tensorflow', 't5', 'seqio')
@@ -38,17 +32,18 @@ def parse(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
   Raises:
     UserError: a file, a name or a value is wrong.
   """
-  with imports.quick():
-    import t5.models
+  from t5.models import mesh_transformer  # seconds, which imports of us spare
 
   gin.clear_config()
-  _search(str(pathlib.Path(t5.models.__file__).parent / 'gin'))
   make_readable()
+  _search(str(pathlib.Path(mesh_transformer.__file__).parent / 'gin'))
+  host = pathlib.Path(mesh_tensorflow.transformer.__file__).parent
   with errors.explained(), _quiet():
     gin.parse_config_files_and_bindings(
-      [_DEFAULTS, *files],
+      [str(host / 'gin' / 'defaults.gin'), *files],
       list(bindings),
-      skip_unknown=_deprecated(),
+      # Names in old configs.
+      skip_unknown=mesh_transformer.DEPRECATED_GIN_REFERENCES,
     )
 
 
@@ -70,16 +65,11 @@ def parse_foreign(text: str, file: str) -> list[str]:
   """
   with errors.explained():
     left_out = dict(_reaching_out(text))
-    lines = [
-      '' if number in left_out else line
-      for number, line in enumerate(text.split('\n'), 1)
-    ]
-    text = '\n'.join(lines)
-    if list(_reaching_out(text)):
+    lines = enumerate(text.split('\n'), 1)
+    text = '\n'.join('' if n in left_out else line for n, line in lines)
+    if dict(_reaching_out(text)):
       raise SyntaxError(f'{file}: two statements in a line')
-  parse([])
-  with errors.explained(), _quiet(), gin.unlock_config():
-    gin.parse_config(text, skip_unknown=_deprecated())
+  parse([], text.split('\n'))
   return list(left_out.values())
 
 
@@ -92,64 +82,43 @@ def bindings(text: str) -> dict[str, str]:
   Raises:
     UserError: the text is not valid gin.
   """
+  found = {}
   with errors.explained():
-    statements = gin.config_parser.ConfigParser(text, _AsWritten())
-    return {
-      _name(statement): repr(statement.value)
-      for statement in statements
-      if isinstance(statement, gin.config_parser.BindingStatement)
-    }
+    for one in gin.config_parser.ConfigParser(text, _AsWritten()):
+      if isinstance(one, gin.config_parser.BindingStatement):
+        scope = f'{one.scope}/' if one.scope else ''
+        argument = f'.{one.arg_name}' if one.arg_name else ''
+        found[f'{scope}{one.selector}{argument}'] = repr(one.value)
+  return found
 
 
 class _Written(str):
   """Text whose repr has no quotes."""
 
   __slots__ = ()
-
-  def __repr__(self) -> str:
-    return str(self)
+  __repr__ = str.__str__
 
 
 class _AsWritten(gin.config_parser.ParserDelegate):
   """Leaves references and macros as they are written."""
 
-  def configurable_reference(
-    self, scoped_configurable_name: str, evaluate: bool
-  ) -> _Written:
-    """Returns `@name` or `@name()`."""
-    return _Written(f'@{scoped_configurable_name}{"()" if evaluate else ""}')
+  def configurable_reference(self, name: str, evaluate: bool) -> _Written:
+    return _Written(f'@{name}{"()" if evaluate else ""}')
 
-  def macro(self, macro_name: str) -> _Written:
-    """Returns `%name`."""
-    return _Written(f'%{macro_name}')
-
-
-def _name(statement: gin.config_parser.BindingStatement) -> str:
-  scope = f'{statement.scope}/' if statement.scope else ''
-  argument = f'.{statement.arg_name}' if statement.arg_name else ''
-  return f'{scope}{statement.selector}{argument}'
+  def macro(self, name: str) -> _Written:
+    return _Written(f'%{name}')
 
 
 def _reaching_out(text: str) -> Iterator[tuple[int, str]]:
   """Yields line and text of each statement that reads more than its file."""
-  statements = gin.config_parser.ConfigParser(
-    text, gin.config.ParserDelegate(skip_unknown=True)
-  )
-  for statement in statements:
-    if isinstance(statement, gin.config_parser.IncludeStatement):
-      yield statement.location.line_num, f"include '{statement.filename}'"
+  for one in gin.config_parser.ConfigParser(text, _AsWritten()):
+    if isinstance(one, gin.config_parser.IncludeStatement):
+      yield one.location.line_num, f"include '{one.filename}'"
     elif (
-      isinstance(statement, gin.config_parser.ImportStatement)
-      and statement.module.split('.')[0] not in _OURS_AND_THE_HOSTS
+      isinstance(one, gin.config_parser.ImportStatement)
+      and one.module.split('.')[0] not in _OURS_AND_THE_HOSTS
     ):
-      yield statement.location.line_num, statement.format()
-
-
-def _deprecated() -> Sequence[str]:
-  """Names in old configs that T5 passes over."""
-  from t5.models import mesh_transformer
-
-  return mesh_transformer.DEPRECATED_GIN_REFERENCES
+      yield one.location.line_num, one.format()
 
 
 def _search(folder: str) -> None:

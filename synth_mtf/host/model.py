@@ -56,18 +56,13 @@ class ConfiguredModel:
   @functools.cached_property
   def attention(self) -> dict[str, transformer_layers.SelfAttention]:
     """Its layers of attention, by the scope of their variables."""
-    return {
-      scope: layer
-      for scope, layer in layers(self.transformer)
-      if isinstance(layer, transformer_layers.SelfAttention)
-    }
+    kind = transformer_layers.SelfAttention
+    return {s: x for s, x in layers(self.transformer) if isinstance(x, kind)}
 
   def initial_values(self, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     """Draws initial values of the named variables."""
     with tf.Session(graph=self.graph) as session:
-      return session.run(
-        {name: self.variables[name].initial_value for name in names}
-      )
+      return session.run({n: self.variables[n].initial_value for n in names})
 
 
 def build(
@@ -79,7 +74,7 @@ def build(
   countable: bool = False,
   batch: int = 1,
 ) -> ConfiguredModel:
-  """Builds the model that gin holds, and calls it on one batch.
+  """Builds the model that gin holds, and calls it on one batch of zeros.
 
   Args:
     vocab_size: number of embeddings.
@@ -98,11 +93,37 @@ def build(
   """
   graph, mtf_graph = tf.Graph(), mtf.Graph()
   mesh = countable_mesh(mtf_graph) if countable else mtf.Mesh(mtf_graph, 'mesh')
+  ids = {
+    name: mtf.zeros(
+      mesh,
+      [mtf.Dimension('batch', batch), mtf.Dimension('length', length)],
+      tf.int32,
+    )
+    for name, length in lengths.items()
+  }
   with graph.as_default():
     with explained():
       model = make_transformer(vocab_size, output_vocab_size)
+      dtype = utils.get_variable_dtype()
+    is_pair = isinstance(model, transformer.Bitransformer)
+    sides = {'': 'targets'}
+    if is_pair:
+      sides = {'encoder_': 'inputs', 'decoder_': 'targets'}
     with explained(model):
-      _call(model, mesh, lengths, mode, packed, batch)
+      if mode == tf.estimator.ModeKeys.PREDICT:
+        model.decode(ids['inputs'], variable_dtype=dtype)
+      else:
+        model.call_simple(
+          # A language model's inputs are its targets.
+          inputs=ids['inputs' if is_pair else 'targets'],
+          targets=ids['targets'],
+          compute_loss=True,
+          mode=mode,
+          variable_dtype=dtype,
+          **{f'{side}sequence_id': ids[name] for side, name in sides.items()}
+          if packed
+          else {},
+        )
   _check_sizes(model, mtf_graph)
   return ConfiguredModel(model, graph, mtf_graph)
 
@@ -135,7 +156,9 @@ def _explain(error: Exception, model: Optional[Transformer]) -> str:
     where = scopes.get(id(called), where)
     names = {kind.__name__ for kind in type(called).__mro__}
     names.add(frame.f_code.co_name)
-    settings = [b for b in _settings() if b.owner in names] or settings
+    settings = [
+      b for b in _settings() if b.selector.rpartition('.')[2] in names
+    ] or settings
   text = f'{type(error).__name__}: {error}'.split('\n  In call to')[0]
   named = [b for b in settings if str(b.value) in text]
   shown = '\n  '.join(map(str, named or settings))
@@ -146,8 +169,8 @@ def _explain(error: Exception, model: Optional[Transformer]) -> str:
   )
 
 
-def _settings() -> Iterator[bindings.Binding]:
-  return (b for b in bindings.bindings() if not b.is_call)
+def _settings() -> list[bindings.Binding]:
+  return [b for b in bindings.bindings() if not b.is_call]
 
 
 def _check_sizes(model: Transformer, graph: mtf.Graph) -> None:
@@ -184,54 +207,9 @@ def make_transformer(
     vocab_size: number of embeddings.
     output_vocab_size: that of the targets, if it differs.
   """
-  model_type = gin.get_bindings(utils.run, resolve_references=False).get(
-    'model_type', 'bitransformer'
-  )
-  return utils.build_model(
-    model_type, vocab_size, output_vocab_size or vocab_size
-  )
-
-
-def _call(
-  model: Transformer,
-  mesh: mtf.Mesh,
-  lengths: Mapping[str, int],
-  mode: str,
-  packed: bool,
-  batch: int,
-) -> None:
-  """Calls the model on zeros, so that it makes its variables and graph."""
-  ids = {
-    name: mtf.zeros(
-      mesh,
-      mtf.Shape(
-        [mtf.Dimension('batch', batch), mtf.Dimension('length', length)]
-      ),
-      tf.int32,
-    )
-    for name, length in lengths.items()
-  }
-  if mode == tf.estimator.ModeKeys.PREDICT:
-    model.decode(ids['inputs'], variable_dtype=utils.get_variable_dtype())
-    return
-  is_pair = isinstance(model, transformer.Bitransformer)
-  segments = {}
-  if packed and is_pair:
-    segments = {
-      'encoder_sequence_id': ids['inputs'],
-      'decoder_sequence_id': ids['targets'],
-    }
-  elif packed:
-    segments = {'sequence_id': ids['targets']}
-  model.call_simple(
-    # A language model's inputs are its targets.
-    inputs=ids['inputs'] if is_pair else ids['targets'],
-    targets=ids['targets'],
-    compute_loss=True,
-    mode=mode,
-    variable_dtype=utils.get_variable_dtype(),
-    **segments,
-  )
+  settings = gin.get_bindings(utils.run, resolve_references=False)
+  kind = settings.get('model_type', 'bitransformer')
+  return utils.build_model(kind, vocab_size, output_vocab_size or vocab_size)
 
 
 def layers(

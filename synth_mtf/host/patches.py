@@ -14,38 +14,21 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
-_HF_MODEL = 't5.models.hf_model'
-_T5_MAIN = 't5.models.mesh_transformer_main'
-
 
 def prepare_host() -> None:
   """Makes `import mesh_tensorflow` and `import t5.models` work.
 
   Call it before either is imported; calling it again is harmless.
   """
-  _stand_in_for_torch_model()
-  _restore_conversion_registry()
+  # `t5.models` imports HfPyTorchModel unconditionally, and with it torch and
+  # transformers, which training in Mesh-TensorFlow never uses.
+  model = 't5.models.hf_model'
+  if model not in sys.modules and not importlib.util.find_spec('torch'):
+    sys.modules[model] = types.ModuleType(model, 'Stands in for torch models.')
+    vars(sys.modules[model])['HfPyTorchModel'] = None
 
-
-def _stand_in_for_torch_model() -> None:
-  """Lets `import t5.models` pass without torch.
-
-  `t5.models` imports `HfPyTorchModel` unconditionally, and with it torch and
-  transformers, which training in Mesh-TensorFlow never uses.
-  """
-  if _HF_MODEL in sys.modules or importlib.util.find_spec('torch'):
-    return
-  stand_in = types.ModuleType(_HF_MODEL, 'Stands in where torch is absent.')
-  vars(stand_in)['HfPyTorchModel'] = None
-  sys.modules[_HF_MODEL] = stand_in
-
-
-def _restore_conversion_registry() -> None:
-  """Puts a function back where mesh_tensorflow looks for it.
-
-  TensorFlow 2.14 moved it from `ops` to `tensor_conversion_registry`
-  (github.com/tensorflow/mesh, issue 396).
-  """
+  # TensorFlow 2.14 moved a function that mesh_tensorflow looks for in `ops`
+  # (github.com/tensorflow/mesh, issue 396).
   from tensorflow.python.framework import ops, tensor_conversion_registry
 
   name = 'register_tensor_conversion_function'
@@ -61,10 +44,9 @@ def find_packaged_gin_files() -> None:
   """
   import gin.resource_reader
 
+  packaged = gin.resource_reader.system_path_reader
   gin.config._FILE_READERS[:] = [
-    (reader, _is_packaged)
-    if reader is gin.resource_reader.system_path_reader
-    else (reader, is_readable)
+    (reader, _is_packaged if reader is packaged else is_readable)
     for reader, is_readable in gin.config._FILE_READERS
   ]
 
@@ -72,8 +54,6 @@ def find_packaged_gin_files() -> None:
 def _is_packaged(path: str) -> bool:
   """Whether a path such as `package/folder/x.gin` is a file of a package."""
   folder, name = os.path.split(path)
-  if not folder or os.path.isabs(folder):
-    return False
   try:
     spec = importlib.util.find_spec(folder.replace('/', '.'))
   except (ImportError, ValueError, AttributeError):
@@ -100,23 +80,21 @@ def before_each_run(check: Callable[[str, Optional[str]], None]) -> None:
     utils.run(model_dir=model_dir, tpu=tpu, **more)
 
   checked = types.SimpleNamespace(**{**vars(utils), 'run': run})
-  for name in (_T5_MAIN, '__main__'):  # which it is under `python -m`
+  # Under `python -m`, it is `__main__`.
+  for name in ('t5.models.mesh_transformer_main', '__main__'):
     module = sys.modules.get(name)
     if getattr(module, 'utils', None) is utils:
       vars(module)['utils'] = checked
 
 
-@contextlib.contextmanager
-def savers_are(saver: type) -> Iterator[None]:
+def savers_are(saver: type) -> contextlib.AbstractContextManager[None]:
   """Has the host save with a class of ours; it offers no choice."""
   import tensorflow.compat.v1 as tf
 
-  with _replaced(tf.train, 'CheckpointSaverHook', saver):
-    yield
+  return _replaced(tf.train, 'CheckpointSaverHook', saver)
 
 
-@contextlib.contextmanager
-def step_counted_last() -> Iterator[None]:
+def step_counted_last() -> contextlib.AbstractContextManager[None]:
   """Has a step counted once everything that depends on its number has read it.
 
   The host adds one to the global step beside the updates of a step, in no order
@@ -128,23 +106,20 @@ def step_counted_last() -> Iterator[None]:
   assign_add = tf.assign_add
 
   def after_readers(ref: Any, *args: Any, **kwargs: Any) -> Any:
+    readers = []
     # The stock command's variables have no handle.
-    if ref is not tf.train.get_global_step() or not hasattr(ref, 'handle'):
-      return assign_add(ref, *args, **kwargs)
-    readers = [
-      operation
-      for operation in ref.handle.consumers()
-      if operation.type == 'ReadVariableOp'
-    ]
+    if ref is tf.train.get_global_step() and hasattr(ref, 'handle'):
+      consumers = ref.handle.consumers()
+      readers = [op for op in consumers if op.type == 'ReadVariableOp']
     with tf.control_dependencies(readers):
       return assign_add(ref, *args, **kwargs)
 
-  with _replaced(tf, 'assign_add', after_readers):
-    yield
+  return _replaced(tf, 'assign_add', after_readers)
 
 
-@contextlib.contextmanager
-def random_by_step(step: Callable[[], Any]) -> Iterator[None]:
+def random_by_step(
+  step: Callable[[], Any],
+) -> contextlib.AbstractContextManager[None]:
   """Makes random operations of placement meshes functions of seed and step.
 
   TensorFlow's keep their state in the session and no checkpoint holds it: a
@@ -175,8 +150,7 @@ def random_by_step(step: Callable[[], Any]) -> Iterator[None]:
 
     return by_state(self, shape, draw, kwargs)
 
-  with _replaced(PlacementMeshImpl, 'random', by_step):
-    yield
+  return _replaced(PlacementMeshImpl, 'random', by_step)
 
 
 @contextlib.contextmanager

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 import synth_mtf
 from synth_mtf.errors import RunFailed, UserError
-from synth_mtf.host import imports
 from synth_mtf.run import output, process
 from synth_mtf.run.console import Console, duration
 
@@ -47,18 +46,18 @@ def prepare() -> None:
   """Imports what a run needs, and defines all flags."""
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
   process.load_plugin()
-  with imports.quick():
-    for module in (
-      't5.models.mesh_transformer_main',
-      't5.data.mixtures',
-      'synth_mtf.checked',
-      'synth_mtf.recorded',
-    ):
-      importlib.import_module(module)
-
-    from synth_mtf import tasks
-  tasks.define_flags()
+  for module in (
+    't5.models.mesh_transformer_main',
+    't5.data.mixtures',
+    'synth_mtf.checked',
+    'synth_mtf.recorded',
+  ):
+    importlib.import_module(module)
   from absl import flags
+
+  from synth_mtf import tasks
+
+  tasks.define_flags()
 
   if 'verbose' not in flags.FLAGS:
     flags.DEFINE_bool(

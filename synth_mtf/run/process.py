@@ -11,7 +11,7 @@ import pathlib
 import sys
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import imports, patches
+from synth_mtf.host import patches
 from synth_mtf.run import output
 
 
@@ -28,9 +28,8 @@ def load_plugin() -> None:
   """
   package = importlib.import_module('synth_mtf')
   try:
-    with imports.quick():
-      patches.prepare_host()
-      public = importlib.import_module('synth_mtf._public')
+    patches.prepare_host()
+    public = importlib.import_module('synth_mtf._public')
   except ImportError as error:
     raise UserError(
       f'the host stack cannot be imported: {error}. '

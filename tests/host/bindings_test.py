@@ -15,44 +15,41 @@ SyntheticAttention.synthesizers = [@synth_mtf.Random]
 """
 
 
-def found():
+def test_bindings_and_macros():
   gin.parse_config(CONFIG)
-  return {binding.name: binding for binding in bindings.bindings()}
-
-
-def test_all_but_the_definitions_of_macros():
-  assert set(found()) == {
-    'transformer.Unitransformer.d_model',
-    'encoder/transformer.Unitransformer.max_length',
-    'decoder/transformer.Unitransformer.d_model',
-    'synth_mtf.SyntheticAttention.synthesizers',
-  }
-
-
-def test_a_binding_taken_apart():
-  binding = found()['encoder/transformer.Unitransformer.max_length']
-  assert binding.scope == 'encoder'
-  assert binding.owner == 'Unitransformer'
-  assert binding.parameter == 'max_length'
-  assert binding.value == binding.raw == 7
-  assert bindings.macro_of(binding.raw) == ''
-
-
-def test_macros():
-  one = found()['transformer.Unitransformer.d_model']
-  assert bindings.macro_of(one.raw) == 'width'
-  assert one.value == 24
-  other = found()['decoder/transformer.Unitransformer.d_model']
-  assert bindings.macro_of(other.raw) == 'decoder/width'
-  assert other.value == 8
+  found = list(bindings.bindings())
+  assert [str(b) for b in found[:3]] == [
+    'transformer.Unitransformer.d_model = 24 (through width = 24)',
+    'encoder/transformer.Unitransformer.max_length = 7',
+    'decoder/transformer.Unitransformer.d_model = 8 '
+    '(through decoder/width = 8)',
+  ]
+  assert bindings.macro_of(found[0].raw) == 'width'
+  assert bindings.macro_of(found[1].raw) == ''
+  assert found[1].scope == 'encoder' and found[1].parameter == 'max_length'
+  assert found[1].value == found[1].raw == 7
   assert bindings.macros_read() == {'width', 'decoder/width'}
+  found[3].value.clear()
+  assert len(found[3].value) == 1, 'a value is a copy'
 
 
-def test_a_value_is_a_copy():
-  binding = found()['synth_mtf.SyntheticAttention.synthesizers']
-  assert bindings.macro_of(binding.raw[0]) == ''
-  binding.value.clear()
-  assert len(binding.value) == 1
+def test_calls():
+  gin.parse_config(
+    'utils.run.mesh_shape = @utils.tpu_mesh_shape()\n'
+    'utils.run.train_model_fn = @synth_mtf.Random\n'
+  )
+  assert [b.is_call for b in bindings.bindings()] == [True, False]
+
+
+def test_how_a_parameter_is_declared():
+  gin.parse_config(
+    'utils.run.batch_size = 4\nSyntheticAttention.num_heads = 2\n'
+    'SyntheticAttention.none = 2',
+  )
+  run, inherited, none = (b.declaration for b in bindings.bindings())
+  assert run and run.name == 'batch_size'
+  assert inherited and inherited.default == 8
+  assert none is None
 
 
 def test_macros_of_a_command_line():

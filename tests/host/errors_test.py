@@ -1,7 +1,8 @@
-"""What the host's exceptions mean to a person; real ones, from the host."""
+"""Clear messages for the host's exceptions: real ones, where that is easy."""
 
 import gin
 import mesh_tensorflow as mtf
+import numpy as np
 import pytest
 import seqio
 import tensorflow.compat.v1 as tf
@@ -19,32 +20,31 @@ from tests import model
     (
       ['variants/randm.gin'],
       [],
-      r"gin file 'variants/randm.gin' does not exist; did you mean "
-      r"'variants/random.gin'.*\nSearched: ",
+      "gin file 'variants/randm.gin' does not exist; did you mean "
+      r"'variants/random.gin'.*\nSearched: .*/gin/variants",
     ),
     (
       ['/nowhere/operative_config.gin'],
       [],
-      r"gin file '/nowhere/operative_config.gin' does not exist\nSearched: "
-      '/nowhere$',
+      r"'/nowhere/operative_config.gin' does not exist\nSearched: /nowhere$",
     ),
     (
       [],
-      ['SyntheticAtention.mixing = "sum"'],
-      r"gin knows nothing named 'SyntheticAtention'; did you mean "
-      r"'SyntheticAttention'.*--module_import",
+      ['synth_mtf.SyntheticAtention.mixing = "sum"'],
+      "gin knows nothing named 'synth_mtf.SyntheticAtention'; did you mean "
+      "'SyntheticAttention'.*--module_import",
     ),
     (
       ['variants/random.gin'],
-      ['SyntheticAttention.synthesizers = [@synth_mtf.Randm]'],
-      r"'synth_mtf.Randm'; did you mean .*'Random'",
+      ['SyntheticAttention.synthesizers = [@synth_mtf.Randm()]'],
+      "'synth_mtf.Randm'; did you mean .*'Random'",
     ),
     (
       [],
       ['utils.run.trainsteps = 1'],
-      r"'utils.run' has no parameter 'trainsteps'; did you mean 'train_steps'",
+      "'utils.run' has no parameter 'trainsteps'; did you mean 'train_steps'",
     ),
-    ([], ['utils.run.zzzz = 1'], r"no parameter 'zzzz'; it has .*batch_size"),
+    ([], ['utils.run.zzzz = 1'], "no parameter 'zzzz'; it has .*batch_size"),
     ([], ['utils.run.batch_size = (4'], 'gin syntax: '),
     ([], ['utils.run.batch_size 4'], 'gin syntax: '),
   ],
@@ -56,21 +56,16 @@ def test_what_gin_finds_when_it_parses(files, bindings, message):
   assert caught.value.__cause__ is not None
 
 
-def test_a_gin_file_beside_the_named_one_is_offered(tmp_path):
-  (tmp_path / 'operative_config.gin').write_text('')
-  with pytest.raises(UserError, match=r"did you mean '.*/operative_config.gin"):
-    gin_files.parse([str(tmp_path / 'operativ_config.gin')])
-
-
-def test_the_working_folder_is_searched_where_one_asked(tmp_path, monkeypatch):
+@pytest.mark.parametrize('folder', ['', 'mine/', '{here}/mine/'])
+def test_a_gin_file_beside_the_named_one_is_offered(
+  tmp_path, monkeypatch, folder
+):
   monkeypatch.chdir(tmp_path)
-  for name in ('mine/first.gin', 'other/frst.gin'):
-    (tmp_path / name).parent.mkdir()
-    (tmp_path / name).write_text('')
-  with pytest.raises(UserError, match='mine/first.gin') as caught:
-    gin_files.parse(['mine/frst.gin'])
-  assert 'other/frst.gin' not in str(caught.value)
-  assert str(tmp_path) in str(caught.value)
+  folder = folder.format(here=tmp_path)
+  (tmp_path / 'mine').mkdir()
+  (tmp_path / folder / 'first.gin').write_text('')
+  with pytest.raises(UserError, match=f"did you mean '{folder}first.gin'"):
+    gin_files.parse([f'{folder}frst.gin'])
 
 
 def test_the_place_in_a_file_is_kept(tmp_path):
@@ -82,109 +77,84 @@ def test_the_place_in_a_file_is_kept(tmp_path):
 
 def test_an_argument_that_is_passed_on_to_a_parent():
   gin_files.parse(model.files('random'), ['SyntheticAttention.num_hads = 3'])
-  with pytest.raises(
-    UserError,
-    match=r"no such argument; did you mean 'num_heads'|"
-    r"has no parameter 'num_hads'",
-  ) as caught:
+  with pytest.raises(UserError, match="argument.*'num_heads'") as caught:
     host_model.build(model.VOCAB)
   assert 'In call to configurable' not in str(caught.value)
 
 
-def test_a_typo_that_only_a_call_meets():
-  @gin.configurable(module='tests.errors')
-  class Parent:
-    def __init__(self, width=1):
-      self.width = width
-
-  @gin.configurable(module='tests.errors')
-  class Child(Parent):
-    def __init__(self, **kwargs):
-      super().__init__(**kwargs)
-
-  gin.parse_config('tests.errors.Child.widht = 3')
-  with (
-    pytest.raises(
-      UserError,
-      match="'Child' has no parameter 'widht'; did you mean 'width'",
-    ),
-    errors.explained(),
-  ):
-    Child()
+@gin.configurable(module='tests.errors')
+def needs(size=gin.REQUIRED):
+  return size
 
 
-def test_what_must_be_set():
-  with (
-    pytest.raises(UserError, match='no mesh is set. On a CPU or GPU give'),
-    errors.explained(),
-  ):
-    utils.tpu_mesh_shape()
-
-  @gin.configurable(module='tests.errors')
-  def needs(size=gin.REQUIRED):
-    return size
-
-  with (
-    pytest.raises(
-      UserError, match=r'gin: .*needs.size must be set, .*needs.size = \.\.\.'
-    ),
-    errors.explained(),
-  ):
-    needs()
+def leave_open():
+  gin.parse_config('utils.run.batch_size = %gin.REQUIRED')
+  gin.finalize()
 
 
-def test_what_a_gin_file_leaves_open():
-  with (
-    pytest.raises(
-      UserError, match='gin: run.batch_size must be set: a gin file'
-    ),
-    errors.explained(),
-  ):
-    gin.parse_config('utils.run.batch_size = %gin.REQUIRED')
-    gin.finalize()
-
-
-def test_an_unknown_task():
-  with (
-    pytest.raises(UserError, match="no task or mixture 'synth_nothing'"),
-    errors.explained(),
-  ):
-    seqio.get_mixture_or_task('synth_nothing')
-
-
-def test_devices_of_a_mesh():
+def lay_out_with_a_device_too_few():
   implementation = mtf.placement_mesh_impl.PlacementMeshImpl(
     'batch:2', 'a:batch', ['cpu:0', 'cpu:1']
   )
   implementation.devices.pop()
-  with (
-    pytest.raises(
-      UserError, match='the mesh has 2 parts, but .* names 1 devices'
+  implementation.slicewise(tf.abs, implementation.laid_out_pnum())
+
+
+def fill_the_memory():
+  with tf.Graph().as_default(), tf.Session() as session:
+    size = tf.placeholder(tf.int64)
+    session.run(tf.ones([size, size, size]), {size: 1 << 16})
+
+
+def fill_the_disk():
+  with open('/dev/full', 'w') as full:
+    full.write('x' * 100_000)
+
+
+@pytest.mark.parametrize(
+  'function, message',
+  [
+    (utils.tpu_mesh_shape, 'no mesh is set. On a CPU or GPU give'),
+    (needs, r'gin: .*needs.size must be set: .*needs.size = \.\.\.'),
+    (leave_open, 'gin: run.batch_size must be set'),
+    (
+      lambda: seqio.get_mixture_or_task('synth_nothing'),
+      "no task or mixture 'synth_nothing'",
     ),
-    errors.explained(),
-  ):
-    implementation.slicewise(tf.abs, implementation.laid_out_pnum())
+    (
+      lay_out_with_a_device_too_few,
+      r"mesh_devices = \['cpu:0'\] must name one",
+    ),
+    pytest.param(
+      fill_the_memory,
+      r'^out of memory: .*\nMake the batch smaller .*batch_size.*$',
+      marks=pytest.mark.slow,
+    ),
+    (lambda: np.ones(1 << 50), '^out of memory: .*\nMake'),
+    (fill_the_disk, 'disk is full: .*No space left'),
+  ],
+)
+def test_what_the_host_raises(function, message):
+  with pytest.raises(UserError, match=message), errors.explained():
+    function()
 
 
 @pytest.mark.parametrize(
   'error, message',
   [
+    (MemoryError(), 'out of memory'),
     (
       ValueError(
         'Expected targets length for span corruption (22) is greater than '
         'configured targets length (8)'
       ),
-      r'makes 22 targets, but utils.run.sequence_length allows 8',
+      'makes 22 targets, but utils.run.sequence_length allows 8',
     ),
     (
       tf.errors.UnknownError(
         None, None, 'UserError: a.tsv:3: bad row\nTraceback (most recent'
       ),
       '^a.tsv:3: bad row$',
-    ),
-    (
-      ImportError('Missing runtime dependency on the Google API client.'),
-      'pip install cloud-tpu-client',
     ),
     (
       tf.errors.FailedPreconditionError(
@@ -196,34 +166,36 @@ def test_devices_of_a_mesh():
       "^T5's own vocabulary gs://t5-data/vocabs/cc_all.32000/a.model cannot be "
       'read: Error .* resolve host. Give .* --vocabulary=bytes',
     ),
+    (
+      tf.errors.ResourceExhaustedError(  # as TensorFlow's writer says it
+        None,
+        None,
+        'Graph execution error:\n\nDetected at node save/MergeV2Checkpoints\n'
+        'runs/a/model.ckpt-7_temp/part-00000; No space left on device\n'
+        '\t [[{{node save/MergeV2Checkpoints}}]]\n',
+      ),
+      '^the disk is full: runs/a/model.ckpt-7_temp/part-00000; No space left '
+      r'on device\n.*keep_checkpoint_max.*$',
+    ),
+    (
+      ConfigurationError(
+        "a size\n  In call to configurable 'Random' (<class 'Random'>)"
+      ),
+      '^a size$',
+    ),
   ],
 )
-def test_texts_of_other_errors(error, message):
+def test_texts_of_errors(error, message):
   with pytest.raises(UserError, match=message), errors.explained():
     raise error
 
 
-def test_an_error_of_ours_keeps_its_message():
-  message = "a size\n  In call to configurable 'Random' (<class 'Random'>)"
-  with pytest.raises(UserError, match='^a size$'), errors.explained():
-    raise ConfigurationError(message)
-
-
-def test_what_nobody_knows_keeps_its_type():
-  with pytest.raises(ZeroDivisionError), errors.explained(lambda e: None):
-    1 / 0  # noqa: B018
-
-
 def test_explainers_are_asked_in_turn():
-  asked = []
-
-  def explain(error):
-    asked.append(error)
-    return 'the disk is full' if len(asked) > 1 else None
-
+  with pytest.raises(ZeroDivisionError), errors.explained(lambda _: None):
+    1 / 0  # noqa: B018
+  answers = iter([None, 'second'])
   with (
-    pytest.raises(UserError, match='the disk is full'),
-    errors.explained(explain, explain),
+    pytest.raises(UserError, match='second'),
+    errors.explained(lambda _: next(answers), lambda _: next(answers)),
   ):
     1 / 0  # noqa: B018
-  assert len(asked) == 2
