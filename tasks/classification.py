@@ -12,7 +12,7 @@ import csv
 import functools
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import seqio
@@ -22,32 +22,29 @@ from t5.evaluation import metrics
 from typing_extensions import override
 
 from synth_mtf.errors import UserError
+from synth_mtf.tasks.files import formats
 from synth_mtf.tasks.files.formats import (
-  LABEL,
-  TEXT,
   Example,
   FolderReader,
   Oddity,
   Reader,
   Record,
   RowError,
-  decode,
   quote,
 )
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, define
 from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
 
-_AG_NEWS_WORDS = ('World', 'Sports', 'Business', 'Sci/Tech')
-_IMDB_FOLDERS = ('neg', 'pos')
-_IMDB_WORDS = ('negative', 'positive')
-
 
 class AgNewsReader(Reader):
   """CSV without a header: class from 1 to 4, title, description."""
 
-  schema = {'label': LABEL, 'title': TEXT, 'description': TEXT}
-  _COLUMNS = ('class', 'title', 'description')
+  schema = {
+    'title': formats.TEXT,
+    'description': formats.TEXT,
+    'label': formats.LABEL,
+  }
   _MOST_LINES = 100
 
   @override
@@ -65,66 +62,51 @@ class AgNewsReader(Reader):
   def parse(
     self, record: Record, number: int, columns: Sequence[str] | None
   ) -> Sequence[Example | RowError]:
-    row, odd = _csv_row(record)
-    if len(row) < len(self._COLUMNS):
+    text = formats.decode(record.data)
+    if not record.start:
+      text = text.removeprefix('\ufeff')
+    row, found = _csv_row(text)
+    if len(row) < 3:
       raise RowError(
         f'{len(row)} columns: {quote(" | ".join(row))}',
-        f'{len(self._COLUMNS)} ({", ".join(self._COLUMNS)})',
+        '3 (class, title, description)',
       )
-    if len(row) > len(self._COLUMNS):
-      odd.append(Oddity('more than three columns', 'not used'))
-    classes = [str(1 + i) for i in range(len(_AG_NEWS_WORDS))]
-    if row[0].strip() not in classes:
-      raise RowError(
-        f'the class {quote(row[0])}', f'one of {", ".join(classes)}'
-      )
-    return [
-      {
-        'label': classes.index(row[0].strip()),
-        'title': row[1],
-        'description': row[2],
-      },
-      *odd,
-    ]
+    if len(row) > 3:
+      found.append(Oddity('more than three columns', 'not used'))
+    label, title, description = row[:3]
+    if label.strip() not in ('1', '2', '3', '4'):
+      raise RowError(f'the class {quote(label)}', 'one of 1, 2, 3, 4')
+    example = {'title': title, 'description': description}
+    return [{**example, 'label': int(label) - 1}, *found]
 
 
-def _csv_row(record: Record) -> tuple[list[str], list[Oddity]]:
-  """Returns the columns of one row, read as leniently as TFDS reads it."""
-  text = decode(record.data)
-  if not record.start:
-    text = text.removeprefix('\ufeff')
-  text = text.replace('\r\n', '\n').replace('\r', '\n')
+def _csv_row(text: str) -> tuple[list[str], list[Oddity]]:
+  """Returns the columns of a row, read as leniently as TFDS reads it."""
   if not text.strip():
     raise RowError('an empty line', 'a row')
-  error = None
-  try:
-    (row,) = csv.reader(io.StringIO(text, newline=''), strict=True)
-    return row, []
-  except (csv.Error, ValueError) as strict_error:
-    error = strict_error
-  if not text.count('"') % 2:
+  for strict in (True, False):
     with contextlib.suppress(csv.Error, ValueError):
-      (row,) = csv.reader(io.StringIO(text, newline=''))
-      return row, [Oddity('a quote inside a field')]
-  raise RowError(
-    f'CSV that does not parse ({error})', 'quoted fields'
-  ) from error
+      (row,) = csv.reader(io.StringIO(text, newline=None), strict=strict)
+      return row, [] if strict else [Oddity('a quote inside a field')]
+    if text.count('"') % 2:
+      break
+  raise RowError('CSV that does not parse', 'quoted fields')
 
 
 class ImdbReader(FolderReader):
   """`neg/ID_RATING.txt` and `pos/ID_RATING.txt`, a review each."""
 
-  schema = {'label': LABEL, 'text': TEXT}
-  folders = _IMDB_FOLDERS
+  schema = {'label': formats.LABEL, 'text': formats.TEXT}
+  folders = ('neg', 'pos')
 
   @override
   def names(self, path: str) -> list[str]:
     names = super().names(path)
     classes = {os.path.dirname(name) for name in names}
-    for missing in sorted({*_IMDB_FOLDERS} - classes) if classes else ():
+    if len(classes) == 1:
       raise UserError(
-        f'{path} has reviews of one class only; expected {missing}/*.txt too. '
-        'Copy the whole folder.'
+        f'{path} has reviews of one class only ({classes.pop()}); expected '
+        'neg/*.txt and pos/*.txt. Copy the whole folder.'
       )
     return names
 
@@ -133,19 +115,19 @@ class ImdbReader(FolderReader):
     self, record: Record, number: int, columns: Sequence[str] | None
   ) -> Sequence[Example | RowError]:
     # As TFDS: white space of ASCII alone is stripped, nothing else is altered.
-    text = decode(record.data.strip())
+    text = formats.decode(record.data.strip())
     folder = os.path.basename(os.path.dirname(record.name))
-    example = {'label': _IMDB_FOLDERS.index(folder), 'text': text}
+    example = {'label': self.folders.index(folder), 'text': text}
     return [example] if text else [example, Oddity('an empty review')]
 
 
 @seqio.map_over_dataset
-def class_of_word(
-  row: dict[str, tf.Tensor], words: Sequence[str]
-) -> dict[str, tf.Tensor]:
-  """Converts the word of a label to its class, counted from 1: 0 is padding."""
-  found = tf.where(tf.equal(words, row['targets']))[:, 0]
-  return {**row, 'targets': tf.cast(found, tf.int32) + 1}
+def class_of_label(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+  """Converts a label to its class, counted from 1: 0 is padding."""
+  return {
+    **row,
+    'targets': 1 + tf.strings.to_number([row['targets']], tf.int32),
+  }
 
 
 @seqio.map_over_dataset
@@ -156,76 +138,70 @@ def mark_tokens(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 
 def _define(
   name: str,
-  splits: dict[str, Split],
+  tfds_name: str,
+  splits: Mapping[str, Split],
   words: Sequence[str],
   features: Sequence[str],
-  tfds_name: str,
-) -> list[str]:
+) -> None:
   """Registers `synth_<name>`, and `synth_<name>_class` for an encoder."""
   as_text = functools.partial(
     preprocessors.glue,
     benchmark_name=name,
-    label_names=list(words),
+    label_names=words,
     feature_names=features,
     id_key=None,
   )
-  classes = seqio.PassThroughVocabulary(1 + len(words))
-  return [
-    define(
-      name,
-      splits,
-      preprocessors=[as_text, *TOKENIZE],
-      tfds_name=tfds_name,
-      postprocess_fn=functools.partial(
-        postprocessors.string_label_to_class_id, label_classes=list(words)
-      ),
-      metric_fns=[metrics.accuracy],
+  numbers = [str(i) for i in range(len(words))]
+  class_feature = seqio.Feature(
+    seqio.PassThroughVocabulary(1 + len(words)), add_eos=False
+  )
+  define(
+    name,
+    splits,
+    tfds_name,
+    preprocessors=[as_text, *TOKENIZE],
+    postprocess_fn=functools.partial(
+      postprocessors.string_label_to_class_id, label_classes=words
     ),
-    define(
-      f'{name}_class',
-      splits,
-      preprocessors=[
-        as_text,
-        functools.partial(class_of_word, words=list(words)),
-        *TOKENIZE,
-        mark_tokens,
-      ],
-      tfds_name=tfds_name,
-      output_features={
-        'inputs': OUTPUT_FEATURES['inputs'],
-        'targets': seqio.Feature(classes, add_eos=False),
-        'targets_segmentation': seqio.Feature(classes, add_eos=False),
-      },
-    ),
-  ]
+    metric_fns=[metrics.accuracy],
+  )
+  define(
+    f'{name}_class',
+    splits,
+    tfds_name,
+    preprocessors=[
+      functools.partial(as_text, label_names=numbers),
+      class_of_label,
+      *TOKENIZE,
+      mark_tokens,
+    ],
+    output_features={
+      'inputs': OUTPUT_FEATURES['inputs'],
+      'targets': class_feature,
+      'targets_segmentation': class_feature,
+    },
+  )
 
 
-_AG_NEWS, _AG_NEWS_CLASS = _define(
+_define(
   'ag_news',
+  'ag_news_subset:1.0.0',
   {
     split: Split.of(
       [f'ag_news_csv/{split}.csv', f'ag_news/{split}.csv'], AgNewsReader()
     )
     for split in ('train', 'test')
   },
-  _AG_NEWS_WORDS,
-  ('title', 'description'),
-  'ag_news_subset:1.0.0',
+  words=['World', 'Sports', 'Business', 'Sci/Tech'],
+  features=['title', 'description'],
 )
-_IMDB, _IMDB_CLASS = _define(
+_define(
   'imdb_reviews',
+  'imdb_reviews/plain_text:1.0.0',
   {
     split: Split.of([f'aclImdb/{split}/', f'imdb/{split}/'], ImdbReader())
     for split in ('train', 'test')
   },
-  _IMDB_WORDS,
-  ('text',),
-  'imdb_reviews/plain_text:1.0.0',
+  words=['negative', 'positive'],
+  features=['text'],
 )
-
-TASKS = {
-  'ag_news': _AG_NEWS,
-  'imdb': _IMDB,
-  'ag_news_class': _AG_NEWS_CLASS,
-  'imdb_class': _IMDB_CLASS,
-}

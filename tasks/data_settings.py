@@ -1,22 +1,13 @@
 """Where the data are, and how they become tokens: the settings of the tasks.
 
-Each setting is a gin value, an environment variable and a flag with the same
-meaning; a flag wins over gin, gin over the environment. They are read when a
-task is used, not when it is registered, so that importing `synth_mtf.tasks`
-opens no file.
-
-| gin (`synth_mtf.tasks.settings.`) | environment | flag |
-|---|---|---|
-| `data_dir` | `SYNTH_MTF_DATA_DIR` | `--data_dir` |
-| `task_data_dirs` | `SYNTH_MTF_TASK_DATA_DIRS` | `--task_data_dirs` |
-| `vocabulary` | `SYNTH_MTF_VOCABULARY` | `--vocabulary` |
-| `skip_bad_rows` | `SYNTH_MTF_SKIP_BAD_ROWS` | `--skip_bad_rows` |
-| `index_dir` | `SYNTH_MTF_INDEX_DIR` | `--index_dir` |
-| `word_vectors` | `SYNTH_MTF_WORD_VECTORS` | `--word_vectors` |
+A flag wins over gin, gin over the environment variable `SYNTH_MTF_<NAME>`. They
+are read when a task is used, not when it is registered, so that importing
+`synth_mtf.tasks` opens no file.
 """
 
 from __future__ import annotations
 
+import configparser
 import dataclasses
 import fnmatch
 import os
@@ -30,13 +21,14 @@ from synth_mtf.errors import UserError
 
 TFDS = 'tfds'
 BYTES = 'bytes'
+_TRUTHS = configparser.ConfigParser.BOOLEAN_STATES
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
   """The settings in force, as `settings` documents them.
 
-  None as a folder means TensorFlow Datasets. `task_data_dirs` are pairs of a
+  A folder of None means TensorFlow Datasets. `task_data_dirs` are pairs of a
   pattern of task names and a folder; the first that matches wins.
   """
 
@@ -100,34 +92,31 @@ def define_flags() -> None:
         field.name,
         None,
         f'Overrides synth_mtf.tasks.settings.{field.name} and '
-        f'{_variable(field.name)}.',
+        f'SYNTH_MTF_{field.name.upper()}.',
         flag_values=flags.FLAGS,
       )
 
 
-def _variable(name: str) -> str:
-  return 'SYNTH_MTF_' + name.upper()
-
-
 def _resolve(name: str, gin_value: Any) -> Any:
   """Returns the value of a flag, else of gin, else of the environment."""
-  known = flags.FLAGS if flags.FLAGS.is_parsed() else {}
-  if name in known and known[name].value is not None:
-    return known[name].value
+  if flags.FLAGS.is_parsed() and name in flags.FLAGS:
+    flag = flags.FLAGS[name].value
+    if flag is not None:
+      return flag
   if gin_value is not None:
     return gin_value
-  return os.environ.get(_variable(name)) or None
+  return os.environ.get(f'SYNTH_MTF_{name.upper()}') or None
 
 
 def _truth(value: bool | str | None) -> bool:
-  truths = {'1': True, 'true': True, 'yes': True}
-  truths.update({'0': False, 'false': False, 'no': False})
-  if isinstance(value, str) and value.lower() not in truths:
+  if not isinstance(value, str):
+    return bool(value)
+  if value.lower() not in _TRUTHS:
     raise UserError(
-      f'{_variable("skip_bad_rows")} is {value!r}; expected one of '
-      f'{", ".join(truths)}.'
+      f'SYNTH_MTF_SKIP_BAD_ROWS is {value!r}; expected one of '
+      f'{", ".join(_TRUTHS)}.'
     )
-  return truths[value.lower()] if isinstance(value, str) else bool(value)
+  return _TRUTHS[value.lower()]
 
 
 def _folder(value: str | None) -> str | None:
@@ -137,13 +126,13 @@ def _folder(value: str | None) -> str | None:
 def _task_folders(
   value: str | Mapping[str, str] | None,
 ) -> tuple[tuple[str, str | None], ...]:
-  pairs = list(value.items()) if isinstance(value, Mapping) else []
-  for item in value.split(',') if isinstance(value, str) else ():
-    pattern, assigned, folder = item.strip().partition('=')
-    if not assigned:
-      raise UserError(
-        f'task_data_dirs has the item {item!r}; expected `task=folder` or '
-        '`task=tfds`, separated by commas.'
-      )
-    pairs.append((pattern, folder))
-  return tuple((pattern, _folder(folder)) for pattern, folder in pairs)
+  if not isinstance(value, Mapping):
+    items = [item.strip() for item in value.split(',')] if value else []
+    for item in items:
+      if '=' not in item:
+        raise UserError(
+          f'task_data_dirs has the item {item!r}; expected `task=folder` or '
+          '`task=tfds`, separated by commas.'
+        )
+    value = dict(item.split('=', 1) for item in items)
+  return tuple((pattern, _folder(path)) for pattern, path in value.items())

@@ -7,10 +7,13 @@ All are percentages.
 from __future__ import annotations
 
 import functools
+import importlib
 import shutil
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from absl import logging
 
 from synth_mtf.errors import UserError
@@ -18,10 +21,6 @@ from synth_mtf.tasks import data_settings
 
 Texts = Sequence[str]
 MetricFn = Callable[[Texts, Texts], Mapping[str, float]]
-
-
-class _Missing(Exception):
-  """Something that a metric needs is missing; says how to get it."""
 
 
 def _optional(metric: MetricFn) -> MetricFn:
@@ -32,61 +31,61 @@ def _optional(metric: MetricFn) -> MetricFn:
     try:
       return metric(targets, predictions)
     except ImportError as error:
-      reason = (
+      reason: Any = (
         f'the package {error.name} is missing; pip install synth-mtf[metrics]'
       )
-    except _Missing as error:
-      reason = str(error)
+    except (OSError, ValueError) as error:
+      reason = error
     logging.warning('metric %s is left out: %s.', metric.__name__, reason)
     return {}
 
   return wrapped
 
 
+def _scorer(name: str) -> Any:
+  """Returns a new scorer of pycocoevalcap, such as `Bleu`."""
+  module = f'pycocoevalcap.{name.lower()}.{name.lower()}'
+  return getattr(importlib.import_module(module), name)()
+
+
+def _score(
+  scorer: Any, targets: Texts, predictions: Texts, **kwargs: Any
+) -> Any:
+  lines = (
+    {i: [' '.join(text.split())] for i, text in enumerate(texts)}
+    for texts in (targets, predictions)
+  )
+  return 100 * np.array(scorer.compute_score(*lines, **kwargs)[0])
+
+
 @_optional
 def bleu(targets: Texts, predictions: Texts) -> Mapping[str, float]:
   """BLEU-1 and BLEU-4 of the whole corpus, by pycocoevalcap."""
-  from pycocoevalcap.bleu import bleu as package
-
-  compute = functools.partial(package.Bleu(4).compute_score, verbose=0)
-  scores = _coco_score(compute, targets, predictions)
-  return {'bleu_1': 100.0 * scores[0], 'bleu_4': 100.0 * scores[3]}
+  scores = _score(_scorer('Bleu'), targets, predictions, verbose=0)
+  return {'bleu_1': float(scores[0]), 'bleu_4': float(scores[3])}
 
 
 @_optional
 def rouge_l(targets: Texts, predictions: Texts) -> Mapping[str, float]:
   """ROUGE-L, by pycocoevalcap."""
-  from pycocoevalcap.rouge import rouge as package
-
-  score = _coco_score(package.Rouge().compute_score, targets, predictions)
-  return {'rouge_l': 100.0 * score}
+  return {'rouge_l': float(_score(_scorer('Rouge'), targets, predictions))}
 
 
 @_optional
 def cider(targets: Texts, predictions: Texts) -> Mapping[str, float]:
   """CIDEr, by pycocoevalcap; above 100 is possible."""
-  from pycocoevalcap.cider import cider as package
-
-  score = _coco_score(package.Cider().compute_score, targets, predictions)
-  return {'cider': 100.0 * score}
+  return {'cider': float(_score(_scorer('Cider'), targets, predictions))}
 
 
 @_optional
 def meteor(targets: Texts, predictions: Texts) -> Mapping[str, float]:
   """METEOR 1.5, by pycocoevalcap, which runs its authors' Java program."""
-  from pycocoevalcap.meteor import meteor as package
-
   if not shutil.which('java'):
-    raise _Missing('it runs a Java program, and there is no `java` on the path')
-  scorer = package.Meteor()
-  try:
-    score = _coco_score(scorer.compute_score, targets, predictions)
-  except (OSError, ValueError) as error:
-    raise _Missing(f'its Java program failed ({error})') from error
-  finally:
-    scorer.meteor_p.kill()
-    scorer.meteor_p.wait()
-  return {'meteor': 100.0 * score}
+    raise OSError('it runs a Java program, and there is no `java` on the path')
+  scorer = _scorer('Meteor')
+  # An error leaves a plain lock locked, for which its __del__ would wait.
+  scorer.lock = threading.RLock()
+  return {'meteor': float(_score(scorer, targets, predictions))}
 
 
 @_optional
@@ -100,7 +99,7 @@ def embedding_similarity(
   """
   path = data_settings.settings().word_vectors
   if not path:
-    raise _Missing(
+    raise ValueError(
       'it needs word vectors; set synth_mtf.tasks.settings.word_vectors '
       '(SYNTH_MTF_WORD_VECTORS, --word_vectors) to a word2vec or GloVe file'
     )
@@ -111,22 +110,10 @@ def embedding_similarity(
       [word for word in text.split() if word in vectors] for text in pair
     ]
     similarities.append(vectors.n_similarity(*words) if all(words) else 0.0)
-  return {
-    'embedding_similarity': 100.0 * float(sum(similarities)) / len(similarities)
-  }
+  return {'embedding_similarity': 100.0 * float(np.mean(similarities))}
 
 
 METRICS = (bleu, rouge_l, meteor, cider, embedding_similarity)
-
-
-def _coco_score(
-  compute: Callable[..., tuple[Any, Any]], targets: Texts, predictions: Texts
-) -> Any:
-  lines = (
-    {i: [' '.join(text.split())] for i, text in enumerate(texts)}
-    for texts in (targets, predictions)
-  )
-  return compute(*lines)[0]
 
 
 @functools.lru_cache(maxsize=1)

@@ -7,34 +7,20 @@ ask the same question in a better way. The development sets of MNLI and WSC are
 in it to be evaluated; tasks without a training split take no part in training.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
-
 import seqio
 import t5.data
 
 from synth_mtf.tasks import glue, squad, super_glue, text
 from synth_mtf.tasks.registering import PREFIX
 
-_GLUE = [task for name, task in glue.TASKS.items() if name != 'wnli']
-_SUPER_GLUE = list(super_glue.TASKS.values())
-_EN_MIX = [*_GLUE, *_SUPER_GLUE, *squad.TASKS.values()]
+_EN_MIX = (*glue.TASKS, *super_glue.TASKS, squad.SQUAD)
 
-
-def _add(name: str, tasks: Sequence[Any]) -> str:
+for _name, _tasks in {
+  'en_mix': _EN_MIX,
+  'en_mix_with_c4': [(text.C4, t5.data.rate_unsupervised), *_EN_MIX],
+  'glue': glue.TASKS,
+  'super_glue': super_glue.TASKS,
+}.items():
   seqio.MixtureRegistry.add(
-    PREFIX + name, tasks, default_rate=t5.data.rate_num_examples
+    PREFIX + _name, _tasks, default_rate=t5.data.rate_num_examples
   )
-  return PREFIX + name
-
-
-MIXTURES = {
-  'en_mix': _add('en_mix', _EN_MIX),
-  'en_mix_with_c4': _add(
-    'en_mix_with_c4', [(text.TASKS['c4'], t5.data.rate_unsupervised), *_EN_MIX]
-  ),
-  'glue': _add('glue', _GLUE),
-  'super_glue': _add('super_glue', _SUPER_GLUE),
-}

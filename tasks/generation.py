@@ -43,6 +43,7 @@ class StoryReader(FolderReader):
   the first digit of the name decides.
   """
 
+  key = ''
   schema = {'article': TEXT, 'highlights': TEXT}
   folders = ('cnn/stories', 'dailymail/stories')
   suffix = '.story'
@@ -50,25 +51,23 @@ class StoryReader(FolderReader):
   dropped_rows = 256
 
   def __init__(self, urls: str, first_digits: str) -> None:
+    self.key = f'story/{urls}/{first_digits}'
     self._urls = urls
     self._first_digits = first_digits
 
-  @property
-  @override
-  def key(self) -> str:
-    return f'story/{self._urls}/{self._first_digits}'
-
   @override
   def names(self, path: str) -> list[str]:
-    stories = super().names(path)
-    lists = [
-      os.path.join(path, folder, f'all_{self._urls}.txt')
-      for folder in ('url_lists', '')
-    ]
-    for urls in filter(storage.is_file, lists):
-      hashes = _get_url_hashes(urls)
-      return [name for name in stories if _stem(name) in hashes]
-    return [name for name in stories if _stem(name)[0] in self._first_digits]
+    hashes: Any = None
+    for folder in ('', 'url_lists'):
+      urls = os.path.join(path, folder, f'all_{self._urls}.txt')
+      if storage.is_file(urls):
+        hashes = _get_url_hashes(urls)
+    found = []
+    for name in super().names(path):
+      stem = os.path.splitext(os.path.basename(name))[0]
+      if stem[0] in self._first_digits if hashes is None else stem in hashes:
+        found.append(name)
+    return found
 
   @override
   def parse(
@@ -96,13 +95,12 @@ class DialogueReader(Reader):
 
   @override
   def records(self, stream: Any, start: int) -> Iterator[Record]:
-    lines: list[bytes] = []
+    data = b''
     for line in itertools.chain(stream, [b'']):
-      if lines and (not line or line.startswith(b'1 ')):
-        data = b''.join(lines)
+      if data and (not line or line.startswith(b'1 ')):
         yield Record(data, start)
-        start, lines = start + len(data), []
-      lines.append(line)
+        start, data = start + len(data), b''
+      data += line
 
   @override
   def oddity(self, record: Record) -> None:
@@ -117,8 +115,7 @@ class DialogueReader(Reader):
     examples: list[Example | RowError] = []
     text = decode(record.data).lstrip('\ufeff').rstrip('\n')
     for i, line in enumerate(text.split('\n')):
-      line = line.rstrip('\r')
-      count, _, rest = line.partition(' ')
+      count, _, rest = line.rstrip('\r').partition(' ')
       if count != str(i + 1):
         raise RowError(
           f'a line that starts with {quote(count)}', f'the number {i + 1}', i
@@ -129,32 +126,30 @@ class DialogueReader(Reader):
       if "partner's persona: " in rest:
         continue
       turn, tab, response = rest.partition('\t')
-      response = response.split('\t')[0]
       if not tab:
         raise RowError(
           f'a turn without a response: {quote(rest)}',
           'what is said, a tab, the response',
           i,
         )
+      response = response.split('\t')[0]
       if not response.strip():
         examples.append(Oddity('an empty response', 'kept', i))
-      history.append(turn)
+      heard = [*history, turn]
+      history = [*heard, response]
       examples.append(
-        {
-          'persona': list(persona),
-          'history': list(history),
-          'response': response,
-        }
+        {'persona': [*persona], 'history': heard, 'response': response}
       )
-      history.append(response)
     return examples
 
 
 @seqio.map_over_dataset
 def dialogue(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
   """Converts a turn to text: persona and history to the response."""
-  persona = tf.strings.reduce_join(row['persona'], separator=' ')
-  history = tf.strings.reduce_join(row['history'], separator=' ')
+  persona, history = (
+    tf.strings.reduce_join(row[key], separator=' ')
+    for key in ('persona', 'history')
+  )
   return {
     'inputs': tf.strings.join(
       ['personachat persona:', persona, 'dialogue:', history], separator=' '
@@ -163,37 +158,30 @@ def dialogue(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
   }
 
 
-def _stem(name: str) -> str:
-  return os.path.splitext(os.path.basename(name))[0]
-
-
-def _story_split(urls: str, first_digits: str) -> Split:
-  return Split.of(
-    ['cnn_dailymail/', 'cnn_dm/'], StoryReader(urls, first_digits)
-  )
-
-
-def _dialogue_split(part: str) -> Split:
-  names = (f'{part}_self_original_no_cands.txt', f'{part}_self_original.txt')
-  roots = ('convai2/', 'ConvAI2/', 'personachat/')
-  return Split.of(
-    [root + name for root in roots for name in names], DialogueReader()
-  )
-
-
-TASKS = {
-  'cnn_dailymail': adopt(
-    'cnn_dailymail_v002',
-    {
-      'train': _story_split('train', '123456789abcde'),
-      'validation': _story_split('val', '0'),
-      'test': _story_split('test', 'f'),
-    },
-  ),
-  'personachat': define(
-    'personachat',
-    {'train': _dialogue_split('train'), 'validation': _dialogue_split('valid')},
-    preprocessors=[dialogue, *TOKENIZE],
-    metric_fns=dialogue_metrics.METRICS,
-  ),
-}
+adopt(
+  'cnn_dailymail_v002',
+  {
+    split: Split.of(['cnn_dailymail/', 'cnn_dm/'], StoryReader(urls, digits))
+    for split, urls, digits in (
+      ('train', 'train', '123456789abcde'),
+      ('validation', 'val', '0'),
+      ('test', 'test', 'f'),
+    )
+  },
+)
+define(
+  'personachat',
+  {
+    split: Split.of(
+      [
+        f'{root}{part}_self_original{kind}.txt'
+        for root in ('convai2/', 'ConvAI2/', 'personachat/')
+        for kind in ('_no_cands', '')
+      ],
+      DialogueReader(),
+    )
+    for split, part in (('train', 'train'), ('validation', 'valid'))
+  },
+  preprocessors=[dialogue, *TOKENIZE],
+  metric_fns=dialogue_metrics.METRICS,
+)

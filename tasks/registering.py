@@ -9,10 +9,40 @@ import seqio
 import t5.data.mixtures  # noqa: F401  registers T5's own tasks and mixtures
 
 from synth_mtf.errors import UserError, nearest
+from synth_mtf.tasks.files.formats import Reader
 from synth_mtf.tasks.files.source import Split, TwoSources
 from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
 
 PREFIX = 'synth_'
+
+# From text features to tokens: how every task of T5 ends.
+TOKENIZE = (
+  seqio.preprocessors.tokenize,
+  seqio.CacheDatasetPlaceholder(),
+  seqio.preprocessors.append_eos_after_trim,
+)
+
+
+def splits(
+  roots: Sequence[str],
+  paths: Mapping[str, str],
+  reader: Callable[[bool], Reader],
+) -> dict[str, Split]:
+  """Returns splits of one file each; those for testing are optional.
+
+  Args:
+    roots: spellings of the folder that has the files.
+    paths: the file of each split.
+    reader: makes the reader of a file, given whether its rows have labels.
+  """
+  return {
+    split: Split.of(
+      [root + path for root in roots],
+      reader(not split.startswith('test')),
+      optional=split.startswith('test'),
+    )
+    for split, path in paths.items()
+  }
 
 
 def adopt(
@@ -20,8 +50,7 @@ def adopt(
 ) -> str:
   """Registers `synth_<t5_name>`: T5's task, with official files as a source.
 
-  Preprocessing, postprocessing and metrics are those of the task that t5
-  registers under `t5_name`; so is the TFDS dataset and its version.
+  Preprocessing, postprocessing, metrics and the TFDS dataset are T5's.
 
   Args:
     t5_name: a task of t5.data.tasks.
@@ -45,45 +74,30 @@ def adopt(
 def define(
   name: str,
   splits: Mapping[str, Split],
-  preprocessors: Sequence[Callable[..., Any]],
   tfds_name: str | None = None,
-  output_features: Mapping[str, seqio.Feature] = OUTPUT_FEATURES,
-  postprocess_fn: Callable[..., Any] | None = None,
-  metric_fns: Sequence[Callable[..., Any]] = (),
+  **arguments: Any,
 ) -> str:
   """Registers `synth_<name>`, a task that t5 does not have.
 
   Args:
     name: what follows the prefix.
     splits: the official files of each split.
-    preprocessors: from raw rows to the output features.
     tfds_name: dataset, config and version, if TFDS has the task's data.
-    output_features: as in seqio.Task.
-    postprocess_fn: as in seqio.Task.
-    metric_fns: as in seqio.Task.
+    **arguments: those of seqio.Task.
 
   Returns:
     The name of the new task.
   """
   name = PREFIX + name
   tfds = seqio.TfdsDataSource(tfds_name) if tfds_name else None
-  seqio.TaskRegistry.add(
-    name,
-    source=TwoSources(name, splits, tfds),
-    preprocessors=list(preprocessors),
-    output_features=output_features,
-    postprocess_fn=postprocess_fn,
-    metric_fns=list(metric_fns),
-  )
+  arguments = {'output_features': OUTPUT_FEATURES, **arguments}
+  source = TwoSources(name, splits, tfds)
+  seqio.TaskRegistry.add(name, source=source, **arguments)
   return name
 
 
 def get(name: str) -> seqio.dataset_providers.DatasetProviderBase:
-  """Returns the task or mixture `name`.
-
-  Raises:
-    UserError: there is none of that name; the nearest names are offered.
-  """
+  """Returns the task or mixture `name`; a UserError offers similar names."""
   known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
   if name not in known:
     hint = nearest(PREFIX + name, known) or nearest(name, known)
@@ -92,11 +106,3 @@ def get(name: str) -> seqio.dataset_providers.DatasetProviderBase:
       + (hint or f'; did you mean {PREFIX}en_mix?')
     )
   return seqio.get_mixture_or_task(name)
-
-
-# From text features to tokens: how every task of T5 ends.
-TOKENIZE = (
-  seqio.preprocessors.tokenize,
-  seqio.CacheDatasetPlaceholder(),
-  seqio.preprocessors.append_eos_after_trim,
-)

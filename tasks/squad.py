@@ -27,8 +27,7 @@ from synth_mtf.tasks.files.formats import (
   decode,
   quote,
 )
-from synth_mtf.tasks.files.source import Split
-from synth_mtf.tasks.registering import adopt
+from synth_mtf.tasks.registering import adopt, splits
 
 _EXPECTED = '{"data": [{...}, ...], "version": "1.1"}'
 _ARTICLE = {'paragraphs': [{'context': str, 'qas': list}]}
@@ -83,8 +82,7 @@ class SquadReader(Reader):
     try:
       check_json(article, _ARTICLE, f'article {number}')
     except RowError as error:
-      title = article.get('title') if isinstance(article, dict) else None
-      error.near = json.dumps(title) if title else ''
+      error.near = _quoted(article, 'title')
       raise
     return [
       _example(question, paragraph['context'], article.get('title', ''))
@@ -94,55 +92,49 @@ class SquadReader(Reader):
 
 
 @functools.lru_cache(maxsize=2)
-def _articles(path: str, state: str) -> Sequence[Any]:
+def _articles(path: str, _state: str) -> Sequence[Any]:
   """Returns the articles of a file, which stay in memory."""
-  del state
   with storage.reading(path) as stream:
     text = decode(stream.read())
   try:
-    whole = json.loads(text, object_pairs_hook=_with_one_data)
+    whole = json.loads(text)
   except (json.JSONDecodeError, RecursionError) as error:
     raise RowError(
       f'JSON that does not parse ({error.args[0]})',
       _EXPECTED,
       line=getattr(error, 'lineno', 1) - 1,
     ) from error
-  except RowError as error:
-    error.line = text.count('\n', 0, text.rindex('"data"'))
-    raise
-  if not isinstance(whole, dict) or not isinstance(whole.get('data'), list):
-    raise RowError('JSON without articles', _EXPECTED)
+  check_json(whole, {'data': list}, 'file')
   return whole['data']
 
 
-def _with_one_data(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-  """Makes an object, in which "data" may not come twice."""
-  count = [key for key, _ in pairs].count('data')
-  if count > 1:
-    raise RowError(f'{count} times "data"', 'one list of articles')
-  return dict(pairs)
+def _quoted(value: Any, key: str) -> str:
+  """Returns a value as it is in the file, '' if it is not there."""
+  found = value.get(key) if isinstance(value, dict) else None
+  return json.dumps(found) if found else ''
 
 
 def _example(question: Any, context: str, title: str) -> Example | RowError:
   try:
     check_json(title, str, "'title'")
     check_json(question, _QUESTION, 'question')
-    if not question['answers']:
+    answers = question['answers']
+    if not answers:
       raise RowError('a question without answers', 'at least one')
-    texts = [answer['text'] for answer in question['answers']]
-    starts = [answer['answer_start'] for answer in question['answers']]
-    for text, start in zip(texts, starts):
-      _check_answer(text, start, context)
+    for answer in answers:
+      _check_answer(answer['text'], answer['answer_start'], context)
   except RowError as error:
-    name = question.get('id') if isinstance(question, dict) else None
-    error.near = json.dumps(name) if name else ''
-    return error.within(f'question {name or "?"}')
+    error.near = _quoted(question, 'id')
+    return error.within(f'question {error.near[1:-1] or "?"}')
   return {
     'id': question['id'],
     'title': title,
     'context': context,
     'question': question['question'],
-    'answers': {'text': texts, 'answer_start': starts},
+    'answers': {
+      key: [answer[key] for answer in answers]
+      for key in ('text', 'answer_start')
+    },
   }
 
 
@@ -156,14 +148,9 @@ def _check_answer(text: str, start: int, context: str) -> None:
     )
 
 
-def _split(file: str) -> Split:
-  roots = ('squad/', 'SQuAD/', '')
-  return Split.of([f'{root}{file}-v1.1.json' for root in roots], SquadReader())
+_ROOTS = ('squad/', 'SQuAD/', '')
+_PATHS = {'train': 'train-v1.1.json', 'validation': 'dev-v1.1.json'}
 
-
-TASKS = {
-  'squad': adopt(
-    'squad_v010_allanswers',
-    {'train': _split('train'), 'validation': _split('dev')},
-  )
-}
+SQUAD = adopt(
+  'squad_v010_allanswers', splits(_ROOTS, _PATHS, lambda _: SquadReader())
+)

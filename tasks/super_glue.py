@@ -1,11 +1,12 @@
-"""SuperGLUE from its official JSON lines, arXiv 1905.00537.
+"""SuperGLUE from its official JSON lines, arXiv 1905.00537, and DPR.
 
 Each reader gives the structure of TFDS's `super_glue/<config>:1.0.2`.
 """
 
 from __future__ import annotations
 
-import itertools
+import functools
+import io
 import json
 import re
 import zlib
@@ -26,66 +27,63 @@ from synth_mtf.tasks.files.formats import (
   Reader,
   Record,
   RowError,
-  decode,
-  json_row,
   quote,
 )
 from synth_mtf.tasks.files.source import Split
-from synth_mtf.tasks.registering import adopt
+from synth_mtf.tasks.registering import adopt, splits
 
-_ROOTS = ('superglue/', 'SuperGLUE/', 'super_glue/', '')
-_CONFIGS = tfds.text.super_glue.SuperGlue.builder_configs
+Row = Mapping[str, Any]
 
 
 class SuperGlueReader(Reader):
-  """JSON lines of a TFDS config; a row is an example, whose features are text.
+  """JSON lines of a TFDS config; a row is an example.
 
   Attributes:
-    labels: the JSON values of the classes, in the order of TFDS's classes.
-    structure: what a row must have, as for `check_json`.
+    integers: the features that are integers; the others are text.
+    labels: the JSON values of the classes, by default those of TFDS's config.
+    structure: what a row must have, as for `check_json`; by default the
+      features.
   """
 
+  key = ''
+  schema: Mapping[str, Any] = {}
+  structure: Mapping[str, Any] = {}
+  integers: Sequence[str] = ()
   labels: Sequence[Any] = ()
-  structure: Mapping[str, Any]
 
   def __init__(self, name: str, labelled: bool) -> None:
-    self._name = name
+    config = tfds.text.super_glue.SuperGlue.builder_configs[name]
+    self.key = f'super_glue/{name}/{"labelled" if labelled else "test"}'
     self._labelled = labelled
-    classes = _CONFIGS[name].label_classes
-    booleans = classes == ('False', 'True')
-    self.labels = self.labels or ((False, True) if booleans else classes)
-    kinds = {int: INT, str: TEXT}
-    features = {name: kinds[kind] for name, kind in self.features.items()}
-    self.schema = {**features, 'label': LABEL, 'idx': INT}
-    self.structure = {**self.features, 'idx': int}
-
-  @property
-  def features(self) -> Mapping[str, type]:
-    """The features of an example without label and index: text."""
-    return dict.fromkeys(_CONFIGS[self._name].features, str)
-
-  @property
-  @override
-  def key(self) -> str:
-    part = 'labelled' if self._labelled else 'test'
-    return f'super_glue/{self._name}/{part}'
+    integers = (*self.integers, 'idx')
+    names = {*config.features, *integers}
+    self.schema = self.schema or {
+      **{name: INT if name in integers else TEXT for name in names},
+      'label': LABEL,
+    }
+    self.structure = self.structure or {
+      name: int if name in integers else str for name in names
+    }
+    booleans = config.label_classes == ('False', 'True')
+    classes = (False, True) if booleans else config.label_classes
+    self.labels = self.labels or classes
 
   @override
   def parse(
     self, record: Record, number: int, columns: Sequence[str] | None
   ) -> Sequence[Example | RowError]:
-    return self.examples(json_row(record, self.structure))
+    return self.examples(formats.json_row(record, self.structure))
 
-  def examples(self, row: dict[str, Any]) -> Sequence[Example | RowError]:
+  def examples(self, row: Row) -> Sequence[Example | RowError]:
     """Returns the examples of a row that has the structure."""
     example = {name: row[name] for name in self.schema if name != 'label'}
-    self.check(**example)
+    self.check(example)
     return [{**example, 'label': self.label(row)}]
 
-  def check(self, **features: Any) -> None:
+  def check(self, _example: Row) -> None:
     """Raises a RowError if the features do not fit each other."""
 
-  def label(self, row: Mapping[str, Any]) -> int:
+  def label(self, row: Row) -> int:
     """Returns the class, or what stands for it in a test set without any."""
     if not self._labelled and 'label' not in row:
       return formats.NO_LABEL
@@ -105,27 +103,22 @@ class CopaReader(SuperGlueReader):
   labels = (0, 1)
 
   @override
-  def check(self, **features: Any) -> None:
-    if features['question'] not in ('cause', 'effect'):
-      raise RowError(
-        f'the question {quote(features["question"])}', 'one of cause, effect'
-      )
+  def check(self, example: Row) -> None:
+    question = example['question']
+    if question not in ('cause', 'effect'):
+      raise RowError(f'the question {quote(question)}', 'one of cause, effect')
 
 
 class WicReader(SuperGlueReader):
   """WiC: one word in two sentences."""
 
-  @property
-  @override
-  def features(self) -> Mapping[str, type]:
-    numbers = dict.fromkeys(('start1', 'start2', 'end1', 'end2'), int)
-    return {**super().features, **numbers}
+  integers = ('start1', 'start2', 'end1', 'end2')
 
   @override
-  def check(self, **features: Any) -> None:
+  def check(self, example: Row) -> None:
     for i in '12':
-      start, end = features[f'start{i}'], features[f'end{i}']
-      length = len(features[f'sentence{i}'])
+      start, end = example[f'start{i}'], example[f'end{i}']
+      length = len(example[f'sentence{i}'])
       if not 0 <= start < end <= length:
         raise RowError(
           f'the word from {start} to {end}',
@@ -140,39 +133,40 @@ class WscReader(SuperGlueReader):
   single spaces separate, and ends the run if that is not the pronoun.
   """
 
+  integers = ('span1_index', 'span2_index')
+  structure = {
+    'text': str,
+    'target': {
+      'span1_index': int,
+      'span1_text': str,
+      'span2_index': int,
+      'span2_text': str,
+    },
+    'idx': int,
+  }
   # Two texts of the official files whose pronoun is elsewhere: CRC-32. T5's
   # preprocessor knows them and marks the right word.
   FIXED_BY_T5 = (1896453270, 2994969774)
 
-  def __init__(self, name: str, labelled: bool) -> None:
-    super().__init__(name, labelled)
-    target = {
-      name: kind for name, kind in self.features.items() if name != 'text'
-    }
-    self.structure = {'text': str, 'target': target, 'idx': int}
-
-  @property
   @override
-  def features(self) -> Mapping[str, type]:
-    numbers = dict.fromkeys(('span1_index', 'span2_index'), int)
-    return {**super().features, **numbers}
-
-  @override
-  def examples(self, row: dict[str, Any]) -> Sequence[Example | RowError]:
-    example = {'text': row['text'], 'idx': row['idx']}
-    words = len(row['text'].split())
-    for name in self.structure['target']:
-      example[name] = row['target'][name]
-      if name.endswith('_index') and not 0 <= example[name] < words:
-        raise RowError(
-          f'{name} {example[name]}', f'a word of the text, 0 to {words - 1}'
-        )
-    return super().examples({**row, **tfds_fixed(example)})
+  def examples(self, row: Row) -> Sequence[Example | RowError]:
+    spans = row['target']
+    try:
+      # TFDS's own repairs of misquoted spans.
+      fixed = tfds.text.super_glue._fix_wst(  # noqa: SLF001
+        {**spans, 'text': row['text']}
+      )
+    except (AssertionError, IndexError) as error:
+      raise RowError(
+        f'the spans {quote(json.dumps(spans), 200)}',
+        'words of the text at these indices',
+      ) from error
+    return super().examples({**row, **fixed})
 
   @override
-  def check(self, **features: Any) -> None:
-    text, pronoun = features['text'], features['span2_text']
-    index = features['span2_index']
+  def check(self, example: Row) -> None:
+    text, pronoun = example['text'], example['span2_text']
+    index = example['span2_index']
     words = text.split(' ')
     word = words[index] if 0 < index < len(words) else ''
     fixed = zlib.crc32(text.encode('utf-8')) in self.FIXED_BY_T5
@@ -186,41 +180,24 @@ class WscReader(SuperGlueReader):
       )
 
 
-def tfds_fixed(example: dict[str, Any]) -> dict[str, Any]:
-  """Returns the example with TFDS's repairs of misquoted spans."""
-  try:
-    return tfds.text.super_glue._fix_wst(example)  # noqa: SLF001  its own
-  except (AssertionError, IndexError) as error:
-    raise RowError(
-      f'the spans {quote(example["span1_text"])} and '
-      f'{quote(example["span2_text"])}',
-      'words of the text',
-    ) from error
-
-
 class MultircReader(SuperGlueReader):
   """MultiRC: a row is a passage; an example is one answer of one question."""
 
   labels = (0, 1)
-
-  def __init__(self, name: str, labelled: bool) -> None:
-    super().__init__(name, labelled)
-    self.schema = {
-      **self.schema,
-      'idx': {'paragraph': INT, 'question': INT, 'answer': INT},
-    }
-    question = {
-      'question': str,
-      'idx': int,
-      'answers': [{'text': str, 'idx': int}],
-    }
-    self.structure = {
-      'idx': int,
-      'passage': {'text': str, 'questions': [question]},
-    }
+  schema = {
+    **dict.fromkeys(('paragraph', 'question', 'answer'), TEXT),
+    'label': LABEL,
+    'idx': dict.fromkeys(('paragraph', 'question', 'answer'), INT),
+  }
+  _QUESTION = {
+    'question': str,
+    'idx': int,
+    'answers': [{'text': str, 'idx': int}],
+  }
+  structure = {'idx': int, 'passage': {'text': str, 'questions': [_QUESTION]}}
 
   @override
-  def examples(self, row: dict[str, Any]) -> Sequence[Example]:
+  def examples(self, row: Row) -> Sequence[Example]:
     passage = row['passage']
     return [
       {
@@ -246,34 +223,30 @@ class RecordReader(SuperGlueReader):
   best answer.
   """
 
-  _PLACEHOLDER = '@placeholder'
-
-  def __init__(self, name: str, labelled: bool) -> None:
-    super().__init__(name, labelled)
-    self.schema = {
-      'passage': TEXT,
-      'query': TEXT,
-      'entities': TEXTS,
-      'answers': TEXTS,
-      'idx': {'passage': INT, 'query': INT},
-    }
-    self.structure = {
-      'idx': int,
-      'passage': {'text': str, 'entities': [{'start': int, 'end': int}]},
-      'qas': [{'idx': int, 'query': str}],
-    }
+  schema = {
+    'passage': TEXT,
+    'query': TEXT,
+    'entities': TEXTS,
+    'answers': TEXTS,
+    'idx': {'passage': INT, 'query': INT},
+  }
+  structure = {
+    'idx': int,
+    'passage': {'text': str, 'entities': [{'start': int, 'end': int}]},
+    'qas': [{'idx': int, 'query': str}],
+  }
 
   @override
-  def examples(self, row: dict[str, Any]) -> Sequence[Example | RowError]:
+  def examples(self, row: Row) -> Sequence[Example | RowError]:
     text = row['passage']['text']
     spans = [(e['start'], e['end']) for e in row['passage']['entities']]
     entities = sorted({text[start : end + 1] for start, end in spans})
     found: list[Example | RowError] = []
     for query in row['qas']:
       answers = self._answers(query, text)
-      if self._PLACEHOLDER not in query['query']:
+      if '@placeholder' not in query['query']:
         raise RowError(
-          f'the query {quote(query["query"])}', f'a {self._PLACEHOLDER} in it'
+          f'the query {quote(query["query"])}', 'a @placeholder in it'
         )
       found.append(
         {
@@ -290,7 +263,7 @@ class RecordReader(SuperGlueReader):
       found.append(Oddity('an entity that is not inside its passage'))
     return found
 
-  def _answers(self, query: dict[str, Any], passage: str) -> list[str]:
+  def _answers(self, query: Row, passage: str) -> list[str]:
     if not self._labelled and 'answers' not in query:
       return []
     formats.check_json(query, {'answers': [{'text': str}]})
@@ -314,26 +287,18 @@ class DprReader(Reader):
     'candidates': TEXTS,
     'label': LABEL,
   }
-  _LINES = 4
 
   @override
   def records(self, stream: Any, start: int) -> Iterator[Record]:
-    lines: list[bytes] = []
-    for line in itertools.chain(stream, [b'']):
-      if line.strip():
-        lines.append(line)
-      if lines and (not line.strip() or len(lines) > self._LINES):
-        data = b''.join(lines)
-        yield Record(data, start)
-        start, lines = start + len(data), []
-      start += 0 if line.strip() else len(line)
+    return formats.paragraphs(stream, start, lambda d: d.count(b'\n') > 4)
 
   @override
   def parse(
     self, record: Record, number: int, columns: Sequence[str] | None
   ) -> Sequence[Example | RowError]:
-    lines = [line.strip() for line in _text_lines(decode(record.data))]
-    if len(lines) != self._LINES:
+    text = io.StringIO(formats.decode(record.data), newline=None)
+    lines = [line.strip() for line in text]
+    if len(lines) != 4:
       raise RowError(
         f'{len(lines)} lines up to the next empty one',
         'sentence, pronoun, two candidates with a comma between, the answer',
@@ -347,80 +312,68 @@ class DprReader(Reader):
         f'the pronoun {quote(pronoun)}', f'a word of {quote(sentence)}', 1
       )
     if correct not in candidates:
-      raise RowError(
-        f'the answer {quote(correct)}', f'one of {quote(both)}', line=3
-      )
+      raise RowError(f'the answer {quote(correct)}', f'one of {quote(both)}', 3)
+    example = {
+      'sentence': sentence,
+      'pronoun': pronoun,
+      'candidates': candidates,
+      'label': candidates.index(correct),
+    }
+    if re.search(rf' ({re.escape(pronoun)})( |\.|,)', sentence):
+      return [example]
     return [
-      {
-        'sentence': sentence,
-        'pronoun': pronoun,
-        'candidates': candidates,
-        'label': candidates.index(correct),
-      },
-      *self._oddities(sentence, pronoun),
+      example,
+      Oddity('a pronoun that T5 does not mark in its sentence', line=1),
     ]
 
-  def _oddities(self, sentence: str, pronoun: str) -> list[Oddity]:
-    if re.search(rf' ({re.escape(pronoun)})( |\.|,)', sentence):
-      return []
-    return [Oddity('a pronoun that T5 does not mark in its sentence', line=1)]
+
+_ROOTS = ('superglue/', 'SuperGLUE/', 'super_glue/', '')
+_DPR_ROOTS = ('dpr/', 'DPR/', 'definite_pronoun_resolution/', 'superglue/DPR/')
+_FILES = {'train': 'train', 'validation': 'val', 'test': 'test'}
 
 
-def _text_lines(text: str) -> list[str]:
-  """Returns the lines of a text as a file in text mode has them."""
-  lines = re.split('\r\n|\r|\n', text)
-  return lines if lines[-1] else lines[:-1]
+def _adopt(
+  task: str,
+  folder: str,
+  reader: type[SuperGlueReader] = SuperGlueReader,
+  config: str | None = None,
+  only: Sequence[str] = tuple(_FILES),
+) -> str:
+  paths = {split: f'{folder}/{_FILES[split]}.jsonl' for split in only}
+  read = functools.partial(reader, config or task.split('_')[0])
+  return adopt(f'super_glue_{task}', splits(_ROOTS, paths, read))
 
 
-def _splits(
-  name: str, folder: str, reader: type[SuperGlueReader], *splits: str
-) -> dict[str, Split]:
-  files = {'train': 'train', 'validation': 'val', 'test': 'test'}
-  return {
-    split: Split.of(
-      [f'{root}{folder}/{files[split]}.jsonl' for root in _ROOTS],
-      reader(name, split != 'test'),
-      optional=split == 'test',
-    )
-    for split in splits or files
-  }
-
-
-def _dpr_split(file: str) -> Split:
-  roots = ('dpr/', 'DPR/', 'definite_pronoun_resolution/', 'superglue/DPR/')
-  return Split.of(
-    [f'{root}{file}.c.txt' for root in roots],
-    DprReader(),
-    optional=file == 'train',
-  )
-
-
-_READERS = {
-  'boolq': ('BoolQ', SuperGlueReader),
-  'cb': ('CB', SuperGlueReader),
-  'copa': ('COPA', CopaReader),
-  'multirc': ('MultiRC', MultircReader),
-  'record': ('ReCoRD', RecordReader),
-  'rte': ('RTE', SuperGlueReader),
-  'wic': ('WiC', WicReader),
-}
-
-TASKS = {
-  name: adopt(f'super_glue_{name}_v102', _splits(name, *folder_and_reader))
-  for name, folder_and_reader in _READERS.items()
-}
-
-# T5 trains WSC on the rows whose referent is correct, together with DPR, and
-# evaluates it by whether the predicted referent is that of the row.
-TASKS['wsc_train'] = adopt(
-  'super_glue_wsc_v102_simple_train',
-  _splits('wsc.fixed', 'WSC', WscReader, 'train'),
-)
-TASKS['wsc'] = adopt(
-  'super_glue_wsc_v102_simple_eval',
-  _splits('wsc.fixed', 'WSC', WscReader, 'validation', 'test'),
-)
-# DPR is not part of SuperGLUE: without its files, the mixtures leave it out.
-TASKS['dpr'] = adopt(
-  'dpr_v001_simple', {'train': _dpr_split('train'), 'test': _dpr_split('test')}
+TASKS = (
+  _adopt('boolq_v102', 'BoolQ'),
+  _adopt('cb_v102', 'CB'),
+  _adopt('copa_v102', 'COPA', CopaReader),
+  _adopt('multirc_v102', 'MultiRC', MultircReader),
+  _adopt('record_v102', 'ReCoRD', RecordReader),
+  _adopt('rte_v102', 'RTE'),
+  _adopt('wic_v102', 'WiC', WicReader),
+  # T5 trains WSC on the rows whose referent is correct, together with DPR, and
+  # evaluates it by whether the predicted referent is that of the row.
+  _adopt(
+    'wsc_v102_simple_train', 'WSC', WscReader, 'wsc.fixed', only=['train']
+  ),
+  _adopt(
+    'wsc_v102_simple_eval',
+    'WSC',
+    WscReader,
+    'wsc.fixed',
+    only=['validation', 'test'],
+  ),
+  # DPR is not part of SuperGLUE: without its files, the mixtures leave it out.
+  adopt(
+    'dpr_v001_simple',
+    {
+      split: Split.of(
+        [f'{root}{split}.c.txt' for root in _DPR_ROOTS],
+        DprReader(),
+        optional=split == 'train',
+      )
+      for split in ('train', 'test')
+    },
+  ),
 )

@@ -14,22 +14,14 @@ import contextlib
 import functools
 import io
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import seqio
 from typing_extensions import override
 
-from synth_mtf.tasks.files import storage
-from synth_mtf.tasks.files.formats import (
-  BOM,
-  TEXT,
-  Example,
-  Reader,
-  Record,
-  decode,
-  json_row,
-)
+from synth_mtf.tasks.files import formats, storage
+from synth_mtf.tasks.files.formats import Example, Reader, Record
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define
 from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
@@ -37,12 +29,6 @@ from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
 # One text in this many is held out of a folder that has no validation files.
 HOLD_OUT = 50
 _PASSAGE_BYTES = 4096
-
-
-def keep_all(text: str) -> bool:
-  """Keeps every text."""
-  del text
-  return True
 
 
 def held_out(text: str) -> bool:
@@ -54,27 +40,23 @@ def held_out(text: str) -> bool:
   return zlib.crc32(text.encode('utf-8')) % HOLD_OUT == 0
 
 
-def kept_in(text: str) -> bool:
-  """Whether a text belongs to the training split."""
-  return not held_out(text)
-
-
-class CorpusReader(Reader):
-  """Base class of text that is streamed: no file is read before its first use.
+class SentenceReader(Reader):
+  """Plain text, streamed before it is counted: each line is a row.
 
   A byte order mark or a carriage return is not part of the text.
+
+  Args:
+    validation: whether to read the texts held out or the others; by default
+      all of them.
   """
 
-  schema = {'text': TEXT}
+  key = ''
+  schema = {'text': formats.TEXT}
   indexed = False
 
-  def __init__(self, keep: Callable[[str], bool] = keep_all) -> None:
-    self._keep = keep
-
-  @property
-  @override
-  def key(self) -> str:
-    return f'{type(self).__name__}/{self._keep.__name__}/{HOLD_OUT}'
+  def __init__(self, validation: bool | None = None) -> None:
+    self.key = f'{type(self).__name__}/{validation}/{HOLD_OUT}'
+    self._validation = validation
 
   @override
   @contextlib.contextmanager
@@ -103,19 +85,18 @@ class CorpusReader(Reader):
     self, record: Record, number: int, columns: Sequence[str] | None
   ) -> Sequence[Example]:
     text = self.text(record)
-    return [{'text': text}] if text.strip() and self._keep(text) else []
+    kept = self._validation in (None, held_out(text))
+    return [{'text': text}] if text.strip() and kept else []
 
   def text(self, record: Record) -> str:
     """Returns the text of a record, without what surrounds it."""
-    data = record.data if record.start else record.data.removeprefix(BOM)
-    return decode(data.replace(b'\r', b'')).strip()
+    data = record.data
+    if not record.start:
+      data = data.removeprefix(formats.BOM)
+    return formats.decode(data.replace(b'\r', b'')).strip()
 
 
-class SentenceReader(CorpusReader):
-  """Plain text: each line is a row."""
-
-
-class PassageReader(CorpusReader):
+class PassageReader(SentenceReader):
   """Plain text: a row is the lines up to an empty one, or some 4 kB of lines.
 
   Parts of a megabyte are read separately, so that a passage also ends there.
@@ -123,96 +104,76 @@ class PassageReader(CorpusReader):
 
   @override
   def records(self, stream: Any, start: int) -> Iterator[Record]:
-    passage = b''
-    for line in stream:
-      passage += line if line.strip() else b''
-      if passage and (not line.strip() or len(passage) >= _PASSAGE_BYTES):
-        yield Record(passage, start)
-        start += len(passage)
-        passage = b''
-      if not line.strip():
-        start += len(line)
-    if passage:
-      yield Record(passage, start)
+    return formats.paragraphs(
+      stream, start, lambda data: len(data) >= _PASSAGE_BYTES
+    )
 
 
-class TextJsonReader(CorpusReader):
+class TextJsonReader(SentenceReader):
   """JSON lines with the text under "text", as in C4's own files."""
 
   @override
   def text(self, record: Record) -> str:
-    return json_row(record, {'text': str})['text']
+    return formats.json_row(record, {'text': str})['text']
 
 
-def _corpus_split(keep: Callable[[str], bool]) -> Split:
-  passages, json_lines = PassageReader(keep), TextJsonReader(keep)
-  readers = {'txt': passages, 'jsonl': json_lines, 'json': json_lines}
+def _plain_or_gzip(readers: Mapping[str, Reader]) -> Split:
   return Split(
-    [
-      {
-        f'corpus/**/*.{suffix}{packed}': reader
-        for suffix, reader in readers.items()
-        for packed in ('', '.gz')
-      }
-    ]
+    [{**readers, **{f'{path}.gz': reader for path, reader in readers.items()}}]
   )
 
 
-def _c4_split(split: str) -> Split:
+def _corpus_split(validation: bool) -> Split:
+  json_lines = TextJsonReader(validation)
+  return _plain_or_gzip(
+    {
+      'corpus/**/*.txt': PassageReader(validation),
+      'corpus/**/*.jsonl': json_lines,
+      'corpus/**/*.json': json_lines,
+    }
+  )
+
+
+def _lm1b_split(official: str, validation: bool) -> Split:
+  folder = '1-billion-word-language-modeling-benchmark-r13output/'
+  roots = ('lm1b/', f'lm1b/{folder}', folder)
+  # Other tokenised news, one sentence per line, can stand in for LM1B; some of
+  # the lines are held out.
   return Split(
-    [
-      {
-        f'{root}c4-{split}.*.json{packed}': TextJsonReader()
-        for root in ('c4/**/', 'en/')
-        for packed in ('', '.gz')
-      }
-    ]
+    [{root + official: SentenceReader()} for root in roots]
+    + [{'corpus/news_sentences/*.txt': SentenceReader(validation)}]
   )
 
 
 _SPAN_CORRUPTION = 'c4_v220_span_corruption'
-_C4_SPLITS = {name: _c4_split(name) for name in ('train', 'validation')}
-
-_LM1B_ROOTS = (
-  'lm1b/',
-  'lm1b/1-billion-word-language-modeling-benchmark-r13output/',
-  '1-billion-word-language-modeling-benchmark-r13output/',
-)
-
-
-def _lm1b_split(official: str, keep: Callable[[str], bool]) -> Split:
-  # Other tokenised news, one sentence per line, can stand in for LM1B; some of
-  # the lines are held out.
-  return Split(
-    [{root + official: SentenceReader()} for root in _LM1B_ROOTS]
-    + [{'corpus/news_sentences/*.txt': SentenceReader(keep)}]
+_C4_SPLITS = {
+  split: _plain_or_gzip(
+    {f'{root}c4-{split}.*.json': TextJsonReader() for root in ('c4/**/', 'en/')}
   )
-
-
-TASKS = {
-  'c4': adopt(_SPAN_CORRUPTION, _C4_SPLITS, 'c4_span_corruption'),
-  'text': define(
-    'text_span_corruption',
-    {'train': _corpus_split(kept_in), 'validation': _corpus_split(held_out)},
-    preprocessors=seqio.TaskRegistry.get(_SPAN_CORRUPTION).preprocessors,
-  ),
-  'lm1b': define(
-    'lm1b',
-    {
-      'train': _lm1b_split(
-        'training-monolingual.tokenized.shuffled/news.en-*', kept_in
-      ),
-      'test': _lm1b_split(
-        'heldout-monolingual.tokenized.shuffled/news.en.heldout-*', held_out
-      ),
-    },
-    preprocessors=[
-      functools.partial(seqio.preprocessors.rekey, key_map={'targets': 'text'}),
-      *TOKENIZE,
-    ],
-    tfds_name='lm1b:1.1.0',
-    output_features={'targets': OUTPUT_FEATURES['targets']},
-  ),
+  for split in ('train', 'validation')
 }
-# Also under the name that T5's has, with its version.
-adopt(_SPAN_CORRUPTION, _C4_SPLITS)
+
+C4 = adopt(_SPAN_CORRUPTION, _C4_SPLITS, 'c4_span_corruption')
+adopt(_SPAN_CORRUPTION, _C4_SPLITS)  # under T5's name, too
+define(
+  'text_span_corruption',
+  {'train': _corpus_split(False), 'validation': _corpus_split(True)},
+  preprocessors=seqio.TaskRegistry.get(_SPAN_CORRUPTION).preprocessors,
+)
+define(
+  'lm1b',
+  {
+    'train': _lm1b_split(
+      'training-monolingual.tokenized.shuffled/news.en-*', False
+    ),
+    'test': _lm1b_split(
+      'heldout-monolingual.tokenized.shuffled/news.en.heldout-*', True
+    ),
+  },
+  'lm1b:1.1.0',
+  preprocessors=[
+    functools.partial(seqio.preprocessors.rekey, key_map={'targets': 'text'}),
+    *TOKENIZE,
+  ],
+  output_features={'targets': OUTPUT_FEATURES['targets']},
+)

@@ -29,20 +29,16 @@ from synth_mtf.tasks.files.formats import (
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import PREFIX, adopt
 
-_LEFT_OUT = 'left out, as TensorFlow Datasets leaves it out'
-
 
 class ParallelReader(Reader):
   """Two files of sentences whose names differ in the language at the end."""
 
-  def __init__(self, *languages: str) -> None:
-    self._languages = languages
-    self.schema = dict.fromkeys(languages, TEXT)
+  key = ''
 
-  @property
-  @override
-  def key(self) -> str:
-    return f'parallel/{"-".join(self._languages)}'
+  def __init__(self, *languages: str) -> None:
+    self.key = f'parallel/{"-".join(languages)}'
+    self.schema = dict.fromkeys(languages, TEXT)
+    self._languages = languages
 
   @override
   def files(self, path: str) -> list[str]:
@@ -91,7 +87,12 @@ class ParallelReader(Reader):
       )
     lines = [line.rstrip(b'\n') for line in record.data]
     if not all(lines):
-      return [Oddity('a pair with an empty side', _LEFT_OUT)]
+      return [
+        Oddity(
+          'a pair with an empty side',
+          'left out, as TensorFlow Datasets leaves it out',
+        )
+      ]
     example = {
       language: _sentence(line, language)
       for language, line in zip(self._languages, lines)
@@ -107,45 +108,43 @@ def _sentence(line: bytes, language: str) -> str:
     raise error.within(f'file .{language}') from None
 
 
-def _split(
-  folder: str, source: str, target: str, names: Sequence[str], optional: bool
-) -> Split:
-  # The plain names come first: text that has been processed in other ways
-  # often lies beside it, or in a folder with a longer name.
-  patterns = [
-    f'parallel/{folder}{more}/{name}.{source}'
-    for name in names
-    for more in ('', '*')
-  ]
-  return Split.of(patterns, ParallelReader(source, target), optional)
-
-
-def _splits(folder: str, source: str, target: str) -> dict[str, Split]:
+def _adopt(t5_name: str, year: int) -> str:
+  """Registers T5's task of the pair in its name, tested on `newstest<year>`."""
+  wmt, pair = t5_name.split('_')[:2]
+  source, target = pair[:2], pair[2:]
+  development = 'newstest2013' if year == 2014 else f'newsdev{year}'
   names = {
     'train': ('train', 'train*'),
-    'validation': ('val', 'valid', 'validation', 'dev', 'newstest2013'),
-    'test': ('test', 'newstest2014'),
+    'validation': ('val', 'valid', 'validation', 'dev', development),
+    'test': ('test', f'newstest{year}'),
   }
-  if folder.startswith('wmt16'):
-    names['validation'] = (*names['validation'][:-1], 'newsdev2016')
-    names['test'] = ('test', 'newstest2016')
-  return {
-    split: _split(folder, source, target, files, optional=split == 'test')
-    for split, files in names.items()
-  }
+  # The plain names come first: text that has been processed in other ways
+  # often lies beside it, or in a folder with a longer name.
+  return adopt(
+    t5_name,
+    {
+      split: Split.of(
+        [
+          f'parallel/{wmt}_{source}_{target}{more}/{name}.{source}'
+          for name in files
+          for more in ('', '*')
+        ],
+        ParallelReader(source, target),
+        optional=split == 'test',
+      )
+      for split, files in names.items()
+    },
+  )
 
-
-TASKS = {
-  'wmt14_ende': adopt('wmt14_ende_v003', _splits('wmt14_en_de', 'en', 'de')),
-  'wmt14_enfr': adopt('wmt14_enfr_v003', _splits('wmt14_en_fr', 'en', 'fr')),
-  'wmt16_enro': adopt('wmt16_enro_v003', _splits('wmt16_en_ro', 'en', 'ro')),
-}
 
 # The heads study trains on all pairs at once: each at the rate of its examples,
 # up to `rate_num_examples.maximum`, as T5 mixes.
-MIXTURES = {'translation': PREFIX + 'translation'}
 seqio.MixtureRegistry.add(
-  MIXTURES['translation'],
-  list(TASKS.values()),
+  f'{PREFIX}translation',
+  [
+    _adopt('wmt14_ende_v003', 2014),
+    _adopt('wmt14_enfr_v003', 2014),
+    _adopt('wmt16_enro_v003', 2016),
+  ],
   default_rate=t5.data.rate_num_examples,
 )

@@ -9,9 +9,10 @@ from __future__ import annotations
 import abc
 import contextlib
 import io
+import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow.compat.v2 as tf
@@ -195,6 +196,20 @@ def line_text(record: Record, broken: type[RowError] = RowError) -> str:
   if b'\r' in data:
     raise broken('a carriage return inside a row', 'tabs and text only')
   return decode(data)
+
+
+def paragraphs(
+  stream: Any, start: int, full: Callable[[bytes], bool]
+) -> Iterator[Record]:
+  """Yields the lines up to an empty one, or until they are `full`."""
+  block = b''
+  for line in itertools.chain(stream, [b'']):
+    block += line if line.strip() else b''
+    if block and (not line.strip() or full(block)):
+      yield Record(block, start)
+      start += len(block)
+      block = b''
+    start += 0 if line.strip() else len(line)
 
 
 class FolderReader(Reader):

@@ -73,7 +73,7 @@ def test_folders_of_single_tasks():
 @pytest.mark.parametrize(
   'name,value,message',
   [
-    ('SKIP_BAD_ROWS', 'maybe', "'maybe'; expected one of 1, true"),
+    ('SKIP_BAD_ROWS', 'maybe', "'maybe'; expected one of 1, yes"),
     ('TASK_DATA_DIRS', 'x', "item 'x'; expected `task=folder`"),
   ],
 )

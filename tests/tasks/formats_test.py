@@ -152,10 +152,13 @@ def test_each_line_belongs_to_one_part(tmp_path, size):
   assert found == lines
 
 
-def test_a_text_is_on_one_side_and_one_in_fifty_is_held_out():
+def test_a_text_is_on_one_side_and_one_in_fifty_is_held_out(tmp_path):
   many = [f'Text {i}.' for i in range(5000)]
+  path = folder.write(tmp_path / 'a.txt', '\n'.join(many).encode())
   held = [one for one in many if text.held_out(one)]
-  assert [one for one in many if not text.kept_in(one)] == held
+  assert _read(text.SentenceReader(True), path) == held
+  kept = _read(text.SentenceReader(False), path)
+  assert sorted([*held, *kept]) == sorted(many)
   assert 70 < len(held) < 130
 
 
