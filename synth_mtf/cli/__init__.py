@@ -39,24 +39,20 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     argv: the words after `synth-mtf`; by default those of this process.
 
   Returns:
-    The exit status: 0; 2 for a mistake of the user, 1 for another failure,
-    either of which has then been explained on stderr; 130 after Ctrl-C. Without
-    a command, the commands are listed there.
+    The exit status: 0; 2 for a mistake of the user, 1 for another failure, each
+    explained on stderr; 130 after Ctrl-C.
   """
-  whole = parser()
   words = sys.argv[1:] if argv is None else argv
+  whole = parser()
   args = whole.parse_args(words, argparse.Namespace(words=words))
-  if args.run is None:
+  if not args.run:
     whole.print_help(sys.stderr)
     return 2
   try:
     return args.run(args)
-  except UserError as error:
+  except (UserError, RunFailed) as error:
     print(f'synth-mtf: error: {error}', file=sys.stderr)
-    return 2
-  except RunFailed as error:
-    print(f'synth-mtf: error: {error}', file=sys.stderr)
-    return 1
+    return 2 if isinstance(error, UserError) else 1
   except KeyboardInterrupt:
     print('synth-mtf: interrupted', file=sys.stderr)
     return 130
@@ -69,9 +65,8 @@ def parser() -> argparse.ArgumentParser:
     description='Synthesizer (arXiv 2005.00743) in Mesh-TensorFlow T5.',
     allow_abbrev=False,
   )
-  whole.add_argument(
-    '--version', action='version', version=f'synth-mtf {__version__}'
-  )
+  version = f'synth-mtf {__version__}'
+  whole.add_argument('--version', action='version', version=version)
   whole.set_defaults(run=None)
   subparsers = whole.add_subparsers(metavar='command')
   for name in COMMANDS:

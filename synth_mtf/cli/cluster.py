@@ -22,7 +22,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from synth_mtf.errors import UserError
@@ -40,16 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--hosts',
     required=True,
+    type=lambda hosts: hosts.split(','),
     help='host:port of each machine, in order of their numbers',
   )
   parser.add_argument(
     '--task', type=int, required=True, help="this machine's number, from 0"
-  )
-  parser.add_argument(
-    '--patience',
-    type=int,
-    default=_PATIENCE,
-    help='seconds to wait for the others to start (%(default)s)',
   )
   parser.add_argument(
     'flags', nargs=argparse.REMAINDER, help='after --: flags of T5 (task 0)'
@@ -58,40 +53,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Serves this machine's devices, and on task 0 runs T5's main."""
-  hosts = args.hosts.split(',')
-  if not 0 <= args.task < len(hosts):
+  hosts, task = args.hosts, args.task
+  if not 0 <= task < len(hosts):
     raise UserError(
-      f'--task={args.task}: expected 0 to {len(hosts) - 1}, one for each of '
-      '--hosts'
+      f'--task={task}: expected 0 to {len(hosts) - 1}, one for each of --hosts'
     )
   for host in hosts:
     if not host.rpartition(':')[2].isdigit():
       raise UserError(f'--hosts: {host!r} is not of the form host:port')
   # May restart this command, so it comes before the server starts.
   process.fix_hash_seed()
-  server = _serve(hosts, args.task)
-  if args.task:
-    port = hosts[args.task].rpartition(':')[2]
-    print(
-      f'Task {args.task} serves {hosts[args.task]}. Port {port} is open on all '
-      'interfaces, without authentication.',
-      flush=True,
-    )
-    _wait_for(hosts[:1], args.patience)
-    threading.Thread(target=_fail_without, args=[hosts[0]], daemon=True).start()
-    _hear_goodbye(server, args.task)
+  server = _serve(hosts, task)
+  print(
+    f'Task {task} serves {hosts[task]}. The port is open on all interfaces, '
+    'without authentication.',
+    flush=True,
+  )
+  others = [0] if task else range(1, len(hosts))
+  for number in others:
+    _wait_for(hosts[number])
+  ended = threading.Event()
+  watch = [hosts, others, ended]
+  threading.Thread(target=_end_when_lost, args=watch, daemon=True).start()
+  if task:
+    _hear_goodbye(server, task)
+    ended.set()
     print(f'Task 0 ({hosts[0]}) has finished, and so has this one.')
     time.sleep(1)  # task 0 closes its session first
     _leave(0)
-  _wait_for(hosts, args.patience)
-  ended = threading.Event()
-  threading.Thread(target=_fail_with, args=[hosts, ended], daemon=True).start()
   # From which the estimator learns which session to use.
   os.environ['TF_CONFIG'] = json.dumps({'session_master': server.target})
   status = main.run([word for word in args.flags if word != '--'])
   ended.set()  # a task that has heard the goodbye is not lost
   if not status:
-    _say_goodbye(server, range(1, len(hosts)))
+    _say_goodbye(server, others)
   return status
 
 
@@ -100,12 +95,9 @@ def _serve(hosts: Sequence[str], task: int) -> Any:
   import tensorflow.compat.v1 as tf
   import tensorflow_text  # noqa: F401 (operations of the input pipeline)
 
+  cluster = tf.train.ClusterSpec({'worker': hosts})
   try:
-    return tf.distribute.Server(
-      tf.train.ClusterSpec({'worker': hosts}),
-      job_name='worker',
-      task_index=task,
-    )
+    return tf.distribute.Server(cluster, job_name='worker', task_index=task)
   except tf.errors.OpError as error:
     raise UserError(
       f'{hosts[task]} cannot be served: {error.message}. Is the port free, and '
@@ -118,9 +110,7 @@ def _goodbyes(task: int) -> Any:
   import tensorflow.compat.v1 as tf
 
   with tf.device(f'/job:worker/task:{task}/device:CPU:0'):
-    return tf.FIFOQueue(
-      1, tf.bool, shapes=[[]], shared_name='synth_mtf_goodbye'
-    )
+    return tf.FIFOQueue(1, tf.bool, [[]], shared_name='synth_mtf_goodbye')
 
 
 def _hear_goodbye(server: Any, task: int) -> None:
@@ -129,54 +119,37 @@ def _hear_goodbye(server: Any, task: int) -> None:
 
   # Of all tasks, only this one: another may be gone already.
   only = tf.ConfigProto(device_filters=[f'/job:worker/task:{task}'])
-  with (
-    tf.Graph().as_default(),
-    tf.Session(server.target, config=only) as session,
-  ):
-    session.run(_goodbyes(task).dequeue())
+  with tf.Graph().as_default():
+    heard = _goodbyes(task).dequeue()
+    with tf.Session(server.target, config=only) as session:
+      session.run(heard)
 
 
-def _say_goodbye(server: Any, tasks: Iterable[int]) -> None:
+def _say_goodbye(server: Any, others: Sequence[int]) -> None:
   """Tells the other tasks that the run has succeeded."""
   import tensorflow.compat.v1 as tf
 
-  for task in tasks:
-    filters = ['/job:worker/task:0', f'/job:worker/task:{task}']
-    options = tf.ConfigProto(
-      device_filters=filters, operation_timeout_in_ms=1000 * _SECONDS
-    )
-    with tf.Graph().as_default(), contextlib.suppress(tf.errors.OpError):
-      word = _goodbyes(task).enqueue(True)
-      with tf.Session(server.target, config=options) as session:
-        session.run(word)
+  options = tf.ConfigProto(operation_timeout_in_ms=1000 * _SECONDS)
+  with tf.Graph().as_default(), contextlib.suppress(tf.errors.OpError):
+    words = [_goodbyes(task).enqueue(True) for task in others]
+    with tf.Session(server.target, config=options) as session:
+      session.run(words)
 
 
-def _wait_for(hosts: Sequence[str], patience: int) -> None:
-  """Waits until all hosts answer."""
-  end = time.monotonic() + patience
-  for host in hosts:
-    if not _answers(host):
-      print(f'Waiting for {host}.', flush=True)
-    while not _answers(host):
-      if time.monotonic() > end:
-        raise UserError(
-          f'{host} has not answered for {patience} seconds: is `synth-mtf '
-          'cluster` running there, with the same --hosts?'
-        )
-      time.sleep(1)
-
-
-def _first_lost(hosts: Sequence[str]) -> int:
-  """Returns the number of the first host that no longer answers."""
-  while True:
+def _wait_for(host: str) -> None:
+  """Waits until a host answers."""
+  print(f'Waiting for {host}.', flush=True)
+  end = time.monotonic() + _PATIENCE
+  while not _answers(host):
+    if time.monotonic() > end:
+      raise UserError(
+        f'{host} has not answered for {_PATIENCE} seconds: is `synth-mtf '
+        'cluster` running there, with the same --hosts?'
+      )
     time.sleep(1)
-    for number, host in enumerate(hosts):
-      if not any(_answers(host, wait) for wait in range(_TRIES)):
-        return number
 
 
-def _answers(host: str, wait: int = 0) -> bool:
-  time.sleep(min(wait, 1))
+def _answers(host: str) -> bool:
   name, _, port = host.rpartition(':')
   try:
     socket.create_connection((name, int(port)), _SECONDS).close()
@@ -185,20 +158,10 @@ def _answers(host: str, wait: int = 0) -> bool:
   return True
 
 
-def _fail_without(host: str) -> None:
-  """Ends this process when task 0 is lost; for a thread."""
-  _first_lost([host])
-  time.sleep(1)  # a goodbye may be on its way
-  print(
-    f'synth-mtf: error: task 0 ({host}) is lost, or its run has failed: see '
-    'its own output. To resume, run the command on every machine again.',
-    file=sys.stderr,
-  )
-  _leave(2)
-
-
-def _fail_with(hosts: Sequence[str], ended: threading.Event) -> None:
-  """Ends the run when a host is lost; for a thread.
+def _end_when_lost(
+  hosts: Sequence[str], others: Sequence[int], ended: threading.Event
+) -> None:
+  """Ends this process when another task is lost; for a thread.
 
   The main thread is then inside TensorFlow, which nothing else interrupts. A
   checkpoint that it is writing counts only once it is complete.
@@ -207,17 +170,25 @@ def _fail_with(hosts: Sequence[str], ended: threading.Event) -> None:
 
   from synth_mtf.checkpoints import folder
 
-  number = _first_lost(hosts)
+  failures = dict.fromkeys(others, 0)
+  while max(failures.values(), default=0) < _TRIES:
+    time.sleep(1)
+    for number in others:
+      answers = _answers(hosts[number])
+      failures[number] = 0 if answers else failures[number] + 1
   if ended.is_set():
     return
+  lost = max(failures, key=failures.__getitem__)
   latest = None
   with contextlib.suppress(UserError):
-    latest = folder.latest(flags.FLAGS.model_dir)
-  # stdout and stderr are the run's log by now.
+    # Only task 0 has parsed the flags.
+    latest = flags.FLAGS.is_parsed() and folder.latest(flags.FLAGS.model_dir)
+  # stdout and stderr may be the run's log by now.
   output.console().line(
-    f'synth-mtf: error: task {number} ({hosts[number]}) is lost. '
-    + (f'The last checkpoint is {latest}: to ' if latest else 'To ')
-    + 'resume, run the command on every machine again.'
+    f'synth-mtf: error: task {lost} ({hosts[lost]}) is lost, or its run has '
+    'failed.'
+    + (f' The last checkpoint is {latest}.' if latest else '')
+    + ' To resume, run the command on every machine again.'
   )
   _leave(2)
 

@@ -6,17 +6,17 @@ library is imported inside the check that needs it.
 
 import argparse
 import collections
+import contextlib
 import importlib
 import importlib.metadata
 import os
 import platform
 import shutil
 import sys
-import urllib.error
 import urllib.request
 import warnings
 from collections.abc import Iterator
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple, Union
 
 from synth_mtf.cli.data_report import DataReport
 from synth_mtf.errors import UserError
@@ -25,6 +25,7 @@ from synth_mtf.run import process
 SUMMARY = 'versions, devices, vocabulary and data, and how to fix each fault'
 
 _DISTRIBUTIONS = (
+  'tensorflow',
   'tensorflow-text',
   'mesh-tensorflow',
   't5',
@@ -34,9 +35,12 @@ _DISTRIBUTIONS = (
   'sentencepiece',
   'numpy',
   'protobuf',
+  'torch',
 )
-_CONSTRAINTS = {'2.12': 'constraints.txt', '2.15': 'constraints-tf2.15.txt'}
-_INSTALL = 'in the checkout: make env, or pip install -c {} .'
+_PURPOSES = {
+  '2.12': 'the default; the stock t5_mesh_transformer runs on it, too',
+  '2.15': 'for CUDA 12; t5_mesh_transformer needs TensorFlow 2.12',
+}
 _SECONDS = 5
 
 
@@ -79,85 +83,64 @@ def run(args: argparse.Namespace) -> int:
   Returns:
     1 if there is a fault, else 0.
   """
+  for name in ('data_dir', 'vocabulary'):
+    if getattr(args, name):
+      os.environ[f'SYNTH_MTF_{name.upper()}'] = getattr(args, name)
   faults = 0
-  for finding in _findings(args):
+  for finding in _findings():
     print(finding, flush=True)
     faults += isinstance(finding, Finding) and finding.fault
   print(f'\n{faults or "No"} fault{"s" * (faults != 1)}.')
   return int(bool(faults))
 
 
-def _findings(args: argparse.Namespace) -> Iterator[Union[Finding, str]]:
-  yield _python()
-  tensorflow = _version('tensorflow')
-  series = '.'.join((tensorflow or '').split('.')[:2])
-  install = _INSTALL.format(_CONSTRAINTS.get(series, 'constraints.txt'))
-  yield _tensorflow(tensorflow, series, install)
-  yield from _distributions(install)
-  yield _torch(series)
+def _findings() -> Iterator[Union[Finding, str]]:
+  """Yields findings, and lines of tables."""
+  python = f'Python {platform.python_version()} ({sys.executable})'
+  if (3, 9) <= sys.version_info[:2] <= (3, 11):
+    yield Finding(python)
+  else:
+    fix = 'create an environment with Python 3.9, 3.10 or 3.11'
+    yield Finding(python, fix, fault=True)
+  versions = {}
+  for name in _DISTRIBUTIONS:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+      versions[name] = importlib.metadata.version(name)
+  series = '.'.join(versions.get('tensorflow', '').split('.')[:2])
+  constraints = 'constraints-tf2.15' if series == '2.15' else 'constraints'
+  install = f'in the checkout: make env, or pip install -c {constraints}.txt .'
+  yield from _packages(versions, series, install)
   host = _host(install)
   yield host
-  if host.fault:
-    return
-  yield from _devices()
-  for name in ('data_dir', 'vocabulary'):
-    if getattr(args, name):
-      os.environ[f'SYNTH_MTF_{name.upper()}'] = getattr(args, name)
-  yield _vocabulary()
-  yield from _data()
+  if not host.fault:
+    yield from _devices()
+    yield _vocabulary()
+    yield from _data()
 
 
-def _python() -> Finding:
-  found = f'Python {platform.python_version()} ({sys.executable})'
-  if (3, 9) <= sys.version_info[:2] <= (3, 11):
-    return Finding(found)
-  return Finding(
-    found, 'create an environment with Python 3.9, 3.10 or 3.11', fault=True
-  )
-
-
-def _version(distribution: str) -> Optional[str]:
-  try:
-    return importlib.metadata.version(distribution)
-  except importlib.metadata.PackageNotFoundError:
-    return None
-
-
-def _tensorflow(version: Optional[str], series: str, install: str) -> Finding:
-  if version is None:
-    return Finding('tensorflow is not installed', install, fault=True)
-  if series not in _CONSTRAINTS:
-    tested = ' and '.join(_CONSTRAINTS)
-    return Finding(
-      f'tensorflow {version}: tested with {tested} only', install, fault=True
-    )
-  purpose = {
-    '2.12': 'the default; the stock t5_mesh_transformer runs on it, too',
-    '2.15': 'for CUDA 12; t5_mesh_transformer needs TensorFlow 2.12',
-  }
-  return Finding(f'tensorflow {version}: {purpose[series]}')
-
-
-def _distributions(install: str) -> Iterator[Finding]:
-  found = {name: _version(name) for name in _DISTRIBUTIONS}
-  present = [f'{name} {version}' for name, version in found.items() if version]
+def _packages(
+  versions: dict[str, str], series: str, install: str
+) -> Iterator[Finding]:
+  if series in _PURPOSES:
+    yield Finding(f'tensorflow {versions["tensorflow"]}: {_PURPOSES[series]}')
+  elif series:
+    tested = f'tested with {" and ".join(_PURPOSES)} only'
+    found = f'tensorflow {versions["tensorflow"]}: {tested}'
+    yield Finding(found, install, fault=True)
+  present = [f'{n} {v}' for n, v in versions.items() if n != 'tensorflow']
   if present:
     yield Finding(', '.join(present))
-  missing = [name for name, version in found.items() if not version]
+  missing = [name for name in _DISTRIBUTIONS if name not in versions]
+  if 'torch' in missing:
+    missing.remove('torch')
+    yield Finding(
+      'torch is not installed; only the stock t5_mesh_transformer needs it',
+      "for that command: pip install -c constraints.txt 'synth-mtf[t5-cli]'"
+      if series != '2.15'  # on which that command does not run
+      else '',
+    )
   if missing:
     yield Finding(f'not installed: {", ".join(missing)}', install, fault=True)
-
-
-def _torch(series: str) -> Finding:
-  version = _version('torch')
-  if version:
-    return Finding(f'torch {version}')
-  if series == '2.15':
-    return Finding('torch is not installed, and nothing here uses it')
-  return Finding(
-    'torch is not installed; only the stock t5_mesh_transformer needs it',
-    "for that command: pip install -c constraints.txt 'synth-mtf[t5-cli]'",
-  )
 
 
 def _host(install: str) -> Finding:
@@ -193,28 +176,21 @@ def _devices() -> Iterator[Finding]:
 
 
 def _vocabulary() -> Finding:
-  from synth_mtf.tasks import VOCABULARY, settings
-
-  name = settings().vocabulary
-  if not name:
-    return _t5_vocabulary()
-  try:
-    size = VOCABULARY.vocab_size
-  except UserError as error:
-    return Finding(str(error), 'pass another --vocabulary', fault=True)
-  return Finding(f'vocabulary {name}: {size} pieces')
-
-
-def _t5_vocabulary() -> Finding:
-  """Checks over HTTPS, because TensorFlow's GCS client retries for minutes."""
   import t5.data
 
-  path = t5.data.DEFAULT_SPM_PATH
-  url = path.replace('gs://', 'https://storage.googleapis.com/')
+  from synth_mtf.tasks import VOCABULARY, settings
+
+  name, path = settings().vocabulary, t5.data.DEFAULT_SPM_PATH
   try:
+    if name:
+      return Finding(f'vocabulary {name}: {VOCABULARY.vocab_size} pieces')
+    # TensorFlow's client of Google Cloud Storage retries for minutes.
+    url = path.replace('gs://', 'https://storage.googleapis.com/')
     request = urllib.request.Request(url, method='HEAD')
     urllib.request.urlopen(request, timeout=_SECONDS).close()
-  except (OSError, urllib.error.URLError) as error:
+  except UserError as error:
+    return Finding(str(error), 'pass another --vocabulary', fault=True)
+  except OSError as error:
     return Finding(
       f"T5's vocabulary {path} cannot be reached: {error}",
       'connect to the network, or pass --vocabulary=FILE.model or '
@@ -224,7 +200,9 @@ def _t5_vocabulary() -> Finding:
 
 
 def _data() -> Iterator[Union[Finding, str]]:
+  """Reads every row of every task's files, and lists the missing files."""
   from synth_mtf.tasks import settings
+  from synth_mtf.tasks.files.source import FIX
 
   data_dir = settings().data_dir
   if not data_dir:
@@ -233,20 +211,7 @@ def _data() -> Iterator[Union[Finding, str]]:
       'for official files, pass --data_dir=FOLDER or set SYNTH_MTF_DATA_DIR '
       '(the demo needs neither)',
     )
-  elif not os.path.isdir(data_dir) and '://' not in data_dir:
-    yield Finding(
-      f'data folder {data_dir} does not exist',
-      'pass the folder with glue/CoLA/train.tsv, superglue/..., squad/...',
-      fault=True,
-    )
-  else:
-    yield from _official_files(data_dir)
-
-
-def _official_files(data_dir: str) -> Iterator[Union[Finding, str]]:
-  """Reads every row of every task's files, and lists the missing files."""
-  from synth_mtf.tasks.files.source import FIX
-
+    return
   report = DataReport(data_dir)
   yield from report.lines()
   yield from (f'odd    {note}' for note in report.notes)

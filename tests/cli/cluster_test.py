@@ -4,12 +4,10 @@ import contextlib
 import os
 import pathlib
 import re
-import signal
 import socket
 import subprocess
 import sys
 import time
-from typing import Any
 
 import numpy as np
 import pytest
@@ -43,20 +41,18 @@ def data_dir(tmp_path_factory) -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def cluster(*words):
+def cluster(*words, train_steps):
   """Yields tasks 0 and 1; what is left of them is killed."""
   with socket.socket() as one, socket.socket() as other:
     for free in (one, other):
       free.bind(('localhost', 0))
     hosts = [f'localhost:{s.getsockname()[1]}' for s in (one, other)]
-  command = [
-    str(pathlib.Path(sys.executable).with_name('synth-mtf')),
-    'cluster',
-    f'--hosts={",".join(hosts)}',
-  ]
+  command = pathlib.Path(sys.executable).with_name('synth-mtf')
+  steps = f'--gin_param=utils.run.train_steps = {train_steps}'
   tasks = [
     subprocess.Popen(
-      [*command, f'--task={number}', '--', *words],
+      [command, 'cluster', f'--hosts={",".join(hosts)}', f'--task={number}']
+      + ['--', *words, *TWO, steps],
       env={**os.environ, 'CUDA_VISIBLE_DEVICES': ''},
       stdout=subprocess.DEVNULL if number else subprocess.PIPE,
       stderr=subprocess.DEVNULL if number else subprocess.STDOUT,
@@ -72,15 +68,20 @@ def cluster(*words):
       task.communicate()
 
 
-def steps(folder):
-  """The steps of which there are checkpoints."""
-  return sorted(
-    int(path.stem.rsplit('-', 1)[1])
-    for path in folder.glob('model.ckpt-*.index')
-  )
+def checkpoint(folder, main, beyond):
+  """Waits for a checkpoint beyond a step, and returns the last one's step."""
+  end = time.monotonic() + PATIENCE
+  while True:
+    found = folder.glob('model.ckpt-*.index')
+    last = max((int(p.stem.rpartition('-')[2]) for p in found), default=-1)
+    if last > beyond:
+      return last
+    assert main.poll() is None, main.communicate()[0][-3000:]
+    assert time.monotonic() < end
+    time.sleep(0.1)
 
 
-def values(path) -> dict[str, Any]:
+def values(path):
   reader = tf.train.load_checkpoint(str(path))
   return {n: reader.get_tensor(n) for n in reader.get_variable_to_shape_map()}
 
@@ -88,22 +89,16 @@ def values(path) -> dict[str, Any]:
 def test_a_lost_worker_ends_the_run_which_then_resumes(data_dir, tmp_path):
   folder = tmp_path / 'run'
   words = (f'--model_dir={folder}', f'--data_dir={data_dir}', *RUN)
-  endless = '--gin_param=utils.run.train_steps = 100000'
-  with cluster(*words, *TWO, endless) as (main, worker):
-    end = time.monotonic() + PATIENCE
-    while not [n for n in steps(folder) if n]:
-      assert main.poll() is None, main.communicate()[0][-3000:]
-      assert time.monotonic() < end
-      time.sleep(0.1)
-    worker.send_signal(signal.SIGKILL)
+  with cluster(*words, train_steps=100_000) as (main, worker):
+    checkpoint(folder, main, 0)
+    worker.kill()
     out, _ = main.communicate(timeout=PATIENCE)
     assert main.returncode == 2
-  last = steps(folder)[-1]
-  lost = r'synth-mtf: error: task 1 \(localhost:\d+\) is lost\. The last '
-  assert re.search(rf'{lost}checkpoint is .*/model.ckpt-{last}: ', out), out
+  last = checkpoint(folder, main, 0)
+  lost = r'synth-mtf: error: task 1 \(localhost:\d+\) is lost, .* The last '
+  assert re.search(rf'{lost}checkpoint is .*/model.ckpt-{last}\.', out), out
 
-  steps_ = f'--gin_param=utils.run.train_steps = {last + 10}'
-  with cluster(*words, *TWO, steps_) as (main, worker):
+  with cluster(*words, train_steps=last + 10) as (main, worker):
     out, _ = main.communicate(timeout=PATIENCE)
     assert main.returncode == 0, out[-3000:]
     log = (folder / 'log').read_text()
@@ -111,7 +106,8 @@ def test_a_lost_worker_ends_the_run_which_then_resumes(data_dir, tmp_path):
     assert worker.wait(PATIENCE) == 0, 'a worker ends with the run'
 
   alone = tmp_path / 'alone'
-  t5_main.synth_mtf_transformer(*words, f'--model_dir={alone}', steps_)
+  steps = f'--gin_param=utils.run.train_steps = {last + 10}'
+  t5_main.synth_mtf_transformer(*words, f'--model_dir={alone}', steps)
   resumed, straight = (
     values(f / f'model.ckpt-{last + 10}') for f in (folder, alone)
   )
@@ -125,22 +121,16 @@ def test_a_lost_worker_ends_the_run_which_then_resumes(data_dir, tmp_path):
     assert not moved.any() or close.mean() > 0.9, name
 
 
-@pytest.mark.parametrize('how', ['killed', 'refused'])
-def test_a_worker_ends_with_an_error_when_task_0_does(data_dir, tmp_path, how):
+@pytest.mark.parametrize('train_steps', [0, 100_000])
+def test_a_worker_ends_with_an_error_when_task_0_does(
+  data_dir, tmp_path, train_steps
+):
   folder = tmp_path / 'run'
-  words = [f'--model_dir={folder}', f'--data_dir={data_dir}', *RUN, *TWO]
-  if how == 'refused':
-    words.append('--gin_param=utils.run.train_steps = 0')
-  else:
-    words.append('--gin_param=utils.run.train_steps = 100000')
-  with cluster(*words) as (main, worker):
-    if how == 'killed':
-      end = time.monotonic() + PATIENCE
-      while not steps(folder):
-        assert main.poll() is None, main.communicate()[0][-3000:]
-        assert time.monotonic() < end
-        time.sleep(0.1)
-      main.send_signal(signal.SIGKILL)
+  words = [f'--model_dir={folder}', f'--data_dir={data_dir}', *RUN]
+  with cluster(*words, train_steps=train_steps) as (main, worker):
+    if train_steps:  # otherwise task 0 refuses the run
+      checkpoint(folder, main, -1)
+      main.kill()
     assert main.wait(PATIENCE)
     assert worker.wait(PATIENCE) == 2
 

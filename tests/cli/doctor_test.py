@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+import tensorflow as tf
 
 from synth_mtf import cli
 from tests.run.process_test import as_command
@@ -28,19 +29,13 @@ def test_a_healthy_machine(doctor, some_data):
   assert 'FAULT' not in report
   assert report.endswith('No faults.\n')
   assert f'ok     Python {sys.version_info.major}.' in report
+  default = tf.__version__.startswith('2.12')
+  purpose = 'the default;' if default else 'for CUDA 12;'
+  assert f'ok     tensorflow {tf.__version__}: {purpose}' in report
   assert 'mesh-tensorflow 0.1.21' in report
   assert 'TensorFlow sees: 1 CPU' in report
   assert 'ok     vocabulary bytes: ' in report
   assert f'ok     data folder {some_data}: files of ' in report
-
-
-def test_names_which_of_the_two_tensorflows_this_is(doctor):
-  import tensorflow as tf
-
-  _, report = doctor('--vocabulary=bytes')
-  series = '.'.join(tf.__version__.split('.')[:2])
-  assert f'ok     tensorflow {tf.__version__}: ' in report
-  assert (series == '2.12') == ('the default;' in report)
 
 
 def test_a_wrong_data_folder_and_vocabulary(doctor, tmp_path):
@@ -49,14 +44,8 @@ def test_a_wrong_data_folder_and_vocabulary(doctor, tmp_path):
   )
   assert status == 1
   assert "FAULT  vocabulary '" in report
-  assert 'FAULT  data folder /nowhere does not exist\n       -> ' in report
+  assert 'FAULT  data folder /nowhere: files of 0 tasks\n       -> ' in report
   assert report.endswith('2 faults.\n')
-
-
-def test_a_folder_without_data(doctor, tmp_path):
-  status, report = doctor('--vocabulary=bytes', f'--data_dir={tmp_path}')
-  assert status == 1
-  assert f'FAULT  data folder {tmp_path}: files of 0 tasks' in report
 
 
 def test_without_a_network_and_settings_is_a_note(doctor, monkeypatch):
@@ -68,6 +57,7 @@ def test_without_a_network_and_settings_is_a_note(doctor, monkeypatch):
   assert 'note   no data folder is set' in report
 
 
+@pytest.mark.slow  # a process of its own
 def test_an_empty_installation(tmp_path):
   done = as_command(
     tmp_path,
@@ -76,8 +66,7 @@ def test_an_empty_installation(tmp_path):
     interpreter=['-S'],  # no site-packages
   )
   assert done.returncode == 1
-  assert 'FAULT  tensorflow is not installed\n       -> ' in done.stdout
-  assert 'FAULT  not installed: tensorflow-text, mesh-tensorflow' in done.stdout
+  assert 'FAULT  not installed: tensorflow, tensorflow-text' in done.stdout
   assert 'FAULT  import fails: ModuleNotFoundError' in done.stdout
   assert 'pip install -c constraints.txt .' in done.stdout
   assert 'Traceback' not in done.stderr

@@ -2,16 +2,16 @@
 
 import importlib
 import re
-import subprocess
 
 import pytest
 
 import synth_mtf
 from synth_mtf import cli
-from synth_mtf.errors import UserError
+from synth_mtf.errors import RunFailed, UserError
 from tests.cli.command import run
 from tests.run.process_test import as_command
 
+# Runs `synth-mtf` in a process that must not import TensorFlow.
 MAIN = (
   'import sys\n'
   'from synth_mtf.cli import main\n'
@@ -28,28 +28,18 @@ def listed(text: str) -> list[str]:
   return re.findall(r'^    (\w+)(?: |$)', text, re.MULTILINE)
 
 
-def as_script(tmp_path, *words: str) -> subprocess.CompletedProcess[str]:
-  """Runs `synth-mtf` in a process that must not import TensorFlow."""
-  return as_command(tmp_path, MAIN, *words)
-
-
-@pytest.mark.slow  # a process of its own
-def test_version_needs_no_tensorflow(tmp_path):
-  done = as_script(tmp_path, '--version')
-  assert done.returncode == 0, done.stderr
+@pytest.mark.slow  # processes of their own
+def test_version_and_list_of_commands_need_no_tensorflow(tmp_path):
+  done = as_command(tmp_path, MAIN, '--version')
+  assert (done.returncode, done.stderr) == (0, '')
   assert done.stdout == f'synth-mtf {synth_mtf.__version__}\n'
-
-
-@pytest.mark.slow  # a process of its own
-def test_without_a_command_lists_the_commands(tmp_path):
-  done = as_script(tmp_path)
-  assert done.returncode == 2
-  assert done.stdout == ''
+  done = as_command(tmp_path, MAIN)
+  assert (done.returncode, done.stdout) == (2, '')
   assert done.stderr.startswith('usage: synth-mtf ')
   assert listed(done.stderr) == list(cli.COMMANDS)
 
 
-def test_help_lists_the_same(capsys):
+def test_help_lists_the_commands(capsys):
   with pytest.raises(SystemExit) as end:
     cli.main(['--help'])
   assert end.value.code == 0
@@ -68,32 +58,38 @@ def test_each_command_says_what_it_is(name, capsys):
     assert f'synth-mtf {name}' in capsys.readouterr().out
 
 
-def test_an_unknown_command_is_refused(capsys):
-  with pytest.raises(SystemExit) as end:
-    cli.main(['trainsformer'])
-  assert end.value.code == 2
-  assert "invalid choice: 'trainsformer'" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
-  'words', [['cost', '--siz=tiny'], ['demo', '--nothing']]
+  ('words', 'message'),
+  [
+    (['trainsformer'], "invalid choice: 'trainsformer'"),
+    (['cost', '--siz=tiny'], 'unrecognized arguments'),
+    (['demo', '--nothing'], 'unrecognized arguments'),
+  ],
 )
-def test_flags_are_not_guessed(words, capsys):
+def test_words_are_not_guessed(words, message, capsys):
   with pytest.raises(SystemExit) as done:
     cli.main(words)
   assert done.value.code == 2
-  assert 'unrecognized arguments' in capsys.readouterr().err
+  assert message in capsys.readouterr().err
 
 
-def test_a_mistake_is_told_in_one_message(monkeypatch):
+@pytest.mark.parametrize(
+  ('error', 'status', 'message'),
+  [
+    (UserError('give another one'), 2, 'error: give another one'),
+    (RunFailed('see the log'), 1, 'error: see the log'),
+    (KeyboardInterrupt(), 130, 'interrupted'),
+  ],
+)
+def test_an_error_is_one_message(monkeypatch, error, status, message):
   def fail(args):
-    raise UserError('give another one')
+    raise error
 
   monkeypatch.setattr('synth_mtf.cli.doctor.run', fail)
-  assert run('doctor') == (2, '', 'synth-mtf: error: give another one\n')
+  assert run('doctor') == (status, '', f'synth-mtf: {message}\n')
 
 
-def test_what_is_no_mistake_of_the_user_keeps_its_traceback(monkeypatch):
+def test_an_unknown_error_keeps_its_traceback(monkeypatch):
   monkeypatch.setattr('synth_mtf.cli.doctor.run', lambda args: 1 / 0)
   with pytest.raises(ZeroDivisionError):
     run('doctor')
