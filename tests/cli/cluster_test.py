@@ -51,7 +51,12 @@ def cluster(*words, train_steps):
   steps = f'--gin_param=utils.run.train_steps = {train_steps}'
   tasks = [
     subprocess.Popen(
-      [command, 'cluster', f'--hosts={",".join(hosts)}', f'--task={number}']
+      [
+        str(command),
+        'cluster',
+        f'--hosts={",".join(hosts)}',
+        f'--task={number}',
+      ]
       + ['--', *words, *TWO, steps],
       env={**os.environ, 'CUDA_VISIBLE_DEVICES': ''},
       stdout=subprocess.DEVNULL if number else subprocess.PIPE,
