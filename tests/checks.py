@@ -14,6 +14,10 @@ from synth_mtf.layer.recording import Alignment, Recorder, recorded_by
 from tests import family, harness, reference
 
 Array = npt.NDArray[Any]
+RecordedBy = Callable[[Recorder], contextlib.AbstractContextManager[None]]
+
+# Where outputs have the size of 1, a gradient below this is a sum that cancels.
+VANISHING = 1e-2
 
 
 def parallel(
@@ -25,42 +29,21 @@ def parallel(
 ) -> harness.Result:
   """Runs a layer on rows of sequences and compares it with its reference.
 
-  Args:
-    member: the layer, which also attends to `rows.inputs` in cross-attention.
-    rows: the segments; several in a row imply `packed`.
-    stack: where the layer is.
-    tolerance: of the comparison; default: by the member and the dtype.
-    **settings: arguments of `harness.parallel`.
-
-  Returns:
-    The result of `harness.parallel`.
+  Several sequences in a row imply `packed`; cross-attention attends to
+  `rows.inputs`. The tolerance is the member's or the dtype's by default;
+  settings and result are those of `harness.parallel`.
   """
-  if rows.packed:
-    member = member.but(packed=True)
-  if member.is_cross_attention:
-    stack = dataclasses.replace(stack, encoded=family.encoded(rows.inputs))
-  dtype = settings.get('dtype', 'float32')
+  member, stack = _on(member, rows, stack)
   if tolerance is None:
+    dtype = settings.get('dtype', 'float32')
     tolerance = max(member.tolerance, harness.TOLERANCE[dtype])
   x = family.tokens(rows.ids)
   result = harness.parallel(member, x, rows.ids, stack, **settings)
-  at = family.float64(result.weights)
-  at['x'] = x.astype(np.float64)
-  if stack.encoded:
-    at['memory'] = stack.encoded.output.astype(np.float64)
+  at = _float64(x, result.weights, stack)
 
   def expected(at: reference.Weights) -> tuple[reference.Attention, Any]:
     """What the layer computes, and the z loss."""
-    weights = {n: a for n, a in at.items() if n not in ('x', 'memory')}
-    found = reference.rows(
-      member.reference,
-      at['x'],
-      weights,
-      rows.ids,
-      stack.autoregressive,
-      at.get('memory'),
-      rows.inputs if stack.encoded else None,
-    )
+    found = _attention(member, at, rows.ids, stack)
     coefficient = member.settings.get('z_loss_coeff', 0.0)
     return found, coefficient * np.mean(found.log_z**2)
 
@@ -77,15 +60,12 @@ def parallel(
       attention, z_loss = expected(at)
       return (attention.y * harness.draw('cotangent', x.shape)).sum() + z_loss
 
-    gradients(
-      found,
-      reference.probes(
-        differentiated,
-        {name: at[name] for name in at if name in found},
-        fixed={name: at[name] for name in at if name not in found},
-      ),
-      tolerance,
+    probes = reference.probes(
+      differentiated,
+      {name: at[name] for name in at if name in found},
+      fixed={name: at[name] for name in at if name not in found},
     )
+    gradients(found, probes, tolerance)
   return result
 
 
@@ -98,45 +78,22 @@ def decoded(
 ) -> None:
   """Decodes token by token and compares it with the reference of whole rows.
 
-  Args:
-    member: the layer; in cross-attention it attends to the inputs of `PADDED`.
-    shape: [batch, length] or, with `beam`, [batch, beam, length].
-    start: number of given tokens in each row, as in `harness.decode`.
-    stack: where the layer is.
-    **settings: arguments of `harness.decode`.
+  Cross-attention attends to the inputs of `PADDED`. The shape is [batch,
+  length] or, with `beam`, [batch, beam, length]; `start` and the settings are
+  those of `harness.decode`.
   """
   ones = np.ones(shape, int)
+  inputs = family.PADDED.inputs[: shape[0]]
+  member, stack = _on(member, family.Rows(ones, inputs), stack)
   x = family.tokens(ones)
-  memory = memory_id = None
-  if member.is_cross_attention:
-    encoded = family.encoded(family.PADDED.inputs[: shape[0]])
-    stack = dataclasses.replace(stack, encoded=encoded)
-    # The encoder's output has no beams: each attends to the same.
-    memory, memory_id = (
-      np.broadcast_to(
-        np.expand_dims(array, tuple(range(1, len(shape) - 1))),
-        (*shape[:-1], *array.shape[1:]),
-      )
-      for array in (encoded.output.astype(np.float64), encoded.sequence_id)
-    )
   output, weights = harness.decode(member, x, start, stack, **settings)
-  expected = reference.rows(
-    member.reference,
-    x.astype(np.float64),
-    family.float64(weights),
-    ones,
-    True,
-    memory,
-    memory_id,
-  ).y
+  at = _float64(x, weights, stack)
+  expected = _attention(member, at, ones, stack).y
   new = np.ones(shape, bool)
   if start is not None:
     new &= np.arange(shape[-1]) >= start[:, None]
     assert np.isnan(output[~new]).all()
   harness.assert_close(output[new], expected[new], 'token by token')
-
-
-RecordedBy = Callable[[Recorder], contextlib.AbstractContextManager[None]]
 
 
 def recorded(
@@ -145,13 +102,7 @@ def recorded(
   stack: harness.Stack,
   by: RecordedBy = recorded_by,
 ) -> tuple[Alignment, dict[str, Any]]:
-  """Calls a layer and records its alignment.
-
-  Args:
-    make_layer: makes the layer.
-    rows: the segments.
-    stack: where the layer is.
-    by: passes the alignment to a recorder.
+  """Calls a layer with a recorder that `by` registers.
 
   Returns:
     The alignment; and the values of its logits, weights and alphas.
@@ -184,33 +135,15 @@ def alignment(
 ) -> None:
   """Compares recorded logits and attention weights with the reference.
 
-  Args:
-    member: the layer.
-    rows: the segments.
-    stack: where the layer is.
-    make_layer: makes a layer that computes the same; default: the member.
-    by: passes the alignment to a recorder.
+  `make_layer` makes a layer that computes what the member does; default: it.
   """
-  if rows.packed:
-    member = member.but(packed=True)
-  memory = memory_id = None
-  if member.is_cross_attention:
-    encoded = family.encoded(rows.inputs)
-    stack = dataclasses.replace(stack, encoded=encoded)
-    memory, memory_id = encoded.output.astype(np.float64), encoded.sequence_id
+  member, stack = _on(member, rows, stack)
   make_layer = make_layer or member
   _, found = recorded(make_layer, rows, stack, by)
   x = family.tokens(rows.ids)
   shapes = harness.variables(make_layer, x, sequence_id=rows.ids, stack=stack)
-  expected = reference.rows(
-    member.reference,
-    x.astype(np.float64),
-    family.float64({n: harness.draw(n, s) for n, s in shapes.items()}),
-    rows.ids,
-    stack.autoregressive,
-    memory,
-    memory_id,
-  )
+  at = _float64(x, {n: harness.draw(n, s) for n, s in shapes.items()}, stack)
+  expected = _attention(member, at, rows.ids, stack)
   # Logits that all examples share have no batch dimension.
   logits, weights = (
     np.broadcast_to(found[name], expected.weights.shape)
@@ -221,10 +154,6 @@ def alignment(
   harness.assert_close(logits * seen, expected.logits * seen, 'logits')
   harness.assert_close(weights * tokens, expected.weights, 'weights')
   assert not (weights * tokens)[~seen].any(), 'hidden positions have weights'
-
-
-# Where outputs have the size of 1, a gradient below this is a sum that cancels.
-VANISHING = 1e-2
 
 
 def gradients(
@@ -248,3 +177,46 @@ def gradients(
         f'entry, {scale:.3g}'
       )
   assert not faults, '\n'.join(faults)
+
+
+def _on(
+  member: family.Member, rows: family.Rows, stack: harness.Stack
+) -> tuple[family.Member, harness.Stack]:
+  """The member and the stack that fit these rows."""
+  if rows.packed:
+    member = member.but(packed=True)
+  if member.is_cross_attention:
+    stack = dataclasses.replace(stack, encoded=family.encoded(rows.inputs))
+  return member, stack
+
+
+def _float64(
+  x: Array, weights: reference.Weights, stack: harness.Stack
+) -> dict[str, Array]:
+  """All that the output depends on, by name."""
+  at = {**weights, 'x': x}
+  if stack.encoded:
+    at['memory'] = stack.encoded.output
+  return family.float64(at)
+
+
+def _attention(
+  member: family.Member,
+  at: reference.Weights,
+  ids: Array,
+  stack: harness.Stack,
+) -> reference.Attention:
+  """What the reference computes from the arrays of `_float64`."""
+  memory = memory_id = None
+  if stack.encoded:
+    memory, memory_id = at['memory'], stack.encoded.sequence_id
+    if ids.ndim > memory_id.ndim:  # beams, which all attend to the same
+      memory, memory_id = (
+        np.stack([array] * ids.shape[1], axis=1)
+        for array in (memory, memory_id)
+      )
+  weights = {n: a for n, a in at.items() if n not in ('x', 'memory')}
+  causal = stack.autoregressive
+  return reference.rows(
+    member.reference, at['x'], weights, ids, causal, memory, memory_id
+  )

@@ -2,8 +2,7 @@
 
 A member is a file of gin/variants that uses one of our layers, by its name: the
 layer with its synthesizing functions in small sizes, and the same functions in
-NumPy. Whatever must hold for every function and every variant is tested with
-these members; registry_test.py fails if a function or a file has none.
+NumPy. registry_test.py fails if a function or a file has none.
 
 Sizes are distinct primes as far as the functions allow, so that a swapped
 dimension does not go unnoticed.
@@ -32,15 +31,10 @@ MakeFunction = Callable[..., synth_mtf.SynthesizingFunction]
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-  """Which tokens of a batch belong together.
+  """Segments of a batch; 0 is padding."""
 
-  Attributes:
-    ids: segments of the layer's rows, [batch..., length]; 0 is padding.
-    inputs: segments of the encoder's rows, [batch..., memory_length].
-  """
-
-  ids: npt.NDArray[Any]
-  inputs: npt.NDArray[Any]
+  ids: npt.NDArray[Any]  # of the layer's rows, [batch..., length]
+  inputs: npt.NDArray[Any]  # of the encoder's, [batch..., memory_length]
 
   @property
   def packed(self) -> bool:
@@ -60,30 +54,19 @@ PACKED = Rows(
 _REFERENCE_SETTINGS = {
   field.name for field in dataclasses.fields(reference.Layer)
 }
+_SETTINGS = {'num_heads': HEADS, 'key_value_size': D_KV, 'packed': False}
 
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-  """A layer with synthesizing functions, and the same in NumPy.
-
-  Attributes:
-    synthesizers: makers of the layer's functions.
-    formulas: the same functions in NumPy.
-    settings: arguments of the layer.
-    tolerance: of gradients in float32.
-    layer: the class of the layer.
-  """
+  """A layer with synthesizing functions, and the same in NumPy."""
 
   synthesizers: tuple[MakeFunction, ...]
   formulas: tuple[reference.Function, ...]
   settings: Mapping[str, Any] = dataclasses.field(
-    default_factory=lambda: {
-      'num_heads': HEADS,
-      'key_value_size': D_KV,
-      'packed': False,
-    }
+    default_factory=lambda: _SETTINGS
   )
-  tolerance: float = harness.TOLERANCE['float32']
+  tolerance: float = harness.TOLERANCE['float32']  # of gradients
   layer: Callable[..., transformer.TransformerLayer] = (
     synth_mtf.SyntheticAttention
   )
@@ -95,16 +78,13 @@ class Member:
   @property
   def reference(self) -> reference.Layer:
     """The layer in NumPy."""
-    settings = {
-      name: value
-      for name, value in self.settings.items()
-      if name in _REFERENCE_SETTINGS
-    }
-    return reference.Layer(self.formulas, **settings)
+    settings = self.settings.items()
+    return reference.Layer(
+      self.formulas, **{n: v for n, v in settings if n in _REFERENCE_SETTINGS}
+    )
 
   @property
   def is_cross_attention(self) -> bool:
-    """Whether the layer attends to an encoder's output."""
     return self.layer is synth_mtf.SyntheticEncDecAttention
 
   def but(self, **settings: Any) -> 'Member':
@@ -134,25 +114,20 @@ class Member:
     )
 
 
-def _inside(make: MakeFunction) -> dict[str, MakeFunction]:
-  """The makers among a maker's settings."""
-  keywords = make.keywords if isinstance(make, functools.partial) else {}
-  return {name: value for name, value in keywords.items() if callable(value)}
-
-
 def _takes(make: MakeFunction, setting: str) -> bool:
-  return setting in inspect.signature(make).parameters or any(
-    _takes(inner, setting) for inner in _inside(make).values()
+  inner = getattr(make, 'keywords', {}).get('inner')
+  return setting in inspect.signature(make).parameters or bool(
+    inner and _takes(inner, setting)
   )
 
 
 def _resized(make: MakeFunction, sizes: Mapping[str, Any]) -> MakeFunction:
   own = inspect.signature(make).parameters
-  return functools.partial(
-    make,
-    **{name: _resized(inner, sizes) for name, inner in _inside(make).items()},
-    **{name: size for name, size in sizes.items() if name in own},
-  )
+  changes = {name: size for name, size in sizes.items() if name in own}
+  inner = getattr(make, 'keywords', {}).get('inner')
+  if inner:
+    changes['inner'] = _resized(inner, sizes)
+  return functools.partial(make, **changes)
 
 
 def single(
@@ -172,8 +147,20 @@ def across(member: Member) -> Member:
   )
 
 
-_at_max_length = functools.partial(functools.partial, max_length=MAX_LENGTH)
 _PATTERNS = 'previous', 'left', 'start'
+
+
+def _bottleneck(
+  inner: MakeFunction, formula: Callable[..., Any], scope: str, **settings: Any
+) -> Member:
+  formula = functools.partial(formula, scope=f'bottleneck_dense/{scope}')
+  return single(
+    synth_mtf.BottleneckDense,
+    functools.partial(reference.bottleneck, inner=formula),
+    bottleneck_size=2,
+    inner=functools.partial(inner, max_length=MAX_LENGTH, **settings),
+  )
+
 
 V = single(synth_mtf.DotProduct, reference.dot_product)
 R = single(synth_mtf.Random, reference.random)
@@ -206,25 +193,12 @@ VARIANTS = {
   'conv_relu_conv': single(
     synth_mtf.ConvolutionalDense, reference.conv_relu_conv, filter_width=3
   ),
-  'bottleneck_dense': single(
-    synth_mtf.BottleneckDense,
-    functools.partial(
-      reference.bottleneck,
-      inner=functools.partial(reference.dense, scope='bottleneck_dense/dense'),
-    ),
-    bottleneck_size=2,
-    inner=_at_max_length(synth_mtf.Dense),
-  ),
-  'bottleneck_conv_relu_conv': single(
-    synth_mtf.BottleneckDense,
-    functools.partial(
-      reference.bottleneck,
-      inner=functools.partial(
-        reference.conv_relu_conv, scope='bottleneck_dense/convolutional_dense'
-      ),
-    ),
-    bottleneck_size=2,
-    inner=_at_max_length(synth_mtf.ConvolutionalDense, filter_width=2),
+  'bottleneck_dense': _bottleneck(synth_mtf.Dense, reference.dense, 'dense'),
+  'bottleneck_conv_relu_conv': _bottleneck(
+    synth_mtf.ConvolutionalDense,
+    reference.conv_relu_conv,
+    'convolutional_dense',
+    filter_width=2,
   ),
   'glu': single(synth_mtf.GatedDense, reference.gated),
   'fixed_patterns': dataclasses.replace(
@@ -250,8 +224,7 @@ MIXTURES = {
   ),
 }
 
-# The functions of synthesize_mode = "..." in our layer. Other differences are
-# tested in checkpoints/as_original_test.py.
+# The functions of synthesize_mode = "..." in our layer.
 AS_ORIGINAL = {
   'as_original_random': R,
   'as_original_random_plus': R + V,
@@ -264,17 +237,9 @@ AS_ORIGINAL = {
 CROSS_VARIANTS = {
   f'cross_{name}': across(VARIANTS[name])
   for name in (
-    'vanilla',
-    'random',
-    'fixed_random',
-    'factorized_random',
-    'dense',
-    'factorized_dense',
-    'random_dense',
-    'random_vanilla',
-    'dense_vanilla',
-    'factorized_random_vanilla',
-    'factorized_random_dense',
+    *('vanilla', 'random', 'fixed_random', 'factorized_random', 'dense'),
+    *('factorized_dense', 'random_dense', 'random_vanilla', 'dense_vanilla'),
+    *('factorized_random_vanilla', 'factorized_random_dense'),
   )
 }
 
@@ -316,11 +281,9 @@ def some(*names: str) -> pytest.MarkDecorator:
 def every(
   members: Mapping[str, Member], takes: Optional[str] = None
 ) -> pytest.MarkDecorator:
-  """Parametrizes a test by `member`; most mixtures are slow.
+  """Parametrizes a test by `member`, of all that have a setting.
 
-  Args:
-    members: by name.
-    takes: a setting; members whose functions do not have it are left out.
+  Most mixtures are slow.
   """
   return pytest.mark.parametrize(
     'member',

@@ -33,12 +33,9 @@ Initial = Callable[[str, Sequence[int]], Array]
 
 @dataclasses.dataclass(frozen=True)
 class Mesh:
-  """A placement mesh on virtual CPU devices.
+  """A placement mesh on virtual CPU devices, as `utils.run` describes it.
 
-  Attributes:
-    shape: as in `utils.run.mesh_shape`.
-    layout: as in `utils.run.layout_rules`.
-    tpu: whether the layers take it for a mesh of TPU cores.
+  With `tpu`, the layers take it for a mesh of TPU cores.
   """
 
   shape: str = ''
@@ -66,12 +63,7 @@ _PLACER = types.SimpleNamespace(device_function=lambda op: '/cpu:0')
 
 @dataclasses.dataclass(frozen=True)
 class Encoded:
-  """What an encoder passes to the decoder.
-
-  Attributes:
-    output: [batch..., memory_length, d_model].
-    sequence_id: [batch..., memory_length]; 0 is padding.
-  """
+  """An encoder's rows: output [batch..., memory_length, d_model], segments."""
 
   output: Array
   sequence_id: Array
@@ -82,33 +74,19 @@ class Stack:
   """The part of a T5 model that a layer is in, and how the host calls it.
 
   Functions below take changes of these settings as keyword arguments.
-
-  Attributes:
-    name: 'encoder', 'decoder' or 'transformer'.
-    autoregressive: whether it is a decoder.
-    has_encoder: False in a language model.
-    input_full_attention: whether it is a prefix language model.
-    mode: of the Context.
-    dtype: type of the activations; variables are float32.
-    mesh: mesh shape and layout.
-    priority: read and write priority, [batch..., length], of a prefix language
-      model.
-    ensemble: number of models in an ensemble; 0 = no ensemble.
-    beam: whether rows are [batch, beam, length], and the position a scalar.
-    encoded: the encoder's output, without beams.
   """
 
-  name: str
+  name: str  # 'encoder', 'decoder' or 'transformer'
   autoregressive: bool = False
-  has_encoder: bool = True
-  input_full_attention: bool = False
+  has_encoder: bool = True  # False in a language model
+  input_full_attention: bool = False  # True in a prefix language model
   mode: str = 'train'
-  dtype: str = 'float32'
+  dtype: str = 'float32'  # of activations; variables are float32
   mesh: Mesh = ONE_DEVICE
-  priority: Optional[Array] = None
-  ensemble: int = 0
-  beam: bool = False
-  encoded: Optional[Encoded] = None
+  priority: Optional[Array] = None  # [batch..., length], in a prefix LM
+  ensemble: int = 0  # the number of models, if it is one
+  beam: bool = False  # rows are [batch, beam, length], positions scalars
+  encoded: Optional[Encoded] = None  # without beams
 
   @property
   def variable_dtype(self) -> mtf.VariableDType:
@@ -141,22 +119,16 @@ PREFIX_LM = dataclasses.replace(LM, input_full_attention=True)
 class Result:
   """What a graph computed.
 
-  Attributes:
-    output: [batch..., length, d_model].
-    weights: float32 arrays by variable name.
-    gradients: of sum(output * cotangent) and the losses, by variable name, 'x',
-      and 'memory' if there is an encoder.
-    trainable: names of the variables that a training step changes.
-    shapes: static shapes of all tensors in the TensorFlow graph, by name.
-    losses: what the layer added to the losses of the model.
+  Gradients are those of sum(output * cotangent) and the losses, by variable
+  name, 'x', and 'memory' if there is an encoder.
   """
 
-  output: Array
-  weights: dict[str, Array]
+  output: Array  # [batch..., length, d_model]
+  weights: dict[str, Array]  # float32, by variable name
   gradients: dict[str, Array]
-  trainable: list[str]
-  shapes: list[tuple[str, tuple[int, ...]]]
-  losses: list[Array]
+  trainable: list[str]  # names of the variables that a training step changes
+  shapes: list[tuple[str, tuple[int, ...]]]  # of all TensorFlow tensors
+  losses: list[Array]  # what the layer added to the losses of the model
 
 
 def draw(name: str, shape: Sequence[int], scale: float = 0.5) -> Array:
@@ -172,14 +144,9 @@ def host_context(
   stack: Stack = ENCODER,
   **changes: Any,
 ) -> transformer.Context:
-  """The Context that the host makes for whole rows.
+  """The Context that the host makes for x, [batch..., length, d_model].
 
-  Args:
-    mesh_object: the mesh of the graph.
-    shape: shape of the input, [batch..., length, d_model].
-    sequence_id: [batch..., length]; None: the host's int 1, no padding.
-    stack: where the layer is.
-    **changes: settings of the stack.
+  Without sequence_id, [batch..., length], it is the host's int 1: no padding.
   """
   stack = dataclasses.replace(stack, **changes)
   names = ['outer_batch', 'batch', 'length'][-len(shape) + 1 :]
@@ -195,17 +162,16 @@ def host_context(
     priority = constant(mesh_object, stack.priority, rows)
   memory = memory_id = None
   if stack.encoded is not None:
-    output, memory_id = stack.encoded.output, stack.encoded.sequence_id
+    memory_id = stack.encoded.sequence_id
     dims = [
       *rows[: memory_id.ndim - 1],
       mtf.Dimension('memory_length', memory_id.shape[-1]),
     ]
     memory_id = constant(mesh_object, memory_id, dims)
+    dims.append(mtf.Dimension('d_model', stack.encoded.output.shape[-1]))
     memory = mtf.cast(
-      constant(
-        mesh_object, output, [*dims, mtf.Dimension('d_model', output.shape[-1])]
-      ),
-      stack.variable_dtype.activation_dtype,
+      constant(mesh_object, stack.encoded.output, dims),
+      tf.as_dtype(stack.dtype),
     )
   return transformer.Context(
     model=stack.model(shape[-1]),
@@ -242,45 +208,42 @@ def parallel(
   Args:
     make_layer: makes a layer, or a list of such callables.
     x: [batch..., length, d_model], one or two batch dimensions.
-    sequence_id: [batch..., length]; None: the host's int 1, no padding.
-    stack: where the layers are.
+    sequence_id: [batch..., length]; None: no padding.
+    stack: where the layers are; `changes` are its settings.
     weights: returns the variables' values; None: as the layer initializes them.
     cotangent: factor of the output in the function that is differentiated.
     mask_padding: whether to set x to zero at padding, as the host does.
     runs: number of session calls; if more than one, outputs are stacked.
-    **changes: settings of the stack.
   """
   stack = dataclasses.replace(stack, **changes)
   makers = [make_layer] if callable(make_layer) else make_layer
   cotangent = draw('cotangent', x.shape) if cotangent is None else cotangent
   with new_graph(stack.mesh) as (graph, mesh_object):
     context = host_context(mesh_object, x.shape, sequence_id, stack)
-    model = context.model
-    dims = [*context.batch_dims, context.length_dim, model.model_dim]
-    placeholder = tf.placeholder(tf.float32, x.shape)
-    x_in = mtf.import_tf_tensor(mesh_object, placeholder, mtf.Shape(dims))
+    dims = _dims(context)
+    x_in = constant(mesh_object, x, dims)
     y = mtf.cast(x_in, context.activation_dtype)
     if mask_padding:
       y = transformer.sublayer_mask_padding(y, None, context)
     if stack.ensemble:
-      dims = model.ensemble_dims + dims
+      dims = context.model.ensemble_dims + dims
       cotangent = np.stack([cotangent] * stack.ensemble)
       y = mtf.broadcast(y, mtf.Shape(dims))
     for i, make in enumerate(makers):
-      scope = SCOPE if len(makers) == 1 else f'layer_{i:03d}'
-      with tf.variable_scope(scope):
+      with tf.variable_scope(SCOPE if len(makers) == 1 else f'layer_{i:03d}'):
         y = make().call(context, y)
     y = mtf.cast(y, tf.float32)
-    loss = mtf.reduce_sum(y * constant(mesh_object, cotangent, dims))
-    for added in context.losses:
-      loss += mtf.cast(added, tf.float32)
+    trained = {_short(v.name): v.outputs[0] for v in graph.trainable_variables}
+    sources = {'x': x_in, 'memory': context.encoder_output, **trained}
     gradients = {}
     if stack.mode == 'train':
-      sources = {'x': x_in}
-      if stack.encoded is not None:
-        sources['memory'] = context.encoder_output
-      for variable in graph.trainable_variables:
-        sources[_short(variable.name)] = variable.outputs[0]
+      loss = mtf.reduce_sum(y * constant(mesh_object, cotangent, dims))
+      loss = mtf.add_n(
+        [loss, *(mtf.cast(x, tf.float32) for x in context.losses)]
+      )
+      sources = {
+        n: source for n, source in sources.items() if source is not None
+      }
       found = mtf.gradients([loss], list(sources.values()))
       gradients = {n: g for n, g in zip(sources, found) if g is not None}
     fetches = {
@@ -288,25 +251,24 @@ def parallel(
       'gradients': gradients,
       'losses': list(context.losses),
     }
-    trainable = [_short(v.name) for v in graph.trainable_variables]
     with open_session(
       graph, mesh_object, stack.mesh, fetches, weights
     ) as session:
-      results = [session.run({placeholder: x}) for _ in range(runs)]
-      result = results[0]
-      if runs > 1:
-        result['output'] = np.stack([r['output'] for r in results])
-      return Result(
-        **result,
-        weights=session.weights,
-        trainable=trainable,
-        shapes=[
-          (tensor.name, tuple(tensor.shape.as_list()))
-          for op in tf.get_default_graph().get_operations()
-          for tensor in op.outputs
-          if tensor.shape.is_fully_defined()
-        ],
-      )
+      results = [session.run({}) for _ in range(runs)]
+    result = results[0]
+    if runs > 1:
+      result['output'] = np.stack([r['output'] for r in results])
+    return Result(
+      **result,
+      weights=session.weights,
+      trainable=list(trained),
+      shapes=[
+        (tensor.name, tuple(tensor.shape.as_list()))
+        for op in tf.get_default_graph().get_operations()
+        for tensor in op.outputs
+        if tensor.shape.is_fully_defined()
+      ],
+    )
 
 
 def decode(
@@ -320,14 +282,9 @@ def decode(
 ) -> tuple[Array, dict[str, Array]]:
   """Calls a layer as the host's decoders do: first_part, then token by token.
 
-  Args:
-    make_layer: makes the layer.
-    x: [batch, length, d_model], or [batch, beam, length, d_model].
-    start: [batch], number of given tokens in each row; first_part has noise in
-      place of the others. None: decoding starts from states of zeros.
-    stack: where the layer is.
-    weights: returns the variables' values.
-    **changes: settings of the stack.
+  x is [batch, length, d_model], or [batch, beam, length, d_model]. `start` is
+  the number of given tokens in each row, [batch]; first_part has noise in place
+  of the others. Without it, decoding starts from states of zeros.
 
   Returns:
     The output, [batch..., length, d_model], with NaN at the given tokens; and
@@ -343,7 +300,7 @@ def decode(
     layer = make_layer()
 
     def call(context: transformer.Context, values: Array) -> mtf.Tensor:
-      dims = [*batch, context.length_dim, context.model.model_dim]
+      dims = _dims(context)
       x_in = constant(mesh_object, values, dims[: values.ndim - 1] + dims[-1:])
       is_step = context.mode == 'incremental'
       with tf.variable_scope(SCOPE, reuse=is_step):
@@ -356,15 +313,11 @@ def decode(
     if start is None:
       states = [mtf.zeros_like(s) for s in states]
     outputs = []
+    # Rows that have reached their end go on with zeros until all rows have.
+    ended = np.concatenate([x, np.zeros_like(x)], axis=-2)
     for step in range(length - int(first.min())):
       at = (first + step).astype(np.int32)
-      # Rows that have reached their end go on with zeros until all rows have.
-      token = np.stack(
-        [
-          row[..., p, :] if p < length else np.zeros_like(row[..., 0, :])
-          for row, p in zip(x, at)
-        ]
-      )
+      token = np.stack([row[..., p, :] for row, p in zip(ended, at)])
       context = copy.copy(context)
       context.mode = 'incremental'
       context.initial_position, context.position_is_default = None, False
@@ -397,16 +350,7 @@ def evaluate(
   mesh: Mesh = ONE_DEVICE,
   weights: Optional[Initial] = draw,
 ) -> Any:
-  """Builds and runs a graph.
-
-  Args:
-    build: makes tensors on a mesh, in any structure.
-    mesh: mesh shape and layout.
-    weights: returns the variables' values; None: as they are initialized.
-
-  Returns:
-    The values, as float32, in the same structure.
-  """
+  """The float32 values of what `build` makes: tensors in any structure."""
   with new_graph(mesh) as (graph, mesh_object):
     fetches = build(mesh_object)
     with open_session(graph, mesh_object, mesh, fetches, weights) as session:
@@ -416,18 +360,11 @@ def evaluate(
 def variables(
   make_layer: MakeLayer, x: Array, **settings: Any
 ) -> dict[str, tuple[int, ...]]:
-  """The shapes of a layer's variables by name; nothing is computed.
-
-  Args:
-    make_layer: makes the layer.
-    x: [batch..., length, d_model].
-    **settings: arguments of `host_context`.
-  """
+  """Shapes of a layer's variables by name; takes settings of `host_context`."""
   with new_graph() as (graph, mesh_object):
     context = host_context(mesh_object, x.shape, **settings)
-    dims = [*context.batch_dims, context.length_dim, context.model.model_dim]
     with tf.variable_scope(SCOPE):
-      make_layer().call(context, constant(mesh_object, x, dims))
+      make_layer().call(context, constant(mesh_object, x, _dims(context)))
     return {
       _short(v.name): tuple(v.shape.to_integer_list)
       for v in graph.all_variables
@@ -446,12 +383,7 @@ _UNOPTIMIZED.rewrite_options.disable_meta_optimizer = True
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-  """A session over a lowered graph.
-
-  Attributes:
-    run: fetches the values, given what to feed.
-    weights: the variables by name.
-  """
+  """A session over a lowered graph: fetches what it was opened for."""
 
   run: Callable[[Mapping[tf.Tensor, Array]], Any]
   weights: dict[str, Array]
@@ -510,13 +442,7 @@ def constant(
   values: npt.ArrayLike,
   dims: Union[str, Sequence[mtf.Dimension]],
 ) -> mtf.Tensor:
-  """The values as a tensor, float32 or int32.
-
-  Args:
-    mesh_object: the mesh of the graph.
-    values: an array.
-    dims: its dimensions, or their names separated by spaces.
-  """
+  """An array as a tensor of these dimensions (or names), float32 or int32."""
   array = np.asarray(values)
   if isinstance(dims, str):
     dims = [mtf.Dimension(n, s) for n, s in zip(dims.split(), array.shape)]
@@ -526,8 +452,13 @@ def constant(
   )
 
 
+def _dims(context: transformer.Context) -> list[mtf.Dimension]:
+  """The dimensions of a layer's input."""
+  return [*context.batch_dims, context.length_dim, context.model.model_dim]
+
+
 def _short(name: str) -> str:
-  return name[len(SCOPE) + 1 :] if name.startswith(SCOPE + '/') else name
+  return name.removeprefix(f'{SCOPE}/')
 
 
 def assert_close(
@@ -538,33 +469,25 @@ def assert_close(
 ) -> None:
   """Compares arrays, or dicts of arrays by name.
 
-  Args:
-    actual: arrays under test.
-    expected: arrays of the same structure.
-    where: what they are, for the message.
-    tolerance: largest error, relative to the largest expected entry.
+  The tolerance is relative to the largest expected entry; `where` begins the
+  message.
   """
   if isinstance(expected, dict):
     assert set(actual) == set(expected), where
-    pairs = {f'{where}[{n}]': (actual[n], e) for n, e in expected.items()}
-  else:
-    pairs = {where: (actual, expected)}
-  faults = []
-  for name, pair in pairs.items():
-    a, e = (np.asarray(array) for array in pair)
-    if a.shape != e.shape:
-      faults.append(f'{name}: shape {a.shape}, expected {e.shape}')
-      continue
-    scale = np.abs(e).max(initial=0) or 1.0
-    error = np.abs(a.astype(np.float64) - e) / scale
-    off = ~(error <= tolerance)
-    if off.any():
-      worst = np.unravel_index(
-        np.where(np.isfinite(error), error, np.inf).argmax(), a.shape
-      )
-      faults.append(
-        f'{name}: entry {tuple(map(int, worst))} is {a[worst]!r}, expected '
-        f'{e[worst]!r}; the error is {error[worst]:.2g} of the largest entry, '
-        f'{scale:.3g}; {off.sum()} of {off.size} entries are off'
-      )
-  assert not faults, '\n'.join(faults)
+    for name, value in expected.items():
+      assert_close(actual[name], value, f'{where}[{name}]', tolerance)
+    return
+  a, e = np.asarray(actual), np.asarray(expected)
+  assert a.shape == e.shape, f'{where}: shape {a.shape}, expected {e.shape}'
+  scale = np.abs(e).max(initial=0) or 1.0
+  error = np.abs(a.astype(np.float64) - e) / scale
+  off = ~(error <= tolerance)
+  if off.any():
+    worst = np.unravel_index(
+      np.where(np.isfinite(error), error, np.inf).argmax(), a.shape
+    )
+    raise AssertionError(
+      f'{where}: entry {tuple(map(int, worst))} is {a[worst]!r}, expected '
+      f'{e[worst]!r}; the error is {error[worst]:.2g} of the largest entry, '
+      f'{scale:.3g}; {off.sum()} of {off.size} entries are off'
+    )

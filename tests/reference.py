@@ -32,25 +32,17 @@ Weights = Mapping[str, Array]
 class Example:
   """One sequence as a synthesizing function sees it.
 
-  Attributes:
-    x: [n, d_model].
-    weights: arrays by their names below the layer's scope.
-    heads: number of (read) heads.
-    causal: True in a decoder: token i must not depend on later tokens.
-    positions: [n], the row of each token in a learned table.
-    columns: [m], the column of each memory position.
-    q: [heads, n, d_kv].
-    k: [heads, m, d_kv].
+  Heads are read heads; if `causal`, token i must not depend on later tokens.
   """
 
-  x: Array
+  x: Array  # [n, d_model]
   weights: Weights
   heads: int
   causal: bool
-  positions: Array
-  columns: Array
-  q: Optional[Array] = None
-  k: Optional[Array] = None
+  positions: Array  # [n], the row of each token in a learned table
+  columns: Array  # [m], the column of each memory position
+  q: Optional[Array] = None  # [heads, n, d_kv]
+  k: Optional[Array] = None  # [heads, m, d_kv]
 
   def per_head(self, name: str, axes: int) -> Array:
     """A variable as [heads, ...]; the last `axes` axes are those of a head."""
@@ -63,10 +55,6 @@ Function = Callable[[Example], Array]
 
 def relu(x: Array) -> Array:
   return np.where(x.real > 0, x, 0)
-
-
-def sigmoid(x: Array) -> Array:
-  return 1 / (1 + np.exp(-x))
 
 
 def softmax(logits: Array, visible: Array) -> tuple[Array, Array]:
@@ -152,20 +140,13 @@ def _convolved(s: Example, scope: str) -> Array:
 def convolve(x: Array, kernel: Array, causal: bool) -> Array:
   """y_i = sum_w kernel[w] x_(i + w - shift), zero outside the sequence.
 
-  Args:
-    x: [n, channels_in].
-    kernel: [width, channels_in, channels_out].
-    causal: whether the last tap is at token i. Otherwise the middle one is, and
-      for an even width the one after the middle.
+  The kernel is [width, channels_in, channels_out]. If causal, its last tap is
+  at token i, otherwise the middle one (for an even width, the one after it).
   """
-  width = kernel.shape[0]
-  shift = width - 1 if causal else width // 2
-  y = np.zeros((len(x), kernel.shape[-1]), np.result_type(x, kernel))
-  for i in range(len(x)):
-    for w in range(width):
-      if 0 <= i + w - shift < len(x):
-        y[i] += x[i + w - shift] @ kernel[w]
-  return y
+  width = len(kernel)
+  before = width - 1 if causal else width // 2
+  padded = np.pad(x, ((before, width - 1 - before), (0, 0)))
+  return sum(padded[w : w + len(x)] @ kernel[w] for w in range(width))
 
 
 def bottleneck(
@@ -178,7 +159,8 @@ def bottleneck(
 
 def gated(s: Example, scope: str = 'gated_dense') -> Array:
   """v1, GLU: W2 ((W1 x_i) * sigmoid(Wg x_i))."""
-  hidden = _hidden(s, f'{scope}/W1') * sigmoid(_hidden(s, f'{scope}/Wg'))
+  gate = 1 / (1 + np.exp(-_hidden(s, f'{scope}/Wg')))
+  hidden = _hidden(s, f'{scope}/W1') * gate
   return _columns(hidden @ s.per_head(f'{scope}/W2', 2), s)
 
 
@@ -189,26 +171,22 @@ def patterns(s: Example, names: Sequence[str], size: int) -> Array:
   chosen tokens, and if none of those is visible, all weights are equal.
   """
   n = len(s.x)
+  i, j = np.mgrid[:n, :n]
 
-  def weight(name: str, i: int, j: int) -> float:
-    if name in ('left', 'right'):
-      distance = i - j if name == 'left' else j - i
-      return (1 - distance / size) ** 3 if distance >= 2 else 0
-    at = {
-      'current': i,
-      'previous': i - 1,
-      'next': i + 1,
-      'start': 0,
-      'end': n - 1,
-    }
-    return float(j == at[name])
+  def cubic(distance: Array) -> Array:
+    return np.where(distance >= 2, (1 - distance / size) ** 3, 0)
 
-  out = np.full((s.heads, n, n), -30.0)
-  for h, i, j in np.ndindex(out.shape):
-    chosen = weight(names[h % len(names)], i, j)
-    if chosen:
-      out[h, i, j] = math.log(chosen)
-  return out
+  weights = {
+    'current': j == i,
+    'previous': j == i - 1,
+    'next': j == i + 1,
+    'start': j == 0,
+    'end': j == n - 1,
+    'left': cubic(i - j),
+    'right': cubic(j - i),
+  }
+  chosen = np.stack([weights[names[h % len(names)]] for h in range(s.heads)])
+  return np.where(chosen > 0, np.log(np.where(chosen > 0, chosen, 1)), -30.0)
 
 
 # The layer.
@@ -218,15 +196,14 @@ def mixture(functions: Sequence[Function], mixing: str) -> Function:
   """sum_i alpha_i S_i(X), sum_i alpha_i = 1 (eq. 8)."""
 
   def logits(s: Example) -> Array:
-    if len(functions) == 1 or mixing == 'sum':
-      return np.sum([f(s) for f in functions], axis=0)
-    heads = s.heads if mixing == 'softmax' else 1
-    scores = s.weights['alpha'].reshape(len(functions), heads)
-    e = np.exp(scores - scores.real.max(0))
-    alphas = e / e.sum(0)
-    return np.sum(
-      [a[:, None, None] * f(s) for a, f in zip(alphas, functions)], axis=0
-    )
+    alphas = np.ones([len(functions), 1])
+    if len(functions) > 1 and mixing != 'sum':
+      heads = s.heads if mixing == 'softmax' else 1
+      scores = s.weights['alpha'].reshape(len(functions), heads)
+      e = np.exp(scores - scores.real.max(0))
+      alphas = e / e.sum(0)
+    terms = [a[:, None, None] * f(s) for a, f in zip(alphas, functions)]
+    return np.sum(terms, axis=0)
 
   return logits
 
@@ -240,8 +217,7 @@ def bucket(distance: int, bidirectional: bool, buckets: int) -> int:
   first, n = 0, -distance
   if bidirectional:
     buckets //= 2
-    if n < 0:
-      first, n = buckets, -n
+    first, n = buckets * (n < 0), abs(n)
   n = max(n, 0)
   exact = buckets // 2
   if n < exact:
@@ -254,47 +230,27 @@ def bucket(distance: int, bidirectional: bool, buckets: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Attention:
-  """What a layer computes, of one sequence or of a batch.
+  """What a layer computes, of one sequence or of a batch."""
 
-  Attributes:
-    y: [..., n, d_model].
-    logits: [..., heads, n, m], with the relative position bias.
-    weights: [..., heads, n, m].
-    log_z: logarithm of the softmax's denominator, [..., heads, n].
-  """
-
-  y: Array
-  logits: Array
-  weights: Array
-  log_z: Array
+  y: Array  # [..., n, d_model]
+  logits: Array  # [..., heads, n, m], with the relative position bias
+  weights: Array  # [..., heads, n, m]
+  log_z: Array  # [..., heads, n], log of the softmax's denominator
 
 
 @dataclasses.dataclass(frozen=True)
 class Layer:
-  """One attention layer.
-
-  Attributes:
-    functions: the synthesizing functions.
-    num_heads: as in the layer under test, like all that follow.
-    key_value_size: width of a head.
-    num_memory_heads: number of heads of keys and values; 0 = `num_heads`.
-    shared_kv: whether keys are the values.
-    mixing: 'softmax' (alpha per head), 'layer_softmax' or 'sum'.
-    normalize: 'softmax', or None for the MLP-Mixer form.
-    index_by: 'position' in the sequence, or index in the 'row'.
-    relative_attention_type: None, 'bias' or 'contextual'.
-    relative_attention_num_buckets: buckets of the relative position bias.
-  """
+  """One attention layer, with the settings of the layer under test."""
 
   functions: Sequence[Function]
   num_heads: int
   key_value_size: int
-  num_memory_heads: int = 0
+  num_memory_heads: int = 0  # of keys and values, if they are fewer
   shared_kv: bool = False
-  mixing: str = 'softmax'
-  normalize: Optional[str] = 'softmax'
-  index_by: str = 'position'
-  relative_attention_type: Optional[str] = None
+  mixing: str = 'softmax'  # 'softmax' (alpha per head), 'layer_softmax', 'sum'
+  normalize: Optional[str] = 'softmax'  # None for the MLP-Mixer form
+  index_by: str = 'position'  # 'position' in the sequence, index in the 'row'
+  relative_attention_type: Optional[str] = None  # 'bias', 'contextual'
   relative_attention_num_buckets: int = 32
 
   def __call__(
@@ -313,10 +269,9 @@ class Layer:
       x: [n, d_model].
       weights: arrays by name.
       causal: whether token i sees only the tokens up to itself.
-      positions: the position of each token in a table; default 0, 1, 2, ...
+      positions: [n], of the tokens in a table; default 0, 1, 2, ...
       visible: bool [n, n], overrides what `causal` implies (a prefix LM).
-      memory: [m, d_model], what queries attend to; default: x. All of it is
-        visible if given, and `causal` is about x alone.
+      memory: [m, d_model], what queries attend to, all of it; default: x.
       columns: [m], positions of the memory; default 0, 1, 2, ...
     """
     n = len(x)
@@ -332,9 +287,8 @@ class Layer:
     # Only some functions look at queries and keys.
     q = self._heads(x, weights, 'q', self.num_heads) if 'q' in weights else None
     k = self._memory(memory, weights, key) if key in weights else None
-    s = Example(
-      x, weights, self.num_heads, causal, rows, np.asarray(columns), q, k
-    )
+    columns = np.asarray(columns)
+    s = Example(x, weights, self.num_heads, causal, rows, columns, q, k)
     logits = mixture(self.functions, self.mixing)(s)
     logits = logits + self._bias(q, weights, n, causal)
     visible = visible.astype(bool)
@@ -445,17 +399,11 @@ def probes(
   entries: int = 6,
   mixed: int = 3,
 ) -> list[Probe]:
-  """Derivatives of f by some entries of each array, and along mixtures.
+  """Derivatives of f by single entries of each array, and along mixtures.
 
   The mixtures are random directions over all entries, so that they reveal any
-  wrong entry; the single entries show where to look.
-
-  Args:
-    f: a real function of a dict of arrays.
-    at: the arrays.
-    fixed: further arrays that f takes.
-    entries: number of single entries per array.
-    mixed: number of mixtures per array.
+  wrong entry; the single entries show where to look. `fixed` are further arrays
+  that f takes.
   """
   rng = np.random.RandomState(0)
   found = []
