@@ -7,11 +7,10 @@ the files that our tasks read directly.
 import collections
 import contextlib
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Optional
 
 import gin
-import pytest
 import seqio
 
 from synth_mtf import tasks
@@ -48,24 +47,6 @@ def three_ways(
   gin.bind_parameter('synth_mtf.tasks.settings.data_dir', str(data_dir))
   assert _examples(ours, split) == expected
   return expected
-
-
-def each_split(
-  splits: Mapping[str, tuple[str, ...]], fast: tuple[str, ...]
-) -> pytest.MarkDecorator:
-  """Parametrizes by `name` and `split`; training sets of `fast` are fast."""
-  return pytest.mark.parametrize(
-    'name, split',
-    [
-      pytest.param(
-        name,
-        split,
-        marks=[] if name in fast and split == 'train' else pytest.mark.slow,
-      )
-      for name, names in splits.items()
-      for split in names
-    ],
-  )
 
 
 @contextlib.contextmanager

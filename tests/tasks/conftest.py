@@ -7,33 +7,17 @@ import pathlib
 
 import gin
 import pytest
+import tensorflow_datasets as tfds
 
 from benchmarks import tfds_samples
 from tests.tasks import comparison
+from tests.tasks.folder import write
 
-_GLUE = [
-  'cola',
-  'sst2',
-  'mrpc',
-  'stsb',
-  'qqp',
-  'mnli',
-  'mnli_matched',
-  'mnli_mismatched',
-  'qnli',
-  'rte',
-  'wnli',
-]
-_SUPER_GLUE = [
-  'boolq',
-  'cb',
-  'copa',
-  'multirc',
-  'record',
-  'rte',
-  'wic',
-  'wsc.fixed',
-]
+# Without the sets for tests only, and WSC before TFDS corrected it.
+_GLUE = {*tfds.text.glue.Glue.builder_configs} - {'ax'}
+_SUPER_GLUE = {*tfds.text.super_glue.SuperGlue.builder_configs} - {
+  *('axb', 'axg', 'wsc'),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -64,11 +48,11 @@ def sample_data(official_data, tmp_path_factory) -> pathlib.Path:
   for pattern, lines in (('glue/*/*.tsv', 150), ('superglue/*/*.jsonl', 8)):
     for path in official_data.glob(pattern):
       start = itertools.islice(path.open('rb'), lines)
-      _write(folder / path.relative_to(official_data), b''.join(start))
+      write(folder / path.relative_to(official_data), b''.join(start))
   for path in official_data.glob('squad/*.json'):
     squad = json.loads(path.read_text())
     squad['data'] = squad['data'][:1]
-    _write(folder / 'squad' / path.name, json.dumps(squad).encode())
+    write(folder / 'squad' / path.name, json.dumps(squad).encode())
   return folder
 
 
@@ -93,11 +77,6 @@ def tfds_dir(sample_data, tmp_path_factory) -> str:
   return folder
 
 
-def _write(path: pathlib.Path, data: bytes) -> None:
-  path.parent.mkdir(parents=True, exist_ok=True)
-  path.write_bytes(data)
-
-
 @pytest.fixture
 def use_tfds(tfds_dir):
   """Points seqio at the datasets on disk."""
@@ -112,15 +91,15 @@ def _mrpc(sample_data: pathlib.Path, tmp_path_factory) -> dict[str, str]:
     part: (sample_data / 'glue' / 'MRPC' / f'{part}.tsv').read_bytes()
     for part in ('train', 'dev')
   }
-  header, dev_rows = parts['dev'].split(b'\n', 1)
-  ids = [line.split(b'\t')[1:3] for line in dev_rows.splitlines()]
+  header, *dev_rows = parts['dev'].splitlines(keepends=True)
+  ids = (b'\t'.join(line.split(b'\t')[1:3]) + b'\n' for line in dev_rows)
   files = {
-    'train': parts['train'] + dev_rows,
-    'dev_ids': b''.join(b'\t'.join(pair) + b'\n' for pair in ids),
-    'test': header + b'\n' + dev_rows.splitlines(keepends=True)[0],
+    'train': b''.join([parts['train'], *dev_rows]),
+    'dev_ids': b''.join(ids),
+    'test': header + dev_rows[0],
   }
   for name, data in files.items():
-    (folder / name).write_bytes(data)
+    write(folder / name, data)
   return {name: str(folder / name) for name in files}
 
 

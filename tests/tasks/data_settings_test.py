@@ -15,6 +15,12 @@ from synth_mtf.tasks import data_settings
 _NAMES = list(tasks.Settings.__dataclass_fields__)
 
 
+@pytest.fixture(autouse=True)
+def unset(monkeypatch):
+  for name in _NAMES:
+    monkeypatch.delenv(f'SYNTH_MTF_{name.upper()}', raising=False)
+
+
 @pytest.fixture
 def parsed_flags(monkeypatch):
   """A registry of flags of our own, as t5's main would have parsed it."""
@@ -28,37 +34,27 @@ def parsed_flags(monkeypatch):
   return parse
 
 
-def test_flag_wins_over_gin_and_gin_over_the_environment(
-  monkeypatch, parsed_flags
-):
-  assert tasks.settings().data_dir is None
-  monkeypatch.setenv('SYNTH_MTF_DATA_DIR', '/environment')
-  assert tasks.settings().data_dir == '/environment'
-  gin.bind_parameter('synth_mtf.tasks.settings.data_dir', '/gin')
-  assert tasks.settings().data_dir == '/gin'
-  parsed_flags('--data_dir=/flag')
-  assert tasks.settings().data_dir == '/flag'
-
-
 @pytest.mark.parametrize('name', _NAMES)
-def test_each_setting_has_all_three_ways(name, monkeypatch, parsed_flags):
-  def value():
-    return getattr(tasks.settings(), name)
-
-  text = {'skip_bad_rows': 'true', 'task_data_dirs': 'a=b'}.get(name, 'text')
-  monkeypatch.delenv(f'SYNTH_MTF_{name.upper()}', raising=False)
-  unset = value()
-  monkeypatch.setenv(f'SYNTH_MTF_{name.upper()}', text)
-  by_environment = value()
-  assert by_environment != unset
-  monkeypatch.delenv(f'SYNTH_MTF_{name.upper()}')
-  with gin.unlock_config():
-    in_gin = True if name == 'skip_bad_rows' else text
-    gin.bind_parameter(f'synth_mtf.tasks.settings.{name}', in_gin)
-  assert value() == by_environment
-  gin.clear_config()
-  parsed_flags(f'--{name}={text}')
-  assert value() == by_environment
+def test_flag_wins_over_gin_and_gin_over_the_environment(
+  name, monkeypatch, parsed_flags
+):
+  given, expected = {
+    'skip_bad_rows': (['yes', False, 'true'], [True, False, True]),
+    'task_data_dirs': (
+      ['a=/a', {'b': '/b'}, 'c=tfds'],
+      [(('a', '/a'),), (('b', '/b'),), (('c', None),)],
+    ),
+  }.get(name, (['/a', '/b', '/c'], ['/a', '/b', '/c']))
+  assert tasks.settings() == tasks.Settings()
+  found = []
+  for give in (
+    lambda value: monkeypatch.setenv(f'SYNTH_MTF_{name.upper()}', value),
+    lambda value: gin.bind_parameter(f'synth_mtf.tasks.settings.{name}', value),
+    lambda value: parsed_flags(f'--{name}={value}'),
+  ):
+    give(given[len(found)])
+    found.append(getattr(tasks.settings(), name))
+  assert found == expected
 
 
 def test_folders_of_single_tasks():

@@ -1,6 +1,7 @@
 """Metrics of dialogue: pycocoevalcap's, and the similarity of embeddings."""
 
 import shutil
+import sys
 
 import pytest
 
@@ -33,7 +34,7 @@ def test_meteor_runs_where_there_is_java():
 
 
 def test_metric_without_its_package_is_left_out(monkeypatch, caplog):
-  monkeypatch.setitem(__import__('sys').modules, 'pycocoevalcap.bleu', None)
+  monkeypatch.setitem(sys.modules, 'pycocoevalcap.bleu.bleu', None)
   with caplog.at_level('WARNING', logger='absl'):
     assert dialogue_metrics.bleu(_SAID, _HEARD) == {}
   assert 'pip install synth-mtf[metrics]' in caplog.text

@@ -37,4 +37,6 @@ def frozen(value: Any) -> Any:
     return frozen(value.tolist())
   if isinstance(value, list):
     return tuple(map(frozen, value))
-  return value
+  if isinstance(value, bytes):
+    return value.decode()
+  return round(value, 5) if isinstance(value, float) else value

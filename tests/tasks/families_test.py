@@ -1,0 +1,235 @@
+"""The families that need their own files: T5's or TFDS's examples, counted."""
+
+import csv
+import gzip
+import hashlib
+import itertools
+import json
+import shutil
+
+import gin
+import numpy as np
+import pytest
+import sacrebleu
+import seqio
+import tensorflow_datasets as tfds
+
+from synth_mtf import tasks
+from synth_mtf.errors import UserError
+from tests.tasks import comparison
+from tests.tasks.folder import write
+from tests.tasks.rows import frozen, run
+
+ROWS = 40
+
+
+def _copy_lines(source, target):
+  """Copies the first lines of a file, and returns their text."""
+  with source.open('rb') as stream:
+    kept = list(itertools.islice(stream, ROWS))
+  write(target, b''.join(kept))
+  return [line.decode().rstrip('\n') for line in kept]
+
+
+def test_c4(official_data, tmp_path, prepared):
+  """Its own files, with T5's span corruption."""
+  text = (official_data / 'corpus/books/moby_dick.txt').read_text()
+  texts = [text[i : i + 2000] for i in range(0, 40_000, 2000)]
+  lines = [json.dumps({'text': t, 'url': 'x'}) for t in texts]
+  for name, part in (('train.00000', lines[:15]), ('validation.00000', lines)):
+    data = gzip.compress('\n'.join(part).encode())
+    write(tmp_path / f'c4/en/c4-{name}-of-00001.json.gz', data)
+  others = ('url', 'timestamp', 'content-length', 'content-type')
+  rows = [{'text': t, **dict.fromkeys(others, '')} for t in texts]
+  prepared('c4/en:2.2.0', train=rows[:15], validation=rows)
+  ours = tasks.get('synth_c4_span_corruption')
+  t5_own = seqio.TaskRegistry.get('c4_v220_span_corruption')
+  assert ours.preprocessors == t5_own.preprocessors
+
+  def read(source, split):
+    rows = run(lambda: source.get_dataset(split, shuffle=False))
+    return sorted(row['text'].decode() for row in rows)
+
+  for split, count in (('train', 15), ('validation', 20)):
+    gin.clear_config()
+    assert read(t5_own.source, split) == sorted(texts[:count])
+    assert read(ours.source, split) == sorted(texts[:count])
+    gin.bind_parameter('synth_mtf.tasks.settings.data_dir', str(tmp_path))
+    assert read(ours.source, split) == sorted(texts[:count])
+
+
+@pytest.mark.slow  # reads a corpus, twice
+def test_rows_of_any_text_are_full(official_data):
+  """512 inputs and 114 targets are full rows, and the stream repeats."""
+  gin.bind_parameter('synth_mtf.tasks.settings.data_dir', str(official_data))
+  lengths = {'inputs': 512, 'targets': 114}
+  task = tasks.get('synth_text_span_corruption')
+  rows, again = (
+    run(lambda: task.get_dataset(lengths, 'train', seed=1), limit=50)
+    for _ in range(2)
+  )
+  assert list(map(frozen, rows)) == list(map(frozen, again))
+  full = [
+    r for r in rows if (len(r['inputs']), len(r['targets'])) == (512, 114)
+  ]
+  assert len(full) > 45
+  first_sentinel = tasks.VOCABULARY.vocab_size - 1
+  noise = sum((r['targets'] < first_sentinel - 99).sum() - 1 for r in full)
+  text = sum((r['inputs'] < first_sentinel - 99).sum() - 1 for r in full)
+  assert noise / (noise + text) == pytest.approx(0.15, abs=0.005)
+  spans = sum((r['inputs'] > first_sentinel - 99).sum() for r in full)
+  assert noise / spans == pytest.approx(3.0, abs=0.1)
+
+
+def test_lm1b(official_data, tmp_path, prepared):
+  texts = _copy_lines(
+    official_data / 'corpus/news_sentences/newstest2014.en.tok.txt',
+    tmp_path
+    / 'lm1b/1-billion-word-language-modeling-benchmark-r13output'
+    / 'training-monolingual.tokenized.shuffled/news.en-00001-of-00100',
+  )
+  prepared('lm1b:1.1.0', train=[{'text': text.strip()} for text in texts])
+  rows = comparison.three_ways('synth_lm1b', 'train', tmp_path)
+  assert sum(rows.values()) == ROWS
+  assert list(tasks.get('synth_lm1b').output_features) == ['targets']
+
+
+def test_ag_news(official_data, tmp_path, prepared):
+  path = tmp_path / 'ag_news_csv/train.csv'
+  _copy_lines(official_data / 'ag_news_csv/test.csv', path)
+  with path.open(newline='', encoding='utf-8') as stream:
+    rows = [
+      {'label': int(label) - 1, 'title': title, 'description': text}
+      for label, title, text in csv.reader(stream)
+    ]
+  prepared('ag_news_subset:1.0.0', train=rows)
+  found = comparison.three_ways('synth_ag_news', 'train', tmp_path)
+  words = ['World', 'Sports', 'Business', 'Sci/Tech']
+  assert {dict(row)['targets_pretokenized'] for row in found} == set(words)
+  ours = tasks.get('synth_ag_news')
+  assert [*map(ours.postprocess_fn, [*words, 'x'])] == [0, 1, 2, 3, -1]
+
+
+def test_imdb(official_data, tmp_path, prepared):
+  rows = []
+  for label in ('neg', 'pos'):
+    folder = official_data / 'aclImdb/train' / label
+    for path in sorted(folder.iterdir())[: ROWS // 2]:
+      write(tmp_path / 'aclImdb/train' / label / path.name, path.read_bytes())
+      text = path.read_text(encoding='utf-8')
+      rows.append({'text': text.strip(), 'label': label})
+  prepared('imdb_reviews/plain_text:1.0.0', train=rows)
+  found = comparison.three_ways('synth_imdb_reviews', 'train', tmp_path)
+  assert sum(found.values()) == ROWS
+
+
+def test_the_target_of_an_encoders_first_token_is_the_class(data_dir):
+  write(data_dir / 'ag_news_csv/test.csv', b'"3","A title","B"\n"1","C","D"\n')
+  task = tasks.get('synth_ag_news_class')
+  lengths = dict.fromkeys(task.output_features, 48)
+  found = run(lambda: task.get_dataset(lengths, 'test', shuffle=False))
+  assert [row['targets'].tolist() for row in found] == [[3], [1]]
+  text = tasks.VOCABULARY.decode(found[0]['inputs'].tolist())
+  assert text == 'ag_news title: A title description: B'
+  for row in found:
+    assert row['inputs'][-1] == 1, 'the end of the text'
+    ones = np.ones(len(row['inputs']))
+    np.testing.assert_array_equal(row['targets_segmentation'], ones)
+
+
+@pytest.mark.parametrize('with_lists', [False, True])
+def test_summaries(with_lists, official_data, tmp_path, prepared):
+  root = tmp_path / 'cnn_dailymail'
+  shutil.copytree(official_data / 'cnn_dailymail', root)
+  stories = sorted((root / 'cnn/stories').iterdir())
+  train = [s for s in stories if s.name[0] not in '0f']
+  if with_lists:
+    # A story is named by the hash of its address: make addresses of our own.
+    urls = [f'http://example.com/{i}' for i in range(len(stories))]
+    named = [
+      story.rename(
+        story.with_name(f'{hashlib.sha1(url.encode()).hexdigest()}.story')
+      )
+      for url, story in zip(urls, stories)
+    ]
+    train = named[:5]
+    write(root / 'url_lists/all_train.txt', '\n'.join(urls[:5]).encode())
+  parse = tfds.summarization.cnn_dailymail._get_art_abs  # noqa: SLF001
+  rows = [
+    dict(zip(('article', 'highlights'), parse(str(path))), id='', publisher='')
+    for path in train
+  ]
+  prepared('cnn_dailymail:3.4.0', train=rows)
+  name = 'cnn_dailymail_v002'
+  found = comparison.three_ways(f'synth_{name}', 'train', tmp_path, name)
+  assert sum(found.values()) == len(train)
+
+
+def test_personachat_turns(official_data):
+  gin.bind_parameter('synth_mtf.tasks.settings.data_dir', str(official_data))
+  task = tasks.get('synth_personachat')
+  file = official_data / 'convai2/valid_self_original_no_cands.txt'
+  lines = file.read_text(encoding='utf-8').splitlines()
+  turns = sum('\t' in line for line in lines)
+  assert task.num_input_examples('validation') == turns
+  lengths = comparison.LENGTHS
+  _, row = run(
+    lambda: task.get_dataset(lengths, 'validation', shuffle=False), limit=2
+  )
+  persona = [line.split(': ', 1)[1] for line in lines[:4]]
+  (said, answered), (then, response) = (
+    line.split(' ', 1)[1].split('\t') for line in lines[4:6]
+  )
+  words = ['personachat persona:', *persona, 'dialogue:', said, answered, then]
+  assert row['inputs_pretokenized'].decode() == ' '.join(words)
+  assert row['targets_pretokenized'].decode() == response
+
+
+@pytest.mark.parametrize(
+  'task, config, source',
+  [
+    ('wmt14_ende_v003', 'wmt14_translate/de-en', 'wmt14_en_de_tok/train'),
+    ('wmt14_enfr_v003', 'wmt14_translate/fr-en', 'multi30k/train'),
+    ('wmt16_enro_v003', 'wmt16_translate/ro-en', 'wmt16_en_ro/newsdev2016'),
+  ],
+)
+def test_translation(task, config, source, official_data, tmp_path, prepared):
+  wmt, pair, _ = task.split('_')
+  languages = pair[:2], pair[2:]
+  folder = tmp_path / 'parallel' / f'{wmt}_{pair[:2]}_{pair[2:]}_sample'
+  sentences = [
+    _copy_lines(
+      official_data / 'parallel' / f'{source}.{language}',
+      folder / f'train.{language}',
+    )
+    for language in languages
+  ]
+  rows = [dict(zip(languages, row)) for row in zip(*sentences)]
+  prepared(f'{config}:1.0.0', train=rows)
+  found = comparison.three_ways(f'synth_{task}', 'train', tmp_path, task)
+  assert sum(found.values()) == ROWS
+
+
+def test_bleu_is_sacrebleus(official_data):
+  file = official_data / 'parallel/wmt14_en_de_tok/val.de'
+  german = file.read_text(encoding='utf-8').splitlines()
+  predictions = [line[: len(line) * 2 // 3] for line in german]
+  (metric,) = tasks.get('synth_wmt14_ende_v003').metric_fns
+  expected = sacrebleu.corpus_bleu(
+    predictions, [german], tokenize='intl', smooth_value=0.0, force=False
+  )
+  assert 0 < expected.score < 99
+  assert metric(german, predictions)['bleu'] == pytest.approx(expected.score)
+
+
+@pytest.mark.parametrize(
+  'german, message',
+  [(b'Eins.\n', 'train.en:2: a line of the file .en on'), (None, 'train.de')],
+)
+def test_parallel_files_that_are_not(german, message, data_dir):
+  folder = data_dir / 'parallel/wmt14_en_de'
+  write(folder / 'train.en', b'One.\nTwo.\n')
+  if german:
+    write(folder / 'train.de', german)
+  with pytest.raises(UserError, match=message):
+    tasks.check(['synth_wmt14_ende_v003'], ['train'])
