@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from typing import Any
 
 import gin
 import pytest
@@ -38,23 +39,24 @@ def parsed_flags(monkeypatch):
 def test_flag_wins_over_gin_and_gin_over_the_environment(
   name, monkeypatch, parsed_flags
 ):
-  given, expected = {
-    'skip_bad_rows': (['yes', False, 'true'], [True, False, True]),
-    'task_data_dirs': (
-      ['a=/a', {'b': '/b'}, 'c=tfds'],
-      [(('a', '/a'),), (('b', '/b'),), (('c', None),)],
-    ),
-  }.get(name, (['/a', '/b', '/c'], ['/a', '/b', '/c']))
+  given: dict[str, list[Any]] = {
+    'skip_bad_rows': ['yes', False, 'true'],
+    'task_data_dirs': ['a=/a', {'b': '/b'}, 'c=tfds'],
+  }
+  expected: dict[str, list[Any]] = {
+    'skip_bad_rows': [True, False, True],
+    'task_data_dirs': [(('a', '/a'),), (('b', '/b'),), (('c', None),)],
+  }
+  values = given.get(name, ['/a', '/b', '/c'])
   assert tasks.settings() == tasks.Settings()
   found = []
-  for give in (
-    lambda value: monkeypatch.setenv(f'SYNTH_MTF_{name.upper()}', value),
-    lambda value: gin.bind_parameter(f'synth_mtf.tasks.settings.{name}', value),
-    lambda value: parsed_flags(f'--{name}={value}'),
-  ):
-    give(given[len(found)])
-    found.append(getattr(tasks.settings(), name))
-  assert found == expected
+  monkeypatch.setenv(f'SYNTH_MTF_{name.upper()}', values[0])
+  found.append(getattr(tasks.settings(), name))
+  gin.bind_parameter(f'synth_mtf.tasks.settings.{name}', values[1])
+  found.append(getattr(tasks.settings(), name))
+  parsed_flags(f'--{name}={values[2]}')
+  found.append(getattr(tasks.settings(), name))
+  assert found == expected.get(name, values)
 
 
 def test_folders_of_single_tasks():

@@ -282,8 +282,8 @@ def test_texts_that_t5_corrects_are_accepted(data_dir):
     and zlib.crc32(value.encode()) in WscReader.FIXED_BY_T5
   ]
   assert len(texts) == len(WscReader.FIXED_BY_T5) == 2
-  rows = (_wsc(text, 'him' if 'him' in text else 'it', 20) for text in texts)
-  write(data_dir / 'superglue/WSC/train.jsonl', b''.join(rows))
+  lines = (_wsc(text, 'him' if 'him' in text else 'it', 20) for text in texts)
+  write(data_dir / 'superglue/WSC/train.jsonl', b''.join(lines))
   lengths = {'inputs': 999, 'targets': 99}
   rows = run(lambda: tasks.get(_WSC_TASK).get_dataset(lengths, 'train'))
   marked = [row['inputs_pretokenized'] for row in rows]
