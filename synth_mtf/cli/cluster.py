@@ -30,8 +30,8 @@ from synth_mtf.run import main, output, process
 
 SUMMARY = "T5's main over several machines: the same command on each"
 
-_PATIENCE = 300  # seconds for the others to start
-_TRIES = 3  # attempts, a second apart, until a task counts as lost
+_PATIENCE = 300  # attempts, a second apart, until a task must have started
+_TRIES = 3  # and until one that has answered counts as lost
 _SECONDS = 5  # for one attempt
 
 
@@ -64,19 +64,17 @@ def run(args: argparse.Namespace) -> int:
   # May restart this command, so it comes before the server starts.
   process.fix_hash_seed()
   server = _serve(hosts, task)
+  others = [0] if task else range(1, len(hosts))
   print(
     f'Task {task} serves {hosts[task]}. The port is open on all interfaces, '
-    'without authentication.',
+    'without authentication. Waiting for the other tasks.',
     flush=True,
   )
-  others = [0] if task else range(1, len(hosts))
-  for number in others:
-    _wait_for(hosts[number])
   ended = threading.Event()
   watch = [hosts, others, ended]
   threading.Thread(target=_end_when_lost, args=watch, daemon=True).start()
   if task:
-    _hear_goodbye(server, task)
+    _goodbye(server, [task], hear=True)
     ended.set()
     print(f'Task 0 ({hosts[0]}) has finished, and so has this one.')
     time.sleep(1)  # task 0 closes its session first
@@ -86,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
   status = main.run([word for word in args.flags if word != '--'])
   ended.set()  # a task that has heard the goodbye is not lost
   if not status:
-    _say_goodbye(server, others)
+    _goodbye(server, others, hear=False)
   return status
 
 
@@ -105,48 +103,32 @@ def _serve(hosts: Sequence[str], task: int) -> Any:
     ) from error
 
 
-def _goodbyes(task: int) -> Any:
-  """A queue on a task's own device, shared by its sessions and task 0's."""
+def _goodbye(server: Any, tasks: Sequence[int], hear: bool) -> None:
+  """Hears, or says to other tasks, that the run has succeeded.
+
+  Each task has a queue for it on its own device. A session sees only the tasks
+  that it needs: another may be gone already.
+  """
   import tensorflow.compat.v1 as tf
 
-  with tf.device(f'/job:worker/task:{task}/device:CPU:0'):
-    return tf.FIFOQueue(1, tf.bool, [[]], shared_name='synth_mtf_goodbye')
-
-
-def _hear_goodbye(server: Any, task: int) -> None:
-  """Returns when task 0 says that the run has succeeded."""
-  import tensorflow.compat.v1 as tf
-
-  # Of all tasks, only this one: another may be gone already.
-  only = tf.ConfigProto(device_filters=[f'/job:worker/task:{task}'])
+  names = [f'/job:worker/task:{task}' for task in tasks]
+  seconds = 0 if hear else _SECONDS
+  options = tf.ConfigProto(
+    device_filters=names, operation_timeout_in_ms=1000 * seconds
+  )
+  words = []
   with tf.Graph().as_default():
-    heard = _goodbyes(task).dequeue()
-    with tf.Session(server.target, config=only) as session:
-      session.run(heard)
-
-
-def _say_goodbye(server: Any, others: Sequence[int]) -> None:
-  """Tells the other tasks that the run has succeeded."""
-  import tensorflow.compat.v1 as tf
-
-  options = tf.ConfigProto(operation_timeout_in_ms=1000 * _SECONDS)
-  with tf.Graph().as_default(), contextlib.suppress(tf.errors.OpError):
-    words = [_goodbyes(task).enqueue(True) for task in others]
-    with tf.Session(server.target, config=options) as session:
+    for name in names:
+      with tf.device(f'{name}/device:CPU:0'):
+        queue = tf.FIFOQueue(1, tf.bool, [[]], shared_name='synth_mtf_goodbye')
+      words.append(queue.dequeue() if hear else queue.enqueue(True))
+    # Too late for a goodbye, which the other task reports.
+    unheard = () if hear else tf.errors.OpError
+    with (
+      contextlib.suppress(unheard),
+      tf.Session(server.target, config=options) as session,
+    ):
       session.run(words)
-
-
-def _wait_for(host: str) -> None:
-  """Waits until a host answers."""
-  print(f'Waiting for {host}.', flush=True)
-  end = time.monotonic() + _PATIENCE
-  while not _answers(host):
-    if time.monotonic() > end:
-      raise UserError(
-        f'{host} has not answered for {_PATIENCE} seconds: is `synth-mtf '
-        'cluster` running there, with the same --hosts?'
-      )
-    time.sleep(1)
 
 
 def _answers(host: str) -> bool:
@@ -170,7 +152,7 @@ def _end_when_lost(
 
   from synth_mtf.checkpoints import folder
 
-  failures = dict.fromkeys(others, 0)
+  failures = dict.fromkeys(others, _TRIES - _PATIENCE)
   while max(failures.values(), default=0) < _TRIES:
     time.sleep(1)
     for number in others:
@@ -185,8 +167,8 @@ def _end_when_lost(
     latest = flags.FLAGS.is_parsed() and folder.latest(flags.FLAGS.model_dir)
   # stdout and stderr may be the run's log by now.
   output.console().line(
-    f'synth-mtf: error: task {lost} ({hosts[lost]}) is lost, or its run has '
-    'failed.'
+    f'synth-mtf: error: task {lost} ({hosts[lost]}) does not answer: it is '
+    'lost, has failed or was not started.'
     + (f' The last checkpoint is {latest}.' if latest else '')
     + ' To resume, run the command on every machine again.'
   )

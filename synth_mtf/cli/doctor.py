@@ -9,6 +9,7 @@ import collections
 import contextlib
 import importlib
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import shutil
@@ -35,12 +36,7 @@ _DISTRIBUTIONS = (
   'sentencepiece',
   'numpy',
   'protobuf',
-  'torch',
 )
-_PURPOSES = {
-  '2.12': 'the default; the stock t5_mesh_transformer runs on it, too',
-  '2.15': 'for CUDA 12; t5_mesh_transformer needs TensorFlow 2.12',
-}
 _SECONDS = 5
 
 
@@ -96,12 +92,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _findings() -> Iterator[Union[Finding, str]]:
   """Yields findings, and lines of tables."""
-  python = f'Python {platform.python_version()} ({sys.executable})'
-  if (3, 9) <= sys.version_info[:2] <= (3, 11):
-    yield Finding(python)
-  else:
-    fix = 'create an environment with Python 3.9, 3.10 or 3.11'
-    yield Finding(python, fix, fault=True)
+  found = f'Python {platform.python_version()} ({sys.executable})'
+  fix = 'create an environment with Python 3.9, 3.10 or 3.11'
+  is_fine = (3, 9) <= sys.version_info[:2] <= (3, 11)
+  yield Finding(found, '' if is_fine else fix, fault=not is_fine)
   versions = {}
   for name in _DISTRIBUTIONS:
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -109,38 +103,26 @@ def _findings() -> Iterator[Union[Finding, str]]:
   series = '.'.join(versions.get('tensorflow', '').split('.')[:2])
   constraints = 'constraints-tf2.15' if series == '2.15' else 'constraints'
   install = f'in the checkout: make env, or pip install -c {constraints}.txt .'
-  yield from _packages(versions, series, install)
+  if versions:
+    yield Finding(', '.join(f'{name} {v}' for name, v in versions.items()))
+  if series not in ('', '2.12', '2.15'):
+    found = f'TensorFlow {series}: tested with 2.12 and 2.15 only'
+    yield Finding(found, install, fault=True)
+  missing = [name for name in _DISTRIBUTIONS if name not in versions]
+  if missing:
+    found = f'not installed: {", ".join(missing)}'
+    yield Finding(found, install, fault=True)
+  if not importlib.util.find_spec('torch'):
+    # On TensorFlow 2.15, that command does not run.
+    fix = "pip install -c constraints.txt 'synth-mtf[t5-cli]'"
+    found = 'torch, which only the stock t5_mesh_transformer needs, is missing'
+    yield Finding(found, '' if series == '2.15' else f'for that command: {fix}')
   host = _host(install)
   yield host
   if not host.fault:
     yield from _devices()
     yield _vocabulary()
     yield from _data()
-
-
-def _packages(
-  versions: dict[str, str], series: str, install: str
-) -> Iterator[Finding]:
-  if series in _PURPOSES:
-    yield Finding(f'tensorflow {versions["tensorflow"]}: {_PURPOSES[series]}')
-  elif series:
-    tested = f'tested with {" and ".join(_PURPOSES)} only'
-    found = f'tensorflow {versions["tensorflow"]}: {tested}'
-    yield Finding(found, install, fault=True)
-  present = [f'{n} {v}' for n, v in versions.items() if n != 'tensorflow']
-  if present:
-    yield Finding(', '.join(present))
-  missing = [name for name in _DISTRIBUTIONS if name not in versions]
-  if 'torch' in missing:
-    missing.remove('torch')
-    yield Finding(
-      'torch is not installed; only the stock t5_mesh_transformer needs it',
-      "for that command: pip install -c constraints.txt 'synth-mtf[t5-cli]'"
-      if series != '2.15'  # on which that command does not run
-      else '',
-    )
-  if missing:
-    yield Finding(f'not installed: {", ".join(missing)}', install, fault=True)
 
 
 def _host(install: str) -> Finding:

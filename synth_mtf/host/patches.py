@@ -8,7 +8,6 @@ TensorFlow, since `prepare_host` comes before the host's own imports.
 
 import contextlib
 import importlib.util
-import os
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -42,28 +41,19 @@ def find_packaged_gin_files() -> None:
   gin ends in a TypeError if a folder `runs` without an `__init__.py` is on
   sys.path, such as one in the working folder. Here that counts as "not found".
   """
-  import gin.resource_reader
+  import gin
+  from gin import resource_reader as packages
 
-  packaged = gin.resource_reader.system_path_reader
+  def is_packaged(path: str) -> bool:
+    try:
+      return packages.system_path_file_exists(path)
+    except TypeError:
+      return False
+
   gin.config._FILE_READERS[:] = [
-    (reader, _is_packaged if reader is packaged else is_readable)
-    for reader, is_readable in gin.config._FILE_READERS
+    (read, is_packaged if read is packages.system_path_reader else exists)
+    for read, exists in gin.config._FILE_READERS
   ]
-
-
-def _is_packaged(path: str) -> bool:
-  """Whether a path such as `package/folder/x.gin` is a file of a package."""
-  folder, name = os.path.split(path)
-  try:
-    spec = importlib.util.find_spec(folder.replace('/', '.'))
-  except (ImportError, ValueError, AttributeError):
-    return False
-  # A namespace package has no file, and so no folder of its own.
-  return (
-    spec is not None
-    and spec.origin is not None
-    and os.path.isfile(os.path.join(os.path.dirname(spec.origin), name))
-  )
 
 
 def before_each_run(check: Callable[[str, Optional[str]], None]) -> None:

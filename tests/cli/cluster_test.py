@@ -100,7 +100,7 @@ def test_a_lost_worker_ends_the_run_which_then_resumes(data_dir, tmp_path):
     out, _ = main.communicate(timeout=PATIENCE)
     assert main.returncode == 2
   last = checkpoint(folder, main, 0)
-  lost = r'synth-mtf: error: task 1 \(localhost:\d+\) is lost, .* The last '
+  lost = r'synth-mtf: error: task 1 \(localhost:\d+\) does not .* The last '
   assert re.search(rf'{lost}checkpoint is .*/model.ckpt-{last}\.', out), out
 
   with cluster(*words, train_steps=last + 10) as (main, worker):

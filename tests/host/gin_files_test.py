@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import gin
-import numpy as np
 import pytest
 import seqio
 import t5.data
@@ -16,9 +15,17 @@ import synth_mtf
 from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
 from tests import official_files
+from tests.cli import t5_main
 from tests.conftest import CHECKOUT
 
 FOLDER = pathlib.Path(synth_mtf.gin_path())
+
+
+FOLDERS = sorted(p.name for p in FOLDER.iterdir() if p.is_dir())
+SMALL = (
+  *('d_model = 16', 'd_ff = 8', 'num_layers = 1', 'num_heads = 2', 'd_kv = 4'),
+  'Unitransformer.max_length = 64',
+)
 
 
 def names(folder):
@@ -27,34 +34,15 @@ def names(folder):
   return found
 
 
-FOLDERS = sorted(p.name for p in FOLDER.iterdir() if p.is_dir())
-SMALL = (
-  'd_model = 16',
-  'd_ff = 8',
-  'num_layers = 1',
-  'num_heads = 2',
-  'd_kv = 4',
-  'Unitransformer.max_length = 64',
-)
-
-
-def shapes(model):
-  return {name: v.shape.as_list() for name, v in model.variables.items()}
-
-
 def test_no_file_is_without_a_test():
-  assert set(FOLDERS) == {
-    'common',
-    'heads',
-    'layers',
-    'layouts',
-    'runs',
-    'sizes',
-    'stacks',
-    'variants',
-  }
+  parts = ['common', 'heads', 'layers', 'layouts', 'stacks']
+  assert sorted([*parts, 'runs', 'sizes', 'variants']) == FOLDERS
   assert not list(FOLDER.glob('*.gin'))
   assert not list(FOLDER.rglob('__init__.py'))
+  for folder in parts:
+    for name in names(folder):
+      gin_files.parse(['sizes/tiny.gin', f'{folder}/{name}.gin'])
+      assert gin.config_is_locked(), 'parsing finalizes'
 
 
 @pytest.mark.parametrize(
@@ -70,12 +58,8 @@ def test_variant(variant):
   """Builds, in both stacks, and again from its operative config."""
   pack = 'mesh_train_dataset_fn.pack = False'
   gin_files.parse(['sizes/tiny.gin', f'variants/{variant}.gin'], [*SMALL, pack])
-  assert gin.config_is_locked(), 'parsing finalizes'
-  model = host_model.build(64)
-  assert {scope.split('/')[0] for scope in model.attention} <= {
-    'encoder',
-    'decoder',
-  }
+  scopes = host_model.build(64).attention
+  assert {scope.split('/')[0] for scope in scopes} <= {'encoder', 'decoder'}
   before = layers()
   operative = gin.operative_config_str()
   gin.clear_config()
@@ -99,66 +83,47 @@ def plain(value):
   return type(value), {name: plain(one) for name, one in vars(value).items()}
 
 
+# d_model, d_ff, layers, heads, d_kv of T5 (arXiv 1910.10683, 3.7)
+T5 = {
+  'small': (512, 2048, 6, 8, 64),
+  'base': (768, 3072, 12, 12, 64),
+  'large': (1024, 4096, 24, 16, 64),
+  '3B': (1024, 16384, 24, 32, 128),
+  '11B': (1024, 65536, 24, 128, 128),
+}
+
+
 @pytest.mark.parametrize('size', names('sizes'))
 def test_size(size):
-  gin_files.parse(
-    [f'sizes/{size}.gin', 'variants/random_vanilla.gin'], ['num_layers = 1']
-  )
-  model = host_model.build(64)
-  bindings = gin.get_bindings('SelfAttention')
-  heads = bindings['num_heads']
-  layer = 'encoder/block_000/layer_000/SyntheticAttention'
-  assert shapes(model)[f'{layer}/alpha'] == [2, heads]
-  assert shapes(model)[f'{layer}/random/R'] == [heads, 512, 512]
-  assert np.prod(shapes(model)[f'{layer}/q']) == (
-    gin.get_bindings('Unitransformer')['d_model']
-    * heads
-    * bindings['key_value_size']
-  )
-
-
-@pytest.mark.parametrize(
-  'size, numbers',
-  [
-    # d_model, d_ff, layers, heads, d_kv of T5 (arXiv 1910.10683, 3.7)
-    ('small', (512, 2048, 6, 8, 64)),
-    ('base', (768, 3072, 12, 12, 64)),
-    ('large', (1024, 4096, 24, 16, 64)),
-    ('3B', (1024, 16384, 24, 32, 128)),
-    ('11B', (1024, 65536, 24, 128, 128)),
-  ],
-)
-def test_sizes_are_those_of_t5(size, numbers):
-  gin_files.parse([f'sizes/{size}.gin'])
-  assert numbers == (
-    gin.get_bindings('Unitransformer')['d_model'],
+  files = [f'sizes/{size}.gin', 'variants/random_vanilla.gin']
+  gin_files.parse(files)
+  attention = gin.get_bindings('SelfAttention')
+  d_model = gin.get_bindings('Unitransformer')['d_model']
+  heads, d_kv = attention['num_heads'], attention['key_value_size']
+  numbers = (
+    d_model,
     gin.get_bindings('DenseReluDense')['hidden_size'],
     gin.get_bindings('transformer.make_layer_stack')['num_layers'],
-    gin.get_bindings('SelfAttention')['num_heads'],
-    gin.get_bindings('SelfAttention')['key_value_size'],
+    heads,
+    d_kv,
   )
-
-
-@pytest.mark.parametrize(
-  'folder', ['common', 'heads', 'layers', 'layouts', 'stacks']
-)
-def test_parts(folder):
-  for name in names(folder):
-    gin_files.parse(['sizes/tiny.gin', f'{folder}/{name}.gin'])
-    assert gin.config_is_locked(), 'parsing finalizes'
+  assert numbers == T5.get(size, numbers)
+  gin_files.parse(files, ['num_layers = 1'])
+  shapes = host_model.build(64).shapes
+  layer = 'encoder/block_000/layer_000/SyntheticAttention'
+  assert shapes[f'{layer}/alpha'].to_integer_list == [2, heads]
+  assert shapes[f'{layer}/random/R'].to_integer_list == [heads, 512, 512]
+  assert shapes[f'{layer}/q'].size == d_model * heads * d_kv
 
 
 @pytest.mark.parametrize('run', names('runs'))
 def test_run(run):
   """A size, a variant, a run: in the order in which a user gives them."""
   importlib.import_module('synth_mtf.tasks')
+  checkpoint = "utils.run.init_checkpoint = 'model.ckpt-7'"
   gin_files.parse(
     ['sizes/tiny.gin', 'variants/random.gin', f'runs/{run}.gin'],
-    [
-      *SMALL,
-      "MIXTURE_NAME = 'synth_en_mix'",
-      "utils.run.init_checkpoint = 'model.ckpt-7'",
-    ],
+    [*SMALL, "MIXTURE_NAME = 'synth_en_mix'", checkpoint],
   )
   assert gin.config_is_locked(), 'parsing finalizes'
 
@@ -199,82 +164,69 @@ def disturbed(tmp_path):
   return tmp_path
 
 
-def run_in(folder, *words, **environment):
+def run_in(folder, *words):
   """Runs Python in a folder, which is on its search path."""
   paths = [str(CHECKOUT), str(folder), os.environ.get('PYTHONPATH', '')]
-  return subprocess.run(
+  done = subprocess.run(
     [sys.executable, *words],
     cwd=folder,
     env={
       **os.environ,
       'PYTHONPATH': os.pathsep.join(filter(None, paths)),
       'TF_CPP_MIN_LOG_LEVEL': '3',
-      **environment,
+      'SYNTH_MTF_DATA_DIR': 'data',
+      'SYNTH_MTF_VOCABULARY': 'bytes',
     },
     capture_output=True,
     text=True,
     timeout=300,
     check=False,
   )
-
-
-TRAINING = (
-  '--model_dir=trained',
-  '--gin_file=sizes/tiny.gin',
-  '--gin_file=variants/random.gin',
-  '--gin_file=mine/short.gin',
-  '--gin_file=runs/cpu.gin',
-  '--gin_param=num_layers = 1',
-  '--gin_param=utils.run.batch_size = 2',
-  "--gin_param=utils.run.sequence_length = {'inputs': 32, 'targets': 32}",
-)
+  assert done.returncode == 0, done.stderr[-3000:]
+  return done.stdout
 
 
 @pytest.mark.slow  # a process of its own
 def test_folders_in_the_working_folder_do_not_disturb_our_parser(disturbed):
-  done = run_in(
-    disturbed,
-    '-c',
-    'import gin\n'
-    'from synth_mtf.host import gin_files\n'
-    'for file in ("models/t5.1.1.tiny.gin", "mine/short.gin"):\n'
-    '  gin_files.parse(["sizes/tiny.gin", "variants/random.gin", file,'
-    ' "common/safe.gin"])\n'
-    '  print(gin.query_parameter("SyntheticAttention.synthesizers"))\n',
-  )
-  assert done.returncode == 0, done.stderr[-3000:]
-  assert done.stdout.count('Random') == 2
+  code = """
+import gin
+from synth_mtf.host import gin_files
+for file in ('models/t5.1.1.tiny.gin', 'mine/short.gin'):
+  files = ['sizes/tiny.gin', 'variants/random.gin', file, 'common/safe.gin']
+  gin_files.parse(files)
+  print(gin.query_parameter('SyntheticAttention.synthesizers'))
+"""
+  assert run_in(disturbed, '-c', code).count('Random') == 2
 
 
 @pytest.mark.slow  # trains
-def test_nor_do_they_disturb_our_command(disturbed):
-  done = run_in(
+@pytest.mark.parametrize(
+  'words',
+  [
+    (str(pathlib.Path(sys.executable).with_name('synth-mtf')), 'transformer'),
+    pytest.param(
+      (
+        *('-m', 't5.models.mesh_transformer_main'),
+        *('--module_import=synth_mtf', '--module_import=synth_mtf.tasks'),
+      ),
+      marks=t5_main.STOCK,
+      id='stock',
+    ),
+  ],
+)
+def test_nor_the_commands(disturbed, words):
+  run_in(
     disturbed,
-    str(pathlib.Path(sys.executable).with_name('synth-mtf')),
-    'transformer',
-    '--data_dir=data',
-    '--vocabulary=bytes',
-    *TRAINING,
+    *words,
+    '--model_dir=trained',
+    '--gin_file=sizes/tiny.gin',
+    '--gin_file=variants/random.gin',
+    '--gin_file=mine/short.gin',
+    '--gin_file=runs/cpu.gin',
+    '--gin_param=num_layers = 1',
+    '--gin_param=utils.run.batch_size = 2',
+    "--gin_param=utils.run.sequence_length = {'inputs': 32, 'targets': 32}",
   )
-  assert done.returncode == 0, done.stderr[-3000:]
-  assert (disturbed / 'trained' / 'model.ckpt-1.index').exists()
-
-
-@pytest.mark.slow  # trains
-@pytest.mark.stock_cli
-def test_nor_t5s_own_main(disturbed):
-  pytest.importorskip('torch', reason='the stock main needs torch')
-  done = run_in(
-    disturbed,
-    '-m',
-    't5.models.mesh_transformer_main',
-    '--module_import=synth_mtf',
-    '--module_import=synth_mtf.tasks',
-    *TRAINING,
-    SYNTH_MTF_DATA_DIR='data',
-    SYNTH_MTF_VOCABULARY='bytes',
-  )
-  assert done.returncode == 0, done.stderr[-3000:]
   assert (disturbed / 'trained' / 'model.ckpt-1.index').exists()
 
 

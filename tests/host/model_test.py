@@ -20,33 +20,24 @@ def build(variant='random', bindings=(), **settings):
   return host_model.build(model.VOCAB, **settings)
 
 
-def test_its_variables_and_their_dimensions():
+def test_its_variables_and_layers():
   found = build()
   assert isinstance(found.transformer, transformer.Bitransformer)
+  with found.graph.as_default():
+    tf.train.get_or_create_global_step()  # as a trainer does
   assert found.variables.keys() == found.shapes.keys()
   assert found.variables[R].shape.as_list() == [3, 14, 14]
   assert found.shapes[R].dimension_names == [
     'heads', 'length', 'memory_length',
   ]  # fmt: skip
   assert found.shapes['shared/embedding'].to_integer_list == [128, 24]
-
-
-def test_what_a_trainer_adds_to_the_graph_is_no_weight():
-  found = build()
-  with found.graph.as_default():
-    tf.train.get_or_create_global_step()
-  assert 'global_step' not in found.variables
-
-
-def test_its_layers_of_attention():
-  found = build()
+  drawn = found.initial_values([R])
+  assert drawn.keys() == {R}
+  assert 0.8 < drawn[R].std() < 1.2
+  ours = synth_mtf.SyntheticAttention
   assert {scope: type(x) for scope, x in found.attention.items()} == {
-    'encoder/block_000/layer_000/SyntheticAttention': (
-      synth_mtf.SyntheticAttention
-    ),
-    'decoder/block_000/layer_000/SyntheticAttention': (
-      synth_mtf.SyntheticAttention
-    ),
+    'encoder/block_000/layer_000/SyntheticAttention': ours,
+    'decoder/block_000/layer_000/SyntheticAttention': ours,
     'decoder/block_000/layer_001/EncDecAttention': (
       transformer_layers.EncDecAttention
     ),
@@ -55,15 +46,8 @@ def test_its_layers_of_attention():
   assert scopes[-1] == 'decoder/block_000/layer_002/DenseReluDense'
 
 
-def test_initial_values():
-  found = build()
-  drawn = found.initial_values([R])
-  assert drawn.keys() == {R}
-  assert 0.8 < drawn[R].std() < 1.2
-
-
 def test_a_language_model():
-  found = build('vanilla', ["utils.run.model_type = 'lm'"])
+  found = build('vanilla', ["utils.run.model_type = 'lm'"], packed=True)
   assert isinstance(found.transformer, transformer.Unitransformer)
   assert list(found.attention) == [
     'transformer/block_000/layer_000/SyntheticAttention'
@@ -84,16 +68,11 @@ def test_modes_and_packed_rows(mode, packed):
   assert found.variables.keys() == build().variables.keys()
 
 
-def test_lengths():
-  found = build(lengths={'inputs': 11, 'targets': 5})
-  sizes = {
-    d.size
-    for op in found.mtf_graph.operations
-    for t in op.outputs
-    for d in t.shape
-    if d.name == 'length'
-  }
-  assert {11, 5} <= sizes
+def test_lengths_and_batch():
+  found = build(lengths={'inputs': 11, 'targets': 5}, batch=3)
+  outputs = [t for op in found.mtf_graph.operations for t in op.outputs]
+  sizes = {(d.name, d.size) for t in outputs for d in t.shape}
+  assert {('length', 11), ('length', 5), ('batch', 3)} <= sizes
 
 
 def test_what_cannot_be_built_is_explained():
