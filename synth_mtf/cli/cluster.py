@@ -107,7 +107,8 @@ def _goodbye(server: Any, tasks: Sequence[int], hear: bool) -> None:
   """Hears, or says to other tasks, that the run has succeeded.
 
   Each task has a queue for it on its own device. A session sees only the tasks
-  that it needs: another may be gone already.
+  that it needs: another may be gone already. What is not heard is reported by
+  the task that waits for it.
   """
   import tensorflow.compat.v1 as tf
 
@@ -122,13 +123,12 @@ def _goodbye(server: Any, tasks: Sequence[int], hear: bool) -> None:
       with tf.device(f'{name}/device:CPU:0'):
         queue = tf.FIFOQueue(1, tf.bool, [[]], shared_name='synth_mtf_goodbye')
       words.append(queue.dequeue() if hear else queue.enqueue(True))
-    # Too late for a goodbye, which the other task reports.
-    unheard = () if hear else tf.errors.OpError
-    with (
-      contextlib.suppress(unheard),
-      tf.Session(server.target, config=options) as session,
-    ):
-      session.run(words)
+    try:
+      with tf.Session(server.target, config=options) as session:
+        session.run(words)
+    except tf.errors.OpError:
+      if hear:
+        raise
 
 
 def _answers(host: str) -> bool:

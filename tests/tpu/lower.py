@@ -9,7 +9,6 @@ cores. `tests/tpu/compile.py` compiles them for a TPU.
 """
 
 import argparse
-import dataclasses
 import pathlib
 
 import numpy as np
@@ -22,23 +21,21 @@ from tests.tpu.program import BASE, Setting, build, shipped
 def write(variant: str, run: str, layers: int, folder: pathlib.Path) -> None:
   """Writes the program of one variant in a run."""
   lengths, packed = shipped(run)
-  bindings = [
-    f'num_layers = {layers}',
-    # XLA counts the operations of a loop once, whatever its microbatches.
-    'utils.serialize_num_microbatches.tokens_per_microbatch_per_replica = None',
-  ]
   built = build(
     Setting(
       None if variant == 'SelfAttention' else variant,
       packed=packed,
-      size=dataclasses.replace(
-        BASE, bindings=[*BASE.bindings, *bindings], **lengths
-      ),
+      size=BASE._replace(**lengths),
+      bindings=[
+        f'num_layers = {layers}',
+        # XLA counts the operations of a loop once, whatever its microbatches.
+        'utils.serialize_num_microbatches.tokens_per_microbatch_per_replica = '
+        'None',
+      ],
       run=run,
     )
   )
-  with built.graph.as_default():
-    variables = [*tf.global_variables(), *tf.get_collection('TPU_VAR')]
+  variables = replicas.variables(built)
   # Only their shapes matter.
   values = {
     v.handle.op.name: np.zeros(v.shape, v.dtype.as_numpy_dtype)

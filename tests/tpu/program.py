@@ -7,11 +7,12 @@ would run it is missing.
 
 import collections
 import dataclasses
+import functools
 import random
 import tempfile
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import gin
 import mesh_tensorflow as mtf
@@ -37,61 +38,23 @@ LAYOUT = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Size:
-  """How large the model and its data are.
+class Size(NamedTuple):
+  """How large the model and its data are."""
 
-  Attributes:
-    bindings: gin bindings.
-    vocab: number of embeddings.
-    batch: number of sequences.
-    inputs: length of the inputs.
-    targets: length of the targets.
-  """
-
-  bindings: Sequence[str]
+  d_model: int
+  d_ff: int
+  num_heads: int
+  d_kv: int
   vocab: int
   batch: int
   inputs: int
   targets: int
 
-  @property
-  def lengths(self) -> dict[str, int]:
-    """The lengths by feature."""
-    return {'inputs': self.inputs, 'targets': self.targets}
-
-
-def _size(
-  d_model: int,
-  d_ff: int,
-  heads: int,
-  d_kv: int,
-  vocab: int,
-  batch: int,
-  inputs: int,
-  targets: int,
-) -> Size:
-  return Size(
-    (
-      f'd_model = {d_model}',
-      f'd_ff = {d_ff}',
-      f'num_heads = {heads}',
-      f'd_kv = {d_kv}',
-      'num_layers = 1',
-      f'Unitransformer.max_length = {inputs}',
-      f'Bitransformer.decode.max_decode_length = {targets}',
-    ),
-    vocab,
-    batch,
-    inputs,
-    targets,
-  )
-
 
 # One block of each stack of T5 (Base), for programs that are only built.
-BASE = _size(768, 3072, 12, 64, 32128, 32, 512, 114)
+BASE = Size(768, 3072, 12, 64, 32128, 32, 512, 114)
 # For programs that are executed.
-TINY = _size(16, 32, 4, 4, 64, 8, 16, 8)
+TINY = Size(16, 32, 4, 4, 64, 8, 16, 8)
 
 
 # Some runs require one.
@@ -126,6 +89,7 @@ _TPU_OPS = {
 # XLA evaluates it while it compiles: its arguments are constant shapes.
 _FOLDED = {'BroadcastGradientArgs'}
 _FORBIDDEN = (tf.float64, tf.complex128, tf.string)
+_HOST = '/job:worker/task:0/device:CPU:0'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,70 +120,74 @@ class Setting:
   layout: str = LAYOUT
   run: Optional[str] = None
 
+  @property
+  def lengths(self) -> dict[str, int]:
+    return {'inputs': self.size.inputs, 'targets': self.size.targets}
+
   def parse(self) -> None:
     """Binds the setting in gin."""
-    variant = [f'variants/{self.variant}.gin'] if self.variant else []
-    run = [f'runs/{self.run}.gin'] if self.run else []
+    files = {'variants': self.variant, 'runs': self.run}
     gin_files.parse(
-      ['sizes/tiny.gin', *variant, *run],
+      ['sizes/tiny.gin', *(f'{f}/{n}.gin' for f, n in files.items() if n)],
       [
         _ANY_CHECKPOINT,
-        *self.size.bindings,
+        *(f'{name} = {getattr(self.size, name)}' for name in Size._fields[:4]),
+        'num_layers = 1',
+        f'Unitransformer.max_length = {self.size.inputs}',
+        f'Bitransformer.decode.max_decode_length = {self.size.targets}',
         f'mesh_train_dataset_fn.pack = {self.packed}',
         f"utils.get_variable_dtype.activation_dtype = '{self.activations}'",
         *self.bindings,
       ],
     )
 
-  def model_fn(
-    self, devices: Sequence[str], use_tpu: Optional[str]
-  ) -> Callable[..., tf.estimator.EstimatorSpec]:
+  def model_fn(self) -> Callable[..., tf.estimator.EstimatorSpec]:
     """The host's model function for the setting that is bound in gin."""
     vocab = self.size.vocab
     mesh_shape = mtf.convert_to_shape(self.mesh)
     layout = mtf.convert_to_layout_rules(self.layout)
     settings = gin.get_bindings('utils.run', resolve_references=False)
-    optimizer = optimize.AdafactorOptimizer
-    if self.learning_rate is not None:
-      optimizer = optimize.SgdOptimizer
     return utils.tpu_estimator_model_fn(
       'bitransformer',
       utils.build_model('bitransformer', vocab, vocab, layout, mesh_shape),
       types.SimpleNamespace(vocab_size=vocab),
       tempfile.gettempdir(),
-      use_tpu,
-      mesh_shape,
-      layout,
-      self.size.batch,
-      self.size.lengths,
+      use_tpu='here in name only',
+      mesh_shape=mesh_shape,
+      layout_rules=layout,
+      batch_size=self.size.batch,
+      sequence_length={
+        'inputs': self.size.inputs,
+        'targets': self.size.targets,
+      },
       autostack=True,
       keep_checkpoint_max=1,
       save_checkpoints_steps=10**9,
       learning_rate_schedule=self.learning_rate or 0.01,
-      optimizer=optimizer,
+      optimizer=optimize.SgdOptimizer
+      if self.learning_rate
+      else optimize.AdafactorOptimizer,
       variable_filter=settings.get('variable_filter'),
-      mesh_devices=list(devices),
+      mesh_devices=[''],
     )
 
   def features(self) -> dict[str, npt.NDArray[np.int32]]:
     """Token ids, and segments where rows are packed."""
     rng = np.random.RandomState(0)
     features = {}
-    for name, length in self.size.lengths.items():
+    for name, length in self.lengths.items():
       if self.mode == 'infer' and name == 'targets':
         continue
-      ids = rng.randint(2, self.size.vocab, [self.size.batch, length]).astype(
-        np.int32
-      )
+      shape = [self.size.batch, length]
+      ids = rng.randint(2, self.size.vocab, shape).astype(np.int32)
       ids[:, -2:] = 0
       features[name] = ids
       if self.packed:
-        at = np.arange(length)
-        segment = np.where(at < length // 2, 1, 2) * (ids != 0)
+        at = np.arange(length, dtype=np.int32)
+        segment = (1 + (at >= length // 2)) * (ids != 0)
         features[f'{name}_segmentation'] = segment.astype(np.int32)
-        features[f'{name}_position'] = np.broadcast_to(
-          at % (length // 2), ids.shape
-        ).astype(np.int32)
+        position = np.broadcast_to(at % (length // 2), shape)
+        features[f'{name}_position'] = position
     return features
 
 
@@ -240,39 +208,29 @@ class Program:
   @property
   def lowering(self) -> mtf.Lowering:
     """The Mesh-TensorFlow lowering that made it."""
-    hooks = (
-      *(self.spec.training_hooks or ()),
-      *(self.spec.evaluation_hooks or ()),
-      *(self.spec.prediction_hooks or ()),
-    )
+    spec = self.spec
+    kinds = spec.training_hooks, spec.evaluation_hooks, spec.prediction_hooks
+    hooks = [hook for hooks in kinds for hook in hooks or ()]
     (hook,) = [h for h in hooks if isinstance(h, mtf.MtfRestoreHook)]
     return hook._lowering  # noqa: SLF001  the host hides it
 
   @property
   def operations(self) -> list[tf.Operation]:
     """The operations that run on a core."""
-    return [
-      op
-      for op in self.graph.get_operations()
-      if '_tpu_replicate' in op.node_def.attr
-    ]
+    operations = self.graph.get_operations()
+    return [op for op in operations if '_tpu_replicate' in op.node_def.attr]
 
   @property
   def duplication(self) -> float:
     """How often the mesh computes each product on average; 1 is ideal."""
-    return duplication(self.lowering)
+    total: collections.Counter[str] = collections.Counter()
+    for key, value in self.lowering._counters:  # noqa: SLF001  nor shows them
+      total[key] += value
+    return total['einsum'] / total['einsum_unique']
 
   def faults(self) -> list[str]:
     """What a TPU would refuse."""
-    return sorted(set(_faults(self)))
-
-
-def duplication(lowering: mtf.Lowering) -> float:
-  """The einsums done on all cores, divided by those that had to be done."""
-  total: collections.Counter[str] = collections.Counter()
-  for key, value in lowering._counters:  # noqa: SLF001  nor shows them
-    total[key] += value
-  return total['einsum'] / total['einsum_unique']
+    return sorted({x for op in self.operations for x in _faults(op)})
 
 
 def build(setting: Setting, cores: int = 2) -> Program:
@@ -285,23 +243,33 @@ def build(setting: Setting, cores: int = 2) -> Program:
   if not flags.FLAGS.is_parsed():
     flags.FLAGS.mark_as_parsed()  # the host reads them
   setting.parse()
-  topology, assignment = _slice(cores)
   replicas = 4 * cores
+  assignment = assignments.device_assignment(
+    topologies.Topology(
+      mesh_shape=[2, 2, 1, cores],
+      device_coordinates=np.array(
+        [[[x, y, 0, c] for x in (0, 1) for y in (0, 1) for c in range(cores)]],
+        np.int32,
+      ),
+    ),
+    computation_shape=[1, 1, 1, 1],
+    num_replicas=replicas,
+  )
   context = types.SimpleNamespace(
     num_hosts=1,
     num_replicas=replicas,
     device_assignment=assignment,
-    tpu_host_placement_function=_host_device,
+    tpu_host_placement_function=lambda host_id: _HOST,
   )
   features = setting.features()
-  names = sorted(features)
-  built = {}
+  specs = []
   with tf.Graph().as_default() as graph:
     tf.set_random_seed(1)
     random.seed(1)  # Mesh-TensorFlow seeds its operations from it
     tf.train.create_global_step()
-    model_fn = setting.model_fn([''], use_tpu='here in name only')
-    with tf.device(_host_device(0)):
+    model_fn = setting.model_fn()
+    names = sorted(features)
+    with tf.device(_HOST):
       inputs = [
         tf.placeholder(tf.int32, features[n].shape, name=f'feature_{n}')
         for n in names
@@ -311,7 +279,7 @@ def build(setting: Setting, cores: int = 2) -> Program:
       spec = model_fn(
         dict(zip(names, values)), None, setting.mode, {'context': context}
       )
-      built['spec'] = spec
+      specs.append(spec)
       if setting.mode == 'train':
         with tf.control_dependencies([spec.train_op]):
           return tf.identity(spec.loss)
@@ -325,44 +293,22 @@ def build(setting: Setting, cores: int = 2) -> Program:
         inputs=[list(inputs) for _ in range(replicas)],
         device_assignment=assignment,
       )
-  return Program(graph, built['spec'], features)
+  return Program(graph, specs[-1], features)
 
 
-def _host_device(host_id: int) -> str:
-  return f'/job:worker/task:{host_id}/device:CPU:0'
-
-
-def _slice(
-  cores: int,
-) -> tuple[topologies.Topology, assignments.DeviceAssignment]:
-  coordinates = [
-    [x, y, 0, core] for x in range(2) for y in range(2) for core in range(cores)
-  ]
-  topology = topologies.Topology(
-    mesh_shape=[2, 2, 1, cores],
-    device_coordinates=np.array([coordinates], np.int32),
-  )
-  return topology, assignments.device_assignment(
-    topology, computation_shape=[1, 1, 1, 1], num_replicas=4 * cores
-  )
-
-
-def _faults(program: Program) -> Iterator[str]:
-  table = _xla_kernels()
-  for op in program.operations:
-    for output in op.outputs:
-      if output.dtype == tf.resource:
-        continue
-      if not output.shape.is_fully_defined() and op.type not in _FOLDED:
-        yield f'{op.type}: shape {output.shape} is not static ({op.name})'
-      if output.dtype.base_dtype in _FORBIDDEN:
-        yield f'{op.type}: {output.dtype.name} ({op.name})'
-    if op.type in _TPU_OPS:
+def _faults(op: tf.Operation) -> Iterator[str]:
+  for output in op.outputs:
+    if output.dtype == tf.resource:
       continue
-    if op.type not in table:
-      yield f'{op.type}: no XLA kernel ({op.name})'
-    elif not any(_fits(op.node_def, kernel) for kernel in table[op.type]):
-      yield f'{op.type}: no XLA kernel for its types ({op.name})'
+    if not output.shape.is_fully_defined() and op.type not in _FOLDED:
+      yield f'{op.type}: shape {output.shape} is not static ({op.name})'
+    if output.dtype.base_dtype in _FORBIDDEN:
+      yield f'{op.type}: {output.dtype.name} ({op.name})'
+  if op.type not in _TPU_OPS:
+    kernels_ = _xla_kernels()[op.type]
+    if not any(_fits(op.node_def, kernel) for kernel in kernels_):
+      types_ = ' for its types' if kernels_ else ''
+      yield f'{op.type}: no XLA kernel{types_} ({op.name})'
 
 
 def _fits(node: tf.NodeDef, kernel: Mapping[str, set[int]]) -> bool:
@@ -374,18 +320,16 @@ def _fits(node: tf.NodeDef, kernel: Mapping[str, set[int]]) -> bool:
   return True
 
 
+@functools.cache
 def _xla_kernels() -> Mapping[str, list[dict[str, set[int]]]]:
   """Operations with an XLA kernel, and the types that each kernel takes."""
-  if not _KERNELS:
-    # XLA registers its kernels when it compiles for the first time.
-    with tf.Graph().as_default(), tf.Session() as session:
-      session.run(xla.compile(lambda x: x + 1.0, [tf.ones([2])]))
-    for kernel in kernels.get_all_registered_kernels().kernel:
-      if kernel.device_type == 'XLA_CPU_JIT':
-        _KERNELS[kernel.op].append(
-          {c.name: set(c.allowed_values.list.type) for c in kernel.constraint}
-        )
-  return _KERNELS
-
-
-_KERNELS: dict[str, list[dict[str, set[int]]]] = collections.defaultdict(list)
+  # XLA registers its kernels when it compiles for the first time.
+  with tf.Graph().as_default(), tf.Session() as session:
+    session.run(xla.compile(lambda x: x + 1.0, [tf.ones([2])]))
+  found = collections.defaultdict(list)
+  for kernel in kernels.get_all_registered_kernels().kernel:
+    if kernel.device_type == 'XLA_CPU_JIT':
+      found[kernel.op].append(
+        {c.name: set(c.allowed_values.list.type) for c in kernel.constraint}
+      )
+  return found

@@ -1,6 +1,5 @@
 """The programs of every variant meet the requirements of a TPU."""
 
-import dataclasses
 import pathlib
 
 import gin
@@ -185,7 +184,7 @@ def test_the_check_accepts_a_correct_layer():
   'setting',
   [
     Setting('random', bindings=['num_heads = 9']),
-    Setting('random', size=dataclasses.replace(program.BASE, batch=30)),
+    Setting('random', size=program.BASE._replace(batch=30)),
     Setting('random', layout=program.LAYOUT + ',length:model'),
   ],
   ids=['heads', 'batch', 'two dimensions on one axis'],

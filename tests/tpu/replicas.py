@@ -61,18 +61,34 @@ def on_replicas(built: program.Program) -> tuple[npt.NDArray[Any], Values]:
   """
   initial, masters = _initial_values(built)
   core = CoreProgram(built)
-  arguments, variables, assigned, compiled = core.compile(
-    initial, built.features
+  values, captured, hlo = core.lower(initial, built.features)
+  devices = jax.devices('cpu')[:CORES]
+  options = xla_client.CompileOptions()
+  options.num_replicas = CORES
+  options.num_partitions = 1
+  options.device_assignment = xla_client.DeviceAssignment.create(
+    np.arange(CORES).reshape(CORES, 1)
   )
+  # jax has no public function that compiles a HloModule.
+  module = xla_client._xla.mlir.xla_computation_to_mlir_module(  # noqa: SLF001
+    xla_client.XlaComputation(hlo)
+  )
+  compiled = devices[0].client.compile(module, options)
+  arguments = [_shard([value] * CORES, devices) for value in values]
+  state = [
+    _shard([initial[c] for c in core.variables[h]], devices) for h in captured
+  ]
+  # The program returns the new values of these after the loss.
+  assigned = [i for i, h in enumerate(captured) if h in core.assigned]
   losses = []
   for _ in range(STEPS):
-    results = compiled.execute_sharded(arguments + variables)
+    results = compiled.execute_sharded(arguments + state)
     loss, *updated = results.disassemble_into_single_device_arrays()
     losses.append([float(np.asarray(value)) for value in loss])
     assert len(updated) == len(assigned)
     for i, new in zip(assigned, updated):
-      variables[i] = jax.make_array_from_single_device_arrays(
-        variables[i].shape, variables[i].sharding, new
+      state[i] = jax.make_array_from_single_device_arrays(
+        state[i].shape, state[i].sharding, new
       )
   return np.array(losses), masters
 
@@ -83,24 +99,22 @@ def on_one_device(setting_: Setting, masters: Values) -> list[float]:
   features = setting_.features()
   with tf.Graph().as_default(), tf.variable_scope('', use_resource=True):
     tf.train.create_global_step()
-    spec = setting_.model_fn([''], use_tpu='here in name only')(
+    spec = setting_.model_fn()(
       {name: tf.constant(value) for name, value in features.items()},
       None,
       'train',
       {},
     )
-    (hook,) = [
-      h for h in spec.training_hooks if isinstance(h, mtf.MtfRestoreHook)
-    ]
+    hooks = spec.training_hooks
+    (hook,) = [h for h in hooks if isinstance(h, mtf.MtfRestoreHook)]
     hook.begin()
     with tf.Session() as session:
       session.run(tf.global_variables_initializer())
       for variable in tf.global_variables():
         variable.load(masters[variable.name], session)
       hook.after_create_session(session, None)
-      return [
-        float(session.run([spec.loss, spec.train_op])[0]) for _ in range(STEPS)
-      ]
+      fetches = [spec.loss, spec.train_op]
+      return [float(session.run(fetches)[0]) for _ in range(STEPS)]
 
 
 class CoreProgram:
@@ -110,6 +124,7 @@ class CoreProgram:
     graph_def: the operations.
     variables: by the name of their input, the handle of each core.
     features: by the name of their input, the feature.
+    core_numbers: by the name of their input, the number of each core.
   """
 
   def __init__(self, built: program.Program) -> None:
@@ -121,38 +136,32 @@ class CoreProgram:
     assert not whole.library.function, 'functions are not rewritten'
     self.variables: dict[str, list[str]] = {}
     self.features: dict[str, str] = {}
-    self._core_numbers: dict[str, list[int]] = {}
+    self.core_numbers: dict[str, list[int]] = {}
+    dropped = set()
     for node in whole.node:
+      op = graph.get_operation_by_name(node.name)
       if node.op == 'TPUReplicatedInput':
-        self._add_input(graph.get_operation_by_name(node.name))
-    inputs = {*self.variables, *self.features, *self._core_numbers}
-    handles = {h for hs in self.variables.values() for h in hs}
+        sources = [value.op for value in op.inputs]
+        if op.outputs[0].dtype == tf.resource:
+          self.variables[op.name] = [source.name for source in sources]
+        elif sources[0].type == 'Placeholder':
+          self.features[op.name] = sources[0].name[len('feature_') :]
+        else:
+          numbers = [int(tf.get_static_value(value)) for value in op.inputs]
+          self.core_numbers[op.name] = numbers
+        dropped.add(node.name)
+      elif node.op in ('TPUReplicateMetadata', 'Placeholder', 'VarHandleOp'):
+        dropped.add(node.name)
+    split = {h for handles in self.variables.values() for h in handles}
     self.graph_def = tf.GraphDef(versions=whole.versions)
     for node in whole.node:
-      if node.name in inputs or node.op in (
-        'TPUReplicateMetadata',
-        'Placeholder',
-      ):
-        continue
-      if node.op == 'VarHandleOp':
-        if node.name not in handles:  # not split, such as the step
-          self.variables[node.name] = [node.name] * CORES
-        continue
-      self._add(node, graph, inputs)
-
-  def _add_input(self, op: tf.Operation) -> None:
-    sources = [value.op for value in op.inputs]
-    if op.outputs[0].dtype == tf.resource:
-      self.variables[op.name] = [source.name for source in sources]
-    elif sources[0].type == 'Placeholder':
-      self.features[op.name] = sources[0].name[len('feature_') :]
-    else:  # the number of the core
-      self._core_numbers[op.name] = [
-        int(tf.get_static_value(value)) for value in op.inputs
-      ]
+      if node.name not in dropped:
+        self._add(node, graph, {f'^{name}' for name in dropped})
+      elif node.op == 'VarHandleOp' and node.name not in split:
+        self.variables[node.name] = [node.name] * CORES  # such as the step
 
   def _add(
-    self, node: tf.NodeDef, graph: tf.Graph, inputs: Container[str]
+    self, node: tf.NodeDef, graph: tf.Graph, dropped: Container[str]
   ) -> None:
     new = self.graph_def.node.add()
     new.CopyFrom(node)
@@ -160,11 +169,20 @@ class CoreProgram:
     for name in list(new.attr):
       if name.startswith('_tpu') or name in ('_class', '_xla_inferred_shapes'):
         del new.attr[name]
-    kept = [i for i in node.input if not _is_dropped(i, graph, inputs)]
+    kept = [i for i in node.input if i not in dropped]
     del new.input[:]
     new.input.extend(kept)
     if node.op == 'CrossReplicaSum':
       _make_all_reduce(new, graph.get_operation_by_name(node.name))
+
+  @property
+  def assigned(self) -> set[str]:
+    """The variables that the program assigns."""
+    return {
+      node.input[0]
+      for node in self.graph_def.node
+      if node.op.startswith('Assign') and node.op.endswith('VariableOp')
+    }
 
   def lower(
     self, initial: Values, features: Values
@@ -189,7 +207,7 @@ class CoreProgram:
       capture = tf.get_default_graph().capture
       bound = {f'{n}:0': v for n, v in zip(inputs, values)}
       bound |= {f'{h}:0': capture(variables[h].handle) for h in handles}
-      for name, numbers in self._core_numbers.items():
+      for name, numbers in self.core_numbers.items():
         bound[f'{name}:0'] = tf2.gather(
           tf2.constant(numbers, tf2.int32), gen_xla_ops.xla_replica_id()
         )
@@ -210,55 +228,6 @@ class CoreProgram:
     ]
     hlo = function.experimental_get_compiler_ir(*values)(stage='hlo_serialized')
     return [value.numpy() for value in values], captured, hlo
-
-  def _assigned(self) -> set[str]:
-    return {
-      node.input[0]
-      for node in self.graph_def.node
-      if node.op.startswith('Assign') and node.op.endswith('VariableOp')
-    }
-
-  def compile(
-    self, initial: Values, features: Values
-  ) -> tuple[list[jax.Array], list[jax.Array], list[int], Any]:
-    """Compiles for 8 devices.
-
-    Returns:
-      The features and the variables as sharded arrays; the positions of those
-      variables that the program assigns, whose values it returns after the
-      loss; and the executable.
-    """
-    values, captured, hlo = self.lower(initial, features)
-    devices = jax.devices('cpu')[:CORES]
-    options = xla_client.CompileOptions()
-    options.num_replicas = CORES
-    options.num_partitions = 1
-    options.device_assignment = xla_client.DeviceAssignment.create(
-      np.arange(CORES).reshape(CORES, 1)
-    )
-    # jax has no public function that compiles a HloModule.
-    module = xla_client._xla.mlir.xla_computation_to_mlir_module(  # noqa: SLF001
-      xla_client.XlaComputation(hlo)
-    )
-    return (
-      [_shard([value] * CORES, devices) for value in values],
-      [
-        _shard([initial[c] for c in self.variables[h]], devices)
-        for h in captured
-      ],
-      [i for i, h in enumerate(captured) if h in self._assigned()],
-      devices[0].client.compile(module, options),
-    )
-
-
-def _is_dropped(name: str, graph: tf.Graph, inputs: Container[str]) -> bool:
-  """Whether an input is a control edge to what is no longer there."""
-  if not name.startswith('^'):
-    return False
-  return name[1:] in inputs or graph.get_operation_by_name(name[1:]).type in (
-    'TPUReplicateMetadata',
-    'VarHandleOp',
-  )
 
 
 def _make_all_reduce(node: tf.NodeDef, op: tf.Operation) -> None:
@@ -308,34 +277,35 @@ def _shard(
   )
 
 
+def variables(built: program.Program) -> list[tf.Variable]:
+  """The variables of a program, and the slices of each core."""
+  with built.graph.as_default():
+    return [*tf.global_variables(), *tf.get_collection('TPU_VAR')]
+
+
 def _initial_values(built: program.Program) -> tuple[Values, Values]:
   """What each core's variables start from, by handle; masters by name."""
-  graph = built.graph
-  with graph.as_default():
-    masters = tf.global_variables()
-    slices = graph.get_collection('TPU_VAR')
+  found = variables(built)
+  with built.graph.as_default():
     copy = built.lowering.copy_masters_to_slices()
-    initialize = tf.global_variables_initializer()
-    initialize_slices = tf.group([v.initializer for v in slices])
-    reads = [v.read_value() for v in [*masters, *slices]]
+    initialize = tf.group([v.initializer for v in found])
+    reads = [v.read_value() for v in found]
   definition = tf.graph_util.extract_sub_graph(
-    graph.as_graph_def(),
-    [copy.name, initialize.name, initialize_slices.name]
-    + [r.op.name for r in reads],
+    built.graph.as_graph_def(),
+    [copy.name, initialize.name, *(r.op.name for r in reads)],
   )
   for node in definition.node:
     node.device = ''
   with tf.Graph().as_default():
     tf.import_graph_def(definition, name='')
     with tf.Session() as session:
-      for op in (initialize, initialize_slices, copy):
-        session.run(op.name)
+      session.run(initialize.name)
+      session.run(copy.name)
       values = session.run([r.name for r in reads])
-  by_handle = {
-    variable.handle.op.name: value
-    for variable, value in zip([*masters, *slices], values)
-  }
-  return by_handle, {v.name: value for v, value in zip(masters, values)}
+  return (
+    {v.handle.op.name: value for v, value in zip(found, values)},
+    {v.name: value for v, value in zip(found, values)},
+  )
 
 
 def main(words: list[str]) -> None:
@@ -344,20 +314,14 @@ def main(words: list[str]) -> None:
   tf.logging.set_verbosity(tf.logging.ERROR)
   for variant, mesh in zip(words[::2], words[1::2]):
     random.seed(1)
-    here = setting(variant, mesh)
-    losses, masters = on_replicas(program.build(here))
-    alone = setting(variant, '')
-    print(
-      json.dumps(
-        {
-          'variant': variant,
-          'mesh': mesh,
-          'replicas': losses.tolist(),
-          'one device': on_one_device(alone, masters),
-        }
-      ),
-      flush=True,
-    )
+    losses, masters = on_replicas(program.build(setting(variant, mesh)))
+    proof = {
+      'variant': variant,
+      'mesh': mesh,
+      'replicas': losses.tolist(),
+      'one device': on_one_device(setting(variant, ''), masters),
+    }
+    print(json.dumps(proof), flush=True)
 
 
 if __name__ == '__main__':
