@@ -54,41 +54,37 @@ def test_a_tpu_accepts_it(variant, mode, packed):
 
 def test_the_counter_finds_what_is_computed_twice():
   # No dimension is split over the axis `model`: both of its cores do the same.
-  assert (
-    program.build(Setting('random', layout='batch:batch')).duplication > 1.9
-  )
+  built = program.build(Setting('random', layout='batch:batch'))
+  assert built.duplication > 1.9
 
 
-@pytest.mark.parametrize('mesh', ['batch:2,model:4', 'batch:8'])
-def test_other_meshes(mesh):
-  built = program.build(Setting('random_vanilla', mesh=mesh))
-  assert not built.faults()
-  assert built.duplication <= 1.05
+MICROBATCHES = (
+  'utils.serialize_num_microbatches.tokens_per_microbatch_per_replica = 2048'
+)
+RECOMPUTE = 'transformer.LayerStack.recompute_grads = True'
 
 
 @pytest.mark.parametrize(
-  'binding',
+  'setting',
   [
-    'utils.serialize_num_microbatches.tokens_per_microbatch_per_replica = 2048',
-    'transformer.LayerStack.recompute_grads = True',
-  ],
-  ids=['microbatches', 'recompute'],
-)
-@pytest.mark.parametrize('variant', ['random', 'random_vanilla'])
-def test_memory_savers_build(binding, variant):
-  built = program.build(Setting(variant, bindings=[binding]))
-  assert not built.faults()
-
-
-def test_an_ensemble_builds():
-  built = program.build(
+    Setting('random_vanilla', mesh='batch:2,model:4'),
+    Setting('random_vanilla', mesh='batch:8'),
+    Setting('random', bindings=[MICROBATCHES]),
+    Setting('random', bindings=[RECOMPUTE]),
+    Setting('random_vanilla', bindings=[MICROBATCHES]),
+    Setting('random_vanilla', bindings=[RECOMPUTE]),
     Setting(
       'random_vanilla',
       mesh='ensemble:2,batch:2,model:2',
       bindings=['Unitransformer.ensemble = 2'],
-    )
-  )
+    ),
+  ],
+  ids=lambda setting: f'{setting.variant} {setting.mesh} {setting.bindings}',
+)
+def test_other_meshes_memory_savers_and_ensembles(setting):
+  built = program.build(setting)
   assert not built.faults()
+  assert setting.bindings or built.duplication <= 1.05
 
 
 def test_one_core_a_chip():
@@ -106,14 +102,9 @@ def test_one_core_a_chip():
 def test_tables_are_split_with_the_heads():
   built = program.build(Setting('random', mesh='batch:2,model:4'))
   # 12 heads on 4 cores: no table has more than three heads.
-  whole = [
-    op.name
-    for op in built.operations
-    for output in op.outputs
-    if output.dtype != tf.resource
-    and output.shape.as_list()[-3:] == [12, 512, 512]
-  ]
-  assert not whole
+  outputs = [o for op in built.operations for o in op.outputs]
+  shapes = [o.shape.as_list() for o in outputs if o.dtype != tf.resource]
+  assert not [shape for shape in shapes if shape[-3:] == [12, 512, 512]]
 
 
 @gin.configurable(module='tests')
@@ -151,20 +142,10 @@ FAULTS = {
 }
 
 
-def faulty(fault):
-  return Setting(
-    None,
-    bindings=[
-      f"tests.Faulty.fault = '{fault}'",
-      'encoder/transformer.make_layer_stack.layers = [@tests.Faulty, '
-      '@transformer_layers.DenseReluDense]',
-    ],
-  )
-
-
 @pytest.mark.parametrize(
   'fault, message',
   [
+    ('none', ''),
     ('print', 'no XLA kernel'),
     ('float64', 'float64'),
     ('dynamic', 'not static'),
@@ -172,12 +153,13 @@ def faulty(fault):
   ],
 )
 def test_the_check_finds(fault, message):
-  found = program.build(faulty(fault)).faults()
-  assert any(message in line for line in found), found
-
-
-def test_the_check_accepts_a_correct_layer():
-  assert not program.build(faulty('none')).faults()
+  layers = '[@tests.Faulty, @transformer_layers.DenseReluDense]'
+  bindings = [
+    f"tests.Faulty.fault = '{fault}'",
+    f'encoder/transformer.make_layer_stack.layers = {layers}',
+  ]
+  found = program.build(Setting(None, bindings=bindings)).faults()
+  assert any(message in line for line in found) == bool(message), found
 
 
 @pytest.mark.parametrize(
