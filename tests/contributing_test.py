@@ -9,9 +9,10 @@ import sys
 
 import pytest
 
+from tests.conftest import CHECKOUT
+
 pytestmark = pytest.mark.slow  # starts processes
 
-CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 # A file that the example writes or changes, and the code.
 STEP = re.compile(
   r'^`(?P<file>\S+)`(?:, in `(?P<table>\w+)`)?:\n\n'
@@ -25,33 +26,6 @@ TESTS = (
   'tests/layer/attention_test.py',
   'tests/synthesizers/base_test.py',
 )
-
-
-@pytest.fixture(scope='module')
-def changed(tmp_path_factory) -> tuple[pathlib.Path, list[str]]:
-  """A copy of the checkout after the three steps, and the changed files."""
-  copy = tmp_path_factory.mktemp('example') / 'checkout'
-  for folder in ('synth_mtf', 'gin', 'tasks', 'tests'):
-    shutil.copytree(
-      CHECKOUT / folder,
-      copy / folder,
-      symlinks=True,
-      ignore=shutil.ignore_patterns('__pycache__'),
-    )
-  shutil.copy(CHECKOUT / 'pyproject.toml', copy)
-  text = (CHECKOUT / 'CONTRIBUTING.md').read_text(encoding='utf-8')
-  steps = list(STEP.finditer(text))
-  for step in steps:
-    file = copy / step['file']
-    if step['table']:
-      table = f'\n{step["table"]} = {{\n'
-      whole = file.read_text(encoding='utf-8')
-      assert whole.count(table) == 1
-      file.write_text(whole.replace(table, table + step['code']))
-    else:
-      assert not file.exists()
-      file.write_text(step['code'])
-  return copy, [step['file'] for step in steps]
 
 
 def run(folder: pathlib.Path, *words: str) -> str:
@@ -69,28 +43,34 @@ def run(folder: pathlib.Path, *words: str) -> str:
   return done.stdout
 
 
-def test_it_is_three_steps(changed):
-  _, files = changed
-  assert [pathlib.Path(file).parts[:2] for file in files] == [
-    ('synth_mtf', 'synthesizers'),
-    ('gin', 'variants'),
-    ('tests', 'family.py'),
-  ]
+def test_three_steps_pass_the_tests_and_the_linter(tmp_path):
+  copy = tmp_path / 'checkout'
+  for folder in ('synth_mtf', 'gin', 'tasks', 'tests'):
+    ignore = shutil.ignore_patterns('__pycache__')
+    shutil.copytree(CHECKOUT / folder, copy / folder, True, ignore)
+  shutil.copy(CHECKOUT / 'pyproject.toml', copy)
+  text = (CHECKOUT / 'CONTRIBUTING.md').read_text(encoding='utf-8')
+  steps = list(STEP.finditer(text))
+  function, variant, table = (pathlib.Path(step['file']) for step in steps)
+  assert function.parent == pathlib.Path('synth_mtf/synthesizers')
+  assert variant.parent == pathlib.Path('gin/variants')
+  assert table == pathlib.Path('tests/family.py')
+  for step in steps:
+    file = copy / step['file']
+    assert file.exists() == bool(step['table'])
+    code = step['code']
+    if step['table']:
+      start = f'\n{step["table"]} = {{\n'
+      whole = file.read_text(encoding='utf-8')
+      assert whole.count(start) == 1
+      code = whole.replace(start, start + code)
+    file.write_text(code)
 
-
-def test_it_passes_what_every_function_must_pass(changed):
-  folder, files = changed
-  (name,) = {pathlib.Path(file).stem for file in files} - {'family'}
-  report = run(
-    folder, 'pytest', '-q', '-p', 'no:cacheprovider', '-k', name, *TESTS
-  )
+  words = ('-q', '-p', 'no:cacheprovider', '-k', function.stem, *TESTS)
+  report = run(copy, 'pytest', *words)
   (passed,) = re.findall(r'(\d+) passed', report)
   assert int(passed) >= 15
   assert 'skipped' not in report
-
-
-def test_it_passes_the_linter(changed):
-  folder, files = changed
-  python = [file for file in files if file.endswith('.py')]
-  run(folder, 'ruff', 'check', '--no-cache', *python)
-  run(folder, 'ruff', 'format', '--no-cache', '--check', *python)
+  python = [str(function), str(table)]
+  run(copy, 'ruff', 'check', '--no-cache', *python)
+  run(copy, 'ruff', 'format', '--no-cache', '--check', *python)
