@@ -19,19 +19,10 @@ import seqio
 import tensorflow.compat.v2 as tf
 from t5.data import postprocessors, preprocessors
 from t5.evaluation import metrics
-from typing_extensions import override
 
 from synth_mtf.errors import UserError
 from synth_mtf.tasks.files import formats
-from synth_mtf.tasks.files.formats import (
-  Example,
-  FolderReader,
-  Oddity,
-  Reader,
-  Record,
-  RowError,
-  quote,
-)
+from synth_mtf.tasks.files.formats import Items, Reader, Record, RowError, quote
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, define
 from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
@@ -47,7 +38,6 @@ class AgNewsReader(Reader):
   }
   _MOST_LINES = 100
 
-  @override
   def records(self, stream: Any, start: int) -> Iterator[Record]:
     while data := stream.readline():
       # A field may have line breaks between its quotes.
@@ -58,10 +48,7 @@ class AgNewsReader(Reader):
       yield Record(data, start)
       start += len(data)
 
-  @override
-  def parse(
-    self, record: Record, number: int, columns: Sequence[str] | None
-  ) -> Sequence[Example | RowError]:
+  def parse(self, record: Record, number: int, columns: Any) -> Items:
     text = formats.decode(record.data)
     if not record.start:
       text = text.removeprefix('\ufeff')
@@ -72,7 +59,7 @@ class AgNewsReader(Reader):
         '3 (class, title, description)',
       )
     if len(row) > 3:
-      found.append(Oddity('more than three columns', 'not used'))
+      found.append(formats.Oddity('more than three columns', 'not used'))
     label, title, description = row[:3]
     if label.strip() not in ('1', '2', '3', '4'):
       raise RowError(f'the class {quote(label)}', 'one of 1, 2, 3, 4')
@@ -80,26 +67,25 @@ class AgNewsReader(Reader):
     return [{**example, 'label': int(label) - 1}, *found]
 
 
-def _csv_row(text: str) -> tuple[list[str], list[Oddity]]:
+def _csv_row(text: str) -> tuple[list[str], list[formats.Oddity]]:
   """Returns the columns of a row, read as leniently as TFDS reads it."""
   if not text.strip():
     raise RowError('an empty line', 'a row')
   for strict in (True, False):
     with contextlib.suppress(csv.Error, ValueError):
       (row,) = csv.reader(io.StringIO(text, newline=None), strict=strict)
-      return row, [] if strict else [Oddity('a quote inside a field')]
+      return row, [] if strict else [formats.Oddity('a quote inside a field')]
     if text.count('"') % 2:
       break
   raise RowError('CSV that does not parse', 'quoted fields')
 
 
-class ImdbReader(FolderReader):
+class ImdbReader(formats.FolderReader):
   """`neg/ID_RATING.txt` and `pos/ID_RATING.txt`, a review each."""
 
   schema = {'label': formats.LABEL, 'text': formats.TEXT}
   folders = ('neg', 'pos')
 
-  @override
   def names(self, path: str) -> list[str]:
     names = super().names(path)
     classes = {os.path.dirname(name) for name in names}
@@ -110,15 +96,12 @@ class ImdbReader(FolderReader):
       )
     return names
 
-  @override
-  def parse(
-    self, record: Record, number: int, columns: Sequence[str] | None
-  ) -> Sequence[Example | RowError]:
+  def parse(self, record: Record, number: int, columns: Any) -> Items:
     # As TFDS: white space of ASCII alone is stripped, nothing else is altered.
     text = formats.decode(record.data.strip())
     folder = os.path.basename(os.path.dirname(record.name))
     example = {'label': self.folders.index(folder), 'text': text}
-    return [example] if text else [example, Oddity('an empty review')]
+    return [example] if text else [example, formats.Oddity('an empty review')]
 
 
 @seqio.map_over_dataset

@@ -6,8 +6,10 @@ All are percentages.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
+import io
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -42,50 +44,35 @@ def _optional(metric: MetricFn) -> MetricFn:
   return wrapped
 
 
-def _scorer(name: str) -> Any:
-  """Returns a new scorer of pycocoevalcap, such as `Bleu`."""
-  module = f'pycocoevalcap.{name.lower()}.{name.lower()}'
-  return getattr(importlib.import_module(module), name)()
+def _coco(name: str, scorer: str, **scores: int) -> MetricFn:
+  """Returns a metric of pycocoevalcap: of its scores those at some places."""
+
+  def metric(targets: Texts, predictions: Texts) -> Mapping[str, float]:
+    module = f'pycocoevalcap.{scorer.lower()}.{scorer.lower()}'
+    package = importlib.import_module(module)
+    if scorer == 'Meteor' and not shutil.which('java'):
+      raise OSError(
+        'it runs a Java program, and there is no `java` on the path'
+      )
+    made = getattr(package, scorer)()
+    # An error leaves Meteor's lock locked, for which its __del__ would wait.
+    made.lock = threading.RLock()
+    lines = (
+      {i: [' '.join(text.split())] for i, text in enumerate(texts)}
+      for texts in (targets, predictions)
+    )
+    with contextlib.redirect_stdout(io.StringIO()):
+      found = np.ravel(made.compute_score(*lines)[0])
+    return {key: 100 * float(found[i]) for key, i in scores.items()}
+
+  metric.__name__ = metric.__qualname__ = name
+  return _optional(metric)
 
 
-def _score(
-  scorer: Any, targets: Texts, predictions: Texts, **kwargs: Any
-) -> Any:
-  lines = (
-    {i: [' '.join(text.split())] for i, text in enumerate(texts)}
-    for texts in (targets, predictions)
-  )
-  return 100 * np.array(scorer.compute_score(*lines, **kwargs)[0])
-
-
-@_optional
-def bleu(targets: Texts, predictions: Texts) -> Mapping[str, float]:
-  """BLEU-1 and BLEU-4 of the whole corpus, by pycocoevalcap."""
-  scores = _score(_scorer('Bleu'), targets, predictions, verbose=0)
-  return {'bleu_1': float(scores[0]), 'bleu_4': float(scores[3])}
-
-
-@_optional
-def rouge_l(targets: Texts, predictions: Texts) -> Mapping[str, float]:
-  """ROUGE-L, by pycocoevalcap."""
-  return {'rouge_l': float(_score(_scorer('Rouge'), targets, predictions))}
-
-
-@_optional
-def cider(targets: Texts, predictions: Texts) -> Mapping[str, float]:
-  """CIDEr, by pycocoevalcap; above 100 is possible."""
-  return {'cider': float(_score(_scorer('Cider'), targets, predictions))}
-
-
-@_optional
-def meteor(targets: Texts, predictions: Texts) -> Mapping[str, float]:
-  """METEOR 1.5, by pycocoevalcap, which runs its authors' Java program."""
-  if not shutil.which('java'):
-    raise OSError('it runs a Java program, and there is no `java` on the path')
-  scorer = _scorer('Meteor')
-  # An error leaves a plain lock locked, for which its __del__ would wait.
-  scorer.lock = threading.RLock()
-  return {'meteor': float(_score(scorer, targets, predictions))}
+bleu = _coco('bleu', 'Bleu', bleu_1=0, bleu_4=3)
+rouge_l = _coco('rouge_l', 'Rouge', rouge_l=0)
+meteor = _coco('meteor', 'Meteor', meteor=0)  # 1.5, its authors' Java program
+cider = _coco('cider', 'Cider', cider=0)  # above 100 is possible
 
 
 @_optional

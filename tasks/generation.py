@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import seqio
 import tensorflow.compat.v2 as tf
 import tensorflow_datasets as tfds
-from typing_extensions import override
 
 from synth_mtf.tasks import dialogue_metrics
-from synth_mtf.tasks.files import storage
-from synth_mtf.tasks.files.formats import (
-  TEXT,
-  TEXTS,
-  DroppedRow,
-  Example,
-  FolderReader,
-  Oddity,
-  Reader,
-  Record,
-  RowError,
-  decode,
-  quote,
-)
+from synth_mtf.tasks.files import formats, storage
+from synth_mtf.tasks.files.formats import Items, Reader, Record, RowError, quote
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define
 
@@ -35,7 +22,7 @@ _get_url_hashes = tfds.summarization.cnn_dailymail._get_url_hashes  # noqa: SLF0
 _get_art_abs = tfds.summarization.cnn_dailymail._get_art_abs  # noqa: SLF001
 
 
-class StoryReader(FolderReader):
+class StoryReader(formats.FolderReader):
   """CNN's and the Daily Mail's `.story` files, a story each.
 
   The official split is given by lists of addresses, `url_lists/all_train.txt`
@@ -44,7 +31,7 @@ class StoryReader(FolderReader):
   """
 
   key = ''
-  schema = {'article': TEXT, 'highlights': TEXT}
+  schema = {'article': formats.TEXT, 'highlights': formats.TEXT}
   folders = ('cnn/stories', 'dailymail/stories')
   suffix = '.story'
   # Some CNN stories have no article.
@@ -55,7 +42,6 @@ class StoryReader(FolderReader):
     self._urls = urls
     self._first_digits = first_digits
 
-  @override
   def names(self, path: str) -> list[str]:
     hashes: Any = None
     for folder in ('', 'url_lists'):
@@ -69,14 +55,11 @@ class StoryReader(FolderReader):
         found.append(name)
     return found
 
-  @override
-  def parse(
-    self, record: Record, number: int, columns: Sequence[str] | None
-  ) -> Sequence[Example]:
-    decode(record.data)
+  def parse(self, record: Record, number: int, columns: Any) -> Items:
+    formats.decode(record.data)
     article, highlights = _get_art_abs(record.name)
     if not article or not highlights:
-      raise DroppedRow(
+      raise formats.DroppedRow(
         f'a story without {"a highlight" if article else "an article"}',
         'text, then @highlight and a line for each',
       )
@@ -90,10 +73,12 @@ class DialogueReader(Reader):
   candidates that follow are not used. The number 1 starts a new dialogue.
   """
 
-  schema = {'persona': TEXTS, 'history': TEXTS, 'response': TEXT}
+  schema = {
+    **dict.fromkeys(('persona', 'history'), formats.TEXTS),
+    'response': formats.TEXT,
+  }
   _PERSONA = 'your persona: '
 
-  @override
   def records(self, stream: Any, start: int) -> Iterator[Record]:
     data = b''
     for line in itertools.chain(stream, [b'']):
@@ -102,18 +87,14 @@ class DialogueReader(Reader):
         start, data = start + len(data), b''
       data += line
 
-  @override
   def oddity(self, record: Record) -> None:
     return None  # marks and carriage returns are not part of a turn
 
-  @override
-  def parse(
-    self, record: Record, number: int, columns: Sequence[str] | None
-  ) -> Sequence[Example | RowError]:
+  def parse(self, record: Record, number: int, columns: Any) -> Items:
     persona: list[str] = []
     history: list[str] = []
-    examples: list[Example | RowError] = []
-    text = decode(record.data).lstrip('\ufeff').rstrip('\n')
+    examples: list[formats.Example | RowError] = []
+    text = formats.decode(record.data).lstrip('\ufeff').rstrip('\n')
     for i, line in enumerate(text.split('\n')):
       count, _, rest = line.rstrip('\r').partition(' ')
       if count != str(i + 1):
@@ -134,7 +115,7 @@ class DialogueReader(Reader):
         )
       response = response.split('\t')[0]
       if not response.strip():
-        examples.append(Oddity('an empty response', 'kept', i))
+        examples.append(formats.Oddity('an empty response', 'kept', i))
       heard = [*history, turn]
       history = [*heard, response]
       examples.append(

@@ -8,65 +8,60 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import tensorflow_datasets as tfds
-from typing_extensions import override
 
 from synth_mtf.tasks.files import formats
-from synth_mtf.tasks.files.formats import (
-  DroppedRow,
-  Example,
-  Oddity,
-  Record,
-  RowError,
-  TsvReader,
-  quote,
-)
+from synth_mtf.tasks.files.formats import Items, Record, RowError, quote
 from synth_mtf.tasks.registering import adopt, splits
 
 # The folder in our layout, its names in GLUE's download scripts, and no folder.
 _ROOTS = ('glue/', 'glue_data/', 'GLUE/', '')
-_CONFIGS = tfds.text.glue.Glue.builder_configs
 
 
-class GlueReader(TsvReader):
+class GlueReader(formats.TsvReader):
   """A TSV file of GLUE, described by TFDS's builder config."""
 
   key = ''
-  # Line breaks cut some twenty rows of the official QQP. What TFDS leaves out
-  # it leaves out of every set: a row too short to have a text or a label.
-  dropped_rows = 64
 
   def __init__(self, name: str, labelled: bool) -> None:
+    config = tfds.text.glue.Glue.builder_configs[name]
     self.key = f'glue/{name}/{"labelled" if labelled else "test"}'
-    self._config = _CONFIGS[name]
+    self._config = config
     self._labelled = labelled
-    self._texts = self.text_columns()
+    self._texts: Mapping[str, str] = config.text_features
+    if name == 'mrpc':
+      # TFDS reads Microsoft's own files, and so names no columns for it.
+      self._texts = {'sentence1': '#1 String', 'sentence2': '#2 String'}
+      self.marked = True
     self.columns = [*self._texts.values()]
-    self.columns += [self._config.label_column] if labelled else []
+    self.columns += [config.label_column] if labelled else []
+    if name == 'cola' and labelled:
+      self.header = False
+      self.columns = ['source', config.label_column, 'mark', 'sentence']
+    # Line breaks cut some twenty rows of the official QQP. What TFDS leaves out
+    # it leaves out of every set: a row too short to have a text or a label. Of
+    # STS-B it would make a score of what is not there.
+    whole = name in ('mrpc', 'stsb') or not self.header
+    self.dropped_rows = 0 if whole else 64
     self.schema = {
       **dict.fromkeys(self._texts, formats.TEXT),
-      'label': formats.LABEL if self._config.label_classes else formats.FLOAT,
+      'label': formats.LABEL if config.label_classes else formats.FLOAT,
       'idx': formats.INT,
     }
 
-  def text_columns(self) -> Mapping[str, str]:
-    """Returns the column of each text feature."""
-    return self._config.text_features
-
-  @override
-  def example(self, row: Mapping[str, str], number: int) -> Example:
+  def example(self, row: Mapping[str, str], number: int) -> formats.Example:
     texts = {name: row[column] for name, column in self._texts.items()}
     label: float = formats.NO_LABEL
     if self._labelled:
       label = self.label(row[self._config.label_column])
     return {**texts, 'label': label, 'idx': number}
 
-  @override
-  def oddities(self, row: Mapping[str, str]) -> list[Oddity]:
+  def oddities(self, row: Mapping[str, str]) -> list[formats.Oddity]:
     return [
-      Oddity(f'an empty {name!r}')
+      formats.Oddity(f'an empty {name!r}')
       for name, column in self._texts.items()
       if not row[column].strip()
     ]
@@ -75,7 +70,7 @@ class GlueReader(TsvReader):
     """Returns the class that the label column names, by word or number."""
     classes = self._config.label_classes
     if not text and self.dropped_rows:
-      raise DroppedRow('a row without a label', 'one')
+      raise formats.DroppedRow('a row without a label', 'one')
     if text in classes:
       return classes.index(text)
     numbers = [str(i) for i in range(len(classes))]
@@ -85,32 +80,15 @@ class GlueReader(TsvReader):
     raise RowError(f'the label {quote(text)}', f'one of: {expected}')
 
 
-class ColaReader(GlueReader):
-  """CoLA: a column of the author's mark, and no header but in the test set."""
-
-  def __init__(self, name: str, labelled: bool) -> None:
-    super().__init__(name, labelled)
-    if labelled:
-      self.header = False
-      self.dropped_rows = 0
-      self.columns = ['source', self._config.label_column, 'mark', 'sentence']
-
-
 class StsbReader(GlueReader):
   """STS-B: the label is a similarity from 0 to 5."""
 
-  dropped_rows = 0  # TFDS would make a score of what is not there
-
-  @override
-  def parse(
-    self, record: Record, number: int, columns: Sequence[str] | None
-  ) -> Sequence[Example | RowError]:
+  def parse(self, record: Record, number: int, columns: Any) -> Items:
     whole = record.data.endswith(b'\n') or re.search(rb'\.\d{3}$', record.data)
     if self._labelled and not whole:
       raise RowError('a last line without a line end', 'its score in full')
     return super().parse(record, number, columns)
 
-  @override
   def label(self, text: str) -> float:
     try:
       score = float(text)
@@ -119,17 +97,6 @@ class StsbReader(GlueReader):
     if not 0.0 <= score <= 5.0:
       raise RowError(f'the score {quote(text)}', 'a number from 0 to 5')
     return score
-
-
-class MrpcReader(GlueReader):
-  """MRPC: TFDS reads Microsoft's own files, and so names no columns for it."""
-
-  marked = True
-  dropped_rows = 0
-
-  @override
-  def text_columns(self) -> Mapping[str, str]:
-    return {'sentence1': '#1 String', 'sentence2': '#2 String'}
 
 
 _FILES = {'train': 'train', 'validation': 'dev', 'test': 'test'}
@@ -157,9 +124,9 @@ def _adopt(
 
 
 TASKS = (
-  _adopt('cola', 'CoLA', ColaReader),
+  _adopt('cola', 'CoLA'),
   _adopt('sst2', 'SST-2'),
-  _adopt('mrpc', 'MRPC', MrpcReader),
+  _adopt('mrpc', 'MRPC'),
   _adopt('stsb', 'STS-B', StsbReader),
   _adopt('qqp', 'QQP'),
   _adopt('mnli', 'MNLI', files=_MNLI),

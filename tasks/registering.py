@@ -30,10 +30,8 @@ def splits(
 ) -> dict[str, Split]:
   """Returns splits of one file each; those for testing are optional.
 
-  Args:
-    roots: spellings of the folder that has the files.
-    paths: the file of each split.
-    reader: makes the reader of a file, given whether its rows have labels.
+  `roots` are spellings of the folder that has the files. `reader` makes the
+  reader of a split, given whether its rows have labels.
   """
   return {
     split: Split.of(
@@ -48,17 +46,10 @@ def splits(
 def adopt(
   t5_name: str, splits: Mapping[str, Split], name: str | None = None
 ) -> str:
-  """Registers `synth_<t5_name>`: T5's task, with official files as a source.
+  """Registers T5's task, with official files as a source.
 
-  Preprocessing, postprocessing, metrics and the TFDS dataset are T5's.
-
-  Args:
-    t5_name: a task of t5.data.tasks.
-    splits: the official files of each split.
-    name: what follows the prefix, if not T5's name.
-
-  Returns:
-    The name of the new task.
+  Preprocessing, postprocessing, metrics and the TFDS dataset are T5's. Returns
+  the new task's name, `synth_` and T5's, or `synth_` and `name`.
   """
   original = seqio.TaskRegistry.get(t5_name)
   name = PREFIX + (name or t5_name)
@@ -76,24 +67,17 @@ def define(
   splits: Mapping[str, Split],
   tfds_name: str | None = None,
   **arguments: Any,
-) -> str:
+) -> None:
   """Registers `synth_<name>`, a task that t5 does not have.
 
-  Args:
-    name: what follows the prefix.
-    splits: the official files of each split.
-    tfds_name: dataset, config and version, if TFDS has the task's data.
-    **arguments: those of seqio.Task.
-
-  Returns:
-    The name of the new task.
+  `tfds_name` is the dataset, config and version, if TFDS has the task's data;
+  the other arguments are those of seqio.Task.
   """
   name = PREFIX + name
   tfds = seqio.TfdsDataSource(tfds_name) if tfds_name else None
   arguments = {'output_features': OUTPUT_FEATURES, **arguments}
   source = TwoSources(name, splits, tfds)
   seqio.TaskRegistry.add(name, source=source, **arguments)
-  return name
 
 
 def get(name: str) -> seqio.dataset_providers.DatasetProviderBase:

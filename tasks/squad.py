@@ -11,22 +11,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from typing_extensions import override
-
-from synth_mtf.tasks.files import storage
-from synth_mtf.tasks.files.formats import (
-  INTS,
-  TEXT,
-  TEXTS,
-  Example,
-  Position,
-  Reader,
-  Record,
-  RowError,
-  check_json,
-  decode,
-  quote,
-)
+from synth_mtf.tasks.files import formats, storage
+from synth_mtf.tasks.files.formats import Items, Reader, Record, RowError, quote
 from synth_mtf.tasks.registering import adopt, splits
 
 _EXPECTED = '{"data": [{...}, ...], "version": "1.1"}'
@@ -42,15 +28,11 @@ class SquadReader(Reader):
   """A record is an article, an example a question; as TFDS's `squad/v1.1`."""
 
   schema = {
-    'id': TEXT,
-    'title': TEXT,
-    'context': TEXT,
-    'question': TEXT,
-    'answers': {'text': TEXTS, 'answer_start': INTS},
+    **dict.fromkeys(('id', 'title', 'context', 'question'), formats.TEXT),
+    'answers': {'text': formats.TEXTS, 'answer_start': formats.INTS},
   }
 
-  @override
-  def place(self, path: str, start: Position, error: RowError) -> str:
+  def place(self, path: str, start: int, error: RowError) -> str:
     line = 1 + error.line
     if error.near:
       with storage.reading(path) as stream:
@@ -58,29 +40,23 @@ class SquadReader(Reader):
       line += before.count(b'\n') if found else 0
     return f'{path}:{line}'
 
-  @override
   @contextlib.contextmanager
   def open(
-    self, path: str, start: Position = 0, end: Position | None = None
-  ) -> Iterator[tuple[Sequence[Any], Position]]:
+    self, path: str, start: int = 0, end: int | None = None
+  ) -> Iterator[tuple[Sequence[Any], int]]:
     yield _articles(path, storage.state([path]))[start:end], start
 
-  @override
-  def records(self, stream: Any, start: Position) -> Iterator[Record]:
+  def records(self, stream: Any, start: int) -> Iterator[Record]:
     for number, article in enumerate(stream, start):
       yield Record(article, number)
 
-  @override
   def oddity(self, record: Record) -> None:
     return None
 
-  @override
-  def parse(
-    self, record: Record, number: int, columns: Sequence[str] | None
-  ) -> Sequence[Example | RowError]:
+  def parse(self, record: Record, number: int, columns: Any) -> Items:
     article = record.data
     try:
-      check_json(article, _ARTICLE, f'article {number}')
+      formats.check_json(article, _ARTICLE, f'article {number}')
     except RowError as error:
       error.near = _quoted(article, 'title')
       raise
@@ -95,7 +71,7 @@ class SquadReader(Reader):
 def _articles(path: str, _state: str) -> Sequence[Any]:
   """Returns the articles of a file, which stay in memory."""
   with storage.reading(path) as stream:
-    text = decode(stream.read())
+    text = formats.decode(stream.read())
   try:
     whole = json.loads(text)
   except (json.JSONDecodeError, RecursionError) as error:
@@ -104,7 +80,7 @@ def _articles(path: str, _state: str) -> Sequence[Any]:
       _EXPECTED,
       line=getattr(error, 'lineno', 1) - 1,
     ) from error
-  check_json(whole, {'data': list}, 'file')
+  formats.check_json(whole, {'data': list}, 'file')
   return whole['data']
 
 
@@ -114,10 +90,12 @@ def _quoted(value: Any, key: str) -> str:
   return json.dumps(found) if found else ''
 
 
-def _example(question: Any, context: str, title: str) -> Example | RowError:
+def _example(
+  question: Any, context: str, title: str
+) -> formats.Example | RowError:
   try:
-    check_json(title, str, "'title'")
-    check_json(question, _QUESTION, 'question')
+    formats.check_json(title, str, "'title'")
+    formats.check_json(question, _QUESTION, 'question')
     answers = question['answers']
     if not answers:
       raise RowError('a question without answers', 'at least one')

@@ -14,35 +14,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow_datasets as tfds
-from typing_extensions import override
 
 from synth_mtf.tasks.files import formats
-from synth_mtf.tasks.files.formats import (
-  INT,
-  LABEL,
-  TEXT,
-  TEXTS,
-  Example,
-  Oddity,
-  Reader,
-  Record,
-  RowError,
-  quote,
-)
+from synth_mtf.tasks.files.formats import Items, Reader, Record, RowError, quote
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import adopt, splits
 
 Row = Mapping[str, Any]
+_fix_misquoted_spans = tfds.text.super_glue._fix_wst  # noqa: SLF001  TFDS's own
 
 
 class SuperGlueReader(Reader):
   """JSON lines of a TFDS config; a row is an example.
 
   Attributes:
+    structure: what a row must have; by default the features.
     integers: the features that are integers; the others are text.
-    labels: the JSON values of the classes, by default those of TFDS's config.
-    structure: what a row must have, as for `check_json`; by default the
-      features.
+    labels: the JSON values of the classes, by default those of the config.
   """
 
   key = ''
@@ -55,33 +43,25 @@ class SuperGlueReader(Reader):
     config = tfds.text.super_glue.SuperGlue.builder_configs[name]
     self.key = f'super_glue/{name}/{"labelled" if labelled else "test"}'
     self._labelled = labelled
-    integers = (*self.integers, 'idx')
-    names = {*config.features, *integers}
+    fields: dict[str, type] = dict.fromkeys(config.features, str)
+    fields.update(dict.fromkeys([*self.integers, 'idx'], int))
+    specs = {str: formats.TEXT, int: formats.INT}
+    self.structure = self.structure or fields
     self.schema = self.schema or {
-      **{name: INT if name in integers else TEXT for name in names},
-      'label': LABEL,
-    }
-    self.structure = self.structure or {
-      name: int if name in integers else str for name in names
+      **{name: specs[kind] for name, kind in fields.items()},
+      'label': formats.LABEL,
     }
     booleans = config.label_classes == ('False', 'True')
     classes = (False, True) if booleans else config.label_classes
     self.labels = self.labels or classes
 
-  @override
-  def parse(
-    self, record: Record, number: int, columns: Sequence[str] | None
-  ) -> Sequence[Example | RowError]:
+  def parse(self, record: Record, number: int, columns: Any) -> Items:
     return self.examples(formats.json_row(record, self.structure))
 
-  def examples(self, row: Row) -> Sequence[Example | RowError]:
+  def examples(self, row: Row) -> Items:
     """Returns the examples of a row that has the structure."""
     example = {name: row[name] for name in self.schema if name != 'label'}
-    self.check(example)
     return [{**example, 'label': self.label(row)}]
-
-  def check(self, _example: Row) -> None:
-    """Raises a RowError if the features do not fit each other."""
 
   def label(self, row: Row) -> int:
     """Returns the class, or what stands for it in a test set without any."""
@@ -102,11 +82,11 @@ class CopaReader(SuperGlueReader):
 
   labels = (0, 1)
 
-  @override
-  def check(self, example: Row) -> None:
-    question = example['question']
+  def examples(self, row: Row) -> Items:
+    question = row['question']
     if question not in ('cause', 'effect'):
       raise RowError(f'the question {quote(question)}', 'one of cause, effect')
+    return super().examples(row)
 
 
 class WicReader(SuperGlueReader):
@@ -114,16 +94,16 @@ class WicReader(SuperGlueReader):
 
   integers = ('start1', 'start2', 'end1', 'end2')
 
-  @override
-  def check(self, example: Row) -> None:
+  def examples(self, row: Row) -> Items:
     for i in '12':
-      start, end = example[f'start{i}'], example[f'end{i}']
-      length = len(example[f'sentence{i}'])
+      start, end = row[f'start{i}'], row[f'end{i}']
+      length = len(row[f'sentence{i}'])
       if not 0 <= start < end <= length:
         raise RowError(
           f'the word from {start} to {end}',
           f'a span of sentence{i}, which has {length} characters',
         )
+    return super().examples(row)
 
 
 class WscReader(SuperGlueReader):
@@ -148,36 +128,28 @@ class WscReader(SuperGlueReader):
   # preprocessor knows them and marks the right word.
   FIXED_BY_T5 = (1896453270, 2994969774)
 
-  @override
-  def examples(self, row: Row) -> Sequence[Example | RowError]:
+  def examples(self, row: Row) -> Items:
     spans = row['target']
     try:
-      # TFDS's own repairs of misquoted spans.
-      fixed = tfds.text.super_glue._fix_wst(  # noqa: SLF001
-        {**spans, 'text': row['text']}
-      )
+      fixed = _fix_misquoted_spans({**spans, 'text': row['text']})
     except (AssertionError, IndexError) as error:
       raise RowError(
         f'the spans {quote(json.dumps(spans), 200)}',
         'words of the text at these indices',
       ) from error
-    return super().examples({**row, **fixed})
-
-  @override
-  def check(self, example: Row) -> None:
-    text, pronoun = example['text'], example['span2_text']
-    index = example['span2_index']
-    words = text.split(' ')
+    pronoun, index = fixed['span2_text'], fixed['span2_index']
+    words = fixed['text'].split(' ')
     word = words[index] if 0 < index < len(words) else ''
-    fixed = zlib.crc32(text.encode('utf-8')) in self.FIXED_BY_T5
+    known = zlib.crc32(fixed['text'].encode('utf-8')) in self.FIXED_BY_T5
     # With a backslash in it, T5 would leave an X where the pronoun was.
-    if not word or (word != pronoun and not fixed) or '\\' in pronoun:
+    if not word or (word != pronoun and not known) or '\\' in pronoun:
       raise RowError(
         f'the pronoun {quote(pronoun)} with span2_index {index}, '
         + (f'where {quote(word)} is' if word else 'where T5 looks for none'),
         'the index of a word that is the pronoun, counted from 0 by single '
         'spaces, and not the first word',
       )
+    return super().examples({**row, **fixed})
 
 
 class MultircReader(SuperGlueReader):
@@ -185,9 +157,9 @@ class MultircReader(SuperGlueReader):
 
   labels = (0, 1)
   schema = {
-    **dict.fromkeys(('paragraph', 'question', 'answer'), TEXT),
-    'label': LABEL,
-    'idx': dict.fromkeys(('paragraph', 'question', 'answer'), INT),
+    **dict.fromkeys(('paragraph', 'question', 'answer'), formats.TEXT),
+    'label': formats.LABEL,
+    'idx': dict.fromkeys(('paragraph', 'question', 'answer'), formats.INT),
   }
   _QUESTION = {
     'question': str,
@@ -196,8 +168,7 @@ class MultircReader(SuperGlueReader):
   }
   structure = {'idx': int, 'passage': {'text': str, 'questions': [_QUESTION]}}
 
-  @override
-  def examples(self, row: Row) -> Sequence[Example]:
+  def examples(self, row: Row) -> Items:
     passage = row['passage']
     return [
       {
@@ -224,11 +195,11 @@ class RecordReader(SuperGlueReader):
   """
 
   schema = {
-    'passage': TEXT,
-    'query': TEXT,
-    'entities': TEXTS,
-    'answers': TEXTS,
-    'idx': {'passage': INT, 'query': INT},
+    'passage': formats.TEXT,
+    'query': formats.TEXT,
+    'entities': formats.TEXTS,
+    'answers': formats.TEXTS,
+    'idx': {'passage': formats.INT, 'query': formats.INT},
   }
   structure = {
     'idx': int,
@@ -236,12 +207,11 @@ class RecordReader(SuperGlueReader):
     'qas': [{'idx': int, 'query': str}],
   }
 
-  @override
-  def examples(self, row: Row) -> Sequence[Example | RowError]:
+  def examples(self, row: Row) -> Items:
     text = row['passage']['text']
     spans = [(e['start'], e['end']) for e in row['passage']['entities']]
     entities = sorted({text[start : end + 1] for start, end in spans})
-    found: list[Example | RowError] = []
+    found: list[formats.Example | RowError] = []
     for query in row['qas']:
       answers = self._answers(query, text)
       if '@placeholder' not in query['query']:
@@ -258,9 +228,9 @@ class RecordReader(SuperGlueReader):
         }
       )
       if not set(answers) <= set(entities):
-        found.append(Oddity('an answer that is none of the entities'))
+        found.append(formats.Oddity('an answer that is none of the entities'))
     if not all(0 <= start <= end < len(text) for start, end in spans):
-      found.append(Oddity('an entity that is not inside its passage'))
+      found.append(formats.Oddity('an entity that is not inside its passage'))
     return found
 
   def _answers(self, query: Row, passage: str) -> list[str]:
@@ -282,20 +252,16 @@ class DprReader(Reader):
   """Definite Pronoun Resolution: four lines per example, then an empty one."""
 
   schema = {
-    'sentence': TEXT,
-    'pronoun': TEXT,
-    'candidates': TEXTS,
-    'label': LABEL,
+    'sentence': formats.TEXT,
+    'pronoun': formats.TEXT,
+    'candidates': formats.TEXTS,
+    'label': formats.LABEL,
   }
 
-  @override
   def records(self, stream: Any, start: int) -> Iterator[Record]:
     return formats.paragraphs(stream, start, lambda d: d.count(b'\n') > 4)
 
-  @override
-  def parse(
-    self, record: Record, number: int, columns: Sequence[str] | None
-  ) -> Sequence[Example | RowError]:
+  def parse(self, record: Record, number: int, columns: Any) -> Items:
     text = io.StringIO(formats.decode(record.data), newline=None)
     lines = [line.strip() for line in text]
     if len(lines) != 4:
@@ -313,18 +279,15 @@ class DprReader(Reader):
       )
     if correct not in candidates:
       raise RowError(f'the answer {quote(correct)}', f'one of {quote(both)}', 3)
+    marked = re.search(rf' ({re.escape(pronoun)})( |\.|,)', sentence)
+    odd = formats.Oddity('a pronoun that T5 does not mark', line=1)
     example = {
       'sentence': sentence,
       'pronoun': pronoun,
       'candidates': candidates,
       'label': candidates.index(correct),
     }
-    if re.search(rf' ({re.escape(pronoun)})( |\.|,)', sentence):
-      return [example]
-    return [
-      example,
-      Oddity('a pronoun that T5 does not mark in its sentence', line=1),
-    ]
+    return [example] if marked else [example, odd]
 
 
 _ROOTS = ('superglue/', 'SuperGLUE/', 'super_glue/', '')

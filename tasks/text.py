@@ -14,14 +14,13 @@ import contextlib
 import functools
 import io
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import seqio
-from typing_extensions import override
 
 from synth_mtf.tasks.files import formats, storage
-from synth_mtf.tasks.files.formats import Example, Reader, Record
+from synth_mtf.tasks.files.formats import Items, Reader, Record
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define
 from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
@@ -58,7 +57,6 @@ class SentenceReader(Reader):
     self.key = f'{type(self).__name__}/{validation}/{HOLD_OUT}'
     self._validation = validation
 
-  @override
   @contextlib.contextmanager
   def open(
     self, path: str, start: int = 0, end: int | None = None
@@ -76,14 +74,10 @@ class SentenceReader(Reader):
         data += stream.readline()
       yield io.BytesIO(data), start
 
-  @override
   def oddity(self, record: Record) -> None:
     return None
 
-  @override
-  def parse(
-    self, record: Record, number: int, columns: Sequence[str] | None
-  ) -> Sequence[Example]:
+  def parse(self, record: Record, number: int, columns: Any) -> Items:
     text = self.text(record)
     kept = self._validation in (None, held_out(text))
     return [{'text': text}] if text.strip() and kept else []
@@ -102,7 +96,6 @@ class PassageReader(SentenceReader):
   Parts of a megabyte are read separately, so that a passage also ends there.
   """
 
-  @override
   def records(self, stream: Any, start: int) -> Iterator[Record]:
     return formats.paragraphs(
       stream, start, lambda data: len(data) >= _PASSAGE_BYTES
@@ -112,7 +105,6 @@ class PassageReader(SentenceReader):
 class TextJsonReader(SentenceReader):
   """JSON lines with the text under "text", as in C4's own files."""
 
-  @override
   def text(self, record: Record) -> str:
     return formats.json_row(record, {'text': str})['text']
 

@@ -8,24 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import seqio
 import t5.data
-from typing_extensions import override
 
-from synth_mtf.tasks.files.formats import (
-  BOM,
-  TEXT,
-  Example,
-  Oddity,
-  Position,
-  Reader,
-  Record,
-  RowError,
-  decode,
-)
+from synth_mtf.tasks.files import formats
+from synth_mtf.tasks.files.formats import Items, Reader, Record, RowError
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import PREFIX, adopt
 
@@ -37,23 +27,20 @@ class ParallelReader(Reader):
 
   def __init__(self, *languages: str) -> None:
     self.key = f'parallel/{"-".join(languages)}'
-    self.schema = dict.fromkeys(languages, TEXT)
+    self.schema = dict.fromkeys(languages, formats.TEXT)
     self._languages = languages
 
-  @override
   def files(self, path: str) -> list[str]:
     source, target = self._languages
     return [path, path[: -len(source)] + target]
 
-  @override
-  def place(self, path: str, start: Position, error: RowError) -> str:
+  def place(self, path: str, start: Any, error: RowError) -> str:
     return super().place(path, start[0] if start else 0, error)
 
-  @override
   @contextlib.contextmanager
   def open(
-    self, path: str, start: Position = 0, end: Position | None = None
-  ) -> Iterator[tuple[Any, Position]]:
+    self, path: str, start: Any = 0, end: Any = None
+  ) -> Iterator[tuple[Any, Any]]:
     starts, ends = start or (0, 0), end or (None, None)
     with contextlib.ExitStack() as stack:
       streams = [
@@ -62,24 +49,19 @@ class ParallelReader(Reader):
       ]
       yield streams, starts
 
-  @override
-  def records(self, stream: Any, start: Position) -> Iterator[Record]:
+  def records(self, stream: Any, start: Any) -> Iterator[Record]:
     for pair in itertools.zip_longest(*stream, fillvalue=b''):
       yield Record(pair, start)
       if not all(pair):
         return
       start = [offset + len(line) for offset, line in zip(start, pair)]
 
-  @override
-  def oddity(self, record: Record) -> Oddity | None:
+  def oddity(self, record: Record) -> formats.Oddity | None:
     if any(b'\r' in line for line in record.data):
-      return Oddity('a carriage return in a sentence')
+      return formats.Oddity('a carriage return in a sentence')
     return None
 
-  @override
-  def parse(
-    self, record: Record, number: int, columns: Sequence[str] | None
-  ) -> Sequence[Example | RowError]:
+  def parse(self, record: Record, number: int, columns: Any) -> Items:
     if not all(record.data):
       longer = self._languages[not record.data[0]]
       raise RowError(
@@ -88,24 +70,19 @@ class ParallelReader(Reader):
     lines = [line.rstrip(b'\n') for line in record.data]
     if not all(lines):
       return [
-        Oddity(
+        formats.Oddity(
           'a pair with an empty side',
           'left out, as TensorFlow Datasets leaves it out',
         )
       ]
-    example = {
-      language: _sentence(line, language)
-      for language, line in zip(self._languages, lines)
-    }
-    marked = number == 0 and any(line.startswith(BOM) for line in lines)
-    return [example, *[Oddity('a byte order mark')] * marked]
-
-
-def _sentence(line: bytes, language: str) -> str:
-  try:
-    return decode(line)
-  except RowError as error:
-    raise error.within(f'file .{language}') from None
+    example = {}
+    for language, line in zip(self._languages, lines):
+      try:
+        example[language] = formats.decode(line)
+      except RowError as error:
+        raise error.within(f'file .{language}') from None
+    marked = number == 0 and any(line.startswith(formats.BOM) for line in lines)
+    return [example, *[formats.Oddity('a byte order mark')] * marked]
 
 
 def _adopt(t5_name: str, year: int) -> str:

@@ -97,14 +97,7 @@ class SettingVocabulary(seqio.Vocabulary):
 
 @functools.lru_cache(maxsize=8)
 def load(vocabulary: str | None) -> seqio.Vocabulary:
-  """Returns the vocabulary that a value of the setting names.
-
-  Args:
-    vocabulary: path of a SentencePiece `.model`, `'bytes'`, or None for T5's.
-
-  Raises:
-    UserError: no such file, not a SentencePiece model, or not T5's ids.
-  """
+  """Returns the vocabulary that a value of the setting names."""
   if not vocabulary:
     return t5.data.get_default_vocabulary()
   if vocabulary == data_settings.BYTES:
@@ -132,15 +125,10 @@ def load(vocabulary: str | None) -> seqio.Vocabulary:
 def train(
   texts: Iterable[str], model: pathlib.Path, pieces: int = PIECES
 ) -> None:
-  """Trains a unigram vocabulary; the same texts give the same file.
+  """Trains a unigram vocabulary and writes the `.model` file.
 
-  Args:
-    texts: of one line or several each, used up to `MOST_CHARACTERS`.
-    model: the `.model` file to write.
-    pieces: its size, without T5's sentinels; fewer if the text has fewer.
-
-  Raises:
-    UserError: the trainer refuses the text.
+  The same texts give the same file; they are used up to `MOST_CHARACTERS`.
+  `pieces` is its size without T5's sentinels, less if the text has fewer.
   """
   lines, characters = [], 0
   for text in texts:

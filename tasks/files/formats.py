@@ -13,7 +13,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union
 
 import tensorflow.compat.v2 as tf
 from typing_extensions import override
@@ -73,6 +73,10 @@ class Oddity(RowError):
   ) -> None:
     super().__init__(found, '', line)
     self.args = (f'{found}; {done}',)
+
+
+# What a record makes: its examples, and the faults and oddities of some.
+Items = Sequence[Union[Example, RowError]]
 
 
 def decode(data: bytes) -> str:

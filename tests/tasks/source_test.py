@@ -16,7 +16,7 @@ import seqio
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
 from synth_mtf.tasks.files import formats, index, source, storage
-from synth_mtf.tasks.glue import ColaReader
+from synth_mtf.tasks.glue import GlueReader
 from tests.tasks import folder
 from tests.tasks.rows import run
 
@@ -207,7 +207,7 @@ def test_folder_that_cannot_keep_counts_is_no_obstacle(data_dir, tmp_path):
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path):
-  reader = ColaReader('cola', labelled=True)
+  reader = GlueReader('cola', labelled=True)
   peaks = []
   for megabytes in (4, 16):
     line = b'x\t1\t\t' + b'word ' * 200 + b'.\n'
