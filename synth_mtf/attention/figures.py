@@ -9,7 +9,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 from synth_mtf.attention.file import SIDES, Array, Attention
-from synth_mtf.results.figures import style
+from synth_mtf.results import style
 
 _PAPER_LAYERS = (1, 3, 5)
 # Weights below the first edge are counted with it.

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from synth_mtf.cli import columns
+from synth_mtf.results import printing
 
 _HEADS = ('task', 'split', 'file', 'rows', 'released', 'faults', 'digest')
 _WIDTHS = (38, 21, 44, -11, 20, -6, 16)
@@ -40,7 +40,7 @@ class DataReport:
           missing.append(split.split)
           continue
         if not self.found:
-          yield columns.line(_HEADS, _WIDTHS)
+          yield printing.line(_HEADS, _WIDTHS)
         if name not in self.found:
           self.found.append(name)
         yield from self._split(split)
@@ -61,8 +61,8 @@ class DataReport:
       name = file.path.removeprefix(self._prefix)
       yield self._line(split, name, [file])
     if len(split.files) > 1:
-      cells = split.task, split.split, 'together', columns.count(split.rows)
-      yield columns.line((*cells, split.released, '', ''), _WIDTHS)
+      cells = split.task, split.split, 'together', printing.count(split.rows)
+      yield printing.line((*cells, split.released, '', ''), _WIDTHS)
 
   def _line(self, split: Any, name: str, files: Sequence[Any]) -> str:
     count = sum(file.num_examples for file in files)
@@ -70,9 +70,9 @@ class DataReport:
       split.task,
       split.split,
       name,
-      columns.count(count if split.counted else None),
+      printing.count(count if split.counted else None),
       split.released if len(files) == len(split.files) else '',
       str(sum(file.num_faults for file in files)),
       split.digest(files),
     )
-    return columns.line(cells, _WIDTHS)
+    return printing.line(cells, _WIDTHS)

@@ -1,8 +1,9 @@
 """`synth-mtf plot`: figures of runs, as PNG and SVG."""
 
 import argparse
+import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from synth_mtf.cli import attention as attention_command
@@ -13,10 +14,7 @@ SUMMARY = 'figures of runs: curves, scores, alpha, attention (PNG and SVG)'
 
 _OF_RUNS = ('curves', 'scores', 'alpha')
 _OF_ATTENTION = ('histograms', 'heads', 'heat_maps')
-
-Words = Sequence[str]
-# Name and figure; matplotlib is imported only where something is drawn.
-Drawn = Iterator[tuple[str, Any]]
+_FIGURES = (*_OF_RUNS, *_OF_ATTENTION)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--figures',
     type=_figures,
-    help=f'some of {",".join((*_OF_RUNS, *_OF_ATTENTION))}; default: what the '
+    help=f'some of {",".join(_FIGURES)}; default: what the '
     'runs have, and with a text what it is looked at with',
   )
   parser.add_argument(
@@ -62,19 +60,31 @@ def run(args: argparse.Namespace) -> int:
   files = [name for name in args.runs if name.endswith('.npz')]
   folders = [name for name in args.runs if name not in files]
   has_text = attention_command.names_text(args)
-  wanted = args.figures or (
-    *(_OF_RUNS if folders else ()),
-    *(_OF_ATTENTION if files or has_text else ()),
-  )
-  _check(wanted, files, folders, has_text)
+  of_attention = _OF_ATTENTION if files or has_text else ()
+  wanted = args.figures or [*(_OF_RUNS if folders else ()), *of_attention]
+  for name in wanted:
+    if name in _OF_RUNS and not folders:
+      raise UserError(f'--figures {name} is drawn of runs; give a folder')
+    if name in _OF_ATTENTION and not of_attention:
+      raise UserError(
+        f'--figures {name} shows attention: say in which text (--text and '
+        '--target, --input FILE or --task NAME)'
+      )
   attention_command.check_writable(os.path.join(args.out, 'x'), make=True)
   process.load_quietly()
-  from synth_mtf.results.figures import style
+  from synth_mtf.attention import file as attention_file
+  from synth_mtf.results import runs, style
 
+  found = runs.read_all(folders)
+  attentions: list[Any] = []
+  if set(wanted) & set(_OF_ATTENTION):
+    attentions += map(attention_file.read, files)
+    for one in found if has_text else ():
+      attentions += attention_command.look(args, one.name, args.steps)
   written = 0
   for name in wanted:
     try:
-      for file, figure in _DRAWN[name](args, files, folders):
+      for file, figure in _draw(name, args, found, attentions):
         for path in style.write(figure, os.path.join(args.out, file)):
           written += 1
           print(path)
@@ -87,113 +97,46 @@ def run(args: argparse.Namespace) -> int:
   return 0
 
 
-def _check(
-  wanted: Sequence[str],
-  files: Sequence[str],
-  folders: Sequence[str],
-  has_text: bool,
-) -> None:
-  for name in wanted:
-    if name in _OF_RUNS and not folders:
-      raise UserError(f'--figures {name} is drawn of runs; give a folder')
-    if name in _OF_ATTENTION and not files and not has_text:
-      raise UserError(
-        f'--figures {name} shows attention: say in which text (--text and '
-        '--target, --input FILE or --task NAME)'
-      )
+def _draw(
+  name: str, args: argparse.Namespace, runs: Any, attentions: Any
+) -> Iterator[tuple[str, Any]]:
+  """Yields the names of files, and their figures."""
+  from synth_mtf.attention import figures as attention_figures
+  from synth_mtf.results import alphas, figures
 
-
-def _curves(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
-  from synth_mtf.results import runs
-  from synth_mtf.results.figures import curves
-
-  yield 'curves', curves.draw(runs.read_all(folders))
-
-
-def _scores(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
-  from synth_mtf.results import runs
-  from synth_mtf.results.figures import scores
-
-  yield 'scores', scores.draw(runs.read_all(folders))
-
-
-def _alpha(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
-  from synth_mtf.results import alphas, runs
-  from synth_mtf.results.figures import alpha
-
-  found = [(one, alphas.paths(one)) for one in runs.read_all(folders)]
-  mixed = [(one, paths) for one, paths in found if paths]
-  if not mixed:
-    raise UserError('no run mixes functions: none has an alpha')
-  for number, (one, paths) in enumerate(mixed, 1):
-    name = 'alpha' if len(mixed) == 1 else f'alpha_{number}'
-    yield name, alpha.draw(one.label, paths, args.layers)
-
-
-def _histograms(
-  args: argparse.Namespace, files: Words, folders: Words
-) -> Drawn:
-  from synth_mtf.attention import figures
-
-  found = _attentions(args, files, folders)
-  yield 'histograms', figures.histograms(found, args.layers)
-
-
-def _heads(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
-  from synth_mtf.attention import figures
-
-  yield 'heads', figures.heads(_attentions(args, files, folders))
-
-
-def _heat_maps(args: argparse.Namespace, files: Words, folders: Words) -> Drawn:
-  from synth_mtf.attention import figures
-
-  found = _attentions(args, files, folders)
-  for number, one in enumerate(found, 1):
-    of_several = f'_{number}' if len(found) > 1 else ''
-    for stack in one.stacks:
-      for example in range(one.examples):
-        of_examples = f'_text_{example + 1}' if one.examples > 1 else ''
-        yield (
-          f'heat_maps{of_several}_{stack}{of_examples}',
-          figures.heat_maps(
-            one, stack, example, args.values, args.layers, args.heads
-          ),
-        )
-
-
-def _attentions(
-  args: argparse.Namespace, files: Words, folders: Words
-) -> list[Any]:
-  """What is in the files, and what the runs look at; computed once."""
-  from synth_mtf.attention import file as attention_file
-  from synth_mtf.results import runs
-
-  if not hasattr(args, 'attentions'):
-    args.attentions = [attention_file.read(path) for path in files]
-    named = attention_command.names_text(args)
-    for one in runs.read_all(folders) if folders and named else ():
-      args.attentions += attention_command.look(args, one.name, args.steps)
-  return args.attentions
-
-
-_DRAWN = {
-  'curves': _curves,
-  'scores': _scores,
-  'alpha': _alpha,
-  'histograms': _histograms,
-  'heads': _heads,
-  'heat_maps': _heat_maps,
-}
+  if name == 'curves':
+    yield name, figures.curves(runs)
+  elif name == 'scores':
+    yield name, figures.scores(runs)
+  elif name == 'alpha':
+    found = [(run, alphas.frame(run)) for run in runs]
+    mixed = [(run, frame) for run, frame in found if not frame.empty]
+    if not mixed:
+      raise UserError('no run mixes functions: none has an alpha')
+    for number, (run, frame) in enumerate(mixed, 1):
+      file = name if len(mixed) == 1 else f'{name}_{number}'
+      yield file, figures.alpha(run.label, frame, args.layers)
+  elif name == 'histograms':
+    yield name, attention_figures.histograms(attentions, args.layers)
+  elif name == 'heads':
+    yield name, attention_figures.heads(attentions)
+  else:
+    for number, one in enumerate(attentions, 1):
+      file = name if len(attentions) == 1 else f'{name}_{number}'
+      for stack, text in itertools.product(one.stacks, range(one.examples)):
+        of_text = f'_text_{text + 1}' if one.examples > 1 else ''
+        chosen = args.values, args.layers, args.heads
+        figure = attention_figures.heat_maps(one, stack, text, *chosen)
+        yield f'{file}_{stack}{of_text}', figure
 
 
 def _figures(text: str) -> list[str]:
   found = text.split(',')
-  wrong = [name for name in found if name not in _DRAWN]
-  if wrong:
-    raise argparse.ArgumentTypeError(
-      f'{wrong[0]!r}: expected some of {", ".join(_DRAWN)}'
-    )
+  for name in found:
+    if name not in _FIGURES:
+      raise argparse.ArgumentTypeError(
+        f'{name!r}: expected some of {", ".join(_FIGURES)}'
+      )
   return found
 
 

@@ -77,7 +77,7 @@ def _look(
 ) -> tuple[Sequence[Any], Sequence[str]]:
   """Returns the attention of the models, and why that of others is missing."""
   from synth_mtf.attention import examples, file, runs
-  from synth_mtf.report import page
+  from synth_mtf.results import scores
 
   if args.no_attention:
     return [], []
@@ -85,9 +85,8 @@ def _look(
     return [file.read(path) for path in args.attention], []
   given = attention.names_text(args)
   choose = attention.chooser(args) if given else examples.defaults
-  attentions, missing = runs.look_at_each(
-    page.one_per_model(found), choose, args.vocabulary
-  )
+  first_seeds = [same[0] for same in scores.by_model(found).values()]
+  attentions, missing = runs.look_at_each(first_seeds, choose, args.vocabulary)
   if given and not attentions:
     raise UserError('\n'.join(missing))
   return attentions, missing
@@ -100,24 +99,16 @@ def _commands(
   commands = [['report', *args.words[1:]], ['table', *args.runs]]
   commands += [['table', *args.runs, '--layout', name] for name in args.layout]
   files = list(args.attention)
-  if not files:
-    given = attention.text_words(args)
-    for number, one in enumerate(attentions, 1):
-      files.append(f'attention_{number}.npz')
-      text = given if attention.names_text(args) else given + _text_words(one)
-      commands.append(['attention', one.run, '--out', files[-1], *text])
+  for number, one in enumerate([] if files else attentions, 1):
+    file, words = f'attention_{number}.npz', attention.text_words(args)
+    if not attention.names_text(args):
+      # A target without an input is the text of a decoder alone.
+      target = '--target' if 'encoder' in one.texts else '--text'
+      flags = {'encoder': '--text', 'decoder': target}
+      for side, texts in one.texts.items():
+        for text in texts:
+          words += [flags[side], str(text)]
+    files.append(file)
+    commands.append(['attention', one.run, '--out', file, *words])
   commands.append(['plot', *args.runs, *files])
   return [['synth-mtf', *words] for words in commands]
-
-
-def _text_words(shown: Any) -> list[str]:
-  """Returns what a model was shown, as words of a command."""
-  flags = {'encoder': '--text', 'decoder': '--target'}
-  if len(shown.texts) == 1:
-    flags = dict.fromkeys(flags, '--text')
-  return [
-    word
-    for side, texts in shown.texts.items()
-    for text in texts
-    for word in (flags[side], str(text))
-  ]

@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-from synth_mtf.cli import columns
 from synth_mtf.errors import UserError
+from synth_mtf.results import printing
 from synth_mtf.run import process
 
 SUMMARY = 'tasks and mixtures: rows, rates, metrics, and two examples of one'
@@ -96,7 +96,9 @@ def _print_all() -> int:
   from synth_mtf.tasks import get, inspection
 
   widths = (40, -12, -12, -12, 40)
-  print(columns.line(('task', 'train', 'validation', 'test', 'source'), widths))
+  print(
+    printing.line(('task', 'train', 'validation', 'test', 'source'), widths)
+  )
   for name in inspection.task_names():
     task = get(name)
     rows = _rows(task)
@@ -105,7 +107,7 @@ def _print_all() -> int:
       '+'.join(n for split, n in rows.items() if split.startswith(kind)) or '-'
       for kind in ('train', 'validation', 'test')
     ]
-    print(columns.line((name, *cells, _source(task)), widths), flush=True)
+    print(printing.line((name, *cells, _source(task)), widths), flush=True)
   for name in inspection.mixture_names():
     print(f'\n{name}')
     _print_rates(get(name))
@@ -118,11 +120,11 @@ def _rows(task: Any) -> Mapping[str, str]:
 
   if inspection.files_of(task) is None:
     return {
-      split: columns.count(released.rows(task.name, split))
+      split: printing.count(released.rows(task.name, split))
       for split in task.source.split_files
     }
   return {
-    split.split: 'missing' if split.missing else columns.count(split.rows)
+    split.split: 'missing' if split.missing else printing.count(split.rows)
     for split in inspection.splits_of(task)
   }
 
@@ -161,13 +163,15 @@ def _print_rates(mixture: Any) -> Sequence[Any]:
   rates = inspection.rates_of(mixture)
   total = sum(rate.rate or 0 for rate in rates)
   widths = (42, -14, 12, -14, -8)
-  print(columns.line(('  task', 'train rows', 'from', 'rate', 'share'), widths))
+  print(
+    printing.line(('  task', 'train rows', 'from', 'rate', 'share'), widths)
+  )
   for rate in rates:
     known = ('?', '?')
     if rate.rate is not None:
       known = (f'{rate.rate:,.0f}', f'{rate.rate / (total or 1):.2%}')
-    cells = (f'  {rate.task}', columns.count(rate.rows), rate.known, *known)
-    print(columns.line(cells, widths), flush=True)
+    cells = (f'  {rate.task}', printing.count(rate.rows), rate.known, *known)
+    print(printing.line(cells, widths), flush=True)
   return rates
 
 
@@ -206,7 +210,7 @@ def _counted(split: Any) -> str:
   files = ', '.join(file.path for file in split.files[:2])
   more = len(split.files) - 2
   return (
-    f'{columns.count(split.rows)} rows{released}: {files}'
+    f'{printing.count(split.rows)} rows{released}: {files}'
     + f' and {more:,} more files' * (more > 0)
   )
 

@@ -7,7 +7,7 @@ that the page is one file; a policy in it keeps the browser off the network.
 import pathlib
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import jinja2
 import markupsafe
@@ -17,8 +17,8 @@ from synth_mtf import __version__, atomic
 from synth_mtf.attention.file import Attention
 from synth_mtf.errors import UserError
 from synth_mtf.report import weights
-from synth_mtf.results import alphas, layouts, seeds, tables, views
-from synth_mtf.results.printing import Grid, Piece, Row
+from synth_mtf.results import alphas, layouts, tables, views
+from synth_mtf.results.printing import BEST, Grid
 from synth_mtf.results.runs import Run
 
 GENERATOR = 'synth-mtf report'  # marks a page as ours
@@ -62,14 +62,14 @@ def write(
     UserError: a run cannot be read or has no results of a layout, or the page
       cannot be written.
   """
-  grids = [
-    views.grid(tables.make(runs, name)) for name in (None, *layout_names)
-  ]
+  labels = list(dict.fromkeys(run.label for run in runs))
   figures, undrawn = draw(runs, attentions)
   text = render(
-    title=_title(runs),
+    title=', '.join(labels) if len(labels) < 5 else f'{len(labels)} models',
     summary=summary(runs),
-    tables=grids,
+    tables=[
+      views.grid(tables.make(runs, name)) for name in (None, *layout_names)
+    ],
     figures=figures,
     weights=weights.pack(attentions, _MAX_BYTES) if attentions else None,
     notes=[*notes, *undrawn],
@@ -90,6 +90,9 @@ def render(**content: Any) -> str:
     autoescape=True,
     undefined=jinja2.StrictUndefined,
   )
+  environment.filters['bold'] = lambda text: markupsafe.Markup(
+    BEST.sub(r'<strong>\1</strong>', str(markupsafe.escape(text)))
+  )
   return environment.get_template('page.html').render(
     generator=GENERATOR,
     version=__version__,
@@ -99,35 +102,21 @@ def render(**content: Any) -> str:
   )
 
 
-def one_per_model(runs: Sequence[Run]) -> list[Run]:
-  """Returns one run of each model: of runs that differ by seed, the first."""
-  return [same[0] for same in seeds.by_model(runs).values()]
-
-
-def _title(runs: Sequence[Run]) -> str:
-  labels = list(dict.fromkeys(run.label for run in runs))
-  return ', '.join(labels) if len(labels) < 5 else f'{len(labels)} models'
-
-
 def summary(runs: Sequence[Run]) -> Grid:
   """Returns a table with a row for each run."""
-
-  def row(run: Run) -> Row:
-    texts = [
-      None if run.seed is None else str(run.seed),
-      f'{run.steps[-1]:,}' if run.steps else None,
-      layouts.millions(run.parameters) if run.parameters else None,
-      f'{run.steps_per_second:.1f}' if run.steps_per_second else None,
+  rows = [
+    (
+      run.label,
+      views.MISSING if run.seed is None else str(run.seed),
+      f'{run.steps[-1]:,}' if run.steps else views.MISSING,
+      layouts.millions(run.parameters) if run.parameters else views.MISSING,
+      f'{run.steps_per_second:.1f}' if run.steps_per_second else views.MISSING,
       run.name,
-    ]
-    return Row(run.label, [[Piece(text or views.MISSING)] for text in texts])
-
-  return Grid(
-    caption=f'{len(runs)} run{"s" * (len(runs) > 1)}',
-    headers=['Seed', 'Last step', 'Params', 'Steps/s', 'Folder'],
-    rows=[row(run) for run in runs],
-    notes=[],
-  )
+    )
+    for run in runs
+  ]
+  headers = ('Model', 'Seed', 'Last step', 'Params', 'Steps/s', 'Folder')
+  return Grid(f'{len(runs)} run{"s" * (len(runs) > 1)}', headers, rows)
 
 
 def draw(
@@ -135,7 +124,7 @@ def draw(
 ) -> tuple[list[tuple[str, str]], list[str]]:
   """Returns captions and SVG of the figures, and why others are missing."""
   try:
-    from synth_mtf.results.figures import style
+    from synth_mtf.results import style
   except UserError as error:
     return [], [f'No figures: {error}.']
   found, missing = [], []
@@ -151,19 +140,27 @@ def _figures(
   runs: Sequence[Run], attentions: Sequence[Attention]
 ) -> Iterator[tuple[Any, ...]]:
   """Yields the caption, function and arguments of each figure."""
-  from synth_mtf.attention import figures
-  from synth_mtf.results.figures import alpha, curves, scores
+  from synth_mtf.attention import figures as attention_figures
+  from synth_mtf.results import figures
 
-  yield 'Learning curves', curves.draw, runs
-  yield 'Score against speed and parameters', scores.draw, runs
+  yield 'Learning curves', figures.curves, runs
+  yield 'Score against speed and parameters', figures.scores, runs
   if attentions:
-    yield 'Sizes of attention weights', figures.histograms, attentions
-    yield 'Entropy and distance of each head', figures.heads, attentions
-  for run in runs:
-    paths = alphas.paths(run) if run.gin else []
-    if paths:
+    yield (
+      'Sizes of attention weights',
+      attention_figures.histograms,
+      attentions,
+    )
+    yield (
+      'Entropy and distance of each head',
+      attention_figures.heads,
+      attentions,
+    )
+  for run in (run for run in runs if run.gin):
+    found = alphas.frame(run)
+    if not found.empty:
       caption = f'Alpha over training, {run.label}, {run.name}'
-      yield caption, alpha.draw, run.label, paths
+      yield caption, figures.alpha, run.label, found
 
 
 def configurations(runs: Sequence[Run]) -> list[tuple[str, str]]:
@@ -179,11 +176,15 @@ def configurations(runs: Sequence[Run]) -> list[tuple[str, str]]:
   ]
 
 
-def differences(
-  runs: Sequence[Run],
-) -> list[tuple[str, list[Optional[str]]]]:
-  """Returns each setting that differs, and its value in each configuration."""
+def differences(runs: Sequence[Run]) -> Grid:
+  """Returns a table of the settings that differ between configurations."""
   bindings = [run.bindings for run in runs if run.gin]
-  settings = sorted(set().union(*bindings))
-  rows = [(name, [bound.get(name) for bound in bindings]) for name in settings]
-  return [(name, values) for name, values in rows if len(set(values)) > 1]
+  rows = [
+    (name, *(bound.get(name, 'not set') for bound in bindings))
+    for name in sorted(set().union(*bindings))
+  ]
+  return Grid(
+    'Settings that differ',
+    ['gin', *(name for name, _ in configurations(runs))],
+    [row for row in rows if len(set(row[1:])) > 1],
+  )

@@ -4,14 +4,14 @@ Checkpoints hold alpha, and so do event files, if training wrote summaries of
 attention (`train_with_progress.attention_every`).
 """
 
-import dataclasses
+import collections
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import pandas as pd
 from mesh_tensorflow.transformer import transformer_layers
 
 from synth_mtf.checkpoints import folder as folders
@@ -23,30 +23,15 @@ from synth_mtf.layer.synthetic import SyntheticLayer
 from synth_mtf.results.runs import Run
 
 _VOCABULARY_SIZE = 128  # any: no layer is called
+_TAG = re.compile(r'attention/(\w+)/layer_(\d+)/alpha/(.+)/head_(\d+)')
+_KEYS = ['stack', 'layer', 'function', 'head', 'step']
 
 
-@dataclasses.dataclass(frozen=True)
-class Path:
-  """The alphas of a layer, from checkpoint to checkpoint.
+def frame(run: Run) -> pd.DataFrame:
+  """Returns a row for each alpha: its place, step and value.
 
-  Attributes:
-    stack: 'encoder', 'decoder' or 'cross'.
-    layer: its number in the stack, counted from 1.
-    functions: the letters of its functions.
-    steps: [steps].
-    values: [steps, heads, functions]; heads is 1 where a layer has one alpha
-      for all.
-  """
-
-  stack: str
-  layer: int
-  functions: Sequence[str]
-  steps: npt.NDArray[Any]
-  values: npt.NDArray[Any]
-
-
-def paths(run: Run) -> list[Path]:
-  """Returns the alphas of all layers that mix functions, in their order.
+  The place is a stack ('encoder', 'decoder' or 'cross'), a layer, a head (both
+  count from 1) and the letter of a function.
 
   Raises:
     UserError: the run has no configuration, or a checkpoint is damaged.
@@ -57,75 +42,45 @@ def paths(run: Run) -> list[Path]:
       'operative_config.gin'
     )
   gin_files.parse_foreign(run.gin, run.name)
+  rows = [*_in_events(run), *_in_checkpoints(run)]
+  found = pd.DataFrame(rows, columns=[*_KEYS, 'value'])
+  found = found.drop_duplicates(_KEYS, keep='last')
+  # An event file may be cut short.
+  sizes = found.groupby(['stack', 'layer', 'step']).value.transform('size')
+  whole = sizes.groupby([found['stack'], found.layer]).transform('max')
+  return found[sizes == whole]
+
+
+def _in_events(run: Run) -> Iterator[tuple[Any, ...]]:
+  for tag, curve in sorted(run.curves.items()):
+    found = _TAG.fullmatch(tag)
+    if found:
+      stack, layer, function, head = found.groups()
+      for step, value in curve.items():
+        yield stack, int(layer), function, int(head), step, value
+
+
+def _in_checkpoints(run: Run) -> Iterator[tuple[Any, ...]]:
   checkpoints = [
     Checkpoint(os.path.join(folder, name))
     for folder in run.folders
     for name in folders.written(folder)
   ]
-  by_step = {one.step: one for one in checkpoints}
-  counts: dict[str, int] = {}
-  found = []
+  layers: collections.Counter[str] = collections.Counter()
   for scope, layer in models.layers(models.make_transformer(_VOCABULARY_SIZE)):
     if not isinstance(layer, transformer_layers.SelfAttention):
       continue
-    stack = _stack(scope, layer)
-    counts[stack] = counts.get(stack, 0) + 1
-    if not isinstance(layer, SyntheticLayer):
-      continue
-    letters = [function.letter for function in layer.synthesizers]
-    values = {
-      **_from_events(run, stack, counts[stack], letters),
-      **{
-        step: _alpha(one[f'{scope}/alpha'])
-        for step, one in by_step.items()
-        if f'{scope}/alpha' in one
-      },
-    }
-    if values:
-      steps = sorted(values)
-      found.append(
-        Path(
-          stack,
-          counts[stack],
-          letters,
-          np.array(steps),
-          np.stack([values[step] for step in steps]),
-        )
-      )
-  return found
-
-
-def _from_events(
-  run: Run, stack: str, layer: int, letters: Sequence[str]
-) -> dict[int, npt.NDArray[np.float64]]:
-  """[heads, functions] by step, from the event files."""
-  begin = f'attention/{stack}/layer_{layer:02d}/alpha/'
-  columns: list[dict[int, list[float]]] = []
-  for letter in letters:
-    of_letter = begin + re.sub(r'[^\w.-]', '_', letter) + '/head_'
-    by_step: dict[int, list[float]] = {}
-    for tag in sorted(run.curves):
-      if tag.startswith(of_letter):
-        for step, value in run.curves[tag]:
-          by_step.setdefault(int(step), []).append(value)
-    columns.append(by_step)
-  return {
-    step: np.array([column[step] for column in columns]).T
-    for step in columns[0]
-    if all(
-      len(column.get(step, ())) == len(columns[0][step]) for column in columns
-    )
-  }
-
-
-def _alpha(scores: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-  """[heads, functions] of the variable, [functions, heads] or [functions]."""
-  scores = scores.astype(np.float64).reshape(len(scores), -1)
-  e = np.exp(scores - scores.max(0))
-  return (e / e.sum(0)).T
-
-
-def _stack(scope: str, layer: transformer_layers.SelfAttention) -> str:
-  if isinstance(layer, transformer_layers.EncDecAttention):
-    return 'cross'
-  return 'encoder' if scope.startswith('encoder/') else 'decoder'
+    stack = scope.partition('/')[0]
+    if isinstance(layer, transformer_layers.EncDecAttention):
+      stack = 'cross'
+    layers[stack] += 1
+    for checkpoint in checkpoints:
+      if isinstance(layer, SyntheticLayer) and f'{scope}/alpha' in checkpoint:
+        scores = checkpoint[f'{scope}/alpha'].astype(np.float64)
+        e = np.exp(scores - scores.max(0))
+        # [functions, heads]; one head where a layer has one alpha for all.
+        alphas = (e / e.sum(0)).reshape(len(e), -1)
+        for function, of_heads in zip(layer.synthesizers, alphas):
+          for head, value in enumerate(of_heads, 1):
+            step = folders.step_of(checkpoint.path)
+            yield stack, layers[stack], function.letter, head, step, value

@@ -6,13 +6,14 @@ line can name the layouts without either.
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Optional
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 # Of tasks that this package registers; the rest of their names is T5's.
 PREFIX = 'synth_'
-_LOG_PERPLEXITY = 'neg_log_perplexity'
-_PER_TOKEN = (_LOG_PERPLEXITY, 'token_accuracy', 'sequence_accuracy')
+VANILLA = ('T5 (V)', 'T5')  # plain T5: with our layer, and with the host's
+LOG_PERPLEXITY = 'neg_log_perplexity'
+PER_TOKEN = (LOG_PERPLEXITY, 'token_accuracy', 'sequence_accuracy')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,22 +21,22 @@ class Measure:
   """One of the numbers of a column.
 
   Attributes:
-    name: identifies it among the measures of the column.
-    tags: T5's `<task>/<metric>` without our prefix; the first that a run has
-      counts.
+    name: identifies it within the column.
+    tags: T5's `<task>/<metric>` without our prefix, or a fact of runs (see
+      `scores.frame`); the first that a run has counts.
     shown: formats it.
-    higher_is_better: None if no number is better than another.
-    of: converts the metric's value.
-    slope: derivative of `of`, for standard errors.
+    better: 1 if higher numbers are better, -1 if lower ones are, or else 0.
+    scale: multiplies the metric's value and standard error.
+    of: then converts the value, of metrics that have no standard error.
     varies: whether runs of one model may differ in it.
   """
 
   name: str
-  tags: Sequence[str] = ()
+  tags: Sequence[str]
   shown: Callable[[float], str] = '{:.1f}'.format
-  higher_is_better: Optional[bool] = True
-  of: Callable[[float], float] = lambda value: value
-  slope: Callable[[float], float] = lambda value: 1.0
+  better: int = 1
+  scale: float = 1.0
+  of: Callable[[float], float] = float
   varies: bool = True
 
 
@@ -46,24 +47,19 @@ class Column:
   Attributes:
     header: printed above it.
     measures: its numbers.
-    key: unlike that of any other column; the header if it is left out.
+    key: unlike that of any other column.
     over: the columns that it averages, by T5's rule: inside each task first,
       then over tasks.
-    fact: finds the number of a run, given all runs of the table.
     note: printed below the table.
     optional: whether it is left out where no run has it.
   """
 
   header: str
   measures: Sequence[Measure]
-  key: str = ''
+  key: str
   over: Sequence['Column'] = ()
-  fact: Optional[Callable[[Any, Sequence[Any]], Optional[float]]] = None
   note: str = ''
   optional: bool = False
-
-  def __post_init__(self) -> None:
-    object.__setattr__(self, 'key', self.key or self.header)
 
   @property
   def names(self) -> list[str]:
@@ -74,7 +70,6 @@ class Column:
 
   @property
   def tags(self) -> set[str]:
-    """The tags of all measures."""
     return {tag for measure in self.measures for tag in measure.tags}
 
 
@@ -96,97 +91,90 @@ def _products(number: float) -> str:
   return f'{number / 1e9:.3g}G' if number > 1e8 else f'{number / 1e6:.3g}M'
 
 
-def _measures(task: str, **metrics: str) -> list[Measure]:
-  """Measures of a task: the name of each (with _ for -), and T5's."""
-  return [
-    Measure(name.replace('_', '-'), [f'{task}/{metric}'])
-    for name, metric in metrics.items()
-  ]
-
-
-def _task(header: str, task: str, key: str = '', **metrics: str) -> Column:
-  metrics = metrics or {'accuracy': 'accuracy'}
-  return Column(header, _measures(task, **metrics), key)
-
-
-def _bleu(header: str, *tasks: str, optional: bool = False) -> Column:
-  bleu = Measure('BLEU', [f'{task}/bleu' for task in tasks], '{:.2f}'.format)
-  return Column(header, [bleu], optional=optional)
+def _column(
+  header: str,
+  *measures: str,
+  key: str = '',
+  over: Sequence[Column] = (),
+  note: str = '',
+  optional: bool = False,
+  **looks: Any,
+) -> Column:
+  """Makes a column whose measures are '<name>=<tag>|<tag>', alike in looks."""
+  parsed = [measure.split('=') for measure in measures]
+  made = [Measure(name, tags.split('|'), **looks) for name, tags in parsed]
+  return Column(header, made, key or header, over, note, optional)
 
 
 def _log_perplexity(header: str, *tasks: str) -> Column:
-  measure = Measure(
-    'log perplexity',
-    [f'{task}/{_LOG_PERPLEXITY}' for task in tasks],
-    '{:.3f}'.format,
-    higher_is_better=False,
-    of=lambda value: -value,
+  return _column(
+    header,
+    'log perplexity=' + '|'.join(f'{task}/{LOG_PERPLEXITY}' for task in tasks),
+    note='Log ppl: log perplexity, in nats per token.',
+    shown='{:.3f}'.format,
+    better=-1,
+    scale=-1,
   )
-  note = 'Log ppl: log perplexity, in nats per token.'
-  return Column(header, [measure], note=note)
 
 
-_BOTH = {'F1': 'f1', 'accuracy': 'accuracy'}
+def _optional(columns: Iterable[Column]) -> list[Column]:
+  return [dataclasses.replace(column, optional=True) for column in columns]
+
+
 _GLUE = (
-  _task('CoLA', 'glue_cola_v002', Matthews='matthews_corrcoef'),
-  _task('SST', 'glue_sst2_v002'),
-  _task('MRPC', 'glue_mrpc_v002', **_BOTH),
-  _task(
+  _column('CoLA', 'Matthews=glue_cola_v002/matthews_corrcoef'),
+  _column('SST', 'accuracy=glue_sst2_v002/accuracy'),
+  _column('MRPC', 'F1=glue_mrpc_v002/f1', 'accuracy=glue_mrpc_v002/accuracy'),
+  _column(
     'STSB',
-    'glue_stsb_v002',
-    Pearson='pearson_corrcoef',
-    Spearman='spearman_corrcoef',
+    'Pearson=glue_stsb_v002/pearson_corrcoef',
+    'Spearman=glue_stsb_v002/spearman_corrcoef',
   ),
-  _task('QQP', 'glue_qqp_v002', **_BOTH),
-  Column(
+  _column('QQP', 'F1=glue_qqp_v002/f1', 'accuracy=glue_qqp_v002/accuracy'),
+  _column(
     'MNLI',
-    [
-      *_measures('glue_mnli_matched_v002', matched='accuracy'),
-      *_measures('glue_mnli_mismatched_v002', mismatched='accuracy'),
-    ],
+    'matched=glue_mnli_matched_v002/accuracy',
+    'mismatched=glue_mnli_mismatched_v002/accuracy',
   ),
-  _task('QNLI', 'glue_qnli_v002'),
-  _task('RTE', 'glue_rte_v002', key='GLUE RTE'),
+  _column('QNLI', 'accuracy=glue_qnli_v002/accuracy'),
+  _column('RTE', 'accuracy=glue_rte_v002/accuracy', key='GLUE RTE'),
 )
 _SUPER_GLUE = (
-  _task('BoolQ', 'super_glue_boolq_v102'),
-  _task('CB', 'super_glue_cb_v102', F1='mean_3class_f1', accuracy='accuracy'),
-  _task('CoPA', 'super_glue_copa_v102'),
-  _task('MultiRC', 'super_glue_multirc_v102', F1a='f1', EM='exact_match'),
-  _task('ReCoRD', 'super_glue_record_v102', F1='f1', EM='em'),
-  _task('RTE', 'super_glue_rte_v102', key='SuperGLUE RTE'),
-  _task('WiC', 'super_glue_wic_v102'),
-  _task('WSC', 'super_glue_wsc_v102_simple_eval'),
+  _column('BoolQ', 'accuracy=super_glue_boolq_v102/accuracy'),
+  _column(
+    'CB',
+    'F1=super_glue_cb_v102/mean_3class_f1',
+    'accuracy=super_glue_cb_v102/accuracy',
+  ),
+  _column('CoPA', 'accuracy=super_glue_copa_v102/accuracy'),
+  _column(
+    'MultiRC',
+    'F1a=super_glue_multirc_v102/f1',
+    'EM=super_glue_multirc_v102/exact_match',
+  ),
+  _column(
+    'ReCoRD', 'F1=super_glue_record_v102/f1', 'EM=super_glue_record_v102/em'
+  ),
+  _column('RTE', 'accuracy=super_glue_rte_v102/accuracy', key='SuperGLUE RTE'),
+  _column('WiC', 'accuracy=super_glue_wic_v102/accuracy'),
+  _column('WSC', 'accuracy=super_glue_wsc_v102_simple_eval/accuracy'),
 )
-_AVERAGE = (Measure('average'),)
-_GLUE_AVERAGE = Column('GLUE', _AVERAGE, over=_GLUE)
-_SUPER_GLUE_AVERAGE = Column('SuperGLUE', _AVERAGE, over=_SUPER_GLUE)
-_SQUAD = Column(
+_GLUE_AVERAGE = _column('GLUE', 'average=', over=_GLUE)
+_SUPER_GLUE_AVERAGE = _column('SuperGLUE', 'average=', over=_SUPER_GLUE)
+_SQUAD = _column(
   'SQuAD',
-  [
-    Measure(
-      metric.upper(),
-      [
-        f'squad_v010_allanswers/{metric}',
-        f'squad_v010_allanswers_span/{metric}',
-        f'squad_v010/{metric}',
-      ],
-    )
-    for metric in ('em', 'f1')
-  ],
+  'EM=squad_v010_allanswers/em|squad_v010_allanswers_span/em|squad_v010/em',
+  'F1=squad_v010_allanswers/f1|squad_v010_allanswers_span/f1|squad_v010/f1',
 )
-_SUMMARIES = Column(
+_SUMMARIES = _column(
   'CNN/DM',
-  [
-    *_measures('cnn_dailymail_v002', ROUGE_1='rouge1', ROUGE_2='rouge2'),
-    # T5's ROUGE-L is that of whole summaries, where it has both.
-    Measure(
-      'ROUGE-L', ['cnn_dailymail_v002/rougeLsum', 'cnn_dailymail_v002/rougeL']
-    ),
-  ],
+  'ROUGE-1=cnn_dailymail_v002/rouge1',
+  'ROUGE-2=cnn_dailymail_v002/rouge2',
+  # T5's ROUGE-L is that of whole summaries, where it has both.
+  'ROUGE-L=cnn_dailymail_v002/rougeLsum|cnn_dailymail_v002/rougeL',
 )
 _DIALOGUE = tuple(
-  _task(name, 'personachat', f'dialogue {name}', **{name: metric})
+  _column(name, f'{name}=personachat/{metric}', key=f'dialogue {name}')
   for name, metric in {
     'BLEU-1': 'bleu_1',
     'BLEU-4': 'bleu_4',
@@ -196,24 +184,27 @@ _DIALOGUE = tuple(
     'Emb': 'embedding_similarity',
   }.items()
 )
-_TRANSLATION = (
-  _bleu('En-De', 'wmt14_ende_v003', 'wmt_t2t_ende_v003'),
-  _bleu('En-Fr', 'wmt14_enfr_v003', 'wmt15_enfr_v003'),
-  _bleu('En-Ro', 'wmt16_enro_v003', optional=True),
+_TRANSLATION = tuple(
+  _column(
+    header,
+    'BLEU=' + '|'.join(f'{task}/bleu' for task in tasks),
+    shown='{:.2f}'.format,
+    optional=header == 'En-Ro',
+  )
+  for header, *tasks in (
+    ('En-De', 'wmt14_ende_v003', 'wmt_t2t_ende_v003'),
+    ('En-Fr', 'wmt14_enfr_v003', 'wmt15_enfr_v003'),
+    ('En-Ro', 'wmt16_enro_v003'),
+  )
 )
 _LM1B = (
-  Column(
+  _column(
     'LM1B',
-    [
-      Measure(
-        'perplexity',
-        [f'lm1b/{_LOG_PERPLEXITY}'],
-        '{:.2f}'.format,
-        higher_is_better=False,
-        of=lambda value: math.exp(-value),
-        slope=lambda value: -math.exp(-value),
-      )
-    ],
+    f'perplexity=lm1b/{LOG_PERPLEXITY}',
+    shown='{:.2f}'.format,
+    better=-1,
+    scale=-1,
+    of=math.exp,
   ),
   _log_perplexity('Log ppl', 'lm1b'),
 )
@@ -224,65 +215,39 @@ _PRETRAINING = _log_perplexity(
   'c4_v220_unsupervised',
   'text_span_corruption',
 )
-_ENCODERS = tuple(
-  Column(
-    header,
-    [
-      Measure(
-        'accuracy',
-        [f'{task}/sequence_accuracy'],
-        of=lambda value: 100 * value,
-        slope=lambda value: 100,
-      )
-    ],
+_ENCODERS = (
+  _column('AG News', 'accuracy=ag_news_class/sequence_accuracy', scale=100),
+  _column('IMDB', 'accuracy=imdb_reviews_class/sequence_accuracy', scale=100),
+)
+_CLASS_WORDS = _optional(
+  (
+    _column('AG News, as text', 'accuracy=ag_news/accuracy'),
+    _column('IMDB, as text', 'accuracy=imdb_reviews/accuracy'),
   )
-  for header, task in {
-    'AG News': 'ag_news_class',
-    'IMDB': 'imdb_reviews_class',
-  }.items()
 )
-_CLASS_WORDS = tuple(
-  dataclasses.replace(_task(f'{name}, as text', task), optional=True)
-  for name, task in {'AG News': 'ag_news', 'IMDB': 'imdb_reviews'}.items()
-)
-_PARAMETERS = Column(
+_PARAMETERS = _column(
   'Params',
-  [Measure('parameters', (), millions, higher_is_better=None, varies=False)],
-  fact=lambda run, runs: run.parameters,
+  'parameters=parameters',
   note='Params: the numbers that training changes.',
+  shown=millions,
+  better=0,
+  varies=False,
 )
-_PRODUCTS = Column(
+_PRODUCTS = _column(
   'Products',
-  [Measure('products', (), _products, higher_is_better=None, varies=False)],
-  fact=lambda run, runs: run.products,
+  'products=products',
   note='Products: multiplications in a forward pass over a pair of sequences.',
+  shown=_products,
+  better=0,
+  varies=False,
 )
-_SPEED = Column(
+_SPEED = _column(
   'Steps/s',
-  [Measure('steps per second')],
-  fact=lambda run, runs: run.steps_per_second,
+  'steps per second=steps_per_second',
   note='Steps/s: the median of the first training.',
 )
-VANILLA = ('T5 (V)', 'T5')  # plain T5: with our layer, and with the host's
-
-
-def _relative_speed(run: Any, runs: Sequence[Any]) -> Optional[float]:
-  """Steps per second, divided by the mean of T5's if it is in the table."""
-  speeds = [
-    one.steps_per_second
-    for one in runs
-    if one.label in VANILLA and one.steps_per_second
-  ]
-  if not speeds or run.steps_per_second is None:
-    return None
-  return run.steps_per_second * len(speeds) / sum(speeds)
-
-
-_RELATIVE_SPEED = Column(
-  'x T5',
-  [Measure('speed over T5', shown='{:.2f}'.format)],
-  fact=_relative_speed,
-  optional=True,
+_RELATIVE_SPEED = _column(
+  'x T5', 'speed over T5=speed_over_t5', shown='{:.2f}'.format, optional=True
 )
 # All columns of scores, in T5's order.
 _KNOWN = (
@@ -292,7 +257,7 @@ _KNOWN = (
   _SQUAD,
   _SUPER_GLUE_AVERAGE,
   *_SUPER_GLUE,
-  _task('DPR', 'dpr_v001_simple'),
+  _column('DPR', 'accuracy=dpr_v001_simple/accuracy'),
   *_TRANSLATION,
   *_DIALOGUE,
   *_ENCODERS,
@@ -323,35 +288,21 @@ LAYOUTS: dict[str, Layout] = {
 }
 
 
-def overview(tags: Sequence[str]) -> Layout:
-  """The layout for whatever runs have, where no other is asked for.
-
-  Args:
-    tags: of all their scores.
-  """
+def overview(tags: Iterable[str]) -> Layout:
+  """The layout for whatever runs have: all of these tags."""
   known = {tag for column in _KNOWN for tag in column.tags}
-  others = []
-  perplexities = []
+  others: list[Column] = []
+  perplexities: list[str] = []
   for tag in sorted(set(tags) - known):
     task, _, metric = tag.rpartition('/')
-    if metric == _LOG_PERPLEXITY:
+    if metric == LOG_PERPLEXITY:
       perplexities.append(task)
-    elif metric not in _PER_TOKEN:
-      others.append(
-        Column(tag, [Measure(metric, [tag], higher_is_better=None)])
-      )
+    elif task and metric not in PER_TOKEN:
+      others.append(Column(tag, [Measure(metric, [tag], better=0)], tag))
   several = len(perplexities) > 1
-  return Layout(
-    'Results',
-    [
-      *(dataclasses.replace(column, optional=True) for column in _KNOWN),
-      *others,
-      *(
-        _log_perplexity(f'Log ppl {task}' if several else 'Log ppl', task)
-        for task in perplexities
-      ),
-      _SPEED,
-      _PARAMETERS,
-    ],
-    needs_scores=False,
-  )
+  log_perplexities = [
+    _log_perplexity(f'Log ppl {task}' if several else 'Log ppl', task)
+    for task in perplexities
+  ]
+  columns = [*_optional(_KNOWN), *others, *log_perplexities]
+  return Layout('Results', [*columns, _SPEED, _PARAMETERS], needs_scores=False)

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 import numpy as np
@@ -22,6 +22,11 @@ from synth_mtf.errors import UserError
 METRICS = 'metrics.json'
 PREDICTIONS = 'predictions.jsonl'
 _FORMAT = 1
+
+Key = tuple[int, str, str, str]  # step, task, split and metric
+
+# What results were made with: `versions` of packages, and the operative `gin`.
+Origin = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,25 +54,12 @@ class Result:
   step: int
 
   @property
-  def key(self) -> tuple[int, str, str, str]:
+  def key(self) -> Key:
     """Identifies a result in a folder."""
     return self.step, self.task, self.split, self.metric
 
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-  """What results were made with.
-
-  Attributes:
-    versions: of Python and of packages.
-    gin: the operative configuration.
-  """
-
-  versions: Mapping[str, str]
-  gin: str
-
-
-def read(folder: str) -> list[tuple[Result, Run]]:
+def read(folder: str) -> list[tuple[Result, Origin]]:
   """Returns the results of a folder, each with what it was made with.
 
   Raises:
@@ -79,11 +71,10 @@ def read(folder: str) -> list[tuple[Result, Run]]:
   try:
     with tf.io.gfile.GFile(path) as stream:
       content = json.load(stream)
-    runs = [Run(**run) for run in content['runs']]
     return [
-      (Result(**{k: v for k, v in entry.items() if k != 'run'}), runs[number])
+      (Result(**entry), content['runs'][run])
       for entry in content['results']
-      for number in [entry['run']]
+      for run in [entry.pop('run')]
     ]
   except (ValueError, KeyError, TypeError, IndexError) as error:
     raise UserError(
@@ -92,26 +83,28 @@ def read(folder: str) -> list[tuple[Result, Run]]:
     ) from error
 
 
-def add_results(folder: str, results: Iterable[Result], run: Run) -> None:
+def add_results(
+  folder: str, results: Iterable[Result], made_with: Origin
+) -> None:
   """Adds results to a folder's metrics.json.
 
   Raises:
     UserError: the existing file is not ours.
   """
-  pairs = [*read(folder), *((result, run) for result in results)]
-  by_key = {result.key: (result, made_with) for result, made_with in pairs}
+  pairs = [*read(folder), *((result, made_with) for result in results)]
+  by_key = {result.key: (result, origin) for result, origin in pairs}
   ordered = sorted(by_key.values(), key=lambda pair: pair[0].key)
-  runs: list[Run] = []
-  for _, made_with in ordered:
-    if made_with not in runs:
-      runs.append(made_with)
+  origins: list[Origin] = []
+  for _, origin in ordered:
+    if origin not in origins:
+      origins.append(origin)
   content = {
     'format': _FORMAT,
     'results': [
-      {**dataclasses.asdict(result), 'run': runs.index(made_with)}
-      for result, made_with in ordered
+      {**vars(result), 'run': origins.index(origin)}
+      for result, origin in ordered
     ],
-    'runs': [dataclasses.asdict(one) for one in runs],
+    'runs': origins,
   }
   atomic.write(
     os.path.join(folder, METRICS), json.dumps(_plain(content), indent=1) + '\n'
@@ -125,37 +118,21 @@ def add_predictions(
   step: int,
   examples: Sequence[Mapping[str, Any]],
 ) -> None:
-  """Adds a task's predictions at a checkpoint to predictions.jsonl.
+  """Replaces the predictions of a task at a step in predictions.jsonl.
 
-  Args:
-    folder: of the evaluation.
-    task: its name.
-    split: what was evaluated.
-    step: of the checkpoint.
-    examples: `input`, `target`, `prediction`, `read_as` and `target_read_as`
-      of each.
+  Examples have `input`, `target`, `prediction`, `read_as`, `target_read_as`.
   """
   name = {'task': task, 'split': split, 'step': step}
   path = os.path.join(folder, PREDICTIONS)
   with atomic.writing(path) as stream:
-    for line in _lines(path):
-      entry = json.loads(line)
-      if any(entry[key] != value for key, value in name.items()):
-        stream.write(line)
+    if tf.io.gfile.exists(path):
+      with tf.io.gfile.GFile(path) as before:
+        for line in before:
+          if not name.items() <= json.loads(line).items():
+            stream.write(line)
     for number, example in enumerate(examples):
       entry = _plain({**name, 'example': number, **example})
       stream.write(json.dumps(entry, ensure_ascii=False) + '\n')
-
-
-def predictions(folder: str) -> Iterator[dict[str, Any]]:
-  """Yields the entries of a folder's predictions.jsonl."""
-  return map(json.loads, _lines(os.path.join(folder, PREDICTIONS)))
-
-
-def _lines(path: str) -> Iterator[str]:
-  if tf.io.gfile.exists(path):
-    with tf.io.gfile.GFile(path) as stream:
-      yield from stream
 
 
 def _plain(value: Any) -> Any:
@@ -168,8 +145,7 @@ def _plain(value: Any) -> Any:
     return _plain(value.tolist())
   if isinstance(value, (list, tuple)):
     return [_plain(item) for item in value]
-  if isinstance(value, float):
-    return value if math.isfinite(value) else None
-  if value is None or isinstance(value, (str, int)):
-    return value
-  return str(value)
+  if isinstance(value, float) and not math.isfinite(value):
+    return None
+  known = value is None or isinstance(value, (str, int, float))
+  return value if known else str(value)

@@ -1,19 +1,32 @@
-"""All scores of some runs as one pandas DataFrame."""
+"""All numbers of some runs as one pandas DataFrame."""
 
-from collections.abc import Sequence
+import itertools
+import re
+from collections.abc import Hashable, Sequence
 
 import pandas as pd
 
-from synth_mtf.results.layouts import PREFIX
+from synth_mtf.results.layouts import PREFIX, VANILLA
 from synth_mtf.results.runs import Run
-from synth_mtf.results.seeds import by_model
 
+# Runs of one model may differ in these settings.
+_SEED = re.compile(r'(^|[./_])seed$')
+_START = re.compile(r'(^|[./])init_checkpoint$')
+_SEED_IN_A_NAME = re.compile(r'((?:^|[^a-zA-Z])(?:seed|s)[-_=]?)\d+')
+
+DTYPES = {
+  'task': object,
+  'metric': object,
+  'step': int,
+  'value': float,
+  'n': 'Int64',
+  'standard_error': float,
+}
 COLUMNS = (
   'model',  # its name in tables, unlike that of any other model
   'run',
-  'seed',
-  'tag',  # T5's name of the score, <task>/<metric>, also for our tasks
-  'task',
+  'tag',  # T5's name of a score, <task>/<metric>, also for our tasks; or a fact
+  'task',  # None for a fact
   'split',
   'metric',
   'step',
@@ -24,20 +37,79 @@ COLUMNS = (
 )
 
 
-def frame(runs: Sequence[Run]) -> pd.DataFrame:
-  """Returns a row for each score of each run."""
-  rows = [
-    {
-      **vars(result),
-      'model': model,
-      'run': run.name,
-      'seed': run.seed,
-      'tag': f'{result.task.removeprefix(PREFIX)}/{result.metric}',
-    }
-    for model, same in by_model(runs).items()
-    for run in same
-    for result in run.results
+def frame(runs: Sequence[Run], products: bool = False) -> pd.DataFrame:
+  """Returns a row for each score of each run, and for each fact about it.
+
+  The facts are `parameters`, `steps_per_second`, `speed_over_t5` (relative to
+  the mean of plain T5, if it is among the runs) and, if asked for, `products`.
+  """
+  t5 = [
+    run.steps_per_second
+    for run in runs
+    if run.label in VANILLA and run.steps_per_second
   ]
-  return pd.DataFrame(rows, columns=COLUMNS).astype(
-    {'step': int, 'value': float, 'n': 'Int64', 'standard_error': float}
-  )
+  rows = []
+  for model, same in by_model(runs).items():
+    for run in same:
+      about = {'model': model, 'run': run.name}
+      for score in run.results:
+        tag = f'{score.task.removeprefix(PREFIX)}/{score.metric}'
+        rows.append({**about, **vars(score), 'tag': tag})
+      speed = run.steps_per_second
+      for fact, value in (
+        ('parameters', run.parameters),
+        ('products', run.products if products else None),
+        ('steps_per_second', speed),
+        ('speed_over_t5', speed * len(t5) / sum(t5) if t5 and speed else None),
+      ):
+        if not pd.isna(value):
+          fact_of_run = {'split': '', 'step': 0, 'unit': '', 'value': value}
+          rows.append({**about, **fact_of_run, 'tag': fact})
+  return pd.DataFrame(rows, columns=COLUMNS).astype(DTYPES)
+
+
+def by_model(runs: Sequence[Run]) -> dict[str, list[Run]]:
+  """Returns the runs of each model by its name, which no other model has.
+
+  Runs are of one model if their labels and configurations differ only in seeds.
+  """
+  groups: dict[Hashable, list[Run]] = {}
+  for run in runs:
+    groups.setdefault(_identity(run), []).append(run)
+  places = [
+    _common([run.name for run in same]) or same[0].name
+    for same in groups.values()
+  ]
+  models = {}
+  for same, place in zip(groups.values(), places):
+    label = same[0].label
+    rivals = [
+      other
+      for runs_there, other in zip(groups.values(), places)
+      if runs_there[0].label == label
+    ]
+    if len(rivals) > 1:
+      shared = _common(rivals)
+      inside = '' if shared in rivals else f'{shared}/'
+      label = f'{label}, {place.removeprefix(inside)}'
+    models[label] = same
+  return models
+
+
+def _identity(run: Run) -> Hashable:
+  """What is equal for runs of one model, and different for others."""
+  if not run.bindings:
+    return run.name
+  settings = {
+    name: _SEED_IN_A_NAME.sub(r'\1', value) if _START.search(name) else value
+    for name, value in run.bindings.items()
+    if not _SEED.search(name)
+  }
+  return run.label, frozenset(settings.items())
+
+
+def _common(names: Sequence[str]) -> str:
+  """The folder that contains all names."""
+  levels = zip(*(name.split('/') for name in names))
+  common = itertools.takewhile(lambda level: len(set(level)) == 1, levels)
+  return '/'.join(level[0] for level in common)

@@ -3,13 +3,13 @@
 import json
 import math
 from collections.abc import Iterator
-from typing import Any, Optional
+from typing import Any
 
 import pandas as pd
 
 from synth_mtf.results.layouts import PREFIX, Column, Measure
 from synth_mtf.results.paper import SCORES
-from synth_mtf.results.printing import Grid, Piece, Row
+from synth_mtf.results.printing import Grid
 from synth_mtf.results.tables import BEST, LAST, Table
 
 MISSING = '-'
@@ -26,26 +26,28 @@ def grid(table: Table, errors: bool = False, paper: bool = False) -> Grid:
   """
   rows = []
   for model in table.models:
-    rows.append(_row(table, model, errors))
+    cells = (
+      '/'.join(
+        _text(table, model, name, measure, errors)
+        for name, measure in zip(column.names, column.measures)
+      )
+      for column in table.columns
+    )
+    rows.append([model, *cells])
     if paper:
-      rows.extend(_paper_rows(table, model))
+      rows += _paper_rows(table, model)
   counts = [_counts(table, column, errors) for column in table.columns]
   if any(counts):
-    rows.append(Row('n', [[Piece(count)] for count in counts]))
-  return Grid(
-    caption=_caption(table),
-    headers=[column.header for column in table.columns],
-    rows=rows,
-    notes=notes(table, errors, paper),
-  )
+    rows.append(['n', *counts])
+  headers = ['Model', *(column.header for column in table.columns)]
+  return Grid(_caption(table), headers, rows, notes(table, errors, paper))
 
 
 def csv(table: Table, errors: bool = False) -> str:
   """Returns CSV: a line for each model, a field for each number in full.
 
-  Args:
-    table: the numbers; what is missing or not defined is an empty field.
-    errors: whether n and standard errors have fields, too.
+  What is missing or not defined is an empty field. With `errors`, n and
+  standard errors have fields, too.
   """
   rows = []
   for model, runs in table.models.items():
@@ -64,52 +66,39 @@ def csv(table: Table, errors: bool = False) -> str:
 def as_json(table: Table, errors: bool = False, paper: bool = False) -> str:
   """Returns JSON: every number of every run, with where it comes from.
 
-  Args:
-    table: the numbers.
-    errors: whether the notes are those of a table with standard errors.
-    paper: whether the paper's figures are among the numbers.
+  The notes are those of a `grid` with these arguments.
   """
+  sources = ['value', 'n', 'unit', 'standard_error']
+  sources += ['task', 'split', 'metric', 'step']
+  cells = {
+    (cell['run'], cell['name']): {
+      key: _known(cell[key])
+      for key in (sources if isinstance(cell['task'], str) else ['value'])
+    }
+    for cell in table.cells.to_dict('records')
+  }
+  models = []
+  for model, runs in table.models.items():
+    numbers = {}
+    for column in table.columns:
+      figures = SCORES.get((column.key, runs[0].label))
+      for at, name in enumerate(column.names):
+        number = table.numbers.loc[model, name]
+        numbers[name] = {
+          'mean': _known(number['mean']),
+          'standard_deviation': _known(number['deviation']),
+          'runs': [cells.get((run.name, name)) for run in runs],
+          **({'paper': figures and figures[at]} if paper else {}),
+        }
+    seeds = [{'name': run.name, 'seed': run.seed} for run in runs]
+    models.append({'label': model, 'runs': seeds, 'numbers': numbers})
   content = {
     'title': table.title,
     'checkpoint': _checkpoint(table),
-    'models': [_described(table, model, paper) for model in table.models],
+    'models': models,
     'notes': notes(table, errors, paper),
   }
   return json.dumps(content, indent=1, ensure_ascii=False)
-
-
-def _described(table: Table, model: str, paper: bool) -> dict[str, Any]:
-  runs = table.models[model]
-  cells = {
-    (row['run'], row['name']): row for row in table.cells.to_dict('records')
-  }
-  numbers = {}
-  for column in table.columns:
-    figures = SCORES.get((column.key, runs[0].label)) or [None] * len(
-      column.measures
-    )
-    for name, figure in zip(column.names, figures):
-      number = table.numbers.loc[model, name]
-      numbers[name] = {
-        'mean': _known(number['mean']),
-        'standard_deviation': _known(number['deviation']),
-        'runs': [_source(cells.get((run.name, name))) for run in runs],
-        **({'paper': figure} if paper else {}),
-      }
-  return {
-    'label': model,
-    'runs': [{'name': run.name, 'seed': run.seed} for run in runs],
-    'numbers': numbers,
-  }
-
-
-def _source(cell: Optional[dict[str, Any]]) -> Optional[dict[str, Any]]:
-  if cell is None:
-    return None
-  keys = ['value']
-  if isinstance(cell['task'], str):
-    keys += 'n', 'unit', 'standard_error', 'task', 'split', 'metric', 'step'
-  return {key: _known(cell[key]) for key in keys}
 
 
 def _known(value: Any) -> Any:
@@ -119,41 +108,23 @@ def _known(value: Any) -> Any:
   return value.item() if hasattr(value, 'item') else value
 
 
-def _row(table: Table, model: str, errors: bool) -> Row:
-  return Row(
-    model,
-    [
-      [
-        Piece(
-          _text(measure, table.numbers.loc[model, name], errors),
-          _is_best(table, model, name, measure),
-        )
-        for name, measure in zip(column.names, column.measures)
-      ]
-      for column in table.columns
-    ],
-  )
-
-
-def _text(measure: Measure, number: Any, errors: bool) -> str:
+def _text(
+  table: Table, model: str, name: str, measure: Measure, errors: bool
+) -> str:
+  number = table.numbers.loc[model, name]
   if pd.isna(number['mean']):
     return MISSING
   text = measure.shown(number['mean'])
+  means = table.numbers['mean'].xs(name, level='name').dropna()
+  best = measure.shown(means.max() if measure.better > 0 else means.min())
   if measure.varies and not pd.isna(number['deviation']):
     text += f'±{measure.shown(number["deviation"])}'
   if errors and not pd.isna(number['standard_error']):
     text += f' ({measure.shown(number["standard_error"])})'
-  return text
-
-
-def _is_best(table: Table, model: str, name: str, measure: Measure) -> bool:
-  """Whether no other model's number is better in the digits that are shown."""
-  means = table.numbers['mean'].xs(name, level='name').dropna()
-  if measure.higher_is_better is None or model not in means:
-    return False
-  best = measure.shown(means.max() if measure.higher_is_better else means.min())
+  # Best in the digits that are shown.
   shown = means.map(measure.shown)
-  return shown.nunique() > 1 and bool(shown[model] == best)
+  is_best = measure.better and shown.nunique() > 1 and shown[model] == best
+  return f'**{text}**' if is_best else text
 
 
 def _counts(table: Table, column: Column, errors: bool) -> str:
@@ -170,42 +141,35 @@ def _counts(table: Table, column: Column, errors: bool) -> str:
   return '/'.join(texts.values())
 
 
-def _paper_rows(table: Table, model: str) -> Iterator[Row]:
-  """Yields the paper's row and the difference, if the paper has the model."""
-  theirs, differences = [], []
+def _paper_rows(table: Table, model: str) -> list[list[str]]:
+  """The paper's row and the difference, if the paper has the model."""
+  theirs, differences = ['  the paper'], ['  difference']
   for column in table.columns:
     figures = SCORES.get((column.key, table.models[model][0].label), ())
-    both = list(zip(column.measures, column.names, figures))
-    theirs.append([Piece(m.shown(figure)) for m, _, figure in both])
-    differences.append(
-      [
-        Piece(_difference(m, table.numbers['mean'][model, name] - figure))
-        for m, name, figure in both
-      ]
-    )
-  if any(theirs):
-    yield Row('  the paper', theirs)
-    yield Row('  difference', differences)
-
-
-def _difference(measure: Measure, value: float) -> str:
-  if pd.isna(value):
-    return MISSING
-  return ('+' if value >= 0 else '-') + measure.shown(abs(value))
+    texts = []
+    for measure, name, figure in zip(column.measures, column.names, figures):
+      value = table.numbers['mean'][model, name] - figure
+      sign = '+' if value >= 0 else '-'
+      known = not pd.isna(value)
+      texts.append(sign + measure.shown(abs(value)) if known else MISSING)
+    differences.append('/'.join(texts))
+    shown = (m.shown(figure) for m, figure in zip(column.measures, figures))
+    theirs.append('/'.join(shown))
+  return [theirs, differences] if any(theirs[1:]) else []
 
 
 def _checkpoint(table: Table) -> str:
   return {
     LAST: 'at the last checkpoint evaluated',
     BEST: 'at the best checkpoint of each task',
-  }.get(str(table.checkpoint), f'at step {table.checkpoint}')
+  }.get(table.checkpoint, f'at step {table.checkpoint}')
 
 
 def _caption(table: Table) -> str:
   scores = table.scores
   if scores.empty:
     return f'{table.title}. Nothing has been evaluated.'
-  ends = dict.fromkeys([int(scores.step.min()), int(scores.step.max())])
+  ends = dict.fromkeys([scores.step.min(), scores.step.max()])
   return (
     f'{table.title}. Split: {", ".join(sorted(set(scores.split)))}; '
     f'{_checkpoint(table)} (step {"-".join(f"{step:,}" for step in ends)}).'
@@ -228,19 +192,15 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
       'correlation is not defined if all answers are alike: it is shown as '
       f'"{MISSING}" and counts as 0.'
     )
-  column_notes = [column.note for column in table.columns if column.note]
-  if column_notes:
-    found.append(' '.join(dict.fromkeys(column_notes)))
-  differences = [
-    f'{column.header} ({text})'
-    for column in table.columns
-    for text in [_difference_of_best_and_worst(table, column)]
-    if text
-  ]
-  if differences:
+  column_notes = dict.fromkeys(column.note for column in table.columns)
+  if any(column_notes):
+    found.append(' '.join(filter(None, column_notes)))
+  differences = [_difference(table, column) for column in table.columns]
+  if any(differences):
     found.append(
       'Significant differences between best and worst (more than three '
-      f'standard errors of the difference): {"; ".join(differences)}.'
+      'standard errors of the difference): '
+      f'{"; ".join(filter(None, differences))}.'
     )
   for model in table.models:
     found += _notes_on_model(table, model)
@@ -270,7 +230,7 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
   return found
 
 
-def _difference_of_best_and_worst(table: Table, column: Column) -> str:
+def _difference(table: Table, column: Column) -> str:
   """Best and worst model by the first measure in which they differ, or ''.
 
   With the standard errors s1 and s2 of two scores, that of their difference is
@@ -279,10 +239,10 @@ def _difference_of_best_and_worst(table: Table, column: Column) -> str:
   for name, measure in zip(column.names, column.measures):
     numbers = table.numbers.xs(name, level='name')
     known = numbers.dropna(subset=['mean', 'standard_error'])
-    if len(known) < 2 or measure.higher_is_better is None:
+    if len(known) < 2 or not measure.better:
       continue
     ordered = known.sort_values(
-      'mean', ascending=not measure.higher_is_better, kind='stable'
+      'mean', ascending=measure.better < 0, kind='stable'
     )
     best, worst = ordered.iloc[0], ordered.iloc[-1]
     error = math.hypot(best['standard_error'], worst['standard_error'])
@@ -290,7 +250,7 @@ def _difference_of_best_and_worst(table: Table, column: Column) -> str:
       texts = [f'{x.name} {measure.shown(x["mean"])}' for x in (best, worst)]
       if pd.notna(best['n']) and best['n'] == worst['n']:
         texts.append(f'n = {best["n"]:,.0f}')
-      return ', '.join(texts)
+      return f'{column.header} ({", ".join(texts)})'
   return ''
 
 
@@ -298,20 +258,18 @@ def _notes_on_model(table: Table, model: str) -> Iterator[str]:
   """Yields what is said of a row: its seeds, and what its dashes stand for."""
   runs = table.models[model]
   if len(runs) > 1:
-    seeds = [str(run.seed) for run in runs if run.seed is not None]
-    which = (
-      f'seeds {", ".join(seeds)}'
-      if len(set(seeds)) == len(runs)
-      else ', '.join(run.name for run in runs)
-    )
-    yield (f'{model}: mean±standard deviation over {len(runs)} runs ({which}).')
+    seeds = {run.seed: str(run.seed) for run in runs if run.seed is not None}
+    which = f'seeds {", ".join(seeds.values())}'
+    if len(seeds) < len(runs):
+      which = ', '.join(run.name for run in runs)
+    yield f'{model}: mean±standard deviation over {len(runs)} runs ({which}).'
   cells = table.cells[table.cells.model == model]
   undefined, missing = [], []
   for column in table.columns:
-    found = cells[cells.column == column.key]
-    if found.value.isna().any():
+    values = cells.value[cells.column == column.key]
+    if values.isna().any():
       undefined.append(column.key)
-    if 0 < len(found) < len(runs) * len(column.measures):
+    if 0 < len(values) < len(runs) * len(column.measures):
       missing.append(column.key)
   if undefined:
     yield f'{model}: not defined in at least one run: {", ".join(undefined)}.'
@@ -323,12 +281,15 @@ def _notes_on_tasks(table: Table) -> Iterator[str]:
   """Yields which columns have scores of different tasks or splits."""
   for column in table.columns:
     found = table.scores[table.scores.column == column.key]
-    for _, of_number in found.groupby('name', sort=False):
-      tasks = of_number.task.str.removeprefix(PREFIX)
-      places = sorted(set(tasks + ' (' + of_number.split + ')'))
-      if len(places) > 1:
-        yield (
-          f'{column.key} has scores of different tasks or splits: '
-          f'{", ".join(places)}.'
-        )
-        break
+    tasks = found.task.str.removeprefix(PREFIX)
+    places = tasks + ' (' + found.split + ')'
+    several = [
+      of_number
+      for _, of_number in places.groupby(found.name)
+      if of_number.nunique() > 1
+    ]
+    if several:
+      yield (
+        f'{column.key} has scores of different tasks or splits: '
+        f'{", ".join(sorted(set(several[0])))}.'
+      )

@@ -13,7 +13,7 @@ from mesh_tensorflow.transformer import utils
 
 from synth_mtf.host import evaluation
 from synth_mtf.results import records
-from synth_mtf.results.records import Result, Run
+from synth_mtf.results.records import Result
 from synth_mtf.results.standard_error import standard_errors
 
 _PACKAGES = (
@@ -111,8 +111,8 @@ class Recorder:
     )
 
   def _record(self, folder: str, results: list[Result]) -> None:
-    run = Run(versions=_versions(), gin=gin.operative_config_str())
-    records.add_results(folder, results, run)
+    made_with = {'versions': _versions(), 'gin': gin.operative_config_str()}
+    records.add_results(folder, results, made_with)
     for result in results:
       self._on_result(result)
 

@@ -8,12 +8,12 @@ import pytest
 from synth_mtf.attention.file import SIDES
 from synth_mtf.errors import UserError
 from tests.attention.made import TOKENS, attention
-from tests.results.figures.made import legend, panel
+from tests.results.drawn import legend, panel
 
 pytest.importorskip('matplotlib', reason='the extra [plot]')
 
 from synth_mtf.attention import figures  # noqa: E402  after what it needs
-from synth_mtf.results.figures import style  # noqa: E402
+from synth_mtf.results import style  # noqa: E402
 
 
 def titles(figure):

@@ -1,6 +1,7 @@
 """Everything T5's main does, with our layer and tasks, by either command."""
 
 import contextlib
+import json
 import pathlib
 from typing import Any
 
@@ -171,11 +172,12 @@ def test_evaluates_each_checkpoint_on_the_validation_split(program, finetuned):
   ]
   assert measured[-1].value == pytest.approx(value, abs=1e-4)
   (_, made_with), *_ = records.read(str(results))
-  assert 'SyntheticAttention.synthesizers' in made_with.gin
-  assert made_with.versions['tensorflow'] == tf.__version__
+  assert 'SyntheticAttention.synthesizers' in made_with['gin']
+  assert made_with['versions']['tensorflow'] == tf.__version__
   told = []
+  lines = (results / records.PREDICTIONS).read_text().splitlines()
   for step, path in zip((4, 6), predictions):
-    told = [p for p in records.predictions(str(results)) if p['step'] == step]
+    told = [p for p in map(json.loads, lines) if p['step'] == step]
     assert [str(p['read_as']) for p in told] == path.read_text().splitlines()
     assert all(p['input'].startswith('cola sentence: ') for p in told)
   inputs = (results / 'synth_glue_cola_v002_inputs').read_text().splitlines()

@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 from synth_mtf import cli
 from synth_mtf.attention import file as attention_file
 from synth_mtf.results import records
-from synth_mtf.results.records import Result, Run
+from synth_mtf.results.records import Result
 from tests import model
 from tests.attention.made import attention
 
@@ -36,7 +36,7 @@ def folder(tmp_path_factory):
   evaluated = there / 'validation_eval'
   evaluated.mkdir()
   result = Result('t', 'validation', 'f1', 30.0, 9, 'example', None, 7)
-  records.add_results(str(evaluated), [result], Run({}, ''))
+  records.add_results(str(evaluated), [result], {'versions': {}, 'gin': ''})
   return there
 
 

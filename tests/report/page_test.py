@@ -5,10 +5,11 @@ import sys
 import gin
 import pytest
 
+from synth_mtf import results
 from synth_mtf.errors import UserError
 from synth_mtf.report import page, weights
 from synth_mtf.results import runs
-from synth_mtf.results.printing import Grid, Piece, Row
+from synth_mtf.results.printing import Grid
 from synth_mtf.results.runs import Run
 from tests import model
 from tests.attention.made import random_attention
@@ -22,24 +23,15 @@ ALPHA = 'attention/encoder/layer_01/alpha'
 
 def full_page():
   """One with all sections."""
-  table = Grid(
-    'GLUE',
-    ['CoLA', 'SQuAD'],
-    [
-      Row(
-        f'Syn {EVIL}',
-        [[Piece('12.5', best=True)], [Piece('1'), Piece('2', best=True)]],
-      )
-    ],
-    [f'n: {EVIL}'],
-  )
+  row = [f'Syn {EVIL}', '**12.5**', '1/**2**']
+  table = Grid('GLUE', ['Model', 'CoLA', 'SQuAD'], [row], [f'n: {EVIL}'])
   return render(
     summary=table,
     tables=[table],
     figures=[(f'Loss {EVIL}', SVG)],
     weights=weights.pack([random_attention()], 10**9),
     configurations=[('a', f'x = "{EVIL}"')],
-    differences=[('run.seed', ['1', None])],
+    differences=Grid('Settings', ['gin', 'a'], [['run.seed', EVIL]]),
     notes=[f'No attention: {EVIL}'],
     commands=[f'synth-mtf report {EVIL}'],
   )
@@ -79,8 +71,8 @@ def test_sections_without_content_are_left_out():
 
 
 def test_the_best_is_marked():
-  assert '<td class="number"><strong>12.5</strong></td>' in full_page()
-  assert '<td class="number">1/<strong>2</strong></td>' in full_page()
+  assert '<td><strong>12.5</strong></td>' in full_page()
+  assert '<td>1/<strong>2</strong></td>' in full_page()
 
 
 def test_where_ends_were_left_out_the_page_says_so():
@@ -99,8 +91,8 @@ def trained(folder, *variants):
 
 @pytest.fixture
 def without_matplotlib(monkeypatch):
-  for name in [n for n in sys.modules if '.figures' in n]:
-    monkeypatch.delitem(sys.modules, name)
+  monkeypatch.delitem(sys.modules, 'synth_mtf.results.style', raising=False)
+  monkeypatch.delattr(results, 'style', raising=False)
   monkeypatch.setitem(sys.modules, 'matplotlib', None)
 
 
@@ -165,16 +157,6 @@ def test_only_a_page_may_be_replaced(tmp_path):
     page.check_replaceable(str(path))
 
 
-def test_runs_of_several_seeds_are_one_model(tmp_path):
-  for seed in (0, 1):
-    made_runs.trained(tmp_path / 'random' / f'seed_{seed}', 'random')
-  made_runs.trained(tmp_path / 'dense', 'dense')
-  found = runs.read_all([str(tmp_path / n) for n in ('random', 'dense')])
-  assert len(found) == 3
-  shown = [run.name for run in page.one_per_model(found)]
-  assert shown == [str(tmp_path / 'random' / 'seed_0'), str(tmp_path / 'dense')]
-
-
 def test_figures_that_can_be_drawn(tmp_path):
   """R+V, whose alpha was summarized, and R; neither was evaluated."""
   pytest.importorskip('matplotlib', reason='the extra [plot]')
@@ -224,16 +206,12 @@ def real_runs(tmp_path_factory):
 def test_the_summary_has_a_row_for_each_run(real_runs):
   made = page.summary(real_runs)
   assert made.caption == '4 runs'
-  labels = ['T5 (V)', 'Syn (R)', 'Syn (R)', 'bare']
-  assert [row.label for row in made.rows] == labels
-  columns = {
-    header: [row.cells[i][0].text for row in made.rows]
-    for i, header in enumerate(made.headers)
-  }
+  columns = dict(zip(made.headers, zip(*made.rows)))
+  assert columns['Model'] == ('T5 (V)', 'Syn (R)', 'Syn (R)', 'bare')
   assert set(columns['Last step']) == {'7'}
   assert columns['Seed'][3] == '-'
   assert columns['Params'][0].endswith('M')
-  assert columns['Folder'] == [run.name for run in real_runs]
+  assert columns['Folder'] == tuple(run.name for run in real_runs)
 
 
 @pytest.mark.slow  # builds whole models
@@ -245,10 +223,10 @@ def test_configurations_and_how_they_differ(real_runs):
     f'Syn (R), {real_runs[2].name}',
   ]
   assert 'SyntheticAttention.synthesizers' in found[1][1]
-  differing = dict(page.differences(real_runs[1:]))
-  assert list(differing.values()) == len(differing) * [["'softmax'", "'sum'"]]
-  names = {name.rpartition('/')[2] for name in differing}
-  assert names == {'SyntheticAttention.mixing'}
-  assert page.differences(real_runs[:1]) == []
-  with_t5 = dict(page.differences(real_runs))
-  assert with_t5['encoder/Random.max_length'][0] is None
+  differing = page.differences(real_runs[1:])
+  assert differing.headers == ['gin', *(name for name, _ in found[1:])]
+  values = {name.rpartition('/')[2]: values for name, *values in differing.rows}
+  assert values == {'SyntheticAttention.mixing': ["'softmax'", "'sum'"]}
+  assert page.differences(real_runs[:1]).rows == []
+  rows = {name: values for name, *values in page.differences(real_runs).rows}
+  assert rows['encoder/Random.max_length'][0] == 'not set'

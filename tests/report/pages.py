@@ -5,20 +5,20 @@ import json
 from typing import Any, Optional
 
 from synth_mtf.report import page
-from synth_mtf.results.printing import Grid, Piece, Row
+from synth_mtf.results.printing import Grid
 
 
 def render(**changes: Any) -> str:
   """Renders a page with one table and no more, but for some changes."""
   content: dict[str, Any] = {
     'title': 'Two runs',
-    'summary': Grid('Runs', ['Step'], [Row('T5 (V)', [[Piece('100')]])]),
+    'summary': Grid('Runs', ['Model', 'Step'], [['T5 (V)', '100']]),
     'tables': [],
     'figures': [],
     'weights': None,
     'notes': [],
     'configurations': [],
-    'differences': [],
+    'differences': Grid('Settings', [], []),
     'commands': [],
   }
   return page.render(**{**content, **changes})

@@ -1,14 +1,15 @@
 """Folders of runs, written by TensorFlow's and T5's own writers.
 
 They are what the stock command leaves: event files, T5's text files, a
-configuration, checkpoints; without metrics.json. `only` and `result` are what a
-test reads of one, and what it expects.
+configuration, checkpoints; without metrics.json. `fake` makes a run without any
+folder, of results from `result`.
 """
 
 import itertools
 import json
 import os
 import pathlib
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
@@ -51,6 +52,23 @@ def result(**changes: Any) -> Result:
       **changes,
     }
   )
+
+
+def fake(name: str, *results: Result, label: str = '', **facts: Any) -> Any:
+  """A run that was read; those with a label have a configuration."""
+  known = {
+    'name': name,
+    'label': label or name,
+    'seed': None,
+    'bindings': {'x': label} if label else {},
+    'results': list(results),
+    'curves': {},
+    'steps': [],
+    'parameters': None,
+    'products': None,
+    'steps_per_second': None,
+  }
+  return types.SimpleNamespace(**{**known, **facts})
 
 
 def events(folder: Folder, *steps: tuple[int, Mapping[str, float]]) -> None:

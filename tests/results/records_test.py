@@ -8,9 +8,9 @@ import pytest
 
 from synth_mtf.errors import UserError
 from synth_mtf.results import records
-from synth_mtf.results.records import Result, Run
+from synth_mtf.results.records import Result
 
-RUN = Run(versions={'t5': '0.9.4'}, gin='a = 1\n')
+RUN = {'versions': {'t5': '0.9.4'}, 'gin': 'a = 1\n'}
 RESULT = Result(
   task='cola',
   split='validation',
@@ -39,7 +39,7 @@ def example(**changes):
 
 
 def test_results_come_back_with_what_they_were_made_with(tmp_path):
-  other = Run(versions={'t5': '0.9.4'}, gin='a = 2\n')
+  other = {**RUN, 'gin': 'a = 2\n'}
   records.add_results(str(tmp_path), [RESULT], RUN)
   records.add_results(str(tmp_path), [changed(step=200)], other)
   assert records.read(str(tmp_path)) == [
@@ -53,7 +53,7 @@ def test_results_come_back_with_what_they_were_made_with(tmp_path):
 
 def test_what_is_evaluated_again_takes_the_place_of_what_was_there(tmp_path):
   records.add_results(str(tmp_path), [RESULT, changed(task='rte')], RUN)
-  other = Run(versions={}, gin='')
+  other = {'versions': {}, 'gin': ''}
   records.add_results(str(tmp_path), [changed(value=3.0)], other)
   found = {result.task: (result, run) for result, run in records.read(tmp_path)}
   assert found['cola'] == (changed(value=3.0), other)
@@ -98,7 +98,8 @@ def test_predictions_of_other_tasks_and_steps_stay(tmp_path):
     records.add_predictions(
       folder, task, 'validation', step, [example(), example()]
     )
-  found = [(p['task'], p['step']) for p in records.predictions(folder)]
+  lines = (tmp_path / 'predictions.jsonl').read_text().splitlines()
+  found = [(p['task'], p['step']) for p in map(json.loads, lines)]
   assert sorted(found) == sorted(
     2 * [('cola', 100), ('cola', 200), ('rte', 100)]
   )

@@ -3,8 +3,8 @@
 import dataclasses
 import json
 import math
+import re
 import statistics
-import types
 
 import pandas as pd
 import pytest
@@ -13,6 +13,8 @@ from t5.evaluation import eval_utils
 from synth_mtf.errors import UserError
 from synth_mtf.results import layouts, tables, views
 from synth_mtf.results.records import Result
+from tests.results.made_runs import COLA
+from tests.results.made_runs import fake as run
 
 NAN = float('nan')
 GLUE = {
@@ -36,24 +38,6 @@ SUPER_GLUE = {
   'super_glue_wic_v102': {'accuracy': 12.0},
   'super_glue_wsc_v102_simple_eval': {'accuracy': 23.0},
 }
-COLA = 'synth_glue_cola_v002'
-
-
-def run(name, *scores, label=None, seed=None, **facts):
-  """A run; those with a label have a configuration, and may be of one model."""
-  return types.SimpleNamespace(
-    **{
-      'name': name,
-      'label': label or name,
-      'seed': seed,
-      'bindings': {'x': label} if label else {},
-      'results': list(scores),
-      'steps': [],
-      'parameters': None,
-      'steps_per_second': None,
-      **facts,
-    }
-  )
 
 
 def score(
@@ -89,11 +73,10 @@ def cells(*runs, **options):
   """The text of each cell, by label and header."""
   shown = grid(*runs, **options)
   return {
-    row.label: {
-      header: '/'.join(piece.text for piece in cell)
-      for header, cell in zip(shown.headers, row.cells)
-    }
-    for row in shown.rows
+    label: dict(
+      zip(shown.headers[1:], (text.replace('**', '') for text in row))
+    )
+    for label, *row in shown.rows
   }
 
 
@@ -113,8 +96,8 @@ def seeds(*values, label='Syn (R)', **facts):
 def test_a_column_per_task_with_all_its_metrics_and_the_average():
   shown = grid(run('a', *scores_of(GLUE)))
   assert shown.headers == [
-    'GLUE', 'CoLA', 'SST', 'MRPC', 'STSB', 'QQP', 'MNLI', 'QNLI', 'RTE',
-    'Steps/s', 'Params',
+    'Model', 'GLUE', 'CoLA', 'SST', 'MRPC', 'STSB', 'QQP', 'MNLI', 'QNLI',
+    'RTE', 'Steps/s', 'Params',
   ]  # fmt: skip
   row = cells(run('a', *scores_of(GLUE)))['a']
   assert row['MRPC'] == '30.0/50.0'
@@ -321,18 +304,18 @@ def test_a_share_in_percent_has_its_error_in_percent():
 def test_optional_columns_are_there_if_a_run_has_them():
   german = score('wmt14_ende_v003', 'bleu', 20.0)
   romanian = score('wmt16_enro_v003', 'bleu', 30.0)
-  headers = ['Params', 'En-De', 'En-Fr']
+  headers = ['Model', 'Params', 'En-De', 'En-Fr']
   assert grid(run('a', german), layout='translation').headers == headers
   shown = grid(run('a', german), run('b', romanian), layout='translation')
   assert shown.headers == [*headers, 'En-Ro']
 
 
 def test_speed_over_t5():
-  facts = {'products': None, 'parameters': 12_345_678}
+  facts = {'parameters': 12_345_678}
   r = run('r', steps_per_second=5.0, label='Syn (R)', **facts)
   assert 'x T5' not in grid(r, layout='speed').headers
   v = run('v', steps_per_second=4.0, label='T5 (V)', **facts)
-  row = cells(r, v, run('x', products=None), layout='speed')
+  row = cells(r, v, run('x'), layout='speed')
   assert [row[x]['x T5'] for x in ('Syn (R)', 'T5 (V)', 'x')] == [
     *('1.25', '1.00', '-'),
   ]
@@ -360,7 +343,7 @@ def test_the_best_of_each_number_is_marked():
 
   def best(shown, header):
     column = list(shown.headers).index(header)
-    return [[p.text for p in row.cells[column] if p.best] for row in shown.rows]
+    return [re.findall(r'\*\*(.*?)\*\*', row[column]) for row in shown.rows]
 
   shown = grid(a, b)
   assert best(shown, 'MRPC')[:2] == [['9.0'], ['2.0']]
@@ -418,7 +401,9 @@ def significant(measures, **models):
     )
     for name, found in models.items()
   ]
-  layouts.LAYOUTS['test'] = layouts.Layout('', [layouts.Column('X', measures)])
+  layouts.LAYOUTS['test'] = layouts.Layout(
+    '', [layouts.Column('X', measures, 'X')]
+  )
   try:
     notes = tables.make(runs, 'test')
   finally:
@@ -460,11 +445,11 @@ def test_the_first_metric_with_a_significant_difference_is_noted(
 
 
 def test_lower_may_be_better():
-  lower = layouts.Measure('log perplexity', (), '{:.3f}'.format, False)
+  lower = layouts.Measure('log perplexity', (), '{:.3f}'.format, -1)
   found = {x: [(y, 0.01, 70_000)] for x, y in (('a', 3), ('b', 2), ('c', 2.5))}
   expected = 'X (b 2.000, a 3.000, n = 70,000)'
   assert significant([lower], **found) == [expected]
-  neither = layouts.Measure('length', higher_is_better=None)
+  neither = layouts.Measure('length', (), better=0)
   assert significant([neither], **found) == []
 
 

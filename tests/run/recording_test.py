@@ -1,5 +1,7 @@
 """What an evaluation leaves in metrics.json and predictions.jsonl."""
 
+import json
+
 import gin
 import numpy as np
 import pytest
@@ -63,13 +65,14 @@ def test_metrics_of_examples(evaluated, tmp_path):
     standard_error=errors['accuracy'],
     step=100,
   )
-  assert run.versions['synth-mtf'] == synth_mtf.__version__
-  assert {'python', 'tensorflow', 't5'} <= set(run.versions)
+  assert run['versions']['synth-mtf'] == synth_mtf.__version__
+  assert {'python', 'tensorflow', 't5'} <= set(run['versions'])
 
 
 def test_predictions(evaluated, tmp_path):
   Recorder().evaluated(evaluated)
-  found = list(records.predictions(str(tmp_path)))
+  lines = (tmp_path / records.PREDICTIONS).read_text().splitlines()
+  found = list(map(json.loads, lines))
   assert len(found) == 4
   assert found[2] == {
     'task': 'cola',

@@ -8,11 +8,12 @@ import pytest
 
 from synth_mtf.errors import UserError
 from tests.attention.made import attention
+from tests.results.drawn import legend
 
 pytest.importorskip('matplotlib', reason='the extra [plot]')
 
-from synth_mtf.attention.figures import histograms
-from synth_mtf.results.figures import style
+from synth_mtf.attention.figures import histograms  # noqa: E402  (needs it)
+from synth_mtf.results import style  # noqa: E402
 
 
 @pytest.mark.slow  # draws all
@@ -51,29 +52,24 @@ def test_they_count_from_one(number):
 def test_the_legend_is_as_wide_as_the_figure_at_most(label):
   labels = [f'{label} {number}' for number in range(7)]
   figure = histograms([attention(one) for one in labels])
-  (legend,) = figure.legends
-  names = [text.get_text() for text in legend.get_texts()]
-  assert names == labels
+  assert legend(figure) == labels
   figure.draw_without_rendering()
-  assert legend.get_window_extent().width <= figure.bbox.width
+  extent = figure.legends[0].get_window_extent()
+  assert extent.width <= figure.bbox.width
   (panel, *_) = figure.axes
-  assert panel.get_window_extent().y1 <= legend.get_window_extent().y0
+  assert panel.get_window_extent().y1 <= extent.y0
   assert panel.get_window_extent().height > 0.8 * figure.dpi
 
 
 @pytest.mark.slow
 def test_without_matplotlib_there_is_one_message():
+  script = (
+    'import sys; sys.modules["matplotlib"] = None\n'
+    'from synth_mtf import cli\n'
+    'sys.exit(cli.main(["plot", "x.npz", "--out", "x"]))'
+  )
   done = subprocess.run(
-    [
-      sys.executable,
-      '-c',
-      'import sys; sys.modules["matplotlib"] = None\n'
-      'from synth_mtf import cli\n'
-      'sys.exit(cli.main(["plot", "x.npz", "--out", "x"]))',
-    ],
-    capture_output=True,
-    text=True,
-    check=False,
+    [sys.executable, '-c', script], capture_output=True, text=True, check=False
   )
   assert done.returncode == 2
   assert "pip install -c constraints.txt '.[plot]'" in done.stderr

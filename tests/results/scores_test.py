@@ -1,13 +1,13 @@
-"""Which runs are of one model."""
+"""Which runs are of one model, and what it is called."""
 
 import pytest
 
-from synth_mtf.results import runs, seeds
+from synth_mtf.results import runs, scores
 from tests.results import made_runs
 
 
 def names(*folders):
-  return list(seeds.by_model(runs.read_all(list(map(str, folders)))))
+  return list(scores.by_model(runs.read_all(list(map(str, folders)))))
 
 
 @pytest.mark.parametrize(
@@ -20,12 +20,10 @@ def names(*folders):
   ],
 )
 def test_seeds_may_start_from_seeds(tmp_path, starts, models):
-  folders = []
   for number, start in enumerate(starts):
     binding = f"utils.run.init_checkpoint = '/runs/{start}'"
     made_runs.trained(tmp_path / str(number), bindings=[binding])
-    folders.append(tmp_path / str(number))
-  assert len(names(*folders)) == models
+  assert len(names(tmp_path / '0', tmp_path / '1')) == models
 
 
 def test_a_folder_inside_another_is_told_apart_by_its_whole_name(tmp_path):

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from synth_mtf import atomic
 from synth_mtf.errors import UserError
 
 try:
@@ -22,24 +21,13 @@ except ImportError as error:
     "pip install -c constraints.txt '.[plot]'"
   ) from error
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.text import Text
-from matplotlib.transforms import Bbox
 
 WIDTH = 6.5  # inches: A4 or letter without margins
-GREY = '0.45'
-_DOTS_PER_INCH = 200
 # Without their yellow, which is too faint for a line.
 _COLOURS = (
-  '#0072B2',
-  '#D55E00',
-  '#009E73',
-  '#CC79A7',
-  '#56B4E9',
-  '#E69F00',
-  '#000000',
-)
+  '#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#E69F00', '#000000',
+)  # fmt: skip
 DASHES: tuple[Any, ...] = (
   '-',
   (0, (5, 1.5)),
@@ -48,11 +36,10 @@ DASHES: tuple[Any, ...] = (
 )
 _MARKERS = 'osD^vPX'
 _LEGEND_COLUMNS = 4
+_LEGEND_ROW = 0.16  # inches
 _SETTINGS = {
   'axes.axisbelow': True,
   'axes.grid': True,
-  'axes.labelsize': 8,
-  'axes.linewidth': 0.6,
   'axes.spines.right': False,
   'axes.spines.top': False,
   'axes.titlesize': 8,
@@ -65,12 +52,11 @@ _SETTINGS = {
   'legend.frameon': False,
   'lines.linewidth': 1.3,
   'lines.markersize': 4,
+  'savefig.dpi': 200,
   'svg.fonttype': 'none',  # text stays text
   'svg.hashsalt': 'synth_mtf',  # the same figure is the same file
   'xtick.labelsize': 7,
-  'xtick.major.width': 0.6,
   'ytick.labelsize': 7,
-  'ytick.major.width': 0.6,
 }
 
 
@@ -84,20 +70,16 @@ class Look(NamedTuple):
 
 def look(number: int) -> Look:
   """Returns the look of a variant, counted from 0."""
-  round_ = number // len(_COLOURS)
+  shifted = number + number // len(_COLOURS)
   return Look(
     _COLOURS[number % len(_COLOURS)],
-    DASHES[(number + round_) % len(DASHES)],
-    _MARKERS[(number + round_) % len(_MARKERS)],
+    DASHES[shifted % len(DASHES)],
+    _MARKERS[shifted % len(_MARKERS)],
   )
 
 
 def chosen(numbers: Optional[Sequence[int]], most: int, what: str) -> list[int]:
-  """The given numbers, which count from 1.
-
-  Raises:
-    UserError: one is not there.
-  """
+  """Returns the given numbers; refuses one that is not from 1 to `most`."""
   wrong = [number for number in numbers or () if not 1 <= number <= most]
   if wrong:
     raise UserError(f'there is no {what} {wrong[0]}; there are 1 to {most}')
@@ -122,80 +104,54 @@ def panels(
     layout: as in `Figure`; 'compressed' where panels keep their aspect.
     **settings: of `Figure.subplots`.
   """
-  with matplotlib.rc_context({**matplotlib.rcParamsDefault, **_SETTINGS}):
+  with matplotlib.rc_context(_SETTINGS):
     figure = Figure(figsize=(WIDTH, height * rows + 0.55), layout=layout)
-    axes = figure.subplots(rows, columns, squeeze=False, **settings)
-    draw(figure, axes)
+    draw(figure, figure.subplots(rows, columns, squeeze=False, **settings))
   return figure
 
 
 def legend(
   figure: Figure, axes: Iterable[Axes], title: Optional[str] = None
 ) -> None:
-  """Adds one legend above all panels.
-
-  It has as many columns as fit, four at most; each row beyond the second makes
-  the figure taller.
-  """
+  """Adds one legend above all panels; many rows make the figure taller."""
   handles: dict[str, Any] = {}
   for one in axes:
     for handle, label in zip(*one.get_legend_handles_labels()):
       handles.setdefault(label, handle)
   if not handles:
     return
-  renderer = FigureCanvasAgg(figure).get_renderer()
-  columns = min(len(handles), _LEGEND_COLUMNS)
-  while True:
-    drawn = figure.legend(
-      list(handles.values()),
-      list(handles),
-      loc='outside upper center',
-      ncols=columns,
-      title=title,
-    )
-    extent = drawn.get_window_extent(renderer)
-    if extent.width <= figure.bbox.width or columns == 1:
-      break
-    drawn.remove()
-    columns -= 1
-  rows = -(-len(handles) // columns)
-  if rows > 2:
-    more = (rows - 2) / rows * extent.height / figure.dpi
-    figure.set_figheight(figure.get_figheight() + more)
-
-
-def leave_out_overlaps(figure: Figure, texts: Iterable[Text]) -> None:
-  """Hides texts that overlap an earlier one; the legend has them all."""
-  figure.draw_without_rendering()  # settles where everything is
-  shown: list[Bbox] = []
-  for text in texts:
-    extent = text.get_window_extent()
-    text.set_visible(not any(extent.overlaps(other) for other in shown))
-    if text.get_visible():
-      shown.append(extent)
+  # A label takes about 0.5 inches and 0.062 for each character.
+  fitting = int(WIDTH / (0.5 + 0.062 * max(map(len, handles))))
+  columns = min(len(handles), _LEGEND_COLUMNS, max(fitting, 1))
+  figure.legend(
+    list(handles.values()),
+    list(handles),
+    loc='outside upper center',
+    ncols=columns,
+    title=title,
+  )
+  more = max(-(-len(handles) // columns) - 2, 0) * _LEGEND_ROW
+  figure.set_figheight(figure.get_figheight() + more)
 
 
 def write(figure: Figure, path: str) -> list[str]:
-  """Writes a figure as PNG and as SVG.
+  """Writes a figure as PNG and as SVG; returns their paths.
 
   Args:
     figure: of `panels`.
     path: without the suffix; its folder is created if need be.
 
-  Returns:
-    The paths of both.
-
   Raises:
     UserError: they cannot be written.
   """
-  paths = [f'{path}.png', f'{path}.svg']
   try:
     tf.io.gfile.makedirs(os.path.dirname(path) or '.')
-    _write(paths[0], _content(figure, 'png'))
-    _write(paths[1], _content(figure, 'svg'))
+    for kind in ('png', 'svg'):
+      with tf.io.gfile.GFile(f'{path}.{kind}', 'wb') as stream:
+        stream.write(_content(figure, kind))
   except (OSError, tf.errors.OpError) as error:
     raise UserError(f'{path} cannot be written: {error}') from error
-  return paths
+  return [f'{path}.png', f'{path}.svg']
 
 
 def svg(figure: Figure) -> str:
@@ -207,15 +163,6 @@ def svg(figure: Figure) -> str:
 def _content(figure: Figure, kind: str) -> bytes:
   stream = io.BytesIO()
   metadata = {'Date': None} if kind == 'svg' else {'Software': None}
-  with matplotlib.rc_context({**matplotlib.rcParamsDefault, **_SETTINGS}):
-    figure.savefig(stream, format=kind, dpi=_DOTS_PER_INCH, metadata=metadata)
+  with matplotlib.rc_context(_SETTINGS):
+    figure.savefig(stream, format=kind, metadata=metadata)
   return stream.getvalue()
-
-
-def _write(path: str, content: bytes) -> None:
-  if '://' in path:
-    with tf.io.gfile.GFile(path, 'wb') as stream:
-      stream.write(content)
-    return
-  with atomic.replacing(path) as partial:
-    partial.write_bytes(content)

@@ -1,0 +1,213 @@
+"""Figures of runs: learning curves, scores against costs, alpha.
+
+Matplotlib is the extra `[plot]`; `style` refuses to be imported without it.
+"""
+
+from collections.abc import Sequence
+from typing import Optional
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from synth_mtf.errors import UserError
+from synth_mtf.results import runs as runs_
+from synth_mtf.results import scores as scores_
+from synth_mtf.results import style
+from synth_mtf.results.layouts import LOG_PERPLEXITY, PER_TOKEN
+from synth_mtf.results.runs import Run
+
+_COLUMNS = 3
+_MOST_PANELS = 12
+_MOST_LAYERS = 4
+_TRAINING_LOSS = 'training loss'
+_STACKS = ('encoder', 'decoder', 'cross')
+
+Panels = Sequence[Sequence[Axes]]
+
+
+def curves(runs: Sequence[Run]) -> Figure:
+  """Draws a panel for the loss and for each metric, with a line per model.
+
+  A line is the mean over the seeds of a model, in a band of one standard
+  deviation. Losses that span a factor of ten have a logarithmic axis: otherwise
+  the first step would leave no room for the differences at the end.
+
+  Raises:
+    UserError: no curve has two points.
+  """
+  points = _points(runs)
+  lengths = points.groupby(['panel', 'run']).step.nunique()
+  names = [n for n in points.panel.unique() if (lengths[n] > 1).any()]
+  if not names:
+    raise UserError(
+      'no curve has two points: there are neither event files of training nor '
+      'evaluations at several steps in ' + ', '.join(run.name for run in runs)
+    )
+  names = names[:_MOST_PANELS]
+  columns = min(_COLUMNS, len(names))
+  models = list(scores_.by_model(runs))
+
+  def fill(figure: Figure, axes: Panels) -> None:
+    for panel, name in zip(np.ravel(axes), names):
+      here = points[points.panel == name]
+      for model, of_model in here.groupby('model', sort=False):
+        _draw_band(panel, of_model, model, style.look(models.index(model)))
+      is_loss = name.endswith((_TRAINING_LOSS, 'log perplexity'))
+      if is_loss and 0 < 10 * here.value.min() <= here.value.max():
+        panel.set_yscale('log', subs=[2, 5])
+        panel.yaxis.set_major_formatter('{x:g}')
+        panel.yaxis.set_minor_formatter('{x:g}')
+      panel.set(title=name, xlabel='step')
+    for panel in np.ravel(axes)[len(names) :]:
+      panel.set_axis_off()
+    style.legend(figure, np.ravel(axes))
+
+  return style.panels(-(-len(names) // columns), columns, fill, height=1.8)
+
+
+def _points(runs: Sequence[Run]) -> pd.DataFrame:
+  """The points of all curves: of which panel, model and run, at which step."""
+  losses = [
+    {'model': model, 'run': run.name, 'step': step, 'value': value}
+    for model, same in scores_.by_model(runs).items()
+    for run in same
+    for step, value in run.curves.get(runs_.LOSS, {}).items()
+  ]
+  found = scores_.frame(runs).dropna(subset=['task', 'value'])
+  is_perplexity = found.metric == LOG_PERPLEXITY
+  found['value'] = found.value.mask(is_perplexity, -found.value)
+  metric = found.metric.mask(is_perplexity, 'log perplexity')
+  found['panel'] = found.task + '\n' + metric
+  records = [
+    *({**loss, 'panel': _TRAINING_LOSS} for loss in losses),
+    *found.to_dict('records'),
+  ]
+  return pd.DataFrame(
+    records, columns=['panel', 'model', 'run', 'step', 'value']
+  )
+
+
+def _draw_band(
+  panel: Axes, curve: pd.DataFrame, label: str, look: style.Look
+) -> None:
+  """Draws mean and standard deviation over runs where all have a value."""
+  by_run = curve.pivot_table('value', 'step', 'run', aggfunc='last')
+  if curve.panel.iloc[0] == _TRAINING_LOSS:
+    # The host does not log the loss at the same steps in each run.
+    steps = by_run[curve.run.iloc[0]].dropna().index
+    by_run = by_run.interpolate('index', limit_area='inside').loc[steps]
+  by_run = by_run.dropna()
+  mean, spread = by_run.mean(axis=1), by_run.std(axis=1)
+  marker = look.marker if len(mean) < 10 else ''
+  looks = {**look._asdict(), 'marker': marker}
+  panel.plot(mean.index, mean, label=label, **looks)
+  if spread.any():
+    panel.fill_between(
+      mean.index,
+      mean - spread,
+      mean + spread,
+      color=look.color,
+      alpha=0.2,
+      linewidth=0,
+    )
+
+
+def scores(runs: Sequence[Run]) -> Figure:
+  """Draws a point per model: its score against steps per second and parameters.
+
+  The score is the mean over metrics of each task, then over tasks (T5's rule),
+  at the last step evaluated; log perplexity if no run has scores. Bars are one
+  standard deviation over seeds.
+
+  Raises:
+    UserError: no run was evaluated.
+  """
+  frame = scores_.frame(runs)
+  known = frame.dropna(subset=['task', 'value'])
+  name, shown = 'score', known[~known.metric.isin(PER_TOKEN)]
+  if shown.empty:
+    name, shown = 'log perplexity', known[known.metric == LOG_PERPLEXITY]
+    shown = shown.assign(value=-shown.value)
+  if shown.empty:
+    raise UserError(
+      'no evaluation is in ' + ', '.join(run.name for run in runs)
+    )
+  last = shown[shown.step == shown.groupby('run').step.transform('max')]
+  points = frame[frame.task.isna()].pivot(
+    index='run', columns='tag', values='value'
+  )
+  by_task = last.groupby(['run', 'task']).value.mean()
+  points['score'] = by_task.groupby('run').mean()
+  costs = {
+    'steps_per_second': ('steps a second', 1),
+    'parameters': ('parameters (millions)', 1e6),
+  }
+
+  def fill(figure: Figure, axes: Panels) -> None:
+    for panel, (cost, (cost_name, unit)) in zip(axes[0], costs.items()):
+      for number, (label, same) in enumerate(scores_.by_model(runs).items()):
+        of_model = points.reindex([run.name for run in same])
+        pairs = of_model.reindex(columns=[cost, 'score']).dropna()
+        if pairs.empty:
+          continue
+        look = style.look(number)
+        (x, y), (across, along) = pairs.mean(), pairs.std().fillna(0)
+        panel.errorbar(
+          x / unit,
+          y,
+          xerr=across / unit or None,
+          yerr=along or None,
+          marker=look.marker,
+          color=look.color,
+          linestyle='none',
+          capsize=2,
+          linewidth=0.8,
+          label=label,
+        )
+      panel.set_xlabel(cost_name)
+      panel.margins(0.2)
+    axes[0][0].set_ylabel(f'{name} at the last step')
+    style.legend(figure, axes[0])
+
+  return style.panels(1, 2, fill, height=2.6, sharey=True)
+
+
+def alpha(
+  label: str, alphas: pd.DataFrame, layers: Optional[Sequence[int]] = None
+) -> Figure:
+  """Draws how each head weights the functions over training.
+
+  Colours are functions, thin lines heads, thick lines the means of layers.
+
+  Args:
+    label: of the model.
+    alphas: as of `alphas.frame`.
+    layers: counted from 1; by default four from the first to the last.
+  """
+  stacks = [stack for stack in _STACKS if (alphas['stack'] == stack).any()]
+  there = sorted(alphas.layer.unique())
+  some = np.linspace(0, len(there) - 1, min(_MOST_LAYERS, len(there)))
+  shown = style.chosen(layers, there[-1], 'layer') or [
+    there[round(at)] for at in some
+  ]
+  letters = list(alphas.function.unique())
+
+  def fill(figure: Figure, axes: Panels) -> None:
+    for row, stack in zip(axes, stacks):
+      for panel, layer in zip(row, shown):
+        panel.set(title=f'{stack}, layer {layer}', ylim=(0, 1), xlabel='step')
+        here = alphas[(alphas['stack'] == stack) & (alphas.layer == layer)]
+        for letter, of_letter in here.groupby('function', sort=False):
+          heads = of_letter.pivot(index='step', columns='head', values='value')
+          look = style.look(letters.index(letter))
+          marker = look.marker if len(heads) == 1 else ''
+          looks = {**look._asdict(), 'marker': marker}
+          thin = {**looks, 'alpha': 0.35, 'linewidth': 0.6}
+          panel.plot(heads.index, heads.to_numpy(), **thin)
+          panel.plot(heads.index, heads.mean(axis=1), label=letter, **looks)
+      row[0].set_ylabel(r'$\alpha$')
+    style.legend(figure, np.ravel(axes), label)
+
+  return style.panels(len(stacks), len(shown), fill, sharex=True, sharey=True)

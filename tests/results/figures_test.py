@@ -1,0 +1,149 @@
+"""Learning curves, scores against costs and alpha, as they are drawn."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from synth_mtf.errors import UserError
+from tests.results.drawn import legend, panel
+from tests.results.made_runs import fake, result
+
+pytest.importorskip('matplotlib', reason='the extra [plot]')
+
+from synth_mtf.results import figures  # noqa: E402  after what it needs
+
+LOSS = 'training loss'
+
+
+def trained(loss, label='Syn (R)', name='', **facts):
+  name = f'{label}{loss}{name}'
+  return fake(name, label=label, curves={'loss': dict(loss)}, **facts)
+
+
+def scored(*results, label='Syn (R)', **facts):
+  """A run of results, each a task, metric, value and step."""
+  keys = ('task', 'metric', 'value', 'step')
+  made = [result(**dict(zip(keys, one))) for one in results]
+  return fake(f'runs/{label}', *made, label=label, **facts)
+
+
+def perplexity(*values):
+  return [('c4', 'neg_log_perplexity', -v, s) for s, v in enumerate(values)]
+
+
+def test_curves_are_means_over_seeds_in_a_band():
+  runs = [
+    trained([(0, 4), (10, 2), (20, 1)]),
+    trained([(0, 6), (10, 4)]),  # still being written
+    trained([(0, 5), (10, 1)], 'T5 (V)'),
+  ]
+  figure = figures.curves(runs)
+  of_loss = panel(figure, LOSS)
+  np.testing.assert_allclose(of_loss.lines[0].get_xydata(), [(0, 5), (10, 3)])
+  (band,) = of_loss.collections  # of what has two seeds
+  edge = 5 + np.std([4, 6], ddof=1)
+  assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(edge)
+  assert legend(figure) == ['Syn (R)', 'T5 (V)']
+
+
+def test_losses_logged_at_other_steps_are_interpolated_at_those_of_the_first():
+  first = trained([(1, 8), (100, 4), (200, 2), (300, 1)])
+  second = trained([(1, 9), (99, 5), (201, 3)])
+  (line,) = panel(figures.curves([first, second]), LOSS).lines
+  between = np.array([9, 5 - 2 / 102, 5 - 2 * 101 / 102])
+  expected = (np.array([8, 4, 2]) + between) / 2
+  np.testing.assert_allclose(line.get_xdata(), [1, 100, 200])
+  np.testing.assert_allclose(line.get_ydata(), expected)
+
+
+def test_what_was_trained_in_another_way_is_another_curve():
+  runs = [
+    trained([(0, y), (10, 2)], bindings={'d_ff': d_ff, 'seed': seed})
+    for y, d_ff, seed in ((4, '8', '0'), (6, '16', '0'), (8, '16', '1'))
+  ]
+  lines = panel(figures.curves(runs), LOSS).lines
+  assert [line.get_ydata()[0] for line in lines] == [4, 7]
+
+
+def test_curves_of_scores_and_of_log_perplexity():
+  values = [('cola', 'accuracy', 50.0, 100), ('cola', 'accuracy', None, 200)]
+  values += [('cola', 'accuracy', 70.0, 300), *perplexity(3, 2)]
+  figure = figures.curves([scored(*values)])
+  (line,) = panel(figure, 'cola\naccuracy').lines
+  np.testing.assert_allclose(line.get_xydata(), [(100, 50), (300, 70)])
+  (line,) = panel(figure, 'c4\nlog perplexity').lines
+  np.testing.assert_allclose(line.get_xydata(), [(0, 3), (1, 2)])
+
+
+@pytest.mark.parametrize(
+  ('last', 'scale'), [(0.65, 'log'), (0.66, 'linear'), (0.0, 'linear')]
+)
+def test_losses_that_span_a_factor_of_ten_have_a_logarithmic_axis(last, scale):
+  run = trained([(0, 6.5), (10, last)])
+  run.results = [result(value=v, step=v) for v in (1, 5, 99)]
+  figure = figures.curves([run])
+  assert panel(figure, LOSS).get_yscale() == scale
+  (other,) = [a for a in figure.axes if a.axison and a.get_title() != LOSS]
+  assert other.get_yscale() == 'linear'
+
+
+def test_scores_are_means_inside_a_task_first():
+  values = [
+    ('cola', 'matthews', 0.0, 100),  # an earlier step
+    ('cola', 'matthews', 10.0, 200),
+    ('mrpc', 'f1', 20.0, 200),
+    ('mrpc', 'accuracy', 40.0, 200),
+    *perplexity(3, 2),
+  ]
+  facts = {'steps_per_second': 2.0, 'parameters': 3_000_000}
+  other = scored(*values[1:2], label='T5 (V)', steps_per_second=1.0)
+  figure = figures.scores([scored(*values, **facts), other])
+  left, right = figure.axes
+  assert left.get_ylabel() == 'score at the last step'
+  assert legend(figure) == ['Syn (R)', 'T5 (V)']
+  points = [line.get_xydata()[0].tolist() for line in left.lines]
+  assert points == [[2, 20], [1, 10]]
+  # Of the second, the number of parameters is not known.
+  assert [line.get_xydata()[0].tolist() for line in right.lines] == [[3, 20]]
+
+
+def test_log_perplexity_where_there_are_no_scores():
+  runs = [
+    scored(*perplexity(9, last), steps_per_second=1.0) for last in (1.5, 2.5)
+  ]
+  runs[1].name += '_s1'
+  axes, _ = figures.scores(runs).axes
+  assert axes.get_ylabel() == 'log perplexity at the last step'
+  assert axes.lines[0].get_xydata().tolist() == [[1, 2]]
+  (bar,) = axes.collections[0].get_segments()
+  np.testing.assert_allclose(bar[:, 1], 2 + np.array([-1, 1]) / 2**0.5)
+
+
+def test_alpha():
+  keys = ['stack', 'layer', 'function', 'head', 'step', 'value']
+  values = [0.5, 0.5, 0.7, 0.9, 0.5, 0.5, 0.3, 0.1]
+  places = itertools.product(['encoder'], [1], 'RV', [0, 100], [1, 2])
+  rows = [
+    (stack, layer, function, head, step, value)
+    for (stack, layer, function, step, head), value in zip(places, values)
+  ]
+  figure = figures.alpha('Syn (R+V)', pd.DataFrame(rows, columns=keys))
+  lines = panel(figure, 'encoder, layer 1').lines
+  (mean,) = [line for line in lines if line.get_label() == 'R']
+  np.testing.assert_allclose(mean.get_ydata(), [0.5, 0.8])
+  assert len(lines) == 2 * (2 + 1)
+  assert legend(figure) == ['R', 'V']
+
+
+@pytest.mark.parametrize(
+  ('draw', 'message'),
+  [
+    (figures.curves, 'no curve has two points.*runs/a'),
+    (figures.scores, 'no evaluation is in runs/a'),
+  ],
+)
+def test_nothing_to_draw(draw, message):
+  with pytest.raises(UserError, match=message):
+    draw([fake('runs/a', curves={'loss': {0: 4.0}})])
