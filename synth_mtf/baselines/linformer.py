@@ -1,6 +1,6 @@
 """Linformer: attention to a fixed number of projected memory positions."""
 
-import copy
+import dataclasses
 from typing import Any, Optional
 
 import gin
@@ -95,8 +95,7 @@ class Linformer(AttentionLayer):
       call.memory_length.size,
     )
     seen = visibility(call, packed=False)
-    projected = copy.copy(call)
-    projected.memory_length = self.projected_dim
+    projected = dataclasses.replace(call, memory_length=self.projected_dim)
     keys = self._project(call, 'E', zero_hidden(call.keys, seen.keys))
     values = self._project(call, 'F', zero_hidden(call.values, seen.keys))
     q, k = (mtf.cast(x, call.logits_dtype) for x in (call.queries, keys))

@@ -1,7 +1,7 @@
 """What the host's Context says of a call, and what it keeps for a stack."""
 
 from collections.abc import Callable
-from typing import Optional
+from typing import Any, Optional
 
 import gin
 import mesh_tensorflow as mtf
@@ -53,9 +53,15 @@ def data_is_packed() -> bool:
   `mesh_train_dataset_fn.pack = False`, and evaluation data only if
   `mesh_eval_dataset_fn.pack = True`.
   """
-  return _binding('mesh_train_dataset_fn', True) or _binding(
-    'mesh_eval_dataset_fn', False
-  )
+  defaults = {'mesh_train_dataset_fn': True, 'mesh_eval_dataset_fn': False}
+  try:
+    packed: list[Any] = [
+      gin.get_bindings(name).get('pack', default)
+      for name, default in defaults.items()
+    ]
+  except ValueError:  # t5 is not imported: there are no data
+    return True
+  return any(packed)
 
 
 def rows_are_packed(context: transformer.Context, data_packed: bool) -> bool:
@@ -65,10 +71,3 @@ def rows_are_packed(context: transformer.Context, data_packed: bool) -> bool:
     and context.mode not in _DECODING
     and row_sequence_id(context) is not None
   )
-
-
-def _binding(dataset_fn: str, default: bool) -> bool:
-  try:
-    return gin.get_bindings(dataset_fn).get('pack', default)
-  except ValueError:  # t5 is not imported: there are no data
-    return default

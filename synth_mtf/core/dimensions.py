@@ -26,11 +26,6 @@ def parts(dim: mtf.Dimension, model: transformer.Unitransformer) -> int:
   return mtf.tensor_dim_to_mesh_dim_size(model.layout, model.mesh_shape, dim)
 
 
-def is_split(dim: mtf.Dimension, model: transformer.Unitransformer) -> bool:
-  """Whether the mesh of a model splits a dimension."""
-  return parts(dim, model) > 1
-
-
 def is_tpu(mesh: mtf.Mesh) -> bool:
   """Whether a mesh is one of TPU cores: the host places their variables."""
   return callable(mesh.variable_placer_fn)  # elsewhere the name of a device

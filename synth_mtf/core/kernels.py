@@ -5,7 +5,6 @@ dimensions the mesh may split, and has its own gradient. Where a TPU needs
 another program than other devices, the kernel chooses it.
 """
 
-import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Optional
@@ -51,11 +50,11 @@ def recompute_in_backward(
     return make()
 
   def gradient(
-    explicit_inputs: list[mtf.Tensor],
-    all_inputs: list[mtf.Tensor],
-    forward_operations: list[mtf.Operation],
-    outputs: list[mtf.Tensor],
-    output_grads: list[Optional[mtf.Tensor]],
+    explicit_inputs: Sequence[mtf.Tensor],
+    all_inputs: Sequence[mtf.Tensor],
+    forward_operations: Sequence[mtf.Operation],
+    outputs: Sequence[mtf.Tensor],
+    output_grads: Sequence[Optional[mtf.Tensor]],
   ) -> list[Optional[mtf.Tensor]]:
     first = next(dy for dy in output_grads if dy is not None)
     late = {x: _not_before(first, x) for x in explicit_inputs}
@@ -100,11 +99,20 @@ def put(
     position = tf.reshape(
       position, [next(sizes) if x else 1 for x in of_position]
     )
-    if is_tpu(mesh) or memory.shape[axis] != memory_length.size:
+    outer, length = memory.shape[:axis], memory.shape[axis]
+    inner = memory.shape[axis + 1 :]
+    if is_tpu(mesh) or length != memory_length.size:
       here = tf.equal(columns, position[..., tf.newaxis])
-      here = tf.reshape(here, [*here.shape, *[1] * (len(dims) - axis - 1)])
+      here = tf.reshape(here, [*here.shape, *[1] * len(inner)])
       return tf.where_v2(here, tf.expand_dims(new, axis), memory)
-    return _write(new, memory, position)
+    rows = outer.num_elements()
+    first = tf.reshape(tf.range(rows) * length, outer)
+    written = tf.tensor_scatter_nd_update(
+      tf.reshape(memory, [rows * length, *inner]),
+      tf.reshape(first + tf.minimum(position, length - 1), [rows, 1]),
+      tf.reshape(new, [rows, *inner]),
+    )
+    return tf.reshape(written, memory.shape)
 
   mesh = memory.mesh
   columns = mtf.range(mesh, memory_length, tf.int32)
@@ -113,21 +121,6 @@ def put(
     [memory, new, mtf.transpose(position, leading), columns],
     splittable_dims=dims,
   )
-
-
-def _write(new: tf.Tensor, memory: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
-  """Writes [rows..., ...] into [rows..., length, ...], each at its position."""
-  axis = position.shape.rank
-  outer, inner = memory.shape[:axis], memory.shape[axis + 1 :]
-  length = memory.shape[axis]
-  rows = outer.num_elements()
-  first = tf.reshape(tf.range(rows) * length, outer)
-  written = tf.tensor_scatter_nd_update(
-    tf.reshape(memory, [rows * length, *inner]),
-    tf.reshape(first + tf.minimum(position, length - 1), [rows, 1]),
-    tf.reshape(new, [rows, *inner]),
-  )
-  return tf.reshape(written, memory.shape)
 
 
 def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
@@ -155,104 +148,80 @@ def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
   table = put_first(common, table)
   indices = put_first(common, indices)
   at = table.shape.dims.index(position_dim)
-  new = indices.shape.dims[len(common) :]
   output_shape = mtf.Shape(
-    table.shape.dims[:at] + new + table.shape.dims[at + 1 :]
+    [
+      *table.shape.dims[:at],
+      *indices.shape.dims[len(common) :],
+      *table.shape.dims[at + 1 :],
+    ]
   )
 
   def copy(table: tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
+    # After a sparse read of a variable, TensorFlow would copy all of it at each
+    # later read, such as the softmax's of an embedding.
+    table = tf.convert_to_tensor(table)
     return tf.gather(table, indices, axis=at, batch_dims=len(common))
+
+  def gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[Optional[mtf.Tensor]]:
+    table, indices = op.inputs
+    first = [*indices.shape.dims]
+    kept = [d for d in dy.shape.dims if d not in first]
+    dy = mtf.transpose(dy, mtf.Shape(first + kept))
+    total = _SumByIndex(dy, indices, position_dim, len(common))
+    return [mtf.transpose(total.outputs[0], table.shape), None]
 
   return mtf.slicewise(
     copy,
     [table, indices],
     output_shape=output_shape,
     splittable_dims=[*output_shape.dims],
-    grad_function=lambda op, dy: [
-      sum_by_index(dy, op.inputs[1], op.inputs[0].shape, position_dim),
-      None,
-    ],
+    grad_function=gradient,
   )
 
 
-def sum_by_index(
-  dy: mtf.Tensor, indices: mtf.Tensor, shape: mtf.Shape, axis: mtf.Dimension
-) -> mtf.Tensor:
+class _SumByIndex(mtf.Operation):
   """The gradient of `gather`: entries with the same index are summed.
 
       dT[..., i, ...] = sum of the dY whose index is i
 
-  Args:
-    dy: the dimensions of `indices`, and those of `shape` without `axis`.
-    indices: int32 of any shape; indices out of range are left out.
-    shape: of the table.
-    axis: the indexed dimension, which the mesh does not split.
-
-  Returns:
-    dT, of that shape.
-  """
-  common = [d for d in indices.shape.dims if d in shape.dims]
-  entries = [d for d in indices.shape.dims if d not in common]
-  kept = [d for d in shape.dims if d not in [*common, axis]]
-  dy = mtf.transpose(dy, mtf.Shape(common + entries + kept))
-  total = _SumByIndex(dy, put_first(common, indices), axis, len(common))
-  return mtf.transpose(total.outputs[0], shape)
-
-
-class _SumByIndex(mtf.Operation):
-  """See `sum_by_index`; the mesh may split all dimensions but the axis.
-
-  Each device sums its own entries, and the mesh adds these tables.
+  from dY [common..., entries..., kept...] and the indices [common...,
+  entries...] to [common..., axis, kept...]. Each device sums its own entries,
+  and the mesh adds these tables; it may split all dimensions but the axis.
   """
 
   def __init__(
     self, dy: mtf.Tensor, indices: mtf.Tensor, axis: mtf.Dimension, common: int
   ) -> None:
-    """Creates the operation.
-
-    Args:
-      dy: [common..., entries..., kept...].
-      indices: int32 [common..., entries...].
-      axis: the indexed dimension.
-      common: number of dimensions common to the table and the indices.
-    """
     super().__init__([dy, indices], mesh=dy.mesh, name='sum_by_index')
-    self._common = common
-    of_indices, of_dy = indices.shape.dims, dy.shape.dims
-    self._entries = of_indices[common:]
-    shape = [*of_indices[:common], axis, *of_dy[len(of_indices) :]]
+    dims = indices.shape.dims
+    self._common, self._entries = common, dims[common:]
+    shape = [*dims[:common], axis, *dy.shape.dims[len(dims) :]]
     self._outputs = [mtf.Tensor(self, mtf.Shape(shape), dy.dtype)]
 
   def lower(self, lowering: mtf.Lowering) -> None:
-    """Adds TensorFlow's operations to the graph."""
     mesh_impl = lowering.mesh_impl(self)
     size = self.outputs[0].shape.dims[self._common].size
+
+    def segment_sum(dy: tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
+      leading = indices.shape[: self._common]
+      kept = dy.shape[indices.shape.rank :]
+      tables = leading.num_elements()
+      first = tf.range(tables)[:, tf.newaxis] * size
+      total = tf.math.unsorted_segment_sum(
+        tf.reshape(dy, [-1, *kept]),
+        tf.reshape(tf.reshape(indices, [tables, -1]) + first, [-1]),
+        tables * size,
+      )
+      return tf.reshape(total, [*leading, size, *kept])
+
     tables = mesh_impl.slicewise(
-      functools.partial(_segment_sum, self._common, size),
-      *(lowering.tensors[x] for x in self.inputs),
+      segment_sum, *(lowering.tensors[x] for x in self.inputs)
     )
     axes = map(mesh_impl.tensor_dimension_to_mesh_axis, self._entries)
     split = [axis for axis in axes if axis is not None]
     if split:
       tables = mtf.LazyAllreduceSum(mesh_impl, tables, split)
     lowering.set_tensor_lowering(self.outputs[0], tables)
-
-
-def _segment_sum(
-  common: int, size: int, dy: tf.Tensor, indices: tf.Tensor
-) -> tf.Tensor:
-  """Sums [common..., entries..., kept...] by [common..., entries...]."""
-  leading, kept = indices.shape[:common], dy.shape[indices.shape.rank :]
-  tables = leading.num_elements()
-  first = tf.range(tables)[:, tf.newaxis] * size
-  indices = tf.reshape(indices, [tables, -1])
-  known = tf.logical_and(indices >= 0, indices < size)
-  total = tf.math.unsorted_segment_sum(
-    tf.reshape(dy, [-1, *kept]),
-    tf.reshape(tf.where_v2(known, indices + first, -1), [-1]),
-    tables * size,
-  )  # which leaves -1 out
-  return tf.reshape(total, [*leading, size, *kept])
 
 
 def gather_cells(
@@ -344,18 +313,17 @@ def centered_exp(
   parts = [arrange(t, shape) for t in terms] if is_tpu(b.mesh) else [b]
   mask = [] if visible is None else [visible]
   rows = shape.dims[:-1]
-  center = mtf.add_n(
-    [
-      mtf.slicewise(
-        row_center,
-        [part, *mask],
-        output_shape=mtf.Shape(rows),
-        splittable_dims=rows,
-        grad_function=0,
-      )
-      for part in parts
-    ]
-  )
+  centers = [
+    mtf.slicewise(
+      row_center,
+      [part, *mask],
+      output_shape=mtf.Shape(rows),
+      splittable_dims=rows,
+      grad_function=0,
+    )
+    for part in parts
+  ]
+  center = mtf.add_n(centers)
   e = mtf.slicewise(
     exp_from,
     [b, center, *mask],
@@ -380,24 +348,16 @@ def exp_from(
   b: tf.Tensor, center: tf.Tensor, visible: Optional[tf.Tensor] = None
 ) -> tf.Tensor:
   """exp(b - center), 0 where hidden."""
-  e = tf.exp(
-    tf.clip_by_value(
-      b - tf.expand_dims(center, -1), -_MAX_EXPONENT, _MAX_EXPONENT
-    )
-  )
+  distance = b - tf.expand_dims(center, -1)
+  e = tf.exp(tf.clip_by_value(distance, -_MAX_EXPONENT, _MAX_EXPONENT))
   return e if visible is None else tf.where_v2(visible, e, 0.0)
 
 
 def product(x: mtf.Tensor, y: mtf.Tensor, shape: mtf.Shape) -> mtf.Tensor:
-  """The einsum of x and y.
+  """The einsum of x [..., k] and y [..., k, ...] with [..., columns] as shape.
 
   Where y has all dimensions, as keys have with a single query, the host
   multiplies elementwise and sums. Off a TPU, x becomes a matrix of one row.
-
-  Args:
-    x: [..., k].
-    y: [..., k, ...], in any order.
-    shape: [..., columns].
   """
   if is_tpu(x.mesh) or not {*x.shape.dims, *shape.dims} <= {*y.shape.dims}:
     return mtf.einsum([x, y], shape)
@@ -472,30 +432,27 @@ def divide(x: mtf.Tensor, total: mtf.Tensor) -> mtf.Tensor:
 
   The gradient keeps Y, which is needed anyway.
   """
-  return mtf.slicewise(
-    divide_rows,
-    [x, total],
-    splittable_dims=total.shape.dims,
-    grad_function=_divide_gradient,
-  )
-
-
-def _divide_gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[mtf.Tensor]:
-  total = op.inputs[1]
   rows = total.shape.dims
-  dx = mtf.slicewise(divide_rows, [dy, total], splittable_dims=rows)
-  dtotal = mtf.slicewise(
-    lambda dx, y: (
-      -tf.reduce_sum(
-        tf.cast(dx, total.dtype) * tf.cast(y, total.dtype), axis=-1
-      )
-    ),
-    [dx, op.outputs[0]],
-    output_shape=total.shape,
-    output_dtype=total.dtype,
-    splittable_dims=rows,
+
+  def minus_sum(dx: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    dx, y = (tf.cast(x, total.dtype) for x in (dx, y))
+    return -tf.reduce_sum(dx * y, axis=-1)
+
+  def gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[mtf.Tensor]:
+    total = op.inputs[1]
+    dx = mtf.slicewise(divide_rows, [dy, total], splittable_dims=rows)
+    dtotal = mtf.slicewise(
+      minus_sum,
+      [dx, op.outputs[0]],
+      output_shape=total.shape,
+      output_dtype=total.dtype,
+      splittable_dims=rows,
+    )
+    return [dx, dtotal]
+
+  return mtf.slicewise(
+    divide_rows, [x, total], splittable_dims=rows, grad_function=gradient
   )
-  return [dx, dtotal]
 
 
 def divide_rows(x: tf.Tensor, total: tf.Tensor) -> tf.Tensor:

@@ -1,5 +1,6 @@
 """One call of an attention layer."""
 
+import dataclasses
 import functools
 from typing import Optional
 
@@ -13,6 +14,7 @@ from synth_mtf.core.positions import TableIndex
 from synth_mtf.core.projections import Projections
 
 
+@dataclasses.dataclass(eq=False)
 class LayerCall:
   """One call of an attention layer: its input, dimensions and projections.
 
@@ -20,35 +22,23 @@ class LayerCall:
     context: the host's `transformer.Context`.
     x: the input, [batch..., length, d_model]; [batch..., d_model] in
       incremental decoding.
-    memory: the tokens attended to.
     projections: the layer's q, k, v and o.
     index: reads tables at the positions of the queries and keys.
+    memory: projects the tokens attended to.
     memory_length: Dimension, the number of keys.
-    heads: list of Dimension; empty for a single head.
     kv_dim: Dimension, `d_kv` of the layer.
     logits_dtype: the type of alignment logits (float32 also where activations
       are bfloat16, as in the host).
   """
 
-  def __init__(
-    self,
-    context: transformer.Context,
-    x: mtf.Tensor,
-    projections: Projections,
-    index: TableIndex,
-    memory: Memory,
-    kv_dim: mtf.Dimension,
-    logits_dtype: tf.DType,
-  ) -> None:
-    self.context = context
-    self.x = x
-    self.projections = projections
-    self.index = index
-    self.memory = memory
-    self.memory_length = index.memory_length_dim
-    self.heads: list[mtf.Dimension] = projections.query_heads_dims
-    self.kv_dim = kv_dim
-    self.logits_dtype = logits_dtype
+  context: transformer.Context
+  x: mtf.Tensor
+  projections: Projections
+  index: TableIndex
+  memory: Memory
+  memory_length: mtf.Dimension
+  kv_dim: mtf.Dimension
+  logits_dtype: tf.DType
 
   @functools.cached_property
   def queries(self) -> mtf.Tensor:
@@ -60,12 +50,17 @@ class LayerCall:
     """K(X), [batch..., memory_length, heads, d_kv]."""
     if self.projections.shared_kv:
       return self.values
-    return self.memory.project(self.projections.keys)
+    return self.memory(self.projections.keys)
 
   @functools.cached_property
   def values(self) -> mtf.Tensor:
     """G(X), [batch..., memory_length, heads, d_kv]."""
-    return self.memory.project(self.projections.values)
+    return self.memory(self.projections.values)
+
+  @property
+  def heads(self) -> list[mtf.Dimension]:
+    """The dimensions of the heads; none for a single head."""
+    return self.projections.query_heads_dims
 
   @property
   def length(self) -> list[mtf.Dimension]:
@@ -80,18 +75,14 @@ class LayerCall:
   @property
   def shared(self) -> list[mtf.Dimension]:
     """All dimensions that logits without a batch dimension may have."""
-    return (
-      self.context.model.ensemble_dims
-      + self.heads
-      + self.length
-      + [self.memory_length]
-    )
+    ensemble = self.context.model.ensemble_dims
+    return [*ensemble, *self.heads, *self.length, self.memory_length]
 
   @property
   def local(self) -> mtf.Shape:
     """[batch..., heads, length, memory_length]."""
     return mtf.Shape(
-      self.batch + self.heads + self.length + [self.memory_length]
+      [*self.batch, *self.heads, *self.length, self.memory_length]
     )
 
   def splits(self, dim: mtf.Dimension) -> bool:
@@ -101,18 +92,6 @@ class LayerCall:
   def parts(self, dim: mtf.Dimension) -> int:
     """Into how many parts the mesh splits a dimension."""
     return parts(dim, self.context.model)
-
-  def with_input(self, x: mtf.Tensor) -> 'LayerCall':
-    """The same call, with another input of x's shape."""
-    return LayerCall(
-      self.context,
-      x,
-      self.projections,
-      self.index,
-      self.memory,
-      self.kv_dim,
-      self.logits_dtype,
-    )
 
   def variable(
     self,
@@ -131,9 +110,6 @@ class LayerCall:
       dtype: type in which it is used; None stands for the activations' type.
       trainable: if False, it keeps its initial values, and so does the
         checkpoint.
-
-    Returns:
-      A tensor of the given type.
     """
     types = self.context.variable_dtype
     return mtf.get_variable(

@@ -36,11 +36,6 @@ class InnerProduct:
   key: mtf.Tensor
   k: mtf.Dimension
 
-  @property
-  def dims(self) -> set[mtf.Dimension]:
-    """The dimensions of the logits."""
-    return set(self.query.shape.dims + self.key.shape.dims) - {self.k}
-
 
 @dataclasses.dataclass(frozen=True)
 class Scaled:
@@ -53,11 +48,6 @@ class Scaled:
 
   table: mtf.Tensor
   alpha: mtf.Tensor
-
-  @property
-  def dims(self) -> set[mtf.Dimension]:
-    """The dimensions of the logits."""
-    return set(self.table.shape.dims + self.alpha.shape.dims)
 
 
 Term = Union[mtf.Tensor, Scaled, InnerProduct]
@@ -89,15 +79,19 @@ def add(call: LayerCall, terms: Sequence[Term]) -> Logits:
   shared = [t for t in terms if dims_of(t) <= shared_dims]
   local = [t for t in terms if not dims_of(t) <= shared_dims]
   products = [t for t in local if isinstance(t, InnerProduct)]
-  others = [t for t in local if not isinstance(t, InnerProduct)]
-  if not products:
-    return Logits(shared, others)
-  return Logits(shared, [*others, join(call, products)])
+  others: list[Term] = [t for t in local if not isinstance(t, InnerProduct)]
+  if len(products) > 1:
+    products = [_join(call, products)]
+  return Logits(shared, [*others, *products])
 
 
 def dims_of(term: Term) -> set[mtf.Dimension]:
   """The dimensions of a term's logits."""
-  return set(term.shape.dims) if isinstance(term, mtf.Tensor) else term.dims
+  if isinstance(term, InnerProduct):
+    return {*term.query.shape.dims, *term.key.shape.dims} - {term.k}
+  if isinstance(term, Scaled):
+    return {*term.table.shape.dims, *term.alpha.shape.dims}
+  return {*term.shape.dims}
 
 
 def needed(terms: Sequence[Term]) -> list[mtf.Tensor]:
@@ -109,9 +103,11 @@ def needed(terms: Sequence[Term]) -> list[mtf.Tensor]:
 
 
 def multiplied_out(call: LayerCall, term: Term) -> mtf.Tensor:
-  """A term as one tensor."""
+  """A term as one tensor; dimensions that no factor has are missing."""
   if isinstance(term, InnerProduct):
-    return multiply(call, term)
+    dims = dims_of(term)
+    shape = mtf.Shape([d for d in call.local.dims if d in dims])
+    return kernels.product(term.query, term.key, shape)
   if isinstance(term, Scaled):
     return weighted(term.table, term.alpha)
   return term
@@ -127,51 +123,32 @@ def total(call: LayerCall, logits: Logits) -> mtf.Tensor:
   return mtf.add_n(parts)
 
 
-def multiply(call: LayerCall, product: InnerProduct) -> mtf.Tensor:
-  """The logits of an inner product, [batch..., heads, length, memory_length].
-
-  Dimensions that neither factor has are missing.
-  """
-  dims = [d for d in call.local.dims if d in product.dims]
-  return kernels.product(product.query, product.key, mtf.Shape(dims))
-
-
-def join(call: LayerCall, products: Sequence[InnerProduct]) -> InnerProduct:
+def _join(call: LayerCall, products: Sequence[InnerProduct]) -> InnerProduct:
   """One inner product over the k of all products."""
-  if len(products) == 1:
-    return products[0]
-  k = 'inner_product'
-  query = _concat(
-    [p.query for p in products],
-    [p.k for p in products],
-    call.batch + call.length + call.heads,
-    k,
+  name = 'inner_product'
+
+  def concat(
+    factors: Sequence[mtf.Tensor], order: Sequence[mtf.Dimension]
+  ) -> mtf.Tensor:
+    """Broadcasts the other dimensions, and concatenates along each k."""
+    present = {d for f in factors for d in f.shape.dims}
+    dims = [d for d in order if d in present]
+    shapes = [mtf.Shape([*dims, p.k]) for p in products]
+    return mtf.concat(
+      [
+        mtf.rename_dimension(arrange(f, shape), shape.dims[-1].name, name)
+        for f, shape in zip(factors, shapes)
+      ],
+      name,
+    )
+
+  query = concat(
+    [p.query for p in products], call.batch + call.length + call.heads
   )
-  key = _concat(
-    [p.key for p in products],
-    [p.k for p in products],
-    call.batch + [call.memory_length] + call.heads,
-    k,
+  key = concat(
+    [p.key for p in products], call.batch + [call.memory_length] + call.heads
   )
   return InnerProduct(query, key, query.shape.dims[-1])
-
-
-def _concat(
-  factors: Sequence[mtf.Tensor],
-  ks: Sequence[mtf.Dimension],
-  order: Sequence[mtf.Dimension],
-  name: str,
-) -> mtf.Tensor:
-  """Broadcasts the other dimensions, and concatenates along the k of each."""
-  present = {d for f in factors for d in f.shape.dims}
-  dims = [d for d in order if d in present]
-  return mtf.concat(
-    [
-      mtf.rename_dimension(arrange(f, mtf.Shape(dims + [k])), k.name, name)
-      for f, k in zip(factors, ks)
-    ],
-    name,
-  )
 
 
 def weighted(x: mtf.Tensor, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:

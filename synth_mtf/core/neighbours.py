@@ -26,13 +26,20 @@ def neighbours(
     x with the new dimension before its last one.
   """
   axis = x.shape.ndims - 1
-  if context.mode == 'incremental':
-    return _keep(context, x, filter_dim, axis)
   width = filter_dim.size
+  if context.mode == 'incremental':
+    window = [x]
+    if width > 1:
+      (earlier,) = context.get_states(1)
+      window[:0] = mtf.unstack(earlier, earlier.shape.dims[axis])
+      context.record_new_states([mtf.stack(window[1:], 'earlier', axis)])
+    return mtf.stack(window, filter_dim.name, axis)
+  if context.mode == 'first_part' and width > 1:
+    # The tokens before the first one to be decoded.
+    earlier = [_token(context, x, offset) for offset in range(1 - width, 0)]
+    context.record_new_states([mtf.stack(earlier, 'earlier', axis - 1)])
   is_decoder = context.read_priority is not None
   first = 1 - width if is_decoder else -(width // 2)
-  if context.mode == 'first_part':
-    _start(context, x, width, axis - 1)  # without its length
   return mtf.stack(
     [_shifted(context, x, first + o) for o in range(width)],
     filter_dim.name,
@@ -57,34 +64,11 @@ def _shifted(
   return shift(x) * mtf.cast(same, x.dtype)
 
 
-def _start(
-  context: transformer.Context, x: mtf.Tensor, width: int, axis: int
-) -> None:
-  """Records the width - 1 tokens before the first one to be decoded."""
-  if width == 1:
-    return
-  length = context.length_dim
-
-  def token(offset: int) -> mtf.Tensor:
-    at = context.initial_position + offset
-    there = kernels.gather(x, mtf.maximum(at, 0), length.name)
-    there *= mtf.cast(mtf.greater_equal(at, 0), x.dtype)
-    return mtf.transpose(there, x.shape - length)
-
-  earlier = [token(offset) for offset in range(1 - width, 0)]
-  context.record_new_states([mtf.stack(earlier, 'earlier', axis)])
-
-
-def _keep(
-  context: transformer.Context,
-  x: mtf.Tensor,
-  filter_dim: mtf.Dimension,
-  axis: int,
+def _token(
+  context: transformer.Context, x: mtf.Tensor, offset: int
 ) -> mtf.Tensor:
-  """The recorded tokens and x; records all but the oldest."""
-  if filter_dim.size == 1:
-    return mtf.stack([x], filter_dim.name, axis)
-  (earlier,) = context.get_states(1)
-  window = [*mtf.unstack(earlier, earlier.shape.dims[axis]), x]
-  context.record_new_states([mtf.stack(window[1:], 'earlier', axis)])
-  return mtf.stack(window, filter_dim.name, axis)
+  """The token that far from where decoding starts; 0 before the sequence."""
+  at = context.initial_position + offset
+  token = kernels.gather(x, mtf.maximum(at, 0), context.length_dim.name)
+  token *= mtf.cast(mtf.greater_equal(at, 0), x.dtype)
+  return mtf.transpose(token, x.shape - context.length_dim)

@@ -1,8 +1,7 @@
 """T5's projections q, k, v and o, each made when it is first used."""
 
-import functools
 from collections.abc import Sequence
-from typing import Any, Callable
+from typing import Callable
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -12,9 +11,6 @@ from mesh_tensorflow.transformer import (
   transformer_layers,
 )
 
-# From factors and the shape of the result to the result.
-Einsum = Callable[[Sequence[mtf.Tensor], mtf.Shape], mtf.Tensor]
-
 
 class Projections(attention.AttentionParams):
   """The host's attention parameters, made only if they are used.
@@ -22,27 +18,28 @@ class Projections(attention.AttentionParams):
   The layer of a Random Synthesizer has neither queries nor keys, nor their
   variables. Names, shapes and initial distributions are the host's, so that a
   T5 checkpoint loads as it is.
-
-  Attributes:
-    einsum: multiplies tokens with weights; `mtf.einsum`, or equal to it.
   """
 
   def __init__(
-    self, *args: Any, einsum: Einsum = mtf.einsum, **kwargs: Any
-  ) -> None:
-    super().__init__(*args, make_attention_vars=False, **kwargs)
-    self.einsum = einsum
-
-  @classmethod
-  def of_layer(
-    cls,
+    self,
     layer: transformer_layers.SelfAttention,
     context: transformer.Context,
-    einsum: Einsum = mtf.einsum,
-  ) -> 'Projections':
-    """The projections of a layer, in the current variable scope."""
+    einsum: Callable[
+      [Sequence[mtf.Tensor], mtf.Shape], mtf.Tensor
+    ] = mtf.einsum,
+  ) -> None:
+    """The projections of a layer, in the current variable scope.
+
+    Args:
+      layer: the layer.
+      context: the host's Context.
+      einsum: multiplies tokens with weights; `mtf.einsum`, or equal to it.
+    """
+    self.einsum = einsum
+    self._scope = tf.get_variable_scope()
+    self._made: dict[str, mtf.Tensor] = {}
     query_heads, memory_heads = _heads(layer.num_heads, layer.num_memory_heads)
-    return cls(
+    super().__init__(
       context.mesh,
       query_input_dim=context.model.model_dim,
       memory_input_dim=context.model.model_dim,
@@ -57,25 +54,25 @@ class Projections(attention.AttentionParams):
       combine_dims=layer.combine_dims,
       keep_query_heads_dims=layer.keep_query_heads_dims,
       fold_scaling_into_initializer=layer.fold_scaling_into_initializer,
-      einsum=einsum,
+      make_attention_vars=False,
     )
 
   def compute_q(self, query_antecedent: mtf.Tensor) -> mtf.Tensor:
     """Q(X), [batch..., length, heads, d_kv]."""
-    q = self._to_heads(query_antecedent, self.wq, self.q_dims)
-    if self.fold_scaling_into_initializer:
-      return q
-    return q * self.key_dim.size**-0.5
+    fold = self.fold_scaling_into_initializer
+    scale = self.key_dim.size**-0.5
+    stddev = self.query_input_dim.size**-0.5 * (scale if fold else 1.0)
+    w = self._weights('q', self.q_shape, stddev)
+    q = self._to_heads(query_antecedent, w, self.q_dims)
+    return q if fold else q * scale
 
   def keys(self, memory: mtf.Tensor) -> mtf.Tensor:
     """K(X), [batch..., memory_length, heads, d_kv]."""
-    w = self.wkv if self.shared_kv else self.wk
-    return self._to_heads(memory, w, self.k_dims)
+    return self._of_memory('k', memory)
 
   def values(self, memory: mtf.Tensor) -> mtf.Tensor:
     """G(X), [batch..., memory_length, heads, d_kv]."""
-    w = self.wkv if self.shared_kv else self.wv
-    return self._to_heads(memory, w, self.v_dims)
+    return self._of_memory('v', memory)
 
   def compute_output(
     self, o: mtf.Tensor, output_shape: mtf.Shape
@@ -86,12 +83,17 @@ class Projections(attention.AttentionParams):
       o = mtf.replace_dimensions(o, self.o_dims, self.wo.shape.dims[-2])
     return self._multiply(o, self.wo, output_shape)
 
+  def _of_memory(self, name: str, memory: mtf.Tensor) -> mtf.Tensor:
+    """Keys and values, which have equal shapes."""
+    stddev = self.memory_input_dim.size**-0.5
+    w = self._weights('kv' if self.shared_kv else name, self.k_shape, stddev)
+    return self._to_heads(memory, w, self.k_dims)
+
   def _to_heads(
     self, x: mtf.Tensor, w: mtf.Tensor, dims: list[mtf.Dimension]
   ) -> mtf.Tensor:
-    rows = x.shape.dims[:-1]
     new = [d for d in w.shape.dims if d not in x.shape.dims]
-    y = self._multiply(x, w, mtf.Shape([*rows, *new]))
+    y = self._multiply(x, w, mtf.Shape([*x.shape.dims[:-1], *new]))
     return mtf.replace_dimensions(y, new, dims) if self.combine_dims else y
 
   def _multiply(
@@ -102,62 +104,31 @@ class Projections(attention.AttentionParams):
       y *= (x.shape - y.shape.dims).size ** -0.5
     return y
 
-  @functools.cached_property
-  def wq(self) -> mtf.Tensor:
-    """The query projection."""
-    stddev = self.query_input_dim.size**-0.5
-    if self.fold_scaling_into_initializer:
-      stddev *= self.key_dim.size**-0.5
-    return self._weights('q', self.q_shape, stddev)
-
-  @functools.cached_property
-  def wk(self) -> mtf.Tensor:
-    """The key projection."""
-    return self._weights('k', self.k_shape, self.memory_input_dim.size**-0.5)
-
-  @functools.cached_property
-  def wv(self) -> mtf.Tensor:
-    """The value projection."""
-    return self._weights('v', self.v_shape, self.memory_input_dim.size**-0.5)
-
-  @functools.cached_property
-  def wkv(self) -> mtf.Tensor:
-    """The one projection for keys and values, with `shared_kv`."""
-    return self._weights('kv', self.k_shape, self.memory_input_dim.size**-0.5)
-
   def _weights(
     self, name: str, shape: list[mtf.Dimension], stddev: float
   ) -> mtf.Tensor:
-    if mtf.layers.unit_scaling_convention():
-      stddev = 1.0
-    with tf.variable_scope(self._scope, auxiliary_name_scope=False):
-      return mtf.get_variable(
-        self.mesh,
-        name,
-        mtf.Shape(shape),
-        initializer=tf.random_normal_initializer(stddev=stddev),
-        dtype=self.variable_dtype,
-      )
-
-  def init_weights(self) -> None:
-    """Makes o, and remembers the layer's scope for the others."""
-    self._scope = tf.get_variable_scope()
-    super().init_weights()
+    """A variable in the layer's scope, made on first use."""
+    if name not in self._made:
+      if mtf.layers.unit_scaling_convention():
+        stddev = 1.0
+      with tf.variable_scope(self._scope, auxiliary_name_scope=False):
+        self._made[name] = mtf.get_variable(
+          self.mesh,
+          name,
+          mtf.Shape(shape),
+          initializer=tf.random_normal_initializer(stddev=stddev),
+          dtype=self.variable_dtype,
+        )
+    return self._made[name]
 
 
 def _heads(
   num_heads: int, num_memory_heads: int
 ) -> tuple[list[mtf.Dimension], list[mtf.Dimension]]:
   """Head dimensions of the queries and of the memory, as the host has them."""
-  if num_heads == 1:
-    return [], []
-  if num_memory_heads in (0, num_heads):
-    heads = [mtf.Dimension('heads', num_heads)]
-    return heads, heads
-  if num_memory_heads == 1:
-    return [mtf.Dimension('heads', num_heads)], []
-  groups = [mtf.Dimension('heads', num_memory_heads)]
-  return (
-    groups + [mtf.Dimension('query_heads', num_heads // num_memory_heads)],
-    groups,
-  )
+  written = num_memory_heads or num_heads
+  memory = [mtf.Dimension('heads', written)] if written > 1 else []
+  if written == num_heads:
+    return memory, memory
+  name = 'query_heads' if memory else 'heads'
+  return [*memory, mtf.Dimension(name, num_heads // written)], memory

@@ -59,12 +59,7 @@ def visibility(call: LayerCall, packed: bool) -> Visibility:
   as in the host. In an unpacked row the second line hides only padding, which
   takes a mask over keys, and one over queries, whose output is 0 at padding.
 
-  Args:
-    call: the layer call.
-    packed: whether a row may hold several sequences.
-
-  Returns:
-    A Visibility.
+  `packed` says whether a row may hold several sequences.
   """
   context = call.context
   causal = _causal(context)
@@ -87,12 +82,7 @@ def encoder_visibility(call: LayerCall, packed: bool) -> Visibility:
   as in the host. Tokens that see nothing (padding, and a target without inputs)
   have an output of 0; in a packed row, the host averages over other sequences.
 
-  Args:
-    call: the layer call.
-    packed: whether a row may hold several sequences.
-
-  Returns:
-    A Visibility.
+  `packed` says whether a row may hold several sequences.
   """
   context = call.context
   keys = context.encoder_sequence_id

@@ -3,8 +3,7 @@
 B is a sum of terms: products, tables, masks. A tile of it fits into the
 processor's cache: it is made, used and forgotten, and made again for the
 gradient. Nothing as large as B is ever made, except a table that is given and
-its gradient. `cpu.tiles` cuts B into tiles, and `cpu.windows` leaves out what
-no query of a tile sees. Each operand is transposed once, to
+its gradient. `cpu.tiles` cuts B into tiles. Each operand is transposed once, to
 
     [batch, heads, length or memory_length, k or memory_length]
 
@@ -19,7 +18,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Optional, TypeVar
+from typing import Any, NamedTuple, Optional
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -37,12 +36,9 @@ from synth_mtf.core.logits import (
 )
 from synth_mtf.core.visibility import Visibility
 from synth_mtf.cpu.devices import on_cpu
-from synth_mtf.cpu.tiles import Cut, Pieces, Sum, Tile, Tiling
-from synth_mtf.cpu.windows import Windows
+from synth_mtf.cpu.tiles import Pieces, Tile, Tiling, Windows, find_windows
 
 Tensors = Sequence[tf.Tensor]
-MaybeTensors = Sequence[Optional[tf.Tensor]]
-_T = TypeVar('_T')
 
 
 def can_attend(call: LayerCall, values: mtf.Tensor) -> bool:
@@ -74,7 +70,7 @@ def attend_each(
 
   def backward(
     b: tf.Tensor, v: tf.Tensor, y: tf.Tensor, dy: tf.Tensor
-  ) -> MaybeTensors:
+  ) -> tuple[tf.Tensor, tf.Tensor]:
     w = tf.nn.softmax(b)
     minus_total = -tf.reduce_sum(dy * y, axis=-1, keepdims=True)
     dy_v = tf.matmul(
@@ -89,7 +85,7 @@ def attend_each(
   by_queries = visibility.pairs is not None
   operand = functools.partial(_operand, call, by_queries)
   kernel = _Kernel(
-    *_parts(call, terms, values, call.batch, operand),
+    _parts(call, terms, values, call.batch, operand),
     others=[operand(values, 'k.', [call.kv_dim])],
     masks=[operand(mtf.cast(x, tf.int32), 'qk') for x in visibility.masks],
     forward=forward,
@@ -143,7 +139,7 @@ def attend_shared(
     x, total = tf.matmul(e, v), tf.matmul(e, nonpad)
     return side_by_side(kernels.divide_rows(examples(x), total))
 
-  def backward(b: tf.Tensor, *others: tf.Tensor) -> MaybeTensors:
+  def backward(b: tf.Tensor, *others: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     *seen, nonpad, v, y, dy = others
     e = exp(b, seen)
     dx = kernels.divide_rows(examples(dy), tf.matmul(e, nonpad))
@@ -154,8 +150,7 @@ def attend_shared(
       tf.concat([v, nonpad], axis=-1),
       transpose_b=True,
     )
-    dv = tf.matmul(e, dx, transpose_a=True)
-    return (e * de, *(None for _ in [*seen, nonpad]), dv)
+    return e * de, tf.matmul(e, dx, transpose_a=True)
 
   operand = functools.partial(_operand, call, False)
   # A key is seen if any example sees it.
@@ -167,7 +162,7 @@ def attend_shared(
     for x in visibility.masks
   ]
   kernel = _Kernel(
-    *_parts(call, logits.shared, values, [], operand),
+    _parts(call, logits.shared, values, [], operand),
     others=[
       *([] if pairs is None else [operand(pairs, 'qk')]),
       operand(nonpad, 'k.', call.batch),
@@ -186,7 +181,7 @@ class _Operand(NamedTuple):
   Attributes:
     tensor: its dimensions in the order of the layout.
     ranks: how many dimensions each axis has.
-    layout: of the four axes; see `cpu.windows`.
+    layout: of the four axes; see `cpu.tiles`.
     trained: whether it may need a gradient.
   """
 
@@ -225,42 +220,44 @@ def _operand(
     and bool(call.heads)
     and x.shape.dims[-len(call.heads) :] == call.heads
   )
-  layout = f'b{rows}{columns}h' if heads_last else f'bh{rows}{columns}'
+  inner = [of_axes[rows], [*of_axes[columns], *others]]
+  present, filled = [], []
+  for dims in [d for d in call.batch if d not in others], call.heads:
+    present.append(dims if given & set(dims) else [])
+    parts = [mtf.Dimension(d.name, call.parts(d)) for d in dims]
+    filled.append(present[-1] or parts)
 
   def in_order(
     batch: list[mtf.Dimension], heads: list[mtf.Dimension]
   ) -> list[list[mtf.Dimension]]:
-    inner = [of_axes[rows], [*of_axes[columns], *others]]
     return [batch, *inner, heads] if heads_last else [batch, heads, *inner]
 
-  outer = [d for d in call.batch if d not in others], call.heads
-  present = [dims if given & set(dims) else [] for dims in outer]
-  filled = [
-    found or [mtf.Dimension(d.name, call.parts(d)) for d in dims]
-    for found, dims in zip(present, outer)
-  ]
   trained = x.dtype.is_floating and not isinstance(
     x.operation, mtf.StopGradient
   )
-  x = arrange(x, mtf.Shape([*itertools.chain(*in_order(*present))]))
   groups = in_order(*filled)
-  shape = mtf.Shape([*itertools.chain(*groups)])
+  shape = mtf.Shape(_chain(groups))
+  x = arrange(x, mtf.Shape(_chain(in_order(*present))))
   if shape.size == x.size:
     x = mtf.reshape(x, shape)
   else:  # the host broadcasts numbers only
     x = mtf.cast(mtf.broadcast(mtf.cast(x, tf.float32), shape), x.dtype)
+  layout = f'b{rows}{columns}h' if heads_last else f'bh{rows}{columns}'
   return _Operand(x, [*map(len, groups)], layout, trained)
 
 
 class _Part(NamedTuple):
-  """A term of B: a table T, alpha T, or a product Q K^T."""
+  """A term of B: a table T, alpha T, or a product Q K^T.
 
-  operands: Sequence[_Operand]
-  is_product: bool = False
+  Attributes:
+    operands: `_Operand`s, or the `Pieces` of these on a device.
+    is_product: whether it is Q K^T.
+    is_shared: whether all examples share it, and it is summed once for them.
+  """
 
-  @property
-  def trained(self) -> bool:
-    return any(x.trained for x in self.operands)
+  operands: Sequence[Any]
+  is_product: bool
+  is_shared: bool
 
   def value(self, tiles: Tensors) -> tf.Tensor:
     """A tile of the term, from those of its operands."""
@@ -269,10 +266,8 @@ class _Part(NamedTuple):
       return tf.matmul(query, key, transpose_b=True)
     return functools.reduce(tf.multiply, tiles)
 
-  def gradients(self, db: tf.Tensor, tiles: Tensors) -> MaybeTensors:
-    """Those of the operands."""
-    if not self.trained:
-      return [None] * len(tiles)
+  def gradients(self, db: tf.Tensor, tiles: Tensors) -> Tensors:
+    """Those of the operands, still to be summed over axes that they lack."""
     if len(tiles) == 1:
       return [db]
     x, y = tiles
@@ -287,8 +282,8 @@ def _parts(
   values: mtf.Tensor,
   batch: Sequence[mtf.Dimension],
   operand: Callable[..., _Operand],
-) -> tuple[list[_Part], list[_Part]]:
-  """The parts of B that all examples share, and those of each example.
+) -> list[_Part]:
+  """The parts of B.
 
   Together they have all dimensions of B but the batch; its heads only if V has
   none.
@@ -300,58 +295,48 @@ def _parts(
     shape = mtf.Shape([d for d in call.local if d in dims])
     terms = [*terms, mtf.stop_gradient(mtf.zeros(values.mesh, shape))]
 
-  def part(term: Term) -> _Part:
+  def operands(term: Term) -> list[_Operand]:
     if isinstance(term, InnerProduct):
-      query = operand(term.query, 'q.', [term.k])
-      return _Part([query, operand(term.key, 'k.', [term.k])], is_product=True)
+      k = [term.k]
+      return [operand(term.query, 'q.', k), operand(term.key, 'k.', k)]
     if isinstance(term, Scaled):
-      return _Part([operand(term.table, 'qk'), operand(term.alpha, '..')])
-    return _Part([operand(term, 'qk')])
+      return [operand(term.table, 'qk'), operand(term.alpha, '..')]
+    return [operand(term, 'qk')]
 
-  return (
-    [part(x) for x in terms if not dims_of(x) & set(batch)],
-    [part(x) for x in terms if dims_of(x) & set(batch)],
-  )
+  return [
+    _Part(
+      operands(term),
+      is_product=isinstance(term, InnerProduct),
+      is_shared=not dims_of(term) & set(batch),
+    )
+    for term in terms
+  ]
 
 
 class _Kernel(NamedTuple):
   """What is done with a tile.
 
   Attributes:
-    shared: the parts of B that are summed once for all examples.
-    local: those of each example.
+    parts: of B.
     others: further operands, V last.
     masks: what is seen.
-    forward: from B and the others to Y, all of them a tile's.
-    backward: from the same, Y and dY to the gradients of B and the others,
-      still to be summed over the axes that their tiles lack.
+    forward: from tiles of B and the others to that of Y.
+    backward: from the same, Y and dY to the gradients of B and V.
     by_queries: see `Tiling`.
   """
 
-  shared: Sequence[_Part]
-  local: Sequence[_Part]
+  parts: Sequence[_Part]
   others: Sequence[_Operand]
   masks: Sequence[_Operand]
   forward: Callable[..., tf.Tensor]
-  backward: Callable[..., MaybeTensors]
+  backward: Callable[..., tuple[tf.Tensor, tf.Tensor]]
   by_queries: bool = False
-
-  @property
-  def inputs(self) -> list[_Operand]:
-    """All operands but the masks."""
-    parts = [*self.shared, *self.local]
-    return [*(x for part in parts for x in part.operands), *self.others]
 
   @property
   def operands(self) -> list[_Operand]:
     """All operands."""
-    return [*self.inputs, *self.masks]
-
-  def grouped(self, xs: Sequence[_T]) -> list[Sequence[_T]]:
-    """What belongs to the inputs, by shared parts, local parts and others."""
-    shared = sum(len(part.operands) for part in self.shared)
-    local = sum(len(part.operands) for part in self.local)
-    return [xs[:shared], xs[shared : shared + local], xs[shared + local :]]
+    parts = _chain(part.operands for part in self.parts)
+    return [*parts, *self.others, *self.masks]
 
 
 class _Tiled(mtf.SlicewiseOperation):
@@ -360,9 +345,8 @@ class _Tiled(mtf.SlicewiseOperation):
   _tf_fn: Any
 
   def lower(self, lowering: mtf.Lowering) -> None:
-    """Adds TensorFlow's operations to the graph."""
     single = not on_cpu(lowering.mesh_impl(self))
-    self._tf_fn = functools.partial(self._tf_fn, single=single)
+    self._tf_fn = functools.partial(self._tf_fn, single)
     super().lower(lowering)
 
 
@@ -381,28 +365,30 @@ def _by_tiles(
     columns: of Y in the kernel.
   """
   groups = batch, call.heads, call.length, columns
-  ranks, dims = [*map(len, groups)], [*itertools.chain(*groups)]
-  inputs = [x.tensor for x in kernel.operands]
-  trained = [x.tensor for x in kernel.operands if x.trained]
+  ranks, dims = [*map(len, groups)], _chain(groups)
+  shape = [
+    math.prod(d.size // call.parts(d) for d in dims)
+    for dims in (batch, call.heads, call.length, [call.memory_length])
+  ]
+  operands = kernel.operands
+  inputs = [x.tensor for x in operands]
+  trained = [x.tensor for x in operands if x.trained]
   used = {*dims, *(d for x in inputs for d in x.shape.dims)}
   # What is whole may be on an axis of a mesh that has one device.
   whole = [d for d in used if not call.splits(d)]
   splittable = [*call.heads, *call.batch, *whole]
 
-  def forward(*slices: tf.Tensor, single: bool) -> tf.Tensor:
-    y = _OnDevice(kernel, slices, single).forward()
+  def forward(single: bool, *slices: tf.Tensor) -> tf.Tensor:
+    y = _OnDevice(kernel, shape, slices, single).forward()
     return tf.reshape(y, [d.size // call.parts(d) for d in dims])
 
-  def backward(*slices: tf.Tensor, single: bool) -> Any:
+  def backward(single: bool, *slices: tf.Tensor) -> Any:
     *inputs, y, dy = slices
-    given = _flat(y, ranks), _flat(dy, ranks)
-    totals = _OnDevice(kernel, inputs, single).backward(*given)
-    found = [
-      tf.reshape(total, x.shape)
-      for total, x in zip(totals, inputs)
-      if total is not None
-    ]
-    return tuple(found) if len(found) > 1 else found[0]
+    on_device = _OnDevice(kernel, shape, inputs, single)
+    found = on_device.backward(_flat(y, ranks), _flat(dy, ranks))
+    xs = [x for x, o in zip(inputs, operands) if o.trained]
+    shaped = [tf.reshape(dx, x.shape) for dx, x in zip(found, xs)]
+    return tuple(shaped) if len(shaped) > 1 else shaped[0]
 
   def gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[Optional[mtf.Tensor]]:
     found = iter(
@@ -414,7 +400,7 @@ def _by_tiles(
         splittable,
       ).outputs
     )
-    return [next(found) if x.trained else None for x in kernel.operands]
+    return [next(found) if x.trained else None for x in operands]
 
   operation = _Tiled(
     forward, inputs, [mtf.Shape(dims)], [tf.float32], splittable, gradient
@@ -428,121 +414,123 @@ def _by_tiles(
 class _OnDevice:
   """A kernel, and the slices of its operands that a device has."""
 
-  def __init__(self, kernel: _Kernel, slices: Tensors, single: bool) -> None:
-    operands = kernel.operands
-    xs = [_flat(x, o.ranks) for x, o in zip(slices, operands)]
-    self._sizes = {'.': 1}
-    for x, o in zip(xs, operands):
-      for axis, n in zip(o.layout, x.shape.as_list()):
-        self._sizes[axis] = max(n, self._sizes.get(axis, 1))
-    shape = [self._sizes[axis] for axis in 'bhqk']
+  def __init__(
+    self,
+    kernel: _Kernel,
+    shape: Sequence[int],
+    slices: Tensors,
+    single: bool,
+  ) -> None:
+    """Cuts the slices for a B of this shape."""
     self._kernel = kernel
-    self._tiling = Tiling(shape, kernel.by_queries, single)
-    pieces = [Pieces(self._tiling, x, o.layout) for x, o in zip(xs, operands)]
-    masks = pieces[len(kernel.inputs) :]
-    self._seen = self._tiling.windows([] if single else masks)
-    self._pieces = pieces[: len(kernel.inputs)]
+    self._shape = shape
+    self._tiling = tiling = Tiling(shape, kernel.by_queries, single)
+    self._trained: list[Pieces] = []
+    pieces: list[Pieces] = []
+    for x, operand in zip(slices, kernel.operands):
+      flat = _flat(x, operand.ranks)
+      pieces.append(Pieces(tiling, flat.shape.as_list(), operand.layout, flat))
+      if operand.trained:
+        self._trained.append(pieces[-1])
+    rest = iter(pieces)
+    parts = [
+      part._replace(operands=[next(rest) for _ in part.operands])
+      for part in kernel.parts
+    ]
+    self._shared = [part for part in parts if part.is_shared]
+    self._local = [part for part in parts if not part.is_shared]
+    self._others = [next(rest) for _ in kernel.others]
+    self._seen = find_windows(tiling, [] if single else [*rest])
+    self._whole = Windows(tiling)
 
   def forward(self) -> tf.Tensor:
     """Y, [batch, heads, length, columns]."""
-    *_, columns = self._pieces[-1].piece
-    shape = [self._sizes[axis] for axis in 'bhq']
-    total = Sum(Cut(self._tiling, [*shape, columns], 'bhq.'))
+    *_, columns = self._others[-1].piece
+    total = Pieces(self._tiling, [*self._shape[:3], columns], 'bhq.')
     last: list[tf.Tensor] = []
     for slab in self._tiling.slabs:
       with tf.control_dependencies(last):
-        _, shared = self._shared(slab[0])
+        shared, _ = _sum(self._shared, slab[0], self._whole)
       for tile in slab:
         with tf.control_dependencies(last):
-          b, _, others = self._tile(tile, shared)
+          b, _ = self._b(tile, shared)
+          others = [x.take(tile, self._seen) for x in self._others]
           y = self._kernel.forward(b, *others)
           last = [total.add(y, tile, self._seen)]
     return total.total()
 
-  def backward(self, y: tf.Tensor, dy: tf.Tensor) -> list[Optional[tf.Tensor]]:
+  def backward(self, y: tf.Tensor, dy: tf.Tensor) -> list[tf.Tensor]:
     """The gradient of each operand that is trained."""
-    kernel = self._kernel
-    results = [Pieces(self._tiling, x, 'bhq.') for x in (y, dy)]
-    sums = [
-      Sum(pieces, x.tensor.dtype) if x.trained else None
-      for x, pieces in zip(kernel.inputs, self._pieces)
+    results = [
+      Pieces(self._tiling, x.shape.as_list(), 'bhq.', x) for x in (y, dy)
     ]
-    of_shared, of_local, of_others = kernel.grouped(sums)
-    b_shape = [1, *(self._sizes[axis] for axis in 'hqk')]
-    cut_of_b = Cut(self._tiling, b_shape, 'bhqk')
+    b_pieces = Pieces(self._tiling, [1, *self._shape[1:]], 'bhqk')
+    trained = {*self._trained}
+    trains_shared = any(trained & {*part.operands} for part in self._shared)
     last: list[tf.Tensor] = []
     for slab in self._tiling.slabs:
       with tf.control_dependencies(last):
-        given, shared = self._shared(slab[0])
+        shared, given = _sum(self._shared, slab[0], self._whole)
       slab_db: Optional[tf.Tensor] = None
       for tile in slab:
         with tf.control_dependencies(last):
-          b, local, others = self._tile(tile, shared)
-          others += [x.take(tile, self._seen) for x in results]
-          db, *found = kernel.backward(b, *others)
-          found[:0] = _gradients(kernel.local, db, local)
-          last = _add([*of_local, *of_others], found, tile, self._seen)
-          if any(part.trained for part in kernel.shared):
-            db = cut_of_b.put(db, tile, self._seen)
+          b, xs = self._b(tile, shared)
+          others = [x.take(tile, self._seen) for x in [*self._others, *results]]
+          db, dv = self._kernel.backward(b, *others)
+          last = self._add(self._local, db, xs, tile, self._seen)
+          if self._others[-1] in trained:
+            last.append(self._others[-1].add(dv, tile, self._seen))
+          if trains_shared:
+            db = b_pieces.put(db, tile, self._seen)
             slab_db = db if slab_db is None else slab_db + db
             last.append(slab_db)
       if slab_db is not None:
         with tf.control_dependencies(last):
-          found = _gradients(kernel.shared, slab_db, given)
-          last = _add(of_shared, found, slab[0], self._tiling.whole)
-    return [None if total is None else total.total() for total in sums]
+          last = self._add(self._shared, slab_db, given, slab[0], self._whole)
+    return [x.total() for x in self._trained]
 
-  def _shared(self, tile: Tile) -> tuple[Tensors, Optional[tf.Tensor]]:
-    """The operands of the shared parts of a slab, and the sum of these."""
-    pieces, _, _ = self._kernel.grouped(self._pieces)
-    given = [x.take(tile, self._tiling.whole) for x in pieces]
-    return given, _total(self._kernel.shared, given)
-
-  def _tile(
+  def _b(
     self, tile: Tile, shared: Optional[tf.Tensor]
-  ) -> tuple[tf.Tensor, Tensors, list[tf.Tensor]]:
-    """The window of a tile: B, the operands of local parts, and the others."""
-    _, local, others = (
-      [x.take(tile, self._seen) for x in group]
-      for group in self._kernel.grouped(self._pieces)
-    )
-    b = _total(self._kernel.local, local)
+  ) -> tuple[tf.Tensor, Sequence[Tensors]]:
+    """The window of B, and those of the operands of its local parts."""
+    b, xs = _sum(self._local, tile, self._seen)
     if shared is not None:
       sizes = zip('qk', shared.shape[2:])
       layout = 'bh' + ''.join(axis if n > 1 else '.' for axis, n in sizes)
       shared = self._seen.view(tile.window, shared, layout)
       b = shared if b is None else b + shared
-    return b, local, others
+    return b, xs
+
+  def _add(
+    self,
+    parts: Sequence[_Part],
+    db: tf.Tensor,
+    xs: Sequence[Tensors],
+    tile: Tile,
+    windows: Windows,
+  ) -> list[tf.Tensor]:
+    """Adds a tile to the gradients of the parts; returns these sums."""
+    return [
+      operand.add(dx, tile, windows)
+      for part, tiles in zip(parts, xs)
+      for operand, dx in zip(part.operands, part.gradients(db, tiles))
+      if operand in self._trained
+    ]
 
 
-def _total(parts: Sequence[_Part], xs: Tensors) -> Optional[tf.Tensor]:
-  """The sum of the parts, from their operands; None if there are none."""
-  rest = iter(xs)
-  values = [part.value([next(rest) for _ in part.operands]) for part in parts]
+def _sum(
+  parts: Sequence[_Part], tile: Tile, windows: Windows
+) -> tuple[Optional[tf.Tensor], list[Tensors]]:
+  """A window of the sum of parts, None without any, and of their operands."""
+  xs = [[x.take(tile, windows) for x in part.operands] for part in parts]
+  values = [part.value(tiles) for part, tiles in zip(parts, xs)]
   # The small ones first.
   values.sort(key=lambda x: sum(n != 1 for n in x.shape.as_list()))
-  return functools.reduce(tf.add, values) if values else None
+  return functools.reduce(tf.add, values) if values else None, xs
 
 
-def _gradients(
-  parts: Sequence[_Part], db: tf.Tensor, xs: Tensors
-) -> list[Optional[tf.Tensor]]:
-  """Those of the operands of the parts."""
-  rest = iter(xs)
-  found = [
-    part.gradients(db, [next(rest) for _ in part.operands]) for part in parts
-  ]
-  return [*itertools.chain(*found)]
-
-
-def _add(
-  sums: Sequence[Optional[Sum]],
-  found: MaybeTensors,
-  tile: Tile,
-  windows: Windows,
-) -> list[tf.Tensor]:
-  """Adds to each sum what was found for it."""
-  return [of.add(x, tile, windows) for of, x in zip(sums, found) if of]
+def _chain(groups: Any) -> list[Any]:
+  return [*itertools.chain(*groups)]
 
 
 def _flat(x: tf.Tensor, ranks: Sequence[int]) -> tf.Tensor:

@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core import kernels
-from synth_mtf.core.dimensions import is_split, is_tpu
+from synth_mtf.core.dimensions import is_tpu, parts
 from synth_mtf.cpu import padding
 
 
@@ -29,14 +29,18 @@ class EmbeddingByIndex(transformer.VocabEmbedding):
     self, ids: mtf.Tensor, context: transformer.Context
   ) -> mtf.Tensor:
     """The embeddings, [..., d_model], of ids, int32 [...]."""
-    weights = self._embedding_weights
+    weights, vocab = self._embedding_weights, self._vocab_dim
     if (
       is_tpu(weights.mesh)
-      or is_split(self._vocab_dim, context.model)
-      or weights.shape.dims != [self._vocab_dim, self._output_dim]
+      or parts(vocab, context.model) > 1
+      or weights.shape.dims != [vocab, self._output_dim]
     ):
       return super().ids_to_embedding(ids, context)
-    y = _read(weights, ids)
+    known = mtf.logical_and(
+      mtf.greater_equal(ids, 0), mtf.less(ids, vocab.size)
+    )
+    rows = kernels.gather(weights, ids * mtf.cast(known, tf.int32), vocab.name)
+    y = rows * mtf.cast(known, rows.dtype)
     if self._scale_variable_like_classifier_weights:
       y *= self._output_dim.size**0.5
     return y
@@ -52,29 +56,3 @@ class EmbeddingByIndex(transformer.VocabEmbedding):
       hidden *= self._output_dim.size**-0.5
     shape = mtf.Shape([*hidden.shape.dims[:-1], self._vocab_dim])
     return padding.einsum(masks, [hidden, self._embedding_weights], shape)
-
-
-def _read(weights: mtf.Tensor, ids: mtf.Tensor) -> mtf.Tensor:
-  """Y = E[ids], [..., d_model], for E [vocab, d_model] and ids [...]."""
-  vocab, d_model = weights.shape.dims
-  output_shape = ids.shape + d_model
-
-  def copy(weights: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    known = tf.logical_and(ids >= 0, ids < vocab.size)
-    # After a sparse read of the variable itself, TensorFlow would copy all of
-    # it at each later read, such as the softmax's.
-    weights = tf.convert_to_tensor(weights)
-    rows = tf.gather(weights, tf.where_v2(known, ids, 0))
-    return tf.where_v2(known[..., tf.newaxis], rows, tf.zeros([], rows.dtype))
-
-  return mtf.slicewise(
-    copy,
-    [weights, ids],
-    output_shape=output_shape,
-    # The vocabulary is whole: an axis of a mesh that it is on has one device.
-    splittable_dims=[vocab, *output_shape.dims],
-    grad_function=lambda op, dy: [
-      kernels.sum_by_index(dy, op.inputs[1], op.inputs[0].shape, vocab),
-      None,
-    ],
-  )

@@ -1,28 +1,35 @@
-"""Tiles of an alignment B, and the pieces of tensors that belong to them.
+"""Tiles of an alignment B, their windows, and pieces of tensors.
 
 B, [batch, heads, length, memory_length], is cut into slabs of some heads and
 some queries, and a slab into tiles of some examples. Every tile has all keys.
-Layouts are those of `cpu.windows`.
+Only a window of a tile is computed: its queries up to the last token, and the
+keys from the first to the last that one of these queries sees. This leaves out
+padding, the future and the other sequences of a packed row.
+
+A layout names the axes of a tensor in memory, one letter each:
+
+    b  examples    h  heads    q  queries    k  keys    .  anything else
 """
 
 import functools
-import itertools
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Optional
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional
 
+import numpy as np
 import tensorflow.compat.v1 as tf
-
-from synth_mtf.cpu import windows
-from synth_mtf.cpu.windows import Windows
 
 _TILE = 2**20  # entries of B in a tile: 4 MB
 _MOST_TILES = 48  # per layer; beyond that, tiles grow
 _LARGE = 16  # tiles, from which size on a gradient is filled in place
+# Windows begin and end at multiples of a step, and a row has at most this many
+# steps: the processor's library prepares a product once for each size.
+_LEAST_STEP = 32
+_MOST_STEPS = 16
 
 
 class Tile(NamedTuple):
-  """Which group of examples, group of heads, block of queries, and window."""
+  """The numbers of a tile's examples, heads, block of queries, and window."""
 
   examples: int
   heads: int
@@ -34,10 +41,10 @@ class Tiling:
   """How an alignment is cut.
 
   Attributes:
-    examples: number of groups of examples.
-    heads: number of groups of heads.
-    blocks: number of blocks of queries.
+    groups: the number of groups of examples ('b') and of heads ('h'), and of
+      blocks of queries ('q').
     queries: number of queries in a block; the last block may have fewer.
+    keys: number of keys.
   """
 
   def __init__(
@@ -55,147 +62,157 @@ class Tiling:
         blocks of queries have different windows.
       single: whether to make a single tile.
     """
-    batch, heads, length, self._keys = shape
-    self.examples = self.heads = self.blocks = 1
-    self.queries = length
+    batch, heads, self.queries, self.keys = shape
+    self.groups = dict.fromkeys('bhq', 1)
     if single:
       return
-    rows = max(_TILE // self._keys, batch * heads * length // _MOST_TILES, 1)
+    length = self.queries
+    rows = max(_TILE // self.keys, batch * heads * length // _MOST_TILES, 1)
     together = _divisor(batch, rows // (heads * length))
     if batch // together <= 2 * _MOST_TILES:  # else batch has few divisors
-      self.examples = batch // together
+      self.groups['b'] = batch // together
     together = heads if by_queries else _divisor(heads, rows // length)
-    self.heads = heads // together
+    self.groups['h'] = heads // together
     # Blocks of equal size, unless that takes twice as many.
     fewest = min(-(-length * together // rows), length)
-    numbers = range(fewest, 2 * fewest)
-    self.blocks = next((n for n in numbers if length % n == 0), fewest)
-    self.queries = -(-length // self.blocks)
+    equal = [n for n in range(fewest, 2 * fewest) if length % n == 0]
+    self.groups['q'] = equal[0] if equal else fewest
+    self.queries = -(-length // self.groups['q'])
 
   @property
-  def slabs(self) -> Iterator[list[Tile]]:
+  def slabs(self) -> list[list[Tile]]:
     """The tiles of each slab."""
-    for heads, block in itertools.product(
-      range(self.heads), range(self.blocks)
-    ):
-      yield [
-        Tile(n, heads, block, n * self.blocks + block)
-        for n in range(self.examples)
-      ]
+    examples, heads, blocks = self.groups.values()
+    return [
+      [Tile(n, h, block, n * blocks + block) for n in range(examples)]
+      for h in range(heads)
+      for block in range(blocks)
+    ]
 
-  @property
-  def whole(self) -> Windows:
-    """Windows that leave nothing out."""
-    return Windows(self.blocks, self.examples * self.blocks, self.queries)
 
-  def windows(self, masks: Sequence['Pieces']) -> Windows:
-    """What is seen of each tile.
+class Windows:
+  """The windows of all tiles, found together to keep the graph small."""
+
+  def __init__(
+    self, tiling: Tiling, queries: Any = None, start: Any = 0, keys: Any = -1
+  ) -> None:
+    """Creates windows: how many queries, the first key, how many keys.
+
+    Each is a number for all windows, or an int32 [windows, 1]: the blocks of
+    the first group of examples, then those of the next, and so on. Without
+    them, windows are whole tiles.
+    """
+    self._is_whole = queries is None
+    self._ranges = {
+      'q': (0, tiling.queries if self._is_whole else queries),
+      'k': (start, keys),
+    }
+    self._blocks = [*range(tiling.groups['q'])] * tiling.groups['b']
+    self._known: dict[Any, Sequence[Any]] = {}
+
+  def view(
+    self, at: int, x: tf.Tensor, layout: str, stride: int = 0
+  ) -> tf.Tensor:
+    """Window number `at` of a tensor.
 
     Args:
-      masks: not 0 at what is seen: keys, or queries where a mask has no column
-        for each key. [] hides nothing.
+      at: which window.
+      x: as it lies in memory.
+      layout: of x.
+      stride: queries from one block to the next; 0 if x is a single block.
     """
-    if not masks:
-      return self.whole
-    seen: list[tf.Tensor] = []
-    tokens: list[tf.Tensor] = []
-    for mask in masks:
-      group = seen if mask.layout[3] == 'k' else tokens
-      group.append(tf.cast(mask.by_tiles(), tf.bool))
-    return windows.find(
-      seen, tokens, self.examples, self.blocks, self.queries, self._keys
-    )
+    if not {'q', 'k'} & set(layout) or (self._is_whole and not stride):
+      return x
+    if (layout, stride) not in self._known:
+      ranges = [self._ranges.get(a, (0, -1)) for a in layout]
+      begin, size = map(list, zip(*ranges))
+      if stride:
+        begin[layout.index('q')] = [i * stride for i in self._blocks]
+      self._known[layout, stride] = [*zip(self._rows(begin), self._rows(size))]
+    y = tf.slice(x, *self._known[layout, stride][at])
+    if not self._is_whole:
+      y.set_shape([None if a in 'qk' else n for a, n in zip(layout, x.shape)])
+    return y
+
+  def put(
+    self, at: int, x: tf.Tensor, layout: str, shape: Sequence[int]
+  ) -> tf.Tensor:
+    """The tensor of this shape whose window is x, and which is 0 elsewhere."""
+    if not {'q', 'k'} & set(layout) or self._is_whole:
+      return x
+    key = layout, *shape
+    if key not in self._known:
+      around: list[Any] = []
+      for axis, n in zip(layout, shape):
+        begin, size = self._ranges.get(axis, (0, n))
+        around += [begin, n - begin - size]
+      self._known[key] = self._rows(around, [4, 2])
+    y = tf.pad(x, self._known[key][at])
+    y.set_shape(shape)
+    return y
+
+  def _rows(
+    self, columns: Sequence[Any], shape: Sequence[int] = (4,)
+  ) -> Sequence[Any]:
+    """A vector for each window, of this shape, from an entry of each column."""
+    number = len(self._blocks)
+    known = [0 if tf.is_tensor(x) else x for x in columns]
+    rows = np.stack([np.broadcast_to(x, number) for x in known], axis=1)
+    if self._is_whole:
+      return rows.tolist()
+    total = tf.constant(rows, tf.int32)
+    for x, one_hot in zip(columns, np.eye(len(columns), dtype=np.int32)):
+      if tf.is_tensor(x):
+        total += x * one_hot
+    return tf.unstack(tf.reshape(total, [number, *shape]))
 
 
-class Cut:
-  """How a tensor is cut into pieces.
+class Pieces:
+  """A tensor in the pieces that tiles take, and the sum of what they add.
+
+  A layout that ends in heads is transposed tile by tile; its tiles have all
+  heads. Tiles have [batch, heads, rows, columns].
 
   Attributes:
-    layout: of the tensor and its pieces; a layout that ends in heads is
-      transposed tile by tile, and a tile has all heads.
+    layout: of the tensor and its pieces.
     number: number of pieces.
     piece: the shape of a piece in memory.
   """
 
-  def __init__(self, tiling: Tiling, shape: Sequence[int], layout: str) -> None:
-    """Cuts a shape.
+  def __init__(
+    self,
+    tiling: Tiling,
+    shape: Sequence[int],
+    layout: str,
+    x: Optional[tf.Tensor] = None,
+  ) -> None:
+    """Cuts a shape; where its size is 1, all tiles share a piece.
 
     Args:
       tiling: the tiles.
-      shape: of the tensor, in memory; size 1 is shared by all tiles.
+      shape: of the tensor, in memory.
       layout: of the tensor.
+      x: the tensor, unless it is only added to.
     """
     self.layout = layout
     self._shape = list(shape)
-    groups = {'b': tiling.examples, 'h': tiling.heads, 'q': tiling.blocks}
     sizes = dict(zip(layout, shape))
     self._groups = {
-      a: n if sizes.get(a, 1) > 1 else 1 for a, n in groups.items()
+      a: n if sizes.get(a, 1) > 1 else 1 for a, n in tiling.groups.items()
     }
-    self.number = math.prod(self._groups.values())
-    self.piece = [
-      -(-n // self._groups.get(a, 1)) for a, n in zip(layout, shape)
-    ]
+    counts = [self._groups.get(a, 1) for a in layout]
+    self.number = math.prod(counts)
+    self.piece = [-(-n // count) for n, count in zip(shape, counts)]
+    # With as many queries in the last block as in the others.
+    self._filled = [n * count for n, count in zip(self.piece, counts)]
+    if x is not None and self._filled != self._shape:
+      x = tf.pad(x, [[0, m - n] for m, n in zip(self._filled, self._shape)])
+    self._x = x
     # The queries of one head are contiguous; those of several heads are not.
-    examples, heads, *_ = self.named(self.piece)
-    self._in_part = 1 if examples * heads == 1 else self._groups['q']
-
-  def named(self, sizes: Sequence[int]) -> list[int]:
-    """Reorders what belongs to the axes to [batch, heads, rows, columns]."""
-    batch, *others = sizes
-    if self.layout[3] == 'h':
-      others = [others[2], *others[:2]]
-    return [batch, *others]
-
-  def put(self, x: tf.Tensor, tile: Tile, windows: Windows) -> tf.Tensor:
-    """A piece from its window, [batch, heads, rows, columns], with 0 around it.
-
-    Where the piece has one entry for all examples, heads, queries or keys, it
-    is the sum of theirs.
-    """
-    sizes = zip(x.shape.as_list(), self.named(self.piece))
-    axes = [i for i, (n, whole) in enumerate(sizes) if whole == 1 != n]
-    if axes:
-      x = tf.reduce_sum(x, axes, keepdims=True)
-    if self.layout[3] == 'h':
-      x = tf.transpose(x, [0, 2, 3, 1])
-    return windows.put(tile.window, x, self.layout, self.piece)
-
-  def whole(self, pieces: tf.Tensor) -> tf.Tensor:
-    """The tensor whose pieces these are, one after the other."""
-    cut = [a for a in 'bhq' if a in self.layout]
-    groups = [self._groups[a] for a in cut]
-    x = tf.reshape(pieces, [*groups, *self.piece])
-    axes: list[int] = []
-    for i, a in enumerate(self.layout, len(cut)):
-      axes += [cut.index(a), i] if a in cut else [i]
-    x = tf.reshape(tf.transpose(x, axes), self._filled)
-    if self._filled == self._shape:
-      return x
-    return tf.slice(x, [0, 0, 0, 0], self._shape)
-
-  @property
-  def _filled(self) -> list[int]:
-    """The shape with as many queries in the last block as in the others."""
-    groups = [self._groups.get(a, 1) for a in self.layout]
-    return [n * of for n, of in zip(groups, self.piece)]
-
-  def index(self, tile: Tile) -> int:
-    """Which piece a tile takes."""
-    at = 0
-    for n, group in zip(tile, self._groups.values()):
-      at = at * group + n % group
-    return at
-
-
-class Pieces(Cut):
-  """A tensor that is cut."""
-
-  def __init__(self, tiling: Tiling, x: tf.Tensor, layout: str) -> None:
-    """Cuts a tensor of that layout."""
-    super().__init__(tiling, x.shape.as_list(), layout)
-    missing = [m - n for m, n in zip(self._filled, self._shape)]
-    self._x = tf.pad(x, [[0, n] for n in missing]) if any(missing) else x
+    rows = self.piece[0] * self.piece[layout.index('h')]
+    self._in_part = 1 if rows == 1 else self._groups['q']
+    self._sums: dict[int, tf.Tensor] = {}
+    self._whole: Optional[tf.Tensor] = None
 
   @functools.cached_property
   def _parts(self) -> list[tf.Tensor]:
@@ -208,12 +225,68 @@ class Pieces(Cut):
     x = tf.reshape(self._x, shape)
     return tf.split(x, number) if number > 1 else [x]
 
+  def _index(self, tile: Tile) -> int:
+    at = 0
+    for n, group in zip(tile, self._groups.values()):
+      at = at * group + n % group
+    return at
+
   def take(self, tile: Tile, windows: Windows) -> tf.Tensor:
-    """The window of a tile, [batch, heads, rows, columns]."""
-    x = self._parts[self.index(tile) // self._in_part]
+    """The window of a tile."""
+    x = self._parts[self._index(tile) // self._in_part]
     stride = self.piece[self.layout.index('q')] if self._in_part > 1 else 0
     x = windows.view(tile.window, x, self.layout, stride)
     return tf.transpose(x, [0, 3, 1, 2]) if self.layout[3] == 'h' else x
+
+  def put(self, x: tf.Tensor, tile: Tile, windows: Windows) -> tf.Tensor:
+    """A piece from the window of a tile, with 0 around it.
+
+    Where the piece has one entry for all examples, heads, queries or keys, it
+    is the sum of theirs.
+    """
+    named = self.piece
+    if self.layout[3] == 'h':
+      named = [named[i] for i in (0, 3, 1, 2)]
+    sizes = zip(x.shape.as_list(), named)
+    axes = [i for i, (n, whole) in enumerate(sizes) if whole == 1 != n]
+    if axes:
+      x = tf.reduce_sum(x, axes, keepdims=True)
+    if self.layout[3] == 'h':
+      x = tf.transpose(x, [0, 2, 3, 1])
+    return windows.put(tile.window, x, self.layout, self.piece)
+
+  def add(self, x: tf.Tensor, tile: Tile, windows: Windows) -> tf.Tensor:
+    """Adds the window of a tile; returns the sum so far."""
+    at = self._index(tile)
+    x = self.put(x, tile, windows)
+    if at in self._sums:
+      x = self._sums[at] + x
+    self._sums[at] = x
+    # What is large is filled in place: there is no room for it twice.
+    shape = [self.number, *self.piece]
+    if self.number == 1 or math.prod(shape) <= _LARGE * _TILE:
+      return x
+    if self._whole is None:
+      # Unlike tf.zeros, it is never folded into a constant, nor taken for
+      # another one of the same shape.
+      self._whole = tf.raw_ops.Empty(shape=shape, dtype=x.dtype)
+    self._whole = tf.raw_ops.InplaceUpdate(
+      x=self._whole, i=[at], v=x[tf.newaxis]
+    )
+    return self._whole
+
+  def total(self) -> tf.Tensor:
+    """The sum of what was added, whole."""
+    x = self._whole
+    if x is None:
+      x = tf.stack([x for _, x in sorted(self._sums.items())])
+    cut = [a for a in 'bhq' if a in self.layout]
+    x = tf.reshape(x, [*(self._groups[a] for a in cut), *self.piece])
+    axes: list[int] = []
+    for i, a in enumerate(self.layout, len(cut)):
+      axes += [cut.index(a), i] if a in cut else [i]
+    x = tf.reshape(tf.transpose(x, axes), self._filled)
+    return tf.slice(x, [0, 0, 0, 0], self._shape)
 
   def by_tiles(self) -> tf.Tensor:
     """A mask: [groups of examples, examples, blocks, queries, keys]."""
@@ -222,41 +295,47 @@ class Pieces(Cut):
     return tf.reshape(self._x, [number, examples, blocks, rows, columns])
 
 
-class Sum:
-  """A tensor that is put together from the pieces of its tiles."""
+def find_windows(tiling: Tiling, masks: Sequence[Pieces]) -> Windows:
+  """The windows of all tiles: what is seen of each.
 
-  def __init__(self, cut: Cut, dtype: tf.DType = tf.float32) -> None:
-    """Creates an empty sum."""
-    self._cut = cut
-    self._found: dict[int, tf.Tensor] = {}
-    self._whole: Optional[tf.Tensor] = None
-    shape = [cut.number, *cut.piece]
-    if cut.number > 1 and math.prod(shape) > _LARGE * _TILE:
-      # Unlike tf.zeros, it is never folded into a constant, nor taken for
-      # another one of the same shape.
-      self._whole = tf.raw_ops.Empty(shape=shape, dtype=dtype)
+  Args:
+    tiling: the tiles.
+    masks: not 0 at what is seen: keys, or queries where a mask has no column
+      for each key. A token that sees nothing averages over all keys, as in the
+      host, so its window has all of them. [] hides nothing.
+  """
+  if not masks:
+    return Windows(tiling)
+  start, stop, last = 0, tiling.keys, tiling.queries
+  step = max(_LEAST_STEP, tiling.keys // _MOST_STEPS)
+  shape = [tiling.groups['b'], tiling.groups['q']]
 
-  def add(self, x: tf.Tensor, tile: Tile, windows: Windows) -> tf.Tensor:
-    """Adds the window of a tile."""
-    at = self._cut.index(tile)
-    x = self._cut.put(x, tile, windows)
-    if at in self._found:
-      x = self._found[at] + x
-    self._found[at] = x
-    if self._whole is None:
-      return x
-    # What is large is filled in place: there is no room for it twice.
-    self._whole = tf.raw_ops.InplaceUpdate(
-      x=self._whole, i=[at], v=x[tf.newaxis]
-    )
-    return self._whole
+  def ends(where: tf.Tensor) -> list[tf.Tensor]:
+    """The steps between which rows are true; the first step if nowhere."""
+    n = where.shape[-1]
+    numbers = tf.range(n)
+    last = tf.reduce_max(tf.where_v2(where, numbers, 0), axis=-1)
+    first = tf.reduce_min(tf.where_v2(where, numbers, n), axis=-1)
+    first = tf.minimum(first, last) // step * step
+    return [
+      tf.reshape(tf.broadcast_to(x, shape), [-1, 1])
+      for x in (first, tf.minimum((last // step + 1) * step, n))
+    ]
 
-  def total(self) -> tf.Tensor:
-    """The whole tensor."""
-    if self._whole is not None:
-      return self._cut.whole(self._whole)
-    pieces = [x for _, x in sorted(self._found.items())]
-    return self._cut.whole(pieces[0] if len(pieces) == 1 else tf.stack(pieces))
+  masked = [(x.layout[3] == 'k', tf.cast(x.by_tiles(), tf.bool)) for x in masks]
+  seen = [x for has_keys, x in masked if has_keys]
+  tokens = [x for has_keys, x in masked if not has_keys]
+  if seen:
+    pairs = functools.reduce(tf.logical_and, seen)
+    some = tf.reduce_any(pairs, axis=4, keepdims=True)
+    pairs = tf.logical_or(pairs, tf.logical_not(some))
+    if pairs.shape[3] > 1:
+      pairs = functools.reduce(tf.logical_and, tokens, pairs)
+    start, stop = ends(tf.reduce_any(pairs, axis=[1, 3]))
+  if tokens:
+    is_token = functools.reduce(tf.logical_and, tokens)
+    _, last = ends(tf.reduce_any(is_token, axis=[1, 4]))
+  return Windows(tiling, last, start, stop - start)
 
 
 def _divisor(n: int, most: int) -> int:

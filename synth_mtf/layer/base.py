@@ -15,19 +15,14 @@ from synth_mtf.core.context import (
   rows_are_packed,
 )
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.memory import Memory, OwnSequence
-from synth_mtf.core.positions import (
-  PackedIndex,
-  SlicedIndex,
-  StepIndex,
-  TableIndex,
-)
+from synth_mtf.core.memory import Memory, own_sequence
+from synth_mtf.core.positions import TableIndex, packed_index
 from synth_mtf.core.projections import Projections
 from synth_mtf.core.visibility import Visibility, visibility
 from synth_mtf.cpu import einsum, mask
 from synth_mtf.layer import refusals
 from synth_mtf.layer.dropout import Dropout
-from synth_mtf.layer.z_loss import UseLogZ, z_loss
+from synth_mtf.layer.weighted_sum import UseLogZ
 
 
 class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
@@ -106,6 +101,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
       projections=self.make_params(context),
       index=self.table_index(context),
       memory=self.memory(context, x),
+      memory_length=self.memory_length(context),
       kv_dim=self.kv_dim,
       logits_dtype=tf.float32 if float32_logits else context.activation_dtype,
     )
@@ -124,28 +120,26 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
       *mask(context, context.sequence_id, context.length_dim),
       *mask(context, memory_ids, self.memory_length(context)),
     ]
-    return Projections.of_layer(self, context, functools.partial(einsum, masks))
+    return Projections(self, context, functools.partial(einsum, masks))
 
   def table_index(self, context: transformer.Context) -> TableIndex:
     """Reads tables by each token's position in its own sequence."""
     dims = context.length_dim, self.memory_length(context)
-    if context.mode == 'incremental':
-      return StepIndex(*dims, context.position)
     if self.is_packed(context):
-      return PackedIndex(
+      return packed_index(
         *dims, row_sequence_id(context), self.memory_sequence_id(context)
       )
-    return SlicedIndex(context.mesh, *dims)
+    step = context.position if context.mode == 'incremental' else None
+    return TableIndex(context.mesh, *dims, queries=step)
 
   def memory(self, context: transformer.Context, x: mtf.Tensor) -> Memory:
     """The tokens that queries attend to."""
-    return OwnSequence(context, x, self.memory_length(context))
+    return own_sequence(context, x, self.memory_length(context))
 
   def memory_sequence_id(
-    self, context: transformer.Context
+    self, _context: transformer.Context
   ) -> Optional[mtf.Tensor]:
     """Segments of the memory, [batch..., memory_length]; None if it is x."""
-    del context
     return None
 
   def visibility(self, call: LayerCall) -> Visibility:
@@ -165,5 +159,23 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     )
 
   def z_loss(self, context: transformer.Context) -> Optional[UseLogZ]:
-    """Adds the auxiliary loss on log Z; None if there is none."""
-    return z_loss(context, self.z_loss_coeff)
+    """Adds T5's auxiliary loss on log Z to the model's losses.
+
+        z_loss_coeff * mean(nonpadding * (log Z)^2)
+
+    None outside training or without a coefficient.
+    """
+    if self.z_loss_coeff is None or not context.train:
+      return None
+
+    def add_loss(log_z: mtf.Tensor) -> None:
+      loss = mtf.square(log_z)
+      if isinstance(context.nonpadding, mtf.Tensor):
+        loss *= mtf.cast(context.nonpadding, log_z.dtype)
+      loss = mtf.reduce_mean(loss) / (context.num_microbatches or 1)
+      mtf.scalar_summary('attention_z_loss', loss)
+      context.losses.append(
+        mtf.cast(loss * self.z_loss_coeff, context.activation_dtype)
+      )
+
+    return add_loss

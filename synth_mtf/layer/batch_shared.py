@@ -8,7 +8,7 @@ the tokens of each example. This equals masked softmax and dropout, because
 values at padding are 0.
 """
 
-from typing import Optional
+from typing import Callable, Optional
 
 import mesh_tensorflow as mtf
 
@@ -19,19 +19,23 @@ from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Logits, multiplied_out, needed
 from synth_mtf.core.visibility import Visibility, zero_hidden
 from synth_mtf.layer.dropout import Dropout
-from synth_mtf.layer.z_loss import UseLogZ
+
+# Called with log Z, [batch..., heads, length]; Z is the softmax's denominator.
+UseLogZ = Callable[[mtf.Tensor], None]
 
 
-def average(
+def batch_shared_average(
   call: LayerCall,
   logits: Logits,
   visibility: Visibility,
   values: mtf.Tensor,
   dropout: Dropout,
-  use_log_z: Optional[UseLogZ] = None,
+  use_log_z: Optional[UseLogZ],
 ) -> mtf.Tensor:
   """softmax(B) G(X); see `weighted_sum.softmax_average`."""
-  values = dropout.drop_values(zero_hidden(values, visibility.keys), call)
+  nonpad = visibility.keys
+  values = dropout.drop_values(zero_hidden(values, nonpad), call)
+  rows = mtf.Shape(call.batch + call.length + call.heads)
 
   def sums() -> tuple[mtf.Tensor, ...]:
     e, center = kernels.centered_exp(
@@ -47,7 +51,15 @@ def average(
       heads=call.heads,
       train=call.context.train,
     )
-    return y, _total(call, e, visibility.keys), center
+    if nonpad is None:
+      total = mtf.reduce_sum(e, reduced_dim=call.memory_length)
+    else:
+      present = {*e.shape.dims, *nonpad.shape.dims}
+      total = mtf.einsum(
+        [e, mtf.cast(nonpad, e.dtype)],
+        mtf.Shape([d for d in rows if d in present]),
+      )
+    return y, arrange(total, rows), center
 
   # What the host makes again cannot hold what is made again by itself.
   if call.context.train and not recomputes_layers(call.context):
@@ -60,17 +72,3 @@ def average(
     is_zero = mtf.cast(mtf.equal(total, 0.0), total.dtype)  # only padding
     use_log_z(mtf.log(total + is_zero) + center)
   return kernels.divide(y, zero_hidden(total, visibility.queries))
-
-
-def _total(
-  call: LayerCall, e: mtf.Tensor, nonpad: Optional[mtf.Tensor]
-) -> mtf.Tensor:
-  """E nonpad, [batch..., length, heads]."""
-  rows = mtf.Shape(call.batch + call.length + call.heads)
-  if nonpad is None:
-    total = mtf.reduce_sum(e, reduced_dim=call.memory_length)
-  else:
-    nonpad = mtf.cast(nonpad, e.dtype)
-    seen = set(e.shape.dims + nonpad.shape.dims)
-    total = mtf.einsum([e, nonpad], mtf.Shape([d for d in rows if d in seen]))
-  return arrange(total, rows)

@@ -8,7 +8,7 @@ from mesh_tensorflow.transformer import transformer, transformer_layers
 
 from synth_mtf.core import kernels
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.memory import EncoderOutput, Memory
+from synth_mtf.core.memory import Memory, encoder_output
 from synth_mtf.core.visibility import Visibility, encoder_visibility
 from synth_mtf.errors import ConfigurationError
 from synth_mtf.layer.synthetic import SyntheticLayer
@@ -74,34 +74,30 @@ class SyntheticEncDecAttention(
     Raises:
       ConfigurationError: there is no encoder, or its width differs.
     """
-    if context.encoder_output is None:
+    encoded, d_model = context.encoder_output, context.model.model_dim
+    if encoded is None:
       raise ConfigurationError(
         'SyntheticEncDecAttention attends to the output of an encoder, and '
         'this model has none; remove it from '
         'transformer.make_layer_stack.layers'
       )
-    d_model = context.encoder_output.shape.dims[-1]
-    if d_model != context.model.model_dim:
+    if encoded.shape.dims[-1] != d_model:
       raise ConfigurationError(
-        f'SyntheticEncDecAttention: the encoder has d_model = {d_model.size}, '
-        f'the decoder {context.model.model_dim.size}; set '
+        'SyntheticEncDecAttention: the encoder has d_model = '
+        f'{encoded.shape.dims[-1].size}, the decoder {d_model.size}; set '
         'encoder/Unitransformer.d_model to that of the decoder'
       )
     return super().call(context, x, losses)
 
   def memory_length(self, context: transformer.Context) -> mtf.Dimension:
-    """The length of the encoder's output."""
     return context.encoder_length_dim
 
-  def memory(self, context: transformer.Context, x: mtf.Tensor) -> Memory:
-    """The encoder's output."""
-    del x
-    return EncoderOutput(context)
+  def memory(self, context: transformer.Context, _x: mtf.Tensor) -> Memory:
+    return encoder_output(context)
 
   def memory_sequence_id(
     self, context: transformer.Context
   ) -> Optional[mtf.Tensor]:
-    """The segments of the encoder's tokens."""
     return context.encoder_sequence_id
 
   def attend(self, call: LayerCall) -> mtf.Tensor:

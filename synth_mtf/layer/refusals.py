@@ -2,13 +2,11 @@
 
 import inspect
 from collections.abc import Collection, Mapping
-from typing import Any, Optional, TypeVar
+from typing import Any, Optional
 
 from mesh_tensorflow.transformer import transformer_layers
 
 from synth_mtf.errors import ConfigurationError, nearest
-
-_Option = TypeVar('_Option')
 
 _HYPERPROMPTS = (
   'use_hyperprompt',
@@ -18,20 +16,15 @@ _HYPERPROMPTS = (
 _ATTENTION_KWARGS = {'dropout_broadcast_dims', 'float32_logits'}
 
 
-def choose(
-  owner: str, argument: str, name: Any, options: Mapping[Any, _Option]
-) -> _Option:
-  """Returns `options[name]`.
-
-  Raises:
-    ConfigurationError: there is no such option; suggests the nearest ones.
-  """
-  if name in options:
-    return options[name]
-  raise ConfigurationError(
-    f'{owner}.{argument} = {name!r}: expected one of {list(options)}'
-    + nearest(name, options)
-  )
+def check_option(
+  owner: str, argument: str, value: Any, options: Collection[Any]
+) -> None:
+  """Refuses a value that is no option, and suggests the nearest one."""
+  if value not in options:
+    raise ConfigurationError(
+      f'{owner}.{argument} = {value!r}: expected one of {list(options)}'
+      + nearest(value, options)
+    )
 
 
 def check_names(cls: type, kwargs: Mapping[str, Any]) -> None:
@@ -40,9 +33,6 @@ def check_names(cls: type, kwargs: Mapping[str, Any]) -> None:
   Args:
     cls: a subclass of SelfAttention.
     kwargs: what its constructor passes on.
-
-  Raises:
-    ConfigurationError: no class that `cls` derives from has such an argument.
   """
   known = [
     name
@@ -63,15 +53,7 @@ def check_settings(
   layer: transformer_layers.SelfAttention,
   relative_attention_types: Collection[Optional[str]],
 ) -> None:
-  """Refuses SelfAttention's settings that a layer of ours does not support.
-
-  Args:
-    layer: the layer.
-    relative_attention_types: the supported kinds of relative position bias.
-
-  Raises:
-    ConfigurationError: naming all such settings, or sizes that do not fit.
-  """
+  """Refuses SelfAttention's settings that a layer of ours does not support."""
   owner = type(layer).__name__
   unknown = sorted(set(layer.attention_kwargs) - _ATTENTION_KWARGS)
   faults = [f'attention_kwargs[{name!r}]' for name in unknown]
@@ -85,19 +67,14 @@ def check_settings(
       + '; remove the binding'
     )
   heads, memory_heads = layer.num_heads, layer.num_memory_heads
-  if heads < 1 or memory_heads < 0:
+  if heads < 1 or memory_heads < 0 or (memory_heads and heads % memory_heads):
     raise ConfigurationError(
-      f'SelfAttention.num_heads = {heads}, num_memory_heads = {memory_heads}: '
-      'expected at least 1 and 0'
+      f'SelfAttention.num_heads = {heads}, SelfAttention.num_memory_heads = '
+      f'{memory_heads}: expected at least 1, and 0 or one of its divisors'
     )
-  if memory_heads and heads % memory_heads:
-    raise ConfigurationError(
-      f'SelfAttention.num_heads = {heads} is not divisible by '
-      f'SelfAttention.num_memory_heads = {memory_heads}'
-    )
-  choose(
+  check_option(
     owner,
     'relative_attention_type',
     layer.relative_attention_type,
-    {name: name for name in relative_attention_types},
+    relative_attention_types,
   )

@@ -9,17 +9,15 @@ from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import add
-from synth_mtf.core.positions import SlicedIndex, TableIndex
+from synth_mtf.core.positions import TableIndex
 from synth_mtf.errors import ConfigurationError
 from synth_mtf.layer import recording
 from synth_mtf.layer.base import AttentionLayer
-from synth_mtf.layer.mixing import MIXINGS, mixture
-from synth_mtf.layer.refusals import choose
-from synth_mtf.layer.weighted_sum import NORMALIZATIONS
+from synth_mtf.layer.mixing import MIXINGS, make_alphas, mixture
+from synth_mtf.layer.refusals import check_option
+from synth_mtf.layer.weighted_sum import softmax_average, unnormalized_average
 from synth_mtf.synthesizers.base import SynthesizingFunction
 from synth_mtf.synthesizers.dot_product import DotProduct
-
-_INDEXED_BY_SEGMENT = {'position': True, 'row': False}
 
 
 class SyntheticLayer(AttentionLayer):
@@ -66,13 +64,13 @@ class SyntheticLayer(AttentionLayer):
     """
     super().__init__(**kwargs)
     owner = type(self).__name__
+    check_option(owner, 'mixing', mixing, MIXINGS)
+    check_option(owner, 'index_by', index_by, ['position', 'row'])
+    check_option(owner, 'normalize', normalize, ['softmax', None])
     self.synthesizers = self.make_functions(synthesizers)
-    self.normalize = normalize
     self.mixing = mixing
     self.index_by = index_by
-    self._alphas = choose(owner, 'mixing', mixing, MIXINGS)
-    self._average = choose(owner, 'normalize', normalize, NORMALIZATIONS)
-    self._by_segment = choose(owner, 'index_by', index_by, _INDEXED_BY_SEGMENT)
+    self.normalize = normalize
 
   @property
   def letters(self) -> str:
@@ -81,26 +79,22 @@ class SyntheticLayer(AttentionLayer):
 
   def attend(self, call: LayerCall) -> mtf.Tensor:
     """softmax(B) G(M), [batch..., length, heads, d_kv]."""
-    context = call.context
-    alphas = self._alphas(call, len(self.synthesizers))
+    alphas = make_alphas(call, len(self.synthesizers), self.mixing)
     terms = mixture(call, self.synthesizers, alphas)
     logits = add(call, terms + self.relative_position_bias(call))
     visibility = self.visibility(call)
     recording.record(self, call, logits, visibility, alphas)
-    return self._average(
-      call,
-      logits,
-      visibility,
-      call.values,
-      self.weight_dropout(context),
-      self.z_loss(context),
-    )
+    given = call, logits, visibility, call.values
+    dropout = self.weight_dropout(call.context)
+    if self.normalize is None:
+      return unnormalized_average(*given, dropout)
+    return softmax_average(*given, dropout, self.z_loss(call.context))
 
   def table_index(self, context: transformer.Context) -> TableIndex:
     """Reads tables as `index_by` says."""
-    if self._by_segment or context.mode == 'incremental':
+    if self.index_by == 'position' or context.mode == 'incremental':
       return super().table_index(context)
-    return SlicedIndex(
+    return TableIndex(
       context.mesh, context.length_dim, self.memory_length(context)
     )
 
@@ -111,10 +105,7 @@ class SyntheticLayer(AttentionLayer):
   def make_functions(self, makers: Any) -> list[SynthesizingFunction]:
     """Calls each maker; `makers` is whatever a gin file binds."""
     owner = type(self).__name__
-    try:
-      makers = list(makers)
-    except TypeError:
-      makers = [makers]
+    makers = list(makers) if isinstance(makers, Sequence) else [makers]
     faults = [m for m in makers if not callable(m)]
     if not makers or faults:
       raise ConfigurationError(

@@ -9,7 +9,7 @@ them, and nothing of size [batch, heads, length, memory_length] is made. On a
 CPU, `cpu.attend_each` and `attend_shared` compute the same by tiles.
 """
 
-from typing import Callable, Optional
+from typing import Optional
 
 import mesh_tensorflow as mtf
 
@@ -19,9 +19,8 @@ from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Logits, add, total
 from synth_mtf.core.visibility import Visibility, zero_hidden
 from synth_mtf.cpu import attend_each, attend_shared, can_attend
-from synth_mtf.layer import batch_shared
+from synth_mtf.layer.batch_shared import UseLogZ, batch_shared_average
 from synth_mtf.layer.dropout import Dropout
-from synth_mtf.layer.z_loss import UseLogZ
 
 
 def softmax_average(
@@ -59,7 +58,7 @@ def softmax_average(
     y = attend(call, logits, visibility, values)
     return zero_hidden(y, visibility.queries)
   if shares_weights:
-    return batch_shared.average(
+    return batch_shared_average(
       call, logits, visibility, values, dropout, use_log_z
     )
   biases = visibility.biases(call.logits_dtype)
@@ -80,21 +79,9 @@ def unnormalized_average(
   visibility: Visibility,
   values: mtf.Tensor,
   dropout: Dropout,
-  use_log_z: Optional[UseLogZ] = None,
 ) -> mtf.Tensor:
-  """B G(X): the logits themselves are the weights, as in an MLP-Mixer.
-
-  Arguments and result are those of `softmax_average`.
-  """
-  del use_log_z  # there is no denominator
+  """B G(X): the logits themselves are the weights, as in an MLP-Mixer."""
   weights = zero_hidden(total(call, logits), visibility.pairs)
   values = zero_hidden(values, visibility.keys)
   y = dropout.average(call, weights, values)
   return zero_hidden(y, visibility.queries)
-
-
-# By the layer's `normalize`.
-NORMALIZATIONS: dict[Optional[str], Callable[..., mtf.Tensor]] = {
-  'softmax': softmax_average,
-  None: unnormalized_average,
-}

@@ -1,6 +1,7 @@
 """The interface of a synthesizing function, and functions with tables."""
 
 import abc
+import dataclasses
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Optional
@@ -75,16 +76,14 @@ class SynthesizingFunction(abc.ABC):
       d_kv: width of a head, the layer's `key_value_size`.
     """
 
-  def require_positive(self, argument: str, value: Optional[int]) -> None:
-    """Refuses a size below 1; None, which stands for a default, passes.
-
-    Raises:
-      ConfigurationError: naming the gin binding.
-    """
-    if value is not None and value < 1:
-      raise ConfigurationError(
-        f'{type(self).__name__}.{argument} = {value}: expected at least 1'
-      )
+  def require_positive(self, *arguments: str) -> None:
+    """Refuses sizes below 1; None, which stands for a default, passes."""
+    for argument in arguments:
+      value = getattr(self, argument)
+      if value is not None and value < 1:
+        raise ConfigurationError(
+          f'{type(self).__name__}.{argument} = {value}: expected at least 1'
+        )
 
   @property
   def scope(self) -> str:
@@ -116,57 +115,54 @@ def function_of(scope: str) -> Optional[type[SynthesizingFunction]]:
   return None
 
 
+@dataclasses.dataclass(eq=False)
 class Table(SynthesizingFunction):
   """A synthesizing function with a learned axis of positions.
 
-  Attributes:
+  Args:
     max_length: N, the longest sequence of queries; part of the checkpoint.
-    memory_max_length: M, the longest sequence of keys; N in self-attention.
-    tile_length: b, the number of columns; M without tiling.
+      Default: the host's `Unitransformer.max_length` (512).
+    tile_length: b <= M. The table has b columns, and key j reads column j mod b
+      (future work in the paper, "On Parameters Depending on Sequence Length").
+      Default: M.
+    memory_max_length: M, the longest sequence of keys. Default: N, and in
+      cross-attention the encoder's `Unitransformer.max_length`.
+
+  Attributes:
     limit_of_keys: the gin binding that sets M.
+
+  Raises:
+    ConfigurationError: if a length does not fit.
   """
 
-  def __init__(
-    self,
-    max_length: Optional[int] = None,
-    tile_length: Optional[int] = None,
-    memory_max_length: Optional[int] = None,
-  ) -> None:
-    """Creates a table.
+  max_length: int = None  # type: ignore[assignment]
+  tile_length: int = None  # type: ignore[assignment]
+  memory_max_length: int = None  # type: ignore[assignment]
+  limit_of_keys: str = dataclasses.field(init=False)
 
-    Args:
-      max_length: N. Default: the host's `Unitransformer.max_length` (512).
-      tile_length: b <= M. The table has b columns, and key j reads column
-        j mod b (future work in the paper, "On Parameters Depending on Sequence
-        Length").
-      memory_max_length: M. Default: N, and in cross-attention the encoder's
-        `Unitransformer.max_length`.
-
-    Raises:
-      ConfigurationError: if a length does not fit.
-    """
+  def __post_init__(self) -> None:
     name = type(self).__name__
-    if max_length is None:
-      max_length = host_max_length()
-    self.require_positive('max_length', max_length)
-    self.require_positive('memory_max_length', memory_max_length)
-    if memory_max_length is None and in_cross_attention():
-      memory_max_length = encoder_max_length()
-    self.max_length = max_length
-    self.memory_max_length = memory_max_length or max_length
-    self.limit_of_keys = f'{name}.max_length'
-    if memory_max_length is not None:
-      scopes = gin.current_scope()
+    self.require_positive('max_length', 'memory_max_length')
+    scopes = gin.current_scope()
+    if self.max_length is None:
+      self.max_length = host_max_length()
+    if self.memory_max_length is None and CROSS_ATTENTION_SCOPE in scopes:
+      stacks = ['encoder' if s == 'decoder' else s for s in scopes]
+      with gin.config_scope(stacks):
+        self.memory_max_length = host_max_length()
+    if self.memory_max_length is None:
+      self.memory_max_length = self.max_length
+      self.limit_of_keys = f'{name}.max_length'
+    else:
       self.limit_of_keys = '/'.join([*scopes, f'{name}.memory_max_length'])
-    if tile_length is None:
-      tile_length = self.memory_max_length
-    elif not 1 <= tile_length <= self.memory_max_length:
+    if self.tile_length is None:
+      self.tile_length = self.memory_max_length
+    elif not 1 <= self.tile_length <= self.memory_max_length:
       raise ConfigurationError(
-        f'{name}.tile_length = {tile_length}: expected 1 to '
+        f'{name}.tile_length = {self.tile_length}: expected 1 to '
         f'{_argument(self.limit_of_keys)} ({self.memory_max_length}); change '
         f'{name}.tile_length or {self.limit_of_keys}'
       )
-    self.tile_length = tile_length
 
   @property
   def rows_dim(self) -> mtf.Dimension:
@@ -179,28 +175,15 @@ class Table(SynthesizingFunction):
     return mtf.Dimension('memory_length', self.tile_length)
 
   def check_queries(self, call: LayerCall) -> None:
-    """Refuses more queries than `max_length`.
-
-    Raises:
-      ConfigurationError: naming the gin binding to change.
-    """
+    """Refuses more queries than `max_length`."""
     name = type(self).__name__
-    require_length(
-      name, f'{name}.max_length', self.max_length, call.index.length_dim.size
-    )
+    length = call.index.length_dim.size
+    require_length(name, f'{name}.max_length', self.max_length, length)
 
   def check_keys(self, call: LayerCall) -> None:
-    """Refuses more keys than `memory_max_length`.
-
-    Raises:
-      ConfigurationError: naming the gin binding to change.
-    """
-    require_length(
-      type(self).__name__,
-      self.limit_of_keys,
-      self.memory_max_length,
-      call.memory_length.size,
-    )
+    """Refuses more keys than `memory_max_length`."""
+    name, length = type(self).__name__, call.memory_length.size
+    require_length(name, self.limit_of_keys, self.memory_max_length, length)
 
 
 def require_length(
@@ -223,18 +206,6 @@ def host_max_length() -> int:
   """`Unitransformer.max_length` in the current gin scope."""
   bindings = gin.get_bindings(transformer.Unitransformer)
   return bindings.get('max_length', _HOST_MAX_LENGTH)
-
-
-def in_cross_attention() -> bool:
-  """Whether the current gin scope is that of cross-attention."""
-  return CROSS_ATTENTION_SCOPE in gin.current_scope()
-
-
-def encoder_max_length() -> int:
-  """`Unitransformer.max_length` of the encoder, from a decoder's gin scope."""
-  scopes = ['encoder' if s == 'decoder' else s for s in gin.current_scope()]
-  with gin.config_scope(scopes):
-    return host_max_length()
 
 
 def _argument(binding: str) -> str:

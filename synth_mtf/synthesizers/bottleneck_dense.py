@@ -1,5 +1,6 @@
 """Bottleneck Dense: a local function of a low-rank image of the token."""
 
+import dataclasses
 from typing import Callable, Optional
 
 import gin
@@ -38,8 +39,8 @@ class BottleneckDense(SynthesizingFunction):
     Raises:
       ConfigurationError: if r < 1 or `inner` does not make a local function.
     """
-    self.require_positive('bottleneck_size', bottleneck_size)
     self.bottleneck_size = bottleneck_size
+    self.require_positive('bottleneck_size')
     self.inner = inner()
     if not isinstance(self.inner, Local):
       raise ConfigurationError(
@@ -73,5 +74,6 @@ class BottleneckDense(SynthesizingFunction):
         f'd_model = {d_model.size}'
       )
     narrow = project(call, project(call, call.x, 'D', [r]), 'U', [d_model])
+    narrow_call = dataclasses.replace(call, x=narrow)
     with tf.variable_scope(self.inner.scope):
-      return self.inner.logits(call.with_input(narrow), alpha)
+      return self.inner.logits(narrow_call, alpha)

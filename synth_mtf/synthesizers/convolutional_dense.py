@@ -1,6 +1,6 @@
 """Convolutional Dense: each token's row also depends on its neighbours."""
 
-from typing import Optional
+import dataclasses
 
 import gin
 import mesh_tensorflow as mtf
@@ -11,6 +11,7 @@ from synth_mtf.synthesizers.local import Local, project
 
 
 @gin.configurable(module='synth_mtf')
+@dataclasses.dataclass(eq=False)
 class ConvolutionalDense(Local):
   """Convolutions over the sequence as Dense's two layers.
 
@@ -23,32 +24,21 @@ class ConvolutionalDense(Local):
   [filter_width, d_model, heads, d_kv]. W2 is [heads, d_kv, memory_length], or
   [heads, filter_width, d_kv, memory_length] if it is a convolution. Version 1
   has one bullet for both forms; widths, shapes and borders are our reading.
+
+  Args:
+    filter_width: number of tokens that a filter sees.
+    relu: True for conv-ReLU-conv, False for the linear form.
+
+  The other arguments are those of `Local`.
   """
 
-  def __init__(
-    self,
-    filter_width: int = 3,
-    relu: bool = True,
-    key_value_size: Optional[int] = None,
-    max_length: Optional[int] = None,
-    tile_length: Optional[int] = None,
-    memory_max_length: Optional[int] = None,
-  ) -> None:
-    """Creates a Convolutional Dense synthesizing function.
+  filter_width: int = 3
+  relu: bool = True
 
-    Args:
-      filter_width: number of tokens that a filter sees.
-      relu: True for conv-ReLU-conv, False for the linear form.
-      key_value_size: width of the hidden layer in each head. Default: the
-        layer's `key_value_size`.
-      max_length: N. Default: the host's `Unitransformer.max_length` (512).
-      tile_length: b <= M: project to b columns, tiled to the length.
-      memory_max_length: M. Default: N, and in cross-attention the encoder's.
-    """
-    super().__init__(key_value_size, max_length, tile_length, memory_max_length)
-    self.require_positive('filter_width', filter_width)
-    self.filter_dim = mtf.Dimension('filter_width', filter_width)
-    self.relu = relu
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    self.require_positive('filter_width')
+    self.filter_dim = mtf.Dimension('filter_width', self.filter_width)
 
   @property
   def letter(self) -> str:
@@ -57,7 +47,7 @@ class ConvolutionalDense(Local):
 
   def hidden_parameters(self, d_model: int, heads: int, width: int) -> int:
     """W1."""
-    return self.filter_dim.size * d_model * heads * width
+    return self.filter_width * d_model * heads * width
 
   def summed_dims(self, d_kv: mtf.Dimension) -> list[mtf.Dimension]:
     """[d_kv], or [filter_width, d_kv] if W2 is a convolution."""

@@ -1,5 +1,6 @@
 """Factorized Dense: the outer product of two short vectors per token."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Optional
@@ -16,6 +17,7 @@ from synth_mtf.synthesizers.local import relu_layer
 
 
 @gin.configurable(module='synth_mtf')
+@dataclasses.dataclass(eq=False)
 class FactorizedDense(Table):
   """FD, S(x_l)[i b + j] = A_l[i] B_l[j] with a b = N (eq. 5, 6).
 
@@ -25,37 +27,26 @@ class FactorizedDense(Table):
   details are our reading. A's entries are repeated b times and B is tiled a
   times, so that no two entries of a row are equal; the paper says that both are
   duplicated. A and B share W1, as in Table 1, which counts d^2 once.
+
+  Args:
+    factors: (a, b) with as many columns as a b. Default: the pair of divisors
+      closest to each other.
+    key_value_size: width of the hidden layer in each head. Default: the
+      layer's `key_value_size`.
+
+  The other arguments are those of `Table`; a b is its `tile_length`.
   """
+
+  factors: Sequence[int] = None  # type: ignore[assignment]
+  key_value_size: Optional[int] = None
 
   letter = 'FD'
   last_factor = 'WB'
 
-  def __init__(
-    self,
-    factors: Optional[Sequence[int]] = None,
-    key_value_size: Optional[int] = None,
-    max_length: Optional[int] = None,
-    tile_length: Optional[int] = None,
-    memory_max_length: Optional[int] = None,
-  ) -> None:
-    """Creates a Factorized Dense synthesizing function.
-
-    Args:
-      factors: (a, b). Default: the pair of divisors closest to each other.
-      key_value_size: width of the hidden layer in each head. Default: the
-        layer's `key_value_size`.
-      max_length: N. Default: the host's `Unitransformer.max_length` (512).
-      tile_length: a b <= M: the number of columns, tiled to the length.
-      memory_max_length: M. Default: N, and in cross-attention the encoder's.
-
-    Raises:
-      ConfigurationError: if a b is not the number of columns, or a size does
-        not fit.
-    """
-    super().__init__(max_length, tile_length, memory_max_length)
-    self.require_positive('key_value_size', key_value_size)
-    self.key_value_size = key_value_size
-    columns = self.tile_length
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    self.require_positive('key_value_size')
+    columns, factors = self.tile_length, self.factors
     if factors is None:
       factors = most_square(columns)
     if len(factors) != 2 or min(factors) < 1 or math.prod(factors) != columns:
@@ -87,7 +78,7 @@ class FactorizedDense(Table):
             dtype=call.logits_dtype,
           ),
         ],
-        # The order in which `cpu.attend` takes logits as they are.
+        # The order in which a CPU takes logits as they are.
         mtf.Shape(
           call.batch + call.heads + call.length + [mtf.Dimension(name, size)]
         ),
@@ -100,9 +91,8 @@ class FactorizedDense(Table):
     self, call: LayerCall, a: mtf.Tensor, b: mtf.Tensor
   ) -> mtf.Tensor:
     a_dim, b_dim = a.shape.dims[-1], b.shape.dims[-1]
-    keys = call.index.keys
-    if len(keys.shape.dims) > 1:  # packed: each example has its own columns
-      keys %= self.tile_length
+    if call.index.is_packed:  # each example has its own columns
+      keys = call.index.keys % self.tile_length
       return mtf.multiply(
         kernels.gather(a, keys // b_dim.size, 'a'),
         kernels.gather(b, keys % b_dim.size, 'b'),

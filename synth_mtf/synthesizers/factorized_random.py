@@ -1,5 +1,6 @@
 """Factorized Random: a learned matrix of low rank."""
 
+import dataclasses
 from typing import Optional
 
 import gin
@@ -11,35 +12,28 @@ from synth_mtf.synthesizers.base import Table
 
 
 @gin.configurable(module='synth_mtf')
+@dataclasses.dataclass(eq=False)
 class FactorizedRandom(Table):
   """FR, S(X) = R1 R2^T with R1, R2 in R^(N x k) (eq. 7).
 
   Each head has its own pair. In cross-attention R2 is in R^(M x k). R1 R2^T has
   unit variance at first, like R.
+
+  Args:
+    rank: k; the paper uses 8.
+
+  The other arguments are those of `Table`; R2 has b rows, tiled to the length.
   """
+
+  rank: int = 8
 
   letter = 'FR'
   last_factor = 'R2'
   position_axes = {'R1': (-2,), 'R2': (-2,)}
 
-  def __init__(
-    self,
-    rank: int = 8,
-    max_length: Optional[int] = None,
-    tile_length: Optional[int] = None,
-    memory_max_length: Optional[int] = None,
-  ) -> None:
-    """Creates a Factorized Random synthesizing function.
-
-    Args:
-      rank: k; the paper uses 8.
-      max_length: N. Default: the host's `Unitransformer.max_length` (512).
-      tile_length: b <= M: R2 has b rows, tiled to the length.
-      memory_max_length: M. Default: N, and in cross-attention the encoder's.
-    """
-    super().__init__(max_length, tile_length, memory_max_length)
-    self.require_positive('rank', rank)
-    self.rank = rank
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    self.require_positive('rank')
 
   def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
     """Heads (N + b) k."""

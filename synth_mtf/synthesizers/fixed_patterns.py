@@ -103,7 +103,7 @@ class FixedPatterns(Table):
     Raises:
       ConfigurationError: if a pattern is unknown or there is none.
     """
-    super().__init__(max_length)
+    super().__init__(max_length)  # type: ignore[arg-type]
     unknown = [name for name in patterns if name not in PATTERNS]
     if unknown or not patterns:
       raise ConfigurationError(

@@ -1,6 +1,7 @@
 """Local, the base class of functions with a hidden layer, such as Dense."""
 
 import abc
+import dataclasses
 from typing import Optional
 
 import mesh_tensorflow as mtf
@@ -10,36 +11,30 @@ from synth_mtf.core.logits import InnerProduct, weighted
 from synth_mtf.synthesizers.base import Table
 
 
+@dataclasses.dataclass(eq=False)
 class Local(Table):
   """S(x_i) = W2 h(X)_i: each token makes its own row of logits.
 
   A subclass defines the hidden layer h. W2, [heads, d_kv, memory_length], maps
   to N columns, or to M in cross-attention. As everywhere in T5, there are no
   bias vectors.
+
+  Args:
+    key_value_size: width of the hidden layer in each head. Default: the
+      layer's `key_value_size`.
+
+  The other arguments are those of `Table`; W2 has b columns, tiled to the
+  length.
   """
+
+  key_value_size: Optional[int] = None
 
   last_factor = 'W2'
   position_axes = {'W2': (-1,)}
 
-  def __init__(
-    self,
-    key_value_size: Optional[int] = None,
-    max_length: Optional[int] = None,
-    tile_length: Optional[int] = None,
-    memory_max_length: Optional[int] = None,
-  ) -> None:
-    """Creates a local synthesizing function.
-
-    Args:
-      key_value_size: width of the hidden layer in each head. Default: the
-        layer's `key_value_size`.
-      max_length: N. Default: the host's `Unitransformer.max_length` (512).
-      tile_length: b <= M: project to b columns, tiled to the length.
-      memory_max_length: M. Default: N, and in cross-attention the encoder's.
-    """
-    super().__init__(max_length, tile_length, memory_max_length)
-    self.require_positive('key_value_size', key_value_size)
-    self.key_value_size = key_value_size
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    self.require_positive('key_value_size')
 
   @abc.abstractmethod
   def hidden(self, call: LayerCall) -> mtf.Tensor:
@@ -47,13 +42,7 @@ class Local(Table):
 
   @abc.abstractmethod
   def hidden_parameters(self, d_model: int, heads: int, width: int) -> int:
-    """Counts the weights of h.
-
-    Args:
-      d_model: width of the input.
-      heads: number of heads.
-      width: width of the hidden layer in each head.
-    """
+    """Counts the weights of h, whose width in each head is `width`."""
 
   def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
     """The weights of the hidden layer, and W2."""
@@ -110,9 +99,6 @@ def project(
     dims: the dimensions to project to.
     reduced: number of dimensions of x to sum over.
     gain: factor on the second moment, which compensates for a nonlinearity.
-
-  Returns:
-    [..., *dims].
   """
   kept, summed = x.shape.dims[:-reduced], x.shape.dims[-reduced:]
   w = call.variable(

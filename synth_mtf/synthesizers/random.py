@@ -1,5 +1,6 @@
 """Random: the alignment is a learned matrix, independent of the tokens."""
 
+import dataclasses
 from typing import Optional
 
 import gin
@@ -11,34 +12,25 @@ from synth_mtf.synthesizers.base import Table
 
 
 @gin.configurable(module='synth_mtf')
+@dataclasses.dataclass(eq=False)
 class Random(Table):
   """R, S(X) = R with R in R^(N x N), one per head (eq. 4).
 
   In cross-attention R is N x M. It has unit variance at first, like T5's dot
   products.
+
+  Args:
+    trainable: False gives the Fixed Random Synthesizer: R keeps its initial
+      values, which are part of the checkpoint.
+
+  The other arguments are those of `Table`; R has b columns, tiled to the
+  length.
   """
+
+  trainable: bool = True
 
   last_factor = 'R'
   position_axes = {'R': (-2, -1)}
-
-  def __init__(
-    self,
-    trainable: bool = True,
-    max_length: Optional[int] = None,
-    tile_length: Optional[int] = None,
-    memory_max_length: Optional[int] = None,
-  ) -> None:
-    """Creates a Random synthesizing function.
-
-    Args:
-      trainable: False gives the Fixed Random Synthesizer: R keeps its initial
-        values, which are part of the checkpoint.
-      max_length: N. Default: the host's `Unitransformer.max_length` (512).
-      tile_length: b <= M: R has b columns, tiled to the length.
-      memory_max_length: M. Default: N, and in cross-attention the encoder's.
-    """
-    super().__init__(max_length, tile_length, memory_max_length)
-    self.trainable = trainable
 
   @property
   def letter(self) -> str:

@@ -9,7 +9,7 @@ from mesh_tensorflow.transformer import transformer_layers
 
 from synth_mtf.core.logits import InnerProduct, Scaled, add
 from synth_mtf.core.visibility import Visibility
-from synth_mtf.cpu import attention, tiles, windows
+from synth_mtf.cpu import attention, tiles
 from tests import checks, harness, reference
 from tests.core import calls
 
@@ -231,7 +231,7 @@ def test_it_is_the_formula(monkeypatch, entries, way, names):
   if entries <= 3 * LENGTH * BATCH:  # gradients are filled in place
     monkeypatch.setattr(tiles, '_LARGE', 1)
   # Windows are as narrow as can be, or rounded up, the last one less.
-  monkeypatch.setattr(windows, '_LEAST_STEP', 2 if entries % 2 else 1)
+  monkeypatch.setattr(tiles, '_LEAST_STEP', 2 if entries % 2 else 1)
   check(way, names)
 
 
@@ -268,7 +268,7 @@ def test_what_no_query_sees_is_not_read(monkeypatch, packed):
 
   A tile of packed rows is a single query here.
   """
-  monkeypatch.setattr(windows, '_LEAST_STEP', 1)
+  monkeypatch.setattr(tiles, '_LEAST_STEP', 1)
   if packed:
     monkeypatch.setattr(tiles, '_TILE', ROWS.shape[1])
     monkeypatch.setattr(tiles, '_MOST_TILES', 1000)

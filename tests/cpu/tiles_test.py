@@ -11,10 +11,11 @@ def test_a_single_key_leaves_all_queries():
   """Its mask has one column, but is not one of tokens."""
   tiling = tiles.Tiling([2, 1, 5, 1], by_queries=False)
   with tf.Graph().as_default(), tf.Session() as session:
-    (tile,) = next(tiling.slabs)
-    mask = tiles.Pieces(tiling, tf.ones([2, 1, 1, 1], tf.int32), 'bh.k')
+    [[tile]] = tiling.slabs
+    ones = tf.ones([2, 1, 1, 1], tf.int32)
+    mask = tiles.Pieces(tiling, ones.shape.as_list(), 'bh.k', ones)
     x = np.arange(10.0).reshape([2, 1, 5, 1])
-    seen = tiling.windows([mask])
+    seen = tiles.find_windows(tiling, [mask])
     view = session.run(seen.view(tile.window, tf.constant(x), 'bhqk'))
   np.testing.assert_array_equal(view, x)
 
@@ -33,9 +34,9 @@ def test_a_single_key_leaves_all_queries():
 )
 def test_tiles_are_few(shape, by_queries):
   tiling = tiles.Tiling(shape, by_queries)
-  assert 0 <= tiling.blocks * tiling.queries - shape[2] < tiling.blocks
-  assert shape[0] % tiling.examples == shape[1] % tiling.heads == 0
-  assert tiling.examples * tiling.heads * tiling.blocks <= 96
+  assert 0 <= tiling.groups['q'] * tiling.queries - shape[2] < tiling.groups['q']
+  assert shape[0] % tiling.groups['b'] == shape[1] % tiling.groups['h'] == 0
+  assert tiling.groups['b'] * tiling.groups['h'] * tiling.groups['q'] <= 96
 
 
 def test_a_single_tile_has_everything():
@@ -71,15 +72,16 @@ def test_pieces_come_together_again(
   x = np.random.RandomState(0).standard_normal(shape).astype(np.float32)
   uses = 0
   with tf.Graph().as_default(), tf.Session() as session:
-    pieces = tiles.Pieces(tiling, tf.constant(x), layout)
-    total, count = tiles.Sum(pieces), tiles.Sum(pieces)
+    pieces = tiles.Pieces(tiling, shape, layout, tf.constant(x))
+    count = tiles.Pieces(tiling, shape, layout)
+    whole = tiles.Windows(tiling)
     for slab in tiling.slabs:
       for tile in slab:
         uses += 1
-        piece = pieces.take(tile, tiling.whole)
-        total.add(piece, tile, tiling.whole)
-        count.add(tf.ones_like(piece), tile, tiling.whole)
-    summed, count = session.run([total.total(), count.total()])
-  assert uses == tiling.examples * tiling.heads * tiling.blocks
+        piece = pieces.take(tile, whole)
+        pieces.add(piece, tile, whole)
+        count.add(tf.ones_like(piece), tile, whole)
+    summed, count = session.run([pieces.total(), count.total()])
+  assert uses == tiling.groups['b'] * tiling.groups['h'] * tiling.groups['q']
   assert count.min() == count.max() == uses // pieces.number
   np.testing.assert_allclose(summed, x * count, rtol=1e-6)
