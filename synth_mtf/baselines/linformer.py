@@ -60,7 +60,6 @@ class Linformer(AttentionLayer):
 
   @property
   def label(self) -> str:
-    """The model's name in tables."""
     return 'Linformer'
 
   def call(

@@ -1,8 +1,9 @@
-"""The order of named dimensions, and how a mesh splits them."""
+"""The order of named dimensions, how a mesh splits them, and its devices."""
 
 from collections.abc import Sequence
 
 import mesh_tensorflow as mtf
+import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
 
 
@@ -29,3 +30,18 @@ def parts(dim: mtf.Dimension, model: transformer.Unitransformer) -> int:
 def is_tpu(mesh: mtf.Mesh) -> bool:
   """Whether a mesh is one of TPU cores: the host places their variables."""
   return callable(mesh.variable_placer_fn)  # elsewhere the name of a device
+
+
+def on_cpu(mesh_impl: mtf.MeshImpl) -> bool:
+  """Whether all devices of a mesh are CPUs.
+
+  Where a mesh names no device, '', TensorFlow takes a GPU if there is one.
+  """
+  kinds = {
+    # The host's own short form, 'cpu:0', has no slash.
+    tf.DeviceSpec.from_string(d if '/' in d else f'/{d}').device_type
+    for d in mesh_impl.devices
+  }
+  if None in kinds and tf.config.list_physical_devices('GPU'):
+    return False
+  return kinds <= {None, 'CPU'}

@@ -39,12 +39,9 @@ def recompute_in_backward(
 ) -> tuple[mtf.Tensor, ...]:
   """What `make` returns; on a TPU, its gradient calls it again.
 
-  No tensor between `given` and the result is kept. Where the host's
-  `recompute_grad` adds a sum over all devices, times 1e-30, this has a barrier.
-
-  Args:
-    make: makes tensors from those given, and from others, which are kept.
-    given: float tensors, at least one for each large tensor on the way.
+  No tensor between `given`, at least one for each large tensor on the way, and
+  the result is kept. Where the host's `recompute_grad` adds a sum over all
+  devices, times 1e-30, this has a barrier.
   """
   if not is_tpu(given[0].mesh):
     return make()
@@ -127,16 +124,9 @@ def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
   """`table[..., indices, ...]` along the axis of that name.
 
   A TPU multiplies with a one-hot matrix, as the host does; other devices copy
-  entries.
-
-  Args:
-    table: a tensor with a dimension named `axis`, which no mesh splits.
-    indices: int32 of any shape, all in range; dimensions that the table has too
-      are aligned.
-    axis: a dimension name.
-
-  Returns:
-    A tensor with the dimensions of `indices` in place of `axis`.
+  entries. The result has the dimensions of the indices, int32 and in range, in
+  place of `axis`, which no mesh splits; dimensions that the table has too are
+  aligned.
   """
   position_dim = mtf.Dimension(
     'position', table.shape.get_dim_by_name(axis).size
@@ -232,13 +222,9 @@ def gather_cells(
   Off a TPU, all heads of a cell are read at once. On a TPU, a gather is a
   product, and one product for each axis is less work than one over cells.
 
-  Args:
-    table: [..., length, memory_length].
-    rows: int32 [batch..., length], on the `length` axis.
-    columns: int32 [batch..., memory_length], on the `memory_length` axis.
-
-  Returns:
-    A tensor over [batch..., ..., length, memory_length], in any order.
+  From a table [..., length, memory_length], int32 rows [batch..., length] and
+  columns [batch..., memory_length], it makes [batch..., ..., length,
+  memory_length], in any order.
   """
   if is_tpu(table.mesh):
     return gather(gather(table, rows, 'length'), columns, 'memory_length')
@@ -468,11 +454,6 @@ def softmax(b: mtf.Tensor, over: mtf.Dimension, dtype: tf.DType) -> mtf.Tensor:
 
   On a TPU the gradient keeps only W, rounded to `dtype`, and divides by the sum
   of the rounded weights. A barrier keeps XLA from storing W before rounding.
-
-  Args:
-    b: logits, [..., over].
-    over: the dimension over which the weights sum to 1.
-    dtype: of the weights.
   """
   rows = [d for d in b.shape.dims if d != over]
   if not is_tpu(b.mesh):

@@ -86,11 +86,9 @@ class LayerCall:
     )
 
   def splits(self, dim: mtf.Dimension) -> bool:
-    """Whether the mesh splits a dimension."""
     return self.parts(dim) > 1
 
   def parts(self, dim: mtf.Dimension) -> int:
-    """Into how many parts the mesh splits a dimension."""
     return parts(dim, self.context.model)
 
   def variable(

@@ -69,7 +69,6 @@ class Logits:
 
   @property
   def terms(self) -> list[Term]:
-    """All terms."""
     return [*self.shared, *self.local]
 
 
@@ -124,13 +123,11 @@ def total(call: LayerCall, logits: Logits) -> mtf.Tensor:
 
 
 def _join(call: LayerCall, products: Sequence[InnerProduct]) -> InnerProduct:
-  """One inner product over the k of all products."""
   name = 'inner_product'
 
   def concat(
     factors: Sequence[mtf.Tensor], order: Sequence[mtf.Dimension]
   ) -> mtf.Tensor:
-    """Broadcasts the other dimensions, and concatenates along each k."""
     present = {d for f in factors for d in f.shape.dims}
     dims = [d for d in order if d in present]
     shapes = [mtf.Shape([*dims, p.k]) for p in products]

@@ -17,13 +17,6 @@ def position_in_segment(
 
   For sequence_id = [1, 1, 1, 2, 2, 0] this is [0, 1, 2, 0, 1, 0]. In a T5 model
   the host's own `context.position` is the index in the row.
-
-  Args:
-    sequence_id: int32 [batch..., length]; 0 is padding.
-    length_dim: its `length` or `memory_length` dimension.
-
-  Returns:
-    int32, of the shape of sequence_id.
   """
   earlier_dim = mtf.Dimension('earlier', length_dim.size)
   index = mtf.range(sequence_id.mesh, length_dim, tf.int32)
@@ -73,7 +66,6 @@ class TableIndex:
 
   @property
   def is_packed(self) -> bool:
-    """Whether each row of a batch has positions of its own."""
     return self.keys.shape.dims != [self.memory_length_dim]
 
   def rows(self, table: mtf.Tensor) -> mtf.Tensor:
@@ -103,7 +95,6 @@ class TableIndex:
     return kernels.gather(table, self.wrapped_keys(size), 'memory_length')
 
   def cells(self, table: mtf.Tensor) -> mtf.Tensor:
-    """Replaces both axes of a table that has both."""
     if not self.is_packed:
       return self.columns(self.rows(table))
     size = table.shape.get_dim_by_name('memory_length').size
@@ -124,12 +115,8 @@ def packed_index(
 ) -> TableIndex:
   """Several sequences share a row, and each reads the table from its start.
 
-  Args:
-    length_dim: the `length` dimension of the row.
-    memory_length_dim: its `memory_length` dimension.
-    sequence_id: of the queries, [batch..., length].
-    memory_sequence_id: of the keys, [batch..., memory_length]; None if the
-      keys are the queries' own tokens.
+  The segments of the keys, [batch..., memory_length], are None if these are the
+  queries' own tokens.
   """
   queries = position_in_segment(sequence_id, length_dim)
   if memory_sequence_id is None:

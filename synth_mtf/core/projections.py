@@ -30,10 +30,7 @@ class Projections(attention.AttentionParams):
   ) -> None:
     """The projections of a layer, in the current variable scope.
 
-    Args:
-      layer: the layer.
-      context: the host's Context.
-      einsum: multiplies tokens with weights; `mtf.einsum`, or equal to it.
+    `einsum` multiplies tokens with weights; it equals `mtf.einsum`.
     """
     self.einsum = einsum
     self._scope = tf.get_variable_scope()
@@ -58,7 +55,6 @@ class Projections(attention.AttentionParams):
     )
 
   def compute_q(self, query_antecedent: mtf.Tensor) -> mtf.Tensor:
-    """Q(X), [batch..., length, heads, d_kv]."""
     fold = self.fold_scaling_into_initializer
     scale = self.key_dim.size**-0.5
     stddev = self.query_input_dim.size**-0.5 * (scale if fold else 1.0)
@@ -67,24 +63,20 @@ class Projections(attention.AttentionParams):
     return q if fold else q * scale
 
   def keys(self, memory: mtf.Tensor) -> mtf.Tensor:
-    """K(X), [batch..., memory_length, heads, d_kv]."""
     return self._of_memory('k', memory)
 
   def values(self, memory: mtf.Tensor) -> mtf.Tensor:
-    """G(X), [batch..., memory_length, heads, d_kv]."""
     return self._of_memory('v', memory)
 
   def compute_output(
     self, o: mtf.Tensor, output_shape: mtf.Shape
   ) -> mtf.Tensor:
-    """The output projection of [batch..., length, heads, d_kv]."""
     if self.combine_dims:
       o = mtf.transpose(o, o.shape - self.o_dims + self.o_dims)
       o = mtf.replace_dimensions(o, self.o_dims, self.wo.shape.dims[-2])
     return self._multiply(o, self.wo, output_shape)
 
   def _of_memory(self, name: str, memory: mtf.Tensor) -> mtf.Tensor:
-    """Keys and values, which have equal shapes."""
     stddev = self.memory_input_dim.size**-0.5
     w = self._weights('kv' if self.shared_kv else name, self.k_shape, stddev)
     return self._to_heads(memory, w, self.k_dims)

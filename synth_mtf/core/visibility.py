@@ -32,7 +32,6 @@ class Visibility:
 
   @property
   def masks(self) -> list[mtf.Tensor]:
-    """The masks that hide something."""
     masks = self.pairs, self.keys, self.queries
     return [x for x in masks if x is not None]
 

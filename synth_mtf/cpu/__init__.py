@@ -1,13 +1,12 @@
 """What is only for a CPU, and how the layers and gin take it.
 
-The layers ask for attention by tiles and for products without padding. The
-parts of T5 that gin/common/fast_cpu.gin replaces compute what the host's
-compute, from the same variables.
+The layers ask for attention by tiles and for products without padding;
+gin/common/fast_cpu.gin replaces T5's embedding and feed-forward layer.
 """
 
 from synth_mtf.cpu.attention import attend_each, attend_shared, can_attend
-from synth_mtf.cpu.embedding import EmbeddingByIndex
-from synth_mtf.cpu.feed_forward import DenseReluDense as FeedForward
+from synth_mtf.cpu.layers import DenseReluDense as FeedForward
+from synth_mtf.cpu.layers import EmbeddingByIndex
 from synth_mtf.cpu.padding import einsum, mask
 
 __all__ = [

@@ -24,7 +24,7 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.core import kernels
-from synth_mtf.core.dimensions import arrange, is_tpu
+from synth_mtf.core.dimensions import arrange, is_tpu, on_cpu
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import (
   InnerProduct,
@@ -35,7 +35,6 @@ from synth_mtf.core.logits import (
   dims_of,
 )
 from synth_mtf.core.visibility import Visibility
-from synth_mtf.cpu.devices import on_cpu
 from synth_mtf.cpu.tiles import Pieces, Tile, Tiling, Windows, find_windows
 
 Tensors = Sequence[tf.Tensor]
@@ -126,7 +125,6 @@ def attend_shared(
     return tf.reshape(x, [1, heads, -1, columns // d_kv, d_kv])
 
   def side_by_side(x: tf.Tensor) -> tf.Tensor:
-    """The reverse."""
     _, heads, _, examples, _ = x.shape
     return tf.reshape(x, [1, heads, -1, examples * d_kv])
 
@@ -180,8 +178,8 @@ class _Operand(NamedTuple):
 
   Attributes:
     tensor: its dimensions in the order of the layout.
-    ranks: how many dimensions each axis has.
-    layout: of the four axes; see `cpu.tiles`.
+    ranks: how many dimensions each axis of the layout has.
+    layout: see `cpu.tiles`.
     trained: whether it may need a gradient.
   """
 
@@ -200,16 +198,11 @@ def _operand(
 ) -> _Operand:
   """Transposes a tensor to [batch, heads, rows, columns].
 
-  Where it has no batch or no heads, it gets one entry for each part of the
-  mesh. What is read by index has its heads last; it stays as it is, and tiles
-  are transposed, if these have all heads.
-
-  Args:
-    call: the layer call.
-    by_queries: see `Tiling`.
-    x: a tensor.
-    axes: what its rows and columns are, if it depends on them.
-    others: dimensions that belong to its columns, too.
+  `axes` says what its rows and columns are, if it depends on them; `others` are
+  dimensions that belong to its columns, too. Where it has no batch or no heads,
+  it gets one entry for each part of the mesh. What is read by index has its
+  heads last; it stays as it is, and tiles are transposed, if these have all
+  heads.
   """
   of_axes = {'q': call.length, 'k': [call.memory_length], '.': []}
   given = set(x.shape.dims)
@@ -260,7 +253,6 @@ class _Part(NamedTuple):
   is_shared: bool
 
   def value(self, tiles: Tensors) -> tf.Tensor:
-    """A tile of the term, from those of its operands."""
     if self.is_product:
       query, key = tiles
       return tf.matmul(query, key, transpose_b=True)
@@ -285,8 +277,7 @@ def _parts(
 ) -> list[_Part]:
   """The parts of B.
 
-  Together they have all dimensions of B but the batch; its heads only if V has
-  none.
+  Together they have all its dimensions but the batch; heads only if V has none.
   """
   dims = {*call.length, call.memory_length}
   if not set(call.heads) & set(values.shape.dims):
@@ -334,7 +325,6 @@ class _Kernel(NamedTuple):
 
   @property
   def operands(self) -> list[_Operand]:
-    """All operands."""
     parts = _chain(part.operands for part in self.parts)
     return [*parts, *self.others, *self.masks]
 
@@ -358,11 +348,8 @@ def _by_tiles(
 ) -> mtf.Tensor:
   """Y, [batch..., length, heads, d_kv].
 
-  Args:
-    call: the layer call.
-    kernel: makes it, [batch..., heads, length, columns...].
-    batch: the batch dimensions of B.
-    columns: of Y in the kernel.
+  The kernel makes it, [batch..., heads, length, columns...], where `batch` are
+  the batch dimensions of B.
   """
   groups = batch, call.heads, call.length, columns
   ranks, dims = [*map(len, groups)], _chain(groups)
@@ -421,7 +408,6 @@ class _OnDevice:
     slices: Tensors,
     single: bool,
   ) -> None:
-    """Cuts the slices for a B of this shape."""
     self._kernel = kernel
     self._shape = shape
     self._tiling = tiling = Tiling(shape, kernel.by_queries, single)
@@ -460,7 +446,6 @@ class _OnDevice:
     return total.total()
 
   def backward(self, y: tf.Tensor, dy: tf.Tensor) -> list[tf.Tensor]:
-    """The gradient of each operand that is trained."""
     results = [
       Pieces(self._tiling, x.shape.as_list(), 'bhq.', x) for x in (y, dy)
     ]
@@ -520,7 +505,7 @@ class _OnDevice:
 
 def _sum(
   parts: Sequence[_Part], tile: Tile, windows: Windows
-) -> tuple[Optional[tf.Tensor], list[Tensors]]:
+) -> tuple[Optional[tf.Tensor], Sequence[Tensors]]:
   """A window of the sum of parts, None without any, and of their operands."""
   xs = [[x.take(tile, windows) for x in part.operands] for part in parts]
   values = [part.value(tiles) for part, tiles in zip(parts, xs)]

@@ -15,8 +15,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core.context import cached
-from synth_mtf.core.dimensions import is_tpu
-from synth_mtf.cpu.devices import on_cpu
+from synth_mtf.core.dimensions import is_tpu, on_cpu
 
 _LEAST = 2**26  # multiplications in a product that is worth it
 _MOST_TOKENS = 15 / 16  # share of the rows; with more, nothing is copied
@@ -29,14 +28,9 @@ def mask(
 ) -> list[mtf.Tensor]:
   """Marks the tokens of a sequence, once for all layers.
 
-  Args:
-    context: the host's Context.
-    ids: [batch..., any dimension], 0 at padding; or what decoding has there.
-    length: the name of that dimension in products.
-
-  Returns:
-    A mask for `einsum`, bool [batch..., length]; none on a TPU, whose shapes
-    are fixed, nor in steps of decoding, which have no padding.
+  From ids [batch..., any dimension], 0 at padding, it makes a mask for
+  `einsum`, bool [batch..., length]; none on a TPU, whose shapes are fixed, nor
+  in steps of decoding, which have no padding.
   """
   if (
     not isinstance(ids, mtf.Tensor)
@@ -61,10 +55,7 @@ def einsum(
 ) -> mtf.Tensor:
   """`mtf.einsum`, but products of tokens and weights leave padding out.
 
-  Args:
-    masks: from `mask`, for the rows that products may have.
-    xs: the factors.
-    output_shape: of the result.
+  The masks, from `mask`, are those of the rows that products may have.
   """
   for tokens in masks:
     weights = _find_weights(xs, output_shape, tokens.shape.dims)
@@ -138,7 +129,6 @@ class _ProductOfTokens(mtf.EinsumOperation):
     weights: int,
     in_order: bool,
   ) -> None:
-    """Creates the operation from a mask and what `_find_weights` returns."""
     super().__init__(xs, output_shape)
     self._tokens = tokens
     self._weights = weights

@@ -60,7 +60,7 @@ class Tiling:
       shape: [batch, heads, length, memory_length].
       by_queries: whether to cut the queries rather than the heads, because
         blocks of queries have different windows.
-      single: whether to make a single tile.
+      single: whether to make a single tile of everything.
     """
     batch, heads, self.queries, self.keys = shape
     self.groups = dict.fromkeys('bhq', 1)
@@ -81,7 +81,6 @@ class Tiling:
 
   @property
   def slabs(self) -> list[list[Tile]]:
-    """The tiles of each slab."""
     examples, heads, blocks = self.groups.values()
     return [
       [Tile(n, h, block, n * blocks + block) for n in range(examples)]
@@ -115,11 +114,7 @@ class Windows:
   ) -> tf.Tensor:
     """Window number `at` of a tensor.
 
-    Args:
-      at: which window.
-      x: as it lies in memory.
-      layout: of x.
-      stride: queries from one block to the next; 0 if x is a single block.
+    From one block to the next are `stride` queries; 0 if x is a single block.
     """
     if not {'q', 'k'} & set(layout) or (self._is_whole and not stride):
       return x
@@ -154,7 +149,6 @@ class Windows:
   def _rows(
     self, columns: Sequence[Any], shape: Sequence[int] = (4,)
   ) -> Sequence[Any]:
-    """A vector for each window, of this shape, from an entry of each column."""
     number = len(self._blocks)
     known = [0 if tf.is_tensor(x) else x for x in columns]
     rows = np.stack([np.broadcast_to(x, number) for x in known], axis=1)
@@ -188,11 +182,7 @@ class Pieces:
   ) -> None:
     """Cuts a shape; where its size is 1, all tiles share a piece.
 
-    Args:
-      tiling: the tiles.
-      shape: of the tensor, in memory.
-      layout: of the tensor.
-      x: the tensor, unless it is only added to.
+    Without x, the tensor is only added to.
     """
     self.layout = layout
     self._shape = list(shape)
@@ -232,7 +222,6 @@ class Pieces:
     return at
 
   def take(self, tile: Tile, windows: Windows) -> tf.Tensor:
-    """The window of a tile."""
     x = self._parts[self._index(tile) // self._in_part]
     stride = self.piece[self.layout.index('q')] if self._in_part > 1 else 0
     x = windows.view(tile.window, x, self.layout, stride)
@@ -276,7 +265,6 @@ class Pieces:
     return self._whole
 
   def total(self) -> tf.Tensor:
-    """The sum of what was added, whole."""
     x = self._whole
     if x is None:
       x = tf.stack([x for _, x in sorted(self._sums.items())])
@@ -298,11 +286,9 @@ class Pieces:
 def find_windows(tiling: Tiling, masks: Sequence[Pieces]) -> Windows:
   """The windows of all tiles: what is seen of each.
 
-  Args:
-    tiling: the tiles.
-    masks: not 0 at what is seen: keys, or queries where a mask has no column
-      for each key. A token that sees nothing averages over all keys, as in the
-      host, so its window has all of them. [] hides nothing.
+  Masks are not 0 at what is seen: keys, or queries where a mask has no column
+  for each key. A token that sees nothing averages over all keys, as in the
+  host, so its window has all of them.
   """
   if not masks:
     return Windows(tiling)

@@ -123,7 +123,6 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     return Projections(self, context, functools.partial(einsum, masks))
 
   def table_index(self, context: transformer.Context) -> TableIndex:
-    """Reads tables by each token's position in its own sequence."""
     dims = context.length_dim, self.memory_length(context)
     if self.is_packed(context):
       return packed_index(
@@ -133,7 +132,6 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     return TableIndex(context.mesh, *dims, queries=step)
 
   def memory(self, context: transformer.Context, x: mtf.Tensor) -> Memory:
-    """The tokens that queries attend to."""
     return own_sequence(context, x, self.memory_length(context))
 
   def memory_sequence_id(
@@ -143,11 +141,9 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     return None
 
   def visibility(self, call: LayerCall) -> Visibility:
-    """Which memory positions each query may see."""
     return visibility(call, self.is_packed(call.context))
 
   def is_packed(self, context: transformer.Context) -> bool:
-    """Whether the rows of this call may hold several sequences."""
     return rows_are_packed(context, self.packed)
 
   def weight_dropout(self, context: transformer.Context) -> Dropout:

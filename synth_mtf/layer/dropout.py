@@ -26,7 +26,6 @@ class Dropout:
   broadcast_dims: Collection[mtf.Dimension]
 
   def per_key(self, call: LayerCall) -> bool:
-    """Whether all queries share their decisions."""
     return self.rate == 0 or set(call.length) <= set(self.broadcast_dims)
 
   def drop_values(self, values: mtf.Tensor, call: LayerCall) -> mtf.Tensor:

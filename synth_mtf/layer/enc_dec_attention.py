@@ -47,11 +47,9 @@ class SyntheticEncDecAttention(
 
   @property
   def label(self) -> str:
-    """What the layer adds to the model's name in tables."""
     return f'cross-attention {self.letters}'
 
   def make_functions(self, makers: Any) -> list[SynthesizingFunction]:
-    """Calls each maker in the scope of cross-attention."""
     with gin.config_scope(CROSS_ATTENTION_SCOPE):
       functions = super().make_functions(makers)
     for function in functions:
@@ -106,11 +104,9 @@ class SyntheticEncDecAttention(
     return kernels.link_gradient(y, call.x) if call.context.train else y
 
   def visibility(self, call: LayerCall) -> Visibility:
-    """Each target sees the tokens of its own input."""
     return encoder_visibility(call, self.is_packed(call.context))
 
   def relative_position_bias(self, call: LayerCall) -> list[mtf.Tensor]:
-    """The host's own bias between targets and inputs, or an empty list."""
     if self.relative_attention_type is None:
       return []
     bias = transformer_layers.enc_dec_attention_bias(

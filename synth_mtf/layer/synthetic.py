@@ -78,7 +78,6 @@ class SyntheticLayer(AttentionLayer):
     return '+'.join(function.letter for function in self.synthesizers)
 
   def attend(self, call: LayerCall) -> mtf.Tensor:
-    """softmax(B) G(M), [batch..., length, heads, d_kv]."""
     alphas = make_alphas(call, len(self.synthesizers), self.mixing)
     terms = mixture(call, self.synthesizers, alphas)
     logits = add(call, terms + self.relative_position_bias(call))
@@ -91,7 +90,6 @@ class SyntheticLayer(AttentionLayer):
     return softmax_average(*given, dropout, self.z_loss(call.context))
 
   def table_index(self, context: transformer.Context) -> TableIndex:
-    """Reads tables as `index_by` says."""
     if self.index_by == 'position' or context.mode == 'incremental':
       return super().table_index(context)
     return TableIndex(

@@ -3,24 +3,27 @@
     Y = dropout(softmax(B)) G(X)
 
 The softmax is over the visible part of `memory_length`; hidden logits get the
-host's bias of -1e9. If B has no batch dimension, `batch_shared` takes the
-exponentials once for the whole batch: padding enters its two products with
+host's bias of -1e9. If B has no batch dimension, the exponentials are computed
+once for the whole batch: padding enters its two products with
 them, and nothing of size [batch, heads, length, memory_length] is made. On a
 CPU, `cpu.attend_each` and `attend_shared` compute the same by tiles.
 """
 
-from typing import Optional
+from typing import Callable, Optional
 
 import mesh_tensorflow as mtf
 
 from synth_mtf.core import kernels
+from synth_mtf.core.context import recomputes_layers
 from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.logits import Logits, add, total
+from synth_mtf.core.logits import Logits, add, multiplied_out, needed, total
 from synth_mtf.core.visibility import Visibility, zero_hidden
 from synth_mtf.cpu import attend_each, attend_shared, can_attend
-from synth_mtf.layer.batch_shared import UseLogZ, batch_shared_average
 from synth_mtf.layer.dropout import Dropout
+
+# Called with log Z, [batch..., heads, length]; Z is the softmax's denominator.
+UseLogZ = Callable[[mtf.Tensor], None]
 
 
 def softmax_average(
@@ -58,7 +61,7 @@ def softmax_average(
     y = attend(call, logits, visibility, values)
     return zero_hidden(y, visibility.queries)
   if shares_weights:
-    return batch_shared_average(
+    return _batch_shared_average(
       call, logits, visibility, values, dropout, use_log_z
     )
   biases = visibility.biases(call.logits_dtype)
@@ -71,6 +74,64 @@ def softmax_average(
     weights = kernels.softmax(b, call.memory_length, values.dtype)
   y = dropout.average(call, weights, values)
   return zero_hidden(y, visibility.queries)
+
+
+def _batch_shared_average(
+  call: LayerCall,
+  logits: Logits,
+  visibility: Visibility,
+  values: mtf.Tensor,
+  dropout: Dropout,
+  use_log_z: Optional[UseLogZ],
+) -> mtf.Tensor:
+  """`softmax_average` if all examples share their logits.
+
+      E = exp(B - c), 0 where hidden
+      Y = (E (keep * V)) / (E nonpad)
+
+  c is a center of each row of B, keep the dropout of each key, and nonpad marks
+  the tokens of each example. This equals masked softmax and dropout, because
+  values at padding are 0.
+  """
+  nonpad = visibility.keys
+  values = dropout.drop_values(zero_hidden(values, nonpad), call)
+  rows = mtf.Shape(call.batch + call.length + call.heads)
+
+  def sums() -> tuple[mtf.Tensor, ...]:
+    e, center = kernels.centered_exp(
+      [multiplied_out(call, term) for term in logits.shared],
+      mtf.Shape(call.shared),
+      visibility.pairs,
+    )
+    y = kernels.shared_product(
+      e,
+      values,
+      batch=call.batch,
+      length=call.length,
+      heads=call.heads,
+      train=call.context.train,
+    )
+    if nonpad is None:
+      total = mtf.reduce_sum(e, reduced_dim=call.memory_length)
+    else:
+      present = {*e.shape.dims, *nonpad.shape.dims}
+      total = mtf.einsum(
+        [e, mtf.cast(nonpad, e.dtype)],
+        mtf.Shape([d for d in rows if d in present]),
+      )
+    return y, arrange(total, rows), center
+
+  # What the host makes again cannot hold what is made again by itself.
+  if call.context.train and not recomputes_layers(call.context):
+    y, total, center = kernels.recompute_in_backward(
+      sums, needed(logits.shared)
+    )
+  else:
+    y, total, center = sums()
+  if use_log_z:
+    is_zero = mtf.cast(mtf.equal(total, 0.0), total.dtype)  # only padding
+    use_log_z(mtf.log(total + is_zero) + center)
+  return kernels.divide(y, zero_hidden(total, visibility.queries))
 
 
 def unnormalized_average(

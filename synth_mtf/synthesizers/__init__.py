@@ -14,7 +14,6 @@ from synth_mtf.synthesizers.base import SynthesizingFunction
 
 
 def _functions() -> dict[str, type[SynthesizingFunction]]:
-  """The function classes of this folder's modules, by name."""
   modules = [
     importlib.import_module(f'{__name__}.{found.name}')
     for found in pkgutil.iter_modules(__path__)

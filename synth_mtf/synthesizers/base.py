@@ -66,16 +66,6 @@ class SynthesizingFunction(abc.ABC):
       shares them among the examples.
     """
 
-  @abc.abstractmethod
-  def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
-    """Counts its weights in one layer, trained or fixed.
-
-    Args:
-      d_model: width of the input.
-      heads: number of heads.
-      d_kv: width of a head, the layer's `key_value_size`.
-    """
-
   def require_positive(self, *arguments: str) -> None:
     """Refuses sizes below 1; None, which stands for a default, passes."""
     for argument in arguments:
@@ -87,7 +77,6 @@ class SynthesizingFunction(abc.ABC):
 
   @property
   def scope(self) -> str:
-    """The variable scope: the class name in snake case."""
     return scope_of(type(self))
 
 
@@ -135,9 +124,10 @@ class Table(SynthesizingFunction):
     ConfigurationError: if a length does not fit.
   """
 
-  max_length: int = None  # type: ignore[assignment]
-  tile_length: int = None  # type: ignore[assignment]
-  memory_max_length: int = None  # type: ignore[assignment]
+  # None: the default, which is filled in.
+  max_length: Any = None
+  tile_length: Any = None
+  memory_max_length: Any = None
   limit_of_keys: str = dataclasses.field(init=False)
 
   def __post_init__(self) -> None:
@@ -166,12 +156,10 @@ class Table(SynthesizingFunction):
 
   @property
   def rows_dim(self) -> mtf.Dimension:
-    """The `length` axis of the table."""
     return mtf.Dimension('length', self.max_length)
 
   @property
   def columns_dim(self) -> mtf.Dimension:
-    """The `memory_length` axis of the table."""
     return mtf.Dimension('memory_length', self.tile_length)
 
   def check_queries(self, call: LayerCall) -> None:
@@ -209,5 +197,4 @@ def host_max_length() -> int:
 
 
 def _argument(binding: str) -> str:
-  """The last part of a gin binding's name."""
   return binding.rpartition('.')[-1]

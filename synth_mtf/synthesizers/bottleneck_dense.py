@@ -50,14 +50,7 @@ class BottleneckDense(SynthesizingFunction):
 
   @property
   def letter(self) -> str:
-    """B before the letter of F."""
     return 'B' + self.inner.letter
-
-  def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
-    """D, U and the weights of F."""
-    return 2 * d_model * self._r(d_model) + self.inner.parameters(
-      d_model, heads, d_kv
-    )
 
   def _r(self, d_model: int) -> int:
     return self.bottleneck_size or max(1, d_model // 4)
@@ -65,7 +58,6 @@ class BottleneckDense(SynthesizingFunction):
   def logits(
     self, call: LayerCall, alpha: Optional[mtf.Tensor]
   ) -> InnerProduct:
-    """F's logits for [batch..., length, d_model] of rank r."""
     d_model = call.x.shape.dims[-1]
     r = mtf.Dimension('bottleneck', self._r(d_model.size))
     if r.size >= d_model.size:

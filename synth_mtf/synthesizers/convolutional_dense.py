@@ -42,19 +42,12 @@ class ConvolutionalDense(Local):
 
   @property
   def letter(self) -> str:
-    """Conv, or CRC for conv-ReLU-conv."""
     return 'CRC' if self.relu else 'Conv'
 
-  def hidden_parameters(self, d_model: int, heads: int, width: int) -> int:
-    """W1."""
-    return self.filter_width * d_model * heads * width
-
   def summed_dims(self, d_kv: mtf.Dimension) -> list[mtf.Dimension]:
-    """[d_kv], or [filter_width, d_kv] if W2 is a convolution."""
     return ([self.filter_dim] if self.relu else []) + [d_kv]
 
   def hidden(self, call: LayerCall) -> mtf.Tensor:
-    """conv(X; W1), or the neighbours of its ReLU."""
     x = neighbours(call.context, call.x, self.filter_dim)
     dims = [*call.heads, self.d_kv(call)]
     if not self.relu:

@@ -19,10 +19,5 @@ class Dense(Local):
 
   letter = 'D'
 
-  def hidden_parameters(self, d_model: int, heads: int, width: int) -> int:
-    """W1."""
-    return d_model * heads * width
-
   def hidden(self, call: LayerCall) -> mtf.Tensor:
-    """ReLU(W1 x_i)."""
     return relu_layer(call, self.d_kv(call))

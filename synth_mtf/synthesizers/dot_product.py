@@ -23,10 +23,6 @@ class DotProduct(SynthesizingFunction):
   last_factor = 'q'
   layer_variables = ('q', 'k')
 
-  def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
-    """The weights of q and k."""
-    return 2 * d_model * heads * d_kv
-
   def logits(
     self, call: LayerCall, alpha: Optional[mtf.Tensor]
   ) -> InnerProduct:

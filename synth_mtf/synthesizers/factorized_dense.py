@@ -2,8 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from typing import Optional
+from typing import Any, Optional
 
 import gin
 import mesh_tensorflow as mtf
@@ -37,7 +36,7 @@ class FactorizedDense(Table):
   The other arguments are those of `Table`; a b is its `tile_length`.
   """
 
-  factors: Sequence[int] = None  # type: ignore[assignment]
+  factors: Any = None
   key_value_size: Optional[int] = None
 
   letter = 'FD'
@@ -46,20 +45,16 @@ class FactorizedDense(Table):
   def __post_init__(self) -> None:
     super().__post_init__()
     self.require_positive('key_value_size')
-    columns, factors = self.tile_length, self.factors
-    if factors is None:
-      factors = most_square(columns)
+    columns = self.tile_length
+    if self.factors is None:
+      self.factors = most_square(columns)
+    factors = self.factors = tuple(self.factors)
     if len(factors) != 2 or min(factors) < 1 or math.prod(factors) != columns:
       raise ConfigurationError(
-        f'FactorizedDense.factors = {tuple(factors)}: expected (a, b) with '
+        f'FactorizedDense.factors = {factors}: expected (a, b) with '
         f'a b = {columns}, for example {most_square(columns)}; change '
         f'FactorizedDense.factors or {self.limit_of_keys}'
       )
-    self.factors = tuple(factors)
-
-  def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
-    """W1, WA and WB."""
-    return heads * (self.key_value_size or d_kv) * (d_model + sum(self.factors))
 
   def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
     """The outer product of A and B, read as one row of N columns."""

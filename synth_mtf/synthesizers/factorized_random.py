@@ -35,14 +35,9 @@ class FactorizedRandom(Table):
     super().__post_init__()
     self.require_positive('rank')
 
-  def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
-    """Heads (N + b) k."""
-    return heads * (self.max_length + self.tile_length) * self.rank
-
   def logits(
     self, call: LayerCall, alpha: Optional[mtf.Tensor]
   ) -> InnerProduct:
-    """[heads, length, k] x [heads, memory_length, k]."""
     self.check_queries(call)
     self.check_keys(call)
     k = mtf.Dimension('rank', self.rank)

@@ -1,8 +1,7 @@
 """Fixed patterns: alignments in which nothing is learned."""
 
-import dataclasses
 from collections.abc import Sequence
-from typing import Callable, Optional
+from typing import Optional
 
 import gin
 import mesh_tensorflow as mtf
@@ -14,59 +13,11 @@ from synth_mtf.core.logits import weighted
 from synth_mtf.errors import ConfigurationError, nearest
 from synth_mtf.synthesizers.base import Table
 
+_OFFSETS = {'current': 0, 'previous': -1, 'next': 1}
+PATTERNS = (*_OFFSETS, 'left', 'right', 'start', 'end')
 # The logit of tokens outside the pattern. In float32, exp(-30) vanishes next to
 # 1; if all visible tokens are outside, attention is uniform.
 _OUT = -30.0
-
-
-@dataclasses.dataclass(frozen=True)
-class _Geometry:
-  """Positions of queries and keys.
-
-  Attributes:
-    call: the layer call.
-    ahead: distance from query i to key j, int32 [length, memory_length].
-    max_length: N.
-  """
-
-  call: LayerCall
-  ahead: mtf.Tensor
-  max_length: int
-
-  def at(self, hit: mtf.Tensor) -> mtf.Tensor:
-    """Logits that choose the keys at which `hit` is true."""
-    return _OUT * mtf.cast(mtf.logical_not(hit), self.call.logits_dtype)
-
-  def context(self, distance: mtf.Tensor) -> mtf.Tensor:
-    """Weights (1 - distance / N)^3 at distances of 2 and more."""
-    far = mtf.greater_equal(distance, 2)
-    near = mtf.cast(distance * mtf.cast(far, tf.int32), self.call.logits_dtype)
-    return self.at(far) + 3.0 * mtf.log(1.0 - near / self.max_length)
-
-
-def _last_token(geometry: _Geometry) -> mtf.Tensor:
-  call = geometry.call
-  sequence_id = row_sequence_id(call.context)
-  if call.context.read_priority is not None or sequence_id is None:
-    raise ConfigurationError(
-      "FixedPatterns.patterns: 'end' needs the whole sequence, which a decoder "
-      'does not see; set decoder/FixedPatterns.patterns without it'
-    )
-  (length,) = call.length
-  following = mtf.shift(sequence_id, -1, length, wrap=False)
-  last = mtf.not_equal(sequence_id, following)
-  return geometry.at(mtf.replace_dimensions(last, length, call.memory_length))
-
-
-PATTERNS: dict[str, Callable[[_Geometry], mtf.Tensor]] = {
-  'current': lambda g: g.at(mtf.equal(g.ahead, 0)),
-  'previous': lambda g: g.at(mtf.equal(g.ahead, -1)),
-  'next': lambda g: g.at(mtf.equal(g.ahead, 1)),
-  'left': lambda g: g.context(-g.ahead),
-  'right': lambda g: g.context(g.ahead),
-  'start': lambda g: g.at(mtf.equal(g.call.index.keys, 0)),
-  'end': _last_token,
-}
 
 
 @gin.configurable(module='synth_mtf')
@@ -91,7 +42,7 @@ class FixedPatterns(Table):
 
   def __init__(
     self,
-    patterns: Sequence[str] = tuple(PATTERNS),
+    patterns: Sequence[str] = PATTERNS,
     max_length: Optional[int] = None,
   ) -> None:
     """Creates a Fixed Patterns synthesizing function.
@@ -103,7 +54,7 @@ class FixedPatterns(Table):
     Raises:
       ConfigurationError: if a pattern is unknown or there is none.
     """
-    super().__init__(max_length)  # type: ignore[arg-type]
+    super().__init__(max_length)
     unknown = [name for name in patterns if name not in PATTERNS]
     if unknown or not patterns:
       raise ConfigurationError(
@@ -112,35 +63,52 @@ class FixedPatterns(Table):
       )
     self.patterns = tuple(patterns)
 
-  def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
-    """Nothing is learned."""
-    return 0
-
   def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
-    """The pattern of each head, [heads, length, memory_length]."""
     self.check_keys(call)
-    index = call.index
-    geometry = _Geometry(call, index.keys - index.queries, self.max_length)
-    logits = [PATTERNS[name](geometry) for name in self.patterns]
+    logits = [self._pattern(name, call) for name in self.patterns]
     dims = {d for x in logits for d in x.shape.dims}
     shape = mtf.Shape([d for d in call.local.dims if d in dims])
     stacked = mtf.stack(
       [mtf.transpose(mtf.broadcast(x, shape), shape) for x in logits], 'pattern'
     )
+    head = mtf.zeros(call.context.mesh, mtf.Shape([]), tf.int32)
+    for dim in call.heads:  # 0, 1, 2, ...
+      head = head * dim.size + mtf.range(call.context.mesh, dim, tf.int32)
     choice = mtf.one_hot(
-      _head_number(call) % len(logits),
-      stacked.shape.dims[0],
-      dtype=call.logits_dtype,
+      head % len(logits), stacked.shape.dims[0], dtype=call.logits_dtype
     )
     return mtf.einsum(
       [weighted(choice, alpha), stacked],
       mtf.Shape([d for d in call.local.dims if d in dims | set(call.heads)]),
     )
 
+  def _pattern(self, name: str, call: LayerCall) -> mtf.Tensor:
+    """The logits of one pattern, over some of [length, memory_length]."""
 
-def _head_number(call: LayerCall) -> mtf.Tensor:
-  """0, 1, 2, ... over the heads, [heads]."""
-  number = mtf.zeros(call.context.mesh, mtf.Shape([]), tf.int32)
-  for dim in call.heads:
-    number = number * dim.size + mtf.range(call.context.mesh, dim, tf.int32)
-  return number
+    def at(hit: mtf.Tensor) -> mtf.Tensor:
+      return _OUT * mtf.cast(mtf.logical_not(hit), call.logits_dtype)
+
+    if name == 'start':
+      return at(mtf.equal(call.index.keys, 0))
+    if name == 'end':
+      return at(_is_last(call))
+    ahead = call.index.keys - call.index.queries
+    if name in _OFFSETS:
+      return at(mtf.equal(ahead, _OFFSETS[name]))
+    distance = ahead if name == 'right' else -ahead
+    far = mtf.greater_equal(distance, 2)
+    near = mtf.cast(distance * mtf.cast(far, tf.int32), call.logits_dtype)
+    return at(far) + 3.0 * mtf.log(1.0 - near / self.max_length)
+
+
+def _is_last(call: LayerCall) -> mtf.Tensor:
+  sequence_id = row_sequence_id(call.context)
+  if call.context.read_priority is not None or sequence_id is None:
+    raise ConfigurationError(
+      "FixedPatterns.patterns: 'end' needs the whole sequence, which a decoder "
+      'does not see; set decoder/FixedPatterns.patterns without it'
+    )
+  (length,) = call.length
+  following = mtf.shift(sequence_id, -1, length, wrap=False)
+  last = mtf.not_equal(sequence_id, following)
+  return mtf.replace_dimensions(last, length, call.memory_length)

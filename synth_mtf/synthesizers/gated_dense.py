@@ -21,12 +21,7 @@ class GatedDense(Local):
 
   letter = 'GLU'
 
-  def hidden_parameters(self, d_model: int, heads: int, width: int) -> int:
-    """W1 and Wg."""
-    return 2 * d_model * heads * width
-
   def hidden(self, call: LayerCall) -> mtf.Tensor:
-    """(W1 x_i) * sigmoid(Wg x_i)."""
     dims = [*call.heads, self.d_kv(call)]
     linear = project(call, call.x, 'W1', dims, gain=_GATE_GAIN)
     return linear * mtf.sigmoid(project(call, call.x, 'Wg', dims))

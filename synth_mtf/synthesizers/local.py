@@ -40,25 +40,10 @@ class Local(Table):
   def hidden(self, call: LayerCall) -> mtf.Tensor:
     """Computes h(X), [batch..., length, heads, *summed_dims], of variance 1."""
 
-  @abc.abstractmethod
-  def hidden_parameters(self, d_model: int, heads: int, width: int) -> int:
-    """Counts the weights of h, whose width in each head is `width`."""
-
-  def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
-    """The weights of the hidden layer, and W2."""
-    width = mtf.Dimension('d_kv', self.key_value_size or d_kv)
-    summed = mtf.Shape(self.summed_dims(width)).size
-    return (
-      self.hidden_parameters(d_model, heads, width.size)
-      + heads * summed * self.tile_length
-    )
-
   def d_kv(self, call: LayerCall) -> mtf.Dimension:
-    """The width of the hidden layer in each head."""
     return mtf.Dimension('d_kv', self.key_value_size or call.kv_dim.size)
 
   def summed_dims(self, d_kv: mtf.Dimension) -> list[mtf.Dimension]:
-    """The dimensions that W2 sums over: [d_kv]."""
     return [d_kv]
 
   def logits(

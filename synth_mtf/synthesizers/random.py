@@ -34,12 +34,7 @@ class Random(Table):
 
   @property
   def letter(self) -> str:
-    """R, or Fix if it is not trained."""
     return 'R' if self.trainable else 'Fix'
-
-  def parameters(self, d_model: int, heads: int, d_kv: int) -> int:
-    """Heads N b."""
-    return heads * self.max_length * self.tile_length
 
   def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> Term:
     """R, [heads, length, memory_length]: the same for the whole batch."""

@@ -1,7 +1,5 @@
 """Linformer against NumPy."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -61,20 +59,6 @@ def test_is_the_formula(mode):
     )
 
 
-def test_in_bfloat16():
-  """Logits are float32 unless gin sets another type."""
-  exact = harness.parallel(make(), X, TOKENS, mode='eval').output
-  errors = []
-  for float32 in (True, False):
-    kwargs = {'float32_logits': float32}
-    rounded = harness.parallel(
-      make(attention_kwargs=kwargs), X, TOKENS, mode='eval', dtype='bfloat16'
-    ).output
-    harness.assert_close(rounded, exact, 'bfloat16', 5e-2)
-    errors.append(np.abs(rounded - exact).mean())
-  assert errors[0] != errors[1]
-
-
 def test_padding_changes_nothing():
   full = harness.parallel(
     make(), X, TOKENS, mode='eval', mask_padding=False
@@ -88,40 +72,6 @@ def test_z_loss_is_that_of_its_own_softmax():
   _, log_z = linformer(X.astype(np.float64), family.float64(got.weights))
   log_z *= TOKENS[:, None]
   np.testing.assert_allclose(got.losses, [0.1 * (log_z**2).mean()], rtol=1e-5)
-
-
-@pytest.mark.parametrize('shared', [True, False])
-def test_all_queries_share_one_decision_unless_gin_says_otherwise(shared):
-  """F has one projected position per channel: Y spells out the weights."""
-  kwargs: dict[str, Any] = {} if shared else {'dropout_broadcast_dims': []}
-
-  def weights(name, shape):
-    return np.eye(*shape) if name in 'voF' else harness.draw(name, shape)
-
-  # The first K tokens are one channel each, the others are 0.
-  x = np.zeros([1, 7, D_MODEL], np.float32)
-  x[0, np.arange(K), np.arange(K)] = 1
-  exact, drawn = (
-    harness.parallel(
-      make(
-        num_heads=1,
-        key_value_size=K,
-        dropout_rate=rate,
-        attention_kwargs=kwargs,
-      ),
-      x,
-      np.ones([1, 7], int),
-      weights=weights,
-      runs=runs,
-    ).output
-    for rate, runs in ((0.0, 1), (0.25, 50))
-  )
-  factors = drawn[..., :K] / exact[..., :K]  # [runs, 1, length, K]
-  kept = factors > 0.5
-  np.testing.assert_allclose(factors[kept], 1 / 0.75, rtol=1e-3)
-  np.testing.assert_allclose(factors[~kept], 0, atol=1e-3)
-  assert (kept == kept[:, :, :1]).all() == shared
-  assert abs(kept.mean() - 0.75) < 0.15
 
 
 def test_its_variables():

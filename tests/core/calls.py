@@ -9,8 +9,8 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer_layers
 
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.memory import OwnSequence
-from synth_mtf.core.positions import SlicedIndex
+from synth_mtf.core.memory import own_sequence
+from synth_mtf.core.positions import TableIndex
 from synth_mtf.core.projections import Projections
 from tests import harness
 
@@ -24,14 +24,9 @@ def make(
   layer: Optional[transformer_layers.SelfAttention] = None,
   **settings: Any,
 ) -> LayerCall:
-  """A call on whole rows, with weights drawn by their names.
+  """A call on whole rows, [batch, length], with weights drawn by their names.
 
-  Args:
-    mesh_object: the mesh of the graph.
-    sequence_id: [batch, length]; None: no padding, and the length above.
-    stack: where the layer stands.
-    layer: the host's, for its heads and projections.
-    **settings: those of `harness.host_context`.
+  `layer` is the host's; it defines heads and projections.
   """
   length = LENGTH if sequence_id is None else sequence_id.shape[1]
   shape = (BATCH, length, D_MODEL)
@@ -55,9 +50,10 @@ def make(
   return LayerCall(
     context,
     x_in,
-    Projections.of_layer(layer, context),
-    SlicedIndex(mesh_object, context.length_dim, memory_length),
-    OwnSequence(context, x_in, memory_length),
+    Projections(layer, context),
+    TableIndex(mesh_object, context.length_dim, memory_length),
+    own_sequence(context, x_in, memory_length),
+    memory_length,
     layer.kv_dim,
     tf.float32,
   )

@@ -1,40 +1,38 @@
-"""The order of named dimensions."""
+"""What a mesh says of its devices."""
 
-import mesh_tensorflow as mtf
-import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow import placement_mesh_impl
 
 from synth_mtf.core import dimensions
 from tests import harness
 
-A, B, C = (mtf.Dimension(n, s) for n, s in zip('abc', (2, 3, 5)))
-X = harness.draw('x', [2, 3])
+
+@pytest.mark.parametrize('mesh', [harness.ONE_DEVICE, harness.TPU])
+def test_only_a_mesh_whose_variables_are_placed_is_a_tpu(mesh):
+  with harness.new_graph(mesh) as (_, mesh_object):
+    assert dimensions.is_tpu(mesh_object) == mesh.tpu
 
 
-def test_arrange_transposes_and_broadcasts():
-  def build(mesh):
-    x = harness.constant(mesh, X, [A, B])
-    same = dimensions.arrange(x, mtf.Shape([B, A]))
-    more = dimensions.arrange(x, mtf.Shape([B, C, A]))
-    assert same.shape.dims == [B, A]
-    assert more.shape.dims == [B, C, A]
-    return same, more
-
-  same, more = harness.evaluate(build)
-  np.testing.assert_array_equal(same, X.T)
-  np.testing.assert_array_equal(more, np.stack([X.T] * 5, axis=1))
-
-
-def test_put_first():
-  def build(mesh):
-    x = harness.constant(mesh, X, [A, B])
-    y = dimensions.put_first([B], x)
-    assert y.shape.dims == [B, A]
-    return y
-
-  np.testing.assert_array_equal(harness.evaluate(build), X.T)
-
-
-def test_only_a_mesh_whose_variables_are_placed_is_a_tpu():
-  for mesh in (harness.ONE_DEVICE, harness.TPU):
-    with harness.new_graph(mesh) as (_, mesh_object):
-      assert dimensions.is_tpu(mesh_object) == mesh.tpu
+@pytest.mark.parametrize(
+  'names, has_gpu, expected',
+  [
+    (['cpu:0'], True, True),
+    (['cpu:0', 'cpu:1'], True, True),
+    (['/job:worker/task:0/device:CPU:0'], True, True),
+    ([''], False, True),
+    ([''], True, False),
+    (['/job:worker/task:1'], True, False),
+    (['gpu:0'], False, False),
+    (['cpu:0', 'gpu:0'], False, False),
+    (['/job:worker/task:0/device:GPU:1'], True, False),
+  ],
+)
+def test_a_mesh_of_cpus(monkeypatch, names, has_gpu, expected):
+  """Where the mesh leaves devices to TensorFlow, the machine decides."""
+  found = ['/GPU:0'] if has_gpu else []
+  monkeypatch.setattr(tf.config, 'list_physical_devices', lambda kind: found)
+  mesh = placement_mesh_impl.PlacementMeshImpl(
+    f'all:{len(names)}', 'batch:all', names
+  )
+  assert dimensions.on_cpu(mesh) == expected

@@ -18,6 +18,7 @@ from tests.core.cases import (
   LOGITS,
   MEMORY,
   ONE_QUERY,
+  SIZES,
   VALUES,
   WEIGHTS,
   Case,
@@ -25,6 +26,10 @@ from tests.core.cases import (
   dims,
   floats,
   integers,
+)
+
+on_cpu_and_tpu = pytest.mark.parametrize(
+  'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
 )
 
 
@@ -55,58 +60,77 @@ def sum_of_squares(a, b):
   return kernels.recompute_in_backward(make, [a])[0], way[0]
 
 
+def product(kernel, factors, output, splits=(), whole=()):
+  """A case whose formula is the einsum of x and y."""
+  letters = {d: chr(ord('a') + i) for i, d in enumerate(SIZES)}
+  x, y, z = (
+    ''.join(letters[d] for d in names.split()) for names in (*factors, output)
+  )
+  words = f'{x},{y}->{z}'
+  return Case(
+    lambda x, y: kernel(x, y),  # whatever it calls them
+    lambda x, y: np.einsum(words, x, y),
+    {name: (names, None) for name, names in zip('xy', factors)},
+    output,
+    splits,
+    whole,
+  )
+
+
+def shared_product(batch, heads, splits, of_each='', train=True):
+  return product(
+    lambda w, v: kernels.shared_product(
+      w, v, dims(batch), dims('length'), dims(heads), train
+    ),
+    [
+      f'{of_each} {heads} length memory_length',
+      f'{batch} memory_length {heads} d_kv',
+    ],
+    f'{batch} length {heads} d_kv',
+    ('batch', *splits),
+  )
+
+
 CAUSAL = np.tril(np.ones([LENGTH, MEMORY], int))
 POSITION = np.array([3, 5])
-HERE = np.eye(MEMORY, dtype=int)[POSITION]
+HERE = np.eye(MEMORY, dtype=bool)[POSITION]
 ROWS = integers('batch length', 3)
 COLUMNS = integers('batch memory_length', 5)
 TABLE = harness.draw('table', [HEADS, 3, 5])
 
-CASES = {
-  'put': Case(
+
+def put(memory_names, expand, here):
+  """A case of a token for each example, at its position."""
+  return Case(
     lambda new, memory, position: kernels.put(
       new, memory, position, *dims('memory_length')
     ),
-    lambda new, memory, position: np.where(
-      HERE[:, :, None, None] == 1, new[:, None], memory
-    ),
+    lambda new, memory, position: np.where(here, expand(new), memory),
     {
       'new': ('batch heads d_kv', None),
-      'memory': (VALUES, None),
+      'memory': (memory_names, None),
       'position': ('batch', POSITION),
     },
-    VALUES,
+    memory_names,
     ('batch', 'memory_length', 'heads'),
     trained=False,
+  )
+
+
+CASES = {
+  'put': put(VALUES, lambda new: new[:, None], HERE[:, :, None, None]),
+  'put into a matrix of each head': put(
+    'batch heads memory_length d_kv',
+    lambda new: new[:, :, None],
+    HERE[:, None, :, None],
   ),
   'put at a position of all': Case(
     lambda new, memory: kernels.put(
-      new,
-      memory,
-      harness.constant(memory.mesh, 5, ''),
-      *dims('memory_length'),
+      new, memory, harness.constant(memory.mesh, 5, ''), *dims('memory_length')
     ),
-    lambda new, memory: np.where(
-      HERE[1][:, None, None] == 1, new[:, None], memory
-    ),
+    lambda new, memory: np.where(HERE[1, :, None, None], new[:, None], memory),
     {'new': ('batch heads d_kv', None), 'memory': (VALUES, None)},
     VALUES,
-    ('batch', 'memory_length', 'heads'),
-    trained=False,
-  ),
-  'put into a matrix of each head': Case(
-    lambda new, memory, position: kernels.put(
-      new, memory, position, *dims('memory_length')
-    ),
-    lambda new, memory, position: np.where(
-      HERE[:, None, :, None] == 1, new[:, :, None], memory
-    ),
-    {
-      'new': ('batch heads d_kv', None),
-      'memory': ('batch heads memory_length d_kv', None),
-      'position': ('batch', POSITION),
-    },
-    'batch heads memory_length d_kv',
     ('batch', 'memory_length', 'heads'),
     trained=False,
   ),
@@ -140,10 +164,9 @@ CASES = {
     LOGITS,
     ('batch', 'heads'),
   ),
-  'outer product': Case(
+  'outer product': product(
     kernels.outer_product,
-    lambda a, b: np.einsum('bhr,bhd->bhrd', a, b),
-    {'a': ('batch heads row', None), 'b': ('batch heads d_kv', None)},
+    ['batch heads row', 'batch heads d_kv'],
     'batch heads row d_kv',
     ('batch', 'heads'),
     ('d_kv',),
@@ -175,64 +198,28 @@ CASES = {
     ('heads', 'length'),
     ('memory_length',),
   ),
-  'product of one query and keys': Case(
-    lambda q, k: kernels.product(q, k, mtf.Shape(dims(ONE_QUERY))),
-    lambda q, k: np.einsum('bhd,bjhd->bhj', q, k),
-    {'q': ('batch heads d_kv', None), 'k': (VALUES, None)},
-    ONE_QUERY,
-    ('batch', 'memory_length', 'heads', 'd_kv'),
+  **{
+    f'product to {output}': product(
+      lambda x, y, output=output: kernels.product(
+        x, y, mtf.Shape(dims(output))
+      ),
+      [x, VALUES],
+      output,
+      ('batch', 'memory_length', 'heads', 'd_kv'),
+    )
+    for x, output in (
+      ('batch heads d_kv', ONE_QUERY),  # one query and keys
+      ('heads memory_length', 'batch heads d_kv'),  # one row for all examples
+      (X, LOGITS),  # all queries and keys
+    )
+  },
+  'shared product': shared_product('batch', 'heads', ('length', 'heads')),
+  'shared product of one head': shared_product('batch', '', ('length',)),
+  'shared product in an ensemble': shared_product(
+    'ensemble batch', 'heads', ('ensemble',), of_each='ensemble'
   ),
-  'product of one row for all examples': Case(
-    lambda w, v: kernels.product(w, v, mtf.Shape(dims('batch heads d_kv'))),
-    lambda w, v: np.einsum('hj,bjhd->bhd', w, v),
-    {'w': ('heads memory_length', None), 'v': (VALUES, None)},
-    'batch heads d_kv',
-    ('batch', 'memory_length', 'heads', 'd_kv'),
-  ),
-  'product of all queries and keys': Case(
-    lambda q, k: kernels.product(q, k, mtf.Shape(dims(LOGITS))),
-    lambda q, k: np.einsum('bihd,bjhd->bhij', q, k),
-    {'q': (X, None), 'k': (VALUES, None)},
-    LOGITS,
-    ('batch', 'memory_length', 'heads', 'd_kv'),
-  ),
-  'shared product': Case(
-    lambda w, v: kernels.shared_product(
-      w, v, dims('batch'), dims('length'), dims('heads'), train=True
-    ),
-    lambda w, v: np.einsum('hij,bjhd->bihd', w, v),
-    {'w': (WEIGHTS, None), 'v': (VALUES, None)},
-    X,
-    ('batch', 'length', 'heads'),
-  ),
-  'shared product of one head': Case(
-    lambda w, v: kernels.shared_product(
-      w, v, dims('batch'), dims('length'), [], train=True
-    ),
-    lambda w, v: np.einsum('ij,bjd->bid', w, v),
-    {
-      'w': ('length memory_length', None),
-      'v': ('batch memory_length d_kv', None),
-    },
-    'batch length d_kv',
-    ('batch', 'length'),
-  ),
-  'shared product in an ensemble': Case(
-    lambda w, v: kernels.shared_product(
-      w, v, dims('ensemble batch'), dims('length'), dims('heads'), train=True
-    ),
-    lambda w, v: np.einsum('ehij,ebjhd->ebihd', w, v),
-    {'w': (f'ensemble {WEIGHTS}', None), 'v': (f'ensemble {VALUES}', None)},
-    f'ensemble {X}',
-    ('ensemble', 'batch'),
-  ),
-  'shared product in evaluation': Case(
-    lambda w, v: kernels.shared_product(
-      w, v, dims('batch'), dims('length'), dims('heads'), train=False
-    ),
-    lambda w, v: np.einsum('hij,bjhd->bihd', w, v),
-    {'w': (WEIGHTS, None), 'v': (VALUES, None)},
-    X,
+  'shared product in evaluation': shared_product(
+    'batch', 'heads', (), train=False
   ),
   'divide': Case(
     lambda x, total: kernels.divide(x, total * total),
@@ -278,9 +265,7 @@ def test_a_mesh_may_not_split(name, dim):
     cases.run(CASES[name], harness.Mesh('all:2', f'{dim}:all'))
 
 
-@pytest.mark.parametrize(
-  'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
-)
+@on_cpu_and_tpu
 def test_a_softmax_of_bfloat16_logits(mesh):
   def build(mesh_object):
     x = harness.constant(mesh_object, [[0.5, 1.0]], 'length memory_length')
@@ -348,9 +333,7 @@ def products(graph):
 
 
 @pytest.mark.parametrize('name', PRODUCTS)
-@pytest.mark.parametrize(
-  'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
-)
+@on_cpu_and_tpu
 def test_entries_are_copied_off_a_tpu_and_multiplied_on_one(name, mesh):
   case = CASES[name]
   arrays = cases.values(case)
@@ -368,9 +351,7 @@ def test_entries_are_copied_off_a_tpu_and_multiplied_on_one(name, mesh):
     assert made == 0
 
 
-@pytest.mark.parametrize(
-  'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
-)
+@on_cpu_and_tpu
 def test_on_a_tpu_the_gradient_reads_nothing_on_the_way(mesh):
   with harness.new_graph(mesh) as (graph, mesh_object):
     a, b = (
@@ -398,25 +379,7 @@ def test_an_example_that_is_past_its_end_leaves_the_others_alone():
   np.testing.assert_array_equal(harness.evaluate(build)[1], memory[1])
 
 
-def test_an_index_that_is_not_on_the_axis_is_left_out_of_the_sum():
-  indices = [[0, -1, 3, 0], [2, 4, 1, -2]]
-  dy = harness.draw('dy', [2, 4])
-  axis = mtf.Dimension('axis', 3)
-
-  def build(mesh):
-    entries, places = (
-      harness.constant(mesh, x, 'batch length') for x in (dy, indices)
-    )
-    shape = mtf.Shape([entries.shape.dims[0], axis])
-    return kernels.sum_by_index(entries, places, shape, axis)
-
-  expected = [[dy[0, 0] + dy[0, 3], 0, 0], [0, dy[1, 2], dy[1, 0]]]
-  harness.assert_close(harness.evaluate(build), np.array(expected), 'sum', 1e-6)
-
-
-@pytest.mark.parametrize(
-  'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
-)
+@on_cpu_and_tpu
 def test_one_row_is_multiplied_as_a_matrix_off_a_tpu(mesh):
   """On a TPU as by the host, whose product of numbers is as large as keys."""
   with harness.new_graph(mesh) as (graph, mesh_object):

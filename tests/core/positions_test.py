@@ -36,33 +36,25 @@ MESHES = {
     for dim in ('batch', 'heads', 'length')
   },
 }
+STEPS = np.array([0, 5, 7, 9])
+KEYS = np.arange(LENGTH)
+LAST = np.minimum(STEPS, ROWS - 1)  # where a table ends
 
 
 def packed(mesh):
   ids = harness.constant(mesh, SEQUENCE_ID, 'batch length')
-  return positions.PackedIndex(LENGTH_DIM, MEMORY_DIM, ids)
+  return positions.packed_index(LENGTH_DIM, MEMORY_DIM, ids)
 
 
 def sliced(mesh):
-  return positions.SlicedIndex(mesh, LENGTH_DIM, MEMORY_DIM)
+  return positions.TableIndex(mesh, LENGTH_DIM, MEMORY_DIM)
 
 
 def step(mesh):
-  position = harness.constant(mesh, np.array([0, 5, 7, 9]), 'batch')
-  return positions.StepIndex(LENGTH_DIM, MEMORY_DIM, position)
+  position = harness.constant(mesh, STEPS, 'batch')
+  return positions.TableIndex(mesh, LENGTH_DIM, MEMORY_DIM, position)
 
 
-def test_position_in_segment():
-  found = harness.evaluate(
-    lambda mesh: positions.position_in_segment(
-      harness.constant(mesh, SEQUENCE_ID, 'batch length'), LENGTH_DIM
-    )
-  )
-  np.testing.assert_array_equal(found, POSITION)
-
-
-KEYS = np.arange(LENGTH)
-LAST = np.minimum([0, 5, 7, 9], ROWS - 1)  # where a table ends
 # name: the index, what it reads, the dimensions, the same in NumPy.
 READS = {
   'packed rows': (
@@ -149,31 +141,3 @@ def test_an_index_reads(name, mesh):
     ),
     1e-6,
   )
-
-
-@pytest.mark.parametrize('make', [sliced, step])
-def test_columns_that_suffice_are_not_tiled(make):
-  table = harness.draw('table', [HEADS, ROWS, LENGTH + 1])
-  found = harness.evaluate(
-    lambda mesh: make(mesh).columns(
-      harness.constant(mesh, table, 'heads length memory_length')
-    )
-  )
-  np.testing.assert_array_equal(found, table[:, :, :LENGTH])
-
-
-def test_queries_and_keys():
-  def build(mesh):
-    return {
-      name: (make(mesh).queries, make(mesh).keys)
-      for name, make in (('p', packed), ('s', sliced), ('i', step))
-    }
-
-  found = harness.evaluate(build)
-  for actual, expected in (
-    (found['p'], (POSITION, POSITION)),
-    (found['s'], (KEYS, KEYS)),
-    (found['i'], (np.array([0, 5, 7, 9]), KEYS)),
-  ):
-    for one, wanted in zip(actual, expected):
-      np.testing.assert_array_equal(one, wanted)

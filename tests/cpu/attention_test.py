@@ -273,46 +273,32 @@ def test_what_no_query_sees_is_not_read(monkeypatch, packed):
     monkeypatch.setattr(tiles, '_TILE', ROWS.shape[1])
     monkeypatch.setattr(tiles, '_MOST_TILES', 1000)
   tokens = (ROWS > 0).astype(np.float32)
-  heads, d_kv = calls.HEADS, calls.D_KV
-  shape = [calls.BATCH, ROWS.shape[1], heads, d_kv]
-  drawn = {name: harness.draw(name, shape) for name in 'qkv'}
-  spoiled = {
-    name: np.where(tokens[..., None, None] > 0, x, np.nan).astype(np.float32)
-    for name, x in drawn.items()
-  }
+  same = (ROWS[:, :, None] == ROWS[:, None]).astype(np.float32)
+  shape = [*ROWS.shape, calls.HEADS, calls.D_KV]
+  columns = 'batch memory_length'
 
   def build(mesh):
     call = calls.make(mesh, ROWS)
-    rows = {'q': 'length', 'k': 'memory_length', 'v': 'memory_length'}
-    dims = {
-      name: [
-        mtf.Dimension('batch', calls.BATCH),
-        mtf.Dimension(row, ROWS.shape[1]),
-        mtf.Dimension('heads', heads),
-        mtf.Dimension('d_kv', d_kv),
-      ]
-      for name, row in rows.items()
-    }
-    q, k, v = (harness.constant(mesh, spoiled[n], dims[n]) for n in 'qkv')
-    of_pairs = [*call.batch, *call.length, call.memory_length]
-    same = (ROWS[:, :, None] == ROWS[:, None]).astype(np.float32)
-    if packed:
-      pairs = mtf.equal(harness.constant(mesh, same, of_pairs), 1.0)
-      visibility = Visibility(pairs, None, None)
-    else:
-      visibility = Visibility(
-        None,
-        harness.constant(mesh, tokens, [*call.batch, call.memory_length]),
-        harness.constant(mesh, tokens, [*call.batch, *call.length]),
+    q, k, v = (
+      harness.constant(
+        mesh,
+        np.where(tokens[..., None, None], harness.draw(name, shape), np.nan),
+        f'{rows} heads d_kv',
       )
+      for name, rows in (('q', 'batch length'), ('k', columns), ('v', columns))
+    )
+    if packed:
+      pairs = harness.constant(mesh, same, 'batch length memory_length')
+      visibility = Visibility(mtf.equal(pairs, 1.0), None, None)
+    else:
+      masks = (
+        harness.constant(mesh, tokens, x) for x in (columns, 'batch length')
+      )
+      visibility = Visibility(None, *masks)
     logits = add(call, [InnerProduct(q, k, call.kv_dim)])
     y = attention.attend_each(call, logits, visibility, v)
-    cotangent = harness.constant(
-      mesh, np.broadcast_to(tokens[..., None, None], shape), y.shape
-    )
-    gradients = mtf.gradients([mtf.reduce_sum(y * cotangent)], [q, k, v])
-    return {'y': y, 'gradients': gradients}
+    loss = y * harness.constant(mesh, tokens, 'batch length')
+    return [y, *mtf.gradients([mtf.reduce_sum(loss)], [q, k, v])]
 
-  found = harness.evaluate(build)
-  for x in (found['y'], *found['gradients']):
+  for x in harness.evaluate(build):
     assert np.isfinite(x[tokens > 0]).all()

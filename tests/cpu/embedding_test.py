@@ -74,17 +74,6 @@ def test_agrees_with_the_host(ids, scaled):
   assert 'OneHotOperation' not in assert_agree(ids=ids, scaled=scaled)
 
 
-def test_copies_rows():
-  found, _ = read(EmbeddingByIndex)
-  np.testing.assert_array_equal(found['y'], WEIGHTS[IDS])
-
-
-def test_unknown_ids_are_0_and_move_nothing():
-  found, _ = read(EmbeddingByIndex, ids=STRANGE)
-  assert not found['y'][(STRANGE < 0) | (STRANGE >= VOCAB)].any()
-  assert sorted(set(np.nonzero(found['gradient'])[0])) == [3, 9]
-
-
 @pytest.mark.parametrize(
   'mesh',
   [

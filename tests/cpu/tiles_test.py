@@ -1,10 +1,40 @@
-"""Tiles of an alignment, and the pieces of tensors that belong to them."""
+"""Tiles of an alignment, their windows, and pieces of tensors."""
+
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.cpu import tiles
+
+LENGTH = 12
+QUERY, KEY = np.arange(LENGTH)[:, None], np.arange(LENGTH)
+# Of a block of queries, 4 to 7: [batch, 1, rows, columns] each.
+MASKS: Any = {
+  'padding': [[KEY < 5, KEY < 9]],
+  'the future': [[(KEY <= QUERY)[4:8]]],
+  'another sequence': [[((QUERY < 6) == (KEY < 6))[6:8].repeat(2, 0)]],
+  'the future and padding': [[(KEY <= QUERY)[4:8]], [KEY < 6]],
+  'tokens end': [[KEY < 9], [np.array([[1], [1], [0], [0]])]],
+  'what padding sees': [
+    [np.where(np.arange(4)[:, None] < 2, KEY == 7, KEY < 12)],
+    [np.array([[1], [1], [0], [0]])],
+  ],
+  'a token sees nothing': [[np.array([KEY == 6] * 3 + [KEY < 0])]],
+  'no token': [[KEY < 0], [np.zeros([4, 1])]],
+}
+# First and last query, first and last key, by steps of 1 and of 4.
+WINDOWS = {
+  'padding': [(4, 0, 9), (4, 0, 12)],
+  'the future': [(4, 0, 8), (4, 0, 8)],
+  'another sequence': [(4, 6, 6), (4, 4, 8)],
+  'the future and padding': [(4, 0, 6), (4, 0, 8)],
+  'tokens end': [(2, 0, 9), (4, 0, 12)],
+  'what padding sees': [(2, 7, 1), (4, 4, 4)],
+  'a token sees nothing': [(4, 0, 12), (4, 0, 12)],
+  'no token': [(1, 0, 12), (4, 0, 12)],
+}
 
 
 def test_a_single_key_leaves_all_queries():
@@ -34,7 +64,9 @@ def test_a_single_key_leaves_all_queries():
 )
 def test_tiles_are_few(shape, by_queries):
   tiling = tiles.Tiling(shape, by_queries)
-  assert 0 <= tiling.groups['q'] * tiling.queries - shape[2] < tiling.groups['q']
+  assert (
+    0 <= tiling.groups['q'] * tiling.queries - shape[2] < tiling.groups['q']
+  )
   assert shape[0] % tiling.groups['b'] == shape[1] % tiling.groups['h'] == 0
   assert tiling.groups['b'] * tiling.groups['h'] * tiling.groups['q'] <= 96
 
@@ -85,3 +117,34 @@ def test_pieces_come_together_again(
   assert uses == tiling.groups['b'] * tiling.groups['h'] * tiling.groups['q']
   assert count.min() == count.max() == uses // pieces.number
   np.testing.assert_allclose(summed, x * count, rtol=1e-6)
+
+
+@pytest.mark.parametrize('steps', [0, 1])
+@pytest.mark.parametrize('name', MASKS)
+def test_a_window_is_what_tokens_see(monkeypatch, name, steps):
+  monkeypatch.setattr(tiles, '_LEAST_STEP', [1, 4][steps])
+  batch = max(len(given) for given in MASKS[name])
+  tiling = tiles.Tiling([batch, 1, 4, LENGTH], by_queries=False, single=True)
+  with tf.Graph().as_default(), tf.Session() as session:
+    masks = []
+    for given in MASKS[name]:
+      mask = np.array(given, np.int32)
+      mask = mask.reshape([len(given), 1, -1, mask.shape[-1]])
+      rows, columns = (
+        'qk'[i] if n > 1 else '.' for i, n in enumerate(mask.shape[2:])
+      )
+      masks.append(
+        tiles.Pieces(
+          tiling, mask.shape, f'bh{rows}{columns}', tf.constant(mask)
+        )
+      )
+    found = tiles.find_windows(tiling, masks)
+    x = tf.reshape(tf.range(4 * LENGTH), [1, 1, 4, LENGTH])
+    view = found.view(0, x, 'bhqk')
+    back = found.put(0, view, 'bhqk', x.shape.as_list())
+    view, back, whole = session.run([view, back, x])
+  queries, start, keys = WINDOWS[name][steps]
+  seen = np.s_[:, :, :queries, start : start + keys]
+  np.testing.assert_array_equal(view, whole[seen])
+  assert back.sum() == view.sum()
+  np.testing.assert_array_equal(back[seen], view)

@@ -271,14 +271,6 @@ def test_rows_that_are_done_decode_on_beyond_the_table(member, mesh):
 # The class.
 
 
-def test_by_default_it_is_t5s_layer():
-  make = functools.partial(
-    synth_mtf.SyntheticAttention, num_heads=3, key_value_size=5
-  )
-  found = harness.variables(make, family.tokens(np.ones([2, 7])))
-  assert set(found) == {'q', 'k', 'v', 'o'}
-
-
 def test_bindings_of_self_attention_apply():
   gin.parse_config("""
       SelfAttention.num_heads = 3

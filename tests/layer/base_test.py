@@ -5,10 +5,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.core import positions
 from synth_mtf.layer.base import AttentionLayer
 from tests import harness
-from tests.harness import DECODER
 
 IDS = np.array([[1, 1, 2, 2], [1, 1, 1, 0]])
 X = harness.draw('x', [2, 4, 7])
@@ -61,30 +59,19 @@ def test_type_of_the_logits(activations, settings, expected):
 
 
 @pytest.mark.parametrize(
-  'packed, ids, mode, index',
+  'packed, ids, mode, by_segment',
   [
-    (False, IDS, 'train', positions.SlicedIndex),
-    (True, IDS, 'train', positions.PackedIndex),
-    (True, IDS, 'eval', positions.PackedIndex),
-    (True, IDS, 'infer', positions.SlicedIndex),
-    (True, None, 'train', positions.SlicedIndex),
+    (False, IDS, 'train', False),
+    (True, IDS, 'train', True),
+    (True, IDS, 'eval', True),
+    (True, IDS, 'infer', False),
+    (True, None, 'train', False),
   ],
 )
-def test_how_tables_are_read(packed, ids, mode, index):
+def test_how_tables_are_read(packed, ids, mode, by_segment):
   made = layer(packed=packed)
   call(made, ids, mode=mode)
-  assert type(made.seen.index) is index
-
-
-def test_a_decoding_step_reads_its_own_row():
-  made = layer()
-  with harness.new_graph() as (_, mesh):
-    context = harness.host_context(mesh, X.shape, None, DECODER)
-    context.mode = 'incremental'
-    context.position = mtf.constant(mesh, 2, dtype=tf.int32)
-    index = made.table_index(context)
-  assert type(index) is positions.StepIndex
-  assert index.queries is context.position
+  assert made.seen.index.is_packed is by_segment
 
 
 @pytest.mark.parametrize(
@@ -106,33 +93,28 @@ def test_dropout_of_the_weights(settings, mode, rate, shared):
 
 
 @pytest.mark.parametrize(
-  'coefficient, mode, wanted',
-  [(0.5, 'train', True), (0.5, 'eval', False), (None, 'train', False)],
+  'coefficient, mode, microbatches, factor',
+  [
+    (0.5, 'train', 0, 0.5),
+    (0.5, 'train', 4, 0.125),
+    (0.5, 'eval', 0, None),
+    (None, 'train', 0, None),
+  ],
 )
-def test_z_loss_only_in_training(coefficient, mode, wanted):
-  made = layer(z_loss_coeff=coefficient)
-  context = call(made, mode=mode)
-  assert (made.z_loss(context) is not None) == wanted
-
-
-@pytest.mark.parametrize('microbatches', [0, 4])
-def test_z_loss_is_the_mean_square_over_tokens(microbatches):
+def test_z_loss_is_a_mean_square_over_tokens(
+  coefficient, mode, microbatches, factor
+):
   log_z = harness.draw('log z', [2, 4])
 
   def build(mesh):
-    context = harness.host_context(mesh, X.shape, IDS)
+    context = harness.host_context(mesh, X.shape, IDS, mode=mode)
     context.num_microbatches = microbatches
-    layer(z_loss_coeff=0.5).z_loss(context)(
-      harness.constant(mesh, log_z, 'batch length')
-    )
-    return context.losses
+    add = layer(z_loss_coeff=coefficient).z_loss(context)
+    assert (add is None) == (factor is None)
+    if add is not None:
+      add(harness.constant(mesh, log_z, 'batch length'))
+    return [*context.losses, mtf.zeros(mesh, [])]
 
-  (loss,) = harness.evaluate(build)
-  tokens = IDS > 0
-  expected = 0.5 * (log_z**2 * tokens).mean() / (microbatches or 1)
-  np.testing.assert_allclose(loss, expected, rtol=1e-6)
-
-
-def test_it_is_packed_by_default():
-  assert layer().packed  # gin has no binding for the data
-  assert not layer(packed=False).packed
+  *losses, _ = harness.evaluate(build)
+  expected = [factor * (log_z**2 * (IDS > 0)).mean()] if factor else []
+  np.testing.assert_allclose(losses, expected, rtol=1e-6)

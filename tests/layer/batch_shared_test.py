@@ -83,33 +83,3 @@ def test_logits_further_than_150_apart_count_as_150():
   )
   first = x[:, :1] @ far.weights['v'] @ far.weights['o']
   harness.assert_close(far.output, np.repeat(first, 2, axis=1), 'output')
-
-
-@pytest.mark.parametrize(
-  'name, memory_length', [('', 29), ('cross_', 31)], ids=['self', 'cross']
-)
-def test_the_largest_tensor_does_not_grow_with_the_batch(name, memory_length):
-  length = 29
-  members = {**family.ALL, **family.CROSS}
-
-  def largest(function, batch):
-    memory = harness.Encoded(
-      harness.draw('memory', [batch, memory_length, 4]),
-      np.ones([batch, memory_length], int),
-    )
-    result = harness.parallel(
-      members[name + function]
-      .of_size(max_length=length, memory_max_length=memory_length)
-      .but(key_value_size=1),
-      harness.draw('x', [batch, length, 4]),
-      np.ones([batch, length], int),
-      DECODER,
-      encoded=memory if name else None,
-    )
-    return max(np.prod(shape, dtype=int) for _, shape in result.shapes)
-
-  whole = family.HEADS * length * memory_length
-  for function in ('random', 'factorized_random'):
-    assert largest(function, 2) == largest(function, 7) == whole
-  # The measure works: the dot product does grow.
-  assert largest('vanilla', 7) == 7 * whole

@@ -180,11 +180,6 @@ def test_its_functions_have_their_own_settings():
   assert sizes(cross) == (114, 512)
 
 
-def test_max_length_without_gin_is_that_of_t5():
-  layer = synth_mtf.SyntheticEncDecAttention([synth_mtf.Random])
-  assert sizes(layer) == (512, 512)
-
-
 def call(layer, memory=None):
   """The shapes of the layer's variables."""
   if memory is None:

@@ -93,28 +93,6 @@ def declaring(name, member):
   return type(owner)
 
 
-@family.every(family.ALL)
-@pytest.mark.parametrize(
-  'heads, sizes',
-  [
-    (family.HEADS, {}),
-    (1, {}),
-    (family.HEADS, {'tile_length': TILE, 'key_value_size': 2}),
-  ],
-  ids=['as it is', 'one head', 'other sizes'],
-)
-def test_parameters_count_the_variables(member, heads, sizes):
-  member = member.of_size(**sizes).but(num_heads=heads)
-  made = variables(member)
-  functions = member.functions()
-  alpha = made.pop('alpha', ())
-  if len(functions) > 1:
-    assert alpha == (len(functions), *([heads] if heads > 1 else []))
-  assert sum(int(np.prod(shape)) for shape in made.values()) == sum(
-    f.parameters(family.D_MODEL, heads, family.D_KV) for f in functions
-  )
-
-
 @each_function
 def test_position_axes_are_those_of_max_length(member):
   """Two lengths whose divisors are no other size."""
@@ -175,11 +153,6 @@ def test_the_scope_leads_back_to_the_class(member):
     assert base.function_of(function.scope) is type(function)
     assert base.function_of(f'{function.scope}_1') is type(function)
   assert base.function_of('nothing') is None
-
-
-def test_a_scope_is_the_class_name_in_snake_case():
-  assert base.scope_of(synth_mtf.Random) == 'random'
-  assert base.scope_of(synth_mtf.FactorizedRandom) == 'factorized_random'
 
 
 @each_function
@@ -289,14 +262,11 @@ def test_tiles_that_do_not_fit_are_refused(member, tile_length):
 def test_max_length_of_each_stack():
   gin.parse_config("""
       SyntheticAttention.synthesizers = [@synth_mtf.Random]
-      encoder/Unitransformer.max_length = 512
+      encoder/Unitransformer.max_length = 400
       decoder/Unitransformer.max_length = 114
   """)
-  for stack, length in (('encoder', 512), ('decoder', 114)):
-    with gin.config_scope(stack):
+  # T5's default where gin sets none.
+  for stack, length in (('', 512), ('encoder', 400), ('decoder', 114)):
+    with gin.config_scope(stack or None):
       (table,) = synth_mtf.SyntheticAttention().synthesizers
     assert vars(table)['max_length'] == length
-
-
-def test_max_length_without_gin_is_that_of_t5():
-  assert synth_mtf.Random().max_length == 512
