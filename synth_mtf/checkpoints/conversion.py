@@ -24,8 +24,7 @@ from synth_mtf.checkpoints import comparison, names
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host.model import ConfiguredModel
-from synth_mtf.layer.mixing import scopes
-from synth_mtf.layer.synthetic import SyntheticLayer
+from synth_mtf.layer.synthetic import SyntheticLayer, scopes
 from synth_mtf.synthesizers.base import (
   SynthesizingFunction,
   function_of,

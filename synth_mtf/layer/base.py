@@ -21,8 +21,7 @@ from synth_mtf.core.projections import Projections
 from synth_mtf.core.visibility import Visibility, visibility
 from synth_mtf.cpu import einsum, mask
 from synth_mtf.layer import refusals
-from synth_mtf.layer.dropout import Dropout
-from synth_mtf.layer.weighted_sum import UseLogZ
+from synth_mtf.layer.weighted_sum import Dropout, UseLogZ
 
 
 class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):

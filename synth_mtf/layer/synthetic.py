@@ -1,23 +1,28 @@
 """SyntheticLayer, the base class of layers with a synthesized alignment."""
 
 import abc
+import collections
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
 import mesh_tensorflow as mtf
+import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.logits import add
+from synth_mtf.core.logits import Term, add
 from synth_mtf.core.positions import TableIndex
 from synth_mtf.errors import ConfigurationError
 from synth_mtf.layer import recording
 from synth_mtf.layer.base import AttentionLayer
-from synth_mtf.layer.mixing import MIXINGS, make_alphas, mixture
 from synth_mtf.layer.refusals import check_option
 from synth_mtf.layer.weighted_sum import softmax_average, unnormalized_average
 from synth_mtf.synthesizers.base import SynthesizingFunction
 from synth_mtf.synthesizers.dot_product import DotProduct
+
+# Learned per head, summing to 1 (the paper's); the same per layer
+# (mesh_tensorflow's own); all 1.
+MIXINGS = ('softmax', 'layer_softmax', 'sum')
 
 
 class SyntheticLayer(AttentionLayer):
@@ -78,8 +83,8 @@ class SyntheticLayer(AttentionLayer):
     return '+'.join(function.letter for function in self.synthesizers)
 
   def attend(self, call: LayerCall) -> mtf.Tensor:
-    alphas = make_alphas(call, len(self.synthesizers), self.mixing)
-    terms = mixture(call, self.synthesizers, alphas)
+    alphas = _make_alphas(call, len(self.synthesizers), self.mixing)
+    terms = _mixture(call, self.synthesizers, alphas)
     logits = add(call, terms + self.relative_position_bias(call))
     visibility = self.visibility(call)
     recording.record(self, call, logits, visibility, alphas)
@@ -118,3 +123,50 @@ class SyntheticLayer(AttentionLayer):
         'SynthesizingFunction'
       )
     return functions
+
+
+def _make_alphas(
+  call: LayerCall, count: int, mixing: str
+) -> list[Optional[mtf.Tensor]]:
+  """alpha_i of each function (eq. 8, 9), [heads] or []; None stands for 1.
+
+  The softmax over the functions of the variable `alpha`, which starts at 0.
+  """
+  if count == 1 or mixing == 'sum':
+    return [None] * count
+  context = call.context
+  functions = mtf.Dimension('synthesizers', count)
+  heads = call.heads if mixing == 'softmax' else []
+  types = context.variable_dtype
+  alpha = mtf.get_variable(
+    context.mesh,
+    'alpha',
+    mtf.Shape([*context.model.ensemble_dims, functions, *heads]),
+    initializer=tf.zeros_initializer(),
+    dtype=mtf.VariableDType(types.master_dtype, types.slice_dtype, tf.float32),
+  )
+  return mtf.unstack(mtf.softmax(alpha, functions), functions)
+
+
+def _mixture(
+  call: LayerCall,
+  functions: Sequence[SynthesizingFunction],
+  alphas: Sequence[Optional[mtf.Tensor]],
+) -> list[Term]:
+  """The terms alpha_i S_i(X), each in the variable scope of its function."""
+  terms = []
+  for scope, function, alpha in zip(scopes(functions), functions, alphas):
+    with tf.variable_scope(scope):
+      terms.append(function.logits(call, alpha))
+  return terms
+
+
+def scopes(functions: Sequence[SynthesizingFunction]) -> list[str]:
+  """The variable scope of each function: random, random_1, dense, ..."""
+  seen: collections.Counter[str] = collections.Counter()
+  names = []
+  for function in functions:
+    count = seen[function.scope]
+    names.append(f'{function.scope}_{count}' if count else function.scope)
+    seen[function.scope] += 1
+  return names

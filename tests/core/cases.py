@@ -48,25 +48,18 @@ def integers(names, below, name='i'):
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-  """A call.
+  """A call of a kernel on tensors, and its formula on arrays.
 
-  Attributes:
-    kernel: takes the inputs as tensors.
-    formula: takes them as arrays.
-    inputs: dimensions and values, by name; those of floats have a gradient.
-    output: the dimensions of the result.
-    splits: the dimensions that a mesh may split.
-    whole: those that it may not.
-    trained: whether there ever is a gradient.
+  Inputs have dimensions and values; those of floats have a gradient.
   """
 
   kernel: Callable[..., mtf.Tensor]
   formula: Callable[..., Any]
   inputs: dict[str, tuple[str, Any]]
   output: str
-  splits: tuple[str, ...] = ()
-  whole: tuple[str, ...] = ()
-  trained: bool = True
+  splits: tuple[str, ...] = ()  # what a mesh may split
+  whole: tuple[str, ...] = ()  # what it may not
+  trained: bool = True  # whether there ever is a gradient
 
 
 def everywhere(table):

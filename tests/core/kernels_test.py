@@ -12,7 +12,6 @@ from synth_mtf.core import kernels
 from tests import harness
 from tests.core import cases
 from tests.core.cases import (
-  BATCH,
   HEADS,
   LENGTH,
   LOGITS,
@@ -315,24 +314,7 @@ def test_exponents_are_at_most_75(mesh, middle):
   np.testing.assert_allclose(e, np.exp(exponents) * visible, rtol=1e-5)
 
 
-# Of a product for each axis: [batch, row, length, heads, memory_length]; and
-# [batch, length, 3, heads, 5], [batch, memory_length, 5, heads, length].
-PRODUCTS = {
-  'gather': BATCH * 3 * LENGTH * HEADS * MEMORY,
-  'gather cells': BATCH * HEADS * 5 * (LENGTH * 3 + MEMORY * LENGTH),
-}
-
-
-def products(graph):
-  """Multiplications of what is no mere sum or transposition."""
-  return sum(
-    mtf.Shape(list({d for x in op.inputs for d in x.shape})).size
-    for op in graph.operations
-    if isinstance(op, mtf.EinsumOperation) and len(op.inputs) > 1
-  )
-
-
-@pytest.mark.parametrize('name', PRODUCTS)
+@pytest.mark.parametrize('name', ['gather', 'gather cells'])
 @on_cpu_and_tpu
 def test_entries_are_copied_off_a_tpu_and_multiplied_on_one(name, mesh):
   case = CASES[name]
@@ -344,11 +326,13 @@ def test_entries_are_copied_off_a_tpu_and_multiplied_on_one(name, mesh):
         for n, (names, _) in case.inputs.items()
       }
     )
-    made = products(graph)
-  if mesh.tpu:
-    assert 0 < made <= PRODUCTS[name]
-  else:
-    assert made == 0
+    products = [
+      op
+      for op in graph.operations
+      if isinstance(op, mtf.EinsumOperation) and len(op.inputs) > 1
+    ]
+  # Of cells, one for each axis.
+  assert len(products) == mesh.tpu * (2 if name == 'gather cells' else 1)
 
 
 @on_cpu_and_tpu
@@ -362,21 +346,6 @@ def test_on_a_tpu_the_gradient_reads_nothing_on_the_way(mesh):
     mtf.gradients([mtf.reduce_sum(y)], [a, b])
     read = [x for op in graph.operations[forward:] for x in op.inputs]
   assert (way in read) != mesh.tpu
-
-
-def test_an_example_that_is_past_its_end_leaves_the_others_alone():
-  new, memory = floats('batch heads d_kv', 'new'), floats(VALUES, 'memory')
-
-  def build(mesh):
-    return kernels.put(
-      harness.constant(mesh, new, 'batch heads d_kv'),
-      harness.constant(mesh, memory, VALUES),
-      harness.constant(mesh, [MEMORY, 3], 'batch'),
-      *dims('memory_length'),
-    )
-
-  memory[1, 3] = new[1]
-  np.testing.assert_array_equal(harness.evaluate(build)[1], memory[1])
 
 
 @on_cpu_and_tpu

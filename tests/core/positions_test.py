@@ -1,49 +1,30 @@
 """How a table is read at the positions of the tokens."""
 
-import mesh_tensorflow as mtf
 import numpy as np
 import pytest
 
 from synth_mtf.core import positions
-from tests import checks, harness, reference
+from tests import harness
+from tests.core import cases
+from tests.core.cases import HEADS, LENGTH, LOGITS, MEMORY, WEIGHTS, Case, dims
 
-HEADS, ROWS, COLUMNS, BATCH, LENGTH = 2, 8, 5, 4, 6
+ROWS, COLUMNS = 9, 5
 # Up to three sequences a row; 0 is padding.
-SEQUENCE_ID = np.array(
-  [
-    [1, 1, 1, 2, 2, 0],
-    [1, 1, 1, 1, 1, 1],
-    [1, 2, 2, 2, 2, 2],
-    [1, 1, 2, 2, 3, 0],
-  ]
-)
-POSITION = np.array(
-  [
-    [0, 1, 2, 0, 1, 0],
-    [0, 1, 2, 3, 4, 5],
-    [0, 0, 1, 2, 3, 4],
-    [0, 1, 0, 1, 0, 0],
-  ]
-)
+IDS = np.array([[1, 1, 2, 2, 3, 0], [1, 2, 2, 2, 2, 2]])
+MEMORY_IDS = np.array([[1, 1, 1, 2, 2, 2, 2, 0], [1, 2, 2, 2, 2, 2, 2, 2]])
+POSITION = np.array([[0, 1, 0, 1, 0, 0], [0, 0, 1, 2, 3, 4]])
+MEMORY_POSITION = np.array([[0, 1, 2, 0, 1, 2, 3, 0], [0, *range(7)]])
 TABLE = harness.draw('table', [HEADS, ROWS, COLUMNS])
-LENGTH_DIM = mtf.Dimension('length', LENGTH)
-MEMORY_DIM = mtf.Dimension('memory_length', LENGTH)
-MESHES = {
-  'one device': harness.ONE_DEVICE,
-  'tpu': harness.TPU,
-  **{
-    dim: harness.Mesh('all:2', f'{dim}:all')
-    for dim in ('batch', 'heads', 'length')
-  },
-}
-STEPS = np.array([0, 5, 7, 9])
-KEYS = np.arange(LENGTH)
+KEYS = np.arange(MEMORY)
+STEPS = np.array([5, 9])
 LAST = np.minimum(STEPS, ROWS - 1)  # where a table ends
+LENGTH_DIM, MEMORY_DIM = dims('length memory_length')
 
 
 def packed(mesh):
-  ids = harness.constant(mesh, SEQUENCE_ID, 'batch length')
-  return positions.packed_index(LENGTH_DIM, MEMORY_DIM, ids)
+  ids = harness.constant(mesh, IDS, 'batch length')
+  memory_ids = harness.constant(mesh, MEMORY_IDS, 'batch memory_length')
+  return positions.packed_index(LENGTH_DIM, MEMORY_DIM, ids, memory_ids)
 
 
 def sliced(mesh):
@@ -55,89 +36,85 @@ def step(mesh):
   return positions.TableIndex(mesh, LENGTH_DIM, MEMORY_DIM, position)
 
 
-# name: the index, what it reads, the dimensions, the same in NumPy.
-READS = {
-  'packed rows': (
+def read(make, method, output, formula, *splits):
+  """A table as an index reads it; what is not read keeps its own size."""
+  table = TABLE
+  if method == 'rows':
+    table = harness.draw('rows', [HEADS, ROWS, MEMORY])
+  elif method == 'columns':
+    table = harness.draw('columns', [HEADS, LENGTH, COLUMNS])
+  return Case(
+    lambda table: getattr(make(table.mesh), method)(table),
+    formula,
+    {'table': (WEIGHTS, table)},
+    output,
+    ('heads', *splits),
+  )
+
+
+CASES = {
+  'packed rows': read(
     packed,
     'rows',
     'heads batch length memory_length',
-    lambda t: t[:, POSITION],
+    lambda table: table[:, POSITION],
+    'batch',
+    'length',
   ),
-  'packed columns': (
+  'packed columns': read(
     packed,
     'columns',
     'heads length batch memory_length',
-    lambda t: t[:, :, POSITION % COLUMNS],
+    lambda table: table[:, :, MEMORY_POSITION % COLUMNS],
+    'batch',
+    'length',
   ),
-  'packed cells': (
+  'packed cells': read(
     packed,
     'cells',
-    'batch heads length memory_length',
-    lambda t: np.stack([t[:, p][:, :, p % COLUMNS] for p in POSITION]),
+    LOGITS,
+    lambda table: np.stack(
+      [
+        table[:, p][:, :, m % COLUMNS]
+        for p, m in zip(POSITION, MEMORY_POSITION)
+      ]
+    ),
+    'batch',
+    'length',
   ),
-  'sliced rows': (
-    sliced,
-    'rows',
-    'heads length memory_length',
-    lambda t: t[:, :LENGTH],
+  'sliced rows': read(sliced, 'rows', WEIGHTS, lambda table: table[:, :LENGTH]),
+  'sliced columns': read(
+    sliced, 'columns', WEIGHTS, lambda table: table[:, :, KEYS % COLUMNS]
   ),
-  'sliced columns': (
-    sliced,
-    'columns',
-    'heads length memory_length',
-    lambda t: t[:, :, KEYS % COLUMNS],
-  ),
-  'sliced cells': (
+  'sliced cells': read(
     sliced,
     'cells',
-    'heads length memory_length',
-    lambda t: t[:, :LENGTH][:, :, KEYS % COLUMNS],
+    WEIGHTS,
+    lambda table: table[:, :LENGTH][:, :, KEYS % COLUMNS],
   ),
-  'the row of a step': (
-    step,
-    'rows',
-    'heads batch memory_length',
-    lambda t: t[:, LAST],
-  ),
-  'the cells of a step': (
+  'the cells of a step': read(
     step,
     'cells',
     'heads batch memory_length',
-    lambda t: t[:, LAST][..., KEYS % COLUMNS],
+    lambda table: table[:, LAST][..., KEYS % COLUMNS],
+    'batch',
   ),
 }
 
 
+@cases.everywhere(CASES)
+def test_an_index_reads(case, mesh):
+  cases.check(case, mesh)
+
+
 @pytest.mark.parametrize(
-  'name, mesh',
-  [
-    (name, mesh)
-    for name in READS
-    for mesh in MESHES
-    # The host slices no dimension that is split.
-    if not (name.startswith('sliced') and mesh == 'length')
-  ],
+  'ids, dim, expected',
+  [(IDS, LENGTH_DIM, POSITION), (MEMORY_IDS, MEMORY_DIM, MEMORY_POSITION)],
 )
-def test_an_index_reads(name, mesh):
-  make, method, dims, formula = READS[name]
-
-  def build(mesh_object):
-    table = harness.constant(mesh_object, TABLE, 'heads length memory_length')
-    read = getattr(make(mesh_object), method)(table)
-    order = [next(d for d in read.shape if d.name == n) for n in dims.split()]
-    y = mtf.transpose(read, mtf.Shape(order))
-    cotangent = harness.draw('cotangent', y.shape.to_integer_list)
-    loss = mtf.reduce_sum(y * harness.constant(mesh_object, cotangent, order))
-    return y, mtf.gradients([loss], [table])[0]
-
-  y, gradient = harness.evaluate(build, MESHES[mesh])
-  np.testing.assert_allclose(y, formula(TABLE), rtol=1e-6)
-  cotangent = harness.draw('cotangent', y.shape)
-  checks.gradients(
-    {'table': gradient},
-    reference.probes(
-      lambda at: (formula(at['table']) * cotangent).sum(),
-      {'table': TABLE.astype(np.float64)},
-    ),
-    1e-6,
+def test_position_in_segment(ids, dim, expected):
+  found = harness.evaluate(
+    lambda mesh: positions.position_in_segment(
+      harness.constant(mesh, ids, f'batch {dim.name}'), dim
+    )
   )
+  np.testing.assert_array_equal(found, expected)

@@ -23,6 +23,7 @@ BINDINGS = [
   'Bitransformer.decode.max_decode_length = 6',
   'Bitransformer.decode.temperature = 0.0',
 ]
+TYPES = mtf.VariableDType(tf.float32, tf.float32, tf.float32)
 # Both sides are float32, and of alpha's gradient little is left of a long sum.
 ROUNDING = 5e-5
 INPUTS = np.array([[5, 9, 2, 77, 9, 1], [127, 3, 1, 0, 0, 0]])
@@ -36,28 +37,22 @@ def clean_gin():
 
 
 def computed(variant, more, outputs, examples=2):
-  """The outputs of a model with known weights, by name; and its variables.
-
-  Args:
-    variant: a file of gin/variants, or several.
-    more: further gin bindings.
-    outputs: makes them of the model, and of its inputs and targets.
-    examples: how many there are.
-  """
+  """The outputs of a model with known weights, by name; and its variables."""
   gin_files.parse(model.files(variant), [*BINDINGS, *more])
-  with harness.new_graph() as (graph, mesh):
-    tensors = outputs(
+  names = []
+
+  def build(mesh):
+    made = outputs(
       host_model.make_transformer(model.VOCAB),
       *(
         harness.constant(mesh, ids[:examples], 'batch length')
         for ids in (INPUTS, TARGETS)
       ),
     )
-    names = sorted(v.name for v in graph.all_variables)
-    with harness.open_session(
-      graph, mesh, harness.ONE_DEVICE, tensors, harness.draw
-    ) as session:
-      return session.run({}), names
+    names.extend(sorted(v.name for v in mesh.graph.all_variables))
+    return made
+
+  return harness.evaluate(build), names
 
 
 def gradients(transformer, inputs, targets):
@@ -67,7 +62,7 @@ def gradients(transformer, inputs, targets):
     targets=targets,
     compute_loss=True,
     mode=tf.estimator.ModeKeys.TRAIN,
-    variable_dtype=mtf.VariableDType(tf.float32, tf.float32, tf.float32),
+    variable_dtype=TYPES,
     encoder_sequence_id=mtf.cast(mtf.not_equal(inputs, 0), tf.int32),
     decoder_sequence_id=mtf.cast(mtf.not_equal(targets, 0), tf.int32),
   )
@@ -80,11 +75,9 @@ def gradients(transformer, inputs, targets):
   }
 
 
-def answers(transformer, inputs, targets):
+def answers(transformer, inputs, _targets):
   """What is decoded."""
-  del targets
-  types = mtf.VariableDType(tf.float32, tf.float32, tf.float32)
-  return {'answers': transformer.decode(inputs, variable_dtype=types)}
+  return {'answers': transformer.decode(inputs, variable_dtype=TYPES)}
 
 
 def layer_classes(variant, more):
@@ -159,19 +152,11 @@ def test_no_variable_is_read_sparsely():
   gin_files.parse(model.files('random'), [*BINDINGS, FAST])
   with harness.new_graph() as (graph, mesh):
     inputs = harness.constant(mesh, INPUTS, 'batch length')
-    made = host_model.make_transformer(model.VOCAB)
-    decoded = answers(made, inputs, None)
-    with harness.open_session(
-      graph, mesh, harness.ONE_DEVICE, decoded, harness.draw
-    ):
-      definition = tf.get_default_graph().as_graph_def()
-  operations = {
-    node.op
-    for nodes in (
-      definition.node,
-      *(function.node_def for function in definition.library.function),
-    )
-    for node in nodes
-  }
+    answers(host_model.make_transformer(model.VOCAB), inputs, None)
+    mtf.Lowering(graph, {mesh: harness.ONE_DEVICE.implementation()})
+    definition = tf.get_default_graph().as_graph_def()
+  functions = definition.library.function
+  nodes = [*definition.node, *(n for f in functions for n in f.node_def)]
+  operations = {node.op for node in nodes}
   assert 'GatherV2' in operations
   assert 'ResourceGather' not in operations

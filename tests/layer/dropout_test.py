@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from synth_mtf.layer import dropout
+from synth_mtf.layer.weighted_sum import Dropout
 from tests import family, harness
 from tests.core import calls
 
@@ -96,8 +96,8 @@ def test_all_channels_of_a_value_share_a_decision():
   def build(mesh):
     call = calls.make(mesh)
     values = harness.constant(mesh, np.ones(shape), 'batch memory_length d_kv')
-    assert dropout.Dropout(0.0, []).drop_values(values, call) is values
-    dropped = dropout.Dropout(0.5, []).drop_values(values, call)
+    assert Dropout(0.0, []).drop_values(values, call) is values
+    dropped = Dropout(0.5, []).drop_values(values, call)
     assert [d.name for d in dropped.shape] == [
       'batch', 'memory_length', 'heads', 'd_kv',
     ]  # fmt: skip

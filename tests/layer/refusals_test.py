@@ -12,8 +12,7 @@ from synth_mtf.errors import ConfigurationError
 REFUSED = [
   (
     {'num_heads': 6, 'num_memory_heads': 4},
-    r'SelfAttention\.num_heads = 6 is not divisible by '
-    r'SelfAttention\.num_memory_heads = 4',
+    r'num_heads = 6, SelfAttention\.num_memory_heads = 4: .*divisors',
   ),
   ({'num_heads': 0}, r'SelfAttention\.num_heads = 0'),
   ({'num_memory_heads': -1}, r'num_memory_heads = -1'),
@@ -81,13 +80,7 @@ CROSS_ATTENTION = [
     {'relative_attention_type': 'contextual'},
     r"SyntheticEncDecAttention\.relative_attention_type = 'contextual'",
   ),
-  ({'mixing': 'softmaxx'}, r'SyntheticEncDecAttention\.mixing'),
   ({'nomber_of_heads': 3}, r'SyntheticEncDecAttention\.nomber_of_heads'),
-  (
-    {'synthesizers': []},
-    r'SyntheticEncDecAttention\.synthesizers = \[\].*at least one',
-  ),
-  ({'use_hyperprompt': True}, r'SelfAttention\.use_hyperprompt'),
 ]
 
 
@@ -110,10 +103,9 @@ def test_each_layer_makes_its_own_functions():
       synth_mtf.Random.max_length = 13
       Unitransformer.max_length = 17
   """)
-  one, other = synth_mtf.SyntheticAttention(), synth_mtf.SyntheticAttention()
-  assert [vars(f)['max_length'] for f in one.synthesizers] == [13, 17]
-  for mine, yours in zip(one.synthesizers, other.synthesizers):
-    assert mine is not yours
+  one, other = (synth_mtf.SyntheticAttention().synthesizers for _ in range(2))
+  assert [vars(f)['max_length'] for f in one] == [13, 17]
+  assert not {*one} & {*other}
 
 
 def test_classes_and_callables_make_functions():

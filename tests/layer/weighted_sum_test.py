@@ -1,14 +1,18 @@
-"""Which way to the weighted sum is taken."""
+"""Every way to the weighted sum, and which is taken; extreme logits."""
 
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests import family, harness
-from tests.family import PADDED
+from synth_mtf.cpu import tiles
+from synth_mtf.layer import weighted_sum
+from tests import checks, family, harness
+from tests.family import PACKED, PADDED
 from tests.harness import DECODER, ENCODER
 
+# One table, and two whose centers differ.
+tables = family.some('random', 'random_random')
 UNSHARED_DROPOUT: dict[str, Any] = {
   'attention_kwargs': {'dropout_broadcast_dims': []}
 }
@@ -75,3 +79,126 @@ def test_any_dimension_may_be_split(name, dim, size, mode, settings):
   harness.assert_close(many.output, one.output, 'output')
   harness.assert_close(many.gradients, one.gradients, 'gradient')
   harness.assert_close(np.array(many.losses), np.array(one.losses), 'z loss')
+
+
+@pytest.fixture(params=['one query', 'some queries', 'step by step'])
+def way(request, monkeypatch):
+  """Tiles of a query or of part of a head, or the way of TPUs and meshes."""
+  if request.param == 'step by step':
+    monkeypatch.setattr(weighted_sum, 'can_attend', lambda call, values: False)
+  else:
+    entries = 1 if request.param == 'one query' else 3 * 14
+    monkeypatch.setattr(tiles, '_TILE', entries)
+
+
+@pytest.mark.slow  # the whole family in each way
+@pytest.mark.usefixtures('way')
+@pytest.mark.parametrize(
+  'rows, stack',
+  [(PADDED, ENCODER), (PACKED, DECODER)],
+  ids=['encoder', 'decoder, packed'],
+)
+@family.every(family.ALL)
+def test_each_way_is_the_reference(member, rows, stack):
+  checks.parallel(member, rows, stack)
+
+
+@pytest.mark.slow  # of a size of its own
+@pytest.mark.parametrize(
+  'name, has_table',
+  [
+    ('vanilla', False),
+    ('factorized_random', False),
+    ('factorized_random_vanilla', False),
+    ('dense', False),
+    ('random', True),
+    ('random_vanilla', True),
+  ],
+)
+def test_only_a_table_is_as_large_as_the_alignment(
+  monkeypatch, name, has_table
+):
+  length = 30
+  monkeypatch.setattr(tiles, '_TILE', 3 * 2 * length)
+  monkeypatch.setattr(tiles, '_MOST_TILES', length**2)
+  result = harness.parallel(
+    family.ALL[name].of_size(max_length=length).but(key_value_size=1),
+    harness.draw('x', [2, length, 4]),
+    np.ones([2, length], int),
+    DECODER,
+  )
+  # A window has no static size; it is no larger than its tile.
+  largest = max(np.prod(shape, dtype=int) for _, shape in result.shapes)
+  alignment = family.HEADS * length**2
+  # Masks have no heads, but are as large as that otherwise.
+  assert largest == alignment if has_table else largest < alignment
+
+
+def spread(extent, low=None):
+  """Tables whose entries are uniform between `low` (-extent) and `extent`."""
+  low = -extent if low is None else low
+
+  def weights(name, shape):
+    if not name.startswith('random'):
+      return harness.draw(name, shape)
+    rng = np.random.RandomState(len(name))
+    return rng.uniform(low, extent, shape).astype(np.float32)
+
+  return weights
+
+
+@tables
+@pytest.mark.parametrize('stack', [ENCODER, DECODER], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+  'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
+)
+def test_logits_may_spread_over_60(member, stack, mesh):
+  checks.parallel(
+    member,
+    PADDED,
+    stack,
+    weights=spread(60.0),
+    mesh=mesh,
+    # exp(x) of a float32 x is exact to |x| 2^-24.
+    tolerance=60 * 2.0**-22,
+  )
+
+
+@tables
+@pytest.mark.parametrize('packed', [False, True], ids=['shared', 'general'])
+def test_a_common_offset_of_the_logits_changes_nothing(member, packed):
+  checks.parallel(
+    member.but(packed=packed),
+    PADDED,
+    ENCODER,
+    weights=spread(1003.0, 1000.0),
+    tolerance=1e-3,  # near 1000, float32 is exact to 1e-4
+  )
+
+
+@family.some('random', 'random_random', 'random_vanilla')
+@pytest.mark.parametrize('extent', [1e3, 1e20])
+def test_no_logits_make_a_nan(member, extent):
+  ids = PADDED.ids
+  result = harness.parallel(
+    member, family.tokens(ids), ids, DECODER, weights=spread(extent)
+  )
+  assert np.isfinite(result.output).all()
+  for where, gradient in result.gradients.items():
+    assert np.isfinite(gradient).all(), where
+
+
+def test_logits_further_than_150_apart_count_as_150():
+  """Of two visible keys the lower one has a weight of exp(-150)."""
+  x = family.tokens(np.ones([1, 2]))
+
+  def weights(name, shape):
+    if name != 'random/R':
+      return harness.draw(name, shape)
+    return np.broadcast_to(np.array([1e6] + [0] * (shape[-1] - 1)), shape)
+
+  far = harness.parallel(
+    family.R, x, np.ones([1, 2], int), mode='eval', weights=weights
+  )
+  first = x[:, :1] @ far.weights['v'] @ far.weights['o']
+  harness.assert_close(far.output, np.repeat(first, 2, axis=1), 'output')
