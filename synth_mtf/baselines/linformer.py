@@ -5,7 +5,6 @@ from typing import Any, Optional
 
 import gin
 import mesh_tensorflow as mtf
-from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import InnerProduct, Logits
@@ -62,31 +61,22 @@ class Linformer(AttentionLayer):
   def label(self) -> str:
     return 'Linformer'
 
-  def call(
-    self,
-    context: transformer.Context,
-    x: mtf.Tensor,
-    losses: Optional[list[mtf.Tensor]] = None,
-  ) -> mtf.Tensor:
-    """Calls the layer on [batch..., length, d_model] of an encoder.
+  def attend(self, call: LayerCall) -> mtf.Tensor:
+    """softmax(Q (E K)^T) (F V), [batch..., length, heads, d_kv].
 
     Raises:
       ConfigurationError: in a decoder, for packed rows, or beyond N.
     """
-    if context.read_priority is not None:
+    if call.context.read_priority is not None:
       raise ConfigurationError(
         'Linformer works in an encoder only; bind another layer in '
         'decoder/transformer.make_layer_stack.layers'
       )
-    if self.is_packed(context):
+    if self.is_packed(call.context):
       raise ConfigurationError(
         'Linformer would mix the sequences of a packed row; set '
         'mesh_train_dataset_fn.pack = False'
       )
-    return super().call(context, x, losses)
-
-  def attend(self, call: LayerCall) -> mtf.Tensor:
-    """softmax(Q (E K)^T) (F V), [batch..., length, heads, d_kv]."""
     require_length(
       'Linformer',
       'Linformer.max_length',

@@ -5,14 +5,7 @@ from typing import Any, Optional
 
 import gin
 import mesh_tensorflow as mtf
-import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
-
-_DECODING = (
-  tf.estimator.ModeKeys.PREDICT,  # the encoder
-  'first_part',
-  'incremental',
-)
 
 
 def cached(
@@ -62,12 +55,3 @@ def data_is_packed() -> bool:
   except ValueError:  # t5 is not imported: there are no data
     return True
   return any(packed)
-
-
-def rows_are_packed(context: transformer.Context, data_packed: bool) -> bool:
-  """Whether the rows of a call may be packed; decoding never packs."""
-  return (
-    data_packed
-    and context.mode not in _DECODING
-    and row_sequence_id(context) is not None
-  )

@@ -411,13 +411,13 @@ class _OnDevice:
     self._kernel = kernel
     self._shape = shape
     self._tiling = tiling = Tiling(shape, kernel.by_queries, single)
-    self._trained: list[Pieces] = []
-    pieces: list[Pieces] = []
-    for x, operand in zip(slices, kernel.operands):
-      flat = _flat(x, operand.ranks)
-      pieces.append(Pieces(tiling, flat.shape.as_list(), operand.layout, flat))
-      if operand.trained:
-        self._trained.append(pieces[-1])
+    operands = kernel.operands
+    flat = [_flat(x, o.ranks) for x, o in zip(slices, operands)]
+    pieces = [
+      Pieces(tiling, x.shape.as_list(), o.layout, x)
+      for x, o in zip(flat, operands)
+    ]
+    self._trained = [x for x, o in zip(pieces, operands) if o.trained]
     rest = iter(pieces)
     parts = [
       part._replace(operands=[next(rest) for _ in part.operands])

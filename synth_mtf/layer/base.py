@@ -9,11 +9,7 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
-from synth_mtf.core.context import (
-  data_is_packed,
-  row_sequence_id,
-  rows_are_packed,
-)
+from synth_mtf.core.context import data_is_packed, row_sequence_id
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.memory import Memory, own_sequence
 from synth_mtf.core.positions import TableIndex, packed_index
@@ -22,6 +18,9 @@ from synth_mtf.core.visibility import Visibility, visibility
 from synth_mtf.cpu import einsum, mask
 from synth_mtf.layer import refusals
 from synth_mtf.layer.weighted_sum import Dropout, UseLogZ
+
+# Decoding, and its encoder.
+_NEVER_PACKED = tf.estimator.ModeKeys.PREDICT, 'first_part', 'incremental'
 
 
 class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
@@ -143,7 +142,12 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     return visibility(call, self.is_packed(call.context))
 
   def is_packed(self, context: transformer.Context) -> bool:
-    return rows_are_packed(context, self.packed)
+    """Whether the rows of this call may hold several sequences."""
+    return (
+      self.packed
+      and context.mode not in _NEVER_PACKED
+      and row_sequence_id(context) is not None
+    )
 
   def weight_dropout(self, context: transformer.Context) -> Dropout:
     """The dropout of attention weights, from SelfAttention's settings."""

@@ -12,24 +12,19 @@ import pkgutil
 
 from synth_mtf.synthesizers.base import SynthesizingFunction
 
-
-def _functions() -> dict[str, type[SynthesizingFunction]]:
-  modules = [
-    importlib.import_module(f'{__name__}.{found.name}')
-    for found in pkgutil.iter_modules(__path__)
-  ]
-  return {
-    name: value
-    for module in modules
-    for name, value in sorted(vars(module).items())
-    if inspect.isclass(value)
-    and issubclass(value, SynthesizingFunction)
-    and value.__module__ == module.__name__
-    and not inspect.isabstract(value)
-  }
-
-
-FUNCTIONS = _functions()
+_MODULES = [
+  importlib.import_module(f'{__name__}.{found.name}')
+  for found in pkgutil.iter_modules(__path__)
+]
+FUNCTIONS: dict[str, type[SynthesizingFunction]] = {
+  name: value
+  for module in _MODULES
+  for name, value in sorted(vars(module).items())
+  if inspect.isclass(value)
+  and issubclass(value, SynthesizingFunction)
+  and value.__module__ == module.__name__
+  and not inspect.isabstract(value)
+}
 globals().update(FUNCTIONS)
 
 __all__ = ['FUNCTIONS', 'SynthesizingFunction', *FUNCTIONS]  # noqa: PLE0604

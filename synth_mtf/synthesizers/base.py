@@ -162,15 +162,13 @@ class Table(SynthesizingFunction):
   def columns_dim(self) -> mtf.Dimension:
     return mtf.Dimension('memory_length', self.tile_length)
 
-  def check_queries(self, call: LayerCall) -> None:
-    """Refuses more queries than `max_length`."""
+  def check_lengths(self, call: LayerCall, queries: bool = True) -> None:
+    """Refuses more keys than M and, if `queries`, more queries than N."""
     name = type(self).__name__
-    length = call.index.length_dim.size
-    require_length(name, f'{name}.max_length', self.max_length, length)
-
-  def check_keys(self, call: LayerCall) -> None:
-    """Refuses more keys than `memory_max_length`."""
-    name, length = type(self).__name__, call.memory_length.size
+    if queries:
+      length = call.index.length_dim.size
+      require_length(name, f'{name}.max_length', self.max_length, length)
+    length = call.memory_length.size
     require_length(name, self.limit_of_keys, self.memory_max_length, length)
 
 

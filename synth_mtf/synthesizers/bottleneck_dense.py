@@ -52,14 +52,13 @@ class BottleneckDense(SynthesizingFunction):
   def letter(self) -> str:
     return 'B' + self.inner.letter
 
-  def _r(self, d_model: int) -> int:
-    return self.bottleneck_size or max(1, d_model // 4)
-
   def logits(
     self, call: LayerCall, alpha: Optional[mtf.Tensor]
   ) -> InnerProduct:
     d_model = call.x.shape.dims[-1]
-    r = mtf.Dimension('bottleneck', self._r(d_model.size))
+    r = mtf.Dimension(
+      'bottleneck', self.bottleneck_size or max(1, d_model.size // 4)
+    )
     if r.size >= d_model.size:
       raise ConfigurationError(
         f'BottleneckDense.bottleneck_size = {r.size}: expected less than '

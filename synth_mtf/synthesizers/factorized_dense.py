@@ -58,7 +58,7 @@ class FactorizedDense(Table):
 
   def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
     """The outer product of A and B, read as one row of N columns."""
-    self.check_keys(call)
+    self.check_lengths(call, queries=False)
     size = self.key_value_size or call.kv_dim.size
     d_kv = mtf.Dimension('d_kv', size)
     hidden = mtf.cast(relu_layer(call, d_kv), call.logits_dtype)

@@ -38,8 +38,7 @@ class FactorizedRandom(Table):
   def logits(
     self, call: LayerCall, alpha: Optional[mtf.Tensor]
   ) -> InnerProduct:
-    self.check_queries(call)
-    self.check_keys(call)
+    self.check_lengths(call)
     k = mtf.Dimension('rank', self.rank)
     r1, r2 = (
       call.variable(

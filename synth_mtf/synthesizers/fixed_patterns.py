@@ -64,7 +64,7 @@ class FixedPatterns(Table):
     self.patterns = tuple(patterns)
 
   def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
-    self.check_keys(call)
+    self.check_lengths(call, queries=False)
     logits = [self._pattern(name, call) for name in self.patterns]
     dims = {d for x in logits for d in x.shape.dims}
     shape = mtf.Shape([d for d in call.local.dims if d in dims])

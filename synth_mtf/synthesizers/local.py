@@ -50,7 +50,7 @@ class Local(Table):
     self, call: LayerCall, alpha: Optional[mtf.Tensor]
   ) -> InnerProduct:
     """[..., length, heads, d_kv] x [heads, d_kv, memory_length]."""
-    self.check_keys(call)
+    self.check_lengths(call, queries=False)
     summed = self.summed_dims(self.d_kv(call))
     k = mtf.Dimension('d_kv', mtf.Shape(summed).size)
     w2 = call.variable(

@@ -38,8 +38,7 @@ class Random(Table):
 
   def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> Term:
     """R, [heads, length, memory_length]: the same for the whole batch."""
-    self.check_queries(call)
-    self.check_keys(call)
+    self.check_lengths(call)
     table = call.variable(
       'R',
       [*call.heads, self.rows_dim, self.columns_dim],

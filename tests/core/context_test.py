@@ -60,7 +60,8 @@ IDS = np.array([[1, 1, 2]])
 def test_decoding_never_packs(mode, data_packed, ids, packed):
   with harness.new_graph() as (_, mesh):
     call = harness.host_context(mesh, (1, 3, 5), ids, mode=mode)
-    assert context.rows_are_packed(call, data_packed) == packed
+    layer = synth_mtf.SyntheticAttention(packed=data_packed)
+    assert layer.is_packed(call) == packed
 
 
 @pytest.mark.parametrize(

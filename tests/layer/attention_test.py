@@ -18,8 +18,6 @@ STACKED = family.Rows(  # [outer_batch, batch, length], as in training
   np.stack([PACKED.inputs, PACKED.inputs[::-1], PADDED.inputs[:3]]),
 )
 small_weights = functools.partial(harness.draw, scale=0.3)
-# Members that differ in what they share with other parts of the layer.
-SAMPLE = ['random', 'fixed_patterns', 'random_dense_vanilla']
 
 
 @family.every(family.ALL)
@@ -41,11 +39,6 @@ def test_decoder_with_packed_rows(member):
 @family.every(family.ALL)
 def test_bfloat16(member):
   checks.parallel(member, dtype='bfloat16', mode='eval', weights=small_weights)
-
-
-@family.some(*SAMPLE)
-def test_gradients_in_bfloat16(member):
-  checks.parallel(member, dtype='bfloat16', weights=small_weights)
 
 
 @family.every(family.CROSS)
@@ -74,36 +67,67 @@ def test_greedy_decoding_continues_a_partial_sequence(member):
   checks.decoded(member, (3, 5), start, stack)
 
 
-@family.some('random', 'conv_relu_conv', 'glu')
-def test_encoder_at_inference(member):
-  checks.parallel(member.but(packed=True), PADDED, ENCODER, mode='infer')
+# Members by name, changes of their settings, and arguments of `parallel`. As on
+# a TPU, a gather is a product with a one-hot matrix.
+CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+  (
+    'random fixed_patterns random_dense_vanilla',
+    {},
+    {'dtype': 'bfloat16', 'weights': small_weights},
+  ),
+  (
+    'random conv_relu_conv glu',
+    {'packed': True},
+    {'stack': ENCODER, 'mode': 'infer'},
+  ),
+  ('random random_dense_vanilla cross_random', {}, {'rows': STACKED}),
+  ('dense cross_random_vanilla', {}, {'rows': STACKED, 'mode': 'eval'}),
+  *(  # as in the original code
+    (
+      'random dense cross_random cross_dense_vanilla',
+      {'index_by': 'row'},
+      {'rows': PACKED, 'mode': mode},
+    )
+    for mode in ('train', 'eval')
+  ),
+  # `packed` affects only the speed if each row is one sequence.
+  ('random dense random_dense_vanilla', {'packed': True}, {'stack': ENCODER}),
+  (
+    'random factorized_random dense factorized_dense conv_relu_conv '
+    'cross_random cross_factorized_random cross_factorized_dense cross_vanilla',
+    {},
+    {'rows': PACKED, 'mesh': TPU},
+  ),
+  *(
+    ('random random_random random_vanilla', settings, {'mesh': TPU})
+    for settings in (
+      {**BIAS, 'relative_attention_num_buckets': 5},
+      {'z_loss_coeff': 0.1},
+    )
+  ),
+  (
+    'cross_random cross_factorized_random cross_factorized_dense cross_vanilla',
+    {},
+    {'mesh': TPU},
+  ),
+]
 
 
-@family.some('random', 'random_dense_vanilla', 'cross_random')
-def test_two_batch_dimensions(member):
-  checks.parallel(member, STACKED)
-
-
-@family.some('dense', 'cross_random_vanilla')
-def test_two_batch_dimensions_in_evaluation(member):
-  checks.parallel(member, STACKED, mode='eval')
-
-
-@pytest.mark.parametrize('mode', ['train', 'eval'])
-@family.some('random', 'dense', 'cross_random', 'cross_dense_vanilla')
-def test_tables_read_by_the_row(member, mode):
-  """As in the original code."""
-  checks.parallel(member.but(index_by='row'), PACKED, mode=mode)
+@pytest.mark.parametrize(
+  'name, settings, arguments',
+  [
+    pytest.param(name, settings, arguments, id=f'{name}-{number}')
+    for number, (names, settings, arguments) in enumerate(CASES)
+    for name in names.split()
+  ],
+)
+def test_some_members(name, settings, arguments):
+  member = {**family.ALL, **family.CROSS}[name]
+  checks.parallel(member.but(**settings), **arguments)
 
 
 def test_tables_read_by_the_row_decode_as_by_position():
   checks.decoded(family.R.but(index_by='row'), (2, 3), stack=LM)
-
-
-@family.some('random', 'dense', 'random_dense_vanilla')
-def test_unpacked_rows_give_the_same_result_as_packed_ones(member):
-  """`packed` affects only the speed if each row is one sequence."""
-  checks.parallel(member.but(packed=True), PADDED, ENCODER)
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -191,7 +215,7 @@ def test_layers_share_a_relative_bias(member):
   harness.assert_close(result.output, y, 'two layers')
 
 
-@family.some(*SAMPLE)
+@family.some('random', 'fixed_patterns', 'random_dense_vanilla')
 def test_prefix_language_model(member):
   """input_full_attention: all inputs see each other, targets look back."""
   x = family.tokens(np.ones([2, 5]))
@@ -227,32 +251,6 @@ def test_ensemble(name, ids):
       member.reference, x.astype(np.float64), weights, tokens, causal=True
     )
     harness.assert_close(result.output[model], expected.y, f'model {model}')
-
-
-# As on a TPU, where a gather is a product with a one-hot matrix.
-
-
-@family.some(
-  *('random', 'factorized_random', 'dense', 'factorized_dense'),
-  *('conv_relu_conv', 'cross_random', 'cross_factorized_random'),
-  *('cross_factorized_dense', 'cross_vanilla'),
-)
-def test_packed_rows_on_a_tpu(member):
-  checks.parallel(member, PACKED, mesh=TPU)
-
-
-@family.some('random', 'random_random', 'random_vanilla')
-@pytest.mark.parametrize('setting', ['few_buckets', 'z_loss'])
-def test_padded_rows_on_a_tpu(member, setting):
-  checks.parallel(member.but(**SETTINGS[setting]), PADDED, mesh=TPU)
-
-
-@family.some(
-  *('cross_random', 'cross_factorized_random', 'cross_factorized_dense'),
-  'cross_vanilla',
-)
-def test_padded_rows_in_cross_attention_on_a_tpu(member):
-  checks.parallel(member, PADDED, mesh=TPU)
 
 
 @family.some('random', 'conv_relu_conv')

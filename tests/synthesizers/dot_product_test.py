@@ -11,28 +11,18 @@ from tests import family, harness
 from tests.family import PACKED, PADDED
 from tests.harness import DECODER, ENCODER, LM
 
+BIAS = {'relative_attention_type': 'bias'}
+CONTEXTUAL = {'relative_attention_type': 'contextual'}
 SETTINGS = {
   'plain': {},
-  'bias': {'relative_attention_type': 'bias'},
-  'few_buckets': {
-    'relative_attention_type': 'bias',
-    'relative_attention_num_buckets': 6,
-  },
-  'contextual': {'relative_attention_type': 'contextual'},
-  'one_head': {'num_heads': 1, 'relative_attention_type': 'bias'},
-  'one_head_contextual': {
-    'num_heads': 1,
-    'relative_attention_type': 'contextual',
-  },
+  'bias': BIAS,
+  'few_buckets': {**BIAS, 'relative_attention_num_buckets': 6},
+  'contextual': CONTEXTUAL,
+  'one_head': {'num_heads': 1, **BIAS},
+  'one_head_contextual': {'num_heads': 1, **CONTEXTUAL},
   'one_memory_head': {'num_memory_heads': 1},
-  'two_memory_heads': {
-    'num_memory_heads': 2,
-    'relative_attention_type': 'bias',
-  },
-  'memory_heads_contextual': {
-    'num_memory_heads': 2,
-    'relative_attention_type': 'contextual',
-  },
+  'two_memory_heads': {'num_memory_heads': 2, **BIAS},
+  'memory_heads_contextual': {'num_memory_heads': 2, **CONTEXTUAL},
   'as_many_memory_heads': {'num_memory_heads': 6},
   'shared_kv': {'shared_kv': True},
   'uncombined': {'combine_dims': False},
