@@ -67,16 +67,12 @@ def dims(names):
   return [mtf.Dimension(n, SIZES[n]) for n in names.split()]
 
 
-def arrays(names):
-  """The operands of parts, and V."""
-  return {
-    'v': harness.draw('v', [d.size for d in dims(VALUES)]),
-    **{
-      f'{name} {i}': harness.draw(f'{name} {i}', [d.size for d in dims(of)])
-      for name in names
-      for i, of in enumerate(PARTS[name][:2])
-    },
+def operands(names):
+  """The dimensions of the operands of parts, and of V."""
+  parts = {
+    f'{name} {i}': of for name in names for i, of in enumerate(PARTS[name][:2])
   }
+  return {'v': VALUES, **parts}
 
 
 def term(name, tensors):
@@ -93,9 +89,8 @@ def formula(names, at, visible, nonpad):
   ones = np.ones([BATCH, HEADS, LENGTH, LENGTH])
   b = 0 * ones
   for name in names:
-    operands = PARTS[name][:2]
-    words = [''.join(LETTERS[d] for d in of.split()) for of in operands]
-    factors = [at[f'{name} {i}'] for i in range(len(operands))]
+    words = [''.join(LETTERS[d] for d in of.split()) for of in PARTS[name][:2]]
+    factors = [at[f'{name} {i}'] for i in range(len(words))]
     b = b + np.einsum(','.join([*words, 'bhij']) + '->bhij', *factors, ones)
   seen = (visible * nonpad[:, None, None]) > 0
   e = np.where(seen, np.exp(b - b.real.max(-1, keepdims=True)), 0)
@@ -104,27 +99,21 @@ def formula(names, at, visible, nonpad):
 
 def check(way, names, mesh=harness.ONE_DEVICE):
   function, visibility, visible, nonpad = WAYS[way]
-  values = arrays(names)
+  values = {
+    name: harness.draw(name, [d.size for d in dims(of)])
+    for name, of in operands(names).items()
+  }
   tokens = nonpad[:, :, None, None]  # the layer makes all else zero
-  cotangent = tokens * harness.draw(
-    'cotangent', [BATCH, LENGTH, HEADS, D_KV]
-  ).astype(np.float32)
+  cotangent = tokens * harness.draw('cotangent', [BATCH, LENGTH, HEADS, D_KV])
+  layer = transformer_layers.SelfAttention(num_heads=HEADS, key_value_size=D_KV)
 
   def build(mesh_object):
-    call = calls.make(
-      mesh_object,
-      np.ones([BATCH, LENGTH], int),
-      layer=transformer_layers.SelfAttention(
-        num_heads=HEADS, key_value_size=D_KV
-      ),
-      mesh=mesh,
-    )
-    tensors = {'v': harness.constant(mesh_object, values['v'], VALUES)}
-    for name in names:
-      for i, of in enumerate(PARTS[name][:2]):
-        tensors[f'{name} {i}'] = harness.constant(
-          mesh_object, values[f'{name} {i}'], of
-        )
+    ids = np.ones([BATCH, LENGTH], int)
+    call = calls.make(mesh_object, ids, layer=layer, mesh=mesh)
+    tensors = {
+      name: harness.constant(mesh_object, values[name], of)
+      for name, of in operands(names).items()
+    }
     logits = add(call, [term(name, tensors) for name in names])
     y = function(call, logits, visibility(mesh_object), tensors['v'])
     shape = dims('batch length heads d_kv')
@@ -150,37 +139,31 @@ def check(way, names, mesh=harness.ONE_DEVICE):
   )
 
 
-def masked(mesh_object):
-  """What the masks leave, of queries and keys."""
+def masked(mesh):
   tokens = NONPAD.astype(np.float32)
   return Visibility(
-    mtf.equal(harness.constant(mesh_object, CAUSAL, 'length memory_length'), 1),
-    harness.constant(mesh_object, tokens, 'batch memory_length'),
-    harness.constant(mesh_object, tokens, 'batch length'),
+    mtf.equal(harness.constant(mesh, CAUSAL, 'length memory_length'), 1),
+    harness.constant(mesh, tokens, 'batch memory_length'),
+    harness.constant(mesh, tokens, 'batch length'),
   )
 
 
-def packed(mesh_object):
-  same = harness.constant(mesh_object, SAME, 'batch length memory_length')
+def packed(mesh):
+  same = harness.constant(mesh, SAME, 'batch length memory_length')
   return Visibility(mtf.equal(same, 1), None, None)
 
 
-def everything(mesh_object):
-  del mesh_object
+def everything(_mesh):
   return Visibility(None, None, None)
 
 
+ALL = np.ones_like(NONPAD)
 # The function, what is visible, and the same in NumPy: of pairs and of tokens.
 WAYS = {
-  'each': (attention.attend_each, everything, 1, np.ones_like(NONPAD)),
+  'each': (attention.attend_each, everything, 1, ALL),
   'each, masked': (attention.attend_each, masked, CAUSAL, NONPAD),
-  'each, packed': (
-    attention.attend_each,
-    packed,
-    SAME[:, None],
-    np.ones_like(NONPAD),
-  ),
-  'shared': (attention.attend_shared, everything, 1, np.ones_like(NONPAD)),
+  'each, packed': (attention.attend_each, packed, SAME[:, None], ALL),
+  'shared': (attention.attend_shared, everything, 1, ALL),
   'shared, masked': (attention.attend_shared, masked, CAUSAL, NONPAD),
 }
 

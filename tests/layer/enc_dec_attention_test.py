@@ -180,50 +180,39 @@ def test_its_functions_have_their_own_settings():
   assert sizes(cross) == (114, 512)
 
 
-def call(layer, memory=None):
-  """The shapes of the layer's variables."""
-  if memory is None:
-    memory = encoded(PADDED.inputs)
-  return harness.variables(
-    layer,
-    family.tokens(PADDED.ids),
-    sequence_id=PADDED.ids,
-    stack=DECODER,
-    encoded=memory,
-  )
-
-
 @pytest.mark.parametrize(
-  'lengths, message',
+  'lengths, memory, message',
   [
-    ((6, 9), r'length 7 exceeds max_length 6 .* set Random\.max_length >= 7'),
+    (
+      (6, 9),
+      encoded(PADDED.inputs),
+      r'length 7 exceeds max_length 6 .* set Random\.max_length >= 7',
+    ),
     (
       (7, 8),
+      encoded(PADDED.inputs),
       r'length 9 exceeds memory_max_length 8 of the Random table; set '
       r'cross/Random\.memory_max_length >= 9',
     ),
+    ((7, 9), None, 'output of an encoder'),
+    (
+      (7, 9),
+      harness.Encoded(np.zeros([4, 9, 4]), PADDED.inputs),
+      'd_model = 4, the decoder 11',
+    ),
   ],
+  ids=['queries', 'keys', 'no encoder', 'width'],
 )
-def test_more_tokens_than_a_table_has_are_refused(lengths, message):
+def test_refused(lengths, memory, message):
   rows, columns = lengths
   table = functools.partial(
     synth_mtf.Random, max_length=rows, memory_max_length=columns
   )
-  layer = functools.partial(synth_mtf.SyntheticEncDecAttention, [table])
   with pytest.raises(ConfigurationError, match=message):
-    call(layer)
-
-
-def test_a_model_without_an_encoder_is_refused():
-  with pytest.raises(ConfigurationError, match='output of an encoder'):
     harness.variables(
-      synth_mtf.SyntheticEncDecAttention,
+      functools.partial(synth_mtf.SyntheticEncDecAttention, [table]),
       family.tokens(PADDED.ids),
-      stack=harness.LM,
+      sequence_id=PADDED.ids,
+      stack=DECODER if memory else harness.LM,
+      encoded=memory,
     )
-
-
-def test_an_encoder_of_another_width_is_refused():
-  memory = harness.Encoded(np.zeros([4, 9, 4]), PADDED.inputs)
-  with pytest.raises(ConfigurationError, match='d_model = 4, the decoder 11'):
-    call(synth_mtf.SyntheticEncDecAttention, memory)

@@ -22,48 +22,42 @@ SELF_ATTENTION = sorted(
 )
 STEPS = 'universal_transformer.UTLayerStack.num_rec_steps = {}'
 
-OURS = '@SyntheticEncDecAttention'
-REPLACEMENT = '@DotProductEncDecAttention'
-
 
 @pytest.mark.parametrize(
-  'bindings, expected',
+  'place, bindings, expected',
   [
-    ([], transformer_layers.SelfAttention),
+    ('self', [], transformer_layers.SelfAttention),
+    ('self', ['layer = @SyntheticAttention'], synth_mtf.SyntheticAttention),
+    ('cross', [], transformer_layers.EncDecAttention),
     (
-      ['self_attention.layer = @SyntheticAttention'],
-      synth_mtf.SyntheticAttention,
+      'cross',
+      ['otherwise = @DotProductEncDecAttention'],
+      synth_mtf.DotProductEncDecAttention,
     ),
     (
-      ['cross_attention.layer = @SyntheticEncDecAttention'],
-      transformer_layers.SelfAttention,
+      'cross',
+      ['layer = @SyntheticEncDecAttention'],
+      synth_mtf.SyntheticEncDecAttention,
     ),
-  ],
-  ids=['T5', 'a variant', 'a variant of the other place'],
-)
-def test_the_place_of_self_attention(bindings, expected):
-  gin.parse_config([f'synth_mtf.{binding}' for binding in bindings])
-  assert type(stacks.self_attention()) is expected
-
-
-@pytest.mark.parametrize(
-  'bindings, expected',
-  [
-    ({}, transformer_layers.EncDecAttention),
-    ({'otherwise': REPLACEMENT}, synth_mtf.DotProductEncDecAttention),
-    ({'layer': OURS}, synth_mtf.SyntheticEncDecAttention),
     (
-      {'layer': OURS, 'otherwise': REPLACEMENT},
+      'cross',
+      [
+        'layer = @SyntheticEncDecAttention',
+        'otherwise = @DotProductEncDecAttention',
+      ],
       synth_mtf.SyntheticEncDecAttention,
     ),
   ],
-  ids=['T5', 'instead of it', 'a variant', 'a variant comes first'],
 )
-def test_the_place_of_cross_attention(bindings, expected):
+def test_the_layer_in_a_place(place, bindings, expected):
   gin.parse_config(
-    [f'synth_mtf.cross_attention.{k} = {v}' for k, v in bindings.items()]
+    [f'synth_mtf.{place}_attention.{binding}' for binding in bindings]
   )
-  assert type(stacks.cross_attention()) is expected
+  make = getattr(stacks, f'{place}_attention')
+  assert type(make()) is expected
+  assert make() is not make()  # each block has its own
+  other = {'self': stacks.cross_attention, 'cross': stacks.self_attention}
+  assert type(other[place]()).__module__ == transformer_layers.__name__
 
 
 @pytest.mark.parametrize(
@@ -81,11 +75,6 @@ def test_runs_have_cross_attention_by_our_layer(run):
     ["utils.run.init_checkpoint = 'any'"],
   )
   assert type(stacks.cross_attention()) is synth_mtf.DotProductEncDecAttention
-
-
-def test_each_block_has_its_own_layer():
-  for make in (stacks.self_attention, stacks.cross_attention):
-    assert make() is not make()
 
 
 def universal(variant, steps, mode='train'):

@@ -29,6 +29,14 @@ def variables(member):
 
 
 LOCAL = {'W1': (11, 3, 5), 'W2': (3, 5, 13)}
+CONVOLUTION = {'W1': (2, 11, 3, 5)}
+FACTORIZED_RANDOM = {'R1': (3, 13, 4), 'R2': (3, 13, 4)}
+FACTORIZED_DENSE = {'W1': (11, 3, 5), 'WA': (3, 5, 3), 'WB': (3, 5, 7)}
+BOTTLENECK = {
+  'D': (11, 2),
+  'U': (2, 11),
+  **{f'dense/{name}': shape for name, shape in LOCAL.items()},
+}
 
 
 @pytest.mark.parametrize(
@@ -36,44 +44,20 @@ LOCAL = {'W1': (11, 3, 5), 'W2': (3, 5, 13)}
   [
     ('random', 3, 'random/', {'R': (3, 13, 13)}),
     ('random', 1, 'random/', {'R': (13, 13)}),
-    (
-      'factorized_random',
-      3,
-      'factorized_random/',
-      {'R1': (3, 13, 4), 'R2': (3, 13, 4)},
-    ),
+    ('factorized_random', 3, 'factorized_random/', FACTORIZED_RANDOM),
     ('vanilla', 3, '', {'q': (11, 15), 'k': (11, 15)}),
     ('dense', 3, 'dense/', LOCAL),
     ('dense', 1, 'dense/', {'W1': (11, 5), 'W2': (5, 13)}),
-    (
-      'factorized_dense',
-      3,
-      'factorized_dense/',
-      {'W1': (11, 3, 5), 'WA': (3, 5, 3), 'WB': (3, 5, 7)},
-    ),
-    (
-      'convolution',
-      3,
-      'convolutional_dense/',
-      {'W1': (2, 11, 3, 5), 'W2': (3, 5, 13)},
-    ),
+    ('factorized_dense', 3, 'factorized_dense/', FACTORIZED_DENSE),
+    ('convolution', 3, 'convolutional_dense/', {**LOCAL, **CONVOLUTION}),
     (
       'conv_relu_conv',
       3,
       'convolutional_dense/',
-      {'W1': (2, 11, 3, 5), 'W2': (3, 2, 5, 13)},
+      {**CONVOLUTION, 'W2': (3, 2, 5, 13)},
     ),
     ('glu', 3, 'gated_dense/', {**LOCAL, 'Wg': (11, 3, 5)}),
-    (
-      'bottleneck_dense',
-      3,
-      'bottleneck_dense/',
-      {
-        'D': (11, 2),
-        'U': (2, 11),
-        **{f'dense/{name}': shape for name, shape in LOCAL.items()},
-      },
-    ),
+    ('bottleneck_dense', 3, 'bottleneck_dense/', BOTTLENECK),
     ('fixed_patterns', 3, '', {}),
   ],
 )
