@@ -6,7 +6,7 @@ nothing is executed or estimated from formulas.
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import gin
 import mesh_tensorflow as mtf
@@ -49,19 +49,14 @@ class Cost:
 
 
 def cost(
-  vocab_size: int,
-  lengths: Mapping[str, int],
-  mesh_shape: str = '',
+  vocab_size: int, lengths: Mapping[str, int], mesh_shape: str = ''
 ) -> Cost:
-  """Counts what the model that gin holds costs.
+  """Counts what the model that gin holds costs for a batch of one sequence.
 
   Args:
     vocab_size: the number of embeddings.
     lengths: of `inputs` and `targets`.
     mesh_shape: as in `utils.run.mesh_shape`; the layout rules are gin's.
-
-  Returns:
-    Its cost for a batch of one sequence, whatever the mesh.
   """
   mesh = mtf.convert_to_shape(mesh_shape)
   layout = mtf.convert_to_layout_rules(
@@ -77,6 +72,17 @@ def cost(
     )
     return math.ceil(shape.size / split)
 
+  def state(variable: mtf.Variable) -> int:
+    """Bytes of a weight, its gradient and its slots per core."""
+    shape = variable.shape
+    if not variable.trainable:
+      return _BYTES * per_core(shape)
+    slots = per_core(shape)
+    if shape.ndims >= 2:  # Adafactor keeps the means of rows and columns
+      row, column = sorted(shape.dims, key=lambda d: d.size)[-2:]
+      slots = per_core(shape - row) + per_core(shape - column)
+    return _BYTES * (2 * per_core(shape) + slots)
+
   variables = graph.all_variables
   tables = [v for v in variables if _POSITIONS & set(v.shape.dimension_names)]
   return Cost(
@@ -84,8 +90,8 @@ def cost(
     trained=sum(v.shape.size for v in variables if v.trainable),
     tables=sum(v.shape.size for v in tables),
     flops=2 * products(graph),
-    state_bytes=sum(_state(v, per_core) for v in variables),
-    table_bytes=sum(_state(v, per_core) for v in tables),
+    state_bytes=sum(map(state, variables)),
+    table_bytes=sum(map(state, tables)),
     attention_bytes=max(
       per_core(tensor.shape) * tensor.dtype.size
       for op in graph.operations
@@ -103,15 +109,3 @@ def products(graph: mtf.Graph) -> int:
     for op in graph.operations
     if isinstance(op, mtf.EinsumOperation)
   )
-
-
-def _state(variable: mtf.Variable, per_core: Callable[[mtf.Shape], int]) -> int:
-  """Bytes of a weight, its gradient and its slots per core."""
-  shape = variable.shape
-  if not variable.trainable:
-    return _BYTES * per_core(shape)
-  slots = per_core(shape)
-  if shape.ndims >= 2:  # Adafactor keeps the means of rows and columns
-    row, column = sorted(shape.dims, key=lambda d: d.size)[-2:]
-    slots = per_core(shape - row) + per_core(shape - column)
-  return _BYTES * (2 * per_core(shape) + slots)

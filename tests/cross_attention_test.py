@@ -12,7 +12,7 @@ from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
 from synth_mtf.results import labels
 from tests import decoding_test, harness, model
-from tests.decoding_test import VOCAB, as_t5, ids, in_parallel
+from tests.decoding_test import VOCAB, as_t5, ids, in_parallel, run
 
 pytestmark = pytest.mark.slow  # builds whole models
 
@@ -39,12 +39,10 @@ def _layers(*variants):
   parse(*variants)
   found = {}
   for scope, layer in host_model.layers(host_model.make_transformer(VOCAB)):
+    place, _, name = scope.rpartition('/')
     functions = getattr(layer, 'synthesizers', [])
-    settings = [
-      (f.scope, {k: v for k, v in vars(f).items() if k != 'inner'})
-      for f in functions
-    ]
-    found[scope.rpartition('/')[0]] = type(layer).__name__, str(settings)
+    settings = [{**vars(f), 'inner': f.scope} for f in functions]
+    found[place] = name, str(settings)
   return found
 
 
@@ -82,12 +80,6 @@ def test_label(variants, label):
   assert labels.label() == label
 
 
-def run(build, *variants, bindings=(), **settings):
-  return decoding_test.run(
-    '+'.join(variants), build, bindings=[*TINY, *bindings], **settings
-  )
-
-
 @pytest.mark.parametrize('kind', ['bias', 'bias_shared'])
 def test_the_hosts_relative_position_bias(kind):
   """T5 does not use it; it counts spans between sentinels."""
@@ -101,18 +93,20 @@ def test_the_hosts_relative_position_bias(kind):
     return in_parallel(model, inputs, targets)
 
   tokens = INPUTS[:, :6] != 0
-  ours = run(build, 'cross_vanilla', bindings=bindings, weights=as_t5)
-  theirs = run(build, bindings=bindings)
+  bindings += TINY
+  ours = run('cross_vanilla', build, bindings=bindings, weights=as_t5)
+  theirs, without = run('', build, bindings=bindings), run('', build)
   harness.assert_close(ours[tokens], theirs[tokens])
-  assert np.abs(ours - run(build))[tokens].max() > 1e-3
+  assert np.abs(ours - without)[tokens].max() > 1e-3
 
 
 def test_packed_rows_are_the_examples_alone():
   """Two examples in one row, with different lengths on each side."""
-  row = np.array([[2, 3, 4, 5, 6, 7, 8, 9, 0]])
-  row_ids = np.array([[1, 1, 1, 2, 2, 2, 2, 2, 0]])
-  target = np.array([[10, 11, 12, 13, 14, 15]])
-  target_ids = np.array([[1, 1, 1, 1, 2, 2]])
+  row, row_ids = [[2, 3, 4, 5, 6, 7, 8, 9, 0]], [[1, 1, 1, 2, 2, 2, 2, 2, 0]]
+  target, target_ids = [[10, 11, 12, 13, 14, 15]], [[1, 1, 1, 1, 2, 2]]
+
+  inputs = [[2, 3, 4, 0, 0], [5, 6, 7, 8, 9]]
+  targets = [[10, 11, 12, 13], [14, 15, 0, 0]]
 
   def packed(mesh, model):
     return in_parallel(
@@ -124,20 +118,16 @@ def test_packed_rows_are_the_examples_alone():
     )
 
   def alone(mesh, model):
-    def part(ids_, segments, segment):
-      values = ids_[segments == segment]
-      padding = [0] * (ids_.shape[1] - len(values))
-      return [*values, *padding]
-
-    inputs, targets = (
-      np.array([part(a, i, segment) for segment in (1, 2)])
-      for a, i in ((row, row_ids), (target, target_ids))
-    )
     return in_parallel(model, ids(mesh, inputs), ids(mesh, targets))
 
-  variants = ['random_dense', 'cross_random_dense']
-  one = run(packed, *variants, bindings=['mesh_train_dataset_fn.pack = True'])
-  other = run(alone, *variants, bindings=['mesh_train_dataset_fn.pack = False'])
+  one, other = (
+    run(
+      'random_dense+cross_random_dense',
+      build,
+      bindings=[*TINY, f'mesh_train_dataset_fn.pack = {build is packed}'],
+    )
+    for build in (packed, alone)
+  )
   harness.assert_close(one[0, :4], other[0, :4])
   harness.assert_close(one[0, 4:], other[1, :2])
 

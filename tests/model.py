@@ -38,16 +38,11 @@ def write(
   variant: Optional[str] = None,
   bindings: Sequence[str] = (),
   step: int = 7,
-  change: Optional[Callable[[str, npt.NDArray[Any]], npt.ArrayLike]] = None,
+  change: Callable[[str, npt.NDArray[Any]], Any] = lambda name, value: value,
 ) -> str:
   """Writes a checkpoint of random weights with TensorFlow's own Saver.
 
-  Args:
-    folder: where to.
-    variant: its name; None is T5 itself.
-    bindings: gin bindings besides TINY.
-    step: of training.
-    change: name and value to a changed value.
+  `bindings` follow TINY, and `change` may replace the value of a variable.
   """
   gin_files.parse(files(variant), [*TINY, *bindings])
   model = host_model.build(VOCAB)
@@ -59,7 +54,7 @@ def write(
       value *= 1.0 if name.endswith(('alpha', 'bias')) else 0.3
       if name.endswith('scale'):
         value += 1.0
-      values[variable] = np.asarray(change(name, value) if change else value)
+      values[variable] = np.asarray(change(name, value))
     session.run(
       [variable.initializer for variable in values],
       {v.initializer.inputs[1]: value for v, value in values.items()},
@@ -73,48 +68,35 @@ def logits(
   path: str,
   variant: Optional[str] = None,
   bindings: Sequence[str] = (),
-  lengths: Optional[Mapping[str, int]] = None,
+  lengths: Mapping[str, int] = LENGTHS,
   activations: tf.DType = tf.float32,
 ) -> npt.NDArray[Any]:
   """The logits of a model whose weights are all in a checkpoint."""
-  lengths = lengths or LENGTHS
   checkpoint = Checkpoint(path)
   gin_files.parse(files(variant), [*TINY, *bindings])
-  rng = np.random.RandomState(3)
-  ids = {}
-  for name, length in lengths.items():
-    ids[name] = rng.randint(2, VOCAB, [3, length])
-    ids[name][1, length // 2 :] = 0
-  with harness.new_graph() as (graph, mesh):
+
+  def build(mesh: mtf.Mesh) -> mtf.Tensor:
     model = host_model.make_transformer(VOCAB)
-    imported = {
-      name: harness.constant(mesh, value, 'batch length')
-      for name, value in ids.items()
+    rng = np.random.RandomState(3)
+    ids, tokens = {}, {}
+    for name, length in lengths.items():
+      values = rng.randint(2, VOCAB, [3, length])
+      values[1, length // 2 :] = 0
+      ids[name] = harness.constant(mesh, values, 'batch length')
+      tokens[name] = mtf.cast(mtf.not_equal(ids[name], 0), tf.int32)
+    segments = {
+      'encoder_sequence_id': tokens['inputs'],
+      'decoder_sequence_id': tokens['targets'],
     }
-    tokens = {
-      name: mtf.cast(mtf.not_equal(value, 0), tf.int32)
-      for name, value in imported.items()
-    }
-    if isinstance(model, transformer.Bitransformer):
-      segments = {
-        'encoder_sequence_id': tokens['inputs'],
-        'decoder_sequence_id': tokens['targets'],
-      }
-    else:  # a language model: its targets are its inputs
-      imported['targets'] = imported['inputs']
+    if isinstance(model, transformer.Unitransformer):  # a language model
+      ids['targets'] = ids['inputs']
       segments = {'sequence_id': tokens['inputs']}
-    result, _ = model.call_simple(
-      **imported,
+    return model.call_simple(
+      **ids,
       **segments,
       compute_loss=False,
       mode='eval',
       variable_dtype=mtf.VariableDType(tf.float32, tf.float32, activations),
-    )
-    with harness.open_session(
-      graph,
-      mesh,
-      harness.ONE_DEVICE,
-      result,
-      lambda name, shape: checkpoint[name],
-    ) as session:
-      return session.run({})
+    )[0]
+
+  return harness.evaluate(build, weights=lambda name, shape: checkpoint[name])

@@ -80,7 +80,7 @@ def compute(
       vocab_sizes['inputs'], vocab_sizes['targets']
     )
     if checkpoint:
-      layer_settings.check_resumed(model, checkpoint.path)
+      layer_settings.check(model, checkpoint.path)
     calls: list[Alignment] = []
     with recording.recorded_by(calls.append):
       _call(model, mtf.Mesh(graph, 'mesh'), ids, _dtypes(checkpoint))

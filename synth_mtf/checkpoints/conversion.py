@@ -1,7 +1,7 @@
 """Converts a checkpoint into one of another variant.
 
-Each attention layer is read into one form, `AttentionWeights`, from which the
-target's layer is filled:
+Each attention layer is read in the terms of our layers, whatever its class, and
+the target's layer is filled from it:
 
 - A function that both have keeps its variables. If its alpha changes, its last
   factor is multiplied by the ratio, so that alpha_i S_i(X) stays the same.
@@ -12,8 +12,9 @@ target's layer is filled:
   must have contributed nothing.
 """
 
+import collections
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -34,40 +35,47 @@ from synth_mtf.synthesizers.dot_product import DotProduct
 
 VANILLA = scope_of(DotProduct)
 
-# A logit of alpha whose exp() is negligible beside 1.
-_OUT = -30.0
+# A share of the logits that does not count.
 _NEGLIGIBLE = 1e-6
 
 Array = npt.NDArray[Any]
 
 
 class Weight(NamedTuple):
-  """A variable of an attention layer."""
+  """A value, and its name in the source checkpoint if it is from there."""
 
   value: Array
-  origin: str = ''  # its name in the source checkpoint, if it is from there
-  unchanged: bool = False  # whether the value is exactly that one
+  origin: str = ''
 
 
 @dataclasses.dataclass
-class AttentionWeights:
-  """An attention layer of a checkpoint; settings are those of our layers."""
+class Layer:
+  """An attention layer; settings and names of variables are those of ours."""
 
-  weights: dict[str, Weight]  # by their name in our layers (`dense/W2`)
   functions: Sequence[str]  # scopes of its functions, in their order
-  alpha: Optional[Array] = None  # [functions] or [functions, heads]
   normalize: Optional[str] = 'softmax'
   index_by: str = 'position'
+  weights: dict[str, Weight] = dataclasses.field(default_factory=dict)
+  alpha: Optional[Array] = None  # [functions] or [functions, heads]
 
-  def is_silent(self, function: str) -> bool:
-    """Whether a function adds nothing to the logits."""
-    last = _last_factor(function, self.weights)
-    return np.max(_shares(self)[function]) < _NEGLIGIBLE or (
-      last is not None and not self.weights[last].value.any()
-    )
+  def shares(self) -> dict[str, Array]:
+    """The weight alpha_i of each function, [heads] or []."""
+    if self.alpha is None:
+      return dict.fromkeys(self.functions, np.ones([]))
+    e = np.exp(self.alpha.astype(np.float64) - self.alpha.max(axis=0))
+    return dict(zip(self.functions, e / e.sum(axis=0)))
+
+  def contributing(self) -> list[str]:
+    """The functions that add something to the logits."""
+    shares, factors = self.shares(), _last_factors(self.weights)
+    return [
+      f
+      for f in self.functions
+      if np.max(shares[f]) >= _NEGLIGIBLE
+      and (f not in factors or self.weights[factors[f]].value.any())
+    ]
 
   def rename(self, old: str, new: str) -> None:
-    """Renames a variable, if it is there."""
     if old in self.weights:
       self.weights[new] = self.weights.pop(old)
 
@@ -88,7 +96,6 @@ class Conversion:
     source: Optional[ConfiguredModel],
     target: ConfiguredModel,
     resize: bool = False,
-    vanilla_alpha: Optional[float] = None,
   ) -> None:
     """Plans a conversion.
 
@@ -98,172 +105,207 @@ class Conversion:
         the checkpoint.
       target: the model to convert to.
       resize: grow or shrink tables to the target's max_length.
-      vanilla_alpha: alpha of the dot product where other functions join it,
-        between 0 and 1; None for an even share. At 1 the others never learn.
 
     Raises:
       UserError: the two do not fit.
     """
-    for model in (source, target):
-      if model and any(
-        'ensemble' in shape.dimension_names for shape in model.shapes.values()
-      ):
-        raise UserError(
-          'ensembles cannot be converted: convert each member on its own '
-          '(Unitransformer.ensemble = None)'
-        )
+    if any('ensemble' in s.dimension_names for s in target.shapes.values()):
+      raise UserError(
+        'ensembles cannot be converted: convert each member on its own '
+        '(Unitransformer.ensemble = None)'
+      )
     self._checkpoint = checkpoint
     self._source = source
     self._target = target
     self._resize = resize
-    self._vanilla_alpha = vanilla_alpha
     self.exact = True
     self.reread = False
-    loaded = {n: n for n in self._other_variables() if n in checkpoint}
-    self._unchanged = dict(loaded)
+    attention = tuple(scope + '/' for scope in target.attention)
+    self._others = [
+      name
+      for name in target.variables
+      if name in checkpoint and not name.startswith(attention)
+    ]
+    loaded = {name: name for name in self._others}
     for scope in target.attention:
-      layer = self._fill(scope)
-      self.exact &= layer.exact
-      self.reread |= layer.reread
-      for rest, weight in layer.weights.items():
+      for rest, weight in self._fill(scope).items():
         if weight.origin:
           loaded[f'{scope}/{rest}'] = weight.origin
-        if weight.unchanged:
-          self._unchanged[f'{scope}/{rest}'] = weight.origin
-    self.report = comparison.compare(
+    self.report = comparison.Comparison(
       comparison.kinds_of(target.variables.values()), checkpoint, loaded
     )
     self.report.require_weights()
-    if source:
-      self.exact &= not any(
-        name in source.variables and not names.attention_name(name)
-        for name in self.report.left_over
-      )
-    for name in self._other_variables():
-      here = target.variables[name].shape.as_list()
-      if here != list(checkpoint.kinds[name].shape):
-        raise _other_size(name, checkpoint.kinds[name].shape, here)
+    for name in self._others:
+      self._check_shape(name, checkpoint.kinds[name].shape)
+    self.exact &= not source or not any(
+      name in source.variables and not names.attention_name(name)
+      for name in self.report.left_over
+    )
 
   def values(self) -> Iterator[tuple[str, Array]]:
     """Yields the names and values of the converted checkpoint.
 
     The types are those of the target's variables. Unchanged weights keep their
-    optimizer slots.
+    optimizer slots. One layer at a time is in memory.
     """
-    for name in self._other_variables():
-      yield name, self._typed(name, self._checkpoint[name])
-    for scope in self._target.attention:
-      for rest, weight in self._fill(scope).weights.items():
-        yield f'{scope}/{rest}', self._typed(f'{scope}/{rest}', weight.value)
+    slots = collections.defaultdict(list)
     for slot in self._checkpoint.slots:
-      origin = names.slot_owner(slot)
-      for name, source in self._unchanged.items():
-        if source == origin:
+      slots[names.slot_owner(slot)].append(slot)
+    for name, (value, origin) in self._weights():
+      dtype = self._target.variables[name].dtype.base_dtype
+      yield name, value.astype(dtype.as_numpy_dtype)
+      if slots[origin] and np.array_equal(value, self._checkpoint[origin]):
+        for slot in slots[origin]:
           yield f'{name}{slot[len(origin) :]}', self._checkpoint[slot]
     yield 'global_step', np.asarray(self._checkpoint.step, np.int64)
 
-  def _typed(self, name: str, value: Array) -> Array:
-    dtype = self._target.variables[name].dtype.base_dtype
-    return np.asarray(value).astype(dtype.as_numpy_dtype)
+  def _weights(self) -> Iterator[tuple[str, Weight]]:
+    for name in self._others:
+      yield name, Weight(self._checkpoint[name], name)
+    for scope in self._target.attention:
+      for rest, weight in self._fill(scope).items():
+        yield f'{scope}/{rest}', weight
 
-  def _other_variables(self) -> list[str]:
-    attention = tuple(scope + '/' for scope in self._target.attention)
-    return [n for n in self._target.variables if not n.startswith(attention)]
-
-  def _fill(self, scope: str) -> '_FilledLayer':
+  def _fill(self, scope: str) -> dict[str, Weight]:
+    """The weights of one of the target's attention layers."""
+    target = _settings(scope, self._target.attention[scope])
+    source = _read(self._checkpoint, scope, self._source)
     shapes = {
       name[len(scope) + 1 :]: variable.shape.as_list()
       for name, variable in self._target.variables.items()
       if name.startswith(scope + '/')
     }
+    if 'kv' in shapes and VANILLA not in source.functions:
+      # Without keys, the one projection of keys and values makes values.
+      source.rename('v', 'kv')
+    if 'alpha' in shapes:
+      target.alpha = _alpha(source, target.functions, shapes.pop('alpha'))
+      target.weights['alpha'] = Weight(target.alpha)
+    before, after = source.shares(), target.shares()
+    lost = [f for f in source.contributing() if f not in target.functions]
+    if lost and set(target.functions) <= set(source.functions):
+      raise UserError(
+        f'{scope}: {", ".join(lost)} contributes to the logits (alpha up to '
+        f'{max(np.max(before[f]) for f in lost):.3g}) and the target has no '
+        'place for it. Train until alpha has settled on what is to remain, or '
+        'convert to a variant that has it.'
+      )
+    factors = _last_factors(shapes)
+    ratios = {
+      r: before[f] / after[f] for f, r in factors.items() if f in before
+    }
     initial = self._target.initial_values(
       [f'{scope}/{rest}' for rest in shapes if names.may_start_anew(rest)]
     )
-    return _FilledLayer(
-      scope,
-      read_attention(self._checkpoint, scope, self._source),
-      self._target.attention[scope],
-      shapes,
-      {name[len(scope) + 1 :]: value for name, value in initial.items()},
-      self._resize,
-      self._vanilla_alpha,
+    for rest, shape in shapes.items():
+      name = f'{scope}/{rest}'
+      if rest in source.weights:
+        value, origin = source.weights[rest]
+        if rest in ratios:
+          value = _scaled(rest, value, ratios[rest])
+        if list(value.shape) != shape:
+          self._check_shape(name, value.shape)
+          common = tuple(map(slice, np.minimum(value.shape, shape)))
+          resized = initial[name].copy()
+          resized[common] = value[common]
+          value = resized
+        target.weights[rest] = Weight(value, origin)
+      elif name not in initial:
+        raise UserError(f'{name} is not in the checkpoint')
+      elif not lost and rest in (*factors.values(), *names.BIASES):
+        target.weights[rest] = Weight(np.zeros_like(initial[name]))
+      else:
+        target.weights[rest] = Weight(initial[name])
+    if {*source.functions} & {*target.functions} - {VANILLA}:
+      self.reread |= source.index_by != target.index_by
+    self.exact &= (
+      not lost
+      and source.normalize == target.normalize
+      and all(b in shapes for b in names.BIASES if b in source.weights)
+      # A function without a last factor cannot make up for another alpha.
+      and all(
+        np.max(np.abs(before.get(f, 0.0) - after[f])) <= _NEGLIGIBLE
+        for f in target.functions
+        if f not in factors
+      )
     )
+    return target.weights
+
+  def _check_shape(self, name: str, there: Sequence[int]) -> None:
+    """Refuses a shape that differs in more than positions to resize."""
+    here = self._target.variables[name].shape.as_list()
+    changed = [i for i, (a, b) in enumerate(zip(there, here)) if a != b]
+    function, leaf = _owner(name)[1], name.rpartition('/')[-1]
+    positions = function.position_axes.get(leaf, ()) if function else ()
+    if len(there) != len(here) or not {*changed} <= {
+      axis % len(here) for axis in positions
+    }:
+      raise UserError(
+        f'{name} is {list(there)} in the checkpoint and {here} in the model: '
+        "they are of different sizes. Give the gin file of the checkpoint's "
+        'size, and for FactorizedDense its max_length and factors.'
+      )
+    if changed and not self._resize:
+      raise UserError(
+        f'{name} is for max_length {there[changed[0]]} in the checkpoint and '
+        f'{here[changed[0]]} in the model. With --resize, the table keeps the '
+        'positions that both have, and new ones get initial values.'
+      )
 
 
-def read_attention(
+def _read(
   checkpoint: Checkpoint, scope: str, source: Optional[ConfiguredModel]
-) -> AttentionWeights:
-  """Reads an attention layer of any class.
-
-  Args:
-    checkpoint: what to read it from.
-    scope: scope of the layer in the target; the class may differ.
-    source: the checkpoint's model, needed if the layer is a mixture.
-
-  Raises:
-    UserError: there is no such layer, or it cannot be read.
-  """
-  prefix, _, layer = scope.rpartition('/')
-  kind = names.attention_kind(layer)
-  there = [
-    name
-    for name in names.ATTENTION_CLASSES[kind]
-    if f'{prefix}/{name}/o' in checkpoint
-  ]
-  if not there:
+) -> Layer:
+  """Reads what a checkpoint has in the place of one of the target's layers."""
+  outputs = [c for c in names.candidates(f'{scope}/o') if c in checkpoint]
+  if not outputs:
     raise UserError(
-      f'the checkpoint {checkpoint.path} has no {kind} in {prefix}/: it was '
-      'made by a model of another size'
+      f'the checkpoint {checkpoint.path} has no attention layer like {scope}: '
+      'it was made by a model of another size'
     )
-  here = f'{prefix}/{there[0]}'
+  here = names.scope(outputs[0])
   weights = {
-    name[len(here) + 1 :]: Weight(checkpoint[name], name, unchanged=True)
+    name[len(here) + 1 :]: Weight(checkpoint[name], name)
     for name in checkpoint.weights
     if name.startswith(here + '/')
-    and names.is_used(there[0], name[len(here) + 1 :])
   }
+  if here.endswith('/EncDecAttention'):
+    weights.pop(names.BIASES[0], None)  # early T5 has it and does not use it
   alpha = weights.pop('alpha').value if 'alpha' in weights else None
-  if there[0] == 'Synthesizer':
+  if here.endswith('/Synthesizer'):
     return _from_original(here, weights, alpha)
-  found = AttentionWeights(weights, [], alpha)
   if source and here in source.attention:
-    found.functions = _functions(here, source.attention[here])
-    found.normalize = _normalize(source.attention[here])
-    found.index_by = getattr(source.attention[here], 'index_by', 'position')
+    found = _settings(here, source.attention[here])
   elif alpha is not None:
     raise UserError(
       f'{here} is a mixture, whose order is not in the checkpoint: give its '
       'gin files as --source_gin_file (its operative_config.gin will do)'
     )
   else:
-    own = dict.fromkeys(rest.split('/')[0] for rest in weights if '/' in rest)
-    found.functions = [*own, *([VANILLA] if 'q' in weights else [])]
+    found = Layer(
+      [f for f in dict.fromkeys(_owner(r)[0] for r in weights) if f]
+    )
+  found.weights, found.alpha = weights, alpha
   if VANILLA not in found.functions:
     found.rename('kv', 'v')
   return found
 
 
-def _functions(
-  scope: str, layer: transformer_layers.SelfAttention
-) -> list[str]:
-  """Scopes of a layer's synthesizing functions."""
+def _settings(scope: str, layer: transformer_layers.SelfAttention) -> Layer:
+  """A layer of a model, without its weights."""
   if isinstance(layer, SyntheticLayer):
-    return scopes(layer.synthesizers)
+    return Layer(scopes(layer.synthesizers), layer.normalize, layer.index_by)
   if type(layer).__name__ in ('SelfAttention', 'EncDecAttention'):
-    return [VANILLA]
+    return Layer([VANILLA])
   raise UserError(
     f"{scope}: {type(layer).__name__} cannot be converted; expected T5's own "
     'attention, SyntheticAttention or SyntheticEncDecAttention'
   )
 
 
-def _normalize(layer: transformer_layers.SelfAttention) -> Optional[str]:
-  return layer.normalize if isinstance(layer, SyntheticLayer) else 'softmax'
-
-
 def _from_original(
   scope: str, weights: dict[str, Weight], alpha: Optional[Array]
-) -> AttentionWeights:
+) -> Layer:
   """mesh_tensorflow's own Synthesizer, in our names and shapes.
 
   Its R is [length, heads, memory_length]; its dense modes use the queries as
@@ -275,14 +317,13 @@ def _from_original(
       f'{scope}: mode "factorized" gives all queries the same logits and has '
       'no counterpart here'
     )
-  found = AttentionWeights(weights, [], index_by='row')
-  found.rename('kv', 'v')
+  functions = []
   if 'R' in weights:
-    found.functions = ['random']
+    functions.append('random')
     r = weights.pop('R')
     weights['random/R'] = Weight(np.swapaxes(r.value, 0, 1), r.origin)
   if 'pi/kernel' in weights:
-    found.functions = ['dense']
+    functions.append('dense')
     q, kernel = weights['q'], weights.pop('pi/kernel')
     d_kv, columns = kernel.value.shape
     w1 = q.value.reshape(len(q.value), -1, d_kv)
@@ -290,207 +331,53 @@ def _from_original(
     weights['dense/W1'] = Weight(w1, q.origin)
     weights['dense/W2'] = Weight(w2, kernel.origin)
   if 'k' in weights:
-    found.functions = [*found.functions, VANILLA]
+    functions.append(VANILLA)
   else:
     weights.pop('q', None)  # the first layer of "dense_minus"
   if alpha is not None:
-    found.alpha = np.append(alpha, 0.0)
+    alpha = np.append(alpha, 0.0)
+  found = Layer(functions, index_by='row', weights=weights, alpha=alpha)
+  found.rename('kv', 'v')
   return found
 
 
-class _FilledLayer:
-  """A layer of the target, filled from the source; see the module's docstring.
-
-  Attributes:
-    weights: its variables, by their name in our layers.
-    exact: whether it computes what the source computes.
-    reread: whether it reads the source's tables differently in packed rows.
-  """
-
-  def __init__(
-    self,
-    scope: str,
-    source: AttentionWeights,
-    layer: transformer_layers.SelfAttention,
-    shapes: Mapping[str, list[int]],
-    initial: Mapping[str, Array],
-    resize: bool,
-    vanilla_alpha: Optional[float],
-  ) -> None:
-    self._scope = scope
-    self._shapes = shapes
-    self._initial = initial
-    self._resize = resize
-    functions = _functions(scope, layer)
-    if 'kv' in shapes and VANILLA not in source.functions:
-      # Without keys, the one projection of keys and values makes values.
-      source.rename('v', 'kv')
-    lost = [
-      f
-      for f in source.functions
-      if f not in functions and not source.is_silent(f)
-    ]
-    before = _shares(source)
-    if lost and set(functions) <= set(source.functions):
-      raise UserError(
-        f'{scope}: {", ".join(lost)} contributes to the logits (alpha up to '
-        f'{max(np.max(before[f]) for f in lost):.3g}) and the target has no '
-        'place for it. Train until alpha has settled on what is to remain, or '
-        'convert to a variant that has it.'
-      )
-    alpha = _alpha(source, functions, shapes.get('alpha'), vanilla_alpha)
-    self.weights = {} if alpha is None else {'alpha': Weight(alpha)}
-    after = _shares(AttentionWeights({}, functions, alpha))
-    for rest in [name for name in shapes if name != 'alpha']:
-      if rest not in source.weights:
-        self.weights[rest] = self._new(rest, zero=not lost)
-        continue
-      old, origin, unchanged = source.weights[rest]
-      value = old
-      function = _function_of(rest)
-      if function in functions and rest == _last_factor(function, shapes):
-        value = _scaled(rest, old, before[function] / after[function])
-      value = self._resized(rest, value)
-      self.weights[rest] = Weight(value, origin, unchanged and value is old)
-    kept = {*source.functions} & {*functions} - {VANILLA}
-    self.reread = bool(kept) and source.index_by != layer.index_by
-    self.exact = (
-      not lost
-      and source.normalize == _normalize(layer)
-      and all(b in shapes for b in names.BIASES if b in source.weights)
-      # A function without a last factor cannot make up for another alpha.
-      and all(
-        np.max(np.abs(before.get(f, 0.0) - after[f])) <= _NEGLIGIBLE
-        for f in functions
-        if _last_factor(f, shapes) is None
-      )
-    )
-
-  def _new(self, rest: str, zero: bool) -> Weight:
-    """A variable that the source lacks: its initial value, or zeros."""
-    if rest not in self._initial:
-      raise UserError(f'{self._scope}/{rest} is not in the checkpoint')
-    value = self._initial[rest]
-    if zero and (_is_last_factor(rest) or rest in names.BIASES):
-      value = np.zeros_like(value)
-    return Weight(value)
-
-  def _resized(self, rest: str, value: Array) -> Array:
-    shape = self._shapes[rest]
-    if list(value.shape) == shape:
-      return value
-    name = f'{self._scope}/{rest}'
-    function = _declared_by(rest)
-    leaf = rest.rsplit('/', 1)[-1]
-    positions = function.position_axes.get(leaf, ()) if function else ()
-    changed = [
-      a for a, sizes in enumerate(zip(value.shape, shape)) if len({*sizes}) > 1
-    ]
-    if value.ndim != len(shape) or not {*changed} <= {
-      axis % len(shape) for axis in positions
-    }:
-      if leaf in ('WA', 'WB'):
-        raise UserError(
-          f'{name} is {list(value.shape)} in the checkpoint, {shape} in the '
-          'model: its two factors a b = max_length cannot be resized. Keep '
-          "the checkpoint's FactorizedDense.max_length and factors."
-        )
-      raise _other_size(name, value.shape, shape)
-    old, new = value.shape[changed[0]], shape[changed[0]]
-    if not self._resize:
-      raise UserError(
-        f'{name} is for max_length {old} in the checkpoint and {new} in the '
-        'model. With --resize the table keeps its '
-        + (
-          f'first {new} positions and drops the others.'
-          if new < old
-          else f'{old} positions and gets new ones.'
-        )
-      )
-    result = np.array(self._initial[rest], dtype=np.float32)
-    common = tuple(slice(min(a, b)) for a, b in zip(value.shape, shape))
-    result[common] = value[common]
-    return result
-
-
 def _alpha(
-  source: AttentionWeights,
-  functions: Sequence[str],
-  shape: Optional[Sequence[int]],
-  vanilla_alpha: Optional[float],
-) -> Optional[Array]:
-  """The alpha of a mixture of those functions; None if it has none."""
-  if shape is None:
-    return None
-  if (
-    source.alpha is not None
-    and list(source.functions) == list(functions)
-    and source.alpha.ndim <= len(shape)
-  ):
-    missing = (1,) * (len(shape) - source.alpha.ndim)
-    alpha = source.alpha.reshape(source.alpha.shape + missing)
-    return np.broadcast_to(alpha, shape)
-  alpha = np.zeros(shape)
-  if vanilla_alpha is not None and VANILLA in functions:
-    others = (1 - vanilla_alpha) / vanilla_alpha / (len(functions) - 1)
-    alpha[:] = np.log(others) if others > 0 else _OUT
-    alpha[list(functions).index(VANILLA)] = 0.0
-  return alpha
+  source: Layer, functions: Sequence[str], shape: Sequence[int]
+) -> Array:
+  """The alpha of a mixture: the source's if it mixes the same, or even."""
+  old = source.alpha
+  same = list(source.functions) == list(functions)
+  if old is not None and same and old.ndim <= len(shape):
+    return np.broadcast_to(old.T, shape[::-1]).T
+  return np.zeros(shape)
 
 
-def _shares(layer: AttentionWeights) -> dict[str, Array]:
-  """The weight alpha_i of each function, [heads] or []."""
-  if layer.alpha is None:
-    return dict.fromkeys(layer.functions, np.ones([]))
-  e = np.exp(layer.alpha.astype(np.float64) - layer.alpha.max(axis=0))
-  return dict(zip(layer.functions, e / e.sum(axis=0)))
+def _owner(
+  name: str,
+) -> tuple[Optional[str], Optional[type[SynthesizingFunction]]]:
+  """The scope of a variable's function, and the class that declares it.
+
+  The class is that of the innermost scope.
+  """
+  if name in DotProduct.layer_variables:
+    return VANILLA, DotProduct
+  scope, _, inner = names.scope(name).partition('/')
+  return scope or None, function_of((inner or scope).rpartition('/')[-1])
 
 
-def _function_of(rest: str) -> Optional[str]:
-  """The scope of the function to which a variable belongs, or None."""
-  if '/' in rest:
-    return rest.split('/')[0]
-  return VANILLA if rest in DotProduct.layer_variables else None
-
-
-def _declared_by(rest: str) -> Optional[type[SynthesizingFunction]]:
-  """The class that declares a variable: that of the innermost scope."""
-  scope = rest.split('/')[-2] if '/' in rest else _function_of(rest)
-  return function_of(scope) if scope else None
-
-
-def _is_last_factor(rest: str) -> bool:
-  """Whether a function's logits are 0 where this variable is."""
-  function = _declared_by(rest)
-  return function is not None and (
-    rest.rsplit('/', 1)[-1] == function.last_factor
-  )
-
-
-def _last_factor(
-  function: Optional[str], variables: Iterable[str]
-) -> Optional[str]:
-  """The variable by which a function's logits can be scaled, or None."""
+def _last_factors(variables: Iterable[str]) -> dict[str, str]:
+  """The variable by which the logits of each function can be scaled."""
+  factors = {}
   for rest in variables:
-    if _function_of(rest) == function and _is_last_factor(rest):
-      return rest
-  return None
+    function, declared_by = _owner(rest)
+    leaf = rest.rpartition('/')[-1]
+    if function and declared_by and leaf == declared_by.last_factor:
+      factors[function] = rest
+  return factors
 
 
 def _scaled(rest: str, value: Array, ratio: Array) -> Array:
   """Multiplies a variable by [heads] or []; heads are its axis 0, or 1 in q."""
-  if np.all(ratio == 1):
-    return value
-  value = value.astype(np.float32)
   rows = [len(value)] if rest == 'q' else []
   view = value.reshape(*rows, ratio.size, -1) * np.ravel(ratio)[:, np.newaxis]
-  return view.reshape(value.shape)
-
-
-def _other_size(
-  name: str, there: Sequence[int], here: Sequence[int]
-) -> UserError:
-  return UserError(
-    f'{name} is {list(there)} in the checkpoint and {list(here)} in the model: '
-    "they are of different sizes. Give the gin file of the checkpoint's size."
-  )
+  return view.astype(np.float32).reshape(value.shape)

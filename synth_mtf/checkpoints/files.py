@@ -1,7 +1,6 @@
 """Reads and writes checkpoints."""
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -26,17 +25,14 @@ class Kind(NamedTuple):
     return f'{self.dtype}{list(self.shape)}'
 
 
-def kind(dtype: tf.DType, shape: Iterable[int]) -> Kind:
-  """Makes a kind from TensorFlow's type and shape."""
-  return Kind(dtype.base_dtype.name, tuple(shape))
-
-
 class Checkpoint:
   """A checkpoint on disk, whose values are read on demand.
 
   Attributes:
     path: without `.index`, as in `<folder>/model.ckpt-1000`.
     kinds: type and shape of all variables, by name.
+    weights: names of all variables but optimizer slots and the step.
+    slots: names of the optimizer's slots.
   """
 
   def __init__(self, path: str) -> None:
@@ -49,12 +45,15 @@ class Checkpoint:
     try:
       self._reader = tf.train.load_checkpoint(self.path)
       types = self._reader.get_variable_to_dtype_map()
-      self.kinds: Mapping[str, Kind] = {
-        name: kind(types[name], shape)
-        for name, shape in self._reader.get_variable_to_shape_map().items()
-      }
+      shapes = self._reader.get_variable_to_shape_map()
     except folders.UNREADABLE as error:
       raise self._damaged() from error
+    self.kinds = {
+      name: Kind(types[name].name, tuple(shapes[name]))
+      for name in sorted(shapes)
+    }
+    self.weights = list(filter(names.is_weight, self.kinds))
+    self.slots = list(filter(names.slot_owner, self.kinds))
 
   def __contains__(self, name: str) -> bool:
     return name in self.kinds
@@ -67,56 +66,35 @@ class Checkpoint:
 
   def verify(self) -> None:
     """Reads all values, whose checksums TensorFlow verifies."""
-    for name in self.kinds:
-      self[name]  # noqa: B018 (reading it is the point)
-
-  @property
-  def weights(self) -> list[str]:
-    """Names of all variables but optimizer slots and the step."""
-    return sorted(filter(names.is_weight, self.kinds))
-
-  @property
-  def slots(self) -> list[str]:
-    """Names of the optimizer's slots."""
-    return sorted(filter(names.is_slot, self.kinds))
+    if not folders.is_complete(self.path):
+      raise self._damaged()
 
   @property
   def parameters(self) -> int:
-    """The number of parameters."""
-    return self._count(self.weights)
-
-  @property
-  def trained_parameters(self) -> int:
-    """The number of parameters that have optimizer slots."""
-    return self._count({names.slot_owner(slot) for slot in self.slots})
+    return sum(int(np.prod(self.kinds[name].shape)) for name in self.weights)
 
   @property
   def step(self) -> int:
     """The number of training steps that led to it."""
-    if 'global_step' in self:
-      return int(self['global_step'])
-    return folders.step_of(self.path)
+    known = 'global_step' in self
+    return int(self['global_step']) if known else folders.step_of(self.path)
 
   @property
   def embeddings(self) -> dict[str, int]:
-    """The number of rows of each embedding, by name."""
+    """The number of rows of each vocabulary's embedding, by name."""
     return {
-      name: found.shape[-2]
-      for name, found in self.kinds.items()
-      if names.is_embedding(name)
+      name: self.kinds[name].shape[-2]
+      for name in self.kinds
+      if name.endswith('/embedding') and 'position' not in name
     }
 
   @property
   def vocab_size(self) -> int:
-    """The number of rows of the first embedding."""
-    for rows in self.embeddings.values():
-      return rows
-    raise UserError(
-      f'{self.path} has no embedding: it is not the checkpoint of a T5 model'
-    )
-
-  def _count(self, variables: Iterable[str]) -> int:
-    return sum(int(np.prod(self.kinds[name].shape)) for name in variables)
+    if not self.embeddings:
+      raise UserError(
+        f'{self.path} has no embedding: it is not the checkpoint of a T5 model'
+      )
+    return next(iter(self.embeddings.values()))
 
   def _damaged(self) -> UserError:
     folder = os.path.dirname(self.path)
@@ -136,11 +114,6 @@ def write(
 
   It holds about a gigabyte at a time, however large the model is.
 
-  Args:
-    folder: where to write it; made if need be.
-    step: the number of the checkpoint.
-    values: names and values, in any order.
-
   Returns:
     The path of the checkpoint.
 
@@ -155,10 +128,10 @@ def write(
     )
   try:
     tf.io.gfile.makedirs(folder)
-    parts = [
-      _save(f'{path}_part-{number:05d}', chunk)
-      for number, chunk in enumerate(_chunks(values))
-    ]
+    parts: list[str] = []
+    for chunk in _chunks(values):
+      parts.append(f'{path}_part-{len(parts):05d}')
+      _save(parts[-1], chunk)
     with tf.Graph().as_default(), tf.Session() as session:
       session.run(
         tf.raw_ops.MergeV2Checkpoints(
@@ -177,7 +150,7 @@ def _resolve(path: str) -> str:
     if latest:
       return latest
     raise UserError(f'{path} holds no checkpoint')
-  path = re.sub(r'\.index$', '', path)
+  path = path.removesuffix('.index')
   if folders.exists(path):
     return path
   raise UserError(
@@ -200,7 +173,7 @@ def _chunks(
     yield chunk
 
 
-def _save(path: str, chunk: Mapping[str, npt.NDArray[Any]]) -> str:
+def _save(path: str, chunk: Mapping[str, npt.NDArray[Any]]) -> None:
   with tf.Graph().as_default(), tf.Session() as session:
     tensors = [tf.placeholder(value.dtype) for value in chunk.values()]
     save = tf.raw_ops.SaveV2(
@@ -210,4 +183,3 @@ def _save(path: str, chunk: Mapping[str, npt.NDArray[Any]]) -> str:
       tensors=tensors,
     )
     session.run(save, dict(zip(tensors, chunk.values())))
-  return path

@@ -1,14 +1,17 @@
-"""The checkpoints of a folder: which are there, are complete, is the latest.
+"""The checkpoints of a folder, and the records that training writes there.
 
 TensorFlow and the host search for checkpoints with patterns, so that names with
 `[`, `*` or `?` match nothing or another folder's, and they ignore a pointer
 that they cannot read. Here names are literal, and such a pointer is an error.
 """
 
+import json
 import os
 import re
-from typing import Optional
+from collections.abc import Callable, Sequence
+from typing import Any, Optional
 
+import gin
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
@@ -17,6 +20,7 @@ from synth_mtf.errors import UserError
 
 # What TensorFlow's reader raises; for a truncated file it is an IndexError.
 UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
+_INVALID = 'not a valid checkpoint'
 
 
 def step_of(path: str) -> int:
@@ -47,27 +51,27 @@ def latest(folder: str) -> Optional[str]:
     UserError: there are checkpoints, but the pointer is missing, unreadable, or
       names one that does not exist.
   """
-  pointer, path = _pointer(folder), _pointed(folder)
-  if path is None:
-    if not written(folder):
+  found, pointer, path = written(folder), _pointer(folder), _pointed(folder)
+  if path is None and not tf.io.gfile.exists(pointer):
+    if not found:
       return None
     fault = (
-      f'{folder} holds {written(folder)[-1]}, but the file {pointer} that '
-      'points at it is missing: training would start again at step 0 and '
-      'overwrite it, and readers of the latest checkpoint would find none.'
+      f'{folder} holds {found[-1]}, but the file {pointer} that points at it '
+      'is missing: training would start again at step 0 and overwrite it, and '
+      'readers of the latest checkpoint would find none.'
     )
-  elif _real(os.path.dirname(path)) != _real(folder):
+  elif path is None:
     fault = (
-      f'{pointer} points at {path}, outside the folder (was it copied from '
-      'there?).'
+      f'{pointer} does not say which checkpoint is the latest (it is empty or '
+      'damaged).'
     )
+  elif os.path.realpath(os.path.dirname(path)) != os.path.realpath(folder):
+    fault = f'{pointer} points at {path}, outside the folder (was it copied?).'
   elif not exists(path):
-    fault = (
-      f'{pointer} points at {path}, which is not there or has no .index file.'
-    )
+    fault = f'{pointer} points at {path}, which is not there or has no .index.'
   else:
     return path
-  raise UserError(fault + _how_to_repair_pointer(folder))
+  raise UserError(f'{fault}{holding(folder)} {_how_to_resume(folder, found)}')
 
 
 def holding(folder: str) -> str:
@@ -94,14 +98,30 @@ def damage(folder: str) -> Optional[str]:
   damaged = [n for n in names if n not in complete]
   if not damaged:
     return None
-  message = f'damaged in {folder}: {", ".join(damaged)} (truncated or altered).'
-  if not complete:
-    return f'{message} No checkpoint there is complete.'
   return (
-    f'{message} Complete: {", ".join(complete)}. To resume from the last of '
-    f'these, write the line `{pointer_line(complete[-1])}` into '
-    f'{_pointer(folder)}.'
+    f'damaged in {folder}: {", ".join(damaged)} (truncated or altered). '
+    f'Complete: {", ".join(complete) or "none"}. '
+    + _how_to_resume(folder, complete)
   )
+
+
+def explainer(model_dir: str) -> Callable[[BaseException], Optional[str]]:
+  """Returns a function that explains an error by damage to a checkpoint."""
+
+  def explain(error: BaseException) -> Optional[str]:
+    if not isinstance(error, UNREADABLE) or (
+      isinstance(error, ValueError) and _INVALID not in str(error)
+    ):
+      return None
+    start = gin.get_bindings(utils.run).get('init_checkpoint')
+    if start and not is_complete(start):
+      return (
+        f'utils.run.init_checkpoint = {start} is damaged (truncated or '
+        'altered): use another checkpoint, or an intact copy.'
+      )
+    return damage(model_dir)
+
+  return explain
 
 
 def pointer_line(name: str) -> str:
@@ -122,12 +142,31 @@ def repair_pointer(folder: str) -> None:
   start again at step 0 and overwrite the checkpoint.
   """
   found = written(folder)
-  try:
-    is_lost = _pointed(folder) is None
-  except UserError:
-    is_lost = True
-  if found and is_lost:
+  if found and _pointed(folder) is None:
     point_at(folder, found[-1])
+
+
+def write_record(model_dir: str, file: str, content: Any) -> None:
+  """Writes JSON, unless the file describes the folder's checkpoints already."""
+  path = os.path.join(model_dir, file)
+  # Without a checkpoint, a record is left over from a run that never saved one.
+  if not tf.io.gfile.exists(path) or not written(model_dir):
+    atomic.write(path, json.dumps(content, indent=2) + '\n')
+
+
+def read_record(model_dir: str, file: str) -> Any:
+  """Reads JSON; None where there is none, a UserError if it is damaged."""
+  path = os.path.join(model_dir, file)
+  if not tf.io.gfile.exists(path):
+    return None
+  try:
+    with tf.io.gfile.GFile(path) as stream:
+      return json.load(stream)
+  except (ValueError, tf.errors.OpError) as error:
+    raise UserError(
+      f'{path} is damaged ({error}); remove it if you are sure that this run '
+      'has the vocabulary and settings of the checkpoints beside it.'
+    ) from error
 
 
 def _pointer(folder: str) -> str:
@@ -135,28 +174,20 @@ def _pointer(folder: str) -> str:
 
 
 def _pointed(folder: str) -> Optional[str]:
-  """The path in the file `checkpoint`; None if there is no such file."""
-  if not tf.io.gfile.exists(_pointer(folder)):
-    return None
+  """The path in the file `checkpoint`, if it can be read."""
   try:
     state = tf.train.get_checkpoint_state(folder)
   except ValueError:
-    state = None
-  if state is None:
-    raise UserError(
-      f'{_pointer(folder)} does not say which checkpoint is the latest (it is '
-      f'empty or damaged).{_how_to_repair_pointer(folder)}'
-    )
-  return state.model_checkpoint_path
+    return None
+  return state.model_checkpoint_path if state else None
 
 
-def _how_to_repair_pointer(folder: str) -> str:
-  found = written(folder)
-  if not found:
-    return ' There is no checkpoint: choose another folder.'
+def _how_to_resume(folder: str, names: Sequence[str]) -> str:
+  if not names:
+    return 'Choose another folder.'
   return (
-    f'{holding(folder)} To resume from the last of these, write the line '
-    f'`{pointer_line(found[-1])}` into that file, or choose another folder.'
+    f'To resume from {names[-1]}, write the line `{pointer_line(names[-1])}` '
+    f'into {_pointer(folder)}.'
   )
 
 
@@ -166,7 +197,3 @@ def _with_suffix(folder: str, suffix: str) -> list[str]:
   pattern = re.compile(rf'(model\.ckpt-\d+){suffix}')
   matches = map(pattern.fullmatch, tf.io.gfile.listdir(folder))
   return sorted({match[1] for match in matches if match}, key=step_of)
-
-
-def _real(folder: str) -> str:
-  return folder.rstrip('/') if '://' in folder else os.path.realpath(folder)

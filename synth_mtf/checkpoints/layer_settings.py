@@ -7,13 +7,13 @@ settings would resume from it without complaint and compute something else.
 """
 
 import collections
+import json
 import os
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
-from synth_mtf.checkpoints import records
+from synth_mtf.checkpoints import folder as folders
 from synth_mtf.errors import UserError
 from synth_mtf.host import model as models
 from synth_mtf.layer.synthetic import SyntheticLayer
@@ -31,8 +31,6 @@ _SETTINGS: tuple[tuple[type, tuple[str, ...]], ...] = (
   (transformer_layers.DenseReluDense, ('activation',)),
 )
 
-Layer = Mapping[str, Any]
-
 
 def describe(model: models.Transformer) -> dict[str, dict[str, Any]]:
   """Returns the settings of each layer of a model, by its scope."""
@@ -49,47 +47,36 @@ def record(model: models.Transformer, model_dir: str) -> None:
   for scope, settings in describe(model).items():
     group = groups.setdefault(repr(settings), {'layers': [], **settings})
     group['layers'].append(scope)
-  records.write(model_dir, FILE, list(groups.values()))
+  folders.write_record(model_dir, FILE, list(groups.values()))
 
 
-def check_resumed(model: models.Transformer, checkpoint: str) -> None:
-  """Refuses (UserError) a checkpoint that was trained to compute another thing.
-
-  A checkpoint of a folder without `model.json` passes.
-  """
-  _check(model, checkpoint, _differences)
-
-
-def check_started(model: models.Transformer, checkpoint: str) -> None:
-  """Refuses (UserError) an `init_checkpoint` that a model would misread.
-
-  Another variant may start from a checkpoint: only layers of the same functions
-  are compared, which must mix and order them alike. They may read their tables
-  by another index in packed rows.
-  """
-
-  def differences(here: Layer, there: Layer) -> list[str]:
-    ours, theirs = (
-      sorted(layer.get('synthesizers', [])) for layer in (here, there)
-    )
-    if not ours or ours != theirs:
-      return []
-    return _differences({**here, 'index_by': there.get('index_by')}, there)
-
-  _check(model, checkpoint, differences)
-
-
-def _check(
-  model: models.Transformer,
-  checkpoint: str,
-  differences: Callable[[Layer, Layer], list[str]],
+def check(
+  model: models.Transformer, checkpoint: str, starts: bool = False
 ) -> None:
+  """Refuses (UserError) a checkpoint that a model would misread.
+
+  A checkpoint of a folder without `model.json` passes. If the model only starts
+  from it, it may be another variant's: layers of the same functions must mix
+  and order them alike, and may read their tables by another index in packed
+  rows.
+  """
   folder = os.path.dirname(checkpoint)
-  there = records.read(folder, FILE, 'the model', _by_layer)
+  groups = folders.read_record(folder, FILE) or []
+  there = {scope: group for group in groups for scope in group['layers']}
   found: dict[str, list[str]] = collections.defaultdict(list)
-  for scope, layer in describe(model).items():
-    for difference in differences(layer, there.get(scope, layer)):
-      found[difference].append(scope)
+  for scope, here in describe(model).items():
+    known = there.get(scope, {})
+    if starts:
+      functions = [sorted(x.get('synthesizers', [])) for x in (here, known)]
+      if not functions[0] or functions[0] != functions[1]:
+        continue
+      del here['index_by']
+    for name in here:
+      if name in known and here[name] != known[name]:
+        found[
+          f'{name} is {known[name]!r} in the checkpoint, {here[name]!r} in the '
+          'model'
+        ].append(scope)
   if found:
     shown = '; '.join(
       f'{difference} ({scopes[0]}'
@@ -110,31 +97,11 @@ def _settings(layer: transformer.TransformerLayer) -> dict[str, Any]:
     found['synthesizers'] = [described(f) for f in layer.synthesizers]
   for kind, names in _SETTINGS:
     if isinstance(layer, kind):
-      found.update({name: _plain(getattr(layer, name)) for name in names})
+      found.update({name: getattr(layer, name) for name in names})
   if len(found.get('synthesizers', [])) == 1:
     del found['mixing']  # one function is not mixed
-  return found
-
-
-def _plain(value: Any) -> Any:
-  """A setting as JSON returns it."""
-  if isinstance(value, (list, tuple)):
-    return [_plain(item) for item in value]
-  is_plain = value is None or isinstance(value, (bool, int, float, str))
-  return value if is_plain else getattr(value, '__name__', type(value).__name__)
-
-
-def _by_layer(content: Any) -> dict[str, Layer]:
-  return {
-    scope: {name: value for name, value in group.items() if name != 'layers'}
-    for group in content
-    for scope in group['layers']
-  }
-
-
-def _differences(here: Layer, there: Layer) -> list[str]:
-  return [
-    f'{name} is {there[name]!r} in the checkpoint, {here[name]!r} in the model'
-    for name in here
-    if name in there and here[name] != there[name]
-  ]
+  # As `model.json` holds them: a function by its name.
+  text = json.dumps(
+    found, default=lambda x: getattr(x, '__name__', type(x).__name__)
+  )
+  return json.loads(text)

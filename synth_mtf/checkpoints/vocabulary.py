@@ -16,7 +16,7 @@ import seqio
 from mesh_tensorflow.transformer import utils
 from sentencepiece import sentencepiece_model_pb2
 
-from synth_mtf.checkpoints import records
+from synth_mtf.checkpoints import folder as folders
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 
@@ -33,11 +33,9 @@ _ADVICE = (
 def check(vocabulary: Any, checkpoint: str) -> None:
   """Refuses (UserError) a checkpoint that was trained with another vocabulary.
 
-  Args:
-    vocabulary: a seqio vocabulary, or the pair of inputs and targets.
-    checkpoint: its path, such as `model_dir/model.ckpt-1000`.
+  The vocabulary is a seqio vocabulary, or the pair of inputs and targets.
   """
-  found = describe(vocabulary)
+  found = _describe(vocabulary)
   expected = [-(-v['size'] // _DIVISOR) * _DIVISOR for v in found.values()]
   for name, rows in Checkpoint(checkpoint).embeddings.items():
     if rows not in expected:
@@ -47,7 +45,7 @@ def check(vocabulary: Any, checkpoint: str) -> None:
         f'{_DIVISOR}. {_ADVICE}'
       )
   folder = os.path.dirname(checkpoint)
-  for side, known in _read(folder).items():
+  for side, known in (folders.read_record(folder, FILE) or {}).items():
     if known['sha256'] != found[side]['sha256']:
       raise UserError(
         f'{checkpoint} was trained with the vocabulary {_shown(known)}, '
@@ -58,7 +56,7 @@ def check(vocabulary: Any, checkpoint: str) -> None:
 
 def record(vocabulary: Any, model_dir: str) -> None:
   """Writes `vocabulary.json` into a model folder that has none yet."""
-  records.write(model_dir, FILE, describe(vocabulary))
+  folders.write_record(model_dir, FILE, _describe(vocabulary))
 
 
 def recorded_name(model_dir: str) -> str | None:
@@ -66,46 +64,29 @@ def recorded_name(model_dir: str) -> str | None:
 
   It is the path of a SentencePiece model, or the name of a class.
   """
-  return _read(model_dir).get('inputs', {}).get('name')
+  known = folders.read_record(model_dir, FILE)
+  return known['inputs']['name'] if known else None
 
 
-def describe(vocabulary: Any) -> dict[str, dict[str, Any]]:
-  """Returns name, size and digest of the vocabularies of inputs and targets."""
-  return {
-    'inputs': _description(utils.inputs_vocabulary(vocabulary)),
-    'targets': _description(utils.targets_vocabulary(vocabulary)),
-  }
-
-
-def _description(vocabulary: seqio.Vocabulary) -> dict[str, Any]:
-  vocabulary = getattr(vocabulary, 'resolved', vocabulary)
-  kind = type(vocabulary).__name__
-  return {
-    'name': getattr(vocabulary, 'sentencepiece_model_file', kind),
-    'size': vocabulary.vocab_size,
-    'sha256': hashlib.sha256(_content(vocabulary)).hexdigest(),
-  }
-
-
-def _content(vocabulary: seqio.Vocabulary) -> bytes:
-  """What decides the ids of a text, but not how the model was trained."""
-  if not isinstance(vocabulary, seqio.SentencePieceVocabulary):
-    return f'{type(vocabulary).__name__} {vocabulary.vocab_size}'.encode()
-  model = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model)
-  model.ClearField('trainer_spec')  # names files and threads
-  return model.SerializeToString(deterministic=True)
-
-
-def _read(folder: str) -> Mapping[str, Any]:
-  return records.read(
-    folder,
-    FILE,
-    'the vocabulary',
-    lambda known: {
-      side: {key: known[side][key] for key in ('name', 'size', 'sha256')}
-      for side in ('inputs', 'targets')
-    },
-  )
+def _describe(pair: Any) -> dict[str, dict[str, Any]]:
+  """Name, size and digest of the vocabularies of inputs and targets."""
+  found = {}
+  for side, of_side in (
+    ('inputs', utils.inputs_vocabulary),
+    ('targets', utils.targets_vocabulary),
+  ):
+    vocabulary = of_side(pair)
+    vocabulary = getattr(vocabulary, 'resolved', vocabulary)
+    name, size = type(vocabulary).__name__, vocabulary.vocab_size
+    content = f'{name} {size}'.encode()
+    if isinstance(vocabulary, seqio.SentencePieceVocabulary):
+      name = vocabulary.sentencepiece_model_file
+      model = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model)
+      model.ClearField('trainer_spec')  # names files and threads
+      content = model.SerializeToString(deterministic=True)
+    sha256 = hashlib.sha256(content).hexdigest()
+    found[side] = {'name': name, 'size': size, 'sha256': sha256}
+  return found
 
 
 def _shown(description: Mapping[str, Any]) -> str:

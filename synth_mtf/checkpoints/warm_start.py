@@ -6,7 +6,6 @@ is the name of its Python class, no attention weight of a plain T5 would be
 loaded. `warm_start` finds them, and refuses to start without them.
 """
 
-import re
 from collections.abc import Mapping
 
 import gin
@@ -15,7 +14,6 @@ from mesh_tensorflow.transformer import utils
 
 from synth_mtf.checkpoints import comparison, names
 from synth_mtf.checkpoints.files import Checkpoint
-from synth_mtf.errors import UserError
 
 _SOURCES = 'synth_mtf_warm_start'
 
@@ -45,20 +43,9 @@ def _sources() -> Mapping[str, str]:
   if not path:
     return {}
   checkpoint = Checkpoint(path)
-  kinds = comparison.kinds_of(tf.global_variables())
-  found = comparison.compare(
-    {name: kind for name, kind in kinds.items() if names.is_weight(name)},
-    checkpoint,
-  )
+  weights = [v for v in tf.global_variables() if names.is_weight(v.op.name)]
+  found = comparison.Comparison(comparison.kinds_of(weights), checkpoint)
   found.require_weights()
-  wanted = gin.get_bindings(utils.tpu_estimator_model_fn).get(
-    'init_variable_filter', ''
-  )
-  if not any(re.search(wanted, there) for there in found.loaded.values()):
-    raise UserError(
-      f'tpu_estimator_model_fn.init_variable_filter = {wanted!r} matches no '
-      f'variable of {found.path} that this model has: nothing would be loaded.'
-    )
   found.require_kinds()
   tf.logging.info('From %s:\n%s', checkpoint.path, found)
   slots = {

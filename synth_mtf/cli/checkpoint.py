@@ -25,9 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
   inspect = actions.add_parser('inspect', help='list what a checkpoint holds')
   inspect.add_argument('path', help=_PATH)
-  inspect.add_argument(
-    '--slots', action='store_true', help="list the optimizer's slots too"
-  )
   inspect.set_defaults(action=_inspect)
 
   compare = actions.add_parser('compare', help='compare two checkpoints')
@@ -60,12 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action='store_true',
     help="grow or shrink tables to the target's max_length",
   )
-  add(
-    '--vanilla_alpha',
-    type=_share,
-    help='alpha of the dot product in a new mixture, 0 to 1; default: an even '
-    'share. At 1 the other functions never learn',
-  )
   convert.set_defaults(action=_convert)
 
 
@@ -81,7 +72,7 @@ def _inspect(args: argparse.Namespace) -> None:
 
   checkpoint = Checkpoint(args.path)
   checkpoint.verify()
-  for name in sorted(checkpoint.kinds) if args.slots else checkpoint.weights:
+  for name in checkpoint.weights:
     dtype, shape = checkpoint.kinds[name]
     print(f'{name}  {list(shape)}  {dtype}')
   print(
@@ -98,27 +89,22 @@ def _compare(args: argparse.Namespace) -> None:
   from synth_mtf.checkpoints.files import Checkpoint
 
   first, second = Checkpoint(args.first), Checkpoint(args.second)
-  first.verify()
-  second.verify()
-  found = comparison.compare({n: first.kinds[n] for n in first.weights}, second)
-  for name in found.new:
-    print(f'only in the first   {name}  {list(first.kinds[name].shape)}')
-  different = 0
+  weights = {name: first.kinds[name] for name in first.weights}
+  found = comparison.Comparison(weights, second)
   for name, there in found.loaded.items():
-    shapes = first.kinds[name].shape, second.kinds[there].shape
-    if shapes[0] != shapes[1]:
-      print(f'other shape         {name}  {list(shapes[0])}, {list(shapes[1])}')
-      continue
-    a, b = (v.astype(np.float64) for v in (first[name], second[there]))
-    error = np.abs(a - b).max(initial=0.0)
-    if error:
-      different += 1
-      print(f'differs by {error:<9.3g}{name}')
+    a, b = first[name], second[there]
+    if a.shape != b.shape:
+      print(
+        f'{name}: {list(a.shape)} in the first, {list(b.shape)} in the second'
+      )
+    elif (a != b).any():
+      error = np.abs(a.astype(np.float64) - b).max()
+      print(f'{name}: differs by up to {error:.3g}')
+  for name in found.new:
+    print(f'{name}: only in the first')
   for name in found.left_over:
-    print(f'only in the second  {name}  {list(second.kinds[name].shape)}')
-  print(
-    f'{len(found.loaded)} variables in both, {different} with different values'
-  )
+    print(f'{name}: only in the second')
+  print(f'{len(found.loaded)} variables in both')
 
 
 def _convert(args: argparse.Namespace) -> None:
@@ -128,9 +114,8 @@ def _convert(args: argparse.Namespace) -> None:
 
   checkpoint = files.Checkpoint(args.path)
   checkpoint.verify()
-  beside = os.path.join(
-    os.path.dirname(checkpoint.path), 'operative_config.gin'
-  )
+  folder = os.path.dirname(checkpoint.path)
+  beside = os.path.join(folder, 'operative_config.gin')
   source = None
   packed = True  # T5's default
   if args.source_gin_file:
@@ -148,23 +133,12 @@ def _convert(args: argparse.Namespace) -> None:
     source = model.build(checkpoint.vocab_size)
   gin_files.parse(args.gin_file, args.gin_param)
   target = model.build(checkpoint.vocab_size)
-  plan = conversion.Conversion(
-    checkpoint, source, target, args.resize, args.vanilla_alpha
-  )
+  plan = conversion.Conversion(checkpoint, source, target, args.resize)
   path = files.write(args.folder, checkpoint.step, plan.values())
-  print(plan.report)
+  effect = (
+    'does not compute what the source computes; it starts from its weights.'
+  )
   if plan.exact:
     effect = 'computes what the source computes'
     effect += _UNPACKED_ROWS_ONLY if packed and plan.reread else '.'
-  else:
-    effect = (
-      'does not compute what the source computes; it starts from its weights.'
-    )
-  print(f'wrote {path}: at its first step the model {effect}')
-
-
-def _share(text: str) -> float:
-  value = float(text)
-  if not 0 < value <= 1:
-    raise argparse.ArgumentTypeError(f'{text}: expected more than 0, at most 1')
-  return value
+  print(f'{plan.report}\nwrote {path}: at its first step the model {effect}')

@@ -16,28 +16,25 @@ _T5_VOCABULARY = 32128
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
-  parser.add_argument('--size', default='base', help='a file of gin/sizes')
-  parser.add_argument(
+  add = parser.add_argument
+  add('--size', default='base', help='a file of gin/sizes')
+  add(
     '--variants',
     help='files of gin/variants, separated by commas; a + joins those of one '
     'model (random+cross_dense); default: all of ours',
   )
-  parser.add_argument(
-    '--inputs', type=int, default=512, help='length N, and the max_length'
-  )
-  parser.add_argument('--targets', type=int, default=114)
-  parser.add_argument(
+  add('--inputs', type=int, default=512, help='length N, and the max_length')
+  add('--targets', type=int, default=114)
+  add(
     '--model_parallelism',
     type=int,
     default=1,
     help='cores that share one copy of the model',
   )
-  parser.add_argument('--vocab_size', type=int, default=_T5_VOCABULARY)
-  parser.add_argument(
-    '--gin_param', action='append', default=[], help='further bindings'
-  )
-  parser.add_argument('--json', action='store_true')
-  parser.add_argument(
+  add('--vocab_size', type=int, default=_T5_VOCABULARY)
+  add('--gin_param', action='append', default=[], help='further bindings')
+  add('--json', action='store_true')
+  add(
     '--paper',
     action='store_true',
     help='compare with the systems of Tables 2 and 4 of the paper instead',
@@ -47,14 +44,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Prints a table, or JSON."""
   process.load_quietly()
-  from synth_mtf import cost
+  if args.paper:
+    _print_paper()
+    return 0
+  from synth_mtf.cost import cost
   from synth_mtf.host import gin_files
 
-  if args.paper:
-    return _print_paper()
-  variants = args.variants.split(',') if args.variants else _all_variants()
+  lengths = {'inputs': args.inputs, 'targets': args.targets}
   costs = {}
-  for variant in variants:
+  for variant in (args.variants or _all_variants()).split(','):
     gin_files.parse(
       [
         f'sizes/{args.size}.gin',
@@ -69,15 +67,11 @@ def run(args: argparse.Namespace) -> int:
         *args.gin_param,
       ],
     )
-    costs[variant] = cost.cost(
-      args.vocab_size,
-      {'inputs': args.inputs, 'targets': args.targets},
-      f'model:{args.model_parallelism}',
-    )
+    mesh = f'model:{args.model_parallelism}'
+    costs[variant] = cost(args.vocab_size, lengths, mesh)
   if args.json:
-    print(
-      json.dumps({v: dataclasses.asdict(c) for v, c in costs.items()}, indent=2)
-    )
+    plain = {name: dataclasses.asdict(cost) for name, cost in costs.items()}
+    print(json.dumps(plain, indent=2))
     return 0
   print(
     f'{args.size}, {args.inputs} inputs and {args.targets} targets, '
@@ -99,15 +93,13 @@ def run(args: argparse.Namespace) -> int:
   return 0
 
 
-def _print_paper() -> int:
+def _print_paper() -> None:
   """Prints the paper's tables beside our own counts."""
   from synth_mtf.cost import cost
   from synth_mtf.host import gin_files
   from synth_mtf.results import paper
 
-  for table in paper.TABLES:
-    if not table.costed:
-      continue
+  for table in (table for table in paper.TABLES if table.costed):
     costs = []
     for system in table.costed:
       gin_files.parse(
@@ -120,12 +112,9 @@ def _print_paper() -> int:
       )
       costs.append(cost(_T5_VOCABULARY, table.lengths))
     print(paper.text(table, costs), end='\n\n')
-  return 0
 
 
-def _all_variants() -> list[str]:
-  return sorted(
-    path.stem
-    for path in pathlib.Path(gin_path(), 'variants').glob('*.gin')
-    if 'original_' not in path.stem
-  )
+def _all_variants() -> str:
+  files = pathlib.Path(gin_path(), 'variants').glob('*.gin')
+  names = sorted(path.stem for path in files)
+  return ','.join(name for name in names if 'original_' not in name)

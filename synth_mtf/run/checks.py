@@ -187,9 +187,9 @@ def _check_model(
     )
   for checkpoint in resumed:
     comparison.require_same(model.variables.values(), Checkpoint(checkpoint))
-    layer_settings.check_resumed(model.transformer, checkpoint)
+    layer_settings.check(model.transformer, checkpoint)
   for checkpoint in started:
-    layer_settings.check_started(model.transformer, checkpoint)
+    layer_settings.check(model.transformer, checkpoint, starts=True)
 
 
 def _perplexity_notice(run: RunConfig, task: str) -> str:

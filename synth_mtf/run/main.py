@@ -94,7 +94,7 @@ def run(words: Sequence[str]) -> int:
   from absl import app, flags
   from t5.models import mesh_transformer_main
 
-  from synth_mtf.checkpoints import restore_errors
+  from synth_mtf.checkpoints import folder
   from synth_mtf.host import errors
   from synth_mtf.run import model_dir as model_dirs
 
@@ -109,7 +109,7 @@ def run(words: Sequence[str]) -> int:
     with (
       contextlib.nullcontext() if verbose else shown(model_dir),
       errors.explained(
-        restore_errors.explainer(model_dir), model_dirs.explainer(model_dir)
+        folder.explainer(model_dir), model_dirs.explainer(model_dir)
       ),
     ):
       mesh_transformer_main.main(argv)

@@ -26,7 +26,7 @@ def made(folder, model, checkpoint):
 def compare(tmp_path):
   def run(model, checkpoint):
     variables, checkpoint = made(tmp_path, model, checkpoint)
-    return comparison.compare(comparison.kinds_of(variables), checkpoint)
+    return comparison.Comparison(comparison.kinds_of(variables), checkpoint)
 
   return run
 

@@ -1,74 +1,151 @@
-"""A folder of checkpoints: which are there, complete, and the latest."""
+"""A folder of checkpoints: which exist, are complete, and the latest."""
 
+import gin
 import pytest
 import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import utils
 
 from synth_mtf.checkpoints import folder as checkpoints
+from synth_mtf.errors import UserError
+
+READING = tf.errors.DataLossError(None, None, 'Checksum does not match')
 
 
-def save(folder, step):
-  with tf.Graph().as_default(), tf.Session() as session:
-    tf.get_variable('shared/embedding', [5, 3])
-    tf.get_variable('q', [3, 7])
-    tf.get_variable('q_slot_vr', [7])
-    tf.get_variable('q_slot_vc', [3])
-    session.run(tf.global_variables_initializer())
-    tf.train.Saver().save(session, str(folder / 'model.ckpt'), step)
+def save(folder, *steps):
+  folder.mkdir(exist_ok=True)
+  for step in steps:
+    with tf.Graph().as_default(), tf.Session() as session:
+      variable = tf.get_variable('q', [3, 7])
+      session.run(variable.initializer)
+      tf.train.Saver().save(session, str(folder / 'model.ckpt'), step)
 
 
-def test_a_checkpoint_that_nothing_points_at_is_found(tmp_path):
-  for step in (9, 10):
-    save(tmp_path, step)
+def damage(folder, *steps):
+  for step in steps:
+    (data,) = folder.glob(f'model.ckpt-{step}.data*')
+    data.write_bytes(data.read_bytes()[:3])
+
+
+def contents(folder):
+  return {path: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize('pointer', [None, b'', b'\xff\xfe', b'nonsense'])
+def test_a_lost_pointer_is_repaired(tmp_path, pointer):
+  save(tmp_path, 9, 10)
   (tmp_path / 'checkpoint').unlink()
+  if pointer is not None:
+    (tmp_path / 'checkpoint').write_bytes(pointer)
+  with pytest.raises(
+    UserError, match='model.ckpt-10.*write the line `model_ch'
+  ):
+    checkpoints.latest(str(tmp_path))
   checkpoints.repair_pointer(str(tmp_path))
-  last = tf.train.latest_checkpoint(str(tmp_path))
-  assert last == str(tmp_path / 'model.ckpt-10')
+  last = str(tmp_path / 'model.ckpt-10')
+  assert tf.train.latest_checkpoint(str(tmp_path)) == last
+  assert checkpoints.latest(str(tmp_path)) == last
 
 
-@pytest.mark.parametrize('step', [None, 4])
-def test_otherwise_nothing_is_touched(tmp_path, step):
-  if step:
-    save(tmp_path, step)
-  before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+@pytest.mark.parametrize('steps', [[], [4]])
+def test_otherwise_nothing_is_touched(tmp_path, steps):
+  save(tmp_path, *steps)
+  before = contents(tmp_path)
   checkpoints.repair_pointer(str(tmp_path))
   checkpoints.repair_pointer(str(tmp_path / 'not there yet'))
-  assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+  assert contents(tmp_path) == before
 
 
-def damage_of(folder, step):
-  (data,) = folder.glob(f'model.ckpt-{step}.data*')
-  data.write_bytes(data.read_bytes()[:3])
+def test_the_latest_is_what_the_pointer_says(tmp_path):
+  folder = tmp_path / 'run'
+  assert checkpoints.latest(str(folder)) is None
+  save(folder, 1, 2)
+  checkpoints.point_at(str(folder), 'model.ckpt-1')
+  assert checkpoints.latest(f'{folder}/') == str(folder / 'model.ckpt-1')
+  for name, message in (
+    ('model.ckpt-3', 'which is not there'),
+    (f'{tmp_path}/model.ckpt-1', 'outside the folder'),
+  ):
+    checkpoints.point_at(str(folder), name)
+    with pytest.raises(UserError, match=f'{message}.* holds model.ckpt-1, mod'):
+      checkpoints.latest(str(folder))
 
 
 def test_checkpoints_come_in_the_order_of_their_steps(tmp_path):
   assert checkpoints.written(str(tmp_path)) == []
-  for step in (10, 9, 100):
-    save(tmp_path, step)
+  assert checkpoints.holding(str(tmp_path)) == ''
+  save(tmp_path, 10, 9, 100)
   names = [f'model.ckpt-{step}' for step in (9, 10, 100)]
   assert checkpoints.written(str(tmp_path)) == names
   assert [checkpoints.step_of(name) for name in names] == [9, 10, 100]
+  assert checkpoints.holding(str(tmp_path)).endswith(', '.join(names) + '.')
+  (tmp_path / 'model.ckpt-9.index').unlink()
+  assert checkpoints.written(str(tmp_path)) == names[1:]
+  assert checkpoints.without_index(str(tmp_path)) == names[:1]
 
 
 def test_damage_names_what_is_damaged_and_what_is_not(tmp_path):
   folder = str(tmp_path)
-  for step in (1, 2, 3):
-    save(tmp_path, step)
+  save(tmp_path, 1, 2, 3)
   assert checkpoints.damage(folder) is None
-  damage_of(tmp_path, 3)
+  damage(tmp_path, 3)
   assert checkpoints.is_complete(f'{folder}/model.ckpt-2')
   assert not checkpoints.is_complete(f'{folder}/model.ckpt-3')
   message = str(checkpoints.damage(folder))
   assert f'damaged in {folder}: model.ckpt-3 (truncated' in message
   assert 'Complete: model.ckpt-1, model.ckpt-2.' in message
   assert f'`{checkpoints.pointer_line("model.ckpt-2")}` into' in message
-  for step in (1, 2):
-    damage_of(tmp_path, step)
-  assert 'No checkpoint there is complete' in str(checkpoints.damage(folder))
+  damage(tmp_path, 1, 2)
+  assert 'Complete: none' in str(checkpoints.damage(folder))
 
 
-def test_the_latest_is_what_the_pointer_says(tmp_path):
-  for step in (1, 2):
-    save(tmp_path, step)
-  checkpoints.point_at(str(tmp_path), 'model.ckpt-1')
-  latest = tf.train.latest_checkpoint(str(tmp_path))
-  assert latest == str(tmp_path / 'model.ckpt-1')
+@pytest.mark.parametrize(
+  'error, explained',
+  [
+    (READING, True),
+    (IndexError('x'), True),
+    (ValueError('x is not a valid checkpoint'), True),
+    (ValueError('a size'), False),
+    (KeyError('a'), False),
+  ],
+)
+def test_errors_that_damage_explains(tmp_path, error, explained):
+  save(tmp_path, 3)
+  explain = checkpoints.explainer(str(tmp_path))
+  assert explain(error) is None
+  damage(tmp_path, 3)
+  message = 'model.ckpt-3 (truncated or altered)'
+  assert (message in str(explain(error))) == explained
+
+
+def test_a_damaged_start_is_named(tmp_path):
+  save(tmp_path / 'start', 3)
+  path = str(tmp_path / 'start' / 'model.ckpt-3')
+  gin.bind_parameter('utils.run.init_checkpoint', path)
+  assert gin.get_bindings(utils.run)['init_checkpoint'] == path
+  explain = checkpoints.explainer(str(tmp_path / 'run'))
+  assert explain(READING) is None
+  damage(tmp_path / 'start', 3)
+  assert f'init_checkpoint = {path} is damaged' in str(explain(READING))
+
+
+def record(folder, content=None):
+  if content is not None:
+    checkpoints.write_record(str(folder), 'a.json', content)
+  return checkpoints.read_record(str(folder), 'a.json')
+
+
+def test_a_record_describes_the_checkpoints_that_are_there(tmp_path):
+  assert record(tmp_path) is None
+  assert record(tmp_path, {'a': [1, None]}) == {'a': [1, None]}
+  assert record(tmp_path, 2) == 2, 'the first run came to nothing'
+  (tmp_path / 'model.ckpt-0.index').touch()
+  assert record(tmp_path, 3) == 2
+  (tmp_path / 'a.json').unlink()
+  assert record(tmp_path, 4) == 4
+
+
+@pytest.mark.parametrize('content', [b'', b'{"a"', b'{}x', b'\xff\xfe'])
+def test_a_damaged_record_is_named(tmp_path, content):
+  (tmp_path / 'a.json').write_bytes(content)
+  with pytest.raises(UserError, match='a.json is damaged .*remove it if'):
+    record(tmp_path)

@@ -1,5 +1,6 @@
 """Models that differ although their variables do not."""
 
+import contextlib
 import json
 
 import pytest
@@ -49,8 +50,8 @@ def test_one_function_is_not_mixed():
 
 
 def test_the_same_model_goes_on(checkpoint):
-  layer_settings.check_resumed(made(), checkpoint)
-  layer_settings.check_started(made(), checkpoint)
+  layer_settings.check(made(), checkpoint)
+  layer_settings.check(made(), checkpoint, starts=True)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_the_same_model_goes_on(checkpoint):
 def test_another_one_does_not(checkpoint, binding, message):
   changed = made('random_vanilla', binding)
   with pytest.raises(UserError, match=f'same shapes: .*{message}'):
-    layer_settings.check_resumed(changed, checkpoint)
+    layer_settings.check(changed, checkpoint)
 
 
 def test_all_differences_are_told_at_once(checkpoint):
@@ -80,31 +81,26 @@ def test_all_differences_are_told_at_once(checkpoint):
     "SyntheticAttention.index_by = 'row'",
   )
   with pytest.raises(UserError, match=r"'softmax'.* and 3 more\); index_by"):
-    layer_settings.check_resumed(changed, checkpoint)
+    layer_settings.check(changed, checkpoint)
 
 
-def test_another_variant_may_start_there(checkpoint):
-  layer_settings.check_started(made('dense_vanilla'), checkpoint)
-  with pytest.raises(UserError, match='synthesizers is'):
-    layer_settings.check_resumed(made('dense_vanilla'), checkpoint)
-
-
-def test_and_read_its_tables_in_another_way(checkpoint):
-  by_row = made('random_vanilla', "SyntheticAttention.index_by = 'row'")
-  layer_settings.check_started(by_row, checkpoint)
-
-
-def test_but_not_in_another_order(checkpoint):
-  with pytest.raises(UserError, match='synthesizers is'):
-    layer_settings.check_started(made('random_vanilla', SWAPPED), checkpoint)
+@pytest.mark.parametrize(
+  'variant, binding, starts',
+  [
+    ('dense_vanilla', '', True),
+    ('random_vanilla', "SyntheticAttention.index_by = 'row'", True),
+    ('random_vanilla', SWAPPED, False),
+  ],
+)
+def test_what_may_start_from_a_checkpoint(checkpoint, variant, binding, starts):
+  """More than may resume from it."""
+  changed = made(variant, binding)
+  refused = pytest.raises(UserError, match='(synthesizers|index_by) is')
+  with refused:
+    layer_settings.check(changed, checkpoint)
+  with contextlib.nullcontext() if starts else refused:
+    layer_settings.check(changed, checkpoint, starts=True)
 
 
 def test_a_folder_without_a_record_passes(tmp_path):
-  layer_settings.check_resumed(made(), str(tmp_path / 'model.ckpt-2'))
-
-
-@pytest.mark.parametrize('content', ['', '{}x', '[1]', '[{"layers": 1}]'])
-def test_a_damaged_record(checkpoint, tmp_path, content):
-  (tmp_path / layer_settings.FILE).write_text(content)
-  with pytest.raises(UserError, match='model.json is damaged .*remove it'):
-    layer_settings.check_resumed(made(), checkpoint)
+  layer_settings.check(made(), str(tmp_path / 'model.ckpt-2'))

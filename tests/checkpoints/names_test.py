@@ -4,98 +4,64 @@ import pytest
 
 from synth_mtf.checkpoints import names
 
-PLACE = 'encoder/block_000/layer_000/'
-Q = f'{PLACE}SelfAttention/q'
-R = f'{PLACE}SyntheticAttention/random/R'
-CROSS_PLACE = 'decoder/block_000/layer_001/'
-CROSS = f'{CROSS_PLACE}EncDecAttention/q'
+PLACE = 'encoder/block_000/layer_000'
+Q = f'{PLACE}/SelfAttention/q'
+CROSS_PLACE = 'decoder/block_000/layer_001'
+CROSS = f'{CROSS_PLACE}/EncDecAttention/q'
 
 
 @pytest.mark.parametrize(
-  'name, parts, candidates, scope, place',
+  'name, parts, candidates, place',
   [
     (
       Q,
       (PLACE, 'SelfAttention', 'q'),
-      [Q, f'{PLACE}SyntheticAttention/q', f'{PLACE}Synthesizer/q'],
-      f'{PLACE}SelfAttention',
+      [Q, f'{PLACE}/SyntheticAttention/q', f'{PLACE}/Synthesizer/q'],
       PLACE,
     ),
     (
-      R,
+      f'{PLACE}/SyntheticAttention/random/R',
       (PLACE, 'SyntheticAttention', 'random/R'),
-      [R, f'{PLACE}SelfAttention/random/R', f'{PLACE}Synthesizer/random/R'],
-      f'{PLACE}SyntheticAttention/random',
+      [
+        f'{PLACE}/{layer}/random/R'
+        for layer in ('SyntheticAttention', 'SelfAttention', 'Synthesizer')
+      ],
       PLACE,
     ),
     (
       CROSS,
       (CROSS_PLACE, 'EncDecAttention', 'q'),
       [CROSS, CROSS.replace('EncDec', 'SyntheticEncDec')],
-      f'{CROSS_PLACE}EncDecAttention',
       CROSS_PLACE,
     ),
-    ('shared/embedding', None, ['shared/embedding'], 'shared', 'shared'),
+    ('shared/embedding', None, ['shared/embedding'], 'shared'),
   ],
 )
-def test_a_name(name, parts, candidates, scope, place):
+def test_a_name(name, parts, candidates, place):
   assert names.attention_name(name) == parts
   assert names.candidates(name) == candidates
-  assert names.scope(name) == scope
-  assert names.layer(name) == place
-
-
-def test_the_kind_of_a_layer():
-  kinds = [
-    names.attention_kind(layer)
-    for layer in ('SelfAttention', 'EncDecAttention', 'Mine')
-  ]
-  assert kinds == ['self-attention', 'cross-attention', 'self-attention']
-
-
-def test_a_bias_that_is_not_used():
-  bias, own_bias = names.BIASES
-  assert not names.is_used('EncDecAttention', bias)
-  assert names.is_used('EncDecAttention', own_bias)
-  assert names.is_used('SelfAttention', bias)
+  assert names.scope(name) == name[: name.rindex('/')]
+  assert names.place(name) == place
 
 
 @pytest.mark.parametrize(
-  'name, weight, slot',
+  'name, weight, owner',
   [
-    (Q, True, False),
-    (f'{Q}_slot_vr', False, True),
-    (f'{Q}_slot_v', False, True),
-    ('global_step', False, False),
-    ('a/global_step', False, False),
-    ('a/my_global_step', True, False),
+    (Q, True, ''),
+    (f'{Q}_slot_vr', False, Q),
+    (f'{Q}_slot_v', False, Q),
+    ('global_step', False, ''),
+    ('a/global_step', False, ''),
+    ('a/my_global_step', True, ''),
   ],
 )
-def test_weights_and_slots(name, weight, slot):
+def test_weights_and_slots(name, weight, owner):
   assert names.is_weight(name) == weight
-  assert names.is_slot(name) == slot
-  assert not name.startswith(Q) or names.slot_owner(name) == Q
+  assert names.slot_owner(name) == owner
 
 
 @pytest.mark.parametrize(
-  'name, embedding',
-  [
-    ('shared/embedding', True),
-    ('encoder/positional_embedding/embedding', False),
-    ('embedding_of_something/q', False),
-  ],
+  'rest', ['random/R', 'alpha', 'q', 'k', *names.BIASES, 'v', 'o']
 )
-def test_embeddings_have_rows_for_pieces(name, embedding):
-  assert names.is_embedding(name) == embedding
-
-
-@pytest.mark.parametrize(
-  'rest, may',
-  [
-    *((rest, True) for rest in ('random/R', 'alpha', 'q', 'k', *names.BIASES)),
-    ('v', False),
-    ('o', False),
-  ],
-)
-def test_what_may_start_anew(rest, may):
-  assert names.may_start_anew(rest) == may
+def test_what_may_start_anew(rest):
+  assert names.may_start_anew(rest) == (rest not in 'vo')

@@ -24,9 +24,9 @@ def test_inspect_and_compare(t5, tmp_path):
   assert run('checkpoint', 'convert', t5, tmp_path, *TINY)[0] == 0
   status, out, _ = run('checkpoint', 'compare', t5, tmp_path)
   assert status == 0
-  assert re.search(r'differs by .*SelfAttention/q', out)
-  assert re.search(r'only in the second .*random/R', out)
-  assert '4 with different values' in out
+  assert out.count('SelfAttention/q: differs by') == 4
+  assert out.count(': differs by') == 4
+  assert out.count('random/R: only in the second') == 4
 
 
 def _truncate(data, folder):
@@ -92,15 +92,8 @@ def test_what_has_another_shape_or_is_not_in_both(tmp_path):
   status, out, _ = run('checkpoint', 'compare', *paths)
   assert status == 0
   assert out.splitlines() == [
-    'only in the first   z  [2]',
-    'other shape         x  [3], [4]',
-    'only in the second  w  [2]',
-    '2 variables in both, 0 with different values',
+    'x: [3] in the first, [4] in the second',
+    'z: only in the first',
+    'w: only in the second',
+    '2 variables in both',
   ]
-
-
-def test_a_share_is_more_than_0_and_at_most_1(tmp_path, capsys):
-  for share in ('0', '1.5', 'x'):
-    with pytest.raises(SystemExit):
-      run('checkpoint', 'convert', 'a', 'b', '--gin_file=c',
-          f'--vanilla_alpha={share}')  # fmt: skip

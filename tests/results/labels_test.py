@@ -36,6 +36,8 @@ EXPECTED = {
   'lightconv': 'LightConv',
   'dyconv': 'DyConv',
   'linformer': 'Linformer',
+  'as_original_random': 'Syn (R), by row',
+  'as_original_random_plus': 'Syn (R+V), sum, by row',
   'original_random': 'mtf random',
   'original_dense_plus_alpha': 'mtf dense_plus_alpha',
 }
