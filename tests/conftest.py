@@ -58,9 +58,13 @@ def pytest_configure():
 
 @pytest.fixture(scope='session', autouse=True)
 def _no_settings_of_the_user():
-  """Hides the user's environment variables from tests and their processes."""
+  """Hides the user's environment from the tests, and lets products be small.
+
+  Products as small as here would otherwise not be treated like those of T5.
+  """
   with pytest.MonkeyPatch.context() as patch:
     _remove_settings(patch)
+    patch.setattr(padding, '_LEAST', 0)
     yield
 
 
@@ -73,14 +77,6 @@ def _no_settings_of_other_tests(monkeypatch):
   logging.set_verbosity(_VERBOSITY)
   yield
   gin.clear_config()
-
-
-@pytest.fixture(scope='session', autouse=True)
-def _products_are_as_large_ones():
-  """Treats the small products here like the large ones of T5's sizes."""
-  with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(padding, '_LEAST', 0)
-    yield
 
 
 def _remove_settings(patch):

@@ -4,27 +4,29 @@ import re
 
 import pytest
 
+from synth_mtf import cli
 from synth_mtf.cost import cost
 from synth_mtf.host import gin_files
 from tests import model
 
 LENGTHS = {'inputs': 14, 'targets': 14}
+QUERIES_AND_KEYS = 2 * 24 * 32  # of a layer
 
 
-def cost_of(variant, mesh='', bindings=()):
+def cost_of(variant, mesh='', bindings=(), lengths=LENGTHS):
   gin_files.parse(
     model.files(variant), [*model.TINY, 'num_heads = 4', *bindings]
   )
-  return cost(model.VOCAB, LENGTHS, mesh)
+  return cost(model.VOCAB, lengths, mesh)
 
 
 def test_tables_of_random():
   vanilla, random = cost_of('vanilla'), cost_of('random')
   assert vanilla.tables == 0
-  # 4 layers of 4 heads, and no queries and keys (24 x 32 each).
+  # 4 layers of 4 heads, and no queries and keys.
   assert random.tables == 4 * 4 * 14 * 14
   difference = random.parameters - vanilla.parameters
-  assert difference == random.tables - 4 * 2 * 24 * 32
+  assert difference == random.tables - 4 * QUERIES_AND_KEYS
   assert random.flops < vanilla.flops
   # No tensor of keys in Random has more than [heads, length, memory_length].
   assert random.table_bytes == 4 * (2 * random.tables + 4 * 4 * 2 * 14)
@@ -41,35 +43,29 @@ def test_a_mesh_splits_what_has_heads():
   alone, split = cost_of('random'), cost_of('random', 'model:4')
   assert split.table_bytes * 4 == alone.table_bytes
   assert split.state_bytes < alone.state_bytes
+  assert split.attention_bytes * 4 == alone.attention_bytes
   assert (split.parameters, split.flops) == (alone.parameters, alone.flops)
 
 
 def test_products_of_random_vanilla():
   """By hand: queries, keys and logits of 4 layers more than Random."""
   more = cost_of('random_vanilla').flops - cost_of('random').flops
-  queries_and_keys = 2 * 14 * 24 * 32
-  logits = 14 * 14 * 32
+  by_hand = 2 * 4 * 14 * (QUERIES_AND_KEYS + 14 * 32)
   # Beside them, alpha is multiplied into the queries and the tables.
-  assert more == pytest.approx(2 * 4 * (queries_and_keys + logits), rel=0.05)
-
-
-@pytest.mark.slow  # builds a large model
-def test_t5_base():
-  gin_files.parse(['sizes/base.gin'])
-  assert round(cost(32128, LENGTHS).parameters / 1e6) == 223
+  assert more == pytest.approx(by_hand, rel=0.05)
 
 
 def test_tables_of_cross_attention():
   """A row for each target and a column for each input, in the decoder."""
-  lengths = {'inputs': 14, 'targets': 6}
-  gin_files.parse(
-    model.files('vanilla+cross_random'),
-    [*model.TINY, 'num_heads = 4', 'decoder/Unitransformer.max_length = 6'],
+  found = cost_of(
+    'vanilla+cross_random',
+    bindings=['decoder/Unitransformer.max_length = 6'],
+    lengths={'inputs': 14, 'targets': 6},
   )
-  found, t5 = cost(model.VOCAB, lengths), cost_of('vanilla')
   assert found.tables == 2 * 4 * 6 * 14
   # No queries and keys in the cross-attention of two blocks.
-  assert t5.parameters - found.parameters == 2 * 2 * 24 * 32 - found.tables
+  difference = found.parameters - cost_of('vanilla').parameters
+  assert difference == found.tables - 2 * QUERIES_AND_KEYS
 
 
 def test_what_is_kept_is_not_trained():
@@ -81,24 +77,20 @@ def test_what_is_kept_is_not_trained():
 
 @pytest.mark.slow  # builds whole models of T5 base
 def test_beside_the_paper(capsys):
-  from synth_mtf import cli
-
+  gin_files.parse(['sizes/base.gin'])
+  assert round(cost(32128, LENGTHS).parameters / 1e6) == 223
   assert cli.main(['cost', '--paper']) == 0
   rows = {
-    system: cells
+    system: [cell.removesuffix(' M') for cell in cells]
     for line in capsys.readouterr().out.splitlines()
     for system, *cells in [re.split(r' {2,}', line.strip())]
     if ' M ' in line
   }
-
-  def millions(system, column):
-    return float(rows[system][column].removesuffix(' M'))
-
   for system in ('Transformer (Control)', 'Syn (R+V)'):
-    assert millions(system, 1) == 73
-    more = millions(system, 0) - millions('Transformer', 0)
+    assert rows[system][1] == '73'
+    more = float(rows[system][0]) - float(rows['Transformer'][0])
     assert more == pytest.approx(73 - 67, abs=1)
   # 223.1 million, and the paper's 224.
-  assert abs(millions('LightConv', 2)) < 1
-  assert abs(millions('DyConv', 2)) < 1
+  for system in ('LightConv', 'DyConv'):
+    assert abs(float(rows[system][2])) < 1
   assert rows['DyConv'][-2:] == ['1.06', '1.06']

@@ -259,14 +259,9 @@ SINGLE = {n: m for n, m in VARIANTS.items() if len(m.synthesizers) == 1}
 # Single functions, and mixtures that cover what mixtures add.
 _FAST = {
   *SINGLE,
-  'cross_random',
-  'cross_dense',
-  'cross_factorized_dense',
-  'random_dense_vanilla',
-  'random_random',
-  'convolution_random_patterns',
+  *('cross_random', 'cross_dense', 'cross_factorized_dense', 'cross_tiles'),
+  *('random_dense_vanilla', 'random_random', 'convolution_random_patterns'),
   'cross_factorized_dense_random_vanilla',
-  'cross_tiles',
 }
 
 

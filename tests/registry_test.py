@@ -10,13 +10,12 @@ import synth_mtf
 from synth_mtf.synthesizers import FUNCTIONS, SynthesizingFunction
 from tests import family
 
-GIN = pathlib.Path(synth_mtf.gin_path())
 OURS = re.compile(
   r'SyntheticAttention\.|SyntheticEncDecAttention\.|as_original'
 )
 VARIANTS = {
   path.stem: path
-  for path in (GIN / 'variants').glob('*.gin')
+  for path in pathlib.Path(synth_mtf.gin_path(), 'variants').glob('*.gin')
   if OURS.search(path.read_text())
 }
 ROWS = {**family.VARIANTS, **family.AS_ORIGINAL, **family.CROSS_VARIANTS}
@@ -26,8 +25,9 @@ def with_inner(functions):
   """The functions, and the functions inside them."""
   for function in functions:
     yield function
+    inner = vars(function).values()
     yield from with_inner(
-      f for f in vars(function).values() if isinstance(f, SynthesizingFunction)
+      f for f in inner if isinstance(f, SynthesizingFunction)
     )
 
 
@@ -38,32 +38,25 @@ def test_every_variant_has_a_row():
   )
 
 
-def test_every_function_is_in_a_row():
-  used = {
-    type(function)
-    for member in family.VARIANTS.values()
-    for function in with_inner(member.functions())
-  }
+def test_every_function_is_in_a_row_and_public():
+  members = family.VARIANTS.values()
+  used = {type(f) for m in members for f in with_inner(m.functions())}
   assert used == set(FUNCTIONS.values())
-
-
-def test_every_function_is_a_public_name():
   for name, function in FUNCTIONS.items():
     assert getattr(synth_mtf, name) is function
     assert gin.get_configurable(f'synth_mtf.{name}') is function
 
 
-def kind(function):
-  """What a function is, without its sizes."""
-  return {
-    'type': type(function),
-    'letter': function.letter,
-    **{
-      name: kind(value) if isinstance(value, SynthesizingFunction) else value
-      for name, value in vars(function).items()
-      if isinstance(value, (bool, str, SynthesizingFunction))
-    },
-  }
+def kinds(layer):
+  """What its functions are, without their sizes."""
+  return [
+    (
+      type(function),
+      function.letter,
+      {n: v for n, v in vars(function).items() if isinstance(v, (bool, str))},
+    )
+    for function in with_inner(layer.synthesizers)
+  ]
 
 
 @pytest.mark.parametrize('name', sorted(VARIANTS))
@@ -73,10 +66,7 @@ def test_a_row_is_what_gin_makes(name):
     expected = ROWS[name]()
     gin.parse_config_file(str(VARIANTS[name]))
     layer = ROWS[name].layer()
-  gin.clear_config()
-  assert [kind(f) for f in layer.synthesizers] == [
-    kind(f) for f in expected.synthesizers
-  ]
+  assert kinds(layer) == kinds(expected)
   assert layer.normalize == expected.normalize
   if name not in family.AS_ORIGINAL:
     assert layer.label == expected.label

@@ -1,15 +1,7 @@
 """mesh_tensorflow's own Synthesizer, reproduced with the same weights.
 
 Its modes are settings here. They index tables by the row, tie Dense's hidden
-layer to the queries, share W2 among the heads, and have one alpha per layer:
-
-    mode               synthesizers     mixing
-    random             R, shared_kv     (one function)
-    dense_minus        D, shared_kv     (one function)
-    random_plus        R, V             sum
-    random_plus_alpha  R, V             layer_softmax
-    dense_plus         D, V             sum
-    dense_plus_alpha   D, V             layer_softmax
+layer to the queries, share W2 among the heads, and have one alpha per layer.
 """
 
 import functools

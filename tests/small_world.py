@@ -1,7 +1,7 @@
 """Generates simple English sentences for test data."""
 
-import dataclasses
 import random
+from typing import NamedTuple
 
 WOMEN = ('Anna', 'Clara', 'Edith', 'Grace', 'Irene', 'Laura', 'Nora', 'Paula')
 MEN = ('Boris', 'David', 'Frank', 'Henry', 'Jacob', 'Martin', 'Oscar', 'Simon')
@@ -20,17 +20,9 @@ PAST = {  # infinitive -> past tense
   'buy': 'bought', 'clean': 'cleaned', 'repair': 'repaired',
   'carry': 'carried', 'move': 'moved', 'borrow': 'borrowed',
 }  # fmt: skip
-_VALUES = {
-  'person': PEOPLE,
-  'verb': tuple(PAST),
-  'colour': COLOURS,
-  'thing': THINGS,
-  'place': PLACES,
-}
 
 
-@dataclasses.dataclass(frozen=True)
-class Fact:
+class Fact(NamedTuple):
   """Somebody did something to a thing somewhere."""
 
   person: str
@@ -54,22 +46,23 @@ class Fact:
     return f'{self.person} {self.past} a {self.thing}.'
 
 
+_VALUES = (PEOPLE, tuple(PAST), COLOURS, THINGS, PLACES)
+
+
 def fact(rng: random.Random) -> Fact:
-  return Fact(**{field: rng.choice(_VALUES[field]) for field in _VALUES})
+  return Fact(*map(rng.choice, _VALUES))
 
 
 def story(rng: random.Random, length: int) -> list[Fact]:
   """Draws facts that share no person, verb, colour, thing or place."""
-  columns = [rng.sample(values, length) for values in _VALUES.values()]
-  return [Fact(*values) for values in zip(*columns)]
+  return [Fact(*row) for row in zip(*(rng.sample(v, length) for v in _VALUES))]
 
 
 def text(facts: list[Fact]) -> str:
   return ' '.join(one.sentence() for one in facts)
 
 
-@dataclasses.dataclass(frozen=True)
-class Anaphora:
+class Anaphora(NamedTuple):
   """A sentence with a pronoun that could refer to either of two people."""
 
   sentence: str

@@ -10,12 +10,11 @@ SUMMARY = 'inspect a checkpoint, convert it to another variant, or compare two'
 _PATH = 'a checkpoint (<folder>/model.ckpt-1000), or a folder for its latest'
 
 _UNPACKED_ROWS_ONLY = (
-  ', on rows that hold one sequence each. Warning: according to its gin files '
-  'it was trained on packed rows, and one of the two models reads its tables '
-  "by the index in the row (SyntheticAttention.index_by = 'row', as "
-  "mesh_tensorflow's Synthesizer always does), the other by the position in "
-  'the sequence. They differ after the first sequence of a row: give both the '
-  'same index_by, or expect the tables to be relearned.'
+  ', on rows that hold one sequence each. Warning: it was trained on packed '
+  'rows, in which one of the two models reads its tables by the index in the '
+  "row (SyntheticAttention.index_by = 'row', as mesh_tensorflow's Synthesizer "
+  'always does), the other by the position in the sequence. Give both the same '
+  'index_by, or expect the tables to be relearned.'
 )
 
 

@@ -58,10 +58,3 @@ def test_a_name(name, parts, candidates, place):
 def test_weights_and_slots(name, weight, owner):
   assert names.is_weight(name) == weight
   assert names.slot_owner(name) == owner
-
-
-@pytest.mark.parametrize(
-  'rest', ['random/R', 'alpha', 'q', 'k', *names.BIASES, 'v', 'o']
-)
-def test_what_may_start_anew(rest):
-  assert names.may_start_anew(rest) == (rest not in 'vo')

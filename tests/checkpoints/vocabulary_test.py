@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from synth_mtf.checkpoints import vocabulary as vocabulary_check
 from synth_mtf.errors import UserError
-from synth_mtf.tasks import vocabulary
+from synth_mtf.tasks import vocabulary, vocabulary_training
 from tests import official_files
 from tests.cli import t5_main
 
@@ -28,7 +28,9 @@ def models(tmp_path_factory):
   """Two vocabularies of one size."""
   folder = tmp_path_factory.mktemp('models')
   for name, text in {'a': 'a bird sang', 'b': 'my dog dug'}.items():
-    vocabulary.train([f'{text} {i}' for i in range(99)], folder / name, 26)
+    vocabulary_training.train(
+      [f'{text} {i}' for i in range(99)], folder / name, 26
+    )
   return folder / 'a', folder / 'b'
 
 
@@ -43,60 +45,45 @@ def test_other_sizes(tmp_path):
 def test_other_pieces_of_the_same_size(models, tmp_path):
   first, second = (vocabulary.load(str(model)) for model in models)
   assert first.vocab_size == second.vocab_size
-  checkpoint = save(tmp_path, 128)
+  checkpoint, folder = save(tmp_path, 128), str(tmp_path)
+  assert vocabulary_check.recorded_name(folder) is None
   vocabulary_check.check(second, checkpoint)  # nothing is known
-  vocabulary_check.record(first, str(tmp_path))
-  vocabulary_check.check((first, first), checkpoint)
+  vocabulary_check.record(first, folder)
+  vocabulary_check.record(second, folder)  # stays what it was
+  assert vocabulary_check.recorded_name(folder) == str(models[0])
+  copy = tmp_path / 'copy.model'
+  copy.write_bytes(models[0].read_bytes())
+  for same in (first, (first, first), vocabulary.load(str(copy))):
+    vocabulary_check.check(same, checkpoint)
   with pytest.raises(UserError, match='has other pieces') as error:
     vocabulary_check.check((second, second), checkpoint)
   for model in models:
     assert str(model) in str(error.value)
-  vocabulary_check.record(second, str(tmp_path))  # stays what it was
-  vocabulary_check.check(first, checkpoint)
 
 
-def test_a_copy_elsewhere_is_the_same_vocabulary(models, tmp_path):
-  copy = tmp_path / 'copy.model'
-  copy.write_bytes(models[0].read_bytes())
-  assert vocabulary_check.recorded_name(str(tmp_path)) is None
-  checkpoint = save(tmp_path, 128)
-  vocabulary_check.record(vocabulary.load(str(models[0])), str(tmp_path))
-  assert vocabulary_check.recorded_name(str(tmp_path)) == str(models[0])
-  vocabulary_check.check(vocabulary.load(str(copy)), checkpoint)
-
-
-@pytest.fixture
-def run(tmp_path):
+def test_runs_refuse_them(models, tmp_path):
   official_files.write_text(tmp_path / 'data')
-
-  def run_command(model_dir, model, *words):
-    return t5_main.synth_mtf_transformer(
-      f'--model_dir={model_dir}',
-      f'--data_dir={tmp_path / "data"}',
-      f'--vocabulary={model}',
-      '--gin_file=sizes/tiny.gin',
-      '--gin_file=variants/random_vanilla.gin',
-      '--gin_file=runs/pretrain_text.gin',
-      '--gin_file=runs/cpu.gin',
-      *words,
-    )
-
-  return run_command
-
-
-def test_runs_refuse_them(run, models, tmp_path):
   trained = tmp_path / 'trained'
   checkpoint = save(trained, 128)
-  finetuning = f"--gin_param=utils.run.init_checkpoint = '{checkpoint}'"
-  for words in ((trained,), (tmp_path / 'new', finetuning)):
-    folder, *rest = words
-    with pytest.raises(UserError, match='128 rows.*of 359.*384'):
-      run(folder, 'bytes', *rest)
+
+  def refused(match, model):
+    start = f"--gin_param=utils.run.init_checkpoint = '{checkpoint}'"
+    for folder, *words in ((trained,), (tmp_path / 'new', start)):
+      with pytest.raises(UserError, match=match):
+        t5_main.synth_mtf_transformer(
+          f'--model_dir={folder}',
+          f'--data_dir={tmp_path / "data"}',
+          f'--vocabulary={model}',
+          '--gin_file=sizes/tiny.gin',
+          '--gin_file=variants/random_vanilla.gin',
+          '--gin_file=runs/pretrain_text.gin',
+          '--gin_file=runs/cpu.gin',
+          *words,
+        )
+
+  refused('128 rows.*of 359.*384', 'bytes')
   vocabulary_check.record(vocabulary.load(str(models[0])), str(trained))
   written = json.loads((trained / vocabulary_check.FILE).read_text())
   assert written['targets']['name'] == str(models[0])
-  for words in ((trained,), (tmp_path / 'new', finetuning)):
-    folder, *rest = words
-    with pytest.raises(UserError, match='has other pieces'):
-      run(folder, models[1], *rest)
+  refused('has other pieces', models[1])
   assert not (tmp_path / 'new' / vocabulary_check.FILE).exists()

@@ -29,47 +29,32 @@ def test_inspect_and_compare(t5, tmp_path):
   assert out.count('random/R: only in the second') == 4
 
 
-def _truncate(data, folder):
-  data.write_bytes(data.read_bytes()[:1000])
-
-
-def _flip(data, folder):
-  content = bytearray(data.read_bytes())
-  content[len(content) // 2] ^= 1
-  data.write_bytes(bytes(content))
-
-
-def _remove_index(data, folder):
-  next(folder.glob('model.ckpt-9.index')).unlink()
-
-
-def _remove_data(data, folder):
-  data.unlink()
-
-
-def _remove_pointer(data, folder):
-  (folder / 'checkpoint').unlink()
-
-
 @pytest.mark.parametrize(
   'damage, message',
   [
-    (_truncate, 'damaged in .*model.ckpt-9 .*Complete: model.ckpt-7'),
-    (_flip, 'damaged in .*model.ckpt-9 .*Complete: model.ckpt-7'),
-    (_remove_index, 'points at .*model.ckpt-9, which is not there'),
-    (_remove_data, 'damaged in .*model.ckpt-9 .*Complete: model.ckpt-7'),
-    (_remove_pointer, 'holds model.ckpt-9, but the file .*checkpoint that'),
+    ('truncate', 'damaged in .*model.ckpt-9 .*Complete: model.ckpt-7'),
+    ('flip', 'damaged in .*model.ckpt-9 .*Complete: model.ckpt-7'),
+    ('data', 'damaged in .*model.ckpt-9 .*Complete: model.ckpt-7'),
+    ('index', 'points at .*model.ckpt-9, which is not there'),
+    ('checkpoint', 'holds model.ckpt-9, but the file .*checkpoint that'),
   ],
 )
 def test_a_damaged_checkpoint_is_named(t5, tmp_path, damage, message):
   source = Checkpoint(t5)
   values = {n: source[n] for n in source.kinds}
-  write(str(tmp_path / 'other'), 7, values.items())
-  write(str(tmp_path / 'a'), 9, values.items())
-  for path in (tmp_path / 'other').glob('model.ckpt-7*'):
-    path.rename(tmp_path / 'a' / path.name)
   folder = tmp_path / 'a'
-  damage(next(folder.glob('model.ckpt-9.data*')), folder)
+  write(str(tmp_path / 'other'), 7, values.items())
+  write(str(folder), 9, values.items())
+  for path in (tmp_path / 'other').glob('model.ckpt-7*'):
+    path.rename(folder / path.name)
+  data = next(folder.glob('model.ckpt-9.data*'))
+  content = bytearray(data.read_bytes())
+  if damage in ('truncate', 'flip'):
+    content[len(content) // 2] ^= 1
+    data.write_bytes(content[:1000] if damage == 'truncate' else content)
+  else:
+    files = {'data': data, 'index': folder / 'model.ckpt-9.index'}
+    files.get(damage, folder / damage).unlink()
   for words in (
     ['inspect', folder],
     ['convert', folder, tmp_path / 'b', '--gin_file=sizes/tiny.gin'],

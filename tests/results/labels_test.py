@@ -36,6 +36,7 @@ EXPECTED = {
   'lightconv': 'LightConv',
   'dyconv': 'DyConv',
   'linformer': 'Linformer',
+  'cross_random': 'T5, cross-attention R',
   'as_original_random': 'Syn (R), by row',
   'as_original_random_plus': 'Syn (R+V), sum, by row',
   'original_random': 'mtf random',
