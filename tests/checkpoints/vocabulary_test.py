@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from synth_mtf.checkpoints import vocabulary as vocabulary_check
 from synth_mtf.errors import UserError
-from synth_mtf.tasks import vocabulary, vocabulary_training
+from synth_mtf.tasks import vocabulary
 from tests import official_files
 from tests.cli import t5_main
 
@@ -28,9 +28,7 @@ def models(tmp_path_factory):
   """Two vocabularies of one size."""
   folder = tmp_path_factory.mktemp('models')
   for name, text in {'a': 'a bird sang', 'b': 'my dog dug'}.items():
-    vocabulary_training.train(
-      [f'{text} {i}' for i in range(99)], folder / name, 26
-    )
+    vocabulary.train([f'{text} {i}' for i in range(99)], folder / name, 26)
   return folder / 'a', folder / 'b'
 
 
