@@ -43,7 +43,6 @@ def test_a_mesh_splits_what_has_heads():
   alone, split = cost_of('random'), cost_of('random', 'model:4')
   assert split.table_bytes * 4 == alone.table_bytes
   assert split.state_bytes < alone.state_bytes
-  assert split.attention_bytes * 4 == alone.attention_bytes
   assert (split.parameters, split.flops) == (alone.parameters, alone.flops)
 
 
