@@ -37,7 +37,7 @@ every_mode = pytest.mark.parametrize('mode', MODES)
 
 
 X = harness.draw('x', [2, 7, D_MODEL])
-SIZES = {'num_heads': HEADS, 'key_value_size': D_KV}
+SIZES: dict[str, Any] = {'num_heads': HEADS, 'key_value_size': D_KV}
 
 theirs = functools.partial(transformer_layers.Synthesizer, **SIZES)
 ours = functools.partial(synth_mtf.SyntheticAttention, **SIZES)
@@ -77,11 +77,12 @@ def as_theirs(gradients):
   ids=['encoder-padded', 'decoder-packed'],
 )
 def test_training(mode, stack, ids):
-  settings = {'relative_attention_type': 'bias'}
-  layer = functools.partial(theirs, synthesize_mode=mode, **settings)
+  bias = {'relative_attention_type': 'bias'}
+  layer = functools.partial(theirs, synthesize_mode=mode, **bias)
   expected = harness.parallel(layer, X, ids, stack)
-  settings.update(MODES[mode], index_by='row', packed=ids is PACKED)
-  layer = functools.partial(ours, **settings)
+  layer = functools.partial(
+    ours, index_by='row', packed=ids is PACKED, **bias, **MODES[mode]
+  )
   found = harness.parallel(layer, X, ids, stack, weights=converted)
   harness.assert_close(found.output, expected.output, 'output')
   harness.assert_close(
