@@ -32,8 +32,7 @@ class AgNewsReader(Reader):
   """CSV without a header: class from 1 to 4, title, description."""
 
   schema = {
-    'title': formats.TEXT,
-    'description': formats.TEXT,
+    **dict.fromkeys(('title', 'description'), formats.TEXT),
     'label': formats.LABEL,
   }
   _MOST_LINES = 100
@@ -52,32 +51,31 @@ class AgNewsReader(Reader):
     text = formats.decode(record.data)
     if not record.start:
       text = text.removeprefix('\ufeff')
-    row, found = _csv_row(text)
-    if len(row) < 3:
-      raise RowError(
-        f'{len(row)} columns: {quote(" | ".join(row))}',
-        '3 (class, title, description)',
-      )
-    if len(row) > 3:
-      found.append(formats.Oddity('more than three columns', 'not used'))
+    row, strict = _csv_row(text)
     label, title, description = row[:3]
     if label.strip() not in ('1', '2', '3', '4'):
       raise RowError(f'the class {quote(label)}', 'one of 1, 2, 3, 4')
-    example = {'title': title, 'description': description}
-    return [{**example, 'label': int(label) - 1}, *found]
+    found: list[formats.Example | RowError] = [
+      {'label': int(label) - 1, 'title': title, 'description': description}
+    ]
+    if not strict:
+      found.append(formats.Oddity('a quote inside a field'))
+    if len(row) > 3:
+      found.append(formats.Oddity('more than three columns', 'not used'))
+    return found
 
 
-def _csv_row(text: str) -> tuple[list[str], list[formats.Oddity]]:
-  """Returns the columns of a row, read as leniently as TFDS reads it."""
-  if not text.strip():
-    raise RowError('an empty line', 'a row')
-  for strict in (True, False):
+def _csv_row(text: str) -> tuple[list[str], bool]:
+  """Returns three columns or more, and whether they are strictly CSV."""
+  # As lenient as TFDS, but for quotes that are not closed.
+  for strict in (True, False)[: 2 - text.count('"') % 2]:
     with contextlib.suppress(csv.Error, ValueError):
       (row,) = csv.reader(io.StringIO(text, newline=None), strict=strict)
-      return row, [] if strict else [formats.Oddity('a quote inside a field')]
-    if text.count('"') % 2:
-      break
-  raise RowError('CSV that does not parse', 'quoted fields')
+      if len(row) >= 3:
+        return row, strict
+  raise RowError(
+    f'CSV that does not parse: {quote(text)}', 'class, title, description'
+  )
 
 
 class ImdbReader(formats.FolderReader):

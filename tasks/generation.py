@@ -43,17 +43,17 @@ class StoryReader(formats.FolderReader):
     self._first_digits = first_digits
 
   def names(self, path: str) -> list[str]:
-    hashes: Any = None
-    for folder in ('', 'url_lists'):
+    stems = {
+      name: os.path.splitext(os.path.basename(name))[0]
+      for name in super().names(path)
+    }
+    for folder in ('url_lists', ''):
       urls = os.path.join(path, folder, f'all_{self._urls}.txt')
       if storage.is_file(urls):
         hashes = _get_url_hashes(urls)
-    found = []
-    for name in super().names(path):
-      stem = os.path.splitext(os.path.basename(name))[0]
-      if stem[0] in self._first_digits if hashes is None else stem in hashes:
-        found.append(name)
-    return found
+        return [name for name, stem in stems.items() if stem in hashes]
+    digits = self._first_digits
+    return [name for name, stem in stems.items() if stem[0] in digits]
 
   def parse(self, record: Record, number: int, columns: Any) -> Items:
     formats.decode(record.data)

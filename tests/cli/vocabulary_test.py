@@ -43,18 +43,14 @@ def data_dir(tmp_path) -> pathlib.Path:
 
 
 @pytest.mark.slow  # trains
-def test_text_of_corpus_and_tasks_the_same_file_each_time(
-  train, data_dir, tmp_path
-):
-  models = tmp_path / 'a.model', tmp_path / 'new' / 'b.model'
-  for model in models:
-    status, shown = train('--data_dir', data_dir, '--out', model, '--size', 80)
-    assert status == 0, shown.err
-    assert f'--vocabulary={model}' in shown.out
-    for name in ('text_span_corruption', 'glue_cola', 'super_glue_boolq'):
-      assert f'synth_{name}' in shown.out
-  assert models[0].read_bytes() == models[1].read_bytes()
-  vocabulary = vocabularies.load(str(models[0]))  # checks T5's ids
+def test_text_of_corpus_and_tasks(train, data_dir, tmp_path):
+  model = tmp_path / 'new' / 'a.model'
+  status, shown = train('--data_dir', data_dir, '--out', model, '--size', 80)
+  assert status == 0, shown.err
+  assert f'--vocabulary={model}' in shown.out
+  for name in ('text_span_corruption', 'glue_cola', 'super_glue_boolq'):
+    assert f'synth_{name}' in shown.out
+  vocabulary = vocabularies.load(str(model))  # checks T5's ids
   for text in ('The lamp went out.', 'A zebra counted 12 stripes.', 'quagga'):
     assert vocabulary.decode(vocabulary.encode(text)) == text
 

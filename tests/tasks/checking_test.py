@@ -299,7 +299,7 @@ _FAULTS = {
   'CSV that does not parse': (
     'ag_news_csv/train.csv',
     b'"1","a","b"\n"2","a"x","b"\n',
-    (2, 'CSV that does not parse', 'quoted fields', 1),
+    (2, 'CSV that does not parse', 'class, title, descr', 1),
   ),
   'class outside the set': (
     'ag_news_csv/train.csv',

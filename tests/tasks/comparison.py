@@ -22,16 +22,10 @@ LENGTHS = {'inputs': 512, 'targets': 114}
 def three_ways(
   name: str, split: str, data_dir: pathlib.Path, t5_name: Optional[str] = None
 ) -> 'collections.Counter[Any]':
-  """Checks that the examples of all sources agree, and returns them.
+  """Checks that the examples of all sources agree, and counts each.
 
-  Args:
-    name: of our task.
-    split: of both.
-    data_dir: the official files; TFDS has the same rows.
-    t5_name: of T5's task, where T5 has one.
-
-  Returns:
-    How often each example occurs; TFDS has an order of its own.
+  TFDS has the rows of the official files in `data_dir`, in its own order. T5
+  has the task `t5_name`, or none.
   """
   ours = tasks.get(name)
   expected = _examples(ours, split)
