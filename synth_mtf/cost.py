@@ -20,26 +20,17 @@ _POSITIONS = {'length', 'memory_length'}
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-  """What a model costs on a mesh.
+  """What a model costs on a mesh."""
 
-  Attributes:
-    parameters: the number of weights, trained or not.
-    trained: how many of them are trained.
-    tables: how many of them are indexed by positions.
-    flops: of a forward pass over one pair of sequences, two for each
-      multiplication with its addition. A training step has three times as many.
-    state_bytes: weights, gradients and Adafactor's slots per core.
-    table_bytes: the tables' part of them.
-    attention_bytes: per core, the largest tensor with a dimension of keys
-      (logits, weights) in a forward pass over one pair of sequences.
-  """
-
-  parameters: int
-  trained: int
-  tables: int
+  parameters: int  # all weights
+  trained: int  # those that are trained
+  tables: int  # those that are indexed by positions
+  # Of a forward pass over one pair of sequences, two for each multiplication
+  # with its addition. A training step has three times as many.
   flops: int
-  state_bytes: int
-  table_bytes: int
+  state_bytes: int  # per core: weights, gradients and Adafactor's slots
+  table_bytes: int  # the tables' part of them
+  # Per core, the largest tensor with a dimension of keys (logits, weights).
   attention_bytes: int
 
   @property

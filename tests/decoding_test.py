@@ -112,29 +112,6 @@ def test_greedy_and_sampling(variant):
   np.testing.assert_array_equal(found['top_1'], found['greedy'])
 
 
-def test_samples_have_the_predicted_distribution():
-  def build(mesh, model):
-    inputs = ids(mesh, np.repeat(some_inputs(1, 5), 2000, axis=0))
-    sampled = model.decode(
-      inputs, FLOAT32, temperature=1.0, max_decode_length=2
-    )
-    return {'ids': sampled, 'logits': in_parallel(model, inputs, sampled)}
-
-  found = run('random_vanilla', build, vocab=5)
-  scores = found['logits'].astype(np.float64)
-  probabilities = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
-  sampled = found['ids'].astype(int)
-  # The second token of the rows whose first token is the most frequent one.
-  first = np.bincount(sampled[:, 0]).argmax()
-  assert first != EOS
-  for t, rows in ((0, slice(None)), (1, sampled[:, 0] == first)):
-    counts = np.bincount(sampled[rows, t], minlength=5)
-    expected = probabilities[rows, t][0]
-    deviation = np.sqrt(expected * (1 - expected) / counts.sum())
-    error = np.abs(counts / counts.sum() - expected)
-    assert (error <= 5 * deviation + 1e-3).all(), (error, deviation)
-
-
 @pytest.mark.parametrize('variant', VARIANTS)
 def test_greedy_from_partial_sequences_in_a_language_model(variant):
   start = [2, 4, 1]

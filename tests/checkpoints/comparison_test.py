@@ -31,14 +31,17 @@ def compare(tmp_path):
 
 
 def test_weights_are_found_by_the_class_of_their_layer(compare):
+  cross = 'decoder/block_000/layer_001/'
+  ours, t5 = f'{cross}SyntheticEncDecAttention/o', f'{cross}EncDecAttention/o'
   found = compare(
-    {f'{OURS}q': [2], f'{OURS}random/R': [3], 'x': [4]},
-    {f'{T5}q': [2], f'{T5}k': [2], 'x': [4], 'x_slot_v': [4]},
+    {f'{OURS}q': [2], f'{OURS}random/R': [3], 'x': [4], ours: [2]},
+    dict.fromkeys((f'{T5}q', f'{T5}k', t5), [2])
+    | {'x': [4], 'x_slot_v': [4], 'global_step': []},
   )
-  assert found.loaded == {f'{OURS}q': f'{T5}q', 'x': 'x'}
+  assert found.loaded == {f'{OURS}q': f'{T5}q', 'x': 'x', ours: t5}
   assert not found.different
   assert str(found) == (
-    f'loaded (2):\n  {OURS}q <- {T5}q\n  x\n'
+    f'loaded (3):\n  {ours} <- {t5}\n  {OURS}q <- {T5}q\n  x\n'
     f'new (1):\n  {OURS}random/R\n'
     f'left over (1):\n  {T5}k'
   )

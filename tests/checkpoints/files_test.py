@@ -96,20 +96,3 @@ def test_what_is_not_there_is_named(path, tmp_path):
     Checkpoint(str(tmp_path / 'run'))
   with pytest.raises(UserError, match='holds no checkpoint'):
     Checkpoint(str(tmp_path))
-
-
-@pytest.mark.parametrize('damage', ['truncated', 'flipped', 'no data'])
-def test_damage_is_found_when_a_value_is_read(path, tmp_path, damage):
-  (data,) = (tmp_path / 'run').glob('*.data*')
-  content = bytearray(data.read_bytes())
-  if damage == 'no data':
-    data.unlink()
-  else:
-    content[len(content) // 2] ^= 1
-    data.write_bytes(content[:9] if damage == 'truncated' else content)
-  damaged = pytest.raises(UserError, match='cannot be read: damaged in')
-  with damaged:
-    Checkpoint(path).verify()
-  with damaged:
-    for name in VALUES:
-      Checkpoint(path)[name]
