@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from synth_mtf.errors import UserError
 from synth_mtf.tasks import data_settings
 
 Texts = Sequence[str]
@@ -107,12 +106,9 @@ METRICS = (bleu, rouge_l, meteor, cider, embedding_similarity)
 def _word_vectors(path: str) -> Any:
   from gensim.models import KeyedVectors
 
-  try:
-    with open(path, 'rb') as stream:
-      fields = stream.readline().split()
-    # word2vec's text format starts with two counts, GloVe's with a word.
-    return KeyedVectors.load_word2vec_format(
-      path, binary=path.endswith('.bin'), no_header=len(fields) != 2
-    )
-  except (OSError, ValueError) as error:
-    raise UserError(f'word_vectors {path!r} cannot be read: {error}') from error
+  with open(path, 'rb') as stream:
+    fields = stream.readline().split()
+  # word2vec's text format starts with two counts, GloVe's with a word.
+  return KeyedVectors.load_word2vec_format(
+    path, binary=path.endswith('.bin'), no_header=len(fields) != 2
+  )

@@ -13,7 +13,6 @@ from synth_mtf.run import process
 SUMMARY = 'train a SentencePiece vocabulary on the text of a data folder'
 
 _T5_PIECES = 32_000  # without its 100 sentinels
-_MOST_PIECES = 1_000_000
 # Its files may belong to other tasks as well.
 _CORPUS_TASK = 'synth_text_span_corruption'
 
@@ -46,8 +45,6 @@ def run(args: argparse.Namespace) -> int:
   """Trains the vocabulary and reports its size."""
   if args.out.suffix != '.model':
     raise UserError(f'--out {args.out}; expected a name that ends in .model')
-  if not 0 < args.size <= _MOST_PIECES:
-    raise UserError(f'--size {args.size}; expected 1 to {_MOST_PIECES}')
   os.environ['SYNTH_MTF_DATA_DIR'] = str(args.data_dir)
   if args.skip_bad_rows:
     os.environ['SYNTH_MTF_SKIP_BAD_ROWS'] = '1'

@@ -49,3 +49,8 @@ def test_embedding_similarity(tmp_path, monkeypatch, caplog):
   )
   expected = 100 * (1 + 0 + 0.5**0.5 + 0) / 4
   assert score == {'embedding_similarity': pytest.approx(expected)}
+  missing = tmp_path / 'absent.txt'
+  monkeypatch.setenv('SYNTH_MTF_WORD_VECTORS', str(missing))
+  with caplog.at_level('WARNING', logger='absl'):
+    assert dialogue_metrics.embedding_similarity(_SAID, _HEARD) == {}
+  assert str(missing) in caplog.text
