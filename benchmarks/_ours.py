@@ -32,6 +32,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow import placement_mesh_impl
 from mesh_tensorflow.transformer import transformer, utils
 
+from benchmarks._layer import tokens_seen
 from benchmarks._worker import serve
 from synth_mtf.host import gin_files
 
@@ -54,24 +55,17 @@ class Shape:
 
   def sequence_id(self) -> npt.NDArray[np.int32]:
     """[batch, length]; rows as full as `fill` says, of 1 or (packed) 2."""
-    rng = np.random.default_rng(_SEED)
-    column = np.arange(self.length)
-    least, most = (int(share * self.length) for share in self.fill)
-    used = rng.integers(least, most + 1, size=(self.batch, 1))
-    ids = (column < used).astype(np.int32)
-    if self.packed:
-      cut = rng.integers(
-        self.length // 4, self.length // 2 + 1, size=(self.batch, 1)
-      )
-      ids += ids * (column >= cut)
-    return ids
+    seen = tokens_seen(self.batch, self.length, self.fill).astype(np.int32)
+    if not self.packed:
+      return seen
+    n, rng = self.length, np.random.default_rng(_SEED)
+    cut = rng.integers(n // 4, n // 2 + 1, size=(self.batch, 1))
+    return seen * (1 + (np.arange(n) >= cut))
 
   def tokens(self) -> npt.NDArray[np.int64]:
     """[batch, length]: tokens of the encoder, 0 at padding."""
-    ids = self.sequence_id()
-    return ids * np.random.default_rng(_SEED).integers(
-      2, _VOCABULARY, ids.shape
-    )
+    ids, rng = self.sequence_id(), np.random.default_rng(_SEED)
+    return ids * rng.integers(2, _VOCABULARY, ids.shape)
 
 
 Step = Callable[[], object]
@@ -80,14 +74,14 @@ Step = Callable[[], object]
 def layer(name: str, shape: Shape) -> Step:
   """One encoder layer forward and backward, dropout and padding included.
 
-  As in the paper's tables, there is no relative position bias, which would cost
-  all layers the same. All results are fetched, so that none is pruned.
+  There is no relative position bias, which would cost all layers the same. All
+  results are fetched, so that none is pruned.
   """
   bindings = [
-    'SelfAttention.relative_attention_type = None',
-    'Synthesizer.relative_attention_type = None',
-    f'Unitransformer.max_length = {max(512, shape.length)}',
+    f'{kind}.relative_attention_type = None'
+    for kind in ('SelfAttention', 'Synthesizer')
   ]
+  bindings.append(f'Unitransformer.max_length = {max(512, shape.length)}')
   with _configured(name, shape, bindings), tf.Graph().as_default():
     tf.set_random_seed(_SEED)
     graph = mtf.Graph()
@@ -97,14 +91,12 @@ def layer(name: str, shape: Shape) -> Step:
     loss = mtf.reduce_sum(y * cotangent)
     sources = [v.outputs[0] for v in graph.trainable_variables] + [x]
     gradients = mtf.gradients([loss], sources)
-    lowering = mtf.Lowering(
-      graph, {mesh: placement_mesh_impl.PlacementMeshImpl([], [], [''])}
-    )
+    placement = placement_mesh_impl.PlacementMeshImpl([], [], [''])
+    lowering = mtf.Lowering(graph, {mesh: placement})
     copy = lowering.copy_masters_to_slices()
     results = [lowering.export_to_tf_tensor(t) for t in [y, *gradients]]
-    return _step(
-      lambda session: session.run(copy), [tf.reduce_sum(t) for t in results]
-    )
+    fetches = [tf.reduce_sum(t) for t in results]
+    return _step(lambda session: session.run(copy), fetches)
 
 
 def model(name: str, shape: Shape) -> Step:
@@ -122,17 +114,8 @@ def decode(name: str, shape: Shape) -> Step:
     f'Bitransformer.decode.max_decode_length = {shape.targets}',
     'Unitransformer.sample_autoregressive.never_end = True',
   ]
-  features = {'inputs': shape.tokens()}
-  return _model_step(
-    name, shape, features, tf.estimator.ModeKeys.PREDICT, bindings
-  )
-
-
-SECTIONS: dict[str, Callable[[str, Shape], Step]] = {
-  'layer': layer,
-  'model': model,
-  'decode': decode,
-}
+  mode, features = tf.estimator.ModeKeys.PREDICT, {'inputs': shape.tokens()}
+  return _model_step(name, shape, features, mode, bindings)
 
 
 @contextlib.contextmanager
@@ -208,10 +191,7 @@ def _call_layer(
 def _normal(
   name: str, mesh: mtf.Mesh, shape: mtf.Shape, nonpadding: mtf.Tensor
 ) -> mtf.Tensor:
-  """Normal numbers at tokens, 0 at padding.
-
-  They are kept as a variable: a graph holds several copies of a constant.
-  """
+  """Normal numbers at tokens, in a variable: a graph copies constants."""
   numbers = tf.get_variable(
     name,
     shape.to_integer_list,
@@ -239,6 +219,7 @@ def _model_step(
       layout_rules=layout,
       mesh_shape=mesh_shape,
     )
+    optimizer = gin.query_parameter('utils.run.optimizer')
     with tempfile.TemporaryDirectory() as folder:
       spec = utils.tpu_estimator_model_fn(
         model_type='bitransformer',
@@ -254,18 +235,14 @@ def _model_step(
         keep_checkpoint_max=1,
         save_checkpoints_steps=1,
         learning_rate_schedule=1e-4,
-        optimizer=gin.query_parameter(
-          'utils.run.optimizer'
-        ).scoped_configurable_fn,
+        optimizer=optimizer.scoped_configurable_fn,
       )({n: tf.constant(x) for n, x in features.items()}, None, mode)
     if mode == tf.estimator.ModeKeys.TRAIN:
       restore, fetches = spec.training_chief_hooks[0], spec.train_op
     else:
       restore, fetches = spec.prediction_hooks[0], spec.predictions['outputs']
     restore.begin()
-    return _step(
-      lambda session: restore.after_create_session(session, None), fetches
-    )
+    return _step(lambda s: restore.after_create_session(s, None), fetches)
 
 
 def _step(load: Callable[[tf.Session], None], fetches: Any) -> Step:
@@ -279,4 +256,5 @@ def _step(load: Callable[[tf.Session], None], fetches: Any) -> Step:
 if __name__ == '__main__':
   logging.disable(logging.CRITICAL)  # gin reports each folder that it searches
   section, sizes, *names = sys.argv[1:]
-  serve({n: SECTIONS[section](n, Shape(**json.loads(sizes))) for n in names})
+  make = {'layer': layer, 'model': model, 'decode': decode}[section]
+  serve({name: make(name, Shape(**json.loads(sizes))) for name in names})

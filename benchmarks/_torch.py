@@ -13,93 +13,60 @@ import os
 import sys
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch.nn.functional import dropout, scaled_dot_product_attention
 
+from benchmarks._layer import D_KV, D_MODEL, HEADS, RATE, arrays, tokens_seen
 from benchmarks._worker import serve
 
-HEADS, D_KV, D_MODEL, RATE = 12, 64, 768, 0.1  # T5 (Base), as below
 
-
-class Layer(torch.nn.Module):
-  """T5's projections around softmax(B) V.
+def layer(name: str, seen: torch.Tensor) -> Callable[[], object]:
+  """T5's projections around softmax(B) V, forward and backward.
 
   After `V`, `R` or `R+V`, ` fused` stands for PyTorch's fused attention, and
   ` own dropout` for that with its own dropout of each weight.
   """
+  letters, _, way = name.partition(' ')
+  call, weights = (
+    {key: torch.from_numpy(value) for key, value in part.items()}
+    for part in arrays(letters, seen.numpy())
+  )
+  sources = [call['x'], *weights.values()]
+  for source in sources:
+    source.requires_grad_()
 
-  def __init__(
-    self, name: str, batch: int, length: int, fill: tuple[float, float]
-  ) -> None:
-    super().__init__()
-    letters, _, self.way = name.partition(' ')
-    self.shape = batch, length, HEADS, D_KV
-    generator = torch.Generator().manual_seed(1)
+  def step() -> object:
+    y = _attend(way, weights, call['x'], call['bias'])
+    y = y.transpose(1, 2).reshape(call['x'].shape)
+    loss = ((y @ weights['o']) * call['cotangent']).sum()
+    return [g.sum().item() for g in torch.autograd.grad(loss, sources)]
 
-    def normal(*size: int, scale: float = 1.0) -> torch.Tensor:
-      return torch.randn(*size, generator=generator) * scale
-
-    seen = tokens_seen(batch, length, fill)
-    self.bias = torch.where(seen, 0.0, -1e9)[:, None, None, :]
-    self.x = normal(batch, length, D_MODEL) * seen[..., None]
-    self.x.requires_grad_()
-    self.cotangent = normal(batch, length, D_MODEL) * seen[..., None]
-    scale = D_MODEL**-0.5
-    weight = torch.nn.Parameter
-    self.q = self.R = self.alpha = None
-    if 'V' in letters:
-      self.q = weight(normal(D_MODEL, D_MODEL, scale=scale * D_KV**-0.5))
-      self.k = weight(normal(D_MODEL, D_MODEL, scale=scale))
-    self.v = weight(normal(D_MODEL, D_MODEL, scale=scale))
-    self.o = weight(normal(D_MODEL, D_MODEL, scale=scale))
-    if 'R' in letters:
-      self.R = weight(normal(HEADS, length, length))
-    if letters == 'R+V':
-      self.alpha = weight(torch.zeros(2, HEADS, 1, 1))
-
-  def step(self) -> list[float]:
-    """Forward and backward; a sum of each gradient."""
-    y = self.attend().transpose(1, 2).reshape(self.x.shape)
-    loss = ((y @ self.o) * self.cotangent).sum()
-    found = torch.autograd.grad(loss, [self.x, *self.parameters()])
-    return [g.sum().item() for g in found]
-
-  def attend(self) -> torch.Tensor:
-    """Y, [batch, heads, length, d_kv]."""
-    q, v, bias = None, self.heads(self.v), self.bias
-    if self.q is not None:
-      q = self.heads(self.q)
-    if self.R is not None:
-      of_table, of_product = 1.0, None
-      if self.alpha is not None:
-        of_table, of_product = torch.softmax(self.alpha, 0)
-        q = of_product * q
-      bias = of_table * self.R + bias
-    if self.way == 'own dropout':
-      k = self.heads(self.k)
-      return scaled_dot_product_attention(q, k, v, bias, RATE, scale=1.0)
-    v = v * dropout(torch.ones(*v.shape[:-1], 1), RATE)
-    if self.way == 'fused':
-      k = self.heads(self.k)
-      return scaled_dot_product_attention(q, k, v, bias, scale=1.0)
-    if q is not None:
-      bias = q @ self.heads(self.k).transpose(2, 3) + bias
-    return torch.softmax(bias, -1) @ v
-
-  def heads(self, weights: torch.Tensor) -> torch.Tensor:
-    """X W, [batch, heads, length, d_kv]."""
-    return (self.x @ weights).view(self.shape).transpose(1, 2)
+  return step
 
 
-def tokens_seen(
-  batch: int, length: int, fill: tuple[float, float]
+def _attend(
+  way: str, w: dict[str, torch.Tensor], x: torch.Tensor, bias: torch.Tensor
 ) -> torch.Tensor:
-  """[batch, length]: what is no padding, in the rows of `_ours`."""
-  least, most = (int(share * length) for share in fill)
-  rng = np.random.default_rng(1)
-  used = rng.integers(least, most + 1, size=(batch, 1))
-  return torch.arange(length) < torch.tensor(used)
+  """Y, [batch, heads, length, d_kv]."""
+
+  def heads(name: str) -> torch.Tensor:
+    return (x @ w[name]).view(*x.shape[:2], HEADS, D_KV).transpose(1, 2)
+
+  q = heads('q') if 'q' in w else None
+  if 'alpha' in w:
+    of_table, of_product = torch.softmax(w['alpha'], 0)
+    q, bias = of_product * q, of_table * w['R'] + bias
+  elif 'R' in w:
+    bias = w['R'] + bias
+  v = heads('v')
+  if way == 'own dropout':
+    return scaled_dot_product_attention(q, heads('k'), v, bias, RATE, scale=1.0)
+  v = v * dropout(torch.ones(*v.shape[:-1], 1), RATE)
+  if way == 'fused':
+    return scaled_dot_product_attention(q, heads('k'), v, bias, scale=1.0)
+  if q is not None:
+    bias = q @ heads('k').transpose(2, 3) + bias
+  return torch.softmax(bias, -1) @ v
 
 
 def decode(
@@ -123,7 +90,7 @@ def decode(
   model = transformers.T5ForConditionalGeneration(config).eval()
   inputs = torch.randint(2, 32128, seen.shape) * seen
 
-  def run() -> object:
+  def step() -> object:
     with torch.inference_mode():
       output = model.generate(
         inputs,
@@ -136,7 +103,7 @@ def decode(
     assert output.shape[1] == targets + 1
     return output
 
-  return run
+  return step
 
 
 if __name__ == '__main__':
@@ -144,10 +111,6 @@ if __name__ == '__main__':
   section, shape, *names = sys.argv[1:]
   sizes = json.loads(shape)
   rows = [sizes.pop(name) for name in ('batch', 'length', 'fill')]
-  steps: dict[str, Callable[[], object]] = {
-    n: decode(n, tokens_seen(*rows), **sizes)
-    if section == 'decode'
-    else Layer(n, *rows).step
-    for n in names
-  }
-  serve(steps)
+  seen = torch.from_numpy(tokens_seen(*rows))
+  make = decode if section == 'decode' else layer
+  serve({name: make(name, seen, **sizes) for name in names})

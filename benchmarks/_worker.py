@@ -22,10 +22,8 @@ def serve(steps: Mapping[str, Callable[[], object]]) -> None:
   """Answers lines of the standard input until it ends.
 
   A name is answered by the seconds that its step took, by the clock and of all
-  cores; `peak` by the largest memory that the process ever had, in bytes.
-
-  Args:
-    steps: what to time, by name; each runs twice before the first line.
+  cores; `peak` by the largest memory that the process ever had, in bytes. Each
+  step runs twice before the first line.
   """
   for step in steps.values():
     step()
@@ -47,12 +45,7 @@ class Worker:
   """A process that calls `serve`."""
 
   def __init__(self, command: Sequence[str], checkout: str = '') -> None:
-    """Starts a worker and waits until it is ready.
-
-    Args:
-      command: the worker's command line.
-      checkout: whose synth_mtf it imports; '' is this one.
-    """
+    """Starts a worker, with a checkout's synth_mtf, and waits for it."""
     self._command = ' '.join(command)
     path = [str(HERE), os.environ.get('PYTHONPATH', '')]
     self._process = subprocess.Popen(

@@ -17,15 +17,15 @@ The parts are
      translation
 
 Each model runs with each seed, in <out>/<part>/<task>/<model>/seed_<n>, which
-`synth-mtf table`, `plot` and `report` read; the command's output is in log.txt
-there. A second call skips what is done and resumes what was stopped. As many
-models train side by side as there are cores, each on one of them, so that times
-are comparable. <out>/<part>.json has what was measured: mean and standard
-deviation over the seeds. c, f and g read --data_dir: text below corpus/, and
-for g a language pair in the place of wmt14_en_de.
+`synth-mtf table`, `plot` and `report` read. A second call skips what is done
+and resumes what was stopped. As many models train side by side as there are
+cores, each on one of them. <out>/<part>.json has mean and standard deviation
+over the seeds. c, f and g read --data_dir: text below corpus/, and for g a
+language pair in the place of wmt14_en_de.
 """
 
 import argparse
+import collections
 import concurrent.futures
 import dataclasses
 import json
@@ -75,58 +75,56 @@ class Training:
 
   def train(self, steps: int) -> None:
     """Trains up to a number of steps, unless that is done."""
-    params = [
+    self._run_once(
+      f'train_{steps}',
+      'pretrain_text',
       f'utils.run.train_steps = {steps}',
       f'utils.run.save_checkpoints_steps = {_interval(self.part)}',
       'utils.run.skip_seen_data = True',
       'utils.run.seen_data_init_step = 0',
       f'mesh_train_dataset_fn.seed = {self.seed}',
       f'synth_mtf.train_with_progress.seed = {self.seed}',
-    ]
-    self._run_once(f'train_{steps}', 'pretrain_text', params)
+    )
 
   def measure(self, steps: Iterable[int]) -> None:
     """Evaluates checkpoints, unless that is done."""
     at = sorted({*steps})
-    params = [
+    self._run_once(
+      f'measure_{"_".join(map(str, at))}',
+      'perplexity_text',
       f'eval_checkpoint_step = {at}',
       'utils.run.perplexity_eval_steps = 32',
-    ]
-    name = f'measure_{"_".join(map(str, at))}'
-    self._run_once(name, 'perplexity_text', params)
+    )
 
   def value(self, steps: int) -> float:
-    """What was measured; log perplexity without its minus.
-
-    Raises:
-      SystemExit: nothing was, or NaN.
-    """
-    for one in self._result.results:
-      found = one.task, one.step, one.metric
-      if (
-        found == (self.task, steps, self.part.metric) and one.value is not None
-      ):
+    """What was measured; log perplexity without its minus."""
+    asked = self.task, steps, self.part.metric
+    for one in runs.read(str(self.folder))[0].results:
+      if (one.task, one.step, one.metric) == asked and one.value is not None:
         return -one.value if one.metric == PERPLEXITY else one.value
     raise SystemExit(f'{self.folder}: no {self.part.metric}')
 
   @property
   def steps_per_second(self) -> float:
     """Of its training, without what it trained on for equal time."""
-    done = self.folder / f'train_{self.part.steps}.done'
-    return json.loads(done.read_text())['steps_per_second'] or 0.0
+    return float((self.folder / f'train_{self.part.steps}.done').read_text())
 
-  @property
-  def _result(self) -> runs.Run:
-    (run,) = runs.read(str(self.folder))
-    return run
-
-  def _run_once(self, name: str, run: str, params: Sequence[str]) -> None:
-    """Runs `synth-mtf transformer` on one core, unless that is done.
-
-    Raises:
-      SystemExit: it has failed, or was done with other words.
-    """
+  def _run_once(self, name: str, run: str, *params: str) -> None:
+    """Runs `synth-mtf transformer` on one core, unless that is done."""
+    done = self.folder / f'{name}.done'
+    if done.exists():
+      return
     inputs, targets = self.model.lengths or self.part.lengths
+    lengths = {'inputs': inputs, 'targets': targets}
+    bindings = (
+      f"MIXTURE_NAME = '{self.task}'",
+      'utils.run.batch_size = 32',
+      f'utils.run.sequence_length = {lengths}',
+      'Unitransformer.max_length = 128',
+      *self.part.params,
+      *self.model.params,
+      *params,
+    )
     words = [
       *(sys.executable, '-c', _COMMAND, 'transformer'),
       '--module_import=benchmarks.claims_tasks',
@@ -136,31 +134,11 @@ class Training:
       *(f'--gin_file=variants/{one}.gin' for one in self.model.variants),
       f'--gin_file=runs/{run}.gin',
       '--gin_file=runs/cpu.gin',
+      *(f'--gin_param={binding}' for binding in bindings),
     ]
-    for param in (
-      f"MIXTURE_NAME = '{self.task}'",
-      'utils.run.batch_size = 32',
-      'utils.run.sequence_length = '
-      f"{{'inputs': {inputs}, 'targets': {targets}}}",
-      'Unitransformer.max_length = 128',
-      *self.part.params,
-      *self.model.params,
-      *params,
-    ):
-      words.append(f'--gin_param={param}')
-    done = self.folder / f'{name}.done'
-    if done.exists():
-      before = json.loads(done.read_text())['words']
-      if before != words:
-        raise SystemExit(
-          f'{done} is of another command:\n{shlex.join(before)}\n'
-          f'and not of\n{shlex.join(words)}\n'
-          'Use another --out, or remove the folder.'
-        )
-      return
     self.folder.mkdir(parents=True, exist_ok=True)
     log = self.folder / 'log.txt'
-    threads = {'TF_NUM_INTRAOP_THREADS': '1', 'TF_NUM_INTEROP_THREADS': '1'}
+    threads = {f'TF_NUM_{x}_THREADS': '1' for x in ('INTRAOP', 'INTEROP')}
     environment = {**os.environ, **threads, 'PYTHONHASHSEED': '0'}
     with log.open('a', encoding='utf-8') as file:
       failed = subprocess.run(
@@ -171,16 +149,12 @@ class Training:
         f'{shlex.join(words)}\nhas failed: see {log}, which ends\n'
         f'{log.read_text()[-2000:]}'
       )
-    speed = self._result.steps_per_second
-    done.write_text(json.dumps({'words': words, 'steps_per_second': speed}))
+    (result,) = runs.read(str(self.folder))
+    done.write_text(str(result.steps_per_second or 0.0))
 
 
 def main(argv: Sequence[str]) -> None:
-  """Runs the parts, and prints and writes the results of each.
-
-  Args:
-    argv: the command line without the program.
-  """
+  """Runs the parts, and prints and writes the results of each."""
   args = _parse(argv)
   for letter in args.parts:
     part = PARTS[letter]
@@ -220,24 +194,15 @@ def _compare(
   """Trains and measures side by side, and returns what was measured."""
 
   def each(what: str, run: Callable[[Training], None]) -> None:
+    def one(training: Training) -> None:
+      print(what, training.folder, flush=True)
+      run(training)
+
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-
-      def one(number: int, training: Training) -> None:
-        print(
-          f'[{number}/{len(trainings)}] {what} {training.task} '
-          f'{training.model.name}, seed {training.seed}',
-          flush=True,
-        )
-        run(training)
-
-      running = [
-        pool.submit(one, number, training)
-        for number, training in enumerate(trainings, 1)
-      ]
       try:
-        for done in concurrent.futures.as_completed(running):
-          done.result()
-      except BaseException:  # reported at once, and not after all the others
+        # The first error is reported at once, not after all the others.
+        list(pool.map(one, trainings))
+      except BaseException:
         pool.shutdown(cancel_futures=True)
         raise
 
@@ -260,12 +225,13 @@ def _compare(
       row['steps'] = steps[name]
       row['paper'] = part.paper.get(name)
     rows.append(row)
-  means = {row['model']: row['value'][0] for row in rows}
   return {
     'steps': part.steps,
     'seeds': sorted({training.seed for training in trainings}),
     'rows': rows,
-    'agreement': agreement(means, part.paper or {}),
+    'agreement': agreement(
+      {row['model']: row['value'][0] for row in rows}, part.paper or {}
+    ),
   }
 
 
@@ -290,28 +256,24 @@ def agreement(
   both = [name for name in ours if name in paper]
   if len(both) < 2:
     return None
-  columns = [pd.Series([of[name] for name in both]) for of in (ours, paper)]
-  return columns[0].corr(columns[1], method='kendall')
+  return pd.Series(ours)[both].corr(pd.Series(paper)[both], method='kendall')
 
 
 def _groups(
   trainings: Iterable[Training],
 ) -> dict[tuple[str, str], list[Training]]:
   """The seeds of each task and model."""
-  found: dict[tuple[str, str], list[Training]] = {}
+  found = collections.defaultdict(list)
   for training in trainings:
-    key = training.task, training.model.name
-    found.setdefault(key, []).append(training)
+    found[training.task, training.model.name].append(training)
   return found
 
 
 def _interval(part: Part) -> int:
-  """Steps from a checkpoint to the next."""
   return max(1, part.steps // _CHECKPOINTS)
 
 
 def _spread(values: Sequence[float]) -> list[float]:
-  """Mean, and of several values the standard deviation."""
   spread = [statistics.stdev(values)] if len(values) > 1 else []
   return [round(x, 4) for x in [statistics.fmean(values), *spread]]
 
@@ -322,11 +284,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   )
   add = parser.add_argument
   add('parts', nargs='+', choices=sorted(PARTS), metavar='PART')
-  add(
-    '--out',
-    type=lambda name: pathlib.Path(name).absolute(),
-    default=pathlib.Path('claims').absolute(),
-  )
+  add('--out', type=lambda x: pathlib.Path(x).absolute(), default='claims')
   add('--seeds', nargs='+', type=int, default=[0, 1, 2])
   add('--models', nargs='+', help='these rows alone')
   add('--tasks', nargs='+', help='these tasks instead of those of the part')

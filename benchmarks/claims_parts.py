@@ -69,26 +69,42 @@ _PAPER_PERPLEXITY = {
   'LightConv': 1.972,
   'DyConv': 2.040,
 }
-_FREE_ALPHA = ["include 'common/free_alpha.gin'"]
 # With dropout, so few steps teach little.
 _NO_DROPOUT = ['dropout_rate = 0.0']
+_SIZES = (2, 8, 32)
 
 
 def _of(*names: str) -> list[Model]:
   return [model for model in SYSTEMS if model.name in names]
 
 
-def _across(model: Model, *others: str) -> Model:
-  """A model in cross-attention, beside other variants."""
-  crossed = [f'cross_{variant}' for variant in model.variants]
-  return dataclasses.replace(model, variants=[*others, *crossed])
+def _across(*names: str, beside: bool = False) -> list[Model]:
+  """Models in cross-attention, or beside that in self-attention, too."""
+  models = []
+  for model in _of(*names):
+    crossed = [f'cross_{variant}' for variant in model.variants]
+    variants = [*(model.variants if beside else []), *crossed]
+    models.append(dataclasses.replace(model, variants=variants))
+  return models
 
 
-def _with_free_alpha(model: Model) -> Model:
-  """A mixture whose alpha is learned at the learning rate."""
-  return dataclasses.replace(
-    model, name=f'{model.name}, free alpha', params=_FREE_ALPHA
-  )
+def _with_free_alpha(models: Sequence[Model]) -> list[Model]:
+  """Mixtures whose alpha is learned at the learning rate."""
+  names = [f'{model.name}, free alpha' for model in models]
+  params = ["include 'common/free_alpha.gin'"]
+  return [
+    dataclasses.replace(model, name=name, params=params)
+    for model, name in zip(models, names)
+  ]
+
+
+def _ablations(
+  label: str, variant: str, param: str, values: Sequence[object]
+) -> list[Model]:
+  return [
+    Model(label.format(value), [variant], [param.format(value)])
+    for value in values
+  ]
 
 
 PARTS = {
@@ -108,14 +124,8 @@ PARTS = {
     lengths=(LOOKED_UP.inputs, LOOKED_UP.targets),
     steps=1500,
     models=[
-      *(
-        _across(model, *model.variants)
-        for model in _of('V', 'R', 'D', 'R+V', 'D+V')
-      ),
-      *(
-        _with_free_alpha(_across(model, *model.variants))
-        for model in _of('R+V', 'D+V')
-      ),
+      *_across('V', 'R', 'D', 'R+V', 'D+V', beside=True),
+      *_with_free_alpha(_across('R+V', 'D+V', beside=True)),
     ],
     params=_NO_DROPOUT,
   ),
@@ -133,35 +143,23 @@ PARTS = {
     metric=PERPLEXITY,
     steps=400,
     models=[
-      *(
-        Model(
-          f'FR, k = {k}',
-          ['factorized_random'],
-          [f'FactorizedRandom.rank = {k}'],
-        )
-        for k in (2, 8, 32)
+      *_ablations(
+        'FR, k = {}', 'factorized_random', 'FactorizedRandom.rank = {}', _SIZES
       ),
-      *(
-        Model(
-          f'FD, a = {a}, b = {128 // a}',
-          ['factorized_dense'],
-          [f'FactorizedDense.factors = ({a}, {128 // a})'],
-        )
-        for a in (2, 8, 32)
+      *_ablations(
+        'FD, a = {0[0]}, b = {0[1]}',
+        'factorized_dense',
+        'FactorizedDense.factors = {0}',
+        [(a, 128 // a) for a in _SIZES],
       ),
-      *(
-        Model(f'R+V, {n} heads', ['random_vanilla'], [f'num_heads = {n}'])
-        for n in (2, 8, 32)
+      *_ablations('R+V, {} heads', 'random_vanilla', 'num_heads = {}', _SIZES),
+      *_ablations(
+        'R+V, {}',
+        'random_vanilla',
+        "SyntheticAttention.mixing = '{}'",
+        ('softmax', 'layer_softmax', 'sum'),
       ),
-      *(
-        Model(
-          f'R+V, {mixing}',
-          ['random_vanilla'],
-          [f"SyntheticAttention.mixing = '{mixing}'"],
-        )
-        for mixing in ('softmax', 'layer_softmax', 'sum')
-      ),
-      *(_with_free_alpha(model) for model in _of('R+V')),
+      *_with_free_alpha(_of('R+V')),
       *(
         Model(f'{name}, N = {n}', [variant], lengths=(n, targets))
         for name, variant in (('V', 'vanilla'), ('R', 'random'))
@@ -174,6 +172,6 @@ PARTS = {
     tasks=['claims_copy', TEXT, TRANSLATION],
     metric=PERPLEXITY,
     steps=600,
-    models=[_across(model) for model in _of('V', 'R', 'FR', 'D', 'R+V', 'D+V')],
+    models=_across('V', 'R', 'FR', 'D', 'R+V', 'D+V'),
   ),
 }

@@ -50,7 +50,7 @@ def _copied(rng: np.random.Generator) -> _Row:
 
 
 def _reversed(rng: np.random.Generator) -> _Row:
-  text = ''.join(rng.choice(_SYMBOLS, _COPIED))
+  text, _ = _copied(rng)
   return text, text[::-1]
 
 
@@ -73,10 +73,9 @@ def _rows(
 def _dataset(
   make: Callable[[np.random.Generator], _Row],
   split: str,
-  shuffle_files: bool,
+  shuffle_files: bool,  # rows are drawn independently as it is
   seed: object = None,
 ) -> tf.data.Dataset:
-  del shuffle_files, seed  # rows are drawn independently as it is
   text = tf.TensorSpec([], tf.string)
   return tf.data.Dataset.from_generator(
     functools.partial(_rows, make, split),

@@ -6,14 +6,13 @@ T5's own task reads the same rows through TFDS, whose builders first make the
 datasets from the files. Both sides run the whole input pipeline of training,
 shuffled and tokenized with the same vocabulary, in turns in one process.
 
-The JSON has for each task the best rate of each side, which other work on the
-machine disturbs least, and their ratio; and the same in processor time,
-`_per_cpu_s`. With `--uncached`, rows are read again in each epoch, as those of
-the full-size sets are; seqio keeps sets of fewer than 10,000 rows in memory.
+The JSON has for each task the best rate of each side and their ratio; and the
+same in processor time, `_per_cpu_s`. With `--uncached`, rows are read again in
+each epoch, as those of the full-size sets are; seqio keeps sets of fewer than
+10,000 rows in memory.
 """
 
 import argparse
-import contextlib
 import csv
 import functools
 import json
@@ -38,10 +37,8 @@ def preparations(
 ) -> dict[str, Callable[[], Any]]:
   """Returns, by T5's name of a task, what makes the TFDS dataset it reads."""
   glue, super_glue = str(data_dir / 'glue'), str(data_dir / 'superglue')
-  squad = {
-    part: str(data_dir / 'squad' / f'{part}-v1.1.json')
-    for part in ('train', 'dev')
-  }
+  folder = str(data_dir / 'squad')
+  squad = {part: f'{folder}/{part}-v1.1.json' for part in ('train', 'dev')}
   # For these two, TFDS has no parser of the files that are here.
   paraphrases = {'train': _paraphrases(data_dir / 'glue' / 'MRPC')}
   pairs = {'train': _pairs(data_dir / 'parallel' / 'wmt14_en_de_tok')}
@@ -52,13 +49,11 @@ def preparations(
       f'super_glue_{n}_v102': (f'super_glue/{n}:1.0.2', super_glue)
       for n in _SUPER_GLUE
     },
-    'super_glue_wsc_v102_simple_train': (
-      'super_glue/wsc.fixed:1.0.2',
-      super_glue,
-    ),
     'squad_v010_allanswers': ('squad/v1.1:3.0.0', squad),
     'wmt14_ende_v003': ('wmt14_translate/de-en:1.0.0', None, pairs),
   }
+  wsc = 'super_glue/wsc.fixed:1.0.2', super_glue
+  sets['super_glue_wsc_v102_simple_train'] = wsc
   return {
     task: functools.partial(tfds_samples.prepare, name, files, tfds_dir, *rows)
     for task, (name, files, *rows) in sets.items()
@@ -74,31 +69,21 @@ def _paraphrases(folder: pathlib.Path) -> Iterator[tuple[int, Any]]:
 
 
 def _pairs(folder: pathlib.Path) -> Iterator[tuple[int, Any]]:
-  with (
-    (folder / 'train.en').open(encoding='utf-8') as english,
-    (folder / 'train.de').open(encoding='utf-8') as german,
-  ):
-    for i, (en, de) in enumerate(zip(english, german)):
-      yield i, {'en': en.strip(), 'de': de.strip()}
+  with (folder / 'train.en').open() as en, (folder / 'train.de').open() as de:
+    for i, (english, german) in enumerate(zip(en, de)):
+      yield i, {'en': english.strip(), 'de': german.strip()}
 
 
 def rate(task: Any, examples: int, cached: bool) -> tuple[float, float]:
   """Returns examples per second, and per second of processor time.
 
   The clock starts after as many examples as fill the buffers of both sides.
-  Processor time is that of all examples.
   """
   import numpy as np
   import tensorflow as tf
 
-  ds = task.get_dataset(
-    _LENGTHS,
-    'train',
-    shuffle=True,
-    seed=0,
-    num_epochs=None,
-    try_in_mem_cache=cached,
-  )
+  options = {'shuffle': True, 'seed': 0, 'num_epochs': None}
+  ds = task.get_dataset(_LENGTHS, 'train', try_in_mem_cache=cached, **options)
 
   def time_at(times: tf.Tensor, unused_example: Any) -> tf.Tensor:
     now = tf.timestamp()
@@ -169,17 +154,15 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     names = args.tasks or list(known)
     if not known.keys() >= set(names):
       parser.error(f'--tasks: expected some of {", ".join(known)}')
-    with contextlib.redirect_stdout(sys.stderr):
-      for name in names:
-        known[name]()
+    for name in names:
+      known[name]()
     seqio.set_tfds_data_dir_override(tfds_dir)
     for name in names:
       found = compare(name, args.examples, args.rounds, not args.uncached)
       results['tasks'][name] = found
       print(name, found, flush=True)
       if args.json:
-        text = json.dumps(results, indent=1) + '\n'
-        pathlib.Path(args.json).write_text(text)
+        pathlib.Path(args.json).write_text(json.dumps(results, indent=1) + '\n')
   return results
 
 

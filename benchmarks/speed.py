@@ -23,12 +23,11 @@ NAME`); --torch and --jax name the pythons of environments with these, and with
 transformers for decoding (`torch: V fused`).
 
 Each framework and checkout has a process; in `memory`, each layer and length.
-The processes take turns, a step each (A B C A B C ...), and are compared round
-by round. The JSON has the settings, and for each section and name `seconds`
-(the median), `speed` (how many times as fast as SelfAttention: median and
-quartiles), `cpu_speed` (the same in processor time, which other work on the
-machine disturbs less), `over` (how many times as fast as each other name) and,
-in `memory`, the `bytes` of the process.
+The processes take turns, a step each, and are compared round by round. The JSON
+has the settings, and for each section and name `seconds` (the median), `speed`
+(how many times as fast as SelfAttention: median and quartiles), `cpu_speed`
+(the same in processor time), `over` (how many times as fast as each other name)
+and, in `memory`, the `bytes` of the process.
 """
 
 import argparse
@@ -46,20 +45,13 @@ from benchmarks._worker import HERE, Worker
 
 BASELINE = 'SelfAttention'
 _MODES = (
-  'random',
-  'factorized',
-  'dense_minus',
-  'random_plus',
-  'random_plus_alpha',
-  'dense_plus',
-  'dense_plus_alpha',
+  *('random', 'factorized', 'dense_minus', 'random_plus', 'dense_plus'),
+  *('random_plus_alpha', 'dense_plus_alpha'),
 )
-_WHOLE = (
-  f'{BASELINE}, fast_cpu',
-  'vanilla, fast_cpu',
-  'random, fast_cpu',
-  'random_vanilla, fast_cpu',
-)
+_WHOLE = [
+  f'{name}, fast_cpu'
+  for name in (BASELINE, 'vanilla', 'random', 'random_vanilla')
+]
 _TORCH_LAYERS = ('V fused', 'V own dropout', 'R+V', 'R+V fused', 'R')
 _JAX_LAYERS = ('V', 'V weights', 'R+V', 'R')
 _SETTINGS = ('size', 'batch', 'length', 'targets', 'fill', 'layers')
@@ -117,11 +109,9 @@ def _turns(
   """Times everything in turns."""
   with contextlib.ExitStack() as stack:
     entries = list(_entries(section, chosen, args, stack))
+    rounds = range(args.rounds)
     times = np.array(
-      [
-        [entry.worker.seconds(entry.step) for entry in entries]
-        for _ in range(args.rounds)
-      ]
+      [[e.worker.seconds(e.step) for e in entries] for _ in rounds]
     )
   wall, cpu = times[..., 0], times[..., 1]  # [rounds, entries]
   found = {}
@@ -134,17 +124,14 @@ def _turns(
       'cpu_speed': statistics.median(cpu[:, 0] / cpu[:, i]),
       'over': dict(zip((e.name for e in entries), over.tolist())),
     }
-    print(
+    line = (
       f'{entry.name:36} {1e3 * found[entry.name]["seconds"]:9.1f} ms '
       f'{quartiles[0]:6.2f} x ({quartiles[1]:.2f}-{quartiles[2]:.2f}), '
       f'{found[entry.name]["cpu_speed"]:.2f} in processor time'
-      + (
-        f'; now {1 / over[chosen.index(entry.step)]:.2f} x as fast'
-        if entry.name.startswith('before: ')
-        else ''
-      ),
-      flush=True,
     )
+    if entry.name.startswith('before: '):
+      line += f'; now {1 / over[chosen.index(entry.step)]:.2f} x as fast'
+    print(line, flush=True)
   return found
 
 
@@ -164,27 +151,17 @@ def _entries(
     same |= {'beams': args.beams, 'targets': args.targets}
     torch_layers = ('eager', 'sdpa')
   has_layers = section in ('layer', 'decode')
+  before = args.checkout and sys.executable
+  ours = [name for name in chosen if not name.startswith('mtf ')]
   for prefix, python, module, checkout, sizes, steps in (
     ('', sys.executable, '_ours', '', shape, chosen),
-    (
-      'before: ',
-      args.checkout and sys.executable,
-      '_ours',
-      args.checkout,
-      shape,
-      [n for n in chosen if not n.startswith('mtf ')],
-    ),
+    ('before: ', before, '_ours', args.checkout, shape, ours),
     ('torch: ', has_layers and args.torch, '_torch', '', same, torch_layers),
     ('jax: ', section == 'layer' and args.jax, '_jax', '', same, _JAX_LAYERS),
   ):
     if python:
-      worker = Worker(
-        [
-          *(python, '-m', f'benchmarks.{module}', build),
-          *(json.dumps(sizes), *steps),
-        ],
-        checkout,
-      )
+      words = [python, '-m', f'benchmarks.{module}', build, json.dumps(sizes)]
+      worker = Worker([*words, *steps], checkout)
       stack.callback(worker.close)
       for step in steps:
         yield Entry(prefix + step, step, worker)
@@ -221,13 +198,8 @@ def _process(
 ) -> dict[str, float]:
   """Median seconds and peak bytes of a process with one step, or none."""
   shape = {'size': args.size, 'batch': 1, 'length': length, 'fill': args.fill}
-  worker = Worker(
-    [
-      *(sys.executable, '-m', 'benchmarks._ours', 'layer', json.dumps(shape)),
-      *([name] if name else []),
-    ],
-    checkout,
-  )
+  words = [sys.executable, '-m', 'benchmarks._ours', 'layer', json.dumps(shape)]
+  worker = Worker([*words, *filter(None, [name])], checkout)
   seconds = [worker.seconds(name)[0] for _ in range(args.rounds) if name]
   peak = float(worker.peak())
   worker.close()
@@ -250,13 +222,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   add('--batch', type=int, default=4)
   add('--length', type=int, default=512, help='tokens of the encoder')
   add('--targets', type=int, default=114, help='tokens of the decoder')
-  add(
-    '--fill',
-    type=float,
-    nargs=2,
-    default=(0.6, 1.0),
-    help='shares of a row that are tokens, from and to',
-  )
+  fill = 'shares of a row that are tokens, from and to'
+  add('--fill', type=float, nargs=2, default=(0.6, 1.0), help=fill)
   add('--layers', type=int, default=0, help='blocks, if not as in --size')
   add('--beams', type=int, default=1, help='of decode')
   add('--lengths', type=int, nargs='+', default=(512, 1024, 2048, 4096, 8192))
@@ -264,13 +231,11 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   add('--rounds', type=int, default=5, help='timed steps of each')
   add('--json', help='file to write')
   args = parser.parse_args(argv)
-  unknown = {*args.sections} - {*names()}
-  if unknown:
-    parser.error(f'{", ".join(unknown)}: expected some of {", ".join(names())}')
-  known = [BASELINE, *names()['layer'], 'lightconv', 'dyconv']
-  for name in args.names or ():
-    if name.removesuffix(', fast_cpu') not in known:
-      parser.error(f'{name}: expected some of {", ".join(known)}')
+  layers = [BASELINE, *names()['layer'], 'lightconv', 'dyconv']
+  for asked, known in (args.sections, list(names())), (args.names, layers):
+    for name in asked or ():
+      if name.removesuffix(', fast_cpu') not in known:
+        parser.error(f'{name}: expected some of {", ".join(known)}')
   return args
 
 

@@ -73,20 +73,18 @@ def entries(file: str) -> Mapping[str, Mapping[str, Any]]:
   if section == 'rows':  # of claims.py: a row for each task of a model
     for row in found:
       entry = rows[row['model']]
-      entry.update({key: value or '' for key, value in row.items()})
       for key, value in row.items():
-        if isinstance(value, list):
-          entry[key] = ' ± '.join(f'{x:.3f}' for x in value)
+        is_list = isinstance(value, list)
+        spread = ' ± '.join(f'{x:.3f}' for x in value) if is_list else ''
+        entry[key] = spread or value or ''
       entry[row['task']] = entry['value']
     return rows
   for row, entry in found.items():
     rows[row].update({k: '' if v is None else v for k, v in entry.items()})
     if 'speed' in entry:
       median, *quartiles = (f'{x:.2f}' for x in entry['speed'])
-      rows[row]['x'] = median
-      rows[row]['speed'] = median
-      if quartiles:
-        rows[row]['speed'] = f'{median} ({"-".join(quartiles)})'
+      spread = f' ({"-".join(quartiles)})' if quartiles else ''
+      rows[row] |= {'x': median, 'speed': median + spread}
     if 'seconds' in entry:
       rows[row]['ms'] = 1e3 * entry['seconds']
     for other, x in entry.get('over', {}).items():

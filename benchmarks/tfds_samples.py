@@ -36,7 +36,7 @@ def prepare(
   files: Any,
   tfds_dir: str,
   generators: Mapping[str, Iterator[tuple[Any, Any]]] | None = None,
-) -> dict[str, int]:
+) -> None:
   """Writes the dataset `name` below `tfds_dir`.
 
   Args:
@@ -46,9 +46,6 @@ def prepare(
     tfds_dir: the data folder of TFDS.
     generators: (key, example) pairs for each split, if the builder's own parser
       cannot run because it needs Apache Beam.
-
-  Returns:
-    The number of examples of each split whose file is there.
   """
   builder = tfds.builder(name, data_dir=tfds_dir)
   # A builder has no public way to be given its files.
@@ -64,7 +61,6 @@ def prepare(
   # TFDS reads older versions, but would generate only the newest.
   builder.canonical_version = builder.version
   builder.download_and_prepare()
-  return {name: s.num_examples for name, s in builder.info.splits.items()}
 
 
 def _is_there(split: tfds.core.SplitGenerator) -> bool:

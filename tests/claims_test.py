@@ -89,8 +89,6 @@ def test_equal_time(tmp_path):
   claims.main(words)
   assert (tmp_path / 'c.json').read_text() == written
   assert done == {path: path.stat().st_mtime for path in done}
-  with pytest.raises(SystemExit, match='is of another command'):
-    claims.main([*words, '--data_dir', str(tmp_path)])
 
 
 @pytest.mark.slow  # starts a training
