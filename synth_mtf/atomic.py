@@ -4,7 +4,7 @@ import contextlib
 import os
 import pathlib
 from collections.abc import Iterator
-from typing import TextIO, Union
+from typing import IO, Any, Union
 
 Path = Union[str, 'os.PathLike[str]']
 
@@ -16,19 +16,19 @@ def write(path: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[TextIO]:
-  """Yields a stream to write a text file with; see `write`."""
+def writing(path: Path, mode: str = 'w') -> Iterator[IO[Any]]:
+  """Yields a stream to write a file with; see `write`."""
   if '://' not in str(path):
     with (
       replacing(path) as partial,
-      open(partial, 'w', encoding='utf-8') as out,
+      open(partial, mode, encoding=None if 'b' in mode else 'utf-8') as out,
     ):
       yield out
     return
   import tensorflow as tf
 
   # A bucket shows an object only once it is complete.
-  with tf.io.gfile.GFile(str(path), 'w') as stream:
+  with tf.io.gfile.GFile(str(path), mode) as stream:
     yield stream
 
 

@@ -1,8 +1,7 @@
 """Compares a layer with its reference: output, losses, and all gradients."""
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 import mesh_tensorflow as mtf
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.layer.recording import Alignment, Recorder, recorded_by
+from synth_mtf.layer.recording import Alignment, recorded_by
 from tests import family, harness, reference
 
 Array = npt.NDArray[Any]
@@ -100,9 +99,8 @@ def recorded(
   make_layer: harness.MakeLayer,
   rows: family.Rows,
   stack: harness.Stack,
-  by: RecordedBy = recorded_by,
 ) -> tuple[Alignment, dict[str, Any]]:
-  """Calls a layer with a recorder that `by` registers.
+  """Calls a layer and records its alignment.
 
   Returns:
     The alignment; and the values of its logits, weights and alphas.
@@ -113,7 +111,7 @@ def recorded(
   def build(mesh: mtf.Mesh) -> dict[str, Any]:
     context = harness.host_context(mesh, x.shape, rows.ids, stack)
     dims = [*context.batch_dims, context.length_dim, context.model.model_dim]
-    with by(found.append), tf.variable_scope(harness.SCOPE):
+    with recorded_by(found.append), tf.variable_scope(harness.SCOPE):
       make_layer().call(context, harness.constant(mesh, x, dims))
     (alignment,) = found
     return {
@@ -131,7 +129,6 @@ def alignment(
   rows: family.Rows,
   stack: harness.Stack,
   make_layer: Optional[harness.MakeLayer] = None,
-  by: RecordedBy = recorded_by,
 ) -> None:
   """Compares recorded logits and attention weights with the reference.
 
@@ -139,7 +136,7 @@ def alignment(
   """
   member, stack = _on(member, rows, stack)
   make_layer = make_layer or member
-  _, found = recorded(make_layer, rows, stack, by)
+  _, found = recorded(make_layer, rows, stack)
   x = family.tokens(rows.ids)
   shapes = harness.variables(make_layer, x, sequence_id=rows.ids, stack=stack)
   at = _float64(x, {n: harness.draw(n, s) for n, s in shapes.items()}, stack)

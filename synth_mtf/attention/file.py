@@ -1,15 +1,12 @@
 """The `.npz` of `synth-mtf attention`: logits, weights and alpha of a model.
 
-docs/figures.md lists its arrays. In short, stack `s` has `<s>_weights` and
-`<s>_logits`, [layers, examples, heads, queries, memory], `<s>_alpha`, [layers,
-heads, functions], and `<s>_functions`. The axis of examples has size 1 if they
-share logits or weights. The queries of `encoder` are the encoder's tokens, and
-those of `decoder` and `cross` are the tokens that the decoder reads.
+docs/figures.md lists its arrays, which are those of `Attention`. The queries of
+`encoder` are the encoder's tokens, and those of `decoder` and `cross` are the
+tokens that the decoder reads.
 """
 
 import dataclasses
 import io
-import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
@@ -30,6 +27,8 @@ SIDES = {
   'cross': ('decoder', 'encoder'),
 }
 _FORMAT = 1
+# What NumPy raises for other files.
+_UNREADABLE = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,12 +49,10 @@ class Stack:
 
   @property
   def layers(self) -> int:
-    """The number of layers."""
     return self.weights.shape[0]
 
   @property
   def heads(self) -> int:
-    """The number of heads per layer."""
     return self.weights.shape[2]
 
 
@@ -81,7 +78,6 @@ class Attention:
 
   @property
   def examples(self) -> int:
-    """The number of examples."""
     return len(next(iter(self.tokens.values())))
 
   def tokens_of(self, side: str, example: int) -> list[str]:
@@ -108,36 +104,23 @@ class Attention:
 
 
 def write(path: str, attention: Attention) -> None:
-  """Writes a file, whole or not at all; it may be in a bucket.
-
-  Raises:
-    UserError: it cannot be written.
-  """
-  arrays: dict[str, Any] = {
-    'format': _FORMAT,
-    'run': attention.run,
-    'label': attention.label,
-    'step': attention.step,
-  }
+  """Writes a file, whole or not at all; it may be in a bucket."""
+  arrays: dict[str, Any] = {'format': _FORMAT}
+  for name in ('run', 'label', 'step'):
+    arrays[name] = getattr(attention, name)
   for name, stack in attention.stacks.items():
-    arrays[f'{name}_weights'] = stack.weights.astype(np.float32)
-    arrays[f'{name}_logits'] = stack.logits.astype(np.float32)
-    if stack.functions:
-      arrays[f'{name}_functions'] = np.array(stack.functions, np.str_)
-    if stack.alpha is not None:
-      arrays[f'{name}_alpha'] = stack.alpha.astype(np.float32)
+    for key, value in vars(stack).items():
+      if value is not None and len(value):
+        kind = np.str_ if key == 'functions' else np.float32
+        arrays[f'{name}_{key}'] = np.asarray(value, kind)
   for side, tokens in attention.tokens.items():
     arrays[f'{side}_tokens'] = np.asarray(tokens, np.str_)
     arrays[f'{side}_text'] = np.asarray(attention.texts[side], np.str_)
   content = io.BytesIO()
   np.savez_compressed(content, **arrays)
   try:
-    if '://' in path:
-      with tf.io.gfile.GFile(path, 'wb') as stream:
-        stream.write(content.getvalue())
-    else:
-      with atomic.replacing(path) as partial:
-        partial.write_bytes(content.getvalue())
+    with atomic.writing(path, 'wb') as stream:
+      stream.write(content.getvalue())
   except (OSError, tf.errors.OpError) as error:
     raise UserError(f'{path} cannot be written: {error}') from error
 
@@ -148,29 +131,22 @@ def read(path: str) -> Attention:
   Raises:
     UserError: it does not exist, or is not of this format.
   """
-  if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-    raise UserError(
-      f'there is no file {path}; `synth-mtf attention RUN --out {path}` writes '
-      'one.'
-    )
   try:
     with tf.io.gfile.GFile(path, 'rb') as stream:
       content = io.BytesIO(stream.read())
     with np.load(content) as arrays:
       found = dict(arrays)
-    if int(found['format']) != _FORMAT:
+    if found['format'] != _FORMAT:
       raise ValueError(f'format {found["format"]}, expected {_FORMAT}')
     sides = [side for side in ('encoder', 'decoder') if f'{side}_text' in found]
+    keys = [field.name for field in dataclasses.fields(Stack)]
     return Attention(
       run=str(found['run']),
       label=str(found['label']),
       step=int(found['step']),
       stacks={
         name: Stack(
-          found[f'{name}_weights'],
-          found[f'{name}_logits'],
-          found.get(f'{name}_functions', np.array([])).tolist(),
-          found.get(f'{name}_alpha'),
+          **{k: found[f'{name}_{k}'] for k in keys if f'{name}_{k}' in found}
         )
         for name in SIDES
         if f'{name}_weights' in found
@@ -178,8 +154,9 @@ def read(path: str) -> Attention:
       tokens={side: found[f'{side}_tokens'] for side in sides},
       texts={side: found[f'{side}_text'] for side in sides},
     )
-  except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+  except (*_UNREADABLE, tf.errors.OpError) as error:
     raise UserError(
       f'{path} is not a file of `synth-mtf attention` of this version '
-      f'({error!r}); make {os.path.basename(path)} again.'
+      f'({type(error).__name__}: {error}); `synth-mtf attention RUN --out '
+      f'{path}` writes one.'
     ) from error

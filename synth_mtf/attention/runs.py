@@ -1,44 +1,56 @@
-"""What the checkpoints of runs attend to."""
+"""Computes what runs attend to, in the graph that a run would build.
+
+The model that a run's configuration describes is built and called once on all
+examples, one per row, while its layers are recorded (`layer.recording`).
+"""
 
 import importlib
+import itertools
 import os
-from collections.abc import Callable, Sequence
-from typing import Optional, Union
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional, Union
 
+import gin
+import mesh_tensorflow as mtf
+import numpy as np
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow import placement_mesh_impl
+from mesh_tensorflow.transformer import transformer
+
+from synth_mtf import tasks
 from synth_mtf.attention import examples as examples_of
-from synth_mtf.attention import weights
-from synth_mtf.attention.examples import Examples
-from synth_mtf.attention.file import Attention
-from synth_mtf.checkpoints import folder as folders
+from synth_mtf.attention.examples import Examples, Ids
+from synth_mtf.attention.file import SIDES, Array, Attention, Stack
+from synth_mtf.checkpoints import comparison, layer_settings
 from synth_mtf.checkpoints import vocabulary as vocabularies
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import errors, gin_files
+from synth_mtf.host import model as models
+from synth_mtf.layer.recording import Alignment, recorded_by
 from synth_mtf.results import labels, runs
 
 INITIAL = 'initial'
 LAST = 'last'
-Step = Union[int, str]
+_UNPACKED = (
+  'mesh_train_dataset_fn.pack = False',
+  'mesh_eval_dataset_fn.pack = False',
+)
 
 
 def look(
   folder: str,
-  steps: Sequence[Step],
+  steps: Sequence[Union[int, str]],
   choose: Callable[[], Examples],
   vocabulary: Optional[str] = None,
-  seed: int = 0,
 ) -> list[Attention]:
-  """Computes the attention of one run's checkpoints.
+  """Computes the attention of one run's checkpoints, at each step.
 
   Args:
     folder: a model folder, or a demo's that holds one run.
     steps: of the checkpoints; `LAST`, or `INITIAL` for initial weights.
     choose: returns the examples; called while gin holds the run.
     vocabulary: as in `--vocabulary`; None for that of the run.
-    seed: of initial weights.
-
-  Returns:
-    The attention at each step.
 
   Raises:
     UserError: the folder holds no run or several, or a checkpoint or text does
@@ -50,27 +62,34 @@ def look(
       f'{folder} holds {1 + len(others)} runs; give one of them: '
       + ' '.join(one.name for one in (run, *others))
     )
-  paths = [_path(run.folder, step) for step in steps]
-  for module in ('t5.data.mixtures', 'synth_mtf.tasks'):
-    importlib.import_module(module)
+  checkpoints = []
+  for step in steps:
+    path = os.path.join(run.folder, f'model.ckpt-{step}')
+    path = run.folder if step == LAST else path
+    checkpoints.append(None if step == INITIAL else Checkpoint(path))
+  importlib.import_module('t5.data.mixtures')
   if not run.gin:
     raise UserError(
       f'{run.name} has no operative_config.gin, which describes its model'
     )
   gin_files.parse_foreign(run.gin, run.name)
-  examples_of.choose_vocabulary(vocabulary, run.folder)
+  _choose_vocabulary(vocabulary, run.folder)
   with errors.explained():  # T5's own vocabulary takes a network
     known = examples_of.vocabulary()
-    for path in filter(None, paths):
-      vocabularies.check((known['inputs'], known['targets']), path)
+    for checkpoint in filter(None, checkpoints):
+      vocabularies.check(tuple(known.values()), checkpoint.path)
     examples = choose()
-    sizes = {name: found.vocab_size for name, found in known.items()}
-  label = labels.label()
+    sizes = [one.vocab_size for one in known.values()]
   return [
-    weights.compute(
-      run.name, label, examples, sizes, Checkpoint(path) if path else None, seed
+    Attention(
+      run=run.name,
+      label=labels.label(),
+      step=checkpoint.step if checkpoint else 0,
+      stacks=stacks(examples.ids, sizes, checkpoint),
+      tokens={s: _padded(rows, '') for s, rows in examples.tokens.items()},
+      texts={s: np.array(texts) for s, texts in examples.texts.items()},
     )
-    for path in paths
+    for checkpoint in checkpoints
   ]
 
 
@@ -79,10 +98,9 @@ def look_at_each(
   choose: Callable[[], Examples],
   vocabulary: Optional[str] = None,
 ) -> tuple[list[Attention], list[str]]:
-  """Computes the attention of each run's last checkpoint; arguments as `look`.
+  """Returns the attention of each run's last checkpoint, and what is missing.
 
-  Returns:
-    What could be computed, and why the rest is missing.
+  Arguments are those of `look`.
   """
   attentions, missing = [], []
   for run in found:
@@ -93,20 +111,156 @@ def look_at_each(
   return attentions, missing
 
 
-def _path(folder: str, step: Step) -> Optional[str]:
-  if step == INITIAL:
-    return None
-  if step == LAST:
-    latest = folders.latest(folder)
-    if latest is None:
-      raise UserError(
-        f'{folder} has no checkpoint yet; --step {INITIAL} shows the weights '
-        'before training'
-      )
-    return latest
-  path = os.path.join(folder, f'model.ckpt-{step}')
-  if not folders.exists(path):
+def _choose_vocabulary(given: Optional[str], model_dir: str) -> None:
+  """Sets the vocabulary of the tasks: as given, or else as the run recorded."""
+  if given is None and tasks.settings().vocabulary is None:
+    name = vocabularies.recorded_name(model_dir) or ''
+    if name == 'ByteVocabulary':
+      given = tasks.data_settings.BYTES
+    elif os.path.isfile(name):
+      given = name
+  if given is not None:
+    with gin.unlock_config():
+      gin.bind_parameter('synth_mtf.tasks.settings.vocabulary', given)
+
+
+def stacks(
+  ids: Mapping[str, Ids],
+  vocab_sizes: Sequence[int],
+  checkpoint: Optional[Checkpoint],
+) -> dict[str, Stack]:
+  """Computes the attention of the model that gin holds.
+
+  Args:
+    ids: what it reads, by side. Given the encoder's alone, only its stack is
+      computed.
+    vocab_sizes: the number of embeddings of inputs and targets.
+    checkpoint: its weights; None for initial ones.
+
+  Raises:
+    UserError: the checkpoint belongs to another model, a text does not fit the
+      model, or none of its layers has attention weights.
+  """
+  with gin.unlock_config():
+    gin.parse_config(_UNPACKED)
+  calls: list[Alignment] = []
+  with tf.Graph().as_default(), errors.explained():
+    tf.set_random_seed(0)
+    graph = mtf.Graph()
+    model = models.make_transformer(*vocab_sizes)
+    if checkpoint:
+      layer_settings.check_resumed(model, checkpoint.path)
+    with recorded_by(calls.append):
+      _call(model, mtf.Mesh(graph, 'mesh'), ids, checkpoint)
+    calls = [call for call in calls if SIDES[call.stack][0] in ids]
+    values = _evaluate(graph, calls, checkpoint)
+  if not calls:
     raise UserError(
-      f'there is no checkpoint of step {step}.{folders.holding(folder)}'
+      'none of these layers has attention weights over tokens: '
+      + ', '.join(sorted({type(x).__name__ for _, x in models.layers(model)}))
     )
-  return path
+  return {
+    name: _stack(found, [len(row) for row in ids[queries]])
+    for name, (queries, _) in SIDES.items()
+    if (found := [one for one in zip(calls, values) if one[0].stack == name])
+  }
+
+
+def _call(
+  model: models.Transformer,
+  mesh: mtf.Mesh,
+  ids: Mapping[str, Ids],
+  checkpoint: Optional[Checkpoint],
+) -> None:
+  """Calls the model on padded rows: in float32, with the stored weights."""
+  is_pair = isinstance(model, transformer.Bitransformer)
+  if is_pair:  # the decoder needs targets even if only the encoder is looked at
+    ids = {'decoder': [[1]] * len(ids['encoder']), **ids}
+  rows = []
+  for side in filter(ids.get, ('encoder', 'decoder')):
+    padded = tf.constant(_padded(ids[side], 0), tf.int32)
+    dims = zip(('batch', 'length'), padded.shape.as_list())
+    shape = mtf.Shape([mtf.Dimension(*dim) for dim in dims])
+    rows.append(mtf.import_tf_tensor(mesh, padded, shape))
+  inputs, targets = rows[0], rows[-1]
+  segments = {}
+  if not is_pair:
+    segments['sequence_id'] = mtf.minimum(targets, 1)
+    if model.autoregressive:
+      inputs = transformer.autoregressive_inputs(targets, **segments)
+  kind = checkpoint.kinds[checkpoint.weights[0]][0] if checkpoint else 'float32'
+  model.call_simple(
+    inputs,
+    targets,
+    compute_loss=False,
+    mode='eval',
+    variable_dtype=mtf.VariableDType(tf.as_dtype(kind), tf.float32, tf.float32),
+    **segments,
+  )
+
+
+def _padded(rows: Sequence[Sequence[Any]], padding: Any) -> Array:
+  return np.array(list(itertools.zip_longest(*rows, fillvalue=padding))).T
+
+
+def _evaluate(
+  graph: mtf.Graph, calls: Sequence[Alignment], checkpoint: Optional[Checkpoint]
+) -> list[Any]:
+  """The logits, weights and alphas of each call."""
+  (mesh,) = {operation.mesh for operation in graph.operations}
+  lowering = mtf.Lowering(
+    graph,
+    {mesh: placement_mesh_impl.PlacementMeshImpl('', '', [''])},
+    autostack=False,
+  )
+  export = lowering.export_to_tf_tensor
+  fetches = [
+    (
+      export(call.logits),
+      export(call.weights),
+      [export(alpha) for alpha in call.alphas if alpha is not None],
+    )
+    for call in calls
+  ]
+  names = {v.name for v in graph.all_variables}
+  masters = [v for v in tf.global_variables() if v.op.name in names]
+  values = {}
+  if checkpoint:
+    comparison.require_same(masters, checkpoint)
+    values = {v.initializer.inputs[1]: checkpoint[v.op.name] for v in masters}
+  with tf.Session() as session:
+    session.run([v.initializer for v in masters], values)
+    session.run(lowering.copy_masters_to_slices())
+    return session.run(fetches)
+
+
+def _stack(
+  layers: Sequence[tuple[Alignment, Any]], lengths: Sequence[int]
+) -> Stack:
+  """Joins the layers of a stack; `lengths` are those of the queries."""
+  logits = _joined([(call.logits, found[0]) for call, found in layers])
+  weights = _joined([(call.weights, found[1]) for call, found in layers])
+  if weights.shape[1] > 1:
+    is_token = np.arange(weights.shape[3]) < np.array(lengths)[:, None]
+    weights = np.where(is_token[:, None, :, None], weights, np.float32(0))
+  if logits.shape[1] == 1 and np.allclose(weights, weights[:, :1], 1e-6, 1e-9):
+    weights = weights[:, :1]
+  functions, *others = {tuple(call.letters) for call, _ in layers}
+  if others:
+    return Stack(weights, logits)
+  alphas = [
+    np.stack([np.broadcast_to(a.ravel(), logits.shape[2]) for a in found], -1)
+    for _, (_, _, found) in layers
+    if found
+  ]
+  mixed = len(alphas) == len(layers)
+  return Stack(weights, logits, functions, np.stack(alphas) if mixed else None)
+
+
+def _joined(layers: Sequence[tuple[mtf.Tensor, Array]]) -> Array:
+  """[layers, examples or 1, heads, queries, memory], all heads in one axis."""
+  arrays = []
+  for tensor, array in layers:
+    rows = len(array) if 'batch' in tensor.shape.dimension_names else 1
+    arrays.append(array.reshape(rows, -1, *array.shape[-2:]))
+  return np.stack(np.broadcast_arrays(*arrays))

@@ -32,48 +32,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_text_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags that name the text to look at."""
-  parser.add_argument(
-    '--text', action='append', default=[], help='an input; may be repeated'
-  )
-  parser.add_argument(
+  add = parser.add_argument
+  add('--text', action='append', default=[], help='an input; may be repeated')
+  add(
     '--target',
     action='append',
     default=[],
     help='the target of each input; without it, only the encoder is shown',
   )
-  parser.add_argument(
+  add(
     '--input',
     metavar='FILE',
     help='instead: a text file with an input per line, and after a tab its '
     'target if any',
   )
-  parser.add_argument('--task', help='instead: the first examples of a task')
-  parser.add_argument('--split', default='validation', help='of the task')
-  parser.add_argument(
-    '--examples', type=int, default=4, help='how many of the task'
-  )
-  parser.add_argument(
+  add('--task', help='instead: the first examples of a task')
+  add('--split', default='validation', help='of the task')
+  add('--examples', type=int, default=4, help='how many of the task')
+  add(
     '--data_dir',
     metavar='FOLDER',
     help="of the task's official files (default: $SYNTH_MTF_DATA_DIR)",
   )
-  parser.add_argument(
+  add(
     '--vocabulary',
     metavar='MODEL',
     help="a SentencePiece .model or 'bytes' (default: that of the run)",
   )
-  parser.add_argument('--seed', type=int, default=0, help='for initial weights')
 
 
 def step(text: str) -> Union[int, str]:
   """Parses a step on the command line."""
-  if text in ('last', 'initial'):
-    return text
   if text.isdecimal():
     return int(text)
-  raise argparse.ArgumentTypeError(
-    f"{text!r}: expected a step, 'last' or 'initial'"
-  )
+  if text not in ('last', 'initial'):
+    raise argparse.ArgumentTypeError(
+      f"{text!r}: expected a step, 'last' or 'initial'"
+    )
+  return text
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,11 +83,9 @@ def run(args: argparse.Namespace) -> int:
     f'{found.label}, step {found.step}, {found.examples} examples: {args.out}'
   )
   for name, stack in found.stacks.items():
-    print(f'  {name}_weights  {list(stack.weights.shape)}')
-    print(f'  {name}_logits   {list(stack.logits.shape)}')
-    if stack.alpha is not None:
-      mixed = ', '.join(stack.functions)
-      print(f'  {name}_alpha    {list(stack.alpha.shape)} of {mixed}')
+    for key, array in vars(stack).items():
+      if array is not None and key != 'functions':
+        print(f'  {name}_{key}  {list(array.shape)}')
   return 0
 
 
@@ -100,7 +94,7 @@ def look(args: argparse.Namespace, folder: str, steps: Any) -> Any:
   choose = chooser(args)
   from synth_mtf.attention import runs
 
-  return runs.look(folder, steps, choose, args.vocabulary, args.seed)
+  return runs.look(folder, steps, choose, args.vocabulary)
 
 
 def names_text(args: argparse.Namespace) -> bool:
@@ -110,15 +104,13 @@ def names_text(args: argparse.Namespace) -> bool:
 
 def text_words(args: argparse.Namespace) -> list[str]:
   """Returns the flags that name the text, as words of a command."""
-  words = [
-    *(word for text in args.text for word in ('--text', text)),
-    *(word for text in args.target for word in ('--target', text)),
-  ]
+  words = []
+  for name in ('text', 'target', 'input', 'task', 'data_dir', 'vocabulary'):
+    given = getattr(args, name) or []
+    for value in given if isinstance(given, list) else [given]:
+      words += [f'--{name}', value]
   if args.task:
     words += ['--split', args.split, '--examples', str(args.examples)]
-  for name in ('input', 'task', 'data_dir', 'vocabulary'):
-    if getattr(args, name):
-      words += [f'--{name}', getattr(args, name)]
   return words
 
 
@@ -129,13 +121,11 @@ def chooser(args: argparse.Namespace) -> Callable[[], Any]:
     UserError: the flags name no text, or several.
   """
   ways = [bool(args.text or args.target), bool(args.input), bool(args.task)]
-  if sum(ways) != 1:
+  if sum(ways) != 1 or args.examples < 1:
     raise UserError(
       'name the text to look at in one way: --text (and --target), --input '
-      'FILE, or --task NAME'
+      'FILE, or --task NAME with at least one of its --examples'
     )
-  if args.examples < 1:
-    raise UserError(f'--examples {args.examples}: expected at least 1')
   if args.data_dir:
     os.environ['SYNTH_MTF_DATA_DIR'] = args.data_dir
   process.load_quietly()
@@ -158,18 +148,12 @@ def check_writable(path: str, make: bool = False) -> None:
   Args:
     path: of a file.
     make: whether its folder will be made.
-
-  Raises:
-    UserError: it is a folder, or in one that is missing or not writable.
   """
-  if '://' in path:
-    return
   folder = os.path.dirname(os.path.abspath(path))
-  if os.path.isdir(path):
-    raise UserError(f'--out {path} is a folder; expected a file')
   while make and not os.path.lexists(folder):
     folder = os.path.dirname(folder)
-  if not os.path.isdir(folder):
-    raise UserError(f'--out {path}: there is no folder {folder}')
-  if not os.access(folder, os.W_OK | os.X_OK):
-    raise UserError(f'--out {path}: {folder} is not writable')
+  may_write = os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
+  if '://' not in path and (os.path.isdir(path) or not may_write):
+    raise UserError(
+      f'--out {path}: expected a file, in a folder that you may write to'
+    )

@@ -31,16 +31,10 @@ _MARKUP = re.compile(r':\w+:(?=`)|[`*]+')
 _MIN_LETTERS = 0.92  # of the characters: letters, spaces and , . ' -
 
 
-def write(folder: pathlib.Path) -> int:
+def write(folder: pathlib.Path) -> None:
   """Writes one text file per package; an empty line ends each paragraph.
 
   The same packages give the same files.
-
-  Args:
-    folder: where the files `<package>.txt` go; created if necessary.
-
-  Returns:
-    The number of bytes written.
 
   Raises:
     UserError: too little documentation was found.
@@ -50,13 +44,7 @@ def write(folder: pathlib.Path) -> int:
   total = 0
   for package in PACKAGES:
     text = b''
-    paragraphs = (
-      paragraph
-      for path in _sources(package)
-      for docstring in _docstrings(path)
-      for paragraph in prose(docstring)
-    )
-    for paragraph in paragraphs:
+    for paragraph in _paragraphs(package):
       line = f'{paragraph}\n\n'.encode()
       if paragraph in seen:  # much documentation is inherited or copied
         continue
@@ -74,7 +62,37 @@ def write(folder: pathlib.Path) -> int:
       'Docstrings may have been stripped. Use --data_dir with your own text in '
       'corpus/.'
     )
-  return total
+
+
+def _paragraphs(package: str) -> Iterator[str]:
+  """Yields the prose in the source files of a package, without its tests."""
+  root = pathlib.Path(sysconfig.get_path('stdlib'))
+  if package != 'stdlib':
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+      return
+    root = pathlib.Path(spec.origin).parent
+  for path in sorted(root.rglob('*.py')):
+    is_test = path.stem.startswith('test_') or path.stem.endswith('_test')
+    if not is_test and _SKIPPED_FOLDERS.isdisjoint(
+      path.relative_to(root).parts
+    ):
+      for docstring in _docstrings(path):
+        yield from prose(docstring)
+
+
+def _docstrings(path: pathlib.Path) -> Iterator[str]:
+  try:
+    with warnings.catch_warnings():
+      warnings.simplefilter('ignore')  # invalid escape sequences
+      todo: list[ast.AST] = [ast.parse(path.read_bytes())]
+  except (OSError, SyntaxError, ValueError, RecursionError):
+    return  # a template, or a file for another Python
+  while todo:
+    node = todo.pop()
+    if isinstance(node, _DOCUMENTED):
+      yield ast.get_docstring(node) or ''
+      todo += reversed(node.body)
 
 
 def prose(docstring: str) -> Iterator[str]:
@@ -85,39 +103,6 @@ def prose(docstring: str) -> Iterator[str]:
     if len({len(line) - len(line.lstrip()) for line in lines[1:]}) > 1:
       continue
     text = _MARKUP.sub('', ' '.join(block.split()))
-    if _PROSE.fullmatch(text):
-      letters = sum(one.isalpha() or one in " ,.'-" for one in text)
-      if letters >= _MIN_LETTERS * len(text):
-        yield text
-
-
-def _sources(package: str) -> Iterator[pathlib.Path]:
-  """Yields the source files of a package, without its tests."""
-  if package == 'stdlib':
-    root = pathlib.Path(sysconfig.get_path('stdlib'))
-  else:
-    spec = importlib.util.find_spec(package)
-    if spec is None or spec.origin is None:
-      return
-    root = pathlib.Path(spec.origin).parent
-  for path in sorted(root.rglob('*.py')):
-    is_test = path.stem.startswith('test_') or path.stem.endswith('_test')
-    if not is_test and _SKIPPED_FOLDERS.isdisjoint(
-      path.relative_to(root).parts
-    ):
-      yield path
-
-
-def _docstrings(path: pathlib.Path) -> Iterator[str]:
-  try:
-    with warnings.catch_warnings():
-      warnings.simplefilter('ignore')  # invalid escape sequences
-      tree = ast.parse(path.read_bytes())
-  except (OSError, SyntaxError, ValueError, RecursionError):
-    return  # a template, or a file for another Python
-  todo: list[ast.AST] = [tree]
-  while todo:
-    node = todo.pop()
-    if isinstance(node, _DOCUMENTED):
-      yield ast.get_docstring(node) or ''
-      todo += reversed(node.body)
+    letters = sum(one.isalpha() or one in " ,.'-" for one in text)
+    if _PROSE.fullmatch(text) and letters >= _MIN_LETTERS * len(text):
+      yield text

@@ -13,198 +13,259 @@ The folder of a demo holds:
 
 import contextlib
 import dataclasses
-import gc
 import json
 import os
 import pathlib
 import shutil
-from collections.abc import Sequence
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from synth_mtf import atomic, paths
-from synth_mtf.demo import configuration as configurations
+from synth_mtf import atomic, paths, tasks
+from synth_mtf.checkpoints import folder
+from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.demo import corpus
-from synth_mtf.demo.configuration import BYTES, Configuration
-from synth_mtf.demo.stages import (
-  PRETRAINING_TASK,
-  Stage,
-  follow,
-  run_folder,
-  stages,
-  started,
-  task_settings,
-)
-from synth_mtf.errors import UserError
-from synth_mtf.run import output, process
-from synth_mtf.run.console import Console
+from synth_mtf.demo.stages import Configuration, Stage, stages
+from synth_mtf.errors import RunFailed, UserError
+from synth_mtf.host import errors, gin_files
+from synth_mtf.results import runs
+from synth_mtf.run import checks, config, model_dir, output
+from synth_mtf.run.console import INTERVAL, Console
+from synth_mtf.tasks.vocabulary import train
+
+_PRETRAINING_TASK = 'synth_text_span_corruption'
+_ERROR = 'synth-mtf: error: '
 
 
-class Job:
-  """A demo run.
+def run(
+  configuration: Configuration,
+  variants: Sequence[str],
+  out: pathlib.Path,
+  console: Console,
+) -> list[str]:
+  """Does what has not been done yet, and writes metrics.json.
 
   Args:
     configuration: what to run.
     variants: files of gin/variants; each is pretrained, finetuned, evaluated.
     out: the folder for all files.
     console: where progress is shown.
+
+  Returns:
+    The variants of the folder whose seeds are all done, requested ones first.
+
+  Raises:
+    UserError: a mistake, found before anything was written or trained.
+    RunFailed: a stage failed; the same command resumes there.
   """
-
-  def __init__(
-    self,
-    configuration: Configuration,
-    variants: Sequence[str],
-    out: str,
-    console: Console,
-  ) -> None:
-    self._configuration = configuration
-    self._described = json.loads(json.dumps(dataclasses.asdict(configuration)))
-    self._variants = variants
-    self._out = pathlib.Path(out).absolute()
-    self._console = console
-
-  def run(self) -> None:
-    """Does what has not been done yet, and writes metrics.json.
-
-    Raises:
-      UserError: a mistake, found before anything was written or trained.
-      RunFailed: a stage failed; the same command resumes there.
-    """
-    configuration, out = self._configuration, self._out
-    configurations.check(configuration, self._variants)
-    _check_folder(out, self._described)
-    batches = [
-      batch
-      for variant in self._variants
-      for seed in configuration.seeds
-      for batch in stages(variant, seed, configuration, out)
-    ]
+  described = json.loads(json.dumps(dataclasses.asdict(configuration)))
+  _check_folder(out, described)
+  # For the stages' processes, too.
+  os.environ['SYNTH_MTF_DATA_DIR'] = configuration.data_dir or str(out / 'data')
+  os.environ['SYNTH_MTF_VOCABULARY'] = configuration.vocabulary or str(
+    out / 'vocabulary.model'
+  )
+  if configuration.skip_bad_rows:
+    os.environ['SYNTH_MTF_SKIP_BAD_ROWS'] = 'true'
+  batches = [
+    batch
+    for variant in variants
+    for seed in configuration.seeds
+    for batch in stages(variant, seed, configuration, out)
+  ]
+  with console.task('check data, gin files and models'), output.kept():
     todo = [s for batch in batches for s in batch if not s.done.exists()]
-    with self._console.task('check data, gin files and models'):
-      process.load_quietly()
-      gc.freeze()  # collections need not visit what TensorFlow has imported
-      with output.kept():
-        self._check(todo)
-    from synth_mtf.run import model_dir
+    _check(configuration, todo)
+  out.mkdir(parents=True, exist_ok=True)
+  model_dir.lock(str(out))
+  try:
+    _write_json(out / 'run.json', described)
+    _make_data(configuration, out, console)
+    _run_stages(batches, out, console)
+    models = _metrics(configuration, variants, out)
+    metrics = {'configuration': described, 'models': models}
+    _write_json(out / 'metrics.json', metrics)
+  finally:
+    model_dir.unlock_all()
+  return list(models)
 
-    out.mkdir(parents=True, exist_ok=True)
-    model_dir.lock(str(out))
-    try:
-      if not (out / 'run.json').exists():
-        _write_json(out / 'run.json', self._described)
-      self._make_data()
-      self._run_stages(batches)
-      metrics = {'configuration': self._described, 'models': self._metrics()}
-      _write_json(out / 'metrics.json', metrics)
-    finally:
-      model_dir.unlock_all()
 
-  def finished(self) -> list[str]:
-    """Returns the variants whose seeds are all done, requested ones first."""
-    configuration, out = self._configuration, self._out
-    names = [*self._variants, *sorted(os.listdir(out))]
-    return [
-      name
-      for name in dict.fromkeys(names)
-      if all(
-        (run_folder(name, seed, configuration, out) / 'evaluate.done').exists()
-        for seed in configuration.seeds
+def _check_folder(out: pathlib.Path, described: Mapping[str, Any]) -> None:
+  """Refuses a folder of something else, or of another configuration."""
+  manifest = out / 'run.json'
+  if not manifest.exists():
+    ours = ('.', 'training.lock')  # what a killed process leaves
+    if out.exists() and not all(n.startswith(ours) for n in os.listdir(out)):
+      raise UserError(
+        f'--out {out} holds something other than a demo; nothing was changed. '
+        'Give an empty folder or one that does not exist.'
       )
-    ]
-
-  def _check(self, todo: Sequence[Stage]) -> None:
-    """Checks the data, the gin files and the models of stages.
-
-    Parsing gin files finds an unknown name; only building a model finds a
-    sequence longer than a table, or an argument that a layer does not have.
-    """
-    from synth_mtf import tasks
-    from synth_mtf.host import errors, gin_files
-    from synth_mtf.run import checks, config
-
-    configuration = self._configuration
-    tasks.get(configuration.mixture)
-    if configuration.data_dir is not None:
-      needs_text = configuration.pretrain_steps or not configuration.vocabulary
-      names = [PRETRAINING_TASK] if needs_text else []
-      self._use_data()
-      with errors.explained():
-        tasks.check([*names, configuration.mixture], ['train', 'validation'])
-    # Whatever is wrong with a model, it is not its vocabulary or its seed.
-    vocabulary = f'synth_mtf.tasks.settings.vocabulary = {BYTES!r}'
-    for stage in {(one.name, one.gin_files): one for one in todo}.values():
-      with errors.explained():
-        gin_files.parse(stage.gin_files, [*stage.gin_params, vocabulary])
-        checks.build(config.read(str(stage.model_dir)))
-
-  def _use_data(self) -> None:
-    """Makes the tasks of this process read the demo's data."""
-    from synth_mtf.host import gin_files
-
-    settings = task_settings(self._configuration, self._out).items()
-    gin_files.parse(
-      [], [f'synth_mtf.tasks.settings.{name} = {v!r}' for name, v in settings]
+    return
+  made_with = {}
+  with contextlib.suppress(ValueError):
+    made_with = json.loads(manifest.read_text())
+  differences = [
+    f'  {name}: {made_with.get(name)!r} there, {value!r} now'
+    for name, value in described.items()
+    if made_with.get(name) != value
+  ]
+  if differences:
+    raise UserError(
+      f'--out {out} holds a demo of another configuration; nothing was '
+      'changed. Choose another --out, or give what it was made with:\n'
+      + '\n'.join(differences)
     )
 
-  def _make_data(self) -> None:
-    configuration, out = self._configuration, self._out
-    data, vocabulary = out / 'data', out / 'vocabulary.model'
-    if configuration.data_dir is None and not data.exists():
-      with self._console.task('copy samples, gather documentation text'):
-        partial = out / '.data.partial'
-        shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
-        shutil.copytree(paths.samples_path(), partial)
-        corpus.write(partial / 'corpus')
-        os.replace(partial, data)
-    if configuration.vocabulary is None and not vocabulary.exists():
-      from synth_mtf import tasks
-      from synth_mtf.tasks.vocabulary import train
 
-      with (
-        self._console.task('train vocabulary'),
-        output.to_log(str(out / 'log')),
-      ):
-        self._use_data()
-        rows = tasks.get(PRETRAINING_TASK).source.chosen.examples('train')
-        train((row['text'] for row in rows), vocabulary)
+def _check(configuration: Configuration, todo: Sequence[Stage]) -> None:
+  """Checks the data, the gin files and the models of stages.
 
-  def _run_stages(self, batches: Sequence[Sequence[Stage]]) -> None:
-    from synth_mtf.checkpoints import folder
+  Parsing gin files finds an unknown name; only building a model finds a
+  sequence longer than a table, or an argument that a layer does not have.
+  """
+  tasks.get(configuration.mixture)
+  if configuration.data_dir is not None:
+    needs_text = configuration.pretrain_steps or not configuration.vocabulary
+    names = [_PRETRAINING_TASK] if needs_text else []
+    with errors.explained():
+      tasks.check([*names, configuration.mixture], ['train', 'validation'])
+  if configuration.init_checkpoint:
+    Checkpoint(configuration.init_checkpoint)
+  # One that is trained later fits any model, as bytes do.
+  vocabulary = configuration.vocabulary or 'bytes'
+  setting = f'synth_mtf.tasks.settings.vocabulary = {vocabulary!r}'
+  # Whatever is wrong with a model, it is not its seed.
+  for stage in {(one.name, one.gin_files): one for one in todo}.values():
+    with errors.explained():
+      gin_files.parse(stage.gin_files, [*stage.gin_params, setting])
+      checks.build(config.read(str(stage.model_dir)))
 
-    number, count = 0, sum(map(len, batches))
-    for batch in batches:
-      with contextlib.ExitStack() as stack:
-        for stage in batch:
-          folder.repair_pointer(str(stage.model_dir))
-        processes = [
-          None if stage.done.exists() else stack.enter_context(started(stage))
-          for stage in batch
-        ]
-        for stage, running in zip(batch, processes):
-          number += 1
-          run = stage.run.relative_to(self._out)
-          title = f'[{number}/{count}] {run}: {stage.name}'
-          if running is None:
-            self._console.line(f'{title}  done before')
-          else:
-            follow(stage, running, title, self._console)
 
-  def _metrics(self) -> dict[str, list[dict[str, Any]]]:
-    """Returns what was measured, by variant and seed."""
-    from synth_mtf.results import runs
+def _make_data(
+  configuration: Configuration, out: pathlib.Path, console: Console
+) -> None:
+  data, vocabulary = out / 'data', out / 'vocabulary.model'
+  if configuration.data_dir is None and not data.exists():
+    with console.task('copy samples, gather documentation text'):
+      partial = out / '.data.partial'
+      shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
+      shutil.copytree(paths.samples_path(), partial)
+      corpus.write(partial / 'corpus')
+      os.replace(partial, data)
+  if configuration.vocabulary is None and not vocabulary.exists():
+    with console.task('train vocabulary'), output.to_log(str(out / 'log')):
+      rows = tasks.get(_PRETRAINING_TASK).source.chosen.examples('train')
+      train((row['text'] for row in rows), vocabulary)
 
-    configuration, out = self._configuration, self._out
-    return {
-      variant: [
-        {'seed': seed, **_measured(runs.read(str(run))[0])}
-        for seed in configuration.seeds
-        for run in [run_folder(variant, seed, configuration, out)]
+
+def _run_stages(
+  batches: Sequence[Sequence[Stage]], out: pathlib.Path, console: Console
+) -> None:
+  number, count = 0, sum(map(len, batches))
+  for batch in batches:
+    with contextlib.ExitStack() as stack:
+      running = {}
+      for stage in batch:
+        folder.repair_pointer(str(stage.model_dir))
+        if not stage.done.exists():
+          running[stage.name] = stack.enter_context(started(stage))
+      for stage in batch:
+        number += 1
+        run = stage.model_dir.parent.relative_to(out)
+        title = f'[{number}/{count}] {run}: {stage.name}'
+        if stage.name in running:
+          follow(stage, running[stage.name], title, console)
+        else:
+          console.line(f'{title}  done before')
+
+
+@contextlib.contextmanager
+def started(stage: Stage) -> Iterator[subprocess.Popen[str]]:
+  """Runs a stage in a process of its own.
+
+  An exception in the block, such as Ctrl-C, asks the process to end, upon which
+  a training run saves a checkpoint; a second one ends it at once.
+  """
+  command = [sys.executable, sys.argv[0], 'transformer']
+  command.append(f'--model_dir={stage.model_dir}')
+  command += [f'--gin_file={file}' for file in stage.gin_files]
+  command += [f'--gin_param={param}' for param in stage.gin_params]
+  with subprocess.Popen(
+    command,
+    stdin=subprocess.DEVNULL,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    encoding='utf-8',
+    errors='replace',
+    env={
+      'TF_FORCE_GPU_ALLOW_GROWTH': 'true',  # two stages can share a GPU
+      **os.environ,
+      'PYTHONHASHSEED': '0',  # otherwise results would not repeat
+      INTERVAL: '1',
+    },
+  ) as running:
+    try:
+      yield running
+    except BaseException:
+      running.terminate()
+      running.wait()
+      raise
+    finally:
+      running.kill()
+
+
+def follow(
+  stage: Stage, running: subprocess.Popen[str], title: str, console: Console
+) -> None:
+  """Shows what a stage prints until it ends, and marks it as done.
+
+  Raises:
+    UserError: the stage has found a mistake of the user.
+    RunFailed: it has failed in another way.
+  """
+  console.start(title)
+  line = error = ''
+  for line in running.stdout or ():
+    if error or line.startswith((_ERROR, 'Traceback')):
+      error += line.removeprefix(_ERROR)
+    elif line.startswith('warning: '):
+      console.finish(line.rstrip())
+    else:
+      console.update(line.rstrip().removeprefix('train  '))
+  status = running.wait()
+  if not status:
+    stage.done.touch()
+    console.finish(line.rstrip())  # Done in 42 s.
+    return
+  console.finish('failed')
+  if status == 2:
+    raise UserError(error.strip())
+  ended = f'the process ended with status {status} (-9: memory ran out?)'
+  raise RunFailed(
+    f'{title}: {error.strip() or ended}\nThe log is {stage.model_dir / "log"}; '
+    'the same command resumes this stage.'
+  )
+
+
+def _metrics(
+  configuration: Configuration, variants: Sequence[str], out: pathlib.Path
+) -> dict[str, Any]:
+  """What each variant measured whose seeds are all done, `variants` first."""
+  models = {}
+  seeds = configuration.seeds
+  for variant in dict.fromkeys([*variants, *sorted(os.listdir(out))]):
+    folders = [configuration.folder(out, variant, seed) for seed in seeds]
+    if all((run / 'evaluate.done').exists() for run in folders):
+      models[variant] = [
+        {'seed': seed, **_measured(run)} for seed, run in zip(seeds, folders)
       ]
-      for variant in self.finished()
-    }
+  return models
 
 
-def _measured(run: Any) -> dict[str, Any]:
-  found = {
+def _measured(path: pathlib.Path) -> dict[str, Any]:
+  (run,) = runs.read(str(path))
+  found: dict[str, Any] = {
     'metrics': {},
     'standard_errors': {},
     'n': {},
@@ -215,55 +276,12 @@ def _measured(run: Any) -> dict[str, Any]:
     if result.metric == 'neg_log_perplexity':
       found['log_perplexity'] = None if result.value is None else -result.value
       found['tokens'] = result.n
-    elif result.task != PRETRAINING_TASK:
+    elif result.task != _PRETRAINING_TASK:
       name = f'{result.task}/{result.metric}'
       found['metrics'][name] = result.value
       found['standard_errors'][name] = result.standard_error
       found['n'][result.task] = result.n
   return found
-
-
-def _check_folder(out: pathlib.Path, configuration: dict[str, Any]) -> None:
-  """Refuses a folder that is not new and not of this configuration.
-
-  Raises:
-    UserError: nothing has been changed.
-  """
-  if out.exists() and not out.is_dir():
-    raise UserError(f'--out {out} is a file; expected a folder.')
-  there = next(one for one in (out, *out.parents) if one.exists())
-  if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-    raise UserError(
-      f'--out {out} cannot be created: {there} is not a folder that you may '
-      'write to.'
-    )
-  manifest = out / 'run.json'
-  if not manifest.exists():
-    ours = ('.', 'training.lock')  # what a killed process leaves
-    if there == out and not all(n.startswith(ours) for n in os.listdir(out)):
-      raise UserError(
-        f'--out {out} holds something other than a demo; nothing was changed. '
-        'Give an empty folder or one that does not exist.'
-      )
-    return
-  try:
-    made_with = json.loads(manifest.read_text())
-  except ValueError as error:
-    raise UserError(
-      f'{manifest} does not parse ({error}), so it is unknown what --out {out} '
-      'holds; nothing was changed. Choose another --out.'
-    ) from error
-  differences = [
-    f'  {name}: {made_with.get(name)!r} there, {value!r} now'
-    for name, value in configuration.items()
-    if made_with.get(name) != value
-  ]
-  if differences:
-    raise UserError(
-      f'--out {out} holds a demo of another configuration; nothing was '
-      'changed. Choose another --out, or give what it was made with:\n'
-      + '\n'.join(differences)
-    )
 
 
 def _write_json(path: pathlib.Path, value: Any) -> None:

@@ -10,19 +10,27 @@ to the graph.
 """
 
 import contextlib
-import contextvars
 import dataclasses
+import functools
+import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable, Optional
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
-from mesh_tensorflow.transformer import transformer, transformer_layers
+from mesh_tensorflow.transformer import (
+  attention,
+  transformer,
+  transformer_layers,
+)
 
 from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Logits, total
 from synth_mtf.core.visibility import Visibility, zero_hidden
+
+# A smaller bias hides a pair: the host adds -1e9 for each mask.
+_HIDDEN = -1e8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,32 +55,45 @@ class Alignment:
 
   @property
   def stack(self) -> str:
-    """Where the layer stands: 'encoder', 'decoder' or 'cross'."""
     if isinstance(self.layer, transformer_layers.EncDecAttention):
       return 'cross'
     return 'decoder' if self.context.model.autoregressive else 'encoder'
 
   @property
   def letters(self) -> list[str]:
-    """The functions by their names in tables; empty for a layer of the host."""
     return [f.letter for f in getattr(self.layer, 'synthesizers', ())]
 
 
-Recorder = Callable[[Alignment], None]
-
-_recorder: contextvars.ContextVar[Optional[Recorder]] = contextvars.ContextVar(
-  'recorder', default=None
-)
+_recorder: Optional[Callable[[Alignment], None]] = None
 
 
 @contextlib.contextmanager
-def recorded_by(recorder: Recorder) -> Iterator[None]:
-  """Passes the alignment of every layer called meanwhile to the recorder."""
-  token = _recorder.set(recorder)
+def recorded_by(recorder: Callable[[Alignment], None]) -> Iterator[None]:
+  """Passes the alignment of every layer called meanwhile to the recorder.
+
+  The host's layers have no hook for it, so the function by which its
+  `SelfAttention` and `EncDecAttention` attend is wrapped. Their logits lack the
+  relative position bias where a mask hides the pair.
+  """
+  global _recorder
+  originals = [
+    (layer_class, layer_class.attention_fn)
+    for layer_class in (
+      transformer_layers.SelfAttention,
+      transformer_layers.EncDecAttention,
+    )
+  ]
+  _recorder = recorder
+  for layer_class, original in originals:
+    layer_class.attention_fn = property(
+      functools.partial(_recorded, original.fget)
+    )
   try:
     yield
   finally:
-    _recorder.reset(token)
+    _recorder = None
+    for layer_class, original in originals:
+      layer_class.attention_fn = original
 
 
 def record(
@@ -82,17 +103,8 @@ def record(
   visibility: Visibility,
   alphas: Sequence[Optional[mtf.Tensor]],
 ) -> None:
-  """Passes a call to the recorder, if there is one.
-
-  Args:
-    layer: the layer; its `normalize` says how weights follow from logits.
-    call: the layer call.
-    logits: B.
-    visibility: what takes part in the softmax.
-    alphas: the weight of each function.
-  """
-  recorder = _recorder.get()
-  if recorder is None:
+  """Passes a call of our layer to the recorder, if there is one."""
+  if _recorder is None:
     return
   b = weights = _in_order(call, mtf.cast(total(call, logits), tf.float32))
   if layer.normalize == 'softmax':
@@ -100,10 +112,39 @@ def record(
     weights = mtf.softmax(weights, call.memory_length)
   for visible in visibility.masks:
     weights = zero_hidden(weights, visible)
-  recorder(Alignment(layer, call.context, b, _in_order(call, weights), alphas))
+  _recorder(Alignment(layer, call.context, b, _in_order(call, weights), alphas))
 
 
 def _in_order(call: LayerCall, x: mtf.Tensor) -> mtf.Tensor:
   """All dimensions in their order; without the batch if x has none."""
   is_shared = set(x.shape.dims) <= set(call.shared)
   return arrange(x, mtf.Shape(call.shared) if is_shared else call.local)
+
+
+def _recorded(get: Callable[[Any], Callable[..., Any]], layer: Any) -> Any:
+  """Wraps the function by which a layer of the host attends."""
+  attend = get(layer)
+  if attend is not attention.attention:  # not the usual softmax
+    return attend
+
+  def record_and_attend(*args: Any, **kwargs: Any) -> mtf.Tensor:
+    call = inspect.signature(attend).bind(*args, **kwargs).arguments
+    context, q, memory_length = (
+      call[name] for name in ('context', 'q', 'memory_length_dim')
+    )
+    others = [*context.batch_dims, context.length_dim, call['key_dim']]
+    heads = [dim for dim in q.shape.dims if dim not in others]
+    logits = masked = mtf.einsum(
+      [mtf.cast(x, tf.float32) for x in (q, call['k'])],
+      [*context.batch_dims, *heads, context.length_dim, memory_length],
+    )
+    if call['bias'] is not None:
+      bias = mtf.cast(call['bias'], tf.float32)
+      masked += bias
+      logits += bias * mtf.cast(mtf.greater(bias, _HIDDEN), tf.float32)
+    assert _recorder is not None
+    weights = mtf.softmax(masked, memory_length)
+    _recorder(Alignment(layer, context, logits, weights))
+    return attend(*args, **kwargs)
+
+  return record_and_attend

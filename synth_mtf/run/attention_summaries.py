@@ -12,7 +12,7 @@ import collections
 import contextlib
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Optional
+from typing import Any
 
 import gin
 import mesh_tensorflow as mtf
@@ -20,9 +20,8 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, utils
 from tensorflow.compat.v1 import estimator as tf_estimator
 
-from synth_mtf.attention import recording
 from synth_mtf.errors import ConfigurationError
-from synth_mtf.layer.recording import Alignment
+from synth_mtf.layer.recording import Alignment, recorded_by
 from synth_mtf.run.hooks import CountingHook
 
 _ROOT = 'attention/'
@@ -41,16 +40,13 @@ def watched(
   Args:
     model_dir: where the event files go.
     every: steps between two summaries.
-
-  Raises:
-    ConfigurationError: `every` is not a positive integer.
   """
   if type(every) is not int or every < 1:
     raise ConfigurationError(
       f'train_with_progress.attention_every = {every!r}: expected a number of '
       'steps, or None'
     )
-  with recording.recorded_by(_Recorder(_Histogram)):
+  with recorded_by(summarizer(_Histogram)):
     yield _Hook(model_dir, every)
 
 
@@ -60,63 +56,60 @@ def train_with_attention_summaries(*args: Any, **kwargs: Any) -> None:
 
   gin/common/watch_attention.gin binds it as `utils.run.train_model_fn`.
   """
-  with recording.recorded_by(_Recorder(_shares)):
+  with recorded_by(summarizer(add_shares)):
     utils.train_model(*args, **kwargs)
 
 
-class _Recorder:
-  """Numbers layers, and adds the summaries of each one to the graph.
+def summarizer(
+  add_weights: Callable[[str, mtf.Tensor], Any],
+) -> Callable[[Alignment], None]:
+  """Returns a recorder that adds the summaries of each layer to the graph.
 
   Scalars are the host's own: a TPU's host call or `_Hook` writes them.
+
+  Args:
+    add_weights: adds a summary of a layer's weights, given its tag.
   """
+  layers: collections.Counter[Any] = collections.Counter()
 
-  def __init__(self, add_weights: Callable[[str, mtf.Tensor], Any]) -> None:
-    self._add_weights = add_weights
-    self._graph: Optional[mtf.Graph] = None
-    self._layers: collections.Counter[str] = collections.Counter()
-
-  def __call__(self, call: Alignment) -> None:
+  def summarize(call: Alignment) -> None:
     if not call.context.train:
       return
     _check(call.context)
-    if call.weights.graph is not self._graph:
-      self._graph = call.weights.graph
-      self._layers.clear()
-    self._layers[call.stack] += 1
-    tag = f'{_ROOT}{call.stack}/layer_{self._layers[call.stack]:02d}'
     weights = mtf.stop_gradient(call.weights)
+    layers[weights.graph, call.stack] += 1
+    tag = f'{_ROOT}{call.stack}/layer_{layers[weights.graph, call.stack]:02d}'
     rows = call.context.nonpadding
     if isinstance(rows, mtf.Tensor):
       weights *= mtf.cast(rows, weights.dtype)
     per_head = {'entropy': _entropy(weights, call.context)}
     for letter, alpha in zip(call.letters, call.alphas):
       if alpha is not None:
-        # A tag must not have just any character.
         per_head[f'alpha/{re.sub(_NO_TAG, "_", letter)}'] = alpha
     # A scalar's tag is the name of its operation, scope and all.
     root = tf.VariableScope(reuse=None, name='')
     with tf.variable_scope(root, auxiliary_name_scope=False):
-      self._add_weights(f'{tag}/weights', weights)
+      add_weights(f'{tag}/weights', weights)
       for name, values in per_head.items():
         # A dimension that no mesh splits.
         heads = mtf.Dimension('all_heads', values.shape.size)
-        values = mtf.reshape(values, mtf.Shape([heads]))
+        values = mtf.reshape(values, [heads])
         for number, value in enumerate(mtf.unstack(values, heads), 1):
           mtf.scalar_summary(f'{tag}/{name}/head_{number:02d}', value)
+
+  return summarize
 
 
 def _check(context: transformer.Context) -> None:
   """Refuses layers that are called in a loop or recomputed for gradients."""
   if (context.num_microbatches or 1) > 1:
     raise ConfigurationError(
-      'attention summaries need the batch in one piece: set '
-      'utils.serialize_num_microbatches.tokens_per_microbatch_per_replica = '
-      'None'
+      'attention summaries need the batch in one piece: set utils.serialize_num'
+      '_microbatches.tokens_per_microbatch_per_replica = None'
     )
   stack = context.model.layer_stack
-  if isinstance(stack, transformer.ReversibleLayerStack) or getattr(
-    stack, '_recompute_grads', False
-  ):
+  is_reversible = isinstance(stack, transformer.ReversibleLayerStack)
+  if is_reversible or getattr(stack, '_recompute_grads', False):
     raise ConfigurationError(
       'attention summaries do not work with layers that are recomputed for '
       'their gradients (recompute_grads, ReversibleLayerStack)'
@@ -125,19 +118,16 @@ def _check(context: transformer.Context) -> None:
 
 def _entropy(weights: mtf.Tensor, context: transformer.Context) -> mtf.Tensor:
   """In nats, [heads...]; the mean over queries without padding."""
-  memory = weights.shape.dims[-1]
   queries = [*context.batch_dims, context.length_dim]
-  heads = mtf.Shape([d for d in weights.shape.dims[:-1] if d not in queries])
-  of_row = -mtf.reduce_sum(
-    weights * mtf.log(mtf.maximum(weights, _TINY)), reduced_dim=memory
-  )
+  heads = [d for d in weights.shape.dims[:-1] if d not in queries]
+  logs = mtf.log(mtf.maximum(weights, _TINY))
   # A row of weights sums to 1, or to 0 for padding.
   count = mtf.reduce_sum(weights, output_shape=heads)
-  total = mtf.reduce_sum(of_row, output_shape=heads)
+  total = -mtf.reduce_sum(weights * logs, output_shape=heads)
   return total / mtf.maximum(count, 1.0)
 
 
-def _shares(tag: str, weights: mtf.Tensor) -> None:
+def add_shares(tag: str, weights: mtf.Tensor) -> None:
   """Adds the shares of visible weights that are above some sizes."""
   seen = mtf.reduce_sum(mtf.cast(mtf.greater(weights, 0.0), tf.float32))
   for size in _SIZES:
@@ -153,7 +143,6 @@ class _Histogram(mtf.Operation):
     self._tag = tag
 
   def lower(self, lowering: mtf.Lowering) -> None:
-    """Exports the weights as a whole."""
     weights = lowering.export_to_tf_tensor(self.inputs[0])
     seen = tf.boolean_mask(weights, weights > 0)
     with tf.name_scope(None):  # else the tag would begin with the scope
@@ -168,7 +157,6 @@ class _Hook(CountingHook):
     self._every = every
 
   def begin(self) -> None:
-    """Merges the summaries that the model has added."""
     super().begin()
     found = tf.get_collection(_HISTOGRAMS) + [
       tf.raw_ops.ScalarSummary(tags=tag, values=value)
@@ -179,16 +167,11 @@ class _Hook(CountingHook):
     ]
     self._summary = tf.summary.merge(found, collections=[]) if found else None
 
-  def before_run(
-    self, run_context: Any
-  ) -> Optional[tf_estimator.SessionRunArgs]:
-    """Fetches the summaries at a step that is due."""
-    del run_context
+  def before_run(self, _: Any) -> tf_estimator.SessionRunArgs:
     self._due = self._summary is not None and self.step % self._every == 0
-    return tf_estimator.SessionRunArgs(self._summary) if self._due else None
+    return tf_estimator.SessionRunArgs(self._summary if self._due else [])
 
   def after_run(self, run_context: Any, run_values: Any) -> None:
-    """Writes them."""
     if self._due:
       writer = tf.summary.FileWriterCache.get(self._model_dir)
       writer.add_summary(run_values.results, self.step)

@@ -51,46 +51,33 @@ def test_layers(layers, given, shown):
   assert titles(figure)[: len(shown)] == expected
 
 
-@pytest.mark.parametrize('number', [0, -1, 7])
-def test_a_layer_that_is_not_there(number):
-  message = f'there is no layer {number}; there are 1 to 6'
-  with pytest.raises(UserError, match=message):
-    figures.histograms([attention()], [1, number])
+def means(figure, title):
+  """The line of the last model in a panel: a point per layer."""
+  return panel(figure, title).lines[-1].get_ydata()
 
 
-def test_entropy_and_distance():
-  even = attention()
-  np.testing.assert_allclose(figures.entropy(even, 'encoder'), np.log(4))
-  np.testing.assert_allclose(figures.entropy(even, 'cross'), np.log(4))
-  np.testing.assert_allclose(
-    figures.entropy(even, 'decoder'), (0 + np.log(2) + np.log(3)) / 3
-  )
-  # Rows of a causal sequence: 0; (1 + 0) / 2; (2 + 1 + 0) / 3.
-  np.testing.assert_allclose(
-    figures.distance(even, 'decoder'), (0 + 0.5 + 1) / 3
-  )
+def test_entropy_and_distance_of_heads():
+  cross = attention('T5 (V)', stacks=['cross'])
+  figure = figures.heads([cross, attention()])
+  expected = {
+    'encoder: entropy': np.log(4),
+    'encoder: distance': (6 + 4 + 4 + 6) / 16,
+    'decoder: entropy': (0 + np.log(2) + np.log(3)) / 3,
+    # Rows of a causal sequence: 0; (1 + 0) / 2; (2 + 1 + 0) / 3.
+    'decoder: distance': (0 + 0.5 + 1) / 3,
+    'cross: entropy': np.log(4),
+  }
+  assert titles(figure) == list(expected)
+  for title, value in expected.items():
+    np.testing.assert_allclose(means(figure, title), [value] * 6)
+  units = [panel(figure, t).get_ylabel() for t in titles(figure)[:2]]
+  assert units == ['nats', 'tokens']
   previous = np.zeros([2, 1, 3, 4, 4])
   for i in range(4):
     previous[:, :, :, i, max(i - 1, 0)] = 1
-  one = attention(weights=previous, stacks=['encoder'])
-  np.testing.assert_allclose(figures.entropy(one, 'encoder'), 0)
-  np.testing.assert_allclose(figures.distance(one, 'encoder'), 3 / 4)
-
-
-def test_heads():
-  cross = attention('T5 (V)', stacks=['cross'])
-  figure = figures.heads([cross, attention()])
-  assert titles(figure) == [
-    'encoder: entropy',
-    'encoder: distance',
-    'decoder: entropy',
-    'decoder: distance',
-    'cross: entropy',
-  ]
-  units = [panel(figure, t).get_ylabel() for t in titles(figure)[:2]]
-  assert units == ['nats', 'tokens']
-  means = panel(figure, 'encoder: entropy').lines[-1].get_ydata()
-  np.testing.assert_allclose(means, [np.log(4)] * 6)
+  figure = figures.heads([attention(weights=previous, stacks=['encoder'])])
+  np.testing.assert_allclose(means(figure, 'encoder: entropy'), 0)
+  np.testing.assert_allclose(means(figure, 'encoder: distance'), 3 / 4)
 
 
 def test_heat_maps_have_tokens_and_leave_out_what_is_hidden():
@@ -118,21 +105,28 @@ def test_a_dollar_is_no_formula(tmp_path):
   assert '▁$5' in pathlib.Path(svg).read_text(encoding='utf-8')
 
 
-@pytest.mark.parametrize('number', [0, 4])
-def test_a_head_that_is_not_there(number):
-  with pytest.raises(UserError, match=f'there is no head {number}'):
-    figures.heat_maps(attention(), 'encoder', heads=[number])
+@pytest.mark.parametrize('name', ['layer', 'head'])
+@pytest.mark.parametrize('number', [0, -1, 7])
+def test_a_number_that_is_not_there(name, number):
+  message = f'there is no {name} {number}; there are 1 to '
+  with pytest.raises(UserError, match=message):
+    figures.heat_maps(attention(), 'encoder', **{f'{name}s': [1, number]})
 
 
 def test_looks_are_colours_of_models_and_dashes_of_steps():
-  named = figures.looks(
+  figure = figures.heads(
     [attention(step=0), attention(step=9), attention('T5 (V)', step=9)]
   )
-  assert [name for name, _ in named] == [
+  assert legend(figure) == [
     'Syn (R), step 0',
     'Syn (R), step 9',
     'T5 (V), step 9',
   ]
-  (_, first), (_, last), (_, other) = named
-  assert first.color == last.color != other.color
-  assert first.linestyle != last.linestyle == other.linestyle
+  first, last, other = (
+    line
+    for line in panel(figure, 'cross: entropy').lines
+    if not line.get_label().startswith('_')
+  )
+  assert first.get_color() == last.get_color() != other.get_color()
+  assert first.get_linestyle() != last.get_linestyle()
+  assert last.get_linestyle() == other.get_linestyle()

@@ -62,12 +62,10 @@ def test_an_example_is_cut_to_its_tokens(shared):
 @pytest.mark.parametrize(
   'content, message',
   [
-    (None, 'there is no file .*x.npz'),
-    (b'', 'is not a file of `synth-mtf attention`'),
-    (b'PK\x03\x04 not a zip', 'is not a file of `synth-mtf attention`'),
-    (b'text', 'is not a file of `synth-mtf attention`'),
-    ({'a': 1}, 'is not a file of `synth-mtf attention`'),
+    *((text, 'x.npz is not a file of') for text in (b'', b'PK\x03\x04', b'a')),
+    ({'a': 1}, 'x.npz is not a file of'),
     ({'format': 2}, 'format 2, expected 1'),
+    (None, 'No such file .*`synth-mtf attention RUN --out .*x.npz` writes one'),
   ],
 )
 def test_what_cannot_be_read(tmp_path, content, message):

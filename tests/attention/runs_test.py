@@ -1,16 +1,23 @@
-"""Which run is looked at with which checkpoints, before its model is built."""
+"""What runs attend to, against NumPy from checkpoint and embedding."""
 
 import os
 
 import gin
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
 from synth_mtf import tasks
 from synth_mtf.attention import examples, runs
+from synth_mtf.attention.file import SIDES
 from synth_mtf.checkpoints import vocabulary as vocabularies
+from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
+from synth_mtf.host import gin_files
 from synth_mtf.results import runs as results
+from synth_mtf.tasks import vocabulary
+from tests import family, model
+from tests.harness import assert_close
 from tests.results import made_runs
 
 # What T5's main binds, for a run on one device.
@@ -18,6 +25,11 @@ BINDINGS = (
   "utils.run.mesh_shape = ''",
   "get_vocabulary.mixture_or_task_name = 'synth_text_span_corruption'",
 )
+IDS = {
+  'encoder': [[5, 17, 3, 99, 6, 1], [8, 44, 1]],
+  'decoder': [[9, 23, 1], [31, 7, 12, 60, 1]],
+}
+HEADS, D_KV = 3, 8
 
 
 class Chosen(Exception):
@@ -28,21 +40,12 @@ def choose():
   raise Chosen
 
 
-def must_not_choose():
-  raise AssertionError('refused too late')
-
-
 @pytest.fixture
 def trained(tmp_path):
   """A run with a checkpoint of step 100."""
   folder = tmp_path / 'run'
   made_runs.trained(folder, 'dense_vanilla', BINDINGS)
   return folder
-
-
-def refused(folder, steps, match, vocabulary='bytes'):
-  with pytest.raises(UserError, match=match):
-    runs.look(str(folder), steps, must_not_choose, vocabulary)
 
 
 def test_examples_are_chosen_once_gin_holds_the_run(trained):
@@ -52,30 +55,30 @@ def test_examples_are_chosen_once_gin_holds_the_run(trained):
     assert '@synth_mtf.Dense' in gin.config_str()
     assert '77' not in gin.config_str()
     assert tasks.settings().vocabulary == 'bytes'
-    assert examples.sides() == ['encoder', 'decoder']
     raise Chosen
 
   with pytest.raises(Chosen):
     runs.look(str(trained), [runs.INITIAL], look_around, 'bytes')
 
 
-def test_initial_weights_need_no_checkpoint(trained):
-  for path in [*trained.glob('model.ckpt-*'), trained / 'checkpoint']:
-    path.unlink()
-  refused(trained, [runs.LAST], 'has no checkpoint yet; --step initial')
-  with pytest.raises(Chosen):
-    runs.look(str(trained), [runs.INITIAL], choose, 'bytes')
-
-
-@pytest.mark.parametrize('steps', [[7], [runs.INITIAL, 7]])
-def test_a_step_that_is_not_there(trained, steps):
-  refused(trained, steps, 'no checkpoint of step 7. .*run holds model.ckpt-100')
-
-
-@pytest.mark.parametrize('step', [runs.LAST, 100])
-def test_a_checkpoint_of_another_vocabulary(trained, step):
-  """It has 128 embeddings, and bytes take 384."""
-  refused(trained, [step], 'has 128 rows; the vocabulary .* needs 384')
+@pytest.mark.parametrize(
+  'steps, gone, message',
+  [
+    ([runs.LAST], ['model.ckpt-*', 'checkpoint'], 'holds no checkpoint'),
+    ([7], [], 'no checkpoint .*-7; .*run holds model.ckpt-100'),
+    ([runs.INITIAL, 7], [], 'no checkpoint .*-7; .*run holds model.ckpt-100'),
+    # It has 128 embeddings, and bytes take 384.
+    ([runs.LAST], [], 'has 128 rows; the vocabulary .* needs 384'),
+    ([100], [], 'has 128 rows; the vocabulary .* needs 384'),
+    ([runs.LAST], ['operative_config.gin'], 'has no operative_config.gin'),
+  ],
+)
+def test_refusals_before_examples_are_chosen(trained, steps, gone, message):
+  for pattern in gone:
+    for path in trained.glob(pattern):
+      path.unlink()
+  with pytest.raises(UserError, match=message):
+    runs.look(str(trained), steps, choose, 'bytes')
 
 
 def test_a_vocabulary_that_takes_a_network(trained, monkeypatch):
@@ -85,12 +88,33 @@ def test_a_vocabulary_that_takes_a_network(trained, monkeypatch):
 
   monkeypatch.setattr(vocabularies, 'check', fail)
   message = "^T5's own vocabulary gs://t5-data/vocabs/x cannot be read: Error"
-  refused(trained, [runs.LAST], message, None)
+  with pytest.raises(UserError, match=message):
+    runs.look(str(trained), [runs.LAST], choose)
 
 
-def test_without_its_configuration(trained):
-  (trained / 'operative_config.gin').unlink()
-  refused(trained, [runs.LAST], 'has no operative_config.gin')
+def test_the_vocabulary_is_what_is_given_set_or_recorded(
+  trained, tmp_path, monkeypatch
+):
+  def chosen(given=None):
+    with pytest.raises(Chosen):
+      runs.look(str(trained), [runs.INITIAL], choose, given)
+    return tasks.settings().vocabulary
+
+  monkeypatch.setattr(examples, 'vocabulary', dict)
+  assert chosen() is None, 'nothing is recorded'
+  vocabularies.record(vocabulary.load('bytes'), str(trained))
+  assert chosen() == 'bytes'
+  assert chosen('given.model') == 'given.model'
+  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'set.model')
+  assert chosen() == 'set.model'
+  monkeypatch.delenv('SYNTH_MTF_VOCABULARY')
+  (trained / vocabularies.FILE).unlink()
+  path = tmp_path / 'some.model'
+  train(['a bird sang'] * 99, path, 14)
+  vocabularies.record(vocabulary.load(str(path)), str(trained))
+  assert chosen() == str(path)
+  path.unlink()
+  assert chosen() is None, 'it is no longer there'
 
 
 def test_a_folder_of_several_runs(tmp_path):
@@ -98,15 +122,9 @@ def test_a_folder_of_several_runs(tmp_path):
   for variant in ('dense', 'random'):
     made_runs.trained(tmp_path / variant / 'finetune', variant)
   names = [os.path.join(tmp_path, name) for name in ('random', 'dense')]
-  refused(
-    tmp_path,
-    [runs.LAST],
-    f'holds 2 runs; give one of them: {" ".join(names)}$',
-  )
-
-
-def test_a_folder_that_is_no_run(tmp_path):
-  refused(tmp_path, [runs.LAST], 'holds no run')
+  message = f'holds 2 runs; give one of them: {" ".join(names)}$'
+  with pytest.raises(UserError, match=message):
+    runs.look(str(tmp_path), [runs.LAST], choose)
 
 
 def test_runs_that_cannot_be_looked_at_are_reported(tmp_path):
@@ -121,3 +139,134 @@ def test_runs_that_cannot_be_looked_at_are_reported(tmp_path):
   assert 'has 128 rows' in first
   assert second.startswith(f'No attention of dense, {tmp_path}/dense: ')
   assert 'has no operative_config.gin' in second
+
+
+def stacks(path, variant, ids=IDS, bindings=()):
+  gin_files.parse(model.files(variant), [*model.TINY, *bindings])
+  sizes = [model.VOCAB, model.VOCAB]
+  return runs.stacks(ids, sizes, path and Checkpoint(path))
+
+
+@pytest.fixture(scope='module')
+def path(tmp_path_factory):
+  return model.write(tmp_path_factory.mktemp('model'), 'random_vanilla')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('side', IDS)
+@pytest.mark.parametrize(
+  'variant', ['random_vanilla', 'random', 'dense_vanilla', None]
+)
+def test_first_layers_against_numpy(tmp_path, variant, side):
+  path = model.write(tmp_path, variant)
+  found = stacks(path, variant)[side]
+  checkpoint = Checkpoint(path)
+  scope = f'{side}/block_000/layer_000'
+  layer = f'{scope}/{"SyntheticAttention" if variant else "SelfAttention"}/'
+  variables = {
+    name[len(layer) :]: checkpoint[name].astype(np.float64)
+    for name in checkpoint.weights
+    if name.startswith(layer)
+  }
+  scale = checkpoint[f'{scope}/rms_norm/scale'].astype(np.float64)
+  embedding = checkpoint['shared/embedding'].astype(np.float64)
+  expected = (
+    family.ALL[variant or 'vanilla']
+    .but(num_heads=HEADS, key_value_size=D_KV, relative_attention_type='bias')
+    .reference
+  )
+  for number, ids in enumerate(IDS[side]):
+    # RMS norm of the embedding of what the layer reads.
+    x = embedding[ids if side == 'encoder' else [0, *ids[:-1]]]
+    x = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * scale
+    one = expected(x, variables, side == 'decoder')
+    for name in ('logits', 'weights'):
+      array = getattr(found, name)
+      row = number if array.shape[1] > 1 else 0
+      assert_close(
+        np.where(one.weights != 0, array[0, row, :, : len(x), : len(x)], 0),
+        np.where(one.weights != 0, getattr(one, name), 0),
+        f'{name} of {number}',
+      )
+
+
+@pytest.mark.slow
+def test_stacks_and_shapes(path):
+  found = stacks(path, 'random_vanilla')
+  shapes = {name: stack.weights.shape for name, stack in found.items()}
+  assert shapes == {
+    'encoder': (2, 2, HEADS, 6, 6),
+    'decoder': (2, 2, HEADS, 5, 5),
+    'cross': (2, 2, HEADS, 5, 6),
+  }
+  assert found['encoder'].functions == ('R', 'V')
+  assert found['encoder'].alpha.shape == (2, HEADS, 2)
+  np.testing.assert_allclose(found['encoder'].alpha.sum(-1), 1, rtol=1e-6)
+  assert found['cross'].alpha is None and found['cross'].functions == ()
+  for name, stack in found.items():
+    queries, memory = SIDES[name]
+    for row in range(2):
+      n, m = len(IDS[queries][row]), len(IDS[memory][row])
+      weights = stack.weights[:, row]
+      assert not weights[:, :, n:].any(), 'padding looks at nobody'
+      assert not weights[..., m:].any(), 'nobody looks at padding'
+      np.testing.assert_allclose(weights[:, :, :n].sum(-1), 1, rtol=1e-5)
+  encoder = {'encoder': IDS['encoder']}
+  (alone,) = stacks(path, 'random_vanilla', encoder).values()
+  assert_close(alone.weights, found['encoder'].weights, 'the encoder alone')
+
+
+@pytest.mark.slow
+def test_what_is_batch_shared_is_there_once(tmp_path):
+  """Weights, too, where examples are of one length."""
+  path = model.write(tmp_path, 'random')
+  found = stacks(path, 'random')
+  for side in IDS:
+    assert found[side].logits.shape[1] == 1
+    assert found[side].weights.shape[1] == 2
+  alike = {'encoder': [[5, 4, 1], [7, 9, 1], [6, 6, 1]]}
+  shared = stacks(path, 'random', alike)['encoder']
+  assert shared.weights.shape[1] == 1
+  (alone,) = stacks(path, 'random', {'encoder': [[5, 4, 1]]}).values()
+  assert_close(shared.weights, alone.weights, 'weights')
+
+
+@pytest.mark.slow
+def test_a_language_model(tmp_path):
+  bindings = ['utils.run.model_type = "lm"']
+  path = model.write(tmp_path, 'random_vanilla', bindings)
+  ids = {'decoder': IDS['decoder']}
+  found = stacks(path, 'random_vanilla', ids, bindings)
+  assert set(found) == {'decoder'}
+  assert not np.triu(found['decoder'].weights, 1).any()
+
+
+@pytest.mark.slow
+def test_initial_weights(path):
+  """They need no checkpoint, repeat, and are not those of a trained model."""
+  trained, first, second = (
+    stacks(one, 'random_vanilla')['encoder'].weights
+    for one in (path, None, None)
+  )
+  np.testing.assert_array_equal(first, second)
+  assert np.abs(first - trained).max() > 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  'variant, ids, message',
+  [
+    ('dense', IDS, 'was made by another model'),
+    ('random_vanilla', {'encoder': [[5] * 15]}, 'max_length'),
+    ('lightconv', {'encoder': IDS['encoder']}, 'LocalConvAttnBlock'),
+  ],
+)
+def test_what_does_not_fit(path, variant, ids, message):
+  """The checkpoint; without one, layers that have no weights."""
+  with pytest.raises(UserError, match=message):
+    stacks(None if variant == 'lightconv' else path, variant, ids)
+
+
+@pytest.mark.slow
+def test_linformer_is_left_out_of_the_encoder():
+  assert set(stacks(None, 'linformer')) == {'decoder', 'cross'}

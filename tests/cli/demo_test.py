@@ -311,41 +311,55 @@ def wait_for(condition, process, seconds=300):
 @pytest.mark.parametrize(
   'words, message',
   [
+    ('--variants vanila', "did you mean 'variants/vanilla.gin'"),
+    ('--size tny', "did you mean 'sizes/tiny.gin'"),
+    ('--gin_file heads/9.gin', "gin file 'heads/9.gin' does not exist"),
+    ('--data_dir /no/such', '/no/such'),
+    ('--vocabulary /no.model', '/no.model'),
+    ('--init_checkpoint /no/model.ckpt-3', 'no checkpoint /no/model.ckpt-3'),
+    ('--mixture synth_en_mx', "did you mean 'synth_en_mix'"),
+    ('--gin_param Unitransformer.d_modl=3', "'d_modl'; did you mean 'd_model'"),
+    ('--gin_param SyntheticAttention.mixng=3', "did you mean 'mixing'"),
+    ('--gin_param d_model', 'gin syntax'),
     (
-      ['--variants', 'vanila'],
-      "unknown variant 'vanila'; did you mean 'vanilla'",
-    ),
-    (['--size', 'tny'], "unknown size 'tny'; did you mean 'tiny'"),
-    (['--steps', '0'], '--finetune_steps is 0'),
-    (['--gin_file', 'heads/9.gin'], "gin file 'heads/9.gin' does not exist"),
-    (['--data_dir', '/no/such'], '--data_dir /no/such is not a folder'),
-    (['--mixture', 'synth_en_mx'], "did you mean 'synth_en_mix'"),
-    (
-      ['--gin_param', 'Unitransformer.d_modl = 3'],
-      "'d_modl'; did you mean 'd_model'",
-    ),
-    (['--gin_param', 'SyntheticAttention.mixng = 3'], "did you mean 'mixing'"),
-    (['--gin_param', 'Unitransformer.d_model 3'], 'gin syntax'),
-    (
-      [
-        '--gin_param',
-        "utils.run.sequence_length = {'inputs': 129, 'targets': 32}",
-      ],
+      "--gin_param utils.run.sequence_length={'inputs':129,'targets':32}",
       'length 129 exceeds max_length 128 of the Random table',
     ),
+    ('--out {file}', 'in a folder that you may write to'),
+    ('--out {file}/x/y', 'in a folder that you may write to'),
   ],
 )
 def test_bad_input_is_found_before_anything_is_written(
   words, message, tmp_path, capsys
 ):
-  out = tmp_path / 'run'
-  variant = [] if '--variants' in words else ['--variants', 'random']
-  assert cli.main(['demo', '--out', str(out), *variant, *words]) == 2
+  file = tmp_path / 'file'
+  file.write_text('mine')
+  words = ['--variants', 'random', '--out', str(tmp_path / 'run')] + [
+    word.replace('{file}', str(file)) for word in words.split()
+  ]
+  assert cli.main(['demo', *words]) == 2
   error = capsys.readouterr().err
   assert error.startswith('synth-mtf: error: ')
   assert message in error
   assert 'Traceback' not in error
-  assert not out.exists()
+  assert content(tmp_path) == {file: b'mine'}
+
+
+@pytest.mark.parametrize(
+  'words, expected',
+  [
+    ('--steps 0', '1 or more'),
+    ('--finetune_steps 0', '1 or more'),
+    ('--eval_examples 0', '1 or more'),
+    ('--eval_examples some', '1 or more'),
+    ('--pretrain_steps -1', '0 or more'),
+    ('--seeds 0 -1', '0 or more'),
+  ],
+)
+def test_bad_numbers(words, expected, capsys):
+  with pytest.raises(SystemExit):
+    cli.main(['demo', *words.split()])
+  assert expected in capsys.readouterr().err
 
 
 def test_all_faults_of_the_data_are_reported_before_anything_is_written(

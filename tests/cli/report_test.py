@@ -207,13 +207,13 @@ def refused(capsys, status, *expected):
   [
     ('', 'name the text to look at'),
     ('--text=a --task=b', 'in one way'),
-    ('--text=a --examples=0', '--examples 0: expected at least 1'),
-    ('--target=b', 'has an encoder'),
-    ('--text=a --step=7', 'no checkpoint of step 7.*model.ckpt-2'),
-    ('--text=a --out=gone/x.npz', 'there is no folder'),
-    ('--text=a --out=.', 'is a folder; expected a file'),
+    ('--text=a --examples=0', 'at least one of its --examples'),
+    ('--target=b', 'expected inputs'),
+    ('--text=a --step=7', 'no checkpoint .*-7; .*model.ckpt-2'),
+    ('--text=a --out=gone/x.npz', 'expected a file'),
+    ('--text=a --out=.', 'expected a file'),
     ('--task=synth_glue_cola', 'did you mean'),
-    ('--input=gone.txt', 'there is no file gone.txt'),
+    ('--input=gone.txt', 'gone.txt cannot be read'),
     ('--text=a --vocabulary=gone.model', 'cannot be read as'),
   ],
 )
@@ -226,10 +226,10 @@ def test_bad_input_for_attention(runs, words, message, capsys):
   'words, message',
   [
     ('no_such', 'no_such does not exist; expected a model folder'),
-    ('{run} --attention=x.npz', 'there is no file x.npz'),
+    ('{run} --attention=x.npz', 'x.npz is not a file'),
     ('{run} --layout=glue', 'no run has a score of this table'),
-    ('{run} --out=no/such/x.html', 'there is no folder'),
-    ('{run} --target=x', 'give an input for each target'),
+    ('{run} --out=no/such/x.html', 'expected a file'),
+    ('{run} --target=x', 'expected inputs'),
   ],
 )
 @pytest.mark.usefixtures('here')

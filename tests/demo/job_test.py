@@ -1,30 +1,31 @@
-"""A demo: the order of its work, what is not repeated, and its folder.
+"""A demo: its stages and their order, what is not repeated, and its folder.
 
 The command that stages run is a script that trains nothing.
 """
 
+import contextlib
 import dataclasses
 import fcntl
 import io
 import json
-import os
+import pathlib
 import re
 import sys
 
 import pytest
 
-from synth_mtf.demo import corpus
-from synth_mtf.demo.configuration import Configuration
-from synth_mtf.demo.job import Job
+from synth_mtf.demo import corpus, job
+from synth_mtf.demo.stages import Configuration, Stage, stages
 from synth_mtf.errors import RunFailed, UserError
-from synth_mtf.run import process
 from synth_mtf.run.console import Console
 from synth_mtf.run.model_dir import LOCK
 
 SHORT = Configuration(
   pretrain_steps=20, finetune_steps=10, data_dir='/', vocabulary='bytes'
 )
+OUT = pathlib.Path('/out')
 STAGES = ['pretrain', 'finetune', 'perplexity', 'evaluate']
+START = '/t5/model.ckpt-7'
 COMMAND = """
 import os, sys
 os.makedirs(sys.argv[2].partition('--model_dir=')[2], exist_ok=True)
@@ -33,114 +34,214 @@ sys.exit('--gin_file=runs/FAILING.gin' in sys.argv)
 """
 
 
-@pytest.fixture(autouse=True)
-def _command(monkeypatch, tmp_path):
-  (tmp_path / 'synth-mtf').write_text(COMMAND)
-  monkeypatch.setattr(sys, 'argv', [str(tmp_path / 'synth-mtf')])
-  monkeypatch.setattr(process, 'load_quietly', lambda: None)
-  monkeypatch.setattr(Job, '_check', lambda job, todo: None)
-  measured = {'variant': [{'seed': 0}]}
-  monkeypatch.setattr(Job, '_metrics', lambda job: measured)
+def made(**changes):
+  """The stages of R with seed 3, by name."""
+  batches = stages('random', 3, dataclasses.replace(SHORT, **changes), OUT)
+  return {stage.name: stage for batch in batches for stage in batch}
 
 
-def job(tmp_path, *variants, **changes):
-  """Returns a demo, and what it has printed."""
-  stream = io.StringIO()
-  configuration = dataclasses.replace(SHORT, **changes)
-  out = str(tmp_path / 'out')
-  made = Job(configuration, variants or ('random',), out, Console(stream))
-  return made, stream
+def test_stages_are_gin_files_and_folders():
+  found = made(gin_file=('mine.gin',), gin_param=('d_model = 8',))
+  assert [(s.name, str(s.model_dir)) for s in found.values()] == [
+    ('pretrain', '/out/random/pretrain'),
+    ('finetune', '/out/random/finetune'),
+    ('perplexity', '/out/random/pretrain'),
+    ('evaluate', '/out/random/finetune'),
+  ]
+  for stage in found.values():
+    assert stage.gin_files == (
+      'sizes/tiny.gin',
+      'variants/random.gin',
+      f'runs/demo_{stage.name}.gin',
+      'mine.gin',
+    )
+    assert stage.gin_params[-1] == 'd_model = 8'
 
 
-def run(tmp_path, *variants, **changes):
-  """Runs a demo; returns the lines that its stages end with."""
-  made, stream = job(tmp_path, *variants, **changes)
-  made.run()
-  return re.findall(r'^\[.* (?:Done|done) .*$', stream.getvalue(), re.M)
+def test_perplexity_is_measured_beside_finetuning():
+  batches = stages('random', 3, SHORT, OUT)
+  assert [[stage.name for stage in batch] for batch in batches] == [
+    ['pretrain'],
+    ['finetune', 'perplexity'],
+    ['evaluate'],
+  ]
 
 
-def test_stages_of_a_variant_after_the_other(tmp_path):
-  assert run(tmp_path, 'random', 'dense') == [
-    f'[{4 * i + j}/8] {variant}: {name}  Done in 1 s.'
-    for i, variant in enumerate(('random', 'dense'))
+@pytest.mark.parametrize(
+  'changes, stage, bindings',
+  [
+    ({}, 'pretrain', {'utils.run.init_checkpoint': None}),
+    ({}, 'pretrain', {'utils.run.train_steps': 20}),
+    (
+      {},
+      'finetune',
+      {
+        'utils.run.init_checkpoint': '/out/random/pretrain/model.ckpt-20',
+        'utils.run.train_steps': 30,
+        'utils.run.seen_data_init_step': 20,
+        'synth_mtf.train_with_progress.seed': 3,
+        'mesh_train_dataset_fn.seed': 3,
+      },
+    ),
+    (
+      {'init_checkpoint': START},
+      'pretrain',
+      {
+        'utils.run.init_checkpoint': START,
+        'utils.run.train_steps': 27,
+        'utils.run.seen_data_init_step': 7,
+      },
+    ),
+    (
+      {'init_checkpoint': START},
+      'finetune',
+      {'utils.run.init_checkpoint': '/out/random/pretrain/model.ckpt-27'},
+    ),
+    (
+      {'init_checkpoint': START, 'pretrain_steps': 0},
+      'finetune',
+      {'utils.run.init_checkpoint': START, 'utils.run.train_steps': 17},
+    ),
+    ({'mixture': 'mine'}, 'finetune', {'MIXTURE_NAME': 'mine'}),
+    (
+      {'mixture': 'mine', 'eval_examples': None},
+      'evaluate',
+      {
+        'MIXTURE_NAME': 'mine',
+        'mesh_eval_dataset_fn.num_eval_examples': None,
+      },
+    ),
+    *(
+      (
+        {'pretrain_steps': n},
+        'pretrain',
+        {'utils.run.save_checkpoints_steps': m},
+      )
+      for n, m in ((1, 1), (4, 1), (20, 4), (100_000, 1000))
+    ),
+  ],
+)
+def test_bindings(changes, stage, bindings):
+  found = made(**changes)
+  assert len(found) == (4 if changes.get('pretrain_steps', 1) else 2)
+  expected = {f'{name} = {value!r}' for name, value in bindings.items()}
+  assert expected <= set(found[stage].gin_params)
+  warm = 'common/warm_start.gin' in found[stage].gin_files
+  assert warm == ('init_checkpoint' in changes and stage == 'pretrain')
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+  """Sets what the command does that stages run."""
+  path = tmp_path / 'synth-mtf'
+  monkeypatch.setattr(sys, 'argv', [str(path)])
+  path.write_text(COMMAND)
+  return path.write_text
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, script):
+  """Runs a demo; returns the last line of each stage, and its variants."""
+  monkeypatch.setattr(job, '_check', lambda *_: None)
+  monkeypatch.setattr(job, '_measured', lambda folder: {'at': str(folder)})
+
+  def demo(*variants, out=tmp_path / 'out', **changes):
+    stream = io.StringIO()
+    configuration = dataclasses.replace(SHORT, **changes)
+    done = job.run(configuration, variants or ['random'], out, Console(stream))
+    return re.findall(r'^\[.* (?:Done|done) .*$', stream.getvalue(), re.M), done
+
+  return demo
+
+
+@pytest.mark.parametrize(
+  'variants, seeds, folders',
+  [
+    (['random', 'dense'], (3,), ['random', 'dense']),
+    (['random'], (4, 3), ['random/seed_4', 'random/seed_3']),
+  ],
+)
+def test_one_variant_and_seed_after_the_other(
+  run, tmp_path, variants, seeds, folders
+):
+  lines, done = run(*variants, seeds=seeds)
+  assert lines == [
+    f'[{4 * i + j}/8] {folder}: {name}  Done in 1 s.'
+    for i, folder in enumerate(folders)
     for j, name in enumerate(STAGES, 1)
   ]
+  content = json.loads((tmp_path / 'out' / 'metrics.json').read_text())
+  assert content['configuration']['finetune_steps'] == 10
+  assert list(content['models']) == done == variants
+  assert content['models']['random'] == [
+    {'seed': seed, 'at': str(tmp_path / 'out' / folder)}
+    for seed, folder in zip(seeds, folders)
+    if folder.startswith('random')
+  ]
 
 
-def test_a_seed_after_the_other(tmp_path):
-  assert run(tmp_path, 'random', seeds=(4, 3)) == [
-    f'[{4 * i + j}/8] random/seed_{seed}: {name}  Done in 1 s.'
-    for i, seed in enumerate((4, 3))
+def test_what_is_done_is_not_repeated_and_shown_after_what_was_asked_for(
+  run, tmp_path
+):
+  run('random', 'dense', seeds=(0, 5))
+  lines, done = run('vanilla', 'random', seeds=(0, 5))
+  assert lines[8:] == [
+    f'[{4 * i + j}/16] random/seed_{seed}: {name}  done before'
+    for i, seed in enumerate((0, 5), 2)
     for j, name in enumerate(STAGES, 1)
   ]
+  assert done == ['vanilla', 'random', 'dense']
+  (tmp_path / 'out' / 'dense' / 'seed_5' / 'evaluate.done').unlink()
+  assert run('vanilla', 'random', seeds=(0, 5))[1] == ['vanilla', 'random']
 
 
-def test_what_is_done_is_not_repeated(tmp_path):
-  run(tmp_path)
-  assert run(tmp_path, 'dense', 'random')[4:] == [
-    f'[{number}/8] random: {name}  done before'
-    for number, name in enumerate(STAGES, 5)
-  ]
-
-
-def test_after_a_failure_it_resumes_there(tmp_path):
-  out = tmp_path / 'out'
-  failing = (
-    (tmp_path / 'synth-mtf').read_text().replace('FAILING', 'demo_finetune')
-  )
-  (tmp_path / 'synth-mtf').write_text(failing)
-  with pytest.raises(
-    RunFailed, match=r'^\[2/4\] random: finetune: the process'
-  ):
-    run(tmp_path)
-  assert not (out / 'metrics.json').exists()
-  assert not (out / 'random' / 'finetune.done').exists()
-  (tmp_path / 'synth-mtf').write_text(COMMAND)
-  lines = run(tmp_path)
+def test_after_a_failure_it_resumes_there(run, tmp_path, script):
+  script(COMMAND.replace('FAILING', 'demo_finetune'))
+  with pytest.raises(RunFailed, match=r'^\[2/4\] random: finetune: the proc'):
+    run()
+  assert not (tmp_path / 'out' / 'metrics.json').exists()
+  assert not (tmp_path / 'out' / 'random' / 'finetune.done').exists()
+  script(COMMAND)
+  lines, _ = run()
   assert lines[0].endswith('pretrain  done before')
   assert lines[1].endswith('finetune  Done in 1 s.')
 
 
-def test_what_was_measured_is_written_with_the_configuration(tmp_path):
-  run(tmp_path)
-  content = json.loads((tmp_path / 'out' / 'metrics.json').read_text())
-  assert content['configuration']['finetune_steps'] == 10
-  assert content['models'] == {'variant': [{'seed': 0}]}
+SHOW_DATA = COMMAND.replace(
+  "'Done in 1 s.'",
+  "'Done', *(os.environ.get(f'SYNTH_MTF_{n}') for n in "
+  "('DATA_DIR', 'VOCABULARY', 'SKIP_BAD_ROWS'))",
+)
 
 
-def test_variants_that_are_done_with_all_seeds(tmp_path):
-  run(tmp_path, 'random', 'dense', seeds=(0, 5))
-  made, _ = job(tmp_path, 'vanilla', 'random', seeds=(0, 5))
-  assert made.finished() == ['random', 'dense']
-  (tmp_path / 'out' / 'dense' / 'seed_5' / 'evaluate.done').unlink()
-  assert made.finished() == ['random']
-
-
-def test_the_data_are_written_whole(tmp_path, monkeypatch):
+def test_samples_are_written_whole_and_used(run, tmp_path, monkeypatch, script):
   monkeypatch.setattr(corpus, 'PACKAGES', ('seqio',))
   monkeypatch.setattr(corpus, 'MIN_BYTES', 1000)
-  left = tmp_path / 'out' / '.data.partial' / 'half'  # by a killed process
+  script(SHOW_DATA)
+  out = tmp_path / 'out'
+  left = out / '.data.partial' / 'half'  # by a killed process
   left.parent.mkdir(parents=True)
   left.write_text('')
-  run(tmp_path, data_dir=None)
-  assert {path.name for path in (tmp_path / 'out').iterdir()} == {
+  lines, _ = run(data_dir=None)
+  assert lines[0].endswith(f'Done {out}/data bytes None')
+  assert {path.name for path in out.iterdir()} == {
     *('data', 'random', 'run.json', 'metrics.json', LOCK),
   }
-  assert {path.name for path in (tmp_path / 'out' / 'data').iterdir()} == {
+  assert {path.name for path in (out / 'data').iterdir()} == {
     *('glue', 'superglue', 'squad', 'corpus', 'GENERATED_SAMPLE.txt'),
   }
 
 
-def test_wrong_names_are_found_first(tmp_path):
-  with pytest.raises(UserError, match="unknown variant 'randm'"):
-    run(tmp_path, 'randm')
-  assert not (tmp_path / 'out').exists()
+def test_given_data_are_used(run, script):
+  script(SHOW_DATA)
+  lines, _ = run(vocabulary='/a.model', skip_bad_rows=True)
+  assert lines[0].endswith('Done / /a.model true')
 
 
-def test_another_configuration_is_refused(tmp_path):
-  run(tmp_path)
+def test_another_configuration_is_refused(run):
+  run()
   with pytest.raises(UserError) as error:
-    run(tmp_path, finetune_steps=8, seeds=(3,))
+    run(finetune_steps=8, seeds=(3,))
   assert 'holds a demo of another configuration' in str(error.value)
   assert 'finetune_steps: 10 there, 8 now' in str(error.value)
   assert 'seeds: [0] there, [3] now' in str(error.value)
@@ -149,44 +250,95 @@ def test_another_configuration_is_refused(tmp_path):
 @pytest.mark.parametrize(
   'name, content, message',
   [
-    ('out', 'mine', 'out is a file'),
     ('out/x/y', 'mine', 'something other than a demo'),
-    ('out/run.json', '{"steps": 7,', 'does not parse'),
+    ('out/run.json', '{"steps": 7,', 'another configuration'),
     ('out/.run.json.partial', '{"st', None),  # left by a killed process
     (f'out/{LOCK}', '', None),
   ],
 )
-def test_what_is_in_the_folder(tmp_path, name, content, message):
+def test_what_is_in_the_folder(run, tmp_path, name, content, message):
   path = tmp_path / name
   path.parent.mkdir(parents=True, exist_ok=True)
   path.write_text(content)
   if message is None:
-    run(tmp_path)
+    run()
     return
   with pytest.raises(UserError, match=message):
-    run(tmp_path)
+    run()
   assert path.read_text() == content
 
 
-def test_a_parent_that_is_a_file_is_refused(tmp_path):
-  (tmp_path / 'file').write_text('mine')
-  with pytest.raises(
-    UserError, match='file is not a folder that you may write'
-  ):
-    run(tmp_path / 'file')
-
-
-def test_a_folder_without_write_permission_is_refused(tmp_path):
-  (tmp_path / 'out').mkdir(mode=0o500)
-  if os.access(tmp_path / 'out', os.W_OK):
-    pytest.skip('this user may write everywhere')
-  with pytest.raises(UserError, match='may write'):
-    run(tmp_path)
-
-
-def test_two_runs_at_once_are_refused(tmp_path):
+def test_two_runs_at_once_are_refused(run, tmp_path):
   (tmp_path / 'out').mkdir()
   with open(tmp_path / 'out' / LOCK, 'w') as other:
     fcntl.flock(other, fcntl.LOCK_EX)
     with pytest.raises(UserError, match='another run'):
-      run(tmp_path)
+      run()
+
+
+def follow(folder):
+  """Follows a stage; returns the printed lines."""
+  stage = Stage('pretrain', folder / 'model', ['a.gin'], ['b = 1'])
+  stream = io.StringIO()
+  try:
+    with job.started(stage) as running:
+      job.follow(stage, running, '[1/4]', Console(stream))
+  finally:
+    lines = stream.getvalue().splitlines()
+    assert stage.done.exists() == ('failed' not in lines[-1])
+  return lines
+
+
+def test_a_stage_is_the_command_in_a_process(tmp_path, script):
+  script("""
+import os, sys
+print('train  ...')
+print('train  step 1/2  loss 2.000  1.0 steps/s  1 s left')
+print('warning:', sys.argv[1:], os.environ['PYTHONHASHSEED'], file=sys.stderr)
+print('Done in 3 s.')""")
+  lines = follow(tmp_path)
+  words = ['transformer', f'--model_dir={tmp_path}/model']
+  words += ['--gin_file=a.gin', '--gin_param=b = 1']
+  assert lines[0] == '[1/4]  ...'
+  assert f'[1/4]  warning: {words} 0' in lines
+  assert lines[-1] == '[1/4]  Done in 3 s.'
+
+
+@pytest.mark.parametrize(
+  'code, error, message',
+  [
+    (
+      "print('synth-mtf: error: no\\nsuch file'); sys.exit(2)",
+      UserError,
+      r'^no\nsuch file$',
+    ),
+    (
+      "print('step 1'); print('synth-mtf: error: ValueError'); sys.exit(1)",
+      RunFailed,
+      r'^\[1/4\]: ValueError\nThe log is .*/model/log; the same command ',
+    ),
+    ('1 / 0', RunFailed, r'(?s)^\[1/4\]: Traceback.*ZeroDivisionError.*\nThe'),
+    ('os.kill(os.getpid(), 9)', RunFailed, 'ended with status -9 .*memory'),
+  ],
+)
+def test_failures(tmp_path, script, code, error, message):
+  script(f'import os, sys\n{code}')
+  with pytest.raises(error, match=message):
+    follow(tmp_path)
+
+
+def test_an_interrupted_stage_may_save_before_it_ends(tmp_path, script):
+  script(f"""
+import pathlib, signal, sys, time
+def save(*_):
+  pathlib.Path('{tmp_path}/saved').touch()
+  sys.exit(1)
+signal.signal(signal.SIGTERM, save)
+print('ready', flush=True)
+time.sleep(60)""")
+  stage = Stage('pretrain', tmp_path / 'model', [], [])
+  with contextlib.suppress(KeyboardInterrupt), job.started(stage) as running:
+    next(iter(running.stdout or []))
+    raise KeyboardInterrupt
+  assert running.returncode == 1
+  assert (tmp_path / 'saved').exists()

@@ -2,14 +2,16 @@
 
 import contextlib
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import transformer_layers
 
 from synth_mtf.layer.recording import Alignment, recorded_by
 from tests import checks, family, harness
-from tests.family import HEADS, PACKED, PADDED
+from tests.family import D_KV, HEADS, PACKED, PADDED
 from tests.harness import DECODER, ENCODER
 
 
@@ -36,6 +38,26 @@ def test_packed_rows(member):
 @family.every(family.CROSS)
 def test_cross_attention(member):
   checks.alignment(member, PADDED, DECODER)
+
+
+@pytest.mark.parametrize('stack', [ENCODER, DECODER], ids=lambda s: s.name)
+def test_self_attention_of_the_host(stack):
+  """It is the reference's V."""
+  bias = {'relative_attention_type': 'bias'}
+  make = functools.partial(
+    transformer_layers.SelfAttention,
+    num_heads=HEADS,
+    key_value_size=D_KV,
+    **bias,
+  )
+  checks.alignment(family.V.but(**bias), PADDED, stack, make)
+
+
+def test_cross_attention_of_the_host():
+  make = functools.partial(
+    transformer_layers.EncDecAttention, num_heads=HEADS, key_value_size=D_KV
+  )
+  checks.alignment(family.CROSS['cross_vanilla'], PADDED, DECODER, make)
 
 
 @pytest.mark.parametrize('kind', ['bias', 'bias_shared'])
@@ -94,8 +116,10 @@ def test_without_a_recorder_nothing_is_computed(member):
       return len(graph.operations)
 
   found: list[Alignment] = []
-  with recorded_by(found.append):
-    pass  # this recorder is no longer active
+  before = transformer_layers.SelfAttention.attention_fn
+  with contextlib.suppress(ValueError), recorded_by(found.append):
+    raise ValueError  # this recorder is no longer active
+  assert transformer_layers.SelfAttention.attention_fn is before
   without = operations(contextlib.nullcontext())
   assert not found
   assert without < operations(recorded_by(found.append))

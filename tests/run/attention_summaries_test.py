@@ -6,12 +6,12 @@ import pytest
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow import placement_mesh_impl
 
-from synth_mtf.attention import recording
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import ConfigurationError
 from synth_mtf.host import events, gin_files
 from synth_mtf.host import model as host_model
-from synth_mtf.run import attention_summaries
+from synth_mtf.layer.recording import recorded_by
+from synth_mtf.run.attention_summaries import add_shares, summarizer, watched
 from tests import model, official_files
 from tests.cli import t5_main
 
@@ -23,7 +23,6 @@ IDS = {
   'inputs': [[5, 17, 3, 99, 6, 1], [8, 44, 1, 0, 0, 0]],
   'targets': [[9, 23, 1, 0], [31, 7, 12, 1]],
 }
-Recorder = attention_summaries._Recorder  # noqa: SLF001
 STACKS = ('encoder', 'decoder', 'cross')
 
 
@@ -108,7 +107,7 @@ def lowered(recorder, variant='random_vanilla', mode='train', microbatches=1):
     )
     for name, rows in IDS.items()
   }
-  with recording.recorded_by(recorder):
+  with recorded_by(recorder):
     made.call_simple(
       **ids,
       compute_loss=True,
@@ -138,7 +137,7 @@ def scalars():
 def test_entropy_is_the_mean_over_tokens(variant):
   recorded: dict[str, mtf.Tensor] = {}
   with tf.Graph().as_default():
-    lowering = lowered(Recorder(recorded.__setitem__), variant)
+    lowering = lowered(summarizer(recorded.__setitem__), variant)
     weights = {
       tag: lowering.export_to_tf_tensor(x) for tag, x in recorded.items()
     }
@@ -163,7 +162,7 @@ def test_entropy_is_the_mean_over_tokens(variant):
 def test_a_tpu_gets_scalars_through_the_host(tmp_path):
   with tf.Graph().as_default():
     tf.train.get_or_create_global_step()
-    lowering = lowered(Recorder(attention_summaries._shares))  # noqa: SLF001
+    lowering = lowered(summarizer(add_shares))
     names = list(scalars())
     layer = 'attention/encoder/layer_02'
     assert f'{layer}/entropy/head_03' in names
@@ -187,7 +186,7 @@ def test_a_tpu_gets_scalars_through_the_host(tmp_path):
 
 def test_layers_are_numbered_anew_in_each_graph():
   tags: list[str] = []
-  recorder = Recorder(lambda tag, _: tags.append(tag))
+  recorder = summarizer(lambda tag, _: tags.append(tag))
   for _ in range(2):
     with tf.Graph().as_default():
       lowered(recorder)
@@ -198,7 +197,7 @@ def test_layers_are_numbered_anew_in_each_graph():
 def test_evaluations_are_not_recorded():
   recorded = []
   with tf.Graph().as_default():
-    lowered(Recorder(lambda *one: recorded.append(one)), mode='eval')
+    lowered(summarizer(lambda *one: recorded.append(one)), mode='eval')
     assert scalars() == {}
   assert recorded == []
 
@@ -208,13 +207,13 @@ def test_a_batch_in_pieces_is_refused():
     tf.Graph().as_default(),
     pytest.raises(ConfigurationError, match='tokens_per_microbatch'),
   ):
-    lowered(Recorder(print), microbatches=2)
+    lowered(summarizer(print), microbatches=2)
 
 
 @pytest.mark.parametrize('every', [0, 2.5, True, 'often'])
 def test_an_interval_is_a_number_of_steps(every):
   with (
     pytest.raises(ConfigurationError, match='attention_every'),
-    attention_summaries.watched('x', every),
+    watched('x', every),
   ):
     pass
