@@ -13,7 +13,6 @@ from synth_mtf.layer.recording import Alignment, recorded_by
 from tests import family, harness, reference
 
 Array = npt.NDArray[Any]
-RecordedBy = Callable[[Recorder], contextlib.AbstractContextManager[None]]
 
 # Where outputs have the size of 1, a gradient below this is a sum that cancels.
 VANISHING = 1e-2

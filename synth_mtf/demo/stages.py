@@ -83,7 +83,7 @@ def stages(
     )
 
   def training(steps: int, start: Optional[str]) -> dict[str, Any]:
-    first = int(re.search(r'\d*$', start or '')[0] or 0)
+    first = int(re.findall(r'\d*$', start or '')[0] or 0)
     return {
       'utils.run.init_checkpoint': start,
       'utils.run.train_steps': first + steps,  # the checkpoint's are counted

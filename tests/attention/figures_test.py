@@ -1,6 +1,7 @@
 """Figures of attention, against numbers by hand."""
 
 import pathlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,8 +110,9 @@ def test_a_dollar_is_no_formula(tmp_path):
 @pytest.mark.parametrize('number', [0, -1, 7])
 def test_a_number_that_is_not_there(name, number):
   message = f'there is no {name} {number}; there are 1 to '
+  chosen: dict[str, Any] = {f'{name}s': [1, number]}
   with pytest.raises(UserError, match=message):
-    figures.heat_maps(attention(), 'encoder', **{f'{name}s': [1, number]})
+    figures.heat_maps(attention(), 'encoder', **chosen)
 
 
 def test_looks_are_colours_of_models_and_dashes_of_steps():

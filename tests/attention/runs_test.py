@@ -110,7 +110,7 @@ def test_the_vocabulary_is_what_is_given_set_or_recorded(
   monkeypatch.delenv('SYNTH_MTF_VOCABULARY')
   (trained / vocabularies.FILE).unlink()
   path = tmp_path / 'some.model'
-  train(['a bird sang'] * 99, path, 14)
+  vocabulary.train(['a bird sang'] * 99, path, 14)
   vocabularies.record(vocabulary.load(str(path)), str(trained))
   assert chosen() == str(path)
   path.unlink()
