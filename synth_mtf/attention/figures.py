@@ -12,7 +12,6 @@ from synth_mtf.results import style
 
 Panels = Sequence[Sequence[Axes]]
 
-_PAPER_LAYERS = [1, 3, 5]
 # Weights below the first edge are counted with it.
 _EDGES = np.logspace(-4, 0, 33)
 _MAX_HEADS = 4
@@ -24,11 +23,8 @@ def histograms(
 ) -> Figure:
   """How many weights of a layer are of which size: the paper's Figures 2, 3.
 
-  Pairs that a query must not look at are left out.
-
-  Args:
-    attentions: of variants (colours) and steps (dashes).
-    layers: numbers from 1; default: 1, 3 and 5, or all of fewer than five.
+  Pairs that a query must not look at are left out. Layers count from 1; default:
+  1, 3 and 5, or all of fewer than five.
   """
   stacks, shown = _stacks(attentions), _layers(attentions, layers)
 
@@ -55,10 +51,10 @@ def histograms(
             linewidth=1.3,
             label=name,
           )
-        panel.set(xscale='log', title=f'{stack}, layer {layer}')
-        panel.set_ylim(bottom=0)
-    for panel in axes[-1]:
-      panel.set_xlabel('attention weight')
+        title = f'{stack}, layer {layer}'
+        panel.set(xscale='log', title=title, ylim=(0, None))
+        if row is axes[-1]:
+          panel.set_xlabel('attention weight')
     style.legend(figure, (panel for row in axes for panel in row))
 
   return style.panels(len(stacks), len(shown), fill, sharex=True)
@@ -82,7 +78,7 @@ def heads(attentions: Sequence[Attention]) -> Figure:
         if (stack, name) == ('cross', 'distance'):
           panel.set_axis_off()
           continue
-        panel.set(title=f'{stack}: {name}', ylabel=unit)
+        panel.set(title=f'{stack}: {name}', ylabel=unit, xlabel='layer')
         for one, label, look in _looks(attentions, stack):
           rows = [
             measure(one.weights(stack, n).astype(np.float64))
@@ -96,8 +92,6 @@ def heads(attentions: Sequence[Attention]) -> Figure:
           panel.plot(x, values.mean(-1), label=label, **look._asdict())
         panel.set_ylim(bottom=0)
         panel.xaxis.get_major_locator().set_params(integer=True)
-    for column in zip(*axes):
-      [panel for panel in column if panel.axison][-1].set_xlabel('layer')
     style.legend(figure, (panel for row in axes for panel in row))
 
   return style.panels(len(stacks), 2, fill)
@@ -129,8 +123,8 @@ def heat_maps(
     stack: 'encoder', 'decoder' or 'cross'.
     example: which of its texts.
     values: 'weights', or 'logits' for B, blank where a query must not look.
-    layers: numbers from 1; default: as for `histograms`.
-    heads: numbers from 1; default: the first four.
+    layers: default: as for `histograms`.
+    heads: they count from 1; default: the first four.
   """
   found = attention.stacks[stack]
   rows = [n for n in _layers([attention], layers) if n <= found.layers]
@@ -200,9 +194,6 @@ def _stacks(attentions: Sequence[Attention]) -> list[str]:
 def _layers(
   attentions: Sequence[Attention], layers: Optional[Sequence[int]]
 ) -> list[int]:
-  """The given numbers of layers, or else the paper's, or all of a few."""
   most = max(stack.layers for a in attentions for stack in a.stacks.values())
-  few = most < _PAPER_LAYERS[-1]
-  return style.chosen(layers, most, 'layer') or (
-    list(range(1, most + 1)) if few else _PAPER_LAYERS
-  )
+  default = [1, 3, 5] if most >= 5 else list(range(1, most + 1))
+  return style.chosen(layers, most, 'layer') or default

@@ -51,10 +51,6 @@ def look(
     steps: of the checkpoints; `LAST`, or `INITIAL` for initial weights.
     choose: returns the examples; called while gin holds the run.
     vocabulary: as in `--vocabulary`; None for that of the run.
-
-  Raises:
-    UserError: the folder holds no run or several, or a checkpoint or text does
-      not fit.
   """
   run, *others = runs.read(folder)
   if others:
@@ -136,10 +132,6 @@ def stacks(
       computed.
     vocab_sizes: the number of embeddings of inputs and targets.
     checkpoint: its weights; None for initial ones.
-
-  Raises:
-    UserError: the checkpoint belongs to another model, a text does not fit the
-      model, or none of its layers has attention weights.
   """
   with gin.unlock_config():
     gin.parse_config(_UNPACKED)
