@@ -23,8 +23,8 @@ def histograms(
 ) -> Figure:
   """How many weights of a layer are of which size: the paper's Figures 2, 3.
 
-  Pairs that a query must not look at are left out. Layers count from 1; default:
-  1, 3 and 5, or all of fewer than five.
+  Pairs that a query must not look at are left out. Layers count from 1; by
+  default, they are 1, 3 and 5, or all of fewer than five.
   """
   stacks, shown = _stacks(attentions), _layers(attentions, layers)
 

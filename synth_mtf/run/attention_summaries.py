@@ -35,7 +35,7 @@ _NO_TAG = r'[^\w.-]'
 def watched(
   model_dir: str, every: int
 ) -> Iterator[tf_estimator.SessionRunHook]:
-  """Yields a hook that summarizes the attention of the model built meanwhile."""
+  """Yields a hook that summarizes attention in the model built meanwhile."""
   if type(every) is not int or every < 1:
     raise ConfigurationError(
       f'train_with_progress.attention_every = {every!r}: expected a number of '

@@ -65,14 +65,7 @@ def random_attention(
 ) -> Attention:
   """Returns attention of four examples, the `SENTENCES`.
 
-  Args:
-    label: the model's name.
-    functions: letters of its synthesizing functions.
-    layers: of each stack.
-    heads: of each layer.
-    shared: whether the examples share weights, as if all were of one length.
-    seed: of the logits.
-    length: of all examples, unless each has its sentence's.
+  They share weights if `shared`, and all have a `length` if one is given.
   """
   rng = np.random.default_rng(seed)
   tokens = {}
