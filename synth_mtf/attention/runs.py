@@ -141,7 +141,7 @@ def stacks(
     graph = mtf.Graph()
     model = models.make_transformer(*vocab_sizes)
     if checkpoint:
-      layer_settings.check_resumed(model, checkpoint.path)
+      layer_settings.check(model, checkpoint.path)
     with recorded_by(calls.append):
       _call(model, mtf.Mesh(graph, 'mesh'), ids, checkpoint)
     calls = [call for call in calls if SIDES[call.stack][0] in ids]
