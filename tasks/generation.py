@@ -30,7 +30,6 @@ class StoryReader(formats.FolderReader):
   the first digit of the name decides.
   """
 
-  key = ''
   schema = {'article': formats.TEXT, 'highlights': formats.TEXT}
   folders = ('cnn/stories', 'dailymail/stories')
   suffix = '.story'
@@ -38,7 +37,7 @@ class StoryReader(formats.FolderReader):
   dropped_rows = 256
 
   def __init__(self, urls: str, first_digits: str) -> None:
-    self.key = f'story/{urls}/{first_digits}'
+    super().__init__(urls, first_digits)
     self._urls = urls
     self._first_digits = first_digits
 

@@ -24,11 +24,9 @@ _ROOTS = ('glue/', 'glue_data/', 'GLUE/', '')
 class GlueReader(formats.TsvReader):
   """A TSV file of GLUE, described by TFDS's builder config."""
 
-  key = ''
-
   def __init__(self, name: str, labelled: bool) -> None:
     config = tfds.text.glue.Glue.builder_configs[name]
-    self.key = f'glue/{name}/{"labelled" if labelled else "test"}'
+    super().__init__(name, labelled)
     self._config = config
     self._labelled = labelled
     self._texts: Mapping[str, str] = config.text_features

@@ -33,7 +33,6 @@ class SuperGlueReader(Reader):
     labels: the JSON values of the classes, by default those of the config.
   """
 
-  key = ''
   schema: Mapping[str, Any] = {}
   structure: Mapping[str, Any] = {}
   integers: Sequence[str] = ()
@@ -41,7 +40,7 @@ class SuperGlueReader(Reader):
 
   def __init__(self, name: str, labelled: bool) -> None:
     config = tfds.text.super_glue.SuperGlue.builder_configs[name]
-    self.key = f'super_glue/{name}/{"labelled" if labelled else "test"}'
+    super().__init__(name, labelled)
     self._labelled = labelled
     fields: dict[str, type] = dict.fromkeys(config.features, str)
     fields.update(dict.fromkeys([*self.integers, 'idx'], int))

@@ -49,12 +49,11 @@ class SentenceReader(Reader):
       all of them.
   """
 
-  key = ''
   schema = {'text': formats.TEXT}
   indexed = False
 
   def __init__(self, validation: bool | None = None) -> None:
-    self.key = f'{type(self).__name__}/{validation}/{HOLD_OUT}'
+    super().__init__(validation, HOLD_OUT)
     self._validation = validation
 
   @contextlib.contextmanager

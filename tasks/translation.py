@@ -23,10 +23,8 @@ from synth_mtf.tasks.registering import PREFIX, adopt
 class ParallelReader(Reader):
   """Two files of sentences whose names differ in the language at the end."""
 
-  key = ''
-
   def __init__(self, *languages: str) -> None:
-    self.key = f'parallel/{"-".join(languages)}'
+    super().__init__(*languages)
     self.schema = dict.fromkeys(languages, formats.TEXT)
     self._languages = languages
 

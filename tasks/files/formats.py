@@ -133,10 +133,9 @@ class Reader(abc.ABC):
   marked = False
   dropped_rows = 0
 
-  @property
-  def key(self) -> str:
-    """Identifies the format in the index."""
-    return type(self).__name__
+  def __init__(self, *arguments: object) -> None:
+    # Identifies the format in the index.
+    self.key = '/'.join([type(self).__name__, *map(str, arguments)])
 
   def files(self, path: str) -> list[str]:
     """Returns the files that `path` stands for."""
