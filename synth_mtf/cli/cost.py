@@ -105,12 +105,13 @@ def _print_paper() -> None:
       gin_files.parse(
         [f'sizes/{system.size}.gin', f'variants/{system.variant}.gin'],
         [
-          f'Unitransformer.max_length = {table.lengths["inputs"]}',
+          f'Unitransformer.max_length = {table.inputs}',
           'mesh_train_dataset_fn.pack = False',
           *system.bindings,
         ],
       )
-      costs.append(cost(_T5_VOCABULARY, table.lengths))
+      lengths = {'inputs': table.inputs, 'targets': table.targets}
+      costs.append(cost(_T5_VOCABULARY, lengths))
     print(paper.text(table, costs), end='\n\n')
 
 

@@ -1,47 +1,31 @@
 """Reads the event files of TensorBoard, and keeps graphs out of them."""
 
 import contextlib
-import dataclasses
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-
-@dataclasses.dataclass(frozen=True)
-class Events:
-  """The contents of a folder's event files.
-
-  Attributes:
-    scalars: the value at each step, in the order of steps, by tag.
-    texts: the last text of each tag.
-  """
-
-  scalars: Mapping[str, Mapping[int, float]]
-  texts: Mapping[str, str]
+Scalars = Mapping[str, Mapping[int, float]]  # values by tag and step
 
 
-def read(folder: str) -> Events:
+def read(folder: str) -> Scalars:
   """Reads the event files of a folder, which may be local or in a bucket.
 
   Of a file whose end is missing or damaged, it reads what comes before. Later
   values of a step replace earlier ones: a resumed run repeats some steps.
   """
   scalars: dict[str, dict[int, float]] = {}
-  texts: dict[str, str] = {}
   for event in _events(folder):
     for value in event.summary.value:
       if value.HasField('simple_value'):
         scalars.setdefault(value.tag, {})[event.step] = value.simple_value
       elif value.HasField('tensor'):
         found = tf.make_ndarray(value.tensor)
-        if found.size == 1 and found.dtype == object:
-          texts[value.tag] = found.item().decode('utf-8', 'replace')
-        elif found.size == 1:  # as TPUs write it
+        if found.size == 1 and found.dtype != object:  # as TPUs write it
           scalars.setdefault(value.tag, {})[event.step] = float(found.item())
-  ordered = {tag: dict(sorted(found.items())) for tag, found in scalars.items()}
-  return Events(ordered, texts)
+  return {tag: dict(sorted(found.items())) for tag, found in scalars.items()}
 
 
 def _events(folder: str) -> Iterator[Any]:

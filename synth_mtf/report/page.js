@@ -9,14 +9,12 @@ const SIDES = {
   cross: ['decoder', 'encoder'],
 };
 const LARGEST_OF_ROW = 5;
+const POSITIVE = '#06264a'; // as the ends of .ramp
+const NEGATIVE = '#7a3206';
 
 const models = JSON.parse(document.getElementById('models').textContent);
 const together = document.querySelector('[name=together]');
 const scale = document.querySelector('[name=scale]');
-const style = getComputedStyle(document.body);
-const [POSITIVE, NEGATIVE] = ['--positive', '--negative'].map((name) =>
-  style.getPropertyValue(name),
-);
 
 /** Unpacks the weights of a layer and an example (report/weights.py). */
 async function unpack({ data, queries, memory }, heads, signed) {
@@ -86,9 +84,7 @@ class Panel {
   async show(place = this.place) {
     const { stacks, examples } = models[this.model.value];
     const names = Object.keys(SIDES).filter((name) => name in stacks);
-    const titles = names.map((name) => [name, name.replace(
-      'cross', 'decoder to encoder',
-    )]);
+    const titles = names.map((name) => [name, SIDES[name].join(' to ')]);
     fill(this.stack, Object.fromEntries(titles), place.stack);
     const [from, to] = SIDES[this.stack.value];
     const { blocks, heads, signed } = stacks[this.stack.value];

@@ -7,7 +7,7 @@ line can name the layouts without either.
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 # Of tasks that this package registers; the rest of their names is T5's.
 PREFIX = 'synth_'
@@ -22,8 +22,7 @@ class Measure:
 
   Attributes:
     name: identifies it within the column.
-    tags: T5's `<task>/<metric>` without our prefix, or a fact of runs (see
-      `scores.frame`); the first that a run has counts.
+    tags: of `scores.frame`; the first that a run has counts.
     shown: formats it.
     better: 1 if higher numbers are better, -1 if lower ones are, or else 0.
     scale: multiplies the metric's value and standard error.
@@ -73,8 +72,7 @@ class Column:
     return {tag for measure in self.measures for tag in measure.tags}
 
 
-@dataclasses.dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
   """The columns of a table, and whether it is of no use without any score."""
 
   title: str

@@ -6,7 +6,6 @@ the rows are here whose models this package has; of Table 4, parameters and
 speed. Table 3, Table 7 and the rest of Table 4 are left out.
 """
 
-import types
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Optional
 
@@ -16,16 +15,11 @@ from synth_mtf.results.layouts import VANILLA
 
 
 class System(NamedTuple):
-  """A row of a table.
+  """A row of a table: the paper's name, and a cell of each column or nothing.
 
-  Attributes:
-    name: as the paper has it.
-    scores: a cell for each column of the table, or nothing.
-    size: its gin file in `sizes/`; '' if its cost is not compared.
-    variant: its gin file in `variants/`.
-    millions: of trained parameters.
-    products: operations, as a multiple of those of the table's first system.
-    bindings: of gin, beside its files.
+  Systems with a `size` and a `variant`, files of gin, are compared by the
+  millions of trained parameters and by operations, as a multiple of those of
+  the table's first system.
   """
 
   name: str
@@ -38,19 +32,13 @@ class System(NamedTuple):
 
 
 class Table(NamedTuple):
-  """A table of the paper.
-
-  Attributes:
-    title: what it is.
-    columns: the keys of the columns of scores, see layouts.py.
-    systems: its rows.
-    lengths: of inputs and targets.
-  """
+  """A table of the paper; `columns` are keys of `layouts`."""
 
   title: str
   columns: Sequence[str]
   systems: Sequence[System]
-  lengths: Mapping[str, int] = types.MappingProxyType({})
+  inputs: int = 0
+  targets: int = 0
 
   @property
   def costed(self) -> list[System]:
@@ -101,7 +89,8 @@ TABLES = (
       System('Syn (D+V)', '27.57 41.38 37.27'),
       System('Syn (R+V)', '28.47 41.85 40.05', 'small', 'random_vanilla', 73),
     ),
-    {'inputs': 256, 'targets': 256},
+    inputs=256,
+    targets=256,
   ),
   Table(
     'Table 4, pretraining on C4 (T5 Base)',
@@ -116,7 +105,8 @@ TABLES = (
       System('Syn (D+V)', '0.86'),
       System('Syn (R+V)', '0.97'),
     ),
-    {'inputs': 512, 'targets': 114},
+    inputs=512,
+    targets=114,
   ),
   Table(
     'Table 5, GLUE',
@@ -131,22 +121,17 @@ TABLES = (
 )
 
 
-# The paper's names of plain T5.
 _VANILLA = ('Transformer', 'T5 (Base)', _T5)
-
-
-def _scores() -> dict[tuple[str, str], tuple[float, ...]]:
-  found = {}
-  for table in TABLES:
-    for name, scores, *_ in table.systems:
-      for label in VANILLA if name in _VANILLA else [name]:
-        for column, cell in zip(table.columns, scores.split()):
-          found[column, label] = tuple(map(float, cell.split('/')))
-  return found
-
-
 # The figures of a column's measures, by the column's key and the model's label.
-SCORES: Mapping[tuple[str, str], tuple[float, ...]] = _scores()
+SCORES: Mapping[tuple[str, str], tuple[float, ...]] = {
+  (column, label): tuple(map(float, cell.split('/')))
+  for table in TABLES
+  for name, scores, *_ in table.systems
+  for label in (
+    VANILLA if name in ('Transformer', 'T5 (Base)', _T5) else [name]
+  )
+  for column, cell in zip(table.columns, scores.split())
+}
 
 
 def text(table: Table, costs: Sequence[Cost]) -> str:

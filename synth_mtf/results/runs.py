@@ -13,7 +13,7 @@ import math
 import os
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 import numpy as np
@@ -25,6 +25,7 @@ from synth_mtf.checkpoints import names
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, gin_files
+from synth_mtf.host.events import Scalars
 from synth_mtf.results import labels, records
 from synth_mtf.results.records import Result
 
@@ -41,8 +42,6 @@ _EVALUATION = re.compile(
   r'|(?P<split>.+)_eval(?:_.*)?'
 )
 _SCORE = re.compile(r'eval/([^/]+)/(.+)')
-
-Scalars = Mapping[str, Mapping[int, float]]  # values by tag and step
 
 
 class Run:
@@ -91,10 +90,7 @@ class Run:
     The name of its folder if it has no configuration, or one with names of
     modules that are neither ours nor the host's.
     """
-    with contextlib.suppress(UserError):
-      if self._parse():
-        return labels.label()
-    return os.path.basename(self.name)
+    return self._of_model(labels.label) or os.path.basename(self.name)
 
   @functools.cached_property
   def steps(self) -> list[int]:
@@ -157,12 +153,12 @@ class Run:
     Sequences are as long as in training. None if a checkpoint or a readable
     configuration is missing.
     """
-    lengths = self._setting('run.sequence_length')
-    if lengths and self._checkpoint:
-      with contextlib.suppress(UserError):
-        if self._parse():
-          return cost.cost(self._checkpoint.vocab_size, lengths).flops // 2
-    return None
+    lengths, checkpoint = self._setting('run.sequence_length'), self._checkpoint
+    if not lengths or not checkpoint:
+      return None
+    return self._of_model(
+      lambda: cost.cost(checkpoint.vocab_size, lengths).flops // 2
+    )
 
   @functools.cached_property
   def _checkpoint(self) -> Optional[Checkpoint]:
@@ -176,14 +172,16 @@ class Run:
     found = {}
     for folder in self.folders:
       with _explained(folder):
-        found[folder] = events.read(folder).scalars
+        found[folder] = events.read(folder)
     return found
 
-  def _parse(self) -> bool:
-    """Makes gin hold its configuration; returns whether there is one."""
-    if self.gin:
-      gin_files.parse_foreign(self.gin, self.name)
-    return bool(self.gin)
+  def _of_model(self, function: Callable[[], Any]) -> Any:
+    """Calls a function while gin holds the model, if that can be parsed."""
+    with contextlib.suppress(UserError):
+      if self.gin:
+        gin_files.parse_foreign(self.gin, self.name)
+        return function()
+    return None
 
   def _setting(self, name: str) -> Any:
     """The value of a binding if it is a literal, or None.
@@ -198,13 +196,7 @@ class Run:
 
 
 def read(folder: str) -> list[Run]:
-  """Finds the runs of a folder, local or in a bucket.
-
-  Args:
-    folder: a model folder; or a demo's, which holds several runs.
-
-  Returns:
-    At least one; those of a demo in the order of its table.
+  """Returns the run of a model folder, or all of a demo's in its order.
 
   Raises:
     UserError: there is no such folder, or no run in it.
@@ -271,16 +263,14 @@ def _is_model_folder(folder: str) -> bool:
 def _results(folder: str, scalars: Scalars) -> Iterator[Result]:
   """Yields results in a folder and those below it, the most reliable last.
 
-  Args:
-    folder: of a run or of an evaluation.
-    scalars: its event files, which have scores if the run was evaluated there
-      (`utils.run.eval_summary_dir`).
+  It may be a run's or an evaluation's. Its scalars have scores if the run was
+  evaluated there (`utils.run.eval_summary_dir`).
   """
   yield from _evaluation(folder, scalars)
   for name in _subfolders(folder):
     if _EVALUATION.fullmatch(name):
       place = os.path.join(folder, name)
-      yield from _evaluation(place, events.read(place).scalars)
+      yield from _evaluation(place, events.read(place))
 
 
 def _evaluation(folder: str, scalars: Scalars) -> Iterator[Result]:

@@ -28,12 +28,7 @@ WIDTH = 6.5  # inches: A4 or letter without margins
 _COLOURS = (
   '#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#E69F00', '#000000',
 )  # fmt: skip
-DASHES: tuple[Any, ...] = (
-  '-',
-  (0, (5, 1.5)),
-  (0, (1.2, 1.2)),
-  (0, (5, 1.2, 1.2, 1.2)),
-)
+DASHES = ('-', (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
 _MARKERS = 'osD^vPX'
 _LEGEND_COLUMNS = 4
 _LEGEND_ROW = 0.16  # inches
@@ -42,13 +37,12 @@ _SETTINGS = {
   'axes.grid': True,
   'axes.spines.right': False,
   'axes.spines.top': False,
-  'axes.titlesize': 8,
-  'figure.titlesize': 9,
+  'axes.titlesize': 'medium',
+  'figure.titlesize': 'medium',
   'font.size': 8,
   'grid.color': '0.9',
   'grid.linewidth': 0.5,
   'legend.fontsize': 7.5,
-  'legend.title_fontsize': 9,
   'legend.frameon': False,
   'lines.linewidth': 1.3,
   'lines.markersize': 4,
@@ -94,14 +88,14 @@ def panels(
   layout: str = 'constrained',
   **settings: Any,
 ) -> Figure:
-  """Returns a figure of panels in our style.
+  """Returns a figure of panels in our style, as `Figure.subplots` makes them.
 
   Args:
     rows: how many.
     columns: how many.
     draw: fills them; [row][column].
     height: of a row in inches.
-    layout: as in `Figure`; 'compressed' where panels keep their aspect.
+    layout: 'compressed' where panels keep their aspect.
     **settings: of `Figure.subplots`.
   """
   with matplotlib.rc_context(_SETTINGS):
@@ -137,12 +131,7 @@ def legend(
 def write(figure: Figure, path: str) -> list[str]:
   """Writes a figure as PNG and as SVG; returns their paths.
 
-  Args:
-    figure: of `panels`.
-    path: without the suffix; its folder is created if need be.
-
-  Raises:
-    UserError: they cannot be written.
+  The folder of `path`, which has no suffix, is created if need be.
   """
   try:
     tf.io.gfile.makedirs(os.path.dirname(path) or '.')

@@ -14,7 +14,7 @@ import pandas as pd
 
 from synth_mtf.errors import UserError
 from synth_mtf.results import layouts, scores
-from synth_mtf.results.layouts import Column, Layout
+from synth_mtf.results.layouts import Column
 from synth_mtf.results.runs import Run
 
 LAST, BEST = 'last', 'best'
@@ -81,7 +81,11 @@ def make(
   numbers = _numbers(cells, columns, models)
   table = Table(shape.title, checkpoint, columns, models, cells, numbers)
   if shape.needs_scores and table.scores.empty:
-    raise _nothing_to_show(shape, frame)
+    tasks = ', '.join(sorted(set(frame.task.dropna())))
+    raise UserError(
+      f'no run has a score of this table ({shape.title}). '
+      f'Evaluated tasks: {tasks or "none"}. Leave out --layout to see them.'
+    )
   return table
 
 
@@ -100,18 +104,6 @@ def _check(checkpoint: str, frame: pd.DataFrame, runs: Sequence[Run]) -> None:
         f'--checkpoint={checkpoint}: {run.name} has not been evaluated at that '
         f'step{known if steps else ""}.'
       )
-
-
-def _nothing_to_show(shape: Layout, frame: pd.DataFrame) -> UserError:
-  tasks = ', '.join(sorted(set(frame.task.dropna())))
-  return UserError(
-    f'no run has a score of this table ({shape.title}). '
-    + (
-      f'Evaluated tasks: {tasks}. Leave out --layout to see them.'
-      if tasks
-      else 'None of the runs has been evaluated.'
-    )
-  )
 
 
 def _cells(

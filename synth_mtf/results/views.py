@@ -19,10 +19,8 @@ _SIGNIFICANT = 3  # standard errors of a difference
 def grid(table: Table, errors: bool = False, paper: bool = False) -> Grid:
   """Returns a table as texts.
 
-  Args:
-    table: the numbers.
-    errors: whether scores have their standard errors beside them.
-    paper: whether the paper's figures and the differences follow each model.
+  With `errors`, scores have their standard errors beside them; with `paper`,
+  its figures and the differences follow each model.
   """
   rows = []
   for model in table.models:
@@ -68,12 +66,12 @@ def as_json(table: Table, errors: bool = False, paper: bool = False) -> str:
 
   The notes are those of a `grid` with these arguments.
   """
-  sources = ['value', 'n', 'unit', 'standard_error']
-  sources += ['task', 'split', 'metric', 'step']
+  score = ['value', 'n', 'unit', 'standard_error']
+  score += ['task', 'split', 'metric', 'step']
   cells = {
     (cell['run'], cell['name']): {
       key: _known(cell[key])
-      for key in (sources if isinstance(cell['task'], str) else ['value'])
+      for key in (score if isinstance(cell['task'], str) else ['value'])
     }
     for cell in table.cells.to_dict('records')
   }
@@ -258,38 +256,29 @@ def _notes_on_model(table: Table, model: str) -> Iterator[str]:
   """Yields what is said of a row: its seeds, and what its dashes stand for."""
   runs = table.models[model]
   if len(runs) > 1:
-    seeds = {run.seed: str(run.seed) for run in runs if run.seed is not None}
-    which = f'seeds {", ".join(seeds.values())}'
+    seeds = {run.seed for run in runs} - {None}
+    which = 'seeds ' + ', '.join(str(run.seed) for run in runs)
     if len(seeds) < len(runs):
       which = ', '.join(run.name for run in runs)
     yield f'{model}: mean±standard deviation over {len(runs)} runs ({which}).'
   cells = table.cells[table.cells.model == model]
-  undefined, missing = [], []
-  for column in table.columns:
-    values = cells.value[cells.column == column.key]
-    if values.isna().any():
-      undefined.append(column.key)
-    if 0 < len(values) < len(runs) * len(column.measures):
-      missing.append(column.key)
-  if undefined:
-    yield f'{model}: not defined in at least one run: {", ".join(undefined)}.'
-  if missing:
-    yield f'{model}: missing in at least one run: {", ".join(missing)}.'
+  values = {x.key: cells.value[cells.column == x.key] for x in table.columns}
+  all_of = {x.key: len(runs) * len(x.measures) for x in table.columns}
+  undefined = [key for key, found in values.items() if found.isna().any()]
+  missing = [k for k, found in values.items() if 0 < len(found) < all_of[k]]
+  for what, keys in (('not defined', undefined), ('missing', missing)):
+    if keys:
+      yield f'{model}: {what} in at least one run: {", ".join(keys)}.'
 
 
 def _notes_on_tasks(table: Table) -> Iterator[str]:
   """Yields which columns have scores of different tasks or splits."""
   for column in table.columns:
-    found = table.scores[table.scores.column == column.key]
+    found = table.scores[table.scores.name == column.names[0]]
     tasks = found.task.str.removeprefix(PREFIX)
-    places = tasks + ' (' + found.split + ')'
-    several = [
-      of_number
-      for _, of_number in places.groupby(found.name)
-      if of_number.nunique() > 1
-    ]
-    if several:
+    places = sorted(set(tasks + ' (' + found.split + ')'))
+    if len(places) > 1:
       yield (
         f'{column.key} has scores of different tasks or splits: '
-        f'{", ".join(sorted(set(several[0])))}.'
+        f'{", ".join(places)}.'
       )

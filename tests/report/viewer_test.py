@@ -1,7 +1,6 @@
 """The attention viewer in Chromium: it shows the weights it was given."""
 
 import dataclasses
-import json
 import os
 import pathlib
 import re
@@ -134,9 +133,7 @@ def browser(tmp_path_factory):
     f'--user-data-dir={folder / "profile"}',
   ):
     options.add_argument(argument)
-  options.set_capability(
-    'goog:loggingPrefs', {'browser': 'ALL', 'performance': 'ALL'}
-  )
+  options.set_capability('goog:loggingPrefs', {'browser': 'ALL'})
   service = webdriver.ChromeService(
     shutil.which('chromedriver'),
     env={**os.environ, 'HOME': str(folder), 'TMPDIR': str(folder)},
@@ -175,7 +172,6 @@ def path(shown, tmp_path_factory):
 def opened(browser, path):
   """The browser with the page in it, both panels drawn."""
   browser.get_log('browser')
-  browser.get_log('performance')
   browser.resize(1280, 900)
   browser.show(path)
   yield browser
@@ -354,21 +350,6 @@ def test_what_has_the_focus_shows_it(opened, name):
   focus = opened.reach(name)
   assert focus.value_of_css_property('outline-style') == 'solid'
   assert focus.value_of_css_property('outline-width') == '3px'
-
-
-def test_the_page_asks_for_nothing_but_itself(opened, path):
-  opened.choose('left', model=2, stack='cross', layer=1, example=2)
-  messages = [
-    json.loads(entry['message'])['message']
-    for entry in opened.get_log('performance')
-  ]
-  asked = {
-    message['params']['request']['url']
-    for message in messages
-    if message['method'] == 'Network.requestWillBeSent'
-  }
-  local = ('chrome:', 'data:')
-  assert {url for url in asked if not url.startswith(local)} == {path.as_uri()}
 
 
 def test_weights_are_unpacked_when_they_are_looked_at(opened):

@@ -76,7 +76,7 @@ def test_they_are_written_at_an_interval_and_change_nothing(train):
     ),
   }
   assert all(steps == [0, 2, 4] for steps in found.values())
-  recorded = events.read(str(watched)).scalars
+  recorded = events.read(str(watched))
   for number in range(1, 5):
     tag = f'attention/encoder/layer_01/alpha/{{}}/head_{number:02d}'
     r, v = (recorded[tag.format(letter)] for letter in 'RV')
