@@ -157,8 +157,15 @@ _SUPER_GLUE = (
   _column('WiC', 'accuracy=super_glue_wic_v102/accuracy'),
   _column('WSC', 'accuracy=super_glue_wsc_v102_simple_eval/accuracy'),
 )
-_GLUE_AVERAGE = _column('GLUE', 'average=', over=_GLUE)
-_SUPER_GLUE_AVERAGE = _column('SuperGLUE', 'average=', over=_SUPER_GLUE)
+_T5S_RULE = (
+  "Averages are T5's: over the metrics of each task, then over tasks. A "
+  'correlation is not defined if all answers are alike: it is shown as "-" and '
+  'counts as 0.'
+)
+_GLUE_AVERAGE = _column('GLUE', 'average=', over=_GLUE, note=_T5S_RULE)
+_SUPER_GLUE_AVERAGE = _column(
+  'SuperGLUE', 'average=', over=_SUPER_GLUE, note=_T5S_RULE
+)
 _SQUAD = _column(
   'SQuAD',
   'EM=squad_v010_allanswers/em|squad_v010_allanswers_span/em|squad_v010/em',

@@ -60,11 +60,7 @@ class Result:
 
 
 def read(folder: str) -> list[tuple[Result, Origin]]:
-  """Returns the results of a folder, each with what it was made with.
-
-  Raises:
-    UserError: metrics.json is not ours.
-  """
+  """Returns the results of a folder, each with what it was made with."""
   path = os.path.join(folder, METRICS)
   if not tf.io.gfile.exists(path):
     return []
@@ -86,11 +82,7 @@ def read(folder: str) -> list[tuple[Result, Origin]]:
 def add_results(
   folder: str, results: Iterable[Result], made_with: Origin
 ) -> None:
-  """Adds results to a folder's metrics.json.
-
-  Raises:
-    UserError: the existing file is not ours.
-  """
+  """Adds results to a folder's metrics.json, unless it is not ours."""
   pairs = [*read(folder), *((result, made_with) for result in results)]
   by_key = {result.key: (result, origin) for result, origin in pairs}
   ordered = sorted(by_key.values(), key=lambda pair: pair[0].key)

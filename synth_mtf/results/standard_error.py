@@ -27,15 +27,8 @@ def standard_errors(
 ) -> dict[str, Optional[float]]:
   """Returns the standard error of each value that a metric function returns.
 
-  Args:
-    metric_fn: takes targets and predictions, returns values by name.
-    targets: one for each example.
-    predictions: one for each example.
-
-  Returns:
-    The errors by name; None if the metric is not defined without one of the
-    blocks. Nothing for a single example, and for a metric that is slow or fails
-    on fewer examples.
+  It is None if the metric is not defined without one of the blocks. A single
+  example, and a metric that is slow or fails on fewer examples, have none.
   """
   n = len(targets)
   groups = min(GROUPS, n)

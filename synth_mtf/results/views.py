@@ -184,15 +184,7 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
   ]
   if pairs:
     found.append(f'Columns with several metrics: {", ".join(pairs)}.')
-  if any(column.over for column in table.columns):
-    found.append(
-      "Averages are T5's: over the metrics of each task, then over tasks. A "
-      'correlation is not defined if all answers are alike: it is shown as '
-      f'"{MISSING}" and counts as 0.'
-    )
-  column_notes = dict.fromkeys(column.note for column in table.columns)
-  if any(column_notes):
-    found.append(' '.join(filter(None, column_notes)))
+  found += filter(None, dict.fromkeys(x.note for x in table.columns))
   differences = [_difference(table, column) for column in table.columns]
   if any(differences):
     found.append(

@@ -205,36 +205,26 @@ def refused(capsys, status, *expected):
 @pytest.mark.parametrize(
   'words, message',
   [
-    ('', 'name the text to look at'),
-    ('--text=a --task=b', 'in one way'),
-    ('--text=a --examples=0', 'at least one of its --examples'),
-    ('--target=b', 'expected inputs'),
-    ('--text=a --step=7', 'no checkpoint .*-7; .*model.ckpt-2'),
-    ('--text=a --out=gone/x.npz', 'expected a file'),
-    ('--text=a --out=.', 'expected a file'),
-    ('--task=synth_glue_cola', 'did you mean'),
-    ('--input=gone.txt', 'gone.txt cannot be read'),
-    ('--text=a --vocabulary=gone.model', 'cannot be read as'),
+    ('attention {}', 'name the text to look at'),
+    ('attention {} --text=a --task=b', 'in one way'),
+    ('attention {} --text=a --examples=0', 'at least one of its --examples'),
+    ('attention {} --target=b', 'expected inputs'),
+    ('attention {} --text=a --step=7', 'no checkpoint .*-7; .*model.ckpt-2'),
+    ('attention {} --text=a --out=gone/x.npz', 'expected a file'),
+    ('attention {} --text=a --out=.', 'expected a file'),
+    ('attention {} --task=synth_glue_cola', 'did you mean'),
+    ('attention {} --input=gone.txt', 'gone.txt cannot be read'),
+    ('attention {} --text=a --vocabulary=gone.model', 'cannot be read as'),
+    ('report no_such', 'no_such does not exist; expected a model folder'),
+    ('report {} --attention=x.npz', 'x.npz is not a file'),
+    ('report {} --layout=glue', 'no run has a score of this table'),
+    ('report {} --out=no/such/x.html', 'expected a file'),
+    ('report {} --target=x', 'expected inputs'),
   ],
 )
 @pytest.mark.usefixtures('here')
-def test_bad_input_for_attention(runs, words, message, capsys):
-  refused(capsys, attention(runs[0], *words.split()), message)
-
-
-@pytest.mark.parametrize(
-  'words, message',
-  [
-    ('no_such', 'no_such does not exist; expected a model folder'),
-    ('{run} --attention=x.npz', 'x.npz is not a file'),
-    ('{run} --layout=glue', 'no run has a score of this table'),
-    ('{run} --out=no/such/x.html', 'expected a file'),
-    ('{run} --target=x', 'expected inputs'),
-  ],
-)
-@pytest.mark.usefixtures('here')
-def test_bad_input_for_report(runs, words, message, capsys):
-  refused(capsys, report(*words.format(run=runs[0]).split()), message)
+def test_bad_input(runs, words, message, capsys):
+  refused(capsys, cli.main(words.format(runs[0]).split()), message)
 
 
 def damage(run):

@@ -7,7 +7,7 @@ import pytest
 from synth_mtf.host import gin_files
 from synth_mtf.paths import gin_path
 from synth_mtf.results import labels
-from tests import family, model
+from tests import model
 
 VARIANTS = sorted(
   p.stem for p in pathlib.Path(gin_path(), 'variants').iterdir()
@@ -61,12 +61,6 @@ def test_the_expected_ones(found):
 def test_no_two_models_have_the_same(found):
   assert all(found.values())
   assert len(set(found.values())) == len(found)
-
-
-def test_a_synthesizer_is_called_by_the_letters_of_its_functions(found):
-  for name, member in family.VARIANTS.items():
-    letters = '+'.join(f.letter for f in member.functions())
-    assert found[name].endswith(f'({letters})')
 
 
 def test_a_layer_that_nobody_knows_has_the_name_of_its_class():

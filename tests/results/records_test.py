@@ -11,31 +11,20 @@ from synth_mtf.results import records
 from synth_mtf.results.records import Result
 
 RUN = {'versions': {'t5': '0.9.4'}, 'gin': 'a = 1\n'}
-RESULT = Result(
-  task='cola',
-  split='validation',
-  metric='matthews_corrcoef',
-  value=12.5,
-  n=40,
-  unit='example',
-  standard_error=1.5,
-  step=100,
-)
+RESULT = Result('cola', 'validation', 'f1', 12.5, 40, 'example', 1.5, 100)
 
 
 def changed(**changes):
   return dataclasses.replace(RESULT, **changes)
 
 
-def example(**changes):
-  return {
-    'input': b'cola sentence: A b\xc3\xb6ok.',
-    'target': 'acceptable',
-    'prediction': 'unacceptable\n',
-    'read_as': np.int32(0),
-    'target_read_as': {'answers': np.array(['a', 'b'])},
-    **changes,
-  }
+EXAMPLE = {
+  'input': b'cola sentence: A b\xc3\xb6ok.',
+  'target': 'acceptable',
+  'prediction': 'unacceptable\n',
+  'read_as': np.int32(0),
+  'target_read_as': {'answers': np.array(['a', 'b'])},
+}
 
 
 def test_results_come_back_with_what_they_were_made_with(tmp_path):
@@ -77,7 +66,7 @@ def test_a_file_of_someone_else_is_not_overwritten(tmp_path):
 
 def test_predictions_are_text(tmp_path):
   folder = str(tmp_path)
-  records.add_predictions(folder, 'cola', 'validation', 100, [example()])
+  records.add_predictions(folder, 'cola', 'validation', 100, [EXAMPLE])
   (line,) = (tmp_path / 'predictions.jsonl').read_text().splitlines()
   assert json.loads(line) == {
     'task': 'cola',
@@ -96,7 +85,7 @@ def test_predictions_of_other_tasks_and_steps_stay(tmp_path):
   folder = str(tmp_path)
   for task, step in (('cola', 100), ('rte', 100), ('cola', 200), ('cola', 100)):
     records.add_predictions(
-      folder, task, 'validation', step, [example(), example()]
+      folder, task, 'validation', step, [EXAMPLE, EXAMPLE]
     )
   lines = (tmp_path / 'predictions.jsonl').read_text().splitlines()
   found = [(p['task'], p['step']) for p in map(json.loads, lines)]

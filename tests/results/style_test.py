@@ -1,8 +1,6 @@
 """The look of figures, and the files that they are written to."""
 
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
@@ -40,14 +38,6 @@ def test_looks_differ_by_colour_and_by_dash_or_marker():
   assert len({x.color for x in looks[:7]}) == 7
 
 
-@pytest.mark.parametrize('number', [0, -1, 4])
-def test_they_count_from_one(number):
-  assert style.chosen([3, 1], 3, 'head') == [3, 1]
-  message = f'there is no head {number}; there are 1 to 3'
-  with pytest.raises(UserError, match=message):
-    style.chosen([1, number], 3, 'head')
-
-
 @pytest.mark.parametrize('label', ['Syn (R)', 'Syn (R), cross-attention R'])
 def test_the_legend_is_as_wide_as_the_figure_at_most(label):
   labels = [f'{label} {number}' for number in range(7)]
@@ -59,18 +49,3 @@ def test_the_legend_is_as_wide_as_the_figure_at_most(label):
   (panel, *_) = figure.axes
   assert panel.get_window_extent().y1 <= extent.y0
   assert panel.get_window_extent().height > 0.8 * figure.dpi
-
-
-@pytest.mark.slow
-def test_without_matplotlib_there_is_one_message():
-  script = (
-    'import sys; sys.modules["matplotlib"] = None\n'
-    'from synth_mtf import cli\n'
-    'sys.exit(cli.main(["plot", "x.npz", "--out", "x"]))'
-  )
-  done = subprocess.run(
-    [sys.executable, '-c', script], capture_output=True, text=True, check=False
-  )
-  assert done.returncode == 2
-  assert "pip install -c constraints.txt '.[plot]'" in done.stderr
-  assert 'Traceback' not in done.stderr
