@@ -3,6 +3,7 @@
 import pathlib
 import statistics
 import types
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def test_a_table_beside_the_papers():
       paper.System('Three', '', 'base', 'dense'),
     ),
   )
-  costs = [
+  costs: Any = [
     types.SimpleNamespace(trained=trained, flops=flops)
     for trained, flops in ((100e6, 400), (99.04e6, 600), (1e6, 200))
   ]
