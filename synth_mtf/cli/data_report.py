@@ -1,78 +1,65 @@
-"""The rows of a data folder, a line for each file, for `synth-mtf doctor`."""
+"""The rows of a data folder, a line for each split of a task."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from synth_mtf.results import printing
 
-_HEADS = ('task', 'split', 'file', 'rows', 'released', 'faults', 'digest')
-_WIDTHS = (38, 21, 44, -11, 20, -6, 16)
-# A split of more files is one line of the table.
+_HEADS = ('task', 'split', 'rows', 'released', 'faults', 'digest', 'files')
+_WIDTHS = (38, 21, -11, 20, -6, 16, 44)
 _MOST_FILES = 4
 
 
 class DataReport:
-  """The files of all tasks.
+  """The official files of some tasks.
 
   Attributes:
-    found: the tasks that have files.
-    missing: those that lack some, and for which splits.
-    faults: the malformed rows of each file that has some.
-    notes: what is odd.
+    splits: the `SplitRows` that have been read, or are missing, so far.
   """
 
   def __init__(self, data_dir: str) -> None:
-    self.found: list[str] = []
-    self.missing: list[str] = []
-    self.faults: dict[str, str] = {}
-    self.notes: list[str] = []
+    self.splits: list[Any] = []
     self._prefix = os.path.join(data_dir, '')
 
-  def lines(self) -> Iterator[str]:
+  def lines(self, names: Iterable[str]) -> Iterator[str]:
     """Reads all files, and yields the lines of the table as they are read."""
     from synth_mtf.tasks import get, inspection
 
-    for name in inspection.task_names():
-      missing = []
+    for name in names:
       for split in inspection.splits_of(get(name)):
-        if split.missing:
-          missing.append(split.split)
-          continue
-        if not self.found:
-          yield printing.line(_HEADS, _WIDTHS)
-        if name not in self.found:
-          self.found.append(name)
-        yield from self._split(split)
-      if missing:
-        self.missing.append(f'{name} ({", ".join(missing)})')
+        if split.files:
+          if not self.files:
+            yield printing.line(_HEADS, _WIDTHS)
+          yield self._line(split)
+        self.splits.append(split)
 
-  def _split(self, split: Any) -> Iterator[str]:
-    for file in split.files:
-      if file.num_faults:
-        self.faults[file.path] = file.describe_faults()
-      self.notes += [note for note in file.notes if note not in self.notes]
-    first = split.files[0].path.removeprefix(self._prefix)
-    if len(split.files) > _MOST_FILES:
-      name = f'{first} and {len(split.files) - 1:,} more'
-      yield self._line(split, name, split.files)
-      return
-    for file in split.files:
-      name = file.path.removeprefix(self._prefix)
-      yield self._line(split, name, [file])
-    if len(split.files) > 1:
-      cells = split.task, split.split, 'together', printing.count(split.rows)
-      yield printing.line((*cells, split.released, '', ''), _WIDTHS)
+  @property
+  def files(self) -> list[Any]:
+    """What one pass over each of the files has found so far."""
+    return [file for split in self.splits for file in split.files]
 
-  def _line(self, split: Any, name: str, files: Sequence[Any]) -> str:
-    count = sum(file.num_examples for file in files)
+  @property
+  def faults(self) -> list[Sequence[str]]:
+    """The malformed rows of each file that has some."""
+    return list(dict.fromkeys(tuple(f.faults) for f in self.files if f.faults))
+
+  @property
+  def notes(self) -> list[str]:
+    """What is odd."""
+    return list(dict.fromkeys(note for f in self.files for note in f.notes))
+
+  def _line(self, split: Any) -> str:
+    paths = [file.path.removeprefix(self._prefix) for file in split.files]
+    if len(paths) > _MOST_FILES:
+      paths = [*paths[:_MOST_FILES], f'and {len(paths) - _MOST_FILES:,} more']
     cells = (
       split.task,
       split.split,
-      name,
-      printing.count(count if split.counted else None),
-      split.released if len(files) == len(split.files) else '',
-      str(sum(file.num_faults for file in files)),
-      split.digest(files),
+      printing.count(split.rows),
+      split.released,
+      str(sum(file.num_faults for file in split.files)),
+      split.digest,
+      ' '.join(paths),
     )
     return printing.line(cells, _WIDTHS)

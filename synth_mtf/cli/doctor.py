@@ -183,7 +183,9 @@ def _vocabulary() -> Finding:
 
 def _data() -> Iterator[Union[Finding, str]]:
   """Reads every row of every task's files, and lists the missing files."""
-  from synth_mtf.tasks import settings
+  import seqio
+
+  from synth_mtf.tasks import inspection, settings
   from synth_mtf.tasks.files.source import FIX
 
   data_dir = settings().data_dir
@@ -195,18 +197,19 @@ def _data() -> Iterator[Union[Finding, str]]:
     )
     return
   report = DataReport(data_dir)
-  yield from report.lines()
+  yield from report.lines(inspection.names(seqio.TaskRegistry))
   yield from (f'odd    {note}' for note in report.notes)
-  for path, faults in report.faults.items():
-    indented = ''.join(f'\n       {line}' for line in faults.splitlines())
-    yield Finding(f'malformed: {path}{indented}', FIX, fault=True)
+  for faults in report.faults:
+    yield Finding('\n       '.join(['malformed:', *faults]), FIX, fault=True)
+  found = {split.task for split in report.splits if split.files}
   yield Finding(
-    f'data folder {data_dir}: files of {len(report.found)} tasks',
-    '' if report.found else 'pass the folder with glue/CoLA/train.tsv, ...',
-    fault=not report.found,
+    f'data folder {data_dir}: files of {len(found)} tasks',
+    '' if found else 'pass the folder with glue/CoLA/train.tsv, ...',
+    fault=not found,
   )
-  if report.found and report.missing:
+  missing = [f'{one.task} {one.split}' for one in report.splits if one.missing]
+  if found and missing:
     yield Finding(
-      f'missing: {", ".join(report.missing)}',
+      f'missing: {", ".join(missing)}',
       'only runs that use one of these need it',
     )

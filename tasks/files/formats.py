@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Union
 
 import tensorflow.compat.v2 as tf
-from typing_extensions import override
 
 from synth_mtf.errors import UserError
 from synth_mtf.tasks.files import storage
@@ -38,19 +37,16 @@ NO_LABEL = -1  # the label of rows of test sets, as in TFDS
 
 
 class RowError(Exception):
-  """A malformed row: what was found and what was expected.
+  """A malformed row: what was found, what was expected, in which of its lines.
 
-  Attributes:
-    line: number of lines from the start of the record to the fault.
-    near: text to look for in the file where lines are not counted.
+  Where lines are not counted, `near` is text to look for in the file.
   """
 
-  def __init__(
-    self, found: str, expected: str, line: int = 0, near: str = ''
-  ) -> None:
+  near = ''
+
+  def __init__(self, found: str, expected: str, line: int = 0) -> None:
     super().__init__(f'{found}; expected {expected}')
     self.line = line
-    self.near = near
 
   def within(self, place: str) -> RowError:
     """Returns the error with a more precise place before it."""
@@ -84,12 +80,11 @@ def decode(data: bytes) -> str:
   try:
     return data.decode('utf-8')
   except UnicodeDecodeError as error:
-    line = data.count(b'\n', 0, error.start)
     column = error.start - data.rfind(b'\n', 0, error.start)
     raise RowError(
       f'the byte 0x{data[error.start]:02x} at column {column} is not UTF-8',
       'UTF-8 text',
-      line,
+      line=data.count(b'\n', 0, error.start),
     ) from error
 
 
@@ -99,22 +94,11 @@ def quote(text: str, limit: int = 60) -> str:
 
 
 class Record(NamedTuple):
-  """One row as it is in the file, and the name of the file if it is all of it.
+  """A row as it is in its file, and the name of a file that is a row."""
 
-  `data` is usually bytes.
-  """
-
-  data: Any
+  data: Any  # usually bytes
   start: Position
   name: str = ''
-
-
-class Header(NamedTuple):
-  """The names in the first line of a file, and its length in bytes."""
-
-  columns: Sequence[str] | None = None
-  size: int = 0
-  oddity: Oddity | None = None
 
 
 class Reader(abc.ABC):
@@ -145,10 +129,9 @@ class Reader(abc.ABC):
     """Returns `file:line` of an error in the record at `start`."""
     return f'{path}:{1 + storage.lines_before(path, start) + error.line}'
 
-  def read_header(self, path: str) -> Header:
-    """Reads the first line, if it is not a row."""
-    del path
-    return Header()
+  def read_header(self, _path: str) -> tuple[Record, Sequence[str] | None]:
+    """Returns the first line and the columns it names, if it is not a row."""
+    return Record(b'', 0), None
 
   @contextlib.contextmanager
   def open(
@@ -158,10 +141,8 @@ class Reader(abc.ABC):
     with storage.reading(path) as stream:
       if start:
         stream.seek(start)
-      yield (
-        stream if end is None else io.BytesIO(stream.read(end - start)),
-        start,
-      )
+      part = stream if end is None else io.BytesIO(stream.read(end - start))
+      yield part, start
 
   def records(self, stream: Any, start: Position) -> Iterator[Record]:
     """Yields the records of what `open` opened."""
@@ -183,8 +164,7 @@ class Reader(abc.ABC):
   ) -> Sequence[Example | RowError]:
     """Returns the examples of record `number`, and faults and oddities of some.
 
-    Raises:
-      RowError: the record as a whole is malformed.
+    A record that is malformed as a whole raises its RowError.
     """
 
 
@@ -216,38 +196,28 @@ def paragraphs(
 
 
 class FolderReader(Reader):
-  """A folder of small files, each of them a row.
+  """A folder of small files, each of them a row."""
 
-  Attributes:
-    folders: the subfolders that hold them.
-    suffix: how their names end.
-  """
-
-  folders: Sequence[str] = ('',)
+  folders: Sequence[str] = ('',)  # the subfolders that hold them
   suffix = '.txt'
 
-  @override
   def files(self, path: str) -> list[str]:
     return [os.path.join(path, name) for name in self.names(path)]
 
-  @override
   def place(self, path: str, start: Position, error: RowError) -> str:
     return f'{self.files(path)[start]}:{1 + error.line}'
 
-  @override
   @contextlib.contextmanager
   def open(
     self, path: str, start: Position = 0, end: Position | None = None
   ) -> Iterator[tuple[list[str], Position]]:
     yield self.files(path)[start:end], start
 
-  @override
   def records(self, stream: Any, start: Position) -> Iterator[Record]:
     for number, path in enumerate(stream, start):
       with storage.reading(path) as file:
         yield Record(file.read(), number, path)
 
-  @override
   def oddity(self, record: Record) -> None:
     return None
 
@@ -256,19 +226,16 @@ class FolderReader(Reader):
     return sorted(
       os.path.join(folder, name)
       for folder in self.folders
-      for name in storage.names_in(os.path.join(path, folder))
+      if tf.io.gfile.isdir(os.path.join(path, folder))
+      for name in tf.io.gfile.listdir(os.path.join(path, folder))
       if name.endswith(self.suffix)
     )
 
 
 class TsvReader(Reader):
-  """Tab-separated columns; a quote character is text like any other.
+  """Tab-separated columns; a quote character is text like any other."""
 
-  Attributes:
-    columns: those that are used; of a file without a header, all of them.
-    header: whether the first line names the columns.
-  """
-
+  # Those that are used; of a file without a header, all of them.
   columns: Sequence[str] = ()
   header = True
 
@@ -276,57 +243,47 @@ class TsvReader(Reader):
   def example(self, row: Mapping[str, str], number: int) -> Example:
     """Returns the example of a row, given by column name."""
 
-  def oddities(self, row: Mapping[str, str]) -> list[Oddity]:
+  def oddities(self, _row: Mapping[str, str]) -> list[Oddity]:
     """Returns what is odd about a row that makes an example."""
-    del row
     return []
 
-  @override
-  def read_header(self, path: str) -> Header:
+  def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
     if not self.header:
-      return Header()
+      return super().read_header(path)
     with storage.reading(path) as stream:
-      record = Record(stream.readline(), 0)
-    if not record.data:
-      raise UserError(f'{path}:1: an empty file; expected a header and rows')
+      line = Record(stream.readline(), 0)
     try:
-      names = line_text(record).split('\t')
+      names = line_text(line).split('\t')
+      if not set(self.columns) <= set(names):
+        missing = next(name for name in self.columns if name not in names)
+        raise RowError(
+          f'a first line without the column {missing!r}: '
+          f'{quote(" | ".join(names))}',
+          f'a header with {", ".join(self.columns)}',
+        )
     except RowError as error:
       raise UserError(f'{path}:1: {error}') from error
-    missing = [name for name in self.columns if name not in names]
-    if missing:
-      raise UserError(
-        f'{path}:1: a first line without the column {missing[0]!r}: '
-        f'{quote(" | ".join(names))}; expected a header with '
-        f'{", ".join(self.columns)}'
-      )
-    return Header(names, len(record.data), self.oddity(record))
+    return line, names
 
-  @override
   def parse(
     self, record: Record, number: int, columns: Sequence[str] | None
   ) -> Sequence[Example | RowError]:
     names = columns or self.columns
-    found: list[Oddity] = []
     broken = DroppedRow if self.dropped_rows else RowError
     fields = line_text(record, broken).split('\t')
-    wrong_width = (
-      f'{len(fields)} tab-separated columns: {quote(" | ".join(fields))}',
-      f'{len(names)} ({", ".join(names)})',
-    )
-    if not record.data.endswith(b'\n'):
-      found.append(Oddity('a last line without a line end'))
     if len(fields) < len(names):
-      raise broken(*wrong_width)
+      raise broken(
+        f'{len(fields)} tab-separated columns: {quote(" | ".join(fields))}',
+        f'{len(names)} ({", ".join(names)})',
+      )
+    row = dict(zip(names, fields))
+    found: list[Example | RowError] = [self.example(row, number)]
+    found += self.oddities(row)
     if len(fields) > len(names):
       found.append(Oddity('more columns than the header has', 'not used'))
-    row = dict(zip(names, fields))
-    try:
-      return [self.example(row, number), *found, *self.oddities(row)]
-    except RowError as error:
-      if len(fields) > len(names) and not isinstance(error, DroppedRow):
-        raise RowError(*wrong_width) from error
-      raise
+    if not record.data.endswith(b'\n'):
+      found.append(Oddity('a last line without a line end'))
+    return found
 
 
 _EXPECTED = {
@@ -344,12 +301,10 @@ def json_row(record: Record, structure: Mapping[str, Any]) -> dict[str, Any]:
   try:
     row = json.loads(text)
   except (json.JSONDecodeError, RecursionError) as error:
-    where = getattr(error, 'colno', 1)
+    column = getattr(error, 'colno', 1)
     raise RowError(
-      f'JSON that does not parse ({error.args[0]}): {quote(text[-60:])}'
-      if where > len(text)
-      else f'JSON that does not parse (column {where}: '
-      f'{quote(text[max(where - 1, 0) :])})',
+      f'JSON that does not parse (column {column}, after '
+      f'{quote(text[:column][-40:])})',
       'one JSON object a line',
     ) from error
   check_json(row, structure)

@@ -5,9 +5,11 @@ The result is kept as a small JSON file and used until the file changes.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -21,7 +23,6 @@ from synth_mtf.tasks.files import storage
 from synth_mtf.tasks.files.formats import (
   DroppedRow,
   Example,
-  Header,
   Oddity,
   Position,
   Reader,
@@ -36,100 +37,90 @@ _LEAST_EXAMPLES = 16
 _MOST_EXAMPLES = 256
 _MANY_PARTS = 1024
 _FAULTS_SHOWN = 20
-_VERSION = 4
+_VERSION = 5
 _DROPPED = 'a broken row; left out, as TensorFlow Datasets leaves it out'
 
 
 class Part(NamedTuple):
-  """Rows of a file that can be read on their own.
+  """Rows of a file that can be read on their own."""
 
-  Attributes:
-    path: the file.
-    start: where the first row starts.
-    end: where the next part starts; None for the last one.
-    number: how many rows of the file come before it.
-  """
-
+  reader: Reader
   path: str
-  start: Position
-  end: Position | None
-  number: int
+  start: Position = 0
+  end: Position | None = None  # None for the last one
+  number: int = 0  # how many rows of the file come before it
+  columns: Sequence[str] | None = None  # what the file's header names
 
 
 @dataclasses.dataclass
 class FileIndex:
-  """The result of one pass over a file.
+  """The result of one pass over a file, or over its first rows."""
 
-  Attributes:
-    path: the file.
-    num_examples: how many examples its good rows make.
-    parts: all of its rows in order, the bad ones included.
-    faults: the first bad rows, one line of text each.
-    num_faults: how many bad rows there are.
-    notes: what is odd, each kind once: its first place and the count.
-  """
-
+  reader: Reader
   path: str
-  num_examples: int = 0
-  parts: list[Part] = dataclasses.field(default_factory=list)
-  faults: list[str] = dataclasses.field(default_factory=list)
+  num_examples: int | None = 0  # None if only the first rows were read
+  columns: Sequence[str] | None = None  # what its header names
+  starts: list[tuple[Position, int]] = dataclasses.field(default_factory=list)
   num_faults: int = 0
-  notes: list[str] = dataclasses.field(default_factory=list)
+  # The first bad rows, a line each, and a summary.
+  faults: list[str] = dataclasses.field(default_factory=list)
+  # What is odd, each kind once: its first place and the count.
+  notes: Sequence[str] = ()
 
-  def describe_faults(self) -> str:
-    """Returns the first faults, one per line, and how many more there are."""
-    more = self.num_faults - len(self.faults)
-    return '\n'.join([*self.faults, *[f'... and {more} more'] * (more > 0)])
+  def parts(self) -> list[Part]:
+    """Returns all rows of the file in order, the bad ones included."""
+    ends = [start for start, _ in self.starts[1:]] + [None]
+    return [
+      Part(self.reader, self.path, start, end, number, self.columns)
+      for (start, number), end in zip(self.starts, ends)
+    ]
 
 
-def read(
-  reader: Reader, part: Part, header: Header
-) -> Iterator[tuple[Record, Sequence[Example | RowError]]]:
+def read(part: Part) -> Iterator[tuple[Record, Sequence[Example | RowError]]]:
   """Yields each row of a part with its examples and faults."""
+  reader, path, start, end, first, columns = part
   try:
-    with reader.open(part.path, part.start, part.end) as (stream, start):
-      records = reader.records(stream, start)
-      for number, record in enumerate(records, part.number):
+    with reader.open(path, start, end) as (stream, begin):
+      for number, record in enumerate(reader.records(stream, begin), first):
         try:
-          yield record, reader.parse(record, number, header.columns)
+          yield record, reader.parse(record, number, columns)
         except RowError as error:
           yield record, [error]
   except RowError as error:
-    yield Record(b'', part.start), [error]
+    yield Record(b'', start), [error]
 
 
-def scan(path: str, reader: Reader) -> FileIndex:
-  """Reads every row of `path` once.
+def scan(path: str, reader: Reader, limit: int | None = None) -> FileIndex:
+  """Reads every row of `path` once, or the first `limit` rows.
 
   Raises:
     UserError: the file cannot be read, or its header is not that of the format.
   """
-  index = FileIndex(path)
-  oddities: dict[str, tuple[str, int]] = {}  # text: first place, count
-  dropped = 0
+  header, columns = reader.read_header(path)
+  index = FileIndex(reader, path, columns=columns)
+  starts = index.starts
+  places: dict[str, str] = {}  # of what is odd, the first
+  counts: collections.Counter[str] = collections.Counter()
 
-  def report(item: RowError, start: Position) -> None:
-    nonlocal dropped
-    text = str(item)
-    if isinstance(item, DroppedRow) and dropped < reader.dropped_rows:
-      dropped += 1
+  def report(error: RowError, start: Position) -> None:
+    text = str(error)
+    if isinstance(error, DroppedRow) and counts[_DROPPED] < reader.dropped_rows:
       text = _DROPPED
-    elif not isinstance(item, Oddity):
+    elif not isinstance(error, Oddity):
       index.num_faults += 1
       if len(index.faults) < _FAULTS_SHOWN:
-        index.faults.append(f'{reader.place(path, start, item)}: {item}')
+        index.faults.append(f'{reader.place(path, start, error)}: {text}')
       return
-    place, count = oddities.get(text) or (reader.place(path, start, item), 0)
-    oddities[text] = place, count + 1
+    counts[text] += 1
+    if counts[text] == 1:
+      places[text] = reader.place(path, start, error)
 
-  header = reader.read_header(path)
-  if header.oddity:
-    report(header.oddity, 0)
-  starts: list[tuple[Position, int]] = []
-  in_part = 0
+  if odd_header := reader.oddity(header):
+    report(odd_header, 0)
+  num_examples = in_part = 0
   part_examples = _LEAST_EXAMPLES
-  whole = Part(path, header.size, None, 0)
-  for number, (record, items) in enumerate(read(reader, whole, header)):
+  rows = read(Part(reader, path, len(header.data), columns=columns))
+  for number, (record, items) in enumerate(itertools.islice(rows, limit)):
     if not starts or in_part >= part_examples:
       if len(starts) >= _MANY_PARTS and part_examples < _MOST_EXAMPLES:
         del starts[1::2]
@@ -142,15 +133,17 @@ def scan(path: str, reader: Reader) -> FileIndex:
         report(item, record.start)
       else:
         in_part += 1
-        index.num_examples += 1
-  ends = [start for start, _ in starts[1:]] + [None]
-  index.parts = [
-    Part(path, start, end, number) for (start, number), end in zip(starts, ends)
-  ]
+        num_examples += 1
+  if index.num_faults:
+    index.faults.append(
+      f'{path}: {index.num_faults} faults; without the bad rows, '
+      f'{num_examples} examples remain'
+    )
+  index.num_examples = None if limit else num_examples
   index.notes = [
-    f'{place}: {text}'
+    f'{places[text]}: {text}'
     + f' ({count} in the file, this is the first)' * (count > 1)
-    for text, (place, count) in oddities.items()
+    for text, count in counts.items()
   ]
   return index
 
@@ -164,8 +157,7 @@ def of_file(path: str, reader: Reader, index_dir: str | None) -> FileIndex:
     os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'),
     'synth_mtf',
   )
-  absolute = os.path.abspath(path) if storage.is_local(path) else path
-  digest = hashlib.sha256(f'{absolute}\n{reader.key}'.encode()).hexdigest()
+  digest = hashlib.sha256(f'{path}\n{reader.key}'.encode()).hexdigest()
   cache = os.path.join(folder, f'{os.path.basename(path)}-{digest[:16]}.json')
   state = f'{_VERSION} {storage.state(reader.files(path))}'
   return of_state(path, reader, cache, state)
@@ -178,14 +170,12 @@ def of_state(path: str, reader: Reader, cache: str, state: str) -> FileIndex:
     with tf.io.gfile.GFile(cache) as stream:
       stored = json.load(stream)
     if stored.pop('state') == state:
-      stored['parts'] = [Part(path, *part) for part in stored['parts']]
-      return FileIndex(path, **stored)
+      return FileIndex(reader, **stored)
   except (OSError, ValueError, KeyError, TypeError, tf.errors.OpError):
     pass  # absent or damaged: the file is read again
   index = scan(path, reader)
-  stored = {**dataclasses.asdict(index), 'state': state}
-  del stored['path']
-  stored['parts'] = [part[1:] for part in index.parts]
+  stored = {**vars(index), 'state': state}
+  del stored['reader']
   try:
     tf.io.gfile.makedirs(os.path.dirname(cache))
     atomic.write(cache, json.dumps(stored))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -15,8 +15,14 @@ from absl import logging
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import data_settings
 from synth_mtf.tasks.files import index, storage
-from synth_mtf.tasks.files.dataset import Rows
-from synth_mtf.tasks.files.formats import Example, Reader
+from synth_mtf.tasks.files.formats import (
+  DroppedRow,
+  Example,
+  Oddity,
+  Position,
+  Reader,
+  RowError,
+)
 from synth_mtf.tasks.files.index import FileIndex, Part
 
 _CACHE_SHARD_BYTES = 64 << 20
@@ -25,6 +31,14 @@ _PART_BYTES = 1 << 20
 # Text larger than this is not counted, and only its first rows are checked.
 _LARGE_BYTES = 256 << 20
 _FIRST_ROWS = 256
+_CYCLE_LENGTH = 16  # as many as seqio reads files at a time
+_CHUNK_EXAMPLES = 256
+# Splits of no more files and bytes than this stay in memory: each of their many
+# epochs would otherwise begin with a wait.
+_SMALL_FILES = 16
+_SMALL_BYTES = 8 << 20
+_SMALL_BUFFER = 1 << 12
+_MOST_LOGGED = 20
 _SET_DATA_DIR = (
   'synth_mtf.tasks.settings.data_dir (SYNTH_MTF_DATA_DIR, --data_dir)'
 )
@@ -33,6 +47,10 @@ FIX = (
   'Fix the file, or set synth_mtf.tasks.settings.skip_bad_rows '
   '(SYNTH_MTF_SKIP_BAD_ROWS, --skip_bad_rows) to leave such rows out.'
 )
+
+
+class MissingFiles(UserError):
+  """None of the files of a split is in the data folder."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,11 +109,13 @@ class FilesDataSource(seqio.DataSource):
     self.task_name = task_name
     self._split_files = splits
     self._data_dir = data_dir
-    self._found: dict[str, dict[str, Reader]] = {}
+    self._skip_bad_rows = data_settings.settings().skip_bad_rows
+    self._faults_logged = 0
+    # The files of a split, which are looked for once; {} if there are none.
+    self.found = functools.cache(lambda name: splits[name].files(data_dir))
 
   @property
   def splits(self) -> Sequence[str]:
-    """The splits that the task has; optional ones only if they have a file."""
     return tuple(
       name
       for name, split in self._split_files.items()
@@ -103,66 +123,84 @@ class FilesDataSource(seqio.DataSource):
     )
 
   def list_shards(self, split: str) -> Sequence[str]:
-    """Returns a name for each 64 MB, the unit of seqio's cache job."""
+    # The unit of seqio's cache job.
     size = storage.total_bytes(self.files(split))
     shards = max(1, -(-size // _CACHE_SHARD_BYTES))
     return [f'{self.task_name}-{split}-{i:05d}' for i in range(shards)]
 
   def num_input_examples(self, split: str) -> int | None:
-    """Returns the number of examples; None for text too large to be counted."""
-    if split not in self.splits:
-      return 0
     if self._too_large(split):
       return None
-    return sum(index.num_examples for index in self.indexes(split))
-
-  def found(self, split: str) -> dict[str, Reader]:
-    """Returns the files of a split, which are looked for once; {} if none."""
-    if split not in self._found and split in self._split_files:
-      self._found[split] = self._split_files[split].files(self._data_dir)
-    return self._found.get(split, {})
+    return sum(found.num_examples or 0 for found in self.indexes(split))
 
   def files(self, split: str) -> dict[str, Reader]:
     """Returns the files of a split; a UserError says which are missing."""
-    if split not in self._split_files:
-      raise UserError(
-        f'task {self.task_name} has no split {split!r}; expected one of '
-        f'{", ".join(self._split_files)}.'
-      )
     if not self.found(split):
-      raise UserError(
-        f'task {self.task_name}, split {split!r}: {self.missing(split)}'
+      wanted = ' or '.join(self._split_files[split].patterns)
+      raise MissingFiles(
+        f'task {self.task_name}, split {split!r}: no file {wanted} in '
+        f'{self._data_dir!r}. Put it there, or set {_SET_DATA_DIR} to the '
+        'folder that has it.'
       )
     return self.found(split)
 
-  def missing(self, split: str) -> str:
-    """Returns what to do if none of the files of a split exists."""
-    wanted = ' or '.join(self._split_files[split].patterns)
-    return (
-      f'no file {wanted} in {self._data_dir!r}. Put it there, or set '
-      f'{_SET_DATA_DIR} to the folder that has it.'
-    )
-
   def indexes(self, split: str) -> list[FileIndex]:
-    """Returns what one pass over each file of the split found."""
+    """Returns what one pass over each file, or its first rows, found."""
     index_dir = data_settings.settings().index_dir
+    too_large = self._too_large(split)
     return [
-      index.of_file(path, reader, index_dir)
+      index.scan(path, reader, _FIRST_ROWS)
+      if too_large
+      else index.of_file(path, reader, index_dir)
       for path, reader in self.files(split).items()
     ]
 
-  def faults(self, split: str) -> list[str]:
-    """Returns what is wrong with the rows of a split, for each file."""
-    if self._too_large(split):
-      return self._faults_of_first_rows(split)
-    return [f.describe_faults() for f in self.indexes(split) if f.num_faults]
+  def check(self, split: str) -> list[FileIndex]:
+    """Returns the indexes; a UserError lists all faults, or no rows at all."""
+    indexes = self.indexes(split)
+    faults = [fault for found in indexes for fault in found.faults]
+    if faults and not self._skip_bad_rows:
+      raise UserError('\n'.join([*faults, FIX]))
+    if all(found.num_examples == 0 for found in indexes):
+      raise UserError(
+        f'task {self.task_name}, split {split!r}: no rows in '
+        f'{", ".join(self.files(split))}; expected at least one.'
+      )
+    return indexes
 
-  def no_rows(self, split: str) -> str:
-    """Returns the message about a split without any example."""
-    return (
-      f'task {self.task_name}, split {split!r}: no rows in '
-      f'{", ".join(self.files(split))}; expected at least one.'
-    )
+  def examples(self, split: str) -> Iterator[Example]:
+    """Yields the rows of a split in order, as values of Python."""
+    return itertools.chain.from_iterable(map(self._read, self._parts(split)))
+
+  def _parts(self, split: str) -> list[Part]:
+    parts: list[Part] = []
+    for path, reader in self.files(split).items():
+      if not reader.indexed:
+        parts += _parts_by_size(path, reader)
+    for found in () if parts else self.check(split):
+      parts += found.parts()
+      for line in [*found.notes, *found.faults]:
+        logging.warning('%s', line)
+    return parts
+
+  def _read(self, part: Part) -> Iterator[Example]:
+    for record, items in index.read(part):
+      for item in items:
+        if not isinstance(item, RowError):
+          yield item
+        elif not isinstance(item, (DroppedRow, Oddity)):
+          self._report(part, record.start, item)
+
+  def _report(self, part: Part, start: Position, error: RowError) -> None:
+    # Faults of an indexed file have been logged already.
+    quiet = part.reader.indexed or self._faults_logged >= _MOST_LOGGED
+    if self._skip_bad_rows and quiet:
+      return
+    fault = f'{part.reader.place(part.path, start, error)}: {error}'
+    if not self._skip_bad_rows:
+      raise UserError(fault) from error
+    logging.warning('skipped: %s', fault)
+    self._faults_logged += 1
 
   def get_dataset(
     self,
@@ -170,76 +208,93 @@ class FilesDataSource(seqio.DataSource):
     shuffle: bool = True,
     seed: int | None = None,
     shard_info: seqio.ShardInfo | None = None,
-    **unused_kwargs: Any,
+    **_kwargs: Any,
   ) -> tf.data.Dataset:
-    """Returns the rows of a split in the structure of its reader's schema."""
-    return self._rows(split).dataset(shuffle, seed, shard_info)
+    parts = self._parts(split)
+    shards = shard_info or seqio.ShardInfo(0, 1)
+    readers = self.files(split)
+    files = [file for path in readers for file in readers[path].files(path)]
+    small = (
+      len(files) <= _SMALL_FILES and storage.total_bytes(files) <= _SMALL_BYTES
+    )
+    by_rows = small or len(parts) < shards.num_shards
+    ds = tf.data.Dataset.range(len(parts))
+    if not by_rows:
+      ds = ds.shard(shards.num_shards, shards.index)
+    # Rows are not divided after a shuffle, which without a seed differs from
+    # host to host.
+    if shuffle and (shards.num_shards == 1 or not by_rows):
+      ds = ds.shuffle(len(parts), seed=seed)
+    ds = self._load(parts, ds, mixed=shuffle)
+    if by_rows:
+      ds = ds.shard(shards.num_shards, shards.index)
+    if small:
+      ds = ds.cache()
+      if shuffle:
+        ds = ds.shuffle(_SMALL_BUFFER, seed=seed)
+    return ds
 
-  def examples(self, split: str) -> Iterator[Example]:
-    """Yields the rows of a split in order, as values of Python."""
-    rows = self._rows(split)
-    for number in range(len(rows.parts)):
-      yield from rows.examples(number)
+  def _load(
+    self, parts: Sequence[Part], numbers: tf.data.Dataset, mixed: bool
+  ) -> tf.data.Dataset:
+    """Returns the examples of parts, one part after the other or mixed.
 
-  def _rows(self, split: str) -> Rows:
-    files = self.files(split)
-    skip_bad_rows = data_settings.settings().skip_bad_rows
-    if self._is_indexed(split):
-      parts = self._checked_parts(split, skip_bad_rows)
+    They are parsed by Python and cross into TensorFlow many at a time: one call
+    for each row would cost more than the row.
+    """
+    signature = parts[0].reader.schema
+    in_chunks = all(not spec.shape.rank for spec in tf.nest.flatten(signature))
+    if in_chunks:
+      signature = tf.nest.map_structure(
+        lambda spec: tf.TensorSpec([None], spec.dtype), signature
+      )
+
+    def rows(numbers: Any) -> Iterator[Any]:
+      streams = [self._read(parts[number]) for number in numbers]
+      examples = _in_turns(streams) if mixed else itertools.chain(*streams)
+      return _chunks(examples) if in_chunks else examples
+
+    def load(numbers: tf.Tensor) -> tf.data.Dataset:
+      return tf.data.Dataset.from_generator(
+        rows, output_signature=signature, args=(numbers,)
+      )
+
+    if any(storage.is_gzip(part.path) for part in parts):
+      # Each part is a whole file, of which a chunk is read at a time.
+      together = _CYCLE_LENGTH if mixed else 1
+      ds = numbers.batch(1).interleave(
+        load, together, block_length=1, num_parallel_calls=min(2, together)
+      )
     else:
-      parts = [part for path in files for part in _parts_by_size(path)]
-    if not parts:
-      raise UserError(self.no_rows(split))
-    return Rows(parts, files, skip_bad_rows)
-
-  def _checked_parts(self, split: str, skip_bad_rows: bool) -> list[Part]:
-    indexes = self.indexes(split)
-    faults = self.faults(split)
-    if faults and not skip_bad_rows:
-      raise UserError('\n'.join([*faults, FIX]))
-    for found in indexes:
-      for note in found.notes:
-        logging.warning('%s', note)
-      if found.num_faults:
-        logging.warning(
-          '%s: %d faults; bad rows are skipped and %d examples remain:\n%s',
-          found.path,
-          found.num_faults,
-          found.num_examples,
-          found.describe_faults(),
-        )
-    if not any(found.num_examples for found in indexes):
-      return []
-    return [part for found in indexes for part in found.parts]
-
-  def _faults_of_first_rows(self, split: str) -> list[str]:
-    faults = []
-    for path, reader in self.files(split).items():
-      try:
-        rows = Rows(_parts_by_size(path)[:1], {path: reader}, False)
-        first = itertools.islice(rows.examples(0), _FIRST_ROWS)
-        collections.deque(first, maxlen=0)
-      except UserError as error:
-        faults.append(str(error))
-    return faults
-
-  def _is_indexed(self, split: str) -> bool:
-    return all(reader.indexed for reader in self.files(split).values())
+      ds = numbers.batch(_CYCLE_LENGTH).flat_map(load)
+    ds = ds.prefetch(2)
+    return ds.unbatch() if in_chunks else ds
 
   def _too_large(self, split: str) -> bool:
-    return (
-      not self._is_indexed(split)
-      and storage.total_bytes(self.files(split)) > _LARGE_BYTES
-    )
+    files = self.files(split)
+    if all(reader.indexed for reader in files.values()):
+      return False
+    return storage.total_bytes(files) > _LARGE_BYTES
 
 
-def _parts_by_size(path: str) -> list[Part]:
+def _parts_by_size(path: str, reader: Reader) -> list[Part]:
   """Divides a file without an index; its reader moves to the next line."""
   if storage.is_gzip(path):
-    return [Part(path, 0, None, 0)]
+    return [Part(reader, path)]
   size = storage.total_bytes([path])
   starts = range(0, size, _PART_BYTES)
-  return [Part(path, s, min(s + _PART_BYTES, size), 0) for s in starts]
+  return [Part(reader, path, s, min(s + _PART_BYTES, size)) for s in starts]
+
+
+def _in_turns(parts: Sequence[Iterator[Example]]) -> Iterator[Example]:
+  rounds = itertools.zip_longest(*parts)
+  return (row for rows in rounds for row in rows if row is not None)
+
+
+def _chunks(examples: Iterator[Example]) -> Iterator[Any]:
+  """Yields examples in columns, of many rows each."""
+  while rows := list(itertools.islice(examples, _CHUNK_EXAMPLES)):
+    yield tf.nest.map_structure(lambda *values: list(values), *rows)
 
 
 class TwoSources(seqio.DataSource):
@@ -265,38 +320,39 @@ class TwoSources(seqio.DataSource):
     self.tfds = tfds
 
   @property
+  def official(self) -> FilesDataSource | None:
+    """The official files, if the settings in force name a folder."""
+    data_dir = data_settings.settings().data_dir_of(self._task_name)
+    if data_dir is None:
+      return None
+    return FilesDataSource(self._task_name, self.split_files, data_dir)
+
+  @property
   def chosen(self) -> FilesDataSource | seqio.TfdsDataSource:
     """The source that the settings in force name."""
-    data_dir = data_settings.settings().data_dir_of(self._task_name)
-    if data_dir is not None:
-      return FilesDataSource(self._task_name, self.split_files, data_dir)
-    if self.tfds is None:
+    chosen = self.official or self.tfds
+    if chosen is None:
       raise UserError(
         f'task {self._task_name} is not in TensorFlow Datasets; set '
         f'{_SET_DATA_DIR} to a folder with its files: '
         + ', '.join(split.patterns[0] for split in self.split_files.values())
       )
-    return self.tfds
+    return chosen
 
   @property
   def splits(self) -> Sequence[str]:
-    """The splits of the chosen source."""
-    return tuple(self.chosen.splits)
+    return self.chosen.splits
 
   @property
   def supports_arbitrary_sharding(self) -> bool:
-    """Whether the chosen source can be sharded at will."""
     return self.chosen.supports_arbitrary_sharding
 
   def list_shards(self, split: str) -> Sequence[str]:
-    """Returns the shards of the chosen source."""
     return self.chosen.list_shards(split)
 
   def num_input_examples(self, split: str) -> int | None:
-    """Returns the chosen source's number of examples; 0 without the split."""
     chosen = self.chosen
     return chosen.num_input_examples(split) if split in chosen.splits else 0
 
   def get_dataset(self, split: str = 'train', **kwargs: Any) -> tf.data.Dataset:
-    """Returns the rows of the chosen source."""
     return self.chosen.get_dataset(split=split, **kwargs)

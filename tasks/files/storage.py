@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gzip
 import hashlib
 import io
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, NoReturn
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
 
 import tensorflow.compat.v2 as tf
 
 from synth_mtf.errors import UserError
 
 _BUFFER_BYTES = 1 << 20
-_ERRORS = (EOFError, OSError, zlib.error, tf.errors.OpError)
+_DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def is_local(path: str) -> bool:
@@ -32,11 +31,7 @@ def is_gzip(path: str) -> bool:
 
 
 def is_file(path: str) -> bool:
-  """Whether `path` is a file.
-
-  Raises:
-    UserError: it is a pipe, a socket or a device, which would block.
-  """
+  """Whether `path` is a file; refuses a pipe, which would block."""
   if not is_local(path):
     return tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
   if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
@@ -47,31 +42,33 @@ def is_file(path: str) -> bool:
 
 
 @contextlib.contextmanager
-def reading(path: str) -> Iterator[BinaryIO]:
-  """Opens a file and turns whatever goes wrong with it into a UserError."""
+def _explained(path: str) -> Iterator[None]:
+  """Turns whatever goes wrong with a file into a UserError."""
   try:
-    with _open(path) as stream:
-      yield stream
-  except _ERRORS as error:
-    if not is_gzip(path) or isinstance(error, FileNotFoundError):
-      raise UserError(f'{path} cannot be read: {error}') from error
-    raise UserError(
-      f'{path}: the gzip stream is damaged after line '
-      f'{1 + _readable_lines(path)} of its text ({error}); expected a complete '
-      'file. Copy it again.'
-    ) from error
+    yield
+  except (*_DAMAGE, OSError, tf.errors.OpError) as error:
+    fix = 'Check that it exists and that you may read it.'
+    if isinstance(error, _DAMAGE):
+      fix = 'The gzip stream is damaged: copy the file again.'
+    raise UserError(f'{path} cannot be read: {error}. {fix}') from error
 
 
-def _open(path: str) -> Any:
-  if is_local(path):
-    is_file(path)  # a pipe would block
-    return gzip.open(path) if is_gzip(path) else open(path, 'rb')
-  raw = io.BufferedReader(_RemoteFile(path), _BUFFER_BYTES)
-  return gzip.GzipFile(fileobj=raw) if is_gzip(path) else raw
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[Any]:
+  """Opens a file; a UserError reports whatever goes wrong while it is open."""
+  with _explained(path), _open(path) as raw:
+    yield gzip.GzipFile(fileobj=raw) if is_gzip(path) else raw
+
+
+def _open(path: str) -> BinaryIO:
+  if not is_local(path):
+    return io.BufferedReader(_RemoteFile(path), _BUFFER_BYTES)
+  is_file(path)  # a pipe would block
+  return open(path, 'rb')
 
 
 class _RemoteFile(io.RawIOBase):
-  """A file of tf.io.gfile as one of Python's."""
+  """A file of tf.io.gfile, whose own lines lack their carriage returns."""
 
   def __init__(self, path: str) -> None:
     self._file = tf.io.gfile.GFile(path, 'rb')
@@ -90,18 +87,6 @@ class _RemoteFile(io.RawIOBase):
   def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
     self._file.seek(offset=offset, whence=whence)
     return self._file.tell()
-
-  def close(self) -> None:
-    self._file.close()
-    super().close()
-
-
-def _readable_lines(path: str) -> int:
-  lines = 0
-  with contextlib.suppress(*_ERRORS), _open(path) as stream:
-    while chunk := stream.read1(1 << 12):
-      lines += chunk.count(b'\n')
-  return lines
 
 
 def lines_before(path: str, offset: int) -> int:
@@ -127,32 +112,27 @@ def find(folder: str, pattern: str) -> list[str]:
     return [path] if tf.io.gfile.isdir(path) else []
   if '*' not in pattern:
     return [path] if is_file(path) else []
-  root = os.path.join(folder, pattern[: pattern.index('*')].rpartition('/')[0])
   wanted = re.compile(
     re.escape(pattern).replace(r'\*\*/', '(?:.*/)?').replace(r'\*', '[^/]*')
   )
-  prefix = len(os.path.join(folder, ''))
-  matching = [
-    path for path in _files_below(root) if wanted.fullmatch(path[prefix:])
-  ]
+  start = len(os.path.join(folder, ''))
+  root = os.path.join(folder, pattern[: pattern.index('*')].rpartition('/')[0])
+  with _explained(root):
+    found = [
+      path for path in _files_below(root) if wanted.fullmatch(path[start:])
+    ]
   distinct: dict[str, str] = {}
-  for path in sorted(matching, key=lambda path: (os.path.islink(path), path)):
+  for path in sorted(found, key=lambda path: (os.path.islink(path), path)):
     if is_file(path):
-      real = os.path.realpath(path) if is_local(path) else path
-      distinct.setdefault(real, path)
+      distinct.setdefault(os.path.realpath(path), path)
   return sorted(distinct.values())
 
 
 def _files_below(root: str) -> Iterator[str]:
   """Yields the files of a folder; one that links lead back to only once."""
-  walk = (
-    functools.partial(os.walk, onerror=_refuse, followlinks=True)
-    if is_local(root)
-    else tf.io.gfile.walk
-  )
   seen = set()
-  for parent, folders, names in walk(root) if tf.io.gfile.isdir(root) else ():
-    real = os.path.realpath(parent) if is_local(parent) else parent
+  for parent, folders, names in tf.io.gfile.walk(root):
+    real = os.path.realpath(parent)
     if real in seen:
       folders.clear()
       continue
@@ -162,39 +142,22 @@ def _files_below(root: str) -> Iterator[str]:
     yield from (os.path.join(parent, name) for name in names)
 
 
-def _refuse(error: OSError) -> NoReturn:
-  raise UserError(f'{error.filename} cannot be read: {error}') from error
-
-
-def names_in(folder: str) -> list[str]:
-  """Lists the names in a folder; [] if there is none."""
-  return tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
-
-
 def total_bytes(paths: Iterable[str]) -> int:
   """Returns the total size of the files."""
   return sum(tf.io.gfile.stat(path).length for path in paths)
 
 
-def state(paths: Sequence[str]) -> str:
-  """Returns a digest of names, sizes and times, which changes when a file does.
-
-  Raises:
-    UserError: a file is missing.
-  """
-  found = []
+def state(paths: Iterable[str]) -> str:
+  """Returns a digest of sizes and times, which changes when a file does."""
+  digest = hashlib.sha256()
   for path in paths:
-    try:
+    with _explained(path):
       if is_local(path):
         stat = os.stat(path)
         # The change time moves even if a file keeps its modification time.
-        found.append((path, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
+        found = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
       else:
         remote = tf.io.gfile.stat(path)
-        found.append((path, remote.length, remote.mtime_nsec, 0))
-    except _ERRORS as error:
-      raise UserError(
-        f'the data file {path} cannot be read: {error}; check that it exists '
-        'and its permissions.'
-      ) from error
-  return hashlib.sha256(repr(found).encode()).hexdigest()
+        found = (remote.length, remote.mtime_nsec, 0)
+    digest.update(repr((path, *found)).encode())
+  return digest.hexdigest()

@@ -1,5 +1,6 @@
 """Which tasks there are, and the rows and rates that they have."""
 
+import hashlib
 import re
 
 import gin
@@ -9,12 +10,14 @@ from t5.data import glue_utils
 
 from synth_mtf import tasks
 from synth_mtf.tasks import inspection, released
-from synth_mtf.tasks.files.index import FileIndex
+from synth_mtf.tasks.files import index
 from synth_mtf.tasks.files.source import TwoSources
+from synth_mtf.tasks.glue import GlueReader
 from synth_mtf.tasks.inspection import SplitRows
 from tests.conftest import CHECKOUT
 from tests.tasks import folder
 
+_NAMES = inspection.names(seqio.TaskRegistry)
 # What T5 counts behind its preprocessors: an example for each answer of ReCoRD,
 # and of WSC the rows whose referent is the right one.
 _T5_COUNTS_OTHERWISE = {
@@ -50,12 +53,12 @@ def test_training_rows_are_t5s_weights(name):
 
 
 def test_every_task_over_tfds_is_in_the_table():
-  for name in inspection.task_names():
+  for name in _NAMES:
     source = seqio.TaskRegistry.get(name).source
     known = released.ROWS.get(name[len('synth_') :], {})
     if source.tfds:
       assert set(known) == set(source.split_files), name
-  ours = {name[len('synth_') :] for name in inspection.task_names()}
+  ours = {name[len('synth_') :] for name in _NAMES}
   assert set(released.ROWS) <= ours
 
 
@@ -94,7 +97,7 @@ def test_the_documents_have_the_table():
   }
 
 
-@pytest.mark.parametrize('name', inspection.task_names())
+@pytest.mark.parametrize('name', _NAMES)
 def test_a_task_of_t5s_is_t5s_but_for_source_and_vocabulary(name):
   if name[len('synth_') :] not in seqio.TaskRegistry.names():
     return
@@ -109,24 +112,26 @@ def test_a_task_of_t5s_is_t5s_but_for_source_and_vocabulary(name):
 
 
 def test_names_are_ours():
-  for names in (inspection.task_names(), inspection.mixture_names()):
+  mixtures = inspection.names(seqio.MixtureRegistry)
+  for names in (_NAMES, mixtures):
     assert names == sorted(names)
     assert all(name.startswith('synth_') for name in names)
-  assert len(inspection.task_names()) > 25
-  assert 'synth_en_mix' in inspection.mixture_names()
+  assert len(_NAMES) > 25
+  assert 'synth_en_mix' in mixtures
 
 
 def test_rows_of_a_split():
-  def split(*counts, **kwargs):
-    files = [FileIndex('a', count) for count in counts]
-    return SplitRows(folder.COLA, 'train', files, **kwargs)
+  def split(*counts):
+    files = [index.FileIndex(GlueReader('cola', True), 'a', n) for n in counts]
+    return SplitRows(folder.COLA, 'train', files)
 
-  assert split(3, 4).rows == 7
-  assert split(3, 4, counted=False).rows is None
-  assert split().rows is None
-  assert split(8_551).released == 'as released'
-  assert split(8_550).released == '1 missing'
-  assert split(8_551, counted=False).released == ''
+  for counts, rows, compared in (
+    ([3, 4], 7, '8,544 missing'),
+    ([3, None], None, ''),
+    ([8_551], 8_551, 'as released'),
+    ([], 8_551, 'as released'),
+  ):
+    assert (split(*counts).rows, split(*counts).released) == (rows, compared)
 
 
 def test_splits_of_files(data_dir):
@@ -135,26 +140,35 @@ def test_splits_of_files(data_dir):
   assert (train.task, train.split, train.rows) == (folder.COLA, 'train', 5)
   (file,) = train.files
   assert (file.path, file.num_examples, file.num_faults) == (str(path), 5, 0)
-  assert len(train.digest(train.files)) == 16
+  assert (
+    train.digest
+    == hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
+  )
   assert (validation.split, validation.files) == ('validation', ())
   assert 'no file glue/CoLA/dev.tsv' in validation.missing
   path.write_bytes(path.read_bytes().replace(b'x\t1', b'x\t7', 1))
-  train, _ = inspection.splits_of(tasks.get(folder.COLA))
+  (train,) = inspection.splits_of(tasks.get(folder.COLA), ['train'])
   (file,) = train.files
   assert (file.num_examples, file.num_faults) == (4, 1)
   assert f'{path}:2' in file.faults[0]
 
 
+def test_a_file_that_cannot_be_read_is_a_fault(data_dir):
+  folder.write(data_dir / 'glue/RTE/train.tsv', b'sentence\tlabel\n')
+  task = tasks.get('synth_glue_rte_v002')
+  (train,) = inspection.splits_of(task, ['train'])
+  (file,) = train.files
+  assert (file.path, train.rows, train.digest) == (
+    'glue/RTE/train.tsv',
+    None,
+    '',
+  )
+  assert 'train.tsv:1: a first line without the column' in file.faults[0]
+
+
 def test_a_task_over_tfds_has_no_files_to_look_at():
   task = tasks.get(folder.COLA)
-  assert inspection.files_of(task) is None
-  assert list(inspection.splits_of(task)) == []
-
-
-def test_rates_count_the_files_that_exist(data_dir):
-  folder.write_cola(data_dir, 5)
-  rates = {r.task: r for r in inspection.rates_of(tasks.get('synth_glue'))}
-  counted = rates[folder.COLA]
-  assert (counted.rows, counted.known, counted.rate) == (5, 'files', 5)
-  rte = rates['synth_glue_rte_v002']
-  assert (rte.rows, rte.known, rte.rate) == (2_490, 'released', 2_490)
+  assert task.source.official is None
+  splits = list(inspection.splits_of(task))
+  assert [split.rows for split in splits] == [8_551, 1_043, 1_063]
+  assert not any(split.files or split.missing for split in splits)

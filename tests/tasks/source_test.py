@@ -4,10 +4,10 @@ import collections
 import functools
 import gzip
 import json
-import os
 import subprocess
 import sys
 import tracemalloc
+import unittest.mock
 
 import gin
 import pytest
@@ -15,7 +15,7 @@ import seqio
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
-from synth_mtf.tasks.files import formats, index, source, storage
+from synth_mtf.tasks.files import index, source, storage
 from synth_mtf.tasks.glue import GlueReader
 from tests.tasks import folder
 from tests.tasks.rows import run
@@ -69,10 +69,8 @@ def test_shuffling_repeats_with_its_seed_and_loses_nothing(data_dir):
 def test_shards_share_the_rows(
   num_shards, shuffle, large, data_dir, monkeypatch
 ):
-  from synth_mtf.tasks.files import dataset
-
   if large:
-    monkeypatch.setattr(dataset, '_SMALL_BYTES', 0)
+    monkeypatch.setattr(source, '_SMALL_BYTES', 0)
   folder.write_cola(data_dir, 1500)
   shards = [
     folder.sentences(
@@ -144,10 +142,11 @@ def test_parts_of_a_corpus_lose_no_line(data_dir, monkeypatch):
 def test_large_text_is_not_counted(data_dir, monkeypatch):
   path = folder.write(data_dir / 'corpus/a.txt', b'A text.\n\nAnother.\n')
   monkeypatch.setattr(source, '_LARGE_BYTES', 5)
-  monkeypatch.setattr(index, 'scan', None)  # must not be called
+  monkeypatch.setattr(source, '_FIRST_ROWS', 1)
   assert tasks.rows(folder.TEXT, 'train') == {folder.TEXT: None}
+  path.write_bytes(b'A text.\n\nA caf\xe9.\n')
   tasks.check([folder.TEXT], ['train'])
-  path.write_bytes(b'A caf\xe9.\n')
+  path.write_bytes(b'A caf\xe9.\n\nA text.')
   with pytest.raises(UserError, match=f'{path}:1: the byte 0xe9'):
     tasks.check([folder.TEXT], ['train'])
 
@@ -172,38 +171,29 @@ def test_a_use_looks_for_files_and_loads_the_index_a_few_times(
   data_dir, monkeypatch
 ):
   folder.write_cola(data_dir, 2)
-  searches = []
-  find = storage.find
-
-  def counted(*args):
-    searches.append(args)
-    return find(*args)
-
-  monkeypatch.setattr(storage, 'find', counted)
+  find = unittest.mock.Mock(wraps=storage.find)
+  monkeypatch.setattr(storage, 'find', find)
   index.of_state.cache_clear()
-  lengths = {'inputs': 9, 'targets': 9}
-  tasks.get(folder.COLA).get_dataset(lengths, 'train')
+  tasks.get(folder.COLA).get_dataset({'inputs': 9, 'targets': 9}, 'train')
   assert index.of_state.cache_info().misses == 1
-  assert len(searches) < 16
+  assert find.call_count < 16
 
 
 def test_counts_are_kept_in_the_index_folder(data_dir, tmp_path):
   folder.write_cola(data_dir, 5)
   run_dir = tmp_path / 'run'
   gin.bind_parameter('synth_mtf.tasks.settings.index_dir', str(run_dir))
-  assert tasks.get(folder.COLA).num_input_examples('train') == 5
+  task = tasks.get(folder.COLA)
+  assert task.num_input_examples('train') == 5
   (stored,) = run_dir.iterdir()
   assert json.loads(stored.read_text())['num_examples'] == 5
-  stored.write_text('{"damaged"')
-  index.of_state.cache_clear()
-  assert tasks.get(folder.COLA).num_input_examples('train') == 5
-
-
-def test_folder_that_cannot_keep_counts_is_no_obstacle(data_dir, tmp_path):
-  folder.write_cola(data_dir, 5)
-  blocked = folder.write(tmp_path / 'file', b'')
-  gin.bind_parameter('synth_mtf.tasks.settings.index_dir', str(blocked))
-  assert tasks.get(folder.COLA).num_input_examples('train') == 5
+  # Neither a damaged index is an obstacle, nor a folder that cannot have one.
+  for damage in (lambda: stored.write_text('{"damaged"'), stored.unlink):
+    damage()
+    index.of_state.cache_clear()
+    assert task.num_input_examples('train') == 5
+  gin.bind_parameter('synth_mtf.tasks.settings.index_dir', str(stored))
+  assert task.num_input_examples('train') == 5
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path):
@@ -216,11 +206,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     )
     tracemalloc.start()
     found = index.scan(str(path), reader)
-    rows = sum(
-      1
-      for part in found.parts
-      for _ in index.read(reader, part, formats.Header())
-    )
+    rows = sum(1 for part in found.parts() for _ in index.read(part))
     peaks.append(tracemalloc.get_traced_memory()[1])
     tracemalloc.stop()
     assert rows == found.num_examples == megabytes * 1000
@@ -232,22 +218,12 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 def test_cache_job_of_seqio(some_data, tmp_path, monkeypatch):
   """seqio's own command caches a task, and the cached rows are the task's."""
   pytest.importorskip('apache_beam', reason='needs synth-mtf[cache]')
-  environment = {**os.environ, 'SYNTH_MTF_DATA_DIR': str(some_data)}
-  subprocess.run(
-    [
-      sys.executable,
-      '-m',
-      'seqio.scripts.cache_tasks_main',
-      '--module_import=synth_mtf.tasks',
-      '--tasks=synth_super_glue_record_v102',
-      f'--output_cache_dir={tmp_path}',
-    ],
-    check=True,
-    env=environment,
-    cwd=tmp_path,
-  )
-  cache = tmp_path / 'synth_super_glue_record_v102'
-  stats = json.loads((cache / 'stats.train.json').read_text())
+  name = 'synth_super_glue_record_v102'
+  monkeypatch.setenv('SYNTH_MTF_DATA_DIR', str(some_data))
+  job = [sys.executable, '-m', 'seqio.scripts.cache_tasks_main']
+  job += ['--module_import=synth_mtf.tasks', f'--tasks={name}']
+  subprocess.run([*job, f'--output_cache_dir={tmp_path}'], check=True)
+  stats = json.loads((tmp_path / name / 'stats.train.json').read_text())
   # One example for each answer of each query, in whatever words it is given.
   file = some_data / 'superglue/ReCoRD/train.jsonl'
   expected = sum(
@@ -256,16 +232,11 @@ def test_cache_job_of_seqio(some_data, tmp_path, monkeypatch):
     for query in json.loads(line)['qas']
   )
   assert stats['examples'] == expected
-  assert (cache / 'COMPLETED').exists()
-
-  monkeypatch.setenv('SYNTH_MTF_DATA_DIR', str(some_data))
+  assert (tmp_path / name / 'COMPLETED').exists()
   before = seqio.get_global_cache_dirs()
   seqio.add_global_cache_dirs([str(tmp_path)])
   try:
-    cached, direct = (
-      _tokens('synth_super_glue_record_v102', use_cached)
-      for use_cached in (True, False)
-    )
+    cached, direct = (_tokens(name, use_cached) for use_cached in (True, False))
   finally:
     seqio.set_global_cache_dirs(before)
   assert sum(cached.values()) == expected

@@ -99,30 +99,23 @@ def test_remote_files_are_read_like_local_ones(data_dir, monkeypatch, tmp_path):
   ]
 
 
-def test_what_cannot_be_read_is_named(tmp_path):
-  path = str(tmp_path / 'absent.txt')
+def test_what_cannot_be_read_is_named(data_dir):
+  path = str(data_dir / 'absent.txt')
   cannot = pytest.raises(UserError, match='absent.txt cannot be read')
   with cannot, storage.reading(path):
     pass
-  with pytest.raises(UserError, match='the data file .*absent.txt cannot be'):
+  with pytest.raises(UserError, match='absent.txt cannot be read'):
     storage.state([path])
+  lines = b'\n\n'.join(b'Some text, number %d.' % i for i in range(20_000))
+  packed = gzip.compress(lines, compresslevel=1)
+  folder.write(data_dir / 'corpus/a.txt.gz', packed[: len(packed) // 2])
+  with pytest.raises(UserError, match='a.txt.gz cannot .* damaged: copy the'):
+    tasks.check([folder.TEXT], ['train'])
 
 
 def test_sizes_are_summed(tmp_path):
   paths = [folder.write(tmp_path / name, b'xyz') for name in 'ab']
   assert storage.total_bytes(map(str, paths)) == 6
-
-
-def test_gzip_cut_short(data_dir):
-  lines = b'\n\n'.join(b'Some text, number %d.' % i for i in range(20_000))
-  packed = gzip.compress(lines, compresslevel=1)
-  path = folder.write(data_dir / 'corpus/a.txt.gz', packed[: len(packed) // 2])
-  with pytest.raises(UserError) as error:
-    tasks.check([folder.TEXT], ['train'])
-  assert f'{path}: the gzip stream is damaged after line ' in str(error.value)
-  line = int(str(error.value).partition('after line ')[2].split()[0])
-  assert 10_000 < line < 30_000
-  assert 'Copy it again' in str(error.value)
 
 
 def test_an_alteration_that_keeps_size_and_time_is_seen(data_dir):
