@@ -102,20 +102,14 @@ class Record(NamedTuple):
 
 
 class Reader(abc.ABC):
-  """Base class of the formats.
+  """Base class of the formats."""
 
-  Attributes:
-    schema: nested dict of tf.TensorSpec, the structure of an example.
-    indexed: whether every row is checked and counted before the first is used.
-      Otherwise rows are streamed, and faults show up as they come.
-    marked: whether the official file starts with a byte order mark.
-    dropped_rows: how many instances of `DroppedRow` are not yet a fault.
-  """
-
-  schema: Mapping[str, Any]
+  schema: Mapping[str, Any]  # nested dict of tf.TensorSpec
+  # Whether every row is checked and counted before the first is used. Otherwise
+  # rows are streamed, and faults show up as they come.
   indexed = True
-  marked = False
-  dropped_rows = 0
+  marked = False  # whether the official file starts with a byte order mark
+  dropped_rows = 0  # how many instances of `DroppedRow` are not yet a fault
 
   def __init__(self, *arguments: object) -> None:
     # Identifies the format in the index.

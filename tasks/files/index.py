@@ -91,11 +91,7 @@ def read(part: Part) -> Iterator[tuple[Record, Sequence[Example | RowError]]]:
 
 
 def scan(path: str, reader: Reader, limit: int | None = None) -> FileIndex:
-  """Reads every row of `path` once, or the first `limit` rows.
-
-  Raises:
-    UserError: the file cannot be read, or its header is not that of the format.
-  """
+  """Reads every row of `path` once, or the first `limit` rows."""
   header, columns = reader.read_header(path)
   index = FileIndex(reader, path, columns=columns)
   starts = index.starts
@@ -149,10 +145,7 @@ def scan(path: str, reader: Reader, limit: int | None = None) -> FileIndex:
 
 
 def of_file(path: str, reader: Reader, index_dir: str | None) -> FileIndex:
-  """Returns `scan(path, reader)`, or what was kept if the file is unchanged.
-
-  It is kept in `index_dir`, by default the user's cache folder.
-  """
+  """Returns `scan(path, reader)`, or what was kept if the file is unchanged."""
   folder = index_dir or os.path.join(
     os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'),
     'synth_mtf',

@@ -57,11 +57,9 @@ class MissingFiles(UserError):
 class Split:
   """The official files of one split.
 
-  Attributes:
-    layouts: spellings of the layout, of which the first with files is used.
-      Each has the format of the files at relative paths, in which `*` and `**/`
-      may stand for names and folders.
-    optional: whether the split is absent, instead of an error, without files.
+  Each layout has the format of the files at relative paths, in which `*` and
+  `**/` may stand for names and folders. The first layout with files is used;
+  without any, an optional split is absent instead of an error.
   """
 
   layouts: Sequence[Mapping[str, Reader]]
@@ -175,8 +173,7 @@ class FilesDataSource(seqio.DataSource):
   def _parts(self, split: str) -> list[Part]:
     parts: list[Part] = []
     for path, reader in self.files(split).items():
-      if not reader.indexed:
-        parts += _parts_by_size(path, reader)
+      parts += [] if reader.indexed else _parts_by_size(path, reader)
     for found in () if parts else self.check(split):
       parts += found.parts()
       for line in [*found.notes, *found.faults]:
@@ -301,11 +298,7 @@ class TwoSources(seqio.DataSource):
   """Official files if a folder is set, TensorFlow Datasets otherwise.
 
   The choice is made at each use, so that a task is defined once and before the
-  settings are known.
-
-  Attributes:
-    split_files: the official files of each split.
-    tfds: the dataset of TensorFlow Datasets, None where there is none.
+  settings are known. Some tasks have official files only.
   """
 
   def __init__(
