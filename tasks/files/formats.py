@@ -153,9 +153,7 @@ class Reader(abc.ABC):
     return None
 
   @abc.abstractmethod
-  def parse(
-    self, record: Record, number: int, columns: Sequence[str] | None
-  ) -> Sequence[Example | RowError]:
+  def parse(self, record: Record, number: int, columns: Any) -> Items:
     """Returns the examples of record `number`, and faults and oddities of some.
 
     A record that is malformed as a whole raises its RowError.

@@ -110,7 +110,9 @@ class FilesDataSource(seqio.DataSource):
     self._skip_bad_rows = data_settings.settings().skip_bad_rows
     self._faults_logged = 0
     # The files of a split, which are looked for once; {} if there are none.
-    self.found = functools.cache(lambda name: splits[name].files(data_dir))
+    self.found = functools.cache(
+      lambda name: splits[name].files(data_dir) if name in splits else {}
+    )
 
   @property
   def splits(self) -> Sequence[str]:

@@ -43,19 +43,15 @@ def test_source_of_a_single_task(data_dir, tmp_path):
     sst2.get_dataset('train')
 
 
-def test_unshuffled_rows_come_in_the_order_of_the_file(data_dir):
-  folder.write_cola(data_dir, 700)
-  expected = [f'Sentence {i}.'.encode() for i in range(700)]
-  assert folder.sentences(shuffle=False) == expected
-
-
 @pytest.mark.slow  # reads a task again and again
 def test_shuffling_repeats_with_its_seed_and_loses_nothing(data_dir):
   folder.write_cola(data_dir, 3000)
+  in_order = [f'Sentence {i}.'.encode() for i in range(3000)]
+  assert folder.sentences(shuffle=False) == in_order
   first = folder.sentences(shuffle=True, seed=1)
   assert first == folder.sentences(shuffle=True, seed=1)
   assert first != folder.sentences(shuffle=True, seed=2)
-  assert sorted(first) == sorted(folder.sentences(shuffle=False))
+  assert sorted(first) == sorted(in_order)
   # Neighbours in the stream come from all over the file.
   numbers = [int(sentence.split()[1][:-1]) for sentence in first[:48]]
   assert max(numbers) - min(numbers) > 1500
@@ -85,34 +81,24 @@ def test_shards_share_the_rows(
 
 def test_seqio_shards_the_task(data_dir):
   folder.write_cola(data_dir, 40)
-  shards = [
-    run(
-      functools.partial(
-        tasks.get(folder.COLA).get_dataset,
-        {'inputs': 64, 'targets': 16},
-        'train',
-        shuffle=False,
-        shard_info=seqio.ShardInfo(i, 2),
-      )
-    )
-    for i in range(2)
-  ]
-  assert [len(shard) for shard in shards] == [20, 20]
+  task, lengths = tasks.get(folder.COLA), {'inputs': 64, 'targets': 16}
+  read = functools.partial(task.get_dataset, lengths, 'train', shuffle=False)
+  for i in range(2):
+    shard = functools.partial(read, shard_info=seqio.ShardInfo(i, 2))
+    assert len(run(shard)) == 20
 
 
 @pytest.mark.slow  # reads text again and again
 def test_packed_and_plain_files_stream_together(data_dir):
   texts = [b'Text number %d, of some length.' % i for i in range(2000)]
-  folder.write(data_dir / 'corpus/a.txt', b'\n\n'.join(texts[:500]))
-  folder.write(
-    data_dir / 'corpus/deep/er/b.txt.gz',
-    gzip.compress(b'\n\n'.join(texts[500:1000])),
-  )
   lines = [json.dumps({'text': t.decode()}).encode() for t in texts[1000:]]
-  folder.write(data_dir / 'corpus/c.jsonl', b'\n'.join(lines[:500]))
-  folder.write(
-    data_dir / 'corpus/d.json.gz', gzip.compress(b'\n'.join(lines[500:]))
-  )
+  for name, data in {
+    'a.txt': b'\n\n'.join(texts[:500]),
+    'deep/er/b.txt.gz': gzip.compress(b'\n\n'.join(texts[500:1000])),
+    'c.jsonl': b'\n'.join(lines[:500]),
+    'd.json.gz': gzip.compress(b'\n'.join(lines[500:])),
+  }.items():
+    folder.write(data_dir / 'corpus' / name, data)
   train = folder.texts(shuffle=False)
   held_out = folder.texts('validation', shuffle=False)
   assert sorted(train + held_out) == sorted(texts)
@@ -130,11 +116,8 @@ def test_parts_of_a_corpus_lose_no_line(data_dir, monkeypatch):
   lines = [b'Line %d has some words in it.' % i for i in range(3000)]
   folder.write(data_dir / 'corpus/a.txt', b'\n'.join(lines) + b'\n')
   monkeypatch.setattr(source, '_PART_BYTES', 1000)
-  texts = [
-    text
-    for split in ('train', 'validation')
-    for text in folder.texts(split, shuffle=False)
-  ]
+  texts = folder.texts(shuffle=False)
+  texts += folder.texts('validation', shuffle=False)
   read = collections.Counter(b'\n'.join(texts).split(b'\n'))
   assert read == collections.Counter(lines)
 
