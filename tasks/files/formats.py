@@ -259,7 +259,7 @@ class TsvReader(Reader):
 
   def parse(
     self, record: Record, number: int, columns: Sequence[str] | None
-  ) -> Sequence[Example | RowError]:
+  ) -> Items:
     names = columns or self.columns
     broken = DroppedRow if self.dropped_rows else RowError
     fields = line_text(record, broken).split('\t')

@@ -22,7 +22,7 @@ from synth_mtf import atomic
 from synth_mtf.tasks.files import storage
 from synth_mtf.tasks.files.formats import (
   DroppedRow,
-  Example,
+  Items,
   Oddity,
   Position,
   Reader,
@@ -76,7 +76,7 @@ class FileIndex:
     ]
 
 
-def read(part: Part) -> Iterator[tuple[Record, Sequence[Example | RowError]]]:
+def read(part: Part) -> Iterator[tuple[Record, Items]]:
   """Yields each row of a part with its examples and faults."""
   reader, path, start, end, first, columns = part
   try:
