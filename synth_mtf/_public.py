@@ -1,6 +1,8 @@
 """The public names; importing them registers them with gin."""
 
-from synth_mtf.adafactor import Adafactor
+import gin
+import mesh_tensorflow as mtf
+
 from synth_mtf.baselines import ConvReluDense, Linformer
 from synth_mtf.checkpoints.warm_start import warm_start
 from synth_mtf.cpu import EmbeddingByIndex, FeedForward
@@ -36,4 +38,8 @@ __all__ = [  # noqa: PLE0604
   *FUNCTIONS,
 ]
 
+# The name that saved operative_config.gin files have for T5's optimizer.
+Adafactor = gin.external_configurable(
+  mtf.optimize.AdafactorOptimizer, 'Adafactor', module='synth_mtf'
+)
 gin_files.make_readable()

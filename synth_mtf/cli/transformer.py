@@ -23,12 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs T5's main on the flags."""
   process.fix_hash_seed()
-  if {'--help', '-help', '-h'} & set(args.flags):
-    return _help()
-  return main.run(args.flags)
-
-
-def _help() -> int:
+  if not {'--help', '-help', '-h'} & set(args.flags):
+    return main.run(args.flags)
   main.prepare()
   from absl import flags
 

@@ -5,8 +5,9 @@ evaluation measures what its training run left.
 """
 
 import dataclasses
+import json
 import pathlib
-import random
+import shutil
 from collections.abc import Sequence
 
 import pytest
@@ -15,7 +16,6 @@ import tensorflow.compat.v1 as tf
 from synth_mtf.paths import gin_path
 from tests import official_files
 from tests.cli import t5_main
-from tests.conftest import CHECKOUT
 
 pytestmark = pytest.mark.slow
 
@@ -127,42 +127,27 @@ def folders(tmp_path_factory) -> pathlib.Path:
 
 
 def write_data(folder: pathlib.Path) -> None:
-  """Writes official files of every family, a few rows each."""
-  official_files.write_samples(folder)
-  rng = random.Random(0)
-  nouns = ['river', 'clock', 'letter', 'garden', 'market', 'engine', 'winter']
-
-  def sentence() -> str:
-    first, second = rng.sample(nouns, 2)
-    return f'The {first} was near the {second} in {rng.randrange(1000)}.'
-
-  def write(path: str, lines: Sequence[str]) -> None:
-    where = folder / path
-    where.parent.mkdir(parents=True, exist_ok=True)
-    where.write_text(''.join(f'{line}\n' for line in lines))
-
-  text = (CHECKOUT / 'README.md').read_text()
-  write('corpus/readme.txt', [text])
+  """Writes official files of every family and split, a few rows each."""
+  official_files.write(folder)
+  dialogues, wmt = '{}_self_original_no_cands.txt', 'wmt14_en_de_tok'
+  for kind, made, missing in (
+    ('ag_news_csv', 'test.csv', 'train.csv'),
+    ('convai2', dialogues.format('valid'), dialogues.format('train')),
+    ('parallel', f'{wmt}/val.en', f'{wmt}/test.en'),
+    ('parallel', f'{wmt}/val.de', f'{wmt}/test.de'),
+  ):
+    shutil.copy(folder / kind / made, folder / kind / missing)
+  news = folder / 'corpus/news_sentences/newstest2014.en.tok.txt'
+  lines = news.read_text().splitlines()
   for split in ('train', 'validation'):
-    documents = [f'{{"text": "{sentence()} {sentence()}"}}' for _ in range(64)]
-    write(f'c4/c4-{split}.00000-of-00001.json', documents)
-  for split in ('train', 'val', 'test'):
-    for language in ('en', 'de'):
-      lines = [sentence() for _ in range(16)]
-      write(f'parallel/wmt14_en_de/{split}.{language}', lines)
-  lines = [sentence() for _ in range(64)]
-  write('lm1b/training-monolingual.tokenized.shuffled/news.en-00001', lines)
-  write('lm1b/heldout-monolingual.tokenized.shuffled/news.en.heldout-0', lines)
-  for digit in '0123456789abcdef':
-    story = [sentence(), '', sentence(), '', '@highlight', '', sentence()]
-    write(f'cnn_dailymail/cnn/stories/{digit * 40}.story', story)
-  persona = ['1 your persona: i like the river.', '2 hello\thow are you ?']
-  for part in ('train', 'valid'):
-    name = f'{part}_self_original_no_cands.txt'
-    write(f'convai2/{name}', [*persona, '3 fine\tgood .'] * 8)
-  for split in ('train', 'test'):
-    news = [f'"{1 + i % 4}","{sentence()}","{sentence()}"' for i in range(16)]
-    write(f'ag_news_csv/{split}.csv', news)
+    path = folder / 'c4' / f'c4-{split}.00000-of-00001.json'
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(''.join(f'{json.dumps({"text": x})}\n' for x in lines))
+  for name in ('training', 'heldout'):
+    path = folder / 'lm1b' / f'{name}-monolingual.tokenized.shuffled'
+    path.mkdir(parents=True)
+    ending = 'en-00001' if name == 'training' else 'en.heldout-0'
+    shutil.copy(news, path / f'news.{ending}')
 
 
 def command(run: str, recipe: Recipe, folders: pathlib.Path) -> None:
