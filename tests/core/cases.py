@@ -37,6 +37,15 @@ def dims(names):
   return [mtf.Dimension(n, SIZES[n]) for n in names.split()]
 
 
+def product(x, y, output):
+  """The einsum of two arrays, by the names of their dimensions."""
+  letters = {d: chr(ord('a') + i) for i, d in enumerate(SIZES)}
+  x, y, output = (
+    ''.join(letters[d] for d in names.split()) for names in (x, y, output)
+  )
+  return lambda x_, y_: np.einsum(f'{x},{y}->{output}', x_, y_)
+
+
 def floats(names, name='x'):
   return harness.draw(name, [SIZES[n] for n in names.split()])
 

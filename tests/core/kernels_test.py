@@ -17,7 +17,6 @@ from tests.core.cases import (
   LOGITS,
   MEMORY,
   ONE_QUERY,
-  SIZES,
   VALUES,
   WEIGHTS,
   Case,
@@ -61,14 +60,10 @@ def sum_of_squares(a, b):
 
 def product(kernel, factors, output, splits=(), whole=()):
   """A case whose formula is the einsum of x and y."""
-  letters = {d: chr(ord('a') + i) for i, d in enumerate(SIZES)}
-  x, y, z = (
-    ''.join(letters[d] for d in names.split()) for names in (*factors, output)
-  )
-  words = f'{x},{y}->{z}'
+  formula = cases.product(*factors, output)
   return Case(
     lambda x, y: kernel(x, y),  # whatever it calls them
-    lambda x, y: np.einsum(words, x, y),
+    lambda x, y: formula(x, y),
     {name: (names, None) for name, names in zip('xy', factors)},
     output,
     splits,

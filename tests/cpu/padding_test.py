@@ -37,11 +37,7 @@ def einsum(x, w, y_names, ids, weights_first=False):
 def product(x_names, w_names, y_names, ids=PADDED, weights_first=False):
   """A product of tokens, with 0 at padding as from the host, and weights."""
   x_names, y_names = f'{ROWS} {x_names}', f'{ROWS} {y_names}'
-  letters = {d: chr(ord('a') + i) for i, d in enumerate(SIZES)}
-  x_, w_, y_ = (
-    ''.join(letters[d] for d in names.split())
-    for names in (x_names, w_names, y_names)
-  )
+  multiply = cases.product(x_names, w_names, y_names)
 
   def kernel(x, w, ids):
     x *= mtf.cast(mtf.not_equal(ids, 0), tf.float32)
@@ -49,7 +45,7 @@ def product(x_names, w_names, y_names, ids=PADDED, weights_first=False):
 
   def formula(x, w, ids):
     tokens = (ids != 0).reshape([BATCH, LENGTH] + [1] * (x.ndim - 2))
-    return np.einsum(f'{x_},{w_}->{y_}', x * tokens, w)
+    return multiply(x * tokens, w)
 
   return Case(
     kernel,
@@ -161,23 +157,14 @@ def test_another_product_stays_as_it_is(x, w, y):
 PRODUCT = (f'{ROWS} row', 'row heads', f'{ROWS} heads')
 
 
-def test_tokens_are_found_once():
-  with harness.new_graph() as (_, mesh):
-    context, (length, memory_length) = Context(), dims('length memory_length')
-    ids = harness.constant(mesh, PADDED, ROWS)
-    assert padding.mask(context, ids, length) == padding.mask(
-      context, ids, length
-    )
-    (as_memory,) = padding.mask(
-      context, ids, mtf.Dimension(memory_length.name, LENGTH)
-    )
-    assert as_memory.shape.dims[-1].name == 'memory_length'
-
-
-def test_decoding_says_that_all_are_tokens():
+def test_tokens_are_found_once_and_not_in_decoding():
   with harness.new_graph() as (_, mesh):
     context, (length,) = Context(), dims('length')
     ids = harness.constant(mesh, PADDED, ROWS)
+    found = padding.mask(context, ids, length)
+    assert found == padding.mask(context, ids, length)
+    (as_memory,) = padding.mask(context, ids, mtf.Dimension('memory', LENGTH))
+    assert as_memory.shape.dims[-1].name == 'memory'
     assert padding.mask(context, 1, length) == []
     assert padding.mask(context, None, length) == []
     context.mode = 'incremental'
