@@ -37,13 +37,12 @@ def dims(names):
   return [mtf.Dimension(n, SIZES[n]) for n in names.split()]
 
 
-def product(x, y, output):
-  """The einsum of two arrays, by the names of their dimensions."""
+def product(*names):
+  """The einsum of x and y, from the dimensions of x, y and the result."""
   letters = {d: chr(ord('a') + i) for i, d in enumerate(SIZES)}
-  x, y, output = (
-    ''.join(letters[d] for d in names.split()) for names in (x, y, output)
-  )
-  return lambda x_, y_: np.einsum(f'{x},{y}->{output}', x_, y_)
+  x, y, z = (''.join(letters[d] for d in of.split()) for of in names)
+  words = f'{x},{y}->{z}'
+  return lambda x, y: np.einsum(words, x, y)
 
 
 def floats(names, name='x'):

@@ -60,10 +60,9 @@ def sum_of_squares(a, b):
 
 def product(kernel, factors, output, splits=(), whole=()):
   """A case whose formula is the einsum of x and y."""
-  formula = cases.product(*factors, output)
   return Case(
     lambda x, y: kernel(x, y),  # whatever it calls them
-    lambda x, y: formula(x, y),
+    cases.product(*factors, output),
     {name: (names, None) for name, names in zip('xy', factors)},
     output,
     splits,

@@ -197,24 +197,6 @@ def test_settings_in_decoding(member):
   checks.decoded(member, (2, 3))
 
 
-@family.some('random', 'random_dense_vanilla')
-def test_layers_share_a_relative_bias(member):
-  member = member.but(relative_attention_type='bias_shared')
-  x = family.tokens(np.ones([2, 7]))
-  result = harness.parallel([member, member], x)
-  weights = family.float64(result.weights)
-  shared = weights.pop('layer_000/relative_attention_bias')
-  assert not [n for n in weights if 'relative_attention_bias' in n]
-  y = x.astype(np.float64)
-  for scope in ('layer_000/', 'layer_001/'):
-    own = {
-      n[len(scope) :]: w for n, w in weights.items() if n.startswith(scope)
-    }
-    own['relative_attention_bias'] = shared
-    y = np.stack([member.reference(row, own).y for row in y])
-  harness.assert_close(result.output, y, 'two layers')
-
-
 @family.some('random', 'fixed_patterns', 'random_dense_vanilla')
 def test_prefix_language_model(member):
   """input_full_attention: all inputs see each other, targets look back."""

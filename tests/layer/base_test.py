@@ -37,12 +37,6 @@ def call(made, sequence_id=IDS, **settings):
     return context
 
 
-def test_the_result_of_attend_is_projected():
-  result = harness.parallel(layer, X, mode='eval')
-  expected = X @ result.weights['v'] @ result.weights['o']
-  harness.assert_close(result.output, expected, 'output')
-
-
 @pytest.mark.parametrize(
   'activations, settings, expected',
   [
@@ -56,40 +50,6 @@ def test_type_of_the_logits(activations, settings, expected):
   made = layer(attention_kwargs=settings)
   call(made, dtype=activations)
   assert made.seen.logits_dtype == expected
-
-
-@pytest.mark.parametrize(
-  'packed, ids, mode, by_segment',
-  [
-    (False, IDS, 'train', False),
-    (True, IDS, 'train', True),
-    (True, IDS, 'eval', True),
-    (True, IDS, 'infer', False),
-    (True, None, 'train', False),
-  ],
-)
-def test_how_tables_are_read(packed, ids, mode, by_segment):
-  made = layer(packed=packed)
-  call(made, ids, mode=mode)
-  assert made.seen.index.is_packed is by_segment
-
-
-@pytest.mark.parametrize(
-  'settings, mode, rate, shared',
-  [
-    ({}, 'train', 0.25, ['length']),
-    ({}, 'eval', 0.0, ['length']),
-    ({}, 'infer', 0.0, ['length']),
-    ({'dropout_broadcast_dims': []}, 'train', 0.25, []),
-  ],
-)
-def test_dropout_of_the_weights(settings, mode, rate, shared):
-  made = layer(dropout_rate=0.25, attention_kwargs=settings)
-  context = call(made, mode=mode)
-  dropout = made.weight_dropout(context)
-  assert dropout.rate == rate
-  assert [d.name for d in dropout.broadcast_dims] == shared
-  assert dropout.per_key(made.seen) == (rate == 0 or shared == ['length'])
 
 
 @pytest.mark.parametrize(

@@ -35,10 +35,6 @@ def test_fewer_patterns_than_heads_in_a_decoder(rows):
   checks.parallel(member(NAMES[:-1]), rows, DECODER)
 
 
-def test_decoding():
-  checks.decoded(member(NAMES[:-1]), (2, 4))
-
-
 def test_each_pattern_by_hand():
   """The weights themselves, for one sequence of five tokens."""
   at = np.arange(5)
