@@ -65,7 +65,8 @@ class FixedPatterns(Table):
 
   def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
     self.check_lengths(call, queries=False)
-    logits = [self._pattern(name, call) for name in self.patterns]
+    ahead = call.index.keys - call.index.queries
+    logits = [self._pattern(name, call, ahead) for name in self.patterns]
     dims = {d for x in logits for d in x.shape.dims}
     shape = mtf.Shape([d for d in call.local.dims if d in dims])
     stacked = mtf.stack(
@@ -82,7 +83,9 @@ class FixedPatterns(Table):
       mtf.Shape([d for d in call.local.dims if d in dims | set(call.heads)]),
     )
 
-  def _pattern(self, name: str, call: LayerCall) -> mtf.Tensor:
+  def _pattern(
+    self, name: str, call: LayerCall, ahead: mtf.Tensor
+  ) -> mtf.Tensor:
     """The logits of one pattern, over some of [length, memory_length]."""
 
     def at(hit: mtf.Tensor) -> mtf.Tensor:
@@ -92,7 +95,6 @@ class FixedPatterns(Table):
       return at(mtf.equal(call.index.keys, 0))
     if name == 'end':
       return at(_is_last(call))
-    ahead = call.index.keys - call.index.queries
     if name in _OFFSETS:
       return at(mtf.equal(ahead, _OFFSETS[name]))
     distance = ahead if name == 'right' else -ahead
