@@ -8,7 +8,7 @@ from tests import harness
 from tests.core import cases
 from tests.core.cases import HEADS, LENGTH, LOGITS, MEMORY, WEIGHTS, Case, dims
 
-ROWS, COLUMNS = 9, 5
+ROWS, COLUMNS = 8, 5
 # Up to three sequences a row; 0 is padding.
 IDS = np.array([[1, 1, 2, 2, 3, 0], [1, 2, 2, 2, 2, 2]])
 MEMORY_IDS = np.array([[1, 1, 1, 2, 2, 2, 2, 0], [1, 2, 2, 2, 2, 2, 2, 2]])
