@@ -24,7 +24,7 @@ def test_bindings_and_macros():
     'decoder/transformer.Unitransformer.d_model = 8 '
     '(through decoder/width = 8)',
   ]
-  assert bindings.macro_of(found[0].raw) == 'width'
+  assert bindings.macro_of(found[0].raw) == 'width' and not found[0].is_call
   assert bindings.macro_of(found[1].raw) == ''
   assert found[1].scope == 'encoder' and found[1].parameter == 'max_length'
   assert found[1].value == found[1].raw == 7
