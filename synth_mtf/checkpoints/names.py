@@ -18,7 +18,7 @@ _CLASSES = (
   ('SyntheticEncDecAttention', 'EncDecAttention'),
 )
 _ATTENTION = re.compile(f'(.*)/({"|".join(sum(_CLASSES, ()))})/(.+)')
-_NOT_A_WEIGHT = re.compile(r'(^|/)global_step$|_slot_\w+$')
+_NOT_A_WEIGHT = re.compile(r'global_step$|_slot_\w+$')
 
 
 def attention_name(name: str) -> Optional[Sequence[str]]:
