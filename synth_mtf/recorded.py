@@ -4,9 +4,10 @@
 the files.
 """
 
-from synth_mtf.host import evaluation
-from synth_mtf.run.recording import Recorder
+from synth_mtf.host import patches
+from synth_mtf.run import recording
 
-RECORDER = Recorder()
-evaluation.observe(RECORDER)
-evaluation.write_text()
+RECORDER = recording.Recorder()
+patches.evaluate_with(
+  RECORDER.get_estimator, RECORDER.eval_model, recording.write_lines
+)

@@ -16,7 +16,7 @@ from synth_mtf.cli import attention
 from synth_mtf.demo.stages import Configuration
 from synth_mtf.paths import gin_path
 from synth_mtf.run import output, process
-from synth_mtf.run.console import Console, duration
+from synth_mtf.run.output import Console, duration
 
 SUMMARY = 'pretrain, finetune and evaluate each variant; print one table'
 

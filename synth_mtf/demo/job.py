@@ -31,7 +31,7 @@ from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.host import errors, gin_files
 from synth_mtf.results import runs
 from synth_mtf.run import checks, config, model_dir, output
-from synth_mtf.run.console import INTERVAL, Console
+from synth_mtf.run.output import INTERVAL, Console
 from synth_mtf.tasks.vocabulary import train
 
 _PRETRAINING_TASK = 'synth_text_span_corruption'

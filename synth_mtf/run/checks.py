@@ -17,6 +17,7 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from absl import logging
 from mesh_tensorflow.transformer import utils
+from t5.models import mesh_transformer
 
 from synth_mtf import tasks
 from synth_mtf.checkpoints import comparison, folder, layer_settings
@@ -25,22 +26,22 @@ from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import errors
 from synth_mtf.host import model as models
+from synth_mtf.layer.synthetic import SyntheticLayer
+from synth_mtf.results import labels
 from synth_mtf.run import (
   checkpoint_choice,
   config,
   mesh,
   model_dir,
-  packing,
   text_files,
 )
 from synth_mtf.run.config import RunConfig
 
 _TPU_SECONDS = 10
-_EVALUATIONS = ('eval', 'score_eval', 'perplexity_eval')
 
 
 def check_run(folder_: str, tpu: Optional[str] = None) -> None:
-  """Checks the run that gin describes.
+  """Checks the run that gin describes; locks and marks a folder to train in.
 
   Args:
     folder_: as in --model_dir; made if it does not exist.
@@ -50,12 +51,12 @@ def check_run(folder_: str, tpu: Optional[str] = None) -> None:
     UserError: the run cannot do what it is asked to do.
   """
   with errors.explained():
-    model_dir.check_name(folder_)
-    model_dir.check_folder(folder_)
+    model_dir.check(folder_)
     _check_tpu(tpu)
     run = config.read(folder_, tpu)
     if not tpu:
       mesh.check_devices(run.mesh_devices or ())
+    trains = run.mode == 'train'
     resumed, started = _checkpoints(run)
     if run.vocabulary is not None:
       for checkpoint in (*resumed, *started):
@@ -63,16 +64,17 @@ def check_run(folder_: str, tpu: Optional[str] = None) -> None:
     model = build(run)
     if model is not None:
       _check_model(run, model, resumed, started)
-    if run.task:
-      tasks.check([run.task], [run.dataset_split])
-    if run.mode in ('train', 'perplexity_eval'):  # the others decode
-      notice = packing.notice(run.lengths or {})
-      if notice:
-        logging.warning('%s', notice)  # which the user sees, unlike TF's
-    if run.mode == 'perplexity_eval' and run.task:
-      tf.logging.info('%s', _perplexity_notice(run, run.task))
-    if run.mode == 'train':
-      _record(run, model)
+    reader = mesh_transformer.mesh_eval_dataset_fn
+    if trains:
+      reader = mesh_transformer.mesh_train_dataset_fn
+    task = gin.get_bindings(reader).get('mixture_or_task_name')
+    if task and run.mode in ('train', 'eval', 'perplexity_eval'):
+      tasks.check([task], [run.dataset_split])
+    if trains and run.vocabulary is not None:
+      vocabularies.record(run.vocabulary, folder_)
+    if trains and model is not None:
+      layer_settings.record(model.transformer, folder_)
+      _warn_of_packing(model)
 
 
 def _check_tpu(tpu: Optional[str]) -> None:
@@ -97,7 +99,15 @@ def _checkpoints(run: RunConfig) -> tuple[list[str], list[str]]:
   """
   if run.mode != 'train':
     read = checkpoint_choice.check(run)
-    _check_evaluation(run)
+    if 'eval' not in run.mode:
+      text_files.check(run)
+    elif run.dataset_split == 'train':  # T5's default
+      raise UserError(
+        f'mode {run.mode!r} would measure on the split that was trained on: '
+        'give --gin_param="utils.run.dataset_split = \'validation\'".'
+      )
+    else:
+      model_dir.check_writable(run.eval_summary_dir or run.model_dir)
     return read, []
   model_dir.check_writable(run.model_dir)
   model_dir.lock(run.model_dir)
@@ -120,25 +130,11 @@ def _checkpoints(run: RunConfig) -> tuple[list[str], list[str]]:
   if run.dataset_split != 'train':
     raise UserError(
       f"utils.run.dataset_split = {run.dataset_split!r}, but mode 'train' "
-      "trains on the split 'train': give "
-      '--gin_param="utils.run.dataset_split = \'train\'", or the mode that you '
-      'mean.'
+      "trains on the split 'train': set it to that, or give another mode."
     )
   if latest:
     return [latest], []
   return [], [start] if start else []
-
-
-def _check_evaluation(run: RunConfig) -> None:
-  if run.mode not in _EVALUATIONS:
-    text_files.check(run)
-    return
-  if run.dataset_split == 'train':  # T5's default
-    raise UserError(
-      f'mode {run.mode!r} would measure on the split that was trained on: give '
-      '--gin_param="utils.run.dataset_split = \'validation\'".'
-    )
-  model_dir.check_writable(run.eval_summary_dir or run.model_dir)
 
 
 def build(run: RunConfig) -> Optional[models.ConfiguredModel]:
@@ -149,7 +145,7 @@ def build(run: RunConfig) -> Optional[models.ConfiguredModel]:
   if run.mode == 'train':
     batch_dim = mtf.Dimension('batch', batch)
     with models.explained(), contextlib.suppress(ValueError):
-      # ValueError: the mesh does not divide the batch, see `_check_model`.
+      # ValueError: the mesh does not divide the batch, see `mesh.check_model`.
       batch //= utils.serialize_num_microbatches(
         batch_dim, run.lengths, run.mesh, run.layout
       )
@@ -174,8 +170,7 @@ def _check_model(
   The host loads values of another shape without complaint, and if all shapes of
   a layer agree with each other, it trains that other model.
   """
-  mesh.check_divides(run, model)
-  mesh.check_memory(run, model)
+  mesh.check_model(run, model)
   pattern = run.variable_filter
   if isinstance(pattern, str) and not any(
     re.search(pattern, name) for name in model.variables
@@ -192,24 +187,19 @@ def _check_model(
     layer_settings.check(model.transformer, checkpoint, starts=True)
 
 
-def _perplexity_notice(run: RunConfig, task: str) -> str:
-  """Over how many rows log perplexity is taken."""
-  known = ', '.join(
-    f'{name} {count:,}'
-    for name, count in tasks.rows(task, run.dataset_split).items()
-    if count is not None
-  )
-  return (
-    f'Log perplexity is taken over the first '
-    f'{run.examples * run.perplexity_eval_steps:,} rows of each task at most '
-    '(batch_size x perplexity_eval_steps); num_eval_tokens is the number of '
-    'tokens.' + (f' Rows in the official files: {known}.' if known else '')
-  )
-
-
-def _record(run: RunConfig, model: Optional[models.ConfiguredModel]) -> None:
-  """Writes beside the checkpoints to come what later runs compare with."""
-  if run.vocabulary is not None:
-    vocabularies.record(run.vocabulary, run.model_dir)
-  if model is not None:
-    layer_settings.record(model.transformer, run.model_dir)
+def _warn_of_packing(model: models.ConfiguredModel) -> None:
+  """Says if packed rows make tables slow: each token then has its own index."""
+  if any(
+    layer.packed and layer.index_by == 'position' and function.position_axes
+    for layer in model.attention.values()
+    if isinstance(layer, SyntheticLayer)
+    for function in layer.synthesizers
+  ):
+    # The user sees it, unlike TensorFlow's log.
+    logging.warning(
+      'Rows are packed, so that %s reads its tables by the position of each '
+      'token, separately for each row: on a TPU by a product with a one-hot '
+      'matrix, elsewhere by copying cells. With mesh_train_dataset_fn.pack = '
+      'False, all rows share one slice of a table.',
+      labels.label(),
+    )

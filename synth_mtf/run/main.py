@@ -14,18 +14,14 @@ import logging
 import os
 import pathlib
 import sys
+import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import synth_mtf
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.run import output, process
-from synth_mtf.run.console import Console, duration
-
-if TYPE_CHECKING:
-  from synth_mtf.results.records import Result
 
 # Modules whose flags --help lists.
 FLAG_MODULES = (
@@ -39,7 +35,6 @@ _TRAINING = """
 import synth_mtf.progress
 utils.run.train_model_fn = @synth_mtf.train_with_progress
 """
-_SECONDS_BETWEEN_UPDATES = 0.2
 
 
 def prepare() -> None:
@@ -69,13 +64,7 @@ def prepare() -> None:
 
 
 def run(words: Sequence[str]) -> int:
-  """Runs T5's main.
-
-  Args:
-    words: its flags.
-
-  Returns:
-    The exit status.
+  """Runs T5's main on its flags, and returns the exit status.
 
   Raises:
     UserError: a known mistake.
@@ -100,17 +89,14 @@ def run(words: Sequence[str]) -> int:
 
   def main(argv: Sequence[str]) -> None:
     model_dir = flags.FLAGS.model_dir
-    model_dirs.check_name(model_dir)
-    model_dirs.check_folder(model_dir)
+    model_dirs.check(model_dir)
     if not flags.FLAGS.tpu:
       gin.parse_config(_TRAINING)
     # One may decode from a read-only folder, which takes no log.
     verbose = flags.FLAGS.verbose or not model_dirs.is_writable(model_dir)
     with (
       contextlib.nullcontext() if verbose else shown(model_dir),
-      errors.explained(
-        folder.explainer(model_dir), model_dirs.explainer(model_dir)
-      ),
+      errors.explained(folder.explainer(model_dir)),
     ):
       mesh_transformer_main.main(argv)
 
@@ -130,17 +116,16 @@ def shown(model_dir: str) -> Iterator[None]:
   Raises:
     RunFailed: an error without a known cause; the log has its traceback.
   """
-  from synth_mtf.recorded import RECORDER
-
-  log = output.log_of(model_dir)
+  log = os.path.join(model_dir, 'log')
+  if '://' in model_dir:
+    log = os.path.join(tempfile.gettempdir(), f'synth-mtf-{os.getpid()}.log')
   begun = time.monotonic()
   with output.to_log(log):
     console = output.console()
     console.line(f'Log: {log}')
     console.start('prepare')
-    RECORDER.tell(*_shown_on(console))
     try:
-      with _our_warnings_shown_on(console):
+      with _our_warnings_shown():
         yield
     except Exception as error:
       with contextlib.suppress(OSError):  # the disk of the log is full
@@ -151,11 +136,11 @@ def shown(model_dir: str) -> Iterator[None]:
       raise RunFailed(
         f'{type(error).__name__}: {lines[0]}\nThe traceback is in {log}.'
       ) from error
-    console.line(f'Done in {duration(time.monotonic() - begun)}.')
+    console.line(f'Done in {output.duration(time.monotonic() - begun)}.')
 
 
 @contextlib.contextmanager
-def _our_warnings_shown_on(console: Console) -> Iterator[None]:
+def _our_warnings_shown() -> Iterator[None]:
   """Shows this package's warnings, such as rows that are left out."""
   from absl import logging as absl_logging
 
@@ -167,7 +152,7 @@ def _our_warnings_shown_on(console: Console) -> Iterator[None]:
       message = record.getMessage()
       if record.pathname.startswith(here) and message not in seen:
         seen.add(message)  # a file is read several times
-        console.line(f'warning: {message}')
+        output.console().line(f'warning: {message}')
 
   handler, logger = Handler(logging.WARNING), absl_logging.get_absl_logger()
   logger.addHandler(handler)
@@ -175,29 +160,3 @@ def _our_warnings_shown_on(console: Console) -> Iterator[None]:
     yield
   finally:
     logger.removeHandler(handler)
-
-
-def _shown_on(
-  console: Console,
-) -> tuple[Callable[[int, int], None], Callable[['Result'], None]]:
-  """Returns what shows progress and results of an evaluation."""
-  updated = 0.0
-
-  def decoded(step: int, examples: int) -> None:
-    nonlocal updated
-    if examples == 1:
-      console.start(f'decode, checkpoint {step}')
-    if time.monotonic() - updated >= _SECONDS_BETWEEN_UPDATES:
-      console.update(f'{examples} examples')
-      updated = time.monotonic()
-
-  def result(found: 'Result') -> None:
-    value = '-' if found.value is None else f'{found.value:.3f}'
-    error = found.standard_error
-    spread = '' if error is None else f' +- {error:.3f}'
-    console.line(
-      f'checkpoint {found.step}  {found.task}  {found.metric} {value}{spread}  '
-      f'({found.n} {found.unit}s)'
-    )
-
-  return decoded, result

@@ -6,13 +6,9 @@ that holds it, however that dies. A bucket has no such lock, and machines that
 share a drive see each other's only if the drive passes them on.
 """
 
-import contextlib
 import fcntl
 import os
-import socket
-import tempfile
-from collections.abc import Callable
-from typing import Optional
+import platform
 
 import tensorflow.compat.v1 as tf
 
@@ -23,25 +19,19 @@ _PATTERNS = '*?[\\'
 _held: dict[str, int] = {}  # file descriptors, by path
 
 
-def check_name(model_dir: str) -> None:
-  """Checks the name of a model folder.
+def check(model_dir: str) -> None:
+  """Checks the name of a model folder, and makes it if it does not exist.
 
   Raises:
-    UserError: TensorFlow would take it for another name.
+    UserError: TensorFlow would take it for another name, or it cannot be made.
   """
-  if not model_dir:
+  if not model_dir.strip():
     raise UserError('--model_dir is empty: give the folder of the checkpoints.')
-  if model_dir != model_dir.strip():
+  if set(_PATTERNS) & set(model_dir):
     raise UserError(
-      f'--model_dir {model_dir!r} begins or ends with white space. Give a '
-      'name without.'
-    )
-  found = ' '.join(sorted(set(_PATTERNS).intersection(model_dir)))
-  if found:
-    raise UserError(
-      f'--model_dir {model_dir} contains {found} : TensorFlow takes the name '
-      'for a pattern and would miss its own checkpoints, or find another folder'
-      "'s. Give a name without * ? [ and \\."
+      f'--model_dir {model_dir}: TensorFlow takes the name for a pattern and '
+      "would miss its own checkpoints, or find another folder's. Give a name "
+      f'without any of {" ".join(_PATTERNS)}'
     )
   if model_dir.startswith('~'):
     raise UserError(
@@ -49,50 +39,32 @@ def check_name(model_dir: str) -> None:
       f'word, so that a folder named {model_dir.split("/")[0]} would be made '
       f'here. Write {os.path.expanduser(model_dir)}.'
     )
-
-
-def check_folder(model_dir: str) -> None:
-  """Makes a model folder if it does not exist.
-
-  Raises:
-    UserError: it is a file or a broken link, or cannot be made.
-  """
-  for path in _and_parents(model_dir):
-    if os.path.islink(path) and not os.path.exists(path):
-      raise UserError(
-        f'--model_dir {model_dir}: the link {path} leads to '
-        f'{os.readlink(path)}, which does not exist. Make that folder, or give '
-        'another one.'
-      )
-    if os.path.exists(path) and not os.path.isdir(path):
-      raise UserError(
-        f'--model_dir {model_dir} cannot be made: {path} is a file. Give a '
-        'folder.'
-      )
-  try:
+  if not os.path.isdir(model_dir):
+    check_writable(model_dir)
     tf.io.gfile.makedirs(model_dir)
-  except tf.errors.OpError as error:
-    raise UserError(
-      f'--model_dir {model_dir} cannot be made: {error.message}. Give a folder '
-      'that you may write to.'
-    ) from error
 
 
-def check_writable(model_dir: str) -> None:
-  """Checks that files can be made in a model folder.
+def check_writable(folder: str, setting: str = '--model_dir') -> None:
+  """Checks that a folder, which may not exist yet, can be written to.
 
   Raises:
-    UserError: they cannot.
+    UserError: names the setting.
   """
-  if '://' in model_dir:
+  if '://' in folder:
     return
-  try:
-    tempfile.TemporaryFile(dir=model_dir).close()
-  except OSError as error:
-    raise UserError(
-      f'--model_dir {model_dir} cannot be written to: {error.strerror}. Give a '
-      'folder that you may write to.'
-    ) from error
+  path = os.path.abspath(folder)
+  while not os.path.lexists(path):
+    path = os.path.dirname(path)
+  if not os.path.isdir(path):
+    fault = 'is a broken link' if os.path.islink(path) else 'is not a folder'
+  elif not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
+    fault = 'is read-only for you'
+  else:
+    return
+  raise UserError(
+    f'{setting} {folder} cannot be written: {path} {fault}. Give a folder that '
+    'you may write to.'
+  )
 
 
 def is_writable(model_dir: str) -> bool:
@@ -112,10 +84,8 @@ def lock(model_dir: str) -> None:
   Raises:
     UserError: another run trains there.
   """
-  if '://' in model_dir:
-    return
   path = os.path.join(os.path.realpath(model_dir), LOCK)
-  if path in _held:
+  if '://' in model_dir or path in _held:
     return
   descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
   try:
@@ -132,7 +102,7 @@ def lock(model_dir: str) -> None:
     os.close(descriptor)
     return
   os.ftruncate(descriptor, 0)
-  os.write(descriptor, f'process {os.getpid()} on {_host()}\n'.encode())
+  os.write(descriptor, f'process {os.getpid()} on {platform.node()}\n'.encode())
   _held[path] = descriptor
 
 
@@ -141,33 +111,3 @@ def unlock_all() -> None:
   while _held:
     _, descriptor = _held.popitem()
     os.close(descriptor)
-
-
-def _host() -> str:
-  with contextlib.suppress(OSError):
-    return socket.gethostname()
-  return 'this machine'
-
-
-def explainer(model_dir: str) -> Callable[[BaseException], Optional[str]]:
-  """Returns what explains errors where a model folder is not writable."""
-
-  def explain(error: BaseException) -> Optional[str]:
-    if isinstance(error, (tf.errors.OpError, OSError)):
-      try:
-        check_writable(model_dir)
-      except UserError as fault:
-        return str(fault)
-    return None
-
-  return explain
-
-
-def _and_parents(path: str) -> list[str]:
-  """A local path and the folders above it, the topmost first."""
-  if '://' in path:
-    return []
-  parents = [path]
-  while os.path.dirname(parents[0]) not in ('', parents[0]):
-    parents.insert(0, os.path.dirname(parents[0]))
-  return parents

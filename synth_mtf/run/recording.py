@@ -1,127 +1,206 @@
-"""Writes metrics.json and predictions.jsonl of every evaluation.
+"""Writes metrics.json and predictions.jsonl at each evaluation of T5's main.
 
-T5's own files stay as they are. docs/runs.md describes both formats.
+T5 only writes results as text and events, and has no hook for them, so its
+functions are wrapped; otherwise they do what they did. docs/runs.md describes
+both files.
 """
 
+import functools
 import importlib.metadata
+import inspect
+import os
 import platform
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Optional
 
 import gin
+import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
+from mesh_tensorflow.transformer.dataset import EvalDataset
 
-from synth_mtf.host import evaluation
+import synth_mtf
+from synth_mtf import atomic
+from synth_mtf.checkpoints import folder as checkpoints
+from synth_mtf.host import events
 from synth_mtf.results import records
-from synth_mtf.results.records import Result
 from synth_mtf.results.standard_error import standard_errors
+from synth_mtf.run import output
 
-_PACKAGES = (
-  'synth-mtf',
-  'tensorflow',
-  'mesh-tensorflow',
-  't5',
-  'seqio-nightly',
-  'gin-config',
-)
-# Measured on tokens, whose number the host reports.
+_PACKAGES = 'tensorflow', 'mesh-tensorflow', 't5', 'seqio-nightly', 'gin-config'
 _OF_TOKENS = ('neg_log_perplexity', 'token_accuracy')
-_TOKENS = 'num_eval_tokens'
-
-OnDecoded = Callable[[int, int], None]
-OnResult = Callable[[Result], None]
 
 
 class Recorder:
-  """Records the results of the host's evaluations."""
+  """Stands in for T5's functions of evaluation, and calls them."""
 
   def __init__(self) -> None:
-    self._on_decoded: OnDecoded = lambda step, examples: None
-    self._on_result: OnResult = lambda result: None
+    self._get_estimator = utils.get_estimator
+    self._eval_model = utils.eval_model
+    self._step = 0  # of the checkpoint that the host is at
 
-  def tell(self, on_decoded: OnDecoded, on_result: OnResult) -> None:
-    """Also reports progress and results to functions.
+  def get_estimator(self, *args: Any, **kwargs: Any) -> Any:
+    """The host's, whose methods show progress and record perplexities."""
+    estimator = self._get_estimator(*args, **kwargs)
+    estimator.predict = functools.partial(self._predict, estimator.predict)
+    estimator.evaluate = functools.partial(
+      self._evaluate, estimator, estimator.evaluate
+    )
+    return estimator
 
-    Args:
-      on_decoded: called with the checkpoint's step and the number of examples.
-      on_result: called with each result.
-    """
-    self._on_decoded, self._on_result = on_decoded, on_result
+  def _predict(
+    self,
+    predict: Callable[..., Iterable[Any]],
+    *args: Any,
+    checkpoint_path: Optional[str] = None,
+    **kwargs: Any,
+  ) -> Iterator[Any]:
+    if checkpoint_path:
+      self._step = checkpoints.step_of(checkpoint_path)
+    console = output.console_beside_log()
+    if console:
+      console.start(f'decode, checkpoint {self._step}')
+    found = predict(*args, checkpoint_path=checkpoint_path, **kwargs)
+    for number, one in enumerate(found, start=1):
+      yield one
+      if console:
+        console.update(f'{number} examples')
 
-  def decoded(self, step: int, examples: int) -> None:
-    """Reports progress."""
-    self._on_decoded(step, examples)
+  def _evaluate(
+    self, estimator: Any, evaluate: Callable[..., Any], **kwargs: Any
+  ) -> Any:
+    folder = estimator.eval_dir(kwargs['name'])
+    events.without_graph(folder)  # megabytes, for each task
+    found = evaluate(**kwargs)
+    _record(
+      folder,
+      {metric: float(found[metric]) for metric in _OF_TOKENS},
+      {},
+      task=kwargs['input_fn'].keywords['eval_dataset'].name,
+      split=gin.get_bindings(utils.run).get('dataset_split', 'train'),
+      n=round(float(found['num_eval_tokens'])),
+      unit='token',
+      step=checkpoints.step_of(kwargs['checkpoint_path']),
+    )
+    return found
 
-  def evaluated(self, found: evaluation.Evaluation) -> None:
-    """Writes the metrics and the predictions of a task."""
-    predictions = [example.read_as for example in found.examples]
-    results = []
-    for metric_fn, values in found.metrics:
-      errors = standard_errors(metric_fn, found.targets, predictions)
-      results += [
-        Result(
-          task=found.task,
-          split=found.split,
-          metric=name,
-          value=value,
-          n=len(found.targets),
-          unit='example',
-          standard_error=errors.get(name),
-          step=found.step,
-        )
-        for name, value in values.items()
+  def eval_model(self, *args: Any, **kwargs: Any) -> None:
+    """The host's, on tasks whose functions record their results."""
+    call = inspect.signature(self._eval_model).bind(*args, **kwargs)
+    call.apply_defaults()
+    asked = call.arguments
+    folder = asked['eval_summary_dir'] or os.path.join(
+      asked['model_dir'], f'{asked["dataset_split"]}_eval'
+    )
+    if asked['eval_dir_suffix'] is not None:
+      folder += f'_{asked["eval_dir_suffix"]}'
+    make_datasets = asked['eval_dataset_fn']
+
+    def recorded_datasets(**kwargs: Any) -> list[EvalDataset]:
+      split, keeps = asked['dataset_split'], asked['output_eval_examples']
+      return [
+        self._recorded(EvalDataset(*dataset), folder, split, keeps)
+        for dataset in make_datasets(**kwargs)
       ]
-    self._record(found.folder, results)
-    if gin.get_bindings(utils.run).get('output_eval_examples', True):
-      records.add_predictions(
-        found.folder,
-        found.task,
-        found.split,
-        found.step,
-        [
-          {
-            'input': example.features.get('inputs_pretokenized'),
-            'target': example.features.get('targets_pretokenized'),
-            'prediction': example.written,
-            'read_as': example.read_as,
-            'target_read_as': target,
-          }
-          for example, target in zip(found.examples, found.targets)
-        ],
-      )
 
-  def measured(self, found: evaluation.Perplexity) -> None:
-    """Writes what was measured on tokens."""
-    tokens = round(found.measures[_TOKENS])
-    self._record(
-      found.folder,
-      [
-        Result(
-          task=found.task,
-          split=found.split,
-          metric=name,
-          value=found.measures[name],
-          n=tokens,
-          unit='token',
-          standard_error=None,
-          step=found.step,
-        )
-        for name in _OF_TOKENS
+    if make_datasets is not None:
+      asked['eval_dataset_fn'] = recorded_datasets
+    self._eval_model(*call.args, **call.kwargs)
+
+  def _recorded(
+    self, dataset: EvalDataset, folder: str, split: str, keep_examples: bool
+  ) -> EvalDataset:
+    """Returns a task whose functions note what they get and return.
+
+    At each checkpoint, the host calls the postprocessing of every example, then
+    each metric.
+    """
+    examples: list[dict[str, Any]] = []
+    values: dict[str, float] = {}
+    errors: dict[str, Optional[float]] = {}
+
+    def postprocess(text: Any, example: Any = None, **kwargs: Any) -> Any:
+      read_as = dataset.postprocess_fn(text, example=example, **kwargs)
+      if not kwargs.get('is_target'):
+        found = {'prediction': text, 'read_as': read_as}
+        for name in ('input', 'target'):
+          found[name] = example.get(f'{name}s_pretokenized')
+        examples.append(found)
+      return read_as
+
+    def measure(metric_fn: Any, is_last: bool, targets: Any, found: Any) -> Any:
+      scores = metric_fn(targets, found)
+      values.update(_scalars(scores))
+      errors.update(standard_errors(metric_fn, targets, found))
+      if is_last:
+        place = {'task': dataset.name, 'split': split, 'step': self._step}
+        _record(folder, values, errors, n=len(targets), unit='example', **place)
+        if keep_examples:
+          for example, target in zip(examples, targets):
+            example['target_read_as'] = target
+          records.add_predictions(folder, examples=examples, **place)
+        for noted in (examples, values, errors):
+          noted.clear()
+      return scores
+
+    metric_fns = dataset.metric_fns or []
+    return dataset._replace(
+      postprocess_fn=postprocess,
+      metric_fns=[
+        functools.partial(measure, metric_fn, number == len(metric_fns))
+        for number, metric_fn in enumerate(metric_fns, start=1)
       ],
     )
 
-  def _record(self, folder: str, results: list[Result]) -> None:
-    made_with = {'versions': _versions(), 'gin': gin.operative_config_str()}
-    records.add_results(folder, results, made_with)
+
+def _scalars(scores: Any) -> dict[str, float]:
+  if isinstance(scores, tf.Summary):
+    return {value.tag: value.simple_value for value in scores.value}
+  return {name: float(value) for name, value in scores.items()}
+
+
+def _record(
+  folder: str,
+  values: Mapping[str, float],
+  errors: Mapping[str, Optional[float]],
+  **place: Any,
+) -> None:
+  """Writes what was measured, and with which versions; shows it."""
+  results = [
+    records.Result(
+      metric=metric, value=value, standard_error=errors.get(metric), **place
+    )
+    for metric, value in values.items()
+  ]
+  versions = {
+    'python': platform.python_version(),
+    'synth-mtf': synth_mtf.__version__,
+  }
+  for package in importlib.metadata.distributions():
+    if package.metadata['Name'] in _PACKAGES:
+      versions[package.metadata['Name']] = package.version
+  made_with = {'versions': versions, 'gin': gin.operative_config_str()}
+  records.add_results(folder, results, made_with)
+  console = output.console_beside_log()
+  if console:
     for result in results:
-      self._on_result(result)
+      error = result.standard_error
+      spread = '' if error is None else f' +- {error:.3f}'
+      console.line(
+        f'checkpoint {result.step}  {result.task}  {result.metric} '
+        f'{result.value:.3f}{spread}  ({result.n} {result.unit}s)'
+      )
 
 
-def _versions() -> Mapping[str, str]:
-  found: dict[str, Any] = {'python': platform.python_version()}
-  for package in _PACKAGES:
-    try:
-      found[package] = importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-      continue  # used from a checkout
-  return found
+def write_lines(lines: Iterable[Any], filename: str) -> None:
+  """Writes each text on a line, in place of the host's function.
+
+  The host writes bytes as `b'...'`, and in place. Line breaks inside a text (a
+  carriage return, U+2028) become spaces, so that it stays one line for any
+  reader.
+  """
+  tf.io.gfile.makedirs(os.path.dirname(filename))
+  with atomic.writing(filename) as stream:
+    for line in lines:
+      if isinstance(line, bytes):
+        line = line.decode('utf-8', 'replace')
+      stream.write(' '.join(str(line).splitlines()) + '\n')

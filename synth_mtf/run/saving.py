@@ -1,145 +1,128 @@
-"""When training saves a checkpoint, and what is in it.
+"""When training saves a checkpoint, and what is in it."""
 
-The host's saver counts steps alone: a run of few or slow steps that is killed
-loses all of them. It also writes the whole graph as text into the events and
-beside each checkpoint: 40 MB each time for a model of half a million weights
-with the input pipelines of a mixture.
-"""
-
-import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
 from tensorflow.compat.v1 import estimator as tf_estimator
 
 from synth_mtf.checkpoints import folder
-from synth_mtf.host import patches
+from synth_mtf.run import hooks
 
 # Saving by time takes no more than this part of it.
 _MOST_OF_THE_TIME = 0.05
 
 
-@contextlib.contextmanager
-def also_by_time(
-  seconds: float, *listeners: tf_estimator.CheckpointSaverListener
-) -> Iterator[None]:
-  """Has the host save with a `TimelySaver`.
+class FiniteWeights(tf_estimator.CheckpointSaverListener):
+  """Lets no checkpoint be written that holds NaN or infinity."""
+
+  def __init__(self, model_dir: str) -> None:
+    self._model_dir = model_dir
+
+  def begin(self) -> None:
+    self._finite = {
+      variable.op.name: tf.reduce_all(tf.is_finite(variable))
+      for variable in tf.global_variables()
+      if variable.dtype.base_dtype.is_floating
+    }
+
+  def before_save(self, session: tf.Session, step: int) -> None:
+    finite = session.run(self._finite)
+    spoilt = sorted(name for name, is_finite in finite.items() if not is_finite)
+    if spoilt:
+      raise hooks.not_finite(
+        f'the weights hold NaN or infinity at step {step}, in {len(spoilt)} of '
+        f'{len(finite)} variables ({spoilt[0]}, ...)',
+        self._model_dir,
+        step,
+      )
+
+
+class Saver(tf.train.CheckpointSaverHook):
+  """The host's saver, which also saves by time and never saves NaN.
+
+  The host's counts steps alone, and a killed run of few or slow steps loses all
+  of them. Here checkpoints that are due by steps, and the last one, stay; one
+  that was saved by time is removed once the next one is complete. The host also
+  ends a run whose loss is NaN, but may save weights that are NaN already.
+
+  The host writes the whole graph as text into the events and beside each
+  checkpoint, 40 MB a time with the input pipelines of a mixture. Here it is
+  left out.
+
+  Attributes:
+    seconds: the least time between checkpoints that are not due by steps.
 
   Args:
-    seconds: the least time between checkpoints that are not due by steps.
-    *listeners: called after those that the host adds.
+    checkpoint_dir: the folder of the run.
+    save_steps: steps between checkpoints.
+    saver: as for the host's.
+    listeners: called before the weights are checked.
   """
 
-  class Saver(TimelySaver):
-    least_seconds = seconds
-    more_listeners = listeners
-
-  with patches.savers_are(Saver):
-    yield
-
-
-class TimelySaver(tf.train.CheckpointSaverHook):
-  """The host's saver, with more checkpoints and without the graph.
-
-  Checkpoints that are due by steps, and the last one, stay as with the host.
-  One that is saved by time stays until the next one is complete.
-  """
-
-  least_seconds = 60.0
-  more_listeners: Sequence[tf_estimator.CheckpointSaverListener] = ()
+  seconds = 60.0
 
   def __init__(
     self,
     checkpoint_dir: str,
     save_steps: int,
     saver: tf.train.Saver,
-    listeners: Sequence[tf_estimator.CheckpointSaverListener] = (),
+    listeners: Sequence[tf_estimator.CheckpointSaverListener],
   ) -> None:
     super().__init__(
       checkpoint_dir,
       save_steps=save_steps,
       saver=saver,
-      listeners=[*listeners, *self.more_listeners],
+      listeners=[*listeners, FiniteWeights(checkpoint_dir)],
       save_graph_def=False,
     )
-    self._timer = Schedule(save_steps, self.least_seconds)
+    self._save_steps = save_steps
     self._passing: Optional[str] = None  # the last that was saved by time
 
-  def after_create_session(self, session: tf.Session, coord: Any) -> None:
+  def after_create_session(self, session: tf.Session, _coord: Any) -> None:
     """Saves the step at which this process starts; the host's does as well."""
-    del coord
     step = session.run(self._global_step_tensor)
-    self._timer.start(step, _earliest(self._checkpoint_dir, step))
+    # A resumed run saves at the same steps as one that was not stopped.
+    written = folder.written(self._checkpoint_dir)
+    self._first_step = min([step, *map(folder.step_of, written)])
+    self._last_step = step
     self._save(session, step)
 
-  def _save(self, session: tf.Session, step: int) -> bool:
-    passed, self._passing = self._passing, None
-    if passed:
-      # The list that is written with the new checkpoint must not have it.
-      kept = [path for path in self._saver.last_checkpoints if path != passed]
-      self._saver.recover_last_checkpoints(kept)
-    path = f'{self._save_path}-{step}'
-    begun = time.monotonic()
-    try:
-      should_stop = super()._save(session, step)
-    except tf.errors.OpError:  # a full disk: make room for the next attempt
-      if tf.io.gfile.exists(f'{path}_temp'):
-        tf.io.gfile.rmtree(f'{path}_temp')
-      raise
-    self._timer.saved(time.monotonic() - begun)
-    if passed:
-      tf.train.remove_checkpoint(passed)
-    if not self._timer.was_due_by_steps:
-      self._passing = path
-    return should_stop
+  def after_run(self, run_context: Any, run_values: Any) -> None:
+    # The number that was fetched may be that of the step before.
+    if self._is_due(run_values.results + 1):
+      step = run_context.session.run(self._global_step_tensor)
+      if self._is_due(step) and self._save(run_context.session, step):
+        run_context.request_stop()
 
-
-class Schedule:
-  """When to save; has the methods of the timer of the host's saver."""
-
-  def __init__(self, every_steps: int, least_seconds: float) -> None:
-    self._every_steps = every_steps
-    self._least_seconds = least_seconds
-    self.was_due_by_steps = True
-
-  def start(self, step: int, first_step: int) -> None:
-    """Begins at a step of a run that began at `first_step`."""
-    self._first_step = first_step
-    self._last_step = step
-
-  def should_trigger_for_step(self, step: int) -> bool:
-    """Whether to save at a step, which the host may still be running."""
-    if step == self._last_step:
-      return False
-    return self._is_due_by_steps(step) or time.monotonic() >= self._due
-
-  def update_last_triggered_step(self, step: int) -> None:
-    """Notes that a checkpoint will be saved."""
-    self.was_due_by_steps = self._is_due_by_steps(step)
-    self._last_step = step
-
-  def last_triggered_step(self) -> int:
-    """The step of the last checkpoint."""
-    return self._last_step
-
-  def saved(self, seconds: float) -> None:
-    """Notes that a checkpoint is saved, and how long it took."""
-    wait = max(self._least_seconds, seconds / _MOST_OF_THE_TIME)
-    self._due = time.monotonic() + wait
+  def _is_due(self, step: int) -> bool:
+    return step != self._last_step and (
+      self._is_due_by_steps(step) or time.monotonic() >= self._due
+    )
 
   def _is_due_by_steps(self, step: int) -> bool:
+    """Whether a multiple of `save_steps` lies between the last step and one."""
     done, before = (
-      (one - self._first_step) // self._every_steps
+      (one - self._first_step) // self._save_steps
       for one in (step, self._last_step)
     )
     return done > before
 
-
-def _earliest(model_dir: str, step: int) -> int:
-  """Returns the step at which a run began, as far as its checkpoints show.
-
-  A resumed run then saves at the same steps as one that was not stopped.
-  """
-  return min([step, *map(folder.step_of, folder.written(model_dir))])
+  def _save(self, session: tf.Session, step: int) -> bool:
+    stays = step == self._last_step or self._is_due_by_steps(step)
+    passed = self._passing
+    if passed:
+      # The list that is written with the new checkpoint must not have it.
+      kept = [path for path in self._saver.last_checkpoints if path != passed]
+      self._saver.recover_last_checkpoints(kept)
+    begun = time.monotonic()
+    self._timer.update_last_triggered_step(step)
+    should_stop = super()._save(session, step)
+    now = time.monotonic()
+    self._due = now + max(self.seconds, (now - begun) / _MOST_OF_THE_TIME)
+    self._last_step = step
+    self._passing = None if stays else f'{self._save_path}-{step}'
+    if passed:
+      tf.train.remove_checkpoint(passed)
+    return should_stop

@@ -6,18 +6,15 @@ too long for the model.
 
 import os
 from collections.abc import Sequence
-from typing import Optional, Union
+from typing import Any
 
 import gin
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf.errors import UserError
+from synth_mtf.run import model_dir
 from synth_mtf.run.config import RunConfig
-
-_SHOWN = 5
-# In a gin file of T5, where a run names its own file.
-_PLACEHOLDER = '/path/to/'
 
 
 def check(run: RunConfig) -> None:
@@ -28,7 +25,14 @@ def check(run: RunConfig) -> None:
       model, inputs and targets do not pair, or outputs cannot be written.
   """
   if run.mode == 'infer':
-    _check_decoding(run)
+    decode = gin.get_bindings(utils.infer_model, resolve_references=False)
+    if 'decode_fn' in decode and not decode['decode_fn'].selector.endswith(
+      'decode_from_file'
+    ):
+      return  # it reads other inputs
+    files = gin.get_bindings(utils.decode_from_file)
+    _check_lines('decode_from_file.input_filename', files, 'inputs', run)
+    _check_output('decode_from_file.output_filename', files)
   elif run.mode == 'score_from_strings':
     _check_scoring(run)
   elif run.mode.startswith('export') and not run.export_path:
@@ -38,78 +42,59 @@ def check(run: RunConfig) -> None:
     )
 
 
-def _check_decoding(run: RunConfig) -> None:
-  decode = gin.get_bindings(utils.infer_model, resolve_references=False).get(
-    'decode_fn'
-  )
-  if decode is not None and decode.selector.rpartition('.')[2] != (
-    'decode_from_file'
-  ):
-    return  # it reads other inputs
-  files = gin.get_bindings(utils.decode_from_file)
-  owner = 'decode_from_file'
-  lines = _lines(f'{owner}.input_filename', files.get('input_filename'))
-  _check_lengths(f'{owner}.input_filename', lines, 'inputs', run)
-  _check_output(f'{owner}.output_filename', files.get('output_filename'))
-
-
 def _check_scoring(run: RunConfig) -> None:
   given = gin.get_bindings(utils.score_from_strings)
-  is_pair = given.get('inputs') is not None
-  names = ('inputs', 'targets') if is_pair else ('targets',)
-  lines = {
-    name: _lines(f'score_from_strings.{name}', given.get(name))
-    for name in names
-  }
-  for name in names:
-    _check_lengths(f'score_from_strings.{name}', lines[name], name, run)
-  counts = [len(lines[name]) for name in names]
-  if is_pair and (counts[1] % counts[0] and counts[1] != 1):
-    raise UserError(
-      f'score_from_strings has {counts[0]} inputs and {counts[1]} targets: '
-      'expected as many targets, a multiple for each input in turn, or one for '
-      'all.'
-    )
-  scores = gin.get_bindings(utils.save_scores).get('scores_filename')
-  if scores is not None:
+  targets = _check_lines('score_from_strings.targets', given, 'targets', run)
+  if given.get('inputs') is not None:
+    inputs = _check_lines('score_from_strings.inputs', given, 'inputs', run)
+    if targets % inputs and targets != 1:
+      raise UserError(
+        f'score_from_strings has {inputs} inputs and {targets} targets: '
+        'expected as many targets, a multiple for each input in turn, or one '
+        'for all.'
+      )
+  scores = gin.get_bindings(utils.save_scores)
+  if scores.get('scores_filename') is not None:
     _check_output('save_scores.scores_filename', scores)
 
 
-def _lines(name: str, given: Union[str, Sequence[str], None]) -> Sequence[str]:
-  """The lines of a file as the host reads them, or a list as it is."""
-  if given is None or given is gin.REQUIRED:
-    raise UserError(f'{name} is not set: give the path of a text file.')
-  if not isinstance(given, str):
-    lines = list(given)
-  elif not tf.io.gfile.exists(given) or tf.io.gfile.isdir(given):
-    hint = ' (a placeholder of T5)' if given.startswith(_PLACEHOLDER) else ''
-    raise UserError(
-      f'{name}: there is no file {given}{hint}. Give the path of a text file '
-      'with one input a line.'
-    )
-  else:
+def _given(setting: str, bindings: dict[str, Any]) -> Any:
+  value = bindings.get(setting.rpartition('.')[2])
+  if not value or value is gin.REQUIRED:
+    raise UserError(f'{setting} is not set: give the path of a text file.')
+  return value
+
+
+def _check_lines(
+  setting: str, bindings: dict[str, Any], side: str, run: RunConfig
+) -> int:
+  """Checks the lines of a file, or of a list, and returns their number."""
+  given = _given(setting, bindings)
+  lines = list(given)
+  if isinstance(given, str):
     try:
       lines = utils.get_inputs_from_file(given)
     except UnicodeDecodeError as error:
       raise UserError(
-        f'{name}: {given} is not UTF-8 (byte {error.start}: {error.reason}). '
-        'Convert it, for instance with `iconv -f latin1 -t utf-8`.'
+        f'{setting}: {given} is not UTF-8 (byte {error.start}: {error.reason}).'
+        ' Convert it, for instance with `iconv -f latin1 -t utf-8`.'
       ) from error
     except tf.errors.OpError as error:
-      raise UserError(f'{name}: {given} cannot be read: {error.message}') from (
-        error
-      )
+      raise UserError(
+        f'{setting} = {given!r} cannot be read: {error.message}. Give the path '
+        'of a text file with one input a line.'
+      ) from error
   if not lines:
-    raise UserError(f'{name}: {given!r} is empty; expected one input a line.')
-  return lines
+    raise UserError(f'{setting} = {given!r} is empty; expected lines of text.')
+  if run.vocabulary is not None and run.lengths:
+    _check_lengths(setting, lines, side, run)
+  return len(lines)
 
 
 def _check_lengths(
-  name: str, lines: Sequence[str], side: str, run: RunConfig
+  setting: str, lines: Sequence[str], side: str, run: RunConfig
 ) -> None:
-  if run.vocabulary is None or not run.lengths:
-    return
-  longest = run.lengths[side]
+  longest = (run.lengths or {})[side]
   encoder = run.vocabularies[('inputs', 'targets').index(side)]
   ending = 0 if side == 'inputs' and run.model_type == 'lm' else 1
   faults = []
@@ -118,29 +103,15 @@ def _check_lengths(
     if len(line.encode()) + 1 + ending > longest:
       count = len(encoder.encode(line.strip())) + ending
       if count > longest:
-        faults.append(f'line {number} has {count}')
+        faults.append(f'line {number} has {count} tokens')
   if faults:
-    more = len(faults) - _SHOWN
     raise UserError(
-      f'{name}: {", ".join(faults[:_SHOWN])}'
-      + (f', and {more} more lines' if more > 0 else '')
-      + f' tokens; the model takes {longest} and would cut the rest. '
-      f'Shorten them, or raise {side!r} of utils.run.sequence_length (as far '
-      'as max_length goes).'
+      f'{setting}: the model takes {longest} tokens, and would cut the rest of '
+      f'{len(faults)} lines ({", ".join(faults[:5])}). Shorten them, or raise '
+      f'{side!r} of utils.run.sequence_length (as far as max_length goes).'
     )
 
 
-def _check_output(name: str, path: Optional[str]) -> None:
-  """Checks that the folder of an output exists or can be made."""
-  if not path or path is gin.REQUIRED:
-    raise UserError(f'{name} is not set: give the path to write to.')
-  if '://' in path:
-    return
-  folder = os.path.dirname(path) or '.'
-  while not os.path.lexists(folder):
-    folder = os.path.dirname(folder) or '.'
-  if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
-    raise UserError(
-      f'{name} = {path} cannot be written: {folder} is not a folder that you '
-      'may write to.'
-    )
+def _check_output(setting: str, bindings: dict[str, Any]) -> None:
+  path = _given(setting, bindings)
+  model_dir.check_writable(os.path.dirname(path) or '.', setting)

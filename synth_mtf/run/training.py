@@ -7,39 +7,24 @@ In gin:
 """
 
 import contextlib
-from collections.abc import Callable
+import os
+import random
 from typing import Any, Optional
 
 import gin
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf.checkpoints import folder
-from synth_mtf.host import events
-from synth_mtf.run import (
-  attention_summaries,
-  output,
-  repeatable,
-  saving,
-  stopping,
-)
-from synth_mtf.run.console import Console, TrainingProgress
-from synth_mtf.run.hooks import (
-  FiniteWeightsListener,
-  Listener,
-  LossHook,
-  WithHooks,
-)
+from synth_mtf.errors import UserError
+from synth_mtf.host import events, patches
+from synth_mtf.run import attention_summaries, output, saving, stopping
+from synth_mtf.run.hooks import TrainingHook, fed_step
 
 
 @gin.configurable(module='synth_mtf')
 def train_with_progress(
   estimator: Any,
-  vocabulary: Any,
-  sequence_length: Any,
-  batch_size: int,
-  train_dataset_fn: Callable[..., Any],
-  train_steps: int,
-  ensemble_inputs: Optional[int],
+  *args: Any,
   seed: Optional[int] = None,
   save_seconds: float = 60.0,
   attention_every: Optional[int] = None,
@@ -51,14 +36,8 @@ def train_with_progress(
   SIGTERM ends it. Stops on NaN or infinity, and saves no such weights.
 
   Args:
-    estimator: as in mesh_tensorflow.transformer.utils.train_model, and so are
-      all other arguments but `seed`, `save_seconds` and `attention_every`.
-    vocabulary: see there.
-    sequence_length: see there.
-    batch_size: see there.
-    train_dataset_fn: see there.
-    train_steps: see there.
-    ensemble_inputs: see there.
+    estimator: as in mesh_tensorflow.transformer.utils.train_model.
+    *args: as there.
     seed: an integer; with it, initial values and dropout are the same in each
       run. That also takes the environment variable PYTHONHASHSEED, because the
       host seeds each operation by the hash of its name, and
@@ -68,7 +47,7 @@ def train_with_progress(
       often: no more than a twentieth of the time goes into it.
     attention_every: how many steps lie between two summaries of attention for
       TensorBoard (docs/figures.md); None for none, which costs nothing.
-    **kwargs: see there.
+    **kwargs: as in `train_model`.
 
   Raises:
     UserError: a seed without PYTHONHASHSEED; a loss that is not finite.
@@ -76,46 +55,49 @@ def train_with_progress(
   """
   console = output.console()
   model_dir = estimator and estimator.model_dir
-  hooks: list[Any] = []
   with contextlib.ExitStack() as stack:
     if seed is not None:
-      repeatable.seed(estimator, seed)
-      stack.enter_context(repeatable.drawn_by_step())
-      hooks.append(repeatable.StepHook())
+      _seed(estimator, seed)
+      # What is drawn depends on seed and step, also after a resume.
+      stack.enter_context(patches.random_by_step(fed_step))
+      stack.enter_context(patches.step_counted_last())
     events.without_graph(model_dir)
-    stop = stack.enter_context(stopping.on_signals(console.line))
-    stack.enter_context(
-      saving.also_by_time(save_seconds, FiniteWeightsListener(model_dir))
-    )
-    hooks += [
-      LossHook(model_dir, train_steps, _shown_on(console)),
-      stopping.StopHook(stop),
-    ]
+    stop_signal = stack.enter_context(stopping.on_signals(console.line))
+    saver = type('Saver', (saving.Saver,), {'seconds': save_seconds})
+    stack.enter_context(patches.savers_are(saver))
+    more_hooks = []
     if attention_every is not None:
       watched = attention_summaries.watched(model_dir, attention_every)
-      hooks.append(stack.enter_context(watched))
-    utils.train_model(
-      WithHooks(estimator, *hooks),
-      vocabulary,
-      sequence_length,
-      batch_size,
-      train_dataset_fn,
-      train_steps,
-      ensemble_inputs,
-      **kwargs,
-    )
-  if stop.signal is not None:
+      more_hooks.append(stack.enter_context(watched))
+    host_train = estimator.train
+
+    def train(*, max_steps: int, hooks: list[Any], **kwargs: Any) -> None:
+      hook = TrainingHook(model_dir, max_steps, console, stop_signal)
+      hooks = [*hooks, hook, *more_hooks]
+      host_train(max_steps=max_steps, hooks=hooks, **kwargs)
+
+    estimator.train = train
+    console.start('train')
+    utils.train_model(estimator, *args, **kwargs)
+  number = stop_signal()
+  if number is not None:
     latest = folder.written(model_dir)[-1]
     console.line(
       f'Stopped. {latest} is saved: the same command resumes from it.'
     )
-    raise SystemExit(stop.status)
+    raise SystemExit(128 + number)
 
 
-def _shown_on(console: Console) -> Listener:
-  def show(progress: TrainingProgress) -> None:
-    is_last = progress.step >= progress.total
-    (console.finish if is_last else console.update)(str(progress))
-
-  console.start('train')
-  return show
+def _seed(estimator: Any, seed: int) -> None:
+  """Seeds what the host draws from: initial values and random operations."""
+  if not os.environ.get('PYTHONHASHSEED', 'random').isdigit():
+    raise UserError(
+      f'synth_mtf.train_with_progress.seed is {seed}, but the environment '
+      'variable PYTHONHASHSEED is not set: no two runs would agree. Start the '
+      'command with PYTHONHASHSEED=0 before it.'
+    )
+  random.seed(seed)
+  # An estimator has no setter for its seed.
+  estimator._config = estimator.config.replace(  # noqa: SLF001
+    tf_random_seed=seed
+  )

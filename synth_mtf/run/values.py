@@ -3,14 +3,13 @@
 The host takes any value and meets a wrong one late: while building a graph,
 after the first evaluation, or never. What a function expects is read from its
 signature: the annotation of a parameter or else the type of its default. For
-`utils.run`, which has few of either, it is the annotation in `RunConfig`.
+`utils.run`, which has few of either, there is a table.
 """
 
-import collections.abc
 import re
 import typing
-from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any, Literal, Optional, Union
+from collections.abc import Callable
+from typing import Any, Literal, Optional, Union
 
 import gin
 import mesh_tensorflow as mtf
@@ -21,151 +20,171 @@ from synth_mtf.errors import UserError, nearest
 from synth_mtf.host import bindings
 
 _RUN = 'mesh_tensorflow.transformer.utils.run'
+MODES = (
+  'train',
+  'eval',
+  'score_eval',
+  'perplexity_eval',
+  'infer',
+  'score_from_dataset',
+  'score_from_strings',
+  'export_score',
+  'export_infer',
+  'export',
+)
+_MODELS = 'bitransformer', 'lm', 'delimited_lm', 'aligned', 'bi_student_teacher'
+_BATCH_METHOD = re.compile('(tokens|sequences)_per_(batch|replica)')
 
-# A type, how a message describes it, and what a value must pass: a test that
-# returns False or raises fails.
-Positive = Annotated[int, 'a whole number, at least 1', lambda v: v >= 1]
-NonNegative = Annotated[float, 'a number, at least 0', lambda v: v >= 0]
-Share = Annotated[float, 'a number from 0 to below 1', lambda v: 0 <= v < 1]
-Regex = Annotated[str, 'a regular expression', re.compile]
-Names = Annotated[Sequence[str], "a list of names such as ['gpu:0', 'gpu:1']"]
-Mesh = Annotated[
-  Any,
-  "a mesh such as 'model:2,batch:4'",
-  lambda v: all(dim.size > 0 for dim in mtf.convert_to_shape(v).dims),
-]
-Layout = Annotated[
-  Any, "rules such as 'batch:batch,d_ff:model'", mtf.convert_to_layout_rules
-]
-_NotNegative = Annotated[
-  Any,
-  'a number, at least 0',
-  lambda v: not isinstance(v, (int, float)) or v >= 0,
-]
-_Dtype = Literal['float32', 'bfloat16', 'float16']
-_NAMES = {
-  int: 'a whole number',
-  float: 'a number',
-  str: 'a text',
-  bool: 'True or False',
-  type(None): 'None',
+
+def _is_number(value: Any) -> bool:
+  return type(value) in (int, float)
+
+
+def _is_rate(value: Any) -> bool:
+  return callable(value) or (_is_number(value) and value >= 0)
+
+
+def _is_positive(value: Any) -> bool:
+  return type(value) is int and value >= 1
+
+
+# A description for messages, and a test that returns something false or raises
+# for a wrong value.
+Kind = tuple[str, Callable[[Any], Any]]
+_REGEX: Kind = ('a regular expression', re.compile)
+_POSITIVE: Kind = ('a whole number, at least 1', _is_positive)
+_PLAIN: dict[Any, Kind] = {
+  int: ('a whole number', lambda v: type(v) is int),
+  float: ('a number', _is_number),
+  str: ('a text', lambda v: isinstance(v, str)),
+  bool: ('True or False', lambda v: isinstance(v, bool)),
+  type(None): ('None', lambda v: v is None),
 }
 
 
-def check(run: Mapping[str, Any]) -> None:
-  """Checks the bindings that gin holds, and the macros of the command line.
+def _one_of(*words: str) -> Kind:
+  return f'one of {", ".join(words)}', words.__contains__
 
-  Args:
-    run: the types of the arguments of `utils.run`.
+
+_OF_RUN: dict[str, Kind] = {
+  'mode': _one_of(*MODES),
+  'model_type': _one_of(*_MODELS),
+  'sequence_length': (
+    "lengths such as {'inputs': 512, 'targets': 114}",
+    lambda v: (
+      v is None or _is_positive(v) or (v and all(map(_is_positive, v.values())))
+    ),
+  ),
+  'batch_size': (
+    "a whole number, at least 1, or a pair such as ('tokens_per_batch', 65536)",
+    lambda v: (
+      _is_positive(v) or (_BATCH_METHOD.fullmatch(v[0]) and _is_positive(v[1]))
+    ),
+  ),
+  'mesh_shape': (
+    "a mesh such as 'model:2,batch:4'",
+    lambda v: all(dim.size > 0 for dim in mtf.convert_to_shape(v).dims),
+  ),
+  'layout_rules': (
+    "rules such as 'batch:batch,d_ff:model'",
+    mtf.convert_to_layout_rules,
+  ),
+  'mesh_devices': (
+    "a list of names such as ['gpu:0', 'gpu:1']",
+    lambda v: v is None or isinstance(v, (list, tuple)),
+  ),
+  'train_steps': (
+    'a whole number, at least 1, or a function such as @name',
+    lambda v: callable(v) or _is_positive(v),
+  ),
+  'iterations_per_loop': _POSITIVE,
+  'save_checkpoints_steps': _POSITIVE,
+  'perplexity_eval_steps': _POSITIVE,
+  'learning_rate_schedule': (
+    'a number, at least 0, a function such as @name, or a list of such',
+    lambda v: (
+      v is None
+      or (all(map(_is_rate, v)) if isinstance(v, list) else _is_rate(v))
+    ),
+  ),
+  'optimizer': ('a function such as @name', callable),
+  'init_checkpoint': (
+    'the path of a checkpoint',
+    lambda v: v is None or isinstance(v, str),
+  ),
+  'variable_filter': (
+    'a regular expression or a function',
+    lambda v: v is None or callable(v) or re.compile(v),
+  ),
+}
+
+
+def check() -> None:
+  """Checks the bindings that gin holds, and the macros of the command line.
 
   Raises:
     UserError: values of a wrong type, or a macro that nothing reads.
   """
-  faults = [fault for b in bindings.bindings() if (fault := _fault(b, run))]
+  faults = []
+  for binding in bindings.bindings():
+    kind = None if binding.is_call else _declared(binding)
+    if kind and gin.REQUIRED not in (binding.raw, binding.value):
+      description, test = kind
+      try:
+        passes = test(binding.value)
+      except (ValueError, TypeError, AttributeError, LookupError, re.error):
+        passes = False
+      if not passes:
+        words = description.removeprefix('one of ').split(', ')
+        hint = nearest(binding.value, words)
+        faults.append(f'{binding}: expected {description}{hint}')
   if faults:
     raise UserError('. '.join(faults) + '.')
   _check_macros()
 
 
-def _fault(binding: bindings.Binding, run: Mapping[str, Any]) -> Optional[str]:
-  if binding.selector == _RUN:
-    hint = run.get(binding.parameter, Any)
-  else:
-    hint = _declared(binding)
-  if hint is Any or binding.is_call or binding.raw is gin.REQUIRED:
-    return None
-  value = binding.value
-  if value is gin.REQUIRED or _accepts(hint, value):
-    return None
-  return (
-    f'{binding}: expected {_describe(hint)}{nearest(value, _options(hint))}'
-  )
-
-
-def _declared(binding: bindings.Binding) -> Any:
-  """The type that a function declares for a parameter."""
+def _declared(binding: bindings.Binding) -> Optional[Kind]:
+  """What a function declares for a parameter; None if that is anything."""
+  name = binding.parameter
+  if binding.selector == _RUN and name in _OF_RUN:
+    return _OF_RUN[name]
   declaration = binding.declaration
   if declaration is None:
-    return Any
+    return None
   default = declaration.default
-  if 'dropout_rate' in binding.parameter or 'smoothing' in binding.parameter:
-    return Optional[Share] if default is None else Share
-  if binding.parameter.endswith('_filter') and isinstance(default, str):
-    return Regex
-  if declaration.annotation is not declaration.empty:
-    return declaration.annotation
-  if isinstance(default, bool):
-    return bool
-  if isinstance(default, (int, float)):
-    return NonNegative if default >= 0 else float
-  if isinstance(default, tf.DType):
-    return _Dtype
-  if default is gin.REQUIRED:
-    return _NotNegative
-  return Any
-
-
-def _accepts(hint: Any, value: Any) -> bool:
-  """Whether a value has a type; a type that is not known has every value."""
-  origin, options = typing.get_origin(hint), typing.get_args(hint)
-  if origin is Annotated:
-    kind, _, *tests = options
-    try:
-      return _accepts(kind, value) and all(
-        test(value) is not False for test in tests
-      )
-    except (ValueError, TypeError, re.error):
-      return False
-  if origin is Union:
-    return any(_accepts(option, value) for option in options)
-  if origin is Literal:
-    return value in options
-  if origin is collections.abc.Callable:
-    return callable(value)
-  if origin is tuple:
-    return _is_list(value, len(options)) and all(map(_accepts, options, value))
-  if origin is collections.abc.Sequence:
-    return _is_list(value) and all(_accepts(options[0], x) for x in value)
-  if origin is collections.abc.Mapping:
+  if 'dropout_rate' in name or 'smoothing' in name:
     return (
-      isinstance(value, dict)
-      and bool(value)
-      and all(_accepts(options[0], key) for key in value)
-      and all(_accepts(options[1], x) for x in value.values())
+      'a number from 0 to below 1',
+      lambda v: v is default is None or (_is_number(v) and 0 <= v < 1),
     )
-  if hint is float:
-    return type(value) in (int, float)
-  return type(value) is hint if hint in _NAMES else True
+  if name.endswith('_filter') and isinstance(default, str):
+    return _REGEX
+  if declaration.annotation is not declaration.empty:
+    return _annotated(declaration.annotation)
+  if isinstance(default, bool):
+    return _PLAIN[bool]
+  if isinstance(default, tf.DType):
+    return _one_of('float32', 'bfloat16', 'float16')
+  # What is required may also be a list or the like.
+  if default is gin.REQUIRED or (_is_number(default) and default >= 0):
+    return (
+      'a number, at least 0',
+      lambda v: v >= 0 if _is_number(v) else default is gin.REQUIRED,
+    )
+  return _PLAIN[float] if _is_number(default) else None
 
 
-def _is_list(value: Any, length: Optional[int] = None) -> bool:
-  return isinstance(value, (list, tuple)) and length in (None, len(value))
-
-
-def _describe(hint: Any) -> str:
-  origin, options = typing.get_origin(hint), typing.get_args(hint)
-  if origin is Annotated:
-    return str(options[1])
-  if origin is Union:
-    return ' or '.join(map(_describe, options))
-  if origin is Literal:
-    return f'one of {", ".join(map(str, options))}'
-  if origin is collections.abc.Callable:
-    return 'a function such as @name'
-  if origin is tuple:
-    return f'a pair of {" and ".join(map(_describe, options))}'
-  if origin is collections.abc.Sequence:
-    return f'a list, each item {_describe(options[0])}'
-  if origin is collections.abc.Mapping:
-    return "lengths such as {'inputs': 512, 'targets': 114}"
-  return _NAMES.get(hint, str(hint))
-
-
-def _options(hint: Any) -> Collection[str]:
-  """The words that a type allows."""
-  if typing.get_origin(hint) is Literal:
-    return typing.get_args(hint)
-  return [word for part in typing.get_args(hint) for word in _options(part)]
+def _annotated(annotation: Any) -> Optional[Kind]:
+  options = typing.get_args(annotation)
+  if typing.get_origin(annotation) is Literal:
+    return _one_of(*options)
+  if typing.get_origin(annotation) is not Union:
+    return _PLAIN.get(annotation)
+  kinds = [kind for kind in map(_annotated, options) if kind]
+  return (
+    ' or '.join(description for description, _ in kinds),
+    lambda v: len(kinds) < len(options) or any(test(v) for _, test in kinds),
+  )
 
 
 def _check_macros() -> None:

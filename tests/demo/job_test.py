@@ -17,8 +17,8 @@ import pytest
 from synth_mtf.demo import corpus, job
 from synth_mtf.demo.stages import Configuration, Stage, stages
 from synth_mtf.errors import RunFailed, UserError
-from synth_mtf.run.console import Console
 from synth_mtf.run.model_dir import LOCK
+from synth_mtf.run.output import Console
 
 SHORT = Configuration(
   pretrain_steps=20, finetune_steps=10, data_dir='/', vocabulary='bytes'

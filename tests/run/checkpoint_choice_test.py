@@ -1,14 +1,12 @@
 """Which checkpoints a run reads that does not train."""
 
-from typing import get_args
-
 import gin
 import pytest
 
 from synth_mtf.errors import UserError
-from synth_mtf.run import checkpoint_choice, config
+from synth_mtf.run import checkpoint_choice, config, values
 
-READING = [mode for mode in get_args(config.Mode) if mode != 'train']
+reading = pytest.mark.parametrize('mode', values.MODES[1:])
 
 
 @pytest.fixture
@@ -51,55 +49,60 @@ def test_what_is_read(folder, mode, setting, step, steps):
   ]
 
 
-@pytest.mark.parametrize('mode', READING)
+@reading
 def test_no_mode_does_without_a_checkpoint(tmp_path, mode):
   with pytest.raises(UserError, match=f'mode {mode!r} needs a checkpoint'):
     chosen(tmp_path, mode)
 
 
-@pytest.mark.parametrize('mode', READING)
-def test_no_mode_takes_the_latest_without_the_pointer(folder, mode):
-  (folder / 'checkpoint').unlink()
-  with pytest.raises(UserError, match='holds model.ckpt-2, but the file'):
+@pytest.mark.parametrize(
+  ('lost', 'message'),
+  [
+    ('checkpoint', 'holds model.ckpt-2, but the file'),
+    (
+      'model.ckpt-2.index',
+      'points at .*ckpt-2, which is not .*holds model.ckpt-0',
+    ),
+  ],
+)
+@reading
+def test_no_mode_takes_the_latest_where_it_is_lost(folder, mode, lost, message):
+  (folder / lost).unlink()
+  with pytest.raises(UserError, match=message):
     chosen(folder, mode, eval_checkpoint_step=-1)
 
 
-@pytest.mark.parametrize('mode', READING)
-def test_nor_where_its_index_is_lost(folder, mode):
+def test_data_without_an_index(folder):
   (folder / 'model.ckpt-2.index').unlink()
-  with pytest.raises(
-    UserError, match='points at .*ckpt-2, which is not .*holds model.ckpt-0'
-  ):
-    chosen(folder, mode, eval_checkpoint_step=-1)
-
-
-def test_data_without_any_index(folder):
-  for path in folder.glob('*.index'):
-    path.unlink()
+  with pytest.raises(UserError, match='ckpt-2 lacks its .index file; rem'):
+    chosen(folder, 'eval', eval_checkpoint_step='all')
+  (folder / 'model.ckpt-0.index').unlink()
   with pytest.raises(UserError, match='needs a checkpoint.*ckpt-2 lacks its'):
     chosen(folder, 'eval')
 
 
-def test_all_of_which_one_has_no_index(folder):
-  (folder / 'model.ckpt-2.index').unlink()
-  with pytest.raises(UserError, match='ckpt-2 lacks its .index file: rem'):
-    chosen(folder, 'eval', eval_checkpoint_step='all')
-
-
-@pytest.mark.parametrize('step', [7, [2, 7], -2, 1.5, 'last', True, []])
-def test_a_step_that_is_not_there(folder, step):
+@pytest.mark.parametrize(
+  ('mode', 'step', 'message'),
+  [
+    ('eval', 7, 'there is no model.ckpt-7'),
+    ('eval', [2, 7], r'there is no model.ckpt-7 \(to take'),
+    ('eval', -2, 'there is no'),
+    ('eval', 1.5, 'expected a step'),
+    ('eval', 'last', 'expected a step'),
+    ('eval', True, 'expected a step'),
+    ('eval', [], 'expected a step'),
+    ('export_infer', 7, 'there is no model.ckpt-7'),
+    ('score_from_strings', None, 'reads one checkpoint'),
+    ('score_from_strings', [0, 2], 'reads one checkpoint'),
+  ],
+)
+def test_a_step_that_will_not_do(folder, mode, step, message):
+  setting = f'{"export" if "export" in mode else "eval"}_checkpoint_step'
   with pytest.raises(
     UserError,
-    match='eval_checkpoint_step = .*: .*holds model.ckpt-0, model.ckpt-2',
+    match=f'run.{setting} = .*: .*{message}.*holds model.ckpt-0, model.ckpt-2',
   ):
-    chosen(folder, 'eval', eval_checkpoint_step=step)
-
-
-def test_a_step_to_export_that_is_not_there(folder):
-  with pytest.raises(
-    UserError, match='export_checkpoint_step = 7: there is no model.ckpt-7'
-  ):
-    chosen(folder, 'export_infer', export_checkpoint_step=7)
+    chosen(folder, mode, **{setting: step})
 
 
 def test_the_nearest_may_be_asked_for(folder):
@@ -110,11 +113,5 @@ def test_the_nearest_may_be_asked_for(folder):
 
 def test_none_later_than_where_all_begins(folder):
   gin.parse_config('get_checkpoint_iterator.skip_until = 2')
-  with pytest.raises(UserError, match='no checkpoint .* is later than step 2'):
+  with pytest.raises(UserError, match='none is later than .*skip_until = 2'):
     chosen(folder, 'eval', eval_checkpoint_step='all')
-
-
-@pytest.mark.parametrize('step', [None, [0, 2]])
-def test_scores_are_of_one(folder, step):
-  with pytest.raises(UserError, match='reads one checkpoint, but .* is '):
-    chosen(folder, 'score_from_strings', eval_checkpoint_step=step)

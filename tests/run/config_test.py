@@ -33,7 +33,7 @@ def read(monkeypatch):
     if build:
       model = checks.build(run)
       assert model is not None
-      mesh.check_memory(run, model)
+      mesh.check_model(run, model)
     return run
 
   return read
@@ -102,7 +102,7 @@ def test_good_values(read, binding):
     ('utils.run.learning_rate_schedule = -1', '-1: expected a number'),
     ('utils.run.learning_rate_schedule = [None]', 'a list of such'),
     ("utils.run.optimizer = 'adam'", "'adam': expected a function"),
-    ('utils.run.init_checkpoint = 5', 'init_checkpoint = 5: expected a text'),
+    ('utils.run.init_checkpoint = 5', 'init_checkpoint = 5: expected the path'),
     ("get_variable_dtype.master_dtype = 'float'", "'float': expected one of"),
     ("d_model = 'wide'", r"\(through d_model = 'wide'\): expected a number"),
     ("FactorizedRandom.rank = 'k'", "rank = 'k': expected a whole number"),
@@ -169,13 +169,13 @@ def test_each_side_has_a_length(read, bindings):
 @pytest.mark.parametrize(
   ('mode', 'lengths', 'message'),
   [
-    ('train', 'None', "is not set, and mode 'train' needs it"),
-    ('perplexity_eval', 'None', 'is not set'),
-    ('train', "{'inputs': 8}", "no length of 'targets'"),
+    ('train', 'None', "= None: mode 'train' needs the length"),
+    ('perplexity_eval', 'None', "needs the length of 'inputs' and"),
+    ('train', "{'inputs': 8}", "needs the length of 'targets'"),
     (
       'train',
       "{'input': 8, 'targets': 8}",
-      "no length of 'inputs'; did you mean 'input'",
+      "the length of 'inputs'; did you mean 'input'",
     ),
     ('train', "{'a': 1}", "'inputs' and 'targets'"),
   ],
@@ -186,7 +186,7 @@ def test_a_side_without_a_length(read, mode, lengths, message):
 
 
 def test_a_language_model_without_a_length(read):
-  with pytest.raises(UserError, match="no length of 'targets'"):
+  with pytest.raises(UserError, match="needs the length of 'targets'"):
     read(
       "utils.run.model_type = 'lm'", "utils.run.sequence_length = {'inputs': 8}"
     )

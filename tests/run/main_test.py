@@ -1,12 +1,24 @@
 """T5's own main with our layer and tasks, in this process."""
 
+import contextlib
+import os
+import pathlib
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from absl import logging
 
-pytestmark = pytest.mark.slow  # trains
+import synth_mtf
+from synth_mtf.cpu import padding
+from synth_mtf.errors import RunFailed, UserError
+from synth_mtf.run import main
+from tests import harness
+
+trains = pytest.mark.slow
+OURS = f'{pathlib.Path(synth_mtf.__file__).parent}/tasks/mine.py'
 
 
 def values(path) -> dict[str, Any]:
@@ -14,6 +26,7 @@ def values(path) -> dict[str, Any]:
   return {n: reader.get_tensor(n) for n in reader.get_variable_to_shape_map()}
 
 
+@trains
 def test_trains_without_an_import_flag_and_keeps_a_config_that_reloads(trained):
   assert tf.train.latest_checkpoint(str(trained)).endswith('model.ckpt-2')
   config = (trained / 'operative_config.gin').read_text()
@@ -21,20 +34,20 @@ def test_trains_without_an_import_flag_and_keeps_a_config_that_reloads(trained):
   assert 'SyntheticAttention.synthesizers' in config
 
 
+@trains
 def test_resumes_as_if_it_had_not_stopped(run, copy, tmp_path):
+  straight = tmp_path / 'straight'
   assert run(copy, steps=4) == 0
-  assert run(tmp_path / 'straight', steps=4) == 0
-  resumed = values(copy / 'model.ckpt-4')
-  straight = values(tmp_path / 'straight' / 'model.ckpt-4')
-  assert resumed.keys() == straight.keys()
-  changed = [n for n in straight if not np.array_equal(resumed[n], straight[n])]
-  assert changed == []
-  first, again = (
-    values(folder / 'model.ckpt-2') for folder in (copy, tmp_path / 'straight')
-  )
-  assert not [n for n in first if not np.array_equal(first[n], again[n])]
+  assert run(straight, steps=4) == 0
+  for step in (2, 4):
+    found, expected = (
+      values(folder / f'model.ckpt-{step}') for folder in (copy, straight)
+    )
+    assert found.keys() == expected.keys()
+    assert not [n for n in found if not np.array_equal(found[n], expected[n])]
 
 
+@trains
 def test_alpha_moves_at_the_learning_rate_where_it_is_set_free(
   run, trained, tmp_path
 ):
@@ -49,6 +62,29 @@ def test_alpha_moves_at_the_learning_rate_where_it_is_set_free(
     assert 0.2 * far < max(moved) < 3 * far
 
 
+@trains
+@pytest.mark.parametrize(
+  'more',
+  [
+    '--gin_param=utils.serialize_num_microbatches'
+    '.tokens_per_microbatch_per_replica = 64',
+    '--gin_param=transformer.LayerStack.recompute_grads = True',
+  ],
+  ids=['in a loop', 'layers recomputed'],
+)
+def test_products_without_padding_train_the_same_variables(
+  run, tmp_path, monkeypatch, more
+):
+  variables = []
+  for name, least in (('without', 0), ('with', 2**60)):
+    monkeypatch.setattr(padding, '_LEAST', least)
+    assert run(tmp_path / name, more) == 0
+    variables.append(values(tmp_path / name))
+  found, expected = variables
+  harness.assert_close(found, expected, 'variable', 1e-3)
+
+
+@trains
 @pytest.mark.parametrize(
   ('words', 'message'),
   [
@@ -66,7 +102,7 @@ def test_alpha_moves_at_the_learning_rate_where_it_is_set_free(
     ),
     (
       ["--gin_param=utils.run.mesh_shape = 'batch:2'"],
-      r'the mesh has 2 parts, but .*mesh_devices names 1 devices',
+      r'mesh_devices = .* must name one device for each part',
     ),
     (
       [
@@ -84,11 +120,13 @@ def test_what_the_host_finds_is_one_message(refused, tmp_path, words, message):
   refused(tmp_path, *words, match=message)
 
 
+@trains
 def test_no_mesh(refused, tmp_path):
   match = 'no mesh is set. On a CPU or GPU give'
   refused(tmp_path, match=match, without='--gin_file=runs/cpu.gin')
 
 
+@trains
 @pytest.mark.parametrize('damage', ['truncated', 'flipped'])
 def test_a_damaged_checkpoint_and_the_complete_one(refused, copy, damage):
   for path in copy.glob('model.ckpt-2.data*'):
@@ -100,3 +138,67 @@ def test_a_damaged_checkpoint_and_the_complete_one(refused, copy, damage):
     path.write_bytes(content)
   match = 'damaged in .*: model.ckpt-2 .*Complete: model.ckpt-0'
   refused(copy, match=match, steps=4)
+
+
+@pytest.fixture
+def shown(tmp_path, capfd):
+  """Runs something; returns what a user has seen of it, and the log."""
+
+  def run_shown(body, error=None):
+    with (
+      open(2, 'w', closefd=False) as stderr,  # here it is a file of pytest's
+      contextlib.redirect_stderr(stderr),
+      pytest.raises(error) if error else contextlib.nullcontext() as caught,
+      main.shown(str(tmp_path)),
+    ):
+      body()
+    if error is RunFailed:
+      assert caught and str(tmp_path / 'log') in str(caught.value)
+    return capfd.readouterr().err, (tmp_path / 'log').read_text()
+
+  verbosity = logging.get_verbosity()
+  logging.set_verbosity(logging.INFO)
+  yield run_shown
+  logging.set_verbosity(verbosity)
+
+
+def test_a_run_line_by_line(shown, tmp_path):
+  seen, log = shown(lambda: os.write(1, b'said by C++\n'))
+  lines = seen.splitlines()
+  assert lines[:2] == [f'Log: {tmp_path}/log', 'prepare  ...']
+  assert re.fullmatch(r'Done in \d+ s\.', lines[2])
+  assert log == 'said by C++\n'
+
+
+def test_our_warnings_are_shown_once_and_no_others(shown):
+  def warn(file, message):
+    """Warns as the code of a file does."""
+    exec(compile(f'warning({message!r})', file, 'exec'), vars(logging))
+
+  def body():
+    for message in ('a row', 'a row', 'another row'):
+      warn(OURS, message)
+    warn('/elsewhere/theirs.py', 'of the host')
+
+  handlers = len(logging.get_absl_logger().handlers)
+  seen, _ = shown(body)
+  assert seen.splitlines()[2:4] == ['warning: a row', 'warning: another row']
+  assert 'of the host' not in seen
+  assert len(logging.get_absl_logger().handlers) == handlers
+
+
+@pytest.mark.parametrize(
+  ('error', 'raised'),
+  [
+    (UserError('give another one'), UserError),
+    (ValueError(''), RunFailed),
+    (ValueError('two\nlines'), RunFailed),
+  ],
+)
+def test_the_traceback_of_an_error_is_in_the_log(shown, error, raised):
+  def body():
+    raise error
+
+  seen, log = shown(body, raised)
+  assert 'Done' not in seen and 'Traceback' not in seen
+  assert 'Traceback' in log and type(error).__name__ in log

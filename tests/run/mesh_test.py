@@ -1,6 +1,6 @@
-"""Meshes that do not fit the devices or the model."""
+"""Meshes that do not fit the devices, the model or the memory."""
 
-import json
+import os
 
 import gin
 import pytest
@@ -12,7 +12,7 @@ from synth_mtf.run import config, mesh
 from tests import model
 
 LAYOUT = 'batch:batch,d_ff:model,heads:model,vocab:model'
-LENGTHS = {'inputs': 16, 'targets': 8}
+REMOTE = '/job:worker/task:1/device:CPU:0'
 
 
 @pytest.fixture(scope='module')
@@ -26,18 +26,18 @@ def check(tiny, shape, batch):
     utils.run.mesh_shape = {shape!r}
     utils.run.layout_rules = {LAYOUT!r}
     utils.run.batch_size = {batch!r}
-    utils.run.sequence_length = {LENGTHS!r}
+    utils.run.sequence_length = {{'inputs': 16, 'targets': 8}}
   """)
-  mesh.check_divides(config.read('folder'), tiny)
+  mesh.check_model(config.read('folder'), tiny)
 
 
 @pytest.mark.parametrize(
   'shape, batch, message',
   [
-    ('model:2', 8, 'heads = 3 is split over model = 2; .* it: 1, 3'),
-    ('batch:3', 8, 'batch = 8 is split over batch = 3; .* it: 1, 2, 4, 8'),
-    ('model:8', 8, 'd_ff = 20 .* 1, 2, 4, 5, 10, 20.*heads = 3'),
-    ('model:3', 8, 'vocab = 128 is split over model = 3'),
+    ('model:2', 8, r'heads = 3 is split in 2 \(it can be split in 1, 3\)'),
+    ('batch:3', 8, r'batch = 8 is split in 3 \(.* in 1, 2, 4, 8\)'),
+    ('model:8', 8, 'd_ff = 20 .* in 1, 2, 4, 5, 10, 20.*heads = 3'),
+    ('model:3', 8, 'vocab = 128 is split in 3'),
     ('batch:2', ('tokens_per_batch', 100), '100 is not divisible by 16'),
   ],
 )
@@ -52,7 +52,20 @@ def test_meshes_that_divide(tiny, batch):
   check(tiny, '', batch)
 
 
-REMOTE = '/job:worker/task:1/device:CPU:0'
+def test_a_tensor_larger_than_the_memory(tiny, monkeypatch):
+  embedding = 128 * 24 * 2  # bytes, the largest tensor
+
+  def has(memory):
+    size = {'SC_PAGE_SIZE': memory // 2, 'SC_PHYS_PAGES': 2}
+    monkeypatch.setattr(os, 'sysconf', size.get)
+
+  has(embedding)
+  check(tiny, '', 1)
+  has(embedding - 2)
+  with pytest.raises(UserError, match='out of memory: shared/embedding'):
+    check(tiny, '', 1)
+  gin.bind_parameter('utils.run.mesh_devices', [REMOTE])
+  check(tiny, '', 1)  # others' memory
 
 
 @pytest.mark.parametrize(
@@ -66,10 +79,10 @@ def test_devices_that_are_there(names):
 @pytest.mark.parametrize(
   ('name', 'message'),
   [
-    ('cpu:1', "there is no 'cpu:1'. This machine has cpu:0"),
+    ('cpu:1', "there is no 'cpu:1'. This machine has 1 CPU and "),
     ('gpu:7', "there is no 'gpu:7'. This mach.*synth-mtf doctor"),
-    ('grafik', "'grafik' is not the name of a device"),
-    ('/replica:0', "'/replica:0' is not the name of a device"),
+    ('grafik', "there is no 'grafik'"),
+    ('/replica:0', "there is no '/replica:0'"),
     (REMOTE, 'needs `synth-mtf cluster`'),
   ],
 )
@@ -78,7 +91,6 @@ def test_devices_that_are_not(name, message):
     mesh.check_devices(['cpu:0', name])
 
 
-@pytest.mark.parametrize('config', [{'cluster': {}}, {'session_master': 'x'}])
-def test_those_of_a_cluster(monkeypatch, config):
-  monkeypatch.setenv('TF_CONFIG', json.dumps(config))
+def test_those_of_a_cluster(monkeypatch):
+  monkeypatch.setenv('TF_CONFIG', '{"cluster": {}}')
   mesh.check_devices([REMOTE])

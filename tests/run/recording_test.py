@@ -1,60 +1,111 @@
-"""What an evaluation leaves in metrics.json and predictions.jsonl."""
+"""What an evaluation writes beside T5's files, and shows."""
 
+import contextlib
+import functools
 import json
+import types
 
 import gin
 import numpy as np
 import pytest
+import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
+from mesh_tensorflow.transformer.dataset import EvalDataset
 
 import synth_mtf
-from synth_mtf.host import evaluation
+from synth_mtf import recorded
 from synth_mtf.results import records
 from synth_mtf.results.standard_error import standard_errors
-from synth_mtf.run.recording import Recorder
+from synth_mtf.run import output
 
-TARGETS = [0, 1, 1, 0]
-READ_AS = [0, 1, 0, 0]
+TARGETS, READ_AS = [0, 1, 1, 0], [0, 1, 0, 0]
+STEPS = [100, 200]
 
 
 def accuracy(targets, predictions):
   return {'accuracy': 100 * np.mean(np.equal(targets, predictions))}
 
 
-@pytest.fixture
-def place(tmp_path):
-  return {
-    'folder': str(tmp_path),
-    'task': 'cola',
-    'split': 'validation',
-    'step': 100,
-  }
-
-
-@pytest.fixture
-def evaluated(place):
-  return evaluation.Evaluation(
-    examples=[
-      evaluation.Example(
-        {
-          'inputs_pretokenized': f'sentence {i}'.encode(),
-          'targets_pretokenized': 'yes',
-        },
-        f'written {i}',
-        read_as,
-      )
-      for i, read_as in enumerate(READ_AS)
-    ],
-    targets=TARGETS,
-    metrics=[(accuracy, accuracy(TARGETS, READ_AS))],
-    **place,
+def ones(_targets, predictions):
+  return tf.Summary(
+    value=[tf.Summary.Value(tag='ones', simple_value=sum(predictions))]
   )
 
 
-def test_metrics_of_examples(evaluated, tmp_path):
-  Recorder().evaluated(evaluated)
-  ((result, run),) = records.read(str(tmp_path))
-  errors = standard_errors(accuracy, TARGETS, READ_AS)
+def read_number(text, example, is_target=False):
+  assert text.startswith('target' if is_target else 'written')
+  assert example['inputs_pretokenized'].startswith(b'sentence')
+  return int(text.split()[-1])
+
+
+def examples():
+  return tf.data.Dataset.from_tensor_slices(
+    {
+      'inputs': [[1]] * 4,
+      'targets': [[1]] * 4,
+      'inputs_pretokenized': [f'sentence {i}' for i in range(4)],
+      'targets_pretokenized': [f'target {target}' for target in TARGETS],
+    }
+  )
+
+
+@pytest.fixture
+def estimator(tmp_path, monkeypatch):
+  """An estimator that the host would have made, whose model is not run."""
+
+  def predict(_input_fn, checkpoint_path=None):
+    assert checkpoint_path
+    for number in READ_AS:
+      yield {'inputs': b'', 'outputs': f'written {number}'.encode()}
+
+  def evaluate(input_fn, **unused):
+    return {
+      'neg_log_perplexity': -1.5,
+      'token_accuracy': 0.25,
+      'num_eval_tokens': 39.9999,
+      'loss': 7.0,
+    }
+
+  for step in STEPS:
+    (tmp_path / f'model.ckpt-{step}.index').touch()
+  made = types.SimpleNamespace(
+    predict=predict,
+    evaluate=evaluate,
+    eval_dir=lambda name: str(tmp_path / f'eval_{name}'),
+  )
+  monkeypatch.setattr(recorded.RECORDER, '_get_estimator', lambda: made)
+  return utils.get_estimator()
+
+
+def evaluate(estimator, model_dir, **settings):
+  """Evaluates a task at two checkpoints as the host does."""
+  utils.eval_model(
+    estimator,
+    None,
+    {'inputs': 1, 'targets': 1},
+    4,
+    'validation',
+    str(model_dir),
+    lambda **unused: [
+      EvalDataset('cola', examples, read_number, [accuracy, ones])
+    ],
+    None,
+    STEPS,
+    **settings,
+  )
+
+
+def test_metrics_and_predictions_of_examples(estimator, tmp_path):
+  evaluate(estimator, tmp_path)
+  folder = tmp_path / 'validation_eval'
+  found = records.read(str(folder))
+  assert [(one.step, one.metric, one.value) for one, _ in found] == [
+    (100, 'accuracy', 75.0),
+    (100, 'ones', 1.0),
+    (200, 'accuracy', 75.0),
+    (200, 'ones', 1.0),
+  ]
+  result, run = found[0]
   assert result == records.Result(
     task='cola',
     split='validation',
@@ -62,65 +113,73 @@ def test_metrics_of_examples(evaluated, tmp_path):
     value=75.0,
     n=4,
     unit='example',
-    standard_error=errors['accuracy'],
+    standard_error=standard_errors(accuracy, TARGETS, READ_AS)['accuracy'],
     step=100,
   )
   assert run['versions']['synth-mtf'] == synth_mtf.__version__
   assert {'python', 'tensorflow', 't5'} <= set(run['versions'])
-
-
-def test_predictions(evaluated, tmp_path):
-  Recorder().evaluated(evaluated)
-  lines = (tmp_path / records.PREDICTIONS).read_text().splitlines()
-  found = list(map(json.loads, lines))
-  assert len(found) == 4
-  assert found[2] == {
+  lines = (folder / records.PREDICTIONS).read_text().splitlines()
+  predictions = list(map(json.loads, lines))
+  assert len(predictions) == 8
+  assert predictions[6] == {
     'task': 'cola',
     'split': 'validation',
-    'step': 100,
+    'step': 200,
     'example': 2,
     'input': 'sentence 2',
-    'target': 'yes',
-    'prediction': 'written 2',
+    'target': 'target 1',
+    'prediction': 'written 0',
     'read_as': 0,
     'target_read_as': 1,
   }
+  inputs = (folder / 'cola_inputs').read_text().splitlines()
+  assert inputs == [f'sentence {number}' for number in range(4)]
 
 
-def test_predictions_may_be_left_out(evaluated, tmp_path):
-  gin.bind_parameter('utils.run.output_eval_examples', False)
-  assert gin.get_bindings(utils.run) == {'output_eval_examples': False}
-  Recorder().evaluated(evaluated)
-  assert [path.name for path in tmp_path.iterdir()] == [records.METRICS]
+def test_predictions_may_be_left_out(estimator, tmp_path):
+  evaluate(estimator, tmp_path, output_eval_examples=False, eval_dir_suffix='x')
+  folder = tmp_path / 'validation_eval_x'
+  names = {path.name for path in folder.iterdir()}
+  assert records.METRICS in names and records.PREDICTIONS not in names
 
 
-def test_what_is_measured_token_by_token(place, tmp_path):
-  Recorder().measured(
-    evaluation.Perplexity(
-      measures={
-        'neg_log_perplexity': -1.5,
-        'token_accuracy': 0.25,
-        'num_eval_tokens': 39.9999,
-        'loss': 7.0,
-      },
-      **place,
-    )
+def test_what_is_measured_token_by_token(estimator, tmp_path):
+  gin.bind_parameter('utils.run.dataset_split', 'test')
+  task = EvalDataset('lm', None, None, None)
+  estimator.evaluate(
+    input_fn=functools.partial(dict, eval_dataset=task),
+    checkpoint_path=f'{tmp_path}/model.ckpt-100',
+    name='lm_test',
   )
-  found = [result for result, _ in records.read(str(tmp_path))]
+  found = [result for result, _ in records.read(f'{tmp_path}/eval_lm_test')]
   assert [(r.metric, r.value, r.n, r.unit) for r in found] == [
     ('neg_log_perplexity', -1.5, 40, 'token'),
     ('token_accuracy', 0.25, 40, 'token'),
   ]
-  assert all(result.standard_error is None for result in found)
+  assert {(r.task, r.split, r.step, r.standard_error) for r in found} == {
+    ('lm', 'test', 100, None)
+  }
 
 
-def test_who_asked_is_told(evaluated):
-  decoded: list[tuple[int, int]] = []
-  results: list[records.Result] = []
-  recorder = Recorder()
-  recorder.decoded(100, 1)  # nobody has asked
-  recorder.tell(lambda *found: decoded.append(found), results.append)
-  recorder.decoded(100, 2)
-  recorder.evaluated(evaluated)
-  assert decoded == [(100, 2)]
-  assert [result.metric for result in results] == ['accuracy']
+def test_the_user_sees_progress_and_results(estimator, tmp_path, capfd):
+  with (
+    open(2, 'w', closefd=False) as stderr,  # here it is a file of pytest's
+    contextlib.redirect_stderr(stderr),
+    output.to_log(str(tmp_path / 'log')),
+  ):
+    evaluate(estimator, tmp_path)
+  assert capfd.readouterr().err.splitlines()[:3] == [
+    'decode, checkpoint 100  ...',
+    'checkpoint 100  cola  accuracy 75.000 +- 25.000  (4 examples)',
+    'checkpoint 100  cola  ones 1.000  (4 examples)',
+  ]
+  evaluate(estimator, tmp_path)
+  assert not capfd.readouterr().err, 'the stock command prints what it prints'
+
+
+def test_what_a_model_wrote_stays_one_line(tmp_path):
+  lines = ['a\nb', 'c\rd', 'e\u2028f'.encode(), b'', b'\xff', 7]
+  path = tmp_path / 'made' / 'outputs'
+  utils.write_lines_to_file(lines, str(path))
+  text = path.read_text(encoding='utf-8')
+  assert text.splitlines() == ['a b', 'c d', 'e f', '', '\ufffd', '7']

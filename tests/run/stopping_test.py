@@ -8,19 +8,20 @@ import pytest
 
 from tests.conftest import CHECKOUT
 
+pytestmark = pytest.mark.slow  # starts processes
+
 # Like a step of TensorFlow, this holds the main thread in C, for some seconds,
 # and no signal cuts it short, as it would a sleep.
 LOOP = """
 import hashlib, signal, sys
 from synth_mtf.run import stopping
-said = []
 with stopping.on_signals(lambda text: print(text, flush=True)) as stop:
   print('ready', flush=True)
   hashlib.pbkdf2_hmac('sha256', b'', b'', {seconds} * 10**6)
-  while stop.signal is None:
+  while stop() is None:
     hashlib.pbkdf2_hmac('sha256', b'', b'', 10**5)
-print('stopped', stop.signal, signal.getsignal(signal.SIGINT), flush=True)
-sys.exit(stop.status)
+print('stopped', stop(), signal.getsignal(signal.SIGINT), flush=True)
+sys.exit(128 + stop())
 """
 
 
@@ -37,7 +38,6 @@ def start(seconds, before=''):
   return process
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('name, number', [('SIGINT', 2), ('SIGTERM', 15)])
 def test_the_first_asks(name, number):
   process = start(1)
@@ -48,7 +48,6 @@ def test_the_first_asks(name, number):
   assert process.wait() == 128 + number
 
 
-@pytest.mark.slow
 def test_the_second_ends_at_once_in_the_middle_of_a_step():
   process = start(60)
   process.send_signal(2)
@@ -61,7 +60,6 @@ def test_the_second_ends_at_once_in_the_middle_of_a_step():
   assert 'stopped' not in process.stdout.read()
 
 
-@pytest.mark.slow
 def test_a_signal_that_comes_twice_at_once_is_one():
   # As `timeout` sends it: to the process, and to the group that it is in.
   process = start(2)
@@ -72,7 +70,6 @@ def test_a_signal_that_comes_twice_at_once_is_one():
   assert process.wait() == 143
 
 
-@pytest.mark.slow
 def test_what_is_ignored_stays_ignored():
   process = start(
     1, 'import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n'

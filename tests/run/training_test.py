@@ -1,0 +1,298 @@
+"""What a training session counts, shows, checks, saves and repeats."""
+
+import io
+import random
+import time
+
+import mesh_tensorflow as mtf
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from synth_mtf.checkpoints import folder
+from synth_mtf.errors import UserError
+from synth_mtf.host import patches
+from synth_mtf.run import hooks, saving, training
+from synth_mtf.run.output import Console
+
+
+@pytest.fixture(autouse=True)
+def no_rest(monkeypatch):
+  """A saving that takes long is no reason to wait here."""
+  monkeypatch.setattr(saving, '_MOST_OF_THE_TIME', 1e9)
+
+
+def starting_at(step):
+  """Makes a session start at a step, as a resumed one does."""
+  counted = tf.train.get_or_create_global_step()
+  return tf.train.Scaffold(
+    init_fn=lambda _, session: counted.load(step, session)
+  )
+
+
+def shown_by(model_dir='', total=20, stop=lambda: None, stream=None):
+  console = Console(stream or io.StringIO())
+  console.start('train')
+  return hooks.TrainingHook(str(model_dir), total, console, stop)
+
+
+def test_steps_are_counted_from_where_the_session_starts():
+  hook, seen = hooks.CountingHook(), []
+  with tf.Graph().as_default():
+    creator = tf.train.ChiefSessionCreator(starting_at(7))
+    counted = tf.assign_add(tf.train.get_global_step(), 1)
+    with tf.train.MonitoredSession(creator, hooks=[hook]) as session:
+      seen.append(hook.step)
+      for _ in range(2):
+        session.run(counted)
+        seen.append(hook.step)
+  assert seen == [7, 8, 9]
+
+
+@pytest.mark.parametrize('total', [11, 20])
+def test_the_loss_is_averaged_over_steps(monkeypatch, total):
+  monkeypatch.setattr(hooks, '_SECONDS_BETWEEN_REPORTS', 1e9)
+  monkeypatch.setenv('SYNTH_MTF_PROGRESS_SECONDS', '0')
+  stream = io.StringIO()
+  now = [0.0]
+  with tf.Graph().as_default():
+    scaffold = starting_at(7)
+    step = tf.train.get_global_step()
+    loss = tf.cast(step.read_value(), tf.float32)
+    tf.add_to_collection(tf.GraphKeys.LOSSES, loss)
+    with tf.control_dependencies([loss]):
+      train = tf.assign_add(step, 1)
+    monkeypatch.setattr(time, 'monotonic', lambda: now[0])
+    hook = shown_by(total=total, stream=stream)
+    with tf.train.SingularMonitoredSession([hook], scaffold) as session:
+      for _ in range(4):
+        session.run(train)
+        now[0] += 0.5
+  assert stream.getvalue().splitlines()[1:] == [
+    f'train  step 11/{total}  loss 8.500  1.5 steps/s  '
+    f'{round((total - 11) / 1.5)} s left'
+  ]
+
+
+def test_a_signal_ends_the_session_after_its_step():
+  signals = iter([None, None, 15])
+  with tf.Graph().as_default():
+    scaffold = starting_at(0)
+    step = tf.train.get_global_step()
+    tf.add_to_collection(tf.GraphKeys.LOSSES, tf.ones([]))
+    train = tf.assign_add(step, 1)
+    hook = shown_by(stop=lambda: next(signals))
+    creator = tf.train.ChiefSessionCreator(scaffold)
+    with tf.train.MonitoredSession(creator, [hook]) as session:
+      while not session.should_stop():
+        session.run(train)
+  assert hook.step == 3
+
+
+def train(
+  model_dir,
+  steps,
+  seconds=1e9,
+  every=4,
+  spoil_after=None,
+  loss_shows_it=False,
+  tick=lambda: None,
+):
+  """Trains as the host does, and returns what was there after each step.
+
+  Args:
+    model_dir: where the checkpoints are.
+    steps: number of them.
+    seconds: least time between checkpoints.
+    every: steps between checkpoints.
+    spoil_after: the step whose update turns the weight NaN.
+    loss_shows_it: whether the loss is the weight.
+    tick: called after each step.
+  """
+  there = []
+  saver = type('Saver', (saving.Saver,), {'seconds': seconds})
+  with tf.Graph().as_default(), patches.savers_are(saver):
+    step = tf.train.get_or_create_global_step()
+    weight = tf.get_variable('w', [], initializer=tf.ones_initializer())
+    loss = tf.identity(weight if loss_shows_it else tf.ones([]))
+    tf.add_to_collection(tf.GraphKeys.LOSSES, loss)
+    with tf.control_dependencies([loss]):
+      bad = tf.equal(step, (spoil_after or 0) - 1)
+      update = tf.assign_add(weight, tf.where(bad, float('nan'), 0.0))
+    with tf.control_dependencies([update]):
+      add = tf.assign_add(step, 1)
+    hook = tf.train.CheckpointSaverHook(
+      str(model_dir),
+      save_steps=every,
+      saver=tf.train.Saver(max_to_keep=3, save_relative_paths=True),
+      listeners=[],
+    )
+    creator = tf.train.ChiefSessionCreator(checkpoint_dir=str(model_dir))
+    used = [hook, shown_by(model_dir, steps)]
+    with tf.train.MonitoredSession(creator, used) as session:
+      for _ in range(steps):
+        session.run(add)
+        tick()
+        there.append(saved(model_dir))
+  return there
+
+
+def saved(model_dir):
+  return [folder.step_of(name) for name in folder.written(model_dir)]
+
+
+@pytest.mark.slow
+class TestSaving:
+  def test_by_steps_alone(self, tmp_path):
+    train(tmp_path, 9)
+    assert saved(tmp_path) == [4, 8, 9]  # the last 3
+    assert not list(tmp_path.glob('*.pbtxt'))
+    assert not list(tmp_path.glob('*.meta'))
+    train(tmp_path, 4, every=6)
+    assert 10 in saved(tmp_path), 'counted from the earliest'
+
+  def test_by_time_each_lasts_until_the_next(self, tmp_path):
+    there = train(tmp_path, 7, seconds=0)
+    # Steps 0 and 4 are due; 1, 2, 3 and 5, 6 pass.
+    assert there == [
+      [0, 1],
+      [0, 2],
+      [0, 3],
+      [0, 4],
+      [0, 4, 5],
+      [0, 4, 6],
+      [0, 4, 7],
+    ]
+    state = tf.train.get_checkpoint_state(str(tmp_path))
+    paths = state.all_model_checkpoint_paths
+    assert [folder.step_of(path) for path in paths] == [0, 4, 7]
+
+  def test_a_resumed_run_saves_at_the_steps_at_which_it_would_have(
+    self, tmp_path
+  ):
+    train(tmp_path, 6)
+    train(tmp_path, 4)
+    assert 8 in saved(tmp_path)
+
+  def test_it_takes_a_small_part_of_the_time(self, tmp_path, monkeypatch):
+    monkeypatch.setattr(saving, '_MOST_OF_THE_TIME', 0.05)
+    now = [0.0]
+    save = tf.train.CheckpointSaverHook._save  # noqa: SLF001
+
+    def save_slowly(*args):
+      now[0] += 30
+      return save(*args)
+
+    def tick():
+      now[0] += 100
+
+    monkeypatch.setattr(tf.train.CheckpointSaverHook, '_save', save_slowly)
+    monkeypatch.setattr(time, 'monotonic', lambda: now[0])
+    there = train(tmp_path, 8, seconds=60, every=1000, tick=tick)
+    assert there[5:7] == [[0], [0, 7]]  # 600 seconds after step 0
+
+  def test_nan_is_found_before_it_is_saved(self, tmp_path):
+    # Update 5 spoils the weight, step 6 would show it in the loss.
+    with pytest.raises(
+      UserError, match='NaN or infinity at step 6, in 1 of 1 var'
+    ) as caught:
+      train(tmp_path, 10, every=2, spoil_after=5)
+    last = f'The last finite checkpoint is {tmp_path}/model.ckpt-4;'
+    assert last in str(caught.value)
+    assert saved(tmp_path) == [0, 2, 4]
+    train(tmp_path, 4)
+    assert saved(tmp_path)[-1] == 8
+
+  def test_the_loss_shows_it_between_checkpoints(self, tmp_path):
+    with pytest.raises(UserError, match='the loss is nan since step 6'):
+      train(tmp_path, 10, every=100, spoil_after=5, loss_shows_it=True)
+
+  def test_without_a_finite_checkpoint(self, tmp_path):
+    error = hooks.not_finite('it', str(tmp_path), 0)
+    assert 'No checkpoint in' in str(error)
+
+
+def test_the_hosts_own_saver_comes_back():
+  before = tf.train.CheckpointSaverHook
+  with patches.savers_are(saving.Saver):
+    assert tf.train.CheckpointSaverHook is saving.Saver
+  assert tf.train.CheckpointSaverHook is before
+
+
+def draws(first_step, steps, devices=('', '')):
+  """What each step draws, in a run that starts at a step."""
+  with (
+    tf.Graph().as_default(),
+    patches.random_by_step(hooks.fed_step),
+    patches.step_counted_last(),
+  ):
+    tf.set_random_seed(1)
+    random.seed(1)
+    scaffold = starting_at(first_step)
+    graph = mtf.Graph()
+    mesh = mtf.Mesh(graph, 'mesh')
+    shape = mtf.Shape([mtf.Dimension('batch', 4), mtf.Dimension('length', 3)])
+    drawn = mtf.random_uniform(mesh, shape, dtype=tf.float32)
+    mesh_impl = mtf.placement_mesh_impl.PlacementMeshImpl(
+      f'batch:{len(devices)}', 'batch:batch', list(devices)
+    )
+    lowering = mtf.Lowering(graph, {mesh: mesh_impl})
+    value = lowering.export_to_tf_tensor(drawn)
+    tf.add_to_collection(tf.GraphKeys.LOSSES, tf.reduce_sum(value))
+    with tf.control_dependencies([value]):
+      train_op = tf.assign_add(tf.train.get_global_step(), 1)
+    with tf.train.SingularMonitoredSession([shown_by()], scaffold) as session:
+      return [session.run([value, train_op])[0] for _ in range(steps)]
+
+
+def test_a_resumed_run_draws_what_a_straight_one_draws():
+  straight, resumed = draws(0, 4), draws(2, 2)
+  np.testing.assert_array_equal(straight[2:], resumed)
+  everything = np.concatenate([x.ravel() for x in straight])
+  assert len(np.unique(everything)) == len(everything), 'steps or parts agree'
+  assert 0 <= everything.min() < 0.5 < everything.max() < 1
+
+
+def test_a_step_is_counted_when_all_have_read_its_number():
+  with tf.Graph().as_default() as graph, patches.step_counted_last():
+    step = tf.train.get_or_create_global_step()
+    decay = mtf.optimize.adafactor_decay_rate_pow()
+    rate = tf.cast(step, tf.float32)  # a schedule of the learning rate
+    tf.assign_add(tf.get_variable('w', []), 1.0)
+    tf.assign_add(step, 1)
+    reads = {
+      operation
+      for operation in _behind(decay.op) | _behind(rate.op)
+      if operation.type == 'ReadVariableOp'
+    }
+    counted, other = (
+      _behind(operation)
+      for handle in (step.handle, tf.trainable_variables()[0].handle)
+      for operation in graph.get_operations()
+      if operation.type == 'AssignAddVariableOp'
+      and operation.inputs[0] is handle
+    )
+  assert len(reads) == 2
+  assert reads <= counted
+  assert reads.isdisjoint(other)
+
+
+def _behind(operation):
+  """All operations that one waits for."""
+  todo, found = [operation], set()
+  while todo:
+    one = todo.pop()
+    if one not in found:
+      found.add(one)
+      todo += [tensor.op for tensor in one.inputs]
+      todo += one.control_inputs
+  return found
+
+
+@pytest.mark.parametrize('hash_seed', [None, 'random'])
+def test_a_seed_needs_the_hash_seed(monkeypatch, hash_seed):
+  monkeypatch.delenv('PYTHONHASHSEED', raising=False)
+  if hash_seed:
+    monkeypatch.setenv('PYTHONHASHSEED', hash_seed)
+  with pytest.raises(UserError, match='PYTHONHASHSEED=0'):
+    training.train_with_progress(None, None, None, 1, None, 1, None, seed=3)
