@@ -154,7 +154,7 @@ def test_evaluates_each_checkpoint_on_the_validation_split(program, finetuned):
   rows = official_files.VALIDATION_ROWS
   assert [(one.step, one.n) for one, _ in found] == [(4, rows), (6, rows)]
   tag = 'eval/synth_glue_cola_v002/matthews_corrcoef'
-  value = events.read(str(results)).scalars[tag][6]
+  value = events.read(str(results))[tag][6]
   assert found[-1][0].value == pytest.approx(value, abs=1e-4)
   made_with = found[0][1]
   assert 'SyntheticAttention.synthesizers' in made_with['gin']
@@ -187,7 +187,7 @@ def test_measures_log_perplexity(program, finetuned):
   )
   (results,) = finetuned.glob('eval_synth_glue_cola_v002_validation_*')
   assert sum(path.stat().st_size for path in results.iterdir()) < 100_000
-  scalars = events.read(str(results)).scalars
+  scalars = events.read(str(results))
   (tag,) = (tag for tag in scalars if tag.endswith('neg_log_perplexity'))
   (one,) = (
     one
