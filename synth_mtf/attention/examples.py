@@ -78,14 +78,10 @@ def defaults() -> Examples:
 
 
 def from_texts(texts: Texts) -> Examples:
-  """Tokenizes texts and ends each with EOS.
+  """Tokenizes texts, by `inputs` and `targets`, and ends each with EOS.
 
-  Args:
-    texts: by `inputs` and `targets`. Without targets, only the encoder of a
-      model of encoder and decoder is shown. A model of one side takes either.
-
-  Raises:
-    UserError: there is none, one is empty, or they do not pair.
+  Without targets, only the encoder of a model of encoder and decoder is shown.
+  A model of one side takes either.
   """
   sides = _sides()
   given = [found for found in texts.values() if found]
@@ -116,11 +112,7 @@ def from_texts(texts: Texts) -> Examples:
 
 
 def from_file(path: str) -> Examples:
-  """Reads one example per line: an input, and after a tab its target if any.
-
-  Raises:
-    UserError: the file cannot be read or is empty, or a text does not fit.
-  """
+  """Reads one example per line: an input, and after a tab its target if any."""
   try:
     with tf.io.gfile.GFile(path) as stream:
       lines = stream.read().splitlines()
@@ -143,11 +135,7 @@ def from_file(path: str) -> Examples:
 
 
 def from_task(name: str, split: str, count: int) -> Examples:
-  """Reads the first examples of a task or mixture, as a model gets them.
-
-  Raises:
-    UserError: there is no such task, split or file.
-  """
+  """Reads the first examples of a task or mixture, as a model gets them."""
   tasks.check([name], [split])
   sides = {side: _FEATURES[side] for side in _sides()}
   lengths = gin.get_bindings(utils.run).get('sequence_length') or 512

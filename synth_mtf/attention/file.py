@@ -126,11 +126,7 @@ def write(path: str, attention: Attention) -> None:
 
 
 def read(path: str) -> Attention:
-  """Reads a file that `write` wrote.
-
-  Raises:
-    UserError: it does not exist, or is not of this format.
-  """
+  """Reads a file that `write` wrote; refuses (UserError) any other."""
   try:
     with tf.io.gfile.GFile(path, 'rb') as stream:
       content = io.BytesIO(stream.read())

@@ -115,11 +115,7 @@ def text_words(args: argparse.Namespace) -> list[str]:
 
 
 def chooser(args: argparse.Namespace) -> Callable[[], Any]:
-  """Returns a function that makes the examples, and loads the plugin.
-
-  Raises:
-    UserError: the flags name no text, or several.
-  """
+  """Returns a function that makes the examples, and loads the plugin."""
   ways = [bool(args.text or args.target), bool(args.input), bool(args.task)]
   if sum(ways) != 1 or args.examples < 1:
     raise UserError(
@@ -143,11 +139,9 @@ def chooser(args: argparse.Namespace) -> Callable[[], Any]:
 
 
 def check_writable(path: str, make: bool = False) -> None:
-  """Refuses a place that cannot be written to, before anything is computed.
+  """Refuses a file that cannot be written, before anything is computed.
 
-  Args:
-    path: of a file.
-    make: whether its folder will be made.
+  Its folder must exist, unless it will be made.
   """
   folder = os.path.dirname(os.path.abspath(path))
   while make and not os.path.lexists(folder):

@@ -35,9 +35,6 @@ def write(folder: pathlib.Path) -> None:
   """Writes one text file per package; an empty line ends each paragraph.
 
   The same packages give the same files.
-
-  Raises:
-    UserError: too little documentation was found.
   """
   folder.mkdir(parents=True, exist_ok=True)
   seen: set[str] = set()

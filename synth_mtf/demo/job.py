@@ -13,6 +13,7 @@ The folder of a demo holds:
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -46,26 +47,16 @@ def run(
 ) -> list[str]:
   """Does what has not been done yet, and writes metrics.json.
 
-  Args:
-    configuration: what to run.
-    variants: files of gin/variants; each is pretrained, finetuned, evaluated.
-    out: the folder for all files.
-    console: where progress is shown.
-
-  Returns:
-    The variants of the folder whose seeds are all done, requested ones first.
-
-  Raises:
-    UserError: a mistake, found before anything was written or trained.
-    RunFailed: a stage failed; the same command resumes there.
+  Returns the variants of the folder whose seeds are all done, requested ones
+  first. A mistake is found before anything is written or trained; where a stage
+  fails, the same command resumes.
   """
   described = json.loads(json.dumps(dataclasses.asdict(configuration)))
   _check_folder(out, described)
   # For the stages' processes, too.
-  os.environ['SYNTH_MTF_DATA_DIR'] = configuration.data_dir or str(out / 'data')
-  os.environ['SYNTH_MTF_VOCABULARY'] = configuration.vocabulary or str(
-    out / 'vocabulary.model'
-  )
+  data, vocabulary = configuration.data_dir, configuration.vocabulary
+  os.environ['SYNTH_MTF_DATA_DIR'] = data or str(out / 'data')
+  os.environ['SYNTH_MTF_VOCABULARY'] = vocabulary or f'{out}/vocabulary.model'
   if configuration.skip_bad_rows:
     os.environ['SYNTH_MTF_SKIP_BAD_ROWS'] = 'true'
   batches = [
@@ -84,8 +75,9 @@ def run(
     _make_data(configuration, out, console)
     _run_stages(batches, out, console)
     models = _metrics(configuration, variants, out)
-    metrics = {'configuration': described, 'models': models}
-    _write_json(out / 'metrics.json', metrics)
+    _write_json(
+      out / 'metrics.json', {'configuration': described, 'models': models}
+    )
   finally:
     model_dir.unlock_all()
   return list(models)
@@ -162,7 +154,7 @@ def _make_data(
 def _run_stages(
   batches: Sequence[Sequence[Stage]], out: pathlib.Path, console: Console
 ) -> None:
-  number, count = 0, sum(map(len, batches))
+  numbers, count = itertools.count(1), sum(map(len, batches))
   for batch in batches:
     with contextlib.ExitStack() as stack:
       running = {}
@@ -171,9 +163,8 @@ def _run_stages(
         if not stage.done.exists():
           running[stage.name] = stack.enter_context(started(stage))
       for stage in batch:
-        number += 1
         run = stage.model_dir.parent.relative_to(out)
-        title = f'[{number}/{count}] {run}: {stage.name}'
+        title = f'[{next(numbers)}/{count}] {run}: {stage.name}'
         if stage.name in running:
           follow(stage, running[stage.name], title, console)
         else:
@@ -187,12 +178,13 @@ def started(stage: Stage) -> Iterator[subprocess.Popen[str]]:
   An exception in the block, such as Ctrl-C, asks the process to end, upon which
   a training run saves a checkpoint; a second one ends it at once.
   """
-  command = [sys.executable, sys.argv[0], 'transformer']
-  command.append(f'--model_dir={stage.model_dir}')
-  command += [f'--gin_file={file}' for file in stage.gin_files]
-  command += [f'--gin_param={param}' for param in stage.gin_params]
   with subprocess.Popen(
-    command,
+    [
+      *(sys.executable, sys.argv[0], 'transformer'),
+      f'--model_dir={stage.model_dir}',
+      *(f'--gin_file={file}' for file in stage.gin_files),
+      *(f'--gin_param={param}' for param in stage.gin_params),
+    ],
     stdin=subprocess.DEVNULL,
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,
@@ -218,12 +210,7 @@ def started(stage: Stage) -> Iterator[subprocess.Popen[str]]:
 def follow(
   stage: Stage, running: subprocess.Popen[str], title: str, console: Console
 ) -> None:
-  """Shows what a stage prints until it ends, and marks it as done.
-
-  Raises:
-    UserError: the stage has found a mistake of the user.
-    RunFailed: it has failed in another way.
-  """
+  """Shows what a stage prints until it ends, and marks it as done."""
   console.start(title)
   line = error = ''
   for line in running.stdout or ():

@@ -32,16 +32,9 @@ class Configuration:
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-  """A run of `synth-mtf transformer`.
+  """A run of `synth-mtf transformer`."""
 
-  Attributes:
-    name: 'pretrain', 'perplexity', 'finetune' or 'evaluate'.
-    model_dir: the folder of its checkpoints.
-    gin_files: in the order in which they are read.
-    gin_params: bindings, read after the files.
-  """
-
-  name: str
+  name: str  # 'pretrain', 'perplexity', 'finetune' or 'evaluate'
   model_dir: pathlib.Path
   gin_files: Sequence[str]
   gin_params: Sequence[str]
@@ -55,14 +48,7 @@ class Stage:
 def stages(
   variant: str, seed: int, configuration: Configuration, out: pathlib.Path
 ) -> list[list[Stage]]:
-  """Returns the stages of a variant in their order; those of a list together.
-
-  Args:
-    variant: a file of gin/variants.
-    seed: of its training.
-    configuration: of the demo.
-    out: the folder of the demo.
-  """
+  """Returns the stages of a variant in order; those of a list run together."""
   run = configuration.folder(out, variant, seed)
 
   def stage(name: str, folder: str, *gin_files: str, **bindings: Any) -> Stage:
