@@ -173,19 +173,13 @@ def _report(runs: Sequence[str], out: str, data: str, console: Console) -> None:
     console.task('make table and page'),
     contextlib.redirect_stdout(io.StringIO()) as table,
   ):
-    _command('table', *runs, '--format=markdown')
+    cli.main(['table', *runs, '--format=markdown'])
     atomic.write(
       os.path.join(out, 'table.md'), f'{table.getvalue()}\nData: {data}\n'
     )
-    _command('report', *runs, f'--out={os.path.join(out, "report.html")}')
+    cli.main(['report', *runs, f'--out={os.path.join(out, "report.html")}'])
   console.line()
-  _command('table', *runs)
-
-
-def _command(*words: str) -> None:
-  """Runs another subcommand in this process."""
-  args = cli.parser().parse_args(words, argparse.Namespace(words=words))
-  args.run(args)
+  cli.main(['table', *runs])
 
 
 _FILES = """

@@ -51,6 +51,9 @@ def run(
   first. A mistake is found before anything is written or trained; where a stage
   fails, the same command resumes.
   """
+  if configuration.init_checkpoint:
+    start = Checkpoint(configuration.init_checkpoint).path
+    configuration = dataclasses.replace(configuration, init_checkpoint=start)
   described = json.loads(json.dumps(dataclasses.asdict(configuration)))
   _check_folder(out, described)
   # For the stages' processes, too.
@@ -122,8 +125,6 @@ def _check(configuration: Configuration, todo: Sequence[Stage]) -> None:
     names = [_PRETRAINING_TASK] if needs_text else []
     with errors.explained():
       tasks.check([*names, configuration.mixture], ['train', 'validation'])
-  if configuration.init_checkpoint:
-    Checkpoint(configuration.init_checkpoint)
   # One that is trained later fits any model, as bytes do.
   vocabulary = configuration.vocabulary or 'bytes'
   setting = f'synth_mtf.tasks.settings.vocabulary = {vocabulary!r}'

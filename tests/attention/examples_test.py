@@ -48,14 +48,17 @@ def test_given_texts():
 
 
 @pytest.mark.parametrize(
-  'model_type, side', [('lm', 'decoder'), ('aligned', 'encoder')]
+  'model_type, side',
+  [('lm', 'decoder'), ('delimited_lm', 'decoder'), ('aligned', 'encoder')],
 )
-@pytest.mark.parametrize('feature', ['inputs', 'targets'])
-def test_a_model_of_one_side_takes_either(run, model_type, side, feature):
+def test_a_model_of_one_side_takes_either(run, model_type, side):
   run(model_type=model_type)
-  found = examples.from_texts({feature: ['ab']})
-  assert found.ids == {side: [ids('ab')]}
-  assert found.texts == {side: ['ab']}
+  for feature in ('inputs', 'targets'):
+    found = examples.from_texts({feature: ['ab']})
+    assert found.ids == {side: [ids('ab')]}
+    assert found.texts == {side: ['ab']}
+  feature = {'encoder': 'inputs', 'decoder': 'targets'}[side]
+  assert examples.defaults().texts == {side: examples.DEFAULTS[feature]}
 
 
 def test_pieces_of_a_vocabulary_of_pieces(run, tmp_path):
@@ -70,30 +73,26 @@ def test_pieces_of_a_vocabulary_of_pieces(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-  'texts, settings, message',
+  'inputs, targets, model_type, message',
   [
-    ({}, {}, 'expected inputs, with or without'),
-    ({'inputs': [], 'targets': []}, {}, 'expected inputs, with or without'),
-    ({'targets': ['a']}, {}, 'expected inputs, with or without'),
+    ([], [], 'bitransformer', 'expected inputs, with or without'),
+    ([], ['a'], 'bitransformer', 'expected inputs, with or without'),
     (
-      {'inputs': ['a', 'b'], 'targets': ['c']},
-      {},
-      '2 inputs and 1 targets: expected one target per input, or none',
+      ['a', 'b'],
+      ['c'],
+      'bitransformer',
+      '2 inputs and 1 targets: expected one',
     ),
-    ({'inputs': ['a', ' ']}, {}, 'a text is empty'),
-    ({'inputs': ['a'], 'targets': ['']}, {}, 'a text is empty'),
-    (
-      {'inputs': ['a'], 'targets': ['b']},
-      {'model_type': 'lm'},
-      'inputs or targets, not both: the model has one decoder',
-    ),
-    ({'inputs': ['a']}, {'model_type': 'other'}, "a model of type 'other'"),
+    (['a', ' '], [], 'bitransformer', 'a text is empty'),
+    (['a'], [''], 'bitransformer', 'a text is empty'),
+    (['a'], ['b'], 'lm', 'inputs or targets, not both: the model has one dec'),
+    (['a'], [], 'other', "a model of type 'other'"),
   ],
 )
-def test_texts_that_do_not_fit(run, texts, settings, message):
-  run(**settings)
+def test_texts_that_do_not_fit(run, inputs, targets, model_type, message):
+  run(model_type=model_type)
   with pytest.raises(UserError, match=message):
-    examples.from_texts(texts)
+    examples.from_texts({'inputs': inputs, 'targets': targets})
 
 
 def from_file(tmp_path, content):
@@ -188,27 +187,8 @@ def test_the_vocabulary_of_the_tasks_where_the_run_says_none(monkeypatch):
   gin.clear_config()
   monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'bytes')
   gin.bind_parameter('get_vocabulary.mixture_or_task_name', TASK)
-  found = examples.vocabulary()
-  assert [found[side].encode('a') for side in ('encoder', 'decoder')] == [
-    [100]
-  ] * 2
-
-
-@pytest.mark.parametrize(
-  'model_type, sides',
-  [
-    ('bitransformer', ['encoder', 'decoder']),
-    ('lm', ['decoder']),
-    ('delimited_lm', ['decoder']),
-    ('aligned', ['encoder']),
-  ],
-)
-def test_defaults_suit_the_model(run, model_type, sides):
-  run(model_type=model_type)
-  features = {'encoder': 'inputs', 'decoder': 'targets'}
-  assert examples.defaults().texts == {
-    side: examples.DEFAULTS[features[side]] for side in sides
-  }
+  for one in examples.vocabulary().values():
+    assert one.encode('a') == [100]
 
 
 def test_defaults_fit_the_demo_even_in_bytes():

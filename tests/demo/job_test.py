@@ -68,66 +68,51 @@ def test_perplexity_is_measured_beside_finetuning():
 
 
 @pytest.mark.parametrize(
-  'changes, stage, bindings',
+  'changes, stage, start, train_steps, seen',
   [
-    ({}, 'pretrain', {'utils.run.init_checkpoint': None}),
-    ({}, 'pretrain', {'utils.run.train_steps': 20}),
+    ({}, 'pretrain', None, 20, 0),
+    ({}, 'finetune', '/out/random/pretrain/model.ckpt-20', 30, 20),
+    ({'init_checkpoint': START}, 'pretrain', START, 27, 7),
     (
-      {},
-      'finetune',
-      {
-        'utils.run.init_checkpoint': '/out/random/pretrain/model.ckpt-20',
-        'utils.run.train_steps': 30,
-        'utils.run.seen_data_init_step': 20,
-        'synth_mtf.train_with_progress.seed': 3,
-        'mesh_train_dataset_fn.seed': 3,
-      },
+      *({'init_checkpoint': START}, 'finetune'),
+      *('/out/random/pretrain/model.ckpt-27', 37, 27),
     ),
     (
-      {'init_checkpoint': START},
-      'pretrain',
-      {
-        'utils.run.init_checkpoint': START,
-        'utils.run.train_steps': 27,
-        'utils.run.seen_data_init_step': 7,
-      },
-    ),
-    (
-      {'init_checkpoint': START},
-      'finetune',
-      {'utils.run.init_checkpoint': '/out/random/pretrain/model.ckpt-27'},
-    ),
-    (
-      {'init_checkpoint': START, 'pretrain_steps': 0},
-      'finetune',
-      {'utils.run.init_checkpoint': START, 'utils.run.train_steps': 17},
-    ),
-    ({'mixture': 'mine'}, 'finetune', {'MIXTURE_NAME': 'mine'}),
-    (
-      {'mixture': 'mine', 'eval_examples': None},
-      'evaluate',
-      {
-        'MIXTURE_NAME': 'mine',
-        'mesh_eval_dataset_fn.num_eval_examples': None,
-      },
-    ),
-    *(
-      (
-        {'pretrain_steps': n},
-        'pretrain',
-        {'utils.run.save_checkpoints_steps': m},
-      )
-      for n, m in ((1, 1), (4, 1), (20, 4), (100_000, 1000))
+      *({'init_checkpoint': START, 'pretrain_steps': 0}, 'finetune'),
+      *(START, 17, 7),
     ),
   ],
 )
-def test_bindings(changes, stage, bindings):
+def test_training_starts_where_the_last_one_ended(
+  changes, stage, start, train_steps, seen
+):
   found = made(**changes)
   assert len(found) == (4 if changes.get('pretrain_steps', 1) else 2)
-  expected = {f'{name} = {value!r}' for name, value in bindings.items()}
-  assert expected <= set(found[stage].gin_params)
+  assert {
+    f'utils.run.init_checkpoint = {start!r}',
+    f'utils.run.train_steps = {train_steps}',
+    f'utils.run.seen_data_init_step = {seen}',
+    'synth_mtf.train_with_progress.seed = 3',
+    'mesh_train_dataset_fn.seed = 3',
+  } <= set(found[stage].gin_params)
   warm = 'common/warm_start.gin' in found[stage].gin_files
   assert warm == ('init_checkpoint' in changes and stage == 'pretrain')
+
+
+def test_mixture_and_examples():
+  found = made(mixture='mine', eval_examples=None)
+  for name in ('finetune', 'evaluate'):
+    assert "MIXTURE_NAME = 'mine'" in found[name].gin_params
+  examples = 'mesh_eval_dataset_fn.num_eval_examples = None'
+  assert examples in found['evaluate'].gin_params
+
+
+@pytest.mark.parametrize(
+  'steps, between', [(1, 1), (4, 1), (20, 4), (100_000, 1000)]
+)
+def test_a_kill_loses_a_fifth_of_a_run_at_most(steps, between):
+  bindings = made(pretrain_steps=steps)['pretrain'].gin_params
+  assert f'utils.run.save_checkpoints_steps = {between}' in bindings
 
 
 @pytest.fixture
