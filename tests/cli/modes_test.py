@@ -189,11 +189,11 @@ def test_measures_log_perplexity(program, finetuned):
   assert sum(path.stat().st_size for path in results.iterdir()) < 100_000
   scalars = events.read(str(results))
   (tag,) = (tag for tag in scalars if tag.endswith('neg_log_perplexity'))
-  (one,) = (
+  _, one = (
     one
     for one, _ in records.read(str(results))
     if one.metric == 'neg_log_perplexity'
-  )
+  )  # of steps 4 and 6
   assert -10 < scalars[tag][6] < 0
   assert one.value == pytest.approx(scalars[tag][6], rel=1e-5)
   assert (one.step, one.unit, one.task) == (6, 'token', 'synth_glue_cola_v002')
