@@ -138,9 +138,7 @@ def from_task(name: str, split: str, count: int) -> Examples:
   """Reads the first examples of a task or mixture, as a model gets them."""
   tasks.check([name], [split])
   sides = {side: _FEATURES[side] for side in _sides()}
-  lengths = gin.get_bindings(utils.run).get('sequence_length') or 512
-  if isinstance(lengths, int):
-    lengths = dict.fromkeys(sides.values(), lengths)
+  lengths = _lengths() or dict.fromkeys(sides.values(), 512)
   with tf.Graph().as_default():
     dataset = tasks.get(name).get_dataset(lengths, split, shuffle=False, seed=0)
     rows = list(tfds.as_numpy(dataset.take(count)))
@@ -154,6 +152,14 @@ def from_task(name: str, split: str, count: int) -> Examples:
   }
   texts = {s: [known[s].decode(row) for row in ids[s]] for s in ids}
   return _examples(ids, texts, known)
+
+
+def _lengths() -> Mapping[str, int]:
+  """The longest rows of the run, by feature; empty if it does not say."""
+  found = gin.get_bindings(utils.run).get('sequence_length') or {}
+  if isinstance(found, int):
+    return dict.fromkeys(_FEATURES.values(), found)
+  return found
 
 
 def _sides() -> list[str]:
@@ -172,6 +178,14 @@ def _sides() -> list[str]:
 def _examples(
   ids: Mapping[str, Ids], texts: Texts, known: Mapping[str, seqio.Vocabulary]
 ) -> Examples:
+  lengths = _lengths()
+  for side, rows in ids.items():
+    longest = max(map(len, rows))
+    if longest > lengths.get(_FEATURES[side], longest):
+      raise UserError(
+        f'a text of the {side} has {longest} tokens, and the model takes '
+        f'{lengths[_FEATURES[side]]} (utils.run.sequence_length): shorten it'
+      )
   tokens = {s: [_pieces(row, known[s]) for row in ids[s]] for s in ids}
   if 'decoder' in tokens:
     tokens['decoder'] = [[_START, *row[:-1]] for row in tokens['decoder']]

@@ -95,6 +95,14 @@ def test_texts_that_do_not_fit(run, inputs, targets, model_type, message):
     examples.from_texts({'inputs': inputs, 'targets': targets})
 
 
+@pytest.mark.parametrize('lengths', [3, {'inputs': 3, 'targets': 3}])
+def test_texts_as_long_as_the_model(run, lengths):
+  run(sequence_length=lengths)
+  examples.from_texts({'inputs': ['ab'], 'targets': ['cd']})
+  with pytest.raises(UserError, match='decoder has 4 tokens.* takes 3 '):
+    examples.from_texts({'inputs': ['ab', 'a'], 'targets': ['ab', 'abc']})
+
+
 def from_file(tmp_path, content):
   path = tmp_path / 'texts'
   if content is not None:
