@@ -1,10 +1,10 @@
 """The `synth-mtf` command: one module per subcommand.
 
-A subcommand is a module of this package with `SUMMARY` (a line for `--help`),
-`add_arguments(parser)` and `run(args) -> int`, the exit status; `args.words` is
-the whole command line. It imports TensorFlow, and whatever needs it, inside
-`run`, and calls `run.process.load_plugin()` before it uses our gin names.
-`PARSER_OPTIONS`, if it has any, go to its `argparse.ArgumentParser`.
+A subcommand is a module of this package with `add_arguments(parser)` and
+`run(args) -> int`, the exit status; `args.words` is the whole command line. It
+imports TensorFlow, and whatever needs it, inside `run`, and calls
+`run.process.load_plugin()` before it uses our gin names. `PARSER_OPTIONS`, if
+it has any, go to its `argparse.ArgumentParser`.
 """
 
 import argparse
@@ -17,20 +17,22 @@ from typing import Optional
 from synth_mtf import __version__
 from synth_mtf.errors import RunFailed, UserError
 
-COMMANDS = (
-  'demo',
-  'transformer',
-  'vocabulary',
-  'tasks',
-  'checkpoint',
-  'cluster',
-  'cost',
-  'table',
-  'attention',
-  'plot',
-  'report',
-  'doctor',
-)
+COMMANDS = {
+  'demo': 'pretrain, finetune and evaluate each variant; print one table',
+  'transformer': "T5's own main: the flags of t5_mesh_transformer, no torch",
+  'vocabulary': 'train a SentencePiece vocabulary on the text of a data folder',
+  'tasks': 'tasks and mixtures: rows, rates, metrics, and two examples of one',
+  'checkpoint': 'inspect a checkpoint, convert it to another variant, or '
+  'compare two',
+  'cluster': "T5's main over several machines: the same command on each",
+  'cost': 'parameters, floating-point operations and bytes of each variant',
+  'table': "the paper's tables, made of your own runs",
+  'attention': 'attention weights, logits and alpha of a checkpoint on some '
+  'text',
+  'plot': 'figures of runs: curves, scores, alpha, attention (PNG and SVG)',
+  'report': 'one page about runs: tables, figures, attention, configuration',
+  'doctor': 'versions, devices, vocabulary and data, and how to fix each fault',
+}
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -71,14 +73,11 @@ def parser() -> argparse.ArgumentParser:
   whole.add_argument('--version', action='version', version=version)
   whole.set_defaults(run=None)
   subparsers = whole.add_subparsers(metavar='command')
-  for name in COMMANDS:
+  for name, summary in COMMANDS.items():
     command = importlib.import_module(f'synth_mtf.cli.{name}')
+    options = getattr(command, 'PARSER_OPTIONS', {})
     subparser = subparsers.add_parser(
-      name,
-      help=command.SUMMARY,
-      description=command.SUMMARY,
-      allow_abbrev=False,
-      **getattr(command, 'PARSER_OPTIONS', {}),
+      name, help=summary, description=summary, allow_abbrev=False, **options
     )
     command.add_arguments(subparser)
     subparser.set_defaults(run=command.run)

@@ -5,13 +5,12 @@
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Union
 
+from synth_mtf.cli import data
 from synth_mtf.errors import UserError
 from synth_mtf.run import output, process
-
-SUMMARY = 'attention weights, logits and alpha of a checkpoint on some text'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,16 +48,7 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
   add('--task', help='instead: the first examples of a task')
   add('--split', default='validation', help='of the task')
   add('--examples', type=int, default=4, help='how many of the task')
-  add(
-    '--data_dir',
-    metavar='FOLDER',
-    help="of the task's official files (default: $SYNTH_MTF_DATA_DIR)",
-  )
-  add(
-    '--vocabulary',
-    metavar='MODEL',
-    help="a SentencePiece .model or 'bytes' (default: that of the run)",
-  )
+  data.add_arguments(parser)
 
 
 def step(text: str) -> Union[int, str]:
@@ -73,7 +63,7 @@ def step(text: str) -> Union[int, str]:
 
 
 def run(args: argparse.Namespace) -> int:
-  """Writes the file, and prints its contents."""
+  """Writes the file."""
   check_writable(args.out)
   (found,) = look(args, args.folder, [args.step])
   from synth_mtf.attention import file
@@ -82,10 +72,6 @@ def run(args: argparse.Namespace) -> int:
   print(
     f'{found.label}, step {found.step}, {found.examples} examples: {args.out}'
   )
-  for name, stack in found.stacks.items():
-    for key, array in vars(stack).items():
-      if array is not None and key != 'functions':
-        print(f'  {name}_{key}  {list(array.shape)}')
   return 0
 
 
@@ -102,15 +88,24 @@ def names_text(args: argparse.Namespace) -> bool:
   return bool(args.text or args.target or args.input or args.task)
 
 
-def text_words(args: argparse.Namespace) -> list[str]:
-  """Returns the flags that name the text, as words of a command."""
-  words = []
-  for name in ('text', 'target', 'input', 'task', 'data_dir', 'vocabulary'):
-    given = getattr(args, name) or []
-    for value in given if isinstance(given, list) else [given]:
-      words += [f'--{name}', value]
+def text_words(
+  args: argparse.Namespace, texts: Mapping[str, Sequence[str]]
+) -> list[str]:
+  """Returns flags that name a text again; `texts` are its inputs and targets.
+
+  A decoder alone takes its texts as inputs.
+  """
   if args.task:
-    words += ['--split', args.split, '--examples', str(args.examples)]
+    words = ['--task', args.task, '--split', args.split]
+    words += ['--examples', str(args.examples)]
+  elif args.input:
+    words = ['--input', args.input]
+  else:
+    pairs = zip(('--text', '--target'), texts.values())
+    words = [x for flag, side in pairs for text in side for x in (flag, text)]
+  for name in ('data_dir', 'vocabulary'):
+    if getattr(args, name):
+      words += [f'--{name}', getattr(args, name)]
   return words
 
 
@@ -122,30 +117,22 @@ def chooser(args: argparse.Namespace) -> Callable[[], Any]:
       'name the text to look at in one way: --text (and --target), --input '
       'FILE, or --task NAME with at least one of its --examples'
     )
-  if args.data_dir:
-    os.environ['SYNTH_MTF_DATA_DIR'] = args.data_dir
+  data.use(args)
   process.load_quietly()
   with output.kept():
     from synth_mtf.attention import examples
 
-  def choose() -> Any:
-    if args.task:
-      return examples.from_task(args.task, args.split, args.examples)
-    if args.input:
-      return examples.from_file(args.input)
-    return examples.from_texts({'inputs': args.text, 'targets': args.target})
-
-  return choose
+  if args.task:
+    return lambda: examples.from_task(args.task, args.split, args.examples)
+  if args.input:
+    return lambda: examples.from_file(args.input)
+  texts = {'inputs': args.text, 'targets': args.target}
+  return lambda: examples.from_texts(texts)
 
 
-def check_writable(path: str, make: bool = False) -> None:
-  """Refuses a file that cannot be written, before anything is computed.
-
-  Its folder must exist, unless it will be made.
-  """
+def check_writable(path: str) -> None:
+  """Refuses a file that cannot be written, before anything is computed."""
   folder = os.path.dirname(os.path.abspath(path))
-  while make and not os.path.lexists(folder):
-    folder = os.path.dirname(folder)
   may_write = os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
   if '://' not in path and (os.path.isdir(path) or not may_write):
     raise UserError(

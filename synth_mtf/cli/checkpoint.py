@@ -5,8 +5,6 @@ import os
 
 from synth_mtf.run import process
 
-SUMMARY = 'inspect a checkpoint, convert it to another variant, or compare two'
-
 _PATH = 'a checkpoint (<folder>/model.ckpt-1000), or a folder for its latest'
 
 _UNPACKED_ROWS_ONLY = (

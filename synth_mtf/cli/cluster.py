@@ -28,8 +28,6 @@ from typing import Any, NoReturn
 from synth_mtf.errors import UserError
 from synth_mtf.run import main, output, process
 
-SUMMARY = "T5's main over several machines: the same command on each"
-
 _PATIENCE = 300  # attempts, a second apart, until a task must have started
 _TRIES = 3  # and until one that has answered counts as lost
 _SECONDS = 5  # for one attempt
@@ -131,15 +129,6 @@ def _goodbye(server: Any, tasks: Sequence[int], hear: bool) -> None:
         raise
 
 
-def _answers(host: str) -> bool:
-  name, _, port = host.rpartition(':')
-  try:
-    socket.create_connection((name, int(port)), _SECONDS).close()
-  except OSError:
-    return False
-  return True
-
-
 def _end_when_lost(
   hosts: Sequence[str], others: Sequence[int], ended: threading.Event
 ) -> None:
@@ -156,8 +145,12 @@ def _end_when_lost(
   while max(failures.values(), default=0) < _TRIES:
     time.sleep(1)
     for number in others:
-      answers = _answers(hosts[number])
-      failures[number] = 0 if answers else failures[number] + 1
+      name, _, port = hosts[number].rpartition(':')
+      try:
+        socket.create_connection((name, int(port)), _SECONDS).close()
+        failures[number] = 0
+      except OSError:
+        failures[number] += 1
   if ended.is_set():
     return
   lost = max(failures, key=failures.__getitem__)

@@ -9,8 +9,6 @@ from synth_mtf.paths import gin_path
 from synth_mtf.results import printing
 from synth_mtf.run import process
 
-SUMMARY = 'parameters, floating-point operations and bytes of each variant'
-
 _T5_VOCABULARY = 32128
 
 

@@ -12,13 +12,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from synth_mtf import atomic, cli
-from synth_mtf.cli import attention
 from synth_mtf.demo.stages import Configuration
 from synth_mtf.paths import gin_path
 from synth_mtf.run import output, process
 from synth_mtf.run.output import Console, duration
-
-SUMMARY = 'pretrain, finetune and evaluate each variant; print one table'
 
 # What is not given is not set: `Configuration` has the defaults.
 PARSER_OPTIONS = {'argument_default': argparse.SUPPRESS}
@@ -129,7 +126,6 @@ def run(args: argparse.Namespace) -> int:
   begun = time.monotonic()
   console = Console(sys.stdout)
   configuration = _configuration(args)
-  attention.check_writable(os.path.join(args.out, 'run.json'), make=True)
   data = f'the official files in {configuration.data_dir}.'
   if not configuration.data_dir:
     data = (

@@ -9,7 +9,6 @@ import collections
 import contextlib
 import importlib
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import shutil
@@ -17,13 +16,11 @@ import sys
 import urllib.request
 import warnings
 from collections.abc import Iterator
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
-from synth_mtf.cli.data_report import DataReport
+from synth_mtf.cli import data
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
-
-SUMMARY = 'versions, devices, vocabulary and data, and how to fix each fault'
 
 _DISTRIBUTIONS = (
   'tensorflow',
@@ -41,13 +38,7 @@ _SECONDS = 5
 
 
 class Finding(NamedTuple):
-  """One line of the report.
-
-  Attributes:
-    what: what was checked, and what was found.
-    fix: what to do about it; '' if nothing needs to be done.
-    fault: whether runs fail until it is fixed.
-  """
+  """What was found, what to do about it, and whether runs fail until then."""
 
   what: str
   fix: str = ''
@@ -60,38 +51,21 @@ class Finding(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags for what to check instead of the defaults."""
-  parser.add_argument(
-    '--data_dir',
-    metavar='FOLDER',
-    help='folder of official files to check (default: $SYNTH_MTF_DATA_DIR)',
-  )
-  parser.add_argument(
-    '--vocabulary',
-    metavar='MODEL',
-    help="a SentencePiece .model, or 'bytes' (default: $SYNTH_MTF_VOCABULARY, "
-    "else T5's)",
-  )
+  data.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-  """Prints the findings and a table of the data files.
-
-  Returns:
-    1 if there is a fault, else 0.
-  """
-  for name in ('data_dir', 'vocabulary'):
-    if getattr(args, name):
-      os.environ[f'SYNTH_MTF_{name.upper()}'] = getattr(args, name)
+  """Prints the findings and a table of the data files; 1 if one is a fault."""
+  data.use(args)
   faults = 0
   for finding in _findings():
     print(finding, flush=True)
-    faults += isinstance(finding, Finding) and finding.fault
+    faults += finding.fault
   print(f'\n{faults or "No"} fault{"s" * (faults != 1)}.')
   return int(bool(faults))
 
 
-def _findings() -> Iterator[Union[Finding, str]]:
-  """Yields findings, and lines of tables."""
+def _findings() -> Iterator[Finding]:
   found = f'Python {platform.python_version()} ({sys.executable})'
   fix = 'create an environment with Python 3.9, 3.10 or 3.11'
   is_fine = (3, 9) <= sys.version_info[:2] <= (3, 11)
@@ -112,21 +86,6 @@ def _findings() -> Iterator[Union[Finding, str]]:
   if missing:
     found = f'not installed: {", ".join(missing)}'
     yield Finding(found, install, fault=True)
-  if not importlib.util.find_spec('torch'):
-    # On TensorFlow 2.15, that command does not run.
-    fix = "pip install -c constraints.txt 'synth-mtf[t5-cli]'"
-    found = 'torch, which only the stock t5_mesh_transformer needs, is missing'
-    yield Finding(found, '' if series == '2.15' else f'for that command: {fix}')
-  host = _host(install)
-  yield host
-  if not host.fault:
-    yield from _devices()
-    yield _vocabulary()
-    yield from _data()
-
-
-def _host(install: str) -> Finding:
-  """Imports what every command imports."""
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   try:
     with warnings.catch_warnings():
@@ -137,8 +96,12 @@ def _host(install: str) -> Finding:
   except Exception as error:  # mismatched versions raise anything
     cause = error.__cause__ or error
     found = f'import fails: {type(cause).__name__}: {cause}'
-    return Finding(found, install, fault=True)
-  return Finding('synth_mtf, mesh_tensorflow, t5 and the tasks can be imported')
+    yield Finding(found, install, fault=True)
+    return
+  yield Finding('synth_mtf, mesh_tensorflow, t5 and the tasks can be imported')
+  yield from _devices()
+  yield _vocabulary()
+  yield from _data()
 
 
 def _devices() -> Iterator[Finding]:
@@ -181,7 +144,7 @@ def _vocabulary() -> Finding:
   return Finding(f"T5's vocabulary {path} can be reached")
 
 
-def _data() -> Iterator[Union[Finding, str]]:
+def _data() -> Iterator[Finding]:
   """Reads every row of every task's files, and lists the missing files."""
   import seqio
 
@@ -196,18 +159,19 @@ def _data() -> Iterator[Union[Finding, str]]:
       '(the demo needs neither)',
     )
     return
-  report = DataReport(data_dir)
-  yield from report.lines(inspection.names(seqio.TaskRegistry))
-  yield from (f'odd    {note}' for note in report.notes)
-  for faults in report.faults:
-    yield Finding('\n       '.join(['malformed:', *faults]), FIX, fault=True)
-  found = {split.task for split in report.splits if split.files}
+  splits = data.print_rows(inspection.names(seqio.TaskRegistry), data_dir)
+  notes, faults = data.oddities(splits)
+  for note in notes:
+    print(f'odd    {note}')
+  for rows in faults:
+    yield Finding('\n       '.join(['malformed:', *rows]), FIX, fault=True)
+  found = {split.task for split in splits if split.files}
   yield Finding(
     f'data folder {data_dir}: files of {len(found)} tasks',
     '' if found else 'pass the folder with glue/CoLA/train.tsv, ...',
     fault=not found,
   )
-  missing = [f'{one.task} {one.split}' for one in report.splits if one.missing]
+  missing = [f'{one.task} {one.split}' for one in splits if one.missing]
   if found and missing:
     yield Finding(
       f'missing: {", ".join(missing)}',

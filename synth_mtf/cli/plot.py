@@ -10,43 +10,35 @@ from synth_mtf.cli import attention as attention_command
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
 
-SUMMARY = 'figures of runs: curves, scores, alpha, attention (PNG and SVG)'
-
 _OF_RUNS = ('curves', 'scores', 'alpha')
 _OF_ATTENTION = ('histograms', 'heads', 'heat_maps')
-_FIGURES = (*_OF_RUNS, *_OF_ATTENTION)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
-  parser.add_argument(
+  add = parser.add_argument
+  add(
     'runs',
     nargs='+',
     metavar='RUN',
     help='model folders, demo folders, files of `synth-mtf attention`',
   )
-  parser.add_argument(
-    '--out', metavar='FOLDER', default='figures', help='where to write'
-  )
-  parser.add_argument(
+  add('--out', metavar='FOLDER', default='figures', help='where to write')
+  add(
     '--figures',
-    type=_figures,
-    help=f'some of {",".join(_FIGURES)}; default: what the '
+    type=lambda text: text.split(','),
+    help=f'some of {",".join(_OF_RUNS + _OF_ATTENTION)}; default: what the '
     'runs have, and with a text what it is looked at with',
   )
-  parser.add_argument(
+  add(
     '--steps',
     type=lambda text: [attention_command.step(one) for one in text.split(',')],
     default=['last'],
     help="whose attention is shown, as in 'initial,1000,last'",
   )
-  parser.add_argument(
-    '--layers', type=_numbers, help='as in 1,3,5 (default), the first is 1'
-  )
-  parser.add_argument(
-    '--heads', type=_numbers, help='of heat maps; default: the first four'
-  )
-  parser.add_argument(
+  add('--layers', type=numbers, help='as in 1,3,5 (default), the first is 1')
+  add('--heads', type=numbers, help='of heat maps; default: the first four')
+  add(
     '--values',
     choices=('weights', 'logits'),
     default='weights',
@@ -55,26 +47,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   attention_command.add_text_arguments(parser)
 
 
+def numbers(text: str) -> list[int]:
+  """Parses numbers with commas."""
+  return [int(number) for number in text.split(',')]
+
+
 def run(args: argparse.Namespace) -> int:
   """Draws what can be drawn, and prints what was written."""
   files = [name for name in args.runs if name.endswith('.npz')]
   folders = [name for name in args.runs if name not in files]
   has_text = attention_command.names_text(args)
+  of_runs = _OF_RUNS if folders else ()
   of_attention = _OF_ATTENTION if files or has_text else ()
-  wanted = args.figures or [*(_OF_RUNS if folders else ()), *of_attention]
+  possible = (*of_runs, *of_attention)
+  wanted = args.figures or possible
   for name in wanted:
-    if name in _OF_RUNS and not folders:
-      raise UserError(f'--figures {name} is drawn of runs; give a folder')
-    if name in _OF_ATTENTION and not of_attention:
+    if name not in possible:
       raise UserError(
-        f'--figures {name} shows attention: say in which text (--text and '
-        '--target, --input FILE or --task NAME)'
+        f'--figures {name}: {", ".join(_OF_RUNS)} need a run; '
+        f'{", ".join(_OF_ATTENTION)} need a file of `synth-mtf attention`, or '
+        'a run and a text (--text and --target, --input FILE or --task NAME)'
       )
-  attention_command.check_writable(os.path.join(args.out, 'x'), make=True)
   process.load_quietly()
   from synth_mtf.attention import file as attention_file
   from synth_mtf.results import runs, style
+  from synth_mtf.run import model_dir
 
+  model_dir.check_writable(args.out, '--out')
   found = runs.read_all(folders)
   attentions: list[Any] = []
   if set(wanted) & set(_OF_ATTENTION):
@@ -128,22 +127,3 @@ def _draw(
         chosen = args.values, args.layers, args.heads
         figure = attention_figures.heat_maps(one, stack, text, *chosen)
         yield f'{file}_{stack}{of_text}', figure
-
-
-def _figures(text: str) -> list[str]:
-  found = text.split(',')
-  for name in found:
-    if name not in _FIGURES:
-      raise argparse.ArgumentTypeError(
-        f'{name!r}: expected some of {", ".join(_FIGURES)}'
-      )
-  return found
-
-
-def _numbers(text: str) -> list[int]:
-  try:
-    return [int(one) for one in text.split(',')]
-  except ValueError:
-    raise argparse.ArgumentTypeError(
-      f'{text!r}: expected numbers, as in 1,3,5'
-    ) from None

@@ -10,8 +10,6 @@ from synth_mtf.errors import UserError
 from synth_mtf.results.layouts import LAYOUTS
 from synth_mtf.run import output, process
 
-SUMMARY = 'one page about runs: tables, figures, attention, configuration'
-
 PARSER_OPTIONS = {
   'epilog': 'Unless a text is named, the models are shown four sentences.'
 }
@@ -98,17 +96,11 @@ def _commands(
   """Returns the commands that reproduce the page, and each of its parts."""
   commands = [['report', *args.words[1:]], ['table', *args.runs]]
   commands += [['table', *args.runs, '--layout', name] for name in args.layout]
-  files = list(args.attention)
-  for number, one in enumerate([] if files else attentions, 1):
-    file, words = f'attention_{number}.npz', attention.text_words(args)
-    if not attention.names_text(args):
-      # A target without an input is the text of a decoder alone.
-      target = '--target' if 'encoder' in one.texts else '--text'
-      flags = {'encoder': '--text', 'decoder': target}
-      for side, texts in one.texts.items():
-        for text in texts:
-          words += [flags[side], str(text)]
-    files.append(file)
-    commands.append(['attention', one.run, '--out', file, *words])
+  files = args.attention
+  if not files:
+    files = [f'attention_{n}.npz' for n, _ in enumerate(attentions, 1)]
+    for file, one in zip(files, attentions):
+      words = attention.text_words(args, one.texts)
+      commands.append(['attention', one.run, '--out', file, *words])
   commands.append(['plot', *args.runs, *files])
   return [['synth-mtf', *words] for words in commands]

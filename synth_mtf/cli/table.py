@@ -5,8 +5,6 @@ import argparse
 from synth_mtf.results import layouts, printing
 from synth_mtf.run import process
 
-SUMMARY = "the paper's tables, made of your own runs"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""

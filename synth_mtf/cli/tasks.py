@@ -5,16 +5,15 @@ the released files. Nothing is downloaded, and no Apache Beam is needed.
 """
 
 import argparse
+import inspect
 import itertools
 import os
 from typing import Any, Optional
 
-from synth_mtf.cli.data_report import DataReport
+from synth_mtf.cli import data
 from synth_mtf.errors import UserError
 from synth_mtf.results import printing
 from synth_mtf.run import process
-
-SUMMARY = 'tasks and mixtures: rows, rates, metrics, and two examples of one'
 
 _EXAMPLES = 2
 _LENGTH = 512  # tokens of a feature, T5's default
@@ -29,16 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     'name', nargs='?', help='a task or a mixture to show with two examples'
   )
-  parser.add_argument(
-    '--data_dir',
-    metavar='FOLDER',
-    help='folder of official files (default: $SYNTH_MTF_DATA_DIR)',
-  )
-  parser.add_argument(
-    '--vocabulary',
-    metavar='MODEL',
-    help='a SentencePiece .model (default: $SYNTH_MTF_VOCABULARY, else bytes)',
-  )
+  data.add_arguments(parser)
   parser.add_argument(
     '--gin_param',
     action='append',
@@ -53,32 +43,26 @@ def run(args: argparse.Namespace) -> int:
   Returns:
     1 if what is shown lacks its files or has malformed rows, else 0.
   """
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-  for name in ('data_dir', 'vocabulary'):
-    if getattr(args, name):
-      os.environ[f'SYNTH_MTF_{name.upper()}'] = getattr(args, name)
   # T5's own vocabulary would be downloaded.
-  os.environ['SYNTH_MTF_VOCABULARY'] = (
-    os.environ.get('SYNTH_MTF_VOCABULARY') or 'bytes'
-  )
-  process.load_plugin()
+  given = args.vocabulary or os.environ.get('SYNTH_MTF_VOCABULARY')
+  args.vocabulary = given or 'bytes'
+  data.use(args)
+  process.load_quietly()
   import seqio
   import tensorflow as tf
-  from absl import logging
 
-  import synth_mtf.tasks
+  from synth_mtf import tasks
   from synth_mtf.host import gin_files
 
-  logging.set_verbosity(logging.ERROR)
   gin_files.parse([], args.gin_param)
-  data_dir = synth_mtf.tasks.settings().data_dir
+  data_dir = tasks.settings().data_dir
   if data_dir is None:
     print('No data folder is set (--data_dir): rows are as released.\n')
   elif not tf.io.gfile.isdir(data_dir):
     raise UserError(f'data folder {data_dir} does not exist')
   if not args.name:
     return _print_all()
-  provider = synth_mtf.tasks.get(args.name)
+  provider = tasks.get(args.name)
   print(provider.name)
   if isinstance(provider, seqio.Mixture):
     return _print_mixture(provider)
@@ -132,16 +116,19 @@ def _print_rates(mixture: Any) -> dict[str, float]:
     for split in inspection.splits_of(task, ['train'])
   ]
   total = sum(rate or 0 for _, rate in splits) or 1
-  widths = (42, -14, 12, -14, -8)
-  heads = ('  task', 'train rows', 'from', 'rate', 'share')
-  print(printing.line(heads, widths))
-  for split, rate in splits:
-    known = ('?', '?')
-    if rate is not None:
-      known = (f'{rate:,.0f}', f'{rate / total:.2%}')
-    origin = 'files' if split.files else 'released'
-    cells = (f'  {split.task}', printing.count(split.rows), origin, *known)
-    print(printing.line(cells, widths))
+  rows = [
+    [
+      f'  {split.task}',
+      printing.count(split.rows),
+      'files' if split.files else 'released',
+      *(
+        ['?', '?'] if rate is None else [f'{rate:,.0f}', f'{rate / total:.2%}']
+      ),
+    ]
+    for split, rate in splits
+  ]
+  heads = ['  task', 'train rows', 'from', 'rate', 'share']
+  print(printing.plain(heads, rows, 'lrlrr'))
   return {split.task: rate or 0 for split, rate in splits if split.files}
 
 
@@ -164,17 +151,15 @@ def _print_task(task: Any, data_dir: str) -> int:
   print(f'source   {_source(task)}')
   metrics = ', '.join(map(_metric, task.metric_fns))
   print(f'metrics  {metrics or "none"}\n')
-  report = DataReport(data_dir)
-  for line in report.lines([task.name]):
-    print(line)
-  for split in report.splits:
+  splits = data.print_rows([task.name], data_dir)
+  for split in splits:
     if not split.files:
       rows = f'{split.split}: {printing.count(split.rows)} rows are released'
       print(split.missing or rows)
-  faults = list(itertools.chain(*report.faults))
-  for line in [*(f'odd: {note}' for note in report.notes), *faults]:
+  notes, faults = data.oddities(splits)
+  for line in (*(f'odd: {note}' for note in notes), *itertools.chain(*faults)):
     print(line)
-  having = [split.split for split in report.splits if split.files]
+  having = [split.split for split in splits if split.files]
   if faults or not having:
     print('\nNo examples: rows are malformed.' if faults else f'\n{_NO_FILES}')
     return 1
@@ -186,9 +171,8 @@ def _print_task(task: Any, data_dir: str) -> int:
 def _metric(function: Any) -> str:
   """Returns the name of a metric, and the names of what it was made of."""
   function = getattr(function, 'func', function)
-  name, maker, _ = function.__qualname__.partition('.<locals>')
-  cells = (function.__closure__ or ()) if maker else ()
-  values = [cell.cell_contents for cell in cells]
+  name = function.__qualname__.partition('.<locals>')[0]
+  values = inspect.getclosurevars(function).nonlocals.values()
   names = [getattr(value, '__name__', value) for value in values]
   words = [one for one in names if isinstance(one, str) and one.isidentifier()]
   return f'{name}({", ".join(words)})' if words else name
@@ -211,13 +195,13 @@ def _print_examples(task: Any, split: str, most: int) -> None:
 
 def _text(vocabulary: Any, tokens: Any) -> str:
   """Decodes tokens, with T5's names of the sentinels."""
-  size = vocabulary.vocab_size
-  words: list[str] = []
-  for sentinels, run in itertools.groupby(
-    tokens.tolist(), lambda token: token >= size - vocabulary.extra_ids
-  ):
-    if sentinels:
-      words += [f'<extra_id_{size - 1 - token}>' for token in run]
-    else:
-      words.append(str(vocabulary.decode(list(run))))
-  return ' '.join(words)
+  last = vocabulary.vocab_size - 1
+  runs = itertools.groupby(
+    tokens.tolist(), lambda token: token > last - vocabulary.extra_ids
+  )
+  return ' '.join(
+    ' '.join(f'<extra_id_{last - token}>' for token in run)
+    if sentinels
+    else str(vocabulary.decode(list(run)))
+    for sentinels, run in runs
+  )

@@ -7,9 +7,8 @@ seeds).
 
 import argparse
 
+from synth_mtf import cli
 from synth_mtf.run import main, process
-
-SUMMARY = "T5's own main: the flags of t5_mesh_transformer, without torch"
 
 # All words go to T5's main as they are.
 PARSER_OPTIONS = {'add_help': False, 'prefix_chars': '\0'}
@@ -28,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
   main.prepare()
   from absl import flags
 
-  print(f'{SUMMARY}.')
+  print(f'{cli.COMMANDS["transformer"]}.')
   for module in main.FLAG_MODULES:
     print(flags.FLAGS.module_help(module))
   return 0

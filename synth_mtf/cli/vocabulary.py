@@ -10,8 +10,6 @@ from typing import Any
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
 
-SUMMARY = 'train a SentencePiece vocabulary on the text of a data folder'
-
 _T5_PIECES = 32_000  # without its 100 sentinels
 # Its files may belong to other tasks as well.
 _CORPUS_TASK = 'synth_text_span_corruption'
@@ -51,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   process.load_plugin()
 
+  from synth_mtf.run import model_dir
   from synth_mtf.tasks import vocabulary
 
   sources = list(_sources())
@@ -59,12 +58,8 @@ def run(args: argparse.Namespace) -> int:
       f'--data_dir {args.data_dir} has no text: neither corpus/**/*.txt nor '
       'the training file of a task (the README shows the layout)'
     )
-  try:
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-  except OSError as error:
-    raise UserError(
-      f'--out {args.out}: its folder cannot be created ({error.strerror})'
-    ) from error
+  model_dir.check_writable(str(args.out.parent), '--out')
+  args.out.parent.mkdir(parents=True, exist_ok=True)
   names = ', '.join(source.task_name for source in sources)
   print(f'training on the text of {names}')
   vocabulary.train(texts(sources), args.out, args.size)

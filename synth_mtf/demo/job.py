@@ -51,6 +51,7 @@ def run(
   first. A mistake is found before anything is written or trained; where a stage
   fails, the same command resumes.
   """
+  model_dir.check_writable(str(out), '--out')
   if configuration.init_checkpoint:
     start = Checkpoint(configuration.init_checkpoint).path
     configuration = dataclasses.replace(configuration, init_checkpoint=start)

@@ -1,30 +1,31 @@
-"""`synth-mtf doctor` on healthy and on broken machines."""
+"""`synth-mtf doctor` on healthy and on broken machines and data."""
 
+import os
 import sys
 
 import pytest
 import tensorflow as tf
 
-from synth_mtf import cli
+from tests.cli.command import run
 from tests.run.process_test import as_command
+from tests.tasks.folder import write
+
+QQP = b'id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n'
+ROW = b'1\t2\t3\tWhy?\tHow?\t0\n'
 
 
-@pytest.fixture
-def doctor(capsys, monkeypatch):
-  """Runs the command; returns its status and its lines."""
-  for name in ('DATA_DIR', 'VOCABULARY'):
-    monkeypatch.delenv(f'SYNTH_MTF_{name}', raising=False)
-    monkeypatch.setenv(f'SYNTH_MTF_{name}', '')  # put back afterwards
-
-  def run(*words):
-    status = cli.main(['doctor', *words])
-    return status, capsys.readouterr().out
-
-  return run
+def doctor(data_dir, vocabulary='bytes'):
+  """Returns the status and what was printed."""
+  words = f'--data_dir={data_dir}', f'--vocabulary={vocabulary}'
+  return run('doctor', *words)[:2]
 
 
-def test_a_healthy_machine(doctor, some_data):
-  status, report = doctor('--vocabulary=bytes', f'--data_dir={some_data}')
+def cells(report, name):
+  return [line.split() for line in report.splitlines() if line.startswith(name)]
+
+
+def test_a_healthy_machine(some_data):
+  status, report = doctor(some_data)
   assert status == 0
   assert 'FAULT' not in report
   assert report.endswith('No faults.\n')
@@ -36,19 +37,17 @@ def test_a_healthy_machine(doctor, some_data):
   assert f'ok     data folder {some_data}: files of ' in report
 
 
-def test_a_wrong_data_folder_and_vocabulary(doctor, tmp_path):
-  status, report = doctor(
-    '--data_dir=/nowhere', f'--vocabulary={tmp_path / "none.model"}'
-  )
+def test_a_wrong_data_folder_and_vocabulary(tmp_path):
+  status, report = doctor('/nowhere', tmp_path / 'none.model')
   assert status == 1
   assert "FAULT  vocabulary '" in report
   assert 'FAULT  data folder /nowhere: files of 0 tasks\n       -> ' in report
   assert report.endswith('2 faults.\n')
 
 
-def test_without_a_network_and_settings_is_a_note(doctor, monkeypatch):
+def test_without_a_network_and_settings_is_a_note(monkeypatch):
   monkeypatch.setenv('https_proxy', 'http://localhost:1')
-  status, report = doctor()
+  status, report, _ = run('doctor')
   assert status == 0
   assert "note   T5's vocabulary gs://" in report
   assert '--vocabulary=bytes' in report
@@ -68,3 +67,56 @@ def test_an_empty_installation(tmp_path):
   assert 'FAULT  import fails: ModuleNotFoundError' in done.stdout
   assert 'pip install -c constraints.txt .' in done.stdout
   assert 'Traceback' not in done.stderr
+
+
+def test_rows_are_compared_with_the_released(tmp_path):
+  cb = b'{"premise": "a", "hypothesis": "b", "label": "neutral", "idx": 0}\n'
+  write(tmp_path / 'superglue/CB/train.jsonl', cb * 250)
+  write(tmp_path / 'superglue/CB/val.jsonl', cb * 50)
+  write(tmp_path / 'glue/QQP/train.tsv', QQP + ROW + b'2\t3\t4\tA\t\t1\n')
+  status, report = doctor(tmp_path)
+  assert status == 0
+  train, validation = cells(report, 'synth_super_glue_cb')
+  assert train[1:6] == ['train', '250', 'as', 'released', '0']
+  assert len(train[6]) == 16
+  assert train[7:] == ['superglue/CB/train.jsonl']
+  assert validation[2:6] == ['50', '6', 'missing', '0']
+  assert "train.tsv:3: an empty 'question2'; kept" in report
+  assert 'odd    ' in report
+  assert 'synth_glue_qqp_v002 validation' in report.partition('missing: ')[2]
+  assert report.count('released') == 2  # one line of headers
+  assert report.endswith('No faults.\n')
+
+
+def test_faults_are_listed(tmp_path):
+  rows = QQP + ROW + ROW.replace(b'0\n', b'7\n') * 25
+  path = write(tmp_path / 'glue/QQP/train.tsv', rows)
+  broken = write(tmp_path / 'glue/RTE/train.tsv', b'sentence\tlabel\n')
+  (tmp_path / 'corpus').mkdir()
+  os.mkfifo(tmp_path / 'corpus/a.txt')
+  status, report = doctor(tmp_path)
+  assert status == 1
+  (qqp,) = cells(report, 'synth_glue_qqp')
+  assert qqp[2:6] == ['1', '363,848', 'missing', '25']
+  assert f"FAULT  malformed:\n       {path}:3: the label '7'" in report
+  assert f"{path}:22: the label '7'" in report
+  assert f'{path}:23' not in report
+  assert f'{path}: 25 faults; without the bad rows, 1 examples' in report
+  assert f'FAULT  malformed:\n       {broken}:1: a first line' in report
+  assert f'{tmp_path}/corpus/a.txt is a pipe' in report
+  assert report.endswith('3 faults.\n')
+
+
+def test_many_files_are_one_line(tmp_path):
+  for i in range(9):
+    write(tmp_path / f'corpus/{i}.txt', b'A text, number %d.\n' % i)
+  status, report = doctor(tmp_path)
+  assert status == 0
+  train, validation = cells(report, 'synth_text_span_corruption')
+  names = [f'corpus/{i}.txt' for i in range(4)]
+  assert train[-7:] == [*names, 'and', '5', 'more']
+  assert int(train[2]) + int(validation[2]) == 9
+  write(tmp_path / 'corpus/8.txt', b'A text, number 9.\n')
+  again = cells(doctor(tmp_path)[1], 'synth_text_span_corruption')
+  assert len(again[0][4]) == len(train[4]) == 16
+  assert again[0][4] != train[4]

@@ -1,6 +1,5 @@
 """`synth-mtf` itself: its version, its commands, what it says of mistakes."""
 
-import importlib
 import re
 
 import pytest
@@ -46,16 +45,12 @@ def test_help_lists_the_commands(capsys):
   assert listed(capsys.readouterr().out) == list(cli.COMMANDS)
 
 
-@pytest.mark.parametrize('name', cli.COMMANDS)
-def test_each_command_says_what_it_is(name, capsys):
-  command = importlib.import_module(f'synth_mtf.cli.{name}')
-  words = cli.parser().format_help().split()
-  assert ' '.join(command.SUMMARY.split()) in ' '.join(words)
-  if name != 'transformer':  # its --help is T5's
-    with pytest.raises(SystemExit) as done:
-      cli.main([name, '--help'])
-    assert done.value.code == 0
-    assert f'synth-mtf {name}' in capsys.readouterr().out
+@pytest.mark.parametrize('name', sorted({*cli.COMMANDS} - {'transformer'}))
+def test_each_command_has_help(name, capsys):
+  with pytest.raises(SystemExit) as done:
+    cli.main([name, '--help'])
+  assert done.value.code == 0
+  assert f'synth-mtf {name}' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,17 @@
 """`synth-mtf plot` over runs and files, none of which is trained here."""
 
 import os
-import re
 
 import gin
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf import cli
 from synth_mtf.attention import file as attention_file
 from synth_mtf.results import records
 from synth_mtf.results.records import Result
 from tests import model
 from tests.attention.made import attention
+from tests.cli.command import run
 
 pytest.importorskip('matplotlib', reason='the extra [plot]')
 pytestmark = pytest.mark.slow  # builds whole models
@@ -41,80 +40,55 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def npz(tmp_path):
-  path = str(tmp_path / 'a.npz')
-  attention_file.write(path, attention())
-  return path
+def plot(folder, tmp_path, monkeypatch):
+  """Runs the command on RUN and a.npz, in a folder of its own."""
+  monkeypatch.chdir(tmp_path)
+  attention_file.write('a.npz', attention())
+  return lambda words: run('plot', *words.replace('RUN', str(folder)).split())
 
 
-def written(out):
-  """The names of the figures, each of which is there in both formats."""
-  names = {name.rsplit('.', 1)[0] for name in os.listdir(out)}
-  files = {f'{name}.{kind}' for name in names for kind in ('png', 'svg')}
-  assert set(os.listdir(out)) == files
-  return names
+MAPS = {f'heat_maps_{stack}' for stack in ('encoder', 'decoder', 'cross')}
 
 
-def test_runs(folder, tmp_path, capsys):
-  out = tmp_path / 'figures'
-  assert cli.main(['plot', str(folder), '--out', str(out)]) == 0
-  assert written(out) == {'curves', 'scores', 'alpha'}
-  assert str(out / 'alpha.svg') in capsys.readouterr().out
-
-
-def test_a_file(npz, tmp_path):
-  out = tmp_path / 'figures'
-  assert cli.main(['plot', npz, '--out', str(out)]) == 0
-  maps = {f'heat_maps_{stack}' for stack in ('encoder', 'decoder', 'cross')}
-  assert written(out) == {'histograms', 'heads', *maps}
-
-
-def test_a_run_and_a_file(folder, npz, tmp_path):
-  out = tmp_path / 'figures'
-  words = ('--figures', 'curves,heads', '--out', str(out))
-  assert cli.main(['plot', str(folder), npz, *words]) == 0
-  assert written(out) == {'curves', 'heads'}
-
-
-def test_one_figure(npz, tmp_path):
-  out = tmp_path / 'figures'
-  words = ('--figures', 'histograms', '--layers', '2,6', '--out', str(out))
-  assert cli.main(['plot', npz, *words]) == 0
-  assert written(out) == {'histograms'}
+@pytest.mark.parametrize(
+  'words, figures',
+  [
+    ('RUN', {'curves', 'scores', 'alpha'}),
+    ('a.npz', {'histograms', 'heads', *MAPS}),
+    ('RUN a.npz --figures curves,heads', {'curves', 'heads'}),
+    ('a.npz --figures histograms --layers 2,6', {'histograms'}),
+  ],
+)
+def test_figures(plot, words, figures):
+  status, out, _ = plot(f'{words} --out made/here')
+  assert status == 0
+  files = {f'{name}.{kind}' for name in figures for kind in ('png', 'svg')}
+  assert set(os.listdir('made/here')) == files
+  assert set(out.splitlines()) == {f'made/here/{file}' for file in files}
 
 
 @pytest.mark.parametrize(
   'words, message',
   [
-    (('RUN', '--figures', 'heads'), 'say in which text'),
-    (('NPZ', '--figures', 'curves'), 'is drawn of runs; give a folder'),
-    (('NPZ', '--layers', '9', '--figures', 'histograms'), 'no layer 9'),
-    (('gone.npz',), 'gone.npz is not a file'),
-    (('gone',), 'gone does not exist'),
-    (('NPZ', '--out', 'NPZ/figures'), 'a folder that you may write to'),
+    ('RUN --figures heads', '--figures heads: '),
+    ('a.npz --figures curves', '--figures curves: curves, scores, alpha need'),
+    ('a.npz --figures heads,pies', '--figures pies: '),
+    ('a.npz --layers 9 --figures histograms', 'no layer 9'),
+    ('gone.npz', 'gone.npz is not a file'),
+    ('gone', 'gone does not exist'),
+    ('a.npz --out a.npz/figures', '--out a.npz/figures cannot be written'),
   ],
 )
-def test_refusals(folder, npz, tmp_path, capsys, monkeypatch, words, message):
-  monkeypatch.chdir(tmp_path)
-  names = {'RUN': str(folder), 'NPZ': npz}
-  named = [names.get(word, word.replace('NPZ', npz)) for word in words]
-  assert cli.main(['plot', *named]) == 2
-  printed = capsys.readouterr()
-  assert re.search(message, printed.err + printed.out)
-  assert 'Traceback' not in printed.err
+def test_refusals(plot, words, message):
+  status, out, err = plot(words)
+  assert status == 2
+  assert message in err + out
   assert os.listdir() == ['a.npz']
 
 
 @pytest.mark.parametrize(
-  'words',
-  [
-    ('--figures', 'pies'),
-    ('--layers', 'one'),
-    ('--steps', 'first'),
-    ('--values', 'both'),
-  ],
+  'words', ['--layers one', '--steps first', '--values both']
 )
-def test_words_that_are_none(npz, capsys, words):
+def test_words_that_are_none(plot, capsys, words):
   with pytest.raises(SystemExit):
-    cli.main(['plot', npz, *words])
-  assert 'expected' in (found := capsys.readouterr().err) or 'choice' in found
+    plot(f'a.npz {words}')

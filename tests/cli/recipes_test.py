@@ -4,11 +4,11 @@ Each training run trains for two steps on small files of its own, and each
 evaluation measures what its training run left.
 """
 
-import dataclasses
 import json
 import pathlib
 import shutil
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -19,11 +19,9 @@ from tests.cli import t5_main
 
 pytestmark = pytest.mark.slow
 
-SMALL = (
-  '--gin_file=sizes/tiny.gin',
-  '--gin_file=variants/random_vanilla.gin',
-)
+SMALL = ('--gin_file=sizes/tiny.gin', '--gin_file=variants/random_vanilla.gin')
 AFTER = (
+  '--gin_file=runs/cpu.gin',
   '--gin_param=num_layers = 1',
   '--gin_param=d_model = 16',
   '--gin_param=d_ff = 16',
@@ -31,8 +29,7 @@ AFTER = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Recipe:
+class Recipe(NamedTuple):
   """How a run is made small.
 
   Attributes:
@@ -47,36 +44,21 @@ class Recipe:
   tags: Sequence[str] = ()
   bindings: Sequence[str] = ()
 
-  def words(self, run, folders) -> list[str]:
-    inputs, targets = self.lengths
-    lengths = {'inputs': inputs, 'targets': targets}
-    if 'encoder' in run:
-      lengths['targets_segmentation'] = targets
-    bindings = [f'utils.run.sequence_length = {lengths}', *self.bindings]
-    if run in EVALUATIONS:
-      bindings.append(f'Bitransformer.decode.max_decode_length = {targets}')
-      bindings.append('utils.run.perplexity_eval_steps = 2')
-    else:
-      bindings.append('utils.run.train_steps = 2')
-      if self.after:
-        start = folders / self.after / 'model.ckpt-2'
-        bindings.append(f"utils.run.init_checkpoint = '{start}'")
-        bindings.append('utils.run.train_steps = 4')
-    return [f'--gin_param={binding}' for binding in bindings]
-
 
 PERPLEXITY = ('neg_log_perplexity', 'num_eval_tokens')
 SPANS = (64, 32)
+SQUARE = (64, 64)
+BLEU = ['eval/synth_wmt14_ende_v003/bleu']
 TRAINING = {
   'pretrain_c4': Recipe(SPANS),
   'pretrain_text': Recipe(SPANS),
   'finetune_en_mix': Recipe(after='pretrain_text'),
   'translate': Recipe(),
-  'lm1b': Recipe((64, 64)),
+  'lm1b': Recipe(SQUARE),
   'summarize': Recipe(),
   'dialogue': Recipe(),
   'classify': Recipe(),
-  'classify_encoder': Recipe((64, 64)),
+  'classify_encoder': Recipe(SQUARE),
 }
 EVALUATIONS = {
   'perplexity_c4': Recipe(SPANS, 'pretrain_c4', PERPLEXITY),
@@ -90,13 +72,9 @@ EVALUATIONS = {
     ['eval/synth_glue_cola_v002/', 'eval/synth_squad_v010_allanswers/'],
     ['mesh_eval_dataset_fn.num_eval_examples = 4'],
   ),
-  'eval_translate': Recipe(
-    (64, 8), 'translate', ['eval/synth_wmt14_ende_v003/bleu']
-  ),
-  'eval_translate_greedy': Recipe(
-    (64, 8), 'translate', ['eval/synth_wmt14_ende_v003/bleu']
-  ),
-  'perplexity_lm1b': Recipe((64, 64), 'lm1b', PERPLEXITY),
+  'eval_translate': Recipe((64, 8), 'translate', BLEU),
+  'eval_translate_greedy': Recipe((64, 8), 'translate', BLEU),
+  'perplexity_lm1b': Recipe(SQUARE, 'lm1b', PERPLEXITY),
   'eval_summarize': Recipe(
     (64, 8), 'summarize', ['eval/synth_cnn_dailymail_v002/rouge1']
   ),
@@ -104,18 +82,12 @@ EVALUATIONS = {
   'eval_dialogue': Recipe((64, 8), 'dialogue'),
   'eval_classify': Recipe((64, 8), 'classify', ['eval/synth_ag_news/accuracy']),
   'eval_classify_encoder': Recipe(
-    (64, 64), 'classify_encoder', [*PERPLEXITY, 'sequence_accuracy']
+    SQUARE, 'classify_encoder', [*PERPLEXITY, 'sequence_accuracy']
   ),
 }
 # Behind other runs, or stages of the demo: their own tests run them.
 PARTS = {'cpu', 'repeatable'}
-DEMO = {
-  'demo_common',
-  'demo_evaluate',
-  'demo_finetune',
-  'demo_perplexity',
-  'demo_pretrain',
-}
+STAGES = ('common', 'evaluate', 'finetune', 'perplexity', 'pretrain')
 
 
 @pytest.fixture(scope='module')
@@ -150,29 +122,43 @@ def write_data(folder: pathlib.Path) -> None:
     shutil.copy(news, path / f'news.{ending}')
 
 
-def command(run: str, recipe: Recipe, folders: pathlib.Path) -> None:
+def command(run: str, folders: pathlib.Path) -> None:
   """Runs the command of the README, small."""
-  folder = run if run in TRAINING else recipe.after
+  recipe = {**TRAINING, **EVALUATIONS}[run]
+  inputs, targets = recipe.lengths
+  lengths = {'inputs': inputs, 'targets': targets}
+  if 'encoder' in run:
+    lengths['targets_segmentation'] = targets
+  bindings = [f'utils.run.sequence_length = {lengths}', *recipe.bindings]
+  folder = folders / run
+  if run in EVALUATIONS:
+    folder = folders / recipe.after
+    bindings.append(f'Bitransformer.decode.max_decode_length = {targets}')
+    bindings.append('utils.run.perplexity_eval_steps = 2')
+  elif recipe.after:
+    start = folders / recipe.after / 'model.ckpt-2'
+    bindings.append(f"utils.run.init_checkpoint = '{start}'")
+    bindings.append('utils.run.train_steps = 4')
+  else:
+    bindings.append('utils.run.train_steps = 2')
   assert not t5_main.synth_mtf_transformer(
-    f'--model_dir={folders / folder}',
+    f'--model_dir={folder}',
     f'--data_dir={folders / "data"}',
     f'--index_dir={folders / "index"}',
     '--vocabulary=bytes',
     *SMALL,
     f'--gin_file=runs/{run}.gin',
-    '--gin_file=runs/cpu.gin',
     *AFTER,
-    *recipe.words(run, folders),
+    *(f'--gin_param={binding}' for binding in bindings),
   )
 
 
 def trained(run: str, folders: pathlib.Path) -> pathlib.Path:
   """The folder of a training run, which is done once."""
-  recipe = TRAINING[run]
-  if recipe.after:
-    trained(recipe.after, folders)
+  if TRAINING[run].after:
+    trained(TRAINING[run].after, folders)
   if not (folders / run / 'checkpoint').exists():
-    command(run, recipe, folders)
+    command(run, folders)
   return folders / run
 
 
@@ -188,7 +174,8 @@ def scalars(folder: pathlib.Path) -> dict[str, float]:
 
 def test_no_run_is_without_a_recipe():
   found = {path.stem for path in pathlib.Path(gin_path(), 'runs').glob('*.gin')}
-  assert found == {*TRAINING, *EVALUATIONS, *PARTS, *DEMO}
+  demo = {f'demo_{stage}' for stage in STAGES}
+  assert found == {*TRAINING, *EVALUATIONS, *PARTS, *demo}
 
 
 @pytest.mark.parametrize('run', TRAINING)
@@ -203,7 +190,7 @@ def test_evaluates(run, folders):
   recipe = EVALUATIONS[run]
   folder = trained(recipe.after, folders)
   before = {path for path in folder.rglob('*') if path.is_dir()}
-  command(run, recipe, folders)
+  command(run, folders)
   new = {path for path in folder.rglob('*') if path.is_dir()} - before
   assert new
   written = {tag: v for path in new for tag, v in scalars(path).items()}

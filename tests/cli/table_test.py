@@ -7,7 +7,7 @@ import json
 import pytest
 
 import synth_mtf.progress  # noqa: F401  registers a name with gin
-from synth_mtf import cli
+from tests.cli.command import run
 from tests.results import made_runs
 
 COLA = 'glue_cola_v002'
@@ -25,37 +25,33 @@ def folders(tmp_path):
     made_runs.trained(tmp_path / name, variant)
     scores = {'matthews_corrcoef': score}
     made_runs.evaluated(tmp_path / name, COLA, 100, scores)
-    found.append(str(tmp_path / name))
+    found.append(tmp_path / name)
   return found
 
 
-def run(*words):
-  return cli.main(['table', *words])
-
-
-def test_without_a_terminal_it_prints_markdown(folders, capsys):
-  assert run(*folders) == 0
-  shown = capsys.readouterr().out
-  (row,) = [line for line in shown.splitlines() if 'Syn (R) ' in line]
+def test_without_a_terminal_it_prints_markdown(folders):
+  status, out, _ = run('table', *folders)
+  assert status == 0
+  (row,) = [line for line in out.splitlines() if 'Syn (R) ' in line]
   assert '15.0±7.1' in row
-  assert '**30.0**' in shown
+  assert '**30.0**' in out
 
 
 @pytest.mark.parametrize(
   'form', ['terminal', 'markdown', 'csv', 'latex', 'json']
 )
-def test_every_format(folders, capsys, form):
+def test_every_format(folders, form):
   words = ['--layout=glue', '--paper', '--errors', '--checkpoint=best']
-  assert run(*folders, *words, f'--format={form}') == 0
-  shown = capsys.readouterr().out
+  status, out, _ = run('table', *folders, *words, f'--format={form}')
+  assert status == 0
   if form == 'json':
-    assert len(json.loads(shown)['models']) == 2
+    assert len(json.loads(out)['models']) == 2
   elif form == 'csv':
-    rows = list(csv.DictReader(io.StringIO(shown)))
+    rows = list(csv.DictReader(io.StringIO(out)))
     assert [row['CoLA'] for row in rows] == ['15.0', '30.0']
     assert [row['SST'] for row in rows] == ['', '']
   else:
-    assert '41.2' in shown and '53.1' in shown
+    assert '41.2' in out and '53.1' in out
 
 
 @pytest.mark.parametrize(
@@ -67,8 +63,8 @@ def test_every_format(folders, capsys, form):
     (['--layout=translation'], f'Evaluated tasks: {COLA}'),
   ],
 )
-def test_a_mistake_is_one_message(folders, capsys, words, message):
-  assert run(*folders, *words) == 2
-  error = capsys.readouterr().err.strip()
-  assert message in error
-  assert '\n' not in error
+def test_a_mistake_is_one_message(folders, words, message):
+  status, _, err = run('table', *folders, *words)
+  assert status == 2
+  assert message in err
+  assert err.count('\n') == 1

@@ -5,23 +5,9 @@ import pathlib
 
 import pytest
 
-from synth_mtf import cli
 from synth_mtf.cli.vocabulary import texts
 from synth_mtf.tasks import vocabulary as vocabularies
-
-
-@pytest.fixture
-def train(capsys, monkeypatch, tmp_path):
-  # `run` sets them; monkeypatch takes them back.
-  monkeypatch.setenv('SYNTH_MTF_DATA_DIR', '')
-  monkeypatch.setenv('SYNTH_MTF_SKIP_BAD_ROWS', '')
-  monkeypatch.setenv('SYNTH_MTF_INDEX_DIR', str(tmp_path / 'index'))
-
-  def run(*words):
-    status = cli.main(['vocabulary', *map(str, words)])
-    return status, capsys.readouterr()
-
-  return run
+from tests.cli.command import run
 
 
 @pytest.fixture
@@ -43,13 +29,14 @@ def data_dir(tmp_path) -> pathlib.Path:
 
 
 @pytest.mark.slow  # trains
-def test_text_of_corpus_and_tasks(train, data_dir, tmp_path):
+def test_text_of_corpus_and_tasks(data_dir, tmp_path):
   model = tmp_path / 'new' / 'a.model'
-  status, shown = train('--data_dir', data_dir, '--out', model, '--size', 80)
-  assert status == 0, shown.err
-  assert f'--vocabulary={model}' in shown.out
+  words = f'vocabulary --data_dir {data_dir} --out {model} --size 80'
+  status, out, err = run(*words.split())
+  assert status == 0, err
+  assert f'--vocabulary={model}' in out
   for name in ('text_span_corruption', 'glue_cola', 'super_glue_boolq'):
-    assert f'synth_{name}' in shown.out
+    assert f'synth_{name}' in out
   vocabulary = vocabularies.load(str(model))  # checks T5's ids
   for text in ('The lamp went out.', 'A zebra counted 12 stripes.', 'quagga'):
     assert vocabulary.decode(vocabulary.encode(text)) == text
@@ -64,35 +51,36 @@ def test_sources_take_turns_and_texts_come_once():
   assert ''.join(texts([long, Source([{'b': 'c', 'd': 'x'}])])) == 'xcyz'
 
 
-def test_mistakes_are_explained(train, data_dir, tmp_path):
-  out = tmp_path / 'new' / 'x.model'
-  (tmp_path / 'empty').mkdir()
-  (tmp_path / 'file').write_text('')
-  for words, message in (
-    (('--data_dir', data_dir, '--out', 'x.txt'), 'ends in .model'),
-    (('--data_dir', tmp_path / 'no', '--out', out), 'has no text'),
-    (('--data_dir', tmp_path / 'empty', '--out', out), 'has no text'),
-    (
-      ('--data_dir', data_dir, '--out', tmp_path / 'file' / 'x.model'),
-      'its folder cannot be created',
-    ),
-  ):
-    status, shown = train(*words)
-    assert status == 2
-    assert message in shown.err
-  assert not out.parent.exists()
+@pytest.mark.parametrize(
+  'data, out, message',
+  [
+    ('data', 'x.txt', 'ends in .model'),
+    ('no', 'new/x.model', 'has no text'),
+    ('empty', 'new/x.model', 'has no text'),
+    ('data', 'file/x.model', '--out file cannot be written'),
+  ],
+)
+@pytest.mark.usefixtures('data_dir')
+def test_mistakes_are_explained(tmp_path, monkeypatch, data, out, message):
+  monkeypatch.chdir(tmp_path)
+  pathlib.Path('empty').mkdir()
+  pathlib.Path('file').touch()
+  status, _, err = run('vocabulary', f'--data_dir={data}', f'--out={out}')
+  assert status == 2
+  assert message in err
+  assert {path.name for path in tmp_path.iterdir()} == {'data', 'empty', 'file'}
 
 
 @pytest.mark.slow  # trains
-def test_bad_rows_are_refused_or_skipped(train, data_dir, tmp_path):
+def test_bad_rows_are_refused_or_skipped(data_dir, tmp_path):
   out = tmp_path / 'x.model'
-  words = '--data_dir', data_dir, '--out', out, '--size'
+  words = ['vocabulary', f'--data_dir={data_dir}', f'--out={out}', '--size']
   for size in (-1, 0, 5):
-    status, shown = train(*words, size)
-    assert (status, f'no vocabulary of {size} pieces' in shown.err) == (2, True)
+    status, _, err = run(*words, size)
+    assert (status, f'no vocabulary of {size} pieces' in err) == (2, True)
   path = data_dir / 'glue/CoLA/train.tsv'
   path.write_text('x\t7\t\tA sentence.\nx\t1\t\tAnother.\n')
-  status, shown = train(*words, 70)
-  assert (status, f'{path}:1' in shown.err) == (2, True)
+  status, _, err = run(*words, 70)
+  assert (status, f'{path}:1' in err) == (2, True)
   assert not out.exists()
-  assert train(*words, 70, '--skip_bad_rows')[0] == 0
+  assert run(*words, 70, '--skip_bad_rows')[0] == 0

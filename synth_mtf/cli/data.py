@@ -1,0 +1,77 @@
+"""The flags that say where data are, and a table of the rows that are there."""
+
+import argparse
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from synth_mtf.results import printing
+
+_HEADS = ('task', 'split', 'rows', 'released', 'faults', 'digest', 'files')
+_WIDTHS = (38, 21, -11, 20, -6, 16, 44)
+_MOST_FILES = 4
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds --data_dir and --vocabulary."""
+  parser.add_argument(
+    '--data_dir',
+    metavar='FOLDER',
+    help='folder of official files (default: $SYNTH_MTF_DATA_DIR)',
+  )
+  parser.add_argument(
+    '--vocabulary',
+    metavar='MODEL',
+    help="a SentencePiece .model, or 'bytes' (default: that of the run or "
+    '$SYNTH_MTF_VOCABULARY)',
+  )
+
+
+def use(args: argparse.Namespace) -> None:
+  """Makes the given folder and vocabulary those of this process."""
+  for name in ('data_dir', 'vocabulary'):
+    if getattr(args, name):
+      os.environ[f'SYNTH_MTF_{name.upper()}'] = getattr(args, name)
+
+
+def print_rows(names: Iterable[str], data_dir: str) -> list[Any]:
+  """Reads the files of tasks; prints a line for each split that has some.
+
+  Returns:
+    The `SplitRows` of all splits.
+  """
+  from synth_mtf.tasks import get, inspection
+
+  splits: list[Any] = []
+  for name in names:
+    for split in inspection.splits_of(get(name)):
+      if split.files:
+        if not any(one.files for one in splits):
+          print(printing.line(_HEADS, _WIDTHS))
+        print(printing.line(_cells(split, data_dir), _WIDTHS), flush=True)
+      splits.append(split)
+  return splits
+
+
+def _cells(split: Any, data_dir: str) -> Sequence[str]:
+  prefix = os.path.join(data_dir, '')
+  paths = [file.path.removeprefix(prefix) for file in split.files]
+  if len(paths) > _MOST_FILES:
+    paths = [*paths[:_MOST_FILES], f'and {len(paths) - _MOST_FILES:,} more']
+  return (
+    split.task,
+    split.split,
+    printing.count(split.rows),
+    split.released,
+    str(sum(file.num_faults for file in split.files)),
+    split.digest,
+    ' '.join(paths),
+  )
+
+
+def oddities(splits: Iterable[Any]) -> tuple[list[str], list[Sequence[str]]]:
+  """Returns what is odd, and the malformed rows of each file that has some."""
+  files = [file for split in splits for file in split.files]
+  notes = dict.fromkeys(note for file in files for note in file.notes)
+  faults = dict.fromkeys(tuple(file.faults) for file in files if file.faults)
+  return list(notes), list(faults)
