@@ -95,41 +95,43 @@ def _source(task: Any) -> str:
 
 
 def _print_mixture(mixture: Any) -> int:
-  from synth_mtf.tasks import get
-
   in_files = _print_rates(mixture)
-  for name in sorted(in_files, key=lambda name: -in_files[name])[:_EXAMPLES]:
-    print(f'\n{name}, train')
-    _print_examples(get(name), 'train', 1)
+  for task in in_files[:_EXAMPLES]:
+    print(f'\n{task.name}, train')
+    _print_examples(task, 'train', 1)
   if not in_files:
     print(f'\n{_NO_FILES}')
   return int(not in_files)
 
 
-def _print_rates(mixture: Any) -> dict[str, float]:
-  """Prints the rate of each task; returns those of tasks with files."""
+def _print_rates(mixture: Any) -> list[Any]:
+  """Prints the rate of each task; returns those with files, the highest first.
+
+  A rate that depends on an unknown number of rows is unknown, too.
+  """
   from synth_mtf.tasks import inspection
 
-  splits = [
-    (split, _rate(mixture, task, split.rows))
+  found = [
+    (task, split, _rate(mixture, task, split.rows))
     for task in sorted(mixture.tasks, key=lambda task: task.name)
     for split in inspection.splits_of(task, ['train'])
   ]
-  total = sum(rate or 0 for _, rate in splits) or 1
+  total = sum(rate or 0 for *_, rate in found) or 1
   rows = [
     [
-      f'  {split.task}',
+      f'  {task.name}',
       printing.count(split.rows),
       'files' if split.files else 'released',
       *(
         ['?', '?'] if rate is None else [f'{rate:,.0f}', f'{rate / total:.2%}']
       ),
     ]
-    for split, rate in splits
+    for task, split, rate in found
   ]
   heads = ['  task', 'train rows', 'from', 'rate', 'share']
   print(printing.plain(heads, rows, 'lrlrr'))
-  return {split.task: rate or 0 for split, rate in splits if split.files}
+  found.sort(key=lambda row: -(row[-1] or 0))
+  return [task for task, split, _ in found if split.files]
 
 
 def _rate(mixture: Any, task: Any, rows: Optional[int]) -> Optional[float]:

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf import cli
 from tests import official_files
 from tests.cli import t5_main
+from tests.cli.command import run
 
 pytestmark = pytest.mark.slow  # starts processes
 
@@ -48,29 +48,21 @@ def cluster(*words, train_steps):
       free.bind(('localhost', 0))
     hosts = [f'localhost:{s.getsockname()[1]}' for s in (one, other)]
   command = pathlib.Path(sys.executable).with_name('synth-mtf')
-  steps = f'--gin_param=utils.run.train_steps = {train_steps}'
-  tasks = [
-    subprocess.Popen(
-      [
-        str(command),
-        'cluster',
-        f'--hosts={",".join(hosts)}',
-        f'--task={number}',
-      ]
-      + ['--', *words, *TWO, steps],
-      env={**os.environ, 'CUDA_VISIBLE_DEVICES': ''},
-      stdout=subprocess.DEVNULL if number else subprocess.PIPE,
-      stderr=subprocess.DEVNULL if number else subprocess.STDOUT,
-      text=True,
-    )
-    for number in (0, 1)
-  ]
-  try:
+  words += *TWO, f'--gin_param=utils.run.train_steps = {train_steps}'
+  with contextlib.ExitStack() as stack:
+    tasks = []
+    for number in (0, 1):
+      task = [f'--hosts={",".join(hosts)}', f'--task={number}', '--', *words]
+      process = subprocess.Popen(
+        [command, 'cluster', *task],
+        env={**os.environ, 'CUDA_VISIBLE_DEVICES': ''},
+        stdout=subprocess.DEVNULL if number else subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+      )
+      tasks.append(stack.enter_context(process))
+      stack.callback(process.kill)
     yield tasks
-  finally:
-    for task in tasks:
-      task.kill()
-      task.communicate()
 
 
 def checkpoint(folder, main, beyond):
@@ -147,6 +139,6 @@ def test_a_worker_ends_with_an_error_when_task_0_does(
     (['--hosts=a', '--task=0'], "'a' is not of the form host:port"),
   ],
 )
-def test_a_mistake_is_one_message(capsys, words, message):
-  assert cli.main(['cluster', *words]) == 2
-  assert message in capsys.readouterr().err
+def test_a_mistake_is_one_message(words, message):
+  status, _, err = run('cluster', *words)
+  assert (status, message in err) == (2, True)

@@ -53,6 +53,13 @@ def test_each_command_has_help(name, capsys):
   assert f'synth-mtf {name}' in capsys.readouterr().out
 
 
+def test_help_of_transformer_lists_the_flags_of_t5_and_ours():
+  status, out, _ = run('transformer', '--help')
+  assert status == 0
+  for flag in ('--gin_file', '--tpu', '--model_dir', '--data_dir'):
+    assert flag in out
+
+
 @pytest.mark.parametrize(
   ('words', 'message'),
   [

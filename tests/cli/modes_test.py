@@ -18,17 +18,19 @@ from tests.cli import t5_main
 
 pytestmark = pytest.mark.slow  # trains
 
-MODEL = (
-  '--gin_file=sizes/tiny.gin',
-  '--gin_file=variants/random_vanilla.gin',
-  '--gin_param=num_layers = 1',
-)
 SMALL = (
-  '--gin_file=runs/cpu.gin',
-  "--gin_param=utils.run.sequence_length = {'inputs': 64, 'targets': 32}",
-  '--gin_param=utils.run.batch_size = 4',
+  'num_layers = 1',
+  "utils.run.sequence_length = {'inputs': 64, 'targets': 32}",
+  'utils.run.batch_size = 4',
 )
-COLA = "--gin_param=MIXTURE_NAME = 'synth_glue_cola_v002'"
+COLA = "MIXTURE_NAME = 'synth_glue_cola_v002'"
+SHORT = 'Bitransformer.decode.max_decode_length = 4'
+
+
+def files(run):
+  """The files of a run that is made small."""
+  sizes = ['sizes/tiny.gin', 'variants/random_vanilla.gin']
+  return [*sizes, f'runs/{run}.gin', 'runs/cpu.gin']
 
 
 @pytest.fixture(scope='module')
@@ -50,69 +52,40 @@ def ours(folder):
   ],
 )
 def program(request, data_dir, tmp_path_factory):
-  """Runs a command on a model folder of that name."""
+  """Runs a command with gin files and bindings on a folder of that name."""
   folder = tmp_path_factory.mktemp('runs')
   with request.param(folder) as command:
 
-    def run(name, *words):
+    def run(name, gin_files, *bindings, vocabulary='bytes'):
       assert not command(
         f'--model_dir={folder / name}',
         f'--data_dir={data_dir}',
-        '--vocabulary=bytes',
-        *words,
+        f'--vocabulary={vocabulary}',
+        *(f'--gin_file={file}' for file in gin_files),
+        *(f'--gin_param={binding}' for binding in bindings),
       )
       return folder / name
 
     yield run
 
 
-def pretrain(run, steps):
-  return run(
-    'pretrained',
-    *MODEL,
-    '--gin_file=runs/pretrain_text.gin',
-    *SMALL,
-    f'--gin_param=utils.run.train_steps = {steps}',
-  )
-
-
 @pytest.fixture(scope='module')
 def pretrained(program) -> pathlib.Path:
   """A folder with checkpoints of steps 0, 2 and, after a resume, 4."""
-  pretrain(program, steps=2)
-  return pretrain(program, steps=4)
+  words = 'pretrained', files('pretrain_text'), *SMALL
+  program(*words, 'utils.run.train_steps = 2')
+  return program(*words, 'utils.run.train_steps = 4')
 
 
 @pytest.fixture(scope='module')
 def finetuned(program, pretrained) -> pathlib.Path:
   return program(
     'finetuned',
-    *MODEL,
-    '--gin_file=runs/finetune_en_mix.gin',
-    *SMALL,
-    COLA,
-    f"--gin_param=utils.run.init_checkpoint = '{pretrained}/model.ckpt-4'",
-    '--gin_param=utils.run.train_steps = 6',
+    files('finetune_en_mix'),
+    *(*SMALL, COLA),
+    f"utils.run.init_checkpoint = '{pretrained}/model.ckpt-4'",
+    'utils.run.train_steps = 6',
   )
-
-
-def infer(run, pretrained, tmp_path, *words):
-  """Decodes two lines from what pretraining left; returns the outputs."""
-  (tmp_path / 'inputs.txt').write_text(
-    'cola sentence: A.\ncola sentence: B b.\n'
-  )
-  run(
-    'pretrained',
-    f'--gin_file={pretrained}/operative_config.gin',
-    '--gin_file=infer.gin',
-    *words,
-    '--gin_param=infer_checkpoint_step = -1',
-    '--gin_param=Bitransformer.decode.max_decode_length = 4',
-    f"--gin_param=input_filename = '{tmp_path}/inputs.txt'",
-    f"--gin_param=output_filename = '{tmp_path}/outputs.txt'",
-  )
-  (outputs,) = tmp_path.glob('outputs.txt-*')
-  return outputs.read_text().splitlines()
 
 
 def values(path) -> dict[str, Any]:
@@ -141,14 +114,7 @@ def test_finetunes_all_but_embeddings_and_softmax(pretrained, finetuned):
 
 
 def test_evaluates_each_checkpoint_on_the_validation_split(program, finetuned):
-  program(
-    'finetuned',
-    *MODEL,
-    '--gin_file=runs/eval_en_mix.gin',
-    *SMALL,
-    COLA,
-    '--gin_param=Bitransformer.decode.max_decode_length = 4',
-  )
+  program('finetuned', files('eval_en_mix'), *SMALL, COLA, SHORT)
   results = finetuned / 'validation_eval'
   found = records.read(str(results))
   rows = official_files.VALIDATION_ROWS
@@ -171,20 +137,14 @@ def test_evaluates_each_checkpoint_on_the_validation_split(program, finetuned):
 def test_refuses_another_vocabulary(program, finetuned, tmp_path):
   model = tmp_path / 'other.model'
   vocabulary.train([f'a bird sang {i}' for i in range(99)], model, 26)
-  evaluation = (*MODEL, '--gin_file=runs/eval_en_mix.gin', *SMALL, COLA)
+  words = 'finetuned', files('eval_en_mix'), *SMALL, COLA
   with pytest.raises((UserError, t5_main.Failed), match='has 384 rows; .* 128'):
-    program('finetuned', *evaluation, f'--vocabulary={model}')
+    program(*words, vocabulary=model)
 
 
 def test_measures_log_perplexity(program, finetuned):
-  program(
-    'finetuned',
-    *MODEL,
-    '--gin_file=runs/perplexity_en_mix.gin',
-    *SMALL,
-    COLA,
-    '--gin_param=utils.run.perplexity_eval_steps = 2',
-  )
+  words = 'finetuned', files('perplexity_en_mix'), *SMALL, COLA
+  program(*words, 'utils.run.perplexity_eval_steps = 2')
   (results,) = finetuned.glob('eval_synth_glue_cola_v002_validation_*')
   assert sum(path.stat().st_size for path in results.iterdir()) < 100_000
   scalars = events.read(str(results))
@@ -204,7 +164,17 @@ def test_measures_log_perplexity(program, finetuned):
   'decoding', ['greedy_decode', 'beam_search', 'sample_decode']
 )
 def test_decodes(program, pretrained, tmp_path, decoding):
-  outputs = infer(program, pretrained, tmp_path, f'--gin_file={decoding}.gin')
+  lines = 'cola sentence: A.\ncola sentence: B b.\n'
+  (tmp_path / 'inputs.txt').write_text(lines)
+  program(
+    'pretrained',
+    [f'{pretrained}/operative_config.gin', 'infer.gin', f'{decoding}.gin'],
+    *('infer_checkpoint_step = -1', SHORT),
+    f"input_filename = '{tmp_path}/inputs.txt'",
+    f"output_filename = '{tmp_path}/outputs.txt'",
+  )
+  (path,) = tmp_path.glob('outputs.txt-*')
+  outputs = path.read_text().splitlines()
   assert len(outputs) == 2
   assert not any(line.startswith(("b'", 'b"')) for line in outputs)
 
@@ -214,13 +184,12 @@ def test_scores_a_file(program, pretrained, tmp_path):
   (tmp_path / 'targets.txt').write_text('acceptable\nunacceptable\n')
   program(
     'pretrained',
-    f'--gin_file={pretrained}/operative_config.gin',
-    '--gin_file=score_from_file.gin',
-    '--gin_param=utils.run.eval_checkpoint_step = -1',
-    '--gin_param=save_scores.save_example_text = False',
-    f"--gin_param=inputs_filename = '{tmp_path}/inputs.txt'",
-    f"--gin_param=targets_filename = '{tmp_path}/targets.txt'",
-    f"--gin_param=scores_filename = '{tmp_path}/out'",
+    [f'{pretrained}/operative_config.gin', 'score_from_file.gin'],
+    'utils.run.eval_checkpoint_step = -1',
+    'save_scores.save_example_text = False',
+    f"inputs_filename = '{tmp_path}/inputs.txt'",
+    f"targets_filename = '{tmp_path}/targets.txt'",
+    f"scores_filename = '{tmp_path}/out'",
   )
   scores = [float(s) for s in (tmp_path / 'out.scores').read_text().split()]
   assert len(scores) == 2
@@ -230,11 +199,9 @@ def test_scores_a_file(program, pretrained, tmp_path):
 def test_exports_a_model_that_loads_again(program, pretrained, tmp_path):
   program(
     'pretrained',
-    f'--gin_file={pretrained}/operative_config.gin',
-    '--gin_file=greedy_decode.gin',
-    "--gin_param=utils.run.mode = 'export_infer'",
-    '--gin_param=Bitransformer.decode.max_decode_length = 4',
-    f"--gin_param=utils.run.export_path = '{tmp_path}'",
+    [f'{pretrained}/operative_config.gin', 'greedy_decode.gin'],
+    *("utils.run.mode = 'export_infer'", SHORT),
+    f"utils.run.export_path = '{tmp_path}'",
   )
   (exported,) = tmp_path.iterdir()
   with tf.Graph().as_default(), tf.Session() as session:
