@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -67,12 +66,11 @@ def synth_mtf_transformer(*words: str) -> int:
 
 
 @contextlib.contextmanager
-def t5_mesh_transformer(
-  folder: pathlib.Path,
-) -> Iterator[Callable[..., int]]:
-  """The stock command, which cannot take flags of ours; logs to a folder."""
-  server = subprocess.Popen(
-    [sys.executable, '-m', 'tests.cli.stock'],
+def t5_mesh_transformer(folder: pathlib.Path) -> Iterator[Callable[..., int]]:
+  """The stock command, which logs to a folder."""
+  log = folder / 'stock.log'
+  with subprocess.Popen(
+    [sys.executable, '-m', 'tests.cli.stock', log],
     cwd=CHECKOUT,
     env={
       **os.environ,
@@ -83,36 +81,15 @@ def t5_mesh_transformer(
     stdin=subprocess.PIPE,
     stdout=subprocess.PIPE,
     text=True,
-  )
+  ) as server:
+    commands, statuses = server.stdin, server.stdout
+    assert commands is not None and statuses is not None
 
-  assert server.stdin is not None and server.stdout is not None
-  commands, statuses = server.stdin, server.stdout
+    def run(*words: str) -> int:
+      print(json.dumps(words), file=commands, flush=True)
+      if int(statuses.readline()):
+        raise Failed(log.read_text()[-3000:])
+      return 0
 
-  def run(*words: str) -> int:
-    settings: dict[str, str] = {}
-    flags_: list[str] = []
-    for word in words:
-      flag = re.fullmatch('--(data_dir|vocabulary)=(.*)', word)
-      if flag:
-        settings[f'SYNTH_MTF_{flag[1].upper()}'] = flag[2]
-      else:
-        flags_.append(word)
-    log = folder / 'stock.log'
-    command = {
-      'words': [
-        '--module_import=synth_mtf',
-        '--module_import=synth_mtf.tasks',
-        *flags_,
-      ],
-      'settings': settings,
-      'log': str(log),
-    }
-    print(json.dumps(command), file=commands, flush=True)
-    status = int(statuses.readline())
-    if status:
-      raise Failed(log.read_text()[-3000:])
-    return status
-
-  with server:
     yield run
     commands.close()
