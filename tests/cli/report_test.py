@@ -168,14 +168,6 @@ def test_a_run_without_configuration_is_reported(runs, here, tmp_path):
   assert [one['label'] for one in Reader(made).models] == ['Syn (R)']
 
 
-def test_sentences_that_do_not_fit_are_reported(runs, here):
-  """Those that are shown where no text is given, to rows of 32 bytes."""
-  status, _, err = run('report', runs[0])
-  assert (status, 'tokens, and the model takes 32' in err) == (0, True)
-  made = (here / 'report.html').read_text()
-  assert 'tokens, and the model takes 32' in made
-
-
 @pytest.mark.parametrize(
   'words, message',
   [
