@@ -16,8 +16,4 @@ def test_older_runs_name_the_hosts_optimizer():
   )
   made = synth_mtf.Adafactor(learning_rate=0.1)
   assert isinstance(made, mtf.optimize.AdafactorOptimizer)
-  assert vars(made).keys() == (
-    vars(mtf.optimize.AdafactorOptimizer(learning_rate=0.1)).keys()
-  )
-  assert gin.get_configurable('synth_mtf.Adafactor') is synth_mtf.Adafactor
   assert made._decay_rate == 0.5  # noqa: SLF001

@@ -22,20 +22,6 @@ def test_the_tables_of_the_document_are_made_from_the_results():
   assert document.count('<!-- table: ') == 12
 
 
-@pytest.mark.parametrize(
-  'name, label',
-  [
-    ('random', 'R'),
-    ('factorized_random_vanilla', 'FR+V'),
-    ('random_dense_vanilla, fast_cpu', 'R+D+V, fast_cpu'),
-    ('mlp_mixer', 'mlp_mixer'),
-    ('mtf random_plus', 'mtf random_plus'),
-  ],
-)
-def test_labels_of_tables(name, label):
-  assert tables.label(name) == label
-
-
 def test_every_variant_and_every_mode_of_the_rival_takes_part():
   names = speed.names()
   assert {'mtf factorized', 'mtf dense_plus_alpha'} < {*names['layer']}
@@ -65,25 +51,24 @@ def test_layers_beside_those_of_another_checkout(tmp_path):
   path = tmp_path / 'results.json'
   words = ['--names', 'random', 'mtf random', '--checkout', str(CHECKOUT)]
   speed.main(['layer', 'packed', *TINY, *words, '--json', str(path)])
+  names = ['SelfAttention', 'random', 'mtf random']
+  names += ['before: SelfAttention', 'before: random']
   results = json.loads(path.read_text())
-  for section in ('layer', 'packed'):
-    found = results[section]
-    assert list(found) == [
-      *('SelfAttention', 'random', 'mtf random'),
-      *('before: SelfAttention', 'before: random'),
-    ]
+  for found in (results['layer'], results['packed']):
+    assert list(found) == names
     for layer in found.values():
       assert layer['seconds'] > 0
       assert len(layer['speed']) == 3
-      assert set(layer['over']) == set(found)
+      assert [*layer['over']] == names
 
 
 @pytest.mark.slow  # starts processes
 def test_whole_models():
-  names = ['--names', 'random', 'random, fast_cpu', '--beams', '2']
-  results = speed.main(['model', 'decode', *TINY, *names])
+  names = ['random', 'random, fast_cpu']
+  words = ['model', 'decode', *TINY, '--names', *names, '--beams', '2']
+  results = speed.main(words)
   for section in ('model', 'decode'):
-    assert list(results[section]) == ['SelfAttention', *names[1:3]]
+    assert list(results[section]) == ['SelfAttention', *names]
 
 
 @pytest.mark.slow  # starts processes
@@ -106,20 +91,11 @@ def test_a_worker_that_ends_is_an_error():
 def test_input(some_data, tmp_path):
   tasks = ['glue_mrpc_v002', 'super_glue_record_v102']
   path = tmp_path / 'results.json'
-  done = subprocess.run(
-    [
-      *(sys.executable, '-m', 'benchmarks.input', '--uncached'),
-      *('--data_dir', str(some_data), '--examples', '50', '--rounds', '1'),
-      *('--json', str(path), '--tasks', *tasks),
-    ],
-    cwd=CHECKOUT,
-    capture_output=True,
-    text=True,
-    check=False,
-  )
-  assert done.returncode == 0, done.stderr[-3000:]
+  words = ['--uncached', '--data_dir', some_data, '--examples', '50']
+  words += ['--rounds', '1', '--json', path, '--tasks', *tasks]
+  command = [sys.executable, '-m', 'benchmarks.input', *words]
+  subprocess.run(command, cwd=CHECKOUT, check=True)
   result = json.loads(path.read_text())
   assert list(result['tasks']) == tasks
   for rates in result['tasks'].values():
-    assert rates['t5'] > 0
-    assert rates['ours'] > 0
+    assert min(rates['t5'], rates['ours']) > 0

@@ -27,9 +27,8 @@ def parallel(
 ) -> harness.Result:
   """Runs a layer on rows of sequences and compares it with its reference.
 
-  Several sequences in a row imply `packed`; cross-attention attends to
-  `rows.inputs`. The tolerance is the member's or the dtype's by default;
-  settings and result are those of `harness.parallel`.
+  Cross-attention attends to `rows.inputs`. The tolerance is the member's or the
+  dtype's by default; settings and result are those of `harness.parallel`.
   """
   member, stack = _on(member, rows, stack)
   if tolerance is None:
@@ -40,7 +39,6 @@ def parallel(
   at = _float64(x, result.weights, stack)
 
   def expected(at: reference.Weights) -> tuple[reference.Attention, Any]:
-    """What the layer computes, and the z loss."""
     found = _attention(member, at, rows.ids, stack)
     coefficient = member.settings.get('z_loss_coeff', 0.0)
     return found, coefficient * np.mean(found.log_z**2)
@@ -76,9 +74,8 @@ def decoded(
 ) -> None:
   """Decodes token by token and compares it with the reference of whole rows.
 
-  Cross-attention attends to the inputs of `PADDED`. The shape is [batch,
-  length] or, with `beam`, [batch, beam, length]; `start` and the settings are
-  those of `harness.decode`.
+  The shape is [batch, length] or, with `beam`, [batch, beam, length]; `start`
+  and the settings are those of `harness.decode`.
   """
   ones = np.ones(shape, int)
   inputs = family.PADDED.inputs[: shape[0]]
@@ -99,11 +96,7 @@ def recorded(
   rows: family.Rows,
   stack: harness.Stack,
 ) -> tuple[Alignment, dict[str, Any]]:
-  """Calls a layer and records its alignment.
-
-  Returns:
-    The alignment; and the values of its logits, weights and alphas.
-  """
+  """The alignment of a layer; its logits, weights and alphas in NumPy."""
   x = family.tokens(rows.ids)
   found: list[Alignment] = []
 
@@ -129,10 +122,7 @@ def alignment(
   stack: harness.Stack,
   make_layer: Optional[harness.MakeLayer] = None,
 ) -> None:
-  """Compares recorded logits and attention weights with the reference.
-
-  `make_layer` makes a layer that computes what the member does; default: it.
-  """
+  """Compares what a layer (default: the member) records with the reference."""
   member, stack = _on(member, rows, stack)
   make_layer = make_layer or member
   _, found = recorded(make_layer, rows, stack)

@@ -43,10 +43,7 @@ _VERBOSITY = logging.get_verbosity()  # some commands log errors only
 
 
 def pytest_configure():
-  """Gives the tests and their processes a temporary folder, removed at exit.
-
-  TensorFlow writes a file there for each function that it converts.
-  """
+  """Gives the tests and their processes a temporary folder, removed at exit."""
   if 'PYTEST_XDIST_WORKER' in os.environ:
     return  # it uses the folder of the process that started it
   os.environ.setdefault('PYTEST_DEBUG_TEMPROOT', tempfile.gettempdir())
@@ -58,10 +55,7 @@ def pytest_configure():
 
 @pytest.fixture(scope='session', autouse=True)
 def _no_settings_of_the_user():
-  """Hides the user's environment from the tests, and lets products be small.
-
-  Products as small as here would otherwise not be treated like those of T5.
-  """
+  """Hides the user's environment, and treats small products like T5's."""
   with pytest.MonkeyPatch.context() as patch:
     _remove_settings(patch)
     patch.setattr(padding, '_LEAST', 0)
@@ -70,7 +64,6 @@ def _no_settings_of_the_user():
 
 @pytest.fixture(autouse=True)
 def _no_settings_of_other_tests(monkeypatch):
-  """Hides what one test leaves behind from the next."""
   _remove_settings(monkeypatch)
   gin.clear_config()
   tf.enable_resource_variables()
@@ -86,10 +79,7 @@ def _remove_settings(patch):
 
 
 def pytest_collection_finish():
-  """Keeps the garbage collector from scanning permanent objects.
-
-  Graphs are many small objects: by default it takes a seventh of the time.
-  """
+  """Keeps the garbage collector from scanning permanent objects."""
   gc.collect()
   gc.freeze()
   gc.set_threshold(200_000, 10, 10)

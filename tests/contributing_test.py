@@ -3,13 +3,13 @@
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
 import pytest
 
-from tests.conftest import CHECKOUT
+from tests import checkout
+from tests.checkout import CHECKOUT
 
 pytestmark = pytest.mark.slow  # starts processes
 
@@ -28,8 +28,7 @@ TESTS = (
 )
 
 
-def run(folder: pathlib.Path, *words: str) -> str:
-  """Runs a Python module in a folder, and returns its output."""
+def run(folder, *words):
   done = subprocess.run(
     [sys.executable, '-m', *words],
     cwd=folder,
@@ -44,11 +43,7 @@ def run(folder: pathlib.Path, *words: str) -> str:
 
 
 def test_three_steps_pass_the_tests_and_the_linter(tmp_path):
-  copy = tmp_path / 'checkout'
-  for folder in ('synth_mtf', 'gin', 'tasks', 'tests'):
-    ignore = shutil.ignore_patterns('__pycache__')
-    shutil.copytree(CHECKOUT / folder, copy / folder, True, ignore)
-  shutil.copy(CHECKOUT / 'pyproject.toml', copy)
+  copy = checkout.copy_to(tmp_path / 'checkout')
   text = (CHECKOUT / 'CONTRIBUTING.md').read_text(encoding='utf-8')
   steps = list(STEP.finditer(text))
   function, variant, table = (pathlib.Path(step['file']) for step in steps)

@@ -34,7 +34,6 @@ def parse(*variants, bindings=()):
 
 
 def _layers(*variants):
-  """The class and settings of each layer of a model."""
   parse(*variants)
   found = {}
   for scope, layer in host_model.layers(host_model.make_transformer(VOCAB)):
@@ -46,7 +45,6 @@ def _layers(*variants):
 
 
 def test_variants_of_the_two_kinds_compose_in_either_order():
-  """Neither changes the other, though both may have the same functions."""
   plain = {name: _layers(name) for name in VARIANTS}
   place = 'decoder/block_000/layer_001'
   for own, cross in (
@@ -92,10 +90,8 @@ def test_the_hosts_relative_position_bias(kind):
 
 
 def test_packed_rows_are_the_examples_alone():
-  """Two examples in one row, with different lengths on each side."""
   row, row_ids = [[2, 3, 4, 5, 6, 7, 8, 9, 0]], [[1, 1, 1, 2, 2, 2, 2, 2, 0]]
   target, target_ids = [[10, 11, 12, 13, 14, 15]], [[1, 1, 1, 1, 2, 2]]
-
   inputs = [[2, 3, 4, 0, 0], [5, 6, 7, 8, 9]]
   targets = [[10, 11, 12, 13], [14, 15, 0, 0]]
 

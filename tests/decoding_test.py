@@ -36,7 +36,6 @@ def run(
   bindings=(),
   weights=harness.draw,
 ):
-  """The values of what `build(mesh, model)` makes of a variant's tiny model."""
   gin_files.parse(model.files(variant), [*TINY, *bindings])
   return harness.evaluate(
     lambda mesh: build(mesh, utils.build_model(model_type, vocab, vocab)),

@@ -38,7 +38,6 @@ class Rows:
 
   @property
   def packed(self) -> bool:
-    """Whether a row holds several sequences."""
     return bool((self.ids > 1).any())
 
 
@@ -51,9 +50,6 @@ PACKED = Rows(
   np.array([[1, 1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 2, 2, 0], [0] * 7]),
   np.array([[1, 1, 2, 2, 2, 2, 3, 3, 3], [1, 1, 1, 1, 2, 0, 0, 0, 0], [0] * 9]),
 )
-_REFERENCE_SETTINGS = {
-  field.name for field in dataclasses.fields(reference.Layer)
-}
 _SETTINGS = {'num_heads': HEADS, 'key_value_size': D_KV, 'packed': False}
 
 
@@ -72,15 +68,14 @@ class Member:
   )
 
   def __call__(self) -> transformer.TransformerLayer:
-    """Makes the layer."""
     return self.layer(synthesizers=list(self.synthesizers), **self.settings)
 
   @property
   def reference(self) -> reference.Layer:
-    """The layer in NumPy."""
-    settings = self.settings.items()
+    names = {field.name for field in dataclasses.fields(reference.Layer)}
+    names &= {*self.settings}
     return reference.Layer(
-      self.formulas, **{n: v for n, v in settings if n in _REFERENCE_SETTINGS}
+      self.formulas, **{name: self.settings[name] for name in names}
     )
 
   @property
@@ -98,7 +93,6 @@ class Member:
     )
 
   def functions(self) -> list[synth_mtf.SynthesizingFunction]:
-    """The layer's functions, newly made."""
     return [make() for make in self.synthesizers]
 
   def takes(self, setting: str) -> bool:

@@ -1,8 +1,7 @@
 """Runs attention layers as the host would, with weights of our choice.
 
-`parallel` calls layers on whole rows (train, eval, infer), `decode` token by
-token (first_part, then incremental), `evaluate` runs anything smaller. Each
-builds one Mesh-TensorFlow graph and one session, and returns NumPy arrays.
+`parallel` calls layers on whole rows, `decode` token by token, `evaluate` runs
+anything smaller. Each builds one graph and one session.
 """
 
 import contextlib
@@ -10,7 +9,7 @@ import copy
 import dataclasses
 import types
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Optional, Union
 
 import mesh_tensorflow as mtf
@@ -33,14 +32,11 @@ Initial = Callable[[str, Sequence[int]], Array]
 
 @dataclasses.dataclass(frozen=True)
 class Mesh:
-  """A placement mesh on virtual CPU devices, as `utils.run` describes it.
-
-  With `tpu`, the layers take it for a mesh of TPU cores.
-  """
+  """A placement mesh on virtual CPU devices, as `utils.run` describes it."""
 
   shape: str = ''
   layout: str = ''
-  tpu: bool = False
+  tpu: bool = False  # whether the layers take it for a mesh of TPU cores
 
   @property
   def size(self) -> int:
@@ -71,10 +67,7 @@ class Encoded:
 
 @dataclasses.dataclass(frozen=True)
 class Stack:
-  """The part of a T5 model that a layer is in, and how the host calls it.
-
-  Functions below take changes of these settings as keyword arguments.
-  """
+  """The part of a T5 model that a layer is in, and how the host calls it."""
 
   name: str  # 'encoder', 'decoder' or 'transformer'
   autoregressive: bool = False
@@ -87,10 +80,6 @@ class Stack:
   ensemble: int = 0  # the number of models, if it is one
   beam: bool = False  # rows are [batch, beam, length], positions scalars
   encoded: Optional[Encoded] = None  # without beams
-
-  @property
-  def variable_dtype(self) -> mtf.VariableDType:
-    return mtf.VariableDType(tf.float32, tf.float32, tf.as_dtype(self.dtype))
 
   def model(self, d_model: int) -> transformer.Unitransformer:
     return transformer.Unitransformer(
@@ -149,6 +138,7 @@ def host_context(
   Without sequence_id, [batch..., length], it is the host's int 1: no padding.
   """
   stack = dataclasses.replace(stack, **changes)
+  dtype = tf.as_dtype(stack.dtype)
   names = ['outer_batch', 'batch', 'length'][-len(shape) + 1 :]
   if stack.beam:
     names = ['batch', 'beam', 'length']
@@ -169,16 +159,13 @@ def host_context(
     ]
     memory_id = constant(mesh_object, memory_id, dims)
     dims.append(mtf.Dimension('d_model', stack.encoded.output.shape[-1]))
-    memory = mtf.cast(
-      constant(mesh_object, stack.encoded.output, dims),
-      tf.as_dtype(stack.dtype),
-    )
+    memory = mtf.cast(constant(mesh_object, stack.encoded.output, dims), dtype)
   return transformer.Context(
     model=stack.model(shape[-1]),
     mesh=mesh_object,
     batch_dims=rows[:-1],
     length_dim=rows[-1],
-    variable_dtype=stack.variable_dtype,
+    variable_dtype=mtf.VariableDType(tf.float32, tf.float32, dtype),
     mode=stack.mode,
     losses=[],
     sequence_id=ids,
@@ -205,15 +192,10 @@ def parallel(
 ) -> Result:
   """Calls one or more layers, one after the other, on whole rows.
 
-  Args:
-    make_layer: makes a layer, or a list of such callables.
-    x: [batch..., length, d_model], one or two batch dimensions.
-    sequence_id: [batch..., length]; None: no padding.
-    stack: where the layers are; `changes` are its settings.
-    weights: returns the variables' values; None: as the layer initializes them.
-    cotangent: factor of the output in the function that is differentiated.
-    mask_padding: whether to set x to zero at padding, as the host does.
-    runs: number of session calls; if more than one, outputs are stacked.
+  `changes` are settings of the stack. Without `weights`, the layer initializes
+  its variables. `cotangent` is the factor of the output in the function that is
+  differentiated. With `mask_padding`, x is 0 at padding, as in the host. The
+  outputs of more than one of `runs` are stacked.
   """
   stack = dataclasses.replace(stack, **changes)
   makers = [make_layer] if callable(make_layer) else make_layer
@@ -235,32 +217,21 @@ def parallel(
     y = mtf.cast(y, tf.float32)
     trained = {_short(v.name): v.outputs[0] for v in graph.trainable_variables}
     sources = {'x': x_in, 'memory': context.encoder_output, **trained}
-    gradients = {}
+    gradients, losses = {}, list(context.losses)
     if stack.mode == 'train':
       loss = mtf.reduce_sum(y * constant(mesh_object, cotangent, dims))
-      loss = mtf.add_n(
-        [loss, *(mtf.cast(x, tf.float32) for x in context.losses)]
-      )
-      sources = {
-        n: source for n, source in sources.items() if source is not None
-      }
+      loss = mtf.add_n([loss] + [mtf.cast(x, tf.float32) for x in losses])
+      sources = {n: t for n, t in sources.items() if t is not None}
       found = mtf.gradients([loss], list(sources.values()))
       gradients = {n: g for n, g in zip(sources, found) if g is not None}
-    fetches = {
-      'output': y,
-      'gradients': gradients,
-      'losses': list(context.losses),
-    }
-    with open_session(
-      graph, mesh_object, stack.mesh, fetches, weights
-    ) as session:
-      results = [session.run({}) for _ in range(runs)]
+    fetches = {'output': y, 'gradients': gradients, 'losses': losses}
+    results, used = _run(graph, mesh_object, stack.mesh, fetches, weights, runs)
     result = results[0]
     if runs > 1:
       result['output'] = np.stack([r['output'] for r in results])
     return Result(
       **result,
-      weights=session.weights,
+      weights=used,
       trainable=list(trained),
       shapes=[
         (tensor.name, tuple(tensor.shape.as_list()))
@@ -283,12 +254,8 @@ def decode(
   """Calls a layer as the host's decoders do: first_part, then token by token.
 
   x is [batch, length, d_model], or [batch, beam, length, d_model]. `start` is
-  the number of given tokens in each row, [batch]; first_part has noise in place
-  of the others. Without it, decoding starts from states of zeros.
-
-  Returns:
-    The output, [batch..., length, d_model], with NaN at the given tokens; and
-    the weights.
+  the number of given tokens in each row, whose output is NaN; first_part has
+  noise in place of the others. Without it, decoding starts from states of 0.
   """
   stack = dataclasses.replace(stack, mode='first_part', **changes)
   length = x.shape[-2]
@@ -333,10 +300,7 @@ def decode(
       before = [(s.shape, s.dtype) for s in states]
       states = context.new_states
       assert [(s.shape, s.dtype) for s in states] == before
-    with open_session(
-      graph, mesh_object, stack.mesh, outputs, weights
-    ) as session:
-      values, used = session.run({}), session.weights
+    (values,), used = _run(graph, mesh_object, stack.mesh, outputs, weights)
   output = np.full(x.shape, np.nan)
   for step, value in enumerate(values):
     for row, p in enumerate(first + step):
@@ -353,8 +317,7 @@ def evaluate(
   """The float32 values of what `build` makes: tensors in any structure."""
   with new_graph(mesh) as (graph, mesh_object):
     fetches = build(mesh_object)
-    with open_session(graph, mesh_object, mesh, fetches, weights) as session:
-      return session.run({})
+    return _run(graph, mesh_object, mesh, fetches, weights)[0][0]
 
 
 def variables(
@@ -381,23 +344,15 @@ _UNOPTIMIZED = tf.GraphOptions()
 _UNOPTIMIZED.rewrite_options.disable_meta_optimizer = True
 
 
-@dataclasses.dataclass(frozen=True)
-class Session:
-  """A session over a lowered graph: fetches what it was opened for."""
-
-  run: Callable[[Mapping[tf.Tensor, Array]], Any]
-  weights: dict[str, Array]
-
-
-@contextlib.contextmanager
-def open_session(
+def _run(
   graph: mtf.Graph,
   mesh_object: mtf.Mesh,
   mesh: Mesh,
   fetches: Any,
   weights: Optional[Initial],
-) -> Iterator[Session]:
-  """Lowers a graph and loads its variables; fetches are cast to float32."""
+  runs: int = 1,
+) -> tuple[list[Any], dict[str, Array]]:
+  """The float32 values of each run of a graph, and those of its variables."""
   # Lowering stacks variables of one shape and forgets their names.
   names = {v.name for v in graph.all_variables}
   lowering = mtf.Lowering(graph, {mesh_object: mesh.implementation()})
@@ -426,7 +381,7 @@ def open_session(
     )
     values = values or session.run(masters)
     session.run(lowering.copy_masters_to_slices())
-    yield Session(lambda feed: session.run(fetches, feed), values)
+    return [session.run(fetches) for _ in range(runs)], values
 
 
 @contextlib.contextmanager
@@ -453,7 +408,6 @@ def constant(
 
 
 def _dims(context: transformer.Context) -> list[mtf.Dimension]:
-  """The dimensions of a layer's input."""
   return [*context.batch_dims, context.length_dim, context.model.model_dim]
 
 
@@ -467,11 +421,7 @@ def assert_close(
   where: str = '',
   tolerance: float = TOLERANCE['float32'],
 ) -> None:
-  """Compares arrays, or dicts of arrays by name.
-
-  The tolerance is relative to the largest expected entry; `where` begins the
-  message.
-  """
+  """Compares arrays, or dicts of arrays by name."""
   if isinstance(expected, dict):
     assert set(actual) == set(expected), where
     for name, value in expected.items():
@@ -481,13 +431,12 @@ def assert_close(
   assert a.shape == e.shape, f'{where}: shape {a.shape}, expected {e.shape}'
   scale = np.abs(e).max(initial=0) or 1.0
   error = np.abs(a.astype(np.float64) - e) / scale
-  off = ~(error <= tolerance)
-  if off.any():
+  if not (error <= tolerance).all():
     worst = np.unravel_index(
       np.where(np.isfinite(error), error, np.inf).argmax(), a.shape
     )
     raise AssertionError(
       f'{where}: entry {tuple(map(int, worst))} is {a[worst]!r}, expected '
       f'{e[worst]!r}; the error is {error[worst]:.2g} of the largest entry, '
-      f'{scale:.3g}; {off.sum()} of {off.size} entries are off'
+      f'{scale:.3g}'
     )

@@ -22,49 +22,37 @@ IDS = family.PADDED.ids
 PACKED = np.concatenate([family.PACKED.ids[:2], family.PACKED.ids[1::-1]])
 FLOAT32 = mtf.VariableDType(tf.float32, tf.float32, tf.float32)
 
+FAST = ('random', 'random_dense_vanilla', 'conv_relu_conv')
+
 every_mesh = pytest.mark.parametrize('mesh', MESHES)
 
 
 @functools.cache
-def on(mesh, name):
-  """Output and gradients; half of the members have packed rows."""
-  packed = sorted(family.VARIANTS).index(name) % 2 == 0
-  ids, stack = (PACKED, DECODER) if packed else (IDS, ENCODER)
-  return run(family.VARIANTS[name], ids, stack, mesh)
-
-
-def run(member, ids, stack, mesh):
-  member = member.but(
-    num_heads=4, packed=ids is PACKED, relative_attention_type='bias'
+def run(name, packed, stack, mesh):
+  ids = PACKED if packed else IDS
+  member = family.ALL[name].but(
+    num_heads=4, packed=packed, relative_attention_type='bias'
   )
   return harness.parallel(member, family.tokens(ids), ids, stack, mesh=mesh)
 
 
-def assert_same(many, one):
+@every_mesh
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(name, marks=[] if name in FAST else pytest.mark.slow)
+    for name in sorted(family.VARIANTS)
+  ],
+)
+def test_every_member(name, mesh):
+  """Half of the members have packed rows."""
+  packed = sorted(family.VARIANTS).index(name) % 2 == 0
+  stack = DECODER if packed else ENCODER
+  many = run(name, packed, stack, MESHES[mesh])
+  one = run(name, packed, stack, harness.ONE_DEVICE)
   harness.assert_close(many.output, one.output, 'output')
   harness.assert_close(many.gradients, one.gradients, 'gradient')
   assert many.weights.keys() == one.weights.keys()
-
-
-@pytest.mark.parametrize(
-  'name, shape, stack, ids',
-  [
-    ('random', 'batch:2', ENCODER, IDS),
-    ('random', 'model:2', DECODER, PACKED),
-    ('random_dense_vanilla', 'model:2', DECODER, IDS),
-    ('conv_relu_conv', 'batch:2', DECODER, PACKED),
-  ],
-)
-def test_on_two_devices(name, shape, stack, ids):
-  many = run(family.ALL[name], ids, stack, Mesh(shape, LAYOUT))
-  assert_same(many, run(family.ALL[name], ids, stack, harness.ONE_DEVICE))
-
-
-@pytest.mark.slow  # many cases
-@every_mesh
-@pytest.mark.parametrize('name', sorted(family.VARIANTS))
-def test_every_member(name, mesh):
-  assert_same(on(MESHES[mesh], name), on(harness.ONE_DEVICE, name))
 
 
 @pytest.mark.slow
@@ -109,7 +97,6 @@ def test_a_training_step_of_a_model():
 
 
 def _train(mesh):
-  """The loss and the weights after one step of gradient descent."""
   gin_files.parse(
     ['sizes/tiny.gin', 'variants/random_vanilla.gin'],
     [
@@ -126,13 +113,9 @@ def _train(mesh):
   rng = np.random.RandomState(0)
 
   def build(mesh_object):
-    model = utils.build_model(
-      'bitransformer',
-      20,
-      20,
-      mtf.convert_to_layout_rules(mesh.layout),
-      mtf.convert_to_shape(mesh.shape),
-    )
+    layout = mtf.convert_to_layout_rules(mesh.layout)
+    shape = mtf.convert_to_shape(mesh.shape)
+    model = utils.build_model('bitransformer', 20, 20, layout, shape)
     inputs, targets = (
       harness.constant(mesh_object, rng.randint(2, 20, [4, n]), 'batch length')
       for n in (7, 5)

@@ -40,10 +40,7 @@ def write(
   step: int = 7,
   change: Callable[[str, npt.NDArray[Any]], Any] = lambda name, value: value,
 ) -> str:
-  """Writes a checkpoint of random weights with TensorFlow's own Saver.
-
-  `bindings` follow TINY, and `change` may replace the value of a variable.
-  """
+  """Writes a checkpoint of random weights with TensorFlow's own Saver."""
   gin_files.parse(files(variant), [*TINY, *bindings])
   model = host_model.build(VOCAB)
   rng = np.random.RandomState(5)

@@ -47,7 +47,7 @@ def output(*words, **options):
   return done.stdout
 
 
-def files(folder: pathlib.Path) -> set[str]:
+def files(folder):
   """The files below a folder, relative to it, but for Python's own."""
   return {
     str(path.relative_to(folder))
@@ -57,14 +57,12 @@ def files(folder: pathlib.Path) -> set[str]:
 
 
 @pytest.fixture(scope='module')
-def copy(tmp_path_factory) -> pathlib.Path:
-  """A copy of the checkout, its links included."""
+def copy(tmp_path_factory):
   return checkout.copy_to(tmp_path_factory.mktemp('copy') / 'checkout')
 
 
 @pytest.fixture(scope='module')
-def sdist(copy, tmp_path_factory) -> pathlib.Path:
-  """A source distribution, built in the copy."""
+def sdist(copy, tmp_path_factory):
   folder = tmp_path_factory.mktemp('sdist')
   words = ('setup.py', '--quiet', 'sdist', '--dist-dir', folder)
   done = run(sys.executable, *words, cwd=copy)
@@ -75,7 +73,7 @@ def sdist(copy, tmp_path_factory) -> pathlib.Path:
 
 
 @pytest.fixture(scope='module', params=['copy', 'sdist'])
-def installed(request, tmp_path_factory) -> pathlib.Path:
+def installed(request, tmp_path_factory):
   """A folder with an installed wheel, built from a checkout or an sdist."""
   source = request.getfixturevalue(request.param)
   folder = tmp_path_factory.mktemp('installed')
@@ -96,10 +94,8 @@ def test_every_file_is_in_it_and_no_other(installed):
     for here, there in INSTALLED_AS.items()
     for name in files(CHECKOUT / here)
   }
-  assert 'synth_mtf/gin/__init__.py' not in found
   text = (metadata / 'METADATA').read_text()
-  (python,) = re.findall(r'^Requires-Python: (.*)$', text, re.M)
-  assert set(python.split(',')) == {'>=3.9', '<3.12'}
+  assert re.search(r'^Requires-Python: (>=3.9,<3.12|<3.12,>=3.9)$', text, re.M)
   required = re.findall(r'^Requires-Dist: ([\w-]+)(.*)$', text, re.M)
   always = {name for name, rest in required if 'extra ==' not in rest}
   assert 'torch' not in always
@@ -126,8 +122,9 @@ def test_the_checkout_that_shadows_an_installation_is_whole():
   """A process that starts in its root imports it, as a fork server does."""
   environment = {k: v for k, v in os.environ.items() if k != 'PYTHONPATH'}
   printed = output(sys.executable, '-c', LOOK, cwd=CHECKOUT, env=environment)
-  package, _, gin, _, has_mixture = printed.splitlines()
+  package, _, gin, gin_files, has_mixture = printed.splitlines()
   assert pathlib.Path(package) == CHECKOUT / 'synth_mtf' / '__init__.py'
+  assert pathlib.Path(gin_files).samefile(CHECKOUT / 'gin')
   assert 'site-packages' in gin
   assert has_mixture == 'True'
 
@@ -138,8 +135,6 @@ def test_an_sdist_holds_the_checkout(copy, sdist):
   made = ('build/', 'synth_mtf.egg-info/')  # where the wheel was built
   ours = {name for name in files(copy) if not name.startswith(made)}
   assert ours - found == {'.gitignore'}
-  for name in ('constraints.txt', 'constraints-tf2.15.txt', 'docs/results.md'):
-    assert name in found
   assert not any('__pycache__' in name for name in found)
 
 
@@ -160,12 +155,6 @@ def test_a_wrong_python_is_one_line_for_pip(version):
   assert done.returncode == 1
   assert done.stderr.count('\n') == 1
   assert done.stderr.startswith('synth_mtf needs Python 3.9, 3.10 or 3.11')
-
-
-def test_a_right_python_builds_with_setuptools():
-  code = 'import build_backend as b; print(b.build_wheel, b.build_editable)'
-  printed = output(sys.executable, '-c', code, cwd=CHECKOUT)
-  assert printed.count('setuptools.build_meta') == 2
 
 
 @pytest.mark.parametrize(

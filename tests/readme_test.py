@@ -19,7 +19,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import typing
 
 import pytest
 
@@ -47,19 +46,10 @@ SHORT = (
   '--gin_param "utils.run.batch_size = 4"'
 )
 SHELL = ('.', 'cd', 'export', 'gcloud')  # its own words, and what few have
-T5_MAIN = ('t5_mesh_transformer', 'synth-mtf transformer')
-
-
-class Block(typing.NamedTuple):
-  """A fenced block of commands, and the comment before it."""
-
-  where: str
-  mark: str
-  text: str
-  commands: list[str]
 
 
 def blocks():
+  """The mark, text and commands of each block, with its place as the id."""
   for document in DOCUMENTS:
     content = document.read_text(encoding='utf-8')
     for match in BLOCK.finditer(content):
@@ -69,43 +59,39 @@ def blocks():
       if match['language'] == 'console':
         commands = [c[2:] for c in commands if c.startswith('$ ')]
       where = f'{document.relative_to(CHECKOUT)}:{line}'
-      yield Block(where, match['mark'] or '', match['text'] or '', commands)
+      yield pytest.param(match['mark'], match['text'], commands, id=where)
 
 
 BLOCKS = list(blocks())
 
 
 @pytest.fixture(scope='module')
-def clone(tmp_path_factory) -> pathlib.Path:
+def clone(tmp_path_factory):
   """Where the commands run: what a reader has who followed the text."""
   here = checkout.copy_to(tmp_path_factory.mktemp('reader') / 'synth_mtf')
   checkout.install(here)
-  run('a short demo', f'.venv/bin/synth-mtf demo {SHORT}', here)
+  run(f'.venv/bin/synth-mtf demo {SHORT}', here)
   return here
 
 
-def test_there_are_blocks():
-  assert sum(len(block.commands) for block in BLOCKS) > 3
-
-
-@pytest.mark.parametrize('block', BLOCKS, ids=lambda block: block.where)
-def test_commands(block, request):
-  assert block.commands, f'{block.where}: no command'
-  if block.mark == 'run by':
-    for path in block.text.split():
-      assert (CHECKOUT / path).exists(), f'{block.where}: no file {path}'
-  if block.mark in ('run by', 'not run'):
-    for command in block.commands:
-      check(block.where, command)
+@pytest.mark.parametrize('mark, text, commands', BLOCKS)
+def test_commands(mark, text, commands, request):
+  assert commands
+  if mark == 'run by':
+    for path in text.split():
+      assert (CHECKOUT / path).exists(), f'no file {path}'
+  if mark in ('run by', 'not run'):
+    for command in commands:
+      check(command)
     return
-  added = f' {block.text}' if block.mark == 'run with' else ''
-  for command in block.commands:
+  added = f' {text}' if mark else ''
+  for command in commands:
     if command.startswith('t5_mesh_transformer'):
       pytest.importorskip('torch', reason='the stock command needs torch')
-    run(block.where, command + added, request.getfixturevalue('clone'))
+    run(command + added, request.getfixturevalue('clone'))
 
 
-def run(where, command, folder):
+def run(command, folder):
   paths = (folder / '.venv' / 'bin', BIN, os.environ['PATH'])
   environment = {**os.environ, 'PATH': ':'.join(map(str, paths))}
   environment.pop('PYTHONPATH', None)  # of a checkout that is not installed
@@ -119,43 +105,42 @@ def run(where, command, folder):
     timeout=600,
     check=False,
   )
-  assert done.returncode == 0, f'{where}: {command}\n{done.stderr[-3000:]}'
+  assert done.returncode == 0, f'{command}\n{done.stderr[-3000:]}'
 
 
-def check(where, command):
+def check(command):
   """Checks the words of a command that is not run."""
   words = shlex.split(command)
   while words and re.match(r'\w+=', words[0]):  # variables of its environment
     del words[0]
   program = words[0].replace('.venv/bin/', '')
-  if ' '.join([program, *words[1:]]).startswith(T5_MAIN):
-    check_t5_main(where, words[1 + (program == 'synth-mtf') :])
+  if program == 't5_mesh_transformer':
+    check_t5_main(words[1:])
+  elif words[1:2] == ['transformer'] and program == 'synth-mtf':
+    check_t5_main(words[2:])
   elif program == 'synth-mtf':
     cli.parser().parse_args(words[1:])
   elif program == 'make':
     subprocess.run(['make', '-n', *words[1:]], cwd=CHECKOUT, check=True)
   elif program == 'pip':
-    check_pip(where, words)
+    check_pip(words)
   elif re.fullmatch(r'python(3(\.\d+)?)?', program):
-    if words[1] != '-m':
-      assert (CHECKOUT / words[1]).exists(), f'{where}: no file {words[1]}'
+    assert words[1] == '-m' or (CHECKOUT / words[1]).exists(), words[1]
   else:
-    assert shutil.which(program) or program in SHELL, (
-      f'{where}: cannot check {program!r}'
-    )
+    assert shutil.which(program) or program in SHELL, program
 
 
-def check_pip(where, words):
+def check_pip(words):
   for flag, value in zip(words, words[1:]):
     if flag in ('-c', '-r'):
-      assert (CHECKOUT / value).exists(), f'{where}: no file {value}'
+      assert (CHECKOUT / value).exists(), f'no file {value}'
   setup = (CHECKOUT / 'setup.py').read_text()
   for extras in re.findall(r'\[(.*?)\]', ' '.join(words)):
     for extra in extras.split(','):
-      assert f"'{extra}': [" in setup, f'{where}: no extra {extra}'
+      assert f"'{extra}': [" in setup, f'no extra {extra}'
 
 
-def check_t5_main(where, words):
+def check_t5_main(words):
   """Parses the flags, and the gin files and bindings they name."""
   from absl import flags
   from absl.testing import flagsaver
@@ -166,7 +151,7 @@ def check_t5_main(where, words):
   tasks.define_flags()
   with flagsaver.flagsaver():
     rest = flags.FLAGS(['t5_mesh_transformer', *words])
-    assert rest[1:] == [], f'{where}: not a flag: {rest[1:]}'
+    assert rest[1:] == [], 'not flags'
     files = [
       file
       for file in flags.FLAGS.gin_file or []

@@ -7,9 +7,8 @@ Equation and section numbers are those of arXiv 2005.00743, version 3; "v1"
 marks section 6.2 of version 1.
 
 Shapes: x [n, d_model] and y [n, d_model]; logits [heads, n, m] for a memory of
-[m, d_model], which is x itself in self-attention. Weights are float64 arrays
-under their names in the checkpoint. A layer with one head stores no heads
-dimension, so each array is first reshaped to have one.
+[m, d_model], which is x itself in self-attention. A layer with one head stores
+no heads dimension, so each array is first reshaped to have one.
 
 Everything is analytic in its inputs (comparisons look at the real part), so
 `probes` are exact to rounding: the imaginary part of f(x + ih) over h.
@@ -138,11 +137,7 @@ def _convolved(s: Example, scope: str) -> Array:
 
 
 def convolve(x: Array, kernel: Array, causal: bool) -> Array:
-  """y_i = sum_w kernel[w] x_(i + w - shift), zero outside the sequence.
-
-  The kernel is [width, channels_in, channels_out]. If causal, its last tap is
-  at token i, otherwise the middle one (for an even width, the one after it).
-  """
+  """y_i = sum_w kernel[w] x_(i + w - before), zero outside the sequence."""
   width = len(kernel)
   before = width - 1 if causal else width // 2
   padded = np.pad(x, ((before, width - 1 - before), (0, 0)))
@@ -165,11 +160,7 @@ def gated(s: Example, scope: str = 'gated_dense') -> Array:
 
 
 def patterns(s: Example, names: Sequence[str], size: int) -> Array:
-  """Fixed attention, one pattern per head (arXiv 2002.10260, section 3).
-
-  Tokens outside the pattern have a logit of -30: exp(-30) vanishes next to the
-  chosen tokens, and if none of those is visible, all weights are equal.
-  """
+  """Fixed attention, one pattern per head (arXiv 2002.10260, section 3)."""
   n = len(s.x)
   i, j = np.mgrid[:n, :n]
 
@@ -223,8 +214,6 @@ def bucket(distance: int, bidirectional: bool, buckets: int) -> int:
   if n < exact:
     return first + n
   grown = math.log(n / exact) / math.log(128 / exact) * (buckets - exact)
-  # The host takes the logarithm in float32, where an exact power may round
-  # down; none of the distances tested is one.
   return first + min(exact + int(grown + 1e-9), buckets - 1)
 
 
@@ -263,16 +252,10 @@ class Layer:
     memory: Optional[Array] = None,
     columns: Optional[npt.ArrayLike] = None,
   ) -> Attention:
-    """Attention of one sequence.
+    """Attention of one sequence [n, d_model] to all of a memory; default: x.
 
-    Args:
-      x: [n, d_model].
-      weights: arrays by name.
-      causal: whether token i sees only the tokens up to itself.
-      positions: [n], of the tokens in a table; default 0, 1, 2, ...
-      visible: bool [n, n], overrides what `causal` implies (a prefix LM).
-      memory: [m, d_model], what queries attend to, all of it; default: x.
-      columns: [m], positions of the memory; default 0, 1, 2, ...
+    `positions` and `columns` are those of tokens and memory in a table, 0, 1,
+    ... by default; `visible` [n, n] overrides what `causal` implies.
     """
     n = len(x)
     rows = np.arange(n) if positions is None else np.asarray(positions)
@@ -341,16 +324,8 @@ def rows(
 ) -> Attention:
   """Attention of a batch: each sequence of each row alone; 0 elsewhere.
 
-  Args:
-    layer: a Layer.
-    x: [batch..., length, d_model].
-    weights: arrays by name.
-    sequence_id: [batch..., length]; the tokens of a sequence are adjacent and
-      have the same number; 0 is padding.
-    causal: whether the layer is in a decoder.
-    memory: [batch..., memory_length, d_model] in cross-attention. A target
-      without inputs gets 0.
-    memory_id: [batch..., memory_length], the same numbers.
+  The tokens of a sequence are adjacent and have the same number; 0 is padding.
+  In cross-attention, a target without inputs gets 0.
   """
   if memory_id is None:
     memory_id = sequence_id
@@ -401,9 +376,8 @@ def probes(
 ) -> list[Probe]:
   """Derivatives of f by single entries of each array, and along mixtures.
 
-  The mixtures are random directions over all entries, so that they reveal any
-  wrong entry; the single entries show where to look. `fixed` are further arrays
-  that f takes.
+  The mixtures reveal any wrong entry; the single entries show where to look.
+  `fixed` are further arrays that f takes.
   """
   rng = np.random.RandomState(0)
   found = []

@@ -100,19 +100,6 @@ def test_decoding(mode):
   harness.assert_close(found, expected, 'decoded')
 
 
-def test_factorized_gives_all_queries_the_same_logits():
-  fr = functools.partial(synth_mtf.FactorizedRandom, max_length=MAX_LENGTH)
-  rival, found = (
-    harness.parallel(layer, X, np.ones([2, 7], int), mode='eval').output
-    for layer in (
-      functools.partial(theirs, synthesize_mode='factorized'),
-      functools.partial(ours, synthesizers=[functools.partial(fr, rank=16)]),
-    )
-  )
-  harness.assert_close(rival, np.repeat(rival[:, :1], 7, axis=1), 'queries')
-  assert (np.abs(found[:, 1:] - found[:, :1]).max((0, 2)) > 0.1).all()
-
-
 def test_by_position_differs_from_by_row():
   layer = functools.partial(ours, synthesizers=[R], packed=True)
   by_row, by_position = (

@@ -36,13 +36,11 @@ class Fact(NamedTuple):
     return PAST[self.verb]
 
   def sentence(self) -> str:
-    """'Anna painted the red boat in the harbour.'."""
     return (
       f'{self.person} {self.past} the {self.colour} {self.thing} {self.place}.'
     )
 
   def summary(self) -> str:
-    """'Anna painted a boat.'."""
     return f'{self.person} {self.past} a {self.thing}.'
 
 
@@ -62,30 +60,22 @@ def text(facts: list[Fact]) -> str:
   return ' '.join(one.sentence() for one in facts)
 
 
-class Anaphora(NamedTuple):
-  """A sentence with a pronoun that could refer to either of two people."""
+def anaphora(rng: random.Random) -> tuple[str, str, str, str]:
+  """A sentence with a pronoun, the pronoun, whom it means and whom it does not.
 
-  sentence: str
-  pronoun: str
-  right: str  # the person it refers to
-  wrong: str
-
-
-def anaphora(rng: random.Random) -> Anaphora:
-  """Draws a sentence whose verb decides whom the pronoun refers to."""
+  The verb decides.
+  """
   group, pronoun = rng.choice(((WOMEN, 'she'), (MEN, 'he')))
   first, second = rng.sample(group, 2)
   thing = rng.choice(THINGS)
   verb, claim, first_is_right = rng.choice(
     (
       ('thanked', f'had repaired the {thing}', False),
-      ('blamed', f'had lost the {thing}', False),
       ('praised', f'had cleaned the {thing}', False),
       ('begged', f'needed the {thing}', True),
-      ('asked', f'wanted the {thing}', True),
       ('called', f'had found the {thing}', True),
     )
   )
   people = (first, second) if first_is_right else (second, first)
   sentence = f'{first} {verb} {second} because {pronoun} {claim}.'
-  return Anaphora(sentence, pronoun, *people)
+  return sentence, pronoun, *people

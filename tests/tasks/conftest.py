@@ -22,7 +22,6 @@ _SUPER_GLUE = {*tfds.text.super_glue.SuperGlue.builder_configs} - {
 
 @pytest.fixture(autouse=True)
 def settings_of_tests(monkeypatch, tmp_path):
-  """Row counts apart from the user's, and a vocabulary that is there."""
   monkeypatch.setenv('SYNTH_MTF_INDEX_DIR', str(tmp_path / 'index'))
   monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'bytes')
 
@@ -69,10 +68,8 @@ def tfds_dir(sample_data, tmp_path_factory) -> str:
     tfds_samples.prepare(
       f'super_glue/{name}:1.0.2', str(sample_data / 'superglue'), folder
     )
-  squad = {
-    part: str(sample_data / 'squad' / f'{part}-v1.1.json')
-    for part in ('train', 'dev')
-  }
+  parts = 'train', 'dev'
+  squad = {p: str(sample_data / f'squad/{p}-v1.1.json') for p in parts}
   tfds_samples.prepare('squad/v1.1:3.0.0', squad, folder)
   return folder
 
@@ -84,7 +81,7 @@ def use_tfds(tfds_dir):
     yield
 
 
-def _mrpc(sample_data: pathlib.Path, tmp_path_factory) -> dict[str, str]:
+def _mrpc(sample_data, tmp_path_factory):
   """Returns Microsoft's two files, of which GLUE's are the parts."""
   folder = tmp_path_factory.mktemp('mrpc')
   parts = {
@@ -109,9 +106,7 @@ def prepared(tmp_path):
   folder = str(tmp_path / 'tfds')
 
   def prepare(name, files=None, **splits):
-    generators = {
-      split: iter(enumerate(rows)) for split, rows in splits.items()
-    }
+    generators = {s: iter(enumerate(rows)) for s, rows in splits.items()}
     tfds_samples.prepare(name, files, folder, generators or None)
 
   with comparison.tfds_at(folder):

@@ -10,7 +10,6 @@ import shutil
 import gin
 import numpy as np
 import pytest
-import sacrebleu
 import seqio
 import tensorflow_datasets as tfds
 
@@ -69,16 +68,13 @@ def test_rows_of_any_text_are_full(official_data):
     for _ in range(2)
   )
   assert list(map(frozen, rows)) == list(map(frozen, again))
-  full = [
-    r for r in rows if (len(r['inputs']), len(r['targets'])) == (512, 114)
-  ]
+  sizes = 512, 114
+  full = [r for r in rows if (r['inputs'].size, r['targets'].size) == sizes]
   assert len(full) > 45
   first_sentinel = tasks.VOCABULARY.vocab_size - 1
   noise = sum((r['targets'] < first_sentinel - 99).sum() - 1 for r in full)
   text = sum((r['inputs'] < first_sentinel - 99).sum() - 1 for r in full)
   assert noise / (noise + text) == pytest.approx(0.15, abs=0.005)
-  spans = sum((r['inputs'] > first_sentinel - 99).sum() for r in full)
-  assert noise / spans == pytest.approx(3.0, abs=0.1)
 
 
 def test_lm1b(official_data, tmp_path, prepared):
@@ -145,15 +141,10 @@ def test_summaries(with_lists, official_data, tmp_path, prepared):
   train = [s for s in stories if s.name[0] not in '0f']
   if with_lists:
     # A story is named by the hash of its address: make addresses of our own.
-    urls = [f'http://example.com/{i}' for i in range(len(stories))]
-    named = [
-      story.rename(
-        story.with_name(f'{hashlib.sha1(url.encode()).hexdigest()}.story')
-      )
-      for url, story in zip(urls, stories)
-    ]
-    train = named[:5]
-    write(root / 'url_lists/all_train.txt', '\n'.join(urls[:5]).encode())
+    urls = [f'http://example.com/{i}' for i in range(5)]
+    names = [f'{hashlib.sha1(url.encode()).hexdigest()}.story' for url in urls]
+    train = [s.rename(s.with_name(n)) for s, n in zip(stories, names)]
+    write(root / 'url_lists/all_train.txt', '\n'.join(urls).encode())
   parse = tfds.summarization.cnn_dailymail._get_art_abs  # noqa: SLF001
   rows = [
     dict(zip(('article', 'highlights'), parse(str(path))), id='', publisher='')
@@ -208,18 +199,6 @@ def test_translation(task, config, source, official_data, tmp_path, prepared):
   prepared(f'{config}:1.0.0', train=rows)
   found = comparison.three_ways(f'synth_{task}', 'train', tmp_path, task)
   assert sum(found.values()) == ROWS
-
-
-def test_bleu_is_sacrebleus(official_data):
-  file = official_data / 'parallel/wmt14_en_de_tok/val.de'
-  german = file.read_text(encoding='utf-8').splitlines()
-  predictions = [line[: len(line) * 2 // 3] for line in german]
-  (metric,) = tasks.get('synth_wmt14_ende_v003').metric_fns
-  expected = sacrebleu.corpus_bleu(
-    predictions, [german], tokenize='intl', smooth_value=0.0, force=False
-  )
-  assert 0 < expected.score < 99
-  assert metric(german, predictions)['bleu'] == pytest.approx(expected.score)
 
 
 @pytest.mark.parametrize(

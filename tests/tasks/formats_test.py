@@ -10,17 +10,6 @@ from synth_mtf.tasks.files.formats import Record, RowError
 from tests.tasks import folder
 
 
-def test_errors_of_rows():
-  error = RowError('three columns', 'four', line=2)
-  assert (str(error), error.line) == ('three columns; expected four', 2)
-  inside = error.within('file .en')
-  assert str(inside) == 'file .en: three columns; expected four'
-  assert formats.decode('caf\u00e9'.encode()) == 'caf\u00e9'
-  with pytest.raises(RowError, match='the byte 0xe9 at column 4 is') as caught:
-    formats.decode(b'one\ncaf\xe9')
-  assert caught.value.line == 1
-
-
 def test_long_text_is_shortened():
   assert formats.quote("it's" * 15) == repr("it's" * 15)
   shown = formats.quote('x' * 61)

@@ -3,7 +3,6 @@
 import gzip
 import json
 import pathlib
-from typing import Any
 
 import pytest
 import seqio
@@ -15,7 +14,7 @@ from synth_mtf import tasks
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import inspection
 from synth_mtf.tasks.files import index
-from synth_mtf.tasks.files.formats import Reader, RowError
+from synth_mtf.tasks.files.formats import RowError
 from synth_mtf.tasks.files.index import Part
 from tests.tasks import folder
 
@@ -51,25 +50,18 @@ def _damaged(data: bytes, damage) -> bytes:
   return data
 
 
-def _whole(path: str, reader: Reader) -> Part:
+def _whole(path, reader):
   header, columns = reader.read_header(path)
   return Part(reader, path, len(header.data), columns=columns)
 
 
-def _rows(*parts: Part) -> tuple[dict[str, Any], int]:
-  """Returns the examples by record, None if it is refused, and their number.
-
-  An example is without the position of its row.
-  """
-  found: dict[str, Any] = {}
-  count = 0
+def _rows(*parts):
+  """The examples by record (None: refused), and their number."""
+  found, count = {}, 0
   for part in parts:
     for record, items in index.read(part):
-      examples = [
-        {name: value for name, value in item.items() if name != 'idx'}
-        for item in items
-        if not isinstance(item, RowError)
-      ]
+      good = [item for item in items if not isinstance(item, RowError)]
+      examples = [{k: v for k, v in e.items() if k != 'idx'} for e in good]
       count += len(examples)
       refused = not examples and items
       found[repr(record.data)] = None if refused else examples
@@ -122,9 +114,8 @@ def test_damage_is_found_or_harmless(name, official_data, tmp_path):
       return  # the file as a whole is refused
     assert in_parts == (after, count)
     assert found.num_examples == count
-    _check_labels(
-      reader, [row for rows in after.values() for row in rows or ()]
-    )
+    for row in sum(filter(None, after.values()), []):
+      _check_label(reader, row.get('label'))
     same_header = path.read_bytes().split(b'\n')[0] == good.split(b'\n')[0]
     if same_header or not getattr(reader, 'header', False):
       assert all(after[d] == before[d] for d in before.keys() & after.keys())
@@ -132,17 +123,18 @@ def test_damage_is_found_or_harmless(name, official_data, tmp_path):
   check()
 
 
-def _check_labels(reader, rows):
-  """Labels are classes of the set, or scores of the scale."""
+def _check_label(reader, label):
+  """A label is a class of the set, or a score of the scale."""
   classes = getattr(reader, 'labels', range(4))
   if config := getattr(reader, '_config', None):
     classes = config.label_classes
-  for label in (row['label'] for row in rows if 'label' in row):
-    if reader.schema['label'].dtype == tf.float32:
-      assert 0 <= label <= 5
-    else:
-      assert isinstance(label, int)
-      assert 0 <= label < len(classes)
+  if label is None:
+    return
+  if reader.schema['label'].dtype == tf.float32:
+    assert 0 <= label <= 5
+  else:
+    assert isinstance(label, int)
+    assert 0 <= label < len(classes)
 
 
 @settings(max_examples=40, deadline=5000, derandomize=True)

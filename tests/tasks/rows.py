@@ -10,10 +10,7 @@ import tensorflow.compat.v1 as tf
 def run(
   make: Callable[[], tf.data.Dataset], limit: int = -1
 ) -> list[dict[str, Any]]:
-  """Returns the first `limit` elements of the dataset that `make` builds.
-
-  T5 builds its input pipelines in a graph; so do the tests.
-  """
+  """Returns the first `limit` elements of the dataset that `make` builds."""
   rows = []
   with tf.Graph().as_default(), tf.Session() as session:
     ds = make().take(limit)

@@ -31,7 +31,6 @@ def _ours(name):
 
 
 def _tfds(name, tmp_path, *args):
-  """Returns the rows that TFDS's builder makes of a file."""
   builder = tfds.builder(name, data_dir=str(tmp_path / 'tfds'))
   features = dict(builder.info.features)
   rows = []

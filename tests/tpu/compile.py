@@ -10,6 +10,7 @@ import os
 import pathlib
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 os.environ['JAX_PLATFORMS'] = 'cpu'
@@ -21,20 +22,14 @@ import numpy as np
 from jax._src.lib import xla_client
 from jax.experimental import topologies
 
-_CORES = 8
 
-
-def compile_(hlo: bytes) -> Any:
-  """Compiles a serialized HloModule for all cores."""
-  topology = topologies.get_topology_desc(
-    platform='tpu', topology_name='v3:2x2'
-  )
-  devices = topology.devices[:_CORES]
+def compile_(hlo: bytes, devices: Sequence[Any]) -> Any:
+  """Compiles a serialized HloModule for a replica on each device."""
   options = xla_client.CompileOptions()
-  options.num_replicas = _CORES
+  options.num_replicas = len(devices)
   options.num_partitions = 1
   options.device_assignment = xla_client.DeviceAssignment.create(
-    np.array([device.id for device in devices]).reshape(_CORES, 1)
+    np.array([[device.id] for device in devices])
   )
   # jax has no public function that compiles a HloModule.
   module = xla_client._xla.mlir.xla_computation_to_mlir_module(  # noqa: SLF001
@@ -45,12 +40,15 @@ def compile_(hlo: bytes) -> Any:
 
 def main(folder: str, *variants: str) -> None:
   """Prints a row for each program."""
+  topology = topologies.get_topology_desc(
+    platform='tpu', topology_name='v3:2x2'
+  )
   print('| variant | GFLOP | GB accessed | MB of temporary memory | s |')
   print('|---|---|---|---|---|')
   for variant in variants:
     hlo = pathlib.Path(folder, f'{variant}.hlo').read_bytes()
     start = time.monotonic()
-    compiled = compile_(hlo)
+    compiled = compile_(hlo, topology.devices[:8])
     seconds = time.monotonic() - start
     cost = compiled.cost_analysis()
     memory = compiled.get_compiled_memory_stats().temp_size_in_bytes

@@ -46,7 +46,6 @@ def write(variant: str, run: str, layers: int, folder: pathlib.Path) -> None:
 
 
 def main() -> None:
-  """Writes one program after the other."""
   parser = argparse.ArgumentParser(description=__doc__.split('\n', 1)[0])
   parser.add_argument('folder', type=pathlib.Path)
   parser.add_argument('variants', nargs='+', metavar='VARIANT')

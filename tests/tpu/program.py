@@ -1,8 +1,7 @@
 """The training, evaluation and inference programs of a TPU, built on a CPU.
 
 The graph is the real one: T5's model function, SimdMeshImpl and tpu.replicate,
-over the topology of a 2x2 slice with two cores a chip. Only the machine that
-would run it is missing.
+over the topology of a 2x2 slice with two cores a chip.
 """
 
 import collections
@@ -39,8 +38,6 @@ LAYOUT = (
 
 
 class Size(NamedTuple):
-  """How large the model and its data are."""
-
   d_model: int
   d_ff: int
   num_heads: int
@@ -55,8 +52,6 @@ class Size(NamedTuple):
 BASE = Size(768, 3072, 12, 64, 32128, 32, 512, 114)
 # For programs that are executed.
 TINY = Size(16, 32, 4, 4, 64, 8, 16, 8)
-
-
 # Some runs require one.
 _ANY_CHECKPOINT = "utils.run.init_checkpoint = 'any'"
 
@@ -72,19 +67,10 @@ def shipped(run: str) -> tuple[Mapping[str, int], bool]:
 
 # Operations that XLA supports on a TPU but not on a CPU.
 _TPU_OPS = {
-  'AllToAll',
-  'CollectivePermute',
-  'CrossReplicaSum',
-  'TPUReplicateMetadata',
-  'TPUReplicatedInput',
-  'TPUReplicatedOutput',
+  *('AllToAll', 'CollectivePermute', 'CrossReplicaSum'),
+  *('TPUReplicateMetadata', 'TPUReplicatedInput', 'TPUReplicatedOutput'),
   # Loops, which XLA's front end rewrites.
-  'Enter',
-  'Exit',
-  'LoopCond',
-  'Merge',
-  'NextIteration',
-  'Switch',
+  *('Enter', 'Exit', 'LoopCond', 'Merge', 'NextIteration', 'Switch'),
 }
 # XLA evaluates it while it compiles: its arguments are constant shapes.
 _FOLDED = {'BroadcastGradientArgs'}
@@ -94,38 +80,24 @@ _HOST = '/job:worker/task:0/device:CPU:0'
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-  """A program to build.
+  """A program to build."""
 
-  Attributes:
-    variant: name of the gin variant, or None for T5 itself.
-    mode: 'train', 'eval' or 'infer'.
-    mesh: mesh shape.
-    packed: whether rows hold several sequences (train only).
-    bindings: more gin bindings.
-    activations: type of the activations.
-    learning_rate: of plain SGD, or None for Adafactor.
-    size: of the model and its data.
-    layout: layout rules.
-    run: a file of gin/runs, which provides all other settings.
-  """
-
-  variant: Optional[str]
-  mode: str = 'train'
+  variant: Optional[str]  # None: T5 itself
+  mode: str = 'train'  # or 'eval', 'infer'
   mesh: str = 'batch:4,model:2'
-  packed: bool = False
+  packed: bool = False  # whether rows hold several sequences (train only)
   bindings: Sequence[str] = ()
   activations: str = 'bfloat16'
-  learning_rate: Optional[float] = None
+  learning_rate: Optional[float] = None  # of plain SGD; None: Adafactor
   size: Size = BASE
   layout: str = LAYOUT
-  run: Optional[str] = None
+  run: Optional[str] = None  # a file of gin/runs, for all other settings
 
   @property
   def lengths(self) -> dict[str, int]:
     return {'inputs': self.size.inputs, 'targets': self.size.targets}
 
   def parse(self) -> None:
-    """Binds the setting in gin."""
     files = {'variants': self.variant, 'runs': self.run}
     gin_files.parse(
       ['sizes/tiny.gin', *(f'{f}/{n}.gin' for f, n in files.items() if n)],
@@ -156,10 +128,7 @@ class Setting:
       mesh_shape=mesh_shape,
       layout_rules=layout,
       batch_size=self.size.batch,
-      sequence_length={
-        'inputs': self.size.inputs,
-        'targets': self.size.targets,
-      },
+      sequence_length=self.lengths,
       autostack=True,
       keep_checkpoint_max=1,
       save_checkpoints_steps=10**9,
@@ -193,21 +162,14 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-  """A program for 8 TPU cores.
-
-  Attributes:
-    graph: the TensorFlow graph that holds it.
-    spec: the result of the host's model function.
-    features: its inputs.
-  """
+  """A program for 8 TPU cores."""
 
   graph: tf.Graph
-  spec: tf.estimator.EstimatorSpec
+  spec: tf.estimator.EstimatorSpec  # the result of the host's model function
   features: dict[str, npt.NDArray[np.int32]]
 
   @property
   def lowering(self) -> mtf.Lowering:
-    """The Mesh-TensorFlow lowering that made it."""
     spec = self.spec
     kinds = spec.training_hooks, spec.evaluation_hooks, spec.prediction_hooks
     hooks = [hook for hooks in kinds for hook in hooks or ()]
@@ -216,7 +178,6 @@ class Program:
 
   @property
   def operations(self) -> list[tf.Operation]:
-    """The operations that run on a core."""
     operations = self.graph.get_operations()
     return [op for op in operations if '_tpu_replicate' in op.node_def.attr]
 
@@ -234,12 +195,7 @@ class Program:
 
 
 def build(setting: Setting, cores: int = 2) -> Program:
-  """Builds the program of a setting for a 2x2 slice.
-
-  Args:
-    setting: what to build.
-    cores: logical cores of a chip.
-  """
+  """Builds a program for a 2x2 slice with so many logical cores a chip."""
   if not flags.FLAGS.is_parsed():
     flags.FLAGS.mark_as_parsed()  # the host reads them
   setting.parse()
@@ -305,19 +261,17 @@ def _faults(op: tf.Operation) -> Iterator[str]:
     if output.dtype.base_dtype in _FORBIDDEN:
       yield f'{op.type}: {output.dtype.name} ({op.name})'
   if op.type not in _TPU_OPS:
-    kernels_ = _xla_kernels()[op.type]
-    if not any(_fits(op.node_def, kernel) for kernel in kernels_):
-      types_ = ' for its types' if kernels_ else ''
-      yield f'{op.type}: no XLA kernel{types_} ({op.name})'
-
-
-def _fits(node: tf.NodeDef, kernel: Mapping[str, set[int]]) -> bool:
-  for attribute, allowed in kernel.items():
-    value = node.attr.get(attribute)
-    found = ([value.type] if value.type else value.list.type) if value else []
-    if not set(found) <= allowed:
-      return False
-  return True
+    attributes = op.node_def.attr
+    # A value has one type or a list of them.
+    if not any(
+      all(
+        {attributes[n].type, *attributes[n].list.type} <= types | {0}
+        for n, types in kernel.items()
+        if n in attributes
+      )
+      for kernel in _xla_kernels()[op.type]
+    ):
+      yield f'{op.type}: no XLA kernel for its types ({op.name})'
 
 
 @functools.cache

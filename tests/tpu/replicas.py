@@ -27,11 +27,11 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf2
 import tensorflow.compat.v1 as tf
-from jax._src.lib import xla_client
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from tests.tpu import program
+from tests.tpu.compile import compile_
 from tests.tpu.program import CORES, Setting
 
 STEPS = 3
@@ -54,32 +54,23 @@ def setting(variant: str, mesh: str) -> Setting:
 
 
 def on_replicas(built: program.Program) -> tuple[npt.NDArray[Any], Values]:
-  """Runs a training program.
-
-  Returns:
-    Losses, [steps, cores], and the variables that it started from, by name.
-  """
+  """Returns losses, [steps, cores], and the initial variables, by name."""
   initial, masters = _initial_values(built)
   core = CoreProgram(built)
   values, captured, hlo = core.lower(initial, built.features)
   devices = jax.devices('cpu')[:CORES]
-  options = xla_client.CompileOptions()
-  options.num_replicas = CORES
-  options.num_partitions = 1
-  options.device_assignment = xla_client.DeviceAssignment.create(
-    np.arange(CORES).reshape(CORES, 1)
-  )
-  # jax has no public function that compiles a HloModule.
-  module = xla_client._xla.mlir.xla_computation_to_mlir_module(  # noqa: SLF001
-    xla_client.XlaComputation(hlo)
-  )
-  compiled = devices[0].client.compile(module, options)
+  compiled = compile_(hlo, devices)
   arguments = [_shard([value] * CORES, devices) for value in values]
   state = [
     _shard([initial[c] for c in core.variables[h]], devices) for h in captured
   ]
   # The program returns the new values of these after the loss.
-  assigned = [i for i, h in enumerate(captured) if h in core.assigned]
+  names = {
+    node.input[0]
+    for node in core.graph_def.node
+    if node.op.startswith('Assign') and node.op.endswith('VariableOp')
+  }
+  assigned = [i for i, h in enumerate(captured) if h in names]
   losses = []
   for _ in range(STEPS):
     results = compiled.execute_sharded(arguments + state)
@@ -118,14 +109,7 @@ def on_one_device(setting_: Setting, masters: Values) -> list[float]:
 
 
 class CoreProgram:
-  """The program of one core, as a graph of its own.
-
-  Attributes:
-    graph_def: the operations.
-    variables: by the name of their input, the handle of each core.
-    features: by the name of their input, the feature.
-    core_numbers: by the name of their input, the number of each core.
-  """
+  """The program of one core, as a graph of its own."""
 
   def __init__(self, built: program.Program) -> None:
     self._spec = built.spec
@@ -134,6 +118,7 @@ class CoreProgram:
       graph.as_graph_def(), [self._spec.loss.op.name, self._spec.train_op.name]
     )
     assert not whole.library.function, 'functions are not rewritten'
+    # By the name of their input: handles and numbers, one for each core.
     self.variables: dict[str, list[str]] = {}
     self.features: dict[str, str] = {}
     self.core_numbers: dict[str, list[int]] = {}
@@ -175,27 +160,13 @@ class CoreProgram:
     if node.op == 'CrossReplicaSum':
       _make_all_reduce(new, graph.get_operation_by_name(node.name))
 
-  @property
-  def assigned(self) -> set[str]:
-    """The variables that the program assigns."""
-    return {
-      node.input[0]
-      for node in self.graph_def.node
-      if node.op.startswith('Assign') and node.op.endswith('VariableOp')
-    }
-
   def lower(
     self, initial: Values, features: Values
   ) -> tuple[list[npt.NDArray[Any]], list[str], bytes]:
     """Lets XLA translate the program.
 
-    Args:
-      initial: by handle, a value of each variable.
-      features: by name.
-
-    Returns:
-      The features, the inputs of the variables in the program's order, and the
-      program as a serialized HloModule.
+    Returns the features, the inputs of the variables in the program's order,
+    and a serialized HloModule.
     """
     handles = sorted(self.variables)
     inputs = sorted(self.features)
@@ -266,13 +237,12 @@ def _shard(
 ) -> jax.Array:
   """One array whose parts, of equal shapes, are on the devices."""
   parts = [np.asarray(value) for value in values]
-  shape, spec = parts[0].shape, PartitionSpec()
-  if shape:
-    shape = (CORES * shape[0], *shape[1:])
-    spec = PartitionSpec('core')
+  first, rest = parts[0].shape[:1], parts[0].shape[1:]
   return jax.make_array_from_single_device_arrays(
-    shape,
-    NamedSharding(Mesh(np.array(devices), ('core',)), spec),
+    (*(CORES * size for size in first), *rest),
+    NamedSharding(
+      Mesh(np.array(devices), ('core',)), PartitionSpec(*['core'] * len(first))
+    ),
     [jax.device_put(v, d) for v, d in zip(parts, devices)],
   )
 
@@ -309,7 +279,6 @@ def _initial_values(built: program.Program) -> tuple[Values, Values]:
 
 
 def main(words: list[str]) -> None:
-  """Runs each variant on its mesh."""
   jax.config.update('jax_enable_x64', True)
   tf.logging.set_verbosity(tf.logging.ERROR)
   for variant, mesh in zip(words[::2], words[1::2]):

@@ -1,4 +1,4 @@
-"""The program of 8 TPU cores computes what one device computes."""
+"""What XLA makes of the program of 8 TPU cores, and what it computes."""
 
 import json
 import os
@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import CHECKOUT
 from tests.harness import assert_close
+from tests.tpu import program
 from tests.tpu.program_test import OURS
 
 pytestmark = pytest.mark.slow  # compiles or runs TPU programs
@@ -58,3 +59,16 @@ def test_cores_agree_with_one_device():
 def test_cores_agree_with_one_device_for_every_variant():
   for proof in proofs([(v, m) for v in OURS for m in MESHES]):
     check(proof)
+
+
+def test_a_layer_of_make_tpu_compile_is_lowered(tmp_path):
+  words = ['-m', 'tests.tpu.lower', tmp_path, 'random', '--layers', '1']
+  subprocess.run([sys.executable, *words], cwd=CHECKOUT, check=True)
+  hlo = (tmp_path / 'random.hlo').read_bytes()
+  assert b'all-reduce' in hlo  # the sums across cores
+
+
+def test_programs_are_of_runs_as_shipped():
+  lengths, packed = program.shipped('pretrain_c4')
+  assert (lengths, packed) == ({'inputs': 512, 'targets': 114}, False)
+  assert program.shipped('translate')[1]  # which leaves it to the host
