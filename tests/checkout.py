@@ -11,34 +11,30 @@ CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 HIDDEN = ('.ci', '.gitignore', '.pre-commit-config.yaml')
 
 
-def is_left_behind(folder: str, name: str) -> bool:
-  """Whether a file in the checkout is the user's, not the project's."""
-  if name == '__pycache__' or name.endswith('.egg-info'):
-    return True
-  return folder == str(CHECKOUT) and (
-    name in ('build', 'dist', 'synth-mtf-demo')
-    or name.startswith('my_')
-    or (name.startswith('.') and name not in HIDDEN)
-  )
+def left_behind(folder: str, names: list[str]) -> list[str]:
+  """The files in the checkout that are the user's, not the project's."""
+  return [
+    name
+    for name in names
+    if name == '__pycache__'
+    or name.endswith('.egg-info')
+    or folder == str(CHECKOUT)
+    and (
+      name in ('build', 'dist', 'synth-mtf-demo')
+      or name.startswith('my_')
+      or (name.startswith('.') and name not in HIDDEN)
+    )
+  ]
 
 
 def copy_to(folder: pathlib.Path) -> pathlib.Path:
-  """Copies the checkout, its links included, and returns the folder."""
-  return shutil.copytree(
-    CHECKOUT,
-    folder,
-    symlinks=True,
-    ignore=lambda folder, names: [
-      n for n in names if is_left_behind(folder, n)
-    ],
-  )
+  return shutil.copytree(CHECKOUT, folder, symlinks=True, ignore=left_behind)
 
 
 def install(copy: pathlib.Path) -> pathlib.Path:
-  """Installs a copy into `.venv` in it, and returns the folder of commands.
+  """Installs a copy into `.venv` in it, over the packages of this environment.
 
-  It uses the packages of this environment, but not its editable installation of
-  the project.
+  Returns the folder of commands.
   """
   venv = copy / '.venv'
   python = venv / 'bin' / 'python'

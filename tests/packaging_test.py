@@ -74,7 +74,6 @@ def sdist(copy, tmp_path_factory):
 
 @pytest.fixture(scope='module', params=['copy', 'sdist'])
 def installed(request, tmp_path_factory):
-  """A folder with an installed wheel, built from a checkout or an sdist."""
   source = request.getfixturevalue(request.param)
   folder = tmp_path_factory.mktemp('installed')
   pip = [sys.executable, '-m', 'pip', '--quiet']

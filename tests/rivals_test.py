@@ -98,16 +98,3 @@ def test_decoding(mode):
   layer = functools.partial(ours, index_by='row', **MODES[mode])
   found, _ = harness.decode(layer, x, weights=converted)
   harness.assert_close(found, expected, 'decoded')
-
-
-def test_by_position_differs_from_by_row():
-  layer = functools.partial(ours, synthesizers=[R], packed=True)
-  by_row, by_position = (
-    harness.parallel(
-      functools.partial(layer, index_by=index), X, PACKED, mode='eval'
-    ).output
-    for index in ('row', 'position')
-  )
-  first = PACKED == 1  # the first segment of a row begins where the row does
-  harness.assert_close(by_row[first], by_position[first], 'first segment')
-  assert np.abs(by_row[~first] - by_position[~first]).max() > 0.1

@@ -11,7 +11,6 @@ from absl import flags
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
-from synth_mtf.tasks import data_settings
 
 _NAMES = list(tasks.Settings.__dataclass_fields__)
 
@@ -57,15 +56,6 @@ def test_flag_wins_over_gin_and_gin_over_the_environment(
   parsed_flags(f'--{name}={values[2]}')
   found.append(getattr(tasks.settings(), name))
   assert found == expected.get(name, values)
-
-
-def test_folders_of_single_tasks():
-  found = data_settings.settings(
-    data_dir='/all', task_data_dirs='synth_c4*=tfds, synth_x=/x'
-  )
-  assert found.data_dir_of('synth_c4_span_corruption') is None
-  assert found.data_dir_of('synth_x') == '/x'
-  assert found.data_dir_of('synth_y') == '/all'
 
 
 @pytest.mark.parametrize(

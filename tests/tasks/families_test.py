@@ -1,6 +1,5 @@
 """The families that need their own files: T5's or TFDS's examples, counted."""
 
-import csv
 import gzip
 import hashlib
 import itertools
@@ -90,40 +89,23 @@ def test_lm1b(official_data, tmp_path, prepared):
   assert list(tasks.get('synth_lm1b').output_features) == ['targets']
 
 
-def test_ag_news(official_data, tmp_path, prepared):
-  path = tmp_path / 'ag_news_csv/train.csv'
-  _copy_lines(official_data / 'ag_news_csv/test.csv', path)
-  with path.open(newline='', encoding='utf-8') as stream:
-    rows = [
-      {'label': int(label) - 1, 'title': title, 'description': text}
-      for label, title, text in csv.reader(stream)
-    ]
-  prepared('ag_news_subset:1.0.0', train=rows)
-  found = comparison.three_ways('synth_ag_news', 'train', tmp_path)
-  words = ['World', 'Sports', 'Business', 'Sci/Tech']
-  assert {dict(row)['targets_pretokenized'] for row in found} == set(words)
+def test_ag_news_has_words_for_classes():
   ours = tasks.get('synth_ag_news')
+  words = ['World', 'Sports', 'Business', 'Sci/Tech']
   assert [*map(ours.postprocess_fn, [*words, 'x'])] == [0, 1, 2, 3, -1]
-
-
-def test_imdb(official_data, tmp_path, prepared):
-  rows = []
-  for label in ('neg', 'pos'):
-    folder = official_data / 'aclImdb/train' / label
-    for path in sorted(folder.iterdir())[: ROWS // 2]:
-      write(tmp_path / 'aclImdb/train' / label / path.name, path.read_bytes())
-      text = path.read_text(encoding='utf-8')
-      rows.append({'text': text.strip(), 'label': label})
-  prepared('imdb_reviews/plain_text:1.0.0', train=rows)
-  found = comparison.three_ways('synth_imdb_reviews', 'train', tmp_path)
-  assert sum(found.values()) == ROWS
 
 
 def test_the_target_of_an_encoders_first_token_is_the_class(data_dir):
   write(data_dir / 'ag_news_csv/test.csv', b'"3","A title","B"\n"1","C","D"\n')
-  task = tasks.get('synth_ag_news_class')
-  lengths = dict.fromkeys(task.output_features, 48)
-  found = run(lambda: task.get_dataset(lengths, 'test', shuffle=False))
+
+  def read(name):
+    task = tasks.get(name)
+    lengths = dict.fromkeys(task.output_features, 48)
+    return run(lambda: task.get_dataset(lengths, 'test', shuffle=False))
+
+  words = [row['targets_pretokenized'] for row in read('synth_ag_news')]
+  assert words == [b'Business', b'World']
+  found = read('synth_ag_news_class')
   assert [row['targets'].tolist() for row in found] == [[3], [1]]
   text = tasks.VOCABULARY.decode(found[0]['inputs'].tolist())
   assert text == 'ag_news title: A title description: B'

@@ -122,19 +122,6 @@ def test_a_long_passage_ends_at_a_line(tmp_path):
   assert [passage.count('\n') for passage in found] == [4, 3]
 
 
-@pytest.mark.parametrize('size', [1, 7, 30, 1000])
-def test_each_line_belongs_to_one_part(tmp_path, size):
-  lines = [f'line {"x" * (i % 5)} {i}' for i in range(20)]
-  data = '\n'.join(lines).encode()
-  path = folder.write(tmp_path / 'a.txt', data)
-  found = [
-    row
-    for start in range(0, len(data), size)
-    for row in _read(text.SentenceReader(), path, start, start + size)
-  ]
-  assert found == lines
-
-
 def test_a_text_is_on_one_side_and_one_in_fifty_is_held_out(tmp_path):
   many = [f'Text {i}.' for i in range(5000)]
   path = folder.write(tmp_path / 'a.txt', '\n'.join(many).encode())
@@ -143,21 +130,3 @@ def test_a_text_is_on_one_side_and_one_in_fifty_is_held_out(tmp_path):
   kept = _read(text.SentenceReader(False), path)
   assert sorted([*held, *kept]) == sorted(many)
   assert 70 < len(held) < 130
-
-
-def test_a_folder_of_files(tmp_path):
-  class Files(formats.FolderReader):
-    folders = ('x', 'absent', 'y')
-
-    def parse(self, record, number, columns):
-      return [{'text': record.data.decode()}]
-
-  for name in ('y/b.txt', 'x/a.txt', 'x/c.md', 'x/b.txt'):
-    folder.write(tmp_path / name, name.encode())
-  reader = Files()
-  names = ['x/a.txt', 'x/b.txt', 'y/b.txt']
-  assert reader.files(str(tmp_path)) == [str(tmp_path / n) for n in names]
-  assert _read(reader, tmp_path) == names
-  assert _read(reader, tmp_path, 1, 2) == names[1:2]
-  place = reader.place(str(tmp_path), 2, RowError('', '', 3))
-  assert place == f'{tmp_path / "y/b.txt"}:4'

@@ -102,10 +102,11 @@ def test_packed_and_plain_files_stream_together(data_dir):
   assert tasks.get(folder.TEXT).num_input_examples('train') == len(train)
 
 
-def test_parts_of_a_corpus_lose_no_line(data_dir, monkeypatch):
-  lines = [b'Line %d has some words in it.' % i for i in range(3000)]
+@pytest.mark.parametrize('part_bytes', [7, 31, 1000])
+def test_parts_of_a_corpus_lose_no_line(part_bytes, data_dir, monkeypatch):
+  lines = [b'Line %d has some words in it.' % i for i in range(300)]
   folder.write(data_dir / 'corpus/a.txt', b'\n'.join(lines) + b'\n')
-  monkeypatch.setattr(source, '_PART_BYTES', 1000)
+  monkeypatch.setattr(source, '_PART_BYTES', part_bytes)
   texts = folder.texts(shuffle=False)
   texts += folder.texts('validation', shuffle=False)
   read = collections.Counter(b'\n'.join(texts).split(b'\n'))

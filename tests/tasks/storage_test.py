@@ -108,9 +108,14 @@ def test_what_cannot_be_read_is_named(data_dir):
     storage.state([path])
   lines = b'\n\n'.join(b'Some text, number %d.' % i for i in range(20_000))
   packed = gzip.compress(lines, compresslevel=1)
-  folder.write(data_dir / 'corpus/a.txt.gz', packed[: len(packed) // 2])
-  with pytest.raises(UserError, match='a.txt.gz cannot .* damaged: copy the'):
-    tasks.check([folder.TEXT], ['train'])
+  for damaged in (
+    packed[: len(packed) // 2],
+    packed[:200] + b'\xff' * 40 + packed[240:],
+    packed[:-8] + bytes(8),  # the check sum
+  ):
+    folder.write(data_dir / 'corpus/a.txt.gz', damaged)
+    with pytest.raises(UserError, match='a.txt.gz cannot .* damaged: copy the'):
+      tasks.check([folder.TEXT], ['train'])
 
 
 def test_sizes_are_summed(tmp_path):

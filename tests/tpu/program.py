@@ -190,8 +190,7 @@ class Program:
     return total['einsum'] / total['einsum_unique']
 
   def faults(self) -> list[str]:
-    """What a TPU would refuse."""
-    return sorted({x for op in self.operations for x in _faults(op)})
+    return sorted({x for op in self.operations for x in faults_of(op)})
 
 
 def build(setting: Setting, cores: int = 2) -> Program:
@@ -252,7 +251,7 @@ def build(setting: Setting, cores: int = 2) -> Program:
   return Program(graph, specs[-1], features)
 
 
-def _faults(op: tf.Operation) -> Iterator[str]:
+def faults_of(op: tf.Operation) -> Iterator[str]:
   for output in op.outputs:
     if output.dtype == tf.resource:
       continue
