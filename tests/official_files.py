@@ -13,7 +13,6 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from synth_mtf import paths
-from tests import small_world
 
 VALIDATION_ROWS = 64  # of each task of the demo's samples
 _LETTERS = {'en': '', 'de': 'aouäöü', 'fr': 'aeoàéô', 'ro': 'aiuăîâ'}
@@ -22,6 +21,22 @@ _ODD_SENTENCES = (
   'Das Café kostet 3 £ – oder 5 %, naïve?',
 )
 File = tuple[str, Iterable[str]]
+
+WOMEN = ('Anna', 'Clara', 'Edith', 'Grace', 'Irene', 'Laura', 'Nora', 'Paula')
+MEN = ('Boris', 'David', 'Frank', 'Henry', 'Jacob', 'Martin', 'Oscar', 'Simon')
+VERBS = ('painted', 'sold', 'found', 'lost', 'bought', 'cleaned', 'repaired')
+THINGS = ('boat', 'lamp', 'chair', 'clock', 'basket', 'bicycle', 'ladder')
+_PLACES = ('in the harbour', 'near the bridge', 'at the station', 'on the hill')
+_COLOURS = ('red', 'blue', 'green', 'yellow', 'white', 'black', 'brown')
+
+
+def _sentence(rng: random.Random) -> str:
+  words = map(rng.choice, (WOMEN + MEN, VERBS, _COLOURS, THINGS, _PLACES))
+  return '{} {} the {} {} {}.'.format(*words)
+
+
+def _text(rng: random.Random, sentences: int) -> str:
+  return ' '.join(_sentence(rng) for _ in range(sentences))
 
 
 def write(folder: pathlib.Path) -> None:
@@ -72,27 +87,26 @@ def _dpr(rng: random.Random) -> Iterator[File]:
   for part, count in (('train', 40), ('test', 12)):
     lines = []
     for _ in range(count):
-      sentence, pronoun, *people = small_world.anaphora(rng)
-      both = ','.join(rng.sample(people, 2))
-      lines += [sentence, pronoun, both, people[0], '']
+      names, pronoun = rng.choice(((WOMEN, 'she'), (MEN, 'he')))
+      a, b = rng.sample(names, 2)
+      text = f'{a} thanked {b} because {pronoun} {rng.choice(VERBS)} the boat.'
+      lines += [text, pronoun, f'{a},{b}', rng.choice((a, b)), '']
     yield f'dpr/{part}.c.txt', lines[:-1]
 
 
 def _parallel(rng: random.Random) -> Iterator[File]:
   """A sentence a line; line i of each file is the same in other letters."""
-  for name, count, languages in (
-    ('multi30k/train', 60, ('en', 'de', 'fr')),
-    ('wmt14_en_de_tok/train', 60, ('en', 'de')),
-    ('wmt14_en_de_tok/val', 30, ('en', 'de')),
-    ('wmt16_en_ro/newsdev2016', 60, ('en', 'ro')),
+  for name, languages in (
+    ('multi30k/train', ('en', 'de', 'fr')),
+    ('wmt14_en_de_tok/train', ('en', 'de')),
+    ('wmt14_en_de_tok/val', ('en', 'de')),
+    ('wmt16_en_ro/newsdev2016', ('en', 'ro')),
   ):
-    sentences = [small_world.fact(rng).sentence() for _ in range(count)]
+    sentences = [_sentence(rng)[:-1] for _ in range(60)]
     for one in languages:
       half = len(_LETTERS[one]) // 2
       letters = str.maketrans(_LETTERS[one][:half], _LETTERS[one][half:])
-      lines = [
-        f'{line[:-1].translate(letters)} &apos; " .' for line in sentences
-      ]
+      lines = [f'{line.translate(letters)} &apos; " .' for line in sentences]
       yield f'parallel/{name}.{one}', lines
 
 
@@ -100,17 +114,15 @@ def _corpus(rng: random.Random) -> Iterator[File]:
   """Articles, books in hard-wrapped lines, and tokenised sentences."""
   articles = []
   for _ in range(80):
-    text = small_world.text(small_world.story(rng, 8))
-    articles += [f' = {rng.choice(small_world.THINGS)} = ', ' ']
-    articles += [f' {text} <unk> . ', ' ']
+    articles += [f' = {rng.choice(THINGS)} = ', ' ']
+    articles += [f' {_text(rng, 8)} <unk> . ', ' ']
   yield 'corpus/wikitext-2/valid.txt', articles
   for title in ('sherlock_holmes', 'moby_dick'):
     lines = []
     for _ in range(200):
-      text = small_world.text(small_world.story(rng, 8))
-      lines += [*textwrap.wrap(text, 72), '']
+      lines += [*textwrap.wrap(_text(rng, 8), 72), '']
     yield f'corpus/books/{title}.txt', lines
-  sentences = [f'{small_world.fact(rng).sentence()[:-1]} .' for _ in range(120)]
+  sentences = [f'{_sentence(rng)[:-1]} .' for _ in range(120)]
   yield 'corpus/news_sentences/newstest2014.en.tok.txt', sentences
 
 
@@ -118,9 +130,8 @@ def _news(rng: random.Random) -> Iterator[File]:
   """CSV of class, title and description, in which quotes are doubled."""
   lines = []
   for i in range(60):
-    fact = small_world.fact(rng)
-    quoted = f'AP - ""{fact.sentence()}"" said #36;{i}\\of it.'
-    lines.append(f'"{1 + i % 4}","{fact.summary()}","{quoted}"')
+    quoted = f'AP - ""{_sentence(rng)}"" said #36;{i}\\of it.'
+    lines.append(f'"{1 + i % 4}","{_sentence(rng)}","{quoted}"')
   yield 'ag_news_csv/test.csv', lines
 
 
@@ -129,20 +140,18 @@ def _reviews(rng: random.Random) -> Iterator[File]:
   for part, count in (('train', 24), ('test', 4)):
     for label, ratings in (('neg', (1, 4)), ('pos', (7, 10))):
       for i in range(count):
-        text = small_world.text(small_world.story(rng, 4))
         path = f'aclImdb/{part}/{label}/{i}_{rng.randint(*ratings)}.txt'
-        yield path, [f'{text}<br /><br />{rng.choice(_ODD_SENTENCES)}']
+        yield path, [f'{_text(rng, 4)}<br /><br />{rng.choice(_ODD_SENTENCES)}']
 
 
 def _stories(rng: random.Random) -> Iterator[File]:
   """A story a file, named by the hash of its address, with highlights."""
   for number in range(24):
-    facts = small_world.story(rng, 5)
-    lines = [f'{facts[0].place[3:].upper()} (CNN) -- {facts[0].sentence()}']
-    lines += [fact.sentence() for fact in facts[1:]]
+    lines = [f'{rng.choice(_PLACES).upper()} (CNN) -- {_sentence(rng)}']
+    lines += [_sentence(rng) for _ in range(4)]
     lines += ['A caption without its period']
-    for fact in facts[:2]:
-      lines += ['@highlight', fact.summary()[:-1]]
+    for _ in range(2):
+      lines += ['@highlight', _sentence(rng)[:-1]]
     name = hashlib.sha1(b'%d' % number).hexdigest()
     path = f'cnn_dailymail/cnn/stories/{name}.story'
     yield path, '\n\n'.join(lines).split('\n')
@@ -152,11 +161,10 @@ def _dialogues(rng: random.Random) -> Iterator[File]:
   """Numbered lines: the persona, then turns of both, a tab between."""
   lines = []
   for _ in range(30):
-    facts = small_world.story(rng, 8)
-    said = [f'your persona: i {f.verb} a {f.thing} .' for f in facts[:4]]
+    said = [f'your persona: i like {_sentence(rng)}' for _ in range(4)]
     said += [
-      f"who {fact.past} the {fact.thing} ?\ti don't know , {fact.person} ."
-      for fact in facts[4 : rng.randint(6, 8)]
+      f"who {rng.choice(VERBS)} it ?\ti don't know , {rng.choice(MEN)} ."
+      for _ in range(rng.randint(2, 4))
     ]
     lines += [f'{i + 1} {words}' for i, words in enumerate(said)]
   yield 'convai2/valid_self_original_no_cands.txt', lines

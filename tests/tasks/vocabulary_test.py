@@ -10,13 +10,11 @@ import tensorflow.compat.v1 as tf
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import vocabulary
-from tests import small_world
+from tests.official_files import MEN, THINGS, VERBS, WOMEN
 
 _TEXTS = [
-  f'{one} may {two} the {three}.'
-  for one, two, three in itertools.product(
-    small_world.PEOPLE, small_world.PAST, small_world.THINGS
-  )
+  f'{one} {two} the {three}.'
+  for one, two, three in itertools.product(WOMEN + MEN, VERBS, THINGS)
 ]
 
 
@@ -26,7 +24,7 @@ def test_a_trained_model_is_used_as_it_is(tmp_path, monkeypatch):
   assert list(tmp_path.iterdir()) == [model]
   monkeypatch.setenv('SYNTH_MTF_VOCABULARY', str(model))
   pieces = sentencepiece.SentencePieceProcessor(model_file=str(model))
-  text = 'Anna may paint the boat.'
+  text = 'Anna painted the boat.'
   assert tasks.VOCABULARY.encode(text) == pieces.encode(text)
   assert tasks.VOCABULARY.decode(pieces.encode(text)) == text
   assert tasks.VOCABULARY.vocab_size == pieces.get_piece_size() + 100
