@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
   from synth_mtf.run import model_dir
 
   model_dir.check_writable(args.out, '--out')
-  found = runs.read_all(folders)
+  found = runs.read(*folders)
   attentions: list[Any] = []
   if set(wanted) & set(_OF_ATTENTION):
     attentions += map(attention_file.read, files)

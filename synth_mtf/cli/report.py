@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     from synth_mtf.report import page
     from synth_mtf.results import runs
   page.check_replaceable(args.out)
-  found = runs.read_all(args.runs)
+  found = runs.read(*args.runs)
   attentions, missing = _look(args, found)
   commands = _commands(args, attentions)
   page.write(args.out, found, attentions, args.layout, commands, missing)

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
   process.load_quietly()
   from synth_mtf.results import runs, tables, views
 
-  table = tables.make(runs.read_all(args.runs), args.layout, args.checkpoint)
+  table = tables.make(runs.read(*args.runs), args.layout, args.checkpoint)
   if args.format == 'csv':
     print(views.csv(table, args.errors))
   elif args.format == 'json':

@@ -70,7 +70,7 @@ def curves(runs: Sequence[Run]) -> Figure:
 def _points(runs: Sequence[Run]) -> pd.DataFrame:
   """The points of all curves: of which panel, model and run, at which step."""
   losses = [
-    {'model': model, 'run': run.name, 'step': step, 'value': value}
+    (_TRAINING_LOSS, model, run.name, step, value)
     for model, same in scores_.by_model(runs).items()
     for run in same
     for step, value in run.curves.get(runs_.LOSS, {}).items()
@@ -80,13 +80,9 @@ def _points(runs: Sequence[Run]) -> pd.DataFrame:
   found['value'] = found.value.mask(is_perplexity, -found.value)
   metric = found.metric.mask(is_perplexity, 'log perplexity')
   found['panel'] = found.task + '\n' + metric
-  records = [
-    *({**loss, 'panel': _TRAINING_LOSS} for loss in losses),
-    *found.to_dict('records'),
-  ]
-  return pd.DataFrame(
-    records, columns=['panel', 'model', 'run', 'step', 'value']
-  )
+  columns = ['panel', 'model', 'run', 'step', 'value']
+  parts = [pd.DataFrame(losses, columns=columns), found[columns]]
+  return pd.concat([part for part in parts if len(part)] or parts[1:])
 
 
 def _draw_band(

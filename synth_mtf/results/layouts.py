@@ -5,6 +5,7 @@ line can name the layouts without either.
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -61,11 +62,11 @@ class Column:
   optional: bool = False
 
   @property
-  def names(self) -> list[str]:
-    """A name for each measure, unlike any other in a table."""
+  def named(self) -> dict[str, Measure]:
+    """Its measures, by names unlike any other in a table."""
     if len(self.measures) == 1:
-      return [self.key]
-    return [f'{self.key} {measure.name}' for measure in self.measures]
+      return {self.key: self.measures[0]}
+    return {f'{self.key} {measure.name}': measure for measure in self.measures}
 
   @property
   def tags(self) -> set[str]:
@@ -90,96 +91,92 @@ def _products(number: float) -> str:
 
 
 def _column(
-  header: str,
-  *measures: str,
-  key: str = '',
-  over: Sequence[Column] = (),
-  note: str = '',
-  optional: bool = False,
-  **looks: Any,
+  header: str, tasks: str, metrics: str, key: str = '', **looks: Any
 ) -> Column:
-  """Makes a column whose measures are '<name>=<tag>|<tag>', alike in looks."""
-  parsed = [measure.split('=') for measure in measures]
-  made = [Measure(name, tags.split('|'), **looks) for name, tags in parsed]
-  return Column(header, made, key or header, over, note, optional)
+  """Makes a column of scores, whose measures are alike in looks.
+
+  `tasks` are '<task>|<task>', `metrics` '<name>=<metric>|<metric>, ...': of
+  alternatives, the first that a run has counts.
+  """
+  measures = []
+  for pair in metrics.split(', '):
+    name, _, alternatives = pair.partition('=')
+    tags = itertools.product(tasks.split('|'), alternatives.split('|'))
+    measures.append(Measure(name, list(map('/'.join, tags)), **looks))
+  return Column(header, measures, key or header)
 
 
-def _log_perplexity(header: str, *tasks: str) -> Column:
-  return _column(
+def _log_perplexity(header: str, tasks: str) -> Column:
+  column = _column(
     header,
-    'log perplexity=' + '|'.join(f'{task}/{LOG_PERPLEXITY}' for task in tasks),
-    note='Log ppl: log perplexity, in nats per token.',
+    tasks,
+    f'log perplexity={LOG_PERPLEXITY}',
     shown='{:.3f}'.format,
     better=-1,
     scale=-1,
   )
+  note = 'Log ppl: log perplexity, in nats per token.'
+  return dataclasses.replace(column, note=note)
 
 
-def _optional(columns: Iterable[Column]) -> list[Column]:
+def _optional(*columns: Column) -> list[Column]:
   return [dataclasses.replace(column, optional=True) for column in columns]
 
 
 _GLUE = (
-  _column('CoLA', 'Matthews=glue_cola_v002/matthews_corrcoef'),
-  _column('SST', 'accuracy=glue_sst2_v002/accuracy'),
-  _column('MRPC', 'F1=glue_mrpc_v002/f1', 'accuracy=glue_mrpc_v002/accuracy'),
+  _column('CoLA', 'glue_cola_v002', 'Matthews=matthews_corrcoef'),
+  _column('SST', 'glue_sst2_v002', 'accuracy=accuracy'),
+  _column('MRPC', 'glue_mrpc_v002', 'F1=f1, accuracy=accuracy'),
   _column(
     'STSB',
-    'Pearson=glue_stsb_v002/pearson_corrcoef',
-    'Spearman=glue_stsb_v002/spearman_corrcoef',
+    'glue_stsb_v002',
+    'Pearson=pearson_corrcoef, Spearman=spearman_corrcoef',
   ),
-  _column('QQP', 'F1=glue_qqp_v002/f1', 'accuracy=glue_qqp_v002/accuracy'),
-  _column(
+  _column('QQP', 'glue_qqp_v002', 'F1=f1, accuracy=accuracy'),
+  Column(
     'MNLI',
-    'matched=glue_mnli_matched_v002/accuracy',
-    'mismatched=glue_mnli_mismatched_v002/accuracy',
+    [
+      Measure('matched', ['glue_mnli_matched_v002/accuracy']),
+      Measure('mismatched', ['glue_mnli_mismatched_v002/accuracy']),
+    ],
+    'MNLI',
   ),
-  _column('QNLI', 'accuracy=glue_qnli_v002/accuracy'),
-  _column('RTE', 'accuracy=glue_rte_v002/accuracy', key='GLUE RTE'),
+  _column('QNLI', 'glue_qnli_v002', 'accuracy=accuracy'),
+  _column('RTE', 'glue_rte_v002', 'accuracy=accuracy', 'GLUE RTE'),
 )
 _SUPER_GLUE = (
-  _column('BoolQ', 'accuracy=super_glue_boolq_v102/accuracy'),
-  _column(
-    'CB',
-    'F1=super_glue_cb_v102/mean_3class_f1',
-    'accuracy=super_glue_cb_v102/accuracy',
-  ),
-  _column('CoPA', 'accuracy=super_glue_copa_v102/accuracy'),
-  _column(
-    'MultiRC',
-    'F1a=super_glue_multirc_v102/f1',
-    'EM=super_glue_multirc_v102/exact_match',
-  ),
-  _column(
-    'ReCoRD', 'F1=super_glue_record_v102/f1', 'EM=super_glue_record_v102/em'
-  ),
-  _column('RTE', 'accuracy=super_glue_rte_v102/accuracy', key='SuperGLUE RTE'),
-  _column('WiC', 'accuracy=super_glue_wic_v102/accuracy'),
-  _column('WSC', 'accuracy=super_glue_wsc_v102_simple_eval/accuracy'),
+  _column('BoolQ', 'super_glue_boolq_v102', 'accuracy=accuracy'),
+  _column('CB', 'super_glue_cb_v102', 'F1=mean_3class_f1, accuracy=accuracy'),
+  _column('CoPA', 'super_glue_copa_v102', 'accuracy=accuracy'),
+  _column('MultiRC', 'super_glue_multirc_v102', 'F1a=f1, EM=exact_match'),
+  _column('ReCoRD', 'super_glue_record_v102', 'F1=f1, EM=em'),
+  _column('RTE', 'super_glue_rte_v102', 'accuracy=accuracy', 'SuperGLUE RTE'),
+  _column('WiC', 'super_glue_wic_v102', 'accuracy=accuracy'),
+  _column('WSC', 'super_glue_wsc_v102_simple_eval', 'accuracy=accuracy'),
 )
 _T5S_RULE = (
   "Averages are T5's: over the metrics of each task, then over tasks. A "
   'correlation is not defined if all answers are alike: it is shown as "-" and '
   'counts as 0.'
 )
-_GLUE_AVERAGE = _column('GLUE', 'average=', over=_GLUE, note=_T5S_RULE)
-_SUPER_GLUE_AVERAGE = _column(
-  'SuperGLUE', 'average=', over=_SUPER_GLUE, note=_T5S_RULE
+_AVERAGE = (Measure('average', ()),)
+_GLUE_AVERAGE = Column('GLUE', _AVERAGE, 'GLUE', _GLUE, _T5S_RULE)
+_SUPER_GLUE_AVERAGE = Column(
+  'SuperGLUE', _AVERAGE, 'SuperGLUE', _SUPER_GLUE, _T5S_RULE
 )
 _SQUAD = _column(
   'SQuAD',
-  'EM=squad_v010_allanswers/em|squad_v010_allanswers_span/em|squad_v010/em',
-  'F1=squad_v010_allanswers/f1|squad_v010_allanswers_span/f1|squad_v010/f1',
+  'squad_v010_allanswers|squad_v010_allanswers_span|squad_v010',
+  'EM=em, F1=f1',
 )
+# T5's ROUGE-L is that of whole summaries, where it has both.
 _SUMMARIES = _column(
   'CNN/DM',
-  'ROUGE-1=cnn_dailymail_v002/rouge1',
-  'ROUGE-2=cnn_dailymail_v002/rouge2',
-  # T5's ROUGE-L is that of whole summaries, where it has both.
-  'ROUGE-L=cnn_dailymail_v002/rougeLsum|cnn_dailymail_v002/rougeL',
+  'cnn_dailymail_v002',
+  'ROUGE-1=rouge1, ROUGE-2=rouge2, ROUGE-L=rougeLsum|rougeL',
 )
 _DIALOGUE = tuple(
-  _column(name, f'{name}=personachat/{metric}', key=f'dialogue {name}')
+  _column(name, 'personachat', f'{name}={metric}', f'dialogue {name}')
   for name, metric in {
     'BLEU-1': 'bleu_1',
     'BLEU-4': 'bleu_4',
@@ -189,70 +186,64 @@ _DIALOGUE = tuple(
     'Emb': 'embedding_similarity',
   }.items()
 )
-_TRANSLATION = tuple(
-  _column(
-    header,
-    'BLEU=' + '|'.join(f'{task}/bleu' for task in tasks),
-    shown='{:.2f}'.format,
-    optional=header == 'En-Ro',
-  )
-  for header, *tasks in (
-    ('En-De', 'wmt14_ende_v003', 'wmt_t2t_ende_v003'),
-    ('En-Fr', 'wmt14_enfr_v003', 'wmt15_enfr_v003'),
+_EN_DE, _EN_FR, _EN_RO = (
+  _column(header, tasks, 'BLEU=bleu', shown='{:.2f}'.format)
+  for header, tasks in (
+    ('En-De', 'wmt14_ende_v003|wmt_t2t_ende_v003'),
+    ('En-Fr', 'wmt14_enfr_v003|wmt15_enfr_v003'),
     ('En-Ro', 'wmt16_enro_v003'),
   )
 )
-_LM1B = (
-  _column(
-    'LM1B',
-    f'perplexity=lm1b/{LOG_PERPLEXITY}',
-    shown='{:.2f}'.format,
-    better=-1,
-    scale=-1,
-    of=math.exp,
+_TRANSLATION = (_EN_DE, _EN_FR, *_optional(_EN_RO))
+_LM1B = _column(
+  'LM1B',
+  'lm1b',
+  f'perplexity={LOG_PERPLEXITY}',
+  shown='{:.2f}'.format,
+  better=-1,
+  scale=-1,
+  of=math.exp,
+)
+_C4 = (
+  'c4_span_corruption|c4_v220_span_corruption|c4_v220_unsupervised|'
+  'text_span_corruption'
+)
+_CLASSES = (
+  *(
+    _column(header, task, 'accuracy=sequence_accuracy', scale=100)
+    for header, task in (
+      ('AG News', 'ag_news_class'),
+      ('IMDB', 'imdb_reviews_class'),
+    )
   ),
-  _log_perplexity('Log ppl', 'lm1b'),
+  *_optional(
+    _column('AG News, as text', 'ag_news', 'accuracy=accuracy'),
+    _column('IMDB, as text', 'imdb_reviews', 'accuracy=accuracy'),
+  ),
 )
-_PRETRAINING = _log_perplexity(
-  'Log ppl',
-  'c4_span_corruption',
-  'c4_v220_span_corruption',
-  'c4_v220_unsupervised',
-  'text_span_corruption',
-)
-_ENCODERS = (
-  _column('AG News', 'accuracy=ag_news_class/sequence_accuracy', scale=100),
-  _column('IMDB', 'accuracy=imdb_reviews_class/sequence_accuracy', scale=100),
-)
-_CLASS_WORDS = _optional(
-  (
-    _column('AG News, as text', 'accuracy=ag_news/accuracy'),
-    _column('IMDB, as text', 'accuracy=imdb_reviews/accuracy'),
-  )
-)
-_PARAMETERS = _column(
+_PARAMETERS = Column(
   'Params',
-  'parameters=parameters',
+  [Measure('parameters', ['parameters'], millions, 0, varies=False)],
+  'Params',
   note='Params: the numbers that training changes.',
-  shown=millions,
-  better=0,
-  varies=False,
 )
-_PRODUCTS = _column(
+_PRODUCTS = Column(
   'Products',
-  'products=products',
+  [Measure('products', ['products'], _products, 0, varies=False)],
+  'Products',
   note='Products: multiplications in a forward pass over a pair of sequences.',
-  shown=_products,
-  better=0,
-  varies=False,
 )
-_SPEED = _column(
+_SPEED = Column(
   'Steps/s',
-  'steps per second=steps_per_second',
+  [Measure('steps per second', ['steps_per_second'])],
+  'Steps/s',
   note='Steps/s: the median of the first training.',
 )
-_RELATIVE_SPEED = _column(
-  'x T5', 'speed over T5=speed_over_t5', shown='{:.2f}'.format, optional=True
+_RELATIVE_SPEED = Column(
+  'x T5',
+  [Measure('speed over T5', ['speed_over_t5'], '{:.2f}'.format)],
+  'x T5',
+  optional=True,
 )
 # All columns of scores, in T5's order.
 _KNOWN = (
@@ -262,11 +253,10 @@ _KNOWN = (
   _SQUAD,
   _SUPER_GLUE_AVERAGE,
   *_SUPER_GLUE,
-  _column('DPR', 'accuracy=dpr_v001_simple/accuracy'),
+  _column('DPR', 'dpr_v001_simple', 'accuracy=accuracy'),
   *_TRANSLATION,
   *_DIALOGUE,
-  *_ENCODERS,
-  *_CLASS_WORDS,
+  *_CLASSES,
 )
 
 LAYOUTS: dict[str, Layout] = {
@@ -280,14 +270,20 @@ LAYOUTS: dict[str, Layout] = {
   'generation': Layout(
     'Summaries and dialogue, as in Table 3', [_SUMMARIES, *_DIALOGUE]
   ),
-  'lm': Layout('Language modelling, as in Table 2', [_PARAMETERS, *_LM1B]),
+  'lm': Layout(
+    'Language modelling, as in Table 2',
+    [_PARAMETERS, _LM1B, _log_perplexity('Log ppl', 'lm1b')],
+  ),
   'classification': Layout(
     'Encoders that classify, as in Table 7',
-    [*_ENCODERS, *_CLASS_WORDS, _PARAMETERS, _SPEED],
+    [*_CLASSES, _PARAMETERS, _SPEED],
   ),
   'speed': Layout(
     'Pretraining, as in Table 4',
-    [_PRETRAINING, _PARAMETERS, _PRODUCTS, _SPEED, _RELATIVE_SPEED],
+    [
+      _log_perplexity('Log ppl', _C4),
+      *(_PARAMETERS, _PRODUCTS, _SPEED, _RELATIVE_SPEED),
+    ],
     needs_scores=False,
   ),
 }
@@ -309,5 +305,5 @@ def overview(tags: Iterable[str]) -> Layout:
     _log_perplexity(f'Log ppl {task}' if several else 'Log ppl', task)
     for task in perplexities
   ]
-  columns = [*_optional(_KNOWN), *others, *log_perplexities]
+  columns = [*_optional(*_KNOWN), *others, *log_perplexities]
   return Layout('Results', [*columns, _SPEED, _PARAMETERS], needs_scores=False)

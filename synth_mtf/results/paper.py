@@ -120,8 +120,6 @@ TABLES = (
   ),
 )
 
-
-_VANILLA = ('Transformer', 'T5 (Base)', _T5)
 # The figures of a column's measures, by the column's key and the model's label.
 SCORES: Mapping[tuple[str, str], tuple[float, ...]] = {
   (column, label): tuple(map(float, cell.split('/')))
@@ -138,17 +136,14 @@ def text(table: Table, costs: Sequence[Cost]) -> str:
   """Returns a table beside the costs of its systems, with the differences."""
   rows = []
   for system, cost in zip(table.costed, costs):
-    trained = cost.trained / 1e6
-    paper, difference = '-', '-'
+    trained, products = cost.trained / 1e6, cost.flops / costs[0].flops
+    paper = difference = papers_products = '-'
     if system.millions is not None:
       paper = f'{system.millions} M'
       difference = f'{trained - system.millions:+.1f} M'
-    products = '-' if system.products is None else f'{system.products:.2f}'
-    rows.append(
-      [
-        *(system.name, f'{trained:.1f} M', paper, difference),
-        *(f'{cost.flops / costs[0].flops:.2f}', products),
-      ]
-    )
+    if system.products is not None:
+      papers_products = f'{system.products:.2f}'
+    parameters = f'{trained:.1f} M', paper, difference
+    rows.append([system.name, *parameters, f'{products:.2f}', papers_products])
   headers = ['', 'trained', 'paper', 'difference', 'products', 'paper']
   return f'{table.title}\n{printing.plain(headers, rows, "lrrrrr")}'

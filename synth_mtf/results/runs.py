@@ -8,7 +8,6 @@ precedence over T5's own files.
 import ast
 import contextlib
 import functools
-import json
 import math
 import os
 import re
@@ -35,7 +34,7 @@ _CONFIGURATION = 'operative_config.gin'
 # Folders of a demo: docs/runs.md.
 _DEMO = 'run.json'
 _STAGES = ('pretrain', 'finetune')
-_SEED = re.compile(r'(?:.*/)?seed_(\d+)')
+_SEED = re.compile(r'(?:^|/)seed_(\d+)$')
 # T5's names of the folders of evaluations, and of what it measures there.
 _EVALUATION = re.compile(
   r'eval_(?P<task>.+)_(?P<measured>[^_]+)_\d+(?:_.*)?'
@@ -81,7 +80,10 @@ class Run:
   def seed(self) -> Optional[int]:
     """The seed of its training, or None if it is unknown."""
     found = self._setting('train_with_progress.seed')
-    return found if isinstance(found, int) else _seed_of(self.name)
+    if isinstance(found, int):
+      return found
+    in_name = _SEED.search(self.name)
+    return int(in_name[1]) if in_name else None
 
   @functools.cached_property
   def label(self) -> str:
@@ -101,8 +103,8 @@ class Run:
   def results(self) -> list[Result]:
     """The results of its evaluations, in the order of their steps."""
     found: dict[records.Key, Result] = {}
-    for folder, scalars in self._scalars.items():
-      with _explained(folder):
+    with _explained(self.name):
+      for folder, scalars in self._scalars.items():
         found.update((one.key, one) for one in _results(folder, scalars))
     return [found[key] for key in sorted(found)]
 
@@ -162,18 +164,14 @@ class Run:
 
   @functools.cached_property
   def _checkpoint(self) -> Optional[Checkpoint]:
-    for name in reversed(checkpoints.written(self.folder)):
-      return Checkpoint(os.path.join(self.folder, name))
-    return None
+    names = checkpoints.written(self.folder)
+    return Checkpoint(os.path.join(self.folder, names[-1])) if names else None
 
   @functools.cached_property
   def _scalars(self) -> Mapping[str, Scalars]:
     """The contents of the event files in each folder."""
-    found = {}
-    for folder in self.folders:
-      with _explained(folder):
-        found[folder] = events.read(folder)
-    return found
+    with _explained(self.name):
+      return {folder: events.read(folder) for folder in self.folders}
 
   def _of_model(self, function: Callable[[], Any]) -> Any:
     """Calls a function while gin holds the model, if that can be parsed."""
@@ -195,30 +193,25 @@ class Run:
     return None
 
 
-def read(folder: str) -> list[Run]:
-  """Returns the run of a model folder, or all of a demo's in its order.
+def read(*folders: str) -> list[Run]:
+  """Returns the runs of model folders and of demos, each of them once.
 
   Raises:
     UserError: there is no such folder, or no run in it.
   """
-  name = folder.rstrip('/') or folder
-  with _explained(name):
-    found = list(_runs(name))
-    if not found:
-      fault = 'holds no run' if tf.io.gfile.exists(name) else 'does not exist'
-      raise UserError(
-        f'{name} {fault}; expected a model folder (checkpoints, '
-        'operative_config.gin or event files, and what evaluations wrote below '
-        'it) or the folder of a demo.'
-      )
-  return found
-
-
-def read_all(folders: Sequence[str]) -> list[Run]:
-  """Finds the runs of several folders, each of them once."""
   found: dict[tuple[str, ...], Run] = {}
   for folder in folders:
-    for run in read(folder):
+    name = folder.rstrip('/') or folder
+    with _explained(name):
+      inside = list(_runs(name))
+      if not inside:
+        fault = 'holds no run' if tf.io.gfile.exists(name) else 'does not exist'
+        raise UserError(
+          f'{name} {fault}; expected a model folder (checkpoints, '
+          'operative_config.gin or event files, and what evaluations wrote '
+          'below it) or the folder of a demo.'
+        )
+    for run in inside:
       real = (f if '://' in f else os.path.realpath(f) for f in run.folders)
       found.setdefault(tuple(real), run)
   return list(found.values())
@@ -229,26 +222,18 @@ def _runs(folder: str) -> Iterator[Run]:
   stages = [os.path.join(folder, stage) for stage in _STAGES if stage in below]
   stages = list(filter(_is_model_folder, stages))
   inside = []
-  if stages:
-    yield Run(folder, stages)
-  elif _is_model_folder(folder):
-    yield Run(folder, [folder])
+  if stages or _is_model_folder(folder):
+    yield Run(folder, stages or [folder])
   elif tf.io.gfile.exists(os.path.join(folder, _DEMO)):
-    inside = sorted(below, key=_order_of_demo(folder).index)
+    # The variants of its table come first.
+    metrics = checkpoints.read_record(folder, records.METRICS)
+    models = metrics['models'] if metrics else ()
+    inside = sorted(below, key=[*models, *below].index)
   else:
-    seeds = filter(_SEED.fullmatch, below)
-    inside = sorted(seeds, key=lambda name: _seed_of(name) or 0)
+    seeds = filter(_SEED.search, below)
+    inside = sorted(seeds, key=lambda name: int(name.partition('_')[2]))
   for name in inside:
     yield from _runs(os.path.join(folder, name))
-
-
-def _order_of_demo(folder: str) -> list[str]:
-  """The folders of a demo, the variants of its table first."""
-  path = os.path.join(folder, records.METRICS)
-  if not tf.io.gfile.exists(path):
-    return _subfolders(folder)
-  with tf.io.gfile.GFile(path) as stream:
-    return [*json.load(stream)['models'], *_subfolders(folder)]
 
 
 def _is_model_folder(folder: str) -> bool:
@@ -266,36 +251,28 @@ def _results(folder: str, scalars: Scalars) -> Iterator[Result]:
   It may be a run's or an evaluation's. Its scalars have scores if the run was
   evaluated there (`utils.run.eval_summary_dir`).
   """
-  yield from _evaluation(folder, scalars)
-  for name in _subfolders(folder):
-    if _EVALUATION.fullmatch(name):
-      place = os.path.join(folder, name)
-      yield from _evaluation(place, events.read(place))
-
-
-def _evaluation(folder: str, scalars: Scalars) -> Iterator[Result]:
-  name = _EVALUATION.fullmatch(os.path.basename(folder))
-  if name and name['task']:
-    yield from _measures(name['task'], name['measured'], scalars)
-  else:
-    yield from _scores(folder, name['split'] if name else 'unknown', scalars)
-  if name:
-    for result, _ in records.read(folder):
-      yield result
+  names = filter(_EVALUATION.fullmatch, _subfolders(folder))
+  for place in [folder, *(os.path.join(folder, name) for name in names)]:
+    found = scalars if place == folder else events.read(place)
+    name = _EVALUATION.fullmatch(os.path.basename(place))
+    if name and name['task']:
+      yield from _measures(name['task'], name['measured'], found)
+    else:
+      yield from _scores(place, name['split'] if name else 'unknown', found)
+    if name:
+      yield from (result for result, _ in records.read(place))
 
 
 def _scores(folder: str, split: str, scalars: Scalars) -> Iterator[Result]:
   """Yields scores of tasks; of these, only accuracies have standard errors."""
   for tag, values in scalars.items():
     score = _SCORE.fullmatch(tag)
-    if not score:
-      continue
-    task, metric = score.groups()
-    for step, value in values.items():
-      n = _examples(folder, task, step)
-      error = _error_of_share(value, 100, n) if metric == 'accuracy' else None
-      known = value if math.isfinite(value) else None
-      yield Result(task, split, metric, known, n, 'example', error, step)
+    if score:
+      task, metric = score.groups()
+      most = 100 if metric == 'accuracy' else None
+      for step, value in values.items():
+        n = _examples(folder, task, step)
+        yield _result(task, split, metric, step, value, n, 'example', most)
 
 
 def _examples(folder: str, task: str, step: int) -> Optional[int]:
@@ -313,26 +290,35 @@ def _examples(folder: str, task: str, step: int) -> Optional[int]:
 def _measures(task: str, split: str, scalars: Scalars) -> Iterator[Result]:
   """Yields what was measured on tokens, or on whole sequences of them."""
   for step, tokens in scalars.get('num_eval_tokens', {}).items():
-    at_step = {tag: by[step] for tag, by in scalars.items() if step in by}
+    n = round(tokens)
     # Sequences are counted only if each is a single token, as classes are.
-    sequences = tokens if at_step.get('max_targets_length') == 1 else None
-    for metric, unit, count in (
-      ('neg_log_perplexity', 'token', tokens),
-      ('token_accuracy', 'token', tokens),
-      ('sequence_accuracy', 'example', sequences),
+    single = scalars.get('max_targets_length', {}).get(step) == 1
+    for metric, *about in (
+      ('neg_log_perplexity', n, 'token', None),
+      ('token_accuracy', n, 'token', None),
+      ('sequence_accuracy', n if single else None, 'example', 1),
     ):
-      if metric in at_step:
-        value, n = at_step[metric], None if count is None else round(count)
-        error = _error_of_share(value, 1, n) if unit == 'example' else None
-        known = value if math.isfinite(value) else None
-        yield Result(task, split, metric, known, n, unit, error, step)
+      values = scalars.get(metric, {})
+      if step in values:
+        yield _result(task, split, metric, step, values[step], *about)
 
 
-def _error_of_share(value: float, most: float, n: Optional[int]) -> Any:
-  """The standard error of a share of n examples, from 0 to `most`."""
-  if n and 0 <= value <= most:
-    return math.sqrt(value * (most - value) / n)
-  return None
+def _result(
+  task: str,
+  split: str,
+  metric: str,
+  step: int,
+  value: float,
+  n: Optional[int],
+  unit: str,
+  most: Optional[int],
+) -> Result:
+  """A result with its standard error, if it is a share from 0 to `most`."""
+  known = value if math.isfinite(value) else None
+  error = None
+  if n and most and 0 <= value <= most:
+    error = math.sqrt(value * (most - value) / n)
+  return Result(task, split, metric, known, n, unit, error, step)
 
 
 @contextlib.contextmanager
@@ -354,8 +340,3 @@ def _subfolders(folder: str) -> list[str]:
     if not name.startswith('.')
     and tf.io.gfile.isdir(os.path.join(folder, name))
   )
-
-
-def _seed_of(folder: str) -> Optional[int]:
-  match = _SEED.fullmatch(folder)
-  return int(match[1]) if match else None

@@ -32,7 +32,7 @@ class Table:
     columns: from left to right.
     models: the runs of each row, by the name of their model.
     cells: a row for each number of each run, as in `scores.frame`, with the key
-      of its `column` and its `name` among `Column.names`; `value` is NaN where
+      of its `column` and its `name` in `Column.named`; `value` is NaN where
       it is not defined, and what is missing has no row.
     numbers: mean, deviation, standard_error and n of each model, by (model,
       name); NaN if a run lacks it.
@@ -119,7 +119,7 @@ def _cells(
       'measure': measure,
     }
     for column in columns
-    for name, measure in zip(column.names, column.measures)
+    for name, measure in column.named.items()
     for tag in measure.tags
   )
   # Decoded texts and single tokens are evaluated by different commands.
@@ -191,7 +191,7 @@ def _numbers(
       for model, runs in models.items()
       for run in runs
       for column in columns
-      for name in column.names
+      for name in column.named
     ],
     names=['model', 'run', 'name'],
   )

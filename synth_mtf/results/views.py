@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from synth_mtf.results.layouts import PREFIX, Column, Measure
+from synth_mtf.results.layouts import PREFIX, Column
 from synth_mtf.results.paper import SCORES
 from synth_mtf.results.printing import Grid
 from synth_mtf.results.tables import BEST, LAST, Table
@@ -22,16 +22,10 @@ def grid(table: Table, errors: bool = False, paper: bool = False) -> Grid:
   With `errors`, scores have their standard errors beside them; with `paper`,
   its figures and the differences follow each model.
   """
+  texts = [_texts(table, column, errors) for column in table.columns]
   rows = []
   for model in table.models:
-    cells = (
-      '/'.join(
-        _text(table, model, name, measure, errors)
-        for name, measure in zip(column.names, column.measures)
-      )
-      for column in table.columns
-    )
-    rows.append([model, *cells])
+    rows.append([model, *(of_models[model] for of_models in texts)])
     if paper:
       rows += _paper_rows(table, model)
   counts = [_counts(table, column, errors) for column in table.columns]
@@ -47,18 +41,16 @@ def csv(table: Table, errors: bool = False) -> str:
   What is missing or not defined is an empty field. With `errors`, n and
   standard errors have fields, too.
   """
-  rows = []
-  for model, runs in table.models.items():
-    fields: dict[str, Any] = {'model': model, 'runs': len(runs)}
-    for name, number in table.numbers.loc[model].iterrows():
-      fields[name] = number['mean']
-      if len(runs) > 1:
-        fields[f'{name} sd'] = number['deviation']
-      if errors:
-        fields[f'{name} n'] = number['n']
-        fields[f'{name} se'] = number['standard_error']
-    rows.append(fields)
-  return pd.DataFrame(rows, dtype=object).to_csv(index=False).rstrip('\n')
+  kinds = {'mean': ''}
+  if any(len(runs) > 1 for runs in table.models.values()):
+    kinds['deviation'] = ' sd'
+  if errors:
+    kinds.update(n=' n', standard_error=' se')
+  fields = {'runs': pd.Series(table.models).map(len)}
+  for name in (name for column in table.columns for name in column.named):
+    numbers = table.numbers.xs(name, level='name')
+    fields.update({name + kinds[kind]: numbers[kind] for kind in kinds})
+  return pd.DataFrame(fields).to_csv(index_label='model').rstrip('\n')
 
 
 def as_json(table: Table, errors: bool = False, paper: bool = False) -> str:
@@ -80,7 +72,7 @@ def as_json(table: Table, errors: bool = False, paper: bool = False) -> str:
     numbers = {}
     for column in table.columns:
       figures = SCORES.get((column.key, runs[0].label))
-      for at, name in enumerate(column.names):
+      for at, name in enumerate(column.named):
         number = table.numbers.loc[model, name]
         numbers[name] = {
           'mean': _known(number['mean']),
@@ -106,23 +98,24 @@ def _known(value: Any) -> Any:
   return value.item() if hasattr(value, 'item') else value
 
 
-def _text(
-  table: Table, model: str, name: str, measure: Measure, errors: bool
-) -> str:
-  number = table.numbers.loc[model, name]
-  if pd.isna(number['mean']):
-    return MISSING
-  text = measure.shown(number['mean'])
-  means = table.numbers['mean'].xs(name, level='name').dropna()
-  best = measure.shown(means.max() if measure.better > 0 else means.min())
-  if measure.varies and not pd.isna(number['deviation']):
-    text += f'±{measure.shown(number["deviation"])}'
-  if errors and not pd.isna(number['standard_error']):
-    text += f' ({measure.shown(number["standard_error"])})'
-  # Best in the digits that are shown.
-  shown = means.map(measure.shown)
-  is_best = measure.better and shown.nunique() > 1 and shown[model] == best
-  return f'**{text}**' if is_best else text
+def _texts(table: Table, column: Column, errors: bool) -> pd.Series:
+  """The text of each model; the best is so in the digits that are shown."""
+  texts = []
+  for name, measure in column.named.items():
+    numbers = table.numbers.xs(name, level='name')
+    means = numbers['mean'].dropna()
+    shown = numbers['mean'].map(measure.shown, na_action='ignore')
+    best = measure.shown(means.max() if measure.better > 0 else means.min())
+    text = shown.fillna(MISSING)
+    spreads = {'deviation': '±{}'} if measure.varies else {}
+    if errors:
+      spreads['standard_error'] = ' ({})'
+    for kind, form in spreads.items():
+      spread = numbers[kind].map(measure.shown, na_action='ignore')
+      text += spread.map(form.format, na_action='ignore').fillna('')
+    is_best = (shown == best) & bool(measure.better and shown.nunique() > 1)
+    texts.append(text.mask(is_best, '**' + text + '**'))
+  return pd.concat(texts, axis=1).agg('/'.join, axis=1)
 
 
 def _counts(table: Table, column: Column, errors: bool) -> str:
@@ -144,15 +137,14 @@ def _paper_rows(table: Table, model: str) -> list[list[str]]:
   theirs, differences = ['  the paper'], ['  difference']
   for column in table.columns:
     figures = SCORES.get((column.key, table.models[model][0].label), ())
-    texts = []
-    for measure, name, figure in zip(column.measures, column.names, figures):
+    shown, texts = [], []
+    for (name, measure), figure in zip(column.named.items(), figures):
+      shown.append(measure.shown(figure))
       value = table.numbers['mean'][model, name] - figure
-      sign = '+' if value >= 0 else '-'
-      known = not pd.isna(value)
-      texts.append(sign + measure.shown(abs(value)) if known else MISSING)
-    differences.append('/'.join(texts))
-    shown = (m.shown(figure) for m, figure in zip(column.measures, figures))
+      text = ('+' if value >= 0 else '-') + measure.shown(abs(value))
+      texts.append(MISSING if pd.isna(value) else text)
     theirs.append('/'.join(shown))
+    differences.append('/'.join(texts))
   return [theirs, differences] if any(theirs[1:]) else []
 
 
@@ -226,20 +218,19 @@ def _difference(table: Table, column: Column) -> str:
   With the standard errors s1 and s2 of two scores, that of their difference is
   sqrt(s1^2 + s2^2). Scores without a standard error are left out.
   """
-  for name, measure in zip(column.names, column.measures):
+  for name, measure in column.named.items():
     numbers = table.numbers.xs(name, level='name')
     known = numbers.dropna(subset=['mean', 'standard_error'])
     if len(known) < 2 or not measure.better:
       continue
-    ordered = known.sort_values(
+    ends = known.sort_values(
       'mean', ascending=measure.better < 0, kind='stable'
-    )
-    best, worst = ordered.iloc[0], ordered.iloc[-1]
-    error = math.hypot(best['standard_error'], worst['standard_error'])
-    if abs(best['mean'] - worst['mean']) > _SIGNIFICANT * error:
-      texts = [f'{x.name} {measure.shown(x["mean"])}' for x in (best, worst)]
-      if pd.notna(best['n']) and best['n'] == worst['n']:
-        texts.append(f'n = {best["n"]:,.0f}')
+    ).iloc[[0, -1]]
+    best, worst = ends['mean']
+    if abs(best - worst) > _SIGNIFICANT * math.hypot(*ends['standard_error']):
+      texts = [f'{x} {measure.shown(y)}' for x, y in ends['mean'].items()]
+      if ends.n.nunique(dropna=False) == 1 and ends.n.notna().all():
+        texts.append(f'n = {ends.n.iloc[0]:,.0f}')
       return f'{column.header} ({", ".join(texts)})'
   return ''
 
@@ -266,7 +257,7 @@ def _notes_on_model(table: Table, model: str) -> Iterator[str]:
 def _notes_on_tasks(table: Table) -> Iterator[str]:
   """Yields which columns have scores of different tasks or splits."""
   for column in table.columns:
-    found = table.scores[table.scores.name == column.names[0]]
+    found = table.scores[table.scores.name == next(iter(column.named))]
     tasks = found.task.str.removeprefix(PREFIX)
     places = sorted(set(tasks + ' (' + found.split + ')'))
     if len(places) > 1:

@@ -131,7 +131,7 @@ def test_runs_that_cannot_be_looked_at_are_reported(tmp_path):
   for variant in ('random', 'dense'):
     made_runs.trained(tmp_path / variant, variant, BINDINGS)
   (tmp_path / 'dense' / 'operative_config.gin').unlink()
-  found = results.read_all([str(tmp_path / n) for n in ('random', 'dense')])
+  found = results.read(*(str(tmp_path / n) for n in ('random', 'dense')))
   attentions, missing = runs.look_at_each(found, examples.defaults, 'bytes')
   assert attentions == []
   first, second = missing

@@ -83,7 +83,7 @@ def trained(folder, *variants):
   """Runs of variants, in folders of their names."""
   for variant in variants:
     made_runs.trained(folder / variant, variant)
-  return runs.read_all([str(folder / variant) for variant in variants])
+  return runs.read(*(str(folder / variant) for variant in variants))
 
 
 @pytest.fixture

@@ -59,14 +59,11 @@ def fake(name: str, *results: Result, label: str = '', **facts: Any) -> Any:
   known = {
     'name': name,
     'label': label or name,
-    'seed': None,
     'bindings': {'x': label} if label else {},
     'results': list(results),
     'curves': {},
     'steps': [],
-    'parameters': None,
-    'products': None,
-    'steps_per_second': None,
+    **dict.fromkeys(['seed', 'parameters', 'products', 'steps_per_second']),
   }
   return types.SimpleNamespace(**{**known, **facts})
 

@@ -78,14 +78,8 @@ def test_plain_columns():
   ]
 
 
-def test_lines():
+def test_lines_and_numbers():
   assert printing.line(['ab', '1', 'c'], [4, -3, 5]) == 'ab      1  c'
   assert printing.line(['longer', '1234'], [4, -3]) == 'longer  1234'
-
-
-def test_numbers():
-  assert list(map(printing.count, (1234567, 0, None))) == [
-    '1,234,567',
-    '0',
-    '?',
-  ]
+  counts = [printing.count(number) for number in (1234567, 0, None)]
+  assert counts == ['1,234,567', '0', '?']

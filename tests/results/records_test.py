@@ -83,12 +83,11 @@ def test_predictions_are_text(tmp_path):
 
 def test_predictions_of_other_tasks_and_steps_stay(tmp_path):
   folder = str(tmp_path)
-  for task, step in (('cola', 100), ('rte', 100), ('cola', 200), ('cola', 100)):
-    records.add_predictions(
-      folder, task, 'validation', step, [EXAMPLE, EXAMPLE]
-    )
+  places = [('cola', 100), ('cola', 200), ('rte', 100)]
+  for place in [*places, places[0]]:
+    task, step = place
+    examples = [EXAMPLE, EXAMPLE]
+    records.add_predictions(folder, task, 'validation', step, examples)
   lines = (tmp_path / 'predictions.jsonl').read_text().splitlines()
   found = [(p['task'], p['step']) for p in map(json.loads, lines)]
-  assert sorted(found) == sorted(
-    2 * [('cola', 100), ('cola', 200), ('rte', 100)]
-  )
+  assert sorted(found) == sorted(2 * places)

@@ -58,12 +58,6 @@ def test_scores_may_be_in_a_folder_of_any_name(tmp_path):
   assert not only(elsewhere).curves
 
 
-def test_a_score_that_is_no_number_is_there_and_has_no_value(tmp_path):
-  nan = float('nan')
-  made_runs.evaluated(tmp_path, COLA, 100, {'matthews_corrcoef': nan})
-  assert only(tmp_path).results == [result(value=None)]
-
-
 def test_log_perplexity(tmp_path):
   made_runs.measured(
     tmp_path,
@@ -82,17 +76,17 @@ def test_log_perplexity(tmp_path):
   ]
 
 
-def test_classes_are_counted_by_their_only_token(tmp_path):
+@pytest.mark.parametrize(
+  ('length', 'n', 'error'),
+  [(1, 400, (0.25 * 0.75 / 400) ** 0.5), (2, None, None)],
+)
+def test_classes_are_counted_by_their_only_token(tmp_path, length, n, error):
   measures = {'sequence_accuracy': 0.25, 'num_eval_tokens': 400}
-  one = {**measures, 'max_targets_length': 1}
-  made_runs.measured(tmp_path / 'one', 'synth_ag_news_class', 1, one)
-  several = {**measures, 'max_targets_length': 2}
-  made_runs.measured(tmp_path / 'several', 'synth_ag_news_class', 1, several)
-  (found,) = only(tmp_path / 'one').results
-  assert (found.n, found.unit) == (400, 'example')
-  assert found.standard_error == pytest.approx((0.25 * 0.75 / 400) ** 0.5)
-  (found,) = only(tmp_path / 'several').results
-  assert (found.n, found.standard_error) == (None, None)
+  measures['max_targets_length'] = length
+  made_runs.measured(tmp_path, 'synth_ag_news_class', 1, measures)
+  (found,) = only(tmp_path).results
+  assert (found.n, found.unit) == (n, 'example')
+  assert found.standard_error == (error and pytest.approx(error))
 
 
 def test_curves(tmp_path):
@@ -189,16 +183,18 @@ def test_what_is_named_twice_comes_once(tmp_path):
   made_runs.events(tmp_path / 'a', (1, {'loss': 5.0}))
   (tmp_path / 'b').symlink_to('a')
   folders = [str(tmp_path / name) for name in ('a', 'b', 'a/')]
-  assert [run.name for run in runs.read_all(folders)] == [str(tmp_path / 'a')]
+  assert [run.name for run in runs.read(*folders)] == [str(tmp_path / 'a')]
 
 
 @pytest.mark.parametrize('name', ['r[1]', 'r*', 'ram://runs/a'])
 def test_names_are_no_patterns_and_may_be_remote(tmp_path, name):
+  """And a score that is not a number has no value."""
   folder = name if '://' in name else tmp_path / name
   made_runs.trained(folder)
-  made_runs.evaluated(folder, COLA, 100, {'matthews_corrcoef': 12.5})
+  scores = {'matthews_corrcoef': float('nan')}
+  made_runs.evaluated(folder, COLA, 100, scores)
   run = only(folder)
-  assert run.results == [result()]
+  assert run.results == [result(value=None)]
   assert run.label == 'Syn (R)'
 
 

@@ -7,7 +7,7 @@ from tests.results import made_runs
 
 
 def names(*folders):
-  return list(scores.by_model(runs.read_all(list(map(str, folders)))))
+  return list(scores.by_model(runs.read(*map(str, folders))))
 
 
 @pytest.mark.parametrize(
