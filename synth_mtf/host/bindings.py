@@ -2,8 +2,7 @@
 
 import copy
 import inspect
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Optional
 
 import gin
@@ -74,9 +73,3 @@ def macros_read() -> set[str]:
   """The names of all macros that a binding or another macro refers to."""
   references = gin.config.iterate_references(gin.config._CONFIG)
   return {macro_of(reference) for reference in references} - {''}
-
-
-def macros_defined(params: Sequence[str]) -> list[str]:
-  """The names of the macros that --gin_param bindings define."""
-  matches = [re.match(r'\s*([A-Za-z_]\w*)\s*=(?!=)', p) for p in params]
-  return [match[1] for match in matches if match]

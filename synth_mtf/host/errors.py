@@ -39,9 +39,6 @@ def explained(
   Args:
     *explainers: asked about exceptions that are not known here; each returns a
       message or None.
-
-  Raises:
-    UserError: the cause is known; the exception is its `__cause__`.
   """
   try:
     yield

@@ -29,14 +29,9 @@ def read(folder: str) -> Scalars:
 
 
 def _events(folder: str) -> Iterator[Any]:
-  for path in _files(folder):
+  for path in files(folder):
     with contextlib.suppress(tf.errors.DataLossError):
       yield from tf.train.summary_iterator(path)
-
-
-def are_in(folder: str) -> bool:
-  """Whether a folder has event files."""
-  return bool(_files(folder))
 
 
 def without_graph(folder: str) -> None:
@@ -51,8 +46,8 @@ def without_graph(folder: str) -> None:
       cache._cache[folder] = tf.summary.FileWriter(folder)
 
 
-def _files(folder: str) -> list[str]:
-  """The paths of its event files; their names begin with their first time."""
+def files(folder: str) -> list[str]:
+  """The paths of a folder's event files, whose names begin with their time."""
   names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
   return [
     os.path.join(folder, name)

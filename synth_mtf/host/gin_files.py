@@ -1,6 +1,5 @@
 """How gin finds and reads files: ours, T5's and those of a user."""
 
-import contextlib
 import logging
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -28,9 +27,6 @@ def parse(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
   Args:
     files: as in --gin_file; found in the working folder, in ours and in T5's.
     bindings: as in --gin_param.
-
-  Raises:
-    UserError: a file, a name or a value is wrong.
   """
   from t5.models import mesh_transformer  # seconds, which imports of us spare
 
@@ -38,13 +34,17 @@ def parse(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
   make_readable()
   _search(str(pathlib.Path(mesh_transformer.__file__).parent / 'gin'))
   host = pathlib.Path(mesh_tensorflow.transformer.__file__).parent
-  with errors.explained(), _quiet():
-    gin.parse_config_files_and_bindings(
-      [str(host / 'gin' / 'defaults.gin'), *files],
-      list(bindings),
-      # Names in old configs.
-      skip_unknown=mesh_transformer.DEPRECATED_GIN_REFERENCES,
-    )
+  logging.disable(logging.ERROR)  # gin logs each file that it looks for
+  try:
+    with errors.explained():
+      gin.parse_config_files_and_bindings(
+        [str(host / 'gin' / 'defaults.gin'), *files],
+        list(bindings),
+        # Names in old configs.
+        skip_unknown=mesh_transformer.DEPRECATED_GIN_REFERENCES,
+      )
+  finally:
+    logging.disable(logging.NOTSET)
 
 
 def parse_foreign(text: str, file: str) -> list[str]:
@@ -59,9 +59,6 @@ def parse_foreign(text: str, file: str) -> list[str]:
 
   Returns:
     The statements that were left out.
-
-  Raises:
-    UserError: a name or a value is wrong.
   """
   with errors.explained():
     left_out = dict(_reaching_out(text))
@@ -76,11 +73,7 @@ def parse_foreign(text: str, file: str) -> list[str]:
 def bindings(text: str) -> dict[str, str]:
   """Returns what the text of a gin file binds, without running any of it.
 
-  Returns:
-    `{'SyntheticAttention.mixing': "'softmax'"}`, with macros by their names.
-
-  Raises:
-    UserError: the text is not valid gin.
+  For example `{'SyntheticAttention.mixing': "'softmax'", 'd_model': '8'}`.
   """
   found = {}
   with errors.explained():
@@ -124,13 +117,3 @@ def _reaching_out(text: str) -> Iterator[tuple[int, str]]:
 def _search(folder: str) -> None:
   if folder not in gin.config._LOCATION_PREFIXES:
     gin.add_config_file_search_path(folder)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-  """Keeps gin from logging each file that it looks for."""
-  logging.disable(logging.ERROR)
-  try:
-    yield
-  finally:
-    logging.disable(logging.NOTSET)

@@ -82,17 +82,17 @@ def build(
     lengths: lengths of `inputs` and `targets`.
     mode: one of `tf.estimator.ModeKeys`; PREDICT decodes.
     packed: whether rows may hold several sequences.
-    countable: whether its products are to be counted, see `countable_mesh`.
+    countable: whether all products are Mesh-TensorFlow's own operations, to be
+      counted: the layers take the mesh for a TPU's, so the graph cannot run.
     batch: number of examples.
 
   Returns:
     The model, with its variables in a graph of their own.
-
-  Raises:
-    UserError: a setting of the model is wrong.
   """
   graph, mtf_graph = tf.Graph(), mtf.Graph()
-  mesh = countable_mesh(mtf_graph) if countable else mtf.Mesh(mtf_graph, 'mesh')
+  # A mesh with a function that places its variables passes for a TPU's.
+  placer = types.SimpleNamespace(device_function=lambda op: '')
+  mesh = mtf.Mesh(mtf_graph, 'mesh', placer if countable else None)
   ids = {
     name: mtf.zeros(
       mesh,
@@ -132,11 +132,7 @@ def build(
 def explained(model: Optional[Transformer] = None) -> Iterator[None]:
   """Raises a `UserError` in place of whatever the host raises.
 
-  Args:
-    model: the one whose layers are called.
-
-  Raises:
-    UserError: names the layer that was called, and its gin bindings.
+  It names the layer of the model that was called, and its gin bindings.
   """
   try:
     with errors.explained():
@@ -188,25 +184,10 @@ def _check_sizes(model: Transformer, graph: mtf.Graph) -> None:
     )
 
 
-def countable_mesh(graph: mtf.Graph) -> mtf.Mesh:
-  """Returns a mesh on which all products are Mesh-TensorFlow's own operations.
-
-  Layers take it for a TPU's, so its graph cannot be executed here.
-  """
-  # A TPU's mesh has a function that places its variables.
-  placer = types.SimpleNamespace(device_function=lambda op: '')
-  return mtf.Mesh(graph, 'mesh', placer)
-
-
 def make_transformer(
   vocab_size: int, output_vocab_size: Optional[int] = None
 ) -> Transformer:
-  """Makes the host's model of the type that gin holds, without calling it.
-
-  Args:
-    vocab_size: number of embeddings.
-    output_vocab_size: that of the targets, if it differs.
-  """
+  """Makes the host's model of the type that gin holds, without calling it."""
   settings = gin.get_bindings(utils.run, resolve_references=False)
   kind = settings.get('model_type', 'bitransformer')
   return utils.build_model(kind, vocab_size, output_vocab_size or vocab_size)

@@ -240,7 +240,7 @@ def _is_model_folder(folder: str) -> bool:
   return (
     bool(checkpoints.written(folder))
     or tf.io.gfile.exists(os.path.join(folder, _CONFIGURATION))
-    or events.are_in(folder)
+    or bool(events.files(folder))
     or any(_results(folder, {}))
   )
 

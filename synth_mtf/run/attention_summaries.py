@@ -36,11 +36,6 @@ def watched(
   model_dir: str, every: int
 ) -> Iterator[tf_estimator.SessionRunHook]:
   """Yields a hook that summarizes attention in the model built meanwhile."""
-  if type(every) is not int or every < 1:
-    raise ConfigurationError(
-      f'train_with_progress.attention_every = {every!r}: expected a number of '
-      'steps, or None'
-    )
   with recorded_by(summarizer(_Histogram)):
     yield _Hook(model_dir, every)
 
@@ -60,10 +55,8 @@ def summarizer(
 ) -> Callable[[Alignment], None]:
   """Returns a recorder that adds the summaries of each layer to the graph.
 
-  Scalars are the host's own: a TPU's host call or `_Hook` writes them.
-
-  Args:
-    add_weights: adds a summary of a layer's weights, given its tag.
+  Scalars are the host's own: a TPU's host call or `_Hook` writes them. Given a
+  tag, `add_weights` summarizes the weights of a layer.
   """
   layers: collections.Counter[Any] = collections.Counter()
 
@@ -97,17 +90,16 @@ def summarizer(
 
 def _check(context: transformer.Context) -> None:
   """Refuses layers that are called in a loop or recomputed for gradients."""
-  if (context.num_microbatches or 1) > 1:
-    raise ConfigurationError(
-      'attention summaries need the batch in one piece: set utils.serialize_num'
-      '_microbatches.tokens_per_microbatch_per_replica = None'
-    )
   stack = context.model.layer_stack
-  is_reversible = isinstance(stack, transformer.ReversibleLayerStack)
-  if is_reversible or getattr(stack, '_recompute_grads', False):
+  if (
+    (context.num_microbatches or 1) > 1
+    or isinstance(stack, transformer.ReversibleLayerStack)
+    or getattr(stack, '_recompute_grads', False)
+  ):
     raise ConfigurationError(
-      'attention summaries do not work with layers that are recomputed for '
-      'their gradients (recompute_grads, ReversibleLayerStack)'
+      'attention summaries need each layer to be called once in a step: set '
+      'utils.serialize_num_microbatches.tokens_per_microbatch_per_replica = '
+      'None, and use neither recompute_grads nor ReversibleLayerStack'
     )
 
 
@@ -153,21 +145,20 @@ class _Hook(CountingHook):
 
   def begin(self) -> None:
     super().begin()
-    found = tf.get_collection(_HISTOGRAMS) + [
+    self._summaries = tf.get_collection(_HISTOGRAMS) + [
       tf.raw_ops.ScalarSummary(tags=tag, values=value)
       for tag, value in tf.get_collection(
         mtf.utils.SCALAR_SUMMARIES_COLLECTION_KEY
       )
       if tag.startswith(_ROOT)
     ]
-    self._summary = tf.summary.merge(found, collections=[]) if found else None
 
   def before_run(self, _: Any) -> tf_estimator.SessionRunArgs:
-    self._due = self._summary is not None and self.step % self._every == 0
-    return tf_estimator.SessionRunArgs(self._summary if self._due else [])
+    is_due = self.step % self._every == 0
+    return tf_estimator.SessionRunArgs(self._summaries if is_due else [])
 
   def after_run(self, run_context: Any, run_values: Any) -> None:
-    if self._due:
-      writer = tf.summary.FileWriterCache.get(self._model_dir)
-      writer.add_summary(run_values.results, self.step)
+    writer = tf.summary.FileWriterCache.get(self._model_dir)
+    for summary in run_values.results:
+      writer.add_summary(summary, self.step)
     super().after_run(run_context, run_values)

@@ -17,11 +17,7 @@ from synth_mtf.run.config import RunConfig
 
 
 def check(run: RunConfig) -> list[str]:
-  """Returns the paths of the checkpoints that a run reads, at least one.
-
-  Raises:
-    UserError: a checkpoint, or the pointer to the latest, is missing.
-  """
+  """Returns the paths of the checkpoints that a run reads, at least one."""
   lost = folder.without_index(run.model_dir)
   if not folder.written(run.model_dir):
     raise UserError(

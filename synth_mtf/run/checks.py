@@ -17,7 +17,6 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from absl import logging
 from mesh_tensorflow.transformer import utils
-from t5.models import mesh_transformer
 
 from synth_mtf import tasks
 from synth_mtf.checkpoints import comparison, folder, layer_settings
@@ -46,9 +45,6 @@ def check_run(folder_: str, tpu: Optional[str] = None) -> None:
   Args:
     folder_: as in --model_dir; made if it does not exist.
     tpu: as in --tpu.
-
-  Raises:
-    UserError: the run cannot do what it is asked to do.
   """
   with errors.explained():
     model_dir.check(folder_)
@@ -57,16 +53,14 @@ def check_run(folder_: str, tpu: Optional[str] = None) -> None:
     if not tpu:
       mesh.check_devices(run.mesh_devices or ())
     trains = run.mode == 'train'
-    resumed, started = _checkpoints(run)
+    checkpoints, starts = _checkpoints(run)
     if run.vocabulary is not None:
-      for checkpoint in (*resumed, *started):
+      for checkpoint in checkpoints:
         vocabularies.check(run.vocabulary, checkpoint)
     model = build(run)
     if model is not None:
-      _check_model(run, model, resumed, started)
-    reader = mesh_transformer.mesh_eval_dataset_fn
-    if trains:
-      reader = mesh_transformer.mesh_train_dataset_fn
+      _check_model(run, model, checkpoints, starts)
+    reader = f'mesh_{"train" if trains else "eval"}_dataset_fn'
     task = gin.get_bindings(reader).get('mixture_or_task_name')
     if task and run.mode in ('train', 'eval', 'perplexity_eval'):
       tasks.check([task], [run.dataset_split])
@@ -92,10 +86,10 @@ def _check_tpu(tpu: Optional[str]) -> None:
     ) from error
 
 
-def _checkpoints(run: RunConfig) -> tuple[list[str], list[str]]:
-  """Checks the folder, and returns what is resumed or read, and started from.
+def _checkpoints(run: RunConfig) -> tuple[list[str], bool]:
+  """Checks the folder, and takes its lock for a training run.
 
-  A training run also takes the lock of its folder.
+  Returns what is read, and whether a new run starts from it.
   """
   if run.mode != 'train':
     read = checkpoint_choice.check(run)
@@ -108,7 +102,7 @@ def _checkpoints(run: RunConfig) -> tuple[list[str], list[str]]:
       )
     else:
       model_dir.check_writable(run.eval_summary_dir or run.model_dir)
-    return read, []
+    return read, False
   model_dir.check_writable(run.model_dir)
   model_dir.lock(run.model_dir)
   latest = folder.latest(run.model_dir)
@@ -133,8 +127,8 @@ def _checkpoints(run: RunConfig) -> tuple[list[str], list[str]]:
       "trains on the split 'train': set it to that, or give another mode."
     )
   if latest:
-    return [latest], []
-  return [], [start] if start else []
+    return [latest], False
+  return [start] if start else [], True
 
 
 def build(run: RunConfig) -> Optional[models.ConfiguredModel]:
@@ -162,8 +156,8 @@ def build(run: RunConfig) -> Optional[models.ConfiguredModel]:
 def _check_model(
   run: RunConfig,
   model: models.ConfiguredModel,
-  resumed: list[str],
-  started: list[str],
+  checkpoints: list[str],
+  starts: bool,
 ) -> None:
   """Refuses a mesh, a choice of variables or checkpoints that do not fit.
 
@@ -180,11 +174,10 @@ def _check_model(
       'would be trained. It is a regular expression over names such as '
       f'{next(iter(model.variables))}.'
     )
-  for checkpoint in resumed:
-    comparison.require_same(model.variables.values(), Checkpoint(checkpoint))
-    layer_settings.check(model.transformer, checkpoint)
-  for checkpoint in started:
-    layer_settings.check(model.transformer, checkpoint, starts=True)
+  for checkpoint in checkpoints:
+    if not starts:
+      comparison.require_same(model.variables.values(), Checkpoint(checkpoint))
+    layer_settings.check(model.transformer, checkpoint, starts=starts)
 
 
 def _warn_of_packing(model: models.ConfiguredModel) -> None:

@@ -25,7 +25,6 @@ class RunConfig(types.SimpleNamespace):
 
   @property
   def mesh(self) -> mtf.Shape:
-    """The named dimensions of the mesh."""
     return mtf.convert_to_shape(self.mesh_shape)
 
   @property
@@ -50,7 +49,6 @@ class RunConfig(types.SimpleNamespace):
 
   @property
   def vocabularies(self) -> tuple[seqio.Vocabulary, seqio.Vocabulary]:
-    """The vocabularies of inputs and targets."""
     return (
       utils.inputs_vocabulary(self.vocabulary),
       utils.targets_vocabulary(self.vocabulary),
@@ -58,16 +56,7 @@ class RunConfig(types.SimpleNamespace):
 
 
 def read(model_dir: str, tpu: Optional[str] = None) -> RunConfig:
-  """Returns the run that gin describes.
-
-  Args:
-    model_dir: as in --model_dir.
-    tpu: as in --tpu.
-
-  Raises:
-    UserError: a value has a wrong type, wherever gin holds it; a length is
-      missing; or nothing reads a macro of the command line.
-  """
+  """Returns the run that gin describes, after checking all values of gin."""
   values.check()
   parameters = inspect.signature(utils.run).parameters.values()
   found = {parameter.name: parameter.default for parameter in parameters}

@@ -45,14 +45,7 @@ class CountingHook(tf_estimator.SessionRunHook):
 
 
 class TrainingHook(CountingHook):
-  """Shows step, loss and speed; stops on a signal, and on NaN or infinity.
-
-  Args:
-    model_dir: the folder of the run's checkpoints.
-    total: the step at which the run ends.
-    console: what the user sees.
-    stop_signal: returns the signal that asked the run to stop, if any.
-  """
+  """Shows step, loss and speed; stops on a signal, and on NaN or infinity."""
 
   def __init__(
     self,

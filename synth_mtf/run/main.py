@@ -64,12 +64,7 @@ def prepare() -> None:
 
 
 def run(words: Sequence[str]) -> int:
-  """Runs T5's main on its flags, and returns the exit status.
-
-  Raises:
-    UserError: a known mistake.
-    RunFailed: another error; the log has its traceback.
-  """
+  """Runs T5's main on its flags, and returns the exit status."""
   with contextlib.nullcontext() if '--verbose' in words else output.kept():
     prepare()
 
@@ -92,10 +87,8 @@ def run(words: Sequence[str]) -> int:
     model_dirs.check(model_dir)
     if not flags.FLAGS.tpu:
       gin.parse_config(_TRAINING)
-    # One may decode from a read-only folder, which takes no log.
-    verbose = flags.FLAGS.verbose or not model_dirs.is_writable(model_dir)
     with (
-      contextlib.nullcontext() if verbose else shown(model_dir),
+      contextlib.nullcontext() if flags.FLAGS.verbose else shown(model_dir),
       errors.explained(folder.explainer(model_dir)),
     ):
       mesh_transformer_main.main(argv)
@@ -117,7 +110,7 @@ def shown(model_dir: str) -> Iterator[None]:
     RunFailed: an error without a known cause; the log has its traceback.
   """
   log = os.path.join(model_dir, 'log')
-  if '://' in model_dir:
+  if not os.access(model_dir, os.W_OK):  # a bucket, or only read from
     log = os.path.join(tempfile.gettempdir(), f'synth-mtf-{os.getpid()}.log')
   begun = time.monotonic()
   with output.to_log(log):

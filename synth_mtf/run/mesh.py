@@ -17,15 +17,9 @@ _DEVICE = re.compile(r'(?:/|/device:)?(cpu|gpu)(?::(\d+))?', re.IGNORECASE)
 
 
 def check_devices(names: Sequence[str]) -> None:
-  """Checks that the devices of a mesh exist.
+  """Checks that the devices of a mesh exist; '' stands for TensorFlow's choice.
 
   TensorFlow would move the work of a missing device to another one.
-
-  Args:
-    names: as in `utils.run.mesh_devices`; '' leaves the choice to TensorFlow.
-
-  Raises:
-    UserError: a name is not a device's, or this machine lacks the device.
   """
   counts = {
     kind: len(tf.config.list_physical_devices(kind)) for kind in ('CPU', 'GPU')
@@ -49,11 +43,7 @@ def check_model(run: RunConfig, model: ConfiguredModel) -> None:
   """Checks that the mesh divides the model, and that the memory can hold it.
 
   Mesh-TensorFlow finds the first fault when it lowers the graph, which takes
-  minutes for a large model.
-
-  Raises:
-    UserError: the mesh does not divide a dimension that the layout splits; or a
-      single tensor, split over the mesh, needs more memory than there is.
+  minutes for a large model. The memory must hold the largest tensor alone.
   """
 
   def parts(dim: mtf.Dimension) -> int:

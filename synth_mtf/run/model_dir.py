@@ -20,11 +20,7 @@ _held: dict[str, int] = {}  # file descriptors, by path
 
 
 def check(model_dir: str) -> None:
-  """Checks the name of a model folder, and makes it if it does not exist.
-
-  Raises:
-    UserError: TensorFlow would take it for another name, or it cannot be made.
-  """
+  """Checks the name of a model folder, and makes it if it does not exist."""
   if not model_dir.strip():
     raise UserError('--model_dir is empty: give the folder of the checkpoints.')
   if set(_PATTERNS) & set(model_dir):
@@ -45,11 +41,7 @@ def check(model_dir: str) -> None:
 
 
 def check_writable(folder: str, setting: str = '--model_dir') -> None:
-  """Checks that a folder, which may not exist yet, can be written to.
-
-  Raises:
-    UserError: names the setting.
-  """
+  """Checks that a folder, which may not exist yet, can be written to."""
   if '://' in folder:
     return
   path = os.path.abspath(folder)
@@ -67,22 +59,10 @@ def check_writable(folder: str, setting: str = '--model_dir') -> None:
   )
 
 
-def is_writable(model_dir: str) -> bool:
-  """Whether files can be made in a model folder."""
-  try:
-    check_writable(model_dir)
-  except UserError:
-    return False
-  return True
-
-
 def lock(model_dir: str) -> None:
   """Locks a folder for training, until `unlock_all` or the end of this process.
 
   Does nothing for a bucket, and on a drive without locks.
-
-  Raises:
-    UserError: another run trains there.
   """
   path = os.path.join(os.path.realpath(model_dir), LOCK)
   if '://' in model_dir or path in _held:

@@ -136,7 +136,6 @@ def kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _redirected(log: int) -> Iterator[None]:
-  """Redirects stdout and stderr to a file descriptor."""
   global _beside_log
   _flush()
   saved = [os.dup(descriptor) for descriptor in (1, 2)]

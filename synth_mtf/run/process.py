@@ -21,11 +21,7 @@ def is_command() -> bool:
 
 
 def load_plugin() -> None:
-  """Does in a `synth-mtf` process what `import synth_mtf` does elsewhere.
-
-  Raises:
-    UserError: the host stack cannot be imported.
-  """
+  """Does in a `synth-mtf` process what `import synth_mtf` does elsewhere."""
   package = importlib.import_module('synth_mtf')
   try:
     patches.prepare_host()
@@ -40,11 +36,7 @@ def load_plugin() -> None:
 
 
 def load_quietly() -> None:
-  """Does `load_plugin`, and has TensorFlow print nothing but errors.
-
-  Raises:
-    UserError: the host stack cannot be imported.
-  """
+  """Does `load_plugin`, and has TensorFlow print nothing but errors."""
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   with output.kept():
     load_plugin()

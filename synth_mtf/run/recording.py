@@ -171,13 +171,15 @@ def _record(
     )
     for metric, value in values.items()
   ]
+  installed = {
+    package.metadata['Name']: package.version
+    for package in importlib.metadata.distributions()
+  }
   versions = {
     'python': platform.python_version(),
     'synth-mtf': synth_mtf.__version__,
+    **{name: installed[name] for name in _PACKAGES if name in installed},
   }
-  for package in importlib.metadata.distributions():
-    if package.metadata['Name'] in _PACKAGES:
-      versions[package.metadata['Name']] = package.version
   made_with = {'versions': versions, 'gin': gin.operative_config_str()}
   records.add_results(folder, results, made_with)
   console = output.console_beside_log()

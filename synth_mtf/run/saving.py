@@ -53,12 +53,6 @@ class Saver(tf.train.CheckpointSaverHook):
 
   Attributes:
     seconds: the least time between checkpoints that are not due by steps.
-
-  Args:
-    checkpoint_dir: the folder of the run.
-    save_steps: steps between checkpoints.
-    saver: as for the host's.
-    listeners: called before the weights are checked.
   """
 
   seconds = 60.0

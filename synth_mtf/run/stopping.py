@@ -27,10 +27,7 @@ def on_signals(
 
   One within a second of the first does not count as the second. A signal that
   the process ignores, as under `nohup`, stays ignored. Does nothing outside the
-  main thread, which alone may handle signals.
-
-  Args:
-    say: shows the user a message, from a thread.
+  main thread, which alone may handle signals. `say` is called from a thread.
 
   Yields:
     What returns the signal that has come, or None.

@@ -18,23 +18,27 @@ from synth_mtf.run.config import RunConfig
 
 
 def check(run: RunConfig) -> None:
-  """Checks the files that a mode reads and the places that it writes to.
-
-  Raises:
-    UserError: a file is missing, empty or not UTF-8, a line is longer than the
-      model, inputs and targets do not pair, or outputs cannot be written.
-  """
+  """Checks the files that a mode reads and the places that it writes to."""
   if run.mode == 'infer':
     decode = gin.get_bindings(utils.infer_model, resolve_references=False)
     if 'decode_fn' in decode and not decode['decode_fn'].selector.endswith(
       'decode_from_file'
     ):
       return  # it reads other inputs
-    files = gin.get_bindings(utils.decode_from_file)
-    _check_lines('decode_from_file.input_filename', files, 'inputs', run)
-    _check_output('decode_from_file.output_filename', files)
+    _check_lines('decode_from_file.input_filename', 'inputs', run)
+    _check_output('decode_from_file.output_filename')
   elif run.mode == 'score_from_strings':
-    _check_scoring(run)
+    targets = _check_lines('score_from_strings.targets', 'targets', run)
+    if _value('score_from_strings.inputs') is not None:
+      inputs = _check_lines('score_from_strings.inputs', 'inputs', run)
+      if targets % inputs and targets != 1:
+        raise UserError(
+          f'score_from_strings has {inputs} inputs and {targets} targets: '
+          'expected as many targets, a multiple for each input in turn, or one '
+          'for all.'
+        )
+    if _value('save_scores.scores_filename') is not None:
+      _check_output('save_scores.scores_filename')
   elif run.mode.startswith('export') and not run.export_path:
     raise UserError(
       'utils.run.export_path is not set: give the folder to export to, '
@@ -42,34 +46,21 @@ def check(run: RunConfig) -> None:
     )
 
 
-def _check_scoring(run: RunConfig) -> None:
-  given = gin.get_bindings(utils.score_from_strings)
-  targets = _check_lines('score_from_strings.targets', given, 'targets', run)
-  if given.get('inputs') is not None:
-    inputs = _check_lines('score_from_strings.inputs', given, 'inputs', run)
-    if targets % inputs and targets != 1:
-      raise UserError(
-        f'score_from_strings has {inputs} inputs and {targets} targets: '
-        'expected as many targets, a multiple for each input in turn, or one '
-        'for all.'
-      )
-  scores = gin.get_bindings(utils.save_scores)
-  if scores.get('scores_filename') is not None:
-    _check_output('save_scores.scores_filename', scores)
+def _value(setting: str) -> Any:
+  function, _, parameter = setting.rpartition('.')
+  return gin.get_bindings(function).get(parameter)
 
 
-def _given(setting: str, bindings: dict[str, Any]) -> Any:
-  value = bindings.get(setting.rpartition('.')[2])
+def _given(setting: str) -> Any:
+  value = _value(setting)
   if not value or value is gin.REQUIRED:
     raise UserError(f'{setting} is not set: give the path of a text file.')
   return value
 
 
-def _check_lines(
-  setting: str, bindings: dict[str, Any], side: str, run: RunConfig
-) -> int:
+def _check_lines(setting: str, side: str, run: RunConfig) -> int:
   """Checks the lines of a file, or of a list, and returns their number."""
-  given = _given(setting, bindings)
+  given = _given(setting)
   lines = list(given)
   if isinstance(given, str):
     try:
@@ -97,13 +88,12 @@ def _check_lengths(
   longest = (run.lengths or {})[side]
   encoder = run.vocabularies[('inputs', 'targets').index(side)]
   ending = 0 if side == 'inputs' and run.model_type == 'lm' else 1
-  faults = []
-  for number, line in enumerate(lines, 1):
-    # No vocabulary makes more pieces than bytes, and a space before them.
-    if len(line.encode()) + 1 + ending > longest:
-      count = len(encoder.encode(line.strip())) + ending
-      if count > longest:
-        faults.append(f'line {number} has {count} tokens')
+  counts = [len(encoder.encode(line.strip())) + ending for line in lines]
+  faults = [
+    f'line {number} has {count} tokens'
+    for number, count in enumerate(counts, 1)
+    if count > longest
+  ]
   if faults:
     raise UserError(
       f'{setting}: the model takes {longest} tokens, and would cut the rest of '
@@ -112,6 +102,6 @@ def _check_lengths(
     )
 
 
-def _check_output(setting: str, bindings: dict[str, Any]) -> None:
-  path = _given(setting, bindings)
+def _check_output(setting: str) -> None:
+  path = _given(setting)
   model_dir.check_writable(os.path.dirname(path) or '.', setting)

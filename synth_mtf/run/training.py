@@ -46,7 +46,7 @@ def train_with_progress(
       `utils.run.save_checkpoints_steps`. What takes long to save is saved less
       often: no more than a twentieth of the time goes into it.
     attention_every: how many steps lie between two summaries of attention for
-      TensorBoard (docs/figures.md); None for none, which costs nothing.
+      TensorBoard (docs/figures.md); None or 0 for none, which costs nothing.
     **kwargs: as in `train_model`.
 
   Raises:
@@ -63,10 +63,11 @@ def train_with_progress(
       stack.enter_context(patches.step_counted_last())
     events.without_graph(model_dir)
     stop_signal = stack.enter_context(stopping.on_signals(console.line))
+    # A class, since the estimator looks for its instances.
     saver = type('Saver', (saving.Saver,), {'seconds': save_seconds})
     stack.enter_context(patches.savers_are(saver))
     more_hooks = []
-    if attention_every is not None:
+    if attention_every:
       watched = attention_summaries.watched(model_dir, attention_every)
       more_hooks.append(stack.enter_context(watched))
     host_train = estimator.train

@@ -17,7 +17,7 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 from synth_mtf.errors import UserError, nearest
-from synth_mtf.host import bindings
+from synth_mtf.host import bindings, gin_files
 
 _RUN = 'mesh_tensorflow.transformer.utils.run'
 MODES = (
@@ -120,11 +120,7 @@ _OF_RUN: dict[str, Kind] = {
 
 
 def check() -> None:
-  """Checks the bindings that gin holds, and the macros of the command line.
-
-  Raises:
-    UserError: values of a wrong type, or a macro that nothing reads.
-  """
+  """Checks the bindings that gin holds, and the macros of the command line."""
   faults = []
   for binding in bindings.bindings():
     kind = None if binding.is_call else _declared(binding)
@@ -194,8 +190,8 @@ def _check_macros() -> None:
   """
   read = bindings.macros_read()
   params = flags.FLAGS.gin_param if flags.FLAGS.is_parsed() else None
-  for name in bindings.macros_defined(params or []):
-    if name not in read:
+  for name in gin_files.bindings('\n'.join(params or [])):
+    if name not in read and not re.search('[./]', name):
       raise UserError(
         f'--gin_param: nothing reads {name}'
         + (nearest(name, read) or f'; what is read: {", ".join(sorted(read))}')

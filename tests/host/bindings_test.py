@@ -50,8 +50,3 @@ def test_how_a_parameter_is_declared():
   assert run and run.name == 'batch_size'
   assert inherited and inherited.default == 8
   assert none is None
-
-
-def test_macros_of_a_command_line():
-  params = ['d_model = 8', ' a=1', 'a.b = 2', 'c/d = 3', 'x == y', '3 = 4']
-  assert bindings.macros_defined(params) == ['d_model', 'a']

@@ -11,9 +11,8 @@ from synth_mtf.errors import ConfigurationError
 from synth_mtf.host import events, gin_files
 from synth_mtf.host import model as host_model
 from synth_mtf.layer.recording import recorded_by
-from synth_mtf.run.attention_summaries import add_shares, summarizer, watched
-from tests import model, official_files
-from tests.cli import t5_main
+from synth_mtf.run.attention_summaries import add_shares, summarizer
+from tests import harness, model
 
 pytestmark = pytest.mark.slow  # trains
 
@@ -24,28 +23,6 @@ IDS = {
   'targets': [[9, 23, 1, 0], [31, 7, 12, 1]],
 }
 STACKS = ('encoder', 'decoder', 'cross')
-
-
-@pytest.fixture(scope='module')
-def train(tmp_path_factory):
-  """Trains a few steps on a text, with more settings; returns the folder."""
-  data = official_files.write_text(tmp_path_factory.mktemp('data'))
-
-  def run(*bindings):
-    folder = tmp_path_factory.mktemp('model')
-    status = t5_main.synth_mtf_transformer(
-      f'--model_dir={folder}',
-      f'--data_dir={data}',
-      '--vocabulary=bytes',
-      *t5_main.REPEATABLE,
-      f'--gin_param=utils.run.train_steps = {STEPS}',
-      '--gin_param=utils.run.batch_size = 2',
-      *(f'--gin_param={binding}' for binding in bindings),
-    )
-    assert status == 0
-    return folder
-
-  return run
 
 
 def steps_of_tags(folder):
@@ -59,9 +36,11 @@ def steps_of_tags(folder):
   return found
 
 
-def test_they_are_written_at_an_interval_and_change_nothing(train):
-  quiet = train()
-  watched = train('train_with_progress.attention_every = 2')
+def test_they_are_written_at_an_interval_and_change_nothing(run, tmp_path):
+  quiet, watched = tmp_path / 'quiet', tmp_path / 'watched'
+  for folder, every in ((quiet, 0), (watched, 2)):
+    setting = f'--gin_param=train_with_progress.attention_every = {every}'
+    assert run(folder, setting, steps=STEPS) == 0
   assert steps_of_tags(quiet) == {}
   found = steps_of_tags(watched)
   heads = [f'head_{number:02d}' for number in range(1, 5)]
@@ -98,13 +77,7 @@ def lowered(recorder, variant='random_vanilla', mode='train', microbatches=1):
   mesh = mtf.Mesh(graph, 'mesh')
   made = host_model.make_transformer(model.VOCAB)
   ids = {
-    name: mtf.import_tf_tensor(
-      mesh,
-      tf.constant(rows, tf.int32),
-      mtf.Shape(
-        [mtf.Dimension('batch', 2), mtf.Dimension('length', len(rows[0]))]
-      ),
-    )
+    name: harness.constant(mesh, rows, 'batch length')
     for name, rows in IDS.items()
   }
   with recorded_by(recorder):
@@ -122,7 +95,7 @@ def lowered(recorder, variant='random_vanilla', mode='train', microbatches=1):
   )
 
 
-def run(lowering, fetches):
+def values_of(lowering, fetches):
   with tf.Session() as session:
     session.run(tf.global_variables_initializer())
     session.run(lowering.copy_masters_to_slices())
@@ -141,7 +114,7 @@ def test_entropy_is_the_mean_over_tokens(variant):
     weights = {
       tag: lowering.export_to_tf_tensor(x) for tag, x in recorded.items()
     }
-    all_weights, measures = run(lowering, (weights, scalars()))
+    all_weights, measures = values_of(lowering, (weights, scalars()))
   assert len(all_weights) == 3 * 2
   for tag, found in all_weights.items():
     side = 'inputs' if 'encoder' in tag else 'targets'
@@ -172,7 +145,7 @@ def test_a_tpu_gets_scalars_through_the_host(tmp_path):
     per_stack = [3 * HEADS + 4, 3 * HEADS + 4, HEADS + 4]
     assert len(names) == 2 * sum(per_stack)
     write, tensors = mtf.utils.create_host_call(str(tmp_path))
-    values = run(lowering, tensors)
+    values = values_of(lowering, tensors)
   with tf.Graph().as_default():
     step = tf.constant([7])
     written = write(step, *map(tf.constant, values[1:]))
@@ -184,22 +157,15 @@ def test_a_tpu_gets_scalars_through_the_host(tmp_path):
   assert 0 < shares[-1] < shares[0] <= 1
 
 
-def test_layers_are_numbered_anew_in_each_graph():
+def test_training_alone_is_recorded_with_layers_numbered_in_each_graph():
   tags: list[str] = []
   recorder = summarizer(lambda tag, _: tags.append(tag))
-  for _ in range(2):
+  for mode in ('train', 'eval', 'train'):
     with tf.Graph().as_default():
-      lowered(recorder)
-  assert tags[:6] == tags[6:]
+      lowered(recorder, mode=mode)
+      assert bool(scalars()) == (mode == 'train')
+  assert len(tags) == 12 and tags[:6] == tags[6:]
   assert tags[1] == 'attention/encoder/layer_02/weights'
-
-
-def test_evaluations_are_not_recorded():
-  recorded = []
-  with tf.Graph().as_default():
-    lowered(summarizer(lambda *one: recorded.append(one)), mode='eval')
-    assert scalars() == {}
-  assert recorded == []
 
 
 def test_a_batch_in_pieces_is_refused():
@@ -208,12 +174,3 @@ def test_a_batch_in_pieces_is_refused():
     pytest.raises(ConfigurationError, match='tokens_per_microbatch'),
   ):
     lowered(summarizer(print), microbatches=2)
-
-
-@pytest.mark.parametrize('every', [0, 2.5, True, 'often'])
-def test_an_interval_is_a_number_of_steps(every):
-  with (
-    pytest.raises(ConfigurationError, match='attention_every'),
-    watched('x', every),
-  ):
-    pass

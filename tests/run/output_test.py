@@ -26,6 +26,9 @@ print('again')
 """
 
 
+CLEAR = '\r\x1b[2K'
+
+
 class Terminal(io.StringIO):
   def isatty(self):
     return True
@@ -39,32 +42,37 @@ def clock(monkeypatch):
   return now
 
 
-def test_plain_lines_come_now_and_then(clock):
-  stream = io.StringIO()
-  console = Console(stream)
-  console.start('pretrain')
-  for second in range(1, 26):
-    clock[0] = 100.0 + second
-    console.update(f'step {second}')
+@pytest.mark.parametrize(
+  ('stream', 'term', 'seconds', 'updates', 'shown'),
+  [
+    (
+      io.StringIO,
+      'xterm',
+      1,
+      25,
+      'task  ...\ntask  step 10\ntask  step 20\ntask  done\n',
+    ),
+    (
+      Terminal,
+      'xterm',
+      0.1001,
+      3,
+      f'{CLEAR}task  ...{CLEAR}task  step 2{CLEAR}task  done\n',
+    ),
+    (Terminal, 'dumb', 0.1001, 3, 'task  ...\ntask  done\n'),
+  ],
+)
+def test_updates_come_now_and_then(
+  clock, monkeypatch, stream, term, seconds, updates, shown
+):
+  monkeypatch.setenv('TERM', term)
+  console = Console(stream := stream())
+  console.start('task')
+  for number in range(1, updates + 1):
+    clock[0] += seconds
+    console.update(f'step {number}')
   console.finish('done')
-  assert stream.getvalue().splitlines() == [
-    'pretrain  ...',
-    'pretrain  step 10',
-    'pretrain  step 20',
-    'pretrain  done',
-  ]
-
-
-def test_a_terminal_line_is_rewritten(clock):
-  stream = Terminal()
-  console = Console(stream)
-  console.start('pretrain')
-  for tenth in range(1, 4):
-    clock[0] += 0.1001
-    console.update(f'step {tenth}')
-  console.finish('done')
-  shown = stream.getvalue().split('\r\x1b[2K')
-  assert shown[1:] == ['pretrain  ...', 'pretrain  step 2', 'pretrain  done\n']
+  assert stream.getvalue() == shown
 
 
 @pytest.mark.parametrize('columns', [20, 80])
@@ -72,34 +80,16 @@ def test_what_is_rewritten_is_cut_to_one_line(clock, monkeypatch, columns):
   monkeypatch.setenv('COLUMNS', str(columns))
   stream = Terminal()
   console = Console(stream)
-  console.start('pretrain')
+  console.start('task')
   clock[0] += 1
   console.update('step 1 ' * 40)
+  console.leave()
+  console.leave()  # other output begins on a line of its own
   console.line('a line that stays is whole ' * 10)
-  _, _, cut, whole = stream.getvalue().split('\r\x1b[2K')
-  assert len(cut) == columns - 1
-  assert cut.endswith('\u2026')
+  _, _, cut, whole = stream.getvalue().split(CLEAR)
+  assert len(cut) == columns
+  assert cut.endswith('\u2026\n')
   assert whole == 'a line that stays is whole ' * 10 + '\n'
-
-
-def test_a_terminal_that_cannot_rewrite_gets_plain_lines(clock, monkeypatch):
-  monkeypatch.setenv('TERM', 'dumb')
-  stream = Terminal()
-  console = Console(stream)
-  console.start('pretrain')
-  console.update('step 1')
-  console.finish('done')
-  assert stream.getvalue() == 'pretrain  ...\npretrain  done\n'
-
-
-def test_an_error_does_not_run_into_what_is_shown(clock):
-  stream = Terminal()
-  console = Console(stream)
-  console.start('pretrain')
-  console.leave()
-  console.leave()
-  assert stream.getvalue().endswith('pretrain  ...\n')
-  assert stream.getvalue().count('\n') == 1
 
 
 @pytest.mark.parametrize(
@@ -135,21 +125,16 @@ def test_all_goes_to_the_log_but_what_is_for_the_user(tmp_path):
   assert done.stderr == 'for the person\n'
 
 
-def test_an_error_leaves_the_streams_as_they_were(tmp_path, capfd):
-  with pytest.raises(ValueError), output.to_log(str(tmp_path / 'log')):
-    assert output.console_beside_log() is output.console()
-    int('no number')
-  assert output.console_beside_log() is None
-  os.write(2, b'seen\n')
-  assert capfd.readouterr().err == 'seen\n'
-
-
 def test_what_was_said_before_there_was_a_log_begins_it(tmp_path, capfd):
   with output.kept():
     os.write(1, b'early\n')
   log = tmp_path / 'log'
   log.write_text('of another run\n')
-  with output.to_log(str(log)):
+  with pytest.raises(ValueError), output.to_log(str(log)):
+    assert output.console_beside_log() is output.console()
     os.write(1, b'late\n')
+    int('no number')
+  assert output.console_beside_log() is None
   assert log.read_text() == 'of another run\nearly\nlate\n'
-  assert capfd.readouterr().out == ''
+  os.write(2, b'seen\n')
+  assert capfd.readouterr() == ('', 'seen\n')

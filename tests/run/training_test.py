@@ -36,19 +36,6 @@ def shown_by(model_dir='', total=20, stop=lambda: None, stream=None):
   return hooks.TrainingHook(str(model_dir), total, console, stop)
 
 
-def test_steps_are_counted_from_where_the_session_starts():
-  hook, seen = hooks.CountingHook(), []
-  with tf.Graph().as_default():
-    creator = tf.train.ChiefSessionCreator(starting_at(7))
-    counted = tf.assign_add(tf.train.get_global_step(), 1)
-    with tf.train.MonitoredSession(creator, hooks=[hook]) as session:
-      seen.append(hook.step)
-      for _ in range(2):
-        session.run(counted)
-        seen.append(hook.step)
-  assert seen == [7, 8, 9]
-
-
 @pytest.mark.parametrize('total', [11, 20])
 def test_the_loss_is_averaged_over_steps(monkeypatch, total):
   monkeypatch.setattr(hooks, '_SECONDS_BETWEEN_REPORTS', 1e9)
@@ -103,6 +90,7 @@ def train(
   The update of step `spoil_after` turns the weight NaN.
   """
   there = []
+  hosts_own = tf.train.CheckpointSaverHook
   saver = type('Saver', (saving.Saver,), {'seconds': seconds})
   with tf.Graph().as_default(), patches.savers_are(saver):
     step = tf.train.get_or_create_global_step()
@@ -127,6 +115,7 @@ def train(
         session.run(add)
         tick()
         there.append(saved(model_dir))
+  assert tf.train.CheckpointSaverHook is hosts_own
   return there
 
 
@@ -198,13 +187,6 @@ class TestSaving:
     assert 'No checkpoint in' in str(error)
 
 
-def test_the_hosts_own_saver_comes_back():
-  before = tf.train.CheckpointSaverHook
-  with patches.savers_are(saving.Saver):
-    assert tf.train.CheckpointSaverHook is saving.Saver
-  assert tf.train.CheckpointSaverHook is before
-
-
 def draws(first_step, steps, devices=('', '')):
   """What each step draws, in a run that starts at a step."""
   with (
@@ -242,36 +224,26 @@ def test_a_resumed_run_draws_what_a_straight_one_draws():
 def test_a_step_is_counted_when_all_have_read_its_number():
   with tf.Graph().as_default() as graph, patches.step_counted_last():
     step = tf.train.get_or_create_global_step()
-    decay = mtf.optimize.adafactor_decay_rate_pow()
-    rate = tf.cast(step, tf.float32)  # a schedule of the learning rate
-    tf.assign_add(tf.get_variable('w', []), 1.0)
-    tf.assign_add(step, 1)
+    before = set(graph.get_operations())
+    mtf.optimize.adafactor_decay_rate_pow()
+    tf.cast(step, tf.float32)  # a schedule of the learning rate
     reads = {
       operation
-      for operation in _behind(decay.op) | _behind(rate.op)
+      for operation in set(graph.get_operations()) - before
       if operation.type == 'ReadVariableOp'
     }
-    counted, other = (
-      _behind(operation)
-      for handle in (step.handle, tf.trainable_variables()[0].handle)
-      for operation in graph.get_operations()
-      if operation.type == 'AssignAddVariableOp'
-      and operation.inputs[0] is handle
-    )
+    other = tf.assign_add(tf.get_variable('w', []), 1.0).op
+    counted = tf.assign_add(step, 1).op
   assert len(reads) == 2
-  assert reads <= counted
-  assert reads.isdisjoint(other)
+  assert reads <= _behind(counted)
+  assert reads.isdisjoint(_behind(other))
 
 
 def _behind(operation):
-  """All operations that one waits for."""
-  todo, found = [operation], set()
-  while todo:
-    one = todo.pop()
-    if one not in found:
-      found.add(one)
-      todo += [tensor.op for tensor in one.inputs]
-      todo += one.control_inputs
+  """The operations that one waits for, directly or through its inputs."""
+  found = set(operation.control_inputs)
+  for tensor in operation.inputs:
+    found |= {tensor.op} | _behind(tensor.op)
   return found
 
 
