@@ -120,7 +120,7 @@ def test_what_the_host_raises(function, message):
         None,
         'OOM when allocating tensor with shape[9,9]\n\t [[{{node}}]]',
       ),
-      r'^out of memory: OOM when allocating tensor of shape\[9,9\]\nMake',
+      r'^out of memory: OOM when allocating tensor with shape\[9,9\]\nMake',
     ),
     (
       tf.errors.UnknownError(
