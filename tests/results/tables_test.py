@@ -374,8 +374,8 @@ def significant(measures, monkeypatch, **models):
 def test_three_standard_errors_of_a_difference_are_significant(
   better, expected, monkeypatch
 ):
-  """That of errors of 3 and 4 is 5."""
-  a, b = [(50.0, 3.0, None)], [(better, 4.0, None)]
+  """That of errors of 3 and 4 is 5. How many examples a has is not known."""
+  a, b = [(50.0, 3.0, None)], [(better, 4.0, 64)]
   assert significant([MEASURE], monkeypatch, a=a, b=b) == expected
 
 
