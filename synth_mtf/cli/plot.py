@@ -79,7 +79,14 @@ def run(args: argparse.Namespace) -> int:
   if set(wanted) & set(_OF_ATTENTION):
     attentions += map(attention_file.read, files)
     for one in found if has_text else ():
-      attentions += attention_command.look(args, one.name, args.steps)
+      try:
+        attentions += attention_command.look(args, one.name, args.steps)
+      except UserError as error:
+        if args.figures:
+          raise
+        print(f'no attention of {one.name}: {error}')
+  if not attentions:
+    wanted = [name for name in wanted if name in _OF_RUNS]
   written = 0
   for name in wanted:
     try:

@@ -1,6 +1,7 @@
 """`synth-mtf plot` over runs and files, none of which is trained here."""
 
 import os
+import shutil
 
 import gin
 import pytest
@@ -92,3 +93,12 @@ def test_refusals(plot, words, message):
 def test_words_that_are_none(plot, capsys, words):
   with pytest.raises(SystemExit):
     plot(f'a.npz {words}')
+
+
+def test_a_run_whose_model_is_unknown(plot, folder):
+  shutil.copytree(folder, 'bare')
+  os.remove('bare/operative_config.gin')
+  status, out, _ = plot('bare --text=a --out made')
+  assert status == 0
+  assert 'no attention of bare: ' in out
+  assert 'curves.png' in os.listdir('made')
