@@ -6,13 +6,13 @@ nothing is executed or estimated from formulas.
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import gin
 import mesh_tensorflow as mtf
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf.host import model
+from synth_mtf.host import gin_files, model
 
 _BYTES = 4  # weights and gradients are float32
 _POSITIONS = {'length', 'memory_length'}
@@ -91,6 +91,27 @@ def cost(
       and 'memory_length' in tensor.shape.dimension_names
     ),
   )
+
+
+def cost_of_variant(
+  size: str,
+  variant: str,
+  lengths: Mapping[str, int],
+  bindings: Sequence[str] = (),
+  vocab_size: int = 32128,
+  mesh_shape: str = '',
+) -> Cost:
+  """Counts the cost of gin files: a size, and variants joined by `+`."""
+  variants = [f'variants/{name}.gin' for name in variant.split('+')]
+  gin_files.parse(
+    [f'sizes/{size}.gin', *variants],
+    [
+      f'Unitransformer.max_length = {lengths["inputs"]}',
+      'mesh_train_dataset_fn.pack = False',
+      *bindings,
+    ],
+  )
+  return cost(vocab_size, lengths, mesh_shape)
 
 
 def products(graph: mtf.Graph) -> int:

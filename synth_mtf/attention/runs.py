@@ -21,8 +21,7 @@ from synth_mtf import tasks
 from synth_mtf.attention import examples as examples_of
 from synth_mtf.attention.examples import Examples, Ids
 from synth_mtf.attention.file import SIDES, Array, Attention, Stack
-from synth_mtf.checkpoints import comparison, layer_settings
-from synth_mtf.checkpoints import vocabulary as vocabularies
+from synth_mtf.checkpoints import comparison, records
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import errors, gin_files
@@ -73,7 +72,7 @@ def look(
   with errors.explained():  # T5's own vocabulary takes a network
     known = examples_of.vocabulary()
     for checkpoint in filter(None, checkpoints):
-      vocabularies.check(tuple(known.values()), checkpoint.path)
+      records.check_vocabulary(tuple(known.values()), checkpoint.path)
     examples = choose()
     sizes = [one.vocab_size for one in known.values()]
   return [
@@ -110,7 +109,7 @@ def look_at_each(
 def _choose_vocabulary(given: Optional[str], model_dir: str) -> None:
   """Sets the vocabulary of the tasks: as given, or else as the run recorded."""
   if given is None and tasks.settings().vocabulary is None:
-    name = vocabularies.recorded_name(model_dir) or ''
+    name = records.recorded_vocabulary(model_dir) or ''
     if name == 'ByteVocabulary':
       given = tasks.data_settings.BYTES
     elif os.path.isfile(name):
@@ -141,7 +140,7 @@ def stacks(
     graph = mtf.Graph()
     model = models.make_transformer(*vocab_sizes)
     if checkpoint:
-      layer_settings.check(model, checkpoint.path)
+      records.check_model(model, checkpoint.path)
     with recorded_by(calls.append):
       _call(model, mtf.Mesh(graph, 'mesh'), ids, checkpoint)
     calls = [call for call in calls if SIDES[call.stack][0] in ids]

@@ -14,6 +14,7 @@ import tensorflow.compat.v1 as tf
 from synth_mtf.checkpoints import names
 from synth_mtf.checkpoints.files import Checkpoint, Kind
 from synth_mtf.errors import UserError
+from synth_mtf.synthesizers.dot_product import DotProduct
 
 
 class Comparison:
@@ -72,24 +73,21 @@ class Comparison:
     It lacks a weight that belongs to no synthesizing function, has a layer that
     the model lacks, or has nothing to load.
     """
-    missing = [n for n in self.new if not self._may_be_new(n)]
-    extra = self.outside(names.place)
-    faults = []
-    if missing:
-      faults.append(
-        f"it lacks {len(missing)} of the model's variables ({_first(missing)})"
-      )
-    if extra:
-      faults.append(
-        f'{len(extra)} of its variables belong to layers that the model lacks '
-        f'({_first(extra)})'
-      )
-    if faults or not self.loaded:
+    faults = [
+      *(f'it lacks {name}' for name in self.new if not self._may_be_new(name)),
+      *(
+        f'{name} belongs to a layer that the model lacks'
+        for name in self.outside(names.place)
+      ),
+    ]
+    if not self.loaded:
+      faults = faults or ['they have no variable in common']
+    if faults:
       raise UserError(
         f'the checkpoint {self._path} does not fit this model: '
-        f'{"; ".join(faults) or "they have no variable in common"}. Use the '
-        'size it was trained with (see its operative_config.gin); `synth-mtf '
-        'checkpoint inspect` lists what it holds.'
+        f'{listed(faults)}. Use the size it was trained with (see its '
+        'operative_config.gin); `synth-mtf checkpoint inspect` lists what it '
+        'holds.'
       )
 
   def require_kinds(self) -> None:
@@ -97,7 +95,7 @@ class Comparison:
     if self.different:
       raise UserError(
         f'the checkpoint {self._path} has other shapes or types: '
-        f'{_first(self.different)}. `synth-mtf checkpoint convert` makes one '
+        f'{listed(self.different)}. `synth-mtf checkpoint convert` makes one '
         'that fits (--resize for another max_length); types follow '
         'utils.get_variable_dtype.master_dtype.'
       )
@@ -115,11 +113,15 @@ class Comparison:
   def _may_be_new(self, name: str) -> bool:
     """Whether a variable may be missing, given that its layer is there."""
     parts = names.attention_name(name)
-    if not parts or not names.may_start_anew(parts[2]):
+    if not parts:
       return False
+    place, layer, rest = parts
     # A layer of any class has its output projection.
-    outputs = names.candidates('/'.join([*parts[:2], 'o']))
-    return not set(outputs).isdisjoint(self.loaded.values())
+    outputs = names.candidates(f'{place}/{layer}/o')
+    return not set(outputs).isdisjoint(self.loaded.values()) and (
+      '/' in rest  # a synthesizing function's own
+      or rest in ('alpha', *names.BIASES, *DotProduct.layer_variables)
+    )
 
 
 def require_same(
@@ -127,9 +129,8 @@ def require_same(
 ) -> None:
   """Refuses (UserError) a checkpoint that variables cannot be restored from."""
   kinds = kinds_of(variables)
-  found = Comparison(
-    kinds, checkpoint, {n: n for n in kinds if n in checkpoint}
-  )
+  same = {name: name for name in kinds if name in checkpoint}
+  found = Comparison(kinds, checkpoint, same)
   faults = [
     *found.different,
     *(f'{name} is not in it' for name in found.new),
@@ -140,7 +141,7 @@ def require_same(
     folder = os.path.dirname(checkpoint.path)
     raise UserError(
       f'the checkpoint {checkpoint.path} was made by another model: '
-      f'{_first(faults, 3)}. Use the variant, size, lengths, vocabulary and '
+      f'{listed(faults)}. Use the variant, size, lengths, vocabulary and '
       'master_dtype it was trained with '
       f'({os.path.join(folder, "operative_config.gin")}), or another '
       '--model_dir.'
@@ -155,6 +156,7 @@ def kinds_of(variables: Iterable[tf.Variable]) -> dict[str, Kind]:
   }
 
 
-def _first(texts: Sequence[str], count: int = 5) -> str:
-  more = len(texts) - count
-  return '; '.join(texts[:count]) + (f'; and {more} more' if more > 0 else '')
+def listed(faults: Sequence[str]) -> str:
+  """The first of many faults."""
+  more = [f'and {len(faults) - 3} more'] if len(faults) > 3 else []
+  return '; '.join([*faults[:3], *more])

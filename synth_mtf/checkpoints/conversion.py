@@ -12,9 +12,8 @@ the target's layer is filled from it:
   must have contributed nothing.
 """
 
-import collections
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -75,15 +74,13 @@ class Layer:
       and (f not in factors or self.weights[factors[f]].value.any())
     ]
 
-  def rename(self, old: str, new: str) -> None:
-    if old in self.weights:
-      self.weights[new] = self.weights.pop(old)
-
 
 class Conversion:
   """A checkpoint as another model's.
 
   Attributes:
+    values: what the converted checkpoint holds. Unchanged weights keep their
+      optimizer slots.
     report: what comes from where.
     exact: whether the model computes what the source computes.
     reread: whether that holds for rows of one sequence only, since the two read
@@ -97,90 +94,68 @@ class Conversion:
     target: ConfiguredModel,
     resize: bool = False,
   ) -> None:
-    """Plans a conversion.
+    """Converts a checkpoint, or raises a UserError if the two do not fit.
 
-    Args:
-      checkpoint: the source.
-      source: its model; needed only if it has mixtures, whose order is not in
-        the checkpoint.
-      target: the model to convert to.
-      resize: grow or shrink tables to the target's max_length.
-
-    Raises:
-      UserError: the two do not fit.
+    The model of the source is needed only if it has mixtures, whose order is
+    not in the checkpoint. `resize` grows or shrinks tables to the target's
+    max_length.
     """
     if any('ensemble' in s.dimension_names for s in target.shapes.values()):
       raise UserError(
         'ensembles cannot be converted: convert each member on its own '
         '(Unitransformer.ensemble = None)'
       )
-    self._checkpoint = checkpoint
-    self._source = source
     self._target = target
     self._resize = resize
     self.exact = True
     self.reread = False
     attention = tuple(scope + '/' for scope in target.attention)
-    self._others = [
-      name
+    weights = {
+      name: Weight(self._fitted(name, checkpoint[name]), name)
       for name in target.variables
       if name in checkpoint and not name.startswith(attention)
-    ]
-    loaded = {name: name for name in self._others}
+    }
     for scope in target.attention:
-      for rest, weight in self._fill(scope).items():
-        if weight.origin:
-          loaded[f'{scope}/{rest}'] = weight.origin
+      layer = self._filled(scope, _read(checkpoint, scope, source))
+      weights.update({f'{scope}/{rest}': w for rest, w in layer.items()})
     self.report = comparison.Comparison(
-      comparison.kinds_of(target.variables.values()), checkpoint, loaded
+      comparison.kinds_of(target.variables.values()),
+      checkpoint,
+      {name: w.origin for name, w in weights.items() if w.origin},
     )
     self.report.require_weights()
-    for name in self._others:
-      self._check_shape(name, checkpoint.kinds[name].shape)
-    self.exact &= not source or not any(
-      name in source.variables and not names.attention_name(name)
-      for name in self.report.left_over
-    )
+    self.exact &= all(map(names.attention_name, self.report.left_over))
+    self.values: dict[str, Array] = {
+      'global_step': np.asarray(checkpoint.step, np.int64)
+    }
+    for name, (value, origin) in weights.items():
+      dtype = target.variables[name].dtype.base_dtype.as_numpy_dtype
+      self.values[name] = value.astype(dtype)
+      slots = [s for s in checkpoint.slots if names.slot_owner(s) == origin]
+      if slots and np.array_equal(value, checkpoint[origin]):
+        for slot in slots:
+          self.values[name + slot[len(origin) :]] = checkpoint[slot]
 
-  def values(self) -> Iterator[tuple[str, Array]]:
-    """Yields the names and values of the converted checkpoint.
-
-    The types are those of the target's variables. Unchanged weights keep their
-    optimizer slots. One layer at a time is in memory.
-    """
-    slots = collections.defaultdict(list)
-    for slot in self._checkpoint.slots:
-      slots[names.slot_owner(slot)].append(slot)
-    for name, (value, origin) in self._weights():
-      dtype = self._target.variables[name].dtype.base_dtype
-      yield name, value.astype(dtype.as_numpy_dtype)
-      if slots[origin] and np.array_equal(value, self._checkpoint[origin]):
-        for slot in slots[origin]:
-          yield f'{name}{slot[len(origin) :]}', self._checkpoint[slot]
-    yield 'global_step', np.asarray(self._checkpoint.step, np.int64)
-
-  def _weights(self) -> Iterator[tuple[str, Weight]]:
-    for name in self._others:
-      yield name, Weight(self._checkpoint[name], name)
-    for scope in self._target.attention:
-      for rest, weight in self._fill(scope).items():
-        yield f'{scope}/{rest}', weight
-
-  def _fill(self, scope: str) -> dict[str, Weight]:
+  def _filled(self, scope: str, source: Layer) -> dict[str, Weight]:
     """The weights of one of the target's attention layers."""
     target = _settings(scope, self._target.attention[scope])
-    source = _read(self._checkpoint, scope, self._source)
     shapes = {
       name[len(scope) + 1 :]: variable.shape.as_list()
       for name, variable in self._target.variables.items()
       if name.startswith(scope + '/')
     }
-    if 'kv' in shapes and VANILLA not in source.functions:
+    if VANILLA not in source.functions:
       # Without keys, the one projection of keys and values makes values.
-      source.rename('v', 'kv')
+      old, new = ('v', 'kv') if 'kv' in shapes else ('kv', 'v')
+      if old in source.weights:
+        source.weights[new] = source.weights.pop(old)
     if 'alpha' in shapes:
-      target.alpha = _alpha(source, target.functions, shapes.pop('alpha'))
+      target.alpha = np.zeros(shapes.pop('alpha'))
       target.weights['alpha'] = Weight(target.alpha)
+      old = source.alpha
+      same = list(source.functions) == list(target.functions)
+      if old is not None and same and old.ndim <= target.alpha.ndim:
+        target.alpha.T[:] = old.T  # of all heads, if they had one in common
     before, after = source.shares(), target.shares()
     lost = [f for f in source.contributing() if f not in target.functions]
     if lost and set(target.functions) <= set(source.functions):
@@ -195,27 +170,19 @@ class Conversion:
       r: before[f] / after[f] for f, r in factors.items() if f in before
     }
     initial = self._target.initial_values(
-      [f'{scope}/{rest}' for rest in shapes if names.may_start_anew(rest)]
+      [f'{scope}/{rest}' for rest in shapes if rest not in source.weights]
     )
-    for rest, shape in shapes.items():
-      name = f'{scope}/{rest}'
+    for rest in shapes:
       if rest in source.weights:
         value, origin = source.weights[rest]
         if rest in ratios:
           value = _scaled(rest, value, ratios[rest])
-        if list(value.shape) != shape:
-          self._check_shape(name, value.shape)
-          common = tuple(map(slice, np.minimum(value.shape, shape)))
-          resized = initial[name].copy()
-          resized[common] = value[common]
-          value = resized
+        value = self._fitted(f'{scope}/{rest}', value)
         target.weights[rest] = Weight(value, origin)
-      elif name not in initial:
-        raise UserError(f'{name} is not in the checkpoint')
-      elif not lost and rest in (*factors.values(), *names.BIASES):
-        target.weights[rest] = Weight(np.zeros_like(initial[name]))
       else:
-        target.weights[rest] = Weight(initial[name])
+        silent = not lost and rest in (*factors.values(), *names.BIASES)
+        value = initial[f'{scope}/{rest}']
+        target.weights[rest] = Weight(np.zeros_like(value) if silent else value)
     if {*source.functions} & {*target.functions} - {VANILLA}:
       self.reread |= source.index_by != target.index_by
     self.exact &= (
@@ -231,9 +198,12 @@ class Conversion:
     )
     return target.weights
 
-  def _check_shape(self, name: str, there: Sequence[int]) -> None:
-    """Refuses a shape that differs in more than positions to resize."""
+  def _fitted(self, name: str, value: Array) -> Array:
+    """A value in the shape of its variable; only positions may be resized."""
+    there = list(value.shape)
     here = self._target.variables[name].shape.as_list()
+    if there == here:
+      return value
     changed = [i for i, (a, b) in enumerate(zip(there, here)) if a != b]
     function, leaf = _owner(name)[1], name.rpartition('/')[-1]
     positions = function.position_axes.get(leaf, ()) if function else ()
@@ -241,16 +211,20 @@ class Conversion:
       axis % len(here) for axis in positions
     }:
       raise UserError(
-        f'{name} is {list(there)} in the checkpoint and {here} in the model: '
-        "they are of different sizes. Give the gin file of the checkpoint's "
-        'size, and for FactorizedDense its max_length and factors.'
+        f'{name} is {there} in the checkpoint and {here} in the model: they '
+        "are of different sizes. Give the gin file of the checkpoint's size, "
+        'and for FactorizedDense its max_length and factors.'
       )
-    if changed and not self._resize:
+    if not self._resize:
       raise UserError(
         f'{name} is for max_length {there[changed[0]]} in the checkpoint and '
         f'{here[changed[0]]} in the model. With --resize, the table keeps the '
         'positions that both have, and new ones get initial values.'
       )
+    common = tuple(map(slice, np.minimum(there, here)))
+    resized = self._target.initial_values([name])[name].copy()
+    resized[common] = value[common]
+    return resized
 
 
 def _read(
@@ -286,8 +260,6 @@ def _read(
       [f for f in dict.fromkeys(_owner(r)[0] for r in weights) if f]
     )
   found.weights, found.alpha = weights, alpha
-  if VANILLA not in found.functions:
-    found.rename('kv', 'v')
   return found
 
 
@@ -336,20 +308,7 @@ def _from_original(
     weights.pop('q', None)  # the first layer of "dense_minus"
   if alpha is not None:
     alpha = np.append(alpha, 0.0)
-  found = Layer(functions, index_by='row', weights=weights, alpha=alpha)
-  found.rename('kv', 'v')
-  return found
-
-
-def _alpha(
-  source: Layer, functions: Sequence[str], shape: Sequence[int]
-) -> Array:
-  """The alpha of a mixture: the source's if it mixes the same, or even."""
-  old = source.alpha
-  same = list(source.functions) == list(functions)
-  if old is not None and same and old.ndim <= len(shape):
-    return np.broadcast_to(old.T, shape[::-1]).T
-  return np.zeros(shape)
+  return Layer(functions, index_by='row', weights=weights, alpha=alpha)
 
 
 def _owner(

@@ -1,7 +1,7 @@
 """Reads and writes checkpoints."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +11,6 @@ import tensorflow.compat.v1 as tf
 from synth_mtf.checkpoints import folder as folders
 from synth_mtf.checkpoints import names
 from synth_mtf.errors import UserError
-
-_CHUNK_BYTES = 2**30
 
 
 class Kind(NamedTuple):
@@ -41,7 +39,15 @@ class Checkpoint:
     Raises:
       UserError: there is none, or it is damaged.
     """
-    self.path = _resolve(path)
+    self.path = path.removesuffix('.index')
+    if tf.io.gfile.isdir(path):
+      self.path = folders.latest(path) or path
+    if not folders.exists(self.path):
+      raise UserError(
+        f'there is no checkpoint {self.path}; expected a folder that holds one,'
+        ' or a path without .index such as <folder>/model.ckpt-1000.'
+        + folders.holding(os.path.dirname(self.path) or '.')
+      )
     try:
       self._reader = tf.train.load_checkpoint(self.path)
       types = self._reader.get_variable_to_dtype_map()
@@ -108,14 +114,9 @@ class Checkpoint:
 
 
 def write(
-  folder: str, step: int, values: Iterable[tuple[str, npt.NDArray[Any]]]
+  folder: str, step: int, values: Mapping[str, npt.NDArray[Any]]
 ) -> str:
-  """Writes a checkpoint and points the folder's `checkpoint` file at it.
-
-  It holds about a gigabyte at a time, however large the model is.
-
-  Returns:
-    The path of the checkpoint.
+  """Writes a checkpoint, makes it the folder's latest and returns its path.
 
   Raises:
     UserError: the folder already holds a checkpoint, or cannot be written to.
@@ -128,58 +129,16 @@ def write(
     )
   try:
     tf.io.gfile.makedirs(folder)
-    parts: list[str] = []
-    for chunk in _chunks(values):
-      parts.append(f'{path}_part-{len(parts):05d}')
-      _save(parts[-1], chunk)
     with tf.Graph().as_default(), tf.Session() as session:
-      session.run(
-        tf.raw_ops.MergeV2Checkpoints(
-          checkpoint_prefixes=parts, destination_prefix=path
-        )
+      tensors = [tf.placeholder(value.dtype) for value in values.values()]
+      save = tf.raw_ops.SaveV2(
+        prefix=path,
+        tensor_names=list(values),
+        shape_and_slices=[''] * len(values),
+        tensors=tensors,
       )
+      session.run(save, dict(zip(tensors, values.values())))
     folders.point_at(folder, os.path.basename(path))
   except tf.errors.OpError as error:
     raise UserError(f'{folder} cannot be written: {error.message}') from error
   return path
-
-
-def _resolve(path: str) -> str:
-  if tf.io.gfile.isdir(path):
-    latest = folders.latest(path)
-    if latest:
-      return latest
-    raise UserError(f'{path} holds no checkpoint')
-  path = path.removesuffix('.index')
-  if folders.exists(path):
-    return path
-  raise UserError(
-    f'there is no checkpoint {path}; expected a folder, or a path without '
-    '.index such as <folder>/model.ckpt-1000.'
-    + folders.holding(os.path.dirname(path) or '.')
-  )
-
-
-def _chunks(
-  values: Iterable[tuple[str, npt.NDArray[Any]]],
-) -> Iterator[dict[str, npt.NDArray[Any]]]:
-  chunk: dict[str, npt.NDArray[Any]] = {}
-  for name, value in values:
-    chunk[name] = value
-    if sum(value.nbytes for value in chunk.values()) >= _CHUNK_BYTES:
-      yield chunk
-      chunk = {}
-  if chunk:
-    yield chunk
-
-
-def _save(path: str, chunk: Mapping[str, npt.NDArray[Any]]) -> None:
-  with tf.Graph().as_default(), tf.Session() as session:
-    tensors = [tf.placeholder(value.dtype) for value in chunk.values()]
-    save = tf.raw_ops.SaveV2(
-      prefix=path,
-      tensor_names=list(chunk),
-      shape_and_slices=[''] * len(chunk),
-      tensors=tensors,
-    )
-    session.run(save, dict(zip(tensors, chunk.values())))

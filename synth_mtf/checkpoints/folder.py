@@ -5,11 +5,10 @@ TensorFlow and the host search for checkpoints with patterns, so that names with
 that they cannot read. Here names are literal, and such a pointer is an error.
 """
 
-import json
 import os
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, Optional
+from collections.abc import Sequence
+from typing import Optional
 
 import gin
 import tensorflow.compat.v1 as tf
@@ -19,8 +18,9 @@ from synth_mtf import atomic
 from synth_mtf.errors import UserError
 
 # What TensorFlow's reader raises; for a truncated file it is an IndexError.
-UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
-_INVALID = 'not a valid checkpoint'
+UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError)
+# Of the file `checkpoint`; relative, since folders move.
+_LINE = 'model_checkpoint_path: "%s"'
 
 
 def step_of(path: str) -> int:
@@ -33,14 +33,18 @@ def exists(path: str) -> bool:
   return tf.io.gfile.exists(f'{path}.index')
 
 
-def written(folder: str) -> list[str]:
+def written(folder: str, suffix: str = r'\.index') -> list[str]:
   """Returns the names of a folder's checkpoints, in order of their steps."""
-  return _with_suffix(folder, r'\.index')
+  if not tf.io.gfile.isdir(folder):
+    return []
+  pattern = re.compile(rf'(model\.ckpt-\d+){suffix}')
+  matches = map(pattern.fullmatch, tf.io.gfile.listdir(folder))
+  return sorted({match[1] for match in matches if match}, key=step_of)
 
 
 def without_index(folder: str) -> list[str]:
   """Returns the names that have data, but no `.index` file to read it by."""
-  data = _with_suffix(folder, r'\.data-\d+-of-\d+')
+  data = written(folder, r'\.data-\d+-of-\d+')
   return [name for name in data if not exists(os.path.join(folder, name))]
 
 
@@ -52,18 +56,13 @@ def latest(folder: str) -> Optional[str]:
       names one that does not exist.
   """
   found, pointer, path = written(folder), _pointer(folder), _pointed(folder)
-  if path is None and not tf.io.gfile.exists(pointer):
+  if path is None:
     if not found:
       return None
     fault = (
       f'{folder} holds {found[-1]}, but the file {pointer} that points at it '
-      'is missing: training would start again at step 0 and overwrite it, and '
-      'readers of the latest checkpoint would find none.'
-    )
-  elif path is None:
-    fault = (
-      f'{pointer} does not say which checkpoint is the latest (it is empty or '
-      'damaged).'
+      'is missing or damaged: training would start again at step 0 and '
+      'overwrite it, and readers of the latest checkpoint would find none.'
     )
   elif os.path.realpath(os.path.dirname(path)) != os.path.realpath(folder):
     fault = f'{pointer} points at {path}, outside the folder (was it copied?).'
@@ -105,33 +104,22 @@ def damage(folder: str) -> Optional[str]:
   )
 
 
-def explainer(model_dir: str) -> Callable[[BaseException], Optional[str]]:
-  """Returns a function that explains an error by damage to a checkpoint."""
-
-  def explain(error: BaseException) -> Optional[str]:
-    if not isinstance(error, UNREADABLE) or (
-      isinstance(error, ValueError) and _INVALID not in str(error)
-    ):
-      return None
-    start = gin.get_bindings(utils.run).get('init_checkpoint')
-    if start and not is_complete(start):
-      return (
-        f'utils.run.init_checkpoint = {start} is damaged (truncated or '
-        'altered): use another checkpoint, or an intact copy.'
-      )
-    return damage(model_dir)
-
-  return explain
-
-
-def pointer_line(name: str) -> str:
-  """The line of the file `checkpoint`; relative, since folders move."""
-  return f'model_checkpoint_path: "{name}"'
+def explain(error: BaseException, model_dir: str) -> Optional[str]:
+  """Explains an error of a run by damage to a checkpoint that it reads."""
+  if not isinstance(error, UNREADABLE):
+    return None
+  start = gin.get_bindings(utils.run).get('init_checkpoint')
+  if start and not is_complete(start):
+    return (
+      f'utils.run.init_checkpoint = {start} is damaged (truncated or altered): '
+      'use another checkpoint, or an intact copy.'
+    )
+  return damage(model_dir)
 
 
 def point_at(folder: str, name: str) -> None:
   """Makes a checkpoint the folder's latest."""
-  atomic.write(_pointer(folder), pointer_line(name) + '\n')
+  atomic.write(_pointer(folder), _LINE % name + '\n')
 
 
 def repair_pointer(folder: str) -> None:
@@ -144,29 +132,6 @@ def repair_pointer(folder: str) -> None:
   found = written(folder)
   if found and _pointed(folder) is None:
     point_at(folder, found[-1])
-
-
-def write_record(model_dir: str, file: str, content: Any) -> None:
-  """Writes JSON, unless the file describes the folder's checkpoints already."""
-  path = os.path.join(model_dir, file)
-  # Without a checkpoint, a record is left over from a run that never saved one.
-  if not tf.io.gfile.exists(path) or not written(model_dir):
-    atomic.write(path, json.dumps(content, indent=2) + '\n')
-
-
-def read_record(model_dir: str, file: str) -> Any:
-  """Reads JSON; None where there is none, a UserError if it is damaged."""
-  path = os.path.join(model_dir, file)
-  if not tf.io.gfile.exists(path):
-    return None
-  try:
-    with tf.io.gfile.GFile(path) as stream:
-      return json.load(stream)
-  except (ValueError, tf.errors.OpError) as error:
-    raise UserError(
-      f'{path} is damaged ({error}); remove it if you are sure that this run '
-      'has the vocabulary and settings of the checkpoints beside it.'
-    ) from error
 
 
 def _pointer(folder: str) -> str:
@@ -186,14 +151,6 @@ def _how_to_resume(folder: str, names: Sequence[str]) -> str:
   if not names:
     return 'Choose another folder.'
   return (
-    f'To resume from {names[-1]}, write the line `{pointer_line(names[-1])}` '
-    f'into {_pointer(folder)}.'
+    f'To resume from {names[-1]}, write the line `{_LINE % names[-1]}` into '
+    f'{_pointer(folder)}.'
   )
-
-
-def _with_suffix(folder: str, suffix: str) -> list[str]:
-  if not tf.io.gfile.isdir(folder):
-    return []
-  pattern = re.compile(rf'(model\.ckpt-\d+){suffix}')
-  matches = map(pattern.fullmatch, tf.io.gfile.listdir(folder))
-  return sorted({match[1] for match in matches if match}, key=step_of)

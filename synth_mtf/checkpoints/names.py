@@ -8,8 +8,6 @@ import re
 from collections.abc import Sequence
 from typing import Optional
 
-from synth_mtf.synthesizers.dot_product import DotProduct
-
 # The relative position bias of self-attention and of cross-attention.
 BIASES = ('relative_attention_bias', 'enc_dec_relative_attention_bias')
 # The classes of layers that share their variables' names.
@@ -18,7 +16,6 @@ _CLASSES = (
   ('SyntheticEncDecAttention', 'EncDecAttention'),
 )
 _ATTENTION = re.compile(f'(.*)/({"|".join(sum(_CLASSES, ()))})/(.+)')
-_NOT_A_WEIGHT = re.compile(r'global_step$|_slot_\w+$')
 
 
 def attention_name(name: str) -> Optional[Sequence[str]]:
@@ -44,7 +41,7 @@ def candidates(name: str) -> list[str]:
 
 def is_weight(name: str) -> bool:
   """Whether a variable is neither the step nor an optimizer slot."""
-  return not _NOT_A_WEIGHT.search(name)
+  return name != 'global_step' and not slot_owner(name)
 
 
 def slot_owner(slot: str) -> str:
@@ -61,8 +58,3 @@ def place(name: str) -> str:
   """The place in the stack of a variable's layer, whatever its class."""
   parts = attention_name(name)
   return parts[0] if parts else scope(name)
-
-
-def may_start_anew(rest: str) -> bool:
-  """Whether a variable inside an attention layer may lack a trained value."""
-  return '/' in rest or rest in ('alpha', *BIASES, *DotProduct.layer_variables)

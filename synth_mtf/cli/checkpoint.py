@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import pathlib
 
 from synth_mtf.run import process
 
@@ -112,26 +113,22 @@ def _convert(args: argparse.Namespace) -> None:
   checkpoint = files.Checkpoint(args.path)
   checkpoint.verify()
   folder = os.path.dirname(checkpoint.path)
-  beside = os.path.join(folder, 'operative_config.gin')
-  source = None
-  packed = True  # T5's default
+  beside = pathlib.Path(folder, 'operative_config.gin')
   if args.source_gin_file:
     gin_files.parse(args.source_gin_file)
-  elif os.path.exists(beside):
-    with open(beside, encoding='utf-8') as stream:
-      skipped = gin_files.parse_foreign(stream.read(), beside)
-    for line in skipped:
+  elif beside.exists():
+    for line in gin_files.parse_foreign(beside.read_text(), str(beside)):
       print(
         f'{beside}: skipped `{line}`, which may run arbitrary code. If you '
         f'trust it, give --source_gin_file={beside}'
       )
-  if args.source_gin_file or os.path.exists(beside):
-    packed = data_is_packed()
-    source = model.build(checkpoint.vocab_size)
+  packed = data_is_packed()
+  known = args.source_gin_file or beside.exists()
+  source = model.build(checkpoint.vocab_size) if known else None
   gin_files.parse(args.gin_file, args.gin_param)
   target = model.build(checkpoint.vocab_size)
   plan = conversion.Conversion(checkpoint, source, target, args.resize)
-  path = files.write(args.folder, checkpoint.step, plan.values())
+  path = files.write(args.folder, checkpoint.step, plan.values)
   effect = (
     'does not compute what the source computes; it starts from its weights.'
   )

@@ -9,8 +9,6 @@ from synth_mtf.paths import gin_path
 from synth_mtf.results import printing
 from synth_mtf.run import process
 
-_T5_VOCABULARY = 32128
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
@@ -29,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     default=1,
     help='cores that share one copy of the model',
   )
-  add('--vocab_size', type=int, default=_T5_VOCABULARY)
+  add('--vocab_size', type=int, default=32128)
   add('--gin_param', action='append', default=[], help='further bindings')
   add('--json', action='store_true')
   add(
@@ -45,28 +43,26 @@ def run(args: argparse.Namespace) -> int:
   if args.paper:
     _print_paper()
     return 0
-  from synth_mtf.cost import cost
-  from synth_mtf.host import gin_files
+  from synth_mtf.cost import cost_of_variant
 
-  lengths = {'inputs': args.inputs, 'targets': args.targets}
-  costs = {}
-  for variant in (args.variants or _all_variants()).split(','):
-    gin_files.parse(
-      [
-        f'sizes/{args.size}.gin',
-        *(f'variants/{name}.gin' for name in variant.split('+')),
-      ],
+  files = sorted(pathlib.Path(gin_path(), 'variants').glob('*.gin'))
+  ours = [file.stem for file in files if 'original_' not in file.stem]
+  costs = {
+    variant: cost_of_variant(
+      args.size,
+      variant,
+      {'inputs': args.inputs, 'targets': args.targets},
       [
         # A decoder's tables need no more rows than the targets have tokens.
         f'encoder/Unitransformer.max_length = {args.inputs}',
         f'decoder/Unitransformer.max_length = {args.targets}',
-        f'Unitransformer.max_length = {args.inputs}',
-        'mesh_train_dataset_fn.pack = False',
         *args.gin_param,
       ],
+      args.vocab_size,
+      f'model:{args.model_parallelism}',
     )
-    mesh = f'model:{args.model_parallelism}'
-    costs[variant] = cost(args.vocab_size, lengths, mesh)
+    for variant in (args.variants.split(',') if args.variants else ours)
+  }
   if args.json:
     plain = {name: dataclasses.asdict(cost) for name, cost in costs.items()}
     print(json.dumps(plain, indent=2))
@@ -93,27 +89,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _print_paper() -> None:
   """Prints the paper's tables beside our own counts."""
-  from synth_mtf.cost import cost
-  from synth_mtf.host import gin_files
+  from synth_mtf.cost import cost_of_variant
   from synth_mtf.results import paper
 
-  for table in (table for table in paper.TABLES if table.costed):
-    costs = []
-    for system in table.costed:
-      gin_files.parse(
-        [f'sizes/{system.size}.gin', f'variants/{system.variant}.gin'],
-        [
-          f'Unitransformer.max_length = {table.inputs}',
-          'mesh_train_dataset_fn.pack = False',
-          *system.bindings,
-        ],
-      )
-      lengths = {'inputs': table.inputs, 'targets': table.targets}
-      costs.append(cost(_T5_VOCABULARY, lengths))
-    print(paper.text(table, costs), end='\n\n')
-
-
-def _all_variants() -> str:
-  files = pathlib.Path(gin_path(), 'variants').glob('*.gin')
-  names = sorted(path.stem for path in files)
-  return ','.join(name for name in names if 'original_' not in name)
+  for table in paper.TABLES:
+    lengths = {'inputs': table.inputs, 'targets': table.targets}
+    if table.costed:
+      costs = [
+        cost_of_variant(system.size, system.variant, lengths, system.bindings)
+        for system in table.costed
+      ]
+      print(paper.text(table, costs), end='\n\n')

@@ -19,8 +19,7 @@ from absl import logging
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf import tasks
-from synth_mtf.checkpoints import comparison, folder, layer_settings
-from synth_mtf.checkpoints import vocabulary as vocabularies
+from synth_mtf.checkpoints import comparison, folder, records
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import errors
@@ -56,7 +55,7 @@ def check_run(folder_: str, tpu: Optional[str] = None) -> None:
     checkpoints, starts = _checkpoints(run)
     if run.vocabulary is not None:
       for checkpoint in checkpoints:
-        vocabularies.check(run.vocabulary, checkpoint)
+        records.check_vocabulary(run.vocabulary, checkpoint)
     model = build(run)
     if model is not None:
       _check_model(run, model, checkpoints, starts)
@@ -65,9 +64,9 @@ def check_run(folder_: str, tpu: Optional[str] = None) -> None:
     if task and run.mode in ('train', 'eval', 'perplexity_eval'):
       tasks.check([task], [run.dataset_split])
     if trains and run.vocabulary is not None:
-      vocabularies.record(run.vocabulary, folder_)
+      records.record_vocabulary(run.vocabulary, folder_)
     if trains and model is not None:
-      layer_settings.record(model.transformer, folder_)
+      records.record_model(model.transformer, folder_)
       _warn_of_packing(model)
 
 
@@ -177,7 +176,7 @@ def _check_model(
   for checkpoint in checkpoints:
     if not starts:
       comparison.require_same(model.variables.values(), Checkpoint(checkpoint))
-    layer_settings.check(model.transformer, checkpoint, starts=starts)
+    records.check_model(model.transformer, checkpoint, starts=starts)
 
 
 def _warn_of_packing(model: models.ConfiguredModel) -> None:

@@ -89,7 +89,7 @@ def run(words: Sequence[str]) -> int:
       gin.parse_config(_TRAINING)
     with (
       contextlib.nullcontext() if flags.FLAGS.verbose else shown(model_dir),
-      errors.explained(folder.explainer(model_dir)),
+      errors.explained(lambda error: folder.explain(error, model_dir)),
     ):
       mesh_transformer_main.main(argv)
 

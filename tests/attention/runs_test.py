@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 from synth_mtf import tasks
 from synth_mtf.attention import examples, runs
 from synth_mtf.attention.file import SIDES
-from synth_mtf.checkpoints import vocabulary as vocabularies
+from synth_mtf.checkpoints import records
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
@@ -64,7 +64,7 @@ def test_examples_are_chosen_once_gin_holds_the_run(trained):
 @pytest.mark.parametrize(
   'steps, gone, message',
   [
-    ([runs.LAST], ['model.ckpt-*', 'checkpoint'], 'holds no checkpoint'),
+    ([runs.LAST], ['model.ckpt-*', 'checkpoint'], 'there is no checkpoint'),
     ([7], [], 'no checkpoint .*-7; .*run holds model.ckpt-100'),
     ([runs.INITIAL, 7], [], 'no checkpoint .*-7; .*run holds model.ckpt-100'),
     # It has 128 embeddings, and bytes take 384.
@@ -86,7 +86,7 @@ def test_a_vocabulary_that_takes_a_network(trained, monkeypatch):
     text = 'Error of HTTP\n\t when reading metadata of gs://t5-data/vocabs/x'
     raise tf.errors.FailedPreconditionError(None, None, text)
 
-  monkeypatch.setattr(vocabularies, 'check', fail)
+  monkeypatch.setattr(records, 'check_vocabulary', fail)
   message = "^T5's own vocabulary gs://t5-data/vocabs/x cannot be read: Error"
   with pytest.raises(UserError, match=message):
     runs.look(str(trained), [runs.LAST], choose)
@@ -102,16 +102,16 @@ def test_the_vocabulary_is_what_is_given_set_or_recorded(
 
   monkeypatch.setattr(examples, 'vocabulary', dict)
   assert chosen() is None, 'nothing is recorded'
-  vocabularies.record(vocabulary.load('bytes'), str(trained))
+  records.record_vocabulary(vocabulary.load('bytes'), str(trained))
   assert chosen() == 'bytes'
   assert chosen('given.model') == 'given.model'
   monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'set.model')
   assert chosen() == 'set.model'
   monkeypatch.delenv('SYNTH_MTF_VOCABULARY')
-  (trained / vocabularies.FILE).unlink()
+  (trained / records.VOCABULARY).unlink()
   path = tmp_path / 'some.model'
   vocabulary.train(['a bird sang'] * 99, path, 14)
-  vocabularies.record(vocabulary.load(str(path)), str(trained))
+  records.record_vocabulary(vocabulary.load(str(path)), str(trained))
   assert chosen() == str(path)
   path.unlink()
   assert chosen() is None, 'it is no longer there'

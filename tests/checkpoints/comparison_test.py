@@ -1,7 +1,5 @@
 """How the variables of a model compare with those of a checkpoint."""
 
-import re
-
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -20,7 +18,7 @@ def compare(tmp_path):
 
   def run(model, checkpoint, same=False):
     values = {n: np.zeros(s, np.float32) for n, s in checkpoint.items()}
-    written = Checkpoint(write(str(tmp_path), 3, values.items()))
+    written = Checkpoint(write(str(tmp_path), 3, values))
     with tf.Graph().as_default():
       variables = [tf.get_variable(n, s) for n, s in model.items()]
     if same:
@@ -90,30 +88,22 @@ def test_a_run_resumes_from(compare, model, more):
 @pytest.mark.parametrize(
   'model, checkpoint, message',
   [
-    (
-      {f'{OURS}q': [2], f'{OURS}o': [2], f'{OURS}v': [2]},
-      {f'{T5}q': [2], f'{T5}o': [2]},
-      r"it lacks 1 of the model's variables \(.*/v\)",
-    ),
+    ({f'{OURS}{x}': [2] for x in 'qov'}, {f'{T5}o': [2]}, 'it lacks .*/v. Use'),
     (
       {f'{OURS}o': [2]},
       {f'{T5}o': [2], 'encoder/block_001/layer_000/SelfAttention/o': [2]},
-      '1 of its variables belong to layers that the model lacks',
+      'block_001/.*/o belongs to a layer that the model lacks. Use',
     ),
-    (
-      {f'{OURS}random/R': [2], **X},
-      X,
-      r"it lacks 1 of the model's variables \(.*random/R\)",
-    ),
-    (X, {'y': [4]}, 'it lacks'),
+    ({f'{OURS}random/R': [2], **X}, X, 'it lacks .*random/R. Use'),
+    (X, {'y': [4]}, 'it lacks x. Use'),
     ({}, {'global_step': []}, 'no variable in common'),
-    ({f'{OURS}{i}': [2] for i in 'abcdefg'} | X, X, '/a; .*; and 2 more'),
+    ({f'{OURS}{i}': [2] for i in 'abcdefg'} | X, X, '/a; .*/c; and 4 more'),
   ],
 )
 def test_weights_that_must_be_there(compare, model, checkpoint, message):
-  with pytest.raises(UserError, match='does not fit this model: ') as error:
-    compare(model, checkpoint).require_weights()
-  assert re.search(message, str(error.value))
+  found = compare(model, checkpoint)
+  with pytest.raises(UserError, match=f'does not fit this model: .*{message}'):
+    found.require_weights()
 
 
 def test_a_function_may_start_anew_in_a_layer_that_is_there(compare):

@@ -7,7 +7,6 @@ import numpy.typing as npt
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.checkpoints import files
 from synth_mtf.checkpoints.files import Checkpoint, write
 from synth_mtf.errors import UserError
 
@@ -22,7 +21,7 @@ VALUES: dict[str, npt.NDArray[Any]] = {
 
 @pytest.fixture
 def path(tmp_path):
-  return write(str(tmp_path / 'run'), 11, VALUES.items())
+  return write(str(tmp_path / 'run'), 11, VALUES)
 
 
 def test_what_is_written_is_read(path, tmp_path):
@@ -55,44 +54,33 @@ def test_what_it_holds(path):
 
 
 def test_the_step_may_be_in_the_name_alone(tmp_path):
-  path = write(str(tmp_path), 5, {'x': np.ones(2)}.items())
+  path = write(str(tmp_path), 5, {'x': np.ones(2)})
   checkpoint = Checkpoint(path)
   assert checkpoint.step == 5
   with pytest.raises(UserError, match='has no embedding'):
     checkpoint.vocab_size  # noqa: B018
 
 
-def test_large_models_are_written_in_parts(tmp_path, monkeypatch):
-  monkeypatch.setattr(files, '_CHUNK_BYTES', 48)
-  checkpoint = Checkpoint(write(str(tmp_path), 1, VALUES.items()))
-  assert len(list(tmp_path.glob('model.ckpt-1.data*'))) == 3
-  for name, value in VALUES.items():
-    np.testing.assert_array_equal(checkpoint[name], value)
-
-
 def test_a_folder_with_checkpoints_is_not_overwritten(path, tmp_path):
   before = {p: p.read_bytes() for p in (tmp_path / 'run').iterdir()}
   with pytest.raises(UserError, match='already holds model.ckpt-11'):
-    write(str(tmp_path / 'run'), 12, VALUES.items())
+    write(str(tmp_path / 'run'), 12, VALUES)
   assert {p: p.read_bytes() for p in (tmp_path / 'run').iterdir()} == before
 
 
 def test_a_folder_that_cannot_be_written(tmp_path):
   (tmp_path / 'file').write_text('')
   with pytest.raises(UserError, match='cannot be written'):
-    write(str(tmp_path / 'file' / 'run'), 1, VALUES.items())
+    write(str(tmp_path / 'file' / 'run'), 1, VALUES)
 
 
 def test_what_is_not_there_is_named(path, tmp_path):
-  with pytest.raises(
-    UserError,
-    match=r'there is no checkpoint .*model.ckpt-9; .* holds model.ckpt-11',
-  ):
-    Checkpoint(str(tmp_path / 'run' / 'model.ckpt-9'))
-  (tmp_path / 'run' / 'checkpoint').unlink()
-  with pytest.raises(
-    UserError, match='run holds model.ckpt-11, but the file .* is missing'
-  ):
-    Checkpoint(str(tmp_path / 'run'))
-  with pytest.raises(UserError, match='holds no checkpoint'):
+  folder = tmp_path / 'run'
+  missing = r'there is no checkpoint .*model.ckpt-9; .* holds model.ckpt-11'
+  with pytest.raises(UserError, match=missing):
+    Checkpoint(str(folder / 'model.ckpt-9'))
+  (folder / 'checkpoint').unlink()
+  with pytest.raises(UserError, match='11, but the file .* is missing'):
+    Checkpoint(str(folder))
+  with pytest.raises(UserError, match='expected a folder that holds one'):
     Checkpoint(str(tmp_path))

@@ -39,7 +39,7 @@ def test_weights_and_slots_are_found_by_the_class_of_their_layer(t5, tmp_path):
   checkpoint = Checkpoint(t5)
   values = {n: checkpoint[n] for n in checkpoint.kinds}
   values[f'{T5}/v_slot_vr'] = np.ones(24, np.float32)
-  path = write(str(tmp_path), 7, values.items())
+  path = write(str(tmp_path), 7, values)
   names = mapped(path, more=[f'{OURS}/v_slot_vr'])
   assert names[f'{OURS}/q'] == f'{T5}/q'
   assert names[f'{OURS}/v_slot_vr'] == f'{T5}/v_slot_vr'
@@ -50,7 +50,7 @@ def test_weights_and_slots_are_found_by_the_class_of_their_layer(t5, tmp_path):
 @pytest.mark.parametrize(
   'binding, message',
   [
-    ('num_layers = 1', 'layers that the model lacks'),
+    ('num_layers = 1', 'a layer that the model lacks'),
     ('d_ff = 21', 'other shapes or types'),
     (
       "utils.get_variable_dtype.master_dtype = 'bfloat16'",

@@ -43,8 +43,8 @@ def test_a_damaged_checkpoint_is_named(t5, tmp_path, damage, message):
   source = Checkpoint(t5)
   values = {n: source[n] for n in source.kinds}
   folder = tmp_path / 'a'
-  write(str(tmp_path / 'other'), 7, values.items())
-  write(str(folder), 9, values.items())
+  write(str(tmp_path / 'other'), 7, values)
+  write(str(folder), 9, values)
   for path in (tmp_path / 'other').glob('model.ckpt-7*'):
     path.rename(folder / path.name)
   data = next(folder.glob('model.ckpt-9.data*'))
@@ -68,7 +68,7 @@ def test_a_damaged_checkpoint_is_named(t5, tmp_path, damage, message):
 
 def test_what_has_another_shape_or_is_not_in_both(tmp_path):
   paths = [
-    write(str(tmp_path / name), 7, values.items())
+    write(str(tmp_path / name), 7, values)
     for name, values in (
       ('a', {'x': np.zeros(3), 'y': np.zeros(2), 'z': np.ones(2)}),
       ('b', {'x': np.zeros(4), 'y': np.zeros(2), 'w': np.ones(2)}),

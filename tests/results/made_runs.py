@@ -136,7 +136,7 @@ def trained(
     'decoder/w_slot_v': np.zeros([8, 4], np.float32),
     'decoder/fixed': np.zeros([7], np.float32),
   }
-  files.write(folder, step, values.items())
+  files.write(folder, step, values)
 
 
 def demo(folder: pathlib.Path, variants: Sequence[str]) -> None:

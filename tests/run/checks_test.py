@@ -133,7 +133,7 @@ POINTER, INDEX = 'checkpoint', 'model.ckpt-2.index'
 CHECKPOINTS = [
   ({POINTER: None}, (), 'again at step 0 and overwrite it'),
   ({POINTER: None}, (*EVAL, LATEST), 'find none'),
-  ({POINTER: GARBLED}, (), 'does not say which'),
+  ({POINTER: GARBLED}, (), 'is missing or damaged'),
   ({INDEX: None}, (), 'points at .*model.ckpt-2.* holds model.ckpt-0'),
   ({}, (run_param("mode = 'eval'"),), "mode 'eval' would .*'validation'"),
   ({}, ('--gin_param=d_ff = 256',), r'another model: .*wi/kernel is float32'),

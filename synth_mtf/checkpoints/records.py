@@ -1,0 +1,193 @@
+"""What training records beside its checkpoints, and later runs compare.
+
+`vocabulary.json`: a vocabulary of another size shows in the shape of the
+embedding; one of the same size does not.
+
+`model.json`: the rows of alpha follow the order of the synthesizing functions,
+and `mixing`, `normalize` and `index_by` leave no trace in a checkpoint, so that
+a run with other settings would resume and compute something else.
+"""
+
+import hashlib
+import json
+import os
+from typing import Any, Optional
+
+import seqio
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import transformer_layers, utils
+from sentencepiece import sentencepiece_model_pb2
+
+from synth_mtf import atomic
+from synth_mtf.checkpoints import folder as folders
+from synth_mtf.checkpoints.comparison import listed
+from synth_mtf.checkpoints.files import Checkpoint
+from synth_mtf.errors import UserError
+from synth_mtf.host import model as models
+from synth_mtf.layer.synthetic import SyntheticLayer
+from synth_mtf.synthesizers.base import described
+
+VOCABULARY, MODEL = 'vocabulary.json', 'model.json'
+# Mesh-TensorFlow's Unitransformer rounds its vocabulary up to a multiple.
+_DIVISOR = 128
+_ADVICE = (
+  'Set --vocabulary (SYNTH_MTF_VOCABULARY, '
+  'synth_mtf.tasks.settings.vocabulary) to the one that the checkpoint was '
+  'trained with; operative_config.gin beside it may name it.'
+)
+# Settings of layers that change what they compute, but no variable's shape.
+_SETTINGS: tuple[tuple[type, tuple[str, ...]], ...] = (
+  (SyntheticLayer, ('mixing', 'normalize', 'index_by')),
+  (
+    transformer_layers.SelfAttention,
+    ('relative_attention_type', 'fold_scaling_into_initializer'),
+  ),
+  (transformer_layers.Synthesizer, ('synthesize_mode',)),
+  (transformer_layers.DenseReluDense, ('activation',)),
+)
+
+
+def record_vocabulary(vocabulary: Any, model_dir: str) -> None:
+  """Writes `vocabulary.json`."""
+  _write(model_dir, VOCABULARY, _describe_vocabulary(vocabulary))
+
+
+def recorded_vocabulary(model_dir: str) -> Optional[str]:
+  """The path of the SentencePiece model of a model's inputs, or their class."""
+  known = _read(model_dir, VOCABULARY)
+  return known['inputs']['name'] if known else None
+
+
+def check_vocabulary(vocabulary: Any, checkpoint: str) -> None:
+  """Refuses (UserError) a checkpoint that was trained with another vocabulary.
+
+  The vocabulary is a seqio vocabulary, or the pair of inputs and targets.
+  """
+  found = _describe_vocabulary(vocabulary)
+  expected = [-(-v['size'] // _DIVISOR) * _DIVISOR for v in found.values()]
+  shown = '{name!r} of {size} pieces'.format_map
+  for name, rows in Checkpoint(checkpoint).embeddings.items():
+    if rows not in expected:
+      raise UserError(
+        f'{name} of {checkpoint} has {rows} rows; the vocabulary '
+        f'{shown(found["inputs"])} needs {expected[0]}, the next multiple of '
+        f'{_DIVISOR}. {_ADVICE}'
+      )
+  folder = os.path.dirname(checkpoint)
+  for side, known in (_read(folder, VOCABULARY) or {}).items():
+    if known['sha256'] != found[side]['sha256']:
+      raise UserError(
+        f'{checkpoint} was trained with the vocabulary {shown(known)}, '
+        f'according to {os.path.join(folder, VOCABULARY)}; this run has '
+        f'{shown(found[side])}, which has other pieces. {_ADVICE}'
+      )
+
+
+def record_model(model: models.Transformer, model_dir: str) -> None:
+  """Writes `model.json`, in which layers of the same settings are together."""
+  groups: dict[str, dict[str, Any]] = {}
+  for scope, settings in describe(model).items():
+    group = groups.setdefault(repr(settings), {'layers': [], **settings})
+    group['layers'].append(scope)
+  _write(model_dir, MODEL, list(groups.values()))
+
+
+def check_model(
+  model: models.Transformer, checkpoint: str, starts: bool = False
+) -> None:
+  """Refuses (UserError) a checkpoint that a model would misread.
+
+  A checkpoint of a folder without `model.json` passes. If the model only starts
+  from it, it may be another variant's: layers of the same functions must mix
+  and order them alike, and may read their tables by another index in packed
+  rows.
+  """
+  folder = os.path.dirname(checkpoint)
+  groups = _read(folder, MODEL) or []
+  there = {scope: group for group in groups for scope in group['layers']}
+  faults = []
+  for scope, here in describe(model).items():
+    known = there.get(scope, {})
+    if starts:
+      functions = [sorted(x.get('synthesizers', [])) for x in (here, known)]
+      if not functions[0] or functions[0] != functions[1]:
+        continue
+      del here['index_by']
+    faults += [
+      f'{name} is {known[name]!r} in the checkpoint, {value!r} in the model '
+      f'({scope})'
+      for name, value in here.items()
+      if known.get(name, value) != value
+    ]
+  if faults:
+    raise UserError(
+      f'the checkpoint {checkpoint} was made by another model of the same '
+      f'shapes: {listed(faults)}, according to {os.path.join(folder, MODEL)}. '
+      'Use the settings it was trained with, or make a checkpoint for this '
+      'model with `synth-mtf checkpoint convert`.'
+    )
+
+
+def describe(model: models.Transformer) -> dict[str, dict[str, Any]]:
+  """Returns the settings of each layer of a model, by its scope."""
+  found = {}
+  for scope, layer in models.layers(model):
+    settings: dict[str, Any] = {}
+    if isinstance(layer, SyntheticLayer):
+      settings['synthesizers'] = [described(f) for f in layer.synthesizers]
+    for kind, names in _SETTINGS:
+      if isinstance(layer, kind):
+        settings.update({name: getattr(layer, name) for name in names})
+    if len(settings.get('synthesizers', [])) == 1:
+      del settings['mixing']  # one function is not mixed
+    if settings:
+      found[scope] = settings
+  # As `model.json` holds them: a function by its name.
+  text = json.dumps(
+    found, default=lambda x: getattr(x, '__name__', type(x).__name__)
+  )
+  return json.loads(text)
+
+
+def _describe_vocabulary(pair: Any) -> dict[str, dict[str, Any]]:
+  """Name, size and digest of the vocabularies of inputs and targets."""
+  found = {}
+  for side, of_side in (
+    ('inputs', utils.inputs_vocabulary),
+    ('targets', utils.targets_vocabulary),
+  ):
+    vocabulary = of_side(pair)
+    vocabulary = getattr(vocabulary, 'resolved', vocabulary)
+    name, size = type(vocabulary).__name__, vocabulary.vocab_size
+    content = f'{name} {size}'.encode()
+    if isinstance(vocabulary, seqio.SentencePieceVocabulary):
+      name = vocabulary.sentencepiece_model_file
+      model = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model)
+      model.ClearField('trainer_spec')  # names files and threads
+      content = model.SerializeToString(deterministic=True)
+    sha256 = hashlib.sha256(content).hexdigest()
+    found[side] = {'name': name, 'size': size, 'sha256': sha256}
+  return found
+
+
+def _write(model_dir: str, file: str, content: Any) -> None:
+  """Writes JSON, unless the file describes the folder's checkpoints already."""
+  path = os.path.join(model_dir, file)
+  # Without a checkpoint, a record is left over from a run that never saved one.
+  if not tf.io.gfile.exists(path) or not folders.written(model_dir):
+    atomic.write(path, json.dumps(content, indent=2) + '\n')
+
+
+def _read(model_dir: str, file: str) -> Any:
+  """Reads JSON; None where there is none, a UserError if it is damaged."""
+  path = os.path.join(model_dir, file)
+  if not tf.io.gfile.exists(path):
+    return None
+  try:
+    with tf.io.gfile.GFile(path) as stream:
+      return json.load(stream)
+  except (ValueError, tf.errors.OpError) as error:
+    raise UserError(
+      f'{path} is damaged ({error}); remove it if you are sure that this run '
+      'has the vocabulary and settings of the checkpoints beside it.'
+    ) from error

@@ -1,0 +1,174 @@
+"""Runs refuse checkpoints of another vocabulary, or of other layers."""
+
+import contextlib
+import json
+
+import numpy as np
+import pytest
+
+from synth_mtf.checkpoints import records
+from synth_mtf.checkpoints.files import write
+from synth_mtf.errors import UserError
+from synth_mtf.host import gin_files
+from synth_mtf.host import model as host_model
+from synth_mtf.tasks import vocabulary
+from tests import model, official_files
+from tests.cli import t5_main
+
+BYTES = vocabulary.load('bytes')  # 359 pieces, 384 rows
+SWAPPED = 'SyntheticAttention.synthesizers = [@DotProduct, @Random]'
+SUM = "SyntheticAttention.mixing = 'sum'"
+ROW = "SyntheticAttention.index_by = 'row'"
+
+
+def save(folder, rows):
+  """Writes a checkpoint of nothing but an embedding."""
+  return write(str(folder), 2, {'shared/embedding': np.zeros([rows, 4])})
+
+
+@pytest.fixture(scope='module')
+def models(tmp_path_factory):
+  """Two vocabularies of one size."""
+  paths = tuple(tmp_path_factory.mktemp('models') / name for name in 'ab')
+  for path, text in zip(paths, ('a bird sang', 'my dog dug')):
+    vocabulary.train([f'{text} {i}' for i in range(99)], path, 26)
+  return paths
+
+
+def test_vocabularies_of_other_sizes(tmp_path):
+  records.check_vocabulary(BYTES, save(tmp_path / 'same', 384))
+  with pytest.raises(UserError) as error:
+    records.check_vocabulary(BYTES, save(tmp_path / 'other', 32_128))
+  for part in ('32128 rows', "'ByteVocabulary' of 359", '384', '--vocabulary'):
+    assert part in str(error.value)
+
+
+def test_other_pieces_of_the_same_size(models, tmp_path):
+  first, second = (vocabulary.load(str(model)) for model in models)
+  assert first.vocab_size == second.vocab_size
+  checkpoint, folder = save(tmp_path, 128), str(tmp_path)
+  assert records.recorded_vocabulary(folder) is None
+  records.check_vocabulary(second, checkpoint)  # nothing is known
+  records.record_vocabulary(first, folder)
+  records.record_vocabulary(second, folder)  # stays what it was
+  assert records.recorded_vocabulary(folder) == str(models[0])
+  again = tmp_path / 'again'
+  vocabulary.train([f'a bird sang {i}' for i in range(99)], again, 26)
+  for same in (first, (first, first), vocabulary.load(str(again))):
+    records.check_vocabulary(same, checkpoint)
+  with pytest.raises(UserError, match='has other pieces') as error:
+    records.check_vocabulary((second, second), checkpoint)
+  assert all(str(model) in str(error.value) for model in models)
+
+
+def test_runs_refuse_them(models, tmp_path):
+  official_files.write_text(tmp_path / 'data')
+  trained = tmp_path / 'trained'
+  checkpoint = save(trained, 128)
+
+  def refused(match, model):
+    start = f"--gin_param=utils.run.init_checkpoint = '{checkpoint}'"
+    for folder, *words in ((trained,), (tmp_path / 'new', start)):
+      with pytest.raises(UserError, match=match):
+        t5_main.synth_mtf_transformer(
+          f'--model_dir={folder}',
+          f'--data_dir={tmp_path / "data"}',
+          f'--vocabulary={model}',
+          '--gin_file=sizes/tiny.gin',
+          '--gin_file=variants/random_vanilla.gin',
+          '--gin_file=runs/pretrain_text.gin',
+          '--gin_file=runs/cpu.gin',
+          *words,
+        )
+
+  refused('128 rows.*of 359.*384', 'bytes')
+  records.record_vocabulary(vocabulary.load(str(models[0])), str(trained))
+  written = json.loads((trained / records.VOCABULARY).read_text())
+  assert written['targets']['name'] == str(models[0])
+  refused('has other pieces', models[1])
+  assert not (tmp_path / 'new' / records.VOCABULARY).exists()
+
+
+def test_a_record_is_of_the_checkpoints_that_are_there(models, tmp_path):
+  first, second = (vocabulary.load(str(model)) for model in models)
+  records.record_vocabulary(first, str(tmp_path))
+  records.record_vocabulary(second, str(tmp_path))
+  found = records.recorded_vocabulary(str(tmp_path))
+  assert found == str(models[1]), 'the first run came to nothing'
+
+
+@pytest.mark.parametrize('content', [b'', b'{"a"', b'{}x', b'\xff\xfe'])
+def test_a_damaged_record_is_named(tmp_path, content):
+  (tmp_path / records.VOCABULARY).write_bytes(content)
+  with pytest.raises(UserError, match='y.json is damaged .*remove it if'):
+    records.recorded_vocabulary(str(tmp_path))
+
+
+def made(variant='random_vanilla', *bindings):
+  gin_files.parse(model.files(variant), [*model.TINY, *bindings])
+  return host_model.make_transformer(model.VOCAB)
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+  """The path of a checkpoint of `random_vanilla`, of which nothing is read."""
+  records.record_model(made(), str(tmp_path))
+  (tmp_path / 'model.ckpt-2.index').touch()
+  return str(tmp_path / 'model.ckpt-2')
+
+
+def test_what_is_written_of_layers(checkpoint, tmp_path):
+  groups = json.loads((tmp_path / records.MODEL).read_text())
+  (ours,) = (group for group in groups if 'mixing' in group)
+  assert ours['layers'] == [
+    f'{stack}/block_{block:03d}/layer_000/SyntheticAttention'
+    for stack in ('encoder', 'decoder')
+    for block in range(2)
+  ]
+  assert ours['synthesizers'] == ['random', 'dot_product']
+  assert (ours['mixing'], ours['normalize']) == ('softmax', 'softmax')
+  assert ours['index_by'] == 'position'
+  (feed_forward,) = (group for group in groups if 'activation' in group)
+  assert feed_forward['activation'] == 'relu'
+  assert len(feed_forward['layers']) == 4
+  single = records.describe(made('random')).values()
+  assert all('mixing' not in settings for settings in single)
+
+
+DECODER = 'decoder/block_000/layer_000/SyntheticAttention'
+
+
+# Whether a model resumes from the checkpoint: '', or the message; and whether
+# it may start from it.
+@pytest.mark.parametrize(
+  'variant, bindings, message, starts',
+  [
+    ('random_vanilla', [], '', True),
+    ('random_vanilla', [SWAPPED], r"synthesizers is \['random', 'dot_p", False),
+    ('random_vanilla', [SUM], "mixing is 'softmax' in .*; and 1 more,", False),
+    (
+      'random_vanilla',
+      ['SyntheticAttention.normalize = None'],
+      "normalize is 'softmax' in the checkpoint, None in the model",
+      False,
+    ),
+    ('random_vanilla', [ROW], "index_by is 'position' in", True),
+    ('random_vanilla', [f'decoder/{ROW}'], rf'is .*\({DECODER}\)', True),
+    (
+      'random_vanilla',
+      ["DenseReluDense.activation = 'gelu'"],
+      "activation is 'relu' in the",
+      True,
+    ),
+    ('dense_vanilla', [], 'synthesizers is', True),
+  ],
+)
+def test_other_layers(checkpoint, variant, bindings, message, starts):
+  changed = made(variant, *bindings)
+  refused = pytest.raises(UserError, match=f'same shapes: .*{message}')
+  with refused if message else contextlib.nullcontext():
+    records.check_model(changed, checkpoint)
+  with contextlib.nullcontext() if starts else refused:
+    records.check_model(changed, checkpoint, starts=True)
+  elsewhere = checkpoint.replace('model.ckpt', 'other/model.ckpt')
+  records.check_model(changed, elsewhere)  # has no record
