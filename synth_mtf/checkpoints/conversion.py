@@ -152,10 +152,10 @@ class Conversion:
     if 'alpha' in shapes:
       target.alpha = np.zeros(shapes.pop('alpha'))
       target.weights['alpha'] = Weight(target.alpha)
-      old = source.alpha
+      alpha = source.alpha
       same = list(source.functions) == list(target.functions)
-      if old is not None and same and old.ndim <= target.alpha.ndim:
-        target.alpha.T[:] = old.T  # of all heads, if they had one in common
+      if alpha is not None and same and alpha.ndim <= target.alpha.ndim:
+        target.alpha.T[:] = alpha.T  # of all heads, if they had one in common
     before, after = source.shares(), target.shares()
     lost = [f for f in source.contributing() if f not in target.functions]
     if lost and set(target.functions) <= set(source.functions):

@@ -55,7 +55,12 @@ def latest(folder: str) -> Optional[str]:
     UserError: there are checkpoints, but the pointer is missing, unreadable, or
       names one that does not exist.
   """
-  found, pointer, path = written(folder), _pointer(folder), _pointed(folder)
+  found, pointer = written(folder), _pointer(folder)
+  try:
+    state = tf.train.get_checkpoint_state(folder)
+  except ValueError:  # not UTF-8
+    state = None
+  path = state.model_checkpoint_path if state else None
   if path is None:
     if not found:
       return None
@@ -122,29 +127,8 @@ def point_at(folder: str, name: str) -> None:
   atomic.write(_pointer(folder), _LINE % name + '\n')
 
 
-def repair_pointer(folder: str) -> None:
-  """Makes a run that was killed resume from its last checkpoint.
-
-  The host writes a checkpoint's data, then its `.index`, then its name into the
-  file `checkpoint`. If it was killed before it first wrote that file, it would
-  start again at step 0 and overwrite the checkpoint.
-  """
-  found = written(folder)
-  if found and _pointed(folder) is None:
-    point_at(folder, found[-1])
-
-
 def _pointer(folder: str) -> str:
   return os.path.join(folder, 'checkpoint')
-
-
-def _pointed(folder: str) -> Optional[str]:
-  """The path in the file `checkpoint`, if it can be read."""
-  try:
-    state = tf.train.get_checkpoint_state(folder)
-  except ValueError:
-    return None
-  return state.model_checkpoint_path if state else None
 
 
 def _how_to_resume(folder: str, names: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ is the name of its Python class, no attention weight of a plain T5 would be
 loaded. `warm_start` finds them, and refuses to start without them.
 """
 
+import functools
 from collections.abc import Mapping
 
 import gin
@@ -14,8 +15,6 @@ from mesh_tensorflow.transformer import utils
 
 from synth_mtf.checkpoints import comparison, names
 from synth_mtf.checkpoints.files import Checkpoint
-
-_SOURCES = 'synth_mtf_warm_start'
 
 
 @gin.configurable(module='synth_mtf')
@@ -30,14 +29,11 @@ def warm_start(name: str) -> str:
     UserError: before training, if the checkpoint lacks weights that it should
       have, or has them in another shape or type.
   """
-  graph = tf.get_default_graph()
-  if not graph.get_collection(_SOURCES):
-    graph.add_to_collection(_SOURCES, _sources())
-  (sources,) = graph.get_collection(_SOURCES)
-  return sources.get(name, name)
+  return _sources(tf.get_default_graph()).get(name, name)
 
 
-def _sources() -> Mapping[str, str]:
+@functools.lru_cache(maxsize=1)
+def _sources(_graph: tf.Graph) -> Mapping[str, str]:
   """The name in the checkpoint of each weight and slot that is loaded."""
   path = gin.get_bindings(utils.run).get('init_checkpoint')
   if not path:

@@ -117,7 +117,7 @@ def _convert(args: argparse.Namespace) -> None:
   if args.source_gin_file:
     gin_files.parse(args.source_gin_file)
   elif beside.exists():
-    for line in gin_files.parse_foreign(beside.read_text(), str(beside)):
+    for line in gin_files.parse_foreign(beside.read_text('utf-8'), str(beside)):
       print(
         f'{beside}: skipped `{line}`, which may run arbitrary code. If you '
         f'trust it, give --source_gin_file={beside}'

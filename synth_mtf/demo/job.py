@@ -24,7 +24,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from synth_mtf import atomic, paths, tasks
-from synth_mtf.checkpoints import folder
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.demo import corpus
 from synth_mtf.demo.stages import Configuration, Stage, stages
@@ -161,7 +160,6 @@ def _run_stages(
     with contextlib.ExitStack() as stack:
       running = {}
       for stage in batch:
-        folder.repair_pointer(str(stage.model_dir))
         if not stage.done.exists():
           running[stage.name] = stack.enter_context(started(stage))
       for stage in batch:
