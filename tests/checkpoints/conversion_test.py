@@ -219,7 +219,7 @@ def test_keys_and_values_of_one_projection_go_back_and_forth(tmp_path):
   )
 
 
-@pytest.mark.parametrize('variant', family.SINGLE)
+@pytest.mark.parametrize('variant', [*family.SINGLE, 'random_dense_vanilla'])
 def test_tables_grow_with_max_length(tmp_path, variant):
   """Their first positions stay as they were, and so does everything else."""
   source = model.write(tmp_path / 'a', variant)
@@ -241,20 +241,6 @@ def test_tables_grow_with_max_length(tmp_path, variant):
     with pytest.raises(UserError, match='max_length 14 .*20 .*--resize'):
       convert(*arguments)
   path, _ = convert(*arguments, resize=True)
-  after = Checkpoint(path)
-  for name in before.weights:
-    value = before[name]
-    assert after.kinds[name].shape == tuple(shapes[name].to_integer_list)
-    common = after[name][tuple(map(slice, value.shape))]
-    np.testing.assert_array_equal(common, value)
-
-
-@pytest.mark.parametrize(
-  'variant', ['factorized_random', 'convolution', 'random_dense_vanilla']
-)
-def test_with_another_max_length_a_model_computes_the_same(tmp_path, variant):
-  source = model.write(tmp_path / 'a', variant)
-  path, _ = convert(source, tmp_path / 'b', variant, variant, LONGER, True)
   assert_close(
     model.logits(path, variant, LONGER), model.logits(source, variant)
   )
@@ -262,9 +248,13 @@ def test_with_another_max_length_a_model_computes_the_same(tmp_path, variant):
   assert np.isfinite(model.logits(path, variant, LONGER, long)).all()
   # And back again, to what it was at first.
   again, _ = convert(path, tmp_path / 'c', variant, variant, resize=True)
-  first, last = Checkpoint(source), Checkpoint(again)
-  for name in first.weights:
-    np.testing.assert_array_equal(first[name], last[name])
+  longer, last = Checkpoint(path), Checkpoint(again)
+  for name in before.weights:
+    value = before[name]
+    assert longer.kinds[name].shape == tuple(shapes[name].to_integer_list)
+    common = longer[name][tuple(map(slice, value.shape))]
+    np.testing.assert_array_equal(common, value)
+    np.testing.assert_array_equal(last[name], value)
 
 
 def test_another_length_of_either_side_of_cross_attention(tmp_path):
@@ -284,21 +274,12 @@ def test_another_length_of_either_side_of_cross_attention(tmp_path):
   )
 
 
-@pytest.mark.parametrize(
-  'source, target, exact',
-  [
-    ('random', 'random', True),
-    ('random', 'mlp_mixer', False),
-    ('mlp_mixer', 'random', False),
-    ('mlp_mixer', 'mlp_mixer', True),
-  ],
-)
-def test_the_softmax_is_part_of_what_a_model_computes(
-  tmp_path, source, target, exact
-):
+@pytest.mark.parametrize('source', ['random', 'mlp_mixer'])
+@pytest.mark.parametrize('target', ['random', 'mlp_mixer'])
+def test_the_softmax_is_part_of_what_a_model_computes(tmp_path, source, target):
   path = model.write(tmp_path / 'a', source)
   _, out = convert(path, tmp_path / 'b', target, source)
-  assert (SAME in out.replace('does not compute what', '')) == exact
+  assert (f'the model {SAME}' in out) == (source == target)
 
 
 @pytest.mark.parametrize(
