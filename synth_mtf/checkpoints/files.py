@@ -34,11 +34,7 @@ class Checkpoint:
   """
 
   def __init__(self, path: str) -> None:
-    """Opens a checkpoint, or the latest one of a folder.
-
-    Raises:
-      UserError: there is none, or it is damaged.
-    """
+    """Opens a checkpoint, or the latest one of a folder."""
     self.path = path.removesuffix('.index')
     if tf.io.gfile.isdir(path):
       self.path = folders.latest(path) or path
@@ -116,11 +112,7 @@ class Checkpoint:
 def write(
   folder: str, step: int, values: Mapping[str, npt.NDArray[Any]]
 ) -> str:
-  """Writes a checkpoint, makes it the folder's latest and returns its path.
-
-  Raises:
-    UserError: the folder already holds a checkpoint, or cannot be written to.
-  """
+  """Writes the first checkpoint of a folder, and returns its path."""
   path = os.path.join(folder, f'model.ckpt-{step}')
   there = folders.written(folder)
   if there:

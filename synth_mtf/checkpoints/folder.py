@@ -51,9 +51,7 @@ def without_index(folder: str) -> list[str]:
 def latest(folder: str) -> Optional[str]:
   """Returns the path of the checkpoint that a run resumes from, if any.
 
-  Raises:
-    UserError: there are checkpoints, but the pointer is missing, unreadable, or
-      names one that does not exist.
+  Refuses (UserError) a pointer that is lost, or that names no checkpoint here.
   """
   found, pointer = written(folder), _pointer(folder)
   try:

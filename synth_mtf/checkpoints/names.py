@@ -21,9 +21,8 @@ _ATTENTION = re.compile(f'(.*)/({"|".join(sum(_CLASSES, ()))})/(.+)')
 def attention_name(name: str) -> Optional[Sequence[str]]:
   """Splits the name of an attention layer's variable; None for any other.
 
-  Returns:
-    The layer's place in the stack, its class, and the name inside the layer
-    (`q`, `random/R`).
+  The parts are the layer's place in the stack, its class, and the name inside
+  the layer (`q`, `random/R`).
   """
   match = _ATTENTION.match(name)
   return match.group(1, 2, 3) if match else None
