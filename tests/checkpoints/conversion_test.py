@@ -241,9 +241,10 @@ def test_tables_grow_with_max_length(tmp_path, variant):
     with pytest.raises(UserError, match='max_length 14 .*20 .*--resize'):
       convert(*arguments)
   path, _ = convert(*arguments, resize=True)
-  assert_close(
-    model.logits(path, variant, LONGER), model.logits(source, variant)
-  )
+  if variant != 'fixed_patterns':  # the last of which depend on the length
+    assert_close(
+      model.logits(path, variant, LONGER), model.logits(source, variant)
+    )
   long = {'inputs': 20, 'targets': 17}
   assert np.isfinite(model.logits(path, variant, LONGER, long)).all()
   # And back again, to what it was at first.
