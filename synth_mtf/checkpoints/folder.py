@@ -5,10 +5,11 @@ TensorFlow and the host search for checkpoints with patterns, so that names with
 that they cannot read. Here names are literal, and such a pointer is an error.
 """
 
+import json
 import os
 import re
 from collections.abc import Sequence
-from typing import Optional
+from typing import Any, Optional
 
 import gin
 import tensorflow.compat.v1 as tf
@@ -123,6 +124,21 @@ def explain(error: BaseException, model_dir: str) -> Optional[str]:
 def point_at(folder: str, name: str) -> None:
   """Makes a checkpoint the folder's latest."""
   atomic.write(_pointer(folder), _LINE % name + '\n')
+
+
+def read_record(model_dir: str, file: str) -> Any:
+  """Reads JSON; None where there is none, a UserError if it is damaged."""
+  path = os.path.join(model_dir, file)
+  if not tf.io.gfile.exists(path):
+    return None
+  try:
+    with tf.io.gfile.GFile(path) as stream:
+      return json.load(stream)
+  except (ValueError, tf.errors.OpError) as error:
+    raise UserError(
+      f'{path} is damaged ({error}); remove it if you are sure that this run '
+      'has the vocabulary and settings of the checkpoints beside it.'
+    ) from error
 
 
 def _pointer(folder: str) -> str:

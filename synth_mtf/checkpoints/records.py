@@ -54,7 +54,7 @@ def record_vocabulary(vocabulary: Any, model_dir: str) -> None:
 
 def recorded_vocabulary(model_dir: str) -> Optional[str]:
   """The path of the SentencePiece model of a model's inputs, or their class."""
-  known = _read(model_dir, VOCABULARY)
+  known = folders.read_record(model_dir, VOCABULARY)
   return known['inputs']['name'] if known else None
 
 
@@ -74,7 +74,7 @@ def check_vocabulary(vocabulary: Any, checkpoint: str) -> None:
         f'{_DIVISOR}. {_ADVICE}'
       )
   folder = os.path.dirname(checkpoint)
-  for side, known in (_read(folder, VOCABULARY) or {}).items():
+  for side, known in (folders.read_record(folder, VOCABULARY) or {}).items():
     if known['sha256'] != found[side]['sha256']:
       raise UserError(
         f'{checkpoint} was trained with the vocabulary {shown(known)}, '
@@ -103,7 +103,7 @@ def check_model(
   rows.
   """
   folder = os.path.dirname(checkpoint)
-  groups = _read(folder, MODEL) or []
+  groups = folders.read_record(folder, MODEL) or []
   there = {scope: group for group in groups for scope in group['layers']}
   faults = []
   for scope, here in describe(model).items():
@@ -176,18 +176,3 @@ def _write(model_dir: str, file: str, content: Any) -> None:
   # Without a checkpoint, a record is left over from a run that never saved one.
   if not tf.io.gfile.exists(path) or not folders.written(model_dir):
     atomic.write(path, json.dumps(content, indent=2) + '\n')
-
-
-def _read(model_dir: str, file: str) -> Any:
-  """Reads JSON; None where there is none, a UserError if it is damaged."""
-  path = os.path.join(model_dir, file)
-  if not tf.io.gfile.exists(path):
-    return None
-  try:
-    with tf.io.gfile.GFile(path) as stream:
-      return json.load(stream)
-  except (ValueError, tf.errors.OpError) as error:
-    raise UserError(
-      f'{path} is damaged ({error}); remove it if you are sure that this run '
-      'has the vocabulary and settings of the checkpoints beside it.'
-    ) from error
