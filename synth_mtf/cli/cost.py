@@ -45,8 +45,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
   from synth_mtf.cost import cost_of_variant
 
-  files = sorted(pathlib.Path(gin_path(), 'variants').glob('*.gin'))
-  ours = [file.stem for file in files if 'original_' not in file.stem]
   costs = {
     variant: cost_of_variant(
       args.size,
@@ -61,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
       args.vocab_size,
       f'model:{args.model_parallelism}',
     )
-    for variant in (args.variants.split(',') if args.variants else ours)
+    for variant in (args.variants or _all_variants()).split(',')
   }
   if args.json:
     plain = {name: dataclasses.asdict(cost) for name, cost in costs.items()}
@@ -100,3 +98,9 @@ def _print_paper() -> None:
         for system in table.costed
       ]
       print(paper.text(table, costs), end='\n\n')
+
+
+def _all_variants() -> str:
+  files = pathlib.Path(gin_path(), 'variants').glob('*.gin')
+  names = sorted(path.stem for path in files)
+  return ','.join(name for name in names if 'original_' not in name)
