@@ -53,7 +53,7 @@ def histograms(
           )
         title = f'{stack}, layer {layer}'
         panel.set(xscale='log', title=title, ylim=(0, None))
-        if row is axes[-1]:
+        if stack == stacks[-1]:
           panel.set_xlabel('attention weight')
     style.legend(figure, (panel for row in axes for panel in row))
 
