@@ -1,1 +1,1 @@
-"""What models attend to: recorded in their graph, and kept in an `.npz`."""
+"""Attention of trained models: computed, stored in an `.npz`, and plotted."""

@@ -1,4 +1,4 @@
-"""The examples that attention is shown for: texts, a file's, or a task's."""
+"""Examples to show attention for, from given texts, a file or a task."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -24,9 +24,9 @@ _SIDES = {  # by the host's model_type
   'delimited_lm': ['decoder'],
   'aligned': ['encoder'],
 }
-_START = '<s>'  # what a decoder reads first
-# Shown unless the user names a text: some of T5's tasks, short enough for the
-# demo even in bytes.
+_START = '<s>'  # the first token that a decoder reads
+# Shown by default: examples of T5's tasks, short enough for the demo even when
+# tokenized into bytes.
 DEFAULTS = {
   'inputs': (
     'cola sentence: The book that was read by the teacher are old.',
@@ -45,13 +45,13 @@ DEFAULTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-  """What a model reads; each by side, for all examples.
+  """The inputs of a model: each attribute maps a side to all its examples.
 
   Attributes:
-    ids: the tokens, including EOS but no padding.
-    tokens: as text, as that side's layers see them: a decoder's are shifted by
-      one.
-    texts: what was tokenized.
+    ids: token ids, including EOS but no padding.
+    tokens: tokens as text, as the side's layers see them: a decoder's are
+      shifted by one.
+    texts: the text of each example.
   """
 
   ids: Mapping[str, Ids]
@@ -60,9 +60,9 @@ class Examples:
 
 
 def vocabulary() -> Mapping[str, seqio.Vocabulary]:
-  """The vocabularies of the encoder and the decoder in the run gin holds."""
+  """Returns the vocabularies of the encoder and decoder that gin configures."""
   found = gin.get_bindings(utils.run).get('vocabulary')
-  if found is None:  # T5's main binds it, which an operative config leaves out
+  if found is None:  # bound by T5's main, so not in operative configs
     with errors.explained():
       found = mesh_transformer.get_vocabulary()
   return {
@@ -72,16 +72,16 @@ def vocabulary() -> Mapping[str, seqio.Vocabulary]:
 
 
 def defaults() -> Examples:
-  """Returns `DEFAULTS` for the model that gin holds."""
+  """Returns `DEFAULTS` for the sides of the model that gin configures."""
   features = [_FEATURES[side] for side in _sides()]
   return from_texts({feature: DEFAULTS[feature] for feature in features})
 
 
 def from_texts(texts: Texts) -> Examples:
-  """Tokenizes texts, by `inputs` and `targets`, and ends each with EOS.
+  """Tokenizes texts, given as `inputs` and `targets`, and appends EOS to each.
 
-  Without targets, only the encoder of a model of encoder and decoder is shown.
-  A model of one side takes either.
+  Without targets, only the encoder of an encoder-decoder model is shown. A
+  model with one side accepts either.
   """
   sides = _sides()
   given = [found for found in texts.values() if found]
@@ -112,7 +112,7 @@ def from_texts(texts: Texts) -> Examples:
 
 
 def from_file(path: str) -> Examples:
-  """Reads one example per line: an input, and after a tab its target if any."""
+  """Reads one example per line: an input, optionally with a tab and target."""
   try:
     with tf.io.gfile.GFile(path) as stream:
       lines = stream.read().splitlines()
@@ -135,7 +135,7 @@ def from_file(path: str) -> Examples:
 
 
 def from_task(name: str, split: str, count: int) -> Examples:
-  """Reads the first examples of a task or mixture, as a model gets them."""
+  """Reads the first examples of a task or mixture, as a model receives them."""
   tasks.check([name], [split])
   sides = {side: _FEATURES[side] for side in _sides()}
   lengths = _lengths() or dict.fromkeys(sides.values(), 512)
@@ -155,7 +155,7 @@ def from_task(name: str, split: str, count: int) -> Examples:
 
 
 def _lengths() -> Mapping[str, int]:
-  """The longest rows of the run, by feature; empty if it does not say."""
+  """The run's maximum lengths, by feature; empty if they are not configured."""
   found = gin.get_bindings(utils.run).get('sequence_length') or {}
   if isinstance(found, int):
     return dict.fromkeys(_FEATURES.values(), found)
@@ -163,7 +163,7 @@ def _lengths() -> Mapping[str, int]:
 
 
 def _sides() -> list[str]:
-  """The sides of the model that gin holds."""
+  """The sides of the model that gin configures."""
   model_type = gin.get_bindings(utils.run, resolve_references=False).get(
     'model_type', 'bitransformer'
   )
@@ -193,7 +193,7 @@ def _examples(
 
 
 def _pieces(ids: Sequence[int], known: seqio.Vocabulary) -> list[str]:
-  """Each token as text, none of which is ''."""
+  """Returns the text of each token, never '', which stands for padding."""
   if hasattr(known, 'tokenizer'):  # SentencePiece
     return [known.tokenizer.IdToPiece(i) or f'<{i}>' for i in ids]
   return [

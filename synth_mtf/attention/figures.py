@@ -1,4 +1,4 @@
-"""Figures of attention: histograms, entropy and distance, heat maps."""
+"""Plots attention: histograms, entropy and distance, heat maps."""
 
 from collections.abc import Iterator, Sequence
 from typing import Optional
@@ -12,19 +12,19 @@ from synth_mtf.results import style
 
 Panels = Sequence[Sequence[Axes]]
 
-# Weights below the first edge are counted with it.
+# Weights below the first edge are counted in the first bin.
 _EDGES = np.logspace(-4, 0, 33)
 _MAX_HEADS = 4
-_MAX_TOKENS = {'y': 24, 'x': 16}  # that can be read beside and below a map
+_MAX_TOKENS = {'y': 24, 'x': 16}  # that remain legible at each axis
 
 
 def histograms(
   attentions: Sequence[Attention], layers: Optional[Sequence[int]] = None
 ) -> Figure:
-  """How many weights of a layer are of which size: the paper's Figures 2, 3.
+  """Plots histograms of each layer's weights, as in the paper's Figures 2, 3.
 
-  Pairs that a query must not look at are left out. Layers count from 1; by
-  default, they are 1, 3 and 5, or all of fewer than five.
+  Masked pairs are left out. Layers count from 1; the default is 1, 3 and 5, or
+  all layers if there are fewer than five.
   """
   stacks, shown = _stacks(attentions), _layers(attentions, layers)
 
@@ -61,13 +61,13 @@ def histograms(
 
 
 def heads(attentions: Sequence[Attention]) -> Figure:
-  """Mean distance and mean entropy of each head, over layers.
+  """Plots the mean distance and mean entropy of each head by layer.
 
       distance = mean over queries i of sum_j W[i, j] |i - j|
       entropy  = mean over queries i of - sum_j W[i, j] log W[i, j]  (nats)
 
-  Cross-attention has no distance. A point is a head, a line the mean of a
-  layer.
+  Cross-attention has no distance. Points are heads; lines connect the means of
+  layers.
   """
   stacks = _stacks(attentions)
   measures = (('entropy', 'nats', _entropy), ('distance', 'tokens', _distance))
@@ -98,12 +98,12 @@ def heads(attentions: Sequence[Attention]) -> Figure:
 
 
 def _entropy(w: Array) -> Array:
-  """Of each query, given [..., queries, memory]."""
+  """Computes the entropy of each query's weights, [..., queries, memory]."""
   return -(w * np.log(np.where(w > 0, w, 1))).sum(-1)
 
 
 def _distance(w: Array) -> Array:
-  """Of each query, given [..., queries, memory]."""
+  """Computes each query's mean distance, given [..., queries, memory]."""
   offsets = np.subtract.outer(*map(np.arange, w.shape[-2:]))
   return (w * np.abs(offsets)).sum(-1)
 
@@ -116,15 +116,15 @@ def heat_maps(
   layers: Optional[Sequence[int]] = None,
   heads: Optional[Sequence[int]] = None,
 ) -> Figure:
-  """What each query (a row) looks at: the paper's Figures 4 to 7.
+  """Plots heat maps with a row per query, as in the paper's Figures 4 to 7.
 
   Args:
-    attention: of a model.
+    attention: attention of one model.
     stack: 'encoder', 'decoder' or 'cross'.
-    example: which of its texts.
-    values: 'weights', or 'logits' for B, blank where a query must not look.
-    layers: default: as for `histograms`.
-    heads: they count from 1; default: the first four.
+    example: index of the example.
+    values: 'weights', or 'logits' for B, left blank where masked.
+    layers: as in `histograms`.
+    heads: counted from 1; the default is the first four.
   """
   found = attention.stacks[stack]
   rows = [n for n in _layers([attention], layers) if n <= found.layers]
@@ -153,7 +153,7 @@ def heat_maps(
         panel.grid(False)
         for axis, tokens in ((panel.yaxis, queries), (panel.xaxis, memory)):
           if len(tokens) <= _MAX_TOKENS[axis.axis_name]:
-            # A $ would begin a formula.
+            # Matplotlib reads $ as the start of a formula.
             labels = [token.replace('$', r'\$') for token in tokens]
             axis.set_ticks(range(len(tokens)), labels)
             axis.set_tick_params(length=0, labelsize=6)
@@ -173,7 +173,7 @@ def heat_maps(
 def _looks(
   attentions: Sequence[Attention], stack: str
 ) -> Iterator[tuple[Attention, str, style.Look]]:
-  """Those with a stack: a colour per variant, dashes per step if several."""
+  """Yields those with a stack: one colour per variant, one dash per step."""
   labels = list(dict.fromkeys(one.label for one in attentions))
   steps = sorted({one.step for one in attentions}, reverse=True)
   for one in attentions:
@@ -187,7 +187,7 @@ def _looks(
 
 
 def _stacks(attentions: Sequence[Attention]) -> list[str]:
-  """The stacks that at least one of them has, in their order."""
+  """Returns the stacks that any of them has, in the order of `SIDES`."""
   return [name for name in SIDES if any(name in a.stacks for a in attentions)]
 
 

@@ -1,8 +1,8 @@
-"""The `.npz` of `synth-mtf attention`: logits, weights and alpha of a model.
+"""Reads and writes the `.npz` of `synth-mtf attention`.
 
-docs/figures.md lists its arrays, which are those of `Attention`. The queries of
-`encoder` are the encoder's tokens, and those of `decoder` and `cross` are the
-tokens that the decoder reads.
+docs/figures.md lists its arrays, which match the fields of `Attention`. Queries
+are the encoder's tokens in `encoder`, and the tokens that the decoder reads in
+`decoder` and `cross`.
 """
 
 import dataclasses
@@ -20,26 +20,26 @@ from synth_mtf.errors import UserError
 
 Array = npt.NDArray[Any]
 
-# Of each stack, the side whose tokens are its queries, and that of its memory.
+# Maps each stack to the sides that provide its queries and its memory.
 SIDES = {
   'encoder': ('encoder', 'encoder'),
   'decoder': ('decoder', 'decoder'),
   'cross': ('decoder', 'encoder'),
 }
 _FORMAT = 1
-# What NumPy raises for other files.
+# Raised by NumPy for other files.
 _UNREADABLE = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
 
 
 @dataclasses.dataclass(frozen=True)
 class Stack:
-  """The attention of all layers of a stack.
+  """The attention of all layers in a stack.
 
   Attributes:
     weights: [layers, examples or 1, heads, queries, memory].
-    logits: the same axes, B.
-    functions: letters of the functions; empty for a layer of the host.
-    alpha: [layers, heads, functions], where functions are mixed.
+    logits: B, with the same axes.
+    functions: letters of the functions; empty for the host's layers.
+    alpha: [layers, heads, functions]; None if functions are not mixed.
   """
 
   weights: Array
@@ -58,13 +58,13 @@ class Stack:
 
 @dataclasses.dataclass(frozen=True)
 class Attention:
-  """What a model attends to in some examples.
+  """A model's attention on some examples.
 
   Attributes:
     run: the model's folder.
     label: the model's name in tables.
-    step: of the checkpoint.
-    stacks: by name, a key of `SIDES`.
+    step: step of the checkpoint.
+    stacks: by stack name, a key of `SIDES`.
     tokens: by side, [examples, length]; '' is padding.
     texts: by side, [examples].
   """
@@ -85,16 +85,16 @@ class Attention:
     return [token for token in self.tokens[side][example] if token]
 
   def axes(self, stack: str, example: int) -> tuple[list[str], list[str]]:
-    """The tokens of an example's queries, and of its memory."""
+    """The tokens of an example's queries and of its memory."""
     queries, memory = SIDES[stack]
     return self.tokens_of(queries, example), self.tokens_of(memory, example)
 
   def weights(self, stack: str, example: int) -> Array:
-    """An example's weights, [layers, heads, queries, memory]; no padding."""
+    """An example's weights, unpadded: [layers, heads, queries, memory]."""
     return self._without_padding(self.stacks[stack].weights, stack, example)
 
   def logits(self, stack: str, example: int) -> Array:
-    """An example's logits, [layers, heads, queries, memory]; no padding."""
+    """An example's logits, unpadded: [layers, heads, queries, memory]."""
     return self._without_padding(self.stacks[stack].logits, stack, example)
 
   def _without_padding(self, array: Array, stack: str, example: int) -> Array:
@@ -104,7 +104,7 @@ class Attention:
 
 
 def write(path: str, attention: Attention) -> None:
-  """Writes a file, whole or not at all; it may be in a bucket."""
+  """Writes a file atomically; `path` may be in a bucket."""
   arrays: dict[str, Any] = {'format': _FORMAT}
   for name in ('run', 'label', 'step'):
     arrays[name] = getattr(attention, name)
@@ -126,7 +126,7 @@ def write(path: str, attention: Attention) -> None:
 
 
 def read(path: str) -> Attention:
-  """Reads a file that `write` wrote; refuses (UserError) any other."""
+  """Reads a file that `write` wrote; raises a UserError for any other."""
   try:
     with tf.io.gfile.GFile(path, 'rb') as stream:
       content = io.BytesIO(stream.read())

@@ -1,7 +1,7 @@
-"""Computes what runs attend to, in the graph that a run would build.
+"""Computes the attention of runs in the graph that a run would build.
 
-The model that a run's configuration describes is built and called once on all
-examples, one per row, while its layers are recorded (`layer.recording`).
+The run's model is built from its configuration and called once on all examples,
+one per row, while `layer.recording` records its layers.
 """
 
 import importlib
@@ -43,13 +43,13 @@ def look(
   choose: Callable[[], Examples],
   vocabulary: Optional[str] = None,
 ) -> list[Attention]:
-  """Computes the attention of one run's checkpoints, at each step.
+  """Computes the attention of one run at each of the given steps.
 
   Args:
-    folder: a model folder, or a demo's that holds one run.
-    steps: of the checkpoints; `LAST`, or `INITIAL` for initial weights.
-    choose: returns the examples; called while gin holds the run.
-    vocabulary: as in `--vocabulary`; None for that of the run.
+    folder: a model folder, or a demo folder that holds one run.
+    steps: steps of checkpoints, `LAST`, or `INITIAL` for initial weights.
+    choose: returns the examples; called when gin has the run's configuration.
+    vocabulary: as in `--vocabulary`; None uses the run's vocabulary.
   """
   run, *others = runs.read(folder)
   if others:
@@ -69,7 +69,7 @@ def look(
     )
   gin_files.parse_foreign(run.gin, run.name)
   _choose_vocabulary(vocabulary, run.folder)
-  with errors.explained():  # T5's own vocabulary takes a network
+  with errors.explained():  # T5's own vocabulary needs a network
     known = examples_of.vocabulary()
     for checkpoint in filter(None, checkpoints):
       records.check_vocabulary(tuple(known.values()), checkpoint.path)
@@ -93,9 +93,9 @@ def look_at_each(
   choose: Callable[[], Examples],
   vocabulary: Optional[str] = None,
 ) -> tuple[list[Attention], list[str]]:
-  """Returns the attention of each run's last checkpoint, and what is missing.
+  """Returns attention at each run's last checkpoint, and why any is missing.
 
-  Arguments are those of `look`.
+  `choose` and `vocabulary` are as in `look`.
   """
   attentions, missing = [], []
   for run in found:
@@ -107,7 +107,7 @@ def look_at_each(
 
 
 def _choose_vocabulary(given: Optional[str], model_dir: str) -> None:
-  """Sets the vocabulary of the tasks: as given, or else as the run recorded."""
+  """Sets the tasks' vocabulary: the given one, or else the run's."""
   if given is None and tasks.settings().vocabulary is None:
     name = records.recorded_vocabulary(model_dir) or ''
     if name == 'ByteVocabulary':
@@ -124,13 +124,13 @@ def stacks(
   vocab_sizes: Sequence[int],
   checkpoint: Optional[Checkpoint],
 ) -> dict[str, Stack]:
-  """Computes the attention of the model that gin holds.
+  """Computes the attention of the model that gin configures.
 
   Args:
-    ids: what it reads, by side. Given the encoder's alone, only its stack is
-      computed.
-    vocab_sizes: the number of embeddings of inputs and targets.
-    checkpoint: its weights; None for initial ones.
+    ids: token ids, by side. With the encoder's alone, only the encoder's
+      attention is computed.
+    vocab_sizes: numbers of embeddings for inputs and targets.
+    checkpoint: holds the weights; None uses initial values.
   """
   with gin.unlock_config():
     gin.parse_config(_UNPACKED)
@@ -163,9 +163,9 @@ def _call(
   ids: Mapping[str, Ids],
   checkpoint: Optional[Checkpoint],
 ) -> None:
-  """Calls the model on padded rows: in float32, with the stored weights."""
+  """Calls the model on padded rows, in float32, with the weights as stored."""
   is_pair = isinstance(model, transformer.Bitransformer)
-  if is_pair:  # the decoder needs targets even if only the encoder is looked at
+  if is_pair:  # the decoder needs targets even if only the encoder is shown
     ids = {'decoder': [[1]] * len(ids['encoder']), **ids}
   rows = []
   for side in filter(ids.get, ('encoder', 'decoder')):
@@ -197,7 +197,7 @@ def _padded(rows: Sequence[Sequence[Any]], padding: Any) -> Array:
 def _evaluate(
   graph: mtf.Graph, calls: Sequence[Alignment], checkpoint: Optional[Checkpoint]
 ) -> list[Any]:
-  """The logits, weights and alphas of each call."""
+  """Evaluates the logits, weights and alphas of each call."""
   (mesh,) = {operation.mesh for operation in graph.operations}
   lowering = mtf.Lowering(
     graph,
@@ -228,7 +228,7 @@ def _evaluate(
 def _stack(
   layers: Sequence[tuple[Alignment, Any]], lengths: Sequence[int]
 ) -> Stack:
-  """Joins the layers of a stack; `lengths` are those of the queries."""
+  """Joins the layers of a stack; `lengths` are the query lengths."""
   logits = _joined([(call.logits, found[0]) for call, found in layers])
   weights = _joined([(call.weights, found[1]) for call, found in layers])
   if weights.shape[1] > 1:
@@ -249,7 +249,7 @@ def _stack(
 
 
 def _joined(layers: Sequence[tuple[mtf.Tensor, Array]]) -> Array:
-  """[layers, examples or 1, heads, queries, memory], all heads in one axis."""
+  """Merges all head axes: [layers, examples or 1, heads, queries, memory]."""
   arrays = []
   for tensor, array in layers:
     rows = len(array) if 'batch' in tensor.shape.dimension_names else 1

@@ -1,8 +1,8 @@
-"""Compares the variables of a model with those of a checkpoint.
+"""Compares the variables of a model with the contents of a checkpoint.
 
-A run resumes only from a checkpoint that agrees in everything (`require_same`),
-and starts only from one that has all weights that cannot start from initial
-values (`require_weights`).
+A run resumes only from a checkpoint of the same model (`require_same`). It
+starts only from one that has every weight that cannot start from its initial
+value (`require_weights`).
 """
 
 import os
@@ -18,14 +18,14 @@ from synth_mtf.synthesizers.dot_product import DotProduct
 
 
 class Comparison:
-  """A model's variables beside a checkpoint's.
+  """The differences between a model's variables and a checkpoint's.
 
   Attributes:
-    loaded: variables of the model that are in the checkpoint, and their names
+    loaded: the model's variables that are in the checkpoint, with their names
       there.
-    new: variables of the model that are not in the checkpoint.
-    left_over: weights of the checkpoint that the model does not have.
-    different: how the type or shape of loaded variables differs.
+    new: the model's variables that are not in the checkpoint.
+    left_over: weights in the checkpoint that the model does not have.
+    different: messages about loaded variables whose type or shape differs.
   """
 
   def __init__(
@@ -36,8 +36,8 @@ class Comparison:
   ) -> None:
     """Compares variables, given by name, with a checkpoint.
 
-    By default, those are loaded that have the same name in the checkpoint,
-    whatever the class of their attention layer.
+    By default, variables are loaded if the checkpoint has one of the same name,
+    ignoring the class of the attention layer.
     """
     if loaded is None:
       there = {
@@ -68,10 +68,10 @@ class Comparison:
     )
 
   def require_weights(self) -> None:
-    """Refuses (UserError) a checkpoint that a run cannot start from.
+    """Raises a UserError if a run cannot start from the checkpoint.
 
-    It lacks a weight that belongs to no synthesizing function, has a layer that
-    the model lacks, or has nothing to load.
+    Such a checkpoint lacks a weight that belongs to no synthesizing function,
+    has a layer that the model lacks, or shares no variable with the model.
     """
     faults = [
       *(f'it lacks {name}' for name in self.new if not self._may_be_new(name)),
@@ -91,7 +91,7 @@ class Comparison:
       )
 
   def require_kinds(self) -> None:
-    """Refuses (UserError) a checkpoint of other shapes or types."""
+    """Raises a UserError if shapes or types differ."""
     if self.different:
       raise UserError(
         f'the checkpoint {self._path} has other shapes or types: '
@@ -101,25 +101,25 @@ class Comparison:
       )
 
   def outside(self, scope: Callable[[str], str]) -> list[str]:
-    """Weights of the checkpoint in whose scope the model has none.
+    """Returns the checkpoint's weights in scopes that the model lacks.
 
-    One more variable in a scope that the model has is no sign of another model:
-    early T5 checkpoints have a relative_attention_bias in EncDecAttention,
-    which T5 does not use.
+    An extra variable in a scope that the model has does not indicate another
+    model: early T5 checkpoints have a relative_attention_bias in
+    EncDecAttention, which T5 does not use.
     """
     scopes = {scope(n) for n in (*self.loaded, *self.new)}
     return [n for n in self.left_over if scope(n) not in scopes]
 
   def _may_be_new(self, name: str) -> bool:
-    """Whether a variable may be missing, given that its layer is there."""
+    """Whether a checkpoint with the variable's layer may lack the variable."""
     parts = names.attention_name(name)
     if not parts:
       return False
     place, layer, rest = parts
-    # A layer of any class has its output projection.
+    # Attention layers of all classes have an output projection.
     outputs = names.candidates(f'{place}/{layer}/o')
     return not set(outputs).isdisjoint(self.loaded.values()) and (
-      '/' in rest  # a synthesizing function's own
+      '/' in rest  # belongs to a synthesizing function
       or rest in ('alpha', *names.BIASES, *DotProduct.layer_variables)
     )
 
@@ -127,14 +127,14 @@ class Comparison:
 def require_same(
   variables: Iterable[tf.Variable], checkpoint: Checkpoint
 ) -> None:
-  """Refuses (UserError) a checkpoint that variables cannot be restored from."""
+  """Raises a UserError if variables cannot be restored from a checkpoint."""
   kinds = kinds_of(variables)
   same = {name: name for name in kinds if name in checkpoint}
   found = Comparison(kinds, checkpoint, same)
   faults = [
     *found.different,
     *(f'{name} is not in it' for name in found.new),
-    # The host skips these in silence: R, or the layers of a larger model.
+    # The host silently skips these, such as R or the layers of a larger model.
     *(f'{name} is not in the model' for name in found.outside(names.scope)),
   ]
   if faults:
@@ -149,7 +149,7 @@ def require_same(
 
 
 def kinds_of(variables: Iterable[tf.Variable]) -> dict[str, Kind]:
-  """Type and shape of each variable, by name."""
+  """Returns the type and shape of each variable, by name."""
   return {
     v.op.name: Kind(v.dtype.base_dtype.name, tuple(v.shape.as_list()))
     for v in variables
@@ -157,6 +157,6 @@ def kinds_of(variables: Iterable[tf.Variable]) -> dict[str, Kind]:
 
 
 def listed(faults: Sequence[str]) -> str:
-  """The first of many faults."""
+  """Joins the first three faults and the number of others."""
   more = [f'and {len(faults) - 3} more'] if len(faults) > 3 else []
   return '; '.join([*faults[:3], *more])

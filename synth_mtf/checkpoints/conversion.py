@@ -1,15 +1,15 @@
-"""Converts a checkpoint into one of another variant.
+"""Converts a checkpoint to another variant.
 
-Each attention layer is read in the terms of our layers, whatever its class, and
-the target's layer is filled from it:
+Each attention layer, whatever its class, is read as if it were one of ours. The
+target's layer is filled from it:
 
-- A function that both have keeps its variables. If its alpha changes, its last
+- A function in both models keeps its variables. If its alpha changes, its last
   factor is multiplied by the ratio, so that alpha_i S_i(X) stays the same.
-- A function that only the target has starts at S(X) = 0 if the target has all
-  functions of the source, so that the model computes what it did before, and
-  with its usual initial values otherwise.
-- A function that only the source has is dropped. If nothing takes its place, it
-  must have contributed nothing.
+- A function only in the target starts at S(X) = 0 if the target has all
+  functions of the source, which preserves the model's output. Otherwise, it
+  starts from its usual initial values.
+- A function only in the source is dropped. Unless a new function replaces it,
+  it must not have contributed to the logits.
 """
 
 import dataclasses
@@ -34,14 +34,14 @@ from synth_mtf.synthesizers.dot_product import DotProduct
 
 VANILLA = scope_of(DotProduct)
 
-# A share of the logits that does not count.
+# Alphas, and differences between alphas, of at most this size are ignored.
 _NEGLIGIBLE = 1e-6
 
 Array = npt.NDArray[Any]
 
 
 class Weight(NamedTuple):
-  """A value, and its name in the source checkpoint if it is from there."""
+  """A value, and its name in the source checkpoint if it comes from there."""
 
   value: Array
   origin: str = ''
@@ -49,9 +49,9 @@ class Weight(NamedTuple):
 
 @dataclasses.dataclass
 class Layer:
-  """An attention layer; settings and names of variables are those of ours."""
+  """An attention layer, with the settings and variable names of our layers."""
 
-  functions: Sequence[str]  # scopes of its functions, in their order
+  functions: Sequence[str]  # scopes of its functions, in order
   normalize: Optional[str] = 'softmax'
   index_by: str = 'position'
   weights: dict[str, Weight] = dataclasses.field(default_factory=dict)
@@ -65,7 +65,7 @@ class Layer:
     return dict(zip(self.functions, e / e.sum(axis=0)))
 
   def contributing(self) -> list[str]:
-    """The functions that add something to the logits."""
+    """The functions that contribute to the logits."""
     shares, factors = self.shares(), _last_factors(self.weights)
     return [
       f
@@ -76,15 +76,15 @@ class Layer:
 
 
 class Conversion:
-  """A checkpoint as another model's.
+  """A checkpoint converted for another model.
 
   Attributes:
-    values: what the converted checkpoint holds. Unchanged weights keep their
+    values: contents of the converted checkpoint. Unchanged weights keep their
       optimizer slots.
-    report: what comes from where.
-    exact: whether the model computes what the source computes.
-    reread: whether that holds for rows of one sequence only, since the two read
-      their tables differently in packed rows (`SyntheticAttention.index_by`).
+    report: where each variable comes from.
+    exact: whether the target computes the same function as the source.
+    reread: whether that holds only for unpacked rows, since the two models
+      index tables differently in packed rows (`SyntheticAttention.index_by`).
   """
 
   def __init__(
@@ -94,11 +94,11 @@ class Conversion:
     target: ConfiguredModel,
     resize: bool = False,
   ) -> None:
-    """Converts a checkpoint, or raises a UserError if the two do not fit.
+    """Converts a checkpoint, or raises a UserError if that is impossible.
 
-    The model of the source is needed only if it has mixtures, whose order is
-    not in the checkpoint. `resize` grows or shrinks tables to the target's
-    max_length.
+    `source` is needed only if it has mixtures, since a checkpoint does not
+    store the order of their functions. `resize` grows or shrinks tables to the
+    target's max_length.
     """
     if any('ensemble' in s.dimension_names for s in target.shapes.values()):
       raise UserError(
@@ -137,7 +137,7 @@ class Conversion:
           self.values[name + slot[len(origin) :]] = checkpoint[slot]
 
   def _filled(self, scope: str, source: Layer) -> dict[str, Weight]:
-    """The weights of one of the target's attention layers."""
+    """Returns the weights of one of the target's attention layers."""
     target = _settings(scope, self._target.attention[scope])
     shapes = {
       name[len(scope) + 1 :]: variable.shape.as_list()
@@ -145,7 +145,7 @@ class Conversion:
       if name.startswith(scope + '/')
     }
     if VANILLA not in source.functions:
-      # Without keys, the one projection of keys and values makes values.
+      # Without keys, a shared key-value projection only projects values.
       old, new = ('v', 'kv') if 'kv' in shapes else ('kv', 'v')
       if old in source.weights:
         source.weights[new] = source.weights.pop(old)
@@ -155,7 +155,7 @@ class Conversion:
       alpha = source.alpha
       same = list(source.functions) == list(target.functions)
       if alpha is not None and same and alpha.ndim <= target.alpha.ndim:
-        target.alpha.T[:] = alpha.T  # of all heads, if they had one in common
+        target.alpha.T[:] = alpha.T  # broadcast if the heads shared one
     before, after = source.shares(), target.shares()
     lost = [f for f in source.contributing() if f not in target.functions]
     if lost and set(target.functions) <= set(source.functions):
@@ -189,7 +189,7 @@ class Conversion:
       not lost
       and source.normalize == target.normalize
       and all(b in shapes for b in names.BIASES if b in source.weights)
-      # A function without a last factor cannot make up for another alpha.
+      # A function without a last factor cannot compensate for a changed alpha.
       and all(
         np.max(np.abs(before.get(f, 0.0) - after[f])) <= _NEGLIGIBLE
         for f in target.functions
@@ -199,7 +199,7 @@ class Conversion:
     return target.weights
 
   def _fitted(self, name: str, value: Array) -> Array:
-    """A value in the shape of its variable; only positions may be resized."""
+    """Fits a value to its variable's shape; only positions may be resized."""
     there = list(value.shape)
     here = self._target.variables[name].shape.as_list()
     if there == here:
@@ -230,7 +230,7 @@ class Conversion:
 def _read(
   checkpoint: Checkpoint, scope: str, source: Optional[ConfiguredModel]
 ) -> Layer:
-  """Reads what a checkpoint has in the place of one of the target's layers."""
+  """Reads the checkpoint's layer that corresponds to one of the target's."""
   outputs = [c for c in names.candidates(f'{scope}/o') if c in checkpoint]
   if not outputs:
     raise UserError(
@@ -244,7 +244,7 @@ def _read(
     if name.startswith(here + '/')
   }
   if here.endswith('/EncDecAttention'):
-    weights.pop(names.BIASES[0], None)  # early T5 has it and does not use it
+    weights.pop(names.BIASES[0], None)  # unused variable of early T5
   alpha = weights.pop('alpha').value if 'alpha' in weights else None
   if here.endswith('/Synthesizer'):
     return _from_original(here, weights, alpha)
@@ -264,7 +264,7 @@ def _read(
 
 
 def _settings(scope: str, layer: transformer_layers.SelfAttention) -> Layer:
-  """A layer of a model, without its weights."""
+  """Returns the settings of a model's layer, without its weights."""
   if isinstance(layer, SyntheticLayer):
     return Layer(scopes(layer.synthesizers), layer.normalize, layer.index_by)
   if type(layer).__name__ in ('SelfAttention', 'EncDecAttention'):
@@ -278,11 +278,11 @@ def _settings(scope: str, layer: transformer_layers.SelfAttention) -> Layer:
 def _from_original(
   scope: str, weights: dict[str, Weight], alpha: Optional[Array]
 ) -> Layer:
-  """mesh_tensorflow's own Synthesizer, in our names and shapes.
+  """Translates mesh_tensorflow's own Synthesizer to our names and shapes.
 
   Its R is [length, heads, memory_length]; its dense modes use the queries as
-  the hidden layer and share the second layer among the heads; its alpha is that
-  of the synthesized part, before a sigmoid.
+  the hidden layer and share the second layer among the heads; its alpha weights
+  the synthesized logits, after a sigmoid.
   """
   if 'R1' in weights:
     raise UserError(
@@ -314,9 +314,9 @@ def _from_original(
 def _owner(
   name: str,
 ) -> tuple[Optional[str], Optional[type[SynthesizingFunction]]]:
-  """The scope of a variable's function, and the class that declares it.
+  """Returns the scope of a variable's function, and the class that declares it.
 
-  The class is that of the innermost scope.
+  If scopes are nested, the innermost one determines the class.
   """
   if name in DotProduct.layer_variables:
     return VANILLA, DotProduct
@@ -325,7 +325,7 @@ def _owner(
 
 
 def _last_factors(variables: Iterable[str]) -> dict[str, str]:
-  """The variable by which the logits of each function can be scaled."""
+  """Returns the variable that scales the logits of each function."""
   factors = {}
   for rest in variables:
     function, declared_by = _owner(rest)
@@ -336,7 +336,7 @@ def _last_factors(variables: Iterable[str]) -> dict[str, str]:
 
 
 def _scaled(rest: str, value: Array, ratio: Array) -> Array:
-  """Multiplies a variable by [heads] or []; heads are its axis 0, or 1 in q."""
+  """Multiplies a variable by [heads] or []; heads are axis 0, 1 in q."""
   rows = [len(value)] if rest == 'q' else []
   view = value.reshape(*rows, ratio.size, -1) * np.ravel(ratio)[:, np.newaxis]
   return view.astype(np.float32).reshape(value.shape)

@@ -14,7 +14,7 @@ from synth_mtf.errors import UserError
 
 
 class Kind(NamedTuple):
-  """Type and shape of a variable, shown as `float32[24, 24]`."""
+  """Type and shape of a variable, formatted as `float32[24, 24]`."""
 
   dtype: str
   shape: tuple[int, ...]
@@ -24,17 +24,17 @@ class Kind(NamedTuple):
 
 
 class Checkpoint:
-  """A checkpoint on disk, whose values are read on demand.
+  """A checkpoint on disk, whose values are read lazily.
 
   Attributes:
     path: without `.index`, as in `<folder>/model.ckpt-1000`.
     kinds: type and shape of all variables, by name.
-    weights: names of all variables but optimizer slots and the step.
-    slots: names of the optimizer's slots.
+    weights: names of all variables except optimizer slots and the step.
+    slots: names of the optimizer slots.
   """
 
   def __init__(self, path: str) -> None:
-    """Opens a checkpoint, or the latest one of a folder."""
+    """Opens a checkpoint, or the latest one in a folder."""
     self.path = path.removesuffix('.index')
     if tf.io.gfile.isdir(path):
       self.path = folders.latest(path) or path
@@ -67,7 +67,7 @@ class Checkpoint:
       raise self._damaged() from error
 
   def verify(self) -> None:
-    """Reads all values, whose checksums TensorFlow verifies."""
+    """Reads all values, so that TensorFlow verifies their checksums."""
     if not folders.is_complete(self.path):
       raise self._damaged()
 
@@ -77,13 +77,13 @@ class Checkpoint:
 
   @property
   def step(self) -> int:
-    """The number of training steps that led to it."""
+    """The training step at which the checkpoint was saved."""
     known = 'global_step' in self
     return int(self['global_step']) if known else folders.step_of(self.path)
 
   @property
   def embeddings(self) -> dict[str, int]:
-    """The number of rows of each vocabulary's embedding, by name."""
+    """The number of rows in each vocabulary embedding, by variable name."""
     return {
       name: self.kinds[name].shape[-2]
       for name in self.kinds
@@ -112,7 +112,7 @@ class Checkpoint:
 def write(
   folder: str, step: int, values: Mapping[str, npt.NDArray[Any]]
 ) -> str:
-  """Writes the first checkpoint of a folder, and returns its path."""
+  """Writes a checkpoint to a folder without any, and returns its path."""
   path = os.path.join(folder, f'model.ckpt-{step}')
   there = folders.written(folder)
   if there:

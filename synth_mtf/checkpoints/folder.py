@@ -1,8 +1,8 @@
-"""The checkpoints of a folder, and the records that training writes there.
+"""Finds the checkpoints in a folder, and reads the records beside them.
 
-TensorFlow and the host search for checkpoints with patterns, so that names with
-`[`, `*` or `?` match nothing or another folder's, and they ignore a pointer
-that they cannot read. Here names are literal, and such a pointer is an error.
+TensorFlow and the host find checkpoints with glob patterns, so folder names
+with `[`, `*` or `?` match nothing or another folder. They also ignore an
+unreadable pointer. Here, names are literal and such a pointer is an error.
 """
 
 import json
@@ -18,14 +18,14 @@ from mesh_tensorflow.transformer import utils
 from synth_mtf import atomic
 from synth_mtf.errors import UserError
 
-# What TensorFlow's reader raises; for a truncated file it is an IndexError.
+# Raised by TensorFlow's reader; a truncated file raises an IndexError.
 UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError)
-# Of the file `checkpoint`; relative, since folders move.
+# The line in the file `checkpoint`; its path is relative, since folders move.
 _LINE = 'model_checkpoint_path: "%s"'
 
 
 def step_of(path: str) -> int:
-  """The number in a checkpoint's name."""
+  """Returns the step in a checkpoint's name."""
   return utils.get_step_from_checkpoint_path(path)
 
 
@@ -35,7 +35,7 @@ def exists(path: str) -> bool:
 
 
 def written(folder: str, suffix: str = r'\.index') -> list[str]:
-  """Returns the names of a folder's checkpoints, in order of their steps."""
+  """Returns the names of a folder's checkpoints, ordered by step."""
   if not tf.io.gfile.isdir(folder):
     return []
   pattern = re.compile(rf'(model\.ckpt-\d+){suffix}')
@@ -44,7 +44,7 @@ def written(folder: str, suffix: str = r'\.index') -> list[str]:
 
 
 def without_index(folder: str) -> list[str]:
-  """Returns the names that have data, but no `.index` file to read it by."""
+  """Returns the names of checkpoints that have data but no `.index` file."""
   data = written(folder, r'\.data-\d+-of-\d+')
   return [name for name in data if not exists(os.path.join(folder, name))]
 
@@ -52,7 +52,7 @@ def without_index(folder: str) -> list[str]:
 def latest(folder: str) -> Optional[str]:
   """Returns the path of the checkpoint that a run resumes from, if any.
 
-  Refuses (UserError) a pointer that is lost, or that names no checkpoint here.
+  Raises a UserError if the pointer is lost or names no checkpoint in `folder`.
   """
   found, pointer = written(folder), _pointer(folder)
   try:
@@ -78,7 +78,7 @@ def latest(folder: str) -> Optional[str]:
 
 
 def holding(folder: str) -> str:
-  """A sentence that ends a message: what a folder holds, if anything."""
+  """Returns a sentence that lists a folder's checkpoints, or '' without any."""
   found = written(folder)
   return f' {folder} holds {", ".join(found)}.' if found else ''
 
@@ -95,7 +95,7 @@ def is_complete(path: str) -> bool:
 
 
 def damage(folder: str) -> Optional[str]:
-  """Says which of a folder's checkpoints are damaged, and how to go on."""
+  """Says which of a folder's checkpoints are damaged, and how to resume."""
   names = written(folder)
   complete = [n for n in names if is_complete(os.path.join(folder, n))]
   damaged = [n for n in names if n not in complete]
@@ -109,7 +109,7 @@ def damage(folder: str) -> Optional[str]:
 
 
 def explain(error: BaseException, model_dir: str) -> Optional[str]:
-  """Explains an error of a run by damage to a checkpoint that it reads."""
+  """Explains a run's error if a checkpoint that it reads is damaged."""
   if not isinstance(error, UNREADABLE):
     return None
   start = gin.get_bindings(utils.run).get('init_checkpoint')
@@ -127,7 +127,7 @@ def point_at(folder: str, name: str) -> None:
 
 
 def read_record(model_dir: str, file: str) -> Any:
-  """Reads JSON; None where there is none, a UserError if it is damaged."""
+  """Reads JSON; returns None if missing, raises a UserError if damaged."""
   path = os.path.join(model_dir, file)
   if not tf.io.gfile.exists(path):
     return None

@@ -1,16 +1,16 @@
-"""What the names of variables say.
+"""Parses the names of variables.
 
-The scope of a layer is the name of its Python class, so that the same weights
-have different names in T5's, in mesh_tensorflow's and in our layer.
+The scope of a layer is the name of its Python class, so the same weights have
+different names in T5's, mesh_tensorflow's and our layers.
 """
 
 import re
 from collections.abc import Sequence
 from typing import Optional
 
-# The relative position bias of self-attention and of cross-attention.
+# The relative position biases of self-attention and cross-attention.
 BIASES = ('relative_attention_bias', 'enc_dec_relative_attention_bias')
-# The classes of layers that share their variables' names.
+# Layer classes that use the same names for their variables.
 _CLASSES = (
   ('SyntheticAttention', 'SelfAttention', 'Synthesizer'),
   ('SyntheticEncDecAttention', 'EncDecAttention'),
@@ -19,7 +19,7 @@ _ATTENTION = re.compile(f'(.*)/({"|".join(sum(_CLASSES, ()))})/(.+)')
 
 
 def attention_name(name: str) -> Optional[Sequence[str]]:
-  """Splits the name of an attention layer's variable; None for any other.
+  """Splits the name of an attention layer's variable; None for other names.
 
   The parts are the layer's place in the stack, its class, and the name inside
   the layer (`q`, `random/R`).
@@ -29,7 +29,7 @@ def attention_name(name: str) -> Optional[Sequence[str]]:
 
 
 def candidates(name: str) -> list[str]:
-  """The names under which a checkpoint may hold a variable, best first."""
+  """Returns the names a variable may have in a checkpoint, best first."""
   parts = attention_name(name)
   if not parts:
     return [name]
@@ -44,16 +44,16 @@ def is_weight(name: str) -> bool:
 
 
 def slot_owner(slot: str) -> str:
-  """The weight that an optimizer's slot belongs to."""
+  """Returns the weight of an optimizer slot, or '' for any other variable."""
   return slot.rpartition('_slot_')[0]
 
 
 def scope(name: str) -> str:
-  """The scope of a variable, including that of a synthesizing function."""
+  """Returns a variable's scope, including its synthesizing function's."""
   return name.rpartition('/')[0]
 
 
 def place(name: str) -> str:
-  """The place in the stack of a variable's layer, whatever its class."""
+  """Returns the place of a variable's layer in the stack, without its class."""
   parts = attention_name(name)
   return parts[0] if parts else scope(name)

@@ -1,11 +1,11 @@
-"""What training records beside its checkpoints, and later runs compare.
+"""Records settings that checkpoints do not hold, and checks them in later runs.
 
-`vocabulary.json`: a vocabulary of another size shows in the shape of the
-embedding; one of the same size does not.
+`vocabulary.json`: the shape of the embedding reveals a vocabulary of another
+size, but not a different vocabulary of the same size.
 
 `model.json`: the rows of alpha follow the order of the synthesizing functions,
-and `mixing`, `normalize` and `index_by` leave no trace in a checkpoint, so that
-a run with other settings would resume and compute something else.
+and `mixing`, `normalize` and `index_by` leave no trace in a checkpoint. A run
+with other settings would therefore resume and compute something else.
 """
 
 import hashlib
@@ -28,14 +28,14 @@ from synth_mtf.layer.synthetic import SyntheticLayer
 from synth_mtf.synthesizers.base import described
 
 VOCABULARY, MODEL = 'vocabulary.json', 'model.json'
-# Mesh-TensorFlow's Unitransformer rounds its vocabulary up to a multiple.
+# Mesh-TensorFlow's Unitransformer rounds its vocabulary up to a multiple of it.
 _DIVISOR = 128
 _ADVICE = (
   'Set --vocabulary (SYNTH_MTF_VOCABULARY, '
   'synth_mtf.tasks.settings.vocabulary) to the one that the checkpoint was '
   'trained with; operative_config.gin beside it may name it.'
 )
-# Settings of layers that change what they compute, but no variable's shape.
+# Layer settings that change the computation but no variable's shape.
 _SETTINGS: tuple[tuple[type, tuple[str, ...]], ...] = (
   (SyntheticLayer, ('mixing', 'normalize', 'index_by')),
   (
@@ -53,15 +53,15 @@ def record_vocabulary(vocabulary: Any, model_dir: str) -> None:
 
 
 def recorded_vocabulary(model_dir: str) -> Optional[str]:
-  """The path of the SentencePiece model of a model's inputs, or their class."""
+  """Returns the SentencePiece path or the class of the inputs' vocabulary."""
   known = folders.read_record(model_dir, VOCABULARY)
   return known['inputs']['name'] if known else None
 
 
 def check_vocabulary(vocabulary: Any, checkpoint: str) -> None:
-  """Refuses (UserError) a checkpoint that was trained with another vocabulary.
+  """Raises a UserError if a checkpoint was trained with another vocabulary.
 
-  The vocabulary is a seqio vocabulary, or the pair of inputs and targets.
+  `vocabulary` is a seqio vocabulary, or a pair of them for inputs and targets.
   """
   found = _describe_vocabulary(vocabulary)
   expected = [-(-v['size'] // _DIVISOR) * _DIVISOR for v in found.values()]
@@ -84,7 +84,7 @@ def check_vocabulary(vocabulary: Any, checkpoint: str) -> None:
 
 
 def record_model(model: models.Transformer, model_dir: str) -> None:
-  """Writes `model.json`, in which layers of the same settings are together."""
+  """Writes `model.json`, which groups layers that have the same settings."""
   groups: dict[str, dict[str, Any]] = {}
   for scope, settings in describe(model).items():
     group = groups.setdefault(repr(settings), {'layers': [], **settings})
@@ -95,12 +95,11 @@ def record_model(model: models.Transformer, model_dir: str) -> None:
 def check_model(
   model: models.Transformer, checkpoint: str, starts: bool = False
 ) -> None:
-  """Refuses (UserError) a checkpoint that a model would misread.
+  """Raises a UserError if a model would misread a checkpoint.
 
-  A checkpoint of a folder without `model.json` passes. If the model only starts
-  from it, it may be another variant's: layers of the same functions must mix
-  and order them alike, and may read their tables by another index in packed
-  rows.
+  A checkpoint in a folder without `model.json` passes. If the model only
+  `starts` from the checkpoint, their variants may differ: only layers with the
+  same functions are compared, and their `index_by` may differ.
   """
   folder = os.path.dirname(checkpoint)
   groups = folders.read_record(folder, MODEL) or []
@@ -142,7 +141,7 @@ def describe(model: models.Transformer) -> dict[str, dict[str, Any]]:
       del settings['mixing']  # one function is not mixed
     if settings:
       found[scope] = settings
-  # As `model.json` holds them: a function by its name.
+  # As in `model.json`, which stores functions by name.
   text = json.dumps(
     found, default=lambda x: getattr(x, '__name__', type(x).__name__)
   )
@@ -150,7 +149,7 @@ def describe(model: models.Transformer) -> dict[str, dict[str, Any]]:
 
 
 def _describe_vocabulary(pair: Any) -> dict[str, dict[str, Any]]:
-  """Name, size and digest of the vocabularies of inputs and targets."""
+  """Returns name, size and digest of the inputs' and targets' vocabularies."""
   found = {}
   for side, of_side in (
     ('inputs', utils.inputs_vocabulary),
@@ -163,7 +162,7 @@ def _describe_vocabulary(pair: Any) -> dict[str, dict[str, Any]]:
     if isinstance(vocabulary, seqio.SentencePieceVocabulary):
       name = vocabulary.sentencepiece_model_file
       model = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model)
-      model.ClearField('trainer_spec')  # names files and threads
+      model.ClearField('trainer_spec')  # holds file names and thread counts
       content = model.SerializeToString(deterministic=True)
     sha256 = hashlib.sha256(content).hexdigest()
     found[side] = {'name': name, 'size': size, 'sha256': sha256}
@@ -171,8 +170,8 @@ def _describe_vocabulary(pair: Any) -> dict[str, dict[str, Any]]:
 
 
 def _write(model_dir: str, file: str, content: Any) -> None:
-  """Writes JSON, unless the file describes the folder's checkpoints already."""
+  """Writes JSON, unless the file already describes the folder's checkpoints."""
   path = os.path.join(model_dir, file)
-  # Without a checkpoint, a record is left over from a run that never saved one.
+  # A record without checkpoints is left over from a run that never saved any.
   if not tf.io.gfile.exists(path) or not folders.written(model_dir):
     atomic.write(path, json.dumps(content, indent=2) + '\n')

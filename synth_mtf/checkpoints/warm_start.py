@@ -1,9 +1,9 @@
-"""Starts a run from the checkpoint of any T5.
+"""Starts a run from a checkpoint of any T5 model.
 
-Such a run names the checkpoint in `utils.run.init_checkpoint`. The host loads
-variables of the same name and only logs the others: since the scope of a layer
-is the name of its Python class, no attention weight of a plain T5 would be
-loaded. `warm_start` finds them, and refuses to start without them.
+The run names the checkpoint in `utils.run.init_checkpoint`. The host loads
+variables by name and only logs the others. Since a layer's scope is the name of
+its Python class, it would load no attention weights from a plain T5.
+`warm_start` maps their names, and raises a UserError if weights are missing.
 """
 
 import functools
@@ -19,9 +19,9 @@ from synth_mtf.checkpoints.files import Checkpoint
 
 @gin.configurable(module='synth_mtf')
 def warm_start(name: str) -> str:
-  """Maps a variable of the graph to the one that it starts from.
+  """Returns the name in the checkpoint that a variable is initialized from.
 
-  For `utils.init_checkpoint_variable_mapping.mapping_fn`, as in
+  Bind it to `utils.init_checkpoint_variable_mapping.mapping_fn`, as in
   `gin/common/warm_start.gin`. The host calls it for each variable while it
   builds the training graph.
 
@@ -34,7 +34,7 @@ def warm_start(name: str) -> str:
 
 @functools.lru_cache(maxsize=1)
 def _sources(_graph: tf.Graph) -> Mapping[str, str]:
-  """The name in the checkpoint of each weight and slot that is loaded."""
+  """Maps each loaded weight and slot to its name in the checkpoint."""
   path = gin.get_bindings(utils.run).get('init_checkpoint')
   if not path:
     return {}

@@ -1,22 +1,22 @@
 // The attention viewer: two panels, each with a model, stack, layer, head and
-// example, and a cell that follows the pointer or the arrow keys.
+// example, and a cursor that follows the pointer or the arrow keys.
 'use strict';
 
-// The sides of a stack's queries and of its memory.
+// Maps each stack to the sides that provide its queries and its memory.
 const SIDES = {
   encoder: ['encoder', 'encoder'],
   decoder: ['decoder', 'decoder'],
   cross: ['decoder', 'encoder'],
 };
 const LARGEST_OF_ROW = 5;
-const POSITIVE = '#06264a'; // as the ends of .ramp
+const POSITIVE = '#06264a'; // the same as the ends of .ramp
 const NEGATIVE = '#7a3206';
 
 const models = JSON.parse(document.getElementById('models').textContent);
 const together = document.querySelector('[name=together]');
 const scale = document.querySelector('[name=scale]');
 
-/** Unpacks the weights of a layer and an example (report/weights.py). */
+/** Unpacks a block of weights; the inverse of report/weights.py. */
 async function unpack({ data, queries, memory }, heads, signed) {
   const packed = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
   const stream = new Blob([packed])
@@ -36,7 +36,7 @@ function make(tag, properties) {
   return Object.assign(document.createElement(tag), properties);
 }
 
-/** Offers texts by value; chooses the wanted value if it is offered. */
+/** Fills a select with texts by value; selects the wanted value if present. */
 function fill(select, texts, wanted) {
   const options = Object.entries(texts).map(
     ([value, text]) => new Option(text, value, false, value === wanted),
@@ -44,7 +44,7 @@ function fill(select, texts, wanted) {
   select.replaceChildren(...options);
 }
 
-/** Three decimals, or two significant digits of a small weight. */
+/** Formats a weight with three decimals, or two significant digits if small. */
 function format(weight) {
   if (weight === 0) return '0';
   return Math.abs(weight) < 0.1 ? weight.toPrecision(2) : weight.toFixed(3);
@@ -72,7 +72,7 @@ class Panel {
     return panels.find((panel) => panel !== this);
   }
 
-  /** What the other panel may be asked to show, too. */
+  /** The choices that the other panel follows if the panels are linked. */
   get place() {
     const [stack, layer, example] = [this.stack, this.layer, this.example].map(
       (select) => select.value,
@@ -80,7 +80,7 @@ class Panel {
     return { stack, layer, example, head: this.head };
   }
 
-  /** Draws a place as far as the model has it. */
+  /** Shows a place, with defaults for the choices that the model lacks. */
   async show(place = this.place) {
     const { stacks, examples } = models[this.model.value];
     const names = Object.keys(SIDES).filter((name) => name in stacks);
@@ -97,13 +97,13 @@ class Panel {
     });
     fill(this.example, texts, place.example);
     this.head = Math.min(place.head, heads - 1);
-    // Weights that do not depend on the example are packed once.
+    // Weights that all examples share are packed only once.
     const layer = blocks[this.layer.value];
     const block = layer[this.example.value] || layer[0];
     this.block = block;
     block.weight ||= unpack(block, heads, signed);
     const weight = await block.weight;
-    if (this.block !== block) return; // another choice was made meanwhile
+    if (this.block !== block) return; // the selection has changed
     this.weight = weight;
     const tokens = examples[this.example.value];
     [this.queries, this.memory] = [tokens[from], tokens[to]];
@@ -143,7 +143,7 @@ class Panel {
     if (together.checked && this.other.weight) this.other.move(query, key);
   }
 
-  /** Moves the cursor to the nearest cell, and describes it. */
+  /** Moves the cursor to the nearest valid cell, and describes it. */
   move(query, key) {
     this.query = Math.max(0, Math.min(query, this.queries.length - 1));
     this.key = Math.max(0, Math.min(key, this.memory.length - 1));
@@ -157,7 +157,7 @@ class Panel {
     this.describe();
   }
 
-  /** The size of the largest weight of a head. */
+  /** The largest absolute weight of a head. */
   largestOf(head) {
     let most = 0;
     for (let i = 0; i < this.queries.length; i++) {
@@ -205,7 +205,7 @@ class Panel {
     if (focused) this.heads.querySelector(':checked').focus();
   }
 
-  /** Paints the weights of a head, a pixel each; colours end at a weight. */
+  /** Paints a head, one pixel per weight; the colour scale ends at `end`. */
   paint(canvas, head, end) {
     canvas.width = this.memory.length;
     canvas.height = this.queries.length;
@@ -220,7 +220,7 @@ class Panel {
     }
   }
 
-  /** Says in words what is drawn. */
+  /** Describes the current cell, row and head in words. */
   describe() {
     const { queries, memory, query, key, head } = this;
     const { stack, layer } = this.place;

@@ -1,7 +1,7 @@
-"""Makes the page: tables, figures, the attention viewer, configurations.
+"""Renders the page: tables, figures, the attention viewer, configurations.
 
-`page.html` is its template, into which `page.css` and `page.js` are pasted, so
-that the page is one file; a policy in it keeps the browser off the network.
+The template `page.html` inlines `page.css` and `page.js`, so the page is a
+single file. Its content security policy keeps the browser off the network.
 """
 
 import pathlib
@@ -21,14 +21,14 @@ from synth_mtf.results import alphas, layouts, tables, views
 from synth_mtf.results.printing import BEST, Grid
 from synth_mtf.results.runs import Run
 
-GENERATOR = 'synth-mtf report'  # marks a page as ours
-# Keeps a page, most of which is weights, below 10 MB.
+GENERATOR = 'synth-mtf report'  # identifies our pages
+# Limits the attention weights, which keeps the whole page below 10 MB.
 _MAX_BYTES = 8_000_000
 _HERE = pathlib.Path(__file__).parent
 
 
 def check_replaceable(path: str) -> None:
-  """Refuses to overwrite a file that is no page of `synth-mtf report`."""
+  """Raises a UserError if a file is not a page of `synth-mtf report`."""
   if not tf.io.gfile.exists(path):
     return
   with tf.io.gfile.GFile(path, 'rb') as stream:
@@ -48,18 +48,18 @@ def write(
   commands: Sequence[Sequence[str]] = (),
   notes: Sequence[str] = (),
 ) -> None:
-  """Writes a page, whole or not at all.
+  """Writes a page atomically.
 
   Args:
-    path: local or in a bucket; a file that is there is replaced.
+    path: local or in a bucket; an existing file is replaced.
     runs: at least one.
-    attentions: what some of them attend to.
-    layout_names: tables to show beside the overview.
-    commands: that reproduce the page and its parts.
+    attentions: the attention of some of the runs.
+    layout_names: tables to show in addition to the overview.
+    commands: commands that reproduce the page and its parts.
     notes: what the page lacks, and why.
 
   Raises:
-    UserError: a run cannot be read or has no results of a layout, or the page
+    UserError: a run cannot be read or has no results for a layout, or the page
       cannot be written.
   """
   labels = list(dict.fromkeys(run.label for run in runs))
@@ -84,7 +84,7 @@ def write(
 
 
 def render(**content: Any) -> str:
-  """Returns the HTML; `content` has the variables of page.html."""
+  """Returns the HTML; `content` holds the variables of page.html."""
   environment = jinja2.Environment(
     loader=jinja2.FileSystemLoader(_HERE),
     autoescape=True,
@@ -122,7 +122,7 @@ def summary(runs: Sequence[Run]) -> Grid:
 def draw(
   runs: Sequence[Run], attentions: Sequence[Attention]
 ) -> tuple[list[tuple[str, str]], list[str]]:
-  """Returns captions and SVG of the figures, and why others are missing."""
+  """Returns captions and SVG of figures, and notes on missing figures."""
   try:
     from synth_mtf.results import style
   except UserError as error:
@@ -164,7 +164,7 @@ def _figures(
 
 
 def configurations(runs: Sequence[Run]) -> list[tuple[str, str]]:
-  """Returns a name and the operative configuration of runs that have one."""
+  """Returns the name and operative configuration of each run that has one."""
   labels = [run.label for run in runs]
   return [
     (

@@ -1,12 +1,12 @@
-"""Packs attention weights for the page, a byte each.
+"""Packs attention weights for the page, one byte per weight.
 
-A weight w of a row (one query of one head) becomes a code c with
+A weight w in a row (one query of one head) is quantized to a code c with
 
     w ~ scale c,    scale = max |w| / 255    (127 where some are negative)
 
-so it is off by half a scale at most, and 0 stays 0. A block holds the weights
-of a layer and an example: the scales of all rows as float32, then all codes,
-compressed by zlib, in base64. `unpack` in page.js is the inverse.
+so the error is at most half a scale, and 0 stays 0. A block holds the weights
+of one layer and one example: the scales of all rows as float32, then all codes,
+compressed with zlib and encoded in base64. `unpack` in page.js is the inverse.
 """
 
 import base64
@@ -20,18 +20,18 @@ import numpy as np
 from synth_mtf.attention.file import SIDES, Array, Attention
 from synth_mtf.errors import UserError
 
-# How many tokens of an example are kept: the largest number that fits.
+# Numbers of tokens to keep per example; the largest one that fits is used.
 _LENGTHS = (1024, 512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16)
 
 
 @dataclasses.dataclass(frozen=True)
 class Packed:
-  """The attention of some models.
+  """The packed attention of several models.
 
   Attributes:
-    models: of each model its label, step, run, tokens and stacks, for JSON.
-    length: the most tokens that an example has.
-    truncated: whether longer examples were cut to that length.
+    models: each model's label, step, run, tokens and stacks, for JSON.
+    length: the maximum number of tokens in an example.
+    truncated: whether longer examples were cut to `length`.
   """
 
   models: Sequence[dict[str, Any]]
@@ -40,10 +40,10 @@ class Packed:
 
 
 def pack(attentions: Sequence[Attention], max_bytes: int) -> Packed:
-  """Packs the attention of models, cutting long examples if need be.
+  """Packs the attention of models, truncating long examples if necessary.
 
   Raises:
-    UserError: even a few tokens of each example need more bytes.
+    UserError: even the shortest examples do not fit into `max_bytes`.
   """
   sides = [tokens for a in attentions for tokens in a.tokens.values()]
   longest = max(tokens.shape[1] for tokens in sides)
@@ -61,7 +61,7 @@ def pack(attentions: Sequence[Attention], max_bytes: int) -> Packed:
 def _pack(
   attentions: Sequence[Attention], length: int, max_bytes: int
 ) -> Optional[list[dict[str, Any]]]:
-  """Returns None as soon as the blocks take more bytes."""
+  """Packs models, or returns None once blocks exceed `max_bytes`."""
   models = []
   for attention in attentions:
     stacks = {}
@@ -71,7 +71,7 @@ def _pack(
       for layer in stack.weights:
         blocks.append([])
         for example, weights in enumerate(layer):
-          # What examples share is as long as the longest of them.
+          # Weights that examples share are as long as the longest example.
           shown = [example] if len(layer) > 1 else range(attention.examples)
           queries, memory = (
             min(length, max(len(attention.tokens_of(side, n)) for n in shown))

@@ -1,1 +1,1 @@
-"""What runs have measured, and tables and figures of it."""
+"""Reading the results of runs, and showing them in tables and figures."""

@@ -1,7 +1,7 @@
-"""Reads alpha, the weights in mixtures of synthesizers, over training.
+"""Reads alpha, the weights of a mixture of synthesizers, at each step.
 
-Checkpoints hold alpha, and so do event files, if training wrote summaries of
-attention (`train_with_progress.attention_every`).
+Alpha is stored in checkpoints, and in event files if training wrote attention
+summaries (`train_with_progress.attention_every`).
 """
 
 import collections
@@ -22,16 +22,16 @@ from synth_mtf.host import model as models
 from synth_mtf.layer.synthetic import SyntheticLayer
 from synth_mtf.results.runs import Run
 
-_VOCABULARY_SIZE = 128  # any: no layer is called
+_VOCABULARY_SIZE = 128  # arbitrary: no layer is called
 _TAG = re.compile(r'attention/(\w+)/layer_(\d+)/alpha/(.+)/head_(\d+)')
 _KEYS = ['stack', 'layer', 'function', 'head', 'step']
 
 
 def frame(run: Run) -> pd.DataFrame:
-  """Returns a row for each alpha: its place, step and value.
+  """Returns one row per alpha, with its location, step and value.
 
-  The place is a stack ('encoder', 'decoder' or 'cross'), a layer, a head (both
-  count from 1) and the letter of a function.
+  The location is a stack ('encoder', 'decoder' or 'cross'), a layer, a head
+  (both counted from 1) and the letter of a function.
 
   Raises:
     UserError: the run has no configuration, or a checkpoint is damaged.
@@ -45,7 +45,7 @@ def frame(run: Run) -> pd.DataFrame:
   rows = [*_in_events(run), *_in_checkpoints(run)]
   found = pd.DataFrame(rows, columns=[*_KEYS, 'value'])
   found = found.drop_duplicates(_KEYS, keep='last')
-  # An event file may be cut short.
+  # A truncated event file may hold only part of its last step: drop that step.
   sizes = found.groupby(['stack', 'layer', 'step']).value.transform('size')
   whole = sizes.groupby([found['stack'], found.layer]).transform('max')
   return found[sizes == whole]
@@ -78,7 +78,7 @@ def _in_checkpoints(run: Run) -> Iterator[tuple[Any, ...]]:
       if isinstance(layer, SyntheticLayer) and f'{scope}/alpha' in checkpoint:
         scores = checkpoint[f'{scope}/alpha'].astype(np.float64)
         e = np.exp(scores - scores.max(0))
-        # [functions, heads]; one head where a layer has one alpha for all.
+        # [functions, heads]; a single column if all heads share alpha.
         alphas = (e / e.sum(0)).reshape(len(e), -1)
         for function, of_heads in zip(layer.synthesizers, alphas):
           for head, value in enumerate(of_heads, 1):

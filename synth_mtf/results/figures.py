@@ -1,6 +1,6 @@
-"""Figures of runs: learning curves, scores against costs, alpha.
+"""Plots runs: learning curves, scores against costs, and alpha.
 
-Matplotlib is the extra `[plot]`; `style` refuses to be imported without it.
+Requires matplotlib (extra `[plot]`); `style` fails to import without it.
 """
 
 from collections.abc import Sequence
@@ -28,11 +28,11 @@ Panels = Sequence[Sequence[Axes]]
 
 
 def curves(runs: Sequence[Run]) -> Figure:
-  """Draws a panel for the loss and for each metric, with a line per model.
+  """Plots the loss and each metric in its own panel, with one line per model.
 
-  A line is the mean over the seeds of a model, in a band of one standard
-  deviation. Losses that span a factor of ten have a logarithmic axis: otherwise
-  the first step would leave no room for the differences at the end.
+  A line is the mean over a model's seeds, inside a band of one standard
+  deviation. Losses that span a factor of ten get a logarithmic axis; otherwise,
+  the initial loss would flatten the differences at the end.
 
   Raises:
     UserError: no curve has two points.
@@ -68,7 +68,7 @@ def curves(runs: Sequence[Run]) -> Figure:
 
 
 def _points(runs: Sequence[Run]) -> pd.DataFrame:
-  """The points of all curves: of which panel, model and run, at which step."""
+  """Returns the points of all curves, with their panel, model, run and step."""
   losses = [
     (_TRAINING_LOSS, model, run.name, step, value)
     for model, same in scores_.by_model(runs).items()
@@ -88,10 +88,10 @@ def _points(runs: Sequence[Run]) -> pd.DataFrame:
 def _draw_band(
   panel: Axes, curve: pd.DataFrame, label: str, look: style.Look
 ) -> None:
-  """Draws mean and standard deviation over runs where all have a value."""
+  """Draws mean and standard deviation at the steps that all runs have."""
   by_run = curve.pivot_table('value', 'step', 'run', aggfunc='last')
   if curve.panel.iloc[0] == _TRAINING_LOSS:
-    # The host does not log the loss at the same steps in each run.
+    # The host logs the loss at different steps in each run, so interpolate.
     steps = by_run[curve.run.iloc[0]].dropna().index
     by_run = by_run.interpolate('index', limit_area='inside').loc[steps]
   by_run = by_run.dropna()
@@ -111,11 +111,11 @@ def _draw_band(
 
 
 def scores(runs: Sequence[Run]) -> Figure:
-  """Draws a point per model: its score against steps per second and parameters.
+  """Plots each model's score against steps per second and against parameters.
 
-  The score is the mean over metrics of each task, then over tasks (T5's rule),
-  at the last step evaluated; log perplexity if no run has scores. Bars are one
-  standard deviation over seeds.
+  The score averages the metrics of each task, then the tasks (T5's rule), at
+  the last evaluated step; if no run has scores, it is log perplexity. Error
+  bars show one standard deviation over seeds.
 
   Raises:
     UserError: no run was evaluated.
@@ -173,14 +173,14 @@ def scores(runs: Sequence[Run]) -> Figure:
 def alpha(
   label: str, alphas: pd.DataFrame, layers: Optional[Sequence[int]] = None
 ) -> Figure:
-  """Draws how each head weights the functions over training.
+  """Plots the weight of each function in each head over training.
 
-  Colours are functions, thin lines heads, thick lines the means of layers.
+  Each colour is a function; thin lines are heads, thick lines layer means.
 
   Args:
-    label: of the model.
-    alphas: as of `alphas.frame`.
-    layers: counted from 1; by default four from the first to the last.
+    label: name of the model, shown above the legend.
+    alphas: as returned by `alphas.frame`.
+    layers: counted from 1; by default, four evenly spaced layers.
   """
   stacks = [stack for stack in _STACKS if (alphas['stack'] == stack).any()]
   there = sorted(alphas.layer.unique())

@@ -1,4 +1,4 @@
-"""Names models in tables: as the paper does, where it has them."""
+"""Names models for tables, by the paper's names where they exist."""
 
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
@@ -6,7 +6,7 @@ from synth_mtf.host import model
 from synth_mtf.layer.base import AttentionLayer
 from synth_mtf.layer.enc_dec_attention import SyntheticEncDecAttention
 
-# Any number of embeddings will do: no layer is called.
+# Arbitrary: no layer is called.
 _VOCABULARY_SIZE = 128
 _CONVOLUTIONS = {
   'LightweightConv1DLocalAttn': 'LightConv',
@@ -15,10 +15,10 @@ _CONVOLUTIONS = {
 
 
 def label() -> str:
-  """Returns the name of the model that gin holds.
+  """Returns the name of the model that gin configures.
 
-  That is the name of the self-attention in the encoder's first block, such as
-  "Syn (R+V)", "T5 (V)" or "LightConv", and of cross-attention if it is ours:
+  It names the self-attention in the encoder's first block, such as "Syn (R+V)",
+  "T5 (V)" or "LightConv", and cross-attention if that is ours:
   "T5, cross-attention R".
   """
   made = model.make_transformer(_VOCABULARY_SIZE)
@@ -28,7 +28,7 @@ def label() -> str:
 
 
 def label_of(layer: transformer.TransformerLayer) -> str:
-  """Returns the name of a layer, ours or the host's."""
+  """Returns the name of one of our layers or of the host's."""
   if isinstance(layer, AttentionLayer):
     return layer.label
   if isinstance(layer, transformer_layers.LocalConvAttnBlock):

@@ -1,7 +1,7 @@
-"""The columns of tables: those of the paper's Tables 2 to 7, and all others.
+"""Layouts of result tables: the paper's Tables 2 to 7, and an overview.
 
-This is data alone. It needs neither TensorFlow nor any run, so that the command
-line can name the layouts without either.
+This module holds only data. It needs neither TensorFlow nor runs, so the
+command line can list the layouts without them.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-# Of tasks that this package registers; the rest of their names is T5's.
+# Precedes T5's name for a task in the tasks that this package registers.
 PREFIX = 'synth_'
 VANILLA = ('T5 (V)', 'T5')  # plain T5: with our layer, and with the host's
 LOG_PERPLEXITY = 'neg_log_perplexity'
@@ -19,16 +19,16 @@ PER_TOKEN = (LOG_PERPLEXITY, 'token_accuracy', 'sequence_accuracy')
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
-  """One of the numbers of a column.
+  """A number in a column.
 
   Attributes:
-    name: identifies it within the column.
-    tags: of `scores.frame`; the first that a run has counts.
-    shown: formats it.
-    better: 1 if higher numbers are better, -1 if lower ones are, or else 0.
+    name: unique within the column.
+    tags: tags in `scores.frame`; the first one that a run has is used.
+    shown: formats the number.
+    better: 1 if higher is better, -1 if lower is better, 0 if neither.
     scale: multiplies the metric's value and standard error.
-    of: then converts the value, of metrics that have no standard error.
-    varies: whether runs of one model may differ in it.
+    of: converts the scaled value; only for metrics without a standard error.
+    varies: whether the number may differ between runs of one model.
   """
 
   name: str
@@ -45,13 +45,13 @@ class Column:
   """A column: scores of a task, an average over tasks, or a fact about runs.
 
   Attributes:
-    header: printed above it.
-    measures: its numbers.
-    key: unlike that of any other column.
-    over: the columns that it averages, by T5's rule: inside each task first,
-      then over tasks.
+    header: printed above the column.
+    measures: the numbers in the column.
+    key: unique among all columns.
+    over: the columns to average, by T5's rule: first within each task, then
+      over tasks.
     note: printed below the table.
-    optional: whether it is left out where no run has it.
+    optional: whether the column is left out if no run has it.
   """
 
   header: str
@@ -63,7 +63,7 @@ class Column:
 
   @property
   def named(self) -> dict[str, Measure]:
-    """Its measures, by names unlike any other in a table."""
+    """The measures, by names that are unique in a table."""
     if len(self.measures) == 1:
       return {self.key: self.measures[0]}
     return {f'{self.key} {measure.name}': measure for measure in self.measures}
@@ -74,7 +74,7 @@ class Column:
 
 
 class Layout(NamedTuple):
-  """The columns of a table, and whether it is of no use without any score."""
+  """The columns of a table, and whether it requires at least one score."""
 
   title: str
   columns: Sequence[Column]
@@ -82,7 +82,7 @@ class Layout(NamedTuple):
 
 
 def millions(number: float) -> str:
-  """Formats a number of parameters."""
+  """Formats a parameter count in millions."""
   return f'{number / 1e6:.2f}M' if number < 10e6 else f'{number / 1e6:.0f}M'
 
 
@@ -93,10 +93,10 @@ def _products(number: float) -> str:
 def _column(
   header: str, tasks: str, metrics: str, key: str = '', **looks: Any
 ) -> Column:
-  """Makes a column of scores, whose measures are alike in looks.
+  """Makes a column of scores whose measures share their formatting.
 
-  `tasks` are '<task>|<task>', `metrics` '<name>=<metric>|<metric>, ...': of
-  alternatives, the first that a run has counts.
+  `tasks` is '<task>|<task>', `metrics` is '<name>=<metric>|<metric>, ...'. Of
+  several alternatives, the first that a run has is used.
   """
   measures = []
   for pair in metrics.split(', '):
@@ -169,7 +169,7 @@ _SQUAD = _column(
   'squad_v010_allanswers|squad_v010_allanswers_span|squad_v010',
   'EM=em, F1=f1',
 )
-# T5's ROUGE-L is that of whole summaries, where it has both.
+# T5 reports ROUGE-L over whole summaries (rougeLsum) where it computes both.
 _SUMMARIES = _column(
   'CNN/DM',
   'cnn_dailymail_v002',
@@ -245,7 +245,7 @@ _RELATIVE_SPEED = Column(
   'x T5',
   optional=True,
 )
-# All columns of scores, in T5's order.
+# All score columns, in T5's order.
 _KNOWN = (
   _GLUE_AVERAGE,
   *_GLUE,
@@ -290,7 +290,7 @@ LAYOUTS: dict[str, Layout] = {
 
 
 def overview(tags: Iterable[str]) -> Layout:
-  """The layout for whatever runs have: all of these tags."""
+  """Returns a layout for all the tags that runs have."""
   known = {tag for column in _KNOWN for tag in column.tags}
   others: list[Column] = []
   perplexities: list[str] = []

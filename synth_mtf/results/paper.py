@@ -1,9 +1,9 @@
-"""The figures of the paper (arXiv 2005.00743, version 3).
+"""Numbers published in the paper (arXiv 2005.00743, version 3).
 
-Only figures that could be verified are here. Of Tables 5 and 6, the DyConv rows
-are left out: their printed averages do not follow from their cells. Of Table 2,
-the rows are here whose models this package has; of Table 4, parameters and
-speed. Table 3, Table 7 and the rest of Table 4 are left out.
+Only numbers that could be verified are included: Table 2 for the models in this
+package, parameters and speed from Table 4, and Tables 5 and 6 without the
+DyConv rows, whose printed averages do not follow from their cells. Table 3,
+Table 7 and the rest of Table 4 are left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,11 @@ from synth_mtf.results.layouts import VANILLA
 
 
 class System(NamedTuple):
-  """A row of a table: the paper's name, and a cell of each column or nothing.
+  """A row of a table: the paper's name, and a cell per column or none at all.
 
-  Systems with a `size` and a `variant`, files of gin, are compared by the
-  millions of trained parameters and by operations, as a multiple of those of
-  the table's first system.
+  `size` and `variant` name gin files. Systems that have them are compared by
+  trained parameters (in `millions`) and by `products`, as a multiple of the
+  table's first system.
   """
 
   name: str
@@ -32,7 +32,7 @@ class System(NamedTuple):
 
 
 class Table(NamedTuple):
-  """A table of the paper; `columns` are keys of `layouts`."""
+  """A table of the paper; `columns` are keys of columns in `layouts`."""
 
   title: str
   columns: Sequence[str]
@@ -42,11 +42,11 @@ class Table(NamedTuple):
 
   @property
   def costed(self) -> list[System]:
-    """The systems whose cost is compared, with that of the first."""
+    """The systems whose costs are compared with the cost of the first."""
     return [system for system in self.systems if system.size]
 
 
-# Seven taps, each with a kernel for three channels: see dyconv.gin.
+# Kernels of seven taps, each shared by three channels; see dyconv.gin.
 _SHARED_KERNELS = (
   'transformer_layers.DynamicConv1DLocalAttn.num_unique_depth_filters = 3'
 )
@@ -120,7 +120,7 @@ TABLES = (
   ),
 )
 
-# The figures of a column's measures, by the column's key and the model's label.
+# The paper's numbers for a column's measures, by column key and model label.
 SCORES: Mapping[tuple[str, str], tuple[float, ...]] = {
   (column, label): tuple(map(float, cell.split('/')))
   for table in TABLES
@@ -133,7 +133,7 @@ SCORES: Mapping[tuple[str, str], tuple[float, ...]] = {
 
 
 def text(table: Table, costs: Sequence[Cost]) -> str:
-  """Returns a table beside the costs of its systems, with the differences."""
+  """Returns a text table of our costs, the paper's, and their differences."""
   rows = []
   for system, cost in zip(table.costed, costs):
     trained, products = cost.trained / 1e6, cost.flops / costs[0].flops

@@ -1,8 +1,7 @@
-"""Prints tables: on a terminal, as Markdown and as LaTeX.
+"""Formats tables for a terminal, as Markdown and as LaTeX.
 
-All commands print their tables with this module. They import it even where the
-installation is broken: it needs no TensorFlow, and imports tabulate only where
-it is used.
+All commands print their tables with this module, even in a broken installation.
+It therefore needs no TensorFlow, and imports tabulate lazily.
 """
 
 import re
@@ -26,13 +25,13 @@ _LATEX = str.maketrans(
 
 
 class Grid(NamedTuple):
-  """A table of texts.
+  """A table of strings.
 
   Attributes:
-    caption: printed above it.
-    headers: of its columns, the first of which names the rows.
+    caption: printed above the table.
+    headers: one per column; the first column names the rows.
     rows: from top to bottom; `**` encloses the best numbers.
-    notes: printed below it, a paragraph each.
+    notes: printed below the table, one paragraph each.
   """
 
   caption: str
@@ -44,7 +43,7 @@ class Grid(NamedTuple):
 def text(grid: Grid, form: Optional[str] = None) -> str:
   """Returns a table in a format: 'terminal', 'markdown' or 'latex'.
 
-  The default is 'terminal' if the output goes to one, else 'markdown'.
+  The default is 'terminal' if stdout is a terminal, else 'markdown'.
   """
   if form == 'terminal' or (form is None and sys.stdout.isatty()):
     width = shutil.get_terminal_size().columns
@@ -53,13 +52,13 @@ def text(grid: Grid, form: Optional[str] = None) -> str:
 
 
 def markdown(grid: Grid) -> str:
-  """Returns a Markdown table, aligned so that it reads well as text, too."""
+  """Returns a Markdown table, aligned so that it also reads well as text."""
   table = _tabulated([grid.headers, *grid.rows], 'pipe')
   return '\n\n'.join([grid.caption, table, *grid.notes])
 
 
 def latex(grid: Grid) -> str:
-  """Returns a LaTeX table, which needs the package booktabs."""
+  """Returns a LaTeX table, which requires the booktabs package."""
   header, *rows = (
     ' & '.join(
       BEST.sub(r'\\textbf{\1}', cell.translate(_LATEX)) for cell in row
@@ -86,9 +85,9 @@ def latex(grid: Grid) -> str:
 
 
 def terminal(grid: Grid, width: int, bold: bool = True) -> str:
-  """Returns a table for a terminal, whose labels take half of it at most.
+  """Returns a table for a terminal, with labels of at most half its width.
 
-  One that is too wide is split; each part begins with the labels.
+  A table that is too wide is split into parts that each repeat the labels.
   """
   best = _BOLD if bold else r'\1'
   labels, *columns = (
@@ -113,14 +112,14 @@ def terminal(grid: Grid, width: int, bold: bool = True) -> str:
 def plain(
   headers: Sequence[str], rows: Sequence[Sequence[str]], align: str
 ) -> str:
-  """Returns columns without rules; `align` has 'l' or 'r' for each."""
+  """Returns columns without rules; `align` has one 'l' or 'r' per column."""
   widths = [max(map(len, column)) for column in zip(headers, *rows)]
   signed = [-w if side == 'r' else w for w, side in zip(widths, align)]
   return '\n'.join(line(row, signed) for row in [headers, *rows])
 
 
 def line(cells: Sequence[str], widths: Sequence[int]) -> str:
-  """Returns cells side by side; negative widths align them to the right."""
+  """Returns cells side by side; a negative width right-aligns its cell."""
   return '  '.join(
     cell.rjust(-width) if width < 0 else cell.ljust(width)
     for cell, width in zip(cells, widths)
@@ -128,12 +127,12 @@ def line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def count(number: Optional[int]) -> str:
-  """Returns a number with commas, '?' for one that is not known."""
+  """Returns a number with thousands separators, or '?' if it is unknown."""
   return '?' if number is None else f'{number:,}'
 
 
 def _tabulated(cells: Sequence[Sequence[str]], form: str) -> str:
-  """A table of labels, which are on the left, and numbers."""
+  """Formats cells with labels aligned left and numbers aligned right."""
   import tabulate
 
   return tabulate.tabulate(

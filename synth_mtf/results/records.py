@@ -1,7 +1,7 @@
-"""Reads and writes what evaluations leave: metrics.json, predictions.jsonl.
+"""Reads and writes evaluation results: metrics.json and predictions.jsonl.
 
-metrics.json has an entry for each task, metric and checkpoint, whose index
-`run` says what it was made with. predictions.jsonl has a line for each example
+metrics.json has an entry for each task, metric and checkpoint; the index `run`
+of an entry refers to its origin. predictions.jsonl has a line for each example
 and checkpoint. New results replace those of the same task and checkpoint.
 docs/runs.md describes both formats.
 """
@@ -25,7 +25,7 @@ _FORMAT = 1
 
 Key = tuple[int, str, str, str]  # step, task, split and metric
 
-# What results were made with: `versions` of packages, and the operative `gin`.
+# What produced a result: package `versions` and the operative `gin`.
 Origin = Mapping[str, Any]
 
 
@@ -34,14 +34,14 @@ class Result:
   """One metric of one task at one checkpoint.
 
   Attributes:
-    task: its registered name.
+    task: registered name of the task.
     split: such as 'validation'.
-    metric: as the host names it.
+    metric: the host's name for the metric.
     value: None if it is NaN or infinite.
-    n: how many examples or tokens it was measured on, if known.
-    unit: what n counts, 'example' or 'token'.
+    n: number of examples or tokens that were evaluated, if known.
+    unit: what `n` counts, 'example' or 'token'.
     standard_error: over the examples, if known; see standard_error.py.
-    step: of the checkpoint.
+    step: step of the checkpoint.
   """
 
   task: str
@@ -60,7 +60,7 @@ class Result:
 
 
 def read(folder: str) -> list[tuple[Result, Origin]]:
-  """Returns the results of a folder, each with what it was made with."""
+  """Returns the results in a folder, each with its origin."""
   path = os.path.join(folder, METRICS)
   if not tf.io.gfile.exists(path):
     return []
@@ -82,7 +82,7 @@ def read(folder: str) -> list[tuple[Result, Origin]]:
 def add_results(
   folder: str, results: Iterable[Result], made_with: Origin
 ) -> None:
-  """Adds results to a folder's metrics.json, unless it is not ours."""
+  """Adds results to metrics.json; raises a UserError if it is not ours."""
   pairs = [*read(folder), *((result, made_with) for result in results)]
   by_key = {result.key: (result, origin) for result, origin in pairs}
   ordered = sorted(by_key.values(), key=lambda pair: pair[0].key)

@@ -1,6 +1,6 @@
-"""Reads runs from disk, whichever command made them.
+"""Reads runs from disk, whichever command wrote them.
 
-A run need not be complete: checkpoints without evaluations will do, and so will
+A run may be incomplete: checkpoints without evaluations are enough, and so are
 event files alone, as the stock command and TPUs write them. metrics.json takes
 precedence over T5's own files.
 """
@@ -31,11 +31,11 @@ from synth_mtf.results.records import Result
 LOSS = 'loss'
 _SPEED = 'global_step/sec'
 _CONFIGURATION = 'operative_config.gin'
-# Folders of a demo: docs/runs.md.
+# The folder layout of a demo; see docs/runs.md.
 _DEMO = 'run.json'
 _STAGES = ('pretrain', 'finetune')
 _SEED = re.compile(r'(?:^|/)seed_(\d+)$')
-# T5's names of the folders of evaluations, and of what it measures there.
+# T5's names for evaluation folders, and for the scores in their event files.
 _EVALUATION = re.compile(
   r'eval_(?P<task>.+)_(?P<measured>[^_]+)_\d+(?:_.*)?'
   r'|(?P<split>.+)_eval(?:_.*)?'
@@ -44,16 +44,16 @@ _SCORE = re.compile(r'eval/([^/]+)/(.+)')
 
 
 class Run:
-  """A model that was trained, as read from its folders.
+  """A trained model, read from its folders.
 
-  Each property reads files when it is first used. `label` and `products` parse
-  its configuration, which replaces what gin holds.
+  Properties read files lazily. `label` and `products` parse the run's
+  configuration, which replaces gin's current bindings.
 
   Attributes:
-    name: its path, as given.
-    folders: of its checkpoints, in the order of training: one, or a demo's for
-      pretraining and finetuning.
-    folder: the last of them.
+    name: path of the run, as given.
+    folders: checkpoint folders in the order of training: one, or two for a
+      demo's pretraining and finetuning.
+    folder: the last of `folders`.
   """
 
   def __init__(self, name: str, folders: Sequence[str]) -> None:
@@ -63,7 +63,7 @@ class Run:
 
   @functools.cached_property
   def gin(self) -> Optional[str]:
-    """The operative configuration of its last training."""
+    """The operative configuration of the last training, or None."""
     for folder in reversed(self.folders):
       path = os.path.join(folder, _CONFIGURATION)
       if tf.io.gfile.exists(path):
@@ -73,12 +73,12 @@ class Run:
 
   @functools.cached_property
   def bindings(self) -> Mapping[str, str]:
-    """What its configuration binds, by name; empty if there is none."""
+    """The configuration's bindings, by name; empty without a configuration."""
     return gin_files.bindings(self.gin) if self.gin else {}
 
   @functools.cached_property
   def seed(self) -> Optional[int]:
-    """The seed of its training, or None if it is unknown."""
+    """The training seed, or None if it is unknown."""
     found = self._setting('train_with_progress.seed')
     if isinstance(found, int):
       return found
@@ -87,21 +87,21 @@ class Run:
 
   @functools.cached_property
   def label(self) -> str:
-    """The paper's name of its model.
+    """The paper's name for the model.
 
-    The name of its folder if it has no configuration, or one with names of
-    modules that are neither ours nor the host's.
+    Falls back to the folder's name if there is no configuration, or if it
+    names modules that are neither ours nor the host's.
     """
     return self._of_model(labels.label) or os.path.basename(self.name)
 
   @functools.cached_property
   def steps(self) -> list[int]:
-    """The steps of the checkpoints in its last folder."""
+    """The steps of the checkpoints in `folder`."""
     return list(map(checkpoints.step_of, checkpoints.written(self.folder)))
 
   @functools.cached_property
   def results(self) -> list[Result]:
-    """The results of its evaluations, in the order of their steps."""
+    """Evaluation results, ordered by step."""
     found: dict[records.Key, Result] = {}
     with _explained(self.name):
       for folder, scalars in self._scalars.items():
@@ -110,7 +110,7 @@ class Run:
 
   @functools.cached_property
   def curves(self) -> Scalars:
-    """What training wrote to event files, such as `LOSS`."""
+    """Scalars that training wrote to event files, such as `LOSS`."""
     found: dict[str, dict[int, float]] = {}
     for scalars in self._scalars.values():
       for tag, curve in scalars.items():
@@ -120,9 +120,9 @@ class Run:
 
   @functools.cached_property
   def steps_per_second(self) -> Optional[float]:
-    """The median over its first training, or None if it is unknown.
+    """The median speed of the first training, or None if it is unknown.
 
-    A mean would be off: the first step compiles, and the machine is shared.
+    A mean would be skewed: the first step compiles and machines are shared.
     """
     speeds = self._scalars[self.folders[0]].get(_SPEED)
     return statistics.median(speeds.values()) if speeds else None
@@ -131,13 +131,13 @@ class Run:
   def parameters(self) -> Optional[int]:
     """The number of trained parameters, or None without a checkpoint.
 
-    Weights that only finetuning keeps fixed (`utils.run.variable_filter`) are
-    counted; those that never change (Fix) are not.
+    Weights that are frozen only in finetuning (`utils.run.variable_filter`) are
+    counted; weights that are never trained (Fix) are not.
     """
     checkpoint = self._checkpoint
     if checkpoint is None:
       return None
-    if not checkpoint.slots:  # left out by whoever wrote it
+    if not checkpoint.slots:  # written without the slots
       return checkpoint.parameters
     trained = {names.slot_owner(slot) for slot in checkpoint.slots}
     kept = self._setting('run.variable_filter')
@@ -152,8 +152,8 @@ class Run:
   def products(self) -> Optional[int]:
     """Multiplications in a forward pass over a pair of sequences.
 
-    Sequences are as long as in training. None if a checkpoint or a readable
-    configuration is missing.
+    The sequences have the lengths used in training. None if a checkpoint or a
+    readable configuration is missing.
     """
     lengths, checkpoint = self._setting('run.sequence_length'), self._checkpoint
     if not lengths or not checkpoint:
@@ -174,7 +174,7 @@ class Run:
       return {folder: events.read(folder) for folder in self.folders}
 
   def _of_model(self, function: Callable[[], Any]) -> Any:
-    """Calls a function while gin holds the model, if that can be parsed."""
+    """Calls a function with the configuration parsed; None if parsing fails."""
     with contextlib.suppress(UserError):
       if self.gin:
         gin_files.parse_foreign(self.gin, self.name)
@@ -182,9 +182,9 @@ class Run:
     return None
 
   def _setting(self, name: str) -> Any:
-    """The value of a binding if it is a literal, or None.
+    """The value of a binding, or None if it is unset or not a literal.
 
-    An operative configuration may leave out the modules of a name.
+    Names match by suffix: an operative configuration may omit their modules.
     """
     for bound, value in self.bindings.items():
       if f'.{bound}'.endswith(f'.{name}'):
@@ -194,10 +194,10 @@ class Run:
 
 
 def read(*folders: str) -> list[Run]:
-  """Returns the runs of model folders and of demos, each of them once.
+  """Returns the runs in model folders and demo folders, without duplicates.
 
   Raises:
-    UserError: there is no such folder, or no run in it.
+    UserError: a folder does not exist or holds no run.
   """
   found: dict[tuple[str, ...], Run] = {}
   for folder in folders:
@@ -225,7 +225,7 @@ def _runs(folder: str) -> Iterator[Run]:
   if stages or _is_model_folder(folder):
     yield Run(folder, stages or [folder])
   elif tf.io.gfile.exists(os.path.join(folder, _DEMO)):
-    # The variants of its table come first.
+    # Variants in the demo's table come first, in the table's order.
     metrics = checkpoints.read_record(folder, records.METRICS)
     models = metrics['models'] if metrics else ()
     inside = sorted(below, key=[*models, *below].index)
@@ -246,10 +246,10 @@ def _is_model_folder(folder: str) -> bool:
 
 
 def _results(folder: str, scalars: Scalars) -> Iterator[Result]:
-  """Yields results in a folder and those below it, the most reliable last.
+  """Yields results in a folder and its subfolders, the most reliable last.
 
-  It may be a run's or an evaluation's. Its scalars have scores if the run was
-  evaluated there (`utils.run.eval_summary_dir`).
+  The folder may belong to a run or to an evaluation. `scalars` has scores if
+  the run was evaluated there (`utils.run.eval_summary_dir`).
   """
   names = filter(_EVALUATION.fullmatch, _subfolders(folder))
   for place in [folder, *(os.path.join(folder, name) for name in names)]:
@@ -264,7 +264,7 @@ def _results(folder: str, scalars: Scalars) -> Iterator[Result]:
 
 
 def _scores(folder: str, split: str, scalars: Scalars) -> Iterator[Result]:
-  """Yields scores of tasks; of these, only accuracies have standard errors."""
+  """Yields task scores; only accuracies get a standard error."""
   for tag, values in scalars.items():
     score = _SCORE.fullmatch(tag)
     if score:
@@ -276,7 +276,7 @@ def _scores(folder: str, split: str, scalars: Scalars) -> Iterator[Result]:
 
 
 def _examples(folder: str, task: str, step: int) -> Optional[int]:
-  """How many examples T5's text files of an evaluation have, if they agree."""
+  """Counts examples in T5's evaluation files; None if the counts disagree."""
   counts = set()
   for name in (f'{task}_targets', f'{task}_{step}_predictions'):
     path = os.path.join(folder, name)
@@ -288,10 +288,10 @@ def _examples(folder: str, task: str, step: int) -> Optional[int]:
 
 
 def _measures(task: str, split: str, scalars: Scalars) -> Iterator[Result]:
-  """Yields what was measured on tokens, or on whole sequences of them."""
+  """Yields metrics measured per token or per sequence."""
   for step, tokens in scalars.get('num_eval_tokens', {}).items():
     n = round(tokens)
-    # Sequences are counted only if each is a single token, as classes are.
+    # The token count is the sequence count only if targets are single tokens.
     single = scalars.get('max_targets_length', {}).get(step) == 1
     for metric, *about in (
       ('neg_log_perplexity', n, 'token', None),
@@ -313,7 +313,7 @@ def _result(
   unit: str,
   most: Optional[int],
 ) -> Result:
-  """A result with its standard error, if it is a share from 0 to `most`."""
+  """Makes a result, with a standard error if it is a fraction of `most`."""
   known = value if math.isfinite(value) else None
   error = None
   if n and most and 0 <= value <= most:
@@ -323,7 +323,7 @@ def _result(
 
 @contextlib.contextmanager
 def _explained(path: str) -> Iterator[None]:
-  """Raises a `UserError` where a file or folder cannot be read."""
+  """Raises a `UserError` if a file or folder cannot be read."""
   try:
     yield
   except (tf.errors.OpError, UnicodeDecodeError) as error:

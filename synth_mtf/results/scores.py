@@ -1,4 +1,4 @@
-"""All numbers of some runs as one pandas DataFrame."""
+"""Collects the numbers of runs in one pandas DataFrame."""
 
 import itertools
 import re
@@ -23,14 +23,14 @@ DTYPES = {
   'standard_error': float,
 }
 COLUMNS = (
-  'model',  # its name in tables, unlike that of any other model
+  'model',  # the model's unique name in tables
   'run',
-  'tag',  # T5's name of a score, <task>/<metric>, also for our tasks; or a fact
+  'tag',  # T5's name for a score, <task>/<metric>, also of our tasks; or a fact
   'task',  # None for a fact
   'split',
   'metric',
   'step',
-  'value',  # NaN if it is not defined
+  'value',  # NaN if undefined
   'n',
   'unit',
   'standard_error',
@@ -38,10 +38,10 @@ COLUMNS = (
 
 
 def frame(runs: Sequence[Run], products: bool = False) -> pd.DataFrame:
-  """Returns a row for each score of each run, and for each fact about it.
+  """Returns one row for each score of each run, and for each fact about it.
 
   The facts are `parameters`, `steps_per_second`, `speed_over_t5` (relative to
-  the mean of plain T5, if it is among the runs) and, if asked for, `products`.
+  the mean of plain T5, if it is among the runs) and, if requested, `products`.
   """
   t5 = [
     run.steps_per_second
@@ -69,9 +69,9 @@ def frame(runs: Sequence[Run], products: bool = False) -> pd.DataFrame:
 
 
 def by_model(runs: Sequence[Run]) -> dict[str, list[Run]]:
-  """Returns the runs of each model by its name, which no other model has.
+  """Groups runs by model, under a unique name for each model.
 
-  Runs are of one model if their labels and configurations differ only in seeds.
+  Runs belong to one model if their labels and all settings but seeds agree.
   """
   groups: dict[Hashable, list[Run]] = {}
   for run in runs:
@@ -97,7 +97,7 @@ def by_model(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _identity(run: Run) -> Hashable:
-  """What is equal for runs of one model, and different for others."""
+  """Returns a key that runs share if and only if they are of the same model."""
   if not run.bindings:
     return run.name
   settings = {
@@ -109,7 +109,7 @@ def _identity(run: Run) -> Hashable:
 
 
 def _common(names: Sequence[str]) -> str:
-  """The folder that contains all names."""
+  """Returns the innermost folder that contains all paths."""
   levels = zip(*(name.split('/') for name in names))
   common = itertools.takewhile(lambda level: len(set(level)) == 1, levels)
   return '/'.join(level[0] for level in common)

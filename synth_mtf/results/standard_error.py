@@ -1,13 +1,13 @@
-"""Standard errors of metrics over the examples, by the jackknife.
+"""Estimates standard errors of metrics over examples with the jackknife.
 
-A benchmark's metric is a function of all examples (a correlation, F1, BLEU),
-not always a mean over them. The delete-a-group jackknife needs that function
-alone: the examples are cut into G blocks of neighbours (the questions of one
-paragraph stay together), the metric is computed without each block, and
+Many metrics (a correlation, F1, BLEU) are functions of all examples rather than
+means over them. The delete-a-group jackknife only calls that function: it cuts
+the examples into G contiguous blocks (the questions of one paragraph stay
+together), computes the metric without each block, and estimates
 
     se^2 = (G - 1) / G  sum_g (metric_g - mean_g metric_g)^2
 
-which for a mean is its usual standard error (Tukey 1958; Efron and Stein 1981).
+For a mean, this is the usual standard error (Tukey 1958; Efron and Stein 1981).
 """
 
 import math
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
 GROUPS = 20
-# A slower metric has no standard error.
+# A metric that takes longer for one block gets no standard error.
 _MOST_SECONDS = 10.0
 
 MetricFn = Callable[[Sequence[Any], Sequence[Any]], Mapping[str, float]]
@@ -27,8 +27,8 @@ def standard_errors(
 ) -> dict[str, Optional[float]]:
   """Returns the standard error of each value that a metric function returns.
 
-  It is None if the metric is not defined without one of the blocks. A single
-  example, and a metric that is slow or fails on fewer examples, have none.
+  An error is None if its value is undefined without one of the blocks. The dict
+  is empty for a single example or a metric that is slow or fails on a subset.
   """
   n = len(targets)
   groups = min(GROUPS, n)
@@ -44,7 +44,7 @@ def standard_errors(
         [*predictions[:begin], *predictions[end:]],
       )
       values.append({name: float(value) for name, value in found.items()})
-    except Exception:  # a metric may expect all examples
+    except Exception:  # a metric may require all examples
       return {}
     if time.monotonic() - begun > _MOST_SECONDS:
       return {}

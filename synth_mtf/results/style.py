@@ -1,7 +1,7 @@
-"""The style of all figures: legible in print, and with any colour vision.
+"""Sets the style of all figures: legible in print and with any colour vision.
 
-Colours are those of Okabe and Ito. Lines also differ in their dashes, points in
-their markers, so that copies in black and white remain readable.
+The colours are the Okabe-Ito palette. Lines also differ in their dashes and
+points in their markers, so that black-and-white copies remain readable.
 """
 
 import io
@@ -24,7 +24,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 WIDTH = 6.5  # inches: A4 or letter without margins
-# Without their yellow, which is too faint for a line.
+# The Okabe-Ito palette without yellow, which is too faint for lines.
 _COLOURS = (
   '#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#E69F00', '#000000',
 )  # fmt: skip
@@ -47,15 +47,15 @@ _SETTINGS = {
   'lines.linewidth': 1.3,
   'lines.markersize': 4,
   'savefig.dpi': 200,
-  'svg.fonttype': 'none',  # text stays text
-  'svg.hashsalt': 'synth_mtf',  # the same figure is the same file
+  'svg.fonttype': 'none',  # keeps text as text
+  'svg.hashsalt': 'synth_mtf',  # makes files reproducible
   'xtick.labelsize': 7,
   'ytick.labelsize': 7,
 }
 
 
 class Look(NamedTuple):
-  """How the lines and points of one variant look."""
+  """The colour, dashes and marker of one variant."""
 
   color: str
   linestyle: Any
@@ -63,7 +63,7 @@ class Look(NamedTuple):
 
 
 def look(number: int) -> Look:
-  """Returns the look of a variant, counted from 0."""
+  """Returns the look of a variant, given its index."""
   shifted = number + number // len(_COLOURS)
   return Look(
     _COLOURS[number % len(_COLOURS)],
@@ -73,7 +73,7 @@ def look(number: int) -> Look:
 
 
 def chosen(numbers: Optional[Sequence[int]], most: int, what: str) -> list[int]:
-  """Returns the given numbers; refuses one that is not from 1 to `most`."""
+  """Returns the given numbers; raises a UserError for one outside 1..`most`."""
   wrong = [number for number in numbers or () if not 1 <= number <= most]
   if wrong:
     raise UserError(f'there is no {what} {wrong[0]}; there are 1 to {most}')
@@ -88,15 +88,15 @@ def panels(
   layout: str = 'constrained',
   **settings: Any,
 ) -> Figure:
-  """Returns a figure of panels in our style, as `Figure.subplots` makes them.
+  """Returns a figure with a grid of panels in our style.
 
   Args:
-    rows: how many.
-    columns: how many.
-    draw: fills them; [row][column].
-    height: of a row in inches.
-    layout: 'compressed' where panels keep their aspect.
-    **settings: of `Figure.subplots`.
+    rows: number of rows.
+    columns: number of columns.
+    draw: fills the panels, indexed [row][column].
+    height: height of a row in inches.
+    layout: 'compressed' if panels have a fixed aspect ratio.
+    **settings: passed to `Figure.subplots`.
   """
   with matplotlib.rc_context(_SETTINGS):
     figure = Figure(figsize=(WIDTH, height * rows + 0.55), layout=layout)
@@ -107,14 +107,14 @@ def panels(
 def legend(
   figure: Figure, axes: Iterable[Axes], title: Optional[str] = None
 ) -> None:
-  """Adds one legend above all panels; many rows make the figure taller."""
+  """Adds one legend above all panels; a long one makes the figure taller."""
   handles: dict[str, Any] = {}
   for one in axes:
     for handle, label in zip(*one.get_legend_handles_labels()):
       handles.setdefault(label, handle)
   if not handles:
     return
-  # A label takes about 0.5 inches and 0.062 for each character.
+  # A label takes about 0.5 inches plus 0.062 inches per character.
   fitting = int(WIDTH / (0.5 + 0.062 * max(map(len, handles))))
   columns = min(len(handles), _LEGEND_COLUMNS, max(fitting, 1))
   figure.legend(
@@ -129,9 +129,9 @@ def legend(
 
 
 def write(figure: Figure, path: str) -> list[str]:
-  """Writes a figure as PNG and as SVG; returns their paths.
+  """Writes a figure as PNG and SVG, and returns both paths.
 
-  The folder of `path`, which has no suffix, is created if need be.
+  `path` has no suffix; its folder is created if necessary.
   """
   try:
     tf.io.gfile.makedirs(os.path.dirname(path) or '.')

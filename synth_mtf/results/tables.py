@@ -1,8 +1,8 @@
-"""Makes a table of runs: a row for each model, over its seeds.
+"""Makes tables of runs, with one row per model.
 
-Of each column, every run contributes the scores of one checkpoint. Runs that
-differ only in their seeds are one model: its numbers have mean and standard
-deviation over them.
+Each run contributes the scores of one checkpoint to each column. Runs that
+differ only in their seeds belong to one model, whose row shows their mean and
+standard deviation.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from synth_mtf.results.layouts import Column
 from synth_mtf.results.runs import Run
 
 LAST, BEST = 'last', 'best'
-# If a task was evaluated on several splits, the first in this order counts.
+# If a task was evaluated on several splits, the first in this order is used.
 _SPLITS = {'validation': '', 'test': ' '}
 
 
@@ -30,12 +30,12 @@ class Table:
     title: what it shows.
     checkpoint: LAST, BEST or a step.
     columns: from left to right.
-    models: the runs of each row, by the name of their model.
-    cells: a row for each number of each run, as in `scores.frame`, with the key
-      of its `column` and its `name` in `Column.named`; `value` is NaN where
-      it is not defined, and what is missing has no row.
-    numbers: mean, deviation, standard_error and n of each model, by (model,
-      name); NaN if a run lacks it.
+    models: the runs of each row, by model name.
+    cells: one row for each number of each run, as in `scores.frame`, with the
+      key of its `column` and its `name` in `Column.named`. An undefined number
+      has the `value` NaN; a missing number has no row.
+    numbers: mean, deviation, standard_error and n, by (model, name); NaN if a
+      run lacks the number.
   """
 
   title: str
@@ -47,24 +47,24 @@ class Table:
 
   @property
   def scores(self) -> pd.DataFrame:
-    """The cells that are scores of a task."""
+    """The cells that hold task scores."""
     return self.cells.dropna(subset='task')
 
 
 def make(
   runs: Sequence[Run], layout: Optional[str] = None, checkpoint: str = LAST
 ) -> Table:
-  """Puts runs into a table.
+  """Makes a table of runs.
 
   Args:
     runs: at least one.
-    layout: a key of `layouts.LAYOUTS`; None shows whatever the runs have.
-    checkpoint: 'last', the last that was evaluated; 'best', for each task that
-      with the best mean of its metrics; or a step.
+    layout: a key of `layouts.LAYOUTS`; None shows everything the runs have.
+    checkpoint: 'last' for the last one evaluated, 'best' for the one with the
+      best mean over a task's metrics, or a step.
 
   Raises:
-    UserError: no run has what the layout shows, or one was not evaluated at the
-      step.
+    UserError: no run has a score in the layout, or a run was not evaluated at
+      the step.
   """
   frame = scores.frame(runs, products=layout == 'speed')
   _check(checkpoint, frame, runs)
@@ -109,7 +109,7 @@ def _check(checkpoint: str, frame: pd.DataFrame, runs: Sequence[Run]) -> None:
 def _cells(
   frame: pd.DataFrame, columns: Sequence[Column], checkpoint: str
 ) -> pd.DataFrame:
-  """The numbers that each run has: of one split, at one checkpoint."""
+  """Selects each run's numbers, from one split and checkpoint per column."""
   wanted = pd.DataFrame(
     {
       'tag': tag,
@@ -122,7 +122,7 @@ def _cells(
     for name, measure in column.named.items()
     for tag in measure.tags
   )
-  # Decoded texts and single tokens are evaluated by different commands.
+  # Different commands evaluate text and tokens, so their last steps may differ.
   last = frame.groupby(['run', 'unit']).step.transform('max')
   found = wanted.merge(frame.assign(last=last), on='tag')
   scale = found.measure.map(lambda measure: measure.scale)
@@ -151,8 +151,8 @@ def _cells(
         len(values) == len(one.measures)
         for values, one in zip(tasks, column.over)
       ):
-        # T5's rule: what is not defined, such as the correlation of answers
-        # that are all alike, counts as 0.
+        # T5 counts an undefined score as 0, such as the correlation of answers
+        # that are all alike.
         average = np.mean([np.mean(np.nan_to_num(values)) for values in tasks])
         key = {'column': column.key, 'name': column.key}
         about = {'model': model, 'run': run, 'step': 0}
@@ -164,10 +164,10 @@ def _cells(
 
 
 def _is_best(found: pd.DataFrame) -> Any:
-  """Whether each row is of the best step of its run and column.
+  """Whether each row is at the best step of its run and column.
 
-  A step is as good as the mean of its scores, or no good if one is missing or
-  undefined.
+  Steps are ranked by the mean of their scores; a step with a missing or
+  undefined score ranks last.
   """
   upward = found.measure.map(lambda measure: measure.better > 0)
   steps = found.assign(good=found.value.where(upward, -found.value)).groupby(
@@ -184,7 +184,7 @@ def _numbers(
   columns: Sequence[Column],
   models: Mapping[str, Sequence[Run]],
 ) -> pd.DataFrame:
-  """Mean and spread over the runs of each model, each of which must count."""
+  """Computes mean and spread over each model's runs; NaN if any lacks it."""
   every = pd.MultiIndex.from_tuples(
     [
       (model, run.name, name)
@@ -204,7 +204,7 @@ def _numbers(
     {
       'mean': groups.value.agg(lambda x: x.mean(skipna=False)),
       'deviation': groups.value.agg(lambda x: x.std(skipna=False)),
-      # Of a typical run, over the examples.
+      # The root mean square of the runs' standard errors over examples.
       'standard_error': groups.standard_error.agg(
         lambda x: (x**2).mean(skipna=False) ** 0.5
       ),

@@ -1,4 +1,4 @@
-"""Shows a table to people, as texts with notes, and to programs."""
+"""Renders a table as a grid with notes, as CSV and as JSON."""
 
 import json
 import math
@@ -17,10 +17,10 @@ _SIGNIFICANT = 3  # standard errors of a difference
 
 
 def grid(table: Table, errors: bool = False, paper: bool = False) -> Grid:
-  """Returns a table as texts.
+  """Returns a table as strings, with notes.
 
-  With `errors`, scores have their standard errors beside them; with `paper`,
-  its figures and the differences follow each model.
+  `errors` adds standard errors to the scores; `paper` adds the paper's numbers
+  and the differences below each model.
   """
   texts = [_texts(table, column, errors) for column in table.columns]
   rows = []
@@ -36,10 +36,10 @@ def grid(table: Table, errors: bool = False, paper: bool = False) -> Grid:
 
 
 def csv(table: Table, errors: bool = False) -> str:
-  """Returns CSV: a line for each model, a field for each number in full.
+  """Returns CSV: one line per model, one field per number, without rounding.
 
-  What is missing or not defined is an empty field. With `errors`, n and
-  standard errors have fields, too.
+  Missing and undefined numbers are empty fields. `errors` adds fields for n and
+  standard errors.
   """
   kinds = {'mean': ''}
   if any(len(runs) > 1 for runs in table.models.values()):
@@ -54,9 +54,9 @@ def csv(table: Table, errors: bool = False) -> str:
 
 
 def as_json(table: Table, errors: bool = False, paper: bool = False) -> str:
-  """Returns JSON: every number of every run, with where it comes from.
+  """Returns JSON: every number of every run, with its origin.
 
-  The notes are those of a `grid` with these arguments.
+  The notes are the same as in a `grid` with these arguments.
   """
   score = ['value', 'n', 'unit', 'standard_error']
   score += ['task', 'split', 'metric', 'step']
@@ -92,14 +92,14 @@ def as_json(table: Table, errors: bool = False, paper: bool = False) -> str:
 
 
 def _known(value: Any) -> Any:
-  """A value as JSON has it; None where it is not known."""
+  """Converts a value to a JSON type; None if it is unknown."""
   if pd.isna(value):
     return None
   return value.item() if hasattr(value, 'item') else value
 
 
 def _texts(table: Table, column: Column, errors: bool) -> pd.Series:
-  """The text of each model; the best is so in the digits that are shown."""
+  """Formats each model's numbers; marks the best, compared after rounding."""
   texts = []
   for name, measure in column.named.items():
     numbers = table.numbers.xs(name, level='name')
@@ -119,11 +119,11 @@ def _texts(table: Table, column: Column, errors: bool) -> pd.Series:
 
 
 def _counts(table: Table, column: Column, errors: bool) -> str:
-  """The numbers of examples of a column, and of tokens if errors are shown."""
+  """Formats a column's example counts, and token counts if errors are shown."""
   found = table.scores[table.scores.column == column.key].dropna(subset='n')
   if not errors:
     found = found[found.unit == 'example']
-  texts = {}  # the metrics of one task are of the same examples
+  texts = {}  # all metrics of a task use the same examples
   for _, of_number in found.groupby('name', sort=False):
     ends = dict.fromkeys([of_number.n.min(), of_number.n.max()])
     first = of_number.iloc[0]
@@ -133,7 +133,7 @@ def _counts(table: Table, column: Column, errors: bool) -> str:
 
 
 def _paper_rows(table: Table, model: str) -> list[list[str]]:
-  """The paper's row and the difference, if the paper has the model."""
+  """Returns the paper's row and the differences, if the paper has the model."""
   theirs, differences = ['  the paper'], ['  difference']
   for column in table.columns:
     figures = SCORES.get((column.key, table.models[model][0].label), ())
@@ -167,7 +167,7 @@ def _caption(table: Table) -> str:
 
 
 def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
-  """Returns what a reader of a table must know, a paragraph each."""
+  """Returns the notes below a table, one paragraph each."""
   found = []
   pairs = [
     f'{column.key} {"/".join(measure.name for measure in column.measures)}'
@@ -213,10 +213,10 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
 
 
 def _difference(table: Table, column: Column) -> str:
-  """Best and worst model by the first measure in which they differ, or ''.
+  """Describes the first significant difference of best and worst model, or ''.
 
-  With the standard errors s1 and s2 of two scores, that of their difference is
-  sqrt(s1^2 + s2^2). Scores without a standard error are left out.
+  The difference of two scores with standard errors s1 and s2 has the standard
+  error sqrt(s1^2 + s2^2). Scores without a standard error are left out.
   """
   for name, measure in column.named.items():
     numbers = table.numbers.xs(name, level='name')
@@ -236,7 +236,7 @@ def _difference(table: Table, column: Column) -> str:
 
 
 def _notes_on_model(table: Table, model: str) -> Iterator[str]:
-  """Yields what is said of a row: its seeds, and what its dashes stand for."""
+  """Yields notes on a model's seeds and its undefined or missing numbers."""
   runs = table.models[model]
   if len(runs) > 1:
     seeds = {run.seed for run in runs} - {None}
@@ -255,7 +255,7 @@ def _notes_on_model(table: Table, model: str) -> Iterator[str]:
 
 
 def _notes_on_tasks(table: Table) -> Iterator[str]:
-  """Yields which columns have scores of different tasks or splits."""
+  """Yields notes on columns that mix scores of different tasks or splits."""
   for column in table.columns:
     found = table.scores[table.scores.name == next(iter(column.named))]
     tasks = found.task.str.removeprefix(PREFIX)
