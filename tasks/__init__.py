@@ -1,7 +1,7 @@
 """Tasks and mixtures of the Synthesizer paper, arXiv 2005.00743.
 
-Importing registers them with seqio, next to T5's own, and does nothing else: no
-file is opened before a task is used.
+Importing this package registers them with seqio, alongside T5's own, and does
+nothing else: no file is opened before a task is used.
 """
 
 from synth_mtf.tasks import (  # noqa: F401  each registers its tasks

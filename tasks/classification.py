@@ -1,8 +1,8 @@
 """AG News and IMDB reviews, the encoder tasks of Table 7.
 
-As text to text a label is a word. For an encoder with a classification head
-(`model_type = 'aligned'`) it is a class, the target of the first token, and the
-tokens of the inputs are marked, which the host does only for its own encoders.
+Labels are words in the text-to-text tasks. For encoders with a classification
+head (`model_type = 'aligned'`), the label is a class, the target of the first
+token; input tokens are marked, which the host does only for its own encoders.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
 
 
 class AgNewsReader(Reader):
-  """CSV without a header: class from 1 to 4, title, description."""
+  """Reads CSV without a header: class (1 to 4), title, description."""
 
   schema = {
     **dict.fromkeys(('title', 'description'), formats.TEXT),
@@ -39,7 +39,7 @@ class AgNewsReader(Reader):
 
   def records(self, stream: Any, start: int) -> Iterator[Record]:
     while data := stream.readline():
-      # A field may have line breaks between its quotes.
+      # A quoted field may contain line breaks.
       for _ in range(self._MOST_LINES - 1):
         if not data.count(b'"') % 2:
           break
@@ -66,8 +66,8 @@ class AgNewsReader(Reader):
 
 
 def _csv_row(text: str) -> tuple[list[str], bool]:
-  """Returns three columns or more, and whether they are strictly CSV."""
-  # As lenient as TFDS, but for quotes that are not closed.
+  """Returns at least three columns, and whether the row is strict CSV."""
+  # As lenient as TFDS, except that an unclosed quote is an error.
   for strict in (True, False)[: 2 - text.count('"') % 2]:
     with contextlib.suppress(csv.Error, ValueError):
       (row,) = csv.reader(io.StringIO(text, newline=None), strict=strict)
@@ -79,7 +79,7 @@ def _csv_row(text: str) -> tuple[list[str], bool]:
 
 
 class ImdbReader(formats.FolderReader):
-  """`neg/ID_RATING.txt` and `pos/ID_RATING.txt`, a review each."""
+  """Reads `neg/ID_RATING.txt` and `pos/ID_RATING.txt`, one review per file."""
 
   schema = {'label': formats.LABEL, 'text': formats.TEXT}
   folders = ('neg', 'pos')
@@ -95,7 +95,7 @@ class ImdbReader(formats.FolderReader):
     return names
 
   def parse(self, record: Record, number: int, columns: Any) -> Items:
-    # As TFDS: white space of ASCII alone is stripped, nothing else is altered.
+    # Like TFDS, strip ASCII whitespace only and change nothing else.
     text = formats.decode(record.data.strip())
     folder = os.path.basename(os.path.dirname(record.name))
     example = {'label': self.folders.index(folder), 'text': text}
@@ -104,7 +104,7 @@ class ImdbReader(formats.FolderReader):
 
 @seqio.map_over_dataset
 def class_of_label(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-  """Converts a label to its class, counted from 1: 0 is padding."""
+  """Converts a label to a class, counted from 1 because 0 is padding."""
   return {
     **row,
     'targets': 1 + tf.strings.to_number([row['targets']], tf.int32),
@@ -113,7 +113,7 @@ def class_of_label(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 
 @seqio.map_over_dataset
 def mark_tokens(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-  """Marks the tokens of the inputs; the feature's name is the host's."""
+  """Marks the input tokens in a feature that the host names."""
   return {**row, 'targets_segmentation': tf.ones_like(row['inputs'])}
 
 
@@ -124,7 +124,7 @@ def _define(
   words: Sequence[str],
   features: Sequence[str],
 ) -> None:
-  """Registers `synth_<name>`, and `synth_<name>_class` for an encoder."""
+  """Registers `synth_<name>` and, for encoders, `synth_<name>_class`."""
   as_text = functools.partial(
     preprocessors.glue,
     benchmark_name=name,

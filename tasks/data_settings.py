@@ -1,8 +1,8 @@
-"""Where the data are, and how they become tokens: the settings of the tasks.
+"""Settings of the tasks: where the data is and how it is tokenized.
 
-A flag wins over gin, gin over the environment variable `SYNTH_MTF_<NAME>`. They
-are read when a task is used, not when it is registered, so that importing
-`synth_mtf.tasks` opens no file.
+Flags override gin, which overrides environment variables `SYNTH_MTF_<NAME>`.
+Settings are read when a task is used, not when it is registered, so that
+importing `synth_mtf.tasks` opens no file.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _TRUTHS = configparser.ConfigParser.BOOLEAN_STATES
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """The settings in force, as `settings` documents them.
+  """Resolved settings, which `settings` documents.
 
-  A folder of None means TensorFlow Datasets. `task_data_dirs` are pairs of a
-  pattern of task names and a folder; the first that matches wins.
+  A folder of None means TensorFlow Datasets. `task_data_dirs` holds pairs of a
+  task name pattern and a folder; the first matching pattern wins.
   """
 
   data_dir: str | None = None
@@ -40,7 +40,7 @@ class Settings:
   word_vectors: str | None = None
 
   def data_dir_of(self, task_name: str) -> str | None:
-    """Returns the folder of `task_name`'s official files, None for TFDS."""
+    """Returns the folder of `task_name`'s official files, or None for TFDS."""
     for pattern, data_dir in self.task_data_dirs:
       if fnmatch.fnmatchcase(task_name, pattern):
         return data_dir
@@ -56,22 +56,22 @@ def settings(
   index_dir: str | None = None,
   word_vectors: str | None = None,
 ) -> Settings:
-  """Returns the settings in force: flag, else gin, else environment.
+  """Resolves each setting: flag, else gin, else environment variable.
 
   Args:
-    data_dir: folder of the official files, for instance with
-      `glue/CoLA/train.tsv`; `'tfds'`, or nothing, means TensorFlow Datasets.
-    task_data_dirs: folders of single tasks, as a dict in gin and as
-      `pattern=folder,pattern=folder` elsewhere. A pattern is a task name, in
+    data_dir: folder with the official files, such as `glue/CoLA/train.tsv`;
+      TensorFlow Datasets if unset or `'tfds'`.
+    task_data_dirs: folders for individual tasks, as a dict in gin and as
+      `pattern=folder,pattern=folder` elsewhere. A pattern is a task name in
       which `*` matches anything; the folder `tfds` means TensorFlow Datasets.
-    vocabulary: path of a SentencePiece `.model`, or `'bytes'`; nothing means
-      T5's own 32k model in its bucket.
-    skip_bad_rows: leave malformed rows out and report how many; otherwise the
-      first use of their file is an error.
-    index_dir: where row counts are kept; nothing means the user's cache
-      folder, `$XDG_CACHE_HOME/synth_mtf` or `~/.cache/synth_mtf`.
-    word_vectors: word2vec or GloVe file; nothing means that the embedding
-      similarity of dialogues is not computed.
+    vocabulary: path of a SentencePiece `.model`, or `'bytes'`; if unset, T5's
+      own 32k model from its bucket.
+    skip_bad_rows: skip malformed rows and report their number; otherwise, the
+      first use of a file with such rows is an error.
+    index_dir: folder for cached row counts; if unset, the user's cache folder,
+      `$XDG_CACHE_HOME/synth_mtf` or `~/.cache/synth_mtf`.
+    word_vectors: word2vec or GloVe file; if unset, the embedding similarity of
+      dialogues is not computed.
   """
   return Settings(
     data_dir=_folder(_resolve('data_dir', data_dir)),
@@ -84,7 +84,7 @@ def settings(
 
 
 def define_flags() -> None:
-  """Defines the absl flags of the settings; call it before flags are parsed."""
+  """Defines an absl flag for each setting; call it before flags are parsed."""
   for field in dataclasses.fields(Settings):
     if field.name not in flags.FLAGS:
       boolean = field.name == 'skip_bad_rows'
@@ -98,7 +98,7 @@ def define_flags() -> None:
 
 
 def _resolve(name: str, gin_value: Any) -> Any:
-  """Returns the value of a flag, else of gin, else of the environment."""
+  """Returns the flag's value, else gin's, else the environment's."""
   if flags.FLAGS.is_parsed() and name in flags.FLAGS:
     flag = flags.FLAGS[name].value
     if flag is not None:

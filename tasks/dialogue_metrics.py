@@ -1,7 +1,7 @@
-"""Metrics of generated dialogue (the paper's Table 3), each from a package.
+"""Metrics for generated dialogue (the paper's Table 3).
 
-A metric whose package, program or file is missing is left out with a warning.
-All are percentages.
+Each comes from an external package and is skipped, with a warning, if the
+package, a program or a file is missing. All values are percentages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MetricFn = Callable[[Texts, Texts], Mapping[str, float]]
 
 
 def _optional(metric: MetricFn) -> MetricFn:
-  """Returns the metric, which gives {} where it cannot be computed."""
+  """Wraps a metric to warn and return {} if it cannot be computed."""
 
   @functools.wraps(metric)
   def wrapped(targets: Texts, predictions: Texts) -> Mapping[str, float]:
@@ -44,7 +44,7 @@ def _optional(metric: MetricFn) -> MetricFn:
 
 
 def _coco(name: str, scorer: str, **scores: int) -> MetricFn:
-  """Returns a metric of pycocoevalcap: of its scores those at some places."""
+  """Wraps a pycocoevalcap scorer; `scores` maps metric names to indices."""
 
   def metric(targets: Texts, predictions: Texts) -> Mapping[str, float]:
     module = f'pycocoevalcap.{scorer.lower()}.{scorer.lower()}'
@@ -54,7 +54,7 @@ def _coco(name: str, scorer: str, **scores: int) -> MetricFn:
         'it runs a Java program, and there is no `java` on the path'
       )
     made = getattr(package, scorer)()
-    # An error leaves Meteor's lock locked, for which its __del__ would wait.
+    # After an error, Meteor still holds its lock, and its __del__ would wait.
     made.lock = threading.RLock()
     lines = (
       {i: [' '.join(text.split())] for i, text in enumerate(texts)}
@@ -70,18 +70,18 @@ def _coco(name: str, scorer: str, **scores: int) -> MetricFn:
 
 bleu = _coco('bleu', 'Bleu', bleu_1=0, bleu_4=3)
 rouge_l = _coco('rouge_l', 'Rouge', rouge_l=0)
-meteor = _coco('meteor', 'Meteor', meteor=0)  # 1.5, its authors' Java program
-cider = _coco('cider', 'Cider', cider=0)  # above 100 is possible
+meteor = _coco('meteor', 'Meteor', meteor=0)  # version 1.5, in Java
+cider = _coco('cider', 'Cider', cider=0)  # can exceed 100
 
 
 @_optional
 def embedding_similarity(
   targets: Texts, predictions: Texts
 ) -> Mapping[str, float]:
-  """Mean cosine of the average word vectors of target and prediction.
+  """Mean cosine similarity of average word vectors, computed by gensim.
 
-  By gensim, with the vectors that the setting `word_vectors` names. A text in
-  which no word has a vector is similar to no other.
+  The setting `word_vectors` names the vectors. A pair scores 0 if no word of
+  the target, or no word of the prediction, has a vector.
   """
   path = data_settings.settings().word_vectors
   if not path:

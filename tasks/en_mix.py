@@ -1,10 +1,10 @@
-"""The paper's co-training mixture, and its halves for evaluation.
+"""The paper's co-training mixture, and its parts for evaluation.
 
-T5's `en_mix` (t5.data.mixtures): GLUE, SuperGLUE and SQuAD, each at a rate
-equal to its number of examples up to `rate_num_examples.maximum`; and C4 at
-`rate_unsupervised.value`, a constant. WNLI is not in it, as in T5: WSC and DPR
-ask the same question in a better way. The development sets of MNLI and WSC are
-in it to be evaluated; tasks without a training split take no part in training.
+As in T5's `en_mix` (t5.data.mixtures), the rate of each GLUE, SuperGLUE and
+SQuAD task is its number of examples, capped at `rate_num_examples.maximum`. C4
+has the constant rate `rate_unsupervised.value`. WNLI is omitted, as in T5: WSC
+and DPR test the same ability better. The tasks for the development sets of MNLI
+and WSC have no training split and are used only in evaluation.
 """
 
 import seqio

@@ -17,17 +17,17 @@ from synth_mtf.tasks.files.formats import Items, Reader, Record, RowError, quote
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define
 
-# TFDS's parsers are private; with them, a story is what it is there.
+# Private, but TFDS's own parsers guarantee the same examples.
 _get_url_hashes = tfds.summarization.cnn_dailymail._get_url_hashes  # noqa: SLF001
 _get_art_abs = tfds.summarization.cnn_dailymail._get_art_abs  # noqa: SLF001
 
 
 class StoryReader(formats.FolderReader):
-  """CNN's and the Daily Mail's `.story` files, a story each.
+  """Reads the `.story` files of CNN and the Daily Mail, one story per file.
 
-  The official split is given by lists of addresses, `url_lists/all_train.txt`
-  and so on; a story is named by the SHA-1 of its address. Without the lists,
-  the first digit of the name decides.
+  Lists of URLs, such as `url_lists/all_train.txt`, define the official splits;
+  the name of a story is the SHA-1 of its URL. Without the lists, the first
+  digit of the name selects the split.
   """
 
   schema = {'article': formats.TEXT, 'highlights': formats.TEXT}
@@ -66,10 +66,10 @@ class StoryReader(formats.FolderReader):
 
 
 class DialogueReader(Reader):
-  """ParlAI's text format: numbered lines, first the persona, then the turns.
+  """Reads ParlAI's text format: numbered lines, persona first, then turns.
 
-  A turn is what the partner says, a tab, and the response; the reward and the
-  candidates that follow are not used. The number 1 starts a new dialogue.
+  A turn is the partner's utterance, a tab and the response; the reward and the
+  candidates that follow are ignored. The number 1 starts a new dialogue.
   """
 
   schema = {
@@ -87,7 +87,7 @@ class DialogueReader(Reader):
       data += line
 
   def oddity(self, record: Record) -> None:
-    return None  # marks and carriage returns are not part of a turn
+    return None  # `parse` strips byte order marks and carriage returns
 
   def parse(self, record: Record, number: int, columns: Any) -> Items:
     persona: list[str] = []
@@ -125,7 +125,7 @@ class DialogueReader(Reader):
 
 @seqio.map_over_dataset
 def dialogue(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-  """Converts a turn to text: persona and history to the response."""
+  """Joins persona and history into the inputs; the target is the response."""
   persona, history = (
     tf.strings.reduce_join(row[key], separator=' ')
     for key in ('persona', 'history')

@@ -1,7 +1,7 @@
 """GLUE from its official TSV files, arXiv 1804.07461.
 
-The columns, label classes and label column of each task are those of TFDS's
-builder configs, so that a row becomes the same example from either source.
+Columns, label classes and the label column come from TFDS's builder configs, so
+that a row becomes the same example from either source.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from synth_mtf.tasks.files import formats
 from synth_mtf.tasks.files.formats import Items, Record, RowError, quote
 from synth_mtf.tasks.registering import adopt, splits
 
-# The folder in our layout, its names in GLUE's download scripts, and no folder.
+# The folder in our layout, its names in GLUE's download scripts, and none.
 _ROOTS = ('glue/', 'glue_data/', 'GLUE/', '')
 
 
 class GlueReader(formats.TsvReader):
-  """A TSV file of GLUE, described by TFDS's builder config."""
+  """Reads a GLUE TSV file as TFDS's builder config describes it."""
 
   def __init__(self, name: str, labelled: bool) -> None:
     config = tfds.text.glue.Glue.builder_configs[name]
@@ -31,7 +31,7 @@ class GlueReader(formats.TsvReader):
     self._labelled = labelled
     self._texts: Mapping[str, str] = config.text_features
     if name == 'mrpc':
-      # TFDS reads Microsoft's own files, and so names no columns for it.
+      # TFDS reads Microsoft's original files, so its config names no columns.
       self._texts = {'sentence1': '#1 String', 'sentence2': '#2 String'}
       self.marked = True
     self.columns = [*self._texts.values()]
@@ -39,9 +39,9 @@ class GlueReader(formats.TsvReader):
     if name == 'cola' and labelled:
       self.header = False
       self.columns = ['source', config.label_column, 'mark', 'sentence']
-    # Line breaks cut some twenty rows of the official QQP. What TFDS leaves out
-    # it leaves out of every set: a row too short to have a text or a label. Of
-    # STS-B it would make a score of what is not there.
+    # Line breaks split some twenty rows of the official QQP. TFDS drops rows
+    # that are too short to have a text or a label from every dataset, but reads
+    # a missing STS-B score as NaN.
     whole = name in ('mrpc', 'stsb') or not self.header
     self.dropped_rows = 0 if whole else 64
     self.schema = {
@@ -65,7 +65,7 @@ class GlueReader(formats.TsvReader):
     ]
 
   def label(self, text: str) -> float:
-    """Returns the class that the label column names, by word or number."""
+    """Returns the class of a label, which is a word or a number."""
     classes = self._config.label_classes
     if not text and self.dropped_rows:
       raise formats.DroppedRow('a row without a label', 'one')
@@ -79,7 +79,7 @@ class GlueReader(formats.TsvReader):
 
 
 class StsbReader(GlueReader):
-  """STS-B: the label is a similarity from 0 to 5."""
+  """Reads STS-B, whose label is a similarity from 0 to 5."""
 
   def parse(self, record: Record, number: int, columns: Any) -> Items:
     whole = record.data.endswith(b'\n') or re.search(rb'\.\d{3}$', record.data)

@@ -1,6 +1,6 @@
-"""Checks the data of tasks, and reports the rows that they have.
+"""Checks the data of tasks and counts their rows.
 
-Nothing here downloads: tasks over TensorFlow Datasets are not looked at.
+Nothing is downloaded: tasks that read TensorFlow Datasets are not checked.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _CHUNK_BYTES = 1 << 20
 def check(names: Iterable[str], splits: Sequence[str]) -> None:
   """Checks the official files of tasks and mixtures before they are used.
 
-  Every row is read once; the result is kept until the file changes. Of text
-  above 256 MB only the first rows of each file are read. Of a mixture, tasks
-  that lack a split are left out, as seqio does; at least one must have it.
+  Every row is read once, and the result is cached until the file changes. If
+  text exceeds 256 MB, only the first rows of each file are read. As in seqio,
+  tasks of a mixture that lack a split are skipped; at least one must have it.
 
   Raises:
-    UserError: one message with all faults: an unknown name, a missing file, a
-      malformed row (file and line), a split without rows.
+    UserError: lists all faults: an unknown name, a missing file, a malformed
+      row (file and line), or a split without rows.
   """
   faults: list[str] = []
   for name, split in itertools.product(names, splits):
@@ -51,10 +51,10 @@ def check(names: Iterable[str], splits: Sequence[str]) -> None:
 
 
 def rows(name: str, split: str) -> dict[str, int | None]:
-  """Counts the rows of a split in each task, of a mixture, that has it.
+  """Counts the rows of a split in each task of `name` that has the split.
 
-  Where the number is not known without reading the data it is None: of tasks
-  over TFDS, and of text above 256 MB.
+  The count is None if only reading the data would yield it: for tasks that read
+  TFDS, and for text above 256 MB.
   """
   return {
     task: source.num_input_examples(split)
@@ -65,13 +65,13 @@ def rows(name: str, split: str) -> dict[str, int | None]:
 
 
 def _sources(name: str, split: str) -> Mapping[str, seqio.DataSource]:
-  """Returns the source of each task that may have a split; one must."""
+  """Returns the source of each task that may have a split, at least one."""
   having, known = {}, set()
   for task in seqio.get_subtasks(get(name)):
     source = getattr(task.source, 'chosen', task.source)
     splits = source.splits
     known.update(splits)
-    # TFDS does not know the splits of a dataset that is not on the disk yet.
+    # TFDS does not know the splits of a dataset that is not on disk yet.
     unknown = not splits and not isinstance(source, FilesDataSource)
     if unknown or split in splits:
       having[task.name] = source
@@ -82,16 +82,16 @@ def _sources(name: str, split: str) -> Mapping[str, seqio.DataSource]:
 
 
 class SplitRows(NamedTuple):
-  """The rows of a split of a task."""
+  """The rows of one split of a task."""
 
   task: str
   split: str
-  files: Sequence[FileIndex] = ()  # its official files; none over TFDS
-  missing: str = ''  # why there are none, if there should be some
+  files: Sequence[FileIndex] = ()  # official files; none for TFDS
+  missing: str = ''  # the error if required files are missing
 
   @property
   def rows(self) -> int | None:
-    """How many there are, by default as released; None if that is unknown."""
+    """Number of rows, the released number for TFDS; None if unknown."""
     if not self.files:
       return released.rows(self.task, self.split)
     counts = [file.num_examples for file in self.files]
@@ -99,14 +99,14 @@ class SplitRows(NamedTuple):
 
   @property
   def released(self) -> str:
-    """How that compares with the released files."""
+    """Comparison of the number of rows with the released files."""
     if self.rows is None:
       return ''
     return released.compared(self.task, self.split, self.rows)
 
   @property
   def digest(self) -> str:
-    """A digest of the content of all files; '' if not all was read."""
+    """Digest of the content of all files; '' if they were not fully read."""
     if self.rows is None:
       return ''
     digest = hashlib.blake2b(digest_size=8)
@@ -119,14 +119,14 @@ class SplitRows(NamedTuple):
 
 
 def names(registry: Any) -> list[str]:
-  """Returns the names of our tasks, or of our mixtures."""
+  """Returns the names of our entries in a seqio registry, sorted."""
   return sorted(name for name in registry.names() if name.startswith(PREFIX))
 
 
 def splits_of(
   task: seqio.Task, only: Sequence[str] | None = None
 ) -> Iterator[SplitRows]:
-  """Yields the splits of a task, or only some; reads their official files."""
+  """Yields all splits of a task, or those in `only`, and reads their files."""
   source = task.source.official
   for split, files in task.source.split_files.items():
     if only and split not in only:

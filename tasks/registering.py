@@ -15,7 +15,7 @@ from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
 
 PREFIX = 'synth_'
 
-# From text features to tokens: how every task of T5 ends.
+# Converts text features to tokens; every T5 task ends with these steps.
 TOKENIZE = (
   seqio.preprocessors.tokenize,
   seqio.CacheDatasetPlaceholder(),
@@ -28,9 +28,9 @@ def splits(
   paths: Mapping[str, str],
   reader: Callable[[bool], Reader],
 ) -> dict[str, Split]:
-  """Returns splits of one file each; those for testing are optional.
+  """Returns splits of one file each; test splits are optional.
 
-  `roots` are spellings of the folder that has the files. `reader` makes the
+  `roots` are possible names of the folder with the files. `reader` makes the
   reader of a split, given whether its rows have labels.
   """
   return {
@@ -46,10 +46,10 @@ def splits(
 def adopt(
   t5_name: str, splits: Mapping[str, Split], name: str | None = None
 ) -> str:
-  """Registers T5's task, with official files as a source.
+  """Registers T5's task under our name, with official files as a source.
 
-  Preprocessing, postprocessing, metrics and the TFDS dataset are T5's. Returns
-  the new task's name, `synth_` and T5's, or `synth_` and `name`.
+  Preprocessing, postprocessing, metrics and the TFDS dataset remain T5's.
+  Returns our name: `synth_` followed by `name` or, by default, by `t5_name`.
   """
   original = seqio.TaskRegistry.get(t5_name)
   name = PREFIX + (name or t5_name)
@@ -70,8 +70,8 @@ def define(
 ) -> None:
   """Registers `synth_<name>`, a task that t5 does not have.
 
-  `tfds_name` is the dataset, config and version, if TFDS has the task's data;
-  the other arguments are those of seqio.Task.
+  `tfds_name` names the dataset, config and version if TFDS has the task's data;
+  the other arguments are passed to seqio.Task.
   """
   name = PREFIX + name
   tfds = seqio.TfdsDataSource(tfds_name) if tfds_name else None
@@ -81,7 +81,7 @@ def define(
 
 
 def get(name: str) -> seqio.dataset_providers.DatasetProviderBase:
-  """Returns the task or mixture `name`; a UserError offers similar names."""
+  """Returns the task or mixture `name`; a UserError suggests similar names."""
   known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
   if name not in known:
     hint = nearest(PREFIX + name, known) or nearest(name, known)

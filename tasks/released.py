@@ -1,10 +1,10 @@
-"""The number of rows in the released files, for checking complete copies.
+"""Row counts of the released files, to check that a copy is complete.
 
 A row is an example as TensorFlow Datasets counts it, before T5's preprocessors:
-an answer in MultiRC, a query in ReCoRD, a turn in a dialogue. The figures are
-from TFDS's catalogue for the versions that T5 names; where a row is one example
-they are also T5's mixing weights (t5.data.glue_utils). Those of ConvAI2, which
-TFDS does not have, are from ParlAI.
+an answer in MultiRC, a query in ReCoRD, a turn in a dialogue. The counts come
+from TFDS's catalogue, for the versions that T5 names; where a row is one
+example, they are also T5's mixing weights (t5.data.glue_utils). The ConvAI2
+counts come from ParlAI, because TFDS does not have ConvAI2.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MNLI = {
   'test_matched': 9_796,
   'test_mismatched': 9_847,
 }
-# Rows for training, validation and test, by task without the prefix.
+# Rows for training, validation and test, by task name without the prefix.
 _ROWS = {
   'c4_span_corruption': (364_868_892, 364_608, None),
   'c4_v220_span_corruption': (364_868_892, 364_608, None),
@@ -39,17 +39,17 @@ _ROWS = {
   'super_glue_record_v102': (100_730, 10_000, 10_000),
   'super_glue_rte_v102': (2_490, 277, 3_000),
   'super_glue_wic_v102': (5_428, 638, 1_400),
-  # T5 takes the 259 of these 554 rows whose referent is correct.
+  # T5 trains on the 259 of these 554 rows whose referent is correct.
   'super_glue_wsc_v102_simple_train': (554, None, None),
   'super_glue_wsc_v102_simple_eval': (None, 104, 146),
   'dpr_v001_simple': (1_322, None, 564),
   'squad_v010_allanswers': (87_599, 10_570, None),
-  # The training rows of all of WMT's files together.
+  # Training rows are the total of all WMT files.
   'wmt14_ende_v003': (4_508_785, 3_000, 3_003),
   'wmt14_enfr_v003': (40_836_715, 3_000, 3_003),
   'wmt16_enro_v003': (610_320, 1_999, 1_999),
   'lm1b': (30_301_028, None, 306_688),
-  # Without the 114 stories that have no article.
+  # Excludes the 114 stories without an article.
   'cnn_dailymail_v002': (287_113, 13_368, 11_490),
   'personachat': (131_438, 7_801, None),
   'ag_news': (120_000, None, 7_600),
@@ -66,7 +66,7 @@ ROWS = {
   },
 }
 
-# Row counts of other releases of a file, and what they are called.
+# Names of other releases of a file, by their row count.
 _OTHERWISE = {
   ('glue_qqp_v002', 'train', 363_846): 'QQP-clean.zip',
   ('glue_qnli_v002', 'train', 108_436): 'QNLI, version 1',
@@ -76,12 +76,12 @@ _OTHERWISE = {
 
 
 def rows(task_name: str, split: str) -> int | None:
-  """Returns the number of rows in the released files, None if unknown."""
+  """Returns the number of rows in the released files, or None if unknown."""
   return ROWS.get(task_name.removeprefix(PREFIX), {}).get(split)
 
 
 def compared(task_name: str, split: str, count: int) -> str:
-  """Compares a row count with the released files; '' if that is not known."""
+  """Compares a row count with the released one; '' if the latter is unknown."""
   expected = rows(task_name, split)
   if expected is None:
     return ''

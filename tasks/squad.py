@@ -25,7 +25,7 @@ _QUESTION = {
 
 
 class SquadReader(Reader):
-  """A record is an article, an example a question; as TFDS's `squad/v1.1`."""
+  """Reads one record per article, one example per question, as in TFDS."""
 
   schema = {
     **dict.fromkeys(('id', 'title', 'context', 'question'), formats.TEXT),
@@ -69,7 +69,7 @@ class SquadReader(Reader):
 
 @functools.lru_cache(maxsize=2)
 def _articles(path: str, _state: str) -> Sequence[Any]:
-  """Returns the articles of a file, which stay in memory."""
+  """Returns the articles of a file, cached until its state changes."""
   with storage.reading(path) as stream:
     text = formats.decode(stream.read())
   try:
@@ -85,7 +85,7 @@ def _articles(path: str, _state: str) -> Sequence[Any]:
 
 
 def _quoted(value: Any, key: str) -> str:
-  """Returns a value as it is in the file, '' if it is not there."""
+  """Returns a value as the file spells it, or '' if it is missing."""
   found = value.get(key) if isinstance(value, dict) else None
   return json.dumps(found) if found else ''
 

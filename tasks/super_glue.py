@@ -1,6 +1,6 @@
 """SuperGLUE from its official JSON lines, arXiv 1905.00537, and DPR.
 
-Each reader gives the structure of TFDS's `super_glue/<config>:1.0.2`.
+Readers produce the structure of TFDS's `super_glue/<config>:1.0.2`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _fix_misquoted_spans = tfds.text.super_glue._fix_wst  # noqa: SLF001  TFDS's own
 
 
 class SuperGlueReader(Reader):
-  """JSON lines of a TFDS config; a row is an example.
+  """Reads the JSON lines of a TFDS config, one example per row.
 
   Attributes:
-    structure: what a row must have; by default the features.
-    integers: the features that are integers; the others are text.
-    labels: the JSON values of the classes, by default those of the config.
+    structure: keys and types that a row must have; by default the features.
+    integers: features that are integers; the others are text.
+    labels: JSON values of the classes; by default the config's classes.
   """
 
   schema: Mapping[str, Any] = {}
@@ -58,18 +58,18 @@ class SuperGlueReader(Reader):
     return self.examples(formats.json_row(record, self.structure))
 
   def examples(self, row: Row) -> Items:
-    """Returns the examples of a row that has the structure."""
+    """Returns the examples of a row whose structure has been checked."""
     example = {name: row[name] for name in self.schema if name != 'label'}
     return [{**example, 'label': self.label(row)}]
 
   def label(self, row: Row) -> int:
-    """Returns the class, or what stands for it in a test set without any."""
+    """Returns the class, or `NO_LABEL` for an unlabelled test row."""
     if not self._labelled and 'label' not in row:
       return formats.NO_LABEL
     formats.check_json(row, {'label': object})
     label = row['label']
     for i, known in enumerate(self.labels):
-      # In JSON 1 is not true; TFDS takes true for 1, but no 1 for true.
+      # True == 1 in Python. Like TFDS, accept true as 1, but not 1 as true.
       if label == known and isinstance(label, type(known)):
         return i
     classes = ', '.join(map(json.dumps, self.labels))
@@ -77,7 +77,7 @@ class SuperGlueReader(Reader):
 
 
 class CopaReader(SuperGlueReader):
-  """COPA: the first or the second choice."""
+  """Reads COPA, whose label is the first or the second choice."""
 
   labels = (0, 1)
 
@@ -89,7 +89,7 @@ class CopaReader(SuperGlueReader):
 
 
 class WicReader(SuperGlueReader):
-  """WiC: one word in two sentences."""
+  """Reads WiC, which has one word in two sentences."""
 
   integers = ('start1', 'start2', 'end1', 'end2')
 
@@ -106,10 +106,10 @@ class WicReader(SuperGlueReader):
 
 
 class WscReader(SuperGlueReader):
-  """WSC: spans as in TFDS's `wsc.fixed`, where they are parts of the text.
+  """Reads WSC with TFDS's `wsc.fixed` spans, which are substrings of the text.
 
-  T5's preprocessor puts marks around the word at `span2_index`, of words that
-  single spaces separate, and ends the run if that is not the pronoun.
+  T5's preprocessor splits the text at single spaces, marks the word at
+  `span2_index` and aborts the run if that word is not the pronoun.
   """
 
   integers = ('span1_index', 'span2_index')
@@ -123,8 +123,8 @@ class WscReader(SuperGlueReader):
     },
     'idx': int,
   }
-  # Two texts of the official files whose pronoun is elsewhere: CRC-32. T5's
-  # preprocessor knows them and marks the right word.
+  # CRC-32 of two official texts whose pronoun is elsewhere. T5's preprocessor
+  # has a special case for them and marks the right word.
   FIXED_BY_T5 = (1896453270, 2994969774)
 
   def examples(self, row: Row) -> Items:
@@ -140,7 +140,7 @@ class WscReader(SuperGlueReader):
     words = fixed['text'].split(' ')
     word = words[index] if 0 < index < len(words) else ''
     known = zlib.crc32(fixed['text'].encode('utf-8')) in self.FIXED_BY_T5
-    # With a backslash in it, T5 would leave an X where the pronoun was.
+    # T5 would replace a pronoun that contains a backslash with an X.
     if not word or (word != pronoun and not known) or '\\' in pronoun:
       raise RowError(
         f'the pronoun {quote(pronoun)} with span2_index {index}, '
@@ -152,7 +152,7 @@ class WscReader(SuperGlueReader):
 
 
 class MultircReader(SuperGlueReader):
-  """MultiRC: a row is a passage; an example is one answer of one question."""
+  """Reads MultiRC: one passage per row, one example per candidate answer."""
 
   labels = (0, 1)
   schema = {
@@ -187,10 +187,10 @@ class MultircReader(SuperGlueReader):
 
 
 class RecordReader(SuperGlueReader):
-  """ReCoRD: a row is a passage; an example is one query.
+  """Reads ReCoRD: one passage per row, one example per query.
 
-  T5 makes one training example of each answer, and scores a prediction by its
-  best answer.
+  T5 turns each answer into a training example, and scores a prediction against
+  the answer that fits it best.
   """
 
   schema = {
@@ -248,7 +248,7 @@ class RecordReader(SuperGlueReader):
 
 
 class DprReader(Reader):
-  """Definite Pronoun Resolution: four lines per example, then an empty one."""
+  """Reads Definite Pronoun Resolution, whose examples are four lines each."""
 
   schema = {
     'sentence': formats.TEXT,
@@ -314,8 +314,8 @@ TASKS = (
   _adopt('record_v102', 'ReCoRD', RecordReader),
   _adopt('rte_v102', 'RTE'),
   _adopt('wic_v102', 'WiC', WicReader),
-  # T5 trains WSC on the rows whose referent is correct, together with DPR, and
-  # evaluates it by whether the predicted referent is that of the row.
+  # T5 trains on DPR and on the WSC rows whose referent is correct; it evaluates
+  # whether the predicted referent is the one in the row.
   _adopt(
     'wsc_v102_simple_train', 'WSC', WscReader, 'wsc.fixed', only=['train']
   ),
@@ -326,7 +326,7 @@ TASKS = (
     'wsc.fixed',
     only=['validation', 'test'],
   ),
-  # DPR is not part of SuperGLUE: without its files, the mixtures leave it out.
+  # DPR is not part of SuperGLUE: the mixtures skip it if its files are missing.
   adopt(
     'dpr_v001_simple',
     {

@@ -1,10 +1,10 @@
-"""Tasks of text alone: span corruption, and language modelling on LM1B.
+"""Tasks on plain text: span corruption, and language modelling on LM1B.
 
-Span corruption is T5's pretraining, on C4 or on any folder of text: 15 % of the
-tokens are noise, in spans of 3 on average; each span becomes one sentinel of
-the inputs, and the targets are the spans, each after its sentinel (arXiv
-1910.10683, section 3.3). 512 inputs then need 114 targets. LM1B (arXiv
-1312.3005) is for a decoder alone: the targets are one sentence, and there are
+Span corruption is T5's pretraining, on C4 or any folder of text: 15 % of the
+tokens are noise, in spans of 3 tokens on average. A sentinel replaces each span
+in the inputs, and the targets are the spans, each after its sentinel (arXiv
+1910.10683, section 3.3), so that 512 inputs need 114 targets. LM1B (arXiv
+1312.3005) is for decoder-only models: the target is one sentence, and there are
 no inputs.
 """
 
@@ -25,7 +25,7 @@ from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define
 from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
 
-# One text in this many is held out of a folder that has no validation files.
+# One in this many texts is held out if a folder has no validation files.
 HOLD_OUT = 50
 _PASSAGE_BYTES = 4096
 
@@ -33,19 +33,19 @@ _PASSAGE_BYTES = 4096
 def held_out(text: str) -> bool:
   """Whether a text belongs to the validation split.
 
-  That depends on the text alone, so that neither the order of the files nor the
-  number of hosts changes it, and a repeated text is never in both splits.
+  The result depends only on the text, not on the order of files or the number
+  of hosts, so that a duplicate is never in both splits.
   """
   return zlib.crc32(text.encode('utf-8')) % HOLD_OUT == 0
 
 
 class SentenceReader(Reader):
-  """Plain text, streamed before it is counted: each line is a row.
+  """Reads plain text, one row per line, without indexing the file first.
 
-  A byte order mark or a carriage return is not part of the text.
+  Byte order marks and carriage returns are removed.
 
   Args:
-    validation: whether to read the texts held out or the others; by default
+    validation: True reads the held-out texts only, False the others, and None
       all of them.
   """
 
@@ -60,7 +60,7 @@ class SentenceReader(Reader):
   def open(
     self, path: str, start: int = 0, end: int | None = None
   ) -> Iterator[tuple[Any, int]]:
-    """Opens the lines that start between two bytes."""
+    """Opens the lines that start between two byte offsets."""
     with storage.reading(path) as stream:
       if start:
         stream.seek(start - 1)
@@ -82,7 +82,7 @@ class SentenceReader(Reader):
     return [{'text': text}] if text.strip() and kept else []
 
   def text(self, record: Record) -> str:
-    """Returns the text of a record, without what surrounds it."""
+    """Returns the text of a record, without surrounding whitespace."""
     data = record.data
     if not record.start:
       data = data.removeprefix(formats.BOM)
@@ -90,9 +90,9 @@ class SentenceReader(Reader):
 
 
 class PassageReader(SentenceReader):
-  """Plain text: a row is the lines up to an empty one, or some 4 kB of lines.
+  """Reads plain text in passages, up to an empty line or about 4 kB long.
 
-  Parts of a megabyte are read separately, so that a passage also ends there.
+  A passage also ends after each megabyte, since such parts are read separately.
   """
 
   def records(self, stream: Any, start: int) -> Iterator[Record]:
@@ -102,7 +102,7 @@ class PassageReader(SentenceReader):
 
 
 class TextJsonReader(SentenceReader):
-  """JSON lines with the text under "text", as in C4's own files."""
+  """Reads JSON lines with the text under "text", as in C4's own files."""
 
   def text(self, record: Record) -> str:
     return formats.json_row(record, {'text': str})['text']
@@ -128,8 +128,8 @@ def _corpus_split(validation: bool) -> Split:
 def _lm1b_split(official: str, validation: bool) -> Split:
   folder = '1-billion-word-language-modeling-benchmark-r13output/'
   roots = ('lm1b/', f'lm1b/{folder}', folder)
-  # Other tokenised news, one sentence per line, can stand in for LM1B; some of
-  # the lines are held out.
+  # Other tokenized news, one sentence per line, can replace LM1B; some of its
+  # lines are held out.
   return Split(
     [{root + official: SentenceReader()} for root in roots]
     + [{'corpus/news_sentences/*.txt': SentenceReader(validation)}]
@@ -145,7 +145,7 @@ _C4_SPLITS = {
 }
 
 C4 = adopt(_SPAN_CORRUPTION, _C4_SPLITS, 'c4_span_corruption')
-adopt(_SPAN_CORRUPTION, _C4_SPLITS)  # under T5's name, too
+adopt(_SPAN_CORRUPTION, _C4_SPLITS)  # also under T5's name
 define(
   'text_span_corruption',
   {'train': _corpus_split(False), 'validation': _corpus_split(True)},

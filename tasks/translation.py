@@ -1,4 +1,4 @@
-"""WMT translation from parallel text: line i of one file translates line i.
+"""WMT translation from pairs of text files that are aligned line by line.
 
 A pair is in a folder below `parallel/` whose name starts with the task's year
 and languages, such as `wmt14_en_de` or `wmt14_en_de_tok`.
@@ -21,7 +21,7 @@ from synth_mtf.tasks.registering import PREFIX, adopt
 
 
 class ParallelReader(Reader):
-  """Two files of sentences whose names differ in the language at the end."""
+  """Reads two aligned files whose names differ only in the language suffix."""
 
   def __init__(self, *languages: str) -> None:
     super().__init__(*languages)
@@ -84,7 +84,7 @@ class ParallelReader(Reader):
 
 
 def _adopt(t5_name: str, year: int) -> str:
-  """Registers T5's task of the pair in its name, tested on `newstest<year>`."""
+  """Registers T5's task for its language pair, tested on `newstest<year>`."""
   wmt, pair = t5_name.split('_')[:2]
   source, target = pair[:2], pair[2:]
   development = 'newstest2013' if year == 2014 else f'newsdev{year}'
@@ -93,8 +93,8 @@ def _adopt(t5_name: str, year: int) -> str:
     'validation': ('val', 'valid', 'validation', 'dev', development),
     'test': ('test', f'newstest{year}'),
   }
-  # The plain names come first: text that has been processed in other ways
-  # often lies beside it, or in a folder with a longer name.
+  # Plain names come first: differently processed versions of the text often
+  # are next to it, or in a folder with a longer name.
   return adopt(
     t5_name,
     {
@@ -112,8 +112,8 @@ def _adopt(t5_name: str, year: int) -> str:
   )
 
 
-# The heads study trains on all pairs at once: each at the rate of its examples,
-# up to `rate_num_examples.maximum`, as T5 mixes.
+# The heads study trains on all pairs at once. As in T5, the rate of each is its
+# number of examples, capped at `rate_num_examples.maximum`.
 seqio.MixtureRegistry.add(
   f'{PREFIX}translation',
   [

@@ -1,4 +1,4 @@
-"""The vocabulary of all tasks, a setting, and training one on a user's text."""
+"""The vocabulary that all tasks share, and training one on a user's text."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from synth_mtf import atomic
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import data_settings
 
-# T5's number of sentinels: span corruption marks up to this many spans.
+# T5's number of sentinels: span corruption can mark this many spans.
 EXTRA_IDS = t5.data.DEFAULT_EXTRA_IDS
 
 # 2,048 with the sentinels, since the host pads to multiples of 128. A larger
-# vocabulary would double a tiny model's work, most of which is the softmax.
+# vocabulary would double the cost of a tiny model, mostly the softmax.
 PIECES = 1948
-# More text changes little and takes much longer.
+# More text takes much longer and hardly changes the vocabulary.
 MOST_CHARACTERS = 10_000_000
 
-# The ids of a vocabulary for T5.
+# The special ids that T5 expects.
 _IDS = {'pad_id': 0, 'eos_id': 1, 'unk_id': 2, 'bos_id': -1}
 _TRAINER_OPTIONS = {
   **_IDS,
   'model_type': 'unigram',
   'hard_vocab_limit': False,
   'max_sentence_length': 16_384,
-  'num_threads': 2,  # fixed, because it changes the order of the sums
+  'num_threads': 2,  # fixed, because it affects the order of summation
   'minloglevel': 1,
 }
-# Runs in a process of its own: where TensorFlow is imported, SentencePiece's
-# trainer ends in a segmentation fault (both carry a copy of protobuf). Text and
-# model pass without file names, which the trainer would write into the model.
+# Runs in a separate process, because SentencePiece's trainer segfaults if
+# TensorFlow is imported (both bundle protobuf). Text and model are passed
+# without file names, which the trainer would store in the model.
 _TRAINER = """
 import io, json, sys, sentencepiece
 lines = open(0, encoding='utf-8').read().splitlines()
@@ -57,10 +57,10 @@ def _of_resolved(name: str) -> property:
 
 
 class SettingVocabulary(seqio.Vocabulary):
-  """The vocabulary that `synth_mtf.tasks.settings.vocabulary` names.
+  """Delegates to the vocabulary that `tasks.settings.vocabulary` names.
 
-  It is looked up at each use. All instances are equal, so that mixtures accept
-  them.
+  The setting is read at each use. All instances compare equal, because mixtures
+  require their tasks to have equal vocabularies.
   """
 
   def __init__(self) -> None:
@@ -68,10 +68,10 @@ class SettingVocabulary(seqio.Vocabulary):
 
   @property
   def resolved(self) -> seqio.Vocabulary:
-    """The vocabulary that the setting in force names."""
+    """The vocabulary that the current setting names."""
     return load(data_settings.settings().vocabulary)
 
-  # What seqio has a vocabulary implement, under seqio's own names.
+  # The members that seqio requires of a vocabulary, under seqio's names.
   bos_id = _of_resolved('bos_id')
   eos_id = _of_resolved('eos_id')
   unk_id = _of_resolved('unk_id')
@@ -83,7 +83,7 @@ class SettingVocabulary(seqio.Vocabulary):
   _decode_tf = _of_resolved('_decode_tf')
 
   def __getattr__(self, name: str) -> Any:
-    # What only some vocabularies have, such as `tokenizer` and `sp_model`.
+    # Members of some vocabularies only, such as `tokenizer` and `sp_model`.
     if name.startswith('_'):
       raise AttributeError(name)
     return getattr(self.resolved, name)
@@ -97,7 +97,7 @@ class SettingVocabulary(seqio.Vocabulary):
 
 @functools.lru_cache(maxsize=8)
 def load(vocabulary: str | None) -> seqio.Vocabulary:
-  """Returns the vocabulary that a value of the setting names."""
+  """Loads the vocabulary that a value of the setting names."""
   if not vocabulary:
     return t5.data.get_default_vocabulary()
   if vocabulary == data_settings.BYTES:
@@ -127,8 +127,8 @@ def train(
 ) -> None:
   """Trains a unigram vocabulary and writes the `.model` file.
 
-  The same texts give the same file; they are used up to `MOST_CHARACTERS`.
-  `pieces` is its size without T5's sentinels, less if the text has fewer.
+  Training is deterministic and reads up to `MOST_CHARACTERS` of the texts.
+  `pieces` is the size without T5's sentinels; short texts may yield fewer.
   """
   lines, characters = [], 0
   for text in texts:

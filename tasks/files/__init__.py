@@ -1,7 +1,7 @@
 """Official files as seqio data sources.
 
-From the disk up: `storage` finds and opens files, `formats` divides a file into
-rows and makes examples of them, `index` keeps what one pass over a file found,
-and `source` is what seqio asks for a dataset. Which files a task reads and what
-their rows mean is up to the families of tasks above this package.
+From the bottom up: `storage` finds and opens files, `formats` splits a file
+into rows and converts them to examples, `index` caches the result of one pass
+over a file, and `source` provides seqio's data sources. The task modules above
+this package define which files a task reads and what their rows mean.
 """

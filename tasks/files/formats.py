@@ -1,7 +1,7 @@
-"""File formats: how a file divides into rows, and a row into examples.
+"""File formats: how files split into rows, and rows into examples.
 
-An example is a nested dict of Python values in the structure that TensorFlow
-Datasets gives the same row, so that T5's preprocessors take either.
+An example is a nested dict of Python values with the structure that TensorFlow
+Datasets gives the same row, so that T5's preprocessors accept both.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from synth_mtf.errors import UserError
 from synth_mtf.tasks.files import storage
 
 Example = Mapping[str, Any]
-# Where a row starts: the offset in a file, the offsets in parallel files, or
-# the number of its file in a folder.
+# Where a row starts: an offset in a file, offsets in parallel files, or the
+# index of its file in a folder.
 Position = Any
 
 BOM = b'\xef\xbb\xbf'
@@ -33,13 +33,13 @@ INT = tf.TensorSpec([], tf.int32)
 INTS = tf.TensorSpec([None], tf.int32)
 FLOAT = tf.TensorSpec([], tf.float32)
 
-NO_LABEL = -1  # the label of rows of test sets, as in TFDS
+NO_LABEL = -1  # the label of test rows, as in TFDS
 
 
 class RowError(Exception):
-  """A malformed row: what was found, what was expected, in which of its lines.
+  """A malformed row: what was found and expected, and in which of its lines.
 
-  Where lines are not counted, `near` is text to look for in the file.
+  If the format does not count lines, `near` is text that locates the row.
   """
 
   near = ''
@@ -49,17 +49,17 @@ class RowError(Exception):
     self.line = line
 
   def within(self, place: str) -> RowError:
-    """Returns the error with a more precise place before it."""
+    """Prefixes the message with a more precise place; returns the error."""
     self.args = (f'{place}: {self.args[0]}',)
     return self
 
 
 class DroppedRow(RowError):
-  """A row that is broken in the released file; TFDS leaves it out, too."""
+  """A row that is broken in the released file and that TFDS drops, too."""
 
 
 class Oddity(RowError):
-  """Something odd that TFDS and T5 accept, so that we accept and report it."""
+  """Something odd that TFDS and T5 accept; we accept and report it."""
 
   def __init__(
     self,
@@ -71,12 +71,12 @@ class Oddity(RowError):
     self.args = (f'{found}; {done}',)
 
 
-# What a record makes: its examples, and the faults and oddities of some.
+# The contents of a record: its examples, and their faults and oddities.
 Items = Sequence[Union[Example, RowError]]
 
 
 def decode(data: bytes) -> str:
-  """Decodes UTF-8; a RowError names the first byte that is not."""
+  """Decodes UTF-8; a RowError names the first invalid byte."""
   try:
     return data.decode('utf-8')
   except UnicodeDecodeError as error:
@@ -89,12 +89,12 @@ def decode(data: bytes) -> str:
 
 
 def quote(text: str, limit: int = 60) -> str:
-  """Quotes a text, shortened, for an error message."""
+  """Quotes and shortens a text for an error message."""
   return repr(text if len(text) <= limit else text[: limit - 3] + '...')
 
 
 class Record(NamedTuple):
-  """A row as it is in its file, and the name of a file that is a row."""
+  """A raw row; `name` is its file if each file is one row."""
 
   data: Any  # usually bytes
   start: Position
@@ -102,14 +102,14 @@ class Record(NamedTuple):
 
 
 class Reader(abc.ABC):
-  """Base class of the formats."""
+  """Base class for readers of a file format."""
 
   schema: Mapping[str, Any]  # nested dict of tf.TensorSpec
-  # Whether every row is checked and counted before the first is used. Otherwise
-  # rows are streamed, and faults show up as they come.
+  # Whether all rows are checked and counted before the first is used. Otherwise
+  # rows are streamed, and faults are reported as they occur.
   indexed = True
   marked = False  # whether the official file starts with a byte order mark
-  dropped_rows = 0  # how many instances of `DroppedRow` are not yet a fault
+  dropped_rows = 0  # how many instances of `DroppedRow` are tolerated
 
   def __init__(self, *arguments: object) -> None:
     # Identifies the format in the index.
@@ -124,14 +124,14 @@ class Reader(abc.ABC):
     return f'{path}:{1 + storage.lines_before(path, start) + error.line}'
 
   def read_header(self, _path: str) -> tuple[Record, Sequence[str] | None]:
-    """Returns the first line and the columns it names, if it is not a row."""
+    """Returns the header and its columns; an empty record and None without."""
     return Record(b'', 0), None
 
   @contextlib.contextmanager
   def open(
     self, path: str, start: Position = 0, end: Position | None = None
   ) -> Iterator[tuple[Any, Position]]:
-    """Opens what lies between two rows; returns where that really starts."""
+    """Opens the rows from `start` to `end`; yields them and the real start."""
     with storage.reading(path) as stream:
       if start:
         stream.seek(start)
@@ -139,13 +139,13 @@ class Reader(abc.ABC):
       yield part, start
 
   def records(self, stream: Any, start: Position) -> Iterator[Record]:
-    """Yields the records of what `open` opened."""
+    """Yields the records of a stream from `open`."""
     for data in stream:
       yield Record(data, start)
       start += len(data)
 
   def oddity(self, record: Record) -> Oddity | None:
-    """Returns what is odd around a record and does not change it."""
+    """Returns an oddity of a record that does not affect its content."""
     if record.data.startswith(BOM) and not record.start and not self.marked:
       return Oddity('a byte order mark before the text', 'read without it')
     if record.data.endswith(b'\r\n'):
@@ -154,9 +154,9 @@ class Reader(abc.ABC):
 
   @abc.abstractmethod
   def parse(self, record: Record, number: int, columns: Any) -> Items:
-    """Returns the examples of record `number`, and faults and oddities of some.
+    """Returns the examples of record `number`, with any faults and oddities.
 
-    A record that is malformed as a whole raises its RowError.
+    Raises a RowError if the whole record is malformed.
     """
 
 
@@ -176,7 +176,7 @@ def line_text(record: Record, broken: type[RowError] = RowError) -> str:
 def paragraphs(
   stream: Any, start: int, full: Callable[[bytes], bool]
 ) -> Iterator[Record]:
-  """Yields the lines up to an empty one, or until they are `full`."""
+  """Yields blocks of lines; a block ends at an empty line or once `full`."""
   block = b''
   for line in itertools.chain(stream, [b'']):
     block += line if line.strip() else b''
@@ -188,9 +188,9 @@ def paragraphs(
 
 
 class FolderReader(Reader):
-  """A folder of small files, each of them a row."""
+  """Reads a folder of small files, one row per file."""
 
-  folders: Sequence[str] = ('',)  # the subfolders that hold them
+  folders: Sequence[str] = ('',)  # the subfolders with the files
   suffix = '.txt'
 
   def files(self, path: str) -> list[str]:
@@ -214,7 +214,7 @@ class FolderReader(Reader):
     return None
 
   def names(self, path: str) -> list[str]:
-    """Returns the files, relative to the folder, in order."""
+    """Returns the sorted paths of the files, relative to the folder."""
     return sorted(
       os.path.join(folder, name)
       for folder in self.folders
@@ -225,18 +225,18 @@ class FolderReader(Reader):
 
 
 class TsvReader(Reader):
-  """Tab-separated columns; a quote character is text like any other."""
+  """Reads tab-separated columns, in which quote characters are plain text."""
 
-  # Those that are used; of a file without a header, all of them.
+  # The columns in use, or all columns if the file has no header.
   columns: Sequence[str] = ()
   header = True
 
   @abc.abstractmethod
   def example(self, row: Mapping[str, str], number: int) -> Example:
-    """Returns the example of a row, given by column name."""
+    """Converts a row, keyed by column name, to an example."""
 
   def oddities(self, _row: Mapping[str, str]) -> list[Oddity]:
-    """Returns what is odd about a row that makes an example."""
+    """Returns the oddities of a valid row."""
     return []
 
   def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
@@ -288,7 +288,7 @@ _EXPECTED = {
 
 
 def json_row(record: Record, structure: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the JSON object of a line, which must have the given structure."""
+  """Parses a line as a JSON object and checks its structure."""
   text = line_text(record)
   try:
     row = json.loads(text)
@@ -304,7 +304,7 @@ def json_row(record: Record, structure: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_json(value: Any, structure: Any, name: str = 'row') -> None:
-  """Raises a RowError if a key is missing, or if a value has another type.
+  """Raises a RowError if a key is missing or a value has the wrong type.
 
   A structure is a type, a list of one structure, or a dict of structures.
   """

@@ -1,6 +1,6 @@
-"""What one pass over a file finds: its number of examples, parts and faults.
+"""Indexes a file in one pass: its number of examples, parts and faults.
 
-The result is kept as a small JSON file and used until the file changes.
+The index is cached as a small JSON file until the indexed file changes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from synth_mtf.tasks.files.formats import (
   RowError,
 )
 
-# A short file has small parts, so that shuffling them mixes the file. A file
-# with many parts has larger ones, up to where opening one costs little compared
+# Short files have small parts, so that shuffling the parts mixes the rows. Long
+# files have larger parts, up to a size at which opening a part is cheap compared
 # with reading it.
 _LEAST_EXAMPLES = 16
 _MOST_EXAMPLES = 256
@@ -42,14 +42,14 @@ _DROPPED = 'a broken row; left out, as TensorFlow Datasets leaves it out'
 
 
 class Part(NamedTuple):
-  """Rows of a file that can be read on their own."""
+  """A range of rows in a file, which can be read independently."""
 
   reader: Reader
   path: str
   start: Position = 0
-  end: Position | None = None  # None for the last one
-  number: int = 0  # how many rows of the file come before it
-  columns: Sequence[str] | None = None  # what the file's header names
+  end: Position | None = None  # None for the last part
+  number: int = 0  # how many rows precede it in the file
+  columns: Sequence[str] | None = None  # names in the file's header
 
 
 @dataclasses.dataclass
@@ -59,16 +59,16 @@ class FileIndex:
   reader: Reader
   path: str
   num_examples: int | None = 0  # None if only the first rows were read
-  columns: Sequence[str] | None = None  # what its header names
+  columns: Sequence[str] | None = None  # names in the header
   starts: list[tuple[Position, int]] = dataclasses.field(default_factory=list)
   num_faults: int = 0
-  # The first bad rows, a line each, and a summary.
+  # The first bad rows, one line each, and a summary.
   faults: list[str] = dataclasses.field(default_factory=list)
-  # What is odd, each kind once: its first place and the count.
+  # One line per kind of oddity: its first place and the count.
   notes: Sequence[str] = ()
 
   def parts(self) -> list[Part]:
-    """Returns all rows of the file in order, the bad ones included."""
+    """Returns the parts in order; they cover all rows, including bad ones."""
     ends = [start for start, _ in self.starts[1:]] + [None]
     return [
       Part(self.reader, self.path, start, end, number, self.columns)
@@ -95,7 +95,7 @@ def scan(path: str, reader: Reader, limit: int | None = None) -> FileIndex:
   header, columns = reader.read_header(path)
   index = FileIndex(reader, path, columns=columns)
   starts = index.starts
-  places: dict[str, str] = {}  # of what is odd, the first
+  places: dict[str, str] = {}  # the first of each oddity
   counts: collections.Counter[str] = collections.Counter()
 
   def report(error: RowError, start: Position) -> None:
@@ -145,7 +145,7 @@ def scan(path: str, reader: Reader, limit: int | None = None) -> FileIndex:
 
 
 def of_file(path: str, reader: Reader, index_dir: str | None) -> FileIndex:
-  """Returns `scan(path, reader)`, or what was kept if the file is unchanged."""
+  """Returns `scan(path, reader)`, cached as long as the file is unchanged."""
   folder = index_dir or os.path.join(
     os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'),
     'synth_mtf',
@@ -158,14 +158,14 @@ def of_file(path: str, reader: Reader, index_dir: str | None) -> FileIndex:
 
 @functools.lru_cache(maxsize=256)
 def of_state(path: str, reader: Reader, cache: str, state: str) -> FileIndex:
-  """Loads the index of a file in that state, or makes it and keeps it."""
+  """Loads the cached index if it has this state; otherwise scans the file."""
   try:
     with tf.io.gfile.GFile(cache) as stream:
       stored = json.load(stream)
     if stored.pop('state') == state:
       return FileIndex(reader, **stored)
   except (OSError, ValueError, KeyError, TypeError, tf.errors.OpError):
-    pass  # absent or damaged: the file is read again
+    pass  # the cache is absent or damaged: scan the file
   index = scan(path, reader)
   stored = {**vars(index), 'state': state}
   del stored['reader']

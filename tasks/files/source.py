@@ -26,15 +26,15 @@ from synth_mtf.tasks.files.formats import (
 from synth_mtf.tasks.files.index import FileIndex, Part
 
 _CACHE_SHARD_BYTES = 64 << 20
-# Of a file that has no index, lines are read in parts of about a megabyte.
+# Files without an index are read in parts of about a megabyte.
 _PART_BYTES = 1 << 20
 # Text larger than this is not counted, and only its first rows are checked.
 _LARGE_BYTES = 256 << 20
 _FIRST_ROWS = 256
-_CYCLE_LENGTH = 16  # as many as seqio reads files at a time
+_CYCLE_LENGTH = 16  # the number of files that seqio reads at a time
 _CHUNK_EXAMPLES = 256
-# Splits of no more files and bytes than this stay in memory: each of their many
-# epochs would otherwise begin with a wait.
+# Splits with at most this many files and bytes are cached in memory; otherwise,
+# each of their many epochs would start with a delay.
 _SMALL_FILES = 16
 _SMALL_BYTES = 8 << 20
 _SMALL_BUFFER = 1 << 12
@@ -50,16 +50,16 @@ FIX = (
 
 
 class MissingFiles(UserError):
-  """None of the files of a split is in the data folder."""
+  """The data folder has none of the files of a split."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Split:
   """The official files of one split.
 
-  Each layout has the format of the files at relative paths, in which `*` and
-  `**/` may stand for names and folders. The first layout with files is used;
-  without any, an optional split is absent instead of an error.
+  Each layout maps relative paths, in which `*` and `**/` match names and
+  folders, to the format of the files. The first layout that matches any file is
+  used. If none does, an optional split is absent; otherwise, it is an error.
   """
 
   layouts: Sequence[Mapping[str, Reader]]
@@ -69,11 +69,11 @@ class Split:
   def of(
     cls, patterns: Sequence[str], reader: Reader, optional: bool = False
   ) -> Split:
-    """Returns the split of files of one format, spelled in several ways."""
+    """Returns a split in one format; each pattern is a layout of its own."""
     return cls([{pattern: reader} for pattern in patterns], optional)
 
   def files(self, data_dir: str) -> dict[str, Reader]:
-    """Returns the reader of each file of the split, sorted; {} if none."""
+    """Returns the reader of each file, sorted by path; {} if there are none."""
     for layout in self.layouts:
       found = {
         path: reader
@@ -86,16 +86,16 @@ class Split:
 
   @property
   def patterns(self) -> list[str]:
-    """All relative paths, of all spellings."""
+    """The relative paths in all layouts."""
     return [pattern for layout in self.layouts for pattern in layout]
 
 
 class FilesDataSource(seqio.DataSource):
-  """Rows of the official files in a folder.
+  """Reads the rows of the official files in a folder.
 
-  Every row of an indexed format is checked before the first example is handed
-  out, and an error names each bad row. Parts of files are shuffled and sharded,
-  so that neither needs more memory for a longer file.
+  All rows of an indexed format are checked before the first example is used,
+  and an error lists the bad rows. Parts of files are shuffled and sharded, so
+  that memory use does not grow with the length of a file.
   """
 
   supports_arbitrary_sharding = True
@@ -109,7 +109,7 @@ class FilesDataSource(seqio.DataSource):
     self._data_dir = data_dir
     self._skip_bad_rows = data_settings.settings().skip_bad_rows
     self._faults_logged = 0
-    # The files of a split, which are looked for once; {} if there are none.
+    # Finds the files of a split, once; {} if there are none.
     self.found = functools.cache(
       lambda name: splits[name].files(data_dir) if name in splits else {}
     )
@@ -123,7 +123,7 @@ class FilesDataSource(seqio.DataSource):
     )
 
   def list_shards(self, split: str) -> Sequence[str]:
-    # The unit of seqio's cache job.
+    # seqio's cache job works shard by shard.
     size = storage.total_bytes(self.files(split))
     shards = max(1, -(-size // _CACHE_SHARD_BYTES))
     return [f'{self.task_name}-{split}-{i:05d}' for i in range(shards)]
@@ -134,7 +134,7 @@ class FilesDataSource(seqio.DataSource):
     return sum(found.num_examples or 0 for found in self.indexes(split))
 
   def files(self, split: str) -> dict[str, Reader]:
-    """Returns the files of a split; a UserError says which are missing."""
+    """Returns the files of a split; a UserError names the missing ones."""
     if not self.found(split):
       wanted = ' or '.join(self._split_files[split].patterns)
       raise MissingFiles(
@@ -145,7 +145,7 @@ class FilesDataSource(seqio.DataSource):
     return self.found(split)
 
   def indexes(self, split: str) -> list[FileIndex]:
-    """Returns what one pass over each file, or its first rows, found."""
+    """Returns the index of each file, or of its first rows if too large."""
     index_dir = data_settings.settings().index_dir
     too_large = self._too_large(split)
     return [
@@ -156,7 +156,7 @@ class FilesDataSource(seqio.DataSource):
     ]
 
   def check(self, split: str) -> list[FileIndex]:
-    """Returns the indexes; a UserError lists all faults, or no rows at all."""
+    """Returns the indexes; raises a UserError on any fault or if all are empty."""
     indexes = self.indexes(split)
     faults = [fault for found in indexes for fault in found.faults]
     if faults and not self._skip_bad_rows:
@@ -169,7 +169,7 @@ class FilesDataSource(seqio.DataSource):
     return indexes
 
   def examples(self, split: str) -> Iterator[Example]:
-    """Yields the rows of a split in order, as values of Python."""
+    """Yields the examples of a split in order, as Python values."""
     return itertools.chain.from_iterable(map(self._read, self._parts(split)))
 
   def _parts(self, split: str) -> list[Part]:
@@ -220,8 +220,8 @@ class FilesDataSource(seqio.DataSource):
     ds = tf.data.Dataset.range(len(parts))
     if not by_rows:
       ds = ds.shard(shards.num_shards, shards.index)
-    # Rows are not divided after a shuffle, which without a seed differs from
-    # host to host.
+    # Never shard rows after a shuffle, whose order differs between hosts if
+    # there is no seed.
     if shuffle and (shards.num_shards == 1 or not by_rows):
       ds = ds.shuffle(len(parts), seed=seed)
     ds = self._load(parts, ds, mixed=shuffle)
@@ -236,10 +236,10 @@ class FilesDataSource(seqio.DataSource):
   def _load(
     self, parts: Sequence[Part], numbers: tf.data.Dataset, mixed: bool
   ) -> tf.data.Dataset:
-    """Returns the examples of parts, one part after the other or mixed.
+    """Returns the examples of the parts, sequentially or interleaved.
 
-    They are parsed by Python and cross into TensorFlow many at a time: one call
-    for each row would cost more than the row.
+    Python parses them and passes them to TensorFlow in chunks, because a call
+    per row would cost more than the row itself.
     """
     signature = parts[0].reader.schema
     in_chunks = all(not spec.shape.rank for spec in tf.nest.flatten(signature))
@@ -259,7 +259,7 @@ class FilesDataSource(seqio.DataSource):
       )
 
     if any(storage.is_gzip(part.path) for part in parts):
-      # Each part is a whole file, of which a chunk is read at a time.
+      # Each part is a whole file, which is read one chunk at a time.
       together = _CYCLE_LENGTH if mixed else 1
       ds = numbers.batch(1).interleave(
         load, together, block_length=1, num_parallel_calls=min(2, together)
@@ -277,7 +277,7 @@ class FilesDataSource(seqio.DataSource):
 
 
 def _parts_by_size(path: str, reader: Reader) -> list[Part]:
-  """Divides a file without an index; its reader moves to the next line."""
+  """Divides an unindexed file; the reader of a part skips to the next line."""
   if storage.is_gzip(path):
     return [Part(reader, path)]
   size = storage.total_bytes([path])
@@ -291,15 +291,15 @@ def _in_turns(parts: Sequence[Iterator[Example]]) -> Iterator[Example]:
 
 
 def _chunks(examples: Iterator[Example]) -> Iterator[Any]:
-  """Yields examples in columns, of many rows each."""
+  """Groups examples into chunks, in each of which a feature is a list."""
   while rows := list(itertools.islice(examples, _CHUNK_EXAMPLES)):
     yield tf.nest.map_structure(lambda *values: list(values), *rows)
 
 
 class TwoSources(seqio.DataSource):
-  """Official files if a folder is set, TensorFlow Datasets otherwise.
+  """Reads official files if a folder is set, else TensorFlow Datasets.
 
-  The choice is made at each use, so that a task is defined once and before the
+  The source is chosen at each use, so that tasks can be registered before the
   settings are known. Some tasks have official files only.
   """
 
@@ -316,7 +316,7 @@ class TwoSources(seqio.DataSource):
 
   @property
   def official(self) -> FilesDataSource | None:
-    """The official files, if the settings in force name a folder."""
+    """The official files, or None if the settings name no folder."""
     data_dir = data_settings.settings().data_dir_of(self._task_name)
     if data_dir is None:
       return None
@@ -324,7 +324,7 @@ class TwoSources(seqio.DataSource):
 
   @property
   def chosen(self) -> FilesDataSource | seqio.TfdsDataSource:
-    """The source that the settings in force name."""
+    """The source that the current settings select."""
     chosen = self.official or self.tfds
     if chosen is None:
       raise UserError(

@@ -31,7 +31,7 @@ def is_gzip(path: str) -> bool:
 
 
 def is_file(path: str) -> bool:
-  """Whether `path` is a file; refuses a pipe, which would block."""
+  """Whether `path` is a file; rejects a pipe, which would block."""
   if not is_local(path):
     return tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
   if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
@@ -43,7 +43,7 @@ def is_file(path: str) -> bool:
 
 @contextlib.contextmanager
 def _explained(path: str) -> Iterator[None]:
-  """Turns whatever goes wrong with a file into a UserError."""
+  """Converts errors of reading a file to a UserError."""
   try:
     yield
   except (*_DAMAGE, OSError, tf.errors.OpError) as error:
@@ -55,7 +55,7 @@ def _explained(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[Any]:
-  """Opens a file; a UserError reports whatever goes wrong while it is open."""
+  """Opens a file; errors while it is open are raised as a UserError."""
   with _explained(path), _open(path) as raw:
     yield gzip.GzipFile(fileobj=raw) if is_gzip(path) else raw
 
@@ -63,12 +63,12 @@ def reading(path: str) -> Iterator[Any]:
 def _open(path: str) -> BinaryIO:
   if not is_local(path):
     return io.BufferedReader(_RemoteFile(path), _BUFFER_BYTES)
-  is_file(path)  # a pipe would block
+  is_file(path)  # raises on a pipe, which would block
   return open(path, 'rb')
 
 
 class _RemoteFile(io.RawIOBase):
-  """A file of tf.io.gfile, whose own lines lack their carriage returns."""
+  """Wraps tf.io.gfile's files, whose own lines lack carriage returns."""
 
   def __init__(self, path: str) -> None:
     self._file = tf.io.gfile.GFile(path, 'rb')
@@ -90,7 +90,7 @@ class _RemoteFile(io.RawIOBase):
 
 
 def lines_before(path: str, offset: int) -> int:
-  """Counts the lines before an offset, by reading the file up to there."""
+  """Counts the lines before an offset by reading the file up to it."""
   lines = 0
   with reading(path) as stream:
     while chunk := stream.read(min(offset, _BUFFER_BYTES)):
@@ -100,12 +100,12 @@ def lines_before(path: str, offset: int) -> int:
 
 
 def find(folder: str, pattern: str) -> list[str]:
-  """Finds the files below `folder` that match, sorted, each of them once.
+  """Finds the distinct files below `folder` that match, in sorted order.
 
   Args:
-    folder: where to look; taken literally.
-    pattern: relative path; `*` matches within a name, `**/` any number of
-      folders, even none. With a `/` at the end it is a folder.
+    folder: where to search; not a pattern.
+    pattern: relative path; `*` matches within a name, `**/` zero or more
+      folders. A trailing `/` denotes a folder.
   """
   path = os.path.join(folder, pattern)
   if pattern.endswith('/'):
@@ -129,7 +129,7 @@ def find(folder: str, pattern: str) -> list[str]:
 
 
 def _files_below(root: str) -> Iterator[str]:
-  """Yields the files of a folder; one that links lead back to only once."""
+  """Yields the files below a folder; visits each only once despite links."""
   seen = set()
   for parent, folders, names in tf.io.gfile.walk(root):
     real = os.path.realpath(parent)
@@ -137,7 +137,7 @@ def _files_below(root: str) -> Iterator[str]:
       folders.clear()
       continue
     seen.add(real)
-    # Real folders come before the links to them.
+    # Visit real folders before links to them.
     folders.sort(key=lambda name: (os.path.islink(f'{parent}/{name}'), name))
     yield from (os.path.join(parent, name) for name in names)
 
@@ -148,13 +148,13 @@ def total_bytes(paths: Iterable[str]) -> int:
 
 
 def state(paths: Iterable[str]) -> str:
-  """Returns a digest of sizes and times, which changes when a file does."""
+  """Returns a digest of sizes and times that changes when a file changes."""
   digest = hashlib.sha256()
   for path in paths:
     with _explained(path):
       if is_local(path):
         stat = os.stat(path)
-        # The change time moves even if a file keeps its modification time.
+        # The change time updates even if the modification time is preserved.
         found = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
       else:
         remote = tf.io.gfile.stat(path)
