@@ -1,8 +1,8 @@
-"""Serves the same layers in JAX; see `_worker`.
+"""Runs the layers of `_layer` in JAX, as a worker; see `_worker`.
 
     python -m benchmarks._jax layer '{"batch": 4, "length": 512}' V R
 
-Each step, forward and backward, is one compiled program.
+The forward and backward pass of a step are one compiled program.
 """
 
 import functools
@@ -25,8 +25,8 @@ def layer(
 ) -> Callable[[], object]:
   """T5's projections around softmax(B) V, forward and backward.
 
-  After `V`, `R` or `R+V`, ` weights` applies dropout to the weights that all
-  queries share, as in T5X, rather than to the values.
+  A name is `V`, `R` or `R+V`; ` weights` after it applies dropout, as in T5X,
+  to attention weights (one mask for all queries) rather than to values.
   """
   letters, _, dropped = name.partition(' ')
   call, weights = (

@@ -1,20 +1,20 @@
-"""The layer that `_torch` and `_jax` time, in NumPy: its sizes and arrays."""
+"""Sizes and NumPy arrays of the layer that `_torch` and `_jax` time."""
 
 import numpy as np
 import numpy.typing as npt
 
-HEADS, D_KV, D_MODEL, RATE = 12, 64, 768, 0.1  # T5 (Base), its dropout
+HEADS, D_KV, D_MODEL, RATE = 12, 64, 768, 0.1  # T5 (Base); dropout
 
 
 def tokens_seen(
   batch: int, length: int, fill: tuple[float, float]
 ) -> npt.NDArray[np.bool_]:
-  """[batch, length]: what is no padding, in the rows of `_ours`.
+  """Returns [batch, length]: False at padding, in the same rows as `_ours`.
 
   Args:
     batch: number of examples.
     length: N.
-    fill: how full the emptiest and the fullest row may be.
+    fill: smallest and largest fraction of a row that may be tokens.
   """
   least, most = (int(share * length) for share in fill)
   used = np.random.default_rng(1).integers(least, most + 1, size=(batch, 1))
@@ -24,15 +24,15 @@ def tokens_seen(
 def arrays(
   letters: str, seen: npt.NDArray[np.bool_]
 ) -> tuple[dict[str, npt.NDArray[np.float32]], ...]:
-  """Draws what a layer is called with, and its weights.
+  """Draws the inputs and the weights of a layer.
 
   Args:
     letters: V, R or R+V.
-    seen: the tokens of its rows.
+    seen: token mask, as returned by `tokens_seen`.
 
   Returns:
-    `x`, `cotangent` and `bias`; and the weights `v`, `o`, `q`, `k`, `R` and
-    `alpha` that it has.
+    The inputs `x`, `cotangent` and `bias`; and the weights, those of `v`, `o`,
+    `q`, `k`, `R` and `alpha` that the layer uses.
   """
   rng = np.random.default_rng(1)
 

@@ -1,8 +1,8 @@
-"""Serves steps of a layer, a model or a decoder of a checkout; see `_worker`.
+"""Runs layers, models and decoding of a checkout as a worker; see `_worker`.
 
     python -m benchmarks._ours layer '{"batch": 4, "length": 512}' random ...
 
-A name is one of those that `speed` explains.
+`speed` explains the names.
 """
 
 import contextlib
@@ -16,13 +16,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-sys.argv[0] = 'synth-mtf'  # whose processes import TensorFlow when asked to
+sys.argv[0] = 'synth-mtf'  # such processes import TensorFlow lazily
 _checkout = os.environ.get('BENCHMARKED_CHECKOUT', '')
 sys.path.insert(0, _checkout)
 from synth_mtf.run import process
 
 process.load_quietly()
-sys.path.remove(_checkout)  # the benchmarks are those of this checkout
+sys.path.remove(_checkout)  # import the benchmarks of this checkout
 
 import gin
 import mesh_tensorflow as mtf
@@ -54,7 +54,7 @@ class Shape:
   beams: int = 1
 
   def sequence_id(self) -> npt.NDArray[np.int32]:
-    """[batch, length]; rows as full as `fill` says, of 1 or (packed) 2."""
+    """Returns [batch, length]: ids of the sequences in a row, 0 at padding."""
     seen = tokens_seen(self.batch, self.length, self.fill).astype(np.int32)
     if not self.packed:
       return seen
@@ -63,7 +63,7 @@ class Shape:
     return seen * (1 + (np.arange(n) >= cut))
 
   def tokens(self) -> npt.NDArray[np.int64]:
-    """[batch, length]: tokens of the encoder, 0 at padding."""
+    """Returns [batch, length]: encoder tokens, 0 at padding."""
     ids, rng = self.sequence_id(), np.random.default_rng(_SEED)
     return ids * rng.integers(2, _VOCABULARY, ids.shape)
 
@@ -72,9 +72,9 @@ Step = Callable[[], object]
 
 
 def layer(name: str, shape: Shape) -> Step:
-  """One encoder layer forward and backward, dropout and padding included.
+  """One encoder layer, forward and backward, with dropout and padding.
 
-  There is no relative position bias, which would cost all layers the same. All
+  The relative position bias is omitted, as it costs all layers the same. All
   results are fetched, so that none is pruned.
   """
   bindings = [
@@ -100,14 +100,14 @@ def layer(name: str, shape: Shape) -> Step:
 
 
 def model(name: str, shape: Shape) -> Step:
-  """A whole train step of a T5 model: loss, gradients and Adafactor."""
+  """A full training step of a T5 model: loss, gradients and Adafactor."""
   targets = dataclasses.replace(shape, length=shape.targets)
   features = {'inputs': shape.tokens(), 'targets': targets.tokens()}
   return _model_step(name, shape, features, tf.estimator.ModeKeys.TRAIN)
 
 
 def decode(name: str, shape: Shape) -> Step:
-  """Decoding, encoder included; no example ends before `targets`."""
+  """Decoding, including the encoder; no example ends before `targets`."""
   bindings = [
     f'Bitransformer.decode.beam_size = {shape.beams}',
     'Bitransformer.decode.temperature = 0.0',
@@ -120,7 +120,7 @@ def decode(name: str, shape: Shape) -> Step:
 
 @contextlib.contextmanager
 def _configured(name: str, shape: Shape, bindings: list[str]) -> Iterator[None]:
-  """A gin configuration of T5 with a contestant's layer; cleared after use."""
+  """Configures T5 with the layer under test; clears gin on exit."""
   variant, _, beside = name.partition(', ')
   files = [f'sizes/{shape.size}.gin']
   if variant != 'SelfAttention':
@@ -131,13 +131,13 @@ def _configured(name: str, shape: Shape, bindings: list[str]) -> Iterator[None]:
   gin_files.parse(
     files,
     [
-      # As runs/cpu.gin has it: a batch in one piece.
+      # One microbatch per batch, as in runs/cpu.gin.
       'utils.serialize_num_microbatches.tokens_per_microbatch_per_replica '
       '= None',
       "utils.get_variable_dtype.slice_dtype = 'float32'",
       "utils.get_variable_dtype.activation_dtype = 'float32'",
       'utils.run.optimizer = @optimize.AdafactorOptimizer',
-      # Which the data pipeline would say.
+      # In a run, the data pipeline determines this.
       f'SyntheticAttention.packed = {shape.packed}',
       *([f'num_layers = {shape.layers}'] if shape.layers else []),
       *bindings,
@@ -152,7 +152,7 @@ def _configured(name: str, shape: Shape, bindings: list[str]) -> Iterator[None]:
 def _call_layer(
   mesh: mtf.Mesh, shape: Shape
 ) -> tuple[transformer.Context, mtf.Tensor, mtf.Tensor]:
-  """The encoder's layer of the gin configuration on tokens of its own."""
+  """Applies the configured encoder layer to random inputs."""
   model = transformer.Unitransformer(
     layer_stack=None,
     d_model=gin.query_parameter('%d_model'),
@@ -164,7 +164,7 @@ def _call_layer(
   )
   batch = mtf.Dimension('batch', shape.batch)
   length = mtf.Dimension('length', shape.length)
-  # Out of a constant, TensorFlow would make masks before the run.
+  # A variable, because TensorFlow would fold the masks of a constant.
   ids = tf.get_variable(
     'sequence_id', initializer=shape.sequence_id(), trainable=False
   )
@@ -191,7 +191,7 @@ def _call_layer(
 def _normal(
   name: str, mesh: mtf.Mesh, shape: mtf.Shape, nonpadding: mtf.Tensor
 ) -> mtf.Tensor:
-  """Normal numbers at tokens, in a variable: a graph copies constants."""
+  """Draws normal noise at tokens; a variable, since graphs copy constants."""
   numbers = tf.get_variable(
     name,
     shape.to_integer_list,
@@ -208,7 +208,7 @@ def _model_step(
   mode: str,
   bindings: list[str] = [],  # noqa: B006 (it is only read)
 ) -> Step:
-  """The host's own model function on constant features."""
+  """Makes a step of the host's own model function on constant features."""
   with _configured(name, shape, bindings), tf.Graph().as_default():
     tf.set_random_seed(_SEED)
     tf.train.create_global_step()
@@ -246,7 +246,7 @@ def _model_step(
 
 
 def _step(load: Callable[[tf.Session], None], fetches: Any) -> Step:
-  """A step in a session of the current graph, with initial variables."""
+  """Makes a step that runs `fetches` in a session of the current graph."""
   session = tf.Session()
   session.run(tf.global_variables_initializer())
   load(session)
@@ -254,7 +254,7 @@ def _step(load: Callable[[tf.Session], None], fetches: Any) -> Step:
 
 
 if __name__ == '__main__':
-  logging.disable(logging.CRITICAL)  # gin reports each folder that it searches
+  logging.disable(logging.CRITICAL)  # gin logs each folder that it searches
   section, sizes, *names = sys.argv[1:]
   make = {'layer': layer, 'model': model, 'decode': decode}[section]
   serve({name: make(name, Shape(**json.loads(sizes))) for name in names})

@@ -1,10 +1,10 @@
-"""Serves the same layers, and decoding, in PyTorch; see `_worker`.
+"""Runs the layers of `_layer`, and decoding, in PyTorch; see `_worker`.
 
     python -m benchmarks._torch layer '{"batch": 4, "length": 512}' V R
     python -m benchmarks._torch decode '{"targets": 40, ...}' eager sdpa
 
-Layers run forward and backward, with T5's dropout: one decision for each key
-and head, which is a factor on the values. Decoding is by Hugging Face's T5 of
+Layers run forward and backward with T5's dropout, which draws one value per key
+and head and is applied to the values. Decoding runs Hugging Face's T5 with
 random weights and needs transformers.
 """
 
@@ -23,8 +23,8 @@ from benchmarks._worker import serve
 def layer(name: str, seen: torch.Tensor) -> Callable[[], object]:
   """T5's projections around softmax(B) V, forward and backward.
 
-  After `V`, `R` or `R+V`, ` fused` stands for PyTorch's fused attention, and
-  ` own dropout` for that with its own dropout of each weight.
+  A name is `V`, `R` or `R+V`; ` fused` after it uses PyTorch's fused attention,
+  ` own dropout` the same with its built-in dropout of each weight.
   """
   letters, _, way = name.partition(' ')
   call, weights = (
@@ -47,7 +47,7 @@ def layer(name: str, seen: torch.Tensor) -> Callable[[], object]:
 def _attend(
   way: str, w: dict[str, torch.Tensor], x: torch.Tensor, bias: torch.Tensor
 ) -> torch.Tensor:
-  """Y, [batch, heads, length, d_kv]."""
+  """Returns Y, [batch, heads, length, d_kv]."""
 
   def heads(name: str) -> torch.Tensor:
     return (x @ w[name]).view(*x.shape[:2], HEADS, D_KV).transpose(1, 2)
@@ -72,7 +72,7 @@ def _attend(
 def decode(
   attention: str, seen: torch.Tensor, beams: int, targets: int
 ) -> Callable[[], object]:
-  """Decodes `targets` tokens with a cache, by an attention of transformers."""
+  """Decodes `targets` tokens with a cache and transformers' `attention`."""
   import transformers
 
   torch.manual_seed(0)

@@ -1,9 +1,9 @@
-"""Runs steps in processes of their own, which take turns.
+"""Runs steps in separate processes, which take turns.
 
-Frameworks live in environments of their own, and checkouts cannot share a
-process. A worker builds its steps, says that it is ready and then runs the step
-of each name that it reads. This module imports nothing but the standard
-library, so that any environment can run it.
+Each framework has its own environment, and checkouts cannot share a process. A
+worker builds its steps, reports that it is ready and then runs the step named
+on each line of its input. This module imports only the standard library, so
+that any environment can run it.
 """
 
 import os
@@ -19,11 +19,11 @@ _PEAK = 'peak'
 
 
 def serve(steps: Mapping[str, Callable[[], object]]) -> None:
-  """Answers lines of the standard input until it ends.
+  """Answers the lines of standard input until it ends.
 
-  A name is answered by the seconds that its step took, by the clock and of all
-  cores; `peak` by the largest memory that the process ever had, in bytes. Each
-  step runs twice before the first line.
+  The answer to a name is the wall-clock and processor seconds of its step; the
+  answer to `peak` is the peak memory of the process in bytes. Each step first
+  runs twice to warm up.
   """
   for step in steps.values():
     step()
@@ -45,7 +45,7 @@ class Worker:
   """A process that calls `serve`."""
 
   def __init__(self, command: Sequence[str], checkout: str = '') -> None:
-    """Starts a worker, with a checkout's synth_mtf, and waits for it."""
+    """Starts a worker on a checkout's synth_mtf; waits until it is ready."""
     self._command = ' '.join(command)
     path = [str(HERE), os.environ.get('PYTHONPATH', '')]
     self._process = subprocess.Popen(
@@ -63,16 +63,16 @@ class Worker:
     self._answer(_READY)
 
   def seconds(self, name: str) -> tuple[float, float]:
-    """Runs a step; returns its seconds by the clock, and of all cores."""
+    """Runs a step; returns its wall-clock and processor seconds."""
     wall, cpu = self._ask(name).split()
     return float(wall), float(cpu)
 
   def peak(self) -> int:
-    """The largest memory that it ever had, in bytes."""
+    """Returns the peak memory of the process in bytes."""
     return int(self._ask(_PEAK))
 
   def close(self) -> None:
-    """Lets it end."""
+    """Closes its input and waits for it to exit."""
     self._process.communicate()
 
   def _ask(self, line: str) -> str:
@@ -82,7 +82,7 @@ class Worker:
     return self._answer()
 
   def _answer(self, expected: str = '') -> str:
-    """The next line that can be an answer; frameworks print others."""
+    """Returns the next line that is an answer; frameworks print others."""
     assert self._process.stdout
     for line in self._process.stdout:
       words = line.split()

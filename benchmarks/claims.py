@@ -1,27 +1,27 @@
-"""Trains small models to see whether the paper's ideas hold.
+"""Trains small models to test whether the paper's ideas hold.
 
     python -m benchmarks.claims a b --out claims
     python -m benchmarks.claims c f --data_dir my_data --vocabulary my.model
 
 The parts are
 
-  a  what depends on positions alone (copy, reverse): R, FR, D beside V
-  b  what depends on pairs of tokens (what came after this letter?): R and D
-     beside V, R+V and D+V, in self- and in cross-attention; the mixtures also
-     with an alpha that is learned at the learning rate
-  c  span corruption on text, at equal steps and at equal time, of the systems
-     of Table 4
+  a  tasks that depend only on positions (copy, reverse): R, FR and D against V
+  b  a task that depends on pairs of tokens (which capital followed this
+     letter?): R and D against V, R+V and D+V, in self- and cross-attention; the
+     mixtures also with an alpha that is learned at the learning rate
+  c  span corruption on text, with the systems of Table 4, at equal steps and at
+     equal time
   f  ablations on span corruption: rank of FR, factors of FD, heads of R+V,
      mixing, N
-  g  cross-attention: R, FR, D, R+V and D+V in place of V, on copying, text and
+  g  cross-attention: R, FR, D, R+V and D+V instead of V, on copying, text and
      translation
 
-Each model runs with each seed, in <out>/<part>/<task>/<model>/seed_<n>, which
-`synth-mtf table`, `plot` and `report` read. A second call skips what is done
-and resumes what was stopped. As many models train side by side as there are
-cores, each on one of them. <out>/<part>.json has mean and standard deviation
-over the seeds. c, f and g read --data_dir: text below corpus/, and for g a
-language pair in the place of wmt14_en_de.
+Each model trains with each seed in <out>/<part>/<task>/<model>/seed_<n>, which
+`synth-mtf table`, `plot` and `report` read. A second call skips finished models
+and resumes interrupted ones. By default, one model trains on each core at a
+time. <out>/<part>.json has the mean and standard deviation over the seeds. c, f
+and g read --data_dir: text below corpus/ and, for g, a language pair in the
+folder of wmt14_en_de.
 """
 
 import argparse
@@ -44,8 +44,8 @@ from benchmarks._worker import HERE
 from benchmarks.claims_parts import PARTS, PERPLEXITY, Model, Part
 from synth_mtf.results import runs
 
-_CHECKPOINTS = 10  # while a model trains
-# The command, from this checkout.
+_CHECKPOINTS = 10  # saved during training
+# Runs the `synth-mtf` of this checkout.
 _COMMAND = """import sys
 from synth_mtf import cli
 sys.argv[0] = 'synth-mtf'
@@ -55,15 +55,15 @@ sys.exit(cli.main())
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-  """A model that is trained on a task with a seed.
+  """One model trained on one task with one seed.
 
   Attributes:
-    part: which it belongs to.
-    task: what it is trained on.
-    model: the row of the table.
-    seed: of its data, initial values and dropout.
-    folder: of its checkpoints.
-    options: words for `synth-mtf transformer`: data and vocabulary.
+    part: the part that it belongs to.
+    task: name of the task.
+    model: its row in the table.
+    seed: seed of the data, initial values and dropout.
+    folder: folder for its checkpoints.
+    options: data and vocabulary flags for `synth-mtf transformer`.
   """
 
   part: Part
@@ -74,7 +74,7 @@ class Training:
   options: Sequence[str]
 
   def train(self, steps: int) -> None:
-    """Trains up to a number of steps, unless that is done."""
+    """Trains up to a number of steps, unless already done."""
     self._run_once(
       f'train_{steps}',
       'pretrain_text',
@@ -87,7 +87,7 @@ class Training:
     )
 
   def measure(self, steps: Iterable[int]) -> None:
-    """Evaluates checkpoints, unless that is done."""
+    """Evaluates checkpoints, unless already done."""
     at = sorted({*steps})
     self._run_once(
       f'measure_{"_".join(map(str, at))}',
@@ -97,7 +97,7 @@ class Training:
     )
 
   def value(self, steps: int) -> float:
-    """What was measured; log perplexity without its minus."""
+    """Returns the metric at a step; a negative log perplexity is negated."""
     asked = self.task, steps, self.part.metric
     for one in runs.read(str(self.folder))[0].results:
       if (one.task, one.step, one.metric) == asked and one.value is not None:
@@ -106,11 +106,11 @@ class Training:
 
   @property
   def steps_per_second(self) -> float:
-    """Of its training, without what it trained on for equal time."""
+    """Speed of training, without any further steps for equal time."""
     return float((self.folder / f'train_{self.part.steps}.done').read_text())
 
   def _run_once(self, name: str, run: str, *params: str) -> None:
-    """Runs `synth-mtf transformer` on one core, unless that is done."""
+    """Runs `synth-mtf transformer` on one core, unless already done."""
     done = self.folder / f'{name}.done'
     if done.exists():
       return
@@ -154,7 +154,7 @@ class Training:
 
 
 def main(argv: Sequence[str]) -> None:
-  """Runs the parts, and prints and writes the results of each."""
+  """Runs the parts; prints and writes the results of each."""
   args = _parse(argv)
   for letter in args.parts:
     part = PARTS[letter]
@@ -191,7 +191,7 @@ def _trainings(
 def _compare(
   part: Part, trainings: Sequence[Training], jobs: int
 ) -> dict[str, Any]:
-  """Trains and measures side by side, and returns what was measured."""
+  """Trains and evaluates in parallel, and returns the results."""
 
   def each(what: str, run: Callable[[Training], None]) -> None:
     def one(training: Training) -> None:
@@ -200,7 +200,7 @@ def _compare(
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
       try:
-        # The first error is reported at once, not after all the others.
+        # Reports the first error at once, not after all the other runs.
         list(pool.map(one, trainings))
       except BaseException:
         pool.shutdown(cancel_futures=True)
@@ -236,7 +236,7 @@ def _compare(
 
 
 def _of_equal_time(part: Part, trainings: Sequence[Training]) -> dict[str, int]:
-  """Steps, to the next checkpoint, in the time that V takes; by model."""
+  """Returns each model's steps in the time of V, rounded to a checkpoint."""
   speeds = {
     name: statistics.median(t.steps_per_second for t in several)
     for (_, name), several in _groups(trainings).items()
@@ -252,7 +252,7 @@ def _of_equal_time(part: Part, trainings: Sequence[Training]) -> dict[str, int]:
 def agreement(
   ours: dict[str, float], paper: dict[str, float]
 ) -> Optional[float]:
-  """Returns Kendall's tau of two orders; None for fewer than two models."""
+  """Returns Kendall's tau of two orders, None for fewer than two models."""
   both = [name for name in ours if name in paper]
   if len(both) < 2:
     return None
@@ -262,7 +262,7 @@ def agreement(
 def _groups(
   trainings: Iterable[Training],
 ) -> dict[tuple[str, str], list[Training]]:
-  """The seeds of each task and model."""
+  """Groups trainings by task and model, with all seeds in one group."""
   found = collections.defaultdict(list)
   for training in trainings:
     found[training.task, training.model.name].append(training)

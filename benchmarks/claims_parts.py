@@ -1,4 +1,4 @@
-"""The parts of benchmarks/claims.py: what is trained on what."""
+"""The parts of benchmarks/claims.py: their models, tasks and metrics."""
 
 import dataclasses
 import re
@@ -15,32 +15,31 @@ TRANSLATION = 'synth_wmt14_ende_v003'
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """A row of a table."""
+  """A model: one row of a table."""
 
   name: str
   variants: Sequence[str]  # files of gin/variants
   params: Sequence[str] = ()  # gin bindings
-  lengths: Optional[tuple[int, int]] = None  # if not the part's
+  lengths: Optional[tuple[int, int]] = None  # overrides the part's
 
   @property
   def folder(self) -> str:
-    """The name of its folder."""
     return re.sub(r'[^\w+]+', '_', self.name)
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-  """Models that are compared, each trained and measured on each task."""
+  """Models to compare, each trained and evaluated on each task."""
 
-  claim: str  # what is to be seen
+  claim: str  # the heading of the results
   tasks: Sequence[str]
-  metric: str  # the host's name
+  metric: str  # as the host names it
   steps: int
   models: Sequence[Model]
   lengths: tuple[int, int] = (128, 29)  # of inputs and targets
   params: Sequence[str] = ()  # gin bindings of all models
-  # The paper's, by model; with them, the part is also measured after as much
-  # time as V has taken.
+  # The paper's results by model. If set, models are also evaluated after the
+  # training time of V.
   paper: Optional[dict[str, float]] = None
 
 
@@ -58,8 +57,8 @@ SYSTEMS = (
   Model('DyConv', ['dyconv']),
   Model('Linformer', ['linformer']),
 )
-# The log perplexities of Table 4: known to us at second hand, and not compared
-# with the paper's text.
+# The log perplexities of Table 4, from a secondary source and not checked
+# against the paper.
 _PAPER_PERPLEXITY = {
   'D+V': 1.832,
   'R+V': 1.849,
@@ -69,7 +68,7 @@ _PAPER_PERPLEXITY = {
   'LightConv': 1.972,
   'DyConv': 2.040,
 }
-# With dropout, so few steps teach little.
+# With dropout, models learn little in so few steps.
 _NO_DROPOUT = ['dropout_rate = 0.0']
 _SIZES = (2, 8, 32)
 
@@ -79,7 +78,7 @@ def _of(*names: str) -> list[Model]:
 
 
 def _across(*names: str, beside: bool = False) -> list[Model]:
-  """Models in cross-attention, or beside that in self-attention, too."""
+  """Returns models with variants in cross-attention, or in both if `beside`."""
   models = []
   for model in _of(*names):
     crossed = [f'cross_{variant}' for variant in model.variants]
@@ -89,7 +88,7 @@ def _across(*names: str, beside: bool = False) -> list[Model]:
 
 
 def _with_free_alpha(models: Sequence[Model]) -> list[Model]:
-  """Mixtures whose alpha is learned at the learning rate."""
+  """Returns the mixtures with an alpha learned at the full learning rate."""
   names = [f'{model.name}, free alpha' for model in models]
   params = ["include 'common/free_alpha.gin'"]
   return [

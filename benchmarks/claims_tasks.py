@@ -1,13 +1,13 @@
-"""Synthetic tasks for benchmarks/claims.py, each with one kind of dependence.
+"""Synthetic tasks for benchmarks/claims.py, each with one kind of dependency.
 
   claims_copy     kqzh -> kqzh: a target token depends on a position
   claims_reverse  kqzh -> hzqk: the same, from the other end
-  claims_lookup   bXdYaZ -> dYaZbX: the capital after a letter is the one that
-                  came after it before, so that it depends on two tokens that
-                  are alike
+  claims_lookup   bXdYaZ -> dYaZbX: each letter is followed by the same capital
+                  as in the inputs, so that the capital depends on a match
+                  between two tokens
 
-A symbol is a byte. All rows of a task have the same length, so that the place
-of a symbol says nothing about which one it is.
+A symbol is one byte. All rows of a task have the same length, so that the
+position of a symbol reveals nothing about the symbol.
 """
 
 import functools
@@ -22,14 +22,14 @@ from t5.evaluation import metrics
 
 
 class Lengths(NamedTuple):
-  """Tokens of each row, with the end of the sequence."""
+  """Tokens per row, including the end of the sequence."""
 
   inputs: int
   targets: int
 
 
 _COPIED = 16  # symbols
-_PAIRS = 3  # of a letter and a capital
+_PAIRS = 3  # each a letter and a capital
 COPIED = Lengths(_COPIED + 1, _COPIED + 1)
 LOOKED_UP = Lengths(2 * _PAIRS + 1, 2 * _PAIRS + 1)
 _SYMBOLS = np.array(list(string.ascii_letters + string.digits))
@@ -73,7 +73,7 @@ def _rows(
 def _dataset(
   make: Callable[[np.random.Generator], _Row],
   split: str,
-  shuffle_files: bool,  # rows are drawn independently as it is
+  shuffle_files: bool,  # unused: rows are drawn independently
   seed: object = None,
 ) -> tf.data.Dataset:
   text = tf.TensorSpec([], tf.string)

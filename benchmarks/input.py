@@ -1,15 +1,15 @@
-"""Input rates of our tasks over official files and of T5's own, in examples/s.
+"""Measures the input rates of our tasks and of T5's own, in examples/s.
 
     python -m benchmarks.input --data_dir DIR [--uncached] [--tasks NAME ...]
 
-T5's own task reads the same rows through TFDS, whose builders first make the
-datasets from the files. Both sides run the whole input pipeline of training,
-shuffled and tokenized with the same vocabulary, in turns in one process.
+Ours read official files. T5's read the same rows through TFDS, whose builders
+first generate the datasets from these files. Both run the whole input pipeline
+of training, with shuffling and the same vocabulary, in turns in one process.
 
-The JSON has for each task the best rate of each side and their ratio; and the
-same in processor time, `_per_cpu_s`. With `--uncached`, rows are read again in
-each epoch, as those of the full-size sets are; seqio keeps sets of fewer than
-10,000 rows in memory.
+For each task, the JSON has the best rate of each side and their ratio, and both
+per second of processor time (`_per_cpu_s`). With `--uncached`, each epoch reads
+the rows again, as with full-size datasets; by default, seqio keeps datasets of
+fewer than 10,000 rows in memory.
 """
 
 import argparse
@@ -35,11 +35,11 @@ _WARM_UP = 4000
 def preparations(
   data_dir: pathlib.Path, tfds_dir: str
 ) -> dict[str, Callable[[], Any]]:
-  """Returns, by T5's name of a task, what makes the TFDS dataset it reads."""
+  """Maps T5's task names to functions that prepare their TFDS datasets."""
   glue, super_glue = str(data_dir / 'glue'), str(data_dir / 'superglue')
   folder = str(data_dir / 'squad')
   squad = {part: f'{folder}/{part}-v1.1.json' for part in ('train', 'dev')}
-  # For these two, TFDS has no parser of the files that are here.
+  # TFDS has no parser for the files of these two datasets.
   paraphrases = {'train': _paraphrases(data_dir / 'glue' / 'MRPC')}
   pairs = {'train': _pairs(data_dir / 'parallel' / 'wmt14_en_de_tok')}
   sets: dict[str, tuple[Any, ...]] = {
@@ -75,9 +75,9 @@ def _pairs(folder: pathlib.Path) -> Iterator[tuple[int, Any]]:
 
 
 def rate(task: Any, examples: int, cached: bool) -> tuple[float, float]:
-  """Returns examples per second, and per second of processor time.
+  """Returns examples per second and per second of processor time.
 
-  The clock starts after as many examples as fill the buffers of both sides.
+  The clock starts after enough examples to fill the buffers of either side.
   """
   import numpy as np
   import tensorflow as tf
@@ -125,7 +125,7 @@ def compare(
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
-  """Compares the tasks of a command line; prints and writes the results."""
+  """Compares the tasks on the command line; prints and writes the results."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

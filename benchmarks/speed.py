@@ -1,4 +1,4 @@
-"""Times our layers and models beside T5's, other frameworks and checkouts.
+"""Times our layers and models against T5's, other frameworks and checkouts.
 
     python -m benchmarks.speed layer packed --json speed.json
     python -m benchmarks.speed layer --torch .torch/bin/python
@@ -9,25 +9,25 @@ The sections are
 
   layer    one encoder layer of T5 (Base), forward and backward, on unpacked
            rows with padding, dropout as in T5
-  packed   the same with two sequences in each row
-  model    a train step of a whole T5: loss, gradients and Adafactor
-  decode   decoding by a whole T5, the encoder included (--beams 1 is greedy)
-  memory   a layer at batch 1 over N: time, and peak memory of the process;
+  packed   the same with two sequences per row
+  model    a training step of a whole T5: loss, gradients and Adafactor
+  decode   decoding with a whole T5, including the encoder (--beams 1 is greedy)
+  memory   a layer at batch 1 for each N: time, and peak memory of the process;
            a curve ends where the next length would exceed --limit_gb
 
-A name is `SelfAttention` (T5's own layer, with which all are compared), a file
-of gin/variants, or `mtf MODE` (mesh_tensorflow's Synthesizer). In whole models,
-`NAME, fast_cpu` has all of common/fast_cpu.gin; everything else is T5's.
---checkout times the same names in another checkout of this project (`before:
-NAME`); --torch and --jax name the pythons of environments with these, and with
-transformers for decoding (`torch: V fused`).
+A name is `SelfAttention` (T5's own layer, the baseline), a file in gin/variants
+or `mtf MODE` (mesh_tensorflow's Synthesizer). In whole models, `NAME, fast_cpu`
+adds all of common/fast_cpu.gin; everything else is T5's. --checkout times the
+same names in another checkout of this project (`before: NAME`). --torch and
+--jax give the Python of an environment that has the framework, and transformers
+for decoding (`torch: V fused`).
 
-Each framework and checkout has a process; in `memory`, each layer and length.
-The processes take turns, a step each, and are compared round by round. The JSON
-has the settings, and for each section and name `seconds` (the median), `speed`
-(how many times as fast as SelfAttention: median and quartiles), `cpu_speed`
-(the same in processor time), `over` (how many times as fast as each other name)
-and, in `memory`, the `bytes` of the process.
+Each framework and checkout has its own process; in `memory`, each layer and
+length has one. The processes take turns, one step each, and are compared round
+by round. The JSON has the settings and, for each section and name, `seconds`
+(the median), `speed` (how many times as fast as SelfAttention: median and
+quartiles), `cpu_speed` (the same in processor time), `over` (how many times as
+fast as each other name) and, in `memory`, the peak `bytes` of the process.
 """
 
 import argparse
@@ -58,15 +58,15 @@ _SETTINGS = ('size', 'batch', 'length', 'targets', 'fill', 'layers')
 
 
 class Entry(NamedTuple):
-  """What is timed."""
+  """A step to time."""
 
   name: str  # in the results
-  step: str  # the worker's name of it
+  step: str  # the worker's name for it
   worker: Worker
 
 
 def names() -> dict[str, Sequence[str]]:
-  """The names that each section times by default."""
+  """Returns the names that each section times by default."""
   variants = sorted((HERE / 'gin' / 'variants').glob('*.gin'))
   own = [p.stem for p in variants if 'synthetic_attention' in p.read_text()]
   return {
@@ -85,7 +85,7 @@ def names() -> dict[str, Sequence[str]]:
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
-  """Runs the sections of a command line; prints and writes the results."""
+  """Runs the sections on the command line; prints and writes the results."""
   args = _parse(argv)
   results: dict[str, Any] = {'settings': vars(args)}
   for section in args.sections:
@@ -106,7 +106,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
 def _turns(
   section: str, chosen: Sequence[str], args: argparse.Namespace
 ) -> dict[str, Any]:
-  """Times everything in turns."""
+  """Times all entries in turns, one step per round."""
   with contextlib.ExitStack() as stack:
     entries = list(_entries(section, chosen, args, stack))
     rounds = range(args.rounds)
@@ -141,7 +141,7 @@ def _entries(
   args: argparse.Namespace,
   stack: contextlib.ExitStack,
 ) -> Iterator[Entry]:
-  """Starts a worker for each checkout and framework."""
+  """Starts a worker per checkout and framework; yields its entries."""
   build = 'layer' if section == 'packed' else section
   shape = {name: getattr(args, name) for name in _SETTINGS}
   shape |= {'packed': section == 'packed', 'beams': args.beams}
@@ -170,7 +170,7 @@ def _entries(
 def _memory(
   chosen: Sequence[str], args: argparse.Namespace
 ) -> dict[str, dict[int, dict[str, float]]]:
-  """Time and memory over N; `nothing` is a process without a step."""
+  """Measures time and memory over N; `nothing` is a process without a step."""
   curves: dict[str, dict[int, dict[str, float]]] = {}
   for prefix, checkout in (('', ''), ('before: ', args.checkout)):
     if prefix and not checkout:
@@ -196,7 +196,7 @@ def _memory(
 def _process(
   name: str, length: int, checkout: str, args: argparse.Namespace
 ) -> dict[str, float]:
-  """Median seconds and peak bytes of a process with one step, or none."""
+  """Returns median seconds and peak bytes of a process with one or no step."""
   shape = {'size': args.size, 'batch': 1, 'length': length, 'fill': args.fill}
   words = [sys.executable, '-m', 'benchmarks._ours', 'layer', json.dumps(shape)]
   worker = Worker([*words, *filter(None, [name])], checkout)

@@ -1,9 +1,9 @@
-"""Makes the tables of docs/results.md from benchmarks/results/*.json.
+"""Writes the tables of docs/results.md from benchmarks/results/*.json.
 
     python -m benchmarks.tables
 
-replaces the rows of the table below each `<!-- table: ... -->` of the document.
-The files have more rows than the tables, which show the systems of the paper's.
+replaces the rows of the table below each `<!-- table: ... -->` comment. The
+files have more rows than the tables, which show the paper's systems.
 """
 
 import collections
@@ -31,13 +31,13 @@ _SYSTEMS = (
 
 
 def table(marker: str, header: str) -> str:
-  """A table of the document: its header, and rows from the files.
+  """Returns a table: its header, and rows from the files.
 
   Args:
-    marker: what its comment says: files with a section (`model.model`), each
-      followed by the fields that columns show; `rows=PATTERN` shows only rows
-      of these names, and `in_a_line=N` puts so many rows into a line.
-    header: the first two lines.
+    marker: text of the comment: files with a section (`model.model`), each
+      followed by the formats of its columns; `rows=PATTERN` selects rows by
+      name, and `in_a_line=N` puts N rows on a line.
+    header: the first two lines of the table.
   """
   file, columns, pattern, in_a_line = '', [], '.*', 1
   for word in marker.split():
@@ -64,13 +64,13 @@ def table(marker: str, header: str) -> str:
 
 @functools.cache
 def entries(file: str) -> Mapping[str, Mapping[str, Any]]:
-  """What a section of a file (`model.model`) has, by the name of a row."""
+  """Returns the rows in a section of a file (`model.model`) by name."""
   name, _, section = file.partition('.')
   found = json.loads((HERE / 'results' / f'{name}.json').read_text())[section]
   rows: dict[str, dict[str, Any]] = collections.defaultdict(
     lambda: collections.defaultdict(str)
   )
-  if section == 'rows':  # of claims.py: a row for each task of a model
+  if section == 'rows':  # from claims.py: a row per task and model
     for row in found:
       entry = rows[row['model']]
       for key, value in row.items():
@@ -97,7 +97,7 @@ def entries(file: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def label(name: str) -> str:
-  """The paper's letters for a variant, where it has some."""
+  """Returns the paper's letters for a variant, or `name` if it has none."""
   name, comma, beside = name.partition(', ')
   letters = re.findall('|'.join(_LETTERS), name)
   if '_'.join(letters) == name:
@@ -106,7 +106,7 @@ def label(name: str) -> str:
 
 
 def updated(document: str) -> str:
-  """A document with the rows of its tables made anew."""
+  """Returns the document with the rows of its tables regenerated."""
   return re.sub(
     r'(<!-- table: (.*) -->\n)((?:\|.*\n){2})(?:\|.*\n)*',
     lambda match: match[1] + table(match[2], match[3]),

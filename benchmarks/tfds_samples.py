@@ -1,8 +1,8 @@
 """Prepares TFDS datasets from official files, without a download.
 
-T5's tasks read `glue/cola:1.0.0` and the like. Here the builders of
-tensorflow_datasets generate them with their own parsers; only the download is
-replaced by a folder, so that T5 reads what it would read anywhere else.
+T5's tasks read datasets such as `glue/cola:1.0.0`. Here TFDS's own builders and
+parsers generate them; a local folder replaces only the download, so that T5
+reads the same data as anywhere else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tensorflow_datasets as tfds
 
 
 class _LocalFiles:
-  """Replaces TFDS's download manager, and downloads nothing."""
+  """Replaces TFDS's download manager with one that downloads nothing."""
 
   def __init__(self, path: Any) -> None:
     self._path = path
@@ -41,14 +41,14 @@ def prepare(
 
   Args:
     name: dataset, config and version, such as `glue/cola:1.0.0`.
-    files: what the builder gets in place of its downloads: a folder, or a dict
-      of files by the builder's own keys.
-    tfds_dir: the data folder of TFDS.
+    files: what replaces the builder's downloads: a folder, or a dict of files
+      by the builder's own keys.
+    tfds_dir: TFDS's data folder.
     generators: (key, example) pairs for each split, if the builder's own parser
       cannot run because it needs Apache Beam.
   """
   builder = tfds.builder(name, data_dir=tfds_dir)
-  # A builder has no public way to be given its files.
+  # TFDS has no public way to pass local files to a builder.
   own_splits = builder._split_generators  # noqa: SLF001
 
   def splits(manager: _LocalFiles, *unused_pipeline: Any) -> Any:
@@ -58,7 +58,7 @@ def prepare(
 
   builder._make_download_manager = lambda **_: _LocalFiles(files)  # noqa: SLF001
   builder._split_generators = splits  # noqa: SLF001
-  # TFDS reads older versions, but would generate only the newest.
+  # TFDS reads older versions, but would generate only the newest one.
   builder.canonical_version = builder.version
   builder.download_and_prepare()
 

@@ -31,7 +31,7 @@ from synth_mtf.tasks.files.formats import (
 )
 
 # Short files have small parts, so that shuffling the parts mixes the rows. Long
-# files have larger parts, up to a size at which opening a part is cheap compared
+# files have larger parts, up to a size at which opening one is cheap compared
 # with reading it.
 _LEAST_EXAMPLES = 16
 _MOST_EXAMPLES = 256

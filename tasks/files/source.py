@@ -156,7 +156,7 @@ class FilesDataSource(seqio.DataSource):
     ]
 
   def check(self, split: str) -> list[FileIndex]:
-    """Returns the indexes; raises a UserError on any fault or if all are empty."""
+    """Returns the indexes; a UserError lists all faults, or reports no rows."""
     indexes = self.indexes(split)
     faults = [fault for found in indexes for fault in found.faults]
     if faults and not self._skip_bad_rows:
