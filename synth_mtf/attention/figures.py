@@ -173,7 +173,7 @@ def heat_maps(
 def _looks(
   attentions: Sequence[Attention], stack: str
 ) -> Iterator[tuple[Attention, str, style.Look]]:
-  """Yields those with a stack: one colour per variant, one dash per step."""
+  """Yields attentions of a stack: a colour per variant, dashes per step."""
   labels = list(dict.fromkeys(one.label for one in attentions))
   steps = sorted({one.step for one in attentions}, reverse=True)
   for one in attentions:
@@ -187,7 +187,7 @@ def _looks(
 
 
 def _stacks(attentions: Sequence[Attention]) -> list[str]:
-  """Returns the stacks that any of them has, in the order of `SIDES`."""
+  """Returns the stacks that any model has, in the order of `SIDES`."""
   return [name for name in SIDES if any(name in a.stacks for a in attentions)]
 
 

@@ -34,7 +34,7 @@ from synth_mtf.synthesizers.dot_product import DotProduct
 
 VANILLA = scope_of(DotProduct)
 
-# Alphas, and differences between alphas, of at most this size are ignored.
+# Alphas, and differences between alphas, below this value are ignored.
 _NEGLIGIBLE = 1e-6
 
 Array = npt.NDArray[Any]
@@ -336,7 +336,7 @@ def _last_factors(variables: Iterable[str]) -> dict[str, str]:
 
 
 def _scaled(rest: str, value: Array, ratio: Array) -> Array:
-  """Multiplies a variable by [heads] or []; heads are axis 0, 1 in q."""
+  """Multiplies a variable by [heads] or []; heads are axis 0 (axis 1 of q)."""
   rows = [len(value)] if rest == 'q' else []
   view = value.reshape(*rows, ratio.size, -1) * np.ravel(ratio)[:, np.newaxis]
   return view.astype(np.float32).reshape(value.shape)

@@ -25,7 +25,7 @@ _FORMAT = 1
 
 Key = tuple[int, str, str, str]  # step, task, split and metric
 
-# What produced a result: package `versions` and the operative `gin`.
+# The origin of results: package `versions` and the operative `gin`.
 Origin = Mapping[str, Any]
 
 
