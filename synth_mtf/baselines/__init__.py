@@ -1,4 +1,4 @@
-"""Layers that the paper compares with, and a feed-forward layer.
+"""Baselines of the paper, and a feed-forward layer with a convolution.
 
 Lightweight and dynamic convolutions are the host's own layers
 (`gin/variants/lightconv.gin`, `dyconv.gin`).

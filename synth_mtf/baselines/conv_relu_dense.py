@@ -35,8 +35,8 @@ class ConvReluDense(transformer.TransformerLayer):
     Args:
       hidden_size: d_ff.
       filter_width: number of tokens that the convolution sees.
-      dropout_rate: dropout of the hidden layer; all tokens share a decision, as
-        in DenseReluDense.
+      dropout_rate: dropout of the hidden layer, shared by all tokens as in
+        DenseReluDense.
 
     Raises:
       ConfigurationError: if a size is below 1.

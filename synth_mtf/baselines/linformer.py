@@ -22,9 +22,9 @@ class Linformer(AttentionLayer):
       Y = softmax(Q (E K)^T) (F V),  E, F in R^(k x N) for each head
 
   (Wang et al., arXiv 2006.04768, eq. 7; the Synthesizer paper compares with
-  k = 32 in the encoder.) E and F are learned; padding is left out of both
-  products. Positions are mixed before the softmax, which rules out causality,
-  packed rows and a relative position bias: the layer refuses them.
+  k = 32 in the encoder.) E and F are learned; both products exclude
+  padding. Positions are mixed before the softmax, so the layer rejects
+  decoders, packed rows and relative position biases.
   """
 
   def __init__(
@@ -62,7 +62,7 @@ class Linformer(AttentionLayer):
     return 'Linformer'
 
   def attend(self, call: LayerCall) -> mtf.Tensor:
-    """softmax(Q (E K)^T) (F V), [batch..., length, heads, d_kv].
+    """Computes softmax(Q (E K)^T) (F V), [batch..., length, heads, d_kv].
 
     Raises:
       ConfigurationError: in a decoder, for packed rows, or beyond N.
@@ -91,7 +91,7 @@ class Linformer(AttentionLayer):
     return softmax_average(
       projected,
       Logits([], [InnerProduct(q, k, call.kv_dim)]),
-      # Padding has been left out of the projected positions.
+      # The projected positions already exclude padding.
       Visibility(None, None, seen.queries),
       values,
       self.weight_dropout(call.context),
@@ -101,7 +101,7 @@ class Linformer(AttentionLayer):
   def _project(
     self, call: LayerCall, name: str, memory: mtf.Tensor
   ) -> mtf.Tensor:
-    """E K or F V, [batch..., projected_length, heads, d_kv]."""
+    """Computes E K or F V, [batch..., projected_length, heads, d_kv]."""
     columns = mtf.Dimension('memory_length', self.max_length)
     weights = call.variable(
       name,

@@ -1,4 +1,4 @@
-"""What the host's Context says of a call, and what it keeps for a stack."""
+"""Helpers that read the host's Context and cache tensors in it."""
 
 from collections.abc import Callable
 from typing import Any, Optional
@@ -11,9 +11,9 @@ from mesh_tensorflow.transformer import transformer
 def cached(
   context: transformer.Context, name: str, make: Callable[[], mtf.Tensor]
 ) -> mtf.Tensor:
-  """What `make` returns, made once for all layers of a stack.
+  """Returns `make()`, computed once and cached for all layers of a stack.
 
-  Layers that are recomputed for their gradients have nothing to share.
+  Nothing is cached if the host recomputes layers in the backward pass.
   """
   if recomputes_layers(context):
     return make()
@@ -24,7 +24,7 @@ def cached(
 
 
 def recomputes_layers(context: transformer.Context) -> bool:
-  """Whether the host computes each layer once more for its gradient."""
+  """Whether the host recomputes each layer in the backward pass."""
   stack = getattr(context.model, 'layer_stack', None)
   return isinstance(stack, transformer.ReversibleLayerStack) or getattr(
     stack, '_recompute_grads', False
@@ -32,7 +32,7 @@ def recomputes_layers(context: transformer.Context) -> bool:
 
 
 def row_sequence_id(context: transformer.Context) -> Optional[mtf.Tensor]:
-  """The segment id of each token, [batch..., length], where there are any."""
+  """Returns the segment ids, [batch..., length], or None if there are none."""
   for ids in (context.subsequence_id, context.sequence_id):
     if isinstance(ids, mtf.Tensor) and context.length_dim in ids.shape.dims:
       return ids
@@ -42,8 +42,8 @@ def row_sequence_id(context: transformer.Context) -> Optional[mtf.Tensor]:
 def data_is_packed() -> bool:
   """Whether gin packs the data of training or evaluation.
 
-  Packed and unpacked rows look alike to a layer. T5 packs training data unless
-  `mesh_train_dataset_fn.pack = False`, and evaluation data only if
+  A layer cannot tell packed rows from unpacked ones. T5 packs training data
+  unless `mesh_train_dataset_fn.pack = False`, and evaluation data only if
   `mesh_eval_dataset_fn.pack = True`.
   """
   defaults = {'mesh_train_dataset_fn': True, 'mesh_eval_dataset_fn': False}
@@ -52,6 +52,6 @@ def data_is_packed() -> bool:
       gin.get_bindings(name).get('pack', default)
       for name, default in defaults.items()
     ]
-  except ValueError:  # t5 is not imported: there are no data
+  except ValueError:  # t5, which defines both, is not imported
     return True
   return any(packed)

@@ -1,8 +1,7 @@
-"""Operations below Mesh-TensorFlow's own, which work on slices of tensors.
+"""Custom Mesh-TensorFlow operations, implemented on each device's slices.
 
-Each kernel works on the slices that the devices of a mesh hold, declares which
-dimensions the mesh may split, and has its own gradient. Where a TPU needs
-another program than other devices, the kernel chooses it.
+Each kernel declares which dimensions the mesh may split, and most define their
+own gradients. Kernels select a different implementation on TPUs if needed.
 """
 
 import itertools
@@ -20,9 +19,9 @@ _MAX_EXPONENT = 75.0
 
 
 def link_gradient(y: mtf.Tensor, x: mtf.Tensor) -> mtf.Tensor:
-  """y, with a gradient by x that is 0.
+  """Returns y, with a zero gradient with respect to x.
 
-  The host recomputes a layer only if all of its inputs have a gradient.
+  The host recomputes a layer only if all of its inputs have gradients.
   """
   return mtf.slicewise(
     lambda y, x: y,
@@ -37,11 +36,11 @@ def link_gradient(y: mtf.Tensor, x: mtf.Tensor) -> mtf.Tensor:
 def recompute_in_backward(
   make: Callable[[], tuple[mtf.Tensor, ...]], given: Sequence[mtf.Tensor]
 ) -> tuple[mtf.Tensor, ...]:
-  """What `make` returns; on a TPU, its gradient calls it again.
+  """Returns `make()`, recomputed in the backward pass on a TPU.
 
-  No tensor between `given`, at least one for each large tensor on the way, and
-  the result is kept. Where the host's `recompute_grad` adds a sum over all
-  devices, times 1e-30, this has a barrier.
+  Intermediate tensors are not kept; `given` needs at least one input of each
+  large one. A barrier delays the recomputation, where the host's
+  `recompute_grad` adds a sum over all devices, times 1e-30.
   """
   if not is_tpu(given[0].mesh):
     return make()
@@ -72,16 +71,16 @@ def put(
   position: mtf.Tensor,
   memory_length: mtf.Dimension,
 ) -> mtf.Tensor:
-  """`memory` with `new` at a position of its length.
+  """Writes `new` into `memory` at a position along `memory_length`.
 
-  Off a TPU only the one token is written; on a TPU, or if the mesh splits the
-  length, a comparison selects it.
+  On a TPU, or if the mesh splits the length, a comparison with the position
+  selects the entry; otherwise only that entry is written.
 
   Args:
     new: [batch..., ...].
     memory: [batch..., ...], with memory_length anywhere after the batch.
-    position: int32 over any of batch..., not negative. Where it is past the
-      end, the example is finished, and its memory undefined.
+    position: nonnegative int32 over any of batch... An example whose position
+      is past the end is finished, and its memory is undefined.
     memory_length: the dimension that `new` lacks.
   """
   dims = memory.shape.dims
@@ -121,12 +120,11 @@ def put(
 
 
 def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
-  """`table[..., indices, ...]` along the axis of that name.
+  """Returns `table[..., indices, ...]` along the named axis.
 
-  A TPU multiplies with a one-hot matrix, as the host does; other devices copy
-  entries. The result has the dimensions of the indices, int32 and in range, in
-  place of `axis`, which no mesh splits; dimensions that the table has too are
-  aligned.
+  A TPU multiplies by a one-hot matrix, as the host does; other devices copy
+  entries. Indices are int32 and in range. Their dimensions replace `axis`,
+  which the mesh must not split; dimensions shared with the table are aligned.
   """
   position_dim = mtf.Dimension(
     'position', table.shape.get_dim_by_name(axis).size
@@ -147,8 +145,8 @@ def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
   )
 
   def copy(table: tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
-    # After a sparse read of a variable, TensorFlow would copy all of it at each
-    # later read, such as the softmax's of an embedding.
+    # A sparse read would make TensorFlow copy the whole variable at every later
+    # read, for example when the softmax reads an embedding.
     table = tf.convert_to_tensor(table)
     return tf.gather(table, indices, axis=at, batch_dims=len(common))
 
@@ -170,13 +168,13 @@ def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
 
 
 class _SumByIndex(mtf.Operation):
-  """The gradient of `gather`: entries with the same index are summed.
+  """The gradient of `gather`, which sums entries with the same index.
 
       dT[..., i, ...] = sum of the dY whose index is i
 
-  from dY [common..., entries..., kept...] and the indices [common...,
-  entries...] to [common..., axis, kept...]. Each device sums its own entries,
-  and the mesh adds these tables; it may split all dimensions but the axis.
+  dY is [common..., entries..., kept...], the indices [common..., entries...],
+  and dT [common..., axis, kept...]. Each device sums its own entries, and an
+  all-reduce adds the results. The mesh may split any dimension but the axis.
   """
 
   def __init__(
@@ -217,13 +215,13 @@ class _SumByIndex(mtf.Operation):
 def gather_cells(
   table: mtf.Tensor, rows: mtf.Tensor, columns: mtf.Tensor
 ) -> mtf.Tensor:
-  """`table[..., rows, columns]`, one cell for each pair.
+  """Returns `table[..., rows, columns]`, one cell per (row, column) pair.
 
-  Off a TPU, all heads of a cell are read at once. On a TPU, a gather is a
-  product, and one product for each axis is less work than one over cells.
+  On a TPU, a gather is a matrix product, and one product per axis is cheaper
+  than one over cells. Other devices read all heads of a cell at once.
 
-  From a table [..., length, memory_length], int32 rows [batch..., length] and
-  columns [batch..., memory_length], it makes [batch..., ..., length,
+  A table [..., length, memory_length] with int32 rows [batch..., length] and
+  columns [batch..., memory_length] gives [batch..., ..., length,
   memory_length], in any order.
   """
   if is_tpu(table.mesh):
@@ -235,13 +233,13 @@ def gather_cells(
 
 
 def outer_product(a: mtf.Tensor, b: mtf.Tensor) -> mtf.Tensor:
-  """Y_ij = A_i B_j, for two vectors of each row.
+  """Computes Y_ij = A_i B_j for the two vectors of each row.
 
       dA_i = sum_j dY_ij B_j     dB_j = sum_i dY_ij A_i
 
   For A [rows..., a] and B [rows..., b], Y is [rows..., a, b]. XLA would keep
-  both vectors for the gradient, broadcast to the size of Y; on a TPU, the
-  gradient reads them from behind a barrier.
+  both vectors for the gradient, broadcast to the size of Y; a barrier in the
+  gradient prevents this on TPUs.
   """
   *rows, b_dim = b.shape.dims
 
@@ -262,7 +260,7 @@ def outer_product(a: mtf.Tensor, b: mtf.Tensor) -> mtf.Tensor:
 
 
 def _not_before(y: mtf.Tensor, x: mtf.Tensor) -> mtf.Tensor:
-  """x, behind a barrier that waits for y on a TPU."""
+  """Returns x, on a TPU behind a barrier that waits for y."""
   if not is_tpu(x.mesh):
     return x
   return mtf.slicewise(
@@ -277,23 +275,23 @@ def centered_exp(
   shape: mtf.Shape,
   visible: Optional[mtf.Tensor],
 ) -> tuple[mtf.Tensor, mtf.Tensor]:
-  """E = exp(B - c), 0 where hidden, for B the sum of the terms.
+  """Computes E = exp(B - c), 0 where hidden, for B the sum of the terms.
 
-  The center c of a row is the middle of its visible logits, so E neither
-  overflows nor vanishes, whatever padding an example has, as long as the logits
-  of a row lie within 150 of each other; larger distances count as 150. On a TPU
-  each term has its own center, and c is their sum (the 150 then limits the sum
-  of the terms' spreads): only E uses B itself, and XLA fuses the two instead of
+  The center c of a row is the midpoint of its visible logits. E therefore
+  neither overflows nor underflows, whatever the padding, if the logits of a row
+  span at most 150; a wider span is clipped. On a TPU each term has its own
+  center, and c is the sum of these centers (150 then limits the sum of the
+  terms' spans). Only E then reads B itself, so XLA fuses the two instead of
   keeping B for each layer.
 
   Args:
-    terms: over subsets of `shape`.
-    shape: the dimensions of E; a row is its last one.
-    visible: bool over a subset of them; None hides nothing.
+    terms: tensors over subsets of `shape`.
+    shape: the dimensions of E; rows run along the last one.
+    visible: bool over a subset of `shape`; None hides nothing.
 
   Returns:
-    E, and c without the last dimension, which has no gradient: it cancels in
-    the quotient of two sums over E.
+    E, and c, which lacks the last dimension. c has no gradient because it
+    cancels in the quotient of two sums over E.
   """
   b = arrange(mtf.add_n(list(terms)), shape)
   parts = [arrange(t, shape) for t in terms] if is_tpu(b.mesh) else [b]
@@ -322,7 +320,7 @@ def centered_exp(
 
 
 def row_center(b: tf.Tensor, visible: Optional[tf.Tensor] = None) -> tf.Tensor:
-  """The middle between the smallest and the largest visible logit of a row."""
+  """Returns the midpoint of each row's smallest and largest visible logit."""
   low = high = b
   if visible is not None:
     low = tf.where_v2(visible, b, b.dtype.max)
@@ -333,17 +331,17 @@ def row_center(b: tf.Tensor, visible: Optional[tf.Tensor] = None) -> tf.Tensor:
 def exp_from(
   b: tf.Tensor, center: tf.Tensor, visible: Optional[tf.Tensor] = None
 ) -> tf.Tensor:
-  """exp(b - center), 0 where hidden."""
+  """Computes exp(b - center), 0 where hidden."""
   distance = b - tf.expand_dims(center, -1)
   e = tf.exp(tf.clip_by_value(distance, -_MAX_EXPONENT, _MAX_EXPONENT))
   return e if visible is None else tf.where_v2(visible, e, 0.0)
 
 
 def product(x: mtf.Tensor, y: mtf.Tensor, shape: mtf.Shape) -> mtf.Tensor:
-  """The einsum of x [..., k] and y [..., k, ...] with [..., columns] as shape.
+  """Computes the einsum of x [..., k] and y [..., k, ...] to [..., columns].
 
-  Where y has all dimensions, as keys have with a single query, the host
-  multiplies elementwise and sums. Off a TPU, x becomes a matrix of one row.
+  If y has all dimensions, as the keys of a single query do, the host multiplies
+  elementwise and sums. Except on TPUs, x then becomes a one-row matrix.
   """
   if is_tpu(x.mesh) or not {*x.shape.dims, *shape.dims} <= {*y.shape.dims}:
     return mtf.einsum([x, y], shape)
@@ -364,12 +362,11 @@ def shared_product(
   heads: Sequence[mtf.Dimension],
   train: bool,
 ) -> mtf.Tensor:
-  """W V, where all examples share W.
+  """Computes W V, where all examples share W.
 
-  As one product on a TPU, the result would have its heads outside the batch,
-  and XLA would keep a copy with the batch outside for the output projection.
-  Training on a TPU therefore takes one product for each example, with a
-  broadcast of W that XLA fuses.
+  On a TPU, the result of a single product would be heads-major, and XLA would
+  keep a batch-major copy of it for the output projection. Training on a TPU
+  therefore takes one product per example, with a broadcast of W that XLA fuses.
 
   Args:
     weights: W, [heads, length, memory_length].
@@ -377,8 +374,8 @@ def shared_product(
       ends with d_kv.
     batch: the batch dimensions.
     length: [length], or [] for a single query.
-    heads: the heads' dimensions.
-    train: whether there will be a gradient.
+    heads: the head dimensions.
+    train: whether a gradient is needed.
 
   Returns:
     [batch..., length, heads, d_kv].
@@ -412,11 +409,11 @@ def shared_product(
 
 
 def divide(x: mtf.Tensor, total: mtf.Tensor) -> mtf.Tensor:
-  """Y = X / T for [..., d_kv] and [...]; 0 where T is 0.
+  """Computes Y = X / T for X [..., d_kv] and T [...]; 0 where T is 0.
 
       dX = dY / T     dT = -sum_d dX Y
 
-  The gradient keeps Y, which is needed anyway.
+  The gradient reuses Y, which is kept anyway.
   """
   rows = total.shape.dims
 
@@ -442,7 +439,7 @@ def divide(x: mtf.Tensor, total: mtf.Tensor) -> mtf.Tensor:
 
 
 def divide_rows(x: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
-  """Divides [..., d_kv] by [...]; the quotient by 0 is 0."""
+  """Divides [..., d_kv] by [...]; division by 0 gives 0."""
   total = tf.expand_dims(tf.where_v2(total > 0, total, float('inf')), -1)
   return tf.cast(tf.cast(x, total.dtype) / total, x.dtype)
 

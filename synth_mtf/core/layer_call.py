@@ -24,11 +24,11 @@ class LayerCall:
       incremental decoding.
     projections: the layer's q, k, v and o.
     index: reads tables at the positions of the queries and keys.
-    memory: projects the tokens attended to.
+    memory: projects the tokens that queries attend to.
     memory_length: Dimension, the number of keys.
     kv_dim: Dimension, `d_kv` of the layer.
-    logits_dtype: the type of alignment logits (float32 also where activations
-      are bfloat16, as in the host).
+    logits_dtype: type of the alignment logits (float32 by default, even if
+      activations are bfloat16, as in the host).
   """
 
   context: transformer.Context
@@ -59,17 +59,17 @@ class LayerCall:
 
   @property
   def heads(self) -> list[mtf.Dimension]:
-    """The dimensions of the heads; none for a single head."""
+    """The head dimensions; empty for a single head."""
     return self.projections.query_heads_dims
 
   @property
   def length(self) -> list[mtf.Dimension]:
-    """[length], or [] where one token is decoded at a time."""
+    """[length], or [] in incremental decoding."""
     return [d for d in self.x.shape.dims if d == self.context.length_dim]
 
   @property
   def batch(self) -> list[mtf.Dimension]:
-    """The batch dimensions of x, `ensemble` included."""
+    """The batch dimensions of x, including `ensemble`."""
     return [d for d in self.x.shape.dims[:-1] if d not in self.length]
 
   @property
@@ -99,14 +99,14 @@ class LayerCall:
     dtype: Optional[tf.DType] = None,
     trainable: bool = True,
   ) -> mtf.Tensor:
-    """A normally distributed parameter in the current variable scope.
+    """Creates a normally distributed variable in the current variable scope.
 
     Args:
       name: its name in the checkpoint.
       dims: its dimensions; an ensemble adds its own in front.
       stddev: standard deviation of the initial values.
-      dtype: type in which it is used; None stands for the activations' type.
-      trainable: if False, it keeps its initial values, and so does the
+      dtype: type used in computations; None stands for the activation type.
+      trainable: if False, it keeps its initial values, which are part of the
         checkpoint.
     """
     types = self.context.variable_dtype

@@ -4,7 +4,7 @@
 
 A term is a tensor, or an `InnerProduct` or `Scaled` table that has not been
 multiplied out. Terms without a batch dimension are summed separately. Inner
-products that depend on the example are joined into one.
+products with a batch dimension are joined into one.
 """
 
 import dataclasses
@@ -24,12 +24,12 @@ class InnerProduct:
 
       B[i, j] = sum_k query[i, k] key[j, k]
 
-  One product over the k of several is cheaper than the sum of their products.
+  A product over the joined k of several terms is cheaper than their sum.
 
   Attributes:
     query: [batch..., length, heads, k], or a subset.
     key: [batch..., memory_length, heads, k], or a subset.
-    k: the dimension that is summed over.
+    k: the dimension to sum over.
   """
 
   query: mtf.Tensor
@@ -55,12 +55,12 @@ Term = Union[mtf.Tensor, Scaled, InnerProduct]
 
 @dataclasses.dataclass(frozen=True)
 class Logits:
-  """Alignment logits B, its terms split by what they depend on.
+  """Alignment logits B, as terms with and without a batch dimension.
 
   Attributes:
-    shared: those without a batch dimension, over [heads, length,
+    shared: terms without a batch dimension, over [heads, length,
       memory_length].
-    local: the others, over [batch..., heads, length, memory_length], with at
+    local: other terms, over [batch..., heads, length, memory_length], with at
       most one inner product.
   """
 
@@ -73,7 +73,7 @@ class Logits:
 
 
 def add(call: LayerCall, terms: Sequence[Term]) -> Logits:
-  """Sums terms by what they depend on."""
+  """Groups terms into `Logits` and joins their inner products."""
   shared_dims = set(call.shared)
   shared = [t for t in terms if dims_of(t) <= shared_dims]
   local = [t for t in terms if not dims_of(t) <= shared_dims]
@@ -85,7 +85,7 @@ def add(call: LayerCall, terms: Sequence[Term]) -> Logits:
 
 
 def dims_of(term: Term) -> set[mtf.Dimension]:
-  """The dimensions of a term's logits."""
+  """Returns the dimensions of a term's logits."""
   if isinstance(term, InnerProduct):
     return {*term.query.shape.dims, *term.key.shape.dims} - {term.k}
   if isinstance(term, Scaled):
@@ -94,7 +94,7 @@ def dims_of(term: Term) -> set[mtf.Dimension]:
 
 
 def needed(terms: Sequence[Term]) -> list[mtf.Tensor]:
-  """Tensors of which at least one is needed to make each term or the sum."""
+  """Returns an input of each unmultiplied term, or else one of the sum."""
   factors = [t.query for t in terms if isinstance(t, InnerProduct)]
   tables = [t.table for t in terms if isinstance(t, Scaled)]
   made = [t for t in terms if isinstance(t, mtf.Tensor)]
@@ -102,7 +102,7 @@ def needed(terms: Sequence[Term]) -> list[mtf.Tensor]:
 
 
 def multiplied_out(call: LayerCall, term: Term) -> mtf.Tensor:
-  """A term as one tensor; dimensions that no factor has are missing."""
+  """Returns a term as one tensor over the dimensions of its factors."""
   if isinstance(term, InnerProduct):
     dims = dims_of(term)
     shape = mtf.Shape([d for d in call.local.dims if d in dims])
@@ -113,7 +113,7 @@ def multiplied_out(call: LayerCall, term: Term) -> mtf.Tensor:
 
 
 def total(call: LayerCall, logits: Logits) -> mtf.Tensor:
-  """B, as one tensor; terms without a batch dimension are added first."""
+  """Returns B as one tensor; sums shared terms before broadcasting them."""
   parts = [
     mtf.add_n([multiplied_out(call, term) for term in terms])
     for terms in (logits.local, logits.shared)
@@ -149,5 +149,5 @@ def _join(call: LayerCall, products: Sequence[InnerProduct]) -> InnerProduct:
 
 
 def weighted(x: mtf.Tensor, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
-  """The product alpha x, where None stands for 1."""
+  """Returns alpha x, where None stands for 1."""
   return x if alpha is None else x * mtf.cast(alpha, x.dtype)

@@ -1,4 +1,4 @@
-"""The tokens that a layer attends to, and how decoding remembers them."""
+"""The tokens that a layer attends to, and how decoding caches them."""
 
 from typing import Callable
 
@@ -7,19 +7,19 @@ from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core import kernels
 
-# From [batch..., memory_length, d_model], or a single token's [batch...,
-# d_model], to the same with other dimensions in place of d_model.
+# Maps [batch..., memory_length, d_model], or [batch..., d_model] for a single
+# token, to the same shape with other dimensions in place of d_model.
 Projection = Callable[[mtf.Tensor], mtf.Tensor]
-# Projects the tokens, each independently and only once in decoding, to
-# [batch..., memory_length, ...], in incremental decoding with the tokens of
-# earlier steps, and memory_length before the last dimension.
+# Projects each token independently, and only once in decoding, to [batch...,
+# memory_length, ...]. In incremental decoding, the result includes the tokens
+# of earlier steps, and memory_length is its second-to-last dimension.
 Memory = Callable[[Projection], mtf.Tensor]
 
 
 def own_sequence(
   context: transformer.Context, x: mtf.Tensor, memory_length: mtf.Dimension
 ) -> Memory:
-  """The layer's own input; each step of decoding adds a token to it."""
+  """Attends to the layer's own input, which grows by a token per step."""
   if context.mode != 'incremental':
     x = mtf.replace_dimensions(x, context.length_dim, memory_length)
 
@@ -40,7 +40,7 @@ def own_sequence(
 
 
 def encoder_output(context: transformer.Context) -> Memory:
-  """The encoder's output, the same for all steps of decoding."""
+  """Attends to the encoder's output, projected once for all decoding steps."""
 
   def project(projection: Projection) -> mtf.Tensor:
     if context.mode == 'incremental':
@@ -55,6 +55,6 @@ def encoder_output(context: transformer.Context) -> Memory:
 
 
 def _for_steps(x: mtf.Tensor, memory_length: mtf.Dimension) -> mtf.Tensor:
-  """A matrix for each head, as the steps of decoding multiply it."""
+  """Arranges x as one matrix per head, the layout that decoding multiplies."""
   *others, last = (d for d in x.shape.dims if d != memory_length)
   return mtf.transpose(x, mtf.Shape([*others, memory_length, last]))

@@ -20,7 +20,7 @@ def neighbours(
     context: the host's Context.
     x: [batch..., length, channels...], without `length` in incremental
       decoding.
-    filter_dim: w, the new dimension.
+    filter_dim: the new dimension, of size w.
 
   Returns:
     x with the new dimension before its last one.
@@ -50,7 +50,7 @@ def neighbours(
 def _shifted(
   context: transformer.Context, x: mtf.Tensor, offset: int
 ) -> mtf.Tensor:
-  """x_(i+offset), 0 outside token i's own sequence."""
+  """Returns x_(i+offset), 0 outside token i's own sequence."""
   if offset == 0:
     return x
 
@@ -67,7 +67,7 @@ def _shifted(
 def _token(
   context: transformer.Context, x: mtf.Tensor, offset: int
 ) -> mtf.Tensor:
-  """The token that far from where decoding starts; 0 before the sequence."""
+  """Returns the token at `offset` from the first decoded one, 0 if none."""
   at = context.initial_position + offset
   token = kernels.gather(x, mtf.maximum(at, 0), context.length_dim.name)
   token *= mtf.cast(mtf.greater_equal(at, 0), x.dtype)

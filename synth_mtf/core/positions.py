@@ -1,4 +1,4 @@
-"""The position of a token inside its sequence, and reading tables there."""
+"""Token positions within a sequence, and table lookups at these positions."""
 
 from typing import Optional
 
@@ -11,7 +11,7 @@ from synth_mtf.core import kernels
 def position_in_segment(
   sequence_id: mtf.Tensor, length_dim: mtf.Dimension
 ) -> mtf.Tensor:
-  """Position of each token inside its own segment.
+  """Returns the position of each token inside its own segment.
 
       position_i = |{ j < i : sequence_id_j = sequence_id_i }|
 
@@ -38,7 +38,7 @@ class TableIndex:
 
   Attributes:
     length_dim: the `length` dimension of the row that is being processed.
-    memory_length_dim: its `memory_length` dimension.
+    memory_length_dim: the `memory_length` dimension of that row.
     queries: int32 position of each query: [length]; [batch..., length] in
       packed rows, where positions restart in each sequence; without `length`
       in incremental decoding.
@@ -71,8 +71,8 @@ class TableIndex:
   def rows(self, table: mtf.Tensor) -> mtf.Tensor:
     """Replaces the table's `length` axis by the query positions.
 
-    The host decodes until all sequences are finished: those that are read the
-    last row.
+    The host decodes until all sequences are finished. Sequences that already
+    are read the last row.
     """
     dims = self.queries.shape.dims
     if dims == [self.length_dim]:
@@ -101,7 +101,7 @@ class TableIndex:
     return kernels.gather_cells(table, self.queries, self.wrapped_keys(size))
 
   def wrapped_keys(self, columns: int) -> mtf.Tensor:
-    """The column of each key in a table of that many columns."""
+    """Returns the column that each key reads."""
     if columns < self.memory_length_dim.size:
       return self.keys % columns
     return self.keys
@@ -113,9 +113,9 @@ def packed_index(
   sequence_id: mtf.Tensor,
   memory_sequence_id: Optional[mtf.Tensor] = None,
 ) -> TableIndex:
-  """Several sequences share a row, and each reads the table from its start.
+  """Creates an index for packed rows, where each sequence starts at position 0.
 
-  The segments of the keys, [batch..., memory_length], are None if these are the
+  `memory_sequence_id`, [batch..., memory_length], is None if the keys are the
   queries' own tokens.
   """
   queries = position_in_segment(sequence_id, length_dim)
@@ -127,7 +127,7 @@ def packed_index(
 
 
 def _leading(table: mtf.Tensor, dim: mtf.Dimension) -> mtf.Tensor:
-  """The first `dim.size` entries of the table's axis of that name."""
+  """Returns the first `dim.size` entries along the table's axis `dim.name`."""
   if table.shape.get_dim_by_name(dim.name).size == dim.size:
     return table
   return mtf.slice(table, 0, dim.size, dim.name)

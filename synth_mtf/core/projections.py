@@ -1,4 +1,4 @@
-"""T5's projections q, k, v and o, each made when it is first used."""
+"""T5's projections q, k, v and o, each created on first use."""
 
 from collections.abc import Sequence
 from typing import Callable
@@ -13,11 +13,11 @@ from mesh_tensorflow.transformer import (
 
 
 class Projections(attention.AttentionParams):
-  """The host's attention parameters, made only if they are used.
+  """The host's attention parameters, created on first use.
 
-  The layer of a Random Synthesizer has neither queries nor keys, nor their
-  variables. Names, shapes and initial distributions are the host's, so that a
-  T5 checkpoint loads as it is.
+  A Random Synthesizer therefore has no variables for queries and keys. Names,
+  shapes and initial distributions match the host's, so that T5 checkpoints load
+  unchanged.
   """
 
   def __init__(
@@ -28,9 +28,9 @@ class Projections(attention.AttentionParams):
       [Sequence[mtf.Tensor], mtf.Shape], mtf.Tensor
     ] = mtf.einsum,
   ) -> None:
-    """The projections of a layer, in the current variable scope.
+    """Prepares a layer's projections in the current variable scope.
 
-    `einsum` multiplies tokens with weights; it equals `mtf.einsum`.
+    `einsum` multiplies tokens by weights and must agree with `mtf.einsum`.
     """
     self.einsum = einsum
     self._scope = tf.get_variable_scope()
@@ -99,7 +99,7 @@ class Projections(attention.AttentionParams):
   def _weights(
     self, name: str, shape: list[mtf.Dimension], stddev: float
   ) -> mtf.Tensor:
-    """A variable in the layer's scope, made on first use."""
+    """Returns a variable in the layer's scope, created on first use."""
     if name not in self._made:
       if mtf.layers.unit_scaling_convention():
         stddev = 1.0
@@ -117,7 +117,7 @@ class Projections(attention.AttentionParams):
 def _heads(
   num_heads: int, num_memory_heads: int
 ) -> tuple[list[mtf.Dimension], list[mtf.Dimension]]:
-  """Head dimensions of the queries and of the memory, as the host has them."""
+  """Returns the head dimensions of queries and memory, as in the host."""
   written = num_memory_heads or num_heads
   memory = [mtf.Dimension('heads', written)] if written > 1 else []
   if written == num_heads:

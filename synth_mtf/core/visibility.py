@@ -1,4 +1,4 @@
-"""Which memory positions a query may see."""
+"""Masks of the memory positions that each query may attend to."""
 
 import dataclasses
 from typing import Optional, Union
@@ -10,20 +10,20 @@ from mesh_tensorflow.transformer import transformer
 from synth_mtf.core.context import cached, row_sequence_id
 from synth_mtf.core.layer_call import LayerCall
 
-_HIDDEN = -1e9  # what the host adds to hidden logits
+_HIDDEN = -1e9  # the host's bias for hidden logits
 
 
 @dataclasses.dataclass(frozen=True)
 class Visibility:
-  """What is visible, split by what it depends on.
+  """Visibility, split into masks over pairs, keys and queries.
 
-  A pair (query, key) is visible where all of these agree; None hides nothing.
+  A key is visible to a query if all masks allow it; None hides nothing.
 
   Attributes:
-    pairs: bool over [length, memory_length], plus batch dimensions where rows
-      differ in more than padding: causality, segments, a full prefix.
+    pairs: bool over [length, memory_length] for causality, segments and fully
+      visible prefixes, plus batch dimensions if rows differ in these.
     keys: 1 at tokens and 0 at padding, [batch..., memory_length].
-    queries: the same, [batch..., length].
+    queries: like `keys`, [batch..., length].
   """
 
   pairs: Optional[mtf.Tensor]
@@ -36,7 +36,7 @@ class Visibility:
     return [x for x in masks if x is not None]
 
   def biases(self, dtype: tf.DType) -> list[mtf.Tensor]:
-    """Terms of the logits that hide keys from queries, as the host's do."""
+    """Returns terms of the logits that hide keys, like the host's biases."""
     return [
       mtf.stop_gradient((1.0 - mtf.cast(x, dtype)) * _HIDDEN)
       for x in (self.pairs, self.keys)
@@ -50,13 +50,13 @@ def zero_hidden(x: mtf.Tensor, visible: Optional[mtf.Tensor]) -> mtf.Tensor:
 
 
 def visibility(call: LayerCall, packed: bool) -> Visibility:
-  """Visibility of a layer call.
+  """Returns which of its own tokens a layer sees.
 
       visible(i, j) = read_priority_i >= write_priority_j  and
                       sequence_id_i = sequence_id_j
 
-  as in the host. In an unpacked row the second line hides only padding, which
-  takes a mask over keys, and one over queries, whose output is 0 at padding.
+  as in the host. In an unpacked row the second condition only hides padding. A
+  mask over keys suffices, with one over queries to zero the output at padding.
 
   `packed` says whether a row may hold several sequences.
   """
@@ -74,12 +74,12 @@ def visibility(call: LayerCall, packed: bool) -> Visibility:
 
 
 def encoder_visibility(call: LayerCall, packed: bool) -> Visibility:
-  """Visibility of the encoder's tokens for the decoder's.
+  """Returns which of the encoder's tokens the decoder's tokens see.
 
       visible(i, j) = sequence_id_i = encoder_sequence_id_j
 
-  as in the host. Tokens that see nothing (padding, and a target without inputs)
-  have an output of 0; in a packed row, the host averages over other sequences.
+  as in the host. Tokens that see nothing (padding, or a target without inputs)
+  have an output of 0; in packed rows, the host averages over other sequences.
 
   `packed` says whether a row may hold several sequences.
   """
@@ -87,7 +87,7 @@ def encoder_visibility(call: LayerCall, packed: bool) -> Visibility:
   keys = context.encoder_sequence_id
   if keys is None:
     return Visibility(None, None, None)
-  # All targets of one input see it, each by its own subsequence_id.
+  # Not subsequence_id, since all targets of one input see it.
   queries = context.sequence_id
   if packed:
     pairs = mtf.equal(queries, keys)
@@ -123,7 +123,7 @@ def _as_memory(x: mtf.Tensor, call: LayerCall) -> mtf.Tensor:
 def _tokens(
   sequence_id: Union[mtf.Tensor, int], context: transformer.Context
 ) -> Optional[mtf.Tensor]:
-  """1 at tokens and 0 at padding; None if there is no padding."""
+  """Returns 1 at tokens and 0 at padding; None if there is no padding."""
   if not isinstance(sequence_id, mtf.Tensor):
     return None
   return mtf.cast(mtf.not_equal(sequence_id, 0), context.activation_dtype)

@@ -1,6 +1,6 @@
-"""What is only for a CPU, and how the layers and gin take it.
+"""Faster implementations for CPUs.
 
-The layers ask for attention by tiles and for products without padding;
+The attention layers use tiled attention and products that skip padding;
 gin/common/fast_cpu.gin replaces T5's embedding and feed-forward layer.
 """
 

@@ -1,17 +1,17 @@
-"""softmax(B) V on CPUs, one tile of B after the other.
+"""Computes softmax(B) V on CPUs, one tile of B at a time.
 
-B is a sum of terms: products, tables, masks. A tile of it fits into the
-processor's cache: it is made, used and forgotten, and made again for the
-gradient. Nothing as large as B is ever made, except a table that is given and
-its gradient. `cpu.tiles` cuts B into tiles. Each operand is transposed once, to
+B is a sum of terms: products, tables, masks. `cpu.tiles` cuts it into tiles
+that fit in the processor's cache. Tiles are recomputed for the gradient, so
+that nothing as large as B is materialized, except for an input table of that
+size and its gradient. Each operand is transposed once, to
 
     [batch, heads, length or memory_length, k or memory_length]
 
-with size 1 where it does not depend on a dimension, so that all products are
-plain batched ones and all sums broadcast.
+with size 1 for dimensions that it lacks, so that all products are plain batched
+products and all sums broadcast.
 
-A mesh may split the batch and the heads. If its devices are not CPUs, a single
-tile is all of B.
+A mesh may split the batch and the heads. On devices other than CPUs, B is a
+single tile.
 """
 
 import functools
@@ -41,9 +41,9 @@ Tensors = Sequence[tf.Tensor]
 
 
 def can_attend(call: LayerCall, values: mtf.Tensor) -> bool:
-  """Whether a call can be by tiles: whole rows in float32, not on a TPU.
+  """Whether a call can be tiled: unsplit rows in float32, not on a TPU.
 
-  A TPU's compiler makes such a program by itself, from single steps.
+  On a TPU, XLA generates such a program from separate operations by itself.
   """
   whole = [*call.length, call.memory_length, call.kv_dim]
   return (
@@ -58,7 +58,7 @@ def can_attend(call: LayerCall, values: mtf.Tensor) -> bool:
 def attend_each(
   call: LayerCall, logits: Logits, visibility: Visibility, values: mtf.Tensor
 ) -> mtf.Tensor:
-  """`attend` where each example has its own B.
+  """Computes softmax(B) V where each example has its own B.
 
   W = softmax(B)     Y = W V
   dB = W ([dY, -sum_d dY Y] [V, 1]^T)     dV = W^T dY
@@ -80,7 +80,7 @@ def attend_each(
     return w * dy_v, tf.matmul(w, dy, transpose_a=True)
 
   terms = add(call, [*logits.terms, *visibility.biases(tf.float32)]).terms
-  # Neighbouring queries see about the same.
+  # Neighbouring queries see nearly the same keys.
   by_queries = visibility.pairs is not None
   operand = functools.partial(_operand, call, by_queries)
   kernel = _Kernel(
@@ -97,21 +97,21 @@ def attend_each(
 def attend_shared(
   call: LayerCall, logits: Logits, visibility: Visibility, values: mtf.Tensor
 ) -> mtf.Tensor:
-  """`attend_each` where B and visible pairs depend on no example.
+  """Computes softmax(B) V where all examples share B and the visible pairs.
 
       E = exp(B - c), 0 where hidden     T = E nonpad     Y = (E V) / T
       dX = dY / T     dT = -sum_d dX Y
       dB = E (dX V^T + dT nonpad^T)     dV = E^T dX
 
-  with V 0 at padding, and c the center of each row (`kernels.row_center`),
-  which cancels. E is computed once: the values of all examples stand side by
-  side.
+  where V is 0 at padding, and c, the center of each row (`kernels.row_center`),
+  cancels. E is computed once and multiplied by the concatenated values of all
+  examples.
   """
   pairs, nonpad = visibility.pairs, visibility.keys
   if nonpad is not None:
     values *= mtf.cast(nonpad, values.dtype)
   columns = [*call.batch, call.kv_dim]
-  # A column of V for each head of it, and so of nonpad.
+  # nonpad has head dimensions only if V does.
   heads = call.heads if set(call.heads) & set(values.shape.dims) else []
   of_heads = mtf.Shape([*call.batch, *heads, call.memory_length])
   if nonpad is None:
@@ -120,7 +120,7 @@ def attend_shared(
   d_kv = call.kv_dim.size
 
   def examples(x: tf.Tensor) -> tf.Tensor:
-    """[1, heads, rows, batch * d_kv] as [1, heads, rows, batch, d_kv]."""
+    """Splits [1, heads, rows, batch * d_kv] into [..., batch, d_kv]."""
     _, heads, _, columns = x.shape
     return tf.reshape(x, [1, heads, -1, columns // d_kv, d_kv])
 
@@ -174,11 +174,11 @@ def attend_shared(
 
 
 class _Operand(NamedTuple):
-  """A tensor as the kernels take it.
+  """A tensor in the layout that kernels expect.
 
   Attributes:
-    tensor: its dimensions in the order of the layout.
-    ranks: how many dimensions each axis of the layout has.
+    tensor: the tensor, with its dimensions in the order of the layout.
+    ranks: the number of dimensions in each axis of the layout.
     layout: see `cpu.tiles`.
     trained: whether it may need a gradient.
   """
@@ -198,11 +198,10 @@ def _operand(
 ) -> _Operand:
   """Transposes a tensor to [batch, heads, rows, columns].
 
-  `axes` says what its rows and columns are, if it depends on them; `others` are
-  dimensions that belong to its columns, too. Where it has no batch or no heads,
-  it gets one entry for each part of the mesh. What is read by index has its
-  heads last; it stays as it is, and tiles are transposed, if these have all
-  heads.
+  `axes` names its rows and columns, if it has them; `others` are further
+  dimensions of its columns. Without a batch or heads, it gets one entry for
+  each part of the mesh. A gathered table has its heads last. If tiles have all
+  heads, it keeps that order, and tiles are transposed one by one instead.
   """
   of_axes = {'q': call.length, 'k': [call.memory_length], '.': []}
   given = set(x.shape.dims)
@@ -233,7 +232,7 @@ def _operand(
   x = arrange(x, mtf.Shape(_chain(in_order(*present))))
   if shape.size == x.size:
     x = mtf.reshape(x, shape)
-  else:  # the host broadcasts numbers only
+  else:  # the host broadcasts only numbers
     x = mtf.cast(mtf.broadcast(mtf.cast(x, tf.float32), shape), x.dtype)
   layout = f'b{rows}{columns}h' if heads_last else f'bh{rows}{columns}'
   return _Operand(x, [*map(len, groups)], layout, trained)
@@ -243,9 +242,9 @@ class _Part(NamedTuple):
   """A term of B: a table T, alpha T, or a product Q K^T.
 
   Attributes:
-    operands: `_Operand`s, or the `Pieces` of these on a device.
+    operands: `_Operand`s, or their `Pieces` on a device.
     is_product: whether it is Q K^T.
-    is_shared: whether all examples share it, and it is summed once for them.
+    is_shared: whether all examples share it, so that it is summed only once.
   """
 
   operands: Sequence[Any]
@@ -259,7 +258,7 @@ class _Part(NamedTuple):
     return functools.reduce(tf.multiply, tiles)
 
   def gradients(self, db: tf.Tensor, tiles: Tensors) -> Tensors:
-    """Those of the operands, still to be summed over axes that they lack."""
+    """Returns the operands' gradients, not yet summed over broadcast axes."""
     if len(tiles) == 1:
       return [db]
     x, y = tiles
@@ -275,9 +274,10 @@ def _parts(
   batch: Sequence[mtf.Dimension],
   operand: Callable[..., _Operand],
 ) -> list[_Part]:
-  """The parts of B.
+  """Converts the terms of B to parts.
 
-  Together they have all its dimensions but the batch; heads only if V has none.
+  Adds zeros if the terms lack a dimension: rows, columns or, if V has none,
+  heads.
   """
   dims = {*call.length, call.memory_length}
   if not set(call.heads) & set(values.shape.dims):
@@ -305,14 +305,14 @@ def _parts(
 
 
 class _Kernel(NamedTuple):
-  """What is done with a tile.
+  """The computation for one tile.
 
   Attributes:
-    parts: of B.
+    parts: the parts of B.
     others: further operands, V last.
-    masks: what is seen.
-    forward: from tiles of B and the others to that of Y.
-    backward: from the same, Y and dY to the gradients of B and V.
+    masks: masks of visible keys and of tokens.
+    forward: maps tiles of B and `others` to a tile of Y.
+    backward: maps the same, Y and dY to the gradients of B and V.
     by_queries: see `Tiling`.
   """
 
@@ -330,7 +330,7 @@ class _Kernel(NamedTuple):
 
 
 class _Tiled(mtf.SlicewiseOperation):
-  """A function of slices, which it cuts into tiles if they are on CPUs."""
+  """A slicewise function that works tile by tile on CPUs."""
 
   _tf_fn: Any
 
@@ -346,10 +346,10 @@ def _by_tiles(
   batch: Sequence[mtf.Dimension],
   columns: Sequence[mtf.Dimension],
 ) -> mtf.Tensor:
-  """Y, [batch..., length, heads, d_kv].
+  """Runs a kernel; returns Y, [batch..., length, heads, d_kv].
 
-  The kernel makes it, [batch..., heads, length, columns...], where `batch` are
-  the batch dimensions of B.
+  The kernel's own result is [batch..., heads, length, columns...], where
+  `batch` are the batch dimensions of B.
   """
   groups = batch, call.heads, call.length, columns
   ranks, dims = [*map(len, groups)], _chain(groups)
@@ -361,7 +361,7 @@ def _by_tiles(
   inputs = [x.tensor for x in operands]
   trained = [x.tensor for x in operands if x.trained]
   used = {*dims, *(d for x in inputs for d in x.shape.dims)}
-  # What is whole may be on an axis of a mesh that has one device.
+  # An unsplit dimension may be assigned to a mesh axis of size 1.
   whole = [d for d in used if not call.splits(d)]
   splittable = [*call.heads, *call.batch, *whole]
 
@@ -399,7 +399,7 @@ def _by_tiles(
 
 
 class _OnDevice:
-  """A kernel, and the slices of its operands that a device has."""
+  """A kernel with one device's slices of its operands."""
 
   def __init__(
     self,
@@ -477,7 +477,7 @@ class _OnDevice:
   def _b(
     self, tile: Tile, shared: Optional[tf.Tensor]
   ) -> tuple[tf.Tensor, Sequence[Tensors]]:
-    """The window of B, and those of the operands of its local parts."""
+    """Returns the windows of B and of its local parts' operands."""
     b, xs = _sum(self._local, tile, self._seen)
     if shared is not None:
       sizes = zip('qk', shared.shape[2:])
@@ -494,7 +494,7 @@ class _OnDevice:
     tile: Tile,
     windows: Windows,
   ) -> list[tf.Tensor]:
-    """Adds a tile to the gradients of the parts; returns these sums."""
+    """Adds a tile to the parts' gradients and returns the sums so far."""
     return [
       operand.add(dx, tile, windows)
       for part, tiles in zip(parts, xs)
@@ -506,10 +506,10 @@ class _OnDevice:
 def _sum(
   parts: Sequence[_Part], tile: Tile, windows: Windows
 ) -> tuple[Optional[tf.Tensor], Sequence[Tensors]]:
-  """A window of the sum of parts, None without any, and of their operands."""
+  """Returns windows of the sum (None without parts) and of the operands."""
   xs = [[x.take(tile, windows) for x in part.operands] for part in parts]
   values = [part.value(tiles) for part, tiles in zip(parts, xs)]
-  # The small ones first.
+  # Adding the smallest first keeps intermediate sums small.
   values.sort(key=lambda x: sum(n != 1 for n in x.shape.as_list()))
   return functools.reduce(tf.add, values) if values else None, xs
 
@@ -519,6 +519,6 @@ def _chain(groups: Any) -> list[Any]:
 
 
 def _flat(x: tf.Tensor, ranks: Sequence[int]) -> tf.Tensor:
-  """Merges dimensions: as many as ranks says for each one of the result."""
+  """Merges dimensions; axis i of the result merges `ranks[i]` of them."""
   sizes = iter(x.shape.as_list())
   return tf.reshape(x, [math.prod(itertools.islice(sizes, n)) for n in ranks])

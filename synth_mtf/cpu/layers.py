@@ -1,6 +1,6 @@
 """T5's embedding and feed-forward layer for gin/common/fast_cpu.gin.
 
-They compute what the host's compute, from the same variables.
+They give the host's results from the host's variables.
 """
 
 import functools
@@ -18,23 +18,23 @@ from synth_mtf.cpu import padding
 
 @gin.configurable(module='synth_mtf')
 class EmbeddingByIndex(transformer.VocabEmbedding):
-  """The host's embedding, which copies rows where the host multiplies.
+  """The host's embedding, which copies rows instead of multiplying.
 
       Y = one_hot(ids) E = E[ids], 0 where an id is not in the vocabulary
       dE[i] = sum of the dY of those tokens whose id is i
 
-  The product takes 2 [tokens] [vocab] [d_model] operations each way, an eighth
-  of a train step of T5 (Base), and in a step of decoding it reads all of E. It
-  remains where a copy will not do: on a TPU, where the mesh splits the
-  vocabulary, and for an ensemble.
+  The host's product takes 2 [tokens] [vocab] [d_model] operations each way, an
+  eighth of a train step of T5 (Base), and reads all of E in each decoding step.
+  It is still used on TPUs, for ensembles, and if the mesh splits the
+  vocabulary.
 
-  For `get_vocab_embedding_cls.cls`. Variables are the host's.
+  Bind it to `get_vocab_embedding_cls.cls`. Variables are the host's.
   """
 
   def ids_to_embedding(
     self, ids: mtf.Tensor, context: transformer.Context
   ) -> mtf.Tensor:
-    """The embeddings, [..., d_model], of ids, int32 [...]."""
+    """Returns the embeddings, [..., d_model], of int32 ids [...]."""
     weights, vocab = self._embedding_weights, self._vocab_dim
     if (
       is_tpu(weights.mesh)
@@ -54,7 +54,7 @@ class EmbeddingByIndex(transformer.VocabEmbedding):
   def hidden_to_logits(
     self, hidden: mtf.Tensor, context: transformer.Context
   ) -> mtf.Tensor:
-    """The softmax's logits, [..., vocab], of [..., d_model]; 0 at padding."""
+    """Maps [..., d_model] to softmax logits, [..., vocab]; 0 at padding."""
     masks = padding.mask(context, context.sequence_id, context.length_dim)
     if not masks:
       return super().hidden_to_logits(hidden, context)
@@ -66,13 +66,13 @@ class EmbeddingByIndex(transformer.VocabEmbedding):
 
 @gin.configurable('FeedForward', module='synth_mtf')
 class DenseReluDense(transformer_layers.DenseReluDense):
-  """The host's DenseReluDense, whose products leave padding out.
+  """The host's DenseReluDense, with products that skip padding.
 
       Y = f(X W_i) W_o
 
-  For `synth_mtf.feed_forward.layer`. The host names variables after the class,
-  hence this one's name. Arguments are the host's; with `use_bias`, rows of
-  padding are not 0 between the products, and all are multiplied.
+  Bind it to `synth_mtf.feed_forward.layer`. It shares the host's class name
+  because the host names variables after the class. Arguments are the host's.
+  With `use_bias`, padding is not 0 between the products, so none is skipped.
   """
 
   def call(

@@ -1,9 +1,9 @@
-"""Products of tokens and weights that leave padding out, for CPUs.
+"""Products of tokens and weights that skip padding, for CPUs.
 
     Y_t = X_t W     dX_t = dY_t W^T     dW = sum_t X_t^T dY_t
 
-for each token t of all examples. At padding, Y and dX are 0; the host zeroes
-them there too, before another row sees them.
+for each token t of all examples. Y and dX are 0 at padding, where the host also
+zeroes them before they reach other rows.
 """
 
 import math
@@ -17,8 +17,8 @@ from mesh_tensorflow.transformer import transformer
 from synth_mtf.core.context import cached
 from synth_mtf.core.dimensions import is_tpu, on_cpu
 
-_LEAST = 2**26  # multiplications in a product that is worth it
-_MOST_TOKENS = 15 / 16  # share of the rows; with more, nothing is copied
+_LEAST = 2**26  # multiplications below which skipping does not pay
+_MOST_TOKENS = 15 / 16  # fraction of rows above which no rows are copied
 
 
 def mask(
@@ -26,11 +26,11 @@ def mask(
   ids: Union[mtf.Tensor, int, None],
   length: mtf.Dimension,
 ) -> list[mtf.Tensor]:
-  """Marks the tokens of a sequence, once for all layers.
+  """Returns the mask of a sequence's tokens, cached for all layers.
 
-  From ids [batch..., any dimension], 0 at padding, it makes a mask for
-  `einsum`, bool [batch..., length]; none on a TPU, whose shapes are fixed, nor
-  in steps of decoding, which have no padding.
+  The ids are [batch..., any dimension] and 0 at padding; the mask, for
+  `einsum`, is bool [batch..., length]. There is none on TPUs, which need static
+  shapes, or in incremental decoding, which has no padding.
   """
   if (
     not isinstance(ids, mtf.Tensor)
@@ -53,9 +53,9 @@ def einsum(
   xs: Sequence[mtf.Tensor],
   output_shape: mtf.Shape,
 ) -> mtf.Tensor:
-  """`mtf.einsum`, but products of tokens and weights leave padding out.
+  """Like `mtf.einsum`, but products of tokens and weights skip padding.
 
-  The masks, from `mask`, are those of the rows that products may have.
+  `masks` come from `mask`; the first one that fits the product's rows is used.
   """
   for tokens in masks:
     weights = _find_weights(xs, output_shape, tokens.shape.dims)
@@ -65,11 +65,11 @@ def einsum(
 
 
 class _Tokens(mtf.Operation):
-  """Finds the tokens of a mask, and passes the mask on.
+  """Finds the tokens of a mask and passes the mask through.
 
   Attributes:
-    found: after lowering: the rows of tokens, int64 [tokens, 1], and whether
-      they are few, laid out.
+    found: set by `lower`: on each device, the rows of tokens, int64 [tokens,
+      1], and whether they are few enough to copy.
   """
 
   found: Sequence[Any] = ()
@@ -96,11 +96,11 @@ def _find_weights(
   output_shape: mtf.Shape,
   rows: Sequence[mtf.Dimension],
 ) -> Optional[tuple[int, bool]]:
-  """Which of X, Y and Z = X Y are weights; the other two are tokens.
+  """Finds which of X, Y and Z = X Y are the weights; the others are tokens.
 
   Returns:
-    0, 1 or 2, and whether the weights have the dimensions of the first of the
-    other two before those of the second; None for other or small products.
+    The index of the weights (0, 1 or 2), and whether their dimensions are in
+    the order of the other two tensors; None for other or small products.
   """
   if len(xs) != 2 or not xs[0].dtype.is_floating:
     return None
@@ -119,7 +119,7 @@ def _find_weights(
 
 
 class _ProductOfTokens(mtf.EinsumOperation):
-  """See `einsum`; the host's product on devices other than CPUs."""
+  """Implements `einsum`; uses the host's product except on CPUs."""
 
   def __init__(
     self,
@@ -155,18 +155,18 @@ class _ProductOfTokens(mtf.EinsumOperation):
       def if_few(
         x: tf.Tensor, then: Callable[[tf.Tensor], tf.Tensor]
       ) -> tf.Tensor:
-        """`tf.cond` in a third of its operations."""
+        """Like `tf.cond`, but with a third of the operations."""
         otherwise, x = tf.raw_ops.Switch(data=x, pred=are_few)
         return tf.raw_ops.Merge(inputs=[otherwise, then(x)]).output
 
       def tokens(x: tf.Tensor) -> tf.Tensor:
-        """[tokens, columns]; all rows if tokens are not few."""
+        """Returns [tokens, columns], or all rows unless tokens are few."""
         x = tf.reshape(x, [rows, -1])
         return if_few(x, lambda x: tf.gather(x, at[:, 0]))
 
       if self._weights == 2:
-        # Those of y are copied when x is there: kept from where they were last
-        # copied, all layers would keep them.
+        # The rows of y are copied again, after x. Reusing an earlier copy
+        # would keep one for every layer in memory.
         x = tokens(x)
         with tf.control_dependencies([x]):
           y = tokens(y)

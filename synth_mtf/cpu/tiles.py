@@ -2,9 +2,9 @@
 
 B, [batch, heads, length, memory_length], is cut into slabs of some heads and
 some queries, and a slab into tiles of some examples. Every tile has all keys.
-Only a window of a tile is computed: its queries up to the last token, and the
-keys from the first to the last that one of these queries sees. This leaves out
-padding, the future and the other sequences of a packed row.
+Only a window of each tile is computed: its queries up to the last token, and
+the keys from the first to the last that any of these queries sees. This skips
+padding, future tokens and the other sequences of a packed row.
 
 A layout names the axes of a tensor in memory, one letter each:
 
@@ -21,15 +21,15 @@ import tensorflow.compat.v1 as tf
 
 _TILE = 2**20  # entries of B in a tile: 4 MB
 _MOST_TILES = 48  # per layer; beyond that, tiles grow
-_LARGE = 16  # tiles, from which size on a gradient is filled in place
-# Windows begin and end at multiples of a step, and a row has at most this many
-# steps: the processor's library prepares a product once for each size.
+_LARGE = 16  # tiles; larger gradients are filled in place
+# Windows start and end at multiples of a step. The number of steps per row is
+# limited because the CPU's math library prepares a product for each size.
 _LEAST_STEP = 32
 _MOST_STEPS = 16
 
 
 class Tile(NamedTuple):
-  """The numbers of a tile's examples, heads, block of queries, and window."""
+  """Indices of a tile's examples, heads, block of queries, and window."""
 
   examples: int
   heads: int
@@ -38,7 +38,7 @@ class Tile(NamedTuple):
 
 
 class Tiling:
-  """How an alignment is cut.
+  """The sizes and numbers of tiles of an alignment.
 
   Attributes:
     groups: the number of groups of examples ('b') and of heads ('h'), and of
@@ -53,14 +53,14 @@ class Tiling:
     """Chooses the size of a tile.
 
     A tile has several examples only if it has all heads, and parts of the
-    queries of several heads only with `by_queries`: all other pieces are
-    contiguous in memory, and need no copy.
+    queries of several heads only with `by_queries`. Otherwise, pieces are
+    contiguous in memory and need no copy.
 
     Args:
       shape: [batch, heads, length, memory_length].
       by_queries: whether to cut the queries rather than the heads, because
         blocks of queries have different windows.
-      single: whether to make a single tile of everything.
+      single: whether to make a single tile.
     """
     batch, heads, self.queries, self.keys = shape
     self.groups = dict.fromkeys('bhq', 1)
@@ -73,7 +73,7 @@ class Tiling:
       self.groups['b'] = batch // together
     together = heads if by_queries else _divisor(heads, rows // length)
     self.groups['h'] = heads // together
-    # Blocks of equal size, unless that takes twice as many.
+    # Use blocks of equal size unless that doubles their number.
     fewest = min(-(-length * together // rows), length)
     equal = [n for n in range(fewest, 2 * fewest) if length % n == 0]
     self.groups['q'] = equal[0] if equal else fewest
@@ -90,16 +90,16 @@ class Tiling:
 
 
 class Windows:
-  """The windows of all tiles, found together to keep the graph small."""
+  """The windows of all tiles, computed together to keep the graph small."""
 
   def __init__(
     self, tiling: Tiling, queries: Any = None, start: Any = 0, keys: Any = -1
   ) -> None:
-    """Creates windows: how many queries, the first key, how many keys.
+    """Creates windows from a number of queries, first key and number of keys.
 
-    Each is a number for all windows, or an int32 [windows, 1]: the blocks of
-    the first group of examples, then those of the next, and so on. Without
-    them, windows are whole tiles.
+    Each is a number for all windows, or an int32 [windows, 1]: first the blocks
+    of the first group of examples, then the blocks of the next group, and so
+    on. By default, windows are whole tiles.
     """
     self._is_whole = queries is None
     self._ranges = {
@@ -112,9 +112,9 @@ class Windows:
   def view(
     self, at: int, x: tf.Tensor, layout: str, stride: int = 0
   ) -> tf.Tensor:
-    """Window number `at` of a tensor.
+    """Returns window number `at` of a tensor.
 
-    From one block to the next are `stride` queries; 0 if x is a single block.
+    Blocks of x start `stride` queries apart; 0 if x is a single block.
     """
     if not {'q', 'k'} & set(layout) or (self._is_whole and not stride):
       return x
@@ -132,7 +132,7 @@ class Windows:
   def put(
     self, at: int, x: tf.Tensor, layout: str, shape: Sequence[int]
   ) -> tf.Tensor:
-    """The tensor of this shape whose window is x, and which is 0 elsewhere."""
+    """Pads window number `at` with zeros to a tensor of this shape."""
     if not {'q', 'k'} & set(layout) or self._is_whole:
       return x
     key = layout, *shape
@@ -162,14 +162,14 @@ class Windows:
 
 
 class Pieces:
-  """A tensor in the pieces that tiles take, and the sum of what they add.
+  """A tensor cut into the pieces that tiles read, or add to.
 
-  A layout that ends in heads is transposed tile by tile; its tiles have all
-  heads. Tiles have [batch, heads, rows, columns].
+  Tiles are [batch, heads, rows, columns]. A layout that ends in heads is
+  transposed tile by tile; its tiles have all heads.
 
   Attributes:
-    layout: of the tensor and its pieces.
-    number: number of pieces.
+    layout: the layout of the tensor and its pieces.
+    number: the number of pieces.
     piece: the shape of a piece in memory.
   """
 
@@ -180,9 +180,9 @@ class Pieces:
     layout: str,
     x: Optional[tf.Tensor] = None,
   ) -> None:
-    """Cuts a shape; where its size is 1, all tiles share a piece.
+    """Cuts a shape; along an axis of size 1, all tiles share a piece.
 
-    Without x, the tensor is only added to.
+    Without x, pieces can be added to but not read.
     """
     self.layout = layout
     self._shape = list(shape)
@@ -193,12 +193,12 @@ class Pieces:
     counts = [self._groups.get(a, 1) for a in layout]
     self.number = math.prod(counts)
     self.piece = [-(-n // count) for n, count in zip(shape, counts)]
-    # With as many queries in the last block as in the others.
+    # The last block is padded to as many queries as the others have.
     self._filled = [n * count for n, count in zip(self.piece, counts)]
     if x is not None and self._filled != self._shape:
       x = tf.pad(x, [[0, m - n] for m, n in zip(self._filled, self._shape)])
     self._x = x
-    # The queries of one head are contiguous; those of several heads are not.
+    # A block of queries is contiguous within one head, but not across heads.
     rows = self.piece[0] * self.piece[layout.index('h')]
     self._in_part = 1 if rows == 1 else self._groups['q']
     self._sums: dict[int, tf.Tensor] = {}
@@ -206,7 +206,7 @@ class Pieces:
 
   @functools.cached_property
   def _parts(self) -> list[tf.Tensor]:
-    """What is contiguous: pieces, or all blocks of some heads."""
+    """Contiguous parts: single pieces, or all blocks of some heads."""
     number = self.number // self._in_part
     shape = list(self.piece)
     shape[0] *= number
@@ -228,10 +228,10 @@ class Pieces:
     return tf.transpose(x, [0, 3, 1, 2]) if self.layout[3] == 'h' else x
 
   def put(self, x: tf.Tensor, tile: Tile, windows: Windows) -> tf.Tensor:
-    """A piece from the window of a tile, with 0 around it.
+    """Pads the window of a tile with zeros to a piece.
 
-    Where the piece has one entry for all examples, heads, queries or keys, it
-    is the sum of theirs.
+    Sums over examples, heads, queries or keys where the piece has a single
+    entry for all of them.
     """
     named = self.piece
     if self.layout[3] == 'h':
@@ -251,12 +251,12 @@ class Pieces:
     if at in self._sums:
       x = self._sums[at] + x
     self._sums[at] = x
-    # What is large is filled in place: there is no room for it twice.
+    # Large arrays are filled in place to avoid a second copy.
     shape = [self.number, *self.piece]
     if self.number == 1 or math.prod(shape) <= _LARGE * _TILE:
       return x
     if self._whole is None:
-      # Unlike tf.zeros, it is never folded into a constant, nor taken for
+      # Unlike tf.zeros, Empty is never folded into a constant or merged with
       # another one of the same shape.
       self._whole = tf.raw_ops.Empty(shape=shape, dtype=x.dtype)
     self._whole = tf.raw_ops.InplaceUpdate(
@@ -277,18 +277,18 @@ class Pieces:
     return tf.slice(x, [0, 0, 0, 0], self._shape)
 
   def by_tiles(self) -> tf.Tensor:
-    """A mask: [groups of examples, examples, blocks, queries, keys]."""
+    """Returns a mask, [groups of examples, examples, blocks, queries, keys]."""
     examples, _, rows, columns = self.piece
     number, blocks = self._groups['b'], self._groups['q']
     return tf.reshape(self._x, [number, examples, blocks, rows, columns])
 
 
 def find_windows(tiling: Tiling, masks: Sequence[Pieces]) -> Windows:
-  """The windows of all tiles: what is seen of each.
+  """Finds the visible window of each tile.
 
-  Masks are not 0 at what is seen: keys, or queries where a mask has no column
-  for each key. A token that sees nothing averages over all keys, as in the
-  host, so its window has all of them.
+  Masks are nonzero at visible keys, or at tokens if a mask has no axis of keys.
+  A token that sees nothing averages over all keys, as in the host, so its
+  window covers all keys.
   """
   if not masks:
     return Windows(tiling)
@@ -297,7 +297,7 @@ def find_windows(tiling: Tiling, masks: Sequence[Pieces]) -> Windows:
   shape = [tiling.groups['b'], tiling.groups['q']]
 
   def ends(where: tf.Tensor) -> list[tf.Tensor]:
-    """The steps between which rows are true; the first step if nowhere."""
+    """Returns the range of true rows in steps; the first step if none are."""
     n = where.shape[-1]
     numbers = tf.range(n)
     last = tf.reduce_max(tf.where_v2(where, numbers, 0), axis=-1)
@@ -325,5 +325,5 @@ def find_windows(tiling: Tiling, masks: Sequence[Pieces]) -> Windows:
 
 
 def _divisor(n: int, most: int) -> int:
-  """The largest divisor of n that is at most this, or 1."""
+  """Returns the largest divisor of n that is at most `most`, or 1."""
   return next((d for d in range(min(n, most), 1, -1) if n % d == 0), 1)

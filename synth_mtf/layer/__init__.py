@@ -1,6 +1,6 @@
-"""The attention layers: they mix logits and average values with softmax(B).
+"""The attention layers, which mix logits and average values with softmax(B).
 
-What `SyntheticAttention` and the baselines share is here: settings and their
-checks, mixtures, and the weighted sum. Synthesizing functions are in
-`synthesizers`, operations below Mesh-TensorFlow's own in `core.kernels`.
+`SyntheticAttention` and the baselines share settings and their checks, mixtures
+and the weighted sum. Synthesizing functions are in `synthesizers`, custom
+Mesh-TensorFlow operations in `core.kernels`.
 """

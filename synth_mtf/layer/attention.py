@@ -14,13 +14,13 @@ from synth_mtf.synthesizers.dot_product import DotProduct
 
 @gin.configurable(module='synth_mtf')
 class SyntheticAttention(SyntheticLayer):
-  """Multi-head self-attention whose alignment is synthesized.
+  """Multi-head self-attention with a synthesized alignment.
 
       B = sum_i alpha_i S_i(X) + relative position bias
       Y = softmax(B) G(X)
 
-  With the default `[DotProduct]` it computes what SelfAttention computes,
-  from the same variables. Arguments and shapes are those of `SyntheticLayer`.
+  With the default `[DotProduct]` it computes the same as SelfAttention, from
+  the same variables. Arguments and shapes are those of `SyntheticLayer`.
   """
 
   @property
@@ -38,7 +38,7 @@ class SyntheticAttention(SyntheticLayer):
     return ', '.join([f'{kind} ({letters})', *differences])
 
   def relative_position_bias(self, call: LayerCall) -> list[mtf.Tensor]:
-    """The host's own bias; all layers share 'bias_shared'."""
+    """Returns the host's bias; with 'bias_shared', all layers share one."""
     if self.relative_attention_type is None:
       return []
     if self.relative_attention_type == 'bias_shared':
@@ -47,7 +47,7 @@ class SyntheticAttention(SyntheticLayer):
     return [self._make_bias(call)]
 
   def _make_bias(self, call: LayerCall) -> mtf.Tensor:
-    """The host's own bias, without the masks that the host adds to it."""
+    """Computes the host's bias without the masks that the host adds to it."""
     context = copy.copy(call.context)
     context.read_priority = context.sequence_id = context.subsequence_id = None
     if context.mode == 'incremental':

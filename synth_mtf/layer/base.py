@@ -19,14 +19,14 @@ from synth_mtf.cpu import einsum, mask
 from synth_mtf.layer import refusals
 from synth_mtf.layer.weighted_sum import Dropout, UseLogZ
 
-# Decoding, and its encoder.
+# The modes of decoding; PREDICT is the mode of its encoder.
 _NEVER_PACKED = tf.estimator.ModeKeys.PREDICT, 'first_part', 'incremental'
 
 
 class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
   """Base class for replacements of T5's self-attention.
 
-  It takes SelfAttention's arguments and honours or refuses each of them. A
+  It accepts SelfAttention's arguments and honours or rejects each of them. A
   subclass implements `attend`; this class makes the projections and applies the
   output projection. Queries attend to the layer's own input unless a subclass
   overrides `memory`, `memory_length` and `memory_sequence_id`.
@@ -110,7 +110,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     return self.layer_output_from_attention_output(context, projected, losses)
 
   def make_params(self, context: transformer.Context) -> Projections:
-    """The layer's q, k, v and o; each is created on first use."""
+    """Returns the layer's q, k, v and o, each created on first use."""
     memory_ids = self.memory_sequence_id(context)
     if memory_ids is None:
       memory_ids = context.sequence_id
@@ -135,7 +135,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
   def memory_sequence_id(
     self, _context: transformer.Context
   ) -> Optional[mtf.Tensor]:
-    """Segments of the memory, [batch..., memory_length]; None if it is x."""
+    """Segment ids, [batch..., memory_length]; None if the memory is x."""
     return None
 
   def visibility(self, call: LayerCall) -> Visibility:
@@ -150,7 +150,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     )
 
   def weight_dropout(self, context: transformer.Context) -> Dropout:
-    """The dropout of attention weights, from SelfAttention's settings."""
+    """Returns the weight dropout that SelfAttention's settings define."""
     broadcast = self.attention_kwargs.get('dropout_broadcast_dims')
     return Dropout(
       self.dropout_rate if context.train else 0.0,
@@ -158,11 +158,11 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     )
 
   def z_loss(self, context: transformer.Context) -> Optional[UseLogZ]:
-    """Adds T5's auxiliary loss on log Z to the model's losses.
+    """Returns a function that adds T5's auxiliary loss on log Z.
 
         z_loss_coeff * mean(nonpadding * (log Z)^2)
 
-    None outside training or without a coefficient.
+    Returns None outside training or without a coefficient.
     """
     if self.z_loss_coeff is None or not context.train:
       return None

@@ -1,4 +1,4 @@
-"""SyntheticEncDecAttention, and T5's EncDecAttention computed by it."""
+"""SyntheticEncDecAttention, and an equivalent of T5's EncDecAttention."""
 
 from typing import Any, Optional
 
@@ -22,7 +22,7 @@ from synth_mtf.synthesizers.base import (
 class SyntheticEncDecAttention(
   SyntheticLayer, transformer_layers.EncDecAttention
 ):
-  """Multi-head attention over the encoder's output, synthesized.
+  """Multi-head cross-attention with a synthesized alignment.
 
       B = sum_i alpha_i S_i(X) + relative position bias
       Y = softmax(B) G(M),  M the encoder's output
@@ -30,8 +30,8 @@ class SyntheticEncDecAttention(
   The functions are those of self-attention, over [length, memory_length]: a
   table has a row per target position and a column per input position, a local
   function makes a row from the decoder's token, and the dot product is
-  Q(X) K(M)^T. With the default `[DotProduct]` the layer computes what
-  EncDecAttention computes, from the same variables. Nothing is causal: the
+  Q(X) K(M)^T. With the default `[DotProduct]` the layer computes the
+  same as EncDecAttention, from the same variables. There is no causal mask: the
   whole input is visible.
 
   Arguments are those of `SyntheticLayer` and of EncDecAttention, whose gin
@@ -70,7 +70,7 @@ class SyntheticEncDecAttention(
     """Calls the layer on [batch..., length, d_model] of a decoder.
 
     Raises:
-      ConfigurationError: there is no encoder, or its width differs.
+      ConfigurationError: if there is no encoder, or its width differs.
     """
     encoded, d_model = context.encoder_output, context.model.model_dim
     if encoded is None:
@@ -99,7 +99,7 @@ class SyntheticEncDecAttention(
     return context.encoder_sequence_id
 
   def attend(self, call: LayerCall) -> mtf.Tensor:
-    """softmax(B) G(M), with a gradient for X even if no function reads X."""
+    """Adds a zero gradient for X, which the functions may not read."""
     y = super().attend(call)
     return kernels.link_gradient(y, call.x) if call.context.train else y
 
@@ -117,10 +117,10 @@ class SyntheticEncDecAttention(
 
 @gin.configurable('DotProductEncDecAttention', module='synth_mtf')
 class EncDecAttention(SyntheticEncDecAttention):
-  """The host's EncDecAttention, computed as our layers compute V.
+  """The host's EncDecAttention, computed by DotProduct.
 
-  For `synth_mtf.cross_attention.otherwise`. It shares the host's class name
-  because the host names variables after the class. Arguments are the host's.
+  Bind it to `synth_mtf.cross_attention.otherwise`. It shares the host's class
+  name because the host names variables after it. Arguments are the host's.
   """
 
   @property

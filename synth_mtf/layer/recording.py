@@ -4,9 +4,8 @@
       model.call_simple(...)
 
 The recorder receives the logits, weights and alpha of each layer call, as
-tensors of that graph. They are computed beside the layer's own result, which
-often never has the weights as one tensor; without a recorder, nothing is added
-to the graph.
+tensors of that graph. They are computed separately because layers often do not
+materialize their weights. Without a recorder, nothing is added to the graph.
 """
 
 import contextlib
@@ -29,22 +28,22 @@ from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Logits, total
 from synth_mtf.core.visibility import Visibility, zero_hidden
 
-# A smaller bias hides a pair: the host adds -1e9 for each mask.
+# A bias below this hides a pair; the host adds -1e9 for each mask.
 _HIDDEN = -1e8
 
 
 @dataclasses.dataclass(frozen=True)
 class Alignment:
-  """What a layer attends to in one call.
+  """The alignment of one layer call.
 
   Attributes:
     layer: the layer, ours or the host's.
     context: the host's context of the call.
     logits: B with the relative position bias, unmasked; [batch..., heads,
       length, memory_length], or without [batch...] if it is shared.
-    weights: the same axes, before dropout; 0 where a query may not look.
-    alphas: [heads] or [] per function; None stands for 1. Empty for a layer of
-      the host.
+    weights: attention weights before dropout, with the same axes; 0 if hidden.
+    alphas: [heads] or [] per function; None stands for 1. Empty for the
+      host's layers.
   """
 
   layer: Any
@@ -69,11 +68,11 @@ _recorder: Optional[Callable[[Alignment], None]] = None
 
 @contextlib.contextmanager
 def recorded_by(recorder: Callable[[Alignment], None]) -> Iterator[None]:
-  """Passes the alignment of every layer called meanwhile to the recorder.
+  """Passes the alignment of every layer call in this context to the recorder.
 
-  The host's layers have no hook for it, so the function by which its
-  `SelfAttention` and `EncDecAttention` attend is wrapped. Their logits lack the
-  relative position bias where a mask hides the pair.
+  The host's layers have no such hook, so the attention functions of its
+  `SelfAttention` and `EncDecAttention` are wrapped. Their logits lack the
+  relative position bias of hidden pairs.
   """
   global _recorder
   originals = [
@@ -116,13 +115,13 @@ def record(
 
 
 def _in_order(call: LayerCall, x: mtf.Tensor) -> mtf.Tensor:
-  """All dimensions in their order; without the batch if x has none."""
+  """Puts dimensions in order and adds missing ones; no batch if shared."""
   is_shared = set(x.shape.dims) <= set(call.shared)
   return arrange(x, mtf.Shape(call.shared) if is_shared else call.local)
 
 
 def _recorded(get: Callable[[Any], Callable[..., Any]], layer: Any) -> Any:
-  """Wraps the function by which a layer of the host attends."""
+  """Wraps the attention function of one of the host's layers."""
   attend = get(layer)
   if attend is not attention.attention:  # not the usual softmax
     return attend

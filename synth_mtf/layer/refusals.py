@@ -1,4 +1,4 @@
-"""Refuses unknown arguments and settings that our layers cannot honour."""
+"""Rejects unknown arguments and settings that our layers do not support."""
 
 import inspect
 from collections.abc import Collection, Mapping
@@ -19,7 +19,7 @@ _ATTENTION_KWARGS = {'dropout_broadcast_dims', 'float32_logits'}
 def check_option(
   owner: str, argument: str, value: Any, options: Collection[Any]
 ) -> None:
-  """Refuses a value that is no option, and suggests the nearest one."""
+  """Rejects a value that is not an option and suggests the nearest one."""
   if value not in options:
     raise ConfigurationError(
       f'{owner}.{argument} = {value!r}: expected one of {list(options)}'
@@ -28,11 +28,11 @@ def check_option(
 
 
 def check_names(cls: type, kwargs: Mapping[str, Any]) -> None:
-  """Refuses a mistyped argument, which gin accepts because of **kwargs.
+  """Rejects mistyped arguments, which gin accepts because of **kwargs.
 
   Args:
     cls: a subclass of SelfAttention.
-    kwargs: what its constructor passes on.
+    kwargs: the arguments that its constructor passes on.
   """
   known = [
     name
@@ -53,7 +53,7 @@ def check_settings(
   layer: transformer_layers.SelfAttention,
   relative_attention_types: Collection[Optional[str]],
 ) -> None:
-  """Refuses SelfAttention's settings that a layer of ours does not support."""
+  """Rejects settings of SelfAttention that our layers do not support."""
   owner = type(layer).__name__
   unknown = sorted(set(layer.attention_kwargs) - _ATTENTION_KWARGS)
   faults = [f'attention_kwargs[{name!r}]' for name in unknown]

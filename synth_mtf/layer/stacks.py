@@ -1,7 +1,7 @@
-"""Which layer stands in each place of T5's stacks.
+"""Makes the layer for each slot of T5's stacks.
 
-`gin/layers/stacks.gin` lists the places, so that the layer in one place can be
-chosen without naming those in the others.
+`gin/layers/stacks.gin` lists the slots, so that you can bind the layer of one
+slot without naming the layers of the others.
 """
 
 from typing import Callable, Optional
@@ -29,7 +29,7 @@ def cross_attention(
 
   Args:
     layer: the class that a variant binds, if any.
-    otherwise: T5's own, or a class that computes the same.
+    otherwise: the class to use without one: T5's own, or an equivalent.
   """
   return (layer or otherwise)()
 

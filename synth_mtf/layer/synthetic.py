@@ -20,13 +20,13 @@ from synth_mtf.layer.weighted_sum import softmax_average, unnormalized_average
 from synth_mtf.synthesizers.base import SynthesizingFunction
 from synth_mtf.synthesizers.dot_product import DotProduct
 
-# Learned per head, summing to 1 (the paper's); the same per layer
-# (mesh_tensorflow's own); all 1.
+# Learned per head, summing to 1 (as in the paper); the same, but per layer (as
+# in mesh_tensorflow); all 1.
 MIXINGS = ('softmax', 'layer_softmax', 'sum')
 
 
 class SyntheticLayer(AttentionLayer):
-  """Multi-head attention whose alignment is synthesized.
+  """Multi-head attention with a synthesized alignment.
 
       B = sum_i alpha_i S_i(X) + relative position bias
       Y = softmax(B) G(M)
@@ -55,8 +55,8 @@ class SyntheticLayer(AttentionLayer):
       synthesizers: the functions S_i, as classes or as callables without
         arguments (`@Random` in gin, `functools.partial(Random,
         max_length=128)`); each layer makes its own.
-      mixing: how alpha is found. 'softmax': learned per head, summing to 1 (the
-        paper's); 'layer_softmax': learned per layer; 'sum': all 1.
+      mixing: how alpha is chosen. 'softmax': learned per head, summing to 1
+        (as in the paper); 'layer_softmax': learned per layer; 'sum': all 1.
       index_by: which row and column of a table a token reads. 'position': its
         position in its own sequence; 'row': its index in a packed row, as in
         the original code.
@@ -79,7 +79,7 @@ class SyntheticLayer(AttentionLayer):
 
   @property
   def letters(self) -> str:
-    """The functions by their names in tables: "R+V"."""
+    """The letters of the functions, as in "R+V"."""
     return '+'.join(function.letter for function in self.synthesizers)
 
   def attend(self, call: LayerCall) -> mtf.Tensor:
@@ -106,7 +106,7 @@ class SyntheticLayer(AttentionLayer):
     """The host's own bias, or an empty list."""
 
   def make_functions(self, makers: Any) -> list[SynthesizingFunction]:
-    """Calls each maker; `makers` is whatever a gin file binds."""
+    """Calls each maker; `makers` is whatever value gin binds."""
     owner = type(self).__name__
     makers = list(makers) if isinstance(makers, Sequence) else [makers]
     faults = [m for m in makers if not callable(m)]
@@ -128,9 +128,9 @@ class SyntheticLayer(AttentionLayer):
 def _make_alphas(
   call: LayerCall, count: int, mixing: str
 ) -> list[Optional[mtf.Tensor]]:
-  """alpha_i of each function (eq. 8, 9), [heads] or []; None stands for 1.
+  """Makes alpha_i (eq. 8, 9) of each function, [heads] or []; None means 1.
 
-  The softmax over the functions of the variable `alpha`, which starts at 0.
+  These are the softmax over functions of the variable `alpha`, initially 0.
   """
   if count == 1 or mixing == 'sum':
     return [None] * count
@@ -153,7 +153,7 @@ def _mixture(
   functions: Sequence[SynthesizingFunction],
   alphas: Sequence[Optional[mtf.Tensor]],
 ) -> list[Term]:
-  """The terms alpha_i S_i(X), each in the variable scope of its function."""
+  """Computes alpha_i S_i(X), each in the variable scope of its function."""
   terms = []
   for scope, function, alpha in zip(scopes(functions), functions, alphas):
     with tf.variable_scope(scope):
@@ -162,7 +162,7 @@ def _mixture(
 
 
 def scopes(functions: Sequence[SynthesizingFunction]) -> list[str]:
-  """The variable scope of each function: random, random_1, dense, ..."""
+  """Returns a variable scope for each function: random, random_1, dense..."""
   seen: collections.Counter[str] = collections.Counter()
   names = []
   for function in functions:

@@ -1,12 +1,12 @@
-"""From alignment logits and visibility to weighted values.
+"""Computes weighted values from alignment logits and visibility.
 
     Y = dropout(softmax(B)) G(X)
 
 The softmax is over the visible part of `memory_length`; hidden logits get the
 host's bias of -1e9. If B has no batch dimension, the exponentials are computed
-once for the whole batch: padding enters its two products with
-them, and nothing of size [batch, heads, length, memory_length] is made. On a
-CPU, `cpu.attend_each` and `attend_shared` compute the same by tiles.
+once for the whole batch: the two products that use them apply the padding mask,
+and nothing of size [batch, heads, length, memory_length] is materialized. On a
+CPU, `cpu.attend_each` and `attend_shared` compute the same in tiles.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ class Dropout:
   """Dropout of the attention weights.
 
   T5 draws one decision per key and head and shares it among the queries, so
-  that dropout of the weights is a factor on the values.
+  that it can be applied to the values instead of the weights.
 
   Attributes:
     rate: probability of dropping; 0 outside training.
@@ -46,7 +46,7 @@ class Dropout:
     return self.rate == 0 or set(call.length) <= set(self.broadcast_dims)
 
   def drop_values(self, values: mtf.Tensor, call: LayerCall) -> mtf.Tensor:
-    """Drops keys of each head: [..., memory_length, heads, d_kv]."""
+    """Drops values per key and head: [..., memory_length, heads, d_kv]."""
     if self.rate == 0:
       return values
     missing = [d for d in call.heads if d not in values.shape.dims]
@@ -59,7 +59,7 @@ class Dropout:
   def average(
     self, call: LayerCall, weights: mtf.Tensor, values: mtf.Tensor
   ) -> mtf.Tensor:
-    """dropout(W) G(X), [batch..., length, heads, d_kv]."""
+    """Computes dropout(W) G(X), [batch..., length, heads, d_kv]."""
     if self.per_key(call):
       values = self.drop_values(values, call)
     else:
@@ -88,15 +88,15 @@ def softmax_average(
   dropout: Dropout,
   use_log_z: Optional[UseLogZ] = None,
 ) -> mtf.Tensor:
-  """softmax(B) G(X) (eq. 3).
+  """Computes softmax(B) G(X) (eq. 3).
 
   Args:
     call: the layer call.
     logits: B.
-    visibility: what takes part in the softmax.
+    visibility: the pairs that take part in the softmax.
     values: G(X), [batch..., memory_length, heads, d_kv].
     dropout: dropout of the weights.
-    use_log_z: if given, is called with the logarithm of the softmax's
+    use_log_z: if given, called with the logarithm of the softmax's
       denominator, [batch..., heads, length].
 
   Returns:
@@ -138,14 +138,14 @@ def _batch_shared_average(
   dropout: Dropout,
   use_log_z: Optional[UseLogZ],
 ) -> mtf.Tensor:
-  """`softmax_average` if all examples share their logits.
+  """Computes `softmax_average` if all examples share their logits.
 
       E = exp(B - c), 0 where hidden
       Y = (E (keep * V)) / (E nonpad)
 
-  c is a center of each row of B, keep the dropout of each key, and nonpad marks
-  the tokens of each example. This equals masked softmax and dropout, because
-  values at padding are 0.
+  c is the center of each row of B, keep the dropout mask over keys, and nonpad
+  the padding mask. This equals masked softmax and dropout, because values at
+  padding are 0.
   """
   nonpad = visibility.keys
   values = dropout.drop_values(zero_hidden(values, nonpad), call)
@@ -175,7 +175,7 @@ def _batch_shared_average(
       )
     return y, arrange(total, rows), center
 
-  # What the host makes again cannot hold what is made again by itself.
+  # A layer that the host recomputes must not contain its own recomputation.
   if call.context.train and not recomputes_layers(call.context):
     y, total, center = kernels.recompute_in_backward(
       sums, needed(logits.shared)
@@ -183,7 +183,7 @@ def _batch_shared_average(
   else:
     y, total, center = sums()
   if use_log_z:
-    is_zero = mtf.cast(mtf.equal(total, 0.0), total.dtype)  # only padding
+    is_zero = mtf.cast(mtf.equal(total, 0.0), total.dtype)  # sees only padding
     use_log_z(mtf.log(total + is_zero) + center)
   return kernels.divide(y, zero_hidden(total, visibility.queries))
 
@@ -195,7 +195,7 @@ def unnormalized_average(
   values: mtf.Tensor,
   dropout: Dropout,
 ) -> mtf.Tensor:
-  """B G(X): the logits themselves are the weights, as in an MLP-Mixer."""
+  """Computes B G(X), with logits as weights, as in an MLP-Mixer."""
   weights = zero_hidden(total(call, logits), visibility.pairs)
   values = zero_hidden(values, visibility.keys)
   y = dropout.average(call, weights, values)

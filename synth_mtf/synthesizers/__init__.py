@@ -1,9 +1,9 @@
 """The synthesizing functions S(X), one file each.
 
-They make alignment logits from a layer's input, or from nothing. `base` is the
-interface, `local` the base class of functions with a hidden layer. Every
-function class defined in this folder becomes a public name of `synth_mtf` and
-of gin. The layer mixes, masks and uses the logits.
+They compute alignment logits, with or without a layer's input; the layer mixes
+and masks them. `base` defines the interface, `local` the base class of
+functions with a hidden layer. Every function class in this folder becomes a
+public name of `synth_mtf` and of gin.
 """
 
 import importlib

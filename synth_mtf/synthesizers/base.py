@@ -1,4 +1,4 @@
-"""The interface of a synthesizing function, and functions with tables."""
+"""Base classes of synthesizing functions."""
 
 import abc
 import dataclasses
@@ -16,13 +16,13 @@ from synth_mtf.errors import ConfigurationError
 
 _HOST_MAX_LENGTH = 512  # T5's default
 
-# The gin scope in which cross-attention makes its functions, inside that of the
-# stack: `decoder/cross/Random.max_length`.
+# The gin scope in which cross-attention makes its functions, nested in the
+# scope of the stack: `decoder/cross/Random.max_length`.
 CROSS_ATTENTION_SCOPE = 'cross'
 
 
 class SynthesizingFunction(abc.ABC):
-  """S(X): makes alignment logits from the layer's input, or from nothing.
+  """S(X): computes alignment logits, with or without the layer's input.
 
   A subclass holds its hyperparameters and implements `logits`. Its variables
   are in a scope named after the class (`FactorizedRandom` ->
@@ -30,13 +30,13 @@ class SynthesizingFunction(abc.ABC):
 
   Attributes:
     letter: its name in tables, as in "Syn (R)".
-    last_factor: the variable that is multiplied last: S(X) = 0 if it is 0. ''
-      if there is none.
-    position_axes: for each variable, which of its axes are positions and have
-      the size `max_length`.
+    last_factor: the last variable that S(X) is multiplied by: if it is 0, so is
+      S(X). '' if there is none.
+    position_axes: the axes of each variable that are positions and have the
+      size `max_length`.
     layer_variables: variables of the layer that only this function uses.
-    self_attention_only: whether queries and keys must be of one sequence.
-    unshaped: hyperparameters that change the result, but no variable's shape.
+    self_attention_only: whether queries and keys must be in one sequence.
+    unshaped: hyperparameters that affect the result but no variable's shape.
   """
 
   last_factor: ClassVar[str] = ''
@@ -48,7 +48,7 @@ class SynthesizingFunction(abc.ABC):
   @property
   @abc.abstractmethod
   def letter(self) -> str:
-    """Its name in tables; may be a class attribute."""
+    """The function's name in tables; may be a class attribute."""
 
   @abc.abstractmethod
   def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> Term:
@@ -67,7 +67,7 @@ class SynthesizingFunction(abc.ABC):
     """
 
   def require_positive(self, *arguments: str) -> None:
-    """Refuses sizes below 1; None, which stands for a default, passes."""
+    """Rejects sizes below 1; None, which stands for a default, is valid."""
     for argument in arguments:
       value = getattr(self, argument)
       if value is not None and value < 1:
@@ -81,7 +81,7 @@ class SynthesizingFunction(abc.ABC):
 
 
 def described(function: SynthesizingFunction) -> str:
-  """A function with the settings its variables do not show: `f(relu=True)`."""
+  """Describes a function and its `unshaped` settings: `f(relu=True)`."""
   settings = ', '.join(
     f'{name}={getattr(function, name)!r}' for name in function.unshaped
   )
@@ -89,15 +89,15 @@ def described(function: SynthesizingFunction) -> str:
 
 
 def scope_of(function: type[SynthesizingFunction]) -> str:
-  """The variable scope of a class: its name in snake case."""
+  """Returns the variable scope of a class, its name in snake case."""
   return re.sub(r'(?<!^)(?=[A-Z])', '_', function.__name__).lower()
 
 
 def function_of(scope: str) -> Optional[type[SynthesizingFunction]]:
-  """The class of a variable scope (`random`, `random_1`), if there is one."""
+  """Returns the class of a variable scope (`random`, `random_1`), if any."""
   name = re.sub(r'_\d+$', '', scope)
   functions: list[Any] = SynthesizingFunction.__subclasses__()
-  for function in functions:  # which grows by their subclasses
+  for function in functions:  # the loop appends their subclasses
     if scope_of(function) == name:
       return function
     functions.extend(function.__subclasses__())
@@ -114,17 +114,17 @@ class Table(SynthesizingFunction):
     tile_length: b <= M. The table has b columns, and key j reads column j mod b
       (future work in the paper, "On Parameters Depending on Sequence Length").
       Default: M.
-    memory_max_length: M, the longest sequence of keys. Default: N, and in
+    memory_max_length: M, the longest sequence of keys. Default: N, or in
       cross-attention the encoder's `Unitransformer.max_length`.
 
   Attributes:
     limit_of_keys: the gin binding that sets M.
 
   Raises:
-    ConfigurationError: if a length does not fit.
+    ConfigurationError: if a length is out of range.
   """
 
-  # None: the default, which is filled in.
+  # __post_init__ replaces None by the default.
   max_length: Any = None
   tile_length: Any = None
   memory_max_length: Any = None
@@ -163,7 +163,7 @@ class Table(SynthesizingFunction):
     return mtf.Dimension('memory_length', self.tile_length)
 
   def check_lengths(self, call: LayerCall, queries: bool = True) -> None:
-    """Refuses more keys than M and, if `queries`, more queries than N."""
+    """Rejects more keys than M and, if `queries`, more queries than N."""
     name = type(self).__name__
     if queries:
       length = call.index.length_dim.size
@@ -175,10 +175,10 @@ class Table(SynthesizingFunction):
 def require_length(
   owner: str, binding: str, max_length: int, length: int
 ) -> None:
-  """Refuses a sequence longer than the learned table of `owner`.
+  """Rejects a sequence longer than the learned table of `owner`.
 
   Raises:
-    ConfigurationError: naming the gin binding to change.
+    ConfigurationError: if it is longer; names the gin binding to change.
   """
   if length > max_length:
     raise ConfigurationError(
@@ -189,7 +189,7 @@ def require_length(
 
 
 def host_max_length() -> int:
-  """`Unitransformer.max_length` in the current gin scope."""
+  """Returns `Unitransformer.max_length` in the current gin scope."""
   bindings = gin.get_bindings(transformer.Unitransformer)
   return bindings.get('max_length', _HOST_MAX_LENGTH)
 

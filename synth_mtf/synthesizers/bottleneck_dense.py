@@ -1,4 +1,4 @@
-"""Bottleneck Dense: a local function of a low-rank image of the token."""
+"""Bottleneck Dense: a local function of a low-rank projection of the token."""
 
 import dataclasses
 from typing import Callable, Optional
@@ -20,8 +20,8 @@ class BottleneckDense(SynthesizingFunction):
   """S(X) = F(X'), x'_i = U D x_i with D: d_model -> r, U: r -> d_model.
 
   (Version 1, section 6.2.) F is Dense, or ConvolutionalDense for the
-  bottleneck before conv-ReLU-conv. Version 1 has one bullet for each. Our
-  reading: no nonlinearity between D and U, and r = d_model / 4.
+  bottleneck before conv-ReLU-conv. Version 1 lists each in one bullet.
+  We assume no nonlinearity between D and U, and r = d_model / 4.
   """
 
   def __init__(

@@ -13,7 +13,7 @@ from synth_mtf.synthesizers.local import Local, project
 @gin.configurable(module='synth_mtf')
 @dataclasses.dataclass(eq=False)
 class ConvolutionalDense(Local):
-  """Convolutions over the sequence as Dense's two layers.
+  """Dense with one or both layers replaced by convolutions.
 
       linear           S(X) = W2 conv(X; W1)
       conv-ReLU-conv   S(X) = conv(ReLU(conv(X; W1)); W2)
@@ -23,7 +23,7 @@ class ConvolutionalDense(Local):
   decoder. Neighbours in padding or in another sequence count as 0. W1 is
   [filter_width, d_model, heads, d_kv]. W2 is [heads, d_kv, memory_length], or
   [heads, filter_width, d_kv, memory_length] if it is a convolution. Version 1
-  has one bullet for both forms; widths, shapes and borders are our reading.
+  lists both forms in one bullet; widths, shapes and borders are our choice.
 
   Args:
     filter_width: number of tokens that a filter sees.

@@ -12,9 +12,9 @@ class Dense(Local):
   """D, S(x_i) = W2 ReLU(W1 x_i) (eq. 1 and 2).
 
   W1, [d_model, heads, d_kv], maps to d_kv per head; W2, [heads, d_kv,
-  memory_length], to N columns. That W1 is d x d for all heads together, like
-  T5's q, is our reading: it gives Table 1's d^2 + d N parameters, while eq. 2
-  has a W1 of d x d per head.
+  memory_length], to N columns. We read W1 as d x d for all heads together, like
+  T5's q, which gives Table 1's d^2 + d N parameters; eq. 2 has a d x d W1 per
+  head.
   """
 
   letter = 'D'

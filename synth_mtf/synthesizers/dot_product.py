@@ -14,9 +14,9 @@ from synth_mtf.synthesizers.base import SynthesizingFunction
 class DotProduct(SynthesizingFunction):
   """V, S(X) = Q(X) K(X)^T (arXiv 2005.00743, section 3.2; 1706.03762).
 
-  Queries and keys are T5's: there is no division by sqrt(d_kv), since T5 folds
-  it into the initial q. `q` and `k` are variables of the layer itself, under
-  the host's names.
+  Queries and keys are T5's. There is no division by sqrt(d_kv), since T5 folds
+  it into the initializer of q. `q` and `k` are variables of the layer itself,
+  under the host's names.
   """
 
   letter = 'V'

@@ -22,14 +22,14 @@ class FactorizedDense(Table):
 
       h = ReLU(W1 x_l),  A = WA h in R^a,  B = WB h in R^b
 
-  W1 is [d_model, heads, d_kv], WA [heads, d_kv, a], WB [heads, d_kv, b]. Two
-  details are our reading. A's entries are repeated b times and B is tiled a
-  times, so that no two entries of a row are equal; the paper says that both are
-  duplicated. A and B share W1, as in Table 1, which counts d^2 once.
+  W1 is [d_model, heads, d_kv], WA [heads, d_kv, a], WB [heads, d_kv, b]. We
+  interpret two details. A's entries are repeated b times and B is tiled a
+  times, so that each entry of a row is a different product; the paper only says
+  that both are duplicated. A and B share W1, as Table 1 counts d^2 once.
 
   Args:
-    factors: (a, b) with as many columns as a b. Default: the pair of divisors
-      closest to each other.
+    factors: (a, b), with a b equal to the number of columns. Default: the pair
+      of divisors closest to each other.
     key_value_size: width of the hidden layer in each head. Default: the
       layer's `key_value_size`.
 
@@ -57,7 +57,7 @@ class FactorizedDense(Table):
       )
 
   def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
-    """The outer product of A and B, read as one row of N columns."""
+    """Computes the outer product of A and B as one row of N columns."""
     self.check_lengths(call, queries=False)
     size = self.key_value_size or call.kv_dim.size
     d_kv = mtf.Dimension('d_kv', size)
@@ -73,7 +73,7 @@ class FactorizedDense(Table):
             dtype=call.logits_dtype,
           ),
         ],
-        # The order in which a CPU takes logits as they are.
+        # In this order, CPU kernels need not transpose the logits.
         mtf.Shape(
           call.batch + call.heads + call.length + [mtf.Dimension(name, size)]
         ),
@@ -86,7 +86,7 @@ class FactorizedDense(Table):
     self, call: LayerCall, a: mtf.Tensor, b: mtf.Tensor
   ) -> mtf.Tensor:
     a_dim, b_dim = a.shape.dims[-1], b.shape.dims[-1]
-    if call.index.is_packed:  # each example has its own columns
+    if call.index.is_packed:  # columns differ between examples
       keys = call.index.keys % self.tile_length
       return mtf.multiply(
         kernels.gather(a, keys // b_dim.size, 'a'),
@@ -102,6 +102,6 @@ class FactorizedDense(Table):
 
 
 def most_square(n: int) -> tuple[int, int]:
-  """The factors (a, b) of n with a <= b that are closest to each other."""
+  """Returns the factors (a, b) of n, a <= b, that are closest to each other."""
   a = next(a for a in range(math.isqrt(n), 0, -1) if n % a == 0)
   return a, n // a

@@ -16,8 +16,8 @@ from synth_mtf.synthesizers.base import Table
 class FactorizedRandom(Table):
   """FR, S(X) = R1 R2^T with R1, R2 in R^(N x k) (eq. 7).
 
-  Each head has its own pair. In cross-attention R2 is in R^(M x k). R1 R2^T has
-  unit variance at first, like R.
+  Each head has its own pair. In cross-attention R2 is in R^(M x k). R1 R2^T
+  initially has unit variance, like R.
 
   Args:
     rank: k; the paper uses 8.

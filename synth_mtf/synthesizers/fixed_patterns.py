@@ -1,4 +1,4 @@
-"""Fixed patterns: alignments in which nothing is learned."""
+"""Fixed patterns: alignments without learned parameters."""
 
 from collections.abc import Sequence
 from typing import Optional
@@ -24,16 +24,16 @@ _OUT = -30.0
 class FixedPatterns(Table):
   """Fixed attention patterns after Raganato et al. (arXiv 2002.10260).
 
-  Each head has one pattern; head h has number h mod (number of patterns).
+  Head h uses pattern number h mod (number of patterns).
 
       current, previous, next    one token, at distance 0, -1, +1
       left, right                the larger context: tokens at a distance d of
-                                 2 and more, with weight (1 - d / N)^3
+                                 2 or more, with weight (1 - d / N)^3
       start, end                 the first or last token of the sequence
 
   If a pattern has no visible token (`next` at the end, or in a decoder),
-  attention is uniform over the visible tokens. Distances exist only within one
-  sequence, which rules out cross-attention.
+  attention is uniform over the visible tokens. Distances are defined only
+  within one sequence, which rules out cross-attention.
   """
 
   letter = 'Patterns'
@@ -52,7 +52,7 @@ class FixedPatterns(Table):
       max_length: N. Default: the host's `Unitransformer.max_length` (512).
 
     Raises:
-      ConfigurationError: if a pattern is unknown or there is none.
+      ConfigurationError: if a pattern is unknown or none is given.
     """
     super().__init__(max_length)
     unknown = [name for name in patterns if name not in PATTERNS]
@@ -73,7 +73,7 @@ class FixedPatterns(Table):
       [mtf.transpose(mtf.broadcast(x, shape), shape) for x in logits], 'pattern'
     )
     head = mtf.zeros(call.context.mesh, mtf.Shape([]), tf.int32)
-    for dim in call.heads:  # 0, 1, 2, ...
+    for dim in call.heads:  # the index of each head
       head = head * dim.size + mtf.range(call.context.mesh, dim, tf.int32)
     choice = mtf.one_hot(
       head % len(logits), stacked.shape.dims[0], dtype=call.logits_dtype
@@ -86,7 +86,7 @@ class FixedPatterns(Table):
   def _pattern(
     self, name: str, call: LayerCall, ahead: mtf.Tensor
   ) -> mtf.Tensor:
-    """The logits of one pattern, over some of [length, memory_length]."""
+    """Returns logits of one pattern, over some of [length, memory_length]."""
 
     def at(hit: mtf.Tensor) -> mtf.Tensor:
       return _OUT * mtf.cast(mtf.logical_not(hit), call.logits_dtype)

@@ -15,8 +15,8 @@ class GatedDense(Local):
   """GLU, S(x_i) = W2 ((W1 x_i) * sigmoid(Wg x_i)) (version 1, section 6.2).
 
   W1 and the gate's Wg are [d_model, heads, d_kv], W2 [heads, d_kv,
-  memory_length]. Version 1 has one bullet for it; that the gate replaces the
-  ReLU, and the shapes, are our reading.
+  memory_length]. Version 1 has one bullet for it; the shapes, and that the
+  gate replaces the ReLU, are our interpretation.
   """
 
   letter = 'GLU'

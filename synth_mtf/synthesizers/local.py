@@ -13,7 +13,7 @@ from synth_mtf.synthesizers.base import Table
 
 @dataclasses.dataclass(eq=False)
 class Local(Table):
-  """S(x_i) = W2 h(X)_i: each token makes its own row of logits.
+  """S(x_i) = W2 h(X)_i: each token computes its own row of logits.
 
   A subclass defines the hidden layer h. W2, [heads, d_kv, memory_length], maps
   to N columns, or to M in cross-attention. As everywhere in T5, there are no
@@ -75,7 +75,7 @@ def project(
   reduced: int = 1,
   gain: float = 1.0,
 ) -> mtf.Tensor:
-  """The product x W with a new W, which initially keeps the second moment of x.
+  """Multiplies x by a new W, which initially preserves the second moment.
 
   Args:
     call: the layer call.

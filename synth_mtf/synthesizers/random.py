@@ -16,8 +16,8 @@ from synth_mtf.synthesizers.base import Table
 class Random(Table):
   """R, S(X) = R with R in R^(N x N), one per head (eq. 4).
 
-  In cross-attention R is N x M. It has unit variance at first, like T5's dot
-  products.
+  In cross-attention R is N x M. It initially has unit variance, like T5's
+  dot products.
 
   Args:
     trainable: False gives the Fixed Random Synthesizer: R keeps its initial
@@ -37,7 +37,7 @@ class Random(Table):
     return 'R' if self.trainable else 'Fix'
 
   def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> Term:
-    """R, [heads, length, memory_length]: the same for the whole batch."""
+    """Returns R, [heads, length, memory_length], shared by the whole batch."""
     self.check_lengths(call)
     table = call.variable(
       'R',
@@ -47,7 +47,7 @@ class Random(Table):
       trainable=self.trainable,
     )
     if alpha is not None and call.index.queries.size > self.rows_dim.size:
-      # In packed rows, the table is smaller than the cells read from it.
+      # In packed rows, scaling the table is cheaper than scaling the cells.
       return call.index.cells(weighted(table, alpha))
     r = call.index.cells(table)
     if not self.trainable:
