@@ -18,6 +18,6 @@ if not is_command():
   from synth_mtf._public import *  # noqa: F403
 
 if TYPE_CHECKING:
-  # The synthesizing functions are found when they are imported, which a type
-  # checker does not do: of `synth_mtf.Random` it knows that it may be there.
+  # Synthesizing functions are discovered at import time, which a type checker
+  # cannot see; with this, it accepts names such as `synth_mtf.Random`.
   def __getattr__(name: str) -> Any: ...

@@ -38,7 +38,7 @@ __all__ = [  # noqa: PLE0604
   *FUNCTIONS,
 ]
 
-# The name that saved operative_config.gin files have for T5's optimizer.
+# Saved operative_config.gin files refer to T5's optimizer by this name.
 Adafactor = gin.external_configurable(
   mtf.optimize.AdafactorOptimizer, 'Adafactor', module='synth_mtf'
 )

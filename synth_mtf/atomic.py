@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, even if the process is killed."""
+"""Writes files whole or not at all, even if the process is killed."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ def write(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path, mode: str = 'w') -> Iterator[IO[Any]]:
-  """Yields a stream to write a file with; see `write`."""
+  """Yields a stream that writes a file atomically; see `write`."""
   if '://' not in str(path):
     with (
       replacing(path) as partial,
@@ -36,7 +36,7 @@ def writing(path: Path, mode: str = 'w') -> Iterator[IO[Any]]:
 def replacing(path: Path) -> Iterator[pathlib.Path]:
   """Yields a path to write to; the file then replaces `path`.
 
-  Its name is unique to this process, so leftovers of a killed one do no harm.
+  Each process uses its own temporary name, so leftover files do no harm.
   """
   whole = pathlib.Path(path)
   partial = whole.with_name(f'.{whole.name}.{os.getpid()}.partial')

@@ -1,7 +1,7 @@
 """Checks each run of T5's main before its first step.
 
-`import synth_mtf.checked` in a gin file switches it on; `run/checks.py` says
-what is checked.
+`import synth_mtf.checked` in a gin file enables this; `run/checks.py` holds the
+checks.
 """
 
 from synth_mtf.host import patches

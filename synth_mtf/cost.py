@@ -1,4 +1,4 @@
-"""Parameters, floating-point operations and bytes of a model.
+"""Counts the parameters, floating-point operations and bytes of a model.
 
 All are counted in the Mesh-TensorFlow graph of the model that gin describes;
 nothing is executed or estimated from formulas.
@@ -23,30 +23,30 @@ class Cost:
   """What a model costs on a mesh."""
 
   parameters: int  # all weights
-  trained: int  # those that are trained
-  tables: int  # those that are indexed by positions
-  # Of a forward pass over one pair of sequences, two for each multiplication
-  # with its addition. A training step has three times as many.
+  trained: int  # trainable weights
+  tables: int  # weights indexed by position
+  # For a forward pass over one pair of sequences; a multiply-add counts as two.
+  # A training step takes three times as many.
   flops: int
   state_bytes: int  # per core: weights, gradients and Adafactor's slots
-  table_bytes: int  # the tables' part of them
-  # Per core, the largest tensor with a dimension of keys (logits, weights).
+  table_bytes: int  # the tables' share of state_bytes
+  # Per core: the largest tensor with a key dimension (logits, weights).
   attention_bytes: int
 
   @property
   def kept(self) -> int:
-    """Weights that stay as initialized (Fix)."""
+    """Weights that keep their initial values (Fix)."""
     return self.parameters - self.trained
 
 
 def cost(
   vocab_size: int, lengths: Mapping[str, int], mesh_shape: str = ''
 ) -> Cost:
-  """Counts what the model that gin holds costs for a batch of one sequence.
+  """Counts the cost of the configured model for a batch of one sequence.
 
   Args:
     vocab_size: the number of embeddings.
-    lengths: of `inputs` and `targets`.
+    lengths: lengths of `inputs` and `targets`.
     mesh_shape: as in `utils.run.mesh_shape`; the layout rules are gin's.
   """
   mesh = mtf.convert_to_shape(mesh_shape)
@@ -64,12 +64,12 @@ def cost(
     return math.ceil(shape.size / split)
 
   def state(variable: mtf.Variable) -> int:
-    """Bytes of a weight, its gradient and its slots per core."""
+    """Returns the bytes per core of a weight, its gradient and its slots."""
     shape = variable.shape
     if not variable.trainable:
       return _BYTES * per_core(shape)
     slots = per_core(shape)
-    if shape.ndims >= 2:  # Adafactor keeps the means of rows and columns
+    if shape.ndims >= 2:  # Adafactor stores row and column means
       row, column = sorted(shape.dims, key=lambda d: d.size)[-2:]
       slots = per_core(shape - row) + per_core(shape - column)
     return _BYTES * (2 * per_core(shape) + slots)
@@ -115,7 +115,7 @@ def cost_of_variant(
 
 
 def products(graph: mtf.Graph) -> int:
-  """Multiplications in the einsums of a graph: the size of all dimensions."""
+  """Counts the multiplications in a graph's einsums."""
   return sum(
     mtf.Shape(list({d for x in op.inputs for d in x.shape})).size
     for op in graph.operations

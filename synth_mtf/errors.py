@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-  """A mistake that the user can fix: shown as one message, no traceback.
+  """A mistake that the user can fix, shown as a message without a traceback.
 
-  The message says what came, what was expected and what to do. Every command
-  prints it as `synth-mtf: error: <message>` and exits with status 2.
+  The message says what was found, what was expected and what to do. Every
+  command prints it as `synth-mtf: error: <message>` and exits with status 2.
   """
 
 

@@ -1,4 +1,4 @@
-"""Where the package's data files are."""
+"""Paths of the package's data files."""
 
 import pathlib
 

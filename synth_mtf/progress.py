@@ -1,7 +1,7 @@
-"""What a gin file imports for `synth_mtf.train_with_progress`.
+"""The module that gin files import for `synth_mtf.train_with_progress`.
 
-Gin files and the operative_config.gin of runs import this name; the code is in
-`synth_mtf.run.training`.
+Saved operative_config.gin files import it too, so its name must not change; the
+code is in `synth_mtf.run.training`.
 """
 
 from synth_mtf.run.attention_summaries import train_with_attention_summaries

@@ -1,6 +1,6 @@
 """Writes metrics.json and predictions.jsonl at each evaluation of T5's main.
 
-`import synth_mtf.recorded` in a gin file switches it on; docs/runs.md describes
+`import synth_mtf.recorded` in a gin file enables this; docs/runs.md describes
 the files.
 """
 

@@ -1,10 +1,10 @@
 """The `synth-mtf` command: one module per subcommand.
 
-A subcommand is a module of this package with `add_arguments(parser)` and
-`run(args) -> int`, the exit status; `args.words` is the whole command line. It
-imports TensorFlow, and whatever needs it, inside `run`, and calls
+A subcommand is a module in this package with `add_arguments(parser)` and
+`run(args)`, which returns the exit status; `args.words` is the whole command
+line. It imports TensorFlow, and modules that need it, inside `run`, and calls
 `run.process.load_plugin()` before it uses our gin names. `PARSER_OPTIONS`, if
-it has any, go to its `argparse.ArgumentParser`.
+defined, are passed to its `argparse.ArgumentParser`.
 """
 
 import argparse
@@ -39,13 +39,13 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
   """Runs the command line.
 
   Args:
-    argv: the words after `synth-mtf`; by default those of this process.
+    argv: the arguments of `synth-mtf`; by default those of this process.
 
   Returns:
-    The exit status: 0; 2 for a mistake of the user, 1 for another failure, each
-    explained on stderr; 130 after Ctrl-C.
+    The exit status: 0 for success, 2 for a user error, 1 for another failure
+    (both explained on stderr), or 130 after Ctrl-C.
   """
-  gc.set_threshold(200_000, 50, 50)  # importing TensorFlow takes a sixth less
+  gc.set_threshold(200_000, 50, 50)  # cuts TensorFlow's import time by a sixth
   words = sys.argv[1:] if argv is None else argv
   whole = parser()
   args = whole.parse_args(words, argparse.Namespace(words=words))
@@ -63,7 +63,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-  """Returns the parser of the command line; `args.run` runs what was parsed."""
+  """Returns the command-line parser; `args.run` runs the parsed subcommand."""
   whole = argparse.ArgumentParser(
     prog='synth-mtf',
     description='Synthesizer (arXiv 2005.00743) in Mesh-TensorFlow T5.',

@@ -1,6 +1,6 @@
-"""`synth-mtf attention`: what a checkpoint's layers attend to, as an .npz.
+"""`synth-mtf attention`: saves the attention of a checkpoint as an .npz file.
 
-`synth_mtf.attention.file` and docs/figures.md name the arrays.
+`synth_mtf.attention.file` and docs/figures.md list the arrays.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_text_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags that name the text to look at."""
+  """Adds the flags that select the text."""
   add = parser.add_argument
   add('--text', action='append', default=[], help='an input; may be repeated')
   add(
@@ -84,16 +84,16 @@ def look(args: argparse.Namespace, folder: str, steps: Any) -> Any:
 
 
 def names_text(args: argparse.Namespace) -> bool:
-  """Whether the flags name a text."""
+  """Returns whether the flags select a text."""
   return bool(args.text or args.target or args.input or args.task)
 
 
 def text_words(
   args: argparse.Namespace, texts: Mapping[str, Sequence[str]]
 ) -> list[str]:
-  """Returns flags that name a text again; `texts` are its inputs and targets.
+  """Returns the flags that select a text; `texts` has its inputs and targets.
 
-  A decoder alone takes its texts as inputs.
+  A decoder-only model takes its texts as inputs.
   """
   if args.task:
     words = ['--task', args.task, '--split', args.split]
@@ -110,7 +110,7 @@ def text_words(
 
 
 def chooser(args: argparse.Namespace) -> Callable[[], Any]:
-  """Returns a function that makes the examples, and loads the plugin."""
+  """Loads the plugin, and returns a function that creates the examples."""
   ways = [bool(args.text or args.target), bool(args.input), bool(args.task)]
   if sum(ways) != 1 or args.examples < 1:
     raise UserError(
@@ -131,7 +131,7 @@ def chooser(args: argparse.Namespace) -> Callable[[], Any]:
 
 
 def check_writable(path: str) -> None:
-  """Refuses a file that cannot be written, before anything is computed."""
+  """Rejects a file that cannot be written, before anything is computed."""
   folder = os.path.dirname(os.path.abspath(path))
   may_write = os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
   if '://' not in path and (os.path.isdir(path) or not may_write):

@@ -1,17 +1,17 @@
-"""`synth-mtf cluster`: one run of T5's main over several machines.
+"""`synth-mtf cluster`: runs T5's main on several machines.
 
-Every machine runs the same command with its own number. Task 0 runs T5's main;
-the others lend it their devices through TensorFlow's gRPC runtime, under the
-names `/job:worker/task:N/device:CPU:0` (or `GPU:0`), which
+Every machine runs the same command with its own task number. Task 0 runs T5's
+main; the others provide their devices through TensorFlow's gRPC runtime, under
+the names `/job:worker/task:N/device:CPU:0` (or `GPU:0`), which
 `utils.run.mesh_devices` lists.
 
-TensorFlow waits for ever for a lost task. Here the run ends instead, and the
-same commands resume it: a new session inside the run would read its data from
-the start again. Task 0 says goodbye when the run has succeeded; a task that
-does not hear it ends with an error.
+TensorFlow waits forever for a lost task. Here the run ends instead, and the
+same commands resume it: a new session within the run would read its data from
+the start again. Task 0 notifies the other tasks when the run succeeds; a task
+that is not notified ends with an error.
 
-TensorFlow's server listens on all interfaces, whatever address it is given,
-without authentication: use it in a private network only.
+TensorFlow's server listens on all interfaces, regardless of its address, and
+without authentication: use it only in a private network.
 """
 
 import argparse
@@ -28,13 +28,13 @@ from typing import Any, NoReturn
 from synth_mtf.errors import UserError
 from synth_mtf.run import main, output, process
 
-_PATIENCE = 300  # attempts, a second apart, until a task must have started
-_TRIES = 3  # and until one that has answered counts as lost
-_SECONDS = 5  # for one attempt
+_PATIENCE = 300  # attempts, one second apart, to reach a starting task
+_TRIES = 3  # failed attempts until a started task counts as lost
+_SECONDS = 5  # timeout of one attempt
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the cluster's flags; every other word goes to T5's main."""
+  """Adds the cluster's flags; other arguments are passed to T5's main."""
   parser.add_argument(
     '--hosts',
     required=True,
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
   for host in hosts:
     if not host.rpartition(':')[2].isdigit():
       raise UserError(f'--hosts: {host!r} is not of the form host:port')
-  # May restart this command, so it comes before the server starts.
+  # May restart this command, so it must run before the server starts.
   process.fix_hash_seed()
   server = _serve(hosts, task)
   others = [0] if task else range(1, len(hosts))
@@ -77,10 +77,10 @@ def run(args: argparse.Namespace) -> int:
     print(f'Task 0 ({hosts[0]}) has finished, and so has this one.')
     time.sleep(1)  # task 0 closes its session first
     _leave(0)
-  # From which the estimator learns which session to use.
+  # Tells the estimator which session to use.
   os.environ['TF_CONFIG'] = json.dumps({'session_master': server.target})
   status = main.run([word for word in args.flags if word != '--'])
-  ended.set()  # a task that has heard the goodbye is not lost
+  ended.set()  # a task that exits after its notification is not lost
   if not status:
     _goodbye(server, others, hear=False)
   return status
@@ -102,11 +102,11 @@ def _serve(hosts: Sequence[str], task: int) -> Any:
 
 
 def _goodbye(server: Any, tasks: Sequence[int], hear: bool) -> None:
-  """Hears, or says to other tasks, that the run has succeeded.
+  """Waits for, or sends, the notification that the run has succeeded.
 
-  Each task has a queue for it on its own device. A session sees only the tasks
-  that it needs: another may be gone already. What is not heard is reported by
-  the task that waits for it.
+  Each task has a queue for it on its own device. The session connects only to
+  the given tasks, since others may have exited. A notification that does not
+  arrive is reported by the waiting task.
   """
   import tensorflow.compat.v1 as tf
 
@@ -132,10 +132,10 @@ def _goodbye(server: Any, tasks: Sequence[int], hear: bool) -> None:
 def _end_when_lost(
   hosts: Sequence[str], others: Sequence[int], ended: threading.Event
 ) -> None:
-  """Ends this process when another task is lost; for a thread.
+  """Ends this process when another task is lost; runs in a thread.
 
-  The main thread is then inside TensorFlow, which nothing else interrupts. A
-  checkpoint that it is writing counts only once it is complete.
+  The main thread is then inside TensorFlow, which nothing else can interrupt. A
+  partly written checkpoint is never resumed from.
   """
   from absl import flags
 
@@ -158,7 +158,7 @@ def _end_when_lost(
   with contextlib.suppress(UserError):
     # Only task 0 has parsed the flags.
     latest = flags.FLAGS.is_parsed() and folder.latest(flags.FLAGS.model_dir)
-  # stdout and stderr may be the run's log by now.
+  # stdout and stderr may already be redirected to the run's log.
   output.console().line(
     f'synth-mtf: error: task {lost} ({hosts[lost]}) does not answer: it is '
     'lost, has failed or was not started.'
@@ -169,7 +169,7 @@ def _end_when_lost(
 
 
 def _leave(status: int) -> NoReturn:
-  """Ends this process, whose server would never end."""
+  """Ends this process at once, since its server would never exit."""
   sys.stdout.flush()
   sys.stderr.flush()
   os._exit(status)

@@ -1,4 +1,4 @@
-"""The flags that say where data are, and a table of the rows that are there."""
+"""Flags for data and vocabulary, and a table of the rows in the data."""
 
 import argparse
 import os
@@ -28,14 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def use(args: argparse.Namespace) -> None:
-  """Makes the given folder and vocabulary those of this process."""
+  """Sets the data folder and vocabulary of this process, if given."""
   for name in ('data_dir', 'vocabulary'):
     if getattr(args, name):
       os.environ[f'SYNTH_MTF_{name.upper()}'] = getattr(args, name)
 
 
 def print_rows(names: Iterable[str], data_dir: str) -> list[Any]:
-  """Reads the files of tasks; prints a line for each split that has some.
+  """Reads the files of tasks, and prints a line for each split with files.
 
   Returns:
     The `SplitRows` of all splits.
@@ -70,7 +70,7 @@ def _cells(split: Any, data_dir: str) -> Sequence[str]:
 
 
 def oddities(splits: Iterable[Any]) -> tuple[list[str], list[Sequence[str]]]:
-  """Returns what is odd, and the malformed rows of each file that has some."""
+  """Returns notes about the files, and the malformed rows of each file."""
   files = [file for split in splits for file in split.files]
   notes = dict.fromkeys(note for file in files for note in file.notes)
   faults = dict.fromkeys(tuple(file.faults) for file in files if file.faults)

@@ -1,4 +1,4 @@
-"""`synth-mtf demo`: pretraining to results, on a laptop."""
+"""`synth-mtf demo`: from pretraining to results on a laptop."""
 
 import argparse
 import contextlib
@@ -17,7 +17,7 @@ from synth_mtf.paths import gin_path
 from synth_mtf.run import output, process
 from synth_mtf.run.output import Console, duration
 
-# What is not given is not set: `Configuration` has the defaults.
+# Omitted flags stay unset: `Configuration` has the defaults.
 PARSER_OPTIONS = {'argument_default': argparse.SUPPRESS}
 _VARIANTS = ['vanilla', 'random', 'random_vanilla']  # V, R, R+V
 
@@ -115,7 +115,7 @@ def _gin_names(kind: str) -> str:
 
 
 def _path(path: str) -> str:
-  """Makes a path absolute, so that it is the same from any folder."""
+  """Makes a path absolute, so that it works from any folder."""
   if path == 'bytes' or '://' in path:
     return path
   return os.path.abspath(os.path.expanduser(path))
@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
       'GENERATED SAMPLES of the tasks. They show that everything runs; scores\n'
       'on them are not scores of the benchmarks (see --data_dir).'
     )
-  # Has the stages that run save what they have, as Ctrl-C does.
+  # On SIGTERM, running stages save a checkpoint, as on Ctrl-C.
   signal.signal(signal.SIGTERM, signal.default_int_handler)
   try:
     with console.task('load TensorFlow'):

@@ -1,7 +1,7 @@
-"""`synth-mtf doctor`: what this machine has, and how to fix what it lacks.
+"""`synth-mtf doctor`: diagnoses this machine's setup, and suggests fixes.
 
-It also runs where the installation is broken: everything beyond the standard
-library is imported inside the check that needs it.
+It also runs on a broken installation: everything beyond the standard library is
+imported inside the check that needs it.
 """
 
 import argparse
@@ -38,7 +38,7 @@ _SECONDS = 5
 
 
 class Finding(NamedTuple):
-  """What was found, what to do about it, and whether runs fail until then."""
+  """A finding, how to fix it, and whether runs fail until it is fixed."""
 
   what: str
   fix: str = ''
@@ -50,12 +50,12 @@ class Finding(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags for what to check instead of the defaults."""
+  """Adds the flags that select the data and vocabulary to check."""
   data.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-  """Prints the findings and a table of the data files; 1 if one is a fault."""
+  """Prints findings and a table of data files; returns 1 if any is a fault."""
   data.use(args)
   faults = 0
   for finding in _findings():
@@ -129,7 +129,7 @@ def _vocabulary() -> Finding:
   try:
     if name:
       return Finding(f'vocabulary {name}: {VOCABULARY.vocab_size} pieces')
-    # TensorFlow's client of Google Cloud Storage retries for minutes.
+    # TensorFlow's Google Cloud Storage client would retry for minutes.
     url = path.replace('gs://', 'https://storage.googleapis.com/')
     request = urllib.request.Request(url, method='HEAD')
     urllib.request.urlopen(request, timeout=_SECONDS).close()

@@ -1,4 +1,4 @@
-"""`synth-mtf plot`: figures of runs, as PNG and SVG."""
+"""`synth-mtf plot`: draws figures of runs as PNG and SVG."""
 
 import argparse
 import itertools
@@ -48,12 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def numbers(text: str) -> list[int]:
-  """Parses numbers with commas."""
+  """Parses comma-separated numbers."""
   return [int(number) for number in text.split(',')]
 
 
 def run(args: argparse.Namespace) -> int:
-  """Draws what can be drawn, and prints what was written."""
+  """Draws the figures, and prints the paths of their files."""
   files = [name for name in args.runs if name.endswith('.npz')]
   folders = [name for name in args.runs if name not in files]
   has_text = attention_command.names_text(args)
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
 def _draw(
   name: str, args: argparse.Namespace, runs: Any, attentions: Any
 ) -> Iterator[tuple[str, Any]]:
-  """Yields the names of files, and their figures."""
+  """Yields file names and their figures."""
   from synth_mtf.attention import figures as attention_figures
   from synth_mtf.results import alphas, figures
 

@@ -1,4 +1,4 @@
-"""`synth-mtf report`: one page about any number of runs."""
+"""`synth-mtf report`: writes one page about any number of runs."""
 
 import argparse
 import sys
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 def _look(
   args: argparse.Namespace, found: Sequence[Any]
 ) -> tuple[Sequence[Any], Sequence[str]]:
-  """Returns the attention of the models, and why that of others is missing."""
+  """Returns the attention of models, and why any model has none."""
   from synth_mtf.attention import examples, file, runs
   from synth_mtf.results import scores
 
@@ -93,7 +93,7 @@ def _look(
 def _commands(
   args: argparse.Namespace, attentions: Sequence[Any]
 ) -> list[list[str]]:
-  """Returns the commands that reproduce the page, and each of its parts."""
+  """Returns the commands that reproduce the page and each of its parts."""
   commands = [['report', *args.words[1:]], ['table', *args.runs]]
   commands += [['table', *args.runs, '--layout', name] for name in args.layout]
   files = args.attention

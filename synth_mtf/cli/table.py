@@ -1,4 +1,4 @@
-"""`synth-mtf table`: the paper's tables, made of your own runs."""
+"""`synth-mtf table`: prints the paper's tables for your own runs."""
 
 import argparse
 

@@ -1,7 +1,7 @@
 """`synth-mtf tasks`: lists tasks and mixtures, or shows one with examples.
 
-Rows are counted in official files; over TensorFlow Datasets they are those of
-the released files. Nothing is downloaded, and no Apache Beam is needed.
+Rows are counted in official files; for TensorFlow Datasets, the counts are
+those of the released files. Nothing is downloaded, nor is Apache Beam needed.
 """
 
 import argparse
@@ -41,9 +41,9 @@ def run(args: argparse.Namespace) -> int:
   """Prints the list, or one task or mixture.
 
   Returns:
-    1 if what is shown lacks its files or has malformed rows, else 0.
+    1 if files are missing or rows are malformed, else 0.
   """
-  # T5's own vocabulary would be downloaded.
+  # T5's default vocabulary would be downloaded.
   given = args.vocabulary or os.environ.get('SYNTH_MTF_VOCABULARY')
   args.vocabulary = given or 'bytes'
   data.use(args)
@@ -105,9 +105,9 @@ def _print_mixture(mixture: Any) -> int:
 
 
 def _print_rates(mixture: Any) -> list[Any]:
-  """Prints the rate of each task; returns those with files, the highest first.
+  """Prints the rate of each task; returns tasks with files, highest rate first.
 
-  A rate that depends on an unknown number of rows is unknown, too.
+  A rate that depends on an unknown number of rows is also unknown.
   """
   from synth_mtf.tasks import inspection
 
@@ -135,7 +135,7 @@ def _print_rates(mixture: Any) -> list[Any]:
 
 
 def _rate(mixture: Any, task: Any, rows: Optional[int]) -> Optional[float]:
-  """Returns what the mixture's own function makes of a number of rows."""
+  """Returns the mixture's rate for a task with the given number of rows."""
   import seqio
 
   counted = seqio.FunctionDataSource(
@@ -145,7 +145,7 @@ def _rate(mixture: Any, task: Any, rows: Optional[int]) -> Optional[float]:
   )
   try:
     return mixture.get_rate(task.replace(source=counted))
-  except TypeError:  # it needs the number of rows
+  except TypeError:  # the rate needs the number of rows
     return None
 
 
@@ -171,7 +171,7 @@ def _print_task(task: Any, data_dir: str) -> int:
 
 
 def _metric(function: Any) -> str:
-  """Returns the name of a metric, and the names of what it was made of."""
+  """Returns the name of a metric, and the names in its closure."""
   function = getattr(function, 'func', function)
   name = function.__qualname__.partition('.<locals>')[0]
   values = inspect.getclosurevars(function).nonlocals.values()
@@ -181,7 +181,7 @@ def _metric(function: Any) -> str:
 
 
 def _print_examples(task: Any, split: str, most: int) -> None:
-  """Prints what a model gets of the first rows, before it is packed."""
+  """Prints the first examples as a model receives them, before packing."""
   import tensorflow as tf
   import tensorflow_datasets as tfds
 
@@ -196,7 +196,7 @@ def _print_examples(task: Any, split: str, most: int) -> None:
 
 
 def _text(vocabulary: Any, tokens: Any) -> str:
-  """Decodes tokens, with T5's names of the sentinels."""
+  """Decodes tokens, with T5's names for the sentinels."""
   last = vocabulary.vocab_size - 1
   runs = itertools.groupby(
     tokens.tolist(), lambda token: token > last - vocabulary.extra_ids

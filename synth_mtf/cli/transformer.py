@@ -1,8 +1,8 @@
-"""`synth-mtf transformer`: T5's own main, ready for our layer and tasks.
+"""`synth-mtf transformer`: runs T5's own main with our layer and tasks.
 
 It takes the flags of `t5_mesh_transformer`; `synth_mtf.run.main` lists the
-differences. PYTHONHASHSEED is 0 unless it is set (Mesh-TF hashes names into
-seeds).
+differences. PYTHONHASHSEED defaults to 0, because Mesh-TF derives seeds from
+hashes of names.
 """
 
 import argparse
@@ -10,17 +10,17 @@ import argparse
 from synth_mtf import cli
 from synth_mtf.run import main, process
 
-# All words go to T5's main as they are.
+# All arguments are passed to T5's main unchanged.
 PARSER_OPTIONS = {'add_help': False, 'prefix_chars': '\0'}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Takes every word after the command."""
+  """Accepts all arguments after the command."""
   parser.add_argument('flags', nargs=argparse.REMAINDER)
 
 
 def run(args: argparse.Namespace) -> int:
-  """Runs T5's main on the flags."""
+  """Runs T5's main with the flags."""
   process.fix_hash_seed()
   if not {'--help', '-help', '-h'} & set(args.flags):
     return main.run(args.flags)

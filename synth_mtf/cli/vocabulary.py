@@ -1,4 +1,4 @@
-"""`synth-mtf vocabulary`: a SentencePiece model of the text in the data."""
+"""`synth-mtf vocabulary`: trains a SentencePiece model on the data."""
 
 import argparse
 import itertools
@@ -11,7 +11,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.run import process
 
 _T5_PIECES = 32_000  # without its 100 sentinels
-# Its files may belong to other tasks as well.
+# Other tasks may read the same files.
 _CORPUS_TASK = 'synth_text_span_corruption'
 
 
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _sources() -> Iterator[Any]:
-  """Yields the source of each task with training files, no files twice."""
+  """Yields the source of each task that has training files not yet seen."""
   import seqio
 
   from synth_mtf.tasks.files.source import TwoSources
@@ -85,10 +85,10 @@ def _sources() -> Iterator[Any]:
 
 
 def texts(sources: Iterable[Any]) -> Iterator[str]:
-  """Yields each text of the training rows once.
+  """Yields each distinct text of the training rows.
 
-  Sources take turns, since a corpus is much longer than most tasks: the trainer
-  then sees some of each kind of text before it has enough.
+  Sources alternate, because a corpus is much longer than most tasks, and the
+  trainer should see every kind of text before it has enough.
   """
   import tensorflow as tf
 

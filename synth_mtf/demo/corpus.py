@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from synth_mtf.errors import UserError
 
-# TensorFlow has by far the most; the host's own come last.
+# TensorFlow has by far the most text; the host's packages come last.
 PACKAGES = (
   *('stdlib', 'numpy', 'keras', 'tensorflow', 'scipy'),
   *('mesh_tensorflow', 'seqio', 't5'),
@@ -28,13 +28,13 @@ _SKIPPED_FOLDERS = {
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _PROSE = re.compile(r'[A-Z][a-z]* +(?:\S+ +){6,}\S*[.!?]')
 _MARKUP = re.compile(r':\w+:(?=`)|[`*]+')
-_MIN_LETTERS = 0.92  # of the characters: letters, spaces and , . ' -
+_MIN_LETTERS = 0.92  # share of letters, spaces and , . ' -
 
 
 def write(folder: pathlib.Path) -> None:
   """Writes one text file per package; an empty line ends each paragraph.
 
-  The same packages give the same files.
+  The same packages produce the same files.
   """
   folder.mkdir(parents=True, exist_ok=True)
   seen: set[str] = set()
@@ -96,7 +96,7 @@ def prose(docstring: str) -> Iterator[str]:
   """Yields the paragraphs of a docstring that read as English."""
   for block in re.split(r'\n\s*\n', docstring):
     lines = block.strip('\n').split('\n')
-    # Prose has one left edge; argument lists, tables and code are ragged.
+    # Prose has one indentation; argument lists, tables and code have several.
     if len({len(line) - len(line.lstrip()) for line in lines[1:]}) > 1:
       continue
     text = _MARKUP.sub('', ' '.join(block.split()))

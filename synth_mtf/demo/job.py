@@ -1,11 +1,11 @@
-"""A demo: checks everything, makes the data, runs the stages of each variant.
+"""Runs a demo: the checks, the data, then the stages of each variant.
 
 The folder of a demo holds:
 
-    run.json                    the configuration; no other may run here
-    data/, vocabulary.model     unless they are given
+    run.json                    the configuration, which must not change
+    data/, vocabulary.model     unless given by flags
     <run>/pretrain, finetune    checkpoints, TensorBoard summaries, evaluations
-    <run>/<stage>.done          the stage is done
+    <run>/<stage>.done          marks a finished stage
     table.md, metrics.json, report.html, log
 
 <run> is the variant or, with several seeds, <variant>/seed_<seed>.
@@ -44,10 +44,10 @@ def run(
   out: pathlib.Path,
   console: Console,
 ) -> list[str]:
-  """Does what has not been done yet, and writes metrics.json.
+  """Runs the remaining stages, and writes metrics.json.
 
-  Returns the variants of the folder whose seeds are all done, requested ones
-  first. A mistake is found before anything is written or trained; where a stage
+  Returns the variants in the folder whose seeds are all done, requested ones
+  first. Mistakes are found before anything is written or trained; if a stage
   fails, the same command resumes.
   """
   model_dir.check_writable(str(out), '--out')
@@ -56,7 +56,7 @@ def run(
     configuration = dataclasses.replace(configuration, init_checkpoint=start)
   described = json.loads(json.dumps(dataclasses.asdict(configuration)))
   _check_folder(out, described)
-  # For the stages' processes, too.
+  # The stages' processes inherit these.
   data, vocabulary = configuration.data_dir, configuration.vocabulary
   os.environ['SYNTH_MTF_DATA_DIR'] = data or str(out / 'data')
   os.environ['SYNTH_MTF_VOCABULARY'] = vocabulary or f'{out}/vocabulary.model'
@@ -87,10 +87,10 @@ def run(
 
 
 def _check_folder(out: pathlib.Path, described: Mapping[str, Any]) -> None:
-  """Refuses a folder of something else, or of another configuration."""
+  """Rejects a folder with other content or another configuration."""
   manifest = out / 'run.json'
   if not manifest.exists():
-    ours = ('.', 'training.lock')  # what a killed process leaves
+    ours = ('.', 'training.lock')  # left by a killed process
     if out.exists() and not all(n.startswith(ours) for n in os.listdir(out)):
       raise UserError(
         f'--out {out} holds something other than a demo; nothing was changed. '
@@ -116,8 +116,8 @@ def _check_folder(out: pathlib.Path, described: Mapping[str, Any]) -> None:
 def _check(configuration: Configuration, todo: Sequence[Stage]) -> None:
   """Checks the data, the gin files and the models of stages.
 
-  Parsing gin files finds an unknown name; only building a model finds a
-  sequence longer than a table, or an argument that a layer does not have.
+  Parsing gin files finds unknown names; only building a model finds a sequence
+  longer than a table, or an argument that a layer does not have.
   """
   tasks.get(configuration.mixture)
   if configuration.data_dir is not None:
@@ -125,10 +125,10 @@ def _check(configuration: Configuration, todo: Sequence[Stage]) -> None:
     names = [_PRETRAINING_TASK] if needs_text else []
     with errors.explained():
       tasks.check([*names, configuration.mixture], ['train', 'validation'])
-  # One that is trained later fits any model, as bytes do.
+  # A vocabulary that is trained later fits any model, as bytes do.
   vocabulary = configuration.vocabulary or 'bytes'
   setting = f'synth_mtf.tasks.settings.vocabulary = {vocabulary!r}'
-  # Whatever is wrong with a model, it is not its seed.
+  # The seed cannot make a model invalid, so one seed is checked.
   for stage in {(one.name, one.gin_files): one for one in todo}.values():
     with errors.explained():
       gin_files.parse(stage.gin_files, [*stage.gin_params, setting])
@@ -173,10 +173,10 @@ def _run_stages(
 
 @contextlib.contextmanager
 def started(stage: Stage) -> Iterator[subprocess.Popen[str]]:
-  """Runs a stage in a process of its own.
+  """Runs a stage in its own process.
 
-  An exception in the block, such as Ctrl-C, asks the process to end, upon which
-  a training run saves a checkpoint; a second one ends it at once.
+  An exception in the block, such as Ctrl-C, terminates the process after a
+  training run has saved a checkpoint; a second exception kills it at once.
   """
   with subprocess.Popen(
     [
@@ -193,7 +193,7 @@ def started(stage: Stage) -> Iterator[subprocess.Popen[str]]:
     env={
       'TF_FORCE_GPU_ALLOW_GROWTH': 'true',  # two stages can share a GPU
       **os.environ,
-      'PYTHONHASHSEED': '0',  # otherwise results would not repeat
+      'PYTHONHASHSEED': '0',  # makes results reproducible
       INTERVAL: '1',
     },
   ) as running:
@@ -210,7 +210,7 @@ def started(stage: Stage) -> Iterator[subprocess.Popen[str]]:
 def follow(
   stage: Stage, running: subprocess.Popen[str], title: str, console: Console
 ) -> None:
-  """Shows what a stage prints until it ends, and marks it as done."""
+  """Shows the output of a stage until it ends, and marks the stage as done."""
   console.start(title)
   line = error = ''
   for line in running.stdout or ():
@@ -238,7 +238,7 @@ def follow(
 def _metrics(
   configuration: Configuration, variants: Sequence[str], out: pathlib.Path
 ) -> dict[str, Any]:
-  """What each variant measured whose seeds are all done, `variants` first."""
+  """Returns the metrics of variants with all seeds done, `variants` first."""
   models = {}
   seeds = configuration.seeds
   for variant in dict.fromkeys([*variants, *sorted(os.listdir(out))]):

@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-  """The flags of `synth-mtf demo` that the results of a variant depend on."""
+  """The flags of `synth-mtf demo` that affect the results of a variant."""
 
   size: str = 'tiny'
   pretrain_steps: int = 200
@@ -25,7 +25,7 @@ class Configuration:
   gin_param: Sequence[str] = ()
 
   def folder(self, out: pathlib.Path, variant: str, seed: int) -> pathlib.Path:
-    """Returns the folder of a variant that is trained with a seed."""
+    """Returns the folder of a variant and seed."""
     several = len(self.seeds) > 1
     return out / variant / f'seed_{seed}' if several else out / variant
 
@@ -41,14 +41,14 @@ class Stage:
 
   @property
   def done(self) -> pathlib.Path:
-    """The file that says that the stage is done."""
+    """The file that marks the stage as done."""
     return self.model_dir.parent / f'{self.name}.done'
 
 
 def stages(
   variant: str, seed: int, configuration: Configuration, out: pathlib.Path
 ) -> list[list[Stage]]:
-  """Returns the stages of a variant in order; those of a list run together."""
+  """Returns a variant's stages in order; each inner list runs concurrently."""
   run = configuration.folder(out, variant, seed)
 
   def stage(name: str, folder: str, *gin_files: str, **bindings: Any) -> Stage:
@@ -72,9 +72,9 @@ def stages(
     first = int(re.findall(r'\d*$', start or '')[0] or 0)
     return {
       'utils.run.init_checkpoint': start,
-      'utils.run.train_steps': first + steps,  # the checkpoint's are counted
+      'utils.run.train_steps': first + steps,  # includes the checkpoint's steps
       'utils.run.seen_data_init_step': first,
-      # Five in a run: a kill loses little, and writing takes little time.
+      # Five per run: a killed run loses little, and saving takes little time.
       'utils.run.save_checkpoints_steps': min(max(steps // 5, 1), 1000),
       'synth_mtf.train_with_progress.seed': seed,
       'mesh_train_dataset_fn.seed': seed,

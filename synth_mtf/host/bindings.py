@@ -1,4 +1,4 @@
-"""What gin holds, binding by binding."""
+"""The bindings that gin holds, and the macros that they read."""
 
 import copy
 import inspect
@@ -11,12 +11,12 @@ _MACRO = 'gin.macro'
 
 
 class Binding(NamedTuple):
-  """A parameter that gin has a value for.
+  """A gin binding: a parameter and its value.
 
   Attributes:
     scope: `encoder` in `encoder/Random.max_length`, or ''.
     selector: full name of the function or class.
-    parameter: its parameter.
+    parameter: name of its parameter.
     raw: the value before macros and references are resolved.
   """
 
@@ -27,7 +27,7 @@ class Binding(NamedTuple):
 
   @property
   def value(self) -> Any:
-    """The value that a call gets."""
+    """The value that a call receives."""
     with gin.config_scope(self.scope or None):
       return copy.deepcopy(self.raw)
 
@@ -62,7 +62,7 @@ def bindings() -> Iterator[Binding]:
 
 
 def macro_of(raw: Any) -> str:
-  """The name of the macro that a value is, or ''."""
+  """Returns the name of the macro that a value refers to, or ''."""
   if not isinstance(raw, gin.config.ConfigurableReference):
     return ''
   name, _, selector = raw.scoped_selector.rpartition('/')
@@ -70,6 +70,6 @@ def macro_of(raw: Any) -> str:
 
 
 def macros_read() -> set[str]:
-  """The names of all macros that a binding or another macro refers to."""
+  """Returns the names of macros that a binding or another macro refers to."""
   references = gin.config.iterate_references(gin.config._CONFIG)
   return {macro_of(reference) for reference in references} - {''}

@@ -1,8 +1,8 @@
 """Clear messages for the host's exceptions.
 
-gin, seqio, Mesh-TensorFlow and TensorFlow report many mistakes of a user as a
-traceback through their internals. `explained` raises a `UserError` in place of
-those listed here; other exceptions keep their type and traceback.
+gin, seqio, Mesh-TensorFlow and TensorFlow report many user mistakes as a
+traceback through their internals. `explained` replaces those listed here with a
+`UserError`; other exceptions keep their type and traceback.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import seqio
 
 from synth_mtf.errors import UserError, nearest
 
-# gin appends the place to a message. The first form helps a user; the second
+# gin appends the location to a message. The first form helps users; the second
 # names Python objects, in one line per level of the call.
 _GIN_LOCATION = re.compile(r'\n  In (?:file ".*",|bindings string).*', re.S)
 _GIN_CALL = re.compile(r"\n\s+In call to configurable '\w+'[^\n]*")
@@ -34,10 +34,10 @@ MEMORY_ADVICE = (
 def explained(
   *explainers: Callable[[BaseException], Optional[str]],
 ) -> Iterator[None]:
-  """Raises a `UserError` in place of an exception whose cause is known.
+  """Replaces an exception whose cause is known with a `UserError`.
 
   Args:
-    *explainers: asked about exceptions that are not known here; each returns a
+    *explainers: called for exceptions that are not listed here; each returns a
       message or None.
   """
   try:
@@ -58,7 +58,7 @@ def _explain(error: BaseException) -> Optional[str]:
     return text
   place = _GIN_LOCATION.search(text)
   if isinstance(error, MemoryError):
-    text = f'MemoryError: {text}'  # Python's own is empty
+    text = f'MemoryError: {text}'  # Python's own message is empty
   for pattern, message in _MESSAGES.items():
     match = re.search(pattern, text, re.M)
     if match:
@@ -83,7 +83,7 @@ def _gin_file(name: str, searched: str) -> str:
 
 
 def _configurable(selector: str) -> str:
-  # gin has no public list of the names that it knows.
+  # gin has no public list of its configurables.
   known = {full.rpartition('.')[2] for full, _ in gin.config._REGISTRY.items()}
   return (
     f'gin knows nothing named {selector!r}'
@@ -107,8 +107,8 @@ def _provider(name: str) -> str:
   )
 
 
-# What the host says, and what to say instead: a message with the groups of the
-# match, or a function of them.
+# Maps patterns of the host's messages to ours: a format string for the groups
+# of the match, or a function of them.
 _MESSAGES: dict[str, Union[str, Callable[..., str]]] = {
   r'Unable to open file: (.*)\. Searched config paths: (\[.*?\])': _gin_file,
   r"No configurable matching (?:reference )?'@?(.*?)(?:\(\))?'": _configurable,
@@ -137,7 +137,7 @@ _MESSAGES: dict[str, Union[str, Callable[..., str]]] = {
     "utils.run.sequence_length allows {1}: raise its 'targets' or shorten its "
     "'inputs'."
   ),
-  # TensorFlow passes on an exception of the input pipeline as text.
+  # TensorFlow reports exceptions of the input pipeline as text.
   r'(?:UserError|ConfigurationError): ((?s:.*?))\nTraceback': '{0}',
   r'([^\n]*)\s+when reading (?:metadata of )?(gs://t5-data/vocabs/\S+)': (
     "T5's own vocabulary {1} cannot be read: {0}. Give the one that the model "

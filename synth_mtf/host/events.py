@@ -13,8 +13,8 @@ Scalars = Mapping[str, Mapping[int, float]]  # values by tag and step
 def read(folder: str) -> Scalars:
   """Reads the event files of a folder, which may be local or in a bucket.
 
-  Of a file whose end is missing or damaged, it reads what comes before. Later
-  values of a step replace earlier ones: a resumed run repeats some steps.
+  Reads a truncated or damaged file up to the damage. Later values of a step
+  replace earlier ones, because a resumed run repeats some steps.
   """
   scalars: dict[str, dict[int, float]] = {}
   for event in _events(folder):
@@ -37,8 +37,8 @@ def _events(folder: str) -> Iterator[Any]:
 def without_graph(folder: str) -> None:
   """Keeps the graph out of the event files that hooks write to a folder.
 
-  Hooks share one writer per folder, which TensorFlow creates with the graph of
-  the first hook, twice: as a graph and as a meta graph.
+  Hooks share one writer per folder. TensorFlow would create it with the first
+  hook's graph, written twice: as a graph and as a meta graph.
   """
   cache = tf.summary.FileWriterCache
   with cache._lock:
@@ -47,7 +47,7 @@ def without_graph(folder: str) -> None:
 
 
 def files(folder: str) -> list[str]:
-  """The paths of a folder's event files, whose names begin with their time."""
+  """Returns the paths of a folder's event files, oldest first."""
   names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
   return [
     os.path.join(folder, name)

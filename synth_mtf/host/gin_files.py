@@ -1,4 +1,4 @@
-"""How gin finds and reads files: ours, T5's and those of a user."""
+"""Finds and parses gin files: ours, T5's and the user's."""
 
 import logging
 import pathlib
@@ -11,24 +11,24 @@ import mesh_tensorflow.transformer
 from synth_mtf.host import errors, patches
 from synth_mtf.paths import gin_path
 
-# Whose modules an untrusted file may import.
+# Packages whose modules an untrusted file may import.
 _OURS_AND_THE_HOSTS = ('synth_mtf', 'mesh_tensorflow', 't5', 'seqio')
 
 
 def make_readable() -> None:
-  """Has gin search our folder."""
+  """Adds our folder to gin's search path."""
   _search(gin_path())
   patches.find_packaged_gin_files()
 
 
 def parse(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
-  """Makes gin hold what a run with these files and bindings would have.
+  """Loads the configuration of a run with these files and bindings.
 
   Args:
-    files: as in --gin_file; found in the working folder, in ours and in T5's.
+    files: as in --gin_file; searched in the working folder, ours and T5's.
     bindings: as in --gin_param.
   """
-  from t5.models import mesh_transformer  # seconds, which imports of us spare
+  from t5.models import mesh_transformer  # takes seconds to import
 
   gin.clear_config()
   make_readable()
@@ -40,7 +40,7 @@ def parse(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
       gin.parse_config_files_and_bindings(
         [str(host / 'gin' / 'defaults.gin'), *files],
         list(bindings),
-        # Names in old configs.
+        # Names in old configurations.
         skip_unknown=mesh_transformer.DEPRECATED_GIN_REFERENCES,
       )
   finally:
@@ -48,17 +48,17 @@ def parse(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
 
 
 def parse_foreign(text: str, file: str) -> list[str]:
-  """Makes gin hold what an untrusted file says.
+  """Loads the configuration in an untrusted file.
 
-  An `import` line runs a module's code. Imports of modules that are not ours or
-  the host's are left out, and so is `include`, which would reach other files.
+  An `import` line runs a module's code. Imports of modules other than ours and
+  the host's are skipped, and so is `include`, which would read other files.
 
   Args:
     text: the content of the file.
     file: its name, for messages.
 
   Returns:
-    The statements that were left out.
+    The skipped statements.
   """
   with errors.explained():
     left_out = dict(_reaching_out(text))
@@ -71,7 +71,7 @@ def parse_foreign(text: str, file: str) -> list[str]:
 
 
 def bindings(text: str) -> dict[str, str]:
-  """Returns what the text of a gin file binds, without running any of it.
+  """Returns the bindings in the text of a gin file, without executing it.
 
   For example `{'SyntheticAttention.mixing': "'softmax'", 'd_model': '8'}`.
   """
@@ -93,7 +93,7 @@ class _Written(str):
 
 
 class _AsWritten(gin.config_parser.ParserDelegate):
-  """Leaves references and macros as they are written."""
+  """Keeps references and macros as they are written."""
 
   def configurable_reference(self, name: str, evaluate: bool) -> _Written:
     return _Written(f'@{name}{"()" if evaluate else ""}')
@@ -103,7 +103,7 @@ class _AsWritten(gin.config_parser.ParserDelegate):
 
 
 def _reaching_out(text: str) -> Iterator[tuple[int, str]]:
-  """Yields line and text of each statement that reads more than its file."""
+  """Yields line and text of each `include` and each foreign `import`."""
   for one in gin.config_parser.ConfigParser(text, _AsWritten()):
     if isinstance(one, gin.config_parser.IncludeStatement):
       yield one.location.line_num, f"include '{one.filename}'"

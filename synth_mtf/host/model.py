@@ -1,7 +1,7 @@
-"""The model that gin files describe, built but not run.
+"""Builds the model that gin files describe, without running it.
 
-Conversion, cost and the checks before a run build it with the gin files and
-host functions of a run, then look at its layers, variables and operations.
+Conversion, cost and the checks before a run build it as a run does, with the
+same gin files and host functions, then inspect its layers and operations.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ Transformer = Union[transformer.Bitransformer, transformer.Unitransformer]
 
 @dataclasses.dataclass(frozen=True)
 class ConfiguredModel:
-  """A model as gin describes it, called once.
+  """A model that gin describes, called once.
 
   Attributes:
     transformer: the host's Bitransformer or Unitransformer.
@@ -43,19 +43,19 @@ class ConfiguredModel:
 
   @functools.cached_property
   def variables(self) -> dict[str, tf.Variable]:
-    """Its weights, by name."""
+    """The weights, by name."""
     found = self.graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
-    # Training would add the step and the slots to the graph.
+    # A training graph also holds the step and the slots.
     return {v.op.name: v for v in found if v.op.name in self.shapes}
 
   @functools.cached_property
   def shapes(self) -> dict[str, mtf.Shape]:
-    """The named dimensions of its weights, by name."""
+    """The Mesh-TensorFlow shapes of the weights, by name."""
     return {v.name: v.shape for v in self.mtf_graph.all_variables}
 
   @functools.cached_property
   def attention(self) -> dict[str, transformer_layers.SelfAttention]:
-    """Its layers of attention, by the scope of their variables."""
+    """The attention layers, by the scope of their variables."""
     kind = transformer_layers.SelfAttention
     return {s: x for s, x in layers(self.transformer) if isinstance(x, kind)}
 
@@ -74,23 +74,23 @@ def build(
   countable: bool = False,
   batch: int = 1,
 ) -> ConfiguredModel:
-  """Builds the model that gin holds, and calls it on one batch of zeros.
+  """Builds the configured model, and calls it on one batch of zeros.
 
   Args:
     vocab_size: number of embeddings.
-    output_vocab_size: number of embeddings of the targets, if it differs.
+    output_vocab_size: number of target embeddings, if it differs.
     lengths: lengths of `inputs` and `targets`.
     mode: one of `tf.estimator.ModeKeys`; PREDICT decodes.
     packed: whether rows may hold several sequences.
-    countable: whether all products are Mesh-TensorFlow's own operations, to be
-      counted: the layers take the mesh for a TPU's, so the graph cannot run.
+    countable: whether to use only Mesh-TensorFlow's own products, which can be
+      counted. The layers then assume a TPU's mesh, so the graph cannot run.
     batch: number of examples.
 
   Returns:
-    The model, with its variables in a graph of their own.
+    The model, with its variables in their own graph.
   """
   graph, mtf_graph = tf.Graph(), mtf.Graph()
-  # A mesh with a function that places its variables passes for a TPU's.
+  # Layers recognize a TPU's mesh by its function that places variables.
   placer = types.SimpleNamespace(device_function=lambda op: '')
   mesh = mtf.Mesh(mtf_graph, 'mesh', placer if countable else None)
   ids = {
@@ -130,9 +130,9 @@ def build(
 
 @contextlib.contextmanager
 def explained(model: Optional[Transformer] = None) -> Iterator[None]:
-  """Raises a `UserError` in place of whatever the host raises.
+  """Replaces every exception of the host with a `UserError`.
 
-  It names the layer of the model that was called, and its gin bindings.
+  The message names the layer that failed, and its gin bindings.
   """
   try:
     with errors.explained():
@@ -170,7 +170,7 @@ def _settings() -> list[bindings.Binding]:
 
 
 def _check_sizes(model: Transformer, graph: mtf.Graph) -> None:
-  """Refuses a model without layers, or with a dimension below 1."""
+  """Rejects a model without layers or with a dimension below 1."""
   faults = {} if any(layers(model)) else {0: 'no layers'}
   for operation in graph.operations:
     for dim in (d for output in operation.outputs for d in output.shape):
@@ -187,7 +187,7 @@ def _check_sizes(model: Transformer, graph: mtf.Graph) -> None:
 def make_transformer(
   vocab_size: int, output_vocab_size: Optional[int] = None
 ) -> Transformer:
-  """Makes the host's model of the type that gin holds, without calling it."""
+  """Builds the host's model of the configured type, without calling it."""
   settings = gin.get_bindings(utils.run, resolve_references=False)
   kind = settings.get('model_type', 'bitransformer')
   return utils.build_model(kind, vocab_size, output_vocab_size or vocab_size)
@@ -203,7 +203,7 @@ def layers(
 
 
 def stacks(model: Transformer) -> list[transformer.Unitransformer]:
-  """Its stacks of layers: encoder and decoder, or the one that it is."""
+  """Returns the encoder and decoder, or the model itself if it is one stack."""
   if isinstance(model, transformer.Unitransformer):
     return [model]
   return [model.encoder, model.decoder]

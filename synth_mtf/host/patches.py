@@ -1,7 +1,7 @@
-"""Every change that we make to the host, each with its reason.
+"""All changes that we make to the host, each with its reason.
 
-No file of the host is changed. This module imports without TensorFlow, since
-`prepare_host` comes before the host's own imports.
+The host's files are not changed. This module does not import TensorFlow, since
+`prepare_host` must run before the host is imported.
 """
 
 import contextlib
@@ -34,10 +34,10 @@ def prepare_host() -> None:
 
 
 def find_packaged_gin_files() -> None:
-  """Has gin take `runs/x.gin` for a packaged file only if there is one.
+  """Prevents gin from failing on a folder that is not a package.
 
-  gin ends in a TypeError if a folder `runs` without an `__init__.py` is on
-  sys.path, such as one in the working folder. Here that counts as "not found".
+  For `runs/x.gin`, gin raises a TypeError if a folder `runs` on sys.path, such
+  as one in the working folder, has no `__init__.py`; here it counts as missing.
   """
   import gin
   from gin import resource_reader as packages
@@ -55,11 +55,11 @@ def find_packaged_gin_files() -> None:
 
 
 def before_each_run(check: Callable[[str, Optional[str]], None]) -> None:
-  """Has T5's main call `check(model_dir, tpu)` before it starts a run.
+  """Makes T5's main call `check(model_dir, tpu)` before it starts a run.
 
-  T5 has no hook there. gin has one (finalize), but calls it in any program that
-  reads the gin files. Only T5's main, which must have been imported, gets
-  another `utils.run`: elsewhere the function stays the key to its gin bindings.
+  T5 has no hook for this; gin's (finalize) runs in every program that reads the
+  gin files. Only T5's main, which must already be imported, gets the wrapped
+  `utils.run`: other code looks up gin bindings by the original function.
   """
   from mesh_tensorflow.transformer import utils
 
@@ -68,7 +68,7 @@ def before_each_run(check: Callable[[str, Optional[str]], None]) -> None:
     utils.run(model_dir=model_dir, tpu=tpu, **more)
 
   checked = types.SimpleNamespace(**{**vars(utils), 'run': run})
-  # Under `python -m`, it is `__main__`.
+  # Under `python -m`, T5's main is `__main__`.
   for name in ('t5.models.mesh_transformer_main', '__main__'):
     module = sys.modules.get(name)
     if getattr(module, 'utils', None) is utils:
@@ -80,7 +80,7 @@ def evaluate_with(
   eval_model: Callable[..., None],
   write_lines_to_file: Callable[..., None],
 ) -> None:
-  """Has T5 evaluate by functions of ours, since it has no hook for results."""
+  """Replaces T5's evaluation functions, since it has no hook for results."""
   from mesh_tensorflow.transformer import utils
 
   utils.get_estimator = get_estimator
@@ -89,18 +89,18 @@ def evaluate_with(
 
 
 def savers_are(saver: type) -> contextlib.AbstractContextManager[None]:
-  """Has the host save with a class of ours; it offers no choice."""
+  """Makes the host save with our class; it has no setting for this."""
   import tensorflow.compat.v1 as tf
 
   return _replaced(tf.train, 'CheckpointSaverHook', saver)
 
 
 def step_counted_last() -> contextlib.AbstractContextManager[None]:
-  """Has a step counted once everything that depends on its number has read it.
+  """Increments the global step only after everything in the step has read it.
 
-  The host adds one to the global step beside the updates of a step, in no order
-  with them: under load, Adafactor's decay rate and the schedule of the learning
-  rate sometimes read the number of the next step.
+  The host does not order the increment after the other updates of a step: under
+  load, Adafactor's decay rate and the learning rate schedule sometimes read the
+  number of the next step.
   """
   import tensorflow.compat.v1 as tf
 
@@ -108,7 +108,7 @@ def step_counted_last() -> contextlib.AbstractContextManager[None]:
 
   def after_readers(ref: Any, *args: Any, **kwargs: Any) -> Any:
     readers = []
-    # The stock command's variables have no handle.
+    # The ref variables of T5's own command have no handle.
     if ref is tf.train.get_global_step() and hasattr(ref, 'handle'):
       consumers = ref.handle.consumers()
       readers = [op for op in consumers if op.type == 'ReadVariableOp']
@@ -121,15 +121,15 @@ def step_counted_last() -> contextlib.AbstractContextManager[None]:
 def random_by_step(
   step: Callable[[], Any],
 ) -> contextlib.AbstractContextManager[None]:
-  """Makes random operations of placement meshes functions of seed and step.
+  """Makes random operations of placement meshes depend on seed and step.
 
-  TensorFlow's keep their state in the session and no checkpoint holds it: a
-  resumed run would repeat the dropout of its first steps. Operations inside a
-  loop (microbatches) keep their state, which tells the rounds of the loop
-  apart; so do those on a TPU.
+  TensorFlow keeps random state in the session, not in checkpoints, so a resumed
+  run would repeat the dropout of its first steps. Operations inside a loop
+  (microbatches) stay stateful, so that iterations differ; operations on a TPU
+  stay stateful, too.
 
   Args:
-    step: returns the tensor of the step's number.
+    step: returns the step number as a tensor.
   """
   import tensorflow.compat.v1 as tf
   from mesh_tensorflow.placement_mesh_impl import PlacementMeshImpl
@@ -141,7 +141,7 @@ def random_by_step(
   by_state = PlacementMeshImpl.random
 
   def by_step(self: Any, shape: Any, tf_fn: Any, kwargs: Any) -> Any:
-    # TensorFlow has no public way to ask whether it builds a loop.
+    # TensorFlow has no public way to tell whether a loop is being built.
     if tf.get_default_graph()._get_control_flow_context():
       return by_state(self, shape, tf_fn, kwargs)
 

@@ -1,5 +1,5 @@
-"""A run of T5's main, and what surrounds it.
+"""Everything that this package adds to a run of T5's main.
 
-How a process starts, what is checked before the first step, progress,
-checkpoints, signals, repeatable training, and the log.
+Startup, checks before the first step, progress, checkpoints, signals,
+reproducible training, and the log.
 """

@@ -1,11 +1,11 @@
-"""Shows attention in TensorBoard while a model trains.
+"""Writes summaries of attention to TensorBoard during training.
 
-Every so many steps, for each layer and from the batch that is trained on: a
-histogram of its weights, the entropy of each head, and each head's alpha. They
-are part of the graph but computed only at these steps.
+At regular steps, each layer records the attention weights of the training batch
+as a histogram, and the entropy and alpha of each head. The operations are part
+of the graph but run only at these steps.
 
-A TPU's summaries go through the host: scalars only, at every step. There the
-share of weights above some sizes replaces the histogram.
+A TPU writes summaries through its host call: only scalars, and at every step.
+There, the share of weights above several thresholds replaces the histogram.
 """
 
 import collections
@@ -35,14 +35,14 @@ _NO_TAG = r'[^\w.-]'
 def watched(
   model_dir: str, every: int
 ) -> Iterator[tf_estimator.SessionRunHook]:
-  """Yields a hook that summarizes attention in the model built meanwhile."""
+  """Yields a hook that summarizes attention in the model built in the block."""
   with recorded_by(summarizer(_Histogram)):
     yield _Hook(model_dir, every)
 
 
 @gin.configurable(module='synth_mtf')
 def train_with_attention_summaries(*args: Any, **kwargs: Any) -> None:
-  """The host's `train_model` with attention summaries, for a TPU.
+  """Runs the host's `train_model` with attention summaries, for TPUs.
 
   gin/common/watch_attention.gin binds it as `utils.run.train_model_fn`.
   """
@@ -55,8 +55,8 @@ def summarizer(
 ) -> Callable[[Alignment], None]:
   """Returns a recorder that adds the summaries of each layer to the graph.
 
-  Scalars are the host's own: a TPU's host call or `_Hook` writes them. Given a
-  tag, `add_weights` summarizes the weights of a layer.
+  Scalars use the host's `scalar_summary`; a TPU's host call or `_Hook` writes
+  them. `add_weights(tag, weights)` summarizes the weights of a layer.
   """
   layers: collections.Counter[Any] = collections.Counter()
 
@@ -74,12 +74,12 @@ def summarizer(
     for letter, alpha in zip(call.letters, call.alphas):
       if alpha is not None:
         per_head[f'alpha/{re.sub(_NO_TAG, "_", letter)}'] = alpha
-    # A scalar's tag is the name of its operation, scope and all.
+    # A scalar's tag is the name of its operation, including the scope.
     root = tf.VariableScope(reuse=None, name='')
     with tf.variable_scope(root, auxiliary_name_scope=False):
       add_weights(f'{tag}/weights', weights)
       for name, values in per_head.items():
-        # A dimension that no mesh splits.
+        # No layout splits a dimension of this name.
         heads = mtf.Dimension('all_heads', values.shape.size)
         values = mtf.reshape(values, [heads])
         for number, value in enumerate(mtf.unstack(values, heads), 1):
@@ -89,7 +89,7 @@ def summarizer(
 
 
 def _check(context: transformer.Context) -> None:
-  """Refuses layers that are called in a loop or recomputed for gradients."""
+  """Rejects layers called in a loop or recomputed in the backward pass."""
   stack = context.model.layer_stack
   if (
     (context.num_microbatches or 1) > 1
@@ -104,18 +104,18 @@ def _check(context: transformer.Context) -> None:
 
 
 def _entropy(weights: mtf.Tensor, context: transformer.Context) -> mtf.Tensor:
-  """In nats, [heads...]; the mean over queries without padding."""
+  """Returns the mean entropy of non-padding queries in nats, [heads...]."""
   queries = [*context.batch_dims, context.length_dim]
   heads = [d for d in weights.shape.dims[:-1] if d not in queries]
   logs = mtf.log(mtf.maximum(weights, _TINY))
-  # A row of weights sums to 1, or to 0 for padding.
+  # Each row of weights sums to 1, or to 0 if its query is padding.
   count = mtf.reduce_sum(weights, output_shape=heads)
   total = -mtf.reduce_sum(weights * logs, output_shape=heads)
   return total / mtf.maximum(count, 1.0)
 
 
 def add_shares(tag: str, weights: mtf.Tensor) -> None:
-  """Adds the shares of visible weights that are above some sizes."""
+  """Adds the share of nonzero weights above each threshold."""
   seen = mtf.reduce_sum(mtf.cast(mtf.greater(weights, 0.0), tf.float32))
   for size in _SIZES:
     above = mtf.cast(mtf.greater(weights, size), tf.float32)
@@ -123,7 +123,7 @@ def add_shares(tag: str, weights: mtf.Tensor) -> None:
 
 
 class _Histogram(mtf.Operation):
-  """Adds a histogram of visible weights, when it is lowered."""
+  """Adds a histogram of nonzero weights when it is lowered."""
 
   def __init__(self, tag: str, weights: mtf.Tensor) -> None:
     super().__init__([weights], name='histogram')
@@ -132,12 +132,12 @@ class _Histogram(mtf.Operation):
   def lower(self, lowering: mtf.Lowering) -> None:
     weights = lowering.export_to_tf_tensor(self.inputs[0])
     seen = tf.boolean_mask(weights, weights > 0)
-    with tf.name_scope(None):  # else the tag would begin with the scope
+    with tf.name_scope(None):  # keeps the scope out of the tag
       tf.summary.histogram(self._tag, seen, collections=[_HISTOGRAMS])
 
 
 class _Hook(CountingHook):
-  """Writes summaries, the first of them before the first step."""
+  """Writes summaries at steps divisible by `every`, including step 0."""
 
   def __init__(self, model_dir: str, every: int) -> None:
     self._model_dir = model_dir

@@ -1,7 +1,7 @@
-"""Which checkpoints a run reads that does not train.
+"""Chooses the checkpoints that evaluation, decoding and export read.
 
-Where the host finds none it measures, decodes or exports fresh weights, and for
-a step that is missing it silently takes the nearest one.
+Without a checkpoint, the host would evaluate, decode or export newly
+initialized weights; for a missing step, it would silently use the nearest one.
 """
 
 import os
@@ -30,8 +30,8 @@ def check(run: RunConfig) -> list[str]:
   setting = 'export_checkpoint_step' if exports else 'eval_checkpoint_step'
   steps = getattr(run, setting)
   try:
-    # An export takes the latest if no step is set; other modes wait for
-    # checkpoints to come, and find them by the same pointer.
+    # Without a step, an export reads the latest checkpoint. Other modes wait
+    # for new ones, which they find through the same file `checkpoint`.
     if steps is None or steps == -1 or (exports and not steps):
       names = [os.path.basename(folder.latest(run.model_dir) or '')]
     elif steps == 'all':
@@ -70,7 +70,7 @@ def _of_steps(model_dir: str, steps: Any) -> list[str]:
 
 
 def _all(model_dir: str, without_index: Sequence[str]) -> list[str]:
-  """All checkpoints; the host would stumble over one without its index."""
+  """Returns all checkpoints; the host fails on one without its index."""
   since = gin.get_bindings(utils.get_checkpoint_iterator).get('skip_until', 0)
   lost = [name for name in without_index if folder.step_of(name) > since]
   if lost:

@@ -1,8 +1,8 @@
-"""What is checked before the first step of a run of T5's main.
+"""Checks a run of T5's main before its first step.
 
-The host waits for ever for a checkpoint or a TPU that does not come, starts
-again from step 0 over checkpoints whose pointer is missing, and resumes from
-checkpoints of other models. These checks report it instead.
+The host waits forever for a missing checkpoint or TPU, restarts from step 0 if
+the file `checkpoint` is missing, and resumes from checkpoints of other models.
+These checks report such mistakes instead.
 """
 
 import contextlib
@@ -39,10 +39,10 @@ _TPU_SECONDS = 10
 
 
 def check_run(folder_: str, tpu: Optional[str] = None) -> None:
-  """Checks the run that gin describes; locks and marks a folder to train in.
+  """Checks the configured run; if it trains, locks and marks its folder.
 
   Args:
-    folder_: as in --model_dir; made if it does not exist.
+    folder_: as in --model_dir; created if it does not exist.
     tpu: as in --tpu.
   """
   with errors.explained():
@@ -71,7 +71,7 @@ def check_run(folder_: str, tpu: Optional[str] = None) -> None:
 
 
 def _check_tpu(tpu: Optional[str]) -> None:
-  """Refuses an address that does not answer; the host would wait for ever."""
+  """Rejects an address that does not answer; the host would wait forever."""
   address = urllib.parse.urlsplit(tpu or '')
   if address.scheme != 'grpc':
     return
@@ -86,9 +86,9 @@ def _check_tpu(tpu: Optional[str]) -> None:
 
 
 def _checkpoints(run: RunConfig) -> tuple[list[str], bool]:
-  """Checks the folder, and takes its lock for a training run.
+  """Checks the folder, and locks it if the run trains.
 
-  Returns what is read, and whether a new run starts from it.
+  Returns the checkpoints to read, and whether a new training run starts.
   """
   if run.mode != 'train':
     read = checkpoint_choice.check(run)
@@ -131,14 +131,14 @@ def _checkpoints(run: RunConfig) -> tuple[list[str], bool]:
 
 
 def build(run: RunConfig) -> Optional[models.ConfiguredModel]:
-  """Builds the graph of the model; None for what the host alone can build."""
+  """Builds the model's graph; returns None if only the host can build it."""
   if run.vocabulary is None or run.model_type == 'bi_student_teacher':
     return None
   batch = run.examples if run.lengths else 1
   if run.mode == 'train':
     batch_dim = mtf.Dimension('batch', batch)
     with models.explained(), contextlib.suppress(ValueError):
-      # ValueError: the mesh does not divide the batch, see `mesh.check_model`.
+      # `mesh.check_model` reports a mesh that does not divide the batch.
       batch //= utils.serialize_num_microbatches(
         batch_dim, run.lengths, run.mesh, run.layout
       )
@@ -158,10 +158,10 @@ def _check_model(
   checkpoints: list[str],
   starts: bool,
 ) -> None:
-  """Refuses a mesh, a choice of variables or checkpoints that do not fit.
+  """Rejects a mesh, variable filter or checkpoint that does not fit the model.
 
-  The host loads values of another shape without complaint, and if all shapes of
-  a layer agree with each other, it trains that other model.
+  The host silently loads values of a different shape, and if the shapes within
+  a layer are consistent, it trains that different model.
   """
   mesh.check_model(run, model)
   pattern = run.variable_filter
@@ -180,14 +180,14 @@ def _check_model(
 
 
 def _warn_of_packing(model: models.ConfiguredModel) -> None:
-  """Says if packed rows make tables slow: each token then has its own index."""
+  """Warns if packing makes tables slow: each token then has its own index."""
   if any(
     layer.packed and layer.index_by == 'position' and function.position_axes
     for layer in model.attention.values()
     if isinstance(layer, SyntheticLayer)
     for function in layer.synthesizers
   ):
-    # The user sees it, unlike TensorFlow's log.
+    # absl's warnings reach the user; those of TensorFlow go to the log.
     logging.warning(
       'Rows are packed, so that %s reads its tables by the position of each '
       'token, separately for each row: on a TPU by a product with a one-hot '

@@ -1,4 +1,4 @@
-"""What a run of T5's main has been asked to do."""
+"""The configuration of a run of T5's main."""
 
 import inspect
 import types
@@ -14,11 +14,11 @@ from synth_mtf.run import values
 
 
 class RunConfig(types.SimpleNamespace):
-  """The arguments of `utils.run`, and what follows from them."""
+  """The arguments of `utils.run`, and values derived from them."""
 
   @property
   def lengths(self) -> Optional[dict[str, int]]:
-    """The length of each feature; None where the examples decide."""
+    """The length of each feature; None if the examples determine it."""
     if isinstance(self.sequence_length, int):
       return dict.fromkeys(('inputs', 'targets'), self.sequence_length)
     return self.sequence_length
@@ -29,12 +29,12 @@ class RunConfig(types.SimpleNamespace):
 
   @property
   def layout(self) -> mtf.LayoutRules:
-    """Which dimensions of tensors are split over the mesh."""
+    """The rules that split tensor dimensions over the mesh."""
     return mtf.convert_to_layout_rules(self.layout_rules)
 
   @property
   def examples(self) -> int:
-    """How many examples a batch has, across the mesh."""
+    """The global batch size in examples."""
     if isinstance(self.batch_size, int):
       return self.batch_size
     try:
@@ -56,14 +56,14 @@ class RunConfig(types.SimpleNamespace):
 
 
 def read(model_dir: str, tpu: Optional[str] = None) -> RunConfig:
-  """Returns the run that gin describes, after checking all values of gin."""
+  """Returns the run that gin describes, after checking all gin values."""
   values.check()
   parameters = inspect.signature(utils.run).parameters.values()
   found = {parameter.name: parameter.default for parameter in parameters}
   found.update(gin.get_bindings(utils.run), model_dir=model_dir, tpu=tpu)
   run = RunConfig(**found)
   if run.lengths is None and run.mode in ('eval', 'score_eval'):
-    return run  # found in the examples
+    return run  # the examples determine the lengths
   lengths = run.lengths or {}
   sides = ('inputs', 'targets')[not run.model_type.startswith('bi') :]
   missing = [side for side in sides if side not in lengths]

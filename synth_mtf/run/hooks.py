@@ -1,4 +1,4 @@
-"""Hooks of a training session: count steps, show progress, stop."""
+"""Training hooks that count steps, show progress and stop the run."""
 
 import math
 import os
@@ -18,7 +18,7 @@ _STEP = 'synth_mtf_step'
 
 
 def fed_step() -> tf.Tensor:
-  """The number of the step, as `TrainingHook` feeds it: one for the graph."""
+  """Returns the graph's step number, a tensor that `TrainingHook` feeds."""
   if not tf.get_collection(_STEP):
     with tf.device(None), tf.control_dependencies(None):
       step = tf.placeholder_with_default(tf.zeros([], tf.int64), [])
@@ -27,9 +27,9 @@ def fed_step() -> tf.Tensor:
 
 
 class CountingHook(tf_estimator.SessionRunHook):
-  """Counts steps: `step` is the number of those that are done.
+  """Counts completed steps in `step`.
 
-  A fetch of the graph's own count may see it before or after its increment.
+  Fetching the graph's own count would race with its increment.
   """
 
   step: int
@@ -45,7 +45,7 @@ class CountingHook(tf_estimator.SessionRunHook):
 
 
 class TrainingHook(CountingHook):
-  """Shows step, loss and speed; stops on a signal, and on NaN or infinity."""
+  """Shows step, loss and speed; stops on a signal, NaN or infinity."""
 
   def __init__(
     self,
@@ -62,7 +62,7 @@ class TrainingHook(CountingHook):
 
   def begin(self) -> None:
     super().begin()
-    # The estimator has put the loss in the graph.
+    # The estimator has added the loss to this collection.
     self._loss = tf.get_collection(tf.GraphKeys.LOSSES)[-1]
     self._fed = tf.get_collection(_STEP)
 
@@ -83,12 +83,12 @@ class TrainingHook(CountingHook):
       )
     self._losses.append(loss)
     now = time.monotonic()
-    if self.step == self._first_step:  # it compiles and fills caches
+    if self.step == self._first_step:  # slow: it compiles and fills caches
       self._first_time = self._reported_time = now
     elif now - self._reported_time >= _SECONDS_BETWEEN_REPORTS:
       self._report(now)
     if self._stop_signal() is not None:
-      run_context.request_stop()  # which saves a checkpoint
+      run_context.request_stop()  # also saves a checkpoint
 
   def end(self, _session: tf.Session) -> None:
     if self._losses:
@@ -97,8 +97,8 @@ class TrainingHook(CountingHook):
   def _report(self, now: float) -> None:
     """Shows the mean loss since the last report.
 
-    It is the host's loss: the sum over the target tokens divided by all
-    positions, padding included. The speed is without this process's first step.
+    The host's loss is the sum over target tokens divided by the number of
+    positions, padding included. The speed excludes this process's first step.
     """
     elapsed = max(now - self._first_time, 1e-9)
     speed = (self.step - self._first_step) / elapsed
@@ -114,9 +114,9 @@ class TrainingHook(CountingHook):
 
 
 def not_finite(what: str, model_dir: str, step: int) -> UserError:
-  """Returns the error that ends a run, with the checkpoint to resume from.
+  """Returns the error that ends a run and names the last finite checkpoint.
 
-  No checkpoint is saved that is not finite.
+  All saved checkpoints are finite.
   """
   names = [n for n in folder.written(model_dir) if folder.step_of(n) < step]
   return UserError(

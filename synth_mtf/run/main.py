@@ -1,11 +1,11 @@
-"""T5's own main, ready for our layer and tasks.
+"""Runs T5's own main with our layer and tasks.
 
-`synth-mtf transformer` runs the main of `t5_mesh_transformer` with its flags.
-The differences: torch is not needed, TensorFlow 2.15 works, `synth_mtf` and
-`synth_mtf.tasks` are imported without a flag, variables are resource variables
-(ref variables race on a CPU: updates arrive while gradients still read them, so
-that no two runs agree), a run is shown line by line while TensorFlow's output
-goes to a log, and a known mistake ends in one message.
+`synth-mtf transformer` runs `t5_mesh_transformer` with its flags, except that
+torch is not needed, TensorFlow 2.15 works, `synth_mtf` and `synth_mtf.tasks`
+are imported without a flag, variables are resource variables (ref variables
+race on a CPU: updates arrive while gradients still read them, so no two runs
+agree), progress is shown line by line while TensorFlow's output goes to a log,
+and each known mistake is reported in one message.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ FLAG_MODULES = (
   'synth_mtf.tasks.data_settings',
   __name__,
 )
-# What gin files may replace.
+# Defaults that gin files may override.
 _TRAINING = """
 import synth_mtf.progress
 utils.run.train_model_fn = @synth_mtf.train_with_progress
@@ -64,7 +64,7 @@ def prepare() -> None:
 
 
 def run(words: Sequence[str]) -> int:
-  """Runs T5's main on its flags, and returns the exit status."""
+  """Runs T5's main with the given flags, and returns the exit status."""
   with contextlib.nullcontext() if '--verbose' in words else output.kept():
     prepare()
 
@@ -95,7 +95,7 @@ def run(words: Sequence[str]) -> int:
 
   try:
     app.run(main, [sys.argv[0], *words])
-  except SystemExit as done:  # app.run's, or a stopped run's
+  except SystemExit as done:  # from app.run or a stopped run
     return int(done.code or 0)
   finally:
     model_dirs.unlock_all()
@@ -107,10 +107,10 @@ def shown(model_dir: str) -> Iterator[None]:
   """Shows a run line by line, and writes TensorFlow's output to its log.
 
   Raises:
-    RunFailed: an error without a known cause; the log has its traceback.
+    RunFailed: the cause of an error is unknown; the log has the traceback.
   """
   log = os.path.join(model_dir, 'log')
-  if not os.access(model_dir, os.W_OK):  # a bucket, or only read from
+  if not os.access(model_dir, os.W_OK):  # a bucket, or read-only
     log = os.path.join(tempfile.gettempdir(), f'synth-mtf-{os.getpid()}.log')
   begun = time.monotonic()
   with output.to_log(log):
@@ -121,7 +121,7 @@ def shown(model_dir: str) -> Iterator[None]:
       with _our_warnings_shown():
         yield
     except Exception as error:
-      with contextlib.suppress(OSError):  # the disk of the log is full
+      with contextlib.suppress(OSError):  # the log's disk is full
         traceback.print_exc()
       if isinstance(error, UserError):
         raise
@@ -134,7 +134,7 @@ def shown(model_dir: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _our_warnings_shown() -> Iterator[None]:
-  """Shows this package's warnings, such as rows that are left out."""
+  """Shows each of this package's warnings once."""
   from absl import logging as absl_logging
 
   here = str(pathlib.Path(synth_mtf.__file__).parent)
@@ -144,7 +144,7 @@ def _our_warnings_shown() -> Iterator[None]:
     def emit(self, record: logging.LogRecord) -> None:
       message = record.getMessage()
       if record.pathname.startswith(here) and message not in seen:
-        seen.add(message)  # a file is read several times
+        seen.add(message)  # reading a file again repeats its warnings
         output.console().line(f'warning: {message}')
 
   handler, logger = Handler(logging.WARNING), absl_logging.get_absl_logger()

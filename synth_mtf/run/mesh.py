@@ -1,4 +1,4 @@
-"""Whether a mesh fits: its devices, the model on it, and the memory."""
+"""Checks that a mesh fits the devices, the model and the memory."""
 
 import math
 import os
@@ -17,9 +17,9 @@ _DEVICE = re.compile(r'(?:/|/device:)?(cpu|gpu)(?::(\d+))?', re.IGNORECASE)
 
 
 def check_devices(names: Sequence[str]) -> None:
-  """Checks that the devices of a mesh exist; '' stands for TensorFlow's choice.
+  """Checks that the devices of a mesh exist; '' lets TensorFlow choose.
 
-  TensorFlow would move the work of a missing device to another one.
+  TensorFlow would run the work of a missing device on another one.
   """
   counts = {
     kind: len(tf.config.list_physical_devices(kind)) for kind in ('CPU', 'GPU')
@@ -40,10 +40,10 @@ def check_devices(names: Sequence[str]) -> None:
 
 
 def check_model(run: RunConfig, model: ConfiguredModel) -> None:
-  """Checks that the mesh divides the model, and that the memory can hold it.
+  """Checks that the mesh divides the model and that tensors fit in memory.
 
-  Mesh-TensorFlow finds the first fault when it lowers the graph, which takes
-  minutes for a large model. The memory must hold the largest tensor alone.
+  Mesh-TensorFlow finds a wrong mesh only while lowering the graph, which takes
+  minutes for a large model. The memory check is for the largest tensor alone.
   """
 
   def parts(dim: mtf.Dimension) -> int:
@@ -51,7 +51,7 @@ def check_model(run: RunConfig, model: ConfiguredModel) -> None:
 
   tensors = [t for op in model.mtf_graph.operations for t in op.outputs]
   dims = {dim for t in tensors for dim in t.shape if dim.name != 'batch'}
-  if run.lengths:  # microbatches make the graph's batch smaller
+  if run.lengths:  # with microbatches, the graph's batch is smaller
     dims.add(mtf.Dimension('batch', run.examples))
   faults = [
     f'{dim.name} = {dim.size} is split in {parts(dim)} (it can be split in '
@@ -66,7 +66,7 @@ def check_model(run: RunConfig, model: ConfiguredModel) -> None:
       'utils.tpu_mesh_shape (layouts/*.gin), or the size itself.'
     )
   if run.tpu or any('job' in name for name in run.mesh_devices or ()):
-    return  # their memory is not this machine's
+    return  # these devices do not use this machine's memory
 
   def bytes_of(tensor: mtf.Tensor) -> int:
     split = math.prod(map(parts, tensor.shape))

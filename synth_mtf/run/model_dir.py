@@ -1,9 +1,9 @@
-"""The folder of a run: its name, who may write to it, and its lock.
+"""Checks and locks the folder of a run.
 
-Two training runs in a folder would overwrite each other's checkpoints. The lock
-is the operating system's, on the file `training.lock`: it ends with the process
-that holds it, however that dies. A bucket has no such lock, and machines that
-share a drive see each other's only if the drive passes them on.
+Two training runs in a folder would overwrite each other's checkpoints. A lock
+on the file `training.lock` prevents this; the operating system releases it when
+the process ends, even if it is killed. Buckets have no such lock, and machines
+that share a drive see each other's locks only if the drive propagates them.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ _held: dict[str, int] = {}  # file descriptors, by path
 
 
 def check(model_dir: str) -> None:
-  """Checks the name of a model folder, and makes it if it does not exist."""
+  """Checks the name of a model folder, and creates the folder if missing."""
   if not model_dir.strip():
     raise UserError('--model_dir is empty: give the folder of the checkpoints.')
   if set(_PATTERNS) & set(model_dir):
@@ -41,7 +41,7 @@ def check(model_dir: str) -> None:
 
 
 def check_writable(folder: str, setting: str = '--model_dir') -> None:
-  """Checks that a folder, which may not exist yet, can be written to."""
+  """Checks that a folder, which may not exist yet, is writable."""
   if '://' in folder:
     return
   path = os.path.abspath(folder)
@@ -60,9 +60,9 @@ def check_writable(folder: str, setting: str = '--model_dir') -> None:
 
 
 def lock(model_dir: str) -> None:
-  """Locks a folder for training, until `unlock_all` or the end of this process.
+  """Locks a folder for training until `unlock_all` or the end of this process.
 
-  Does nothing for a bucket, and on a drive without locks.
+  Does nothing for a bucket or on a drive without locks.
   """
   path = os.path.join(os.path.realpath(model_dir), LOCK)
   if '://' in model_dir or path in _held:
@@ -78,7 +78,7 @@ def lock(model_dir: str) -> None:
       "two would overwrite each other's checkpoints. Wait for it, stop it, or "
       'give another --model_dir. An evaluation may run beside it.'
     ) from None
-  except OSError:  # this drive has no locks
+  except OSError:  # the drive does not support locks
     os.close(descriptor)
     return
   os.ftruncate(descriptor, 0)

@@ -1,7 +1,7 @@
-"""What a user sees of long work, and the log that gets everything else.
+"""Shows progress on the console, and sends all other output to a log.
 
 A terminal shows one line that is rewritten in place. A pipe or a file gets a
-plain line every ten seconds, or as often as `SYNTH_MTF_PROGRESS_SECONDS` says.
+plain line every `SYNTH_MTF_PROGRESS_SECONDS` seconds (default: 10).
 TensorFlow also writes from C++, so file descriptors are redirected to the log.
 """
 
@@ -16,11 +16,11 @@ from typing import Optional, TextIO
 
 INTERVAL = 'SYNTH_MTF_PROGRESS_SECONDS'
 _REWRITE_INTERVAL = 0.2  # seconds
-_CLEAR = '\r\x1b[2K'  # back to the start of the line, which is erased
+_CLEAR = '\r\x1b[2K'  # returns to the start of the line and erases it
 
 
 class Console:
-  """Shows changing text, each after the title of the current task."""
+  """Shows progress text, prefixed with the title of the current task."""
 
   def __init__(self, stream: Optional[TextIO] = None) -> None:
     self._stream = stream or sys.stderr
@@ -43,13 +43,13 @@ class Console:
     print(f'{clear}{text}', file=self._stream, flush=True)
 
   def start(self, title: str) -> None:
-    """Begins a task; its title precedes each of its texts."""
+    """Starts a task, whose title prefixes every update."""
     self._title = title
     self._last_shown = -self._interval
     self.update('...')
 
   def update(self, text: str) -> None:
-    """Shows how far the task has come, unless the last update is recent."""
+    """Shows the task's progress, unless the last update is recent."""
     if time.monotonic() - self._last_shown < self._interval:
       return
     self._last_shown = time.monotonic()
@@ -57,7 +57,7 @@ class Console:
     if not self._rewrites:
       self.line(text)
       return
-    try:  # stdout, of which `shutil` asks, may be a log
+    try:  # `shutil` queries stdout, which may be a log
       columns = os.get_terminal_size(self._stream.fileno()).columns
     except OSError:
       columns = shutil.get_terminal_size().columns
@@ -72,7 +72,7 @@ class Console:
 
   @contextlib.contextmanager
   def task(self, title: str) -> Iterator[None]:
-    """Shows a task that takes as long as the block."""
+    """Shows the block as a task, and then its duration."""
     begun = time.monotonic()
     self.start(title)
     try:
@@ -83,14 +83,14 @@ class Console:
     self.finish(duration(time.monotonic() - begun))
 
   def leave(self) -> None:
-    """Ends the current line, so that other output does not run into it."""
+    """Ends the current line, so that other output starts on a new one."""
     if self._is_open:
       self._is_open = False
       print(file=self._stream, flush=True)
 
 
 def duration(seconds: float) -> str:
-  """Formats a time: '42 s', '3 min 05 s', '2 h 10 min'."""
+  """Formats a duration: '42 s', '3 min 05 s', '2 h 10 min'."""
   seconds = round(seconds)
   if seconds < 60:
     return f'{seconds} s'
@@ -100,11 +100,11 @@ def duration(seconds: float) -> str:
 
 
 _beside_log: Optional[Console] = None
-_kept: list[bytes] = []  # what was written before there was a log
+_kept: list[bytes] = []  # output written before the log was opened
 
 
 def console() -> Console:
-  """Returns what reaches the user, also while stderr is a log."""
+  """Returns a console that reaches the user even while stderr is a log."""
   return _beside_log or Console()
 
 
@@ -115,7 +115,7 @@ def console_beside_log() -> Optional[Console]:
 
 @contextlib.contextmanager
 def to_log(path: str) -> Iterator[None]:
-  """Appends to a file what this process writes, except on `console()`."""
+  """Appends this process's output, except that of `console()`, to a file."""
   with open(path, 'ab', buffering=0) as log, _redirected(log.fileno()):
     log.write(b''.join(_kept))
     _kept.clear()
@@ -124,7 +124,7 @@ def to_log(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-  """Keeps what this process writes for its next log."""
+  """Buffers this process's output for its next log."""
   with tempfile.TemporaryFile(buffering=0) as file:
     try:
       with _redirected(file.fileno()):
@@ -155,6 +155,6 @@ def _redirected(log: int) -> Iterator[None]:
 
 
 def _flush() -> None:
-  with contextlib.suppress(OSError):  # the disk of the log is full
+  with contextlib.suppress(OSError):  # the log's disk is full
     sys.stdout.flush()
     sys.stderr.flush()

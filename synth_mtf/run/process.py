@@ -1,8 +1,8 @@
-"""How a process of the `synth-mtf` command starts.
+"""Startup of the `synth-mtf` command.
 
-`synth-mtf --help` must answer at once, and `doctor` must run on a broken
-installation. In the command, `import synth_mtf` therefore imports no
-TensorFlow, and what needs the plugin calls `load_plugin`.
+`synth-mtf --help` must be fast, and `doctor` must run on a broken installation.
+In the command, `import synth_mtf` therefore does not import TensorFlow, and
+subcommands that need the plugin call `load_plugin`.
 """
 
 import importlib
@@ -21,7 +21,7 @@ def is_command() -> bool:
 
 
 def load_plugin() -> None:
-  """Does in a `synth-mtf` process what `import synth_mtf` does elsewhere."""
+  """Does for the command what `import synth_mtf` does for other programs."""
   package = importlib.import_module('synth_mtf')
   try:
     patches.prepare_host()
@@ -36,7 +36,7 @@ def load_plugin() -> None:
 
 
 def load_quietly() -> None:
-  """Does `load_plugin`, and has TensorFlow print nothing but errors."""
+  """Loads the plugin, and limits TensorFlow's output to errors."""
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   with output.kept():
     load_plugin()
@@ -50,12 +50,12 @@ def load_quietly() -> None:
 
 
 def fix_hash_seed() -> None:
-  """Restarts this command with PYTHONHASHSEED=0, unless it is set.
+  """Restarts this command with PYTHONHASHSEED=0, unless the variable is set.
 
-  Mesh-TF hashes names into the seeds of its operations: without it, no run
-  repeats. Python reads the variable only when it starts.
+  Mesh-TF seeds operations with hashes of their names, which otherwise differ in
+  each process. Python reads the variable only at startup.
   """
   if is_command() and 'PYTHONHASHSEED' not in os.environ:
     os.environ['PYTHONHASHSEED'] = '0'
-    words = getattr(sys, 'orig_argv', ['', *sys.argv])  # Python 3.10
+    words = getattr(sys, 'orig_argv', ['', *sys.argv])  # since Python 3.10
     os.execv(sys.executable, [sys.executable, *words[1:]])

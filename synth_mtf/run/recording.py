@@ -1,8 +1,8 @@
 """Writes metrics.json and predictions.jsonl at each evaluation of T5's main.
 
-T5 only writes results as text and events, and has no hook for them, so its
-functions are wrapped; otherwise they do what they did. docs/runs.md describes
-both files.
+T5 writes results only as text and events, and has no hook for them, so its
+functions are wrapped; their behavior is otherwise unchanged. docs/runs.md
+describes both files.
 """
 
 import functools
@@ -31,15 +31,15 @@ _OF_TOKENS = ('neg_log_perplexity', 'token_accuracy')
 
 
 class Recorder:
-  """Stands in for T5's functions of evaluation, and calls them."""
+  """Wraps T5's evaluation functions."""
 
   def __init__(self) -> None:
     self._get_estimator = utils.get_estimator
     self._eval_model = utils.eval_model
-    self._step = 0  # of the checkpoint that the host is at
+    self._step = 0  # of the checkpoint being evaluated
 
   def get_estimator(self, *args: Any, **kwargs: Any) -> Any:
-    """The host's, whose methods show progress and record perplexities."""
+    """Returns an estimator that shows progress and records perplexities."""
     estimator = self._get_estimator(*args, **kwargs)
     estimator.predict = functools.partial(self._predict, estimator.predict)
     estimator.evaluate = functools.partial(
@@ -69,7 +69,7 @@ class Recorder:
     self, estimator: Any, evaluate: Callable[..., Any], **kwargs: Any
   ) -> Any:
     folder = estimator.eval_dir(kwargs['name'])
-    events.without_graph(folder)  # megabytes, for each task
+    events.without_graph(folder)  # which takes megabytes per task
     found = evaluate(**kwargs)
     _record(
       folder,
@@ -84,7 +84,7 @@ class Recorder:
     return found
 
   def eval_model(self, *args: Any, **kwargs: Any) -> None:
-    """The host's, on tasks whose functions record their results."""
+    """Runs the host's evaluation on tasks that record their results."""
     call = inspect.signature(self._eval_model).bind(*args, **kwargs)
     call.apply_defaults()
     asked = call.arguments
@@ -109,10 +109,10 @@ class Recorder:
   def _recorded(
     self, dataset: EvalDataset, folder: str, split: str, keep_examples: bool
   ) -> EvalDataset:
-    """Returns a task whose functions note what they get and return.
+    """Returns a task whose functions record their arguments and results.
 
-    At each checkpoint, the host calls the postprocessing of every example, then
-    each metric.
+    At each checkpoint, the host postprocesses every example, then calls each
+    metric.
     """
     examples: list[dict[str, Any]] = []
     values: dict[str, float] = {}
@@ -164,7 +164,7 @@ def _record(
   errors: Mapping[str, Optional[float]],
   **place: Any,
 ) -> None:
-  """Writes what was measured, and with which versions; shows it."""
+  """Writes results with the versions and configuration used; shows them."""
   results = [
     records.Result(
       metric=metric, value=value, standard_error=errors.get(metric), **place
@@ -194,11 +194,11 @@ def _record(
 
 
 def write_lines(lines: Iterable[Any], filename: str) -> None:
-  """Writes each text on a line, in place of the host's function.
+  """Writes one text per line, replacing the host's function.
 
-  The host writes bytes as `b'...'`, and in place. Line breaks inside a text (a
-  carriage return, U+2028) become spaces, so that it stays one line for any
-  reader.
+  The host writes bytes as `b'...'`, and not atomically. Line breaks inside a
+  text (a carriage return, U+2028) become spaces, so that every reader sees one
+  line.
   """
   tf.io.gfile.makedirs(os.path.dirname(filename))
   with atomic.writing(filename) as stream:

@@ -1,4 +1,4 @@
-"""When training saves a checkpoint, and what is in it."""
+"""Saves checkpoints by steps and by time, and never with NaN or infinity."""
 
 import time
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from tensorflow.compat.v1 import estimator as tf_estimator
 from synth_mtf.checkpoints import folder
 from synth_mtf.run import hooks
 
-# Saving by time takes no more than this part of it.
+# The largest share of time that saving by time may take.
 _MOST_OF_THE_TIME = 0.05
 
 
 class FiniteWeights(tf_estimator.CheckpointSaverListener):
-  """Lets no checkpoint be written that holds NaN or infinity."""
+  """Prevents saving a checkpoint that contains NaN or infinity."""
 
   def __init__(self, model_dir: str) -> None:
     self._model_dir = model_dir
@@ -40,19 +40,19 @@ class FiniteWeights(tf_estimator.CheckpointSaverListener):
 
 
 class Saver(tf.train.CheckpointSaverHook):
-  """The host's saver, which also saves by time and never saves NaN.
+  """Extends the host's saver: also saves by time, and never saves NaN.
 
-  The host's counts steps alone, and a killed run of few or slow steps loses all
-  of them. Here checkpoints that are due by steps, and the last one, stay; one
-  that was saved by time is removed once the next one is complete. The host also
-  ends a run whose loss is NaN, but may save weights that are NaN already.
+  The host saves by steps alone, so a killed run of few or slow steps loses all
+  of them. Here checkpoints due by steps, and the last one, are kept; one saved
+  by time is removed once the next one is complete. The host also stops a run
+  whose loss is NaN, but may first save weights that are already NaN.
 
-  The host writes the whole graph as text into the events and beside each
-  checkpoint, 40 MB a time with the input pipelines of a mixture. Here it is
-  left out.
+  The host writes the whole graph as text to the event file and beside each
+  checkpoint: 40 MB each time, with the input pipelines of a mixture. This class
+  does not write the graph.
 
   Attributes:
-    seconds: the least time between checkpoints that are not due by steps.
+    seconds: minimum time between checkpoints that are not due by steps.
   """
 
   seconds = 60.0
@@ -72,19 +72,19 @@ class Saver(tf.train.CheckpointSaverHook):
       save_graph_def=False,
     )
     self._save_steps = save_steps
-    self._passing: Optional[str] = None  # the last that was saved by time
+    self._passing: Optional[str] = None  # the last one saved by time
 
   def after_create_session(self, session: tf.Session, _coord: Any) -> None:
-    """Saves the step at which this process starts; the host's does as well."""
+    """Saves the step at which this process starts, as the host does."""
     step = session.run(self._global_step_tensor)
-    # A resumed run saves at the same steps as one that was not stopped.
+    # A resumed run saves at the same steps as an uninterrupted one.
     written = folder.written(self._checkpoint_dir)
     self._first_step = min([step, *map(folder.step_of, written)])
     self._last_step = step
     self._save(session, step)
 
   def after_run(self, run_context: Any, run_values: Any) -> None:
-    # The number that was fetched may be that of the step before.
+    # The fetched number may be that of the previous step.
     if self._is_due(run_values.results + 1):
       step = run_context.session.run(self._global_step_tensor)
       if self._is_due(step) and self._save(run_context.session, step):
@@ -96,7 +96,7 @@ class Saver(tf.train.CheckpointSaverHook):
     )
 
   def _is_due_by_steps(self, step: int) -> bool:
-    """Whether a multiple of `save_steps` lies between the last step and one."""
+    """Whether a save by steps has become due since the last checkpoint."""
     done, before = (
       (one - self._first_step) // self._save_steps
       for one in (step, self._last_step)
@@ -107,7 +107,7 @@ class Saver(tf.train.CheckpointSaverHook):
     stays = step == self._last_step or self._is_due_by_steps(step)
     passed = self._passing
     if passed:
-      # The list that is written with the new checkpoint must not have it.
+      # The list written with the new checkpoint must not include it.
       kept = [path for path in self._saver.last_checkpoints if path != passed]
       self._saver.recover_last_checkpoints(kept)
     begun = time.monotonic()

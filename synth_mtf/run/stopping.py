@@ -1,8 +1,8 @@
-"""Ends a run on Ctrl-C or SIGTERM, with a checkpoint.
+"""Stops a run on Ctrl-C or SIGTERM, after saving a checkpoint.
 
-Python runs a signal's handler between two of its own instructions, and a step
-of TensorFlow is one of them. A thread hears of the signal at once, and can end
-the process when a second one comes.
+Python runs signal handlers only between bytecode instructions, and a TensorFlow
+step is a single one. A thread is notified immediately, and can end the process
+on a second signal.
 """
 
 import contextlib
@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Optional
 
-# Seconds in which signals count as one: `timeout` sends its own to a process
-# and to the group that it is in.
+# Signals within this many seconds count as one: `timeout` signals both a
+# process and its process group.
 _TOGETHER = 1.0
 
 
@@ -23,14 +23,14 @@ _TOGETHER = 1.0
 def on_signals(
   say: Callable[[str], None],
 ) -> Iterator[Callable[[], Optional[int]]]:
-  """Turns the first signal into a request; the second ends the process.
+  """Turns the first signal into a stop request; the second ends the process.
 
-  One within a second of the first does not count as the second. A signal that
-  the process ignores, as under `nohup`, stays ignored. Does nothing outside the
-  main thread, which alone may handle signals. `say` is called from a thread.
+  A signal within a second of the first does not count as the second. Signals
+  that the process ignores, as under `nohup`, stay ignored. Does nothing outside
+  the main thread, which alone can handle signals. Calls `say` from a thread.
 
   Yields:
-    What returns the signal that has come, or None.
+    A function that returns the signal received, or None.
   """
   came: list[int] = []
   if threading.current_thread() is not threading.main_thread():
@@ -71,6 +71,6 @@ def on_signals(
     signal.set_wakeup_fd(descriptor)
     for number, handler in before.items():
       signal.signal(number, handler)
-    told.close()  # which ends the thread
+    told.close()  # ends the thread
     thread.join()
     heard.close()

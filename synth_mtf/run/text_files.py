@@ -1,7 +1,7 @@
 """Checks the lines that a run decodes or scores.
 
-The host ends in a traceback if there are none, and silently cuts those that are
-too long for the model.
+The host fails with a traceback if there are none, and silently truncates lines
+that are too long for the model.
 """
 
 import os
@@ -18,13 +18,13 @@ from synth_mtf.run.config import RunConfig
 
 
 def check(run: RunConfig) -> None:
-  """Checks the files that a mode reads and the places that it writes to."""
+  """Checks the files that a mode reads and the paths that it writes to."""
   if run.mode == 'infer':
     decode = gin.get_bindings(utils.infer_model, resolve_references=False)
     if 'decode_fn' in decode and not decode['decode_fn'].selector.endswith(
       'decode_from_file'
     ):
-      return  # it reads other inputs
+      return  # another function reads other inputs
     _check_lines('decode_from_file.input_filename', 'inputs', run)
     _check_output('decode_from_file.output_filename')
   elif run.mode == 'score_from_strings':
@@ -59,7 +59,7 @@ def _given(setting: str) -> Any:
 
 
 def _check_lines(setting: str, side: str, run: RunConfig) -> int:
-  """Checks the lines of a file, or of a list, and returns their number."""
+  """Checks the lines of a file or list, and returns their number."""
   given = _given(setting)
   lines = list(given)
   if isinstance(given, str):

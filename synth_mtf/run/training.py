@@ -1,4 +1,4 @@
-"""T5's training as a user can watch, stop and repeat it.
+"""T5's training with progress, clean stopping and reproducible results.
 
 In gin:
 
@@ -30,40 +30,40 @@ def train_with_progress(
   attention_every: Optional[int] = None,
   **kwargs: Any,
 ) -> None:
-  """The host's `train_model` with progress, timely checkpoints and a seed.
+  """Runs the host's `train_model` with progress, timed checkpoints and a seed.
 
-  Shows its progress. Saves a checkpoint by time, too, and when Ctrl-C or
-  SIGTERM ends it. Stops on NaN or infinity, and saves no such weights.
+  Also saves a checkpoint when Ctrl-C or SIGTERM stops it. Stops on NaN or
+  infinity, and never saves such weights.
 
   Args:
     estimator: as in mesh_tensorflow.transformer.utils.train_model.
-    *args: as there.
-    seed: an integer; with it, initial values and dropout are the same in each
-      run. That also takes the environment variable PYTHONHASHSEED, because the
-      host seeds each operation by the hash of its name, and
-      `mesh_train_dataset_fn.seed` for the order of the data.
-    save_seconds: the least time between two checkpoints that are not due by
-      `utils.run.save_checkpoints_steps`. What takes long to save is saved less
-      often: no more than a twentieth of the time goes into it.
-    attention_every: how many steps lie between two summaries of attention for
-      TensorBoard (docs/figures.md); None or 0 for none, which costs nothing.
+    *args: as in `train_model`.
+    seed: an integer that makes initial values and dropout the same in each run.
+      Also set the environment variable PYTHONHASHSEED, because the host seeds
+      each operation by the hash of its name, and `mesh_train_dataset_fn.seed`
+      for the order of the data.
+    save_seconds: minimum time between checkpoints that are not due by
+      `utils.run.save_checkpoints_steps`. Saving them takes at most a twentieth
+      of the time, so large checkpoints are saved less often.
+    attention_every: number of steps between summaries of attention for
+      TensorBoard (docs/figures.md); None or 0 for no summaries, at no cost.
     **kwargs: as in `train_model`.
 
   Raises:
-    UserError: a seed without PYTHONHASHSEED; a loss that is not finite.
-    SystemExit: a signal has ended the run, with a status of 130 or 143.
+    UserError: a seed is set without PYTHONHASHSEED, or the loss is not finite.
+    SystemExit: a signal stopped the run; the status is 130 or 143.
   """
   console = output.console()
   model_dir = estimator and estimator.model_dir
   with contextlib.ExitStack() as stack:
     if seed is not None:
       _seed(estimator, seed)
-      # What is drawn depends on seed and step, also after a resume.
+      # Random values depend on seed and step, even in a resumed run.
       stack.enter_context(patches.random_by_step(fed_step))
       stack.enter_context(patches.step_counted_last())
     events.without_graph(model_dir)
     stop_signal = stack.enter_context(stopping.on_signals(console.line))
-    # A class, since the estimator looks for its instances.
+    # Must be a class: the estimator looks for its instances.
     saver = type('Saver', (saving.Saver,), {'seconds': save_seconds})
     stack.enter_context(patches.savers_are(saver))
     more_hooks = []
@@ -90,7 +90,7 @@ def train_with_progress(
 
 
 def _seed(estimator: Any, seed: int) -> None:
-  """Seeds what the host draws from: initial values and random operations."""
+  """Seeds the host's initial values and random operations."""
   if not os.environ.get('PYTHONHASHSEED', 'random').isdigit():
     raise UserError(
       f'synth_mtf.train_with_progress.seed is {seed}, but the environment '

@@ -1,9 +1,9 @@
-"""Whether gin's values have the types that their functions expect.
+"""Checks that gin values have the types that their functions expect.
 
-The host takes any value and meets a wrong one late: while building a graph,
-after the first evaluation, or never. What a function expects is read from its
-signature: the annotation of a parameter or else the type of its default. For
-`utils.run`, which has few of either, there is a table.
+The host accepts any value, and fails on a wrong one late: while building a
+graph, after the first evaluation, or never. The expected type is read from the
+function's signature: a parameter's annotation, or else the type of its default.
+For `utils.run`, which has few of either, a table lists the types.
 """
 
 import re
@@ -48,8 +48,8 @@ def _is_positive(value: Any) -> bool:
   return type(value) is int and value >= 1
 
 
-# A description for messages, and a test that returns something false or raises
-# for a wrong value.
+# A description for messages, and a test that is falsy or raises for a wrong
+# value.
 Kind = tuple[str, Callable[[Any], Any]]
 _REGEX: Kind = ('a regular expression', re.compile)
 _POSITIVE: Kind = ('a whole number, at least 1', _is_positive)
@@ -120,7 +120,7 @@ _OF_RUN: dict[str, Kind] = {
 
 
 def check() -> None:
-  """Checks the bindings that gin holds, and the macros of the command line."""
+  """Checks all gin bindings, and the macros given on the command line."""
   faults = []
   for binding in bindings.bindings():
     kind = None if binding.is_call else _declared(binding)
@@ -140,7 +140,7 @@ def check() -> None:
 
 
 def _declared(binding: bindings.Binding) -> Optional[Kind]:
-  """What a function declares for a parameter; None if that is anything."""
+  """Returns the kind declared for a parameter; None if it accepts anything."""
   name = binding.parameter
   if binding.selector == _RUN and name in _OF_RUN:
     return _OF_RUN[name]
@@ -161,7 +161,7 @@ def _declared(binding: bindings.Binding) -> Optional[Kind]:
     return _PLAIN[bool]
   if isinstance(default, tf.DType):
     return _one_of('float32', 'bfloat16', 'float16')
-  # What is required may also be a list or the like.
+  # A required value may also have another type, such as a list.
   if default is gin.REQUIRED or (_is_number(default) and default >= 0):
     return (
       'a number, at least 0',
@@ -184,9 +184,9 @@ def _annotated(annotation: Any) -> Optional[Kind]:
 
 
 def _check_macros() -> None:
-  """Refuses a macro on the command line that changes nothing.
+  """Rejects a macro on the command line that nothing reads.
 
-  In a gin file it is no mistake: a file may serve several kinds of runs.
+  Unused macros in a gin file are fine: it may serve several kinds of runs.
   """
   read = bindings.macros_read()
   params = flags.FLAGS.gin_param if flags.FLAGS.is_parsed() else None
