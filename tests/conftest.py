@@ -7,6 +7,7 @@ import shutil
 import signal
 import tempfile
 from multiprocessing import util
+from unittest import mock
 
 import pytest
 
@@ -68,7 +69,8 @@ def _no_settings_of_other_tests(monkeypatch):
   gin.clear_config()
   tf.enable_resource_variables()
   logging.set_verbosity(_VERBOSITY)
-  yield
+  with mock.patch.dict(os.environ):  # commands set some for their processes
+    yield
   gin.clear_config()
 
 

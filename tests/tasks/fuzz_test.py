@@ -74,6 +74,8 @@ def _first_part(data: bytes, suffix: str) -> bytes:
     for article in squad['data']:
       del article['paragraphs'][1:]
     return json.dumps(squad).encode()
+  if suffix == '.story':  # whose summary is at its end
+    return data
   return data[: data.find(b'\n', _BYTES) + 1 or None]
 
 
@@ -82,7 +84,10 @@ def _first_part(data: bytes, suffix: str) -> bytes:
 def test_damage_is_found_or_harmless(name, official_data, tmp_path):
   splits = tasks.get(name).source.split_files.values()
   found = (split.files(str(official_data)) for split in splits)
-  target, reader = next(iter(next(filter(None, found)).items()))
+  files_of_a_split = next(filter(None, found), None)
+  if files_of_a_split is None:
+    pytest.skip(f'no files of {name}')
+  target, reader = next(iter(files_of_a_split.items()))
   path = tmp_path
   files = reader.files(target)
   # Two reviews or stories, or one or two files of many rows.
