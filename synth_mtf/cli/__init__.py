@@ -69,8 +69,9 @@ def parser() -> argparse.ArgumentParser:
     description='Synthesizer (arXiv 2005.00743) in Mesh-TensorFlow T5.',
     allow_abbrev=False,
   )
-  version = f'synth-mtf {__version__}'
-  whole.add_argument('--version', action='version', version=version)
+  whole.add_argument(
+    '--version', action='version', version=f'synth-mtf {__version__}'
+  )
   whole.set_defaults(run=None)
   subparsers = whole.add_subparsers(metavar='command')
   for name, summary in COMMANDS.items():

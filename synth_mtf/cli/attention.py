@@ -5,8 +5,8 @@
 
 import argparse
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Union
+from collections.abc import Callable
+from typing import Any
 
 from synth_mtf.cli import data
 from synth_mtf.errors import UserError
@@ -22,7 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add_text_arguments(parser)
   parser.add_argument(
     '--step',
-    type=step,
     default='last',
     help="of the checkpoint; 'last' (default), or 'initial' for the weights "
     'before training',
@@ -51,17 +50,6 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
   data.add_arguments(parser)
 
 
-def step(text: str) -> Union[int, str]:
-  """Parses a step on the command line."""
-  if text.isdecimal():
-    return int(text)
-  if text not in ('last', 'initial'):
-    raise argparse.ArgumentTypeError(
-      f"{text!r}: expected a step, 'last' or 'initial'"
-    )
-  return text
-
-
 def run(args: argparse.Namespace) -> int:
   """Writes the file."""
   check_writable(args.out)
@@ -86,27 +74,6 @@ def look(args: argparse.Namespace, folder: str, steps: Any) -> Any:
 def names_text(args: argparse.Namespace) -> bool:
   """Returns whether the flags select a text."""
   return bool(args.text or args.target or args.input or args.task)
-
-
-def text_words(
-  args: argparse.Namespace, texts: Mapping[str, Sequence[str]]
-) -> list[str]:
-  """Returns the flags that select a text; `texts` has its inputs and targets.
-
-  A decoder-only model takes its texts as inputs.
-  """
-  if args.task:
-    words = ['--task', args.task, '--split', args.split]
-    words += ['--examples', str(args.examples)]
-  elif args.input:
-    words = ['--input', args.input]
-  else:
-    pairs = zip(('--text', '--target'), texts.values())
-    words = [x for flag, side in pairs for text in side for x in (flag, text)]
-  for name in ('data_dir', 'vocabulary'):
-    if getattr(args, name):
-      words += [f'--{name}', getattr(args, name)]
-  return words
 
 
 def chooser(args: argparse.Namespace) -> Callable[[], Any]:

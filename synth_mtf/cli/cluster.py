@@ -19,11 +19,10 @@ import contextlib
 import json
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from synth_mtf.errors import UserError
 from synth_mtf.run import main, output, process
@@ -69,14 +68,15 @@ def run(args: argparse.Namespace) -> int:
     flush=True,
   )
   ended = threading.Event()
-  watch = [hosts, others, ended]
-  threading.Thread(target=_end_when_lost, args=watch, daemon=True).start()
+  threading.Thread(
+    target=_end_when_lost, args=[hosts, others, ended], daemon=True
+  ).start()
   if task:
     _goodbye(server, [task], hear=True)
     ended.set()
-    print(f'Task 0 ({hosts[0]}) has finished, and so has this one.')
+    print(f'Task 0 ({hosts[0]}) has finished, and so has this one.', flush=True)
     time.sleep(1)  # task 0 closes its session first
-    _leave(0)
+    os._exit(0)  # the server would never exit
   # Tells the estimator which session to use.
   os.environ['TF_CONFIG'] = json.dumps({'session_master': server.target})
   status = main.run([word for word in args.flags if word != '--'])
@@ -111,9 +111,9 @@ def _goodbye(server: Any, tasks: Sequence[int], hear: bool) -> None:
   import tensorflow.compat.v1 as tf
 
   names = [f'/job:worker/task:{task}' for task in tasks]
-  seconds = 0 if hear else _SECONDS
   options = tf.ConfigProto(
-    device_filters=names, operation_timeout_in_ms=1000 * seconds
+    device_filters=names,
+    operation_timeout_in_ms=0 if hear else 1000 * _SECONDS,
   )
   words = []
   with tf.Graph().as_default():
@@ -165,11 +165,4 @@ def _end_when_lost(
     + (f' The last checkpoint is {latest}.' if latest else '')
     + ' To resume, run the command on every machine again.'
   )
-  _leave(2)
-
-
-def _leave(status: int) -> NoReturn:
-  """Ends this process at once, since its server would never exit."""
-  sys.stdout.flush()
-  sys.stderr.flush()
-  os._exit(status)
+  os._exit(2)

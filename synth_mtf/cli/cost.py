@@ -3,9 +3,8 @@
 import argparse
 import dataclasses
 import json
-import pathlib
 
-from synth_mtf.paths import gin_path
+from synth_mtf.paths import gin_names
 from synth_mtf.results import printing
 from synth_mtf.run import process
 
@@ -45,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
   from synth_mtf.cost import cost_of_variant
 
+  names = ','.join(x for x in gin_names('variants') if 'original_' not in x)
+  variants = (args.variants or names).split(',')
   costs = {
     variant: cost_of_variant(
       args.size,
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
       args.vocab_size,
       f'model:{args.model_parallelism}',
     )
-    for variant in (args.variants or _all_variants()).split(',')
+    for variant in variants
   }
   if args.json:
     plain = {name: dataclasses.asdict(cost) for name, cost in costs.items()}
@@ -98,9 +99,3 @@ def _print_paper() -> None:
         for system in table.costed
       ]
       print(paper.text(table, costs), end='\n\n')
-
-
-def _all_variants() -> str:
-  files = pathlib.Path(gin_path(), 'variants').glob('*.gin')
-  names = sorted(path.stem for path in files)
-  return ','.join(name for name in names if 'original_' not in name)

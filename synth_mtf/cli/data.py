@@ -28,17 +28,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def use(args: argparse.Namespace) -> None:
-  """Sets the data folder and vocabulary of this process, if given."""
-  for name in ('data_dir', 'vocabulary'):
-    if getattr(args, name):
-      os.environ[f'SYNTH_MTF_{name.upper()}'] = getattr(args, name)
+  """Sets what the flags give in the environment of this process."""
+  for name in ('data_dir', 'vocabulary', 'skip_bad_rows'):
+    if value := getattr(args, name, None):
+      os.environ[f'SYNTH_MTF_{name.upper()}'] = str(value)
 
 
-def print_rows(names: Iterable[str], data_dir: str) -> list[Any]:
+def print_rows(
+  names: Iterable[str], data_dir: str
+) -> tuple[list[Any], list[Sequence[str]]]:
   """Reads the files of tasks, and prints a line for each split with files.
 
   Returns:
-    The `SplitRows` of all splits.
+    The `SplitRows` of all splits, and the malformed rows of each file.
   """
   from synth_mtf.tasks import get, inspection
 
@@ -50,7 +52,11 @@ def print_rows(names: Iterable[str], data_dir: str) -> list[Any]:
           print(printing.line(_HEADS, _WIDTHS))
         print(printing.line(_cells(split, data_dir), _WIDTHS), flush=True)
       splits.append(split)
-  return splits
+  files = [file for split in splits for file in split.files]
+  for note in dict.fromkeys(note for file in files for note in file.notes):
+    print(f'odd    {note}')
+  faults = dict.fromkeys(tuple(file.faults) for file in files if file.faults)
+  return splits, list(faults)
 
 
 def _cells(split: Any, data_dir: str) -> Sequence[str]:
@@ -67,11 +73,3 @@ def _cells(split: Any, data_dir: str) -> Sequence[str]:
     split.digest,
     ' '.join(paths),
   )
-
-
-def oddities(splits: Iterable[Any]) -> tuple[list[str], list[Sequence[str]]]:
-  """Returns notes about the files, and the malformed rows of each file."""
-  files = [file for split in splits for file in split.files]
-  notes = dict.fromkeys(note for file in files for note in file.notes)
-  faults = dict.fromkeys(tuple(file.faults) for file in files if file.faults)
-  return list(notes), list(faults)

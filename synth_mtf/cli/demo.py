@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from synth_mtf import atomic, cli
 from synth_mtf.demo.stages import Configuration
-from synth_mtf.paths import gin_path
+from synth_mtf.paths import gin_names
 from synth_mtf.run import output, process
 from synth_mtf.run.output import Console, duration
 
@@ -26,13 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
   add = parser.add_argument
   default = Configuration()
+  variants, sizes = (', '.join(gin_names(x)) for x in ('variants', 'sizes'))
   add(
     '--variants',
     nargs='+',
     default=_VARIANTS,
-    help=f'choose from {_gin_names("variants")} (default: {_VARIANTS})',
+    help=f'choose from {variants} (default: {_VARIANTS})',
   )
-  sizes = _gin_names('sizes')
   add('--size', help=f'choose from {sizes} (default: {default.size})')
   add('--steps', type=_at_least(1), help='both of the following')
   add(
@@ -107,11 +107,6 @@ def _at_least(least: int) -> Callable[[str], int]:
     return int(text)
 
   return parse
-
-
-def _gin_names(kind: str) -> str:
-  folder = pathlib.Path(gin_path(), kind)
-  return ', '.join(sorted(path.stem for path in folder.glob('*')))
 
 
 def _path(path: str) -> str:

@@ -15,8 +15,7 @@ import shutil
 import sys
 import urllib.request
 import warnings
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 from synth_mtf.cli import data
 from synth_mtf.errors import UserError
@@ -37,39 +36,27 @@ _DISTRIBUTIONS = (
 _SECONDS = 5
 
 
-class Finding(NamedTuple):
-  """A finding, how to fix it, and whether runs fail until it is fixed."""
-
-  what: str
-  fix: str = ''
-  fault: bool = False
-
-  def __str__(self) -> str:
-    mark = 'FAULT' if self.fault else 'note ' if self.fix else 'ok   '
-    return f'{mark}  {self.what}' + (f'\n       -> {self.fix}' * bool(self.fix))
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags that select the data and vocabulary to check."""
-  data.add_arguments(parser)
+add_arguments = data.add_arguments
 
 
 def run(args: argparse.Namespace) -> int:
   """Prints findings and a table of data files; returns 1 if any is a fault."""
   data.use(args)
   faults = 0
-  for finding in _findings():
-    print(finding, flush=True)
-    faults += finding.fault
+  for mark, *finding in _findings():
+    print(f'{mark:5} ', '\n       -> '.join(finding), flush=True)
+    faults += mark == 'FAULT'
   print(f'\n{faults or "No"} fault{"s" * (faults != 1)}.')
   return int(bool(faults))
 
 
-def _findings() -> Iterator[Finding]:
+def _findings() -> Iterator[Sequence[str]]:
+  """Yields 'ok', 'note' or 'FAULT', what was found, and how to fix it."""
   found = f'Python {platform.python_version()} ({sys.executable})'
-  fix = 'create an environment with Python 3.9, 3.10 or 3.11'
-  is_fine = (3, 9) <= sys.version_info[:2] <= (3, 11)
-  yield Finding(found, '' if is_fine else fix, fault=not is_fine)
+  if (3, 9) <= sys.version_info[:2] <= (3, 11):
+    yield 'ok', found
+  else:
+    yield 'FAULT', found, 'create an environment with Python 3.9, 3.10 or 3.11'
   versions = {}
   for name in _DISTRIBUTIONS:
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -78,14 +65,13 @@ def _findings() -> Iterator[Finding]:
   constraints = 'constraints-tf2.15' if series == '2.15' else 'constraints'
   install = f'in the checkout: make env, or pip install -c {constraints}.txt .'
   if versions:
-    yield Finding(', '.join(f'{name} {v}' for name, v in versions.items()))
+    yield 'ok', ', '.join(f'{name} {v}' for name, v in versions.items())
   if series not in ('', '2.12', '2.15'):
     found = f'TensorFlow {series}: tested with 2.12 and 2.15 only'
-    yield Finding(found, install, fault=True)
+    yield 'FAULT', found, install
   missing = [name for name in _DISTRIBUTIONS if name not in versions]
   if missing:
-    found = f'not installed: {", ".join(missing)}'
-    yield Finding(found, install, fault=True)
+    yield 'FAULT', f'not installed: {", ".join(missing)}', install
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   try:
     with warnings.catch_warnings():
@@ -96,31 +82,32 @@ def _findings() -> Iterator[Finding]:
   except Exception as error:  # mismatched versions raise anything
     cause = error.__cause__ or error
     found = f'import fails: {type(cause).__name__}: {cause}'
-    yield Finding(found, install, fault=True)
+    yield 'FAULT', found, install
     return
-  yield Finding('synth_mtf, mesh_tensorflow, t5 and the tasks can be imported')
+  yield 'ok', 'synth_mtf, mesh_tensorflow, t5 and the tasks can be imported'
   yield from _devices()
   yield _vocabulary()
   yield from _data()
 
 
-def _devices() -> Iterator[Finding]:
+def _devices() -> Iterator[Sequence[str]]:
   import tensorflow as tf
 
   devices = tf.config.list_physical_devices()
   kinds = collections.Counter(device.device_type for device in devices)
   counts = ', '.join(f'{kinds[kind]} {kind}' for kind in sorted(kinds))
-  yield Finding(f'TensorFlow sees: {counts}; {os.cpu_count()} cores')
+  yield 'ok', f'TensorFlow sees: {counts}; {os.cpu_count()} cores'
   if 'GPU' not in kinds and shutil.which('nvidia-smi'):
     cuda = tf.sysconfig.get_build_info().get('cuda_version', 'no CUDA')
-    yield Finding(
+    yield (
+      'note',
       'there is an NVIDIA driver, but TensorFlow sees no GPU',
       f'this TensorFlow was built for CUDA {cuda}; TensorFlow 2.12 needs CUDA '
       '11.8 and cuDNN 8.6, 2.15 needs CUDA 12.2 and cuDNN 8.9',
     )
 
 
-def _vocabulary() -> Finding:
+def _vocabulary() -> Sequence[str]:
   import t5.data
 
   from synth_mtf.tasks import VOCABULARY, settings
@@ -128,23 +115,24 @@ def _vocabulary() -> Finding:
   name, path = settings().vocabulary, t5.data.DEFAULT_SPM_PATH
   try:
     if name:
-      return Finding(f'vocabulary {name}: {VOCABULARY.vocab_size} pieces')
+      return 'ok', f'vocabulary {name}: {VOCABULARY.vocab_size} pieces'
     # TensorFlow's Google Cloud Storage client would retry for minutes.
     url = path.replace('gs://', 'https://storage.googleapis.com/')
     request = urllib.request.Request(url, method='HEAD')
     urllib.request.urlopen(request, timeout=_SECONDS).close()
   except UserError as error:
-    return Finding(str(error), 'pass another --vocabulary', fault=True)
+    return 'FAULT', str(error), 'pass another --vocabulary'
   except OSError as error:
-    return Finding(
+    return (
+      'note',
       f"T5's vocabulary {path} cannot be reached: {error}",
       'connect to the network, or pass --vocabulary=FILE.model or '
       '--vocabulary=bytes (the demo needs neither)',
     )
-  return Finding(f"T5's vocabulary {path} can be reached")
+  return 'ok', f"T5's vocabulary {path} can be reached"
 
 
-def _data() -> Iterator[Finding]:
+def _data() -> Iterator[Sequence[str]]:
   """Reads every row of every task's files, and lists the missing files."""
   import seqio
 
@@ -153,27 +141,25 @@ def _data() -> Iterator[Finding]:
 
   data_dir = settings().data_dir
   if not data_dir:
-    yield Finding(
+    yield (
+      'note',
       'no data folder is set: tasks read TensorFlow Datasets',
       'for official files, pass --data_dir=FOLDER or set SYNTH_MTF_DATA_DIR '
       '(the demo needs neither)',
     )
     return
-  splits = data.print_rows(inspection.names(seqio.TaskRegistry), data_dir)
-  notes, faults = data.oddities(splits)
-  for note in notes:
-    print(f'odd    {note}')
-  for rows in faults:
-    yield Finding('\n       '.join(['malformed:', *rows]), FIX, fault=True)
-  found = {split.task for split in splits if split.files}
-  yield Finding(
-    f'data folder {data_dir}: files of {len(found)} tasks',
-    '' if found else 'pass the folder with glue/CoLA/train.tsv, ...',
-    fault=not found,
+  splits, faults = data.print_rows(
+    inspection.names(seqio.TaskRegistry), data_dir
   )
+  for rows in faults:
+    yield 'FAULT', '\n       '.join(['malformed:', *rows]), FIX
+  there = {split.task for split in splits if split.files}
+  found = f'data folder {data_dir}: files of {len(there)} tasks'
+  if not there:
+    yield 'FAULT', found, 'pass the folder with glue/CoLA/train.tsv, ...'
+    return
+  yield 'ok', found
   missing = [f'{one.task} {one.split}' for one in splits if one.missing]
-  if found and missing:
-    yield Finding(
-      f'missing: {", ".join(missing)}',
-      'only runs that use one of these need it',
-    )
+  if missing:
+    found = f'missing: {", ".join(missing)}'
+    yield 'note', found, 'only runs that use one of these need it'

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add(
     '--steps',
-    type=lambda text: [attention_command.step(one) for one in text.split(',')],
+    type=lambda text: text.split(','),
     default=['last'],
     help="whose attention is shown, as in 'initial,1000,last'",
   )
@@ -131,6 +131,7 @@ def _draw(
       file = name if len(attentions) == 1 else f'{name}_{number}'
       for stack, text in itertools.product(one.stacks, range(one.examples)):
         of_text = f'_text_{text + 1}' if one.examples > 1 else ''
-        chosen = args.values, args.layers, args.heads
-        figure = attention_figures.heat_maps(one, stack, text, *chosen)
+        figure = attention_figures.heat_maps(
+          one, stack, text, args.values, args.layers, args.heads
+        )
         yield f'{file}_{stack}{of_text}', figure

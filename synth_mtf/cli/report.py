@@ -10,10 +10,6 @@ from synth_mtf.errors import UserError
 from synth_mtf.results.layouts import LAYOUTS
 from synth_mtf.run import output, process
 
-PARSER_OPTIONS = {
-  'epilog': 'Unless a text is named, the models are shown four sentences.'
-}
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
@@ -46,7 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     'attention of the runs; may be repeated',
   )
   parser.add_argument(
-    '--no_attention', action='store_true', help='leave the viewer out'
+    '--no_attention',
+    action='store_true',
+    help='leave the viewer out, which shows four sentences if no text is named',
   )
   attention.add_text_arguments(parser)
 
@@ -62,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
   page.check_replaceable(args.out)
   found = runs.read(*args.runs)
   attentions, missing = _look(args, found)
-  commands = _commands(args, attentions)
-  page.write(args.out, found, attentions, args.layout, commands, missing)
+  command = ['synth-mtf', 'report', *args.words[1:]]
+  page.write(args.out, found, attentions, args.layout, command, missing)
   for line in missing:
     print(line, file=sys.stderr)
   print(f'{len(found)} run{"s" * (len(found) > 1)}: {args.out}')
@@ -88,19 +86,3 @@ def _look(
   if given and not attentions:
     raise UserError('\n'.join(missing))
   return attentions, missing
-
-
-def _commands(
-  args: argparse.Namespace, attentions: Sequence[Any]
-) -> list[list[str]]:
-  """Returns the commands that reproduce the page and each of its parts."""
-  commands = [['report', *args.words[1:]], ['table', *args.runs]]
-  commands += [['table', *args.runs, '--layout', name] for name in args.layout]
-  files = args.attention
-  if not files:
-    files = [f'attention_{n}.npz' for n, _ in enumerate(attentions, 1)]
-    for file, one in zip(files, attentions):
-      words = attention.text_words(args, one.texts)
-      commands.append(['attention', one.run, '--out', file, *words])
-  commands.append(['plot', *args.runs, *files])
-  return [['synth-mtf', *words] for words in commands]

@@ -17,9 +17,10 @@ from synth_mtf.run import process
 
 _EXAMPLES = 2
 _LENGTH = 512  # tokens of a feature, T5's default
-_NO_FILES = (
-  'No examples: there are no official files. Set --data_dir to a folder with '
-  'some (the README shows the layout); this command does not download.'
+_NO_EXAMPLES = (
+  'No examples: the files are malformed or missing. Set --data_dir to a folder '
+  'with official files (the README shows the layout); this command does not '
+  'download.'
 )
 
 
@@ -43,10 +44,11 @@ def run(args: argparse.Namespace) -> int:
   Returns:
     1 if files are missing or rows are malformed, else 0.
   """
-  # T5's default vocabulary would be downloaded.
-  given = args.vocabulary or os.environ.get('SYNTH_MTF_VOCABULARY')
-  args.vocabulary = given or 'bytes'
   data.use(args)
+  # T5's default vocabulary would be downloaded.
+  os.environ['SYNTH_MTF_VOCABULARY'] = (
+    os.environ.get('SYNTH_MTF_VOCABULARY') or 'bytes'
+  )
   process.load_quietly()
   import seqio
   import tensorflow as tf
@@ -65,8 +67,16 @@ def run(args: argparse.Namespace) -> int:
   provider = tasks.get(args.name)
   print(provider.name)
   if isinstance(provider, seqio.Mixture):
-    return _print_mixture(provider)
-  return _print_task(provider, data_dir or '')
+    examples = [(task, 'train', 1) for task in _print_rates(provider)]
+  else:
+    splits = _print_task(provider, data_dir or '')
+    examples = [(provider, split, _EXAMPLES) for split in splits[:1]]
+  for task, split, most in examples[:_EXAMPLES]:
+    print(f'\n{task.name}, {split}')
+    _print_examples(task, split, most)
+  if not examples:
+    print(f'\n{_NO_EXAMPLES}')
+  return int(not examples)
 
 
 def _print_all() -> int:
@@ -92,16 +102,6 @@ def _source(task: Any) -> str:
     return 'official files'
   tfds = task.source.tfds
   return f'TFDS {tfds.tfds_dataset.name}' if tfds else 'needs --data_dir'
-
-
-def _print_mixture(mixture: Any) -> int:
-  in_files = _print_rates(mixture)
-  for task in in_files[:_EXAMPLES]:
-    print(f'\n{task.name}, train')
-    _print_examples(task, 'train', 1)
-  if not in_files:
-    print(f'\n{_NO_FILES}')
-  return int(not in_files)
 
 
 def _print_rates(mixture: Any) -> list[Any]:
@@ -149,25 +149,21 @@ def _rate(mixture: Any, task: Any, rows: Optional[int]) -> Optional[float]:
     return None
 
 
-def _print_task(task: Any, data_dir: str) -> int:
+def _print_task(task: Any, data_dir: str) -> list[str]:
+  """Prints a task's source, metrics and rows; returns its readable splits."""
   print(f'source   {_source(task)}')
   metrics = ', '.join(map(_metric, task.metric_fns))
   print(f'metrics  {metrics or "none"}\n')
-  splits = data.print_rows([task.name], data_dir)
+  splits, faults = data.print_rows([task.name], data_dir)
   for split in splits:
     if not split.files:
-      rows = f'{split.split}: {printing.count(split.rows)} rows are released'
-      print(split.missing or rows)
-  notes, faults = data.oddities(splits)
-  for line in (*(f'odd: {note}' for note in notes), *itertools.chain(*faults)):
+      print(
+        split.missing
+        or f'{split.split}: {printing.count(split.rows)} rows are released'
+      )
+  for line in itertools.chain(*faults):
     print(line)
-  having = [split.split for split in splits if split.files]
-  if faults or not having:
-    print('\nNo examples: rows are malformed.' if faults else f'\n{_NO_FILES}')
-    return 1
-  print(f'\n{having[0]}')
-  _print_examples(task, having[0], _EXAMPLES)
-  return 0
+  return [split.split for split in splits if split.files and not faults]
 
 
 def _metric(function: Any) -> str:

@@ -7,10 +7,10 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from synth_mtf.cli import data
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
 
-_T5_PIECES = 32_000  # without its 100 sentinels
 # Other tasks may read the same files.
 _CORPUS_TASK = 'synth_text_span_corruption'
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--size',
     type=int,
-    default=_T5_PIECES,
+    default=32_000,
     help="pieces, without T5's 100 sentinels (default: T5's 32000); fewer if "
     'the text has no more',
   )
@@ -43,9 +43,7 @@ def run(args: argparse.Namespace) -> int:
   """Trains the vocabulary and reports its size."""
   if args.out.suffix != '.model':
     raise UserError(f'--out {args.out}; expected a name that ends in .model')
-  os.environ['SYNTH_MTF_DATA_DIR'] = str(args.data_dir)
-  if args.skip_bad_rows:
-    os.environ['SYNTH_MTF_SKIP_BAD_ROWS'] = '1'
+  data.use(args)
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   process.load_plugin()
 
@@ -60,8 +58,7 @@ def run(args: argparse.Namespace) -> int:
     )
   model_dir.check_writable(str(args.out.parent), '--out')
   args.out.parent.mkdir(parents=True, exist_ok=True)
-  names = ', '.join(source.task_name for source in sources)
-  print(f'training on the text of {names}')
+  print('training on the text of', ', '.join(x.task_name for x in sources))
   vocabulary.train(texts(sources), args.out, args.size)
   pieces = vocabulary.load(str(args.out)).vocab_size - vocabulary.EXTRA_IDS
   print(f'{args.out}: {pieces} pieces; use it with --vocabulary={args.out}')

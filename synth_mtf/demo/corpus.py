@@ -12,15 +12,12 @@ import sysconfig
 import warnings
 from collections.abc import Iterator
 
-from synth_mtf.errors import UserError
-
 # TensorFlow has by far the most text; the host's packages come last.
 PACKAGES = (
   *('stdlib', 'numpy', 'keras', 'tensorflow', 'scipy'),
   *('mesh_tensorflow', 'seqio', 't5'),
 )
 BYTES_PER_PACKAGE = 2_000_000  # more would only take longer to gather
-MIN_BYTES = 500_000
 
 _SKIPPED_FOLDERS = {
   *('site-packages', 'test', 'tests', 'testing', 'idlelib', 'lib2to3')
@@ -38,7 +35,6 @@ def write(folder: pathlib.Path) -> None:
   """
   folder.mkdir(parents=True, exist_ok=True)
   seen: set[str] = set()
-  total = 0
   for package in PACKAGES:
     text = b''
     for paragraph in _paragraphs(package):
@@ -51,14 +47,6 @@ def write(folder: pathlib.Path) -> None:
       text += line
     if text:
       (folder / f'{package}.txt').write_bytes(text)
-      total += len(text)
-  if total < MIN_BYTES:
-    raise UserError(
-      f'found only {total:,} bytes of documentation in the installed packages '
-      f'({", ".join(PACKAGES)}); pretraining needs at least {MIN_BYTES:,}. '
-      'Docstrings may have been stripped. Use --data_dir with your own text in '
-      'corpus/.'
-    )
 
 
 def _paragraphs(package: str) -> Iterator[str]:

@@ -26,8 +26,7 @@ class Configuration:
 
   def folder(self, out: pathlib.Path, variant: str, seed: int) -> pathlib.Path:
     """Returns the folder of a variant and seed."""
-    several = len(self.seeds) > 1
-    return out / variant / f'seed_{seed}' if several else out / variant
+    return out / variant / (f'seed_{seed}' if len(self.seeds) > 1 else '')
 
 
 @dataclasses.dataclass(frozen=True)

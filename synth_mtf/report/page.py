@@ -45,7 +45,7 @@ def write(
   runs: Sequence[Run],
   attentions: Sequence[Attention] = (),
   layout_names: Sequence[str] = (),
-  commands: Sequence[Sequence[str]] = (),
+  command: Sequence[str] = (),
   notes: Sequence[str] = (),
 ) -> None:
   """Writes a page atomically.
@@ -55,7 +55,7 @@ def write(
     runs: at least one.
     attentions: the attention of some of the runs.
     layout_names: tables to show in addition to the overview.
-    commands: commands that reproduce the page and its parts.
+    command: what reproduces the page.
     notes: what the page lacks, and why.
 
   Raises:
@@ -75,7 +75,7 @@ def write(
     notes=[*notes, *undrawn],
     configurations=configurations(runs),
     differences=differences(runs),
-    commands=[shlex.join(command) for command in commands],
+    command=shlex.join(command),
   )
   try:
     atomic.write(path, text)

@@ -1,13 +1,9 @@
-"""Puts back what commands set in the environment of this process."""
-
-import os
-from unittest import mock
+"""Keeps the row counts of the tests' files."""
 
 import pytest
 
 
 @pytest.fixture(autouse=True)
-def _environment(tmp_path_factory):
+def _index(tmp_path_factory, monkeypatch):
   index = tmp_path_factory.getbasetemp() / 'index'
-  with mock.patch.dict(os.environ, SYNTH_MTF_INDEX_DIR=str(index)):
-    yield
+  monkeypatch.setenv('SYNTH_MTF_INDEX_DIR', str(index))

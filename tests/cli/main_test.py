@@ -8,18 +8,6 @@ import synth_mtf
 from synth_mtf import cli
 from synth_mtf.errors import RunFailed, UserError
 from tests.cli.command import run
-from tests.run.process_test import as_command
-
-# Runs `synth-mtf` in a process that must not import TensorFlow.
-MAIN = (
-  'import sys\n'
-  'from synth_mtf.cli import main\n'
-  'try:\n'
-  '  status = main()\n'
-  'finally:\n'
-  '  assert "tensorflow" not in sys.modules\n'
-  'sys.exit(status)\n'
-)
 
 
 def listed(text: str) -> list[str]:
@@ -27,22 +15,25 @@ def listed(text: str) -> list[str]:
   return re.findall(r'^    (\w+)(?: |$)', text, re.MULTILINE)
 
 
-@pytest.mark.slow  # processes of their own
-def test_version_and_list_of_commands_need_no_tensorflow(tmp_path):
-  done = as_command(tmp_path, MAIN, '--version')
-  assert (done.returncode, done.stderr) == (0, '')
-  assert done.stdout == f'synth-mtf {synth_mtf.__version__}\n'
-  done = as_command(tmp_path, MAIN)
-  assert (done.returncode, done.stdout) == (2, '')
-  assert done.stderr.startswith('usage: synth-mtf ')
-  assert listed(done.stderr) == list(cli.COMMANDS)
-
-
-def test_help_lists_the_commands(capsys):
-  with pytest.raises(SystemExit) as end:
-    cli.main(['--help'])
-  assert end.value.code == 0
-  assert listed(capsys.readouterr().out) == list(cli.COMMANDS)
+@pytest.mark.parametrize(
+  ('words', 'status', 'out', 'lists'),
+  [
+    (['--version'], 0, f'synth-mtf {synth_mtf.__version__}\n', False),
+    (['--help'], 0, 'usage: synth-mtf ', True),
+    ([], 2, '', True),
+  ],
+)
+def test_version_and_list_of_commands(words, status, out, lists, capsys):
+  try:
+    found = cli.main(words)
+  except SystemExit as end:
+    found = end.code
+  printed = capsys.readouterr()
+  assert found == status
+  assert printed.out.startswith(out)
+  assert bool(printed.err) == bool(status)
+  commands = listed(printed.out + printed.err)
+  assert commands == (list(cli.COMMANDS) if lists else [])
 
 
 @pytest.mark.parametrize('name', sorted({*cli.COMMANDS} - {'transformer'}))

@@ -87,9 +87,7 @@ def test_refusals(plot, words, message):
   assert os.listdir() == ['a.npz']
 
 
-@pytest.mark.parametrize(
-  'words', ['--layers one', '--steps first', '--values both']
-)
+@pytest.mark.parametrize('words', ['--layers one', '--values both'])
 def test_words_that_are_none(plot, capsys, words):
   with pytest.raises(SystemExit):
     plot(f'a.npz {words}')

@@ -106,52 +106,22 @@ def test_the_table_is_that_of_synth_mtf_table(read, runs):
   assert cells <= shown | {''}
 
 
-def test_its_commands_make_it_again(read, written, here):
-  """And its parts: the viewer has the weights of the .npz files."""
-  (listed,) = [
-    text for text in read.content['pre'] if text.startswith('synth-mtf ')
-  ]
-  commands = [shlex.split(line)[1:] for line in listed.splitlines()]
-  assert [words[0] for words in commands] == [
-    *('report', 'table', 'attention', 'attention', 'plot')
-  ]
+def test_its_command_makes_it_again(read, written, runs, here):
+  """And a page of an .npz file has the same weights."""
+  (listed,) = [x for x in read.content['pre'] if x.startswith('synth-mtf ')]
   before = written.read_bytes()
-  for words in commands:
-    assert run(*words)[0] == 0, words
+  assert run(*shlex.split(listed)[1:])[0] == 0
   assert written.read_bytes() == before
-  assert (here / 'figures' / 'histograms.svg').exists()
-  for number, shown in enumerate(read.models, 1):
-    exact = file.read(f'attention_{number}.npz')
-    assert shown['label'] == exact.label
-    for name, stack in shown['stacks'].items():
-      np.testing.assert_allclose(
-        unpack(stack, 0, 0), exact.weights(name, 0)[0], atol=1 / 510 + 1e-6
-      )
-  status, *_ = run('report', commands[2][1], '--attention=attention_2.npz')
-  assert status == 0
-  page_of_file = (here / 'report.html').read_text()
-  assert [one['label'] for one in Reader(page_of_file).models] == ['Syn (R)']
-  assert 'attention_2.npz' in page_of_file.partition('synth-mtf plot')[2]
-
-
-@pytest.mark.parametrize(
-  'words', [['--task=synth_text_span_corruption'], ['--input=texts.txt']]
-)
-def test_its_commands_name_the_text(runs, here, words):
-  (here / 'texts.txt').write_text('The red boat.\n')
-  more = ['--examples=2', '--vocabulary=bytes']
-  assert run('report', runs[0], *words, *more)[0] == 0
-  made = Reader((here / 'report.html').read_text())
-  (listed,) = [x for x in made.content['pre'] if x.startswith('synth-mtf ')]
-  (command,) = [x for x in listed.splitlines() if ' attention ' in x]
-  assert run(*shlex.split(command)[1:])[0] == 0
-  again = file.read('attention_1.npz')
-  np.testing.assert_allclose(
-    unpack(made.models[0]['stacks']['encoder'], 0, 0),
-    again.weights('encoder', 0)[0],
-    atol=1 / 510 + 1e-6,
-  )
-  assert again.examples == (2 if 'task' in words[0] else 1)
+  assert run('attention', runs[1], '--out=r.npz', *TEXT)[0] == 0
+  assert run('report', runs[0], '--attention=r.npz')[0] == 0
+  (model,) = Reader((here / 'report.html').read_text()).models
+  assert model == {**read.models[1], 'run': model['run']}
+  exact = file.read('r.npz')
+  assert model['label'] == exact.label == 'Syn (R)'
+  for name, stack in model['stacks'].items():
+    np.testing.assert_allclose(
+      unpack(stack, 0, 0), exact.weights(name, 0)[0], atol=1 / 510 + 1e-6
+    )
 
 
 def test_a_run_without_configuration_is_reported(runs, here, tmp_path):
@@ -176,6 +146,7 @@ def test_a_run_without_configuration_is_reported(runs, here, tmp_path):
     ('attention {} --text=a --examples=0', 'at least one of its --examples'),
     ('attention {} --target=b', 'expected inputs'),
     ('attention {} --text=a --step=7', 'no checkpoint .*-7; .*model.ckpt-2'),
+    ('attention {} --text=a --step=first', 'no checkpoint .*ckpt-first'),
     ('attention {} --text=a --out=gone/x.npz', 'expected a file'),
     ('attention {} --text=a --out=.', 'expected a file'),
     ('attention {} --task=synth_glue_cola', 'did you mean'),
@@ -203,16 +174,15 @@ def test_bad_input(runs, words, message):
   assert os.listdir() == []
 
 
-def test_what_is_there_is_replaced_by_nothing_else(runs, here):
-  """By no command that is refused, and by no page unless it is one."""
-  (here / 'attention.npz').write_text('mine')
-  assert run('attention', runs[0], '--text=a', '--step=9')[0] == 2
-  assert (here / 'attention.npz').read_text() == 'mine'
-  out = here / 'report.html'
-  out.write_text('<!DOCTYPE html><p>Mine</p>')
-  assert run('report', runs[0], '--no_attention')[0] == 2
-  assert out.read_text() == '<!DOCTYPE html><p>Mine</p>'
-  out.unlink()
+def test_nothing_else_is_replaced(runs, here):
+  """By a command that is refused, or by a page."""
+  for words in (
+    ('attention', runs[0], '--text=a', '--step=9', '--out=mine'),
+    ('report', runs[0], '--no_attention', '--out=mine'),
+  ):
+    (here / 'mine').write_text('<!DOCTYPE html><p>Mine</p>')
+    assert run(*words)[0] == 2
+    assert (here / 'mine').read_text() == '<!DOCTYPE html><p>Mine</p>'
   for _ in range(2):
     assert run('report', runs[0], '--no_attention')[0] == 0
-  assert page.GENERATOR in out.read_text()
+  assert page.GENERATOR in (here / 'report.html').read_text()

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import fcntl
 import io
+import itertools
 import json
 import pathlib
 import re
@@ -41,14 +42,24 @@ def made(**changes):
 
 
 def test_stages_are_gin_files_and_folders():
-  found = made(gin_file=('mine.gin',), gin_param=('d_model = 8',))
-  assert [(s.name, str(s.model_dir)) for s in found.values()] == [
-    ('pretrain', '/out/random/pretrain'),
-    ('finetune', '/out/random/finetune'),
-    ('perplexity', '/out/random/pretrain'),
-    ('evaluate', '/out/random/finetune'),
+  configuration = dataclasses.replace(
+    SHORT,
+    mixture='mine',
+    eval_examples=None,
+    gin_file=('mine.gin',),
+    gin_param=('d_model = 8',),
+  )
+  batches = stages('random', 3, configuration, OUT)
+  # Perplexity is measured beside finetuning.
+  assert [[(s.name, str(s.model_dir)) for s in batch] for batch in batches] == [
+    [('pretrain', '/out/random/pretrain')],
+    [
+      ('finetune', '/out/random/finetune'),
+      ('perplexity', '/out/random/pretrain'),
+    ],
+    [('evaluate', '/out/random/finetune')],
   ]
-  for stage in found.values():
+  for stage in itertools.chain(*batches):
     assert stage.gin_files == (
       'sizes/tiny.gin',
       'variants/random.gin',
@@ -56,15 +67,10 @@ def test_stages_are_gin_files_and_folders():
       'mine.gin',
     )
     assert stage.gin_params[-1] == 'd_model = 8'
-
-
-def test_perplexity_is_measured_beside_finetuning():
-  batches = stages('random', 3, SHORT, OUT)
-  assert [[stage.name for stage in batch] for batch in batches] == [
-    ['pretrain'],
-    ['finetune', 'perplexity'],
-    ['evaluate'],
-  ]
+    tuned = stage.name in ('finetune', 'evaluate')
+    assert ("MIXTURE_NAME = 'mine'" in stage.gin_params) == tuned
+  examples = 'mesh_eval_dataset_fn.num_eval_examples = None'
+  assert examples in batches[-1][0].gin_params
 
 
 @pytest.mark.parametrize(
@@ -97,14 +103,6 @@ def test_training_starts_where_the_last_one_ended(
   } <= set(found[stage].gin_params)
   warm = 'common/warm_start.gin' in found[stage].gin_files
   assert warm == ('init_checkpoint' in changes and stage == 'pretrain')
-
-
-def test_mixture_and_examples():
-  found = made(mixture='mine', eval_examples=None)
-  for name in ('finetune', 'evaluate'):
-    assert "MIXTURE_NAME = 'mine'" in found[name].gin_params
-  examples = 'mesh_eval_dataset_fn.num_eval_examples = None'
-  assert examples in found['evaluate'].gin_params
 
 
 @pytest.mark.parametrize(
@@ -201,7 +199,6 @@ SHOW_DATA = COMMAND.replace(
 
 def test_samples_are_written_whole_and_used(run, tmp_path, monkeypatch, script):
   monkeypatch.setattr(corpus, 'PACKAGES', ('seqio',))
-  monkeypatch.setattr(corpus, 'MIN_BYTES', 1000)
   script(SHOW_DATA)
   out = tmp_path / 'out'
   left = out / '.data.partial' / 'half'  # by a killed process

@@ -33,7 +33,7 @@ def full_page():
     configurations=[('a', f'x = "{EVIL}"')],
     differences=Grid('Settings', ['gin', 'a'], [['run.seed', EVIL]]),
     notes=[f'No attention: {EVIL}'],
-    commands=[f'synth-mtf report {EVIL}'],
+    command=f'synth-mtf report {EVIL}',
   )
 
 
@@ -65,7 +65,7 @@ def test_sections_without_content_are_left_out():
     {attributes.get('id') for _, attributes in Reader(text).elements}
     for text in (full_page(), render())
   )
-  assert {'summary', 'tables', 'configuration', 'commands'} <= ids
+  assert {'summary', 'tables', 'configuration', 'command'} <= ids
   assert not ids & {'figures', 'attention', 'models'}
   assert {'figures', 'attention', 'models'} <= all_ids
 
@@ -105,7 +105,7 @@ def test_what_is_given_is_on_the_page(tmp_path):
     tmp_path / 'x.html',
     found,
     [random_attention()],
-    commands=[['synth-mtf', 'report', "it's here"]],
+    command=['synth-mtf', 'report', "it's here"],
     notes=['No attention of this one'],
   )
   assert '<title>Syn (R), Syn (D)</title>' in made

@@ -19,7 +19,7 @@ def render(**changes: Any) -> str:
     'notes': [],
     'configurations': [],
     'differences': Grid('Settings', [], []),
-    'commands': [],
+    'command': '',
   }
   return page.render(**{**content, **changes})
 

@@ -156,7 +156,7 @@ def page_of(attentions, folder: pathlib.Path) -> pathlib.Path:
   text = render(
     weights=weights.pack(attentions, 10**7),
     configurations=[('T5 (V)', f'x = "{"long " * 60}"')],
-    commands=['synth-mtf report ' + 'my_runs/a_long_name ' * 9],
+    command='synth-mtf report ' + 'my_runs/a_long_name ' * 9,
   )
   path = folder / 'report.html'
   path.write_text(text, encoding='utf-8')
