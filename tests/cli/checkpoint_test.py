@@ -29,39 +29,22 @@ def test_inspect_and_compare(t5, tmp_path):
   assert out.count('random/R: only in the second') == 4
 
 
-@pytest.mark.parametrize(
-  'damage, message',
-  [
-    ('truncate', 'damaged in .*model.ckpt-9 .*Complete: model.ckpt-7'),
-    ('flip', 'damaged in .*model.ckpt-9 .*Complete: model.ckpt-7'),
-    ('data', 'damaged in .*model.ckpt-9 .*Complete: model.ckpt-7'),
-    ('index', 'points at .*model.ckpt-9, which is not there'),
-    ('checkpoint', 'holds model.ckpt-9, but the file .*checkpoint that'),
-  ],
-)
-def test_a_damaged_checkpoint_is_named(t5, tmp_path, damage, message):
+@pytest.mark.parametrize('rest', [None, 1000])
+def test_a_damaged_checkpoint_is_named(t5, tmp_path, rest):
   source = Checkpoint(t5)
-  values = {n: source[n] for n in source.kinds}
   folder = tmp_path / 'a'
-  write(str(tmp_path / 'other'), 7, values)
-  write(str(folder), 9, values)
-  for path in (tmp_path / 'other').glob('model.ckpt-7*'):
-    path.rename(folder / path.name)
-  data = next(folder.glob('model.ckpt-9.data*'))
+  write(str(folder), 9, {name: source[name] for name in source.kinds})
+  (data,) = folder.glob('model.ckpt-9.data*')
   content = bytearray(data.read_bytes())
-  if damage in ('truncate', 'flip'):
-    content[len(content) // 2] ^= 1
-    data.write_bytes(content[:1000] if damage == 'truncate' else content)
-  else:
-    files = {'data': data, 'index': folder / 'model.ckpt-9.index'}
-    files.get(damage, folder / damage).unlink()
+  content[len(content) // 2] ^= 1
+  data.write_bytes(content[:rest])
   for words in (
     ['inspect', folder],
     ['convert', folder, tmp_path / 'b', '--gin_file=sizes/tiny.gin'],
     ['compare', folder, t5],
   ):
     status, _, err = run('checkpoint', *words)
-    assert status == 2 and re.search(message, err, re.S), err
+    assert status == 2 and re.search('damaged in .*model.ckpt-9 ', err), err
     assert 'Traceback' not in err
   assert not list((tmp_path / 'b').glob('*.index'))
 

@@ -107,11 +107,10 @@ def write_data(folder: pathlib.Path) -> None:
     path = folder / 'c4' / f'c4-{split}.00000-of-00001.json'
     path.parent.mkdir(exist_ok=True)
     path.write_text(''.join(f'{json.dumps({"text": x})}\n' for x in lines))
-  for name in ('training', 'heldout'):
+  for name, ending in (('training', '-00001'), ('heldout', '.heldout-0')):
     path = folder / 'lm1b' / f'{name}-monolingual.tokenized.shuffled'
     path.mkdir(parents=True)
-    ending = 'en-00001' if name == 'training' else 'en.heldout-0'
-    shutil.copy(news, path / f'news.{ending}')
+    shutil.copy(news, path / f'news.en{ending}')
 
 
 def command(run: str, folders: pathlib.Path) -> None:
