@@ -31,13 +31,14 @@ from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
 class AgNewsReader(Reader):
   """Reads CSV without a header: class (1 to 4), title, description."""
 
+  reports_line_ends = True
   schema = {
     **dict.fromkeys(('title', 'description'), formats.TEXT),
     'label': formats.LABEL,
   }
   _MOST_LINES = 100
 
-  def records(self, stream: Any, start: int) -> Iterator[Record]:
+  def split(self, stream: Any, start: int) -> Iterator[Record]:
     while data := stream.readline():
       # A quoted field may contain line breaks.
       for _ in range(self._MOST_LINES - 1):

@@ -78,16 +78,13 @@ class DialogueReader(Reader):
   }
   _PERSONA = 'your persona: '
 
-  def records(self, stream: Any, start: int) -> Iterator[Record]:
+  def split(self, stream: Any, start: int) -> Iterator[Record]:
     data = b''
     for line in itertools.chain(stream, [b'']):
       if data and (not line or line.startswith(b'1 ')):
         yield Record(data, start)
         start, data = start + len(data), b''
       data += line
-
-  def oddity(self, record: Record) -> None:
-    return None  # `parse` strips byte order marks and carriage returns
 
   def parse(self, record: Record, number: int, columns: Any) -> Items:
     persona: list[str] = []

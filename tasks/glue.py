@@ -8,21 +8,35 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow_datasets as tfds
 
-from synth_mtf.tasks.files import formats
-from synth_mtf.tasks.files.formats import Items, Record, RowError, quote
+from synth_mtf.errors import UserError
+from synth_mtf.tasks.files import formats, storage
+from synth_mtf.tasks.files.formats import (
+  DroppedRow,
+  Items,
+  Oddity,
+  Reader,
+  Record,
+  RowError,
+  quote,
+)
 from synth_mtf.tasks.registering import adopt, splits
 
 # The folder in our layout, its names in GLUE's download scripts, and none.
 _ROOTS = ('glue/', 'glue_data/', 'GLUE/', '')
 
 
-class GlueReader(formats.TsvReader):
-  """Reads a GLUE TSV file as TFDS's builder config describes it."""
+class GlueReader(Reader):
+  """Reads a GLUE TSV file as TFDS's builder config describes it.
+
+  Quote characters are plain text.
+  """
+
+  reports_line_ends = True
 
   def __init__(self, name: str, labelled: bool) -> None:
     config = tfds.text.glue.Glue.builder_configs[name]
@@ -34,10 +48,11 @@ class GlueReader(formats.TsvReader):
       # TFDS reads Microsoft's original files, so its config names no columns.
       self._texts = {'sentence1': '#1 String', 'sentence2': '#2 String'}
       self.marked = True
+    # The columns in use, or all columns if the file has no header.
     self.columns = [*self._texts.values()]
     self.columns += [config.label_column] if labelled else []
-    if name == 'cola' and labelled:
-      self.header = False
+    self.header = name != 'cola' or not labelled
+    if not self.header:
       self.columns = ['source', config.label_column, 'mark', 'sentence']
     # Line breaks split some twenty rows of the official QQP. TFDS drops rows
     # that are too short to have a text or a label from every dataset, but reads
@@ -50,25 +65,56 @@ class GlueReader(formats.TsvReader):
       'idx': formats.INT,
     }
 
-  def example(self, row: Mapping[str, str], number: int) -> formats.Example:
+  def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
+    if not self.header:
+      return super().read_header(path)
+    with storage.reading(path) as stream:
+      line = Record(stream.readline(), 0)
+    try:
+      names = formats.line_text(line).split('\t')
+      missing = [name for name in self.columns if name not in names]
+      if missing:
+        raise RowError(
+          f'a first line without the column {missing[0]!r}: '
+          f'{quote(" | ".join(names))}',
+          f'a header with {", ".join(self.columns)}',
+        )
+    except RowError as error:
+      raise UserError(f'{path}:1: {error}') from error
+    return line, names
+
+  def parse(
+    self, record: Record, number: int, columns: Sequence[str] | None
+  ) -> Items:
+    names = columns or self.columns
+    broken = DroppedRow if self.dropped_rows else RowError
+    fields = formats.line_text(record, broken).split('\t')
+    if len(fields) < len(names):
+      raise broken(
+        f'{len(fields)} tab-separated columns: {quote(" | ".join(fields))}',
+        f'{len(names)} ({", ".join(names)})',
+      )
+    row = dict(zip(names, fields))
     texts = {name: row[column] for name, column in self._texts.items()}
     label: float = formats.NO_LABEL
     if self._labelled:
       label = self.label(row[self._config.label_column])
-    return {**texts, 'label': label, 'idx': number}
-
-  def oddities(self, row: Mapping[str, str]) -> list[formats.Oddity]:
-    return [
-      formats.Oddity(f'an empty {name!r}')
-      for name, column in self._texts.items()
-      if not row[column].strip()
+    empty = [name for name, text in texts.items() if not text.strip()]
+    found: list[formats.Example | RowError] = [
+      {**texts, 'label': label, 'idx': number},
+      *(Oddity(f'an empty {name!r}') for name in empty),
     ]
+    if len(fields) > len(names):
+      found.append(Oddity('more columns than the header has', 'not used'))
+    if not record.data.endswith(b'\n'):
+      found.append(Oddity('a last line without a line end'))
+    return found
 
   def label(self, text: str) -> float:
     """Returns the class of a label, which is a word or a number."""
     classes = self._config.label_classes
     if not text and self.dropped_rows:
-      raise formats.DroppedRow('a row without a label', 'one')
+      raise DroppedRow('a row without a label', 'one')
     if text in classes:
       return classes.index(text)
     numbers = [str(i) for i in range(len(classes))]

@@ -5,7 +5,6 @@ The file is one object, `{"data": [article, ...], "version": "1.1"}`.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 from collections.abc import Iterator, Sequence
@@ -40,18 +39,12 @@ class SquadReader(Reader):
       line += before.count(b'\n') if found else 0
     return f'{path}:{line}'
 
-  @contextlib.contextmanager
-  def open(
+  def records(
     self, path: str, start: int = 0, end: int | None = None
-  ) -> Iterator[tuple[Sequence[Any], int]]:
-    yield _articles(path, storage.state([path]))[start:end], start
-
-  def records(self, stream: Any, start: int) -> Iterator[Record]:
-    for number, article in enumerate(stream, start):
+  ) -> Iterator[Record]:
+    articles = _articles(path, storage.state([path]))[start:end]
+    for number, article in enumerate(articles, start):
       yield Record(article, number)
-
-  def oddity(self, record: Record) -> None:
-    return None
 
   def parse(self, record: Record, number: int, columns: Any) -> Items:
     article = record.data

@@ -33,6 +33,7 @@ class SuperGlueReader(Reader):
     labels: JSON values of the classes; by default the config's classes.
   """
 
+  reports_line_ends = True
   schema: Mapping[str, Any] = {}
   structure: Mapping[str, Any] = {}
   integers: Sequence[str] = ()
@@ -250,6 +251,7 @@ class RecordReader(SuperGlueReader):
 class DprReader(Reader):
   """Reads Definite Pronoun Resolution, whose examples are four lines each."""
 
+  reports_line_ends = True
   schema = {
     'sentence': formats.TEXT,
     'pronoun': formats.TEXT,
@@ -257,7 +259,7 @@ class DprReader(Reader):
     'label': formats.LABEL,
   }
 
-  def records(self, stream: Any, start: int) -> Iterator[Record]:
+  def split(self, stream: Any, start: int) -> Iterator[Record]:
     return formats.paragraphs(stream, start, lambda d: d.count(b'\n') > 4)
 
   def parse(self, record: Record, number: int, columns: Any) -> Items:

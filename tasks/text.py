@@ -10,16 +10,14 @@ no inputs.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import io
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import seqio
 
-from synth_mtf.tasks.files import formats, storage
+from synth_mtf.tasks.files import formats
 from synth_mtf.tasks.files.formats import Items, Reader, Record
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define
@@ -56,26 +54,6 @@ class SentenceReader(Reader):
     super().__init__(validation, HOLD_OUT)
     self._validation = validation
 
-  @contextlib.contextmanager
-  def open(
-    self, path: str, start: int = 0, end: int | None = None
-  ) -> Iterator[tuple[Any, int]]:
-    """Opens the lines that start between two byte offsets."""
-    with storage.reading(path) as stream:
-      if start:
-        stream.seek(start - 1)
-        start = start - 1 + len(stream.readline())
-      if end is None:
-        yield stream, start
-        return
-      data = stream.read(max(end - start, 0))
-      if data and not data.endswith(b'\n'):
-        data += stream.readline()
-      yield io.BytesIO(data), start
-
-  def oddity(self, record: Record) -> None:
-    return None
-
   def parse(self, record: Record, number: int, columns: Any) -> Items:
     text = self.text(record)
     kept = self._validation in (None, held_out(text))
@@ -95,7 +73,7 @@ class PassageReader(SentenceReader):
   A passage also ends after each megabyte, since such parts are read separately.
   """
 
-  def records(self, stream: Any, start: int) -> Iterator[Record]:
+  def split(self, stream: Any, start: int) -> Iterator[Record]:
     return formats.paragraphs(
       stream, start, lambda data: len(data) >= _PASSAGE_BYTES
     )

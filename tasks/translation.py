@@ -6,7 +6,6 @@ and languages, such as `wmt14_en_de` or `wmt14_en_de_tok`.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -35,29 +34,18 @@ class ParallelReader(Reader):
   def place(self, path: str, start: Any, error: RowError) -> str:
     return super().place(path, start[0] if start else 0, error)
 
-  @contextlib.contextmanager
-  def open(
+  def records(
     self, path: str, start: Any = 0, end: Any = None
-  ) -> Iterator[tuple[Any, Any]]:
-    starts, ends = start or (0, 0), end or (None, None)
-    with contextlib.ExitStack() as stack:
-      streams = [
-        stack.enter_context(super(ParallelReader, self).open(*part))[0]
-        for part in zip(self.files(path), starts, ends)
-      ]
-      yield streams, starts
-
-  def records(self, stream: Any, start: Any) -> Iterator[Record]:
-    for pair in itertools.zip_longest(*stream, fillvalue=b''):
-      yield Record(pair, start)
-      if not all(pair):
+  ) -> Iterator[Record]:
+    start = start or (0, 0)
+    parts = zip(self.files(path), start, end or (None, None))
+    files = [super(ParallelReader, self).records(*part) for part in parts]
+    for pair in itertools.zip_longest(*files, fillvalue=Record(b'', 0)):
+      lines = [record.data for record in pair]
+      yield Record(lines, start)
+      if not all(lines):
         return
-      start = [offset + len(line) for offset, line in zip(start, pair)]
-
-  def oddity(self, record: Record) -> formats.Oddity | None:
-    if any(b'\r' in line for line in record.data):
-      return formats.Oddity('a carriage return in a sentence')
-    return None
+      start = [offset + len(line) for offset, line in zip(start, lines)]
 
   def parse(self, record: Record, number: int, columns: Any) -> Items:
     if not all(record.data):
@@ -73,14 +61,18 @@ class ParallelReader(Reader):
           'left out, as TensorFlow Datasets leaves it out',
         )
       ]
-    example = {}
+    example: dict[str, str] = {}
+    found: list[formats.Example | RowError] = [example]
     for language, line in zip(self._languages, lines):
       try:
         example[language] = formats.decode(line)
       except RowError as error:
         raise error.within(f'file .{language}') from None
-    marked = number == 0 and any(line.startswith(formats.BOM) for line in lines)
-    return [example, *[formats.Oddity('a byte order mark')] * marked]
+    if any(b'\r' in line for line in lines):
+      found.append(formats.Oddity('a carriage return in a sentence'))
+    if number == 0 and any(line.startswith(formats.BOM) for line in lines):
+      found.append(formats.Oddity('a byte order mark'))
+    return found
 
 
 def _adopt(t5_name: str, year: int) -> str:

@@ -7,7 +7,6 @@ Datasets gives the same row, so that T5's preprocessors accept both.
 from __future__ import annotations
 
 import abc
-import contextlib
 import io
 import itertools
 import json
@@ -17,7 +16,6 @@ from typing import Any, NamedTuple, Union
 
 import tensorflow.compat.v2 as tf
 
-from synth_mtf.errors import UserError
 from synth_mtf.tasks.files import storage
 
 Example = Mapping[str, Any]
@@ -108,6 +106,7 @@ class Reader(abc.ABC):
   # Whether all rows are checked and counted before the first is used. Otherwise
   # rows are streamed, and faults are reported as they occur.
   indexed = True
+  reports_line_ends = False  # also reports a byte order mark
   marked = False  # whether the official file starts with a byte order mark
   dropped_rows = 0  # how many instances of `DroppedRow` are tolerated
 
@@ -127,25 +126,31 @@ class Reader(abc.ABC):
     """Returns the header and its columns; an empty record and None without."""
     return Record(b'', 0), None
 
-  @contextlib.contextmanager
-  def open(
+  def records(
     self, path: str, start: Position = 0, end: Position | None = None
-  ) -> Iterator[tuple[Any, Position]]:
-    """Opens the rows from `start` to `end`; yields them and the real start."""
+  ) -> Iterator[Record]:
+    """Yields the rows whose lines start between two offsets."""
     with storage.reading(path) as stream:
-      if start:
-        stream.seek(start)
-      part = stream if end is None else io.BytesIO(stream.read(end - start))
-      yield part, start
+      if start:  # may be inside a line, which belongs to the part before
+        stream.seek(start - 1)
+        start += len(stream.readline()) - 1
+      if end is not None:
+        data = stream.read(max(end - start, 0))
+        if data and not data.endswith(b'\n'):
+          data += stream.readline()
+        stream = io.BytesIO(data)
+      yield from self.split(stream, start)
 
-  def records(self, stream: Any, start: Position) -> Iterator[Record]:
-    """Yields the records of a stream from `open`."""
+  def split(self, stream: Any, start: int) -> Iterator[Record]:
+    """Splits a stream of lines, the first at `start`, into rows."""
     for data in stream:
       yield Record(data, start)
       start += len(data)
 
   def oddity(self, record: Record) -> Oddity | None:
     """Returns an oddity of a record that does not affect its content."""
+    if not self.reports_line_ends:
+      return None
     if record.data.startswith(BOM) and not record.start and not self.marked:
       return Oddity('a byte order mark before the text', 'read without it')
     if record.data.endswith(b'\r\n'):
@@ -199,19 +204,12 @@ class FolderReader(Reader):
   def place(self, path: str, start: Position, error: RowError) -> str:
     return f'{self.files(path)[start]}:{1 + error.line}'
 
-  @contextlib.contextmanager
-  def open(
-    self, path: str, start: Position = 0, end: Position | None = None
-  ) -> Iterator[tuple[list[str], Position]]:
-    yield self.files(path)[start:end], start
-
-  def records(self, stream: Any, start: Position) -> Iterator[Record]:
-    for number, path in enumerate(stream, start):
-      with storage.reading(path) as file:
-        yield Record(file.read(), number, path)
-
-  def oddity(self, record: Record) -> None:
-    return None
+  def records(
+    self, path: str, start: int = 0, end: int | None = None
+  ) -> Iterator[Record]:
+    for number, name in enumerate(self.files(path)[start:end], start):
+      with storage.reading(name) as stream:
+        yield Record(stream.read(), number, name)
 
   def names(self, path: str) -> list[str]:
     """Returns the sorted paths of the files, relative to the folder."""
@@ -222,60 +220,6 @@ class FolderReader(Reader):
       for name in tf.io.gfile.listdir(os.path.join(path, folder))
       if name.endswith(self.suffix)
     )
-
-
-class TsvReader(Reader):
-  """Reads tab-separated columns, in which quote characters are plain text."""
-
-  # The columns in use, or all columns if the file has no header.
-  columns: Sequence[str] = ()
-  header = True
-
-  @abc.abstractmethod
-  def example(self, row: Mapping[str, str], number: int) -> Example:
-    """Converts a row, keyed by column name, to an example."""
-
-  def oddities(self, _row: Mapping[str, str]) -> list[Oddity]:
-    """Returns the oddities of a valid row."""
-    return []
-
-  def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
-    if not self.header:
-      return super().read_header(path)
-    with storage.reading(path) as stream:
-      line = Record(stream.readline(), 0)
-    try:
-      names = line_text(line).split('\t')
-      if not set(self.columns) <= set(names):
-        missing = next(name for name in self.columns if name not in names)
-        raise RowError(
-          f'a first line without the column {missing!r}: '
-          f'{quote(" | ".join(names))}',
-          f'a header with {", ".join(self.columns)}',
-        )
-    except RowError as error:
-      raise UserError(f'{path}:1: {error}') from error
-    return line, names
-
-  def parse(
-    self, record: Record, number: int, columns: Sequence[str] | None
-  ) -> Items:
-    names = columns or self.columns
-    broken = DroppedRow if self.dropped_rows else RowError
-    fields = line_text(record, broken).split('\t')
-    if len(fields) < len(names):
-      raise broken(
-        f'{len(fields)} tab-separated columns: {quote(" | ".join(fields))}',
-        f'{len(names)} ({", ".join(names)})',
-      )
-    row = dict(zip(names, fields))
-    found: list[Example | RowError] = [self.example(row, number)]
-    found += self.oddities(row)
-    if len(fields) > len(names):
-      found.append(Oddity('more columns than the header has', 'not used'))
-    if not record.data.endswith(b'\n'):
-      found.append(Oddity('a last line without a line end'))
-    return found
 
 
 _EXPECTED = {

@@ -80,12 +80,11 @@ def read(part: Part) -> Iterator[tuple[Record, Items]]:
   """Yields each row of a part with its examples and faults."""
   reader, path, start, end, first, columns = part
   try:
-    with reader.open(path, start, end) as (stream, begin):
-      for number, record in enumerate(reader.records(stream, begin), first):
-        try:
-          yield record, reader.parse(record, number, columns)
-        except RowError as error:
-          yield record, [error]
+    for number, record in enumerate(reader.records(path, start, end), first):
+      try:
+        yield record, reader.parse(record, number, columns)
+      except RowError as error:
+        yield record, [error]
   except RowError as error:
     yield Record(b'', start), [error]
 
