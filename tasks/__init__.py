@@ -15,7 +15,7 @@ from synth_mtf.tasks import (  # noqa: F401  each registers its tasks
   translation,
 )
 from synth_mtf.tasks.data_settings import Settings, define_flags, settings
-from synth_mtf.tasks.inspection import check, rows
+from synth_mtf.tasks.inspection import check
 from synth_mtf.tasks.registering import get
 from synth_mtf.tasks.vocabulary import (
   OUTPUT_FEATURES,
@@ -31,6 +31,5 @@ __all__ = [
   'check',
   'define_flags',
   'get',
-  'rows',
   'settings',
 ]

@@ -49,10 +49,7 @@ class AgNewsReader(Reader):
       start += len(data)
 
   def parse(self, record: Record, number: int, columns: Any) -> Items:
-    text = formats.decode(record.data)
-    if not record.start:
-      text = text.removeprefix('\ufeff')
-    row, strict = _csv_row(text)
+    row, strict = _csv_row(formats.decode(record.unmarked))
     label, title, description = row[:3]
     if label.strip() not in ('1', '2', '3', '4'):
       raise RowError(f'the class {quote(label)}', 'one of 1, 2, 3, 4')
@@ -85,22 +82,26 @@ class ImdbReader(formats.FolderReader):
   schema = {'label': formats.LABEL, 'text': formats.TEXT}
   folders = ('neg', 'pos')
 
-  def names(self, path: str) -> list[str]:
-    names = super().names(path)
-    classes = {os.path.dirname(name) for name in names}
+  def files(self, path: str) -> list[str]:
+    files = super().files(path)
+    classes = {_folder(file) for file in files}
     if len(classes) == 1:
       raise UserError(
         f'{path} has reviews of one class only ({classes.pop()}); expected '
         'neg/*.txt and pos/*.txt. Copy the whole folder.'
       )
-    return names
+    return files
 
   def parse(self, record: Record, number: int, columns: Any) -> Items:
     # Like TFDS, strip ASCII whitespace only and change nothing else.
     text = formats.decode(record.data.strip())
-    folder = os.path.basename(os.path.dirname(record.name))
-    example = {'label': self.folders.index(folder), 'text': text}
+    label = self.folders.index(_folder(record.name))
+    example = {'label': label, 'text': text}
     return [example] if text else [example, formats.Oddity('an empty review')]
+
+
+def _folder(file: str) -> str:
+  return os.path.basename(os.path.dirname(file))
 
 
 @seqio.map_over_dataset

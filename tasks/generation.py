@@ -41,18 +41,17 @@ class StoryReader(formats.FolderReader):
     self._urls = urls
     self._first_digits = first_digits
 
-  def names(self, path: str) -> list[str]:
+  def files(self, path: str) -> list[str]:
     stems = {
-      name: os.path.splitext(os.path.basename(name))[0]
-      for name in super().names(path)
+      file: os.path.splitext(os.path.basename(file))[0]
+      for file in super().files(path)
     }
     for folder in ('url_lists', ''):
       urls = os.path.join(path, folder, f'all_{self._urls}.txt')
       if storage.is_file(urls):
         hashes = _get_url_hashes(urls)
-        return [name for name, stem in stems.items() if stem in hashes]
-    digits = self._first_digits
-    return [name for name, stem in stems.items() if stem[0] in digits]
+        return [file for file, stem in stems.items() if stem in hashes]
+    return [f for f, stem in stems.items() if stem[0] in self._first_digits]
 
   def parse(self, record: Record, number: int, columns: Any) -> Items:
     formats.decode(record.data)
@@ -90,7 +89,7 @@ class DialogueReader(Reader):
     persona: list[str] = []
     history: list[str] = []
     examples: list[formats.Example | RowError] = []
-    text = formats.decode(record.data).lstrip('\ufeff').rstrip('\n')
+    text = formats.decode(record.unmarked).rstrip('\n')
     for i, line in enumerate(text.split('\n')):
       count, _, rest = line.rstrip('\r').partition(' ')
       if count != str(i + 1):
@@ -99,8 +98,6 @@ class DialogueReader(Reader):
         )
       if rest.startswith(self._PERSONA):
         persona.append(rest[len(self._PERSONA) :])
-        continue
-      if "partner's persona: " in rest:
         continue
       turn, tab, response = rest.partition('\t')
       if not tab:

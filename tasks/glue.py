@@ -47,18 +47,17 @@ class GlueReader(Reader):
     if name == 'mrpc':
       # TFDS reads Microsoft's original files, so its config names no columns.
       self._texts = {'sentence1': '#1 String', 'sentence2': '#2 String'}
-      self.marked = True
+      self.reports_line_ends = False  # the file starts with a byte order mark
     # The columns in use, or all columns if the file has no header.
-    self.columns = [*self._texts.values()]
-    self.columns += [config.label_column] if labelled else []
+    self.columns = [*self._texts.values(), *[config.label_column] * labelled]
     self.header = name != 'cola' or not labelled
     if not self.header:
       self.columns = ['source', config.label_column, 'mark', 'sentence']
     # Line breaks split some twenty rows of the official QQP. TFDS drops rows
     # that are too short to have a text or a label from every dataset, but reads
     # a missing STS-B score as NaN.
-    whole = name in ('mrpc', 'stsb') or not self.header
-    self.dropped_rows = 0 if whole else 64
+    if self.header and name not in ('mrpc', 'stsb'):
+      self.dropped_rows = 64
     self.schema = {
       **dict.fromkeys(self._texts, formats.TEXT),
       'label': formats.LABEL if config.label_classes else formats.FLOAT,
@@ -96,9 +95,11 @@ class GlueReader(Reader):
       )
     row = dict(zip(names, fields))
     texts = {name: row[column] for name, column in self._texts.items()}
-    label: float = formats.NO_LABEL
-    if self._labelled:
-      label = self.label(row[self._config.label_column])
+    label = (
+      self.label(row[self._config.label_column])
+      if self._labelled
+      else formats.NO_LABEL
+    )
     empty = [name for name, text in texts.items() if not text.strip()]
     found: list[formats.Example | RowError] = [
       {**texts, 'label': label, 'idx': number},

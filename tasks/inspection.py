@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import seqio
@@ -36,7 +36,7 @@ def check(names: Iterable[str], splits: Sequence[str]) -> None:
   faults: list[str] = []
   for name, split in itertools.product(names, splits):
     try:
-      sources = _sources(name, split).values()
+      sources = _sources(name, split)
     except UserError as error:
       faults.append(str(error))
       continue
@@ -50,23 +50,9 @@ def check(names: Iterable[str], splits: Sequence[str]) -> None:
     raise UserError('\n'.join(dict.fromkeys(faults)))
 
 
-def rows(name: str, split: str) -> dict[str, int | None]:
-  """Counts the rows of a split in each task of `name` that has the split.
-
-  The count is None if only reading the data would yield it: for tasks that read
-  TFDS, and for text above 256 MB.
-  """
-  return {
-    task: source.num_input_examples(split)
-    if isinstance(source, FilesDataSource)
-    else None
-    for task, source in _sources(name, split).items()
-  }
-
-
-def _sources(name: str, split: str) -> Mapping[str, seqio.DataSource]:
+def _sources(name: str, split: str) -> list[seqio.DataSource]:
   """Returns the source of each task that may have a split, at least one."""
-  having, known = {}, set()
+  having, known = [], set()
   for task in seqio.get_subtasks(get(name)):
     source = getattr(task.source, 'chosen', task.source)
     splits = source.splits
@@ -74,7 +60,7 @@ def _sources(name: str, split: str) -> Mapping[str, seqio.DataSource]:
     # TFDS does not know the splits of a dataset that is not on disk yet.
     unknown = not splits and not isinstance(source, FilesDataSource)
     if unknown or split in splits:
-      having[task.name] = source
+      having.append(source)
   if not having:
     has = ', '.join(sorted(known))
     raise UserError(f'{name} has no split {split!r}; it has {has}.')
@@ -100,8 +86,6 @@ class SplitRows(NamedTuple):
   @property
   def released(self) -> str:
     """Comparison of the number of rows with the released files."""
-    if self.rows is None:
-      return ''
     return released.compared(self.task, self.split, self.rows)
 
   @property

@@ -53,12 +53,14 @@ def adopt(
   """
   original = seqio.TaskRegistry.get(t5_name)
   name = PREFIX + (name or t5_name)
-  task = original.replace(
-    name=name,
-    source=TwoSources(name, splits, original.source),
-    output_features=OUTPUT_FEATURES,
+  seqio.TaskRegistry.add_provider(
+    name,
+    original.replace(
+      name=name,
+      source=TwoSources(name, splits, original.source),
+      output_features=OUTPUT_FEATURES,
+    ),
   )
-  seqio.TaskRegistry.add_provider(name, task)
   return name
 
 
@@ -75,9 +77,11 @@ def define(
   """
   name = PREFIX + name
   tfds = seqio.TfdsDataSource(tfds_name) if tfds_name else None
-  arguments = {'output_features': OUTPUT_FEATURES, **arguments}
-  source = TwoSources(name, splits, tfds)
-  seqio.TaskRegistry.add(name, source=source, **arguments)
+  seqio.TaskRegistry.add(
+    name,
+    source=TwoSources(name, splits, tfds),
+    **{'output_features': OUTPUT_FEATURES, **arguments},
+  )
 
 
 def get(name: str) -> seqio.dataset_providers.DatasetProviderBase:

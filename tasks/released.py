@@ -66,29 +66,18 @@ ROWS = {
   },
 }
 
-# Names of other releases of a file, by their row count.
-_OTHERWISE = {
-  ('glue_qqp_v002', 'train', 363_846): 'QQP-clean.zip',
-  ('glue_qnli_v002', 'train', 108_436): 'QNLI, version 1',
-  ('glue_qnli_v002', 'validation', 5_732): 'QNLI, version 1',
-  ('wmt14_ende_v003', 'test', 2_737): 'newstest2014, first release',
-}
-
 
 def rows(task_name: str, split: str) -> int | None:
   """Returns the number of rows in the released files, or None if unknown."""
   return ROWS.get(task_name.removeprefix(PREFIX), {}).get(split)
 
 
-def compared(task_name: str, split: str, count: int) -> str:
-  """Compares a row count with the released one; '' if the latter is unknown."""
+def compared(task_name: str, split: str, count: int | None) -> str:
+  """Compares a row count with the released one; '' if one is unknown."""
   expected = rows(task_name, split)
-  if expected is None:
+  if count is None or expected is None:
     return ''
   if count == expected:
     return 'as released'
-  other = _OTHERWISE.get((task_name.removeprefix(PREFIX), split, count))
-  if other:
-    return f'as released ({other})'
   difference = abs(expected - count)
   return f'{difference:,} {"missing" if count < expected else "more"}'

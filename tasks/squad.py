@@ -93,7 +93,14 @@ def _example(
     if not answers:
       raise RowError('a question without answers', 'at least one')
     for answer in answers:
-      _check_answer(answer['text'], answer['answer_start'], context)
+      text, start = answer['text'], answer['answer_start']
+      found = context[max(start, 0) : start + len(text)]
+      if start < 0 or not text or found != text:
+        raise RowError(
+          f'the answer {quote(text)} at character {start} of a passage of '
+          f'{len(context)} characters, which has {quote(found)} there',
+          'a span of the passage',
+        )
   except RowError as error:
     error.near = _quoted(question, 'id')
     return error.within(f'question {error.near[1:-1] or "?"}')
@@ -107,16 +114,6 @@ def _example(
       for key in ('text', 'answer_start')
     },
   }
-
-
-def _check_answer(text: str, start: int, context: str) -> None:
-  found = context[max(start, 0) : start + len(text)]
-  if start < 0 or not text or found != text:
-    raise RowError(
-      f'the answer {quote(text)} at character {start} of a passage of '
-      f'{len(context)} characters, which has {quote(found)} there',
-      'a span of the passage',
-    )
 
 
 _ROOTS = ('squad/', 'SQuAD/', '')

@@ -43,17 +43,19 @@ class SuperGlueReader(Reader):
     config = tfds.text.super_glue.SuperGlue.builder_configs[name]
     super().__init__(name, labelled)
     self._labelled = labelled
-    fields: dict[str, type] = dict.fromkeys(config.features, str)
-    fields.update(dict.fromkeys([*self.integers, 'idx'], int))
-    specs = {str: formats.TEXT, int: formats.INT}
-    self.structure = self.structure or fields
+    integers = (*self.integers, 'idx')
+    self.structure = self.structure or {
+      **dict.fromkeys(config.features, str),
+      **dict.fromkeys(integers, int),
+    }
     self.schema = self.schema or {
-      **{name: specs[kind] for name, kind in fields.items()},
+      **dict.fromkeys(config.features, formats.TEXT),
+      **dict.fromkeys(integers, formats.INT),
       'label': formats.LABEL,
     }
-    booleans = config.label_classes == ('False', 'True')
-    classes = (False, True) if booleans else config.label_classes
-    self.labels = self.labels or classes
+    classes = config.label_classes
+    booleans = (False, True) if classes == ('False', 'True') else ()
+    self.labels = self.labels or booleans or classes
 
   def parse(self, record: Record, number: int, columns: Any) -> Items:
     return self.examples(formats.json_row(record, self.structure))

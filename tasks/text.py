@@ -60,11 +60,7 @@ class SentenceReader(Reader):
     return [{'text': text}] if text.strip() and kept else []
 
   def text(self, record: Record) -> str:
-    """Returns the text of a record, without surrounding whitespace."""
-    data = record.data
-    if not record.start:
-      data = data.removeprefix(formats.BOM)
-    return formats.decode(data.replace(b'\r', b'')).strip()
+    return formats.decode(record.unmarked.replace(b'\r', b'')).strip()
 
 
 class PassageReader(SentenceReader):

@@ -76,7 +76,6 @@ class ParallelReader(Reader):
 
 
 def _adopt(t5_name: str, year: int) -> str:
-  """Registers T5's task for its language pair, tested on `newstest<year>`."""
   wmt, pair = t5_name.split('_')[:2]
   source, target = pair[:2], pair[2:]
   development = 'newstest2013' if year == 2014 else f'newsdev{year}'

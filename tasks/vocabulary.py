@@ -91,9 +91,6 @@ class SettingVocabulary(seqio.Vocabulary):
   def __eq__(self, other: object) -> bool:
     return isinstance(other, SettingVocabulary) or self.resolved == other
 
-  def __str__(self) -> str:
-    return str(self.resolved)
-
 
 @functools.lru_cache(maxsize=8)
 def load(vocabulary: str | None) -> seqio.Vocabulary:

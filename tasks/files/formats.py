@@ -98,6 +98,11 @@ class Record(NamedTuple):
   start: Position
   name: str = ''
 
+  @property
+  def unmarked(self) -> bytes:
+    """The data, in the first row without a byte order mark."""
+    return self.data if self.start else self.data.removeprefix(BOM)
+
 
 class Reader(abc.ABC):
   """Base class for readers of a file format."""
@@ -106,8 +111,7 @@ class Reader(abc.ABC):
   # Whether all rows are checked and counted before the first is used. Otherwise
   # rows are streamed, and faults are reported as they occur.
   indexed = True
-  reports_line_ends = False  # also reports a byte order mark
-  marked = False  # whether the official file starts with a byte order mark
+  reports_line_ends = False  # and a byte order mark
   dropped_rows = 0  # how many instances of `DroppedRow` are tolerated
 
   def __init__(self, *arguments: object) -> None:
@@ -147,15 +151,15 @@ class Reader(abc.ABC):
       yield Record(data, start)
       start += len(data)
 
-  def oddity(self, record: Record) -> Oddity | None:
-    """Returns an oddity of a record that does not affect its content."""
-    if not self.reports_line_ends:
-      return None
-    if record.data.startswith(BOM) and not record.start and not self.marked:
-      return Oddity('a byte order mark before the text', 'read without it')
-    if record.data.endswith(b'\r\n'):
-      return Oddity('a line that ends in CR LF', 'read as if in LF')
-    return None
+  def oddities(self, record: Record) -> list[Oddity]:
+    """Returns oddities of a record that do not affect its content."""
+    found = []
+    if self.reports_line_ends:
+      if record.unmarked != record.data:
+        found.append(Oddity('a byte order mark before the text', 'left out'))
+      if record.data.endswith(b'\r\n'):
+        found.append(Oddity('a line that ends in CR LF', 'read as if in LF'))
+    return found
 
   @abc.abstractmethod
   def parse(self, record: Record, number: int, columns: Any) -> Items:
@@ -167,10 +171,7 @@ class Reader(abc.ABC):
 
 def line_text(record: Record, broken: type[RowError] = RowError) -> str:
   """Returns the text of a line; raises `broken` if it is not a row."""
-  data = record.data
-  if record.start == 0:
-    data = data.removeprefix(BOM)
-  data = data.rstrip(b'\n').removesuffix(b'\r')
+  data = record.unmarked.rstrip(b'\n').removesuffix(b'\r')
   if not data.strip():
     raise broken('an empty line', 'a row')
   if b'\r' in data:
@@ -195,11 +196,17 @@ def paragraphs(
 class FolderReader(Reader):
   """Reads a folder of small files, one row per file."""
 
-  folders: Sequence[str] = ('',)  # the subfolders with the files
+  folders: Sequence[str]  # the subfolders with the files
   suffix = '.txt'
 
   def files(self, path: str) -> list[str]:
-    return [os.path.join(path, name) for name in self.names(path)]
+    return sorted(
+      os.path.join(path, folder, name)
+      for folder in self.folders
+      if tf.io.gfile.isdir(os.path.join(path, folder))
+      for name in tf.io.gfile.listdir(os.path.join(path, folder))
+      if name.endswith(self.suffix)
+    )
 
   def place(self, path: str, start: Position, error: RowError) -> str:
     return f'{self.files(path)[start]}:{1 + error.line}'
@@ -211,23 +218,12 @@ class FolderReader(Reader):
       with storage.reading(name) as stream:
         yield Record(stream.read(), number, name)
 
-  def names(self, path: str) -> list[str]:
-    """Returns the sorted paths of the files, relative to the folder."""
-    return sorted(
-      os.path.join(folder, name)
-      for folder in self.folders
-      if tf.io.gfile.isdir(os.path.join(path, folder))
-      for name in tf.io.gfile.listdir(os.path.join(path, folder))
-      if name.endswith(self.suffix)
-    )
-
 
 _EXPECTED = {
   str: 'a string',
   int: 'an integer',
   dict: 'an object',
   list: 'a list',
-  object: 'a value',
 }
 
 
@@ -269,10 +265,9 @@ def check_json(value: Any, structure: Any, name: str = 'row') -> None:
   if isinstance(structure, dict):
     for key, inner in structure.items():
       if key not in value:
-        wanted = inner if isinstance(inner, type) else type(inner)
         raise RowError(
           f'{name} without {key!r}, with {quote(", ".join(value))}',
-          f'{_EXPECTED[wanted]} under {key!r}',
+          f'the keys {", ".join(structure)}',
         )
       check_json(value[key], inner, repr(key))
   if isinstance(structure, list):

@@ -110,8 +110,8 @@ def scan(path: str, reader: Reader, limit: int | None = None) -> FileIndex:
     if counts[text] == 1:
       places[text] = reader.place(path, start, error)
 
-  if odd_header := reader.oddity(header):
-    report(odd_header, 0)
+  for oddity in reader.oddities(header):
+    report(oddity, 0)
   num_examples = in_part = 0
   part_examples = _LEAST_EXAMPLES
   rows = read(Part(reader, path, len(header.data), columns=columns))
@@ -122,8 +122,7 @@ def scan(path: str, reader: Reader, limit: int | None = None) -> FileIndex:
         part_examples *= 2
       starts.append((record.start, number))
       in_part = 0
-    oddity = reader.oddity(record)
-    for item in [oddity, *items] if oddity else items:
+    for item in [*reader.oddities(record), *items]:
       if isinstance(item, RowError):
         report(item, record.start)
       else:
@@ -151,8 +150,8 @@ def of_file(path: str, reader: Reader, index_dir: str | None) -> FileIndex:
   )
   digest = hashlib.sha256(f'{path}\n{reader.key}'.encode()).hexdigest()
   cache = os.path.join(folder, f'{os.path.basename(path)}-{digest[:16]}.json')
-  state = f'{_VERSION} {storage.state(reader.files(path))}'
-  return of_state(path, reader, cache, state)
+  state = storage.state(reader.files(path))
+  return of_state(path, reader, cache, f'{_VERSION} {state}')
 
 
 @functools.lru_cache(maxsize=256)

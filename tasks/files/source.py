@@ -23,7 +23,6 @@ from synth_mtf.tasks.files.formats import (
   Reader,
   RowError,
 )
-from synth_mtf.tasks.files.index import FileIndex, Part
 
 _CACHE_SHARD_BYTES = 64 << 20
 # Files without an index are read in parts of about a megabyte.
@@ -86,7 +85,6 @@ class Split:
 
   @property
   def patterns(self) -> list[str]:
-    """The relative paths in all layouts."""
     return [pattern for layout in self.layouts for pattern in layout]
 
 
@@ -144,7 +142,7 @@ class FilesDataSource(seqio.DataSource):
       )
     return self.found(split)
 
-  def indexes(self, split: str) -> list[FileIndex]:
+  def indexes(self, split: str) -> list[index.FileIndex]:
     """Returns the index of each file, or of its first rows if too large."""
     index_dir = data_settings.settings().index_dir
     too_large = self._too_large(split)
@@ -155,7 +153,7 @@ class FilesDataSource(seqio.DataSource):
       for path, reader in self.files(split).items()
     ]
 
-  def check(self, split: str) -> list[FileIndex]:
+  def check(self, split: str) -> list[index.FileIndex]:
     """Returns the indexes; a UserError lists all faults, or reports no rows."""
     indexes = self.indexes(split)
     faults = [fault for found in indexes for fault in found.faults]
@@ -172,8 +170,8 @@ class FilesDataSource(seqio.DataSource):
     """Yields the examples of a split in order, as Python values."""
     return itertools.chain.from_iterable(map(self._read, self._parts(split)))
 
-  def _parts(self, split: str) -> list[Part]:
-    parts: list[Part] = []
+  def _parts(self, split: str) -> list[index.Part]:
+    parts: list[index.Part] = []
     for path, reader in self.files(split).items():
       parts += [] if reader.indexed else _parts_by_size(path, reader)
     for found in () if parts else self.check(split):
@@ -182,7 +180,7 @@ class FilesDataSource(seqio.DataSource):
         logging.warning('%s', line)
     return parts
 
-  def _read(self, part: Part) -> Iterator[Example]:
+  def _read(self, part: index.Part) -> Iterator[Example]:
     for record, items in index.read(part):
       for item in items:
         if not isinstance(item, RowError):
@@ -190,7 +188,7 @@ class FilesDataSource(seqio.DataSource):
         elif not isinstance(item, (DroppedRow, Oddity)):
           self._report(part, record.start, item)
 
-  def _report(self, part: Part, start: Position, error: RowError) -> None:
+  def _report(self, part: index.Part, start: Position, error: RowError) -> None:
     # Faults of an indexed file have been logged already.
     quiet = part.reader.indexed or self._faults_logged >= _MOST_LOGGED
     if self._skip_bad_rows and quiet:
@@ -234,7 +232,7 @@ class FilesDataSource(seqio.DataSource):
     return ds
 
   def _load(
-    self, parts: Sequence[Part], numbers: tf.data.Dataset, mixed: bool
+    self, parts: Sequence[index.Part], numbers: tf.data.Dataset, mixed: bool
   ) -> tf.data.Dataset:
     """Returns the examples of the parts, sequentially or interleaved.
 
@@ -271,18 +269,16 @@ class FilesDataSource(seqio.DataSource):
 
   def _too_large(self, split: str) -> bool:
     files = self.files(split)
-    if all(reader.indexed for reader in files.values()):
-      return False
-    return storage.total_bytes(files) > _LARGE_BYTES
+    indexed = all(reader.indexed for reader in files.values())
+    return not indexed and storage.total_bytes(files) > _LARGE_BYTES
 
 
-def _parts_by_size(path: str, reader: Reader) -> list[Part]:
+def _parts_by_size(path: str, reader: Reader) -> list[index.Part]:
   """Divides an unindexed file; the reader of a part skips to the next line."""
   if storage.is_gzip(path):
-    return [Part(reader, path)]
-  size = storage.total_bytes([path])
-  starts = range(0, size, _PART_BYTES)
-  return [Part(reader, path, s, min(s + _PART_BYTES, size)) for s in starts]
+    return [index.Part(reader, path)]
+  starts = range(0, storage.total_bytes([path]), _PART_BYTES)
+  return [index.Part(reader, path, s, s + _PART_BYTES) for s in starts]
 
 
 def _in_turns(parts: Sequence[Iterator[Example]]) -> Iterator[Example]:

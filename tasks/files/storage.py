@@ -152,12 +152,8 @@ def state(paths: Iterable[str]) -> str:
   digest = hashlib.sha256()
   for path in paths:
     with _explained(path):
-      if is_local(path):
-        stat = os.stat(path)
-        # The change time updates even if the modification time is preserved.
-        found = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-      else:
-        remote = tf.io.gfile.stat(path)
-        found = (remote.length, remote.mtime_nsec, 0)
-    digest.update(repr((path, *found)).encode())
+      stat = tf.io.gfile.stat(path)
+      # The change time updates even if the modification time is preserved.
+      changed = os.stat(path).st_ctime_ns if is_local(path) else 0
+    digest.update(repr((path, stat.length, stat.mtime_nsec, changed)).encode())
   return digest.hexdigest()

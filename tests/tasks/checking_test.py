@@ -10,19 +10,19 @@ from synth_mtf.errors import UserError
 from tests.tasks import folder
 from tests.tasks.rows import run
 
-_FILES = {
-  'cola': ('glue_cola_v002', 'glue/CoLA/train.tsv'),
-  'rte': ('glue_rte_v002', 'glue/RTE/train.tsv'),
-  'stsb': ('glue_stsb_v002', 'glue/STS-B/train.tsv'),
-  'boolq': ('super_glue_boolq_v102', 'superglue/BoolQ/train.jsonl'),
-  'wsc': ('super_glue_wsc_v102_simple_train', 'superglue/WSC/train.jsonl'),
-  'record': ('super_glue_record_v102', 'superglue/ReCoRD/train.jsonl'),
-  'copa': ('super_glue_copa_v102', 'superglue/COPA/train.jsonl'),
-  'wic': ('super_glue_wic_v102', 'superglue/WiC/train.jsonl'),
-  'dpr': ('dpr_v001_simple', 'dpr/train.c.txt'),
-  'squad': ('squad_v010_allanswers', 'squad/train-v1.1.json'),
-  'news': ('ag_news', 'ag_news_csv/train.csv'),
-  'chat': ('personachat', 'convai2/train_self_original_no_cands.txt'),
+_TASKS = {
+  'cola': 'glue_cola_v002',
+  'rte': 'glue_rte_v002',
+  'stsb': 'glue_stsb_v002',
+  'boolq': 'super_glue_boolq_v102',
+  'wsc': 'super_glue_wsc_v102_simple_train',
+  'record': 'super_glue_record_v102',
+  'copa': 'super_glue_copa_v102',
+  'wic': 'super_glue_wic_v102',
+  'dpr': 'dpr_v001_simple',
+  'squad': 'squad_v010_allanswers',
+  'news': 'ag_news',
+  'chat': 'personachat',
 }
 _COLA = b'gj04\t1\t\tThe "car" honked "its way.\n'
 _RTE = b'index\tsentence1\tsentence2\tlabel\n0\tA ran.\tA moved.\tentailment\n'
@@ -88,7 +88,8 @@ _FAULTS = [
   ('cola', _COLA + b'a\t1\tOops.\n', 2, '3 tab-separated', '4 (source, is', 1),
   ('rte', _RTE + b'1\ta\tb\tc\tentailment\n', 3, "label 'c'", '0 or ent', 1),
   ('cola', _COLA + b'\n' + _COLA, 2, 'an empty line', 'a row', 2),
-  ('cola', _COLA + b'\n', 2, 'an empty line', 'a row', 1),
+  ('cola', _COLA + b' \t\n', 2, 'an empty line', 'a row', 1),
+  ('cola', _COLA + b'a\t1\t\tb\rc\n', 2, 'a carriage return', 'text only', 1),
   ('cola', _COLA + b'a\t1\t\tcaf\xe9.\n', 2, '0xe9 at column 9', 'UTF-8', 1),
   ('rte', _RTE + b'1\ta\tb\tmaybe\n', 3, "label 'maybe'", '1 or not_ent', 1),
   ('stsb', _STSB + b'1\ta\tb\tnan\n', 3, "score 'nan'", 'from 0 to 5', 1),
@@ -97,7 +98,7 @@ _FAULTS = [
   ('boolq', _rows(_BOOLQ, label='true'), 2, '\'"true"\'', 'one of false', 1),
   ('boolq', _rows(_BOOLQ, label=1), 2, "the label '1'", 'one of false', 1),
   ('boolq', _rows(_BOOLQ, question='\ud83d'), 2, 'half of a', 'whole char', 1),
-  ('boolq', _rows(_BOOLQ).replace(b'pass', b'x', 1), 1, "'passage'", 'a st', 1),
+  ('boolq', _rows(_BOOLQ).replace(b'pass', b'x', 1), 1, "'passage'", 'keys', 1),
   ('wsc', _wsc(span2_index=6), 2, 'with span2_index 6', 'the index of a', 1),
   ('wsc', _wsc(span1_text='Ann'), 2, '"span1_text": "Ann"', 'at these', 1),
   ('wsc', _wsc(span2_index=3), 2, "where 'lies.'", 'that is the pronoun', 1),
@@ -126,8 +127,8 @@ _FAULTS = [
 
 
 def _write(data_dir, name: str, data: bytes):
-  task, file = _FILES[name]
-  return tasks.get(f'synth_{task}'), folder.write(data_dir / file, data)
+  task = tasks.get(f'synth_{_TASKS[name]}')
+  return task, folder.write(data_dir / folder.train_file(task.name), data)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import seqio
 
 from synth_mtf import tasks
 from tests.tasks import comparison
-from tests.tasks.folder import write
 
 
 @pytest.fixture
@@ -68,16 +67,9 @@ def test_check_without_a_folder_leaves_tfds_alone(tmp_path):
   assert not list(tmp_path.iterdir())
 
 
-def test_translation_mixes_the_three_pairs(tmp_path):
-  """One mixture for the heads study: each pair at the rate of its examples."""
-  rates = {'wmt14_ende': 30, 'wmt14_enfr': 60, 'wmt16_enro': 10}
-  for name, rate in rates.items():
-    wmt, pair = name.split('_')
-    for one in (pair[:2], pair[2:]):
-      path = tmp_path / f'parallel/{wmt}_{pair[:2]}_{pair[2:]}/train.{one}'
-      write(path, b'A sentence.\n' * rate)
-  gin.bind_parameter('synth_mtf.tasks.settings.data_dir', str(tmp_path))
+def test_translation_mixes_the_three_pairs_at_t5s_rates(data_dir):
   mixture = tasks.get('synth_translation')
-  assert _rates(mixture) == {
-    f'synth_{name}_v003': rate for name, rate in rates.items()
-  }
+  pairs = {'wmt14_ende', 'wmt14_enfr', 'wmt16_enro'}
+  assert _named('synth_translation') == {f'synth_{p}_v003' for p in pairs}
+  task = tasks.get('synth_wmt14_ende_v003')
+  assert mixture.get_rate(task) == task.num_input_examples('train')

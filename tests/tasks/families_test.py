@@ -70,10 +70,6 @@ def test_rows_of_any_text_are_full(official_data):
   sizes = 512, 114
   full = [r for r in rows if (r['inputs'].size, r['targets'].size) == sizes]
   assert len(full) > 45
-  first_sentinel = tasks.VOCABULARY.vocab_size - 1
-  noise = sum((r['targets'] < first_sentinel - 99).sum() - 1 for r in full)
-  text = sum((r['inputs'] < first_sentinel - 99).sum() - 1 for r in full)
-  assert noise / (noise + text) == pytest.approx(0.15, abs=0.005)
 
 
 def test_lm1b(official_data, tmp_path, prepared):
@@ -138,24 +134,29 @@ def test_summaries(with_lists, official_data, tmp_path, prepared):
   assert sum(found.values()) == len(train)
 
 
-def test_personachat_turns(official_data):
-  gin.bind_parameter('synth_mtf.tasks.settings.data_dir', str(official_data))
+def test_personachat_turns(data_dir):
+  """An empty response is kept and reported."""
+  path = write(
+    data_dir / 'convai2/train_self_original_no_cands.txt',
+    '\ufeff1 your persona: i run.\r\n2 hi\x85 there\t\n3 \thello\t\tbye\n'
+    '1 your persona: i sit.\n2 a\tb\n3 c\td'.encode(),
+  )
   task = tasks.get('synth_personachat')
-  file = official_data / 'convai2/valid_self_original_no_cands.txt'
-  lines = file.read_text(encoding='utf-8').splitlines()
-  turns = sum('\t' in line for line in lines)
-  assert task.num_input_examples('validation') == turns
+  assert task.num_input_examples('train') == 4
   lengths = comparison.LENGTHS
-  _, row = run(
-    lambda: task.get_dataset(lengths, 'validation', shuffle=False), limit=2
-  )
-  persona = [line.split(': ', 1)[1] for line in lines[:4]]
-  (said, answered), (then, response) = (
-    line.split(' ', 1)[1].split('\t') for line in lines[4:6]
-  )
-  words = ['personachat persona:', *persona, 'dialogue:', said, answered, then]
-  assert row['inputs_pretokenized'].decode() == ' '.join(words)
-  assert row['targets_pretokenized'].decode() == response
+  rows = run(lambda: task.get_dataset(lengths, 'train', shuffle=False))
+  start = 'personachat persona: i'
+  assert [
+    tuple(row[f'{key}_pretokenized'].decode() for key in ('inputs', 'targets'))
+    for row in rows
+  ] == [
+    (f'{start} run. dialogue: hi\x85 there', ''),
+    (f'{start} run. dialogue: hi\x85 there  ', 'hello'),
+    (f'{start} sit. dialogue: a', 'b'),
+    (f'{start} sit. dialogue: a b c', 'd'),
+  ]
+  (found,) = task.source.chosen.indexes('train')
+  assert found.notes == [f'{path}:2: an empty response; kept']
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,11 @@ def test_translation(task, config, source, official_data, tmp_path, prepared):
 
 @pytest.mark.parametrize(
   'german, message',
-  [(b'Eins.\n', 'train.en:2: a line of the file .en on'), (None, 'train.de')],
+  [
+    (b'Eins.\n', 'train.en:2: a line of the file .en on'),
+    (b'Eins.\nZwei.\nDrei.\n', 'train.en:3: a line of the file .de on'),
+    (None, 'train.de'),
+  ],
 )
 def test_parallel_files_that_are_not(german, message, data_dir):
   folder = data_dir / 'parallel/wmt14_en_de'

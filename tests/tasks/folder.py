@@ -17,6 +17,11 @@ def write(path: pathlib.Path, data: bytes) -> pathlib.Path:
   return path
 
 
+def train_file(name: str) -> str:
+  """The relative path of a task's training data."""
+  return tasks.get(name).source.split_files['train'].patterns[0]
+
+
 def write_cola(
   data_dir: pathlib.Path, rows: int, start: int = 0
 ) -> pathlib.Path:

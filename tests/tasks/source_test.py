@@ -117,7 +117,7 @@ def test_large_text_is_not_counted(data_dir, monkeypatch):
   path = folder.write(data_dir / 'corpus/a.txt', b'A text.\n\nAnother.\n')
   monkeypatch.setattr(source, '_LARGE_BYTES', 5)
   monkeypatch.setattr(source, '_FIRST_ROWS', 1)
-  assert tasks.rows(folder.TEXT, 'train') == {folder.TEXT: None}
+  assert tasks.get(folder.TEXT).num_input_examples('train') is None
   path.write_bytes(b'A text.\n\nA caf\xe9.\n')
   tasks.check([folder.TEXT], ['train'])
   path.write_bytes(b'A caf\xe9.\n\nA text.')

@@ -118,11 +118,6 @@ def test_what_cannot_be_read_is_named(data_dir):
       tasks.check([folder.TEXT], ['train'])
 
 
-def test_sizes_are_summed(tmp_path):
-  paths = [folder.write(tmp_path / name, b'xyz') for name in 'ab']
-  assert storage.total_bytes(map(str, paths)) == 6
-
-
 def test_an_alteration_that_keeps_size_and_time_is_seen(data_dir):
   path = folder.write_cola(data_dir, 9000)
   tasks.check([folder.COLA], ['train'])

@@ -17,7 +17,7 @@ from tensorflow_datasets.translate.wmt import _parse_parallel_sentences
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
 from synth_mtf.tasks.super_glue import WscReader
-from tests.tasks.folder import write
+from tests.tasks.folder import train_file, write
 from tests.tasks.rows import frozen, run
 
 _WSC_TASK = 'synth_super_glue_wsc_v102_simple_train'
@@ -46,11 +46,10 @@ def _notes(name):
   return '\n'.join(n for i in source.indexes('train') for n in i.notes)
 
 
-# Task: TFDS's dataset, the file, what is in it, the notes about it.
+# Task: TFDS's dataset, what is in the file, the notes about it.
 _ODD = {
   'glue_qqp_v002': (
     'glue/qqp:1.0.0',
-    'glue/QQP/train.tsv',
     b'id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n'
     b'1\t2\t3\tWhy?\tHow?\t0\n'
     b'2\t4\t5\tHow can I create an app?\t\t0\n'  # ids 310137 and 362246
@@ -62,13 +61,11 @@ _ODD = {
   ),
   'glue_sst2_v002': (
     'glue/sst2:1.0.0',
-    'glue/SST-2/train.tsv',
     b'sentence\tlabel\r\nfine \t1\r\nwide\t0\tmore\r\nlast \t1',
     ['1: a line that ends in CR LF', '3: more columns', '4: a last line with'],
   ),
   'glue_rte_v002': (
     'glue/rte:1.0.0',
-    'glue/RTE/train.tsv',
     b'\xef\xbb\xbfindex\tsentence1\tsentence2\tlabel\n'
     b'0\tA dog ran.\tA dog moved.\tentailment\n'
     b'1\tA dog ran.\tA dog moved.\n'
@@ -78,7 +75,6 @@ _ODD = {
   ),
   'glue_stsb_v002': (
     'glue/stsb:1.0.0',
-    'glue/STS-B/train.tsv',
     b'index\tgenre\tsentence1\tsentence2\tscore\n'
     b'0\tx\ta\tb\t5\n'
     b'1\tx\ta\tb\t3.800',
@@ -86,7 +82,6 @@ _ODD = {
   ),
   'glue_mnli_v002': (
     'glue/mnli:1.0.0',
-    'glue/MNLI/train.tsv',
     b'index\tpromptID\tpairID\tgenre\tsentence1\tsentence2\tlabel1\tgold_label'
     b'\n0\t1\t1n\tfiction\tn/a\tNA\tneutral\tneutral\n'
     b'1\t1\t1e\tfiction\tYes.\tn/a\n'
@@ -95,13 +90,11 @@ _ODD = {
   ),
   'glue_cola_v002': (
     'glue/cola:1.0.0',
-    'glue/CoLA/train.tsv',
     b'gj04\t1\t\tThe "car" honked.\r\nx\t0\t*\t\n',
     ['1: a line that ends in CR LF', "2: an empty 'sentence'"],
   ),
   'super_glue_boolq_v102': (
     'super_glue/boolq:1.0.2',
-    'superglue/BoolQ/train.jsonl',
     b'{"question": "", "passage": "It is.", "idx": 0, "label": true}\n'
     b'{"question": "is it", "passage": "", "idx": 1, "label": false}\n'
     b'{"question": "caf\\u00e9\\u2028", "passage": "b", "idx": 2,'
@@ -110,14 +103,12 @@ _ODD = {
   ),
   'super_glue_copa_v102': (
     'super_glue/copa:1.0.2',
-    'superglue/COPA/train.jsonl',
     b'{"premise": "It rained.", "choice1": "a", "choice2": "", '
     b'"question": "effect", "idx": 0, "label": true}\n',
     [],
   ),
   'super_glue_multirc_v102': (
     'super_glue/multirc:1.0.2',
-    'superglue/MultiRC/train.jsonl',
     b'{"idx": 0, "passage": {"text": "<b>Sent 1: </b>Ann ran.<br>", '
     b'"questions": [{"question": "", "idx": 0, "answers": ['
     b'{"text": "", "idx": 0, "label": 0}, '
@@ -127,7 +118,6 @@ _ODD = {
   ),
   'super_glue_record_v102': (
     'super_glue/record:1.0.2',
-    'superglue/ReCoRD/train.jsonl',
     b'{"idx": 0, "passage": {"text": "Ann met Bob.\\n@highlight\\nAnn smiled",'
     b' "entities": [{"start": 0, "end": 2}, {"start": 30, "end": 90}]}, '
     b'"qas": [{"idx": 0, "query": "@placeholder met", '
@@ -136,7 +126,6 @@ _ODD = {
   ),
   'super_glue_wsc_v102_simple_train': (
     'super_glue/wsc.fixed:1.0.2',
-    'superglue/WSC/train.jsonl',
     b'{"text": "Mark told Pete lies, so he lied.", "target": '
     b'{"span1_index": 0, "span1_text": "Mark", "span2_index": 5, '
     b'"span2_text": "He"}, "idx": 0, "label": true}\n',
@@ -144,7 +133,6 @@ _ODD = {
   ),
   'squad_v010_allanswers': (
     'squad/v1.1:3.0.0',
-    'squad/train-v1.1.json',
     b'{"version": "1.1", "data": [{"title": "Cats [1] {", "paragraphs": '
     b'[{"context": "The cat\\u2028 sat.  ", "qas": ['
     b'{"id": "q0", "question": "Where?", '
@@ -157,14 +145,12 @@ _ODD = {
   ),
   'dpr_v001_simple': (
     'definite_pronoun_resolution:1.1.0',
-    'dpr/train.c.txt',
     b'A met B\xe2\x80\xa8 as he ran. \r\nhe\r\nA , B\r\n A\r\n\r\n'
     b'It hit it!\nit\nthe dog,the cat\nthe cat\n\n',
     ['train.c.txt:7: a pronoun that T5 does not mark'],
   ),
   'ag_news': (
     'ag_news_subset:1.0.0',
-    'ag_news_csv/train.csv',
     b'"3","Wall St. ""Bears""","AP - \\$1\\b and #39;s"\n'
     b'4,plain,\n'
     b'"1","a"x,"b"\n'
@@ -178,8 +164,8 @@ _ARGUMENTS = {'glue': ('train', None), 'super_glue': (tfds.Split.TRAIN,)}
 
 @pytest.mark.parametrize('name', _ODD)
 def test_odd_rows_are_read_as_tfds_reads_them(name, data_dir, tmp_path, caplog):
-  dataset, file, data, notes = _ODD[name]
-  path = write(data_dir / file, data)
+  dataset, data, notes = _ODD[name]
+  path = write(data_dir / train_file(f'synth_{name}'), data)
   arguments = _ARGUMENTS.get(dataset.split('/')[0], ())
   expected = _tfds(dataset, tmp_path, str(path), *arguments)
   assert expected
@@ -252,17 +238,6 @@ def test_stories_without_an_article_or_a_highlight(data_dir, tmp_path):
   note = _notes('synth_cnn_dailymail_v002')
   assert '2b.story:1: a broken row; left out' in note
   assert '2 in the file' in note
-
-
-def test_dialogue_with_an_empty_response(data_dir):
-  write(
-    data_dir / 'convai2/train_self_original_no_cands.txt',
-    '1 your persona: i run.\n2 hi\x85 there\t\n3 \thello\n'.encode(),
-  )
-  first, second = map(dict, _ours('synth_personachat'))
-  assert (first['response'], second['response']) == ('', 'hello')
-  assert second['history'] == ('hi\x85 there', '', '')
-  assert ':2: an empty response' in _notes('synth_personachat')
 
 
 def _wsc(text, pronoun, index):

@@ -46,10 +46,6 @@ def test_the_same_text_gives_the_same_file(tmp_path, monkeypatch):
   assert str(tmp_path).encode() not in models[0].read_bytes()
 
 
-def test_the_size_with_sentinels_needs_no_padding():
-  assert (vocabulary.PIECES + vocabulary.EXTRA_IDS) % 128 == 0
-
-
 def test_no_text_is_an_error(tmp_path):
   with pytest.raises(UserError, match='no vocabulary of 1,948 pieces'):
     vocabulary.train([], tmp_path / 'none.model')
