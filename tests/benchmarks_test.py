@@ -1,14 +1,13 @@
 """The benchmarks run and their JSON is complete; no test looks at a time."""
 
 import json
-import subprocess
 import sys
 
 import pytest
 
 from benchmarks import speed, tables
 from benchmarks._worker import Worker
-from tests.conftest import CHECKOUT
+from tests.checkout import CHECKOUT, run
 
 TINY = (
   *('--size', 'tiny', '--batch', '2', '--length', '12', '--targets', '5'),
@@ -94,7 +93,7 @@ def test_input(some_data, tmp_path):
   words = ['--uncached', '--data_dir', some_data, '--examples', '50']
   words += ['--rounds', '1', '--json', path, '--tasks', *tasks]
   command = [sys.executable, '-m', 'benchmarks.input', *words]
-  subprocess.run(command, cwd=CHECKOUT, check=True)
+  run(*command)
   result = json.loads(path.read_text())
   assert list(result['tasks']) == tasks
   for rates in result['tasks'].values():

@@ -1,14 +1,39 @@
-"""A fresh clone of the project, and its plain installation."""
+"""A fresh clone of the project, its plain installation, and its commands."""
 
 import pathlib
 import shutil
 import subprocess
 import sys
 import sysconfig
+from typing import Any, Optional
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 # Names with a leading dot that belong to the project.
 HIDDEN = ('.ci', '.gitignore', '.pre-commit-config.yaml')
+
+
+def run(
+  *words: Any,
+  cwd: Any = CHECKOUT,
+  check: bool = True,
+  timeout: Optional[int] = 600,
+  **options: Any,
+) -> 'subprocess.CompletedProcess[str]':
+  """Runs a command to its end; with `check`, it must not fail."""
+  done = subprocess.run(
+    words,
+    cwd=cwd,
+    capture_output=True,
+    text=True,
+    timeout=timeout,
+    check=False,
+    **options,
+  )
+  if check:
+    assert not done.returncode, (
+      f'{words}: {done.stdout[-3000:]}{done.stderr[-3000:]}'
+    )
+  return done
 
 
 def left_behind(folder: str, names: list[str]) -> list[str]:
@@ -40,14 +65,8 @@ def install(copy: pathlib.Path) -> pathlib.Path:
   python = venv / 'bin' / 'python'
   version = f'python{sys.version_info[0]}.{sys.version_info[1]}'
   site_packages = venv / 'lib' / version / 'site-packages'
-  for words in (
-    [sys.executable, '-m', 'venv', '--without-pip', str(venv)],
-    [sys.executable, '-m', 'pip', '--python', str(python), '--quiet']
-    + ['install', '--no-deps', '--no-build-isolation', str(copy)],
-  ):
-    done = subprocess.run(
-      words, cwd='/', capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    (site_packages / 'host.pth').write_text(sysconfig.get_path('purelib'))
+  run(sys.executable, '-m', 'venv', '--without-pip', venv, cwd='/')
+  (site_packages / 'host.pth').write_text(sysconfig.get_path('purelib'))
+  pip = [sys.executable, '-m', 'pip', '--python', python, '--quiet', 'install']
+  run(*pip, '--no-deps', '--no-build-isolation', copy, cwd='/')
   return python.parent

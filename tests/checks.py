@@ -91,6 +91,23 @@ def decoded(
   harness.assert_close(output[new], expected[new], 'token by token')
 
 
+def same(
+  found: harness.Result,
+  expected: harness.Result,
+  tolerance: float = harness.TOLERANCE['float32'],
+) -> None:
+  """Compares variables, output, gradients and losses of two layers."""
+  shapes, expected_shapes = (
+    {name: w.shape for name, w in result.weights.items()}
+    for result in (found, expected)
+  )
+  assert shapes == expected_shapes
+  assert {*found.trainable} == {*expected.trainable}
+  for name in ('output', 'gradients', 'losses'):
+    a, b = (getattr(result, name) for result in (found, expected))
+    harness.assert_close(a, b, name, tolerance)
+
+
 def recorded(
   make_layer: harness.MakeLayer,
   rows: family.Rows,

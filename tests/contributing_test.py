@@ -3,7 +3,6 @@
 import os
 import pathlib
 import re
-import subprocess
 import sys
 
 import pytest
@@ -29,17 +28,9 @@ TESTS = (
 
 
 def run(folder, *words):
-  done = subprocess.run(
-    [sys.executable, '-m', *words],
-    cwd=folder,
-    env={**os.environ, 'PYTHONPATH': str(folder)},
-    capture_output=True,
-    text=True,
-    timeout=600,
-    check=False,
-  )
-  assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-  return done.stdout
+  environment = {**os.environ, 'PYTHONPATH': str(folder)}
+  words = (sys.executable, '-m', *words)
+  return checkout.run(*words, cwd=folder, env=environment).stdout
 
 
 def test_three_steps_pass_the_tests_and_the_linter(tmp_path):

@@ -7,6 +7,7 @@ anything smaller. Each builds one graph and one session.
 import contextlib
 import copy
 import dataclasses
+import math
 import types
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -116,8 +117,14 @@ class Result:
   weights: dict[str, Array]  # float32, by variable name
   gradients: dict[str, Array]
   trainable: list[str]  # names of the variables that a training step changes
-  shapes: list[tuple[str, tuple[int, ...]]]  # of all TensorFlow tensors
+  shapes: list[tuple[int, ...]]  # of all TensorFlow tensors
   losses: list[Array]  # what the layer added to the losses of the model
+
+  def largest(self, *end: int) -> int:
+    """Entries of the largest tensor whose shape ends like this."""
+    return max(
+      math.prod(s) for s in self.shapes if s[len(s) - len(end) :] == end
+    )
 
 
 def draw(name: str, shape: Sequence[int], scale: float = 0.5) -> Array:
@@ -185,21 +192,17 @@ def parallel(
   stack: Stack = ENCODER,
   *,
   weights: Optional[Initial] = draw,
-  cotangent: Optional[Array] = None,
   mask_padding: bool = True,
-  runs: int = 1,
   **changes: Any,
 ) -> Result:
   """Calls one or more layers, one after the other, on whole rows.
 
   `changes` are settings of the stack. Without `weights`, the layer initializes
-  its variables. `cotangent` is the factor of the output in the function that is
-  differentiated. With `mask_padding`, x is 0 at padding, as in the host. The
-  outputs of more than one of `runs` are stacked.
+  its variables. With `mask_padding`, x is 0 at padding, as in the host.
   """
   stack = dataclasses.replace(stack, **changes)
   makers = [make_layer] if callable(make_layer) else make_layer
-  cotangent = draw('cotangent', x.shape) if cotangent is None else cotangent
+  cotangent = draw('cotangent', x.shape)
   with new_graph(stack.mesh) as (graph, mesh_object):
     context = host_context(mesh_object, x.shape, sequence_id, stack)
     dims = _dims(context)
@@ -225,16 +228,13 @@ def parallel(
       found = mtf.gradients([loss], list(sources.values()))
       gradients = {n: g for n, g in zip(sources, found) if g is not None}
     fetches = {'output': y, 'gradients': gradients, 'losses': losses}
-    results, used = _run(graph, mesh_object, stack.mesh, fetches, weights, runs)
-    result = results[0]
-    if runs > 1:
-      result['output'] = np.stack([r['output'] for r in results])
+    result, used = _run(graph, mesh_object, stack.mesh, fetches, weights)
     return Result(
       **result,
       weights=used,
       trainable=list(trained),
       shapes=[
-        (tensor.name, tuple(tensor.shape.as_list()))
+        tuple(tensor.shape.as_list())
         for op in tf.get_default_graph().get_operations()
         for tensor in op.outputs
         if tensor.shape.is_fully_defined()
@@ -300,7 +300,7 @@ def decode(
       before = [(s.shape, s.dtype) for s in states]
       states = context.new_states
       assert [(s.shape, s.dtype) for s in states] == before
-    (values,), used = _run(graph, mesh_object, stack.mesh, outputs, weights)
+    values, used = _run(graph, mesh_object, stack.mesh, outputs, weights)
   output = np.full(x.shape, np.nan)
   for step, value in enumerate(values):
     for row, p in enumerate(first + step):
@@ -317,7 +317,7 @@ def evaluate(
   """The float32 values of what `build` makes: tensors in any structure."""
   with new_graph(mesh) as (graph, mesh_object):
     fetches = build(mesh_object)
-    return _run(graph, mesh_object, mesh, fetches, weights)[0][0]
+    return _run(graph, mesh_object, mesh, fetches, weights)[0]
 
 
 def variables(
@@ -334,11 +334,6 @@ def variables(
     }
 
 
-def initial(make_layer: MakeLayer, x: Array) -> dict[str, Array]:
-  """The variables of a new layer by name."""
-  return parallel(make_layer, x, mode='eval', weights=None).weights
-
-
 # A graph that runs once is not worth rewriting.
 _UNOPTIMIZED = tf.GraphOptions()
 _UNOPTIMIZED.rewrite_options.disable_meta_optimizer = True
@@ -350,9 +345,8 @@ def _run(
   mesh: Mesh,
   fetches: Any,
   weights: Optional[Initial],
-  runs: int = 1,
-) -> tuple[list[Any], dict[str, Array]]:
-  """The float32 values of each run of a graph, and those of its variables."""
+) -> tuple[Any, dict[str, Array]]:
+  """The float32 values of a graph, and those of its variables."""
   # Lowering stacks variables of one shape and forgets their names.
   names = {v.name for v in graph.all_variables}
   lowering = mtf.Lowering(graph, {mesh_object: mesh.implementation()})
@@ -381,7 +375,7 @@ def _run(
     )
     values = values or session.run(masters)
     session.run(lowering.copy_masters_to_slices())
-    return [session.run(fetches) for _ in range(runs)], values
+    return session.run(fetches), values
 
 
 @contextlib.contextmanager

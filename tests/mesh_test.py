@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf.host import gin_files
-from tests import family, harness
+from tests import checks, family, harness
 from tests.harness import DECODER, ENCODER, Mesh
 
 LAYOUT = 'ensemble:ensemble,batch:batch,d_ff:model,heads:model,vocab:model'
@@ -50,9 +50,7 @@ def test_every_member(name, mesh):
   stack = DECODER if packed else ENCODER
   many = run(name, packed, stack, MESHES[mesh])
   one = run(name, packed, stack, harness.ONE_DEVICE)
-  harness.assert_close(many.output, one.output, 'output')
-  harness.assert_close(many.gradients, one.gradients, 'gradient')
-  assert many.weights.keys() == one.weights.keys()
+  checks.same(many, one)
 
 
 @pytest.mark.slow
@@ -62,17 +60,12 @@ def test_every_member(name, mesh):
 )
 def test_no_device_holds_all_of_the_attention(name, mesh, examples):
   member = family.ALL[name].but(num_heads=4)
-  shapes = harness.parallel(
+  result = harness.parallel(
     member, family.tokens(IDS), IDS, DECODER, mesh=MESHES[mesh]
-  ).shapes
-  largest = max(
-    np.prod(shape, dtype=int)
-    for _, shape in shapes
-    if len(shape) >= 3 and shape[-2:] == (7, 7)
   )
   # Without a batch, only the heads are split.
   split = 4 if examples > 1 else mtf.convert_to_shape(mesh)[-1].size
-  assert largest == examples * 4 * 7 * 7 // split
+  assert result.largest(7, 7) == examples * 4 * 7 * 7 // split
 
 
 @pytest.mark.slow

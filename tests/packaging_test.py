@@ -4,7 +4,6 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 
@@ -12,7 +11,7 @@ import pytest
 
 import synth_mtf
 from tests import checkout
-from tests.checkout import CHECKOUT
+from tests.checkout import CHECKOUT, run
 
 pytestmark = pytest.mark.slow  # builds a wheel and starts processes
 
@@ -35,18 +34,6 @@ for variant in pathlib.Path(synth_mtf.gin_path(), 'variants').glob('*.gin'):
 """
 
 
-def run(*words, **options):
-  return subprocess.run(
-    words, capture_output=True, text=True, timeout=300, check=False, **options
-  )
-
-
-def output(*words, **options):
-  done = run(*words, **options)
-  assert done.returncode == 0, done.stderr
-  return done.stdout
-
-
 def files(folder):
   """The files below a folder, relative to it, but for Python's own."""
   return {
@@ -66,7 +53,6 @@ def sdist(copy, tmp_path_factory):
   folder = tmp_path_factory.mktemp('sdist')
   words = ('setup.py', '--quiet', 'sdist', '--dist-dir', folder)
   done = run(sys.executable, *words, cwd=copy)
-  assert done.returncode == 0, done.stderr
   assert 'warning: no files found matching' not in done.stderr
   (archive,) = folder.iterdir()
   return archive
@@ -78,7 +64,7 @@ def installed(request, tmp_path_factory):
   folder = tmp_path_factory.mktemp('installed')
   pip = [sys.executable, '-m', 'pip', '--quiet']
   options = ['--no-deps', '--no-build-isolation', '--no-compile']
-  output(*pip, 'install', *options, '--target', folder, source, cwd='/')
+  run(*pip, 'install', *options, '--target', folder, source, cwd='/')
   return folder
 
 
@@ -104,24 +90,26 @@ def test_every_file_is_in_it_and_no_other(installed):
 
 def test_it_works_from_another_folder(installed, tmp_path):
   (tmp_path / 'look.py').write_text(LOOK)
-  options = {'env': {**os.environ, 'PYTHONPATH': str(installed)}}
-  printed = output(sys.executable, tmp_path / 'look.py', cwd='/', **options)
-  package, tasks, gin, gin_files, has_mixture = printed.splitlines()
+  environment = {**os.environ, 'PYTHONPATH': str(installed)}
+  words = sys.executable, tmp_path / 'look.py'
+  looked = run(*words, cwd='/', env=environment)
+  package, tasks, gin, gin_files, has_mixture = looked.stdout.splitlines()
   assert package == str(installed / 'synth_mtf' / '__init__.py')
   assert tasks == str(installed / 'synth_mtf' / 'tasks' / '__init__.py')
   assert gin_files == str(installed / 'synth_mtf' / 'gin')
   assert not gin.startswith(str(installed))
   assert has_mixture == 'True'
   command = installed / 'bin' / 'synth-mtf'
-  version = output(sys.executable, command, '--version', **options)
+  words = sys.executable, command, '--version'
+  version = run(*words, env=environment).stdout
   assert version == f'synth-mtf {synth_mtf.__version__}\n'
 
 
 def test_the_checkout_that_shadows_an_installation_is_whole():
   """A process that starts in its root imports it, as a fork server does."""
   environment = {k: v for k, v in os.environ.items() if k != 'PYTHONPATH'}
-  printed = output(sys.executable, '-c', LOOK, cwd=CHECKOUT, env=environment)
-  package, _, gin, gin_files, has_mixture = printed.splitlines()
+  looked = run(sys.executable, '-c', LOOK, env=environment)
+  package, _, gin, gin_files, has_mixture = looked.stdout.splitlines()
   assert pathlib.Path(package) == CHECKOUT / 'synth_mtf' / '__init__.py'
   assert pathlib.Path(gin_files).samefile(CHECKOUT / 'gin')
   assert 'site-packages' in gin
@@ -150,7 +138,7 @@ def test_the_version_is_the_same_everywhere():
 @pytest.mark.parametrize('version', ['(3, 12, 1)', '(3, 8, 18)', '(4, 0, 0)'])
 def test_a_wrong_python_is_one_line_for_pip(version):
   code = f'import sys; sys.version_info = {version}; import build_backend'
-  done = run(sys.executable, '-c', code, cwd=CHECKOUT)
+  done = run(sys.executable, '-c', code, check=False)
   assert done.returncode == 1
   assert done.stderr.count('\n') == 1
   assert done.stderr.startswith('synth_mtf needs Python 3.9, 3.10 or 3.11')
@@ -181,7 +169,7 @@ def test_a_suitable_python_is_found(tmp_path, versions, words, found, message):
     )
     program.chmod(0o755)
   command = ['/bin/sh', CHECKOUT / '.ci' / 'find_python', *words]
-  done = run(*command, env={'PATH': tmp_path})
+  done = run(*command, check=False, env={'PATH': tmp_path})
   assert done.returncode == (not found)
   assert done.stdout == (f'{tmp_path / found}\n' if found else '')
   assert message in done.stderr
@@ -190,7 +178,7 @@ def test_a_suitable_python_is_found(tmp_path, versions, words, found, message):
 def make(*words, cwd=CHECKOUT):
   """What make would run; also where make itself runs the tests."""
   settings = [f'--unset={name}' for name in ('MAKEFLAGS', 'MAKELEVEL', 'TF')]
-  return run('env', *settings, 'make', '-n', *words, cwd=cwd)
+  return run('env', *settings, 'make', '-n', *words, cwd=cwd, check=False)
 
 
 needs_make = pytest.mark.skipif(

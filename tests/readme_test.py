@@ -17,7 +17,6 @@ import pathlib
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 
 import pytest
@@ -95,17 +94,7 @@ def run(command, folder):
   paths = (folder / '.venv' / 'bin', BIN, os.environ['PATH'])
   environment = {**os.environ, 'PATH': ':'.join(map(str, paths))}
   environment.pop('PYTHONPATH', None)  # of a checkout that is not installed
-  done = subprocess.run(
-    command,
-    shell=True,
-    cwd=folder,
-    env=environment,
-    capture_output=True,
-    text=True,
-    timeout=600,
-    check=False,
-  )
-  assert done.returncode == 0, f'{command}\n{done.stderr[-3000:]}'
+  checkout.run('sh', '-c', command, cwd=folder, env=environment)
 
 
 def check(command):
@@ -121,7 +110,7 @@ def check(command):
   elif program == 'synth-mtf':
     cli.parser().parse_args(words[1:])
   elif program == 'make':
-    subprocess.run(['make', '-n', *words[1:]], cwd=CHECKOUT, check=True)
+    checkout.run('make', '-n', *words[1:])
   elif program == 'pip':
     check_pip(words)
   elif re.fullmatch(r'python(3(\.\d+)?)?', program):

@@ -57,7 +57,7 @@ class ConvReluDense(transformer.TransformerLayer):
     self,
     context: transformer.Context,
     x: mtf.Tensor,
-    losses: Optional[list[mtf.Tensor]] = None,
+    _losses: Optional[list[mtf.Tensor]] = None,
   ) -> mtf.Tensor:
     """Calls the layer.
 
@@ -65,12 +65,10 @@ class ConvReluDense(transformer.TransformerLayer):
       context: the host's Context, in any of its modes.
       x: [batch..., length, d_model], or [batch..., d_model] in incremental
         decoding; zero at padding.
-      losses: unused.
 
     Returns:
       A tensor of the shape of x.
     """
-    del losses
     d_model = x.shape.dims[-1]
     window = neighbours(context, x, self.filter_dim)
     h = mtf.layers.dense(

@@ -27,6 +27,8 @@ class Linformer(AttentionLayer):
   decoders, packed rows and relative position biases.
   """
 
+  relative_attention_types = (None,)
+
   def __init__(
     self,
     projected_length: int = 32,
@@ -51,11 +53,6 @@ class Linformer(AttentionLayer):
         f'Linformer.projected_length = {projected_length}: expected at least 1'
       )
     self.projected_dim = mtf.Dimension('projected_length', projected_length)
-    if self.relative_attention_type is not None:
-      raise ConfigurationError(
-        'Linformer has no relative position bias; set '
-        'Linformer.relative_attention_type = None'
-      )
 
   @property
   def label(self) -> str:

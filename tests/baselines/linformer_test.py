@@ -102,7 +102,7 @@ def test_one_head_and_its_defaults():
     (
       {'relative_attention_type': 'bias'},
       ENCODER,
-      'no relative position bias',
+      r"relative_attention_type = 'bias': expected one of \[None\]",
     ),
     (
       {'projectd_length': 3},

@@ -14,7 +14,7 @@ members = family.some('random', 'random_vanilla', 'mlp_mixer')
 
 
 def attention_weights(member, **settings):
-  """Attention weights without dropout, and those of 150 training steps.
+  """Weights without dropout, and those of 300 equal examples with it.
 
   Values are one-hot vectors of the tokens and the output projection is the
   identity, so that the output spells out the weights: [batch, heads, length,
@@ -29,16 +29,15 @@ def attention_weights(member, **settings):
       return np.eye(width)
     return np.abs(harness.draw(variable, shape)) + 0.5
 
-  x = np.zeros([family.BATCH, SIZE, width], np.float32)
+  x = np.zeros([300, SIZE, width], np.float32)
   x[:, np.arange(SIZE), np.arange(SIZE)] = 1
   found = []
-  for rate, runs in ((0.0, 1), (RATE, 150)):
+  for rate in (0.0, RATE):
     output = harness.parallel(
       member.but(key_value_size=SIZE, dropout_rate=rate, **settings),
       x,
       np.ones(x.shape[:2], int),
       weights=weights,
-      runs=runs,
     ).output
     split = output.reshape(*output.shape[:-1], family.HEADS, SIZE)
     found.append(np.moveaxis(split, -2, -3))
@@ -48,9 +47,8 @@ def attention_weights(member, **settings):
 @members
 @pytest.mark.parametrize('packed', [False, True], ids=['unpacked', 'packed'])
 def test_all_queries_share_one_decision(member, packed):
-  weights, runs = attention_weights(member, packed=packed)
-  # [runs, batch, heads, length, memory_length]
-  factors = runs / weights
+  weights, dropped = attention_weights(member, packed=packed)
+  factors = dropped / weights  # [batch, heads, length, memory_length]
   kept = factors > 0.5
   np.testing.assert_allclose(factors[kept], 1 / (1 - RATE), rtol=1e-3)
   np.testing.assert_allclose(factors[~kept], 0, atol=1e-3)
@@ -58,20 +56,20 @@ def test_all_queries_share_one_decision(member, packed):
   decisions = kept[..., 0, :]
   deviation = np.sqrt(RATE * (1 - RATE) / decisions.size)
   assert abs(decisions.mean() - (1 - RATE)) < 5 * deviation
-  for axis, what in enumerate(['runs', 'examples', 'heads', 'keys']):
+  for axis, what in enumerate(['examples', 'heads', 'keys']):
     first = np.take(decisions, [0], axis)
     assert (decisions != first).any(), f'all {what} share decisions'
-  # The mean over many runs is the weight without dropout.
-  error = np.abs(runs.mean(0) / weights - 1).max()
-  assert error < 6 * np.sqrt(RATE / (1 - RATE) / len(runs))
+  # The mean over many examples is the weight without dropout.
+  error = np.abs(factors.mean(0) - 1).max()
+  assert error < 6 * np.sqrt(RATE / (1 - RATE) / len(factors))
 
 
 @members
 def test_gin_may_ask_for_a_decision_per_weight(member):
-  weights, runs = attention_weights(
+  weights, dropped = attention_weights(
     member, attention_kwargs={'dropout_broadcast_dims': []}
   )
-  kept = runs / weights > 0.5
+  kept = dropped / weights > 0.5
   assert (kept != kept[..., :1, :]).any()
   deviation = np.sqrt(RATE * (1 - RATE) / kept.size)
   assert abs(kept.mean() - (1 - RATE)) < 5 * deviation

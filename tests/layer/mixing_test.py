@@ -22,7 +22,8 @@ X = family.tokens(np.ones([2, 7]))
 )
 def test_variable(member, mixing, shape):
   """[synthesizers, heads], before its softmax; all start with equal weights."""
-  drawn = harness.initial(member.but(mixing=mixing), X)
+  member = member.but(mixing=mixing)
+  drawn = harness.parallel(member, X, mode='eval', weights=None).weights
   if shape is None:
     assert 'alpha' not in drawn
   else:

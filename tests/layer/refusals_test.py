@@ -18,13 +18,9 @@ REFUSED = [
   ({'num_memory_heads': -1}, r'num_memory_heads = -1'),
   ({'attention_func': 'hybrid'}, r"SelfAttention\.attention_func = 'hybrid'"),
   ({'use_hyperprompt': True}, r'SelfAttention\.use_hyperprompt'),
-  (
-    {'hyperprompt_length_encoder': 3},
-    r'SelfAttention\.hyperprompt_length_encoder',
-  ),
-  (
-    {'hyperprompt_length_decoder': 3},
-    r'SelfAttention\.hyperprompt_length_decoder',
+  *(
+    ({setting: 3}, rf'SelfAttention\.{setting}')
+    for setting in ('hyperprompt_length_encoder', 'hyperprompt_length_decoder')
   ),
   (
     {'attention_kwargs': {'extra_logit': 0.0}},
@@ -38,17 +34,16 @@ SELF_ATTENTION = [
     r"SyntheticAttention\.mixing = 'softmaxx'.*'softmax', 'layer_softmax', "
     r"'sum'.*did you mean 'softmax'",
   ),
-  (
-    {'index_by': 'rows'},
-    r"SyntheticAttention\.index_by = 'rows'.*did you mean 'row'",
-  ),
-  (
-    {'normalize': 'softmx'},
-    r"SyntheticAttention\.normalize = 'softmx'.*did you mean 'softmax'",
-  ),
-  (
-    {'relative_attention_type': 'bais'},
-    r"Attention\.relative_attention_type = 'bais'.*did you mean 'bias'",
+  *(
+    (
+      {setting: value},
+      rf"SyntheticAttention\.{setting} = '{value}'.*did you mean '{meant}'",
+    )
+    for setting, value, meant in (
+      ('index_by', 'rows', 'row'),
+      ('normalize', 'softmx', 'softmax'),
+      ('relative_attention_type', 'bais', 'bias'),
+    )
   ),
   ({'nomber_of_heads': 3}, "nomber_of_heads.*did you mean 'num_heads'"),
   ({'pakced': True}, "pakced.*did you mean 'packed'"),
@@ -57,21 +52,14 @@ SELF_ATTENTION = [
     {'attention_func': 'hybrid', 'use_hyperprompt': True},
     'attention_func.*use_hyperprompt',
   ),
-  (
-    {'synthesizers': []},
-    r'SyntheticAttention\.synthesizers = \[\].*at least one',
-  ),
-  (
-    {'synthesizers': [synth_mtf.DotProduct, 'Random']},
-    r"SyntheticAttention\.synthesizers = \['Random'\].*function",
-  ),
-  (
-    {'synthesizers': synth_mtf.DotProduct()},
-    r'SyntheticAttention\.synthesizers = .*expected a list',
-  ),
-  (
-    {'synthesizers': [dict]},
-    r'SyntheticAttention\.synthesizers made \[\{\}\].*SynthesizingFunction',
+  *(
+    ({'synthesizers': makers}, rf'SyntheticAttention\.synthesizers {message}')
+    for makers, message in (
+      ([], r'= \[\].*at least one'),
+      ([synth_mtf.DotProduct, 'Random'], r"= \['Random'\].*function"),
+      (synth_mtf.DotProduct(), '= .*expected a list'),
+      ([dict], r'made \[\{\}\].*SynthesizingFunction'),
+    )
   ),
 ]
 CROSS_ATTENTION = [

@@ -23,30 +23,19 @@ SELF_ATTENTION = sorted(
 STEPS = 'universal_transformer.UTLayerStack.num_rec_steps = {}'
 
 
+LAYER = 'layer = @SyntheticEncDecAttention'
+OTHERWISE = 'otherwise = @DotProductEncDecAttention'
+
+
 @pytest.mark.parametrize(
   'place, bindings, expected',
   [
     ('self', [], transformer_layers.SelfAttention),
     ('self', ['layer = @SyntheticAttention'], synth_mtf.SyntheticAttention),
     ('cross', [], transformer_layers.EncDecAttention),
-    (
-      'cross',
-      ['otherwise = @DotProductEncDecAttention'],
-      synth_mtf.DotProductEncDecAttention,
-    ),
-    (
-      'cross',
-      ['layer = @SyntheticEncDecAttention'],
-      synth_mtf.SyntheticEncDecAttention,
-    ),
-    (
-      'cross',
-      [
-        'layer = @SyntheticEncDecAttention',
-        'otherwise = @DotProductEncDecAttention',
-      ],
-      synth_mtf.SyntheticEncDecAttention,
-    ),
+    ('cross', [OTHERWISE], synth_mtf.DotProductEncDecAttention),
+    ('cross', [LAYER], synth_mtf.SyntheticEncDecAttention),
+    ('cross', [LAYER, OTHERWISE], synth_mtf.SyntheticEncDecAttention),
   ],
 )
 def test_the_layer_in_a_place(place, bindings, expected):

@@ -1,6 +1,7 @@
 """What every synthesizing function declares and has, for each of the family."""
 
 import dataclasses
+import math
 
 import gin
 import numpy as np
@@ -21,9 +22,9 @@ each_table = family.every(family.SINGLE, takes='max_length')
 each_tiled_table = family.every(family.SINGLE, takes='tile_length')
 
 
-def variables(member):
+def variables(member, x=X):
   """The shapes of the variables that make the logits."""
-  shapes = harness.variables(member, X)
+  shapes = harness.variables(member, x)
   del shapes['v'], shapes['o']
   return shapes
 
@@ -67,6 +68,24 @@ def test_variables(name, heads, scope, expected):
   found = harness.variables(member, X)
   assert (found.pop('v'), found.pop('o')) == ((11, 5 * heads), (5 * heads, 11))
   assert found == {scope + n: shape for n, shape in expected.items()}
+
+
+D = 15  # d_model, here that of all heads together
+# Table 1 counts the parameters that make the logits of one head. With heads of
+# d / heads channels, the layer also has d^2 for its d^2, but heads N^2 for N^2.
+TABLE_1 = {
+  'vanilla': 2 * D**2,
+  'random': 3 * 13**2,
+  'factorized_random': 3 * 2 * 13 * 4,
+  'dense': D**2 + D * 13,
+  'factorized_dense': D**2 + D * (3 + 7),
+}
+
+
+@pytest.mark.parametrize('name', TABLE_1)
+def test_parameters_are_those_of_the_paper(name):
+  found = variables(family.ALL[name], harness.draw('x', [2, 7, D]))
+  assert sum(map(math.prod, found.values())) == TABLE_1[name]
 
 
 def declaring(name, member):
@@ -147,13 +166,8 @@ def test_logits_that_ignore_the_input_have_no_batch(member):
   one, other = (
     member.reference(x, weights).logits for x in X.astype(np.float64)
   )
-  largest = max(
-    int(np.prod(shape))
-    for _, shape in result.shapes
-    if shape[-2:] == X.shape[1:2] * 2
-  )
   batch = 1 if np.array_equal(one, other) else len(X)
-  assert largest == batch * family.HEADS * X.shape[1] ** 2
+  assert result.largest(7, 7) == batch * family.HEADS * 7**2
 
 
 @family.some(  # fixed patterns draw nothing
@@ -166,8 +180,8 @@ def test_initial_logits_have_unit_variance(member):
   member = member.of_size(max_length=61, bottleneck_size=16)
   member = member.but(key_value_size=64)
   x = np.random.RandomState(0).standard_normal([2, 61, 64]).astype(np.float32)
-  drawn = family.float64(harness.initial(member, x))
-  logits = member.reference(x[0].astype(np.float64), drawn).logits
+  drawn = harness.parallel(member, x, mode='eval', weights=None).weights
+  logits = member.reference(x[0], family.float64(drawn)).logits
   assert 0.75 < logits.std() < 1.3
   assert abs(logits.mean()) < 0.3
 
@@ -207,29 +221,17 @@ def test_a_longer_sequence_is_refused_in_decoding():
     harness.decode(family.R.of_size(max_length=5), X)
 
 
-SIZES = [
-  'max_length',
-  'key_value_size',
-  'bottleneck_size',
-  'filter_width',
-  'rank',
-]
-
-
 @pytest.mark.parametrize(
-  'name, setting',
-  [
-    (name, setting)
-    for setting in SIZES
-    for name, member in family.SINGLE.items()
-    if member.takes(setting)
-  ],
+  'setting',
+  ['max_length', 'key_value_size', 'bottleneck_size', 'filter_width', 'rank'],
 )
-def test_a_size_below_1_is_refused(name, setting):
-  with pytest.raises(
-    ConfigurationError, match=rf'\w\.{setting} = 0: expected at least 1'
-  ):
-    family.ALL[name].of_size(**{setting: 0}).functions()
+def test_a_size_below_1_is_refused(setting):
+  message = rf'\w\.{setting} = 0: expected at least 1'
+  members = [m for m in family.SINGLE.values() if m.takes(setting)]
+  assert members
+  for member in members:
+    with pytest.raises(ConfigurationError, match=message):
+      member.of_size(**{setting: 0}).functions()
 
 
 @each_tiled_table

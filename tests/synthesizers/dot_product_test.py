@@ -7,7 +7,7 @@ import pytest
 from mesh_tensorflow.transformer import transformer_layers
 
 import synth_mtf
-from tests import family, harness
+from tests import checks, family, harness
 from tests.family import PACKED, PADDED
 from tests.harness import DECODER, ENCODER, LM
 
@@ -42,18 +42,6 @@ def both(settings, run, *arguments, packed=False, **changes):
   return [run(make, *arguments, **changes) for make in makers]
 
 
-def assert_same(theirs, ours, tolerance=1e-5):
-  assert {n: w.shape for n, w in ours.weights.items()} == {
-    n: w.shape for n, w in theirs.weights.items()
-  }
-  assert set(ours.trainable) == set(theirs.trainable)
-  harness.assert_close(ours.output, theirs.output, 'output', tolerance)
-  harness.assert_close(ours.gradients, theirs.gradients, 'gradient', tolerance)
-  harness.assert_close(
-    np.array(ours.losses), np.array(theirs.losses), 'losses', tolerance
-  )
-
-
 # These differ between encoder and decoder.
 BY_STACK = ['bias', 'few_buckets', 'contextual']
 
@@ -76,11 +64,10 @@ BY_STACK = ['bias', 'few_buckets', 'contextual']
 )
 def test_training(name, stack, rows):
   x = family.tokens(rows.ids)
-  assert_same(
-    *both(
-      SETTINGS[name], harness.parallel, x, rows.ids, stack, packed=rows.packed
-    )
+  theirs, ours = both(
+    SETTINGS[name], harness.parallel, x, rows.ids, stack, packed=rows.packed
   )
+  checks.same(ours, theirs)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +86,7 @@ def test_modes(stack, ids, changes):
   theirs, ours = both(
     SETTINGS['bias'], harness.parallel, x, ids, stack, **changes
   )
-  assert_same(theirs, ours, tolerance)
+  checks.same(ours, theirs, tolerance)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +116,6 @@ def test_layers_share_a_relative_bias():
 
   x = family.tokens(PADDED.ids)
   theirs, ours = both(settings, two_layers, x, PADDED.ids, ENCODER)
-  assert_same(theirs, ours)
+  checks.same(ours, theirs)
   biases = [n for n in ours.weights if 'relative_attention_bias' in n]
   assert biases == ['layer_000/relative_attention_bias']

@@ -2,13 +2,12 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from tests.conftest import CHECKOUT
+from tests.checkout import run
 from tests.harness import assert_close
 from tests.tpu import program
 from tests.tpu.program_test import OURS
@@ -26,16 +25,10 @@ DEFAULT = [
 def proofs(settings):
   """Runs settings in one process of their own, whose CPU has 8 devices."""
   words = [word for setting in settings for word in setting]
-  result = subprocess.run(
-    [sys.executable, '-m', 'tests.tpu.replicas', *words],
-    cwd=CHECKOUT,
-    env={**os.environ, 'CUDA_VISIBLE_DEVICES': ''},
-    capture_output=True,
-    text=True,
-    check=False,
-  )
-  assert result.returncode == 0, result.stderr[-5000:]
-  lines = [x for x in result.stdout.splitlines() if x.startswith('{')]
+  command = sys.executable, '-m', 'tests.tpu.replicas', *words
+  environment = {**os.environ, 'CUDA_VISIBLE_DEVICES': ''}
+  printed = run(*command, env=environment, timeout=None).stdout
+  lines = [x for x in printed.splitlines() if x.startswith('{')]
   assert len(lines) == len(settings)
   return [json.loads(line) for line in lines]
 
@@ -63,7 +56,7 @@ def test_cores_agree_with_one_device_for_every_variant():
 
 def test_a_layer_of_make_tpu_compile_is_lowered(tmp_path):
   words = ['-m', 'tests.tpu.lower', tmp_path, 'random', '--layers', '1']
-  subprocess.run([sys.executable, *words], cwd=CHECKOUT, check=True)
+  run(sys.executable, *words)
   hlo = (tmp_path / 'random.hlo').read_bytes()
   assert b'all-reduce' in hlo  # the sums across cores
 
