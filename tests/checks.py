@@ -1,7 +1,7 @@
 """Compares a layer with its reference: output, losses, and all gradients."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
 import mesh_tensorflow as mtf
@@ -49,19 +49,14 @@ def parallel(
   for loss in result.losses:
     harness.assert_close(loss, z_loss, 'z loss', tolerance)
   if result.gradients:
-    found = result.gradients
-    assert set(found) == {*at} & {'x', 'memory'} | {*result.trainable}
+    names = {*at} & {'x', 'memory'} | {*result.trainable}
+    assert set(result.gradients) == names
 
     def differentiated(at: reference.Weights) -> Any:
       attention, z_loss = expected(at)
       return (attention.y * harness.draw('cotangent', x.shape)).sum() + z_loss
 
-    probes = reference.probes(
-      differentiated,
-      {name: at[name] for name in at if name in found},
-      fixed={name: at[name] for name in at if name not in found},
-    )
-    gradients(found, probes, tolerance)
+    gradients(result.gradients, differentiated, at, tolerance)
   return result
 
 
@@ -161,23 +156,29 @@ def alignment(
 
 def gradients(
   found: Mapping[str, Array],
-  probes: Sequence[reference.Probe],
-  tolerance: float,
+  f: Callable[[reference.Weights], Any],
+  at: reference.Weights,
+  tolerance: float = 1e-5,
 ) -> None:
-  """Compares gradients by variable with derivatives of the reference."""
+  """Compares gradients by name with the derivatives of f at these arrays."""
+  probes = reference.probes(
+    f,
+    {name: array for name, array in at.items() if name in found},
+    fixed={name: array for name, array in at.items() if name not in found},
+  )
   faults = []
-  for probe in probes:
-    gradient = found[probe.name].astype(np.float64)
+  for name, direction, expected in probes:
+    gradient = found[name].astype(np.float64)
     scale = max(np.abs(gradient).max(), VANISHING)
-    along = (gradient * probe.direction).sum()
-    error = abs(along - probe.derivative) / scale
+    along = (gradient * direction).sum()
+    error = abs(along - expected) / scale
     if not error <= tolerance:
-      entries = np.argwhere(probe.direction)
+      entries = np.argwhere(direction)
       where = tuple(entries[0]) if len(entries) == 1 else 'a mixture of all'
       faults.append(
-        f'gradient of {probe.name} at {where} is {along:.7g}, expected '
-        f'{probe.derivative:.7g}; the error is {error:.2g} of the largest '
-        f'entry, {scale:.3g}'
+        f'gradient of {name} at {where} is {along:.7g}, expected '
+        f'{expected:.7g}; the error is {error:.2g} of the largest entry, '
+        f'{scale:.3g}'
       )
   assert not faults, '\n'.join(faults)
 

@@ -35,12 +35,14 @@ def run(
   vocab=VOCAB,
   bindings=(),
   weights=harness.draw,
+  mesh=harness.ONE_DEVICE,
 ):
+  """What `build` makes of a mesh and a model on it."""
   gin_files.parse(model.files(variant), [*TINY, *bindings])
-  return harness.evaluate(
-    lambda mesh: build(mesh, utils.build_model(model_type, vocab, vocab)),
-    weights=weights,
-  )
+  rules = mtf.convert_to_layout_rules(mesh.layout)
+  shape = mtf.convert_to_shape(mesh.shape)
+  made = utils.build_model(model_type, vocab, vocab, rules, shape)
+  return harness.evaluate(lambda mesh: build(mesh, made), mesh, weights)
 
 
 def ids(mesh, array):

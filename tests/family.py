@@ -144,9 +144,10 @@ def across(member: Member) -> Member:
 _PATTERNS = 'previous', 'left', 'start'
 
 
-def _bottleneck(
+def bottleneck(
   inner: MakeFunction, formula: Callable[..., Any], scope: str, **settings: Any
 ) -> Member:
+  """BottleneckDense with this function inside."""
   formula = functools.partial(formula, scope=f'bottleneck_dense/{scope}')
   return single(
     synth_mtf.BottleneckDense,
@@ -187,8 +188,8 @@ VARIANTS = {
   'conv_relu_conv': single(
     synth_mtf.ConvolutionalDense, reference.conv_relu_conv, filter_width=3
   ),
-  'bottleneck_dense': _bottleneck(synth_mtf.Dense, reference.dense, 'dense'),
-  'bottleneck_conv_relu_conv': _bottleneck(
+  'bottleneck_dense': bottleneck(synth_mtf.Dense, reference.dense, 'dense'),
+  'bottleneck_conv_relu_conv': bottleneck(
     synth_mtf.ConvolutionalDense,
     reference.conv_relu_conv,
     'convolutional_dense',

@@ -5,11 +5,9 @@ import functools
 import mesh_tensorflow as mtf
 import numpy as np
 import pytest
-import tensorflow.compat.v1 as tf
-from mesh_tensorflow.transformer import utils
 
-from synth_mtf.host import gin_files
-from tests import checks, family, harness
+from tests import checks, decoding_test, family, harness
+from tests.decoding_test import FLOAT32, ids
 from tests.harness import DECODER, ENCODER, Mesh
 
 LAYOUT = 'ensemble:ensemble,batch:batch,d_ff:model,heads:model,vocab:model'
@@ -20,7 +18,6 @@ MESHES = {
 # Four rows, which any mesh here divides.
 IDS = family.PADDED.ids
 PACKED = np.concatenate([family.PACKED.ids[:2], family.PACKED.ids[1::-1]])
-FLOAT32 = mtf.VariableDType(tf.float32, tf.float32, tf.float32)
 
 FAST = ('random', 'random_dense_vanilla', 'conv_relu_conv')
 
@@ -90,28 +87,10 @@ def test_a_training_step_of_a_model():
 
 
 def _train(mesh):
-  gin_files.parse(
-    ['sizes/tiny.gin', 'variants/random_vanilla.gin'],
-    [
-      'd_model = 8',
-      'd_ff = 12',
-      'num_layers = 1',
-      'num_heads = 4',
-      'd_kv = 2',
-      'dropout_rate = 0.0',
-      'Unitransformer.max_length = 8',
-      'Unitransformer.vocab_divisor = 4',
-    ],
-  )
-  rng = np.random.RandomState(0)
-
-  def build(mesh_object):
-    layout = mtf.convert_to_layout_rules(mesh.layout)
-    shape = mtf.convert_to_shape(mesh.shape)
-    model = utils.build_model('bitransformer', 20, 20, layout, shape)
+  def build(mesh_object, model):
+    rng = np.random.RandomState(0)
     inputs, targets = (
-      harness.constant(mesh_object, rng.randint(2, 20, [4, n]), 'batch length')
-      for n in (7, 5)
+      ids(mesh_object, rng.randint(2, 20, [4, n])) for n in (7, 5)
     )
     _, loss = model.call_simple(
       inputs,
@@ -129,4 +108,7 @@ def _train(mesh):
     }
     return {'loss': loss, 'weights': updated}
 
-  return harness.evaluate(build, mesh)
+  bindings = ['d_ff = 12', 'num_heads = 4', 'dropout_rate = 0.0']
+  return decoding_test.run(
+    'random_vanilla', build, vocab=20, bindings=bindings, mesh=mesh
+  )

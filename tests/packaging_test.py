@@ -91,8 +91,8 @@ def test_every_file_is_in_it_and_no_other(installed):
 def test_it_works_from_another_folder(installed, tmp_path):
   (tmp_path / 'look.py').write_text(LOOK)
   environment = {**os.environ, 'PYTHONPATH': str(installed)}
-  words = sys.executable, tmp_path / 'look.py'
-  looked = run(*words, cwd='/', env=environment)
+  look = [sys.executable, tmp_path / 'look.py']
+  looked = run(*look, cwd='/', env=environment)
   package, tasks, gin, gin_files, has_mixture = looked.stdout.splitlines()
   assert package == str(installed / 'synth_mtf' / '__init__.py')
   assert tasks == str(installed / 'synth_mtf' / 'tasks' / '__init__.py')
@@ -100,9 +100,9 @@ def test_it_works_from_another_folder(installed, tmp_path):
   assert not gin.startswith(str(installed))
   assert has_mixture == 'True'
   command = installed / 'bin' / 'synth-mtf'
-  words = sys.executable, command, '--version'
-  version = run(*words, env=environment).stdout
-  assert version == f'synth-mtf {synth_mtf.__version__}\n'
+  version = [sys.executable, command, '--version']
+  printed = run(*version, env=environment).stdout
+  assert printed == f'synth-mtf {synth_mtf.__version__}\n'
 
 
 def test_the_checkout_that_shadows_an_installation_is_whole():
@@ -181,12 +181,6 @@ def make(*words, cwd=CHECKOUT):
   return run('env', *settings, 'make', '-n', *words, cwd=cwd, check=False)
 
 
-needs_make = pytest.mark.skipif(
-  not shutil.which('make'), reason='make is not installed'
-)
-
-
-@needs_make
 def test_make_makes_the_environment_only_if_need_be(tmp_path):
   for name in ('Makefile', 'setup.py', 'constraints.txt'):
     shutil.copy(CHECKOUT / name, tmp_path)
@@ -197,7 +191,6 @@ def test_make_makes_the_environment_only_if_need_be(tmp_path):
   assert again.startswith('.venv/bin/python -m pytest ')
 
 
-@needs_make
 @pytest.mark.parametrize(
   'words, message',
   [

@@ -16,7 +16,7 @@ Everything is analytic in its inputs (comparisons look at the real part), so
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Optional, Union
 
 import numpy as np
@@ -358,29 +358,20 @@ def rows(
   return batch
 
 
-@dataclasses.dataclass(frozen=True)
-class Probe:
-  """The derivative of a function along one direction of one array."""
-
-  name: str
-  direction: Array
-  derivative: float
-
-
 def probes(
   f: Callable[[Weights], Any],
   at: Weights,
   fixed: Optional[Weights] = None,
   entries: int = 6,
   mixed: int = 3,
-) -> list[Probe]:
+) -> Iterator[tuple[str, Array, float]]:
   """Derivatives of f by single entries of each array, and along mixtures.
 
   The mixtures reveal any wrong entry; the single entries show where to look.
+  Yields the name of an array, a direction, and the derivative along it.
   `fixed` are further arrays that f takes.
   """
   rng = np.random.RandomState(0)
-  found = []
   for name, array in at.items():
     size = array.size
     directions = []
@@ -391,5 +382,4 @@ def probes(
     for flat in directions:
       direction = flat.reshape(array.shape)
       moved = {**(fixed or {}), **at, name: array + 1e-100j * direction}
-      found.append(Probe(name, direction, f(moved).imag * 1e100))
-  return found
+      yield name, direction, f(moved).imag * 1e100

@@ -176,17 +176,20 @@ def test_its_functions_have_their_own_settings():
   assert sizes(cross) == (114, 512)
 
 
+ENCODED = encoded(PADDED.inputs)
+
+
 @pytest.mark.parametrize(
   'lengths, memory, message',
   [
     (
       (6, 9),
-      encoded(PADDED.inputs),
+      ENCODED,
       r'length 7 exceeds max_length 6 .* set Random\.max_length >= 7',
     ),
     (
       (7, 8),
-      encoded(PADDED.inputs),
+      ENCODED,
       r'length 9 exceeds memory_max_length 8 of the Random table; set '
       r'cross/Random\.memory_max_length >= 9',
     ),

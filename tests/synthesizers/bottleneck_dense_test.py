@@ -1,7 +1,5 @@
 """B: a low-rank image of the token, then a local function."""
 
-import functools
-
 import pytest
 
 import synth_mtf
@@ -20,16 +18,8 @@ def test_the_default_is_a_quarter_of_the_model(d_model, r):
 
 
 def test_a_gated_function_inside():
-  member = family.single(
-    synth_mtf.BottleneckDense,
-    functools.partial(
-      reference.bottleneck,
-      inner=functools.partial(
-        reference.gated, scope='bottleneck_dense/gated_dense'
-      ),
-    ),
-    bottleneck_size=3,
-    inner=functools.partial(synth_mtf.GatedDense, max_length=13),
+  member = family.bottleneck(
+    synth_mtf.GatedDense, reference.gated, 'gated_dense'
   )
   checks.parallel(member, PACKED)
   assert member.functions()[0].letter == 'BGLU'
