@@ -50,6 +50,11 @@ PACKED = Rows(
   np.array([[1, 1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 2, 2, 0], [0] * 7]),
   np.array([[1, 1, 2, 2, 2, 2, 3, 3, 3], [1, 1, 1, 1, 2, 0, 0, 0, 0], [0] * 9]),
 )
+both_rows = pytest.mark.parametrize(
+  'rows, stack',
+  [(PADDED, harness.ENCODER), (PACKED, harness.DECODER)],
+  ids=['encoder-padded', 'decoder-packed'],
+)
 _SETTINGS = {'num_heads': HEADS, 'key_value_size': D_KV, 'packed': False}
 
 

@@ -1,9 +1,10 @@
-"""Every function and every variant has a row in tests/family.py."""
+"""What is registered with gin; all of it has a row in tests/family.py."""
 
 import pathlib
 import re
 
 import gin
+import mesh_tensorflow as mtf
 import pytest
 
 import synth_mtf
@@ -70,3 +71,13 @@ def test_a_row_is_what_gin_makes(name):
   assert layer.normalize == expected.normalize
   if name not in family.AS_ORIGINAL:
     assert layer.label == expected.label
+
+
+def test_older_runs_name_the_hosts_optimizer():
+  gin.parse_config("""
+      utils.run.optimizer = @synth_mtf.Adafactor
+      AdafactorOptimizer.decay_rate = 0.5
+  """)
+  made = synth_mtf.Adafactor(learning_rate=0.1)
+  assert isinstance(made, mtf.optimize.AdafactorOptimizer)
+  assert made._decay_rate == 0.5  # noqa: SLF001

@@ -14,6 +14,8 @@ from tests import checks, family, harness
 from tests.family import D_KV, HEADS, PACKED, PADDED
 from tests.harness import DECODER, ENCODER
 
+BIAS = {'relative_attention_type': 'bias'}
+
 
 @pytest.mark.parametrize(
   'stack',
@@ -40,24 +42,26 @@ def test_cross_attention(member):
   checks.alignment(member, PADDED, DECODER)
 
 
-@pytest.mark.parametrize('stack', [ENCODER, DECODER], ids=lambda s: s.name)
-def test_self_attention_of_the_host(stack):
-  """It is the reference's V."""
-  bias = {'relative_attention_type': 'bias'}
+@pytest.mark.parametrize(
+  'layer, settings, member, stack',
+  [
+    *(
+      (transformer_layers.SelfAttention, BIAS, family.V.but(**BIAS), stack)
+      for stack in (ENCODER, DECODER)
+    ),
+    (
+      transformer_layers.EncDecAttention,
+      {},
+      family.CROSS['cross_vanilla'],
+      DECODER,
+    ),
+  ],
+)
+def test_the_hosts_layers_are_the_references_v(layer, settings, member, stack):
   make = functools.partial(
-    transformer_layers.SelfAttention,
-    num_heads=HEADS,
-    key_value_size=D_KV,
-    **bias,
+    layer, num_heads=HEADS, key_value_size=D_KV, **settings
   )
-  checks.alignment(family.V.but(**bias), PADDED, stack, make)
-
-
-def test_cross_attention_of_the_host():
-  make = functools.partial(
-    transformer_layers.EncDecAttention, num_heads=HEADS, key_value_size=D_KV
-  )
-  checks.alignment(family.CROSS['cross_vanilla'], PADDED, DECODER, make)
+  checks.alignment(member, PADDED, stack, make)
 
 
 @pytest.mark.parametrize('kind', ['bias', 'bias_shared'])

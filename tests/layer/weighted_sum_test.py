@@ -8,7 +8,7 @@ import pytest
 from synth_mtf.cpu import tiles
 from synth_mtf.layer import weighted_sum
 from tests import checks, family, harness
-from tests.family import PACKED, PADDED
+from tests.family import PADDED
 from tests.harness import DECODER, ENCODER
 
 # One table, and two whose centers differ.
@@ -88,11 +88,7 @@ def way(request, monkeypatch):
 
 @pytest.mark.slow  # the whole family in each way
 @pytest.mark.usefixtures('way')
-@pytest.mark.parametrize(
-  'rows, stack',
-  [(PADDED, ENCODER), (PACKED, DECODER)],
-  ids=['encoder', 'decoder, packed'],
-)
+@family.both_rows
 @family.every(family.ALL)
 def test_each_way_is_the_reference(member, rows, stack):
   checks.parallel(member, rows, stack)

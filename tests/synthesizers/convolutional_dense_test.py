@@ -5,8 +5,7 @@ import pytest
 
 import synth_mtf
 from tests import checks, family
-from tests.family import PACKED, PADDED
-from tests.harness import DECODER, ENCODER, LM
+from tests.harness import LM
 
 LINEAR = family.VARIANTS['convolution']
 CONV_RELU_CONV = family.VARIANTS['conv_relu_conv']
@@ -19,11 +18,7 @@ def test_the_width_is_three_by_default():
 
 
 @pytest.mark.parametrize('width', [1, 4, 9])  # 9 is wider than the row
-@pytest.mark.parametrize(
-  'rows, stack',
-  [(PADDED, ENCODER), (PACKED, DECODER)],
-  ids=['encoder-padded', 'decoder-packed'],
-)
+@family.both_rows
 def test_filter_width(width, rows, stack):
   checks.parallel(CONV_RELU_CONV.of_size(filter_width=width), rows, stack)
 

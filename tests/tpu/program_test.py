@@ -4,6 +4,7 @@ import pathlib
 
 import pytest
 import tensorflow.compat.v1 as tf
+from absl.testing import flagsaver
 
 from synth_mtf.paths import gin_path
 from tests.tpu import program
@@ -78,14 +79,10 @@ def test_other_meshes_memory_savers_and_ensembles(setting):
 
 
 def test_one_core_a_chip():
-  flag = tf.flags.FLAGS['logical_cores_per_chip']
-  before, flag.value = flag.value, 1
-  try:
+  with flagsaver.flagsaver(logical_cores_per_chip=1):
     built = program.build(
       Setting('random_vanilla', mesh='batch:2,model:2'), cores=1
     )
-  finally:
-    flag.value = before
   assert not built.faults()
 
 
