@@ -4,7 +4,7 @@ import gin
 import mesh_tensorflow as mtf
 
 from synth_mtf.baselines import ConvReluDense, Linformer
-from synth_mtf.checkpoints.warm_start import warm_start
+from synth_mtf.checkpoints.comparison import warm_start
 from synth_mtf.cpu import EmbeddingByIndex, FeedForward
 from synth_mtf.host import gin_files
 from synth_mtf.layer.attention import SyntheticAttention

@@ -1,15 +1,22 @@
 """Compares the variables of a model with the contents of a checkpoint.
 
 A run resumes only from a checkpoint of the same model (`require_same`). It
-starts only from one that has every weight that cannot start from its initial
-value (`require_weights`).
+starts only from one (`utils.run.init_checkpoint`) that has every weight that
+cannot start from its initial value (`require_weights`).
+
+The host loads variables by name and only logs those that it does not find.
+Since a layer's scope is the name of its Python class, it would load no
+attention weights from a plain T5. `warm_start` maps their names.
 """
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Optional
 
+import gin
 import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import utils
 
 from synth_mtf.checkpoints import names
 from synth_mtf.checkpoints.files import Checkpoint, Kind
@@ -91,7 +98,6 @@ class Comparison:
       )
 
   def require_kinds(self) -> None:
-    """Raises a UserError if shapes or types differ."""
     if self.different:
       raise UserError(
         f'the checkpoint {self._path} has other shapes or types: '
@@ -146,6 +152,42 @@ def require_same(
       f'({os.path.join(folder, "operative_config.gin")}), or another '
       '--model_dir.'
     )
+
+
+@gin.configurable(module='synth_mtf')
+def warm_start(name: str) -> str:
+  """Returns the name in the checkpoint that a variable is initialized from.
+
+  Bind it to `utils.init_checkpoint_variable_mapping.mapping_fn`, as in
+  `gin/common/warm_start.gin`. The host calls it for each variable while it
+  builds the training graph.
+
+  Raises:
+    UserError: before training, if the checkpoint lacks weights that it should
+      have, or has them in another shape or type.
+  """
+  return _sources(tf.get_default_graph()).get(name, name)
+
+
+@functools.lru_cache(maxsize=1)
+def _sources(_graph: tf.Graph) -> Mapping[str, str]:
+  """Maps each loaded weight and slot to its name in the checkpoint."""
+  path = gin.get_bindings(utils.run).get('init_checkpoint')
+  if not path:
+    return {}
+  checkpoint = Checkpoint(path)
+  weights = [v for v in tf.global_variables() if names.is_weight(v.op.name)]
+  found = Comparison(kinds_of(weights), checkpoint)
+  found.require_weights()
+  found.require_kinds()
+  tf.logging.info('From %s:\n%s', checkpoint.path, found)
+  slots = {
+    f'{name}{slot[len(there) :]}': slot
+    for name, there in found.loaded.items()
+    for slot in checkpoint.slots
+    if names.slot_owner(slot) == there
+  }
+  return {**found.loaded, **slots}
 
 
 def kinds_of(variables: Iterable[tf.Variable]) -> dict[str, Kind]:

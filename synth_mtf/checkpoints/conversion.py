@@ -13,7 +13,7 @@ target's layer is filled from it:
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -27,6 +27,7 @@ from synth_mtf.host.model import ConfiguredModel
 from synth_mtf.layer.synthetic import SyntheticLayer, scopes
 from synth_mtf.synthesizers.base import (
   SynthesizingFunction,
+  described,
   function_of,
   scope_of,
 )
@@ -51,7 +52,9 @@ class Weight(NamedTuple):
 class Layer:
   """An attention layer, with the settings and variable names of our layers."""
 
-  functions: Sequence[str]  # scopes of its functions, in order
+  # The settings that affect each function's result but no variable's shape, by
+  # scope, in order; None if unknown.
+  functions: Mapping[str, Any]
   normalize: Optional[str] = 'softmax'
   index_by: str = 'position'
   weights: dict[str, Weight] = dataclasses.field(default_factory=dict)
@@ -149,10 +152,12 @@ class Conversion:
       old, new = ('v', 'kv') if 'kv' in shapes else ('kv', 'v')
       if old in source.weights:
         source.weights[new] = source.weights.pop(old)
+    alpha, heads = source.alpha, self._target.attention[scope].num_heads
+    if alpha is not None and alpha.ndim > 1 and alpha[0].size != heads:
+      raise _other_size(f'{scope}: the number of heads', alpha[0].size, heads)
     if 'alpha' in shapes:
       target.alpha = np.zeros(shapes.pop('alpha'))
       target.weights['alpha'] = Weight(target.alpha)
-      alpha = source.alpha
       same = list(source.functions) == list(target.functions)
       if alpha is not None and same and alpha.ndim <= target.alpha.ndim:
         target.alpha.T[:] = alpha.T  # broadcast if the heads shared one
@@ -175,19 +180,23 @@ class Conversion:
     for rest in shapes:
       if rest in source.weights:
         value, origin = source.weights[rest]
+        value = self._fitted(f'{scope}/{rest}', value)
         if rest in ratios:
           value = _scaled(rest, value, ratios[rest])
-        value = self._fitted(f'{scope}/{rest}', value)
         target.weights[rest] = Weight(value, origin)
       else:
         silent = not lost and rest in (*factors.values(), *names.BIASES)
         value = initial[f'{scope}/{rest}']
         target.weights[rest] = Weight(np.zeros_like(value) if silent else value)
-    if {*source.functions} & {*target.functions} - {VANILLA}:
+    common = source.functions.keys() & target.functions.keys()
+    if common - {VANILLA}:
       self.reread |= source.index_by != target.index_by
     self.exact &= (
       not lost
       and source.normalize == target.normalize
+      and all(
+        source.functions[f] in (None, target.functions[f]) for f in common
+      )
       and all(b in shapes for b in names.BIASES if b in source.weights)
       # A function without a last factor cannot compensate for a changed alpha.
       and all(
@@ -210,11 +219,7 @@ class Conversion:
     if len(there) != len(here) or not {*changed} <= {
       axis % len(here) for axis in positions
     }:
-      raise UserError(
-        f'{name} is {there} in the checkpoint and {here} in the model: they '
-        "are of different sizes. Give the gin file of the checkpoint's size, "
-        'and for FactorizedDense its max_length and factors.'
-      )
+      raise _other_size(name, there, here)
     if not self._resize:
       raise UserError(
         f'{name} is for max_length {there[changed[0]]} in the checkpoint and '
@@ -256,9 +261,8 @@ def _read(
       'gin files as --source_gin_file (its operative_config.gin will do)'
     )
   else:
-    found = Layer(
-      [f for f in dict.fromkeys(_owner(r)[0] for r in weights) if f]
-    )
+    owners = dict.fromkeys(_owner(rest)[0] for rest in weights)
+    found = Layer({f: None for f in owners if f})
   found.weights, found.alpha = weights, alpha
   return found
 
@@ -266,9 +270,15 @@ def _read(
 def _settings(scope: str, layer: transformer_layers.SelfAttention) -> Layer:
   """Returns the settings of a model's layer, without its weights."""
   if isinstance(layer, SyntheticLayer):
-    return Layer(scopes(layer.synthesizers), layer.normalize, layer.index_by)
+    functions = zip(scopes(layer.synthesizers), layer.synthesizers)
+    settings = {
+      # Fixed patterns have no table, but depend on max_length.
+      f: (described(x), x.last_factor or getattr(x, 'max_length', None))
+      for f, x in functions
+    }
+    return Layer(settings, layer.normalize, layer.index_by)
   if type(layer).__name__ in ('SelfAttention', 'EncDecAttention'):
-    return Layer([VANILLA])
+    return Layer({VANILLA: (described(DotProduct()), DotProduct.last_factor)})
   raise UserError(
     f"{scope}: {type(layer).__name__} cannot be converted; expected T5's own "
     'attention, SyntheticAttention or SyntheticEncDecAttention'
@@ -308,12 +318,19 @@ def _from_original(
     weights.pop('q', None)  # the first layer of "dense_minus"
   if alpha is not None:
     alpha = np.append(alpha, 0.0)
-  return Layer(functions, index_by='row', weights=weights, alpha=alpha)
+  settings = dict.fromkeys(functions)
+  return Layer(settings, index_by='row', weights=weights, alpha=alpha)
 
 
-def _owner(
-  name: str,
-) -> tuple[Optional[str], Optional[type[SynthesizingFunction]]]:
+def _other_size(name: str, there: Any, here: Any) -> UserError:
+  return UserError(
+    f'{name} is {there} in the checkpoint and {here} in the model: they are of '
+    "different sizes. Give the gin file of the checkpoint's size, and for "
+    'FactorizedDense its max_length and factors.'
+  )
+
+
+def _owner(name: str) -> tuple[str, Optional[type[SynthesizingFunction]]]:
   """Returns the scope of a variable's function, and the class that declares it.
 
   If scopes are nested, the innermost one determines the class.
@@ -321,18 +338,17 @@ def _owner(
   if name in DotProduct.layer_variables:
     return VANILLA, DotProduct
   scope, _, inner = names.scope(name).partition('/')
-  return scope or None, function_of((inner or scope).rpartition('/')[-1])
+  return scope, function_of((inner or scope).rpartition('/')[-1])
 
 
 def _last_factors(variables: Iterable[str]) -> dict[str, str]:
   """Returns the variable that scales the logits of each function."""
-  factors = {}
-  for rest in variables:
-    function, declared_by = _owner(rest)
-    leaf = rest.rpartition('/')[-1]
-    if function and declared_by and leaf == declared_by.last_factor:
-      factors[function] = rest
-  return factors
+  owners = {rest: _owner(rest) for rest in variables}
+  return {
+    function: rest
+    for rest, (function, kind) in owners.items()
+    if kind and rest.rpartition('/')[-1] == kind.last_factor
+  }
 
 
 def _scaled(rest: str, value: Array, ratio: Array) -> Array:

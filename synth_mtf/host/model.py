@@ -43,7 +43,6 @@ class ConfiguredModel:
 
   @functools.cached_property
   def variables(self) -> dict[str, tf.Variable]:
-    """The weights, by name."""
     found = self.graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
     # A training graph also holds the step and the slots.
     return {v.op.name: v for v in found if v.op.name in self.shapes}
@@ -197,13 +196,7 @@ def layers(
   model: Transformer,
 ) -> Iterator[tuple[str, transformer.TransformerLayer]]:
   """Yields the layers of all stacks, with the scopes of their variables."""
-  for stack in stacks(model):
+  is_stack = isinstance(model, transformer.Unitransformer)
+  for stack in [model] if is_stack else [model.encoder, model.decoder]:
     for layer in stack.layer_stack.layers:
       yield f'{stack.name}/{layer.name}/{type(layer).__name__}', layer
-
-
-def stacks(model: Transformer) -> list[transformer.Unitransformer]:
-  """Returns the encoder and decoder, or the model itself if it is one stack."""
-  if isinstance(model, transformer.Unitransformer):
-    return [model]
-  return [model.encoder, model.decoder]

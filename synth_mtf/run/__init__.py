@@ -1,5 +1,1 @@
-"""Everything that this package adds to a run of T5's main.
-
-Startup, checks before the first step, progress, checkpoints, signals,
-reproducible training, and the log.
-"""
+"""Everything that this package adds to a run of T5's main."""

@@ -9,9 +9,8 @@ There, the share of weights above several thresholds replaces the histogram.
 """
 
 import collections
-import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import gin
@@ -26,18 +25,6 @@ from synth_mtf.run.hooks import CountingHook
 
 _ROOT = 'attention/'
 _HISTOGRAMS = 'synth_mtf_attention_histograms'
-_SIZES = (0.001, 0.01, 0.1, 0.5)
-_TINY = 1e-30  # avoids log 0
-_NO_TAG = r'[^\w.-]'
-
-
-@contextlib.contextmanager
-def watched(
-  model_dir: str, every: int
-) -> Iterator[tf_estimator.SessionRunHook]:
-  """Yields a hook that summarizes attention in the model built in the block."""
-  with recorded_by(summarizer(_Histogram)):
-    yield _Hook(model_dir, every)
 
 
 @gin.configurable(module='synth_mtf')
@@ -55,8 +42,8 @@ def summarizer(
 ) -> Callable[[Alignment], None]:
   """Returns a recorder that adds the summaries of each layer to the graph.
 
-  Scalars use the host's `scalar_summary`; a TPU's host call or `_Hook` writes
-  them. `add_weights(tag, weights)` summarizes the weights of a layer.
+  Scalars use the host's `scalar_summary`; a TPU's host call or `SummaryHook`
+  writes them. `add_weights(tag, weights)` summarizes the weights of a layer.
   """
   layers: collections.Counter[Any] = collections.Counter()
 
@@ -73,7 +60,7 @@ def summarizer(
     per_head = {'entropy': _entropy(weights, call.context)}
     for letter, alpha in zip(call.letters, call.alphas):
       if alpha is not None:
-        per_head[f'alpha/{re.sub(_NO_TAG, "_", letter)}'] = alpha
+        per_head['alpha/' + re.sub(r'[^\w.-]', '_', letter)] = alpha
     # A scalar's tag is the name of its operation, including the scope.
     root = tf.VariableScope(reuse=None, name='')
     with tf.variable_scope(root, auxiliary_name_scope=False):
@@ -107,7 +94,7 @@ def _entropy(weights: mtf.Tensor, context: transformer.Context) -> mtf.Tensor:
   """Returns the mean entropy of non-padding queries in nats, [heads...]."""
   queries = [*context.batch_dims, context.length_dim]
   heads = [d for d in weights.shape.dims[:-1] if d not in queries]
-  logs = mtf.log(mtf.maximum(weights, _TINY))
+  logs = mtf.log(mtf.maximum(weights, 1e-30))  # avoids log 0
   # Each row of weights sums to 1, or to 0 if its query is padding.
   count = mtf.reduce_sum(weights, output_shape=heads)
   total = -mtf.reduce_sum(weights * logs, output_shape=heads)
@@ -117,12 +104,12 @@ def _entropy(weights: mtf.Tensor, context: transformer.Context) -> mtf.Tensor:
 def add_shares(tag: str, weights: mtf.Tensor) -> None:
   """Adds the share of nonzero weights above each threshold."""
   seen = mtf.reduce_sum(mtf.cast(mtf.greater(weights, 0.0), tf.float32))
-  for size in _SIZES:
+  for size in (0.001, 0.01, 0.1, 0.5):
     above = mtf.cast(mtf.greater(weights, size), tf.float32)
     mtf.scalar_summary(f'{tag}_above_{size}', mtf.reduce_sum(above) / seen)
 
 
-class _Histogram(mtf.Operation):
+class Histogram(mtf.Operation):
   """Adds a histogram of nonzero weights when it is lowered."""
 
   def __init__(self, tag: str, weights: mtf.Tensor) -> None:
@@ -136,7 +123,7 @@ class _Histogram(mtf.Operation):
       tf.summary.histogram(self._tag, seen, collections=[_HISTOGRAMS])
 
 
-class _Hook(CountingHook):
+class SummaryHook(CountingHook):
   """Writes summaries at steps divisible by `every`, including step 0."""
 
   def __init__(self, model_dir: str, every: int) -> None:

@@ -26,16 +26,8 @@ from synth_mtf.host import errors
 from synth_mtf.host import model as models
 from synth_mtf.layer.synthetic import SyntheticLayer
 from synth_mtf.results import labels
-from synth_mtf.run import (
-  checkpoint_choice,
-  config,
-  mesh,
-  model_dir,
-  text_files,
-)
+from synth_mtf.run import config, inputs, mesh, model_dir
 from synth_mtf.run.config import RunConfig
-
-_TPU_SECONDS = 10
 
 
 def check_run(folder_: str, tpu: Optional[str] = None) -> None:
@@ -77,7 +69,7 @@ def _check_tpu(tpu: Optional[str]) -> None:
     return
   try:
     target = address.hostname, address.port or 8470
-    socket.create_connection(target, _TPU_SECONDS).close()
+    socket.create_connection(target, timeout=10).close()
   except (OSError, ValueError) as error:
     raise UserError(
       f'--tpu={tpu} does not answer: {error}. Is the TPU running, and this '
@@ -91,9 +83,9 @@ def _checkpoints(run: RunConfig) -> tuple[list[str], bool]:
   Returns the checkpoints to read, and whether a new training run starts.
   """
   if run.mode != 'train':
-    read = checkpoint_choice.check(run)
+    read = inputs.checkpoints(run)
     if 'eval' not in run.mode:
-      text_files.check(run)
+      inputs.check_files(run)
     elif run.dataset_split == 'train':  # T5's default
       raise UserError(
         f'mode {run.mode!r} would measure on the split that was trained on: '
@@ -142,10 +134,10 @@ def build(run: RunConfig) -> Optional[models.ConfiguredModel]:
       batch //= utils.serialize_num_microbatches(
         batch_dim, run.lengths, run.mesh, run.layout
       )
-  inputs, targets = run.vocabularies
+  encoder, decoder = run.vocabularies
   return models.build(
-    inputs.vocab_size,
-    targets.vocab_size,
+    encoder.vocab_size,
+    decoder.vocab_size,
     run.lengths or models.SHORT,
     mode='train' if run.mode == 'train' else 'eval',
     batch=batch,

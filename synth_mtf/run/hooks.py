@@ -1,4 +1,4 @@
-"""Training hooks that count steps, show progress and stop the run."""
+"""Training hooks: show progress, save checkpoints, stop the run."""
 
 import math
 import os
@@ -14,6 +14,8 @@ from synth_mtf.errors import UserError
 from synth_mtf.run.output import Console, duration
 
 _SECONDS_BETWEEN_REPORTS = 0.5
+# The largest share of time that saving by time may take.
+_MOST_OF_THE_TIME = 0.05
 _STEP = 'synth_mtf_step'
 
 
@@ -114,10 +116,7 @@ class TrainingHook(CountingHook):
 
 
 def not_finite(what: str, model_dir: str, step: int) -> UserError:
-  """Returns the error that ends a run and names the last finite checkpoint.
-
-  All saved checkpoints are finite.
-  """
+  """Returns the error that ends a run; saved checkpoints are all finite."""
   names = [n for n in folder.written(model_dir) if folder.step_of(n) < step]
   return UserError(
     f'{what}: the run has ended. '
@@ -130,3 +129,104 @@ def not_finite(what: str, model_dir: str, step: int) -> UserError:
       else f'No checkpoint in {model_dir} is finite.'
     )
   )
+
+
+class FiniteWeights(tf_estimator.CheckpointSaverListener):
+  """Prevents saving a checkpoint that contains NaN or infinity."""
+
+  def __init__(self, model_dir: str) -> None:
+    self._model_dir = model_dir
+
+  def begin(self) -> None:
+    self._finite = {
+      variable.op.name: tf.reduce_all(tf.is_finite(variable))
+      for variable in tf.global_variables()
+      if variable.dtype.base_dtype.is_floating
+    }
+
+  def before_save(self, session: tf.Session, step: int) -> None:
+    finite = session.run(self._finite)
+    spoilt = sorted(name for name, is_finite in finite.items() if not is_finite)
+    if spoilt:
+      raise not_finite(
+        f'the weights hold NaN or infinity at step {step}, in {len(spoilt)} of '
+        f'{len(finite)} variables ({spoilt[0]}, ...)',
+        self._model_dir,
+        step,
+      )
+
+
+class Saver(tf.train.CheckpointSaverHook):
+  """Extends the host's saver: also saves by time, and never saves NaN.
+
+  The host saves by steps alone, so a killed run of few or slow steps loses all
+  of them. Here checkpoints due by steps, and the last one, are kept; one saved
+  by time is removed once the next one is complete. The host also stops a run
+  whose loss is NaN, but may first save weights that are already NaN.
+
+  The host writes the whole graph as text to the event file and beside each
+  checkpoint: 40 MB each time, with the input pipelines of a mixture. This class
+  does not write the graph.
+
+  Attributes:
+    seconds: minimum time between checkpoints that are not due by steps.
+  """
+
+  seconds = 60.0
+
+  def __init__(
+    self, checkpoint_dir: str, save_steps: int, listeners: Any, **more: Any
+  ) -> None:
+    super().__init__(
+      checkpoint_dir,
+      save_steps=save_steps,
+      listeners=[*listeners, FiniteWeights(checkpoint_dir)],
+      save_graph_def=False,
+      **more,
+    )
+    self._save_steps = save_steps
+    self._passing: Optional[str] = None  # the last one saved by time
+
+  def after_create_session(self, session: tf.Session, _coord: Any) -> None:
+    """Saves the step at which this process starts, as the host does."""
+    step = session.run(self._global_step_tensor)
+    # A resumed run saves at the same steps as an uninterrupted one.
+    written = folder.written(self._checkpoint_dir)
+    self._first_step = min([step, *map(folder.step_of, written)])
+    self._last_step = step
+    self._save(session, step)
+
+  def after_run(self, run_context: Any, run_values: Any) -> None:
+    # The fetched number may be that of the previous step.
+    if self._is_due(run_values.results + 1):
+      step = run_context.session.run(self._global_step_tensor)
+      if self._is_due(step) and self._save(run_context.session, step):
+        run_context.request_stop()
+
+  def _is_due(self, step: int) -> bool:
+    return step != self._last_step and (
+      self._is_due_by_steps(step) or time.monotonic() >= self._due
+    )
+
+  def _is_due_by_steps(self, step: int) -> bool:
+    """Whether a save by steps has become due since the last checkpoint."""
+    every, first = self._save_steps, self._first_step
+    return (step - first) // every > (self._last_step - first) // every
+
+  def _save(self, session: tf.Session, step: int) -> bool:
+    stays = step == self._last_step or self._is_due_by_steps(step)
+    passed = self._passing
+    if passed:
+      # The list written with the new checkpoint must not include it.
+      kept = [path for path in self._saver.last_checkpoints if path != passed]
+      self._saver.recover_last_checkpoints(kept)
+    begun = time.monotonic()
+    self._timer.update_last_triggered_step(step)
+    should_stop = super()._save(session, step)
+    now = time.monotonic()
+    self._due = now + max(self.seconds, (now - begun) / _MOST_OF_THE_TIME)
+    self._last_step = step
+    self._passing = None if stays else f'{self._save_path}-{step}'
+    if passed:
+      tf.train.remove_checkpoint(passed)
+    return should_stop

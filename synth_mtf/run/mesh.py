@@ -13,8 +13,6 @@ from synth_mtf.host import errors
 from synth_mtf.host.model import ConfiguredModel
 from synth_mtf.run.config import RunConfig
 
-_DEVICE = re.compile(r'(?:/|/device:)?(cpu|gpu)(?::(\d+))?', re.IGNORECASE)
-
 
 def check_devices(names: Sequence[str]) -> None:
   """Checks that the devices of a mesh exist; '' lets TensorFlow choose.
@@ -25,7 +23,7 @@ def check_devices(names: Sequence[str]) -> None:
     kind: len(tf.config.list_physical_devices(kind)) for kind in ('CPU', 'GPU')
   }
   for name in filter(None, names):
-    match = _DEVICE.fullmatch(name)
+    match = re.fullmatch(r'(?:/|/device:)?(cpu|gpu)(?::(\d+))?', name, re.I)
     if name.startswith('/job:'):
       if not os.environ.get('TF_CONFIG'):
         raise UserError(

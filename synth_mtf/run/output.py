@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from typing import Optional, TextIO
 
 INTERVAL = 'SYNTH_MTF_PROGRESS_SECONDS'
-_REWRITE_INTERVAL = 0.2  # seconds
 _CLEAR = '\r\x1b[2K'  # returns to the start of the line and erases it
 
 
@@ -27,11 +26,8 @@ class Console:
     self._rewrites = self._stream.isatty() and (
       os.environ.get('TERM') not in ('dumb', 'unknown')
     )
-    self._interval = (
-      _REWRITE_INTERVAL
-      if self._rewrites
-      else float(os.environ.get(INTERVAL, 10))
-    )
+    seconds = 0.2 if self._rewrites else os.environ.get(INTERVAL, 10)
+    self._interval = float(seconds)
     self._title = ''
     self._is_open = False  # the current line will be rewritten
     self._last_shown = 0.0

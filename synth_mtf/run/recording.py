@@ -27,7 +27,6 @@ from synth_mtf.results.standard_error import standard_errors
 from synth_mtf.run import output
 
 _PACKAGES = 'tensorflow', 'mesh-tensorflow', 't5', 'seqio-nightly', 'gin-config'
-_OF_TOKENS = ('neg_log_perplexity', 'token_accuracy')
 
 
 class Recorder:
@@ -73,7 +72,10 @@ class Recorder:
     found = evaluate(**kwargs)
     _record(
       folder,
-      {metric: float(found[metric]) for metric in _OF_TOKENS},
+      {
+        metric: float(found[metric])
+        for metric in ('neg_log_perplexity', 'token_accuracy')
+      },
       {},
       task=kwargs['input_fn'].keywords['eval_dataset'].name,
       split=gin.get_bindings(utils.run).get('dataset_split', 'train'),
@@ -129,7 +131,10 @@ class Recorder:
 
     def measure(metric_fn: Any, is_last: bool, targets: Any, found: Any) -> Any:
       scores = metric_fn(targets, found)
-      values.update(_scalars(scores))
+      if isinstance(scores, tf.Summary):
+        values.update({v.tag: v.simple_value for v in scores.value})
+      else:
+        values.update({name: float(v) for name, v in scores.items()})
       errors.update(standard_errors(metric_fn, targets, found))
       if is_last:
         place = {'task': dataset.name, 'split': split, 'step': self._step}
@@ -150,12 +155,6 @@ class Recorder:
         for number, metric_fn in enumerate(metric_fns, start=1)
       ],
     )
-
-
-def _scalars(scores: Any) -> dict[str, float]:
-  if isinstance(scores, tf.Summary):
-    return {value.tag: value.simple_value for value in scores.value}
-  return {name: float(value) for name, value in scores.items()}
 
 
 def _record(

@@ -17,8 +17,10 @@ from mesh_tensorflow.transformer import utils
 from synth_mtf.checkpoints import folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, patches
-from synth_mtf.run import attention_summaries, output, saving, stopping
-from synth_mtf.run.hooks import TrainingHook, fed_step
+from synth_mtf.layer.recording import recorded_by
+from synth_mtf.run import attention_summaries as summaries
+from synth_mtf.run import output, stopping
+from synth_mtf.run.hooks import Saver, TrainingHook, fed_step
 
 
 @gin.configurable(module='synth_mtf')
@@ -64,12 +66,13 @@ def train_with_progress(
     events.without_graph(model_dir)
     stop_signal = stack.enter_context(stopping.on_signals(console.line))
     # Must be a class: the estimator looks for its instances.
-    saver = type('Saver', (saving.Saver,), {'seconds': save_seconds})
+    saver = type('Saver', (Saver,), {'seconds': save_seconds})
     stack.enter_context(patches.savers_are(saver))
     more_hooks = []
     if attention_every:
-      watched = attention_summaries.watched(model_dir, attention_every)
-      more_hooks.append(stack.enter_context(watched))
+      summarize = summaries.summarizer(summaries.Histogram)
+      stack.enter_context(recorded_by(summarize))
+      more_hooks.append(summaries.SummaryHook(model_dir, attention_every))
     host_train = estimator.train
 
     def train(*, max_steps: int, hooks: list[Any], **kwargs: Any) -> None:

@@ -240,11 +240,17 @@ def test_tables_grow_with_max_length(tmp_path, variant):
   if changed:
     with pytest.raises(UserError, match='max_length 14 .*20 .*--resize'):
       convert(*arguments)
-  path, _ = convert(*arguments, resize=True)
-  if variant != 'fixed_patterns':  # the last of which depend on the length
-    assert_close(
-      model.logits(path, variant, LONGER), model.logits(source, variant)
-    )
+  # A run writes all settings beside its checkpoints.
+  gin_files.parse(model.files(variant), model.TINY)
+  (tmp_path / 'a' / 'operative_config.gin').write_text(gin.config_str())
+  path, out = convert(source, tmp_path / 'b', variant, None, LONGER, True)
+  same = variant != 'fixed_patterns'  # some of which depend on the length
+  assert (f'the model {SAME}' in out) == same
+  assert same == np.allclose(
+    model.logits(path, variant, LONGER),
+    model.logits(source, variant),
+    atol=1e-5,
+  )
   long = {'inputs': 20, 'targets': 17}
   assert np.isfinite(model.logits(path, variant, LONGER, long)).all()
   # And back again, to what it was at first.
@@ -284,18 +290,28 @@ def test_the_softmax_is_part_of_what_a_model_computes(tmp_path, source, target):
 
 
 @pytest.mark.parametrize(
-  'binding, message',
+  'source, bindings, message',
   [
-    ('num_layers = 1', 'block_001.* a layer that the model lacks'),
-    ('num_layers = 3', 'no attention layer like encoder/block_002'),
-    ('d_ff = 21', 'different sizes'),
-    ('num_heads = 6', 'different sizes'),
-    ('Unitransformer.ensemble = 2', 'ensembles cannot be converted'),
+    (None, ['num_layers = 1'], 'block_001.* a layer that the model lacks'),
+    (None, ['num_layers = 3'], 'no attention layer like encoder/block_002'),
+    (None, ['d_ff = 21'], 'different sizes'),
+    (None, ['num_heads = 6'], 'different sizes'),
+    (None, ['num_heads = 5'], 'different sizes'),
+    (
+      'random_vanilla',
+      ['num_heads = 6', 'd_kv = 4'],
+      'heads is 3 in the checkpoint and 6 in',
+    ),
+    (None, ['Unitransformer.ensemble = 2'], 'ensembles cannot be converted'),
   ],
 )
-def test_another_size_is_refused(t5, tmp_path, binding, message):
+@pytest.mark.parametrize('target', ['random_vanilla', 'dense_vanilla'])
+def test_another_size_is_refused(
+  t5, tmp_path, source, bindings, message, target
+):
+  path = model.write(tmp_path / 'a', source) if source else t5
   with pytest.raises(UserError, match=message):
-    convert(t5, tmp_path / 'b', 'random_vanilla', bindings=[binding])
+    convert(path, tmp_path / 'b', target, source, bindings)
   assert not (tmp_path / 'b').exists()
 
 

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from sentencepiece import sentencepiece_model_pb2
 
 from synth_mtf.checkpoints import records
 from synth_mtf.checkpoints.files import write
@@ -54,8 +55,10 @@ def test_other_pieces_of_the_same_size(models, tmp_path):
   records.record_vocabulary(second, folder)  # stays what it was
   assert records.recorded_vocabulary(folder) == str(models[0])
   records.check_vocabulary(second, save(tmp_path / 'unknown', 128))
-  again = tmp_path / 'again'
-  vocabulary.train([f'a bird sang {i}' for i in range(99)], again, 26)
+  again = tmp_path / 'again'  # trained from another file, as its name tells
+  proto = sentencepiece_model_pb2.ModelProto.FromString(first.sp_model)
+  proto.trainer_spec.input[:] = ['other.txt']
+  again.write_bytes(proto.SerializeToString())
   for same in (first, (first, first), vocabulary.load(str(again))):
     records.check_vocabulary(same, checkpoint)
   with pytest.raises(UserError, match='has other pieces') as error:

@@ -1,9 +1,6 @@
 """Every gin file that is there: parsed, finalized, built, reloaded."""
 
-import os
 import pathlib
-import subprocess
-import sys
 
 import gin
 import pytest
@@ -13,7 +10,6 @@ from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
 from tests import official_files
 from tests.cli import t5_main
-from tests.conftest import CHECKOUT
 
 FOLDER = pathlib.Path(synth_mtf.gin_path())
 
@@ -106,62 +102,26 @@ def test_size(size):
   assert shapes[f'{layer}/q'].size == d_model * heads * d_kv
 
 
-@pytest.fixture
-def disturbed(tmp_path):
-  """A working folder with folders of the names of ours and of T5's."""
+@pytest.mark.slow  # trains
+def test_folders_in_the_working_folder_do_not_disturb(tmp_path, monkeypatch):
+  """They have names of ours and of T5's."""
   for folder in (*FOLDERS, 'models', 'gin', 'mine'):
     (tmp_path / folder).mkdir()
   (tmp_path / 'runs' / 'notes.txt').write_text('Nothing to read.')
   (tmp_path / 'mine' / 'short.gin').write_text(
     "include 'runs/pretrain_text.gin'\nutils.run.train_steps = 1\n"
   )
-  official_files.write_text(tmp_path / 'data')
-  return tmp_path
-
-
-@pytest.mark.slow  # trains
-@pytest.mark.parametrize(
-  'words',
-  [
-    (str(pathlib.Path(sys.executable).with_name('synth-mtf')), 'transformer'),
-    pytest.param(
-      (
-        *('-m', 't5.models.mesh_transformer_main'),
-        *('--module_import=synth_mtf', '--module_import=synth_mtf.tasks'),
-      ),
-      marks=t5_main.STOCK,
-      id='stock',
-    ),
-  ],
-)
-def test_folders_in_the_working_folder_do_not_disturb(disturbed, words):
-  paths = [str(CHECKOUT), str(disturbed), os.environ.get('PYTHONPATH', '')]
-  done = subprocess.run(
-    [
-      *(sys.executable, *words),
-      '--model_dir=trained',
-      '--gin_file=sizes/tiny.gin',
-      '--gin_file=variants/random.gin',
-      '--gin_file=mine/short.gin',
-      '--gin_file=runs/cpu.gin',
-      '--gin_param=num_layers = 1',
-      '--gin_param=utils.run.batch_size = 2',
-      "--gin_param=utils.run.sequence_length = {'inputs': 32, 'targets': 32}",
-    ],
-    cwd=disturbed,
-    env={
-      **os.environ,
-      'PYTHONPATH': os.pathsep.join(filter(None, paths)),
-      'SYNTH_MTF_DATA_DIR': 'data',
-      'SYNTH_MTF_VOCABULARY': 'bytes',
-    },
-    capture_output=True,
-    text=True,
-    timeout=300,
-    check=False,
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.syspath_prepend(tmp_path)
+  t5_main.synth_mtf_transformer(
+    '--model_dir=trained',
+    f'--data_dir={official_files.write_text(tmp_path / "data")}',
+    '--vocabulary=bytes',
+    *t5_main.REPEATABLE,
+    '--gin_file=mine/short.gin',
+    '--gin_param=utils.run.batch_size = 2',
   )
-  assert done.returncode == 0, done.stderr[-3000:]
-  assert (disturbed / 'trained' / 'model.ckpt-1.index').exists()
+  assert (tmp_path / 'trained' / 'model.ckpt-1.index').exists()
 
 
 def test_a_file_of_a_python_package_is_found(tmp_path, monkeypatch):

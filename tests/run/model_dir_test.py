@@ -9,18 +9,6 @@ from synth_mtf.errors import UserError
 from synth_mtf.run import model_dir
 
 
-@pytest.fixture
-def somebody_elses(tmp_path, monkeypatch):
-  """A folder that this process may not write to."""
-
-  def access(path, mode, effective_ids=False):
-    assert effective_ids
-    return path != str(tmp_path) or not mode & os.W_OK
-
-  monkeypatch.setattr(os, 'access', access)  # root may write anywhere
-  return str(tmp_path)
-
-
 @pytest.fixture(autouse=True)
 def _released():
   yield
@@ -61,7 +49,13 @@ def test_it_is_made(tmp_path):
   assert not list(folder.iterdir())
 
 
-def test_one_that_cannot_be_written(somebody_elses):
+def test_one_that_cannot_be_written(tmp_path, monkeypatch):
+  def access(path, mode, effective_ids=False):
+    assert effective_ids
+    return path != str(tmp_path) or not mode & os.W_OK
+
+  monkeypatch.setattr(os, 'access', access)  # root may write anywhere
+  somebody_elses = str(tmp_path)
   model_dir.check(somebody_elses)  # to decode from
   for folder in (somebody_elses, f'{somebody_elses}/new'):
     with pytest.raises(UserError, match='mine .* is read-only for you. Give'):

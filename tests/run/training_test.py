@@ -12,14 +12,14 @@ import tensorflow.compat.v1 as tf
 from synth_mtf.checkpoints import folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import patches
-from synth_mtf.run import hooks, saving, training
+from synth_mtf.run import hooks, training
 from synth_mtf.run.output import Console
 
 
 @pytest.fixture(autouse=True)
 def no_rest(monkeypatch):
   """A saving that takes long is no reason to wait here."""
-  monkeypatch.setattr(saving, '_MOST_OF_THE_TIME', 1e9)
+  monkeypatch.setattr(hooks, '_MOST_OF_THE_TIME', 1e9)
 
 
 def starting_at(step):
@@ -91,7 +91,7 @@ def train(
   """
   there = []
   hosts_own = tf.train.CheckpointSaverHook
-  saver = type('Saver', (saving.Saver,), {'seconds': seconds})
+  saver = type('Saver', (hooks.Saver,), {'seconds': seconds})
   with tf.Graph().as_default(), patches.savers_are(saver):
     step = tf.train.get_or_create_global_step()
     weight = tf.get_variable('w', [], initializer=tf.ones_initializer())
@@ -150,7 +150,7 @@ class TestSaving:
     assert [folder.step_of(path) for path in paths] == [0, 4, 7]
 
   def test_it_takes_a_small_part_of_the_time(self, tmp_path, monkeypatch):
-    monkeypatch.setattr(saving, '_MOST_OF_THE_TIME', 0.05)
+    monkeypatch.setattr(hooks, '_MOST_OF_THE_TIME', 0.05)
     now = [0.0]
     save = tf.train.CheckpointSaverHook._save  # noqa: SLF001
 

@@ -1,0 +1,169 @@
+"""Checks what evaluation, decoding, scoring and export read and write.
+
+Without a checkpoint, the host would read newly initialized weights; for a
+missing step, it would silently use the nearest checkpoint. It fails with a
+traceback on a file without lines, and silently truncates lines that are too
+long for the model.
+"""
+
+import os
+from typing import Any
+
+import gin
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import utils
+
+from synth_mtf.checkpoints import folder
+from synth_mtf.errors import UserError
+from synth_mtf.run import model_dir
+from synth_mtf.run.config import RunConfig
+
+
+def checkpoints(run: RunConfig) -> list[str]:
+  """Returns the paths of the checkpoints that a run reads, at least one."""
+  written = folder.written(run.model_dir)
+  if not written:
+    lost = ', '.join(folder.without_index(run.model_dir))
+    raise UserError(
+      f'mode {run.mode!r} needs a checkpoint, and --model_dir {run.model_dir} '
+      f'has none{lost and f" ({lost} lacks its .index file)"}. Give the folder '
+      'of a run that has trained.'
+    )
+  exports = run.mode.startswith('export')
+  setting = 'export_checkpoint_step' if exports else 'eval_checkpoint_step'
+  steps = getattr(run, setting)
+  try:
+    # Without a step, an export reads the latest checkpoint. Other modes wait
+    # for new ones, which they find through the same file `checkpoint`.
+    if steps is None or steps == -1 or (exports and not steps):
+      names = [os.path.basename(folder.latest(run.model_dir) or '')]
+    else:
+      names = _chosen(run.model_dir, written, steps)
+    if run.mode.startswith('score_from') and (steps is None or len(names) > 1):
+      raise ValueError(
+        f'mode {run.mode!r} reads one checkpoint; give -1 for the latest'
+      )
+  except ValueError as fault:
+    raise UserError(
+      f'utils.run.{setting} = {steps!r}: {fault}.'
+      + folder.holding(run.model_dir)
+    ) from None
+  return [os.path.join(run.model_dir, name) for name in names]
+
+
+def _chosen(model_dir: str, written: list[str], steps: Any) -> list[str]:
+  iterator = gin.get_bindings(utils.get_checkpoint_iterator)
+  if steps == 'all':
+    since = iterator.get('skip_until', 0)
+    lost, names = (
+      [name for name in found if folder.step_of(name) > since]
+      for found in (folder.without_index(model_dir), written)
+    )
+    if lost:  # the host would fail on it
+      raise ValueError(
+        f'{", ".join(lost)} lacks its .index file; remove its other files'
+      )
+    if not names:
+      raise ValueError(
+        f'none is later than get_checkpoint_iterator.skip_until = {since}'
+      )
+    return names
+  wanted = steps if isinstance(steps, (list, tuple)) else [steps]
+  if not wanted or not all(type(step) is int for step in wanted):
+    raise ValueError(
+      "expected a step, a list of steps, 'all', or -1 for the latest"
+    )
+  if iterator.get('find_closest'):
+    return written
+  names = [f'model.ckpt-{step}' for step in wanted]
+  missing = [name for name in names if name not in written]
+  if missing:
+    raise ValueError(
+      f'there is no {", ".join(missing)} (to take the nearest one, give '
+      '--gin_param="get_checkpoint_iterator.find_closest = True")'
+    )
+  return names
+
+
+def check_files(run: RunConfig) -> None:
+  """Checks the files that a mode reads and the paths that it writes to."""
+  if run.mode == 'infer':
+    decode = gin.get_bindings(utils.infer_model, resolve_references=False)
+    if 'decode_fn' in decode and not decode['decode_fn'].selector.endswith(
+      'decode_from_file'
+    ):
+      return  # another function reads other inputs
+    _check_lines('decode_from_file.input_filename', 'inputs', run)
+    _check_output('decode_from_file.output_filename')
+  elif run.mode == 'score_from_strings':
+    targets = _check_lines('score_from_strings.targets', 'targets', run)
+    if _value('score_from_strings.inputs') is not None:
+      inputs = _check_lines('score_from_strings.inputs', 'inputs', run)
+      if targets % inputs and targets != 1:
+        raise UserError(
+          f'score_from_strings has {inputs} inputs and {targets} targets: '
+          'expected as many targets, a multiple for each input in turn, or one '
+          'for all.'
+        )
+    if _value('save_scores.scores_filename') is not None:
+      _check_output('save_scores.scores_filename')
+  elif run.mode.startswith('export') and not run.export_path:
+    raise UserError(
+      'utils.run.export_path is not set: give the folder to export to, '
+      '--gin_param="utils.run.export_path = \'exported\'".'
+    )
+
+
+def _value(setting: str) -> Any:
+  function, _, parameter = setting.rpartition('.')
+  return gin.get_bindings(function).get(parameter)
+
+
+def _given(setting: str) -> Any:
+  value = _value(setting)
+  if not value or value is gin.REQUIRED:
+    raise UserError(f'{setting} is not set: give the path of a text file.')
+  return value
+
+
+def _check_lines(setting: str, side: str, run: RunConfig) -> int:
+  """Checks the lines of a file or list, and returns their number."""
+  lines = given = _given(setting)
+  if isinstance(given, str):
+    try:
+      lines = utils.get_inputs_from_file(given)
+    except UnicodeDecodeError as error:
+      raise UserError(
+        f'{setting}: {given} is not UTF-8 (byte {error.start}: {error.reason}).'
+        ' Convert it, for instance with `iconv -f latin1 -t utf-8`.'
+      ) from error
+    except tf.errors.OpError as error:
+      raise UserError(
+        f'{setting} = {given!r} cannot be read: {error.message}. Give the path '
+        'of a text file with one input a line.'
+      ) from error
+  if not lines:
+    raise UserError(f'{setting} = {given!r} is empty; expected lines of text.')
+  if run.vocabulary is not None and run.lengths:
+    longest = run.lengths[side]
+    encoder = run.vocabularies[('inputs', 'targets').index(side)]
+    ending = 0 if side == 'inputs' and run.model_type == 'lm' else 1
+    counts = [len(encoder.encode(line.strip())) + ending for line in lines]
+    faults = [
+      f'line {number} has {count} tokens'
+      for number, count in enumerate(counts, 1)
+      if count > longest
+    ]
+    if faults:
+      raise UserError(
+        f'{setting}: the model takes {longest} tokens, and would cut the rest '
+        f'of {len(faults)} lines ({", ".join(faults[:5])}). Shorten them, or '
+        f'raise {side!r} of utils.run.sequence_length (as far as max_length '
+        'goes).'
+      )
+  return len(lines)
+
+
+def _check_output(setting: str) -> None:
+  path = _given(setting)
+  model_dir.check_writable(os.path.dirname(path) or '.', setting)
