@@ -77,9 +77,9 @@ class Checkpoint:
 
   @property
   def step(self) -> int:
-    """The training step at which the checkpoint was saved."""
-    known = 'global_step' in self
-    return int(self['global_step']) if known else folders.step_of(self.path)
+    if 'global_step' in self:
+      return int(self['global_step'])
+    return folders.step_of(self.path)
 
   @property
   def embeddings(self) -> dict[str, int]:

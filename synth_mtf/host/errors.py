@@ -69,8 +69,10 @@ def _explain(error: BaseException) -> Optional[str]:
 
 
 def _gin_file(name: str, searched: str) -> str:
-  paths = [pathlib.Path(f, name) for f in re.findall(r"'(.*?)'", searched)]
-  folders = dict.fromkeys(path.absolute().parent for path in paths)
+  folders = dict.fromkeys(
+    pathlib.Path(folder, name).absolute().parent
+    for folder in re.findall(r"'(.*?)'", searched)
+  )
   beside = [
     os.path.join(os.path.dirname(name), path.name)
     for folder in folders

@@ -105,9 +105,8 @@ def build(
       model = make_transformer(vocab_size, output_vocab_size)
       dtype = utils.get_variable_dtype()
     is_pair = isinstance(model, transformer.Bitransformer)
-    sides = {'': 'targets'}
-    if is_pair:
-      sides = {'encoder_': 'inputs', 'decoder_': 'targets'}
+    pair = {'encoder_': 'inputs', 'decoder_': 'targets'}
+    sides = pair if is_pair else {'': 'targets'}
     with explained(model):
       if mode == tf.estimator.ModeKeys.PREDICT:
         model.decode(ids['inputs'], variable_dtype=dtype)

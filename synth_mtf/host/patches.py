@@ -4,12 +4,13 @@ The host's files are not changed. This module does not import TensorFlow, since
 `prepare_host` must run before the host is imported.
 """
 
-import contextlib
 import importlib.util
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Optional
+from unittest import mock
 
 
 def prepare_host() -> None:
@@ -88,14 +89,14 @@ def evaluate_with(
   utils.write_lines_to_file = write_lines_to_file
 
 
-def savers_are(saver: type) -> contextlib.AbstractContextManager[None]:
+def savers_are(saver: type) -> AbstractContextManager[Any]:
   """Makes the host save with our class; it has no setting for this."""
   import tensorflow.compat.v1 as tf
 
-  return _replaced(tf.train, 'CheckpointSaverHook', saver)
+  return mock.patch.object(tf.train, 'CheckpointSaverHook', saver)
 
 
-def step_counted_last() -> contextlib.AbstractContextManager[None]:
+def step_counted_last() -> AbstractContextManager[Any]:
   """Increments the global step only after everything in the step has read it.
 
   The host does not order the increment after the other updates of a step: under
@@ -115,12 +116,12 @@ def step_counted_last() -> contextlib.AbstractContextManager[None]:
     with tf.control_dependencies(readers):
       return assign_add(ref, *args, **kwargs)
 
-  return _replaced(tf, 'assign_add', after_readers)
+  return mock.patch.object(tf, 'assign_add', after_readers)
 
 
 def random_by_step(
   step: Callable[[], Any],
-) -> contextlib.AbstractContextManager[None]:
+) -> AbstractContextManager[Any]:
   """Makes random operations of placement meshes depend on seed and step.
 
   TensorFlow keeps random state in the session, not in checkpoints, so a resumed
@@ -151,14 +152,4 @@ def random_by_step(
 
     return by_state(self, shape, draw, kwargs)
 
-  return _replaced(PlacementMeshImpl, 'random', by_step)
-
-
-@contextlib.contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-  original = getattr(owner, name)
-  setattr(owner, name, value)
-  try:
-    yield
-  finally:
-    setattr(owner, name, original)
+  return mock.patch.object(PlacementMeshImpl, 'random', by_step)

@@ -6,10 +6,12 @@ These checks report such mistakes instead.
 """
 
 import contextlib
+import math
 import os
 import re
 import socket
 import urllib.parse
+from collections.abc import Sequence
 from typing import Optional
 
 import gin
@@ -26,7 +28,7 @@ from synth_mtf.host import errors
 from synth_mtf.host import model as models
 from synth_mtf.layer.synthetic import SyntheticLayer
 from synth_mtf.results import labels
-from synth_mtf.run import config, inputs, mesh, model_dir
+from synth_mtf.run import config, inputs, model_dir
 from synth_mtf.run.config import RunConfig
 
 
@@ -42,7 +44,7 @@ def check_run(folder_: str, tpu: Optional[str] = None) -> None:
     _check_tpu(tpu)
     run = config.read(folder_, tpu)
     if not tpu:
-      mesh.check_devices(run.mesh_devices or ())
+      check_devices(run.mesh_devices or ())
     trains = run.mode == 'train'
     checkpoints, starts = _checkpoints(run)
     if run.vocabulary is not None:
@@ -75,6 +77,29 @@ def _check_tpu(tpu: Optional[str]) -> None:
       f'--tpu={tpu} does not answer: {error}. Is the TPU running, and this '
       'machine in its network and zone?'
     ) from error
+
+
+def check_devices(names: Sequence[str]) -> None:
+  """Checks that the devices of a mesh exist; '' lets TensorFlow choose.
+
+  TensorFlow would run the work of a missing device on another one.
+  """
+  counts = {
+    kind: len(tf.config.list_physical_devices(kind)) for kind in ('CPU', 'GPU')
+  }
+  for name in filter(None, names):
+    match = re.fullmatch(r'(?:/|/device:)?(cpu|gpu)(?::(\d+))?', name, re.I)
+    if name.startswith('/job:'):
+      if not os.environ.get('TF_CONFIG'):
+        raise UserError(
+          f'utils.run.mesh_devices: {name!r} needs `synth-mtf cluster`.'
+        )
+    elif not match or int(match[2] or 0) >= counts[match[1].upper()]:
+      raise UserError(
+        f'utils.run.mesh_devices: there is no {name!r}. This machine has '
+        f'{counts["CPU"]} CPU and {counts["GPU"]} GPUs, numbered from 0; '
+        '`synth-mtf doctor` says why a GPU may be missing.'
+      )
 
 
 def _checkpoints(run: RunConfig) -> tuple[list[str], bool]:
@@ -130,7 +155,7 @@ def build(run: RunConfig) -> Optional[models.ConfiguredModel]:
   if run.mode == 'train':
     batch_dim = mtf.Dimension('batch', batch)
     with models.explained(), contextlib.suppress(ValueError):
-      # `mesh.check_model` reports a mesh that does not divide the batch.
+      # `check_mesh` reports a mesh that does not divide the batch.
       batch //= utils.serialize_num_microbatches(
         batch_dim, run.lengths, run.mesh, run.layout
       )
@@ -155,7 +180,7 @@ def _check_model(
   The host silently loads values of a different shape, and if the shapes within
   a layer are consistent, it trains that different model.
   """
-  mesh.check_model(run, model)
+  check_mesh(run, model)
   pattern = run.variable_filter
   if isinstance(pattern, str) and not any(
     re.search(pattern, name) for name in model.variables
@@ -169,6 +194,50 @@ def _check_model(
     if not starts:
       comparison.require_same(model.variables.values(), Checkpoint(checkpoint))
     records.check_model(model.transformer, checkpoint, starts=starts)
+
+
+def check_mesh(run: RunConfig, model: models.ConfiguredModel) -> None:
+  """Checks that the mesh divides the model and that tensors fit in memory.
+
+  Mesh-TensorFlow finds a wrong mesh only while lowering the graph, which takes
+  minutes for a large model. The memory check is for the largest tensor alone.
+  """
+
+  def parts(dim: mtf.Dimension) -> int:
+    return mtf.tensor_dim_to_mesh_dim_size(run.layout, run.mesh, dim)
+
+  tensors = [t for op in model.mtf_graph.operations for t in op.outputs]
+  dims = {dim for t in tensors for dim in t.shape if dim.name != 'batch'}
+  if run.lengths:  # with microbatches, the graph's batch is smaller
+    dims.add(mtf.Dimension('batch', run.examples))
+  faults = [
+    f'{dim.name} = {dim.size} is split in {parts(dim)} (it can be split in '
+    f'{", ".join(str(n) for n in range(1, dim.size + 1) if dim.size % n == 0)})'
+    for dim in sorted(dims)
+    if dim.size % parts(dim)
+  ]
+  if faults:
+    raise UserError(
+      f'the mesh {run.mesh.to_string} does not divide the model: '
+      f'{". ".join(faults)}. Change utils.run.mesh_shape or '
+      'utils.tpu_mesh_shape (layouts/*.gin), or the size itself.'
+    )
+  if run.tpu or any('job' in name for name in run.mesh_devices or ()):
+    return  # these devices do not use this machine's memory
+
+  def bytes_of(tensor: mtf.Tensor) -> int:
+    split = math.prod(map(parts, tensor.shape))
+    return tensor.size * tensor.dtype.size // split
+
+  largest = max(tensors, key=bytes_of)
+  memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
+  if bytes_of(largest) > memory:
+    raise UserError(
+      f'out of memory: {largest.name} with {largest.shape.to_string} takes '
+      f'{bytes_of(largest) / 1e9:,.0f} GB, and this machine has '
+      f'{memory / 1e9:,.0f} GB (utils.run.batch_size = {run.batch_size}).\n'
+      f'{errors.MEMORY_ADVICE}'
+    )
 
 
 def _warn_of_packing(model: models.ConfiguredModel) -> None:

@@ -162,8 +162,10 @@ class RunConfig(types.SimpleNamespace):
 def read(model_dir: str, tpu: Optional[str] = None) -> RunConfig:
   """Returns the run that gin describes, after checking all gin values."""
   _check_values()
-  parameters = inspect.signature(utils.run).parameters.values()
-  found = {parameter.name: parameter.default for parameter in parameters}
+  found = {
+    parameter.name: parameter.default
+    for parameter in inspect.signature(utils.run).parameters.values()
+  }
   found.update(gin.get_bindings(utils.run), model_dir=model_dir, tpu=tpu)
   run = RunConfig(**found)
   if run.lengths is None and run.mode in ('eval', 'score_eval'):

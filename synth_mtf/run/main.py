@@ -12,7 +12,6 @@ import contextlib
 import importlib
 import logging
 import os
-import pathlib
 import sys
 import tempfile
 import time
@@ -109,6 +108,8 @@ def shown(model_dir: str) -> Iterator[None]:
   Raises:
     RunFailed: the cause of an error is unknown; the log has the traceback.
   """
+  from absl import logging as absl_logging
+
   log = os.path.join(model_dir, 'log')
   if not os.access(model_dir, os.W_OK):  # a bucket, or read-only
     log = os.path.join(tempfile.gettempdir(), f'synth-mtf-{os.getpid()}.log')
@@ -117,9 +118,10 @@ def shown(model_dir: str) -> Iterator[None]:
     console = output.console()
     console.line(f'Log: {log}')
     console.start('prepare')
+    logger, handler = absl_logging.get_absl_logger(), _OurWarnings()
+    logger.addHandler(handler)
     try:
-      with _our_warnings_shown():
-        yield
+      yield
     except Exception as error:
       with contextlib.suppress(OSError):  # the log's disk is full
         traceback.print_exc()
@@ -129,27 +131,21 @@ def shown(model_dir: str) -> Iterator[None]:
       raise RunFailed(
         f'{type(error).__name__}: {lines[0]}\nThe traceback is in {log}.'
       ) from error
+    finally:
+      logger.removeHandler(handler)
     console.line(f'Done in {output.duration(time.monotonic() - begun)}.')
 
 
-@contextlib.contextmanager
-def _our_warnings_shown() -> Iterator[None]:
+class _OurWarnings(logging.Handler):
   """Shows each of this package's warnings once."""
-  from absl import logging as absl_logging
 
-  here = str(pathlib.Path(synth_mtf.__file__).parent)
-  seen: set[str] = set()
+  def __init__(self) -> None:
+    super().__init__(logging.WARNING)
+    self._seen: set[str] = set()
 
-  class Handler(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-      message = record.getMessage()
-      if record.pathname.startswith(here) and message not in seen:
-        seen.add(message)  # reading a file again repeats its warnings
-        output.console().line(f'warning: {message}')
-
-  handler, logger = Handler(logging.WARNING), absl_logging.get_absl_logger()
-  logger.addHandler(handler)
-  try:
-    yield
-  finally:
-    logger.removeHandler(handler)
+  def emit(self, record: logging.LogRecord) -> None:
+    message = record.getMessage()
+    is_ours = record.pathname.startswith(os.path.dirname(synth_mtf.__file__))
+    if is_ours and message not in self._seen:
+      self._seen.add(message)  # reading a file again repeats its warnings
+      output.console().line(f'warning: {message}')

@@ -179,8 +179,9 @@ def _record(
     'synth-mtf': synth_mtf.__version__,
     **{name: installed[name] for name in _PACKAGES if name in installed},
   }
-  made_with = {'versions': versions, 'gin': gin.operative_config_str()}
-  records.add_results(folder, results, made_with)
+  records.add_results(
+    folder, results, {'versions': versions, 'gin': gin.operative_config_str()}
+  )
   console = output.console_beside_log()
   if console:
     for result in results:

@@ -14,10 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Optional
 
-# Signals within this many seconds count as one: `timeout` signals both a
-# process and its process group.
-_TOGETHER = 1.0
-
 
 @contextlib.contextmanager
 def on_signals(
@@ -25,9 +21,10 @@ def on_signals(
 ) -> Iterator[Callable[[], Optional[int]]]:
   """Turns the first signal into a stop request; the second ends the process.
 
-  A signal within a second of the first does not count as the second. Signals
-  that the process ignores, as under `nohup`, stay ignored. Does nothing outside
-  the main thread, which alone can handle signals. Calls `say` from a thread.
+  A signal within a second of the first does not count as the second, because
+  `timeout` signals both a process and its process group. Signals that the
+  process ignores, as under `nohup`, stay ignored. Does nothing outside the main
+  thread, which alone can handle signals. Calls `say` from a thread.
 
   Yields:
     A function that returns the signal received, or None.
@@ -56,7 +53,7 @@ def on_signals(
           'step, then the run ends. A second signal ends it at once, without a '
           'checkpoint.'
         )
-      elif time.monotonic() - asked >= _TOGETHER:
+      elif time.monotonic() - asked >= 1:
         os._exit(128 + number)
 
   heard, told = socket.socketpair()

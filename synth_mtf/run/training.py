@@ -85,15 +85,14 @@ def train_with_progress(
     utils.train_model(estimator, *args, **kwargs)
   number = stop_signal()
   if number is not None:
-    latest = folder.written(model_dir)[-1]
     console.line(
-      f'Stopped. {latest} is saved: the same command resumes from it.'
+      f'Stopped. {folder.written(model_dir)[-1]} is saved: the same command '
+      'resumes from it.'
     )
     raise SystemExit(128 + number)
 
 
 def _seed(estimator: Any, seed: int) -> None:
-  """Seeds the host's initial values and random operations."""
   if not os.environ.get('PYTHONHASHSEED', 'random').isdigit():
     raise UserError(
       f'synth_mtf.train_with_progress.seed is {seed}, but the environment '

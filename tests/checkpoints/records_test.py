@@ -56,7 +56,7 @@ def test_other_pieces_of_the_same_size(models, tmp_path):
   assert records.recorded_vocabulary(folder) == str(models[0])
   records.check_vocabulary(second, save(tmp_path / 'unknown', 128))
   again = tmp_path / 'again'  # trained from another file, as its name tells
-  proto = sentencepiece_model_pb2.ModelProto.FromString(first.sp_model)
+  proto = sentencepiece_model_pb2.ModelProto.FromString(models[0].read_bytes())
   proto.trainer_spec.input[:] = ['other.txt']
   again.write_bytes(proto.SerializeToString())
   for same in (first, (first, first), vocabulary.load(str(again))):

@@ -10,7 +10,7 @@ from absl import flags
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
 from synth_mtf.paths import gin_path
-from synth_mtf.run import checks, config, mesh
+from synth_mtf.run import checks, config
 from synth_mtf.tasks import vocabulary
 
 SIZE = ('sizes/tiny.gin', 'variants/random_vanilla.gin')
@@ -34,7 +34,7 @@ def read(monkeypatch):
     if build:
       model = checks.build(run)
       assert model is not None
-      mesh.check_model(run, model)
+      checks.check_mesh(run, model)
     return run
 
   return read

@@ -8,7 +8,7 @@ import pytest
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
-from synth_mtf.run import config, mesh
+from synth_mtf.run import checks, config
 from tests import model
 
 LAYOUT = 'batch:batch,d_ff:model,heads:model,vocab:model'
@@ -28,7 +28,7 @@ def check(tiny, shape, batch):
     utils.run.batch_size = {batch!r}
     utils.run.sequence_length = {{'inputs': 16, 'targets': 8}}
   """)
-  mesh.check_model(config.read('folder'), tiny)
+  checks.check_mesh(config.read('folder'), tiny)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_tensor_larger_than_the_memory(tiny, monkeypatch):
   [[], [''], ['cpu:0'], ['cpu'], ['CPU:0'], ['/cpu:0', '/device:CPU:0']],
 )
 def test_devices_that_are_there(names):
-  mesh.check_devices(names)
+  checks.check_devices(names)
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_devices_that_are_there(names):
 )
 def test_devices_that_are_not(name, message):
   with pytest.raises(UserError, match=message):
-    mesh.check_devices(['cpu:0', name])
+    checks.check_devices(['cpu:0', name])
 
 
 def test_those_of_a_cluster(monkeypatch):
   monkeypatch.setenv('TF_CONFIG', '{"cluster": {}}')
-  mesh.check_devices([REMOTE])
+  checks.check_devices([REMOTE])
