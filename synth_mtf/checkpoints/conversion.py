@@ -270,11 +270,10 @@ def _read(
 def _settings(scope: str, layer: transformer_layers.SelfAttention) -> Layer:
   """Returns the settings of a model's layer, without its weights."""
   if isinstance(layer, SyntheticLayer):
-    functions = zip(scopes(layer.synthesizers), layer.synthesizers)
     settings = {
       # Fixed patterns have no table, but depend on max_length.
       f: (described(x), x.last_factor or getattr(x, 'max_length', None))
-      for f, x in functions
+      for f, x in zip(scopes(layer.synthesizers), layer.synthesizers)
     }
     return Layer(settings, layer.normalize, layer.index_by)
   if type(layer).__name__ in ('SelfAttention', 'EncDecAttention'):

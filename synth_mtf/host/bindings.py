@@ -7,8 +7,6 @@ from typing import Any, NamedTuple, Optional
 
 import gin
 
-_MACRO = 'gin.macro'
-
 
 class Binding(NamedTuple):
   """A gin binding: a parameter and its value.
@@ -56,7 +54,7 @@ class Binding(NamedTuple):
 def bindings() -> Iterator[Binding]:
   """Yields all bindings except the definitions of macros."""
   for (scope, selector), parameters in gin.config._CONFIG.items():
-    if selector != _MACRO:
+    if selector != 'gin.macro':
       for parameter, raw in parameters.items():
         yield Binding(scope, selector, parameter, raw)
 
@@ -66,7 +64,7 @@ def macro_of(raw: Any) -> str:
   if not isinstance(raw, gin.config.ConfigurableReference):
     return ''
   name, _, selector = raw.scoped_selector.rpartition('/')
-  return name if selector in (_MACRO, 'macro') else ''
+  return name if selector in ('gin.macro', 'macro') else ''
 
 
 def macros_read() -> set[str]:

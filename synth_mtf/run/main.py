@@ -29,11 +29,6 @@ FLAG_MODULES = (
   'synth_mtf.tasks.data_settings',
   __name__,
 )
-# Defaults that gin files may override.
-_TRAINING = """
-import synth_mtf.progress
-utils.run.train_model_fn = @synth_mtf.train_with_progress
-"""
 
 
 def prepare() -> None:
@@ -85,7 +80,10 @@ def run(words: Sequence[str]) -> int:
     model_dir = flags.FLAGS.model_dir
     model_dirs.check(model_dir)
     if not flags.FLAGS.tpu:
-      gin.parse_config(_TRAINING)
+      gin.parse_config(  # which gin files may override
+        'import synth_mtf.progress\n'
+        'utils.run.train_model_fn = @synth_mtf.train_with_progress'
+      )
     with (
       contextlib.nullcontext() if flags.FLAGS.verbose else shown(model_dir),
       errors.explained(lambda error: folder.explain(error, model_dir)),

@@ -13,8 +13,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
 from synth_mtf.tasks import vocabulary
-from tests import model, official_files
-from tests.cli import t5_main
+from tests import model
 
 BYTES = vocabulary.load('bytes')  # 359 pieces, 384 rows
 SWAPPED = 'SyntheticAttention.synthesizers = [@DotProduct, @Random]'
@@ -66,34 +65,6 @@ def test_other_pieces_of_the_same_size(models, tmp_path):
   assert all(str(model) in str(error.value) for model in models)
 
 
-def test_runs_refuse_them(models, tmp_path):
-  official_files.write_text(tmp_path / 'data')
-  trained = tmp_path / 'trained'
-  checkpoint = save(trained, 128)
-
-  def refused(match, model):
-    start = f"--gin_param=utils.run.init_checkpoint = '{checkpoint}'"
-    for folder, *words in ((trained,), (tmp_path / 'new', start)):
-      with pytest.raises(UserError, match=match):
-        t5_main.synth_mtf_transformer(
-          f'--model_dir={folder}',
-          f'--data_dir={tmp_path / "data"}',
-          f'--vocabulary={model}',
-          '--gin_file=sizes/tiny.gin',
-          '--gin_file=variants/random_vanilla.gin',
-          '--gin_file=runs/pretrain_text.gin',
-          '--gin_file=runs/cpu.gin',
-          *words,
-        )
-
-  refused('128 rows.*of 359.*384', 'bytes')
-  records.record_vocabulary(vocabulary.load(str(models[0])), str(trained))
-  written = json.loads((trained / records.VOCABULARY).read_text())
-  assert written['targets']['name'] == str(models[0])
-  refused('has other pieces', models[1])
-  assert not (tmp_path / 'new' / records.VOCABULARY).exists()
-
-
 @pytest.mark.parametrize('content', [b'', b'{"a"', b'{}x', b'\xff\xfe'])
 def test_a_damaged_record_is_named(tmp_path, content):
   (tmp_path / records.VOCABULARY).write_bytes(content)
@@ -132,9 +103,6 @@ def test_what_is_written_of_layers(checkpoint, tmp_path):
   assert all('mixing' not in settings for settings in single)
 
 
-DECODER = 'decoder/block_000/layer_000/SyntheticAttention'
-
-
 # Whether a model resumes from the checkpoint: '', or the message; and whether
 # it may start from it.
 @pytest.mark.parametrize(
@@ -150,7 +118,12 @@ DECODER = 'decoder/block_000/layer_000/SyntheticAttention'
       False,
     ),
     ('random_vanilla', [ROW], "index_by is 'position' in", True),
-    ('random_vanilla', [f'decoder/{ROW}'], rf'is .*\({DECODER}\)', True),
+    (
+      'random_vanilla',
+      [f'decoder/{ROW}'],
+      r'is .*\(decoder/block_0.*Att',
+      True,
+    ),
     (
       'random_vanilla',
       ["DenseReluDense.activation = 'gelu'"],

@@ -8,8 +8,6 @@ from mesh_tensorflow.transformer import utils
 
 from synth_mtf.errors import ConfigurationError, UserError
 from synth_mtf.host import errors, gin_files
-from synth_mtf.host import model as host_model
-from tests import model
 
 
 @pytest.mark.parametrize(
@@ -63,13 +61,6 @@ def test_a_users_own_file(tmp_path, monkeypatch):
       gin_files.parse([name])
   with pytest.raises(UserError, match=rf'In file "{path}", line 2'):
     gin_files.parse([str(path)])
-
-
-def test_an_argument_that_is_passed_on_to_a_parent():
-  gin_files.parse(model.files('random'), ['SyntheticAttention.num_hads = 3'])
-  with pytest.raises(UserError, match="argument.*'num_heads'") as caught:
-    host_model.build(model.VOCAB)
-  assert 'In call to configurable' not in str(caught.value)
 
 
 @gin.configurable(module='tests.errors')

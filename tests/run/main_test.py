@@ -12,6 +12,7 @@ import tensorflow.compat.v1 as tf
 from absl import logging
 
 import synth_mtf
+from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.cpu import padding
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.run import main
@@ -22,8 +23,8 @@ OURS = f'{pathlib.Path(synth_mtf.__file__).parent}/tasks/mine.py'
 
 
 def values(path) -> dict[str, Any]:
-  reader = tf.train.load_checkpoint(str(path))
-  return {n: reader.get_tensor(n) for n in reader.get_variable_to_shape_map()}
+  checkpoint = Checkpoint(str(path))
+  return {name: checkpoint[name] for name in checkpoint.kinds}
 
 
 @trains
@@ -40,11 +41,9 @@ def test_resumes_as_if_it_had_not_stopped(run, copy, tmp_path):
   assert run(copy, steps=4) == 0
   assert run(straight, steps=4) == 0
   for step in (2, 4):
-    found, expected = (
-      values(folder / f'model.ckpt-{step}') for folder in (copy, straight)
+    np.testing.assert_equal(
+      *(values(folder / f'model.ckpt-{step}') for folder in (copy, straight))
     )
-    assert found.keys() == expected.keys()
-    assert not [n for n in found if not np.array_equal(found[n], expected[n])]
 
 
 @trains
@@ -88,10 +87,6 @@ def test_products_without_padding_train_the_same_variables(
 @pytest.mark.parametrize(
   ('words', 'message'),
   [
-    (
-      ['--gin_file=variants/randm.gin'],
-      r"gin file 'variants/randm.gin' does not.*'variants/random.gin'",
-    ),
     (
       ["--gin_param=utils.run.mesh_shape = 'batch:2'"],
       r'mesh_devices = .* must name one device for each part',

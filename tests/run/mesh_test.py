@@ -70,9 +70,10 @@ def test_a_tensor_larger_than_the_memory(tiny, monkeypatch):
 
 @pytest.mark.parametrize(
   'names',
-  [[], [''], ['cpu:0'], ['cpu'], ['CPU:0'], ['/cpu:0', '/device:CPU:0']],
+  [[], [''], ['cpu'], ['CPU:0'], ['/cpu:0', '/device:CPU:0'], [REMOTE]],
 )
-def test_devices_that_are_there(names):
+def test_devices_that_are_there(monkeypatch, names):
+  monkeypatch.setenv('TF_CONFIG', '{"cluster": {}}')
   checks.check_devices(names)
 
 
@@ -89,8 +90,3 @@ def test_devices_that_are_there(names):
 def test_devices_that_are_not(name, message):
   with pytest.raises(UserError, match=message):
     checks.check_devices(['cpu:0', name])
-
-
-def test_those_of_a_cluster(monkeypatch):
-  monkeypatch.setenv('TF_CONFIG', '{"cluster": {}}')
-  checks.check_devices([REMOTE])

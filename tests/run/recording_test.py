@@ -20,6 +20,7 @@ from synth_mtf.run import output
 
 TARGETS, READ_AS = [0, 1, 1, 0], [0, 1, 0, 0]
 STEPS = [100, 200]
+SCORES = [('accuracy', 75.0), ('ones', 1.0)]
 
 
 def accuracy(targets, predictions):
@@ -100,10 +101,7 @@ def test_metrics_and_predictions_of_examples(estimator, tmp_path):
   folder = tmp_path / 'validation_eval'
   found = records.read(str(folder))
   assert [(one.step, one.metric, one.value) for one, _ in found] == [
-    (100, 'accuracy', 75.0),
-    (100, 'ones', 1.0),
-    (200, 'accuracy', 75.0),
-    (200, 'ones', 1.0),
+    (step, *score) for step in STEPS for score in SCORES
   ]
   result, run = found[0]
   assert result == records.Result(

@@ -136,15 +136,8 @@ class TestSaving:
   def test_by_time_each_lasts_until_the_next(self, tmp_path):
     there = train(tmp_path, 7, seconds=0)
     # Steps 0 and 4 are due; 1, 2, 3 and 5, 6 pass.
-    assert there == [
-      [0, 1],
-      [0, 2],
-      [0, 3],
-      [0, 4],
-      [0, 4, 5],
-      [0, 4, 6],
-      [0, 4, 7],
-    ]
+    assert there[:4] == [[0, step] for step in (1, 2, 3, 4)]
+    assert there[4:] == [[0, 4, step] for step in (5, 6, 7)]
     state = tf.train.get_checkpoint_state(str(tmp_path))
     paths = state.all_model_checkpoint_paths
     assert [folder.step_of(path) for path in paths] == [0, 4, 7]
@@ -152,18 +145,17 @@ class TestSaving:
   def test_it_takes_a_small_part_of_the_time(self, tmp_path, monkeypatch):
     monkeypatch.setattr(hooks, '_MOST_OF_THE_TIME', 0.05)
     now = [0.0]
+
+    def wait(seconds, result=None):
+      now[0] += seconds
+      return result
+
     save = tf.train.CheckpointSaverHook._save  # noqa: SLF001
-
-    def save_slowly(*args):
-      now[0] += 30
-      return save(*args)
-
-    def tick():
-      now[0] += 100
-
-    monkeypatch.setattr(tf.train.CheckpointSaverHook, '_save', save_slowly)
+    monkeypatch.setattr(
+      tf.train.CheckpointSaverHook, '_save', lambda *args: wait(30, save(*args))
+    )
     monkeypatch.setattr(time, 'monotonic', lambda: now[0])
-    there = train(tmp_path, 8, seconds=60, every=1000, tick=tick)
+    there = train(tmp_path, 8, 60, every=1000, tick=lambda: wait(100))
     assert there[5:7] == [[0], [0, 7]]  # 600 seconds after step 0
 
   def test_nan_is_found_before_it_is_saved(self, tmp_path):
@@ -187,7 +179,7 @@ class TestSaving:
     assert 'No checkpoint in' in str(error)
 
 
-def draws(first_step, steps, devices=('', '')):
+def draws(first_step, steps):
   """What each step draws, in a run that starts at a step."""
   with (
     tf.Graph().as_default(),
@@ -202,7 +194,7 @@ def draws(first_step, steps, devices=('', '')):
     shape = mtf.Shape([mtf.Dimension('batch', 4), mtf.Dimension('length', 3)])
     drawn = mtf.random_uniform(mesh, shape, dtype=tf.float32)
     mesh_impl = mtf.placement_mesh_impl.PlacementMeshImpl(
-      f'batch:{len(devices)}', 'batch:batch', list(devices)
+      'batch:2', 'batch:batch', ['', '']
     )
     lowering = mtf.Lowering(graph, {mesh: mesh_impl})
     value = lowering.export_to_tf_tensor(drawn)
