@@ -1,7 +1,4 @@
-"""How the variables of a model compare with those of a checkpoint.
-
-Warm start is tested on whole models, which take seconds to build.
-"""
+"""How the variables of a model compare with those of a checkpoint."""
 
 import numpy as np
 import pytest

@@ -12,8 +12,6 @@ from tests import official_files
 from tests.cli import t5_main
 
 FOLDER = pathlib.Path(synth_mtf.gin_path())
-
-
 FOLDERS = sorted(p.name for p in FOLDER.iterdir() if p.is_dir())
 SMALL = (
   *('d_model = 16', 'd_ff = 8', 'num_layers = 1', 'num_heads = 2', 'd_kv = 4'),

@@ -10,7 +10,6 @@ from synth_mtf.run import config, inputs
 from synth_mtf.tasks import vocabulary
 
 LENGTHS = {'inputs': 32, 'targets': 8}
-
 reading = pytest.mark.parametrize('mode', config.MODES[1:])
 
 
