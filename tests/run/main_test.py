@@ -41,9 +41,8 @@ def test_resumes_as_if_it_had_not_stopped(run, copy, tmp_path):
   assert run(copy, steps=4) == 0
   assert run(straight, steps=4) == 0
   for step in (2, 4):
-    np.testing.assert_equal(
-      *(values(folder / f'model.ckpt-{step}') for folder in (copy, straight))
-    )
+    name = f'model.ckpt-{step}'
+    np.testing.assert_equal(values(copy / name), values(straight / name))
 
 
 @trains
