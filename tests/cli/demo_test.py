@@ -23,25 +23,19 @@ pytestmark = pytest.mark.slow  # trains
 COMMAND = str(pathlib.Path(sys.executable).parent / 'synth-mtf')
 TASK = 'synth_super_glue_cb_v102'
 STEPS = 4
-SMALL = (
+QUICK = (
+  *('--steps', str(STEPS), '--eval_examples', '2'),
   *('--gin_param', 'num_layers = 1'),
   *('--gin_param', 'utils.run.batch_size = 4'),
 )
-QUICK = ('--steps', str(STEPS), '--eval_examples', '2', *SMALL)
 
 
 def content(folder):
-  return {
-    path: path.read_bytes()
-    for path in sorted(folder.rglob('*'))
-    if path.is_file()
-  }
+  return {p: p.read_bytes() for p in folder.rglob('*') if p.is_file()}
 
 
 def checkpoints(folder):
-  return {
-    path.name: path.stat().st_mtime_ns for path in folder.glob('model.ckpt-*')
-  }
+  return {p.name: p.stat().st_mtime_ns for p in folder.glob('model.ckpt-*')}
 
 
 @pytest.fixture(scope='module')
@@ -228,7 +222,6 @@ def test_bad_input_is_found_before_anything_is_written(
   'words, expected',
   [
     ('--steps 0', '1 or more'),
-    ('--finetune_steps 0', '1 or more'),
     ('--eval_examples 0', '1 or more'),
     ('--eval_examples some', '1 or more'),
     ('--pretrain_steps -1', '0 or more'),
