@@ -2,7 +2,7 @@
 
 import pytest
 
-from synth_mtf.errors import ConfigurationError, UserError, nearest
+from synth_mtf.errors import nearest
 
 NAMES = ['random', 'random_vanilla', 'dense', None, 3]
 
@@ -19,9 +19,3 @@ NAMES = ['random', 'random_vanilla', 'dense', None, 3]
 )
 def test_nearest_offers_what_is_like_a_name(name, hint):
   assert nearest(name, NAMES) == hint
-
-
-def test_a_configuration_error_is_a_users_and_a_value_error():
-  assert issubclass(ConfigurationError, UserError)
-  assert issubclass(ConfigurationError, ValueError)
-  assert not issubclass(UserError, ValueError)

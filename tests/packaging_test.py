@@ -36,11 +36,8 @@ for variant in pathlib.Path(synth_mtf.gin_path(), 'variants').glob('*.gin'):
 
 def files(folder):
   """The files below a folder, relative to it, but for Python's own."""
-  return {
-    str(path.relative_to(folder))
-    for path in folder.rglob('*')
-    if path.is_file() and '__pycache__' not in path.parts
-  }
+  found = {str(p.relative_to(folder)) for p in folder.rglob('*') if p.is_file()}
+  return {name for name in found if '__pycache__' not in name}
 
 
 @pytest.fixture(scope='module')

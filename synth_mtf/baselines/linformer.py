@@ -74,12 +74,7 @@ class Linformer(AttentionLayer):
         'Linformer would mix the sequences of a packed row; set '
         'mesh_train_dataset_fn.pack = False'
       )
-    require_length(
-      'Linformer',
-      'Linformer.max_length',
-      self.max_length,
-      call.memory_length.size,
-    )
+    require_length('Linformer.max_length', self.max_length, call.memory_length)
     seen = visibility(call, packed=False)
     projected = dataclasses.replace(call, memory_length=self.projected_dim)
     keys = self._project(call, 'E', zero_hidden(call.keys, seen.keys))

@@ -150,8 +150,7 @@ class Table(SynthesizingFunction):
     elif not 1 <= self.tile_length <= self.memory_max_length:
       raise ConfigurationError(
         f'{name}.tile_length = {self.tile_length}: expected 1 to '
-        f'{_argument(self.limit_of_keys)} ({self.memory_max_length}); change '
-        f'{name}.tile_length or {self.limit_of_keys}'
+        f'{self.limit_of_keys} ({self.memory_max_length}); change either'
       )
 
   @property
@@ -164,27 +163,27 @@ class Table(SynthesizingFunction):
 
   def check_lengths(self, call: LayerCall, queries: bool = True) -> None:
     """Rejects more keys than M and, if `queries`, more queries than N."""
-    name = type(self).__name__
     if queries:
-      length = call.index.length_dim.size
-      require_length(name, f'{name}.max_length', self.max_length, length)
-    length = call.memory_length.size
-    require_length(name, self.limit_of_keys, self.memory_max_length, length)
+      binding = f'{type(self).__name__}.max_length'
+      require_length(binding, self.max_length, call.index.length_dim)
+    require_length(
+      self.limit_of_keys, self.memory_max_length, call.memory_length
+    )
 
 
 def require_length(
-  owner: str, binding: str, max_length: int, length: int
+  binding: str, max_length: int, sequence: mtf.Dimension
 ) -> None:
-  """Rejects a sequence longer than the learned table of `owner`.
+  """Rejects a sequence longer than a learned table.
 
   Raises:
     ConfigurationError: if it is longer; names the gin binding to change.
   """
-  if length > max_length:
+  if sequence.size > max_length:
     raise ConfigurationError(
-      f'length {length} exceeds {_argument(binding)} {max_length} of the '
-      f'{owner} table; set {binding} >= {length} in gin (this changes the '
-      'checkpoint) or shorten utils.run.sequence_length'
+      f'length {sequence.size} exceeds {binding} = {max_length}; set {binding} '
+      f'>= {sequence.size} in gin (this changes the checkpoint) or shorten '
+      'utils.run.sequence_length'
     )
 
 
@@ -192,7 +191,3 @@ def host_max_length() -> int:
   """Returns `Unitransformer.max_length` in the current gin scope."""
   bindings = gin.get_bindings(transformer.Unitransformer)
   return bindings.get('max_length', _HOST_MAX_LENGTH)
-
-
-def _argument(binding: str) -> str:
-  return binding.rpartition('.')[-1]

@@ -199,7 +199,7 @@ def wait_for(condition, process, seconds=300):
     ('--gin_param Unitransformer.d_modl=3', "'d_modl'; did you mean 'd_model'"),
     (
       "--gin_param utils.run.sequence_length={'inputs':129,'targets':32}",
-      'length 129 exceeds max_length 128 of the Random table',
+      'length 129 exceeds Random.max_length = 128',
     ),
     ('--out {file}/x/y', 'is not a folder'),
   ],

@@ -3,11 +3,9 @@
 import functools
 from typing import Any
 
-import gin
 import numpy as np
 import pytest
 
-import synth_mtf
 from tests import checks, family, harness, reference
 from tests.family import PACKED, PADDED
 from tests.harness import DECODER, ENCODER, LM, PREFIX_LM, TPU
@@ -239,19 +237,3 @@ def test_rows_that_are_done_decode_on_beyond_the_table(member, mesh):
   """The host continues until the last row is done: positions pass the end."""
   member = member.of_size(max_length=4)
   checks.decoded(member, (2, 4), np.array([3, 1]), LM, mesh=mesh)
-
-
-# The class.
-
-
-def test_bindings_of_self_attention_apply():
-  gin.parse_config("""
-      SelfAttention.num_heads = 3
-      SelfAttention.key_value_size = 5
-      SelfAttention.dropout_rate = 0.25
-      SelfAttention.relative_attention_type = 'bias'
-  """)
-  layer = synth_mtf.SyntheticAttention()
-  assert (layer.num_heads, layer.kv_dim.size) == (3, 5)
-  assert layer.dropout_rate == 0.25
-  assert layer.relative_attention_type == 'bias'

@@ -28,15 +28,6 @@ def layer(**settings):
   return Sum(**{'num_heads': 3, 'key_value_size': 5, **settings})
 
 
-def call(made, sequence_id=IDS, **settings):
-  """Calls the layer on rows, and returns the context."""
-  with harness.new_graph() as (_, mesh):
-    context = harness.host_context(mesh, X.shape, sequence_id, **settings)
-    x = harness.constant(mesh, X, 'batch length d_model')
-    made.call(context, mtf.cast(x, context.activation_dtype))
-    return context
-
-
 @pytest.mark.parametrize(
   'activations, settings, expected',
   [
@@ -48,7 +39,7 @@ def call(made, sequence_id=IDS, **settings):
 )
 def test_type_of_the_logits(activations, settings, expected):
   made = layer(attention_kwargs=settings)
-  call(made, dtype=activations)
+  harness.parallel(lambda: made, X, IDS, dtype=activations)
   assert made.seen.logits_dtype == expected
 
 

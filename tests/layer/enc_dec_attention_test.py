@@ -185,12 +185,12 @@ ENCODED = encoded(PADDED.inputs)
     (
       (6, 9),
       ENCODED,
-      r'length 7 exceeds max_length 6 .* set Random\.max_length >= 7',
+      r'length 7 exceeds Random\.max_length = 6; set Random\.max_length >= 7',
     ),
     (
       (7, 8),
       ENCODED,
-      r'length 9 exceeds memory_max_length 8 of the Random table; set '
+      r'length 9 exceeds cross/Random\.memory_max_length = 8; set '
       r'cross/Random\.memory_max_length >= 9',
     ),
     ((7, 9), None, 'output of an encoder'),

@@ -12,9 +12,6 @@ from tests.family import PACKED, PADDED
 from tests.harness import DECODER, ENCODER
 
 NAMES = ('current', 'previous', 'next', 'left', 'right', 'start', 'end')
-both_kinds_of_rows = pytest.mark.parametrize(
-  'rows', [PADDED, PACKED], ids=['padded', 'packed']
-)
 
 
 def member(patterns):
@@ -25,14 +22,12 @@ def member(patterns):
   ).but(num_heads=len(NAMES))
 
 
-@both_kinds_of_rows
-def test_all_patterns_in_an_encoder(rows):
-  checks.parallel(member(NAMES), rows, ENCODER)
-
-
-@both_kinds_of_rows
-def test_fewer_patterns_than_heads_in_a_decoder(rows):
-  checks.parallel(member(NAMES[:-1]), rows, DECODER)
+@pytest.mark.parametrize('rows', [PADDED, PACKED], ids=['padded', 'packed'])
+@pytest.mark.parametrize(
+  'patterns, stack', [(NAMES, ENCODER), (NAMES[:-1], DECODER)]
+)
+def test_patterns_as_many_as_heads_or_fewer(patterns, stack, rows):
+  checks.parallel(member(patterns), rows, stack)
 
 
 def test_each_pattern_by_hand():
