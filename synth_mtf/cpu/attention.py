@@ -3,7 +3,14 @@
 B is a sum of terms: products, tables, masks. `cpu.tiles` cuts it into tiles
 that fit in the processor's cache. Tiles are recomputed for the gradient, so
 that nothing as large as B is materialized, except for an input table of that
-size and its gradient. Each operand is transposed once, to
+size and its gradient. In this order:
+
+    attend_each, attend_shared    the equations, for a tile
+    _part, _operand               terms of B to operands in a common layout
+    _by_tiles                     a Mesh-TensorFlow operation and its gradient
+    _cut, _forward, _backward     the loops over tiles, on each device
+
+Each operand is transposed once, to
 
     [batch, heads, length or memory_length, k or memory_length]
 
@@ -79,12 +86,14 @@ def attend_each(
     )
     return w * dy_v, tf.matmul(w, dy, transpose_a=True)
 
-  terms = add(call, [*logits.terms, *visibility.biases(tf.float32)]).terms
+  terms = [*logits.terms, *visibility.biases(tf.float32)]
+  logits = add(call, _completed(call, terms, values))
   # Neighbouring queries see nearly the same keys.
   by_queries = visibility.pairs is not None
   operand = functools.partial(_operand, call, by_queries)
   kernel = _Kernel(
-    _parts(call, terms, values, call.batch, operand),
+    shared=[_part(term, operand) for term in logits.shared],
+    local=[_part(term, operand) for term in logits.local],
     others=[operand(values, 'k.', [call.kv_dim])],
     masks=[operand(mtf.cast(x, tf.int32), 'qk') for x in visibility.masks],
     forward=forward,
@@ -107,6 +116,7 @@ def attend_shared(
   cancels. E is computed once and multiplied by the concatenated values of all
   examples.
   """
+  terms = _completed(call, logits.shared, values)
   pairs, nonpad = visibility.pairs, visibility.keys
   if nonpad is not None:
     values *= mtf.cast(nonpad, values.dtype)
@@ -160,7 +170,8 @@ def attend_shared(
     for x in visibility.masks
   ]
   kernel = _Kernel(
-    _parts(call, logits.shared, values, [], operand),
+    shared=[_part(term, operand) for term in terms],
+    local=[],
     others=[
       *([] if pairs is None else [operand(pairs, 'qk')]),
       operand(nonpad, 'k.', call.batch),
@@ -189,6 +200,83 @@ class _Operand(NamedTuple):
   trained: bool
 
 
+class _Part(NamedTuple):
+  """A term of B: a table T, alpha T, or a product Q K^T.
+
+  Attributes:
+    operands: `_Operand`s, or their `Pieces` on a device.
+    is_product: whether it is Q K^T.
+  """
+
+  operands: Sequence[Any]
+  is_product: bool
+
+  def value(self, tiles: Tensors) -> tf.Tensor:
+    if self.is_product:
+      return tf.matmul(*tiles, transpose_b=True)
+    return functools.reduce(tf.multiply, tiles)
+
+  def gradients(self, db: tf.Tensor, tiles: Tensors) -> Tensors:
+    """Returns the operands' gradients, not yet summed over broadcast axes."""
+    if len(tiles) == 1:
+      return [db]
+    x, y = tiles
+    if self.is_product:
+      return [tf.matmul(db, y), tf.matmul(db, x, transpose_a=True)]
+    return [db * y, db * x]
+
+
+class _Kernel(NamedTuple):
+  """The computation for one tile.
+
+  Attributes:
+    shared: the parts of B that all examples share, summed only once.
+    local: the other parts.
+    others: further operands, V last.
+    masks: masks of visible keys and of tokens.
+    forward: maps tiles of B and `others` to a tile of Y.
+    backward: maps the same, Y and dY to the gradients of B and V.
+    by_queries: see `Tiling`.
+  """
+
+  shared: Sequence[_Part]
+  local: Sequence[_Part]
+  others: Sequence[Any]
+  masks: Sequence[Any]
+  forward: Callable[..., tf.Tensor]
+  backward: Callable[..., tuple[tf.Tensor, tf.Tensor]]
+  by_queries: bool = False
+
+  @property
+  def operands(self) -> list[Any]:
+    parts = [part.operands for part in [*self.shared, *self.local]]
+    return [*_chain(parts), *self.others, *self.masks]
+
+
+def _completed(
+  call: LayerCall, terms: Sequence[Term], values: mtf.Tensor
+) -> Sequence[Term]:
+  """Adds zeros if B lacks rows, columns or, if V has none, heads."""
+  dims = {*call.length, call.memory_length}
+  if not set(call.heads) & set(values.shape.dims):
+    dims.update(call.heads)
+  if dims <= set().union(*map(dims_of, terms)):
+    return terms
+  shape = mtf.Shape([d for d in call.local if d in dims])
+  return [*terms, mtf.stop_gradient(mtf.zeros(values.mesh, shape))]
+
+
+def _part(term: Term, operand: Callable[..., _Operand]) -> _Part:
+  if isinstance(term, InnerProduct):
+    k = [term.k]
+    query, key = operand(term.query, 'q.', k), operand(term.key, 'k.', k)
+    return _Part([query, key], is_product=True)
+  if isinstance(term, Scaled):
+    scaled = [operand(term.table, 'qk'), operand(term.alpha, '..')]
+    return _Part(scaled, is_product=False)
+  return _Part([operand(term, 'qk')], is_product=False)
+
+
 def _operand(
   call: LayerCall,
   by_queries: bool,
@@ -213,120 +301,28 @@ def _operand(
     and x.shape.dims[-len(call.heads) :] == call.heads
   )
   inner = [of_axes[rows], [*of_axes[columns], *others]]
-  present, filled = [], []
-  for dims in [d for d in call.batch if d not in others], call.heads:
-    present.append(dims if given & set(dims) else [])
-    parts = [mtf.Dimension(d.name, call.parts(d)) for d in dims]
-    filled.append(present[-1] or parts)
+  outer = [[d for d in call.batch if d not in others], call.heads]
+  present = [dims if given & set(dims) else [] for dims in outer]
+  filled = [
+    dims or [mtf.Dimension(d.name, call.parts(d)) for d in missing]
+    for dims, missing in zip(present, outer)
+  ]
 
-  def in_order(
-    batch: list[mtf.Dimension], heads: list[mtf.Dimension]
-  ) -> list[list[mtf.Dimension]]:
-    return [batch, *inner, heads] if heads_last else [batch, heads, *inner]
+  def in_order(outer: list[list[mtf.Dimension]]) -> list[list[mtf.Dimension]]:
+    return outer[:1] + inner + outer[1:] if heads_last else outer + inner
 
+  groups = in_order(filled)
+  shape = mtf.Shape(_chain(groups))
   trained = x.dtype.is_floating and not isinstance(
     x.operation, mtf.StopGradient
   )
-  groups = in_order(*filled)
-  shape = mtf.Shape(_chain(groups))
-  x = arrange(x, mtf.Shape(_chain(in_order(*present))))
+  x = arrange(x, mtf.Shape(_chain(in_order(present))))
   if shape.size == x.size:
     x = mtf.reshape(x, shape)
   else:  # the host broadcasts only numbers
     x = mtf.cast(mtf.broadcast(mtf.cast(x, tf.float32), shape), x.dtype)
   layout = f'b{rows}{columns}h' if heads_last else f'bh{rows}{columns}'
   return _Operand(x, [*map(len, groups)], layout, trained)
-
-
-class _Part(NamedTuple):
-  """A term of B: a table T, alpha T, or a product Q K^T.
-
-  Attributes:
-    operands: `_Operand`s, or their `Pieces` on a device.
-    is_product: whether it is Q K^T.
-    is_shared: whether all examples share it, so that it is summed only once.
-  """
-
-  operands: Sequence[Any]
-  is_product: bool
-  is_shared: bool
-
-  def value(self, tiles: Tensors) -> tf.Tensor:
-    if self.is_product:
-      query, key = tiles
-      return tf.matmul(query, key, transpose_b=True)
-    return functools.reduce(tf.multiply, tiles)
-
-  def gradients(self, db: tf.Tensor, tiles: Tensors) -> Tensors:
-    """Returns the operands' gradients, not yet summed over broadcast axes."""
-    if len(tiles) == 1:
-      return [db]
-    x, y = tiles
-    if self.is_product:
-      return [tf.matmul(db, y), tf.matmul(db, x, transpose_a=True)]
-    return [db * y, db * x]
-
-
-def _parts(
-  call: LayerCall,
-  terms: Sequence[Term],
-  values: mtf.Tensor,
-  batch: Sequence[mtf.Dimension],
-  operand: Callable[..., _Operand],
-) -> list[_Part]:
-  """Converts the terms of B to parts.
-
-  Adds zeros if the terms lack a dimension: rows, columns or, if V has none,
-  heads.
-  """
-  dims = {*call.length, call.memory_length}
-  if not set(call.heads) & set(values.shape.dims):
-    dims.update(call.heads)
-  if not dims <= set().union(*map(dims_of, terms)):
-    shape = mtf.Shape([d for d in call.local if d in dims])
-    terms = [*terms, mtf.stop_gradient(mtf.zeros(values.mesh, shape))]
-
-  def operands(term: Term) -> list[_Operand]:
-    if isinstance(term, InnerProduct):
-      k = [term.k]
-      return [operand(term.query, 'q.', k), operand(term.key, 'k.', k)]
-    if isinstance(term, Scaled):
-      return [operand(term.table, 'qk'), operand(term.alpha, '..')]
-    return [operand(term, 'qk')]
-
-  return [
-    _Part(
-      operands(term),
-      is_product=isinstance(term, InnerProduct),
-      is_shared=not dims_of(term) & set(batch),
-    )
-    for term in terms
-  ]
-
-
-class _Kernel(NamedTuple):
-  """The computation for one tile.
-
-  Attributes:
-    parts: the parts of B.
-    others: further operands, V last.
-    masks: masks of visible keys and of tokens.
-    forward: maps tiles of B and `others` to a tile of Y.
-    backward: maps the same, Y and dY to the gradients of B and V.
-    by_queries: see `Tiling`.
-  """
-
-  parts: Sequence[_Part]
-  others: Sequence[_Operand]
-  masks: Sequence[_Operand]
-  forward: Callable[..., tf.Tensor]
-  backward: Callable[..., tuple[tf.Tensor, tf.Tensor]]
-  by_queries: bool = False
-
-  @property
-  def operands(self) -> list[_Operand]:
-    parts = _chain(part.operands for part in self.parts)
-    return [*parts, *self.others, *self.masks]
 
 
 class _Tiled(mtf.SlicewiseOperation):
@@ -351,12 +347,9 @@ def _by_tiles(
   The kernel's own result is [batch..., heads, length, columns...], where
   `batch` are the batch dimensions of B.
   """
-  groups = batch, call.heads, call.length, columns
+  groups = [batch, call.heads, call.length, columns]
   ranks, dims = [*map(len, groups)], _chain(groups)
-  shape = [
-    math.prod(d.size // call.parts(d) for d in dims)
-    for dims in (batch, call.heads, call.length, [call.memory_length])
-  ]
+  local = [d.size // call.parts(d) for d in dims]
   operands = kernel.operands
   inputs = [x.tensor for x in operands]
   trained = [x.tensor for x in operands if x.trained]
@@ -366,141 +359,129 @@ def _by_tiles(
   splittable = [*call.heads, *call.batch, *whole]
 
   def forward(single: bool, *slices: tf.Tensor) -> tf.Tensor:
-    y = _OnDevice(kernel, shape, slices, single).forward()
-    return tf.reshape(y, [d.size // call.parts(d) for d in dims])
+    shape = _merged(local, ranks)
+    on_device, tiling, seen = _cut(call, kernel, shape, slices, single)
+    return tf.reshape(_forward(on_device, tiling, seen, shape), local)
 
   def backward(single: bool, *slices: tf.Tensor) -> Any:
     *inputs, y, dy = slices
-    on_device = _OnDevice(kernel, shape, inputs, single)
-    found = on_device.backward(_flat(y, ranks), _flat(dy, ranks))
+    shape = _merged(local, ranks)
+    y, dy = tf.reshape(y, shape), tf.reshape(dy, shape)
+    found = _backward(*_cut(call, kernel, shape, inputs, single), y, dy)
     xs = [x for x, o in zip(inputs, operands) if o.trained]
     shaped = [tf.reshape(dx, x.shape) for dx, x in zip(found, xs)]
     return tuple(shaped) if len(shaped) > 1 else shaped[0]
 
   def gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[Optional[mtf.Tensor]]:
-    found = iter(
-      _Tiled(
-        backward,
-        [*op.inputs, op.outputs[0], dy],
-        [x.shape for x in trained],
-        [x.dtype for x in trained],
-        splittable,
-      ).outputs
-    )
+    shapes, dtypes = [x.shape for x in trained], [x.dtype for x in trained]
+    given = [*op.inputs, op.outputs[0], dy]
+    found = iter(_Tiled(backward, given, shapes, dtypes, splittable).outputs)
     return [next(found) if x.trained else None for x in operands]
 
-  operation = _Tiled(
-    forward, inputs, [mtf.Shape(dims)], [tf.float32], splittable, gradient
-  )
+  y_shape = mtf.Shape(dims)
+  y = _Tiled(forward, inputs, [y_shape], [tf.float32], splittable, gradient)
   return mtf.transpose(
-    operation.outputs[0],
+    y.outputs[0],
     mtf.Shape([*call.batch, *call.length, *call.heads, call.kv_dim]),
   )
 
 
-class _OnDevice:
-  """A kernel with one device's slices of its operands."""
+def _cut(
+  call: LayerCall,
+  kernel: _Kernel,
+  shape: Sequence[int],
+  slices: Tensors,
+  single: bool,
+) -> tuple[_Kernel, Tiling, Windows]:
+  """Cuts one device's operands; `shape` is Y's.
 
-  def __init__(
-    self,
-    kernel: _Kernel,
-    shape: Sequence[int],
-    slices: Tensors,
-    single: bool,
-  ) -> None:
-    self._kernel = kernel
-    self._shape = shape
-    self._tiling = tiling = Tiling(shape, kernel.by_queries, single)
-    operands = kernel.operands
-    flat = [_flat(x, o.ranks) for x, o in zip(slices, operands)]
-    pieces = [
-      Pieces(tiling, x.shape.as_list(), o.layout, x)
-      for x, o in zip(flat, operands)
-    ]
-    self._trained = [x for x, o in zip(pieces, operands) if o.trained]
-    rest = iter(pieces)
-    parts = [
-      part._replace(operands=[next(rest) for _ in part.operands])
-      for part in kernel.parts
-    ]
-    self._shared = [part for part in parts if part.is_shared]
-    self._local = [part for part in parts if not part.is_shared]
-    self._others = [next(rest) for _ in kernel.others]
-    self._seen = find_windows(tiling, [] if single else [*rest])
-    self._whole = Windows(tiling)
+  Returns the kernel with `Pieces` in place of `_Operand`s, the tiles and their
+  visible windows.
+  """
+  b_shape = [*shape[:3], call.memory_length.size]
+  tiling = Tiling(b_shape, kernel.by_queries, single)
+  pieces = []
+  for x, operand in zip(slices, kernel.operands):
+    x = tf.reshape(x, _merged(x.shape.as_list(), operand.ranks))
+    pieces.append(
+      Pieces(tiling, x.shape.as_list(), operand.layout, x, operand.trained)
+    )
+  rest = iter(pieces)
+  shared, local = (
+    [p._replace(operands=[next(rest) for _ in p.operands]) for p in parts]
+    for parts in (kernel.shared, kernel.local)
+  )
+  others = [next(rest) for _ in kernel.others]
+  seen = find_windows(tiling, [] if single else [*rest])
+  on_device = kernel._replace(
+    shared=shared, local=local, others=others, masks=[]
+  )
+  return on_device, tiling, seen
 
-  def forward(self) -> tf.Tensor:
-    """Y, [batch, heads, length, columns]."""
-    *_, columns = self._others[-1].piece
-    total = Pieces(self._tiling, [*self._shape[:3], columns], 'bhq.')
-    last: list[tf.Tensor] = []
-    for slab in self._tiling.slabs:
+
+def _forward(
+  kernel: _Kernel, tiling: Tiling, seen: Windows, shape: Sequence[int]
+) -> tf.Tensor:
+  """Returns Y, [batch, heads, length, columns]."""
+  y = Pieces(tiling, shape, 'bhq.')
+  last: list[tf.Tensor] = []
+  for slab in tiling.slabs:
+    with tf.control_dependencies(last):
+      shared, _ = _sum(kernel.shared, slab[0], Windows(tiling))
+    for tile in slab:
       with tf.control_dependencies(last):
-        shared, _ = _sum(self._shared, slab[0], self._whole)
-      for tile in slab:
-        with tf.control_dependencies(last):
-          b, _ = self._b(tile, shared)
-          others = [x.take(tile, self._seen) for x in self._others]
-          y = self._kernel.forward(b, *others)
-          last = [total.add(y, tile, self._seen)]
-    return total.total()
+        b, _ = _tile_of_b(kernel, tile, seen, shared)
+        others = [x.take(tile, seen) for x in kernel.others]
+        last = [y.add(kernel.forward(b, *others), tile, seen)]
+  return y.total()
 
-  def backward(self, y: tf.Tensor, dy: tf.Tensor) -> list[tf.Tensor]:
-    results = [
-      Pieces(self._tiling, x.shape.as_list(), 'bhq.', x) for x in (y, dy)
-    ]
-    b_pieces = Pieces(self._tiling, [1, *self._shape[1:]], 'bhqk')
-    trained = {*self._trained}
-    trains_shared = any(trained & {*part.operands} for part in self._shared)
-    last: list[tf.Tensor] = []
-    for slab in self._tiling.slabs:
+
+def _backward(
+  kernel: _Kernel, tiling: Tiling, seen: Windows, y: tf.Tensor, dy: tf.Tensor
+) -> list[tf.Tensor]:
+  """Returns the gradients of the trained operands.
+
+  Those of shared parts come from the sum of dB over all examples.
+  """
+  whole = Windows(tiling)
+  _, *b_shape, _ = y.shape.as_list()
+  b_pieces = Pieces(tiling, [1, *b_shape, tiling.keys], 'bhqk')
+  given = [Pieces(tiling, x.shape.as_list(), 'bhq.', x) for x in (y, dy)]
+  trains_shared = any(x.trained for p in kernel.shared for x in p.operands)
+  last: list[tf.Tensor] = []
+  for slab in tiling.slabs:
+    with tf.control_dependencies(last):
+      shared, shared_xs = _sum(kernel.shared, slab[0], whole)
+    slab_db: Optional[tf.Tensor] = None
+    for tile in slab:
       with tf.control_dependencies(last):
-        shared, given = _sum(self._shared, slab[0], self._whole)
-      slab_db: Optional[tf.Tensor] = None
-      for tile in slab:
-        with tf.control_dependencies(last):
-          b, xs = self._b(tile, shared)
-          others = [x.take(tile, self._seen) for x in [*self._others, *results]]
-          db, dv = self._kernel.backward(b, *others)
-          last = self._add(self._local, db, xs, tile, self._seen)
-          if self._others[-1] in trained:
-            last.append(self._others[-1].add(dv, tile, self._seen))
-          if trains_shared:
-            db = b_pieces.put(db, tile, self._seen)
-            slab_db = db if slab_db is None else slab_db + db
-            last.append(slab_db)
-      if slab_db is not None:
-        with tf.control_dependencies(last):
-          last = self._add(self._shared, slab_db, given, slab[0], self._whole)
-    return [x.total() for x in self._trained]
+        b, xs = _tile_of_b(kernel, tile, seen, shared)
+        others = [x.take(tile, seen) for x in [*kernel.others, *given]]
+        db, dv = kernel.backward(b, *others)
+        last = _add_gradients(kernel.local, db, xs, tile, seen)
+        if kernel.others[-1].trained:
+          last.append(kernel.others[-1].add(dv, tile, seen))
+        if trains_shared:
+          db = b_pieces.put(db, tile, seen)
+          slab_db = db if slab_db is None else slab_db + db
+          last.append(slab_db)
+    if trains_shared:
+      with tf.control_dependencies(last):
+        last = _add_gradients(kernel.shared, slab_db, shared_xs, slab[0], whole)
+  return [x.total() for x in kernel.operands if x.trained]
 
-  def _b(
-    self, tile: Tile, shared: Optional[tf.Tensor]
-  ) -> tuple[tf.Tensor, Sequence[Tensors]]:
-    """Returns the windows of B and of its local parts' operands."""
-    b, xs = _sum(self._local, tile, self._seen)
-    if shared is not None:
-      sizes = zip('qk', shared.shape[2:])
-      layout = 'bh' + ''.join(axis if n > 1 else '.' for axis, n in sizes)
-      shared = self._seen.view(tile.window, shared, layout)
-      b = shared if b is None else b + shared
-    return b, xs
 
-  def _add(
-    self,
-    parts: Sequence[_Part],
-    db: tf.Tensor,
-    xs: Sequence[Tensors],
-    tile: Tile,
-    windows: Windows,
-  ) -> list[tf.Tensor]:
-    """Adds a tile to the parts' gradients and returns the sums so far."""
-    return [
-      operand.add(dx, tile, windows)
-      for part, tiles in zip(parts, xs)
-      for operand, dx in zip(part.operands, part.gradients(db, tiles))
-      if operand in self._trained
-    ]
+def _tile_of_b(
+  kernel: _Kernel, tile: Tile, seen: Windows, shared: Optional[tf.Tensor]
+) -> tuple[tf.Tensor, Sequence[Tensors]]:
+  """Returns the windows of B and of its local parts' operands."""
+  b, xs = _sum(kernel.local, tile, seen)
+  if shared is not None:
+    sizes = zip('qk', shared.shape[2:])
+    layout = 'bh' + ''.join(axis if n > 1 else '.' for axis, n in sizes)
+    shared = seen.view(tile, shared, layout)
+    b = shared if b is None else b + shared
+  return b, xs
 
 
 def _sum(
@@ -514,11 +495,27 @@ def _sum(
   return functools.reduce(tf.add, values) if values else None, xs
 
 
+def _add_gradients(
+  parts: Sequence[_Part],
+  db: tf.Tensor,
+  xs: Sequence[Tensors],
+  tile: Tile,
+  windows: Windows,
+) -> list[tf.Tensor]:
+  """Adds a tile to the parts' gradients and returns the sums so far."""
+  return [
+    operand.add(dx, tile, windows)
+    for part, tiles in zip(parts, xs)
+    for operand, dx in zip(part.operands, part.gradients(db, tiles))
+    if operand.trained
+  ]
+
+
 def _chain(groups: Any) -> list[Any]:
   return [*itertools.chain(*groups)]
 
 
-def _flat(x: tf.Tensor, ranks: Sequence[int]) -> tf.Tensor:
-  """Merges dimensions; axis i of the result merges `ranks[i]` of them."""
-  sizes = iter(x.shape.as_list())
-  return tf.reshape(x, [math.prod(itertools.islice(sizes, n)) for n in ranks])
+def _merged(sizes: Sequence[int], ranks: Sequence[int]) -> list[int]:
+  """Merges dimensions; entry i of the result merges `ranks[i]` of them."""
+  rest = iter(sizes)
+  return [math.prod(itertools.islice(rest, n)) for n in ranks]

@@ -21,20 +21,21 @@ import tensorflow.compat.v1 as tf
 
 _TILE = 2**20  # entries of B in a tile: 4 MB
 _MOST_TILES = 48  # per layer; beyond that, tiles grow
-_LARGE = 16  # tiles; larger gradients are filled in place
 # Windows start and end at multiples of a step. The number of steps per row is
 # limited because the CPU's math library prepares a product for each size.
 _LEAST_STEP = 32
 _MOST_STEPS = 16
+# The columns of a table of windows: 1, and the number of the block, the number
+# of queries, the first key and the number of keys of each window.
+_ONE, _BLOCK, _QUERIES, _START, _KEYS = np.eye(5, dtype=np.int32)
 
 
 class Tile(NamedTuple):
-  """Indices of a tile's examples, heads, block of queries, and window."""
+  """Indices of a tile's group of examples, group of heads, and block."""
 
   examples: int
   heads: int
   block: int
-  window: int
 
 
 class Tiling:
@@ -83,7 +84,7 @@ class Tiling:
   def slabs(self) -> list[list[Tile]]:
     examples, heads, blocks = self.groups.values()
     return [
-      [Tile(n, h, block, n * blocks + block) for n in range(examples)]
+      [Tile(n, h, block) for n in range(examples)]
       for h in range(heads)
       for block in range(blocks)
     ]
@@ -92,73 +93,73 @@ class Tiling:
 class Windows:
   """The windows of all tiles, computed together to keep the graph small."""
 
-  def __init__(
-    self, tiling: Tiling, queries: Any = None, start: Any = 0, keys: Any = -1
-  ) -> None:
-    """Creates windows from a number of queries, first key and number of keys.
+  def __init__(self, tiling: Tiling, seen: Optional[tf.Tensor] = None) -> None:
+    """Creates windows; by default, they are whole tiles.
 
-    Each is a number for all windows, or an int32 [windows, 1]: first the blocks
-    of the first group of examples, then the blocks of the next group, and so
-    on. By default, windows are whole tiles.
+    `seen` has the number of queries, first key and number of keys of each
+    window, int32 [windows, 3]: first the blocks of the first group of examples,
+    then the blocks of the next group, and so on.
     """
-    self._is_whole = queries is None
-    self._ranges = {
-      'q': (0, tiling.queries if self._is_whole else queries),
-      'k': (start, keys),
-    }
-    self._blocks = [*range(tiling.groups['q'])] * tiling.groups['b']
-    self._known: dict[Any, Sequence[Any]] = {}
+    self._blocks = tiling.groups['q']
+    self._is_whole = seen is None
+    blocks = np.arange(self._blocks * tiling.groups['b']) % self._blocks
+    self._table: Any = np.outer(np.ones_like(blocks), _ONE)
+    self._table += np.outer(blocks, _BLOCK)
+    if seen is None:
+      self._table += tiling.queries * _QUERIES + tiling.keys * _KEYS
+    else:
+      self._table = tf.concat([np.int32(self._table[:, :2]), seen], axis=1)
+    self._known: dict[bytes, Any] = {}
 
   def view(
-    self, at: int, x: tf.Tensor, layout: str, stride: int = 0
+    self, tile: Tile, x: tf.Tensor, layout: str, stride: int = 0
   ) -> tf.Tensor:
-    """Returns window number `at` of a tensor.
+    """Returns a tile's window of x.
 
     Blocks of x start `stride` queries apart; 0 if x is a single block.
     """
     if not {'q', 'k'} & set(layout) or (self._is_whole and not stride):
       return x
-    if (layout, stride) not in self._known:
-      ranges = [self._ranges.get(a, (0, -1)) for a in layout]
-      begin, size = map(list, zip(*ranges))
-      if stride:
-        begin[layout.index('q')] = [i * stride for i in self._blocks]
-      self._known[layout, stride] = [*zip(self._rows(begin), self._rows(size))]
-    y = tf.slice(x, *self._known[layout, stride][at])
+    begin, size = _ranges(layout, x.shape.as_list(), stride)
+    y = tf.slice(x, self._row(tile, begin), self._row(tile, size))
     if not self._is_whole:
       y.set_shape([None if a in 'qk' else n for a, n in zip(layout, x.shape)])
     return y
 
   def put(
-    self, at: int, x: tf.Tensor, layout: str, shape: Sequence[int]
+    self, tile: Tile, x: tf.Tensor, layout: str, shape: Sequence[int]
   ) -> tf.Tensor:
-    """Pads window number `at` with zeros to a tensor of this shape."""
+    """Pads a tile's window with zeros to a tensor of this shape."""
     if not {'q', 'k'} & set(layout) or self._is_whole:
       return x
-    key = layout, *shape
-    if key not in self._known:
-      around: list[Any] = []
-      for axis, n in zip(layout, shape):
-        begin, size = self._ranges.get(axis, (0, n))
-        around += [begin, n - begin - size]
-      self._known[key] = self._rows(around, [4, 2])
-    y = tf.pad(x, self._known[key][at])
+    begin, size = _ranges(layout, shape)
+    after = np.outer(shape, _ONE).astype(np.int32) - begin - size
+    y = tf.pad(x, self._row(tile, np.stack([begin, after], axis=1)))
     y.set_shape(shape)
     return y
 
-  def _rows(
-    self, columns: Sequence[Any], shape: Sequence[int] = (4,)
-  ) -> Sequence[Any]:
-    number = len(self._blocks)
-    known = [0 if tf.is_tensor(x) else x for x in columns]
-    rows = np.stack([np.broadcast_to(x, number) for x in known], axis=1)
-    if self._is_whole:
-      return rows.tolist()
-    total = tf.constant(rows, tf.int32)
-    for x, one_hot in zip(columns, np.eye(len(columns), dtype=np.int32)):
-      if tf.is_tensor(x):
-        total += x * one_hot
-    return tf.unstack(tf.reshape(total, [number, *shape]))
+  def _row(self, tile: Tile, coefficients: Any) -> Any:
+    """Returns linear combinations of the entries of a tile's window."""
+    key = coefficients.tobytes()
+    if key not in self._known:
+      rows = self._table @ coefficients.reshape([-1, len(_ONE)]).T
+      self._known[key] = (
+        rows.tolist()
+        if self._is_whole
+        else tf.unstack(tf.reshape(rows, [-1, *coefficients.shape[:-1]]))
+      )
+    return self._known[key][tile.examples * self._blocks + tile.block]
+
+
+def _ranges(
+  layout: str, shape: Sequence[int], stride: int = 0
+) -> tuple[Any, Any]:
+  """Returns the coefficients of a window's start and size in each axis."""
+  ranges = {'q': (stride * _BLOCK, _QUERIES), 'k': (_START, _KEYS)}
+  begin, size = zip(
+    *(ranges.get(a) or (0 * _ONE, n * _ONE) for a, n in zip(layout, shape))
+  )
+  return np.array(begin), np.array(size)
 
 
 class Pieces:
@@ -171,6 +172,7 @@ class Pieces:
     layout: the layout of the tensor and its pieces.
     number: the number of pieces.
     piece: the shape of a piece in memory.
+    trained: whether it needs a gradient.
   """
 
   def __init__(
@@ -179,12 +181,13 @@ class Pieces:
     shape: Sequence[int],
     layout: str,
     x: Optional[tf.Tensor] = None,
+    trained: bool = True,
   ) -> None:
     """Cuts a shape; along an axis of size 1, all tiles share a piece.
 
     Without x, pieces can be added to but not read.
     """
-    self.layout = layout
+    self.layout, self.trained = layout, trained
     self._shape = list(shape)
     sizes = dict(zip(layout, shape))
     self._groups = {
@@ -198,21 +201,18 @@ class Pieces:
     if x is not None and self._filled != self._shape:
       x = tf.pad(x, [[0, m - n] for m, n in zip(self._filled, self._shape)])
     self._x = x
-    # A block of queries is contiguous within one head, but not across heads.
-    rows = self.piece[0] * self.piece[layout.index('h')]
-    self._in_part = 1 if rows == 1 else self._groups['q']
-    self._sums: dict[int, tf.Tensor] = {}
-    self._whole: Optional[tf.Tensor] = None
+    self._total: Optional[tf.Tensor] = None
+    self._added: set[int] = set()
 
   @functools.cached_property
   def _parts(self) -> list[tf.Tensor]:
-    """Contiguous parts: single pieces, or all blocks of some heads."""
-    number = self.number // self._in_part
-    shape = list(self.piece)
-    shape[0] *= number
-    if self._in_part > 1:
-      shape[self.layout.index('q')] *= self._in_part
-    x = tf.reshape(self._x, shape)
+    """All blocks of a group of examples and of heads; contiguous in memory."""
+    blocks = self._groups['q']
+    number = self.number // blocks
+    shape = [
+      n * blocks if a == 'q' else n for a, n in zip(self.layout, self.piece)
+    ]
+    x = tf.reshape(self._x, [number * shape[0], *shape[1:]])
     return tf.split(x, number) if number > 1 else [x]
 
   def _index(self, tile: Tile) -> int:
@@ -222,9 +222,10 @@ class Pieces:
     return at
 
   def take(self, tile: Tile, windows: Windows) -> tf.Tensor:
-    x = self._parts[self._index(tile) // self._in_part]
-    stride = self.piece[self.layout.index('q')] if self._in_part > 1 else 0
-    x = windows.view(tile.window, x, self.layout, stride)
+    blocks = self._groups['q']
+    stride = self.piece[self.layout.index('q')] if blocks > 1 else 0
+    x = self._parts[self._index(tile) // blocks]
+    x = windows.view(tile, x, self.layout, stride)
     return tf.transpose(x, [0, 3, 1, 2]) if self.layout[3] == 'h' else x
 
   def put(self, x: tf.Tensor, tile: Tile, windows: Windows) -> tf.Tensor:
@@ -233,43 +234,34 @@ class Pieces:
     Sums over examples, heads, queries or keys where the piece has a single
     entry for all of them.
     """
-    named = self.piece
     if self.layout[3] == 'h':
-      named = [named[i] for i in (0, 3, 1, 2)]
-    sizes = zip(x.shape.as_list(), named)
+      x = tf.transpose(x, [0, 2, 3, 1])
+    sizes = zip(x.shape.as_list(), self.piece)
     axes = [i for i, (n, whole) in enumerate(sizes) if whole == 1 != n]
     if axes:
       x = tf.reduce_sum(x, axes, keepdims=True)
-    if self.layout[3] == 'h':
-      x = tf.transpose(x, [0, 2, 3, 1])
-    return windows.put(tile.window, x, self.layout, self.piece)
+    return windows.put(tile, x, self.layout, self.piece)
 
   def add(self, x: tf.Tensor, tile: Tile, windows: Windows) -> tf.Tensor:
-    """Adds the window of a tile; returns the sum so far."""
+    """Adds the window of a tile in place; returns all pieces so far."""
     at = self._index(tile)
     x = self.put(x, tile, windows)
-    if at in self._sums:
-      x = self._sums[at] + x
-    self._sums[at] = x
-    # Large arrays are filled in place to avoid a second copy.
-    shape = [self.number, *self.piece]
-    if self.number == 1 or math.prod(shape) <= _LARGE * _TILE:
-      return x
-    if self._whole is None:
+    if self._total is None:
       # Unlike tf.zeros, Empty is never folded into a constant or merged with
       # another one of the same shape.
-      self._whole = tf.raw_ops.Empty(shape=shape, dtype=x.dtype)
-    self._whole = tf.raw_ops.InplaceUpdate(
-      x=self._whole, i=[at], v=x[tf.newaxis]
-    )
-    return self._whole
+      with tf.control_dependencies([x]):
+        shape = [self.number, *self.piece]
+        self._total = tf.raw_ops.Empty(shape=shape, dtype=x.dtype)
+    ops = tf.raw_ops
+    write = ops.InplaceAdd if at in self._added else ops.InplaceUpdate
+    self._total = write(x=self._total, i=[at], v=tf.expand_dims(x, 0))
+    self._added.add(at)
+    return self._total
 
   def total(self) -> tf.Tensor:
-    x = self._whole
-    if x is None:
-      x = tf.stack([x for _, x in sorted(self._sums.items())])
     cut = [a for a in 'bhq' if a in self.layout]
-    x = tf.reshape(x, [*(self._groups[a] for a in cut), *self.piece])
+    groups = [self._groups[a] for a in cut]
+    x = tf.reshape(self._total, [*groups, *self.piece])
     axes: list[int] = []
     for i, a in enumerate(self.layout, len(cut)):
       axes += [cut.index(a), i] if a in cut else [i]
@@ -292,25 +284,22 @@ def find_windows(tiling: Tiling, masks: Sequence[Pieces]) -> Windows:
   """
   if not masks:
     return Windows(tiling)
-  start, stop, last = 0, tiling.keys, tiling.queries
-  step = max(_LEAST_STEP, tiling.keys // _MOST_STEPS)
   shape = [tiling.groups['b'], tiling.groups['q']]
+  step = max(_LEAST_STEP, tiling.keys // _MOST_STEPS)
 
-  def ends(where: tf.Tensor) -> list[tf.Tensor]:
+  def ends(where: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the range of true rows in steps; the first step if none are."""
     n = where.shape[-1]
     numbers = tf.range(n)
     last = tf.reduce_max(tf.where_v2(where, numbers, 0), axis=-1)
     first = tf.reduce_min(tf.where_v2(where, numbers, n), axis=-1)
     first = tf.minimum(first, last) // step * step
-    return [
-      tf.reshape(tf.broadcast_to(x, shape), [-1, 1])
-      for x in (first, tf.minimum((last // step + 1) * step, n))
-    ]
+    return first, tf.minimum((last // step + 1) * step, n)
 
   masked = [(x.layout[3] == 'k', tf.cast(x.by_tiles(), tf.bool)) for x in masks]
   seen = [x for has_keys, x in masked if has_keys]
   tokens = [x for has_keys, x in masked if not has_keys]
+  start, stop, last = 0, tiling.keys, tiling.queries
   if seen:
     pairs = functools.reduce(tf.logical_and, seen)
     some = tf.reduce_any(pairs, axis=4, keepdims=True)
@@ -321,7 +310,8 @@ def find_windows(tiling: Tiling, masks: Sequence[Pieces]) -> Windows:
   if tokens:
     is_token = functools.reduce(tf.logical_and, tokens)
     _, last = ends(tf.reduce_any(is_token, axis=[1, 4]))
-  return Windows(tiling, last, start, stop - start)
+  window = [tf.broadcast_to(x, shape) for x in (last, start, stop - start)]
+  return Windows(tiling, tf.reshape(tf.stack(window, axis=-1), [-1, 3]))
 
 
 def _divisor(n: int, most: int) -> int:

@@ -209,8 +209,6 @@ def sizes_of_tiles():
 @pytest.mark.parametrize('entries, way, names', sizes_of_tiles())
 def test_it_is_the_formula(monkeypatch, entries, way, names):
   monkeypatch.setattr(tiles, '_TILE', entries)
-  if entries <= 3 * LENGTH * BATCH:  # gradients are filled in place
-    monkeypatch.setattr(tiles, '_LARGE', 1)
   # Windows are as narrow as can be, or rounded up, the last one less.
   monkeypatch.setattr(tiles, '_LEAST_STEP', 2 if entries % 2 else 1)
   check(way, names)

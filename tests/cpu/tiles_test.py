@@ -46,7 +46,7 @@ def test_a_single_key_leaves_all_queries():
     mask = tiles.Pieces(tiling, ones.shape.as_list(), 'bh.k', ones)
     x = np.arange(10.0).reshape([2, 1, 5, 1])
     seen = tiles.find_windows(tiling, [mask])
-    view = session.run(seen.view(tile.window, tf.constant(x), 'bhqk'))
+    view = session.run(seen.view(tile, tf.constant(x), 'bhqk'))
   np.testing.assert_array_equal(view, x)
 
 
@@ -73,7 +73,7 @@ def test_tiles_are_few(shape, by_queries):
 
 def test_a_single_tile_has_everything():
   tiling = tiles.Tiling([64, 12, 512, 512], by_queries=True, single=True)
-  assert [*tiling.slabs] == [[(0, 0, 0, 0)]]
+  assert [*tiling.slabs] == [[(0, 0, 0)]]
   assert tiling.queries == 512
 
 
@@ -98,7 +98,6 @@ def test_pieces_come_together_again(
 ):
   """Taken tile by tile, and summed over the tiles that share a piece."""
   monkeypatch.setattr(tiles, '_TILE', entries)
-  monkeypatch.setattr(tiles, '_LARGE', 1)
   by_queries |= layout == 'bqkh'  # its tiles have all heads
   tiling = tiles.Tiling([2, 3, 7, 5], by_queries)
   x = np.random.RandomState(0).standard_normal(shape).astype(np.float32)
@@ -139,9 +138,10 @@ def test_a_window_is_what_tokens_see(monkeypatch, name, steps):
         )
       )
     found = tiles.find_windows(tiling, masks)
+    [[tile]] = tiling.slabs
     x = tf.reshape(tf.range(4 * LENGTH), [1, 1, 4, LENGTH])
-    view = found.view(0, x, 'bhqk')
-    back = found.put(0, view, 'bhqk', x.shape.as_list())
+    view = found.view(tile, x, 'bhqk')
+    back = found.put(tile, view, 'bhqk', x.shape.as_list())
     view, back, whole = session.run([view, back, x])
   queries, start, keys = WINDOWS[name][steps]
   seen = np.s_[:, :, :queries, start : start + keys]
