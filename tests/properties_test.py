@@ -3,11 +3,11 @@
 import functools
 
 import hypothesis
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 
 from tests import checks, family
-from tests.family import PACKED, PADDED
 from tests.harness import DECODER, ENCODER, LM
 
 pytestmark = pytest.mark.slow  # many layers of many sizes
@@ -51,15 +51,30 @@ def layers(draw):
   return functools.reduce(lambda a, b: a + b, members).but(**settings)
 
 
+@st.composite
+def rows(draw):
+  """Rows of any size; packed, of one sequence each, or of padding alone."""
+  batch, length = draw(st.integers(1, 3)), draw(st.integers(1, 11))
+  segments = draw(st.sampled_from([[1], [1, 2, 3]]))
+  sizes = st.lists(
+    st.integers(0, length), min_size=len(segments), max_size=len(segments)
+  )
+  tokens = [np.repeat(segments, draw(sizes)) for _ in range(batch)]
+  ids = np.array([[*row, *[0] * length][:length] for row in tokens])
+  hypothesis.note(f'{ids}')
+  return family.Rows(ids, ids)
+
+
 @bounded(max_examples=20)
 @hypothesis.given(
   layers(),
-  st.sampled_from([PADDED, PACKED]),
+  rows(),
   st.sampled_from([ENCODER, DECODER, LM]),
   st.booleans(),
+  st.sampled_from(['train', 'eval']),
 )
-def test_whole_rows(member, rows, stack, mask):
-  checks.parallel(member, rows, stack, 3e-5, mask_padding=mask, mode='eval')
+def test_whole_rows(member, rows, stack, mask, mode):
+  checks.parallel(member, rows, stack, 3e-5, mask_padding=mask, mode=mode)
 
 
 @bounded(max_examples=10)

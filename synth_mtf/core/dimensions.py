@@ -1,6 +1,7 @@
 """Helpers for dimension order, mesh splits and device types."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -30,6 +31,14 @@ def parts(dim: mtf.Dimension, model: transformer.Unitransformer) -> int:
 def is_tpu(mesh: mtf.Mesh) -> bool:
   """Whether the mesh consists of TPU cores."""
   return callable(mesh.variable_placer_fn)  # a device name elsewhere
+
+
+def sum_over_devices(
+  mesh_impl: mtf.MeshImpl, x: Any, dims: Iterable[mtf.Dimension]
+) -> Any:
+  """Sums x over the devices among which the mesh splits these dimensions."""
+  axes = {mesh_impl.tensor_dimension_to_mesh_axis(d) for d in dims} - {None}
+  return mtf.LazyAllreduceSum(mesh_impl, x, [*axes]) if axes else x
 
 
 def on_cpu(mesh_impl: mtf.MeshImpl) -> bool:

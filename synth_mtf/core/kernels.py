@@ -12,7 +12,12 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from tensorflow.compiler.tf2xla.python import xla
 
-from synth_mtf.core.dimensions import arrange, is_tpu, put_first
+from synth_mtf.core.dimensions import (
+  arrange,
+  is_tpu,
+  put_first,
+  sum_over_devices,
+)
 
 # exp(-75) and 2^20 exp(75) are both normal float32 numbers.
 _MAX_EXPONENT = 75.0
@@ -205,10 +210,7 @@ class _SumByIndex(mtf.Operation):
     tables = mesh_impl.slicewise(
       segment_sum, *(lowering.tensors[x] for x in self.inputs)
     )
-    axes = map(mesh_impl.tensor_dimension_to_mesh_axis, self._entries)
-    split = [axis for axis in axes if axis is not None]
-    if split:
-      tables = mtf.LazyAllreduceSum(mesh_impl, tables, split)
+    tables = sum_over_devices(mesh_impl, tables, self._entries)
     lowering.set_tensor_lowering(self.outputs[0], tables)
 
 

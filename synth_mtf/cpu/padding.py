@@ -15,7 +15,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core.context import cached
-from synth_mtf.core.dimensions import is_tpu, on_cpu
+from synth_mtf.core.dimensions import is_tpu, on_cpu, sum_over_devices
 
 _LEAST = 2**26  # multiplications below which skipping does not pay
 _MOST_TOKENS = 15 / 16  # fraction of rows above which no rows are copied
@@ -60,7 +60,7 @@ def einsum(
   for tokens in masks:
     weights = _find_weights(xs, output_shape, tokens.shape.dims)
     if weights:
-      return _ProductOfTokens(xs, output_shape, tokens, *weights).outputs[0]
+      return _ProductOfTokens(xs, output_shape, tokens, weights).outputs[0]
   return mtf.einsum(xs, output_shape)
 
 
@@ -126,13 +126,11 @@ class _ProductOfTokens(mtf.EinsumOperation):
     xs: Sequence[mtf.Tensor],
     output_shape: mtf.Shape,
     tokens: mtf.Tensor,
-    weights: int,
-    in_order: bool,
+    weights: tuple[int, bool],
   ) -> None:
     super().__init__(xs, output_shape)
     self._tokens = tokens
-    self._weights = weights
-    self._in_order = in_order
+    self._weights, self._in_order = weights
 
   def gradient(self, grad_ys: Sequence[mtf.Tensor]) -> list[mtf.Tensor]:
     x, y = self.inputs
@@ -188,8 +186,5 @@ class _ProductOfTokens(mtf.EinsumOperation):
     )
     given = {d for x in self.inputs for d in x.shape.dims}
     summed = given.difference(self.outputs[0].shape.dims)
-    axes = map(mesh_impl.tensor_dimension_to_mesh_axis, summed)
-    split = [axis for axis in axes if axis is not None]
-    if split:
-      y = mtf.LazyAllreduceSum(mesh_impl, y, split)
+    y = sum_over_devices(mesh_impl, y, summed)
     lowering.set_tensor_lowering(self.outputs[0], y)
