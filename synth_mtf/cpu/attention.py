@@ -47,17 +47,21 @@ from synth_mtf.cpu.tiles import Pieces, Tile, Tiling, Windows, find_windows
 Tensors = Sequence[tf.Tensor]
 
 
-def can_attend(call: LayerCall, values: mtf.Tensor) -> bool:
+def can_attend(call: LayerCall, logits: Logits, values: mtf.Tensor) -> bool:
   """Whether a call can be tiled: unsplit rows in float32, not on a TPU.
+
+  B must depend on the head, the query and the key.
 
   On a TPU, XLA generates such a program from separate operations by itself.
   """
   whole = [*call.length, call.memory_length, call.kv_dim]
+  dims = set().union(*map(dims_of, logits.terms))
   return (
     bool(call.length)
     and not is_tpu(values.mesh)
     and not call.context.model.ensemble_dims
     and values.dtype == call.logits_dtype == tf.float32
+    and {*call.heads, *call.length, call.memory_length} <= dims
     and not any(map(call.splits, whole))
   )
 
@@ -86,8 +90,7 @@ def attend_each(
     )
     return w * dy_v, tf.matmul(w, dy, transpose_a=True)
 
-  terms = [*logits.terms, *visibility.biases(tf.float32)]
-  logits = add(call, _completed(call, terms, values))
+  logits = add(call, [*logits.terms, *visibility.biases(tf.float32)])
   # Neighbouring queries see nearly the same keys.
   by_queries = visibility.pairs is not None
   operand = functools.partial(_operand, call, by_queries)
@@ -116,7 +119,6 @@ def attend_shared(
   cancels. E is computed once and multiplied by the concatenated values of all
   examples.
   """
-  terms = _completed(call, logits.shared, values)
   pairs, nonpad = visibility.pairs, visibility.keys
   if nonpad is not None:
     values *= mtf.cast(nonpad, values.dtype)
@@ -170,7 +172,7 @@ def attend_shared(
     for x in visibility.masks
   ]
   kernel = _Kernel(
-    shared=[_part(term, operand) for term in terms],
+    shared=[_part(term, operand) for term in logits.shared],
     local=[],
     others=[
       *([] if pairs is None else [operand(pairs, 'qk')]),
@@ -251,19 +253,6 @@ class _Kernel(NamedTuple):
   def operands(self) -> list[Any]:
     parts = [part.operands for part in [*self.shared, *self.local]]
     return [*_chain(parts), *self.others, *self.masks]
-
-
-def _completed(
-  call: LayerCall, terms: Sequence[Term], values: mtf.Tensor
-) -> Sequence[Term]:
-  """Adds zeros if B lacks rows, columns or, if V has none, heads."""
-  dims = {*call.length, call.memory_length}
-  if not set(call.heads) & set(values.shape.dims):
-    dims.update(call.heads)
-  if dims <= set().union(*map(dims_of, terms)):
-    return terms
-  shape = mtf.Shape([d for d in call.local if d in dims])
-  return [*terms, mtf.stop_gradient(mtf.zeros(values.mesh, shape))]
 
 
 def _part(term: Term, operand: Callable[..., _Operand]) -> _Part:

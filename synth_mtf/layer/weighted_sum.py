@@ -109,7 +109,11 @@ def softmax_average(
     and dropout.per_key(call)
     and not call.splits(call.memory_length)
   )
-  if use_log_z is None and dropout.per_key(call) and can_attend(call, values):
+  if (
+    use_log_z is None
+    and dropout.per_key(call)
+    and can_attend(call, logits, values)
+  ):
     attend = attend_shared if shares_weights else attend_each
     values = dropout.drop_values(values, call)
     y = attend(call, logits, visibility, values)

@@ -5,13 +5,6 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow import placement_mesh_impl
 
 from synth_mtf.core import dimensions
-from tests import harness
-
-
-@pytest.mark.parametrize('mesh', [harness.ONE_DEVICE, harness.TPU])
-def test_only_a_mesh_whose_variables_are_placed_is_a_tpu(mesh):
-  with harness.new_graph(mesh) as (_, mesh_object):
-    assert dimensions.is_tpu(mesh_object) == mesh.tpu
 
 
 @pytest.mark.parametrize(

@@ -167,15 +167,15 @@ WAYS = {
 
 
 def cases():
-  """Each part alone, and mixtures."""
+  """Each part alone if it has rows and columns, and mixtures."""
   mixtures = [
     ('table', 'low rank', 'bias of all heads'),
+    ('bias of keys', 'bias of all heads'),
     ('pairs', 'scaled table', 'bias of each key'),
     ('rows of a table', 'logits', 'scaled table', 'low rank'),
   ]
-  for way, names in itertools.product(
-    WAYS, [*((n,) for n in PARTS), *mixtures]
-  ):
+  alone = [(n,) for n in PARTS if n not in ('bias of keys', 'bias of each key')]
+  for way, names in itertools.product(WAYS, [*alone, *mixtures]):
     shared = set(names) <= set(SHARED)
     if shared or way.startswith('each'):
       yield way, names
@@ -183,26 +183,18 @@ def cases():
 
 def sizes_of_tiles():
   """Each case by tiles of each size; fast: a part alone by one of them."""
-  # Three queries of a head, for B of one example or of both; the last has one.
-  shared, each = 3 * LENGTH, 3 * LENGTH * BATCH
-  two_heads = 2 * LENGTH**2 * BATCH
-
-  def fast(way, names):
-    some = each if 'each' in way else shared
-    if len(names) > 1:
-      return [some, two_heads, 2**20]
-    return [some] if way in ('each', 'shared') else []
-
-  # One head and one query; a head and some queries; some heads; all of them.
-  for entries, (way, names) in itertools.product(
-    [1, shared, each, two_heads, 2**20], cases()
-  ):
+  # One head and one query; a head and some queries, of one or both examples,
+  # of which the last block has fewer; some heads; all of them.
+  some, two_heads = 3 * LENGTH * BATCH, 2 * LENGTH**2 * BATCH
+  sizes = [1, 3 * LENGTH, some, two_heads, 2**20]
+  for entries, (way, names) in itertools.product(sizes, cases()):
+    alone = len(names) == 1 and (entries != some or ',' in way)
     yield pytest.param(
       entries,
       way,
       names,
       id=f'{way}: {", ".join(names)}-{entries}',
-      marks=[] if entries in fast(way, names) else pytest.mark.slow,
+      marks=pytest.mark.slow if alone or entries < some else [],
     )
 
 

@@ -2,7 +2,6 @@
 
 import types
 
-import gin
 import mesh_tensorflow as mtf
 import numpy as np
 import pytest
@@ -97,9 +96,3 @@ def test_elsewhere_the_product_stays(setting):
   operations = assert_agree(**setting)
   assert 'OneHotOperation' in operations
   assert 'SlicewiseOperation' not in operations
-
-
-def test_the_gin_file_names_it():
-  gin.parse_config_file('common/fast_cpu.gin')
-  assert transformer.get_vocab_embedding_cls() is EmbeddingByIndex
-  gin.clear_config()

@@ -10,30 +10,34 @@ from synth_mtf.cpu import tiles
 
 LENGTH = 12
 QUERY, KEY = np.arange(LENGTH)[:, None], np.arange(LENGTH)
-# Of a block of queries, 4 to 7: [batch, 1, rows, columns] each.
-MASKS: Any = {
-  'padding': [[KEY < 5, KEY < 9]],
-  'the future': [[(KEY <= QUERY)[4:8]]],
-  'another sequence': [[((QUERY < 6) == (KEY < 6))[6:8].repeat(2, 0)]],
-  'the future and padding': [[(KEY <= QUERY)[4:8]], [KEY < 6]],
-  'tokens end': [[KEY < 9], [np.array([[1], [1], [0], [0]])]],
-  'what padding sees': [
-    [np.where(np.arange(4)[:, None] < 2, KEY == 7, KEY < 12)],
-    [np.array([[1], [1], [0], [0]])],
-  ],
-  'a token sees nothing': [[np.array([KEY == 6] * 3 + [KEY < 0])]],
-  'no token': [[KEY < 0], [np.zeros([4, 1])]],
-}
-# First and last query, first and last key, by steps of 1 and of 4.
-WINDOWS = {
-  'padding': [(4, 0, 9), (4, 0, 12)],
-  'the future': [(4, 0, 8), (4, 0, 8)],
-  'another sequence': [(4, 6, 6), (4, 4, 8)],
-  'the future and padding': [(4, 0, 6), (4, 0, 8)],
-  'tokens end': [(2, 0, 9), (4, 0, 12)],
-  'what padding sees': [(2, 7, 1), (4, 4, 4)],
-  'a token sees nothing': [(4, 0, 12), (4, 0, 12)],
-  'no token': [(1, 0, 12), (4, 0, 12)],
+FIRST_TWO = [np.array([[1], [1], [0], [0]])]
+# The masks of a block of queries, 4 to 7, [batch, 1, rows, columns] each; and
+# the number of queries, first key and number of keys, by steps of 1 and of 4.
+WINDOWS: dict[str, Any] = {
+  'padding': ([[KEY < 5, KEY < 9]], (4, 0, 9), (4, 0, 12)),
+  'the future': ([[(KEY <= QUERY)[4:8]]], (4, 0, 8), (4, 0, 8)),
+  'another sequence': (
+    [[((QUERY < 6) == (KEY < 6))[6:8].repeat(2, 0)]],
+    (4, 6, 6),
+    (4, 4, 8),
+  ),
+  'the future and padding': (
+    [[(KEY <= QUERY)[4:8]], [KEY < 6]],
+    (4, 0, 6),
+    (4, 0, 8),
+  ),
+  'tokens end': ([[KEY < 9], FIRST_TWO], (2, 0, 9), (4, 0, 12)),
+  'what padding sees': (
+    [[np.where(np.arange(4)[:, None] < 2, KEY == 7, KEY < 12)], FIRST_TWO],
+    (2, 7, 1),
+    (4, 4, 4),
+  ),
+  'a token sees nothing': (
+    [[np.array([KEY == 6] * 3 + [KEY < 0])]],
+    (4, 0, 12),
+    (4, 0, 12),
+  ),
+  'no token': ([[KEY < 0], [np.zeros([4, 1])]], (1, 0, 12), (4, 0, 12)),
 }
 
 
@@ -118,32 +122,28 @@ def test_pieces_come_together_again(
   np.testing.assert_allclose(summed, x * count, rtol=1e-6)
 
 
-@pytest.mark.parametrize('steps', [0, 1])
-@pytest.mark.parametrize('name', MASKS)
-def test_a_window_is_what_tokens_see(monkeypatch, name, steps):
-  monkeypatch.setattr(tiles, '_LEAST_STEP', [1, 4][steps])
-  batch = max(len(given) for given in MASKS[name])
+@pytest.mark.parametrize('step', [1, 4])
+@pytest.mark.parametrize('name', WINDOWS)
+def test_a_window_is_what_tokens_see(monkeypatch, name, step):
+  monkeypatch.setattr(tiles, '_LEAST_STEP', step)
+  masks, *windows = WINDOWS[name]
+  batch = max(map(len, masks))
   tiling = tiles.Tiling([batch, 1, 4, LENGTH], by_queries=False, single=True)
+  [[tile]] = tiling.slabs
   with tf.Graph().as_default(), tf.Session() as session:
-    masks = []
-    for given in MASKS[name]:
+    pieces = []
+    for given in masks:
       mask = np.array(given, np.int32)
       mask = mask.reshape([len(given), 1, -1, mask.shape[-1]])
-      rows, columns = (
-        'qk'[i] if n > 1 else '.' for i, n in enumerate(mask.shape[2:])
-      )
-      masks.append(
-        tiles.Pieces(
-          tiling, mask.shape, f'bh{rows}{columns}', tf.constant(mask)
-        )
-      )
-    found = tiles.find_windows(tiling, masks)
-    [[tile]] = tiling.slabs
+      axes = [a if n > 1 else '.' for a, n in zip('qk', mask.shape[2:])]
+      layout = 'bh' + ''.join(axes)
+      pieces.append(tiles.Pieces(tiling, mask.shape, layout, tf.constant(mask)))
+    found = tiles.find_windows(tiling, pieces)
     x = tf.reshape(tf.range(4 * LENGTH), [1, 1, 4, LENGTH])
     view = found.view(tile, x, 'bhqk')
     back = found.put(tile, view, 'bhqk', x.shape.as_list())
     view, back, whole = session.run([view, back, x])
-  queries, start, keys = WINDOWS[name][steps]
+  queries, start, keys = windows[step == 4]
   seen = np.s_[:, :, :queries, start : start + keys]
   np.testing.assert_array_equal(view, whole[seen])
   assert back.sum() == view.sum()

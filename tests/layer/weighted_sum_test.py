@@ -80,7 +80,7 @@ def test_any_dimension_may_be_split(name, dim, size, mode, settings):
 def way(request, monkeypatch):
   """Tiles of a query or of part of a head, or the way of TPUs and meshes."""
   if request.param == 'step by step':
-    monkeypatch.setattr(weighted_sum, 'can_attend', lambda call, values: False)
+    monkeypatch.setattr(weighted_sum, 'can_attend', lambda *_: False)
   else:
     entries = 1 if request.param == 'one query' else 3 * 14
     monkeypatch.setattr(tiles, '_TILE', entries)
