@@ -4,13 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import Optional
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from synth_mtf.attention.file import SIDES, Array, Attention
 from synth_mtf.results import style
-
-Panels = Sequence[Sequence[Axes]]
 
 # Weights below the first edge are counted in the first bin.
 _EDGES = np.logspace(-4, 0, 33)
@@ -28,7 +25,7 @@ def histograms(
   """
   stacks, shown = _stacks(attentions), _layers(attentions, layers)
 
-  def fill(figure: Figure, axes: Panels) -> None:
+  def fill(axes: style.Panels) -> None:
     for row, stack in zip(axes, stacks):
       row[0].set_ylabel('weights (%)')
       for panel, layer in zip(row, shown):
@@ -51,11 +48,9 @@ def histograms(
             linewidth=1.3,
             label=name,
           )
-        title = f'{stack}, layer {layer}'
-        panel.set(xscale='log', title=title, ylim=(0, None))
+        panel.set(xscale='log', title=f'{stack}, layer {layer}', ylim=(0, None))
         if stack == stacks[-1]:
           panel.set_xlabel('attention weight')
-    style.legend(figure, (panel for row in axes for panel in row))
 
   return style.panels(len(stacks), len(shown), fill, sharex=True)
 
@@ -72,7 +67,7 @@ def heads(attentions: Sequence[Attention]) -> Figure:
   stacks = _stacks(attentions)
   measures = (('entropy', 'nats', _entropy), ('distance', 'tokens', _distance))
 
-  def fill(figure: Figure, axes: Panels) -> None:
+  def fill(axes: style.Panels) -> None:
     for row, stack in zip(axes, stacks):
       for panel, (name, unit, measure) in zip(row, measures):
         if (stack, name) == ('cross', 'distance'):
@@ -92,18 +87,15 @@ def heads(attentions: Sequence[Attention]) -> Figure:
           panel.plot(x, values.mean(-1), label=label, **look._asdict())
         panel.set_ylim(bottom=0)
         panel.xaxis.get_major_locator().set_params(integer=True)
-    style.legend(figure, (panel for row in axes for panel in row))
 
   return style.panels(len(stacks), 2, fill)
 
 
 def _entropy(w: Array) -> Array:
-  """Computes the entropy of each query's weights, [..., queries, memory]."""
   return -(w * np.log(np.where(w > 0, w, 1))).sum(-1)
 
 
 def _distance(w: Array) -> Array:
-  """Computes each query's mean distance, given [..., queries, memory]."""
   offsets = np.subtract.outer(*map(np.arange, w.shape[-2:]))
   return (w * np.abs(offsets)).sum(-1)
 
@@ -128,18 +120,20 @@ def heat_maps(
   """
   found = attention.stacks[stack]
   rows = [n for n in _layers([attention], layers) if n <= found.layers]
-  columns = style.chosen(heads, found.heads, 'head')
-  columns = columns or list(range(1, found.heads + 1))[:_MAX_HEADS]
+  default = range(1, min(found.heads, _MAX_HEADS) + 1)
+  columns = style.chosen(heads or default, found.heads, 'head')
   maps = attention.weights(stack, example)
   name, colours, sign = 'attention weight', 'Blues', 0
   if values == 'logits':
-    maps = np.where(maps == 0, np.nan, attention.logits(stack, example))
+    maps = np.where(
+      maps == 0, np.nan, attention.weights(stack, example, 'logits')
+    )
     name, colours, sign = 'B', 'PuOr', -1
   maps = maps[np.ix_(np.array(rows) - 1, np.array(columns) - 1)]
   most = float(np.nanmax(np.abs(maps)))
   queries, memory = attention.axes(stack, example)
 
-  def fill(figure: Figure, axes: Panels) -> None:
+  def fill(axes: style.Panels) -> None:
     for row, layer, of_layer in zip(axes, rows, maps):
       for panel, head, one in zip(row, columns, of_layer):
         panel.imshow(
@@ -160,6 +154,7 @@ def heat_maps(
         panel.xaxis.set_tick_params(rotation=90)
         panel.label_outer()
     panels = [panel for row in axes for panel in row]
+    figure = panels[0].figure
     figure.colorbar(panels[0].images[0], ax=panels, label=name, shrink=0.8)
     figure.suptitle(f'{attention.label}, step {attention.step}, {stack}')
 
@@ -187,7 +182,6 @@ def _looks(
 
 
 def _stacks(attentions: Sequence[Attention]) -> list[str]:
-  """Returns the stacks that any model has, in the order of `SIDES`."""
   return [name for name in SIDES if any(name in a.stacks for a in attentions)]
 
 
@@ -195,5 +189,4 @@ def _layers(
   attentions: Sequence[Attention], layers: Optional[Sequence[int]]
 ) -> list[int]:
   most = max(stack.layers for a in attentions for stack in a.stacks.values())
-  default = [1, 3, 5] if most >= 5 else list(range(1, most + 1))
-  return style.chosen(layers, most, 'layer') or default
+  return style.chosen(layers, most)

@@ -89,15 +89,12 @@ class Attention:
     queries, memory = SIDES[stack]
     return self.tokens_of(queries, example), self.tokens_of(memory, example)
 
-  def weights(self, stack: str, example: int) -> Array:
-    """An example's weights, unpadded: [layers, heads, queries, memory]."""
-    return self._without_padding(self.stacks[stack].weights, stack, example)
+  def weights(self, stack: str, example: int, values: str = 'weights') -> Array:
+    """An example's weights, unpadded: [layers, heads, queries, memory].
 
-  def logits(self, stack: str, example: int) -> Array:
-    """An example's logits, unpadded: [layers, heads, queries, memory]."""
-    return self._without_padding(self.stacks[stack].logits, stack, example)
-
-  def _without_padding(self, array: Array, stack: str, example: int) -> Array:
+    With `values='logits'`, its logits.
+    """
+    array = getattr(self.stacks[stack], values)
     queries, memory = self.axes(stack, example)
     row = 0 if array.shape[1] == 1 else example
     return array[:, row, :, : len(queries), : len(memory)]
@@ -105,9 +102,8 @@ class Attention:
 
 def write(path: str, attention: Attention) -> None:
   """Writes a file atomically; `path` may be in a bucket."""
-  arrays: dict[str, Any] = {'format': _FORMAT}
-  for name in ('run', 'label', 'step'):
-    arrays[name] = getattr(attention, name)
+  about = {name: getattr(attention, name) for name in ('run', 'label', 'step')}
+  arrays: dict[str, Any] = {'format': _FORMAT, **about}
   for name, stack in attention.stacks.items():
     for key, value in vars(stack).items():
       if value is not None and len(value):

@@ -24,7 +24,7 @@ from synth_mtf.attention.file import SIDES, Array, Attention, Stack
 from synth_mtf.checkpoints import comparison, records
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
-from synth_mtf.host import errors, gin_files
+from synth_mtf.host import errors
 from synth_mtf.host import model as models
 from synth_mtf.layer.recording import Alignment, recorded_by
 from synth_mtf.results import labels, runs
@@ -57,17 +57,13 @@ def look(
       f'{folder} holds {1 + len(others)} runs; give one of them: '
       + ' '.join(one.name for one in (run, *others))
     )
-  checkpoints = []
-  for step in steps:
-    path = os.path.join(run.folder, f'model.ckpt-{step}')
-    path = run.folder if step == LAST else path
-    checkpoints.append(None if step == INITIAL else Checkpoint(path))
+  names = ['' if step == LAST else f'model.ckpt-{step}' for step in steps]
+  checkpoints = [
+    None if step == INITIAL else Checkpoint(os.path.join(run.folder, name))
+    for step, name in zip(steps, names)
+  ]
   importlib.import_module('t5.data.mixtures')
-  if not run.gin:
-    raise UserError(
-      f'{run.name} has no operative_config.gin, which describes its model'
-    )
-  gin_files.parse_foreign(run.gin, run.name)
+  run.configure()
   _choose_vocabulary(vocabulary, run.folder)
   with errors.explained():  # T5's own vocabulary needs a network
     known = examples_of.vocabulary()
@@ -197,7 +193,6 @@ def _padded(rows: Sequence[Sequence[Any]], padding: Any) -> Array:
 def _evaluate(
   graph: mtf.Graph, calls: Sequence[Alignment], checkpoint: Optional[Checkpoint]
 ) -> list[Any]:
-  """Evaluates the logits, weights and alphas of each call."""
   (mesh,) = {operation.mesh for operation in graph.operations}
   lowering = mtf.Lowering(
     graph,
@@ -250,8 +245,9 @@ def _stack(
 
 def _joined(layers: Sequence[tuple[mtf.Tensor, Array]]) -> Array:
   """Merges all head axes: [layers, examples or 1, heads, queries, memory]."""
-  arrays = []
-  for tensor, array in layers:
-    rows = len(array) if 'batch' in tensor.shape.dimension_names else 1
-    arrays.append(array.reshape(rows, -1, *array.shape[-2:]))
-  return np.stack(np.broadcast_arrays(*arrays))
+  arrays = (
+    array if 'batch' in tensor.shape.dimension_names else array[np.newaxis]
+    for tensor, array in layers
+  )
+  rows = [array.reshape(len(array), -1, *array.shape[-2:]) for array in arrays]
+  return np.stack(np.broadcast_arrays(*rows))

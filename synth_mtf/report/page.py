@@ -6,7 +6,7 @@ single file. Its content security policy keeps the browser off the network.
 
 import pathlib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jinja2
@@ -124,43 +124,31 @@ def draw(
 ) -> tuple[list[tuple[str, str]], list[str]]:
   """Returns captions and SVG of figures, and notes on missing figures."""
   try:
-    from synth_mtf.results import style
+    from synth_mtf.attention import figures as of_attention
+    from synth_mtf.results import figures, style
   except UserError as error:
     return [], [f'No figures: {error}.']
+  wanted: list[tuple[Any, ...]] = [
+    ('Learning curves', figures.curves, runs),
+    ('Score against speed and parameters', figures.scores, runs),
+  ]
+  if attentions:
+    wanted += [
+      ('Sizes of attention weights', of_attention.histograms, attentions),
+      ('Entropy and distance of each head', of_attention.heads, attentions),
+    ]
+  for run in (run for run in runs if run.gin):
+    alpha = alphas.frame(run)
+    if not alpha.empty:
+      caption = f'Alpha over training, {run.label}, {run.name}'
+      wanted.append((caption, figures.alpha, run.label, alpha))
   found, missing = [], []
-  for caption, function, *arguments in _figures(runs, attentions):
+  for caption, function, *arguments in wanted:
     try:
       found.append((caption, style.svg(function(*arguments))))
     except UserError as error:
       missing.append(f'Not drawn ({caption}): {error}.')
   return found, missing
-
-
-def _figures(
-  runs: Sequence[Run], attentions: Sequence[Attention]
-) -> Iterator[tuple[Any, ...]]:
-  """Yields the caption, function and arguments of each figure."""
-  from synth_mtf.attention import figures as attention_figures
-  from synth_mtf.results import figures
-
-  yield 'Learning curves', figures.curves, runs
-  yield 'Score against speed and parameters', figures.scores, runs
-  if attentions:
-    yield (
-      'Sizes of attention weights',
-      attention_figures.histograms,
-      attentions,
-    )
-    yield (
-      'Entropy and distance of each head',
-      attention_figures.heads,
-      attentions,
-    )
-  for run in (run for run in runs if run.gin):
-    found = alphas.frame(run)
-    if not found.empty:
-      caption = f'Alpha over training, {run.label}, {run.name}'
-      yield caption, figures.alpha, run.label, found
 
 
 def configurations(runs: Sequence[Run]) -> list[tuple[str, str]]:

@@ -45,8 +45,7 @@ def pack(attentions: Sequence[Attention], max_bytes: int) -> Packed:
   Raises:
     UserError: even the shortest examples do not fit into `max_bytes`.
   """
-  sides = [tokens for a in attentions for tokens in a.tokens.values()]
-  longest = max(tokens.shape[1] for tokens in sides)
+  longest = max(x.shape[1] for a in attentions for x in a.tokens.values())
   for length in [longest, *(n for n in _LENGTHS if n < longest)]:
     models = _pack(attentions, length, max_bytes)
     if models is not None:
@@ -92,16 +91,15 @@ def _pack(
         'alpha': None if alpha is None else alpha.round(4).tolist(),
         'blocks': blocks,
       }
-    examples = [
-      {s: attention.tokens_of(s, n)[:length] for s in attention.tokens}
-      for n in range(attention.examples)
-    ]
     models.append(
       {
         'label': attention.label,
         'step': attention.step,
         'run': attention.run,
-        'examples': examples,
+        'examples': [
+          {s: attention.tokens_of(s, n)[:length] for s in attention.tokens}
+          for n in range(attention.examples)
+        ],
         'stacks': stacks,
       }
     )

@@ -16,13 +16,10 @@ from mesh_tensorflow.transformer import transformer_layers
 
 from synth_mtf.checkpoints import folder as folders
 from synth_mtf.checkpoints.files import Checkpoint
-from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files
 from synth_mtf.host import model as models
 from synth_mtf.layer.synthetic import SyntheticLayer
 from synth_mtf.results.runs import Run
 
-_VOCABULARY_SIZE = 128  # arbitrary: no layer is called
 _TAG = re.compile(r'attention/(\w+)/layer_(\d+)/alpha/(.+)/head_(\d+)')
 _KEYS = ['stack', 'layer', 'function', 'head', 'step']
 
@@ -36,12 +33,7 @@ def frame(run: Run) -> pd.DataFrame:
   Raises:
     UserError: the run has no configuration, or a checkpoint is damaged.
   """
-  if not run.gin:
-    raise UserError(
-      f'{run.name} does not say what its model is: it has no '
-      'operative_config.gin'
-    )
-  gin_files.parse_foreign(run.gin, run.name)
+  run.configure()
   rows = [*_in_events(run), *_in_checkpoints(run)]
   found = pd.DataFrame(rows, columns=[*_KEYS, 'value'])
   found = found.drop_duplicates(_KEYS, keep='last')
@@ -67,7 +59,8 @@ def _in_checkpoints(run: Run) -> Iterator[tuple[Any, ...]]:
     for name in folders.written(folder)
   ]
   layers: collections.Counter[str] = collections.Counter()
-  for scope, layer in models.layers(models.make_transformer(_VOCABULARY_SIZE)):
+  # Any vocabulary will do: no layer is called.
+  for scope, layer in models.layers(models.make_transformer(128)):
     if not isinstance(layer, transformer_layers.SelfAttention):
       continue
     stack = scope.partition('/')[0]

@@ -20,11 +20,8 @@ from synth_mtf.results.runs import Run
 
 _COLUMNS = 3
 _MOST_PANELS = 12
-_MOST_LAYERS = 4
 _TRAINING_LOSS = 'training loss'
 _STACKS = ('encoder', 'decoder', 'cross')
-
-Panels = Sequence[Sequence[Axes]]
 
 
 def curves(runs: Sequence[Run]) -> Figure:
@@ -49,7 +46,7 @@ def curves(runs: Sequence[Run]) -> Figure:
   columns = min(_COLUMNS, len(names))
   models = list(scores_.by_model(runs))
 
-  def fill(figure: Figure, axes: Panels) -> None:
+  def fill(axes: style.Panels) -> None:
     for panel, name in zip(np.ravel(axes), names):
       here = points[points.panel == name]
       for model, of_model in here.groupby('model', sort=False):
@@ -62,7 +59,6 @@ def curves(runs: Sequence[Run]) -> Figure:
       panel.set(title=name, xlabel='step')
     for panel in np.ravel(axes)[len(names) :]:
       panel.set_axis_off()
-    style.legend(figure, np.ravel(axes))
 
   return style.panels(-(-len(names) // columns), columns, fill, height=1.8)
 
@@ -96,8 +92,7 @@ def _draw_band(
     by_run = by_run.interpolate('index', limit_area='inside').loc[steps]
   by_run = by_run.dropna()
   mean, spread = by_run.mean(axis=1), by_run.std(axis=1)
-  marker = look.marker if len(mean) < 10 else ''
-  looks = {**look._asdict(), 'marker': marker}
+  looks = {**look._asdict(), 'marker': look.marker * (len(mean) < 10)}
   panel.plot(mean.index, mean, label=label, **looks)
   if spread.any():
     panel.fill_between(
@@ -141,7 +136,7 @@ def scores(runs: Sequence[Run]) -> Figure:
     'parameters': ('parameters (millions)', 1e6),
   }
 
-  def fill(figure: Figure, axes: Panels) -> None:
+  def fill(axes: style.Panels) -> None:
     for panel, (cost, (cost_name, unit)) in zip(axes[0], costs.items()):
       for number, (label, same) in enumerate(scores_.by_model(runs).items()):
         of_model = points.reindex([run.name for run in same])
@@ -165,7 +160,6 @@ def scores(runs: Sequence[Run]) -> Figure:
       panel.set_xlabel(cost_name)
       panel.margins(0.2)
     axes[0][0].set_ylabel(f'{name} at the last step')
-    style.legend(figure, axes[0])
 
   return style.panels(1, 2, fill, height=2.6, sharey=True)
 
@@ -180,17 +174,13 @@ def alpha(
   Args:
     label: name of the model, shown above the legend.
     alphas: as returned by `alphas.frame`.
-    layers: counted from 1; by default, four evenly spaced layers.
+    layers: counted from 1; the default is that of `style.chosen`.
   """
   stacks = [stack for stack in _STACKS if (alphas['stack'] == stack).any()]
-  there = sorted(alphas.layer.unique())
-  some = np.linspace(0, len(there) - 1, min(_MOST_LAYERS, len(there)))
-  shown = style.chosen(layers, there[-1], 'layer') or [
-    there[round(at)] for at in some
-  ]
+  shown = style.chosen(layers, alphas.layer.max())
   letters = list(alphas.function.unique())
 
-  def fill(figure: Figure, axes: Panels) -> None:
+  def fill(axes: style.Panels) -> None:
     for row, stack in zip(axes, stacks):
       for panel, layer in zip(row, shown):
         panel.set(title=f'{stack}, layer {layer}', ylim=(0, 1), xlabel='step')
@@ -198,12 +188,11 @@ def alpha(
         for letter, of_letter in here.groupby('function', sort=False):
           heads = of_letter.pivot(index='step', columns='head', values='value')
           look = style.look(letters.index(letter))
-          marker = look.marker if len(heads) == 1 else ''
-          looks = {**look._asdict(), 'marker': marker}
+          looks = {**look._asdict(), 'marker': look.marker * (len(heads) == 1)}
           thin = {**looks, 'alpha': 0.35, 'linewidth': 0.6}
           panel.plot(heads.index, heads.to_numpy(), **thin)
           panel.plot(heads.index, heads.mean(axis=1), label=letter, **looks)
       row[0].set_ylabel(r'$\alpha$')
-    style.legend(figure, np.ravel(axes), label)
 
-  return style.panels(len(stacks), len(shown), fill, sharex=True, sharey=True)
+  grid = len(stacks), len(shown)
+  return style.panels(*grid, fill, legend_title=label, sharex=True, sharey=True)

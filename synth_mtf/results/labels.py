@@ -6,8 +6,6 @@ from synth_mtf.host import model
 from synth_mtf.layer.base import AttentionLayer
 from synth_mtf.layer.enc_dec_attention import SyntheticEncDecAttention
 
-# Arbitrary: no layer is called.
-_VOCABULARY_SIZE = 128
 _CONVOLUTIONS = {
   'LightweightConv1DLocalAttn': 'LightConv',
   'DynamicConv1DLocalAttn': 'DyConv',
@@ -21,8 +19,8 @@ def label() -> str:
   "T5 (V)" or "LightConv", and cross-attention if that is ours:
   "T5, cross-attention R".
   """
-  made = model.make_transformer(_VOCABULARY_SIZE)
-  layers = [layer for _, layer in model.layers(made)]
+  # Any vocabulary will do: no layer is called.
+  layers = [layer for _, layer in model.layers(model.make_transformer(128))]
   cross = [x for x in layers if isinstance(x, SyntheticEncDecAttention)]
   return ', '.join(filter(None, map(label_of, [layers[0], *cross[:1]])))
 

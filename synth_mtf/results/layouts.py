@@ -292,18 +292,14 @@ LAYOUTS: dict[str, Layout] = {
 def overview(tags: Iterable[str]) -> Layout:
   """Returns a layout for all the tags that runs have."""
   known = {tag for column in _KNOWN for tag in column.tags}
-  others: list[Column] = []
-  perplexities: list[str] = []
-  for tag in sorted(set(tags) - known):
-    task, _, metric = tag.rpartition('/')
-    if metric == LOG_PERPLEXITY:
-      perplexities.append(task)
-    elif task and metric not in PER_TOKEN:
-      others.append(Column(tag, [Measure(metric, [tag], better=0)], tag))
-  several = len(perplexities) > 1
-  log_perplexities = [
-    _log_perplexity(f'Log ppl {task}' if several else 'Log ppl', task)
-    for task in perplexities
+  unknown = {tag: tag.rpartition('/') for tag in sorted(set(tags) - known)}
+  others = [
+    Column(tag, [Measure(metric, [tag], better=0)], tag)
+    for tag, (task, _, metric) in unknown.items()
+    if task and metric not in PER_TOKEN
   ]
+  tasks = [t for t, _, metric in unknown.values() if metric == LOG_PERPLEXITY]
+  header = 'Log ppl {}' if len(tasks) > 1 else 'Log ppl'
+  log_perplexities = [_log_perplexity(header.format(t), t) for t in tasks]
   columns = [*_optional(*_KNOWN), *others, *log_perplexities]
   return Layout('Results', [*columns, _SPEED, _PARAMETERS], needs_scores=False)

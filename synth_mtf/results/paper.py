@@ -137,13 +137,12 @@ def text(table: Table, costs: Sequence[Cost]) -> str:
   rows = []
   for system, cost in zip(table.costed, costs):
     trained, products = cost.trained / 1e6, cost.flops / costs[0].flops
-    paper = difference = papers_products = '-'
+    row = [system.name, f'{trained:.1f} M', '-', '-', f'{products:.2f}', '-']
     if system.millions is not None:
-      paper = f'{system.millions} M'
-      difference = f'{trained - system.millions:+.1f} M'
+      difference = trained - system.millions
+      row[2:4] = f'{system.millions} M', f'{difference:+.1f} M'
     if system.products is not None:
-      papers_products = f'{system.products:.2f}'
-    parameters = f'{trained:.1f} M', paper, difference
-    rows.append([system.name, *parameters, f'{products:.2f}', papers_products])
+      row[5] = f'{system.products:.2f}'
+    rows.append(row)
   headers = ['', 'trained', 'paper', 'difference', 'products', 'paper']
   return f'{table.title}\n{printing.plain(headers, rows, "lrrrrr")}'

@@ -23,8 +23,6 @@ METRICS = 'metrics.json'
 PREDICTIONS = 'predictions.jsonl'
 _FORMAT = 1
 
-Key = tuple[int, str, str, str]  # step, task, split and metric
-
 # The origin of results: package `versions` and the operative `gin`.
 Origin = Mapping[str, Any]
 
@@ -54,7 +52,7 @@ class Result:
   step: int
 
   @property
-  def key(self) -> Key:
+  def key(self) -> tuple[int, str, str, str]:
     """Identifies a result in a folder."""
     return self.step, self.task, self.split, self.metric
 
@@ -139,5 +137,5 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value]
   if isinstance(value, float) and not math.isfinite(value):
     return None
-  known = value is None or isinstance(value, (str, int, float))
-  return value if known else str(value)
+  is_plain = value is None or isinstance(value, (str, int, float))
+  return value if is_plain else str(value)

@@ -46,8 +46,7 @@ _SCORE = re.compile(r'eval/([^/]+)/(.+)')
 class Run:
   """A trained model, read from its folders.
 
-  Properties read files lazily. `label` and `products` parse the run's
-  configuration, which replaces gin's current bindings.
+  Properties read files lazily. `label` and `products` call `configure`.
 
   Attributes:
     name: path of the run, as given.
@@ -64,12 +63,8 @@ class Run:
   @functools.cached_property
   def gin(self) -> Optional[str]:
     """The operative configuration of the last training, or None."""
-    for folder in reversed(self.folders):
-      path = os.path.join(folder, _CONFIGURATION)
-      if tf.io.gfile.exists(path):
-        with _explained(path), tf.io.gfile.GFile(path) as stream:
-          return stream.read()
-    return None
+    paths = [os.path.join(folder, _CONFIGURATION) for folder in self.folders]
+    return next(filter(None, map(_read, reversed(paths))), None)
 
   @functools.cached_property
   def bindings(self) -> Mapping[str, str]:
@@ -80,10 +75,8 @@ class Run:
   def seed(self) -> Optional[int]:
     """The training seed, or None if it is unknown."""
     found = self._setting('train_with_progress.seed')
-    if isinstance(found, int):
-      return found
     in_name = _SEED.search(self.name)
-    return int(in_name[1]) if in_name else None
+    return int(in_name[1]) if found is None and in_name else found
 
   @functools.cached_property
   def label(self) -> str:
@@ -102,20 +95,21 @@ class Run:
   @functools.cached_property
   def results(self) -> list[Result]:
     """Evaluation results, ordered by step."""
-    found: dict[records.Key, Result] = {}
     with _explained(self.name):
-      for folder, scalars in self._scalars.items():
-        found.update((one.key, one) for one in _results(folder, scalars))
+      found = {
+        result.key: result
+        for folder, scalars in self._scalars.items()
+        for result in _results(folder, scalars)
+      }
     return [found[key] for key in sorted(found)]
 
   @functools.cached_property
   def curves(self) -> Scalars:
-    """Scalars that training wrote to event files, such as `LOSS`."""
+    """The scalars in event files, such as `LOSS`."""
     found: dict[str, dict[int, float]] = {}
     for scalars in self._scalars.values():
       for tag, curve in scalars.items():
-        if not _SCORE.fullmatch(tag):
-          found.setdefault(tag, {}).update(curve)
+        found.setdefault(tag, {}).update(curve)
     return found
 
   @functools.cached_property
@@ -169,16 +163,22 @@ class Run:
 
   @functools.cached_property
   def _scalars(self) -> Mapping[str, Scalars]:
-    """The contents of the event files in each folder."""
     with _explained(self.name):
       return {folder: events.read(folder) for folder in self.folders}
+
+  def configure(self) -> None:
+    """Parses the configuration, which replaces gin's current bindings."""
+    if not self.gin:
+      raise UserError(
+        f'{self.name} has no operative_config.gin, which describes its model'
+      )
+    gin_files.parse_foreign(self.gin, self.name)
 
   def _of_model(self, function: Callable[[], Any]) -> Any:
     """Calls a function with the configuration parsed; None if parsing fails."""
     with contextlib.suppress(UserError):
-      if self.gin:
-        gin_files.parse_foreign(self.gin, self.name)
-        return function()
+      self.configure()
+      return function()
     return None
 
   def _setting(self, name: str) -> Any:
@@ -199,11 +199,11 @@ def read(*folders: str) -> list[Run]:
   Raises:
     UserError: a folder does not exist or holds no run.
   """
-  found: dict[tuple[str, ...], Run] = {}
+  found: dict[str, Run] = {}
   for folder in folders:
     name = folder.rstrip('/') or folder
     with _explained(name):
-      inside = list(_runs(name))
+      inside = {run.name: run for run in _runs(name)}
       if not inside:
         fault = 'holds no run' if tf.io.gfile.exists(name) else 'does not exist'
         raise UserError(
@@ -211,16 +211,14 @@ def read(*folders: str) -> list[Run]:
           'operative_config.gin or event files, and what evaluations wrote '
           'below it) or the folder of a demo.'
         )
-    for run in inside:
-      real = (f if '://' in f else os.path.realpath(f) for f in run.folders)
-      found.setdefault(tuple(real), run)
+    found.update(inside)
   return list(found.values())
 
 
 def _runs(folder: str) -> Iterator[Run]:
   below = _subfolders(folder)
-  stages = [os.path.join(folder, stage) for stage in _STAGES if stage in below]
-  stages = list(filter(_is_model_folder, stages))
+  paths = (os.path.join(folder, stage) for stage in _STAGES)
+  stages = list(filter(_is_model_folder, paths))
   inside = []
   if stages or _is_model_folder(folder):
     yield Run(folder, stages or [folder])
@@ -277,13 +275,9 @@ def _scores(folder: str, split: str, scalars: Scalars) -> Iterator[Result]:
 
 def _examples(folder: str, task: str, step: int) -> Optional[int]:
   """Counts examples in T5's evaluation files; None if the counts disagree."""
-  counts = set()
-  for name in (f'{task}_targets', f'{task}_{step}_predictions'):
-    path = os.path.join(folder, name)
-    if not tf.io.gfile.exists(path):
-      return None
-    with tf.io.gfile.GFile(path, 'rb') as stream:
-      counts.add(stream.read().count(b'\n'))
+  names = f'{task}_targets', f'{task}_{step}_predictions'
+  texts = [_read(os.path.join(folder, name)) or '' for name in names]
+  counts = {text.count('\n') for text in texts}
   return counts.pop() or None if len(counts) == 1 else None
 
 
@@ -330,13 +324,13 @@ def _explained(path: str) -> Iterator[None]:
     raise UserError(f'{path} cannot be read: {error}') from error
 
 
+def _read(path: str) -> Optional[str]:
+  if not tf.io.gfile.exists(path):
+    return None
+  with _explained(path), tf.io.gfile.GFile(path) as stream:
+    return stream.read()
+
+
 def _subfolders(folder: str) -> list[str]:
-  if not tf.io.gfile.isdir(folder):
-    return []
-  found = (name.rstrip('/') for name in tf.io.gfile.listdir(folder))
-  return sorted(
-    name
-    for name in found
-    if not name.startswith('.')
-    and tf.io.gfile.isdir(os.path.join(folder, name))
-  )
+  _, names, _ = next(tf.io.gfile.walk(folder), ('', [], []))
+  return sorted(name.rstrip('/') for name in names if name[0] != '.')

@@ -6,7 +6,7 @@ points in their markers, so that black-and-white copies remain readable.
 
 import io
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
@@ -23,6 +23,7 @@ except ImportError as error:
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+Panels = Sequence[Sequence[Axes]]
 WIDTH = 6.5  # inches: A4 or letter without margins
 # The Okabe-Ito palette without yellow, which is too faint for lines.
 _COLOURS = (
@@ -72,23 +73,31 @@ def look(number: int) -> Look:
   )
 
 
-def chosen(numbers: Optional[Sequence[int]], most: int, what: str) -> list[int]:
-  """Returns the given numbers; raises a UserError for one outside 1..`most`."""
+def chosen(
+  numbers: Optional[Sequence[int]], most: int, what: str = 'layer'
+) -> list[int]:
+  """Returns the given numbers, or by default the paper's: 1, 3 and 5.
+
+  If there are fewer than five, the default is all of them. Raises a UserError
+  for a number outside 1..`most`.
+  """
   wrong = [number for number in numbers or () if not 1 <= number <= most]
   if wrong:
     raise UserError(f'there is no {what} {wrong[0]}; there are 1 to {most}')
-  return list(numbers or ())
+  default = [1, 3, 5] if most >= 5 else range(1, most + 1)
+  return list(numbers or default)
 
 
 def panels(
   rows: int,
   columns: int,
-  draw: Callable[[Figure, Sequence[Sequence[Axes]]], None],
+  draw: Callable[[Panels], None],
   height: float = 1.6,
   layout: str = 'constrained',
+  legend_title: Optional[str] = None,
   **settings: Any,
 ) -> Figure:
-  """Returns a figure with a grid of panels in our style.
+  """Returns a figure with a grid of panels in our style, and a legend.
 
   Args:
     rows: number of rows.
@@ -96,21 +105,21 @@ def panels(
     draw: fills the panels, indexed [row][column].
     height: height of a row in inches.
     layout: 'compressed' if panels have a fixed aspect ratio.
+    legend_title: shown above the legend.
     **settings: passed to `Figure.subplots`.
   """
   with matplotlib.rc_context(_SETTINGS):
     figure = Figure(figsize=(WIDTH, height * rows + 0.55), layout=layout)
-    draw(figure, figure.subplots(rows, columns, squeeze=False, **settings))
+    draw(figure.subplots(rows, columns, squeeze=False, **settings))
+    _add_legend(figure, legend_title)
   return figure
 
 
-def legend(
-  figure: Figure, axes: Iterable[Axes], title: Optional[str] = None
-) -> None:
+def _add_legend(figure: Figure, title: Optional[str]) -> None:
   """Adds one legend above all panels; a long one makes the figure taller."""
   handles: dict[str, Any] = {}
-  for one in axes:
-    for handle, label in zip(*one.get_legend_handles_labels()):
+  for panel in figure.axes:
+    for handle, label in zip(*panel.get_legend_handles_labels()):
       handles.setdefault(label, handle)
   if not handles:
     return

@@ -67,7 +67,7 @@ def make(
       the step.
   """
   frame = scores.frame(runs, products=layout == 'speed')
-  _check(checkpoint, frame, runs)
+  _check(checkpoint, runs)
   shape = layouts.LAYOUTS[layout] if layout else layouts.overview(frame.tag)
   tags = [set(frame.tag[frame.run == run.name]) for run in runs]
   columns = [
@@ -89,14 +89,12 @@ def make(
   return table
 
 
-def _check(checkpoint: str, frame: pd.DataFrame, runs: Sequence[Run]) -> None:
-  if checkpoint in (LAST, BEST):
-    return
-  if not checkpoint.isdecimal():
+def _check(checkpoint: str, runs: Sequence[Run]) -> None:
+  if checkpoint not in (LAST, BEST) and not checkpoint.isdecimal():
     raise UserError(
       f'--checkpoint={checkpoint}: expected best, last, or a step such as 1000.'
     )
-  for run in runs:
+  for run in runs if checkpoint.isdecimal() else ():
     steps = sorted({result.step for result in run.results})
     if int(checkpoint) not in steps:
       known = f'; expected one of {", ".join(map(str, steps))}, best, or last'

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from synth_mtf.results.layouts import PREFIX, Column
@@ -58,8 +59,10 @@ def as_json(table: Table, errors: bool = False, paper: bool = False) -> str:
 
   The notes are the same as in a `grid` with these arguments.
   """
-  score = ['value', 'n', 'unit', 'standard_error']
-  score += ['task', 'split', 'metric', 'step']
+  score = (
+    *('value', 'n', 'unit', 'standard_error'),
+    *('task', 'split', 'metric', 'step'),
+  )
   cells = {
     (cell['run'], cell['name']): {
       key: _known(cell[key])
@@ -93,9 +96,7 @@ def as_json(table: Table, errors: bool = False, paper: bool = False) -> str:
 
 def _known(value: Any) -> Any:
   """Converts a value to a JSON type; None if it is unknown."""
-  if pd.isna(value):
-    return None
-  return value.item() if hasattr(value, 'item') else value
+  return None if pd.isna(value) else np.asarray(value).item()
 
 
 def _texts(table: Table, column: Column, errors: bool) -> pd.Series:
@@ -168,48 +169,42 @@ def _caption(table: Table) -> str:
 
 def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
   """Returns the notes below a table, one paragraph each."""
-  found = []
-  pairs = [
+  several = [
     f'{column.key} {"/".join(measure.name for measure in column.measures)}'
     for column in table.columns
     if len(column.measures) > 1
   ]
-  if pairs:
-    found.append(f'Columns with several metrics: {", ".join(pairs)}.')
-  found += filter(None, dict.fromkeys(x.note for x in table.columns))
   differences = [_difference(table, column) for column in table.columns]
-  if any(differences):
-    found.append(
-      'Significant differences between best and worst (more than three '
-      'standard errors of the difference): '
-      f'{"; ".join(filter(None, differences))}.'
-    )
-  for model in table.models:
-    found += _notes_on_model(table, model)
-  found += _notes_on_tasks(table)
-  for run in (run for runs in table.models.values() for run in runs):
-    evaluated = [result.step for result in run.results]
-    if evaluated and run.steps and run.steps[-1] > max(evaluated):
-      found.append(
-        f'{run.name} is at step {run.steps[-1]:,}, which has not been '
-        'evaluated.'
-      )
-  if (table.scores.split == 'train').any():
-    found.append(
-      'Warning: some scores are of the training split, which the host '
-      "evaluates unless utils.run.dataset_split = 'validation' is set."
-    )
-  if errors:
-    found.append(
-      'In brackets: the standard error of a score over the examples; for '
-      'several runs, their root mean square.'
-    )
-  if paper:
-    found.append(
-      'The paper is arXiv 2005.00743; its models may differ from these in '
-      'size, data and training steps.'
-    )
-  return found
+  different = '; '.join(filter(None, differences))
+  behind = [
+    (run.name, run.steps[-1])
+    for runs in table.models.values()
+    for run in runs
+    if run.results and run.steps
+    if run.steps[-1] > max(result.step for result in run.results)
+  ]
+  # Each note, and whether it applies.
+  found = {
+    f'Columns with several metrics: {", ".join(several)}.': several,
+    **{column.note: column.note for column in table.columns},
+    'Significant differences between best and worst (more than three standard '
+    f'errors of the difference): {different}.': different,
+    **dict.fromkeys(_notes_on_models(table), True),
+    **dict.fromkeys(_notes_on_tasks(table), True),
+    **{
+      f'{name} is at step {step:,}, which has not been evaluated.': True
+      for name, step in behind
+    },
+    'Warning: some scores are of the training split, which the host evaluates '
+    "unless utils.run.dataset_split = 'validation' is set.": (
+      table.scores.split == 'train'
+    ).any(),
+    'In brackets: the standard error of a score over the examples; for several '
+    'runs, their root mean square.': errors,
+    'The paper is arXiv 2005.00743; its models may differ from these in size, '
+    'data and training steps.': paper,
+  }
+  return [note for note, applies in found.items() if applies]
 
 
 def _difference(table: Table, column: Column) -> str:
@@ -235,27 +230,28 @@ def _difference(table: Table, column: Column) -> str:
   return ''
 
 
-def _notes_on_model(table: Table, model: str) -> Iterator[str]:
-  """Yields notes on a model's seeds and its undefined or missing numbers."""
-  runs = table.models[model]
-  if len(runs) > 1:
-    seeds = {run.seed for run in runs} - {None}
-    which = 'seeds ' + ', '.join(str(run.seed) for run in runs)
-    if len(seeds) < len(runs):
-      which = ', '.join(run.name for run in runs)
-    yield f'{model}: mean±standard deviation over {len(runs)} runs ({which}).'
-  cells = table.cells[table.cells.model == model]
-  values = {x.key: cells.value[cells.column == x.key] for x in table.columns}
-  all_of = {x.key: len(runs) * len(x.measures) for x in table.columns}
-  undefined = [key for key, found in values.items() if found.isna().any()]
-  missing = [k for k, found in values.items() if 0 < len(found) < all_of[k]]
-  for what, keys in (('not defined', undefined), ('missing', missing)):
-    if keys:
-      yield f'{model}: {what} in at least one run: {", ".join(keys)}.'
+def _notes_on_models(table: Table) -> Iterator[str]:
+  for model, runs in table.models.items():
+    if len(runs) > 1:
+      seeds = [run.seed for run in runs]
+      is_known = len({*seeds} - {None}) == len(runs)
+      names = [str(run.seed) if is_known else run.name for run in runs]
+      which = f'{"seeds " * is_known}{", ".join(names)}'
+      yield f'{model}: mean±standard deviation over {len(runs)} runs ({which}).'
+    cells = table.cells[table.cells.model == model]
+    undefined, missing = [], []
+    for column in table.columns:
+      values = cells.value[cells.column == column.key]
+      if values.isna().any():
+        undefined.append(column.key)
+      if 0 < len(values) < len(runs) * len(column.measures):
+        missing.append(column.key)
+    for what, keys in (('not defined', undefined), ('missing', missing)):
+      if keys:
+        yield f'{model}: {what} in at least one run: {", ".join(keys)}.'
 
 
 def _notes_on_tasks(table: Table) -> Iterator[str]:
-  """Yields notes on columns that mix scores of different tasks or splits."""
   for column in table.columns:
     found = table.scores[table.scores.name == next(iter(column.named))]
     tasks = found.task.str.removeprefix(PREFIX)

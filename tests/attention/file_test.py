@@ -55,7 +55,7 @@ def test_an_example_is_cut_to_its_tokens(shared):
     made.weights('cross', 3), cross.weights[:, row, :, :2, :2]
   )
   np.testing.assert_array_equal(
-    made.logits('cross', 0), cross.logits[:, 0, :, :3, :8]
+    made.weights('cross', 0, 'logits'), cross.logits[:, 0, :, :3, :8]
   )
 
 
