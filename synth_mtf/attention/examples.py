@@ -157,8 +157,9 @@ def from_task(name: str, split: str, count: int) -> Examples:
 def _lengths() -> Mapping[str, int]:
   """The run's maximum lengths, by feature; empty if they are not configured."""
   found = gin.get_bindings(utils.run).get('sequence_length') or {}
-  is_one = isinstance(found, int)
-  return dict.fromkeys(_FEATURES.values(), found) if is_one else found
+  if isinstance(found, int):
+    return dict.fromkeys(_FEATURES.values(), found)
+  return found
 
 
 def _sides() -> list[str]:

@@ -77,12 +77,7 @@ def test_pieces_of_a_vocabulary_of_pieces(run, tmp_path):
   [
     ([], [], 'bitransformer', 'expected inputs, with or without'),
     ([], ['a'], 'bitransformer', 'expected inputs, with or without'),
-    (
-      ['a', 'b'],
-      ['c'],
-      'bitransformer',
-      '2 inputs and 1 targets: expected one',
-    ),
+    (['a', 'b'], ['c'], 'bitransformer', '2 inputs and 1 targets: exp'),
     (['a', ' '], [], 'bitransformer', 'a text is empty'),
     (['a'], [''], 'bitransformer', 'a text is empty'),
     (['a'], ['b'], 'lm', 'inputs or targets, not both: the model has one dec'),

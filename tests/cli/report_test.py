@@ -178,9 +178,9 @@ def test_nothing_else_is_replaced(runs, here):
     ('attention', runs[0], '--text=a', '--step=9', '--out=mine'),
     ('report', runs[0], '--no_attention', '--out=mine'),
   ):
-    (here / 'mine').write_text('<!DOCTYPE html><p>Mine</p>')
+    (here / 'mine').write_bytes(b'\xff<p>Mine</p>')
     assert run(*words)[0] == 2
-    assert (here / 'mine').read_text() == '<!DOCTYPE html><p>Mine</p>'
+    assert (here / 'mine').read_bytes() == b'\xff<p>Mine</p>'
   for _ in range(2):
     assert run('report', runs[0], '--no_attention')[0] == 0
   assert page.GENERATOR in (here / 'report.html').read_text()

@@ -39,17 +39,14 @@ class Reader(html.parser.HTMLParser):
   def handle_starttag(
     self, tag: str, attributes: list[tuple[str, Optional[str]]]
   ) -> None:
-    """Notes an element."""
     self.elements.append((tag, dict(attributes)))
     if tag not in self.VOID:
       self.open.append(tag)
 
   def handle_endtag(self, tag: str) -> None:
-    """Expects the end of the innermost element."""
     assert self.open.pop() == tag
 
   def handle_data(self, data: str) -> None:
-    """Notes a text."""
     if self.open:
       self.content.setdefault(self.open[-1], []).append(data)
 

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.slow  # starts a browser
 
 # Off by rounding to a code, and to the digits that are shown.
 OFF = 1 / 510 + 0.0005
+OUTLINE = {'outline-style': 'solid', 'outline-width': '3px'}
 
 
 class Browser(webdriver.Chrome):
@@ -93,12 +94,14 @@ class Browser(webdriver.Chrome):
     self.settle()
 
   def reach(self, name):
-    """Presses Tab until something of this id, name or class has the focus."""
+    """Presses Tab until this id, name or class has the focus and shows it."""
     for _ in range(60):
       ActionChains(self, 0).send_keys(Keys.TAB).perform()
       focus = self.switch_to.active_element
       if name in [focus.get_attribute(a) for a in ('id', 'name', 'class')]:
-        return focus
+        outline = map(focus.value_of_css_property, OUTLINE)
+        assert dict(zip(OUTLINE, outline)) == OUTLINE
+        return
     raise AssertionError(f'{name} is not reached by Tab')
 
   def resize(self, width, height):
@@ -343,13 +346,6 @@ def test_nothing_is_wider_than_the_screen(opened, width):
   assert opened.execute_script(script) == width
   opened.point_at('left', 3, 3)
   assert ' 4 ' in opened.reading('left')
-
-
-@pytest.mark.parametrize('name', ['left-model', 'cells'])
-def test_what_has_the_focus_shows_it(opened, name):
-  focus = opened.reach(name)
-  assert focus.value_of_css_property('outline-style') == 'solid'
-  assert focus.value_of_css_property('outline-width') == '3px'
 
 
 def test_weights_are_unpacked_when_they_are_looked_at(opened):

@@ -103,17 +103,5 @@ def test_where_bytes_are_few_the_ends_of_examples_are_left_out(model):
     model.weights('encoder', 0)[0, :, :48, :48],
     atol=1 / 500,
   )
-
-
-def test_what_cannot_be_made_small_enough_is_refused(model):
   with pytest.raises(UserError, match='give fewer models or fewer examples'):
     weights.pack([model], 1000)
-
-
-@pytest.mark.slow
-def test_the_size_of_a_base_model():
-  """12 layers of 12 heads, 4 examples of 64 tokens, three stacks."""
-  model = random_attention('T5 (V)', 'V', 12, 12, length=64)
-  packed = weights.pack([model], PLENTY)
-  assert len(packed.models[0]['stacks']['cross']['blocks'][0]) == 4
-  assert bytes_of(packed) < 9e6

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.errors import UserError
 from synth_mtf.results import alphas
 from tests import model
 from tests.results import made_runs
@@ -55,9 +54,3 @@ def test_alpha_is_that_of_the_event_files(tmp_path):
 def test_where_nothing_is_mixed_there_is_none(tmp_path):
   made_runs.trained(tmp_path, 'random')
   assert alphas.frame(only(tmp_path)).empty
-
-
-def test_a_run_without_its_configuration(tmp_path):
-  made_runs.events(tmp_path, (1, {'loss': 5.0}))
-  with pytest.raises(UserError, match='it has no operative_config.gin'):
-    alphas.frame(only(tmp_path))

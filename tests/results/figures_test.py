@@ -105,20 +105,25 @@ def test_scores_are_means_inside_a_task_first():
   assert legend(figure) == ['Syn (R)', 'T5 (V)']
   points = [line.get_xydata()[0].tolist() for line in left.lines]
   assert points == [[2, 20], [1, 10]]
+  assert not left.collections  # no error bars of single runs
   # Of the second, the number of parameters is not known.
   assert [line.get_xydata()[0].tolist() for line in right.lines] == [[3, 20]]
 
 
-def test_log_perplexity_where_there_are_no_scores():
+def test_log_perplexity_where_there_are_no_scores_and_error_bars():
   runs = [
-    scored(*perplexity(9, last), steps_per_second=1.0) for last in (1.5, 2.5)
+    scored(*perplexity(9, last), steps_per_second=speed, parameters=size)
+    for last, speed, size in ((1.5, 1.0, 2e6), (2.5, 2.0, 6e6))
   ]
   runs[1].name += '_s1'
-  axes, _ = figures.scores(runs).axes
-  assert axes.get_ylabel() == 'log perplexity at the last step'
-  assert axes.lines[0].get_xydata().tolist() == [[1, 2]]
-  (bar,) = axes.collections[0].get_segments()
-  np.testing.assert_allclose(bar[:, 1], 2 + np.array([-1, 1]) / 2**0.5)
+  axes = figures.scores(runs).axes
+  assert axes[0].get_ylabel() == 'log perplexity at the last step'
+  for axis, cost, spread in zip(axes, (1.5, 4), (0.5**0.5, 8**0.5)):
+    assert axis.lines[0].get_xydata().tolist() == [[cost, 2]]
+    across, along = (bars.get_segments()[0] for bars in axis.collections)
+    np.testing.assert_allclose(across, [[cost - spread, 2], [cost + spread, 2]])
+    ends = [[cost, 2 - 0.5**0.5], [cost, 2 + 0.5**0.5]]
+    np.testing.assert_allclose(along, ends)
 
 
 def test_alpha():

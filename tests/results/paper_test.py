@@ -1,25 +1,12 @@
 """The figures of the paper: beside counted ones, and beside each other."""
 
-import pathlib
 import statistics
 import types
 from typing import Any
 
 import pytest
 
-from synth_mtf.host import gin_files
-from synth_mtf.paths import gin_path
 from synth_mtf.results import layouts, paper
-
-SYSTEMS = [system for table in paper.TABLES for system in table.costed]
-
-
-@pytest.mark.parametrize('system', SYSTEMS, ids=lambda s: f'{s.size} {s.name}')
-def test_its_files_are_there(system):
-  for file in (f'sizes/{system.size}.gin', f'variants/{system.variant}.gin'):
-    assert pathlib.Path(gin_path(), file).exists()
-  if system.bindings:
-    gin_files.parse([f'variants/{system.variant}.gin'], system.bindings)
 
 
 def test_a_table_beside_the_papers():

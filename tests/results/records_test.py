@@ -27,26 +27,16 @@ EXAMPLE = {
 }
 
 
-def test_results_come_back_with_what_they_were_made_with(tmp_path):
+def test_the_latest_results_come_back_with_what_they_were_made_with(tmp_path):
   other = {**RUN, 'gin': 'a = 2\n'}
-  records.add_results(str(tmp_path), [RESULT], RUN)
-  records.add_results(str(tmp_path), [changed(step=200)], other)
-  assert records.read(str(tmp_path)) == [
-    (RESULT, RUN),
-    (changed(step=200), other),
-  ]
+  rte, later, again = changed(task='rte'), changed(step=200), changed(value=3.0)
+  records.add_results(str(tmp_path), [RESULT, rte], RUN)
+  records.add_results(str(tmp_path), [later, again], other)
+  found = records.read(str(tmp_path))
+  assert found == [(again, other), (rte, RUN), (later, other)]
   content = json.loads((tmp_path / 'metrics.json').read_text())
-  assert content['results'][1]['run'] == 1
+  assert [one['run'] for one in content['results']] == [0, 1, 0]
   assert len(content['runs']) == 2
-
-
-def test_what_is_evaluated_again_takes_the_place_of_what_was_there(tmp_path):
-  records.add_results(str(tmp_path), [RESULT, changed(task='rte')], RUN)
-  other = {'versions': {}, 'gin': ''}
-  records.add_results(str(tmp_path), [changed(value=3.0)], other)
-  found = {result.task: (result, run) for result, run in records.read(tmp_path)}
-  assert found['cola'] == (changed(value=3.0), other)
-  assert found['rte'] == (changed(task='rte'), RUN)
 
 
 def test_what_is_no_number_is_null(tmp_path):

@@ -6,21 +6,8 @@ import pytest
 from synth_mtf.results.standard_error import GROUPS, standard_errors
 
 
-def accuracy(targets, predictions):
-  return {'accuracy': float(100 * np.mean(np.equal(targets, predictions)))}
-
-
 def mean(targets, predictions):
   return {'mean': float(np.mean(predictions))}
-
-
-def test_of_a_mean_it_is_the_usual_one():
-  rng = np.random.default_rng(0)
-  right = rng.random(2000) < 0.7
-  error = standard_errors(accuracy, [1] * 2000, list(right.astype(int)))
-  expected = 100 * np.sqrt(0.7 * 0.3 / 2000)
-  # Twenty groups tell it to about 1 / sqrt(2 * 19).
-  assert error['accuracy'] == pytest.approx(expected, rel=0.5)
 
 
 def test_with_one_example_a_group_it_is_the_formula():
@@ -40,7 +27,7 @@ def test_neighbours_stay_together():
 
 
 def test_where_there_is_none():
-  assert standard_errors(accuracy, [1], [1]) == {}
+  assert standard_errors(mean, [1], [1]) == {}
   nowhere = lambda targets, predictions: {'r': float('nan')}  # noqa: E731
   assert standard_errors(nowhere, [1, 2], [1, 2]) == {'r': None}
 

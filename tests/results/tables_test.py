@@ -130,19 +130,10 @@ def test_several_seeds_are_mean_and_standard_deviation():
   runs[2].seed = 1
   names = 'Syn (R)/run0, Syn (R)/run1, Syn (R)/run2'
   assert f'{mean} ({names}).' in grid(*runs).notes
-
-
-def test_a_score_that_one_seed_lacks():
-  runs = seeds(10.0, None, 60.0)
+  runs[1].results = []
   assert cells(*runs)['Syn (R)']['CoLA'] == '-'
   note = 'Syn (R): missing in at least one run: CoLA.'
   assert note in grid(*runs).notes
-
-
-def test_what_differs_in_more_than_a_seed_is_another_row():
-  runs = [*seeds(1.0, 3.0), *seeds(5.0, label='T5 (V)')]
-  shown = {label: row['CoLA'] for label, row in cells(*runs).items()}
-  assert shown == {'Syn (R)': '2.0±1.4', 'T5 (V)': '5.0'}
 
 
 @pytest.mark.parametrize(
@@ -166,16 +157,6 @@ def test_numbers_need_all_runs(found, expected):
   assert [None if pd.isna(x) else pytest.approx(x) for x in numbers] == expected
 
 
-def three_checkpoints():
-  """CoLA is best at 200, MRPC, by the mean of its metrics, at 100."""
-  return run(
-    'a',
-    *(cola(value, step) for step, value in ((100, 1), (200, 5), (300, 2))),
-    *(score(F1, value, step) for step, value in ((100, 80), (200, 90))),
-    *(score(ACCURACY, value, step) for step, value in ((100, 70), (200, 50))),
-  )
-
-
 @pytest.mark.parametrize(
   ('checkpoint', 'expected', 'caption'),
   [
@@ -185,9 +166,16 @@ def three_checkpoints():
   ],
 )
 def test_checkpoints(checkpoint, expected, caption):
-  row = cells(three_checkpoints(), checkpoint=checkpoint)['a']
+  """CoLA is best at 200, MRPC, by the mean of its metrics, at 100."""
+  one = run(
+    'a',
+    *(cola(value, step) for step, value in ((100, 1), (200, 5), (300, 2))),
+    *(score(F1, value, step) for step, value in ((100, 80), (200, 90))),
+    *(score(ACCURACY, value, step) for step, value in ((100, 70), (200, 50))),
+  )
+  row = cells(one, checkpoint=checkpoint)['a']
   assert (row['CoLA'], row['MRPC']) == expected
-  assert caption in grid(three_checkpoints(), checkpoint=checkpoint).caption
+  assert caption in grid(one, checkpoint=checkpoint).caption
 
 
 @pytest.mark.parametrize(
@@ -347,77 +335,48 @@ def test_the_paper_and_the_difference():
   assert shown['  difference']['SST'] == '-'
 
 
-MEASURE = Measure('accuracy', ())
+ONE = [Measure('accuracy', ())]
+BOTH = [*ONE, Measure('F1', ())]
+LOWER = Measure('log perplexity', (), '{:.3f}'.format, -1)
+THREE = [[(3, 0.01, 70_000)], [(2, 0.01, 70_000)], [(2.5, 0.01, 70_000)]]
 
 
-def significant(measures, monkeypatch, **models):
-  """What is noted of a column; a model is a (value, error, n) per measure."""
-  measures = [
-    dataclasses.replace(one, tags=[f't/{number}'])
-    for number, one in enumerate(measures)
+@pytest.mark.parametrize(
+  ('measures', 'models', 'expected'),  # a model has a value, error, n each
+  [
+    # Errors of 3 and 4: that of the difference is 5.
+    (ONE, [[(50, 3)], [(64.5, 4, 64)]], ''),
+    (ONE, [[(50, 3)], [(65.0, 4, 64)]], ''),
+    (ONE, [[(50, 3)], [(65.5, 4, 64)]], 'X (b 65.5, a 50.0)'),
+    # The first metric with a significant difference.
+    (BOTH, [[(50, 1), (60, 1)], [(51, 1), (90, 1)]], 'X (b 90.0, a 60.0)'),
+    (BOTH, [[(50, 1), (60, 1)], [(80, 1), (61, 1)]], 'X (b 80.0, a 50.0)'),
+    (BOTH, [[(50, 1), (60, 1)], [(80, 1), (90, 1)]], 'X (b 80.0, a 50.0)'),
+    (BOTH, [[(50, 1), (60, 1)], [(51, 1), (61, 1)]], ''),
+    ([LOWER], THREE, 'X (b 2.000, a 3.000, n = 70,000)'),
+    ([dataclasses.replace(LOWER, better=0)], THREE, ''),
+    # Without errors, an error, a score, a difference, another model.
+    (ONE, [[(10, None, 64)], [(90, None, 64)]], ''),
+    (ONE, [[(10, 1, 64)], [(90, None, 64)]], ''),
+    (ONE, [[(10, 1, 64)], [(NAN, None, 64)]], ''),
+    (ONE, [[(10, 0, 64)], [(10, 0, 64)]], ''),
+    (ONE, [[(10, 1, 64)]], ''),
+  ],
+)
+def test_significant_differences(measures, models, expected, monkeypatch):
+  tagged = [
+    dataclasses.replace(one, tags=[f't/{i}']) for i, one in enumerate(measures)
   ]
+  column = layouts.Column('X', tagged, 'X')
+  monkeypatch.setitem(LAYOUTS, 'test', layouts.Layout('', [column]))
   runs = [
     run(name, *(score(f't/{i}', v, 1, *x) for i, (v, *x) in enumerate(found)))
-    for name, found in models.items()
+    for name, found in zip('abc', models)
   ]
-  column = layouts.Column('X', measures, 'X')
-  monkeypatch.setitem(LAYOUTS, 'test', layouts.Layout('', [column]))
   notes = views.notes(tables.make(runs, 'test'))
   found = [note for note in notes if note.startswith('Significant differences')]
-  return [note.partition('): ')[2].rstrip('.') for note in found]
-
-
-@pytest.mark.parametrize(
-  ('better', 'expected'),
-  [(64.5, []), (65.0, []), (65.5, ['X (b 65.5, a 50.0)'])],
-)
-def test_three_standard_errors_of_a_difference_are_significant(
-  better, expected, monkeypatch
-):
-  """That of errors of 3 and 4 is 5. How many examples a has is not known."""
-  a, b = [(50.0, 3.0, None)], [(better, 4.0, 64)]
-  assert significant([MEASURE], monkeypatch, a=a, b=b) == expected
-
-
-@pytest.mark.parametrize(
-  ('f1', 'accuracy', 'expected'),
-  [
-    (51.0, 90.0, ['X (b 90.0, a 60.0)']),
-    (80.0, 61.0, ['X (b 80.0, a 50.0)']),
-    (80.0, 90.0, ['X (b 80.0, a 50.0)']),
-    (51.0, 61.0, []),
-  ],
-)
-def test_the_first_metric_with_a_significant_difference_is_noted(
-  f1, accuracy, expected, monkeypatch
-):
-  a, b = [(50, 1.0), (60, 1.0)], [(f1, 1.0), (accuracy, 1.0)]
-  both = [MEASURE, dataclasses.replace(MEASURE, name='F1')]
-  assert significant(both, monkeypatch, a=a, b=b) == expected
-
-
-def test_lower_may_be_better(monkeypatch):
-  lower = Measure('log perplexity', (), '{:.3f}'.format, -1)
-  found = {x: [(y, 0.01, 70_000)] for x, y in (('a', 3), ('b', 2), ('c', 2.5))}
-  expected = 'X (b 2.000, a 3.000, n = 70,000)'
-  assert significant([lower], monkeypatch, **found) == [expected]
-  neither = dataclasses.replace(lower, better=0)
-  assert significant([neither], monkeypatch, **found) == []
-
-
-@pytest.mark.parametrize(
-  'scores',
-  [
-    pytest.param([(10.0, None, 64), (90.0, None, 64)], id='no errors'),
-    pytest.param([(10.0, 1.0, 64), (90.0, None, 64)], id='one error'),
-    pytest.param([(10.0, 1.0, 64), (NAN, None, 64)], id='one score'),
-    pytest.param([(10.0, 0.0, 64), (10.0, 0.0, 64)], id='the same'),
-    pytest.param([(10.0, 1.0, 64)], id='one model'),
-  ],
-)
-def test_what_is_inconclusive_is_not_noted(scores, monkeypatch):
-  models = {f'm{number}': [one] for number, one in enumerate(scores)}
-  assert significant([MEASURE], monkeypatch, **models) == []
+  shown = [note.partition('): ')[2].rstrip('.') for note in found]
+  assert shown == [expected] * bool(expected)
 
 
 @pytest.mark.parametrize('errors', [False, True])
