@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from typing import Optional
 
 import numpy as np
-from scipy.special import softmax
 
 from synth_mtf.attention.file import SIDES, Array, Attention, Stack
 
@@ -90,9 +89,9 @@ def random_attention(
     seen = seen[:, None]
     alpha = None
     if len(functions) > 1:
-      alpha = softmax(rng.standard_normal((layers, heads, len(functions))), -1)
+      alpha = _softmax(rng.standard_normal((layers, heads, len(functions))))
     return Stack(
-      softmax(np.where(seen, logits, -1e9), -1) * seen,
+      _softmax(np.where(seen, logits, -1e9)) * seen,
       logits,
       list(functions),
       alpha,
@@ -106,3 +105,8 @@ def random_attention(
     tokens=tokens,
     texts={side: np.array(texts) for side, texts in SENTENCES.items()},
   )
+
+
+def _softmax(logits: Array) -> Array:
+  e = np.exp(logits - logits.max(axis=-1, keepdims=True))
+  return e / e.sum(axis=-1, keepdims=True)
