@@ -19,8 +19,6 @@ from synth_mtf.tasks.files.index import FileIndex
 from synth_mtf.tasks.files.source import FilesDataSource, MissingFiles
 from synth_mtf.tasks.registering import PREFIX, get
 
-_CHUNK_BYTES = 1 << 20
-
 
 def check(names: Iterable[str], splits: Sequence[str]) -> None:
   """Checks the official files of tasks and mixtures before they are used.
@@ -97,7 +95,7 @@ class SplitRows(NamedTuple):
     for file in self.files:
       for path in file.reader.files(file.path):
         with storage.reading(path) as stream:
-          while chunk := stream.read(_CHUNK_BYTES):
+          while chunk := stream.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()
 

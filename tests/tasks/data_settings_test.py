@@ -47,15 +47,14 @@ def test_flag_wins_over_gin_and_gin_over_the_environment(
     'task_data_dirs': [(('a', '/a'),), (('b', '/b'),), (('c', None),)],
   }
   values = given.get(name, ['/a', '/b', '/c'])
+  first, second, third = expected.get(name, values)
   assert tasks.settings() == tasks.Settings()
-  found = []
   monkeypatch.setenv(f'SYNTH_MTF_{name.upper()}', values[0])
-  found.append(getattr(tasks.settings(), name))
+  assert getattr(tasks.settings(), name) == first
   gin.bind_parameter(f'synth_mtf.tasks.settings.{name}', values[1])
-  found.append(getattr(tasks.settings(), name))
+  assert getattr(tasks.settings(), name) == second
   parsed_flags(f'--{name}={values[2]}')
-  found.append(getattr(tasks.settings(), name))
-  assert found == expected.get(name, values)
+  assert getattr(tasks.settings(), name) == third
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,6 @@ from synth_mtf.tasks.files import formats, index
 from synth_mtf.tasks.files.formats import Record, RowError
 from tests.tasks import folder
 
-
-def test_long_text_is_shortened():
-  assert formats.quote("it's" * 15) == repr("it's" * 15)
-  shown = formats.quote('x' * 61)
-  assert len(shown) == 62
-  assert shown.endswith("x...'")
-
-
 STRUCTURE = {
   'text': str,
   'inner': {'n': int},

@@ -38,10 +38,9 @@ _COMPLETE = [
 
 @pytest.mark.parametrize('name', _T5_COUNTS)
 def test_training_rows_are_t5s_weights(name):
-  if name.split('_')[-2] in ('ax', 'axb', 'axg'):  # test sets that we have not
-    return
-  ours = released.rows(f'synth_{name}', 'train') or 0
-  assert _T5_COUNTS[name] == _T5_COUNTS_OTHERWISE.get(name, ours)
+  if name.split('_')[-2] not in ('ax', 'axb', 'axg'):  # sets for tests only
+    ours = released.rows(f'synth_{name}', 'train') or 0
+    assert _T5_COUNTS[name] == _T5_COUNTS_OTHERWISE.get(name, ours)
 
 
 def test_every_task_over_tfds_is_in_the_table():
@@ -124,26 +123,3 @@ def test_splits_of_files(data_dir):
   assert train.digest == digest.hexdigest()
   assert (validation.split, validation.files) == ('validation', ())
   assert 'no file glue/CoLA/dev.tsv' in validation.missing
-  path.write_bytes(path.read_bytes().replace(b'x\t1', b'x\t7', 1))
-  (train,) = inspection.splits_of(tasks.get(folder.COLA), ['train'])
-  (file,) = train.files
-  assert (file.num_examples, file.num_faults) == (4, 1)
-  assert f'{path}:2' in file.faults[0]
-
-
-def test_a_file_that_cannot_be_read_is_a_fault(data_dir):
-  folder.write(data_dir / 'glue/RTE/train.tsv', b'sentence\tlabel\n')
-  task = tasks.get('synth_glue_rte_v002')
-  (train,) = inspection.splits_of(task, ['train'])
-  (file,) = train.files
-  found = (file.path, train.rows, train.digest)
-  assert found == ('glue/RTE/train.tsv', None, '')
-  assert 'train.tsv:1: a first line without the column' in file.faults[0]
-
-
-def test_a_task_over_tfds_has_no_files_to_look_at():
-  task = tasks.get(folder.COLA)
-  assert task.source.official is None
-  splits = list(inspection.splits_of(task))
-  assert [split.rows for split in splits] == [8_551, 1_043, 1_063]
-  assert not any(split.files or split.missing for split in splits)

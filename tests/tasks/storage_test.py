@@ -104,7 +104,7 @@ def test_what_cannot_be_read_is_named(data_dir):
   cannot = pytest.raises(UserError, match='absent.txt cannot be read')
   with cannot, storage.reading(path):
     pass
-  with pytest.raises(UserError, match='absent.txt cannot be read'):
+  with cannot:
     storage.state([path])
   lines = b'\n\n'.join(b'Some text, number %d.' % i for i in range(20_000))
   packed = gzip.compress(lines, compresslevel=1)
@@ -126,7 +126,6 @@ def test_an_alteration_that_keeps_size_and_time_is_seen(data_dir):
   middle = rows.index(b'x\t1', len(rows) // 2)
   path.write_bytes(rows[:middle] + b'x\t7' + rows[middle + 3 :])
   os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-  assert path.stat().st_mtime_ns == before.st_mtime_ns
   with pytest.raises(UserError, match="the label '7'"):
     tasks.check([folder.COLA], ['train'])
   assert tasks.get(folder.COLA).num_input_examples('train') == 8999

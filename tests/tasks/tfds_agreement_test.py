@@ -285,13 +285,9 @@ def test_wsc_is_refused_where_t5_would_end_the_run(
   )
   row = {'text': text, 'span1_text': text.split()[0], 'label': 1, 'idx': 0}
   row.update(span2_text=pronoun, span2_index=index)
-
-  def t5_rows():
-    dataset = tf.data.Dataset.from_tensors(row)
-    return preprocessors.wsc_simple(dataset, correct_referent_only=True)
-
+  rows = tf.data.Dataset.from_tensors
   try:
-    run(t5_rows)
+    run(lambda: preprocessors.wsc_simple(rows(row), correct_referent_only=True))
   except tf.errors.InvalidArgumentError:
     with pytest.raises(UserError, match=f'{path}:1: the pronoun'):
       tasks.check([_WSC_TASK], ['train'])
