@@ -50,8 +50,9 @@ Tensors = Sequence[tf.Tensor]
 def can_attend(call: LayerCall, logits: Logits, values: mtf.Tensor) -> bool:
   """Whether a call can be tiled.
 
-  Rows must be in float32 and whole on each device, and B must depend on the head,
-  the query and the key. On a TPU, XLA fuses the separate operations by itself.
+  Rows must be in float32 and whole on each device, and B must depend on the
+  head, the query and the key. On a TPU, XLA fuses the separate operations by
+  itself.
   """
   whole = [*call.length, call.memory_length, call.kv_dim]
   dims = set().union(*map(dims_of, logits.terms))
