@@ -21,6 +21,7 @@ import tensorflow.compat.v1 as tf
 
 _TILE = 2**20  # entries of B in a tile: 4 MB
 _MOST_TILES = 48  # per layer; beyond that, tiles grow
+_LARGE = 16  # tiles; larger gradients are filled in place, not stacked
 # Windows start and end at multiples of a step. The number of steps per row is
 # limited because the CPU's math library prepares a product for each size.
 _LEAST_STEP = 32
@@ -201,17 +202,18 @@ class Pieces:
     if x is not None and self._filled != self._shape:
       x = tf.pad(x, [[0, m - n] for m, n in zip(self._filled, self._shape)])
     self._x = x
-    self._total: Optional[tf.Tensor] = None
-    self._added: set[int] = set()
+    # A block of queries is contiguous within one head, but not across heads.
+    rows = self.piece[0] * self.piece[layout.index('h')]
+    self._in_part = 1 if rows == 1 else self._groups['q']
+    self._sums: dict[int, tf.Tensor] = {}
+    self._whole: Optional[tf.Tensor] = None
 
   @functools.cached_property
   def _parts(self) -> list[tf.Tensor]:
-    """All blocks of a group of examples and of heads; contiguous in memory."""
-    blocks = self._groups['q']
-    number = self.number // blocks
-    shape = [
-      n * blocks if a == 'q' else n for a, n in zip(self.layout, self.piece)
-    ]
+    """Contiguous parts: single pieces, or all blocks of some heads."""
+    number = self.number // self._in_part
+    blocks = {'q': self._in_part}
+    shape = [n * blocks.get(a, 1) for a, n in zip(self.layout, self.piece)]
     x = tf.reshape(self._x, [number * shape[0], *shape[1:]])
     return tf.split(x, number) if number > 1 else [x]
 
@@ -222,9 +224,8 @@ class Pieces:
     return at
 
   def take(self, tile: Tile, windows: Windows) -> tf.Tensor:
-    blocks = self._groups['q']
-    stride = self.piece[self.layout.index('q')] if blocks > 1 else 0
-    x = self._parts[self._index(tile) // blocks]
+    stride = self.piece[self.layout.index('q')] if self._in_part > 1 else 0
+    x = self._parts[self._index(tile) // self._in_part]
     x = windows.view(tile, x, self.layout, stride)
     return tf.transpose(x, [0, 3, 1, 2]) if self.layout[3] == 'h' else x
 
@@ -243,25 +244,31 @@ class Pieces:
     return windows.put(tile, x, self.layout, self.piece)
 
   def add(self, x: tf.Tensor, tile: Tile, windows: Windows) -> tf.Tensor:
-    """Adds the window of a tile in place; returns all pieces so far."""
+    """Adds the window of a tile; returns the sum so far."""
     at = self._index(tile)
     x = self.put(x, tile, windows)
-    if self._total is None:
+    if at in self._sums:
+      x = self._sums[at] + x
+    self._sums[at] = x
+    shape = [self.number, *self.piece]
+    if self.number == 1 or math.prod(shape) <= _LARGE * _TILE:
+      return x
+    if self._whole is None:
       # Unlike tf.zeros, Empty is never folded into a constant or merged with
       # another one of the same shape.
-      with tf.control_dependencies([x]):
-        shape = [self.number, *self.piece]
-        self._total = tf.raw_ops.Empty(shape=shape, dtype=x.dtype)
-    ops = tf.raw_ops
-    write = ops.InplaceAdd if at in self._added else ops.InplaceUpdate
-    self._total = write(x=self._total, i=[at], v=tf.expand_dims(x, 0))
-    self._added.add(at)
-    return self._total
+      self._whole = tf.raw_ops.Empty(shape=shape, dtype=x.dtype)
+    self._whole = tf.raw_ops.InplaceUpdate(
+      x=self._whole, i=[at], v=x[tf.newaxis]
+    )
+    return self._whole
 
   def total(self) -> tf.Tensor:
     cut = [a for a in 'bhq' if a in self.layout]
     groups = [self._groups[a] for a in cut]
-    x = tf.reshape(self._total, [*groups, *self.piece])
+    x = self._whole
+    if x is None:
+      x = tf.stack([x for _, x in sorted(self._sums.items())])
+    x = tf.reshape(x, [*groups, *self.piece])
     axes: list[int] = []
     for i, a in enumerate(self.layout, len(cut)):
       axes += [cut.index(a), i] if a in cut else [i]
