@@ -23,12 +23,13 @@ import pytest
 
 from synth_mtf import cli
 from synth_mtf.host import gin_files
-from tests import checkout
+from tests import checkout, forks
 from tests.checkout import CHECKOUT
 
 pytestmark = pytest.mark.slow  # runs what is in the documents
 
 BIN = pathlib.Path(sys.executable).parent
+IMPORTS = ('synth_mtf', 't5.models.mesh_transformer_main', 't5.data.mixtures')
 DOCUMENTS = [
   CHECKOUT / 'README.md',
   CHECKOUT / 'CONTRIBUTING.md',
@@ -65,12 +66,27 @@ BLOCKS = list(blocks())
 
 
 @pytest.fixture(scope='module')
-def clone(tmp_path_factory):
-  """Where the commands run: what a reader has who followed the text."""
-  here = checkout.copy_to(tmp_path_factory.mktemp('reader') / 'synth_mtf')
-  checkout.install(here)
-  run(f'.venv/bin/synth-mtf demo {SHORT}', here)
-  return here
+def reader(tmp_path_factory):
+  """Runs commands where a reader does who has followed the text."""
+  folder = tmp_path_factory.mktemp('reader')
+  clone = checkout.copy_to(folder / 'synth_mtf')
+  bin_ = checkout.install(clone)
+  environment = {**os.environ, 'PATH': f'{bin_}:{BIN}:{os.environ["PATH"]}'}
+  environment.pop('PYTHONPATH', None)  # of a checkout that is not installed
+  where = {'cwd': clone, 'env': environment}
+  checkout.run('sh', '-c', f'synth-mtf demo {SHORT}', **where)
+  with forks.commands(
+    folder / 'log', *IMPORTS, python=bin_ / 'python', **where
+  ) as command:
+
+    def run(line):
+      words = shlex.split(line)
+      if words[0] == 'synth-mtf':
+        command(*words)
+      else:
+        checkout.run('sh', '-c', line, **where)
+
+    yield run
 
 
 @pytest.mark.parametrize('mark, text, commands', BLOCKS)
@@ -87,14 +103,7 @@ def test_commands(mark, text, commands, request):
   for command in commands:
     if command.startswith('t5_mesh_transformer'):
       pytest.importorskip('torch', reason='the stock command needs torch')
-    run(command + added, request.getfixturevalue('clone'))
-
-
-def run(command, folder):
-  paths = (folder / '.venv' / 'bin', BIN, os.environ['PATH'])
-  environment = {**os.environ, 'PATH': ':'.join(map(str, paths))}
-  environment.pop('PYTHONPATH', None)  # of a checkout that is not installed
-  checkout.run('sh', '-c', command, cwd=folder, env=environment)
+    request.getfixturevalue('reader')(command + added)
 
 
 def check(command):

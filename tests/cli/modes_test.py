@@ -13,7 +13,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.host import events
 from synth_mtf.results import records
 from synth_mtf.tasks import vocabulary
-from tests import official_files
+from tests import forks, official_files
 from tests.cli import t5_main
 
 pytestmark = pytest.mark.slow  # trains
@@ -133,7 +133,7 @@ def test_refuses_another_vocabulary(program, finetuned, tmp_path):
   model = tmp_path / 'other.model'
   vocabulary.train([f'a bird sang {i}' for i in range(99)], model, 26)
   words = 'finetuned', files('eval_en_mix'), *SMALL, COLA
-  with pytest.raises((UserError, t5_main.Failed), match='has 384 rows; .* 128'):
+  with pytest.raises((UserError, forks.Failed), match='has 384 rows; .* 128'):
     program(*words, vocabulary=model)
 
 

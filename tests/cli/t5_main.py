@@ -3,11 +3,8 @@
 import argparse
 import contextlib
 import importlib.util
-import json
-import os
 import pathlib
-import subprocess
-import sys
+import re
 from collections.abc import Callable, Iterator
 
 import gin
@@ -17,6 +14,7 @@ from absl import flags, logging
 from absl.testing import flagsaver
 
 from synth_mtf.cli import transformer
+from tests import forks
 from tests.conftest import CHECKOUT
 
 # A small model on short rows of text, whose training repeats.
@@ -31,6 +29,7 @@ REPEATABLE = (
 )
 
 
+IMPORTS = ('--module_import=synth_mtf', '--module_import=synth_mtf.tasks')
 # What runs the stock command.
 STOCK = (
   pytest.mark.stock_cli,
@@ -39,10 +38,6 @@ STOCK = (
     reason='t5_mesh_transformer needs torch (extra t5-cli)',
   ),
 )
-
-
-class Failed(Exception):
-  """The stock command ended with an error; holds the end of its output."""
 
 
 def synth_mtf_transformer(*words: str) -> int:
@@ -67,29 +62,17 @@ def synth_mtf_transformer(*words: str) -> int:
 
 @contextlib.contextmanager
 def t5_mesh_transformer(folder: pathlib.Path) -> Iterator[Callable[..., int]]:
-  """The stock command, which logs to a folder."""
-  log = folder / 'stock.log'
-  with subprocess.Popen(
-    [sys.executable, '-m', 'tests.cli.stock', log],
-    cwd=CHECKOUT,
-    env={
-      **os.environ,
-      'PATH': f'{pathlib.Path(sys.executable).parent}:{os.environ["PATH"]}',
-      'PYTHONHASHSEED': '0',
-      'TF_CPP_MIN_LOG_LEVEL': '3',
-    },
-    stdin=subprocess.PIPE,
-    stdout=subprocess.PIPE,
-    text=True,
-  ) as server:
-    commands, statuses = server.stdin, server.stdout
-    assert commands is not None and statuses is not None
+  """The stock command, which logs to a folder and cannot take our flags."""
+  main = 't5.models.mesh_transformer_main'
+  with forks.commands(folder / 'stock.log', main, cwd=CHECKOUT) as command:
 
     def run(*words: str) -> int:
-      print(json.dumps(words), file=commands, flush=True)
-      if int(statuses.readline()):
-        raise Failed(log.read_text()[-3000:])
+      ours = [re.fullmatch('--(data_dir|vocabulary)=(.*)', w) for w in words]
+      command(
+        *('t5_mesh_transformer', *IMPORTS),
+        *(word for word, flag in zip(words, ours) if not flag),
+        **{f'SYNTH_MTF_{flag[1].upper()}': flag[2] for flag in ours if flag},
+      )
       return 0
 
     yield run
-    commands.close()

@@ -19,6 +19,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
 from synth_mtf.run import checks
 from synth_mtf.tasks import vocabulary
+from tests import forks
 from tests.cli import t5_main
 
 trains = pytest.mark.slow
@@ -226,6 +227,6 @@ class TestUnderTheStockCommand:
   ):
     lose(copy, lost)
     before = {p: p.read_bytes() for p in copy.glob('model.ckpt-*')}
-    with pytest.raises(t5_main.Failed, match=f'(?s)UserError: .*{message}'):
+    with pytest.raises(forks.Failed, match=f'(?s)UserError: .*{message}'):
       stock(copy, *words)
     assert before == {p: p.read_bytes() for p in copy.glob('model.ckpt-*')}
