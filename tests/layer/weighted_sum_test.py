@@ -8,7 +8,7 @@ import pytest
 from synth_mtf.cpu import tiles
 from synth_mtf.layer import weighted_sum
 from tests import checks, family, harness
-from tests.family import PADDED
+from tests.family import PACKED, PADDED
 from tests.harness import DECODER, ENCODER
 
 # One table, and two whose centers differ.
@@ -76,21 +76,28 @@ def test_any_dimension_may_be_split(name, dim, size, mode, settings):
   checks.same(many, one)
 
 
-@pytest.fixture(params=['one query', 'some queries', 'step by step'])
-def way(request, monkeypatch):
-  """Tiles of a query or of part of a head, or the way of TPUs and meshes."""
-  if request.param == 'step by step':
-    monkeypatch.setattr(weighted_sum, 'can_attend', lambda *_: False)
-  else:
-    entries = 1 if request.param == 'one query' else 3 * 14
-    monkeypatch.setattr(tiles, '_TILE', entries)
+def step_by_step(monkeypatch):
+  """The way of TPUs and of meshes."""
+  monkeypatch.setattr(weighted_sum, 'can_attend', lambda *_: False)
+
+
+def of_tiles(entries):
+  return lambda monkeypatch: monkeypatch.setattr(tiles, '_TILE', entries)
 
 
 @pytest.mark.slow  # the whole family in each way
-@pytest.mark.usefixtures('way')
-@family.both_rows
+@pytest.mark.parametrize(
+  'way, rows, stack',
+  [
+    pytest.param(step_by_step, PADDED, ENCODER, id='step by step, padded'),
+    pytest.param(step_by_step, PACKED, DECODER, id='step by step, packed'),
+    pytest.param(of_tiles(1), PADDED, ENCODER, id='tiles of a query'),
+    pytest.param(of_tiles(3 * 14), PACKED, DECODER, id='tiles of some queries'),
+  ],
+)
 @family.every(family.ALL)
-def test_each_way_is_the_reference(member, rows, stack):
+def test_each_way_is_the_reference(monkeypatch, member, way, rows, stack):
+  way(monkeypatch)
   checks.parallel(member, rows, stack)
 
 
