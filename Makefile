@@ -33,14 +33,14 @@ demo: env
 	$(BIN)/synth-mtf demo $(DEMO_ARGS)
 
 PYTEST := $(BIN)/python -m pytest
-PARALLEL := -n $(WORKERS) --dist loadfile --max-worker-restart 0
+PARALLEL := -n $(WORKERS) --max-worker-restart 0 --dist
 
 # Skips what trains, starts processes or is one of many similar cases.
 test-fast: env
-	$(PYTEST) $(PARALLEL) -m 'not slow and not tpu_proof' $(TEST_ARGS)
+	$(PYTEST) $(PARALLEL) worksteal -m 'not slow and not tpu_proof' $(TEST_ARGS)
 
 test: env
-	$(PYTEST) $(PARALLEL) $(TEST_ARGS)
+	$(PYTEST) $(PARALLEL) loadfile $(TEST_ARGS)
 
 tpu-proof: env
 	$(PYTEST) -m '' tests/tpu $(TEST_ARGS)

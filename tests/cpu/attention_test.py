@@ -211,7 +211,7 @@ def test_it_is_the_formula(monkeypatch, entries, way, names):
 @pytest.mark.parametrize(
   'mesh',
   [
-    pytest.param(mesh, marks=[] if number < 2 else pytest.mark.slow)
+    pytest.param(mesh, marks=pytest.mark.slow if number else [])
     for number, mesh in enumerate(list(MESHES)[1:])
   ],
 )

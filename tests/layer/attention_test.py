@@ -107,9 +107,13 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize(
   'name, settings, arguments',
   [
-    pytest.param(name, settings, arguments, id=f'{name}-{number}')
+    pytest.param(
+      *(name, settings, arguments),
+      id=f'{name}-{number}',
+      marks=pytest.mark.slow if i % 2 else [],
+    )
     for number, (names, settings, arguments) in enumerate(CASES)
-    for name in names.split()
+    for i, name in enumerate(names.split())
   ],
 )
 def test_some_members(name, settings, arguments):

@@ -59,7 +59,11 @@ def test_the_way_follows_from_what_depends_on_the_batch(
     ('random_vanilla', 'd_kv', 5, 'eval'),
   ],
 )
-@pytest.mark.parametrize('settings', [{}, {'z_loss_coeff': 0.1}], ids=str)
+@pytest.mark.parametrize(
+  'settings',
+  [{}, pytest.param({'z_loss_coeff': 0.1}, marks=pytest.mark.slow)],
+  ids=['', 'z_loss'],
+)
 def test_any_dimension_may_be_split(name, dim, size, mode, settings):
   """If it is memory_length, there is no fused softmax and no shared way."""
   ids = np.concatenate([PADDED.ids, PADDED.ids[:, :1]], axis=1)
