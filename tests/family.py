@@ -52,8 +52,12 @@ PACKED = Rows(
 )
 both_rows = pytest.mark.parametrize(
   'rows, stack',
-  [(PADDED, harness.ENCODER), (PACKED, harness.DECODER)],
-  ids=['encoder-padded', 'decoder-packed'],
+  [
+    pytest.param(
+      *(PADDED, harness.ENCODER), id='encoder-padded', marks=pytest.mark.slow
+    ),
+    pytest.param(PACKED, harness.DECODER, id='decoder-packed'),
+  ],
 )
 _SETTINGS = {'num_heads': HEADS, 'key_value_size': D_KV, 'packed': False}
 
@@ -259,8 +263,8 @@ SINGLE = {n: m for n, m in VARIANTS.items() if len(m.synthesizers) == 1}
 # Single functions, and mixtures that cover what mixtures add.
 _FAST = {
   *SINGLE,
-  *('cross_random', 'cross_dense', 'cross_factorized_dense', 'cross_tiles'),
-  *('random_dense_vanilla', 'random_random', 'convolution_random_patterns'),
+  *('cross_random', 'cross_factorized_dense', 'cross_tiles'),
+  *('random_dense_vanilla', 'random_random'),
   'cross_factorized_dense_random_vanilla',
 }
 

@@ -19,7 +19,7 @@ MESHES = {
 IDS = family.PADDED.ids
 PACKED = np.concatenate([family.PACKED.ids[:2], family.PACKED.ids[1::-1]])
 
-FAST = ('random', 'random_dense_vanilla', 'conv_relu_conv')
+FAST = ('random_dense_vanilla', 'conv_relu_conv')
 
 every_mesh = pytest.mark.parametrize('mesh', MESHES)
 

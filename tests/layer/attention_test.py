@@ -147,10 +147,12 @@ def each_setting(*table):
   members = {**family.ALL, **family.CROSS}
   return [
     pytest.param(
-      members[name].but(**SETTINGS[setting]), *more, id=f'{name}-{setting}'
+      *(members[name].but(**SETTINGS[setting]), *more),
+      id=f'{name}-{setting}',
+      marks=pytest.mark.slow if i % 2 else [],
     )
     for name, *more, settings in table
-    for setting in settings.split()
+    for i, setting in enumerate(settings.split())
   ]
 
 

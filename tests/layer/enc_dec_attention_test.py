@@ -15,7 +15,11 @@ from tests.family import PACKED, PADDED, encoded
 from tests.harness import DECODER
 
 both_kinds_of_rows = pytest.mark.parametrize(
-  'rows', [PADDED, PACKED], ids=['padded', 'packed']
+  'rows',
+  [
+    pytest.param(PADDED, id='padded', marks=pytest.mark.slow),
+    pytest.param(PACKED, id='packed'),
+  ],
 )
 
 

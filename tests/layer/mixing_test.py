@@ -31,7 +31,7 @@ def test_variable(member, mixing, shape):
 
 
 @pytest.mark.parametrize('mixing', ['softmax', 'layer_softmax'])
-@pytest.mark.parametrize('end', [0, 1])
+@pytest.mark.parametrize('end', [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_alpha_at_an_end_is_one_component_alone(mixing, end):
   def weights(name, shape):
     if name != 'alpha':

@@ -34,7 +34,11 @@ UNSHARED_DROPOUT: dict[str, Any] = {
     ('random_vanilla', False, {}),
   ],
 )
-@pytest.mark.parametrize('stack', [ENCODER, DECODER], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+  'stack',
+  [pytest.param(ENCODER, marks=pytest.mark.slow), DECODER],
+  ids=lambda s: s.name,
+)
 def test_the_way_follows_from_what_depends_on_the_batch(
   name, shared, settings, stack
 ):

@@ -27,8 +27,6 @@ DPR = 'dpr_v001_simple'
 _FAST = (
   'glue_stsb_v002',
   'super_glue_record_v102',
-  'super_glue_wsc_v102_simple_train',
-  'squad_v010_allanswers',
 )
 
 
