@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 
+gc.set_threshold(200_000, 10, 10)  # imports make no garbage
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 from synth_mtf.host import patches
@@ -84,7 +85,6 @@ def pytest_collection_finish():
   """Keeps the garbage collector from scanning permanent objects."""
   gc.collect()
   gc.freeze()
-  gc.set_threshold(200_000, 10, 10)
 
 
 def pytest_collection_modifyitems(config, items):

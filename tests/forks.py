@@ -72,7 +72,8 @@ def serve(log: str, *modules: str) -> None:
   for line in sys.stdin:
     child = os.fork()
     if not child:
-      _become(*json.loads(line), log)
+      words, variables = json.loads(line)
+      _become(words, variables, log)
     _, status = os.waitpid(child, 0)
     print(os.waitstatus_to_exitcode(status), flush=True)
 

@@ -18,6 +18,7 @@ import re
 import shlex
 import shutil
 import sys
+from typing import Any
 
 import pytest
 
@@ -73,7 +74,7 @@ def reader(tmp_path_factory):
   bin_ = checkout.install(clone)
   environment = {**os.environ, 'PATH': f'{bin_}:{BIN}:{os.environ["PATH"]}'}
   environment.pop('PYTHONPATH', None)  # of a checkout that is not installed
-  where = {'cwd': clone, 'env': environment}
+  where: dict[str, Any] = {'cwd': clone, 'env': environment}
   checkout.run('sh', '-c', f'synth-mtf demo {SHORT}', **where)
   with forks.commands(
     folder / 'log', *IMPORTS, python=bin_ / 'python', **where
