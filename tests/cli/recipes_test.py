@@ -56,7 +56,10 @@ EVALUATIONS = {
   'perplexity_c4': Recipe(SPANS, 'pretrain_c4', PERPLEXITY),
   'perplexity_text': Recipe(SPANS, 'pretrain_text', PERPLEXITY),
   'perplexity_en_mix': Recipe(
-    (64, 16), 'finetune_en_mix', PERPLEXITY, ["MIXTURE_NAME = 'synth_glue'"]
+    (64, 16),
+    'finetune_en_mix',
+    PERPLEXITY,
+    ["MIXTURE_NAME = 'synth_glue_cola_v002'"],
   ),
   'eval_en_mix': Recipe(
     (64, 4),
