@@ -1,6 +1,7 @@
 """`synth-mtf demo`: very short runs of the real command.
 
-The tests share a run with default data. Other runs train on its data.
+The tests share one run with default data, which is killed once. Other runs
+train on its data.
 """
 
 import json
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.slow  # trains
 
 COMMAND = str(pathlib.Path(sys.executable).parent / 'synth-mtf')
 TASK = 'synth_super_glue_cb_v102'
-STEPS = 4
+STEPS, FINETUNE_STEPS = 4, 60
 QUICK = (
   *('--steps', str(STEPS), '--eval_examples', '2'),
   *('--gin_param', 'num_layers = 1'),
@@ -39,19 +40,28 @@ def checkpoints(folder):
 
 
 @pytest.fixture(scope='module')
-def first(tmp_path_factory):
-  """A run with default data: its folder and its output."""
+def killed(tmp_path_factory):
+  """A run with default data that went on after kill -9 as it finetuned.
+
+  Its folder, the result of its command, and its pretrained checkpoints.
+  """
   folder = tmp_path_factory.mktemp('demo') / 'run'
   words = [COMMAND, 'demo', '--out', folder, '--variants', 'random', *QUICK]
+  words += ['--finetune_steps', str(FINETUNE_STEPS), '--seeds', '3']
+  running = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+  wait_for(lambda: list(folder.glob('*/finetune/model.ckpt-16.index')), running)
+  running.send_signal(signal.SIGKILL)
+  running.wait()
+  before = checkpoints(folder / 'random' / 'pretrain')
   done = subprocess.run(words, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
-  return folder, done
+  return folder, done, before
 
 
 @pytest.fixture(scope='module')
-def ready(first):
+def ready(killed):
   """Flags of a short run on one task, with existing data."""
-  folder, _ = first
+  folder, *_ = killed
   return (
     '--data_dir', str(folder / 'data'),
     '--vocabulary', str(folder / 'vocabulary.model'),
@@ -61,8 +71,8 @@ def ready(first):
   )  # fmt: skip
 
 
-def test_it_prints_the_table_and_where_everything_is(first):
-  folder, done = first
+def test_it_prints_the_table_and_where_everything_is(killed):
+  folder, done, _ = killed
   (header, rule, row, examples) = [
     line for line in done.stdout.splitlines() if line.startswith('|')
   ]
@@ -81,16 +91,16 @@ def test_it_prints_the_table_and_where_everything_is(first):
   assert row in table and 'GENERATED SAMPLES' in table
 
 
-def test_it_ends_with_a_page(first):
-  folder, done = first
+def test_it_ends_with_a_page(killed):
+  folder, done, _ = killed
   last = done.stdout.splitlines()[-1]
   assert last.endswith(f'in a browser:  {folder}/report.html')
   (model,) = Reader((folder / 'report.html').read_text()).models
   assert {*model['stacks']} == {'encoder', 'decoder', 'cross'}
 
 
-def test_only_the_log_has_the_output_of_tensorflow(first):
-  folder, done = first
+def test_only_the_log_has_the_output_of_tensorflow(killed):
+  folder, done, _ = killed
   assert done.stderr == ''
   for noise in ('INFO', 'tf_loss', 'warning', '\r'):
     assert noise not in done.stdout
@@ -99,14 +109,14 @@ def test_only_the_log_has_the_output_of_tensorflow(first):
   assert 'INFO:tensorflow' in log  # Python
 
 
-def test_stages_leave_the_files_of_the_host_and_build_on_each_other(first):
-  folder = first[0] / 'random'
+def test_stages_leave_the_files_of_the_host_and_build_on_each_other(killed):
+  folder = killed[0] / 'random'
   pretrained, started, ended = (
     tf.train.load_checkpoint(f'{folder}/{path}').get_tensor
     for path in (
       f'pretrain/model.ckpt-{STEPS}',
-      f'finetune/model.ckpt-{2 * STEPS - 1}',
-      f'finetune/model.ckpt-{2 * STEPS}',
+      'finetune/model.ckpt-52',
+      f'finetune/model.ckpt-{STEPS + FINETUNE_STEPS}',
     )
   )
   frozen = 'shared/embedding'
@@ -117,42 +127,21 @@ def test_stages_leave_the_files_of_the_host_and_build_on_each_other(first):
     assert list((folder / stage).glob('events.out.tfevents.*'))
     assert (folder / stage / 'operative_config.gin').exists()
   predictions = folder / 'finetune' / 'validation_eval'
-  assert (predictions / f'{TASK}_{2 * STEPS}_predictions').exists()
-
-
-@pytest.fixture(scope='module')
-def killed(ready, tmp_path_factory):
-  """A run that went on after kill -9, in the middle of its finetuning.
-
-  The result of the same command, the folder, and the pretrained checkpoints.
-  """
-  out = tmp_path_factory.mktemp('killed') / 'run'
-  words = [COMMAND, 'demo', *ready, '--out', str(out), '--seeds', '3']
-  words += ['--pretrain_steps', '2', '--finetune_steps', '60']
-  first = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-  finetuned = out / 'random' / 'finetune'
-  wait_for(lambda: list(finetuned.glob('model.ckpt-14.index')), first)
-  first.send_signal(signal.SIGKILL)
-  first.wait()
-  before = checkpoints(out / 'random' / 'pretrain')
-  second = subprocess.run(words, capture_output=True, text=True)
-  assert second.returncode == 0, second.stderr
-  return second, out, before
+  assert (predictions / f'{TASK}_{STEPS + FINETUNE_STEPS}_predictions').exists()
 
 
 def test_killed_it_resumes_from_its_checkpoint(killed):
-  second, out, before = killed
+  out, second, before = killed
   assert '] random: pretrain  done before' in second.stdout
   assert '] random: finetune  done before' not in second.stdout
   assert checkpoints(out / 'random' / 'pretrain') == before
   finetuned = out / 'random' / 'finetune'
   log = (finetuned / 'log').read_text()
   assert 'Restoring parameters from ' + str(finetuned) in log
-  assert (finetuned / 'model.ckpt-62.index').exists()
 
 
 def test_metrics_are_those_of_the_table(killed):
-  _, out, _ = killed
+  out, *_ = killed
   (row,) = json.loads(run('table', out, '--format=json')[1])['models']
   assert row['label'] == 'Syn (R)'
   columns = {name.split(' (')[0]: c for name, c in row['numbers'].items()}
