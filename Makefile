@@ -12,8 +12,8 @@
 # PYTHON=/path/to/python chooses the interpreter.
 
 TF ?= 2.12
-# Test processes: small TensorFlow graphs use less than one core each.
-WORKERS ?= 2
+# Test processes, for two cores: some tests wait for processes that they start.
+WORKERS ?= 3
 ifeq ($(TF),2.12)
   VENV := .venv
   CONSTRAINTS := constraints.txt

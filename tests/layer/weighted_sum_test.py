@@ -98,8 +98,8 @@ def of_tiles(entries):
   'way, rows, stack',
   [
     pytest.param(step_by_step, PACKED, DECODER, id='step by step'),
-    pytest.param(of_tiles(1), PADDED, ENCODER, id='tiles of a query'),
-    pytest.param(of_tiles(3 * 14), PACKED, DECODER, id='tiles of some queries'),
+    pytest.param(of_tiles(5 * 14), PADDED, ENCODER, id='tiles of 5 queries'),
+    pytest.param(of_tiles(3 * 14), PACKED, DECODER, id='tiles of 3 queries'),
   ],
 )
 @family.every(family.ALL)
