@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 
+from synth_mtf import paths
 from synth_mtf.checkpoints import folder as folders
 from synth_mtf.checkpoints import names
 from synth_mtf.errors import UserError
@@ -36,7 +37,9 @@ class Checkpoint:
   def __init__(self, path: str) -> None:
     """Opens a checkpoint, or the latest one in a folder."""
     self.path = path.removesuffix('.index')
-    if tf.io.gfile.isdir(path):
+    is_folder = tf.io.gfile.isdir(path)
+    paths.check_entries(path if is_folder else os.path.dirname(path) or '.')
+    if is_folder:
       self.path = folders.latest(path) or path
     if not folders.exists(self.path):
       raise UserError(

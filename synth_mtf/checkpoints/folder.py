@@ -8,18 +8,24 @@ unreadable pointer. Here, names are literal and such a pointer is an error.
 import json
 import os
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 import gin
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf import atomic
+from synth_mtf import atomic, paths
 from synth_mtf.errors import UserError
 
 # Raised by TensorFlow's reader; a truncated file raises an IndexError.
 UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError)
+_TEMPORARY = re.compile(r'_temp$|\.tempstate\d+$')
+_SHARD = re.compile(r'\.data-\d+-of-(\d+)$')
+_FILE = re.compile(
+  r'(model\.ckpt-\d+)(_temp|\.(index|meta|data-\d+-of-\d+)(\.tempstate\d+)?)'
+)
 # The line in the file `checkpoint`; its path is relative, since folders move.
 _LINE = 'model_checkpoint_path: "%s"'
 
@@ -34,19 +40,45 @@ def exists(path: str) -> bool:
   return tf.io.gfile.exists(f'{path}.index')
 
 
-def written(folder: str, suffix: str = r'\.index') -> list[str]:
+def written(folder: str) -> list[str]:
   """Returns the names of a folder's checkpoints, ordered by step."""
-  if not tf.io.gfile.isdir(folder):
-    return []
-  pattern = re.compile(rf'(model\.ckpt-\d+){suffix}')
-  matches = map(pattern.fullmatch, tf.io.gfile.listdir(folder))
-  return sorted({match[1] for match in matches if match}, key=step_of)
+  return [name for name, files in _files(folder) if f'{name}.index' in files]
 
 
-def without_index(folder: str) -> list[str]:
-  """Returns the names of checkpoints that have data but no `.index` file."""
-  data = written(folder, r'\.data-\d+-of-\d+')
-  return [name for name in data if not exists(os.path.join(folder, name))]
+def unfinished(folder: str) -> list[str]:
+  """Returns the names of checkpoints that lack their `.index` or data."""
+  found = []
+  for name, files in _files(folder):
+    shards = [int(m[1]) for m in map(_SHARD.search, files) if m]
+    if f'{name}.index' not in files or len(shards) < max(shards, default=1):
+      found.append(name)
+  return found
+
+
+def clear(folder: str) -> list[str]:
+  """Removes what interrupted saves left, where nothing else saves."""
+  latest(folder)  # refuses a folder that lost part of what it resumes from
+  left = [
+    file
+    for name, files in _files(folder)
+    for file in files
+    if f'{name}.index' not in files or _TEMPORARY.search(file)
+  ]
+  for file in left:
+    path = os.path.join(folder, file)
+    (shutil.rmtree if os.path.isdir(path) else os.remove)(path)
+  return left
+
+
+def _files(folder: str) -> list[tuple[str, list[str]]]:
+  """Returns checkpoints, complete or not, and their files, by step."""
+  paths.check_entries(folder)
+  found: dict[str, list[str]] = {}
+  for file in tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else ():
+    match = _FILE.fullmatch(file.rstrip('/'))
+    if match:
+      found.setdefault(match[1], []).append(match[0])
+  return sorted(found.items(), key=lambda item: step_of(item[0]))
 
 
 def latest(folder: str) -> Optional[str]:
@@ -112,6 +144,8 @@ def explain(error: BaseException, model_dir: str) -> Optional[str]:
   """Explains a run's error if a checkpoint that it reads is damaged."""
   if not isinstance(error, UNREADABLE):
     return None
+  if not tf.io.gfile.isdir(model_dir):
+    return f'{model_dir} was removed or renamed while the run wrote to it.'
   start = gin.get_bindings(utils.run).get('init_checkpoint')
   if start and not is_complete(start):
     return (
@@ -126,18 +160,19 @@ def point_at(folder: str, name: str) -> None:
   atomic.write(_pointer(folder), _LINE % name + '\n')
 
 
-def read_record(model_dir: str, file: str) -> Any:
-  """Reads JSON; returns None if missing, raises a UserError if damaged."""
+def read_record(model_dir: str, file: str, read: Callable[[Any], Any]) -> Any:
+  """Returns `read` of JSON, None if missing; a UserError if that fails."""
   path = os.path.join(model_dir, file)
   if not tf.io.gfile.exists(path):
     return None
   try:
     with tf.io.gfile.GFile(path) as stream:
-      return json.load(stream)
-  except (ValueError, tf.errors.OpError) as error:
+      return read(json.load(stream))
+  except Exception as error:  # depends on what is there instead
     raise UserError(
-      f'{path} is damaged ({error}); remove it if you are sure that this run '
-      'has the vocabulary and settings of the checkpoints beside it.'
+      f'{path} is damaged ({type(error).__name__}: {error}); remove it if you '
+      'are sure that this run has the vocabulary and settings of the '
+      'checkpoints beside it.'
     ) from error
 
 

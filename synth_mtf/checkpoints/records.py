@@ -54,7 +54,7 @@ def record_vocabulary(vocabulary: Any, model_dir: str) -> None:
 
 def recorded_vocabulary(model_dir: str) -> Optional[str]:
   """Returns the SentencePiece path or the class of the inputs' vocabulary."""
-  known = folders.read_record(model_dir, VOCABULARY)
+  known = _read_vocabularies(model_dir)
   return known['inputs']['name'] if known else None
 
 
@@ -74,7 +74,7 @@ def check_vocabulary(vocabulary: Any, checkpoint: str) -> None:
         f'{_DIVISOR}. {_ADVICE}'
       )
   folder = os.path.dirname(checkpoint)
-  for side, known in (folders.read_record(folder, VOCABULARY) or {}).items():
+  for side, known in (_read_vocabularies(folder) or {}).items():
     if known['sha256'] != found[side]['sha256']:
       raise UserError(
         f'{checkpoint} was trained with the vocabulary {shown(known)}, '
@@ -102,14 +102,19 @@ def check_model(
   same functions are compared, and their `index_by` may differ.
   """
   folder = os.path.dirname(checkpoint)
-  groups = folders.read_record(folder, MODEL) or []
-  there = {scope: group for group in groups for scope in group['layers']}
+
+  def read(groups: Any) -> Any:
+    for one in groups:
+      one['sorted'] = sorted(one.get('synthesizers', []))
+    return {scope: one for one in groups for scope in one['layers']}
+
+  there = folders.read_record(folder, MODEL, read)
   faults = []
   for scope, here in describe(model).items():
-    known = there.get(scope, {})
+    known = (there or {}).get(scope, {})
     if starts:
-      functions = [sorted(x.get('synthesizers', [])) for x in (here, known)]
-      if not functions[0] or functions[0] != functions[1]:
+      functions = sorted(here.get('synthesizers', []))
+      if not functions or functions != known.get('sorted'):
         continue
       del here['index_by']
     faults += [
@@ -146,6 +151,14 @@ def describe(model: models.Transformer) -> dict[str, dict[str, Any]]:
     found, default=lambda x: getattr(x, '__name__', type(x).__name__)
   )
   return json.loads(text)
+
+
+def _read_vocabularies(folder: str) -> Any:
+  def read(record: Any) -> Any:
+    sides, keys = ('inputs', 'targets'), ('name', 'size', 'sha256')
+    return {s: {k: str(record[s][k]) for k in keys} for s in sides}
+
+  return folders.read_record(folder, VOCABULARY, read)
 
 
 def _describe_vocabulary(pair: Any) -> dict[str, dict[str, Any]]:

@@ -1,11 +1,15 @@
 """Reads the event files of TensorBoard, and keeps graphs out of them."""
 
 import contextlib
+import itertools
 import os
+import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow.compat.v1 as tf
+
+from synth_mtf import paths
 
 Scalars = Mapping[str, Mapping[int, float]]  # values by tag and step
 
@@ -22,8 +26,10 @@ def read(folder: str) -> Scalars:
       if value.HasField('simple_value'):
         scalars.setdefault(value.tag, {})[event.step] = value.simple_value
       elif value.HasField('tensor'):
-        found = tf.make_ndarray(value.tensor)
-        if found.size == 1 and found.dtype != object:  # as TPUs write it
+        # As TPUs write it. A small event may hold an immense shape.
+        shape = tf.TensorShape(value.tensor.tensor_shape)
+        single = shape.num_elements() == 1
+        if single and (found := tf.make_ndarray(value.tensor)).dtype != object:
           scalars.setdefault(value.tag, {})[event.step] = float(found.item())
   return {tag: dict(sorted(found.items())) for tag, found in scalars.items()}
 
@@ -31,7 +37,19 @@ def read(folder: str) -> Scalars:
 def _events(folder: str) -> Iterator[Any]:
   for path in files(folder):
     with contextlib.suppress(tf.errors.DataLossError):
-      yield from tf.train.summary_iterator(path)
+      found = tf.train.summary_iterator(path)
+      yield from itertools.islice(found, _whole(path))
+
+
+def _whole(path: str) -> int:
+  """Counts a file's events; TensorFlow allocates one beyond its end, too."""
+  count, begin = 0, 0
+  with tf.io.gfile.GFile(path, 'rb') as stream:
+    while begin + 12 <= stream.size():
+      stream.seek(begin)
+      begin += 16 + struct.unpack('<Q', stream.read(8))[0]  # with checksums
+      count += begin <= stream.size()
+  return count
 
 
 def without_graph(folder: str) -> None:
@@ -48,6 +66,7 @@ def without_graph(folder: str) -> None:
 
 def files(folder: str) -> list[str]:
   """Returns the paths of a folder's event files, oldest first."""
+  paths.check_entries(folder)
   names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
   return [
     os.path.join(folder, name)

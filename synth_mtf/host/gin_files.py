@@ -2,17 +2,18 @@
 
 import logging
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import gin
 import gin.config_parser
 import mesh_tensorflow.transformer
 
+from synth_mtf.errors import UserError
 from synth_mtf.host import errors, patches
 from synth_mtf.paths import gin_path
 
-# Packages whose modules an untrusted file may import.
-_OURS_AND_THE_HOSTS = ('synth_mtf', 'mesh_tensorflow', 't5', 'seqio')
+_MOST_CHARACTERS = 2**20  # no configuration comes close
 
 
 def make_readable() -> None:
@@ -47,46 +48,39 @@ def parse(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
     logging.disable(logging.NOTSET)
 
 
-def parse_foreign(text: str, file: str) -> list[str]:
-  """Loads the configuration in an untrusted file.
-
-  An `import` line runs a module's code. Imports of modules other than ours and
-  the host's are skipped, and so is `include`, which would read other files.
-
-  Args:
-    text: the content of the file.
-    file: its name, for messages.
-
-  Returns:
-    The skipped statements.
-  """
-  with errors.explained():
-    left_out = dict(_reaching_out(text))
-    lines = enumerate(text.split('\n'), 1)
-    text = '\n'.join('' if n in left_out else line for n, line in lines)
-    if dict(_reaching_out(text)):
-      raise SyntaxError(f'{file}: two statements in a line')
-  parse([], text.split('\n'))
-  return list(left_out.values())
-
-
-def bindings(text: str) -> dict[str, str]:
+def bindings(text: str, file: str = '') -> dict[str, str]:
   """Returns the bindings in the text of a gin file, without executing it.
 
   For example `{'SyntheticAttention.mixing': "'softmax'", 'd_model': '8'}`.
   """
-  found = {}
-  with errors.explained():
-    for one in gin.config_parser.ConfigParser(text, _AsWritten()):
-      if isinstance(one, gin.config_parser.BindingStatement):
-        scope = f'{one.scope}/' if one.scope else ''
-        argument = f'.{one.arg_name}' if one.arg_name else ''
-        found[f'{scope}{one.selector}{argument}'] = repr(one.value)
-  return found
+  return {
+    name_of(one): repr(one.value)
+    for one in statements(text, file)
+    if isinstance(one, gin.config_parser.BindingStatement)
+  }
 
 
-class _Written(str):
-  """Text whose repr has no quotes."""
+def statements(text: str, file: str = '') -> list[Any]:
+  """Parses gin; references and macros are `Written`. Errors name the file."""
+  where = file and f'{file}: '
+  if len(text) > _MOST_CHARACTERS:
+    raise UserError(f'{where}more than {_MOST_CHARACTERS:,} characters of gin')
+  try:
+    with errors.explained():
+      return list(gin.config_parser.ConfigParser(text, _AsWritten()))
+  except UserError as error:
+    raise UserError(f'{where}{error!s:.300}') from error
+
+
+def name_of(binding: gin.config_parser.BindingStatement) -> str:
+  """Returns what is left of a binding's equals sign."""
+  scope = f'{binding.scope}/' if binding.scope else ''
+  argument = f'.{binding.arg_name}' if binding.arg_name else ''
+  return f'{scope}{binding.selector}{argument}'
+
+
+class Written(str):
+  """A reference, such as '@Dense()' or '%d_model'; its repr has no quotes."""
 
   __slots__ = ()
   __repr__ = str.__str__
@@ -95,23 +89,11 @@ class _Written(str):
 class _AsWritten(gin.config_parser.ParserDelegate):
   """Keeps references and macros as they are written."""
 
-  def configurable_reference(self, name: str, evaluate: bool) -> _Written:
-    return _Written(f'@{name}{"()" if evaluate else ""}')
+  def configurable_reference(self, name: str, evaluate: bool) -> Written:
+    return Written(f'@{name}{"()" if evaluate else ""}')
 
-  def macro(self, name: str) -> _Written:
-    return _Written(f'%{name}')
-
-
-def _reaching_out(text: str) -> Iterator[tuple[int, str]]:
-  """Yields line and text of each `include` and each foreign `import`."""
-  for one in gin.config_parser.ConfigParser(text, _AsWritten()):
-    if isinstance(one, gin.config_parser.IncludeStatement):
-      yield one.location.line_num, f"include '{one.filename}'"
-    elif (
-      isinstance(one, gin.config_parser.ImportStatement)
-      and one.module.split('.')[0] not in _OURS_AND_THE_HOSTS
-    ):
-      yield one.location.line_num, one.format()
+  def macro(self, name: str) -> Written:
+    return Written(f'%{name}')
 
 
 def _search(folder: str) -> None:

@@ -12,6 +12,7 @@ import re
 import socket
 import urllib.parse
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Optional
 
 import gin
@@ -47,6 +48,12 @@ def check_run(folder_: str, tpu: Optional[str] = None) -> None:
       check_devices(run.mesh_devices or ())
     trains = run.mode == 'train'
     checkpoints, starts = _checkpoints(run)
+    data = run.train_dataset_fn if trains else run.eval_dataset_fn
+    if data is None and (trains or 'eval' in run.mode):
+      raise UserError(
+        f'mode {run.mode!r} has no data: give a run file after the size and '
+        'the variant, such as --gin_file=runs/pretrain_text.gin.'
+      )
     if run.vocabulary is not None:
       for checkpoint in checkpoints:
         records.check_vocabulary(run.vocabulary, checkpoint)
@@ -57,6 +64,11 @@ def check_run(folder_: str, tpu: Optional[str] = None) -> None:
     task = gin.get_bindings(reader).get('mixture_or_task_name')
     if task and run.mode in ('train', 'eval', 'perplexity_eval'):
       tasks.check([task], [run.dataset_split])
+    scores = find_spec('pycocoevalcap') or tasks.settings().word_vectors
+    if task and 'personachat' in task and run.mode == 'eval' and not scores:
+      raise UserError(
+        f'{task} cannot be scored: pip install "synth-mtf[metrics]" first'
+      )
     if trains and run.vocabulary is not None:
       records.record_vocabulary(run.vocabulary, folder_)
     if trains and model is not None:
@@ -142,6 +154,13 @@ def _checkpoints(run: RunConfig) -> tuple[list[str], bool]:
       f"utils.run.dataset_split = {run.dataset_split!r}, but mode 'train' "
       "trains on the split 'train': set it to that, or give another mode."
     )
+  if (latest or start) and isinstance(run.train_steps, int):
+    step = Checkpoint(latest or start).step
+    if step > run.train_steps or (step == run.train_steps and not latest):
+      raise UserError(
+        f'utils.run.train_steps = {run.train_steps}, but {latest or start} is '
+        f'already at step {step}, and steps count on: give more than {step}.'
+      )
   if latest:
     return [latest], False
   return [start] if start else [], True
@@ -191,7 +210,11 @@ def _check_model(
       f'{next(iter(model.variables))}.'
     )
   for checkpoint in checkpoints:
-    if not starts:
+    if starts:
+      comparison.require_loadable(
+        model.variables.values(), Checkpoint(checkpoint)
+      )
+    else:
       comparison.require_same(model.variables.values(), Checkpoint(checkpoint))
     records.check_model(model.transformer, checkpoint, starts=starts)
 

@@ -107,9 +107,9 @@ class TrainingHook(CountingHook):
     seconds_left = (self._total - self.step) / max(speed, 1e-9)
     is_last = self.step >= self._total
     (self._console.finish if is_last else self._console.update)(
-      f'step {self.step}/{self._total}  '
+      f'{self.step}/{self._total}  '
       f'loss {sum(self._losses) / len(self._losses):.3f}  '
-      f'{speed:.1f} steps/s  {duration(seconds_left)} left'
+      f'{speed:.1f}/s  {duration(seconds_left)} left'
     )
     self._losses.clear()
     self._reported_time = now

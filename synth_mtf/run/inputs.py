@@ -6,11 +6,13 @@ traceback on a file without lines, and silently truncates lines that are too
 long for the model.
 """
 
+import glob
 import os
 from typing import Any
 
 import gin
 import tensorflow.compat.v1 as tf
+from absl import logging
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf.checkpoints import folder
@@ -23,7 +25,7 @@ def checkpoints(run: RunConfig) -> list[str]:
   """Returns the paths of the checkpoints that a run reads, at least one."""
   written = folder.written(run.model_dir)
   if not written:
-    lost = ', '.join(folder.without_index(run.model_dir))
+    lost = ', '.join(folder.unfinished(run.model_dir))
     raise UserError(
       f'mode {run.mode!r} needs a checkpoint, and --model_dir {run.model_dir} '
       f'has none{lost and f" ({lost} lacks its .index file)"}. Give the folder '
@@ -55,14 +57,19 @@ def _chosen(model_dir: str, written: list[str], steps: Any) -> list[str]:
   iterator = gin.get_bindings(utils.get_checkpoint_iterator)
   if steps == 'all':
     since = iterator.get('skip_until', 0)
-    lost, names = (
-      [name for name in found if folder.step_of(name) > since]
-      for found in (folder.without_index(model_dir), written)
-    )
+    lost = folder.unfinished(model_dir)
+    names = [
+      name
+      for name in written
+      if name not in lost and folder.step_of(name) > since
+    ]
     if lost:  # the host would fail on it
-      raise ValueError(
-        f'{", ".join(lost)} lacks its .index file; remove its other files'
-      )
+      logging.warning('skipped, since not complete: %s', ', '.join(lost))
+      with gin.unlock_config():
+        gin.bind_parameter(
+          'mesh_tensorflow.transformer.utils.run.eval_checkpoint_step',
+          list(map(folder.step_of, names)),
+        )
     if not names:
       raise ValueError(
         f'none is later than get_checkpoint_iterator.skip_until = {since}'
@@ -142,7 +149,7 @@ def _check_lines(setting: str, side: str, run: RunConfig) -> int:
         f'{setting} = {given!r} cannot be read: {error.message}. Give the path '
         'of a text file with one input a line.'
       ) from error
-  if not lines:
+  if not any(map(str.strip, lines)):
     raise UserError(f'{setting} = {given!r} is empty; expected lines of text.')
   if run.vocabulary is not None and run.lengths:
     longest = run.lengths[side]
@@ -166,4 +173,9 @@ def _check_lines(setting: str, side: str, run: RunConfig) -> int:
 
 def _check_output(setting: str) -> None:
   path = _given(setting)
+  # T5 appends the step to the names of decoded files.
+  for taken in [path, *glob.glob(f'{glob.escape(path)}-*')]:
+    can_write = os.access(taken, os.W_OK) and not os.path.isdir(taken)
+    if os.path.exists(taken) and not can_write:
+      raise UserError(f'{setting}: {taken} is not a file that can be written')
   model_dir.check_writable(os.path.dirname(path) or '.', setting)

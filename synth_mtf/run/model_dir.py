@@ -11,7 +11,10 @@ import os
 import platform
 
 import tensorflow.compat.v1 as tf
+from absl import logging
 
+from synth_mtf import paths
+from synth_mtf.checkpoints import folder as checkpoints
 from synth_mtf.errors import UserError
 
 LOCK = 'training.lock'
@@ -38,6 +41,7 @@ def check(model_dir: str) -> None:
   if not os.path.isdir(model_dir):
     check_writable(model_dir)
     tf.io.gfile.makedirs(model_dir)
+  paths.check_entries(model_dir, written=True)
 
 
 def check_writable(folder: str, setting: str = '--model_dir') -> None:
@@ -62,12 +66,14 @@ def check_writable(folder: str, setting: str = '--model_dir') -> None:
 def lock(model_dir: str) -> None:
   """Locks a folder for training until `unlock_all` or the end of this process.
 
+  Also removes what a killed run left of a save.
   Does nothing for a bucket or on a drive without locks.
   """
   path = os.path.join(os.path.realpath(model_dir), LOCK)
   if '://' in model_dir or path in _held:
     return
-  descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+  paths.check_entries(model_dir, written=True)
+  descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
   try:
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
   except BlockingIOError:
@@ -84,6 +90,9 @@ def lock(model_dir: str) -> None:
   os.ftruncate(descriptor, 0)
   os.write(descriptor, f'process {os.getpid()} on {platform.node()}\n'.encode())
   _held[path] = descriptor
+  left = ', '.join(checkpoints.clear(model_dir))
+  if left:
+    logging.warning('removed what an interrupted save left: %s', left)
 
 
 def unlock_all() -> None:

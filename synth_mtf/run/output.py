@@ -7,21 +7,42 @@ TensorFlow also writes from C++, so file descriptors are redirected to the log.
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import Optional, TextIO
+from typing import Any, Optional, TextIO
 
 INTERVAL = 'SYNTH_MTF_PROGRESS_SECONDS'
 _CLEAR = '\r\x1b[2K'  # returns to the start of the line and erases it
+# Our own sequences, or a control character of a name that somebody else chose.
+_CONTROL = re.compile(
+  r'(\r?\x1b\[2K|\x1b\[[01]m)'
+  r'|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]'
+)
+
+
+class Printable:
+  """A text stream that escapes control characters, which move terminals."""
+
+  def __init__(self, stream: TextIO) -> None:
+    self._stream = stream
+
+  def write(self, text: str) -> int:
+    return self._stream.write(
+      _CONTROL.sub(lambda m: m[1] or f'\\u{ord(m[0]):04x}', text)
+    )
+
+  def __getattr__(self, name: str) -> Any:
+    return getattr(self._stream, name)
 
 
 class Console:
   """Shows progress text, prefixed with the title of the current task."""
 
-  def __init__(self, stream: Optional[TextIO] = None) -> None:
+  def __init__(self, stream: Any = None) -> None:
     self._stream = stream or sys.stderr
     self._rewrites = self._stream.isatty() and (
       os.environ.get('TERM') not in ('dumb', 'unknown')
@@ -136,7 +157,7 @@ def _redirected(log: int) -> Iterator[None]:
   _flush()
   saved = [os.dup(descriptor) for descriptor in (1, 2)]
   with os.fdopen(os.dup(2), 'w', buffering=1, errors='replace') as stream:
-    _beside_log = Console(stream)
+    _beside_log = Console(Printable(stream))
     for descriptor in (1, 2):
       os.dup2(log, descriptor)
     try:

@@ -19,10 +19,11 @@ from mesh_tensorflow.transformer import utils
 from mesh_tensorflow.transformer.dataset import EvalDataset
 
 import synth_mtf
-from synth_mtf import atomic
+from synth_mtf import atomic, paths, tasks
 from synth_mtf.checkpoints import folder as checkpoints
 from synth_mtf.host import events
 from synth_mtf.results import records
+from synth_mtf.results.layouts import PREFIX
 from synth_mtf.results.standard_error import standard_errors
 from synth_mtf.run import output
 
@@ -57,7 +58,7 @@ class Recorder:
       self._step = checkpoints.step_of(checkpoint_path)
     console = output.console_beside_log()
     if console:
-      console.start(f'decode, checkpoint {self._step}')
+      console.start(f'decode, step {self._step}')
     found = predict(*args, checkpoint_path=checkpoint_path, **kwargs)
     for number, one in enumerate(found, start=1):
       yield one
@@ -164,9 +165,16 @@ def _record(
   **place: Any,
 ) -> None:
   """Writes results with the versions and configuration used; shows them."""
+  is_ours = place['task'].startswith(PREFIX)
+  data_dir = tasks.settings().data_dir_of(place['task']) if is_ours else None
+  data = paths.GENERATED if paths.holds_samples(data_dir) else ''
   results = [
     records.Result(
-      metric=metric, value=value, standard_error=errors.get(metric), **place
+      metric=metric,
+      value=value,
+      standard_error=errors.get(metric),
+      data=data,
+      **place,
     )
     for metric, value in values.items()
   ]
@@ -186,10 +194,10 @@ def _record(
   if console:
     for result in results:
       error = result.standard_error
-      spread = '' if error is None else f' +- {error:.3f}'
+      spread = '' if error is None else f' +- {error:.2g}'
       console.line(
-        f'checkpoint {result.step}  {result.task}  {result.metric} '
-        f'{result.value:.3f}{spread}  ({result.n} {result.unit}s)'
+        f'{result.step}  {result.task.removeprefix(PREFIX)}  {result.metric} '
+        f'{result.value:.4g}{spread}' + f'  ({data})' * bool(data)
       )
 
 

@@ -54,6 +54,7 @@ def on_signals(
           'checkpoint.'
         )
       elif time.monotonic() - asked >= 1:
+        say('Ended at once; the last saved checkpoint is intact.')
         os._exit(128 + number)
 
   heard, told = socket.socketpair()

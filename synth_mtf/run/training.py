@@ -76,6 +76,10 @@ def train_with_progress(
     host_train = estimator.train
 
     def train(*, max_steps: int, hooks: list[Any], **kwargs: Any) -> None:
+      latest = folder.latest(model_dir)
+      if latest and folder.step_of(latest) >= max_steps:
+        console.finish(f'already at step {folder.step_of(latest)}')
+        return
       hook = TrainingHook(model_dir, max_steps, console, stop_signal)
       hooks = [*hooks, hook, *more_hooks]
       host_train(max_steps=max_steps, hooks=hooks, **kwargs)

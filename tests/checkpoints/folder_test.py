@@ -1,11 +1,17 @@
 """A folder of checkpoints: which exist, are complete, and the latest."""
 
+import os
+
 import gin
 import pytest
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.checkpoints import folder as checkpoints
+from synth_mtf.checkpoints import records
+from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
+from synth_mtf.host import events
+from synth_mtf.results import runs
 
 READING = tf.errors.DataLossError(None, None, 'Checksum does not match')
 
@@ -60,7 +66,76 @@ def test_checkpoints_come_in_the_order_of_their_steps(tmp_path):
   assert checkpoints.holding(str(tmp_path)).endswith(', '.join(names) + '.')
   (tmp_path / 'model.ckpt-9.index').unlink()
   assert checkpoints.written(str(tmp_path)) == names[1:]
-  assert checkpoints.without_index(str(tmp_path)) == names[:1]
+  assert checkpoints.unfinished(str(tmp_path)) == names[:1]
+
+
+def test_what_killed_runs_leave(tmp_path):
+  """It is unfinished, and can be cleared; what is whole stays."""
+  save(tmp_path, 1, 2)
+  whole = sorted(path.name for path in tmp_path.iterdir())
+  left = [
+    *('model.ckpt-3.data-00000-of-00001', 'model.ckpt-4_temp/part.data'),
+    *('model.ckpt-2_temp/part', 'model.ckpt-5.index.tempstate123'),
+    'model.ckpt-3.meta',
+  ]
+  for name in left:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+  names = [f'model.ckpt-{step}' for step in (3, 4, 5)]
+  assert checkpoints.unfinished(str(tmp_path)) == names
+  cleared = checkpoints.clear(str(tmp_path))
+  assert sorted(cleared) == sorted(name.split('/')[0] for name in left)
+  assert sorted(path.name for path in tmp_path.iterdir()) == whole
+  (tmp_path / 'model.ckpt-2.data-00000-of-00001').unlink()
+  assert checkpoints.unfinished(str(tmp_path)) == ['model.ckpt-2']
+  assert checkpoints.clear(str(tmp_path)) == []
+
+
+def test_data_that_lost_its_index_is_not_cleared(tmp_path):
+  save(tmp_path, 1, 2)
+  (tmp_path / 'model.ckpt-2.index').unlink()
+  with pytest.raises(UserError, match='points at .*model.ckpt-2'):
+    checkpoints.clear(str(tmp_path))
+  assert (tmp_path / 'model.ckpt-2.data-00000-of-00001').exists()
+
+
+@pytest.mark.parametrize('content', ['[' * 100_000, '5', '[5]', '{"a": [[]]}'])
+@pytest.mark.parametrize('file', [records.MODEL, records.VOCABULARY])
+def test_records_of_another_shape(tmp_path, file, content):
+  (tmp_path / file).write_text(content)
+  save(tmp_path, 1)
+  checks = {
+    records.MODEL: lambda: records.check_model(
+      None, f'{tmp_path}/model.ckpt-1'
+    ),
+    records.VOCABULARY: lambda: records.recorded_vocabulary(str(tmp_path)),
+  }
+  with pytest.raises(UserError, match=f'{file} is damaged'):
+    checks[file]()
+
+
+@pytest.mark.parametrize(
+  'read',
+  [
+    lambda folder: checkpoints.written(folder),
+    lambda folder: events.read(folder),
+    lambda folder: runs.read(folder),
+    lambda folder: Checkpoint(f'{folder}/model.ckpt-1'),
+  ],
+)
+@pytest.mark.parametrize(
+  'name',
+  [
+    'operative_config.gin',
+    'metrics.json',
+    'model.ckpt-1.index',
+    'events.out.x',
+  ],
+)
+def test_a_pipe_hangs_nobody(tmp_path, name, read):
+  os.mkfifo(tmp_path / name)
+  with pytest.raises(UserError, match=f'{name} is a pipe or a device'):
+    read(str(tmp_path))
 
 
 def test_damage_names_what_is_damaged_and_what_is_not(tmp_path):

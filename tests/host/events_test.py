@@ -1,9 +1,13 @@
 """The event files that TensorBoard reads."""
 
+import struct
+
 import tensorflow.compat.v1 as tf
+from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 from tensorflow.compat.v1 import estimator as tf_estimator
 
 from synth_mtf.host import events
+from tests.results import made_runs
 
 
 def test_a_hook_writes_values_without_the_graph(tmp_path):
@@ -27,3 +31,21 @@ def test_a_hook_writes_values_without_the_graph(tmp_path):
     assert any(
       v.tag == 'global_step/sec' for e in found for v in e.summary.value
     )
+
+
+def test_an_event_that_asks_for_more_memory_than_there_is(tmp_path):
+  """A record beyond its file's end, and a tensor of one value named 2^40."""
+  made_runs.events(tmp_path, (1, {'loss': 5.0}))
+  (path,) = tmp_path.iterdir()
+  summary = tf.Summary()
+  value = summary.value.add(tag='loss', tensor=tf.make_tensor_proto(2.0))
+  for _ in range(2):
+    value.tensor.tensor_shape.dim.add(size=2**20)
+  event = tf.Event(step=2, summary=summary).SerializeToString()
+  with tf.io.TFRecordWriter(str(tmp_path / 'record')) as writer:
+    writer.write(event)
+  with open(path, 'ab') as stream:
+    stream.write((tmp_path / 'record').read_bytes())
+    length = struct.pack('<Q', 2**40)
+    stream.write(length + struct.pack('<I', masked_crc32c(length)))
+  assert events.read(str(tmp_path)) == {'loss': {1: 5.0}}

@@ -93,6 +93,9 @@ def test_size(size):
   d_model, _, _, heads, d_kv = numbers
   assert numbers == T5.get(size, numbers)
   gin_files.parse(files, ['num_layers = 1'])
+  ours = gin.get_bindings('SyntheticAttention')  # of sizes with other heads
+  heads = ours.get('num_heads', heads)
+  d_kv = ours.get('key_value_size', d_kv)
   shapes = host_model.build(64).shapes
   layer = 'encoder/block_000/layer_000/SyntheticAttention'
   assert shapes[f'{layer}/alpha'].to_integer_list == [2, heads]

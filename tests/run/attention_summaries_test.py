@@ -150,7 +150,7 @@ def test_a_tpu_gets_scalars_through_the_host(tmp_path):
     step = tf.constant([7])
     written = write(step, *map(tf.constant, values[1:]))
     assert len(written) == len(names)
-  by_name = dict(zip(names, (float(value) for value in values[1:])))
+  by_name = dict(zip(names, (value.item() for value in values[1:])))
   assert by_name[f'{layer}/alpha/R/head_01'] == pytest.approx(0.5)
   shares = [by_name[f'{layer}/weights_above_{s}'] for s in (0.001, 0.01, 0.1)]
   assert sorted(shares, reverse=True) == shares

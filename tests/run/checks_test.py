@@ -77,6 +77,8 @@ def test_checkpoints_are_not_rounded_unasked(tmp_path):
     t5_main.synth_mtf_transformer(
       f'--model_dir={tmp_path}',
       '--gin_file=models/t5.1.0.base.gin',
+      '--gin_file=runs/pretrain_text.gin',
+      '--gin_param=synth_mtf.tasks.settings.vocabulary = "bytes"',
       "--gin_param=utils.run.mesh_shape = ''",
     )
 
@@ -159,14 +161,17 @@ def test_checkpoints_that_do_not_fit(refused, copy, lost, words, message):
 class TestCheckpoints:
   def test_what_init_checkpoint_names(self, refused, trained, tmp_path):
     start = run_param(f"init_checkpoint = '{trained}/model.ckpt-2'")
-    refused(tmp_path / 'new', start, SWAPPED, match='synthesizers is')
+    new = tmp_path / 'new'
+    refused(new, start, SWAPPED, match='synthesizers is', steps=4)
+    refused(new, start, match='already at step 2, and .* give more than 2')
+    refused(trained, match='train_steps = 1, but .*ckpt-2 is already', steps=1)
 
   def test_another_vocabulary(self, refused, copy, tmp_path):
     record = copy / 'vocabulary.json'
     record.write_text(record.read_text().replace('"sha256": "', '"sha256": "0'))
     start = run_param(f"init_checkpoint = '{copy}/model.ckpt-2'")
     for folder in (copy, tmp_path / 'new'):
-      refused(folder, start, match='has other pieces')
+      refused(folder, start, match='has other pieces', steps=4)
     assert not (tmp_path / 'new' / 'vocabulary.json').exists()
 
   def test_the_fix_in_the_message_works(self, run, copy):

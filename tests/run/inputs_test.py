@@ -81,12 +81,16 @@ def test_no_mode_takes_the_latest_where_it_is_lost(folder, mode, lost, message):
     chosen(folder, mode, -1)
 
 
-def test_data_without_an_index(folder):
-  (folder / 'model.ckpt-2.index').unlink()
-  with pytest.raises(UserError, match='ckpt-2 lacks its .index file; rem'):
-    chosen(folder, 'eval', 'all')
-  (folder / 'model.ckpt-0.index').unlink()
-  with pytest.raises(UserError, match='needs a checkpoint.*ckpt-2 lacks its'):
+def test_data_without_an_index(folder, caplog):
+  (folder / 'model.ckpt-3.data-00000-of-00001').touch()
+  assert chosen(folder, 'eval', 'all') == [str(folder / 'model.ckpt-2')]
+  assert 'skipped, since not complete: model.ckpt-3' in caplog.text
+  assert gin.query_parameter('utils.run.eval_checkpoint_step') == [2]
+  for step in (0, 2):
+    (folder / f'model.ckpt-{step}.index').unlink()
+  with pytest.raises(
+    UserError, match='needs a checkpoint.*ckpt-2, .* lacks its'
+  ):
     chosen(folder, 'eval')
 
 
@@ -159,7 +163,7 @@ def test_other_modes_and_other_ways_to_decode_read_no_files():
     (None, "puts.txt' cannot be read.*No such file"),
     ('', "inputs.txt' is empty"),
     ('\n', "inputs.txt' is empty"),
-    ('  \n', "inputs.txt' is empty"),
+    (' \n\n\n', "inputs.txt' is empty"),
     ('Käse\n', 'is not UTF-8 .byte 1'),
     (
       f'short\n{"x" * 32}\n{"x" * 31}\n',
@@ -180,6 +184,9 @@ def test_what_cannot(lines, tmp_path, content, message):
 def test_outputs_that_cannot_be_written(lines):
   with pytest.raises(UserError, match='output_filename .*cannot be written'):
     decode(lines, '/dev/null/outputs.txt')
+  (lines.parent / 'outputs-7').mkdir()
+  with pytest.raises(UserError, match='outputs-7 is not a file that can'):
+    decode(lines, lines.parent / 'outputs')
   with pytest.raises(UserError, match='output_filename is not set'):
     decode(lines, '')
   gin.parse_config('decode_from_file.output_filename = %gin.REQUIRED')

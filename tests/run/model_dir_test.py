@@ -87,6 +87,35 @@ def test_the_lock_is_held_until_it_is_released(tmp_path):
   assert locked(tmp_path)
 
 
+@pytest.mark.parametrize(
+  'name', ['training.lock', 'log', 'model.ckpt-3_temp', 'validation_eval/x']
+)
+def test_a_link_is_not_written_through(tmp_path, name):
+  (tmp_path / 'victim').write_text('precious')
+  folder = tmp_path / 'run'
+  folder.mkdir()
+  (folder / 'model.ckpt-1.index').symlink_to(tmp_path / 'victim')
+  model_dir.check(str(folder))
+  (folder / name).parent.mkdir(exist_ok=True)
+  (folder / name).symlink_to(tmp_path / 'victim')
+  for function in (model_dir.check, model_dir.lock):
+    with pytest.raises(UserError, match=f'{name} is a link to .*victim'):
+      function(str(folder))
+  assert (tmp_path / 'victim').read_text() == 'precious'
+
+
+def test_only_the_holder_of_the_lock_clears(tmp_path):
+  left = tmp_path / 'model.ckpt-3.data-00000-of-00001'
+  left.touch()
+  with open(tmp_path / model_dir.LOCK, 'w') as other:
+    fcntl.flock(other, fcntl.LOCK_EX)
+    with pytest.raises(UserError, match='another run'):
+      model_dir.lock(str(tmp_path))
+  assert left.exists()
+  model_dir.lock(str(tmp_path))
+  assert not left.exists()
+
+
 def test_a_second_run_is_refused(tmp_path):
   with open(tmp_path / model_dir.LOCK, 'w') as other:
     fcntl.flock(other, fcntl.LOCK_EX)

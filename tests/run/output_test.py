@@ -91,6 +91,15 @@ def test_duration(seconds, text):
   assert duration(seconds) == text
 
 
+def test_control_characters_are_shown():
+  stream = io.StringIO()
+  print('a\x1b[2Jb\x9bc\rd\x07\te', file=output.Printable(stream))
+  assert stream.getvalue() == 'a\\u001b[2Jb\\u009bc\\u000dd\\u0007\te\n'
+  ours = '\r\x1b[2K\x1b[1mbold\x1b[0m\n'
+  assert output.Printable(stream).write(ours) == len(ours)
+  assert stream.getvalue().endswith(ours)
+
+
 @pytest.mark.slow  # starts a process
 def test_all_goes_to_the_log_but_what_is_for_the_user(tmp_path):
   log = tmp_path / 'log'

@@ -1,5 +1,6 @@
 """How a process of the command starts."""
 
+import re
 import subprocess
 import sys
 
@@ -9,6 +10,8 @@ from synth_mtf.run import process
 from tests.conftest import CHECKOUT
 
 pytestmark = pytest.mark.slow  # starts processes
+
+MAIN = 'import sys\nfrom synth_mtf.cli import main\nsys.exit(main())\n'
 
 
 def as_command(tmp_path, body, *words, interpreter=(), **environment):
@@ -39,6 +42,26 @@ def as_command(tmp_path, body, *words, interpreter=(), **environment):
 def test_is_command(monkeypatch, program, is_command):
   monkeypatch.setattr(sys, 'argv', [program, 'doctor'])
   assert process.is_command() is is_command
+
+
+@pytest.mark.parametrize(
+  'words',
+  [
+    'doctor --vocabulary=bytes',
+    'vocabulary --data_dir=. --out=my.model --size=300',
+    'transformer --help',
+    'transformer --model_dir=my_run',  # an error
+  ],
+)
+def test_tensorflow_and_absl_print_nothing(tmp_path, words):
+  (tmp_path / 'corpus').mkdir()
+  (tmp_path / 'corpus' / 'a.txt').write_text('The red boat sails.\n' * 200)
+  done = as_command(tmp_path, MAIN, *words.split())
+  ours = ('Log: ', 'prepare ', 'synth-mtf: error: no mesh is set')
+  lines = done.stderr.splitlines()
+  assert not [line for line in lines if not line.startswith(ours)]
+  assert bool(lines) == bool(done.returncode) == words.endswith('my_run')
+  assert not re.search('absl|oneDNN|TF-TRT|pkg_resources', done.stdout)
 
 
 def test_help_needs_nothing_that_is_installed(tmp_path):

@@ -13,7 +13,7 @@ from mesh_tensorflow.transformer import utils
 from mesh_tensorflow.transformer.dataset import EvalDataset
 
 import synth_mtf
-from synth_mtf import recorded
+from synth_mtf import paths, recorded
 from synth_mtf.results import records
 from synth_mtf.results.standard_error import standard_errors
 from synth_mtf.run import output
@@ -78,7 +78,7 @@ def estimator(tmp_path, monkeypatch):
   return utils.get_estimator()
 
 
-def evaluate(estimator, model_dir, **settings):
+def evaluate(estimator, model_dir, task='cola', **settings):
   """Evaluates a task at two checkpoints as the host does."""
   utils.eval_model(
     estimator,
@@ -88,7 +88,7 @@ def evaluate(estimator, model_dir, **settings):
     'validation',
     str(model_dir),
     lambda **unused: [
-      EvalDataset('cola', examples, read_number, [accuracy, ones])
+      EvalDataset(task, examples, read_number, [accuracy, ones])
     ],
     None,
     STEPS,
@@ -134,6 +134,15 @@ def test_metrics_and_predictions_of_examples(estimator, tmp_path):
   assert inputs == [f'sentence {number}' for number in range(4)]
 
 
+def test_generated_samples_are_recorded_as_such(estimator, tmp_path):
+  samples = paths.samples_path()
+  gin.bind_parameter('synth_mtf.tasks.settings.data_dir', samples)
+  for task, data in (('synth_a', paths.GENERATED), ('b', '')):
+    evaluate(estimator, tmp_path, task, eval_dir_suffix=task)
+    found = records.read(f'{tmp_path}/validation_eval_{task}')
+    assert {result.data for result, _ in found} == {data}
+
+
 def test_predictions_may_be_left_out(estimator, tmp_path):
   evaluate(estimator, tmp_path, output_eval_examples=False, eval_dir_suffix='x')
   folder = tmp_path / 'validation_eval_x'
@@ -167,9 +176,9 @@ def test_the_user_sees_progress_and_results(estimator, tmp_path, capfd):
   ):
     evaluate(estimator, tmp_path)
   assert capfd.readouterr().err.splitlines()[:3] == [
-    'decode, checkpoint 100  ...',
-    'checkpoint 100  cola  accuracy 75.000 +- 25.000  (4 examples)',
-    'checkpoint 100  cola  ones 1.000  (4 examples)',
+    'decode, step 100  ...',
+    '100  cola  accuracy 75 +- 25',
+    '100  cola  ones 1',
   ]
   evaluate(estimator, tmp_path)
   assert not capfd.readouterr().err, 'the stock command prints what it prints'

@@ -56,8 +56,7 @@ def test_the_loss_is_averaged_over_steps(monkeypatch, total):
         session.run(train)
         now[0] += 0.5
   assert stream.getvalue().splitlines()[1:] == [
-    f'train  step 11/{total}  loss 8.500  1.5 steps/s  '
-    f'{round((total - 11) / 1.5)} s left'
+    f'train  11/{total}  loss 8.500  1.5/s  {round((total - 11) / 1.5)} s left'
   ]
 
 
