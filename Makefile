@@ -1,32 +1,31 @@
-# On a machine with Python 3.9-3.11 and pip:
+# On a machine with Python 3.9 to 3.13 and pip:
 #
 #   make demo [DEMO_ARGS='--data_dir DIR']   the whole pipeline, small
 #   make test-fast                           tests that train nothing
-#   make test [TF=2.15] [TEST_ARGS='-k NAME']
+#   make test [TF=2.21] [TEST_ARGS='-k NAME']
 #   make tpu-proof                           TPU programs of every variant
 #   make tpu-compile [VARIANTS='random ...'] [RUN=finetune_en_mix]
 #                                            compile them as for a TPU v3-8
 #   make lint, make format, make benchmark [BENCHMARK_ARGS='...']
+#   make constraints [UPGRADE=--upgrade]     pins of all versions
 #
 # Each target first creates .venv, unless it exists and is up to date.
 # PYTHON=/path/to/python chooses the interpreter.
 
-TF ?= 2.12
 # Test processes, for two cores: some tests wait for processes that they start.
 WORKERS ?= 3
-ifeq ($(TF),2.12)
-  VENV := .venv
-  CONSTRAINTS := constraints.txt
-else ifeq ($(TF),2.15)
-  VENV := .venv-tf2.15
-  CONSTRAINTS := constraints-tf2.15.txt
-else
-  $(error TF=$(TF) is not supported: give TF=2.12 or TF=2.15)
+# TF=2.12 or TF=2.21 chooses one of the two sets of versions, in an environment of
+# its own; otherwise Python does: 3.9 to 3.11 get 2.12, 3.12 and 3.13 get 2.21.
+ifneq ($(filter-out 2.12 2.21,$(TF)),)
+  $(error TF=$(TF) is not supported: give TF=2.12 or TF=2.21)
 endif
+VENV := .venv$(if $(TF),-tf$(TF))
+CONSTRAINTS := constraints$(if $(filter 2.21,$(TF)),-tf2.21).txt
 INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
 
-.PHONY: demo test-fast test tpu-proof tpu-compile lint format benchmark env
+.PHONY: demo test-fast test tpu-proof tpu-compile lint format constraints \
+  benchmark env
 .DEFAULT_GOAL := demo
 
 demo: env
@@ -71,6 +70,21 @@ format: env
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Resolves the versions that constraints.in leaves open, for every Python at once.
+# What stands in constraints*.txt is kept; UPGRADE=--upgrade takes the newest.
+RESOLVE = $(BIN)/uv pip compile --quiet --universal --no-annotate --all-extras \
+  $(UPGRADE) --custom-compile-command 'make constraints' setup.py
+constraints: env
+	$(BIN)/python -m pip install --quiet uv
+	$(RESOLVE) --python-version 3.9 --constraint constraints.in \
+	  --output-file constraints.txt
+	sed '/python_version [<=]/d; s/; python_version.*//' constraints.in \
+	  > $(VENV)/tf2.21.in
+	$(RESOLVE) --python-version 3.11 --constraint $(VENV)/tf2.21.in \
+	  --output-file constraints-tf2.21.txt
+	@# TensorFlow and torch choose their own.
+	sed -i -E '/^(cuda-|nvidia-|triton=)/d' constraints*.txt
+
 benchmark: env
 	$(BIN)/python -m benchmarks.speed $(BENCHMARK_ARGS)
 
@@ -78,7 +92,7 @@ env: $(INSTALLED)
 
 # Without ensurepip, which Debian packages separately, use the pip of $(PYTHON).
 $(INSTALLED): setup.py $(CONSTRAINTS)
-	@python=$$(.ci/find_python $(PYTHON)) && \
+	@python=$$(.ci/find_python '$(TF)' $(PYTHON)) && \
 	echo "Creating $(VENV) with $$python (once; two to four minutes)." && \
 	if [ -x $(BIN)/pip ]; then :; \
 	elif "$$python" -c 'import ensurepip' 2>/dev/null; then \

@@ -25,7 +25,7 @@ setuptools.setup(
     'Mesh TensorFlow': 'https://github.com/tensorflow/mesh',
   },
   classifiers=[
-    'Development Status :: 4 - Beta',
+    'Development Status :: 5 - Production/Stable',
     'Environment :: Console',
     'Intended Audience :: Science/Research',
     'Operating System :: MacOS',
@@ -34,10 +34,12 @@ setuptools.setup(
     'Programming Language :: Python :: 3.9',
     'Programming Language :: Python :: 3.10',
     'Programming Language :: Python :: 3.11',
+    'Programming Language :: Python :: 3.12',
+    'Programming Language :: Python :: 3.13',
     'Topic :: Scientific/Engineering :: Artificial Intelligence',
     'Typing :: Typed',
   ],
-  python_requires='>=3.9,<3.12',
+  python_requires='>=3.9,<3.14',
   # In the checkout, synth_mtf/tasks and synth_mtf/gin are links to the folders
   # of these names at the top; `tests` is not installed.
   packages=setuptools.find_packages(include=['synth_mtf', 'synth_mtf.*']),
@@ -48,6 +50,7 @@ setuptools.setup(
       'report/page.css',
       'report/page.html',
       'report/page.js',
+      'results/paper_tables.json',
       'demo/samples/**/*',
     ]
   },
@@ -63,9 +66,11 @@ setuptools.setup(
     'seqio-nightly',
     't5>=0.9.4',
     'tabulate',
-    'tensorflow>=2.12,<2.16',
+    'tensorboard',
+    'tensorflow>=2.12,<2.22',
     'tensorflow-datasets',
-    'tensorflow-text>=2.12,<2.16',
+    'tensorflow-estimator',
+    'tensorflow-text>=2.12,<2.22',
     'typing-extensions',
   ],
   extras_require={
@@ -73,6 +78,7 @@ setuptools.setup(
     'metrics': ['gensim', 'pycocoevalcap'],
     'cache': ['apache-beam[tfrecord]'],
     'plot': ['matplotlib'],
+    'completion': ['argcomplete'],
     'dev': [
       'hypothesis',
       'import-linter',

@@ -11,7 +11,7 @@ from synth_mtf.host.patches import prepare_host
 from synth_mtf.paths import gin_path as gin_path
 from synth_mtf.run.process import is_command
 
-__version__ = '0.1.0'
+__version__ = '1.0.0'
 
 if not is_command():
   prepare_host()

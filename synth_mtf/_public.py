@@ -12,6 +12,7 @@ from synth_mtf.layer.enc_dec_attention import (
   EncDecAttention as DotProductEncDecAttention,
 )
 from synth_mtf.layer.enc_dec_attention import SyntheticEncDecAttention
+from synth_mtf.layer.replacement import ReplacingLayerStack
 from synth_mtf.layer.stacks import (
   cross_attention,
   feed_forward,
@@ -28,6 +29,7 @@ __all__ = [  # noqa: PLE0604
   'EmbeddingByIndex',
   'FeedForward',
   'Linformer',
+  'ReplacingLayerStack',
   'SyntheticAttention',
   'SyntheticEncDecAttention',
   'SynthesizingFunction',

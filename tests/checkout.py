@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 # Names with a leading dot that belong to the project.
-HIDDEN = ('.ci', '.gitignore', '.pre-commit-config.yaml')
+HIDDEN = ('.ci', '.github', '.gitignore', '.pre-commit-config.yaml')
 
 
 def run(
@@ -66,7 +66,11 @@ def install(copy: pathlib.Path) -> pathlib.Path:
   version = f'python{sys.version_info[0]}.{sys.version_info[1]}'
   site_packages = venv / 'lib' / version / 'site-packages'
   run(sys.executable, '-m', 'venv', '--without-pip', venv, cwd='/')
-  (site_packages / 'host.pth').write_text(sysconfig.get_path('purelib'))
+  host = sysconfig.get_path('purelib')
+  # `addsitedir` reads the .pth files there, too: setuptools' is for distutils.
+  (site_packages / 'host.pth').write_text(
+    f'import site; site.addsitedir({host!r})'
+  )
   pip = [sys.executable, '-m', 'pip', '--python', python, '--quiet', 'install']
   run(*pip, '--no-deps', '--no-build-isolation', copy, cwd='/')
   return python.parent

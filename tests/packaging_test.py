@@ -77,7 +77,7 @@ def test_every_file_is_in_it_and_no_other(installed):
     for name in files(CHECKOUT / here)
   }
   text = (metadata / 'METADATA').read_text()
-  assert re.search(r'^Requires-Python: (>=3.9,<3.12|<3.12,>=3.9)$', text, re.M)
+  assert re.search(r'^Requires-Python: (>=3.9,<3.14|<3.14,>=3.9)$', text, re.M)
   required = re.findall(r'^Requires-Dist: ([\w-]+)(.*)$', text, re.M)
   always = {name for name, rest in required if 'extra ==' not in rest}
   assert 'torch' not in always
@@ -132,37 +132,73 @@ def test_the_version_is_the_same_everywhere():
   assert sections[:2] == ['[Unreleased]', f'[{version}] - {date}']
 
 
-@pytest.mark.parametrize('version', ['(3, 12, 1)', '(3, 8, 18)', '(4, 0, 0)'])
-def test_a_wrong_python_is_one_line_for_pip(version):
+@pytest.mark.parametrize(
+  'version, constraints, message',
+  [
+    ('(3, 14, 0)', 'constraints.txt', 'synth_mtf needs Python 3.9 to 3.13'),
+    ('(3, 8, 18)', 'constraints.txt', 'synth_mtf needs Python 3.9 to 3.13'),
+    ('(4, 0, 0)', 'constraints.txt', 'synth_mtf needs Python 3.9 to 3.13'),
+    ('(3, 10, 9)', 'constraints-tf2.21.txt', 'constraints-tf2.21.txt is for '),
+    ('(3, 10, 9)', 'constraints.txt', ''),
+    ('(3, 11, 7)', 'constraints-tf2.21.txt', ''),
+  ],
+)
+def test_a_wrong_python_is_one_line_for_pip(version, constraints, message):
   code = f'import sys; sys.version_info = {version}; import build_backend'
-  done = run(sys.executable, '-c', code, check=False)
-  assert done.returncode == 1
-  assert done.stderr.count('\n') == 1
-  assert done.stderr.startswith('synth_mtf needs Python 3.9, 3.10 or 3.11')
+  # As in pip's command line.
+  words = ['sh', '-c', f'"{sys.executable}" -c "{code}"; exit $?', '-c']
+  done = run(*words, constraints, check=False)
+  assert done.returncode == bool(message)
+  assert done.stderr.count('\n') == bool(message)
+  assert done.stderr.startswith(message)
 
 
 @pytest.mark.parametrize(
   'versions, words, found, message',
   [
     (
-      {'python3': '3.12.1'},
-      [],
+      {'python3': '3.14.0'},
+      [''],
       '',
-      'synth_mtf needs Python 3.9, 3.10 or 3.11, but python3 is Python 3.12.1; '
-      'run make with another one: make PYTHON=/path/to/python3.11 ...\n',
+      'TensorFlow 2.12 or 2.21 needs Python 3.9 to 3.13, but python3 is '
+      'Python 3.14.0; run make with another one: '
+      'make PYTHON=/path/to/python3.13 ...\n',
     ),
-    ({'python3': '3.13.0', 'python3.10': '3.10.13'}, [], 'python3.10', ''),
-    ({'python3': '3.11.7', 'old': '3.8.18'}, ['old'], '', 'old is Python 3.8'),
+    ({'python3': '3.13.0', 'python3.10': '3.10.13'}, [''], 'python3', ''),
+    (
+      {'python3': '3.13.0', 'python3.10': '3.10.13'},
+      ['2.12'],
+      'python3.10',
+      '',
+    ),
+    (
+      {'python3': '3.10.13', 'python3.11': '3.11.7'},
+      ['2.21'],
+      'python3.11',
+      '',
+    ),
+    (
+      {'python3': '3.12.1'},
+      ['2.12'],
+      '',
+      'needs Python 3.9 to 3.11, but python3',
+    ),
+    (
+      {'python3': '3.11.7', 'old': '3.8.18'},
+      ['', 'old'],
+      '',
+      'old is Python 3.8',
+    ),
   ],
 )
 def test_a_suitable_python_is_found(tmp_path, versions, words, found, message):
   for name, version in versions.items():
-    major, minor, _ = version.split('.')
     program = tmp_path / name
     program.write_text(
       '#!/bin/sh\n'
       f'if [ "$1" = --version ]; then echo Python {version}; exit; fi\n'
-      f'[ {major} = 3 ] && [ {minor} -ge 9 ] && [ {minor} -le 11 ]\n'
+      f'exec {sys.executable} -c "import sys\n'
+      f'sys.version_info = ({version.replace(".", ", ")})\n$2"\n'
     )
     program.chmod(0o755)
   command = ['/bin/sh', CHECKOUT / '.ci' / 'find_python', *words]
@@ -197,10 +233,15 @@ def test_make_makes_the_environment_only_if_need_be(tmp_path):
       " -n 3 --max-worker-restart 0 --dist worksteal -m 'not slow and not "
       "tpu_proof' -k NAME\n",
     ),
-    (['test', 'TF=2.15'], '.venv-tf2.15/bin/python -m pytest '),
+    (['test', 'TF=2.21'], '.venv-tf2.21/bin/python -m pytest '),
+    (['-B', 'env', 'TF=2.12'], '--constraint constraints.txt --editable'),
     (
-      ['test', 'TF=2.13'],
-      'TF=2.13 is not supported: give TF=2.12 or TF=2.15',
+      ['-B', 'env', 'TF=2.21'],
+      '--constraint constraints-tf2.21.txt --editable',
+    ),
+    (
+      ['test', 'TF=2.15'],
+      'TF=2.15 is not supported: give TF=2.12 or TF=2.21',
     ),
   ],
 )

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from synth_mtf.errors import UserError
+from synth_mtf.host import patches
 from synth_mtf.run import main, output, process
 
 _PATIENCE = 300  # attempts, one second apart, to reach a starting task
@@ -64,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
   others = [0] if task else range(1, len(hosts))
   print(
     f'Task {task} serves {hosts[task]}. The port is open on all interfaces, '
-    'without authentication. Waiting for the other tasks.',
+    f'whatever the address, without authentication: `ss -ltn` lists it as '
+    f'*:{hosts[task].rpartition(":")[2]}. Waiting for the other tasks.',
     flush=True,
   )
   ended = threading.Event()
@@ -88,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _serve(hosts: Sequence[str], task: int) -> Any:
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
+  patches.prepare_host()
   import tensorflow.compat.v1 as tf
   import tensorflow_text  # noqa: F401 (operations of the input pipeline)
 

@@ -7,22 +7,21 @@ imported inside the check that needs it.
 import argparse
 import collections
 import contextlib
-import importlib
 import importlib.metadata
 import os
 import platform
 import shutil
 import sys
 import urllib.request
-import warnings
 from collections.abc import Iterator, Sequence
 
 from synth_mtf.cli import data
 from synth_mtf.errors import UserError
-from synth_mtf.run import process
+from synth_mtf.run import main, output, process
 
 _DISTRIBUTIONS = (
   'tensorflow',
+  'tensorflow-estimator',
   'tensorflow-text',
   'mesh-tensorflow',
   't5',
@@ -33,6 +32,7 @@ _DISTRIBUTIONS = (
   'numpy',
   'protobuf',
 )
+_INSTALL = 'in the checkout: make env, or pip install -c constraints.txt .'
 _SECONDS = 5
 
 
@@ -52,37 +52,32 @@ def run(args: argparse.Namespace) -> int:
 
 def _findings() -> Iterator[Sequence[str]]:
   """Yields 'ok', 'note' or 'FAULT', what was found, and how to fix it."""
-  found = f'Python {platform.python_version()} ({sys.executable})'
-  if (3, 9) <= sys.version_info[:2] <= (3, 11):
-    yield 'ok', found
-  else:
-    yield 'FAULT', found, 'create an environment with Python 3.9, 3.10 or 3.11'
   versions = {}
   for name in _DISTRIBUTIONS:
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
       versions[name] = importlib.metadata.version(name)
   series = '.'.join(versions.get('tensorflow', '').split('.')[:2])
-  constraints = 'constraints-tf2.15' if series == '2.15' else 'constraints'
-  install = f'in the checkout: make env, or pip install -c {constraints}.txt .'
+  found = f'Python {platform.python_version()} ({sys.executable})'
+  if (3, 9) <= sys.version_info[:2] <= (3, 13):
+    yield 'ok', found
+  else:
+    yield 'FAULT', found, 'create an environment with Python 3.9 to 3.13'
   if versions:
     yield 'ok', ', '.join(f'{name} {v}' for name, v in versions.items())
-  if series not in ('', '2.12', '2.15'):
-    found = f'TensorFlow {series}: tested with 2.12 and 2.15 only'
-    yield 'FAULT', found, install
+  if series not in ('', '2.12', '2.21'):
+    found = f'TensorFlow {series}: tested with 2.12 and 2.21 only'
+    yield 'FAULT', found, _INSTALL
   missing = [name for name in _DISTRIBUTIONS if name not in versions]
   if missing:
-    yield 'FAULT', f'not installed: {", ".join(missing)}', install
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+    yield 'FAULT', f'not installed: {", ".join(missing)}', _INSTALL
   try:
-    with warnings.catch_warnings():
-      warnings.simplefilter('ignore')
-      process.load_plugin()
-      importlib.import_module('t5.models.mesh_transformer_main')
-      importlib.import_module('synth_mtf.tasks')
+    process.load_quietly()
+    with output.kept():
+      main.prepare()
   except Exception as error:  # mismatched versions raise anything
     cause = error.__cause__ or error
     found = f'import fails: {type(cause).__name__}: {cause}'
-    yield 'FAULT', found, install
+    yield 'FAULT', found, _INSTALL
     return
   yield 'ok', 'synth_mtf, mesh_tensorflow, t5 and the tasks can be imported'
   yield from _devices()
@@ -103,7 +98,8 @@ def _devices() -> Iterator[Sequence[str]]:
       'note',
       'there is an NVIDIA driver, but TensorFlow sees no GPU',
       f'this TensorFlow was built for CUDA {cuda}; TensorFlow 2.12 needs CUDA '
-      '11.8 and cuDNN 8.6, 2.15 needs CUDA 12.2 and cuDNN 8.9',
+      '11.8 and cuDNN 8.6 on the machine, and pip installs what 2.21 needs: '
+      "pip install 'tensorflow[and-cuda]==2.21.0'",
     )
 
 

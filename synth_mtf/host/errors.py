@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import tokenize
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Optional, Union
 
@@ -53,6 +54,12 @@ def explained(
 def _explain(error: BaseException) -> Optional[str]:
   if isinstance(error, (SyntaxError, tokenize.TokenError)):
     return f'gin syntax: {error}'
+  if isinstance(error, UnicodeDecodeError):
+    frames = (f.f_locals for f, _ in traceback.walk_tb(error.__traceback__))
+    for file in (x['config_file'] for x in frames if 'config_file' in x):
+      return f'gin file {file!r} is not UTF-8 text: {error}'
+  if isinstance(error, RecursionError):
+    return 'nested too deeply'
   text = _GIN_CALL.sub('', str(error))
   if isinstance(error, UserError):
     return text
@@ -128,6 +135,11 @@ _MESSAGES: dict[str, Union[str, Callable[..., str]]] = {
   ),
   r'(\S+) set to `%gin.REQUIRED` but not': (
     'gin: {0} must be set: give --gin_param="{0} = ...".'
+  ),
+  r"local variable 'logits'": (
+    'transformer_layers.Synthesizer.synthesize_mode is not one that '
+    'mesh_tensorflow knows: random, random_plus, random_plus_alpha, '
+    'dense_minus, dense_plus, dense_plus_alpha or factorized.'
   ),
   r'same length as devices arg=\[.*?\] devices=\[(.*?)\]': (
     'utils.run.mesh_devices = [{0}] must name one device for each part of '

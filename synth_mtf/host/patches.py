@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from typing import Any, Optional
 from unittest import mock
 
+from synth_mtf.host import estimator
+
 
 def prepare_host() -> None:
   """Makes `import mesh_tensorflow` and `import t5.models` work.
@@ -32,6 +34,8 @@ def prepare_host() -> None:
   name = 'register_tensor_conversion_function'
   if not hasattr(ops, name):
     setattr(ops, name, getattr(tensor_conversion_registry, name))
+
+  estimator.restore()
 
 
 def find_packaged_gin_files() -> None:

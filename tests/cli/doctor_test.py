@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.cli.command import run
-from tests.run.process_test import as_command
+from tests.run.process_test import MAIN, as_command
 from tests.tasks.folder import write
 
 QQP = b'id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n'
@@ -30,7 +30,7 @@ def test_a_healthy_machine(some_data):
   assert 'FAULT' not in report
   assert report.endswith('No faults.\n')
   assert f'ok     Python {sys.version_info.major}.' in report
-  assert f'ok     tensorflow {tf.__version__}, tensorflow-text ' in report
+  assert f'ok     tensorflow {tf.__version__}, tensorflow-estimator ' in report
   assert 'mesh-tensorflow 0.1.21' in report
   assert 'TensorFlow sees: 1 CPU' in report
   assert 'ok     vocabulary bytes: ' in report
@@ -54,16 +54,27 @@ def test_without_a_network_and_settings_is_a_note(monkeypatch):
   assert 'note   no data folder is set' in report
 
 
+@pytest.mark.skipif(
+  bool(tf.config.list_physical_devices('GPU')), reason='TensorFlow sees a GPU'
+)
+def test_a_gpu_that_tensorflow_does_not_see(monkeypatch, tmp_path):
+  (tmp_path / 'nvidia-smi').touch(0o755)
+  monkeypatch.setenv('PATH', str(tmp_path))
+  report = doctor(tmp_path)[1]
+  assert 'note   there is an NVIDIA driver, but TensorFlow sees no ' in report
+  assert "pip install 'tensorflow[and-cuda]==2.21.0'\n" in report
+
+
 @pytest.mark.slow  # a process of its own
 def test_an_empty_installation(tmp_path):
   done = as_command(
     tmp_path,
-    'import sys\nfrom synth_mtf.cli import main\nsys.exit(main())\n',
+    MAIN,
     'doctor',
     interpreter=['-S'],  # no site-packages
   )
   assert done.returncode == 1
-  assert 'FAULT  not installed: tensorflow, tensorflow-text' in done.stdout
+  assert 'FAULT  not installed: tensorflow, tensorflow-estimator' in done.stdout
   assert 'FAULT  import fails: ModuleNotFoundError' in done.stdout
   assert 'pip install -c constraints.txt .' in done.stdout
   assert 'Traceback' not in done.stderr
