@@ -216,8 +216,16 @@ VARIANTS = {
   ),
 }
 
-# Mixtures without a gin file: combinations that the variants do not have.
+# The D of mesh_tensorflow's own Synthesizer.
+SHARED = D.of_size(shared_query=True, shared_heads=True)
+_BIASED = ('dense', 'conv_relu_conv', 'glu', 'factorized_dense')
+
+# Members without a gin file: settings and combinations of functions that the
+# variants do not have.
 MIXTURES = {
+  'shared_dense': SHARED,
+  'shared_dense_vanilla': (SHARED + V).but(mixing='layer_sigmoid'),
+  **{f'biased_{n}': VARIANTS[n].of_size(use_bias=True) for n in _BIASED},
   'factorized_random_factorized_dense_vanilla': FR + FD + V,
   'convolution_random_patterns': (
     VARIANTS['conv_relu_conv'] + R + VARIANTS['fixed_patterns']
@@ -233,9 +241,9 @@ AS_ORIGINAL = {
   'as_original_random': R,
   'as_original_random_plus': R + V,
   'as_original_random_plus_alpha': R + V,
-  'as_original_dense_minus': D,
-  'as_original_dense_plus': D + V,
-  'as_original_dense_plus_alpha': D + V,
+  'as_original_dense_minus': SHARED,
+  'as_original_dense_plus': SHARED + V,
+  'as_original_dense_plus_alpha': SHARED + V,
 }
 
 CROSS_VARIANTS = {
@@ -265,6 +273,7 @@ _FAST = {
   *SINGLE,
   *('cross_random', 'cross_factorized_dense', 'cross_tiles'),
   *('random_dense_vanilla', 'random_random'),
+  *('shared_dense_vanilla', 'biased_dense'),
   'cross_factorized_dense_random_vanilla',
 }
 

@@ -50,6 +50,43 @@ def test_every_member(name, mesh):
   checks.same(many, one)
 
 
+@pytest.mark.parametrize(
+  'name, size, factors',
+  [
+    ('factorized_dense', 12, (3, 4)),
+    ('factorized_dense', 12, (1, 12)),
+    ('factorized_dense', 6, (2, 3)),
+    ('cross_factorized_dense', 12, (4, 3)),
+    *(
+      (name, size, None)
+      for size in (6, 12)
+      for name in ('random', 'factorized_random', 'dense', 'cross_random')
+    ),
+  ],
+)
+@pytest.mark.parametrize('packed', [False, True])
+def test_split_memory_length(name, size, factors, packed):
+  """Also where factors and tables do not have the length's number of parts."""
+  member = {**family.ALL, **family.CROSS}[name]
+  sizes = {'max_length': size, 'memory_max_length': size, 'factors': factors}
+  ids = (PACKED if packed else IDS)[:, :6]
+  one, many = (
+    harness.parallel(
+      member.of_size(**sizes).but(packed=packed),
+      family.tokens(ids),
+      ids,
+      DECODER,
+      mesh=mesh,
+      encoded=family.encoded(ids),
+    )
+    for mesh in (
+      harness.ONE_DEVICE,
+      Mesh('model:2', 'memory_length:model'),
+    )
+  )
+  checks.same(many, one)
+
+
 @pytest.mark.slow
 @every_mesh
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from synth_mtf.layer.synthetic import MIXINGS
 from tests import checks, family
 from tests.harness import DECODER, ENCODER, LM
 
@@ -40,7 +41,7 @@ def layers(draw):
   settings = {
     'num_heads': heads,
     'key_value_size': d_kv,
-    'mixing': draw(st.sampled_from(['softmax', 'layer_softmax', 'sum'])),
+    'mixing': draw(st.sampled_from(MIXINGS)),
     'normalize': draw(st.sampled_from(['softmax', 'softmax', None])),
     'relative_attention_type': draw(
       st.sampled_from([None, 'bias', 'contextual'])

@@ -44,9 +44,13 @@ class Example:
   k: Optional[Array] = None  # [heads, m, d_kv]
 
   def per_head(self, name: str, axes: int) -> Array:
-    """A variable as [heads, ...]; the last `axes` axes are those of a head."""
+    """A variable as [heads, ...]; the last `axes` axes are those of a head.
+
+    Heads that share it each have a copy.
+    """
     array = self.weights[name]
-    return array.reshape(self.heads, *array.shape[array.ndim - axes :])
+    one = array.shape[array.ndim - axes :]
+    return np.broadcast_to(array.reshape(-1, *one), [self.heads, *one])
 
 
 Function = Callable[[Example], Array]
@@ -88,10 +92,24 @@ def factorized_random(s: Example, scope: str = 'factorized_random') -> Array:
   return np.einsum('hik,hjk->hij', r1[:, s.positions], r2[:, columns])
 
 
-def _hidden(s: Example, name: str) -> Array:
-  """x_i W1 of each head, [heads, n, width]."""
-  w1 = s.weights[name].reshape(s.x.shape[1], s.heads, -1)
-  return np.einsum('id,dhk->hik', s.x, w1)
+def _hidden(s: Example, scope: str, name: str = '1') -> Array:
+  """x_i W1 + b1 of each head, [heads, n, width]; without W1, the queries."""
+  if f'{scope}/W{name}' not in s.weights:
+    assert s.q is not None
+    return s.q
+  w1 = s.weights[f'{scope}/W{name}'].reshape(s.x.shape[1], s.heads, -1)
+  return np.einsum('id,dhk->hik', s.x, w1) + _bias(s, f'{scope}/b{name}')
+
+
+def _bias(s: Example, name: str) -> Union[Array, int]:
+  """A bias of each head, [heads, 1, size], or 0."""
+  return s.per_head(name, 1)[:, None] if name in s.weights else 0
+
+
+def _last(hidden: Array, s: Example, scope: str, name: str = '2') -> Array:
+  """W2 h + b2 of each head."""
+  w2 = s.per_head(f'{scope}/W{name}', 2)
+  return hidden @ w2 + _bias(s, f'{scope}/b{name}')
 
 
 def _columns(rows: Array, s: Example) -> Array:
@@ -101,39 +119,36 @@ def _columns(rows: Array, s: Example) -> Array:
 
 def dense(s: Example, scope: str = 'dense') -> Array:
   """D: W2 ReLU(W1 x_i) (eq. 1, 2); Table 1: d^2 + d N parameters."""
-  hidden = relu(_hidden(s, f'{scope}/W1'))
-  return _columns(hidden @ s.per_head(f'{scope}/W2', 2), s)
+  return _columns(_last(relu(_hidden(s, scope)), s, scope), s)
 
 
 def factorized_dense(s: Example, scope: str = 'factorized_dense') -> Array:
   """FD: A_i[p] B_i[q] at column p b + q: A repeated, B tiled (eq. 5, 6)."""
-  hidden = relu(_hidden(s, f'{scope}/W1'))
-  left, right = (hidden @ s.per_head(f'{scope}/{n}', 2) for n in ('WA', 'WB'))
+  hidden = relu(_hidden(s, scope))
+  left, right = (_last(hidden, s, scope, name) for name in 'AB')
   repeated = np.repeat(left, right.shape[-1], axis=-1)
   return _columns(repeated * np.tile(right, left.shape[-1]), s)
 
 
 def convolution(s: Example, scope: str = 'convolutional_dense') -> Array:
   """v1: W2 conv(X); W1 has the width of the filter."""
-  return _columns(_convolved(s, scope) @ s.per_head(f'{scope}/W2', 2), s)
+  return _columns(_last(_convolved(s, scope), s, scope), s)
 
 
 def conv_relu_conv(s: Example, scope: str = 'convolutional_dense') -> Array:
   """v1: conv(ReLU(conv(X)))."""
   hidden = relu(_convolved(s, scope))
   w2 = s.per_head(f'{scope}/W2', 3)
-  return _columns(
-    np.stack([convolve(h, w, s.causal) for h, w in zip(hidden, w2)]), s
-  )
+  rows = np.stack([convolve(h, w, s.causal) for h, w in zip(hidden, w2)])
+  return _columns(rows + _bias(s, f'{scope}/b2'), s)
 
 
 def _convolved(s: Example, scope: str) -> Array:
   """conv(X; W1) of each head, [heads, n, d_kv]."""
   w1 = s.weights[f'{scope}/W1']
   w1 = w1.reshape(w1.shape[0], s.x.shape[1], s.heads, -1)
-  return np.stack(
-    [convolve(s.x, w1[:, :, h], s.causal) for h in range(s.heads)]
-  )
+  rows = [convolve(s.x, w1[:, :, h], s.causal) for h in range(s.heads)]
+  return np.stack(rows) + _bias(s, f'{scope}/b1')
 
 
 def convolve(x: Array, kernel: Array, causal: bool) -> Array:
@@ -154,9 +169,8 @@ def bottleneck(
 
 def gated(s: Example, scope: str = 'gated_dense') -> Array:
   """v1, GLU: W2 ((W1 x_i) * sigmoid(Wg x_i))."""
-  gate = 1 / (1 + np.exp(-_hidden(s, f'{scope}/Wg')))
-  hidden = _hidden(s, f'{scope}/W1') * gate
-  return _columns(hidden @ s.per_head(f'{scope}/W2', 2), s)
+  gate = 1 / (1 + np.exp(-_hidden(s, scope, 'g')))
+  return _columns(_last(_hidden(s, scope) * gate, s, scope), s)
 
 
 def patterns(s: Example, names: Sequence[str], size: int) -> Array:
@@ -190,7 +204,8 @@ def mixture(functions: Sequence[Function], mixing: str) -> Function:
     alphas = np.ones([len(functions), 1])
     if len(functions) > 1 and mixing != 'sum':
       heads = s.heads if mixing == 'softmax' else 1
-      scores = s.weights['alpha'].reshape(len(functions), heads)
+      scores = s.weights['alpha'].reshape(-1, heads)
+      scores = np.pad(scores, [(0, len(functions) - len(scores)), (0, 0)])
       e = np.exp(scores - scores.real.max(0))
       alphas = e / e.sum(0)
     terms = [a[:, None, None] * f(s) for a, f in zip(alphas, functions)]
@@ -236,7 +251,7 @@ class Layer:
   key_value_size: int
   num_memory_heads: int = 0  # of keys and values, if they are fewer
   shared_kv: bool = False
-  mixing: str = 'softmax'  # 'softmax' (alpha per head), 'layer_softmax', 'sum'
+  mixing: str = 'softmax'  # 'softmax' (alpha per head), 'layer_*', 'sum'
   normalize: Optional[str] = 'softmax'  # None for the MLP-Mixer form
   index_by: str = 'position'  # 'position' in the sequence, index in the 'row'
   relative_attention_type: Optional[str] = None  # 'bias', 'contextual'

@@ -1,7 +1,7 @@
 """mesh_tensorflow's own Synthesizer, reproduced with the same weights.
 
-Its modes are settings here. They index tables by the row, tie Dense's hidden
-layer to the queries, share W2 among the heads, and have one alpha per layer.
+Its modes are settings here. Its variables have other names, and its R has its
+axes in another order.
 """
 
 import functools
@@ -22,15 +22,20 @@ PADDED = np.array([[1] * 7, [1, 1, 1, 0, 0, 0, 0]])
 PACKED = family.PACKED.ids[:2]
 
 R = functools.partial(synth_mtf.Random, max_length=MAX_LENGTH)
-D = functools.partial(synth_mtf.Dense, max_length=MAX_LENGTH)
+D = functools.partial(
+  synth_mtf.Dense,
+  max_length=MAX_LENGTH,
+  shared_query=True,
+  shared_heads=True,
+)
 V = synth_mtf.DotProduct
 MODES: dict[str, dict[str, Any]] = {
   'random': {'synthesizers': [R], 'shared_kv': True},
   'dense_minus': {'synthesizers': [D], 'shared_kv': True},
   'random_plus': {'synthesizers': [R, V], 'mixing': 'sum'},
-  'random_plus_alpha': {'synthesizers': [R, V], 'mixing': 'layer_softmax'},
+  'random_plus_alpha': {'synthesizers': [R, V], 'mixing': 'layer_sigmoid'},
   'dense_plus': {'synthesizers': [D, V], 'mixing': 'sum'},
-  'dense_plus_alpha': {'synthesizers': [D, V], 'mixing': 'layer_softmax'},
+  'dense_plus_alpha': {'synthesizers': [D, V], 'mixing': 'layer_sigmoid'},
 }
 
 every_mode = pytest.mark.parametrize('mode', MODES)
@@ -43,30 +48,21 @@ theirs = functools.partial(transformer_layers.Synthesizer, **SIZES)
 ours = functools.partial(synth_mtf.SyntheticAttention, **SIZES)
 
 
+NAMES = {'random/R': 'R', 'dense/W2': 'pi/kernel'}
+
+
 def converted(name, shape):
   """A weight of our layer, converted from those of theirs."""
   if name == 'random/R':
     return np.swapaxes(harness.draw('R', [shape[1], shape[0], shape[2]]), 0, 1)
-  if name == 'dense/W1':
-    return harness.draw('q', [D_MODEL, HEADS * D_KV]).reshape(shape)
-  if name == 'dense/W2':
-    return np.broadcast_to(harness.draw('pi/kernel', shape[1:]), shape)
-  if name == 'alpha':
-    return np.concatenate([harness.draw('alpha', [1]), [0]])
-  return harness.draw(name, shape)
+  return harness.draw(NAMES.get(name, name), shape)
 
 
 def as_theirs(gradients):
   """Gradients of our layer by the names and shapes of theirs."""
-  found = dict(gradients)
-  if 'random/R' in found:
-    found['R'] = np.swapaxes(found.pop('random/R'), 0, 1)
-  if 'dense/W1' in found:
-    hidden = found.pop('dense/W1').reshape(D_MODEL, HEADS * D_KV)
-    found['q'] = found.get('q', 0) + hidden
-    found['pi/kernel'] = found.pop('dense/W2').sum(0)
-  if 'alpha' in found:
-    found['alpha'] = found['alpha'][:1]
+  found = {NAMES.get(name, name): g for name, g in gradients.items()}
+  if 'R' in found:
+    found['R'] = np.swapaxes(found['R'], 0, 1)
   return found
 
 

@@ -49,6 +49,7 @@ class ConvReluDense(transformer.TransformerLayer):
         raise ConfigurationError(
           f'ConvReluDense.{name} = {size}: expected at least 1'
         )
+    self.hidden_size = hidden_size
     self.hidden_dim = mtf.Dimension('d_ff', hidden_size)
     self.filter_dim = mtf.Dimension('filter_width', filter_width)
     self.dropout_rate = dropout_rate

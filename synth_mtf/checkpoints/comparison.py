@@ -154,6 +154,23 @@ def require_same(
     )
 
 
+def require_loadable(
+  variables: Iterable[tf.Variable], checkpoint: Checkpoint
+) -> None:
+  """Raises a UserError if a run cannot start from variables of the same name.
+
+  Passes if gin maps or selects what is loaded, as with `warm_start`.
+  """
+  kinds = kinds_of(variables)
+  same = {name: name for name in kinds if name in checkpoint}
+  maps = utils.should_load_variable, utils.init_checkpoint_variable_mapping
+  chosen = gin.get_bindings(utils.tpu_estimator_model_fn)
+  if not any(
+    [*map(gin.get_bindings, maps), chosen.get('init_variable_filter')]
+  ):
+    Comparison(kinds, checkpoint, same).require_kinds()
+
+
 @gin.configurable(module='synth_mtf')
 def warm_start(name: str) -> str:
   """Returns the name in the checkpoint that a variable is initialized from.

@@ -4,7 +4,9 @@ Each attention layer, whatever its class, is read as if it were one of ours. The
 target's layer is filled from it:
 
 - A function in both models keeps its variables. If its alpha changes, its last
-  factor is multiplied by the ratio, so that alpha_i S_i(X) stays the same.
+  factors are multiplied by the ratio, so that alpha_i S_i(X) stays the same. A
+  Dense that shares weights (with the queries, among heads) may become one that
+  does not, but not the reverse.
 - A function only in the target starts at S(X) = 0 if the target has all
   functions of the source, which preserves the model's output. Otherwise, it
   starts from its usual initial values.
@@ -13,7 +15,8 @@ target's layer is filled from it:
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -24,7 +27,7 @@ from synth_mtf.checkpoints import comparison, names
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host.model import ConfiguredModel
-from synth_mtf.layer.synthetic import SyntheticLayer, scopes
+from synth_mtf.layer.synthetic import SyntheticLayer, mixture_weights, scopes
 from synth_mtf.synthesizers.base import (
   SynthesizingFunction,
   described,
@@ -58,14 +61,15 @@ class Layer:
   normalize: Optional[str] = 'softmax'
   index_by: str = 'position'
   weights: dict[str, Weight] = dataclasses.field(default_factory=dict)
-  alpha: Optional[Array] = None  # [functions] or [functions, heads]
+  # [functions] or [functions, heads]; the last may be missing.
+  alpha: Optional[Array] = None
 
   def shares(self) -> dict[str, Array]:
     """The weight alpha_i of each function, [heads] or []."""
     if self.alpha is None:
       return dict.fromkeys(self.functions, np.ones([]))
-    e = np.exp(self.alpha.astype(np.float64) - self.alpha.max(axis=0))
-    return dict(zip(self.functions, e / e.sum(axis=0)))
+    alphas = mixture_weights(self.alpha, len(self.functions))
+    return dict(zip(self.functions, alphas))
 
   def contributing(self) -> list[str]:
     """The functions that contribute to the logits."""
@@ -74,7 +78,10 @@ class Layer:
       f
       for f in self.functions
       if np.max(shares[f]) >= _NEGLIGIBLE
-      and (f not in factors or self.weights[factors[f]].value.any())
+      and (
+        f not in factors.values()
+        or any(self.weights[r].value.any() for r in factors if factors[r] == f)
+      )
     ]
 
 
@@ -88,6 +95,8 @@ class Conversion:
     exact: whether the target computes the same function as the source.
     reread: whether that holds only for unpacked rows, since the two models
       index tables differently in packed rows (`SyntheticAttention.index_by`).
+    rounding: the largest difference that the target's type makes to a value,
+      and the name of its variable.
   """
 
   def __init__(
@@ -112,6 +121,7 @@ class Conversion:
     self._resize = resize
     self.exact = True
     self.reread = False
+    self.rounding = (0.0, '')
     attention = tuple(scope + '/' for scope in target.attention)
     weights = {
       name: Weight(self._fitted(name, checkpoint[name]), name)
@@ -133,7 +143,10 @@ class Conversion:
     }
     for name, (value, origin) in weights.items():
       dtype = target.variables[name].dtype.base_dtype.as_numpy_dtype
-      self.values[name] = value.astype(dtype)
+      self.values[name] = rounded = value.astype(dtype)
+      if dtype != value.dtype and value.size:
+        error = np.abs(rounded.astype(np.float32) - value).max()
+        self.rounding = max(self.rounding, (float(error), name))
       slots = [s for s in checkpoint.slots if names.slot_owner(s) == origin]
       if slots and np.array_equal(value, checkpoint[origin]):
         for slot in slots:
@@ -152,15 +165,21 @@ class Conversion:
       old, new = ('v', 'kv') if 'kv' in shapes else ('kv', 'v')
       if old in source.weights:
         source.weights[new] = source.weights.pop(old)
+    _unshare_dense(source.weights, shapes)
     alpha, heads = source.alpha, self._target.attention[scope].num_heads
     if alpha is not None and alpha.ndim > 1 and alpha[0].size != heads:
       raise _other_size(f'{scope}: the number of heads', alpha[0].size, heads)
     if 'alpha' in shapes:
-      target.alpha = np.zeros(shapes.pop('alpha'))
-      target.weights['alpha'] = Weight(target.alpha)
+      kept, origin = np.zeros(shapes.pop('alpha')), ''
       same = list(source.functions) == list(target.functions)
-      if alpha is not None and same and alpha.ndim <= target.alpha.ndim:
-        target.alpha.T[:] = alpha.T  # broadcast if the heads shared one
+      if alpha is not None and same and alpha.ndim <= kept.ndim:
+        if len(kept) < len(alpha):
+          alpha = alpha - alpha[-1]
+        both = min(len(kept), len(alpha))
+        kept[:both].T[:] = alpha[:both].T  # broadcast if the heads shared one
+        origin = source.weights['alpha'].origin
+      target.alpha = kept
+      target.weights['alpha'] = Weight(kept, origin)
     before, after = source.shares(), target.shares()
     lost = [f for f in source.contributing() if f not in target.functions]
     if lost and set(target.functions) <= set(source.functions):
@@ -172,7 +191,7 @@ class Conversion:
       )
     factors = _last_factors(shapes)
     ratios = {
-      r: before[f] / after[f] for f, r in factors.items() if f in before
+      r: before[f] / after[f] for r, f in factors.items() if f in before
     }
     initial = self._target.initial_values(
       [f'{scope}/{rest}' for rest in shapes if rest not in source.weights]
@@ -182,10 +201,17 @@ class Conversion:
         value, origin = source.weights[rest]
         value = self._fitted(f'{scope}/{rest}', value)
         if rest in ratios:
-          value = _scaled(rest, value, ratios[rest])
+          ratio = np.ravel(ratios[rest])
+          if np.ptp(ratio) <= _NEGLIGIBLE:
+            ratio = ratio[:1]
+          dims = str(self._target.shapes[f'{scope}/{rest}'])
+          if ratio.size == 1 or 'heads' in dims:
+            value = _scaled(rest, value, ratio)
+          else:  # heads whose alphas differ share it
+            self.exact = False
         target.weights[rest] = Weight(value, origin)
       else:
-        silent = not lost and rest in (*factors.values(), *names.BIASES)
+        silent = not lost and rest in (*factors, *names.BIASES)
         value = initial[f'{scope}/{rest}']
         target.weights[rest] = Weight(np.zeros_like(value) if silent else value)
     common = source.functions.keys() & target.functions.keys()
@@ -198,11 +224,16 @@ class Conversion:
         source.functions[f] in (None, target.functions[f]) for f in common
       )
       and all(b in shapes for b in names.BIASES if b in source.weights)
+      # Such as a bias that the target's function does not have.
+      and not any(
+        weight.value.any() and rest not in shapes and _owner(rest)[0] in common
+        for rest, weight in source.weights.items()
+      )
       # A function without a last factor cannot compensate for a changed alpha.
       and all(
         np.max(np.abs(before.get(f, 0.0) - after[f])) <= _NEGLIGIBLE
         for f in target.functions
-        if f not in factors
+        if f not in factors.values()
       )
     )
     return target.weights
@@ -250,7 +281,7 @@ def _read(
   }
   if here.endswith('/EncDecAttention'):
     weights.pop(names.BIASES[0], None)  # unused variable of early T5
-  alpha = weights.pop('alpha').value if 'alpha' in weights else None
+  alpha = weights['alpha'].value if 'alpha' in weights else None
   if here.endswith('/Synthesizer'):
     return _from_original(here, weights, alpha)
   if source and here in source.attention:
@@ -261,9 +292,11 @@ def _read(
       'gin files as --source_gin_file (its operative_config.gin will do)'
     )
   else:
-    owners = dict.fromkeys(_owner(rest)[0] for rest in weights)
-    found = Layer({f: None for f in owners if f})
+    found = Layer(dict.fromkeys(_functions(weights)))
   found.weights, found.alpha = weights, alpha
+  count = len(found.functions)
+  if alpha is not None and not count - 1 <= len(alpha) <= count:
+    raise _other_size(f'{here}/alpha', len(alpha), count)
   return found
 
 
@@ -272,12 +305,12 @@ def _settings(scope: str, layer: transformer_layers.SelfAttention) -> Layer:
   if isinstance(layer, SyntheticLayer):
     settings = {
       # Fixed patterns have no table, but depend on max_length.
-      f: (described(x), x.last_factor or getattr(x, 'max_length', None))
+      f: (described(x), x.last_factors or getattr(x, 'max_length', None))
       for f, x in zip(scopes(layer.synthesizers), layer.synthesizers)
     }
     return Layer(settings, layer.normalize, layer.index_by)
   if type(layer).__name__ in ('SelfAttention', 'EncDecAttention'):
-    return Layer({VANILLA: (described(DotProduct()), DotProduct.last_factor)})
+    return Layer({VANILLA: (described(DotProduct()), DotProduct.last_factors)})
   raise UserError(
     f"{scope}: {type(layer).__name__} cannot be converted; expected T5's own "
     'attention, SyntheticAttention or SyntheticEncDecAttention'
@@ -287,38 +320,46 @@ def _settings(scope: str, layer: transformer_layers.SelfAttention) -> Layer:
 def _from_original(
   scope: str, weights: dict[str, Weight], alpha: Optional[Array]
 ) -> Layer:
-  """Translates mesh_tensorflow's own Synthesizer to our names and shapes.
+  """Renames the variables of mesh_tensorflow's own Synthesizer.
 
-  Its R is [length, heads, memory_length]; its dense modes use the queries as
-  the hidden layer and share the second layer among the heads; its alpha weights
-  the synthesized logits, after a sigmoid.
+  Its R is [length, heads, memory_length]. Its alpha, a sigmoid, weights the
+  synthesized logits, which therefore come first.
   """
   if 'R1' in weights:
     raise UserError(
       f'{scope}: mode "factorized" gives all queries the same logits and has '
       'no counterpart here'
     )
-  functions = []
+  if alpha is not None and alpha.shape != (1,):
+    raise _other_size(f'{scope}/alpha', [*alpha.shape], [1])
   if 'R' in weights:
-    functions.append('random')
-    r = weights.pop('R')
-    weights['random/R'] = Weight(np.swapaxes(r.value, 0, 1), r.origin)
+    r, origin = weights.pop('R')
+    weights['random/R'] = Weight(r.swapaxes(0, min(1, r.ndim - 1)), origin)
   if 'pi/kernel' in weights:
-    functions.append('dense')
-    q, kernel = weights['q'], weights.pop('pi/kernel')
-    d_kv, columns = kernel.value.shape
-    w1 = q.value.reshape(len(q.value), -1, d_kv)
-    w2 = np.broadcast_to(kernel.value, [w1.shape[1], d_kv, columns])
-    weights['dense/W1'] = Weight(w1, q.origin)
-    weights['dense/W2'] = Weight(w2, kernel.origin)
-  if 'k' in weights:
-    functions.append(VANILLA)
-  else:
-    weights.pop('q', None)  # the first layer of "dense_minus"
-  if alpha is not None:
-    alpha = np.append(alpha, 0.0)
-  settings = dict.fromkeys(functions)
-  return Layer(settings, index_by='row', weights=weights, alpha=alpha)
+    weights['dense/W2'] = weights.pop('pi/kernel')
+  functions = dict.fromkeys(sorted(_functions(weights), key=VANILLA.__eq__))
+  return Layer(functions, index_by='row', weights=weights, alpha=alpha)
+
+
+def _shares_query(variables: Collection[str]) -> bool:
+  """Whether the queries are the hidden layer of a Dense."""
+  return 'dense/W2' in variables and 'dense/W1' not in variables
+
+
+def _unshare_dense(
+  weights: dict[str, Weight], shapes: Mapping[str, list[int]]
+) -> None:
+  """Copies what a Dense shares, if the shapes have places for the copies."""
+  if _shares_query(weights) and 'dense/W1' in shapes:
+    q, kernel = weights['q'], weights['dense/W2']
+    w1, w2 = shapes['dense/W1'], shapes['dense/W2']
+    if q.value.size == math.prod(w1):
+      weights['dense/W1'] = Weight(q.value.reshape(w1), q.origin)
+    if kernel.value.ndim < len(w2):
+      kernels = np.broadcast_to(kernel.value, [w2[0], *kernel.value.shape])
+      weights['dense/W2'] = Weight(kernels, kernel.origin)
+    if VANILLA not in _functions(weights.keys() - {'dense/W1'}):
+      del weights['q']
 
 
 def _other_size(name: str, there: Any, here: Any) -> UserError:
@@ -340,18 +381,30 @@ def _owner(name: str) -> tuple[str, Optional[type[SynthesizingFunction]]]:
   return scope, function_of((inner or scope).rpartition('/')[-1])
 
 
-def _last_factors(variables: Iterable[str]) -> dict[str, str]:
-  """Returns the variable that scales the logits of each function."""
+def _functions(variables: Collection[str]) -> list[str]:
+  """Returns the functions that have these variables."""
+  owners = dict.fromkeys(_owner(rest)[0] for rest in variables)
+  if _shares_query(variables) and 'k' not in variables:
+    owners.pop(VANILLA, None)
+  return [owner for owner in owners if owner]
+
+
+def _last_factors(variables: Collection[str]) -> dict[str, str]:
+  """Returns the variables that scale logits, with the function of each."""
   owners = {rest: _owner(rest) for rest in variables}
-  return {
-    function: rest
+  found = {
+    rest: function
     for rest, (function, kind) in owners.items()
-    if kind and rest.rpartition('/')[-1] == kind.last_factor
+    if kind and rest.rpartition('/')[-1] in kind.last_factors
   }
+  if _shares_query(variables):  # q would scale D, too
+    found.pop('q', None)
+    found.update({'k': VANILLA} if 'k' in variables else {})
+  return found
 
 
 def _scaled(rest: str, value: Array, ratio: Array) -> Array:
-  """Multiplies a variable by [heads] or []; heads are axis 0 (axis 1 of q)."""
-  rows = [len(value)] if rest == 'q' else []
+  """Multiplies by [heads] or [1]; heads are axis 0 (axis 1 of q and k)."""
+  rows = [len(value)] if rest in DotProduct.layer_variables else []
   view = value.reshape(*rows, ratio.size, -1) * np.ravel(ratio)[:, np.newaxis]
   return view.astype(np.float32).reshape(value.shape)

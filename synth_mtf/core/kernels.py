@@ -300,13 +300,15 @@ def centered_exp(
   mask = [] if visible is None else [visible]
   rows = shape.dims[:-1]
   centers = [
-    mtf.slicewise(
+    # `mtf.slicewise` ignores an empty output shape.
+    mtf.SlicewiseOperation(
       row_center,
       [part, *mask],
-      output_shape=mtf.Shape(rows),
+      output_shapes=[mtf.Shape(rows)],
+      output_dtypes=[part.dtype],
       splittable_dims=rows,
       grad_function=0,
-    )
+    ).outputs[0]
     for part in parts
   ]
   center = mtf.add_n(centers)

@@ -130,4 +130,7 @@ def _leading(table: mtf.Tensor, dim: mtf.Dimension) -> mtf.Tensor:
   """Returns the first `dim.size` entries along the table's axis `dim.name`."""
   if table.shape.get_dim_by_name(dim.name).size == dim.size:
     return table
-  return mtf.slice(table, 0, dim.size, dim.name)
+  # The host cannot slice an axis that the mesh splits.
+  whole = mtf.rename_dimension(table, dim.name, 'position')
+  first = mtf.slice(whole, 0, dim.size, 'position')
+  return mtf.rename_dimension(first, 'position', dim.name)

@@ -49,7 +49,6 @@ class Projections(attention.AttentionParams):
       shared_kv=layer.shared_kv,
       ensemble_dim=context.model.ensemble_dim,
       combine_dims=layer.combine_dims,
-      keep_query_heads_dims=layer.keep_query_heads_dims,
       fold_scaling_into_initializer=layer.fold_scaling_into_initializer,
       make_attention_vars=False,
     )

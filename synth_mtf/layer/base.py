@@ -92,6 +92,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     Returns:
       A tensor of the shape of x.
     """
+    refusals.check_mesh(self, context.model)
     float32_logits = self.attention_kwargs.get('float32_logits', True)
     call = LayerCall(
       context=context,

@@ -4,11 +4,13 @@ import inspect
 from collections.abc import Collection, Mapping
 from typing import Any, Optional
 
-from mesh_tensorflow.transformer import transformer_layers
+from mesh_tensorflow.transformer import transformer, transformer_layers
 
+from synth_mtf.core.dimensions import parts
 from synth_mtf.errors import ConfigurationError, nearest
 
-_HYPERPROMPTS = (
+_UNSUPPORTED = (
+  'keep_query_heads_dims',
   'use_hyperprompt',
   'hyperprompt_length_encoder',
   'hyperprompt_length_decoder',
@@ -59,7 +61,7 @@ def check_settings(
   faults = [f'attention_kwargs[{name!r}]' for name in unknown]
   if layer.attention_func is not None:
     faults.append(f'attention_func = {layer.attention_func!r}')
-  faults.extend(name for name in _HYPERPROMPTS if getattr(layer, name))
+  faults.extend(name for name in _UNSUPPORTED if getattr(layer, name))
   if faults:
     raise ConfigurationError(
       f'{owner} does not support SelfAttention.'
@@ -78,3 +80,14 @@ def check_settings(
     layer.relative_attention_type,
     relative_attention_types,
   )
+
+
+def check_mesh(
+  layer: transformer_layers.SelfAttention, model: transformer.Unitransformer
+) -> None:
+  """Rejects a mesh that splits the channels of a head."""
+  if parts(layer.kv_dim, model) > 1:
+    raise ConfigurationError(
+      f'{type(layer).__name__} cannot split {layer.kv_dim.name}, as '
+      'utils.run.layout_rules demand; split heads instead (heads:model)'
+    )

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
 import mesh_tensorflow as mtf
+import numpy as np
+import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
 
@@ -20,9 +22,9 @@ from synth_mtf.layer.weighted_sum import softmax_average, unnormalized_average
 from synth_mtf.synthesizers.base import SynthesizingFunction
 from synth_mtf.synthesizers.dot_product import DotProduct
 
-# Learned per head, summing to 1 (as in the paper); the same, but per layer (as
-# in mesh_tensorflow); all 1.
-MIXINGS = ('softmax', 'layer_softmax', 'sum')
+# Learned per head, summing to 1 (as in the paper); the same, but per layer; the
+# same with one number less (as in mesh_tensorflow); all 1.
+MIXINGS = ('softmax', 'layer_softmax', 'layer_sigmoid', 'sum')
 
 
 class SyntheticLayer(AttentionLayer):
@@ -56,7 +58,9 @@ class SyntheticLayer(AttentionLayer):
         arguments (`@Random` in gin, `functools.partial(Random,
         max_length=128)`); each layer makes its own.
       mixing: how alpha is chosen. 'softmax': learned per head, summing to 1
-        (as in the paper); 'layer_softmax': learned per layer; 'sum': all 1.
+        (as in the paper); 'layer_softmax': learned per layer; 'layer_sigmoid':
+        the same with the last score fixed at 0, so that two functions have
+        sigmoid(alpha) and 1 - sigmoid(alpha); 'sum': all 1.
       index_by: which row and column of a table a token reads. 'position': its
         position in its own sequence; 'row': its index in a packed row, as in
         the original code.
@@ -130,12 +134,14 @@ def _make_alphas(
 ) -> list[Optional[mtf.Tensor]]:
   """Makes alpha_i (eq. 8, 9) of each function, [heads] or []; None means 1.
 
-  These are the softmax over functions of the variable `alpha`, initially 0.
+  These are the softmax over functions of the variable `alpha`, initially 0. If
+  it lacks the last function, the score of that function is 0.
   """
   if count == 1 or mixing == 'sum':
     return [None] * count
   context = call.context
-  functions = mtf.Dimension('synthesizers', count)
+  learned = count - 1 if mixing == 'layer_sigmoid' else count
+  functions = mtf.Dimension('synthesizers', learned)
   heads = call.heads if mixing == 'softmax' else []
   types = context.variable_dtype
   alpha = mtf.get_variable(
@@ -145,7 +151,20 @@ def _make_alphas(
     initializer=tf.zeros_initializer(),
     dtype=mtf.VariableDType(types.master_dtype, types.slice_dtype, tf.float32),
   )
+  if learned < count:
+    alpha = mtf.pad(alpha, [0, 1], functions.name)
+  functions = mtf.Dimension(functions.name, count)
   return mtf.unstack(mtf.softmax(alpha, functions), functions)
+
+
+def mixture_weights(
+  scores: npt.NDArray[Any], count: int
+) -> npt.NDArray[np.float64]:
+  """Computes alpha_i of `count` functions from a value of the variable."""
+  missing = np.zeros_like(scores[: count - len(scores)])
+  scores = np.append(scores, missing, axis=0).astype(np.float64)
+  e = np.exp(scores - scores.max(axis=0))
+  return e / e.sum(axis=0)
 
 
 def _mixture(

@@ -30,8 +30,8 @@ class SynthesizingFunction(abc.ABC):
 
   Attributes:
     letter: its name in tables, as in "Syn (R)".
-    last_factor: the last variable that S(X) is multiplied by: if it is 0, so is
-      S(X). '' if there is none.
+    last_factors: the last variables that S(X) is linear in: if they are 0, so
+      is S(X). Empty if there are none.
     position_axes: the axes of each variable that are positions and have the
       size `max_length`.
     layer_variables: variables of the layer that only this function uses.
@@ -39,7 +39,7 @@ class SynthesizingFunction(abc.ABC):
     unshaped: hyperparameters that affect the result but no variable's shape.
   """
 
-  last_factor: ClassVar[str] = ''
+  last_factors: ClassVar[tuple[str, ...]] = ()
   position_axes: ClassVar[Mapping[str, tuple[int, ...]]] = {}
   layer_variables: ClassVar[tuple[str, ...]] = ()
   self_attention_only: ClassVar[bool] = False

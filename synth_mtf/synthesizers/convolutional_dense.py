@@ -50,7 +50,8 @@ class ConvolutionalDense(Local):
   def hidden(self, call: LayerCall) -> mtf.Tensor:
     x = neighbours(call.context, call.x, self.filter_dim)
     dims = [*call.heads, self.d_kv(call)]
+    gain = 2.0 if self.relu else 1.0
+    h = project(call, x, 'W1', dims, 2, gain, self.use_bias)
     if not self.relu:
-      return project(call, x, 'W1', dims, reduced=2)
-    h = mtf.relu(project(call, x, 'W1', dims, reduced=2, gain=2.0))
-    return neighbours(call.context, h, self.filter_dim)
+      return h
+    return neighbours(call.context, mtf.relu(h), self.filter_dim)

@@ -20,7 +20,7 @@ class DotProduct(SynthesizingFunction):
   """
 
   letter = 'V'
-  last_factor = 'q'
+  last_factors = ('q',)
   layer_variables = ('q', 'k')
 
   def logits(

@@ -32,15 +32,18 @@ class FactorizedDense(Table):
       of divisors closest to each other.
     key_value_size: width of the hidden layer in each head. Default: the
       layer's `key_value_size`.
+    use_bias: adds b1, bA and bB, initially 0, to W1 x, A and B. Default: none,
+      as everywhere in T5.
 
   The other arguments are those of `Table`; a b is its `tile_length`.
   """
 
   factors: Any = None
   key_value_size: Optional[int] = None
+  use_bias: bool = False
 
   letter = 'FD'
-  last_factor = 'WB'
+  last_factors = ('WB', 'bB')
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -61,32 +64,28 @@ class FactorizedDense(Table):
     self.check_lengths(call, queries=False)
     size = self.key_value_size or call.kv_dim.size
     d_kv = mtf.Dimension('d_kv', size)
-    hidden = mtf.cast(relu_layer(call, d_kv), call.logits_dtype)
-    a, b = (
-      mtf.einsum(
-        [
-          hidden,
-          call.variable(
-            'W' + name.upper(),
-            [*call.heads, d_kv, mtf.Dimension(name, size)],
-            stddev=d_kv.size**-0.5,
-            dtype=call.logits_dtype,
-          ),
-        ],
-        # In this order, CPU kernels need not transpose the logits.
-        mtf.Shape(
-          call.batch + call.heads + call.length + [mtf.Dimension(name, size)]
-        ),
-      )
-      for name, size in zip('ab', self.factors)
-    )
+    hidden = mtf.cast(relu_layer(call, d_kv, self.use_bias), call.logits_dtype)
+
+    def factor(dim: mtf.Dimension) -> mtf.Tensor:
+      name, dtype = dim.name.upper(), call.logits_dtype
+      dims = [*call.heads, d_kv, dim]
+      w = call.variable(f'W{name}', dims, d_kv.size**-0.5, dtype)
+      # In this order, CPU kernels need not transpose the logits.
+      shape = mtf.Shape(call.batch + call.heads + call.length + [dim])
+      y = mtf.einsum([hidden, w], shape)
+      if self.use_bias:
+        y += call.variable(f'b{name}', [*call.heads, dim], 0.0, dtype)
+      return y
+
+    a, b = (factor(mtf.Dimension(*dim)) for dim in zip('ab', self.factors))
     return self._columns(call, weighted(a, alpha), b)
 
   def _columns(
     self, call: LayerCall, a: mtf.Tensor, b: mtf.Tensor
   ) -> mtf.Tensor:
     a_dim, b_dim = a.shape.dims[-1], b.shape.dims[-1]
-    if call.index.is_packed:  # columns differ between examples
+    # Columns that differ between examples, or that each device makes alone.
+    if call.index.is_packed or call.splits(call.memory_length):
       keys = call.index.keys % self.tile_length
       return mtf.multiply(
         kernels.gather(a, keys // b_dim.size, 'a'),

@@ -28,7 +28,7 @@ class FactorizedRandom(Table):
   rank: int = 8
 
   letter = 'FR'
-  last_factor = 'R2'
+  last_factors = ('R2',)
   position_axes = {'R1': (-2,), 'R2': (-2,)}
 
   def __post_init__(self) -> None:

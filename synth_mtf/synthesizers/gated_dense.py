@@ -23,5 +23,8 @@ class GatedDense(Local):
 
   def hidden(self, call: LayerCall) -> mtf.Tensor:
     dims = [*call.heads, self.d_kv(call)]
-    linear = project(call, call.x, 'W1', dims, gain=_GATE_GAIN)
-    return linear * mtf.sigmoid(project(call, call.x, 'Wg', dims))
+    linear, gate = (
+      project(call, call.x, name, dims, gain=gain, use_bias=self.use_bias)
+      for name, gain in (('W1', _GATE_GAIN), ('Wg', 1.0))
+    )
+    return linear * mtf.sigmoid(gate)

@@ -16,21 +16,25 @@ class Local(Table):
   """S(x_i) = W2 h(X)_i: each token computes its own row of logits.
 
   A subclass defines the hidden layer h. W2, [heads, d_kv, memory_length], maps
-  to N columns, or to M in cross-attention. As everywhere in T5, there are no
-  bias vectors.
+  to N columns, or to M in cross-attention.
 
   Args:
     key_value_size: width of the hidden layer in each head. Default: the
       layer's `key_value_size`.
+    use_bias: adds b1, [heads, d_kv], to W1 x and b2, [heads, memory_length], to
+      the logits, both initially 0. Default: none, as everywhere in T5.
+    shared_heads: all heads share one W2, [d_kv, memory_length], and one b2.
 
   The other arguments are those of `Table`; W2 has b columns, tiled to the
   length.
   """
 
   key_value_size: Optional[int] = None
+  use_bias: bool = False
+  shared_heads: bool = False
 
-  last_factor = 'W2'
-  position_axes = {'W2': (-1,)}
+  last_factors = ('W2', 'b2')
+  position_axes = {'W2': (-1,), 'b2': (-1,)}
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -53,18 +57,22 @@ class Local(Table):
     self.check_lengths(call, queries=False)
     summed = self.summed_dims(self.d_kv(call))
     k = mtf.Dimension('d_kv', mtf.Shape(summed).size)
-    w2 = call.variable(
-      'W2',
-      [*call.heads, *summed, self.columns_dim],
-      stddev=k.size**-0.5,
-      dtype=call.logits_dtype,
-    )
-    hidden = mtf.cast(self.hidden(call), call.logits_dtype)
-    return InnerProduct(
-      weighted(mtf.replace_dimensions(hidden, summed, k), alpha),
-      call.index.columns(mtf.replace_dimensions(w2, summed, k)),
-      k,
-    )
+    heads = [] if self.shared_heads else call.heads
+    dtype = call.logits_dtype
+    dims = [*heads, *summed, self.columns_dim]
+    w2 = call.variable('W2', dims, stddev=k.size**-0.5, dtype=dtype)
+    w2 = mtf.replace_dimensions(w2, summed, k)
+    hidden = mtf.cast(self.hidden(call), dtype)
+    hidden = mtf.replace_dimensions(hidden, summed, k)
+    if self.use_bias:  # W2 h + b2 = [W2, b2] [h, 1]
+      one = mtf.Dimension(k.name, 1)
+      dims = [*heads, one, self.columns_dim]
+      b2 = call.variable('b2', [d for d in dims if d != one], 0.0, dtype)
+      ones = mtf.ones(call.context.mesh, hidden.shape - k + one, dtype)
+      w2 = mtf.concat([w2, mtf.reshape(b2, mtf.Shape(dims))], k.name)
+      hidden = mtf.concat([hidden, ones], k.name)
+      k = hidden.shape.dims[-1]
+    return InnerProduct(weighted(hidden, alpha), call.index.columns(w2), k)
 
 
 def project(
@@ -74,6 +82,7 @@ def project(
   dims: list[mtf.Dimension],
   reduced: int = 1,
   gain: float = 1.0,
+  use_bias: bool = False,
 ) -> mtf.Tensor:
   """Multiplies x by a new W, which initially preserves the second moment.
 
@@ -84,17 +93,24 @@ def project(
     dims: the dimensions to project to.
     reduced: number of dimensions of x to sum over.
     gain: factor on the second moment, which compensates for a nonlinearity.
+    use_bias: adds a bias, named after W (W1: b1), initially 0.
   """
   kept, summed = x.shape.dims[:-reduced], x.shape.dims[-reduced:]
   w = call.variable(
     name, summed + dims, stddev=(gain / mtf.Shape(summed).size) ** 0.5
   )
-  return call.projections.einsum([x, w], mtf.Shape(kept + dims))
+  y = call.projections.einsum([x, w], mtf.Shape(kept + dims))
+  return y + call.variable(f'b{name[1:]}', dims, 0.0) if use_bias else y
 
 
-def relu_layer(call: LayerCall, d_kv: mtf.Dimension) -> mtf.Tensor:
+def relu_layer(
+  call: LayerCall, d_kv: mtf.Dimension, use_bias: bool
+) -> mtf.Tensor:
   """ReLU(W1 x_i), [batch..., length, heads, d_kv]; W1 [d_model, heads, d_kv].
 
   ReLU halves the second moment; the gain of 2 compensates for it.
   """
-  return mtf.relu(project(call, call.x, 'W1', [*call.heads, d_kv], gain=2.0))
+  dims = [*call.heads, d_kv]
+  return mtf.relu(
+    project(call, call.x, 'W1', dims, gain=2.0, use_bias=use_bias)
+  )

@@ -16,20 +16,22 @@ from synth_mtf.synthesizers.base import Table
 class Random(Table):
   """R, S(X) = R with R in R^(N x N), one per head (eq. 4).
 
-  In cross-attention R is N x M. It initially has unit variance, like T5's
-  dot products.
+  In cross-attention R is N x M.
 
   Args:
     trainable: False gives the Fixed Random Synthesizer: R keeps its initial
       values, which are part of the checkpoint.
+    stddev: standard deviation of R's initial values. The default gives logits
+      of unit variance, as T5's dot products have.
 
   The other arguments are those of `Table`; R has b columns, tiled to the
   length.
   """
 
   trainable: bool = True
+  stddev: float = 1.0
 
-  last_factor = 'R'
+  last_factors = ('R',)
   position_axes = {'R': (-2, -1)}
 
   @property
@@ -42,7 +44,7 @@ class Random(Table):
     table = call.variable(
       'R',
       [*call.heads, self.rows_dim, self.columns_dim],
-      stddev=1.0,
+      stddev=self.stddev,
       dtype=call.logits_dtype,
       trainable=self.trainable,
     )

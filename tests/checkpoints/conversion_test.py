@@ -1,5 +1,7 @@
 """Checkpoints of one model converted to another's, down to the logits."""
 
+import re
+
 import gin
 import numpy as np
 import pytest
@@ -76,6 +78,12 @@ def with_more(path, folder, values):
   'source, variant, bindings',
   [
     *((None, v, []) for v in (*WITH_VANILLA, *CROSS_WITH_VANILLA)),
+    *((None, f'as_original_dense_plus{end}', []) for end in ('', '_alpha')),
+    # Scaling q for V would scale D as well.
+    ('as_original_dense_plus', 'as_original_dense_plus_alpha', []),
+    ('as_original_dense_plus', 'dense_vanilla', LONG),
+    ('as_original_dense_minus', 'dense', LONG),
+    ('as_original_dense_minus', 'as_original_dense_plus', []),
     (None, 'random_vanilla+cross_random_vanilla', []),
     (None, 'random_vanilla', ["SyntheticAttention.mixing = 'layer_softmax'"]),
     (None, 'random_vanilla', ["SyntheticAttention.mixing = 'sum'"]),
@@ -92,7 +100,8 @@ def test_a_model_that_computes_the_same(
   path, out = convert(there, tmp_path / 'b', variant, bindings=bindings)
   assert SAME in out
   # The original's tables are those of as_original, even in packed rows.
-  assert variant in ORIGINALS.values() or f'{SAME}.' in out
+  by_row = variant in ORIGINALS.values() or 'as_' in str(source)
+  assert by_row or f'{SAME}.' in out
   assert Checkpoint(path).step == 7
   assert_close(
     model.logits(path, variant, bindings),
@@ -303,11 +312,45 @@ def test_what_cannot_be_converted(t5, tmp_path, source, bindings, message):
   assert not (tmp_path / 'b').exists()
 
 
+@pytest.mark.parametrize(
+  'name, shape, expected',
+  [
+    ('alpha', [2], r'alpha is \[2\] .* and \[1\] in the model'),
+    ('pi/kernel', [3, 8, 512], r'\[3, 8, 512\] .* and \[8, 512\] in'),
+    ('pi/kernel', [4, 512], r'\[4, 512\] .* and \[8, 512\] in the model'),
+    ('pi/kernel', [8, 300], 'max_length 300 .* and 512'),
+  ],
+)
+def test_variables_of_another_shape_than_the_originals(
+  tmp_path, name, shape, expected
+):
+  path = model.write(tmp_path / 'a', 'original_dense_plus_alpha')
+  full = f'encoder/block_001/layer_000/Synthesizer/{name}'
+  values = {full: np.ones(shape, np.float32)}
+  path = with_more(path, tmp_path / 'b', values)
+  with pytest.raises(UserError, match=expected):
+    convert(path, tmp_path / 'c', 'as_original_dense_plus_alpha')
+
+
+def test_rounding_is_reported(t5, tmp_path):
+  bfloat16 = ["utils.get_variable_dtype.master_dtype = 'bfloat16'"]
+  _, out = convert(t5, tmp_path, 'random_vanilla', bindings=bfloat16)
+  (error,) = re.findall(r'Warning: .* are rounded, by up to (\S+): bind', out)
+  assert 1e-4 < float(error) < 1e-2
+
+
 def test_only_unchanged_weights_keep_their_slots(t5, tmp_path):
   slots = {f'{SELF}/{name}_slot_vr': np.ones(24) for name in 'vq'}
   path = with_more(t5, tmp_path / 'a', slots)
   path, _ = convert(path, tmp_path / 'b', 'random_vanilla')
   assert Checkpoint(path).slots == [f'{ours(SELF)}/v_slot_vr']
+  source = model.write(tmp_path / 'f', 'original_dense_plus_alpha')
+  scope = 'encoder/block_000/layer_000/Synthesizer'
+  slots = {f'{scope}/{name}_slot_v': np.ones(3) for name in ('alpha', 'q')}
+  slots[f'{scope}/pi/kernel_slot_v'] = np.ones(3)
+  path = with_more(source, tmp_path / 'g', slots)
+  path, _ = convert(path, tmp_path / 'h', 'as_original_dense_plus_alpha')
+  assert len(Checkpoint(path).slots) == 3
   # The original's R has its axes in another order.
   source = model.write(tmp_path / 'c', 'original_random', LONG)
   scope = 'encoder/block_000/layer_000/Synthesizer'

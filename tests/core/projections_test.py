@@ -38,7 +38,6 @@ def made(graph):
     {'shared_kv': True},
     {'combine_dims': False},
     {'fold_scaling_into_initializer': False},
-    {'keep_query_heads_dims': True},
   ],
   ids=str,
 )

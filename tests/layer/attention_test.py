@@ -194,6 +194,16 @@ def test_settings_in_decoding(member):
   checks.decoded(member, (2, 3))
 
 
+@pytest.mark.parametrize('mesh', [harness.ONE_DEVICE, TPU], ids=['cpu', 'tpu'])
+@family.some(
+  *('random', 'factorized_random', 'random_random', 'mlp_mixer'),
+  *('fixed_patterns', 'cross_random', 'cross_factorized_random'),
+)
+def test_one_head_in_beam_search(member, mesh):
+  """Without a batch, the logits of a step have no dimension but the keys."""
+  checks.decoded(member.but(num_heads=1), (2, 3, 4), beam=True, mesh=mesh)
+
+
 @family.some('random', 'fixed_patterns', 'random_dense_vanilla')
 def test_prefix_language_model(member):
   """input_full_attention: all inputs see each other, targets look back."""

@@ -15,6 +15,7 @@ X = family.tokens(np.ones([2, 7]))
   [
     (R + D + V, 'softmax', (3, 3)),
     (R + D + V, 'layer_softmax', (3,)),
+    (R + D + V, 'layer_sigmoid', (2,)),
     (R + D + V, 'sum', None),
     ((R + V).but(num_heads=1), 'softmax', (2,)),
     *((R, mixing, None) for mixing in ('softmax', 'layer_softmax', 'sum')),

@@ -81,7 +81,13 @@ def test_shared_logits_have_no_batch(name, has_batch):
 
 
 @pytest.mark.parametrize(
-  'mixing, shape', [('softmax', (HEADS,)), ('layer_softmax', ()), ('sum', None)]
+  'mixing, shape',
+  [
+    ('softmax', (3, HEADS)),
+    ('layer_softmax', (3,)),
+    ('layer_sigmoid', (2,)),
+    ('sum', None),
+  ],
 )
 @family.some('random_dense_vanilla')
 def test_alpha(member, mixing, shape):
@@ -89,8 +95,9 @@ def test_alpha(member, mixing, shape):
   if shape is None:
     assert found['alphas'] == []
     return
-  scores = harness.draw('alpha', [3, *shape]).astype(np.float64)
-  expected = np.exp(scores) / np.exp(scores).sum(0)
+  e = np.exp(harness.draw('alpha', shape).astype(np.float64))
+  e = np.append(e, np.ones_like(e[: 3 - len(e)]), axis=0)
+  expected = e / e.sum(0)
   harness.assert_close(np.stack(found['alphas']), expected, 'alpha')
 
 

@@ -18,6 +18,10 @@ REFUSED = [
   ({'num_memory_heads': -1}, r'num_memory_heads = -1'),
   ({'attention_func': 'hybrid'}, r"SelfAttention\.attention_func = 'hybrid'"),
   ({'use_hyperprompt': True}, r'SelfAttention\.use_hyperprompt'),
+  (
+    {'keep_query_heads_dims': True},
+    r'SelfAttention\.keep_query_heads_dims; remove',
+  ),
   *(
     ({setting: 3}, rf'SelfAttention\.{setting}')
     for setting in ('hyperprompt_length_encoder', 'hyperprompt_length_decoder')
@@ -32,7 +36,7 @@ SELF_ATTENTION = [
   (
     {'mixing': 'softmaxx'},
     r"SyntheticAttention\.mixing = 'softmaxx'.*'softmax', 'layer_softmax', "
-    r"'sum'.*did you mean 'softmax'",
+    r"'layer_sigmoid', 'sum'.*did you mean 'softmax'",
   ),
   *(
     (

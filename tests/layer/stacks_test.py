@@ -66,9 +66,9 @@ def test_runs_have_cross_attention_by_our_layer(run):
   assert type(stacks.cross_attention()) is synth_mtf.DotProductEncDecAttention
 
 
-def universal(variant, steps, mode='train'):
+def universal(variant, steps, mode='train', stack='universal'):
   gin_files.parse(
-    [*model.files(variant), 'stacks/universal.gin'],
+    [*model.files(variant), f'stacks/{stack}.gin'],
     # num_layers is the stack's own.
     [b for b in model.TINY if 'num_layers' not in b] + [STEPS.format(steps)],
   )
@@ -84,9 +84,20 @@ def test_a_universal_transformer_applies_one_block_again(variant):
   assert products[1] > 1.8 * products[0]
 
 
-def test_a_universal_transformer_decodes():
-  names = universal('random_vanilla', 2).shapes
-  assert universal('random_vanilla', 2, 'infer').shapes == names
+@pytest.mark.parametrize('stack', ['universal', 'universal_halting'])
+def test_a_universal_transformer_decodes(stack):
+  shapes = universal('random_vanilla', 2, stack=stack).shapes
+  assert universal('random_vanilla', 2, 'infer', stack).shapes == shapes
+  halts = [name for name in shapes if 'pondering' in name]
+  assert bool(halts) == (stack == 'universal_halting')
+
+
+@pytest.mark.parametrize('variant, biases', [('random', 0), ('vanilla', 0)])
+def test_t2t_has_sinusoids_and_no_relative_bias(variant, biases):
+  gin_files.parse([*model.files(variant), 'stacks/t2t.gin'], model.TINY)
+  built = host_model.build(model.VOCAB)
+  assert built.transformer.encoder.sinusoid_positional_embedding
+  assert sum('relative_attention_bias' in n for n in built.shapes) == biases
 
 
 @pytest.mark.parametrize('variant', ['vanilla', 'random', 'dense_vanilla'])

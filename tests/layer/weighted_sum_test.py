@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from synth_mtf.cpu import tiles
+from synth_mtf.errors import ConfigurationError
 from synth_mtf.layer import weighted_sum
 from tests import checks, family, harness
 from tests.family import PACKED, PADDED
@@ -51,16 +52,14 @@ def test_the_way_follows_from_what_depends_on_the_batch(
 
 
 @pytest.mark.parametrize(
-  'name, dim, size, mode',
+  'name, dim, size',
   [
-    ('random', 'memory_length', 2, 'train'),
-    ('random', 'heads', 3, 'train'),
-    ('random', 'batch', 2, 'train'),
-    ('random_vanilla', 'memory_length', 2, 'train'),
-    ('random_vanilla', 'heads', 3, 'train'),
-    ('random_vanilla', 'batch', 2, 'train'),
-    # The host cannot differentiate it.
-    ('random_vanilla', 'd_kv', 5, 'eval'),
+    ('random', 'memory_length', 2),
+    ('random', 'heads', 3),
+    ('random', 'batch', 2),
+    ('random_vanilla', 'memory_length', 2),
+    ('random_vanilla', 'heads', 3),
+    ('random_vanilla', 'batch', 2),
   ],
 )
 @pytest.mark.parametrize(
@@ -68,20 +67,26 @@ def test_the_way_follows_from_what_depends_on_the_batch(
   [{}, pytest.param({'z_loss_coeff': 0.1}, marks=pytest.mark.slow)],
   ids=['', 'z_loss'],
 )
-def test_any_dimension_may_be_split(name, dim, size, mode, settings):
+def test_any_dimension_may_be_split(name, dim, size, settings):
   """If it is memory_length, there is no fused softmax and no shared way."""
   ids = np.concatenate([PADDED.ids, PADDED.ids[:, :1]], axis=1)
   member = family.ALL[name].of_size(max_length=8).but(**settings)
   one, many = (
-    harness.parallel(
-      member, family.tokens(ids), ids, DECODER, mode=mode, mesh=mesh
-    )
+    harness.parallel(member, family.tokens(ids), ids, DECODER, mesh=mesh)
     for mesh in (
       harness.ONE_DEVICE,
       harness.Mesh(f'all:{size}', f'{dim}:all'),
     )
   )
   checks.same(many, one)
+
+
+def test_the_channels_of_a_head_may_not_be_split():
+  mesh = harness.Mesh('all:5', 'd_kv:all')
+  with pytest.raises(ConfigurationError, match='cannot split d_kv'):
+    harness.parallel(
+      family.ALL['random_vanilla'], family.tokens(PADDED.ids), mesh=mesh
+    )
 
 
 def step_by_step(monkeypatch):

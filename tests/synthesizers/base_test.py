@@ -123,15 +123,16 @@ def test_with_the_last_factor_at_zero_there_are_no_logits(member):
   last = {
     v
     for v in variables(member)
-    if v.split('/')[-1] == declaring(v, member).last_factor
+    if v.split('/')[-1] in declaring(v, member).last_factors
   }
-  assert len(last) <= 1
   shapes = harness.variables(member, X)
   weights = family.float64({n: harness.draw(n, s) for n, s in shapes.items()})
-  for v in last or variables(member):  # without one, none could be declared
-    zeroed = {**weights, v: np.zeros_like(weights[v])}
-    logits = member.reference(X[0].astype(np.float64), zeroed).logits
-    assert logits.any() == (not last), v
+  # Without one, none could be declared.
+  for group in [last] if last else [{v} for v in variables(member)]:
+    zeroed = {v: np.zeros_like(weights[v]) for v in group}
+    x = X[0].astype(np.float64)
+    logits = member.reference(x, {**weights, **zeroed}).logits
+    assert logits.any() == (not last), group
 
 
 @each_function
@@ -211,6 +212,14 @@ def test_a_size_below_1_is_refused(setting):
   for member in members:
     with pytest.raises(ConfigurationError, match=message):
       member.of_size(**{setting: 0}).functions()
+
+
+@pytest.mark.parametrize('own', [{'use_bias': True}, {'key_value_size': 4}])
+def test_queries_have_no_size_of_their_own_and_no_bias(own):
+  with pytest.raises(
+    ConfigurationError, match=r'Dense\.shared_query: .*remove'
+  ):
+    synth_mtf.Dense(shared_query=True, **own)
 
 
 @each_tiled_table

@@ -1,0 +1,110 @@
+"""mesh_tensorflow's own Synthesizer and ours in its place, trained alike."""
+
+from collections.abc import Sequence
+
+import mesh_tensorflow as mtf
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow import optimize
+
+from synth_mtf.checkpoints.files import Checkpoint
+from synth_mtf.host import gin_files
+from synth_mtf.host import model as host_model
+from tests import harness, model
+from tests.checkpoints.conversion_test import ORIGINALS, convert
+
+pytestmark = pytest.mark.slow  # trains whole models
+
+STEPS = 20
+BATCH = mtf.Dimension('batch', 3)
+
+
+def batches(length: int) -> harness.Array:
+  """Rows of one sequence each, [step, batch, length]; some end in padding."""
+  rows = np.random.RandomState(4).randint(
+    2, model.VOCAB, [STEPS, BATCH.size, length], np.int32
+  )
+  rows[:, 1, 6:] = 0
+  return rows
+
+
+def losses(
+  path: str, files: Sequence[str], optimizer: type[optimize.Optimizer]
+) -> list[float]:
+  """The loss of each step of training from a checkpoint, without dropout."""
+  gin_files.parse(files, [*model.TINY, 'dropout_rate = 0.0'])
+  with harness.new_graph() as (graph, mesh):
+    step = tf.train.get_or_create_global_step()
+    ids = {
+      name: mtf.import_tf_tensor(
+        mesh,
+        tf.gather(batches(length), step),
+        mtf.Shape([BATCH, mtf.Dimension('length', length)]),
+      )
+      for name, length in model.LENGTHS.items()
+    }
+    tokens = {
+      n: mtf.cast(mtf.not_equal(x, 0), tf.int32) for n, x in ids.items()
+    }
+    _, loss = host_model.make_transformer(model.VOCAB).call_simple(
+      **ids,
+      encoder_sequence_id=tokens['inputs'],
+      decoder_sequence_id=tokens['targets'],
+      compute_loss=True,
+      mode='train',
+      variable_dtype=mtf.VariableDType(tf.float32, tf.float32, tf.float32),
+    )
+    variables = graph.trainable_variables
+    names = {v.name for v in variables}
+    gradients = mtf.gradients([loss], [v.outputs[0] for v in variables])
+    updates = optimizer(learning_rate=0.01).apply_grads(gradients, variables)
+    lowering = mtf.Lowering(graph, {mesh: harness.ONE_DEVICE.implementation()})
+    fetches = [lowering.export_to_tf_tensor(loss)]
+    fetches += [lowering.lowered_operation(op) for op in updates]
+    advance = step.assign_add(1)
+    checkpoint, found = Checkpoint(path), []
+    # In one thread sums have one order; Adafactor amplifies rounding.
+    one = tf.ConfigProto(
+      intra_op_parallelism_threads=1, inter_op_parallelism_threads=1
+    )
+    with tf.Session(config=one) as session:
+      session.run(tf.global_variables_initializer())
+      for variable in tf.global_variables():
+        if variable.op.name in names:
+          variable.load(checkpoint[variable.op.name], session)
+      session.run(lowering.copy_masters_to_slices())
+      for _ in range(STEPS):
+        found.append(session.run(fetches)[0])
+        session.run(advance)
+  return found
+
+
+def smaller(name, value):
+  """About as large as initial values; beyond, Adafactor amplifies rounding."""
+  return value if name.endswith(('alpha', 'scale')) else 0.2 * value
+
+
+@pytest.mark.parametrize('mode', ORIGINALS)
+@pytest.mark.parametrize(
+  'ours, optimizer',
+  [
+    ('as_original_{}', optimize.SgdOptimizer),
+    ('as_original_{}', optimize.AdafactorOptimizer),
+    ('original_{}+../common/replace_synthesizer', optimize.SgdOptimizer),
+  ],
+)
+def test_equal_losses(tmp_path, mode, ours, optimizer):
+  theirs, ours = f'original_{mode}', ours.format(mode)
+  path = model.write(tmp_path / 'a', theirs, change=smaller)
+  mirrored, _ = convert(path, tmp_path / 'b', ours)
+  # The same parameters under other names.
+  here, there = (
+    sorted(c[n].size for n in c.weights)
+    for c in (Checkpoint(path), Checkpoint(mirrored))
+  )
+  assert here == there
+  expected = losses(path, model.files(theirs), optimizer)
+  found = losses(mirrored, model.files(ours), optimizer)
+  assert len({*expected}) == STEPS
+  np.testing.assert_allclose(found, expected, rtol=1e-5)
