@@ -93,18 +93,16 @@ def cost(
   )
 
 
-def cost_of_variant(
-  size: str,
-  variant: str,
+def cost_of_files(
+  files: Sequence[str],
   lengths: Mapping[str, int],
   bindings: Sequence[str] = (),
   vocab_size: int = 32128,
   mesh_shape: str = '',
 ) -> Cost:
-  """Counts the cost of gin files: a size, and variants joined by `+`."""
-  variants = [f'variants/{name}.gin' for name in variant.split('+')]
+  """Counts the cost of gin files."""
   gin_files.parse(
-    [f'sizes/{size}.gin', *variants],
+    files,
     [
       f'Unitransformer.max_length = {lengths["inputs"]}',
       'mesh_train_dataset_fn.pack = False',

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import Optional
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from synth_mtf.attention.file import SIDES, Array, Attention
 from synth_mtf.results import style
+from synth_mtf.results.style import Figure
 
 # Weights below the first edge are counted in the first bin.
 _EDGES = np.logspace(-4, 0, 33)
@@ -49,6 +49,7 @@ def histograms(
             label=name,
           )
         panel.set(xscale='log', title=f'{stack}, layer {layer}', ylim=(0, None))
+        panel.xaxis.set_major_formatter('{x:g}')
         if stack == stacks[-1]:
           panel.set_xlabel('attention weight')
 
@@ -147,9 +148,7 @@ def heat_maps(
         panel.grid(False)
         for axis, tokens in ((panel.yaxis, queries), (panel.xaxis, memory)):
           if len(tokens) <= _MAX_TOKENS[axis.axis_name]:
-            # Matplotlib reads $ as the start of a formula.
-            labels = [token.replace('$', r'\$') for token in tokens]
-            axis.set_ticks(range(len(tokens)), labels)
+            axis.set_ticks(range(len(tokens)), tokens)
             axis.set_tick_params(length=0, labelsize=6)
         panel.xaxis.set_tick_params(rotation=90)
         panel.label_outer()

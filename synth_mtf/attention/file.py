@@ -28,7 +28,10 @@ SIDES = {
 }
 _FORMAT = 1
 # Raised by NumPy for other files.
-_UNREADABLE = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+_UNREADABLE = (
+  *(ValueError, KeyError, TypeError, EOFError, MemoryError),
+  zipfile.BadZipFile,
+)
 
 
 @dataclasses.dataclass(frozen=True)

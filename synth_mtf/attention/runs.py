@@ -24,10 +24,10 @@ from synth_mtf.attention.file import SIDES, Array, Attention, Stack
 from synth_mtf.checkpoints import comparison, records
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
-from synth_mtf.host import errors
+from synth_mtf.host import errors, foreign
 from synth_mtf.host import model as models
 from synth_mtf.layer.recording import Alignment, recorded_by
-from synth_mtf.results import labels, runs
+from synth_mtf.results import runs
 
 INITIAL = 'initial'
 LAST = 'last'
@@ -63,6 +63,7 @@ def look(
     for step, name in zip(steps, names)
   ]
   importlib.import_module('t5.data.mixtures')
+  label = run.label  # also configures
   run.configure()
   _choose_vocabulary(vocabulary, run.folder)
   with errors.explained():  # T5's own vocabulary needs a network
@@ -74,7 +75,7 @@ def look(
   return [
     Attention(
       run=run.name,
-      label=labels.label(),
+      label=label,
       step=checkpoint.step if checkpoint else 0,
       stacks=stacks(examples.ids, sizes, checkpoint),
       tokens={s: _padded(rows, '') for s, rows in examples.tokens.items()},
@@ -134,10 +135,10 @@ def stacks(
   with tf.Graph().as_default(), errors.explained():
     tf.set_random_seed(0)
     graph = mtf.Graph()
-    model = models.make_transformer(*vocab_sizes)
-    if checkpoint:
-      records.check_model(model, checkpoint.path)
-    with recorded_by(calls.append):
+    with foreign.bounded(), recorded_by(calls.append):
+      model = models.make_transformer(*vocab_sizes)
+      if checkpoint:
+        records.check_model(model, checkpoint.path)
       _call(model, mtf.Mesh(graph, 'mesh'), ids, checkpoint)
     calls = [call for call in calls if SIDES[call.stack][0] in ids]
     values = _evaluate(graph, calls, checkpoint)

@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import json
 
+from synth_mtf.cli import arguments
 from synth_mtf.paths import gin_names
 from synth_mtf.results import printing
 from synth_mtf.run import process
@@ -12,9 +13,11 @@ from synth_mtf.run import process
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
   add = parser.add_argument
-  add('--size', default='base', help='a file of gin/sizes')
+  size, variants = map(arguments.gin_name, ('sizes', 'variants'))
+  add('--size', type=size, default='base', help='a file of gin/sizes')
   add(
     '--variants',
+    type=variants,
     help='files of gin/variants, separated by commas; a + joins those of one '
     'model (random+cross_dense); default: all of ours',
   )
@@ -32,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     '--paper',
     action='store_true',
-    help='compare with the systems of Tables 2 and 4 of the paper instead',
+    help='compare with Tables 2 and 4 of the paper and with arXiv 2102.11972 '
+    'instead',
   )
 
 
@@ -42,14 +46,16 @@ def run(args: argparse.Namespace) -> int:
   if args.paper:
     _print_paper()
     return 0
-  from synth_mtf.cost import cost_of_variant
+  from synth_mtf.cost import cost_of_files
 
   names = ','.join(x for x in gin_names('variants') if 'original_' not in x)
   variants = (args.variants or names).split(',')
   costs = {
-    variant: cost_of_variant(
-      args.size,
-      variant,
+    variant: cost_of_files(
+      [
+        f'sizes/{args.size}.gin',
+        *(f'variants/{name}.gin' for name in variant.split('+')),
+      ],
       {'inputs': args.inputs, 'targets': args.targets},
       [
         # A decoder's tables need no more rows than the targets have tokens.
@@ -87,15 +93,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_paper() -> None:
-  """Prints the paper's tables beside our own counts."""
-  from synth_mtf.cost import cost_of_variant
+  """Prints the published counts beside our own."""
   from synth_mtf.results import paper
 
   for table in paper.TABLES:
-    lengths = {'inputs': table.inputs, 'targets': table.targets}
-    if table.costed:
-      costs = [
-        cost_of_variant(system.size, system.variant, lengths, system.bindings)
-        for system in table.costed
-      ]
-      print(paper.text(table, costs), end='\n\n')
+    if 'costs' in table:
+      print(paper.costs(table['title']), end='\n\n')

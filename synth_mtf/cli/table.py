@@ -2,6 +2,9 @@
 
 import argparse
 
+from synth_mtf import paths
+from synth_mtf.cli import arguments
+from synth_mtf.errors import UserError
 from synth_mtf.results import layouts, printing
 from synth_mtf.run import process
 
@@ -11,6 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     'runs',
     nargs='+',
+    type=arguments.existing,
     metavar='RUN',
     help='a model folder, whichever command made it, or a folder of `synth-mtf '
     'demo`; runs that differ only in their seeds are one row',
@@ -18,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--layout',
     choices=tuple(layouts.LAYOUTS),
-    help='the columns of a table of the paper (default: what the runs have)',
+    help='the columns of a published table (default: what the runs have)',
   )
   parser.add_argument(
     '--checkpoint',
@@ -35,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--paper',
     action='store_true',
-    help="add the paper's row and the difference below each model",
+    help='add the published row of each model, and the difference, below it',
   )
   parser.add_argument(
     '--format',
@@ -50,6 +54,11 @@ def run(args: argparse.Namespace) -> int:
   from synth_mtf.results import runs, tables, views
 
   table = tables.make(runs.read(*args.runs), args.layout, args.checkpoint)
+  if args.paper and table.is_generated:
+    raise UserError(
+      f'--paper: scores of {paths.GENERATED} are not scores of the benchmarks; '
+      'leave out --paper, or evaluate on official files (--data_dir).'
+    )
   if args.format == 'csv':
     print(views.csv(table, args.errors))
   elif args.format == 'json':

@@ -137,12 +137,16 @@ def draw(
       ('Sizes of attention weights', of_attention.histograms, attentions),
       ('Entropy and distance of each head', of_attention.heads, attentions),
     ]
-  for run in (run for run in runs if run.gin):
-    alpha = alphas.frame(run)
-    if not alpha.empty:
-      caption = f'Alpha over training, {run.label}, {run.name}'
-      wanted.append((caption, figures.alpha, run.label, alpha))
   found, missing = [], []
+  for run in (run for run in runs if run.gin):
+    caption = f'Alpha over training, {run.label}, {run.name}'
+    try:
+      alpha = alphas.frame(run)
+    except UserError as error:
+      missing.append(f'Not drawn ({caption}): {error}.')
+      continue
+    if not alpha.empty:
+      wanted.append((caption, figures.alpha, run.label, alpha))
   for caption, function, *arguments in wanted:
     try:
       found.append((caption, style.svg(function(*arguments))))

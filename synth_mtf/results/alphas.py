@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from mesh_tensorflow.transformer import transformer_layers
 
 from synth_mtf.checkpoints import folder as folders
 from synth_mtf.checkpoints.files import Checkpoint
+from synth_mtf.host import foreign
 from synth_mtf.host import model as models
-from synth_mtf.layer.synthetic import SyntheticLayer
+from synth_mtf.layer.synthetic import SyntheticLayer, mixture_weights
 from synth_mtf.results.runs import Run
 
 _TAG = re.compile(r'attention/(\w+)/layer_(\d+)/alpha/(.+)/head_(\d+)')
@@ -33,8 +33,9 @@ def frame(run: Run) -> pd.DataFrame:
   Raises:
     UserError: the run has no configuration, or a checkpoint is damaged.
   """
-  run.configure()
-  rows = [*_in_events(run), *_in_checkpoints(run)]
+  with foreign.bounded():
+    run.configure()
+    rows = [*_in_events(run), *_in_checkpoints(run)]
   found = pd.DataFrame(rows, columns=[*_KEYS, 'value'])
   found = found.drop_duplicates(_KEYS, keep='last')
   # A truncated event file may hold only part of its last step: drop that step.
@@ -69,11 +70,10 @@ def _in_checkpoints(run: Run) -> Iterator[tuple[Any, ...]]:
     layers[stack] += 1
     for checkpoint in checkpoints:
       if isinstance(layer, SyntheticLayer) and f'{scope}/alpha' in checkpoint:
-        scores = checkpoint[f'{scope}/alpha'].astype(np.float64)
-        e = np.exp(scores - scores.max(0))
-        # [functions, heads]; a single column if all heads share alpha.
-        alphas = (e / e.sum(0)).reshape(len(e), -1)
-        for function, of_heads in zip(layer.synthesizers, alphas):
-          for head, value in enumerate(of_heads, 1):
+        functions = layer.synthesizers
+        alphas = mixture_weights(checkpoint[f'{scope}/alpha'], len(functions))
+        for function, of_heads in zip(functions, alphas):
+          # One number if all heads share alpha.
+          for head, value in enumerate(of_heads.flat, 1):
             step = folders.step_of(checkpoint.path)
             yield stack, layers[stack], function.letter, head, step, value

@@ -1,6 +1,7 @@
 """Plots runs: learning curves, scores against costs, and alpha.
 
-Requires matplotlib (extra `[plot]`); `style` fails to import without it.
+Requires matplotlib (extra `[plot]`). `style` alone imports it and says if it is
+missing.
 """
 
 from collections.abc import Sequence
@@ -8,8 +9,6 @@ from typing import Optional
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from synth_mtf.errors import UserError
 from synth_mtf.results import runs as runs_
@@ -17,6 +16,7 @@ from synth_mtf.results import scores as scores_
 from synth_mtf.results import style
 from synth_mtf.results.layouts import LOG_PERPLEXITY, PER_TOKEN
 from synth_mtf.results.runs import Run
+from synth_mtf.results.style import Axes, Figure
 
 _COLUMNS = 3
 _MOST_PANELS = 12
@@ -192,7 +192,7 @@ def alpha(
           thin = {**looks, 'alpha': 0.35, 'linewidth': 0.6}
           panel.plot(heads.index, heads.to_numpy(), **thin)
           panel.plot(heads.index, heads.mean(axis=1), label=letter, **looks)
-      row[0].set_ylabel(r'$\alpha$')
+      row[0].set_ylabel('α')
 
   grid = len(stacks), len(shown)
   return style.panels(*grid, fill, legend_title=label, sharex=True, sharey=True)

@@ -1,28 +1,44 @@
 """Names models for tables, by the paper's names where they exist."""
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
 from synth_mtf.host import model
 from synth_mtf.layer.base import AttentionLayer
 from synth_mtf.layer.enc_dec_attention import SyntheticEncDecAttention
+from synth_mtf.layer.replacement import MODES, replaced
+from synth_mtf.layer.synthetic import SyntheticLayer
 
 _CONVOLUTIONS = {
   'LightweightConv1DLocalAttn': 'LightConv',
   'DynamicConv1DLocalAttn': 'DyConv',
 }
+_CROSS_ATTENTION = transformer_layers.EncDecAttention
+# Other classes in their places are named, and so is our cross-attention.
+_USUAL = transformer.LayerStack, transformer_layers.DenseReluDense
+
+
+class Kind(NamedTuple):
+  """What a model shares with the published row that it stands beside."""
+
+  functions: str  # letters, as in "R+V"; T5 is "V"
+  mixing: str  # 'alpha' if weights are learned, 'sum', or '' for one function
+  size: str  # blocks, d_model and d_ff
+  stack: str  # 'encoder-decoder', ..., and the classes that replace T5's
+  heads: str  # heads x d_kv of self-attention, as in "8 x 128"
+  positions: str  # 'learned', 'relative' (T5's bias) or 'others'
 
 
 def label() -> str:
   """Returns the name of the model that gin configures.
 
   It names the self-attention in the encoder's first block, such as "Syn (R+V)",
-  "T5 (V)" or "LightConv", and cross-attention if that is ours:
-  "T5, cross-attention R".
+  "T5 (V)" or "LightConv", and what is not T5's, as in "T5, cross-attention R".
   """
-  # Any vocabulary will do: no layer is called.
-  layers = [layer for _, layer in model.layers(model.make_transformer(128))]
-  cross = [x for x in layers if isinstance(x, SyntheticEncDecAttention)]
-  return ', '.join(filter(None, map(label_of, [layers[0], *cross[:1]])))
+  _, first = next(model.layers(model.make_transformer(128)))
+  return label_of(first) + ''.join(kind().stack.partition(', ')[1:])
 
 
 def label_of(layer: transformer.TransformerLayer) -> str:
@@ -36,3 +52,47 @@ def label_of(layer: transformer.TransformerLayer) -> str:
   if type(layer) is transformer_layers.SelfAttention:
     return 'T5'
   return type(layer).__name__
+
+
+def kind() -> Kind:
+  """Returns the kind of the model that gin configures."""
+  # Any vocabulary will do: no layer is called.
+  built = model.make_transformer(128)
+  first = getattr(built, 'encoder', built)
+  layers = [layer for _, layer in model.layers(built)]
+  wide = [x for x in layers if hasattr(x, 'hidden_size')]
+  cross = [x for x in layers if isinstance(x, _CROSS_ATTENTION)]
+  own = [x for x in layers if x not in [*wide, *cross]]
+  mixed = [_functions(layer) for layer in own]
+  stack = 'language model' if first.autoregressive else 'encoder'
+  if first is not built:
+    stack = 'encoder-decoder'
+  others = [x for x in (first.layer_stack, *wide) if not isinstance(x, _USUAL)]
+  others += [x for x in cross if isinstance(x, SyntheticEncDecAttention)]
+  heads = [x for x in own if hasattr(x, 'num_heads')]
+  relative = any(getattr(x, 'relative_attention_type', None) for x in own)
+  positions = 'relative' if relative else 'others'
+  return Kind(
+    functions=_each(functions for functions, _ in mixed),
+    mixing=_each(mixing for _, mixing in mixed),
+    size=f'{len(own)} blocks, d_model {first.model_dim.size}, '
+    f'd_ff {_each(x.hidden_size for x in wide)}',
+    stack=_each([stack, *map(label_of, others)]),
+    heads=_each(f'{x.num_heads} x {x.key_value_size}' for x in heads),
+    positions='learned' if first.positional_embedding else positions,
+  )
+
+
+def _functions(layer: transformer.TransformerLayer) -> tuple[str, str]:
+  """Returns the functions of self-attention, and how they are mixed."""
+  if getattr(layer, 'synthesize_mode', '') in MODES:
+    layer = replaced(layer)
+  if not isinstance(layer, SyntheticLayer) or layer.normalize is None:
+    return label_of(layer).replace('T5', 'V'), ''
+  mixing = 'sum' if layer.mixing == 'sum' else 'alpha'
+  return layer.letters, mixing if len(layer.synthesizers) > 1 else ''
+
+
+def _each(words: Iterable[object]) -> str:
+  """Joins the distinct words."""
+  return ', '.join(dict.fromkeys(filter(None, map(str, words))))

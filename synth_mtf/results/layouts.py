@@ -1,4 +1,4 @@
-"""Layouts of result tables: the paper's Tables 2 to 7, and an overview.
+"""Layouts of result tables: those of the paper, and an overview.
 
 This module holds only data. It needs neither TensorFlow nor runs, so the
 command line can list the layouts without them.
@@ -74,11 +74,12 @@ class Column:
 
 
 class Layout(NamedTuple):
-  """The columns of a table, and whether it requires at least one score."""
+  """A table's columns, whether it needs a score, and whose table it is."""
 
   title: str
   columns: Sequence[Column]
   needs_scores: bool = True
+  source: str = 'the paper'
 
 
 def millions(number: float) -> str:
@@ -170,11 +171,8 @@ _SQUAD = _column(
   'EM=em, F1=f1',
 )
 # T5 reports ROUGE-L over whole summaries (rougeLsum) where it computes both.
-_SUMMARIES = _column(
-  'CNN/DM',
-  'cnn_dailymail_v002',
-  'ROUGE-1=rouge1, ROUGE-2=rouge2, ROUGE-L=rougeLsum|rougeL',
-)
+_ROUGE = 'ROUGE-1=rouge1, ROUGE-2=rouge2, ROUGE-L=rougeLsum|rougeL'
+_SUMMARIES = _column('CNN/DM', 'cnn_dailymail_v002', _ROUGE)
 _DIALOGUE = tuple(
   _column(name, 'personachat', f'{name}={metric}', f'dialogue {name}')
   for name, metric in {
@@ -186,15 +184,25 @@ _DIALOGUE = tuple(
     'Emb': 'embedding_similarity',
   }.items()
 )
-_EN_DE, _EN_FR, _EN_RO = (
+_EN_DE, _EN_FR, _EN_RO, _EN_DE_T2T = (
   _column(header, tasks, 'BLEU=bleu', shown='{:.2f}'.format)
   for header, tasks in (
     ('En-De', 'wmt14_ende_v003|wmt_t2t_ende_v003'),
     ('En-Fr', 'wmt14_enfr_v003|wmt15_enfr_v003'),
     ('En-Ro', 'wmt16_enro_v003'),
+    ('En-De T2T', 'wmt_t2t_ende_v003'),
   )
 )
+_XSUM = _column('XSum', 'xsum_v110', _ROUGE, shown='{:.2f}'.format)
+_WEB_QUESTIONS = _column(
+  'WebQ', 'web_questions_open_test|web_questions_open', 'EM=em, F1=f1'
+)
 _TRANSLATION = (_EN_DE, _EN_FR, *_optional(_EN_RO))
+# The same scores; version 1 has its study of heads on the development sets.
+_DEVELOPMENT = tuple(
+  dataclasses.replace(column, key=f'{column.key} dev')
+  for column in (_EN_DE, _EN_FR, _EN_RO)
+)
 _LM1B = _column(
   'LM1B',
   'lm1b',
@@ -208,6 +216,7 @@ _C4 = (
   'c4_span_corruption|c4_v220_span_corruption|c4_v220_unsupervised|'
   'text_span_corruption'
 )
+_C4_LOG_PERPLEXITY = _log_perplexity('Log ppl', _C4)
 _CLASSES = (
   *(
     _column(header, task, 'accuracy=sequence_accuracy', scale=100)
@@ -255,6 +264,8 @@ _KNOWN = (
   *_SUPER_GLUE,
   _column('DPR', 'dpr_v001_simple', 'accuracy=accuracy'),
   *_TRANSLATION,
+  _XSUM,
+  _WEB_QUESTIONS,
   *_DIALOGUE,
   *_CLASSES,
 )
@@ -281,10 +292,20 @@ LAYOUTS: dict[str, Layout] = {
   'speed': Layout(
     'Pretraining, as in Table 4',
     [
-      _log_perplexity('Log ppl', _C4),
+      _C4_LOG_PERPLEXITY,
       *(_PARAMETERS, _PRODUCTS, _SPEED, _RELATIVE_SPEED),
     ],
     needs_scores=False,
+  ),
+  'heads': Layout('Number of heads, as in Table 6 of version 1', _DEVELOPMENT),
+  'study': Layout(
+    'C4 models, as in Tables 1 and 2 of arXiv 2102.11972',
+    [
+      *(_PARAMETERS, _SPEED, _C4_LOG_PERPLEXITY, _SUPER_GLUE_AVERAGE),
+      *(_XSUM, _WEB_QUESTIONS, _EN_DE_T2T),
+    ],
+    needs_scores=False,
+    source='the study',
   ),
 }
 

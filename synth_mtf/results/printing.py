@@ -9,7 +9,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 BEST = re.compile(r'\*\*(.*?)\*\*')
 _BOLD = '\x1b[1m\\1\x1b[0m'
@@ -45,15 +45,26 @@ def text(grid: Grid, form: Optional[str] = None) -> str:
 
   The default is 'terminal' if stdout is a terminal, else 'markdown'.
   """
+  caption, headers, rows, notes = (_one_line(part) for part in grid)
+  grid = Grid(caption, headers, rows, notes)
   if form == 'terminal' or (form is None and sys.stdout.isatty()):
     width = shutil.get_terminal_size().columns
     return terminal(grid, width, bold=sys.stdout.isatty())
   return latex(grid) if form == 'latex' else markdown(grid)
 
 
+def _one_line(part: Any) -> Any:
+  """Joins lines: names from files may have several."""
+  if isinstance(part, str):
+    return ' '.join(part.splitlines())
+  return [_one_line(one) for one in part]
+
+
 def markdown(grid: Grid) -> str:
   """Returns a Markdown table, aligned so that it also reads well as text."""
-  table = _tabulated([grid.headers, *grid.rows], 'pipe')
+  rows = [grid.headers, *grid.rows]
+  rows = [[cell.replace('|', '\\|') for cell in row] for row in rows]
+  table = _tabulated(rows, 'pipe')
   return '\n\n'.join([grid.caption, table, *grid.notes])
 
 

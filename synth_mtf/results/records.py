@@ -10,11 +10,13 @@ import dataclasses
 import json
 import math
 import os
+import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from absl import logging
 
 from synth_mtf import atomic
 from synth_mtf.errors import UserError
@@ -40,6 +42,7 @@ class Result:
     unit: what `n` counts, 'example' or 'token'.
     standard_error: over the examples, if known; see standard_error.py.
     step: step of the checkpoint.
+    data: paths.GENERATED if the examples were generated, else ''.
   """
 
   task: str
@@ -50,6 +53,7 @@ class Result:
   unit: str
   standard_error: Optional[float]
   step: int
+  data: str = ''
 
   @property
   def key(self) -> tuple[int, str, str, str]:
@@ -66,15 +70,25 @@ def read(folder: str) -> list[tuple[Result, Origin]]:
     with tf.io.gfile.GFile(path) as stream:
       content = json.load(stream)
     return [
-      (Result(**entry), content['runs'][run])
+      (_checked(Result(**entry)), content['runs'][run])
       for entry in content['results']
       for run in [entry.pop('run')]
     ]
-  except (ValueError, KeyError, TypeError, IndexError) as error:
+  except Exception as error:  # depends on what is there instead
     raise UserError(
       f'{path} is not a metrics.json of this version ({error!r}): move it '
       'away and run the command again.'
     ) from error
+
+
+def _checked(result: Result) -> Result:
+  for name, kind in typing.get_type_hints(Result).items():
+    value, kinds = getattr(result, name), typing.get_args(kind) or (kind,)
+    if isinstance(value, int):
+      value = float(value) if float in kinds else int(float(value))
+    if not isinstance(value, kinds):  # an int of 400 digits failed already
+      raise TypeError(f'{name}: {value!r:.99}')
+  return result
 
 
 def add_results(
@@ -117,8 +131,13 @@ def add_predictions(
   with atomic.writing(path) as stream:
     if tf.io.gfile.exists(path):
       with tf.io.gfile.GFile(path) as before:
-        for line in before:
-          if not name.items() <= json.loads(line).items():
+        for number, line in enumerate(before, 1):
+          try:
+            is_replaced = name.items() <= json.loads(line).items()
+          except (ValueError, AttributeError, RecursionError):
+            logging.warning('%s:%d: cut or altered; left out', path, number)
+            continue
+          if not is_replaced:
             stream.write(line)
     for number, example in enumerate(examples):
       entry = _plain({**name, 'example': number, **example})

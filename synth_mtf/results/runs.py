@@ -17,13 +17,14 @@ from typing import Any, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from google.protobuf.message import DecodeError
 
 from synth_mtf import cost
 from synth_mtf.checkpoints import folder as checkpoints
 from synth_mtf.checkpoints import names
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
-from synth_mtf.host import events, gin_files
+from synth_mtf.host import events, foreign, gin_files
 from synth_mtf.host.events import Scalars
 from synth_mtf.results import labels, records
 from synth_mtf.results.records import Result
@@ -46,7 +47,7 @@ _SCORE = re.compile(r'eval/([^/]+)/(.+)')
 class Run:
   """A trained model, read from its folders.
 
-  Properties read files lazily. `label` and `products` call `configure`.
+  Properties read files lazily. `label`, `kind`, `products` call `configure`.
 
   Attributes:
     name: path of the run, as given.
@@ -64,12 +65,12 @@ class Run:
   def gin(self) -> Optional[str]:
     """The operative configuration of the last training, or None."""
     paths = [os.path.join(folder, _CONFIGURATION) for folder in self.folders]
-    return next(filter(None, map(_read, reversed(paths))), None)
+    return next(filter(None, map(foreign.read, reversed(paths))), None)
 
   @functools.cached_property
   def bindings(self) -> Mapping[str, str]:
     """The configuration's bindings, by name; empty without a configuration."""
-    return gin_files.bindings(self.gin) if self.gin else {}
+    return gin_files.bindings(self.gin, self.name) if self.gin else {}
 
   @functools.cached_property
   def seed(self) -> Optional[int]:
@@ -86,6 +87,11 @@ class Run:
     names modules that are neither ours nor the host's.
     """
     return self._of_model(labels.label) or os.path.basename(self.name)
+
+  @functools.cached_property
+  def kind(self) -> Optional[labels.Kind]:
+    """What the model is compared with the paper's by, or None as for labels."""
+    return self._of_model(labels.kind)
 
   @functools.cached_property
   def steps(self) -> list[int]:
@@ -135,12 +141,13 @@ class Run:
       return checkpoint.parameters
     trained = {names.slot_owner(slot) for slot in checkpoint.slots}
     kept = self._setting('run.variable_filter')
-    return sum(
-      int(np.prod(checkpoint.kinds[name].shape))
-      for name in checkpoint.weights
-      if name in trained
-      or (isinstance(kept, str) and not re.search(kept, name))
-    )
+    with foreign.bounded():  # a pattern of somebody else
+      return sum(
+        int(np.prod(checkpoint.kinds[name].shape))
+        for name in checkpoint.weights
+        if name in trained
+        or (isinstance(kept, str) and not re.search(kept, name))
+      )
 
   @functools.cached_property
   def products(self) -> Optional[int]:
@@ -172,11 +179,11 @@ class Run:
       raise UserError(
         f'{self.name} has no operative_config.gin, which describes its model'
       )
-    gin_files.parse_foreign(self.gin, self.name)
+    foreign.parse(self.gin, self.name)
 
   def _of_model(self, function: Callable[[], Any]) -> Any:
     """Calls a function with the configuration parsed; None if parsing fails."""
-    with contextlib.suppress(UserError):
+    with contextlib.suppress(UserError), foreign.bounded():
       self.configure()
       return function()
     return None
@@ -215,7 +222,7 @@ def read(*folders: str) -> list[Run]:
   return list(found.values())
 
 
-def _runs(folder: str) -> Iterator[Run]:
+def _runs(folder: str, depth: int = 3) -> Iterator[Run]:
   below = _subfolders(folder)
   paths = (os.path.join(folder, stage) for stage in _STAGES)
   stages = list(filter(_is_model_folder, paths))
@@ -224,14 +231,15 @@ def _runs(folder: str) -> Iterator[Run]:
     yield Run(folder, stages or [folder])
   elif tf.io.gfile.exists(os.path.join(folder, _DEMO)):
     # Variants in the demo's table come first, in the table's order.
-    metrics = checkpoints.read_record(folder, records.METRICS)
-    models = metrics['models'] if metrics else ()
-    inside = sorted(below, key=[*models, *below].index)
+    models = checkpoints.read_record(
+      folder, records.METRICS, lambda metrics: list(metrics['models'])
+    )
+    inside = sorted(below, key=[*(models or ()), *below].index)
   else:
     seeds = filter(_SEED.search, below)
     inside = sorted(seeds, key=lambda name: int(name.partition('_')[2]))
-  for name in inside:
-    yield from _runs(os.path.join(folder, name))
+  for name in inside if depth else ():  # links may form circles
+    yield from _runs(os.path.join(folder, name), depth - 1)
 
 
 def _is_model_folder(folder: str) -> bool:
@@ -276,7 +284,7 @@ def _scores(folder: str, split: str, scalars: Scalars) -> Iterator[Result]:
 def _examples(folder: str, task: str, step: int) -> Optional[int]:
   """Counts examples in T5's evaluation files; None if the counts disagree."""
   names = f'{task}_targets', f'{task}_{step}_predictions'
-  texts = [_read(os.path.join(folder, name)) or '' for name in names]
+  texts = [foreign.read(os.path.join(folder, name)) or '' for name in names]
   counts = {text.count('\n') for text in texts}
   return counts.pop() or None if len(counts) == 1 else None
 
@@ -320,15 +328,8 @@ def _explained(path: str) -> Iterator[None]:
   """Raises a `UserError` if a file or folder cannot be read."""
   try:
     yield
-  except (tf.errors.OpError, UnicodeDecodeError) as error:
+  except (tf.errors.OpError, UnicodeDecodeError, DecodeError) as error:
     raise UserError(f'{path} cannot be read: {error}') from error
-
-
-def _read(path: str) -> Optional[str]:
-  if not tf.io.gfile.exists(path):
-    return None
-  with _explained(path), tf.io.gfile.GFile(path) as stream:
-    return stream.read()
 
 
 def _subfolders(folder: str) -> list[str]:

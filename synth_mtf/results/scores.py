@@ -34,6 +34,7 @@ COLUMNS = (
   'n',
   'unit',
   'standard_error',
+  'data',
 )
 
 

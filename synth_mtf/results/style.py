@@ -15,13 +15,13 @@ from synth_mtf.errors import UserError
 
 try:
   import matplotlib
+  from matplotlib.axes import Axes as Axes
+  from matplotlib.figure import Figure as Figure
 except ImportError as error:
   raise UserError(
     'figures need matplotlib, which is not installed: '
     "pip install -c constraints.txt '.[plot]'"
   ) from error
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 Panels = Sequence[Sequence[Axes]]
 WIDTH = 6.5  # inches: A4 or letter without margins
@@ -50,6 +50,7 @@ _SETTINGS = {
   'savefig.dpi': 200,
   'svg.fonttype': 'none',  # keeps text as text
   'svg.hashsalt': 'synth_mtf',  # makes files reproducible
+  'text.parse_math': False,  # a $ in a name is no formula
   'xtick.labelsize': 7,
   'ytick.labelsize': 7,
 }

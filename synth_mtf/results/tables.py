@@ -12,9 +12,10 @@ from typing import Any, Optional
 import numpy as np
 import pandas as pd
 
+from synth_mtf import paths
 from synth_mtf.errors import UserError
 from synth_mtf.results import layouts, scores
-from synth_mtf.results.layouts import Column
+from synth_mtf.results.layouts import Column, Layout
 from synth_mtf.results.runs import Run
 
 LAST, BEST = 'last', 'best'
@@ -27,7 +28,7 @@ class Table:
   """The numbers of a table.
 
   Attributes:
-    title: what it shows.
+    layout: what it shows.
     checkpoint: LAST, BEST or a step.
     columns: from left to right.
     models: the runs of each row, by model name.
@@ -38,7 +39,7 @@ class Table:
       run lacks the number.
   """
 
-  title: str
+  layout: Layout
   checkpoint: str
   columns: Sequence[Column]
   models: Mapping[str, Sequence[Run]]
@@ -49,6 +50,11 @@ class Table:
   def scores(self) -> pd.DataFrame:
     """The cells that hold task scores."""
     return self.cells.dropna(subset='task')
+
+  @property
+  def is_generated(self) -> bool:
+    """Whether a score was measured on generated samples."""
+    return bool((self.scores.data == paths.GENERATED).any())
 
 
 def make(
@@ -79,7 +85,7 @@ def make(
   cells = _cells(frame, columns, checkpoint)
   models = scores.by_model(runs)
   numbers = _numbers(cells, columns, models)
-  table = Table(shape.title, checkpoint, columns, models, cells, numbers)
+  table = Table(shape, checkpoint, columns, models, cells, numbers)
   if shape.needs_scores and table.scores.empty:
     tasks = ', '.join(sorted(set(frame.task.dropna())))
     raise UserError(

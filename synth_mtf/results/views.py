@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from synth_mtf import paths
+from synth_mtf.results import paper as published
 from synth_mtf.results.layouts import PREFIX, Column
-from synth_mtf.results.paper import SCORES
 from synth_mtf.results.printing import Grid
 from synth_mtf.results.tables import BEST, LAST, Table
 
@@ -39,7 +40,8 @@ def grid(table: Table, errors: bool = False, paper: bool = False) -> Grid:
 def csv(table: Table, errors: bool = False) -> str:
   """Returns CSV: one line per model, one field per number, without rounding.
 
-  Missing and undefined numbers are empty fields. `errors` adds fields for n and
+  Missing and undefined numbers are empty fields. A name that starts with one of
+  `=+-@` gets a `'` in front. `errors` adds fields for n and
   standard errors.
   """
   kinds = {'mean': ''}
@@ -51,7 +53,14 @@ def csv(table: Table, errors: bool = False) -> str:
   for name in (name for column in table.columns for name in column.named):
     numbers = table.numbers.xs(name, level='name')
     fields.update({name + kinds[kind]: numbers[kind] for kind in kinds})
-  return pd.DataFrame(fields).to_csv(index_label='model').rstrip('\n')
+  found = pd.DataFrame(fields).rename(_not_a_formula, axis=0)
+  found = found.rename(_not_a_formula, axis=1)
+  return found.to_csv(index_label='model').rstrip('\n')
+
+
+def _not_a_formula(name: str) -> str:
+  """Quotes a name that a spreadsheet would take for a formula and run."""
+  return f"'{name}" if name.startswith(tuple('=+-@\t\r')) else name
 
 
 def as_json(table: Table, errors: bool = False, paper: bool = False) -> str:
@@ -60,7 +69,7 @@ def as_json(table: Table, errors: bool = False, paper: bool = False) -> str:
   The notes are the same as in a `grid` with these arguments.
   """
   score = (
-    *('value', 'n', 'unit', 'standard_error'),
+    *('value', 'n', 'unit', 'standard_error', 'data'),
     *('task', 'split', 'metric', 'step'),
   )
   cells = {
@@ -73,20 +82,20 @@ def as_json(table: Table, errors: bool = False, paper: bool = False) -> str:
   models = []
   for model, runs in table.models.items():
     numbers = {}
+    figures = _figures(table, model)[0] if paper else {}
     for column in table.columns:
-      figures = SCORES.get((column.key, runs[0].label))
-      for at, name in enumerate(column.named):
+      for name in column.named:
         number = table.numbers.loc[model, name]
         numbers[name] = {
           'mean': _known(number['mean']),
           'standard_deviation': _known(number['deviation']),
           'runs': [cells.get((run.name, name)) for run in runs],
-          **({'paper': figures and figures[at]} if paper else {}),
+          **({'paper': figures.get(name)} if paper else {}),
         }
     seeds = [{'name': run.name, 'seed': run.seed} for run in runs]
     models.append({'label': model, 'runs': seeds, 'numbers': numbers})
   content = {
-    'title': table.title,
+    'title': table.layout.title,
     'checkpoint': _checkpoint(table),
     'models': models,
     'notes': notes(table, errors, paper),
@@ -106,6 +115,7 @@ def _texts(table: Table, column: Column, errors: bool) -> pd.Series:
     numbers = table.numbers.xs(name, level='name')
     means = numbers['mean'].dropna()
     shown = numbers['mean'].map(measure.shown, na_action='ignore')
+    shown = shown.astype(object)  # pandas 3 has a type for text
     best = measure.shown(means.max() if measure.better > 0 else means.min())
     text = shown.fillna(MISSING)
     spreads = {'deviation': '±{}'} if measure.varies else {}
@@ -113,7 +123,8 @@ def _texts(table: Table, column: Column, errors: bool) -> pd.Series:
       spreads['standard_error'] = ' ({})'
     for kind, form in spreads.items():
       spread = numbers[kind].map(measure.shown, na_action='ignore')
-      text += spread.map(form.format, na_action='ignore').fillna('')
+      spread = spread.map(form.format, na_action='ignore')
+      text += spread.astype(object).fillna('')
     is_best = (shown == best) & bool(measure.better and shown.nunique() > 1)
     texts.append(text.mask(is_best, '**' + text + '**'))
   return pd.concat(texts, axis=1).agg('/'.join, axis=1)
@@ -133,20 +144,36 @@ def _counts(table: Table, column: Column, errors: bool) -> str:
   return '/'.join(texts.values())
 
 
+def _figures(table: Table, model: str) -> tuple[dict[str, float], str]:
+  """Returns the published numbers of a model, or why there are none."""
+  cells = table.cells[table.cells.model == model]
+  tasks = dict(zip(cells.name, cells.task.str.removeprefix(PREFIX)))
+  names = [name for column in table.columns for name in column.named]
+  names = [n for n in names if tasks.get(n) not in published.OTHER_DATA]
+  kind = table.models[model][0].kind
+  return published.figures(table.layout.source, kind, names)
+
+
 def _paper_rows(table: Table, model: str) -> list[list[str]]:
-  """Returns the paper's row and the differences, if the paper has the model."""
-  theirs, differences = ['  the paper'], ['  difference']
+  """Returns the published row and the differences, or a row that says no."""
+  source, (figures, _) = table.layout.source, _figures(table, model)
+  if not figures:
+    return [[f'  no row of {source}', *('' for _ in table.columns)]]
+  theirs, differences = [f'  {source}'], ['  difference']
   for column in table.columns:
-    figures = SCORES.get((column.key, table.models[model][0].label), ())
     shown, texts = [], []
-    for (name, measure), figure in zip(column.named.items(), figures):
-      shown.append(measure.shown(figure))
-      value = table.numbers['mean'][model, name] - figure
-      text = ('+' if value >= 0 else '-') + measure.shown(abs(value))
-      texts.append(MISSING if pd.isna(value) else text)
+    for name, measure in column.named.items():
+      if name in figures:
+        shown.append(measure.shown(figures[name]))
+        value = table.numbers['mean'][model, name] - figures[name]
+        text = ('+' if value >= 0 else '-') + measure.shown(abs(value))
+        texts.append(MISSING if pd.isna(value) else text)
+      elif len(column.measures) > 1:
+        shown.append(MISSING)
+        texts.append(MISSING)
     theirs.append('/'.join(shown))
     differences.append('/'.join(texts))
-  return [theirs, differences] if any(theirs[1:]) else []
+  return [theirs, differences]
 
 
 def _checkpoint(table: Table) -> str:
@@ -159,10 +186,12 @@ def _checkpoint(table: Table) -> str:
 def _caption(table: Table) -> str:
   scores = table.scores
   if scores.empty:
-    return f'{table.title}. Nothing has been evaluated.'
+    return f'{table.layout.title}. Nothing has been evaluated.'
   ends = dict.fromkeys([scores.step.min(), scores.step.max()])
+  data = f'Data: {paths.GENERATED}. ' if table.is_generated else ''
+  splits = ', '.join(sorted(set(scores.split)))
   return (
-    f'{table.title}. Split: {", ".join(sorted(set(scores.split)))}; '
+    f'{table.layout.title}. {data}Split: {splits}; '
     f'{_checkpoint(table)} (step {"-".join(f"{step:,}" for step in ends)}).'
   )
 
@@ -183,6 +212,7 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
     if run.results and run.steps
     if run.steps[-1] > max(result.step for result in run.results)
   ]
+  source = table.layout.source
   # Each note, and whether it applies.
   found = {
     f'Columns with several metrics: {", ".join(several)}.': several,
@@ -201,8 +231,13 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
     ).any(),
     'In brackets: the standard error of a score over the examples; for several '
     'runs, their root mean square.': errors,
-    'The paper is arXiv 2005.00743; its models may differ from these in size, '
-    'data and training steps.': paper,
+    f'{source.capitalize()} is arXiv {published.ARXIV[source]}; its data and '
+    'training steps may differ from these.': paper,
+    **{
+      f'{model}: no row of {source}: {why}.': why
+      for model in (table.models if paper else ())
+      for _, why in [_figures(table, model)]
+    },
   }
   return [note for note, applies in found.items() if applies]
 

@@ -25,6 +25,7 @@ def test_histograms_have_the_paper_s_layers_and_count_what_is_seen():
   figure = figures.histograms([attention(), attention('T5 (V)')])
   assert titles(figure) == [f'{s}, layer {n}' for s in SIDES for n in (1, 3, 5)]
   assert legend(figure) == ['Syn (R)', 'T5 (V)']
+  assert '$' not in style.svg(figure)
   # Of a causal row of 1, 1/2 and 1/3 the three sizes are 1, 2 and 3 in 6.
   stairs = panel(figure, 'decoder, layer 3').patches[0]
   values, edges, _ = stairs.get_data()

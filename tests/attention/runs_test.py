@@ -20,9 +20,10 @@ from tests import family, model
 from tests.harness import assert_close
 from tests.results import made_runs
 
-# What T5's main binds, for a run on one device.
+# What T5's main binds, for a run on a TPU.
 BINDINGS = (
-  "utils.run.mesh_shape = ''",
+  'utils.run.mesh_shape = @utils.tpu_mesh_shape()',
+  "utils.tpu_mesh_shape.tpu_topology = '2x2'",
   "get_vocabulary.mixture_or_task_name = 'synth_text_span_corruption'",
 )
 IDS = {

@@ -48,7 +48,7 @@ def test_a_table():
 
 
 def test_by_default_all_variants_are_counted_but_the_originals(monkeypatch):
-  monkeypatch.setattr(cost, 'cost_of_variant', lambda *_: cost.Cost(*range(7)))
+  monkeypatch.setattr(cost, 'cost_of_files', lambda *_: cost.Cost(*range(7)))
   files = pathlib.Path(gin_path(), 'variants').glob('*.gin')
   names = sorted(p.stem for p in files if 'original' not in p.stem)
   assert list(json.loads(run('cost', '--json')[1])) == names

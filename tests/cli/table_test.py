@@ -7,10 +7,16 @@ import json
 import pytest
 
 import synth_mtf.progress  # noqa: F401  registers a name with gin
+from synth_mtf.paths import GENERATED
+from synth_mtf.results import records
 from tests.cli.command import run
 from tests.results import made_runs
 
 COLA = 'glue_cola_v002'
+BASE = (
+  *('d_model = 768', 'd_ff = 3072', 'num_layers = 12', 'num_heads = 12'),
+  'd_kv = 64',
+)
 
 
 @pytest.fixture
@@ -22,7 +28,7 @@ def folders(tmp_path):
     ('r_1', 'random', 20.0),
     ('v', 'vanilla', 30.0),
   ):
-    made_runs.trained(tmp_path / name, variant)
+    made_runs.trained(tmp_path / name, variant, BASE)
     scores = {'matthews_corrcoef': score}
     made_runs.evaluated(tmp_path / name, COLA, 100, scores)
     found.append(tmp_path / name)
@@ -52,6 +58,20 @@ def test_every_format(folders, form):
     assert [row['SST'] for row in rows] == ['', '']
   else:
     assert '41.2' in out and '53.1' in out
+
+
+def test_generated_samples_never_stand_beside_the_paper(folders):
+  records.add_results(
+    f'{folders[0]}/validation_eval',
+    [made_runs.result(task=COLA, data=GENERATED)],
+    {},
+  )
+  status, out, _ = run('table', *folders)
+  assert status == 0 and f'Data: {GENERATED}.' in out
+  assert GENERATED not in run('table', *folders[1:])[1]
+  status, out, err = run('table', *folders, '--paper')
+  assert (status, out, err.count('\n')) == (2, '', 1)
+  assert f'--paper: scores of {GENERATED} are not' in err
 
 
 @pytest.mark.parametrize(

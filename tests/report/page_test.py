@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from synth_mtf import results
+from synth_mtf import attention, results
 from synth_mtf.errors import UserError
 from synth_mtf.report import page, weights
 from synth_mtf.results import runs
@@ -85,8 +85,16 @@ def trained(folder, *variants):
 
 @pytest.fixture
 def without_matplotlib(monkeypatch):
-  monkeypatch.delitem(sys.modules, 'synth_mtf.results.style', raising=False)
-  monkeypatch.delattr(results, 'style', raising=False)
+  for package, name in (
+    (results, 'style'),
+    (results, 'figures'),
+    (attention, 'figures'),
+  ):
+    path = f'{package.__name__}.{name}'
+    monkeypatch.delitem(sys.modules, path, raising=False)
+    monkeypatch.delattr(package, name, raising=False)
+  for name in [name for name in sys.modules if name.startswith('matplotlib.')]:
+    monkeypatch.delitem(sys.modules, name)
   monkeypatch.setitem(sys.modules, 'matplotlib', None)
 
 

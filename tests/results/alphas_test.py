@@ -16,20 +16,24 @@ STEPS = (0, 7)
 
 
 @pytest.mark.slow  # builds whole models
-def test_alpha_is_that_of_the_checkpoints(tmp_path):
+@pytest.mark.parametrize('mixing', ['softmax', 'layer_sigmoid'])
+def test_alpha_is_that_of_the_checkpoints(tmp_path, mixing):
+  mixing = [f'SyntheticAttention.mixing = {mixing!r}']
+
   def grown(step, _name, value):
     return value * (step + 1)
 
   for step in STEPS:
     change = functools.partial(grown, step)
-    model.write(tmp_path, 'random_vanilla', step=step, change=change)
+    model.write(tmp_path, 'random_vanilla', mixing, step, change)
   (tmp_path / 'operative_config.gin').write_text(gin.config_str())
   found = alphas.frame(only(tmp_path))
   places = found[['stack', 'layer']].drop_duplicates().to_numpy().tolist()
   assert places == [[s, n] for s in ('encoder', 'decoder') for n in (1, 2)]
   reader = tf.train.load_checkpoint(str(tmp_path / 'model.ckpt-7'))
   scope = 'decoder/block_001/layer_000/SyntheticAttention/alpha'
-  e = np.exp(reader.get_tensor(scope))
+  e = np.exp(reader.get_tensor(scope)).reshape(-1, len({*found['head']}))
+  e = np.append(e, np.ones_like(e[: 2 - len(e)]), axis=0)
   last = found[(found['stack'] == 'decoder') & (found.layer == 2)]
   assert sorted(set(last.step)) == list(STEPS)
   by_place = last[last.step == 7].pivot(

@@ -21,13 +21,19 @@ from mesh_tensorflow.transformer import utils
 
 from synth_mtf.checkpoints import files
 from synth_mtf.host import gin_files
-from synth_mtf.results import runs
+from synth_mtf.results import paper, runs
+from synth_mtf.results.labels import Kind
 from synth_mtf.results.records import Result
 from synth_mtf.results.runs import Run
 
 _NUMBERS = itertools.count()
 
 Folder = Union[str, pathlib.Path]
+_BASE = paper.SIZES['base'], 'encoder-decoder'
+KINDS = {
+  'Syn (R)': Kind('R', '', *_BASE, '8 x 128', 'learned'),
+  'T5 (V)': Kind('V', '', *_BASE, '12 x 64', 'learned'),
+}
 COLA = 'synth_glue_cola_v002'
 
 
@@ -59,6 +65,7 @@ def fake(name: str, *results: Result, label: str = '', **facts: Any) -> Any:
   known = {
     'name': name,
     'label': label or name,
+    'kind': KINDS.get(label),
     'bindings': {'x': label} if label else {},
     'results': list(results),
     'curves': {},

@@ -29,6 +29,14 @@ def test_markdown():
   ]
 
 
+def test_names_of_several_lines_or_columns():
+  grid = Grid('a\nb', ['Model', 'x'], [['c\n% d|e', '1']], ['f\n\\input{g}'])
+  for form in ('terminal', 'markdown', 'latex'):
+    text = printing.text(grid, form)
+    assert not {'b', '% d|e', '\\input{g}'} & set(text.splitlines())
+  assert '| c % d\\|e |' in printing.text(grid, 'markdown')
+
+
 def test_latex():
   text = printing.latex(GRID)
   assert text.splitlines()[0] == '% A note, 100 % long.'

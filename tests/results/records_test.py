@@ -46,6 +46,41 @@ def test_what_is_no_number_is_null(tmp_path):
   assert result.value is None
 
 
+@pytest.mark.parametrize(
+  'content',
+  [
+    '[' * 100_000,
+    '5',
+    '{"results": 5, "runs": []}',
+    '{"results": [5], "runs": []}',
+    '\xff',
+    *(
+      json.dumps({'runs': [RUN], 'results': [{**vars(RESULT), **one}]})
+      for one in (
+        *({'run': 3}, {'run': 0, 'value': 'x'}, {'run': 0, 'task': None}),
+        *({'run': 0, 'n': 10**400}, {'run': 0, 'value': [[]]}, {'run': '0'}),
+        *({'run': 0, 'more': 1}, {'run': 0, 'step': 1.5}),
+      )
+    ),
+  ],
+)
+def test_a_file_of_another_shape(tmp_path, content):
+  (tmp_path / 'metrics.json').write_text(content, 'latin1')
+  with pytest.raises(UserError, match='metrics.json is not a'):
+    records.read(str(tmp_path))
+
+
+def test_a_cut_line_of_predictions_is_left_out(tmp_path, caplog):
+  folder = str(tmp_path)
+  records.add_predictions(folder, 'cola', 'validation', 100, [EXAMPLE] * 2)
+  path = tmp_path / 'predictions.jsonl'
+  first, second = path.read_text().splitlines()
+  path.write_text(f'{first}\n{second[:40]}')
+  records.add_predictions(folder, 'rte', 'validation', 100, [EXAMPLE])
+  assert len(path.read_text().splitlines()) == 2
+  assert 'predictions.jsonl:2' in caplog.text
+
+
 def test_a_file_of_someone_else_is_not_overwritten(tmp_path):
   path = tmp_path / 'metrics.json'
   path.write_text('{"accuracy": 3}')

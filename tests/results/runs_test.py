@@ -119,7 +119,8 @@ def test_what_a_configuration_tells(tmp_path):
 def test_a_configuration_of_strangers_leaves_the_folders_name(tmp_path):
   made_runs.trained(tmp_path / 'theirs')
   with open(tmp_path / 'theirs' / 'operative_config.gin', 'a') as stream:
-    stream.write('import their.module\ntheir.module.layer.width = 3\n')
+    stream.write('their.module.layer.width = 3\n')
+    stream.write('make_layer_stack.layers = [@their.module.layer]\n')
   run = only(tmp_path / 'theirs')
   assert run.label == 'theirs'
   assert run.products is None

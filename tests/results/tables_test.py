@@ -327,12 +327,22 @@ def test_the_paper_and_the_difference():
   scores = scores_of({**GLUE, 'glue_cola_v002/matthews_corrcoef': 40.0})
   runs = run('a', *scores, label='Syn (R)'), run('b', cola(1.0))
   shown = cells(*runs, layout='glue', paper=True)
-  assert list(shown) == ['Syn (R)', '  the paper', '  difference', 'b']
+  assert list(shown) == [
+    *('Syn (R)', '  the paper', '  difference', 'b', '  no row of the paper'),
+  ]
   assert shown['  the paper']['CoLA'] == '41.2'
   assert shown['  difference']['CoLA'] == '-1.2'
   assert shown['  difference']['MRPC'] == '-55.9/-29.4'
   shown = cells(*seeds(1.0), layout='glue', paper=True)
   assert shown['  difference']['SST'] == '-'
+  notes = grid(*runs, layout='glue', paper=True).notes
+  assert any(
+    note.startswith('b: no row of the paper: its op') for note in notes
+  )
+  measured = score('synth_text_span_corruption/neg_log_perplexity', -2.0)
+  other = run('a', measured, label='Syn (R)')
+  shown = cells(other, layout='speed', paper=True)['  the paper']
+  assert (shown['Log ppl'], shown['Params']) == ('', '254M')
 
 
 ONE = [Measure('accuracy', ())]
@@ -394,6 +404,12 @@ def test_csv_has_the_numbers_in_full(errors):
   assert fields['MRPC accuracy'] == ''
   known = (fields.get('MRPC F1 n'), fields.get('MRPC F1 se'))
   assert known == (('9', '0.5') if errors else (None, None))
+
+
+def test_no_name_is_a_formula():
+  runs = [run(name, score(F1, 1.0)) for name in ('=cmd|x', '+1')]
+  _, *lines = views.csv(tables.make(runs)).splitlines()
+  assert [line[:2] for line in lines] == ["'=", "'+"]
 
 
 def test_json_says_where_each_number_comes_from():
