@@ -1,8 +1,11 @@
-"""Generation: CNN/DailyMail summaries and PersonaChat dialogues (Table 3)."""
+"""Generation: summaries (CNN/DailyMail, XSum) and PersonaChat dialogues."""
 
 from __future__ import annotations
 
+import functools
+import io
 import itertools
+import json
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +13,11 @@ from typing import Any
 import seqio
 import tensorflow.compat.v2 as tf
 import tensorflow_datasets as tfds
+from t5.data import preprocessors
+from t5.evaluation import metrics
+from tensorflow_datasets.summarization import xsum
 
+from synth_mtf.errors import UserError
 from synth_mtf.tasks import dialogue_metrics
 from synth_mtf.tasks.files import formats, storage
 from synth_mtf.tasks.files.formats import Items, Reader, Record, RowError, quote
@@ -20,6 +27,16 @@ from synth_mtf.tasks.registering import TOKENIZE, adopt, define
 # Private, but TFDS's own parsers guarantee the same examples.
 _get_url_hashes = tfds.summarization.cnn_dailymail._get_url_hashes  # noqa: SLF001
 _get_art_abs = tfds.summarization.cnn_dailymail._get_art_abs  # noqa: SLF001
+_REMOVED_LINES = xsum._REMOVE_LINES  # noqa: SLF001
+
+_XSUM_IDS = 'XSum-TRAINING-DEV-TEST-SPLIT-90-5-5.json'
+# The marks around the names of an article's parts, and the summary's name. The
+# authors' script extracts the first kind of files; they gave away the second.
+_XSUM_MARKS = {
+  '.data': ('[XSUM]', 'INTRODUCTION'),
+  '.summary': ('[SN]', 'FIRST-SENTENCE'),
+}
+_XSUM = {'document': formats.TEXT, 'summary': formats.TEXT}
 
 
 class StoryReader(formats.FolderReader):
@@ -62,6 +79,62 @@ class StoryReader(formats.FolderReader):
         'text, then @highlight and a line for each',
       )
     return [{'article': article, 'highlights': highlights}]
+
+
+class XsumReader(formats.FolderReader):
+  """Reads XSum's articles, one per file, of a split of the file of ids.
+
+  As in TensorFlow Datasets, an id without an article is left out.
+  """
+
+  schema = _XSUM
+  folders = ('xsum-extracts-from-downloads', 'bbc-summary-data')
+  suffix = tuple(_XSUM_MARKS)
+
+  def __init__(self, split: str) -> None:
+    super().__init__(split)
+    self._split = split
+
+  def files(self, path: str) -> list[str]:
+    root = os.path.dirname(path.rstrip('/'))
+    found = super().files(root)
+    places = {os.path.splitext(os.path.basename(x))[0]: x for x in found}
+    ids = os.path.join(root, _XSUM_IDS)
+    if not places or not storage.is_file(ids):
+      folders = ' or '.join(self.folders)
+      raise UserError(f'{root} needs {_XSUM_IDS}, and articles in {folders}.')
+    try:
+      with storage.reading(ids) as stream:
+        return [
+          places[x] for x in json.load(stream)[self._split] if x in places
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+      raise UserError(f'{ids} has no {self._split!r}: {error!r}') from error
+
+  def parse(self, record: Record, number: int, columns: Any) -> Items:
+    formats.decode(record.data)
+    mark, summary = _XSUM_MARKS[os.path.splitext(record.name)[1]]
+    # As TensorFlow Datasets reads lines, without those that it removes.
+    lines = io.TextIOWrapper(io.BytesIO(record.data), 'utf-8')
+    text = ''.join(x for x in lines if x.strip() and x not in _REMOVED_LINES)
+    words = [word.strip() for word in text.split(mark)]
+    parts = dict(zip(words[1::2], words[2::2]))
+    if not {summary, 'RESTBODY'} <= parts.keys():
+      raise RowError(
+        f'an article of the parts {", ".join(parts) or "none"}',
+        f'{mark}{summary}{mark} and {mark}RESTBODY{mark}, each with its text',
+      )
+    return [{'document': parts['RESTBODY'], 'summary': parts[summary]}]
+
+
+class XsumJsonReader(Reader):
+  """Reads JSON lines with a document and its summary."""
+
+  schema = _XSUM
+
+  def parse(self, record: Record, number: int, columns: Any) -> Items:
+    row = formats.json_row(record, dict.fromkeys(_XSUM, str))
+    return [{key: row[key] for key in _XSUM}]
 
 
 class DialogueReader(Reader):
@@ -142,6 +215,29 @@ adopt(
       ('test', 'test', 'f'),
     )
   },
+)
+define(
+  'xsum_v110',
+  {
+    split: Split(
+      [
+        {f'xsum/{_XSUM_IDS}': XsumReader(split)},
+        {f'xsum/{split}.jsonl': XsumJsonReader()},
+        {f'xsum/{split}.json': XsumJsonReader()},
+        *({f'xsum/{name}/': XsumReader(split)} for name in XsumReader.folders),
+      ],
+      optional=split == 'test',
+    )
+    for split in ('train', 'validation', 'test')
+  },
+  'xsum:1.1.0',
+  preprocessors=[
+    functools.partial(
+      preprocessors.summarize, article_key='document', summary_key='summary'
+    ),
+    *TOKENIZE,
+  ],
+  metric_fns=[metrics.rouge],
 )
 define(
   'personachat',

@@ -20,18 +20,20 @@ from synth_mtf.tasks.files.source import FilesDataSource, MissingFiles
 from synth_mtf.tasks.registering import PREFIX, get
 
 
-def check(names: Iterable[str], splits: Sequence[str]) -> None:
+def check(names: Iterable[str], splits: Sequence[str]) -> list[str]:
   """Checks the official files of tasks and mixtures before they are used.
 
   Every row is read once, and the result is cached until the file changes. If
   text exceeds 256 MB, only the first rows of each file are read. As in seqio,
   tasks of a mixture that lack a split are skipped; at least one must have it.
+  Returns what is odd about the rows, such as those that are left out.
 
   Raises:
     UserError: lists all faults: an unknown name, a missing file, a malformed
       row (file and line), or a split without rows.
   """
   faults: list[str] = []
+  notes: list[str] = []
   for name, split in itertools.product(names, splits):
     try:
       sources = _sources(name, split)
@@ -41,11 +43,12 @@ def check(names: Iterable[str], splits: Sequence[str]) -> None:
     for source in sources:
       try:
         if isinstance(source, FilesDataSource):
-          source.check(split)
+          notes += (n for file in source.check(split) for n in file.notes)
       except UserError as error:
         faults.append(str(error))
   if faults:
     raise UserError('\n'.join(dict.fromkeys(faults)))
+  return [*dict.fromkeys(notes)]
 
 
 def _sources(name: str, split: str) -> list[seqio.DataSource]:

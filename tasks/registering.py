@@ -68,15 +68,19 @@ def define(
   name: str,
   splits: Mapping[str, Split],
   tfds_name: str | None = None,
+  tfds_splits: Mapping[str, str] | None = None,
   **arguments: Any,
 ) -> None:
   """Registers `synth_<name>`, a task that t5 does not have.
 
-  `tfds_name` names the dataset, config and version if TFDS has the task's data;
-  the other arguments are passed to seqio.Task.
+  `tfds_name` names the dataset, config and version if TFDS has the task's data,
+  `tfds_splits` its parts if they are not the task's splits; the other arguments
+  are passed to seqio.Task.
   """
   name = PREFIX + name
-  tfds = seqio.TfdsDataSource(tfds_name) if tfds_name else None
+  tfds = None
+  if tfds_name:
+    tfds = seqio.TfdsDataSource(tfds_name, splits=tfds_splits)
   seqio.TaskRegistry.add(
     name,
     source=TwoSources(name, splits, tfds),

@@ -44,13 +44,17 @@ _ROWS = {
   'super_glue_wsc_v102_simple_eval': (None, 104, 146),
   'dpr_v001_simple': (1_322, None, 564),
   'squad_v010_allanswers': (87_599, 10_570, None),
+  'web_questions_open': (3_417, 361, 2_032),
+  'web_questions_open_test': (3_778, 2_032, None),
   # Training rows are the total of all WMT files.
   'wmt14_ende_v003': (4_508_785, 3_000, 3_003),
   'wmt14_enfr_v003': (40_836_715, 3_000, 3_003),
   'wmt16_enro_v003': (610_320, 1_999, 1_999),
+  'wmt_t2t_ende_v003': (4_592_289, 3_000, 3_003),
   'lm1b': (30_301_028, None, 306_688),
   # Excludes the 114 stories without an article.
   'cnn_dailymail_v002': (287_113, 13_368, 11_490),
+  'xsum_v110': (203_577, 11_305, 11_301),
   'personachat': (131_438, 7_801, None),
   'ag_news': (120_000, None, 7_600),
   'ag_news_class': (120_000, None, 7_600),

@@ -1,26 +1,51 @@
-"""SQuAD v1.1 from its official JSON, arXiv 1606.05250.
+"""Questions, from files that are one JSON value each.
 
-The file is one object, `{"data": [article, ...], "version": "1.1"}`.
+SQuAD v1.1, arXiv 1606.05250, is `{"data": [article, ...], "version": "1.1"}`.
+WebQuestions, asked without documents as in arXiv 2002.08910, is a list.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator
 from typing import Any
+
+import seqio
+import tensorflow.compat.v2 as tf
+from t5.data import postprocessors
+from t5.evaluation import metrics
+from tensorflow_datasets.core import hashing
 
 from synth_mtf.tasks.files import formats, storage
 from synth_mtf.tasks.files.formats import Items, Reader, Record, RowError, quote
-from synth_mtf.tasks.registering import adopt, splits
+from synth_mtf.tasks.files.source import Split
+from synth_mtf.tasks.registering import TOKENIZE, adopt, define, splits
 
-_EXPECTED = '{"data": [{...}, ...], "version": "1.1"}'
 _ARTICLE = {'paragraphs': [{'context': str, 'qas': list}]}
 _QUESTION = {
   'id': str,
   'question': str,
   'answers': [{'text': str, 'answer_start': int}],
 }
+_WEB_QUESTION = {'url': str, 'utterance': str, 'targetValue': str}
+_WEB_ANSWER = re.compile(r'\(description (?:"([^"]+)"|([^)]+))\)')
+
+
+@functools.lru_cache(maxsize=2)
+def _parsed(path: str, expected: str, _state: str) -> Any:
+  """Returns the value of a file, cached until its state changes."""
+  with storage.reading(path) as stream:
+    text = formats.decode(stream.read())
+  try:
+    return json.loads(text)
+  except (json.JSONDecodeError, RecursionError) as error:
+    raise RowError(
+      f'JSON that does not parse ({error.args[0]})',
+      expected,
+      line=getattr(error, 'lineno', 1) - 1,
+    ) from error
 
 
 class SquadReader(Reader):
@@ -30,6 +55,11 @@ class SquadReader(Reader):
     **dict.fromkeys(('id', 'title', 'context', 'question'), formats.TEXT),
     'answers': {'text': formats.TEXTS, 'answer_start': formats.INTS},
   }
+  expected = '{"data": [{...}, ...], "version": "1.1"}'
+
+  def _items(self, whole: Any) -> list[Any]:
+    formats.check_json(whole, {'data': list}, 'file')
+    return whole['data']
 
   def place(self, path: str, start: int, error: RowError) -> str:
     line = 1 + error.line
@@ -42,9 +72,9 @@ class SquadReader(Reader):
   def records(
     self, path: str, start: int = 0, end: int | None = None
   ) -> Iterator[Record]:
-    articles = _articles(path, storage.state([path]))[start:end]
-    for number, article in enumerate(articles, start):
-      yield Record(article, number)
+    whole = _parsed(path, self.expected, storage.state([path]))
+    for number, item in enumerate(self._items(whole)[start:end], start):
+      yield Record(item, number)
 
   def parse(self, record: Record, number: int, columns: Any) -> Items:
     article = record.data
@@ -60,21 +90,38 @@ class SquadReader(Reader):
     ]
 
 
-@functools.lru_cache(maxsize=2)
-def _articles(path: str, _state: str) -> Sequence[Any]:
-  """Returns the articles of a file, cached until its state changes."""
-  with storage.reading(path) as stream:
-    text = formats.decode(stream.read())
-  try:
-    whole = json.loads(text)
-  except (json.JSONDecodeError, RecursionError) as error:
-    raise RowError(
-      f'JSON that does not parse ({error.args[0]})',
-      _EXPECTED,
-      line=getattr(error, 'lineno', 1) - 1,
-    ) from error
-  formats.check_json(whole, {'data': list}, 'file')
-  return whole['data']
+class WebQuestionsReader(SquadReader):
+  """Reads the questions in a part of what TFDS stores, as in 'train[:9]'."""
+
+  schema = {
+    **dict.fromkeys(('url', 'question'), formats.TEXT),
+    'answers': formats.TEXTS,
+  }
+  expected = '[{"url": ..., "utterance": ..., "targetValue": ...}, ...]'
+
+  def __init__(self, part: str) -> None:
+    super().__init__(part)
+    start, _, end = part.partition('[')[2].rstrip(']').partition(':')
+    self._rows = slice(int(start or 0), int(end) if end else None)
+
+  def _items(self, whole: Any) -> list[Any]:
+    formats.check_json(whole, list, 'file')
+    stored = _stored_rows(len(whole))[self._rows]
+    return [whole[number] for number in sorted(stored)]
+
+  def parse(self, record: Record, number: int, columns: Any) -> Items:
+    row = record.data
+    try:
+      formats.check_json(row, _WEB_QUESTION, 'question')
+      target = row['targetValue']
+      answers = [''.join(found) for found in _WEB_ANSWER.findall(target)]
+      if not answers:
+        raise RowError(f'no answer in {quote(target)}', '(description A)')
+    except RowError as error:
+      error.near = _quoted(row, 'utterance')
+      raise
+    question = {'url': row['url'], 'question': row['utterance']}
+    return [{**question, 'answers': answers}]
 
 
 def _quoted(value: Any, key: str) -> str:
@@ -116,9 +163,49 @@ def _example(
   }
 
 
+@functools.lru_cache(maxsize=2)
+def _stored_rows(count: int) -> list[int]:
+  """Returns row numbers in TFDS's order, which is that of their hashes."""
+  return sorted(range(count), key=hashing.Hasher('train').hash_key)
+
+
+@seqio.map_over_dataset
+def _without_documents(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+  return {
+    'inputs': tf.strings.join(['wq question: ', row['question']]),
+    'targets': row['answers'][0],
+    'answers': row['answers'],
+  }
+
+
 _ROOTS = ('squad/', 'SQuAD/', '')
 _PATHS = {'train': 'train-v1.1.json', 'validation': 'dev-v1.1.json'}
 
 SQUAD = adopt(
   'squad_v010_allanswers', splits(_ROOTS, _PATHS, lambda _: SquadReader())
 )
+# The first is to choose settings with, the second to report.
+for name, parts in {
+  'web_questions_open': ('train[:3417]', 'train[3417:]', 'test'),
+  'web_questions_open_test': ('train', 'test'),
+}.items():
+  tfds_splits = dict(zip(('train', 'validation', 'test'), parts))
+  define(
+    name,
+    {
+      split: Split.of(
+        [
+          f'{root}webquestions.examples.{part.partition("[")[0]}.json'
+          for root in ('web_questions/', 'webquestions/', 'WebQuestions/', '')
+        ],
+        WebQuestionsReader(part),
+        optional=part == 'test',
+      )
+      for split, part in tfds_splits.items()
+    },
+    'web_questions:1.0.0',
+    tfds_splits,
+    preprocessors=[_without_documents, *TOKENIZE],
+    postprocess_fn=postprocessors.qa,
+    metric_fns=[metrics.squad],
+  )

@@ -1,7 +1,7 @@
 """WMT translation from pairs of text files that are aligned line by line.
 
 A pair is in a folder below `parallel/` whose name starts with the task's year
-and languages, such as `wmt14_en_de` or `wmt14_en_de_tok`.
+and languages, such as `wmt14_en_de`, `wmt14_en_de_tok` or `wmt_t2t_en_de`.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ class ParallelReader(Reader):
     return found
 
 
-def _adopt(t5_name: str, year: int) -> str:
-  wmt, pair = t5_name.split('_')[:2]
+def _adopt(t5_name: str, development: str, test: str) -> str:
+  wmt, pair, _ = t5_name.rsplit('_', 2)
   source, target = pair[:2], pair[2:]
-  development = 'newstest2013' if year == 2014 else f'newsdev{year}'
   names = {
-    'train': ('train', 'train*'),
+    # WMT's own names of parts, as in europarl-v7.de-en.en, come last.
+    'train': ('train', 'train*', f'*.{target}-{source}'),
     'validation': ('val', 'valid', 'validation', 'dev', development),
-    'test': ('test', f'newstest{year}'),
+    'test': ('test', test),
   }
   # Plain names come first: differently processed versions of the text often
   # are next to it, or in a folder with a longer name.
@@ -108,9 +108,11 @@ def _adopt(t5_name: str, year: int) -> str:
 seqio.MixtureRegistry.add(
   f'{PREFIX}translation',
   [
-    _adopt('wmt14_ende_v003', 2014),
-    _adopt('wmt14_enfr_v003', 2014),
-    _adopt('wmt16_enro_v003', 2016),
+    _adopt('wmt14_ende_v003', 'newstest2013', 'newstest2014'),
+    _adopt('wmt14_enfr_v003', 'newstest2013', 'newstest2014'),
+    _adopt('wmt16_enro_v003', 'newsdev2016', 'newstest2016'),
   ],
   default_rate=t5.data.rate_num_examples,
 )
+# WMT'14 with the texts that Tensor2Tensor trains on.
+_adopt('wmt_t2t_ende_v003', 'newstest2013', 'newstest2014')

@@ -102,6 +102,8 @@ def load(vocabulary: str | None) -> seqio.Vocabulary:
   path = os.path.expanduser(vocabulary)
   loaded = seqio.SentencePieceVocabulary(path, EXTRA_IDS)
   try:
+    if os.path.exists(path) and not os.path.isfile(path):
+      raise ValueError('it is a folder, a pipe or a device')
     loaded.load_model()
   except Exception as error:
     raise UserError(

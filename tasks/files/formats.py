@@ -197,7 +197,7 @@ class FolderReader(Reader):
   """Reads a folder of small files, one row per file."""
 
   folders: Sequence[str]  # the subfolders with the files
-  suffix = '.txt'
+  suffix: str | tuple[str, ...] = '.txt'
 
   def files(self, path: str) -> list[str]:
     return sorted(

@@ -112,15 +112,15 @@ def scan(path: str, reader: Reader, limit: int | None = None) -> FileIndex:
 
   for oddity in reader.oddities(header):
     report(oddity, 0)
-  num_examples = in_part = 0
+  num_examples = in_part = number = 0
   part_examples = _LEAST_EXAMPLES
   rows = read(Part(reader, path, len(header.data), columns=columns))
-  for number, (record, items) in enumerate(itertools.islice(rows, limit)):
+  for number, (record, items) in enumerate(itertools.islice(rows, limit), 1):
     if not starts or in_part >= part_examples:
       if len(starts) >= _MANY_PARTS and part_examples < _MOST_EXAMPLES:
         del starts[1::2]
         part_examples *= 2
-      starts.append((record.start, number))
+      starts.append((record.start, number - 1))
       in_part = 0
     for item in [*reader.oddities(record), *items]:
       if isinstance(item, RowError):
@@ -135,8 +135,8 @@ def scan(path: str, reader: Reader, limit: int | None = None) -> FileIndex:
     )
   index.num_examples = None if limit else num_examples
   index.notes = [
-    f'{places[text]}: {text}'
-    + f' ({count} in the file, this is the first)' * (count > 1)
+    f'{places[text]}: {text} ({count} of {number} rows'
+    f'{", this is the first" * (count > 1)})'
     for text, count in counts.items()
   ]
   return index

@@ -23,6 +23,7 @@ _TASKS = {
   'squad': 'squad_v010_allanswers',
   'news': 'ag_news',
   'chat': 'personachat',
+  'web': 'web_questions_open_test',
 }
 _COLA = b'gj04\t1\t\tThe "car" honked "its way.\n'
 _RTE = b'index\tsentence1\tsentence2\tlabel\n0\tA ran.\tA moved.\tentailment\n'
@@ -78,6 +79,12 @@ def _squad(*answers) -> bytes:
   return json.dumps({'data': data, 'version': '1.1'}, indent=1).encode()
 
 
+def _web(target) -> bytes:
+  row = {'url': 'x', 'utterance': 'who?', 'targetValue': target}
+  good = {**row, 'targetValue': '(list (description A))'}
+  return json.dumps([good, {**row, 'utterance': 'why?'}], indent=1).encode()
+
+
 _SQUAD = _squad(('mat', 19))
 _NO_JSON = 'JSON that does not parse'
 # The file, its bytes, the line, what was found and expected, and how many rows
@@ -124,6 +131,9 @@ _FAULTS = [
   ('dpr', _GOOD_DPR + _DPR % (b'he', b'C'), 9, "'C'", "'A,B'", 1),
   ('news', b'"1","a","b"\n"2","a"x","b"\n', 2, 'CSV that does', 'class, t', 1),
   ('news', b'"1","a","b"\n"5","a","b"\n', 2, "the class '5'", '1, 2, 3, 4', 1),
+  ('web', _web(None), 9, "'targetValue': 'null'", 'a string', 1),
+  ('web', _web('(list)'), 9, "no answer in '(list)'", '(description', 1),
+  ('web', b'{}', 1, "file: '{}'", 'a list', 0),
   ('chat', b'1 a\tb\n1 a\tb\n2 c\n', 3, 'without a response', 'a tab', 1),
 ]
 
@@ -176,6 +186,28 @@ def test_missing_file_is_named(data_dir):
     assert name in str(error.value)
 
 
+@pytest.mark.parametrize(
+  ('file', 'data', 'message'),
+  [
+    (
+      'xsum-extracts-from-downloads/1.data',
+      '',
+      'xsum needs XSum-TRAINING-DEV-',
+    ),
+    (
+      'XSum-TRAINING-DEV-TEST-SPLIT-90-5-5.json',
+      '',
+      'and articles in xsum-extracts',
+    ),
+    ('train.jsonl', '{"document": ""}', "train.jsonl:1: row without 'summary'"),
+  ],
+)
+def test_parts_of_xsum(file, data, message, data_dir):
+  folder.write(data_dir / 'xsum' / file, data.encode())
+  with pytest.raises(UserError, match=message):
+    tasks.check(['synth_xsum_v110'], ['train'])
+
+
 def test_task_without_tfds_asks_for_a_folder():
   with pytest.raises(UserError, match='not in TensorFlow Datasets'):
     tasks.check(['synth_text_span_corruption'], ['train'])
@@ -197,6 +229,13 @@ def test_bad_text_is_located_while_it_streams(data_dir, monkeypatch, caplog):
   with caplog.at_level('WARNING', logger='absl'):
     assert folder.texts(shuffle=False)
   assert f'skipped: {path}:501: the byte 0xe9' in caplog.text
+
+
+def test_rows_that_are_left_out_are_counted(data_dir):
+  rte, path = _write(data_dir, 'rte', _RTE + b'1\tA ran.\n')
+  (note,) = tasks.check([rte.name], ['train'])
+  assert note.startswith(f'{path}:3: a broken row; left out')
+  assert note.endswith('(1 of 2 rows)')
 
 
 def test_all_faults_come_at_once(data_dir):

@@ -153,7 +153,7 @@ def test_personachat_turns(data_dir):
     (f'{start} sit. dialogue: a b c', 'd'),
   ]
   (found,) = task.source.chosen.indexes('train')
-  assert found.notes == [f'{path}:2: an empty response; kept']
+  assert found.notes == [f'{path}:2: an empty response; kept (1 of 2 rows)']
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,12 @@ def test_personachat_turns(data_dir):
   [
     ('wmt14_ende_v003', 'wmt14_translate/de-en', 'wmt14_en_de_tok/train'),
     ('wmt14_enfr_v003', 'wmt14_translate/fr-en', 'multi30k/train'),
+    ('wmt_t2t_ende_v003', 'wmt_t2t_translate/de-en', 'wmt14_en_de_tok/train'),
     ('wmt16_enro_v003', 'wmt16_translate/ro-en', 'wmt16_en_ro/newsdev2016'),
   ],
 )
 def test_translation(task, config, source, official_data, tmp_path, prepared):
-  wmt, pair, _ = task.split('_')
+  wmt, pair, _ = task.rsplit('_', 2)
   languages = pair[:2], pair[2:]
   folder = tmp_path / 'parallel' / f'{wmt}_{pair[:2]}_{pair[2:]}_sample'
   sentences = [
@@ -179,6 +180,62 @@ def test_translation(task, config, source, official_data, tmp_path, prepared):
   prepared(f'{config}:1.0.0', train=rows)
   found = comparison.three_ways(f'synth_{task}', 'train', tmp_path, task)
   assert sum(found.values()) == ROWS
+
+
+def test_xsum(tmp_path, prepared):
+  rows = [{'document': f'It ran {i}.', 'summary': f'{i}.'} for i in range(ROWS)]
+  lines = '\n'.join(map(json.dumps, rows))
+  write(tmp_path / 'xsum/validation.jsonl', lines.encode())
+  prepared('xsum:1.1.0', validation=rows)
+  found = comparison.three_ways('synth_xsum_v110', 'validation', tmp_path)
+  assert sum(found.values()) == ROWS
+  texts = {dict(row)['inputs_pretokenized'] for row in found}
+  assert texts == {f'summarize: It ran {i}.' for i in range(ROWS)}
+
+
+ANSWERS = (
+  '(list (description A) (description "Anakin \u00e9 (Ani)"))',
+  '(list (description "A b") (description 3.5) (description x (y)))',
+  '(description "A, Bieber") (description Jaxon))',
+)
+
+
+@pytest.mark.parametrize(
+  ('task', 'split', 'count'),
+  [
+    ('web_questions_open', 'train', 3417),
+    ('web_questions_open', 'validation', 361),
+    ('web_questions_open', 'test', 2),
+    ('web_questions_open_test', 'train', 3778),
+    ('web_questions_open_test', 'validation', 2),
+  ],
+)
+def test_web_questions(task, split, count, tmp_path, prepared):
+  """TFDS stores rows in an order of its own, by which `train` is divided."""
+  rows = [
+    {
+      'url': 'x',
+      'utterance': f'who is {i}?',
+      'targetValue': target.replace('A', f'A{i}'),
+    }
+    for i, target in enumerate(itertools.islice(itertools.cycle(ANSWERS), 3778))
+  ]
+  paths = {}
+  for name, part in (('train', rows), ('test', rows[:2])):
+    path = tmp_path / f'web_questions/webquestions.examples.{name}.json'
+    paths[name] = str(write(path, json.dumps(part).encode()))
+  prepared('web_questions:1.0.0', paths)
+  found = comparison.three_ways(f'synth_{task}', split, tmp_path)
+  assert sum(found.values()) == count
+  example = dict(next(iter(found)))
+  assert example['inputs_pretokenized'].startswith('wq question: who is ')
+  assert example['targets_pretokenized'].startswith('A')
+  provider = tasks.get(f'synth_{task}')
+  read = provider.postprocess_fn('x', example=example, is_target=True)
+  assert len(read) > 1
+  assert read[0] == example['targets_pretokenized']
+  (metric,) = provider.metric_fns
+  assert metric([read], [f'the {read[1]}']) == {'em': 100, 'f1': 100}
 
 
 @pytest.mark.parametrize(

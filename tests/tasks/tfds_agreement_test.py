@@ -57,7 +57,7 @@ _ODD = {
     b'4\t8\t9\tWhat is  a b\xc3\xa9b\xc3\xa9 ?  \t "No" \t1\n'
     b'5\t8\t9\tA\tB\n'
     b'6\t8\t9\tC\tD\t\n',
-    ["3: an empty 'question2'; kept", '4: a broken row', '4 in the file'],
+    ["3: an empty 'question2'; kept", '4: a broken row', '4 of 7 rows'],
   ),
   'glue_sst2_v002': (
     'glue/sst2:1.0.0',
@@ -217,7 +217,7 @@ def test_translation(data_dir):
     '1: a byte order mark',
     '2: a carriage return in a sentence',
     '3: a pair with an empty side; left out',
-    '(3 in the file, this is the first)',
+    '(3 of 7 rows, this is the first)',
   ):
     assert note in _notes('synth_wmt14_ende_v003')
 
@@ -237,7 +237,37 @@ def test_stories_without_an_article_or_a_highlight(data_dir, tmp_path):
   assert _ours('synth_cnn_dailymail_v002') == [kept]
   note = _notes('synth_cnn_dailymail_v002')
   assert '2b.story:1: a broken row; left out' in note
-  assert '2 in the file' in note
+  assert '2 of 3 rows' in note
+
+
+_BODY = 'Share this with\nIt barked.\r\nLinkedIn\n \nThen\x85it left. \n'
+_EXTRACTED = (
+  '[XSUM]URL[XSUM]\nhttp://x\n\n[XSUM]INTRODUCTION[XSUM]\nEmail\nA dog ran.\n'
+  f'[XSUM]RESTBODY[XSUM]\n{_BODY}'
+)
+_GIVEN = (
+  '[SN]URL[SN]\nhttp://x\n[SN]TITLE[SN]\nNews\n[SN]FIRST-SENTENCE[SN]\n'
+  f'A dog ran.\n[SN]RESTBODY[SN]\n{_BODY}'
+)
+
+
+@pytest.mark.parametrize('given', [False, True])
+def test_xsum(given, data_dir, tmp_path):
+  ids = {'train': ['2', '1', '3'], 'validation': [], 'test': []}
+  name = 'XSum-TRAINING-DEV-TEST-SPLIT-90-5-5.json'
+  write(data_dir / 'xsum' / name, json.dumps(ids).encode())
+  extracts = tmp_path / 'extracts'
+  for number in '124':
+    article = _EXTRACTED.replace('dog', f'dog {number}').encode()
+    write(extracts / f'{number}.data', article)
+    path = f'xsum-extracts-from-downloads/{number}.data'
+    if given:
+      article = _GIVEN.replace('dog', f'dog {number}').encode()
+      path = f'bbc-summary-data/{number}.summary'
+    write(data_dir / 'xsum' / path, article)
+  expected = _tfds('xsum:1.1.0', tmp_path, ids['train'], str(extracts))
+  assert len(expected) == 2
+  assert _ours('synth_xsum_v110') == expected
 
 
 def _wsc(text, pronoun, index):

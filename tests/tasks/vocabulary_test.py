@@ -1,6 +1,7 @@
 """The vocabulary of all tasks is the one that the settings name."""
 
 import itertools
+import os
 
 import pytest
 import sentencepiece
@@ -73,12 +74,17 @@ def test_default_is_t5s_model_in_its_bucket(monkeypatch):
 
 @pytest.mark.parametrize(
   'content',
-  [b'', b'a\nb\n', bytes(range(256)), b'\x0anot a model', 'folder', 'absent'],
+  [
+    *(b'', b'a\nb\n', bytes(range(256)), b'\x0anot a model'),
+    *('folder', 'pipe', 'absent'),
+  ],
 )
 def test_what_is_no_vocabulary_is_named(tmp_path, content):
   path = tmp_path / 'a.model'
   if content == 'folder':
     path.mkdir()
+  elif content == 'pipe':
+    os.mkfifo(path)
   elif content != 'absent':
     path.write_bytes(content)
   with pytest.raises(UserError, match=f'{path}. cannot be read as a Sentence'):
