@@ -40,6 +40,7 @@ def replacing(path: Path) -> Iterator[pathlib.Path]:
   """
   whole = pathlib.Path(path)
   partial = whole.with_name(f'.{whole.name}.{os.getpid()}.partial')
+  partial.unlink(missing_ok=True)  # never write through a link
   try:
     yield partial
     os.replace(partial, whole)

@@ -1,6 +1,15 @@
-"""Paths of the package's data files."""
+"""Paths of the package's data files, and a check of the files of others."""
 
+import os
 import pathlib
+import re
+from typing import Optional
+
+from synth_mtf.errors import UserError
+
+_OF_A_CHECKPOINT = re.compile(r'model\.ckpt-\d+\.(index|meta|data-[\d\w-]+)')
+
+GENERATED = 'generated samples'
 
 
 def gin_path() -> str:
@@ -17,3 +26,30 @@ def gin_names(folder: str) -> list[str]:
 def samples_path() -> str:
   """Returns the folder of generated GLUE, SuperGLUE and SQuAD samples."""
   return str(pathlib.Path(__file__).resolve().parent / 'demo' / 'samples')
+
+
+def check_entries(folder: str, written: bool = False) -> None:
+  """Refuses a local folder with pipes and devices, which hang their reader.
+
+  If the folder is `written`, also refuses links in it and below, which lead
+  elsewhere; checkpoints alone, which are only replaced, may be links.
+  """
+  for place, folders, files in os.walk(folder):
+    for name in [*folders, *files]:
+      path = os.path.join(place, name)
+      is_known = os.path.isfile(path) or os.path.isdir(path)
+      if os.path.exists(path) and not is_known:
+        raise UserError(f'{path} is a pipe or a device: remove it')
+      is_link = os.path.islink(path) and not _OF_A_CHECKPOINT.fullmatch(name)
+      if written and is_link:
+        raise UserError(
+          f'{path} is a link to {os.readlink(path)}, which this run would '
+          'write to: replace it with what it links to, or remove it'
+        )
+    if not written:
+      break
+
+
+def holds_samples(folder: Optional[str]) -> bool:
+  """Whether a data folder holds the samples, or a copy of them."""
+  return bool(folder) and os.path.exists(f'{folder}/GENERATED_SAMPLE.txt')

@@ -8,14 +8,19 @@ defined, are passed to its `argparse.ArgumentParser`.
 """
 
 import argparse
+import contextlib
 import gc
 import importlib
+import os
+import re
 import sys
+import warnings
 from collections.abc import Sequence
-from typing import Optional
+from typing import Any, NoReturn, Optional
 
 from synth_mtf import __version__
-from synth_mtf.errors import RunFailed, UserError
+from synth_mtf.errors import RunFailed, UserError, nearest
+from synth_mtf.run import output
 
 COMMANDS = {
   'demo': 'pretrain, finetune and evaluate each variant; print one table',
@@ -47,12 +52,26 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
   """
   gc.set_threshold(200_000, 50, 50)  # cuts TensorFlow's import time by a sixth
   words = sys.argv[1:] if argv is None else argv
+  out: Any = output.Printable(sys.stdout)
+  err: Any = output.Printable(sys.stderr)
+  with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    return _run(words)
+
+
+def _run(words: Sequence[str]) -> int:
   whole = parser()
-  args = whole.parse_args(words, argparse.Namespace(words=words))
-  if not args.run:
-    whole.print_help(sys.stderr)
-    return 2
+  # The host's packages import it, and it says so in every command.
+  warnings.filterwarnings('ignore', '(?s).*pkg_resources')
+  if '_ARGCOMPLETE' in os.environ:  # the shell asks for completions
+    importlib.import_module('argcomplete').autocomplete(whole)
   try:
+    for word in words:
+      if word.encode(errors='replace').decode() != word:
+        raise UserError(f'{word!r} is not UTF-8; rename the file')
+    args = whole.parse_args(words, argparse.Namespace(words=words))
+    if not args.run:
+      whole.print_help(sys.stderr)
+      return 2
     return args.run(args)
   except (UserError, RunFailed) as error:
     print(f'synth-mtf: error: {error}', file=sys.stderr)
@@ -64,7 +83,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
   """Returns the command-line parser; `args.run` runs the parsed subcommand."""
-  whole = argparse.ArgumentParser(
+  whole = _Parser(
     prog='synth-mtf',
     description='Synthesizer (arXiv 2005.00743) in Mesh-TensorFlow T5.',
     allow_abbrev=False,
@@ -83,3 +102,21 @@ def parser() -> argparse.ArgumentParser:
     command.add_arguments(subparser)
     subparser.set_defaults(run=command.run)
   return whole
+
+
+class _Parser(argparse.ArgumentParser):
+  """Suggests names that are similar to a mistyped command, flag or choice."""
+
+  def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
+    found, unknown = super().parse_known_args(*args, **kwargs)
+    if unknown:
+      flag = unknown[0].partition('=')[0]
+      hint = nearest(flag, self._option_string_actions)
+      self.error(f'unrecognized arguments: {" ".join(unknown)}{hint}')
+    return found, unknown
+
+  def error(self, message: str) -> NoReturn:
+    wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+    if wrong:
+      message += nearest(wrong[1], re.findall(r"'(.*?)'", wrong[2]))
+    super().error(message)

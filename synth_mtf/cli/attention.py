@@ -8,14 +8,16 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from synth_mtf.cli import data
+from synth_mtf.cli import arguments, data
 from synth_mtf.errors import UserError
 from synth_mtf.run import output, process
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
-  parser.add_argument('folder', metavar='RUN', help='a model folder')
+  parser.add_argument(
+    'folder', type=arguments.existing, metavar='RUN', help='a model folder'
+  )
   parser.add_argument(
     '--out', metavar='FILE', default='attention.npz', help='what to write'
   )
@@ -53,9 +55,18 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Writes the file."""
   check_writable(args.out)
-  (found,) = look(args, args.folder, [args.step])
+  process.load_quietly()
   from synth_mtf.attention import file
 
+  if os.path.exists(args.out):
+    try:
+      file.read(args.out)
+    except UserError as error:
+      raise UserError(
+        f'--out {args.out} exists and is not a file of this command; it was '
+        'not changed. Give another name, or move it away.'
+      ) from error
+  (found,) = look(args, args.folder, [args.step])
   file.write(args.out, found)
   print(
     f'{found.label}, step {found.step}, {found.examples} examples: {args.out}'

@@ -2,8 +2,8 @@
 
 import argparse
 import os
-import pathlib
 
+from synth_mtf.cli import arguments
 from synth_mtf.run import process
 
 _PATH = 'a checkpoint (<folder>/model.ckpt-1000), or a folder for its latest'
@@ -22,12 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   actions = parser.add_subparsers(metavar='action', required=True)
 
   inspect = actions.add_parser('inspect', help='list what a checkpoint holds')
-  inspect.add_argument('path', help=_PATH)
+  inspect.add_argument('path', type=arguments.existing, help=_PATH)
   inspect.set_defaults(action=_inspect)
 
   compare = actions.add_parser('compare', help='compare two checkpoints')
-  compare.add_argument('first', help=_PATH)
-  compare.add_argument('second', help=_PATH)
+  for name in ('first', 'second'):
+    compare.add_argument(name, type=arguments.existing, help=_PATH)
   compare.set_defaults(action=_compare)
 
   convert = actions.add_parser(
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ),
   )
   add = convert.add_argument
-  add('path', help=_PATH)
+  add('path', type=arguments.existing, help=_PATH)
   add('folder', help='where to write; must hold no checkpoint')
   add('--gin_file', action='append', required=True, help='of the target model')
   add('--gin_param', action='append', default=[])
@@ -108,23 +108,25 @@ def _compare(args: argparse.Namespace) -> None:
 def _convert(args: argparse.Namespace) -> None:
   from synth_mtf.checkpoints import conversion, files
   from synth_mtf.core.context import data_is_packed
-  from synth_mtf.host import gin_files, model
+  from synth_mtf.host import foreign, gin_files, model
 
   checkpoint = files.Checkpoint(args.path)
   checkpoint.verify()
   folder = os.path.dirname(checkpoint.path)
-  beside = pathlib.Path(folder, 'operative_config.gin')
+  beside = os.path.join(folder, 'operative_config.gin')
+  text = foreign.read(beside)
   if args.source_gin_file:
     gin_files.parse(args.source_gin_file)
-  elif beside.exists():
-    for line in gin_files.parse_foreign(beside.read_text('utf-8'), str(beside)):
+  elif text:
+    for line in foreign.parse(text, beside):
       print(
         f'{beside}: skipped `{line}`, which may run arbitrary code. If you '
         f'trust it, give --source_gin_file={beside}'
       )
-  packed = data_is_packed()
-  known = args.source_gin_file or beside.exists()
-  source = model.build(checkpoint.vocab_size) if known else None
+  known = args.source_gin_file or text
+  with foreign.bounded():
+    packed = data_is_packed()
+    source = model.build(checkpoint.vocab_size) if known else None
   gin_files.parse(args.gin_file, args.gin_param)
   target = model.build(checkpoint.vocab_size)
   plan = conversion.Conversion(checkpoint, source, target, args.resize)
@@ -135,4 +137,10 @@ def _convert(args: argparse.Namespace) -> None:
   if plan.exact:
     effect = 'computes what the source computes'
     effect += _UNPACKED_ROWS_ONLY if packed and plan.reread else '.'
+  error, name = plan.rounding
+  if error:
+    effect += (
+      f' Warning: {name} and other values are rounded, by up to {error:.2g}: '
+      "bind utils.get_variable_dtype.master_dtype = 'float32' to keep them."
+    )
   print(f'{plan.report}\nwrote {path}: at its first step the model {effect}')

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from synth_mtf import atomic, cli
+from synth_mtf.cli import arguments
 from synth_mtf.demo.stages import Configuration
-from synth_mtf.paths import gin_names
+from synth_mtf.paths import gin_names, holds_samples
 from synth_mtf.run import output, process
 from synth_mtf.run.output import Console, duration
 
@@ -30,10 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     '--variants',
     nargs='+',
+    type=arguments.gin_name('variants'),
     default=_VARIANTS,
     help=f'choose from {variants} (default: {_VARIANTS})',
   )
-  add('--size', help=f'choose from {sizes} (default: {default.size})')
+  add(
+    '--size',
+    type=arguments.gin_name('sizes'),
+    help=f'choose from {sizes} (default: {default.size})',
+  )
   add('--steps', type=_at_least(1), help='both of the following')
   add(
     '--pretrain_steps',
@@ -122,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
   console = Console(sys.stdout)
   configuration = _configuration(args)
   data = f'the official files in {configuration.data_dir}.'
-  if not configuration.data_dir:
+  if not configuration.data_dir or holds_samples(configuration.data_dir):
     data = (
       'GENERATED SAMPLES of the tasks. They show that everything runs; scores\n'
       'on them are not scores of the benchmarks (see --data_dir).'

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from synth_mtf.cli import arguments
 from synth_mtf.cli import attention as attention_command
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
@@ -20,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     'runs',
     nargs='+',
+    type=arguments.existing,
     metavar='RUN',
     help='model folders, demo folders, files of `synth-mtf attention`',
   )

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from synth_mtf.cli import attention
+from synth_mtf.cli import arguments, attention
 from synth_mtf.errors import UserError
 from synth_mtf.results.layouts import LAYOUTS
 from synth_mtf.run import output, process
@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     'runs',
     nargs='+',
+    type=arguments.existing,
     metavar='RUN',
     help='a model folder of any command, or a folder of `synth-mtf demo`',
   )
@@ -54,11 +55,12 @@ def run(args: argparse.Namespace) -> int:
   attention.check_writable(args.out)
   process.load_quietly()
   with output.kept():
+    from synth_mtf.results import runs
+
+    found = runs.read(*args.runs)  # before more is imported
     import synth_mtf.tasks  # noqa: F401 (their metrics)
     from synth_mtf.report import page
-    from synth_mtf.results import runs
   page.check_replaceable(args.out)
-  found = runs.read(*args.runs)
   attentions, missing = _look(args, found)
   command = ['synth-mtf', 'report', *args.words[1:]]
   page.write(args.out, found, attentions, args.layout, command, missing)

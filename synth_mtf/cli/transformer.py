@@ -8,7 +8,7 @@ hashes of names.
 import argparse
 
 from synth_mtf import cli
-from synth_mtf.run import main, process
+from synth_mtf.run import main, output, process
 
 # All arguments are passed to T5's main unchanged.
 PARSER_OPTIONS = {'add_help': False, 'prefix_chars': '\0'}
@@ -24,7 +24,8 @@ def run(args: argparse.Namespace) -> int:
   process.fix_hash_seed()
   if not {'--help', '-help', '-h'} & set(args.flags):
     return main.run(args.flags)
-  main.prepare()
+  with output.kept():
+    main.prepare()
   from absl import flags
 
   print(f'{cli.COMMANDS["transformer"]}.')

@@ -2,7 +2,6 @@
 
 import argparse
 import itertools
-import os
 import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -44,8 +43,7 @@ def run(args: argparse.Namespace) -> int:
   if args.out.suffix != '.model':
     raise UserError(f'--out {args.out}; expected a name that ends in .model')
   data.use(args)
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-  process.load_plugin()
+  process.load_quietly()
 
   from synth_mtf.run import model_dir
   from synth_mtf.tasks import vocabulary

@@ -15,13 +15,16 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import math
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Optional
 
 from synth_mtf import atomic, paths, tasks
 from synth_mtf.checkpoints.files import Checkpoint
@@ -70,7 +73,9 @@ def run(
   ]
   with console.task('check data, gin files and models'), output.kept():
     todo = [s for batch in batches for s in batch if not s.done.exists()]
-    _check(configuration, todo)
+    notes = _check(configuration, todo)
+  for note in notes:
+    console.line(f'warning: {note}')
   out.mkdir(parents=True, exist_ok=True)
   model_dir.lock(str(out))
   try:
@@ -113,18 +118,20 @@ def _check_folder(out: pathlib.Path, described: Mapping[str, Any]) -> None:
     )
 
 
-def _check(configuration: Configuration, todo: Sequence[Stage]) -> None:
-  """Checks the data, the gin files and the models of stages.
+def _check(configuration: Configuration, todo: Sequence[Stage]) -> list[str]:
+  """Checks data, gin files, models; returns what is odd about the data.
 
   Parsing gin files finds unknown names; only building a model finds a sequence
   longer than a table, or an argument that a layer does not have.
   """
+  notes = []
   tasks.get(configuration.mixture)
   if configuration.data_dir is not None:
     needs_text = configuration.pretrain_steps or not configuration.vocabulary
     names = [_PRETRAINING_TASK] if needs_text else []
     with errors.explained():
-      tasks.check([*names, configuration.mixture], ['train', 'validation'])
+      splits = ['train', 'validation']
+      notes = tasks.check([*names, configuration.mixture], splits)
   # A vocabulary that is trained later fits any model, as bytes do.
   vocabulary = configuration.vocabulary or 'bytes'
   setting = f'synth_mtf.tasks.settings.vocabulary = {vocabulary!r}'
@@ -133,6 +140,7 @@ def _check(configuration: Configuration, todo: Sequence[Stage]) -> None:
     with errors.explained():
       gin_files.parse(stage.gin_files, [*stage.gin_params, setting])
       checks.build(config.read(str(stage.model_dir)))
+  return notes
 
 
 def _make_data(
@@ -156,6 +164,7 @@ def _run_stages(
   batches: Sequence[Sequence[Stage]], out: pathlib.Path, console: Console
 ) -> None:
   numbers, count = itertools.count(1), sum(map(len, batches))
+  pace = Pace([s for batch in batches for s in batch if not s.done.exists()])
   for batch in batches:
     with contextlib.ExitStack() as stack:
       running = {}
@@ -166,7 +175,8 @@ def _run_stages(
         run = stage.model_dir.parent.relative_to(out)
         title = f'[{next(numbers)}/{count}] {run}: {stage.name}'
         if stage.name in running:
-          follow(stage, running[stage.name], title, console)
+          with pace.measured(stage):
+            follow(stage, running[stage.name], title, console, pace)
         else:
           console.line(f'{title}  done before')
 
@@ -207,25 +217,77 @@ def started(stage: Stage) -> Iterator[subprocess.Popen[str]]:
       running.kill()
 
 
+class Pace:
+  """Estimates how long all stages will still take.
+
+  A stage takes as long as the last one of its name did; the first one, as long
+  as its `work` suggests.
+  """
+
+  def __init__(self, todo: Sequence[Stage]) -> None:
+    self._todo = list(todo)
+    self._work = {stage.name: stage.work for stage in todo}
+    self._seconds: dict[str, float] = {}  # by name
+
+  @contextlib.contextmanager
+  def measured(self, stage: Stage) -> Iterator[None]:
+    """Measures a stage, which the block follows until it ends."""
+    self._todo.remove(stage)
+    self._name, self._begun = stage.name, time.monotonic()
+    self._first: Optional[tuple[int, float]] = None  # reported step, and when
+    yield
+    self._seconds[stage.name] = time.monotonic() - self._begun
+
+  def shown(self, line: str) -> str:
+    """Replaces the time left in a stage's line by that of all stages."""
+    now = time.monotonic() - self._begun
+    seconds = dict(self._seconds)
+    step = re.match(r'train  (\d+)/(\d+)', line)
+    if step:
+      done, total = map(int, step.groups())
+      first, then = self._first = self._first or (done, now)
+      if done > first:
+        seconds[self._name] = now + (total - done) * (now - then) / (
+          done - first
+        )
+    left = ''
+    if seconds:
+      pace = sum(seconds.values()) / sum(self._work[name] for name in seconds)
+      expected = {
+        n: seconds.get(n, pace * work) for n, work in self._work.items()
+      }
+      later = sum(expected[stage.name] for stage in self._todo)
+      minutes = math.ceil((later + max(expected[self._name] - now, 0)) / 60)
+      left = f'{max(minutes, 1)} min left of all'
+    return '  '.join(filter(None, [*line.split('  ')[1:3], left]))
+
+
 def follow(
-  stage: Stage, running: subprocess.Popen[str], title: str, console: Console
+  stage: Stage,
+  running: subprocess.Popen[str],
+  title: str,
+  console: Console,
+  pace: Pace,
 ) -> None:
   """Shows the output of a stage until it ends, and marks the stage as done."""
-  console.start(title)
+  number = title.partition(' ')[0]
+  console.start(f'{number} {stage.name}')
   line = error = ''
   for line in running.stdout or ():
     if error or line.startswith((_ERROR, 'Traceback')):
       error += line.removeprefix(_ERROR)
     elif line.startswith('warning: '):
       console.finish(line.rstrip())
+    elif score := re.match(r'\d+  (\S+  \S+ .*)', line):
+      console.line(f'  {score[1]}')
     else:
-      console.update(line.rstrip().removeprefix('train  '))
+      console.update(pace.shown(line.rstrip()))
   status = running.wait()
   if not status:
     stage.done.touch()
-    console.finish(line.rstrip())  # Done in 42 s.
+    console.line(f'{title}  {line.rstrip()}')  # Done in 42 s.
     return
-  console.finish('failed')
+  console.line(f'{title}  failed')
   if status == 2:
     raise UserError(error.strip())
   ended = f'the process ended with status {status} (-9: memory ran out?)'

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Optional
 
+_STARTUP = 100  # steps that take as long as starting a process
+
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
@@ -37,6 +39,7 @@ class Stage:
   model_dir: pathlib.Path
   gin_files: Sequence[str]
   gin_params: Sequence[str]
+  work: float = 1  # its time in steps of pretraining, to guess what is left
 
   @property
   def done(self) -> pathlib.Path:
@@ -50,7 +53,9 @@ def stages(
   """Returns a variant's stages in order; each inner list runs concurrently."""
   run = configuration.folder(out, variant, seed)
 
-  def stage(name: str, folder: str, *gin_files: str, **bindings: Any) -> Stage:
+  def stage(
+    name: str, folder: str, work: float, *gin_files: str, **bindings: Any
+  ) -> Stage:
     return Stage(
       name,
       run / folder,
@@ -65,6 +70,7 @@ def stages(
         *(f'{key} = {value!r}' for key, value in bindings.items()),
         *configuration.gin_param,
       ),
+      work,
     )
 
   def training(steps: int, start: Optional[str]) -> dict[str, Any]:
@@ -84,8 +90,9 @@ def stages(
   if configuration.pretrain_steps:
     bindings = training(configuration.pretrain_steps, start)
     warm_start = ['common/warm_start.gin'] if start else []
-    pretrain = [stage('pretrain', 'pretrain', *warm_start, **bindings)]
-    perplexity = [stage('perplexity', 'pretrain')]
+    work = _STARTUP + configuration.pretrain_steps
+    pretrain = [stage('pretrain', 'pretrain', work, *warm_start, **bindings)]
+    perplexity = [stage('perplexity', 'pretrain', 1)]
     last = bindings['utils.run.train_steps']
     start = str(run / 'pretrain' / f'model.ckpt-{last}')
   mixture = {'MIXTURE_NAME': configuration.mixture}
@@ -93,8 +100,9 @@ def stages(
   number = {
     'mesh_eval_dataset_fn.num_eval_examples': configuration.eval_examples
   }
+  work = _STARTUP + configuration.finetune_steps
   return [
     pretrain,
-    [stage('finetune', 'finetune', **bindings), *perplexity],
-    [stage('evaluate', 'finetune', **mixture, **number)],
+    [stage('finetune', 'finetune', work, **bindings), *perplexity],
+    [stage('evaluate', 'finetune', 2 * _STARTUP, **mixture, **number)],
   ]

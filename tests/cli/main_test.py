@@ -1,12 +1,18 @@
 """`synth-mtf` itself: its version, its commands, what it says of mistakes."""
 
+import os
+import pathlib
 import re
+import resource
+import subprocess
+import sys
 
 import pytest
 
 import synth_mtf
 from synth_mtf import cli
 from synth_mtf.errors import RunFailed, UserError
+from synth_mtf.results.layouts import LAYOUTS
 from tests.cli.command import run
 
 
@@ -42,9 +48,10 @@ def test_help_of_transformer_lists_the_flags_of_t5_and_ours():
 @pytest.mark.parametrize(
   ('words', 'message'),
   [
-    (['trainsformer'], "invalid choice: 'trainsformer'"),
-    (['cost', '--siz=tiny'], 'unrecognized arguments'),
-    (['demo', '--nothing'], 'unrecognized arguments'),
+    (['tabel', 'x'], "'report', 'doctor'); did you mean 'table'?\n"),
+    (['cost', '--siz=tiny'], "arguments: --siz=tiny; did you mean '--size'?\n"),
+    (['demo', '--nothing'], 'unrecognized arguments: --nothing\n'),
+    (['table', '.', '--layout=glu'], "did you mean 'glue'?\n"),
   ],
 )
 def test_words_are_not_guessed(words, message, capsys):
@@ -52,6 +59,59 @@ def test_words_are_not_guessed(words, message, capsys):
     cli.main(words)
   assert done.value.code == 2
   assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+  ('words', 'message'),
+  [
+    ('table nosuch', 'nosuch does not exist; expected a model folder'),
+    ('report {runs}/rv_mx', "did you mean 'rv_mix'?"),
+    ('plot nosuch', 'nosuch does not exist'),
+    ('attention nosuch', 'nosuch does not exist'),
+    ('checkpoint inspect no.ckpt-7', 'no.ckpt-7 does not exist'),
+    ('cost --variants=random,vanila', "did you mean 'variants/vanilla.gin'"),
+    ('cost --size=tny', "did you mean 'sizes/tiny.gin'"),
+    ('demo --variants vanila', "did you mean 'variants/vanilla.gin'"),
+  ],
+)
+def test_a_wrong_argument_takes_less_than_tensorflow(words, message, tmp_path):
+  (tmp_path / 'rv_mix').mkdir()
+  program = pathlib.Path(sys.executable).parent / 'synth-mtf'
+  before = resource.getrusage(resource.RUSAGE_CHILDREN)
+  found = subprocess.run(
+    [program, *words.format(runs=tmp_path).split()],
+    capture_output=True,
+    text=True,
+  )
+  after = resource.getrusage(resource.RUSAGE_CHILDREN)
+  assert found.returncode == 2
+  assert message in found.stderr and found.stderr.count('\n') == 1
+  assert after.ru_utime + after.ru_stime < before.ru_utime + before.ru_stime + 2
+
+
+def test_the_shell_completes_commands_flags_and_choices(tmp_path):
+  pytest.importorskip('argcomplete')
+  program = str(pathlib.Path(sys.executable).parent / 'synth-mtf')
+  for line, expected in {
+    'repo': ['report'],
+    'table --lay': ['--layout'],
+    'table --layout ': list(LAYOUTS),
+  }.items():
+    whole = f'{program} {line}'
+    subprocess.run(
+      [program],
+      check=True,
+      env={
+        **os.environ,
+        '_ARGCOMPLETE': '1',
+        '_ARGCOMPLETE_IFS': '\n',
+        '_ARGCOMPLETE_STDOUT_FILENAME': str(tmp_path / 'found'),
+        'COMP_LINE': whole,
+        'COMP_POINT': str(len(whole)),
+      },
+    )
+    found = (tmp_path / 'found').read_text().split()
+    assert sorted(found) == sorted(expected)
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,9 @@ def program(request, data_dir, tmp_path_factory):
   folder = tmp_path_factory.mktemp('runs')
   with request.param(folder) as command:
 
-    def run(name, gin_files, *bindings, vocabulary='bytes'):
+    def run(name, gin_files, *bindings, vocabulary='bytes', flags=()):
       assert not command(
+        *flags,
         f'--model_dir={folder / name}',
         f'--data_dir={data_dir}',
         f'--vocabulary={vocabulary}',

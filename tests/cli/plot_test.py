@@ -75,7 +75,7 @@ def test_figures(plot, words, figures):
     ('a.npz --figures curves', '--figures curves: curves, scores, alpha need'),
     ('a.npz --figures heads,pies', '--figures pies: '),
     ('a.npz --layers 9 --figures histograms', 'no layer 9'),
-    ('gone.npz', 'gone.npz is not a file'),
+    ('gone.npz', "gone.npz does not exist; did you mean 'a.npz'"),
     ('gone', 'gone does not exist'),
     ('a.npz --out a.npz/figures', '--out a.npz/figures cannot be written'),
   ],

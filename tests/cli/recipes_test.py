@@ -8,14 +8,17 @@ import json
 import pathlib
 import shutil
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import pytest
 
+from synth_mtf.errors import UserError
 from synth_mtf.host import events
 from synth_mtf.paths import gin_path
 from tests import official_files
 from tests.cli import t5_main
+from tests.tasks.folder import write
 
 pytestmark = pytest.mark.slow
 
@@ -41,11 +44,19 @@ PERPLEXITY = ('neg_log_perplexity', 'num_eval_tokens')
 SPANS = (64, 32)
 SQUARE = (64, 64)
 BLEU = ['eval/synth_wmt14_ende_v003/bleu']
+# There are no files of the other languages.
+EN_DE = ["MIXTURE_NAME = 'synth_wmt14_ende_v003'"]
 TRAINING = {
   'pretrain_c4': Recipe(SPANS),
+  'pretrain_c4_en32k': Recipe(SPANS),
   'pretrain_text': Recipe(SPANS),
   'finetune_en_mix': Recipe(after='pretrain_text'),
+  'finetune_super_glue': Recipe(after='pretrain_text'),
+  'finetune_xsum': Recipe(after='pretrain_text'),
+  'finetune_web_questions': Recipe(after='pretrain_text'),
   'translate': Recipe(),
+  'translate_t2t': Recipe(),
+  'translate_heads': Recipe(bindings=EN_DE),
   'lm1b': Recipe(SQUARE),
   'summarize': Recipe(),
   'dialogue': Recipe(),
@@ -69,11 +80,21 @@ EVALUATIONS = {
   ),
   'eval_translate': Recipe((64, 8), 'translate', BLEU),
   'eval_translate_greedy': Recipe((64, 8), 'translate', BLEU),
+  'eval_translate_heads': Recipe((64, 8), 'translate_heads', BLEU, EN_DE),
   'perplexity_lm1b': Recipe(SQUARE, 'lm1b', PERPLEXITY),
   'eval_summarize': Recipe(
     (64, 8), 'summarize', ['eval/synth_cnn_dailymail_v002/rouge1']
   ),
-  # Its metrics need packages that may not be there.
+  'eval_xsum': Recipe(
+    after='finetune_xsum', tags=['eval/synth_xsum_v110/rouge2']
+  ),
+  'eval_web_questions': Recipe(
+    after='finetune_web_questions',
+    tags=['eval/synth_web_questions_open_test/em'],
+  ),
+  'eval_translate_t2t': Recipe(
+    after='translate_t2t', tags=['eval/synth_wmt_t2t_ende_v003/bleu']
+  ),
   'eval_dialogue': Recipe((64, 8), 'dialogue'),
   'eval_classify': Recipe((64, 8), 'classify', ['eval/synth_ag_news/accuracy']),
   'eval_classify_encoder': Recipe(
@@ -104,6 +125,14 @@ def write_data(folder: pathlib.Path) -> None:
     ('parallel', f'{wmt}/val.de', f'{wmt}/test.de'),
   ):
     shutil.copy(folder / kind / made, folder / kind / missing)
+  shutil.copytree(folder / 'parallel' / wmt, folder / 'parallel/wmt_t2t_en_de')
+  for name, split in (('train', 'train'), ('test', 'validation')):
+    summary = json.dumps({'document': 'It ran far.', 'summary': 'It ran.'})
+    write(folder / f'xsum/{split}.jsonl', summary.encode())
+    row = {'url': '', 'utterance': 'who ran?'}
+    row['targetValue'] = '(list (description Ann))'
+    path = folder / f'web_questions/webquestions.examples.{name}.json'
+    write(path, json.dumps([row]).encode())
   news = folder / 'corpus/news_sentences/newstest2014.en.tok.txt'
   lines = news.read_text().splitlines()
   for split in ('train', 'validation'):
@@ -173,6 +202,10 @@ def test_trains(run, folders):
 def test_evaluates(run, folders):
   recipe = EVALUATIONS[run]
   folder = trained(recipe.after, folders)
+  if run == 'eval_dialogue' and not find_spec('pycocoevalcap'):
+    with pytest.raises(UserError, match='cannot be scored: pip install'):
+      command(run, folders)
+    return
   before = {path for path in folder.rglob('*') if path.is_dir()}
   command(run, folders)
   new = {path for path in folder.rglob('*') if path.is_dir()} - before

@@ -31,11 +31,14 @@ REPEATABLE = (
 
 IMPORTS = ('--module_import=synth_mtf', '--module_import=synth_mtf.tasks')
 # What runs the stock command.
+HAS_STOCK = bool(
+  importlib.util.find_spec('torch') and tf.__version__.startswith('2.12')
+)
 STOCK = (
   pytest.mark.stock_cli,
   pytest.mark.skipif(
-    not importlib.util.find_spec('torch'),
-    reason='t5_mesh_transformer needs torch (extra t5-cli)',
+    not HAS_STOCK,
+    reason='t5_mesh_transformer needs torch (extra t5-cli) and TensorFlow 2.12',
   ),
 )
 

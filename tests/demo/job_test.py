@@ -12,10 +12,12 @@ import json
 import pathlib
 import re
 import sys
+import time
 
 import pytest
 
 from synth_mtf.demo import corpus, job
+from synth_mtf.demo.job import Pace
 from synth_mtf.demo.stages import Configuration, Stage, stages
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.run.model_dir import LOCK
@@ -118,18 +120,31 @@ def script(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, script):
+def shown():
+  """What demos showed."""
+  return []
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, script, shown):
   """Runs a demo; returns the last line of each stage, and its variants."""
-  monkeypatch.setattr(job, '_check', lambda *_: None)
+  monkeypatch.setattr(job, '_check', lambda *_: [])
   monkeypatch.setattr(job, '_measured', lambda folder: {'at': str(folder)})
 
   def demo(*variants, out=tmp_path / 'out', **changes):
     stream = io.StringIO()
     configuration = dataclasses.replace(SHORT, **changes)
     done = job.run(configuration, variants or ['random'], out, Console(stream))
-    return re.findall(r'^\[.* (?:Done|done) .*$', stream.getvalue(), re.M), done
+    shown.append(stream.getvalue())
+    return re.findall(r'^\[.* (?:Done|done) .*$', shown[-1], re.M), done
 
   return demo
+
+
+def test_what_is_odd_about_the_data_is_shown(run, monkeypatch, shown):
+  monkeypatch.setattr(job, '_check', lambda *_: ['a.tsv:3: left out'])
+  run()
+  assert '\nwarning: a.tsv:3: left out\n' in shown[0]
 
 
 @pytest.mark.parametrize(
@@ -259,7 +274,9 @@ def follow(folder):
   stream = io.StringIO()
   try:
     with job.started(stage) as running:
-      job.follow(stage, running, '[1/4]', Console(stream))
+      pace = Pace([stage])
+      with pace.measured(stage):
+        job.follow(stage, running, '[1/4] r: pretrain', Console(stream), pace)
   finally:
     lines = stream.getvalue().splitlines()
     assert stage.done.exists() == ('failed' not in lines[-1])
@@ -270,15 +287,16 @@ def test_a_stage_is_the_command_in_a_process(tmp_path, script):
   script("""
 import os, sys
 print('train  ...')
-print('train  step 1/2  loss 2.000  1.0 steps/s  1 s left')
+print('7  glue_cola_v002  matthews_corrcoef 12.34 +- 1.2')
 print('warning:', sys.argv[1:], os.environ['PYTHONHASHSEED'], file=sys.stderr)
 print('Done in 3 s.')""")
   lines = follow(tmp_path)
   words = ['transformer', f'--model_dir={tmp_path}/model']
   words += ['--gin_file=a.gin', '--gin_param=b = 1']
-  assert lines[0] == '[1/4]  ...'
-  assert f'[1/4]  warning: {words} 0' in lines
-  assert lines[-1] == '[1/4]  Done in 3 s.'
+  assert lines[0] == '[1/4] pretrain  ...'
+  assert '  glue_cola_v002  matthews_corrcoef 12.34 +- 1.2' in lines
+  assert f'[1/4] pretrain  warning: {words} 0' in lines
+  assert lines[-1] == '[1/4] r: pretrain  Done in 3 s.'
 
 
 @pytest.mark.parametrize(
@@ -292,9 +310,13 @@ print('Done in 3 s.')""")
     (
       "print('step 1'); print('synth-mtf: error: ValueError'); sys.exit(1)",
       RunFailed,
-      r'^\[1/4\]: ValueError\nThe log is .*/model/log; the same command ',
+      r'^\[1/4\] r: pretrain: ValueError\nThe log is .*/model/log; the same ',
     ),
-    ('1 / 0', RunFailed, r'(?s)^\[1/4\]: Traceback.*ZeroDivisionError.*\nThe'),
+    (
+      '1 / 0',
+      RunFailed,
+      r'(?s)^\[1/4\] .*: Traceback.*ZeroDivisionError.*\nThe',
+    ),
     ('os.kill(os.getpid(), 9)', RunFailed, 'ended with status -9 .*memory'),
   ],
 )
@@ -302,6 +324,40 @@ def test_failures(tmp_path, script, code, error, message):
   script(f'import os, sys\n{code}')
   with pytest.raises(error, match=message):
     follow(tmp_path)
+
+
+def test_the_time_left_is_that_of_all_stages(monkeypatch):
+  """Two variants, of 100 s and then, as guessed, 50 s."""
+  now = [0.0]
+  monkeypatch.setattr(time, 'monotonic', lambda: now[0])
+  first, evaluation, second, last = todo = [
+    Stage(name, OUT, [], [], work)
+    for name, work in [('pretrain', 20), ('evaluate', 10)] * 2
+  ]
+  pace = Pace(todo)
+  with pace.measured(first):
+    assert pace.shown('Log: x') == ''
+    now[0] = 20
+    line = 'train  {}/90  loss 10.218  109.6/s  1 min 01 s left'
+    assert pace.shown(line.format(10)) == '10/90  loss 10.218'
+    now[0] = 40  # 80 steps take 80 s
+    assert pace.shown(line.format(30)) == (
+      '30/90  loss 10.218  5 min left of all'  # 60 + 50 + 100 + 50 s
+    )
+    now[0] = 100
+  with pace.measured(evaluation):
+    now[0] = 120  # 30 + 100 + 50 s
+    assert pace.shown('decode, step 9  7 examples') == (
+      '7 examples  3 min left of all'
+    )
+    now[0] = 300
+  with pace.measured(second):
+    assert pace.shown('prepare  ...') == '...  5 min left of all'
+    now[0] = 1000
+    assert pace.shown('prepare  ...').endswith('4 min left of all')
+  with pace.measured(last):
+    now[0] = 5000
+    assert pace.shown('decode  ...') == '...  1 min left of all'
 
 
 def test_an_interrupted_stage_may_save_before_it_ends(tmp_path, script):

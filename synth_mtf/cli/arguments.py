@@ -1,0 +1,42 @@
+"""Checks of arguments before TensorFlow is imported, which takes seconds.
+
+`argparse` calls them as the `type` of an argument.
+"""
+
+import os
+import re
+from collections.abc import Callable
+
+from synth_mtf.errors import UserError, nearest
+from synth_mtf.paths import gin_names
+
+
+def existing(path: str) -> str:
+  """Checks that a run or a checkpoint exists; buckets are not looked at."""
+  local = '://' not in path
+  if local and not any(map(os.path.lexists, (path, f'{path}.index'))):
+    folder, name = os.path.split(os.path.normpath(path))
+    beside = os.listdir(folder or '.') if os.path.isdir(folder or '.') else []
+    raise UserError(
+      f'{path} does not exist{nearest(name, beside)}; expected a model folder, '
+      'the folder of a demo, or a checkpoint or file in one'
+    )
+  return path
+
+
+def gin_name(folder: str) -> Callable[[str], str]:
+  """Returns a check of names of gin files, joined by commas or `+`."""
+
+  def check(names: str) -> str:
+    known = gin_names(folder)
+    for name in re.split('[,+]', names):
+      if name not in known and not os.path.exists(f'{folder}/{name}.gin'):
+        raise UserError(
+          f"gin file '{folder}/{name}.gin' does not exist"
+          + nearest(
+            f'{folder}/{name}.gin', (f'{folder}/{x}.gin' for x in known)
+          )
+        )
+    return names
+
+  return check
