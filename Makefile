@@ -19,6 +19,8 @@ WORKERS ?= 3
 ifneq ($(filter-out 2.12 2.21,$(TF)),)
   $(error TF=$(TF) is not supported: give TF=2.12 or TF=2.21)
 endif
+# Each process would compile TensorFlow's modules again.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv$(if $(TF),-tf$(TF))
 CONSTRAINTS := constraints$(if $(filter 2.21,$(TF)),-tf2.21).txt
 INSTALLED := $(VENV)/.installed
@@ -32,7 +34,7 @@ demo: env
 	$(BIN)/synth-mtf demo $(DEMO_ARGS)
 
 PYTEST := $(BIN)/python -m pytest
-PARALLEL := -n $(WORKERS) --max-worker-restart 0 --dist
+PARALLEL := -n $(WORKERS) --max-worker-restart 0 --no-loadscope-reorder --dist
 
 # Skips what trains, starts processes or is one of many similar cases.
 test-fast: env

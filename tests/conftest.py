@@ -88,7 +88,11 @@ def pytest_collection_finish():
 
 
 def pytest_collection_modifyitems(config, items):
-  """Deselects tests of the real files if there are none."""
+  """Begins with slow files, and deselects tests of real files without any.
+
+  Otherwise some workers would wait at the end for one with a slow file.
+  """
+  items.sort(key=lambda item: not item.parent.get_closest_marker('slow'))
   if REAL_DATA.is_dir():
     return
   deselected = [item for item in items if 'real_data' in item.fixturenames]

@@ -230,8 +230,7 @@ def test_make_makes_the_environment_only_if_need_be(tmp_path):
     (['demo', 'DEMO_ARGS=--steps 3'], '.venv/bin/synth-mtf demo --steps 3\n'),
     (
       ['test-fast', 'TEST_ARGS=-k NAME'],
-      " -n 3 --max-worker-restart 0 --dist worksteal -m 'not slow and not "
-      "tpu_proof' -k NAME\n",
+      " --dist worksteal -m 'not slow and not tpu_proof' -k NAME\n",
     ),
     (['test', 'TF=2.21'], '.venv-tf2.21/bin/python -m pytest '),
     (['-B', 'env', 'TF=2.12'], '--constraint constraints.txt --editable'),
