@@ -269,13 +269,14 @@ ALL = {**VARIANTS, **MIXTURES}
 CROSS = {**CROSS_VARIANTS, **CROSS_MIXTURES}
 SINGLE = {n: m for n, m in VARIANTS.items() if len(m.synthesizers) == 1}
 # Single functions, and mixtures that cover what mixtures add.
-_FAST = {
+_FEW = {
   *SINGLE,
   *('cross_random', 'cross_factorized_dense', 'cross_tiles'),
   *('random_dense_vanilla', 'random_random'),
   *('shared_dense_vanilla', 'biased_dense'),
   'cross_factorized_dense_random_vanilla',
 }
+FEW = {n: m for n, m in {**ALL, **CROSS}.items() if n in _FEW}
 
 
 def some(*names: str) -> pytest.MarkDecorator:
@@ -297,7 +298,7 @@ def every(
     'member',
     [
       pytest.param(
-        member, id=name, marks=[] if name in _FAST else pytest.mark.slow
+        member, id=name, marks=[] if name in _FEW else pytest.mark.slow
       )
       for name, member in members.items()
       if takes is None or member.takes(takes)

@@ -6,6 +6,7 @@ bind (arXiv 2102.11972). `common/replace_synthesizer.gin` follows them.
 
 import pathlib
 
+import gin
 import numpy as np
 import pytest
 
@@ -105,13 +106,20 @@ def published(tmp_path_factory) -> pathlib.Path:
 
 @pytest.fixture
 def millions(published, monkeypatch):
-  """Counts the trained parameters of a model at full size."""
+  """Counts the trained parameters of a model, whose blocks are all alike."""
   monkeypatch.chdir(published)
 
-  def count(*names: str) -> float:
-    gin_files.parse([f'{name}.gin' for name in names])
+  def of_blocks(files: list[str], blocks: int) -> int:
+    gin_files.parse(files, [f'num_layers = {blocks}'])
     variables = host_model.build(32128).mtf_graph.trainable_variables
-    return sum(v.shape.size for v in variables) / 1e6
+    return sum(v.shape.size for v in variables)
+
+  def count(*names: str) -> float:
+    files = [f'{name}.gin' for name in names]
+    gin_files.parse(files)
+    blocks = gin.query_parameter('num_layers/macro.value')
+    one, two = (of_blocks(files, n) for n in (1, 2))
+    return (one + (blocks - 1) * (two - one)) / 1e6
 
   return count
 
@@ -178,18 +186,12 @@ WARM_UP = (
 
 
 @pytest.mark.parametrize(
-  'name, ours',
-  [
-    ('synthesizer_rpa', []),
-    ('synthesizer_rpa', [OURS]),
-    ('dynamic_convolution', []),
-  ],
-  ids=['rpa', 'rpa-ours', 'dynamic'],
+  'name, ours', [('synthesizer_rpa', [OURS]), ('dynamic_convolution', [])]
 )
 def test_commands(program, published, tmp_path, name, ours):  # noqa: F811
   """Train, evaluate the perplexity, finetune, decode."""
   model = [f'{n}.gin' for n in (SHARED, f'models/{name}', *ours)]
-  started, finetuned = (f'{name}{len(ours)}-{n}' for n in ('start', 'end'))
+  started, finetuned = (f'{name}-{n}' for n in ('start', 'end'))
 
   def command(folder, more, *bindings):
     words = ['dataset.gin', *model, *more]
@@ -222,9 +224,7 @@ def test_commands(program, published, tmp_path, name, ours):  # noqa: F811
     )
   )
   assert found.step == 4
-  assert any('/Synthesizer/' in n for n in found.kinds) == (
-    'synth' in name and not ours
-  )
+  assert not any('/Synthesizer/' in n for n in found.kinds)
   (tmp_path / 'inputs.txt').write_text('cola sentence: A.\n')
   command(
     finetuned,

@@ -182,22 +182,21 @@ def cases():
 
 
 def sizes_of_tiles():
-  """Each mixture by tiles of each size, each part alone by two of them."""
+  """Mixtures with masks by tiles of each size, all else by fewer."""
   # One head and one query; a head and some queries, of one or both examples,
   # of which the last block has fewer; some heads; all of them.
   some, two_heads = 3 * LENGTH * BATCH, 2 * LENGTH**2 * BATCH
   sizes = [1, 3 * LENGTH, some, two_heads, 2**20]
-  for entries, (way, names) in itertools.product(sizes, cases()):
-    alone = len(names) == 1
-    if alone and entries not in (1, some):
-      continue
-    yield pytest.param(
-      entries,
-      way,
-      names,
-      id=f'{way}: {", ".join(names)}-{entries}',
-      marks=[] if entries == some and len(way) < 7 else pytest.mark.slow,
-    )
+  for way, names in cases():
+    used = [some], [1, some], sizes
+    for entries in used[way.endswith('masked') + (len(names) > 1)]:
+      yield pytest.param(
+        entries,
+        way,
+        names,
+        id=f'{way}: {", ".join(names)}-{entries}',
+        marks=[] if entries == some and len(way) < 7 else pytest.mark.slow,
+      )
 
 
 @pytest.mark.parametrize('entries, way, names', sizes_of_tiles())

@@ -34,7 +34,7 @@ def test_decoder_with_packed_rows(member):
   checks.parallel(member, PACKED, DECODER)
 
 
-@family.every({**family.ALL, **family.CROSS})
+@family.every(family.FEW)
 def test_bfloat16(member):
   settings: dict[str, Any] = {'mode': 'eval'}
   if member.is_cross_attention:  # the gradient of alpha nearly cancels
@@ -42,7 +42,7 @@ def test_bfloat16(member):
   checks.parallel(member, dtype='bfloat16', weights=small_weights, **settings)
 
 
-@family.every({**family.ALL, **family.CROSS})
+@family.every(family.FEW)
 def test_beam_decoding(member):
   """From nothing, with a scalar position and a beam dimension."""
   if not member.is_cross_attention:
@@ -50,7 +50,7 @@ def test_beam_decoding(member):
   checks.decoded(member, (2, 3, 4), beam=True)
 
 
-@family.every({**family.ALL, **family.CROSS})
+@family.every(family.FEW)
 def test_greedy_decoding_continues_a_partial_sequence(member):
   """Each row has its own position."""
   start = np.array([4, 0 if member.is_cross_attention else 3, 3])

@@ -98,17 +98,16 @@ MESHES = {
 @pytest.mark.slow  # many cases
 @pytest.mark.parametrize('mesh', MESHES)
 @family.some('cross_random', 'cross_factorized_random', 'cross_random_vanilla')
-@both_kinds_of_rows
-def test_meshes(member, mesh, rows):
+def test_meshes(member, mesh):
   """Split over devices it computes the same; memory_length is even here."""
   ids, inputs = (
-    np.concatenate([a[:2], a[1::-1]]) for a in (rows.ids, rows.inputs)
+    np.concatenate([a[:2], a[1::-1]]) for a in (PACKED.ids, PACKED.inputs)
   )
   if 'memory_length' in MESHES[mesh]:  # tables are split too
     member = member.of_size(memory_max_length=8)
   one, many = (
     harness.parallel(
-      member.but(num_heads=4, packed=rows.packed),
+      member.but(num_heads=4, packed=True),
       family.tokens(ids),
       ids,
       DECODER,

@@ -49,17 +49,8 @@ BY_STACK = ['bias', 'few_buckets', 'contextual']
 @pytest.mark.parametrize(
   'name, stack, rows',
   [
-    pytest.param(
-      name,
-      stack,
-      rows,
-      id=f'{name}-{stack.name}',
-      marks=pytest.mark.slow
-      if stack is ENCODER and name not in BY_STACK
-      else [],
-    )
-    for stack, rows in ((DECODER, PACKED), (ENCODER, PADDED))
-    for name in SETTINGS
+    *((name, DECODER, PACKED) for name in SETTINGS),
+    *((name, ENCODER, PADDED) for name in BY_STACK),
   ],
 )
 def test_training(name, stack, rows):
