@@ -37,7 +37,6 @@ class Recipe(NamedTuple):
   lengths: tuple[int, int] = (64, 16)  # of inputs and targets
   after: str = ''  # the run whose checkpoints it evaluates, or starts from
   tags: Sequence[str] = ()  # starts of what an evaluation must have written
-  bindings: Sequence[str] = ()  # beside those of all runs
 
 
 PERPLEXITY = ('neg_log_perplexity', 'num_eval_tokens')
@@ -47,7 +46,6 @@ BLEU = ['eval/synth_wmt14_ende_v003/bleu']
 TRAINING = {
   'pretrain_c4': Recipe(SPANS),
   'pretrain_text': Recipe(SPANS),
-  'finetune_en_mix': Recipe(after='pretrain_text'),
   'finetune_xsum': Recipe(after='pretrain_text'),
   'finetune_web_questions': Recipe(after='pretrain_text'),
   'translate': Recipe(),
@@ -60,18 +58,6 @@ TRAINING = {
 }
 EVALUATIONS = {
   'perplexity_c4': Recipe(SPANS, 'pretrain_c4', PERPLEXITY),
-  'perplexity_en_mix': Recipe(
-    (64, 16),
-    'finetune_en_mix',
-    PERPLEXITY,
-    ["MIXTURE_NAME = 'synth_glue_cola_v002'"],
-  ),
-  'eval_en_mix': Recipe(
-    (64, 4),
-    'finetune_en_mix',
-    ['eval/synth_glue_cola_v002/', 'eval/synth_squad_v010_allanswers/'],
-    ['mesh_eval_dataset_fn.num_eval_examples = 4'],
-  ),
   'eval_translate': Recipe((64, 8), 'translate', BLEU),
   'eval_translate_greedy': Recipe((64, 8), 'translate', BLEU),
   'perplexity_lm1b': Recipe(SQUARE, 'lm1b', PERPLEXITY),
@@ -96,6 +82,7 @@ EVALUATIONS = {
 }
 # Behind other runs, or stages of the demo: their own tests run them.
 PARTS = {'cpu', 'repeatable'}
+PARTS |= {f'{run}_en_mix' for run in ('finetune', 'eval', 'perplexity')}
 # These are other runs but for a mixture, or are included by them.
 ALIKE = {
   *('pretrain_c4_en32k', 'finetune_super_glue', 'perplexity_text'),
@@ -150,7 +137,7 @@ def command(run: str, folders: pathlib.Path) -> None:
   lengths = {'inputs': inputs, 'targets': targets}
   if 'encoder' in run:
     lengths['targets_segmentation'] = targets
-  bindings = [f'utils.run.sequence_length = {lengths}', *recipe.bindings]
+  bindings = [f'utils.run.sequence_length = {lengths}']
   folder = folders / run
   if run in EVALUATIONS:
     folder = folders / recipe.after
