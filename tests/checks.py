@@ -104,9 +104,7 @@ def same(
 
 
 def recorded(
-  make_layer: harness.MakeLayer,
-  rows: family.Rows,
-  stack: harness.Stack,
+  make_layer: harness.MakeLayer, rows: family.Rows, stack: harness.Stack
 ) -> tuple[Alignment, dict[str, Any]]:
   """The alignment of a layer; its logits, weights and alphas in NumPy."""
   x = family.tokens(rows.ids)
@@ -205,10 +203,7 @@ def _float64(
 
 
 def _attention(
-  member: family.Member,
-  at: reference.Weights,
-  ids: Array,
-  stack: harness.Stack,
+  member: family.Member, at: reference.Weights, ids: Array, stack: harness.Stack
 ) -> reference.Attention:
   """What the reference computes from the arrays of `_float64`."""
   memory = memory_id = None

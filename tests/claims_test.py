@@ -69,17 +69,6 @@ def test_equal_time(tmp_path):
   assert done == {path: path.stat().st_mtime for path in done}
 
 
-@pytest.mark.slow  # starts a training
-def test_a_training_that_fails_shows_the_end_of_its_log(tmp_path):
-  words = ['c', '--models', 'V', '--seeds', '0', '1', '2', '--jobs', '1']
-  words += ['--out', str(tmp_path)]
-  with pytest.raises(SystemExit, match='has failed: see .*log.txt') as failed:
-    claims.main([*words, '--data_dir', str(tmp_path / 'nowhere')])
-  assert 'synth-mtf: error: ' in str(failed.value)
-  assert str(tmp_path / 'nowhere') in str(failed.value)
-  assert not list(tmp_path.glob('c/*/V/seed_2'))
-
-
 @pytest.mark.parametrize(
   'paper, tau',
   [

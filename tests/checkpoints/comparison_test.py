@@ -113,8 +113,7 @@ def test_weights_that_must_be_there(compare, model, checkpoint, message):
 def test_a_function_may_start_anew_in_a_layer_that_is_there(compare):
   new = ['alpha', 'k', 'q', 'random/R', 'relative_attention_bias']
   found = compare(
-    {f'{OURS}o': [2], **{f'{OURS}{name}': [3] for name in new}},
-    {f'{T5}o': [2]},
+    {f'{OURS}o': [2], **{f'{OURS}{name}': [3] for name in new}}, {f'{T5}o': [2]}
   )
   assert found.new == [f'{OURS}{name}' for name in new]
   found.require_weights()

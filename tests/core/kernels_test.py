@@ -137,10 +137,7 @@ CASES = {
   'gather from each example': Case(
     lambda table, i: kernels.gather(table, i, 'memory_length'),
     lambda table, i: np.stack([t[i_] for t, i_ in zip(table, i)]),
-    {
-      'table': (VALUES, None),
-      'i': ('batch row', integers('batch row', 8)),
-    },
+    {'table': (VALUES, None), 'i': ('batch row', integers('batch row', 8))},
     'batch row heads d_kv',
     ('batch', 'heads', 'd_kv'),
   ),
@@ -239,8 +236,7 @@ def test_it_is_the_formula(case, mesh):
 
 
 @pytest.mark.parametrize(
-  'name',
-  [n for n in CASES if n.startswith(('shared', 'centered'))],
+  'name', [n for n in CASES if n.startswith(('shared', 'centered'))]
 )
 def test_a_mesh_may_split_the_batch_or_the_heads_on_a_tpu(name):
   case = CASES[name]

@@ -44,7 +44,7 @@ def test_calls():
 def test_how_a_parameter_is_declared():
   gin.parse_config(
     'utils.run.batch_size = 4\nSyntheticAttention.num_heads = 2\n'
-    'SyntheticAttention.none = 2',
+    'SyntheticAttention.none = 2'
   )
   run, inherited, none = (b.declaration for b in bindings.bindings())
   assert run and run.name == 'batch_size'

@@ -126,7 +126,7 @@ def test_what_the_host_raises(function, message):
       RuntimeError(  # as TensorFlow's writer says it
         'Graph execution error:\n\nDetected at node save/MergeV2Checkpoints\n'
         'runs/a/model.ckpt-7_temp/part-00000; No space left on device\n'
-        '\t [[{{node save/MergeV2Checkpoints}}]]\n',
+        '\t [[{{node save/MergeV2Checkpoints}}]]\n'
       ),
       '^the disk is full: runs/a/model.ckpt-7_temp/part-00000; No space left '
       r'on device\n.*keep_checkpoint_max.*$',

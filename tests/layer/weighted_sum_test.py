@@ -54,10 +54,7 @@ def test_any_dimension_may_be_split(name, dim, size):
   member = family.ALL[name].of_size(max_length=8).but(z_loss_coeff=0.1)
   one, many = (
     harness.parallel(member, family.tokens(ids), ids, DECODER, mesh=mesh)
-    for mesh in (
-      harness.ONE_DEVICE,
-      harness.Mesh(f'all:{size}', f'{dim}:all'),
-    )
+    for mesh in (harness.ONE_DEVICE, harness.Mesh(f'all:{size}', f'{dim}:all'))
   )
   checks.same(many, one)
 

@@ -235,25 +235,6 @@ def test_the_keys_of_the_map(opened):
     assert (int(at[1]), int(at[2])) == place, keys
 
 
-def test_the_cell_stays_in_view(opened):
-  """Beside the tokens, which cover the edges of a map that scrolls."""
-  opened.resize(400, 300)
-  opened.settle()
-  opened.reach('cells')
-  for key in (Keys.END, Keys.HOME):
-    opened.press(key, held=Keys.CONTROL)
-    cursor, rows, columns, visible = (
-      opened.execute_script(
-        'const r = document.querySelector(arguments[0])'
-        '.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]',
-        f'#left .{name}',
-      )
-      for name in ('cursor', 'rows', 'columns', 'map')
-    )
-    assert rows[2] - 1 <= cursor[0] and cursor[2] <= visible[2] + 1
-    assert columns[3] - 1 <= cursor[1] and cursor[3] <= visible[3] + 1
-
-
 def test_both_panels_show_the_same_place_if_asked_to(opened, shown):
   assert opened.reading('left') != opened.reading('right')  # two models
   opened.choose('left', 4, stack='cross', layer=2, example=1)
@@ -346,17 +327,3 @@ def test_nothing_is_wider_than_the_screen(opened, width):
   assert opened.execute_script(script) == width
   opened.point_at('left', 3, 3)
   assert ' 4 ' in opened.reading('left')
-
-
-def test_weights_are_unpacked_when_they_are_looked_at(opened):
-  """What is decompressed is counted in the page."""
-  opened.execute_script(
-    'window.count = 0;'
-    'const before = window.DecompressionStream;'
-    'window.DecompressionStream = class extends before {'
-    '  constructor(kind) { super(kind); window.count += 1; } }'
-  )
-  for layer in (1, 0):
-    opened.choose('left', layer=layer)
-    # One in each panel; those of layer 0 are kept.
-    assert opened.execute_script('return window.count') == 2

@@ -28,10 +28,7 @@ def test_metrics_json_is_believed_before_event_files(tmp_path):
   )
   known = result(value=3.0, n=4, standard_error=5.0)
   records.add_results(folder, [known], {'versions': {}, 'gin': ''})
-  assert only(tmp_path).results == [
-    known,
-    result(metric='other', value=2.0),
-  ]
+  assert only(tmp_path).results == [known, result(metric='other', value=2.0)]
 
 
 @pytest.mark.parametrize(

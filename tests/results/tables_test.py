@@ -328,7 +328,7 @@ def test_the_paper_and_the_difference():
   runs = run('a', *scores, label='Syn (R)'), run('b', cola(1.0))
   shown = cells(*runs, layout='glue', paper=True)
   assert list(shown) == [
-    *('Syn (R)', '  the paper', '  difference', 'b', '  no row of the paper'),
+    *('Syn (R)', '  the paper', '  difference', 'b', '  no row of the paper')
   ]
   assert shown['  the paper']['CoLA'] == '41.2'
   assert shown['  difference']['CoLA'] == '-1.2'

@@ -69,8 +69,7 @@ def test_a_tensor_larger_than_the_memory(tiny, monkeypatch):
 
 
 @pytest.mark.parametrize(
-  'names',
-  [[], [''], ['cpu'], ['CPU:0'], ['/cpu:0', '/device:CPU:0'], [REMOTE]],
+  'names', [[], [''], ['cpu'], ['CPU:0'], ['/cpu:0', '/device:CPU:0'], [REMOTE]]
 )
 def test_devices_that_are_there(monkeypatch, names):
   monkeypatch.setenv('TF_CONFIG', '{"cluster": {}}')

@@ -15,7 +15,7 @@ from tests.tasks.folder import write
 # Without the sets for tests only, and WSC before TFDS corrected it.
 _GLUE = {*tfds.text.glue.Glue.builder_configs} - {'ax'}
 _SUPER_GLUE = {*tfds.text.super_glue.SuperGlue.builder_configs} - {
-  *('axb', 'axg', 'wsc'),
+  *('axb', 'axg', 'wsc')
 }
 
 

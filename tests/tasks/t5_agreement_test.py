@@ -24,10 +24,7 @@ SPLITS = {
   'squad_v010_allanswers': _BOTH,
 }
 DPR = 'dpr_v001_simple'
-_FAST = (
-  'glue_stsb_v002',
-  'super_glue_record_v102',
-)
+_FAST = ('glue_stsb_v002', 'super_glue_record_v102')
 
 
 def _case(name, split):

@@ -73,39 +73,10 @@ _ODD = {
     b'3\ta\tb\t1\n',
     ['1: a byte order mark', '3: a broken row', "4: an empty 'sentence1'"],
   ),
-  'glue_stsb_v002': (
-    'glue/stsb:1.0.0',
-    b'index\tgenre\tsentence1\tsentence2\tscore\n'
-    b'0\tx\ta\tb\t5\n'
-    b'1\tx\ta\tb\t3.800',
-    ['3: a last line without a line end'],
-  ),
-  'glue_mnli_v002': (
-    'glue/mnli:1.0.0',
-    b'index\tpromptID\tpairID\tgenre\tsentence1\tsentence2\tlabel1\tgold_label'
-    b'\n0\t1\t1n\tfiction\tn/a\tNA\tneutral\tneutral\n'
-    b'1\t1\t1e\tfiction\tYes.\tn/a\n'
-    b'2\t1\t1e\tfiction\tYes.\t\tentailment\tentailment\n',
-    ['3: a broken row', "4: an empty 'hypothesis'"],
-  ),
   'glue_cola_v002': (
     'glue/cola:1.0.0',
     b'gj04\t1\t\tThe "car" honked.\r\nx\t0\t*\t\n',
     ['1: a line that ends in CR LF', "2: an empty 'sentence'"],
-  ),
-  'super_glue_boolq_v102': (
-    'super_glue/boolq:1.0.2',
-    b'{"question": "", "passage": "It is.", "idx": 0, "label": true}\n'
-    b'{"question": "is it", "passage": "", "idx": 1, "label": false}\n'
-    b'{"question": "caf\\u00e9\\u2028", "passage": "b", "idx": 2,'
-    b' "label": true}\n',
-    [],
-  ),
-  'super_glue_copa_v102': (
-    'super_glue/copa:1.0.2',
-    b'{"premise": "It rained.", "choice1": "a", "choice2": "", '
-    b'"question": "effect", "idx": 0, "label": true}\n',
-    [],
   ),
   'super_glue_multirc_v102': (
     'super_glue/multirc:1.0.2',
@@ -206,8 +177,7 @@ def test_translation(data_dir):
     b'\xef\xbb\xbfOne.\nTwo\rthirds.\n\nFour.\n\n \nLast.\r\n',
   )
   german = write(
-    folder / 'train.de',
-    'Eins.\nZwei\u2028.\nDrei.\n\n\nSechs.\n \n'.encode(),
+    folder / 'train.de', 'Eins.\nZwei\u2028.\nDrei.\n\n\nSechs.\n \n'.encode()
   )
   pairs = _parse_parallel_sentences(str(english), str(german))
   expected = [frozen(pair) for _, pair in pairs if all(pair.values())]
