@@ -205,8 +205,6 @@ ANSWERS = (
   [
     ('web_questions_open', 'train', 3417),
     ('web_questions_open', 'validation', 361),
-    ('web_questions_open', 'test', 2),
-    ('web_questions_open_test', 'train', 3778),
     ('web_questions_open_test', 'validation', 2),
   ],
 )

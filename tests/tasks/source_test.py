@@ -56,10 +56,7 @@ def test_shuffling_repeats_with_its_seed_and_loses_nothing(data_dir):
   assert max(numbers) - min(numbers) > 1500
 
 
-@pytest.mark.parametrize(
-  'num_shards, shuffle',
-  [(2, False), (5, True), pytest.param(16, True, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize('num_shards, shuffle', [(2, False), (5, True)])
 @pytest.mark.parametrize('large', [False, True])
 def test_shards_share_the_rows(
   num_shards, shuffle, large, data_dir, monkeypatch
