@@ -144,42 +144,24 @@ def test_a_wrong_python_is_one_line_for_pip(version, constraints, message):
   'versions, words, found, message',
   [
     (
-      {'python3': '3.14.0'},
+      ['3.14.0'],
       [''],
       '',
       'TensorFlow 2.12 or 2.21 needs Python 3.9 to 3.13, but python3 is '
       'Python 3.14.0; run make with another one: '
       'make PYTHON=/path/to/python3.13 ...\n',
     ),
-    ({'python3': '3.13.0', 'python3.10': '3.10.13'}, [''], 'python3', ''),
-    (
-      {'python3': '3.13.0', 'python3.10': '3.10.13'},
-      ['2.12'],
-      'python3.10',
-      '',
-    ),
-    (
-      {'python3': '3.10.13', 'python3.11': '3.11.7'},
-      ['2.21'],
-      'python3.11',
-      '',
-    ),
-    (
-      {'python3': '3.12.1'},
-      ['2.12'],
-      '',
-      'needs Python 3.9 to 3.11, but python3',
-    ),
-    (
-      {'python3': '3.11.7', 'old': '3.8.18'},
-      ['', 'old'],
-      '',
-      'old is Python 3.8',
-    ),
+    (['3.13.0', '3.10.13'], [''], 'python3', ''),
+    (['3.13.0', '3.10.13'], ['2.12'], 'python3.10', ''),
+    (['3.10.13', '3.11.7'], ['2.21'], 'python3.11', ''),
+    (['3.12.1'], ['2.12'], '', 'needs Python 3.9 to 3.11, but python3'),
+    (['3.11.7', '3.8.18'], ['', 'python3.8'], '', 'python3.8 is Python 3.8'),
   ],
 )
 def test_a_suitable_python_is_found(tmp_path, versions, words, found, message):
-  for name, version in versions.items():
+  """The first version is python3's; others have names of their own."""
+  names = ['python3', *(f'python{v.rpartition(".")[0]}' for v in versions[1:])]
+  for name, version in zip(names, versions):
     program = tmp_path / name
     program.write_text(
       '#!/bin/sh\n'

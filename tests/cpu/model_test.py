@@ -1,6 +1,5 @@
 """Whole models with `common/fast_cpu.gin` and without: the same numbers."""
 
-import gin
 import mesh_tensorflow as mtf
 import numpy as np
 import pytest
@@ -29,12 +28,6 @@ TYPES = mtf.VariableDType(tf.float32, tf.float32, tf.float32)
 ROUNDING = 5e-5
 INPUTS = np.array([[5, 9, 2, 77, 9, 1], [127, 3, 1, 0, 0, 0]])
 TARGETS = np.array([[4, 9, 9, 1], [60, 1, 0, 0]])
-
-
-@pytest.fixture(autouse=True)
-def clean_gin():
-  yield
-  gin.clear_config()
 
 
 def computed(variant, more, outputs, examples=2):

@@ -37,25 +37,6 @@ def test_targets_without_inputs_are_zero(member, packed):
     assert np.isfinite(gradient).all()
 
 
-@family.some('cross_random', 'cross_dense_vanilla')
-@both_kinds_of_rows
-def test_padding_of_the_encoder_does_not_matter(member, rows):
-  one = encoded(rows.inputs)
-  noise = harness.draw('noise', one.output.shape)
-  other = np.where(rows.inputs[..., None] == 0, noise, one.output)
-  outputs = [
-    harness.parallel(
-      member.but(packed=rows.packed),
-      family.tokens(rows.ids),
-      rows.ids,
-      DECODER,
-      encoded=memory,
-    ).output
-    for memory in (one, harness.Encoded(other, rows.inputs))
-  ]
-  harness.assert_close(outputs[1], outputs[0])
-
-
 @both_kinds_of_rows
 @pytest.mark.parametrize(
   'layer, settings',
