@@ -202,11 +202,8 @@ def test_make_makes_the_environment_only_if_need_be(tmp_path):
       " --dist worksteal -m 'not slow and not tpu_proof' -k NAME\n",
     ),
     (['test', 'TF=2.21'], '.venv-tf2.21/bin/python -m pytest '),
-    (['-B', 'env', 'TF=2.12'], '--constraint constraints.txt --editable'),
-    (
-      ['-B', 'env', 'TF=2.21'],
-      '--constraint constraints-tf2.21.txt --editable',
-    ),
+    (['-B', 'env', 'TF=2.12'], '--constraint constraints.txt --edit'),
+    (['-B', 'env', 'TF=2.21'], '--constraint constraints-tf2.21.txt --edit'),
     (['test', 'TF=2.15'], 'TF=2.15 is not supported: give TF=2.12 or TF=2.21'),
   ],
 )

@@ -47,7 +47,7 @@ BLOCK = re.compile(
 SHORT = (
   '--steps 1 --eval_examples 2 --variants random '
   '--mixture synth_glue_rte_v002 --vocabulary bytes '
-  '--gin_param "utils.run.batch_size = 4"'
+  '--gin_param "utils.run.batch_size = 4" --gin_param "num_layers = 1"'
 )
 SHELL = ('.', 'cd', 'export', 'gcloud')  # its own words, and what few have
 

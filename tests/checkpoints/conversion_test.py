@@ -306,11 +306,7 @@ def test_the_softmax_is_part_of_what_a_model_computes(tmp_path, source, target):
     (None, ['d_ff = 21'], 'different sizes'),
     (None, ['num_heads = 6'], 'different sizes'),
     (None, ['num_heads = 5'], 'different sizes'),
-    (
-      'random_vanilla',
-      ['num_heads = 6', 'd_kv = 4'],
-      'heads is 3 in the checkpoint and 6 in',
-    ),
+    ('random_vanilla', ['num_heads = 6', 'd_kv = 4'], 'heads is 3 in .* and 6'),
     (None, ['Unitransformer.ensemble = 2'], 'ensembles cannot be converted'),
     ('original_factorized', [], 'gives all queries the same logits'),
   ],

@@ -81,8 +81,8 @@ def test_stages_are_gin_files_and_folders():
     ({'init_checkpoint': START}, 'pretrain', START, 27, 7),
     ({'init_checkpoint': START}, 'finetune', AFTER_START, 37, 27),
     (
-      *({'init_checkpoint': START, 'pretrain_steps': 0}, 'finetune'),
-      *(START, 17, 7),
+      {'init_checkpoint': START, 'pretrain_steps': 0},
+      *('finetune', START, 17, 7),
     ),
   ],
 )
@@ -305,18 +305,14 @@ print('Done in 3 s.')""")
     (
       "print('synth-mtf: error: no\\nsuch file'); sys.exit(2)",
       UserError,
-      r'^no\nsuch file$',
+      '^no\nsuch file$',
     ),
     (
       "print('step 1'); print('synth-mtf: error: ValueError'); sys.exit(1)",
       RunFailed,
       r'^\[1/4\] r: pretrain: ValueError\nThe log is .*/model/log; the same ',
     ),
-    (
-      '1 / 0',
-      RunFailed,
-      r'(?s)^\[1/4\] .*: Traceback.*ZeroDivisionError.*\nThe',
-    ),
+    ('1 / 0', RunFailed, r'(?s)^\[1/4\] .*: Traceback.*ZeroDivision.*\nThe'),
     ('os.kill(os.getpid(), 9)', RunFailed, 'ended with status -9 .*memory'),
   ],
 )

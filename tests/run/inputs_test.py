@@ -165,10 +165,7 @@ def test_other_modes_and_other_ways_to_decode_read_no_files():
     ('\n', "inputs.txt' is empty"),
     (' \n\n\n', "inputs.txt' is empty"),
     ('Käse\n', 'is not UTF-8 .byte 1'),
-    (
-      f'short\n{"x" * 32}\n{"x" * 31}\n',
-      r'takes 32 .* of 1 lines \(line 2 has 33 tokens\)',
-    ),
+    (f'short\n{"x" * 32}\n{"x" * 31}\n', r'takes 32 .*of 1 .*\(line 2 has 33 '),
     (f'{"x" * 32}\n' * 7, r'of 7 lines .*line 5 has 33 tokens\)'),
   ],
   ids=['missing', 'empty', 'line', 'blank', 'latin', 'long', 'many'],
