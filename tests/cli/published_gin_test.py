@@ -84,12 +84,9 @@ transformer.Unitransformer.positional_embedding = False
   **{
     f'models/{kind}_convolution': more
     + CONVOLUTION.format(
-      block='transformer_layers.LocalConvAttnBlock', kind=f'{short}_conv'
+      block='transformer_layers.LocalConvAttnBlock', kind=f'{kind}_conv'
     )
-    for kind, short, more in (
-      ('dynamic', 'dynamic', 'd_ff = 512'),
-      ('lightweight', 'lightweight', ''),
-    )
+    for kind, more in (('dynamic', 'd_ff = 512'), ('lightweight', ''))
   },
 }
 
