@@ -1,25 +1,54 @@
-"""Estimates standard errors of metrics over examples with the jackknife.
+"""Estimates standard errors of metrics over independent units.
 
-Many metrics (a correlation, F1, BLEU) are functions of all examples rather than
-means over them. The delete-a-group jackknife only calls that function: it cuts
-the examples into G contiguous blocks (the questions of one paragraph stay
-together), computes the metric without each block, and estimates
+A unit is an example. Examples of one `group`, T5's key for the answers to one
+question of MultiRC and ReCoRD, are one unit. Units count as independent; so do
+the questions on one paragraph of SQuAD, whose errors are too small if answers to
+them go wrong together.
 
-    se^2 = (G - 1) / G  sum_g (metric_g - mean_g metric_g)^2
+A metric that is a mean over n units has the usual standard error,
 
-For a mean, this is the usual standard error (Tukey 1958; Efron and Stein 1981).
+    se^2 = sum_i (x_i - mean)^2 / (n (n - 1)),
+
+which is p (1 - p) / (n - 1) for an accuracy p. For any other metric (F1, a
+correlation, BLEU, ROUGE), the delete-a-group jackknife deals the units into G
+blocks, computes the metric without each block, and estimates
+
+    se^2 = (G - 1) / G  sum_g (metric_g - mean_g metric_g)^2.
+
+With one unit a block, this is the first formula for a mean, so that only more
+than G units need to be told apart (Tukey 1958; Efron and Stein 1981).
 """
 
+import contextlib
 import math
+import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-GROUPS = 20
+from absl import logging
+
+GROUPS = 100
 # A metric that takes longer for one block gets no standard error.
-_MOST_SECONDS = 10.0
+_MOST_SECONDS = 4.0
 
 MetricFn = Callable[[Sequence[Any], Sequence[Any]], Mapping[str, float]]
+
+
+def units(targets: Sequence[Any]) -> list[list[int]]:
+  """Returns the indices of the examples of each unit."""
+  found: dict[Any, list[int]] = {}
+  for index, target in enumerate(targets):
+    key = target['group'] if unit([target]) == 'question' else index
+    found.setdefault(key, []).append(index)
+  return list(found.values())
+
+
+def unit(targets: Sequence[Any]) -> str:
+  """Returns what a unit is: an 'example' or a 'question'."""
+  is_grouped = isinstance(targets[0], Mapping) and 'group' in targets[0]
+  return 'question' if is_grouped else 'example'
 
 
 def standard_errors(
@@ -28,31 +57,64 @@ def standard_errors(
   """Returns the standard error of each value that a metric function returns.
 
   An error is None if its value is undefined without one of the blocks. The dict
-  is empty for a single example or a metric that is slow or fails on a subset.
+  is empty for a single unit or a metric that is slow or fails on a subset.
   """
-  n = len(targets)
-  groups = min(GROUPS, n)
-  if groups < 2:
+
+  def measure(chosen: Sequence[Sequence[int]]) -> dict[str, float]:
+    indices = [index for unit in chosen for index in unit]
+    found = metric_fn(
+      [targets[index] for index in indices],
+      [predictions[index] for index in indices],
+    )
+    return {name: float(value) for name, value in found.items()}
+
+  every = units(targets)
+  blocks = min(GROUPS, len(every))
+  if blocks < 2:
     return {}
-  edges = [n * group // groups for group in range(groups + 1)]
-  values = []
-  for begin, end in zip(edges, edges[1:]):
-    begun = time.monotonic()
-    try:
-      found = metric_fn(
-        [*targets[:begin], *targets[end:]],
-        [*predictions[:begin], *predictions[end:]],
-      )
-      values.append({name: float(value) for name, value in found.items()})
-    except Exception:  # a metric may require all examples
-      return {}
-    if time.monotonic() - begun > _MOST_SECONDS:
-      return {}
-  return {
-    name: _jackknife([value[name] for value in values])
-    for name in values[0]
-    if all(name in value for value in values)
-  }
+  rests = [
+    [unit for index, unit in enumerate(every) if index % blocks != block]
+    for block in range(blocks)
+  ]
+  try:
+    with _quiet():
+      begun = time.monotonic()
+      whole = measure(every)
+      if time.monotonic() - begun > _MOST_SECONDS:
+        return {}
+      without = [measure(rest) for rest in rests]
+      sums = {
+        name: sum(len(rest) * one[name] for rest, one in zip(rests, without))
+        for name in whole
+      }
+      means = [
+        name
+        for name, value in whole.items()
+        if math.isclose(sums[name], (blocks - 1) * len(every) * value)
+      ]
+      alone = []
+      if means and blocks < len(every):
+        alone = [measure([unit]) for unit in every]
+  except Exception:  # a metric may require all examples
+    return {}
+  found = {n: _jackknife([one[n] for one in without]) for n in whole}
+  for name in means if alone else ():
+    spread = statistics.stdev(one[name] for one in alone)
+    found[name] = spread / math.sqrt(len(alone))
+  return found
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+  """Keeps metrics from logging each of many subsets."""
+  before = logging.get_verbosity()
+  logging.set_verbosity(logging.ERROR)
+  try:
+    with warnings.catch_warnings():
+      warnings.simplefilter('ignore')
+      yield
+  finally:
+    logging.set_verbosity(before)
 
 
 def _jackknife(values: Sequence[float]) -> Optional[float]:

@@ -127,7 +127,9 @@ def _cells(
     for tag in measure.tags
   )
   # Different commands evaluate text and tokens, so their last steps may differ.
-  last = frame.groupby(['run', 'unit']).step.transform('max')
+  unit = frame.unit.replace('question', 'example')
+  by_kind = frame.groupby(['run', unit])
+  last = by_kind.step.transform('max')
   found = wanted.merge(frame.assign(last=last), on='tag')
   scale = found.measure.map(lambda measure: measure.scale)
   found['value'] = [

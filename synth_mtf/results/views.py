@@ -134,12 +134,12 @@ def _counts(table: Table, column: Column, errors: bool) -> str:
   """Formats a column's example counts, and token counts if errors are shown."""
   found = table.scores[table.scores.column == column.key].dropna(subset='n')
   if not errors:
-    found = found[found.unit == 'example']
+    found = found[found.unit != 'token']
   texts = {}  # all metrics of a task use the same examples
   for _, of_number in found.groupby('name', sort=False):
     ends = dict.fromkeys([of_number.n.min(), of_number.n.max()])
     first = of_number.iloc[0]
-    unit = ' tokens' if first.unit == 'token' else ''
+    unit = '' if first.unit == 'example' else f' {first.unit}s'
     texts[first.task] = '-'.join(map(str, ends)) + unit
   return '/'.join(texts.values())
 
