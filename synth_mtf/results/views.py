@@ -15,7 +15,7 @@ from synth_mtf.results.printing import Grid
 from synth_mtf.results.tables import BEST, LAST, Table
 
 MISSING = '-'
-_SIGNIFICANT = 3  # standard errors of a difference
+_LEVEL = 0.05  # probability of a difference due to seeds alone
 
 
 def grid(table: Table, errors: bool = False, paper: bool = False) -> Grid:
@@ -203,8 +203,7 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
     for column in table.columns
     if len(column.measures) > 1
   ]
-  differences = [_difference(table, column) for column in table.columns]
-  different = '; '.join(filter(None, differences))
+  different = '; '.join(_differences(table))
   behind = [
     (run.name, run.steps[-1])
     for runs in table.models.values()
@@ -217,8 +216,12 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
   found = {
     f'Columns with several metrics: {", ".join(several)}.': several,
     **{column.note: column.note for column in table.columns},
-    'Significant differences between best and worst (more than three standard '
-    f'errors of the difference): {different}.': different,
+    'Significant over seeds (every run of the first is better than every run of '
+    f'the second; p < {_LEVEL} over all comparisons): {different}.': different,
+    'A difference between single runs may be due to their seeds alone: to '
+    'compare models, train each with several.': (
+      len(table.models) > 1 and min(map(len, table.models.values())) == 1
+    ),
     **dict.fromkeys(_notes_on_models(table), True),
     **dict.fromkeys(_notes_on_tasks(table), True),
     **{
@@ -242,27 +245,33 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
   return [note for note, applies in found.items() if applies]
 
 
-def _difference(table: Table, column: Column) -> str:
-  """Describes the first significant difference of best and worst model, or ''.
+def _differences(table: Table) -> Iterator[str]:
+  """Describes the scores in which all runs of two models differ.
 
-  The difference of two scores with standard errors s1 and s2 has the standard
-  error sqrt(s1^2 + s2^2). Scores without a standard error are left out.
+  If only seeds differed, all n runs of one model would be better than all m of
+  another, or worse, with probability 2 / C(n + m, n). Comparing every two models
+  in every score multiplies it.
   """
-  for name, measure in column.named.items():
-    numbers = table.numbers.xs(name, level='name')
-    known = numbers.dropna(subset=['mean', 'standard_error'])
-    if len(known) < 2 or not measure.better:
+  of_tasks = set(table.scores.name)
+  shown = [
+    (column, name, measure)
+    for column in table.columns
+    for name, measure in column.named.items()
+    if measure.better and (column.over or name in of_tasks)
+  ]
+  comparisons = len(shown) * math.comb(len(table.models), 2)
+  for column, name, measure in shown:
+    means = table.numbers.xs(name, level='name')['mean'].dropna()
+    if len(means) < 2:
       continue
-    ends = known.sort_values(
-      'mean', ascending=measure.better < 0, kind='stable'
-    ).iloc[[0, -1]]
-    best, worst = ends['mean']
-    if abs(best - worst) > _SIGNIFICANT * math.hypot(*ends['standard_error']):
-      texts = [f'{x} {measure.shown(y)}' for x, y in ends['mean'].items()]
-      if ends.n.nunique(dropna=False) == 1 and ends.n.notna().all():
-        texts.append(f'n = {ends.n.iloc[0]:,.0f}')
-      return f'{column.header} ({", ".join(texts)})'
-  return ''
+    ends = [means.idxmax(), means.idxmin()]
+    cells = table.cells[table.cells.name == name]
+    high, low = (cells.value[cells.model == model] for model in ends)
+    orders = math.comb(len(high) + len(low), len(high))
+    if high.min() > low.max() and 2 * comparisons < _LEVEL * orders:
+      texts = [f'{model} {measure.shown(means[model])}' for model in ends]
+      first, second = texts[:: measure.better]
+      yield f'{column.header} {measure.name} ({first}, {second})'
 
 
 def _notes_on_models(table: Table) -> Iterator[str]:
