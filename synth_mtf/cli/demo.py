@@ -144,7 +144,7 @@ def run(args: argparse.Namespace) -> int:
     out = pathlib.Path(args.out).absolute()
     done = job.run(configuration, list(variants), out, console)
     runs = [os.path.join(args.out, name) for name in done]
-    _report(runs, args.out, data, console)
+    _report(runs, args.out, data, console, len(configuration.seeds) == 1)
   except KeyboardInterrupt:
     console.line('\nInterrupted. The same command resumes where it stopped.')
     return 130
@@ -164,19 +164,32 @@ def _configuration(args: argparse.Namespace) -> Configuration:
   return Configuration(**{**steps, **given})
 
 
-def _report(runs: Sequence[str], out: str, data: str, console: Console) -> None:
-  """Writes the page and the table, and prints the table."""
+def _report(
+  runs: Sequence[str], out: str, data: str, console: Console, single_seed: bool
+) -> None:
+  """Writes the page and the table; prints the table, and what differs."""
+  from synth_mtf.demo import pairing
+
+  predictions = '{}/finetune/validation_eval'
+  differences = pairing.compared(
+    {
+      os.path.basename(run): pairing.read(pathlib.Path(predictions.format(run)))
+      for run in runs * single_seed
+    }
+  )
   with (
     console.task('make table and page'),
     contextlib.redirect_stdout(io.StringIO()) as table,
   ):
     cli.main(['table', *runs, '--format=markdown'])
     atomic.write(
-      os.path.join(out, 'table.md'), f'{table.getvalue()}\nData: {data}\n'
+      os.path.join(out, 'table.md'),
+      f'{table.getvalue()}\n{differences}\n\nData: {data}\n',
     )
     cli.main(['report', *runs, f'--out={os.path.join(out, "report.html")}'])
   console.line()
   cli.main(['table', *runs])
+  print(f'\n{differences}' * bool(differences))
 
 
 _FILES = """

@@ -119,6 +119,15 @@ class Run:
     return found
 
   @functools.cached_property
+  def losses(self) -> Mapping[str, Mapping[int, float]]:
+    """The training loss, by stage: a folder's name if there are several."""
+    several = len(self.folders) > 1
+    return {
+      os.path.basename(folder) * several: scalars.get(LOSS, {})
+      for folder, scalars in self._scalars.items()
+    }
+
+  @functools.cached_property
   def steps_per_second(self) -> Optional[float]:
     """The median speed of the first training, or None if it is unknown.
 

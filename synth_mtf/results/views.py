@@ -218,8 +218,8 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
     **{column.note: column.note for column in table.columns},
     'Significant over seeds (every run of the first is better than every run of '
     f'the second; p < {_LEVEL} over all comparisons): {different}.': different,
-    'A difference between single runs may be due to their seeds alone: to '
-    'compare models, train each with several.': (
+    'One run says nothing about its model, as another seed may give other '
+    'scores: to compare models, train each with several seeds.': (
       len(table.models) > 1 and min(map(len, table.models.values())) == 1
     ),
     **dict.fromkeys(_notes_on_models(table), True),

@@ -135,9 +135,7 @@ class Recorder:
         values.update({v.tag: v.simple_value for v in scores.value})
       else:
         values.update({name: float(v) for name, v in scores.items()})
-      errors.update(
-        standard_error.standard_errors(metric_fn, targets, found)
-      )
+      errors.update(standard_error.standard_errors(metric_fn, targets, found))
       if is_last:
         place = {'task': dataset.name, 'split': split, 'step': self._step}
         _record(

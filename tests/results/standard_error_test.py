@@ -76,7 +76,9 @@ MAKERS = {
 def every_metric():
   """Each metric of our tasks, once for each kind of examples."""
   found = {}
-  for task in filter(lambda n: n.startswith(PREFIX), seqio.TaskRegistry.names()):
+  for task in filter(
+    lambda n: n.startswith(PREFIX), seqio.TaskRegistry.names()
+  ):
     make = next(make for part, make in MAKERS.items() if part in task)
     for metric in seqio.TaskRegistry.get(task).metric_fns:
       name = f'{metric.__module__}.{metric.__qualname__}'
@@ -95,7 +97,8 @@ def closed_forms(targets, read_as):
     is_right = found in target if isinstance(target, list) else found == target
     by_unit[number].append(100 * is_right)
   first, least = (
-    np.std([pick(one) for one in by_unit.values()], ddof=1) / len(by_unit) ** 0.5
+    np.std([pick(one) for one in by_unit.values()], ddof=1)
+    / len(by_unit) ** 0.5
     for pick in (lambda one: one[0], min)
   )
   return {'accuracy': first, 'em': first, 'exact_match': least}

@@ -354,7 +354,11 @@ LOWER = [Measure('log perplexity', (), '{:.3f}'.format, -1)]
   [
     # Eight runs: 2 / C(8, 4) < 0.05, but not for each of two comparisons.
     (ONE, [[1, 2, 3, 4], [5, 6, 7, 8]], 'X accuracy (b 6.5, a 2.5)'),
-    (LOWER, [[1, 2, 3, 4], [5, 6, 7, 8]], 'X log perplexity (a 2.500, b 6.500)'),
+    (
+      LOWER,
+      [[1, 2, 3, 4], [5, 6, 7, 8]],
+      'X log perplexity (a 2.500, b 6.500)',
+    ),
     (ONE, [[1, 2, 3, 5], [5, 6, 7, 8]], ''),
     (ONE, [[1, 2, 3], [5, 6, 7]], ''),
     (ONE, [[1, 2, 3, 4], [5, 6, 7, 8], [9]], ''),
