@@ -52,9 +52,8 @@ def curves(runs: Sequence[Run]) -> Figure:
   names = names[:_MOST_PANELS]
   columns = min(_COLUMNS, len(names))
   models = list(scores_.by_model(runs))
-  of_t5 = {
-    tag for column in layouts.overview(()).columns for tag in column.tags
-  }
+  known = layouts.overview(()).columns
+  of_t5 = {tag for column in known for tag in column.tags}
 
   def fill(axes: style.Panels) -> None:
     for panel, name in zip(np.ravel(axes), names):
@@ -71,8 +70,8 @@ def curves(runs: Sequence[Run]) -> Figure:
         panel.set_yscale('log', subs=[2, 5])
         panel.yaxis.set_major_formatter('{x:g}')
         panel.yaxis.set_minor_formatter('{x:g}')
-      known = 'score (percent)' if here.tag.iloc[0] in of_t5 else 'score'
-      unit = _UNITS.get(name.rpartition('\n')[2], known)
+      score = 'score (percent)' if here.tag.iloc[0] in of_t5 else 'score'
+      unit = _UNITS.get(name.rpartition('\n')[2], score)
       panel.set(title=name, xlabel=_STEP, ylabel=unit)
     for panel in np.ravel(axes)[len(names) :]:
       panel.set_axis_off()
@@ -98,11 +97,8 @@ def _points(runs: Sequence[Run]) -> pd.DataFrame:
   columns = ['panel', 'model', 'run', 'stage', 'step', 'value']
   of_losses = pd.DataFrame(losses, columns=columns)
   found = found[[*columns, 'tag', 'standard_error']]
-  if of_losses.empty:
-    return found
-  return (
-    pd.concat([of_losses, found]) if len(found) else of_losses.assign(tag='')
-  )
+  parts = [of_losses.assign(tag='', standard_error=np.nan), found]
+  return pd.concat([part for part in parts if len(part)] or parts[1:])
 
 
 def _draw_band(
@@ -119,7 +115,7 @@ def _draw_band(
   ends = None if len(mean) < 10 else [0, -1]
   looks = look._asdict()
   panel.plot(mean.index, mean, label=label, markevery=ends, **looks)
-  if 'standard_error' in curve and curve.standard_error.notna().any():
+  if curve.standard_error.notna().any():
     squares = curve.standard_error.pow(2).groupby(curve.step).mean()
     errors = squares[mean.index] ** 0.5
     bars = {'fmt': 'none', 'ecolor': look.color, 'capsize': 2}
@@ -138,7 +134,7 @@ def _draw_band(
 def scores(runs: Sequence[Run]) -> Figure:
   """Plots each model's score against steps per second and against parameters.
 
-  The score is the average of `Column.average` over all of the table's columns at
+  The score is the average (`Column.average`) over all columns of the table at
   the last evaluated step; if no run has scores, over those of log perplexity.
   Error bars show one standard deviation over seeds.
 

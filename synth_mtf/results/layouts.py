@@ -171,8 +171,8 @@ _SUPER_GLUE = (
 )
 _RULE = (
   "Averages are the paper's: over the metrics of each task, then over tasks. A "
-  'correlation is not defined if all answers are alike: it is shown as "-", and '
-  'so is an average that needs it.'
+  'correlation is not defined if all answers are alike: it is shown as "-", as '
+  'is an average that needs it.'
 )
 _AVERAGE = (Measure('average', ()),)
 _GLUE_AVERAGE = Column('GLUE', _AVERAGE, 'GLUE', _GLUE, _RULE)

@@ -2,8 +2,8 @@
 
 A unit is an example. Examples of one `group`, T5's key for the answers to one
 question of MultiRC and ReCoRD, are one unit. Units count as independent; so do
-the questions on one paragraph of SQuAD, whose errors are too small if answers to
-them go wrong together.
+the questions on one paragraph of SQuAD, whose errors are too small if answers
+to them go wrong together.
 
 A metric that is a mean over n units has the usual standard error,
 

@@ -216,8 +216,8 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
   found = {
     f'Columns with several metrics: {", ".join(several)}.': several,
     **{column.note: column.note for column in table.columns},
-    'Significant over seeds (every run of the first is better than every run of '
-    f'the second; p < {_LEVEL} over all comparisons): {different}.': different,
+    'Significant over seeds (every run of the first is better than every run '
+    f'of the second; p < {_LEVEL} over all comparisons): {different}.': different,
     'One run says nothing about its model, as another seed may give other '
     'scores: to compare models, train each with several seeds.': (
       len(table.models) > 1 and min(map(len, table.models.values())) == 1
@@ -249,8 +249,8 @@ def _differences(table: Table) -> Iterator[str]:
   """Describes the scores in which all runs of two models differ.
 
   If only seeds differed, all n runs of one model would be better than all m of
-  another, or worse, with probability 2 / C(n + m, n). Comparing every two models
-  in every score multiplies it.
+  another, or worse, with probability 2 / C(n + m, n). It is multiplied by the
+  number of comparisons: every two models in every score.
   """
   of_tasks = set(table.scores.name)
   shown = [

@@ -1,4 +1,4 @@
-"""Standard errors of our tasks' metrics: the formula, or as by the bootstrap."""
+"""Standard errors of our tasks' metrics: by formulas and by the bootstrap."""
 
 import collections
 import warnings
@@ -12,7 +12,7 @@ from synth_mtf.results import standard_error
 from synth_mtf.results.layouts import PREFIX
 from synth_mtf.results.standard_error import GROUPS, standard_errors
 
-WORDS = 'old red blue boat house ran saw found lost she we'.split()
+WORDS = ['old', 'red', 'boat', 'house', 'ran', 'saw', 'found', 'we', 'she']
 FEW, MANY = 40, 150  # units: one a block, or two in some
 assert FEW < GROUPS < MANY < 2 * GROUPS
 

@@ -384,7 +384,7 @@ def test_significance_is_over_seeds(measures, models, expected, monkeypatch):
   notes = ' '.join(views.notes(tables.make(runs, 'test')))
   shown = notes.partition('over all comparisons): ')[2]
   assert shown.startswith(expected) and bool(shown) == bool(expected)
-  assert ('single runs' in notes) == (min(map(len, models)) == 1)
+  assert ('One run says nothing' in notes) == (min(map(len, models)) == 1)
 
 
 @pytest.mark.parametrize('errors', [False, True])
