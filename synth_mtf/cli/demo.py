@@ -4,12 +4,13 @@ import argparse
 import contextlib
 import dataclasses
 import io
+import json
 import os
 import pathlib
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from synth_mtf import atomic, cli
 from synth_mtf.cli import arguments
@@ -144,7 +145,7 @@ def run(args: argparse.Namespace) -> int:
     out = pathlib.Path(args.out).absolute()
     done = job.run(configuration, list(variants), out, console)
     runs = [os.path.join(args.out, name) for name in done]
-    _report(runs, args.out, data, console, len(configuration.seeds) == 1)
+    _report(runs, args.out, data, console, len(configuration.seeds))
   except KeyboardInterrupt:
     console.line('\nInterrupted. The same command resumes where it stopped.')
     return 130
@@ -165,18 +166,10 @@ def _configuration(args: argparse.Namespace) -> Configuration:
 
 
 def _report(
-  runs: Sequence[str], out: str, data: str, console: Console, single_seed: bool
+  runs: Sequence[str], out: str, data: str, console: Console, seeds: int
 ) -> None:
   """Writes the page and the table; prints the table, and what differs."""
-  from synth_mtf.demo import pairing
-
-  predictions = '{}/finetune/validation_eval'
-  differences = pairing.compared(
-    {
-      os.path.basename(run): pairing.read(pathlib.Path(predictions.format(run)))
-      for run in runs * single_seed
-    }
-  )
+  differences = _differences(runs, pathlib.Path(out), seeds)
   with (
     console.task('make table and page'),
     contextlib.redirect_stdout(io.StringIO()) as table,
@@ -190,6 +183,20 @@ def _report(
   console.line()
   cli.main(['table', *runs])
   print(f'\n{differences}' * bool(differences))
+
+
+def _differences(runs: Sequence[str], out: pathlib.Path, seeds: int) -> str:
+  from synth_mtf.demo import pairing
+
+  names = [os.path.basename(run) for run in runs]
+  scores: Mapping[str, pairing.Scores]
+  if seeds == 1:
+    place = 'finetune/validation_eval'
+    scores = {n: pairing.of_examples(out / n / place) for n in names}
+    return pairing.compared(scores, 'right answers to the same examples')
+  measured = json.loads((out / 'metrics.json').read_text())['models']
+  scores = {n: pairing.of_seeds(measured[n]) for n in names}
+  return pairing.compared(scores, f'the scores of {seeds} seeds')
 
 
 _FILES = """

@@ -1,98 +1,78 @@
-"""Compares the demo's trained models on the same examples, by sign tests.
+"""Compares the demo's models by exact sign tests over pairs.
 
-A test counts the units (standard_error.py) that only one of two models answers
-right. If either were as likely to be that one, the count would be binomial with
-probability 1/2. The level is divided by the number of tests: every two models
-in every task. What another seed would give, no such test can say.
+A pair is what two models scored on the same example or, of several seeds, with
+the same seed. If either were as likely to be the better one, the number of
+times it is would be binomial. The level is divided by the number of tests.
 """
 
 import itertools
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import scipy.stats
-from t5.evaluation.qa_utils import normalize_squad
 
 from synth_mtf.errors import UserError
 from synth_mtf.results import records
 from synth_mtf.results.layouts import PREFIX
 
 _LEVEL = 0.01
-# By task: whether each unit was answered right.
-Answers = Mapping[str, Mapping[str, bool]]
+# By task or metric: the score of each example or seed.
+Scores = Mapping[str, Mapping[int, float]]
 
 
-def read(folder: pathlib.Path) -> Answers:
-  """Reads the predictions of the last step; {} if there are none.
+def of_examples(folder: pathlib.Path) -> Scores:
+  """Returns whether each example of a classification was answered right.
 
-  A unit is right if all its examples are. Similarities (STS-B) are left out.
-
-  Raises:
-    UserError: a line is cut or altered.
+  Those of the checkpoint evaluated last; {} without predictions.
   """
-  path, last = folder / records.PREDICTIONS, -1
-  found: dict[str, dict[str, bool]] = {}
-  if not path.exists():
-    return found
-  with path.open(encoding='utf-8') as lines:
-    for number, text in enumerate(lines, 1):
-      try:
-        line = json.loads(text)
-        step, unit = int(line['step']), line['example']
-        target, read_as = line['target_read_as'], line['read_as']
-        if isinstance(target, dict):
-          unit, target = target['group'], target['value']
-          read_as = read_as['value']
-        if step > last:
-          found, last = {}, step
-        if step == last and not isinstance(target, float):
-          of_task = found.setdefault(line['task'], {})
-          is_right = _is_right(target, read_as)
-          of_task[str(unit)] = of_task.get(str(unit), True) and is_right
-      except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UserError(
-          f'{path}:{number}: cut or altered ({error!r:.99}); remove the file '
-          'and the evaluate.done of its run, and give the same command again.'
-        ) from error
+  found: dict[str, dict[int, float]] = {}
+  path = folder / records.PREDICTIONS
+  lines = path.read_text('utf-8').split('\n')[:-1] if path.exists() else []
+  try:
+    for line in map(json.loads, lines):
+      if isinstance(line['target_read_as'], int):
+        is_right = line['read_as'] == line['target_read_as']
+        found.setdefault(line['task'], {})[line['example']] = is_right
+  except (ValueError, LookupError, TypeError) as error:
+    raise UserError(
+      f'{path} has a line that is cut or altered ({error!r:.99}): remove it '
+      'and the evaluate.done of its run, and give the same command again.'
+    ) from error
   return found
 
 
-def _is_right(target: Any, read_as: Any) -> bool:
-  if isinstance(target, list):  # the answers to a question
-    return normalize_squad(read_as) in map(normalize_squad, target)
-  return bool(target == read_as)
+def of_seeds(measured: Sequence[Mapping[str, Any]]) -> Scores:
+  """Returns the scores of each seed, as the demo's metrics.json has them."""
+  return {
+    name: {
+      one['seed']: one['metrics'][name]
+      for one in measured
+      if one['metrics'].get(name) is not None
+    }
+    for name in measured[0]['metrics']
+  }
 
 
-def compared(models: Mapping[str, Answers]) -> str:
-  """Describes, in a paragraph, the tasks in which two models differ."""
+def compared(models: Mapping[str, Scores], over: str) -> str:
+  """Describes where two of the models differ, in a line each."""
   tests = [
-    (task, first, second)
-    for first, second in itertools.combinations(models, 2)
-    for task in models[first]
-    if task in models[second]
+    (name, pair)
+    for pair in itertools.combinations(models, 2)
+    for name in models[pair[0]]
+    if name in models[pair[1]]
   ]
   lines = []
-  for task, *pair in tests:
-    pairs = [
-      (right, models[pair[1]][task][unit])
-      for unit, right in models[pair[0]][task].items()
-      if unit in models[pair[1]][task]
-    ]
-    only = [pairs.count((True, False)), pairs.count((False, True))]
-    p = min(1.0, 2 * scipy.stats.binom.cdf(min(only), sum(only), 0.5))
-    if p * len(tests) < _LEVEL:
-      rights = (sum(one) for one in zip(*pairs))
-      shown = ', '.join(f'{m} {n}' for m, n in zip(pair, rights))
-      lines.append(f'  {task.removeprefix(PREFIX)}: {shown} of {len(pairs)}')
-  if not tests:
-    return ''
+  for name, pair in tests:
+    first, second = (models[model][name] for model in pair)
+    both = [(first[key], second[key]) for key in first if key in second]
+    better, worse = sum(a > b for a, b in both), sum(a < b for a, b in both)
+    chance = scipy.stats.binom.cdf(min(better, worse), better + worse, 0.5)
+    if 2 * chance * len(tests) < _LEVEL:
+      means = (sum(one) / len(both) for one in zip(*both))
+      shown = ', '.join(f'{m} {mean:.3g}' for m, mean in zip(pair, means))
+      lines.append(f'  {name.removeprefix(PREFIX)}: {shown} (n = {len(both)})')
+  title = f'Sign tests over {over}, p < {_LEVEL} over all {len(tests)}:'
   lines = lines or ['  no significant difference']
-  return '\n'.join(
-    [
-      'Right answers of these runs to the same examples (sign tests, '
-      f'p < {_LEVEL} over all {len(tests)}):',
-      *lines,
-    ]
-  )
+  return '\n'.join([title, *lines]) if tests else ''

@@ -19,12 +19,9 @@ With one unit a block, this is the first formula for a mean, so that only more
 than G units need to be told apart (Tukey 1958; Efron and Stein 1981).
 """
 
-import contextlib
 import math
-import statistics
 import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
 from absl import logging
@@ -69,52 +66,35 @@ def standard_errors(
     return {name: float(value) for name, value in found.items()}
 
   every = units(targets)
-  blocks = min(GROUPS, len(every))
+  n, blocks = len(every), min(GROUPS, len(every))
   if blocks < 2:
     return {}
-  rests = [
-    [unit for index, unit in enumerate(every) if index % blocks != block]
-    for block in range(blocks)
-  ]
+  found = {}
+  verbosity = logging.get_verbosity()
+  logging.set_verbosity(logging.ERROR)  # some metrics log their values
   try:
-    with _quiet():
-      begun = time.monotonic()
-      whole = measure(every)
-      if time.monotonic() - begun > _MOST_SECONDS:
-        return {}
-      without = [measure(rest) for rest in rests]
-      sums = {
-        name: sum(len(rest) * one[name] for rest, one in zip(rests, without))
-        for name in whole
-      }
-      means = [
-        name
-        for name, value in whole.items()
-        if math.isclose(sums[name], (blocks - 1) * len(every) * value)
-      ]
-      alone = []
-      if means and blocks < len(every):
-        alone = [measure([unit]) for unit in every]
+    begun = time.monotonic()
+    whole = measure(every)
+    if time.monotonic() - begun > _MOST_SECONDS:
+      return {}
+    rests = [
+      [unit for index, unit in enumerate(every) if index % blocks != block]
+      for block in range(blocks)
+    ]
+    without = [measure(rest) for rest in rests]
+    for name, value in whole.items():
+      values = [one[name] for one in without]
+      total = sum(len(rest) * one for rest, one in zip(rests, values))
+      if n > blocks and math.isclose(total, (blocks - 1) * n * value):
+        # It is a mean: the jackknife that leaves out one unit is the formula.
+        alone = (measure([unit])[name] for unit in every)
+        values = [(n * value - one) / (n - 1) for one in alone]
+      found[name] = _jackknife(values)
   except Exception:  # a metric may require all examples
     return {}
-  found = {n: _jackknife([one[n] for one in without]) for n in whole}
-  for name in means if alone else ():
-    spread = statistics.stdev(one[name] for one in alone)
-    found[name] = spread / math.sqrt(len(alone))
-  return found
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-  """Keeps metrics from logging each of many subsets."""
-  before = logging.get_verbosity()
-  logging.set_verbosity(logging.ERROR)
-  try:
-    with warnings.catch_warnings():
-      warnings.simplefilter('ignore')
-      yield
   finally:
-    logging.set_verbosity(before)
+    logging.set_verbosity(verbosity)
+  return found
 
 
 def _jackknife(values: Sequence[float]) -> Optional[float]:

@@ -1,7 +1,6 @@
 """Renders a table as a grid with notes, as CSV and as JSON."""
 
 import json
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +14,6 @@ from synth_mtf.results.printing import Grid
 from synth_mtf.results.tables import BEST, LAST, Table
 
 MISSING = '-'
-_LEVEL = 0.05  # probability of a difference due to seeds alone
 
 
 def grid(table: Table, errors: bool = False, paper: bool = False) -> Grid:
@@ -203,7 +201,6 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
     for column in table.columns
     if len(column.measures) > 1
   ]
-  different = '; '.join(_differences(table))
   behind = [
     (run.name, run.steps[-1])
     for runs in table.models.values()
@@ -216,8 +213,6 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
   found = {
     f'Columns with several metrics: {", ".join(several)}.': several,
     **{column.note: column.note for column in table.columns},
-    'Significant over seeds (every run of the first is better than every run '
-    f'of the second; p < {_LEVEL} over all comparisons): {different}.': different,
     'One run says nothing about its model, as another seed may give other '
     'scores: to compare models, train each with several seeds.': (
       len(table.models) > 1 and min(map(len, table.models.values())) == 1
@@ -243,35 +238,6 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
     },
   }
   return [note for note, applies in found.items() if applies]
-
-
-def _differences(table: Table) -> Iterator[str]:
-  """Describes the scores in which all runs of two models differ.
-
-  If only seeds differed, all n runs of one model would be better than all m of
-  another, or worse, with probability 2 / C(n + m, n). It is multiplied by the
-  number of comparisons: every two models in every score.
-  """
-  of_tasks = set(table.scores.name)
-  shown = [
-    (column, name, measure)
-    for column in table.columns
-    for name, measure in column.named.items()
-    if measure.better and (column.over or name in of_tasks)
-  ]
-  comparisons = len(shown) * math.comb(len(table.models), 2)
-  for column, name, measure in shown:
-    means = table.numbers.xs(name, level='name')['mean'].dropna()
-    if len(means) < 2:
-      continue
-    ends = [means.idxmax(), means.idxmin()]
-    cells = table.cells[table.cells.name == name]
-    high, low = (cells.value[cells.model == model] for model in ends)
-    orders = math.comb(len(high) + len(low), len(high))
-    if high.min() > low.max() and 2 * comparisons < _LEVEL * orders:
-      texts = [f'{model} {measure.shown(means[model])}' for model in ends]
-      first, second = texts[:: measure.better]
-      yield f'{column.header} {measure.name} ({first}, {second})'
 
 
 def _notes_on_models(table: Table) -> Iterator[str]:
