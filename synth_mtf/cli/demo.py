@@ -193,7 +193,9 @@ def _differences(runs: Sequence[str], out: pathlib.Path, seeds: int) -> str:
   if seeds == 1:
     place = 'finetune/validation_eval'
     scores = {n: pairing.of_examples(out / n / place) for n in names}
-    return pairing.compared(scores, 'right answers to the same examples')
+    return pairing.compared(
+      scores, "these runs' right answers to the same examples"
+    )
   measured = json.loads((out / 'metrics.json').read_text())['models']
   scores = {n: pairing.of_seeds(measured[n]) for n in names}
   return pairing.compared(scores, f'the scores of {seeds} seeds')

@@ -28,7 +28,7 @@ def grid(table: Table, errors: bool = False, paper: bool = False) -> Grid:
     rows.append([model, *(of_models[model] for of_models in texts)])
     if paper:
       rows += _paper_rows(table, model)
-  counts = [_counts(table, column, errors) for column in table.columns]
+  counts = [_counts(table, column) for column in table.columns]
   if any(counts):
     rows.append(['n', *counts])
   headers = ['Model', *(column.header for column in table.columns)]
@@ -128,16 +128,15 @@ def _texts(table: Table, column: Column, errors: bool) -> pd.Series:
   return pd.concat(texts, axis=1).agg('/'.join, axis=1)
 
 
-def _counts(table: Table, column: Column, errors: bool) -> str:
-  """Formats a column's example counts, and token counts if errors are shown."""
+def _counts(table: Table, column: Column) -> str:
+  """Formats how many examples, questions or tokens a column's tasks have."""
   found = table.scores[table.scores.column == column.key].dropna(subset='n')
-  if not errors:
-    found = found[found.unit != 'token']
   texts = {}  # all metrics of a task use the same examples
   for _, of_number in found.groupby('name', sort=False):
     ends = dict.fromkeys([of_number.n.min(), of_number.n.max()])
     first = of_number.iloc[0]
-    unit = '' if first.unit == 'example' else f' {first.unit}s'
+    plural = '' if of_number.n.max() == 1 else 's'
+    unit = '' if first.unit == 'example' else f' {first.unit}{plural}'
     texts[first.task] = '-'.join(map(str, ends)) + unit
   return '/'.join(texts.values())
 

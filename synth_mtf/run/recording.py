@@ -203,7 +203,9 @@ def _record(
       spread = '' if error is None else f' +- {error:.2g}'
       console.line(
         f'{result.step}  {result.task.removeprefix(PREFIX)}  {result.metric} '
-        f'{result.value:.4g}{spread}' + f'  ({data})' * bool(data)
+        f'{result.value:.4g}{spread}  n = {result.n}'
+        + f'  ({data})'
+        * bool(data)
       )
 
 

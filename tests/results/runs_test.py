@@ -89,7 +89,7 @@ def test_curves(tmp_path):
   made_runs.trained(tmp_path)
   run = only(tmp_path)
   loss = {1: 5, 20: 4.8, 40: 4.6, 60: 4.4}
-  assert run.curves[runs.LOSS] == pytest.approx(loss)
+  assert run.losses == {'': pytest.approx(loss)}
   assert run.steps_per_second == pytest.approx(4.0)
   assert run.steps == [100]
 

@@ -311,7 +311,8 @@ def test_errors_and_counts():
   assert (shown['a']['SST'], shown['b']['SST']) == ('50.0 (7.9)', '60.0')
   assert shown['n']['SST'] == '40-50'
   assert shown['n']['Log ppl'] == '70 tokens'
-  assert cells(a, b)['n']['Log ppl'] == ''
+  question = score('super_glue_multirc_v102/f1', 9.0, n=1, unit='question')
+  assert cells(run('a', question))['n']['MultiRC'] == '1 question'
 
 
 def test_the_training_split_is_warned_of():
