@@ -10,7 +10,7 @@ import pathlib
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from synth_mtf import atomic, cli
 from synth_mtf.cli import arguments
@@ -186,18 +186,19 @@ def _report(
 
 
 def _differences(runs: Sequence[str], out: pathlib.Path, seeds: int) -> str:
+  import pandas as pd
+
   from synth_mtf.demo import pairing
 
   names = [os.path.basename(run) for run in runs]
-  scores: Mapping[str, pairing.Scores]
   if seeds == 1:
     place = 'finetune/validation_eval'
     scores = {n: pairing.of_examples(out / n / place) for n in names}
-    return pairing.compared(
-      scores, "these runs' right answers to the same examples"
-    )
-  measured = json.loads((out / 'metrics.json').read_text())['models']
-  scores = {n: pairing.of_seeds(measured[n]) for n in names}
+    over = "these runs' right answers to the same examples"
+    return pairing.compared(scores, over)
+  found = json.loads((out / 'metrics.json').read_text())['models']
+  metrics = {n: [one['metrics'] for one in found[n]] for n in names}
+  scores = {n: pd.DataFrame(metrics[n], dtype=float) for n in names}
   return pairing.compared(scores, f'the scores of {seeds} seeds')
 
 

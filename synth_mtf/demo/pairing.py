@@ -8,9 +8,9 @@ times it is would be binomial. The level is divided by the number of tests.
 import itertools
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
+import pandas as pd
 import scipy.stats
 
 from synth_mtf.errors import UserError
@@ -18,61 +18,43 @@ from synth_mtf.results import records
 from synth_mtf.results.layouts import PREFIX
 
 _LEVEL = 0.01
-# By task or metric: the score of each example or seed.
-Scores = Mapping[str, Mapping[int, float]]
 
 
-def of_examples(folder: pathlib.Path) -> Scores:
-  """Returns whether each example of a classification was answered right.
+def of_examples(folder: pathlib.Path) -> pd.DataFrame:
+  """Returns whether each example was answered right, by classification task.
 
-  Those of the checkpoint evaluated last; {} without predictions.
+  Predictions are those of the checkpoint evaluated last, if there are any.
   """
-  found: dict[str, dict[int, float]] = {}
-  path = folder / records.PREDICTIONS
+  path, found = folder / records.PREDICTIONS, {}
   lines = path.read_text('utf-8').split('\n')[:-1] if path.exists() else []
   try:
     for line in map(json.loads, lines):
-      if isinstance(line['target_read_as'], int):
-        is_right = line['read_as'] == line['target_read_as']
-        found.setdefault(line['task'], {})[line['example']] = is_right
+      target, place = line['target_read_as'], (line['task'], line['example'])
+      if isinstance(target, int):
+        found[place] = float(line['read_as'] == target)
   except (ValueError, LookupError, TypeError) as error:
     raise UserError(
       f'{path} has a line that is cut or altered ({error!r:.99}): remove it '
       'and the evaluate.done of its run, and give the same command again.'
     ) from error
-  return found
+  return pd.Series(found, dtype=float).unstack(0) if found else pd.DataFrame()
 
 
-def of_seeds(measured: Sequence[Mapping[str, Any]]) -> Scores:
-  """Returns the scores of each seed, as the demo's metrics.json has them."""
-  return {
-    name: {
-      one['seed']: one['metrics'][name]
-      for one in measured
-      if one['metrics'].get(name) is not None
-    }
-    for name in measured[0]['metrics']
-  }
-
-
-def compared(models: Mapping[str, Scores], over: str) -> str:
-  """Describes where two of the models differ, in a line each."""
+def compared(models: Mapping[str, pd.DataFrame], over: str) -> str:
+  """Describes in which columns two of the models differ, in a line each."""
   tests = [
-    (name, pair)
+    (name, pair, models[pair[0]][name], models[pair[1]][name])
     for pair in itertools.combinations(models, 2)
-    for name in models[pair[0]]
-    if name in models[pair[1]]
+    for name in models[pair[0]].columns.intersection(models[pair[1]].columns)
   ]
   lines = []
-  for name, pair in tests:
-    first, second = (models[model][name] for model in pair)
-    both = [(first[key], second[key]) for key in first if key in second]
-    better, worse = sum(a > b for a, b in both), sum(a < b for a, b in both)
-    chance = scipy.stats.binom.cdf(min(better, worse), better + worse, 0.5)
+  for name, pair, *scores in tests:
+    both = pd.concat(scores, axis=1, keys=pair).dropna()
+    better = [(both[a] > both[b]).sum() for a, b in (pair, pair[::-1])]
+    chance = scipy.stats.binom.cdf(min(better), sum(better), 0.5)
     if 2 * chance * len(tests) < _LEVEL:
-      means = (sum(one) / len(both) for one in zip(*both))
-      shown = ', '.join(f'{m} {mean:.3g}' for m, mean in zip(pair, means))
-      lines.append(f'  {name.removeprefix(PREFIX)}: {shown} (n = {len(both)})')
+      means = ', '.join(f'{m} {mean:.3g}' for m, mean in both.mean().items())
+      lines.append(f'  {name.removeprefix(PREFIX)}: {means} (n = {len(both)})')
   title = f'Sign tests over {over}, p < {_LEVEL} over all {len(tests)}:'
   lines = lines or ['  no significant difference']
   return '\n'.join([title, *lines]) if tests else ''

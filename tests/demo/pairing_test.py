@@ -1,10 +1,9 @@
-"""Sign tests over examples and seeds: by hand, and what is compared."""
+"""Sign tests over examples: by hand, and what is compared."""
 
-import json
-
+import pandas as pd
 import pytest
 
-from synth_mtf.demo.pairing import compared, of_examples, of_seeds
+from synth_mtf.demo.pairing import compared, of_examples
 from synth_mtf.errors import UserError
 from synth_mtf.results import records
 
@@ -22,44 +21,32 @@ from synth_mtf.results import records
   ],
 )
 def test_sign_test(better, worse, tasks, is_significant):
-  both = [(1, 0)] * better + [(0, 1)] * worse + [(1, 1)] * 3
-  scores = [dict(enumerate(one)) for one in zip(*both)]
+  both = [(1, 0)] * better + [(0, 1)] * worse + [(1, 1)] * 3 + [(1, None)]
   models = {
-    model: {'synth_a': one, **{f'b{i}': {0: 1} for i in range(1, tasks)}}
-    for model, one in zip('vr', scores)
+    model: pd.DataFrame({'synth_a': one, **dict.fromkeys('bc'[: tasks - 1], 1)})
+    for model, one in zip('vr', zip(*both))
   }
   title, *lines = compared(models, 'examples').splitlines()
   assert title == f'Sign tests over examples, p < 0.01 over all {tasks}:'
-  n = len(both)
-  means = [(better + 3) / n, (worse + 3) / n]
-  expected = f'  a: v {means[0]:.3g}, r {means[1]:.3g} (n = {n})'
+  n = len(both) - 1
+  means = f'v {(better + 3) / n:.3g}, r {(worse + 3) / n:.3g}'
   no = '  no significant difference'
-  assert lines == [expected if is_significant else no]
+  assert lines == [f'  a: {means} (n = {n})' if is_significant else no]
 
 
-def test_what_cannot_be_compared():
-  assert compared({'v': {'a': {0: 1}}, 'r': {'b': {0: 1}}}, 'examples') == ''
-  assert compared({}, 'examples') == ''
-
-
-def test_scores_of_examples_and_of_seeds(tmp_path):
-  assert of_examples(tmp_path) == {}
+def test_scores_of_examples(tmp_path):
+  nothing = of_examples(tmp_path)
   for step, read_as in ((1, [0, 0, 0]), (2, [1, 0, -1])):
-    examples = [
-      {'read_as': one, 'target_read_as': target}
-      for one, target in zip(read_as, (1, 1, 0))
-    ]
-    place = {'split': 'validation', 'step': step}
-    records.add_predictions(tmp_path, 'cola', examples=examples, **place)
-    text = {'read_as': 'x', 'target_read_as': ['x']}
-    records.add_predictions(tmp_path, 'squad', examples=[text], **place)
-  assert of_examples(tmp_path) == {'cola': {0: True, 1: False, 2: False}}
+    for task, targets in (('cola', [1, 1, 0]), ('stsb', [1.0, 1.0, 0.0])):
+      examples = [
+        {'read_as': one, 'target_read_as': target}
+        for one, target in zip(read_as, targets)
+      ]
+      records.add_predictions(tmp_path, task, 'validation', step, examples)
+  found = of_examples(tmp_path)
+  assert found.to_dict() == {'cola': {0: 1, 1: 0, 2: 0}}
+  assert compared({'v': found, 'r': nothing}, 'examples') == ''
   with (tmp_path / records.PREDICTIONS).open('a') as stream:
-    stream.write(json.dumps({'task': 'cola'}) + '\n')
+    stream.write('{"task": "cola"}\n')
   with pytest.raises(UserError, match='cut or altered .KeyError'):
     of_examples(tmp_path)
-  measured = [
-    {'seed': 3, 'metrics': {'a/f1': 1.0, 'b/r': None}},
-    {'seed': 5, 'metrics': {'a/f1': 2.0, 'b/r': 7.0}},
-  ]
-  assert of_seeds(measured) == {'a/f1': {3: 1.0, 5: 2.0}, 'b/r': {5: 7.0}}
