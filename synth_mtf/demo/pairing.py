@@ -7,11 +7,11 @@ times it is would be binomial. The level is divided by the number of tests.
 
 import itertools
 import json
+import math
 import pathlib
 from collections.abc import Mapping
 
 import pandas as pd
-import scipy.stats
 
 from synth_mtf.errors import UserError
 from synth_mtf.results import records
@@ -50,9 +50,9 @@ def compared(models: Mapping[str, pd.DataFrame], over: str) -> str:
   lines = []
   for name, pair, *scores in tests:
     both = pd.concat(scores, axis=1, keys=pair).dropna()
-    better = [(both[a] > both[b]).sum() for a, b in (pair, pair[::-1])]
-    chance = scipy.stats.binom.cdf(min(better), sum(better), 0.5)
-    if 2 * chance * len(tests) < _LEVEL:
+    better = [int((both[a] > both[b]).sum()) for a, b in (pair, pair[::-1])]
+    orders = sum(math.comb(sum(better), k) for k in range(min(better) + 1))
+    if 2 * orders / 2 ** sum(better) * len(tests) < _LEVEL:
       means = ', '.join(f'{m} {mean:.3g}' for m, mean in both.mean().items())
       lines.append(f'  {name.removeprefix(PREFIX)}: {means} (n = {len(both)})')
   title = f'Sign tests over {over}, p < {_LEVEL} over all {len(tests)}:'

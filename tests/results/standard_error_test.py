@@ -2,6 +2,7 @@
 
 import collections
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
