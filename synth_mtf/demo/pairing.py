@@ -7,7 +7,6 @@ times it is would be binomial. The level is divided by the number of tests.
 
 import itertools
 import json
-import math
 import pathlib
 from collections.abc import Mapping
 
@@ -51,10 +50,17 @@ def compared(models: Mapping[str, pd.DataFrame], over: str) -> str:
   for name, pair, *scores in tests:
     both = pd.concat(scores, axis=1, keys=pair).dropna()
     better = [int((both[a] > both[b]).sum()) for a, b in (pair, pair[::-1])]
-    orders = sum(math.comb(sum(better), k) for k in range(min(better) + 1))
-    if 2 * orders / 2 ** sum(better) * len(tests) < _LEVEL:
+    if len(tests) * _chance(min(better), sum(better)) < _LEVEL:
       means = ', '.join(f'{m} {mean:.3g}' for m, mean in both.mean().items())
       lines.append(f'  {name.removeprefix(PREFIX)}: {means} (n = {len(both)})')
   title = f'Sign tests over {over}, p < {_LEVEL} over all {len(tests)}:'
   lines = lines or ['  no significant difference']
   return '\n'.join([title, *lines]) if tests else ''
+
+
+def _chance(fewer: int, n: int) -> float:
+  """Returns the probability that n fair coins are as uneven, or more."""
+  counts = itertools.accumulate(
+    range(fewer), lambda count, k: count * (n - k) // (k + 1), initial=1
+  )
+  return 2 * sum(counts) / 2**n

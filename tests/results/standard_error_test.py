@@ -76,7 +76,7 @@ MAKERS = {
 
 def every_metric():
   """Each metric of our tasks, once for each kind of examples."""
-  found = {}
+  found: dict[Any, Any] = {}
   for task in filter(
     lambda n: n.startswith(PREFIX), seqio.TaskRegistry.names()
   ):
