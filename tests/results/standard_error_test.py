@@ -120,6 +120,9 @@ def bootstrap(metric, targets, read_as, rng, draws):
 
 @pytest.mark.parametrize(('metric', 'make'), every_metric())
 def test_every_metric_of_our_tasks(metric, make, tmp_path, monkeypatch):
+  draws = 60 if metric.__name__ == 'rouge' else 150
+  monkeypatch.setattr(standard_error, '_MOST_SECONDS', 99.0)
+  monkeypatch.setattr(standard_error, 'DRAWS', draws)
   rng = np.random.default_rng(3)
   vectors = tmp_path / 'vectors.txt'
   lines = (f'{word} {" ".join(map(str, rng.random(5)))}\n' for word in WORDS)
@@ -132,10 +135,10 @@ def test_every_metric_of_our_tasks(metric, make, tmp_path, monkeypatch):
   exact = closed_forms(targets, read_as)
   with warnings.catch_warnings():
     warnings.simplefilter('ignore')
-    drawn = bootstrap(metric, targets, read_as, rng, 150)
+    drawn = bootstrap(metric, targets, read_as, rng, draws)
   assert found and found.keys() == drawn.keys()
   for name, error in found.items():
-    assert error == pytest.approx(drawn[name], rel=0.25)
+    assert error == pytest.approx(drawn[name], rel=0.3)
     assert error == pytest.approx(exact.get(name, error))
 
 
