@@ -182,7 +182,8 @@ def _report(
     cli.main(['report', *runs, f'--out={os.path.join(out, "report.html")}'])
   console.line()
   cli.main(['table', *runs])
-  print(f'\n{differences}' * bool(differences))
+  if differences:
+    print(f'\n{differences}')
 
 
 def _differences(runs: Sequence[str], out: pathlib.Path, seeds: int) -> str:
