@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import dataclasses
 import io
+import json
 import os
 import pathlib
 import signal
@@ -144,7 +145,7 @@ def run(args: argparse.Namespace) -> int:
     out = pathlib.Path(args.out).absolute()
     done = job.run(configuration, list(variants), out, console)
     runs = [os.path.join(args.out, name) for name in done]
-    _report(runs, args.out, data, console)
+    _report(runs, args.out, data, console, len(configuration.seeds))
   except KeyboardInterrupt:
     console.line('\nInterrupted. The same command resumes where it stopped.')
     return 130
@@ -164,19 +165,42 @@ def _configuration(args: argparse.Namespace) -> Configuration:
   return Configuration(**{**steps, **given})
 
 
-def _report(runs: Sequence[str], out: str, data: str, console: Console) -> None:
-  """Writes the page and the table, and prints the table."""
+def _report(
+  runs: Sequence[str], out: str, data: str, console: Console, seeds: int
+) -> None:
+  """Writes the page and the table; prints the table, and what differs."""
+  differences = _differences(runs, pathlib.Path(out), seeds)
   with (
     console.task('make table and page'),
     contextlib.redirect_stdout(io.StringIO()) as table,
   ):
     cli.main(['table', *runs, '--format=markdown'])
     atomic.write(
-      os.path.join(out, 'table.md'), f'{table.getvalue()}\nData: {data}\n'
+      os.path.join(out, 'table.md'),
+      f'{table.getvalue()}\n{differences}\n\nData: {data}\n',
     )
     cli.main(['report', *runs, f'--out={os.path.join(out, "report.html")}'])
   console.line()
   cli.main(['table', *runs])
+  if differences:
+    print(f'\n{differences}')
+
+
+def _differences(runs: Sequence[str], out: pathlib.Path, seeds: int) -> str:
+  import pandas as pd
+
+  from synth_mtf.demo import pairing
+
+  names = [os.path.basename(run) for run in runs]
+  if seeds == 1:
+    place = 'finetune/validation_eval'
+    scores = {n: pairing.of_examples(out / n / place) for n in names}
+    over = "these runs' right answers to the same examples"
+    return pairing.compared(scores, over)
+  found = json.loads((out / 'metrics.json').read_text())['models']
+  metrics = {n: [one['metrics'] for one in found[n]] for n in names}
+  scores = {n: pd.DataFrame(metrics[n], dtype=float) for n in names}
+  return pairing.compared(scores, f'the scores of {seeds} seeds')
 
 
 _FILES = """

@@ -11,16 +11,21 @@ import numpy as np
 import pandas as pd
 
 from synth_mtf.errors import UserError
-from synth_mtf.results import runs as runs_
+from synth_mtf.results import layouts, style, tables
 from synth_mtf.results import scores as scores_
-from synth_mtf.results import style
-from synth_mtf.results.layouts import LOG_PERPLEXITY, PER_TOKEN
+from synth_mtf.results.layouts import LOG_PERPLEXITY, PER_TOKEN, Column
 from synth_mtf.results.runs import Run
 from synth_mtf.results.style import Axes, Figure
 
 _COLUMNS = 3
 _MOST_PANELS = 12
 _TRAINING_LOSS = 'training loss'
+_STEP = 'training step'
+_UNITS = {
+  _TRAINING_LOSS: 'nats per position',
+  'log perplexity': 'nats per token',
+  **dict.fromkeys(PER_TOKEN, 'fraction'),
+}
 _STACKS = ('encoder', 'decoder', 'cross')
 
 
@@ -28,8 +33,10 @@ def curves(runs: Sequence[Run]) -> Figure:
   """Plots the loss and each metric in its own panel, with one line per model.
 
   A line is the mean over a model's seeds, inside a band of one standard
-  deviation. Losses that span a factor of ten get a logarithmic axis; otherwise,
-  the initial loss would flatten the differences at the end.
+  deviation. Error bars are the scores' standard errors over examples. Losses
+  that span a factor of ten get a logarithmic axis; otherwise, the initial loss
+  would flatten the differences at the end. Markers show the first and the last
+  step of a stage, and vertical lines where a later stage begins.
 
   Raises:
     UserError: no curve has two points.
@@ -45,18 +52,27 @@ def curves(runs: Sequence[Run]) -> Figure:
   names = names[:_MOST_PANELS]
   columns = min(_COLUMNS, len(names))
   models = list(scores_.by_model(runs))
+  known = layouts.overview(()).columns
+  of_t5 = {tag for column in known for tag in column.tags}
 
   def fill(axes: style.Panels) -> None:
     for panel, name in zip(np.ravel(axes), names):
       here = points[points.panel == name]
-      for model, of_model in here.groupby('model', sort=False):
-        _draw_band(panel, of_model, model, style.look(models.index(model)))
+      for (model, _), curve in here.groupby(['model', 'stage'], sort=False):
+        _draw_band(panel, curve, model, style.look(models.index(model)))
+      begins = here[here.stage != ''].groupby('stage').step.min().sort_values()
+      for number, (stage, step) in enumerate(begins.items()):
+        panel.axvline(step, color='0.6', linestyle=':', visible=number > 0)
+        top = panel.get_xaxis_transform()
+        panel.text(step, 1, stage, transform=top, va='top', size=6)
       is_loss = name.endswith((_TRAINING_LOSS, 'log perplexity'))
       if is_loss and 0 < 10 * here.value.min() <= here.value.max():
         panel.set_yscale('log', subs=[2, 5])
         panel.yaxis.set_major_formatter('{x:g}')
         panel.yaxis.set_minor_formatter('{x:g}')
-      panel.set(title=name, xlabel='step')
+      score = 'score (percent)' if here.tag.iloc[0] in of_t5 else 'score'
+      unit = _UNITS.get(name.rpartition('\n')[2], score)
+      panel.set(title=name, xlabel=_STEP, ylabel=unit)
     for panel in np.ravel(axes)[len(names) :]:
       panel.set_axis_off()
 
@@ -64,20 +80,24 @@ def curves(runs: Sequence[Run]) -> Figure:
 
 
 def _points(runs: Sequence[Run]) -> pd.DataFrame:
-  """Returns the points of all curves, with their panel, model, run and step."""
+  """Returns the points of all curves, each with its panel, model, run, step."""
   losses = [
-    (_TRAINING_LOSS, model, run.name, step, value)
+    (_TRAINING_LOSS, model, run.name, stage, step, value)
     for model, same in scores_.by_model(runs).items()
     for run in same
-    for step, value in run.curves.get(runs_.LOSS, {}).items()
+    for stage, curve in run.losses.items()
+    for step, value in curve.items()
   ]
   found = scores_.frame(runs).dropna(subset=['task', 'value'])
   is_perplexity = found.metric == LOG_PERPLEXITY
   found['value'] = found.value.mask(is_perplexity, -found.value)
   metric = found.metric.mask(is_perplexity, 'log perplexity')
   found['panel'] = found.task + '\n' + metric
-  columns = ['panel', 'model', 'run', 'step', 'value']
-  parts = [pd.DataFrame(losses, columns=columns), found[columns]]
+  found['stage'] = ''
+  columns = ['panel', 'model', 'run', 'stage', 'step', 'value']
+  of_losses = pd.DataFrame(losses, columns=columns)
+  found = found[[*columns, 'tag', 'standard_error']]
+  parts = [of_losses.assign(tag='', standard_error=np.nan), found]
   return pd.concat([part for part in parts if len(part)] or parts[1:])
 
 
@@ -92,8 +112,14 @@ def _draw_band(
     by_run = by_run.interpolate('index', limit_area='inside').loc[steps]
   by_run = by_run.dropna()
   mean, spread = by_run.mean(axis=1), by_run.std(axis=1)
-  looks = {**look._asdict(), 'marker': look.marker * (len(mean) < 10)}
-  panel.plot(mean.index, mean, label=label, **looks)
+  ends = None if len(mean) < 10 else [0, -1]
+  looks = look._asdict()
+  panel.plot(mean.index, mean, label=label, markevery=ends, **looks)
+  if curve.standard_error.notna().any():
+    squares = curve.standard_error.pow(2).groupby(curve.step).mean()
+    errors = squares[mean.index] ** 0.5
+    bars = {'fmt': 'none', 'ecolor': look.color, 'capsize': 2}
+    panel.errorbar(mean.index, mean, errors, elinewidth=0.8, **bars)
   if spread.any():
     panel.fill_between(
       mean.index,
@@ -108,32 +134,37 @@ def _draw_band(
 def scores(runs: Sequence[Run]) -> Figure:
   """Plots each model's score against steps per second and against parameters.
 
-  The score averages the metrics of each task, then the tasks (T5's rule), at
-  the last evaluated step; if no run has scores, it is log perplexity. Error
-  bars show one standard deviation over seeds.
+  The score is the average (`Column.average`) over all columns of the table at
+  the last evaluated step; if no run has scores, over those of log perplexity.
+  Error bars show one standard deviation over seeds.
 
   Raises:
-    UserError: no run was evaluated.
+    UserError: no run was evaluated, or no average is defined.
   """
-  frame = scores_.frame(runs)
-  known = frame.dropna(subset=['task', 'value'])
-  name, shown = 'score', known[~known.metric.isin(PER_TOKEN)]
-  if shown.empty:
-    name, shown = 'log perplexity', known[known.metric == LOG_PERPLEXITY]
-    shown = shown.assign(value=-shown.value)
-  if shown.empty:
+  table = tables.make(runs)
+  metrics = table.scores.groupby('column', sort=False).metric.first()
+  is_perplexity = metrics == LOG_PERPLEXITY
+  if metrics.empty:
     raise UserError(
       'no evaluation is in ' + ', '.join(run.name for run in runs)
     )
-  last = shown[shown.step == shown.groupby('run').step.transform('max')]
-  points = frame[frame.task.isna()].pivot(
-    index='run', columns='tag', values='value'
-  )
-  by_task = last.groupby(['run', 'task']).value.mean()
-  points['score'] = by_task.groupby('run').mean()
+  name = 'log perplexity' if is_perplexity.all() else 'score'
+  keys = set(metrics.index[is_perplexity.all() | ~is_perplexity])
+  shown = [column for column in table.columns if column.key in keys]
+  overall = Column('', (), '', shown)
+  points = table.cells.pivot(index='run', columns='name', values='value')
+  points['score'] = [
+    overall.average(dict(zip(cells.name, cells.value)))
+    for _, cells in table.cells.groupby('run')
+  ]
+  if points.score.isna().all():
+    raise UserError(
+      'in every run, one of the scores to average is missing or not defined, '
+      'such as the correlation of answers that are all alike'
+    )
   costs = {
-    'steps_per_second': ('steps a second', 1),
-    'parameters': ('parameters (millions)', 1e6),
+    'Steps/s': ('steps per second', 1),
+    'Params': ('parameters (millions)', 1e6),
   }
 
   def fill(axes: style.Panels) -> None:
@@ -159,7 +190,8 @@ def scores(runs: Sequence[Run]) -> Figure:
         )
       panel.set_xlabel(cost_name)
       panel.margins(0.2)
-    axes[0][0].set_ylabel(f'{name} at the last step')
+    of_tasks = f' (mean of {len(shown)} tasks)' * (len(shown) > 1)
+    axes[0][0].set_ylabel(f'{name} at the last step{of_tasks}')
 
   return style.panels(1, 2, fill, height=2.6, sharey=True)
 
@@ -183,7 +215,7 @@ def alpha(
   def fill(axes: style.Panels) -> None:
     for row, stack in zip(axes, stacks):
       for panel, layer in zip(row, shown):
-        panel.set(title=f'{stack}, layer {layer}', ylim=(0, 1), xlabel='step')
+        panel.set(title=f'{stack}, layer {layer}', ylim=(0, 1), xlabel=_STEP)
         here = alphas[(alphas['stack'] == stack) & (alphas.layer == layer)]
         for letter, of_letter in here.groupby('function', sort=False):
           heads = of_letter.pivot(index='step', columns='head', values='value')

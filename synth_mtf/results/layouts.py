@@ -7,8 +7,9 @@ command line can list the layouts without them.
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Optional
 
 # Precedes T5's name for a task in the tasks that this package registers.
 PREFIX = 'synth_'
@@ -48,8 +49,7 @@ class Column:
     header: printed above the column.
     measures: the numbers in the column.
     key: unique among all columns.
-    over: the columns to average, by T5's rule: first within each task, then
-      over tasks.
+    over: the columns to average.
     note: printed below the table.
     optional: whether the column is left out if no run has it.
   """
@@ -67,6 +67,20 @@ class Column:
     if len(self.measures) == 1:
       return {self.key: self.measures[0]}
     return {f'{self.key} {measure.name}': measure for measure in self.measures}
+
+  def average(self, numbers: Mapping[str, float]) -> Optional[float]:
+    """Returns the paper's average, which is T5's, of the columns in `over`.
+
+    The numbers of each column are averaged first, so that MNLI counts once. The
+    average is NaN if one of them is, and None if one is missing.
+    """
+    try:
+      return statistics.fmean(
+        statistics.fmean(numbers[name] for name in column.named)
+        for column in self.over
+      )
+    except KeyError:
+      return None
 
   @property
   def tags(self) -> set[str]:
@@ -143,7 +157,7 @@ _GLUE = (
     'MNLI',
   ),
   _column('QNLI', 'glue_qnli_v002', 'accuracy=accuracy'),
-  _column('RTE', 'glue_rte_v002', 'accuracy=accuracy', 'GLUE RTE'),
+  _column('GLUE RTE', 'glue_rte_v002', 'accuracy=accuracy'),
 )
 _SUPER_GLUE = (
   _column('BoolQ', 'super_glue_boolq_v102', 'accuracy=accuracy'),
@@ -151,19 +165,19 @@ _SUPER_GLUE = (
   _column('CoPA', 'super_glue_copa_v102', 'accuracy=accuracy'),
   _column('MultiRC', 'super_glue_multirc_v102', 'F1a=f1, EM=exact_match'),
   _column('ReCoRD', 'super_glue_record_v102', 'F1=f1, EM=em'),
-  _column('RTE', 'super_glue_rte_v102', 'accuracy=accuracy', 'SuperGLUE RTE'),
+  _column('SuperGLUE RTE', 'super_glue_rte_v102', 'accuracy=accuracy'),
   _column('WiC', 'super_glue_wic_v102', 'accuracy=accuracy'),
   _column('WSC', 'super_glue_wsc_v102_simple_eval', 'accuracy=accuracy'),
 )
-_T5S_RULE = (
-  "Averages are T5's: over the metrics of each task, then over tasks. A "
-  'correlation is not defined if all answers are alike: it is shown as "-" and '
-  'counts as 0.'
+_RULE = (
+  "Averages are the paper's: over the metrics of each task, then over tasks. A "
+  'correlation is not defined if all answers are alike: it is shown as "-", as '
+  'is an average that needs it.'
 )
 _AVERAGE = (Measure('average', ()),)
-_GLUE_AVERAGE = Column('GLUE', _AVERAGE, 'GLUE', _GLUE, _T5S_RULE)
+_GLUE_AVERAGE = Column('GLUE', _AVERAGE, 'GLUE', _GLUE, _RULE)
 _SUPER_GLUE_AVERAGE = Column(
-  'SuperGLUE', _AVERAGE, 'SuperGLUE', _SUPER_GLUE, _T5S_RULE
+  'SuperGLUE', _AVERAGE, 'SuperGLUE', _SUPER_GLUE, _RULE
 )
 _SQUAD = _column(
   'SQuAD',

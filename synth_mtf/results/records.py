@@ -38,9 +38,9 @@ class Result:
     split: such as 'validation'.
     metric: the host's name for the metric.
     value: None if it is NaN or infinite.
-    n: number of examples or tokens that were evaluated, if known.
-    unit: what `n` counts, 'example' or 'token'.
-    standard_error: over the examples, if known; see standard_error.py.
+    n: number of examples, questions or tokens evaluated, if known.
+    unit: what `n` counts: 'example', 'question' (standard_error.py) or 'token'.
+    standard_error: over the units, if known; see standard_error.py.
     step: step of the checkpoint.
     data: paths.GENERATED if the examples were generated, else ''.
   """

@@ -119,6 +119,15 @@ class Run:
     return found
 
   @functools.cached_property
+  def losses(self) -> Mapping[str, Mapping[int, float]]:
+    """The training loss, by stage: a folder's name if there are several."""
+    several = len(self.folders) > 1
+    return {
+      os.path.basename(folder) * several: scalars.get(LOSS, {})
+      for folder, scalars in self._scalars.items()
+    }
+
+  @functools.cached_property
   def steps_per_second(self) -> Optional[float]:
     """The median speed of the first training, or None if it is unknown.
 
@@ -277,16 +286,18 @@ def _scores(folder: str, split: str, scalars: Scalars) -> Iterator[Result]:
       task, metric = score.groups()
       most = 100 if metric == 'accuracy' else None
       for step, value in values.items():
-        n = _examples(folder, task, step)
-        yield _result(task, split, metric, step, value, n, 'example', most)
+        counted = _units(folder, task, step)
+        yield _result(task, split, metric, step, value, *counted, most)
 
 
-def _examples(folder: str, task: str, step: int) -> Optional[int]:
-  """Counts examples in T5's evaluation files; None if the counts disagree."""
+def _units(folder: str, task: str, step: int) -> tuple[Optional[int], str]:
+  """Counts units in T5's evaluation files; None if the files disagree."""
   names = f'{task}_targets', f'{task}_{step}_predictions'
   texts = [foreign.read(os.path.join(folder, name)) or '' for name in names]
   counts = {text.count('\n') for text in texts}
-  return counts.pop() or None if len(counts) == 1 else None
+  n = counts.pop() or None if len(counts) == 1 else None
+  questions = len(set(re.findall(r"'group': (.*)}", texts[0])))
+  return (n and questions, 'question') if questions else (n, 'example')
 
 
 def _measures(task: str, split: str, scalars: Scalars) -> Iterator[Result]:
@@ -318,8 +329,8 @@ def _result(
   """Makes a result, with a standard error if it is a fraction of `most`."""
   known = value if math.isfinite(value) else None
   error = None
-  if n and most and 0 <= value <= most:
-    error = math.sqrt(value * (most - value) / n)
+  if n and n > 1 and most and 0 <= value <= most:
+    error = math.sqrt(value * (most - value) / (n - 1))
   return Result(task, split, metric, known, n, unit, error, step)
 
 

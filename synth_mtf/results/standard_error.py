@@ -1,25 +1,51 @@
-"""Estimates standard errors of metrics over examples with the jackknife.
+"""Estimates standard errors of metrics over independent units.
 
-Many metrics (a correlation, F1, BLEU) are functions of all examples rather than
-means over them. The delete-a-group jackknife only calls that function: it cuts
-the examples into G contiguous blocks (the questions of one paragraph stay
-together), computes the metric without each block, and estimates
+A unit is an example. Examples of one `group`, T5's key for the answers to one
+question of MultiRC and ReCoRD, are one unit. Units count as independent; so do
+the questions on one paragraph of SQuAD, whose errors are too small if answers
+to them go wrong together.
 
-    se^2 = (G - 1) / G  sum_g (metric_g - mean_g metric_g)^2
+A metric that is a mean over n units has the usual standard error,
 
-For a mean, this is the usual standard error (Tukey 1958; Efron and Stein 1981).
+    se^2 = sum_i (x_i - mean)^2 / (n (n - 1)),
+
+which is p (1 - p) / (n - 1) for an accuracy p. That of any other metric (F1, a
+correlation, BLEU, ROUGE) is its standard deviation over n units drawn with
+replacement, the bootstrap. The jackknife would need fewer values, but fails
+where a model gives almost the same answer to all examples (Efron 1979).
 """
 
+import contextlib
 import math
+import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Optional
 
-GROUPS = 20
-# A metric that takes longer for one block gets no standard error.
-_MOST_SECONDS = 10.0
+import numpy as np
+from absl import logging
+
+DRAWS = 200  # for errors to within 5 %
+_PARTS = 10  # on which a mean is checked to be one
+# A metric that takes longer gets no standard error.
+_MOST_SECONDS = 2.0
 
 MetricFn = Callable[[Sequence[Any], Sequence[Any]], Mapping[str, float]]
+
+
+def units(targets: Sequence[Any]) -> list[list[int]]:
+  """Returns the indices of the examples of each unit."""
+  found: dict[Any, list[int]] = {}
+  for index, target in enumerate(targets):
+    key = target['group'] if unit([target]) == 'question' else index
+    found.setdefault(key, []).append(index)
+  return list(found.values())
+
+
+def unit(targets: Sequence[Any]) -> str:
+  """Returns what a unit is: an 'example' or a 'question'."""
+  is_grouped = isinstance(targets[0], Mapping) and 'group' in targets[0]
+  return 'question' if is_grouped else 'example'
 
 
 def standard_errors(
@@ -27,37 +53,64 @@ def standard_errors(
 ) -> dict[str, Optional[float]]:
   """Returns the standard error of each value that a metric function returns.
 
-  An error is None if its value is undefined without one of the blocks. The dict
-  is empty for a single example or a metric that is slow or fails on a subset.
+  An error is None if the value is undefined; draws in which it is undefined are
+  left out. The dict is empty for a single unit, or a metric that is slow or
+  fails on a subset.
   """
-  n = len(targets)
-  groups = min(GROUPS, n)
-  if groups < 2:
+  every, is_grouped = units(targets), unit(targets) == 'question'
+  n, random = len(every), np.random.default_rng(0)
+
+  def measure(chosen: Iterable[int]) -> dict[str, float]:
+    """Computes the metric on units; one drawn twice is two."""
+    drawn = [(key, index) for key, u in enumerate(chosen) for index in every[u]]
+    found = metric_fn(
+      [
+        {**targets[index], 'group': key} if is_grouped else targets[index]
+        for key, index in drawn
+      ],
+      [predictions[index] for _, index in drawn],
+    )
+    return {name: float(value) for name, value in found.items()}
+
+  if n < 2:
     return {}
-  edges = [n * group // groups for group in range(groups + 1)]
-  values = []
-  for begin, end in zip(edges, edges[1:]):
+  verbosity = logging.get_verbosity()
+  logging.set_verbosity(logging.ERROR)  # some metrics log their values
+  try:
     begun = time.monotonic()
-    try:
-      found = metric_fn(
-        [*targets[:begin], *targets[end:]],
-        [*predictions[:begin], *predictions[end:]],
-      )
-      values.append({name: float(value) for name, value in found.items()})
-    except Exception:  # a metric may require all examples
-      return {}
+    whole = measure(range(n))
     if time.monotonic() - begun > _MOST_SECONDS:
       return {}
-  return {
-    name: _jackknife([value[name] for value in values])
-    for name in values[0]
-    if all(name in value for value in values)
-  }
+    alone = _alone(measure, n, random)
+    draws = (random.integers(n, size=n) for _ in range(DRAWS))
+    found = alone or [measure(draw) for draw in draws]
+  except Exception:  # a metric may require all examples
+    return {}
+  finally:
+    logging.set_verbosity(verbosity)
+  errors: dict[str, Optional[float]] = {}
+  for name, value in whole.items():
+    values = [one[name] for one in found if math.isfinite(one[name])]
+    is_known = math.isfinite(value) and len(values) > 1
+    scale = math.sqrt(n) if alone else 1.0
+    errors[name] = statistics.stdev(values) / scale if is_known else None
+  return errors
 
 
-def _jackknife(values: Sequence[float]) -> Optional[float]:
-  if not all(map(math.isfinite, values)):
-    return None
-  mean = sum(values) / len(values)
-  spread = sum((value - mean) ** 2 for value in values)
-  return math.sqrt((len(values) - 1) / len(values) * spread)
+def _alone(
+  measure: Callable[[Iterable[int]], dict[str, float]], n: int, random: Any
+) -> list[dict[str, float]]:
+  """Returns the values of single units if a metric is their mean, else []."""
+  found: list[dict[str, float]] = []
+  for size in (min(n, _PARTS), n):  # first, those of a few: it may be slow
+    with contextlib.suppress(Exception):  # a correlation requires several
+      found += [measure([u]) for u in range(len(found), size)]
+    if len(found) < size:
+      return []
+    halves = [random.permutation(size)[: size // 2] for _ in range(_PARTS)]
+    for part in [range(size), *halves] if size > 1 else ():
+      for name, value in measure(part).items():
+        mean = statistics.fmean(found[u][name] for u in part)
+        if not math.isclose(mean, value, abs_tol=1e-9):
+          return []
+  return found

@@ -127,7 +127,9 @@ def _cells(
     for tag in measure.tags
   )
   # Different commands evaluate text and tokens, so their last steps may differ.
-  last = frame.groupby(['run', 'unit']).step.transform('max')
+  unit = frame.unit.replace('question', 'example')
+  by_kind = frame.groupby(['run', unit])
+  last = by_kind.step.transform('max')
   found = wanted.merge(frame.assign(last=last), on='tag')
   scale = found.measure.map(lambda measure: measure.scale)
   found['value'] = [
@@ -149,15 +151,10 @@ def _cells(
     found = found[(found.step == int(checkpoint)) | found.task.isna()]
   averages = []
   for (model, run), of_run in found.groupby(['model', 'run'], sort=False):
-    for column in columns:
-      tasks = [of_run.value[of_run.column == one.key] for one in column.over]
-      if tasks and all(
-        len(values) == len(one.measures)
-        for values, one in zip(tasks, column.over)
-      ):
-        # T5 counts an undefined score as 0, such as the correlation of answers
-        # that are all alike.
-        average = np.mean([np.mean(np.nan_to_num(values)) for values in tasks])
+    numbers = dict(zip(of_run.name, of_run.value))
+    for column in (column for column in columns if column.over):
+      average = column.average(numbers)
+      if average is not None:
         key = {'column': column.key, 'name': column.key}
         about = {'model': model, 'run': run, 'step': 0}
         averages.append({**about, **key, 'value': average})

@@ -1,7 +1,6 @@
 """Renders a table as a grid with notes, as CSV and as JSON."""
 
 import json
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +14,6 @@ from synth_mtf.results.printing import Grid
 from synth_mtf.results.tables import BEST, LAST, Table
 
 MISSING = '-'
-_SIGNIFICANT = 3  # standard errors of a difference
 
 
 def grid(table: Table, errors: bool = False, paper: bool = False) -> Grid:
@@ -30,7 +28,7 @@ def grid(table: Table, errors: bool = False, paper: bool = False) -> Grid:
     rows.append([model, *(of_models[model] for of_models in texts)])
     if paper:
       rows += _paper_rows(table, model)
-  counts = [_counts(table, column, errors) for column in table.columns]
+  counts = [_counts(table, column) for column in table.columns]
   if any(counts):
     rows.append(['n', *counts])
   headers = ['Model', *(column.header for column in table.columns)]
@@ -130,16 +128,15 @@ def _texts(table: Table, column: Column, errors: bool) -> pd.Series:
   return pd.concat(texts, axis=1).agg('/'.join, axis=1)
 
 
-def _counts(table: Table, column: Column, errors: bool) -> str:
-  """Formats a column's example counts, and token counts if errors are shown."""
+def _counts(table: Table, column: Column) -> str:
+  """Formats how many examples, questions or tokens a column's tasks have."""
   found = table.scores[table.scores.column == column.key].dropna(subset='n')
-  if not errors:
-    found = found[found.unit == 'example']
   texts = {}  # all metrics of a task use the same examples
   for _, of_number in found.groupby('name', sort=False):
     ends = dict.fromkeys([of_number.n.min(), of_number.n.max()])
     first = of_number.iloc[0]
-    unit = ' tokens' if first.unit == 'token' else ''
+    plural = '' if of_number.n.max() == 1 else 's'
+    unit = '' if first.unit == 'example' else f' {first.unit}{plural}'
     texts[first.task] = '-'.join(map(str, ends)) + unit
   return '/'.join(texts.values())
 
@@ -203,8 +200,6 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
     for column in table.columns
     if len(column.measures) > 1
   ]
-  differences = [_difference(table, column) for column in table.columns]
-  different = '; '.join(filter(None, differences))
   behind = [
     (run.name, run.steps[-1])
     for runs in table.models.values()
@@ -217,8 +212,10 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
   found = {
     f'Columns with several metrics: {", ".join(several)}.': several,
     **{column.note: column.note for column in table.columns},
-    'Significant differences between best and worst (more than three standard '
-    f'errors of the difference): {different}.': different,
+    'One run says nothing about its model, as another seed may give other '
+    'scores: to compare models, train each with several seeds.': (
+      len(table.models) > 1 and min(map(len, table.models.values())) == 1
+    ),
     **dict.fromkeys(_notes_on_models(table), True),
     **dict.fromkeys(_notes_on_tasks(table), True),
     **{
@@ -240,29 +237,6 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
     },
   }
   return [note for note, applies in found.items() if applies]
-
-
-def _difference(table: Table, column: Column) -> str:
-  """Describes the first significant difference of best and worst model, or ''.
-
-  The difference of two scores with standard errors s1 and s2 has the standard
-  error sqrt(s1^2 + s2^2). Scores without a standard error are left out.
-  """
-  for name, measure in column.named.items():
-    numbers = table.numbers.xs(name, level='name')
-    known = numbers.dropna(subset=['mean', 'standard_error'])
-    if len(known) < 2 or not measure.better:
-      continue
-    ends = known.sort_values(
-      'mean', ascending=measure.better < 0, kind='stable'
-    ).iloc[[0, -1]]
-    best, worst = ends['mean']
-    if abs(best - worst) > _SIGNIFICANT * math.hypot(*ends['standard_error']):
-      texts = [f'{x} {measure.shown(y)}' for x, y in ends['mean'].items()]
-      if ends.n.nunique(dropna=False) == 1 and ends.n.notna().all():
-        texts.append(f'n = {ends.n.iloc[0]:,.0f}')
-      return f'{column.header} ({", ".join(texts)})'
-  return ''
 
 
 def _notes_on_models(table: Table) -> Iterator[str]:

@@ -1,9 +1,10 @@
 """Training hooks: show progress, save checkpoints, stop the run."""
 
+import collections
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
@@ -14,6 +15,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.run.output import Console, duration
 
 _SECONDS_BETWEEN_REPORTS = 0.5
+_LAST_STEPS = 100  # of which the final loss is the mean
 # The largest share of time that saving by time may take.
 _MOST_OF_THE_TIME = 0.05
 _STEP = 'synth_mtf_step'
@@ -61,6 +63,7 @@ class TrainingHook(CountingHook):
     self._console = console
     self._stop_signal = stop_signal
     self._losses: list[float] = []  # since the last report
+    self._last = collections.deque[float](maxlen=_LAST_STEPS)
 
   def begin(self) -> None:
     super().begin()
@@ -84,20 +87,32 @@ class TrainingHook(CountingHook):
         f'the loss is {loss} since step {self.step}', self._model_dir, self.step
       )
     self._losses.append(loss)
+    self._last.append(loss)
     now = time.monotonic()
     if self.step == self._first_step:  # slow: it compiles and fills caches
       self._first_time = self._reported_time = now
     elif now - self._reported_time >= _SECONDS_BETWEEN_REPORTS:
-      self._report(now)
+      self._report(now, self._losses)
+      self._losses.clear()
     if self._stop_signal() is not None:
       run_context.request_stop()  # also saves a checkpoint
 
   def end(self, _session: tf.Session) -> None:
-    if self._losses:
-      self._report(time.monotonic())
+    """Shows the loss of the last steps; adds that of the last to the curve."""
+    if not self._last:
+      return
+    note = f' (last {len(self._last)} steps)'
+    self._report(time.monotonic(), self._last, note)
+    if self._model_dir:  # the host writes the first step, then every hundredth
+      value = tf.Summary.Value(tag='loss', simple_value=self._last[-1])
+      writer = tf.summary.FileWriterCache.get(self._model_dir)
+      writer.add_summary(tf.Summary(value=[value]), self.step)
+      writer.flush()
 
-  def _report(self, now: float) -> None:
-    """Shows the mean loss since the last report.
+  def _report(
+    self, now: float, losses: Collection[float], note: str = ''
+  ) -> None:
+    """Shows the mean of losses.
 
     The host's loss is the sum over target tokens divided by the number of
     positions, padding included. The speed excludes this process's first step.
@@ -108,10 +123,9 @@ class TrainingHook(CountingHook):
     is_last = self.step >= self._total
     (self._console.finish if is_last else self._console.update)(
       f'{self.step}/{self._total}  '
-      f'loss {sum(self._losses) / len(self._losses):.3f}  '
+      f'loss {sum(losses) / len(losses):.3f}{note}  '
       f'{speed:.1f}/s  {duration(seconds_left)} left'
     )
-    self._losses.clear()
     self._reported_time = now
 
 

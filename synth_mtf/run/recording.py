@@ -22,9 +22,8 @@ import synth_mtf
 from synth_mtf import atomic, paths, tasks
 from synth_mtf.checkpoints import folder as checkpoints
 from synth_mtf.host import events
-from synth_mtf.results import records
+from synth_mtf.results import records, standard_error
 from synth_mtf.results.layouts import PREFIX
-from synth_mtf.results.standard_error import standard_errors
 from synth_mtf.run import output
 
 _PACKAGES = 'tensorflow', 'mesh-tensorflow', 't5', 'seqio-nightly', 'gin-config'
@@ -136,10 +135,17 @@ class Recorder:
         values.update({v.tag: v.simple_value for v in scores.value})
       else:
         values.update({name: float(v) for name, v in scores.items()})
-      errors.update(standard_errors(metric_fn, targets, found))
+      errors.update(standard_error.standard_errors(metric_fn, targets, found))
       if is_last:
         place = {'task': dataset.name, 'split': split, 'step': self._step}
-        _record(folder, values, errors, n=len(targets), unit='example', **place)
+        _record(
+          folder,
+          values,
+          errors,
+          n=len(standard_error.units(targets)),
+          unit=standard_error.unit(targets),
+          **place,
+        )
         if keep_examples:
           for example, target in zip(examples, targets):
             example['target_read_as'] = target
@@ -197,7 +203,9 @@ def _record(
       spread = '' if error is None else f' +- {error:.2g}'
       console.line(
         f'{result.step}  {result.task.removeprefix(PREFIX)}  {result.metric} '
-        f'{result.value:.4g}{spread}' + f'  ({data})' * bool(data)
+        f'{result.value:.4g}{spread}  n = {result.n}'
+        + f'  ({data})'
+        * bool(data)
       )
 
 

@@ -1,5 +1,6 @@
 """Learning curves, scores against costs and alpha, as they are drawn."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -19,7 +20,7 @@ LOSS = 'training loss'
 
 def trained(loss, label='Syn (R)', name='', **facts):
   name = f'{label}{loss}{name}'
-  return fake(name, label=label, curves={'loss': dict(loss)}, **facts)
+  return fake(name, label=label, losses={'': dict(loss)}, **facts)
 
 
 def scored(*results, label='Syn (R)', **facts):
@@ -67,12 +68,33 @@ def test_what_was_trained_in_another_way_is_another_curve():
   assert [line.get_ydata()[0] for line in lines] == [4, 7]
 
 
+def test_stages_are_apart_and_marked():
+  stages = {'pretrain': {1: 9, 50: 5}, 'finetune': {51: 7, 90: 3}}
+  (of_loss,) = figures.curves([fake('a', losses=stages)]).axes
+  *curves, first, second = sorted(
+    of_loss.lines, key=lambda line: line.get_linestyle() == ':'
+  )
+  assert [line.get_xdata().tolist() for line in curves] == [[1, 50], [51, 90]]
+  assert (first.get_visible(), second.get_visible()) == (False, True)
+  assert second.get_xdata() == [51, 51]
+  assert [text.get_text() for text in of_loss.texts] == [*stages]
+  assert all(line.get_marker() == 'o' for line in curves)
+
+
 def test_curves_of_scores_and_of_log_perplexity():
   values = [('cola', 'accuracy', 50.0, 100), ('cola', 'accuracy', None, 200)]
   values += [('cola', 'accuracy', 70.0, 300), *perplexity(3, 2)]
-  figure = figures.curves([scored(*values)])
-  (line,) = panel(figure, 'cola\naccuracy').lines
-  np.testing.assert_allclose(line.get_xydata(), [(100, 50), (300, 70)])
+  run = scored(*values)
+  run.results[0] = dataclasses.replace(run.results[0], standard_error=4.0)
+  figure = figures.curves([run])
+  of_score = panel(figure, 'cola\naccuracy')
+  np.testing.assert_allclose(
+    of_score.lines[0].get_xydata(), [(100, 50), (300, 70)]
+  )
+  bar = of_score.collections[0].get_segments()[0]
+  np.testing.assert_allclose(bar, [(100, 46), (100, 54)])
+  labels = of_score.get_xlabel(), of_score.get_ylabel()
+  assert labels == ('training step', 'score')
   (line,) = panel(figure, 'c4\nlog perplexity').lines
   np.testing.assert_allclose(line.get_xydata(), [(0, 3), (1, 2)])
 
@@ -93,18 +115,23 @@ def test_scores_are_means_inside_a_task_first():
   values = [
     ('cola', 'matthews', 0.0, 100),  # an earlier step
     ('cola', 'matthews', 10.0, 200),
-    ('mrpc', 'f1', 20.0, 200),
-    ('mrpc', 'accuracy', 40.0, 200),
+    ('glue_mrpc_v002', 'f1', 20.0, 200),
+    ('glue_mrpc_v002', 'accuracy', 40.0, 200),
     *perplexity(3, 2),
   ]
   facts = {'steps_per_second': 2.0, 'parameters': 3_000_000}
-  other = scored(*values[1:2], label='T5 (V)', steps_per_second=1.0)
-  figure = figures.scores([scored(*values, **facts), other])
+  other = scored(*values[1:4], label='T5 (V)', steps_per_second=1.0)
+  undefined = ('glue_mrpc_v002', 'f1', None, 200)
+  others = [
+    scored(*values[1:2], label='one is missing', steps_per_second=1.0),
+    scored(*values[1:2], undefined, *values[3:], label='x', **facts),
+  ]
+  figure = figures.scores([scored(*values, **facts), other, *others])
   left, right = figure.axes
-  assert left.get_ylabel() == 'score at the last step'
+  assert left.get_ylabel() == 'score at the last step (mean of 2 tasks)'
   assert legend(figure) == ['Syn (R)', 'T5 (V)']
   points = [line.get_xydata()[0].tolist() for line in left.lines]
-  assert points == [[2, 20], [1, 10]]
+  assert points == [[2, 20], [1, 20]]
   assert not left.collections  # no error bars of single runs
   # Of the second, the number of parameters is not known.
   assert [line.get_xydata()[0].tolist() for line in right.lines] == [[3, 20]]
@@ -151,4 +178,4 @@ def test_alpha():
 )
 def test_nothing_to_draw(draw, message):
   with pytest.raises(UserError, match=message):
-    draw([fake('runs/a', curves={'loss': {0: 4.0}})])
+    draw([fake('runs/a', losses={'': {0: 4.0}})])

@@ -69,6 +69,7 @@ def fake(name: str, *results: Result, label: str = '', **facts: Any) -> Any:
     'bindings': {'x': label} if label else {},
     'results': list(results),
     'curves': {},
+    'losses': {},
     'steps': [],
     **dict.fromkeys(['seed', 'parameters', 'products', 'steps_per_second']),
   }

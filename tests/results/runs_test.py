@@ -34,7 +34,7 @@ def test_metrics_json_is_believed_before_event_files(tmp_path):
 @pytest.mark.parametrize(
   ('metric', 'predictions', 'n', 'error'),
   [
-    ('accuracy', [1] * 60, 60, 100 * (0.2 * 0.8 / 60) ** 0.5),
+    ('accuracy', [1] * 60, 60, 100 * (0.2 * 0.8 / 59) ** 0.5),
     ('f1', [1] * 60, 60, None),
     ('accuracy', [1] * 59, None, None),
     ('accuracy', [], None, None),
@@ -45,6 +45,14 @@ def test_n_comes_from_t5s_text_files(tmp_path, metric, predictions, n, error):
   made_runs.evaluated(tmp_path, 'mine', 100, {metric: 20.0}, *files)
   (found,) = only(tmp_path).results
   assert (found.n, found.standard_error) == (n, error and pytest.approx(error))
+
+
+def test_answers_to_one_question_count_once(tmp_path):
+  targets = [{'value': [0], 'group': (0, i // 2)} for i in range(6)]
+  files = targets, [{'value': 0}] * 6
+  made_runs.evaluated(tmp_path, 'mine', 100, {'em': 20.0}, *files)
+  (found,) = only(tmp_path).results
+  assert (found.n, found.unit) == (3, 'question')
 
 
 def test_scores_may_be_in_a_folder_of_any_name(tmp_path):
@@ -63,7 +71,7 @@ def test_log_perplexity(tmp_path):
 
 @pytest.mark.parametrize(
   ('length', 'n', 'error'),
-  [(1, 400, (0.25 * 0.75 / 400) ** 0.5), (2, None, None)],
+  [(1, 400, (0.25 * 0.75 / 399) ** 0.5), (2, None, None)],
 )
 def test_classes_are_counted_by_their_only_token(tmp_path, length, n, error):
   measures = {'sequence_accuracy': 0.25, 'num_eval_tokens': 400}
@@ -78,7 +86,7 @@ def test_curves(tmp_path):
   made_runs.trained(tmp_path)
   run = only(tmp_path)
   loss = {1: 5, 20: 4.8, 40: 4.6, 60: 4.4}
-  assert run.curves[runs.LOSS] == pytest.approx(loss)
+  assert run.losses == {'': pytest.approx(loss)}
   assert run.steps_per_second == pytest.approx(4.0)
   assert run.steps == [100]
 

@@ -1,6 +1,5 @@
 """Tables: what a cell says, which number is best, and what the notes add."""
 
-import dataclasses
 import json
 import math
 import re
@@ -11,8 +10,8 @@ import pytest
 from t5.evaluation import eval_utils
 
 from synth_mtf.errors import UserError
-from synth_mtf.results import layouts, tables, views
-from synth_mtf.results.layouts import LAYOUTS, Measure
+from synth_mtf.results import tables, views
+from synth_mtf.results.layouts import LAYOUTS
 from tests.results.made_runs import COLA, result
 from tests.results.made_runs import fake as run
 
@@ -77,7 +76,7 @@ def test_a_column_per_task_with_all_its_metrics_and_the_average():
   shown = grid(run('a', *scores_of(GLUE)))
   assert shown.headers == [
     *('Model', 'GLUE', 'CoLA', 'SST', 'MRPC', 'STSB', 'QQP', 'MNLI', 'QNLI'),
-    *('RTE', 'Steps/s', 'Params'),
+    *('GLUE RTE', 'Steps/s', 'Params'),
   ]
   row = cells(run('a', *scores_of(GLUE)))['a']
   assert row['MRPC'] == '30.0/50.0'
@@ -88,7 +87,7 @@ def test_a_column_per_task_with_all_its_metrics_and_the_average():
 
 
 @pytest.mark.parametrize('prefix', ['', 'synth_'])
-def test_averages_are_t5s(prefix):
+def test_averages_are_t5s_and_the_papers(prefix):
   both = {**GLUE, **SUPER_GLUE}
   names = {eval_utils.METRIC_NAMES[tag].name: both[tag] for tag in both}
   expected = eval_utils.compute_avg_glue(pd.DataFrame([names]))
@@ -103,17 +102,16 @@ def test_what_is_missing_is_a_dash():
   whole = run('whole', *scores_of(GLUE))
   row = cells(whole, run('hole', *scores_of(hole)))['hole']
   assert (row['QNLI'], row['QQP'], row['GLUE']) == ('-', '60.0/-', '-')
-  assert row['RTE'] == '100.0'
+  assert row['GLUE RTE'] == '100.0'
 
 
-def test_what_is_not_defined_is_a_dash_and_counts_as_0():
+def test_what_is_not_defined_is_a_dash_and_so_is_its_average():
   values = {**GLUE, 'glue_stsb_v002/pearson_corrcoef': NAN}
   one = run('a', *scores_of(values))
   row = cells(one, layout='glue')['a']
-  assert row['STSB'] == '-/50.0'
-  assert row['GLUE'] == f'{(10 + 20 + 40 + 25 + 60 + 80 + 90 + 100) / 8:.1f}'
+  assert (row['STSB'], row['GLUE']) == ('-/50.0', '-')
   notes = grid(one, layout='glue').notes
-  assert 'a: not defined in at least one run: STSB.' in notes
+  assert 'a: not defined in at least one run: GLUE, STSB.' in notes
 
 
 def test_an_unknown_task_has_a_column_of_its_own():
@@ -313,7 +311,8 @@ def test_errors_and_counts():
   assert (shown['a']['SST'], shown['b']['SST']) == ('50.0 (7.9)', '60.0')
   assert shown['n']['SST'] == '40-50'
   assert shown['n']['Log ppl'] == '70 tokens'
-  assert cells(a, b)['n']['Log ppl'] == ''
+  question = score('super_glue_multirc_v102/f1', 9.0, n=1, unit='question')
+  assert cells(run('a', question))['n']['MultiRC'] == '1 question'
 
 
 def test_the_training_split_is_warned_of():
@@ -345,48 +344,15 @@ def test_the_paper_and_the_difference():
   assert (shown['Log ppl'], shown['Params']) == ('', '254M')
 
 
-ONE = [Measure('accuracy', ())]
-BOTH = [*ONE, Measure('F1', ())]
-LOWER = Measure('log perplexity', (), '{:.3f}'.format, -1)
-THREE = [[(3, 0.01, 70_000)], [(2, 0.01, 70_000)], [(2.5, 0.01, 70_000)]]
-
-
-@pytest.mark.parametrize(
-  ('measures', 'models', 'expected'),  # a model has a value, error, n each
-  [
-    # Errors of 3 and 4: that of the difference is 5.
-    (ONE, [[(50, 3)], [(64.5, 4, 64)]], ''),
-    (ONE, [[(50, 3)], [(65.0, 4, 64)]], ''),
-    (ONE, [[(50, 3)], [(65.5, 4, 64)]], 'X (b 65.5, a 50.0)'),
-    # The first metric with a significant difference.
-    (BOTH, [[(50, 1), (60, 1)], [(51, 1), (90, 1)]], 'X (b 90.0, a 60.0)'),
-    (BOTH, [[(50, 1), (60, 1)], [(80, 1), (61, 1)]], 'X (b 80.0, a 50.0)'),
-    (BOTH, [[(50, 1), (60, 1)], [(80, 1), (90, 1)]], 'X (b 80.0, a 50.0)'),
-    (BOTH, [[(50, 1), (60, 1)], [(51, 1), (61, 1)]], ''),
-    ([LOWER], THREE, 'X (b 2.000, a 3.000, n = 70,000)'),
-    ([dataclasses.replace(LOWER, better=0)], THREE, ''),
-    # Without errors, an error, a score, a difference, another model.
-    (ONE, [[(10, None, 64)], [(90, None, 64)]], ''),
-    (ONE, [[(10, 1, 64)], [(90, None, 64)]], ''),
-    (ONE, [[(10, 1, 64)], [(NAN, None, 64)]], ''),
-    (ONE, [[(10, 0, 64)], [(10, 0, 64)]], ''),
-    (ONE, [[(10, 1, 64)]], ''),
-  ],
-)
-def test_significant_differences(measures, models, expected, monkeypatch):
-  tagged = [
-    dataclasses.replace(one, tags=[f't/{i}']) for i, one in enumerate(measures)
-  ]
-  column = layouts.Column('X', tagged, 'X')
-  monkeypatch.setitem(LAYOUTS, 'test', layouts.Layout('', [column]))
-  runs = [
-    run(name, *(score(f't/{i}', v, 1, *x) for i, (v, *x) in enumerate(found)))
-    for name, found in zip('abc', models)
-  ]
-  notes = views.notes(tables.make(runs, 'test'))
-  found = [note for note in notes if note.startswith('Significant differences')]
-  shown = [note.partition('): ')[2].rstrip('.') for note in found]
-  assert shown == [expected] * bool(expected)
+def test_single_runs_are_said_to_say_nothing():
+  note = 'One run says nothing about its model'
+  for runs, expected in (
+    ([run('a', cola(1.0)), run('b', cola(99.0))], True),
+    ([*seeds(1.0, 2.0), run('b', cola(99.0))], True),
+    ([*seeds(1.0, 2.0), *seeds(3.0, 4.0, label='T5 (V)')], False),
+    ([run('a', cola(1.0))], False),
+  ):
+    assert (note in ' '.join(grid(*runs).notes)) == expected
 
 
 @pytest.mark.parametrize('errors', [False, True])

@@ -177,8 +177,8 @@ def test_the_user_sees_progress_and_results(estimator, tmp_path, capfd):
     evaluate(estimator, tmp_path)
   assert capfd.readouterr().err.splitlines()[:3] == [
     'decode, step 100  ...',
-    '100  cola  accuracy 75 +- 25',
-    '100  cola  ones 1',
+    '100  cola  accuracy 75 +- 25  n = 4',
+    '100  cola  ones 1  n = 4',
   ]
   evaluate(estimator, tmp_path)
   assert not capfd.readouterr().err, 'the stock command prints what it prints'

@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 
 from synth_mtf.checkpoints import folder
 from synth_mtf.errors import UserError
-from synth_mtf.host import patches
+from synth_mtf.host import events, patches
 from synth_mtf.run import hooks, training
 from synth_mtf.run.output import Console
 
@@ -37,8 +37,9 @@ def shown_by(model_dir='', total=20, stop=lambda: None, stream=None):
 
 
 @pytest.mark.parametrize('total', [11, 20])
-def test_the_loss_is_averaged_over_steps(monkeypatch, total):
+def test_the_final_loss_is_that_of_the_last_steps(monkeypatch, total, tmp_path):
   monkeypatch.setattr(hooks, '_SECONDS_BETWEEN_REPORTS', 1e9)
+  monkeypatch.setattr(hooks, '_LAST_STEPS', 3)
   monkeypatch.setenv('SYNTH_MTF_PROGRESS_SECONDS', '0')
   stream = io.StringIO()
   now = [0.0]
@@ -50,14 +51,16 @@ def test_the_loss_is_averaged_over_steps(monkeypatch, total):
     with tf.control_dependencies([loss]):
       train = tf.assign_add(step, 1)
     monkeypatch.setattr(time, 'monotonic', lambda: now[0])
-    hook = shown_by(total=total, stream=stream)
+    hook = shown_by(tmp_path, total=total, stream=stream)
     with tf.train.SingularMonitoredSession([hook], scaffold) as session:
       for _ in range(4):
         session.run(train)
         now[0] += 0.5
   assert stream.getvalue().splitlines()[1:] == [
-    f'train  11/{total}  loss 8.500  1.5/s  {round((total - 11) / 1.5)} s left'
+    f'train  11/{total}  loss 9.000 (last 3 steps)  1.5/s  '
+    f'{round((total - 11) / 1.5)} s left'
   ]
+  assert events.read(str(tmp_path)) == {'loss': {11: 10.0}}
 
 
 def test_a_signal_ends_the_session_after_its_step():

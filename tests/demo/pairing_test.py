@@ -1,0 +1,52 @@
+"""Sign tests over examples: by hand, and what is compared."""
+
+import pandas as pd
+import pytest
+
+from synth_mtf.demo.pairing import compared, of_examples
+from synth_mtf.errors import UserError
+from synth_mtf.results import records
+
+
+@pytest.mark.parametrize(
+  ('better', 'worse', 'tasks', 'is_significant'),
+  [
+    (8, 0, 1, True),  # 2 / 2^8 = 0.0078
+    (7, 0, 1, False),  # 0.0156
+    (8, 0, 2, False),
+    (9, 0, 2, True),
+    (11, 1, 1, True),  # 2 (1 + 12) / 2^12 = 0.0063
+    (10, 1, 1, False),  # 0.0117
+    (0, 0, 1, False),
+  ],
+)
+def test_sign_test(better, worse, tasks, is_significant):
+  both = [(1, 0)] * better + [(0, 1)] * worse + [(1, 1)] * 3 + [(1, None)]
+  models = {
+    model: pd.DataFrame({'synth_a': one, **dict.fromkeys('bc'[: tasks - 1], 1)})
+    for model, one in zip('vr', zip(*both))
+  }
+  title, *lines = compared(models, 'examples').splitlines()
+  assert title == f'Sign tests over examples, p < 0.01 over all {tasks}:'
+  n = len(both) - 1
+  means = f'v {(better + 3) / n:.3g}, r {(worse + 3) / n:.3g}'
+  no = '  no significant difference'
+  assert lines == [f'  a: {means} (n = {n})' if is_significant else no]
+
+
+def test_scores_of_examples(tmp_path):
+  nothing = of_examples(tmp_path)
+  for step, read_as in ((1, [0, 0, 0]), (2, [1, 0, -1])):
+    for task, targets in (('cola', [1, 1, 0]), ('stsb', [1.0, 1.0, 0.0])):
+      examples = [
+        {'read_as': one, 'target_read_as': target}
+        for one, target in zip(read_as, targets)
+      ]
+      records.add_predictions(tmp_path, task, 'validation', step, examples)
+  found = of_examples(tmp_path)
+  assert found.to_dict() == {'cola': {0: 1, 1: 0, 2: 0}}
+  assert compared({'v': found, 'r': nothing}, 'examples') == ''
+  with (tmp_path / records.PREDICTIONS).open('a') as stream:
+    stream.write('{"task": "cola"}\n')
+  with pytest.raises(UserError, match='cut or altered .KeyError'):
+    of_examples(tmp_path)
