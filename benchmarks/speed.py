@@ -18,9 +18,10 @@ The sections are
 A name is `SelfAttention` (T5's own layer, the baseline), a file in gin/variants
 or `mtf MODE` (mesh_tensorflow's Synthesizer). In whole models, `NAME, fast_cpu`
 adds all of common/fast_cpu.gin; everything else is T5's. --checkout times the
-same names in another checkout of this project (`before: NAME`). --torch and
---jax give the Python of an environment that has the framework, and transformers
-for decoding (`torch: V fused`).
+same names in another checkout of this project (`before: NAME`), or in this one
+in another environment (`--checkout . --python ../other/bin/python`). --torch
+and --jax give the Python of an environment that has the framework, and
+transformers for decoding (`torch: V fused`).
 
 Each framework and checkout has its own process; in `memory`, each layer and
 length has one. The processes take turns, one step each, and are compared round
@@ -151,7 +152,7 @@ def _entries(
     same |= {'beams': args.beams, 'targets': args.targets}
     torch_layers = ('eager', 'sdpa')
   has_layers = section in ('layer', 'decode')
-  before = args.checkout and sys.executable
+  before = args.checkout and args.python
   ours = [name for name in chosen if not name.startswith('mtf ')]
   for prefix, python, module, checkout, sizes, steps in (
     ('', sys.executable, '_ours', '', shape, chosen),
@@ -198,7 +199,8 @@ def _process(
 ) -> dict[str, float]:
   """Returns median seconds and peak bytes of a process with one or no step."""
   shape = {'size': args.size, 'batch': 1, 'length': length, 'fill': args.fill}
-  words = [sys.executable, '-m', 'benchmarks._ours', 'layer', json.dumps(shape)]
+  python = args.python if checkout else sys.executable
+  words = [python, '-m', 'benchmarks._ours', 'layer', json.dumps(shape)]
   worker = Worker([*words, *filter(None, [name])], checkout)
   seconds = [worker.seconds(name)[0] for _ in range(args.rounds) if name]
   peak = float(worker.peak())
@@ -216,6 +218,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   add('sections', nargs='*', default=['layer'], metavar='SECTION')
   add('--names', nargs='+', help='default: as the section has')
   add('--checkout', default='', help='the folder of another checkout')
+  add('--python', default=sys.executable, help='which runs that checkout')
   add('--torch', help='the python of an environment with torch')
   add('--jax', help='the python of an environment with jax')
   add('--size', default='base', help='a file of gin/sizes; of ours alone')

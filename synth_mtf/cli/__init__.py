@@ -118,5 +118,5 @@ class _Parser(argparse.ArgumentParser):
   def error(self, message: str) -> NoReturn:
     wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
     if wrong:
-      message += nearest(wrong[1], re.findall(r"'(.*?)'", wrong[2]))
+      message += nearest(wrong[1], re.findall(r"[^', ]+", wrong[2]))
     super().error(message)
