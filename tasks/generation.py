@@ -66,7 +66,8 @@ class StoryReader(formats.FolderReader):
     for folder in ('url_lists', ''):
       urls = os.path.join(path, folder, f'all_{self._urls}.txt')
       if storage.is_file(urls):
-        hashes = _get_url_hashes(urls)
+        with storage.explained(urls):
+          hashes = _get_url_hashes(urls)
         return [file for file, stem in stems.items() if stem in hashes]
     return [f for f, stem in stems.items() if stem[0] in self._first_digits]
 

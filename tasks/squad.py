@@ -40,7 +40,7 @@ def _parsed(path: str, expected: str, _state: str) -> Any:
     text = formats.decode(stream.read())
   try:
     return json.loads(text)
-  except (json.JSONDecodeError, RecursionError) as error:
+  except (ValueError, RecursionError) as error:  # or an endless integer
     raise RowError(
       f'JSON that does not parse ({error.args[0]})',
       expected,

@@ -56,8 +56,10 @@ class SentenceReader(Reader):
 
   def parse(self, record: Record, number: int, columns: Any) -> Items:
     text = self.text(record)
-    kept = self._validation in (None, held_out(text))
-    return [{'text': text}] if text.strip() and kept else []
+    if self._validation is None:  # official files: all, as TFDS keeps them
+      return [{'text': text}]
+    kept = text.strip() and held_out(text) == self._validation
+    return [{'text': text}] if kept else []
 
   def text(self, record: Record) -> str:
     return formats.decode(record.unmarked.replace(b'\r', b'')).strip()

@@ -203,8 +203,7 @@ class FolderReader(Reader):
     return sorted(
       os.path.join(path, folder, name)
       for folder in self.folders
-      if tf.io.gfile.isdir(os.path.join(path, folder))
-      for name in tf.io.gfile.listdir(os.path.join(path, folder))
+      for name in storage.names(os.path.join(path, folder))
       if name.endswith(self.suffix)
     )
 
@@ -232,7 +231,7 @@ def json_row(record: Record, structure: Mapping[str, Any]) -> dict[str, Any]:
   text = line_text(record)
   try:
     row = json.loads(text)
-  except (json.JSONDecodeError, RecursionError) as error:
+  except (ValueError, RecursionError) as error:  # or an endless integer
     column = getattr(error, 'colno', 1)
     raise RowError(
       f'JSON that does not parse (column {column}, after '

@@ -8,6 +8,7 @@ import hashlib
 import io
 import os
 import re
+import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
@@ -31,21 +32,39 @@ def is_gzip(path: str) -> bool:
 
 
 def is_file(path: str) -> bool:
-  """Whether `path` is a file; rejects a pipe, which would block."""
+  """Whether there is a file; rejects a folder, or a pipe, which would block."""
   if not is_local(path):
     return tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
-  if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+  with explained(path):
+    try:
+      mode = os.stat(path).st_mode
+    except PermissionError:
+      raise
+    except OSError:  # nothing is there, or a link that leads nowhere
+      return False
+  if not stat.S_ISREG(mode):
     raise UserError(
-      f'{path} is a pipe, a socket or a device; expected a regular file.'
+      f'{path} is a folder, a pipe, a socket or a device; expected a regular '
+      'file.'
     )
-  return os.path.isfile(path)
+  return True
+
+
+def names(folder: str) -> list[str]:
+  """Returns the names in a folder, none if there is no folder."""
+  with explained(folder):
+    return tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
 
 
 @contextlib.contextmanager
-def _explained(path: str) -> Iterator[None]:
-  """Converts errors of reading a file to a UserError."""
+def explained(path: str) -> Iterator[None]:
+  """Converts errors of reading a file or a folder to a UserError."""
   try:
     yield
+  except UnicodeDecodeError as error:
+    raise UserError(
+      f'{path}: {error.object[:60]!r} is not UTF-8; convert or rename it.'
+    ) from error
   except (*_DAMAGE, OSError, tf.errors.OpError) as error:
     fix = 'Check that it exists and that you may read it.'
     if isinstance(error, _DAMAGE):
@@ -56,7 +75,7 @@ def _explained(path: str) -> Iterator[None]:
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[Any]:
   """Opens a file; errors while it is open are raised as a UserError."""
-  with _explained(path), _open(path) as raw:
+  with explained(path), _open(path) as raw:
     yield gzip.GzipFile(fileobj=raw) if is_gzip(path) else raw
 
 
@@ -117,7 +136,7 @@ def find(folder: str, pattern: str) -> list[str]:
   )
   start = len(os.path.join(folder, ''))
   root = os.path.join(folder, pattern[: pattern.index('*')].rpartition('/')[0])
-  with _explained(root):
+  with explained(root):
     found = [
       path for path in _files_below(root) if wanted.fullmatch(path[start:])
     ]
@@ -144,16 +163,21 @@ def _files_below(root: str) -> Iterator[str]:
 
 def total_bytes(paths: Iterable[str]) -> int:
   """Returns the total size of the files."""
-  return sum(tf.io.gfile.stat(path).length for path in paths)
+  total = 0
+  for path in paths:
+    with explained(path):
+      total += tf.io.gfile.stat(path).length
+  return total
 
 
 def state(paths: Iterable[str]) -> str:
   """Returns a digest of sizes and times that changes when a file changes."""
   digest = hashlib.sha256()
   for path in paths:
-    with _explained(path):
-      stat = tf.io.gfile.stat(path)
+    with explained(path):
+      found = tf.io.gfile.stat(path)
       # The change time updates even if the modification time is preserved.
       changed = os.stat(path).st_ctime_ns if is_local(path) else 0
-    digest.update(repr((path, stat.length, stat.mtime_nsec, changed)).encode())
+    what = path, found.length, found.mtime_nsec, changed
+    digest.update(repr(what).encode())
   return digest.hexdigest()

@@ -293,3 +293,25 @@ def test_wsc_is_refused_where_t5_would_end_the_run(
       tasks.check([_WSC_TASK], ['train'])
   else:
     tasks.check([_WSC_TASK], ['train'])
+
+
+def test_sentences_of_white_space_only(data_dir, tmp_path):
+  folder = 'lm1b/training-monolingual.tokenized.shuffled'
+  text = 'One .\n\u00a0\n\u0085\n\u2028\n\nFour\u2028x .\n'.encode()
+  path = write(data_dir / folder / 'news.en-00001-of-00100', text)
+  assert _ours('synth_lm1b') == _tfds('lm1b:1.1.0', tmp_path, [str(path)])
+
+
+def test_names_and_lists_that_are_not_utf8_and_folders_are_named(data_dir):
+  stories = 'cnn_dailymail/cnn/stories'
+  write(data_dir / stories / '1.story', b'A.')
+  write(data_dir / 'cnn_dailymail/url_lists/all_train.txt', b'\xe9\n')
+  write(data_dir / 'dpr/train.c.txt/a', b'')
+  write(data_dir / 'corpus/\udce9.txt', b'A.')
+  for name, place in (
+    ('cnn_dailymail_v002', 'all_train.txt'),
+    ('dpr_v001_simple', 'train.c.txt is a folder'),
+    ('text_span_corruption', 'corpus'),
+  ):
+    with pytest.raises(UserError, match=place):
+      tasks.check([f'synth_{name}'], ['train'])
