@@ -18,18 +18,20 @@ from tests.results import made_runs
 
 pytestmark = pytest.mark.slow  # decodes
 
-BINDINGS = ("utils.run.sequence_length = {'inputs': 64, 'targets': 12}",)
+BINDINGS = (
+  "utils.run.sequence_length = {'inputs': 64, 'targets': 12}",
+  "get_vocabulary.mixture_or_task_name = 'synth_text_span_corruption'",
+)
 INPUTS = ['cola sentence: A.', 'b', 'rte sentence1: The boat is red.']
 TARGETS = ['yes', 'no', 'entailment']
 
 
 def write(folder, *bindings):
   """Writes a run of a tiny model of bytes, with random weights."""
-  vocab, most = model.VOCAB, 'Unitransformer.max_length = 64'
+  most = 'Unitransformer.max_length = 64'
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(model, 'VOCAB', 384)
     model.write(folder, 'random_vanilla', [*BINDINGS, most, *bindings])
-  assert vocab == model.VOCAB
   (folder / 'operative_config.gin').write_text(gin.config_str())
   gin.clear_config()
   records.record_vocabulary(vocabulary.load('bytes'), str(folder))
@@ -45,7 +47,10 @@ def test_batches_change_nothing_and_gin_is_left_alone(folder, tmp_path):
   gin.parse_config('SelfAttention.num_heads = 77')
   before = gin.config_str()
   copy = shutil.copytree(folder, tmp_path / 'run')
-  with synth_mtf.load(copy) as one, synth_mtf.load(folder, step=7) as other:
+  with (
+    synth_mtf.load(copy, step=7) as one,
+    synth_mtf.load(folder, step=7) as other,
+  ):
     shutil.rmtree(copy)
     assert gin.config_str() == before
     for beams in (1, 4):
@@ -53,7 +58,7 @@ def test_batches_change_nothing_and_gin_is_left_alone(folder, tmp_path):
       assert texts == [other.predict([x], beams=beams)[0] for x in INPUTS]
     scores = one.score(INPUTS, TARGETS)
     alone = [one.score([x], [y])[0] for x, y in zip(INPUTS, TARGETS)]
-    np.testing.assert_allclose(scores, alone, rtol=1e-5)
+    np.testing.assert_allclose(scores, alone, rtol=1e-4)
     assert max(scores) < 0 and one.predict([]) == []
     found = one.attention(INPUTS, TARGETS)
     assert found.stacks['cross'].weights.shape == (2, 3, 3, 11, 32)
