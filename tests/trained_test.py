@@ -19,7 +19,7 @@ from tests.results import made_runs
 pytestmark = pytest.mark.slow  # decodes
 
 BINDINGS = (
-  "utils.run.sequence_length = {'inputs': 64, 'targets': 12}",
+  "utils.run.sequence_length = {'inputs': 64, 'targets': 16}",
   "get_vocabulary.mixture_or_task_name = 'synth_text_span_corruption'",
 )
 INPUTS = ['cola sentence: A.', 'b', 'rte sentence1: The boat is red.']
@@ -100,7 +100,7 @@ def test_folders_that_do_not_fit(folder, tmp_path):
   ):
     with pytest.raises(UserError, match=message):
       synth_mtf.load(*words)
-  made_runs.trained(tmp_path / 'other')
+  made_runs.trained(tmp_path / 'other', bindings=BINDINGS)
   with pytest.raises(UserError, match='has 128 rows'):
     synth_mtf.load(tmp_path / 'other', vocabulary='bytes')
 
