@@ -1,5 +1,10 @@
 """The public names; importing them registers them with gin."""
 
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
 import gin
 import mesh_tensorflow as mtf
 
@@ -22,6 +27,9 @@ from synth_mtf.synthesizers import *  # noqa: F403
 from synth_mtf.synthesizers import FUNCTIONS
 from synth_mtf.synthesizers.base import SynthesizingFunction
 
+if TYPE_CHECKING:
+  from synth_mtf.trained import TrainedModel
+
 __all__ = [  # noqa: PLE0604
   'Adafactor',
   'ConvReluDense',
@@ -35,6 +43,7 @@ __all__ = [  # noqa: PLE0604
   'SynthesizingFunction',
   'cross_attention',
   'feed_forward',
+  'load',
   'self_attention',
   'warm_start',
   *FUNCTIONS,
@@ -45,3 +54,23 @@ Adafactor = gin.external_configurable(
   mtf.optimize.AdafactorOptimizer, 'Adafactor', module='synth_mtf'
 )
 gin_files.make_readable()
+
+
+def load(
+  folder: str | os.PathLike[str],
+  step: int | None = None,
+  vocabulary: str | None = None,
+) -> TrainedModel:
+  """Loads a trained model; docs/python.md shows what it does.
+
+  Args:
+    folder: a model folder, or a demo folder that holds one run.
+    step: of the checkpoint; None is the last.
+    vocabulary: a SentencePiece `.model` or `'bytes'`; None is the run's own.
+
+  Raises:
+    UserError: the run cannot be read, or does not fit the vocabulary.
+  """
+  from synth_mtf.trained import TrainedModel  # imports T5, which takes seconds
+
+  return TrainedModel(os.fspath(folder), step, vocabulary)

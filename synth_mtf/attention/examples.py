@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Optional
 
 import gin
 import seqio
@@ -17,7 +18,7 @@ from synth_mtf.host import errors
 Texts = Mapping[str, Sequence[str]]
 Ids = Sequence[Sequence[int]]
 
-_FEATURES = {'encoder': 'inputs', 'decoder': 'targets'}
+FEATURES = {'encoder': 'inputs', 'decoder': 'targets'}
 _SIDES = {  # by the host's model_type
   'bitransformer': ['encoder', 'decoder'],
   'lm': ['decoder'],
@@ -73,7 +74,7 @@ def vocabulary() -> Mapping[str, seqio.Vocabulary]:
 
 def defaults() -> Examples:
   """Returns `DEFAULTS` for the sides of the model that gin configures."""
-  features = [_FEATURES[side] for side in _sides()]
+  features = [FEATURES[side] for side in sides()]
   return from_texts({feature: DEFAULTS[feature] for feature in features})
 
 
@@ -83,17 +84,17 @@ def from_texts(texts: Texts) -> Examples:
   Without targets, only the encoder of an encoder-decoder model is shown. A
   model with one side accepts either.
   """
-  sides = _sides()
+  names = sides()
   given = [found for found in texts.values() if found]
-  if len(sides) == 1:
-    by_side = dict(zip(sides, given))
+  if len(names) == 1:
+    by_side = dict(zip(names, given))
   else:
-    by_side = {s: texts[f] for s, f in _FEATURES.items() if texts.get(f)}
-  if sides[0] not in by_side or len(by_side) < len(given):
+    by_side = {s: texts[f] for s, f in FEATURES.items() if texts.get(f)}
+  if names[0] not in by_side or len(by_side) < len(given):
     raise UserError(
       'expected inputs, with or without their targets'
-      if len(sides) > 1
-      else f'expected inputs or targets, not both: the model has one {sides[0]}'
+      if len(names) > 1
+      else f'expected inputs or targets, not both: the model has one {names[0]}'
     )
   if len({len(found) for found in given}) > 1:
     counts = ' and '.join(f'{len(texts[name])} {name}' for name in texts)
@@ -137,32 +138,32 @@ def from_file(path: str) -> Examples:
 def from_task(name: str, split: str, count: int) -> Examples:
   """Reads the first examples of a task or mixture, as a model receives them."""
   tasks.check([name], [split])
-  sides = {side: _FEATURES[side] for side in _sides()}
-  lengths = _lengths() or dict.fromkeys(sides.values(), 512)
+  features = {side: FEATURES[side] for side in sides()}
+  most = lengths() or dict.fromkeys(features.values(), 512)
   with tf.Graph().as_default():
-    dataset = tasks.get(name).get_dataset(lengths, split, shuffle=False, seed=0)
+    dataset = tasks.get(name).get_dataset(most, split, shuffle=False, seed=0)
     rows = list(tfds.as_numpy(dataset.take(count)))
   if not rows:
     raise UserError(f'{name} has no examples in its split {split!r}')
   known = vocabulary()
   ids = {
     side: [row[feature].tolist() for row in rows]
-    for side, feature in sides.items()
+    for side, feature in features.items()
     if feature in rows[0]
   }
   texts = {s: [known[s].decode(row) for row in ids[s]] for s in ids}
   return _examples(ids, texts, known)
 
 
-def _lengths() -> Mapping[str, int]:
+def lengths() -> Mapping[str, int]:
   """The run's maximum lengths, by feature; empty if they are not configured."""
   found = gin.get_bindings(utils.run).get('sequence_length') or {}
   if isinstance(found, int):
-    return dict.fromkeys(_FEATURES.values(), found)
+    return dict.fromkeys(FEATURES.values(), found)
   return found
 
 
-def _sides() -> list[str]:
+def sides() -> list[str]:
   """The sides of the model that gin configures."""
   model_type = gin.get_bindings(utils.run, resolve_references=False).get(
     'model_type', 'bitransformer'
@@ -175,17 +176,21 @@ def _sides() -> list[str]:
   return _SIDES[model_type]
 
 
+def require_short(side: str, rows: Ids, most: Optional[int]) -> None:
+  """Raises a UserError if a row has more tokens than the model takes."""
+  longest = max(map(len, rows))
+  if most and longest > most:
+    raise UserError(
+      f'a text of the {side} has {longest} tokens, and the model takes {most} '
+      '(utils.run.sequence_length): shorten it'
+    )
+
+
 def _examples(
   ids: Mapping[str, Ids], texts: Texts, known: Mapping[str, seqio.Vocabulary]
 ) -> Examples:
-  lengths = _lengths()
   for side, rows in ids.items():
-    longest = max(map(len, rows))
-    if longest > lengths.get(_FEATURES[side], longest):
-      raise UserError(
-        f'a text of the {side} has {longest} tokens, and the model takes '
-        f'{lengths[_FEATURES[side]]} (utils.run.sequence_length): shorten it'
-      )
+    require_short(side, rows, lengths().get(FEATURES[side]))
   tokens = {s: [_pieces(row, known[s]) for row in ids[s]] for s in ids}
   if 'decoder' in tokens:
     tokens['decoder'] = [[_START, *row[:-1]] for row in tokens['decoder']]

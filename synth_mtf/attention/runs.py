@@ -1,7 +1,8 @@
 """Computes the attention of runs in the graph that a run would build.
 
-The run's model is built from its configuration and called once on all examples,
-one per row, while `layer.recording` records its layers.
+The run's model is built from its configuration and called on all examples, one
+per row, while `layer.recording` records its layers. `Loaded` keeps a model with
+its weights, also to compute something else (`synth_mtf.trained`).
 """
 
 import importlib
@@ -13,6 +14,7 @@ from typing import Any, Optional, Union
 import gin
 import mesh_tensorflow as mtf
 import numpy as np
+import seqio
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow import placement_mesh_impl
 from mesh_tensorflow.transformer import transformer
@@ -29,6 +31,9 @@ from synth_mtf.host import model as models
 from synth_mtf.layer.recording import Alignment, recorded_by
 from synth_mtf.results import runs
 
+# Builds part of a graph: (model, rows by side, dtype, *options) -> (anything,
+# tensors).
+Build = Callable[..., tuple[Any, Any]]
 INITIAL = 'initial'
 LAST = 'last'
 _UNPACKED = (
@@ -51,6 +56,26 @@ def look(
     choose: returns the examples; called when gin has the run's configuration.
     vocabulary: as in `--vocabulary`; None uses the run's vocabulary.
   """
+  run, checkpoints, known = opened(folder, steps, vocabulary)
+  with errors.explained():  # T5's own vocabulary needs a network
+    examples = choose()
+  sizes = [one.vocab_size for one in known.values()]
+  found = []
+  for checkpoint in checkpoints:
+    with Loaded(sizes, checkpoint) as loaded:
+      found.append(attention(run, loaded, examples))
+  return found
+
+
+def opened(
+  folder: str, steps: Sequence[Union[int, str]], vocabulary: Optional[str]
+) -> tuple[
+  runs.Run, list[Optional[Checkpoint]], Mapping[str, seqio.Vocabulary]
+]:
+  """Finds a run and some of its checkpoints, and loads its configuration.
+
+  The arguments are those of `look`. Also returns the vocabularies, by side.
+  """
   run, *others = runs.read(folder)
   if others:
     raise UserError(
@@ -63,26 +88,14 @@ def look(
     for step, name in zip(steps, names)
   ]
   importlib.import_module('t5.data.mixtures')
-  label = run.label  # also configures
+  _ = run.label  # also configures
   run.configure()
   _choose_vocabulary(vocabulary, run.folder)
   with errors.explained():  # T5's own vocabulary needs a network
     known = examples_of.vocabulary()
     for checkpoint in filter(None, checkpoints):
       records.check_vocabulary(tuple(known.values()), checkpoint.path)
-    examples = choose()
-    sizes = [one.vocab_size for one in known.values()]
-  return [
-    Attention(
-      run=run.name,
-      label=label,
-      step=checkpoint.step if checkpoint else 0,
-      stacks=stacks(examples.ids, sizes, checkpoint),
-      tokens={s: _padded(rows, '') for s, rows in examples.tokens.items()},
-      texts={s: np.array(texts) for s, texts in examples.texts.items()},
-    )
-    for checkpoint in checkpoints
-  ]
+  return run, checkpoints, known
 
 
 def look_at_each(
@@ -116,123 +129,201 @@ def _choose_vocabulary(given: Optional[str], model_dir: str) -> None:
       gin.bind_parameter('synth_mtf.tasks.settings.vocabulary', given)
 
 
+class Loaded:
+  """A model that gin configures, with its weights in a session.
+
+  It computes in float32, with the weights as stored. Weights are read once; the
+  graph has a part for each function and shape of its arguments.
+
+  Args:
+    vocab_sizes: numbers of embeddings for inputs and targets.
+    checkpoint: holds the weights; None uses initial values.
+  """
+
+  def __init__(
+    self, vocab_sizes: Sequence[int], checkpoint: Optional[Checkpoint]
+  ) -> None:
+    self.checkpoint = checkpoint
+    self._vocab_sizes = vocab_sizes
+    self._graph = tf.Graph()
+    self._session = tf.Session(graph=self._graph)
+    self._parts: dict[Any, tuple[Any, Any, Any]] = {}
+
+  def __enter__(self) -> 'Loaded':
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    self.close()
+
+  def close(self) -> None:
+    """Frees the memory."""
+    self._session.close()
+
+  def run(
+    self, build: Build, rows: Mapping[str, Array], *options: Any
+  ) -> tuple[Any, Any]:
+    """Calls `build(model, rows, dtype, *options)` once for each shape of rows.
+
+    It returns anything, and tensors, whose values take their place here.
+    """
+    shapes = tuple((side, ids.shape) for side, ids in rows.items())
+    part = build, options, shapes
+    if part not in self._parts:
+      with self._graph.as_default(), errors.explained():
+        self._parts[part] = self._add(build, dict(shapes), options)
+    feeds, found, fetches = self._parts[part]
+    feed = {feeds[side]: ids for side, ids in rows.items()}
+    with errors.explained():
+      return found, self._session.run(fetches, feed)
+
+  def _add(
+    self,
+    build: Build,
+    shapes: Mapping[str, tuple[int, ...]],
+    options: Sequence[Any],
+  ) -> tuple[Any, Any, Any]:
+    with gin.unlock_config():
+      gin.parse_config(_UNPACKED)
+    tf.set_random_seed(0)
+    checkpoint = self.checkpoint
+    kinds = checkpoint and checkpoint.kinds[checkpoint.weights[0]]
+    master = tf.as_dtype(kinds.dtype if kinds else 'float32')
+    dtype = mtf.VariableDType(master, tf.float32, tf.float32)
+    graph = mtf.Graph()
+    mesh = mtf.Mesh(graph, 'mesh')
+    feeds, rows = {}, {}
+    for side, shape in shapes.items():
+      feeds[side] = tf.placeholder(tf.int32, shape)
+      dims = map(mtf.Dimension, ('batch', 'length'), shape)
+      rows[side] = mtf.import_tf_tensor(mesh, feeds[side], mtf.Shape([*dims]))
+    with tf.variable_scope(tf.get_variable_scope(), reuse=tf.AUTO_REUSE):
+      with foreign.bounded():
+        model = models.make_transformer(*self._vocab_sizes)
+        if checkpoint:
+          records.check_model(model, checkpoint.path)
+        found, fetches = build(model, rows, dtype, *options)
+      implementation = placement_mesh_impl.PlacementMeshImpl('', '', [''])
+      lowering = mtf.Lowering(graph, {mesh: implementation}, autostack=False)
+      copy = lowering.copy_masters_to_slices()
+    if not self._parts:
+      names = {v.name for v in graph.all_variables}
+      masters = [v for v in tf.global_variables() if v.op.name in names]
+      values = {}
+      if checkpoint:
+        comparison.require_same(masters, checkpoint)
+        values = {
+          v.initializer.inputs[1]: checkpoint[v.op.name] for v in masters
+        }
+      self._session.run([v.initializer for v in masters], values)
+    self._session.run(copy)
+    export = lowering.export_to_tf_tensor
+    return feeds, found, tf.nest.map_structure(export, fetches)
+
+
+def call(
+  model: models.Transformer, rows: Mapping[str, mtf.Tensor], dtype: Any
+) -> mtf.Tensor:
+  """Returns the logits of a model that is called on padded rows, by side."""
+  found = [rows[side] for side in ('encoder', 'decoder') if side in rows]
+  inputs, targets = found[0], found[-1]
+  segments = {}
+  if isinstance(model, transformer.Bitransformer):
+    if len(found) == 1:  # it needs targets even if only the encoder is shown
+      dims = [inputs.shape.dims[0], mtf.Dimension('length', 1)]
+      targets = mtf.ones(inputs.mesh, mtf.Shape(dims), tf.int32)
+  else:
+    segments['sequence_id'] = mtf.minimum(targets, 1)
+    if model.autoregressive:
+      inputs = transformer.autoregressive_inputs(targets, **segments)
+  logits, _ = model.call_simple(
+    inputs,
+    targets,
+    compute_loss=False,
+    mode='eval',
+    variable_dtype=dtype,
+    **segments,
+  )
+  return logits
+
+
+def padded(rows: Sequence[Sequence[Any]], padding: Any = 0) -> Array:
+  """Returns rows of one length as an array."""
+  return np.array(list(itertools.zip_longest(*rows, fillvalue=padding))).T
+
+
+def attention(
+  run: runs.Run,
+  loaded: Loaded,
+  examples: Examples,
+  pad: Callable[[str, Ids], Array] = lambda side, rows: padded(rows),
+) -> Attention:
+  """Computes the attention of a run's model on examples, padded by `pad`."""
+  return Attention(
+    run=run.name,
+    label=run.label,
+    step=loaded.checkpoint.step if loaded.checkpoint else 0,
+    stacks=stacks(examples.ids, loaded, pad),
+    tokens={s: padded(rows, '') for s, rows in examples.tokens.items()},
+    texts={s: np.array(texts) for s, texts in examples.texts.items()},
+  )
+
+
 def stacks(
   ids: Mapping[str, Ids],
-  vocab_sizes: Sequence[int],
-  checkpoint: Optional[Checkpoint],
+  loaded: Loaded,
+  pad: Callable[[str, Ids], Array] = lambda side, rows: padded(rows),
 ) -> dict[str, Stack]:
-  """Computes the attention of the model that gin configures.
+  """Computes the attention of a model.
 
   Args:
     ids: token ids, by side. With the encoder's alone, only the encoder's
       attention is computed.
-    vocab_sizes: numbers of embeddings for inputs and targets.
-    checkpoint: holds the weights; None uses initial values.
+    loaded: the model.
+    pad: pads the rows of a side.
   """
-  with gin.unlock_config():
-    gin.parse_config(_UNPACKED)
+  calls, values = loaded.run(
+    _alignments, {side: pad(side, rows) for side, rows in ids.items()}
+  )
+  lengths = {side: [len(row) for row in rows] for side, rows in ids.items()}
+  return {
+    name: _stack(found, lengths[queries], max(lengths[memory]))
+    for name, (queries, memory) in SIDES.items()
+    if (found := [one for one in zip(calls, values) if one[0].stack == name])
+  }
+
+
+def _alignments(
+  model: models.Transformer, rows: Mapping[str, mtf.Tensor], dtype: Any
+) -> tuple[list[Alignment], list[Any]]:
+  """Calls a model; returns the alignments on the given sides, with tensors."""
   calls: list[Alignment] = []
-  with tf.Graph().as_default(), errors.explained():
-    tf.set_random_seed(0)
-    graph = mtf.Graph()
-    with foreign.bounded(), recorded_by(calls.append):
-      model = models.make_transformer(*vocab_sizes)
-      if checkpoint:
-        records.check_model(model, checkpoint.path)
-      _call(model, mtf.Mesh(graph, 'mesh'), ids, checkpoint)
-    calls = [call for call in calls if SIDES[call.stack][0] in ids]
-    values = _evaluate(graph, calls, checkpoint)
+  with recorded_by(calls.append):
+    call(model, rows, dtype)
+  calls = [one for one in calls if SIDES[one.stack][0] in rows]
   if not calls:
     raise UserError(
       'none of these layers has attention weights over tokens: '
       + ', '.join(sorted({type(x).__name__ for _, x in models.layers(model)}))
     )
-  return {
-    name: _stack(found, [len(row) for row in ids[queries]])
-    for name, (queries, _) in SIDES.items()
-    if (found := [one for one in zip(calls, values) if one[0].stack == name])
-  }
-
-
-def _call(
-  model: models.Transformer,
-  mesh: mtf.Mesh,
-  ids: Mapping[str, Ids],
-  checkpoint: Optional[Checkpoint],
-) -> None:
-  """Calls the model on padded rows, in float32, with the weights as stored."""
-  is_pair = isinstance(model, transformer.Bitransformer)
-  if is_pair:  # the decoder needs targets even if only the encoder is shown
-    ids = {'decoder': [[1]] * len(ids['encoder']), **ids}
-  rows = []
-  for side in filter(ids.get, ('encoder', 'decoder')):
-    padded = tf.constant(_padded(ids[side], 0), tf.int32)
-    dims = zip(('batch', 'length'), padded.shape.as_list())
-    shape = mtf.Shape([mtf.Dimension(*dim) for dim in dims])
-    rows.append(mtf.import_tf_tensor(mesh, padded, shape))
-  inputs, targets = rows[0], rows[-1]
-  segments = {}
-  if not is_pair:
-    segments['sequence_id'] = mtf.minimum(targets, 1)
-    if model.autoregressive:
-      inputs = transformer.autoregressive_inputs(targets, **segments)
-  kind = checkpoint.kinds[checkpoint.weights[0]][0] if checkpoint else 'float32'
-  model.call_simple(
-    inputs,
-    targets,
-    compute_loss=False,
-    mode='eval',
-    variable_dtype=mtf.VariableDType(tf.as_dtype(kind), tf.float32, tf.float32),
-    **segments,
-  )
-
-
-def _padded(rows: Sequence[Sequence[Any]], padding: Any) -> Array:
-  return np.array(list(itertools.zip_longest(*rows, fillvalue=padding))).T
-
-
-def _evaluate(
-  graph: mtf.Graph, calls: Sequence[Alignment], checkpoint: Optional[Checkpoint]
-) -> list[Any]:
-  (mesh,) = {operation.mesh for operation in graph.operations}
-  lowering = mtf.Lowering(
-    graph,
-    {mesh: placement_mesh_impl.PlacementMeshImpl('', '', [''])},
-    autostack=False,
-  )
-  export = lowering.export_to_tf_tensor
-  fetches = [
-    (
-      export(call.logits),
-      export(call.weights),
-      [export(alpha) for alpha in call.alphas if alpha is not None],
-    )
-    for call in calls
+  return calls, [
+    (one.logits, one.weights, [a for a in one.alphas if a is not None])
+    for one in calls
   ]
-  names = {v.name for v in graph.all_variables}
-  masters = [v for v in tf.global_variables() if v.op.name in names]
-  values = {}
-  if checkpoint:
-    comparison.require_same(masters, checkpoint)
-    values = {v.initializer.inputs[1]: checkpoint[v.op.name] for v in masters}
-  with tf.Session() as session:
-    session.run([v.initializer for v in masters], values)
-    session.run(lowering.copy_masters_to_slices())
-    return session.run(fetches)
 
 
 def _stack(
-  layers: Sequence[tuple[Alignment, Any]], lengths: Sequence[int]
+  layers: Sequence[tuple[Alignment, Any]], lengths: Sequence[int], memory: int
 ) -> Stack:
-  """Joins the layers of a stack; `lengths` are the query lengths."""
-  logits = _joined([(call.logits, found[0]) for call, found in layers])
-  weights = _joined([(call.weights, found[1]) for call, found in layers])
+  """Joins the layers of a stack, given query lengths and the memory's most."""
+  given = np.s_[:, : len(lengths), :, : max(lengths), :memory]
+  logits = _joined([(one.logits, found[0]) for one, found in layers])[given]
+  weights = _joined([(one.weights, found[1]) for one, found in layers])[given]
   if weights.shape[1] > 1:
     is_token = np.arange(weights.shape[3]) < np.array(lengths)[:, None]
     weights = np.where(is_token[:, None, :, None], weights, np.float32(0))
   if logits.shape[1] == 1 and np.allclose(weights, weights[:, :1], 1e-6, 1e-9):
     weights = weights[:, :1]
-  functions, *others = {tuple(call.letters) for call, _ in layers}
+  functions, *others = {tuple(one.letters) for one, _ in layers}
   if others:
     return Stack(weights, logits)
   alphas = [

@@ -4,6 +4,7 @@ The host's files are not changed. This module does not import TensorFlow, since
 `prepare_host` must run before the host is imported.
 """
 
+import functools
 import importlib.util
 import sys
 import types
@@ -57,6 +58,19 @@ def find_packaged_gin_files() -> None:
     (read, is_packaged if read is packages.system_path_reader else exists)
     for read, exists in gin.config._FILE_READERS
   ]
+
+
+def separate_gin() -> Callable[[], AbstractContextManager[Any]]:
+  """Returns a context in which gin has another configuration, kept after it.
+
+  gin has a single one for the whole process, also for other threads.
+  """
+  import gin
+
+  state: dict[str, Any] = {'_IMPORTS': set(), '_CONFIG_IS_LOCKED': False}
+  for name in ('_CONFIG', '_OPERATIVE_CONFIG', '_SINGLETONS'):
+    state[name] = {}
+  return functools.partial(mock.patch.multiple, gin.config, **state)
 
 
 def before_each_run(check: Callable[[str, Optional[str]], None]) -> None:

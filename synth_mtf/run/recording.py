@@ -5,11 +5,14 @@ functions are wrapped; their behavior is otherwise unchanged. docs/runs.md
 describes both files.
 """
 
+import datetime
 import functools
 import importlib.metadata
 import inspect
 import os
 import platform
+import shlex
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Optional
 
@@ -27,6 +30,9 @@ from synth_mtf.results.layouts import PREFIX
 from synth_mtf.run import output
 
 _PACKAGES = 'tensorflow', 'mesh-tensorflow', 't5', 'seqio-nightly', 'gin-config'
+
+# Of the process: results of one evaluation have one origin.
+_BEGUN = datetime.datetime.now(datetime.timezone.utc).isoformat('T', 'seconds')
 
 
 class Recorder:
@@ -193,9 +199,15 @@ def _record(
     'synth-mtf': synth_mtf.__version__,
     **{name: installed[name] for name in _PACKAGES if name in installed},
   }
-  records.add_results(
-    folder, results, {'versions': versions, 'gin': gin.operative_config_str()}
-  )
+  made_with = {
+    'date': _BEGUN,
+    'command': shlex.join(sys.argv),
+    'machine': f'{platform.processor() or platform.machine()}, '
+    f'{os.cpu_count()} cores',
+    'versions': versions,
+    'gin': gin.operative_config_str(),
+  }
+  records.add_results(folder, results, made_with)
   console = output.console_beside_log()
   if console:
     for result in results:

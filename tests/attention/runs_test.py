@@ -130,7 +130,8 @@ def test_a_folder_of_several_runs(tmp_path):
 def stacks(path, variant, ids=IDS, bindings=()):
   gin_files.parse(model.files(variant), [*model.TINY, *bindings])
   sizes = [model.VOCAB, model.VOCAB]
-  return runs.stacks(ids, sizes, path and Checkpoint(path))
+  with runs.Loaded(sizes, path and Checkpoint(path)) as loaded:
+    return runs.stacks(ids, loaded)
 
 
 @pytest.fixture(scope='module')

@@ -1,8 +1,12 @@
 """What an evaluation writes beside T5's files, and shows."""
 
 import contextlib
+import datetime
 import functools
 import json
+import os
+import shlex
+import sys
 import types
 
 import gin
@@ -116,6 +120,10 @@ def test_metrics_and_predictions_of_examples(estimator, tmp_path):
   )
   assert run['versions']['synth-mtf'] == synth_mtf.__version__
   assert {'python', 'tensorflow', 't5'} <= set(run['versions'])
+  assert datetime.datetime.fromisoformat(run['date']).utcoffset() is not None
+  assert shlex.split(run['command']) == sys.argv
+  assert run['machine'].endswith(f' {os.cpu_count()} cores')
+  assert {origin['date'] for _, origin in found} == {run['date']}
   lines = (folder / records.PREDICTIONS).read_text().splitlines()
   predictions = list(map(json.loads, lines))
   assert len(predictions) == 8

@@ -1,0 +1,118 @@
+"""The four lines of Python, against NumPy and in batches of any size."""
+
+import json
+import os
+import shutil
+
+import gin
+import numpy as np
+import pytest
+
+import synth_mtf
+from synth_mtf.checkpoints import records
+from synth_mtf.errors import UserError
+from synth_mtf.tasks import vocabulary
+from tests import model
+from tests.checkout import CHECKOUT
+from tests.results import made_runs
+
+pytestmark = pytest.mark.slow  # decodes
+
+BINDINGS = (
+  "utils.run.sequence_length = {'inputs': 64, 'targets': 16}",
+  "get_vocabulary.mixture_or_task_name = 'synth_text_span_corruption'",
+)
+INPUTS = ['cola sentence: A.', 'b', 'rte sentence1: The boat is red.']
+TARGETS = ['yes', 'no', 'entailment']
+
+
+def write(folder, *bindings):
+  """Writes a run of a tiny model of bytes, with random weights."""
+  most = 'Unitransformer.max_length = 64'
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(model, 'VOCAB', 384)
+    model.write(folder, 'random_vanilla', [*BINDINGS, most, *bindings])
+  (folder / 'operative_config.gin').write_text(gin.config_str())
+  gin.clear_config()
+  records.record_vocabulary(vocabulary.load('bytes'), str(folder))
+  return folder
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  return write(tmp_path_factory.mktemp('trained'))
+
+
+def test_batches_change_nothing_and_gin_is_left_alone(folder, tmp_path):
+  gin.parse_config('SelfAttention.num_heads = 77')
+  before = gin.config_str()
+  copy = shutil.copytree(folder, tmp_path / 'run')
+  with (
+    synth_mtf.load(copy, step=7) as one,
+    synth_mtf.load(folder, step=7) as other,
+  ):
+    shutil.rmtree(copy)
+    assert gin.config_str() == before
+    for beams in (1, 4):
+      texts = one.predict(INPUTS, beams=beams)
+      assert texts == [other.predict([x], beams=beams)[0] for x in INPUTS]
+    scores = one.score(INPUTS, TARGETS)
+    alone = [one.score([x], [y])[0] for x, y in zip(INPUTS, TARGETS)]
+    np.testing.assert_allclose(scores, alone, rtol=1e-4)
+    assert max(scores) < 0 and one.predict([]) == []
+    found = one.attention(INPUTS, TARGETS)
+    assert found.stacks['cross'].weights.shape == (2, 3, 3, 11, 32)
+  assert gin.config_str() == before
+  with pytest.raises(UserError, match='is closed'):
+    one.predict(INPUTS)
+
+
+def test_a_language_model_scores(tmp_path):
+  with synth_mtf.load(write(tmp_path, "utils.run.model_type = 'lm'")) as lm:
+    (whole,) = lm.score(None, ['abcd'])
+    (start,) = lm.score(None, ['ab'])
+    (rest,) = lm.score(['ab'], ['cd'])
+    assert start < 0 and whole < rest < 0
+    with pytest.raises(UserError, match="model of type 'lm'"):
+      lm.predict(['ab'])
+
+
+@pytest.mark.parametrize(
+  'call, message',
+  [
+    (lambda m: m.predict('one text'), 'expected a list of texts'),
+    (lambda m: m.predict(['a', ' ']), 'a text is empty'),
+    (lambda m: m.predict(['a' * 99]), 'has 100 tokens, and the model takes 64'),
+    (lambda m: m.predict(['a'], beams=0), 'expected at least 1'),
+    (lambda m: m.score(['a'], ['b', 'c']), '1 inputs and 2 targets'),
+    (lambda m: m.score(['a'], []), 'score needs a decoder, and a target'),
+  ],
+)
+def test_texts_that_do_not_fit(folder, call, message):
+  with synth_mtf.load(folder) as one, pytest.raises(UserError, match=message):
+    call(one)
+
+
+def test_folders_that_do_not_fit(folder, tmp_path):
+  for words, message in (
+    ([tmp_path / 'no'], 'does not exist'),
+    ([folder, 8], 'there is no checkpoint .*holds model.ckpt-7'),
+  ):
+    with pytest.raises(UserError, match=message):
+      synth_mtf.load(*words)
+  made_runs.trained(tmp_path / 'other', bindings=BINDINGS)
+  with pytest.raises(UserError, match='has 128 rows'):
+    synth_mtf.load(tmp_path / 'other', vocabulary='bytes')
+
+
+def test_the_notebook(folder, tmp_path, monkeypatch):
+  (tmp_path / 'docs').mkdir()
+  (tmp_path / 'synth-mtf-demo').mkdir()
+  os.symlink(folder, tmp_path / 'synth-mtf-demo' / 'random_vanilla')
+  monkeypatch.chdir(tmp_path / 'docs')
+  book = json.loads((CHECKOUT / 'docs' / 'python.ipynb').read_text())
+  names = {}
+  for cell in book['cells']:
+    if cell['cell_type'] == 'code':
+      exec(''.join(cell['source']), names)
+  assert len(names['outputs']) == len(names['scores']) == 2
