@@ -86,9 +86,10 @@ def export(
     'pad_token_id': 0,
     'eos_token_id': 1,
     'max_new_tokens': decoding.get('max_decode_length') or length,
-    # Of beam search.
+    # Of beam search; transformers' own ignores the last.
     'length_penalty': decoding.get('alpha', 0.6),
     'early_stopping': 'never',
+    'num_prefilter': 2,
   }
   is_plain = layout.is_plain(settings)
   config = {

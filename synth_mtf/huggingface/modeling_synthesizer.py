@@ -389,14 +389,14 @@ class SynthesizerStack(T5Stack):
     input_ids: Optional[Tensor] = None,
     inputs_embeds: Optional[Tensor] = None,
     past_key_values: Any = None,
-    **others: Any,
+    **kwargs: Any,
   ) -> Any:
     x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
     if hasattr(self, 'positions'):
       start = past_key_values.get_seq_length() if past_key_values else 0
       x = x + self.positions(torch.arange(x.shape[1], device=x.device) + start)
     return super().forward(
-      inputs_embeds=x, past_key_values=past_key_values, **others
+      inputs_embeds=x, past_key_values=past_key_values, **kwargs
     )
 
 
@@ -416,38 +416,48 @@ class SynthesizerForConditionalGeneration(T5ForConditionalGeneration):
       }
     self.post_init()
 
+  # Beam search as in Mesh-TensorFlow, where it differs from that of transformers.
+
+  def _get_top_k_continuations(
+    self, accumulated_log_probs: Tensor, num_beams: int, **others: Any
+  ) -> Any:
+    """Considers only the best continuations of each beam, T5's shortcut."""
+    scores = accumulated_log_probs.unflatten(-1, (num_beams, -1))
+    most = getattr(self.generation_config, 'num_prefilter', 0)
+    if most:
+      least = scores.topk(most).values[..., -1:]
+      scores = scores.masked_fill(scores < least, -torch.inf)
+    return super()._get_top_k_continuations(
+      accumulated_log_probs=scores.flatten(1), num_beams=num_beams, **others
+    )
+
   def _update_finished_beams(
     self,
-    *,
     topk_running_sequences: Tensor,
     topk_log_probs: Tensor,
     is_sent_finished: Tensor,
     next_token_hits_stopping_criteria: Tensor,
-    top_num_beam_mask: Tensor,
-    is_early_stop_heuristic_unsatisfied: Tensor,
     cur_len: int,
     decoder_prompt_len: int,
     length_penalty: float,
     **others: Any,
   ) -> Any:
-    """Finishes beams as Mesh-TensorFlow does.
+    """Takes every beam that ends, and others only for lack of such.
 
-    The length penalty is ((5 + length) / 6)^alpha, each candidate may finish a
-    beam, and unfinished ones count only if an example has no others.
+    The length penalty is ((5 + length) / 6)^alpha (arXiv 1609.08144).
     """
-    ended = topk_running_sequences[:, :, cur_len] == self.config.eos_token_id
-    none = ~ended.any(-1, True) & ~is_sent_finished.any(-1, True)
+    last = topk_running_sequences[:, :, cur_len]
+    ended = (last == self.config.eos_token_id) & (topk_log_probs > -1e8)
+    none = ~(ended.any(-1, True) | is_sent_finished.any(-1, True))
     length = cur_len + 1 - decoder_prompt_len
+    for mask in ('top_num_beam_mask', 'is_early_stop_heuristic_unsatisfied'):
+      others[mask] = torch.ones_like(others[mask])
     return super()._update_finished_beams(
       topk_running_sequences=topk_running_sequences,
       topk_log_probs=topk_log_probs / ((5 + length) / 6) ** length_penalty,
       is_sent_finished=is_sent_finished,
       next_token_hits_stopping_criteria=ended
       | (none & next_token_hits_stopping_criteria),
-      top_num_beam_mask=torch.ones_like(top_num_beam_mask),
-      is_early_stop_heuristic_unsatisfied=torch.ones_like(
-        is_early_stop_heuristic_unsatisfied
-      ),
       cur_len=cur_len,
       decoder_prompt_len=decoder_prompt_len,
       length_penalty=0.0,

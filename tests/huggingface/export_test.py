@@ -7,10 +7,10 @@ import mesh_tensorflow as mtf
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import utils
 
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.host import gin_files
-from synth_mtf.host import model as host_model
 from synth_mtf.huggingface import layout
 from synth_mtf.run import model_dir
 from synth_mtf.tasks import vocabulary
@@ -123,7 +123,10 @@ def of_mesh(path, variant, bindings, build):
   """What `build` makes of the mesh and the model with a checkpoint's weights."""
   checkpoint = Checkpoint(path)
   gin_files.parse(model.files(variant), [*model.TINY, *bindings])
-  made = host_model.make_transformer(model.VOCAB)
+  rules, shape = mtf.convert_to_layout_rules(''), mtf.convert_to_shape('')
+  made = utils.build_model(
+    'bitransformer', model.VOCAB, model.VOCAB, rules, shape  # as in a run
+  )
   return harness.evaluate(
     lambda mesh: build(mesh, made), weights=lambda name, shape: checkpoint[name]
   )
@@ -201,7 +204,9 @@ def test_decoding(variant, tmp_path, pieces):
   expected = of_mesh(path, variant, COMMON, build)
   found = loaded(out)
   if not variant:  # T5's own beam search has another length penalty
-    found = mesh_beams(out)
+    from synth_mtf.huggingface import modeling_synthesizer as modeling
+
+    found = modeling.SynthesizerForConditionalGeneration.from_pretrained(out)
   with torch.no_grad():
     for beams, sequences in expected.items():
       ends = 0
