@@ -67,7 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     other = actions.add_parser(name, help=f'make a checkpoint {what}')
     add = other.add_argument
     add(option, choices=['hf'], required=True, dest='form')
-    add('path', type=arguments.existing, help=_PATH if option == '--to' else None)
+    add(
+      'path', type=arguments.existing, help=_PATH if option == '--to' else None
+    )
     add('folder', help='where to write; must not exist')
     add(
       '--gin_file',

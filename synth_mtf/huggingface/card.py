@@ -59,4 +59,6 @@ def text(checkpoint: Checkpoint, name: str, is_plain: bool) -> str:
   if not scores:
     return card
   headers = ['task', 'split', 'metric', 'value', 'n', 'data']
-  return f'{card}\n{printing.markdown(printing.Grid("Scores:", headers, scores))}\n'
+  return (
+    f'{card}\n{printing.markdown(printing.Grid("Scores:", headers, scores))}\n'
+  )

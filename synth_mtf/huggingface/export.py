@@ -105,7 +105,10 @@ def export(
   }
   with atomic.new_folder(out) as new:
     _tokenizer(pieces, length).save_pretrained(new)
-    for name, content in ((CONFIG, config), ('generation_config.json', generation)):
+    for name, content in (
+      (CONFIG, config),
+      ('generation_config.json', generation),
+    ):
       atomic.write(new / name, json.dumps(content, indent=2) + '\n')
     if not is_plain:
       code = pathlib.Path(__file__).with_name(f'{_CODE}.py')
@@ -116,7 +119,9 @@ def export(
     }
     content = safetensors.numpy.save(weights, {'format': 'pt'})
     (new / 'model.safetensors').write_bytes(content)
-    atomic.write(new / 'README.md', card.text(checkpoint, os.path.basename(out), is_plain))
+    atomic.write(
+      new / 'README.md', card.text(checkpoint, os.path.basename(out), is_plain)
+    )
 
 
 def read_config(folder: str) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Exported models in PyTorch: logits, gradients, decoding, and the way back."""
 
-import json
-import os
 
 import mesh_tensorflow as mtf
 import numpy as np
@@ -12,7 +10,6 @@ from mesh_tensorflow.transformer import utils
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.host import gin_files
 from synth_mtf.huggingface import layout
-from synth_mtf.run import model_dir
 from synth_mtf.tasks import vocabulary
 from tests import harness, model
 from tests.cli.command import run
@@ -98,11 +95,14 @@ def exported(tmp_path, pieces, variant, bindings=()):
   def change(name, value):
     if name == 'shared/embedding':
       value[1] *= 3.0  # so that sequences end
-    return value
+    # As in a trained model, some tokens stand out.
+    return value * (3.0 if name == 'decoder/rms_norm/scale' else 1.0)
 
   path = model.write(tmp_path / 'run', variant, bindings, change=change)
   words = [*model.files(variant), *model.TINY, *bindings]
-  flags = ['--gin_param' if ' = ' in w or '="' in w else '--gin_file' for w in words]
+  flags = [
+    '--gin_param' if ' = ' in w or '="' in w else '--gin_file' for w in words
+  ]
   status, _, err = run(
     *('checkpoint', 'export', '--to=hf', path, tmp_path / 'out'),
     *(f'--vocabulary={pieces}', *map('='.join, zip(flags, words))),
@@ -125,7 +125,11 @@ def of_mesh(path, variant, bindings, build):
   gin_files.parse(model.files(variant), [*model.TINY, *bindings])
   rules, shape = mtf.convert_to_layout_rules(''), mtf.convert_to_shape('')
   made = utils.build_model(
-    'bitransformer', model.VOCAB, model.VOCAB, rules, shape  # as in a run
+    'bitransformer',
+    model.VOCAB,
+    model.VOCAB,
+    rules,
+    shape,  # as in a run
   )
   return harness.evaluate(
     lambda mesh: build(mesh, made), weights=lambda name, shape: checkpoint[name]
@@ -209,17 +213,49 @@ def test_decoding(variant, tmp_path, pieces):
     found = modeling.SynthesizerForConditionalGeneration.from_pretrained(out)
   with torch.no_grad():
     for beams, sequences in expected.items():
-      ends = 0
+      same = ended = 0
       for batch in np.split(np.arange(count), 4):
         ids = torch.tensor(inputs[batch])
-        mask = (ids != 0).long()
         got = found.generate(
-          input_ids=ids, attention_mask=mask, num_beams=beams, max_new_tokens=length
+          input_ids=ids,
+          attention_mask=(ids != 0).long(),
+          num_beams=beams,
+          max_new_tokens=length,
         ).numpy()[:, 1:]
         for ours, theirs in zip(got, sequences[batch].astype(int)):
           end = [*theirs, 1].index(1) + 1
-          ends += end <= length
-          padded = np.pad(ours, (0, max(0, length - len(ours))))
-          np.testing.assert_array_equal(padded[:end][:length], theirs[:end])
-          assert not padded[end:].any()
-      assert ends > count // 4
+          ended += end <= length
+          same += [*ours[:end]] == [*theirs[:end]]
+      assert (same, ended > 20) == (count, True), (beams, same, ended)
+
+
+@pytest.mark.parametrize('variant', ['random', 'dense_vanilla+cross_random'])
+def test_compiled_in_one_graph_without_weights_of_each_example(
+  variant, tmp_path, pieces
+):
+  _, out = exported(tmp_path, pieces, variant, COMMON)
+  found = loaded(out)
+  ids, labels = torch.tensor(rows()), torch.tensor(rows(length=9))
+  given = {
+    'input_ids': ids,
+    'attention_mask': (ids != 0).long(),
+    'decoder_input_ids': labels,
+    'use_cache': False,
+  }
+  compiled = torch.compile(found, fullgraph=True, backend='aot_eager')
+  with torch.no_grad():
+    expected = found(**given).logits
+    torch.testing.assert_close(compiled(**given).logits, expected)
+    shapes = set()
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+      def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+          shapes.add((*result.shape,))
+        return result
+
+    with Watch():
+      found.encoder(ids, given['attention_mask'])
+  batch, length = ids.shape
+  assert ((batch, 3, length, length) in shapes) == (variant != 'random')
