@@ -34,7 +34,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained('{name}')
 model = AutoModelForSeq2SeqLM.from_pretrained('{name}'{trust})
 inputs = tokenizer(['...'], return_tensors='pt', padding=True)
-print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))
+outputs = model.generate(**inputs)
+print(tokenizer.batch_decode(outputs, skip_special_tokens=True))
 ```
 """
 

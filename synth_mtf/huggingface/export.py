@@ -80,6 +80,7 @@ def export(
   run = gin.get_bindings(utils.run, resolve_references=False)
   lengths = run.get('sequence_length') or {}
   decoding = gin.get_bindings('Bitransformer.decode')
+  search = gin.get_bindings('beam_search.beam_search')
   length = lengths.get('inputs', 512)
   generation = {
     'decoder_start_token_id': 0,
@@ -89,7 +90,7 @@ def export(
     # Of beam search; transformers' own ignores the last.
     'length_penalty': decoding.get('alpha', 0.6),
     'early_stopping': 'never',
-    'num_prefilter': 2,
+    'num_prefilter': search.get('num_prefilter', 2),
   }
   is_plain = layout.is_plain(settings)
   config = {
@@ -225,8 +226,9 @@ def _tokenizer(vocabulary: seqio.Vocabulary, length: int) -> Any:
     )
   elif isinstance(vocabulary, seqio.SentencePieceVocabulary):
     model = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model)
+    names = [p.piece.replace('▁<extra', '<extra') for p in model.pieces]
     made = T5Tokenizer(
-      [(p.piece.replace('▁<extra', '<extra'), p.score) for p in model.pieces],
+      list(zip(names, (p.score for p in model.pieces))),
       _spm_precompiled_charsmap=model.normalizer_spec.precompiled_charsmap,
       extra_ids=vocabulary.extra_ids,
       model_max_length=length,

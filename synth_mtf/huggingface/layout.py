@@ -17,8 +17,28 @@ from synth_mtf.results import labels
 from synth_mtf.synthesizers.dot_product import DotProduct
 
 # The functions of modeling_synthesizer.py, and what they need to know.
-_FUNCTIONS = ['DotProduct', 'Random', 'FactorizedRandom', 'Dense', 'FactorizedDense', 'GatedDense', 'BottleneckDense']
-_ARGUMENTS = ['max_length', 'memory_max_length', 'tile_length', 'trainable', 'rank', 'factors', 'key_value_size', 'use_bias', 'shared_heads', 'shared_query', 'bottleneck_size']
+_FUNCTIONS = (
+  'DotProduct',
+  'Random',
+  'FactorizedRandom',
+  'Dense',
+  'FactorizedDense',
+  'GatedDense',
+  'BottleneckDense',
+)
+_ARGUMENTS = (
+  'max_length',
+  'memory_max_length',
+  'tile_length',
+  'trainable',
+  'rank',
+  'factors',
+  'key_value_size',
+  'use_bias',
+  'shared_heads',
+  'shared_query',
+  'bottleneck_size',
+)
 _BLOCKS = {
   'encoder': ['SelfAttention', 'DenseReluDense'],
   'decoder': ['SelfAttention', 'EncDecAttention', 'DenseReluDense'],

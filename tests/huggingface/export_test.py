@@ -1,5 +1,6 @@
 """Exported models in PyTorch: logits, gradients, decoding, and the way back."""
 
+import re
 
 import mesh_tensorflow as mtf
 import numpy as np
@@ -10,12 +11,15 @@ from mesh_tensorflow.transformer import utils
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.host import gin_files
 from synth_mtf.huggingface import layout
+from synth_mtf.run import model_dir
 from synth_mtf.tasks import vocabulary
 from tests import harness, model
 from tests.cli.command import run
 
 torch = pytest.importorskip('torch', reason='needs the extra [hf]')
 transformers = pytest.importorskip('transformers', minversion='5')
+safetensors = pytest.importorskip('safetensors.numpy')
+dispatch = pytest.importorskip('torch.utils._python_dispatch')
 
 pytestmark = [pytest.mark.hf, pytest.mark.slow]
 
@@ -89,6 +93,21 @@ def rows(count=3, length=13, seed=3):
   return ids * (np.arange(length) < rng.randint(1, length + 1, [count, 1]))
 
 
+def export(path, out, pieces, variant=None, bindings=()):
+  """Returns the status of the command, and what it complained about."""
+  words = [f'--gin_param={b}' for b in (*model.TINY, *bindings)]
+  words += [f'--gin_file={name}' for name in model.files(variant)]
+  status, _, err = run(
+    *('checkpoint', 'export', '--to=hf', path, out, f'--vocabulary={pieces}'),
+    *(words if variant != 'unknown' else ()),
+  )
+  return status, err
+
+
+def back(folder, out):
+  return run('checkpoint', 'import', '--from=hf', folder, out)[::2]
+
+
 def exported(tmp_path, pieces, variant, bindings=()):
   """Returns the path of a checkpoint, and the folder of its export."""
 
@@ -99,14 +118,7 @@ def exported(tmp_path, pieces, variant, bindings=()):
     return value * (3.0 if name == 'decoder/rms_norm/scale' else 1.0)
 
   path = model.write(tmp_path / 'run', variant, bindings, change=change)
-  words = [*model.files(variant), *model.TINY, *bindings]
-  flags = [
-    '--gin_param' if ' = ' in w or '="' in w else '--gin_file' for w in words
-  ]
-  status, _, err = run(
-    *('checkpoint', 'export', '--to=hf', path, tmp_path / 'out'),
-    *(f'--vocabulary={pieces}', *map('='.join, zip(flags, words))),
-  )
+  status, err = export(path, tmp_path / 'out', pieces, variant, bindings)
   assert status == 0, err
   return path, tmp_path / 'out'
 
@@ -120,7 +132,7 @@ def loaded(folder, plain=False):
 
 
 def of_mesh(path, variant, bindings, build):
-  """What `build` makes of the mesh and the model with a checkpoint's weights."""
+  """What `build` makes of the mesh and the model, with stored weights."""
   checkpoint = Checkpoint(path)
   gin_files.parse(model.files(variant), [*model.TINY, *bindings])
   rules, shape = mtf.convert_to_layout_rules(''), mtf.convert_to_shape('')
@@ -159,7 +171,7 @@ def test_logits_gradients_and_the_way_back(case, tmp_path, pieces):
   logits = found(
     input_ids=ids,
     attention_mask=(ids != 0).long(),
-    decoder_input_ids=found._shift_right(labels),
+    decoder_input_ids=found.prepare_decoder_input_ids_from_labels(labels),
   ).logits
   real = targets != 0
   harness.assert_close(logits.detach().numpy()[real], expected['logits'][real])
@@ -176,25 +188,29 @@ def test_logits_gradients_and_the_way_back(case, tmp_path, pieces):
     assert error <= 1e-4 * np.abs(gradient).max() + 1e-9, name
 
   found.save_pretrained(tmp_path / 'saved')  # as after finetuning
-  for folder, back in ((out, 'back'), (tmp_path / 'saved', 'again')):
-    status, _, err = run(
-      'checkpoint', 'import', '--from=hf', folder, tmp_path / back
-    )
-    assert status == 0, err
-    before, after = Checkpoint(path), Checkpoint(str(tmp_path / back))
+  for folder, name in ((out, 'back'), (tmp_path / 'saved', 'again')):
+    assert back(folder, tmp_path / name) == (0, '')
+    before, after = Checkpoint(path), Checkpoint(str(tmp_path / name))
     assert after.kinds == before.kinds and after.step == 7
-    for name in before.kinds:
-      np.testing.assert_array_equal(before[name], after[name])
+    for variable in before.kinds:
+      np.testing.assert_array_equal(before[variable], after[variable])
 
 
 @pytest.mark.parametrize(
-  'variant',
-  [None, 'random', 'random_vanilla+cross_factorized_random', 'dense'],
+  'variant, prefilter',
+  [
+    (None, 2),
+    ('dense', 2),
+    # With 2, the host may return beams that it starts at -1e7 to ignore them.
+    ('random', 0),
+    ('random_vanilla+cross_factorized_random', 0),
+  ],
 )
-def test_decoding(variant, tmp_path, pieces):
+def test_decoding(variant, prefilter, tmp_path, pieces):
   """Greedy and beam search in batches give the same tokens."""
   count, length = 200, 12
-  path, out = exported(tmp_path, pieces, variant, COMMON)
+  bindings = (*COMMON, f'beam_search.num_prefilter = {prefilter}')
+  path, out = exported(tmp_path, pieces, variant, bindings)
   inputs = rows(count)
 
   def build(mesh, made):
@@ -205,7 +221,7 @@ def test_decoding(variant, tmp_path, pieces):
       4: made.decode(ids, beam_size=4, **size),
     }
 
-  expected = of_mesh(path, variant, COMMON, build)
+  expected = of_mesh(path, variant, bindings, build)
   found = loaded(out)
   if not variant:  # T5's own beam search has another length penalty
     from synth_mtf.huggingface import modeling_synthesizer as modeling
@@ -229,33 +245,119 @@ def test_decoding(variant, tmp_path, pieces):
       assert (same, ended > 20) == (count, True), (beams, same, ended)
 
 
+class Shapes(dispatch.TorchDispatchMode):
+  """Records the shapes of all tensors that are made."""
+
+  def __init__(self):
+    super().__init__()
+    self.seen = set()
+
+  def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    made = func(*args, **(kwargs or {}))
+    self.seen |= {(*x.shape,) for x in [made] if isinstance(x, torch.Tensor)}
+    return made
+
+
 @pytest.mark.parametrize('variant', ['random', 'dense_vanilla+cross_random'])
-def test_compiled_in_one_graph_without_weights_of_each_example(
-  variant, tmp_path, pieces
-):
+def test_one_graph_and_logits_once_for_all_examples(variant, tmp_path, pieces):
   _, out = exported(tmp_path, pieces, variant, COMMON)
   found = loaded(out)
-  ids, labels = torch.tensor(rows()), torch.tensor(rows(length=9))
-  given = {
-    'input_ids': ids,
-    'attention_mask': (ids != 0).long(),
-    'decoder_input_ids': labels,
-    'use_cache': False,
-  }
+  ids = torch.tensor(rows())
+  given = {'input_ids': ids, 'attention_mask': (ids != 0).long()}
+  whole = {**given, 'decoder_input_ids': ids[:, :9], 'use_cache': False}
   compiled = torch.compile(found, fullgraph=True, backend='aot_eager')
   with torch.no_grad():
-    expected = found(**given).logits
-    torch.testing.assert_close(compiled(**given).logits, expected)
-    shapes = set()
+    torch.testing.assert_close(compiled(**whole).logits, found(**whole).logits)
+    with Shapes() as shapes:
+      found.encoder(**given)
+  each = (len(ids), 3, ids.shape[1], ids.shape[1])
+  assert (each in shapes.seen) == (variant != 'random')
+  with pytest.raises(ValueError, match='15 tokens: truncate'):
+    found(input_ids=torch.ones([1, 15]).long(), decoder_input_ids=ids[:1])
 
-    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
-      def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        if isinstance(result, torch.Tensor):
-          shapes.add((*result.shape,))
-        return result
 
-    with Watch():
-      found.encoder(ids, given['attention_mask'])
-  batch, length = ids.shape
-  assert ((batch, 3, length, length) in shapes) == (variant != 'random')
+def test_any_t5_becomes_a_checkpoint(tmp_path):
+  """In the layout of t5-small."""
+  config = transformers.T5Config(
+    vocab_size=128,
+    d_model=24,
+    d_kv=8,
+    d_ff=20,
+    num_layers=2,
+    num_heads=3,
+    decoder_start_token_id=0,
+  )
+  theirs = transformers.T5ForConditionalGeneration(config).eval()
+  theirs.save_pretrained(tmp_path / 'hf')
+  words = [f'--gin_param={binding}' for binding in model.TINY]
+  status, out, err = run(
+    *('checkpoint', 'import', '--from=hf', tmp_path / 'hf', tmp_path / 'ours'),
+    *('--gin_file=sizes/tiny.gin', *words),
+  )
+  assert status == 0 and 'model.ckpt-0' in out, err
+  inputs, targets = rows(), rows(length=9, seed=4)
+
+  def build(mesh, made):
+    ids = [harness.constant(mesh, x, 'batch length') for x in (inputs, targets)]
+    return made.call_simple(*ids, False, 'eval', FLOAT32)[0]
+
+  expected = of_mesh(str(tmp_path / 'ours'), None, (), build)
+  ids = torch.tensor(inputs)
+  found = theirs(
+    input_ids=ids,
+    attention_mask=(ids != 0).long(),
+    labels=torch.tensor(targets),
+  ).logits.detach()
+  real = targets != 0
+  harness.assert_close(found.numpy()[real], expected[real])
+
+
+@pytest.mark.parametrize(
+  'variant, message',
+  [
+    ('lightconv', 'LightConv'),
+    ('linformer', 'Linformer'),
+    ('mlp_mixer', 'MLP-Mixer'),
+    ('fixed_patterns', 'FixedPatterns'),
+    ('original_random', 'mtf random'),
+  ],
+)
+def test_what_cannot_be_exported_is_named(variant, message, tmp_path, pieces):
+  path = model.write(tmp_path / 'run', variant)
+  status, err = export(path, tmp_path / 'out', pieces, variant)
+  assert status == 2 and re.search(f'{message}.* cannot be exported', err)
+  assert [x.name for x in tmp_path.iterdir()] == ['run']
+
+
+def test_what_is_wrong_is_one_message(tmp_path, pieces):
+  path, out = exported(tmp_path, pieces, 'random')
+  weights = safetensors.load_file(out / 'model.safetensors')
+  before = sorted(tmp_path.iterdir())
+
+  def fails(message, status_and_err):
+    status, err = status_and_err
+    assert status == 2 and re.search(message, err), err
+    assert sorted(tmp_path.iterdir()) == before
+
+  new = tmp_path / 'new'
+  fails('exists already', export(path, out, pieces, 'random'))
+  fails('vocabulary .* 384', export(path, new, 'bytes', 'random'))
+  fails('made by another model', export(path, new, pieces, 'dense'))
+  fails('gin files', export(path, new, pieces, 'unknown'))
+  model_dir.lock(str(tmp_path / 'run'))
+  fails('is training in', export(tmp_path / 'run', new, pieces, 'random'))
+  model_dir.unlock_all()
+  for change, message in (
+    ({'x': np.zeros(2)}, 'x is not in the model'),
+    ({'shared.weight': np.zeros([128, 23])}, r'\(128, 23\) in it'),
+  ):
+    safetensors.save_file(
+      {**weights, **change}, out / 'model.safetensors'
+    )
+    fails(message, back(out, new))
+  del weights['encoder.block.0.layer.0.SelfAttention.random.R']
+  safetensors.save_file(weights, out / 'model.safetensors')
+  fails('lacks .*random.R', back(out, new))
+  (out / 'model.safetensors').unlink()
+  fails('no .*safetensors', back(out, new))
+  fails('config.json is missing', back(tmp_path / 'run', new))
