@@ -202,8 +202,9 @@ def _weights(folder: str) -> dict[str, Any]:
   parts = sorted(pathlib.Path(folder).glob('*.safetensors'))
   if not parts:
     raise UserError(
-      f'{folder} has no *.safetensors; other files (pytorch_model.bin) run code '
-      'when they are read: load them in transformers, and call save_pretrained'
+      f'{folder} has no *.safetensors. Other files, such as pytorch_model.bin, '
+      'run code when they are read: load them in transformers, and call '
+      'save_pretrained'
     )
   for part in parts:
     try:

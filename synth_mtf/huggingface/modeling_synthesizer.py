@@ -7,8 +7,8 @@ Everything else is T5 as it is in `transformers`. `config.attention` has the
 settings of the encoder's, the decoder's and the cross-attention. Parameters of
 the synthesizing functions S_i have the names and shapes of the original model.
 
-X is [batch, length, d_model], B [batch, heads, length, memory_length]; a batch of
-1 says that B does not depend on the tokens.
+X is [batch, length, d_model], B [batch, heads, length, memory_length]; a batch
+of 1 says that B does not depend on the tokens.
 """
 
 from typing import Any, Optional
@@ -25,6 +25,7 @@ from transformers.models.t5.modeling_t5 import T5Attention, T5Stack
 
 _V = {'synthesizers': [{'function': 'DotProduct', 'scope': 'dot_product'}]}
 _T5 = {**_V, 'relative_attention': 'bias_shared'}
+_TABLES = ('Random', 'FactorizedRandom')  # their logits depend on no token
 
 
 class SynthesizerConfig(T5Config):
@@ -39,6 +40,7 @@ class SynthesizerConfig(T5Config):
 
 
 def table(*shape: int) -> nn.Parameter:
+  """Makes a parameter, to be loaded."""
   return nn.Parameter(torch.zeros(*shape))
 
 
@@ -182,11 +184,8 @@ class SyntheticAttention(nn.Module):
     self.query_scale = settings.get('query_scale', 1.0)
     self.functions = {f['scope']: f for f in settings['synthesizers']}
     self.pairwise = 'dot_product' in self.functions
-    # Whether the logits do not depend on the tokens.
-    self.batch_shared = all(
-      f['function'] in ('Random', 'FactorizedRandom')
-      for f in self.functions.values()
-    )
+    names = {f['function'] for f in self.functions.values()}
+    self.batch_shared = names <= set(_TABLES)
     shared_kv = settings.get('shared_kv', False)
     for name, needed in (
       ('q', settings.get('has_query', self.pairwise)),
@@ -228,6 +227,9 @@ class SyntheticAttention(nn.Module):
     rows = torch.arange(length, device=x.device) + start
     memory = key_value_states if self.cross else x
     keys, values = self.memory(memory, past_key_values)
+    if isinstance(start, int):
+      last = start + length
+      self.check_lengths(last, values.shape[2] if self.cross else last)
     columns = torch.arange(values.shape[2], device=x.device)
 
     q = self.split(self.q(x)) * self.query_scale if hasattr(self, 'q') else None
@@ -236,9 +238,7 @@ class SyntheticAttention(nn.Module):
       if scope == 'dot_product':
         query = q * alpha
       else:
-        tables = settings.get('inner', settings)
-        check_lengths(tables, length, values.shape[2])
-        at = columns % tables['tile_length']
+        at = columns % settings.get('inner', settings)['tile_length']
         logits = logits + alpha * getattr(self, scope)(x, q, rows, at)
     if hasattr(self, 'relative_attention_bias'):
       position_bias = self.bias(columns - rows[:, None])
@@ -260,6 +260,20 @@ class SyntheticAttention(nn.Module):
       y = local_average(logits, query, keys, values, mask)
     y = self.o(y.transpose(1, 2).flatten(2))
     return y, position_bias if self.shares_bias else None, None
+
+  def check_lengths(self, queries: int, keys: int) -> None:
+    """Refuses a sequence that is longer than the tables."""
+    for function in self.functions.values():
+      settings = function.get('inner', function)
+      limits = [(keys, 'memory_max_length')]
+      if settings['function'] in _TABLES:
+        limits.append((queries, 'max_length'))
+      for n, limit in limits:
+        if n > settings.get(limit, n):
+          raise ValueError(
+            f'{settings["function"]} has {limit} = {settings[limit]}, and the '
+            f'sequence {n} tokens: truncate it, or generate fewer'
+          )
 
   def split(self, x: Tensor) -> Tensor:
     """[batch, length, heads d_kv] -> [batch, heads, length, d_kv]."""
@@ -304,16 +318,6 @@ class SyntheticAttention(nn.Module):
     return self.relative_attention_bias(buckets).permute(2, 0, 1)[None]
 
 
-def check_lengths(settings: dict[str, Any], length: int, memory: int) -> None:
-  """Refuses a sequence that is longer than the tables."""
-  for n, limit in ((length, 'max_length'), (memory, 'memory_max_length')):
-    if n > settings[limit]:
-      raise ValueError(
-        f'{settings["function"]} has {limit} = {settings[limit]}, and the '
-        f'sequence {n} tokens: truncate it (max_length={settings[limit]})'
-      )
-
-
 def shared_average(
   logits: Tensor, values: Tensor, causal: Any, tokens: Any
 ) -> Tensor:
@@ -347,12 +351,9 @@ def local_average(
   if visible is not None:
     hidden = torch.finfo(values.dtype).min
     logits = torch.where(visible, logits, hidden)
-  if isinstance(logits, Tensor):
-    logits = logits.to(values.dtype)
-  else:
-    logits = None
+  mask = logits.to(values.dtype) if isinstance(logits, Tensor) else None
   return functional.scaled_dot_product_attention(
-    query, keys, values, logits, scale=1.0
+    query, keys, values, mask, scale=1.0
   )
 
 
@@ -416,7 +417,7 @@ class SynthesizerForConditionalGeneration(T5ForConditionalGeneration):
       }
     self.post_init()
 
-  # Beam search as in Mesh-TensorFlow, where it differs from that of transformers.
+  # Beam search as in Mesh-TensorFlow, where transformers' differs.
 
   def _get_top_k_continuations(
     self, accumulated_log_probs: Tensor, num_beams: int, **others: Any

@@ -272,7 +272,7 @@ def test_one_graph_and_logits_once_for_all_examples(variant, tmp_path, pieces):
       found.encoder(**given)
   each = (len(ids), 3, ids.shape[1], ids.shape[1])
   assert (each in shapes.seen) == (variant != 'random')
-  with pytest.raises(ValueError, match='15 tokens: truncate'):
+  with pytest.raises(ValueError, match='sequence 15 tokens'):
     found(input_ids=torch.ones([1, 15]).long(), decoder_input_ids=ids[:1])
 
 
@@ -351,9 +351,7 @@ def test_what_is_wrong_is_one_message(tmp_path, pieces):
     ({'x': np.zeros(2)}, 'x is not in the model'),
     ({'shared.weight': np.zeros([128, 23])}, r'\(128, 23\) in it'),
   ):
-    safetensors.save_file(
-      {**weights, **change}, out / 'model.safetensors'
-    )
+    safetensors.save_file({**weights, **change}, out / 'model.safetensors')
     fails(message, back(out, new))
   del weights['encoder.block.0.layer.0.SelfAttention.random.R']
   safetensors.save_file(weights, out / 'model.safetensors')
