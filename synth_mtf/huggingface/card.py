@@ -31,7 +31,7 @@ exported from Mesh-TensorFlow.
 ```python
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained('{name}')
+tokenizer = AutoTokenizer.from_pretrained('{name}'{trust})
 model = AutoModelForSeq2SeqLM.from_pretrained('{name}'{trust})
 inputs = tokenizer(['...'], return_tensors='pt', padding=True)
 outputs = model.generate(**inputs)

@@ -270,6 +270,11 @@ def test_one_graph_and_logits_once_for_all_examples(variant, tmp_path, pieces):
     torch.testing.assert_close(compiled(**whole).logits, found(**whole).logits)
     with Shapes() as shapes:
       found.encoder(**given)
+  usual = found.generate(**given, max_new_tokens=9)
+  static = {'cache_implementation': 'static', 'disable_compile': True}
+  found.set_attn_implementation('eager')
+  again = found.generate(**given, max_new_tokens=9, **static)
+  torch.testing.assert_close(again, usual)
   each = (len(ids), 3, ids.shape[1], ids.shape[1])
   assert (each in shapes.seen) == (variant != 'random')
   with pytest.raises(ValueError, match='sequence 15 tokens'):
