@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import gin
+import mesh_tensorflow as mtf
 import numpy as np
 import numpy.typing as npt
 from mesh_tensorflow.transformer import transformer
@@ -50,6 +51,7 @@ _FEED_FORWARD = {
   'relu linear': 'gated-relu',
   'swish linear': 'gated-silu',
 }
+_STACKS = ('LayerStack', 'ReplacingLayerStack')
 _SUBLAYERS = re.compile(
   'dropout; (rms_norm|true_layer_norm) call_layer dropout residual; '
   r'\1 dropout'
@@ -182,33 +184,38 @@ def _settings(
     (pair.encoder, 'num_layers'),
     (pair.decoder, 'num_decoder_layers'),
   ):
-    sublayers = _SUBLAYERS.fullmatch(models.sublayers(stack))
-    if not sublayers or stack.sinusoid_positional_embedding:
-      raise _refused(
-        f'{stack.name} with sinusoids or the sublayers '
-        f'`{models.sublayers(stack)}`'
-      )
+    own, sublayers = stack.layer_stack, models.sublayers(stack)
+    match = _SUBLAYERS.fullmatch(sublayers)
+    scaled = 'scale_variable_like_classifier_weights'
+    for what, has in (
+      (type(own).__name__, type(own).__name__ not in _STACKS),
+      (f'the sublayers `{sublayers}`', not match),
+      ('sinusoids', stack.sinusoid_positional_embedding),
+      ('an ensemble', stack.ensemble_dim),
+      (scaled, gin.get_bindings(transformer.VocabEmbedding).get(scaled)),
+      ('unit scaling', mtf.layers.unit_scaling_convention()),
+    ):
+      if has:
+        raise _refused(f'{stack.name} with {what}')
     if stack.positional_embedding:
       lengths[stack.name] = stack.max_length_dim.size
+    norm = match[1] if match else ''
+    bound = gin.get_bindings(f'sublayer_{norm}')
+    dropout = gin.get_bindings(transformer.sublayer_dropout)
+    legacy = getattr(own, 'dropout_rate', 0.0)
     yield (
       stack.name,
       {
-        count: len(stack.layer_stack.layers) // len(_BLOCKS[stack.name]),
+        count: len(own.layers) // len(_BLOCKS[stack.name]),
         'd_model': stack.model_dim.size,
         'vocab_size': stack.input_vocab_dim.size,
-        'true_layer_norm': sublayers[1] != 'rms_norm',
+        'dropout_rate': dropout.get('dropout_rate', legacy),
+        'layer_norm_epsilon': bound.get('epsilon', 1e-6),
+        'true_layer_norm': norm == 'true_layer_norm',
       },
     )
   tied = pair.decoder.shared_embedding_and_softmax_weights
-  dropout = gin.get_bindings(transformer.sublayer_dropout)
-  yield (
-    'decoder',
-    {
-      'tie_word_embeddings': tied,
-      'positions': lengths or None,
-      'dropout_rate': dropout.get('dropout_rate', 0.0),
-    },
-  )
+  yield 'decoder', {'tie_word_embeddings': tied, 'positions': lengths or None}
 
 
 def _attention(

@@ -382,7 +382,7 @@ class SynthesizerStack(T5Stack):
       for module, name in norms:
         eps = config.layer_norm_epsilon
         setattr(module, name, nn.LayerNorm(config.d_model, eps))
-    if config.positions:
+    if own in (config.positions or {}):
       self.positions = nn.Embedding(config.positions[own], config.d_model)
 
   def forward(

@@ -318,19 +318,34 @@ def test_any_t5_becomes_a_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'variant, message',
+  'variant, binding, message',
   [
-    ('lightconv', 'LightConv'),
-    ('linformer', 'Linformer'),
-    ('mlp_mixer', 'MLP-Mixer'),
-    ('fixed_patterns', 'FixedPatterns'),
-    ('original_random', 'mtf random'),
+    ('lightconv', '', 'LightConv'),
+    ('linformer', '', 'Linformer'),
+    ('mlp_mixer', '', 'MLP-Mixer'),
+    ('fixed_patterns', '', 'FixedPatterns'),
+    ('original_random', '', 'mtf random'),
+    (None, 'SelfAttention.relative_attention_type="contextual"', 'contextual'),
+    (None, 'SelfAttention.num_memory_heads = 1', 'num_memory_heads'),
+    (None, 'DenseReluDense.activation = "sigmoid"', 'sigmoid'),
+    (
+      None,
+      'VocabEmbedding.scale_variable_like_classifier_weights = 1',
+      'scale',
+    ),
+    (None, 'make_layer_stack.block_scope = False', 'T5|SelfAttention'),
+    (None, 'utils.run.model_type = "lm"', 'one stack'),
   ],
 )
-def test_what_cannot_be_exported_is_named(variant, message, tmp_path, pieces):
-  path = model.write(tmp_path / 'run', variant)
-  status, err = export(path, tmp_path / 'out', pieces, variant)
-  assert status == 2 and re.search(f'{message}.* cannot be exported', err)
+def test_what_cannot_be_exported_is_named(
+  variant, binding, message, tmp_path, pieces
+):
+  bindings = [binding] if binding else []
+  path = model.write(tmp_path / 'run', variant, bindings)
+  status, err = export(path, tmp_path / 'out', pieces, variant, bindings)
+  assert status == 2 and re.search(f'({message}).* cannot be exported', err), (
+    err
+  )
   assert [x.name for x in tmp_path.iterdir()] == ['run']
 
 
