@@ -33,7 +33,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained('{name}'{trust})
 model = AutoModelForSeq2SeqLM.from_pretrained('{name}'{trust})
-inputs = tokenizer(['...'], return_tensors='pt', padding=True)
+texts = ['...']
+inputs = tokenizer(texts, return_tensors='pt', padding=True, truncation=True)
 outputs = model.generate(**inputs)
 print(tokenizer.batch_decode(outputs, skip_special_tokens=True))
 ```

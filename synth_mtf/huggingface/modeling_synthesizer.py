@@ -405,6 +405,9 @@ class SynthesizerForConditionalGeneration(T5ForConditionalGeneration):
   """T5ForConditionalGeneration with synthesized attention."""
 
   config_class = SynthesizerConfig
+  encoder: Any
+  decoder: Any
+  _tied_weights_keys: Any
 
   def __init__(self, config: Any) -> None:
     super().__init__(config)

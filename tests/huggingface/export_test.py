@@ -245,7 +245,7 @@ def test_decoding(variant, prefilter, tmp_path, pieces):
       assert (same, ended > 20) == (count, True), (beams, same, ended)
 
 
-class Shapes(dispatch.TorchDispatchMode):
+class Shapes(dispatch.TorchDispatchMode):  # type: ignore[name-defined]
   """Records the shapes of all tensors that are made."""
 
   def __init__(self):
