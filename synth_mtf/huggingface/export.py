@@ -247,6 +247,8 @@ def _tokenizer(vocabulary: seqio.Vocabulary, length: int) -> Any:
 
 
 def _safetensors() -> Any:
+  # Without PyTorch, which only the use of the folder needs.
+  os.environ.setdefault('TRANSFORMERS_NO_ADVISORY_WARNINGS', '1')
   try:
     import safetensors.numpy
     import transformers
