@@ -21,6 +21,7 @@ transformers = pytest.importorskip('transformers', minversion='5')
 safetensors = pytest.importorskip('safetensors.numpy')
 dispatch = pytest.importorskip('torch.utils._python_dispatch')
 
+torch.set_num_threads(1)  # the models are tiny
 pytestmark = [pytest.mark.hf, pytest.mark.slow]
 
 FLOAT32 = mtf.VariableDType(tf.float32, tf.float32, tf.float32)
