@@ -74,6 +74,7 @@ setuptools.setup(
     'typing-extensions',
   ],
   extras_require={
+    'hf': ['safetensors', 'torch', "transformers>=5; python_version >= '3.10'"],
     't5-cli': ['torch'],
     'metrics': ['gensim', 'pycocoevalcap'],
     'cache': ['apache-beam[tfrecord]'],

@@ -3,8 +3,11 @@
 import contextlib
 import os
 import pathlib
+import shutil
 from collections.abc import Iterator
 from typing import IO, Any, Union
+
+from synth_mtf.errors import UserError
 
 Path = Union[str, 'os.PathLike[str]']
 
@@ -46,3 +49,21 @@ def replacing(path: Path) -> Iterator[pathlib.Path]:
     os.replace(partial, whole)
   finally:
     partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def new_folder(path: str) -> Iterator[pathlib.Path]:
+  """Yields a folder to fill, which then becomes `path`, a new local folder."""
+  whole = pathlib.Path(path)
+  if '://' in path or os.path.lexists(path):
+    fault = 'is a bucket' if '://' in path else 'exists already'
+    raise UserError(f'{path} {fault}: give a new local folder')
+  partial = whole.with_name(f'.{whole.name}.{os.getpid()}.partial')
+  try:
+    partial.mkdir(parents=True)
+    yield partial
+    os.rename(partial, whole)
+  except OSError as error:
+    raise UserError(f'{path} cannot be written: {error}') from error
+  finally:
+    shutil.rmtree(partial, ignore_errors=True)

@@ -14,7 +14,7 @@ MY_FILE = r'my_\w+(?:\.\w+)?'
 CREATED = re.compile(
   r'(?:--(?:out|model_dir|output_cache_dir)[= ]|'
   r'(?:output_filename|scores_filename|export_path) = .|'
-  rf'> |cp -r \S+ )({MY_FILE})'
+  rf'> |(?:cp -r|git clone|--(?:to|from)=hf) \S+ )({MY_FILE})'
 )
 
 each_document = pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def opened(
   importlib.import_module('t5.data.mixtures')
   _ = run.label  # also configures
   run.configure()
-  _choose_vocabulary(vocabulary, run.folder)
+  choose_vocabulary(vocabulary, run.folder)
   with errors.explained():  # T5's own vocabulary needs a network
     known = examples_of.vocabulary()
     for checkpoint in filter(None, checkpoints):
@@ -116,7 +116,7 @@ def look_at_each(
   return attentions, missing
 
 
-def _choose_vocabulary(given: Optional[str], model_dir: str) -> None:
+def choose_vocabulary(given: Optional[str], model_dir: str) -> None:
   """Sets the tasks' vocabulary: the given one, or else the run's."""
   if given is None and tasks.settings().vocabulary is None:
     name = records.recorded_vocabulary(model_dir) or ''

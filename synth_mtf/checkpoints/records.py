@@ -49,7 +49,7 @@ _SETTINGS: tuple[tuple[type, tuple[str, ...]], ...] = (
 
 def record_vocabulary(vocabulary: Any, model_dir: str) -> None:
   """Writes `vocabulary.json`."""
-  _write(model_dir, VOCABULARY, _describe_vocabulary(vocabulary))
+  _write(model_dir, VOCABULARY, describe_vocabulary(vocabulary))
 
 
 def recorded_vocabulary(model_dir: str) -> Optional[str]:
@@ -63,7 +63,7 @@ def check_vocabulary(vocabulary: Any, checkpoint: str) -> None:
 
   `vocabulary` is a seqio vocabulary, or a pair of them for inputs and targets.
   """
-  found = _describe_vocabulary(vocabulary)
+  found = describe_vocabulary(vocabulary)
   expected = [-(-v['size'] // _DIVISOR) * _DIVISOR for v in found.values()]
   shown = '{name!r} of {size} pieces'.format_map
   for name, rows in Checkpoint(checkpoint).embeddings.items():
@@ -161,7 +161,7 @@ def _read_vocabularies(folder: str) -> Any:
   return folders.read_record(folder, VOCABULARY, read)
 
 
-def _describe_vocabulary(pair: Any) -> dict[str, dict[str, Any]]:
+def describe_vocabulary(pair: Any) -> dict[str, dict[str, Any]]:
   """Returns name, size and digest of the inputs' and targets' vocabularies."""
   found = {}
   for side, of_side in (

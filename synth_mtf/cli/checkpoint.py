@@ -2,8 +2,11 @@
 
 import argparse
 import os
+from collections.abc import Sequence
+from typing import Optional
 
 from synth_mtf.cli import arguments
+from synth_mtf.errors import UserError
 from synth_mtf.run import process
 
 _PATH = 'a checkpoint (<folder>/model.ckpt-1000), or a folder for its latest'
@@ -56,6 +59,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help="grow or shrink tables to the target's max_length",
   )
   convert.set_defaults(action=_convert)
+
+  for name, option, action, what in (
+    ('export', '--to', _export, "as a folder of Hugging Face's transformers"),
+    ('import', '--from', _import, 'of such a folder, or of any T5 in one'),
+  ):
+    other = actions.add_parser(name, help=f'make a checkpoint {what}')
+    add = other.add_argument
+    add(option, choices=['hf'], required=True, dest='form')
+    add(
+      'path', type=arguments.existing, help=_PATH if option == '--to' else None
+    )
+    add('folder', help='where to write; must not exist')
+    add(
+      '--gin_file',
+      action='append',
+      help='of the model. Default: those it was trained with, if known',
+    )
+    add('--gin_param', action='append', default=[])
+    if option == '--to':
+      add('--vocabulary', help="Default: the run's")
+    other.set_defaults(action=action)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -115,14 +139,7 @@ def _convert(args: argparse.Namespace) -> None:
   folder = os.path.dirname(checkpoint.path)
   beside = os.path.join(folder, 'operative_config.gin')
   text = foreign.read(beside)
-  if args.source_gin_file:
-    gin_files.parse(args.source_gin_file)
-  elif text:
-    for line in foreign.parse(text, beside):
-      print(
-        f'{beside}: skipped `{line}`, which may run arbitrary code. If you '
-        f'trust it, give --source_gin_file={beside}'
-      )
+  _configure(text, beside, args.source_gin_file, '--source_gin_file')
   known = args.source_gin_file or text
   with foreign.bounded():
     packed = data_is_packed()
@@ -144,3 +161,56 @@ def _convert(args: argparse.Namespace) -> None:
       "bind utils.get_variable_dtype.master_dtype = 'float32' to keep them."
     )
   print(f'{plan.report}\nwrote {path}: at its first step the model {effect}')
+
+
+def _export(args: argparse.Namespace) -> None:
+  from synth_mtf.checkpoints import files
+  from synth_mtf.host import foreign
+  from synth_mtf.huggingface import export
+  from synth_mtf.run import model_dir
+
+  if os.path.isdir(args.path):
+    model_dir.require_unlocked(args.path)
+  checkpoint = files.Checkpoint(args.path)
+  file = os.path.join(os.path.dirname(checkpoint.path), 'operative_config.gin')
+  _require(foreign.read(file), file, args)
+  export.export(checkpoint, args.folder, args.vocabulary)
+  print(f'wrote {args.folder}: step {checkpoint.step} of {args.path}')
+
+
+def _import(args: argparse.Namespace) -> None:
+  from synth_mtf.huggingface import export
+
+  text = export.read_config(args.path)['synth_mtf']['gin']
+  _require(text, os.path.join(args.path, export.CONFIG), args)
+  print(f'wrote {export.load(args.path, args.folder)}')
+
+
+def _require(text: Optional[str], file: str, args: argparse.Namespace) -> None:
+  """Configures a model, whose gin files must be known."""
+  if not text and not args.gin_file:
+    raise UserError(
+      f'{file} does not describe the model: give its gin files, such as '
+      '--gin_file=sizes/small.gin --gin_file=variants/random.gin'
+    )
+  _configure(text, file, args.gin_file, '--gin_file', args.gin_param)
+
+
+def _configure(
+  text: Optional[str],
+  file: str,
+  gin_file: Optional[Sequence[str]],
+  option: str,
+  bindings: Sequence[str] = (),
+) -> None:
+  """Loads the user's gin files, or else those of a run, as data."""
+  from synth_mtf.host import foreign, gin_files
+
+  if gin_file:
+    gin_files.parse(gin_file, bindings)
+  elif text:
+    for line in foreign.parse(text, file):
+      print(
+        f'{file}: skipped `{line}`, which may run arbitrary code. If you '
+        f'trust it, give {option}={file}'
+      )

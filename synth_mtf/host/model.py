@@ -7,6 +7,7 @@ same gin files and host functions, then inspect its layers and operations.
 import contextlib
 import dataclasses
 import functools
+import re
 import traceback
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -199,3 +200,20 @@ def layers(
   for stack in [model] if is_stack else [model.encoder, model.decoder]:
     for layer in stack.layer_stack.layers:
       yield f'{stack.name}/{layer.name}/{type(layer).__name__}', layer
+
+
+def sublayers(stack: transformer.Unitransformer) -> str:
+  """Names what a stack does beside its layers: `dropout; rms_norm ...; ...`.
+
+  Of padding, which sublayers set to 0, no token sees anything.
+  """
+  own = stack.layer_stack
+  parts = own._sublayers_initial, own._sublayers_per_layer, own._sublayers_final
+  return '; '.join(
+    ' '.join(
+      re.sub('^sublayer_(legacy_)?(final_)?', '', f.__name__)
+      for f in functions
+      if f.__name__ != 'sublayer_mask_padding'
+    )
+    for functions in parts
+  )

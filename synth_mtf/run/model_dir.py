@@ -95,6 +95,24 @@ def lock(model_dir: str) -> None:
     logging.warning('removed what an interrupted save left: %s', left)
 
 
+def require_unlocked(folder: str) -> None:
+  """Raises a UserError if a run is training in a folder."""
+  path = os.path.join(folder, LOCK)
+  if '://' in folder or not os.path.isfile(path):
+    return
+  with open(path, encoding='utf-8', errors='replace') as stream:
+    try:
+      fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+      raise UserError(
+        f'a run is training in {folder} ({stream.read(200).strip()}): wait for '
+        'it, or give one of its checkpoints, such as '
+        f'{os.path.join(folder, "model.ckpt-1000")}'
+      ) from None
+    except OSError:  # the drive does not support locks
+      return
+
+
 def unlock_all() -> None:
   """Releases the locks of this process."""
   while _held:

@@ -1,0 +1,1 @@
+"""Models of a run in Hugging Face's format, and back."""

@@ -1,0 +1,264 @@
+"""Writes a model as Hugging Face's T5, and makes a checkpoint of such a T5."""
+
+import json
+import os
+import pathlib
+import shutil
+from typing import Any, Optional
+
+import gin
+import numpy as np
+import seqio
+import tensorflow.compat.v1 as tf
+from mesh_tensorflow.transformer import utils
+from sentencepiece import sentencepiece_model_pb2
+
+from synth_mtf import atomic, tasks
+from synth_mtf.attention import runs as attention
+from synth_mtf.checkpoints import comparison, files, records
+from synth_mtf.errors import UserError
+from synth_mtf.host import errors, foreign
+from synth_mtf.host import model as models
+from synth_mtf.huggingface import card, layout
+from synth_mtf.tasks import vocabulary as vocabularies
+
+CONFIG = 'config.json'
+_CODE = 'modeling_synthesizer'
+_CLASS = 'SynthesizerForConditionalGeneration'
+_OF_OUR_CLASS = {
+  'model_type': 'synthesizer',
+  'architectures': [_CLASS],
+  'auto_map': {
+    'AutoConfig': f'{_CODE}.SynthesizerConfig',
+    'AutoModelForSeq2SeqLM': f'{_CODE}.{_CLASS}',
+  },
+}
+_OF_T5 = {'model_type': 't5', 'architectures': ['T5ForConditionalGeneration']}
+# What transformers assumes of a T5 whose configuration does not say.
+_DEFAULTS = {'num_heads': 8, 'd_kv': 64, 'feed_forward_proj': 'relu'}
+# Old files repeat the embedding, and have a variable that T5 does not use.
+_COPIES = ('encoder.embed_tokens', 'decoder.embed_tokens', 'lm_head')
+_UNUSED = 'decoder.block.0.layer.1.EncDecAttention.relative_attention_bias'
+_DTYPES = {
+  'F64': np.float64,
+  'F32': np.float32,
+  'F16': np.float16,
+  'BF16': tf.bfloat16.as_numpy_dtype,
+}
+# Both tokenizers must agree on these.
+_TEXTS = (
+  'cola sentence: The book was read by.',
+  '  two  spaces,\ttab\nand lines ',
+  'Größe “naïve” ﬁ Ａ１ 漢字 🙂 x\u200by\u00a0z',
+  '<extra_id_0> spans <extra_id_99>',
+)
+
+
+def export(
+  checkpoint: files.Checkpoint, out: str, vocabulary: Optional[str] = None
+) -> None:
+  """Writes the model that gin configures, with the weights of a checkpoint.
+
+  Args:
+    checkpoint: of the run.
+    out: the folder to write; must not exist.
+    vocabulary: as in `--vocabulary`. Default: the run's.
+  """
+  safetensors = _safetensors()
+  checkpoint.verify()
+  folder = os.path.dirname(checkpoint.path)
+  with foreign.bounded():
+    model = models.build(checkpoint.vocab_size)
+  records.check_model(model.transformer, checkpoint.path)
+  comparison.require_same(model.variables.values(), checkpoint)
+  settings = layout.config(model)
+  text = gin.operative_config_str()
+  attention.choose_vocabulary(vocabulary, folder)
+  with errors.explained():  # T5's own vocabulary needs a network
+    pieces = vocabularies.load(tasks.settings().vocabulary)
+    records.check_vocabulary(pieces, checkpoint.path)
+  run = gin.get_bindings(utils.run, resolve_references=False)
+  lengths = run.get('sequence_length') or {}
+  decoding = gin.get_bindings('Bitransformer.decode')
+  search = gin.get_bindings('beam_search.beam_search')
+  length = lengths.get('inputs', 512)
+  generation = {
+    'decoder_start_token_id': 0,
+    'pad_token_id': 0,
+    'eos_token_id': 1,
+    'max_new_tokens': decoding.get('max_decode_length') or length,
+    # Of beam search; transformers' own ignores the last.
+    'length_penalty': decoding.get('alpha', 0.6),
+    'early_stopping': 'never',
+    'num_prefilter': search.get('num_prefilter', 2),
+  }
+  is_plain = layout.is_plain(settings)
+  config = {
+    **settings,
+    **(_OF_T5 if is_plain else _OF_OUR_CLASS),
+    **{k: v for k, v in generation.items() if k.endswith('_id')},
+    'is_encoder_decoder': True,
+    'synth_mtf': {
+      'gin': text,
+      'step': checkpoint.step,
+      'vocabulary': records.describe_vocabulary(pieces),
+    },
+  }
+  with atomic.new_folder(out) as new:
+    _tokenizer(pieces, length).save_pretrained(new)
+    for name, content in (
+      (CONFIG, config),
+      ('generation_config.json', generation),
+    ):
+      atomic.write(new / name, json.dumps(content, indent=2) + '\n')
+    if not is_plain:
+      code = pathlib.Path(__file__).with_name(f'{_CODE}.py')
+      shutil.copy(code, new / code.name)
+    weights = {
+      layout.name_of(name): layout.weight_of(name, checkpoint[name])
+      for name in model.variables
+    }
+    content = safetensors.numpy.save(weights, {'format': 'pt'})
+    (new / 'model.safetensors').write_bytes(content)
+    atomic.write(
+      new / 'README.md', card.text(checkpoint, os.path.basename(out), is_plain)
+    )
+
+
+def read_config(folder: str) -> dict[str, Any]:
+  """Returns config.json; its `synth_mtf` is what `export` recorded, if any."""
+  path = os.path.join(folder, CONFIG)
+  try:
+    config = json.loads(foreign.read(path) or 'there is none')
+    config['synth_mtf'] = {'gin': '', 'step': 0, **config.get('synth_mtf', {})}
+  except (ValueError, AttributeError, TypeError) as error:
+    raise UserError(
+      f'{path} is missing or damaged ({error}); expected a folder of '
+      "Hugging Face's T5, with config.json and *.safetensors"
+    ) from error
+  return config
+
+
+def load(folder: str, out: str) -> str:
+  """Writes a checkpoint of the model that gin configures; returns its path.
+
+  Args:
+    folder: written by `export` or by `save_pretrained` of a T5.
+    out: the folder to write; must not exist.
+  """
+  _safetensors()
+  config = read_config(folder)
+  weights = _weights(folder)
+  rows = weights['shared.weight'].shape[0] if 'shared.weight' in weights else 0
+  with foreign.bounded():
+    model = models.build(rows or config['vocab_size'])
+  ours = layout.config(model)
+  scales = config.get('tie_word_embeddings', True)  # of T5 1.0, as recorded
+  config['tie_word_embeddings'] = config.get('scale_decoder_outputs', scales)
+  faults = [
+    f'{key} is {theirs!r} in it, {ours[key]!r} in the model'
+    for key, theirs in {**_DEFAULTS, **config}.items()
+    if key in (*_DEFAULTS, 'tie_word_embeddings', 'attention')
+    and theirs != ours[key]
+  ]
+  values = {'global_step': np.asarray(config['synth_mtf']['step'], np.int64)}
+  for name, variable in model.variables.items():
+    there, shape = layout.name_of(name), variable.shape.as_list()
+    expected = layout.weight_of(name, np.zeros(shape)).shape
+    weight = weights.pop(there, None)
+    if weight is None:
+      faults.append(f'it lacks {there} ({name})')
+    elif weight.shape != expected:
+      faults.append(f'{there} is {weight.shape} in it, {expected} in the model')
+    else:
+      dtype = variable.dtype.base_dtype.as_numpy_dtype
+      values[name] = layout.value_of(name, weight, shape).astype(dtype)
+  for name, weight in weights.items():
+    is_copy = name.startswith(_COPIES) and 'shared/embedding' in values
+    if name != f'{_UNUSED}.weight' and not (
+      is_copy and np.array_equal(weight, values['shared/embedding'])
+    ):
+      faults.append(f'{name} is not in the model')
+  if faults:
+    raise UserError(
+      f'{folder} does not fit the model: {comparison.listed(faults)}. Give the '
+      'gin files of its size and variant as --gin_file. To change the variant, '
+      'use `synth-mtf checkpoint convert` afterwards.'
+    )
+  with atomic.new_folder(out) as new:
+    path = files.write(str(new), int(values['global_step']), values)
+    atomic.write(new / 'operative_config.gin', gin.operative_config_str())
+    vocabulary = config['synth_mtf'].get('vocabulary')
+    if vocabulary:
+      text = json.dumps(vocabulary, indent=2) + '\n'
+      atomic.write(new / records.VOCABULARY, text)
+    records.record_model(model.transformer, str(new))
+  return os.path.join(out, os.path.basename(path))
+
+
+def _weights(folder: str) -> dict[str, Any]:
+  """Reads all weights; NumPy's reader in safetensors lacks bfloat16."""
+  found = {}
+  parts = sorted(pathlib.Path(folder).glob('*.safetensors'))
+  if not parts:
+    raise UserError(
+      f'{folder} has no *.safetensors. Other files, such as pytorch_model.bin, '
+      'run code when they are read: load them in transformers, and call '
+      'save_pretrained'
+    )
+  for part in parts:
+    try:
+      tensors = _safetensors().deserialize(part.read_bytes())
+      for name, tensor in tensors:
+        value = np.frombuffer(tensor['data'], _DTYPES[tensor['dtype']])
+        found[name] = value.reshape(tensor['shape'])
+    except Exception as error:  # the library has its own
+      raise UserError(f'{part} cannot be read: {error}') from error
+  return found
+
+
+def _tokenizer(vocabulary: seqio.Vocabulary, length: int) -> Any:
+  """Returns the tokenizer with a vocabulary's ids."""
+  from transformers import ByT5Tokenizer, T5Tokenizer
+
+  if isinstance(vocabulary, seqio.ByteVocabulary):
+    made = ByT5Tokenizer(
+      extra_ids=0, split_special_tokens=True, model_max_length=length
+    )
+  elif isinstance(vocabulary, seqio.SentencePieceVocabulary):
+    model = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model)
+    names = [p.piece.replace('▁<extra', '<extra') for p in model.pieces]
+    made = T5Tokenizer(
+      list(zip(names, (p.score for p in model.pieces))),
+      _spm_precompiled_charsmap=model.normalizer_spec.precompiled_charsmap,
+      extra_ids=vocabulary.extra_ids,
+      model_max_length=length,
+    )
+  else:
+    raise UserError(f'{type(vocabulary).__name__} has no tokenizer there')
+  for text in _TEXTS:
+    ours, theirs = [*vocabulary.encode(text), 1], made(text)['input_ids']
+    if ours != theirs:
+      raise UserError(
+        'the vocabulary cannot be exported: transformers would make the ids '
+        f'{theirs} of {text!r}, not {ours}'
+      )
+  return made
+
+
+def _safetensors() -> Any:
+  # Without PyTorch, which only the use of the folder needs.
+  os.environ.setdefault('TRANSFORMERS_NO_ADVISORY_WARNINGS', '1')
+  try:
+    import safetensors.numpy
+    import transformers
+  except ImportError as error:
+    raise UserError(
+      f'{error.name} is missing; install it with: pip install "synth-mtf[hf]"'
+    ) from error
+  if not hasattr(transformers, 'TokenizersBackend'):
+    raise UserError(
+      f'transformers {transformers.__version__} is too old: version 5 or newer '
+      'is needed, and Python 3.10. Install it with: pip install "synth-mtf[hf]"'
+    )
+  return safetensors
