@@ -72,7 +72,7 @@ def _read(reader, path, start=0, end=None):
       b'\n\none\nstill one\n\n \ntwo\n\nthree',
       ['one\nstill one', 'two', 'three'],
     ),
-    (text.SentenceReader(), b'one\r\n\n  two \n', ['one', 'two']),
+    (text.SentenceReader(), b'one\r\n\n  two \n', ['one', '', 'two']),
     (
       text.SentenceReader(),
       '\ufeffone\n\ufefftwo'.encode(),
