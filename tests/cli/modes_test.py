@@ -3,6 +3,8 @@
 import contextlib
 import json
 import pathlib
+import re
+import sys
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.host import events
 from synth_mtf.results import records
 from synth_mtf.tasks import vocabulary
-from tests import forks, official_files
+from tests import checkout, forks, official_files
 from tests.cli import t5_main
 
 pytestmark = pytest.mark.slow  # trains
@@ -197,14 +199,9 @@ def test_exports_a_model_that_loads_again(program, pretrained, tmp_path):
     'pretrained',
     [f'{pretrained}/operative_config.gin', 'greedy_decode.gin'],
     *("utils.run.mode = 'export_infer'", SHORT),
-    f"utils.run.export_path = '{tmp_path}'",
+    f"utils.run.export_path = '{tmp_path}/my_exported'",
   )
-  (exported,) = tmp_path.iterdir()
-  with tf.Graph().as_default(), tf.Session() as session:
-    model = tf.saved_model.load(session, ['serve'], str(exported))
-    signature = model.signature_def['serving_default']
-    (inputs,) = signature.inputs.values()
-    outputs = session.run(
-      signature.outputs['outputs'].name, {inputs.name: ['cola sentence: A.']}
-    )
-  assert len(outputs) == 1
+  tutorial = checkout.CHECKOUT / 'docs/tutorial.md'
+  (code,) = re.findall(r'```python\n(.*?)```', tutorial.read_text(), re.S)
+  printed = checkout.run(sys.executable, '-c', code, cwd=tmp_path).stdout
+  assert re.search(r'shape=\(1,\), dtype=string\)', printed)
