@@ -30,7 +30,10 @@ def batches(length: int) -> harness.Array:
 
 
 def losses(
-  path: str, files: Sequence[str], optimizer: type[optimize.Optimizer]
+  path: str,
+  files: Sequence[str],
+  optimizer: type[optimize.Optimizer],
+  dtype: tf.DType,
 ) -> list[float]:
   """The loss of each step of training from a checkpoint, without dropout."""
   gin_files.parse(files, [*model.TINY, 'dropout_rate = 0.0'])
@@ -53,7 +56,7 @@ def losses(
       decoder_sequence_id=tokens['targets'],
       compute_loss=True,
       mode='train',
-      variable_dtype=mtf.VariableDType(tf.float32, tf.float32, tf.float32),
+      variable_dtype=mtf.VariableDType(dtype, dtype, dtype),
     )
     variables = graph.trainable_variables
     names = {v.name for v in variables}
@@ -87,14 +90,20 @@ def smaller(name, value):
 
 @pytest.mark.parametrize('mode', ORIGINALS)
 @pytest.mark.parametrize(
-  'ours, optimizer',
+  'ours, optimizer, dtype, rtol',
   [
-    ('as_original_{}', optimize.SgdOptimizer),
-    ('as_original_{}', optimize.AdafactorOptimizer),
-    ('original_{}+../common/replace_synthesizer', optimize.SgdOptimizer),
+    ('as_original_{}', optimize.SgdOptimizer, tf.float32, 1e-5),
+    # In float32, it amplifies the rounding of some processors to 6e-5.
+    ('as_original_{}', optimize.AdafactorOptimizer, tf.float64, 1e-7),
+    (
+      'original_{}+../common/replace_synthesizer',
+      optimize.SgdOptimizer,
+      tf.float32,
+      1e-5,
+    ),
   ],
 )
-def test_equal_losses(tmp_path, mode, ours, optimizer):
+def test_equal_losses(tmp_path, mode, ours, optimizer, dtype, rtol):
   theirs, ours = f'original_{mode}', ours.format(mode)
   path = model.write(tmp_path / 'a', theirs, change=smaller)
   mirrored, _ = convert(path, tmp_path / 'b', ours)
@@ -104,7 +113,7 @@ def test_equal_losses(tmp_path, mode, ours, optimizer):
     for c in (Checkpoint(path), Checkpoint(mirrored))
   )
   assert here == there
-  expected = losses(path, model.files(theirs), optimizer)
-  found = losses(mirrored, model.files(ours), optimizer)
+  expected = losses(path, model.files(theirs), optimizer, dtype)
+  found = losses(mirrored, model.files(ours), optimizer, dtype)
   assert len({*expected}) == STEPS
-  np.testing.assert_allclose(found, expected, rtol=1e-5)
+  np.testing.assert_allclose(found, expected, rtol=rtol)
