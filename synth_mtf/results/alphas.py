@@ -45,12 +45,12 @@ def frame(run: Run) -> pd.DataFrame:
 
 
 def _in_events(run: Run) -> Iterator[tuple[Any, ...]]:
-  for tag, curve in sorted(run.curves.items()):
-    found = _TAG.fullmatch(tag)
-    if found:
-      stack, layer, function, head = found.groups()
-      for step, value in curve.items():
-        yield stack, int(layer), function, int(head), step, value
+  for scalars in run.scalars.values():
+    for tag, curve in sorted(scalars.items()):
+      if found := _TAG.fullmatch(tag):
+        stack, layer, function, head = found.groups()
+        for step, value in curve.items():
+          yield stack, int(layer), function, int(head), step, value
 
 
 def _in_checkpoints(run: Run) -> Iterator[tuple[Any, ...]]:

@@ -77,22 +77,18 @@ def by_model(runs: Sequence[Run]) -> dict[str, list[Run]]:
   groups: dict[Hashable, list[Run]] = {}
   for run in runs:
     groups.setdefault(_identity(run), []).append(run)
-  places = [
-    _common([run.name for run in same]) or same[0].name
-    for same in groups.values()
-  ]
+
+  def place(same: Sequence[Run]) -> str:
+    return _common([run.name for run in same]) or same[0].name
+
   models = {}
-  for same, place in zip(groups.values(), places):
+  for same in groups.values():
     label = same[0].label
-    rivals = [
-      other
-      for runs_there, other in zip(groups.values(), places)
-      if runs_there[0].label == label
-    ]
+    rivals = [place(one) for one in groups.values() if one[0].label == label]
     if len(rivals) > 1:
       shared = _common(rivals)
       inside = '' if shared in rivals else f'{shared}/'
-      label = f'{label}, {place.removeprefix(inside)}'
+      label = f'{label}, {place(same).removeprefix(inside)}'
     models[label] = same
   return models
 

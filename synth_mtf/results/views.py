@@ -1,6 +1,7 @@
 """Renders a table as a grid with notes, as CSV and as JSON."""
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -111,19 +112,18 @@ def _texts(table: Table, column: Column, errors: bool) -> pd.Series:
   texts = []
   for name, measure in column.named.items():
     numbers = table.numbers.xs(name, level='name')
-    means = numbers['mean'].dropna()
-    shown = numbers['mean'].map(measure.shown, na_action='ignore')
-    shown = shown.astype(object)  # pandas 3 has a type for text
+    forms = {'mean': '{}', 'deviation': '±{}' * measure.varies}
+    parts = pd.DataFrame(index=numbers.index, dtype=object)
+    for kind, form in {**forms, 'standard_error': ' ({})' * errors}.items():
+      parts[kind] = [
+        '' if pd.isna(number) else form.format(measure.shown(number))
+        for number in numbers[kind]
+      ]
+    text = parts.agg(''.join, axis=1).replace('', MISSING)
+    means, shown = numbers['mean'], parts['mean']
     best = measure.shown(means.max() if measure.better > 0 else means.min())
-    text = shown.fillna(MISSING)
-    spreads = {'deviation': '±{}'} if measure.varies else {}
-    if errors:
-      spreads['standard_error'] = ' ({})'
-    for kind, form in spreads.items():
-      spread = numbers[kind].map(measure.shown, na_action='ignore')
-      spread = spread.map(form.format, na_action='ignore')
-      text += spread.astype(object).fillna('')
-    is_best = (shown == best) & bool(measure.better and shown.nunique() > 1)
+    differ = measure.better and shown[means.notna()].nunique() > 1
+    is_best = (shown == best) & bool(differ)
     texts.append(text.mask(is_best, '**' + text + '**'))
   return pd.concat(texts, axis=1).agg('/'.join, axis=1)
 
@@ -156,21 +156,20 @@ def _paper_rows(table: Table, model: str) -> list[list[str]]:
   source, (figures, _) = table.layout.source, _figures(table, model)
   if not figures:
     return [[f'  no row of {source}', *('' for _ in table.columns)]]
-  theirs, differences = [f'  {source}'], ['  difference']
-  for column in table.columns:
-    shown, texts = [], []
-    for name, measure in column.named.items():
-      if name in figures:
-        shown.append(measure.shown(figures[name]))
-        value = table.numbers['mean'][model, name] - figures[name]
-        text = ('+' if value >= 0 else '-') + measure.shown(abs(value))
+  theirs, rows = pd.Series(figures), []
+  difference = table.numbers['mean'][model] - theirs
+  for label, numbers in ((source, theirs), ('difference', difference)):
+    row = [f'  {label}']
+    for column in table.columns:
+      texts = []
+      for name, measure in column.named.items():
+        value = numbers.get(name, math.nan)
+        sign = ('+' if value >= 0 else '-') * (numbers is difference)
+        text = sign + measure.shown(abs(value))
         texts.append(MISSING if pd.isna(value) else text)
-      elif len(column.measures) > 1:
-        shown.append(MISSING)
-        texts.append(MISSING)
-    theirs.append('/'.join(shown))
-    differences.append('/'.join(texts))
-  return [theirs, differences]
+      row.append('/'.join(texts))
+    rows.append(row)
+  return rows
 
 
 def _checkpoint(table: Table) -> str:
@@ -200,13 +199,6 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
     for column in table.columns
     if len(column.measures) > 1
   ]
-  behind = [
-    (run.name, run.steps[-1])
-    for runs in table.models.values()
-    for run in runs
-    if run.results and run.steps
-    if run.steps[-1] > max(result.step for result in run.results)
-  ]
   source = table.layout.source
   # Each note, and whether it applies.
   found = {
@@ -218,10 +210,6 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
     ),
     **dict.fromkeys(_notes_on_models(table), True),
     **dict.fromkeys(_notes_on_tasks(table), True),
-    **{
-      f'{name} is at step {step:,}, which has not been evaluated.': True
-      for name, step in behind
-    },
     'Warning: some scores are of the training split, which the host evaluates '
     "unless utils.run.dataset_split = 'validation' is set.": (
       table.scores.split == 'train'
@@ -247,6 +235,11 @@ def _notes_on_models(table: Table) -> Iterator[str]:
       names = [str(run.seed) if is_known else run.name for run in runs]
       which = f'{"seeds " * is_known}{", ".join(names)}'
       yield f'{model}: mean±standard deviation over {len(runs)} runs ({which}).'
+    for run in runs:
+      last = max((result.step for result in run.results), default=math.inf)
+      if run.steps and run.steps[-1] > last:
+        step = f'{run.steps[-1]:,}'
+        yield f'{run.name} is at step {step}, which has not been evaluated.'
     cells = table.cells[table.cells.model == model]
     undefined, missing = [], []
     for column in table.columns:
