@@ -62,12 +62,9 @@ def _in_checkpoints(run: Run) -> Iterator[tuple[Any, ...]]:
   layers: collections.Counter[str] = collections.Counter()
   # Any vocabulary will do: no layer is called.
   for scope, layer in models.layers(models.make_transformer(128)):
-    if not isinstance(layer, transformer_layers.SelfAttention):
-      continue
-    stack = scope.partition('/')[0]
-    if isinstance(layer, transformer_layers.EncDecAttention):
-      stack = 'cross'
-    layers[stack] += 1
+    is_cross = isinstance(layer, transformer_layers.EncDecAttention)
+    stack = 'cross' if is_cross else scope.partition('/')[0]
+    layers[stack] += isinstance(layer, transformer_layers.SelfAttention)
     for checkpoint in checkpoints:
       if isinstance(layer, SyntheticLayer) and f'{scope}/alpha' in checkpoint:
         functions = layer.synthesizers

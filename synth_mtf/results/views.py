@@ -1,5 +1,6 @@
 """Renders a table as a grid with notes, as CSV and as JSON."""
 
+import dataclasses
 import json
 import math
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from synth_mtf import paths
 from synth_mtf.results import paper as published
 from synth_mtf.results.layouts import PREFIX, Column
 from synth_mtf.results.printing import Grid
+from synth_mtf.results.records import Result
 from synth_mtf.results.tables import BEST, LAST, Table
 
 MISSING = '-'
@@ -49,7 +51,7 @@ def csv(table: Table, errors: bool = False) -> str:
   if errors:
     kinds.update(n=' n', standard_error=' se')
   fields = {'runs': pd.Series(table.models).map(len)}
-  for name in (name for column in table.columns for name in column.named):
+  for name in table.numbers.index.unique('name'):
     numbers = table.numbers.xs(name, level='name')
     fields.update({name + kinds[kind]: numbers[kind] for kind in kinds})
   found = pd.DataFrame(fields).rename(_not_a_formula, axis=0)
@@ -67,10 +69,7 @@ def as_json(table: Table, errors: bool = False, paper: bool = False) -> str:
 
   The notes are the same as in a `grid` with these arguments.
   """
-  score = (
-    *('value', 'n', 'unit', 'standard_error', 'data'),
-    *('task', 'split', 'metric', 'step'),
-  )
+  score = [field.name for field in dataclasses.fields(Result)]
   cells = {
     (cell['run'], cell['name']): {
       key: _known(cell[key])
@@ -80,17 +79,16 @@ def as_json(table: Table, errors: bool = False, paper: bool = False) -> str:
   }
   models = []
   for model, runs in table.models.items():
-    numbers = {}
     figures = _figures(table, model)[0] if paper else {}
-    for column in table.columns:
-      for name in column.named:
-        number = table.numbers.loc[model, name]
-        numbers[name] = {
-          'mean': _known(number['mean']),
-          'standard_deviation': _known(number['deviation']),
-          'runs': [cells.get((run.name, name)) for run in runs],
-          **({'paper': figures.get(name)} if paper else {}),
-        }
+    numbers = {
+      name: {
+        'mean': _known(number['mean']),
+        'standard_deviation': _known(number['deviation']),
+        'runs': [cells.get((run.name, name)) for run in runs],
+        **({'paper': figures.get(name)} if paper else {}),
+      }
+      for name, number in table.numbers.loc[model].iterrows()
+    }
     seeds = [{'name': run.name, 'seed': run.seed} for run in runs]
     models.append({'label': model, 'runs': seeds, 'numbers': numbers})
   content = {
@@ -145,7 +143,7 @@ def _figures(table: Table, model: str) -> tuple[dict[str, float], str]:
   """Returns the published numbers of a model, or why there are none."""
   cells = table.cells[table.cells.model == model]
   tasks = dict(zip(cells.name, cells.task.str.removeprefix(PREFIX)))
-  names = [name for column in table.columns for name in column.named]
+  names = table.numbers.index.unique('name')
   names = [n for n in names if tasks.get(n) not in published.OTHER_DATA]
   kind = table.models[model][0].kind
   return published.figures(table.layout.source, kind, names)
@@ -241,14 +239,16 @@ def _notes_on_models(table: Table) -> Iterator[str]:
         step = f'{run.steps[-1]:,}'
         yield f'{run.name} is at step {step}, which has not been evaluated.'
     cells = table.cells[table.cells.model == model]
-    undefined, missing = [], []
-    for column in table.columns:
-      values = cells.value[cells.column == column.key]
-      if values.isna().any():
-        undefined.append(column.key)
-      if 0 < len(values) < len(runs) * len(column.measures):
-        missing.append(column.key)
-    for what, keys in (('not defined', undefined), ('missing', missing)):
+    found = [(c, cells.value[cells.column == c.key]) for c in table.columns]
+    faults = {
+      'not defined': [c.key for c, values in found if values.isna().any()],
+      'missing': [
+        c.key
+        for c, values in found
+        if 0 < len(values) < len(runs) * len(c.measures)
+      ],
+    }
+    for what, keys in faults.items():
       if keys:
         yield f'{model}: {what} in at least one run: {", ".join(keys)}.'
 
