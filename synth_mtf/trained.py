@@ -9,10 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-import gin
 import mesh_tensorflow as mtf
-import numpy as np
-from mesh_tensorflow.transformer import utils
 
 from synth_mtf.attention import examples as examples_of
 from synth_mtf.attention import runs
@@ -29,7 +26,7 @@ _EOS = 1
 _one_at_a_time = threading.RLock()  # gin's configuration is the process's
 
 
-class TrainedModel:
+class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
   """A model with the weights of a checkpoint, in a session that stays open.
 
   It computes in float32. Later changes of its folder have no effect. While a
@@ -48,23 +45,13 @@ class TrainedModel:
     steps = [runs.LAST if step is None else step]
     with self._configured():
       self._run, (checkpoint,), known = runs.opened(folder, steps, vocabulary)
-      self._sides, lengths = examples_of.sides(), examples_of.lengths()
-      settings = gin.get_bindings(utils.run, resolve_references=False)
-      self._type = settings.get('model_type', 'bitransformer')
-      features = examples_of.FEATURES.items()
-      self._most = {side: lengths.get(name) for side, name in features}
-      if self._type == 'delimited_lm' and lengths:
-        self._most['decoder'] = sum(lengths.values())
+      self._sides, self._type = examples_of.sides(), examples_of.model_type()
       sizes = [one.vocab_size for one in known.values()]
       self._loaded: Optional[runs.Loaded] = runs.Loaded(sizes, checkpoint)
       self.label = self._run.label
       self.step = checkpoint.step if checkpoint else 0
       # Reads the weights now, since a run that trains removes checkpoints.
-      row = np.ones([1, 1], np.int32)
-      self._open.run(_log_likelihoods, dict.fromkeys(self._sides, row))
-
-  def __enter__(self) -> 'TrainedModel':
-    return self
+      self._open.run(_log_likelihoods, dict.fromkeys(self._sides, [[1]]))
 
   def __exit__(self, *_: object) -> None:
     self.close()
@@ -96,21 +83,17 @@ class TrainedModel:
         f'predict needs an encoder and a decoder, and {self._run.name} is a '
         f'model of type {self._type!r}; score and attention accept it'
       )
-    length = max_length or self._most['decoder'] or 0
-    if min(beams, length) < 1:
-      raise UserError(
-        f'beams = {beams}, max_length = {length}: expected at least 1 of each'
-      )
-    found: dict[int, str] = {}
     with self._configured():
+      length = max_length or examples_of.most_of('decoder') or 0
+      if min(beams, length) < 1:
+        raise UserError(
+          f'beams = {beams}, max_length = {length}: expected at least 1 of each'
+        )
       known = examples_of.vocabulary()['decoder']
       ids = self._examples(inputs=inputs).ids if inputs else {'encoder': ()}
-      for numbers, rows in self._batches(ids):
-        _, decoded = self._open.run(_decoded, rows, beams, length)
-        for number, row in zip(numbers, decoded.tolist()):
-          end = row.index(_EOS) if _EOS in row else len(row)
-          found[number] = known.decode(row[:end])
-    return [found[number] for number in sorted(found)]
+      decoded = self._values(ids, _decoded, beams, length)
+      rows = [[*row.tolist(), _EOS] for row in decoded]
+      return [known.decode(row[: row.index(_EOS)]) for row in rows]
 
   def score(
     self, inputs: Optional[Sequence[str]], targets: Sequence[str]
@@ -122,23 +105,21 @@ class TrainedModel:
     Raises:
       UserError: a text is empty or too long.
     """
-    found: dict[int, float] = {}
     with self._configured():
-      if len(self._sides) > 1:
-        ids = dict(self._examples(inputs=inputs or (), targets=targets).ids)
-      else:
-        ids = dict(self._examples(targets=targets).ids)
+      is_pair = len(self._sides) > 1
+      before = {'inputs': inputs or ()} if is_pair else {}
+      ids = dict(self._examples(**before, targets=targets).ids)
       if 'decoder' not in ids:
         raise UserError('score needs a decoder, and a target for each input')
       scored = [len(row) for row in ids['decoder']]
-      if len(self._sides) == 1 and inputs is not None:
+      if not is_pair and inputs is not None:
         ids['decoder'] = self._continued(inputs, ids['decoder'])
-      for numbers, rows in self._batches(ids):
-        _, values = self._open.run(_log_likelihoods, rows)
-        for number, row in zip(numbers, values.astype(float)):
-          end = len(ids['decoder'][number])
-          found[number] = float(row[end - scored[number] : end].sum())
-    return [found[number] for number in sorted(found)]
+      values = self._values(ids, _log_likelihoods)
+      ends = map(len, ids['decoder'])
+      return [
+        float(row[end - n : end].sum(dtype=float))
+        for row, end, n in zip(values, ends, scored)
+      ]
 
   def attention(
     self, inputs: Sequence[str], targets: Optional[Sequence[str]] = None
@@ -152,7 +133,7 @@ class TrainedModel:
     """
     with self._configured():
       examples = self._examples(inputs=inputs, targets=targets or ())
-      return runs.attention(self._run, self._open, examples, self._padded)
+      return runs.attention(self._run, self._open, examples)
 
   @property
   def _open(self) -> runs.Loaded:
@@ -182,40 +163,21 @@ class TrainedModel:
     if self._type == 'lm':  # where a delimited one has EOS
       before = [row[:-1] for row in before]
     rows = [[*first, *then] for first, then in zip(before, targets)]
-    examples_of.require_short('decoder', rows, self._most['decoder'])
+    examples_of.require_short('decoder', rows)
     return rows
 
-  def _batches(
-    self, ids: Mapping[str, Ids]
-  ) -> Iterator[tuple[list[int], dict[str, Array]]]:
-    """Yields numbers and rows of a few examples of similar length."""
-    lengths = list(zip(*([len(row) for row in ids[side]] for side in ids)))
+  def _values(
+    self, ids: Mapping[str, Ids], build: runs.Build, *options: Any
+  ) -> list[Array]:
+    """Runs a few examples at a time, of similar length; one row for each."""
+    lengths = list(zip(*(map(len, rows) for rows in ids.values())))
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    found: dict[int, Array] = {}
     for begin in range(0, len(order), _BATCH):
       numbers = order[begin : begin + _BATCH]
-      yield (
-        numbers,
-        {
-          side: self._padded(side, [rows[number] for number in numbers])
-          for side, rows in ids.items()
-        },
-      )
-
-  def _padded(self, side: str, rows: Ids) -> Array:
-    """Pads rows to few shapes, each of which has its own part of the graph."""
-    found = runs.padded(rows)
-    most = self._most[side]
-    length = (
-      min(_power_of_two(found.shape[1]), most) if most else found.shape[1]
-    )
-    more = _power_of_two(len(found)) - len(found)
-    found = np.pad(found, [(0, more), (0, length - found.shape[1])])
-    found[len(rows) :] = found[0]  # rows of padding would decode to the end
-    return found
-
-
-def _power_of_two(least: int) -> int:
-  return 1 << (least - 1).bit_length()
+      rows = {side: [ids[side][n] for n in numbers] for side in ids}
+      found.update(zip(numbers, self._open.run(build, rows, *options)[1]))
+    return [found[n] for n in range(len(order))]
 
 
 def _log_likelihoods(

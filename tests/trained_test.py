@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from typing import Any
 
 import gin
 import numpy as np
@@ -111,7 +112,7 @@ def test_the_notebook(folder, tmp_path, monkeypatch):
   os.symlink(folder, tmp_path / 'synth-mtf-demo' / 'random_vanilla')
   monkeypatch.chdir(tmp_path / 'docs')
   book = json.loads((CHECKOUT / 'docs' / 'python.ipynb').read_text())
-  names = {}
+  names: dict[str, Any] = {}
   for cell in book['cells']:
     if cell['cell_type'] == 'code':
       exec(''.join(cell['source']), names)

@@ -163,22 +163,32 @@ def lengths() -> Mapping[str, int]:
   return found
 
 
+def most_of(side: str) -> Optional[int]:
+  """The most tokens that the model takes on a side; None if unknown."""
+  if model_type() == 'delimited_lm':
+    return sum(lengths().values()) or None
+  return lengths().get(FEATURES[side])
+
+
+def model_type() -> str:
+  """The host's type of the model that gin configures."""
+  bindings = gin.get_bindings(utils.run, resolve_references=False)
+  return str(bindings.get('model_type', 'bitransformer'))
+
+
 def sides() -> list[str]:
   """The sides of the model that gin configures."""
-  model_type = gin.get_bindings(utils.run, resolve_references=False).get(
-    'model_type', 'bitransformer'
-  )
-  if model_type not in _SIDES:
+  if model_type() not in _SIDES:
     raise UserError(
-      f'cannot show the attention of a model of type {model_type!r}; expected '
-      f'one of {", ".join(_SIDES)}'
+      f'cannot show the attention of a model of type {model_type()!r}; '
+      f'expected one of {", ".join(_SIDES)}'
     )
-  return _SIDES[model_type]
+  return _SIDES[model_type()]
 
 
-def require_short(side: str, rows: Ids, most: Optional[int]) -> None:
+def require_short(side: str, rows: Ids) -> None:
   """Raises a UserError if a row has more tokens than the model takes."""
-  longest = max(map(len, rows))
+  longest, most = max(map(len, rows)), most_of(side)
   if most and longest > most:
     raise UserError(
       f'a text of the {side} has {longest} tokens, and the model takes {most} '
@@ -190,7 +200,7 @@ def _examples(
   ids: Mapping[str, Ids], texts: Texts, known: Mapping[str, seqio.Vocabulary]
 ) -> Examples:
   for side, rows in ids.items():
-    require_short(side, rows, lengths().get(FEATURES[side]))
+    require_short(side, rows)
   tokens = {s: [_pieces(row, known[s]) for row in ids[s]] for s in ids}
   if 'decoder' in tokens:
     tokens['decoder'] = [[_START, *row[:-1]] for row in tokens['decoder']]

@@ -32,22 +32,12 @@ def histograms(
         for one, name, look in _looks(attentions, stack):
           if one.stacks[stack].layers < layer:
             continue
-          sizes = np.concatenate(
-            [
-              one.weights(stack, n)[layer - 1].ravel()
-              for n in range(one.examples)
-            ]
-          )
+          found = [one.weights(stack, n) for n in range(one.examples)]
+          sizes = np.concatenate([w[layer - 1].ravel() for w in found])
           sizes = np.clip(sizes[sizes != 0], _EDGES[0], 1)
           shares = 100 * np.histogram(sizes, _EDGES)[0] / len(sizes)
-          panel.stairs(
-            shares,
-            _EDGES,
-            color=look.color,
-            linestyle=look.linestyle,
-            linewidth=1.3,
-            label=name,
-          )
+          looks = {'color': look.color, 'linestyle': look.linestyle}
+          panel.stairs(shares, _EDGES, linewidth=1.3, label=name, **looks)
         panel.set(xscale='log', title=f'{stack}, layer {layer}', ylim=(0, None))
         panel.xaxis.set_major_formatter('{x:g}')
         if stack == stacks[-1]:
@@ -76,15 +66,12 @@ def heads(attentions: Sequence[Attention]) -> Figure:
           continue
         panel.set(title=f'{stack}: {name}', ylabel=unit, xlabel='layer')
         for one, label, look in _looks(attentions, stack):
-          rows = [
-            measure(one.weights(stack, n).astype(np.float64))
-            for n in range(one.examples)
-          ]
+          found = [one.weights(stack, n) for n in range(one.examples)]
+          rows = [measure(w.astype(np.float64)) for w in found]
           values = np.concatenate(rows, axis=-1).mean(-1)
           x = range(1, len(values) + 1)
-          panel.plot(
-            x, values, look.marker, color=look.color, alpha=0.4, markersize=3
-          )
+          points = {'color': look.color, 'alpha': 0.4, 'markersize': 3}
+          panel.plot(x, values, look.marker, **points)
           panel.plot(x, values.mean(-1), label=label, **look._asdict())
         panel.set_ylim(bottom=0)
         panel.xaxis.get_major_locator().set_params(integer=True)
@@ -126,9 +113,8 @@ def heat_maps(
   maps = attention.weights(stack, example)
   name, colours, sign = 'attention weight', 'Blues', 0
   if values == 'logits':
-    maps = np.where(
-      maps == 0, np.nan, attention.weights(stack, example, 'logits')
-    )
+    logits = attention.weights(stack, example, 'logits')
+    maps = np.where(maps == 0, np.nan, logits)
     name, colours, sign = 'B', 'PuOr', -1
   maps = maps[np.ix_(np.array(rows) - 1, np.array(columns) - 1)]
   most = float(np.nanmax(np.abs(maps)))
@@ -137,13 +123,8 @@ def heat_maps(
   def fill(axes: style.Panels) -> None:
     for row, layer, of_layer in zip(axes, rows, maps):
       for panel, head, one in zip(row, columns, of_layer):
-        panel.imshow(
-          one,
-          interpolation='nearest',
-          cmap=colours,
-          vmin=sign * most,
-          vmax=most,
-        )
+        ends = {'vmin': sign * most, 'vmax': most}
+        panel.imshow(one, interpolation='nearest', cmap=colours, **ends)
         panel.set(title=f'layer {layer}, head {head}', facecolor='0.85')
         panel.grid(False)
         for axis, tokens in ((panel.yaxis, queries), (panel.xaxis, memory)):

@@ -5,6 +5,7 @@ per row, while `layer.recording` records its layers. `Loaded` keeps a model with
 its weights, also to compute something else (`synth_mtf.trained`).
 """
 
+import contextlib
 import importlib
 import itertools
 import os
@@ -62,7 +63,7 @@ def look(
   sizes = [one.vocab_size for one in known.values()]
   found = []
   for checkpoint in checkpoints:
-    with Loaded(sizes, checkpoint) as loaded:
+    with contextlib.closing(Loaded(sizes, checkpoint)) as loaded:
       found.append(attention(run, loaded, examples))
   return found
 
@@ -133,7 +134,8 @@ class Loaded:
   """A model that gin configures, with its weights in a session.
 
   It computes in float32, with the weights as stored. Weights are read once; the
-  graph has a part for each function and shape of its arguments.
+  graph has a part for each function and shape of its arguments. Rows are padded
+  to few shapes.
 
   Args:
     vocab_sizes: numbers of embeddings for inputs and targets.
@@ -149,30 +151,26 @@ class Loaded:
     self._session = tf.Session(graph=self._graph)
     self._parts: dict[Any, tuple[Any, Any, Any]] = {}
 
-  def __enter__(self) -> 'Loaded':
-    return self
-
-  def __exit__(self, *_: object) -> None:
-    self.close()
-
   def close(self) -> None:
     """Frees the memory."""
     self._session.close()
 
   def run(
-    self, build: Build, rows: Mapping[str, Array], *options: Any
+    self, build: Build, ids: Mapping[str, Ids], *options: Any
   ) -> tuple[Any, Any]:
     """Calls `build(model, rows, dtype, *options)` once for each shape of rows.
 
-    It returns anything, and tensors, whose values take their place here.
+    It returns anything, and tensors, whose values take their place here. They
+    have more rows than `ids`, and longer ones.
     """
-    shapes = tuple((side, ids.shape) for side, ids in rows.items())
+    rows = {side: _few_shapes(side, found) for side, found in ids.items()}
+    shapes = tuple((side, found.shape) for side, found in rows.items())
     part = build, options, shapes
     if part not in self._parts:
       with self._graph.as_default(), errors.explained():
         self._parts[part] = self._add(build, dict(shapes), options)
     feeds, found, fetches = self._parts[part]
-    feed = {feeds[side]: ids for side, ids in rows.items()}
+    feed = {feeds[side]: found for side, found in rows.items()}
     with errors.explained():
       return found, self._session.run(fetches, feed)
 
@@ -251,39 +249,38 @@ def padded(rows: Sequence[Sequence[Any]], padding: Any = 0) -> Array:
   return np.array(list(itertools.zip_longest(*rows, fillvalue=padding))).T
 
 
-def attention(
-  run: runs.Run,
-  loaded: Loaded,
-  examples: Examples,
-  pad: Callable[[str, Ids], Array] = lambda side, rows: padded(rows),
-) -> Attention:
-  """Computes the attention of a run's model on examples, padded by `pad`."""
+def _few_shapes(side: str, rows: Ids) -> Array:
+  """Pads rows to powers of two, or to the most tokens of a side."""
+  found, most = padded(rows), examples_of.most_of(side)
+  count, length = (1 << (n - 1).bit_length() for n in found.shape)
+  length = min(length, most) if most else found.shape[1]
+  more = [(0, count - len(rows)), (0, length - found.shape[1])]
+  found = np.pad(found, more)
+  found[len(rows) :] = found[0]  # rows of padding would decode to the end
+  return found
+
+
+def attention(run: runs.Run, loaded: Loaded, examples: Examples) -> Attention:
+  """Computes the attention of a run's model on examples."""
   return Attention(
     run=run.name,
     label=run.label,
     step=loaded.checkpoint.step if loaded.checkpoint else 0,
-    stacks=stacks(examples.ids, loaded, pad),
+    stacks=stacks(examples.ids, loaded),
     tokens={s: padded(rows, '') for s, rows in examples.tokens.items()},
     texts={s: np.array(texts) for s, texts in examples.texts.items()},
   )
 
 
-def stacks(
-  ids: Mapping[str, Ids],
-  loaded: Loaded,
-  pad: Callable[[str, Ids], Array] = lambda side, rows: padded(rows),
-) -> dict[str, Stack]:
+def stacks(ids: Mapping[str, Ids], loaded: Loaded) -> dict[str, Stack]:
   """Computes the attention of a model.
 
   Args:
     ids: token ids, by side. With the encoder's alone, only the encoder's
       attention is computed.
     loaded: the model.
-    pad: pads the rows of a side.
   """
-  calls, values = loaded.run(
-    _alignments, {side: pad(side, rows) for side, rows in ids.items()}
-  )
+  calls, values = loaded.run(_alignments, ids)
   lengths = {side: [len(row) for row in rows] for side, rows in ids.items()}
   return {
     name: _stack(found, lengths[queries], max(lengths[memory]))

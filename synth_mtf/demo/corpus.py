@@ -34,14 +34,13 @@ def write(folder: pathlib.Path) -> None:
   The same packages produce the same files.
   """
   folder.mkdir(parents=True, exist_ok=True)
-  seen: set[str] = set()
+  seen: set[bytes] = set()
   for package in PACKAGES:
     text = b''
-    for paragraph in _paragraphs(package):
-      line = f'{paragraph}\n\n'.encode()
-      if paragraph in seen:  # much documentation is inherited or copied
+    for line in (f'{one}\n\n'.encode() for one in _paragraphs(package)):
+      if line in seen:  # much documentation is inherited or copied
         continue
-      seen.add(paragraph)
+      seen.add(line)
       if len(text) + len(line) > BYTES_PER_PACKAGE:
         break
       text += line
@@ -58,10 +57,9 @@ def _paragraphs(package: str) -> Iterator[str]:
       return
     root = pathlib.Path(spec.origin).parent
   for path in sorted(root.rglob('*.py')):
-    is_test = path.stem.startswith('test_') or path.stem.endswith('_test')
-    if not is_test and _SKIPPED_FOLDERS.isdisjoint(
-      path.relative_to(root).parts
-    ):
+    is_test = re.search('^test_|_test$', path.stem)
+    folders = path.relative_to(root).parts
+    if not is_test and _SKIPPED_FOLDERS.isdisjoint(folders):
       for docstring in _docstrings(path):
         yield from prose(docstring)
 

@@ -175,8 +175,7 @@ def _run_stages(
         run = stage.model_dir.parent.relative_to(out)
         title = f'[{next(numbers)}/{count}] {run}: {stage.name}'
         if stage.name in running:
-          with pace.measured(stage):
-            follow(stage, running[stage.name], title, console, pace)
+          follow(stage, running[stage.name], title, console, pace)
         else:
           console.line(f'{title}  done before')
 
@@ -218,46 +217,31 @@ def started(stage: Stage) -> Iterator[subprocess.Popen[str]]:
 
 
 class Pace:
-  """Estimates how long all stages will still take.
-
-  A stage takes as long as the last one of its name did; the first one, as long
-  as its `work` suggests.
-  """
+  """Estimates how long all stages will still take, from their `work`."""
 
   def __init__(self, todo: Sequence[Stage]) -> None:
-    self._todo = list(todo)
-    self._work = {stage.name: stage.work for stage in todo}
-    self._seconds: dict[str, float] = {}  # by name
+    self._all = sum(stage.work for stage in todo)
+    self._before = self._work = 0.0  # of earlier stages, and of this one
+    self._begun = time.monotonic()
 
-  @contextlib.contextmanager
-  def measured(self, stage: Stage) -> Iterator[None]:
-    """Measures a stage, which the block follows until it ends."""
-    self._todo.remove(stage)
-    self._name, self._begun = stage.name, time.monotonic()
-    self._first: Optional[tuple[int, float]] = None  # reported step, and when
-    yield
-    self._seconds[stage.name] = time.monotonic() - self._begun
+  def begin(self, stage: Stage) -> None:
+    """Notes that a stage begins, and that the one before has ended."""
+    self._before += self._work
+    self._work = stage.work
+    self._first: Optional[int] = None  # reported step
 
   def shown(self, line: str) -> str:
     """Replaces the time left in a stage's line by that of all stages."""
-    now = time.monotonic() - self._begun
-    seconds = dict(self._seconds)
+    done = self._before
     step = re.match(r'train  (\d+)/(\d+)', line)
     if step:
-      done, total = map(int, step.groups())
-      first, then = self._first = self._first or (done, now)
-      if done > first:
-        seconds[self._name] = now + (total - done) * (now - then) / (
-          done - first
-        )
+      now, total = map(int, step.groups())
+      first = self._first = now if self._first is None else self._first
+      done += self._work * (now - first) / max(total - first, 1)
     left = ''
-    if seconds:
-      pace = sum(seconds.values()) / sum(self._work[name] for name in seconds)
-      expected = {
-        n: seconds.get(n, pace * work) for n, work in self._work.items()
-      }
-      later = sum(expected[stage.name] for stage in self._todo)
-      minutes = math.ceil((later + max(expected[self._name] - now, 0)) / 60)
+    if done:
+      spent = (time.monotonic() - self._begun) / 60
+      minutes = math.ceil(spent * (self._all - done) / done)
       left = f'{max(minutes, 1)} min left of all'
     return '  '.join(filter(None, [*line.split('  ')[1:3], left]))
 
@@ -270,6 +254,7 @@ def follow(
   pace: Pace,
 ) -> None:
   """Shows the output of a stage until it ends, and marks the stage as done."""
+  pace.begin(stage)
   number = title.partition(' ')[0]
   console.start(f'{number} {stage.name}')
   line = error = ''

@@ -46,16 +46,15 @@ def compared(models: Mapping[str, pd.DataFrame], over: str) -> str:
     for pair in itertools.combinations(models, 2)
     for name in models[pair[0]].columns.intersection(models[pair[1]].columns)
   ]
-  lines = []
+  lines = [f'Sign tests over {over}, p < {_LEVEL} over all {len(tests)}:']
   for name, pair, *scores in tests:
     both = pd.concat(scores, axis=1, keys=pair).dropna()
     better = [int((both[a] > both[b]).sum()) for a, b in (pair, pair[::-1])]
     if len(tests) * _chance(min(better), sum(better)) < _LEVEL:
       means = ', '.join(f'{m} {mean:.3g}' for m, mean in both.mean().items())
       lines.append(f'  {name.removeprefix(PREFIX)}: {means} (n = {len(both)})')
-  title = f'Sign tests over {over}, p < {_LEVEL} over all {len(tests)}:'
-  lines = lines or ['  no significant difference']
-  return '\n'.join([title, *lines]) if tests else ''
+  lines += ['  no significant difference'] * (len(lines) == 1)
+  return '\n'.join(lines) if tests else ''
 
 
 def _chance(fewer: int, n: int) -> float:

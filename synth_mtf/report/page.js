@@ -14,7 +14,6 @@ const NEGATIVE = '#7a3206';
 
 const models = JSON.parse(document.getElementById('models').textContent);
 const together = document.querySelector('[name=together]');
-const scale = document.querySelector('[name=scale]');
 
 /** Unpacks a block of weights; the inverse of report/weights.py. */
 async function unpack({ data, queries, memory }, heads, signed) {
@@ -129,8 +128,6 @@ class Panel {
       ArrowRight: [query, key + 1],
       Home: [event.ctrlKey ? 0 : query, 0],
       End: [event.ctrlKey ? Infinity : query, Infinity],
-      PageUp: [0, key],
-      PageDown: [Infinity, key],
     }[event.key];
     if (!target) return;
     event.preventDefault();
@@ -157,17 +154,6 @@ class Panel {
     this.describe();
   }
 
-  /** The largest absolute weight of a head. */
-  largestOf(head) {
-    let most = 0;
-    for (let i = 0; i < this.queries.length; i++) {
-      for (let j = 0; j < this.memory.length; j++) {
-        most = Math.max(most, Math.abs(this.weight(head, i, j)));
-      }
-    }
-    return most;
-  }
-
   draw() {
     const { signed, heads } = models[this.model.value].stacks[this.stack.value];
     const label = (token) => make('span', { textContent: token });
@@ -175,9 +161,7 @@ class Panel {
     this.columns.replaceChildren(...this.memory.map(label));
     this.map.style.setProperty('--rows', this.queries.length);
     this.map.style.setProperty('--columns', this.memory.length);
-    const most = this.largestOf(this.head);
-    const end = scale.value === 'one' ? Math.max(1, most) : most;
-    this.paint(this.cells, this.head, end);
+    const end = this.paint(this.cells, this.head);
     this.ramp.classList.toggle('signed', signed);
     this.least.textContent = signed ? format(-end) : '0';
     this.most.textContent = format(end);
@@ -190,7 +174,7 @@ class Panel {
     const focused = this.heads.contains(document.activeElement);
     const labels = Array.from({ length: heads }, (_, head) => {
       const canvas = make('canvas', { ariaHidden: 'true' });
-      this.paint(canvas, head, this.largestOf(head));
+      this.paint(canvas, head);
       const radio = make('input', {
         type: 'radio',
         name: `head-${this.id}`,
@@ -205,19 +189,21 @@ class Panel {
     if (focused) this.heads.querySelector(':checked').focus();
   }
 
-  /** Paints a head, one pixel per weight; the colour scale ends at `end`. */
-  paint(canvas, head, end) {
+  /** Paints a head, one pixel per weight; returns the largest absolute one. */
+  paint(canvas, head) {
     canvas.width = this.memory.length;
     canvas.height = this.queries.length;
     const context = canvas.getContext('2d');
-    for (let i = 0; i < canvas.height; i++) {
-      for (let j = 0; j < canvas.width; j++) {
-        const weight = this.weight(head, i, j);
-        context.fillStyle = weight < 0 ? NEGATIVE : POSITIVE;
-        context.globalAlpha = Math.abs(weight) / (end || 1);
-        context.fillRect(j, i, 1, 1);
-      }
-    }
+    const rows = this.queries.map((_, i) =>
+      this.memory.map((_, j) => this.weight(head, i, j)),
+    );
+    const most = rows.flat().reduce((m, w) => Math.max(m, Math.abs(w)), 0);
+    rows.forEach((row, i) => row.forEach((weight, j) => {
+      context.fillStyle = weight < 0 ? NEGATIVE : POSITIVE;
+      context.globalAlpha = Math.abs(weight) / (most || 1);
+      context.fillRect(j, i, 1, 1);
+    }));
+    return most;
   }
 
   /** Describes the current cell, row and head in words. */
@@ -257,5 +243,4 @@ const panels = [...document.querySelectorAll('.panel')].map(
 together.addEventListener('change', () => {
   if (together.checked) panels[1].show(panels[0].place);
 });
-scale.addEventListener('change', () => panels.forEach((panel) => panel.show()));
 for (const panel of panels) panel.show();

@@ -128,7 +128,12 @@ def draw(
     from synth_mtf.results import figures, style
   except UserError as error:
     return [], [f'No figures: {error}.']
-  wanted: list[tuple[Any, ...]] = [
+
+  def alpha(run: Run) -> Any:
+    found = alphas.frame(run)
+    return None if found.empty else figures.alpha(run.label, found)
+
+  wanted: list[tuple[str, Any, Any]] = [
     ('Learning curves', figures.curves, runs),
     ('Score against speed and parameters', figures.scores, runs),
   ]
@@ -137,19 +142,13 @@ def draw(
       ('Sizes of attention weights', of_attention.histograms, attentions),
       ('Entropy and distance of each head', of_attention.heads, attentions),
     ]
-  found, missing = [], []
   for run in (run for run in runs if run.gin):
-    caption = f'Alpha over training, {run.label}, {run.name}'
+    wanted.append((f'Alpha over training, {run.label}, {run.name}', alpha, run))
+  found, missing = [], []
+  for caption, function, argument in wanted:
     try:
-      alpha = alphas.frame(run)
-    except UserError as error:
-      missing.append(f'Not drawn ({caption}): {error}.')
-      continue
-    if not alpha.empty:
-      wanted.append((caption, figures.alpha, run.label, alpha))
-  for caption, function, *arguments in wanted:
-    try:
-      found.append((caption, style.svg(function(*arguments))))
+      if figure := function(argument):
+        found.append((caption, style.svg(figure)))
     except UserError as error:
       missing.append(f'Not drawn ({caption}): {error}.')
   return found, missing

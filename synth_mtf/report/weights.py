@@ -10,33 +10,25 @@ compressed with zlib and encoded in base64. `unpack` in page.js is the inverse.
 """
 
 import base64
-import dataclasses
 import zlib
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from synth_mtf.attention.file import SIDES, Array, Attention
+from synth_mtf.attention.file import Array, Attention
 from synth_mtf.errors import UserError
 
 # Numbers of tokens to keep per example; the largest one that fits is used.
 _LENGTHS = (1024, 512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16)
 
 
-@dataclasses.dataclass(frozen=True)
-class Packed:
-  """The packed attention of several models.
+class Packed(NamedTuple):
+  """The packed attention of several models."""
 
-  Attributes:
-    models: each model's label, step, run, tokens and stacks, for JSON.
-    length: the maximum number of tokens in an example.
-    truncated: whether longer examples were cut to `length`.
-  """
-
-  models: Sequence[dict[str, Any]]
-  length: int
-  truncated: bool
+  models: Sequence[dict[str, Any]]  # for JSON
+  length: int  # the most tokens of an example
+  truncated: bool  # whether longer examples were cut to `length`
 
 
 def pack(attentions: Sequence[Attention], max_bytes: int) -> Packed:
@@ -63,50 +55,37 @@ def _pack(
   """Packs models, or returns None once blocks exceed `max_bytes`."""
   models = []
   for attention in attentions:
-    stacks = {}
+    stacks: dict[str, Any] = {}
+    examples = range(attention.examples)
+    about = {key: getattr(attention, key) for key in ('label', 'step', 'run')}
+    texts = [
+      {s: attention.tokens_of(s, n)[:length] for s in attention.tokens}
+      for n in examples
+    ]
+    models.append({**about, 'examples': texts, 'stacks': stacks})
     for name, stack in attention.stacks.items():
       signed = bool((stack.weights < 0).any())
-      blocks: list[list[dict[str, Any]]] = []
-      for layer in stack.weights:
-        blocks.append([])
-        for example, weights in enumerate(layer):
-          # Weights that examples share are as long as the longest example.
-          shown = [example] if len(layer) > 1 else range(attention.examples)
-          queries, memory = (
-            min(length, max(len(attention.tokens_of(side, n)) for n in shown))
-            for side in SIDES[name]
-          )
-          data = _encode(weights[:, :queries, :memory], signed)
-          blocks[-1].append(
-            {'queries': queries, 'memory': memory, 'data': data}
-          )
-          max_bytes -= len(data)
-          if max_bytes < 0:
-            return None
-      alpha = stack.alpha
+      shown = [attention.weights(name, n) for n in examples]
+      if stack.weights.shape[1] == 1:  # examples share them
+        shown = [stack.weights[:, 0]]
+      blocks = [
+        [_block(one[layer, :, :length, :length], signed) for one in shown]
+        for layer in range(stack.layers)
+      ]
+      max_bytes -= sum(len(x['data']) for layer in blocks for x in layer)
+      if max_bytes < 0:
+        return None
       stacks[name] = {
         'heads': stack.heads,
         'signed': signed,
         'functions': list(stack.functions),
-        'alpha': None if alpha is None else alpha.round(4).tolist(),
+        'alpha': None if stack.alpha is None else stack.alpha.tolist(),
         'blocks': blocks,
       }
-    models.append(
-      {
-        'label': attention.label,
-        'step': attention.step,
-        'run': attention.run,
-        'examples': [
-          {s: attention.tokens_of(s, n)[:length] for s in attention.tokens}
-          for n in range(attention.examples)
-        ],
-        'stacks': stacks,
-      }
-    )
   return models
 
 
-def _encode(weights: Array, signed: bool) -> str:
+def _block(weights: Array, signed: bool) -> dict[str, Any]:
   """Packs [heads, queries, memory]."""
   scales = np.abs(weights).max(axis=-1) / (127 if signed else 255)
   codes = np.rint(weights / np.where(scales, scales, 1)[..., np.newaxis])
@@ -114,4 +93,5 @@ def _encode(weights: Array, signed: bool) -> str:
     scales.astype('<f4').tobytes()
     + codes.astype(np.int8 if signed else np.uint8).tobytes()
   )
-  return base64.b64encode(zlib.compress(content, 9)).decode('ascii')
+  data = base64.b64encode(zlib.compress(content, 9)).decode('ascii')
+  return {'queries': codes.shape[1], 'memory': codes.shape[2], 'data': data}

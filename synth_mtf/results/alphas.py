@@ -45,12 +45,12 @@ def frame(run: Run) -> pd.DataFrame:
 
 
 def _in_events(run: Run) -> Iterator[tuple[Any, ...]]:
-  for tag, curve in sorted(run.curves.items()):
-    found = _TAG.fullmatch(tag)
-    if found:
-      stack, layer, function, head = found.groups()
-      for step, value in curve.items():
-        yield stack, int(layer), function, int(head), step, value
+  for scalars in run.scalars.values():
+    for tag, curve in sorted(scalars.items()):
+      if found := _TAG.fullmatch(tag):
+        stack, layer, function, head = found.groups()
+        for step, value in curve.items():
+          yield stack, int(layer), function, int(head), step, value
 
 
 def _in_checkpoints(run: Run) -> Iterator[tuple[Any, ...]]:
@@ -62,12 +62,9 @@ def _in_checkpoints(run: Run) -> Iterator[tuple[Any, ...]]:
   layers: collections.Counter[str] = collections.Counter()
   # Any vocabulary will do: no layer is called.
   for scope, layer in models.layers(models.make_transformer(128)):
-    if not isinstance(layer, transformer_layers.SelfAttention):
-      continue
-    stack = scope.partition('/')[0]
-    if isinstance(layer, transformer_layers.EncDecAttention):
-      stack = 'cross'
-    layers[stack] += 1
+    is_cross = isinstance(layer, transformer_layers.EncDecAttention)
+    stack = 'cross' if is_cross else scope.partition('/')[0]
+    layers[stack] += isinstance(layer, transformer_layers.SelfAttention)
     for checkpoint in checkpoints:
       if isinstance(layer, SyntheticLayer) and f'{scope}/alpha' in checkpoint:
         functions = layer.synthesizers

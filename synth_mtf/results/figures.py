@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from synth_mtf.errors import UserError
-from synth_mtf.results import layouts, style, tables
 from synth_mtf.results import scores as scores_
+from synth_mtf.results import style, tables
 from synth_mtf.results.layouts import LOG_PERPLEXITY, PER_TOKEN, Column
 from synth_mtf.results.runs import Run
 from synth_mtf.results.style import Axes, Figure
@@ -52,8 +52,6 @@ def curves(runs: Sequence[Run]) -> Figure:
   names = names[:_MOST_PANELS]
   columns = min(_COLUMNS, len(names))
   models = list(scores_.by_model(runs))
-  known = layouts.overview(()).columns
-  of_t5 = {tag for column in known for tag in column.tags}
 
   def fill(axes: style.Panels) -> None:
     for panel, name in zip(np.ravel(axes), names):
@@ -70,8 +68,7 @@ def curves(runs: Sequence[Run]) -> Figure:
         panel.set_yscale('log', subs=[2, 5])
         panel.yaxis.set_major_formatter('{x:g}')
         panel.yaxis.set_minor_formatter('{x:g}')
-      score = 'score (percent)' if here.tag.iloc[0] in of_t5 else 'score'
-      unit = _UNITS.get(name.rpartition('\n')[2], score)
+      unit = _UNITS.get(name.rpartition('\n')[2], 'score')
       panel.set(title=name, xlabel=_STEP, ylabel=unit)
     for panel in np.ravel(axes)[len(names) :]:
       panel.set_axis_off()
@@ -96,9 +93,9 @@ def _points(runs: Sequence[Run]) -> pd.DataFrame:
   found['stage'] = ''
   columns = ['panel', 'model', 'run', 'stage', 'step', 'value']
   of_losses = pd.DataFrame(losses, columns=columns)
-  found = found[[*columns, 'tag', 'standard_error']]
-  parts = [of_losses.assign(tag='', standard_error=np.nan), found]
-  return pd.concat([part for part in parts if len(part)] or parts[1:])
+  parts = [of_losses, found]
+  points = pd.concat([part for part in parts if len(part)] or parts)
+  return points.reindex(columns=[*columns, 'standard_error'])
 
 
 def _draw_band(
@@ -121,14 +118,8 @@ def _draw_band(
     bars = {'fmt': 'none', 'ecolor': look.color, 'capsize': 2}
     panel.errorbar(mean.index, mean, errors, elinewidth=0.8, **bars)
   if spread.any():
-    panel.fill_between(
-      mean.index,
-      mean - spread,
-      mean + spread,
-      color=look.color,
-      alpha=0.2,
-      linewidth=0,
-    )
+    band = {'color': look.color, 'alpha': 0.2, 'linewidth': 0}
+    panel.fill_between(mean.index, mean - spread, mean + spread, **band)
 
 
 def scores(runs: Sequence[Run]) -> Figure:
@@ -174,20 +165,11 @@ def scores(runs: Sequence[Run]) -> Figure:
         pairs = of_model.reindex(columns=[cost, 'score']).dropna()
         if pairs.empty:
           continue
-        look = style.look(number)
         (x, y), (across, along) = pairs.mean(), pairs.std().fillna(0)
-        panel.errorbar(
-          x / unit,
-          y,
-          xerr=across / unit or None,
-          yerr=along or None,
-          marker=look.marker,
-          color=look.color,
-          linestyle='none',
-          capsize=2,
-          linewidth=0.8,
-          label=label,
-        )
+        errors = along or None, across / unit or None
+        looks = {**style.look(number)._asdict(), 'linestyle': 'none'}
+        bars = {'capsize': 2, 'linewidth': 0.8, 'label': label}
+        panel.errorbar(x / unit, y, *errors, **looks, **bars)
       panel.set_xlabel(cost_name)
       panel.margins(0.2)
     of_tasks = f' (mean of {len(shown)} tasks)' * (len(shown) > 1)

@@ -104,7 +104,7 @@ def costs(title: str) -> str:
   first = None
   for row in (row for row in ROWS if row.about['title'] == title):
     about, printed = row.about, row.numbers['Params'] / 1e6
-    counted = ['-', f'{printed:.0f} M', '-', '-', '-']
+    counted = ['-', '-', '-', '-']
     if 'variant' in about:
       made = {'bindings': about.get('bindings', ()), **about['costs']}
       files = [name.replace('*', about['variant']) for name in made['files']]
@@ -112,12 +112,13 @@ def costs(title: str) -> str:
       theirs = row.numbers.get('TFLOPS', 0.0)
       first = first or (cost.flops, theirs)
       trained = cost.trained / 1e6
-      counted[0] = f'{trained:.1f} M'
-      counted[2] = f'{trained - printed:+.1f} M'
-      counted[3] = f'{cost.flops / first[0]:.2f}'
-      if theirs:
-        counted[4] = f'{theirs / first[1]:.2f}'
-    cells.append([about['row'], *counted])
+      counted = [
+        f'{trained:.1f} M',
+        f'{trained - printed:+.1f} M',
+        f'{cost.flops / first[0]:.2f}',
+        f'{theirs / first[1]:.2f}' if theirs else '-',
+      ]
+    cells.append([about['row'], counted[0], f'{printed:.0f} M', *counted[1:]])
     if 'off' in about:
       notes.append(f'  {about["row"]}: {about["off"]}.')
   headers = ['', 'trained', 'printed', 'difference', 'products', 'printed']

@@ -104,19 +104,10 @@ class Run:
     with _explained(self.name):
       found = {
         result.key: result
-        for folder, scalars in self._scalars.items()
+        for folder, scalars in self.scalars.items()
         for result in _results(folder, scalars)
       }
     return [found[key] for key in sorted(found)]
-
-  @functools.cached_property
-  def curves(self) -> Scalars:
-    """The scalars in event files, such as `LOSS`."""
-    found: dict[str, dict[int, float]] = {}
-    for scalars in self._scalars.values():
-      for tag, curve in scalars.items():
-        found.setdefault(tag, {}).update(curve)
-    return found
 
   @functools.cached_property
   def losses(self) -> Mapping[str, Mapping[int, float]]:
@@ -124,7 +115,7 @@ class Run:
     several = len(self.folders) > 1
     return {
       os.path.basename(folder) * several: scalars.get(LOSS, {})
-      for folder, scalars in self._scalars.items()
+      for folder, scalars in self.scalars.items()
     }
 
   @functools.cached_property
@@ -133,7 +124,7 @@ class Run:
 
     A mean would be skewed: the first step compiles and machines are shared.
     """
-    speeds = self._scalars[self.folders[0]].get(_SPEED)
+    speeds = self.scalars[self.folders[0]].get(_SPEED)
     return statistics.median(speeds.values()) if speeds else None
 
   @functools.cached_property
@@ -178,7 +169,8 @@ class Run:
     return Checkpoint(os.path.join(self.folder, names[-1])) if names else None
 
   @functools.cached_property
-  def _scalars(self) -> Mapping[str, Scalars]:
+  def scalars(self) -> Mapping[str, Scalars]:
+    """The scalars in event files, such as `LOSS`, by folder."""
     with _explained(self.name):
       return {folder: events.read(folder) for folder in self.folders}
 
@@ -281,13 +273,12 @@ def _results(folder: str, scalars: Scalars) -> Iterator[Result]:
 def _scores(folder: str, split: str, scalars: Scalars) -> Iterator[Result]:
   """Yields task scores; only accuracies get a standard error."""
   for tag, values in scalars.items():
-    score = _SCORE.fullmatch(tag)
-    if score:
-      task, metric = score.groups()
-      most = 100 if metric == 'accuracy' else None
+    if score := _SCORE.fullmatch(tag):
+      about = {'task': score[1], 'split': split, 'metric': score[2]}
+      most = 100 if score[2] == 'accuracy' else None
       for step, value in values.items():
-        counted = _units(folder, task, step)
-        yield _result(task, split, metric, step, value, *counted, most)
+        n, unit = _units(folder, score[1], step)
+        yield _result(value, most, n=n, unit=unit, step=step, **about)
 
 
 def _units(folder: str, task: str, step: int) -> tuple[Optional[int], str]:
@@ -302,36 +293,28 @@ def _units(folder: str, task: str, step: int) -> tuple[Optional[int], str]:
 
 def _measures(task: str, split: str, scalars: Scalars) -> Iterator[Result]:
   """Yields metrics measured per token or per sequence."""
+  about = {'task': task, 'split': split}
   for step, tokens in scalars.get('num_eval_tokens', {}).items():
     n = round(tokens)
     # The token count is the sequence count only if targets are single tokens.
     single = scalars.get('max_targets_length', {}).get(step) == 1
-    for metric, *about in (
+    for metric, count, unit, most in (
       ('neg_log_perplexity', n, 'token', None),
       ('token_accuracy', n, 'token', None),
       ('sequence_accuracy', n if single else None, 'example', 1),
     ):
-      values = scalars.get(metric, {})
-      if step in values:
-        yield _result(task, split, metric, step, values[step], *about)
+      if step in (values := scalars.get(metric, {})):
+        of = {'metric': metric, 'n': count, 'unit': unit, 'step': step}
+        yield _result(values[step], most, **of, **about)
 
 
-def _result(
-  task: str,
-  split: str,
-  metric: str,
-  step: int,
-  value: float,
-  n: Optional[int],
-  unit: str,
-  most: Optional[int],
-) -> Result:
+def _result(value: float, most: Optional[int], **about: Any) -> Result:
   """Makes a result, with a standard error if it is a fraction of `most`."""
-  known = value if math.isfinite(value) else None
+  known, n = value if math.isfinite(value) else None, about['n'] or 0
   error = None
-  if n and n > 1 and most and 0 <= value <= most:
+  if n > 1 and most and 0 <= value <= most:
     error = math.sqrt(value * (most - value) / (n - 1))
-  return Result(task, split, metric, known, n, unit, error, step)
+  return Result(value=known, standard_error=error, **about)
 
 
 @contextlib.contextmanager

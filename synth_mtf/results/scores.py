@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -14,28 +15,21 @@ _SEED = re.compile(r'(^|[./_])seed$')
 _START = re.compile(r'(^|[./])init_checkpoint$')
 _SEED_IN_A_NAME = re.compile(r'((?:^|[^a-zA-Z])(?:seed|s)[-_=]?)\d+')
 
-DTYPES = {
-  'task': object,
+COLUMNS: dict[str, Any] = {
+  'model': object,  # the model's unique name in tables
+  'run': object,
+  # T5's name for a score, <task>/<metric>, also of our tasks; or a fact
+  'tag': object,
+  'task': object,  # None for a fact
+  'split': object,
   'metric': object,
   'step': int,
-  'value': float,
+  'value': float,  # NaN if undefined
   'n': 'Int64',
+  'unit': object,
   'standard_error': float,
+  'data': object,
 }
-COLUMNS = (
-  'model',  # the model's unique name in tables
-  'run',
-  'tag',  # T5's name for a score, <task>/<metric>, also of our tasks; or a fact
-  'task',  # None for a fact
-  'split',
-  'metric',
-  'step',
-  'value',  # NaN if undefined
-  'n',
-  'unit',
-  'standard_error',
-  'data',
-)
 
 
 def frame(runs: Sequence[Run], products: bool = False) -> pd.DataFrame:
@@ -64,9 +58,9 @@ def frame(runs: Sequence[Run], products: bool = False) -> pd.DataFrame:
         ('speed_over_t5', speed * len(t5) / sum(t5) if t5 and speed else None),
       ):
         if not pd.isna(value):
-          fact_of_run = {'split': '', 'step': 0, 'unit': '', 'value': value}
-          rows.append({**about, **fact_of_run, 'tag': fact})
-  return pd.DataFrame(rows, columns=COLUMNS).astype(DTYPES)
+          found = {'split': '', 'step': 0, 'unit': '', 'value': value}
+          rows.append({**about, **found, 'tag': fact})
+  return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 
 def by_model(runs: Sequence[Run]) -> dict[str, list[Run]]:
@@ -77,22 +71,18 @@ def by_model(runs: Sequence[Run]) -> dict[str, list[Run]]:
   groups: dict[Hashable, list[Run]] = {}
   for run in runs:
     groups.setdefault(_identity(run), []).append(run)
-  places = [
-    _common([run.name for run in same]) or same[0].name
-    for same in groups.values()
-  ]
+
+  def place(same: Sequence[Run]) -> str:
+    return _common([run.name for run in same]) or same[0].name
+
   models = {}
-  for same, place in zip(groups.values(), places):
+  for same in groups.values():
     label = same[0].label
-    rivals = [
-      other
-      for runs_there, other in zip(groups.values(), places)
-      if runs_there[0].label == label
-    ]
+    rivals = [place(one) for one in groups.values() if one[0].label == label]
     if len(rivals) > 1:
       shared = _common(rivals)
       inside = '' if shared in rivals else f'{shared}/'
-      label = f'{label}, {place.removeprefix(inside)}'
+      label = f'{label}, {place(same).removeprefix(inside)}'
     models[label] = same
   return models
 

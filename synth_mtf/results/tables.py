@@ -149,19 +149,25 @@ def _cells(
     found = found[_is_best(found)]
   else:
     found = found[(found.step == int(checkpoint)) | found.task.isna()]
-  averages = []
-  for (model, run), of_run in found.groupby(['model', 'run'], sort=False):
-    numbers = dict(zip(of_run.name, of_run.value))
-    for column in (column for column in columns if column.over):
-      average = column.average(numbers)
-      if average is not None:
-        key = {'column': column.key, 'name': column.key}
-        about = {'model': model, 'run': run, 'step': 0}
-        averages.append({**about, **key, 'value': average})
+  averages = [
+    {
+      'model': model,
+      'run': run,
+      'step': 0,
+      'value': average,
+      'column': column.key,
+      'name': column.key,
+    }
+    for (model, run), of_run in found.groupby(['model', 'run'], sort=False)
+    for column in columns
+    if column.over
+    for average in [column.average(dict(zip(of_run.name, of_run.value)))]
+    if average is not None
+  ]
   return pd.DataFrame(
     [*found.to_dict('records'), *averages],
     columns=[*scores.COLUMNS, 'column', 'name'],
-  ).astype(scores.DTYPES)
+  ).astype(scores.COLUMNS)
 
 
 def _is_best(found: pd.DataFrame) -> Any:

@@ -1,6 +1,8 @@
 """Renders a table as a grid with notes, as CSV and as JSON."""
 
+import dataclasses
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +13,7 @@ from synth_mtf import paths
 from synth_mtf.results import paper as published
 from synth_mtf.results.layouts import PREFIX, Column
 from synth_mtf.results.printing import Grid
+from synth_mtf.results.records import Result
 from synth_mtf.results.tables import BEST, LAST, Table
 
 MISSING = '-'
@@ -48,7 +51,7 @@ def csv(table: Table, errors: bool = False) -> str:
   if errors:
     kinds.update(n=' n', standard_error=' se')
   fields = {'runs': pd.Series(table.models).map(len)}
-  for name in (name for column in table.columns for name in column.named):
+  for name in table.numbers.index.unique('name'):
     numbers = table.numbers.xs(name, level='name')
     fields.update({name + kinds[kind]: numbers[kind] for kind in kinds})
   found = pd.DataFrame(fields).rename(_not_a_formula, axis=0)
@@ -66,10 +69,7 @@ def as_json(table: Table, errors: bool = False, paper: bool = False) -> str:
 
   The notes are the same as in a `grid` with these arguments.
   """
-  score = (
-    *('value', 'n', 'unit', 'standard_error', 'data'),
-    *('task', 'split', 'metric', 'step'),
-  )
+  score = [field.name for field in dataclasses.fields(Result)]
   cells = {
     (cell['run'], cell['name']): {
       key: _known(cell[key])
@@ -79,17 +79,16 @@ def as_json(table: Table, errors: bool = False, paper: bool = False) -> str:
   }
   models = []
   for model, runs in table.models.items():
-    numbers = {}
     figures = _figures(table, model)[0] if paper else {}
-    for column in table.columns:
-      for name in column.named:
-        number = table.numbers.loc[model, name]
-        numbers[name] = {
-          'mean': _known(number['mean']),
-          'standard_deviation': _known(number['deviation']),
-          'runs': [cells.get((run.name, name)) for run in runs],
-          **({'paper': figures.get(name)} if paper else {}),
-        }
+    numbers = {
+      name: {
+        'mean': _known(number['mean']),
+        'standard_deviation': _known(number['deviation']),
+        'runs': [cells.get((run.name, name)) for run in runs],
+        **({'paper': figures.get(name)} if paper else {}),
+      }
+      for name, number in table.numbers.loc[model].iterrows()
+    }
     seeds = [{'name': run.name, 'seed': run.seed} for run in runs]
     models.append({'label': model, 'runs': seeds, 'numbers': numbers})
   content = {
@@ -111,19 +110,18 @@ def _texts(table: Table, column: Column, errors: bool) -> pd.Series:
   texts = []
   for name, measure in column.named.items():
     numbers = table.numbers.xs(name, level='name')
-    means = numbers['mean'].dropna()
-    shown = numbers['mean'].map(measure.shown, na_action='ignore')
-    shown = shown.astype(object)  # pandas 3 has a type for text
+    forms = {'mean': '{}', 'deviation': '±{}' * measure.varies}
+    parts = pd.DataFrame(index=numbers.index, dtype=object)
+    for kind, form in {**forms, 'standard_error': ' ({})' * errors}.items():
+      parts[kind] = [
+        '' if pd.isna(number) else form.format(measure.shown(number))
+        for number in numbers[kind]
+      ]
+    text = parts.agg(''.join, axis=1).replace('', MISSING)
+    means, shown = numbers['mean'], parts['mean']
     best = measure.shown(means.max() if measure.better > 0 else means.min())
-    text = shown.fillna(MISSING)
-    spreads = {'deviation': '±{}'} if measure.varies else {}
-    if errors:
-      spreads['standard_error'] = ' ({})'
-    for kind, form in spreads.items():
-      spread = numbers[kind].map(measure.shown, na_action='ignore')
-      spread = spread.map(form.format, na_action='ignore')
-      text += spread.astype(object).fillna('')
-    is_best = (shown == best) & bool(measure.better and shown.nunique() > 1)
+    differ = measure.better and shown[means.notna()].nunique() > 1
+    is_best = (shown == best) & bool(differ)
     texts.append(text.mask(is_best, '**' + text + '**'))
   return pd.concat(texts, axis=1).agg('/'.join, axis=1)
 
@@ -145,7 +143,7 @@ def _figures(table: Table, model: str) -> tuple[dict[str, float], str]:
   """Returns the published numbers of a model, or why there are none."""
   cells = table.cells[table.cells.model == model]
   tasks = dict(zip(cells.name, cells.task.str.removeprefix(PREFIX)))
-  names = [name for column in table.columns for name in column.named]
+  names = table.numbers.index.unique('name')
   names = [n for n in names if tasks.get(n) not in published.OTHER_DATA]
   kind = table.models[model][0].kind
   return published.figures(table.layout.source, kind, names)
@@ -156,21 +154,20 @@ def _paper_rows(table: Table, model: str) -> list[list[str]]:
   source, (figures, _) = table.layout.source, _figures(table, model)
   if not figures:
     return [[f'  no row of {source}', *('' for _ in table.columns)]]
-  theirs, differences = [f'  {source}'], ['  difference']
-  for column in table.columns:
-    shown, texts = [], []
-    for name, measure in column.named.items():
-      if name in figures:
-        shown.append(measure.shown(figures[name]))
-        value = table.numbers['mean'][model, name] - figures[name]
-        text = ('+' if value >= 0 else '-') + measure.shown(abs(value))
+  theirs, rows = pd.Series(figures), []
+  difference = table.numbers['mean'][model] - theirs
+  for label, numbers in ((source, theirs), ('difference', difference)):
+    row = [f'  {label}']
+    for column in table.columns:
+      texts = []
+      for name, measure in column.named.items():
+        value = numbers.get(name, math.nan)
+        sign = ('+' if value >= 0 else '-') * (numbers is difference)
+        text = sign + measure.shown(abs(value))
         texts.append(MISSING if pd.isna(value) else text)
-      elif len(column.measures) > 1:
-        shown.append(MISSING)
-        texts.append(MISSING)
-    theirs.append('/'.join(shown))
-    differences.append('/'.join(texts))
-  return [theirs, differences]
+      row.append('/'.join(texts))
+    rows.append(row)
+  return rows
 
 
 def _checkpoint(table: Table) -> str:
@@ -200,13 +197,6 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
     for column in table.columns
     if len(column.measures) > 1
   ]
-  behind = [
-    (run.name, run.steps[-1])
-    for runs in table.models.values()
-    for run in runs
-    if run.results and run.steps
-    if run.steps[-1] > max(result.step for result in run.results)
-  ]
   source = table.layout.source
   # Each note, and whether it applies.
   found = {
@@ -218,10 +208,6 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
     ),
     **dict.fromkeys(_notes_on_models(table), True),
     **dict.fromkeys(_notes_on_tasks(table), True),
-    **{
-      f'{name} is at step {step:,}, which has not been evaluated.': True
-      for name, step in behind
-    },
     'Warning: some scores are of the training split, which the host evaluates '
     "unless utils.run.dataset_split = 'validation' is set.": (
       table.scores.split == 'train'
@@ -247,15 +233,22 @@ def _notes_on_models(table: Table) -> Iterator[str]:
       names = [str(run.seed) if is_known else run.name for run in runs]
       which = f'{"seeds " * is_known}{", ".join(names)}'
       yield f'{model}: mean±standard deviation over {len(runs)} runs ({which}).'
+    for run in runs:
+      last = max((result.step for result in run.results), default=math.inf)
+      if run.steps and run.steps[-1] > last:
+        step = f'{run.steps[-1]:,}'
+        yield f'{run.name} is at step {step}, which has not been evaluated.'
     cells = table.cells[table.cells.model == model]
-    undefined, missing = [], []
-    for column in table.columns:
-      values = cells.value[cells.column == column.key]
-      if values.isna().any():
-        undefined.append(column.key)
-      if 0 < len(values) < len(runs) * len(column.measures):
-        missing.append(column.key)
-    for what, keys in (('not defined', undefined), ('missing', missing)):
+    found = [(c, cells.value[cells.column == c.key]) for c in table.columns]
+    faults = {
+      'not defined': [c.key for c, values in found if values.isna().any()],
+      'missing': [
+        c.key
+        for c, values in found
+        if 0 < len(values) < len(runs) * len(c.measures)
+      ],
+    }
+    for what, keys in faults.items():
       if keys:
         yield f'{model}: {what} in at least one run: {", ".join(keys)}.'
 

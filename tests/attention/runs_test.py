@@ -1,5 +1,6 @@
 """What runs attend to, against NumPy from checkpoint and embedding."""
 
+import contextlib
 import os
 from unittest import mock
 
@@ -128,9 +129,11 @@ def test_a_folder_of_several_runs(tmp_path):
 
 
 def stacks(path, variant, ids=IDS, bindings=()):
-  gin_files.parse(model.files(variant), [*model.TINY, *bindings])
+  bindings = [*model.TINY, BINDINGS[1], *bindings]
+  gin_files.parse(model.files(variant), bindings)
   sizes = [model.VOCAB, model.VOCAB]
-  with runs.Loaded(sizes, path and Checkpoint(path)) as loaded:
+  loading = runs.Loaded(sizes, path and Checkpoint(path))
+  with contextlib.closing(loading) as loaded:
     return runs.stacks(ids, loaded)
 
 

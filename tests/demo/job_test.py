@@ -275,8 +275,7 @@ def follow(folder):
   try:
     with job.started(stage) as running:
       pace = Pace([stage])
-      with pace.measured(stage):
-        job.follow(stage, running, '[1/4] r: pretrain', Console(stream), pace)
+      job.follow(stage, running, '[1/4] r: pretrain', Console(stream), pace)
   finally:
     lines = stream.getvalue().splitlines()
     assert stage.done.exists() == ('failed' not in lines[-1])
@@ -323,37 +322,29 @@ def test_failures(tmp_path, script, code, error, message):
 
 
 def test_the_time_left_is_that_of_all_stages(monkeypatch):
-  """Two variants, of 100 s and then, as guessed, 50 s."""
   now = [0.0]
   monkeypatch.setattr(time, 'monotonic', lambda: now[0])
-  first, evaluation, second, last = todo = [
+  first, evaluation, last = todo = [
     Stage(name, OUT, [], [], work)
-    for name, work in [('pretrain', 20), ('evaluate', 10)] * 2
+    for name, work in [('pretrain', 80), ('evaluate', 40), ('pretrain', 80)]
   ]
   pace = Pace(todo)
-  with pace.measured(first):
-    assert pace.shown('Log: x') == ''
-    now[0] = 20
-    line = 'train  {}/90  loss 10.218  109.6/s  1 min 01 s left'
-    assert pace.shown(line.format(10)) == '10/90  loss 10.218'
-    now[0] = 40  # 80 steps take 80 s
-    assert pace.shown(line.format(30)) == (
-      '30/90  loss 10.218  5 min left of all'  # 60 + 50 + 100 + 50 s
-    )
-    now[0] = 100
-  with pace.measured(evaluation):
-    now[0] = 120  # 30 + 100 + 50 s
-    assert pace.shown('decode, step 9  7 examples') == (
-      '7 examples  3 min left of all'
-    )
-    now[0] = 300
-  with pace.measured(second):
-    assert pace.shown('prepare  ...') == '...  5 min left of all'
-    now[0] = 1000
-    assert pace.shown('prepare  ...').endswith('4 min left of all')
-  with pace.measured(last):
-    now[0] = 5000
-    assert pace.shown('decode  ...') == '...  1 min left of all'
+  line = 'train  {}/90  loss 10.218  109.6/s  1 min 01 s left'
+  pace.begin(first)
+  assert pace.shown('Log: x') == ''
+  now[0] = 20
+  assert pace.shown(line.format(10)) == '10/90  loss 10.218'
+  now[0] = 40  # 20 of 200
+  assert pace.shown(line.format(30)) == '30/90  loss 10.218  6 min left of all'
+  pace.begin(evaluation)
+  now[0] = 120  # 80 of 200
+  text = pace.shown('decode, step 9  7 examples')
+  assert text == '7 examples  3 min left of all'
+  pace.begin(last)
+  now[0] = 300  # 120 of 200
+  assert pace.shown('prepare  ...') == '...  4 min left of all'
+  pace.shown(line.format(0))
+  assert pace.shown(line.format(90)).endswith('  1 min left of all')
 
 
 def test_an_interrupted_stage_may_save_before_it_ends(tmp_path, script):

@@ -68,7 +68,6 @@ def fake(name: str, *results: Result, label: str = '', **facts: Any) -> Any:
     'kind': KINDS.get(label),
     'bindings': {'x': label} if label else {},
     'results': list(results),
-    'curves': {},
     'losses': {},
     'steps': [],
     **dict.fromkeys(['seed', 'parameters', 'products', 'steps_per_second']),

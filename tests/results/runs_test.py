@@ -104,7 +104,7 @@ def test_event_files_of_resumed_and_killed_runs_and_of_tpus(tmp_path):
   summary.value.add(tag='loss', tensor=tf.make_tensor_proto(1.0))
   writer.add_summary(summary, 8)
   writer.close()
-  assert only(tmp_path).curves['loss'] == {1: 5, 2: 3, 8: 1}
+  assert only(tmp_path).losses == {'': {1: 5, 2: 3, 8: 1}}
 
 
 def test_what_a_configuration_tells(tmp_path):
@@ -166,7 +166,7 @@ def test_a_demo_holds_several_runs_in_the_order_of_its_table(tmp_path):
     'dense',
   ]
   assert [run.seed for run in found[:3]] == [0, 9, 10]
-  assert found[0].curves['loss'] == {1: 5, 2: 4}
+  assert found[0].losses == {'pretrain': {1: 5}, 'finetune': {2: 4}}
   assert found[0].folder == str(tmp_path / 'vanilla' / 'seed_0' / 'finetune')
   assert [run.name for run in runs.read(str(tmp_path / 'random'))] == [
     run.name for run in found[3:6]

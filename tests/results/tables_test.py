@@ -341,7 +341,7 @@ def test_the_paper_and_the_difference():
   measured = score('synth_text_span_corruption/neg_log_perplexity', -2.0)
   other = run('a', measured, label='Syn (R)')
   shown = cells(other, layout='speed', paper=True)['  the paper']
-  assert (shown['Log ppl'], shown['Params']) == ('', '254M')
+  assert (shown['Log ppl'], shown['Params']) == ('-', '254M')
 
 
 def test_single_runs_are_said_to_say_nothing():
