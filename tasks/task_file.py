@@ -1,8 +1,7 @@
 """The user's own tasks, each in a YAML file that the setting `task_file` names.
 
-docs/data.md describes such a file. Its task and mixtures are registered when
-gin's configuration is complete, which is before T5's main looks up a task, and
-when a name is looked up here; again if a file changes.
+docs/data.md describes such a file. Its task and mixtures are registered when a
+name is looked up, here or by T5's main; again if a file changes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
-import gin
 import seqio
 import yaml
 from t5.data import postprocessors
@@ -38,6 +36,11 @@ def _answers(text: str, is_target: bool = False, **_: Any) -> Any:
 
 _REQUIRED = ('name', 'files', 'inputs', 'targets', 'metrics')
 _FIELDS = (*_REQUIRED, 'labels', 'mixtures')
+_KINDS = {
+  'scalar': 'a text',
+  'sequence': 'a list, [a, b]',
+  'mapping': 'names with values, {a: b}',
+}
 _number = postprocessors.string_to_float
 # The metrics that compare texts which are read in one way.
 _METRICS: Mapping[Any, Sequence[str]] = {
@@ -155,9 +158,14 @@ def _remove() -> None:
   _state.clear()
 
 
-@gin.config.register_finalize_hook
-def _before_a_run(_config: Any) -> None:
+def _names_with_own() -> Any:
   register()
+  return _names()
+
+
+# T5's main looks up a name here, once gin has read the settings.
+_names = seqio.MixtureRegistry.names
+seqio.MixtureRegistry.names = _names_with_own
 
 
 def get(name: str) -> seqio.dataset_providers.DatasetProviderBase:
@@ -170,7 +178,7 @@ def get(name: str) -> seqio.dataset_providers.DatasetProviderBase:
 
 
 def _known() -> list[str]:
-  return [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
+  return [*seqio.TaskRegistry.names(), *_names()]
 
 
 def _nearest(name: str) -> str:
@@ -203,8 +211,8 @@ def _load(path: str) -> yaml.Node:
 def _value(node: yaml.Node, what: str, kind: type[yaml.Node]) -> Any:
   """Returns what a node of this kind holds: a text, nodes, or named nodes."""
   if not isinstance(node, kind) or not node.value:
-    found = f'a {node.id}' if node.value else 'empty'
-    raise _fault(node, f'{what} is {found}; expected a {kind.id}')
+    found = _KINDS[node.id] if node.value else 'empty'
+    raise _fault(node, f'{what} is {found}; expected {_KINDS[kind.id]}')
   if kind is not yaml.MappingNode:
     return node.value
   found = {}
@@ -315,7 +323,8 @@ def _register_mixtures(mixtures: Mapping[str, yaml.Node]) -> None:
     try:
       seqio.MixtureRegistry.add(_new_name(name, node), [*rates.items()])
     except ValueError as error:
-      raise _fault(node, f'{name}: {error}') from error
+      reason = str(error).partition('\n')[0].rstrip(':')
+      raise _fault(node, reason) from error
     _registered.append(name)
 
 
