@@ -38,8 +38,8 @@ _REQUIRED = ('name', 'files', 'inputs', 'targets', 'metrics')
 _FIELDS = (*_REQUIRED, 'labels', 'mixtures')
 _KINDS = {
   'scalar': 'a text',
-  'sequence': 'a list, [a, b]',
-  'mapping': 'names with values, {a: b}',
+  'sequence': 'a list',
+  'mapping': 'a set of `name: value`',
 }
 _number = postprocessors.string_to_float
 # The metrics that compare texts which are read in one way.
@@ -137,7 +137,7 @@ def register() -> Sequence[str]:
   Returns the names. After a UserError, nothing of the files is registered.
   """
   setting = data_settings.settings().task_file or ''
-  paths = [os.path.expanduser(path) for path in setting.split(',') if path]
+  paths = [os.path.expanduser(p.strip()) for p in setting.split(',') if p]
   state = {setting: storage.state(paths)}
   if state != _state:
     with contextlib.ExitStack() as undo:
