@@ -317,8 +317,8 @@ def _register_mixtures(mixtures: Mapping[str, yaml.Node]) -> None:
     for part, rate in _value(node, name, yaml.MappingNode).items():
       if part not in _known():
         raise _fault(rate, f'unknown task or mixture {part!r}{_nearest(part)}')
-      if not re.fullmatch(r'\d*\.?\d+(e-?\d+)?', _text(rate, part)):
-        raise _fault(rate, f'the rate {rate.value!r}; expected such as 0.1')
+      if not re.fullmatch(r'(?=.*[1-9])\d*\.?\d+', _text(rate, part)):
+        raise _fault(rate, f'the rate {rate.value!r}; expected one such as 0.1')
       rates[part] = float(rate.value)
     try:
       seqio.MixtureRegistry.add(_new_name(name, node), [*rates.items()])
