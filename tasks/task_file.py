@@ -93,7 +93,7 @@ class _TsvReader(Reader):
     return dict(zip(names, fields))
 
   def parse(self, record: Record, number: int, columns: Any) -> Items:
-    row = {None: '', **self.row(record, columns)}
+    row: dict[Any, str] = {None: '', **self.row(record, columns)}
     example = {
       feature: ''.join(text + row[column] for text, column in template)
       for feature, template in self.templates.items()
@@ -113,7 +113,8 @@ class _TsvReader(Reader):
 class _JsonReader(_TsvReader):
   """Reads JSON lines; a column is a text, a number, or true or false."""
 
-  read_header = Reader.read_header
+  def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
+    return Reader.read_header(self, path)
 
   def columns(self, path: str) -> Sequence[str]:
     for record in self.records(path):
@@ -211,8 +212,8 @@ def _load(path: str) -> yaml.Node:
 def _value(node: yaml.Node, what: str, kind: type[yaml.Node]) -> Any:
   """Returns what a node of this kind holds: a text, nodes, or named nodes."""
   if not isinstance(node, kind) or not node.value:
-    found = _KINDS[node.id] if node.value else 'empty'
-    raise _fault(node, f'{what} is {found}; expected {_KINDS[kind.id]}')
+    wrong = _KINDS[node.id] if node.value else 'empty'
+    raise _fault(node, f'{what} is {wrong}; expected {_KINDS[kind.id]}')
   if kind is not yaml.MappingNode:
     return node.value
   found = {}
