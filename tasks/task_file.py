@@ -72,12 +72,7 @@ class _TsvReader(Reader):
     self.templates, self._labels, self._numbers = templates, labels, numbers
 
   def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
-    with storage.reading(path) as stream:
-      line = Record(stream.readline(), 0)
-    try:
-      return line, formats.line_text(line).split('\t')
-    except RowError as error:
-      raise UserError(f'{path}:1: {error}') from error
+    return formats.tsv_header(path)
 
   def columns(self, path: str) -> Sequence[str]:
     """Returns the columns that a file has, by its first line."""
