@@ -62,6 +62,7 @@ setuptools.setup(
     'mesh-tensorflow[transformer]>=0.1.21',
     'numpy',
     'pandas',
+    'pyyaml',
     'sentencepiece',
     'seqio-nightly',
     't5>=0.9.4',

@@ -16,7 +16,7 @@ from synth_mtf.tasks import (  # noqa: F401  each registers its tasks
 )
 from synth_mtf.tasks.data_settings import Settings, define_flags, settings
 from synth_mtf.tasks.inspection import check
-from synth_mtf.tasks.registering import get
+from synth_mtf.tasks.task_file import get
 from synth_mtf.tasks.vocabulary import (
   OUTPUT_FEATURES,
   VOCABULARY,

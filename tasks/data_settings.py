@@ -38,6 +38,7 @@ class Settings:
   skip_bad_rows: bool = False
   index_dir: str | None = None
   word_vectors: str | None = None
+  task_file: str | None = None
 
   def data_dir_of(self, task_name: str) -> str | None:
     """Returns the folder of `task_name`'s official files, or None for TFDS."""
@@ -55,6 +56,7 @@ def settings(
   skip_bad_rows: bool | None = None,
   index_dir: str | None = None,
   word_vectors: str | None = None,
+  task_file: str | None = None,
 ) -> Settings:
   """Resolves each setting: flag, else gin, else environment variable.
 
@@ -72,6 +74,7 @@ def settings(
       `$XDG_CACHE_HOME/synth_mtf` or `~/.cache/synth_mtf`.
     word_vectors: word2vec or GloVe file; if unset, the embedding similarity of
       dialogues is not computed.
+    task_file: YAML files that define tasks, separated by commas.
   """
   return Settings(
     data_dir=_folder(_resolve('data_dir', data_dir)),
@@ -80,6 +83,7 @@ def settings(
     skip_bad_rows=_truth(_resolve('skip_bad_rows', skip_bad_rows)),
     index_dir=_resolve('index_dir', index_dir),
     word_vectors=_resolve('word_vectors', word_vectors),
+    task_file=_resolve('task_file', task_file),
   )
 
 

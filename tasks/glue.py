@@ -13,8 +13,7 @@ from typing import Any
 
 import tensorflow_datasets as tfds
 
-from synth_mtf.errors import UserError
-from synth_mtf.tasks.files import formats, storage
+from synth_mtf.tasks.files import formats
 from synth_mtf.tasks.files.formats import (
   DroppedRow,
   Items,
@@ -67,20 +66,7 @@ class GlueReader(Reader):
   def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
     if not self.header:
       return super().read_header(path)
-    with storage.reading(path) as stream:
-      line = Record(stream.readline(), 0)
-    try:
-      names = formats.line_text(line).split('\t')
-      missing = [name for name in self.columns if name not in names]
-      if missing:
-        raise RowError(
-          f'a first line without the column {missing[0]!r}: '
-          f'{quote(" | ".join(names))}',
-          f'a header with {", ".join(self.columns)}',
-        )
-    except RowError as error:
-      raise UserError(f'{path}:1: {error}') from error
-    return line, names
+    return formats.tsv_header(path, self.columns)
 
   def parse(
     self, record: Record, number: int, columns: Sequence[str] | None

@@ -17,7 +17,8 @@ from synth_mtf.tasks import released
 from synth_mtf.tasks.files import storage
 from synth_mtf.tasks.files.index import FileIndex
 from synth_mtf.tasks.files.source import FilesDataSource, MissingFiles
-from synth_mtf.tasks.registering import PREFIX, get
+from synth_mtf.tasks.registering import PREFIX
+from synth_mtf.tasks.task_file import get, register
 
 
 def check(names: Iterable[str], splits: Sequence[str]) -> list[str]:
@@ -105,7 +106,8 @@ class SplitRows(NamedTuple):
 
 def names(registry: Any) -> list[str]:
   """Returns the names of our entries in a seqio registry, sorted."""
-  return sorted(name for name in registry.names() if name.startswith(PREFIX))
+  own = register()
+  return sorted(n for n in registry.names() if n.startswith(PREFIX) or n in own)
 
 
 def splits_of(

@@ -8,7 +8,6 @@ from typing import Any
 import seqio
 import t5.data.mixtures  # noqa: F401  registers T5's own tasks and mixtures
 
-from synth_mtf.errors import UserError, nearest
 from synth_mtf.tasks.files.formats import Reader
 from synth_mtf.tasks.files.source import Split, TwoSources
 from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
@@ -86,15 +85,3 @@ def define(
     source=TwoSources(name, splits, tfds),
     **{'output_features': OUTPUT_FEATURES, **arguments},
   )
-
-
-def get(name: str) -> seqio.dataset_providers.DatasetProviderBase:
-  """Returns the task or mixture `name`; a UserError suggests similar names."""
-  known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
-  if name not in known:
-    hint = nearest(PREFIX + name, known) or nearest(name, known)
-    raise UserError(
-      f'unknown task or mixture {name!r}'
-      + (hint or f'; did you mean {PREFIX}en_mix?')
-    )
-  return seqio.get_mixture_or_task(name)

@@ -13,7 +13,7 @@ _MOST_FILES = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds --data_dir and --vocabulary."""
+  """Adds --data_dir, --vocabulary and --task_file."""
   parser.add_argument(
     '--data_dir',
     metavar='FOLDER',
@@ -25,11 +25,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help="a SentencePiece .model, or 'bytes' (default: that of the run or "
     '$SYNTH_MTF_VOCABULARY)',
   )
+  parser.add_argument(
+    '--task_file',
+    metavar='YAML',
+    help='files that define tasks (default: $SYNTH_MTF_TASK_FILE)',
+  )
 
 
 def use(args: argparse.Namespace) -> None:
   """Sets what the flags give in the environment of this process."""
-  for name in ('data_dir', 'vocabulary', 'skip_bad_rows'):
+  for name in ('data_dir', 'vocabulary', 'skip_bad_rows', 'task_file'):
     if value := getattr(args, name, None):
       os.environ[f'SYNTH_MTF_{name.upper()}'] = str(value)
 

@@ -84,6 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--mixture',
     help=f'a mixture or task to finetune on (default: {default.mixture})',
   )
+  add('--task_file', help='YAML files that define tasks of your own')
   add(
     '--eval_examples',
     type=lambda word: None if word == 'all' else _at_least(1)(word),
@@ -126,6 +127,8 @@ def _path(path: str) -> str:
 def run(args: argparse.Namespace) -> int:
   """Runs the demo."""
   begun = time.monotonic()
+  if 'task_file' in args:
+    os.environ['SYNTH_MTF_TASK_FILE'] = args.task_file
   console = Console(sys.stdout)
   configuration = _configuration(args)
   data = f'the official files in {configuration.data_dir}.'

@@ -134,23 +134,32 @@ def _data() -> Iterator[Sequence[str]]:
 
   from synth_mtf.tasks import inspection, settings
   from synth_mtf.tasks.files.source import FIX
+  from synth_mtf.tasks.task_file import register
 
   data_dir = settings().data_dir
+  try:
+    own = register()
+  except UserError as error:
+    yield 'FAULT', str(error), 'correct the file'
+    return
+  if own:
+    yield 'ok', f'task file {settings().task_file}: {", ".join(own)}'
+  names = inspection.names(seqio.TaskRegistry)
   if not data_dir:
+    names = [name for name in names if name in own]
     yield (
       'note',
       'no data folder is set: tasks read TensorFlow Datasets',
       'for official files, pass --data_dir=FOLDER or set SYNTH_MTF_DATA_DIR '
       '(the demo needs neither)',
     )
-    return
-  splits, faults = data.print_rows(
-    inspection.names(seqio.TaskRegistry), data_dir
-  )
+  splits, faults = data.print_rows(names, data_dir or '')
   for rows in faults:
     yield 'FAULT', '\n       '.join(['malformed:', *rows]), FIX
   there = {split.task for split in splits if split.files}
   found = f'data folder {data_dir}: files of {len(there)} tasks'
+  if not data_dir:
+    return
   if not there:
     yield 'FAULT', found, 'pass the folder with glue/CoLA/train.tsv, ...'
     return

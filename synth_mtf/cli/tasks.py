@@ -8,6 +8,7 @@ import argparse
 import inspect
 import itertools
 import os
+from collections.abc import Mapping
 from typing import Any, Optional
 
 from synth_mtf.cli import data
@@ -111,11 +112,13 @@ def _print_rates(mixture: Any) -> list[Any]:
   """
   from synth_mtf.tasks import inspection
 
-  found = [
-    (task, split, _rate(mixture, task, split.rows))
+  counted = [
+    (task, split)
     for task in sorted(mixture.tasks, key=lambda task: task.name)
     for split in inspection.splits_of(task, ['train'])
   ]
+  rates = _rates(mixture, {task.name: split.rows for task, split in counted})
+  found = [(task, split, rates[task.name]) for task, split in counted]
   total = sum(rate or 0 for *_, rate in found) or 1
   rows = [
     [
@@ -123,7 +126,9 @@ def _print_rates(mixture: Any) -> list[Any]:
       printing.count(split.rows),
       'files' if split.files else 'released',
       *(
-        ['?', '?'] if rate is None else [f'{rate:,.0f}', f'{rate / total:.2%}']
+        ['?', '?']
+        if rate is None
+        else [f'{rate:,.{0 if total >= 100 else 4}f}', f'{rate / total:.2%}']
       ),
     ]
     for task, split, rate in found
@@ -134,19 +139,32 @@ def _print_rates(mixture: Any) -> list[Any]:
   return [task for task, split, _ in found if split.files]
 
 
-def _rate(mixture: Any, task: Any, rows: Optional[int]) -> Optional[float]:
-  """Returns the mixture's rate for a task with the given number of rows."""
+def _rates(part: Any, rows: Mapping[str, Optional[int]]) -> dict[str, Any]:
+  """Returns the rates in a mixture of tasks with the given numbers of rows."""
   import seqio
 
-  counted = seqio.FunctionDataSource(
-    lambda split, shuffle_files: None,
-    splits=['train'],
-    num_input_examples={'train': rows},
-  )
-  try:
-    return mixture.get_rate(task.replace(source=counted))
-  except TypeError:  # the rate needs the number of rows
-    return None
+  from synth_mtf.tasks import get
+
+  rates: dict[str, Any] = {}
+  for name, rate in part.rate_per_task_name.items():
+    one, found = get(name), {name: rate}
+    if isinstance(one, seqio.Mixture):
+      found = _rates(one, rows)
+      known = None not in found.values() and sum(found.values())
+      found = {n: rate * r / known if known else None for n, r in found.items()}
+    elif callable(rate):
+      counted = seqio.FunctionDataSource(
+        lambda split, shuffle_files: None,
+        splits=['train'],
+        num_input_examples={'train': rows.get(name, 0)},
+      )
+      try:
+        found = {name: rate(one.replace(source=counted))}
+      except TypeError:  # the rate needs the number of rows
+        found = {name: None}
+    for n, r in found.items():
+      rates[n] = None if r is None else rates.get(n, 0) + r
+  return rates
 
 
 def _print_task(task: Any, data_dir: str) -> list[str]:

@@ -67,16 +67,15 @@ def _sources() -> Iterator[Any]:
   """Yields the source of each task that has training files not yet seen."""
   import seqio
 
-  from synth_mtf.tasks.files.source import TwoSources
+  from synth_mtf.tasks import inspection
 
   seen: set[str] = set()
-  for name in (_CORPUS_TASK, *sorted(seqio.TaskRegistry.names())):
-    source = seqio.TaskRegistry.get(name).source
-    if isinstance(source, TwoSources):
-      files = source.chosen.found('train')
-      if not seen.issuperset(files):
-        seen.update(files)
-        yield source.chosen
+  for name in (_CORPUS_TASK, *inspection.names(seqio.TaskRegistry)):
+    source = seqio.TaskRegistry.get(name).source.chosen
+    files = source.found('train')
+    if not seen.issuperset(files):
+      seen.update(files)
+      yield source
 
 
 def texts(sources: Iterable[Any]) -> Iterator[str]:

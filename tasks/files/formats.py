@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Union
 
 import tensorflow.compat.v2 as tf
 
+from synth_mtf.errors import UserError
 from synth_mtf.tasks.files import storage
 
 Example = Mapping[str, Any]
@@ -177,6 +178,26 @@ def line_text(record: Record, broken: type[RowError] = RowError) -> str:
   if b'\r' in data:
     raise broken('a carriage return inside a row', 'tabs and text only')
   return decode(data)
+
+
+def tsv_header(
+  path: str, needed: Sequence[str] = ()
+) -> tuple[Record, Sequence[str]]:
+  """Returns the first line and its columns; a UserError names missing ones."""
+  with storage.reading(path) as stream:
+    line = Record(stream.readline(), 0)
+  try:
+    names = line_text(line).split('\t')
+    missing = [name for name in needed if name not in names]
+    if missing:
+      raise RowError(
+        f'a first line without the column {missing[0]!r}: '
+        f'{quote(" | ".join(names))}',
+        f'a header with {", ".join(needed)}',
+      )
+  except RowError as error:
+    raise UserError(f'{path}:1: {error}') from error
+  return line, names
 
 
 def paragraphs(

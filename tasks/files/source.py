@@ -304,16 +304,20 @@ class TwoSources(seqio.DataSource):
     task_name: str,
     files: Mapping[str, Split],
     tfds: seqio.TfdsDataSource | None,
+    folder: str | None = None,
   ) -> None:
     super().__init__(splits=())
     self._task_name = task_name
     self.split_files = files
     self.tfds = tfds
+    self._folder = folder  # if it is not a setting
 
   @property
   def official(self) -> FilesDataSource | None:
     """The official files, or None if the settings name no folder."""
-    data_dir = data_settings.settings().data_dir_of(self._task_name)
+    data_dir = self._folder
+    if data_dir is None:
+      data_dir = data_settings.settings().data_dir_of(self._task_name)
     if data_dir is None:
       return None
     return FilesDataSource(self._task_name, self.split_files, data_dir)

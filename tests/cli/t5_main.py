@@ -70,7 +70,9 @@ def t5_mesh_transformer(folder: pathlib.Path) -> Iterator[Callable[..., int]]:
   with forks.commands(folder / 'stock.log', main, cwd=CHECKOUT) as command:
 
     def run(*words: str) -> int:
-      ours = [re.fullmatch('--(data_dir|vocabulary)=(.*)', w) for w in words]
+      ours = [
+        re.fullmatch('--(data_dir|vocabulary|task_file)=(.*)', w) for w in words
+      ]
       command(
         *('t5_mesh_transformer', *IMPORTS),
         *(word for word, flag in zip(words, ours) if not flag),

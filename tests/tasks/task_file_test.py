@@ -1,0 +1,164 @@
+"""Tasks of the user's own, each in a YAML file."""
+
+import json
+import re
+
+import pytest
+import seqio
+from t5.evaluation import metrics
+
+from synth_mtf import tasks
+from synth_mtf.errors import UserError
+from synth_mtf.tasks import inspection
+from tests.cli import command, t5_main
+from tests.tasks.folder import write
+
+FILE = """\
+name: nli
+files: {train: data/train.tsv, validation: data/dev.jsonl}
+inputs: 'nli premise: {premise} hypothesis: {hypothesis}'
+targets: '{label}'
+labels: [yes, maybe, no]
+metrics: [accuracy]
+mixtures: {half: {synth_glue: 3, nli: 1}, all: {half: 4}}
+"""
+TSV = b'premise\thypothesis\tlabel\nIt ran.\tIt {x}.\tyes\n"It" sat.\t\t2\n'
+ROW = b'{"premise": 1, "hypothesis": true, "label": "maybe"}\n'
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+  write(tmp_path / 'data/train.tsv', TSV)
+  write(tmp_path / 'data/dev.jsonl', ROW)
+  monkeypatch.setenv('SYNTH_MTF_TASK_FILE', str(tmp_path / 'task.yaml'))
+  yield write(tmp_path / 'task.yaml', FILE.encode())
+  monkeypatch.delenv('SYNTH_MTF_TASK_FILE', raising=False)
+  assert not own_names()
+
+
+def own_names():
+  names = map(inspection.names, (seqio.TaskRegistry, seqio.MixtureRegistry))
+  return [n for found in names for n in found if not n.startswith('synth_')]
+
+
+def test_a_task_and_its_mixtures(file):
+  task = seqio.get_mixture_or_task('nli')  # as T5's main looks it up
+  tasks.check(['nli'], ['train', 'validation'])
+  rows = [[*task.source.chosen.examples(s)] for s in ('train', 'validation')]
+  assert [[row['targets'] for row in part] for part in rows] == [
+    ['yes', 'no'],
+    ['maybe'],
+  ]
+  assert [row['inputs'] for part in rows for row in part] == [
+    'nli premise: It ran. hypothesis: It {x}.',
+    'nli premise: "It" sat. hypothesis: ',
+    'nli premise: 1 hypothesis: true',
+  ]
+  assert [task.postprocess_fn(x) for x in ('yes', 'no', '?')] == [0, 2, -1]
+  assert task.metric_fns == [metrics.accuracy]
+  assert own_names() == ['nli', 'all', 'half']
+  write(file, FILE.replace('yes, maybe', 'maybe, yes').encode())
+  assert tasks.get('nli').postprocess_fn('yes') == 1
+
+
+def test_rates_are_shares_whatever_the_sizes(file):
+  status, report, _ = command.run('tasks', 'all', f'--task_file={file}')
+  assert status == 0
+  shares = dict(re.findall(r'(\w+) +[\d,]+ +\w+ +[\d.]+ +([\d.]+)%', report))
+  assert shares.pop('nli') == '25.00'
+  assert sum(map(float, shares.values())) == pytest.approx(75, abs=0.1)
+  # As in GLUE itself, in proportion to the rows.
+  mnli, rte = (float(shares[f'synth_glue_{n}_v002']) for n in ('mnli', 'rte'))
+  assert mnli / rte == pytest.approx(392_702 / 2_490, rel=0.05)
+
+
+@pytest.mark.parametrize(
+  'old, new, message',
+  [
+    ('name: nli', 'name: synth_nli', r':1: the name .* no synth_ in front'),
+    ('name: nli', 'name: glue_cola_v002', ':1: the name .* is taken'),
+    ('half: {syn', 'nli: {syn', ":7: the name 'nli' is taken"),
+    ('inputs:', 'input:', ":3: unknown field 'input'; did you mean 'inputs'"),
+    ('metrics: [accuracy]', '', ":1: the field 'metrics' is missing"),
+    ('[accuracy]', '[acuracy]', ':6: metrics acuracy; expected accuracy or'),
+    ('[accuracy]', 'accuracy', ':6: metrics is a text; expected a list'),
+    ('[yes', '[[yes]', ':5: an item of labels is a list; expected a text'),
+    ('[yes, maybe, no]', '[no', ':6: YAML that does not parse: '),
+    ('{premise}', '{premis}', ":3: .*train.tsv has .*mean 'premise'"),
+    ('{premise}', '{premise', ':3: inputs: .*; expected {column}'),
+    ('dev.jsonl', 'no.jsonl', ':2: .*no.jsonl does not exist'),
+    ('inputs:', 'name:', ":3: the file has 'name' twice"),
+    ('nli: 1', 'nli: -1', ":7: the rate '-1'"),
+    ('synth_glue', 'glu', ":7: unknown task or mixture 'glu'; did you mean"),
+    ('synth_glue', 'synth_ag_news_class', ':7: .*different output features'),
+    (FILE, '', ':1: the file is empty'),
+  ],
+)
+def test_a_fault_has_a_line_and_nothing_is_registered(file, old, new, message):
+  tasks.get('nli')
+  write(file, FILE.replace(old, new, 1).encode())
+  for lookup in (tasks.get, seqio.get_mixture_or_task):
+    with pytest.raises(UserError, match=f'^{file}{message}'):
+      lookup('nli')
+  assert 'nli' not in seqio.TaskRegistry.names()
+
+
+@pytest.mark.parametrize(
+  'row, message',
+  [
+    (b'{"premise": 1}', "row without 'hypothesis'"),
+    (ROW.replace(b'true', b'null'), "'hypothesis': 'null'; expected a string"),
+    (ROW.replace(b'"maybe"', b'3'), "the target '3'; expected one of .'yes'"),
+    (b'{', 'JSON that does not parse'),
+  ],
+)
+def test_a_fault_of_a_row_has_its_line(file, row, message):
+  path = write(file.parent / 'data/dev.jsonl', ROW + row)
+  with pytest.raises(UserError, match=f'{path}:2: {message}'):
+    tasks.check(['nli'], ['validation'])
+  status, report, _ = command.run('doctor', f'--task_file={file}')
+  assert (status, f'{path}:2: ' in report) == (1, True)
+
+
+@pytest.mark.parametrize(
+  'labels, metric, read',
+  [
+    ('', 'squad', [['1'], '1']),
+    ('', 'pearson_corrcoef', [1.0, 1.0]),
+    ('', 'bleu', ['1', '1']),
+    ('labels: [0, 1]', 'f1_score_with_invalid', [1, 1]),
+  ],
+)
+def test_how_metrics_read_texts(file, labels, metric, read):
+  text = FILE.replace('labels: [yes, maybe, no]', labels)
+  write(file, text.replace('[accuracy]', f'[{metric}]').encode())
+  task = tasks.get('nli')
+  assert [task.postprocess_fn('1', is_target=x) for x in (True, False)] == read
+  assert list(task.metric_fns[0]([read[0]] * 2, [read[1]] * 2))
+
+
+@pytest.mark.slow  # trains
+def test_train_evaluate_table(file, tmp_path, monkeypatch):
+  monkeypatch.delenv('SYNTH_MTF_TASK_FILE')
+  run = tmp_path / 'run'
+  for name, params in (
+    (
+      'finetune',
+      ['utils.run.train_steps = 1', 'utils.run.init_checkpoint = None'],
+    ),
+    ('eval', []),
+  ):
+    assert not t5_main.synth_mtf_transformer(
+      *(f'--model_dir={run}', f'--task_file={file}', '--vocabulary=bytes'),
+      *t5_main.REPEATABLE[:2],
+      f'--gin_file=runs/{name}_en_mix.gin',
+      *t5_main.REPEATABLE[3:],
+      "--gin_param=MIXTURE_NAME = 'nli'",
+      '--gin_param=utils.run.batch_size = 2',
+      *(f'--gin_param={param}' for param in params),
+    )
+  metrics_json = (run / 'validation_eval/metrics.json').read_text()
+  (result,) = json.loads(metrics_json)['results']
+  found = result['task'], result['metric'], result['n']
+  assert found == ('nli', 'accuracy', 1)
+  assert 'nli/accuracy' in command.run('table', run)[1]
