@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow_datasets as tfds
@@ -68,7 +68,7 @@ class GlueReader(Reader):
     if not self.header:
       return super().read_header(path)
     with storage.reading(path) as stream:
-      line = Record(stream.readline(), 0)
+      line = Record(b''.join(stream.readline().splitlines(True)[:1]), 0)
     try:
       names = formats.line_text(line).split('\t')
       missing = [name for name in self.columns if name not in names]
@@ -81,6 +81,17 @@ class GlueReader(Reader):
     except RowError as error:
       raise UserError(f'{path}:1: {error}') from error
     return line, names
+
+  def records(
+    self, path: str, start: int = 0, end: int | None = None
+  ) -> Iterator[Record]:
+    with storage.reading(path) as stream:
+      stream.seek(start)
+      data = stream.read(-1 if end is None else end - start)
+    for line in data.splitlines(keepends=True):  # also at a carriage return
+      if line.strip(b'\r\n') or not self.header:
+        yield Record(line, start)
+      start += len(line)
 
   def parse(
     self, record: Record, number: int, columns: Sequence[str] | None
@@ -107,7 +118,7 @@ class GlueReader(Reader):
     ]
     if len(fields) > len(names):
       found.append(Oddity('more columns than the header has', 'not used'))
-    if not record.data.endswith(b'\n'):
+    if not record.data.endswith((b'\n', b'\r')):
       found.append(Oddity('a last line without a line end'))
     return found
 
@@ -129,7 +140,7 @@ class StsbReader(GlueReader):
   """Reads STS-B, whose label is a similarity from 0 to 5."""
 
   def parse(self, record: Record, number: int, columns: Any) -> Items:
-    whole = record.data.endswith(b'\n') or re.search(rb'\.\d{3}$', record.data)
+    whole = re.search(rb'([\r\n]|\.\d{3})\Z', record.data)
     if self._labelled and not whole:
       raise RowError('a last line without a line end', 'its score in full')
     return super().parse(record, number, columns)

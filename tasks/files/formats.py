@@ -157,8 +157,9 @@ class Reader(abc.ABC):
     if self.reports_line_ends:
       if record.unmarked != record.data:
         found.append(Oddity('a byte order mark before the text', 'left out'))
-      if record.data.endswith(b'\r\n'):
-        found.append(Oddity('a line that ends in CR LF', 'read as if in LF'))
+      for end, name in {b'\r\n': 'CR LF', b'\r': 'CR'}.items():
+        if record.data.endswith(end):
+          found.append(Oddity(f'a line that ends in {name}', 'read as if in LF'))
     return found
 
   @abc.abstractmethod
@@ -171,11 +172,9 @@ class Reader(abc.ABC):
 
 def line_text(record: Record, broken: type[RowError] = RowError) -> str:
   """Returns the text of a line; raises `broken` if it is not a row."""
-  data = record.unmarked.rstrip(b'\n').removesuffix(b'\r')
+  data = record.unmarked.rstrip(b'\r\n')
   if not data.strip():
     raise broken('an empty line', 'a row')
-  if b'\r' in data:
-    raise broken('a carriage return inside a row', 'tabs and text only')
   return decode(data)
 
 

@@ -98,7 +98,7 @@ _FAULTS = [
   ('cola', b'a\t%s\t\tb\n' % (b'1' * 61), 1, f"'{'1' * 57}...'", 'one of', 0),
   ('cola', _COLA + b'\n' + _COLA, 2, 'an empty line', 'a row', 2),
   ('cola', _COLA + b' \t\n', 2, 'an empty line', 'a row', 1),
-  ('cola', _COLA + b'a\t1\t\tb\rc\n', 2, 'a carriage return', 'text only', 1),
+  ('cola', _COLA + b'a\t1\t\tb\rc\n', 2, '1 tab-separated', '4 (source', 2),
   ('cola', _COLA + b'a\t1\t\tcaf\xe9.\n', 2, '0xe9 at column 9', 'UTF-8', 1),
   ('rte', _RTE + b'1\ta\tb\tmaybe\n', 3, "label 'maybe'", '1 or not_ent', 1),
   ('stsb', _STSB + b'1\ta\tb\tnan\n', 3, "score 'nan'", 'from 0 to 5', 1),
