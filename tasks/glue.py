@@ -68,9 +68,9 @@ class GlueReader(Reader):
     if not self.header:
       return super().read_header(path)
     with storage.reading(path) as stream:
-      line = Record(b''.join(stream.readline().splitlines(True)[:1]), 0)
+      header = Record(b''.join(stream.readline().splitlines(True)[:1]), 0)
     try:
-      names = formats.line_text(line).split('\t')
+      names = header.line.split('\t')
       missing = [name for name in self.columns if name not in names]
       if missing:
         raise RowError(
@@ -80,25 +80,27 @@ class GlueReader(Reader):
         )
     except RowError as error:
       raise UserError(f'{path}:1: {error}') from error
-    return line, names
+    return header, names
 
   def records(
     self, path: str, start: int = 0, end: int | None = None
   ) -> Iterator[Record]:
     with storage.reading(path) as stream:
       stream.seek(start)
-      data = stream.read(-1 if end is None else end - start)
-    for line in data.splitlines(keepends=True):  # also at a carriage return
-      if line.strip(b'\r\n') or not self.header:
-        yield Record(line, start)
-      start += len(line)
+      for lines in stream:
+        for line in lines.splitlines(keepends=True):  # at carriage returns
+          if start == end:
+            return
+          if line.strip(b'\r\n') or not self.header:
+            yield Record(line, start)
+          start += len(line)
 
   def parse(
     self, record: Record, number: int, columns: Sequence[str] | None
   ) -> Items:
     names = columns or self.columns
     broken = DroppedRow if self.dropped_rows else RowError
-    fields = formats.line_text(record, broken).split('\t')
+    fields = record.line.split('\t')
     if len(fields) < len(names):
       raise broken(
         f'{len(fields)} tab-separated columns: {quote(" | ".join(fields))}',

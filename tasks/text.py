@@ -63,7 +63,7 @@ class SentenceReader(Reader):
     ]
 
   def texts(self, record: Record) -> list[str]:
-    lines = record.unmarked.splitlines()  # also at a carriage return, as in TFDS
+    lines = record.unmarked.splitlines()  # as TFDS: also at carriage returns
     return [formats.decode(line).strip() for line in lines]
 
 
