@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow_datasets as tfds
@@ -66,14 +66,44 @@ class GlueReader(Reader):
   def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
     if not self.header:
       return super().read_header(path)
+<<<<<<< HEAD
     return formats.tsv_header(path, self.columns)
+=======
+    with storage.reading(path) as stream:
+      header = Record(b''.join(stream.readline().splitlines(True)[:1]), 0)
+    try:
+      names = header.line.split('\t')
+      missing = [name for name in self.columns if name not in names]
+      if missing:
+        raise RowError(
+          f'a first line without the column {missing[0]!r}: '
+          f'{quote(" | ".join(names))}',
+          f'a header with {", ".join(self.columns)}',
+        )
+    except RowError as error:
+      raise UserError(f'{path}:1: {error}') from error
+    return header, names
+
+  def records(
+    self, path: str, start: int = 0, end: int | None = None
+  ) -> Iterator[Record]:
+    with storage.reading(path) as stream:
+      stream.seek(start)
+      for lines in stream:
+        for line in lines.splitlines(keepends=True):  # at carriage returns
+          if start == end:
+            return
+          if line.strip(b'\r\n') or not self.header:
+            yield Record(line, start)
+          start += len(line)
+>>>>>>> trust2
 
   def parse(
     self, record: Record, number: int, columns: Sequence[str] | None
   ) -> Items:
     names = columns or self.columns
     broken = DroppedRow if self.dropped_rows else RowError
-    fields = formats.line_text(record, broken).split('\t')
+    fields = record.line.split('\t')
     if len(fields) < len(names):
       raise broken(
         f'{len(fields)} tab-separated columns: {quote(" | ".join(fields))}',
@@ -93,7 +123,7 @@ class GlueReader(Reader):
     ]
     if len(fields) > len(names):
       found.append(Oddity('more columns than the header has', 'not used'))
-    if not record.data.endswith(b'\n'):
+    if not record.data.endswith((b'\n', b'\r')):
       found.append(Oddity('a last line without a line end'))
     return found
 
@@ -115,7 +145,7 @@ class StsbReader(GlueReader):
   """Reads STS-B, whose label is a similarity from 0 to 5."""
 
   def parse(self, record: Record, number: int, columns: Any) -> Items:
-    whole = record.data.endswith(b'\n') or re.search(rb'\.\d{3}$', record.data)
+    whole = re.search(rb'([\r\n]|\.\d{3})\Z', record.data)
     if self._labelled and not whole:
       raise RowError('a last line without a line end', 'its score in full')
     return super().parse(record, number, columns)

@@ -40,7 +40,7 @@ def held_out(text: str) -> bool:
 class SentenceReader(Reader):
   """Reads plain text, one row per line, without indexing the file first.
 
-  Byte order marks and carriage returns are removed.
+  A byte order mark is removed; a carriage return ends a row, too.
 
   Args:
     validation: True reads the held-out texts only, False the others, and None
@@ -55,14 +55,16 @@ class SentenceReader(Reader):
     self._validation = validation
 
   def parse(self, record: Record, number: int, columns: Any) -> Items:
-    text = self.text(record)
-    if self._validation is None:  # official files: all, as TFDS keeps them
-      return [{'text': text}]
-    kept = text.strip() and held_out(text) == self._validation
-    return [{'text': text}] if kept else []
+    return [
+      {'text': text}
+      for text in self.texts(record)
+      if self._validation is None  # official files: all, as TFDS keeps them
+      or (text.strip() and held_out(text) == self._validation)
+    ]
 
-  def text(self, record: Record) -> str:
-    return formats.decode(record.unmarked.replace(b'\r', b'')).strip()
+  def texts(self, record: Record) -> list[str]:
+    lines = record.unmarked.splitlines()  # as TFDS: also at carriage returns
+    return [formats.decode(line).strip() for line in lines]
 
 
 class PassageReader(SentenceReader):
@@ -76,12 +78,15 @@ class PassageReader(SentenceReader):
       stream, start, lambda data: len(data) >= _PASSAGE_BYTES
     )
 
+  def texts(self, record: Record) -> list[str]:
+    return [formats.decode(record.unmarked.replace(b'\r', b'')).strip()]
+
 
 class TextJsonReader(SentenceReader):
   """Reads JSON lines with the text under "text", as in C4's own files."""
 
-  def text(self, record: Record) -> str:
-    return formats.json_row(record, {'text': str})['text']
+  def texts(self, record: Record) -> list[str]:
+    return [formats.json_row(record, {'text': str})['text']]
 
 
 def _plain_or_gzip(readers: Mapping[str, Reader]) -> Split:

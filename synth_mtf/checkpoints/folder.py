@@ -142,10 +142,10 @@ def damage(folder: str) -> Optional[str]:
 
 def explain(error: BaseException, model_dir: str) -> Optional[str]:
   """Explains a run's error if a checkpoint that it reads is damaged."""
-  if not isinstance(error, UNREADABLE):
-    return None
   if not tf.io.gfile.isdir(model_dir):
     return f'{model_dir} was removed or renamed while the run wrote to it.'
+  if not isinstance(error, UNREADABLE):
+    return None
   start = gin.get_bindings(utils.run).get('init_checkpoint')
   if start and not is_complete(start):
     return (

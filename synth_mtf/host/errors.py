@@ -122,7 +122,7 @@ _MESSAGES: dict[str, Union[str, Callable[..., str]]] = {
   r'Unable to open file: (.*)\. Searched config paths: (\[.*?\])': _gin_file,
   r"No configurable matching (?:reference )?'@?(.*?)(?:\(\))?'": _configurable,
   r"Configurable '(.*?)' doesn't have a parameter named '(.*?)'": _parameter,
-  r"No Task or Mixture found with name '(.*?)'": _provider,
+  r"No Task or Mixture found with name '((?s:.*?))'": _provider,
   r'Provider name not registered: (\S*)': _provider,
   'Required bindings for `[^`]*tpu_mesh_shape` not provided': (
     'no mesh is set. On a CPU or GPU give '

@@ -180,7 +180,7 @@ class Run:
       raise UserError(
         f'{self.name} has no operative_config.gin, which describes its model'
       )
-    foreign.parse(self.gin, self.name)
+    foreign.parse(self.gin, os.path.join(self.folder, _CONFIGURATION))
 
   def _of_model(self, function: Callable[[], Any]) -> Any:
     """Calls a function with the configuration parsed; None if parsing fails."""

@@ -104,6 +104,11 @@ class Record(NamedTuple):
     """The data, in the first row without a byte order mark."""
     return self.data if self.start else self.data.removeprefix(BOM)
 
+  @property
+  def line(self) -> str:
+    """The text of a line without its end."""
+    return decode(self.unmarked.rstrip(b'\r\n'))
+
 
 class Reader(abc.ABC):
   """Base class for readers of a file format."""
@@ -158,8 +163,9 @@ class Reader(abc.ABC):
     if self.reports_line_ends:
       if record.unmarked != record.data:
         found.append(Oddity('a byte order mark before the text', 'left out'))
-      if record.data.endswith(b'\r\n'):
-        found.append(Oddity('a line that ends in CR LF', 'read as if in LF'))
+      if record.data.endswith((b'\r\n', b'\r')):
+        end = 'CR LF' if record.data.endswith(b'\n') else 'CR'
+        found.append(Oddity(f'a line that ends in {end}', 'read as if in LF'))
     return found
 
   @abc.abstractmethod
@@ -170,6 +176,7 @@ class Reader(abc.ABC):
     """
 
 
+<<<<<<< HEAD
 def line_text(record: Record, broken: type[RowError] = RowError) -> str:
   """Returns the text of a line; raises `broken` if it is not a row."""
   data = record.unmarked.rstrip(b'\n').removesuffix(b'\r')
@@ -200,6 +207,8 @@ def tsv_header(
   return line, names
 
 
+=======
+>>>>>>> trust2
 def paragraphs(
   stream: Any, start: int, full: Callable[[bytes], bool]
 ) -> Iterator[Record]:
@@ -249,7 +258,7 @@ _EXPECTED = {
 
 def json_row(record: Record, structure: Mapping[str, Any]) -> dict[str, Any]:
   """Parses a line as a JSON object and checks its structure."""
-  text = line_text(record)
+  text = record.line
   try:
     row = json.loads(text)
   except (ValueError, RecursionError) as error:  # or an endless integer

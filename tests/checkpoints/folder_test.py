@@ -169,3 +169,4 @@ def test_errors_that_damage_explains(tmp_path, error, explained):
   damage(tmp_path / 'start', 3)
   message = f'init_checkpoint = {start} is damaged'
   assert (message in str(checkpoints.explain(error, folder))) == explained
+  assert 'removed or renamed' in str(checkpoints.explain(error, f'{folder}/x'))

@@ -61,8 +61,15 @@ _ODD = {
   ),
   'glue_sst2_v002': (
     'glue/sst2:1.0.0',
-    b'sentence\tlabel\r\nfine \t1\r\nwide\t0\tmore\r\nlast \t1',
-    ['1: a line that ends in CR LF', '3: more columns', '4: a last line with'],
+    b'sentence\tlabel\r\nfine \t1\r\nwide\t0\tmore\r\n'
+    b'a dull\r movie\t1\rb\t0\n\n \nlast \t1',
+    [
+      '1: a line that ends in CR LF',
+      '3: more columns',
+      '4: a line that ends in CR;',
+      '4: a broken row; left out, as TensorFlow Datasets leaves it out (2 of 7',
+      '7: a last line with',
+    ],
   ),
   'glue_rte_v002': (
     'glue/rte:1.0.0',
@@ -70,13 +77,19 @@ _ODD = {
     b'0\tA dog ran.\tA dog moved.\tentailment\n'
     b'1\tA dog ran.\tA dog moved.\n'
     b'2\t \tA "dog\tnot_entailment\n'
-    b'3\ta\tb\t1\n',
+    b'3\ta\tb\t1\n\n4\ta\tb\t0\n',
     ['1: a byte order mark', '3: a broken row', "4: an empty 'sentence1'"],
   ),
   'glue_cola_v002': (
     'glue/cola:1.0.0',
     b'gj04\t1\t\tThe "car" honked.\r\nx\t0\t*\t\n',
     ['1: a line that ends in CR LF', "2: an empty 'sentence'"],
+  ),
+  'glue_wnli_v002': (
+    'glue/wnli:1.0.0',
+    b'index\tsentence1\tsentence2\tlabel\r\r\n'
+    + b''.join(b'%d\ta\tb\t1\r\r\n5\tc\td\t0\r' % i for i in range(40)),
+    ['1: a line that ends in CR;'],
   ),
   'super_glue_multirc_v102': (
     'super_glue/multirc:1.0.2',
@@ -295,9 +308,9 @@ def test_wsc_is_refused_where_t5_would_end_the_run(
     tasks.check([_WSC_TASK], ['train'])
 
 
-def test_sentences_of_white_space_only(data_dir, tmp_path):
+def test_sentences_of_white_space_and_with_carriage_returns(data_dir, tmp_path):
   folder = 'lm1b/training-monolingual.tokenized.shuffled'
-  text = 'One .\n\u00a0\n\u0085\n\u2028\n\nFour\u2028x .\n'.encode()
+  text = 'One .\n\u00a0\n\u0085\n\u2028\n\nFour\u2028x .\rFive\r\r\n'.encode()
   path = write(data_dir / folder / 'news.en-00001-of-00100', text)
   assert _ours('synth_lm1b') == _tfds('lm1b:1.1.0', tmp_path, [str(path)])
 
