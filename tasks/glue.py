@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow_datasets as tfds
 
-from synth_mtf.tasks.files import formats
+from synth_mtf.tasks.files import formats, storage
 from synth_mtf.tasks.files.formats import (
   DroppedRow,
   Items,
@@ -66,23 +66,7 @@ class GlueReader(Reader):
   def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
     if not self.header:
       return super().read_header(path)
-<<<<<<< HEAD
     return formats.tsv_header(path, self.columns)
-=======
-    with storage.reading(path) as stream:
-      header = Record(b''.join(stream.readline().splitlines(True)[:1]), 0)
-    try:
-      names = header.line.split('\t')
-      missing = [name for name in self.columns if name not in names]
-      if missing:
-        raise RowError(
-          f'a first line without the column {missing[0]!r}: '
-          f'{quote(" | ".join(names))}',
-          f'a header with {", ".join(self.columns)}',
-        )
-    except RowError as error:
-      raise UserError(f'{path}:1: {error}') from error
-    return header, names
 
   def records(
     self, path: str, start: int = 0, end: int | None = None
@@ -96,7 +80,6 @@ class GlueReader(Reader):
           if line.strip(b'\r\n') or not self.header:
             yield Record(line, start)
           start += len(line)
->>>>>>> trust2
 
   def parse(
     self, record: Record, number: int, columns: Sequence[str] | None

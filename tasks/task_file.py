@@ -79,7 +79,7 @@ class _TsvReader(Reader):
     return self.read_header(path)[1] or ()
 
   def row(self, record: Record, names: Any) -> dict[str, Any]:
-    fields = formats.line_text(record).split('\t')
+    fields = record.line.split('\t')
     if len(fields) != len(names):
       raise RowError(
         f'{len(fields)} tab-separated columns: {quote(" | ".join(fields))}',

@@ -176,25 +176,15 @@ class Reader(abc.ABC):
     """
 
 
-<<<<<<< HEAD
-def line_text(record: Record, broken: type[RowError] = RowError) -> str:
-  """Returns the text of a line; raises `broken` if it is not a row."""
-  data = record.unmarked.rstrip(b'\n').removesuffix(b'\r')
-  if not data.strip():
-    raise broken('an empty line', 'a row')
-  if b'\r' in data:
-    raise broken('a carriage return inside a row', 'tabs and text only')
-  return decode(data)
-
-
 def tsv_header(
   path: str, needed: Sequence[str] = ()
 ) -> tuple[Record, Sequence[str]]:
   """Returns the first line and its columns; a UserError names missing ones."""
   with storage.reading(path) as stream:
-    line = Record(stream.readline(), 0)
+    # Ends at a carriage return, as TFDS's rows do.
+    line = Record(b''.join(stream.readline().splitlines(True)[:1]), 0)
   try:
-    names = line_text(line).split('\t')
+    names = line.line.split('\t')
     missing = [name for name in needed if name not in names]
     if missing:
       raise RowError(
@@ -207,8 +197,6 @@ def tsv_header(
   return line, names
 
 
-=======
->>>>>>> trust2
 def paragraphs(
   stream: Any, start: int, full: Callable[[bytes], bool]
 ) -> Iterator[Record]:
