@@ -204,7 +204,7 @@ def _check_values() -> None:
 def _declared(binding: bindings.Binding) -> Optional[Kind]:
   """Returns the kind declared for a parameter; None if it accepts anything."""
   name, declaration = binding.parameter, binding.declaration
-  default = declaration.default if declaration else None
+  default: Any = declaration.default if declaration else None
   if declaration is None or binding.value is default is None:
     return None
   if binding.selector.endswith('transformer.utils.run') and name in _OF_RUN:
