@@ -164,12 +164,9 @@ def _read_vocabularies(folder: str) -> Any:
 def describe_vocabulary(pair: Any) -> dict[str, dict[str, Any]]:
   """Returns name, size and digest of the inputs' and targets' vocabularies."""
   found = {}
-  for side, of_side in (
-    ('inputs', utils.inputs_vocabulary),
-    ('targets', utils.targets_vocabulary),
-  ):
-    vocabulary = of_side(pair)
-    vocabulary = getattr(vocabulary, 'resolved', vocabulary)
+  both = utils.inputs_vocabulary(pair), utils.targets_vocabulary(pair)
+  for side, known in zip(('inputs', 'targets'), both):
+    vocabulary = getattr(known, 'resolved', known)
     name, size = type(vocabulary).__name__, vocabulary.vocab_size
     content = f'{name} {size}'.encode()
     if isinstance(vocabulary, seqio.SentencePieceVocabulary):

@@ -3,6 +3,7 @@
 `argparse` calls them as the `type` of an argument.
 """
 
+import argparse
 import os
 import re
 from collections.abc import Callable
@@ -22,6 +23,16 @@ def existing(path: str) -> str:
       'the folder of a demo, or a checkpoint or file in one'
     )
   return path
+
+
+def add_runs(
+  parser: argparse.ArgumentParser,
+  what: str = 'model folders of any command, folders of `synth-mtf demo`',
+) -> None:
+  """Adds the runs that a command reads."""
+  parser.add_argument(
+    'runs', nargs='+', type=existing, metavar='RUN', help=what
+  )
 
 
 def gin_name(folder: str) -> Callable[[str], str]:

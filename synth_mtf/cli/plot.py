@@ -18,12 +18,8 @@ _OF_ATTENTION = ('histograms', 'heads', 'heat_maps')
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
   add = parser.add_argument
-  add(
-    'runs',
-    nargs='+',
-    type=arguments.existing,
-    metavar='RUN',
-    help='model folders, demo folders, files of `synth-mtf attention`',
+  arguments.add_runs(
+    parser, 'model folders, demo folders, files of `synth-mtf attention`'
   )
   add('--out', metavar='FOLDER', default='figures', help='where to write')
   add(

@@ -13,13 +13,7 @@ from synth_mtf.run import output, process
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
-  parser.add_argument(
-    'runs',
-    nargs='+',
-    type=arguments.existing,
-    metavar='RUN',
-    help='a model folder of any command, or a folder of `synth-mtf demo`',
-  )
+  arguments.add_runs(parser)
   parser.add_argument(
     '--out',
     default='report.html',

@@ -11,13 +11,10 @@ from synth_mtf.run import process
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
-  parser.add_argument(
-    'runs',
-    nargs='+',
-    type=arguments.existing,
-    metavar='RUN',
-    help='a model folder, whichever command made it, or a folder of `synth-mtf '
-    'demo`; runs that differ only in their seeds are one row',
+  arguments.add_runs(
+    parser,
+    'model folders of any command, folders of `synth-mtf demo`; runs that '
+    'differ only in their seeds are one row',
   )
   parser.add_argument(
     '--layout',
@@ -64,7 +61,6 @@ def run(args: argparse.Namespace) -> int:
   elif args.format == 'json':
     print(views.as_json(table, args.errors, args.paper))
   else:
-    print(
-      printing.text(views.grid(table, args.errors, args.paper), args.format)
-    )
+    grid = views.grid(table, args.errors, args.paper)
+    print(printing.text(grid, args.format))
   return 0

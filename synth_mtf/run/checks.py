@@ -210,12 +210,8 @@ def _check_model(
       f'{next(iter(model.variables))}.'
     )
   for checkpoint in checkpoints:
-    if starts:
-      comparison.require_loadable(
-        model.variables.values(), Checkpoint(checkpoint)
-      )
-    else:
-      comparison.require_same(model.variables.values(), Checkpoint(checkpoint))
+    fits = comparison.require_loadable if starts else comparison.require_same
+    fits(model.variables.values(), Checkpoint(checkpoint))
     records.check_model(model.transformer, checkpoint, starts=starts)
 
 

@@ -63,9 +63,7 @@ _OF_RUN: dict[str, Kind] = {
   ),
   'sequence_length': (
     "lengths such as {'inputs': 512, 'targets': 114}",
-    lambda v: (
-      v is None or _is_positive(v) or (v and all(map(_is_positive, v.values())))
-    ),
+    lambda v: _is_positive(v) or (v and all(map(_is_positive, v.values()))),
   ),
   'batch_size': (
     "a whole number, at least 1, or a pair such as ('tokens_per_batch', 65536)",
@@ -87,7 +85,7 @@ _OF_RUN: dict[str, Kind] = {
   ),
   'mesh_devices': (
     "a list of names such as ['gpu:0', 'gpu:1']",
-    lambda v: v is None or isinstance(v, (list, tuple)),
+    lambda v: isinstance(v, (list, tuple)),
   ),
   'train_steps': (
     'a whole number, at least 1, or a function such as @name',
@@ -98,22 +96,19 @@ _OF_RUN: dict[str, Kind] = {
   'perplexity_eval_steps': _POSITIVE,
   'learning_rate_schedule': (
     'a number, at least 0, a function such as @name, or a list of such',
-    lambda v: (
-      v is None
-      or all(
-        callable(rate) or (_is_number(rate) and rate >= 0)
-        for rate in (v if isinstance(v, list) else [v])
-      )
+    lambda v: all(
+      callable(rate) or (_is_number(rate) and rate >= 0)
+      for rate in (v if isinstance(v, list) else [v])
     ),
   ),
   'optimizer': ('a function such as @name', callable),
   'init_checkpoint': (
     'the path of a checkpoint',
-    lambda v: v is None or isinstance(v, str),
+    lambda v: isinstance(v, str),
   ),
   'variable_filter': (
     'a regular expression or a function',
-    lambda v: v is None or callable(v) or re.compile(v),
+    lambda v: callable(v) or re.compile(v),
   ),
 }
 
@@ -153,19 +148,15 @@ class RunConfig(types.SimpleNamespace):
 
   @property
   def vocabularies(self) -> tuple[seqio.Vocabulary, seqio.Vocabulary]:
-    return (
-      utils.inputs_vocabulary(self.vocabulary),
-      utils.targets_vocabulary(self.vocabulary),
-    )
+    pair = self.vocabulary
+    return utils.inputs_vocabulary(pair), utils.targets_vocabulary(pair)
 
 
 def read(model_dir: str, tpu: Optional[str] = None) -> RunConfig:
   """Returns the run that gin describes, after checking all gin values."""
   _check_values()
-  found = {
-    parameter.name: parameter.default
-    for parameter in inspect.signature(utils.run).parameters.values()
-  }
+  parameters = inspect.signature(utils.run).parameters
+  found = {name: one.default for name, one in parameters.items()}
   found.update(gin.get_bindings(utils.run), model_dir=model_dir, tpu=tpu)
   run = RunConfig(**found)
   if run.lengths is None and run.mode in ('eval', 'score_eval'):
@@ -212,17 +203,16 @@ def _check_values() -> None:
 
 def _declared(binding: bindings.Binding) -> Optional[Kind]:
   """Returns the kind declared for a parameter; None if it accepts anything."""
-  name = binding.parameter
+  name, declaration = binding.parameter, binding.declaration
+  default: Any = declaration.default if declaration else None
+  if declaration is None or binding.value is default is None:
+    return None
   if binding.selector.endswith('transformer.utils.run') and name in _OF_RUN:
     return _OF_RUN[name]
-  declaration = binding.declaration
-  if declaration is None:
-    return None
-  default = declaration.default
   if 'dropout_rate' in name or 'smoothing' in name:
     return (
       'a number from 0 to below 1',
-      lambda v: v is default is None or (_is_number(v) and 0 <= v < 1),
+      lambda v: _is_number(v) and 0 <= v < 1,
     )
   if name.endswith('_filter') and isinstance(default, str):
     return 'a regular expression', re.compile

@@ -116,5 +116,4 @@ def require_unlocked(folder: str) -> None:
 def unlock_all() -> None:
   """Releases the locks of this process."""
   while _held:
-    _, descriptor = _held.popitem()
-    os.close(descriptor)
+    os.close(_held.popitem()[1])
