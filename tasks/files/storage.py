@@ -32,7 +32,7 @@ def is_gzip(path: str) -> bool:
 
 
 def is_file(path: str) -> bool:
-  """Whether there is a file; rejects a pipe, which would block."""
+  """Whether there is a file; rejects a folder, or a pipe, which would block."""
   if not is_local(path):
     return tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
   with explained(path):
@@ -42,11 +42,13 @@ def is_file(path: str) -> bool:
       raise
     except OSError:  # nothing is there, or a link that leads nowhere
       return False
-  if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+  if not stat.S_ISREG(mode):
+    kind = 'a pipe, a socket or a device'
     raise UserError(
-      f'{path} is a pipe, a socket or a device; expected a regular file.'
+      f'{path} is {"a folder" if stat.S_ISDIR(mode) else kind}; expected a '
+      'regular file.'
     )
-  return stat.S_ISREG(mode)
+  return True
 
 
 def names(folder: str) -> list[str]:

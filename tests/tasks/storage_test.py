@@ -23,8 +23,10 @@ def test_patterns_find_files_in_any_folder(tmp_path):
   assert names == ['x/a.txt', 'x/b/[d]/e.txt', 'x/b/c.txt']
   assert storage.find(str(tmp_path), 'x/*.txt') == [str(tmp_path / 'x/a.txt')]
   assert storage.find(str(tmp_path), 'x/b/') == [f'{tmp_path}/x/b/']
-  for absent in ('absent/**/*.txt', 'x/b.txt', 'x/c/', 'x/b'):
+  for absent in ('absent/**/*.txt', 'x/b.txt', 'x/c/'):
     assert not storage.find(str(tmp_path), absent)
+  with pytest.raises(UserError, match='x/b is a folder; expected a regular'):
+    storage.find(str(tmp_path), 'x/b')
 
 
 def test_loops_of_links_bring_each_text_once(data_dir):
