@@ -331,6 +331,7 @@ def _new_name(name: str, node: yaml.Node) -> str:
       f'the name {name!r}; expected letters, digits and _, first a letter, and '
       f'no {PREFIX} in front',
     )
-  if name in _known():
+  # A table shows our tasks without the prefix.
+  if {name, PREFIX + name} & {*_known()}:
     raise _fault(node, f'the name {name!r} is taken; choose another')
   return name

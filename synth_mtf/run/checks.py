@@ -65,7 +65,7 @@ def check_run(folder_: str, tpu: Optional[str] = None) -> None:
     if task and run.mode in ('train', 'eval', 'perplexity_eval'):
       tasks.check([task], [run.dataset_split])
     scores = find_spec('pycocoevalcap') or tasks.settings().word_vectors
-    if task and 'personachat' in task and run.mode == 'eval' and not scores:
+    if task == 'synth_personachat' and run.mode == 'eval' and not scores:
       raise UserError(
         f'{task} cannot be scored: pip install "synth-mtf[metrics]" first'
       )

@@ -77,6 +77,7 @@ def test_rates_are_shares_whatever_the_sizes(file):
   [
     ('name: nli', 'name: synth_nli', r':1: the name .* no synth_ in front'),
     ('name: nli', 'name: glue_cola_v002', ':1: the name .* is taken'),
+    ('name: nli', 'name: ag_news', ':1: the name .* is taken'),
     ('half: {syn', 'nli: {syn', ":7: the name 'nli' is taken"),
     ('inputs:', 'input:', ":3: unknown field 'input'; did you mean 'inputs'"),
     ('metrics: [accuracy]', '', ":1: the field 'metrics' is missing"),
