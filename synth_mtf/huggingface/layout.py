@@ -17,7 +17,7 @@ from synth_mtf.layer.synthetic import SyntheticLayer, scopes
 from synth_mtf.results import labels
 from synth_mtf.synthesizers.dot_product import DotProduct
 
-# The functions of modeling_synthesizer.py, and what they need to know.
+# The functions of modeling_synthesizer.py, and what it asks beside shapes.
 _FUNCTIONS = (
   'DotProduct',
   'Random',
@@ -27,19 +27,7 @@ _FUNCTIONS = (
   'GatedDense',
   'BottleneckDense',
 )
-_ARGUMENTS = (
-  'max_length',
-  'memory_max_length',
-  'tile_length',
-  'trainable',
-  'rank',
-  'factors',
-  'key_value_size',
-  'use_bias',
-  'shared_heads',
-  'shared_query',
-  'bottleneck_size',
-)
+_ARGUMENTS = ('max_length', 'memory_max_length', 'tile_length', 'trainable')
 _BLOCKS = {
   'encoder': ['SelfAttention', 'DenseReluDense'],
   'decoder': ['SelfAttention', 'EncDecAttention', 'DenseReluDense'],
@@ -131,9 +119,8 @@ def is_plain(settings: dict[str, Any]) -> bool:
   """Whether `transformers`' own T5 has these settings."""
   heads = {'num_heads': settings['num_heads'], 'd_kv': settings['d_kv']}
   usual = {
-    'synthesizers': [_function('dot_product', DotProduct())],
-    'has_query': True,
-    'shared_kv': False,
+    'synthesizers': [_function({}, 'dot_product', DotProduct())],
+    'projections': ['q', 'k', 'v', 'o'],
     'query_scale': 1.0,
     'alpha_shape': None,
     **heads,
@@ -164,14 +151,12 @@ def _settings(
         activation = ' '.join(map(str, activation))
       if activation not in _FEED_FORWARD:
         raise _refused(f'{scope} with activation = {layer.activation!r}')
-      yield (
-        scope,
-        {
-          'd_ff': layer.hidden_size,
-          'feed_forward_proj': _FEED_FORWARD[activation],
-          'use_bias': layer.use_bias,
-        },
-      )
+      settings = {
+        'd_ff': layer.hidden_size,
+        'feed_forward_proj': _FEED_FORWARD[activation],
+        'use_bias': layer.use_bias,
+      }
+      yield scope, settings
       continue
     own = 'cross' if kind == 'EncDecAttention' else stack
     settings = _attention(model, scope, layer)
@@ -180,10 +165,8 @@ def _settings(
       buckets = layer.relative_attention_num_buckets
       yield scope, {'relative_attention_num_buckets': buckets}
   lengths = {}
-  for stack, count in (
-    (pair.encoder, 'num_layers'),
-    (pair.decoder, 'num_decoder_layers'),
-  ):
+  counts = ('num_layers', 'num_decoder_layers')
+  for stack, count in zip((pair.encoder, pair.decoder), counts):
     own, sublayers = stack.layer_stack, models.sublayers(stack)
     match = _SUBLAYERS.fullmatch(sublayers)
     scaled = 'scale_variable_like_classifier_weights'
@@ -203,17 +186,15 @@ def _settings(
     bound = gin.get_bindings(f'sublayer_{norm}')
     dropout = gin.get_bindings(transformer.sublayer_dropout)
     legacy = getattr(own, 'dropout_rate', 0.0)
-    yield (
-      stack.name,
-      {
-        count: len(own.layers) // len(_BLOCKS[stack.name]),
-        'd_model': stack.model_dim.size,
-        'vocab_size': stack.input_vocab_dim.size,
-        'dropout_rate': dropout.get('dropout_rate', legacy),
-        'layer_norm_epsilon': bound.get('epsilon', 1e-6),
-        'true_layer_norm': norm == 'true_layer_norm',
-      },
-    )
+    settings = {
+      count: len(own.layers) // len(_BLOCKS[stack.name]),
+      'd_model': stack.model_dim.size,
+      'vocab_size': stack.input_vocab_dim.size,
+      'dropout_rate': dropout.get('dropout_rate', legacy),
+      'layer_norm_epsilon': bound.get('epsilon', 1e-6),
+      'true_layer_norm': norm == 'true_layer_norm',
+    }
+    yield stack.name, settings
   tied = pair.decoder.shared_embedding_and_softmax_weights
   yield 'decoder', {'tie_word_embeddings': tied, 'positions': lengths or None}
 
@@ -234,29 +215,43 @@ def _attention(
       f'{layer.num_memory_heads}'
     )
   folded = layer.fold_scaling_into_initializer
-  alpha = model.shapes.get(f'{scope}/alpha')
+  shapes = {
+    name[len(scope) + 1 :]: shape.to_integer_list
+    for name, shape in model.shapes.items()
+    if name.startswith(f'{scope}/')
+  }
   return {
-    'synthesizers': list(map(_function, scopes(functions), functions)),
+    'synthesizers': [
+      _function(shapes, name, function)
+      for name, function in zip(scopes(functions), functions)
+    ],
     'num_heads': layer.num_heads,
     'd_kv': layer.key_value_size,
     'dropout_rate': layer.dropout_rate,
-    'shared_kv': layer.shared_kv,
-    'has_query': f'{scope}/q' in model.shapes,
+    'projections': [x for x in ('q', 'k', 'v', 'kv', 'o') if x in shapes],
     'query_scale': 1.0 if folded else layer.key_value_size**-0.5,
-    'alpha_shape': alpha.to_integer_list if alpha else None,
+    'alpha_shape': shapes.get('alpha'),
     'relative_attention': relative,
   }
 
 
-def _function(scope: str, function: Any) -> dict[str, Any]:
-  """Returns the settings of a synthesizing function."""
+def _function(
+  shapes: dict[str, list[int]], scope: str, function: Any
+) -> dict[str, Any]:
+  """Returns the settings of a function, given the shapes of its layer."""
   name = type(function).__name__
   if name not in _FUNCTIONS:
     raise _refused(f'the synthesizing function {name}')
   found = {a: getattr(function, a) for a in _ARGUMENTS if hasattr(function, a)}
+  own = {
+    name[len(scope) + 1 :]: shape
+    for name, shape in shapes.items()
+    if name.startswith(f'{scope}/')
+  }
+  found['parameters'] = {k: v for k, v in own.items() if '/' not in k}
   inner = getattr(function, 'inner', None)
   if inner:
-    found['inner'] = _function(inner.scope, inner)
+    found['inner'] = _function(own, inner.scope, inner)
   return {'function': name, 'scope': scope, **found}
 
 

@@ -39,130 +39,56 @@ class SynthesizerConfig(T5Config):
   shared_positions = False
 
 
-def table(*shape: int) -> nn.Parameter:
-  """Makes a parameter, to be loaded."""
-  return nn.Parameter(torch.zeros(*shape))
+class Synthesizer(nn.Module):
+  """A function S(X); its parameters say which one, and have their names there.
 
+  `trainable` is false for a Fixed Random Synthesizer.
+  """
 
-class Random(nn.Module):
-  """R, S(X) = R (eq. 4); not trained in a Fixed Random Synthesizer."""
-
-  def __init__(self, layer: Any, settings: dict[str, Any]) -> None:
+  def __init__(self, settings: dict[str, Any]) -> None:
     super().__init__()
-    shape = layer.heads, settings['max_length'], settings['tile_length']
-    if settings['trainable']:
-      self.R = table(*shape)
-    else:
-      self.register_buffer('R', torch.zeros(shape))
+    for name, shape in settings['parameters'].items():
+      if settings.get('trainable', True):
+        self.register_parameter(name, nn.Parameter(torch.zeros(shape)))
+      else:
+        self.register_buffer(name, torch.zeros(shape))
+    self.inner = settings.get('inner', {}).get('scope')
+    if self.inner:
+      self.add_module(self.inner, Synthesizer(settings['inner']))
 
   def forward(self, x: Tensor, q: Any, rows: Tensor, columns: Tensor) -> Tensor:
-    return self.R.index_select(1, rows).index_select(2, columns)[None]
-
-
-class FactorizedRandom(nn.Module):
-  """FR, S(X) = R1 R2^T (eq. 7)."""
-
-  def __init__(self, layer: Any, settings: dict[str, Any]) -> None:
-    super().__init__()
-    self.R1 = table(layer.heads, settings['max_length'], settings['rank'])
-    self.R2 = table(layer.heads, settings['tile_length'], settings['rank'])
-
-  def forward(self, x: Tensor, q: Any, rows: Tensor, columns: Tensor) -> Tensor:
-    r1, r2 = self.R1.index_select(1, rows), self.R2.index_select(1, columns)
-    return (r1 @ r2.mT)[None]
-
-
-class Local(nn.Module):
-  """Base class of functions with a hidden layer of each token."""
-
-  def __init__(self, layer: Any, settings: dict[str, Any]) -> None:
-    super().__init__()
-    self.shape = layer.heads, settings['key_value_size'] or layer.d_kv
-    self.use_bias = settings['use_bias']
-    if not settings.get('shared_query'):
-      self.W1 = table(layer.d_model, *self.shape)
-      self.b1 = self.bias(*self.shape)
-
-  def bias(self, *shape: int) -> Any:
-    return table(*shape) if self.use_bias else 0.0
-
-  def project(self, x: Tensor, w: Tensor, b: Any) -> Tensor:
-    """[batch, length, d_model] -> [batch, heads, length, d_kv]."""
-    return (torch.einsum('bnd,dhk->bnhk', x, w) + b).transpose(1, 2)
-
-  def hidden(self, x: Tensor, q: Tensor) -> Tensor:
-    return torch.relu(self.project(x, self.W1, self.b1))
-
-
-class Dense(Local):
-  """D, S(x_i) = W2 ReLU(W1 x_i) (eq. 1, 2); W1 may be the layer's q."""
-
-  def __init__(self, layer: Any, settings: dict[str, Any]) -> None:
-    super().__init__(layer, settings)
-    heads = () if settings['shared_heads'] else (layer.heads,)
-    self.W2 = table(*heads, self.shape[1], settings['tile_length'])
-    self.b2 = self.bias(*heads, settings['tile_length'])
-
-  def hidden(self, x: Tensor, q: Tensor) -> Tensor:
-    return super().hidden(x, q) if hasattr(self, 'W1') else torch.relu(q)
-
-  def forward(self, x: Tensor, q: Any, rows: Tensor, columns: Tensor) -> Tensor:
-    w2 = self.W2.index_select(-1, columns).expand(self.shape[0], -1, -1)
-    logits = torch.einsum('bhnk,hkm->bhnm', self.hidden(x, q), w2)
-    if self.use_bias:
-      logits = logits + self.b2.index_select(-1, columns).unsqueeze(-2)
-    return logits
-
-
-class GatedDense(Dense):
-  """GLU, S(x_i) = W2 ((W1 x_i) * sigmoid(Wg x_i)) (version 1)."""
-
-  def __init__(self, layer: Any, settings: dict[str, Any]) -> None:
-    super().__init__(layer, settings)
-    self.Wg = table(layer.d_model, *self.shape)
-    self.bg = self.bias(*self.shape)
-
-  def hidden(self, x: Tensor, q: Tensor) -> Tensor:
-    gate = torch.sigmoid(self.project(x, self.Wg, self.bg))
-    return self.project(x, self.W1, self.b1) * gate
-
-
-class FactorizedDense(Local):
-  """FD, S(x_l)[i b + j] = A_l[i] B_l[j], A = WA h, B = WB h (eq. 5, 6)."""
-
-  def __init__(self, layer: Any, settings: dict[str, Any]) -> None:
-    super().__init__(layer, settings)
-    heads, d_kv = self.shape
-    a, b = settings['factors']
-    self.WA, self.WB = table(heads, d_kv, a), table(heads, d_kv, b)
-    self.bA, self.bB = self.bias(heads, a), self.bias(heads, b)
-
-  def forward(self, x: Tensor, q: Any, rows: Tensor, columns: Tensor) -> Tensor:
+    if self.inner:  # bottleneck, F(U D X) (version 1)
+      x = x @ self.D @ self.U
+      return self.get_submodule(self.inner)(x, q, rows, columns)
+    if hasattr(self, 'R'):  # R, S(X) = R (eq. 4)
+      return self.R.index_select(1, rows).index_select(2, columns)[None]
+    if hasattr(self, 'R1'):  # FR, S(X) = R1 R2^T (eq. 7)
+      r1, r2 = self.R1.index_select(1, rows), self.R2.index_select(1, columns)
+      return (r1 @ r2.mT)[None]
     h = self.hidden(x, q)
+    if hasattr(self, 'W2'):  # D, S(x_i) = W2 h (eq. 1, 2)
+      logits = h @ self.W2.index_select(-1, columns)
+      if hasattr(self, 'b2'):
+        logits = logits + self.b2.index_select(-1, columns).unsqueeze(-2)
+      return logits
+    # FD, S(x_l)[i b + j] = A_l[i] B_l[j], A = WA h, B = WB h (eq. 5, 6)
     a, b = h @ self.WA, h @ self.WB
-    if self.use_bias:
+    if hasattr(self, 'bA'):
       a, b = a + self.bA[:, None], b + self.bB[:, None]
     outer = a.unsqueeze(-1) * b.unsqueeze(-2)
     return outer.flatten(-2).index_select(-1, columns)
 
+  def hidden(self, x: Tensor, q: Any) -> Tensor:
+    """ReLU(W1 x), ReLU(q), or (W1 x) * sigmoid(Wg x), by head."""
+    w1 = self.project(x, '1') if hasattr(self, 'W1') else q
+    if hasattr(self, 'Wg'):
+      return w1 * torch.sigmoid(self.project(x, 'g'))
+    return torch.relu(w1)
 
-class BottleneckDense(nn.Module):
-  """S(X) = F(U D X), with another local function F (version 1)."""
-
-  def __init__(self, layer: Any, settings: dict[str, Any]) -> None:
-    super().__init__()
-    size = settings['bottleneck_size'] or max(1, layer.d_model // 4)
-    self.D, self.U = table(layer.d_model, size), table(size, layer.d_model)
-    self.inner = settings['inner']['scope']
-    self.add_module(self.inner, synthesizer(layer, settings['inner']))
-
-  def forward(self, x: Tensor, q: Any, rows: Tensor, columns: Tensor) -> Tensor:
-    return self.get_submodule(self.inner)(x @ self.D @ self.U, q, rows, columns)
-
-
-def synthesizer(layer: Any, settings: dict[str, Any]) -> nn.Module:
-  """Makes the function that the settings name."""
-  return globals()[settings['function']](layer, settings)
+  def project(self, x: Tensor, name: str) -> Tensor:
+    """[batch, length, d_model] -> [batch, heads, length, d_kv]."""
+    y = torch.einsum('bnd,dhk->bnhk', x, getattr(self, f'W{name}'))
+    return (y + getattr(self, f'b{name}', 0.0)).transpose(1, 2)
 
 
 class SyntheticAttention(nn.Module):
@@ -186,22 +112,15 @@ class SyntheticAttention(nn.Module):
     self.pairwise = 'dot_product' in self.functions
     names = {f['function'] for f in self.functions.values()}
     self.batch_shared = names <= set(_TABLES)
-    shared_kv = settings.get('shared_kv', False)
-    for name, needed in (
-      ('q', settings.get('has_query', self.pairwise)),
-      ('k', self.pairwise and not shared_kv),
-      ('v', not shared_kv),
-      ('kv', shared_kv),
-    ):
-      if needed:
-        inner = self.heads * self.d_kv
-        self.add_module(name, nn.Linear(self.d_model, inner, bias=False))
-    self.o = nn.Linear(self.heads * self.d_kv, self.d_model, bias=False)
+    inner = self.heads * self.d_kv
+    for name in settings.get('projections', 'qkvo'):
+      shape = (inner, self.d_model) if name == 'o' else (self.d_model, inner)
+      self.add_module(name, nn.Linear(*shape, bias=False))
     for scope, function in self.functions.items():
       if scope != 'dot_product':
-        self.add_module(scope, synthesizer(self, function))
+        self.add_module(scope, Synthesizer(function))
     if settings.get('alpha_shape'):
-      self.alpha = table(*settings['alpha_shape'])
+      self.alpha = nn.Parameter(torch.zeros(settings['alpha_shape']))
     relative = settings.get('relative_attention')
     self.shares_bias = relative == 'bias_shared'
     if relative == 'bias' or (self.shares_bias and layer == 0):

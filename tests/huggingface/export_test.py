@@ -9,7 +9,9 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf.checkpoints.files import Checkpoint
+from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
+from synth_mtf.host import model as models
 from synth_mtf.huggingface import layout
 from synth_mtf.run import model_dir
 from synth_mtf.tasks import vocabulary
@@ -28,7 +30,6 @@ FLOAT32 = mtf.VariableDType(tf.float32, tf.float32, tf.float32)
 COMMON = ('dropout_rate = 0.0', 'Unitransformer.z_loss = 0.0')
 CASES = {
   # Every function, and both feed-forward layers.
-  'T5': (None, ()),
   'T5 1.1': (
     None,
     (
@@ -71,7 +72,6 @@ CASES = {
     ),
   ),
   'original D+V': ('as_original_dense_plus_alpha+cross_random_vanilla', ()),
-  'original D': ('as_original_dense_minus', ()),
   'GLU, not folded': (
     'glu',
     ('SelfAttention.fold_scaling_into_initializer = False',),
@@ -189,27 +189,24 @@ def test_logits_gradients_and_the_way_back(case, tmp_path, pieces):
     assert error <= 1e-4 * np.abs(gradient).max() + 1e-9, name
 
   found.save_pretrained(tmp_path / 'saved')  # as after finetuning
-  for folder, name in ((out, 'back'), (tmp_path / 'saved', 'again')):
-    assert back(folder, tmp_path / name) == (0, '')
-    before, after = Checkpoint(path), Checkpoint(str(tmp_path / name))
-    assert after.kinds == before.kinds and after.step == 7
-    for variable in before.kinds:
-      np.testing.assert_array_equal(before[variable], after[variable])
+  assert back(tmp_path / 'saved', tmp_path / 'back') == (0, '')
+  before, after = Checkpoint(path), Checkpoint(str(tmp_path / 'back'))
+  assert after.kinds == before.kinds and after.step == 7
+  for variable in before.kinds:
+    np.testing.assert_array_equal(before[variable], after[variable])
 
 
 @pytest.mark.parametrize(
-  'variant, prefilter',
+  'variant, prefilter, count',
   [
-    (None, 2),
-    ('dense', 2),
+    ('dense', 2, 24),
     # With 2, the host may return beams that it starts at -1e7 to ignore them.
-    ('random', 0),
-    ('random_vanilla+cross_factorized_random', 0),
+    ('random_vanilla+cross_factorized_random', 0, 200),
   ],
 )
-def test_decoding(variant, prefilter, tmp_path, pieces):
+def test_decoding(variant, prefilter, count, tmp_path, pieces):
   """Greedy and beam search in batches give the same tokens."""
-  count, length = 200, 12
+  length = 12
   bindings = (*COMMON, f'beam_search.num_prefilter = {prefilter}')
   path, out = exported(tmp_path, pieces, variant, bindings)
   inputs = rows(count)
@@ -224,10 +221,6 @@ def test_decoding(variant, prefilter, tmp_path, pieces):
 
   expected = of_mesh(path, variant, bindings, build)
   found = loaded(out)
-  if not variant:  # T5's own beam search has another length penalty
-    from synth_mtf.huggingface import modeling_synthesizer as modeling
-
-    found = modeling.SynthesizerForConditionalGeneration.from_pretrained(out)
   with torch.no_grad():
     for beams, sequences in expected.items():
       same = ended = 0
@@ -243,7 +236,7 @@ def test_decoding(variant, prefilter, tmp_path, pieces):
           end = [*theirs, 1].index(1) + 1
           ended += end <= length
           same += [*ours[:end]] == [*theirs[:end]]
-      assert (same, ended > 20) == (count, True), (beams, same, ended)
+      assert (same, ended > count // 10) == (count, True), (beams, same, ended)
 
 
 class Shapes(dispatch.TorchDispatchMode):  # type: ignore[name-defined]
@@ -338,16 +331,12 @@ def test_any_t5_becomes_a_checkpoint(tmp_path):
     (None, 'utils.run.model_type = "lm"', 'one stack'),
   ],
 )
-def test_what_cannot_be_exported_is_named(
-  variant, binding, message, tmp_path, pieces
-):
+def test_what_cannot_be_exported_is_named(variant, binding, message):
   bindings = [binding] if binding else []
-  path = model.write(tmp_path / 'run', variant, bindings)
-  status, err = export(path, tmp_path / 'out', pieces, variant, bindings)
-  assert status == 2 and re.search(f'({message}).* cannot be exported', err), (
-    err
-  )
-  assert [x.name for x in tmp_path.iterdir()] == ['run']
+  gin_files.parse(model.files(variant), [*model.TINY, *bindings])
+  built = models.build(model.VOCAB)
+  with pytest.raises(UserError, match=f'({message}).* cannot be exported'):
+    layout.config(built)
 
 
 def test_what_is_wrong_is_one_message(tmp_path, pieces):
