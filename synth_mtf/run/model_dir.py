@@ -29,9 +29,10 @@ _held: dict[str, int] = {}  # file descriptors, by path
 
 @contextlib.contextmanager
 def opened(model_dir: str) -> Iterator[None]:
-  """Checks a folder; if its run is refused, it is missing or empty as before.
+  """Checks a folder; if its run is refused, removes what the run began.
 
-  Unless more than the beginning of a run is there, or another one's lock.
+  It does so in a folder that was missing or empty, and that now has no more
+  than the beginning of this run, nor another one's lock.
   """
   path = pathlib.Path(model_dir).resolve()
   made = [one for one in (path, *path.parents) if not one.exists()]
@@ -39,7 +40,7 @@ def opened(model_dir: str) -> Iterator[None]:
   check(model_dir)
   try:
     yield
-  except UserError:
+  except (UserError, KeyboardInterrupt):
     found = {one.name for one in path.glob('*')} if was_empty else set()
     others_lock = LOCK in found and str(path / LOCK) not in _held
     if found and found <= _OF_A_START and not others_lock:
