@@ -189,6 +189,7 @@ TEXT = ['--text=a', '--target=b', '--vocabulary=bytes']
     (['plot', 'run', '--out=figures', *TEXT], 0),
     (['attention', 'run', '--out=a.npz', *TEXT], 2),
     (['checkpoint', 'convert', 'run', 'converted', *GIN], 2),
+    (['checkpoint', 'export', 'run', 'converted', '--to=hf'], 2),
     (['checkpoint', 'inspect', 'run'], 0),
   ],
 )
