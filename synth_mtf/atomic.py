@@ -51,6 +51,21 @@ def replacing(path: Path) -> Iterator[pathlib.Path]:
     partial.unlink(missing_ok=True)
 
 
+def check_replaceable(path: str, mark: str) -> None:
+  """Refuses to replace a file that does not have our mark at its beginning."""
+  import tensorflow as tf
+
+  if not tf.io.gfile.exists(path):
+    return
+  with tf.io.gfile.GFile(path, 'rb') as stream:
+    beginning = stream.read(1000)
+  if mark.encode() not in beginning:
+    raise UserError(
+      f'--out: {path} exists and is not a file of this command; it was not '
+      'changed. Give another name, or move it away.'
+    )
+
+
 @contextlib.contextmanager
 def new_folder(path: str) -> Iterator[pathlib.Path]:
   """Yields a folder to fill, which then becomes `path`, a new local folder."""

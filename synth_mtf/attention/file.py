@@ -27,6 +27,7 @@ SIDES = {
   'cross': ('decoder', 'encoder'),
 }
 _FORMAT = 1
+MARK = 'format.npy'  # the first array identifies our files
 # Raised by NumPy for other files.
 _UNREADABLE = (
   *(ValueError, KeyError, TypeError, EOFError, MemoryError),

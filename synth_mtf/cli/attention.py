@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from synth_mtf import atomic
 from synth_mtf.cli import arguments, data
 from synth_mtf.errors import UserError
 from synth_mtf.run import output, process
@@ -58,14 +59,7 @@ def run(args: argparse.Namespace) -> int:
   process.load_quietly()
   from synth_mtf.attention import file
 
-  if os.path.exists(args.out):
-    try:
-      file.read(args.out)
-    except UserError as error:
-      raise UserError(
-        f'--out {args.out} exists and is not a file of this command; it was '
-        'not changed. Give another name, or move it away.'
-      ) from error
+  atomic.check_replaceable(args.out, file.MARK)
   (found,) = look(args, args.folder, [args.step])
   file.write(args.out, found)
   print(

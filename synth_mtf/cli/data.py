@@ -57,11 +57,16 @@ def print_rows(
           print(printing.line(_HEADS, _WIDTHS))
         print(printing.line(_cells(split, data_dir), _WIDTHS), flush=True)
       splits.append(split)
+  return splits, print_odd(splits)
+
+
+def print_odd(splits: Iterable[Any]) -> list[Sequence[str]]:
+  """Prints what is odd about rows; returns the malformed ones of each file."""
   files = [file for split in splits for file in split.files]
   for note in dict.fromkeys(note for file in files for note in file.notes):
     print(f'odd    {note}')
   faults = dict.fromkeys(tuple(file.faults) for file in files if file.faults)
-  return splits, list(faults)
+  return list(faults)
 
 
 def _cells(split: Any, data_dir: str) -> Sequence[str]:

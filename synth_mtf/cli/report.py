@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from synth_mtf import atomic
 from synth_mtf.cli import arguments, attention
 from synth_mtf.errors import UserError
 from synth_mtf.results.layouts import LAYOUTS
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     found = runs.read(*args.runs)  # before more is imported
     import synth_mtf.tasks  # noqa: F401 (their metrics)
     from synth_mtf.report import page
-  page.check_replaceable(args.out)
+  atomic.check_replaceable(args.out, page.GENERATOR)
   attentions, missing = _look(args, found)
   command = ['synth-mtf', 'report', *args.words[1:]]
   page.write(args.out, found, attentions, args.layout, command, missing)

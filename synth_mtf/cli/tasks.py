@@ -85,17 +85,23 @@ def _print_all() -> int:
 
   from synth_mtf.tasks import get, inspection
 
+  splits = []
   for name in inspection.names(seqio.TaskRegistry):
     task = get(name)
+    found = list(inspection.splits_of(task))
     rows = ', '.join(
       f'{one.split} {"missing" if one.missing else printing.count(one.rows)}'
-      for one in inspection.splits_of(task)
+      for one in found
     )
     print(f'{name:40} {_source(task):35} {rows}', flush=True)
+    splits += found
+  faults = data.print_odd(splits)
+  for line in itertools.chain(*faults):
+    print(line)
   for name in inspection.names(seqio.MixtureRegistry):
     print(f'\n{name}')
     _print_rates(get(name))
-  return 0
+  return int(bool(faults))
 
 
 def _source(task: Any) -> str:

@@ -155,7 +155,8 @@ _MESSAGES: dict[str, Union[str, Callable[..., str]]] = {
   r'(?:UserError|ConfigurationError): ((?s:.*?))\nTraceback': '{0}',
   r'([^\n]*)\s+when reading (?:metadata of )?(gs://t5-data/vocabs/\S+)': (
     "T5's own vocabulary {1} cannot be read: {0}. Give the one that the model "
-    'was trained with: --vocabulary=FILE.model or --vocabulary=bytes.'
+    'was trained with, --vocabulary=FILE.model or --vocabulary=bytes, and a '
+    'gin file with its task: a run file, or <run>/operative_config.gin.'
   ),
   r'^(.*(?:No space left on device|[Dd]isk quota exceeded).*)$': (
     'the disk is full: {0}\nThe last complete checkpoint is intact, and the '

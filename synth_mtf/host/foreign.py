@@ -42,6 +42,8 @@ _SETTINGS = re.compile(
 )
 _ENTERING = {'config_scope', '__enter__', '__exit__'}
 _MOST_SECONDS = 10  # of the processor; T5's largest model takes three
+_configured = ''  # the text that `parse` read last
+_endless: dict[str, str] = {}  # texts that took longer, and what it said
 
 
 def read(path: str) -> Optional[str]:
@@ -60,6 +62,10 @@ def parse(text: str, file: str) -> list[str]:
 
   Raises a UserError if the model needs code that is not ours or the host's.
   """
+  global _configured
+  _configured = text
+  if text in _endless:  # a command builds the same model several times
+    raise UserError(f'{file}: {_endless[text]}')
   # Of a TPU's mesh, a function that is not called here gives the shape.
   skipped, kept = [], ["mesh_tensorflow.transformer.utils.run.mesh_shape = ''"]
   for one in gin_files.statements(text, file):
@@ -94,10 +100,11 @@ def bounded() -> Iterator[None]:
     names = {f.f_code.co_name for f, _ in traceback.walk_stack(frame)}
     if names & _ENTERING:
       return  # until the next signal: gin would confuse its scopes
-    raise UserError(
+    _endless[_configured] = (
       f'the model takes more than {_MOST_SECONDS} seconds to build: no real '
       'one has so many layers, heads or references'
     )
+    raise UserError(_endless[_configured])
 
   before = signal.signal(signal.SIGPROF, stop)
   signal.setitimer(signal.ITIMER_PROF, _MOST_SECONDS, 0.01)

@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 from sentencepiece import sentencepiece_model_pb2
 
-from synth_mtf import atomic, tasks
+from synth_mtf import atomic, paths, tasks
 from synth_mtf.attention import runs as attention
 from synth_mtf.checkpoints import comparison, files, records
 from synth_mtf.errors import UserError
@@ -128,10 +128,14 @@ def export(
 def read_config(folder: str) -> dict[str, Any]:
   """Returns config.json; its `synth_mtf` is what `export` recorded, if any."""
   path = os.path.join(folder, CONFIG)
+  paths.check_entries(folder)
+  text = foreign.read(path) or 'there is none'
   try:
-    config = json.loads(foreign.read(path) or 'there is none')
-    config['synth_mtf'] = {'gin': '', 'step': 0, **config.get('synth_mtf', {})}
-  except (ValueError, AttributeError, TypeError) as error:
+    config = json.loads(text)
+    ours = {'gin': '', 'step': 0, **config.get('synth_mtf', {})}
+    ours |= {'gin': str(ours['gin']), 'step': np.int64(ours['step'])}
+    config['synth_mtf'] = ours
+  except Exception as error:  # depends on what is there instead
     raise UserError(
       f'{path} is missing or damaged ({error}); expected a folder of '
       "Hugging Face's T5, with config.json and *.safetensors"
@@ -149,9 +153,10 @@ def load(folder: str, out: str) -> str:
   _safetensors()
   config = read_config(folder)
   weights = _weights(folder)
-  rows = weights['shared.weight'].shape[0] if 'shared.weight' in weights else 0
   with foreign.bounded():
-    model = models.build(rows or config['vocab_size'])
+    shared = weights.get('shared.weight')
+    rows = config['vocab_size'] if shared is None else shared.shape[0]
+    model = models.build(rows)
   ours = layout.config(model)
   scales = config.get('tie_word_embeddings', True)  # of T5 1.0, as recorded
   config['tie_word_embeddings'] = config.get('scale_decoder_outputs', scales)
@@ -161,7 +166,7 @@ def load(folder: str, out: str) -> str:
     if key in (*_DEFAULTS, 'tie_word_embeddings', 'attention')
     and theirs != ours[key]
   ]
-  values = {'global_step': np.asarray(config['synth_mtf']['step'], np.int64)}
+  values = {'global_step': np.asarray(config['synth_mtf']['step'])}
   for name, variable in model.variables.items():
     there, shape = layout.name_of(name), variable.shape.as_list()
     expected = layout.weight_of(name, np.zeros(shape)).shape

@@ -27,19 +27,6 @@ _MAX_BYTES = 8_000_000
 _HERE = pathlib.Path(__file__).parent
 
 
-def check_replaceable(path: str) -> None:
-  """Raises a UserError if a file is not a page of `synth-mtf report`."""
-  if not tf.io.gfile.exists(path):
-    return
-  with tf.io.gfile.GFile(path, 'rb') as stream:
-    beginning = stream.read(1000)
-  if GENERATOR.encode() not in beginning:
-    raise UserError(
-      f'--out {path} exists and is not a page of `{GENERATOR}`; it was not '
-      'changed. Give another name, or move it away.'
-    )
-
-
 def write(
   path: str,
   runs: Sequence[Run],

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
+from synth_mtf import atomic
 from synth_mtf.errors import UserError
 
 try:
@@ -32,6 +33,7 @@ _COLOURS = (
 DASHES = ('-', (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
 _MARKERS = 'osD^vPX'
 _LEGEND_COLUMNS = 4
+_MARK = 'synth-mtf plot'  # identifies our files
 _LEGEND_ROW = 0.16  # inches
 _SETTINGS = {
   'axes.axisbelow': True,
@@ -146,7 +148,8 @@ def write(figure: Figure, path: str) -> list[str]:
   try:
     tf.io.gfile.makedirs(os.path.dirname(path) or '.')
     for kind in ('png', 'svg'):
-      with tf.io.gfile.GFile(f'{path}.{kind}', 'wb') as stream:
+      atomic.check_replaceable(f'{path}.{kind}', _MARK)
+      with atomic.writing(f'{path}.{kind}', 'wb') as stream:
         stream.write(_content(figure, kind))
   except (OSError, tf.errors.OpError) as error:
     raise UserError(f'{path} cannot be written: {error}') from error
@@ -161,7 +164,9 @@ def svg(figure: Figure) -> str:
 
 def _content(figure: Figure, kind: str) -> bytes:
   stream = io.BytesIO()
-  metadata = {'Date': None} if kind == 'svg' else {'Software': None}
+  metadata = {'Software': _MARK}
+  if kind == 'svg':
+    metadata = {'Creator': _MARK, 'Date': None}
   with matplotlib.rc_context(_SETTINGS):
     figure.savefig(stream, format=kind, metadata=metadata)
   return stream.getvalue()

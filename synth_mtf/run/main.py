@@ -79,13 +79,13 @@ def run(words: Sequence[str]) -> int:
 
   def main(argv: Sequence[str]) -> None:
     model_dir = flags.FLAGS.model_dir
-    model_dirs.check(model_dir)
     if not flags.FLAGS.tpu:
       gin.parse_config(  # which gin files may override
         'import synth_mtf.progress\n'
         'utils.run.train_model_fn = @synth_mtf.train_with_progress'
       )
     with (
+      model_dirs.opened(model_dir),
       contextlib.nullcontext() if flags.FLAGS.verbose else shown(model_dir),
       errors.explained(lambda error: folder.explain(error, model_dir)),
     ):

@@ -6,9 +6,13 @@ the process ends, even if it is killed. Buckets have no such lock, and machines
 that share a drive see each other's locks only if the drive propagates them.
 """
 
+import contextlib
 import fcntl
 import os
+import pathlib
 import platform
+import shutil
+from collections.abc import Iterator
 
 import tensorflow.compat.v1 as tf
 from absl import logging
@@ -18,8 +22,34 @@ from synth_mtf.checkpoints import folder as checkpoints
 from synth_mtf.errors import UserError
 
 LOCK = 'training.lock'
+_OF_A_START = {'log', 'commands', LOCK}  # the second is T5's
 _PATTERNS = '*?[\\'
 _held: dict[str, int] = {}  # file descriptors, by path
+
+
+@contextlib.contextmanager
+def opened(model_dir: str) -> Iterator[None]:
+  """Checks a folder; if its run is refused, removes what the run began.
+
+  It does so in a folder that was missing or empty, and that now has no more
+  than the beginning of this run, nor another one's lock.
+  """
+  path = pathlib.Path(model_dir).resolve()
+  made = [one for one in (path, *path.parents) if not one.exists()]
+  was_empty = bool(made) or not any(path.glob('*'))
+  check(model_dir)
+  try:
+    yield
+  except (UserError, KeyboardInterrupt):
+    found = {one.name for one in path.glob('*')} if was_empty else set()
+    others_lock = LOCK in found and str(path / LOCK) not in _held
+    if found and found <= _OF_A_START and not others_lock:
+      with contextlib.suppress(OSError):  # something else came beside it
+        for name in found:
+          (os.remove if name != 'commands' else shutil.rmtree)(path / name)
+        for one in made:
+          one.rmdir()
+    raise
 
 
 def check(model_dir: str) -> None:

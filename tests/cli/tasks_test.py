@@ -71,6 +71,17 @@ def test_lists_the_rows_of_files(data_dir):
   assert 'validation missing' in ' '.join(_line(report, 'synth_glue_rte_v002'))
 
 
+def test_lists_the_rows_that_it_leaves_out(data_dir):
+  rte = b'index\tsentence1\tsentence2\tlabel\n0\tIt is.\tIs it?\tentailment\n'
+  for rows, status, fault in (
+    (b'1\tcut\n', 0, 'a broken row; left out'),
+    (b'1\ta\tb\tmaybe\n', 1, "the label 'maybe'"),
+  ):
+    folder.write(data_dir / 'glue/RTE/train.tsv', rte + rows)
+    found, report = show(f'--data_dir={data_dir}')
+    assert (found, report.count(f'RTE/train.tsv:3: {fault}')) == (status, 1)
+
+
 def test_a_task_with_two_examples(data_dir):
   status, report = show('synth_glue_cola_v002', f'--data_dir={data_dir}')
   assert status == 0

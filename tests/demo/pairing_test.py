@@ -46,7 +46,12 @@ def test_scores_of_examples(tmp_path):
   found = of_examples(tmp_path)
   assert found.to_dict() == {'cola': {0: 1, 1: 0, 2: 0}}
   assert compared({'v': found, 'r': nothing}, 'examples') == ''
-  with (tmp_path / records.PREDICTIONS).open('a') as stream:
-    stream.write('{"task": "cola"}\n')
-  with pytest.raises(UserError, match='cut or altered .KeyError'):
-    of_examples(tmp_path)
+  path = tmp_path / records.PREDICTIONS
+  whole = path.read_text()
+  for text, error in (
+    (whole + '{"task": "cola"}\n', 'KeyError'),
+    (whole[:-9], 'JSONDecodeError'),
+  ):
+    path.write_text(text)
+    with pytest.raises(UserError, match=f'cut or altered .{error}'):
+      of_examples(tmp_path)

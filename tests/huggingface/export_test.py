@@ -1,5 +1,6 @@
 """Exported models in PyTorch: logits, gradients, decoding, and the way back."""
 
+import os
 import re
 
 import mesh_tensorflow as mtf
@@ -374,3 +375,8 @@ def test_what_is_wrong_is_one_message(tmp_path, pieces):
   (out / 'model.safetensors').unlink()
   fails('no .*safetensors', back(out, new))
   fails('config.json is missing', back(tmp_path / 'run', new))
+  for text in ('[' * 100_000, '{"synth_mtf": {"step": "x"}}', '[]'):
+    (out / 'config.json').write_text(text)
+    fails('config.json is missing or damaged', back(out, new))
+  os.mkfifo(out / 'model.safetensors')
+  fails('model.safetensors is a pipe', back(out, new))

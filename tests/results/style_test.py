@@ -10,6 +10,8 @@ from tests.results.drawn import legend
 
 pytest.importorskip('matplotlib', reason='the extra [plot]')
 
+from matplotlib.figure import Figure  # noqa: E402  (may be missing)
+
 from synth_mtf.attention.figures import histograms  # noqa: E402  (needs it)
 from synth_mtf.results import style  # noqa: E402
 
@@ -24,6 +26,16 @@ def test_written_as_png_and_svg(tmp_path):
   again = style.write(histograms([attention()]), str(tmp_path / 'again'))
   assert pathlib.Path(again[1]).read_bytes() == svg
   assert style.svg(figure).startswith('<svg')
+  assert style.write(figure, paths[0].removesuffix('.png')) == paths
+
+
+@pytest.mark.parametrize('kind', ['png', 'svg'])
+def test_a_figure_of_others_is_not_replaced(tmp_path, kind):
+  Figure().savefig(tmp_path / f'h.{kind}')
+  before = (tmp_path / f'h.{kind}').read_bytes()
+  with pytest.raises(UserError, match=f'h.{kind} exists and is not a file of'):
+    style.write(histograms([attention()]), str(tmp_path / 'h'))
+  assert (tmp_path / f'h.{kind}').read_bytes() == before
 
 
 def test_a_place_that_cannot_be_written(tmp_path):
