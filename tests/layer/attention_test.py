@@ -1,10 +1,12 @@
 """The whole family against the reference, in every mode of the host."""
 
+import dataclasses
 import functools
 from typing import Any
 
 import numpy as np
 import pytest
+from mesh_tensorflow.transformer import transformer_layers
 
 from tests import checks, family, harness, reference
 from tests.family import PACKED, PADDED
@@ -253,3 +255,52 @@ def test_rows_that_are_done_decode_on_beyond_the_table(member, mesh):
   """The host continues until the last row is done: positions pass the end."""
   member = member.of_size(max_length=4)
   checks.decoded(member, (2, 4), np.array([3, 1]), LM, mesh=mesh)
+
+
+def _rounding(make_layer, stack):
+  """The relative error of bfloat16 by gradient; float32 stands for exact."""
+  ids = np.ones([4, 64], int)
+  ids[:, 30:], ids[1:, 50:], ids[3, 60:] = 2, 3, 0
+  stack = dataclasses.replace(
+    stack, encoded=harness.Encoded(harness.draw('memory', (4, 64, 128)), ids)
+  )
+
+  x = harness.draw('x', (4, 64, 128), 1)
+
+  def weights(name, shape):
+    is_matrix = len(shape) > 1 and not name.startswith('random')
+    return harness.draw(name, shape, shape[0] ** -0.5 if is_matrix else 1)
+
+  exact, found = (
+    harness.parallel(
+      make_layer, x, ids, stack, weights=weights, dtype=dtype
+    ).gradients
+    for dtype in ('float32', 'bfloat16')
+  )
+  norm = np.linalg.norm
+  return {n: norm(found[n] - g) / norm(g) for n, g in exact.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  'member, t5s',
+  [
+    (family.D + family.V, transformer_layers.SelfAttention),
+    (
+      family.across(family.R + family.D + family.V),
+      transformer_layers.EncDecAttention,
+    ),
+  ],
+)
+def test_bfloat16_rounds_gradients_as_in_t5(member, t5s):
+  """W1 as the first matrix of T5's ReLU: tokens at its kink change sides."""
+  sizes = {'num_heads': 4, 'key_value_size': 16}
+  member = member.of_size(max_length=64, memory_max_length=64)
+  ours = _rounding(member.but(packed=True, **sizes), DECODER)
+  attention = max(_rounding(lambda: t5s(**sizes), DECODER).values())
+  relu = _rounding(
+    lambda: transformer_layers.DenseReluDense(hidden_size=64), DECODER
+  )['wi/kernel']
+  assert ours.pop('dense/W1') < 1.5 * relu
+  assert ours.pop('x') < attention + relu  # partly through W1
+  assert max(ours.values()) < 1.5 * attention
