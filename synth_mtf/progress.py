@@ -4,7 +4,6 @@ Saved operative_config.gin files import it too, so its name must not change; the
 code is in `synth_mtf.run.training`.
 """
 
-from synth_mtf.run.attention_summaries import train_with_attention_summaries
 from synth_mtf.run.training import train_with_progress
 
-__all__ = ['train_with_attention_summaries', 'train_with_progress']
+__all__ = ['train_with_progress']

@@ -104,6 +104,16 @@ class SplitRows(NamedTuple):
     return digest.hexdigest()
 
 
+def digest(task: str, split: str) -> str:
+  """Returns the digest of a split's official files, '' if there are none."""
+  known = task in seqio.TaskRegistry.names()
+  source = seqio.TaskRegistry.get(task).source if known else None
+  official = getattr(source, 'official', None)
+  if official is None or split not in official.splits:
+    return ''
+  return SplitRows(task, split, official.indexes(split)).digest
+
+
 def names(registry: Any) -> list[str]:
   """Returns the names of our entries in a seqio registry, sorted."""
   own = register()

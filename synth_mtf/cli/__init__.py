@@ -36,6 +36,7 @@ COMMANDS = {
   'text',
   'plot': 'figures of runs: curves, scores, alpha, attention (PNG and SVG)',
   'report': 'one page about runs: tables, figures, attention, configuration',
+  'replay': 'the commands that make a run again, and what differs here',
   'doctor': 'versions, devices, vocabulary and data, and how to fix each fault',
 }
 

@@ -1,12 +1,7 @@
-"""Reads alpha, the weights of a mixture of synthesizers, at each step.
-
-Alpha is stored in checkpoints, and in event files if training wrote attention
-summaries (`train_with_progress.attention_every`).
-"""
+"""Reads alpha, the weights of a mixture of synthesizers, at each checkpoint."""
 
 import collections
 import os
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +15,6 @@ from synth_mtf.host import model as models
 from synth_mtf.layer.synthetic import SyntheticLayer, mixture_weights
 from synth_mtf.results.runs import Run
 
-_TAG = re.compile(r'attention/(\w+)/layer_(\d+)/alpha/(.+)/head_(\d+)')
 _KEYS = ['stack', 'layer', 'function', 'head', 'step']
 
 
@@ -35,22 +29,8 @@ def frame(run: Run) -> pd.DataFrame:
   """
   with foreign.bounded():
     run.configure()
-    rows = [*_in_events(run), *_in_checkpoints(run)]
-  found = pd.DataFrame(rows, columns=[*_KEYS, 'value'])
-  found = found.drop_duplicates(_KEYS, keep='last')
-  # A truncated event file may hold only part of its last step: drop that step.
-  sizes = found.groupby(['stack', 'layer', 'step']).value.transform('size')
-  whole = sizes.groupby([found['stack'], found.layer]).transform('max')
-  return found[sizes == whole]
-
-
-def _in_events(run: Run) -> Iterator[tuple[Any, ...]]:
-  for scalars in run.scalars.values():
-    for tag, curve in sorted(scalars.items()):
-      if found := _TAG.fullmatch(tag):
-        stack, layer, function, head = found.groups()
-        for step, value in curve.items():
-          yield stack, int(layer), function, int(head), step, value
+    rows = _in_checkpoints(run)
+    return pd.DataFrame(rows, columns=[*_KEYS, 'value']).drop_duplicates(_KEYS)
 
 
 def _in_checkpoints(run: Run) -> Iterator[tuple[Any, ...]]:

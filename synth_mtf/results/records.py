@@ -22,10 +22,11 @@ from synth_mtf import atomic
 from synth_mtf.errors import UserError
 
 METRICS = 'metrics.json'
+ORIGINS = 'origins.json'
 PREDICTIONS = 'predictions.jsonl'
 _FORMAT = 1
 
-# The origin of results: package `versions` and the operative `gin`.
+# The origin of results; run/origin.py describes it. Also the operative `gin`.
 Origin = Mapping[str, Any]
 
 
@@ -43,6 +44,7 @@ class Result:
     standard_error: over the units, if known; see standard_error.py.
     step: step of the checkpoint.
     data: paths.GENERATED if the examples were generated, else ''.
+    digest: of the official files; '' for TFDS, or if they are large.
   """
 
   task: str
@@ -54,6 +56,7 @@ class Result:
   standard_error: Optional[float]
   step: int
   data: str = ''
+  digest: str = ''
 
   @property
   def key(self) -> tuple[int, str, str, str]:
@@ -125,6 +128,7 @@ def add_predictions(
   """Replaces the predictions of a task at a step in predictions.jsonl.
 
   Examples have `input`, `target`, `prediction`, `read_as`, `target_read_as`.
+  Where a metric is the mean over them, they also have `scores`.
   """
   name = {'task': task, 'split': split, 'step': step}
   path = os.path.join(folder, PREDICTIONS)

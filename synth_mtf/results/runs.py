@@ -110,6 +110,17 @@ class Run:
     return [found[key] for key in sorted(found)]
 
   @functools.cached_property
+  def origins(self) -> list[records.Origin]:
+    """How it was trained and evaluated, oldest first; see run/origin.py."""
+    found: list[records.Origin] = []
+    for folder in self.folders:
+      trained = checkpoints.read_record(folder, records.ORIGINS, list) or []
+      measured = [o for p in _places(folder) for _, o in records.read(p)]
+      known = (o for o in (*trained, *measured) if 'environment' in o)
+      found += (one for one in known if one not in found)
+    return sorted(found, key=lambda one: str(one.get('date')))
+
+  @functools.cached_property
   def losses(self) -> Mapping[str, Mapping[int, float]]:
     """The training loss, by stage: a folder's name if there are several."""
     several = len(self.folders) > 1
@@ -258,8 +269,7 @@ def _results(folder: str, scalars: Scalars) -> Iterator[Result]:
   The folder may belong to a run or to an evaluation. `scalars` has scores if
   the run was evaluated there (`utils.run.eval_summary_dir`).
   """
-  names = filter(_EVALUATION.fullmatch, _subfolders(folder))
-  for place in [folder, *(os.path.join(folder, name) for name in names)]:
+  for place in _places(folder):
     found = scalars if place == folder else events.read(place)
     name = _EVALUATION.fullmatch(os.path.basename(place))
     if name and name['task']:
@@ -268,6 +278,11 @@ def _results(folder: str, scalars: Scalars) -> Iterator[Result]:
       yield from _scores(place, name['split'] if name else 'unknown', found)
     if name:
       yield from (result for result, _ in records.read(place))
+
+
+def _places(folder: str) -> list[str]:
+  names = filter(_EVALUATION.fullmatch, _subfolders(folder))
+  return [folder, *(os.path.join(folder, name) for name in names)]
 
 
 def _scores(folder: str, split: str, scalars: Scalars) -> Iterator[Result]:

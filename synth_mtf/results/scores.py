@@ -29,6 +29,7 @@ COLUMNS: dict[str, Any] = {
   'unit': object,
   'standard_error': float,
   'data': object,
+  'digest': object,
 }
 
 

@@ -20,7 +20,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 from absl import logging
@@ -31,6 +31,20 @@ _PARTS = 10  # on which a mean is checked to be one
 _MOST_SECONDS = 2.0
 
 MetricFn = Callable[[Sequence[Any], Sequence[Any]], Mapping[str, float]]
+
+
+class Spread(NamedTuple):
+  """How a metric function's values spread over units.
+
+  Attributes:
+    errors: the standard error of each value; None if the value is undefined.
+      Draws in which it is undefined are left out. Empty for a single unit, or a
+      metric that is slow or fails on a subset.
+    alone: the values of each unit alone, if the metric is their mean.
+  """
+
+  errors: dict[str, Optional[float]]
+  alone: Sequence[Mapping[str, float]] = ()
 
 
 def units(targets: Sequence[Any]) -> list[list[int]]:
@@ -48,15 +62,10 @@ def unit(targets: Sequence[Any]) -> str:
   return 'question' if is_grouped else 'example'
 
 
-def standard_errors(
+def spread(
   metric_fn: MetricFn, targets: Sequence[Any], predictions: Sequence[Any]
-) -> dict[str, Optional[float]]:
-  """Returns the standard error of each value that a metric function returns.
-
-  An error is None if the value is undefined; draws in which it is undefined are
-  left out. The dict is empty for a single unit, or a metric that is slow or
-  fails on a subset.
-  """
+) -> Spread:
+  """Measures how the values that a metric function returns spread."""
   every, is_grouped = units(targets), unit(targets) == 'question'
   n, random = len(every), np.random.default_rng(0)
 
@@ -73,19 +82,19 @@ def standard_errors(
     return {name: float(value) for name, value in found.items()}
 
   if n < 2:
-    return {}
+    return Spread({})
   verbosity = logging.get_verbosity()
   logging.set_verbosity(logging.ERROR)  # some metrics log their values
   try:
     begun = time.monotonic()
     whole = measure(range(n))
     if time.monotonic() - begun > _MOST_SECONDS:
-      return {}
+      return Spread({})
     alone = _alone(measure, n, random)
     draws = (random.integers(n, size=n) for _ in range(DRAWS))
     found = alone or [measure(draw) for draw in draws]
   except Exception:  # a metric may require all examples
-    return {}
+    return Spread({})
   finally:
     logging.set_verbosity(verbosity)
   errors: dict[str, Optional[float]] = {}
@@ -94,7 +103,7 @@ def standard_errors(
     is_known = math.isfinite(value) and len(values) > 1
     scale = math.sqrt(n) if alone else 1.0
     errors[name] = statistics.stdev(values) / scale if is_known else None
-  return errors
+  return Spread(errors, alone)
 
 
 def _alone(

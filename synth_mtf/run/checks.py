@@ -18,7 +18,6 @@ from typing import Optional
 import gin
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
-from absl import logging
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf import tasks
@@ -27,9 +26,7 @@ from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import errors
 from synth_mtf.host import model as models
-from synth_mtf.layer.synthetic import SyntheticLayer
-from synth_mtf.results import labels
-from synth_mtf.run import config, inputs, model_dir
+from synth_mtf.run import config, inputs, model_dir, origin
 from synth_mtf.run.config import RunConfig
 
 
@@ -71,9 +68,9 @@ def check_run(folder_: str, tpu: Optional[str] = None) -> None:
       )
     if trains and run.vocabulary is not None:
       records.record_vocabulary(run.vocabulary, folder_)
+      origin.record(run.vocabulary, folder_)
     if trains and model is not None:
       records.record_model(model.transformer, folder_)
-      _warn_of_packing(model)
 
 
 def _check_tpu(tpu: Optional[str]) -> None:
@@ -256,22 +253,4 @@ def check_mesh(run: RunConfig, model: models.ConfiguredModel) -> None:
       f'{bytes_of(largest) / 1e9:,.0f} GB, and this machine has '
       f'{memory / 1e9:,.0f} GB (utils.run.batch_size = {run.batch_size}).\n'
       f'{errors.MEMORY_ADVICE}'
-    )
-
-
-def _warn_of_packing(model: models.ConfiguredModel) -> None:
-  """Warns if packing makes tables slow: each token then has its own index."""
-  if any(
-    layer.packed and layer.index_by == 'position' and function.position_axes
-    for layer in model.attention.values()
-    if isinstance(layer, SyntheticLayer)
-    for function in layer.synthesizers
-  ):
-    # absl's warnings reach the user; those of TensorFlow go to the log.
-    logging.warning(
-      'Rows are packed, so that %s reads its tables by the position of each '
-      'token, separately for each row: on a TPU by a product with a one-hot '
-      'matrix, elsewhere by copying cells. With mesh_train_dataset_fn.pack = '
-      'False, all rows share one slice of a table.',
-      labels.label(),
     )

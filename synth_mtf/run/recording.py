@@ -5,14 +5,9 @@ functions are wrapped; their behavior is otherwise unchanged. docs/runs.md
 describes both files.
 """
 
-import datetime
 import functools
-import importlib.metadata
 import inspect
 import os
-import platform
-import shlex
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Optional
 
@@ -21,18 +16,13 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 from mesh_tensorflow.transformer.dataset import EvalDataset
 
-import synth_mtf
 from synth_mtf import atomic, paths, tasks
 from synth_mtf.checkpoints import folder as checkpoints
 from synth_mtf.host import events
 from synth_mtf.results import records, standard_error
 from synth_mtf.results.layouts import PREFIX
-from synth_mtf.run import output
-
-_PACKAGES = 'tensorflow', 'mesh-tensorflow', 't5', 'seqio-nightly', 'gin-config'
-
-# Of the process: results of one evaluation have one origin.
-_BEGUN = datetime.datetime.now(datetime.timezone.utc).isoformat('T', 'seconds')
+from synth_mtf.run import origin, output
+from synth_mtf.tasks import inspection
 
 
 class Recorder:
@@ -141,7 +131,13 @@ class Recorder:
         values.update({v.tag: v.simple_value for v in scores.value})
       else:
         values.update({name: float(v) for name, v in scores.items()})
-      errors.update(standard_error.standard_errors(metric_fn, targets, found))
+      spread = standard_error.spread(metric_fn, targets, found)
+      errors.update(spread.errors)
+      for unit, scores_of_unit in zip(
+        standard_error.units(targets), spread.alone
+      ):
+        for index in unit:
+          examples[index].setdefault('scores', {}).update(scores_of_unit)
       if is_last:
         place = {'task': dataset.name, 'split': split, 'step': self._step}
         _record(
@@ -180,33 +176,20 @@ def _record(
   is_ours = place['task'].startswith(PREFIX)
   data_dir = tasks.settings().data_dir_of(place['task']) if is_ours else None
   data = paths.GENERATED if paths.holds_samples(data_dir) else ''
+  digest = inspection.digest(place['task'], place['split'])
   results = [
     records.Result(
       metric=metric,
       value=value,
       standard_error=errors.get(metric),
       data=data,
+      digest=digest,
       **place,
     )
     for metric, value in values.items()
   ]
-  installed = {
-    package.metadata['Name']: package.version
-    for package in importlib.metadata.distributions()
-  }
-  versions = {
-    'python': platform.python_version(),
-    'synth-mtf': synth_mtf.__version__,
-    **{name: installed[name] for name in _PACKAGES if name in installed},
-  }
-  made_with = {
-    'date': _BEGUN,
-    'command': shlex.join(sys.argv),
-    'machine': f'{platform.processor() or platform.machine()}, '
-    f'{os.cpu_count()} cores',
-    'versions': versions,
-    'gin': gin.operative_config_str(),
-  }
+  vocabulary = gin.get_bindings(utils.run).get('vocabulary')
+  made_with = {**origin.here(vocabulary), 'gin': gin.operative_config_str()}
   records.add_results(folder, results, made_with)
   console = output.console_beside_log()
   if console:

@@ -17,8 +17,6 @@ from mesh_tensorflow.transformer import utils
 from synth_mtf.checkpoints import folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, patches
-from synth_mtf.layer.recording import recorded_by
-from synth_mtf.run import attention_summaries as summaries
 from synth_mtf.run import output, stopping
 from synth_mtf.run.hooks import Saver, TrainingHook, fed_step
 
@@ -29,7 +27,6 @@ def train_with_progress(
   *args: Any,
   seed: Optional[int] = None,
   save_seconds: float = 60.0,
-  attention_every: Optional[int] = None,
   **kwargs: Any,
 ) -> None:
   """Runs the host's `train_model` with progress, timed checkpoints and a seed.
@@ -47,8 +44,6 @@ def train_with_progress(
     save_seconds: minimum time between checkpoints that are not due by
       `utils.run.save_checkpoints_steps`. Saving them takes at most a twentieth
       of the time, so large checkpoints are saved less often.
-    attention_every: number of steps between summaries of attention for
-      TensorBoard (docs/figures.md); None or 0 for no summaries, at no cost.
     **kwargs: as in `train_model`.
 
   Raises:
@@ -68,11 +63,6 @@ def train_with_progress(
     # Must be a class: the estimator looks for its instances.
     saver = type('Saver', (Saver,), {'seconds': save_seconds})
     stack.enter_context(patches.savers_are(saver))
-    more_hooks = []
-    if attention_every:
-      summarize = summaries.summarizer(summaries.Histogram)
-      stack.enter_context(recorded_by(summarize))
-      more_hooks.append(summaries.SummaryHook(model_dir, attention_every))
     host_train = estimator.train
 
     def train(*, max_steps: int, hooks: list[Any], **kwargs: Any) -> None:
@@ -81,8 +71,7 @@ def train_with_progress(
         console.finish(f'already at step {folder.step_of(latest)}')
         return
       hook = TrainingHook(model_dir, max_steps, console, stop_signal)
-      hooks = [*hooks, hook, *more_hooks]
-      host_train(max_steps=max_steps, hooks=hooks, **kwargs)
+      host_train(max_steps=max_steps, hooks=[*hooks, hook], **kwargs)
 
     estimator.train = train
     console.start('train')

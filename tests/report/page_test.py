@@ -9,13 +9,13 @@ from synth_mtf.errors import UserError
 from synth_mtf.report import page, weights
 from synth_mtf.results import runs
 from synth_mtf.results.printing import Grid
+from tests import model
 from tests.attention.made import random_attention
 from tests.report.pages import Reader, render
 from tests.results import made_runs
 
 EVIL = '</script></pre><script>alert("x")</script>'
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 2 1"></svg>'
-ALPHA = 'attention/encoder/layer_01/alpha'
 
 
 def full_page():
@@ -139,11 +139,10 @@ def test_a_page_that_cannot_be_written(tmp_path):
 
 
 def test_figures_that_can_be_drawn(tmp_path):
-  """R+V, whose alpha was summarized, and R; neither was evaluated."""
+  """R+V, with a checkpoint, and R; neither was evaluated."""
   pytest.importorskip('matplotlib', reason='the extra [plot]')
   found = trained(tmp_path, 'random_vanilla', 'random')
-  heads = {f'{ALPHA}/{letter}/head_01': 0.5 for letter in 'RV'}
-  made_runs.events(tmp_path / 'random_vanilla', (20, heads))
+  model.write(tmp_path / 'random_vanilla', 'random_vanilla', ['num_layers = 1'])
   looked = [random_attention(layers=1)]
   figures, missing = page.draw(found, looked)
   of_alpha = f'Alpha over training, Syn (R+V), {found[0].name}'

@@ -1,4 +1,4 @@
-"""The alphas of a run, against those of its checkpoints and event files."""
+"""The alphas of a run, against those of its checkpoints."""
 
 import functools
 
@@ -41,18 +41,6 @@ def test_alpha_is_that_of_the_checkpoints(tmp_path, mixing):
   )
   assert list(by_place.index) == ['R', 'V']
   np.testing.assert_allclose(by_place, e / e.sum(0), rtol=1e-6)
-
-
-def test_alpha_is_that_of_the_event_files(tmp_path):
-  one_layer = ['num_layers = 1', 'num_heads = 2']
-  made_runs.trained(tmp_path, 'random_vanilla', one_layer)
-  shown = {'R/head_01': 0.25, 'R/head_02': 0.5, 'V/head_01': 0.75}
-  tags = {f'attention/decoder/layer_01/alpha/{k}': v for k, v in shown.items()}
-  last = {'attention/decoder/layer_01/alpha/V/head_02': 0.5}
-  made_runs.events(tmp_path, (20, {**tags, **last}), (40, tags))  # cut short
-  found = alphas.frame(only(tmp_path)).to_numpy().tolist()
-  values = {('R', 1): 0.25, ('R', 2): 0.5, ('V', 1): 0.75, ('V', 2): 0.5}
-  assert found == [['decoder', 1, *k, 20, v] for k, v in values.items()]
 
 
 def test_where_nothing_is_mixed_there_is_none(tmp_path):

@@ -94,9 +94,9 @@ def test_curves(tmp_path):
 def test_event_files_of_resumed_and_killed_runs_and_of_tpus(tmp_path):
   made_runs.events(tmp_path, (1, {'loss': 5.0}), (2, {'loss': 4.0}))
   (first,) = tmp_path.iterdir()
-  first.rename(tmp_path / 'events.out.tfevents.1000000000.host')
+  first = first.rename(tmp_path / 'events.out.tfevents.1000000000.host')
   made_runs.events(tmp_path, (2, {'loss': 3.0}), (3, {'loss': 2.0}))
-  (last,) = tmp_path.glob('*.00*')
+  (last,) = {*tmp_path.iterdir()} - {first}
   last.write_bytes(last.read_bytes()[:-3])
   with tf.Graph().as_default():
     writer = tf.summary.FileWriter(str(tmp_path), filename_suffix='.tpu')

@@ -11,7 +11,7 @@ import seqio
 import synth_mtf.tasks  # noqa: F401  registers them
 from synth_mtf.results import standard_error
 from synth_mtf.results.layouts import PREFIX
-from synth_mtf.results.standard_error import standard_errors
+from synth_mtf.results.standard_error import spread
 
 WORDS = ['old', 'red', 'boat', 'house', 'ran', 'saw', 'found', 'we', 'she']
 N = 60
@@ -131,7 +131,7 @@ def test_every_metric_of_our_tasks(metric, make, tmp_path, monkeypatch):
   targets, read_as = make(rng, N)
   if metric.__name__ == 'meteor' or metric(targets, read_as) == {}:
     pytest.skip('its package is missing, or it starts Java at each call')
-  found = standard_errors(metric, targets, read_as)
+  found = spread(metric, targets, read_as).errors
   exact = closed_forms(targets, read_as)
   with warnings.catch_warnings():
     warnings.simplefilter('ignore')
@@ -161,12 +161,12 @@ def strict(targets, predictions):
   ],
 )
 def test_where_there_is_none(metric, targets, expected):
-  assert standard_errors(metric, targets, [1, 2][: len(targets)]) == expected
+  assert spread(metric, targets, [1, 2][: len(targets)]).errors == expected
 
 
 def test_a_slow_metric_has_none(monkeypatch):
   monkeypatch.setattr(standard_error, '_MOST_SECONDS', -1.0)
-  assert standard_errors(mean, [1, 2], [1, 2]) == {}
+  assert spread(mean, [1, 2], [1, 2]).errors == {}
 
 
 @pytest.mark.parametrize('positives', [1, 2, 30])
@@ -176,5 +176,5 @@ def test_where_a_model_gives_almost_the_same_answer_to_all(positives):
   targets, read_as = [1, 0] * 32, [1] * positives + [0] * (64 - positives)
   rng = np.random.default_rng(4)
   drawn = bootstrap(metric, targets, read_as, rng, 200)
-  found = standard_errors(metric, targets, read_as)
+  found = spread(metric, targets, read_as).errors
   assert found == {n: pytest.approx(e, rel=0.25) for n, e in drawn.items()}

@@ -11,14 +11,9 @@ import subprocess
 import sys
 import time
 
-import gin
 import pytest
 
-from synth_mtf import tasks
 from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files
-from synth_mtf.run import checks
-from synth_mtf.tasks import vocabulary
 from tests import forks
 from tests.cli import t5_main
 
@@ -87,34 +82,6 @@ def test_a_tpu_that_does_not_answer(refused, tmp_path):
     refused(
       tmp_path, f'--tpu={address}', match=f'--tpu={address} does not answer'
     )
-
-
-@pytest.mark.parametrize(
-  ('run', 'variant', 'label'),
-  [
-    ('translate', 'random', 'Syn (R)'),
-    ('lm1b', 'dense', 'Syn (D)'),
-    ('translate', 'vanilla', None),
-    ('translate', 'lightconv', None),
-    ('pretrain_c4', 'random', None),
-    ('summarize', 'random', None),
-    ('finetune_en_mix', 'random', None),
-  ],
-)
-def test_the_user_learns_what_packed_rows_cost(
-  tmp_path, monkeypatch, caplog, run, variant, label
-):
-  gin_files.parse(
-    ['sizes/tiny.gin', f'variants/{variant}.gin', f'runs/{run}.gin'],
-    ['utils.run.init_checkpoint = None', "utils.run.mesh_shape = ''"],
-  )
-  with gin.unlock_config():
-    gin.bind_parameter('run.vocabulary', vocabulary.load('bytes'))
-  monkeypatch.setattr(tasks, 'check', lambda *unused: None)
-  checks.check_run(str(tmp_path))
-  said = 'Rows are packed, so that'
-  assert (said in caplog.text) == bool(label)
-  assert f'{said} {label} reads its' in caplog.text or not label
 
 
 NOWHERE = (

@@ -108,7 +108,7 @@ def test_good_values(read, binding):
     ("utils.run.mesh_shape = 'batch:0'", "'batch:0': expected a mesh such"),
     ("utils.run.layout_rules = 'x'", "'x': expected rules such as"),
     ("utils.run.sequence_length = '32'", "'32': expected"),
-    ("train_with_progress.attention_every = 'often'", 'a whole number or None'),
+    ("train_with_progress.seed = 'often'", 'a whole number or None'),
     ("utils.run.sequence_length = {'inputs': 0, 'targets': 8}", 'expected'),
     ('utils.run.sequence_length = {}', 'expected'),
     ("utils.run.mode = 'trian'", "did you mean 'train'"),

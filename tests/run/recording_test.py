@@ -19,7 +19,7 @@ from mesh_tensorflow.transformer.dataset import EvalDataset
 import synth_mtf
 from synth_mtf import paths, recorded
 from synth_mtf.results import records
-from synth_mtf.results.standard_error import standard_errors
+from synth_mtf.results.standard_error import spread
 from synth_mtf.run import output
 
 TARGETS, READ_AS = [0, 1, 1, 0], [0, 1, 0, 0]
@@ -115,14 +115,14 @@ def test_metrics_and_predictions_of_examples(estimator, tmp_path):
     value=75.0,
     n=4,
     unit='example',
-    standard_error=standard_errors(accuracy, TARGETS, READ_AS)['accuracy'],
+    standard_error=spread(accuracy, TARGETS, READ_AS).errors['accuracy'],
     step=100,
   )
   assert run['versions']['synth-mtf'] == synth_mtf.__version__
   assert {'python', 'tensorflow', 't5'} <= set(run['versions'])
   assert datetime.datetime.fromisoformat(run['date']).utcoffset() is not None
   assert shlex.split(run['command']) == sys.argv
-  assert run['machine'].endswith(f' {os.cpu_count()} cores')
+  assert run['machine'].endswith(f'CPU:0, {os.cpu_count()} cores')
   assert {origin['date'] for _, origin in found} == {run['date']}
   lines = (folder / records.PREDICTIONS).read_text().splitlines()
   predictions = list(map(json.loads, lines))
@@ -136,6 +136,7 @@ def test_metrics_and_predictions_of_examples(estimator, tmp_path):
     'target': 'target 1',
     'prediction': 'written 0',
     'read_as': 0,
+    'scores': {'accuracy': 0.0},
     'target_read_as': 1,
   }
   inputs = (folder / 'cola_inputs').read_text().splitlines()

@@ -1,0 +1,81 @@
+"""`synth-mtf replay`: prints the commands that make a run again."""
+
+import argparse
+import os
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from synth_mtf.cli import arguments, data
+from synth_mtf.errors import UserError
+from synth_mtf.run import main, output, process
+
+_DATA_DIR = 'SYNTH_MTF_DATA_DIR'
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags."""
+  arguments.add_runs(parser)
+  parser.add_argument(
+    '--out', help='in the commands, replaces the folder of the only run'
+  )
+  data.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+  """Prints a shell script; runs nothing, and comments say what differs here."""
+  data.use(args)
+  process.load_quietly()
+  with output.kept():
+    main.prepare()
+  from synth_mtf.results import runs
+  from synth_mtf.run import origin
+
+  found = runs.read(*args.runs)
+  if args.out and len(found) > 1:
+    raise UserError(f'--out is for one run; there are {len(found)}')
+  for one in found:
+    _comment(f'{one.label}, {one.name}')
+    if not one.origins:
+      _comment('made by an older version, whose commands are not recorded')
+    try:
+      commands = [shlex.split(made['command']) for made in one.origins]
+      moved = {}
+      for words in commands if args.out else ():
+        old = _model_dir(words)
+        below = os.path.relpath(os.path.abspath(old), os.path.abspath(one.name))
+        inside = '' if below.startswith('.') else below
+        moved[old] = os.path.join(args.out, inside).rstrip('/')
+      for made, words in zip(one.origins, commands):
+        # The data to compare, unless --data_dir gives another folder.
+        for name in {_DATA_DIR} & made['environment'].keys():
+          os.environ.setdefault(name, made['environment'][name])
+        print(_line(made, words, moved))
+        for difference in origin.differences(made):
+          _comment(difference)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+      raise UserError(f'{one.name} has a damaged origin: {error!r}') from error
+    for difference in origin.data_differences(one):
+      _comment(difference)
+  return 0
+
+
+def _comment(text: str) -> None:
+  print('#', ' '.join(text.split()))  # a line break would end the comment
+
+
+def _model_dir(words: list[str]) -> str:
+  text = '\n'.join(words).replace('--model_dir\n', '--model_dir=')
+  return text.partition('--model_dir=')[2].partition('\n')[0]
+
+
+def _line(
+  made: Mapping[str, Any], words: list[str], moved: Mapping[str, str]
+) -> str:
+  """Returns a command for the shell, with folders moved."""
+  is_ours = os.path.basename(words[0]) in ('synth-mtf', '__main__.py')
+  words = ['synth-mtf' if is_ours else 't5_mesh_transformer', *words[1:]]
+  for old, new in sorted(moved.items(), reverse=True):
+    words = [word.replace(old, new) for word in words]
+  variables = [f'{k}={v}' for k, v in made['environment'].items()]
+  return shlex.join([*(['env', *variables] if variables else []), *words])

@@ -1,0 +1,128 @@
+"""Where results come from: the command, code, machine, vocabulary and data.
+
+Training adds its origin to `origins.json` in the model folder, an evaluation to
+its metrics.json. `synth-mtf replay` compares them with this machine.
+"""
+
+import datetime
+import functools
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import seqio
+import tensorflow.compat.v1 as tf
+
+import synth_mtf
+from synth_mtf import atomic, tasks
+from synth_mtf.checkpoints import folder as checkpoints
+from synth_mtf.checkpoints.records import describe_vocabulary
+from synth_mtf.errors import UserError
+from synth_mtf.host import errors
+from synth_mtf.results.records import ORIGINS, Origin
+from synth_mtf.results.runs import Run
+from synth_mtf.tasks import inspection
+from synth_mtf.tasks.data_settings import BYTES
+from synth_mtf.tasks.vocabulary import load
+
+# The environment variables that results depend on.
+ENVIRONMENT = (
+  'PYTHONHASHSEED',
+  'SYNTH_MTF_DATA_DIR',
+  'SYNTH_MTF_SKIP_BAD_ROWS',
+  'SYNTH_MTF_TASK_FILE',
+  'SYNTH_MTF_VOCABULARY',
+)
+_PACKAGES = 'tensorflow', 'mesh-tensorflow', 't5', 'seqio-nightly', 'gin-config'
+# Of the process: results of one evaluation have one origin.
+_BEGUN = datetime.datetime.now(datetime.timezone.utc).isoformat('T', 'seconds')
+
+
+def here(vocabulary: Any) -> Origin:
+  """Returns the origin of what this process computes.
+
+  Args:
+    vocabulary: of the run: a seqio vocabulary, a pair of them, or None.
+  """
+  devices = (device.name for device in tf.config.list_physical_devices())
+  return {
+    'date': _BEGUN,
+    'command': shlex.join(sys.argv),
+    'environment': {x: os.environ[x] for x in ENVIRONMENT if x in os.environ},
+    'machine': f'{platform.processor() or platform.machine()}, '
+    f'{", ".join(devices)}, {os.cpu_count()} cores',
+    'versions': _versions(),
+    'vocabulary': vocabulary and describe_vocabulary(vocabulary),
+  }
+
+
+def record(vocabulary: Any, model_dir: str) -> None:
+  """Adds the origin of a training to those of its folder."""
+  before = checkpoints.read_record(model_dir, ORIGINS, list) or []
+  text = json.dumps([*before, here(vocabulary)], indent=1) + '\n'
+  atomic.write(os.path.join(model_dir, ORIGINS), text)
+
+
+def differences(made: Origin) -> Iterator[str]:
+  """Yields what differs between an origin and this process."""
+  vocabulary, now = made.get('vocabulary'), here(None)
+  if vocabulary:
+    name = vocabulary['inputs']['name']
+    recorded = BYTES if name == seqio.ByteVocabulary.__name__ else name
+    try:
+      with errors.explained():
+        now = here(load(tasks.settings().vocabulary or recorded))
+    except UserError as error:
+      yield str(error)
+  there, found = _facts(made), _facts(now)
+  for what, value in there.items():
+    if value != found.get(what):
+      yield f'{what}: {value} there, {found.get(what)} here'
+
+
+def _facts(made: Origin) -> dict[str, Any]:
+  vocabulary = made.get('vocabulary') or {}
+  return {
+    'machine': made['machine'],
+    **made['versions'],
+    **{f'vocabulary of {k}': one['sha256'] for k, one in vocabulary.items()},
+  }
+
+
+def data_differences(run: Run) -> Iterator[str]:
+  """Yields the splits whose files here are not those that were evaluated."""
+  known = {(x.task, x.split): x.digest for x in run.results if x.digest}
+  for (task, split), digest in known.items():
+    try:
+      found = inspection.digest(task, split) or 'no files'
+    except UserError as error:
+      found = f'none: {error}'
+    if found != digest:
+      yield f'data of {task}, {split}: {digest} there, {found} here'
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+  installed = {
+    package.metadata['Name']: package.version
+    for package in importlib.metadata.distributions()
+  }
+  found = {
+    'python': platform.python_version(),
+    'synth-mtf': synth_mtf.__version__,
+    **{name: installed[name] for name in _PACKAGES if name in installed},
+  }
+  root = pathlib.Path(synth_mtf.__file__).parents[1]
+  if (root / '.git').exists() and shutil.which('git'):
+    words = ['git', 'describe', '--always', '--dirty', '--abbrev=40']
+    git = subprocess.run(words, cwd=root, capture_output=True, text=True)
+    found['commit'] = git.stdout.strip() or 'unknown'
+  return found

@@ -1,0 +1,108 @@
+"""`synth-mtf replay` on runs of the real command, and on altered ones."""
+
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from synth_mtf import paths
+from synth_mtf.results import records
+from tests.cli import command
+
+COMMAND = str(pathlib.Path(sys.executable).with_name('synth-mtf'))
+FILES = (
+  'sizes/tiny',
+  'variants/random_vanilla',
+  'runs/demo_{}',
+  'runs/repeatable',
+)
+PARAMS = (
+  "MIXTURE_NAME = 'synth_glue_rte_v002'",
+  'num_layers = 1',
+  'utils.run.batch_size = 4',
+)
+SEED = (
+  'train_with_progress.seed = 0',
+  'mesh_train_dataset_fn.seed = 0',
+  'utils.run.train_steps = 3',
+  'utils.run.init_checkpoint = None',
+)
+
+
+def transformer(folder, run, *params):
+  environment = {
+    **os.environ,
+    'SYNTH_MTF_DATA_DIR': paths.samples_path(),
+    'SYNTH_MTF_VOCABULARY': 'bytes',
+  }
+  words = [COMMAND, 'transformer', '--model_dir', str(folder)]
+  words += [f'--gin_file={name.format(run)}.gin' for name in FILES]
+  words += [f'--gin_param={param}' for param in (*PARAMS, *params)]
+  subprocess.run(words, env=environment, check=True)
+
+
+@pytest.fixture(scope='module')
+def trained(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('it is') / "anna's run"
+  transformer(folder, 'finetune', *SEED)
+  transformer(folder, 'evaluate')
+  return folder
+
+
+def scores(folder):
+  found = records.read(str(folder / 'validation_eval'))
+  lines = (folder / 'validation_eval' / records.PREDICTIONS).read_text()
+  return [result for result, _ in found], lines
+
+
+@pytest.mark.slow  # trains
+def test_the_commands_make_the_run_again(trained, tmp_path):
+  again = tmp_path / 'once more'
+  status, script, _ = command.run('replay', trained, f'--out={again}')
+  assert status == 0
+  lines = script.splitlines()
+  # Nothing differs: the only comment is the title.
+  assert [line[0] for line in lines] == ['#', 'e', 'e']
+  path = f'{pathlib.Path(COMMAND).parent}:{os.environ["PATH"]}'
+  subprocess.run(
+    ['sh', '-e'],
+    input=script,
+    text=True,
+    check=True,
+    env={**os.environ, 'PATH': path},
+  )
+  assert scores(again) == scores(trained)
+
+
+@pytest.mark.slow  # trains
+def test_says_what_differs_and_prints_nothing_that_runs(trained):
+  path = trained / records.ORIGINS
+  (origin,) = json.loads(path.read_text())
+  origin['versions']['tensorflow'] = '1.0\nrm everything'
+  origin['vocabulary']['inputs']['sha256'] = '0'
+  origin['machine'] = None
+  origin['command'] = 'rm -rf "$HOME" "`rm all`"'
+  path.write_text(json.dumps([origin]))
+  results = trained / 'validation_eval' / records.METRICS
+  known = records.read(str(trained / 'validation_eval'))[0][0].digest
+  results.write_text(results.read_text().replace(known, 'f00'))
+  status, script, _ = command.run('replay', trained)
+  assert status == 0
+  comments = [x[2:] for x in script.splitlines() if x.startswith('#')]
+  ours = [x for x in comments if ' there, ' in x]
+  assert [x.partition(':')[0] for x in ours] == [
+    'machine',
+    'tensorflow',
+    'vocabulary of inputs',
+    'data of synth_glue_rte_v002, validation',
+  ]
+  commands = [x for x in script.splitlines() if not x.startswith('#')]
+  first = shlex.split(commands[0])
+  assert first[-4:] == ['t5_mesh_transformer', '-rf', '$HOME', '`rm all`']
+  path.write_text('[{"environment": 3}]')
+  status, _, complaint = command.run('replay', trained)
+  assert (status, 'damaged' in complaint) == (2, True)
