@@ -52,16 +52,22 @@ def replacing(path: Path) -> Iterator[pathlib.Path]:
 
 
 def check_replaceable(path: str, mark: str) -> None:
-  """Refuses to replace a file that does not have our mark at its beginning."""
+  """Refuses a path that cannot be written, or a file without our mark there."""
   import tensorflow as tf
 
+  folder = os.path.dirname(os.path.abspath(path))
+  may_write = '://' in path or os.access(folder, os.W_OK | os.X_OK)
+  if not may_write or tf.io.gfile.isdir(path):
+    raise UserError(
+      f'--out {path}: expected a file, in a folder that you may write to'
+    )
   if not tf.io.gfile.exists(path):
     return
   with tf.io.gfile.GFile(path, 'rb') as stream:
     beginning = stream.read(1000)
   if mark.encode() not in beginning:
     raise UserError(
-      f'--out: {path} exists and is not a file of this command; it was not '
+      f'--out {path} exists and is not a file of this command; it was not '
       'changed. Give another name, or move it away.'
     )
 

@@ -4,7 +4,6 @@
 """
 
 import argparse
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -55,7 +54,6 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Writes the file."""
-  check_writable(args.out)
   process.load_quietly()
   from synth_mtf.attention import file
 
@@ -100,13 +98,3 @@ def chooser(args: argparse.Namespace) -> Callable[[], Any]:
     return lambda: examples.from_file(args.input)
   texts = {'inputs': args.text, 'targets': args.target}
   return lambda: examples.from_texts(texts)
-
-
-def check_writable(path: str) -> None:
-  """Rejects a file that cannot be written, before anything is computed."""
-  folder = os.path.dirname(os.path.abspath(path))
-  may_write = os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
-  if '://' not in path and (os.path.isdir(path) or not may_write):
-    raise UserError(
-      f'--out {path}: expected a file, in a folder that you may write to'
-    )

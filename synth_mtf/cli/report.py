@@ -47,7 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Writes the page."""
-  attention.check_writable(args.out)
   process.load_quietly()
   with output.kept():
     from synth_mtf.results import runs

@@ -164,7 +164,7 @@ def svg(figure: Figure) -> str:
 
 def _content(figure: Figure, kind: str) -> bytes:
   stream = io.BytesIO()
-  metadata = {'Software': _MARK}
+  metadata: dict[str, Any] = {'Software': _MARK}
   if kind == 'svg':
     metadata = {'Creator': _MARK, 'Date': None}
   with matplotlib.rc_context(_SETTINGS):

@@ -38,9 +38,9 @@ def is_file(path: str) -> bool:
   with explained(path):
     try:
       mode = os.stat(path).st_mode
-    except PermissionError:
-      raise
-    except OSError:  # nothing is there, or a link that leads nowhere
+    except (FileNotFoundError, NotADirectoryError):
+      if os.path.islink(path):  # it leads nowhere
+        raise
       return False
   if not stat.S_ISREG(mode):
     kind = 'a pipe, a socket or a device'

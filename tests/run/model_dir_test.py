@@ -55,7 +55,7 @@ def test_a_refused_run_leaves_no_new_folder(tmp_path, name, files, is_kept):
   (tmp_path / 'link').symlink_to(tmp_path / 'empty')
   before, folder = set(tmp_path.rglob('*')), tmp_path / name
   with (
-    pytest.raises(UserError, match='refused'),
+    pytest.raises(UserError, match='is empty'),
     model_dir.opened(str(folder)),
   ):
     for file in files:
@@ -63,7 +63,7 @@ def test_a_refused_run_leaves_no_new_folder(tmp_path, name, files, is_kept):
       (folder / file).touch()
     if model_dir.LOCK not in files:
       model_dir.lock(str(folder))
-    raise UserError('refused')
+    model_dir.check('')
   added = set(tmp_path.rglob('*')) - before
   assert added >= {folder / file for file in files} if is_kept else not added
 

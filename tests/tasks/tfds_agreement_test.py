@@ -328,3 +328,12 @@ def test_names_and_lists_that_are_not_utf8_and_folders_are_named(data_dir):
   ):
     with pytest.raises(UserError, match=place):
       tasks.check([f'synth_{name}'], ['train'])
+
+
+@pytest.mark.parametrize('to', ['gone', 'all_train.txt'])
+def test_a_list_that_is_a_broken_link_is_not_taken_for_none(data_dir, to):
+  write(data_dir / 'cnn_dailymail/cnn/stories/1.story', b'A.')
+  (data_dir / 'cnn_dailymail/url_lists').mkdir()
+  (data_dir / 'cnn_dailymail/url_lists/all_train.txt').symlink_to(to)
+  with pytest.raises(UserError, match='all_train.txt cannot be read'):
+    tasks.check(['synth_cnn_dailymail_v002'], ['train'])
