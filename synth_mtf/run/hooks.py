@@ -124,7 +124,7 @@ class TrainingHook(CountingHook):
     (self._console.finish if is_last else self._console.update)(
       f'{self.step}/{self._total}  '
       f'loss {sum(losses) / len(losses):.3f}{note}  '
-      f'{speed:.1f}/s  {duration(seconds_left)} left'
+      f'{speed:.1f}/s' + f'  {duration(seconds_left)} left' * (not is_last)
     )
     self._reported_time = now
 
