@@ -106,6 +106,7 @@ class SplitRows(NamedTuple):
 
 def digest(task: str, split: str) -> str:
   """Returns the digest of a split's official files, '' if there are none."""
+  register()
   known = task in seqio.TaskRegistry.names()
   source = seqio.TaskRegistry.get(task).source if known else None
   official = getattr(source, 'official', None)

@@ -3,8 +3,8 @@
 import argparse
 import os
 import shlex
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Optional
 
 from synth_mtf.cli import arguments, data
 from synth_mtf.errors import UserError
@@ -39,29 +39,36 @@ def run(args: argparse.Namespace) -> int:
     if not one.origins:
       _comment('made by an older version, whose commands are not recorded')
     try:
-      commands = [shlex.split(made['command']) for made in one.origins]
-      moved = {}
-      for words in commands if args.out else ():
-        old = _model_dir(words)
-        below = os.path.relpath(os.path.abspath(old), os.path.abspath(one.name))
-        inside = '' if below.startswith('.') else below
-        moved[old] = os.path.join(args.out, inside).rstrip('/')
-      for made, words in zip(one.origins, commands):
-        # The data to compare, unless --data_dir gives another folder.
-        for name in {_DATA_DIR} & made['environment'].keys():
-          os.environ.setdefault(name, made['environment'][name])
-        print(_line(made, words, moved))
-        for difference in origin.differences(made):
-          _comment(difference)
+      for line in _script(one, args.out):
+        print(line)
+      differences = dict.fromkeys(
+        x for made in one.origins for x in origin.differences(made)
+      )
     except (LookupError, TypeError, ValueError, AttributeError) as error:
       raise UserError(f'{one.name} has a damaged origin: {error!r}') from error
-    for difference in origin.data_differences(one):
+    for difference in [*differences, *origin.data_differences(one)]:
       _comment(difference)
   return 0
 
 
+def _script(one: Any, out: Optional[str]) -> Iterator[str]:
+  """Yields the commands of a run, and sets the data that they read."""
+  commands = [shlex.split(made['command']) for made in one.origins]
+  moved, folder = {}, ''
+  for old in map(_model_dir, commands) if out else ():
+    inside = os.path.basename(old) if len(one.folders) > 1 else ''
+    moved[old] = os.path.join(os.path.abspath(out or ''), inside).rstrip('/')
+  for made, words in zip(one.origins, commands):
+    if made['folder'] != folder:
+      folder = made['folder']
+      yield shlex.join(['cd', folder])
+    yield _line(made, words, moved)
+    for name in {_DATA_DIR} & made['environment'].keys():
+      os.environ.setdefault(name, made['environment'][name])
+
+
 def _comment(text: str) -> None:
-  print('#', ' '.join(text.split()))  # a line break would end the comment
+  print('#', ' '.join(text.split()))  # a line break would end it
 
 
 def _model_dir(words: list[str]) -> str:

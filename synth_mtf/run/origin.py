@@ -55,6 +55,7 @@ def here(vocabulary: Any) -> Origin:
   devices = (device.name for device in tf.config.list_physical_devices())
   return {
     'date': _BEGUN,
+    'folder': os.getcwd(),
     'command': shlex.join(sys.argv),
     'environment': {x: os.environ[x] for x in ENVIRONMENT if x in os.environ},
     'machine': f'{platform.processor() or platform.machine()}, '
