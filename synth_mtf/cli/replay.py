@@ -84,5 +84,8 @@ def _line(
   words = ['synth-mtf' if is_ours else 't5_mesh_transformer', *words[1:]]
   for old, new in sorted(moved.items(), reverse=True):
     words = [word.replace(old, new) for word in words]
-  variables = [f'{k}={v}' for k, v in made['environment'].items()]
+  from synth_mtf.run.origin import ENVIRONMENT  # and no others' LD_PRELOAD
+
+  known = made['environment'].items()
+  variables = [f'{k}={v}' for k, v in known if k in ENVIRONMENT]
   return shlex.join([*(['env', *variables] if variables else []), *words])

@@ -41,9 +41,9 @@ def opened(model_dir: str) -> Iterator[None]:
   try:
     yield
   except (UserError, KeyboardInterrupt):
-    found = {one.name for one in path.glob('*')} if was_empty else set()
-    others_lock = LOCK in found and str(path / LOCK) not in _held
-    if found and found <= _OF_A_START and not others_lock:
+    found = {one.name for one in path.glob('*')}
+    is_ours = LOCK not in found or str(path / LOCK) in _held
+    if was_empty and is_ours and found <= _OF_A_START:
       with contextlib.suppress(OSError):  # something else came beside it
         for name in found:
           (os.remove if name != 'commands' else shutil.rmtree)(path / name)

@@ -85,6 +85,7 @@ def test_says_what_differs_and_prints_nothing_that_runs(trained):
   origin['versions']['tensorflow'] = '1.0\nrm everything'
   origin['vocabulary']['inputs']['sha256'] = '0'
   origin['machine'] = None
+  origin['environment'] = {'PYTHONHASHSEED': '0', 'LD_PRELOAD': 'evil.so'}
   origin['command'] = 'rm -rf "$HOME" "`rm all`"'
   path.write_text(json.dumps([origin]))
   results = trained / 'validation_eval' / records.METRICS
@@ -102,7 +103,14 @@ def test_says_what_differs_and_prints_nothing_that_runs(trained):
   ]
   commands = [x for x in script.splitlines() if not x.startswith('#')]
   first = shlex.split(commands[1])
-  assert first[-4:] == ['t5_mesh_transformer', '-rf', '$HOME', '`rm all`']
+  assert first == [
+    'env',
+    'PYTHONHASHSEED=0',
+    't5_mesh_transformer',
+    '-rf',
+    '$HOME',
+    '`rm all`',
+  ]
   path.write_text('[{"environment": 3}]')
   status, _, complaint = command.run('replay', trained)
   assert (status, 'damaged' in complaint) == (2, True)
