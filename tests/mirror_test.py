@@ -38,6 +38,8 @@ def losses(
   """The loss of each step of training from a checkpoint, without dropout."""
   gin_files.parse(files, [*model.TINY, 'dropout_rate = 0.0'])
   with harness.new_graph() as (graph, mesh):
+    # Each variable is read once a step, before it is updated.
+    tf.get_variable_scope().set_caching_device('/cpu:0')
     step = tf.train.get_or_create_global_step()
     ids = {
       name: mtf.import_tf_tensor(
