@@ -112,7 +112,7 @@ def test_commands(mark, text, commands, request):
 
 def check(command):
   """Checks the words of a command that is not run."""
-  words = shlex.split(command)
+  words = shlex.split(command.partition(' > ')[0])
   while words and re.match(r'\w+=', words[0]):  # variables of its environment
     del words[0]
   program = words[0].replace('.venv/bin/', '')
