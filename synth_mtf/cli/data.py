@@ -39,13 +39,10 @@ def use(args: argparse.Namespace) -> None:
       os.environ[f'SYNTH_MTF_{name.upper()}'] = str(value)
 
 
-def print_rows(
-  names: Iterable[str], data_dir: str
-) -> tuple[list[Any], list[Sequence[str]]]:
+def print_rows(names: Iterable[str], data_dir: str) -> list[Any]:
   """Reads the files of tasks, and prints a line for each split with files.
 
-  Returns:
-    The `SplitRows` of all splits, and the malformed rows of each file.
+  Returns the `SplitRows` of all splits.
   """
   from synth_mtf.tasks import get, inspection
 
@@ -57,7 +54,7 @@ def print_rows(
           print(printing.line(_HEADS, _WIDTHS))
         print(printing.line(_cells(split, data_dir), _WIDTHS), flush=True)
       splits.append(split)
-  return splits, print_odd(splits)
+  return splits
 
 
 def print_odd(splits: Iterable[Any]) -> list[Sequence[str]]:

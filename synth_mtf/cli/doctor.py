@@ -153,8 +153,8 @@ def _data() -> Iterator[Sequence[str]]:
       'for official files, pass --data_dir=FOLDER or set SYNTH_MTF_DATA_DIR '
       '(the demo needs neither)',
     )
-  splits, faults = data.print_rows(names, data_dir or '')
-  for rows in faults:
+  splits = data.print_rows(names, data_dir or '')
+  for rows in data.print_odd(splits):
     yield 'FAULT', '\n       '.join(['malformed:', *rows]), FIX
   there = {split.task for split in splits if split.files}
   found = f'data folder {data_dir}: files of {len(there)} tasks'

@@ -8,7 +8,7 @@ import argparse
 import inspect
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Optional
 
 from synth_mtf.cli import data
@@ -68,7 +68,9 @@ def run(args: argparse.Namespace) -> int:
   provider = tasks.get(args.name)
   print(provider.name)
   if isinstance(provider, seqio.Mixture):
-    examples = [(task, 'train', 1) for task in _print_rates(provider)]
+    found = _print_rates(provider)
+    faults = _print_faults(split for _, split in found)
+    examples = [(task, 'train', 1) for task, _ in found if not faults]
   else:
     splits = _print_task(provider, data_dir or '')
     examples = [(provider, split, _EXAMPLES) for split in splits[:1]]
@@ -95,13 +97,19 @@ def _print_all() -> int:
     )
     print(f'{name:40} {_source(task):35} {rows}', flush=True)
     splits += found
-  faults = data.print_odd(splits)
-  for line in itertools.chain(*faults):
-    print(line)
+  faults = _print_faults(splits)
   for name in inspection.names(seqio.MixtureRegistry):
     print(f'\n{name}')
     _print_rates(get(name))
-  return int(bool(faults))
+  return int(faults)
+
+
+def _print_faults(splits: Iterable[Any]) -> bool:
+  """Prints odd and malformed rows; returns whether there are malformed ones."""
+  faults = data.print_odd(splits)
+  for line in itertools.chain(*faults):
+    print(line)
+  return bool(faults)
 
 
 def _source(task: Any) -> str:
@@ -111,8 +119,10 @@ def _source(task: Any) -> str:
   return f'TFDS {tfds.tfds_dataset.name}' if tfds else 'needs --data_dir'
 
 
-def _print_rates(mixture: Any) -> list[Any]:
-  """Prints the rate of each task; returns tasks with files, highest rate first.
+def _print_rates(mixture: Any) -> list[tuple[Any, Any]]:
+  """Prints the rate of each task, of whose training split rows are counted.
+
+  Returns those with files, highest rate first, with the `SplitRows`.
 
   A rate that depends on an unknown number of rows is also unknown.
   """
@@ -142,7 +152,7 @@ def _print_rates(mixture: Any) -> list[Any]:
   heads = ['  task', 'train rows', 'from', 'rate', 'share']
   print(printing.plain(heads, rows, 'lrlrr'))
   found.sort(key=lambda row: -(row[-1] or 0))
-  return [task for task, split, _ in found if split.files]
+  return [(task, split) for task, split, _ in found if split.files]
 
 
 def _rates(part: Any, rows: Mapping[str, Optional[int]]) -> dict[str, Any]:
@@ -178,15 +188,14 @@ def _print_task(task: Any, data_dir: str) -> list[str]:
   print(f'source   {_source(task)}')
   metrics = ', '.join(map(_metric, task.metric_fns))
   print(f'metrics  {metrics or "none"}\n')
-  splits, faults = data.print_rows([task.name], data_dir)
+  splits = data.print_rows([task.name], data_dir)
+  faults = _print_faults(splits)
   for split in splits:
     if not split.files:
       print(
         split.missing
         or f'{split.split}: {printing.count(split.rows)} rows are released'
       )
-  for line in itertools.chain(*faults):
-    print(line)
   return [split.split for split in splits if split.files and not faults]
 
 

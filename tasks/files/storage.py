@@ -39,7 +39,9 @@ def is_file(path: str) -> bool:
     try:
       mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
-      if os.path.islink(path):  # it leads nowhere
+      while not os.path.lexists(path):
+        path = os.path.dirname(path) or '.'
+      if not os.path.isdir(path):  # a link to nowhere, or a file for a folder
         raise
       return False
   if not stat.S_ISREG(mode):

@@ -130,6 +130,22 @@ def test_a_mixture_with_its_rates(data_dir):
   assert 'inputs:  boolq passage: It is. question: is it\n' in report
 
 
+@pytest.mark.parametrize(
+  'row, status, message',
+  [
+    (b'0\tcut', 0, 'odd    {}:3: a broken row; left out'),
+    (b'0\ta\tb\tmaybe', 1, "{}:3: the label 'maybe'"),
+  ],
+)
+def test_rows_of_a_mixture_that_are_left_out(data_dir, row, status, message):
+  path = data_dir / 'glue/RTE/train.tsv'
+  head = b'index\tsentence1\tsentence2\tlabel\n0\tA\tB\tentailment\n'
+  folder.write(path, head + row + b'\n')
+  found, report = show('synth_glue', f'--data_dir={data_dir}')
+  assert (found, message.format(path) in report) == (status, True)
+  assert ('inputs:' in report) == (status == 0)
+
+
 def test_rates_are_those_that_a_run_draws_by(data_dir, monkeypatch):
   monkeypatch.setenv('SYNTH_MTF_DATA_DIR', str(data_dir))
   _, report = show('synth_glue')

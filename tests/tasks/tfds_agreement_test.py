@@ -330,10 +330,17 @@ def test_names_and_lists_that_are_not_utf8_and_folders_are_named(data_dir):
       tasks.check([f'synth_{name}'], ['train'])
 
 
-@pytest.mark.parametrize('to', ['gone', 'all_train.txt'])
-def test_a_list_that_is_a_broken_link_is_not_taken_for_none(data_dir, to):
-  write(data_dir / 'cnn_dailymail/cnn/stories/1.story', b'A.')
-  (data_dir / 'cnn_dailymail/url_lists').mkdir()
-  (data_dir / 'cnn_dailymail/url_lists/all_train.txt').symlink_to(to)
-  with pytest.raises(UserError, match='all_train.txt cannot be read'):
+@pytest.mark.parametrize('to', ['gone', 'all_train.txt', None])
+@pytest.mark.parametrize('place', ['url_lists', 'url_lists/all_train.txt'])
+def test_a_list_that_is_broken_is_not_taken_for_none(data_dir, place, to):
+  stories = data_dir / 'cnn_dailymail'
+  write(stories / 'cnn/stories/1.story', b'A.')
+  (stories / place).parent.mkdir(exist_ok=True)
+  if to:
+    (stories / place).symlink_to(to)
+  elif place == 'url_lists':
+    write(stories / place, b'')
+  else:
+    (stories / place).mkdir()
+  with pytest.raises(UserError, match='all_train.txt (cannot be|is a folder)'):
     tasks.check(['synth_cnn_dailymail_v002'], ['train'])
