@@ -12,6 +12,7 @@ import os
 import pathlib
 import platform
 import shutil
+import tempfile
 from collections.abc import Iterator
 
 import tensorflow.compat.v1 as tf
@@ -83,10 +84,12 @@ def check_writable(folder: str, setting: str = '--model_dir') -> None:
     path = os.path.dirname(path)
   if not os.path.isdir(path):
     fault = 'is a broken link' if os.path.islink(path) else 'is not a folder'
-  elif not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
-    fault = 'is read-only for you'
   else:
-    return
+    try:
+      tempfile.TemporaryFile(dir=path).close()
+      return
+    except OSError as error:
+      fault = f'takes no file ({error.strerror})'
   raise UserError(
     f'{setting} {folder} cannot be written: {path} {fault}. Give a folder that '
     'you may write to.'
