@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import shutil
+import tempfile
 from collections.abc import Iterator
 from typing import IO, Any, Union
 
@@ -51,16 +52,35 @@ def replacing(path: Path) -> Iterator[pathlib.Path]:
     partial.unlink(missing_ok=True)
 
 
+def check_writable(folder: str, setting: str = '--model_dir') -> None:
+  """Checks that a folder, which may not exist yet, is writable."""
+  if '://' in folder:
+    return
+  path = os.path.abspath(folder)
+  while not os.path.lexists(path):
+    path = os.path.dirname(path)
+  if not os.path.isdir(path):
+    fault = 'is a broken link' if os.path.islink(path) else 'is not a folder'
+  else:
+    try:
+      tempfile.TemporaryFile(dir=path).close()
+      return
+    except OSError as error:
+      fault = f'takes no file ({error.strerror})'
+  raise UserError(
+    f'{setting} {folder} cannot be written: {path} {fault}. Give a folder that '
+    'you may write to.'
+  )
+
+
 def check_replaceable(path: str, mark: str) -> None:
   """Refuses a path that cannot be written, or a file without our mark there."""
   import tensorflow as tf
 
-  folder = os.path.dirname(os.path.abspath(path))
-  may_write = '://' in path or os.access(folder, os.W_OK | os.X_OK)
-  if not may_write or tf.io.gfile.isdir(path):
-    raise UserError(
-      f'--out {path}: expected a file, in a folder that you may write to'
-    )
+  folder = os.path.dirname(path) or '.'
+  if tf.io.gfile.isdir(path) or not tf.io.gfile.isdir(folder):
+    raise UserError(f'--out {path}: expected a file, in a folder that exists')
+  check_writable(folder, '--out')
   if not tf.io.gfile.exists(path):
     return
   with tf.io.gfile.GFile(path, 'rb') as stream:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from synth_mtf import atomic
 from synth_mtf.cli import arguments
 from synth_mtf.cli import attention as attention_command
 from synth_mtf.errors import UserError
@@ -69,9 +70,8 @@ def run(args: argparse.Namespace) -> int:
   process.load_quietly()
   from synth_mtf.attention import file as attention_file
   from synth_mtf.results import runs, style
-  from synth_mtf.run import model_dir
 
-  model_dir.check_writable(args.out, '--out')
+  atomic.check_writable(args.out, '--out')
   found = runs.read(*folders)
   attentions: list[Any] = []
   if set(wanted) & set(_OF_ATTENTION):

@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from synth_mtf import atomic
 from synth_mtf.cli import data
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
@@ -45,7 +46,6 @@ def run(args: argparse.Namespace) -> int:
   data.use(args)
   process.load_quietly()
 
-  from synth_mtf.run import model_dir
   from synth_mtf.tasks import vocabulary
 
   sources = list(_sources())
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
       f'--data_dir {args.data_dir} has no text: neither corpus/**/*.txt nor '
       'the training file of a task (the README shows the layout)'
     )
-  model_dir.check_writable(str(args.out.parent), '--out')
+  atomic.check_writable(str(args.out.parent), '--out')
   args.out.parent.mkdir(parents=True, exist_ok=True)
   print('training on the text of', ', '.join(x.task_name for x in sources))
   vocabulary.train(texts(sources), args.out, args.size)

@@ -53,7 +53,7 @@ def run(
   first. Mistakes are found before anything is written or trained; if a stage
   fails, the same command resumes.
   """
-  model_dir.check_writable(str(out), '--out')
+  atomic.check_writable(str(out), '--out')
   if configuration.init_checkpoint:
     start = Checkpoint(configuration.init_checkpoint).path
     configuration = dataclasses.replace(configuration, init_checkpoint=start)

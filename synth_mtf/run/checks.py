@@ -20,7 +20,7 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf import tasks
+from synth_mtf import atomic, tasks
 from synth_mtf.checkpoints import comparison, folder, records
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
@@ -126,9 +126,9 @@ def _checkpoints(run: RunConfig) -> tuple[list[str], bool]:
         'give --gin_param="utils.run.dataset_split = \'validation\'".'
       )
     else:
-      model_dir.check_writable(run.eval_summary_dir or run.model_dir)
+      atomic.check_writable(run.eval_summary_dir or run.model_dir)
     return read, False
-  model_dir.check_writable(run.model_dir)
+  atomic.check_writable(run.model_dir)
   model_dir.lock(run.model_dir)
   latest = folder.latest(run.model_dir)
   start = run.init_checkpoint

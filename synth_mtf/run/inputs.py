@@ -15,9 +15,9 @@ import tensorflow.compat.v1 as tf
 from absl import logging
 from mesh_tensorflow.transformer import utils
 
+from synth_mtf import atomic
 from synth_mtf.checkpoints import folder
 from synth_mtf.errors import UserError
-from synth_mtf.run import model_dir
 from synth_mtf.run.config import RunConfig
 
 
@@ -178,4 +178,4 @@ def _check_output(setting: str) -> None:
     can_write = os.access(taken, os.W_OK) and not os.path.isdir(taken)
     if os.path.exists(taken) and not can_write:
       raise UserError(f'{setting}: {taken} is not a file that can be written')
-  model_dir.check_writable(os.path.dirname(path) or '.', setting)
+  atomic.check_writable(os.path.dirname(path) or '.', setting)

@@ -12,13 +12,12 @@ import os
 import pathlib
 import platform
 import shutil
-import tempfile
 from collections.abc import Iterator
 
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from synth_mtf import paths
+from synth_mtf import atomic, paths
 from synth_mtf.checkpoints import folder as checkpoints
 from synth_mtf.errors import UserError
 
@@ -70,30 +69,9 @@ def check(model_dir: str) -> None:
       f'here. Write {os.path.expanduser(model_dir)}.'
     )
   if not os.path.isdir(model_dir):
-    check_writable(model_dir)
+    atomic.check_writable(model_dir)
     tf.io.gfile.makedirs(model_dir)
   paths.check_entries(model_dir, written=True)
-
-
-def check_writable(folder: str, setting: str = '--model_dir') -> None:
-  """Checks that a folder, which may not exist yet, is writable."""
-  if '://' in folder:
-    return
-  path = os.path.abspath(folder)
-  while not os.path.lexists(path):
-    path = os.path.dirname(path)
-  if not os.path.isdir(path):
-    fault = 'is a broken link' if os.path.islink(path) else 'is not a folder'
-  else:
-    try:
-      tempfile.TemporaryFile(dir=path).close()
-      return
-    except OSError as error:
-      fault = f'takes no file ({error.strerror})'
-  raise UserError(
-    f'{setting} {folder} cannot be written: {path} {fault}. Give a folder that '
-    'you may write to.'
-  )
 
 
 def lock(model_dir: str) -> None:

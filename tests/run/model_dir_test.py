@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from synth_mtf import atomic
 from synth_mtf.errors import UserError
 from synth_mtf.run import model_dir
 
@@ -81,7 +82,7 @@ def test_it_is_made(tmp_path):
 def test_one_that_cannot_be_written(folder):
   # Not even by root, to whom permissions say otherwise.
   with pytest.raises(UserError, match='mine .*/proc takes no file .*. Give'):
-    model_dir.check_writable(folder, 'mine')
+    atomic.check_writable(folder, 'mine')
   if folder != '/proc':
     with pytest.raises(UserError, match='--model_dir .* cannot be written'):
       model_dir.check(folder)
@@ -151,5 +152,5 @@ def test_a_second_run_is_refused(tmp_path):
 
 
 def test_a_bucket_is_left_to_tensorflow():
-  model_dir.check_writable('gs://nobody/run')
+  atomic.check_writable('gs://nobody/run')
   model_dir.lock('gs://nobody/run')
