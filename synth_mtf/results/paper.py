@@ -87,11 +87,15 @@ def figures(
     found = found if differences else {**numbers, **found}
   if found:
     return {name: found[name] for name in names if name in found}, ''
-  same = [d for d, _ in rows if not d[0].startswith('functions')]
+  same = [
+    (-len(numbers.keys() & {*names}), len(differences), ', '.join(differences))
+    for differences, numbers in rows
+    if not differences[0].startswith('functions')
+  ]
   if not same:
     return {}, f'{source} has no {kind.functions} in these columns'
-  nearest = min(same, key=len)
-  return {}, ', '.join(nearest)
+  *_, nearest = min(same)  # in the table with the most of these columns
+  return {}, nearest
 
 
 def costs(title: str) -> str:

@@ -95,6 +95,7 @@ PLUS = 'sizes/base_8x128 variants/as_original_random_plus'
     ('sizes/base variants/original_dense_plus', PAPER, GLUE, 'mixing sum ins'),
     ('sizes/small variants/random_vanilla', PAPER, 'En-Fr', 41.85),
     ('sizes/small variants/random stacks/t2t', PAPER, 'En-De', 27.27),
+    ('sizes/base variants/random', PAPER, f'Params, {C4}', 'heads 12 x 64'),
     ('sizes/small stacks/universal', PAPER, 'En-De', 'size 2 blocks, d_model'),
     ('sizes/small heads/2 variants/random', PAPER, 'En-Fr dev', 34.12),
     ('sizes/small_plus', PAPER, 'En-De', 27.97),
@@ -110,7 +111,8 @@ PLUS = 'sizes/base_8x128 variants/as_original_random_plus'
 )
 def test_a_model_stands_beside_its_own_row(files, source, name, expected):
   gin_files.parse([f'{file}.gin' for file in files.split()])
-  found, why = paper.figures(source, labels.kind(), [name])
+  names = name.split(', ')
+  found, why = paper.figures(source, labels.kind(), names)
   if isinstance(expected, str):
     assert not found
     assert why.startswith(expected)
