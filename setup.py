@@ -50,6 +50,7 @@ setuptools.setup(
       'report/page.css',
       'report/page.html',
       'report/page.js',
+      'results/layouts.json',
       'results/paper_tables.json',
       'demo/samples/**/*',
     ]
