@@ -55,9 +55,8 @@ class Panel {
     for (const part of element.querySelectorAll('[class], [name]')) {
       this[part.name || part.className] = part;
     }
-    this.head = this.query = this.key = 0;
-    element.addEventListener('change', ({ target }) => {
-      if (target.type === 'radio') this.head = Number(target.value);
+    this.query = this.key = 0;
+    element.addEventListener('change', () => {
       this.show();
       if (together.checked) this.other.show(this.place);
     });
@@ -73,10 +72,13 @@ class Panel {
 
   /** The choices that the other panel follows if the panels are linked. */
   get place() {
-    const [stack, layer, example] = [this.stack, this.layer, this.example].map(
-      (select) => select.value,
-    );
-    return { stack, layer, example, head: this.head };
+    const { stack, layer, head, example } = this;
+    return {
+      stack: stack.value,
+      layer: layer.value,
+      head: head.value,
+      example: example.value,
+    };
   }
 
   /** Shows a place, with defaults for the choices that the model lacks. */
@@ -95,7 +97,8 @@ class Panel {
       return `${i + 1}: ${text.slice(0, 60)}`;
     });
     fill(this.example, texts, place.example);
-    this.head = Math.min(place.head, heads - 1);
+    const numbers = Array.from({ length: heads }, (_, i) => `${i + 1} of ${heads}`);
+    fill(this.head, numbers, place.head);
     // Weights that all examples share are packed only once.
     const layer = blocks[this.layer.value];
     const block = layer[this.example.value] || layer[0];
@@ -155,38 +158,17 @@ class Panel {
   }
 
   draw() {
-    const { signed, heads } = models[this.model.value].stacks[this.stack.value];
+    const { signed } = models[this.model.value].stacks[this.stack.value];
     const label = (token) => make('span', { textContent: token });
     this.rows.replaceChildren(...this.queries.map(label));
     this.columns.replaceChildren(...this.memory.map(label));
     this.map.style.setProperty('--rows', this.queries.length);
     this.map.style.setProperty('--columns', this.memory.length);
-    const end = this.paint(this.cells, this.head);
+    const end = this.paint(this.cells, this.place.head);
     this.ramp.classList.toggle('signed', signed);
     this.least.textContent = signed ? format(-end) : '0';
     this.most.textContent = format(end);
-    this.drawHeads(heads);
     this.move(this.query, this.key);
-  }
-
-  /** Draws a button for each head. */
-  drawHeads(heads) {
-    const focused = this.heads.contains(document.activeElement);
-    const labels = Array.from({ length: heads }, (_, head) => {
-      const canvas = make('canvas', { ariaHidden: 'true' });
-      this.paint(canvas, head);
-      const radio = make('input', {
-        type: 'radio',
-        name: `head-${this.id}`,
-        value: head,
-        checked: head === this.head,
-      });
-      const label = make('label', {});
-      label.append(radio, canvas, String(head + 1));
-      return label;
-    });
-    this.heads.replaceChildren(this.heads.firstElementChild, ...labels);
-    if (focused) this.heads.querySelector(':checked').focus();
   }
 
   /** Paints a head, one pixel per weight; returns the largest absolute one. */
@@ -208,8 +190,8 @@ class Panel {
 
   /** Describes the current cell, row and head in words. */
   describe() {
-    const { queries, memory, query, key, head } = this;
-    const { stack, layer } = this.place;
+    const { queries, memory, query, key } = this;
+    const { stack, layer, head } = this.place;
     const model = models[this.model.value];
     const [from, to] = SIDES[stack];
     const quoted = (token) => `\u201c${token}\u201d`;
@@ -232,7 +214,7 @@ class Panel {
     this.alpha.textContent = alpha && `Alpha of this head: ${shares.join(', ')}`;
     this.cells.ariaLabel =
       `Attention weights, ${model.label}, ${stack}, layer ` +
-      `${Number(layer) + 1}, head ${head + 1}: ${queries.length} queries by ` +
+      `${Number(layer) + 1}, head ${Number(head) + 1}: ${queries.length} queries by ` +
       `${memory.length} tokens`;
   }
 }
