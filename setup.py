@@ -53,6 +53,7 @@ setuptools.setup(
       'results/layouts.json',
       'results/paper_tables.json',
       'demo/samples/**/*',
+      'tasks/released.json',
     ]
   },
   install_requires=[
