@@ -57,6 +57,14 @@ def test_a_statement_that_may_run_code_is_left_out(tmp_path, trap, statement):
   assert not trap.exists()
 
 
+def test_a_module_is_imported_after_another_run_was_read():
+  foreign.parse(CONFIG, 'a.gin')
+  assert gin.config_is_locked()
+  funnels = 'mesh_tensorflow.transformer.funnel_transformer'  # of no other test
+  foreign.parse(f'import {funnels}\n' + CONFIG, 'b.gin')
+  assert gin.get_configurable(f'{funnels}.FunnelTransformerLayerStack')
+
+
 def test_a_module_of_models_is_imported_and_no_other():
   """As Universal Transformers and a script of T5's need."""
   text = (
