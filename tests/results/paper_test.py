@@ -96,6 +96,12 @@ PLUS = 'sizes/base_8x128 variants/as_original_random_plus'
     ('sizes/small variants/random_vanilla', PAPER, 'En-Fr', 41.85),
     ('sizes/small variants/random stacks/t2t', PAPER, 'En-De', 27.27),
     ('sizes/base variants/random', PAPER, f'Params, {C4}', 'heads 12 x 64'),
+    (
+      'sizes/small variants/conv_relu_conv',
+      PAPER,
+      'En-De',
+      'functions CRC in',
+    ),
     ('sizes/small stacks/universal', PAPER, 'En-De', 'size 2 blocks, d_model'),
     ('sizes/small heads/2 variants/random', PAPER, 'En-Fr dev', 34.12),
     ('sizes/small_plus', PAPER, 'En-De', 27.97),
