@@ -10,7 +10,7 @@ row stands for. One that is missing is not stated, and matches any model.
 import json
 import pathlib
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from synth_mtf.cost import cost_of_files
 from synth_mtf.results import printing
@@ -69,14 +69,12 @@ ROWS = tuple(_rows())
 
 
 def figures(
-  source: str, kind: Optional[Kind], names: Collection[str]
+  source: str, kind: Kind, names: Collection[str]
 ) -> tuple[dict[str, float], str]:
   """Returns the published numbers of a model, or why there are none.
 
   Each number is that of the first row that has it.
   """
-  if kind is None:
-    return {}, 'its operative_config.gin is missing or cannot be read'
   rows = [
     (row.differences(kind), row.numbers)
     for row in ROWS

@@ -54,7 +54,10 @@ class Run:
     folders: checkpoint folders in the order of training: one, or two for a
       demo's pretraining and finetuning.
     folder: the last of `folders`.
+    fault: why `label`, `kind` or `products` are unknown.
   """
+
+  fault = ''
 
   def __init__(self, name: str, folders: Sequence[str]) -> None:
     self.name = name
@@ -195,10 +198,13 @@ class Run:
 
   def _of_model(self, function: Callable[[], Any]) -> Any:
     """Calls a function with the configuration parsed; None if parsing fails."""
-    with contextlib.suppress(UserError), foreign.bounded():
-      self.configure()
-      return function()
-    return None
+    try:
+      with foreign.bounded():
+        self.configure()
+        return function()
+    except UserError as error:
+      self.fault = str(error)
+      return None
 
   def _setting(self, name: str) -> Any:
     """The value of a binding, or None if it is unset or not a literal.

@@ -145,8 +145,10 @@ def _figures(table: Table, model: str) -> tuple[dict[str, float], str]:
   tasks = dict(zip(cells.name, cells.task.str.removeprefix(PREFIX)))
   names = table.numbers.index.unique('name')
   names = [n for n in names if tasks.get(n) not in published.OTHER_DATA]
-  kind = table.models[model][0].kind
-  return published.figures(table.layout.source, kind, names)
+  run = table.models[model][0]
+  if run.kind is None:
+    return {}, run.fault
+  return published.figures(table.layout.source, run.kind, names)
 
 
 def _paper_rows(table: Table, model: str) -> list[list[str]]:

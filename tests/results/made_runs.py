@@ -66,6 +66,7 @@ def fake(name: str, *results: Result, label: str = '', **facts: Any) -> Any:
     'name': name,
     'label': label or name,
     'kind': KINDS.get(label),
+    'fault': f'{name} has no configuration',
     'bindings': {'x': label} if label else {},
     'results': list(results),
     'losses': {},

@@ -336,7 +336,8 @@ def test_the_paper_and_the_difference():
   assert shown['  difference']['SST'] == '-'
   notes = grid(*runs, layout='glue', paper=True).notes
   assert any(
-    note.startswith('b: no row of the paper: its op') for note in notes
+    'b: no row of the paper: b has no operative_config' in note
+    for note in notes
   )
   measured = score('synth_text_span_corruption/neg_log_perplexity', -2.0)
   other = run('a', measured, label='Syn (R)')
