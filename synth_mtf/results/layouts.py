@@ -174,7 +174,7 @@ def overview(tags: Iterable[str]) -> Layout:
     _log_perplexity(task, f'Log ppl {task}' if len(tasks) > 1 else 'Log ppl')
     for task in tasks
   ]
-  known = [dataclasses.replace(column, optional=True) for column in _KNOWN]
-  columns = [*known, *others, *log_perplexities]
+  usual = [dataclasses.replace(column, optional=True) for column in _KNOWN]
+  columns = [*usual, *others, *log_perplexities]
   last = map(_column, ('Steps/s', 'Params'))
   return Layout('Results', [*columns, *last], needs_scores=False)

@@ -335,10 +335,7 @@ def test_the_paper_and_the_difference():
   shown = cells(*seeds(1.0), layout='glue', paper=True)
   assert shown['  difference']['SST'] == '-'
   notes = grid(*runs, layout='glue', paper=True).notes
-  assert any(
-    'b: no row of the paper: b has no operative_config' in note
-    for note in notes
-  )
+  assert 'b: no row of the paper: b has no configuration.' in notes
   measured = score('synth_text_span_corruption/neg_log_perplexity', -2.0)
   other = run('a', measured, label='Syn (R)')
   shown = cells(other, layout='speed', paper=True)['  the paper']
