@@ -12,20 +12,22 @@ because TFDS does not have ConvAI2.
 
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
 
 from synth_mtf.tasks.registering import PREFIX
 
-# By task name without the prefix, and split.
-ROWS: dict[str, dict[str, int]] = json.loads(
-  pathlib.Path(__file__).with_suffix('.json').read_text()
-)
+
+@functools.cache
+def _rows() -> dict[str, dict[str, int]]:
+  """Reads the row counts, by task name without the prefix and by split."""
+  return json.loads(pathlib.Path(__file__).with_suffix('.json').read_text())
 
 
 def rows(task_name: str, split: str) -> int | None:
   """Returns the number of rows in the released files, or None if unknown."""
-  return ROWS.get(task_name.removeprefix(PREFIX), {}).get(split)
+  return _rows().get(task_name.removeprefix(PREFIX), {}).get(split)
 
 
 def compared(task_name: str, split: str, count: int | None) -> str:

@@ -42,6 +42,7 @@ def test_the_final_loss_is_that_of_the_last_steps(monkeypatch, total, tmp_path):
   monkeypatch.setattr(hooks, '_LAST_STEPS', 3)
   monkeypatch.setenv('SYNTH_MTF_PROGRESS_SECONDS', '0')
   stream = io.StringIO()
+  tmp_path /= str(total)  # pytest may use a folder twice
   now = [0.0]
   with tf.Graph().as_default():
     scaffold = starting_at(7)

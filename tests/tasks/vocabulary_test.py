@@ -59,7 +59,7 @@ def test_no_text_is_an_error(tmp_path):
 def test_other_ids_than_t5s_are_refused(ids, found, tmp_path, monkeypatch):
   options = {'pad_id': 0, 'eos_id': 1, 'unk_id': 2, 'bos_id': -1, **ids}
   monkeypatch.setattr(vocabulary, '_TRAINER_OPTIONS', options)
-  model = tmp_path / 'a.model'
+  model = tmp_path / f'{found}.model'  # pytest may use a folder twice
   vocabulary.train(_TEXTS, model, 60)
   with pytest.raises(UserError, match=f'{found}; T5 needs .*--pad_id=0 --eos'):
     vocabulary.load(str(model))
