@@ -20,14 +20,14 @@ from synth_mtf.tasks.registering import PREFIX
 
 
 @functools.cache
-def _rows() -> dict[str, dict[str, int]]:
-  """Reads the row counts, by task name without the prefix and by split."""
+def counts() -> dict[str, dict[str, int]]:
+  """Returns all row counts, by task name without the prefix and by split."""
   return json.loads(pathlib.Path(__file__).with_suffix('.json').read_text())
 
 
 def rows(task_name: str, split: str) -> int | None:
   """Returns the number of rows in the released files, or None if unknown."""
-  return _rows().get(task_name.removeprefix(PREFIX), {}).get(split)
+  return counts().get(task_name.removeprefix(PREFIX), {}).get(split)
 
 
 def compared(task_name: str, split: str, count: int | None) -> str:

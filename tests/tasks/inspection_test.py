@@ -46,11 +46,11 @@ def test_training_rows_are_t5s_weights(name):
 def test_every_task_over_tfds_is_in_the_table():
   for name in _NAMES:
     source = seqio.TaskRegistry.get(name).source
-    known = released.ROWS.get(name[len('synth_') :], {})
+    known = released.counts().get(name[len('synth_') :], {})
     if source.tfds:
       assert set(known) == set(source.split_files), name
   ours = {name[len('synth_') :] for name in _NAMES}
-  assert set(released.ROWS) <= ours
+  assert set(released.counts()) <= ours
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_the_documentation_has_the_same_rows():
       ' + '.join(f'{counts[s]:,}' for s in counts if s.startswith(split))
       for split in ('train', 'validation', 'test')
     )
-    for name, counts in released.ROWS.items()
+    for name, counts in released.counts().items()
   }
 
 
