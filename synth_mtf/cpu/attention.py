@@ -215,7 +215,7 @@ class _Part(NamedTuple):
 
   def value(self, tiles: Tensors) -> tf.Tensor:
     if self.is_product:
-      return tf.matmul(*tiles, transpose_b=True)
+      return _matmul(*tiles, transpose_b=True)
     return functools.reduce(tf.multiply, tiles)
 
   def gradients(self, db: tf.Tensor, tiles: Tensors) -> Tensors:
@@ -224,8 +224,21 @@ class _Part(NamedTuple):
       return [db]
     x, y = tiles
     if self.is_product:
-      return [tf.matmul(db, y), tf.matmul(db, x, transpose_a=True)]
+      return [_matmul(db, y), _matmul(tf.linalg.matrix_transpose(db), x)]
     return [db * y, db * x]
+
+
+def _matmul(x: tf.Tensor, y: tf.Tensor, **transposed: bool) -> tf.Tensor:
+  """Multiplies x [b, h, m, k] by y, as one product of matrices if y is shared.
+
+  For x [b, 1, m, k] and y [1, 1, k, n], TensorFlow 2.21's oneDNN would write
+  beyond its arrays (https://github.com/tensorflow/tensorflow/issues/117700).
+  """
+  if y.shape[:2] != [1, 1]:
+    return tf.matmul(x, y, **transposed)
+  b, h, m, k = x.shape
+  z = tf.matmul(tf.reshape(x, [b * h * m, k]), y[0, 0], **transposed)
+  return tf.reshape(z, [b, h, m, z.shape[-1]])
 
 
 class _Kernel(NamedTuple):

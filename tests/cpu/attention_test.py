@@ -5,6 +5,7 @@ import itertools
 import mesh_tensorflow as mtf
 import numpy as np
 import pytest
+import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer_layers
 
 from synth_mtf.core.logits import InnerProduct, Scaled, add
@@ -227,6 +228,21 @@ def test_a_mesh_may_split_the_batch_and_the_heads(
 ):
   monkeypatch.setattr(tiles, '_TILE', 3 * LENGTH * BATCH)
   check(way, names, MESHES[mesh])
+
+
+@pytest.mark.parametrize('name', ['rows of a table', 'columns of a table'])
+def test_no_product_is_one_that_tensorflow_gets_wrong(monkeypatch, name):
+  """With one head, 2.21's oneDNN would write beyond the product's arrays."""
+  of = tf.matmul
+
+  def matmul(x, y, **transposed):
+    if x.shape.ndims == 4 and y.shape[:2] == [1, 1]:
+      assert x.shape[0] == 1 or x.shape[1] > 1
+    return of(x, y, **transposed)
+
+  monkeypatch.setattr(tf, 'matmul', matmul)
+  mesh = harness.Mesh('all:4', 'heads:all')
+  check('each', [name], mesh)
 
 
 ROWS = np.array([[1] * 5 + [2] * 4 + [0] * 3, [1] * 9 + [0] * 3])
