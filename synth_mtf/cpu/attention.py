@@ -228,17 +228,16 @@ class _Part(NamedTuple):
     return [db * y, db * x]
 
 
-def _matmul(x: tf.Tensor, y: tf.Tensor, **transposed: bool) -> tf.Tensor:
+def _matmul(x: tf.Tensor, y: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
   """Multiplies x [b, h, m, k] by y, as one product of matrices if y is shared.
 
   For x [b, 1, m, k] and y [1, 1, k, n], TensorFlow 2.21's oneDNN would write
   beyond its arrays (https://github.com/tensorflow/tensorflow/issues/117700).
   """
   if y.shape[:2] != [1, 1]:
-    return tf.matmul(x, y, **transposed)
-  b, h, m, k = x.shape
-  z = tf.matmul(tf.reshape(x, [b * h * m, k]), y[0, 0], **transposed)
-  return tf.reshape(z, [b, h, m, z.shape[-1]])
+    return tf.matmul(x, y, transpose_b=transpose_b)
+  matrix = 'nk' if transpose_b else 'kn'
+  return tf.einsum(f'bhmk,{matrix}->bhmn', x, y[0, 0])
 
 
 class _Kernel(NamedTuple):
