@@ -5,7 +5,6 @@ its metrics.json. `synth-mtf replay` compares them with this machine.
 """
 
 import datetime
-import functools
 import importlib.metadata
 import json
 import os
@@ -110,7 +109,6 @@ def data_differences(run: Run) -> Iterator[str]:
       yield f'data of {task}, {split}: {digest} there, {found} here'
 
 
-@functools.cache
 def _versions() -> dict[str, str]:
   installed = {
     package.metadata['Name']: package.version
