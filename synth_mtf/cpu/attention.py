@@ -228,7 +228,9 @@ class _Part(NamedTuple):
     return [db * y, db * x]
 
 
-def _matmul(x: tf.Tensor, y: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
+def _matmul(
+  x: tf.Tensor, y: tf.Tensor, *, transpose_b: bool = False
+) -> tf.Tensor:
   """Multiplies x [b, h, m, k] by y, as one product of matrices if y is shared.
 
   For x [b, 1, m, k] and y [1, 1, k, n], TensorFlow 2.21's oneDNN would write
