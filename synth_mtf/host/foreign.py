@@ -40,10 +40,9 @@ _SETTINGS = re.compile(
   r'|synth_mtf\.tasks\.settings\.(data_dir|skip_bad_rows|task_data_dirs|'
   r'vocabulary)'
 )
+# Functions that cannot be left halfway: gin would confuse its scopes.
 _ENTERING = {'config_scope', '__enter__', '__exit__'}
 _MOST_SECONDS = 10  # of the processor; T5's largest model takes three
-_configured = ''  # the text that `parse` read last
-_endless: dict[str, str] = {}  # texts that took longer, and what it said
 
 
 def read(path: str) -> Optional[str]:
@@ -62,10 +61,6 @@ def parse(text: str, file: str) -> list[str]:
 
   Raises a UserError if the model needs code that is not ours or the host's.
   """
-  global _configured
-  _configured = text
-  if text in _endless:  # a command builds the same model several times
-    raise UserError(f'{file}: {_endless[text]}')
   # Of a TPU's mesh, a function that is not called here gives the shape.
   skipped, kept = [], ["mesh_tensorflow.transformer.utils.run.mesh_shape = ''"]
   for one in gin_files.statements(text, file):
@@ -92,29 +87,23 @@ def parse(text: str, file: str) -> list[str]:
 @contextlib.contextmanager
 def bounded() -> Iterator[None]:
   """Explains errors of somebody else's model; ends it if it takes forever."""
-  if threading.current_thread() is not threading.main_thread():
-    with models.explained():
-      yield  # only the main thread receives signals
-    return
+  with models.explained(), contextlib.ExitStack() as stack:
+    # Only the main thread receives signals.
+    if threading.current_thread() is threading.main_thread():
+      before = signal.signal(signal.SIGPROF, _end)
+      stack.callback(signal.signal, signal.SIGPROF, before)
+      signal.setitimer(signal.ITIMER_PROF, _MOST_SECONDS, 0.01)
+      stack.callback(signal.setitimer, signal.ITIMER_PROF, 0)
+    yield
 
-  def stop(number: int, frame: Optional[FrameType]) -> None:
-    names = {f.f_code.co_name for f, _ in traceback.walk_stack(frame)}
-    if names & _ENTERING:
-      return  # until the next signal: gin would confuse its scopes
-    _endless[_configured] = (
+
+def _end(_signal: int, frame: Optional[FrameType]) -> None:
+  names = {f.f_code.co_name for f, _ in traceback.walk_stack(frame)}
+  if not names & _ENTERING:  # else wait for the next signal
+    raise UserError(
       f'the model takes more than {_MOST_SECONDS} seconds to build: no real '
       'one has so many layers, heads or references'
     )
-    raise UserError(_endless[_configured])
-
-  before = signal.signal(signal.SIGPROF, stop)
-  signal.setitimer(signal.ITIMER_PROF, _MOST_SECONDS, 0.01)
-  try:
-    with models.explained():
-      yield
-  finally:
-    signal.setitimer(signal.ITIMER_PROF, 0)
-    signal.signal(signal.SIGPROF, before)
 
 
 def _describes_model(one: Any, place: str) -> bool:

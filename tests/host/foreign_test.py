@@ -133,15 +133,11 @@ def test_a_model_that_takes_forever(tmp_path, monkeypatch, text):
   (run,) = runs.read(str(tmp_path / 'run'))
   begun = time.process_time()
   assert run.label == 'run'
-  ended = time.process_time()
-  assert ended - begun < 10
-  with pytest.raises(UserError, match='operative_config.gin: .* more than 1 s'):
-    run.configure()  # and every other part of a command
-  assert time.process_time() - ended < 1
+  assert 'more than 1 s' in run.fault
+  assert time.process_time() - begun < 10
 
 
 def test_a_model_that_is_ended_leaves_no_scope(monkeypatch):
-  monkeypatch.setattr(foreign, '_endless', {})
   monkeypatch.setattr(foreign, '_MOST_SECONDS', 0.01)
   for _ in range(50):
     with contextlib.suppress(UserError), foreign.bounded():
