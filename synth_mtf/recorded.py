@@ -9,5 +9,7 @@ from synth_mtf.run import recording
 
 RECORDER = recording.Recorder()
 patches.evaluate_with(
-  RECORDER.get_estimator, RECORDER.eval_model, recording.write_lines
+  get_estimator=RECORDER.get_estimator,
+  eval_model=RECORDER.eval_model,
+  write_lines_to_file=recording.write_lines,
 )

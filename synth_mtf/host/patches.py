@@ -5,7 +5,9 @@ The host's files are not changed. This module does not import TensorFlow, since
 """
 
 import functools
+import importlib
 import importlib.util
+import os
 import sys
 import types
 from collections.abc import Callable
@@ -13,7 +15,25 @@ from contextlib import AbstractContextManager
 from typing import Any, Optional
 from unittest import mock
 
-from synth_mtf.host import estimator
+# What tensorflow-estimator imports and newer releases of TensorFlow lack:
+# modules, and the names that it needs in them while it is imported.
+MISSING: dict[str, tuple[str, ...]] = {
+  # Estimators under a distribution strategy; Mesh-TensorFlow has meshes.
+  'tensorflow.python.distribute.estimator_training': (),
+  # Embedding tables in a TPU's memory, for recommender models.
+  'tensorflow.python.tpu.tpu_embedding': (
+    'AdagradParameters',
+    'AdamParameters',
+    'FtrlParameters',
+    'MomentumParameters',
+    'ProximalAdagradParameters',
+    'RMSPropParameters',
+    'StochasticGradientDescentParameters',
+  ),
+  'tensorflow.python.tpu.tpu_embedding_gradient': (),
+  # What saves a checkpoint when a TPU is about to go; switched off below.
+  'tensorflow.python.tpu.session_support': (),
+}
 
 
 def prepare_host() -> None:
@@ -36,7 +56,39 @@ def prepare_host() -> None:
   if not hasattr(ops, name):
     setattr(ops, name, getattr(tensor_conversion_registry, name))
 
-  estimator.restore()
+  restore_estimator()
+
+
+def restore_estimator() -> None:
+  """Puts Estimator, which Mesh-TensorFlow trains with, back into TensorFlow.
+
+  TensorFlow 2.16 dropped it. The last release of the package
+  tensorflow-estimator, 2.15, still works if it finds the names in `MISSING`,
+  none of which Mesh-TensorFlow uses.
+  """
+  import tensorflow as tf
+  import tensorflow.compat.v1 as tf1
+  from tensorflow.python.util import tf_export
+
+  if hasattr(tf1, 'estimator'):
+    return
+  # The decorator of Estimator's public names looks for this.
+  api = tf_export.TENSORFLOW_API_NAME
+  vars(tf_export).setdefault('ESTIMATOR_API_NAME', api)
+  for name, classes in MISSING.items():
+    if not importlib.util.find_spec(name):
+      stand_in = types.ModuleType(
+        name, 'Stands in for what TensorFlow dropped.'
+      )
+      vars(stand_in).update({c: type(c, (), {}) for c in classes})
+      sys.modules[name] = stand_in
+  os.environ.setdefault('TF_TPU_GRACEFUL_SHUTDOWN_MODE', '')
+  estimator = importlib.import_module('tensorflow_estimator._api.v1.estimator')
+  vars(tf)['estimator'] = vars(tf1)['estimator'] = estimator
+  for name in ('tpu_config', 'tpu_estimator'):  # imported by Mesh-TensorFlow
+    sys.modules[f'tensorflow.python.tpu.{name}'] = importlib.import_module(
+      f'tensorflow_estimator.python.estimator.tpu.{name}'
+    )
 
 
 def find_packaged_gin_files() -> None:
@@ -67,10 +119,15 @@ def separate_gin() -> Callable[[], AbstractContextManager[Any]]:
   """
   import gin
 
-  state: dict[str, Any] = {'_IMPORTS': set(), '_CONFIG_IS_LOCKED': False}
-  for name in ('_CONFIG', '_OPERATIVE_CONFIG', '_SINGLETONS'):
-    state[name] = {}
-  return functools.partial(mock.patch.multiple, gin.config, **state)
+  return functools.partial(
+    mock.patch.multiple,
+    gin.config,
+    _CONFIG={},
+    _OPERATIVE_CONFIG={},
+    _SINGLETONS={},
+    _IMPORTS=set(),
+    _CONFIG_IS_LOCKED=False,
+  )
 
 
 def before_each_run(check: Callable[[str, Optional[str]], None]) -> None:
@@ -94,17 +151,11 @@ def before_each_run(check: Callable[[str, Optional[str]], None]) -> None:
       vars(module)['utils'] = checked
 
 
-def evaluate_with(
-  get_estimator: Callable[..., Any],
-  eval_model: Callable[..., None],
-  write_lines_to_file: Callable[..., None],
-) -> None:
+def evaluate_with(**functions: Callable[..., Any]) -> None:
   """Replaces T5's evaluation functions, since it has no hook for results."""
   from mesh_tensorflow.transformer import utils
 
-  utils.get_estimator = get_estimator
-  utils.eval_model = eval_model
-  utils.write_lines_to_file = write_lines_to_file
+  vars(utils).update(functions)
 
 
 def savers_are(saver: type) -> AbstractContextManager[Any]:

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf.host import estimator
+from synth_mtf.host import patches
 from tests.checkout import run
 
 pytestmark = pytest.mark.skipif(
@@ -50,7 +50,7 @@ print(json.dumps({name: sorted(names) for name, names in misses.items()}))
 def test_what_is_restored_is_what_the_package_misses():
   """Otherwise a stand-in is no longer needed, or one more is."""
   misses = json.loads(run(sys.executable, '-c', LOOK).stdout)
-  restored = {name: sorted(names) for name, names in estimator.MISSING.items()}
+  restored = {name: sorted(names) for name, names in patches.MISSING.items()}
   assert restored == misses
 
 
