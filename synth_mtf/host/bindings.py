@@ -61,9 +61,7 @@ def bindings() -> Iterator[Binding]:
 
 def macro_of(raw: Any) -> str:
   """Returns the name of the macro that a value refers to, or ''."""
-  if not isinstance(raw, gin.config.ConfigurableReference):
-    return ''
-  name, _, selector = raw.scoped_selector.rpartition('/')
+  name, _, selector = getattr(raw, 'scoped_selector', '').rpartition('/')
   return name if selector in ('gin.macro', 'macro') else ''
 
 

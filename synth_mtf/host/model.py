@@ -127,30 +127,25 @@ def build(
   return ConfiguredModel(model, graph, mtf_graph)
 
 
-@contextlib.contextmanager
-def explained(model: Optional[Transformer] = None) -> Iterator[None]:
+def explained(
+  model: Optional[Transformer] = None,
+) -> contextlib.AbstractContextManager[None]:
   """Replaces every exception of the host with a `UserError`.
 
   The message names the layer that failed, and its gin bindings.
   """
-  try:
-    with errors.explained():
-      yield
-  except UserError:
-    raise
-  except Exception as error:
-    raise UserError(_explain(error, model)) from error
+  return errors.explained(functools.partial(_explain, model))
 
 
-def _explain(error: Exception, model: Optional[Transformer]) -> str:
+def _explain(model: Optional[Transformer], error: BaseException) -> str:
   scopes = {id(layer): scope for scope, layer in layers(model)} if model else {}
   where = ''
   settings: list[bindings.Binding] = []
   for frame, _ in traceback.walk_tb(error.__traceback__):
     called = frame.f_locals.get('self')
     where = scopes.get(id(called), where)
-    names = {kind.__name__ for kind in type(called).__mro__}
-    names.add(frame.f_code.co_name)
+    kinds = type(called).__mro__
+    names = {frame.f_code.co_name, *(kind.__name__ for kind in kinds)}
     settings = [
       b for b in _settings() if b.selector.rpartition('.')[2] in names
     ] or settings
