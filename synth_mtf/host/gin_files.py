@@ -10,16 +10,9 @@ import gin.config_parser
 import mesh_tensorflow.transformer
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import errors, patches
-from synth_mtf.paths import gin_path
+from synth_mtf.host import errors
 
 _MOST_CHARACTERS = 2**20  # no configuration comes close
-
-
-def make_readable() -> None:
-  """Adds our folder to gin's search path."""
-  _search(gin_path())
-  patches.find_packaged_gin_files()
 
 
 def parse(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
@@ -32,8 +25,9 @@ def parse(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
   from t5.models import mesh_transformer  # takes seconds to import
 
   gin.clear_config()
-  make_readable()
-  _search(str(pathlib.Path(mesh_transformer.__file__).parent / 'gin'))
+  t5s = str(pathlib.Path(mesh_transformer.__file__).parent / 'gin')
+  if t5s not in gin.config._LOCATION_PREFIXES:
+    gin.add_config_file_search_path(t5s)
   host = pathlib.Path(mesh_tensorflow.transformer.__file__).parent
   logging.disable(logging.ERROR)  # gin logs each file that it looks for
   try:
@@ -94,8 +88,3 @@ class _AsWritten(gin.config_parser.ParserDelegate):
 
   def macro(self, name: str) -> Written:
     return Written(f'%{name}')
-
-
-def _search(folder: str) -> None:
-  if folder not in gin.config._LOCATION_PREFIXES:
-    gin.add_config_file_search_path(folder)
