@@ -11,18 +11,19 @@ import mesh_tensorflow as mtf
 from synth_mtf.baselines import ConvReluDense, Linformer
 from synth_mtf.checkpoints.comparison import warm_start
 from synth_mtf.cpu import EmbeddingByIndex, FeedForward
-from synth_mtf.host import gin_files
+from synth_mtf.host import patches
 from synth_mtf.layer.attention import SyntheticAttention
 from synth_mtf.layer.enc_dec_attention import (
   EncDecAttention as DotProductEncDecAttention,
 )
 from synth_mtf.layer.enc_dec_attention import SyntheticEncDecAttention
-from synth_mtf.layer.replacement import ReplacingLayerStack
 from synth_mtf.layer.stacks import (
+  ReplacingLayerStack,
   cross_attention,
   feed_forward,
   self_attention,
 )
+from synth_mtf.paths import gin_path
 from synth_mtf.synthesizers import *  # noqa: F403
 from synth_mtf.synthesizers import FUNCTIONS
 from synth_mtf.synthesizers.base import SynthesizingFunction
@@ -53,7 +54,8 @@ __all__ = [  # noqa: PLE0604
 Adafactor = gin.external_configurable(
   mtf.optimize.AdafactorOptimizer, 'Adafactor', module='synth_mtf'
 )
-gin_files.make_readable()
+gin.add_config_file_search_path(gin_path())
+patches.find_packaged_gin_files()
 
 
 def load(

@@ -1,15 +1,36 @@
-"""Makes the layer for each slot of T5's stacks.
+"""Puts layers into T5's stacks.
 
-`gin/layers/stacks.gin` lists the slots, so that you can bind the layer of one
-slot without naming the layers of the others.
+`gin/layers/stacks.gin` lists the slots of a block, so that you can bind the
+layer of one slot without naming the layers of the others. `ReplacingLayerStack`
+puts SyntheticAttention in the place of mesh_tensorflow's own Synthesizer.
 """
 
-from typing import Callable, Optional
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, Optional
 
 import gin
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
+from synth_mtf.errors import ConfigurationError
+from synth_mtf.layer.attention import SyntheticAttention
+from synth_mtf.layer.refusals import check_option
+from synth_mtf.synthesizers.base import SynthesizingFunction
+from synth_mtf.synthesizers.dense import Dense
+from synth_mtf.synthesizers.dot_product import DotProduct
+from synth_mtf.synthesizers.random import Random
+
 MakeLayer = Callable[[], transformer.TransformerLayer]
+
+# The functions and the mixing of each `synthesize_mode`.
+MODES: Mapping[str, tuple[Sequence[type[SynthesizingFunction]], str]] = {
+  'random': ([Random], 'sum'),
+  'random_plus': ([Random, DotProduct], 'sum'),
+  'random_plus_alpha': ([Random, DotProduct], 'layer_sigmoid'),
+  'dense_minus': ([Dense], 'sum'),
+  'dense_plus': ([Dense, DotProduct], 'sum'),
+  'dense_plus_alpha': ([Dense, DotProduct], 'layer_sigmoid'),
+}
 
 
 @gin.configurable(module='synth_mtf')
@@ -40,3 +61,41 @@ def feed_forward(
 ) -> transformer.TransformerLayer:
   """Makes the feed-forward layer, by default T5's."""
   return layer()
+
+
+@gin.configurable(module='synth_mtf')
+class ReplacingLayerStack(transformer.LayerStack):
+  """T5's stack, with our layer in the place of each Synthesizer.
+
+  Our layer has the settings of the one it replaces; with `Random` and `Dense`
+  as in `gin/layers/as_original.gin`, also its parameters. Arguments are those
+  of `transformer.LayerStack`.
+
+  Raises:
+    ConfigurationError: if a mode is unknown, or "factorized".
+  """
+
+  def __init__(
+    self, layers: Sequence[transformer.TransformerLayer], **kwargs: Any
+  ) -> None:
+    super().__init__([replaced(layer) for layer in layers], **kwargs)
+
+
+def replaced(layer: Any) -> transformer.TransformerLayer:
+  """Returns our layer for a Synthesizer, and any other layer itself."""
+  if not isinstance(layer, transformer_layers.Synthesizer):
+    return layer
+  mode = layer.synthesize_mode
+  if mode == 'factorized':
+    raise ConfigurationError(
+      "Synthesizer.synthesize_mode = 'factorized' gives all queries the same "
+      'logits, and our layer has no such mode. The FR of the paper is '
+      'variants/factorized_random.gin'
+    )
+  check_option('Synthesizer', 'synthesize_mode', mode, MODES)
+  functions, mixing = MODES[mode]
+  names = inspect.signature(transformer_layers.SelfAttention).parameters
+  settings = {name: getattr(layer, name) for name in names}
+  ours = SyntheticAttention(functions, mixing, **settings)
+  ours.set_name(layer.name)
+  return ours

@@ -8,7 +8,7 @@ from mesh_tensorflow.transformer import transformer, transformer_layers
 from synth_mtf.host import model
 from synth_mtf.layer.base import AttentionLayer
 from synth_mtf.layer.enc_dec_attention import SyntheticEncDecAttention
-from synth_mtf.layer.replacement import MODES, replaced
+from synth_mtf.layer.stacks import MODES, replaced
 from synth_mtf.layer.synthetic import SyntheticLayer
 
 _CONVOLUTIONS = {
