@@ -51,15 +51,7 @@ class SyntheticEncDecAttention(
 
   def make_functions(self, makers: Any) -> list[SynthesizingFunction]:
     with gin.config_scope(CROSS_ATTENTION_SCOPE):
-      functions = super().make_functions(makers)
-    for function in functions:
-      if function.self_attention_only:
-        raise ConfigurationError(
-          f'SyntheticEncDecAttention.synthesizers: {type(function).__name__} '
-          'is for self-attention, where queries and keys are tokens of one '
-          'sequence; bind another function'
-        )
-    return functions
+      return super().make_functions(makers)
 
   def call(
     self,

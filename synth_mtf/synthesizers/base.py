@@ -20,6 +20,8 @@ _HOST_MAX_LENGTH = 512  # T5's default
 # scope of the stack: `decoder/cross/Random.max_length`.
 CROSS_ATTENTION_SCOPE = 'cross'
 
+_BY_SCOPE: dict[str, type['SynthesizingFunction']] = {}
+
 
 class SynthesizingFunction(abc.ABC):
   """S(X): computes alignment logits, with or without the layer's input.
@@ -35,14 +37,12 @@ class SynthesizingFunction(abc.ABC):
     position_axes: the axes of each variable that are positions and have the
       size `max_length`.
     layer_variables: variables of the layer that only this function uses.
-    self_attention_only: whether queries and keys must be in one sequence.
     unshaped: hyperparameters that affect the result but no variable's shape.
   """
 
   last_factors: ClassVar[tuple[str, ...]] = ()
   position_axes: ClassVar[Mapping[str, tuple[int, ...]]] = {}
   layer_variables: ClassVar[tuple[str, ...]] = ()
-  self_attention_only: ClassVar[bool] = False
   unshaped: ClassVar[tuple[str, ...]] = ()
 
   @property
@@ -66,18 +66,20 @@ class SynthesizingFunction(abc.ABC):
       shares them among the examples.
     """
 
-  def require_positive(self, *arguments: str) -> None:
-    """Rejects sizes below 1; None, which stands for a default, is valid."""
-    for argument in arguments:
-      value = getattr(self, argument)
-      if value is not None and value < 1:
+  def check_sizes(self) -> None:
+    """Rejects whole numbers below 1: all of them are sizes."""
+    for name, value in vars(self).items():
+      if type(value) is int and value < 1:
         raise ConfigurationError(
-          f'{type(self).__name__}.{argument} = {value}: expected at least 1'
+          f'{type(self).__name__}.{name} = {value}: expected at least 1'
         )
 
   @property
   def scope(self) -> str:
     return scope_of(type(self))
+
+  def __init_subclass__(cls) -> None:
+    _BY_SCOPE.setdefault(scope_of(cls), cls)
 
 
 def described(function: SynthesizingFunction) -> str:
@@ -95,13 +97,7 @@ def scope_of(function: type[SynthesizingFunction]) -> str:
 
 def function_of(scope: str) -> Optional[type[SynthesizingFunction]]:
   """Returns the class of a variable scope (`random`, `random_1`), if any."""
-  name = re.sub(r'_\d+$', '', scope)
-  functions: list[Any] = SynthesizingFunction.__subclasses__()
-  for function in functions:  # the loop appends their subclasses
-    if scope_of(function) == name:
-      return function
-    functions.extend(function.__subclasses__())
-  return None
+  return _BY_SCOPE.get(re.sub(r'_\d+$', '', scope))
 
 
 @dataclasses.dataclass(eq=False)
@@ -121,7 +117,7 @@ class Table(SynthesizingFunction):
     limit_of_keys: the gin binding that sets M.
 
   Raises:
-    ConfigurationError: if a length is out of range.
+    ConfigurationError: if a length, or a size of a subclass, is out of range.
   """
 
   # __post_init__ replaces None by the default.
@@ -131,23 +127,21 @@ class Table(SynthesizingFunction):
   limit_of_keys: str = dataclasses.field(init=False)
 
   def __post_init__(self) -> None:
-    name = type(self).__name__
-    self.require_positive('max_length', 'memory_max_length')
-    scopes = gin.current_scope()
+    self.check_sizes()
+    name, scopes = type(self).__name__, gin.current_scope()
     if self.max_length is None:
       self.max_length = host_max_length()
     if self.memory_max_length is None and CROSS_ATTENTION_SCOPE in scopes:
       stacks = ['encoder' if s == 'decoder' else s for s in scopes]
       with gin.config_scope(stacks):
         self.memory_max_length = host_max_length()
+    self.limit_of_keys = '/'.join([*scopes, f'{name}.memory_max_length'])
     if self.memory_max_length is None:
       self.memory_max_length = self.max_length
       self.limit_of_keys = f'{name}.max_length'
-    else:
-      self.limit_of_keys = '/'.join([*scopes, f'{name}.memory_max_length'])
     if self.tile_length is None:
       self.tile_length = self.memory_max_length
-    elif not 1 <= self.tile_length <= self.memory_max_length:
+    if self.tile_length > self.memory_max_length:
       raise ConfigurationError(
         f'{name}.tile_length = {self.tile_length}: expected 1 to '
         f'{self.limit_of_keys} ({self.memory_max_length}); change either'

@@ -40,7 +40,7 @@ class BottleneckDense(SynthesizingFunction):
       ConfigurationError: if r < 1 or `inner` does not make a local function.
     """
     self.bottleneck_size = bottleneck_size
-    self.require_positive('bottleneck_size')
+    self.check_sizes()
     self.inner = inner()
     if not isinstance(self.inner, Local):
       raise ConfigurationError(

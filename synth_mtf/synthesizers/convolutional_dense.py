@@ -35,10 +35,9 @@ class ConvolutionalDense(Local):
   filter_width: int = 3
   relu: bool = True
 
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    self.require_positive('filter_width')
-    self.filter_dim = mtf.Dimension('filter_width', self.filter_width)
+  @property
+  def filter_dim(self) -> mtf.Dimension:
+    return mtf.Dimension('filter_width', self.filter_width)
 
   @property
   def letter(self) -> str:

@@ -47,11 +47,8 @@ class FactorizedDense(Table):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    self.require_positive('key_value_size')
     columns = self.tile_length
-    if self.factors is None:
-      self.factors = most_square(columns)
-    factors = self.factors = tuple(self.factors)
+    factors = self.factors = tuple(self.factors or most_square(columns))
     if len(factors) != 2 or min(factors) < 1 or math.prod(factors) != columns:
       raise ConfigurationError(
         f'FactorizedDense.factors = {factors}: expected (a, b) with '
@@ -62,8 +59,7 @@ class FactorizedDense(Table):
   def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
     """Computes the outer product of A and B as one row of N columns."""
     self.check_lengths(call, queries=False)
-    size = self.key_value_size or call.kv_dim.size
-    d_kv = mtf.Dimension('d_kv', size)
+    d_kv = mtf.Dimension('d_kv', self.key_value_size or call.kv_dim.size)
     hidden = mtf.cast(relu_layer(call, d_kv, self.use_bias), call.logits_dtype)
 
     def factor(dim: mtf.Dimension) -> mtf.Tensor:

@@ -31,10 +31,6 @@ class FactorizedRandom(Table):
   last_factors = ('R2',)
   position_axes = {'R1': (-2,), 'R2': (-2,)}
 
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    self.require_positive('rank')
-
   def logits(
     self, call: LayerCall, alpha: Optional[mtf.Tensor]
   ) -> InnerProduct:

@@ -11,7 +11,7 @@ from synth_mtf.core.context import row_sequence_id
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import weighted
 from synth_mtf.errors import ConfigurationError, nearest
-from synth_mtf.synthesizers.base import Table
+from synth_mtf.synthesizers.base import CROSS_ATTENTION_SCOPE, Table
 
 _OFFSETS = {'current': 0, 'previous': -1, 'next': 1}
 PATTERNS = (*_OFFSETS, 'left', 'right', 'start', 'end')
@@ -37,7 +37,6 @@ class FixedPatterns(Table):
   """
 
   letter = 'Patterns'
-  self_attention_only = True
   unshaped = ('patterns',)
 
   def __init__(
@@ -52,9 +51,16 @@ class FixedPatterns(Table):
       max_length: N. Default: the host's `Unitransformer.max_length` (512).
 
     Raises:
-      ConfigurationError: if a pattern is unknown or none is given.
+      ConfigurationError: if a pattern is unknown or none is given, and in
+        cross-attention.
     """
     super().__init__(max_length)
+    if CROSS_ATTENTION_SCOPE in gin.current_scope():
+      raise ConfigurationError(
+        'FixedPatterns is for self-attention, where queries and keys are '
+        'tokens of one sequence; bind another function to '
+        'SyntheticEncDecAttention.synthesizers'
+      )
     unknown = [name for name in patterns if name not in PATTERNS]
     if unknown or not patterns:
       raise ConfigurationError(

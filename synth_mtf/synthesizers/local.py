@@ -36,10 +36,6 @@ class Local(Table):
   last_factors = ('W2', 'b2')
   position_axes = {'W2': (-1,), 'b2': (-1,)}
 
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    self.require_positive('key_value_size')
-
   @abc.abstractmethod
   def hidden(self, call: LayerCall) -> mtf.Tensor:
     """Computes h(X), [batch..., length, heads, *summed_dims], of variance 1."""
