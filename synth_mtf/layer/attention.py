@@ -26,16 +26,13 @@ class SyntheticAttention(SyntheticLayer):
   @property
   def label(self) -> str:
     """The model's name in tables: "Syn (R+V)", and "T5 (V)" for T5 itself."""
-    letters = self.letters
-    if letters == DotProduct.letter and self.normalize is not None:
-      return f'T5 ({letters})'
-    differences = []  # from the paper
-    if self.mixing != 'softmax' and len(self.synthesizers) > 1:
-      differences.append(self.mixing)
-    if self.index_by != 'position':
-      differences.append(f'by {self.index_by}')
-    kind = 'Syn' if self.normalize is not None else 'MLP-Mixer'
-    return ', '.join([f'{kind} ({letters})', *differences])
+    kind = 'T5' if self.letters == DotProduct.letter else 'Syn'
+    if self.normalize is None:
+      kind = 'MLP-Mixer'
+    is_other = self.mixing != 'softmax' and len(self.synthesizers) > 1
+    mixing = f', {self.mixing}' if is_other else ''
+    index = '' if self.index_by == 'position' else f', by {self.index_by}'
+    return f'{kind} ({self.letters}){mixing}{index}'
 
   def relative_position_bias(self, call: LayerCall) -> list[mtf.Tensor]:
     """Returns the host's bias; with 'bias_shared', all layers share one."""

@@ -10,6 +10,7 @@ from synth_mtf.core.dimensions import parts
 from synth_mtf.errors import ConfigurationError, nearest
 
 _UNSUPPORTED = (
+  'attention_func',
   'keep_query_heads_dims',
   'use_hyperprompt',
   'hyperprompt_length_encoder',
@@ -58,10 +59,11 @@ def check_settings(
   """Rejects settings of SelfAttention that our layers do not support."""
   owner = type(layer).__name__
   unknown = sorted(set(layer.attention_kwargs) - _ATTENTION_KWARGS)
-  faults = [f'attention_kwargs[{name!r}]' for name in unknown]
-  if layer.attention_func is not None:
-    faults.append(f'attention_func = {layer.attention_func!r}')
-  faults.extend(name for name in _UNSUPPORTED if getattr(layer, name))
+  found = {name: getattr(layer, name) for name in _UNSUPPORTED}
+  faults = [
+    *(f'attention_kwargs[{name!r}]' for name in unknown),
+    *(f'{name} = {value!r}' for name, value in found.items() if value),
+  ]
   if faults:
     raise ConfigurationError(
       f'{owner} does not support SelfAttention.'

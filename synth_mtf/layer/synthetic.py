@@ -1,7 +1,6 @@
 """SyntheticLayer, the base class of layers with a synthesized alignment."""
 
 import abc
-import collections
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
@@ -87,16 +86,20 @@ class SyntheticLayer(AttentionLayer):
     return '+'.join(function.letter for function in self.synthesizers)
 
   def attend(self, call: LayerCall) -> mtf.Tensor:
-    alphas = _make_alphas(call, len(self.synthesizers), self.mixing)
-    terms = _mixture(call, self.synthesizers, alphas)
+    functions = self.synthesizers
+    alphas = _make_alphas(call, len(functions), self.mixing)
+    terms: list[Term] = []
+    for scope, function, alpha in zip(scopes(functions), functions, alphas):
+      with tf.variable_scope(scope):
+        terms.append(function.logits(call, alpha))  # alpha_i S_i(X)
     logits = add(call, terms + self.relative_position_bias(call))
     visibility = self.visibility(call)
     recording.record(self, call, logits, visibility, alphas)
-    given = call, logits, visibility, call.values
     dropout = self.weight_dropout(call.context)
+    given = call, logits, visibility, call.values, dropout
     if self.normalize is None:
-      return unnormalized_average(*given, dropout)
-    return softmax_average(*given, dropout, self.z_loss(call.context))
+      return unnormalized_average(*given)
+    return softmax_average(*given, self.z_loss(call.context))
 
   def table_index(self, context: transformer.Context) -> TableIndex:
     if self.index_by == 'position' or context.mode == 'incremental':
@@ -111,20 +114,13 @@ class SyntheticLayer(AttentionLayer):
 
   def make_functions(self, makers: Any) -> list[SynthesizingFunction]:
     """Calls each maker; `makers` is whatever value gin binds."""
-    owner = type(self).__name__
-    makers = list(makers) if isinstance(makers, Sequence) else [makers]
-    faults = [m for m in makers if not callable(m)]
-    if not makers or faults:
+    makers = makers if isinstance(makers, Sequence) else [makers]
+    made = [make() if callable(make) else None for make in makers]
+    functions = [one for one in made if isinstance(one, SynthesizingFunction)]
+    if not functions or len(functions) < len(makers):
       raise ConfigurationError(
-        f'{owner}.synthesizers = {faults or makers}: expected a list of at '
+        f'{type(self).__name__}.synthesizers = {makers}: expected a list of at '
         'least one synthesizing function, as in [@Random, @DotProduct]'
-      )
-    functions = [make() for make in makers]
-    others = [f for f in functions if not isinstance(f, SynthesizingFunction)]
-    if others:
-      raise ConfigurationError(
-        f'{owner}.synthesizers made {others}: expected instances of '
-        'SynthesizingFunction'
       )
     return functions
 
@@ -167,25 +163,8 @@ def mixture_weights(
   return e / e.sum(axis=0)
 
 
-def _mixture(
-  call: LayerCall,
-  functions: Sequence[SynthesizingFunction],
-  alphas: Sequence[Optional[mtf.Tensor]],
-) -> list[Term]:
-  """Computes alpha_i S_i(X), each in the variable scope of its function."""
-  terms = []
-  for scope, function, alpha in zip(scopes(functions), functions, alphas):
-    with tf.variable_scope(scope):
-      terms.append(function.logits(call, alpha))
-  return terms
-
-
 def scopes(functions: Sequence[SynthesizingFunction]) -> list[str]:
   """Returns a variable scope for each function: random, random_1, dense..."""
-  seen: collections.Counter[str] = collections.Counter()
-  names = []
-  for function in functions:
-    count = seen[function.scope]
-    names.append(f'{function.scope}_{count}' if count else function.scope)
-    seen[function.scope] += 1
-  return names
+  names = [function.scope for function in functions]
+  counts = [names[:i].count(name) for i, name in enumerate(names)]
+  return [f'{name}_{n}' if n else name for name, n in zip(names, counts)]

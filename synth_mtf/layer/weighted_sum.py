@@ -49,11 +49,9 @@ class Dropout:
     """Drops values per key and head: [..., memory_length, heads, d_kv]."""
     if self.rate == 0:
       return values
-    missing = [d for d in call.heads if d not in values.shape.dims]
-    if missing:
-      values = mtf.broadcast(
-        values, mtf.Shape(values.shape.dims[:-1] + missing + [call.kv_dim])
-      )
+    others = values.shape.dims[:-1]
+    missing = [d for d in call.heads if d not in others]
+    values = mtf.broadcast(values, mtf.Shape([*others, *missing, call.kv_dim]))
     return self._dropout(values, {*self.broadcast_dims, call.kv_dim})
 
   def average(

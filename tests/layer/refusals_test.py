@@ -20,7 +20,7 @@ REFUSED = [
   ({'use_hyperprompt': True}, r'SelfAttention\.use_hyperprompt'),
   (
     {'keep_query_heads_dims': True},
-    r'SelfAttention\.keep_query_heads_dims; remove',
+    r'SelfAttention\.keep_query_heads_dims = True; remove',
   ),
   *(
     ({setting: 3}, rf'SelfAttention\.{setting}')
@@ -60,9 +60,9 @@ SELF_ATTENTION = [
     ({'synthesizers': makers}, rf'SyntheticAttention\.synthesizers {message}')
     for makers, message in (
       ([], r'= \[\].*at least one'),
-      ([synth_mtf.DotProduct, 'Random'], r"= \['Random'\].*function"),
+      ([synth_mtf.DotProduct, 'Random'], r"= \[.*, 'Random'\].*function"),
       (synth_mtf.DotProduct(), '= .*expected a list'),
-      ([dict], r'made \[\{\}\].*SynthesizingFunction'),
+      ([dict], r"= \[<class 'dict'>\].*function"),
     )
   ),
 ]
