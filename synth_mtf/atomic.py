@@ -81,15 +81,13 @@ def check_replaceable(path: str, mark: str) -> None:
   if tf.io.gfile.isdir(path) or not tf.io.gfile.isdir(folder):
     raise UserError(f'--out {path}: expected a file, in a folder that exists')
   check_writable(folder, '--out')
-  if not tf.io.gfile.exists(path):
-    return
-  with tf.io.gfile.GFile(path, 'rb') as stream:
-    beginning = stream.read(1000)
-  if mark.encode() not in beginning:
-    raise UserError(
-      f'--out {path} exists and is not a file of this command; it was not '
-      'changed. Give another name, or move it away.'
-    )
+  if tf.io.gfile.exists(path):
+    with tf.io.gfile.GFile(path, 'rb') as stream:
+      if mark.encode() not in stream.read(1000):
+        raise UserError(
+          f'--out {path} exists and is not a file of this command; it was not '
+          'changed. Give another name, or move it away.'
+        )
 
 
 @contextlib.contextmanager

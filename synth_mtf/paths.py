@@ -34,20 +34,16 @@ def check_entries(folder: str, written: bool = False) -> None:
   If the folder is `written`, also refuses links in it and below, which lead
   elsewhere; checkpoints alone, which are only replaced, may be links.
   """
-  for place, folders, files in os.walk(folder):
-    for name in [*folders, *files]:
-      path = os.path.join(place, name)
-      is_known = os.path.isfile(path) or os.path.isdir(path)
-      if os.path.exists(path) and not is_known:
-        raise UserError(f'{path} is a pipe or a device: remove it')
-      is_link = os.path.islink(path) and not _OF_A_CHECKPOINT.fullmatch(name)
-      if written and is_link:
-        raise UserError(
-          f'{path} is a link to {os.readlink(path)}, which this run would '
-          'write to: replace it with what it links to, or remove it'
-        )
-    if not written:
-      break
+  for path in pathlib.Path(folder).glob('**/*' if written else '*'):
+    is_known = os.path.isfile(path) or os.path.isdir(path)
+    if os.path.exists(path) and not is_known:
+      raise UserError(f'{path} is a pipe or a device: remove it')
+    is_replaced = _OF_A_CHECKPOINT.fullmatch(path.name)
+    if written and os.path.islink(path) and not is_replaced:
+      raise UserError(
+        f'{path} is a link to {os.readlink(path)}, which this run would '
+        'write to: replace it with what it links to, or remove it'
+      )
 
 
 def holds_samples(folder: Optional[str]) -> bool:
