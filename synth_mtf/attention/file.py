@@ -42,7 +42,7 @@ class Stack:
   Attributes:
     weights: [layers, examples or 1, heads, queries, memory].
     logits: B, with the same axes.
-    functions: letters of the functions; empty for the host's layers.
+    functions: letters of the functions; empty if layers differ.
     alpha: [layers, heads, functions]; None if functions are not mixed.
   """
 

@@ -94,8 +94,12 @@ def replaced(layer: Any) -> transformer.TransformerLayer:
     )
   check_option('Synthesizer', 'synthesize_mode', mode, MODES)
   functions, mixing = MODES[mode]
-  names = inspect.signature(transformer_layers.SelfAttention).parameters
-  settings = {name: getattr(layer, name) for name in names}
-  ours = SyntheticAttention(functions, mixing, **settings)
+  ours = SyntheticAttention(functions, mixing, **settings_of(layer))
   ours.set_name(layer.name)
   return ours
+
+
+def settings_of(layer: transformer_layers.SelfAttention) -> dict[str, Any]:
+  """Returns a layer's arguments of SelfAttention."""
+  names = inspect.signature(transformer_layers.SelfAttention).parameters
+  return {name: getattr(layer, name) for name in names}

@@ -11,10 +11,10 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.logits import Term, add
+from synth_mtf.core.logits import Logits, Term, add
 from synth_mtf.core.positions import TableIndex
+from synth_mtf.core.visibility import Visibility
 from synth_mtf.errors import ConfigurationError
-from synth_mtf.layer import recording
 from synth_mtf.layer.base import AttentionLayer
 from synth_mtf.layer.refusals import check_option
 from synth_mtf.layer.weighted_sum import softmax_average, unnormalized_average
@@ -94,7 +94,7 @@ class SyntheticLayer(AttentionLayer):
         terms.append(function.logits(call, alpha))  # alpha_i S_i(X)
     logits = add(call, terms + self.relative_position_bias(call))
     visibility = self.visibility(call)
-    recording.record(self, call, logits, visibility, alphas)
+    self.record(call, logits, visibility, alphas)
     dropout = self.weight_dropout(call.context)
     given = call, logits, visibility, call.values, dropout
     if self.normalize is None:
@@ -107,6 +107,15 @@ class SyntheticLayer(AttentionLayer):
     return TableIndex(
       context.mesh, context.length_dim, self.memory_length(context)
     )
+
+  def record(
+    self,
+    call: LayerCall,
+    logits: Logits,
+    visibility: Visibility,
+    alphas: Sequence[Optional[mtf.Tensor]],
+  ) -> None:
+    """Does nothing; `recording.recorded_by` puts a recorder in its place."""
 
   @abc.abstractmethod
   def relative_position_bias(self, call: LayerCall) -> list[mtf.Tensor]:

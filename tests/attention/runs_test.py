@@ -192,7 +192,7 @@ def test_stacks_and_shapes(path):
   assert found['encoder'].functions == ('R', 'V')
   assert found['encoder'].alpha.shape == (2, HEADS, 2)
   np.testing.assert_allclose(found['encoder'].alpha.sum(-1), 1, rtol=1e-6)
-  assert found['cross'].alpha is None and found['cross'].functions == ()
+  assert found['cross'].alpha is None and found['cross'].functions == ('V',)
   for name, stack in found.items():
     queries, memory = SIDES[name]
     for row in range(2):

@@ -113,10 +113,10 @@ def test_without_a_recorder_nothing_is_computed(member):
       return len(graph.operations)
 
   found: list[Alignment] = []
-  before = transformer_layers.SelfAttention.attention_fn
+  before = transformer_layers.SelfAttention.call
   with contextlib.suppress(ValueError), recorded_by(found.append):
     raise ValueError  # this recorder is no longer active
-  assert transformer_layers.SelfAttention.attention_fn is before
+  assert transformer_layers.SelfAttention.call is before
   without = operations(contextlib.nullcontext())
   assert not found
   assert without < operations(recorded_by(found.append))
