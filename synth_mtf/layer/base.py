@@ -34,6 +34,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
   Attributes:
     packed: whether a row may hold several sequences in training and
       evaluation.
+    index_by: 'position' or 'row', as in `SyntheticLayer`.
     relative_attention_types: the supported kinds of relative position bias.
   """
 
@@ -43,6 +44,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     'bias_shared',
     'contextual',
   )
+  index_by: str = 'position'
 
   def __init__(self, packed: Optional[bool] = None, **kwargs: Any) -> None:
     """Creates a layer.
@@ -79,7 +81,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     self,
     context: transformer.Context,
     x: mtf.Tensor,
-    losses: Optional[list[mtf.Tensor]] = None,
+    _losses: Optional[list[mtf.Tensor]] = None,
   ) -> mtf.Tensor:
     """Calls the layer.
 
@@ -87,7 +89,6 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
       context: the host's Context, in any of its modes.
       x: [batch..., length, d_model], or [batch..., d_model] in incremental
         decoding; zero at padding.
-      losses: passed on to `layer_output_from_attention_output`.
 
     Returns:
       A tensor of the shape of x.
@@ -104,11 +105,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
       kv_dim=self.kv_dim,
       logits_dtype=tf.float32 if float32_logits else context.activation_dtype,
     )
-    projected = call.projections.compute_output(
-      self.attend(call),
-      output_shape=self.expected_attention_output_shape(x, call.projections),
-    )
-    return self.layer_output_from_attention_output(context, projected, losses)
+    return call.projections.compute_output(self.attend(call), x.shape)
 
   def make_params(self, context: transformer.Context) -> Projections:
     """Returns the layer's q, k, v and o, each created on first use."""
@@ -123,7 +120,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
 
   def table_index(self, context: transformer.Context) -> TableIndex:
     dims = context.length_dim, self.memory_length(context)
-    if self.is_packed(context):
+    if self.index_by == 'position' and self.is_packed(context):
       return packed_index(
         *dims, row_sequence_id(context), self.memory_sequence_id(context)
       )

@@ -53,13 +53,8 @@ class SyntheticEncDecAttention(
     with gin.config_scope(CROSS_ATTENTION_SCOPE):
       return super().make_functions(makers)
 
-  def call(
-    self,
-    context: transformer.Context,
-    x: mtf.Tensor,
-    losses: Optional[list[mtf.Tensor]] = None,
-  ) -> mtf.Tensor:
-    """Calls the layer on [batch..., length, d_model] of a decoder.
+  def memory_length(self, context: transformer.Context) -> mtf.Dimension:
+    """Returns the number of the encoder's tokens.
 
     Raises:
       ConfigurationError: if there is no encoder, or its width differs.
@@ -77,9 +72,6 @@ class SyntheticEncDecAttention(
         f'{encoded.shape.dims[-1].size}, the decoder {d_model.size}; set '
         'encoder/Unitransformer.d_model to that of the decoder'
       )
-    return super().call(context, x, losses)
-
-  def memory_length(self, context: transformer.Context) -> mtf.Dimension:
     return context.encoder_length_dim
 
   def memory(self, context: transformer.Context, _x: mtf.Tensor) -> Memory:

@@ -8,11 +8,9 @@ import mesh_tensorflow as mtf
 import numpy as np
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
-from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Logits, Term, add
-from synth_mtf.core.positions import TableIndex
 from synth_mtf.core.visibility import Visibility
 from synth_mtf.errors import ConfigurationError
 from synth_mtf.layer.base import AttentionLayer
@@ -100,13 +98,6 @@ class SyntheticLayer(AttentionLayer):
     if self.normalize is None:
       return unnormalized_average(*given)
     return softmax_average(*given, self.z_loss(call.context))
-
-  def table_index(self, context: transformer.Context) -> TableIndex:
-    if self.index_by == 'position' or context.mode == 'incremental':
-      return super().table_index(context)
-    return TableIndex(
-      context.mesh, context.length_dim, self.memory_length(context)
-    )
 
   def record(
     self,
