@@ -22,18 +22,18 @@ def write(path: Path, text: str) -> None:
 @contextlib.contextmanager
 def writing(path: Path, mode: str = 'w') -> Iterator[IO[Any]]:
   """Yields a stream that writes a file atomically; see `write`."""
-  if '://' not in str(path):
+  if '://' in str(path):
+    import tensorflow as tf
+
+    # A bucket shows an object only once it is complete.
+    with tf.io.gfile.GFile(str(path), mode) as stream:
+      yield stream
+  else:
     with (
       replacing(path) as partial,
       open(partial, mode, encoding=None if 'b' in mode else 'utf-8') as out,
     ):
       yield out
-    return
-  import tensorflow as tf
-
-  # A bucket shows an object only once it is complete.
-  with tf.io.gfile.GFile(str(path), mode) as stream:
-    yield stream
 
 
 @contextlib.contextmanager
@@ -56,9 +56,8 @@ def check_writable(folder: str, setting: str = '--model_dir') -> None:
   """Checks that a folder, which may not exist yet, is writable."""
   if '://' in folder:
     return
-  path = os.path.abspath(folder)
-  while not os.path.lexists(path):
-    path = os.path.dirname(path)
+  whole = pathlib.Path(os.path.abspath(folder))
+  path = next(p for p in (whole, *whole.parents) if os.path.lexists(p))
   if not os.path.isdir(path):
     fault = 'is a broken link' if os.path.islink(path) else 'is not a folder'
   else:
@@ -95,8 +94,9 @@ def new_folder(path: str) -> Iterator[pathlib.Path]:
   """Yields a folder to fill, which then becomes `path`, a new local folder."""
   whole = pathlib.Path(path)
   if '://' in path or os.path.lexists(path):
-    fault = 'is a bucket' if '://' in path else 'exists already'
-    raise UserError(f'{path} {fault}: give a new local folder')
+    raise UserError(
+      f'{path} exists already, or is a bucket: give a new local folder'
+    )
   partial = whole.with_name(f'.{whole.name}.{os.getpid()}.partial')
   try:
     partial.mkdir(parents=True)

@@ -32,8 +32,11 @@ class Binding(NamedTuple):
   @property
   def is_call(self) -> bool:
     """Whether the value is the result of a call, such as `@function()`."""
-    is_reference = isinstance(self.raw, gin.config.ConfigurableReference)
-    return is_reference and self.raw.evaluate and not macro_of(self.raw)
+    return (
+      isinstance(self.raw, gin.config.ConfigurableReference)
+      and self.raw.evaluate
+      and not macro_of(self.raw)
+    )
 
   @property
   def declaration(self) -> Optional[inspect.Parameter]:

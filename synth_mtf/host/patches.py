@@ -73,8 +73,9 @@ def restore_estimator() -> None:
   if hasattr(tf1, 'estimator'):
     return
   # The decorator of Estimator's public names looks for this.
-  api = tf_export.TENSORFLOW_API_NAME
-  vars(tf_export).setdefault('ESTIMATOR_API_NAME', api)
+  vars(tf_export).setdefault(
+    'ESTIMATOR_API_NAME', tf_export.TENSORFLOW_API_NAME
+  )
   for name, classes in MISSING.items():
     if not importlib.util.find_spec(name):
       stand_in = types.ModuleType(
