@@ -150,7 +150,9 @@ def _explain(model: Optional[Transformer], error: BaseException) -> str:
       b for b in _settings() if b.selector.rpartition('.')[2] in names
     ] or settings
   text = f'{type(error).__name__}: {error}'.split('\n  In call to')[0]
-  named = [b for b in settings if str(b.value) in text]
+  named = [
+    b for b in settings if f"'{b.parameter}'" in text or str(b.value) in text
+  ]
   shown = '\n  '.join(map(str, named or settings))
   return (
     f'the model cannot be built: {text}'

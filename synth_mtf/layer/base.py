@@ -58,9 +58,8 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
         `SelfAttention.*`.
 
     Raises:
-      ConfigurationError: if a setting is unknown, invalid or not supported.
+      ConfigurationError: if a setting is invalid or not supported.
     """
-    refusals.check_names(type(self), kwargs)
     super().__init__(**kwargs)
     self.packed = data_is_packed() if packed is None else packed
     refusals.check_settings(self, self.relative_attention_types)

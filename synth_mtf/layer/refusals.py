@@ -1,7 +1,6 @@
-"""Rejects unknown arguments and settings that our layers do not support."""
+"""Rejects settings that our layers do not support."""
 
-import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any, Optional
 
 from mesh_tensorflow.transformer import transformer, transformer_layers
@@ -28,28 +27,6 @@ def check_option(
       f'{owner}.{argument} = {value!r}: expected one of {list(options)}'
       + nearest(value, options)
     )
-
-
-def check_names(cls: type, kwargs: Mapping[str, Any]) -> None:
-  """Rejects mistyped arguments, which gin accepts because of **kwargs.
-
-  Args:
-    cls: a subclass of SelfAttention.
-    kwargs: the arguments that its constructor passes on.
-  """
-  known = [
-    name
-    for base in cls.__mro__[:-1]  # all but object
-    if '__init__' in vars(base)
-    for name in list(inspect.signature(base).parameters)
-    if name != 'kwargs'
-  ]
-  for name in kwargs:
-    if name not in known:
-      raise ConfigurationError(
-        f'{cls.__name__}.{name}: there is no such argument'
-        + nearest(name, known)
-      )
 
 
 def check_settings(

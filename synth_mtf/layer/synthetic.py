@@ -66,7 +66,7 @@ class SyntheticLayer(AttentionLayer):
         `transformer_layers.SelfAttention`, bound in gin as `SelfAttention.*`.
 
     Raises:
-      ConfigurationError: if a setting is unknown, invalid or not supported.
+      ConfigurationError: if a setting is invalid or not supported.
     """
     super().__init__(**kwargs)
     owner = type(self).__name__

@@ -5,6 +5,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
 import synth_mtf
+from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
 from synth_mtf.host import model as host_model
 from tests import model
@@ -72,3 +73,8 @@ def test_lengths_and_batch():
   outputs = [t for op in found.mtf_graph.operations for t in op.outputs]
   sizes = {(d.name, d.size) for t in outputs for d in t.shape}
   assert {('length', 11), ('length', 5), ('batch', 3)} <= sizes
+
+
+def test_an_argument_that_a_layer_does_not_have():
+  with pytest.raises(UserError, match=r"'pakced'\n.*:\n  \S*\.pakced = True$"):
+    build(bindings=['SyntheticAttention.pakced = True'])

@@ -49,8 +49,6 @@ SELF_ATTENTION = [
       ('relative_attention_type', 'bais', 'bias'),
     )
   ),
-  ({'nomber_of_heads': 3}, "nomber_of_heads.*did you mean 'num_heads'"),
-  ({'pakced': True}, "pakced.*did you mean 'packed'"),
   # All faults at once.
   (
     {'attention_func': 'hybrid', 'use_hyperprompt': True},
@@ -72,7 +70,6 @@ CROSS_ATTENTION = [
     {'relative_attention_type': 'contextual'},
     r"SyntheticEncDecAttention\.relative_attention_type = 'contextual'",
   ),
-  ({'nomber_of_heads': 3}, r'SyntheticEncDecAttention\.nomber_of_heads'),
 ]
 
 
