@@ -20,6 +20,7 @@ _HOST_MAX_LENGTH = 512  # T5's default
 # scope of the stack: `decoder/cross/Random.max_length`.
 CROSS_ATTENTION_SCOPE = 'cross'
 
+# All functions, also a user's own, by their variable scope.
 _BY_SCOPE: dict[str, type['SynthesizingFunction']] = {}
 
 
@@ -44,6 +45,9 @@ class SynthesizingFunction(abc.ABC):
   position_axes: ClassVar[Mapping[str, tuple[int, ...]]] = {}
   layer_variables: ClassVar[tuple[str, ...]] = ()
   unshaped: ClassVar[tuple[str, ...]] = ()
+
+  def __init_subclass__(cls) -> None:
+    _BY_SCOPE.setdefault(scope_of(cls), cls)
 
   @property
   @abc.abstractmethod
@@ -77,9 +81,6 @@ class SynthesizingFunction(abc.ABC):
   @property
   def scope(self) -> str:
     return scope_of(type(self))
-
-  def __init_subclass__(cls) -> None:
-    _BY_SCOPE.setdefault(scope_of(cls), cls)
 
 
 def described(function: SynthesizingFunction) -> str:
