@@ -22,8 +22,6 @@ from synth_mtf.results.printing import BEST, Grid
 from synth_mtf.results.runs import Run
 
 GENERATOR = 'synth-mtf report'  # identifies our pages
-# Limits the attention weights, which keeps the whole page below 10 MB.
-_MAX_BYTES = 8_000_000
 _HERE = pathlib.Path(__file__).parent
 
 
@@ -58,7 +56,7 @@ def write(
       views.grid(tables.make(runs, name)) for name in (None, *layout_names)
     ],
     figures=figures,
-    weights=weights.pack(attentions, _MAX_BYTES) if attentions else None,
+    models=weights.pack(attentions),
     notes=[*notes, *undrawn],
     configurations=configurations(runs),
     differences=differences(runs),
@@ -82,6 +80,7 @@ def render(**content: Any) -> str:
   )
   return environment.get_template('page.html').render(
     generator=GENERATOR,
+    most_tokens=weights.MOST_TOKENS,
     version=__version__,
     css=markupsafe.Markup((_HERE / 'page.css').read_text('utf-8')),
     script=markupsafe.Markup((_HERE / 'page.js').read_text('utf-8')),
@@ -95,7 +94,7 @@ def summary(runs: Sequence[Run]) -> Grid:
     (
       run.label,
       views.MISSING if run.seed is None else str(run.seed),
-      f'{run.steps[-1]:,}' if run.steps else views.MISSING,
+      f'{run.checkpoint.step:,}' if run.checkpoint else views.MISSING,
       layouts.millions(run.parameters) if run.parameters else views.MISSING,
       f'{run.steps_per_second:.1f}' if run.steps_per_second else views.MISSING,
       run.name,

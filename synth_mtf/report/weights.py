@@ -12,81 +12,48 @@ compressed with zlib and encoded in base64. `unpack` in page.js is the inverse.
 import base64
 import zlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any
 
 import numpy as np
 
 from synth_mtf.attention.file import Array, Attention
-from synth_mtf.errors import UserError
 
-# Numbers of tokens to keep per example; the largest one that fits is used.
-_LENGTHS = (1024, 512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16)
+MOST_TOKENS = 96  # of each example
 
 
-class Packed(NamedTuple):
-  """The packed attention of several models."""
-
-  models: Sequence[dict[str, Any]]  # for JSON
-  length: int  # the most tokens of an example
-  truncated: bool  # whether longer examples were cut to `length`
-
-
-def pack(attentions: Sequence[Attention], max_bytes: int) -> Packed:
-  """Packs the attention of models, truncating long examples if necessary.
-
-  Raises:
-    UserError: even the shortest examples do not fit into `max_bytes`.
-  """
-  longest = max(x.shape[1] for a in attentions for x in a.tokens.values())
-  for length in [longest, *(n for n in _LENGTHS if n < longest)]:
-    models = _pack(attentions, length, max_bytes)
-    if models is not None:
-      return Packed(models, length, length < longest)
-  raise UserError(
-    f'the attention weights of {len(attentions)} models do not fit into '
-    f'{max_bytes / 1e6:.0f} MB, even with {_LENGTHS[-1]} tokens of each '
-    'example: give fewer models or fewer examples.'
-  )
-
-
-def _pack(
-  attentions: Sequence[Attention], length: int, max_bytes: int
-) -> Optional[list[dict[str, Any]]]:
-  """Packs models, or returns None once blocks exceed `max_bytes`."""
+def pack(attentions: Sequence[Attention]) -> list[dict[str, Any]]:
+  """Packs the attention of models for JSON, on the first tokens of examples."""
   models = []
   for attention in attentions:
-    stacks: dict[str, Any] = {}
     examples = range(attention.examples)
     about = {key: getattr(attention, key) for key in ('label', 'step', 'run')}
     texts = [
-      {s: attention.tokens_of(s, n)[:length] for s in attention.tokens}
+      {s: attention.tokens_of(s, n)[:MOST_TOKENS] for s in attention.tokens}
       for n in examples
     ]
-    models.append({**about, 'examples': texts, 'stacks': stacks})
+    stacks = {}
     for name, stack in attention.stacks.items():
       signed = bool((stack.weights < 0).any())
       shown = [attention.weights(name, n) for n in examples]
       if stack.weights.shape[1] == 1:  # examples share them
         shown = [stack.weights[:, 0]]
-      blocks = [
-        [_block(one[layer, :, :length, :length], signed) for one in shown]
-        for layer in range(stack.layers)
-      ]
-      max_bytes -= sum(len(x['data']) for layer in blocks for x in layer)
-      if max_bytes < 0:
-        return None
       stacks[name] = {
         'heads': stack.heads,
         'signed': signed,
         'functions': list(stack.functions),
         'alpha': None if stack.alpha is None else stack.alpha.tolist(),
-        'blocks': blocks,
+        'blocks': [
+          [_block(one[layer], signed) for one in shown]
+          for layer in range(stack.layers)
+        ],
       }
+    models.append({**about, 'examples': texts, 'stacks': stacks})
   return models
 
 
 def _block(weights: Array, signed: bool) -> dict[str, Any]:
   """Packs [heads, queries, memory]."""
+  weights = weights[:, :MOST_TOKENS, :MOST_TOKENS]
   scales = np.abs(weights).max(axis=-1) / (127 if signed else 255)
   codes = np.rint(weights / np.where(scales, scales, 1)[..., np.newaxis])
   content = (

@@ -2,7 +2,6 @@
 
 import collections
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -22,35 +21,34 @@ def frame(run: Run) -> pd.DataFrame:
   """Returns one row per alpha, with its location, step and value.
 
   The location is a stack ('encoder', 'decoder' or 'cross'), a layer, a head
-  (both counted from 1) and the letter of a function.
+  (both counted from 1) and the letter of a function. If all heads share alpha,
+  there is one head.
 
   Raises:
     UserError: the run has no configuration, or a checkpoint is damaged.
   """
-  with foreign.bounded():
-    run.configure()
-    rows = _in_checkpoints(run)
-    return pd.DataFrame(rows, columns=[*_KEYS, 'value']).drop_duplicates(_KEYS)
-
-
-def _in_checkpoints(run: Run) -> Iterator[tuple[Any, ...]]:
+  rows: list[tuple[Any, ...]] = []
+  layers: collections.Counter[str] = collections.Counter()
   checkpoints = [
     Checkpoint(os.path.join(folder, name))
     for folder in run.folders
     for name in folders.written(folder)
   ]
-  layers: collections.Counter[str] = collections.Counter()
-  # Any vocabulary will do: no layer is called.
-  for scope, layer in models.layers(models.make_transformer(128)):
-    is_cross = isinstance(layer, transformer_layers.EncDecAttention)
-    stack = 'cross' if is_cross else scope.partition('/')[0]
-    layers[stack] += isinstance(layer, transformer_layers.SelfAttention)
-    for checkpoint in checkpoints:
-      if isinstance(layer, SyntheticLayer) and f'{scope}/alpha' in checkpoint:
-        functions = layer.synthesizers
-        alphas = mixture_weights(checkpoint[f'{scope}/alpha'], len(functions))
-        for function, of_heads in zip(functions, alphas):
-          # One number if all heads share alpha.
-          for head, value in enumerate(of_heads.flat, 1):
-            step = folders.step_of(checkpoint.path)
-            yield stack, layers[stack], function.letter, head, step, value
+  with foreign.bounded():
+    run.configure()
+    # Any vocabulary will do: no layer is called.
+    for scope, layer in models.layers(models.make_transformer(128)):
+      is_cross = isinstance(layer, transformer_layers.EncDecAttention)
+      stack = 'cross' if is_cross else scope.partition('/')[0]
+      layers[stack] += isinstance(layer, transformer_layers.SelfAttention)
+      for checkpoint in checkpoints:
+        if isinstance(layer, SyntheticLayer) and f'{scope}/alpha' in checkpoint:
+          functions = layer.synthesizers
+          alpha = mixture_weights(checkpoint[f'{scope}/alpha'], len(functions))
+          step = folders.step_of(checkpoint.path)
+          rows += [
+            (stack, layers[stack], function.letter, head, step, value)
+            for function, of_heads in zip(functions, alpha)
+            for head, value in enumerate(of_heads.flat, 1)
+          ]
+  return pd.DataFrame(rows, columns=[*_KEYS, 'value']).drop_duplicates(_KEYS)

@@ -17,8 +17,6 @@ from synth_mtf.results.layouts import LOG_PERPLEXITY, PER_TOKEN, Column
 from synth_mtf.results.runs import Run
 from synth_mtf.results.style import Axes, Figure
 
-_COLUMNS = 3
-_MOST_PANELS = 12
 _TRAINING_LOSS = 'training loss'
 _STEP = 'training step'
 _UNITS = {
@@ -49,8 +47,7 @@ def curves(runs: Sequence[Run]) -> Figure:
       'no curve has two points: there are neither event files of training nor '
       'evaluations at several steps in ' + ', '.join(run.name for run in runs)
     )
-  names = names[:_MOST_PANELS]
-  columns = min(_COLUMNS, len(names))
+  columns = min(3, len(names))
   models = list(scores_.by_model(runs))
 
   def fill(axes: style.Panels) -> None:
@@ -66,8 +63,7 @@ def curves(runs: Sequence[Run]) -> Figure:
       is_loss = name.endswith((_TRAINING_LOSS, 'log perplexity'))
       if is_loss and 0 < 10 * here.value.min() <= here.value.max():
         panel.set_yscale('log', subs=[2, 5])
-        panel.yaxis.set_major_formatter('{x:g}')
-        panel.yaxis.set_minor_formatter('{x:g}')
+        panel.yaxis.set(major_formatter='{x:g}', minor_formatter='{x:g}')
       unit = _UNITS.get(name.rpartition('\n')[2], 'score')
       panel.set(title=name, xlabel=_STEP, ylabel=unit)
     for panel in np.ravel(axes)[len(names) :]:
@@ -133,7 +129,7 @@ def scores(runs: Sequence[Run]) -> Figure:
     UserError: no run was evaluated, or no average is defined.
   """
   table = tables.make(runs)
-  metrics = table.scores.groupby('column', sort=False).metric.first()
+  metrics = table.scores.groupby('column').metric.first()
   is_perplexity = metrics == LOG_PERPLEXITY
   if metrics.empty:
     raise UserError(
@@ -141,38 +137,38 @@ def scores(runs: Sequence[Run]) -> Figure:
     )
   name = 'log perplexity' if is_perplexity.all() else 'score'
   keys = set(metrics.index[is_perplexity.all() | ~is_perplexity])
-  shown = [column for column in table.columns if column.key in keys]
-  overall = Column('', (), '', shown)
-  points = table.cells.pivot(index='run', columns='name', values='value')
+  overall = Column('', '', {}, [c for c in table.columns if c.key in keys])
+  costs = {
+    'Steps/s': ('steps per second', 1),
+    'Params': ('parameters (millions)', 1e6),
+  }
+  place = ['model', 'run']
+  wide = table.cells.pivot(index=place, columns='name', values='value')
+  points = wide.reindex(columns=list(costs)).reset_index()
   points['score'] = [
     overall.average(dict(zip(cells.name, cells.value)))
-    for _, cells in table.cells.groupby('run')
+    for _, cells in table.cells.groupby(place)
   ]
   if points.score.isna().all():
     raise UserError(
       'in every run, one of the scores to average is missing or not defined, '
       'such as the correlation of answers that are all alike'
     )
-  costs = {
-    'Steps/s': ('steps per second', 1),
-    'Params': ('parameters (millions)', 1e6),
-  }
 
   def fill(axes: style.Panels) -> None:
     for panel, (cost, (cost_name, unit)) in zip(axes[0], costs.items()):
-      for number, (label, same) in enumerate(scores_.by_model(runs).items()):
-        of_model = points.reindex([run.name for run in same])
-        pairs = of_model.reindex(columns=[cost, 'score']).dropna()
-        if pairs.empty:
+      for number, model in enumerate(table.models):
+        of_model = points.loc[points.model == model, [cost, 'score']].dropna()
+        if of_model.empty:
           continue
-        (x, y), (across, along) = pairs.mean(), pairs.std().fillna(0)
+        (x, y), (across, along) = of_model.mean(), of_model.std().fillna(0)
         errors = along or None, across / unit or None
         looks = {**style.look(number)._asdict(), 'linestyle': 'none'}
-        bars = {'capsize': 2, 'linewidth': 0.8, 'label': label}
+        bars = {'capsize': 2, 'linewidth': 0.8, 'label': model}
         panel.errorbar(x / unit, y, *errors, **looks, **bars)
       panel.set_xlabel(cost_name)
       panel.margins(0.2)
-    of_tasks = f' (mean of {len(shown)} tasks)' * (len(shown) > 1)
+    of_tasks = f' (mean of {len(keys)} tasks)' * (len(keys) > 1)
     axes[0][0].set_ylabel(f'{name} at the last step{of_tasks}')
 
   return style.panels(1, 2, fill, height=2.6, sharey=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from mesh_tensorflow.transformer import transformer, transformer_layers
+from mesh_tensorflow.transformer.transformer_layers import EncDecAttention
 
 from synth_mtf.host import model
 from synth_mtf.layer.base import AttentionLayer
@@ -11,17 +12,18 @@ from synth_mtf.layer.enc_dec_attention import SyntheticEncDecAttention
 from synth_mtf.layer.stacks import MODES, replaced
 from synth_mtf.layer.synthetic import SyntheticLayer
 
-_CONVOLUTIONS = {
+# The host's classes in the paper.
+_NAMES = {
+  'SelfAttention': 'T5',
   'LightweightConv1DLocalAttn': 'LightConv',
   'DynamicConv1DLocalAttn': 'DyConv',
 }
-_CROSS_ATTENTION = transformer_layers.EncDecAttention
 # Other classes in their places are named, and so is our cross-attention.
 _USUAL = transformer.LayerStack, transformer_layers.DenseReluDense
 
 
 class Kind(NamedTuple):
-  """What a model shares with the published row that it stands beside."""
+  """A model's name, and what it shares with its published row."""
 
   functions: str  # letters, as in "R+V"; T5 is "V"
   mixing: str  # 'alpha' if weights are learned, 'sum', or '' for one function
@@ -29,6 +31,7 @@ class Kind(NamedTuple):
   stack: str  # 'encoder-decoder', ..., and the classes that replace T5's
   heads: str  # heads x d_kv of self-attention, as in "8 x 128"
   positions: str  # 'learned', 'relative' (T5's bias) or 'others'
+  label: str = ''
 
 
 def label() -> str:
@@ -37,21 +40,17 @@ def label() -> str:
   It names the self-attention in the encoder's first block, such as "Syn (R+V)",
   "T5 (V)" or "LightConv", and what is not T5's, as in "T5, cross-attention R".
   """
-  _, first = next(model.layers(model.make_transformer(128)))
-  return label_of(first) + ''.join(kind().stack.partition(', ')[1:])
+  return kind().label
 
 
 def label_of(layer: transformer.TransformerLayer) -> str:
   """Returns the name of one of our layers or of the host's."""
   if isinstance(layer, AttentionLayer):
     return layer.label
-  if isinstance(layer, transformer_layers.LocalConvAttnBlock):
-    return _CONVOLUTIONS[type(layer.conv_local_attn_layer).__name__]
   if isinstance(layer, transformer_layers.Synthesizer):
     return f'mtf {layer.synthesize_mode}'
-  if type(layer) is transformer_layers.SelfAttention:
-    return 'T5'
-  return type(layer).__name__
+  name = type(getattr(layer, 'conv_local_attn_layer', layer)).__name__
+  return _NAMES.get(name, name)
 
 
 def kind() -> Kind:
@@ -61,14 +60,15 @@ def kind() -> Kind:
   first = getattr(built, 'encoder', built)
   layers = [layer for _, layer in model.layers(built)]
   wide = [x for x in layers if hasattr(x, 'hidden_size')]
-  cross = [x for x in layers if isinstance(x, _CROSS_ATTENTION)]
+  cross = [x for x in layers if isinstance(x, EncDecAttention)]
   own = [x for x in layers if x not in [*wide, *cross]]
   mixed = [_functions(layer) for layer in own]
   stack = 'language model' if first.autoregressive else 'encoder'
   if first is not built:
     stack = 'encoder-decoder'
-  others = [x for x in (first.layer_stack, *wide) if not isinstance(x, _USUAL)]
-  others += [x for x in cross if isinstance(x, SyntheticEncDecAttention)]
+  places = first.layer_stack, *wide
+  others = [label_of(x) for x in places if not isinstance(x, _USUAL)]
+  others += [x.label for x in cross if isinstance(x, SyntheticEncDecAttention)]
   heads = [x for x in own if hasattr(x, 'num_heads')]
   relative = any(getattr(x, 'relative_attention_type', None) for x in own)
   positions = 'relative' if relative else 'others'
@@ -77,9 +77,10 @@ def kind() -> Kind:
     mixing=_each(mixing for _, mixing in mixed),
     size=f'{len(own)} blocks, d_model {first.model_dim.size}, '
     f'd_ff {_each(x.hidden_size for x in wide)}',
-    stack=_each([stack, *map(label_of, others)]),
+    stack=_each([stack, *others]),
     heads=_each(f'{x.num_heads} x {x.key_value_size}' for x in heads),
     positions='learned' if first.positional_embedding else positions,
+    label=_each([label_of(layers[0]), *others]),
   )
 
 

@@ -8,12 +8,11 @@ list the layouts without them.
 """
 
 import dataclasses
-import itertools
 import json
 import math
 import pathlib
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 # Precedes T5's name for a task in the tasks that this package registers.
@@ -24,54 +23,45 @@ PER_TOKEN = (LOG_PERPLEXITY, 'token_accuracy', 'sequence_accuracy')
 
 
 @dataclasses.dataclass(frozen=True)
-class Measure:
-  """A number in a column.
-
-  Attributes:
-    name: unique within the column.
-    tags: tags in `scores.frame`; the first one that a run has is used.
-    shown: formats the number.
-    better: 1 if higher is better, -1 if lower is better, 0 if neither.
-    scale: multiplies the metric's value and standard error.
-    of: converts the scaled value; only for metrics without a standard error.
-    varies: whether the number may differ between runs of one model.
-  """
-
-  name: str
-  tags: Sequence[str]
-  shown: Callable[[float], str] = '{:.1f}'.format
-  better: int = 1
-  scale: float = 1.0
-  of: Callable[[float], float] = float
-  varies: bool = True
-
-
-@dataclasses.dataclass(frozen=True)
 class Column:
   """A column: scores of a task, an average over tasks, or a fact about runs.
 
   Attributes:
-    header: printed above the column.
-    measures: the numbers in the column.
     key: unique among all columns.
+    header: printed above the column.
+    tags: for each number in the column, by a name that is unique in a table,
+      tags in `scores.frame`; the first one that a run has is used.
     over: the columns to average.
+    shown: format of the numbers, or 'millions'.
+    better: 1 if higher is better, -1 if lower is better, 0 if neither.
+    scale: multiplies values and standard errors.
+    is_exponent: whether the number is e to the power of the scaled value; only
+      for metrics without a standard error.
     note: printed below the table.
     optional: whether the column is left out if no run has it.
   """
 
-  header: str
-  measures: Sequence[Measure]
   key: str
+  header: str
+  tags: Mapping[str, Sequence[str]]
   over: Sequence['Column'] = ()
+  shown: str = '{:.1f}'
+  better: int = 1
+  scale: float = 1.0
+  is_exponent: bool = False
   note: str = ''
   optional: bool = False
 
-  @property
-  def named(self) -> dict[str, Measure]:
-    """The measures, by names that are unique in a table."""
-    if len(self.measures) == 1:
-      return {self.key: self.measures[0]}
-    return {f'{self.key} {measure.name}': measure for measure in self.measures}
+  def number(self, value: float) -> float:
+    """Converts a score or a fact to the number that is shown."""
+    scaled = self.scale * value
+    return math.exp(scaled) if self.is_exponent else scaled
+
+  def text(self, number: float) -> str:
+    """Formats a number."""
+    if self.shown == 'millions':
+      return millions(number)
+    return self.shown.format(number)
 
   def average(self, numbers: Mapping[str, float]) -> Optional[float]:
     """Returns the paper's average, which is T5's, of the columns in `over`.
@@ -81,15 +71,17 @@ class Column:
     """
     try:
       return statistics.fmean(
-        statistics.fmean(numbers[name] for name in column.named)
+        statistics.fmean(numbers[name] for name in column.tags)
         for column in self.over
       )
     except KeyError:
       return None
 
-  @property
-  def tags(self) -> set[str]:
-    return {tag for measure in self.measures for tag in measure.tags}
+  def is_among(self, tags: Collection[str]) -> bool:
+    """Whether tags have one of this column's or, for an average, all parts."""
+    if self.over:
+      return all(column.is_among(tags) for column in self.over)
+    return any(tag in tags for found in self.tags.values() for tag in found)
 
 
 class Layout(NamedTuple):
@@ -102,45 +94,32 @@ class Layout(NamedTuple):
 
 
 def millions(number: float) -> str:
-  """Formats a parameter count in millions."""
-  return f'{number / 1e6:.2f}M' if number < 10e6 else f'{number / 1e6:.0f}M'
+  """Formats a large number in millions."""
+  digits = 2 if number < 10e6 else 0
+  return f'{number / 1e6:,.{digits}f}M'
 
 
-def _products(number: float) -> str:
-  return f'{number / 1e9:.3g}G' if number > 1e8 else f'{number / 1e6:.3g}M'
-
-
-_SHOWN = {'millions': millions, 'products': _products}
 _DATA = json.loads(pathlib.Path(__file__).with_suffix('.json').read_text())
 
 
 def _column(name: str) -> Column:
   """Makes a column of layouts.json."""
-  is_optional, name = name.endswith('?'), name.rstrip('?')
-  about: dict[str, Any] = {'metrics': {'average': ''}, **_DATA['columns'][name]}
-  key, shown = about.get('key', name), about.get('shown', '{:.1f}')
-  tasks = about.get('tasks', '').split()
-  return Column(
-    header=about.get('header', key),
-    measures=[
-      Measure(
-        number,
-        ['/'.join(tag) for tag in itertools.product(tasks, metrics.split())]
-        if tasks
-        else metrics.split(),
-        _SHOWN.get(shown, shown.format),
-        about.get('better', 1),
-        about.get('scale', 1),
-        math.exp if about.get('is_exponent') else float,
-        about.get('varies', True),
-      )
-      for number, metrics in about['metrics'].items()
-    ],
-    key=key,
-    over=[_column(one) for one in about.get('over', ())],
-    note=about.get('note', ''),
-    optional=is_optional,
-  )
+  about: dict[str, Any] = {
+    'key': name.rstrip('?'),
+    'tasks': '',
+    'metrics': {'average': ''},
+    **_DATA['columns'][name.rstrip('?')],
+  }
+  key, metrics = about['key'], about.pop('metrics')
+  places = [f'{task}/' for task in about.pop('tasks').split()] or ['']
+  about['tags'] = {
+    key if len(metrics) == 1 else f'{key} {number}': [
+      place + metric for place in places for metric in names.split()
+    ]
+    for number, names in metrics.items()
+  }
+  about['over'] = [_column(one) for one in about.get('over', ())]
+  return Column(**{'header': key, **about, 'optional': name.endswith('?')})
 
 
 # All score columns, in T5's order.
@@ -151,30 +130,24 @@ LAYOUTS = {
 }
 
 
-def _log_perplexity(task: str, header: str) -> Column:
-  column = _column('Log ppl')
-  tags = [f'{task}/{LOG_PERPLEXITY}']
-  measure = dataclasses.replace(column.measures[0], tags=tags)
-  return dataclasses.replace(
-    column, header=header, key=header, measures=[measure]
-  )
-
-
 def overview(tags: Iterable[str]) -> Layout:
   """Returns a layout for all the tags that runs have."""
-  known = {tag for column in _KNOWN for tag in column.tags}
+  known = {tag for x in _KNOWN for found in x.tags.values() for tag in found}
   unknown = {tag: tag.rpartition('/') for tag in sorted(set(tags) - known)}
   others = [
-    Column(tag, [Measure(metric, [tag], better=0)], tag)
+    Column(tag, tag, {tag: [tag]}, better=0)
     for tag, (task, _, metric) in unknown.items()
     if task and metric not in PER_TOKEN
   ]
   tasks = [t for t, _, metric in unknown.values() if metric == LOG_PERPLEXITY]
-  log_perplexities = [
-    _log_perplexity(task, f'Log ppl {task}' if len(tasks) > 1 else 'Log ppl')
-    for task in tasks
-  ]
+  for task in tasks:
+    key = f'Log ppl {task}' if len(tasks) > 1 else 'Log ppl'
+    about = {
+      'key': key,
+      'header': key,
+      'tags': {key: [f'{task}/{LOG_PERPLEXITY}']},
+    }
+    others.append(dataclasses.replace(_column('Log ppl'), **about))
   usual = [dataclasses.replace(column, optional=True) for column in _KNOWN]
-  columns = [*usual, *others, *log_perplexities]
-  last = map(_column, ('Steps/s', 'Params'))
-  return Layout('Results', [*columns, *last], needs_scores=False)
+  last = [*map(_column, ('Steps/s', 'Params'))]
+  return Layout('Results', [*usual, *others, *last], needs_scores=False)

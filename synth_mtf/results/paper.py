@@ -7,6 +7,7 @@ number for each part of a cell. The fields of `labels.Kind` say which models a
 row stands for. One that is missing is not stated, and matches any model.
 """
 
+import collections
 import json
 import pathlib
 from collections.abc import Collection, Iterator, Mapping
@@ -35,7 +36,7 @@ class Row(NamedTuple):
 
   source: str
   about: Mapping[str, Any]
-  numbers: Mapping[str, float]
+  numbers: dict[str, float]
 
   def differences(self, kind: Kind) -> list[str]:
     """Describes the fields in which a model differs from the row's."""
@@ -80,10 +81,9 @@ def figures(
     for row in ROWS
     if row.source == source and not row.numbers.keys().isdisjoint(names)
   ]
-  found: dict[str, float] = {}
-  for differences, numbers in rows:
-    found = found if differences else {**numbers, **found}
-  if found:
+  fitting = [numbers for differences, numbers in rows if not differences]
+  if fitting:
+    found = collections.ChainMap(*fitting)
     return {name: found[name] for name in names if name in found}, ''
   same = [
     (-len(numbers.keys() & {*names}), len(differences), ', '.join(differences))

@@ -13,15 +13,6 @@ from typing import Any, NamedTuple, Optional
 
 BEST = re.compile(r'\*\*(.*?)\*\*')
 _BOLD = '\x1b[1m\\1\x1b[0m'
-_LATEX = str.maketrans(
-  {
-    '\\': r'\textbackslash{}',
-    '±': r'$\pm$',
-    **{char: f'\\{char}' for char in '&%$#_{}'},
-    '~': r'\textasciitilde{}',
-    '^': r'\textasciicircum{}',
-  }
-)
 
 
 class Grid(NamedTuple):
@@ -70,26 +61,18 @@ def markdown(grid: Grid) -> str:
 
 def latex(grid: Grid) -> str:
   """Returns a LaTeX table, which requires the booktabs package."""
-  header, *rows = (
-    ' & '.join(
-      BEST.sub(r'\\textbf{\1}', cell.translate(_LATEX)) for cell in row
-    )
-    + r' \\'
-    for row in [grid.headers, *grid.rows]
-  )
+  import tabulate
+
+  escaped = tabulate.LATEX_ESCAPE_RULES
+  caption = ''.join(escaped.get(char, char) for char in grid.caption)
+  table = _tabulated([grid.headers, *grid.rows], 'latex_booktabs')
   return '\n'.join(
     [
       *(f'% {note}' for note in grid.notes),
       r'\begin{table}',
       r'\centering',
-      rf'\caption{{{grid.caption.translate(_LATEX)}}}',
-      rf'\begin{{tabular}}{{l{"r" * (len(grid.headers) - 1)}}}',
-      r'\toprule',
-      header,
-      r'\midrule',
-      *rows,
-      r'\bottomrule',
-      r'\end{tabular}',
+      rf'\caption{{{caption}}}',
+      BEST.sub(r'\\textbf{\1}', table.replace('±', r'$\pm$')),
       r'\end{table}',
     ]
   )

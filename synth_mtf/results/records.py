@@ -8,7 +8,6 @@ docs/runs.md describes both formats.
 
 import dataclasses
 import json
-import math
 import os
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +23,7 @@ from synth_mtf.errors import UserError
 METRICS = 'metrics.json'
 ORIGINS = 'origins.json'
 PREDICTIONS = 'predictions.jsonl'
-_FORMAT = 1
+_UNDEFINED = dict.fromkeys(['NaN', 'Infinity', '-Infinity'])
 
 # The origin of results; run/origin.py describes it. Also the operative `gin`.
 Origin = Mapping[str, Any]
@@ -100,19 +99,12 @@ def add_results(
   """Adds results to metrics.json; raises a UserError if it is not ours."""
   pairs = [*read(folder), *((result, made_with) for result in results)]
   by_key = {result.key: (result, origin) for result, origin in pairs}
-  ordered = sorted(by_key.values(), key=lambda pair: pair[0].key)
-  origins: list[Origin] = []
-  for _, origin in ordered:
+  entries, origins = [], []
+  for _, (result, origin) in sorted(by_key.items()):
     if origin not in origins:
       origins.append(origin)
-  content = {
-    'format': _FORMAT,
-    'results': [
-      {**vars(result), 'run': origins.index(origin)}
-      for result, origin in ordered
-    ],
-    'runs': origins,
-  }
+    entries.append({**vars(result), 'run': origins.index(origin)})
+  content = {'format': 1, 'results': entries, 'runs': origins}
   atomic.write(
     os.path.join(folder, METRICS), json.dumps(_plain(content), indent=1) + '\n'
   )
@@ -148,17 +140,15 @@ def add_predictions(
       stream.write(json.dumps(entry, ensure_ascii=False) + '\n')
 
 
-def _plain(value: Any) -> Any:
+def _plain(content: Any) -> Any:
   """Converts to JSON's types: bytes to text, NaN and infinities to None."""
+  text = json.dumps(content, default=_as_plain)
+  return json.loads(text, parse_constant=_UNDEFINED.get)
+
+
+def _as_plain(value: Any) -> Any:
+  """Converts what JSON has no type for."""
   if isinstance(value, bytes):
     return value.decode('utf-8', 'replace')
-  if isinstance(value, Mapping):
-    return {str(_plain(key)): _plain(item) for key, item in value.items()}
-  if isinstance(value, (np.ndarray, np.generic)):
-    return _plain(value.tolist())
-  if isinstance(value, (list, tuple)):
-    return [_plain(item) for item in value]
-  if isinstance(value, float) and not math.isfinite(value):
-    return None
-  is_plain = value is None or isinstance(value, (str, int, float))
-  return value if is_plain else str(value)
+  is_numpy = isinstance(value, (np.ndarray, np.generic))
+  return value.tolist() if is_numpy else str(value)

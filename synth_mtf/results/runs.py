@@ -27,15 +27,10 @@ from synth_mtf.errors import UserError
 from synth_mtf.host import events, foreign, gin_files
 from synth_mtf.host.events import Scalars
 from synth_mtf.results import labels, records
+from synth_mtf.results.layouts import PER_TOKEN
 from synth_mtf.results.records import Result
 
-LOSS = 'loss'
-_SPEED = 'global_step/sec'
 _CONFIGURATION = 'operative_config.gin'
-# The folder layout of a demo; see docs/runs.md.
-_DEMO = 'run.json'
-_STAGES = ('pretrain', 'finetune')
-_SEED = re.compile(r'(?:^|/)seed_(\d+)$')
 # T5's names for evaluation folders, and for the scores in their event files.
 _EVALUATION = re.compile(
   r'eval_(?P<task>.+)_(?P<measured>[^_]+)_\d+(?:_.*)?'
@@ -78,9 +73,7 @@ class Run:
   @functools.cached_property
   def seed(self) -> Optional[int]:
     """The training seed, or None if it is unknown."""
-    found = self._setting('train_with_progress.seed')
-    in_name = _SEED.search(self.name)
-    return int(in_name[1]) if found is None and in_name else found
+    return self._setting('train_with_progress.seed')
 
   @functools.cached_property
   def label(self) -> str:
@@ -89,17 +82,12 @@ class Run:
     Falls back to the folder's name if there is no configuration, or if it
     names modules that are neither ours nor the host's.
     """
-    return self._of_model(labels.label) or os.path.basename(self.name)
+    return self.kind.label if self.kind else os.path.basename(self.name)
 
   @functools.cached_property
   def kind(self) -> Optional[labels.Kind]:
     """What the model is compared with the paper's by, or None as for labels."""
     return self._of_model(labels.kind)
-
-  @functools.cached_property
-  def steps(self) -> list[int]:
-    """The steps of the checkpoints in `folder`."""
-    return list(map(checkpoints.step_of, checkpoints.written(self.folder)))
 
   @functools.cached_property
   def results(self) -> list[Result]:
@@ -115,20 +103,20 @@ class Run:
   @functools.cached_property
   def origins(self) -> list[records.Origin]:
     """How it was trained and evaluated, oldest first; see run/origin.py."""
-    found: list[records.Origin] = []
+    found = []
     for folder in self.folders:
-      trained = checkpoints.read_record(folder, records.ORIGINS, list) or []
-      measured = [o for p in _places(folder) for _, o in records.read(p)]
-      known = (o for o in (*trained, *measured) if 'environment' in o)
-      found += (one for one in known if one not in found)
-    return sorted(found, key=lambda one: str(one.get('date')))
+      found += checkpoints.read_record(folder, records.ORIGINS, list) or []
+      found += [o for p in _places(folder) for _, o in records.read(p)]
+    known = [o for n, o in enumerate(found) if o not in found[:n]]
+    recorded = [origin for origin in known if 'environment' in origin]
+    return sorted(recorded, key=lambda origin: str(origin.get('date')))
 
   @functools.cached_property
   def losses(self) -> Mapping[str, Mapping[int, float]]:
     """The training loss, by stage: a folder's name if there are several."""
     several = len(self.folders) > 1
     return {
-      os.path.basename(folder) * several: scalars.get(LOSS, {})
+      os.path.basename(folder) * several: scalars.get('loss', {})
       for folder, scalars in self.scalars.items()
     }
 
@@ -138,7 +126,7 @@ class Run:
 
     A mean would be skewed: the first step compiles and machines are shared.
     """
-    speeds = self.scalars[self.folders[0]].get(_SPEED)
+    speeds = self.scalars[self.folders[0]].get('global_step/sec')
     return statistics.median(speeds.values()) if speeds else None
 
   @functools.cached_property
@@ -148,7 +136,7 @@ class Run:
     Weights that are frozen only in finetuning (`utils.run.variable_filter`) are
     counted; weights that are never trained (Fix) are not.
     """
-    checkpoint = self._checkpoint
+    checkpoint = self.checkpoint
     if checkpoint is None:
       return None
     if not checkpoint.slots:  # written without the slots
@@ -170,7 +158,7 @@ class Run:
     The sequences have the lengths used in training. None if a checkpoint or a
     readable configuration is missing.
     """
-    lengths, checkpoint = self._setting('run.sequence_length'), self._checkpoint
+    lengths, checkpoint = self._setting('run.sequence_length'), self.checkpoint
     if not lengths or not checkpoint:
       return None
     return self._of_model(
@@ -178,13 +166,14 @@ class Run:
     )
 
   @functools.cached_property
-  def _checkpoint(self) -> Optional[Checkpoint]:
-    names = checkpoints.written(self.folder)
-    return Checkpoint(os.path.join(self.folder, names[-1])) if names else None
+  def checkpoint(self) -> Optional[Checkpoint]:
+    """The last checkpoint, or None if there is none."""
+    written = checkpoints.written(self.folder)
+    return Checkpoint(f'{self.folder}/{written[-1]}') if written else None
 
   @functools.cached_property
   def scalars(self) -> Mapping[str, Scalars]:
-    """The scalars in event files, such as `LOSS`, by folder."""
+    """The scalars in event files, such as 'loss', by folder."""
     with _explained(self.name):
       return {folder: events.read(folder) for folder in self.folders}
 
@@ -229,33 +218,33 @@ def read(*folders: str) -> list[Run]:
     name = folder.rstrip('/') or folder
     with _explained(name):
       inside = {run.name: run for run in _runs(name)}
-      if not inside:
-        fault = 'holds no run' if tf.io.gfile.exists(name) else 'does not exist'
-        raise UserError(
-          f'{name} {fault}; expected a model folder (checkpoints, '
-          'operative_config.gin or event files, and what evaluations wrote '
-          'below it) or the folder of a demo.'
-        )
+    if not inside:
+      raise UserError(
+        f'{name} does not exist or holds no run; expected a model folder '
+        '(checkpoints, operative_config.gin or event files, and what '
+        'evaluations wrote below it) or the folder of a demo.'
+      )
     found.update(inside)
   return list(found.values())
 
 
 def _runs(folder: str, depth: int = 3) -> Iterator[Run]:
-  below = _subfolders(folder)
-  paths = (os.path.join(folder, stage) for stage in _STAGES)
+  """Yields the runs in a folder; docs/runs.md describes that of a demo."""
+  paths = (os.path.join(folder, stage) for stage in ('pretrain', 'finetune'))
   stages = list(filter(_is_model_folder, paths))
-  inside = []
+  inside = _subfolders(folder)
   if stages or _is_model_folder(folder):
     yield Run(folder, stages or [folder])
-  elif tf.io.gfile.exists(os.path.join(folder, _DEMO)):
+    return
+  if tf.io.gfile.exists(os.path.join(folder, 'run.json')):
     # Variants in the demo's table come first, in the table's order.
     models = checkpoints.read_record(
       folder, records.METRICS, lambda metrics: list(metrics['models'])
     )
-    inside = sorted(below, key=[*(models or ()), *below].index)
+    inside.sort(key=[*(models or ()), *inside].index)
   else:
-    seeds = filter(_SEED.search, below)
-    inside = sorted(seeds, key=lambda name: int(name.partition('_')[2]))
+    seeds = filter(re.compile(r'seed_\d+').fullmatch, inside)
+    inside = sorted(seeds, key=len)  # 2 before 10
   for name in inside if depth else ():  # links may form circles
     yield from _runs(os.path.join(folder, name), depth - 1)
 
@@ -279,9 +268,9 @@ def _results(folder: str, scalars: Scalars) -> Iterator[Result]:
     found = scalars if place == folder else events.read(place)
     name = _EVALUATION.fullmatch(os.path.basename(place))
     if name and name['task']:
-      yield from _measures(name['task'], name['measured'], found)
+      yield from _measures(found, task=name['task'], split=name['measured'])
     else:
-      yield from _scores(place, name['split'] if name else 'unknown', found)
+      yield from _scores(found, split=name['split'] if name else 'unknown')
     if name:
       yield from (result for result, _ in records.read(place))
 
@@ -291,51 +280,43 @@ def _places(folder: str) -> list[str]:
   return [folder, *(os.path.join(folder, name) for name in names)]
 
 
-def _scores(folder: str, split: str, scalars: Scalars) -> Iterator[Result]:
-  """Yields task scores; only accuracies get a standard error."""
+def _scores(scalars: Scalars, split: str) -> Iterator[Result]:
+  """Yields scores of tasks; event files have no n and no standard errors."""
   for tag, values in scalars.items():
     if score := _SCORE.fullmatch(tag):
       about = {'task': score[1], 'split': split, 'metric': score[2]}
-      most = 100 if score[2] == 'accuracy' else None
       for step, value in values.items():
-        n, unit = _units(folder, score[1], step)
-        yield _result(value, most, n=n, unit=unit, step=step, **about)
+        yield _result(value, step=step, **about)
 
 
-def _units(folder: str, task: str, step: int) -> tuple[Optional[int], str]:
-  """Counts units in T5's evaluation files; None if the files disagree."""
-  names = f'{task}_targets', f'{task}_{step}_predictions'
-  texts = [foreign.read(os.path.join(folder, name)) or '' for name in names]
-  counts = {text.count('\n') for text in texts}
-  n = counts.pop() or None if len(counts) == 1 else None
-  questions = len(set(re.findall(r"'group': (.*)}", texts[0])))
-  return (n and questions, 'question') if questions else (n, 'example')
-
-
-def _measures(task: str, split: str, scalars: Scalars) -> Iterator[Result]:
+def _measures(scalars: Scalars, **about: str) -> Iterator[Result]:
   """Yields metrics measured per token or per sequence."""
-  about = {'task': task, 'split': split}
   for step, tokens in scalars.get('num_eval_tokens', {}).items():
-    n = round(tokens)
-    # The token count is the sequence count only if targets are single tokens.
-    single = scalars.get('max_targets_length', {}).get(step) == 1
-    for metric, count, unit, most in (
-      ('neg_log_perplexity', n, 'token', None),
-      ('token_accuracy', n, 'token', None),
-      ('sequence_accuracy', n if single else None, 'example', 1),
-    ):
-      if step in (values := scalars.get(metric, {})):
-        of = {'metric': metric, 'n': count, 'unit': unit, 'step': step}
-        yield _result(values[step], most, **of, **about)
+    found = {tag: at[step] for tag, at in scalars.items() if step in at}
+    for metric in PER_TOKEN:
+      # Tokens are sequences only if targets are single tokens.
+      is_whole = metric == 'sequence_accuracy'
+      counted = not is_whole or found.get('max_targets_length') == 1
+      if metric in found:
+        yield _result(
+          found[metric],
+          round(tokens) if counted else None,
+          'example' if is_whole else 'token',
+          metric=metric,
+          step=step,
+          **about,
+        )
 
 
-def _result(value: float, most: Optional[int], **about: Any) -> Result:
-  """Makes a result, with a standard error if it is a fraction of `most`."""
-  known, n = value if math.isfinite(value) else None, about['n'] or 0
+def _result(
+  value: float, n: Optional[int] = None, unit: str = 'example', **about: Any
+) -> Result:
+  """Makes a result, with a standard error if it is a share of examples."""
+  known = value if math.isfinite(value) else None
   error = None
-  if n > 1 and most and 0 <= value <= most:
-    error = math.sqrt(value * (most - value) / (n - 1))
-  return Result(value=known, standard_error=error, **about)
+  if n and n > 1 and unit == 'example':
+    error = math.sqrt(value * (1 - value) / (n - 1))
+  return Result(value=known, n=n, unit=unit, standard_error=error, **about)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """Collects the numbers of runs in one pandas DataFrame."""
 
-import itertools
+import os
 import re
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -67,23 +67,19 @@ def frame(runs: Sequence[Run], products: bool = False) -> pd.DataFrame:
 def by_model(runs: Sequence[Run]) -> dict[str, list[Run]]:
   """Groups runs by model, under a unique name for each model.
 
-  Runs belong to one model if their labels and all settings but seeds agree.
+  Runs belong to one model if their labels and all settings but seeds agree. Of
+  models with the same label, the names have the folders of their first runs.
   """
   groups: dict[Hashable, list[Run]] = {}
   for run in runs:
     groups.setdefault(_identity(run), []).append(run)
-
-  def place(same: Sequence[Run]) -> str:
-    return _common([run.name for run in same]) or same[0].name
-
+  labels = [first.label for first, *_ in groups.values()]
+  common = os.path.commonprefix([run.name for run in runs])
+  folder = common[: common.rfind('/') + 1]
   models = {}
-  for same in groups.values():
-    label = same[0].label
-    rivals = [place(one) for one in groups.values() if one[0].label == label]
-    if len(rivals) > 1:
-      shared = _common(rivals)
-      inside = '' if shared in rivals else f'{shared}/'
-      label = f'{label}, {place(same).removeprefix(inside)}'
+  for label, same in zip(labels, groups.values()):
+    if labels.count(label) > 1:
+      label += f', {same[0].name.removeprefix(folder)}'
     models[label] = same
   return models
 
@@ -98,10 +94,3 @@ def _identity(run: Run) -> Hashable:
     if not _SEED.search(name)
   }
   return run.label, frozenset(settings.items())
-
-
-def _common(names: Sequence[str]) -> str:
-  """Returns the innermost folder that contains all paths."""
-  levels = zip(*(name.split('/') for name in names))
-  common = itertools.takewhile(lambda level: len(set(level)) == 1, levels)
-  return '/'.join(level[0] for level in common)

@@ -32,9 +32,7 @@ _COLOURS = (
 )  # fmt: skip
 DASHES = ('-', (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
 _MARKERS = 'osD^vPX'
-_LEGEND_COLUMNS = 4
 _MARK = 'synth-mtf plot'  # identifies our files
-_LEGEND_ROW = 0.16  # inches
 _SETTINGS = {
   'axes.axisbelow': True,
   'axes.grid': True,
@@ -120,24 +118,20 @@ def panels(
 
 def _add_legend(figure: Figure, title: Optional[str]) -> None:
   """Adds one legend above all panels; a long one makes the figure taller."""
-  handles: dict[str, Any] = {}
-  for panel in figure.axes:
-    for handle, label in zip(*panel.get_legend_handles_labels()):
-      handles.setdefault(label, handle)
+  handles = {
+    label: handle
+    for panel in figure.axes
+    for handle, label in zip(*panel.get_legend_handles_labels())
+  }
   if not handles:
     return
   # A label takes about 0.5 inches plus 0.062 inches per character.
   fitting = int(WIDTH / (0.5 + 0.062 * max(map(len, handles))))
-  columns = min(len(handles), _LEGEND_COLUMNS, max(fitting, 1))
-  figure.legend(
-    list(handles.values()),
-    list(handles),
-    loc='outside upper center',
-    ncols=columns,
-    title=title,
-  )
-  more = max(-(-len(handles) // columns) - 2, 0) * _LEGEND_ROW
-  figure.set_figheight(figure.get_figheight() + more)
+  columns = min(len(handles), 4, max(fitting, 1))
+  place = {'loc': 'outside upper center', 'ncols': columns, 'title': title}
+  figure.legend(list(handles.values()), list(handles), **place)
+  more = max(-(-len(handles) // columns) - 2, 0)  # rows, of 0.16 inches
+  figure.set_figheight(figure.get_figheight() + 0.16 * more)
 
 
 def write(figure: Figure, path: str) -> list[str]:

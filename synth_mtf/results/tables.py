@@ -6,6 +6,7 @@ standard deviation.
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
@@ -33,10 +34,8 @@ class Table:
     columns: from left to right.
     models: the runs of each row, by model name.
     cells: one row for each number of each run, as in `scores.frame`, with the
-      key of its `column` and its `name` in `Column.named`. An undefined number
+      key of its `column` and its `name` in `Column.tags`. An undefined number
       has the `value` NaN; a missing number has no row.
-    numbers: mean, deviation, standard_error and n, by (model, name); NaN if a
-      run lacks the number.
   """
 
   layout: Layout
@@ -44,7 +43,11 @@ class Table:
   columns: Sequence[Column]
   models: Mapping[str, Sequence[Run]]
   cells: pd.DataFrame
-  numbers: pd.DataFrame
+
+  @property
+  def named(self) -> dict[str, Column]:
+    """The column of each number, by the number's name."""
+    return {name: column for column in self.columns for name in column.tags}
 
   @property
   def scores(self) -> pd.DataFrame:
@@ -55,6 +58,35 @@ class Table:
   def is_generated(self) -> bool:
     """Whether a score was measured on generated samples."""
     return bool((self.scores.data == paths.GENERATED).any())
+
+  @functools.cached_property
+  def numbers(self) -> pd.DataFrame:
+    """Mean, deviation, standard_error and n, by (model, name).
+
+    They are NaN if a run of the model lacks the number.
+    """
+    every = [
+      (model, run.name, name)
+      for model, runs in self.models.items()
+      for run in runs
+      for name in self.named
+    ]
+    index = pd.MultiIndex.from_tuples(every, names=['model', 'run', 'name'])
+    cells = self.cells.set_index(index.names).reindex(index)
+    groups = cells.groupby(['model', 'name'], sort=False)
+    return pd.DataFrame(
+      {
+        'mean': groups.value.agg(lambda x: x.mean(skipna=False)),
+        'deviation': groups.value.agg(lambda x: x.std(skipna=False)),
+        # The root mean square of the runs' standard errors over examples.
+        'standard_error': groups.standard_error.agg(
+          lambda x: (x**2).mean(skipna=False) ** 0.5
+        ),
+        'n': groups.n.agg(
+          lambda n: n.iloc[0] if n.nunique(dropna=False) == 1 else pd.NA
+        ),
+      }
+    )
 
 
 def make(
@@ -73,19 +105,22 @@ def make(
       the step.
   """
   frame = scores.frame(runs, products=layout == 'speed')
-  _check(checkpoint, runs)
+  steps = set.intersection(*({x.step for x in run.results} for run in runs))
+  if checkpoint not in (LAST, BEST, *map(str, steps)):
+    known = ', '.join(map(str, sorted(steps))) or 'there is none'
+    raise UserError(
+      f'--checkpoint={checkpoint}: expected best, last, or a step at which all '
+      f'runs were evaluated ({known}).'
+    )
   shape = layouts.LAYOUTS[layout] if layout else layouts.overview(frame.tag)
-  tags = [set(frame.tag[frame.run == run.name]) for run in runs]
+  tags = [set(found) for _, found in frame.groupby('run').tag]
   columns = [
     column
     for column in shape.columns
-    if not column.optional
-    or any(all(one.tags & of for one in column.over or [column]) for of in tags)
+    if not column.optional or any(map(column.is_among, tags))
   ]
   cells = _cells(frame, columns, checkpoint)
-  models = scores.by_model(runs)
-  numbers = _numbers(cells, columns, models)
-  table = Table(shape, checkpoint, columns, models, cells, numbers)
+  table = Table(shape, checkpoint, columns, scores.by_model(runs), cells)
   if shape.needs_scores and table.scores.empty:
     tasks = ', '.join(sorted(set(frame.task.dropna())))
     raise UserError(
@@ -95,50 +130,23 @@ def make(
   return table
 
 
-def _check(checkpoint: str, runs: Sequence[Run]) -> None:
-  if checkpoint not in (LAST, BEST) and not checkpoint.isdecimal():
-    raise UserError(
-      f'--checkpoint={checkpoint}: expected best, last, or a step such as 1000.'
-    )
-  for run in runs if checkpoint.isdecimal() else ():
-    steps = sorted({result.step for result in run.results})
-    if int(checkpoint) not in steps:
-      known = f'; expected one of {", ".join(map(str, steps))}, best, or last'
-      raise UserError(
-        f'--checkpoint={checkpoint}: {run.name} has not been evaluated at that '
-        f'step{known if steps else ""}.'
-      )
-
-
 def _cells(
   frame: pd.DataFrame, columns: Sequence[Column], checkpoint: str
 ) -> pd.DataFrame:
   """Selects each run's numbers, from one split and checkpoint per column."""
   wanted = pd.DataFrame(
-    {
-      'tag': tag,
-      'column': column.key,
-      'size': len(column.measures),
-      'name': name,
-      'measure': measure,
-    }
+    {'tag': tag, 'name': name, 'column': column.key, 'about': column}
     for column in columns
-    for name, measure in column.named.items()
-    for tag in measure.tags
+    for name, tags in column.tags.items()
+    for tag in tags
   )
   # Different commands evaluate text and tokens, so their last steps may differ.
   unit = frame.unit.replace('question', 'example')
-  by_kind = frame.groupby(['run', unit])
-  last = by_kind.step.transform('max')
+  last = frame.groupby(['run', unit]).step.transform('max')
   found = wanted.merge(frame.assign(last=last), on='tag')
-  scale = found.measure.map(lambda measure: measure.scale)
-  found['value'] = [
-    measure.of(measure.scale * value)
-    for measure, value in zip(found.measure, found.value)
-  ]
-  found['standard_error'] = (found.standard_error * scale.abs()).where(
-    found.value.notna()
-  )
+  scale = pd.Series([abs(column.scale) for column in found.about], dtype=float)
+  found['standard_error'] *= scale.where(found.value.notna())
+  found['value'] = [x.number(v) for x, v in zip(found.about, found.value)]
   first = found.split.map(lambda split: _SPLITS.get(split, split))
   by_column = [found.run, found.column]
   found = found[first == first.groupby(by_column).transform('min')]
@@ -150,15 +158,9 @@ def _cells(
   else:
     found = found[(found.step == int(checkpoint)) | found.task.isna()]
   averages = [
-    {
-      'model': model,
-      'run': run,
-      'step': 0,
-      'value': average,
-      'column': column.key,
-      'name': column.key,
-    }
+    {**about, 'value': average, 'column': column.key, 'name': column.key}
     for (model, run), of_run in found.groupby(['model', 'run'], sort=False)
+    for about in [{'model': model, 'run': run, 'step': 0}]
     for column in columns
     if column.over
     for average in [column.average(dict(zip(of_run.name, of_run.value)))]
@@ -176,47 +178,10 @@ def _is_best(found: pd.DataFrame) -> Any:
   Steps are ranked by the mean of their scores; a step with a missing or
   undefined score ranks last.
   """
-  upward = found.measure.map(lambda measure: measure.better > 0)
-  steps = found.assign(good=found.value.where(upward, -found.value)).groupby(
-    ['run', 'column', 'step']
-  )
+  good = [v if x.better >= 0 else -v for x, v in zip(found.about, found.value)]
+  sizes = [len(column.tags) for column in found.about]
+  steps = found.assign(good=good, size=sizes).groupby(['run', 'column', 'step'])
   whole = steps.good.count() == steps['size'].first()
   quality = steps.good.mean().where(whole, -np.inf)
   best = quality.groupby(['run', 'column']).idxmax()
   return pd.MultiIndex.from_frame(found[quality.index.names]).isin(best)
-
-
-def _numbers(
-  cells: pd.DataFrame,
-  columns: Sequence[Column],
-  models: Mapping[str, Sequence[Run]],
-) -> pd.DataFrame:
-  """Computes mean and spread over each model's runs; NaN if any lacks it."""
-  every = pd.MultiIndex.from_tuples(
-    [
-      (model, run.name, name)
-      for model, runs in models.items()
-      for run in runs
-      for column in columns
-      for name in column.named
-    ],
-    names=['model', 'run', 'name'],
-  )
-  groups = (
-    cells.set_index(every.names)
-    .reindex(every)
-    .groupby(['model', 'name'], sort=False)
-  )
-  return pd.DataFrame(
-    {
-      'mean': groups.value.agg(lambda x: x.mean(skipna=False)),
-      'deviation': groups.value.agg(lambda x: x.std(skipna=False)),
-      # The root mean square of the runs' standard errors over examples.
-      'standard_error': groups.standard_error.agg(
-        lambda x: (x**2).mean(skipna=False) ** 0.5
-      ),
-      'n': groups.n.agg(
-        lambda n: n.iloc[0] if n.nunique(dropna=False) == 1 else pd.NA
-      ),
-    }
-  )

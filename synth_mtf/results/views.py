@@ -2,8 +2,7 @@
 
 import dataclasses
 import json
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,13 +24,17 @@ def grid(table: Table, errors: bool = False, paper: bool = False) -> Grid:
   `errors` adds standard errors to the scores; `paper` adds the paper's numbers
   and the differences below each model.
   """
-  texts = [_texts(table, column, errors) for column in table.columns]
+  texts = {
+    name: _texts(table.numbers.xs(name, level='name'), column, errors)
+    for name, column in table.named.items()
+  }
   rows = []
   for model in table.models:
-    rows.append([model, *(of_models[model] for of_models in texts)])
+    of_model = {name: found[model] for name, found in texts.items()}
+    rows.append(_row(table, model, of_model))
     if paper:
       rows += _paper_rows(table, model)
-  counts = [_counts(table, column) for column in table.columns]
+  counts = [_count(table, column) for column in table.columns]
   if any(counts):
     rows.append(['n', *counts])
   headers = ['Model', *(column.header for column in table.columns)]
@@ -50,12 +53,14 @@ def csv(table: Table, errors: bool = False) -> str:
     kinds['deviation'] = ' sd'
   if errors:
     kinds.update(n=' n', standard_error=' se')
-  fields = {'runs': pd.Series(table.models).map(len)}
-  for name in table.numbers.index.unique('name'):
-    numbers = table.numbers.xs(name, level='name')
-    fields.update({name + kinds[kind]: numbers[kind] for kind in kinds})
-  found = pd.DataFrame(fields).rename(_not_a_formula, axis=0)
-  found = found.rename(_not_a_formula, axis=1)
+  fields = {
+    name + suffix: table.numbers[kind].xs(name, level='name')
+    for name in table.named
+    for kind, suffix in kinds.items()
+  }
+  runs = pd.Series(table.models).map(len)
+  found = pd.DataFrame({'runs': runs, **fields})
+  found = found.rename(index=_not_a_formula, columns=_not_a_formula)
   return found.to_csv(index_label='model').rstrip('\n')
 
 
@@ -105,46 +110,52 @@ def _known(value: Any) -> Any:
   return None if pd.isna(value) else np.asarray(value).item()
 
 
-def _texts(table: Table, column: Column, errors: bool) -> pd.Series:
-  """Formats each model's numbers; marks the best, compared after rounding."""
-  texts = []
-  for name, measure in column.named.items():
-    numbers = table.numbers.xs(name, level='name')
-    forms = {'mean': '{}', 'deviation': '±{}' * measure.varies}
-    parts = pd.DataFrame(index=numbers.index, dtype=object)
-    for kind, form in {**forms, 'standard_error': ' ({})' * errors}.items():
-      parts[kind] = [
-        '' if pd.isna(number) else form.format(measure.shown(number))
-        for number in numbers[kind]
-      ]
-    text = parts.agg(''.join, axis=1).replace('', MISSING)
-    means, shown = numbers['mean'], parts['mean']
-    best = measure.shown(means.max() if measure.better > 0 else means.min())
-    differ = measure.better and shown[means.notna()].nunique() > 1
-    is_best = (shown == best) & bool(differ)
-    texts.append(text.mask(is_best, '**' + text + '**'))
-  return pd.concat(texts, axis=1).agg('/'.join, axis=1)
+def _texts(
+  numbers: pd.DataFrame, column: Column, errors: bool
+) -> dict[str, str]:
+  """Formats each model's number; marks the best, compared after rounding."""
+  means = numbers['mean'].dropna()
+  shown = means.map(column.text)
+  best = column.text((column.better * means).max() * column.better)
+  differ = column.better and shown.nunique() > 1
+  texts = dict.fromkeys(numbers.index, MISSING)
+  for model, text in shown.items():
+    mark = '**' * (differ and text == best)
+    deviation = numbers['deviation'][model]
+    error = numbers['standard_error'][model]
+    if deviation > 0:
+      text += f'±{column.text(deviation)}'
+    if errors and error >= 0:
+      text += f' ({column.text(error)})'
+    texts[model] = f'{mark}{text}{mark}'
+  return texts
 
 
-def _counts(table: Table, column: Column) -> str:
+def _row(table: Table, label: str, texts: Mapping[str, str]) -> list[str]:
+  """Returns a row of a grid, given the texts of its numbers by name."""
+  cells = (
+    '/'.join(texts.get(name, MISSING) for name in column.tags)
+    for column in table.columns
+  )
+  return [label, *cells]
+
+
+def _count(table: Table, column: Column) -> str:
   """Formats how many examples, questions or tokens a column's tasks have."""
   found = table.scores[table.scores.column == column.key].dropna(subset='n')
-  texts = {}  # all metrics of a task use the same examples
-  for _, of_number in found.groupby('name', sort=False):
-    ends = dict.fromkeys([of_number.n.min(), of_number.n.max()])
-    first = of_number.iloc[0]
-    plural = '' if of_number.n.max() == 1 else 's'
-    unit = '' if first.unit == 'example' else f' {first.unit}{plural}'
-    texts[first.task] = '-'.join(map(str, ends)) + unit
-  return '/'.join(texts.values())
+  if found.empty:
+    return ''
+  ends = dict.fromkeys([found.n.min(), found.n.max()])
+  unit = found.unit.iloc[0]
+  plural = '' if unit == 'example' else f' {unit}s'
+  return '-'.join(map(str, ends)) + plural
 
 
 def _figures(table: Table, model: str) -> tuple[dict[str, float], str]:
   """Returns the published numbers of a model, or why there are none."""
   cells = table.cells[table.cells.model == model]
   tasks = dict(zip(cells.name, cells.task.str.removeprefix(PREFIX)))
-  names = table.numbers.index.unique('name')
-  names = [n for n in names if tasks.get(n) not in published.OTHER_DATA]
+  names = [n for n in table.named if tasks.get(n) not in published.OTHER_DATA]
   run = table.models[model][0]
   if run.kind is None:
     return {}, run.fault
@@ -156,20 +167,18 @@ def _paper_rows(table: Table, model: str) -> list[list[str]]:
   source, (figures, _) = table.layout.source, _figures(table, model)
   if not figures:
     return [[f'  no row of {source}', *('' for _ in table.columns)]]
-  theirs, rows = pd.Series(figures), []
-  difference = table.numbers['mean'][model] - theirs
-  for label, numbers in ((source, theirs), ('difference', difference)):
-    row = [f'  {label}']
-    for column in table.columns:
-      texts = []
-      for name, measure in column.named.items():
-        value = numbers.get(name, math.nan)
-        sign = ('+' if value >= 0 else '-') * (numbers is difference)
-        text = sign + measure.shown(abs(value))
-        texts.append(MISSING if pd.isna(value) else text)
-      row.append('/'.join(texts))
-    rows.append(row)
-  return rows
+  theirs, differences = {}, {}
+  for name, figure in figures.items():
+    show = table.named[name].text
+    theirs[name] = show(figure)
+    difference = table.numbers['mean'][model, name] - figure
+    if not pd.isna(difference):
+      sign = '+' if difference >= 0 else '-'
+      differences[name] = sign + show(abs(difference))
+  return [
+    _row(table, f'  {source}', theirs),
+    _row(table, '  difference', differences),
+  ]
 
 
 def _checkpoint(table: Table) -> str:
@@ -195,9 +204,9 @@ def _caption(table: Table) -> str:
 def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
   """Returns the notes below a table, one paragraph each."""
   several = [
-    f'{column.key} {"/".join(measure.name for measure in column.measures)}'
+    '/'.join(column.tags).replace(f'/{column.key} ', '/')
     for column in table.columns
-    if len(column.measures) > 1
+    if len(column.tags) > 1
   ]
   source = table.layout.source
   # Each note, and whether it applies.
@@ -228,36 +237,20 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
 
 
 def _notes_on_models(table: Table) -> Iterator[str]:
+  cells = table.cells
   for model, runs in table.models.items():
     if len(runs) > 1:
-      seeds = [run.seed for run in runs]
-      is_known = len({*seeds} - {None}) == len(runs)
-      names = [str(run.seed) if is_known else run.name for run in runs]
-      which = f'{"seeds " * is_known}{", ".join(names)}'
-      yield f'{model}: mean±standard deviation over {len(runs)} runs ({which}).'
-    for run in runs:
-      last = max((result.step for result in run.results), default=math.inf)
-      if run.steps and run.steps[-1] > last:
-        step = f'{run.steps[-1]:,}'
-        yield f'{run.name} is at step {step}, which has not been evaluated.'
-    cells = table.cells[table.cells.model == model]
-    found = [(c, cells.value[cells.column == c.key]) for c in table.columns]
-    faults = {
-      'not defined': [c.key for c, values in found if values.isna().any()],
-      'missing': [
-        c.key
-        for c, values in found
-        if 0 < len(values) < len(runs) * len(c.measures)
-      ],
-    }
-    for what, keys in faults.items():
-      if keys:
-        yield f'{model}: {what} in at least one run: {", ".join(keys)}.'
+      names = ', '.join(run.name for run in runs)
+      yield f'{model}: mean±standard deviation over {len(runs)} runs ({names}).'
+    undefined = set(cells.column[(cells.model == model) & cells.value.isna()])
+    keys = [column.key for column in table.columns if column.key in undefined]
+    if keys:
+      yield f'{model}: not defined in at least one run: {", ".join(keys)}.'
 
 
 def _notes_on_tasks(table: Table) -> Iterator[str]:
   for column in table.columns:
-    found = table.scores[table.scores.name == next(iter(column.named))]
+    found = table.scores[table.scores.name == next(iter(column.tags))]
     tasks = found.task.str.removeprefix(PREFIX)
     places = sorted(set(tasks + ' (' + found.split + ')'))
     if len(places) > 1:

@@ -78,7 +78,7 @@ def test_generated_samples_never_stand_beside_the_paper(folders):
   ('words', 'message'),
   [
     (['nowhere'], 'nowhere does not exist'),
-    (['--checkpoint=7'], 'has not been evaluated at that step'),
+    (['--checkpoint=7'], 'all runs were evaluated (100)'),
     (['--checkpoint=worst'], 'expected best, last, or a step'),
     (['--layout=translation'], f'Evaluated tasks: {COLA}'),
   ],

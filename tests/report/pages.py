@@ -15,7 +15,7 @@ def render(**changes: Any) -> str:
     'summary': Grid('Runs', ['Model', 'Step'], [['T5 (V)', '100']]),
     'tables': [],
     'figures': [],
-    'weights': None,
+    'models': [],
     'notes': [],
     'configurations': [],
     'differences': Grid('Settings', [], []),

@@ -155,7 +155,7 @@ def shown():
 
 def page_of(attentions, folder: pathlib.Path) -> pathlib.Path:
   text = render(
-    weights=weights.pack(attentions, 10**7),
+    models=weights.pack(attentions),
     configurations=[('T5 (V)', f'x = "{"long " * 60}"')],
     command='synth-mtf report ' + 'my_runs/a_long_name ' * 9,
   )

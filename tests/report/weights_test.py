@@ -8,11 +8,8 @@ import numpy as np
 import pytest
 
 from synth_mtf.attention.file import Array
-from synth_mtf.errors import UserError
 from synth_mtf.report import weights
 from tests.attention.made import SENTENCES, random_attention
-
-PLENTY = 10**9
 
 
 def unpack(stack, layer, example) -> Array:
@@ -27,16 +24,6 @@ def unpack(stack, layer, example) -> Array:
   return scales.reshape(shape[:2])[..., np.newaxis] * codes.reshape(shape)
 
 
-def bytes_of(packed):
-  return sum(
-    len(block['data'])
-    for model in packed.models
-    for stack in model['stacks'].values()
-    for layer in stack['blocks']
-    for block in layer
-  )
-
-
 @pytest.fixture
 def model():
   return random_attention('Syn (R+V)', 'RV')
@@ -49,7 +36,7 @@ def test_a_weight_is_off_by_half_a_code_at_most(model, stack, signed):
     one = model.stacks[stack]
     one = dataclasses.replace(one, weights=one.logits)
     model = dataclasses.replace(model, stacks={stack: one})
-  (packed,) = weights.pack([model], PLENTY).models
+  (packed,) = weights.pack([model])
   assert packed['stacks'][stack]['signed'] == signed
   for layer in range(3):
     for example in range(4):
@@ -64,7 +51,7 @@ def test_a_weight_is_off_by_half_a_code_at_most(model, stack, signed):
 
 def test_what_examples_share_is_there_once():
   model = random_attention(shared=True)
-  (packed,) = weights.pack([model], PLENTY).models
+  (packed,) = weights.pack([model])
   for stack in packed['stacks'].values():
     assert [len(layer) for layer in stack['blocks']] == [1, 1, 1]
   np.testing.assert_allclose(
@@ -76,7 +63,7 @@ def test_what_examples_share_is_there_once():
 
 def test_what_is_said_of_the_models(model):
   other = random_attention('T5 (V)', 'V', layers=2)
-  first, second = weights.pack([model, other], PLENTY).models
+  first, second = weights.pack([model, other])
   assert (first['label'], first['step']) == ('Syn (R+V)', 100)
   assert first['run'] == model.run
   assert first['examples'][1]['encoder'] == SENTENCES['encoder'][1].split()
@@ -88,20 +75,13 @@ def test_what_is_said_of_the_models(model):
   assert len(second['stacks']['encoder']['blocks']) == 2
 
 
-def test_where_bytes_are_few_the_ends_of_examples_are_left_out(model):
+def test_the_ends_of_long_examples_are_left_out(monkeypatch):
+  monkeypatch.setattr(weights, 'MOST_TOKENS', 48)
   model = random_attention('T5 (V)', 'V', length=70)
-  everything = weights.pack([model], PLENTY)
-  assert (everything.length, everything.truncated) == (70, False)
-  most = bytes_of(everything) * 6 // 10
-  less = weights.pack([model], most)
-  assert (less.length, less.truncated) == (48, True)
-  assert bytes_of(less) <= most
-  (packed,) = less.models
+  (packed,) = weights.pack([model])
   assert {len(e['encoder']) for e in packed['examples']} == {48}
   np.testing.assert_allclose(
     unpack(packed['stacks']['encoder'], 0, 0),
     model.weights('encoder', 0)[0, :, :48, :48],
     atol=1 / 500,
   )
-  with pytest.raises(UserError, match='give fewer models or fewer examples'):
-    weights.pack([model], 1000)

@@ -70,7 +70,6 @@ def fake(name: str, *results: Result, label: str = '', **facts: Any) -> Any:
     'bindings': {'x': label} if label else {},
     'results': list(results),
     'losses': {},
-    'steps': [],
     **dict.fromkeys(['seed', 'parameters', 'products', 'steps_per_second']),
   }
   return types.SimpleNamespace(**{**known, **facts})

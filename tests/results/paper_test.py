@@ -63,7 +63,7 @@ def test_published_numbers_have_columns():
     name
     for layout in layouts.LAYOUTS.values()
     for column in layout.columns
-    for name in column.named
+    for name in column.tags
   }
   found = {name for row in paper.ROWS for name in row.numbers}
   assert found - names == {'LM1B per word', 'TFLOPS'}

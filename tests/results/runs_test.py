@@ -17,7 +17,7 @@ def test_event_files_alone_will_do(tmp_path):
   assert only(tmp_path).results == [result()]
   assert only(folder).results == [result()]
   run = only(tmp_path)
-  assert (run.gin, run.steps, run.seed) == (None, [], None)
+  assert (run.gin, run.checkpoint, run.seed) == (None, None, None)
   assert (run.parameters, run.products, run.steps_per_second) == (None,) * 3
   assert run.label == tmp_path.name
 
@@ -29,30 +29,6 @@ def test_metrics_json_is_believed_before_event_files(tmp_path):
   known = result(value=3.0, n=4, standard_error=5.0)
   records.add_results(folder, [known], {'versions': {}, 'gin': ''})
   assert only(tmp_path).results == [known, result(metric='other', value=2.0)]
-
-
-@pytest.mark.parametrize(
-  ('metric', 'predictions', 'n', 'error'),
-  [
-    ('accuracy', [1] * 60, 60, 100 * (0.2 * 0.8 / 59) ** 0.5),
-    ('f1', [1] * 60, 60, None),
-    ('accuracy', [1] * 59, None, None),
-    ('accuracy', [], None, None),
-  ],
-)
-def test_n_comes_from_t5s_text_files(tmp_path, metric, predictions, n, error):
-  files = [0] * 60, predictions
-  made_runs.evaluated(tmp_path, 'mine', 100, {metric: 20.0}, *files)
-  (found,) = only(tmp_path).results
-  assert (found.n, found.standard_error) == (n, error and pytest.approx(error))
-
-
-def test_answers_to_one_question_count_once(tmp_path):
-  targets = [{'value': [0], 'group': (0, i // 2)} for i in range(6)]
-  files = targets, [{'value': 0}] * 6
-  made_runs.evaluated(tmp_path, 'mine', 100, {'em': 20.0}, *files)
-  (found,) = only(tmp_path).results
-  assert (found.n, found.unit) == (3, 'question')
 
 
 def test_scores_may_be_in_a_folder_of_any_name(tmp_path):
@@ -88,7 +64,7 @@ def test_curves(tmp_path):
   loss = {1: 5, 20: 4.8, 40: 4.6, 60: 4.4}
   assert run.losses == {'': pytest.approx(loss)}
   assert run.steps_per_second == pytest.approx(4.0)
-  assert run.steps == [100]
+  assert run.checkpoint.step == 100
 
 
 def test_event_files_of_resumed_and_killed_runs_and_of_tpus(tmp_path):
@@ -165,7 +141,6 @@ def test_a_demo_holds_several_runs_in_the_order_of_its_table(tmp_path):
     'random/seed_10',
     'dense',
   ]
-  assert [run.seed for run in found[:3]] == [0, 9, 10]
   assert found[0].losses == {'pretrain': {1: 5}, 'finetune': {2: 4}}
   assert found[0].folder == str(tmp_path / 'vanilla' / 'seed_0' / 'finetune')
   assert [run.name for run in runs.read(str(tmp_path / 'random'))] == [
@@ -191,18 +166,11 @@ def test_names_are_no_patterns_and_may_be_remote(tmp_path, name):
   assert run.label == 'Syn (R)'
 
 
-@pytest.mark.parametrize(
-  ('name', 'fault'),
-  [
-    ('nowhere', 'does not exist'),
-    ('file', 'holds no run'),
-    ('', 'holds no run'),
-  ],
-)
-def test_a_folder_that_is_no_run(tmp_path, name, fault):
+@pytest.mark.parametrize('name', ['nowhere', 'file', ''])
+def test_a_folder_that_is_no_run(tmp_path, name):
   (tmp_path / 'file').write_text('')
   made_runs.events(tmp_path / 'below' / 'a', (1, {'loss': 5.0}))
-  with pytest.raises(UserError, match=f'{name} {fault}; expected a model'):
+  with pytest.raises(UserError, match=f'{name} does not exist or holds no'):
     runs.read(os.path.join(tmp_path, name))
 
 

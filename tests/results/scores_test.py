@@ -26,11 +26,20 @@ def test_seeds_may_start_from_seeds(tmp_path, starts, models):
   assert len(names(tmp_path / '0', tmp_path / '1')) == models
 
 
-def test_a_folder_inside_another_is_told_apart_by_its_whole_name(tmp_path):
+def test_a_folder_inside_another_is_told_apart(tmp_path):
   outer, inner = tmp_path / 'a', tmp_path / 'a' / 'b'
   made_runs.trained(outer, bindings=['d_ff = 8'])
   made_runs.trained(inner, bindings=['d_ff = 16'])
-  assert names(outer, inner) == [f'Syn (R), {outer}', f'Syn (R), {inner}']
+  assert names(outer, inner) == ['Syn (R), a', 'Syn (R), a/b']
+
+
+def test_models_of_one_folder_have_names_of_their_own(tmp_path):
+  folders = [tmp_path / f'{d_ff}_{seed}' for d_ff in (8, 16) for seed in (0, 1)]
+  for folder in folders:
+    d_ff, seed = folder.name.split('_')
+    seed = f'synth_mtf.train_with_progress.seed = {seed}'
+    made_runs.trained(folder, bindings=[f'd_ff = {d_ff}', seed])
+  assert names(*folders) == ['Syn (R), 8_0', 'Syn (R), 16_0']
 
 
 def test_runs_without_configuration_are_a_model_each(tmp_path):
