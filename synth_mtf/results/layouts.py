@@ -130,10 +130,10 @@ LAYOUTS = {
 }
 
 
-def overview(tags: Iterable[str]) -> Layout:
+def overview(found: Iterable[str]) -> Layout:
   """Returns a layout for all the tags that runs have."""
-  known = {tag for x in _KNOWN for found in x.tags.values() for tag in found}
-  unknown = {tag: tag.rpartition('/') for tag in sorted(set(tags) - known)}
+  known = {tag for x in _KNOWN for tags in x.tags.values() for tag in tags}
+  unknown = {tag: tag.rpartition('/') for tag in sorted(set(found) - known)}
   others = [
     Column(tag, tag, {tag: [tag]}, better=0)
     for tag, (task, _, metric) in unknown.items()
@@ -142,12 +142,10 @@ def overview(tags: Iterable[str]) -> Layout:
   tasks = [t for t, _, metric in unknown.values() if metric == LOG_PERPLEXITY]
   for task in tasks:
     key = f'Log ppl {task}' if len(tasks) > 1 else 'Log ppl'
-    about = {
-      'key': key,
-      'header': key,
-      'tags': {key: [f'{task}/{LOG_PERPLEXITY}']},
-    }
-    others.append(dataclasses.replace(_column('Log ppl'), **about))
+    tags = {key: [f'{task}/{LOG_PERPLEXITY}']}
+    others.append(
+      dataclasses.replace(_column('Log ppl'), key=key, header=key, tags=tags)
+    )
   usual = [dataclasses.replace(column, optional=True) for column in _KNOWN]
   last = [*map(_column, ('Steps/s', 'Params'))]
   return Layout('Results', [*usual, *others, *last], needs_scores=False)

@@ -103,7 +103,7 @@ class Run:
   @functools.cached_property
   def origins(self) -> list[records.Origin]:
     """How it was trained and evaluated, oldest first; see run/origin.py."""
-    found = []
+    found: list[records.Origin] = []
     for folder in self.folders:
       found += checkpoints.read_record(folder, records.ORIGINS, list) or []
       found += [o for p in _places(folder) for _, o in records.read(p)]
@@ -284,9 +284,9 @@ def _scores(scalars: Scalars, split: str) -> Iterator[Result]:
   """Yields scores of tasks; event files have no n and no standard errors."""
   for tag, values in scalars.items():
     if score := _SCORE.fullmatch(tag):
-      about = {'task': score[1], 'split': split, 'metric': score[2]}
+      task, metric = score.groups()
       for step, value in values.items():
-        yield _result(value, step=step, **about)
+        yield _result(value, task=task, split=split, metric=metric, step=step)
 
 
 def _measures(scalars: Scalars, **about: str) -> Iterator[Result]:
@@ -314,7 +314,7 @@ def _result(
   """Makes a result, with a standard error if it is a share of examples."""
   known = value if math.isfinite(value) else None
   error = None
-  if n and n > 1 and unit == 'example':
+  if n and n > 1 and unit == 'example' and 0 <= value <= 1:
     error = math.sqrt(value * (1 - value) / (n - 1))
   return Result(value=known, n=n, unit=unit, standard_error=error, **about)
 

@@ -42,7 +42,8 @@ def test_latex():
   assert text.splitlines()[0] == '% A note, 100 % long.'
   assert r'\caption{Results\_1.}' in text
   table = text[text.index(r'\begin{tabular}') : text.index(r'\end{tabular}')]
-  assert re.sub(' +', ' ', table).splitlines() == [
+  lines = re.sub(' +', ' ', table).splitlines()
+  assert [line.strip() for line in lines] == [
     r'\begin{tabular}{lrrr}',
     r'\toprule',
     r'Model & CoLA & SST & MRPC \\',

@@ -2,6 +2,7 @@
 
 import pytest
 
+import synth_mtf.progress  # noqa: F401  registers a name with gin
 from synth_mtf.results import runs, scores
 from tests.results import made_runs
 
