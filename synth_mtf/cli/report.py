@@ -69,7 +69,7 @@ def _look(
 ) -> tuple[Sequence[Any], Sequence[str]]:
   """Returns the attention of models, and why any model has none."""
   from synth_mtf.attention import examples, file, runs
-  from synth_mtf.results import scores
+  from synth_mtf.results.runs import by_model
 
   if args.no_attention:
     return [], []
@@ -77,7 +77,7 @@ def _look(
     return [file.read(path) for path in args.attention], []
   given = attention.names_text(args)
   choose = attention.chooser(args) if given else examples.defaults
-  first_seeds = [same[0] for same in scores.by_model(found).values()]
+  first_seeds = [same[0] for same in by_model(found).values()]
   attentions, missing = runs.look_at_each(first_seeds, choose, args.vocabulary)
   if given and not attentions:
     raise UserError('\n'.join(missing))

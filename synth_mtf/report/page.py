@@ -11,7 +11,6 @@ from typing import Any
 
 import jinja2
 import markupsafe
-import tensorflow.compat.v1 as tf
 
 from synth_mtf import __version__, atomic
 from synth_mtf.attention.file import Attention
@@ -44,8 +43,7 @@ def write(
     notes: what the page lacks, and why.
 
   Raises:
-    UserError: a run cannot be read or has no results for a layout, or the page
-      cannot be written.
+    UserError: a run cannot be read or has no results for a layout.
   """
   labels = list(dict.fromkeys(run.label for run in runs))
   figures, undrawn = draw(runs, attentions)
@@ -62,10 +60,7 @@ def write(
     differences=differences(runs),
     command=shlex.join(command),
   )
-  try:
-    atomic.write(path, text)
-  except (OSError, tf.errors.OpError) as error:
-    raise UserError(f'--out {path} cannot be written: {error}') from error
+  atomic.write(path, text)
 
 
 def render(**content: Any) -> str:
@@ -128,8 +123,11 @@ def draw(
       ('Sizes of attention weights', of_attention.histograms, attentions),
       ('Entropy and distance of each head', of_attention.heads, attentions),
     ]
-  for run in (run for run in runs if run.gin):
-    wanted.append((f'Alpha over training, {run.label}, {run.name}', alpha, run))
+  wanted += [
+    (f'Alpha over training, {run.label}, {run.name}', alpha, run)
+    for run in runs
+    if run.gin
+  ]
   found, missing = [], []
   for caption, function, argument in wanted:
     try:

@@ -11,10 +11,9 @@ import numpy as np
 import pandas as pd
 
 from synth_mtf.errors import UserError
-from synth_mtf.results import scores as scores_
 from synth_mtf.results import style, tables
 from synth_mtf.results.layouts import LOG_PERPLEXITY, PER_TOKEN, Column
-from synth_mtf.results.runs import Run
+from synth_mtf.results.runs import Run, by_model
 from synth_mtf.results.style import Axes, Figure
 
 _TRAINING_LOSS = 'training loss'
@@ -48,7 +47,7 @@ def curves(runs: Sequence[Run]) -> Figure:
       'evaluations at several steps in ' + ', '.join(run.name for run in runs)
     )
   columns = min(3, len(names))
-  models = list(scores_.by_model(runs))
+  models = list(by_model(runs))
 
   def fill(axes: style.Panels) -> None:
     for panel, name in zip(np.ravel(axes), names):
@@ -76,12 +75,12 @@ def _points(runs: Sequence[Run]) -> pd.DataFrame:
   """Returns the points of all curves, each with its panel, model, run, step."""
   losses = [
     (_TRAINING_LOSS, model, run.name, stage, step, value)
-    for model, same in scores_.by_model(runs).items()
+    for model, same in by_model(runs).items()
     for run in same
     for stage, curve in run.losses.items()
     for step, value in curve.items()
   ]
-  found = scores_.frame(runs).dropna(subset=['task', 'value'])
+  found = tables.frame(runs).dropna(subset=['task', 'value'])
   is_perplexity = found.metric == LOG_PERPLEXITY
   found['value'] = found.value.mask(is_perplexity, -found.value)
   metric = found.metric.mask(is_perplexity, 'log perplexity')

@@ -30,7 +30,7 @@ class Column:
     key: unique among all columns.
     header: printed above the column.
     tags: for each number in the column, by a name that is unique in a table,
-      tags in `scores.frame`; the first one that a run has is used.
+      tags in `tables.frame`; the first one that a run has is used.
     over: the columns to average.
     shown: format of the numbers, or 'millions'.
     better: 1 if higher is better, -1 if lower is better, 0 if neither.

@@ -36,8 +36,7 @@ def text(grid: Grid, form: Optional[str] = None) -> str:
 
   The default is 'terminal' if stdout is a terminal, else 'markdown'.
   """
-  caption, headers, rows, notes = (_one_line(part) for part in grid)
-  grid = Grid(caption, headers, rows, notes)
+  grid = Grid(*map(_one_line, grid))
   if form == 'terminal' or (form is None and sys.stdout.isatty()):
     width = shutil.get_terminal_size().columns
     return terminal(grid, width, bold=sys.stdout.isatty())

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 import numpy as np
@@ -37,6 +37,8 @@ _EVALUATION = re.compile(
   r'|(?P<split>.+)_eval(?:_.*)?'
 )
 _SCORE = re.compile(r'eval/([^/]+)/(.+)')
+# In the name of a checkpoint.
+_SEED = re.compile(r'((?:^|[^a-zA-Z])(?:seed|s)[-_=]?)\d+')
 
 
 class Run:
@@ -226,6 +228,38 @@ def read(*folders: str) -> list[Run]:
       )
     found.update(inside)
   return list(found.values())
+
+
+def by_model(runs: Sequence[Run]) -> dict[str, list[Run]]:
+  """Groups runs by model, under a unique name for each model.
+
+  Runs belong to one model if their labels and all settings but seeds agree. Of
+  models with the same label, the names have the folders of their first runs.
+  """
+  groups: dict[Hashable, list[Run]] = {}
+  for run in runs:
+    groups.setdefault(_identity(run), []).append(run)
+  labels = [first.label for first, *_ in groups.values()]
+  common = os.path.commonprefix([run.name for run in runs])
+  folder = common[: common.rfind('/') + 1]
+  models = {}
+  for label, same in zip(labels, groups.values()):
+    if labels.count(label) > 1:
+      label += f', {same[0].name.removeprefix(folder)}'
+    models[label] = same
+  return models
+
+
+def _identity(run: Run) -> Hashable:
+  """Returns a key that runs share if and only if they are of the same model."""
+  if not run.bindings:
+    return run.name
+  settings = {
+    name: _SEED.sub(r'\1', value) if name.endswith('init_checkpoint') else value
+    for name, value in run.bindings.items()
+    if not re.search(r'(^|[./_])seed$', name)
+  }
+  return run.label, frozenset(settings.items())
 
 
 def _runs(folder: str, depth: int = 3) -> Iterator[Run]:

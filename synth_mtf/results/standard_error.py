@@ -37,9 +37,9 @@ class Spread(NamedTuple):
   """How a metric function's values spread over units.
 
   Attributes:
-    errors: the standard error of each value; None if the value is undefined.
-      Draws in which it is undefined are left out. Empty for a single unit, or a
-      metric that is slow or fails on a subset.
+    errors: the standard error of each value; None for a single unit, or if the
+      value is undefined. Draws in which it is undefined are left out. Empty for
+      a metric that is slow or fails on a subset.
     alone: the values of each unit alone, if the metric is their mean.
   """
 
@@ -81,8 +81,6 @@ def spread(
     )
     return {name: float(value) for name, value in found.items()}
 
-  if n < 2:
-    return Spread({})
   verbosity = logging.get_verbosity()
   logging.set_verbosity(logging.ERROR)  # some metrics log their values
   try:

@@ -139,14 +139,11 @@ def write(figure: Figure, path: str) -> list[str]:
 
   `path` has no suffix; its folder is created if necessary.
   """
-  try:
-    tf.io.gfile.makedirs(os.path.dirname(path) or '.')
-    for kind in ('png', 'svg'):
-      atomic.check_replaceable(f'{path}.{kind}', _MARK)
-      with atomic.writing(f'{path}.{kind}', 'wb') as stream:
-        stream.write(_content(figure, kind))
-  except (OSError, tf.errors.OpError) as error:
-    raise UserError(f'{path} cannot be written: {error}') from error
+  tf.io.gfile.makedirs(os.path.dirname(path) or '.')
+  for kind in ('png', 'svg'):
+    atomic.check_replaceable(f'{path}.{kind}', _MARK)
+    with atomic.writing(f'{path}.{kind}', 'wb') as stream:
+      stream.write(_content(figure, kind))
   return [f'{path}.png', f'{path}.svg']
 
 

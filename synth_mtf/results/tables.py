@@ -15,13 +15,31 @@ import pandas as pd
 
 from synth_mtf import paths
 from synth_mtf.errors import UserError
-from synth_mtf.results import layouts, scores
-from synth_mtf.results.layouts import Column, Layout
-from synth_mtf.results.runs import Run
+from synth_mtf.results import layouts
+from synth_mtf.results.layouts import PREFIX, VANILLA, Column, Layout
+from synth_mtf.results.runs import Run, by_model
 
 LAST, BEST = 'last', 'best'
 # If a task was evaluated on several splits, the first in this order is used.
 _SPLITS = {'validation': '', 'test': ' '}
+
+
+COLUMNS: dict[str, Any] = {
+  'model': object,  # the model's unique name in tables
+  'run': object,
+  # T5's name for a score, <task>/<metric>, also of our tasks; or a fact
+  'tag': object,
+  'task': object,  # None for a fact
+  'split': object,
+  'metric': object,
+  'step': int,
+  'value': float,  # NaN if undefined
+  'n': 'Int64',
+  'unit': object,
+  'standard_error': float,
+  'data': object,
+  'digest': object,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +51,7 @@ class Table:
     checkpoint: LAST, BEST or a step.
     columns: from left to right.
     models: the runs of each row, by model name.
-    cells: one row for each number of each run, as in `scores.frame`, with the
+    cells: one row for each number of each run, as in `frame`, with the
       key of its `column` and its `name` in `Column.tags`. An undefined number
       has the `value` NaN; a missing number has no row.
   """
@@ -104,7 +122,7 @@ def make(
     UserError: no run has a score in the layout, or a run was not evaluated at
       the step.
   """
-  frame = scores.frame(runs, products=layout == 'speed')
+  found = frame(runs, products=layout == 'speed')
   steps = set.intersection(*({x.step for x in run.results} for run in runs))
   if checkpoint not in (LAST, BEST, *map(str, steps)):
     known = ', '.join(map(str, sorted(steps))) or 'there is none'
@@ -112,17 +130,17 @@ def make(
       f'--checkpoint={checkpoint}: expected best, last, or a step at which all '
       f'runs were evaluated ({known}).'
     )
-  shape = layouts.LAYOUTS[layout] if layout else layouts.overview(frame.tag)
-  tags = [set(found) for _, found in frame.groupby('run').tag]
+  shape = layouts.LAYOUTS[layout] if layout else layouts.overview(found.tag)
+  tags = [set(of_run) for _, of_run in found.groupby('run').tag]
   columns = [
     column
     for column in shape.columns
     if not column.optional or any(map(column.is_among, tags))
   ]
-  cells = _cells(frame, columns, checkpoint)
-  table = Table(shape, checkpoint, columns, scores.by_model(runs), cells)
+  cells = _cells(found, columns, checkpoint)
+  table = Table(shape, checkpoint, columns, by_model(runs), cells)
   if shape.needs_scores and table.scores.empty:
-    tasks = ', '.join(sorted(set(frame.task.dropna())))
+    tasks = ', '.join(sorted(set(found.task.dropna())))
     raise UserError(
       f'no run has a score of this table ({shape.title}). '
       f'Evaluated tasks: {tasks or "none"}. Leave out --layout to see them.'
@@ -130,8 +148,39 @@ def make(
   return table
 
 
+def frame(runs: Sequence[Run], products: bool = False) -> pd.DataFrame:
+  """Returns one row for each score of each run, and for each fact about it.
+
+  The facts are `parameters`, `steps_per_second`, `speed_over_t5` (relative to
+  the mean of plain T5, if it is among the runs) and, if requested, `products`.
+  """
+  t5 = [
+    run.steps_per_second
+    for run in runs
+    if run.label in VANILLA and run.steps_per_second
+  ]
+  rows = []
+  for model, same in by_model(runs).items():
+    for run in same:
+      about = {'model': model, 'run': run.name}
+      for score in run.results:
+        tag = f'{score.task.removeprefix(PREFIX)}/{score.metric}'
+        rows.append({**about, **vars(score), 'tag': tag})
+      speed = run.steps_per_second
+      for fact, value in (
+        ('parameters', run.parameters),
+        ('products', run.products if products else None),
+        ('steps_per_second', speed),
+        ('speed_over_t5', speed * len(t5) / sum(t5) if t5 and speed else None),
+      ):
+        if not pd.isna(value):
+          found = {'split': '', 'step': 0, 'unit': '', 'value': value}
+          rows.append({**about, **found, 'tag': fact})
+  return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+
 def _cells(
-  frame: pd.DataFrame, columns: Sequence[Column], checkpoint: str
+  every: pd.DataFrame, columns: Sequence[Column], checkpoint: str
 ) -> pd.DataFrame:
   """Selects each run's numbers, from one split and checkpoint per column."""
   wanted = pd.DataFrame(
@@ -141,9 +190,9 @@ def _cells(
     for tag in tags
   )
   # Different commands evaluate text and tokens, so their last steps may differ.
-  unit = frame.unit.replace('question', 'example')
-  last = frame.groupby(['run', unit]).step.transform('max')
-  found = wanted.merge(frame.assign(last=last), on='tag')
+  unit = every.unit.replace('question', 'example')
+  last = every.groupby(['run', unit]).step.transform('max')
+  found = wanted.merge(every.assign(last=last), on='tag')
   scale = pd.Series([abs(column.scale) for column in found.about], dtype=float)
   found['standard_error'] *= scale.where(found.value.notna())
   found['value'] = [x.number(v) for x, v in zip(found.about, found.value)]
@@ -168,8 +217,8 @@ def _cells(
   ]
   return pd.DataFrame(
     [*found.to_dict('records'), *averages],
-    columns=[*scores.COLUMNS, 'column', 'name'],
-  ).astype(scores.COLUMNS)
+    columns=[*COLUMNS, 'column', 'name'],
+  ).astype(COLUMNS)
 
 
 def _is_best(found: pd.DataFrame) -> Any:

@@ -24,14 +24,15 @@ def grid(table: Table, errors: bool = False, paper: bool = False) -> Grid:
   `errors` adds standard errors to the scores; `paper` adds the paper's numbers
   and the differences below each model.
   """
-  texts = {
-    name: _texts(table.numbers.xs(name, level='name'), column, errors)
-    for name, column in table.named.items()
-  }
+  texts = pd.DataFrame(
+    {
+      name: _texts(table.numbers.xs(name, level='name'), column, errors)
+      for name, column in table.named.items()
+    }
+  )
   rows = []
   for model in table.models:
-    of_model = {name: found[model] for name, found in texts.items()}
-    rows.append(_row(table, model, of_model))
+    rows.append(_row(table, model, texts.loc[model].to_dict()))
     if paper:
       rows += _paper_rows(table, model)
   counts = [_count(table, column) for column in table.columns]

@@ -5,7 +5,6 @@ import sys
 import pytest
 
 from synth_mtf import attention, results
-from synth_mtf.errors import UserError
 from synth_mtf.report import page, weights
 from synth_mtf.results import runs
 from synth_mtf.results.printing import Grid
@@ -125,13 +124,6 @@ def test_the_title_counts_many_models(tmp_path):
   four = write(tmp_path / 'four.html', [*found[:4], *found[:4]])
   assert '<title>Syn (R), Syn (D), T5 (V), Syn (R+V)</title>' in four
   assert '<title>5 models</title>' in write(tmp_path / 'five.html', found)
-
-
-@pytest.mark.usefixtures('without_matplotlib')
-def test_a_page_that_cannot_be_written(tmp_path):
-  (tmp_path / 'file').write_text('')
-  with pytest.raises(UserError, match='--out .*/file/x.html cannot be written'):
-    page.write(str(tmp_path / 'file' / 'x.html'), trained(tmp_path, 'random'))
 
 
 def test_figures_that_can_be_drawn(tmp_path):

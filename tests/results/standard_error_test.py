@@ -154,8 +154,8 @@ def strict(targets, predictions):
 @pytest.mark.parametrize(
   ('metric', 'targets', 'expected'),
   [
-    (mean, [1], {}),
-    (mean, [{'group': 7, 'value': 1}] * 2, {}),  # one question
+    (mean, [1], {'mean': None}),
+    (mean, [{'group': 7, 'value': 1}] * 2, {'mean': None}),  # one question
     (lambda *_: {'r': float('nan')}, [1, 2], {'r': None}),
     (strict, [1, 2], {}),
   ],

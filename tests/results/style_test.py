@@ -38,12 +38,6 @@ def test_a_figure_of_others_is_not_replaced(tmp_path, kind):
   assert (tmp_path / f'h.{kind}').read_bytes() == before
 
 
-def test_a_place_that_cannot_be_written(tmp_path):
-  (tmp_path / 'file').write_text('')
-  with pytest.raises(UserError, match='cannot be written'):
-    style.write(histograms([attention()]), str(tmp_path / 'file' / 'h'))
-
-
 def test_looks_differ_by_colour_and_by_dash_or_marker():
   looks = [style.look(number) for number in range(14)]
   assert len({(x.color, str(x.linestyle), x.marker) for x in looks}) == 14
