@@ -72,13 +72,8 @@ class Panel {
 
   /** The choices that the other panel follows if the panels are linked. */
   get place() {
-    const { stack, layer, head, example } = this;
-    return {
-      stack: stack.value,
-      layer: layer.value,
-      head: head.value,
-      example: example.value,
-    };
+    const names = ['stack', 'layer', 'head', 'example'];
+    return Object.fromEntries(names.map((name) => [name, this[name].value]));
   }
 
   /** Shows a place, with defaults for the choices that the model lacks. */
@@ -157,6 +152,7 @@ class Panel {
     this.describe();
   }
 
+  /** Paints the head, one pixel per weight, with its tokens and its scale. */
   draw() {
     const { signed } = models[this.model.value].stacks[this.stack.value];
     const label = (token) => make('span', { textContent: token });
@@ -164,20 +160,11 @@ class Panel {
     this.columns.replaceChildren(...this.memory.map(label));
     this.map.style.setProperty('--rows', this.queries.length);
     this.map.style.setProperty('--columns', this.memory.length);
-    const end = this.paint(this.cells, this.place.head);
-    this.ramp.classList.toggle('signed', signed);
-    this.least.textContent = signed ? format(-end) : '0';
-    this.most.textContent = format(end);
-    this.move(this.query, this.key);
-  }
-
-  /** Paints a head, one pixel per weight; returns the largest absolute one. */
-  paint(canvas, head) {
-    canvas.width = this.memory.length;
-    canvas.height = this.queries.length;
-    const context = canvas.getContext('2d');
+    this.cells.width = this.memory.length;
+    this.cells.height = this.queries.length;
+    const context = this.cells.getContext('2d');
     const rows = this.queries.map((_, i) =>
-      this.memory.map((_, j) => this.weight(head, i, j)),
+      this.memory.map((_, j) => this.weight(this.head.value, i, j)),
     );
     const most = rows.flat().reduce((m, w) => Math.max(m, Math.abs(w)), 0);
     rows.forEach((row, i) => row.forEach((weight, j) => {
@@ -185,7 +172,10 @@ class Panel {
       context.globalAlpha = Math.abs(weight) / (most || 1);
       context.fillRect(j, i, 1, 1);
     }));
-    return most;
+    this.ramp.classList.toggle('signed', signed);
+    this.least.textContent = signed ? format(-most) : '0';
+    this.most.textContent = format(most);
+    this.move(this.query, this.key);
   }
 
   /** Describes the current cell, row and head in words. */

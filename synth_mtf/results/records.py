@@ -18,7 +18,7 @@ import tensorflow.compat.v1 as tf
 from absl import logging
 
 from synth_mtf import atomic
-from synth_mtf.errors import UserError
+from synth_mtf.checkpoints import folder as checkpoints
 
 METRICS = 'metrics.json'
 ORIGINS = 'origins.json'
@@ -65,22 +65,15 @@ class Result:
 
 def read(folder: str) -> list[tuple[Result, Origin]]:
   """Returns the results in a folder, each with its origin."""
-  path = os.path.join(folder, METRICS)
-  if not tf.io.gfile.exists(path):
-    return []
-  try:
-    with tf.io.gfile.GFile(path) as stream:
-      content = json.load(stream)
-    return [
-      (_checked(Result(**entry)), content['runs'][run])
-      for entry in content['results']
-      for run in [entry.pop('run')]
-    ]
-  except Exception as error:  # depends on what is there instead
-    raise UserError(
-      f'{path} is not a metrics.json of this version ({error!r}): move it '
-      'away and run the command again.'
-    ) from error
+  return checkpoints.read_record(folder, METRICS, _parsed) or []
+
+
+def _parsed(content: Any) -> list[tuple[Result, Origin]]:
+  return [
+    (_checked(Result(**entry)), content['runs'][run])
+    for entry in content['results']
+    for run in [entry.pop('run')]
+  ]
 
 
 def _checked(result: Result) -> Result:

@@ -155,9 +155,7 @@ def svg(figure: Figure) -> str:
 
 def _content(figure: Figure, kind: str) -> bytes:
   stream = io.BytesIO()
-  metadata: dict[str, Any] = {'Software': _MARK}
-  if kind == 'svg':
-    metadata = {'Creator': _MARK, 'Date': None}
+  marks = {'png': {'Software': _MARK}, 'svg': {'Creator': _MARK, 'Date': None}}
   with matplotlib.rc_context(_SETTINGS):
-    figure.savefig(stream, format=kind, metadata=metadata)
+    figure.savefig(stream, format=kind, metadata=marks[kind])
   return stream.getvalue()

@@ -66,7 +66,7 @@ def test_what_is_no_number_is_null(tmp_path):
 )
 def test_a_file_of_another_shape(tmp_path, content):
   (tmp_path / 'metrics.json').write_text(content, 'latin1')
-  with pytest.raises(UserError, match='metrics.json is not a'):
+  with pytest.raises(UserError, match='metrics.json is damaged'):
     records.read(str(tmp_path))
 
 
@@ -84,7 +84,7 @@ def test_a_cut_line_of_predictions_is_left_out(tmp_path, caplog):
 def test_a_file_of_someone_else_is_not_overwritten(tmp_path):
   path = tmp_path / 'metrics.json'
   path.write_text('{"accuracy": 3}')
-  with pytest.raises(UserError, match='metrics.json is not a'):
+  with pytest.raises(UserError, match='metrics.json is damaged'):
     records.add_results(str(tmp_path), [RESULT], RUN)
   assert path.read_text() == '{"accuracy": 3}'
 

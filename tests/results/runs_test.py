@@ -177,7 +177,7 @@ def test_a_folder_that_is_no_run(tmp_path, name):
 def test_files_that_cannot_be_read_are_named(tmp_path):
   folder = made_runs.evaluated(tmp_path, COLA, 100, {'matthews_corrcoef': 1.0})
   (tmp_path / 'validation_eval' / 'metrics.json').write_text('{"a": 1}')
-  with pytest.raises(UserError, match='metrics.json is not a metrics.json'):
+  with pytest.raises(UserError, match='metrics.json is damaged'):
     only(folder).results  # noqa: B018
   (tmp_path / 'operative_config.gin').write_text('this is = = not gin')
   with pytest.raises(UserError, match='gin syntax'):
