@@ -16,7 +16,7 @@ from synth_mtf import __version__, atomic
 from synth_mtf.attention.file import Attention
 from synth_mtf.errors import UserError
 from synth_mtf.report import weights
-from synth_mtf.results import alphas, layouts, tables, views
+from synth_mtf.results import alphas, tables, views
 from synth_mtf.results.printing import BEST, Grid
 from synth_mtf.results.runs import Run
 
@@ -45,11 +45,9 @@ def write(
   Raises:
     UserError: a run cannot be read or has no results for a layout.
   """
-  labels = list(dict.fromkeys(run.label for run in runs))
   figures, undrawn = draw(runs, attentions)
   text = render(
-    title=', '.join(labels) if len(labels) < 5 else f'{len(labels)} models',
-    summary=summary(runs),
+    title=', '.join(dict.fromkeys(run.label for run in runs)),
     tables=[
       views.grid(tables.make(runs, name)) for name in (None, *layout_names)
     ],
@@ -81,23 +79,6 @@ def render(**content: Any) -> str:
     script=markupsafe.Markup((_HERE / 'page.js').read_text('utf-8')),
     **content,
   )
-
-
-def summary(runs: Sequence[Run]) -> Grid:
-  """Returns a table with a row for each run."""
-  rows = [
-    (
-      run.label,
-      views.MISSING if run.seed is None else str(run.seed),
-      f'{run.checkpoint.step:,}' if run.checkpoint else views.MISSING,
-      layouts.millions(run.parameters) if run.parameters else views.MISSING,
-      f'{run.steps_per_second:.1f}' if run.steps_per_second else views.MISSING,
-      run.name,
-    )
-    for run in runs
-  ]
-  headers = ('Model', 'Seed', 'Last step', 'Params', 'Steps/s', 'Folder')
-  return Grid(f'{len(runs)} run{"s" * (len(runs) > 1)}', headers, rows)
 
 
 def draw(
@@ -140,15 +121,7 @@ def draw(
 
 def configurations(runs: Sequence[Run]) -> list[tuple[str, str]]:
   """Returns the name and operative configuration of each run that has one."""
-  labels = [run.label for run in runs]
-  return [
-    (
-      run.label if labels.count(run.label) == 1 else f'{run.label}, {run.name}',
-      run.gin.strip(),
-    )
-    for run in runs
-    if run.gin
-  ]
+  return [(f'{x.label}, {x.name}', x.gin.strip()) for x in runs if x.gin]
 
 
 def differences(runs: Sequence[Run]) -> Grid:

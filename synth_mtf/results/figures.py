@@ -73,24 +73,25 @@ def curves(runs: Sequence[Run]) -> Figure:
 
 def _points(runs: Sequence[Run]) -> pd.DataFrame:
   """Returns the points of all curves, each with its panel, model, run, step."""
-  losses = [
+  columns = ['panel', 'model', 'run', 'stage', 'step', 'value']
+  rows = [
     (_TRAINING_LOSS, model, run.name, stage, step, value)
     for model, same in by_model(runs).items()
     for run in same
     for stage, curve in run.losses.items()
     for step, value in curve.items()
   ]
-  found = tables.frame(runs).dropna(subset=['task', 'value'])
-  is_perplexity = found.metric == LOG_PERPLEXITY
-  found['value'] = found.value.mask(is_perplexity, -found.value)
-  metric = found.metric.mask(is_perplexity, 'log perplexity')
-  found['panel'] = found.task + '\n' + metric
-  found['stage'] = ''
-  columns = ['panel', 'model', 'run', 'stage', 'step', 'value']
-  of_losses = pd.DataFrame(losses, columns=columns)
-  parts = [of_losses, found]
-  points = pd.concat([part for part in parts if len(part)] or parts)
-  return points.reindex(columns=[*columns, 'standard_error'])
+  losses = pd.DataFrame(rows, columns=columns)
+  scores = tables.frame(runs).dropna(subset=['task', 'value'])
+  is_perplexity = scores.metric == LOG_PERPLEXITY
+  metrics = scores.metric.mask(is_perplexity, 'log perplexity')
+  scores = scores.assign(
+    panel=scores.task + '\n' + metrics,
+    stage='',
+    value=scores.value.mask(is_perplexity, -scores.value),
+  )
+  parts = [part for part in (losses, scores) if len(part)] or [losses]
+  return pd.concat(parts).reindex(columns=[*columns, 'standard_error'])
 
 
 def _draw_band(
@@ -105,11 +106,11 @@ def _draw_band(
   by_run = by_run.dropna()
   mean, spread = by_run.mean(axis=1), by_run.std(axis=1)
   ends = None if len(mean) < 10 else [0, -1]
+  squares = curve.standard_error.pow(2).groupby(curve.step).mean()
+  errors = squares[mean.index] ** 0.5
   looks = look._asdict()
   panel.plot(mean.index, mean, label=label, markevery=ends, **looks)
-  if curve.standard_error.notna().any():
-    squares = curve.standard_error.pow(2).groupby(curve.step).mean()
-    errors = squares[mean.index] ** 0.5
+  if errors.notna().any():
     bars = {'fmt': 'none', 'ecolor': look.color, 'capsize': 2}
     panel.errorbar(mean.index, mean, errors, elinewidth=0.8, **bars)
   if spread.any():

@@ -59,9 +59,8 @@ class Column:
 
   def text(self, number: float) -> str:
     """Formats a number."""
-    if self.shown == 'millions':
-      return millions(number)
-    return self.shown.format(number)
+    in_millions = self.shown == 'millions'
+    return _millions(number) if in_millions else self.shown.format(number)
 
   def average(self, numbers: Mapping[str, float]) -> Optional[float]:
     """Returns the paper's average, which is T5's, of the columns in `over`.
@@ -93,7 +92,7 @@ class Layout(NamedTuple):
   source: str = 'the paper'
 
 
-def millions(number: float) -> str:
+def _millions(number: float) -> str:
   """Formats a large number in millions."""
   digits = 2 if number < 10e6 else 0
   return f'{number / 1e6:,.{digits}f}M'

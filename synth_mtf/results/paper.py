@@ -91,9 +91,9 @@ def figures(
     if not differences[0].startswith('functions')
     or f'of {kind.functions}, ' in differences[0]  # and more that is unknown
   ]
-  if not same:
-    return {}, f'{source} has no {kind.functions} in these columns'
-  *_, nearest = min(same)  # in the table with the most of these columns
+  none = f'{source} has no {kind.functions} in these columns'
+  # In the table with the most of these columns.
+  *_, nearest = min(same, default=(none,))
   return {}, nearest
 
 

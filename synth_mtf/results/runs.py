@@ -109,9 +109,12 @@ class Run:
     for folder in self.folders:
       found += checkpoints.read_record(folder, records.ORIGINS, list) or []
       found += [o for p in _places(folder) for _, o in records.read(p)]
-    known = [o for n, o in enumerate(found) if o not in found[:n]]
-    recorded = [origin for origin in known if 'environment' in origin]
-    return sorted(recorded, key=lambda origin: str(origin.get('date')))
+    known = [
+      origin
+      for number, origin in enumerate(found)
+      if 'environment' in origin and origin not in found[:number]
+    ]
+    return sorted(known, key=lambda origin: str(origin.get('date')))
 
   @functools.cached_property
   def losses(self) -> Mapping[str, Mapping[int, float]]:
@@ -141,9 +144,8 @@ class Run:
     checkpoint = self.checkpoint
     if checkpoint is None:
       return None
-    if not checkpoint.slots:  # written without the slots
-      return checkpoint.parameters
-    trained = {names.slot_owner(slot) for slot in checkpoint.slots}
+    owners = {names.slot_owner(slot) for slot in checkpoint.slots}
+    trained = owners or checkpoint.weights  # written without the slots
     kept = self._setting('run.variable_filter')
     with foreign.bounded():  # a pattern of somebody else
       return sum(

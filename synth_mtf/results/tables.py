@@ -197,8 +197,8 @@ def _cells(
   found['standard_error'] *= scale.where(found.value.notna())
   found['value'] = [x.number(v) for x, v in zip(found.about, found.value)]
   first = found.split.map(lambda split: _SPLITS.get(split, split))
-  by_column = [found.run, found.column]
-  found = found[first == first.groupby(by_column).transform('min')]
+  firsts = first.groupby([found.run, found.column]).transform('min')
+  found = found[first == firsts]
   found = found.drop_duplicates(['run', 'name', 'step'])
   if checkpoint == LAST:
     found = found[found.step == found['last']]

@@ -46,12 +46,9 @@ def csv(table: Table, errors: bool = False) -> str:
   """Returns CSV: one line per model, one field per number, without rounding.
 
   Missing and undefined numbers are empty fields. A name that starts with one of
-  `=+-@` gets a `'` in front. `errors` adds fields for n and
-  standard errors.
+  `=+-@` gets a `'` in front. `errors` adds fields for n and standard errors.
   """
-  kinds = {'mean': ''}
-  if any(len(runs) > 1 for runs in table.models.values()):
-    kinds['deviation'] = ' sd'
+  kinds = {'mean': '', 'deviation': ' sd'}
   if errors:
     kinds.update(n=' n', standard_error=' se')
   fields = {

@@ -22,7 +22,6 @@ def full_page():
   row = [f'Syn {EVIL}', '**12.5**', '1/**2**']
   table = Grid('GLUE', ['Model', 'CoLA', 'SQuAD'], [row], [f'n: {EVIL}'])
   return render(
-    summary=table,
     tables=[table],
     figures=[(f'Loss {EVIL}', SVG)],
     models=weights.pack([random_attention()]),
@@ -61,7 +60,7 @@ def test_sections_without_content_are_left_out():
     {attributes.get('id') for _, attributes in Reader(text).elements}
     for text in (full_page(), render())
   )
-  assert {'summary', 'tables', 'configuration', 'command'} <= ids
+  assert {'tables', 'configuration', 'command'} <= ids
   assert not ids & {'figures', 'attention', 'models'}
   assert {'figures', 'attention', 'models'} <= all_ids
 
@@ -117,15 +116,6 @@ def test_what_is_given_is_on_the_page(tmp_path):
     assert run.name in made
 
 
-@pytest.mark.usefixtures('without_matplotlib')
-def test_the_title_counts_many_models(tmp_path):
-  names = ['random', 'dense', 'vanilla', 'random_vanilla', 'factorized_random']
-  found = trained(tmp_path, *names)
-  four = write(tmp_path / 'four.html', [*found[:4], *found[:4]])
-  assert '<title>Syn (R), Syn (D), T5 (V), Syn (R+V)</title>' in four
-  assert '<title>5 models</title>' in write(tmp_path / 'five.html', found)
-
-
 def test_figures_that_can_be_drawn(tmp_path):
   """R+V, with a checkpoint, and R; neither was evaluated."""
   pytest.importorskip('matplotlib', reason='the extra [plot]')
@@ -158,15 +148,9 @@ def test_runs_and_how_their_configurations_differ(tmp_path):
   (tmp_path / 'dense' / 'operative_config.gin').unlink()
   names = ['vanilla', 'random', 'r2', 'dense']
   found = runs.read(*(str(tmp_path / name) for name in names))
-  made = page.summary(found)
-  assert made.caption == '4 runs'
-  assert made.rows[0] == (
-    *('T5 (V)', '-', '100', '0.00M', '4.0', str(tmp_path / 'vanilla')),
-  )
-  models = [row[0] for row in made.rows]
-  assert models == ['T5 (V)', 'Syn (R)', 'Syn (R)', 'dense']
   configurations = dict(page.configurations(found))
-  names = ['T5 (V)', *(f'Syn (R), {run.name}' for run in found[1:3])]
+  labels = ['T5 (V)', 'Syn (R)', 'Syn (R)']
+  names = [f'{label}, {run.name}' for label, run in zip(labels, found)]
   assert list(configurations) == names
   assert 'SyntheticAttention.synthesizers' in configurations[names[1]]
   differing = page.differences(found[1:])

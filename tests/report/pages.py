@@ -12,8 +12,7 @@ def render(**changes: Any) -> str:
   """Renders a page with one table and no more, but for some changes."""
   content: dict[str, Any] = {
     'title': 'Two runs',
-    'summary': Grid('Runs', ['Model', 'Step'], [['T5 (V)', '100']]),
-    'tables': [],
+    'tables': [Grid('Runs', ['Model', 'Step'], [['T5 (V)', '100']])],
     'figures': [],
     'models': [],
     'notes': [],
