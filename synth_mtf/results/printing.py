@@ -52,8 +52,10 @@ def _one_line(part: Any) -> Any:
 
 def markdown(grid: Grid) -> str:
   """Returns a Markdown table, aligned so that it also reads well as text."""
-  rows = [grid.headers, *grid.rows]
-  rows = [[cell.replace('|', '\\|') for cell in row] for row in rows]
+  rows = [
+    [cell.replace('|', '\\|') for cell in row]
+    for row in [grid.headers, *grid.rows]
+  ]
   table = _tabulated(rows, 'pipe')
   return '\n\n'.join([grid.caption, table, *grid.notes])
 

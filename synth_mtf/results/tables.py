@@ -174,8 +174,8 @@ def frame(runs: Sequence[Run], products: bool = False) -> pd.DataFrame:
         ('speed_over_t5', speed * len(t5) / sum(t5) if t5 and speed else None),
       ):
         if not pd.isna(value):
-          found = {'split': '', 'step': 0, 'unit': '', 'value': value}
-          rows.append({**about, **found, 'tag': fact})
+          found = {'tag': fact, 'step': 0, 'value': value}
+          rows.append({**about, 'split': '', 'unit': '', **found})
   return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 

@@ -57,8 +57,9 @@ def csv(table: Table, errors: bool = False) -> str:
     for kind, suffix in kinds.items()
   }
   runs = pd.Series(table.models).map(len)
-  found = pd.DataFrame({'runs': runs, **fields})
-  found = found.rename(index=_not_a_formula, columns=_not_a_formula)
+  found = pd.DataFrame({'runs': runs, **fields}).rename(
+    index=_not_a_formula, columns=_not_a_formula
+  )
   return found.to_csv(index_label='model').rstrip('\n')
 
 
@@ -235,15 +236,15 @@ def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
 
 
 def _notes_on_models(table: Table) -> Iterator[str]:
-  cells = table.cells
+  undefined = table.cells[table.cells.value.isna()]
   for model, runs in table.models.items():
     if len(runs) > 1:
       names = ', '.join(run.name for run in runs)
       yield f'{model}: mean±standard deviation over {len(runs)} runs ({names}).'
-    undefined = set(cells.column[(cells.model == model) & cells.value.isna()])
-    keys = [column.key for column in table.columns if column.key in undefined]
-    if keys:
-      yield f'{model}: not defined in at least one run: {", ".join(keys)}.'
+    keys = undefined.column[undefined.model == model]
+    if len(keys):
+      names = ', '.join(c.key for c in table.columns if c.key in set(keys))
+      yield f'{model}: not defined in at least one run: {names}.'
 
 
 def _notes_on_tasks(table: Table) -> Iterator[str]:
