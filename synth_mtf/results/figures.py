@@ -108,8 +108,7 @@ def _draw_band(
   ends = None if len(mean) < 10 else [0, -1]
   squares = curve.standard_error.pow(2).groupby(curve.step).mean()
   errors = squares[mean.index] ** 0.5
-  looks = look._asdict()
-  panel.plot(mean.index, mean, label=label, markevery=ends, **looks)
+  panel.plot(mean.index, mean, label=label, markevery=ends, **look._asdict())
   if errors.notna().any():
     bars = {'fmt': 'none', 'ecolor': look.color, 'capsize': 2}
     panel.errorbar(mean.index, mean, errors, elinewidth=0.8, **bars)
@@ -138,13 +137,11 @@ def scores(runs: Sequence[Run]) -> Figure:
   name = 'log perplexity' if is_perplexity.all() else 'score'
   keys = set(metrics.index[is_perplexity.all() | ~is_perplexity])
   overall = Column('', '', {}, [c for c in table.columns if c.key in keys])
-  costs = {
-    'Steps/s': ('steps per second', 1),
-    'Params': ('parameters (millions)', 1e6),
-  }
+  costs = {'Steps/s': 'steps per second', 'Params': 'parameters (millions)'}
   place = ['model', 'run']
   wide = table.cells.pivot(index=place, columns='name', values='value')
   points = wide.reindex(columns=list(costs)).reset_index()
+  points['Params'] /= 1e6
   points['score'] = [
     overall.average(dict(zip(cells.name, cells.value)))
     for _, cells in table.cells.groupby(place)
@@ -156,16 +153,15 @@ def scores(runs: Sequence[Run]) -> Figure:
     )
 
   def fill(axes: style.Panels) -> None:
-    for panel, (cost, (cost_name, unit)) in zip(axes[0], costs.items()):
+    for panel, (cost, cost_name) in zip(axes[0], costs.items()):
       for number, model in enumerate(table.models):
-        of_model = points.loc[points.model == model, [cost, 'score']].dropna()
-        if of_model.empty:
+        pairs = points.loc[points.model == model, [cost, 'score']].dropna()
+        if pairs.empty:
           continue
-        (x, y), (across, along) = of_model.mean(), of_model.std().fillna(0)
-        errors = along or None, across / unit or None
-        looks = {**style.look(number)._asdict(), 'linestyle': 'none'}
+        across, along = (error or None for error in pairs.std().fillna(0))
+        look = {**style.look(number)._asdict(), 'linestyle': 'none'}
         bars = {'capsize': 2, 'linewidth': 0.8, 'label': model}
-        panel.errorbar(x / unit, y, *errors, **looks, **bars)
+        panel.errorbar(*pairs.mean(), along, across, **look, **bars)
       panel.set_xlabel(cost_name)
       panel.margins(0.2)
     of_tasks = f' (mean of {len(keys)} tasks)' * (len(keys) > 1)

@@ -66,8 +66,9 @@ def kind() -> Kind:
   stack = 'language model' if first.autoregressive else 'encoder'
   if first is not built:
     stack = 'encoder-decoder'
-  places = first.layer_stack, *wide
-  others = [label_of(x) for x in places if not isinstance(x, _USUAL)]
+  others = [
+    label_of(x) for x in (first.layer_stack, *wide) if not isinstance(x, _USUAL)
+  ]
   others += [x.label for x in cross if isinstance(x, SyntheticEncDecAttention)]
   heads = [x for x in own if hasattr(x, 'num_heads')]
   relative = any(getattr(x, 'relative_attention_type', None) for x in own)

@@ -125,5 +125,5 @@ def costs(title: str) -> str:
     if 'off' in about:
       notes.append(f'  {about["row"]}: {about["off"]}.')
   headers = ['', 'trained', 'printed', 'difference', 'products', 'printed']
-  text = printing.plain(headers, cells, 'lrrrrr')
-  return '\n'.join([title, text, *notes, f'  {row.about["note"]}.'])
+  notes.append(f'  {row.about["note"]}.')
+  return '\n'.join([title, printing.plain(headers, cells, 'lrrrrr'), *notes])

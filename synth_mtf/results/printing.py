@@ -38,7 +38,7 @@ def text(grid: Grid, form: Optional[str] = None) -> str:
   """
   grid = Grid(*map(_one_line, grid))
   if form == 'terminal' or (form is None and sys.stdout.isatty()):
-    width = shutil.get_terminal_size().columns
+    width, _ = shutil.get_terminal_size()
     return terminal(grid, width, bold=sys.stdout.isatty())
   return latex(grid) if form == 'latex' else markdown(grid)
 

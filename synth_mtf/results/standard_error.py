@@ -89,8 +89,7 @@ def spread(
     if time.monotonic() - begun > _MOST_SECONDS:
       return Spread({})
     alone = _alone(measure, n, random)
-    draws = (random.integers(n, size=n) for _ in range(DRAWS))
-    found = alone or [measure(draw) for draw in draws]
+    found = alone or [measure(random.integers(n, size=n)) for _ in range(DRAWS)]
   except Exception:  # a metric may require all examples
     return Spread({})
   finally:

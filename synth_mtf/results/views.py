@@ -13,7 +13,7 @@ from synth_mtf.results import paper as published
 from synth_mtf.results.layouts import PREFIX, Column
 from synth_mtf.results.printing import Grid
 from synth_mtf.results.records import Result
-from synth_mtf.results.tables import BEST, LAST, Table
+from synth_mtf.results.tables import Table
 
 MISSING = '-'
 
@@ -97,7 +97,7 @@ def as_json(table: Table, errors: bool = False, paper: bool = False) -> str:
     models.append({'label': model, 'runs': seeds, 'numbers': numbers})
   content = {
     'title': table.layout.title,
-    'checkpoint': _checkpoint(table),
+    'checkpoint': table.checkpoint,
     'models': models,
     'notes': notes(table, errors, paper),
   }
@@ -146,8 +146,7 @@ def _count(table: Table, column: Column) -> str:
     return ''
   ends = dict.fromkeys([found.n.min(), found.n.max()])
   unit = found.unit.iloc[0]
-  plural = '' if unit == 'example' else f' {unit}s'
-  return '-'.join(map(str, ends)) + plural
+  return '-'.join(map(str, ends)) + ('' if unit == 'example' else f' {unit}s')
 
 
 def _figures(table: Table, model: str) -> tuple[dict[str, float], str]:
@@ -180,23 +179,17 @@ def _paper_rows(table: Table, model: str) -> list[list[str]]:
   ]
 
 
-def _checkpoint(table: Table) -> str:
-  return {
-    LAST: 'at the last checkpoint evaluated',
-    BEST: 'at the best checkpoint of each task',
-  }.get(table.checkpoint, f'at step {table.checkpoint}')
-
-
 def _caption(table: Table) -> str:
   scores = table.scores
   if scores.empty:
     return f'{table.layout.title}. Nothing has been evaluated.'
   ends = dict.fromkeys([scores.step.min(), scores.step.max()])
+  steps = '-'.join(f'{step:,}' for step in ends)
   data = f'Data: {paths.GENERATED}. ' if table.is_generated else ''
   splits = ', '.join(sorted(set(scores.split)))
   return (
     f'{table.layout.title}. {data}Split: {splits}; '
-    f'{_checkpoint(table)} (step {"-".join(f"{step:,}" for step in ends)}).'
+    f'checkpoint: {table.checkpoint} (step {steps}).'
   )
 
 

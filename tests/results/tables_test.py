@@ -154,9 +154,9 @@ def test_numbers_need_all_runs(found, expected):
 @pytest.mark.parametrize(
   ('checkpoint', 'expected', 'caption'),
   [
-    ('last', ('2.0', '-/-'), 'last checkpoint evaluated (step 300)'),
-    ('best', ('5.0', '80.0/70.0'), 'of each task (step 100-200)'),
-    ('200', ('5.0', '90.0/50.0'), 'at step 200 (step 200)'),
+    ('last', ('2.0', '-/-'), 'checkpoint: last (step 300)'),
+    ('best', ('5.0', '80.0/70.0'), 'checkpoint: best (step 100-200)'),
+    ('200', ('5.0', '90.0/50.0'), 'checkpoint: 200 (step 200)'),
   ],
 )
 def test_checkpoints(checkpoint, expected, caption):
@@ -369,7 +369,7 @@ def test_no_name_is_a_formula():
 def test_json_says_where_each_number_comes_from():
   table = tables.make(seeds(1.0, None, steps_per_second=4.0))
   written = json.loads(views.as_json(table, paper=True))
-  assert written['checkpoint'] == 'at the last checkpoint evaluated'
+  assert written['checkpoint'] == 'last'
   assert written['notes'] == views.notes(table, paper=True)
   (model,) = written['models']
   assert [one['seed'] for one in model['runs']] == [0, 1]
