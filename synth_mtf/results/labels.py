@@ -71,8 +71,8 @@ def kind() -> Kind:
   ]
   others += [x.label for x in cross if isinstance(x, SyntheticEncDecAttention)]
   heads = [x for x in own if hasattr(x, 'num_heads')]
-  relative = any(getattr(x, 'relative_attention_type', None) for x in own)
-  positions = 'relative' if relative else 'others'
+  biases = [getattr(x, 'relative_attention_type', None) for x in own]
+  positions = 'relative' if any(biases) else 'others'
   return Kind(
     functions=_each(functions for functions, _ in mixed),
     mixing=_each(mixing for _, mixing in mixed),

@@ -21,7 +21,6 @@ PAPER, STUDY = 'the paper', 'the study'
 ARXIV = {PAPER: '2005.00743', STUDY: '2102.11972'}
 # Tasks that our columns accept in place of a published table's data.
 OTHER_DATA = ('text_span_corruption', 'wmt15_enfr_v003')
-_SOURCES = {'v3': PAPER, 'v1': PAPER, 'study': STUDY}
 _DATA = json.loads(
   pathlib.Path(__file__).with_name('paper_tables.json').read_text('utf-8')
 )
@@ -29,12 +28,11 @@ TABLES, SIZES = _DATA['tables'], _DATA['sizes']
 
 
 class Row(NamedTuple):
-  """A row of a table: whose it is, for which models, and its numbers.
+  """A row of a table: for which models it stands, and its numbers.
 
   `about` has the fields of the file, those of a `Kind` among them.
   """
 
-  source: str
   about: Mapping[str, Any]
   numbers: dict[str, float]
 
@@ -61,9 +59,9 @@ def _rows() -> Iterator[Row]:
       if 'Steps/s' in numbers:
         speed = speed or numbers['Steps/s']  # the first row's, which is T5's
         numbers['x T5'] = numbers['Steps/s'] / speed
-      about = {'mixing': '', **table, **row}
+      about = {'source': PAPER, 'mixing': '', **table, **row}
       about['size'] = SIZES.get(about.get('size'))
-      yield Row(_SOURCES[table['version']], about, numbers)
+      yield Row(about, numbers)
 
 
 ROWS = tuple(_rows())
@@ -79,7 +77,8 @@ def figures(
   rows = [
     (row.differences(kind), row.numbers)
     for row in ROWS
-    if row.source == source and not row.numbers.keys().isdisjoint(names)
+    if row.about['source'] == source
+    and not row.numbers.keys().isdisjoint(names)
   ]
   fitting = [numbers for differences, numbers in rows if not differences]
   if fitting:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
 BEST = re.compile(r'\*\*(.*?)\*\*')
-_BOLD = '\x1b[1m\\1\x1b[0m'
 
 
 class Grid(NamedTuple):
@@ -84,7 +83,7 @@ def terminal(grid: Grid, width: int, bold: bool = True) -> str:
 
   A table that is too wide is split into parts that each repeat the labels.
   """
-  best = _BOLD if bold else r'\1'
+  best = '\x1b[1m\\1\x1b[0m' if bold else r'\1'
   labels, *columns = (
     [BEST.sub(best, cell) for cell in column]
     for column in zip(grid.headers, *grid.rows)
@@ -99,8 +98,9 @@ def terminal(grid: Grid, width: int, bold: bool = True) -> str:
       parts.append([labels])
     parts[-1].append(column)
   tables = (_tabulated(list(zip(*part)), 'simple') for part in parts)
-  paragraphs = (grid.caption, *grid.notes)
-  caption, *notes = (textwrap.fill(one, width) for one in paragraphs)
+  caption, *notes = (
+    textwrap.fill(paragraph, width) for paragraph in (grid.caption, *grid.notes)
+  )
   return '\n'.join([caption, *(f'\n{table}\n' for table in tables), *notes])
 
 

@@ -348,11 +348,16 @@ def _result(
   value: float, n: Optional[int] = None, unit: str = 'example', **about: Any
 ) -> Result:
   """Makes a result, with a standard error if it is a share of examples."""
-  known = value if math.isfinite(value) else None
   error = None
   if n and n > 1 and unit == 'example' and 0 <= value <= 1:
     error = math.sqrt(value * (1 - value) / (n - 1))
-  return Result(value=known, n=n, unit=unit, standard_error=error, **about)
+  return Result(
+    value=value if math.isfinite(value) else None,
+    n=n,
+    unit=unit,
+    standard_error=error,
+    **about,
+  )
 
 
 @contextlib.contextmanager

@@ -190,8 +190,8 @@ def _cells(
     for tag in tags
   )
   # Different commands evaluate text and tokens, so their last steps may differ.
-  unit = every.unit.replace('question', 'example')
-  last = every.groupby(['run', unit]).step.transform('max')
+  units = every.unit.replace('question', 'example')
+  last = every.groupby(['run', units]).step.transform('max')
   found = wanted.merge(every.assign(last=last), on='tag')
   scale = pd.Series([abs(column.scale) for column in found.about], dtype=float)
   found['standard_error'] *= scale.where(found.value.notna())

@@ -49,7 +49,7 @@ def test_the_papers_averages_follow_from_its_cells(layout):
   rows = [
     row
     for row in paper.ROWS
-    if row.source == PAPER and average.key in row.numbers
+    if row.about['source'] == PAPER and average.key in row.numbers
   ]
   assert len(rows) == 7
   for row in rows:
