@@ -26,7 +26,6 @@ def pack(attentions: Sequence[Attention]) -> list[dict[str, Any]]:
   models = []
   for attention in attentions:
     examples = range(attention.examples)
-    about = {key: getattr(attention, key) for key in ('label', 'step', 'run')}
     texts = [
       {s: attention.tokens_of(s, n)[:MOST_TOKENS] for s in attention.tokens}
       for n in examples
@@ -47,7 +46,15 @@ def pack(attentions: Sequence[Attention]) -> list[dict[str, Any]]:
           for layer in range(stack.layers)
         ],
       }
-    models.append({**about, 'examples': texts, 'stacks': stacks})
+    models.append(
+      {
+        'label': attention.label,
+        'step': attention.step,
+        'run': attention.run,
+        'examples': texts,
+        'stacks': stacks,
+      }
+    )
   return models
 
 

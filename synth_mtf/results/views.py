@@ -57,9 +57,10 @@ def csv(table: Table, errors: bool = False) -> str:
     for kind, suffix in kinds.items()
   }
   runs = pd.Series(table.models).map(len)
-  found = pd.DataFrame({'runs': runs, **fields})
-  quoted = found.rename(index=_not_a_formula, columns=_not_a_formula)
-  return quoted.to_csv(index_label='model').rstrip('\n')
+  found = pd.DataFrame({'runs': runs, **fields}).rename(
+    index=_not_a_formula, columns=_not_a_formula
+  )
+  return found.to_csv(index_label='model').rstrip('\n')
 
 
 def _not_a_formula(name: str) -> str:
