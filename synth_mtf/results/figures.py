@@ -57,8 +57,9 @@ def curves(runs: Sequence[Run]) -> Figure:
       begins = here[here.stage != ''].groupby('stage').step.min().sort_values()
       for number, (stage, step) in enumerate(begins.items()):
         panel.axvline(step, color='0.6', linestyle=':', visible=number > 0)
-        top = panel.get_xaxis_transform()
-        panel.text(step, 1, stage, transform=top, va='top', size=6)
+        panel.annotate(
+          stage, (step, 1), xycoords=('data', 'axes fraction'), va='top', size=6
+        )
       is_loss = name.endswith((_TRAINING_LOSS, 'log perplexity'))
       if is_loss and 0 < 10 * here.value.min() <= here.value.max():
         panel.set_yscale('log', subs=[2, 5])

@@ -37,7 +37,7 @@ def text(grid: Grid, form: Optional[str] = None) -> str:
   """
   grid = Grid(*map(_one_line, grid))
   if form == 'terminal' or (form is None and sys.stdout.isatty()):
-    width, _ = shutil.get_terminal_size()
+    width = shutil.get_terminal_size().columns
     return terminal(grid, width, bold=sys.stdout.isatty())
   return latex(grid) if form == 'latex' else markdown(grid)
 
