@@ -63,8 +63,9 @@ def latex(grid: Grid) -> str:
   """Returns a LaTeX table, which requires the booktabs package."""
   import tabulate
 
-  escaped = tabulate.LATEX_ESCAPE_RULES
-  caption = ''.join(escaped.get(char, char) for char in grid.caption)
+  caption = ''.join(
+    tabulate.LATEX_ESCAPE_RULES.get(char, char) for char in grid.caption
+  )
   table = _tabulated([grid.headers, *grid.rows], 'latex_booktabs')
   return '\n'.join(
     [
