@@ -170,9 +170,8 @@ def read_record(model_dir: str, file: str, read: Callable[[Any], Any]) -> Any:
       return read(json.load(stream))
   except Exception as error:  # depends on what is there instead
     raise UserError(
-      f'{path} is damaged ({type(error).__name__}: {error}); remove it if you '
-      'are sure that this run has the vocabulary and settings of the '
-      'checkpoints beside it.'
+      f'{path} is damaged ({type(error).__name__}: {error}). Copy it again, or '
+      'remove it if you are sure that you do not need what it records.'
     ) from error
 
 
