@@ -52,39 +52,20 @@ with open(sys.argv[1], 'wb') as file:
 """
 
 
-def _of_resolved(name: str) -> property:
-  return property(lambda self: getattr(self.resolved, name))
-
-
-class SettingVocabulary(seqio.Vocabulary):
+class SettingVocabulary:
   """Delegates to the vocabulary that `tasks.settings.vocabulary` names.
 
   The setting is read at each use. All instances compare equal, because mixtures
   require their tasks to have equal vocabularies.
   """
 
-  def __init__(self) -> None:
-    super().__init__(extra_ids=EXTRA_IDS)
-
   @property
   def resolved(self) -> seqio.Vocabulary:
     """The vocabulary that the current setting names."""
     return load(data_settings.settings().vocabulary)
 
-  # The members that seqio requires of a vocabulary, under seqio's names.
-  bos_id = _of_resolved('bos_id')
-  eos_id = _of_resolved('eos_id')
-  unk_id = _of_resolved('unk_id')
-  vocab_size = _of_resolved('vocab_size')
-  _base_vocab_size = _of_resolved('_base_vocab_size')
-  _encode = _of_resolved('_encode')
-  _decode = _of_resolved('_decode')
-  _encode_tf = _of_resolved('_encode_tf')
-  _decode_tf = _of_resolved('_decode_tf')
-
   def __getattr__(self, name: str) -> Any:
-    # Members of some vocabularies only, such as `tokenizer` and `sp_model`.
-    if name.startswith('_'):
+    if name.startswith('__'):  # Python asks for it, as in copying
       raise AttributeError(name)
     return getattr(self.resolved, name)
 
