@@ -42,10 +42,12 @@ class Settings:
 
   def data_dir_of(self, task_name: str) -> str | None:
     """Returns the folder of `task_name`'s official files, or None for TFDS."""
-    for pattern, data_dir in self.task_data_dirs:
-      if fnmatch.fnmatchcase(task_name, pattern):
-        return data_dir
-    return self.data_dir
+    folders = (*self.task_data_dirs, ('*', self.data_dir))
+    return next(
+      folder
+      for pattern, folder in folders
+      if fnmatch.fnmatchcase(task_name, pattern)
+    )
 
 
 @gin.configurable(module='synth_mtf.tasks')
@@ -103,24 +105,22 @@ def define_flags() -> None:
 
 def _resolve(name: str, gin_value: Any) -> Any:
   """Returns the flag's value, else gin's, else the environment's."""
+  value = gin_value
   if flags.FLAGS.is_parsed() and name in flags.FLAGS:
-    flag = flags.FLAGS[name].value
-    if flag is not None:
-      return flag
-  if gin_value is not None:
-    return gin_value
-  return os.environ.get(f'SYNTH_MTF_{name.upper()}') or None
+    value = flags.FLAGS.get_flag_value(name, gin_value)
+  if value is None:
+    value = os.environ.get(f'SYNTH_MTF_{name.upper()}') or None
+  return value
 
 
 def _truth(value: bool | str | None) -> bool:
-  if not isinstance(value, str):
-    return bool(value)
-  if value.lower() not in _TRUTHS:
+  truth = _TRUTHS.get(str(value or False).lower())
+  if truth is None:
     raise UserError(
       f'SYNTH_MTF_SKIP_BAD_ROWS is {value!r}; expected one of '
       f'{", ".join(_TRUTHS)}.'
     )
-  return _TRUTHS[value.lower()]
+  return truth
 
 
 def _folder(value: str | None) -> str | None:
