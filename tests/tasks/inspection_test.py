@@ -10,7 +10,7 @@ import seqio
 from t5.data import glue_utils
 
 from synth_mtf import tasks
-from synth_mtf.tasks import inspection, released
+from synth_mtf.tasks import inspection
 from synth_mtf.tasks.files import index
 from synth_mtf.tasks.files.source import TwoSources
 from synth_mtf.tasks.glue import GlueReader
@@ -39,18 +39,18 @@ _COMPLETE = [
 @pytest.mark.parametrize('name', _T5_COUNTS)
 def test_training_rows_are_t5s_weights(name):
   if name.split('_')[-2] not in ('ax', 'axb', 'axg'):  # sets for tests only
-    ours = released.rows(f'synth_{name}', 'train') or 0
+    ours = inspection.released_rows(f'synth_{name}', 'train') or 0
     assert _T5_COUNTS[name] == _T5_COUNTS_OTHERWISE.get(name, ours)
 
 
 def test_every_task_over_tfds_is_in_the_table():
   for name in _NAMES:
     source = seqio.TaskRegistry.get(name).source
-    known = released.counts().get(name[len('synth_') :], {})
+    known = inspection.released_counts().get(name[len('synth_') :], {})
     if source.tfds:
       assert set(known) == set(source.split_files), name
   ours = {name[len('synth_') :] for name in _NAMES}
-  assert set(released.counts()) <= ours
+  assert set(inspection.released_counts()) <= ours
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_complete_files_have_them(name, split, real_data):
   task = tasks.get(f'synth_{name}')
   (found,) = inspection.splits_of(task, [split])
   assert found.released == 'as released'
-  assert found.rows == released.rows(task.name, split)
+  assert found.rows == inspection.released_rows(task.name, split)
 
 
 def test_the_documentation_has_the_same_rows():
@@ -78,7 +78,7 @@ def test_the_documentation_has_the_same_rows():
       ' + '.join(f'{counts[s]:,}' for s in counts if s.startswith(split))
       for split in ('train', 'validation', 'test')
     )
-    for name, counts in released.counts().items()
+    for name, counts in inspection.released_counts().items()
   }
 
 
