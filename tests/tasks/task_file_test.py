@@ -80,19 +80,17 @@ def test_rates_are_shares_whatever_the_sizes(file):
     ('name: nli', 'name: ag_news', ':1: the name .* is taken'),
     ('half: {syn', 'nli: {syn', ":7: the name 'nli' is taken"),
     ('inputs:', 'input:', ":3: unknown field 'input'; did you mean 'inputs'"),
-    ('metrics: [accuracy]', '', ":1: the field 'metrics' is missing"),
+    ('metrics: [accuracy]', '', ":1: the file without 'metrics', with"),
     ('[accuracy]', '[acuracy]', ':6: metrics acuracy; expected accuracy or'),
-    ('[accuracy]', 'accuracy', ':6: metrics is a text; expected a list'),
-    ('[yes', '[[yes]', ':5: an item of labels is a list; expected a text'),
+    ('[accuracy]', 'accuracy', ":6: metrics: 'accuracy'; expected a list"),
+    ('[yes', '[[yes]', r':5: labels\[0\]: .*; expected a string'),
     ('[yes, maybe, no]', '[no', ':6: YAML that does not parse: '),
-    ('{premise}', '{premis}', ":3: .*train.tsv has .*mean 'premise'"),
-    ('{premise}', '{premise', ':3: inputs: .*; expected {column}'),
+    ('{premise}', '{premise', ":3: unmatched '{'"),
     ('dev.jsonl', 'no.jsonl', ':2: .*no.jsonl does not exist'),
-    ('inputs:', 'name:', ":3: the file has 'name' twice"),
     ('nli: 1', 'nli: -1', ":7: the rate '-1'"),
     ('synth_glue', 'glu', ":7: unknown task or mixture 'glu'; did you mean"),
     ('synth_glue', 'synth_ag_news_class', ':7: .*different output features'),
-    (FILE, '', ':1: the file is empty'),
+    (FILE, '', ":1: the file: 'null'; expected an object"),
   ],
 )
 def test_a_fault_has_a_line_and_nothing_is_registered(file, old, new, message):
@@ -109,7 +107,7 @@ def test_a_fault_has_a_line_and_nothing_is_registered(file, old, new, message):
   [
     (b'{"premise": 1}', "row without 'hypothesis'"),
     (ROW.replace(b'true', b'null'), "'hypothesis': 'null'; expected a string"),
-    (ROW.replace(b'"maybe"', b'3'), "the target '3'; expected one of .'yes'"),
+    (ROW.replace(b'"maybe"', b'3'), "the label '3'; expected one of: 0 or yes"),
     (b'{', 'JSON that does not parse'),
   ],
 )
@@ -119,6 +117,12 @@ def test_a_fault_of_a_row_has_its_line(file, row, message):
     tasks.check(['nli'], ['validation'])
   status, report, _ = command.run('doctor', f'--task_file={file}')
   assert (status, f'{path}:2: ' in report) == (1, True)
+
+
+def test_a_column_that_is_not_in_the_file(file):
+  write(file, FILE.replace('{premise}', '{premis}').encode())
+  with pytest.raises(UserError, match="train.tsv:1: .* the column 'premis'"):
+    tasks.check(['nli'], ['train'])
 
 
 @pytest.mark.parametrize(
