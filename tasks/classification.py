@@ -5,8 +5,6 @@ head (`model_type = 'aligned'`), the label is a class, the target of the first
 token; input tokens are marked, which the host does only for its own encoders.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import functools
@@ -22,13 +20,12 @@ from t5.evaluation import metrics
 
 from synth_mtf.errors import UserError
 from synth_mtf.tasks.files import formats
-from synth_mtf.tasks.files.formats import Items, Reader, Record, RowError, quote
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, define
 from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
 
 
-class AgNewsReader(Reader):
+class AgNewsReader(formats.Reader):
   """Reads CSV without a header: class (1 to 4), title, description."""
 
   reports_line_ends = True
@@ -38,41 +35,38 @@ class AgNewsReader(Reader):
   }
   _MOST_LINES = 100
 
-  def split(self, stream: Any, start: int) -> Iterator[Record]:
+  def split(self, stream: Any, start: int) -> Iterator[formats.Record]:
     while data := stream.readline():
       # A quoted field may contain line breaks.
       for _ in range(self._MOST_LINES - 1):
         if not data.count(b'"') % 2:
           break
         data += stream.readline()
-      yield Record(data, start)
+      yield formats.Record(data, start)
       start += len(data)
 
-  def parse(self, record: Record, number: int, columns: Any) -> Items:
-    row, strict = _csv_row(formats.decode(record.unmarked))
+  def parse(self, record: formats.Record) -> formats.Items:
+    row = _csv_row(formats.decode(record.unmarked))
     label, title, description = row[:3]
-    if label.strip() not in ('1', '2', '3', '4'):
-      raise RowError(f'the class {quote(label)}', 'one of 1, 2, 3, 4')
-    found: list[formats.Example | RowError] = [
-      {'label': int(label) - 1, 'title': title, 'description': description}
-    ]
-    if not strict:
-      found.append(formats.Oddity('a quote inside a field'))
-    if len(row) > 3:
-      found.append(formats.Oddity('more than three columns', 'not used'))
-    return found
+    formats.expect(
+      label.strip() in ('1', '2', '3', '4'),
+      f'the class {formats.quote(label)}',
+      'one of 1, 2, 3, 4',
+    )
+    yield {'label': int(label) - 1, 'title': title, 'description': description}
 
 
-def _csv_row(text: str) -> tuple[list[str], bool]:
-  """Returns at least three columns, and whether the row is strict CSV."""
+def _csv_row(text: str) -> list[str]:
+  """Returns at least three columns."""
   # As lenient as TFDS, except that an unclosed quote is an error.
-  for strict in (True, False)[: 2 - text.count('"') % 2]:
-    with contextlib.suppress(csv.Error, ValueError):
-      (row,) = csv.reader(io.StringIO(text, newline=None), strict=strict)
-      if len(row) >= 3:
-        return row, strict
-  raise RowError(
-    f'CSV that does not parse: {quote(text)}', 'class, title, description'
+  strict = text.count('"') % 2 == 1
+  with contextlib.suppress(csv.Error, ValueError):
+    (row,) = csv.reader(io.StringIO(text, newline=None), strict=strict)
+    if len(row) >= 3:
+      return row
+  raise formats.RowError(
+    f'CSV that does not parse: {formats.quote(text)}',
+    'class, title, description',
   )
 
 
@@ -92,12 +86,11 @@ class ImdbReader(formats.FolderReader):
       )
     return files
 
-  def parse(self, record: Record, number: int, columns: Any) -> Items:
+  def parse(self, record: formats.Record) -> formats.Items:
     # Like TFDS, strip ASCII whitespace only and change nothing else.
     text = formats.decode(record.data.strip())
     label = self.folders.index(_folder(record.name))
-    example = {'label': label, 'text': text}
-    return [example] if text else [example, formats.Oddity('an empty review')]
+    yield {'label': label, 'text': text}
 
 
 def _folder(file: str) -> str:

@@ -4,8 +4,6 @@ Each comes from an external package and is skipped, with a warning, if the
 package, a program or a file is missing. All values are percentages.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib

@@ -1,7 +1,6 @@
 """Generation: summaries (CNN/DailyMail, XSum) and PersonaChat dialogues."""
 
-from __future__ import annotations
-
+import dataclasses
 import functools
 import io
 import itertools
@@ -20,7 +19,6 @@ from tensorflow_datasets.summarization import xsum
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import dialogue_metrics
 from synth_mtf.tasks.files import formats, storage
-from synth_mtf.tasks.files.formats import Items, Reader, Record, RowError, quote
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define
 
@@ -39,6 +37,7 @@ _XSUM_MARKS = {
 _XSUM = {'document': formats.TEXT, 'summary': formats.TEXT}
 
 
+@dataclasses.dataclass(eq=False)
 class StoryReader(formats.FolderReader):
   """Reads the `.story` files of CNN and the Daily Mail, one story per file.
 
@@ -47,16 +46,12 @@ class StoryReader(formats.FolderReader):
   digit of the name selects the split.
   """
 
+  urls: str
+  first_digits: str
+
   schema = {'article': formats.TEXT, 'highlights': formats.TEXT}
   folders = ('cnn/stories', 'dailymail/stories')
   suffix = '.story'
-  # Some CNN stories have no article.
-  dropped_rows = 256
-
-  def __init__(self, urls: str, first_digits: str) -> None:
-    super().__init__(urls, first_digits)
-    self._urls = urls
-    self._first_digits = first_digits
 
   def files(self, path: str) -> list[str]:
     stems = {
@@ -64,37 +59,33 @@ class StoryReader(formats.FolderReader):
       for file in super().files(path)
     }
     for folder in ('url_lists', ''):
-      urls = os.path.join(path, folder, f'all_{self._urls}.txt')
+      urls = os.path.join(path, folder, f'all_{self.urls}.txt')
       if storage.is_file(urls):
         with storage.explained(urls):
           hashes = _get_url_hashes(urls)
         return [file for file, stem in stems.items() if stem in hashes]
-    return [f for f, stem in stems.items() if stem[0] in self._first_digits]
+    return [f for f, stem in stems.items() if stem[0] in self.first_digits]
 
-  def parse(self, record: Record, number: int, columns: Any) -> Items:
+  def parse(self, record: formats.Record) -> formats.Items:
     formats.decode(record.data)
     article, highlights = _get_art_abs(record.name)
-    if not article or not highlights:
-      raise formats.DroppedRow(
-        f'a story without {"a highlight" if article else "an article"}',
-        'text, then @highlight and a line for each',
-      )
-    return [{'article': article, 'highlights': highlights}]
+    if not article or not highlights:  # as in some stories of CNN
+      raise formats.Oddity('a broken row', formats.LEFT_OUT)
+    yield {'article': article, 'highlights': highlights}
 
 
+@dataclasses.dataclass(eq=False)
 class XsumReader(formats.FolderReader):
   """Reads XSum's articles, one per file, of a split of the file of ids.
 
   As in TensorFlow Datasets, an id without an article is left out.
   """
 
+  part: str
+
   schema = _XSUM
   folders = ('xsum-extracts-from-downloads', 'bbc-summary-data')
   suffix = tuple(_XSUM_MARKS)
-
-  def __init__(self, split: str) -> None:
-    super().__init__(split)
-    self._split = split
 
   def files(self, path: str) -> list[str]:
     root = os.path.dirname(path.rstrip('/'))
@@ -106,13 +97,11 @@ class XsumReader(formats.FolderReader):
       raise UserError(f'{root} needs {_XSUM_IDS}, and articles in {folders}.')
     try:
       with storage.reading(ids) as stream:
-        return [
-          places[x] for x in json.load(stream)[self._split] if x in places
-        ]
+        return [places[x] for x in json.load(stream)[self.part] if x in places]
     except (ValueError, KeyError, TypeError) as error:
-      raise UserError(f'{ids} has no {self._split!r}: {error!r}') from error
+      raise UserError(f'{ids} has no {self.part!r}: {error!r}') from error
 
-  def parse(self, record: Record, number: int, columns: Any) -> Items:
+  def parse(self, record: formats.Record) -> formats.Items:
     formats.decode(record.data)
     mark, summary = _XSUM_MARKS[os.path.splitext(record.name)[1]]
     # As TensorFlow Datasets reads lines, without those that it removes.
@@ -120,25 +109,25 @@ class XsumReader(formats.FolderReader):
     text = ''.join(x for x in lines if x.strip() and x not in _REMOVED_LINES)
     words = [word.strip() for word in text.split(mark)]
     parts = dict(zip(words[1::2], words[2::2]))
-    if not {summary, 'RESTBODY'} <= parts.keys():
-      raise RowError(
-        f'an article of the parts {", ".join(parts) or "none"}',
-        f'{mark}{summary}{mark} and {mark}RESTBODY{mark}, each with its text',
-      )
-    return [{'document': parts['RESTBODY'], 'summary': parts[summary]}]
+    formats.expect(
+      {summary, 'RESTBODY'} <= parts.keys(),
+      f'an article of the parts {", ".join(parts) or "none"}',
+      f'{mark}{summary}{mark} and {mark}RESTBODY{mark}, each with its text',
+    )
+    yield {'document': parts['RESTBODY'], 'summary': parts[summary]}
 
 
-class XsumJsonReader(Reader):
+class XsumJsonReader(formats.Reader):
   """Reads JSON lines with a document and its summary."""
 
   schema = _XSUM
 
-  def parse(self, record: Record, number: int, columns: Any) -> Items:
+  def parse(self, record: formats.Record) -> formats.Items:
     row = formats.json_row(record, dict.fromkeys(_XSUM, str))
-    return [{key: row[key] for key in _XSUM}]
+    yield {key: row[key] for key in _XSUM}
 
 
-class DialogueReader(Reader):
+class DialogueReader(formats.Reader):
   """Reads ParlAI's text format: numbered lines, persona first, then turns.
 
   A turn is the partner's utterance, a tab and the response; the reward and the
@@ -151,44 +140,42 @@ class DialogueReader(Reader):
   }
   _PERSONA = 'your persona: '
 
-  def split(self, stream: Any, start: int) -> Iterator[Record]:
+  def split(self, stream: Any, start: int) -> Iterator[formats.Record]:
     data = b''
     for line in itertools.chain(stream, [b'']):
       if data and (not line or line.startswith(b'1 ')):
-        yield Record(data, start)
+        yield formats.Record(data, start)
         start, data = start + len(data), b''
       data += line
 
-  def parse(self, record: Record, number: int, columns: Any) -> Items:
+  def parse(self, record: formats.Record) -> formats.Items:
     persona: list[str] = []
     history: list[str] = []
-    examples: list[formats.Example | RowError] = []
     text = formats.decode(record.unmarked).rstrip('\n')
     for i, line in enumerate(text.split('\n')):
       count, _, rest = line.rstrip('\r').partition(' ')
-      if count != str(i + 1):
-        raise RowError(
-          f'a line that starts with {quote(count)}', f'the number {i + 1}', i
-        )
+      formats.expect(
+        count == str(i + 1),
+        f'a line that starts with {formats.quote(count)}',
+        f'the number {i + 1}',
+        i,
+      )
       if rest.startswith(self._PERSONA):
         persona.append(rest[len(self._PERSONA) :])
         continue
       turn, tab, response = rest.partition('\t')
-      if not tab:
-        raise RowError(
-          f'a turn without a response: {quote(rest)}',
-          'what is said, a tab, the response',
-          i,
-        )
+      formats.expect(
+        tab,
+        f'a turn without a response: {formats.quote(rest)}',
+        'what is said, a tab, the response',
+        i,
+      )
       response = response.split('\t')[0]
       if not response.strip():
-        examples.append(formats.Oddity('an empty response', 'kept', i))
+        yield formats.Oddity('an empty response', 'kept', i)
       heard = [*history, turn]
       history = [*heard, response]
-      examples.append(
-        {'persona': [*persona], 'history': heard, 'response': response}
-      )
-    return examples
+      yield {'persona': [*persona], 'history': heard, 'response': response}
 
 
 @seqio.map_over_dataset

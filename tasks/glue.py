@@ -4,50 +4,37 @@ Columns, label classes and the label column come from TFDS's builder configs, so
 that a row becomes the same example from either source.
 """
 
-from __future__ import annotations
-
+import dataclasses
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import tensorflow_datasets as tfds
+from t5.data import postprocessors
 
-from synth_mtf.tasks.files import formats, storage
-from synth_mtf.tasks.files.formats import (
-  DroppedRow,
-  Items,
-  Oddity,
-  Reader,
-  Record,
-  RowError,
-  quote,
-)
+from synth_mtf.tasks.files import formats
 from synth_mtf.tasks.registering import adopt, splits
 
 # The folder in our layout, its names in GLUE's download scripts, and none.
 _ROOTS = ('glue/', 'glue_data/', 'GLUE/', '')
 
 
-class GlueReader(Reader):
-  """Reads a GLUE TSV file as TFDS's builder config describes it.
+@dataclasses.dataclass(eq=False)
+class GlueReader(formats.TsvReader):
+  """Reads a GLUE TSV file as TFDS's builder config describes it."""
 
-  Quote characters are plain text.
-  """
+  name: str
+  labelled: bool
 
-  reports_line_ends = True
-
-  def __init__(self, name: str, labelled: bool) -> None:
+  def __post_init__(self) -> None:
+    name, labelled = self.name, self.labelled
     config = tfds.text.glue.Glue.builder_configs[name]
-    super().__init__(name, labelled)
     self._config = config
-    self._labelled = labelled
     self._texts: Mapping[str, str] = config.text_features
     if name == 'mrpc':
       # TFDS reads Microsoft's original files, so its config names no columns.
       self._texts = {'sentence1': '#1 String', 'sentence2': '#2 String'}
       self.reports_line_ends = False  # the file starts with a byte order mark
-    # The columns in use, or all columns if the file has no header.
     self.columns = [*self._texts.values(), *[config.label_column] * labelled]
     self.header = name != 'cola' or not labelled
     if not self.header:
@@ -56,90 +43,54 @@ class GlueReader(Reader):
     # that are too short to have a text or a label from every dataset, but reads
     # a missing STS-B score as NaN.
     if self.header and name not in ('mrpc', 'stsb'):
-      self.dropped_rows = 64
+      self.leaves_out = True
     self.schema = {
       **dict.fromkeys(self._texts, formats.TEXT),
       'label': formats.LABEL if config.label_classes else formats.FLOAT,
       'idx': formats.INT,
     }
 
-  def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
-    if not self.header:
-      return super().read_header(path)
-    return formats.tsv_header(path, self.columns)
-
-  def records(
-    self, path: str, start: int = 0, end: int | None = None
-  ) -> Iterator[Record]:
-    with storage.reading(path) as stream:
-      stream.seek(start)
-      for lines in stream:
-        for line in lines.splitlines(keepends=True):  # at carriage returns
-          if start == end:
-            return
-          if line.strip(b'\r\n') or not self.header:
-            yield Record(line, start)
-          start += len(line)
-
-  def parse(
-    self, record: Record, number: int, columns: Sequence[str] | None
-  ) -> Items:
-    names = columns or self.columns
-    broken = DroppedRow if self.dropped_rows else RowError
-    fields = record.line.split('\t')
-    if len(fields) < len(names):
-      raise broken(
-        f'{len(fields)} tab-separated columns: {quote(" | ".join(fields))}',
-        f'{len(names)} ({", ".join(names)})',
-      )
-    row = dict(zip(names, fields))
+  def parse(self, record: formats.Record) -> formats.Items:
+    row = self.row(record)
     texts = {name: row[column] for name, column in self._texts.items()}
-    label = (
-      self.label(row[self._config.label_column])
-      if self._labelled
-      else formats.NO_LABEL
-    )
-    empty = [name for name, text in texts.items() if not text.strip()]
-    found: list[formats.Example | RowError] = [
-      {**texts, 'label': label, 'idx': number},
-      *(Oddity(f'an empty {name!r}') for name in empty),
-    ]
-    if len(fields) > len(names):
-      found.append(Oddity('more columns than the header has', 'not used'))
+    label: float = formats.NO_LABEL
+    if self.labelled:
+      label = self.label(row[self._config.label_column])
+    yield {**texts, 'label': label, 'idx': record.number}
+    for name, text in texts.items():
+      if not text.strip():
+        yield formats.Oddity(f'an empty {name!r}')
+    if record.line.count('\t') >= len(row):
+      yield formats.Oddity('more columns than the header has', 'not used')
     if not record.data.endswith((b'\n', b'\r')):
-      found.append(Oddity('a last line without a line end'))
-    return found
+      yield formats.Oddity('a last line without a line end')
 
   def label(self, text: str) -> float:
     """Returns the class of a label, which is a word or a number."""
-    classes = self._config.label_classes
-    if not text and self.dropped_rows:
-      raise DroppedRow('a row without a label', 'one')
-    if text in classes:
-      return classes.index(text)
-    numbers = [str(i) for i in range(len(classes))]
-    if text.strip() in numbers:
-      return numbers.index(text.strip())
-    expected = ', '.join(f'{n} or {name}' for n, name in zip(numbers, classes))
-    raise RowError(f'the label {quote(text)}', f'one of: {expected}')
+    if not text and self.leaves_out:
+      raise formats.Oddity('a broken row', formats.LEFT_OUT)
+    return formats.class_of(text, self._config.label_classes)
 
 
 class StsbReader(GlueReader):
   """Reads STS-B, whose label is a similarity from 0 to 5."""
 
-  def parse(self, record: Record, number: int, columns: Any) -> Items:
+  def parse(self, record: formats.Record) -> formats.Items:
     whole = re.search(rb'([\r\n]|\.\d{3})\Z', record.data)
-    if self._labelled and not whole:
-      raise RowError('a last line without a line end', 'its score in full')
-    return super().parse(record, number, columns)
+    formats.expect(
+      whole or not self.labelled,
+      'a last line without a line end',
+      'its score in full',
+    )
+    return super().parse(record)
 
   def label(self, text: str) -> float:
-    try:
-      score = float(text)
-    except ValueError:
-      score = -1.0
-    if not 0.0 <= score <= 5.0:
-      raise RowError(f'the score {quote(text)}', 'a number from 0 to 5')
+    score = postprocessors.string_to_float(text)
+    formats.expect(
+      0.0 <= score <= 5.0,
+      f'the score {formats.quote(text)}',
+      'a number from 0 to 5',
+    )
     return score
 
 

@@ -6,6 +6,8 @@ WebQuestions, asked without documents as in arXiv 2002.08910, is a list.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
 import json
 import re
@@ -19,7 +21,6 @@ from t5.evaluation import metrics
 from tensorflow_datasets.core import hashing
 
 from synth_mtf.tasks.files import formats, storage
-from synth_mtf.tasks.files.formats import Items, Reader, Record, RowError, quote
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define, splits
 
@@ -37,18 +38,23 @@ _WEB_ANSWER = re.compile(r'\(description (?:"([^"]+)"|([^)]+))\)')
 def _parsed(path: str, expected: str, _state: str) -> Any:
   """Returns the value of a file, cached until its state changes."""
   with storage.reading(path) as stream:
-    text = formats.decode(stream.read())
+    return formats.parse_json(formats.decode(stream.read()), expected)
+
+
+@contextlib.contextmanager
+def _near(value: Any, key: str) -> Iterator[None]:
+  """Locates a fault in a JSON object by one of its texts."""
   try:
-    return json.loads(text)
-  except (ValueError, RecursionError) as error:  # or an endless integer
-    raise RowError(
-      f'JSON that does not parse ({error.args[0]})',
-      expected,
-      line=getattr(error, 'lineno', 1) - 1,
-    ) from error
+    yield
+  except formats.RowError as error:
+    found = value.get(key) if isinstance(value, dict) else None
+    if found:
+      error.args = (f'{key} {found}: {error}',)
+      error.near = json.dumps(found)  # as the file spells it
+    raise
 
 
-class SquadReader(Reader):
+class SquadReader(formats.Reader):
   """Reads one record per article, one example per question, as in TFDS."""
 
   schema = {
@@ -57,11 +63,12 @@ class SquadReader(Reader):
   }
   expected = '{"data": [{...}, ...], "version": "1.1"}'
 
-  def _items(self, whole: Any) -> list[Any]:
+  def items(self, whole: Any) -> list[Any]:
+    """Returns the records in the value of a file."""
     formats.check_json(whole, {'data': list}, 'file')
     return whole['data']
 
-  def place(self, path: str, start: int, error: RowError) -> str:
+  def place(self, path: str, start: int, error: formats.RowError) -> str:
     line = 1 + error.line
     if error.near:
       with storage.reading(path) as stream:
@@ -71,86 +78,39 @@ class SquadReader(Reader):
 
   def records(
     self, path: str, start: int = 0, end: int | None = None
-  ) -> Iterator[Record]:
+  ) -> Iterator[formats.Record]:
     whole = _parsed(path, self.expected, storage.state([path]))
-    for number, item in enumerate(self._items(whole)[start:end], start):
-      yield Record(item, number)
+    for number, item in enumerate(self.items(whole)[start:end], start):
+      yield formats.Record(item, number)
 
-  def parse(self, record: Record, number: int, columns: Any) -> Items:
+  def parse(self, record: formats.Record) -> formats.Items:
     article = record.data
-    try:
-      formats.check_json(article, _ARTICLE, f'article {number}')
-    except RowError as error:
-      error.near = _quoted(article, 'title')
-      raise
-    return [
-      _example(question, paragraph['context'], article.get('title', ''))
-      for paragraph in article['paragraphs']
-      for question in paragraph['qas']
-    ]
+    with _near(article, 'title'):
+      formats.check_json(article, _ARTICLE, f'article {record.start}')
+    title = article.get('title', '')
+    for paragraph in article['paragraphs']:
+      for question in paragraph['qas']:
+        try:
+          yield _example(question, paragraph['context'], title)
+        except formats.RowError as error:
+          yield error
 
 
-class WebQuestionsReader(SquadReader):
-  """Reads the questions in a part of what TFDS stores, as in 'train[:9]'."""
-
-  schema = {
-    **dict.fromkeys(('url', 'question'), formats.TEXT),
-    'answers': formats.TEXTS,
-  }
-  expected = '[{"url": ..., "utterance": ..., "targetValue": ...}, ...]'
-
-  def __init__(self, part: str) -> None:
-    super().__init__(part)
-    start, _, end = part.partition('[')[2].rstrip(']').partition(':')
-    self._rows = slice(int(start or 0), int(end) if end else None)
-
-  def _items(self, whole: Any) -> list[Any]:
-    formats.check_json(whole, list, 'file')
-    stored = _stored_rows(len(whole))[self._rows]
-    return [whole[number] for number in sorted(stored)]
-
-  def parse(self, record: Record, number: int, columns: Any) -> Items:
-    row = record.data
-    try:
-      formats.check_json(row, _WEB_QUESTION, 'question')
-      target = row['targetValue']
-      answers = [''.join(found) for found in _WEB_ANSWER.findall(target)]
-      if not answers:
-        raise RowError(f'no answer in {quote(target)}', '(description A)')
-    except RowError as error:
-      error.near = _quoted(row, 'utterance')
-      raise
-    question = {'url': row['url'], 'question': row['utterance']}
-    return [{**question, 'answers': answers}]
-
-
-def _quoted(value: Any, key: str) -> str:
-  """Returns a value as the file spells it, or '' if it is missing."""
-  found = value.get(key) if isinstance(value, dict) else None
-  return json.dumps(found) if found else ''
-
-
-def _example(
-  question: Any, context: str, title: str
-) -> formats.Example | RowError:
-  try:
+def _example(question: Any, context: str, title: str) -> formats.Example:
+  with _near(question, 'id'):
     formats.check_json(title, str, "'title'")
     formats.check_json(question, _QUESTION, 'question')
     answers = question['answers']
-    if not answers:
-      raise RowError('a question without answers', 'at least one')
+    formats.expect(answers, 'a question without answers', 'at least one')
     for answer in answers:
       text, start = answer['text'], answer['answer_start']
       found = context[max(start, 0) : start + len(text)]
-      if start < 0 or not text or found != text:
-        raise RowError(
-          f'the answer {quote(text)} at character {start} of a passage of '
-          f'{len(context)} characters, which has {quote(found)} there',
-          'a span of the passage',
-        )
-  except RowError as error:
-    error.near = _quoted(question, 'id')
-    return error.within(f'question {error.near[1:-1] or "?"}')
+      formats.expect(
+        start >= 0 and text and found == text,
+        f'the answer {formats.quote(text)} at character {start} of a passage '
+        f'of {len(context)} characters, which has {formats.quote(found)} there',
+        'a span of the passage',
+      )
   return {
     'id': question['id'],
     'title': title,
@@ -161,6 +121,37 @@ def _example(
       for key in ('text', 'answer_start')
     },
   }
+
+
+@dataclasses.dataclass(eq=False)
+class WebQuestionsReader(SquadReader):
+  """Reads the questions in a part of what TFDS stores, as in 'train[:9]'."""
+
+  part: str
+
+  schema = {
+    **dict.fromkeys(('url', 'question'), formats.TEXT),
+    'answers': formats.TEXTS,
+  }
+  expected = '[{"url": ..., "utterance": ..., "targetValue": ...}, ...]'
+
+  def items(self, whole: Any) -> list[Any]:
+    formats.check_json(whole, list, 'file')
+    start, _, end = self.part.partition('[')[2].rstrip(']').partition(':')
+    stored = _stored_rows(len(whole))[int(start or 0) : int(end or len(whole))]
+    return [whole[number] for number in sorted(stored)]
+
+  def parse(self, record: formats.Record) -> formats.Items:
+    row = record.data
+    with _near(row, 'utterance'):
+      formats.check_json(row, _WEB_QUESTION, 'question')
+      target = row['targetValue']
+      answers = [''.join(found) for found in _WEB_ANSWER.findall(target)]
+      formats.expect(
+        answers, f'no answer in {formats.quote(target)}', '(description A)'
+      )
+    question = {'url': row['url'], 'question': row['utterance']}
+    yield {**question, 'answers': answers}
 
 
 @functools.lru_cache(maxsize=2)

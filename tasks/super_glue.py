@@ -5,6 +5,7 @@ Readers produce the structure of TFDS's `super_glue/<config>:1.0.2`.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import io
 import json
@@ -16,7 +17,6 @@ from typing import Any
 import tensorflow_datasets as tfds
 
 from synth_mtf.tasks.files import formats
-from synth_mtf.tasks.files.formats import Items, Reader, Record, RowError, quote
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import adopt, splits
 
@@ -24,25 +24,30 @@ Row = Mapping[str, Any]
 _fix_misquoted_spans = tfds.text.super_glue._fix_wst  # noqa: SLF001  TFDS's own
 
 
-class SuperGlueReader(Reader):
+@dataclasses.dataclass(eq=False)
+class SuperGlueReader(formats.Reader):
   """Reads the JSON lines of a TFDS config, one example per row.
 
   Attributes:
-    structure: keys and types that a row must have; by default the features.
     integers: features that are integers; the others are text.
+    structure: keys and types that a row must have; by default the features.
     labels: JSON values of the classes; by default the config's classes.
   """
 
-  reports_line_ends = True
-  schema: Mapping[str, Any] = {}
-  structure: Mapping[str, Any] = {}
-  integers: Sequence[str] = ()
-  labels: Sequence[Any] = ()
+  config: str
+  labelled: bool
 
-  def __init__(self, name: str, labelled: bool) -> None:
-    config = tfds.text.super_glue.SuperGlue.builder_configs[name]
-    super().__init__(name, labelled)
-    self._labelled = labelled
+  reports_line_ends = True
+  schema = {}
+  integers = tuple[str, ...]()
+  structure = dict[str, Any]()
+  labels = tuple[Any, ...]()
+
+  def __post_init__(self) -> None:
+    config = tfds.text.super_glue.SuperGlue.builder_configs[self.config]
+    classes = config.label_classes
+    booleans = (False, True) if classes == ('False', 'True') else ()
+    self.labels = self.labels or booleans or classes
     integers = (*self.integers, 'idx')
     self.structure = self.structure or {
       **dict.fromkeys(config.features, str),
@@ -53,21 +58,18 @@ class SuperGlueReader(Reader):
       **dict.fromkeys(integers, formats.INT),
       'label': formats.LABEL,
     }
-    classes = config.label_classes
-    booleans = (False, True) if classes == ('False', 'True') else ()
-    self.labels = self.labels or booleans or classes
 
-  def parse(self, record: Record, number: int, columns: Any) -> Items:
+  def parse(self, record: formats.Record) -> formats.Items:
     return self.examples(formats.json_row(record, self.structure))
 
-  def examples(self, row: Row) -> Items:
-    """Returns the examples of a row whose structure has been checked."""
+  def examples(self, row: Row) -> formats.Items:
+    """Yields the examples of a row whose structure has been checked."""
     example = {name: row[name] for name in self.schema if name != 'label'}
-    return [{**example, 'label': self.label(row)}]
+    yield {**example, 'label': self.label(row)}
 
   def label(self, row: Row) -> int:
     """Returns the class, or `NO_LABEL` for an unlabelled test row."""
-    if not self._labelled and 'label' not in row:
+    if not self.labelled and 'label' not in row:
       return formats.NO_LABEL
     formats.check_json(row, {'label': object})
     label = row['label']
@@ -76,7 +78,9 @@ class SuperGlueReader(Reader):
       if label == known and isinstance(label, type(known)):
         return i
     classes = ', '.join(map(json.dumps, self.labels))
-    raise RowError(f'the label {quote(json.dumps(label))}', f'one of {classes}')
+    raise formats.RowError(
+      f'the label {formats.quote(json.dumps(label))}', f'one of {classes}'
+    )
 
 
 class CopaReader(SuperGlueReader):
@@ -84,10 +88,12 @@ class CopaReader(SuperGlueReader):
 
   labels = (0, 1)
 
-  def examples(self, row: Row) -> Items:
-    question = row['question']
-    if question not in ('cause', 'effect'):
-      raise RowError(f'the question {quote(question)}', 'one of cause, effect')
+  def examples(self, row: Row) -> formats.Items:
+    formats.expect(
+      row['question'] in ('cause', 'effect'),
+      f'the question {formats.quote(row["question"])}',
+      'one of cause, effect',
+    )
     return super().examples(row)
 
 
@@ -96,15 +102,15 @@ class WicReader(SuperGlueReader):
 
   integers = ('start1', 'start2', 'end1', 'end2')
 
-  def examples(self, row: Row) -> Items:
+  def examples(self, row: Row) -> formats.Items:
     for i in '12':
       start, end = row[f'start{i}'], row[f'end{i}']
       length = len(row[f'sentence{i}'])
-      if not 0 <= start < end <= length:
-        raise RowError(
-          f'the word from {start} to {end}',
-          f'a span of sentence{i}, which has {length} characters',
-        )
+      formats.expect(
+        0 <= start < end <= length,
+        f'the word from {start} to {end}',
+        f'a span of sentence{i}, which has {length} characters',
+      )
     return super().examples(row)
 
 
@@ -130,27 +136,29 @@ class WscReader(SuperGlueReader):
   # has a special case for them and marks the right word.
   FIXED_BY_T5 = (1896453270, 2994969774)
 
-  def examples(self, row: Row) -> Items:
+  def examples(self, row: Row) -> formats.Items:
     spans = row['target']
     try:
       fixed = _fix_misquoted_spans({**spans, 'text': row['text']})
     except (AssertionError, IndexError) as error:
-      raise RowError(
-        f'the spans {quote(json.dumps(spans), 200)}',
+      raise formats.RowError(
+        f'the spans {formats.quote(json.dumps(spans), 200)}',
         'words of the text at these indices',
       ) from error
     pronoun, index = fixed['span2_text'], fixed['span2_index']
     words = fixed['text'].split(' ')
     word = words[index] if 0 < index < len(words) else ''
     known = zlib.crc32(fixed['text'].encode('utf-8')) in self.FIXED_BY_T5
-    # T5 would replace a pronoun that contains a backslash with an X.
-    if not word or (word != pronoun and not known) or '\\' in pronoun:
-      raise RowError(
-        f'the pronoun {quote(pronoun)} with span2_index {index}, '
-        + (f'where {quote(word)} is' if word else 'where T5 looks for none'),
-        'the index of a word that is the pronoun, counted from 0 by single '
-        'spaces, and not the first word',
-      )
+    place = (
+      f'where {formats.quote(word)} is' if word else 'where T5 looks for none'
+    )
+    formats.expect(
+      # T5 would replace a pronoun that contains a backslash with an X.
+      word and (word == pronoun or known) and '\\' not in pronoun,
+      f'the pronoun {formats.quote(pronoun)} with span2_index {index}, {place}',
+      'the index of a word that is the pronoun, counted from 0 by single '
+      'spaces, and not the first word',
+    )
     return super().examples({**row, **fixed})
 
 
@@ -170,23 +178,21 @@ class MultircReader(SuperGlueReader):
   }
   structure = {'idx': int, 'passage': {'text': str, 'questions': [_QUESTION]}}
 
-  def examples(self, row: Row) -> Items:
+  def examples(self, row: Row) -> formats.Items:
     passage = row['passage']
-    return [
-      {
-        'paragraph': passage['text'],
-        'question': question['question'],
-        'answer': answer['text'],
-        'label': self.label(answer),
-        'idx': {
-          'paragraph': row['idx'],
-          'question': question['idx'],
-          'answer': answer['idx'],
-        },
-      }
-      for question in passage['questions']
-      for answer in question['answers']
-    ]
+    for question in passage['questions']:
+      for answer in question['answers']:
+        yield {
+          'paragraph': passage['text'],
+          'question': question['question'],
+          'answer': answer['text'],
+          'label': self.label(answer),
+          'idx': {
+            'paragraph': row['idx'],
+            'question': question['idx'],
+            'answer': answer['idx'],
+          },
+        }
 
 
 class RecordReader(SuperGlueReader):
@@ -209,48 +215,42 @@ class RecordReader(SuperGlueReader):
     'qas': [{'idx': int, 'query': str}],
   }
 
-  def examples(self, row: Row) -> Items:
-    text = row['passage']['text']
-    spans = [(e['start'], e['end']) for e in row['passage']['entities']]
-    entities = sorted({text[start : end + 1] for start, end in spans})
-    found: list[formats.Example | RowError] = []
+  def examples(self, row: Row) -> formats.Items:
+    passage = row['passage']
+    text = passage['text']
+    entities = {text[e['start'] : e['end'] + 1] for e in passage['entities']}
     for query in row['qas']:
-      answers = self._answers(query, text)
-      if '@placeholder' not in query['query']:
-        raise RowError(
-          f'the query {quote(query["query"])}', 'a @placeholder in it'
-        )
-      found.append(
-        {
-          'passage': text,
-          'query': query['query'],
-          'entities': entities,
-          'answers': answers,
-          'idx': {'passage': row['idx'], 'query': query['idx']},
-        }
+      formats.expect(
+        '@placeholder' in query['query'],
+        f'the query {formats.quote(query["query"])}',
+        'a @placeholder in it',
       )
-      if not set(answers) <= set(entities):
-        found.append(formats.Oddity('an answer that is none of the entities'))
-    if not all(0 <= start <= end < len(text) for start, end in spans):
-      found.append(formats.Oddity('an entity that is not inside its passage'))
-    return found
-
-  def _answers(self, query: Row, passage: str) -> list[str]:
-    if not self._labelled and 'answers' not in query:
-      return []
-    formats.check_json(query, {'answers': [{'text': str}]})
-    answers = sorted({answer['text'] for answer in query['answers']})
-    if not answers:
-      raise RowError('a query without answers', 'at least one')
-    for answer in answers:
-      if not answer or answer not in passage:
-        raise RowError(
-          f'the answer {quote(answer)}', 'an entity, a part of the passage'
+      answers = self._answers(query)
+      for answer in answers:
+        formats.expect(
+          answer and answer in text,
+          f'the answer {formats.quote(answer)}',
+          'an entity, a part of the passage',
         )
-    return answers
+      yield {
+        'passage': text,
+        'query': query['query'],
+        'entities': sorted(entities),
+        'answers': sorted(answers),
+        'idx': {'passage': row['idx'], 'query': query['idx']},
+      }
+      if not answers <= entities:
+        yield formats.Oddity('an answer that is none of the entities')
+
+  def _answers(self, query: Row) -> set[str]:
+    if not self.labelled and 'answers' not in query:
+      return set()
+    formats.check_json(query, {'answers': [{'text': str}]})
+    formats.expect(query['answers'], 'a query without answers', 'at least one')
+    return {answer['text'] for answer in query['answers']}
 
 
-class DprReader(Reader):
+class DprReader(formats.Reader):
   """Reads Definite Pronoun Resolution, whose examples are four lines each."""
 
   reports_line_ends = True
@@ -261,36 +261,45 @@ class DprReader(Reader):
     'label': formats.LABEL,
   }
 
-  def split(self, stream: Any, start: int) -> Iterator[Record]:
+  def split(self, stream: Any, start: int) -> Iterator[formats.Record]:
     return formats.paragraphs(stream, start, lambda d: d.count(b'\n') > 4)
 
-  def parse(self, record: Record, number: int, columns: Any) -> Items:
+  def parse(self, record: formats.Record) -> formats.Items:
     text = io.StringIO(formats.decode(record.data), newline=None)
     lines = [line.strip() for line in text]
-    if len(lines) != 4:
-      raise RowError(
-        f'{len(lines)} lines up to the next empty one',
-        'sentence, pronoun, two candidates with a comma between, the answer',
-      )
+    formats.expect(
+      len(lines) == 4,
+      f'{len(lines)} lines up to the next empty one',
+      'sentence, pronoun, two candidates with a comma between, the answer',
+    )
     sentence, pronoun, both, correct = lines
     candidates = [candidate.strip() for candidate in both.split(',')]
-    if len(candidates) != 2:
-      raise RowError(f'the candidates {quote(both)}', 'two, a comma between', 2)
-    if not pronoun or pronoun.lower() not in sentence.lower():
-      raise RowError(
-        f'the pronoun {quote(pronoun)}', f'a word of {quote(sentence)}', 1
-      )
-    if correct not in candidates:
-      raise RowError(f'the answer {quote(correct)}', f'one of {quote(both)}', 3)
-    marked = re.search(rf' ({re.escape(pronoun)})( |\.|,)', sentence)
-    odd = formats.Oddity('a pronoun that T5 does not mark', line=1)
-    example = {
+    formats.expect(
+      len(candidates) == 2,
+      f'the candidates {formats.quote(both)}',
+      'two, a comma between',
+      line=2,
+    )
+    formats.expect(
+      pronoun and pronoun.lower() in sentence.lower(),
+      f'the pronoun {formats.quote(pronoun)}',
+      f'a word of {formats.quote(sentence)}',
+      line=1,
+    )
+    formats.expect(
+      correct in candidates,
+      f'the answer {formats.quote(correct)}',
+      f'one of {formats.quote(both)}',
+      line=3,
+    )
+    yield {
       'sentence': sentence,
       'pronoun': pronoun,
       'candidates': candidates,
       'label': candidates.index(correct),
     }
-    return [example] if marked else [example, odd]
+    if not re.search(rf' ({re.escape(pronoun)})( |\.|,)', sentence):
+      yield formats.Oddity('a pronoun that T5 does not mark', line=1)
 
 
 _ROOTS = ('superglue/', 'SuperGLUE/', 'super_glue/', '')

@@ -10,6 +10,7 @@ no inputs.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import zlib
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,6 @@ from typing import Any
 import seqio
 
 from synth_mtf.tasks.files import formats
-from synth_mtf.tasks.files.formats import Items, Reader, Record
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define
 from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
@@ -37,32 +37,30 @@ def held_out(text: str) -> bool:
   return zlib.crc32(text.encode('utf-8')) % HOLD_OUT == 0
 
 
-class SentenceReader(Reader):
+@dataclasses.dataclass(eq=False)
+class SentenceReader(formats.Reader):
   """Reads plain text, one row per line, without indexing the file first.
 
   A byte order mark is removed; a carriage return ends a row, too.
 
-  Args:
+  Attributes:
     validation: True reads the held-out texts only, False the others, and None
-      all of them.
+      all of them, as TFDS keeps all of the official files.
   """
+
+  validation: bool | None = None
 
   schema = {'text': formats.TEXT}
   indexed = False
 
-  def __init__(self, validation: bool | None = None) -> None:
-    super().__init__(validation, HOLD_OUT)
-    self._validation = validation
+  def parse(self, record: formats.Record) -> formats.Items:
+    for text in self.texts(record):
+      if self.validation is None or (
+        text.strip() and held_out(text) == self.validation
+      ):
+        yield {'text': text}
 
-  def parse(self, record: Record, number: int, columns: Any) -> Items:
-    return [
-      {'text': text}
-      for text in self.texts(record)
-      if self._validation is None  # official files: all, as TFDS keeps them
-      or (text.strip() and held_out(text) == self._validation)
-    ]
-
-  def texts(self, record: Record) -> list[str]:
+  def texts(self, record: formats.Record) -> list[str]:
     lines = record.unmarked.splitlines()  # as TFDS: also at carriage returns
     return [formats.decode(line).strip() for line in lines]
 
@@ -73,23 +71,23 @@ class PassageReader(SentenceReader):
   A passage also ends after each megabyte, since such parts are read separately.
   """
 
-  def split(self, stream: Any, start: int) -> Iterator[Record]:
+  def split(self, stream: Any, start: int) -> Iterator[formats.Record]:
     return formats.paragraphs(
       stream, start, lambda data: len(data) >= _PASSAGE_BYTES
     )
 
-  def texts(self, record: Record) -> list[str]:
+  def texts(self, record: formats.Record) -> list[str]:
     return [formats.decode(record.unmarked.replace(b'\r', b'')).strip()]
 
 
 class TextJsonReader(SentenceReader):
   """Reads JSON lines with the text under "text", as in C4's own files."""
 
-  def texts(self, record: Record) -> list[str]:
+  def texts(self, record: formats.Record) -> list[str]:
     return [formats.json_row(record, {'text': str})['text']]
 
 
-def _plain_or_gzip(readers: Mapping[str, Reader]) -> Split:
+def _plain_or_gzip(readers: Mapping[str, formats.Reader]) -> Split:
   return Split(
     [{**readers, **{f'{path}.gz': reader for path, reader in readers.items()}}]
   )

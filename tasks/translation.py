@@ -4,8 +4,7 @@ A pair is in a folder below `parallel/` whose name starts with the task's year
 and languages, such as `wmt14_en_de`, `wmt14_en_de_tok` or `wmt_t2t_en_de`.
 """
 
-from __future__ import annotations
-
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -14,65 +13,57 @@ import seqio
 import t5.data
 
 from synth_mtf.tasks.files import formats
-from synth_mtf.tasks.files.formats import Items, Reader, Record, RowError
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import PREFIX, adopt
 
 
-class ParallelReader(Reader):
+@dataclasses.dataclass(eq=False)
+class ParallelReader(formats.Reader):
   """Reads two aligned files whose names differ only in the language suffix."""
 
-  def __init__(self, *languages: str) -> None:
-    super().__init__(*languages)
-    self.schema = dict.fromkeys(languages, formats.TEXT)
-    self._languages = languages
+  source: str
+  target: str
+
+  def __post_init__(self) -> None:
+    self.schema = dict.fromkeys((self.source, self.target), formats.TEXT)
 
   def files(self, path: str) -> list[str]:
-    source, target = self._languages
-    return [path, path[: -len(source)] + target]
+    return [path, path.removesuffix(self.source) + self.target]
 
-  def place(self, path: str, start: Any, error: RowError) -> str:
+  def place(self, path: str, start: Any, error: formats.RowError) -> str:
     return super().place(path, start[0] if start else 0, error)
 
   def records(
     self, path: str, start: Any = 0, end: Any = None
-  ) -> Iterator[Record]:
+  ) -> Iterator[formats.Record]:
     start = start or (0, 0)
     parts = zip(self.files(path), start, end or (None, None))
     files = [super(ParallelReader, self).records(*part) for part in parts]
-    for pair in itertools.zip_longest(*files, fillvalue=Record(b'', 0)):
+    for pair in itertools.zip_longest(*files, fillvalue=formats.Record(b'', 0)):
       lines = [record.data for record in pair]
-      yield Record(lines, start)
+      yield formats.Record(lines, start)
       if not all(lines):
         return
       start = [offset + len(line) for offset, line in zip(start, lines)]
 
-  def parse(self, record: Record, number: int, columns: Any) -> Items:
-    if not all(record.data):
-      longer = self._languages[not record.data[0]]
-      raise RowError(
-        f'a line of the file .{longer} only', 'as many lines in both files'
-      )
+  def parse(self, record: formats.Record) -> formats.Items:
+    longer = self.source if record.data[0] else self.target
+    formats.expect(
+      all(record.data),
+      f'a line of the file .{longer} only',
+      'as many lines in both files',
+    )
     lines = [line.rstrip(b'\n') for line in record.data]
     if not all(lines):
-      return [
-        formats.Oddity(
-          'a pair with an empty side',
-          'left out, as TensorFlow Datasets leaves it out',
-        )
-      ]
-    example: dict[str, str] = {}
-    found: list[formats.Example | RowError] = [example]
-    for language, line in zip(self._languages, lines):
+      raise formats.Oddity('a pair with an empty side', formats.LEFT_OUT)
+    example = {}
+    for language, line in zip(self.schema, lines):
       try:
         example[language] = formats.decode(line)
-      except RowError as error:
-        raise error.within(f'file .{language}') from None
-    if any(b'\r' in line for line in lines):
-      found.append(formats.Oddity('a carriage return in a sentence'))
-    if number == 0 and any(line.startswith(formats.BOM) for line in lines):
-      found.append(formats.Oddity('a byte order mark'))
-    return found
+      except formats.RowError as error:
+        error.args = (f'file .{language}: {error}',)
+        raise
+    yield example
 
 
 def _adopt(t5_name: str, development: str, test: str) -> str:

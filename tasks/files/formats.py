@@ -7,11 +7,13 @@ Datasets gives the same row, so that T5's preprocessors accept both.
 from __future__ import annotations
 
 import abc
+import contextlib
+import dataclasses
 import io
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Union
 
 import tensorflow.compat.v2 as tf
@@ -33,6 +35,7 @@ INTS = tf.TensorSpec([None], tf.int32)
 FLOAT = tf.TensorSpec([], tf.float32)
 
 NO_LABEL = -1  # the label of test rows, as in TFDS
+LEFT_OUT = 'left out, as TensorFlow Datasets leaves it out'
 
 
 class RowError(Exception):
@@ -47,18 +50,28 @@ class RowError(Exception):
     super().__init__(f'{found}; expected {expected}')
     self.line = line
 
-  def within(self, place: str) -> RowError:
-    """Prefixes the message with a more precise place; returns the error."""
-    self.args = (f'{place}: {self.args[0]}',)
-    return self
+
+def expect(condition: Any, found: str, expected: str, line: int = 0) -> None:
+  """Raises a RowError if a condition is not true."""
+  if not condition:
+    raise RowError(found, expected, line)
 
 
-class DroppedRow(RowError):
-  """A row that is broken in the released file and that TFDS drops, too."""
+@contextlib.contextmanager
+def fault_at(path: str, line: int) -> Iterator[None]:
+  """Converts faults to a UserError with file and line."""
+  try:
+    yield
+  except (RowError, ValueError) as error:
+    reason = str(error).partition('\n')[0].rstrip(':')
+    raise UserError(f'{path}:{line}: {reason}') from error
 
 
 class Oddity(RowError):
-  """Something odd that TFDS and T5 accept; we accept and report it."""
+  """Something odd that TFDS and T5 accept; we accept and report it.
+
+  It is raised if TFDS leaves out the row.
+  """
 
   def __init__(
     self,
@@ -71,7 +84,7 @@ class Oddity(RowError):
 
 
 # The contents of a record: its examples, and their faults and oddities.
-Items = Sequence[Union[Example, RowError]]
+Items = Iterable[Union[Example, RowError]]
 
 
 def decode(data: bytes) -> str:
@@ -93,11 +106,13 @@ def quote(text: str, limit: int = 60) -> str:
 
 
 class Record(NamedTuple):
-  """A raw row; `name` is its file if each file is one row."""
+  """A raw row."""
 
   data: Any  # usually bytes
   start: Position
-  name: str = ''
+  name: str = ''  # of its file if each file is one row
+  number: int = 0  # how many rows precede it in the file
+  columns: Sequence[str] | None = None  # names in the file's header
 
   @property
   def unmarked(self) -> bytes:
@@ -110,19 +125,30 @@ class Record(NamedTuple):
     return decode(self.unmarked.rstrip(b'\r\n'))
 
 
-class Reader(abc.ABC):
-  """Base class for readers of a file format."""
+def class_of(label: str, classes: Sequence[str]) -> int:
+  """Returns the class of a label, which is a class's name or number."""
+  if label in classes:
+    return classes.index(label)
+  numbers = [str(i) for i in range(len(classes))]
+  if label.strip() in numbers:
+    return numbers.index(label.strip())
+  expected = ', '.join(f'{n} or {name}' for n, name in zip(numbers, classes))
+  raise RowError(f'the label {quote(label)}', f'one of: {expected}')
 
-  schema: Mapping[str, Any]  # nested dict of tf.TensorSpec
+
+@dataclasses.dataclass(eq=False)
+class Reader(abc.ABC):
+  """Base class for readers of a file format.
+
+  A reader's fields and name, its `repr`, identify the format in the index.
+  """
+
+  # A nested dict of tf.TensorSpec.
+  schema: Mapping[str, Any] = dataclasses.field(init=False, repr=False)
   # Whether all rows are checked and counted before the first is used. Otherwise
   # rows are streamed, and faults are reported as they occur.
   indexed = True
   reports_line_ends = False  # and a byte order mark
-  dropped_rows = 0  # how many instances of `DroppedRow` are tolerated
-
-  def __init__(self, *arguments: object) -> None:
-    # Identifies the format in the index.
-    self.key = '/'.join([type(self).__name__, *map(str, arguments)])
 
   def files(self, path: str) -> list[str]:
     """Returns the files that `path` stands for."""
@@ -132,7 +158,7 @@ class Reader(abc.ABC):
     """Returns `file:line` of an error in the record at `start`."""
     return f'{path}:{1 + storage.lines_before(path, start) + error.line}'
 
-  def read_header(self, _path: str) -> tuple[Record, Sequence[str] | None]:
+  def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
     """Returns the header and its columns; an empty record and None without."""
     return Record(b'', 0), None
 
@@ -157,44 +183,78 @@ class Reader(abc.ABC):
       yield Record(data, start)
       start += len(data)
 
-  def oddities(self, record: Record) -> list[Oddity]:
-    """Returns oddities of a record that do not affect its content."""
-    found = []
-    if self.reports_line_ends:
-      if record.unmarked != record.data:
-        found.append(Oddity('a byte order mark before the text', 'left out'))
-      if record.data.endswith((b'\r\n', b'\r')):
-        end = 'CR LF' if record.data.endswith(b'\n') else 'CR'
-        found.append(Oddity(f'a line that ends in {end}', 'read as if in LF'))
-    return found
+  def oddities(self, record: Record) -> Iterator[Oddity]:
+    """Yields oddities of a record that do not affect its content."""
+    if not self.reports_line_ends:
+      return
+    if record.unmarked != record.data:
+      yield Oddity('a byte order mark before the text', 'left out')
+    if record.data.endswith((b'\r\n', b'\r')):
+      end = 'CR LF' if record.data.endswith(b'\n') else 'CR'
+      yield Oddity(f'a line that ends in {end}', 'read as if in LF')
 
   @abc.abstractmethod
-  def parse(self, record: Record, number: int, columns: Any) -> Items:
-    """Returns the examples of record `number`, with any faults and oddities.
+  def parse(self, record: Record) -> Items:
+    """Yields the examples of a record, with any faults and oddities.
 
     Raises a RowError if the whole record is malformed.
     """
 
 
-def tsv_header(
-  path: str, needed: Sequence[str] = ()
-) -> tuple[Record, Sequence[str]]:
-  """Returns the first line and its columns; a UserError names missing ones."""
-  with storage.reading(path) as stream:
-    # Ends at a carriage return, as TFDS's rows do.
-    line = Record(b''.join(stream.readline().splitlines(True)[:1]), 0)
-  try:
-    names = line.line.split('\t')
-    missing = [name for name in needed if name not in names]
-    if missing:
+class TsvReader(Reader):
+  """Base class for TSV files, in which quotes are plain text.
+
+  As in TFDS, a carriage return ends a row, and empty lines are no rows.
+  """
+
+  reports_line_ends = True
+  header = True  # whether the first line names the columns
+  leaves_out = False  # whether TFDS leaves out short rows
+  exact = False  # whether more columns than those of the header are a fault
+  # The columns in use, or all columns if the file has no header.
+  columns: Sequence[str]
+
+  def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
+    if not self.header:
+      return super().read_header(path)
+    with storage.reading(path) as stream:
+      line = Record(b''.join(stream.readline().splitlines(True)[:1]), 0)
+    with fault_at(path, 1):
+      names = line.line.split('\t')
+      for name in self.columns:
+        expect(
+          name in names,
+          f'a first line without the column {name!r}: '
+          f'{quote(" | ".join(names))}',
+          f'a header with {", ".join(self.columns)}',
+        )
+    return line, names
+
+  def records(
+    self, path: str, start: int = 0, end: int | None = None
+  ) -> Iterator[Record]:
+    with storage.reading(path) as stream:
+      stream.seek(start)
+      for lines in stream:
+        for line in lines.splitlines(keepends=True):  # at carriage returns
+          if start == end:
+            return
+          if line.strip(b'\r\n') or not self.header:
+            yield Record(line, start)
+          start += len(line)
+
+  def row(self, record: Record) -> dict[str, Any]:
+    """Returns the columns by name."""
+    names = record.columns or self.columns
+    fields = record.line.split('\t')
+    if len(fields) < len(names) and self.leaves_out:
+      raise Oddity('a broken row', LEFT_OUT)
+    if len(fields) < len(names) or (self.exact and len(fields) > len(names)):
       raise RowError(
-        f'a first line without the column {missing[0]!r}: '
-        f'{quote(" | ".join(names))}',
-        f'a header with {", ".join(needed)}',
+        f'{len(fields)} tab-separated columns: {quote(" | ".join(fields))}',
+        f'{len(names)} ({", ".join(names)})',
       )
-  except RowError as error:
-    raise UserError(f'{path}:1: {error}') from error
-  return line, names
+    return dict(zip(names, fields))
 
 
 def paragraphs(
@@ -244,18 +304,19 @@ _EXPECTED = {
 }
 
 
+def parse_json(text: str, expected: str) -> Any:
+  """Parses JSON; a RowError says where it is not JSON."""
+  try:
+    return json.loads(text)
+  except (ValueError, RecursionError) as error:  # or an endless integer
+    found = f'JSON that does not parse ({error.args[0]})'
+    line = getattr(error, 'lineno', 1) - 1
+    raise RowError(found, expected, line) from error
+
+
 def json_row(record: Record, structure: Mapping[str, Any]) -> dict[str, Any]:
   """Parses a line as a JSON object and checks its structure."""
-  text = record.line
-  try:
-    row = json.loads(text)
-  except (ValueError, RecursionError) as error:  # or an endless integer
-    column = getattr(error, 'colno', 1)
-    raise RowError(
-      f'JSON that does not parse (column {column}, after '
-      f'{quote(text[:column][-40:])})',
-      'one JSON object a line',
-    ) from error
+  row = parse_json(record.line, 'one JSON object a line')
   check_json(row, structure)
   return row
 

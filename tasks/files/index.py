@@ -19,16 +19,7 @@ import tensorflow.compat.v2 as tf
 from absl import logging
 
 from synth_mtf import atomic
-from synth_mtf.tasks.files import storage
-from synth_mtf.tasks.files.formats import (
-  DroppedRow,
-  Items,
-  Oddity,
-  Position,
-  Reader,
-  Record,
-  RowError,
-)
+from synth_mtf.tasks.files import formats, storage
 
 # Short files have small parts, so that shuffling the parts mixes the rows. Long
 # files have larger parts, up to a size at which opening one is cheap compared
@@ -37,17 +28,16 @@ _LEAST_EXAMPLES = 16
 _MOST_EXAMPLES = 256
 _MANY_PARTS = 1024
 _FAULTS_SHOWN = 20
-_VERSION = 6
-_DROPPED = 'a broken row; left out, as TensorFlow Datasets leaves it out'
+_VERSION = 7
 
 
 class Part(NamedTuple):
   """A range of rows in a file, which can be read independently."""
 
-  reader: Reader
+  reader: formats.Reader
   path: str
-  start: Position = 0
-  end: Position | None = None  # None for the last part
+  start: formats.Position = 0
+  end: formats.Position | None = None  # None for the last part
   number: int = 0  # how many rows precede it in the file
   columns: Sequence[str] | None = None  # names in the file's header
 
@@ -56,11 +46,13 @@ class Part(NamedTuple):
 class FileIndex:
   """The result of one pass over a file, or over its first rows."""
 
-  reader: Reader
+  reader: formats.Reader
   path: str
   num_examples: int | None = 0  # None if only the first rows were read
   columns: Sequence[str] | None = None  # names in the header
-  starts: list[tuple[Position, int]] = dataclasses.field(default_factory=list)
+  starts: list[tuple[formats.Position, int]] = dataclasses.field(
+    default_factory=list
+  )
   num_faults: int = 0
   # The first bad rows, one line each, and a summary.
   faults: list[str] = dataclasses.field(default_factory=list)
@@ -76,58 +68,54 @@ class FileIndex:
     ]
 
 
-def read(part: Part) -> Iterator[tuple[Record, Items]]:
+def read(part: Part) -> Iterator[tuple[formats.Record, formats.Items]]:
   """Yields each row of a part with its examples and faults."""
   reader, path, start, end, first, columns = part
   try:
     for number, record in enumerate(reader.records(path, start, end), first):
+      record = record._replace(number=number, columns=columns)
       try:
-        yield record, reader.parse(record, number, columns)
-      except RowError as error:
+        yield record, [*reader.parse(record)]
+      except formats.RowError as error:
         yield record, [error]
-  except RowError as error:
-    yield Record(b'', start), [error]
+  except formats.RowError as error:
+    yield formats.Record(b'', start), [error]
 
 
-def scan(path: str, reader: Reader, limit: int | None = None) -> FileIndex:
+def scan(
+  path: str, reader: formats.Reader, limit: int | None = None
+) -> FileIndex:
   """Reads every row of `path` once, or the first `limit` rows."""
   header, columns = reader.read_header(path)
   index = FileIndex(reader, path, columns=columns)
   starts = index.starts
   places: dict[str, str] = {}  # the first of each oddity
   counts: collections.Counter[str] = collections.Counter()
-
-  def report(error: RowError, start: Position) -> None:
-    text = str(error)
-    if isinstance(error, DroppedRow) and counts[_DROPPED] < reader.dropped_rows:
-      text = _DROPPED
-    elif not isinstance(error, Oddity):
-      index.num_faults += 1
-      if len(index.faults) < _FAULTS_SHOWN:
-        index.faults.append(f'{reader.place(path, start, error)}: {text}')
-      return
-    counts[text] += 1
-    if counts[text] == 1:
-      places[text] = reader.place(path, start, error)
-
-  for oddity in reader.oddities(header):
-    report(oddity, 0)
   num_examples = in_part = number = 0
   part_examples = _LEAST_EXAMPLES
   rows = read(Part(reader, path, len(header.data), columns=columns))
-  for number, (record, items) in enumerate(itertools.islice(rows, limit), 1):
-    if not starts or in_part >= part_examples:
+  rows = itertools.chain([(header, ())], itertools.islice(rows, limit))
+  for number, (record, items) in enumerate(rows):
+    if number and (not starts or in_part >= part_examples):
       if len(starts) >= _MANY_PARTS and part_examples < _MOST_EXAMPLES:
         del starts[1::2]
         part_examples *= 2
       starts.append((record.start, number - 1))
       in_part = 0
     for item in [*reader.oddities(record), *items]:
-      if isinstance(item, RowError):
-        report(item, record.start)
-      else:
+      if not isinstance(item, formats.RowError):
         in_part += 1
         num_examples += 1
+      elif isinstance(item, formats.Oddity):
+        text = str(item)
+        counts[text] += 1
+        if counts[text] == 1:
+          places[text] = reader.place(path, record.start, item)
+      else:
+        index.num_faults += 1
+        if index.num_faults <= _FAULTS_SHOWN:
+          place = reader.place(path, record.start, item)
+          index.faults.append(f'{place}: {item}')
   if index.num_faults:
     index.faults.append(
       f'{path}: {index.num_faults} faults; without the bad rows, '
@@ -142,31 +130,34 @@ def scan(path: str, reader: Reader, limit: int | None = None) -> FileIndex:
   return index
 
 
-def of_file(path: str, reader: Reader, index_dir: str | None) -> FileIndex:
+def of_file(
+  path: str, reader: formats.Reader, index_dir: str | None
+) -> FileIndex:
   """Returns `scan(path, reader)`, cached as long as the file is unchanged."""
   folder = index_dir or os.path.join(
     os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'),
     'synth_mtf',
   )
-  digest = hashlib.sha256(f'{path}\n{reader.key}'.encode()).hexdigest()
+  digest = hashlib.sha256(f'{path}\n{reader}'.encode()).hexdigest()
   cache = os.path.join(folder, f'{os.path.basename(path)}-{digest[:16]}.json')
   state = storage.state(reader.files(path))
   return of_state(path, reader, cache, f'{_VERSION} {state}')
 
 
 @functools.lru_cache(maxsize=256)
-def of_state(path: str, reader: Reader, cache: str, state: str) -> FileIndex:
+def of_state(
+  path: str, reader: formats.Reader, cache: str, state: str
+) -> FileIndex:
   """Loads the cached index if it has this state; otherwise scans the file."""
   try:
     with tf.io.gfile.GFile(cache) as stream:
       stored = json.load(stream)
     if stored.pop('state') == state:
-      return FileIndex(reader, **stored)
+      return FileIndex(**{**stored, 'reader': reader})
   except (OSError, ValueError, KeyError, TypeError, tf.errors.OpError):
     pass  # the cache is absent or damaged: scan the file
   index = scan(path, reader)
-  stored = {**vars(index), 'state': state}
-  del stored['reader']
+  stored = {**vars(index), 'reader': repr(reader), 'state': state}
   try:
     tf.io.gfile.makedirs(os.path.dirname(cache))
     atomic.write(cache, json.dumps(stored))

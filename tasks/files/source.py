@@ -14,15 +14,7 @@ from absl import logging
 
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import data_settings
-from synth_mtf.tasks.files import index, storage
-from synth_mtf.tasks.files.formats import (
-  DroppedRow,
-  Example,
-  Oddity,
-  Position,
-  Reader,
-  RowError,
-)
+from synth_mtf.tasks.files import formats, index, storage
 
 _CACHE_SHARD_BYTES = 64 << 20
 # Files without an index are read in parts of about a megabyte.
@@ -37,7 +29,6 @@ _CHUNK_EXAMPLES = 256
 _SMALL_FILES = 16
 _SMALL_BYTES = 8 << 20
 _SMALL_BUFFER = 1 << 12
-_MOST_LOGGED = 20
 _SET_DATA_DIR = (
   'synth_mtf.tasks.settings.data_dir (SYNTH_MTF_DATA_DIR, --data_dir)'
 )
@@ -61,17 +52,17 @@ class Split:
   used. If none does, an optional split is absent; otherwise, it is an error.
   """
 
-  layouts: Sequence[Mapping[str, Reader]]
+  layouts: Sequence[Mapping[str, formats.Reader]]
   optional: bool = False
 
   @classmethod
   def of(
-    cls, patterns: Sequence[str], reader: Reader, optional: bool = False
+    cls, patterns: Sequence[str], reader: formats.Reader, optional: bool = False
   ) -> Split:
     """Returns a split in one format; each pattern is a layout of its own."""
     return cls([{pattern: reader} for pattern in patterns], optional)
 
-  def files(self, data_dir: str) -> dict[str, Reader]:
+  def files(self, data_dir: str) -> dict[str, formats.Reader]:
     """Returns the reader of each file, sorted by path; {} if there are none."""
     for layout in self.layouts:
       found = {
@@ -96,7 +87,7 @@ class FilesDataSource(seqio.DataSource):
   that memory use does not grow with the length of a file.
   """
 
-  supports_arbitrary_sharding = True
+  supports_arbitrary_sharding = False
 
   def __init__(
     self, task_name: str, splits: Mapping[str, Split], data_dir: str
@@ -106,7 +97,6 @@ class FilesDataSource(seqio.DataSource):
     self._split_files = splits
     self._data_dir = data_dir
     self._skip_bad_rows = data_settings.settings().skip_bad_rows
-    self._faults_logged = 0
     # Finds the files of a split, once; {} if there are none.
     self.found = functools.cache(
       lambda name: splits[name].files(data_dir) if name in splits else {}
@@ -122,8 +112,7 @@ class FilesDataSource(seqio.DataSource):
 
   def list_shards(self, split: str) -> Sequence[str]:
     # seqio's cache job works shard by shard.
-    size = storage.total_bytes(self.files(split))
-    shards = max(1, -(-size // _CACHE_SHARD_BYTES))
+    shards = 1 + storage.total_bytes(self.files(split)) // _CACHE_SHARD_BYTES
     return [f'{self.task_name}-{split}-{i:05d}' for i in range(shards)]
 
   def num_input_examples(self, split: str) -> int | None:
@@ -131,7 +120,7 @@ class FilesDataSource(seqio.DataSource):
       return None
     return sum(found.num_examples or 0 for found in self.indexes(split))
 
-  def files(self, split: str) -> dict[str, Reader]:
+  def files(self, split: str) -> dict[str, formats.Reader]:
     """Returns the files of a split; a UserError names the missing ones."""
     if not self.found(split):
       wanted = ' or '.join(self._split_files[split].patterns)
@@ -166,38 +155,28 @@ class FilesDataSource(seqio.DataSource):
       )
     return indexes
 
-  def examples(self, split: str) -> Iterator[Example]:
+  def examples(self, split: str) -> Iterator[formats.Example]:
     """Yields the examples of a split in order, as Python values."""
     return itertools.chain.from_iterable(map(self._read, self._parts(split)))
 
   def _parts(self, split: str) -> list[index.Part]:
-    parts: list[index.Part] = []
-    for path, reader in self.files(split).items():
-      parts += [] if reader.indexed else _parts_by_size(path, reader)
-    for found in () if parts else self.check(split):
-      parts += found.parts()
+    indexes = [] if self._too_large(split) else self.check(split)
+    for found in indexes:
       for line in [*found.notes, *found.faults]:
         logging.warning('%s', line)
-    return parts
+    files = self.files(split)
+    if all(reader.indexed for reader in files.values()):
+      return [part for found in indexes for part in found.parts()]
+    return [part for file in files.items() for part in _parts_by_size(*file)]
 
-  def _read(self, part: index.Part) -> Iterator[Example]:
+  def _read(self, part: index.Part) -> Iterator[formats.Example]:
     for record, items in index.read(part):
       for item in items:
-        if not isinstance(item, RowError):
+        if not isinstance(item, formats.RowError):
           yield item
-        elif not isinstance(item, (DroppedRow, Oddity)):
-          self._report(part, record.start, item)
-
-  def _report(self, part: index.Part, start: Position, error: RowError) -> None:
-    # Faults of an indexed file have been logged already.
-    quiet = part.reader.indexed or self._faults_logged >= _MOST_LOGGED
-    if self._skip_bad_rows and quiet:
-      return
-    fault = f'{part.reader.place(part.path, start, error)}: {error}'
-    if not self._skip_bad_rows:
-      raise UserError(fault) from error
-    logging.warning('skipped: %s', fault)
-    self._faults_logged += 1
+        elif not (self._skip_bad_rows or isinstance(item, formats.Oddity)):
+          place = part.reader.place(part.path, record.start, item)
+          raise UserError(f'{place}: {item}') from item
 
   def get_dataset(
     self,
@@ -209,27 +188,17 @@ class FilesDataSource(seqio.DataSource):
   ) -> tf.data.Dataset:
     parts = self._parts(split)
     shards = shard_info or seqio.ShardInfo(0, 1)
-    readers = self.files(split)
-    files = [file for path in readers for file in readers[path].files(path)]
-    small = (
-      len(files) <= _SMALL_FILES and storage.total_bytes(files) <= _SMALL_BYTES
-    )
-    by_rows = small or len(parts) < shards.num_shards
     ds = tf.data.Dataset.range(len(parts))
-    if not by_rows:
-      ds = ds.shard(shards.num_shards, shards.index)
-    # Never shard rows after a shuffle, whose order differs between hosts if
-    # there is no seed.
-    if shuffle and (shards.num_shards == 1 or not by_rows):
+    ds = ds.shard(shards.num_shards, shards.index)
+    if shuffle:
       ds = ds.shuffle(len(parts), seed=seed)
     ds = self._load(parts, ds, mixed=shuffle)
-    if by_rows:
-      ds = ds.shard(shards.num_shards, shards.index)
-    if small:
-      ds = ds.cache()
-      if shuffle:
-        ds = ds.shuffle(_SMALL_BUFFER, seed=seed)
-    return ds
+    readers = self.files(split)
+    files = [file for path in readers for file in readers[path].files(path)]
+    if len(files) > _SMALL_FILES or storage.total_bytes(files) > _SMALL_BYTES:
+      return ds
+    ds = ds.cache()
+    return ds.shuffle(_SMALL_BUFFER, seed=seed) if shuffle else ds
 
   def _load(
     self, parts: Sequence[index.Part], numbers: tf.data.Dataset, mixed: bool
@@ -256,15 +225,7 @@ class FilesDataSource(seqio.DataSource):
         rows, output_signature=signature, args=(numbers,)
       )
 
-    if any(storage.is_gzip(part.path) for part in parts):
-      # Each part is a whole file, which is read one chunk at a time.
-      together = _CYCLE_LENGTH if mixed else 1
-      ds = numbers.batch(1).interleave(
-        load, together, block_length=1, num_parallel_calls=min(2, together)
-      )
-    else:
-      ds = numbers.batch(_CYCLE_LENGTH).flat_map(load)
-    ds = ds.prefetch(2)
+    ds = numbers.batch(_CYCLE_LENGTH).flat_map(load).prefetch(2)
     return ds.unbatch() if in_chunks else ds
 
   def _too_large(self, split: str) -> bool:
@@ -273,7 +234,7 @@ class FilesDataSource(seqio.DataSource):
     return not indexed and storage.total_bytes(files) > _LARGE_BYTES
 
 
-def _parts_by_size(path: str, reader: Reader) -> list[index.Part]:
+def _parts_by_size(path: str, reader: formats.Reader) -> list[index.Part]:
   """Divides an unindexed file; the reader of a part skips to the next line."""
   if storage.is_gzip(path):
     return [index.Part(reader, path)]
@@ -281,46 +242,42 @@ def _parts_by_size(path: str, reader: Reader) -> list[index.Part]:
   return [index.Part(reader, path, s, s + _PART_BYTES) for s in starts]
 
 
-def _in_turns(parts: Sequence[Iterator[Example]]) -> Iterator[Example]:
+def _in_turns(
+  parts: Sequence[Iterator[formats.Example]],
+) -> Iterator[formats.Example]:
   rounds = itertools.zip_longest(*parts)
   return (row for rows in rounds for row in rows if row is not None)
 
 
-def _chunks(examples: Iterator[Example]) -> Iterator[Any]:
+def _chunks(examples: Iterator[formats.Example]) -> Iterator[Any]:
   """Groups examples into chunks, in each of which a feature is a list."""
   while rows := list(itertools.islice(examples, _CHUNK_EXAMPLES)):
     yield tf.nest.map_structure(lambda *values: list(values), *rows)
 
 
-class TwoSources(seqio.DataSource):
-  """Reads official files if a folder is set, else TensorFlow Datasets.
+@dataclasses.dataclass(eq=False)
+class TwoSources:
+  """Delegates to the official files if a folder is set, else to TFDS.
 
   The source is chosen at each use, so that tasks can be registered before the
   settings are known. Some tasks have official files only.
   """
 
-  def __init__(
-    self,
-    task_name: str,
-    files: Mapping[str, Split],
-    tfds: seqio.TfdsDataSource | None,
-    folder: str | None = None,
-  ) -> None:
-    super().__init__(splits=())
-    self._task_name = task_name
-    self.split_files = files
-    self.tfds = tfds
-    self._folder = folder  # if it is not a setting
+  task_name: str
+  split_files: Mapping[str, Split]
+  tfds: seqio.TfdsDataSource | None
+  folder: str | None = None  # if it is not a setting
+
+  caching_permitted = True  # seqio asks at registration
 
   @property
   def official(self) -> FilesDataSource | None:
     """The official files, or None if the settings name no folder."""
-    data_dir = self._folder
-    if data_dir is None:
-      data_dir = data_settings.settings().data_dir_of(self._task_name)
+    name = self.task_name
+    data_dir = self.folder or data_settings.settings().data_dir_of(name)
     if data_dir is None:
       return None
-    return FilesDataSource(self._task_name, self.split_files, data_dir)
+    return FilesDataSource(name, self.split_files, data_dir)
 
   @property
   def chosen(self) -> FilesDataSource | seqio.TfdsDataSource:
@@ -328,26 +285,17 @@ class TwoSources(seqio.DataSource):
     chosen = self.official or self.tfds
     if chosen is None:
       raise UserError(
-        f'task {self._task_name} is not in TensorFlow Datasets; set '
+        f'task {self.task_name} is not in TensorFlow Datasets; set '
         f'{_SET_DATA_DIR} to a folder with its files: '
         + ', '.join(split.patterns[0] for split in self.split_files.values())
       )
     return chosen
 
-  @property
-  def splits(self) -> Sequence[str]:
-    return self.chosen.splits
-
-  @property
-  def supports_arbitrary_sharding(self) -> bool:
-    return self.chosen.supports_arbitrary_sharding
-
-  def list_shards(self, split: str) -> Sequence[str]:
-    return self.chosen.list_shards(split)
+  def __getattr__(self, name: str) -> Any:
+    if name.startswith('__'):  # Python asks for it, as in copying
+      raise AttributeError(name)
+    return getattr(self.chosen, name)
 
   def num_input_examples(self, split: str) -> int | None:
     chosen = self.chosen
     return chosen.num_input_examples(split) if split in chosen.splits else 0
-
-  def get_dataset(self, split: str = 'train', **kwargs: Any) -> tf.data.Dataset:
-    return self.chosen.get_dataset(split=split, **kwargs)

@@ -1,7 +1,5 @@
 """Finds and opens files, local or remote, plain or gzip."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib
@@ -10,7 +8,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import tensorflow.compat.v2 as tf
@@ -18,7 +16,6 @@ import tensorflow.compat.v2 as tf
 from synth_mtf.errors import UserError
 
 _BUFFER_BYTES = 1 << 20
-_DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def is_local(path: str) -> bool:
@@ -39,9 +36,10 @@ def is_file(path: str) -> bool:
     try:
       mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
-      while not os.path.lexists(path):
-        path = os.path.dirname(path) or '.'
-      if not os.path.isdir(path):  # a link to nowhere, or a file for a folder
+      folder = os.path.dirname(path) or '.'
+      if os.path.lexists(path) or (
+        os.path.lexists(folder) and not os.path.isdir(folder)
+      ):  # a link to nowhere, or a file in the place of the folder
         raise
       return False
   if not stat.S_ISREG(mode):
@@ -68,11 +66,11 @@ def explained(path: str) -> Iterator[None]:
     raise UserError(
       f'{path}: {error.object[:60]!r} is not UTF-8; convert or rename it.'
     ) from error
-  except (*_DAMAGE, OSError, tf.errors.OpError) as error:
-    fix = 'Check that it exists and that you may read it.'
-    if isinstance(error, _DAMAGE):
-      fix = 'The gzip stream is damaged: copy the file again.'
-    raise UserError(f'{path} cannot be read: {error}. {fix}') from error
+  except (OSError, EOFError, zlib.error, tf.errors.OpError) as error:
+    raise UserError(
+      f'{path} cannot be read: {error}. Check that it exists and is whole, and '
+      'that you may read it.'
+    ) from error
 
 
 @contextlib.contextmanager
@@ -143,10 +141,9 @@ def find(folder: str, pattern: str) -> list[str]:
     found = [
       path for path in _files_below(root) if wanted.fullmatch(path[start:])
     ]
-  distinct: dict[str, str] = {}
-  for path in sorted(found, key=lambda path: (os.path.islink(path), path)):
-    if is_file(path):
-      distinct.setdefault(os.path.realpath(path), path)
+  # A file overrides the links to it.
+  found.sort(key=lambda path: (os.path.islink(path), path), reverse=True)
+  distinct = {os.path.realpath(path): path for path in filter(is_file, found)}
   return sorted(distinct.values())
 
 
@@ -164,23 +161,20 @@ def _files_below(root: str) -> Iterator[str]:
     yield from (os.path.join(parent, name) for name in names)
 
 
+def _size_and_times(path: str) -> Sequence[int]:
+  with explained(path):
+    found = tf.io.gfile.stat(path)
+    # The change time updates even if the modification time is preserved.
+    changed = os.stat(path).st_ctime_ns if is_local(path) else 0
+  return found.length, found.mtime_nsec, changed
+
+
 def total_bytes(paths: Iterable[str]) -> int:
   """Returns the total size of the files."""
-  total = 0
-  for path in paths:
-    with explained(path):
-      total += tf.io.gfile.stat(path).length
-  return total
+  return sum(_size_and_times(path)[0] for path in paths)
 
 
 def state(paths: Iterable[str]) -> str:
   """Returns a digest of sizes and times that changes when a file changes."""
-  digest = hashlib.sha256()
-  for path in paths:
-    with explained(path):
-      found = tf.io.gfile.stat(path)
-      # The change time updates even if the modification time is preserved.
-      changed = os.stat(path).st_ctime_ns if is_local(path) else 0
-    what = path, found.length, found.mtime_nsec, changed
-    digest.update(repr(what).encode())
-  return digest.hexdigest()
+  states = [(path, *_size_and_times(path)) for path in paths]
+  return hashlib.sha256(repr(states).encode()).hexdigest()

@@ -102,7 +102,7 @@ def test_packed_and_plain_files_stream_together(data_dir):
 @pytest.mark.parametrize('part_bytes', [7, 31, 1000])
 def test_parts_of_a_corpus_lose_no_line(part_bytes, data_dir, monkeypatch):
   lines = [b'Line %d has some words in it.' % i for i in range(300)]
-  folder.write(data_dir / 'corpus/a.txt', b'\n'.join(lines) + b'\n')
+  folder.write(data_dir / 'corpus/a.txt', b'\n\n'.join(lines) + b'\n')
   monkeypatch.setattr(source, '_PART_BYTES', part_bytes)
   texts = folder.texts(shuffle=False)
   texts += folder.texts('validation', shuffle=False)

@@ -106,7 +106,7 @@ _ODD = {
     b' "entities": [{"start": 0, "end": 2}, {"start": 30, "end": 90}]}, '
     b'"qas": [{"idx": 0, "query": "@placeholder met", '
     b'"answers": [{"text": "Ann"}, {"text": "Bob"}, {"text": "Ann"}]}]}\n',
-    ['1: an answer that is none of the', '1: an entity that is not inside'],
+    ['1: an answer that is none of the'],
   ),
   'super_glue_wsc_v102_simple_train': (
     'super_glue/wsc.fixed:1.0.2',
@@ -140,7 +140,7 @@ _ODD = {
     b'"1","a"x,"b"\n'
     b'"2","two\nlines, ""one""\n\nfield","c","d"\n'
     b'"1","last","one"',
-    ['3: a quote inside a field', '4: more than three columns'],
+    [],
   ),
 }
 _ARGUMENTS = {'glue': ('train', None), 'super_glue': (tfds.Split.TRAIN,)}
@@ -180,7 +180,6 @@ def test_imdb(data_dir, tmp_path):
   )
   assert len(expected) == 3
   assert _ours('synth_imdb_reviews') == expected
-  assert 'neg/1_1.txt:1: an empty review' in _notes('synth_imdb_reviews')
 
 
 def test_translation(data_dir):
@@ -197,8 +196,6 @@ def test_translation(data_dir):
   assert len(expected) == 4
   assert _ours('synth_wmt14_ende_v003') == expected
   for note in (
-    '1: a byte order mark',
-    '2: a carriage return in a sentence',
     '3: a pair with an empty side; left out',
     '(3 of 7 rows, this is the first)',
   ):
