@@ -28,8 +28,7 @@ class GlueReader(formats.TsvReader):
 
   def __post_init__(self) -> None:
     name, labelled = self.name, self.labelled
-    config = tfds.text.glue.Glue.builder_configs[name]
-    self._config = config
+    self._config = config = tfds.text.glue.Glue.builder_configs[name]
     self._texts: Mapping[str, str] = config.text_features
     if name == 'mrpc':
       # TFDS reads Microsoft's original files, so its config names no columns.

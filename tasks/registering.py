@@ -77,9 +77,7 @@ def define(
   are passed to seqio.Task.
   """
   name = PREFIX + name
-  tfds = None
-  if tfds_name:
-    tfds = seqio.TfdsDataSource(tfds_name, splits=tfds_splits)
+  tfds = tfds_name and seqio.TfdsDataSource(tfds_name, splits=tfds_splits)
   seqio.TaskRegistry.add(
     name,
     source=TwoSources(name, splits, tfds),

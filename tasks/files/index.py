@@ -88,7 +88,6 @@ def scan(
   """Reads every row of `path` once, or the first `limit` rows."""
   header, columns = reader.read_header(path)
   index = FileIndex(reader, path, columns=columns)
-  starts = index.starts
   places: dict[str, str] = {}  # the first of each oddity
   counts: collections.Counter[str] = collections.Counter()
   num_examples = in_part = number = 0
@@ -96,11 +95,11 @@ def scan(
   rows = read(Part(reader, path, len(header.data), columns=columns))
   rows = itertools.chain([(header, ())], itertools.islice(rows, limit))
   for number, (record, items) in enumerate(rows):
-    if number and (not starts or in_part >= part_examples):
-      if len(starts) >= _MANY_PARTS and part_examples < _MOST_EXAMPLES:
-        del starts[1::2]
+    if number and (not index.starts or in_part >= part_examples):
+      if len(index.starts) >= _MANY_PARTS and part_examples < _MOST_EXAMPLES:
+        del index.starts[1::2]
         part_examples *= 2
-      starts.append((record.start, number - 1))
+      index.starts.append((record.start, number - 1))
       in_part = 0
     for item in [*reader.oddities(record), *items]:
       if not isinstance(item, formats.RowError):
@@ -140,8 +139,8 @@ def of_file(
   )
   digest = hashlib.sha256(f'{path}\n{reader}'.encode()).hexdigest()
   cache = os.path.join(folder, f'{os.path.basename(path)}-{digest[:16]}.json')
-  state = storage.state(reader.files(path))
-  return of_state(path, reader, cache, f'{_VERSION} {state}')
+  state = f'{_VERSION} {storage.state(reader.files(path))}'
+  return of_state(path, reader, cache, state)
 
 
 @functools.lru_cache(maxsize=256)
