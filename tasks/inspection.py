@@ -137,7 +137,10 @@ class SplitRows(NamedTuple):
 
 def digest(task: str, split: str) -> str:
   """Returns the digest of a split's official files, '' if there are none."""
-  source = getattr(get(task).source, 'official', None)
+  register()
+  known = task in seqio.TaskRegistry.names()
+  source = seqio.TaskRegistry.get(task).source if known else None
+  source = getattr(source, 'official', None)
   if source is None or split not in source.splits:
     return ''
   return SplitRows(task, split, source.indexes(split)).digest
