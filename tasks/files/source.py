@@ -29,6 +29,7 @@ _CHUNK_EXAMPLES = 256
 _SMALL_FILES = 16
 _SMALL_BYTES = 8 << 20
 _SMALL_BUFFER = 1 << 12
+_MOST_LOGGED = 20  # rows that are skipped while they are read
 _SET_DATA_DIR = (
   'synth_mtf.tasks.settings.data_dir (SYNTH_MTF_DATA_DIR, --data_dir)'
 )
@@ -111,8 +112,11 @@ class FilesDataSource(seqio.DataSource):
     )
 
   def list_shards(self, split: str) -> Sequence[str]:
-    # seqio's cache job works shard by shard.
-    shards = 1 + storage.total_bytes(self.files(split)) // _CACHE_SHARD_BYTES
+    # seqio's cache job works shard by shard. A gzip file cannot be divided.
+    files = self.files(split)
+    shards = 1 + storage.total_bytes(files) // _CACHE_SHARD_BYTES
+    if any(map(storage.is_gzip, files)):
+      shards = min(shards, len(files))
     return [f'{self.task_name}-{split}-{i:05d}' for i in range(shards)]
 
   def num_input_examples(self, split: str) -> int | None:
@@ -174,9 +178,13 @@ class FilesDataSource(seqio.DataSource):
       for item in items:
         if not isinstance(item, formats.RowError):
           yield item
-        elif not (self._skip_bad_rows or isinstance(item, formats.Oddity)):
+        elif not isinstance(item, formats.Oddity):
           place = part.reader.place(part.path, record.start, item)
-          raise UserError(f'{place}: {item}') from item
+          if not self._skip_bad_rows:
+            raise UserError(f'{place}: {item}') from item
+          logging.log_first_n(
+            logging.WARNING, 'skipped: %s: %s', _MOST_LOGGED, place, item
+          )
 
   def get_dataset(
     self,
