@@ -47,20 +47,18 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
       self._run, (checkpoint,), known = runs.opened(folder, steps, vocabulary)
       self._sides, self._type = examples_of.sides(), examples_of.model_type()
       sizes = [one.vocab_size for one in known.values()]
-      self._loaded: Optional[runs.Loaded] = runs.Loaded(sizes, checkpoint)
+      self._loaded = runs.Loaded(sizes, checkpoint)
       self.label = self._run.label
       self.step = checkpoint.step if checkpoint else 0
       # Reads the weights now, since a run that trains removes checkpoints.
-      self._open.run(_log_likelihoods, dict.fromkeys(self._sides, [[1]]))
+      self._loaded.run(_log_likelihoods, dict.fromkeys(self._sides, [[1]]))
 
   def __exit__(self, *_: object) -> None:
     self.close()
 
   def close(self) -> None:
     """Frees the memory; the model cannot be used any more."""
-    if self._loaded:
-      self._loaded.close()
-    self._loaded = None
+    self._loaded.close()
 
   def predict(
     self,
@@ -84,11 +82,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
         f'model of type {self._type!r}; score and attention accept it'
       )
     with self._configured():
-      length = max_length or examples_of.most_of('decoder') or 0
-      if min(beams, length) < 1:
-        raise UserError(
-          f'beams = {beams}, max_length = {length}: expected at least 1 of each'
-        )
+      length = max_length or examples_of.most_of('decoder') or 512
       known = examples_of.vocabulary()['decoder']
       ids = self._examples(inputs=inputs).ids if inputs else {'encoder': ()}
       decoded = self._values(ids, _decoded, beams, length)
@@ -133,13 +127,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     """
     with self._configured():
       examples = self._examples(inputs=inputs, targets=targets or ())
-      return runs.attention(self._run, self._open, examples)
-
-  @property
-  def _open(self) -> runs.Loaded:
-    if self._loaded is None:
-      raise UserError(f'the model of {self._run.name} is closed: load it again')
-    return self._loaded
+      return runs.attention(self._run, self._loaded, examples)
 
   @contextlib.contextmanager
   def _configured(self) -> Iterator[None]:
@@ -176,7 +164,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     for begin in range(0, len(order), _BATCH):
       numbers = order[begin : begin + _BATCH]
       rows = {side: [ids[side][n] for n in numbers] for side in ids}
-      found.update(zip(numbers, self._open.run(build, rows, *options)[1]))
+      found.update(zip(numbers, self._loaded.run(build, rows, *options)[1]))
     return [found[n] for n in range(len(order))]
 
 

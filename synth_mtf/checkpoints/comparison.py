@@ -47,11 +47,12 @@ class Comparison:
     ignoring the class of the attention layer.
     """
     if loaded is None:
-      there = {
-        name: [c for c in names.candidates(name) if c in checkpoint]
+      loaded = {
+        name: there
         for name in kinds
+        for there in reversed(names.candidates(name))  # the best is last
+        if there in checkpoint
       }
-      loaded = {name: found[0] for name, found in there.items() if found}
     self._path = checkpoint.path
     self.loaded = loaded
     self.new = sorted(kinds.keys() - loaded.keys())
@@ -78,7 +79,7 @@ class Comparison:
     """Raises a UserError if a run cannot start from the checkpoint.
 
     Such a checkpoint lacks a weight that belongs to no synthesizing function,
-    has a layer that the model lacks, or shares no variable with the model.
+    or has a layer that the model lacks.
     """
     faults = [
       *(f'it lacks {name}' for name in self.new if not self._may_be_new(name)),
@@ -87,8 +88,6 @@ class Comparison:
         for name in self.outside(names.place)
       ),
     ]
-    if not self.loaded:
-      faults = faults or ['they have no variable in common']
     if faults:
       raise UserError(
         f'the checkpoint {self._path} does not fit this model: '
@@ -134,9 +133,7 @@ def require_same(
   variables: Iterable[tf.Variable], checkpoint: Checkpoint
 ) -> None:
   """Raises a UserError if variables cannot be restored from a checkpoint."""
-  kinds = kinds_of(variables)
-  same = {name: name for name in kinds if name in checkpoint}
-  found = Comparison(kinds, checkpoint, same)
+  found = _by_name(variables, checkpoint)
   faults = [
     *found.different,
     *(f'{name} is not in it' for name in found.new),
@@ -161,14 +158,13 @@ def require_loadable(
 
   Passes if gin maps or selects what is loaded, as with `warm_start`.
   """
-  kinds = kinds_of(variables)
-  same = {name: name for name in kinds if name in checkpoint}
-  maps = utils.should_load_variable, utils.init_checkpoint_variable_mapping
-  chosen = gin.get_bindings(utils.tpu_estimator_model_fn)
-  if not any(
-    [*map(gin.get_bindings, maps), chosen.get('init_variable_filter')]
+  filters = gin.get_bindings(utils.tpu_estimator_model_fn)
+  if not (
+    gin.get_bindings(utils.should_load_variable)
+    or gin.get_bindings(utils.init_checkpoint_variable_mapping)
+    or filters.get('init_variable_filter')
   ):
-    Comparison(kinds, checkpoint, same).require_kinds()
+    _by_name(variables, checkpoint).require_kinds()
 
 
 @gin.configurable(module='synth_mtf')
@@ -205,6 +201,15 @@ def _sources(_graph: tf.Graph) -> Mapping[str, str]:
     if names.slot_owner(slot) == there
   }
   return {**found.loaded, **slots}
+
+
+def _by_name(
+  variables: Iterable[tf.Variable], checkpoint: Checkpoint
+) -> Comparison:
+  """Compares variables with those of exactly the same names."""
+  kinds = kinds_of(variables)
+  same = {name: name for name in kinds if name in checkpoint}
+  return Comparison(kinds, checkpoint, same)
 
 
 def kinds_of(variables: Iterable[tf.Variable]) -> dict[str, Kind]:

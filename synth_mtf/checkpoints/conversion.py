@@ -61,27 +61,25 @@ class Layer:
   normalize: Optional[str] = 'softmax'
   index_by: str = 'position'
   weights: dict[str, Weight] = dataclasses.field(default_factory=dict)
-  # [functions] or [functions, heads]; the last may be missing.
-  alpha: Optional[Array] = None
 
   def shares(self) -> dict[str, Array]:
     """The weight alpha_i of each function, [heads] or []."""
-    if self.alpha is None:
+    if 'alpha' not in self.weights:
       return dict.fromkeys(self.functions, np.ones([]))
-    alphas = mixture_weights(self.alpha, len(self.functions))
-    return dict(zip(self.functions, alphas))
+    alpha = self.weights['alpha'].value
+    return dict(
+      zip(self.functions, mixture_weights(alpha, len(self.functions)))
+    )
 
   def contributing(self) -> list[str]:
     """The functions that contribute to the logits."""
     shares, factors = self.shares(), _last_factors(self.weights)
+    active = {f for r, f in factors.items() if self.weights[r].value.any()}
     return [
       f
       for f in self.functions
       if np.max(shares[f]) >= _NEGLIGIBLE
-      and (
-        f not in factors.values()
-        or any(self.weights[r].value.any() for r in factors if factors[r] == f)
-      )
+      and (f in active or f not in factors.values())
     ]
 
 
@@ -129,8 +127,7 @@ class Conversion:
       if name in checkpoint and not name.startswith(attention)
     }
     for scope in target.attention:
-      layer = self._filled(scope, _read(checkpoint, scope, source))
-      weights.update({f'{scope}/{rest}': w for rest, w in layer.items()})
+      weights |= self._filled(scope, _read(checkpoint, scope, source))
     self.report = comparison.Comparison(
       comparison.kinds_of(target.variables.values()),
       checkpoint,
@@ -153,8 +150,9 @@ class Conversion:
           self.values[name + slot[len(origin) :]] = checkpoint[slot]
 
   def _filled(self, scope: str, source: Layer) -> dict[str, Weight]:
-    """Returns the weights of one of the target's attention layers."""
-    target = _settings(scope, self._target.attention[scope])
+    """Returns the weights of one of the target's attention layers, by name."""
+    layer = self._target.attention[scope]
+    target = _settings(scope, layer)
     shapes = {
       name[len(scope) + 1 :]: variable.shape.as_list()
       for name, variable in self._target.variables.items()
@@ -166,21 +164,17 @@ class Conversion:
       if old in source.weights:
         source.weights[new] = source.weights.pop(old)
     _unshare_dense(source.weights, shapes)
-    alpha, heads = source.alpha, self._target.attention[scope].num_heads
-    if alpha is not None and alpha.ndim > 1 and alpha[0].size != heads:
-      raise _other_size(f'{scope}: the number of heads', alpha[0].size, heads)
+    before = source.shares()
+    heads = max(share.size for share in before.values())
+    if heads not in (1, layer.num_heads):
+      raise _other_size(f'{scope}: the number of heads', heads, layer.num_heads)
     if 'alpha' in shapes:
-      kept, origin = np.zeros(shapes.pop('alpha')), ''
-      same = list(source.functions) == list(target.functions)
-      if alpha is not None and same and alpha.ndim <= kept.ndim:
-        if len(kept) < len(alpha):
-          alpha = alpha - alpha[-1]
-        both = min(len(kept), len(alpha))
-        kept[:both].T[:] = alpha[:both].T  # broadcast if the heads shared one
-        origin = source.weights['alpha'].origin
-      target.alpha = kept
-      target.weights['alpha'] = Weight(kept, origin)
-    before, after = source.shares(), target.shares()
+      shape = shapes.pop('alpha')
+      kept = source.weights.get('alpha', Weight(np.zeros(0)))
+      if [*kept.value.shape] != shape or [*before] != [*target.functions]:
+        kept = Weight(np.zeros(shape))
+      target.weights['alpha'] = kept
+    after = target.shares()
     lost = [f for f in source.contributing() if f not in target.functions]
     if lost and set(target.functions) <= set(source.functions):
       raise UserError(
@@ -190,30 +184,27 @@ class Conversion:
         'convert to a variant that has it.'
       )
     factors = _last_factors(shapes)
-    ratios = {
-      r: before[f] / after[f] for r, f in factors.items() if f in before
-    }
-    initial = self._target.initial_values(
-      [f'{scope}/{rest}' for rest in shapes if rest not in source.weights]
-    )
+    missing = [f'{scope}/{r}' for r in shapes if r not in source.weights]
+    initial = self._target.initial_values(missing)
     for rest in shapes:
-      if rest in source.weights:
-        value, origin = source.weights[rest]
-        value = self._fitted(f'{scope}/{rest}', value)
-        if rest in ratios:
-          ratio = np.ravel(ratios[rest])
-          if np.ptp(ratio) <= _NEGLIGIBLE:
-            ratio = ratio[:1]
-          dims = str(self._target.shapes[f'{scope}/{rest}'])
-          if ratio.size == 1 or 'heads' in dims:
-            value = _scaled(rest, value, ratio)
-          else:  # heads whose alphas differ share it
-            self.exact = False
-        target.weights[rest] = Weight(value, origin)
-      else:
-        silent = not lost and rest in (*factors, *names.BIASES)
-        value = initial[f'{scope}/{rest}']
-        target.weights[rest] = Weight(np.zeros_like(value) if silent else value)
+      name, function = f'{scope}/{rest}', factors.get(rest, '')
+      if rest not in source.weights:
+        value = initial[name]
+        if not lost and (function or rest in names.BIASES):
+          value = np.zeros_like(value)
+        target.weights[rest] = Weight(value)
+        continue
+      value, origin = source.weights[rest]
+      value = self._fitted(name, value)
+      if function in before:
+        ratio = before[function] / after[function]
+        if np.ptp(ratio) <= _NEGLIGIBLE:
+          ratio = np.ravel(ratio)[:1]
+        if ratio.size == 1 or 'heads' in str(self._target.shapes[name]):
+          value = _scaled(rest, value, ratio)
+        else:  # heads whose alphas differ share it
+          self.exact = False
+      target.weights[rest] = Weight(value, origin)
     common = source.functions.keys() & target.functions.keys()
     if common - {VANILLA}:
       self.reread |= source.index_by != target.index_by
@@ -236,7 +227,7 @@ class Conversion:
         if f not in factors.values()
       )
     )
-    return target.weights
+    return {f'{scope}/{rest}': w for rest, w in target.weights.items()}
 
   def _fitted(self, name: str, value: Array) -> Array:
     """Fits a value to its variable's shape; only positions may be resized."""
@@ -281,22 +272,24 @@ def _read(
   }
   if here.endswith('/EncDecAttention'):
     weights.pop(names.BIASES[0], None)  # unused variable of early T5
-  alpha = weights['alpha'].value if 'alpha' in weights else None
   if here.endswith('/Synthesizer'):
-    return _from_original(here, weights, alpha)
+    return _from_original(here, weights)
   if source and here in source.attention:
     found = _settings(here, source.attention[here])
-  elif alpha is not None:
+  elif 'alpha' in weights:
     raise UserError(
       f'{here} is a mixture, whose order is not in the checkpoint: give its '
       'gin files as --source_gin_file (its operative_config.gin will do)'
     )
   else:
     found = Layer(dict.fromkeys(_functions(weights)))
-  found.weights, found.alpha = weights, alpha
+  found.weights = weights
   count = len(found.functions)
-  if alpha is not None and not count - 1 <= len(alpha) <= count:
-    raise _other_size(f'{here}/alpha', len(alpha), count)
+  if 'alpha' in weights and len(weights['alpha'].value) not in (
+    count,
+    count - 1,
+  ):
+    raise _other_size(f'{here}/alpha', len(weights['alpha'].value), count)
   return found
 
 
@@ -317,9 +310,7 @@ def _settings(scope: str, layer: transformer_layers.SelfAttention) -> Layer:
   )
 
 
-def _from_original(
-  scope: str, weights: dict[str, Weight], alpha: Optional[Array]
-) -> Layer:
+def _from_original(scope: str, weights: dict[str, Weight]) -> Layer:
   """Renames the variables of mesh_tensorflow's own Synthesizer.
 
   Its R is [length, heads, memory_length]. Its alpha, a sigmoid, weights the
@@ -330,15 +321,15 @@ def _from_original(
       f'{scope}: mode "factorized" gives all queries the same logits and has '
       'no counterpart here'
     )
-  if alpha is not None and alpha.shape != (1,):
-    raise _other_size(f'{scope}/alpha', [*alpha.shape], [1])
+  if 'alpha' in weights and weights['alpha'].value.shape != (1,):
+    raise _other_size(f'{scope}/alpha', [*weights['alpha'].value.shape], [1])
   if 'R' in weights:
     r, origin = weights.pop('R')
     weights['random/R'] = Weight(r.swapaxes(0, min(1, r.ndim - 1)), origin)
   if 'pi/kernel' in weights:
     weights['dense/W2'] = weights.pop('pi/kernel')
   functions = dict.fromkeys(sorted(_functions(weights), key=VANILLA.__eq__))
-  return Layer(functions, index_by='row', weights=weights, alpha=alpha)
+  return Layer(functions, index_by='row', weights=weights)
 
 
 def _shares_query(variables: Collection[str]) -> bool:

@@ -100,12 +100,14 @@ def latest(folder: str) -> Optional[str]:
       'is missing or damaged: training would start again at step 0 and '
       'overwrite it, and readers of the latest checkpoint would find none.'
     )
-  elif os.path.realpath(os.path.dirname(path)) != os.path.realpath(folder):
-    fault = f'{pointer} points at {path}, outside the folder (was it copied?).'
-  elif not exists(path):
-    fault = f'{pointer} points at {path}, which is not there or has no .index.'
   else:
-    return path
+    here = os.path.realpath(folder)
+    if exists(path) and os.path.realpath(os.path.dirname(path)) == here:
+      return path
+    fault = (
+      f'{pointer} points at {path}, which is not there, has no .index, or is '
+      'outside the folder (was it copied?).'
+    )
   raise UserError(f'{fault}{holding(folder)} {_how_to_resume(folder, found)}')
 
 

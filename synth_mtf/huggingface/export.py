@@ -34,11 +34,24 @@ _OF_OUR_CLASS = {
   },
 }
 _OF_T5 = {'model_type': 't5', 'architectures': ['T5ForConditionalGeneration']}
-# What transformers assumes of a T5 whose configuration does not say.
-_DEFAULTS = {'num_heads': 8, 'd_kv': 64, 'feed_forward_proj': 'relu'}
+# What shapes do not show, and what transformers assumes unless it is given.
+_DEFAULTS = {
+  'num_heads': 8,
+  'd_kv': 64,
+  'feed_forward_proj': 'relu',
+  'vocab_size': 32128,
+  'tie_word_embeddings': True,
+  'attention': {},
+}
 # Old files repeat the embedding, and have a variable that T5 does not use.
-_COPIES = ('encoder.embed_tokens', 'decoder.embed_tokens', 'lm_head')
-_UNUSED = 'decoder.block.0.layer.1.EncDecAttention.relative_attention_bias'
+_COPIES = (
+  'encoder.embed_tokens.weight',
+  'decoder.embed_tokens.weight',
+  'lm_head.weight',
+)
+_UNUSED = (
+  'decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight'
+)
 _DTYPES = {
   'F64': np.float64,
   'F32': np.float32,
@@ -77,11 +90,10 @@ def export(
   with errors.explained():  # T5's own vocabulary needs a network
     pieces = vocabularies.load(tasks.settings().vocabulary)
     records.check_vocabulary(pieces, checkpoint.path)
-  run = gin.get_bindings(utils.run, resolve_references=False)
-  lengths = run.get('sequence_length') or {}
   decoding = gin.get_bindings('Bitransformer.decode')
   search = gin.get_bindings('beam_search.beam_search')
-  length = lengths.get('inputs', 512)
+  run = gin.get_bindings(utils.run, resolve_references=False)
+  length = (run.get('sequence_length') or {}).get('inputs', 512)
   generation = {
     'decoder_start_token_id': 0,
     'pad_token_id': 0,
@@ -133,8 +145,11 @@ def read_config(folder: str) -> dict[str, Any]:
   try:
     config = json.loads(text)
     ours = {'gin': '', 'step': 0, **config.get('synth_mtf', {})}
-    ours |= {'gin': str(ours['gin']), 'step': np.int64(ours['step'])}
-    config['synth_mtf'] = ours
+    config['synth_mtf'] = {
+      **ours,
+      'gin': str(ours['gin']),
+      'step': np.int64(ours['step']),
+    }
   except Exception as error:  # depends on what is there instead
     raise UserError(
       f'{path} is missing or damaged ({error}); expected a folder of '
@@ -150,40 +165,35 @@ def load(folder: str, out: str) -> str:
     folder: written by `export` or by `save_pretrained` of a T5.
     out: the folder to write; must not exist.
   """
-  _safetensors()
-  config = read_config(folder)
+  config = {**_DEFAULTS, **read_config(folder)}
+  tied = config['tie_word_embeddings']  # always true of what transformers saves
+  config['tie_word_embeddings'] = config.get('scale_decoder_outputs', tied)
   weights = _weights(folder)
   with foreign.bounded():
-    shared = weights.get('shared.weight')
-    rows = config['vocab_size'] if shared is None else shared.shape[0]
-    model = models.build(rows)
+    model = models.build(config['vocab_size'])
   ours = layout.config(model)
-  scales = config.get('tie_word_embeddings', True)  # of T5 1.0, as recorded
-  config['tie_word_embeddings'] = config.get('scale_decoder_outputs', scales)
   faults = [
-    f'{key} is {theirs!r} in it, {ours[key]!r} in the model'
-    for key, theirs in {**_DEFAULTS, **config}.items()
-    if key in (*_DEFAULTS, 'tie_word_embeddings', 'attention')
-    and theirs != ours[key]
+    f'{key} is {config[key]!r:.80} in it, {ours[key]!r:.80} in the model'
+    for key in _DEFAULTS
+    if config[key] != ours[key]
   ]
   values = {'global_step': np.asarray(config['synth_mtf']['step'])}
   for name, variable in model.variables.items():
     there, shape = layout.name_of(name), variable.shape.as_list()
-    expected = layout.weight_of(name, np.zeros(shape)).shape
-    weight = weights.pop(there, None)
-    if weight is None:
+    if there not in weights:
       faults.append(f'it lacks {there} ({name})')
-    elif weight.shape != expected:
-      faults.append(f'{there} is {weight.shape} in it, {expected} in the model')
-    else:
-      dtype = variable.dtype.base_dtype.as_numpy_dtype
-      values[name] = layout.value_of(name, weight, shape).astype(dtype)
-  for name, weight in weights.items():
-    is_copy = name.startswith(_COPIES) and 'shared/embedding' in values
-    if name != f'{_UNUSED}.weight' and not (
-      is_copy and np.array_equal(weight, values['shared/embedding'])
-    ):
-      faults.append(f'{name} is not in the model')
+      continue
+    value = layout.weight_of(name, weights.pop(there))
+    values[name] = value.astype(variable.dtype.base_dtype.as_numpy_dtype)
+    if [*value.shape] != shape:
+      faults.append(f'{name} is {value.shape} in it, {shape} in the model')
+  embedding = values.get('shared/embedding', np.zeros(0))
+  faults += [
+    f'{name} is not in the model'
+    for name, weight in weights.items()
+    if name != _UNUSED
+    and not (name in _COPIES and np.array_equal(weight, embedding))
+  ]
   if faults:
     raise UserError(
       f'{folder} does not fit the model: {comparison.listed(faults)}. Give the '
@@ -213,8 +223,7 @@ def _weights(folder: str) -> dict[str, Any]:
     )
   for part in parts:
     try:
-      tensors = _safetensors().deserialize(part.read_bytes())
-      for name, tensor in tensors:
+      for name, tensor in _safetensors().deserialize(part.read_bytes()):
         value = np.frombuffer(tensor['data'], _DTYPES[tensor['dtype']])
         found[name] = value.reshape(tensor['shape'])
     except Exception as error:  # the library has its own
@@ -222,7 +231,7 @@ def _weights(folder: str) -> dict[str, Any]:
   return found
 
 
-def _tokenizer(vocabulary: seqio.Vocabulary, length: int) -> Any:
+def _tokenizer(vocabulary: Any, length: int) -> Any:
   """Returns the tokenizer with a vocabulary's ids."""
   from transformers import ByT5Tokenizer, T5Tokenizer
 
@@ -230,7 +239,7 @@ def _tokenizer(vocabulary: seqio.Vocabulary, length: int) -> Any:
     made = ByT5Tokenizer(
       extra_ids=0, split_special_tokens=True, model_max_length=length
     )
-  elif isinstance(vocabulary, seqio.SentencePieceVocabulary):
+  else:
     model = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model)
     names = [p.piece.replace('▁<extra', '<extra') for p in model.pieces]
     made = T5Tokenizer(
@@ -239,8 +248,6 @@ def _tokenizer(vocabulary: seqio.Vocabulary, length: int) -> Any:
       extra_ids=vocabulary.extra_ids,
       model_max_length=length,
     )
-  else:
-    raise UserError(f'{type(vocabulary).__name__} has no tokenizer there')
   for text in _TEXTS:
     ours, theirs = [*vocabulary.encode(text), 1], made(text)['input_ids']
     if ours != theirs:
@@ -256,14 +263,10 @@ def _safetensors() -> Any:
   os.environ.setdefault('TRANSFORMERS_NO_ADVISORY_WARNINGS', '1')
   try:
     import safetensors.numpy
-    import transformers
+    from transformers import TokenizersBackend  # noqa: F401
   except ImportError as error:
     raise UserError(
-      f'{error.name} is missing; install it with: pip install "synth-mtf[hf]"'
+      f'{error}. This needs transformers 5 or newer, and Python 3.10: '
+      'pip install "synth-mtf[hf]"'
     ) from error
-  if not hasattr(transformers, 'TokenizersBackend'):
-    raise UserError(
-      f'transformers {transformers.__version__} is too old: version 5 or newer '
-      'is needed, and Python 3.10. Install it with: pip install "synth-mtf[hf]"'
-    )
   return safetensors

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gin
@@ -17,20 +17,29 @@ from synth_mtf.layer.synthetic import SyntheticLayer, scopes
 from synth_mtf.results import labels
 from synth_mtf.synthesizers.dot_product import DotProduct
 
-# The functions of modeling_synthesizer.py, and what it asks beside shapes.
+# The functions of modeling_synthesizer.py. Logits of the first two do not
+# depend on the tokens.
 _FUNCTIONS = (
-  'DotProduct',
   'Random',
   'FactorizedRandom',
+  'DotProduct',
   'Dense',
   'FactorizedDense',
   'GatedDense',
   'BottleneckDense',
 )
-_ARGUMENTS = ('max_length', 'memory_max_length', 'tile_length', 'trainable')
 _BLOCKS = {
   'encoder': ['SelfAttention', 'DenseReluDense'],
   'decoder': ['SelfAttention', 'EncDecAttention', 'DenseReluDense'],
+}
+# The relative position bias of T5 by kind of attention, and what else it has.
+_T5_BIAS = {'encoder': 'bias_shared', 'decoder': 'bias_shared', 'cross': None}
+_T5 = {
+  'synthesizers': [{'function': 'DotProduct', 'scope': 'dot_product'}],
+  'projections': ['q', 'k', 'v', 'o'],
+  'query_scale': 1.0,
+  'alpha_shape': None,
+  'batch_shared': False,
 }
 _FEED_FORWARD = {
   'relu': 'relu',
@@ -44,7 +53,10 @@ _SUBLAYERS = re.compile(
   'dropout; (rms_norm|true_layer_norm) call_layer dropout residual; '
   r'\1 dropout'
 )
-_NAME = re.compile(r'(encoder|decoder)((?:/\w+_\d+){2})?/(\w+)/([\w/]+)')
+_NAME = re.compile(
+  r'(encoder|decoder)(?:/block_0*(\d+)/layer_0*(\d+)|(?=/\w+norm/))'
+  r'/(\w+)/([\w/]+)'
+)
 _OTHERS = {
   'shared/embedding': 'shared.weight',
   'shared/positional_embedding': 'encoder.positions.weight',
@@ -52,7 +64,7 @@ _OTHERS = {
   'decoder/positional_embedding': 'decoder.positions.weight',
   'decoder/logits/kernel': 'lm_head.weight',
 }
-# Projections map from their columns there.
+# These map from their columns there.
 _PROJECTION = re.compile(r'/(q|k|v|kv|o|kernel|relative_attention_bias)$')
 
 Array = npt.NDArray[Any]
@@ -63,33 +75,28 @@ def name_of(variable: str) -> str:
   match = _NAME.fullmatch(variable)
   if variable in _OTHERS or not match:
     return _OTHERS.get(variable, '')
-  stack, place, layer, rest = match.groups()
-  parts = [stack]
-  for word, number in re.findall(r'([a-z]+)_(\d+)', place or ''):
-    parts += [word, str(int(number))]
+  stack, block, number, layer, rest = match.groups()
+  place = f'{stack}.block.{block}.layer.{number}' if block else stack
   if layer.endswith('norm'):
-    parts.append('layer_norm' if place else 'final_layer_norm')
-    return '.'.join([*parts, 'bias' if rest.endswith('bias') else 'weight'])
+    norm = 'layer_norm' if block else 'final_layer_norm'
+    return f'{place}.{norm}.{"bias" if rest.endswith("bias") else "weight"}'
   rest = _PROJECTION.sub(r'/\1/weight', f'/{rest}').replace('/kernel', '')
-  return '.'.join([*parts, _kind(layer)]) + rest.replace('/', '.')
+  # Bottleneck Dense and the function inside it are one there.
+  rest = re.sub(r'^(/\w+)/\w+(/\w+)$', r'\1\2', rest)
+  return f'{place}.{_kind(layer)}{rest.replace("/", ".")}'
 
 
 def weight_of(variable: str, value: Array) -> Array:
-  """Returns the value of a variable's counterpart."""
+  """Returns the value of a variable's counterpart, or the reverse."""
   if _PROJECTION.search(variable):
-    rows = value.shape[-1:] if variable.endswith(('/o', '_bias')) else ()
-    value = value.reshape(-1, *rows) if rows else value.reshape(len(value), -1)
     value = value.T
   return np.ascontiguousarray(value, np.float32)
 
 
-def value_of(variable: str, weight: Array, shape: Any) -> Array:
-  """Returns a variable's value, the inverse of `weight_of`."""
-  return (weight.T if _PROJECTION.search(variable) else weight).reshape(shape)
-
-
 def config(model: models.ConfiguredModel) -> dict[str, Any]:
   """Returns the model's settings there.
+
+  `attention` has those of each kind that is not T5's own.
 
   Raises:
     UserError: if it computes what Hugging Face's T5, or ours, does not.
@@ -104,34 +111,21 @@ def config(model: models.ConfiguredModel) -> dict[str, Any]:
   for variable in model.variables:
     if not name_of(variable):
       raise _refused(f'the variable {variable}')
-  attention = {k: found.pop(k) for k in ('encoder', 'decoder', 'cross')}
-  first = attention['encoder']
-  shared = {
-    'd_kv': first['d_kv'],
-    'num_heads': first['num_heads'],
-    'shared_positions': 'shared/positional_embedding' in model.shapes,
-    'attention': attention,
+  attention = {kind: found.pop(kind) for kind in _T5_BIAS}
+  found |= {name: attention['encoder'][name] for name in ('num_heads', 'd_kv')}
+  usual = {name: found[name] for name in ('num_heads', 'd_kv', 'dropout_rate')}
+  found['attention'] = {
+    kind: settings
+    for kind, settings in attention.items()
+    if settings != {**_T5, **usual, 'relative_attention': _T5_BIAS[kind]}
   }
-  return json.loads(json.dumps({**found, **shared}))  # tuples become lists
+  return json.loads(json.dumps(found))  # tuples become lists
 
 
-def is_plain(settings: dict[str, Any]) -> bool:
+def is_plain(settings: Mapping[str, Any]) -> bool:
   """Whether `transformers`' own T5 has these settings."""
-  heads = {'num_heads': settings['num_heads'], 'd_kv': settings['d_kv']}
-  usual = {
-    'synthesizers': [_function({}, 'dot_product', DotProduct())],
-    'projections': ['q', 'k', 'v', 'o'],
-    'query_scale': 1.0,
-    'alpha_shape': None,
-    **heads,
-  }
-  relative = {'encoder': 'bias_shared', 'decoder': 'bias_shared', 'cross': None}
-  return not any(
-    settings[name] for name in ('positions', 'use_bias', 'true_layer_norm')
-  ) and all(
-    {**layer, **usual, 'relative_attention': relative[kind]} == layer
-    for kind, layer in settings['attention'].items()
-  )
+  names = ('attention', 'positions', 'use_bias', 'true_layer_norm')
+  return not any(settings[name] for name in names)
 
 
 def _settings(
@@ -140,63 +134,73 @@ def _settings(
   """Yields the settings of each layer and stack, with its name."""
   pair = model.transformer
   for scope, layer in models.layers(pair):
-    stack, *places = scope.split('/')[:-1]
-    number = int(places[-1][-3:])
     kind = _kind(type(layer).__name__)
-    if len(places) != 2 or kind not in _BLOCKS[stack][number : number + 1]:
+    if kind not in _BLOCKS['decoder']:
       raise _refused(f'{labels.label_of(layer)} ({scope})')
-    if kind == 'DenseReluDense':
-      activation = layer.activation
-      if not isinstance(activation, str):
-        activation = ' '.join(map(str, activation))
-      if activation not in _FEED_FORWARD:
-        raise _refused(f'{scope} with activation = {layer.activation!r}')
-      settings = {
-        'd_ff': layer.hidden_size,
-        'feed_forward_proj': _FEED_FORWARD[activation],
-        'use_bias': layer.use_bias,
-      }
-      yield scope, settings
-      continue
-    own = 'cross' if kind == 'EncDecAttention' else stack
-    settings = _attention(model, scope, layer)
-    yield scope, {own: settings}
-    if settings['relative_attention']:
-      buckets = layer.relative_attention_num_buckets
-      yield scope, {'relative_attention_num_buckets': buckets}
-  lengths = {}
-  counts = ('num_layers', 'num_decoder_layers')
-  for stack, count in zip((pair.encoder, pair.decoder), counts):
-    own, sublayers = stack.layer_stack, models.sublayers(stack)
-    match = _SUBLAYERS.fullmatch(sublayers)
-    scaled = 'scale_variable_like_classifier_weights'
-    for what, has in (
-      (type(own).__name__, type(own).__name__ not in _STACKS),
-      (f'the sublayers `{sublayers}`', not match),
-      ('sinusoids', stack.sinusoid_positional_embedding),
-      ('an ensemble', stack.ensemble_dim),
-      (scaled, gin.get_bindings(transformer.VocabEmbedding).get(scaled)),
-      ('unit scaling', mtf.layers.unit_scaling_convention()),
-    ):
-      if has:
-        raise _refused(f'{stack.name} with {what}')
-    if stack.positional_embedding:
-      lengths[stack.name] = stack.max_length_dim.size
-    norm = match[1] if match else ''
-    bound = gin.get_bindings(f'sublayer_{norm}')
-    dropout = gin.get_bindings(transformer.sublayer_dropout)
-    legacy = getattr(own, 'dropout_rate', 0.0)
-    settings = {
-      count: len(own.layers) // len(_BLOCKS[stack.name]),
-      'd_model': stack.model_dim.size,
-      'vocab_size': stack.input_vocab_dim.size,
-      'dropout_rate': dropout.get('dropout_rate', legacy),
-      'layer_norm_epsilon': bound.get('epsilon', 1e-6),
-      'true_layer_norm': norm == 'true_layer_norm',
-    }
-    yield stack.name, settings
+    make = _feed_forward if kind == 'DenseReluDense' else _attention
+    yield scope, make(model, scope, layer)
   tied = pair.decoder.shared_embedding_and_softmax_weights
-  yield 'decoder', {'tie_word_embeddings': tied, 'positions': lengths or None}
+  positions = {}
+  for stack in (pair.encoder, pair.decoder):
+    yield stack.name, _stack(stack)
+    if stack.positional_embedding:
+      positions[stack.name] = stack.max_length_dim.size
+  yield (
+    'decoder',
+    {
+      'tie_word_embeddings': tied,
+      'positions': positions,
+      'shared_positions': 'shared/positional_embedding' in model.shapes,
+    },
+  )
+
+
+def _stack(stack: transformer.Unitransformer) -> dict[str, Any]:
+  own, block = stack.layer_stack, _BLOCKS[stack.name]
+  count = len(own.layers) // len(block)
+  sublayers = models.sublayers(stack)
+  scaled = 'scale_variable_like_classifier_weights'
+  _refuse(
+    stack.name,
+    {
+      type(own).__name__: type(own).__name__ not in _STACKS,
+      'layers in another order': count * block
+      != [_kind(type(layer).__name__) for layer in own.layers],
+      f'the sublayers `{sublayers}`': not _SUBLAYERS.fullmatch(sublayers),
+      'sinusoids': stack.sinusoid_positional_embedding,
+      'an ensemble': stack.ensemble_dim,
+      scaled: gin.get_bindings(transformer.VocabEmbedding).get(scaled),
+      'unit scaling': mtf.layers.unit_scaling_convention(),
+    },
+  )
+  norm = sublayers.split()[1]
+  dropout = gin.get_bindings(transformer.sublayer_dropout)
+  legacy = getattr(own, 'dropout_rate', 0.0)
+  depth = 'num_layers' if stack.name == 'encoder' else 'num_decoder_layers'
+  return {
+    depth: count,
+    'd_model': stack.model_dim.size,
+    'vocab_size': stack.input_vocab_dim.size,
+    'dropout_rate': dropout.get('dropout_rate', legacy),
+    'layer_norm_epsilon': gin.get_bindings(f'sublayer_{norm}').get(
+      'epsilon', 1e-6
+    ),
+    'true_layer_norm': norm == 'true_layer_norm',
+  }
+
+
+def _feed_forward(
+  _model: models.ConfiguredModel, scope: str, layer: Any
+) -> dict[str, Any]:
+  activation = layer.activation
+  words = [activation] if isinstance(activation, str) else activation
+  name = _FEED_FORWARD.get(' '.join(map(str, words)))
+  _refuse(scope, {f'activation = {activation!r}': not name})
+  return {
+    'd_ff': layer.hidden_size,
+    'feed_forward_proj': name,
+    'use_bias': layer.use_bias,
+  }
 
 
 def _attention(
@@ -204,28 +208,34 @@ def _attention(
 ) -> dict[str, Any]:
   is_ours = isinstance(layer, SyntheticLayer)
   functions = layer.synthesizers if is_ours else [DotProduct()]
-  relative = layer.relative_attention_type
-  if is_ours and layer.normalize is None:
-    raise _refused(f'{layer.label} ({scope})')
-  if relative == 'contextual' or ('EncDec' in scope and relative):
-    raise _refused(f'{scope} with relative_attention_type = {relative!r}')
-  if layer.num_heads < 2 or layer.num_memory_heads not in (0, layer.num_heads):
-    raise _refused(
-      f'{scope} with num_heads = {layer.num_heads} and num_memory_heads = '
-      f'{layer.num_memory_heads}'
-    )
-  folded = layer.fold_scaling_into_initializer
+  names = [type(function).__name__ for function in functions]
+  names += [type(f.inner).__name__ for f in functions if hasattr(f, 'inner')]
+  relative, cross = layer.relative_attention_type, 'EncDec' in scope
+  heads, memory_heads = layer.num_heads, layer.num_memory_heads
+  _refuse(
+    scope,
+    {
+      labels.label_of(layer): is_ours and layer.normalize is None,
+      f'relative_attention_type = {relative!r}': relative
+      and (cross or relative == 'contextual'),
+      f'num_heads = {heads}': heads < 2,
+      f'num_memory_heads = {memory_heads}': memory_heads not in (0, heads),
+      **{f'the function {name}': name not in _FUNCTIONS for name in names},
+    },
+  )
   shapes = {
     name[len(scope) + 1 :]: shape.to_integer_list
     for name, shape in model.shapes.items()
     if name.startswith(f'{scope}/')
   }
-  return {
+  folded = layer.fold_scaling_into_initializer
+  settings = {
     'synthesizers': [
       _function(shapes, name, function)
       for name, function in zip(scopes(functions), functions)
     ],
-    'num_heads': layer.num_heads,
+    'batch_shared': {*names} <= {*_FUNCTIONS[:2]},
+    'num_heads': heads,
     'd_kv': layer.key_value_size,
     'dropout_rate': layer.dropout_rate,
     'projections': [x for x in ('q', 'k', 'v', 'kv', 'o') if x in shapes],
@@ -233,42 +243,45 @@ def _attention(
     'alpha_shape': shapes.get('alpha'),
     'relative_attention': relative,
   }
+  found: dict[str, Any] = {'cross' if cross else scope.split('/')[0]: settings}
+  if relative:
+    buckets = layer.relative_attention_num_buckets
+    found['relative_attention_num_buckets'] = buckets
+  return found
 
 
 def _function(
-  shapes: dict[str, list[int]], scope: str, function: Any
+  shapes: Mapping[str, list[int]], scope: str, function: Any
 ) -> dict[str, Any]:
   """Returns the settings of a function, given the shapes of its layer."""
-  name = type(function).__name__
-  if name not in _FUNCTIONS:
-    raise _refused(f'the synthesizing function {name}')
-  found = {a: getattr(function, a) for a in _ARGUMENTS if hasattr(function, a)}
-  own = {
-    name[len(scope) + 1 :]: shape
-    for name, shape in shapes.items()
-    if name.startswith(f'{scope}/')
+  found = {'function': type(function).__name__, 'scope': scope}
+  if isinstance(function, DotProduct):
+    return found
+  table = getattr(function, 'inner', function)
+  is_tiled = table.tile_length < table.memory_max_length
+  return {
+    **found,
+    'tile_length': table.tile_length if is_tiled else None,
+    'trainable': getattr(function, 'trainable', True),
+    'parameters': {
+      name.rpartition('/')[2]: shape
+      for name, shape in shapes.items()
+      if name.startswith(f'{scope}/')
+    },
   }
-  found['parameters'] = {k: v for k, v in own.items() if '/' not in k}
-  inner = getattr(function, 'inner', None)
-  if inner:
-    found['inner'] = _function(own, inner.scope, inner)
-  return {'function': name, 'scope': scope, **found}
 
 
 def _kind(layer: str) -> str:
   """Returns the name of the layer's class in T5."""
-  return {
-    'SyntheticAttention': 'SelfAttention',
-    'SyntheticEncDecAttention': 'EncDecAttention',
-  }.get(layer, layer)
+  return layer.replace('SyntheticEncDec', 'EncDec').replace('Synthetic', 'Self')
+
+
+def _refuse(where: str, faults: Mapping[str, Any]) -> None:
+  """Raises a UserError if one of the faults is there."""
+  for fault, is_there in faults.items():
+    if is_there:
+      raise _refused(f'{where} with {fault}')
 
 
 def _refused(what: str) -> UserError:
-  hint = ''
-  if what.startswith('mtf '):  # mesh_tensorflow's Synthesizer
-    mode = what.split()[1]
-    hint = (
-      '. Convert it first: synth-mtf checkpoint convert ... '
-      f'--gin_file=variants/as_original_{mode}.gin'
-    )
-  return UserError(f"{what} cannot be exported to Hugging Face's T5{hint}")
+  return UserError(f"{what} cannot be exported to Hugging Face's T5")

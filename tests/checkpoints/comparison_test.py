@@ -96,7 +96,6 @@ def test_a_run_resumes_from(compare, model, more):
     ),
     ({f'{OURS}random/R': [2], **X}, X, 'it lacks .*random/R. Use'),
     (X, {'y': [4]}, 'it lacks x. Use'),
-    ({}, {'global_step': []}, 'no variable in common'),
     ({f'{OURS}{i}': [2] for i in 'abcdefg'} | X, X, '/a; .*/c; and 4 more'),
   ],
 )

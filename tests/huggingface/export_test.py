@@ -277,7 +277,7 @@ def test_one_graph_and_logits_once_for_all_examples(variant, tmp_path, pieces):
   torch.testing.assert_close(again, usual)
   each = (len(ids), 3, ids.shape[1], ids.shape[1])
   assert (each in shapes.seen) == (variant != 'random')
-  with pytest.raises(ValueError, match='sequence 15 tokens'):
+  with pytest.raises(IndexError):  # longer than the tables
     found(input_ids=torch.ones([1, 15]).long(), decoder_input_ids=ids[:1])
 
 
@@ -333,7 +333,7 @@ def test_any_t5_becomes_a_checkpoint(tmp_path):
       'VocabEmbedding.scale_variable_like_classifier_weights = 1',
       'scale',
     ),
-    (None, 'make_layer_stack.block_scope = False', 'T5|SelfAttention'),
+    (None, 'make_layer_stack.block_scope = False', 'variable encoder/layer_000'),
     (None, 'utils.run.model_type = "lm"', 'one stack'),
   ],
 )
