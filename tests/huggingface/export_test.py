@@ -333,7 +333,7 @@ def test_any_t5_becomes_a_checkpoint(tmp_path):
       'VocabEmbedding.scale_variable_like_classifier_weights = 1',
       'scale',
     ),
-    (None, 'make_layer_stack.block_scope = False', 'variable encoder/layer_000'),
+    (None, 'make_layer_stack.block_scope = False', 'encoder/layer_000'),
     (None, 'utils.run.model_type = "lm"', 'one stack'),
   ],
 )
