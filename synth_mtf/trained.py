@@ -94,25 +94,20 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
   ) -> list[float]:
     """Returns the log likelihood of each target, EOS included, given its input.
 
-    For a language model, inputs are what comes before the targets, or None.
+    A language model has no inputs: None.
 
     Raises:
-      UserError: a text is empty or too long.
+      UserError: a text is empty or too long, or the model has no decoder.
     """
     with self._configured():
-      is_pair = len(self._sides) > 1
-      before = {'inputs': inputs or ()} if is_pair else {}
-      ids = dict(self._examples(**before, targets=targets).ids)
+      ids = self._examples(inputs=inputs or (), targets=targets).ids
       if 'decoder' not in ids:
         raise UserError('score needs a decoder, and a target for each input')
-      scored = [len(row) for row in ids['decoder']]
-      if not is_pair and inputs is not None:
-        ids['decoder'] = self._continued(inputs, ids['decoder'])
       values = self._values(ids, _log_likelihoods)
-      ends = map(len, ids['decoder'])
+      lengths = map(len, ids['decoder'])
       return [
-        float(row[end - n : end].sum(dtype=float))
-        for row, end, n in zip(values, ends, scored)
+        float(row[:length].sum(dtype=float))
+        for row, length in zip(values, lengths)
       ]
 
   def attention(
@@ -139,20 +134,6 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
       if isinstance(found, str) or not all(isinstance(x, str) for x in found):
         raise UserError(f'{name} are {found!r:.80}: expected a list of texts')
     return examples_of.from_texts({n: [*found] for n, found in texts.items()})
-
-  def _continued(self, inputs: Sequence[str], targets: Ids) -> Ids:
-    """Puts the inputs of a language model before its targets."""
-    before = self._examples(inputs=inputs).ids['decoder']
-    if len(before) != len(targets):
-      raise UserError(
-        f'{len(before)} inputs and {len(targets)} targets: expected one target '
-        'per input'
-      )
-    if self._type == 'lm':  # where a delimited one has EOS
-      before = [row[:-1] for row in before]
-    rows = [[*first, *then] for first, then in zip(before, targets)]
-    examples_of.require_short('decoder', rows)
-    return rows
 
   def _values(
     self, ids: Mapping[str, Ids], build: runs.Build, *options: Any

@@ -21,7 +21,6 @@ from mesh_tensorflow.transformer import utils
 from synth_mtf.checkpoints import names
 from synth_mtf.checkpoints.files import Checkpoint, Kind
 from synth_mtf.errors import UserError
-from synth_mtf.synthesizers.dot_product import DotProduct
 
 
 class Comparison:
@@ -121,12 +120,8 @@ class Comparison:
     if not parts:
       return False
     place, layer, rest = parts
-    # Attention layers of all classes have an output projection.
-    outputs = names.candidates(f'{place}/{layer}/o')
-    return not set(outputs).isdisjoint(self.loaded.values()) and (
-      '/' in rest  # belongs to a synthesizing function
-      or rest in ('alpha', *names.BIASES, *DotProduct.layer_variables)
-    )
+    # Attention layers of all classes have an output projection, and values.
+    return f'{place}/{layer}/o' in self.loaded and rest not in ('o', 'v', 'kv')
 
 
 def require_same(

@@ -104,9 +104,11 @@ def check_model(
   folder = os.path.dirname(checkpoint)
 
   def read(groups: Any) -> Any:
-    for one in groups:
-      one['sorted'] = sorted(one.get('synthesizers', []))
-    return {scope: one for one in groups for scope in one['layers']}
+    return {
+      scope: {**one, 'sorted': sorted(one.get('synthesizers', []))}
+      for one in groups
+      for scope in one['layers']
+    }
 
   there = folders.read_record(folder, MODEL, read)
   faults = []

@@ -137,18 +137,20 @@ def _settings(
     kind = _kind(type(layer).__name__)
     if kind not in _BLOCKS['decoder']:
       raise _refused(f'{labels.label_of(layer)} ({scope})')
-    make = _feed_forward if kind == 'DenseReluDense' else _attention
-    yield scope, make(model, scope, layer)
-  tied = pair.decoder.shared_embedding_and_softmax_weights
+    if kind == 'DenseReluDense':
+      yield scope, _feed_forward(scope, layer)
+    else:
+      yield scope, _attention(model, scope, layer)
   positions = {}
   for stack in (pair.encoder, pair.decoder):
     yield stack.name, _stack(stack)
     if stack.positional_embedding:
       positions[stack.name] = stack.max_length_dim.size
+  decoder = pair.decoder
   yield (
-    'decoder',
+    decoder.name,
     {
-      'tie_word_embeddings': tied,
+      'tie_word_embeddings': decoder.shared_embedding_and_softmax_weights,
       'positions': positions,
       'shared_positions': 'shared/positional_embedding' in model.shapes,
     },
@@ -189,9 +191,7 @@ def _stack(stack: transformer.Unitransformer) -> dict[str, Any]:
   }
 
 
-def _feed_forward(
-  _model: models.ConfiguredModel, scope: str, layer: Any
-) -> dict[str, Any]:
+def _feed_forward(scope: str, layer: Any) -> dict[str, Any]:
   activation = layer.activation
   words = [activation] if isinstance(activation, str) else activation
   name = _FEED_FORWARD.get(' '.join(map(str, words)))

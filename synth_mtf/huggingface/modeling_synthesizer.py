@@ -17,7 +17,11 @@ from typing import Any, ClassVar, Optional
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import T5Config, T5ForConditionalGeneration
+from transformers import (
+  T5Config,
+  T5ForConditionalGeneration,
+  TopKLogitsWarper,
+)
 from transformers.models.t5.modeling_t5 import (
   T5Attention,
   T5LayerNorm,
@@ -98,11 +102,10 @@ class SyntheticAttention(nn.Module):
     self.query_scale = settings['query_scale']
     self.batch_shared = settings['batch_shared']
     self.scopes = [one['scope'] for one in settings['synthesizers']]
-    inner = self.heads * self.d_kv
+    size = self.heads * self.d_kv
     for name in settings['projections']:
-      sizes = (config.d_model, inner)
-      sizes = sizes[::-1] if name == 'o' else sizes
-      setattr(self, name, nn.Linear(*sizes, bias=False))
+      shape = (size, config.d_model) if name == 'o' else (config.d_model, size)
+      setattr(self, name, nn.Linear(*shape, bias=False))
     for one in settings['synthesizers']:
       if one['scope'] != 'dot_product':
         setattr(self, one['scope'], Synthesizer(one))
@@ -291,18 +294,13 @@ class SynthesizerForConditionalGeneration(T5ForConditionalGeneration):
 
   # Beam search as in Mesh-TensorFlow, where transformers' differs.
 
-  def _get_top_k_continuations(
-    self, accumulated_log_probs: Tensor, num_beams: int, **others: Any
-  ) -> Any:
+  def _get_logits_processor(self, generation_config: Any, **others: Any) -> Any:
     """Considers only the best continuations of each beam, T5's shortcut."""
-    scores = accumulated_log_probs.unflatten(-1, (num_beams, -1))
-    most = getattr(self.generation_config, 'num_prefilter', 0)
-    if most:
-      least = scores.topk(most).values[..., -1:]
-      scores = scores.masked_fill(scores < least, -torch.inf)
-    return super()._get_top_k_continuations(
-      accumulated_log_probs=scores.flatten(1), num_beams=num_beams, **others
-    )
+    found = super()._get_logits_processor(generation_config, **others)
+    most = getattr(generation_config, 'num_prefilter', 0)
+    if most and generation_config.num_beams > 1:
+      found.append(TopKLogitsWarper(most))
+    return found
 
   def _update_finished_beams(
     self,
