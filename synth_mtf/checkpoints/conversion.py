@@ -71,17 +71,6 @@ class Layer:
       zip(self.functions, mixture_weights(alpha, len(self.functions)))
     )
 
-  def contributing(self) -> list[str]:
-    """The functions that contribute to the logits."""
-    shares, factors = self.shares(), _last_factors(self.weights)
-    active = {f for r, f in factors.items() if self.weights[r].value.any()}
-    return [
-      f
-      for f in self.functions
-      if np.max(shares[f]) >= _NEGLIGIBLE
-      and (f in active or f not in factors.values())
-    ]
-
 
 class Conversion:
   """A checkpoint converted for another model.
@@ -174,7 +163,15 @@ class Conversion:
         kept = Weight(np.zeros(shape))
       target.weights['alpha'] = kept
     after = target.shares()
-    lost = [f for f in source.contributing() if f not in target.functions]
+    there = _last_factors(source.weights)
+    active = {there[r] for r in there if source.weights[r].value.any()}
+    lost = [
+      f
+      for f in source.functions
+      if f not in target.functions
+      and np.max(before[f]) >= _NEGLIGIBLE
+      and (f in active or f not in there.values())
+    ]
     if lost and set(target.functions) <= set(source.functions):
       raise UserError(
         f'{scope}: {", ".join(lost)} contributes to the logits (alpha up to '

@@ -21,7 +21,6 @@ from synth_mtf.errors import UserError
 
 # Raised by TensorFlow's reader; a truncated file raises an IndexError.
 UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError)
-_TEMPORARY = re.compile(r'_temp$|\.tempstate\d+$')
 _SHARD = re.compile(r'\.data-\d+-of-(\d+)$')
 _FILE = re.compile(
   r'(model\.ckpt-\d+)(_temp|\.(index|meta|data-\d+-of-\d+)(\.tempstate\d+)?)'
@@ -62,7 +61,7 @@ def clear(folder: str) -> list[str]:
     file
     for name, files in _files(folder)
     for file in files
-    if f'{name}.index' not in files or _TEMPORARY.search(file)
+    if f'{name}.index' not in files or 'temp' in file
   ]
   for file in left:
     path = os.path.join(folder, file)
@@ -92,22 +91,19 @@ def latest(folder: str) -> Optional[str]:
   except ValueError:  # not UTF-8
     state = None
   path = state.model_checkpoint_path if state else None
-  if path is None:
-    if not found:
-      return None
-    fault = (
-      f'{folder} holds {found[-1]}, but the file {pointer} that points at it '
-      'is missing or damaged: training would start again at step 0 and '
-      'overwrite it, and readers of the latest checkpoint would find none.'
-    )
-  else:
-    here = os.path.realpath(folder)
-    if exists(path) and os.path.realpath(os.path.dirname(path)) == here:
-      return path
-    fault = (
-      f'{pointer} points at {path}, which is not there, has no .index, or is '
-      'outside the folder (was it copied?).'
-    )
+  if path is None and not found:
+    return None
+  here = os.path.realpath(folder)
+  if path and exists(path) and os.path.realpath(os.path.dirname(path)) == here:
+    return path
+  fault = (
+    f'{pointer} points at {path}, which is not there, has no .index, or is '
+    'outside the folder (was it copied?).'
+    if path
+    else f'{folder} holds {found[-1]}, but the file {pointer} that points to '
+    'it is missing or damaged: training would start again at step 0 and '
+    'overwrite it, and readers of the latest checkpoint would find none.'
+  )
   raise UserError(f'{fault}{holding(folder)} {_how_to_resume(folder, found)}')
 
 

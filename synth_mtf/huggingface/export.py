@@ -177,16 +177,22 @@ def load(folder: str, out: str) -> str:
     for key in _DEFAULTS
     if config[key] != ours[key]
   ]
-  values = {'global_step': np.asarray(config['synth_mtf']['step'])}
-  for name, variable in model.variables.items():
-    there, shape = layout.name_of(name), variable.shape.as_list()
-    if there not in weights:
-      faults.append(f'it lacks {there} ({name})')
-      continue
-    value = layout.weight_of(name, weights.pop(there))
-    values[name] = value.astype(variable.dtype.base_dtype.as_numpy_dtype)
-    if [*value.shape] != shape:
-      faults.append(f'{name} is {value.shape} in it, {shape} in the model')
+  variables = model.variables
+  values = {
+    name: layout.weight_of(name, weights.pop(layout.name_of(name)))
+    for name in variables
+    if layout.name_of(name) in weights
+  }
+  faults += [
+    f'it lacks {layout.name_of(name)} ({name})'
+    for name in variables
+    if name not in values
+  ]
+  faults += [
+    f'{name} is {value.shape} in it, {variables[name].shape} in the model'
+    for name, value in values.items()
+    if [*value.shape] != variables[name].shape.as_list()
+  ]
   embedding = values.get('shared/embedding', np.zeros(0))
   faults += [
     f'{name} is not in the model'
@@ -200,8 +206,13 @@ def load(folder: str, out: str) -> str:
       'gin files of its size and variant as --gin_file. To change the variant, '
       'use `synth-mtf checkpoint convert` afterwards.'
     )
+  step = config['synth_mtf']['step']
+  values = {
+    name: value.astype(variables[name].dtype.base_dtype.as_numpy_dtype)
+    for name, value in values.items()
+  }
   with atomic.new_folder(out) as new:
-    path = files.write(str(new), int(values['global_step']), values)
+    path = files.write(str(new), int(step), {**values, 'global_step': step})
     atomic.write(new / 'operative_config.gin', gin.operative_config_str())
     vocabulary = config['synth_mtf'].get('vocabulary')
     if vocabulary:
@@ -251,8 +262,8 @@ def _tokenizer(vocabulary: Any, length: int) -> Any:
   for text in _TEXTS:
     if made(text)['input_ids'] != [*vocabulary.encode(text), 1]:
       raise UserError(
-        'the vocabulary cannot be exported: the tokenizer of transformers would '
-        f'make other ids of {text!r}'
+        'the vocabulary cannot be exported: transformers would make other ids '
+        f'of {text!r}'
       )
   return made
 

@@ -53,17 +53,25 @@ _SUBLAYERS = re.compile(
   'dropout; (rms_norm|true_layer_norm) call_layer dropout residual; '
   r'\1 dropout'
 )
-_NAME = re.compile(
-  r'(encoder|decoder)(?:/block_0*(\d+)/layer_0*(\d+)|(?=/\w+norm/))'
-  r'/(\w+)/([\w/]+)'
+_KNOWN = re.compile(
+  r'shared/embedding|(shared|encoder|decoder)/positional_embedding'
+  r'|decoder/logits/kernel'
+  r'|(encoder|decoder)/(block_\d+/layer_\d+/\w+|\w+_norm)/[\w/]+'
 )
-_OTHERS = {
-  'shared/embedding': 'shared.weight',
-  'shared/positional_embedding': 'encoder.positions.weight',
-  'encoder/positional_embedding': 'encoder.positions.weight',
-  'decoder/positional_embedding': 'decoder.positions.weight',
-  'decoder/logits/kernel': 'lm_head.weight',
-}
+_RENAMES = (
+  (r'^shared/positional', 'encoder/positional'),
+  (r'positional_embedding$', 'positions/weight'),
+  (r'^decoder/logits', 'lm_head'),
+  (r'block_0*(\d+)/layer_0*(\d+)', r'block/\1/layer/\2'),
+  (r'/\w+_norm/.*(scale|bias)$', r'/layer_norm/\1'),
+  (r'^(\w+)/layer_norm', r'\1/final_layer_norm'),
+  ('SyntheticEncDec', 'EncDec'),
+  ('Synthetic', 'Self'),
+  (r'/(q|k|v|kv|o|relative_attention_bias)$', r'/\1/weight'),
+  (r'/(embedding|kernel|scale)$', '/weight'),
+  # Bottleneck Dense and the function inside it are one there.
+  (r'(/bottleneck_dense\w*)/\w+/', r'\1/'),
+)
 # These map from their columns there.
 _PROJECTION = re.compile(r'/(q|k|v|kv|o|kernel|relative_attention_bias)$')
 
@@ -72,18 +80,11 @@ Array = npt.NDArray[Any]
 
 def name_of(variable: str) -> str:
   """Returns the name of a variable there, or '' if it has no counterpart."""
-  match = _NAME.fullmatch(variable)
-  if variable in _OTHERS or not match:
-    return _OTHERS.get(variable, '')
-  stack, block, number, layer, rest = match.groups()
-  place = f'{stack}.block.{block}.layer.{number}' if block else stack
-  if layer.endswith('norm'):
-    norm = 'layer_norm' if block else 'final_layer_norm'
-    return f'{place}.{norm}.{"bias" if rest.endswith("bias") else "weight"}'
-  rest = _PROJECTION.sub(r'/\1/weight', f'/{rest}').replace('/kernel', '')
-  # Bottleneck Dense and the function inside it are one there.
-  rest = re.sub(r'^(/\w+)/\w+(/\w+)$', r'\1\2', rest)
-  return f'{place}.{_kind(layer)}{rest.replace("/", ".")}'
+  if not _KNOWN.fullmatch(variable):
+    return ''
+  for pattern, there in _RENAMES:
+    variable = re.sub(pattern, there, variable)
+  return variable.replace('/', '.')
 
 
 def weight_of(variable: str, value: Array) -> Array:
