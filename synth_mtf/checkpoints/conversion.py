@@ -130,7 +130,7 @@ class Conversion:
     for name, (value, origin) in weights.items():
       dtype = target.variables[name].dtype.base_dtype.as_numpy_dtype
       self.values[name] = rounded = value.astype(dtype)
-      errors = np.abs(rounded.astype(np.float32) - value)
+      errors = np.abs(rounded.astype(np.float32) - value.astype(np.float32))
       self.rounding = max(self.rounding, (float(errors.max(initial=0)), name))
       slots = [s for s in checkpoint.slots if names.slot_owner(s) == origin]
       if slots and np.array_equal(value, checkpoint[origin]):
@@ -153,7 +153,7 @@ class Conversion:
         source.weights[new] = source.weights.pop(old)
     _unshare_dense(source.weights, shapes)
     before = source.shares()
-    heads = max(share.size for share in before.values())
+    heads = max((share.size for share in before.values()), default=1)
     if heads not in (1, layer.num_heads):
       raise _other_size(f'{scope}: the number of heads', heads, layer.num_heads)
     if 'alpha' in shapes:

@@ -138,14 +138,17 @@ def describe(model: models.Transformer) -> dict[str, dict[str, Any]]:
   """Returns the settings of each layer of a model, by its scope."""
   found = {}
   for scope, layer in models.layers(model):
-    settings: dict[str, Any] = {}
+    settings = {
+      name: getattr(layer, name)
+      for kind, names in _SETTINGS
+      if isinstance(layer, kind)
+      for name in names
+    }
     if isinstance(layer, SyntheticLayer):
-      settings['synthesizers'] = [described(f) for f in layer.synthesizers]
-    for kind, names in _SETTINGS:
-      if isinstance(layer, kind):
-        settings.update({name: getattr(layer, name) for name in names})
-    if len(settings.get('synthesizers', [])) == 1:
-      del settings['mixing']  # one function is not mixed
+      functions = [described(f) for f in layer.synthesizers]
+      settings = {'synthesizers': functions, **settings}
+      if len(functions) == 1:
+        del settings['mixing']  # one function is not mixed
     if settings:
       found[scope] = settings
   # As in `model.json`, which stores functions by name.
