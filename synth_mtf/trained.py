@@ -42,9 +42,10 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
   ) -> None:
     """Loads a model; the arguments are those of `synth_mtf.load`."""
     self._separate_gin = patches.separate_gin()
-    steps = [runs.LAST if step is None else step]
     with self._configured():
-      self._run, (checkpoint,), known = runs.opened(folder, steps, vocabulary)
+      self._run, (checkpoint,), known = runs.opened(
+        folder, [runs.LAST if step is None else step], vocabulary
+      )
       self._sides, self._type = examples_of.sides(), examples_of.model_type()
       sizes = [one.vocab_size for one in known.values()]
       self._loaded = runs.Loaded(sizes, checkpoint)

@@ -58,9 +58,8 @@ def text(checkpoint: Checkpoint, name: str, is_plain: bool) -> str:
     for x in runs.Run(folder, [folder]).results
     if x.step == checkpoint.step and x.value is not None
   ]
-  if not scores:
-    return card
-  headers = ['task', 'split', 'metric', 'value', 'n', 'data']
-  return (
-    f'{card}\n{printing.markdown(printing.Grid("Scores:", headers, scores))}\n'
-  )
+  if scores:
+    headers = ['task', 'split', 'metric', 'value', 'n', 'data']
+    table = printing.Grid('Scores:', headers, scores)
+    card += f'\n{printing.markdown(table)}\n'
+  return card

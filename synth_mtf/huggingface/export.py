@@ -79,19 +79,17 @@ def export(
   """
   safetensors = _safetensors()
   checkpoint.verify()
-  folder = os.path.dirname(checkpoint.path)
   with foreign.bounded():
     model = models.build(checkpoint.vocab_size)
   records.check_model(model.transformer, checkpoint.path)
   comparison.require_same(model.variables.values(), checkpoint)
   settings = layout.config(model)
   text = gin.operative_config_str()
-  attention.choose_vocabulary(vocabulary, folder)
+  attention.choose_vocabulary(vocabulary, os.path.dirname(checkpoint.path))
   with errors.explained():  # T5's own vocabulary needs a network
     pieces = vocabularies.load(tasks.settings().vocabulary)
     records.check_vocabulary(pieces, checkpoint.path)
   decoding = gin.get_bindings('Bitransformer.decode')
-  search = gin.get_bindings('beam_search.beam_search')
   run = gin.get_bindings(utils.run, resolve_references=False)
   length = (run.get('sequence_length') or {}).get('inputs', 512)
   generation = {
@@ -102,7 +100,9 @@ def export(
     # Of beam search; transformers' own ignores the last.
     'length_penalty': decoding.get('alpha', 0.6),
     'early_stopping': 'never',
-    'num_prefilter': search.get('num_prefilter', 2),
+    'num_prefilter': gin.get_bindings('beam_search.beam_search').get(
+      'num_prefilter', 2
+    ),
   }
   is_plain = layout.is_plain(settings)
   config = {
@@ -124,14 +124,14 @@ def export(
     ):
       atomic.write(new / name, json.dumps(content, indent=2) + '\n')
     if not is_plain:
-      code = pathlib.Path(__file__).with_name(f'{_CODE}.py')
-      shutil.copy(code, new / code.name)
+      shutil.copy(pathlib.Path(__file__).with_name(f'{_CODE}.py'), new)
     weights = {
       layout.name_of(name): layout.weight_of(name, checkpoint[name])
       for name in model.variables
     }
-    content = safetensors.numpy.save(weights, {'format': 'pt'})
-    (new / 'model.safetensors').write_bytes(content)
+    safetensors.numpy.save_file(
+      weights, new / 'model.safetensors', {'format': 'pt'}
+    )
     atomic.write(
       new / 'README.md', card.text(checkpoint, os.path.basename(out), is_plain)
     )
