@@ -53,6 +53,7 @@ _SUBLAYERS = re.compile(
   'dropout; (rms_norm|true_layer_norm) call_layer dropout residual; '
   r'\1 dropout'
 )
+# The variables that have a counterpart, and the substitutions that name it.
 _KNOWN = re.compile(
   r'shared/embedding|(shared|encoder|decoder)/positional_embedding'
   r'|decoder/logits/kernel'
