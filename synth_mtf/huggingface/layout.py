@@ -261,8 +261,11 @@ def _function(
     return found
   table = getattr(function, 'inner', function)
   is_tiled = table.tile_length < table.memory_max_length
+  is_table = found['function'] in _FUNCTIONS[:2]
   return {
     **found,
+    'max_length': table.max_length if is_table else None,
+    'memory_max_length': table.memory_max_length,
     'tile_length': table.tile_length if is_tiled else None,
     'trainable': getattr(function, 'trainable', True),
     'parameters': {

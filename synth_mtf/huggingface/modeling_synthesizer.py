@@ -48,12 +48,16 @@ class Synthesizer(nn.Module):
 
   def __init__(self, settings: dict[str, Any]) -> None:
     super().__init__()
+    self.limits = settings['max_length'], settings['memory_max_length']
     self.tile_length = settings['tile_length']
     kind: Any = nn.Parameter if settings['trainable'] else nn.Buffer
     for name, shape in settings['parameters'].items():
       setattr(self, name, kind(torch.zeros(shape)))
 
   def forward(self, x: Tensor, q: Any, rows: Tensor, columns: Tensor) -> Tensor:
+    for found, most in zip((len(rows), len(columns)), self.limits):
+      if most and found > most:
+        raise ValueError(f'{found} tokens, but the model takes {most}')
     if self.tile_length:
       columns = columns % self.tile_length
     if hasattr(self, 'R'):  # R, S(X) = R (eq. 4)

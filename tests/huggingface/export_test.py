@@ -277,7 +277,7 @@ def test_one_graph_and_logits_once_for_all_examples(variant, tmp_path, pieces):
   torch.testing.assert_close(again, usual)
   each = (len(ids), 3, ids.shape[1], ids.shape[1])
   assert (each in shapes.seen) == (variant != 'random')
-  with pytest.raises(IndexError):  # longer than the tables
+  with pytest.raises(ValueError, match='15 tokens, but the model takes'):
     found(input_ids=torch.ones([1, 15]).long(), decoder_input_ids=ids[:1])
 
 
