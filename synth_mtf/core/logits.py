@@ -84,21 +84,23 @@ def add(call: LayerCall, terms: Sequence[Term]) -> Logits:
   return Logits(shared, [*others, *products])
 
 
+def factors(term: Term) -> Sequence[mtf.Tensor]:
+  """Returns the tensors that a term multiplies; one if it is a tensor."""
+  if isinstance(term, InnerProduct):
+    return [term.query, term.key]
+  return [term.table, term.alpha] if isinstance(term, Scaled) else [term]
+
+
 def dims_of(term: Term) -> set[mtf.Dimension]:
   """Returns the dimensions of a term's logits."""
-  if isinstance(term, InnerProduct):
-    return {*term.query.shape.dims, *term.key.shape.dims} - {term.k}
-  if isinstance(term, Scaled):
-    return {*term.table.shape.dims, *term.alpha.shape.dims}
-  return {*term.shape.dims}
+  dims = {d for x in factors(term) for d in x.shape.dims}
+  return dims - {term.k} if isinstance(term, InnerProduct) else dims
 
 
 def needed(terms: Sequence[Term]) -> list[mtf.Tensor]:
   """Returns an input of each unmultiplied term, or else one of the sum."""
-  factors = [t.query for t in terms if isinstance(t, InnerProduct)]
-  tables = [t.table for t in terms if isinstance(t, Scaled)]
-  made = [t for t in terms if isinstance(t, mtf.Tensor)]
-  return [*factors, *tables] or made[:1]
+  unmultiplied = [t for t in terms if len(factors(t)) > 1]
+  return [factors(t)[0] for t in unmultiplied or terms[:1]]
 
 
 def multiplied_out(call: LayerCall, term: Term) -> mtf.Tensor:
@@ -107,9 +109,7 @@ def multiplied_out(call: LayerCall, term: Term) -> mtf.Tensor:
     dims = dims_of(term)
     shape = mtf.Shape([d for d in call.local.dims if d in dims])
     return kernels.product(term.query, term.key, shape)
-  if isinstance(term, Scaled):
-    return weighted(term.table, term.alpha)
-  return term
+  return weighted(*factors(term))
 
 
 def total(call: LayerCall, logits: Logits) -> mtf.Tensor:
@@ -148,6 +148,6 @@ def _join(call: LayerCall, products: Sequence[InnerProduct]) -> InnerProduct:
   return InnerProduct(query, key, query.shape.dims[-1])
 
 
-def weighted(x: mtf.Tensor, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
+def weighted(x: mtf.Tensor, alpha: Optional[mtf.Tensor] = None) -> mtf.Tensor:
   """Returns alpha x, where None stands for 1."""
   return x if alpha is None else x * mtf.cast(alpha, x.dtype)

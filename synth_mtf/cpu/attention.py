@@ -8,7 +8,7 @@ size and its gradient. In this order:
     attend_each, attend_shared    the equations, for a tile
     _part, _operand               terms of B to operands in a common layout
     _by_tiles                     a Mesh-TensorFlow operation and its gradient
-    _cut, _forward, _backward     the loops over tiles, on each device
+    _OnDevice                     the loops over tiles, on each device
 
 Each operand is transposed once, to
 
@@ -21,6 +21,7 @@ A mesh may split the batch and the heads. On devices other than CPUs, B is a
 single tile.
 """
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -36,12 +37,12 @@ from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import (
   InnerProduct,
   Logits,
-  Scaled,
   Term,
   add,
   dims_of,
+  factors,
 )
-from synth_mtf.core.visibility import Visibility
+from synth_mtf.core.visibility import Visibility, zero_hidden
 from synth_mtf.cpu.tiles import Pieces, Tile, Tiling, Windows, find_windows
 
 Tensors = Sequence[tf.Tensor]
@@ -119,13 +120,12 @@ def attend_shared(
   cancels. E is computed once and multiplied by the concatenated values of all
   examples.
   """
-  pairs, nonpad = visibility.pairs, visibility.keys
-  if nonpad is not None:
-    values *= mtf.cast(nonpad, values.dtype)
+  values = zero_hidden(values, visibility.keys)
   columns = [*call.batch, call.kv_dim]
   # nonpad has head dimensions only if V does.
   heads = call.heads if set(call.heads) & set(values.shape.dims) else []
   of_heads = mtf.Shape([*call.batch, *heads, call.memory_length])
+  nonpad = visibility.keys
   if nonpad is None:
     nonpad = mtf.ones(values.mesh, of_heads)
   nonpad = mtf.stop_gradient(mtf.broadcast(nonpad, of_heads))
@@ -133,14 +133,13 @@ def attend_shared(
 
   def examples(x: tf.Tensor) -> tf.Tensor:
     """Splits [1, heads, rows, batch * d_kv] into [..., batch, d_kv]."""
-    _, heads, _, columns = x.shape
-    return tf.reshape(x, [1, heads, -1, columns // d_kv, d_kv])
+    return tf.reshape(x, [1, x.shape[1], -1, x.shape[3] // d_kv, d_kv])
 
   def side_by_side(x: tf.Tensor) -> tf.Tensor:
-    _, heads, _, examples, _ = x.shape
-    return tf.reshape(x, [1, heads, -1, examples * d_kv])
+    return tf.reshape(x, [1, x.shape[1], -1, x.shape[3] * d_kv])
 
   def exp(b: tf.Tensor, seen: Tensors) -> tf.Tensor:
+    seen = [tf.cast(x, tf.bool) for x in seen]
     return kernels.exp_from(b, kernels.row_center(b, *seen), *seen)
 
   def forward(b: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
@@ -162,7 +161,6 @@ def attend_shared(
     )
     return e * de, tf.matmul(e, dx, transpose_a=True)
 
-  operand = functools.partial(_operand, call, False)
   # A key is seen if any example sees it.
   masks = [
     mtf.reduce_max(
@@ -171,11 +169,13 @@ def attend_shared(
     )
     for x in visibility.masks
   ]
+  operand = functools.partial(_operand, call, False)
+  pairs = [] if visibility.pairs is None else masks[:1]
   kernel = _Kernel(
     shared=[_part(term, operand) for term in logits.shared],
     local=[],
     others=[
-      *([] if pairs is None else [operand(pairs, 'qk')]),
+      *(operand(x, 'qk') for x in pairs),
       operand(nonpad, 'k.', call.batch),
       operand(values, 'k.', columns),
     ],
@@ -186,18 +186,19 @@ def attend_shared(
   return _by_tiles(call, kernel, [], columns)
 
 
-class _Operand(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Operand:
   """A tensor in the layout that kernels expect.
 
   Attributes:
     tensor: the tensor, with its dimensions in the order of the layout.
-    ranks: the number of dimensions in each axis of the layout.
+    shape: the size of each axis of the layout, on a device.
     layout: see `cpu.tiles`.
     trained: whether it may need a gradient.
   """
 
   tensor: mtf.Tensor
-  ranks: Sequence[int]
+  shape: Sequence[int]
   layout: str
   trained: bool
 
@@ -206,11 +207,11 @@ class _Part(NamedTuple):
   """A term of B: a table T, alpha T, or a product Q K^T.
 
   Attributes:
-    operands: `_Operand`s, or their `Pieces` on a device.
+    operands: its factors.
     is_product: whether it is Q K^T.
   """
 
-  operands: Sequence[Any]
+  operands: Sequence[_Operand]
   is_product: bool
 
   def value(self, tiles: Tensors) -> tf.Tensor:
@@ -257,27 +258,24 @@ class _Kernel(NamedTuple):
 
   shared: Sequence[_Part]
   local: Sequence[_Part]
-  others: Sequence[Any]
-  masks: Sequence[Any]
+  others: Sequence[_Operand]
+  masks: Sequence[_Operand]
   forward: Callable[..., tf.Tensor]
   backward: Callable[..., tuple[tf.Tensor, tf.Tensor]]
   by_queries: bool = False
 
   @property
-  def operands(self) -> list[Any]:
+  def operands(self) -> list[_Operand]:
     parts = [part.operands for part in [*self.shared, *self.local]]
     return [*_chain(parts), *self.others, *self.masks]
 
 
 def _part(term: Term, operand: Callable[..., _Operand]) -> _Part:
   if isinstance(term, InnerProduct):
-    k = [term.k]
-    query, key = operand(term.query, 'q.', k), operand(term.key, 'k.', k)
-    return _Part([query, key], is_product=True)
-  if isinstance(term, Scaled):
-    scaled = [operand(term.table, 'qk'), operand(term.alpha, '..')]
-    return _Part(scaled, is_product=False)
-  return _Part([operand(term, 'qk')], is_product=False)
+    rows = zip(factors(term), ['q.', 'k.'])
+    pair = [operand(x, axes, [term.k]) for x, axes in rows]
+    return _Part(pair, is_product=True)
+  return _Part([operand(x, 'qk') for x in factors(term)], is_product=False)
 
 
 def _operand(
@@ -297,35 +295,28 @@ def _operand(
   of_axes = {'q': call.length, 'k': [call.memory_length], '.': []}
   given = set(x.shape.dims)
   rows, columns = (a if given & set(of_axes[a]) else '.' for a in axes)
-  heads_last = (
-    by_queries
-    and '.' not in rows + columns
-    and bool(call.heads)
-    and x.shape.dims[-len(call.heads) :] == call.heads
-  )
   inner = [of_axes[rows], [*of_axes[columns], *others]]
   outer = [[d for d in call.batch if d not in others], call.heads]
-  present = [dims if given & set(dims) else [] for dims in outer]
-  filled = [
-    dims or [mtf.Dimension(d.name, call.parts(d)) for d in missing]
-    for dims, missing in zip(present, outer)
-  ]
-
-  def in_order(outer: list[list[mtf.Dimension]]) -> list[list[mtf.Dimension]]:
-    return outer[:1] + inner + outer[1:] if heads_last else outer + inner
-
-  groups = in_order(filled)
-  shape = mtf.Shape(_chain(groups))
+  batch, heads = (
+    dims
+    if given & set(dims)
+    else [mtf.Dimension(d.name, call.parts(d)) for d in dims]
+    for dims in outer
+  )
+  groups, layout = [batch, heads, *inner], f'bh{rows}{columns}'
+  if (
+    by_queries
+    and '.' not in layout
+    and x.shape.dims[-len(call.heads) :] == call.heads
+  ):
+    groups, layout = [batch, *inner, heads], f'b{rows}{columns}h'
   trained = x.dtype.is_floating and not isinstance(
     x.operation, mtf.StopGradient
   )
-  x = arrange(x, mtf.Shape(_chain(in_order(present))))
-  if shape.size == x.size:
-    x = mtf.reshape(x, shape)
-  else:  # the host broadcasts only numbers
-    x = mtf.cast(mtf.broadcast(mtf.cast(x, tf.float32), shape), x.dtype)
-  layout = f'b{rows}{columns}h' if heads_last else f'bh{rows}{columns}'
-  return _Operand(x, [*map(len, groups)], layout, trained)
+  shape, known = mtf.Shape(_chain(groups)), _chain([*outer, *inner])
+  x = arrange(x, mtf.Shape([d for d in shape.dims if d in known]))
+  x = mtf.reshape(x, shape) if shape.size == x.size else mtf.broadcast(x, shape)
+  return _Operand(x, _sizes(call, groups), layout, trained)
 
 
 class _Tiled(mtf.SlicewiseOperation):
@@ -351,29 +342,24 @@ def _by_tiles(
   `batch` are the batch dimensions of B.
   """
   groups = [batch, call.heads, call.length, columns]
-  ranks, dims = [*map(len, groups)], _chain(groups)
-  local = [d.size // call.parts(d) for d in dims]
+  dims, shape = _chain(groups), _sizes(call, groups)
   operands = kernel.operands
   inputs = [x.tensor for x in operands]
   trained = [x.tensor for x in operands if x.trained]
-  used = {*dims, *(d for x in inputs for d in x.shape.dims)}
   # An unsplit dimension may be assigned to a mesh axis of size 1.
-  whole = [d for d in used if not call.splits(d)]
-  splittable = [*call.heads, *call.batch, *whole]
+  used = _chain([*groups, *(x.shape.dims for x in inputs)])
+  splittable = [
+    d for d in used if d in [*call.heads, *call.batch] or not call.splits(d)
+  ]
 
   def forward(single: bool, *slices: tf.Tensor) -> tf.Tensor:
-    shape = _merged(local, ranks)
-    on_device, tiling, seen = _cut(call, kernel, shape, slices, single)
-    return tf.reshape(_forward(on_device, tiling, seen, shape), local)
+    y = _OnDevice(call, kernel, shape, slices, single).forward()
+    return tf.reshape(y, _sizes(call, [[d] for d in dims]))
 
   def backward(single: bool, *slices: tf.Tensor) -> Any:
     *inputs, y, dy = slices
-    shape = _merged(local, ranks)
-    y, dy = tf.reshape(y, shape), tf.reshape(dy, shape)
-    found = _backward(*_cut(call, kernel, shape, inputs, single), y, dy)
-    xs = [x for x, o in zip(inputs, operands) if o.trained]
-    shaped = [tf.reshape(dx, x.shape) for dx, x in zip(found, xs)]
-    return tuple(shaped) if len(shaped) > 1 else shaped[0]
+    found = _OnDevice(call, kernel, shape, inputs, single).backward(y, dy)
+    return tuple(found) if len(found) > 1 else found[0]
 
   def gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[Optional[mtf.Tensor]]:
     shapes, dtypes = [x.shape for x in trained], [x.dtype for x in trained]
@@ -389,136 +375,129 @@ def _by_tiles(
   )
 
 
-def _cut(
-  call: LayerCall,
-  kernel: _Kernel,
-  shape: Sequence[int],
-  slices: Tensors,
-  single: bool,
-) -> tuple[_Kernel, Tiling, Windows]:
-  """Cuts one device's operands; `shape` is Y's.
+class _OnDevice:
+  """A kernel and its operands on one device, cut into tiles."""
 
-  Returns the kernel with `Pieces` in place of `_Operand`s, the tiles and their
-  visible windows.
-  """
-  b_shape = [*shape[:3], call.memory_length.size]
-  tiling = Tiling(b_shape, kernel.by_queries, single)
-  pieces = []
-  for x, operand in zip(slices, kernel.operands):
-    x = tf.reshape(x, _merged(x.shape.as_list(), operand.ranks))
-    pieces.append(
-      Pieces(tiling, x.shape.as_list(), operand.layout, x, operand.trained)
-    )
-  rest = iter(pieces)
-  shared, local = (
-    [p._replace(operands=[next(rest) for _ in p.operands]) for p in parts]
-    for parts in (kernel.shared, kernel.local)
-  )
-  others = [next(rest) for _ in kernel.others]
-  seen = find_windows(tiling, [] if single else [*rest])
-  on_device = kernel._replace(
-    shared=shared, local=local, others=others, masks=[]
-  )
-  return on_device, tiling, seen
+  def __init__(
+    self,
+    call: LayerCall,
+    kernel: _Kernel,
+    shape: Sequence[int],
+    slices: Tensors,
+    single: bool,
+  ) -> None:
+    """Cuts the operands' slices; `shape` is Y's, [batch, heads, length, ...]."""
+    self._kernel, self._shape = kernel, shape
+    b_shape = [*shape[:3], call.memory_length.size]
+    self._tiling = Tiling(b_shape, kernel.by_queries, single)
+    self._pieces = {
+      operand: Pieces(self._tiling, operand.shape, operand.layout, x)
+      for operand, x in zip(kernel.operands, slices)
+    }
+    masks = [] if single else [self._pieces[x] for x in kernel.masks]
+    self._windows = find_windows(self._tiling, masks)
 
-
-def _forward(
-  kernel: _Kernel, tiling: Tiling, seen: Windows, shape: Sequence[int]
-) -> tf.Tensor:
-  """Returns Y, [batch, heads, length, columns]."""
-  y = Pieces(tiling, shape, 'bhq.')
-  last: list[tf.Tensor] = []
-  for slab in tiling.slabs:
-    with tf.control_dependencies(last):
-      shared, _ = _sum(kernel.shared, slab[0], Windows(tiling))
-    for tile in slab:
+  def forward(self) -> tf.Tensor:
+    """Returns Y, [batch, heads, length, columns]."""
+    kernel = self._kernel
+    y = Pieces(self._tiling, self._shape, 'bhq.')
+    last: list[tf.Tensor] = []
+    for slab in self._tiling.slabs:
       with tf.control_dependencies(last):
-        b, _ = _tile_of_b(kernel, tile, seen, shared)
-        others = [x.take(tile, seen) for x in kernel.others]
-        last = [y.add(kernel.forward(b, *others), tile, seen)]
-  return y.total()
+        shared, _ = self._sum(kernel.shared, slab[0], None)
+      for tile in slab:
+        with tf.control_dependencies(last):
+          b, _ = self._tile_of_b(tile, shared)
+          others = self._take(kernel.others, tile, self._windows)
+          y_tile = kernel.forward(b, *others)
+          last = [y.add(y_tile, tile, self._windows)]
+    return y.total()
 
+  def backward(self, y: tf.Tensor, dy: tf.Tensor) -> list[tf.Tensor]:
+    """Returns the gradients of the trained operands.
 
-def _backward(
-  kernel: _Kernel, tiling: Tiling, seen: Windows, y: tf.Tensor, dy: tf.Tensor
-) -> list[tf.Tensor]:
-  """Returns the gradients of the trained operands.
-
-  Those of shared parts come from the sum of dB over all examples.
-  """
-  whole = Windows(tiling)
-  _, *b_shape, _ = y.shape.as_list()
-  b_pieces = Pieces(tiling, [1, *b_shape, tiling.keys], 'bhqk')
-  given = [Pieces(tiling, x.shape.as_list(), 'bhq.', x) for x in (y, dy)]
-  trains_shared = any(x.trained for p in kernel.shared for x in p.operands)
-  last: list[tf.Tensor] = []
-  for slab in tiling.slabs:
-    with tf.control_dependencies(last):
-      shared, shared_xs = _sum(kernel.shared, slab[0], whole)
-    slab_db: Optional[tf.Tensor] = None
-    for tile in slab:
+    Those of shared parts come from the sum of dB over all examples.
+    """
+    kernel, tiling, windows = self._kernel, self._tiling, self._windows
+    b_pieces = Pieces(tiling, [1, *self._shape[1:3], tiling.keys], 'bhqk')
+    given = [Pieces(tiling, self._shape, 'bhq.', x) for x in (y, dy)]
+    trains_shared = any(x.trained for p in kernel.shared for x in p.operands)
+    last: list[tf.Tensor] = []
+    for slab in tiling.slabs:
       with tf.control_dependencies(last):
-        b, xs = _tile_of_b(kernel, tile, seen, shared)
-        others = [x.take(tile, seen) for x in [*kernel.others, *given]]
-        db, dv = kernel.backward(b, *others)
-        last = _add_gradients(kernel.local, db, xs, tile, seen)
-        if kernel.others[-1].trained:
-          last.append(kernel.others[-1].add(dv, tile, seen))
-        if trains_shared:
-          db = b_pieces.put(db, tile, seen)
-          slab_db = db if slab_db is None else slab_db + db
-          last.append(slab_db)
-    if trains_shared:
-      with tf.control_dependencies(last):
-        last = _add_gradients(kernel.shared, slab_db, shared_xs, slab[0], whole)
-  return [x.total() for x in kernel.operands if x.trained]
+        shared, shared_xs = self._sum(kernel.shared, slab[0], None)
+      for tile in slab:
+        with tf.control_dependencies(last):
+          b, xs = self._tile_of_b(tile, shared)
+          others = self._take(kernel.others, tile, windows)
+          others += [x.take(tile, windows) for x in given]
+          db, dv = kernel.backward(b, *others)
+          last = self._add_gradients(kernel.local, db, xs, tile, windows)
+          values = self._pieces[kernel.others[-1]]
+          last.append(values.add(dv, tile, windows))
+          if trains_shared:
+            last.append(b_pieces.add(db, tile, windows))
+      if trains_shared:
+        with tf.control_dependencies(last):
+          db = last[-1]
+          last = self._add_gradients(
+            kernel.shared, db, shared_xs, slab[0], None
+          )
+    return [self._pieces[x].total() for x in kernel.operands if x.trained]
 
+  def _take(
+    self, operands: Sequence[_Operand], tile: Tile, windows: Optional[Windows]
+  ) -> list[tf.Tensor]:
+    return [self._pieces[x].take(tile, windows) for x in operands]
 
-def _tile_of_b(
-  kernel: _Kernel, tile: Tile, seen: Windows, shared: Optional[tf.Tensor]
-) -> tuple[tf.Tensor, Sequence[Tensors]]:
-  """Returns the windows of B and of its local parts' operands."""
-  b, xs = _sum(kernel.local, tile, seen)
-  if shared is not None:
-    sizes = zip('qk', shared.shape[2:])
-    layout = 'bh' + ''.join(axis if n > 1 else '.' for axis, n in sizes)
-    shared = seen.view(tile, shared, layout)
-    b = shared if b is None else b + shared
-  return b, xs
+  def _tile_of_b(
+    self, tile: Tile, shared: Tensors
+  ) -> tuple[tf.Tensor, Sequence[Tensors]]:
+    """Returns the windows of B and of its local parts' operands."""
+    if self._windows:
+      shared = [self._windows.view(tile, x, 'bhqk') for x in shared]
+    (b,), xs = self._sum(self._kernel.local, tile, self._windows, shared)
+    return b, xs
 
+  def _sum(
+    self,
+    parts: Sequence[_Part],
+    tile: Tile,
+    windows: Optional[Windows],
+    more: Tensors = (),
+  ) -> tuple[list[tf.Tensor], Sequence[Tensors]]:
+    """Returns windows of the sum of parts, and `more`, and of their operands.
 
-def _sum(
-  parts: Sequence[_Part], tile: Tile, windows: Windows
-) -> tuple[Optional[tf.Tensor], Sequence[Tensors]]:
-  """Returns windows of the sum (None without parts) and of the operands."""
-  xs = [[x.take(tile, windows) for x in part.operands] for part in parts]
-  values = [part.value(tiles) for part, tiles in zip(parts, xs)]
-  # Adding the smallest first keeps intermediate sums small.
-  values.sort(key=lambda x: sum(n != 1 for n in x.shape.as_list()))
-  return functools.reduce(tf.add, values) if values else None, xs
+    The sum is a list, which is empty if there is nothing to add.
+    """
+    xs = [self._take(part.operands, tile, windows) for part in parts]
+    values = [part.value(tiles) for part, tiles in zip(parts, xs)]
+    # Adding the smallest first keeps intermediate sums small.
+    values.sort(key=lambda x: sum(n != 1 for n in x.shape.as_list()))
+    values.extend(more)
+    return [functools.reduce(tf.add, values)] if values else [], xs
 
-
-def _add_gradients(
-  parts: Sequence[_Part],
-  db: tf.Tensor,
-  xs: Sequence[Tensors],
-  tile: Tile,
-  windows: Windows,
-) -> list[tf.Tensor]:
-  """Adds a tile to the parts' gradients and returns the sums so far."""
-  return [
-    operand.add(dx, tile, windows)
-    for part, tiles in zip(parts, xs)
-    for operand, dx in zip(part.operands, part.gradients(db, tiles))
-    if operand.trained
-  ]
+  def _add_gradients(
+    self,
+    parts: Sequence[_Part],
+    db: tf.Tensor,
+    xs: Sequence[Tensors],
+    tile: Tile,
+    windows: Optional[Windows],
+  ) -> list[tf.Tensor]:
+    """Adds a tile to the parts' gradients and returns the sums so far."""
+    return [
+      self._pieces[operand].add(dx, tile, windows)
+      for part, tiles in zip(parts, xs)
+      for operand, dx in zip(part.operands, part.gradients(db, tiles))
+      if operand.trained
+    ]
 
 
 def _chain(groups: Any) -> list[Any]:
   return [*itertools.chain(*groups)]
 
 
-def _merged(sizes: Sequence[int], ranks: Sequence[int]) -> list[int]:
-  """Merges dimensions; entry i of the result merges `ranks[i]` of them."""
-  rest = iter(sizes)
-  return [math.prod(itertools.islice(rest, n)) for n in ranks]
+def _sizes(call: LayerCall, groups: Any) -> list[int]:
+  """Returns the size of each group of dimensions, merged, on a device."""
+  return [math.prod(d.size // call.parts(d) for d in dims) for dims in groups]

@@ -14,7 +14,7 @@ from synth_mtf.cpu import attention, tiles
 from tests import checks, harness
 from tests.core import calls
 
-BATCH, HEADS, LENGTH, D_KV = calls.BATCH, 4, 7, calls.D_KV
+BATCH, HEADS, LENGTH, D_KV = calls.BATCH, 4, 6, calls.D_KV
 SIZES = {
   'batch': BATCH,
   'heads': HEADS,
@@ -51,7 +51,7 @@ PARTS = {**SHARED, **LOCAL}
 CAUSAL = np.tril(np.ones([LENGTH, LENGTH], int))
 NONPAD = np.ones([BATCH, LENGTH], int)
 NONPAD[1, 2:] = 0
-SEGMENTS = np.array([[1, 1, 1, 2, 2, 3, 0], [1, 2, 2, 2, 2, 2, 2]])[:BATCH]
+SEGMENTS = np.array([[1, 1, 2, 2, 3, 0], [1, 2, 2, 2, 2, 2]])[:BATCH]
 SAME = (SEGMENTS[:, :, None] == SEGMENTS[:, None]).astype(int)
 MESHES = {
   'one device': harness.ONE_DEVICE,
@@ -184,8 +184,8 @@ def cases():
 
 def sizes_of_tiles():
   """Mixtures with masks by tiles of each size, all else by fewer."""
-  # One head and one query; a head and some queries, of one or both examples,
-  # of which the last block has fewer; some heads; all of them.
+  # One head and one query; a head and some queries, of one or both examples;
+  # some heads; all of them.
   some, two_heads = 3 * LENGTH * BATCH, 2 * LENGTH**2 * BATCH
   sizes = [1, 3 * LENGTH, some, two_heads, 2**20]
   for way, names in cases():
