@@ -27,6 +27,7 @@ class Linformer(AttentionLayer):
   decoders, packed rows and relative position biases.
   """
 
+  label = 'Linformer'
   relative_attention_types = (None,)
 
   def __init__(
@@ -53,10 +54,6 @@ class Linformer(AttentionLayer):
         f'Linformer.projected_length = {projected_length}: expected at least 1'
       )
     self.projected_dim = mtf.Dimension('projected_length', projected_length)
-
-  @property
-  def label(self) -> str:
-    return 'Linformer'
 
   def attend(self, call: LayerCall) -> mtf.Tensor:
     """Computes softmax(Q (E K)^T) (F V), [batch..., length, heads, d_kv].

@@ -157,9 +157,7 @@ def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
 
   def gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[Optional[mtf.Tensor]]:
     table, indices = op.inputs
-    first = [*indices.shape.dims]
-    kept = [d for d in dy.shape.dims if d not in first]
-    dy = mtf.transpose(dy, mtf.Shape(first + kept))
+    dy = put_first(indices.shape.dims, dy)
     total = _SumByIndex(dy, indices, position_dim, len(common))
     return [mtf.transpose(total.outputs[0], table.shape), None]
 
@@ -421,24 +419,24 @@ def divide(x: mtf.Tensor, total: mtf.Tensor) -> mtf.Tensor:
   """
   rows = total.shape.dims
 
-  def minus_sum(dx: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    dx, y = (tf.cast(x, total.dtype) for x in (dx, y))
-    return -tf.reduce_sum(dx * y, axis=-1)
-
-  def gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[mtf.Tensor]:
-    total = op.inputs[1]
-    dx = mtf.slicewise(divide_rows, [dy, total], splittable_dims=rows)
-    dtotal = mtf.slicewise(
-      minus_sum,
-      [dx, op.outputs[0]],
-      output_shape=total.shape,
-      output_dtype=total.dtype,
-      splittable_dims=rows,
-    )
-    return [dx, dtotal]
+  def backward(
+    total: tf.Tensor, y: tf.Tensor, dy: tf.Tensor
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    dx = divide_rows(dy, total)
+    products = tf.cast(dx, total.dtype) * tf.cast(y, total.dtype)
+    return dx, -tf.reduce_sum(products, axis=-1)
 
   return mtf.slicewise(
-    divide_rows, [x, total], splittable_dims=rows, grad_function=gradient
+    divide_rows,
+    [x, total],
+    splittable_dims=rows,
+    grad_function=lambda op, dy: mtf.slicewise(
+      backward,
+      [op.inputs[1], op.outputs[0], dy],
+      output_shape=[x.shape, total.shape],
+      output_dtype=[x.dtype, total.dtype],
+      splittable_dims=rows,
+    ),
   )
 
 

@@ -44,6 +44,7 @@ class TableIndex:
       in incremental decoding.
     keys: int32 position of each key, [memory_length] or, in packed rows,
       [batch..., memory_length].
+    is_packed: whether the keys' positions differ between rows.
   """
 
   def __init__(
@@ -55,18 +56,13 @@ class TableIndex:
     keys: Optional[mtf.Tensor] = None,
   ) -> None:
     """Creates an index; by default, token i of a row is at position i."""
-    if queries is None:
-      queries = mtf.range(mesh, length_dim, tf.int32)
-    if keys is None:
-      keys = mtf.range(mesh, memory_length_dim, tf.int32)
     self.length_dim = length_dim
     self.memory_length_dim = memory_length_dim
-    self.queries = queries
-    self.keys = keys
-
-  @property
-  def is_packed(self) -> bool:
-    return self.keys.shape.dims != [self.memory_length_dim]
+    self.queries, self.keys = (
+      mtf.range(mesh, dim, tf.int32) if given is None else given
+      for given, dim in ((queries, length_dim), (keys, memory_length_dim))
+    )
+    self.is_packed = keys is not None
 
   def rows(self, table: mtf.Tensor) -> mtf.Tensor:
     """Replaces the table's `length` axis by the query positions.

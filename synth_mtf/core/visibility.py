@@ -32,8 +32,7 @@ class Visibility:
 
   @property
   def masks(self) -> list[mtf.Tensor]:
-    masks = self.pairs, self.keys, self.queries
-    return [x for x in masks if x is not None]
+    return [x for x in (self.pairs, self.keys, self.queries) if x is not None]
 
   def biases(self, dtype: tf.DType) -> list[mtf.Tensor]:
     """Returns terms of the logits that hide keys, like the host's biases."""

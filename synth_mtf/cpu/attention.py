@@ -43,7 +43,7 @@ from synth_mtf.core.logits import (
   factors,
 )
 from synth_mtf.core.visibility import Visibility, zero_hidden
-from synth_mtf.cpu.tiles import Pieces, Tile, Tiling, Windows, find_windows
+from synth_mtf.cpu.tiles import Pieces, Tile, Tiling, Windows
 
 Tensors = Sequence[tf.Tensor]
 
@@ -123,11 +123,13 @@ def attend_shared(
   values = zero_hidden(values, visibility.keys)
   columns = [*call.batch, call.kv_dim]
   # nonpad has head dimensions only if V does.
-  heads = call.heads if set(call.heads) & set(values.shape.dims) else []
+  heads = [d for d in call.heads if d in values.shape.dims]
   of_heads = mtf.Shape([*call.batch, *heads, call.memory_length])
-  nonpad = visibility.keys
-  if nonpad is None:
-    nonpad = mtf.ones(values.mesh, of_heads)
+  nonpad = (
+    mtf.ones(values.mesh, of_heads)
+    if visibility.keys is None
+    else visibility.keys
+  )
   nonpad = mtf.stop_gradient(mtf.broadcast(nonpad, of_heads))
   d_kv = call.kv_dim.size
 
@@ -367,10 +369,10 @@ def _by_tiles(
     found = iter(_Tiled(backward, given, shapes, dtypes, splittable).outputs)
     return [next(found) if x.trained else None for x in operands]
 
-  y_shape = mtf.Shape(dims)
-  y = _Tiled(forward, inputs, [y_shape], [tf.float32], splittable, gradient)
+  shapes, dtypes = [mtf.Shape(dims)], [tf.float32]
+  (y,) = _Tiled(forward, inputs, shapes, dtypes, splittable, gradient).outputs
   return mtf.transpose(
-    y.outputs[0],
+    y,
     mtf.Shape([*call.batch, *call.length, *call.heads, call.kv_dim]),
   )
 
@@ -386,7 +388,7 @@ class _OnDevice:
     slices: Tensors,
     single: bool,
   ) -> None:
-    """Cuts the operands' slices; `shape` is Y's, [batch, heads, length, ...]."""
+    """Cuts the slices of the operands; `shape` is that of Y."""
     self._kernel, self._shape = kernel, shape
     b_shape = [*shape[:3], call.memory_length.size]
     self._tiling = Tiling(b_shape, kernel.by_queries, single)
@@ -395,7 +397,7 @@ class _OnDevice:
       for operand, x in zip(kernel.operands, slices)
     }
     masks = [] if single else [self._pieces[x] for x in kernel.masks]
-    self._windows = find_windows(self._tiling, masks)
+    self._windows = Windows(self._tiling, masks) if masks else None
 
   def forward(self) -> tf.Tensor:
     """Returns Y, [batch, heads, length, columns]."""
@@ -409,8 +411,7 @@ class _OnDevice:
         with tf.control_dependencies(last):
           b, _ = self._tile_of_b(tile, shared)
           others = self._take(kernel.others, tile, self._windows)
-          y_tile = kernel.forward(b, *others)
-          last = [y.add(y_tile, tile, self._windows)]
+          last = [y.add(kernel.forward(b, *others), tile, self._windows)]
     return y.total()
 
   def backward(self, y: tf.Tensor, dy: tf.Tensor) -> list[tf.Tensor]:
@@ -421,6 +422,7 @@ class _OnDevice:
     kernel, tiling, windows = self._kernel, self._tiling, self._windows
     b_pieces = Pieces(tiling, [1, *self._shape[1:3], tiling.keys], 'bhqk')
     given = [Pieces(tiling, self._shape, 'bhq.', x) for x in (y, dy)]
+    values = self._pieces[kernel.others[-1]]
     trains_shared = any(x.trained for p in kernel.shared for x in p.operands)
     last: list[tf.Tensor] = []
     for slab in tiling.slabs:
@@ -433,15 +435,13 @@ class _OnDevice:
           others += [x.take(tile, windows) for x in given]
           db, dv = kernel.backward(b, *others)
           last = self._add_gradients(kernel.local, db, xs, tile, windows)
-          values = self._pieces[kernel.others[-1]]
           last.append(values.add(dv, tile, windows))
           if trains_shared:
             last.append(b_pieces.add(db, tile, windows))
       if trains_shared:
         with tf.control_dependencies(last):
-          db = last[-1]
           last = self._add_gradients(
-            kernel.shared, db, shared_xs, slab[0], None
+            kernel.shared, last[-1], shared_xs, slab[0], None
           )
     return [self._pieces[x].total() for x in kernel.operands if x.trained]
 

@@ -56,8 +56,6 @@ class EmbeddingByIndex(transformer.VocabEmbedding):
   ) -> mtf.Tensor:
     """Maps [..., d_model] to softmax logits, [..., vocab]; 0 at padding."""
     masks = padding.mask(context, context.sequence_id, context.length_dim)
-    if not masks:
-      return super().hidden_to_logits(hidden, context)
     if not self._scale_variable_like_classifier_weights:
       hidden *= self._output_dim.size**-0.5
     shape = mtf.Shape([*hidden.shape.dims[:-1], self._vocab_dim])
@@ -100,9 +98,8 @@ class DenseReluDense(transformer_layers.DenseReluDense):
       return padding.einsum(masks, [x, weights], shape)
 
     d_ff = mtf.Dimension('d_ff', self.hidden_size)
-    functions = self.activation
-    if not isinstance(functions, list):
-      functions = [functions]
+    activation = self.activation
+    functions = activation if isinstance(activation, list) else [activation]
     factors = []
     for i, function in enumerate(functions):
       factor = dense(x, d_ff, f'wi_{i}' if len(functions) > 1 else 'wi')

@@ -6,9 +6,8 @@ for each token t of all examples. Y and dX are 0 at padding, where the host also
 zeroes them before they reach other rows.
 """
 
-import math
 from collections.abc import Callable, Sequence
-from typing import Any, Optional, Union
+from typing import Optional, Union
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -43,7 +42,7 @@ def mask(
     cached(
       context,
       f'tokens of {ids.name} by {length.name}',
-      lambda: _Tokens(mtf.reshape(mtf.not_equal(ids, 0), shape)).outputs[0],
+      lambda: mtf.reshape(mtf.not_equal(ids, 0), shape),
     )
   ]
 
@@ -62,33 +61,6 @@ def einsum(
     if weights:
       return _ProductOfTokens(xs, output_shape, tokens, weights).outputs[0]
   return mtf.einsum(xs, output_shape)
-
-
-class _Tokens(mtf.Operation):
-  """Finds the tokens of a mask and passes the mask through.
-
-  Attributes:
-    found: set by `lower`: on each device, the rows of tokens, int64 [tokens,
-      1], and whether they are few enough to copy.
-  """
-
-  found: Sequence[Any] = ()
-
-  def __init__(self, mask: mtf.Tensor) -> None:
-    super().__init__([mask], name='tokens')
-    self._outputs = [mtf.Tensor(self, mask.shape, mask.dtype)]
-
-  def lower(self, lowering: mtf.Lowering) -> None:
-    def find(mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-      rows = tf.where(tf.reshape(mask, [-1]))
-      most = int(mask.shape.num_elements() * _MOST_TOKENS)
-      return rows, tf.shape(rows)[0] <= most
-
-    mesh_impl = lowering.mesh_impl(self)
-    mask = lowering.tensors[self.inputs[0]]
-    if on_cpu(mesh_impl):
-      self.found = mesh_impl.slicewise(find, mask)
-    lowering.set_tensor_lowering(self.outputs[0], mask)
 
 
 def _find_weights(
@@ -145,11 +117,12 @@ class _ProductOfTokens(mtf.EinsumOperation):
       super().lower(lowering)
       return
     shape = mesh_impl.slice_shape(self.outputs[0].shape)
-    rows = math.prod(mesh_impl.slice_shape(self._tokens.shape))
 
-    def multiply(
-      x: tf.Tensor, y: tf.Tensor, at: tf.Tensor, are_few: tf.Tensor
-    ) -> tf.Tensor:
+    def multiply(x: tf.Tensor, y: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+      rows = mask.shape.num_elements()
+      at = tf.where(tf.reshape(mask, [-1]))
+      are_few = tf.shape(at)[0] <= int(rows * _MOST_TOKENS)
+
       def if_few(
         x: tf.Tensor, then: Callable[[tf.Tensor], tf.Tensor]
       ) -> tf.Tensor:
@@ -168,9 +141,8 @@ class _ProductOfTokens(mtf.EinsumOperation):
         x = tokens(x)
         with tf.control_dependencies([x]):
           y = tokens(y)
-        if not self._in_order:
-          x, y = y, x
-        return tf.reshape(tf.matmul(x, y, transpose_a=True), shape)
+        first, second = (x, y) if self._in_order else (y, x)
+        return tf.reshape(tf.matmul(first, second, transpose_a=True), shape)
       x, w = (y, x) if self._weights == 0 else (x, y)
       x = tokens(x)
       k = x.shape[1]
@@ -179,12 +151,9 @@ class _ProductOfTokens(mtf.EinsumOperation):
       whole = tf.constant([rows, z.shape[1]], tf.int64)
       return tf.reshape(if_few(z, lambda z: tf.scatter_nd(at, z, whole)), shape)
 
-    y = mesh_impl.slicewise(
-      multiply,
-      *(lowering.tensors[x] for x in self.inputs),
-      *self._tokens.operation.found,
-    )
-    given = {d for x in self.inputs for d in x.shape.dims}
-    summed = given.difference(self.outputs[0].shape.dims)
+    given = [*self.inputs, self._tokens]
+    y = mesh_impl.slicewise(multiply, *(lowering.tensors[x] for x in given))
+    used = {d for x in self.inputs for d in x.shape.dims}
+    summed = used.difference(self.outputs[0].shape.dims)
     y = sum_over_devices(mesh_impl, y, summed)
     lowering.set_tensor_lowering(self.outputs[0], y)

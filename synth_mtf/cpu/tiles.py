@@ -21,15 +21,13 @@ import tensorflow.compat.v1 as tf
 
 _TILE = 2**20  # entries of B in a tile: 4 MB
 _MOST_TILES = 48  # per layer; beyond that, tiles grow
-_LARGE = 16  # tiles; larger gradients are filled in place, not stacked
 # Windows start and end at multiples of a step. The number of steps per row is
 # limited because the CPU's math library prepares a product for each size.
 _LEAST_STEP = 32
 _MOST_STEPS = 16
-# The columns of a table of windows: what `tf.slice` and `tf.pad` need.
-_ZERO, _ALL, _BLOCK, _QUERIES, _START, _KEYS, _LESS_QUERIES, _LESS_KEYS = range(
-  8
-)
+# The columns of a table of windows: 0, -1, the first query of the block, the
+# sizes of the window, its first key, and what is left of the block after it.
+_ZERO, _ALL, _BLOCK, _QUERIES, _KEYS, _START, _REST, _AFTER = range(8)
 
 
 class Tile(NamedTuple):
@@ -66,16 +64,15 @@ class Tiling:
       single: whether to make a single tile.
     """
     batch, heads, length, self.keys = shape
-    rows = max(_TILE // self.keys, batch * heads * length // _MOST_TILES, 1)
-    if single:
-      rows = batch * heads * length
+    most = batch * heads * length
+    rows = most if single else max(_TILE // self.keys, most // _MOST_TILES, 1)
     examples = _divisor(batch, rows // (heads * length))
     if batch // examples > 2 * _MOST_TILES:  # batch has few divisors
       examples = batch
     together = heads if by_queries else _divisor(heads, rows // length)
     fewest = min(-(-length * together // rows), length)
-    equal = [n for n in range(fewest, 2 * fewest) if length % n == 0]
-    blocks = equal[0] if equal else _divisor(length, fewest)
+    more = (n for n in range(fewest, 2 * fewest) if length % n == 0)
+    blocks = next(more, _divisor(length, fewest))
     self.groups = {'b': batch // examples, 'h': heads // together, 'q': blocks}
     self.queries = length // blocks
 
@@ -90,22 +87,33 @@ class Tiling:
 
 
 class Windows:
-  """The windows of all tiles, computed together to keep the graph small."""
+  """The visible windows of tiles, found together to keep the graph small."""
 
-  def __init__(
-    self, tiling: Tiling, queries: tf.Tensor, start: tf.Tensor, keys: tf.Tensor
-  ) -> None:
-    """Creates windows of these numbers of queries and keys, from key `start`.
+  def __init__(self, tiling: Tiling, masks: 'Sequence[Pieces]') -> None:
+    """Finds the windows.
 
-    Each is int32 [windows]: first the blocks of the first group of examples,
-    then the blocks of the next group, and so on.
+    Masks are nonzero at visible keys, or at tokens if a mask has no axis of
+    keys.
     """
+    pairs = [x.by_tiles() for x in masks if x.layout[3] == 'k']
+    tokens = [x.by_tiles() for x in masks if x.layout[3] != 'k']
+    start, stop, last = 0, tiling.keys, tiling.queries
+    step = max(_LEAST_STEP, tiling.keys // _MOST_STEPS)
+    if pairs:
+      seen = functools.reduce(tf.logical_and, pairs)
+      if seen.shape[3] > 1:
+        seen = functools.reduce(tf.logical_and, tokens, seen)
+      start, stop = _ends(tf.reduce_any(seen, axis=[1, 3]), step)
+    if tokens:
+      are_tokens = functools.reduce(tf.logical_and, tokens)
+      _, last = _ends(tf.reduce_any(are_tokens, axis=[1, 4]), step)
     self._blocks = tiling.groups['q']
-    zero = tf.zeros_like(start)
-    block = tf.range(start.shape[0]) % self._blocks * tiling.queries
-    columns = [zero, zero - 1, block, queries, start, keys]
-    less = [tiling.queries - queries, tiling.keys - start - keys]
-    self._table = tf.stack(columns + less, axis=1)
+    shape = [tiling.groups['b'], self._blocks]
+    columns = [0, -1, tf.range(self._blocks) * tiling.queries]
+    columns += [last, stop - start, start]
+    columns += [tiling.queries - last, tiling.keys - stop]
+    table = tf.stack([tf.broadcast_to(x, shape) for x in columns], axis=2)
+    self._table = tf.reshape(table, [-1, len(columns)])
     self._rows: dict[Any, list[tf.Tensor]] = {}
 
   def view(
@@ -128,7 +136,7 @@ class Windows:
     self, tile: Tile, x: tf.Tensor, layout: str, shape: Sequence[int]
   ) -> tf.Tensor:
     """Pads a tile's window with zeros to a tensor of this shape."""
-    around = {'q': (_ZERO, _LESS_QUERIES), 'k': (_START, _LESS_KEYS)}
+    around = {'q': (_ZERO, _REST), 'k': (_START, _AFTER)}
     y = tf.pad(x, self._of_tile(tile, layout, around, (_ZERO, _ZERO)))
     y.set_shape(shape)
     return y
@@ -171,9 +179,10 @@ class Pieces:
     self.layout = layout
     self._shape = shape if x is None else x.shape
     self._x = x
-    sizes = dict(zip(layout, shape))
+    shared = [a for a, n in zip(layout, shape) if n == 1]
     groups = {
-      a: n if sizes.get(a, 1) > 1 else 1 for a, n in tiling.groups.items()
+      a: n if a in layout and a not in shared else 1
+      for a, n in tiling.groups.items()
     }
     self._groups = [*groups.values()]
     self.number = math.prod(self._groups)
@@ -225,13 +234,11 @@ class Pieces:
 
   def total(self) -> tf.Tensor:
     """Returns the whole tensor, in the shape of x if there is one."""
-    shape = [self.number, *self.piece]
-    if self.number == 1 or math.prod(shape) <= _LARGE * _TILE:
-      x = tf.stack([x for _, x in sorted(self._sums.items())])
-    else:
+    x = self._sums[0]
+    if self.number > 1:
       # Unlike tf.zeros, Empty is never folded into a constant or merged with
       # another one of the same shape.
-      x = tf.raw_ops.Empty(shape=shape, dtype=self._sums[0].dtype)
+      x = tf.raw_ops.Empty(shape=[self.number, *self.piece], dtype=x.dtype)
       for at, piece in self._sums.items():
         x = tf.raw_ops.InplaceUpdate(x=x, i=[at], v=piece[tf.newaxis])
     x = tf.reshape(x, [*self._groups, *self.piece])
@@ -248,38 +255,14 @@ class Pieces:
     return tf.cast(x, tf.bool)
 
 
-def find_windows(tiling: Tiling, masks: Sequence[Pieces]) -> Optional[Windows]:
-  """Finds the visible window of each tile.
-
-  Masks are nonzero at visible keys, or at tokens if a mask has no axis of keys.
-  """
-  if not masks:
-    return None
-  shape = [tiling.groups['b'], tiling.groups['q']]
-  step = max(_LEAST_STEP, tiling.keys // _MOST_STEPS)
-
-  def ends(where: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the range of true rows in steps; the first step if none are."""
-    n = where.shape[-1]
-    numbers = tf.range(n)
-    last = tf.reduce_max(tf.where_v2(where, numbers, 0), axis=-1)
-    first = tf.reduce_min(tf.where_v2(where, numbers, n), axis=-1)
-    first = tf.minimum(first, last) // step * step
-    return first, tf.minimum((last // step + 1) * step, n)
-
-  pairs = [x.by_tiles() for x in masks if x.layout[3] == 'k']
-  tokens = [x.by_tiles() for x in masks if x.layout[3] != 'k']
-  start, stop, last = 0, tiling.keys, tiling.queries
-  if pairs:
-    seen = functools.reduce(tf.logical_and, pairs)
-    if seen.shape[3] > 1:
-      seen = functools.reduce(tf.logical_and, tokens, seen)
-    start, stop = ends(tf.reduce_any(seen, axis=[1, 3]))
-  if tokens:
-    are_tokens = functools.reduce(tf.logical_and, tokens)
-    _, last = ends(tf.reduce_any(are_tokens, axis=[1, 4]))
-  sizes = (tf.broadcast_to(x, shape) for x in (last, start, stop - start))
-  return Windows(tiling, *(tf.reshape(x, [-1]) for x in sizes))
+def _ends(where: tf.Tensor, step: int) -> tuple[tf.Tensor, tf.Tensor]:
+  """Returns the range of true rows in steps; the first step if none are."""
+  n = where.shape[-1]
+  numbers = tf.range(n)
+  last = tf.reduce_max(tf.where_v2(where, numbers, 0), axis=-1)
+  first = tf.reduce_min(tf.where_v2(where, numbers, n), axis=-1)
+  first = tf.minimum(first, last) // step * step
+  return first, tf.minimum((last // step + 1) * step, n)
 
 
 def _divisor(n: int, most: int) -> int:

@@ -49,7 +49,7 @@ def test_a_single_key_leaves_all_queries():
     ones = tf.ones([2, 1, 1, 1], tf.int32)
     mask = tiles.Pieces(tiling, ones.shape.as_list(), 'bh.k', ones)
     x = np.arange(10.0).reshape([2, 1, 5, 1])
-    seen = tiles.find_windows(tiling, [mask])
+    seen = tiles.Windows(tiling, [mask])
     view = session.run(seen.view(tile, tf.constant(x), 'bhqk'))
   np.testing.assert_array_equal(view, x)
 
@@ -135,7 +135,7 @@ def test_a_window_is_what_tokens_see(monkeypatch, name, step):
       axes = [a if n > 1 else '.' for a, n in zip('qk', mask.shape[2:])]
       layout = 'bh' + ''.join(axes)
       pieces.append(tiles.Pieces(tiling, mask.shape, layout, tf.constant(mask)))
-    found = tiles.find_windows(tiling, pieces)
+    found = tiles.Windows(tiling, pieces)
     x = tf.reshape(tf.range(4 * LENGTH), [1, 1, 4, LENGTH])
     view = found.view(tile, x, 'bhqk')
     back = found.put(tile, view, 'bhqk', x.shape.as_list())
