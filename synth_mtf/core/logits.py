@@ -126,15 +126,15 @@ def _join(call: LayerCall, products: Sequence[InnerProduct]) -> InnerProduct:
   name = 'inner_product'
 
   def concat(
-    factors: Sequence[mtf.Tensor], order: Sequence[mtf.Dimension]
+    xs: Sequence[mtf.Tensor], order: Sequence[mtf.Dimension]
   ) -> mtf.Tensor:
-    present = {d for f in factors for d in f.shape.dims}
+    present = {d for x in xs for d in x.shape.dims}
     dims = [d for d in order if d in present]
     shapes = [mtf.Shape([*dims, p.k]) for p in products]
     return mtf.concat(
       [
-        mtf.rename_dimension(arrange(f, shape), shape.dims[-1].name, name)
-        for f, shape in zip(factors, shapes)
+        mtf.rename_dimension(arrange(x, shape), shape.dims[-1].name, name)
+        for x, shape in zip(xs, shapes)
       ],
       name,
     )

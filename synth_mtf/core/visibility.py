@@ -65,11 +65,15 @@ def visibility(call: LayerCall, packed: bool) -> Visibility:
   if sequence_id is None:
     return Visibility(causal, None, None)
   if packed:
-    same = mtf.equal(sequence_id, _as_memory(sequence_id, call))
+    same = mtf.equal(
+      sequence_id, mtf.layers.rename_length_to_memory_length(sequence_id)
+    )
     pairs = same if causal is None else mtf.logical_and(causal, same)
     return Visibility(pairs, None, None)
   tokens = _tokens(sequence_id, context)
-  return Visibility(causal, _as_memory(tokens, call), tokens)
+  return Visibility(
+    causal, mtf.layers.rename_length_to_memory_length(tokens), tokens
+  )
 
 
 def encoder_visibility(call: LayerCall, packed: bool) -> Visibility:
@@ -113,10 +117,6 @@ def _causal(context: transformer.Context) -> Optional[mtf.Tensor]:
       mtf.layers.rename_length_to_memory_length(context.write_priority),
     ),
   )
-
-
-def _as_memory(x: mtf.Tensor, call: LayerCall) -> mtf.Tensor:
-  return mtf.replace_dimensions(x, call.context.length_dim, call.memory_length)
 
 
 def _tokens(

@@ -268,8 +268,8 @@ class _Kernel(NamedTuple):
 
   @property
   def operands(self) -> list[_Operand]:
-    parts = [part.operands for part in [*self.shared, *self.local]]
-    return [*_chain(parts), *self.others, *self.masks]
+    parts = (part.operands for part in [*self.shared, *self.local])
+    return [*itertools.chain(*parts, self.others, self.masks)]
 
 
 def _part(term: Term, operand: Callable[..., _Operand]) -> _Part:
@@ -315,7 +315,8 @@ def _operand(
   trained = x.dtype.is_floating and not isinstance(
     x.operation, mtf.StopGradient
   )
-  shape, known = mtf.Shape(_chain(groups)), _chain([*outer, *inner])
+  shape = mtf.Shape([*itertools.chain(*groups)])
+  known = [*itertools.chain(*outer, *inner)]
   x = arrange(x, mtf.Shape([d for d in shape.dims if d in known]))
   x = mtf.reshape(x, shape) if shape.size == x.size else mtf.broadcast(x, shape)
   return _Operand(x, _sizes(call, groups), layout, trained)
@@ -344,12 +345,12 @@ def _by_tiles(
   `batch` are the batch dimensions of B.
   """
   groups = [batch, call.heads, call.length, columns]
-  dims, shape = _chain(groups), _sizes(call, groups)
+  dims, shape = [*itertools.chain(*groups)], _sizes(call, groups)
   operands = kernel.operands
   inputs = [x.tensor for x in operands]
   trained = [x.tensor for x in operands if x.trained]
   # An unsplit dimension may be assigned to a mesh axis of size 1.
-  used = _chain([*groups, *(x.shape.dims for x in inputs)])
+  used = {*dims, *itertools.chain(*(x.shape.dims for x in inputs))}
   splittable = [
     d for d in used if d in [*call.heads, *call.batch] or not call.splits(d)
   ]
@@ -492,10 +493,6 @@ class _OnDevice:
       for operand, dx in zip(part.operands, part.gradients(db, tiles))
       if operand.trained
     ]
-
-
-def _chain(groups: Any) -> list[Any]:
-  return [*itertools.chain(*groups)]
 
 
 def _sizes(call: LayerCall, groups: Any) -> list[int]:

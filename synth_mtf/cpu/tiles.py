@@ -179,11 +179,8 @@ class Pieces:
     self.layout = layout
     self._shape = shape if x is None else x.shape
     self._x = x
-    shared = [a for a, n in zip(layout, shape) if n == 1]
-    groups = {
-      a: n if a in layout and a not in shared else 1
-      for a, n in tiling.groups.items()
-    }
+    sizes = dict(zip(layout, shape))
+    groups = {a: min(n, sizes.get(a, 1)) for a, n in tiling.groups.items()}
     self._groups = [*groups.values()]
     self.number = math.prod(self._groups)
     self.piece = [n // groups.get(a, 1) for a, n in zip(layout, shape)]
