@@ -4,7 +4,6 @@ Each kernel declares which dimensions the mesh may split, and most define their
 own gradients. Kernels select a different implementation on TPUs if needed.
 """
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Optional
 
@@ -90,16 +89,15 @@ def put(
   """
   dims = memory.shape.dims
   axis = dims.index(memory_length)
-  of_position = [d in position.shape.dims for d in dims[:axis]]
-  leading = mtf.Shape([*itertools.compress(dims, of_position)])
+  given = [d for d in dims[:axis] if d in position.shape.dims]
+  leading = [
+    d if d in given else mtf.Dimension(f'no_{d.name}', 1) for d in dims[:axis]
+  ]
+  position = mtf.transpose(position, mtf.Shape(given))
 
   def put_slice(
     memory: tf.Tensor, new: tf.Tensor, position: tf.Tensor, columns: tf.Tensor
   ) -> tf.Tensor:
-    sizes = iter(position.shape)
-    position = tf.reshape(
-      position, [next(sizes) if x else 1 for x in of_position]
-    )
     outer, length = memory.shape[:axis], memory.shape[axis]
     inner = memory.shape[axis + 1 :]
     if is_tpu(mesh) or length != memory_length.size:
@@ -119,7 +117,7 @@ def put(
   columns = mtf.range(mesh, memory_length, tf.int32)
   return mtf.slicewise(
     put_slice,
-    [memory, new, mtf.transpose(position, leading), columns],
+    [memory, new, mtf.reshape(position, mtf.Shape(leading)), columns],
     splittable_dims=dims,
   )
 

@@ -99,15 +99,14 @@ def dims_of(term: Term) -> set[mtf.Dimension]:
 
 def needed(terms: Sequence[Term]) -> list[mtf.Tensor]:
   """Returns an input of each unmultiplied term, or else one of the sum."""
-  unmultiplied = [t for t in terms if len(factors(t)) > 1]
-  return [factors(t)[0] for t in unmultiplied or terms[:1]]
+  unmultiplied = [factors(t)[0] for t in terms if len(factors(t)) > 1]
+  return unmultiplied or [*terms[:1]]
 
 
 def multiplied_out(call: LayerCall, term: Term) -> mtf.Tensor:
   """Returns a term as one tensor over the dimensions of its factors."""
   if isinstance(term, InnerProduct):
-    dims = dims_of(term)
-    shape = mtf.Shape([d for d in call.local.dims if d in dims])
+    shape = mtf.Shape([d for d in call.local.dims if d in dims_of(term)])
     return kernels.product(term.query, term.key, shape)
   return weighted(*factors(term))
 

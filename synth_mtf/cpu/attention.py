@@ -402,17 +402,17 @@ class _OnDevice:
 
   def forward(self) -> tf.Tensor:
     """Returns Y, [batch, heads, length, columns]."""
-    kernel = self._kernel
-    y = Pieces(self._tiling, self._shape, 'bhq.')
+    kernel, tiling, windows = self._kernel, self._tiling, self._windows
+    y = Pieces(tiling, self._shape, 'bhq.')
     last: list[tf.Tensor] = []
-    for slab in self._tiling.slabs:
+    for slab in tiling.slabs:
       with tf.control_dependencies(last):
         shared, _ = self._sum(kernel.shared, slab[0], None)
       for tile in slab:
         with tf.control_dependencies(last):
-          b, _ = self._tile_of_b(tile, shared)
-          others = self._take(kernel.others, tile, self._windows)
-          last = [y.add(kernel.forward(b, *others), tile, self._windows)]
+          (b,), _ = self._sum(kernel.local, tile, windows, shared)
+          others = self._take(kernel.others, tile, windows)
+          last = [y.add(kernel.forward(b, *others), tile, windows)]
     return y.total()
 
   def backward(self, y: tf.Tensor, dy: tf.Tensor) -> list[tf.Tensor]:
@@ -431,7 +431,7 @@ class _OnDevice:
         shared, shared_xs = self._sum(kernel.shared, slab[0], None)
       for tile in slab:
         with tf.control_dependencies(last):
-          b, xs = self._tile_of_b(tile, shared)
+          (b,), xs = self._sum(kernel.local, tile, windows, shared)
           others = self._take(kernel.others, tile, windows)
           others += [x.take(tile, windows) for x in given]
           db, dv = kernel.backward(b, *others)
@@ -451,31 +451,23 @@ class _OnDevice:
   ) -> list[tf.Tensor]:
     return [self._pieces[x].take(tile, windows) for x in operands]
 
-  def _tile_of_b(
-    self, tile: Tile, shared: Tensors
-  ) -> tuple[tf.Tensor, Sequence[Tensors]]:
-    """Returns the windows of B and of its local parts' operands."""
-    if self._windows:
-      shared = [self._windows.view(tile, x, 'bhqk') for x in shared]
-    (b,), xs = self._sum(self._kernel.local, tile, self._windows, shared)
-    return b, xs
-
   def _sum(
     self,
     parts: Sequence[_Part],
     tile: Tile,
     windows: Optional[Windows],
-    more: Tensors = (),
+    shared: Tensors = (),
   ) -> tuple[list[tf.Tensor], Sequence[Tensors]]:
-    """Returns windows of the sum of parts, and `more`, and of their operands.
+    """Returns windows of the sum of parts and of their operands.
 
-    The sum is a list, which is empty if there is nothing to add.
+    The sum is a list, which is empty if there are no parts. It includes the sum
+    of shared parts, if given.
     """
     xs = [self._take(part.operands, tile, windows) for part in parts]
     values = [part.value(tiles) for part, tiles in zip(parts, xs)]
     # Adding the smallest first keeps intermediate sums small.
     values.sort(key=lambda x: sum(n != 1 for n in x.shape.as_list()))
-    values.extend(more)
+    values += [windows.view(tile, x, 'bhqk') if windows else x for x in shared]
     return [functools.reduce(tf.add, values)] if values else [], xs
 
   def _add_gradients(

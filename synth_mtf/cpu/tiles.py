@@ -234,8 +234,9 @@ class Pieces:
     x = self._sums[0]
     if self.number > 1:
       # Unlike tf.zeros, Empty is never folded into a constant or merged with
-      # another one of the same shape.
-      x = tf.raw_ops.Empty(shape=[self.number, *self.piece], dtype=x.dtype)
+      # another one of the same shape. It is made once there is a piece.
+      with tf.control_dependencies([x]):
+        x = tf.raw_ops.Empty(shape=[self.number, *self.piece], dtype=x.dtype)
       for at, piece in self._sums.items():
         x = tf.raw_ops.InplaceUpdate(x=x, i=[at], v=piece[tf.newaxis])
     x = tf.reshape(x, [*self._groups, *self.piece])
