@@ -92,9 +92,7 @@ def attend_each(
     return w * dy_v, tf.matmul(w, dy, transpose_a=True)
 
   logits = add(call, [*logits.terms, *visibility.biases(tf.float32)])
-  # Neighbouring queries see nearly the same keys.
-  by_queries = visibility.pairs is not None
-  operand = functools.partial(_operand, call, by_queries)
+  operand = functools.partial(_operand, call)
   kernel = _Kernel(
     shared=[_part(term, operand) for term in logits.shared],
     local=[_part(term, operand) for term in logits.local],
@@ -102,7 +100,8 @@ def attend_each(
     masks=[operand(mtf.cast(x, tf.int32), 'qk') for x in visibility.masks],
     forward=forward,
     backward=backward,
-    by_queries=by_queries,
+    # Neighbouring queries see nearly the same keys.
+    by_queries=visibility.pairs is not None,
   )
   return _by_tiles(call, kernel, call.batch, [call.kv_dim])
 
@@ -171,7 +170,7 @@ def attend_shared(
     )
     for x in visibility.masks
   ]
-  operand = functools.partial(_operand, call, False)
+  operand = functools.partial(_operand, call)
   pairs = [] if visibility.pairs is None else masks[:1]
   kernel = _Kernel(
     shared=[_part(term, operand) for term in logits.shared],
@@ -282,7 +281,6 @@ def _part(term: Term, operand: Callable[..., _Operand]) -> _Part:
 
 def _operand(
   call: LayerCall,
-  by_queries: bool,
   x: mtf.Tensor,
   axes: str,
   others: Sequence[mtf.Dimension] = (),
@@ -291,8 +289,7 @@ def _operand(
 
   `axes` names its rows and columns, if it has them; `others` are further
   dimensions of its columns. Without a batch or heads, it gets one entry for
-  each part of the mesh. A gathered table has its heads last. If tiles have all
-  heads, it keeps that order, and tiles are transposed one by one instead.
+  each part of the mesh.
   """
   of_axes = {'q': call.length, 'k': [call.memory_length], '.': []}
   given = set(x.shape.dims)
@@ -305,13 +302,7 @@ def _operand(
     else [mtf.Dimension(d.name, call.parts(d)) for d in dims]
     for dims in outer
   )
-  groups, layout = [batch, heads, *inner], f'bh{rows}{columns}'
-  if (
-    by_queries
-    and '.' not in layout
-    and x.shape.dims[-len(call.heads) :] == call.heads
-  ):
-    groups, layout = [batch, *inner, heads], f'b{rows}{columns}h'
+  groups = [batch, heads, *inner]
   trained = x.dtype.is_floating and not isinstance(
     x.operation, mtf.StopGradient
   )
@@ -319,7 +310,7 @@ def _operand(
   known = [*itertools.chain(*outer, *inner)]
   x = arrange(x, mtf.Shape([d for d in shape.dims if d in known]))
   x = mtf.reshape(x, shape) if shape.size == x.size else mtf.broadcast(x, shape)
-  return _Operand(x, _sizes(call, groups), layout, trained)
+  return _Operand(x, _sizes(call, groups), f'bh{rows}{columns}', trained)
 
 
 class _Tiled(mtf.SlicewiseOperation):

@@ -6,7 +6,7 @@ Only a window of each tile is computed: its queries up to the last token, and
 the keys from the first to the last that any of these queries sees. This skips
 padding, future tokens and the other sequences of a packed row.
 
-A layout names the axes of a tensor in memory, one letter each:
+A layout names the four axes of a tensor, one letter each:
 
     b  examples    h  heads    q  queries    k  keys    .  anything else
 """
@@ -154,14 +154,13 @@ class Windows:
 class Pieces:
   """A tensor cut into the pieces that tiles read, or add to.
 
-  Tiles are [batch, heads, rows, columns]. A layout that ends in heads is
-  transposed tile by tile; its tiles have all heads. `windows` are the parts of
-  the tiles that are computed; None stands for whole tiles.
+  `windows` are the parts of the tiles that are computed; None stands for whole
+  tiles.
 
   Attributes:
-    layout: the layout of the tensor and its pieces.
+    layout: the layout of the tensor and its pieces, 'bh' and two more axes.
     number: the number of pieces.
-    piece: the shape of a piece in memory.
+    piece: the shape of a piece.
   """
 
   def __init__(
@@ -179,22 +178,21 @@ class Pieces:
     self.layout = layout
     self._shape = shape if x is None else x.shape
     self._x = x
-    sizes = dict(zip(layout, shape))
-    groups = {a: min(n, sizes.get(a, 1)) for a, n in tiling.groups.items()}
-    self._groups = [*groups.values()]
+    cut = [*shape[:2], shape[2] if layout[2] == 'q' else 1]
+    self._groups = [min(n, m) for n, m in zip(tiling.groups.values(), cut)]
     self.number = math.prod(self._groups)
-    self.piece = [n // groups.get(a, 1) for a, n in zip(layout, shape)]
+    self.piece = [n // m for n, m in zip(shape, [*self._groups, 1])]
     # A block of queries is contiguous within one head, but not across heads.
-    rows = self.piece[0] * self.piece[layout.index('h')]
-    self._in_part = 1 if rows == 1 else groups['q']
+    is_one_head = self.piece[:2] == [1, 1]
+    self._in_part = 1 if is_one_head else self._groups[2]
     self._sums: dict[int, tf.Tensor] = {}
 
   @functools.cached_property
   def _parts(self) -> list[tf.Tensor]:
     """Contiguous parts: single pieces, or all blocks of some heads."""
-    blocks = {'q': self._in_part}
-    shape = [n * blocks.get(a, 1) for a, n in zip(self.layout, self.piece)]
-    return tf.unstack(tf.reshape(self._x, [-1, *shape]))
+    examples, heads, rows, columns = self.piece
+    shape = [-1, examples, heads, rows * self._in_part, columns]
+    return tf.unstack(tf.reshape(self._x, shape))
 
   def _index(self, tile: Tile) -> int:
     return int(np.ravel_multi_index(tile, self._groups, mode='clip'))
@@ -202,12 +200,10 @@ class Pieces:
   def take(self, tile: Tile, windows: Optional[Windows]) -> tf.Tensor:
     x = self._parts[self._index(tile) // self._in_part]
     if windows:
-      x = windows.view(tile, x, self.layout, in_blocks=self._in_part > 1)
-    elif self._in_part > 1:
-      first = {'q': tile.block}
-      begin = [first.get(a, 0) * n for a, n in zip(self.layout, self.piece)]
-      x = tf.slice(x, begin, self.piece)
-    return tf.transpose(x, [0, 3, 1, 2]) if self.layout[3] == 'h' else x
+      return windows.view(tile, x, self.layout, in_blocks=self._in_part > 1)
+    if self._in_part == 1:
+      return x
+    return tf.slice(x, [0, 0, tile.block * self.piece[2], 0], self.piece)
 
   def add(
     self, x: tf.Tensor, tile: Tile, windows: Optional[Windows]
@@ -217,8 +213,6 @@ class Pieces:
     Sums over examples, heads, queries or keys where the piece has a single
     entry for all of them.
     """
-    if self.layout[3] == 'h':
-      x = tf.transpose(x, [0, 2, 3, 1])
     sizes = zip(x.shape.as_list(), self.piece)
     axes = [i for i, (n, whole) in enumerate(sizes) if whole == 1 != n]
     if axes:
@@ -240,9 +234,7 @@ class Pieces:
       for at, piece in self._sums.items():
         x = tf.raw_ops.InplaceUpdate(x=x, i=[at], v=piece[tf.newaxis])
     x = tf.reshape(x, [*self._groups, *self.piece])
-    # Each group goes before its axis.
-    before = [self.layout.find(a) - 0.5 for a in 'bhq']
-    x = tf.transpose(x, np.argsort(before + [0, 1, 2, 3]))
+    x = tf.transpose(x, [0, 3, 1, 4, 2, 5, 6])  # each group before its axis
     return tf.reshape(x, self._shape)
 
   def by_tiles(self) -> tf.Tensor:

@@ -91,7 +91,6 @@ def test_a_single_tile_has_everything():
     ('bhk.', [2, 3, 5, 4]),
     ('bh.k', [2, 3, 1, 5]),
     ('bh..', [1, 3, 1, 1]),
-    ('bqkh', [2, 6, 5, 3]),
   ],
   ids=str,
 )
@@ -100,7 +99,6 @@ def test_pieces_come_together_again(
 ):
   """Taken tile by tile, and summed over the tiles that share a piece."""
   monkeypatch.setattr(tiles, '_TILE', entries)
-  by_queries |= layout == 'bqkh'  # its tiles have all heads
   tiling = tiles.Tiling([2, 3, 6, 5], by_queries)
   x = np.random.RandomState(0).standard_normal(shape).astype(np.float32)
   uses = 0
