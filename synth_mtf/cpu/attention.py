@@ -364,8 +364,7 @@ def _by_tiles(
   shapes, dtypes = [mtf.Shape(dims)], [tf.float32]
   (y,) = _Tiled(forward, inputs, shapes, dtypes, splittable, gradient).outputs
   return mtf.transpose(
-    y,
-    mtf.Shape([*call.batch, *call.length, *call.heads, call.kv_dim]),
+    y, mtf.Shape([*call.batch, *call.length, *call.heads, call.kv_dim])
   )
 
 
