@@ -13,7 +13,7 @@ from t5.models import mesh_transformer
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
-from synth_mtf.host import errors
+from synth_mtf.host import errors, foreign
 
 Texts = Mapping[str, Sequence[str]]
 Ids = Sequence[Sequence[int]]
@@ -114,14 +114,7 @@ def from_texts(texts: Texts) -> Examples:
 
 def from_file(path: str) -> Examples:
   """Reads one example per line: an input, optionally with a tab and target."""
-  try:
-    with tf.io.gfile.GFile(path) as stream:
-      lines = stream.read().splitlines()
-  except (tf.errors.OpError, UnicodeDecodeError) as error:
-    raise UserError(
-      f'{path} cannot be read; expected a UTF-8 text file with one example per '
-      f'line: {error}'
-    ) from error
+  lines = (foreign.read(path) or '').splitlines()
   rows = [line.split('\t') for line in lines if line.strip()]
   for number, line in enumerate(lines, 1):
     columns = line.count('\t') + 1
@@ -131,7 +124,9 @@ def from_file(path: str) -> Examples:
         'a tab and its target, and the same in all lines'
       )
   if not rows:
-    raise UserError(f'{path} is empty; expected one example per line')
+    raise UserError(
+      f'{path} is missing or empty; expected one example per line'
+    )
   return from_texts(dict(zip(('inputs', 'targets'), map(list, zip(*rows)))))
 
 

@@ -7,7 +7,6 @@ are the encoder's tokens in `encoder`, and the tokens that the decoder reads in
 
 import dataclasses
 import io
-import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
@@ -28,11 +27,6 @@ SIDES = {
 }
 _FORMAT = 1
 MARK = 'format.npy'  # the first array identifies our files
-# Raised by NumPy for other files.
-_UNREADABLE = (
-  *(ValueError, KeyError, TypeError, EOFError, MemoryError),
-  zipfile.BadZipFile,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +34,8 @@ class Stack:
   """The attention of all layers in a stack.
 
   Attributes:
-    weights: [layers, examples or 1, heads, queries, memory].
-    logits: B, with the same axes.
+    weights: [layers, examples, heads, queries, memory].
+    logits: B, with the same axes; 1 example if all share them.
     functions: letters of the functions; empty if layers differ.
     alpha: [layers, heads, functions]; None if functions are not mixed.
   """
@@ -150,7 +144,7 @@ def read(path: str) -> Attention:
       tokens={side: found[f'{side}_tokens'] for side in sides},
       texts={side: found[f'{side}_text'] for side in sides},
     )
-  except (*_UNREADABLE, tf.errors.OpError) as error:
+  except Exception as error:  # NumPy raises anything for another file
     raise UserError(
       f'{path} is not a file of `synth-mtf attention` of this version '
       f'({type(error).__name__}: {error}); `synth-mtf attention RUN --out '

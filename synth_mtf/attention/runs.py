@@ -99,24 +99,6 @@ def opened(
   return run, checkpoints, known
 
 
-def look_at_each(
-  found: Sequence[runs.Run],
-  choose: Callable[[], Examples],
-  vocabulary: Optional[str] = None,
-) -> tuple[list[Attention], list[str]]:
-  """Returns attention at each run's last checkpoint, and why any is missing.
-
-  `choose` and `vocabulary` are as in `look`.
-  """
-  attentions, missing = [], []
-  for run in found:
-    try:
-      attentions += look(run.name, [LAST], choose, vocabulary)
-    except UserError as error:
-      missing.append(f'No attention of {run.label}, {run.name}: {error}')
-  return attentions, missing
-
-
 def choose_vocabulary(given: Optional[str], model_dir: str) -> None:
   """Sets the tasks' vocabulary: the given one, or else the run's."""
   if given is None and tasks.settings().vocabulary is None:
@@ -315,11 +297,8 @@ def _stack(
   given = np.s_[:, : len(lengths), :, : max(lengths), :memory]
   logits = _joined([(one.logits, found[0]) for one, found in layers])[given]
   weights = _joined([(one.weights, found[1]) for one, found in layers])[given]
-  if weights.shape[1] > 1:
-    is_token = np.arange(weights.shape[3]) < np.array(lengths)[:, None]
-    weights = np.where(is_token[:, None, :, None], weights, np.float32(0))
-  if logits.shape[1] == 1 and np.allclose(weights, weights[:, :1], 1e-6, 1e-9):
-    weights = weights[:, :1]
+  is_token = np.arange(weights.shape[3]) < np.array(lengths)[:, None]
+  weights = np.where(is_token[:, None, :, None], weights, np.float32(0))
   functions, *others = {tuple(one.letters) for one, _ in layers}
   if others:
     return Stack(weights, logits)

@@ -4,7 +4,7 @@
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from synth_mtf import atomic
@@ -32,21 +32,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_text_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags that select the text."""
-  add = parser.add_argument
-  add('--text', action='append', default=[], help='an input; may be repeated')
-  add(
-    '--target',
-    action='append',
-    default=[],
-    help='the target of each input; without it, only the encoder is shown',
-  )
+  add = parser.add_mutually_exclusive_group().add_argument
+  add('--text', action='append', help='an input; may be repeated')
   add(
     '--input',
     metavar='FILE',
-    help='instead: a text file with an input per line, and after a tab its '
-    'target if any',
+    help='a text file with an input per line, and after a tab its target if '
+    'any',
   )
-  add('--task', help='instead: the first examples of a task')
+  add('--task', help='its first examples')
+  add = parser.add_argument
+  add(
+    '--target',
+    action='append',
+    help='the target of each --text; without it, only the encoder is shown',
+  )
   add('--split', default='validation', help='of the task')
   add('--examples', type=int, default=4, help='how many of the task')
   data.add_arguments(parser)
@@ -54,11 +54,15 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Writes the file."""
+  data.use(args)
   process.load_quietly()
-  from synth_mtf.attention import file
+  with output.kept():
+    from synth_mtf.attention import file, runs
 
   atomic.check_replaceable(args.out, file.MARK)
-  (found,) = look(args, args.folder, [args.step])
+  (found,) = runs.look(
+    args.folder, [args.step], lambda: chosen(args), args.vocabulary
+  )
   file.write(args.out, found)
   print(
     f'{found.label}, step {found.step}, {found.examples} examples: {args.out}'
@@ -66,35 +70,40 @@ def run(args: argparse.Namespace) -> int:
   return 0
 
 
-def look(args: argparse.Namespace, folder: str, steps: Any) -> Any:
-  """Computes the attention of a run's checkpoints on the named text."""
-  choose = chooser(args)
-  from synth_mtf.attention import runs
-
-  return runs.look(folder, steps, choose, args.vocabulary)
-
-
 def names_text(args: argparse.Namespace) -> bool:
   """Returns whether the flags select a text."""
   return bool(args.text or args.target or args.input or args.task)
 
 
-def chooser(args: argparse.Namespace) -> Callable[[], Any]:
-  """Loads the plugin, and returns a function that creates the examples."""
-  ways = [bool(args.text or args.target), bool(args.input), bool(args.task)]
-  if sum(ways) != 1 or args.examples < 1:
-    raise UserError(
-      'name the text to look at in one way: --text (and --target), --input '
-      'FILE, or --task NAME with at least one of its --examples'
-    )
-  data.use(args)
-  process.load_quietly()
-  with output.kept():
-    from synth_mtf.attention import examples
+def look_at_each(
+  args: argparse.Namespace, found: Sequence[Any], steps: Sequence[str]
+) -> tuple[list[Any], list[str]]:
+  """Returns the attention of runs at some steps, and why any run has none."""
+  from synth_mtf.attention import runs
 
-  if args.task:
-    return lambda: examples.from_task(args.task, args.split, args.examples)
+  attentions, missing = [], []
+  for run in found:
+    try:
+      attentions += runs.look(
+        run.name, steps, lambda: chosen(args), args.vocabulary
+      )
+    except UserError as error:
+      missing.append(f'No attention of {run.label}, {run.name}: {error}')
+  return attentions, missing
+
+
+def chosen(args: argparse.Namespace) -> Any:
+  """Creates the selected examples, by default four sentences.
+
+  gin must have the model's configuration.
+  """
+  from synth_mtf.attention import examples
+
+  if args.text or args.target:
+    texts = {'inputs': args.text or [], 'targets': args.target or []}
+    return examples.from_texts(texts)
   if args.input:
-    return lambda: examples.from_file(args.input)
-  texts = {'inputs': args.text, 'targets': args.target}
-  return lambda: examples.from_texts(texts)
+    return examples.from_file(args.input)
+  if args.task:
+    return examples.from_task(args.task, args.split, args.examples)
+  return examples.defaults()

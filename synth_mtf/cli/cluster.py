@@ -70,12 +70,12 @@ def run(args: argparse.Namespace) -> int:
     flush=True,
   )
   ended = threading.Event()
-  threading.Thread(
-    target=_end_when_lost, args=[hosts, others, ended], daemon=True
-  ).start()
+  for number in others:
+    threading.Thread(
+      target=_end_when_lost, args=[number, hosts[number], ended], daemon=True
+    ).start()
   if task:
     _goodbye(server, [task], hear=True)
-    ended.set()
     print(f'Task 0 ({hosts[0]}) has finished, and so has this one.', flush=True)
     time.sleep(1)  # task 0 closes its session first
     os._exit(0)  # the server would never exit
@@ -132,10 +132,8 @@ def _goodbye(server: Any, tasks: Sequence[int], hear: bool) -> None:
         raise
 
 
-def _end_when_lost(
-  hosts: Sequence[str], others: Sequence[int], ended: threading.Event
-) -> None:
-  """Ends this process when another task is lost; runs in a thread.
+def _end_when_lost(number: int, host: str, ended: threading.Event) -> None:
+  """Ends this process when another task is lost; runs in a thread per task.
 
   The main thread is then inside TensorFlow, which nothing else can interrupt. A
   partly written checkpoint is never resumed from.
@@ -144,26 +142,24 @@ def _end_when_lost(
 
   from synth_mtf.checkpoints import folder
 
-  failures = dict.fromkeys(others, _TRIES - _PATIENCE)
-  while max(failures.values(), default=0) < _TRIES:
+  name, _, port = host.rpartition(':')
+  failures = _TRIES - _PATIENCE
+  while failures < _TRIES:
     time.sleep(1)
-    for number in others:
-      name, _, port = hosts[number].rpartition(':')
-      try:
-        socket.create_connection((name, int(port)), _SECONDS).close()
-        failures[number] = 0
-      except OSError:
-        failures[number] += 1
+    try:
+      socket.create_connection((name, int(port)), _SECONDS).close()
+      failures = 0
+    except OSError:
+      failures += 1
   if ended.is_set():
     return
-  lost = max(failures, key=failures.__getitem__)
   latest = None
   with contextlib.suppress(UserError):
     # Only task 0 has parsed the flags.
     latest = flags.FLAGS.is_parsed() and folder.latest(flags.FLAGS.model_dir)
   # stdout and stderr may already be redirected to the run's log.
   output.console().line(
-    f'synth-mtf: error: task {lost} ({hosts[lost]}) does not answer: it is '
+    f'synth-mtf: error: task {number} ({host}) does not answer: it is '
     'lost, has failed or was not started.'
     + (f' The last checkpoint is {latest}.' if latest else '')
     + ' To resume, run the command on every machine again.'

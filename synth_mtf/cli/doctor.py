@@ -12,7 +12,6 @@ import os
 import platform
 import shutil
 import sys
-import urllib.request
 from collections.abc import Iterator, Sequence
 
 from synth_mtf.cli import data
@@ -33,7 +32,6 @@ _DISTRIBUTIONS = (
   'protobuf',
 )
 _INSTALL = 'in the checkout: make env, or pip install -c constraints.txt .'
-_SECONDS = 5
 
 
 add_arguments = data.add_arguments
@@ -108,24 +106,19 @@ def _vocabulary() -> Sequence[str]:
 
   from synth_mtf.tasks import VOCABULARY, settings
 
-  name, path = settings().vocabulary, t5.data.DEFAULT_SPM_PATH
-  try:
-    if name:
-      return 'ok', f'vocabulary {name}: {VOCABULARY.vocab_size} pieces'
-    # TensorFlow's Google Cloud Storage client would retry for minutes.
-    url = path.replace('gs://', 'https://storage.googleapis.com/')
-    request = urllib.request.Request(url, method='HEAD')
-    urllib.request.urlopen(request, timeout=_SECONDS).close()
-  except UserError as error:
-    return 'FAULT', str(error), 'pass another --vocabulary'
-  except OSError as error:
+  name = settings().vocabulary
+  if not name:
     return (
       'note',
-      f"T5's vocabulary {path} cannot be reached: {error}",
-      'connect to the network, or pass --vocabulary=FILE.model or '
-      '--vocabulary=bytes (the demo needs neither)',
+      f"no vocabulary is set: T5's own, {t5.data.DEFAULT_SPM_PATH}, needs a "
+      'network',
+      'without one, pass --vocabulary=FILE.model or --vocabulary=bytes (the '
+      'demo needs neither)',
     )
-  return 'ok', f"T5's vocabulary {path} can be reached"
+  try:
+    return 'ok', f'vocabulary {name}: {VOCABULARY.vocab_size} pieces'
+  except UserError as error:
+    return 'FAULT', str(error), 'pass another --vocabulary'
 
 
 def _data() -> Iterator[Sequence[str]]:

@@ -3,12 +3,11 @@
 import argparse
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from synth_mtf import atomic
-from synth_mtf.cli import arguments
-from synth_mtf.cli import attention as attention_command
+from synth_mtf.cli import arguments, attention, data
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
 
@@ -43,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     default='weights',
     help='that heat maps show',
   )
-  attention_command.add_text_arguments(parser)
+  attention.add_text_arguments(parser)
 
 
 def numbers(text: str) -> list[int]:
@@ -53,83 +52,73 @@ def numbers(text: str) -> list[int]:
 
 def run(args: argparse.Namespace) -> int:
   """Draws the figures, and prints the paths of their files."""
+  data.use(args)
+  process.load_quietly()
+  from synth_mtf.attention import file
+  from synth_mtf.results import runs, style
+
+  atomic.check_writable(args.out, '--out')
   files = [name for name in args.runs if name.endswith('.npz')]
-  folders = [name for name in args.runs if name not in files]
-  has_text = attention_command.names_text(args)
-  of_runs = _OF_RUNS if folders else ()
-  of_attention = _OF_ATTENTION if files or has_text else ()
-  possible = (*of_runs, *of_attention)
-  wanted = args.figures or possible
+  found = runs.read(*(name for name in args.runs if name not in files))
+  attentions, missing = list(map(file.read, files)), []
+  if attention.names_text(args):
+    seen, missing = attention.look_at_each(args, found, args.steps)
+    attentions += seen
+  sources: dict[str, Sequence[Any]] = {
+    **dict.fromkeys(_OF_RUNS, found),
+    **dict.fromkeys(_OF_ATTENTION, attentions),
+  }
+  wanted = args.figures or [name for name in sources if sources[name]]
   for name in wanted:
-    if name not in possible:
+    if not sources.get(name):
       raise UserError(
         f'--figures {name}: {", ".join(_OF_RUNS)} need a run; '
         f'{", ".join(_OF_ATTENTION)} need a file of `synth-mtf attention`, or '
         'a run and a text (--text and --target, --input FILE or --task NAME)'
+        + ''.join(f'\n{reason}' for reason in missing)
       )
-  process.load_quietly()
-  from synth_mtf.attention import file as attention_file
-  from synth_mtf.results import runs, style
-
-  atomic.check_writable(args.out, '--out')
-  found = runs.read(*folders)
-  attentions: list[Any] = []
-  if set(wanted) & set(_OF_ATTENTION):
-    attentions += map(attention_file.read, files)
-    for one in found if has_text else ():
-      try:
-        attentions += attention_command.look(args, one.name, args.steps)
-      except UserError as error:
-        if args.figures:
-          raise
-        print(f'no attention of {one.name}: {error}')
-  if not attentions:
-    wanted = [name for name in wanted if name in _OF_RUNS]
-  written = 0
+  written = []
   for name in wanted:
     try:
-      for file, figure in _draw(name, args, found, attentions):
-        for path in style.write(figure, os.path.join(args.out, file)):
-          written += 1
-          print(path)
+      for path, figure in _draw(name, args, sources[name]):
+        written += style.write(figure, os.path.join(args.out, path))
     except UserError as error:
-      if args.figures:
-        raise
-      print(f'no {name}: {error}')
+      missing.append(f'No {name}: {error}')
+  print(*written, *missing, sep='\n')
   if not written:
     raise UserError('nothing was drawn')
   return 0
 
 
 def _draw(
-  name: str, args: argparse.Namespace, runs: Any, attentions: Any
+  name: str, args: argparse.Namespace, found: Sequence[Any]
 ) -> Iterator[tuple[str, Any]]:
   """Yields file names and their figures."""
-  from synth_mtf.attention import figures as attention_figures
+  from synth_mtf.attention import figures as of_attention
   from synth_mtf.results import alphas, figures
 
   if name == 'curves':
-    yield name, figures.curves(runs)
+    yield name, figures.curves(found)
   elif name == 'scores':
-    yield name, figures.scores(runs)
+    yield name, figures.scores(found)
+  elif name == 'histograms':
+    yield name, of_attention.histograms(found, args.layers)
+  elif name == 'heads':
+    yield name, of_attention.heads(found)
   elif name == 'alpha':
-    found = [(run, alphas.frame(run)) for run in runs]
-    mixed = [(run, frame) for run, frame in found if not frame.empty]
+    frames = {run: alphas.frame(run) for run in found}
+    mixed = [run for run in found if not frames[run].empty]
     if not mixed:
       raise UserError('no run mixes functions: none has an alpha')
-    for number, (run, frame) in enumerate(mixed, 1):
+    for number, run in enumerate(mixed, 1):
       file = name if len(mixed) == 1 else f'{name}_{number}'
-      yield file, figures.alpha(run.label, frame, args.layers)
-  elif name == 'histograms':
-    yield name, attention_figures.histograms(attentions, args.layers)
-  elif name == 'heads':
-    yield name, attention_figures.heads(attentions)
+      yield file, figures.alpha(run.label, frames[run], args.layers)
   else:
-    for number, one in enumerate(attentions, 1):
-      file = name if len(attentions) == 1 else f'{name}_{number}'
+    for number, one in enumerate(found, 1):
+      file = name if len(found) == 1 else f'{name}_{number}'
       for stack, text in itertools.product(one.stacks, range(one.examples)):
         of_text = f'_text_{text + 1}' if one.examples > 1 else ''
-        figure = attention_figures.heat_maps(
+        figure = of_attention.heat_maps(
           one, stack, text, args.values, args.layers, args.heads
         )
         yield f'{file}_{stack}{of_text}', figure

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from synth_mtf import atomic
-from synth_mtf.cli import arguments, attention
+from synth_mtf.cli import arguments, attention, data
 from synth_mtf.errors import UserError
 from synth_mtf.results.layouts import LAYOUTS
 from synth_mtf.run import output, process
@@ -37,25 +37,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='an .npz of `synth-mtf attention` to show instead of computing the '
     'attention of the runs; may be repeated',
   )
-  parser.add_argument(
-    '--no_attention',
-    action='store_true',
-    help='leave the viewer out, which shows four sentences if no text is named',
-  )
   attention.add_text_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
   """Writes the page."""
+  data.use(args)
   process.load_quietly()
   with output.kept():
     from synth_mtf.results import runs
 
     found = runs.read(*args.runs)  # before more is imported
     import synth_mtf.tasks  # noqa: F401 (their metrics)
+    from synth_mtf.attention import file
     from synth_mtf.report import page
   atomic.check_replaceable(args.out, page.GENERATOR)
-  attentions, missing = _look(args, found)
+  attentions, missing = [file.read(path) for path in args.attention], []
+  if not attentions:
+    attentions, missing = _look(args, found)
   command = ['synth-mtf', 'report', *args.words[1:]]
   page.write(args.out, found, attentions, args.layout, command, missing)
   for line in missing:
@@ -68,17 +67,10 @@ def _look(
   args: argparse.Namespace, found: Sequence[Any]
 ) -> tuple[Sequence[Any], Sequence[str]]:
   """Returns the attention of models, and why any model has none."""
-  from synth_mtf.attention import examples, file, runs
   from synth_mtf.results.runs import by_model
 
-  if args.no_attention:
-    return [], []
-  if args.attention:
-    return [file.read(path) for path in args.attention], []
-  given = attention.names_text(args)
-  choose = attention.chooser(args) if given else examples.defaults
   first_seeds = [same[0] for same in by_model(found).values()]
-  attentions, missing = runs.look_at_each(first_seeds, choose, args.vocabulary)
-  if given and not attentions:
+  attentions, missing = attention.look_at_each(args, first_seeds, ['last'])
+  if attention.names_text(args) and not attentions:
     raise UserError('\n'.join(missing))
   return attentions, missing

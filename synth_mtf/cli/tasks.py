@@ -5,11 +5,12 @@ those of the released files. Nothing is downloaded, nor is Apache Beam needed.
 """
 
 import argparse
-import inspect
+import collections
 import itertools
+import math
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, Optional
+from typing import Any
 
 from synth_mtf.cli import data
 from synth_mtf.errors import UserError
@@ -122,64 +123,67 @@ def _source(task: Any) -> str:
 def _print_rates(mixture: Any) -> list[tuple[Any, Any]]:
   """Prints the rate of each task, of whose training split rows are counted.
 
-  Returns those with files, highest rate first, with the `SplitRows`.
-
-  A rate that depends on an unknown number of rows is also unknown.
+  A rate that depends on an unknown number of rows is NaN. Returns the tasks
+  with files, highest rate first, with the `SplitRows`.
   """
   from synth_mtf.tasks import inspection
 
-  counted = [
-    (task, split)
+  found = {
+    task: split
     for task in sorted(mixture.tasks, key=lambda task: task.name)
     for split in inspection.splits_of(task, ['train'])
-  ]
-  rates = _rates(mixture, {task.name: split.rows for task, split in counted})
-  found = [(task, split, rates[task.name]) for task, split in counted]
-  total = sum(rate or 0 for *_, rate in found) or 1
+  }
+  rates = _rates(
+    mixture,
+    {
+      task.name: math.nan if split.rows is None else split.rows
+      for task, split in found.items()
+    },
+  )
+  total = sum(rates.values()) or 1
   rows = [
     [
       f'  {task.name}',
       printing.count(split.rows),
       'files' if split.files else 'released',
-      *(
-        ['?', '?']
-        if rate is None
-        else [f'{rate:,.{0 if total >= 100 else 4}f}', f'{rate / total:.2%}']
-      ),
+      f'{rates[task.name]:,.{0 if total >= 100 else 4}f}',
+      f'{rates[task.name] / total:.2%}',
     ]
-    for task, split, rate in found
+    for task, split in found.items()
   ]
   heads = ['  task', 'train rows', 'from', 'rate', 'share']
   print(printing.plain(heads, rows, 'lrlrr'))
-  found.sort(key=lambda row: -(row[-1] or 0))
-  return [(task, split) for task, split, _ in found if split.files]
+  there = [task for task, split in found.items() if split.files]
+  there.sort(key=lambda task: -rates[task.name])
+  return [(task, found[task]) for task in there]
 
 
-def _rates(part: Any, rows: Mapping[str, Optional[int]]) -> dict[str, Any]:
-  """Returns the rates in a mixture of tasks with the given numbers of rows."""
+def _rates(mixture: Any, rows: Mapping[str, float]) -> dict[str, float]:
+  """Returns the rates in a mixture of tasks with the given numbers of rows.
+
+  A part that is a mixture shares out its rate.
+  """
   import seqio
 
   from synth_mtf.tasks import get
 
-  rates: dict[str, Any] = {}
-  for name, rate in part.rate_per_task_name.items():
-    one, found = get(name), {name: rate}
-    if isinstance(one, seqio.Mixture):
-      found = _rates(one, rows)
-      known = None not in found.values() and sum(found.values())
-      found = {n: rate * r / known if known else None for n, r in found.items()}
-    elif callable(rate):
-      counted = seqio.FunctionDataSource(
+  rates: dict[str, float] = collections.defaultdict(float)
+  for name, rate in mixture.rate_per_task_name.items():
+    part = get(name)
+    if isinstance(part, seqio.Mixture):
+      inner = _rates(part, rows)
+      total = sum(inner.values()) or 1
+      for task, share in inner.items():
+        rates[task] += rate * share / total
+      continue
+    if callable(rate):
+      source = seqio.FunctionDataSource(
         lambda split, shuffle_files: None,
         splits=['train'],
         num_input_examples={'train': rows.get(name, 0)},
       )
-      try:
-        found = {name: rate(one.replace(source=counted))}
-      except TypeError:  # the rate needs the number of rows
-        found = {name: None}
-    for n, r in found.items():
-      rates[n] = None if r is None else rates.get(n, 0) + r
+      rate = rate(part.replace(source=source))
+    rates[name] += rate
   return rates
 
 
@@ -200,13 +204,9 @@ def _print_task(task: Any, data_dir: str) -> list[str]:
 
 
 def _metric(function: Any) -> str:
-  """Returns the name of a metric, and the names in its closure."""
+  """Returns the name of a metric, or of the function that made it."""
   function = getattr(function, 'func', function)
-  name = function.__qualname__.partition('.<locals>')[0]
-  values = inspect.getclosurevars(function).nonlocals.values()
-  names = [getattr(value, '__name__', value) for value in values]
-  words = [one for one in names if isinstance(one, str) and one.isidentifier()]
-  return f'{name}({", ".join(words)})' if words else name
+  return function.__qualname__.partition('.<locals>')[0]
 
 
 def _print_examples(task: Any, split: str, most: int) -> None:
