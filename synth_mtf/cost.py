@@ -22,7 +22,7 @@ _POSITIONS = {'length', 'memory_length'}
 class Cost:
   """What a model costs on a mesh."""
 
-  parameters: int  # all weights
+  parameters: int  # all weights, also those that keep their values (Fix)
   trained: int  # trainable weights
   tables: int  # weights indexed by position
   # For a forward pass over one pair of sequences; a multiply-add counts as two.
@@ -32,11 +32,6 @@ class Cost:
   table_bytes: int  # the tables' share of state_bytes
   # Per core: the largest tensor with a key dimension (logits, weights).
   attention_bytes: int
-
-  @property
-  def kept(self) -> int:
-    """Weights that keep their initial values (Fix)."""
-    return self.parameters - self.trained
 
 
 def cost(

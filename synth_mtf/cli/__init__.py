@@ -2,8 +2,8 @@
 
 A subcommand is a module in this package with `add_arguments(parser)` and
 `run(args)`, which returns the exit status; `args.words` is the whole command
-line. It imports TensorFlow, and modules that need it, inside `run`, and calls
-`run.process.load_plugin()` before it uses our gin names. `PARSER_OPTIONS`, if
+line. It imports TensorFlow, and modules that need it, inside `run`. Before that,
+the plugin is loaded, unless the subcommand does so itself. `PARSER_OPTIONS`, if
 defined, are passed to its `argparse.ArgumentParser`.
 """
 
@@ -19,8 +19,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, Optional
 
 from synth_mtf import __version__
+from synth_mtf.cli import data
 from synth_mtf.errors import RunFailed, UserError, nearest
-from synth_mtf.run import output
+from synth_mtf.run import output, process
 
 COMMANDS = {
   'demo': 'pretrain, finetune and evaluate each variant; print one table',
@@ -39,6 +40,8 @@ COMMANDS = {
   'replay': 'the commands that make a run again, and what differs here',
   'doctor': 'versions, devices, vocabulary and data, and how to fix each fault',
 }
+# They show or check how the plugin is loaded, or restart their process before.
+_LOADING = ('demo', 'transformer', 'cluster', 'doctor')
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -70,9 +73,12 @@ def _run(words: Sequence[str]) -> int:
       if word.encode(errors='replace').decode() != word:
         raise UserError(f'{word!r} is not UTF-8; rename the file')
     args = whole.parse_args(words, argparse.Namespace(words=words))
-    if not args.run:
+    if not args.command:
       whole.print_help(sys.stderr)
       return 2
+    if args.command not in _LOADING:
+      data.use(args)
+      process.load_quietly()
     return args.run(args)
   except (UserError, RunFailed) as error:
     print(f'synth-mtf: error: {error}', file=sys.stderr)
@@ -83,7 +89,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-  """Returns the command-line parser; `args.run` runs the parsed subcommand."""
+  """Returns the command-line parser; `args.run` runs `args.command`."""
   whole = _Parser(
     prog='synth-mtf',
     description='Synthesizer (arXiv 2005.00743) in Mesh-TensorFlow T5.',
@@ -92,8 +98,7 @@ def parser() -> argparse.ArgumentParser:
   whole.add_argument(
     '--version', action='version', version=f'synth-mtf {__version__}'
   )
-  whole.set_defaults(run=None)
-  subparsers = whole.add_subparsers(metavar='command')
+  subparsers = whole.add_subparsers(metavar='command', dest='command')
   for name, summary in COMMANDS.items():
     command = importlib.import_module(f'synth_mtf.cli.{name}')
     options = getattr(command, 'PARSER_OPTIONS', {})

@@ -10,7 +10,7 @@ from typing import Any
 from synth_mtf import atomic
 from synth_mtf.cli import arguments, data
 from synth_mtf.errors import UserError
-from synth_mtf.run import output, process
+from synth_mtf.run import output
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,8 +54,6 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Writes the file."""
-  data.use(args)
-  process.load_quietly()
   with output.kept():
     from synth_mtf.attention import file, runs
 

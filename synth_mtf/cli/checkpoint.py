@@ -7,7 +7,6 @@ from typing import Optional
 
 from synth_mtf.cli import arguments
 from synth_mtf.errors import UserError
-from synth_mtf.run import process
 
 _PATH = 'a checkpoint (<folder>/model.ckpt-1000), or a folder for its latest'
 
@@ -84,7 +83,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs an action."""
-  process.load_quietly()
   args.action(args)
   return 0
 

@@ -1,13 +1,10 @@
 """`synth-mtf cost`: parameters, FLOPs and bytes of each variant."""
 
 import argparse
-import dataclasses
-import json
 
 from synth_mtf.cli import arguments
 from synth_mtf.paths import gin_names
 from synth_mtf.results import printing
-from synth_mtf.run import process
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     '--variants',
     type=variants,
+    default=','.join(x for x in gin_names('variants') if 'original' not in x),
     help='files of gin/variants, separated by commas; a + joins those of one '
     'model (random+cross_dense); default: all of ours',
   )
@@ -29,9 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     default=1,
     help='cores that share one copy of the model',
   )
-  add('--vocab_size', type=int, default=32128)
   add('--gin_param', action='append', default=[], help='further bindings')
-  add('--json', action='store_true')
   add(
     '--paper',
     action='store_true',
@@ -41,15 +37,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-  """Prints a table, or JSON."""
-  process.load_quietly()
-  if args.paper:
-    _print_paper()
-    return 0
+  """Prints a table, or the published counts beside our own."""
   from synth_mtf.cost import cost_of_files
+  from synth_mtf.results import paper
 
-  names = ','.join(x for x in gin_names('variants') if 'original_' not in x)
-  variants = (args.variants or names).split(',')
+  if args.paper:
+    for table in paper.TABLES:
+      if 'costs' in table:
+        print(paper.costs(table['title']), end='\n\n')
+    return 0
   costs = {
     variant: cost_of_files(
       [
@@ -63,15 +59,10 @@ def run(args: argparse.Namespace) -> int:
         f'decoder/Unitransformer.max_length = {args.targets}',
         *args.gin_param,
       ],
-      args.vocab_size,
-      f'model:{args.model_parallelism}',
+      mesh_shape=f'model:{args.model_parallelism}',
     )
-    for variant in variants
+    for variant in args.variants.split(',')
   }
-  if args.json:
-    plain = {name: dataclasses.asdict(cost) for name, cost in costs.items()}
-    print(json.dumps(plain, indent=2))
-    return 0
   print(
     f'{args.size}, {args.inputs} inputs and {args.targets} targets, '
     f'{args.model_parallelism} cores for one copy; bytes per core'
@@ -81,7 +72,10 @@ def run(args: argparse.Namespace) -> int:
   rows = [
     [
       variant,
-      *(f'{n / 1e6:.1f} M' for n in (c.trained, c.kept, c.tables)),
+      *(
+        f'{n / 1e6:.1f} M'
+        for n in (c.trained, c.parameters - c.trained, c.tables)
+      ),
       f'{c.flops / 1e9:.1f} GFLOP',
       *(f'{n / 1e9:.2f} GB' for n in (c.state_bytes, c.table_bytes)),
       f'{c.attention_bytes / 1e6:.0f} MB',
@@ -90,12 +84,3 @@ def run(args: argparse.Namespace) -> int:
   ]
   print(printing.plain(heads, rows, 'lrrrrrrr'))
   return 0
-
-
-def _print_paper() -> None:
-  """Prints the published counts beside our own."""
-  from synth_mtf.results import paper
-
-  for table in paper.TABLES:
-    if 'costs' in table:
-      print(paper.costs(table['title']), end='\n\n')

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from synth_mtf import atomic
-from synth_mtf.cli import arguments, attention, data
+from synth_mtf.cli import arguments, attention
 from synth_mtf.errors import UserError
-from synth_mtf.run import process
 
 _OF_RUNS = ('curves', 'scores', 'alpha')
 _OF_ATTENTION = ('histograms', 'heads', 'heat_maps')
@@ -52,8 +51,6 @@ def numbers(text: str) -> list[int]:
 
 def run(args: argparse.Namespace) -> int:
   """Draws the figures, and prints the paths of their files."""
-  data.use(args)
-  process.load_quietly()
   from synth_mtf.attention import file
   from synth_mtf.results import runs, style
 

@@ -2,14 +2,13 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from synth_mtf import atomic
-from synth_mtf.cli import arguments, attention, data
+from synth_mtf.cli import arguments, attention
 from synth_mtf.errors import UserError
 from synth_mtf.results.layouts import LAYOUTS
-from synth_mtf.run import output, process
+from synth_mtf.run import output
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Writes the page."""
-  data.use(args)
-  process.load_quietly()
   with output.kept():
     from synth_mtf.results import runs
 
@@ -52,25 +49,16 @@ def run(args: argparse.Namespace) -> int:
     from synth_mtf.attention import file
     from synth_mtf.report import page
   atomic.check_replaceable(args.out, page.GENERATOR)
-  attentions, missing = [file.read(path) for path in args.attention], []
+  attentions: list[Any] = [file.read(path) for path in args.attention]
+  missing: list[str] = []
   if not attentions:
-    attentions, missing = _look(args, found)
+    first_seeds = [same[0] for same in runs.by_model(found).values()]
+    attentions, missing = attention.look_at_each(args, first_seeds, ['last'])
+  if not attentions and attention.names_text(args):
+    raise UserError('\n'.join(missing))
   command = ['synth-mtf', 'report', *args.words[1:]]
   page.write(args.out, found, attentions, args.layout, command, missing)
   for line in missing:
     print(line, file=sys.stderr)
   print(f'{len(found)} run{"s" * (len(found) > 1)}: {args.out}')
   return 0
-
-
-def _look(
-  args: argparse.Namespace, found: Sequence[Any]
-) -> tuple[Sequence[Any], Sequence[str]]:
-  """Returns the attention of models, and why any model has none."""
-  from synth_mtf.results.runs import by_model
-
-  first_seeds = [same[0] for same in by_model(found).values()]
-  attentions, missing = attention.look_at_each(args, first_seeds, ['last'])
-  if attention.names_text(args) and not attentions:
-    raise UserError('\n'.join(missing))
-  return attentions, missing

@@ -6,7 +6,6 @@ from synth_mtf import paths
 from synth_mtf.cli import arguments
 from synth_mtf.errors import UserError
 from synth_mtf.results import layouts, printing
-from synth_mtf.run import process
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Prints the table."""
-  process.load_quietly()
   from synth_mtf.results import runs, tables, views
 
   table = tables.make(runs.read(*args.runs), args.layout, args.checkpoint)

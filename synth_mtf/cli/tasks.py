@@ -15,7 +15,6 @@ from typing import Any
 from synth_mtf.cli import data
 from synth_mtf.errors import UserError
 from synth_mtf.results import printing
-from synth_mtf.run import process
 
 _EXAMPLES = 2
 _LENGTH = 512  # tokens of a feature, T5's default
@@ -46,12 +45,10 @@ def run(args: argparse.Namespace) -> int:
   Returns:
     1 if files are missing or rows are malformed, else 0.
   """
-  data.use(args)
   # T5's default vocabulary would be downloaded.
   os.environ['SYNTH_MTF_VOCABULARY'] = (
     os.environ.get('SYNTH_MTF_VOCABULARY') or 'bytes'
   )
-  process.load_quietly()
   import seqio
   import tensorflow as tf
 

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from synth_mtf import atomic
-from synth_mtf.cli import data
 from synth_mtf.errors import UserError
-from synth_mtf.run import process
 
 # Other tasks may read the same files.
 _CORPUS_TASK = 'synth_text_span_corruption'
@@ -43,9 +41,6 @@ def run(args: argparse.Namespace) -> int:
   """Trains the vocabulary and reports its size."""
   if args.out.suffix != '.model':
     raise UserError(f'--out {args.out}; expected a name that ends in .model')
-  data.use(args)
-  process.load_quietly()
-
   from synth_mtf.tasks import vocabulary
 
   sources = list(_sources())
