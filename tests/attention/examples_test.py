@@ -116,15 +116,15 @@ def test_a_file(tmp_path):
 @pytest.mark.parametrize(
   'content, message',
   [
-    (b'', 'is empty; expected one example per line'),
-    (b' \n\n', 'is empty; expected one example per line'),
+    (b'', 'is missing or empty; expected one example per line'),
+    (b' \n\n', 'is missing or empty; expected one example per line'),
     (b'a\tb\tc\n', 'texts:1: 3 columns; expected an input, or an input, a'),
     (b'a\tb\tc\nd\n', 'texts:1: 3 columns'),
     (b'a\tb\nc\n', 'texts:2: 1 columns'),
     (b'\na\n\nb\tc\n', 'texts:4: 2 columns'),  # as an editor counts
     (b'a\t \n', 'a text is empty'),
-    (b'ab\xff', 'texts cannot be read; expected a UTF-8 text file.*position 2'),
-    (None, 'texts cannot be read; expected'),
+    (b'ab\xff', 'texts cannot be read: .*position 2'),
+    (None, 'texts is missing or empty'),
   ],
 )
 def test_a_file_that_does_not_fit(tmp_path, content, message):

@@ -1,6 +1,5 @@
 """`synth-mtf cost`: a row for each variant."""
 
-import json
 import pathlib
 
 import pytest
@@ -9,33 +8,41 @@ from synth_mtf import cost
 from synth_mtf.paths import gin_path
 from tests.cli.command import run
 
+COUNTS = cost.Cost(*range(7))
+SIDES = (('en', 16), ('de', 8))
 WORDS = ('cost', '--size=tiny', '--inputs=16', '--targets=8')
-CROSS = 2 * 4 * 8 * 16
-RANDOM = 2 * 4 * (16 * 16 + 8 * 8)
 
 
 @pytest.mark.parametrize(
-  'words, tables',
+  ('words', 'bindings', 'variants'),
   [
-    (['--variants=random'], {'random': RANDOM}),
-    (
-      [
-        '--variants=random',
-        '--gin_param=encoder/Unitransformer.max_length = 32',
-      ],
-      {'random': 2 * 4 * (32 * 32 + 8 * 8)},
-    ),
+    (['--variants=random'], [], ['random']),
     (
       ['--variants=cross_random,random+cross_random'],
-      {'cross_random': CROSS, 'random+cross_random': CROSS + RANDOM},
+      [],
+      ['cross_random', 'random+cross_random'],
     ),
+    (['--variants=random', '--gin_param=d_ff = 8'], ['d_ff = 8'], ['random']),
   ],
 )
-def test_json(words, tables):
-  status, out, _ = run(*WORDS, *words, '--json')
+def test_what_is_counted(monkeypatch, words, bindings, variants):
+  counted = []
+  monkeypatch.setattr(
+    cost, 'cost_of_files', lambda *args, **_: counted.append(args) or COUNTS
+  )
+  status, out, _ = run(*WORDS, *words)
   assert status == 0
-  found = {name: cost['tables'] for name, cost in json.loads(out).items()}
-  assert found == tables
+  assert [line.split()[0] for line in out.splitlines()[2:]] == variants
+  lengths = {'inputs': 16, 'targets': 8}
+  own = [f'{s}coder/Unitransformer.max_length = {n}' for s, n in SIDES]
+  assert counted == [
+    (
+      ['sizes/tiny.gin', *(f'variants/{v}.gin' for v in name.split('+'))],
+      lengths,
+      [*own, *bindings],
+    )
+    for name in variants
+  ]
 
 
 def test_a_table():
@@ -48,10 +55,11 @@ def test_a_table():
 
 
 def test_by_default_all_variants_are_counted_but_the_originals(monkeypatch):
-  monkeypatch.setattr(cost, 'cost_of_files', lambda *_: cost.Cost(*range(7)))
+  monkeypatch.setattr(cost, 'cost_of_files', lambda *_, **__: COUNTS)
   files = pathlib.Path(gin_path(), 'variants').glob('*.gin')
   names = sorted(p.stem for p in files if 'original' not in p.stem)
-  assert list(json.loads(run('cost', '--json')[1])) == names
+  lines = run('cost')[1].splitlines()[2:]
+  assert [line.split()[0] for line in lines] == names
 
 
 def test_an_unknown_size():

@@ -51,6 +51,7 @@ def test_help_of_transformer_lists_the_flags_of_t5_and_ours():
     (['cost', '--siz=tiny'], "arguments: --siz=tiny; did you mean '--size'?\n"),
     (['demo', '--nothing'], 'unrecognized arguments: --nothing\n'),
     (['table', '.', '--layout=glu'], "did you mean 'glue'?\n"),
+    (['plot', '.', '--text=a', '--task=b'], '--task: not allowed with'),
   ],
 )
 def test_words_are_not_guessed(words, message, capsys):

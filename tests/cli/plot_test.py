@@ -98,5 +98,5 @@ def test_a_run_whose_model_is_unknown(plot, folder):
   os.remove('bare/operative_config.gin')
   status, out, _ = plot('bare --text=a --out made')
   assert status == 0
-  assert 'no attention of bare: ' in out
+  assert 'No attention of bare, bare: ' in out
   assert 'curves.png' in os.listdir('made')

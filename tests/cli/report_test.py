@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from synth_mtf.attention import file
+from synth_mtf.attention import examples, file
 from synth_mtf.report import page
 from tests.cli import t5_main
 from tests.cli.command import run
@@ -51,6 +51,10 @@ def here(tmp_path, monkeypatch, made_data):
   return folder
 
 
+DEFAULTS = {
+  side: list(examples.DEFAULTS[feature])
+  for side, feature in examples.FEATURES.items()
+}
 ENCODED = {'encoder': ['The red boat.']}
 PAIRS = {'encoder': ['The red boat.', 'Ä'], 'decoder': ['yes', 'no']}
 
@@ -58,6 +62,7 @@ PAIRS = {'encoder': ['The red boat.', 'Ä'], 'decoder': ['yes', 'no']}
 @pytest.mark.parametrize(
   'words, step, texts',
   [
+    ([], 2, DEFAULTS),
     (['--text=The red boat.', '--step=initial'], 0, ENCODED),
     (['--input=texts.txt', '--step=2'], 2, PAIRS),
     (
@@ -141,15 +146,12 @@ def test_a_run_without_configuration_is_reported(runs, here, tmp_path):
 @pytest.mark.parametrize(
   'words, message',
   [
-    ('attention {}', 'name the text to look at'),
-    ('attention {} --text=a --task=b', 'in one way'),
-    ('attention {} --text=a --examples=0', 'at least one of its --examples'),
     ('attention {} --text=a --step=7', 'no checkpoint .*-7; .*model.ckpt-2'),
     ('attention {} --text=a --step=first', 'no checkpoint .*ckpt-first'),
     ('attention {} --text=a --out=gone/x.npz', 'expected a file'),
     ('attention {} --text=a --out=.', 'expected a file'),
     ('attention {} --task=synth_glue_cola', 'did you mean'),
-    ('attention {} --input=gone.txt', 'gone.txt cannot be read'),
+    ('attention {} --input=gone.txt', 'gone.txt is missing or empty'),
     ('attention {} --text=a --vocabulary=gone.model', 'cannot be read as'),
     ('attention {}/../broken --text=a', 'damaged'),
     ('report no_such', 'no_such does not exist; expected a model folder'),
@@ -176,11 +178,11 @@ def test_nothing_else_is_replaced(runs, here):
   """By a command that is refused, or by a page."""
   for words in (
     ('attention', runs[0], '--text=a', '--step=9', '--out=mine'),
-    ('report', runs[0], '--no_attention', '--out=mine'),
+    ('report', runs[0], '--out=mine'),
   ):
     (here / 'mine').write_bytes(b'\xff<p>Mine</p>')
     assert run(*words)[0] == 2
     assert (here / 'mine').read_bytes() == b'\xff<p>Mine</p>'
   for _ in range(2):
-    assert run('report', runs[0], '--no_attention')[0] == 0
+    assert run('report', runs[0])[0] == 0
   assert page.GENERATOR in (here / 'report.html').read_text()
