@@ -13,7 +13,7 @@ from t5.models import mesh_transformer
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
-from synth_mtf.host import errors, foreign
+from synth_mtf.host import foreign
 
 Texts = Mapping[str, Sequence[str]]
 Ids = Sequence[Sequence[int]]
@@ -64,8 +64,7 @@ def vocabulary() -> Mapping[str, seqio.Vocabulary]:
   """Returns the vocabularies of the encoder and decoder that gin configures."""
   found = gin.get_bindings(utils.run).get('vocabulary')
   if found is None:  # bound by T5's main, so not in operative configs
-    with errors.explained():
-      found = mesh_transformer.get_vocabulary()
+    found = mesh_transformer.get_vocabulary()
   return {
     'encoder': utils.inputs_vocabulary(found),
     'decoder': utils.targets_vocabulary(found),

@@ -2,9 +2,9 @@
 
 A subcommand is a module in this package with `add_arguments(parser)` and
 `run(args)`, which returns the exit status; `args.words` is the whole command
-line. It imports TensorFlow, and modules that need it, inside `run`. Before that,
-the plugin is loaded, unless the subcommand does so itself. `PARSER_OPTIONS`, if
-defined, are passed to its `argparse.ArgumentParser`.
+line. It imports TensorFlow, and modules that need it, inside `run`; before it
+runs, the plugin is loaded, unless the subcommand is one of `_LOADING`.
+`PARSER_OPTIONS`, if defined, are passed to its `argparse.ArgumentParser`.
 """
 
 import argparse

@@ -57,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
   atomic.check_writable(args.out, '--out')
   files = [name for name in args.runs if name.endswith('.npz')]
   found = runs.read(*(name for name in args.runs if name not in files))
-  attentions, missing = list(map(file.read, files)), []
+  attentions: list[Any] = list(map(file.read, files))
+  missing: list[str] = []
   if attention.names_text(args):
     seen, missing = attention.look_at_each(args, found, args.steps)
     attentions += seen

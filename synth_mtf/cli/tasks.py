@@ -6,6 +6,7 @@ those of the released files. Nothing is downloaded, nor is Apache Beam needed.
 
 import argparse
 import collections
+import inspect
 import itertools
 import math
 import os
@@ -201,9 +202,13 @@ def _print_task(task: Any, data_dir: str) -> list[str]:
 
 
 def _metric(function: Any) -> str:
-  """Returns the name of a metric, or of the function that made it."""
+  """Returns the name of a metric, and the names in its closure."""
   function = getattr(function, 'func', function)
-  return function.__qualname__.partition('.<locals>')[0]
+  name = function.__qualname__.partition('.<locals>')[0]
+  values = inspect.getclosurevars(function).nonlocals.values()
+  names = [getattr(value, '__name__', value) for value in values]
+  words = [one for one in names if isinstance(one, str) and one.isidentifier()]
+  return f'{name}({", ".join(words)})' if words else name
 
 
 def _print_examples(task: Any, split: str, most: int) -> None:

@@ -1,6 +1,7 @@
 """`synth-mtf cost`: a row for each variant."""
 
 import pathlib
+from unittest import mock
 
 import pytest
 
@@ -26,16 +27,14 @@ WORDS = ('cost', '--size=tiny', '--inputs=16', '--targets=8')
   ],
 )
 def test_what_is_counted(monkeypatch, words, bindings, variants):
-  counted = []
-  monkeypatch.setattr(
-    cost, 'cost_of_files', lambda *args, **_: counted.append(args) or COUNTS
-  )
+  count = mock.Mock(return_value=COUNTS)
+  monkeypatch.setattr(cost, 'cost_of_files', count)
   status, out, _ = run(*WORDS, *words)
   assert status == 0
   assert [line.split()[0] for line in out.splitlines()[2:]] == variants
   lengths = {'inputs': 16, 'targets': 8}
   own = [f'{s}coder/Unitransformer.max_length = {n}' for s, n in SIDES]
-  assert counted == [
+  assert [call.args for call in count.call_args_list] == [
     (
       ['sizes/tiny.gin', *(f'variants/{v}.gin' for v in name.split('+'))],
       lengths,

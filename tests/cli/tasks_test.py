@@ -85,7 +85,7 @@ def test_lists_the_rows_that_it_leaves_out(data_dir):
 def test_a_task_with_two_examples(data_dir):
   status, report = show('synth_glue_cola_v002', f'--data_dir={data_dir}')
   assert status == 0
-  assert 'metrics  sklearn_metrics_wrapper\n' in report
+  assert 'metrics  sklearn_metrics_wrapper(matthews_corrcoef)' in report
   found = _line(report, 'synth_glue_cola_v002')
   assert found[1:6] == ['train', '30', '8,521', 'missing', '0']
   assert found[-1] == 'glue/CoLA/train.tsv'
