@@ -134,11 +134,8 @@ def _convert(args: argparse.Namespace) -> None:
 
   checkpoint = files.Checkpoint(args.path)
   checkpoint.verify()
-  folder = os.path.dirname(checkpoint.path)
-  beside = os.path.join(folder, 'operative_config.gin')
-  text = foreign.read(beside)
-  _configure(text, beside, args.source_gin_file, '--source_gin_file')
-  known = args.source_gin_file or text
+  file = os.path.join(os.path.dirname(checkpoint.path), 'operative_config.gin')
+  known = _configure(foreign.read(file), file, args.source_gin_file)
   with foreign.bounded():
     packed = data_is_packed()
     source = model.build(checkpoint.vocab_size) if known else None
@@ -184,24 +181,13 @@ def _import(args: argparse.Namespace) -> None:
   print(f'wrote {export.load(args.path, args.folder)}')
 
 
-def _require(text: Optional[str], file: str, args: argparse.Namespace) -> None:
-  """Configures a model, whose gin files must be known."""
-  if not text and not args.gin_file:
-    raise UserError(
-      f'{file} does not describe the model: give its gin files, such as '
-      '--gin_file=sizes/small.gin --gin_file=variants/random.gin'
-    )
-  _configure(text, file, args.gin_file, '--gin_file', args.gin_param)
-
-
 def _configure(
   text: Optional[str],
   file: str,
   gin_file: Optional[Sequence[str]],
-  option: str,
   bindings: Sequence[str] = (),
-) -> None:
-  """Loads the user's gin files, or else those of a run, as data."""
+) -> bool:
+  """Loads the user's gin files, or else those of a run, as data, if known."""
   from synth_mtf.host import foreign, gin_files
 
   if gin_file:
@@ -210,5 +196,15 @@ def _configure(
     for line in foreign.parse(text, file):
       print(
         f'{file}: skipped `{line}`, which may run arbitrary code. If you '
-        f'trust it, give {option}={file}'
+        'trust it, give the file as --gin_file (of convert: --source_gin_file)'
       )
+  return bool(gin_file or text)
+
+
+def _require(text: Optional[str], file: str, args: argparse.Namespace) -> None:
+  """Configures a model, whose gin files must be known."""
+  if not _configure(text, file, args.gin_file, args.gin_param):
+    raise UserError(
+      f'{file} does not describe the model: give its gin files, such as '
+      '--gin_file=sizes/small.gin --gin_file=variants/random.gin'
+    )
