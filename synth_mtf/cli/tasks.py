@@ -131,14 +131,8 @@ def _print_rates(mixture: Any) -> list[tuple[Any, Any]]:
     for task in sorted(mixture.tasks, key=lambda task: task.name)
     for split in inspection.splits_of(task, ['train'])
   }
-  rates = _rates(
-    mixture,
-    {
-      task.name: math.nan if split.rows is None else split.rows
-      for task, split in found.items()
-    },
-  )
-  total = sum(rates.values()) or 1
+  rates = _rates(mixture, {task.name: s.rows for task, s in found.items()})
+  total = sum(rates[task.name] for task in found) or 1
   rows = [
     [
       f'  {task.name}',
@@ -156,7 +150,7 @@ def _print_rates(mixture: Any) -> list[tuple[Any, Any]]:
   return [(task, found[task]) for task in there]
 
 
-def _rates(mixture: Any, rows: Mapping[str, float]) -> dict[str, float]:
+def _rates(mixture: Any, rows: Mapping[str, Any]) -> dict[str, float]:
   """Returns the rates in a mixture of tasks with the given numbers of rows.
 
   A part that is a mixture shares out its rate.
@@ -175,10 +169,11 @@ def _rates(mixture: Any, rows: Mapping[str, float]) -> dict[str, float]:
         rates[task] += rate * share / total
       continue
     if callable(rate):
+      count = rows.get(name, 0)
       source = seqio.FunctionDataSource(
         lambda split, shuffle_files: None,
         splits=['train'],
-        num_input_examples={'train': rows.get(name, 0)},
+        num_input_examples={'train': math.nan if count is None else count},
       )
       rate = rate(part.replace(source=source))
     rates[name] += rate

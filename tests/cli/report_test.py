@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from synth_mtf.attention import examples, file
+from synth_mtf.attention import file
 from synth_mtf.report import page
 from tests.cli import t5_main
 from tests.cli.command import run
@@ -51,10 +51,6 @@ def here(tmp_path, monkeypatch, made_data):
   return folder
 
 
-DEFAULTS = {
-  side: list(examples.DEFAULTS[feature])
-  for side, feature in examples.FEATURES.items()
-}
 ENCODED = {'encoder': ['The red boat.']}
 PAIRS = {'encoder': ['The red boat.', 'Ä'], 'decoder': ['yes', 'no']}
 
@@ -62,7 +58,6 @@ PAIRS = {'encoder': ['The red boat.', 'Ä'], 'decoder': ['yes', 'no']}
 @pytest.mark.parametrize(
   'words, step, texts',
   [
-    ([], 2, DEFAULTS),
     (['--text=The red boat.', '--step=initial'], 0, ENCODED),
     (['--input=texts.txt', '--step=2'], 2, PAIRS),
     (
@@ -146,6 +141,7 @@ def test_a_run_without_configuration_is_reported(runs, here, tmp_path):
 @pytest.mark.parametrize(
   'words, message',
   [
+    ('attention {}', 'a text of the encoder has .* shorten it'),
     ('attention {} --text=a --step=7', 'no checkpoint .*-7; .*model.ckpt-2'),
     ('attention {} --text=a --step=first', 'no checkpoint .*ckpt-first'),
     ('attention {} --text=a --out=gone/x.npz', 'expected a file'),
