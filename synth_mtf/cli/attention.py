@@ -77,7 +77,8 @@ def look_at_each(
   args: argparse.Namespace, found: Sequence[Any], steps: Sequence[str]
 ) -> tuple[list[Any], list[str]]:
   """Returns the attention of runs at some steps, and why any run has none."""
-  from synth_mtf.attention import runs
+  with output.kept():
+    from synth_mtf.attention import runs
 
   attentions, missing = [], []
   for run in found:
