@@ -45,9 +45,14 @@ _VERBOSITY = logging.get_verbosity()  # some commands log errors only
 
 
 def pytest_configure():
-  """Gives the tests and their processes a temporary folder, removed at exit."""
+  """Gives the tests and their processes a temporary folder, removed at exit.
+
+  Their processes run this checkout, whatever is installed or on PYTHONPATH.
+  """
   if 'PYTEST_XDIST_WORKER' in os.environ:
     return  # it uses the folder of the process that started it
+  paths = [str(CHECKOUT), os.environ.get('PYTHONPATH')]
+  os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, paths))
   os.environ.setdefault('PYTEST_DEBUG_TEMPROOT', tempfile.gettempdir())
   folder = tempfile.mkdtemp(prefix='synth-mtf-tests-')
   os.environ['TMPDIR'] = tempfile.tempdir = folder
