@@ -71,6 +71,17 @@ def record(vocabulary: Any, model_dir: str) -> None:
   atomic.write(os.path.join(model_dir, ORIGINS), text)
 
 
+def command(made: Origin) -> str:
+  """Returns the command of an origin for a shell, from any folder."""
+  words = shlex.split(made['command'])
+  is_ours = os.path.basename(words[0]) in ('synth-mtf', '__main__.py')
+  words[0] = 'synth-mtf' if is_ours else 't5_mesh_transformer'
+  given = made['environment']  # of somebody else: may hold LD_PRELOAD
+  variables = [f'{name}={given[name]}' for name in ENVIRONMENT if name in given]
+  line = shlex.join(['env', *variables, *words])
+  return f'cd {shlex.quote(made["folder"])} && {line}'
+
+
 def differences(made: Origin) -> Iterator[str]:
   """Yields what differs between an origin and this process."""
   vocabulary, now = made.get('vocabulary'), here(None)
@@ -110,14 +121,10 @@ def data_differences(run: Run) -> Iterator[str]:
 
 
 def _versions() -> dict[str, str]:
-  installed = {
-    package.metadata['Name']: package.version
-    for package in importlib.metadata.distributions()
-  }
   found = {
     'python': platform.python_version(),
     'synth-mtf': synth_mtf.__version__,
-    **{name: installed[name] for name in _PACKAGES if name in installed},
+    **{name: importlib.metadata.version(name) for name in _PACKAGES},
   }
   root = pathlib.Path(synth_mtf.__file__).parents[1]
   if (root / '.git').exists() and shutil.which('git'):

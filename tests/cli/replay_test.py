@@ -61,16 +61,15 @@ def scores(folder):
 
 @pytest.mark.slow  # trains
 def test_the_commands_make_the_run_again(trained, tmp_path):
-  again = tmp_path / 'once more'
-  status, script, _ = command.run('replay', trained, f'--out={again}')
+  again = tmp_path / 'again'
+  status, script, _ = command.run('replay', trained)
   assert status == 0
-  # Nothing differs, unless the checkout is edited meanwhile.
-  lines = [x for x in script.splitlines() if not x.startswith('# commit: ')]
-  assert [line[:2] for line in lines] == ['# ', 'cd', 'en', 'en']
+  # Nothing differs: the only comment is the title.
+  assert [line[:2] for line in script.splitlines()] == ['# ', 'cd', 'cd']
   path = f'{pathlib.Path(COMMAND).parent}:{os.environ["PATH"]}'
   subprocess.run(
     ['sh', '-e'],
-    input=script,
+    input=script.replace(shlex.quote(str(trained)), str(again)),
     text=True,
     check=True,
     env={**os.environ, 'PATH': path},
@@ -83,6 +82,7 @@ def test_says_what_differs_and_prints_nothing_that_runs(trained):
   path = trained / records.ORIGINS
   (origin,) = json.loads(path.read_text())
   origin['versions']['tensorflow'] = '1.0\nrm everything'
+  origin['versions']['commit'] = '0'
   origin['vocabulary']['inputs']['sha256'] = '0'
   origin['machine'] = None
   origin['environment'] = {'PYTHONHASHSEED': '0', 'LD_PRELOAD': 'evil.so'}
@@ -94,16 +94,19 @@ def test_says_what_differs_and_prints_nothing_that_runs(trained):
   status, script, _ = command.run('replay', trained)
   assert status == 0
   comments = [x[2:] for x in script.splitlines() if x.startswith('#')]
-  ours = [x for x in comments if ' there, ' in x and x[:7] != 'commit:']
+  ours = [x for x in comments if ' there, ' in x]
   assert [x.partition(':')[0] for x in ours] == [
     'machine',
     'tensorflow',
+    'commit',
     'vocabulary of inputs',
     'data of synth_glue_rte_v002, validation',
   ]
   commands = [x for x in script.splitlines() if not x.startswith('#')]
-  first = shlex.split(commands[1])
-  assert first == [
+  assert shlex.split(commands[0]) == [
+    'cd',
+    os.getcwd(),
+    '&&',
     'env',
     'PYTHONHASHSEED=0',
     't5_mesh_transformer',
