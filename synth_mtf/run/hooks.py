@@ -30,26 +30,15 @@ def fed_step() -> tf.Tensor:
   return tf.get_collection(_STEP)[0]
 
 
-class CountingHook(tf_estimator.SessionRunHook):
-  """Counts completed steps in `step`.
+class TrainingHook(tf_estimator.SessionRunHook):
+  """Shows step, loss and speed; stops on a signal, NaN or infinity.
 
-  Fetching the graph's own count would race with its increment.
+  Attributes:
+    step: the number of completed steps. Fetching the graph's own count would
+      race with its increment.
   """
 
   step: int
-
-  def begin(self) -> None:
-    self._counted = tf.train.get_or_create_global_step()
-
-  def after_create_session(self, session: tf.Session, _coord: Any) -> None:
-    self.step = int(session.run(self._counted))
-
-  def after_run(self, _run_context: Any, _run_values: Any) -> None:
-    self.step += 1
-
-
-class TrainingHook(CountingHook):
-  """Shows step, loss and speed; stops on a signal, NaN or infinity."""
 
   def __init__(
     self,
@@ -66,13 +55,13 @@ class TrainingHook(CountingHook):
     self._last = collections.deque[float](maxlen=_LAST_STEPS)
 
   def begin(self) -> None:
-    super().begin()
+    self._counted = tf.train.get_or_create_global_step()
     # The estimator has added the loss to this collection.
     self._loss = tf.get_collection(tf.GraphKeys.LOSSES)[-1]
     self._fed = tf.get_collection(_STEP)
 
-  def after_create_session(self, session: tf.Session, coord: Any) -> None:
-    super().after_create_session(session, coord)
+  def after_create_session(self, session: tf.Session, _coord: Any) -> None:
+    self.step = int(session.run(self._counted))
     self._first_step = self.step + 1
 
   def before_run(self, _run_context: Any) -> tf_estimator.SessionRunArgs:
@@ -80,7 +69,7 @@ class TrainingHook(CountingHook):
     return tf_estimator.SessionRunArgs(self._loss, feed)
 
   def after_run(self, run_context: Any, run_values: Any) -> None:
-    super().after_run(run_context, run_values)
+    self.step += 1
     loss = float(run_values.results)
     if not math.isfinite(loss):
       raise not_finite(
@@ -188,59 +177,39 @@ class Saver(tf.train.CheckpointSaverHook):
 
   seconds = 60.0
 
-  def __init__(
-    self, checkpoint_dir: str, save_steps: int, listeners: Any, **more: Any
-  ) -> None:
+  def __init__(self, checkpoint_dir: str, listeners: Any, **more: Any) -> None:
     super().__init__(
       checkpoint_dir,
-      save_steps=save_steps,
       listeners=[*listeners, FiniteWeights(checkpoint_dir)],
       save_graph_def=False,
       **more,
     )
-    self._save_steps = save_steps
-    self._passing: Optional[str] = None  # the last one saved by time
+    self._set_steps_per_run(1)
+    self._passing = ''  # the last one saved by time
 
   def after_create_session(self, session: tf.Session, _coord: Any) -> None:
     """Saves the step at which this process starts, as the host does."""
     step = session.run(self._global_step_tensor)
-    # A resumed run saves at the same steps as an uninterrupted one.
-    written = folder.written(self._checkpoint_dir)
-    self._first_step = min([step, *map(folder.step_of, written)])
-    self._last_step = step
     self._save(session, step)
+    self._timer.update_last_triggered_step(step)
 
   def after_run(self, run_context: Any, run_values: Any) -> None:
-    # The fetched number may be that of the previous step.
-    if self._is_due(run_values.results + 1):
+    super().after_run(run_context, run_values)  # saves what is due by steps
+    if time.monotonic() >= self._due:
       step = run_context.session.run(self._global_step_tensor)
-      if self._is_due(step) and self._save(run_context.session, step):
-        run_context.request_stop()
-
-  def _is_due(self, step: int) -> bool:
-    return step != self._last_step and (
-      self._is_due_by_steps(step) or time.monotonic() >= self._due
-    )
-
-  def _is_due_by_steps(self, step: int) -> bool:
-    """Whether a save by steps has become due since the last checkpoint."""
-    every, first = self._save_steps, self._first_step
-    return (step - first) // every > (self._last_step - first) // every
+      if step != self._timer.last_triggered_step():
+        self._save(run_context.session, step)
+        self._passing = f'{self._save_path}-{step}'
 
   def _save(self, session: tf.Session, step: int) -> bool:
-    stays = step == self._last_step or self._is_due_by_steps(step)
-    passed = self._passing
-    if passed:
-      # The list written with the new checkpoint must not include it.
+    passed, self._passing = self._passing, ''
+    if passed:  # the list written with the new checkpoint must not include it
       kept = [path for path in self._saver.last_checkpoints if path != passed]
       self._saver.recover_last_checkpoints(kept)
     begun = time.monotonic()
-    self._timer.update_last_triggered_step(step)
     should_stop = super()._save(session, step)
-    now = time.monotonic()
-    self._due = now + max(self.seconds, (now - begun) / _MOST_OF_THE_TIME)
-    self._last_step = step
-    self._passing = None if stays else f'{self._save_path}-{step}'
-    if passed:
+    taken = time.monotonic() - begun
+    self._due = begun + max(self.seconds, taken / _MOST_OF_THE_TIME)
+    if passed and passed != f'{self._save_path}-{step}':
       tf.train.remove_checkpoint(passed)
     return should_stop

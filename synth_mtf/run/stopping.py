@@ -23,16 +23,12 @@ def on_signals(
 
   A signal within a second of the first does not count as the second, because
   `timeout` signals both a process and its process group. Signals that the
-  process ignores, as under `nohup`, stay ignored. Does nothing outside the main
-  thread, which alone can handle signals. Calls `say` from a thread.
+  process ignores, as under `nohup`, stay ignored. Calls `say` from a thread.
 
   Yields:
     A function that returns the signal received, or None.
   """
   came: list[int] = []
-  if threading.current_thread() is not threading.main_thread():
-    yield lambda: None
-    return
   wanted = [
     number
     for number in (signal.SIGINT, signal.SIGTERM)

@@ -133,8 +133,6 @@ class TestSaving:
     assert saved(tmp_path) == [4, 8, 9]  # the last 3
     assert not list(tmp_path.glob('*.pbtxt'))
     assert not list(tmp_path.glob('*.meta'))
-    train(tmp_path, 4, every=6)
-    assert 10 in saved(tmp_path), 'counted from the earliest'
 
   def test_by_time_each_lasts_until_the_next(self, tmp_path):
     there = train(tmp_path, 7, seconds=0)
