@@ -10,7 +10,6 @@ from typing import Any, Literal, Optional, Union
 import gin
 import mesh_tensorflow as mtf
 import seqio
-import tensorflow.compat.v1 as tf
 from absl import flags
 from mesh_tensorflow.transformer import utils
 
@@ -50,6 +49,10 @@ _PLAIN: dict[Any, Kind] = {
   bool: ('True or False', lambda v: isinstance(v, bool)),
   type(None): ('None', lambda v: v is None),
 }
+_SHARE: Kind = (
+  'a number from 0 to below 1',
+  lambda v: _is_number(v) and 0 <= v < 1,
+)
 
 
 def _one_of(*words: str) -> Kind:
@@ -180,8 +183,9 @@ def _check_values() -> None:
 
   The host accepts any value, and fails on a wrong one late: while building a
   graph, after the first evaluation, or never. The expected type is read from
-  the function's signature: a parameter's annotation, or else the type of its
-  default. For `utils.run`, which has few of either, a table lists the types.
+  the function's signature: a parameter's annotation, or else its default if
+  that is a number. For `utils.run`, which has few of either, a table lists the
+  types.
   """
   faults = []
   for binding in bindings.bindings():
@@ -202,7 +206,10 @@ def _check_values() -> None:
 
 
 def _declared(binding: bindings.Binding) -> Optional[Kind]:
-  """Returns the kind declared for a parameter; None if it accepts anything."""
+  """Returns the kind declared for a parameter; None if it accepts anything.
+
+  Sizes of the model are checked by building it.
+  """
   name, declaration = binding.parameter, binding.declaration
   default: Any = declaration.default if declaration else None
   if declaration is None or binding.value is default is None:
@@ -210,24 +217,11 @@ def _declared(binding: bindings.Binding) -> Optional[Kind]:
   if binding.selector.endswith('transformer.utils.run') and name in _OF_RUN:
     return _OF_RUN[name]
   if 'dropout_rate' in name or 'smoothing' in name:
-    return (
-      'a number from 0 to below 1',
-      lambda v: _is_number(v) and 0 <= v < 1,
-    )
-  if name.endswith('_filter') and isinstance(default, str):
-    return 'a regular expression', re.compile
+    return _SHARE
   if declaration.annotation is not declaration.empty:
     return _annotated(declaration.annotation)
   if isinstance(default, bool):
     return _PLAIN[bool]
-  if isinstance(default, tf.DType):
-    return _one_of('float32', 'bfloat16', 'float16')
-  # A required value may also have another type, such as a list.
-  if default is gin.REQUIRED or (_is_number(default) and default >= 0):
-    return (
-      'a number, at least 0',
-      lambda v: v >= 0 if _is_number(v) else default is gin.REQUIRED,
-    )
   return _PLAIN[float] if _is_number(default) else None
 
 
