@@ -6,7 +6,6 @@ traceback on a file without lines, and silently truncates lines that are too
 long for the model.
 """
 
-import glob
 import os
 from typing import Any
 
@@ -103,15 +102,9 @@ def check_files(run: RunConfig) -> None:
     _check_lines('decode_from_file.input_filename', 'inputs', run)
     _check_output('decode_from_file.output_filename')
   elif run.mode == 'score_from_strings':
-    targets = _check_lines('score_from_strings.targets', 'targets', run)
+    _check_lines('score_from_strings.targets', 'targets', run)
     if _value('score_from_strings.inputs') is not None:
-      inputs = _check_lines('score_from_strings.inputs', 'inputs', run)
-      if targets % inputs and targets != 1:
-        raise UserError(
-          f'score_from_strings has {inputs} inputs and {targets} targets: '
-          'expected as many targets, a multiple for each input in turn, or one '
-          'for all.'
-        )
+      _check_lines('score_from_strings.inputs', 'inputs', run)
     if _value('save_scores.scores_filename') is not None:
       _check_output('save_scores.scores_filename')
   elif run.mode.startswith('export') and not run.export_path:
@@ -133,49 +126,37 @@ def _given(setting: str) -> Any:
   return value
 
 
-def _check_lines(setting: str, side: str, run: RunConfig) -> int:
-  """Checks the lines of a file or list, and returns their number."""
+def _check_lines(setting: str, side: str, run: RunConfig) -> None:
+  """Checks the lines of a file or list."""
   lines = given = _given(setting)
   if isinstance(given, str):
     try:
       lines = utils.get_inputs_from_file(given)
-    except UnicodeDecodeError as error:
+    except (UnicodeDecodeError, tf.errors.OpError) as error:
       raise UserError(
-        f'{setting}: {given} is not UTF-8 (byte {error.start}: {error.reason}).'
-        ' Convert it, for instance with `iconv -f latin1 -t utf-8`.'
-      ) from error
-    except tf.errors.OpError as error:
-      raise UserError(
-        f'{setting} = {given!r} cannot be read: {error.message}. Give the path '
-        'of a text file with one input a line.'
+        f'{setting} = {given!r} cannot be read: {error}. Give the path of a '
+        'text file in UTF-8, with one input a line.'
       ) from error
   if not any(map(str.strip, lines)):
     raise UserError(f'{setting} = {given!r} is empty; expected lines of text.')
-  if run.vocabulary is not None and run.lengths:
-    longest = run.lengths[side]
-    encoder = run.vocabularies[('inputs', 'targets').index(side)]
-    ending = 0 if side == 'inputs' and run.model_type == 'lm' else 1
-    counts = [len(encoder.encode(line.strip())) + ending for line in lines]
-    faults = [
-      f'line {number} has {count} tokens'
-      for number, count in enumerate(counts, 1)
-      if count > longest
-    ]
-    if faults:
-      raise UserError(
-        f'{setting}: the model takes {longest} tokens, and would cut the rest '
-        f'of {len(faults)} lines ({", ".join(faults[:5])}). Shorten them, or '
-        f'raise {side!r} of utils.run.sequence_length (as far as max_length '
-        'goes).'
-      )
-  return len(lines)
+  if run.vocabulary is None or not run.lengths:
+    return
+  longest = run.lengths[side]
+  encoder = run.vocabularies[('inputs', 'targets').index(side)]
+  ending = 0 if side == 'inputs' and run.model_type == 'lm' else 1
+  counts = [len(encoder.encode(line.strip())) + ending for line in lines]
+  faults = [
+    f'line {number} has {count} tokens'
+    for number, count in enumerate(counts, 1)
+    if count > longest
+  ]
+  if faults:
+    raise UserError(
+      f'{setting}: the model takes {longest} tokens, and would cut the rest of '
+      f'{len(faults)} lines ({", ".join(faults[:5])}). Shorten them, or raise '
+      f'{side!r} of utils.run.sequence_length (as far as max_length goes).'
+    )
 
 
 def _check_output(setting: str) -> None:
-  path = _given(setting)
-  # T5 appends the step to the names of decoded files.
-  for taken in [path, *glob.glob(f'{glob.escape(path)}-*')]:
-    can_write = os.access(taken, os.W_OK) and not os.path.isdir(taken)
-    if os.path.exists(taken) and not can_write:
-      raise UserError(f'{setting}: {taken} is not a file that can be written')
-  atomic.check_writable(os.path.dirname(path) or '.', setting)
+  atomic.check_writable(os.path.dirname(_given(setting)) or '.', setting)

@@ -1,7 +1,5 @@
 """The checkpoints and lines that a run reads which does not train."""
 
-import contextlib
-
 import gin
 import pytest
 
@@ -164,7 +162,7 @@ def test_other_modes_and_other_ways_to_decode_read_no_files():
     ('', "inputs.txt' is empty"),
     ('\n', "inputs.txt' is empty"),
     (' \n\n\n', "inputs.txt' is empty"),
-    ('Käse\n', 'is not UTF-8 .byte 1'),
+    ('Käse\n', "puts.txt' cannot be read: 'utf-8' .*position 1"),
     (f'short\n{"x" * 32}\n{"x" * 31}\n', r'takes 32 .*of 1 .*\(line 2 has 33 '),
     (f'{"x" * 32}\n' * 7, r'of 7 lines .*line 5 has 33 tokens\)'),
   ],
@@ -181,28 +179,11 @@ def test_what_cannot(lines, tmp_path, content, message):
 def test_outputs_that_cannot_be_written(lines):
   with pytest.raises(UserError, match='output_filename .*cannot be written'):
     decode(lines, '/dev/null/outputs.txt')
-  (lines.parent / 'outputs-7').mkdir()
-  with pytest.raises(UserError, match='outputs-7 is not a file that can'):
-    decode(lines, lines.parent / 'outputs')
   with pytest.raises(UserError, match='output_filename is not set'):
     decode(lines, '')
   gin.parse_config('decode_from_file.output_filename = %gin.REQUIRED')
   with pytest.raises(UserError, match='output_filename is not set'):
     inputs.check_files(read('infer'))
-
-
-@pytest.mark.parametrize(
-  ('given', 'targets', 'pair'),
-  [
-    *((2, 2, True), (2, 4, True), (2, 1, True), (1, 3, True), (None, 3, True)),
-    *((2, 3, False), (3, 2, False)),
-  ],
-)
-def test_texts_that_pair(given, targets, pair):
-  message = f'{given} inputs and {targets} targets'
-  refused = pytest.raises(UserError, match=message)
-  with contextlib.nullcontext() if pair else refused:
-    score(['a'] * targets, given and ['b'] * given)
 
 
 def test_scores_of_files(lines, tmp_path):
