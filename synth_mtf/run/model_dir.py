@@ -9,7 +9,6 @@ that share a drive see each other's locks only if the drive propagates them.
 import contextlib
 import fcntl
 import os
-import pathlib
 import platform
 import shutil
 from collections.abc import Iterator
@@ -22,33 +21,27 @@ from synth_mtf.checkpoints import folder as checkpoints
 from synth_mtf.errors import UserError
 
 LOCK = 'training.lock'
-_OF_A_START = {'log', 'commands', LOCK}  # the second is T5's
 _PATTERNS = '*?[\\'
 _held: dict[str, int] = {}  # file descriptors, by path
 
 
 @contextlib.contextmanager
 def opened(model_dir: str) -> Iterator[None]:
-  """Checks a folder; if its run is refused, removes what the run began.
+  """Checks a folder, and makes it; if its run is refused, removes it again.
 
-  It does so in a folder that was missing or empty, and that now has no more
-  than the beginning of this run, nor another one's lock.
+  Keeps a folder that holds more than the beginning of this run.
   """
-  path = pathlib.Path(model_dir).resolve()
-  made = [one for one in (path, *path.parents) if not one.exists()]
-  was_empty = bool(made) or not any(path.glob('*'))
+  is_new = '://' not in model_dir and not os.path.exists(model_dir)
   check(model_dir)
   try:
     yield
   except (UserError, KeyboardInterrupt):
-    found = {one.name for one in path.glob('*')}
-    is_ours = LOCK not in found or str(path / LOCK) in _held
-    if was_empty and is_ours and found <= _OF_A_START:
-      with contextlib.suppress(OSError):  # something else came beside it
-        for name in found:
-          (os.remove if name != 'commands' else shutil.rmtree)(path / name)
-        for one in made:
-          one.rmdir()
+    begun = {'log', 'commands'}  # the second is T5's
+    if os.path.join(os.path.realpath(model_dir), LOCK) in _held:
+      begun.add(LOCK)
+    is_there = is_new and os.path.isdir(model_dir)
+    if is_there and begun.issuperset(os.listdir(model_dir)):
+      shutil.rmtree(model_dir, ignore_errors=True)
     raise
 
 
