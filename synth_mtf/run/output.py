@@ -74,10 +74,7 @@ class Console:
     if not self._rewrites:
       self.line(text)
       return
-    try:  # `shutil` queries stdout, which may be a log
-      columns = os.get_terminal_size(self._stream.fileno()).columns
-    except OSError:
-      columns = shutil.get_terminal_size().columns
+    columns = shutil.get_terminal_size().columns  # 80 if stdout is a log
     if len(text) >= columns:  # some terminals wrap a full line
       text = f'{text[: columns - 2]}\u2026'
     self._is_open = True

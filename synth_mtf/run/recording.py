@@ -46,11 +46,10 @@ class Recorder:
     self,
     predict: Callable[..., Iterable[Any]],
     *args: Any,
-    checkpoint_path: Optional[str] = None,
+    checkpoint_path: str,
     **kwargs: Any,
   ) -> Iterator[Any]:
-    if checkpoint_path:
-      self._step = checkpoints.step_of(checkpoint_path)
+    self._step = checkpoints.step_of(checkpoint_path)
     console = output.console_beside_log()
     if console:
       console.start(f'decode, step {self._step}')
@@ -119,10 +118,14 @@ class Recorder:
     def postprocess(text: Any, example: Any = None, **kwargs: Any) -> Any:
       read_as = dataset.postprocess_fn(text, example=example, **kwargs)
       if not kwargs.get('is_target'):
-        found = {'prediction': text, 'read_as': read_as}
-        for name in ('input', 'target'):
-          found[name] = example.get(f'{name}s_pretokenized')
-        examples.append(found)
+        examples.append(
+          {
+            'input': example.get('inputs_pretokenized'),
+            'target': example.get('targets_pretokenized'),
+            'prediction': text,
+            'read_as': read_as,
+          }
+        )
       return read_as
 
     def measure(metric_fn: Any, is_last: bool, targets: Any, found: Any) -> Any:
@@ -191,6 +194,7 @@ def _record(
   vocabulary = gin.get_bindings(utils.run).get('vocabulary')
   made_with = {**origin.here(vocabulary), 'gin': gin.operative_config_str()}
   records.add_results(folder, results, made_with)
+  note = f'  ({data})' if data else ''
   console = output.console_beside_log()
   if console:
     for result in results:
@@ -198,9 +202,7 @@ def _record(
       spread = '' if error is None else f' +- {error:.2g}'
       console.line(
         f'{result.step}  {result.task.removeprefix(PREFIX)}  {result.metric} '
-        f'{result.value:.4g}{spread}  n = {result.n}'
-        + f'  ({data})'
-        * bool(data)
+        f'{result.value:.4g}{spread}  n = {result.n}{note}'
       )
 
 
