@@ -65,6 +65,7 @@ setuptools.setup(
     'numpy',
     'pandas',
     'pyyaml',
+    'scipy',
     'sentencepiece',
     'seqio-nightly',
     't5>=0.9.4',

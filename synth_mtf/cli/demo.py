@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from synth_mtf import atomic, cli
-from synth_mtf.cli import arguments
+from synth_mtf.cli import arguments, data
 from synth_mtf.demo.stages import Configuration
 from synth_mtf.paths import gin_names, holds_samples
 from synth_mtf.run import output, process
@@ -44,19 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add('--steps', type=_at_least(1), help='both of the following')
   add(
     '--pretrain_steps',
-    type=_at_least(0),
-    help=f'default: {default.pretrain_steps}, or 0 with an --init_checkpoint',
+    type=_at_least(1),
+    help=f'default: {default.pretrain_steps}',
   )
   add(
     '--finetune_steps',
     type=_at_least(1),
     help=f'default: {default.finetune_steps}',
-  )
-  add(
-    '--init_checkpoint',
-    type=_path,
-    help='where the first training starts, such as <folder>/model.ckpt-1000; '
-    "T5's own checkpoints work with its --size and --vocabulary",
   )
   add(
     '--seed',
@@ -74,33 +68,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '%(default)s)',
   )
   add(
-    '--data_dir',
-    type=_path,
-    default=os.environ.get('SYNTH_MTF_DATA_DIR') or None,
-    help='folder of official files (default: $SYNTH_MTF_DATA_DIR, else '
-    'generated samples and the documentation of installed packages)',
-  )
-  add(
     '--mixture',
     help=f'a mixture or task to finetune on (default: {default.mixture})',
   )
-  add('--task_file', help='YAML files that define tasks of your own')
   add(
     '--eval_examples',
     type=lambda word: None if word == 'all' else _at_least(1)(word),
     help=f"of each task, or 'all' (default: {default.eval_examples})",
   )
-  add(
-    '--vocabulary',
-    type=_path,
-    default=os.environ.get('SYNTH_MTF_VOCABULARY') or None,
-    help="a SentencePiece .model file, or 'bytes' (default: "
-    '$SYNTH_MTF_VOCABULARY, else one is trained on the corpus)',
-  )
-  add(
-    '--skip_bad_rows',
-    action='store_true',
-    help='skip malformed rows of the official files',
+  data.add_arguments(parser)
+  parser.epilog = (
+    'Without a data folder, the tasks are generated samples, and the text to '
+    'pretrain on is the documentation of the installed packages. Without a '
+    'vocabulary, one is trained on that text.'
   )
   for flag in ('--gin_file', '--gin_param'):
     add(flag, action='append', help='for every stage; may be repeated')
@@ -117,23 +97,15 @@ def _at_least(least: int) -> Callable[[str], int]:
   return parse
 
 
-def _path(path: str) -> str:
-  """Makes a path absolute, so that it works from any folder."""
-  if path == 'bytes' or '://' in path:
-    return path
-  return os.path.abspath(os.path.expanduser(path))
-
-
 def run(args: argparse.Namespace) -> int:
   """Runs the demo."""
   begun = time.monotonic()
-  if 'task_file' in args:
-    os.environ['SYNTH_MTF_TASK_FILE'] = args.task_file
+  data.use(args)
   console = Console(sys.stdout)
   configuration = _configuration(args)
-  data = f'the official files in {configuration.data_dir}.'
+  used = f'the official files in {configuration.data_dir}.'
   if not configuration.data_dir or holds_samples(configuration.data_dir):
-    data = (
+    used = (
       'GENERATED SAMPLES of the tasks. They show that everything runs; scores\n'
       'on them are not scores of the benchmarks (see --data_dir).'
     )
@@ -148,24 +120,23 @@ def run(args: argparse.Namespace) -> int:
     out = pathlib.Path(args.out).absolute()
     done = job.run(configuration, list(variants), out, console)
     runs = [os.path.join(args.out, name) for name in done]
-    _report(runs, args.out, data, console, len(configuration.seeds))
+    _report(runs, args.out, used, console, len(configuration.seeds))
   except KeyboardInterrupt:
     console.line('\nInterrupted. The same command resumes where it stopped.')
     return 130
   seconds = duration(time.monotonic() - begun)
-  print(_FILES.format(data=data, time=seconds, out=args.out))
+  print(_FILES.format(data=used, time=seconds, out=args.out))
   return 0
 
 
 def _configuration(args: argparse.Namespace) -> Configuration:
+  given = {**vars(args)}
+  for name in ('pretrain_steps', 'finetune_steps') if 'steps' in args else ():
+    given.setdefault(name, args.steps)
+  for name in ('data_dir', 'vocabulary'):
+    given[name] = os.environ.get(f'SYNTH_MTF_{name.upper()}') or None
   names = {field.name for field in dataclasses.fields(Configuration)}
-  given = {name: value for name, value in vars(args).items() if name in names}
-  steps = {}
-  if 'steps' in args:
-    steps = {'pretrain_steps': args.steps, 'finetune_steps': args.steps}
-  if 'init_checkpoint' in args:
-    steps['pretrain_steps'] = 0
-  return Configuration(**{**steps, **given})
+  return Configuration(**{n: v for n, v in given.items() if n in names})
 
 
 def _report(
@@ -190,19 +161,19 @@ def _report(
 
 
 def _differences(runs: Sequence[str], out: pathlib.Path, seeds: int) -> str:
-  import pandas as pd
-
   from synth_mtf.demo import pairing
 
   names = [os.path.basename(run) for run in runs]
   if seeds == 1:
-    place = 'finetune/validation_eval'
-    scores = {n: pairing.of_examples(out / n / place) for n in names}
-    over = "these runs' right answers to the same examples"
-    return pairing.compared(scores, over)
+    scores = {
+      name: pairing.of_examples(out / name / 'finetune/validation_eval')
+      for name in names
+    }
+    return pairing.compared(
+      scores, "these runs' right answers to the same examples"
+    )
   found = json.loads((out / 'metrics.json').read_text())['models']
-  metrics = {n: [one['metrics'] for one in found[n]] for n in names}
-  scores = {n: pd.DataFrame(metrics[n], dtype=float) for n in names}
+  scores = {name: pairing.of_seeds(found[name]) for name in names}
   return pairing.compared(scores, f'the scores of {seeds} seeds')
 
 

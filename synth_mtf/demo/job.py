@@ -27,12 +27,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 from synth_mtf import atomic, paths, tasks
-from synth_mtf.checkpoints.files import Checkpoint
+from synth_mtf.checkpoints import folder as checkpoints
 from synth_mtf.demo import corpus
 from synth_mtf.demo.stages import Configuration, Stage, stages
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.host import errors, gin_files
-from synth_mtf.results import runs
+from synth_mtf.results import runs, scores
 from synth_mtf.run import checks, config, model_dir, output
 from synth_mtf.run.output import INTERVAL, Console
 from synth_mtf.tasks.vocabulary import train
@@ -54,17 +54,13 @@ def run(
   fails, the same command resumes.
   """
   atomic.check_writable(str(out), '--out')
-  if configuration.init_checkpoint:
-    start = Checkpoint(configuration.init_checkpoint).path
-    configuration = dataclasses.replace(configuration, init_checkpoint=start)
   described = json.loads(json.dumps(dataclasses.asdict(configuration)))
   _check_folder(out, described)
   # The stages' processes inherit these.
-  data, vocabulary = configuration.data_dir, configuration.vocabulary
-  os.environ['SYNTH_MTF_DATA_DIR'] = data or str(out / 'data')
-  os.environ['SYNTH_MTF_VOCABULARY'] = vocabulary or f'{out}/vocabulary.model'
-  if configuration.skip_bad_rows:
-    os.environ['SYNTH_MTF_SKIP_BAD_ROWS'] = 'true'
+  os.environ['SYNTH_MTF_DATA_DIR'] = configuration.data_dir or f'{out}/data'
+  os.environ['SYNTH_MTF_VOCABULARY'] = (
+    configuration.vocabulary or f'{out}/vocabulary.model'
+  )
   batches = [
     batch
     for variant in variants
@@ -93,8 +89,8 @@ def run(
 
 def _check_folder(out: pathlib.Path, described: Mapping[str, Any]) -> None:
   """Rejects a folder with other content or another configuration."""
-  manifest = out / 'run.json'
-  if not manifest.exists():
+  made_with = checkpoints.read_record(str(out), 'run.json', dict)
+  if made_with is None:
     ours = ('.', 'training.lock')  # left by a killed process
     if out.exists() and not all(n.startswith(ours) for n in os.listdir(out)):
       raise UserError(
@@ -102,9 +98,6 @@ def _check_folder(out: pathlib.Path, described: Mapping[str, Any]) -> None:
         'Give an empty folder or one that does not exist.'
       )
     return
-  made_with = {}
-  with contextlib.suppress(ValueError):
-    made_with = json.loads(manifest.read_text())
   differences = [
     f'  {name}: {made_with.get(name)!r} there, {value!r} now'
     for name, value in described.items()
@@ -127,14 +120,14 @@ def _check(configuration: Configuration, todo: Sequence[Stage]) -> list[str]:
   notes = []
   tasks.get(configuration.mixture)
   if configuration.data_dir is not None:
-    needs_text = configuration.pretrain_steps or not configuration.vocabulary
-    names = [_PRETRAINING_TASK] if needs_text else []
+    names = [_PRETRAINING_TASK, configuration.mixture]
     with errors.explained():
-      splits = ['train', 'validation']
-      notes = tasks.check([*names, configuration.mixture], splits)
+      notes = tasks.check(names, ['train', 'validation'])
   # A vocabulary that is trained later fits any model, as bytes do.
-  vocabulary = configuration.vocabulary or 'bytes'
-  setting = f'synth_mtf.tasks.settings.vocabulary = {vocabulary!r}'
+  setting = (
+    'synth_mtf.tasks.settings.vocabulary = '
+    f'{configuration.vocabulary or "bytes"!r}'
+  )
   # The seed cannot make a model invalid, so one seed is checked.
   for stage in {(one.name, one.gin_files): one for one in todo}.values():
     with errors.explained():
@@ -146,14 +139,11 @@ def _check(configuration: Configuration, todo: Sequence[Stage]) -> list[str]:
 def _make_data(
   configuration: Configuration, out: pathlib.Path, console: Console
 ) -> None:
-  data, vocabulary = out / 'data', out / 'vocabulary.model'
-  if configuration.data_dir is None and not data.exists():
+  text, vocabulary = out / 'data/corpus/packages.txt', out / 'vocabulary.model'
+  if configuration.data_dir is None and not text.exists():
     with console.task('copy samples, gather documentation text'):
-      partial = out / '.data.partial'
-      shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
-      shutil.copytree(paths.samples_path(), partial)
-      corpus.write(partial / 'corpus')
-      os.replace(partial, data)
+      shutil.copytree(paths.samples_path(), out / 'data', dirs_exist_ok=True)
+      corpus.write(text)  # last, since it marks the data as complete
   if configuration.vocabulary is None and not vocabulary.exists():
     with console.task('train vocabulary'), output.to_log(str(out / 'log')):
       rows = tasks.get(_PRETRAINING_TASK).source.chosen.examples('train')
@@ -285,37 +275,15 @@ def follow(
 def _metrics(
   configuration: Configuration, variants: Sequence[str], out: pathlib.Path
 ) -> dict[str, Any]:
-  """Returns the metrics of variants with all seeds done, `variants` first."""
+  """Returns what variants with all seeds done measured, `variants` first."""
   models = {}
   seeds = configuration.seeds
   for variant in dict.fromkeys([*variants, *sorted(os.listdir(out))]):
     folders = [configuration.folder(out, variant, seed) for seed in seeds]
     if all((run / 'evaluate.done').exists() for run in folders):
-      models[variant] = [
-        {'seed': seed, **_measured(run)} for seed, run in zip(seeds, folders)
-      ]
+      measured = scores.frame(runs.read(*map(str, folders)))
+      models[variant] = json.loads(measured.to_json(orient='records'))
   return models
-
-
-def _measured(path: pathlib.Path) -> dict[str, Any]:
-  (run,) = runs.read(str(path))
-  found: dict[str, Any] = {
-    'metrics': {},
-    'standard_errors': {},
-    'n': {},
-    'steps_per_second': run.steps_per_second,
-    'parameters': run.parameters,
-  }
-  for result in run.results:
-    if result.metric == 'neg_log_perplexity':
-      found['log_perplexity'] = None if result.value is None else -result.value
-      found['tokens'] = result.n
-    elif result.task != _PRETRAINING_TASK:
-      name = f'{result.task}/{result.metric}'
-      found['metrics'][name] = result.value
-      found['standard_errors'][name] = result.standard_error
-      found['n'][result.task] = result.n
-  return found
 
 
 def _write_json(path: pathlib.Path, value: Any) -> None:

@@ -8,9 +8,11 @@ times it is would be binomial. The level is divided by the number of tests.
 import itertools
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
+from scipy.stats import binomtest
 
 from synth_mtf.errors import UserError
 from synth_mtf.results import records
@@ -39,6 +41,14 @@ def of_examples(folder: pathlib.Path) -> pd.DataFrame:
   return pd.Series(found, dtype=float).unstack(0) if found else pd.DataFrame()
 
 
+def of_seeds(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+  """Returns the scores in a model's rows of metrics.json, one row per seed."""
+  frame = pd.DataFrame(rows)
+  scores = frame[frame['unit'].isin(['example', 'question'])]
+  table = scores.pivot(index='run', columns='tag', values='value')
+  return table.astype(float).reset_index(drop=True)
+
+
 def compared(models: Mapping[str, pd.DataFrame], over: str) -> str:
   """Describes in which columns two of the models differ, in a line each."""
   tests = [
@@ -50,16 +60,9 @@ def compared(models: Mapping[str, pd.DataFrame], over: str) -> str:
   for name, pair, *scores in tests:
     both = pd.concat(scores, axis=1, keys=pair).dropna()
     better = [int((both[a] > both[b]).sum()) for a, b in (pair, pair[::-1])]
-    if len(tests) * _chance(min(better), sum(better)) < _LEVEL:
+    chance = binomtest(better[0], sum(better)).pvalue if any(better) else 1
+    if len(tests) * chance < _LEVEL:
       means = ', '.join(f'{m} {mean:.3g}' for m, mean in both.mean().items())
       lines.append(f'  {name.removeprefix(PREFIX)}: {means} (n = {len(both)})')
   lines += ['  no significant difference'] * (len(lines) == 1)
   return '\n'.join(lines) if tests else ''
-
-
-def _chance(fewer: int, n: int) -> float:
-  """Returns the probability that n fair coins are as uneven, or more."""
-  counts = itertools.accumulate(
-    range(fewer), lambda count, k: count * (n - k) // (k + 1), initial=1
-  )
-  return 2 * sum(counts) / 2**n

@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-import re
 from collections.abc import Sequence
 from typing import Any, Optional
 
@@ -19,10 +18,8 @@ class Configuration:
   seeds: Sequence[int] = (0,)
   mixture: str = 'synth_en_mix'
   eval_examples: Optional[int] = 64  # None: all
-  init_checkpoint: Optional[str] = None
   data_dir: Optional[str] = None  # None: the samples
   vocabulary: Optional[str] = None  # None: one is trained
-  skip_bad_rows: bool = False
   gin_file: Sequence[str] = ()
   gin_param: Sequence[str] = ()
 
@@ -53,9 +50,7 @@ def stages(
   """Returns a variant's stages in order; each inner list runs concurrently."""
   run = configuration.folder(out, variant, seed)
 
-  def stage(
-    name: str, folder: str, work: float, *gin_files: str, **bindings: Any
-  ) -> Stage:
+  def stage(name: str, folder: str, work: float, **bindings: Any) -> Stage:
     return Stage(
       name,
       run / folder,
@@ -63,7 +58,6 @@ def stages(
         f'sizes/{configuration.size}.gin',
         f'variants/{variant}.gin',
         f'runs/demo_{name}.gin',
-        *gin_files,
         *configuration.gin_file,
       ),
       (
@@ -73,10 +67,8 @@ def stages(
       work,
     )
 
-  def training(steps: int, start: Optional[str]) -> dict[str, Any]:
-    first = int(re.findall(r'\d*$', start or '')[0] or 0)
+  def training(first: int, steps: int) -> dict[str, Any]:
     return {
-      'utils.run.init_checkpoint': start,
       'utils.run.train_steps': first + steps,  # includes the checkpoint's steps
       'utils.run.seen_data_init_step': first,
       # Five per run: a killed run loses little, and saving takes little time.
@@ -85,24 +77,21 @@ def stages(
       'mesh_train_dataset_fn.seed': seed,
     }
 
-  start = configuration.init_checkpoint
-  pretrain, perplexity = [], []
-  if configuration.pretrain_steps:
-    bindings = training(configuration.pretrain_steps, start)
-    warm_start = ['common/warm_start.gin'] if start else []
-    work = _STARTUP + configuration.pretrain_steps
-    pretrain = [stage('pretrain', 'pretrain', work, *warm_start, **bindings)]
-    perplexity = [stage('perplexity', 'pretrain', 1)]
-    last = bindings['utils.run.train_steps']
-    start = str(run / 'pretrain' / f'model.ckpt-{last}')
+  first, steps = configuration.pretrain_steps, configuration.finetune_steps
   mixture = {'MIXTURE_NAME': configuration.mixture}
-  bindings = {**mixture, **training(configuration.finetune_steps, start)}
+  tuned = {
+    'utils.run.init_checkpoint': str(run / 'pretrain' / f'model.ckpt-{first}'),
+    **mixture,
+    **training(first, steps),
+  }
   number = {
     'mesh_eval_dataset_fn.num_eval_examples': configuration.eval_examples
   }
-  work = _STARTUP + configuration.finetune_steps
   return [
-    pretrain,
-    [stage('finetune', 'finetune', work, **bindings), *perplexity],
+    [stage('pretrain', 'pretrain', _STARTUP + first, **training(0, first))],
+    [
+      stage('finetune', 'finetune', _STARTUP + steps, **tuned),
+      stage('perplexity', 'pretrain', 1),
+    ],
     [stage('evaluate', 'finetune', 2 * _STARTUP, **mixture, **number)],
   ]
