@@ -43,8 +43,8 @@ def of_examples(folder: pathlib.Path) -> pd.DataFrame:
 
 def of_seeds(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
   """Returns the scores in a model's rows of metrics.json, one row per seed."""
-  frame = pd.DataFrame(rows)
-  scores = frame[frame['unit'].isin(['example', 'question'])]
+  counted = pd.DataFrame(rows).dropna(subset=['n'])  # no facts
+  scores = counted[counted['unit'] != 'token']
   table = scores.pivot(index='run', columns='tag', values='value')
   return table.astype(float).reset_index(drop=True)
 

@@ -59,13 +59,14 @@ def test_scores_of_examples(tmp_path):
 
 def test_scores_of_seeds():
   rows = [
-    {'run': run, 'tag': tag, 'value': value, 'unit': unit}
+    {'run': run, 'tag': tag, 'value': value, 'unit': unit, 'n': n}
     for run in ('r/seed_1', 'r/seed_0')
-    for tag, value, unit in (
-      ('a/f1', 5.0 + (run == 'r/seed_1'), 'example'),
-      ('b/em', None, 'question'),
-      ('t/neg_log_perplexity', -1.0, 'token'),
-      ('parameters', 7.0, ''),
+    for tag, value, unit, n in (
+      ('a/f1', 5.0 + (run == 'r/seed_1'), 'example', 9),
+      ('b/em', None, 'question', 9),
+      ('t/neg_log_perplexity', -1.0, 'token', 9),
+      ('t/sequence_accuracy', 0.0, 'example', None),
+      ('parameters', 7.0, '', None),
     )
   ]
   found = of_seeds(rows)
