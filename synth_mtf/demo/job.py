@@ -277,9 +277,10 @@ def _metrics(
 ) -> dict[str, Any]:
   """Returns what variants with all seeds done measured, `variants` first."""
   models = {}
-  seeds = configuration.seeds
   for variant in dict.fromkeys([*variants, *sorted(os.listdir(out))]):
-    folders = [configuration.folder(out, variant, seed) for seed in seeds]
+    folders = [
+      configuration.folder(out, variant, seed) for seed in configuration.seeds
+    ]
     if all((run / 'evaluate.done').exists() for run in folders):
       measured = scores.frame(runs.read(*map(str, folders)))
       models[variant] = json.loads(measured.to_json(orient='records'))
