@@ -161,6 +161,8 @@ def _report(
 
 
 def _differences(runs: Sequence[str], out: pathlib.Path, seeds: int) -> str:
+  import pandas as pd
+
   from synth_mtf.demo import pairing
 
   names = [os.path.basename(run) for run in runs]
@@ -173,7 +175,10 @@ def _differences(runs: Sequence[str], out: pathlib.Path, seeds: int) -> str:
       scores, "these runs' right answers to the same examples"
     )
   found = json.loads((out / 'metrics.json').read_text())['models']
-  scores = {name: pairing.of_seeds(found[name]) for name in names}
+  scores = {
+    name: pd.DataFrame([one['metrics'] for one in found[name]], dtype=float)
+    for name in names
+  }
   return pairing.compared(scores, f'the scores of {seeds} seeds')
 
 

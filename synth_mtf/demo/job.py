@@ -32,7 +32,8 @@ from synth_mtf.demo import corpus
 from synth_mtf.demo.stages import Configuration, Stage, stages
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.host import errors, gin_files
-from synth_mtf.results import runs, scores
+from synth_mtf.results import runs
+from synth_mtf.results.layouts import LOG_PERPLEXITY
 from synth_mtf.run import checks, config, model_dir, output
 from synth_mtf.run.output import INTERVAL, Console
 from synth_mtf.tasks.vocabulary import train
@@ -282,9 +283,32 @@ def _metrics(
       configuration.folder(out, variant, seed) for seed in configuration.seeds
     ]
     if all((run / 'evaluate.done').exists() for run in folders):
-      measured = scores.frame(runs.read(*map(str, folders)))
-      models[variant] = json.loads(measured.to_json(orient='records'))
+      measured = runs.read(*map(str, folders))
+      models[variant] = [
+        {'seed': seed, **_measured(run)}
+        for seed, run in zip(configuration.seeds, measured)
+      ]
   return models
+
+
+def _measured(run: runs.Run) -> dict[str, Any]:
+  found: dict[str, Any] = {
+    'metrics': {},
+    'standard_errors': {},
+    'n': {},
+    'steps_per_second': run.steps_per_second,
+    'parameters': run.parameters,
+  }
+  for result in run.results:
+    if result.metric == LOG_PERPLEXITY:
+      found['log_perplexity'] = None if result.value is None else -result.value
+      found['tokens'] = result.n
+    elif result.task != _PRETRAINING_TASK:
+      name = f'{result.task}/{result.metric}'
+      found['metrics'][name] = result.value
+      found['standard_errors'][name] = result.standard_error
+      found['n'][result.task] = result.n
+  return found
 
 
 def _write_json(path: pathlib.Path, value: Any) -> None:

@@ -8,8 +8,7 @@ times it is would be binomial. The level is divided by the number of tests.
 import itertools
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import pandas as pd
 from scipy.stats import binomtest
@@ -39,14 +38,6 @@ def of_examples(folder: pathlib.Path) -> pd.DataFrame:
       'and the evaluate.done of its run, and give the same command again.'
     ) from error
   return pd.Series(found, dtype=float).unstack(0) if found else pd.DataFrame()
-
-
-def of_seeds(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-  """Returns the scores in a model's rows of metrics.json, one row per seed."""
-  counted = pd.DataFrame(rows).dropna(subset=['n'])  # no facts
-  scores = counted[counted['unit'] != 'token']
-  table = scores.pivot(index='run', columns='tag', values='value')
-  return table.astype(float).reset_index(drop=True)
 
 
 def compared(models: Mapping[str, pd.DataFrame], over: str) -> str:

@@ -6,6 +6,7 @@ traceback on a file without lines, and silently truncates lines that are too
 long for the model.
 """
 
+import glob
 import os
 from typing import Any
 
@@ -159,4 +160,10 @@ def _check_lines(setting: str, side: str, run: RunConfig) -> None:
 
 
 def _check_output(setting: str) -> None:
-  atomic.check_writable(os.path.dirname(_given(setting)) or '.', setting)
+  path = _given(setting)
+  # T5 appends the step to the names of decoded files.
+  for taken in [path, *glob.glob(f'{glob.escape(path)}-*')]:
+    can_write = os.access(taken, os.W_OK) and not os.path.isdir(taken)
+    if os.path.exists(taken) and not can_write:
+      raise UserError(f'{setting}: {taken} is not a file that can be written')
+  atomic.check_writable(os.path.dirname(path) or '.', setting)

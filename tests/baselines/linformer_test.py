@@ -102,11 +102,6 @@ def test_one_head_and_its_defaults():
       ENCODER,
       r"relative_attention_type = 'bias': expected one of \[None\]",
     ),
-    (
-      {'projectd_length': 3},
-      ENCODER,
-      r"Linformer\.projectd_length.*did you mean 'projected_length'",
-    ),
   ],
 )
 def test_refuses_what_it_cannot_do(settings, stack, message):

@@ -14,14 +14,13 @@ import re
 import sys
 import time
 
-import pandas as pd
 import pytest
 
 from synth_mtf.demo import corpus, job
 from synth_mtf.demo.job import Pace
 from synth_mtf.demo.stages import Configuration, Stage, stages
 from synth_mtf.errors import RunFailed, UserError
-from synth_mtf.results import runs, scores
+from synth_mtf.results import runs
 from synth_mtf.run.model_dir import LOCK
 from synth_mtf.run.output import Console
 
@@ -120,7 +119,7 @@ def run(tmp_path, monkeypatch, script, shown):
   """Runs a demo; returns the last line of each stage, and its variants."""
   monkeypatch.setattr(job, '_check', lambda *_: [])
   monkeypatch.setattr(runs, 'read', lambda *folders: folders)
-  monkeypatch.setattr(scores, 'frame', lambda x: pd.DataFrame({'run': x}))
+  monkeypatch.setattr(job, '_measured', lambda folder: {'at': folder})
 
   def demo(*variants, out=tmp_path / 'out', **changes):
     stream = io.StringIO()
@@ -158,8 +157,8 @@ def test_one_variant_and_seed_after_the_other(
   assert content['configuration']['finetune_steps'] == 10
   assert list(content['models']) == done == variants
   assert content['models']['random'] == [
-    {'run': str(tmp_path / 'out' / folder)}
-    for folder in folders
+    {'seed': seed, 'at': str(tmp_path / 'out' / folder)}
+    for seed, folder in zip(seeds, folders)
     if folder.startswith('random')
   ]
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from synth_mtf.demo.pairing import compared, of_examples, of_seeds
+from synth_mtf.demo.pairing import compared, of_examples
 from synth_mtf.errors import UserError
 from synth_mtf.results import records
 
@@ -55,21 +55,3 @@ def test_scores_of_examples(tmp_path):
     path.write_text(text)
     with pytest.raises(UserError, match=f'cut or altered .{error}'):
       of_examples(tmp_path)
-
-
-def test_scores_of_seeds():
-  rows = [
-    {'run': run, 'tag': tag, 'value': value, 'unit': unit, 'n': n}
-    for run in ('r/seed_1', 'r/seed_0')
-    for tag, value, unit, n in (
-      ('a/f1', 5.0 + (run == 'r/seed_1'), 'example', 9),
-      ('b/em', None, 'question', 9),
-      ('t/neg_log_perplexity', -1.0, 'token', 9),
-      ('t/sequence_accuracy', 0.0, 'example', None),
-      ('parameters', 7.0, '', None),
-    )
-  ]
-  found = of_seeds(rows)
-  assert [*found.columns] == ['a/f1', 'b/em']
-  assert [*found['a/f1']] == [5.0, 6.0]
-  assert found['b/em'].isna().all()

@@ -179,6 +179,9 @@ def test_what_cannot(lines, tmp_path, content, message):
 def test_outputs_that_cannot_be_written(lines):
   with pytest.raises(UserError, match='output_filename .*cannot be written'):
     decode(lines, '/dev/null/outputs.txt')
+  (lines.parent / 'outputs-7').mkdir()
+  with pytest.raises(UserError, match='outputs-7 is not a file that can'):
+    decode(lines, lines.parent / 'outputs')
   with pytest.raises(UserError, match='output_filename is not set'):
     decode(lines, '')
   gin.parse_config('decode_from_file.output_filename = %gin.REQUIRED')
