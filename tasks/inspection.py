@@ -80,9 +80,9 @@ def released_counts() -> dict[str, dict[str, int]]:
   preprocessors: an answer in MultiRC, a query in ReCoRD, a turn in a dialogue.
   Training rows of WMT are the total of all its files, those of CNN/DailyMail
   exclude the 114 stories without an article, and T5 trains on the 259 of WSC's
-  554 rows whose referent is correct. The counts are of TFDS's catalogue, for
-  the versions that T5 names; those of ConvAI2, which TFDS does not have, of
-  ParlAI.
+  554 rows whose referent is correct. The counts are from TFDS's catalogue, for
+  the versions that T5 names; those of ConvAI2, which TFDS does not have, are
+  from ParlAI.
   """
   return json.loads(
     pathlib.Path(__file__).with_name('released.json').read_text()

@@ -39,7 +39,7 @@ def held_out(text: str) -> bool:
 
 @dataclasses.dataclass(eq=False)
 class SentenceReader(formats.Reader):
-  """Reads plain text, one row per line, without indexing the file first.
+  """Reads plain text, one row per line; a file is divided by its size.
 
   A byte order mark is removed; a carriage return ends a row, too.
 

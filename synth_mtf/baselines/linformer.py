@@ -45,7 +45,7 @@ class Linformer(AttentionLayer):
         `transformer_layers.SelfAttention`.
 
     Raises:
-      ConfigurationError: if a setting is unknown, invalid or not supported.
+      ConfigurationError: if a setting is invalid or not supported.
     """
     super().__init__(**kwargs)
     self.max_length = max_length or host_max_length()

@@ -70,7 +70,7 @@ def fault_at(path: str, line: int) -> Iterator[None]:
 class Oddity(RowError):
   """Something odd that TFDS and T5 accept; we accept and report it.
 
-  It is raised if TFDS leaves out the row.
+  It is raised, not yielded, for a row that TFDS leaves out.
   """
 
   def __init__(
@@ -145,8 +145,8 @@ class Reader(abc.ABC):
 
   # A nested dict of tf.TensorSpec.
   schema: Mapping[str, Any] = dataclasses.field(init=False, repr=False)
-  # Whether all rows are checked and counted before the first is used. Otherwise
-  # rows are streamed, and faults are reported as they occur.
+  # Whether files are divided by their index. Otherwise they are divided by size,
+  # and the rows of a large text are checked only as they are read.
   indexed = True
   reports_line_ends = False  # and a byte order mark
 

@@ -17,7 +17,7 @@ from synth_mtf.tasks import data_settings
 from synth_mtf.tasks.files import formats, index, storage
 
 _CACHE_SHARD_BYTES = 64 << 20
-# Files without an index are read in parts of about a megabyte.
+# Files that are divided by size are read in parts of about a megabyte.
 _PART_BYTES = 1 << 20
 # Text larger than this is not counted, and only its first rows are checked.
 _LARGE_BYTES = 256 << 20

@@ -45,7 +45,7 @@ def test_a_wrong_data_folder_and_vocabulary(tmp_path):
   assert report.endswith('2 faults.\n')
 
 
-def test_without_settings_are_notes():
+def test_missing_settings_are_notes():
   status, report, _ = run('doctor')
   assert status == 0
   assert "note   no vocabulary is set: T5's own, gs://" in report

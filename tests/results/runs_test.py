@@ -1,4 +1,4 @@
-"""Runs on disk, of whatever command, whole or not."""
+"""Runs on disk, whichever command wrote them, and which are of one model."""
 
 import os
 

@@ -212,7 +212,7 @@ def test_empty_file_and_header_alone_have_no_rows(data_dir):
       tasks.check([task.name], ['train'])
 
 
-def test_bad_text_is_located_while_it_streams(data_dir, monkeypatch, caplog):
+def test_bad_text_is_located(data_dir, monkeypatch, caplog):
   good = (b'A line of text. ' * 250 + b'\n') * 500  # two blocks
   path = folder.write(data_dir / 'corpus/a.txt', good + b'caf\xe9\n')
   with pytest.raises(Exception, match=f'{path}:501: the byte 0xe9'):
