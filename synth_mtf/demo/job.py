@@ -276,7 +276,7 @@ def follow(
 def _metrics(
   configuration: Configuration, variants: Sequence[str], out: pathlib.Path
 ) -> dict[str, Any]:
-  """Returns the metrics of variants whose seeds are all done, `variants` first."""
+  """Returns the metrics of variants with all seeds done, `variants` first."""
   models = {}
   for variant in dict.fromkeys([*variants, *sorted(os.listdir(out))]):
     folders = [

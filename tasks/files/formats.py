@@ -145,8 +145,8 @@ class Reader(abc.ABC):
 
   # A nested dict of tf.TensorSpec.
   schema: Mapping[str, Any] = dataclasses.field(init=False, repr=False)
-  # Whether files are divided by their index. Otherwise they are divided by size,
-  # and the rows of a large text are checked only as they are read.
+  # Whether files are divided by their index. Otherwise by size, and then
+  # rows of a large text are checked only as they are read.
   indexed = True
   reports_line_ends = False  # and a byte order mark
 
