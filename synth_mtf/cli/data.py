@@ -57,13 +57,14 @@ def print_rows(names: Iterable[str], data_dir: str) -> list[Any]:
   return splits
 
 
-def print_odd(splits: Iterable[Any]) -> list[Sequence[str]]:
-  """Prints what is odd about rows; returns the malformed ones of each file."""
+def print_odd(splits: Iterable[Any]) -> bool:
+  """Prints odd and malformed rows; returns whether there are malformed ones."""
   files = [file for split in splits for file in split.files]
-  for note in dict.fromkeys(note for file in files for note in file.notes):
-    print(f'odd    {note}')
-  faults = dict.fromkeys(tuple(file.faults) for file in files if file.faults)
-  return list(faults)
+  notes = [f'odd    {note}' for file in files for note in file.notes]
+  faults = [fault for file in files for fault in file.faults]
+  for line in dict.fromkeys([*notes, *faults]):
+    print(line)
+  return bool(faults)
 
 
 def _cells(split: Any, data_dir: str) -> Sequence[str]:

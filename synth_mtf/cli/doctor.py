@@ -55,16 +55,15 @@ def _findings() -> Iterator[Sequence[str]]:
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
       versions[name] = importlib.metadata.version(name)
   series = '.'.join(versions.get('tensorflow', '').split('.')[:2])
-  found = f'Python {platform.python_version()} ({sys.executable})'
-  if (3, 9) <= sys.version_info[:2] <= (3, 13):
-    yield 'ok', found
-  else:
-    yield 'FAULT', found, 'create an environment with Python 3.9 to 3.13'
+  yield 'ok', f'Python {platform.python_version()} ({sys.executable})'
   if versions:
     yield 'ok', ', '.join(f'{name} {v}' for name, v in versions.items())
   if series not in ('', '2.12', '2.21'):
-    found = f'TensorFlow {series}: tested with 2.12 and 2.21 only'
-    yield 'FAULT', found, _INSTALL
+    yield (
+      'FAULT',
+      f'TensorFlow {series}: tested with 2.12 and 2.21 only',
+      _INSTALL,
+    )
   missing = [name for name in _DISTRIBUTIONS if name not in versions]
   if missing:
     yield 'FAULT', f'not installed: {", ".join(missing)}', _INSTALL
@@ -78,9 +77,11 @@ def _findings() -> Iterator[Sequence[str]]:
     yield 'FAULT', found, _INSTALL
     return
   yield 'ok', 'synth_mtf, mesh_tensorflow, t5 and the tasks can be imported'
-  yield from _devices()
-  yield _vocabulary()
-  yield from _data()
+  for check in (_devices, _vocabulary, _data):
+    try:
+      yield from check()
+    except UserError as error:
+      yield 'FAULT', str(error)
 
 
 def _devices() -> Iterator[Sequence[str]]:
@@ -101,24 +102,21 @@ def _devices() -> Iterator[Sequence[str]]:
     )
 
 
-def _vocabulary() -> Sequence[str]:
+def _vocabulary() -> Iterator[Sequence[str]]:
   import t5.data
 
   from synth_mtf.tasks import VOCABULARY, settings
 
-  name = settings().vocabulary
-  if not name:
-    return (
+  if name := settings().vocabulary:
+    yield 'ok', f'vocabulary {name}: {VOCABULARY.vocab_size} pieces'
+  else:
+    yield (
       'note',
       f"no vocabulary is set: T5's own, {t5.data.DEFAULT_SPM_PATH}, needs a "
       'network',
       'without one, pass --vocabulary=FILE.model or --vocabulary=bytes (the '
       'demo needs neither)',
     )
-  try:
-    return 'ok', f'vocabulary {name}: {VOCABULARY.vocab_size} pieces'
-  except UserError as error:
-    return 'FAULT', str(error), 'pass another --vocabulary'
 
 
 def _data() -> Iterator[Sequence[str]]:
@@ -130,11 +128,7 @@ def _data() -> Iterator[Sequence[str]]:
   from synth_mtf.tasks.task_file import register
 
   data_dir = settings().data_dir
-  try:
-    own = register()
-  except UserError as error:
-    yield 'FAULT', str(error), 'correct the file'
-    return
+  own = register()
   if own:
     yield 'ok', f'task file {settings().task_file}: {", ".join(own)}'
   names = inspection.names(seqio.TaskRegistry)
@@ -147,8 +141,8 @@ def _data() -> Iterator[Sequence[str]]:
       '(the demo needs neither)',
     )
   splits = data.print_rows(names, data_dir or '')
-  for rows in data.print_odd(splits):
-    yield 'FAULT', '\n       '.join(['malformed:', *rows]), FIX
+  if data.print_odd(splits):
+    yield 'FAULT', 'the malformed rows above', FIX
   there = {split.task for split in splits if split.files}
   found = f'data folder {data_dir}: files of {len(there)} tasks'
   if not data_dir:
@@ -159,5 +153,8 @@ def _data() -> Iterator[Sequence[str]]:
   yield 'ok', found
   missing = [f'{one.task} {one.split}' for one in splits if one.missing]
   if missing:
-    found = f'missing: {", ".join(missing)}'
-    yield 'note', found, 'only runs that use one of these need it'
+    yield (
+      'note',
+      f'missing: {", ".join(missing)}',
+      'only runs that use one of these need it',
+    )

@@ -10,7 +10,7 @@ import inspect
 import itertools
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from synth_mtf.cli import data
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
   print(provider.name)
   if isinstance(provider, seqio.Mixture):
     found = _print_rates(provider)
-    faults = _print_faults(split for _, split in found)
+    faults = data.print_odd(split for _, split in found)
     examples = [(task, 'train', 1) for task, _ in found if not faults]
   else:
     splits = _print_task(provider, data_dir or '')
@@ -96,19 +96,11 @@ def _print_all() -> int:
     )
     print(f'{name:40} {_source(task):35} {rows}', flush=True)
     splits += found
-  faults = _print_faults(splits)
+  faults = data.print_odd(splits)
   for name in inspection.names(seqio.MixtureRegistry):
     print(f'\n{name}')
     _print_rates(get(name))
   return int(faults)
-
-
-def _print_faults(splits: Iterable[Any]) -> bool:
-  """Prints odd and malformed rows; returns whether there are malformed ones."""
-  faults = data.print_odd(splits)
-  for line in itertools.chain(*faults):
-    print(line)
-  return bool(faults)
 
 
 def _source(task: Any) -> str:
@@ -186,7 +178,7 @@ def _print_task(task: Any, data_dir: str) -> list[str]:
   metrics = ', '.join(map(_metric, task.metric_fns))
   print(f'metrics  {metrics or "none"}\n')
   splits = data.print_rows([task.name], data_dir)
-  faults = _print_faults(splits)
+  faults = data.print_odd(splits)
   for split in splits:
     if not split.files:
       print(

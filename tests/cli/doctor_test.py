@@ -108,13 +108,14 @@ def test_faults_are_listed(tmp_path):
   assert status == 1
   (qqp,) = cells(report, 'synth_glue_qqp')
   assert qqp[2:6] == ['1', '363,848', 'missing', '25']
-  assert f"FAULT  malformed:\n       {path}:3: the label '7'" in report
+  assert f"{path}:3: the label '7'" in report
   assert f"{path}:22: the label '7'" in report
   assert f'{path}:23' not in report
   assert f'{path}: 25 faults; without the bad rows, 1 examples' in report
-  assert f'FAULT  malformed:\n       {broken}:1: a first line' in report
+  assert f'{broken}:1: a first line' in report
   assert f'{tmp_path}/corpus/a.txt is a pipe' in report
-  assert report.endswith('3 faults.\n')
+  assert 'FAULT  the malformed rows above\n       -> Fix the file' in report
+  assert report.endswith('\n1 fault.\n')
 
 
 def test_many_files_are_one_line(tmp_path):
