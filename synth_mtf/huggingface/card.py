@@ -46,7 +46,7 @@ def text(checkpoint: Checkpoint, name: str, is_plain: bool) -> str:
   folder = os.path.dirname(checkpoint.path) or '.'
   data = gin.get_bindings(mesh_transformer.get_vocabulary)
   card = _CARD.format(
-    label=labels.label(),
+    label=labels.kind().label,
     parameters=checkpoint.parameters,
     data=data.get('mixture_or_task_name', 'unknown'),
     step=checkpoint.step,

@@ -23,7 +23,12 @@ _USUAL = transformer.LayerStack, transformer_layers.DenseReluDense
 
 
 class Kind(NamedTuple):
-  """A model's name, and what it shares with its published row."""
+  """A model's name, and what it shares with its published row.
+
+  The label names the self-attention in the encoder's first block, such as
+  "Syn (R+V)", "T5 (V)" or "LightConv", and what is not T5's, as in
+  "T5, cross-attention R".
+  """
 
   functions: str  # letters, as in "R+V"; T5 is "V"
   mixing: str  # 'alpha' if weights are learned, 'sum', or '' for one function
@@ -32,15 +37,6 @@ class Kind(NamedTuple):
   heads: str  # heads x d_kv of self-attention, as in "8 x 128"
   positions: str  # 'learned', 'relative' (T5's bias) or 'others'
   label: str = ''
-
-
-def label() -> str:
-  """Returns the name of the model that gin configures.
-
-  It names the self-attention in the encoder's first block, such as "Syn (R+V)",
-  "T5 (V)" or "LightConv", and what is not T5's, as in "T5, cross-attention R".
-  """
-  return kind().label
 
 
 def label_of(layer: transformer.TransformerLayer) -> str:

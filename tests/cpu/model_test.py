@@ -104,9 +104,9 @@ def test_only_a_variant_without_cross_attention_gets_one(
 @pytest.mark.parametrize('variant', [None, 'vanilla', 'random+cross_dense'])
 def test_a_model_keeps_its_name_in_tables(variant):
   gin_files.parse(model.files(variant), BINDINGS)
-  expected = labels.label()
+  expected = labels.kind().label
   gin_files.parse(model.files(variant), [*BINDINGS, FAST])
-  assert labels.label() == expected
+  assert labels.kind().label == expected
 
 
 @pytest.mark.parametrize('variant', VARIANTS)

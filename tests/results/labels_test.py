@@ -46,7 +46,7 @@ def test_models_have_the_papers_names_and_no_two_have_the_same():
   found = {}
   for variant in [None, *VARIANTS]:
     gin_files.parse(model.files(variant), model.TINY)
-    found[variant] = labels.label()
+    found[variant] = labels.kind().label
   assert {name: found[name] for name in EXPECTED} == EXPECTED
   assert found[None] == 'T5'
   assert len({*found.values()} - {''}) == len(found)
