@@ -15,7 +15,6 @@ without authentication: use it only in a private network.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import socket
@@ -56,9 +55,6 @@ def run(args: argparse.Namespace) -> int:
     raise UserError(
       f'--task={task}: expected 0 to {len(hosts) - 1}, one for each of --hosts'
     )
-  for host in hosts:
-    if not host.rpartition(':')[2].isdigit():
-      raise UserError(f'--hosts: {host!r} is not of the form host:port')
   # May restart this command, so it must run before the server starts.
   process.fix_hash_seed()
   server = _serve(hosts, task)
@@ -138,10 +134,6 @@ def _end_when_lost(number: int, host: str, ended: threading.Event) -> None:
   The main thread is then inside TensorFlow, which nothing else can interrupt. A
   partly written checkpoint is never resumed from.
   """
-  from absl import flags
-
-  from synth_mtf.checkpoints import folder
-
   name, _, port = host.rpartition(':')
   failures = _TRIES - _PATIENCE
   while failures < _TRIES:
@@ -153,15 +145,10 @@ def _end_when_lost(number: int, host: str, ended: threading.Event) -> None:
       failures += 1
   if ended.is_set():
     return
-  latest = None
-  with contextlib.suppress(UserError):
-    # Only task 0 has parsed the flags.
-    latest = flags.FLAGS.is_parsed() and folder.latest(flags.FLAGS.model_dir)
   # stdout and stderr may already be redirected to the run's log.
   output.console().line(
     f'synth-mtf: error: task {number} ({host}) does not answer: it is '
-    'lost, has failed or was not started.'
-    + (f' The last checkpoint is {latest}.' if latest else '')
-    + ' To resume, run the command on every machine again.'
+    'lost, has failed or was not started. To resume, run the command on every '
+    'machine again.'
   )
   os._exit(2)

@@ -87,8 +87,8 @@ def test_a_lost_worker_ends_the_run_which_then_resumes(data_dir, tmp_path):
     out, _ = main.communicate(timeout=PATIENCE)
     assert main.returncode == 2
   last = checkpoint(folder, main, 0)
-  lost = r'synth-mtf: error: task 1 \(localhost:\d+\) does not .* The last '
-  assert re.search(rf'{lost}checkpoint is .*/model.ckpt-{last}\.', out), out
+  lost = r'synth-mtf: error: task 1 \(localhost:\d+\) does not answer'
+  assert re.search(lost, out), out
 
   with cluster(*words, train_steps=last + 10) as (main, worker):
     out, _ = main.communicate(timeout=PATIENCE)
@@ -131,7 +131,7 @@ def test_a_worker_ends_with_an_error_when_task_0_does(
   ('words', 'message'),
   [
     (['--hosts=a:1,b:1', '--task=2'], '--task=2: expected 0 to 1'),
-    (['--hosts=a', '--task=0'], "'a' is not of the form host:port"),
+    (['--hosts=a', '--task=0'], 'a cannot be served: '),
   ],
 )
 def test_a_mistake_is_one_message(words, message):
