@@ -94,9 +94,7 @@ class Panel {
     fill(this.example, texts, place.example);
     const numbers = Array.from({ length: heads }, (_, i) => `${i + 1} of ${heads}`);
     fill(this.head, numbers, place.head);
-    // Weights that all examples share are packed only once.
-    const layer = blocks[this.layer.value];
-    const block = layer[this.example.value] || layer[0];
+    const block = blocks[this.layer.value][this.example.value];
     this.block = block;
     block.weight ||= unpack(block, heads, signed);
     const weight = await block.weight;

@@ -34,8 +34,6 @@ def pack(attentions: Sequence[Attention]) -> list[dict[str, Any]]:
     for name, stack in attention.stacks.items():
       signed = bool((stack.weights < 0).any())
       shown = [attention.weights(name, n) for n in examples]
-      if stack.weights.shape[1] == 1:  # examples share them
-        shown = [stack.weights[:, 0]]
       stacks[name] = {
         'heads': stack.heads,
         'signed': signed,

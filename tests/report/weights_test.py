@@ -49,18 +49,6 @@ def test_a_weight_is_off_by_half_a_code_at_most(model, stack, signed):
       assert (found < 0).any() == signed
 
 
-def test_what_examples_share_is_there_once():
-  model = random_attention(shared=True)
-  (packed,) = weights.pack([model])
-  for stack in packed['stacks'].values():
-    assert [len(layer) for layer in stack['blocks']] == [1, 1, 1]
-  np.testing.assert_allclose(
-    unpack(packed['stacks']['decoder'], 2, 0),
-    model.stacks['decoder'].weights[2, 0],
-    atol=1 / 500,
-  )
-
-
 def test_what_is_said_of_the_models(model):
   other = random_attention('T5 (V)', 'V', layers=2)
   first, second = weights.pack([model, other])
