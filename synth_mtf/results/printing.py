@@ -80,7 +80,7 @@ def latex(grid: Grid) -> str:
 
 
 def terminal(grid: Grid, width: int, bold: bool = True) -> str:
-  """Returns a table for a terminal, with labels of at most half its width.
+  """Returns a table for a terminal.
 
   A table that is too wide is split into parts that each repeat the labels.
   """
@@ -89,8 +89,6 @@ def terminal(grid: Grid, width: int, bold: bool = True) -> str:
     [BEST.sub(best, cell) for cell in column]
     for column in zip(grid.headers, *grid.rows)
   )
-  most = width // 2
-  labels = [x if len(x) <= most else f'{x[: most - 1]}…' for x in labels]
   parts = [[labels]]
   for column in columns:
     table = _tabulated(list(zip(*parts[-1], column)), 'simple')

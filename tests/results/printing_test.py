@@ -71,13 +71,6 @@ def test_a_terminal_shows_what_is_best_in_bold():
   assert '\x1b' not in printing.terminal(GRID, 80, bold=False)
 
 
-def test_a_name_that_is_too_long_is_cut():
-  long = Grid('', GRID.headers, [['x' * 200, *GRID.rows[0][1:]]])
-  lines = printing.terminal(long, 40, bold=False).splitlines()
-  assert max(map(len, lines)) <= 40
-  assert '3±1' in '\n'.join(lines)
-
-
 def test_plain_columns():
   rows = [['rte', '2,490', 'a file'], ['cola', '8', '-']]
   assert printing.plain(['task', 'rows', 'from'], rows, 'lrl').splitlines() == [
