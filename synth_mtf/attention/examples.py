@@ -180,21 +180,16 @@ def sides() -> list[str]:
   return _SIDES[model_type()]
 
 
-def require_short(side: str, rows: Ids) -> None:
-  """Raises a UserError if a row has more tokens than the model takes."""
-  longest, most = max(map(len, rows)), most_of(side)
-  if most and longest > most:
-    raise UserError(
-      f'a text of the {side} has {longest} tokens, and the model takes {most} '
-      '(utils.run.sequence_length): shorten it'
-    )
-
-
 def _examples(
   ids: Mapping[str, Ids], texts: Texts, known: Mapping[str, seqio.Vocabulary]
 ) -> Examples:
   for side, rows in ids.items():
-    require_short(side, rows)
+    longest, most = max(map(len, rows)), most_of(side)
+    if most and longest > most:
+      raise UserError(
+        f'a text of the {side} has {longest} tokens, and the model takes '
+        f'{most} (utils.run.sequence_length): shorten it'
+      )
   tokens = {s: [_pieces(row, known[s]) for row in ids[s]] for s in ids}
   if 'decoder' in tokens:
     tokens['decoder'] = [[_START, *row[:-1]] for row in tokens['decoder']]

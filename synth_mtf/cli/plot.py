@@ -1,9 +1,10 @@
 """`synth-mtf plot`: draws figures of runs as PNG and SVG."""
 
 import argparse
+import functools
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from synth_mtf import atomic
@@ -95,14 +96,16 @@ def _draw(
   from synth_mtf.attention import figures as of_attention
   from synth_mtf.results import alphas, figures
 
-  if name == 'curves':
-    yield name, figures.curves(found)
-  elif name == 'scores':
-    yield name, figures.scores(found)
-  elif name == 'histograms':
-    yield name, of_attention.histograms(found, args.layers)
-  elif name == 'heads':
-    yield name, of_attention.heads(found)
+  of_all: dict[str, Callable[..., Any]] = {
+    'curves': figures.curves,
+    'scores': figures.scores,
+    'histograms': functools.partial(
+      of_attention.histograms, layers=args.layers
+    ),
+    'heads': of_attention.heads,
+  }
+  if name in of_all:
+    yield name, of_all[name](found)
   elif name == 'alpha':
     frames = {run: alphas.frame(run) for run in found}
     mixed = [run for run in found if not frames[run].empty]

@@ -5,7 +5,7 @@ import os
 
 from synth_mtf.cli import arguments, data
 from synth_mtf.errors import UserError
-from synth_mtf.run import main, output, process
+from synth_mtf.run import main, output
 
 _DATA_DIR = 'SYNTH_MTF_DATA_DIR'
 
@@ -18,8 +18,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Prints a shell script; runs nothing, and comments say what differs here."""
-  data.use(args)
-  process.load_quietly()
   with output.kept():
     main.prepare()
   from synth_mtf.results import runs

@@ -59,8 +59,10 @@ class Column:
 
   def text(self, number: float) -> str:
     """Formats a number."""
-    in_millions = self.shown == 'millions'
-    return _millions(number) if in_millions else self.shown.format(number)
+    if self.shown == 'millions':
+      digits = 2 if number < 10e6 else 0
+      return f'{number / 1e6:,.{digits}f}M'
+    return self.shown.format(number)
 
   def average(self, numbers: Mapping[str, float]) -> Optional[float]:
     """Returns the paper's average, which is T5's, of the columns in `over`.
@@ -90,12 +92,6 @@ class Layout(NamedTuple):
   columns: Sequence[Column]
   needs_scores: bool = True
   source: str = 'the paper'
-
-
-def _millions(number: float) -> str:
-  """Formats a large number in millions."""
-  digits = 2 if number < 10e6 else 0
-  return f'{number / 1e6:,.{digits}f}M'
 
 
 _DATA = json.loads(pathlib.Path(__file__).with_suffix('.json').read_text())
