@@ -55,6 +55,9 @@ def run(args: argparse.Namespace) -> int:
     raise UserError(
       f'--task={task}: expected 0 to {len(hosts) - 1}, one for each of --hosts'
     )
+  for host in hosts:
+    if not host.rpartition(':')[2].isdigit():
+      raise UserError(f'--hosts: {host!r} is not of the form host:port')
   # May restart this command, so it must run before the server starts.
   process.fix_hash_seed()
   server = _serve(hosts, task)

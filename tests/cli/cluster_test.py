@@ -131,7 +131,7 @@ def test_a_worker_ends_with_an_error_when_task_0_does(
   ('words', 'message'),
   [
     (['--hosts=a:1,b:1', '--task=2'], '--task=2: expected 0 to 1'),
-    (['--hosts=a', '--task=0'], 'a cannot be served: '),
+    (['--hosts=a', '--task=0'], "'a' is not of the form host:port"),
   ],
 )
 def test_a_mistake_is_one_message(words, message):
