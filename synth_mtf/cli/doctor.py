@@ -73,8 +73,7 @@ def _findings() -> Iterator[Sequence[str]]:
       main.prepare()
   except Exception as error:  # mismatched versions raise anything
     cause = error.__cause__ or error
-    found = f'import fails: {type(cause).__name__}: {cause}'
-    yield 'FAULT', found, _INSTALL
+    yield 'FAULT', f'import fails: {type(cause).__name__}: {cause}', _INSTALL
     return
   yield 'ok', 'synth_mtf, mesh_tensorflow, t5 and the tasks can be imported'
   for check in (_devices, _vocabulary, _data):
