@@ -191,8 +191,6 @@ class Run:
 
   def _of_model(self, function: Callable[[], Any]) -> Any:
     """Calls a function with the configuration parsed; None if parsing fails."""
-    if self.fault:  # reading may have taken as long as it may
-      return None
     try:
       with foreign.bounded():
         self.configure()
