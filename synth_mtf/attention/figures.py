@@ -36,8 +36,14 @@ def histograms(
           sizes = np.concatenate([w[layer - 1].ravel() for w in found])
           sizes = np.clip(sizes[sizes != 0], _EDGES[0], 1)
           shares = 100 * np.histogram(sizes, _EDGES)[0] / len(sizes)
-          looks = {'color': look.color, 'linestyle': look.linestyle}
-          panel.stairs(shares, _EDGES, linewidth=1.3, label=name, **looks)
+          panel.stairs(
+            shares,
+            _EDGES,
+            label=name,
+            color=look.color,
+            linestyle=look.linestyle,
+            linewidth=1.3,
+          )
         panel.set(xscale='log', title=f'{stack}, layer {layer}', ylim=(0, None))
         panel.xaxis.set_major_formatter('{x:g}')
         if stack == stacks[-1]:
@@ -70,8 +76,9 @@ def heads(attentions: Sequence[Attention]) -> Figure:
           rows = [measure(w.astype(np.float64)) for w in found]
           values = np.concatenate(rows, axis=-1).mean(-1)
           x = range(1, len(values) + 1)
-          points = {'color': look.color, 'alpha': 0.4, 'markersize': 3}
-          panel.plot(x, values, look.marker, **points)
+          panel.plot(
+            x, values, look.marker, color=look.color, alpha=0.4, markersize=3
+          )
           panel.plot(x, values.mean(-1), label=label, **look._asdict())
         panel.set_ylim(bottom=0)
         panel.xaxis.get_major_locator().set_params(integer=True)
@@ -123,8 +130,13 @@ def heat_maps(
   def fill(axes: style.Panels) -> None:
     for row, layer, of_layer in zip(axes, rows, maps):
       for panel, head, one in zip(row, columns, of_layer):
-        ends = {'vmin': sign * most, 'vmax': most}
-        panel.imshow(one, interpolation='nearest', cmap=colours, **ends)
+        panel.imshow(
+          one,
+          interpolation='nearest',
+          cmap=colours,
+          vmin=sign * most,
+          vmax=most,
+        )
         panel.set(title=f'layer {layer}, head {head}', facecolor='0.85')
         panel.grid(False)
         for axis, tokens in ((panel.yaxis, queries), (panel.xaxis, memory)):

@@ -111,11 +111,24 @@ def _draw_band(
   errors = squares[mean.index] ** 0.5
   panel.plot(mean.index, mean, label=label, markevery=ends, **look._asdict())
   if errors.notna().any():
-    bars = {'fmt': 'none', 'ecolor': look.color, 'capsize': 2}
-    panel.errorbar(mean.index, mean, errors, elinewidth=0.8, **bars)
+    panel.errorbar(
+      mean.index,
+      mean,
+      errors,
+      fmt='none',
+      ecolor=look.color,
+      elinewidth=0.8,
+      capsize=2,
+    )
   if spread.any():
-    band = {'color': look.color, 'alpha': 0.2, 'linewidth': 0}
-    panel.fill_between(mean.index, mean - spread, mean + spread, **band)
+    panel.fill_between(
+      mean.index,
+      mean - spread,
+      mean + spread,
+      color=look.color,
+      alpha=0.2,
+      linewidth=0,
+    )
 
 
 def scores(runs: Sequence[Run]) -> Figure:
@@ -160,9 +173,18 @@ def scores(runs: Sequence[Run]) -> Figure:
         if pairs.empty:
           continue
         across, along = (error or None for error in pairs.std().fillna(0))
-        look = {**style.look(number)._asdict(), 'linestyle': 'none'}
-        bars = {'capsize': 2, 'linewidth': 0.8, 'label': model}
-        panel.errorbar(*pairs.mean(), along, across, **look, **bars)
+        look = style.look(number)
+        panel.errorbar(
+          *pairs.mean(),
+          along,
+          across,
+          label=model,
+          color=look.color,
+          marker=look.marker,
+          linestyle='none',
+          linewidth=0.8,
+          capsize=2,
+        )
       panel.set_xlabel(cost_name)
       panel.margins(0.2)
     of_tasks = f' (mean of {len(keys)} tasks)' * (len(keys) > 1)

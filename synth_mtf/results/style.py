@@ -128,8 +128,13 @@ def _add_legend(figure: Figure, title: Optional[str]) -> None:
   # A label takes about 0.5 inches plus 0.062 inches per character.
   fitting = int(WIDTH / (0.5 + 0.062 * max(map(len, handles))))
   columns = min(len(handles), 4, max(fitting, 1))
-  place = {'loc': 'outside upper center', 'ncols': columns, 'title': title}
-  figure.legend(list(handles.values()), list(handles), **place)
+  figure.legend(
+    list(handles.values()),
+    list(handles),
+    loc='outside upper center',
+    ncols=columns,
+    title=title,
+  )
   more = max(-(-len(handles) // columns) - 2, 0)  # rows, of 0.16 inches
   figure.set_figheight(figure.get_figheight() + 0.16 * more)
 
