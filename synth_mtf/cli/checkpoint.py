@@ -147,8 +147,9 @@ def _convert(args: argparse.Namespace) -> None:
     'does not compute what the source computes; it starts from its weights.'
   )
   if plan.exact:
-    effect = 'computes what the source computes'
-    effect += _UNPACKED_ROWS_ONLY if packed and plan.reread else '.'
+    effect = 'computes what the source computes' + (
+      _UNPACKED_ROWS_ONLY if packed and plan.reread else '.'
+    )
   error, name = plan.rounding
   if error:
     effect += (
