@@ -95,7 +95,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
   ) -> list[float]:
     """Returns the log likelihood of each target, EOS included, given its input.
 
-    A language model has no inputs: None.
+    For a language model, `inputs` is None.
 
     Raises:
       UserError: a text is empty or too long, or the model has no decoder.

@@ -40,7 +40,7 @@ COMMANDS = {
   'replay': 'the commands that make a run again, and what differs here',
   'doctor': 'versions, devices, vocabulary and data, and how to fix each fault',
 }
-# They show or check how the plugin is loaded, or restart their process before.
+# These load the plugin themselves: they show or check that, or restart first.
 _LOADING = ('demo', 'transformer', 'cluster', 'doctor')
 
 

@@ -20,7 +20,7 @@ _UNPACKED_ROWS_ONLY = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the three actions."""
+  """Adds the actions."""
   actions = parser.add_subparsers(metavar='action', required=True)
 
   inspect = actions.add_parser('inspect', help='list what a checkpoint holds')

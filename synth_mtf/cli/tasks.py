@@ -111,11 +111,13 @@ def _source(task: Any) -> str:
 
 
 def _print_rates(mixture: Any) -> list[tuple[Any, Any]]:
-  """Prints the rate of each task, of whose training split rows are counted.
+  """Prints the rates of the tasks that have a training split.
 
   A rate that depends on an unknown number of rows is NaN. Returns the tasks
-  with files, highest rate first, with the `SplitRows`.
+  with files, highest rate first, with their `SplitRows`.
   """
+  import numpy as np
+
   from synth_mtf.tasks import inspection
 
   found = {
@@ -124,7 +126,7 @@ def _print_rates(mixture: Any) -> list[tuple[Any, Any]]:
     for split in inspection.splits_of(task, ['train'])
   }
   rates = _rates(mixture, {task.name: s.rows for task, s in found.items()})
-  total = sum(rates[task.name] for task in found) or 1
+  total = np.nansum([rates[task.name] for task in found]) or 1
   rows = [
     [
       f'  {task.name}',
@@ -138,7 +140,7 @@ def _print_rates(mixture: Any) -> list[tuple[Any, Any]]:
   heads = ['  task', 'train rows', 'from', 'rate', 'share']
   print(printing.plain(heads, rows, 'lrlrr'))
   there = [task for task, split in found.items() if split.files]
-  there.sort(key=lambda task: -rates[task.name])
+  there.sort(key=lambda task: -np.nan_to_num(rates[task.name]))
   return [(task, found[task]) for task in there]
 
 

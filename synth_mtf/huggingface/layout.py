@@ -32,7 +32,7 @@ _BLOCKS = {
   'encoder': ['SelfAttention', 'DenseReluDense'],
   'decoder': ['SelfAttention', 'EncDecAttention', 'DenseReluDense'],
 }
-# The relative position bias of T5 by kind of attention, and what else it has.
+# T5's relative position bias by kind of attention, and its other settings.
 _T5_BIAS = {'encoder': 'bias_shared', 'decoder': 'bias_shared', 'cross': None}
 _T5 = {
   'synthesizers': [{'function': 'DotProduct', 'scope': 'dot_product'}],
@@ -73,7 +73,7 @@ _RENAMES = (
   # Bottleneck Dense and the function inside it are one there.
   (r'(/bottleneck_dense\w*)/\w+/', r'\1/'),
 )
-# These map from their columns there.
+# These are transposed there.
 _PROJECTION = re.compile(r'/(q|k|v|kv|o|kernel|relative_attention_bias)$')
 
 Array = npt.NDArray[Any]
@@ -89,7 +89,7 @@ def name_of(variable: str) -> str:
 
 
 def weight_of(variable: str, value: Array) -> Array:
-  """Returns the value of a variable's counterpart, or the reverse."""
+  """Converts a variable's value to that of its counterpart, or back."""
   if _PROJECTION.search(variable):
     value = value.T
   return np.ascontiguousarray(value, np.float32)

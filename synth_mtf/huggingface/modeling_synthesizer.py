@@ -199,7 +199,7 @@ class SyntheticAttention(nn.Module):
     """The weight of each function, [heads, 1, 1], [1, 1] or 1 (eq. 8)."""
     if not hasattr(self, 'alpha'):
       return [1.0] * len(self.scopes)
-    # With one score less, [1], that of the last function is 0.
+    # If a score is missing (alpha is [1]), that of the last function is 0.
     missing = len(self.scopes) - len(self.alpha)
     scores = functional.pad(self.alpha, (0, missing))
     return scores.softmax(0)[..., None, None]

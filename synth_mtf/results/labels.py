@@ -12,7 +12,7 @@ from synth_mtf.layer.enc_dec_attention import SyntheticEncDecAttention
 from synth_mtf.layer.stacks import MODES, replaced
 from synth_mtf.layer.synthetic import SyntheticLayer
 
-# The host's classes in the paper.
+# The paper's names for the host's classes.
 _NAMES = {
   'SelfAttention': 'T5',
   'LightweightConv1DLocalAttn': 'LightConv',

@@ -91,7 +91,7 @@ def figures(
     or f'of {kind.functions}, ' in differences[0]  # and more that is unknown
   ]
   none = f'{source} has no {kind.functions} in these columns'
-  # In the table with the most of these columns.
+  # The nearest row, from the table with the most of these columns.
   *_, nearest = min(same, default=(none,))
   return {}, nearest
 

@@ -88,7 +88,7 @@ class Run:
 
   @functools.cached_property
   def kind(self) -> Optional[labels.Kind]:
-    """What the model is compared with the paper's by, or None as for labels."""
+    """What decides which published rows match; None if that is unknown."""
     return self._of_model(labels.kind)
 
   @functools.cached_property

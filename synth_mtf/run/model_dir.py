@@ -27,9 +27,10 @@ _held: dict[str, int] = {}  # file descriptors, by path
 
 @contextlib.contextmanager
 def opened(model_dir: str) -> Iterator[None]:
-  """Checks a folder, and makes it; if its run is refused, removes it again.
+  """Checks a folder, and creates it if missing.
 
-  Keeps a folder that holds more than the beginning of this run.
+  If the run is refused, removes a folder that it created, unless that holds
+  more than the beginning of this run.
   """
   is_new = '://' not in model_dir and not os.path.exists(model_dir)
   check(model_dir)

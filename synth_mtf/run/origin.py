@@ -72,7 +72,7 @@ def record(vocabulary: Any, model_dir: str) -> None:
 
 
 def command(made: Origin) -> str:
-  """Returns the command of an origin for a shell, from any folder."""
+  """Returns an origin's command as a line for a shell in any folder."""
   words = shlex.split(made['command'])
   is_ours = os.path.basename(words[0]) in ('synth-mtf', '__main__.py')
   words[0] = 'synth-mtf' if is_ours else 't5_mesh_transformer'

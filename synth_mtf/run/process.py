@@ -1,8 +1,8 @@
 """Startup of the `synth-mtf` command.
 
 `synth-mtf --help` must be fast, and `doctor` must run on a broken installation.
-In the command, `import synth_mtf` therefore does not import TensorFlow, and
-subcommands that need the plugin call `load_plugin`.
+In the command, `import synth_mtf` therefore does not import TensorFlow;
+`load_plugin` does, for the subcommands that need it.
 """
 
 import importlib
