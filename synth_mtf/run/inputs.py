@@ -20,6 +20,21 @@ from synth_mtf.checkpoints import folder
 from synth_mtf.errors import UserError
 from synth_mtf.run.config import RunConfig
 
+# The settings that a mode reads lines from, of inputs or targets, and those
+# that it writes to.
+_FILES = {
+  'infer': {
+    'decode_from_file.input_filename': 'inputs',
+    'decode_from_file.output_filename': '',
+  },
+  'score_from_strings': {
+    'score_from_strings.targets': 'targets',
+    'score_from_strings.inputs': 'inputs',
+    'save_scores.scores_filename': '',
+  },
+}
+_OPTIONAL = ('score_from_strings.inputs', 'save_scores.scores_filename')
+
 
 def checkpoints(run: RunConfig) -> list[str]:
   """Returns the paths of the checkpoints that a run reads, at least one."""
@@ -94,42 +109,35 @@ def _chosen(model_dir: str, written: list[str], steps: Any) -> list[str]:
 
 def check_files(run: RunConfig) -> None:
   """Checks the files that a mode reads and the paths that it writes to."""
-  if run.mode == 'infer':
-    decode = gin.get_bindings(utils.infer_model, resolve_references=False)
-    if 'decode_fn' in decode and not decode['decode_fn'].selector.endswith(
-      'decode_from_file'
-    ):
-      return  # another function reads other inputs
-    _check_lines('decode_from_file.input_filename', 'inputs', run)
-    _check_output('decode_from_file.output_filename')
-  elif run.mode == 'score_from_strings':
-    _check_lines('score_from_strings.targets', 'targets', run)
-    if _value('score_from_strings.inputs') is not None:
-      _check_lines('score_from_strings.inputs', 'inputs', run)
-    if _value('save_scores.scores_filename') is not None:
-      _check_output('save_scores.scores_filename')
-  elif run.mode.startswith('export') and not run.export_path:
+  if run.mode.startswith('export') and not run.export_path:
     raise UserError(
       'utils.run.export_path is not set: give the folder to export to, '
       '--gin_param="utils.run.export_path = \'exported\'".'
     )
+  infer = gin.get_bindings(utils.infer_model, resolve_references=False)
+  decode = infer.get('decode_fn')
+  if (
+    run.mode == 'infer'
+    and decode
+    and not decode.selector.endswith('decode_from_file')
+  ):
+    return  # another function reads other inputs
+  for setting, side in _FILES.get(run.mode, {}).items():
+    function, _, parameter = setting.rpartition('.')
+    given = gin.get_bindings(function).get(parameter)
+    if given is None and setting in _OPTIONAL:
+      continue
+    if not given or given is gin.REQUIRED:
+      raise UserError(f'{setting} is not set: give the path of a text file.')
+    if side:
+      _check_lines(setting, given, side, run)
+    else:
+      _check_output(setting, given)
 
 
-def _value(setting: str) -> Any:
-  function, _, parameter = setting.rpartition('.')
-  return gin.get_bindings(function).get(parameter)
-
-
-def _given(setting: str) -> Any:
-  value = _value(setting)
-  if not value or value is gin.REQUIRED:
-    raise UserError(f'{setting} is not set: give the path of a text file.')
-  return value
-
-
-def _check_lines(setting: str, side: str, run: RunConfig) -> None:
+def _check_lines(setting: str, given: Any, side: str, run: RunConfig) -> None:
   """Checks the lines of a file or list."""
-  lines = given = _given(setting)
+  lines = given
   if isinstance(given, str):
     try:
       lines = utils.get_inputs_from_file(given)
@@ -159,8 +167,7 @@ def _check_lines(setting: str, side: str, run: RunConfig) -> None:
     )
 
 
-def _check_output(setting: str) -> None:
-  path = _given(setting)
+def _check_output(setting: str, path: str) -> None:
   # T5 appends the step to the names of decoded files.
   for taken in [path, *glob.glob(f'{glob.escape(path)}-*')]:
     can_write = os.access(taken, os.W_OK) and not os.path.isdir(taken)
