@@ -116,10 +116,7 @@ class Comparison:
 
   def _may_be_new(self, name: str) -> bool:
     """Whether a checkpoint with the variable's layer may lack the variable."""
-    parts = names.attention_name(name)
-    if not parts:
-      return False
-    place, layer, rest = parts
+    place, layer, rest = names.split(name)
     # Attention layers of all classes have an output projection, and values.
     return f'{place}/{layer}/o' in self.loaded and rest not in ('o', 'v', 'kv')
 

@@ -123,7 +123,7 @@ class Conversion:
       {name: w.origin for name, w in weights.items() if w.origin},
     )
     self.report.require_weights()
-    self.exact &= all(map(names.attention_name, self.report.left_over))
+    self.exact &= all(names.split(name)[1] for name in self.report.left_over)
     self.values: dict[str, Array] = {
       'global_step': np.asarray(checkpoint.step, np.int64)
     }

@@ -6,7 +6,6 @@ different names in T5's, mesh_tensorflow's and our layers.
 
 import re
 from collections.abc import Sequence
-from typing import Optional
 
 # The relative position biases of self-attention and cross-attention.
 BIASES = ('relative_attention_bias', 'enc_dec_relative_attention_bias')
@@ -18,23 +17,20 @@ _CLASSES = (
 _ATTENTION = re.compile(f'(.*)/({"|".join(sum(_CLASSES, ()))})/(.+)')
 
 
-def attention_name(name: str) -> Optional[Sequence[str]]:
-  """Splits the name of an attention layer's variable; None for other names.
+def split(name: str) -> Sequence[str]:
+  """Splits the name of a variable.
 
-  The parts are the layer's place in the stack, its class, and the name inside
-  the layer (`q`, `random/R`).
+  The parts are its layer's place in the stack, the class of an attention layer
+  (otherwise ''), and the name inside the layer (`q`, `random/R`).
   """
   match = _ATTENTION.match(name)
-  return match.group(1, 2, 3) if match else None
+  return match.group(1, 2, 3) if match else (scope(name), '', name)
 
 
 def candidates(name: str) -> list[str]:
   """Returns the names a variable may have in a checkpoint, best first."""
-  parts = attention_name(name)
-  if not parts:
-    return [name]
-  place, layer, rest = parts
-  classes = next(c for c in _CLASSES if layer in c)
+  place, layer, rest = split(name)
+  classes = next((c for c in _CLASSES if layer in c), ())
   return list(dict.fromkeys([name, *(f'{place}/{c}/{rest}' for c in classes)]))
 
 
@@ -55,5 +51,4 @@ def scope(name: str) -> str:
 
 def place(name: str) -> str:
   """Returns the place of a variable's layer in the stack, without its class."""
-  parts = attention_name(name)
-  return parts[0] if parts else scope(name)
+  return split(name)[0]
