@@ -44,20 +44,16 @@ class Console:
 
   def __init__(self, stream: Any = None) -> None:
     self._stream = stream or sys.stderr
-    self._rewrites = self._stream.isatty() and (
-      os.environ.get('TERM') not in ('dumb', 'unknown')
-    )
-    seconds = 0.2 if self._rewrites else os.environ.get(INTERVAL, 10)
-    self._interval = float(seconds)
+    is_dumb = os.environ.get('TERM') in ('dumb', 'unknown')
+    rewrites = self._stream.isatty() and not is_dumb
+    self._clear = _CLEAR if rewrites else ''
+    self._interval = 0.2 if rewrites else float(os.environ.get(INTERVAL, 10))
     self._title = ''
-    self._is_open = False  # the current line will be rewritten
     self._last_shown = 0.0
 
   def line(self, text: str = '') -> None:
     """Writes a permanent line."""
-    clear = _CLEAR if self._rewrites else ''
-    self._is_open = False
-    print(f'{clear}{text}', file=self._stream, flush=True)
+    print(f'{self._clear}{text}', file=self._stream, flush=True)
 
   def start(self, title: str) -> None:
     """Starts a task, whose title prefixes every update."""
@@ -71,14 +67,13 @@ class Console:
       return
     self._last_shown = time.monotonic()
     text = f'{self._title}  {text}'
-    if not self._rewrites:
+    if not self._clear:
       self.line(text)
       return
     columns = shutil.get_terminal_size().columns  # 80 if stdout is a log
     if len(text) >= columns:  # some terminals wrap a full line
       text = f'{text[: columns - 2]}\u2026'
-    self._is_open = True
-    print(f'{_CLEAR}{text}', end='', file=self._stream, flush=True)
+    print(f'{self._clear}{text}', end='', file=self._stream, flush=True)
 
   def finish(self, text: str) -> None:
     """Ends the task with a permanent line."""
@@ -96,11 +91,9 @@ class Console:
       raise
     self.finish(duration(time.monotonic() - begun))
 
-  def leave(self) -> None:
-    """Ends the current line, so that other output starts on a new one."""
-    if self._is_open:
-      self._is_open = False
-      print(file=self._stream, flush=True)
+  def clear(self) -> None:
+    """Erases the current line of a terminal, for other output."""
+    print(self._clear, end='', file=self._stream, flush=True)
 
 
 def duration(seconds: float) -> str:
@@ -161,7 +154,7 @@ def _redirected(log: int) -> Iterator[None]:
       yield
     finally:
       _flush()
-      _beside_log.leave()
+      _beside_log.clear()
       _beside_log = None
       for descriptor, original in zip((1, 2), saved):
         os.dup2(original, descriptor)
