@@ -134,31 +134,6 @@ def not_finite(what: str, model_dir: str, step: int) -> UserError:
   )
 
 
-class FiniteWeights(tf_estimator.CheckpointSaverListener):
-  """Prevents saving a checkpoint that contains NaN or infinity."""
-
-  def __init__(self, model_dir: str) -> None:
-    self._model_dir = model_dir
-
-  def begin(self) -> None:
-    self._finite = {
-      variable.op.name: tf.reduce_all(tf.is_finite(variable))
-      for variable in tf.global_variables()
-      if variable.dtype.base_dtype.is_floating
-    }
-
-  def before_save(self, session: tf.Session, step: int) -> None:
-    finite = session.run(self._finite)
-    spoilt = sorted(name for name, is_finite in finite.items() if not is_finite)
-    if spoilt:
-      raise not_finite(
-        f'the weights hold NaN or infinity at step {step}, in {len(spoilt)} of '
-        f'{len(finite)} variables ({spoilt[0]}, ...)',
-        self._model_dir,
-        step,
-      )
-
-
 class Saver(tf.train.CheckpointSaverHook):
   """Extends the host's saver: also saves by time, and never saves NaN.
 
@@ -177,15 +152,18 @@ class Saver(tf.train.CheckpointSaverHook):
 
   seconds = 60.0
 
-  def __init__(self, checkpoint_dir: str, listeners: Any, **more: Any) -> None:
-    super().__init__(
-      checkpoint_dir,
-      listeners=[*listeners, FiniteWeights(checkpoint_dir)],
-      save_graph_def=False,
-      **more,
-    )
+  def __init__(self, checkpoint_dir: str, **more: Any) -> None:
+    super().__init__(checkpoint_dir, save_graph_def=False, **more)
     self._set_steps_per_run(1)
     self._passing = ''  # the last one saved by time
+
+  def begin(self) -> None:
+    super().begin()
+    self._finite = {
+      variable.op.name: tf.reduce_all(tf.is_finite(variable))
+      for variable in tf.global_variables()
+      if variable.dtype.base_dtype.is_floating
+    }
 
   def after_create_session(self, session: tf.Session, _coord: Any) -> None:
     """Saves the step at which this process starts, as the host does."""
@@ -202,6 +180,15 @@ class Saver(tf.train.CheckpointSaverHook):
         self._passing = f'{self._save_path}-{step}'
 
   def _save(self, session: tf.Session, step: int) -> bool:
+    finite = session.run(self._finite)
+    spoilt = sorted(name for name, is_finite in finite.items() if not is_finite)
+    if spoilt:
+      raise not_finite(
+        f'the weights hold NaN or infinity at step {step}, in {len(spoilt)} of '
+        f'{len(finite)} variables ({spoilt[0]}, ...)',
+        self._checkpoint_dir,
+        step,
+      )
     passed, self._passing = self._passing, ''
     if passed:  # the list written with the new checkpoint must not include it
       kept = [path for path in self._saver.last_checkpoints if path != passed]
