@@ -172,33 +172,35 @@ def load(folder: str, out: str) -> str:
   with foreign.bounded():
     model = models.build(config['vocab_size'])
   ours = layout.config(model)
-  faults = [
-    f'{key} is {config[key]!r:.80} in it, {ours[key]!r:.80} in the model'
-    for key in _DEFAULTS
-    if config[key] != ours[key]
-  ]
   variables = model.variables
   values = {
     name: layout.weight_of(name, weights.pop(layout.name_of(name)))
     for name in variables
     if layout.name_of(name) in weights
   }
-  faults += [
-    f'it lacks {layout.name_of(name)} ({name})'
-    for name in variables
-    if name not in values
-  ]
-  faults += [
-    f'{name} is {value.shape} in it, {variables[name].shape} in the model'
-    for name, value in values.items()
-    if [*value.shape] != variables[name].shape.as_list()
-  ]
   embedding = values.get('shared/embedding', np.zeros(0))
-  faults += [
-    f'{name} is not in the model'
-    for name, weight in weights.items()
-    if name != _UNUSED
-    and not (name in _COPIES and np.array_equal(weight, embedding))
+  faults = [
+    *(
+      f'{key} is {config[key]!r:.80} in it, {ours[key]!r:.80} in the model'
+      for key in _DEFAULTS
+      if config[key] != ours[key]
+    ),
+    *(
+      f'it lacks {layout.name_of(name)} ({name})'
+      for name in variables
+      if name not in values
+    ),
+    *(
+      f'{name} is {value.shape} in it, {variables[name].shape} in the model'
+      for name, value in values.items()
+      if [*value.shape] != variables[name].shape.as_list()
+    ),
+    *(
+      f'{name} is not in the model'
+      for name, weight in weights.items()
+      if name != _UNUSED
+      and not (name in _COPIES and np.array_equal(weight, embedding))
+    ),
   ]
   if faults:
     raise UserError(
@@ -216,8 +218,9 @@ def load(folder: str, out: str) -> str:
     atomic.write(new / 'operative_config.gin', gin.operative_config_str())
     vocabulary = config['synth_mtf'].get('vocabulary')
     if vocabulary:
-      text = json.dumps(vocabulary, indent=2) + '\n'
-      atomic.write(new / records.VOCABULARY, text)
+      atomic.write(
+        new / records.VOCABULARY, json.dumps(vocabulary, indent=2) + '\n'
+      )
     records.record_model(model.transformer, str(new))
   return os.path.join(out, os.path.basename(path))
 

@@ -143,17 +143,18 @@ def _settings(
       yield scope, _feed_forward(scope, layer)
     else:
       yield scope, _attention(model, scope, layer)
-  positions = {}
-  for stack in (pair.encoder, pair.decoder):
+  stacks = pair.encoder, pair.decoder
+  for stack in stacks:
     yield stack.name, _stack(stack)
-    if stack.positional_embedding:
-      positions[stack.name] = stack.max_length_dim.size
-  decoder = pair.decoder
   yield (
-    decoder.name,
+    pair.decoder.name,
     {
-      'tie_word_embeddings': decoder.shared_embedding_and_softmax_weights,
-      'positions': positions,
+      'tie_word_embeddings': pair.decoder.shared_embedding_and_softmax_weights,
+      'positions': {
+        stack.name: stack.max_length_dim.size
+        for stack in stacks
+        if stack.positional_embedding
+      },
       'shared_positions': 'shared/positional_embedding' in model.shapes,
     },
   )
@@ -230,7 +231,6 @@ def _attention(
     for name, shape in model.shapes.items()
     if name.startswith(f'{scope}/')
   }
-  folded = layer.fold_scaling_into_initializer
   settings = {
     'synthesizers': [
       _function(shapes, name, function)
@@ -241,7 +241,9 @@ def _attention(
     'd_kv': layer.key_value_size,
     'dropout_rate': layer.dropout_rate,
     'projections': [x for x in ('q', 'k', 'v', 'kv', 'o') if x in shapes],
-    'query_scale': 1.0 if folded else layer.key_value_size**-0.5,
+    'query_scale': 1.0
+    if layer.fold_scaling_into_initializer
+    else layer.key_value_size**-0.5,
     'alpha_shape': shapes.get('alpha'),
     'relative_attention': relative,
   }
