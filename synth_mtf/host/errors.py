@@ -58,8 +58,6 @@ def _explain(error: BaseException) -> Optional[str]:
     frames = (f.f_locals for f, _ in traceback.walk_tb(error.__traceback__))
     for file in (x['config_file'] for x in frames if 'config_file' in x):
       return f'gin file {file!r} is not UTF-8 text: {error}'
-  if isinstance(error, RecursionError):
-    return 'nested too deeply'
   text = _GIN_CALL.sub('', str(error))
   if isinstance(error, UserError):
     return text
@@ -136,6 +134,7 @@ _MESSAGES: dict[str, Union[str, Callable[..., str]]] = {
   r'(\S+) set to `%gin.REQUIRED` but not': (
     'gin: {0} must be set: give --gin_param="{0} = ...".'
   ),
+  'maximum recursion depth exceeded': 'nested too deeply',
   r"local variable 'logits'": (
     'transformer_layers.Synthesizer.synthesize_mode is not one that '
     'mesh_tensorflow knows: random, random_plus, random_plus_alpha, '

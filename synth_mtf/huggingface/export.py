@@ -12,6 +12,7 @@ import seqio
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 from sentencepiece import sentencepiece_model_pb2
+from t5.models import mesh_transformer
 
 from synth_mtf import atomic, paths, tasks
 from synth_mtf.attention import runs as attention
@@ -19,7 +20,8 @@ from synth_mtf.checkpoints import comparison, files, records
 from synth_mtf.errors import UserError
 from synth_mtf.host import errors, foreign
 from synth_mtf.host import model as models
-from synth_mtf.huggingface import card, layout
+from synth_mtf.huggingface import layout
+from synth_mtf.results import labels, printing, runs
 from synth_mtf.tasks import vocabulary as vocabularies
 
 CONFIG = 'config.json'
@@ -58,6 +60,37 @@ _DTYPES = {
   'F16': np.float16,
   'BF16': tf.bfloat16.as_numpy_dtype,
 }
+_CARD = """---
+library_name: transformers
+pipeline_tag: text2text-generation
+tags:
+- synthesizer
+- t5
+---
+
+# {label}
+
+A T5 encoder-decoder with the attention of
+[Synthesizer](https://arxiv.org/abs/2005.00743), trained with synth_mtf and
+exported from Mesh-TensorFlow.
+
+|   |   |
+|---|---|
+| parameters | {parameters:,} |
+| data | {data} |
+| steps | {step:,} |
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained('{name}'{trust})
+model = AutoModelForSeq2SeqLM.from_pretrained('{name}'{trust})
+texts = ['...']
+inputs = tokenizer(texts, return_tensors='pt', padding=True, truncation=True)
+outputs = model.generate(**inputs)
+print(tokenizer.batch_decode(outputs, skip_special_tokens=True))
+```
+"""
 # Both tokenizers must agree on these.
 _TEXTS = (
   'cola sentence: The book was read by.',
@@ -133,8 +166,32 @@ def export(
       weights, new / 'model.safetensors', {'format': 'pt'}
     )
     atomic.write(
-      new / 'README.md', card.text(checkpoint, os.path.basename(out), is_plain)
+      new / 'README.md', _card(checkpoint, os.path.basename(out), is_plain)
     )
+
+
+def _card(checkpoint: files.Checkpoint, name: str, is_plain: bool) -> str:
+  """Returns the model card of the model that gin configures."""
+  folder = os.path.dirname(checkpoint.path) or '.'
+  data = gin.get_bindings(mesh_transformer.get_vocabulary)
+  card = _CARD.format(
+    label=labels.kind().label,
+    parameters=checkpoint.parameters,
+    data=data.get('mixture_or_task_name', 'unknown'),
+    step=checkpoint.step,
+    name=name,
+    trust='' if is_plain else ', trust_remote_code=True',
+  )
+  scores = [
+    [x.task, x.split, x.metric, f'{x.value:.4g}', printing.count(x.n), x.data]
+    for x in runs.Run(folder, [folder]).results
+    if x.step == checkpoint.step and x.value is not None
+  ]
+  if scores:
+    headers = ['task', 'split', 'metric', 'value', 'n', 'data']
+    table = printing.Grid('Scores:', headers, scores)
+    card += f'\n{printing.markdown(table)}\n'
+  return card
 
 
 def read_config(folder: str) -> dict[str, Any]:

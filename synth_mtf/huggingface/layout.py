@@ -180,13 +180,14 @@ def _stack(stack: transformer.Unitransformer) -> dict[str, Any]:
   )
   norm = sublayers.split()[1]
   dropout = gin.get_bindings(transformer.sublayer_dropout)
-  legacy = getattr(own, 'dropout_rate', 0.0)
   depth = 'num_layers' if stack.name == 'encoder' else 'num_decoder_layers'
   return {
     depth: count,
     'd_model': stack.model_dim.size,
     'vocab_size': stack.input_vocab_dim.size,
-    'dropout_rate': dropout.get('dropout_rate', legacy),
+    'dropout_rate': dropout.get(
+      'dropout_rate', getattr(own, 'dropout_rate', 0.0)
+    ),
     'layer_norm_epsilon': gin.get_bindings(f'sublayer_{norm}').get(
       'epsilon', 1e-6
     ),
@@ -211,8 +212,11 @@ def _attention(
 ) -> dict[str, Any]:
   is_ours = isinstance(layer, SyntheticLayer)
   functions = layer.synthesizers if is_ours else [DotProduct()]
-  names = [type(function).__name__ for function in functions]
-  names += [type(f.inner).__name__ for f in functions if hasattr(f, 'inner')]
+  names = [
+    type(one).__name__
+    for function in functions
+    for one in (function, getattr(function, 'inner', function))
+  ]
   relative, cross = layer.relative_attention_type, 'EncDec' in scope
   heads, memory_heads = layer.num_heads, layer.num_memory_heads
   _refuse(
@@ -262,13 +266,14 @@ def _function(
   if isinstance(function, DotProduct):
     return found
   table = getattr(function, 'inner', function)
-  is_tiled = table.tile_length < table.memory_max_length
   is_table = found['function'] in _FUNCTIONS[:2]
   return {
     **found,
     'max_length': table.max_length if is_table else None,
     'memory_max_length': table.memory_max_length,
-    'tile_length': table.tile_length if is_tiled else None,
+    'tile_length': table.tile_length
+    if table.tile_length < table.memory_max_length
+    else None,
     'trainable': getattr(function, 'trainable', True),
     'parameters': {
       name.rpartition('/')[2]: shape

@@ -244,8 +244,7 @@ class SynthesizerStack(T5Stack):
       if other is not None:
         self.set_submodule(name, other)
     if self.kind in config.positions:
-      length = config.positions[self.kind]
-      self.positions = nn.Embedding(length, config.d_model)
+      self.positions = nn.Embedding(config.positions[self.kind], config.d_model)
 
   def replacement(self, name: str, module: nn.Module) -> Optional[nn.Module]:
     """Returns what is in the place of a module of T5, or None."""

@@ -151,8 +151,10 @@ class RunConfig(types.SimpleNamespace):
 
   @property
   def vocabularies(self) -> tuple[seqio.Vocabulary, seqio.Vocabulary]:
-    pair = self.vocabulary
-    return utils.inputs_vocabulary(pair), utils.targets_vocabulary(pair)
+    return (
+      utils.inputs_vocabulary(self.vocabulary),
+      utils.targets_vocabulary(self.vocabulary),
+    )
 
 
 def read(model_dir: str, tpu: Optional[str] = None) -> RunConfig:
