@@ -6,6 +6,7 @@ TensorFlow also writes from C++, so file descriptors are redirected to the log.
 """
 
 import contextlib
+import io
 import os
 import re
 import shutil
@@ -115,9 +116,9 @@ def console() -> Console:
   return _beside_log or Console()
 
 
-def console_beside_log() -> Optional[Console]:
-  """Returns the user's console if all other output goes to a log."""
-  return _beside_log
+def console_beside_log() -> Console:
+  """Returns the user's console if output goes to a log, else a silent one."""
+  return _beside_log or Console(io.StringIO())
 
 
 @contextlib.contextmanager

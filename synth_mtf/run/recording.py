@@ -51,13 +51,11 @@ class Recorder:
   ) -> Iterator[Any]:
     self._step = checkpoints.step_of(checkpoint_path)
     console = output.console_beside_log()
-    if console:
-      console.start(f'decode, step {self._step}')
+    console.start(f'decode, step {self._step}')
     found = predict(*args, checkpoint_path=checkpoint_path, **kwargs)
     for number, one in enumerate(found, start=1):
       yield one
-      if console:
-        console.update(f'{number} examples')
+      console.update(f'{number} examples')
 
   def _evaluate(
     self, estimator: Any, evaluate: Callable[..., Any], **kwargs: Any
@@ -196,14 +194,13 @@ def _record(
   records.add_results(folder, results, made_with)
   note = f'  ({data})' if data else ''
   console = output.console_beside_log()
-  if console:
-    for result in results:
-      error = result.standard_error
-      spread = '' if error is None else f' +- {error:.2g}'
-      console.line(
-        f'{result.step}  {result.task.removeprefix(PREFIX)}  {result.metric} '
-        f'{result.value:.4g}{spread}  n = {result.n}{note}'
-      )
+  for result in results:
+    error = result.standard_error
+    spread = '' if error is None else f' +- {error:.2g}'
+    console.line(
+      f'{result.step}  {result.task.removeprefix(PREFIX)}  {result.metric} '
+      f'{result.value:.4g}{spread}  n = {result.n}{note}'
+    )
 
 
 def write_lines(lines: Iterable[Any], filename: str) -> None:

@@ -127,7 +127,7 @@ def test_what_was_said_before_there_was_a_log_begins_it(tmp_path, capfd):
     assert output.console_beside_log() is output.console()
     os.write(1, b'late\n')
     int('no number')
-  assert output.console_beside_log() is None
+  output.console_beside_log().line('unseen')
   assert log.read_text() == 'of another run\nearly\nlate\n'
   os.write(2, b'seen\n')
   assert capfd.readouterr() == ('', 'seen\n')
