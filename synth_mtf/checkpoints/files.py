@@ -117,8 +117,7 @@ def write(
 ) -> str:
   """Writes a checkpoint to a folder without any, and returns its path."""
   path = os.path.join(folder, f'model.ckpt-{step}')
-  there = folders.written(folder)
-  if there:
+  if there := folders.written(folder):
     raise UserError(
       f'{folder} already holds {there[-1]}; choose a folder without checkpoints'
     )

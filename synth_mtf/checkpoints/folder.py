@@ -74,8 +74,7 @@ def _files(folder: str) -> list[tuple[str, list[str]]]:
   paths.check_entries(folder)
   found: dict[str, list[str]] = {}
   for file in tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else ():
-    match = _FILE.fullmatch(file.rstrip('/'))
-    if match:
+    if match := _FILE.fullmatch(file.rstrip('/')):
       found.setdefault(match[1], []).append(match[0])
   return sorted(found.items(), key=lambda item: step_of(item[0]))
 

@@ -44,11 +44,10 @@ def explained(
   try:
     yield
   except Exception as error:
-    answers = (explain(error) for explain in (_explain, *explainers))
-    message = next(filter(None, answers), None)
-    if message is None:
-      raise
-    raise UserError(message) from error
+    for explain in (_explain, *explainers):
+      if message := explain(error):
+        raise UserError(message) from error
+    raise
 
 
 def _explain(error: BaseException) -> Optional[str]:
@@ -65,8 +64,7 @@ def _explain(error: BaseException) -> Optional[str]:
   if isinstance(error, MemoryError):
     text = f'MemoryError: {text}'  # Python's own message is empty
   for pattern, message in _MESSAGES.items():
-    match = re.search(pattern, text, re.M)
-    if match:
+    if match := re.search(pattern, text, re.M):
       groups = [group.strip() for group in match.groups()]
       say = message.format if isinstance(message, str) else message
       return say(*groups) + (place.group() if place else '')

@@ -273,8 +273,7 @@ def load(folder: str, out: str) -> str:
   with atomic.new_folder(out) as new:
     path = files.write(str(new), int(step), {**values, 'global_step': step})
     atomic.write(new / 'operative_config.gin', gin.operative_config_str())
-    vocabulary = config['synth_mtf'].get('vocabulary')
-    if vocabulary:
+    if vocabulary := config['synth_mtf'].get('vocabulary'):
       atomic.write(
         new / records.VOCABULARY, json.dumps(vocabulary, indent=2) + '\n'
       )

@@ -95,9 +95,10 @@ def lock(model_dir: str) -> None:
   os.ftruncate(descriptor, 0)
   os.write(descriptor, f'process {os.getpid()} on {platform.node()}\n'.encode())
   _held[path] = descriptor
-  left = ', '.join(checkpoints.clear(model_dir))
-  if left:
-    logging.warning('removed what an interrupted save left: %s', left)
+  if left := checkpoints.clear(model_dir):
+    logging.warning(
+      'removed what an interrupted save left: %s', ', '.join(left)
+    )
 
 
 def require_unlocked(folder: str) -> None:
