@@ -15,8 +15,8 @@ from synth_mtf.host import patches
 from synth_mtf.layer.attention import SyntheticAttention
 from synth_mtf.layer.enc_dec_attention import (
   EncDecAttention as DotProductEncDecAttention,
+  SyntheticEncDecAttention,
 )
-from synth_mtf.layer.enc_dec_attention import SyntheticEncDecAttention
 from synth_mtf.layer.stacks import (
   ReplacingLayerStack,
   cross_attention,

@@ -11,8 +11,7 @@ from typing import Any, Optional
 
 import mesh_tensorflow as mtf
 
-from synth_mtf.attention import examples as examples_of
-from synth_mtf.attention import runs
+from synth_mtf.attention import examples as examples_of, runs
 from synth_mtf.attention.examples import Examples, Ids
 from synth_mtf.attention.file import Array, Attention
 from synth_mtf.errors import UserError

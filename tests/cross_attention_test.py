@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import synth_mtf
-from synth_mtf.host import gin_files
-from synth_mtf.host import model as host_model
+from synth_mtf.host import gin_files, model as host_model
 from synth_mtf.results import labels
 from tests import decoding_test, harness, model
 from tests.decoding_test import VOCAB, as_t5, ids, in_parallel, run

@@ -11,8 +11,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.checkpoints.files import Checkpoint
-from synth_mtf.host import gin_files
-from synth_mtf.host import model as host_model
+from synth_mtf.host import gin_files, model as host_model
 from tests import harness
 
 VOCAB = 128

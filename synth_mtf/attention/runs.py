@@ -27,8 +27,7 @@ from synth_mtf.attention.file import SIDES, Array, Attention, Stack
 from synth_mtf.checkpoints import comparison, records
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
-from synth_mtf.host import errors, foreign
-from synth_mtf.host import model as models
+from synth_mtf.host import errors, foreign, model as models
 from synth_mtf.layer.recording import Alignment, recorded_by
 from synth_mtf.results import runs
 

@@ -9,8 +9,7 @@ import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 
 from synth_mtf import paths
-from synth_mtf.checkpoints import folder as folders
-from synth_mtf.checkpoints import names
+from synth_mtf.checkpoints import folder as folders, names
 from synth_mtf.errors import UserError
 
 

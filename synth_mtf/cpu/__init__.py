@@ -5,8 +5,7 @@ gin/common/fast_cpu.gin replaces T5's embedding and feed-forward layer.
 """
 
 from synth_mtf.cpu.attention import attend_each, attend_shared, can_attend
-from synth_mtf.cpu.layers import DenseReluDense as FeedForward
-from synth_mtf.cpu.layers import EmbeddingByIndex
+from synth_mtf.cpu.layers import DenseReluDense as FeedForward, EmbeddingByIndex
 from synth_mtf.cpu.padding import einsum, mask
 
 __all__ = [

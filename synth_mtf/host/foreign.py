@@ -20,8 +20,7 @@ import tensorflow.compat.v1 as tf
 from gin import config_parser
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files
-from synth_mtf.host import model as models
+from synth_mtf.host import gin_files, model as models
 
 _OURS_AND_THE_HOSTS = ('synth_mtf', 'mesh_tensorflow', 't5', 'seqio')
 # These make models, and neither read nor write files.

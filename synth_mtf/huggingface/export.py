@@ -18,8 +18,7 @@ from synth_mtf import atomic, paths, tasks
 from synth_mtf.attention import runs as attention
 from synth_mtf.checkpoints import comparison, files, records
 from synth_mtf.errors import UserError
-from synth_mtf.host import errors, foreign
-from synth_mtf.host import model as models
+from synth_mtf.host import errors, foreign, model as models
 from synth_mtf.huggingface import layout
 from synth_mtf.results import labels, printing, runs
 from synth_mtf.tasks import vocabulary as vocabularies

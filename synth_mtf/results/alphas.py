@@ -9,8 +9,7 @@ from mesh_tensorflow.transformer import transformer_layers
 
 from synth_mtf.checkpoints import folder as folders
 from synth_mtf.checkpoints.files import Checkpoint
-from synth_mtf.host import foreign
-from synth_mtf.host import model as models
+from synth_mtf.host import foreign, model as models
 from synth_mtf.layer.synthetic import SyntheticLayer, mixture_weights
 from synth_mtf.results.runs import Run
 

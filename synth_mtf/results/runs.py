@@ -20,8 +20,7 @@ import tensorflow.compat.v1 as tf
 from google.protobuf.message import DecodeError
 
 from synth_mtf import cost
-from synth_mtf.checkpoints import folder as checkpoints
-from synth_mtf.checkpoints import names
+from synth_mtf.checkpoints import folder as checkpoints, names
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, foreign, gin_files

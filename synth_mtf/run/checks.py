@@ -22,8 +22,7 @@ from synth_mtf import atomic, tasks
 from synth_mtf.checkpoints import comparison, folder, records
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
-from synth_mtf.host import errors
-from synth_mtf.host import model as models
+from synth_mtf.host import errors, model as models
 from synth_mtf.run import config, inputs, model_dir, origin
 from synth_mtf.run.config import RunConfig
 

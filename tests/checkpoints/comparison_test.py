@@ -8,8 +8,7 @@ from mesh_tensorflow.transformer import utils
 from synth_mtf.checkpoints import comparison
 from synth_mtf.checkpoints.files import Checkpoint, write
 from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files
-from synth_mtf.host import model as host_model
+from synth_mtf.host import gin_files, model as host_model
 from tests import model as models
 
 LAYER = 'encoder/block_000/layer_000/'

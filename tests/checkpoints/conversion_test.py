@@ -9,8 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from synth_mtf.checkpoints.files import Checkpoint, write
 from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files
-from synth_mtf.host import model as host_model
+from synth_mtf.host import gin_files, model as host_model
 from synth_mtf.synthesizers.dot_product import DotProduct
 from tests import family, model
 from tests.cli.command import run

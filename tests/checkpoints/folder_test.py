@@ -6,8 +6,7 @@ import gin
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.checkpoints import folder as checkpoints
-from synth_mtf.checkpoints import records
+from synth_mtf.checkpoints import folder as checkpoints, records
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import events

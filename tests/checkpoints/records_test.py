@@ -10,8 +10,7 @@ from sentencepiece import sentencepiece_model_pb2
 from synth_mtf.checkpoints import records
 from synth_mtf.checkpoints.files import write
 from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files
-from synth_mtf.host import model as host_model
+from synth_mtf.host import gin_files, model as host_model
 from synth_mtf.tasks import vocabulary
 from tests import model
 

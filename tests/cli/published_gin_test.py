@@ -12,8 +12,7 @@ import pytest
 
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files
-from synth_mtf.host import model as host_model
+from synth_mtf.host import gin_files, model as host_model
 from tests.cli.modes_test import COLA, SHORT, data_dir, program  # noqa: F401
 
 pytestmark = pytest.mark.slow  # builds models at full size, trains

@@ -7,8 +7,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer_layers
 
 from synth_mtf import DotProductEncDecAttention, SyntheticEncDecAttention
-from synth_mtf.host import gin_files
-from synth_mtf.host import model as host_model
+from synth_mtf.host import gin_files, model as host_model
 from synth_mtf.results import labels
 from tests import harness, model
 

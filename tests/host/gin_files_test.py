@@ -6,8 +6,7 @@ import gin
 import pytest
 
 import synth_mtf
-from synth_mtf.host import gin_files
-from synth_mtf.host import model as host_model
+from synth_mtf.host import gin_files, model as host_model
 from tests import official_files
 from tests.cli import t5_main
 

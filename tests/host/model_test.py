@@ -6,8 +6,7 @@ from mesh_tensorflow.transformer import transformer, transformer_layers
 
 import synth_mtf
 from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files
-from synth_mtf.host import model as host_model
+from synth_mtf.host import gin_files, model as host_model
 from tests import model
 
 R = 'encoder/block_000/layer_000/SyntheticAttention/random/R'

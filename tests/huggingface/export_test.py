@@ -11,8 +11,7 @@ from mesh_tensorflow.transformer import utils
 
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files
-from synth_mtf.host import model as models
+from synth_mtf.host import gin_files, model as models
 from synth_mtf.huggingface import layout
 from synth_mtf.run import model_dir
 from synth_mtf.tasks import vocabulary

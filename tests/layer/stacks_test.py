@@ -9,8 +9,7 @@ from mesh_tensorflow.transformer import transformer_layers
 import synth_mtf
 from synth_mtf import cost
 from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files
-from synth_mtf.host import model as host_model
+from synth_mtf.host import gin_files, model as host_model
 from synth_mtf.layer import stacks
 from tests import model
 

@@ -12,8 +12,7 @@ from t5.evaluation import eval_utils
 from synth_mtf.errors import UserError
 from synth_mtf.results import tables, views
 from synth_mtf.results.layouts import LAYOUTS
-from tests.results.made_runs import COLA, result
-from tests.results.made_runs import fake as run
+from tests.results.made_runs import COLA, fake as run, result
 
 NAN = float('nan')
 

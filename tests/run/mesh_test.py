@@ -6,8 +6,7 @@ import gin
 import pytest
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files
-from synth_mtf.host import model as host_model
+from synth_mtf.host import gin_files, model as host_model
 from synth_mtf.run import checks, config
 from tests import model
 

@@ -6,8 +6,7 @@ import pathlib
 import pytest
 import seqio
 import tensorflow.compat.v1 as tf
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError

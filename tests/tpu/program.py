@@ -24,9 +24,11 @@ from mesh_tensorflow import optimize
 from mesh_tensorflow.transformer import utils
 from tensorflow.python.compiler.xla import xla
 from tensorflow.python.framework import kernels
-from tensorflow.python.tpu import device_assignment as assignments
-from tensorflow.python.tpu import topology as topologies
-from tensorflow.python.tpu import tpu
+from tensorflow.python.tpu import (
+  device_assignment as assignments,
+  topology as topologies,
+  tpu,
+)
 
 from synth_mtf.host import gin_files
 
