@@ -296,9 +296,10 @@ def _operand(
   rows, columns = (a if given & set(of_axes[a]) else '.' for a in axes)
   inner = [of_axes[rows], [*of_axes[columns], *others]]
   outer = [[d for d in call.batch if d not in others], call.heads]
+  present = [dims for dims in outer if given & set(dims)]
   batch, heads = (
     dims
-    if given & set(dims)
+    if dims in present
     else [mtf.Dimension(d.name, call.parts(d)) for d in dims]
     for dims in outer
   )
@@ -307,7 +308,7 @@ def _operand(
     x.operation, mtf.StopGradient
   )
   shape = mtf.Shape([*itertools.chain(*groups)])
-  known = [*itertools.chain(*outer, *inner)]
+  known = [*itertools.chain(*present, *inner)]
   x = arrange(x, mtf.Shape([d for d in shape.dims if d in known]))
   x = mtf.reshape(x, shape) if shape.size == x.size else mtf.broadcast(x, shape)
   return _Operand(x, _sizes(call, groups), f'bh{rows}{columns}', trained)

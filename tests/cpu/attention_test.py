@@ -1,6 +1,7 @@
 """softmax(B) V against NumPy, for all sizes of tiles and splits of a mesh."""
 
 import itertools
+import types
 
 import mesh_tensorflow as mtf
 import numpy as np
@@ -243,6 +244,26 @@ def test_no_product_is_one_that_tensorflow_gets_wrong(monkeypatch, name):
   monkeypatch.setattr(tf, 'matmul', matmul)
   mesh = harness.Mesh('all:4', 'heads:all')
   check('each', [name], mesh)
+
+
+def test_a_table_is_not_copied_for_a_batch_of_one():
+  mesh = mtf.Mesh(mtf.Graph(), 'mesh')
+  heads, length, memory_length = map(
+    mtf.Dimension, ('heads', 'length', 'memory_length'), (2, 3, 5)
+  )
+  call = types.SimpleNamespace(
+    batch=[mtf.Dimension('batch', 1)],
+    heads=[heads],
+    length=[length],
+    memory_length=memory_length,
+    parts=lambda _: 1,
+  )
+  table = mtf.ones(mesh, mtf.Shape([heads, length, memory_length]))
+  before = len(mesh.graph.operations)
+  operand = attention._operand(call, table, 'qk')
+  assert operand.shape == [1, 2, 3, 5]
+  made = mesh.graph.operations[before:]
+  assert [type(op) for op in made] == [mtf.ReshapeOperation]
 
 
 ROWS = np.array([[1] * 5 + [2] * 4 + [0] * 3, [1] * 9 + [0] * 3])
