@@ -1,7 +1,6 @@
 """softmax(B) V against NumPy, for all sizes of tiles and splits of a mesh."""
 
 import itertools
-import types
 
 import mesh_tensorflow as mtf
 import numpy as np
@@ -246,24 +245,20 @@ def test_no_product_is_one_that_tensorflow_gets_wrong(monkeypatch, name):
   check('each', [name], mesh)
 
 
-def test_a_table_is_not_copied_for_a_batch_of_one():
+def test_a_table_is_not_copied_for_a_batch_of_one(monkeypatch):
+  monkeypatch.setattr(calls, 'BATCH', 1)
   mesh = mtf.Mesh(mtf.Graph(), 'mesh')
-  heads, length, memory_length = map(
-    mtf.Dimension, ('heads', 'length', 'memory_length'), (2, 3, 5)
-  )
-  call = types.SimpleNamespace(
-    batch=[mtf.Dimension('batch', 1)],
-    heads=[heads],
-    length=[length],
-    memory_length=memory_length,
-    parts=lambda _: 1,
-  )
-  table = mtf.ones(mesh, mtf.Shape([heads, length, memory_length]))
+  call = calls.make(mesh)
+  of_table = [*call.heads, *call.length, call.memory_length]
+  of_values = [*call.batch, call.memory_length, *call.heads, call.kv_dim]
+  table, values = (mtf.ones(mesh, mtf.Shape(x)) for x in (of_table, of_values))
   before = len(mesh.graph.operations)
-  operand = attention._operand(call, table, 'qk')
-  assert operand.shape == [1, 2, 3, 5]
-  made = mesh.graph.operations[before:]
-  assert [type(op) for op in made] == [mtf.ReshapeOperation]
+  attention.attend_shared(
+    call, add(call, [table]), Visibility(None, None, None), values
+  )
+  for operation in mesh.graph.operations[before:]:
+    if isinstance(operation, (mtf.BroadcastOperation, mtf.EinsumOperation)):
+      assert not {*of_table} <= {*operation.outputs[0].shape.dims}
 
 
 ROWS = np.array([[1] * 5 + [2] * 4 + [0] * 3, [1] * 9 + [0] * 3])
