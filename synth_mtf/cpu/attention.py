@@ -431,9 +431,10 @@ class _OnDevice:
           if trains_shared:
             last.append(b_pieces.add(db, tile, windows))
       if trains_shared:
+        *_, slab_db = last  # the sum over the slab's tiles
         with tf.control_dependencies(last):
           last = self._add_gradients(
-            kernel.shared, last[-1], shared_xs, slab[0], None
+            kernel.shared, slab_db, shared_xs, slab[0], None
           )
     return [self._pieces[x].total() for x in kernel.operands if x.trained]
 

@@ -72,7 +72,10 @@ class Tiling:
     together = heads if by_queries else _divisor(heads, rows // length)
     fewest = min(-(-length * together // rows), length)
     more = (n for n in range(fewest, 2 * fewest) if length % n == 0)
-    blocks = next(more, _divisor(length, fewest))
+    blocks = next(more, 0)
+    if not blocks:  # the length has few divisors: cut the heads, too
+      blocks = _divisor(length, fewest)
+      together = _divisor(together, rows // (length // blocks))
     self.groups = {'b': batch // examples, 'h': heads // together, 'q': blocks}
     self.queries = length // blocks
 

@@ -1,5 +1,6 @@
 """Tiles of an alignment, their windows, and pieces of tensors."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,7 @@ def test_a_single_key_leaves_all_queries():
     [1021, 8, 64, 64],
     [2048, 7, 114, 512],
     [3, 1, 1009, 1009],
+    [1, 12, 4093, 4093],
   ],
 )
 def test_tiles_are_few(shape, by_queries):
@@ -71,6 +73,13 @@ def test_tiles_are_few(shape, by_queries):
   assert tiling.groups['q'] * tiling.queries == shape[2]
   assert shape[0] % tiling.groups['b'] == shape[1] % tiling.groups['h'] == 0
   assert tiling.groups['b'] * tiling.groups['h'] * tiling.groups['q'] <= 96
+
+
+@pytest.mark.parametrize('length', [512, 1021, 2039, 2042, 4093])
+def test_tiles_stay_small_whatever_the_length(length):
+  tiling = tiles.Tiling([1, 12, length, length], by_queries=True)
+  number = math.prod(tiling.groups.values())
+  assert 12 * length**2 / number <= 2**24
 
 
 def test_a_single_tile_has_everything():
