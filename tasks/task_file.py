@@ -168,7 +168,19 @@ def _load(path: str) -> tuple[dict[str, Any], dict[str, int]]:
     ) from error
   with formats.fault_at(path, 1):
     formats.check_json(fields, dict, 'the file')
+  _check_names(tree, path)
   return fields, {key.value: key.start_mark.line + 1 for key, _ in tree.value}
+
+
+def _check_names(node: Any, path: str) -> None:
+  """Rejects a name that a mapping has twice; YAML takes the last."""
+  if isinstance(node, yaml.MappingNode):
+    names = [key.value for key, _ in node.value]
+    for key, value in node.value:
+      with formats.fault_at(path, key.start_mark.line + 1):
+        once = names.count(key.value) == 1
+        formats.expect(once, f'{key.value!r} twice', 'it once')
+      _check_names(value, path)
 
 
 def _register(path: str) -> None:
@@ -256,6 +268,7 @@ def _template(text: str) -> _Template:
 def _register_mixture(name: str, parts: Any) -> None:
   """Registers a mixture; a part that is a mixture shares out its rate."""
   formats.check_json(parts, dict, name)
+  formats.expect(parts, f'the mixture {name} without parts', 'tasks and rates')
   for part, rate in parts.items():
     if part not in _known():
       raise ValueError(f'unknown task or mixture {part!r}{_nearest(part)}')

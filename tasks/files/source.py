@@ -98,6 +98,7 @@ class FilesDataSource(seqio.DataSource):
     self._split_files = splits
     self._data_dir = data_dir
     self._skip_bad_rows = data_settings.settings().skip_bad_rows
+    self._skipped = 0
     # Finds the files of a split, once; {} if there are none.
     self.found = functools.cache(
       lambda name: splits[name].files(data_dir) if name in splits else {}
@@ -179,12 +180,15 @@ class FilesDataSource(seqio.DataSource):
         if not isinstance(item, formats.RowError):
           yield item
         elif not isinstance(item, formats.Oddity):
+          # Faults of an index are reported. Finding a line reads the file.
+          quiet = part.reader.indexed or self._skipped >= _MOST_LOGGED
+          if self._skip_bad_rows and quiet:
+            continue
           place = part.reader.place(part.path, record.start, item)
           if not self._skip_bad_rows:
             raise UserError(f'{place}: {item}') from item
-          logging.log_first_n(
-            logging.WARNING, 'skipped: %s: %s', _MOST_LOGGED, place, item
-          )
+          logging.warning('skipped: %s: %s', place, item)
+          self._skipped += 1
 
   def get_dataset(
     self,
@@ -300,7 +304,8 @@ class TwoSources:
     return chosen
 
   def __getattr__(self, name: str) -> Any:
-    if name.startswith('__'):  # Python asks for it, as in copying
+    # Python asks for some, as in copying, and for those that failed.
+    if name.startswith('__') or name in ('official', 'chosen'):
       raise AttributeError(name)
     return getattr(self.chosen, name)
 
