@@ -80,7 +80,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     self,
     context: transformer.Context,
     x: mtf.Tensor,
-    _losses: Optional[list[mtf.Tensor]] = None,
+    losses: Optional[list[mtf.Tensor]] = None,  # noqa: ARG002
   ) -> mtf.Tensor:
     """Calls the layer.
 
@@ -88,6 +88,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
       context: the host's Context, in any of its modes.
       x: [batch..., length, d_model], or [batch..., d_model] in incremental
         decoding; zero at padding.
+      losses: unused; the host may pass it by name.
 
     Returns:
       A tensor of the shape of x.
