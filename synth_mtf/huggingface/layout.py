@@ -110,9 +110,11 @@ def config(model: models.ConfiguredModel) -> dict[str, Any]:
     for key, value in settings.items():
       if found.setdefault(key, value) != value:
         raise _refused(f'{where}, where {key} is not that of other layers,')
-  for variable in model.variables:
-    if not name_of(variable):
-      raise _refused(f'the variable {variable}')
+  for name, variable in model.variables.items():
+    if not name_of(name) or (
+      _PROJECTION.search(name) and variable.shape.ndims > 2
+    ):
+      raise _refused(f'the variable {name}, {variable.shape.as_list()},')
   attention = {kind: found.pop(kind) for kind in _T5_BIAS}
   found |= {name: attention['encoder'][name] for name in ('num_heads', 'd_kv')}
   usual = {name: found[name] for name in ('num_heads', 'd_kv', 'dropout_rate')}

@@ -326,6 +326,7 @@ def test_any_t5_becomes_a_checkpoint(tmp_path):
     ('original_random', '', 'mtf random'),
     (None, 'SelfAttention.relative_attention_type="contextual"', 'contextual'),
     (None, 'SelfAttention.num_memory_heads = 1', 'num_memory_heads'),
+    (None, 'SelfAttention.combine_dims = False', 'SelfAttention/q'),
     (None, 'DenseReluDense.activation = "sigmoid"', 'sigmoid'),
     (
       None,
