@@ -34,7 +34,14 @@ def check_entries(folder: str, written: bool = False) -> None:
   If the folder is `written`, also refuses links in it and below, which lead
   elsewhere; checkpoints alone, which are only replaced, may be links.
   """
-  for path in pathlib.Path(folder).glob('**/*' if written else '*'):
+  # Unlike a glob, `os.walk` ignores folders that disappear.
+  entries = (
+    pathlib.Path(place, name)
+    for place, folders, files in os.walk(folder)
+    if written or place == folder
+    for name in (*folders, *files)
+  )
+  for path in entries:
     is_known = os.path.isfile(path) or os.path.isdir(path)
     if os.path.exists(path) and not is_known:
       raise UserError(f'{path} is a pipe or a device: remove it')

@@ -25,10 +25,10 @@ def run(args: argparse.Namespace) -> int:
 
   for one in runs.read(*args.runs):
     _comment(f'{one.label}, {one.name}')
-    if not one.origins:
-      _comment('made by an older version, whose commands are not recorded')
     differences: list[str] = []
     try:
+      if not one.origins:
+        _comment('made by an older version, whose commands are not recorded')
       for made in one.origins:
         print(origin.command(made))
         differences += origin.differences(made)

@@ -121,10 +121,14 @@ def data_differences(run: Run) -> Iterator[str]:
 
 
 def _versions() -> dict[str, str]:
+  installed = {
+    package.metadata['Name']: package.version
+    for package in importlib.metadata.distributions()
+  }
   found = {
     'python': platform.python_version(),
     'synth-mtf': synth_mtf.__version__,
-    **{name: importlib.metadata.version(name) for name in _PACKAGES},
+    **{name: installed[name] for name in _PACKAGES if name in installed},
   }
   root = pathlib.Path(synth_mtf.__file__).parents[1]
   if (root / '.git').exists() and shutil.which('git'):

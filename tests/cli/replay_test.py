@@ -1,5 +1,6 @@
 """`synth-mtf replay` on runs of the real command, and on altered ones."""
 
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ import pytest
 
 from synth_mtf import paths
 from synth_mtf.results import records
+from synth_mtf.run import origin
 from tests.cli import command
 
 COMMAND = str(pathlib.Path(sys.executable).with_name('synth-mtf'))
@@ -31,6 +33,11 @@ SEED = (
   'utils.run.train_steps = 3',
   'utils.run.init_checkpoint = None',
 )
+
+
+def test_a_package_of_another_name_is_left_out(monkeypatch):
+  monkeypatch.setattr(importlib.metadata, 'distributions', list)
+  assert {*origin.here(None)['versions']} <= {'python', 'synth-mtf', 'commit'}
 
 
 def transformer(folder, run, *params):
@@ -114,6 +121,7 @@ def test_says_what_differs_and_prints_nothing_that_runs(trained):
     '$HOME',
     '`rm all`',
   ]
-  path.write_text('[{"environment": 3}]')
-  status, _, complaint = command.run('replay', trained)
-  assert (status, 'damaged' in complaint) == (2, True)
+  for text in ('[{"environment": 3}]', '[5]'):
+    path.write_text(text)
+    status, _, complaint = command.run('replay', trained)
+    assert (status, 'damaged' in complaint) == (2, True)
