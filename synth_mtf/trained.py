@@ -74,13 +74,16 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
       max_length: the most tokens of a target; by default, as in training.
 
     Raises:
-      UserError: a text is empty or too long, or the model has no decoder.
+      UserError: a text is empty or too long, the model has no decoder, or a
+        number is below 1.
     """
     if len(self._sides) == 1:
       raise UserError(
         f'predict needs an encoder and a decoder, and {self._run.name} is a '
         f'model of type {self._type!r}; score and attention accept it'
       )
+    if beams < 1 or (max_length or 1) < 1:
+      raise UserError(f'{beams = }, {max_length = }: expected at least 1')
     with self._configured():
       length = max_length or examples_of.most_of('decoder') or 512
       known = examples_of.vocabulary()['decoder']

@@ -130,8 +130,9 @@ class Conversion:
     for name, (value, origin) in weights.items():
       dtype = target.variables[name].dtype.base_dtype.as_numpy_dtype
       self.values[name] = rounded = value.astype(dtype)
-      errors = np.abs(rounded.astype(np.float32) - value.astype(np.float32))
-      self.rounding = max(self.rounding, (float(errors.max(initial=0)), name))
+      if dtype != value.dtype:
+        errors = np.abs(rounded.astype(np.float32) - value.astype(np.float32))
+        self.rounding = max(self.rounding, (float(errors.max(initial=0)), name))
       slots = [s for s in checkpoint.slots if names.slot_owner(s) == origin]
       if slots and np.array_equal(value, checkpoint[origin]):
         for slot in slots:

@@ -12,6 +12,19 @@ from synth_mtf.errors import UserError, nearest
 from synth_mtf.paths import gin_names
 
 
+def at_least(least: int) -> Callable[[str], int]:
+  """Returns a check that a number is whole and not below `least`."""
+
+  def parse(text: str) -> int:
+    if not text.isdecimal() or int(text) < least:
+      raise argparse.ArgumentTypeError(
+        f'{text!r}: expected a number, {least} or more'
+      )
+    return int(text)
+
+  return parse
+
+
 def existing(path: str) -> str:
   """Checks that a run or a checkpoint exists; buckets are not looked at."""
   local = '://' not in path

@@ -48,7 +48,12 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
     help='the target of each --text; without it, only the encoder is shown',
   )
   add('--split', default='validation', help='of the task')
-  add('--examples', type=int, default=4, help='how many of the task')
+  add(
+    '--examples',
+    type=arguments.at_least(1),
+    default=4,
+    help='how many of the task',
+  )
   data.add_arguments(parser)
 
 
@@ -98,6 +103,8 @@ def chosen(args: argparse.Namespace) -> Any:
   """
   from synth_mtf.attention import examples
 
+  if args.target and (args.task or args.input):
+    raise UserError('--target goes with --text; others have their own targets')
   if args.text or args.target:
     texts = {'inputs': args.text or [], 'targets': args.target or []}
     return examples.from_texts(texts)

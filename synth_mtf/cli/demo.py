@@ -10,7 +10,7 @@ import pathlib
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from synth_mtf import atomic, cli
 from synth_mtf.cli import arguments, data
@@ -41,15 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     type=arguments.gin_name('sizes'),
     help=f'choose from {sizes} (default: {default.size})',
   )
-  add('--steps', type=_at_least(1), help='both of the following')
+  add('--steps', type=arguments.at_least(1), help='both of the following')
   add(
     '--pretrain_steps',
-    type=_at_least(1),
+    type=arguments.at_least(1),
     help=f'default: {default.pretrain_steps}',
   )
   add(
     '--finetune_steps',
-    type=_at_least(1),
+    type=arguments.at_least(1),
     help=f'default: {default.finetune_steps}',
   )
   add(
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--seeds',
     dest='seeds',
     nargs='+',
-    type=_at_least(0),
+    type=arguments.at_least(0),
     help='the same seed gives the same results; of several, the table shows '
     'mean and standard deviation (default: 0)',
   )
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add(
     '--eval_examples',
-    type=lambda word: None if word == 'all' else _at_least(1)(word),
+    type=lambda word: None if word == 'all' else arguments.at_least(1)(word),
     help=f"of each task, or 'all' (default: {default.eval_examples})",
   )
   data.add_arguments(parser)
@@ -84,17 +84,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   for flag in ('--gin_file', '--gin_param'):
     add(flag, action='append', help='for every stage; may be repeated')
-
-
-def _at_least(least: int) -> Callable[[str], int]:
-  def parse(text: str) -> int:
-    if not text.isdecimal() or int(text) < least:
-      raise argparse.ArgumentTypeError(
-        f'{text!r}: expected a number, {least} or more'
-      )
-    return int(text)
-
-  return parse
 
 
 def run(args: argparse.Namespace) -> int:
@@ -134,7 +123,10 @@ def _configuration(args: argparse.Namespace) -> Configuration:
   for name in ('pretrain_steps', 'finetune_steps') if 'steps' in args else ():
     given.setdefault(name, args.steps)
   for name in ('data_dir', 'vocabulary'):
-    given[name] = os.environ.get(f'SYNTH_MTF_{name.upper()}') or None
+    path = os.environ.get(f'SYNTH_MTF_{name.upper()}') or None
+    if path and path != 'bytes' and '://' not in path:
+      path = os.path.abspath(os.path.expanduser(path))  # for any later folder
+    given[name] = path
   names = {field.name for field in dataclasses.fields(Configuration)}
   return Configuration(**{n: v for n, v in given.items() if n in names})
 

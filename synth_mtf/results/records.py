@@ -8,6 +8,7 @@ docs/runs.md describes both formats.
 
 import dataclasses
 import json
+import math
 import os
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +24,6 @@ from synth_mtf.checkpoints import folder as checkpoints
 METRICS = 'metrics.json'
 ORIGINS = 'origins.json'
 PREDICTIONS = 'predictions.jsonl'
-_UNDEFINED = dict.fromkeys(['NaN', 'Infinity', '-Infinity'])
 
 # The origin of results; run/origin.py describes it. Also the operative `gin`.
 Origin = Mapping[str, Any]
@@ -133,15 +133,17 @@ def add_predictions(
       stream.write(json.dumps(entry, ensure_ascii=False) + '\n')
 
 
-def _plain(content: Any) -> Any:
+def _plain(value: Any) -> Any:
   """Converts to JSON's types: bytes to text, NaN and infinities to None."""
-  text = json.dumps(content, default=_as_plain)
-  return json.loads(text, parse_constant=_UNDEFINED.get)
-
-
-def _as_plain(value: Any) -> Any:
-  """Converts what JSON has no type for."""
   if isinstance(value, bytes):
     return value.decode('utf-8', 'replace')
-  is_numpy = isinstance(value, (np.ndarray, np.generic))
-  return value.tolist() if is_numpy else str(value)
+  if isinstance(value, Mapping):
+    return {str(_plain(key)): _plain(item) for key, item in value.items()}
+  if isinstance(value, (np.ndarray, np.generic)):
+    return _plain(value.tolist())
+  if isinstance(value, (list, tuple)):
+    return [_plain(item) for item in value]
+  if isinstance(value, float) and not math.isfinite(value):
+    return None
+  is_plain = value is None or isinstance(value, (str, int, float))
+  return value if is_plain else str(value)

@@ -220,6 +220,8 @@ def _declared(binding: bindings.Binding) -> Optional[Kind]:
     return _OF_RUN[name]
   if 'dropout_rate' in name or 'smoothing' in name:
     return _SHARE
+  if name.endswith('_filter') and isinstance(default, str):
+    return 'a regular expression', re.compile
   if declaration.annotation is not declaration.empty:
     return _annotated(declaration.annotation)
   if isinstance(default, bool):

@@ -71,7 +71,10 @@ class Console:
     if not self._clear:
       self.line(text)
       return
-    columns = shutil.get_terminal_size().columns  # 80 if stdout is a log
+    try:  # `shutil` asks stdout, which may be a log
+      columns = os.get_terminal_size(self._stream.fileno()).columns
+    except OSError:
+      columns = shutil.get_terminal_size().columns
     if len(text) >= columns:  # some terminals wrap a full line
       text = f'{text[: columns - 2]}\u2026'
     print(f'{self._clear}{text}', end='', file=self._stream, flush=True)

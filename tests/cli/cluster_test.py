@@ -86,6 +86,7 @@ def test_a_lost_worker_ends_the_run_which_then_resumes(data_dir, tmp_path):
     worker.kill()
     out, _ = main.communicate(timeout=PATIENCE)
     assert main.returncode == 2
+    assert re.search(r'`ss -ltn` lists it as \*:\d+\.', out), out
   last = checkpoint(folder, main, 0)
   lost = r'synth-mtf: error: task 1 \(localhost:\d+\) does not answer'
   assert re.search(lost, out), out

@@ -183,6 +183,7 @@ def wait_for(condition, process, seconds=300):
     ('--variants vanila', "did you mean 'variants/vanilla.gin'"),
     ('--size tny', "did you mean 'sizes/tiny.gin'"),
     ('--data_dir /no/such', '/no/such'),
+    ('--data_dir ~/no/such', os.path.expanduser('~/no/such')),
     ('--vocabulary /no.model', '/no.model'),
     ('--mixture synth_en_mx', "did you mean 'synth_en_mix'"),
     ('--gin_param Unitransformer.d_modl=3', "'d_modl'; did you mean 'd_model'"),

@@ -195,6 +195,8 @@ TEXT = ['--text=a', '--target=b', '--vocabulary=bytes']
     (['checkpoint', 'convert', 'run', 'converted', *GIN], 2),
     (['checkpoint', 'export', 'run', 'converted', '--to=hf'], 2),
     (['checkpoint', 'inspect', 'run'], 0),
+    (['checkpoint', 'compare', 'run', 'run'], 0),
+    (['replay', 'run'], 0),
   ],
 )
 def test_no_command_calls_it(hostile, command, status, capsys):
