@@ -80,7 +80,7 @@ def _run(words: Sequence[str]) -> int:
       data.use(args)
       process.load_quietly()
     return args.run(args)
-  except (UserError, RunFailed) as error:
+  except (UserError, RunFailed, OSError) as error:
     print(f'synth-mtf: error: {error}', file=sys.stderr)
     return 2 if isinstance(error, UserError) else 1
   except KeyboardInterrupt:

@@ -119,6 +119,11 @@ def test_the_shell_completes_commands_flags_and_choices(tmp_path):
   [
     (UserError('give another one'), 2, 'error: give another one'),
     (RunFailed('see the log'), 1, 'error: see the log'),
+    (
+      OSError(28, 'No space left', '/x'),
+      1,
+      "error: [Errno 28] No space left: '/x'",
+    ),
     (KeyboardInterrupt(), 130, 'interrupted'),
   ],
 )
