@@ -216,7 +216,7 @@ def parallel(
       y = mtf.broadcast(y, mtf.Shape(dims))
     for i, make in enumerate(makers):
       with tf.variable_scope(SCOPE if len(makers) == 1 else f'layer_{i:03d}'):
-        y = make().call(context, y, losses=None)  # as ParallelLayer does
+        y = make().call(context, y)
     y = mtf.cast(y, tf.float32)
     trained = {_short(v.name): v.outputs[0] for v in graph.trainable_variables}
     sources = {'x': x_in, 'memory': context.encoder_output, **trained}
@@ -272,7 +272,7 @@ def decode(
       is_step = context.mode == 'incremental'
       with tf.variable_scope(SCOPE, reuse=is_step):
         x_in = mtf.cast(x_in, context.activation_dtype)
-        return layer.call(context, x_in, losses=None)
+        return layer.call(context, x_in, losses=None)  # as ParallelLayer does
 
     context.new_states, context.constant_states = [], []
     context.initial_position = constant(mesh_object, first, batch[:1])
