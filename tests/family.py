@@ -11,7 +11,7 @@ dimension does not go unnoticed.
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Optional
 
 import numpy as np
@@ -304,6 +304,17 @@ def every(
       if takes is None or member.takes(takes)
     ],
   )
+
+
+def one_in(count: int, cases: Iterable[Any]) -> list[Any]:
+  """Similar cases of a test, of which only one in `count` is not slow."""
+  return [
+    pytest.param(
+      *(case if isinstance(case, tuple) else (case,)),
+      marks=pytest.mark.slow if number % count else [],
+    )
+    for number, case in enumerate(cases)
+  ]
 
 
 def tokens(sequence_id: npt.ArrayLike) -> npt.NDArray[np.float32]:

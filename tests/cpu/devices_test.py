@@ -12,7 +12,7 @@ import synth_mtf
 from synth_mtf.cpu import tiles
 from synth_mtf.synthesizers.dot_product import DotProduct
 from synth_mtf.synthesizers.random import Random
-from tests import harness
+from tests import family, harness
 
 IDS = np.array([[1, 1, 1, 1, 2, 0], [1, 1, 1, 0, 0, 0]])
 
@@ -36,7 +36,8 @@ def operations(device, function, packed):
 
 
 @pytest.mark.parametrize(
-  'function, packed', [(Random, False), (Random, True), (DotProduct, True)]
+  'function, packed',
+  family.one_in(2, [(Random, False), (Random, True), (DotProduct, True)]),
 )
 def test_a_gpu_gets_single_steps(monkeypatch, function, packed):
   """No tiles, no windows, and the host's products."""

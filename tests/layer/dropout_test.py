@@ -45,7 +45,7 @@ def attention_weights(member, **settings):
 
 
 @members
-@pytest.mark.parametrize('packed', [False, True], ids=['unpacked', 'packed'])
+@pytest.mark.parametrize('packed', family.one_in(2, [False, True]))
 def test_all_queries_share_one_decision(member, packed):
   weights, dropped = attention_weights(member, packed=packed)
   factors = dropped / weights  # [batch, heads, length, memory_length]

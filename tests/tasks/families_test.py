@@ -203,7 +203,7 @@ ANSWERS = (
 @pytest.mark.parametrize(
   ('task', 'split', 'count'),
   [
-    ('web_questions_open', 'train', 3417),
+    pytest.param('web_questions_open', 'train', 3417, marks=pytest.mark.slow),
     ('web_questions_open', 'validation', 361),
     ('web_questions_open_test', 'validation', 2),
   ],

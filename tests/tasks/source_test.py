@@ -57,7 +57,9 @@ def test_shuffling_repeats_with_its_seed_and_loses_nothing(data_dir):
 
 
 @pytest.mark.parametrize('num_shards, shuffle', [(2, False), (5, True)])
-@pytest.mark.parametrize('large', [False, True])
+@pytest.mark.parametrize(
+  'large', [False, pytest.param(True, marks=pytest.mark.slow)]
+)
 def test_shards_share_the_rows(
   num_shards, shuffle, large, data_dir, monkeypatch
 ):
