@@ -12,7 +12,6 @@ from typing import Any, Optional
 import mesh_tensorflow as mtf
 
 from synth_mtf.attention import examples as examples_of, runs
-from synth_mtf.attention.examples import Examples, Ids
 from synth_mtf.attention.file import Array, Attention
 from synth_mtf.errors import UserError
 from synth_mtf.host import patches
@@ -132,14 +131,14 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     with _one_at_a_time, self._separate_gin():
       yield
 
-  def _examples(self, **texts: Sequence[str]) -> Examples:
+  def _examples(self, **texts: Sequence[str]) -> examples_of.Examples:
     for name, found in texts.items():
       if isinstance(found, str) or not all(isinstance(x, str) for x in found):
         raise UserError(f'{name} are {found!r:.80}: expected a list of texts')
     return examples_of.from_texts({n: [*found] for n, found in texts.items()})
 
   def _values(
-    self, ids: Mapping[str, Ids], build: runs.Build, *options: Any
+    self, ids: Mapping[str, examples_of.Ids], build: runs.Build, *options: Any
   ) -> list[Array]:
     """Runs a few examples at a time, of similar length; one row for each."""
     lengths = list(zip(*(map(len, rows) for rows in ids.values())))

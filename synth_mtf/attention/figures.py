@@ -7,7 +7,6 @@ import numpy as np
 
 from synth_mtf.attention.file import SIDES, Array, Attention
 from synth_mtf.results import style
-from synth_mtf.results.style import Figure
 
 # Weights below the first edge are counted in the first bin.
 _EDGES = np.logspace(-4, 0, 33)
@@ -17,7 +16,7 @@ _MAX_TOKENS = {'y': 24, 'x': 16}  # that remain legible at each axis
 
 def histograms(
   attentions: Sequence[Attention], layers: Optional[Sequence[int]] = None
-) -> Figure:
+) -> style.Figure:
   """Plots histograms of each layer's weights, as in the paper's Figures 2, 3.
 
   Masked pairs are left out. Layers count from 1; the default is 1, 3 and 5, or
@@ -52,7 +51,7 @@ def histograms(
   return style.panels(len(stacks), len(shown), fill, sharex=True)
 
 
-def heads(attentions: Sequence[Attention]) -> Figure:
+def heads(attentions: Sequence[Attention]) -> style.Figure:
   """Plots the mean distance and mean entropy of each head by layer.
 
       distance = mean over queries i of sum_j W[i, j] |i - j|
@@ -102,7 +101,7 @@ def heat_maps(
   values: str = 'weights',
   layers: Optional[Sequence[int]] = None,
   heads: Optional[Sequence[int]] = None,
-) -> Figure:
+) -> style.Figure:
   """Plots heat maps with a row per query, as in the paper's Figures 4 to 7.
 
   Args:

@@ -17,12 +17,10 @@ import mesh_tensorflow as mtf
 import numpy as np
 import seqio
 import tensorflow.compat.v1 as tf
-from mesh_tensorflow import placement_mesh_impl
 from mesh_tensorflow.transformer import transformer
 
 from synth_mtf import tasks
 from synth_mtf.attention import examples as examples_of
-from synth_mtf.attention.examples import Examples, Ids
 from synth_mtf.attention.file import SIDES, Array, Attention, Stack
 from synth_mtf.checkpoints import comparison, records
 from synth_mtf.checkpoints.files import Checkpoint
@@ -45,7 +43,7 @@ _UNPACKED = (
 def look(
   folder: str,
   steps: Sequence[Union[int, str]],
-  choose: Callable[[], Examples],
+  choose: Callable[[], examples_of.Examples],
   vocabulary: Optional[str] = None,
 ) -> list[Attention]:
   """Computes the attention of one run at each of the given steps.
@@ -137,7 +135,7 @@ class Loaded:
     self._session.close()
 
   def run(
-    self, build: Build, ids: Mapping[str, Ids], *options: Any
+    self, build: Build, ids: Mapping[str, examples_of.Ids], *options: Any
   ) -> tuple[Any, Any]:
     """Calls `build(model, rows, dtype, *options)` once for each shape of rows.
 
@@ -181,7 +179,7 @@ class Loaded:
         if checkpoint:
           records.check_model(model, checkpoint.path)
         found, fetches = build(model, rows, dtype, *options)
-      implementation = placement_mesh_impl.PlacementMeshImpl('', '', [''])
+      implementation = mtf.placement_mesh_impl.PlacementMeshImpl('', '', [''])
       lowering = mtf.Lowering(graph, {mesh: implementation}, autostack=False)
       copy = lowering.copy_masters_to_slices()
     if not self._parts:
@@ -230,7 +228,7 @@ def padded(rows: Sequence[Sequence[Any]], padding: Any = 0) -> Array:
   return np.array(list(itertools.zip_longest(*rows, fillvalue=padding))).T
 
 
-def _few_shapes(side: str, rows: Ids) -> Array:
+def _few_shapes(side: str, rows: examples_of.Ids) -> Array:
   """Pads rows to powers of two, or to the most tokens of a side."""
   found, most = padded(rows), examples_of.most_of(side)
   count, length = (1 << (n - 1).bit_length() for n in found.shape)
@@ -241,7 +239,9 @@ def _few_shapes(side: str, rows: Ids) -> Array:
   return found
 
 
-def attention(run: runs.Run, loaded: Loaded, examples: Examples) -> Attention:
+def attention(
+  run: runs.Run, loaded: Loaded, examples: examples_of.Examples
+) -> Attention:
   """Computes the attention of a run's model on examples."""
   return Attention(
     run=run.name,
@@ -253,7 +253,9 @@ def attention(run: runs.Run, loaded: Loaded, examples: Examples) -> Attention:
   )
 
 
-def stacks(ids: Mapping[str, Ids], loaded: Loaded) -> dict[str, Stack]:
+def stacks(
+  ids: Mapping[str, examples_of.Ids], loaded: Loaded
+) -> dict[str, Stack]:
   """Computes the attention of a model.
 
   Args:

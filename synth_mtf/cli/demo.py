@@ -17,7 +17,6 @@ from synth_mtf.cli import arguments, data
 from synth_mtf.demo.stages import Configuration
 from synth_mtf.paths import gin_names, holds_samples
 from synth_mtf.run import output, process
-from synth_mtf.run.output import Console, duration
 
 # Omitted flags stay unset: `Configuration` has the defaults.
 PARSER_OPTIONS = {'argument_default': argparse.SUPPRESS}
@@ -90,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
   """Runs the demo."""
   begun = time.monotonic()
   data.use(args)
-  console = Console(sys.stdout)
+  console = output.Console(sys.stdout)
   configuration = _configuration(args)
   used = f'the official files in {configuration.data_dir}.'
   if not configuration.data_dir or holds_samples(configuration.data_dir):
@@ -113,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
   except KeyboardInterrupt:
     console.line('\nInterrupted. The same command resumes where it stopped.')
     return 130
-  seconds = duration(time.monotonic() - begun)
+  seconds = output.duration(time.monotonic() - begun)
   print(_FILES.format(data=used, time=seconds, out=args.out))
   return 0
 
@@ -132,7 +131,7 @@ def _configuration(args: argparse.Namespace) -> Configuration:
 
 
 def _report(
-  runs: Sequence[str], out: str, data: str, console: Console, seeds: int
+  runs: Sequence[str], out: str, data: str, console: output.Console, seeds: int
 ) -> None:
   """Writes the page and the table; prints the table, and what differs."""
   differences = _differences(runs, pathlib.Path(out), seeds)

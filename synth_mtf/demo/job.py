@@ -35,8 +35,6 @@ from synth_mtf.host import errors, gin_files
 from synth_mtf.results import runs
 from synth_mtf.results.layouts import LOG_PERPLEXITY
 from synth_mtf.run import checks, config, model_dir, output
-from synth_mtf.run.output import INTERVAL, Console
-from synth_mtf.tasks.vocabulary import train
 
 _PRETRAINING_TASK = 'synth_text_span_corruption'
 _ERROR = 'synth-mtf: error: '
@@ -46,7 +44,7 @@ def run(
   configuration: Configuration,
   variants: Sequence[str],
   out: pathlib.Path,
-  console: Console,
+  console: output.Console,
 ) -> list[str]:
   """Runs the remaining stages, and writes metrics.json.
 
@@ -138,7 +136,7 @@ def _check(configuration: Configuration, todo: Sequence[Stage]) -> list[str]:
 
 
 def _make_data(
-  configuration: Configuration, out: pathlib.Path, console: Console
+  configuration: Configuration, out: pathlib.Path, console: output.Console
 ) -> None:
   text, vocabulary = out / 'data/corpus/packages.txt', out / 'vocabulary.model'
   if configuration.data_dir is None and not text.exists():
@@ -148,11 +146,11 @@ def _make_data(
   if configuration.vocabulary is None and not vocabulary.exists():
     with console.task('train vocabulary'), output.to_log(str(out / 'log')):
       rows = tasks.get(_PRETRAINING_TASK).source.chosen.examples('train')
-      train((row['text'] for row in rows), vocabulary)
+      tasks.vocabulary.train((row['text'] for row in rows), vocabulary)
 
 
 def _run_stages(
-  batches: Sequence[Sequence[Stage]], out: pathlib.Path, console: Console
+  batches: Sequence[Sequence[Stage]], out: pathlib.Path, console: output.Console
 ) -> None:
   numbers, count = itertools.count(1), sum(map(len, batches))
   pace = Pace([s for batch in batches for s in batch if not s.done.exists()])
@@ -194,7 +192,7 @@ def started(stage: Stage) -> Iterator[subprocess.Popen[str]]:
       'TF_FORCE_GPU_ALLOW_GROWTH': 'true',  # two stages can share a GPU
       **os.environ,
       'PYTHONHASHSEED': '0',  # makes results reproducible
-      INTERVAL: '1',
+      output.INTERVAL: '1',
     },
   ) as running:
     try:
@@ -241,7 +239,7 @@ def follow(
   stage: Stage,
   running: subprocess.Popen[str],
   title: str,
-  console: Console,
+  console: output.Console,
   pace: Pace,
 ) -> None:
   """Shows the output of a stage until it ends, and marks the stage as done."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import gin
-import gin.config_parser
 import mesh_tensorflow.transformer
 
 from synth_mtf.errors import UserError

@@ -21,7 +21,6 @@ from synth_mtf.errors import UserError
 from synth_mtf.host import errors, foreign, model as models
 from synth_mtf.huggingface import layout
 from synth_mtf.results import labels, printing, runs
-from synth_mtf.tasks import vocabulary as vocabularies
 
 CONFIG = 'config.json'
 _CODE = 'modeling_synthesizer'
@@ -119,7 +118,7 @@ def export(
   text = gin.operative_config_str()
   attention.choose_vocabulary(vocabulary, os.path.dirname(checkpoint.path))
   with errors.explained():  # T5's own vocabulary needs a network
-    pieces = vocabularies.load(tasks.settings().vocabulary)
+    pieces = tasks.vocabulary.load(tasks.settings().vocabulary)
     records.check_vocabulary(pieces, checkpoint.path)
   decoding = gin.get_bindings('Bitransformer.decode')
   run = gin.get_bindings(utils.run, resolve_references=False)

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Optional
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from transformers import (
   T5Config,
   T5ForConditionalGeneration,
@@ -161,14 +160,16 @@ class SyntheticAttention(nn.Module):
     if tokens is not None and tokens.dtype != torch.bool:
       tokens = tokens == 0  # the term of the logits for eager attention
     if self.training and self.dropout:
-      keep = functional.dropout(torch.ones_like(values[..., :1]), self.dropout)
+      keep = nn.functional.dropout(
+        torch.ones_like(values[..., :1]), self.dropout
+      )
       values = values * keep  # T5 drops a key for all queries
     if self.batch_shared:
       y = shared_average(logits[0], values, tokens)
     else:
       if tokens is not None:
         logits = logits.masked_fill(~tokens[:, None, None], hidden)
-      y = functional.scaled_dot_product_attention(
+      y = nn.functional.scaled_dot_product_attention(
         query, keys, values, logits.to(values.dtype), scale=1.0
       )
     return self.o(y.transpose(1, 2).flatten(2)), position_bias, None
@@ -201,7 +202,7 @@ class SyntheticAttention(nn.Module):
       return [1.0] * len(self.scopes)
     # If a score is missing (alpha is [1]), that of the last function is 0.
     missing = len(self.scopes) - len(self.alpha)
-    scores = functional.pad(self.alpha, (0, missing))
+    scores = nn.functional.pad(self.alpha, (0, missing))
     return scores.softmax(0)[..., None, None]
 
   def bias(self, ahead: Tensor) -> Tensor:

@@ -14,7 +14,6 @@ from synth_mtf.errors import UserError
 from synth_mtf.results import style, tables
 from synth_mtf.results.layouts import LOG_PERPLEXITY, PER_TOKEN, Column
 from synth_mtf.results.runs import Run, by_model
-from synth_mtf.results.style import Axes, Figure
 
 _TRAINING_LOSS = 'training loss'
 _STEP = 'training step'
@@ -26,7 +25,7 @@ _UNITS = {
 _STACKS = ('encoder', 'decoder', 'cross')
 
 
-def curves(runs: Sequence[Run]) -> Figure:
+def curves(runs: Sequence[Run]) -> style.Figure:
   """Plots the loss and each metric in its own panel, with one line per model.
 
   A line is the mean over a model's seeds, inside a band of one standard
@@ -96,7 +95,7 @@ def _points(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def _draw_band(
-  panel: Axes, curve: pd.DataFrame, label: str, look: style.Look
+  panel: style.Axes, curve: pd.DataFrame, label: str, look: style.Look
 ) -> None:
   """Draws mean and standard deviation at the steps that all runs have."""
   by_run = curve.pivot_table('value', 'step', 'run', aggfunc='last')
@@ -131,7 +130,7 @@ def _draw_band(
     )
 
 
-def scores(runs: Sequence[Run]) -> Figure:
+def scores(runs: Sequence[Run]) -> style.Figure:
   """Plots each model's score against steps per second and against parameters.
 
   The score is the average (`Column.average`) over all columns of the table at
@@ -195,7 +194,7 @@ def scores(runs: Sequence[Run]) -> Figure:
 
 def alpha(
   label: str, alphas: pd.DataFrame, layers: Optional[Sequence[int]] = None
-) -> Figure:
+) -> style.Figure:
   """Plots the weight of each function in each head over training.
 
   Each colour is a function; thin lines are heads, thick lines layer means.

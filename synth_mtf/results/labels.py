@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from mesh_tensorflow.transformer import transformer, transformer_layers
-from mesh_tensorflow.transformer.transformer_layers import EncDecAttention
 
 from synth_mtf.host import model
 from synth_mtf.layer.base import AttentionLayer
@@ -56,7 +55,9 @@ def kind() -> Kind:
   first = getattr(built, 'encoder', built)
   layers = [layer for _, layer in model.layers(built)]
   wide = [x for x in layers if hasattr(x, 'hidden_size')]
-  cross = [x for x in layers if isinstance(x, EncDecAttention)]
+  cross = [
+    x for x in layers if isinstance(x, transformer_layers.EncDecAttention)
+  ]
   own = [x for x in layers if x not in [*wide, *cross]]
   mixed = [_functions(layer) for layer in own]
   stack = 'language model' if first.autoregressive else 'encoder'

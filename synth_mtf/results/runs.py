@@ -24,10 +24,8 @@ from synth_mtf.checkpoints import folder as checkpoints, names
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, foreign, gin_files
-from synth_mtf.host.events import Scalars
 from synth_mtf.results import labels, records
 from synth_mtf.results.layouts import PER_TOKEN
-from synth_mtf.results.records import Result
 
 _CONFIGURATION = 'operative_config.gin'
 # T5's names for evaluation folders, and for the scores in their event files.
@@ -91,7 +89,7 @@ class Run:
     return self._of_model(labels.kind)
 
   @functools.cached_property
-  def results(self) -> list[Result]:
+  def results(self) -> list[records.Result]:
     """Evaluation results, ordered by step."""
     with _explained(self.name):
       found = {
@@ -175,7 +173,7 @@ class Run:
     return Checkpoint(f'{self.folder}/{written[-1]}') if written else None
 
   @functools.cached_property
-  def scalars(self) -> Mapping[str, Scalars]:
+  def scalars(self) -> Mapping[str, events.Scalars]:
     """The scalars in event files, such as 'loss', by folder."""
     with _explained(self.name):
       return {folder: events.read(folder) for folder in self.folders}
@@ -293,7 +291,7 @@ def _is_model_folder(folder: str) -> bool:
   )
 
 
-def _results(folder: str, scalars: Scalars) -> Iterator[Result]:
+def _results(folder: str, scalars: events.Scalars) -> Iterator[records.Result]:
   """Yields results in a folder and its subfolders, the most reliable last.
 
   The folder may belong to a run or to an evaluation. `scalars` has scores if
@@ -315,7 +313,7 @@ def _places(folder: str) -> list[str]:
   return [folder, *(os.path.join(folder, name) for name in names)]
 
 
-def _scores(scalars: Scalars, split: str) -> Iterator[Result]:
+def _scores(scalars: events.Scalars, split: str) -> Iterator[records.Result]:
   """Yields scores of tasks; event files have no n and no standard errors."""
   for tag, values in scalars.items():
     if score := _SCORE.fullmatch(tag):
@@ -324,7 +322,9 @@ def _scores(scalars: Scalars, split: str) -> Iterator[Result]:
         yield _result(value, task=task, split=split, metric=metric, step=step)
 
 
-def _measures(scalars: Scalars, **about: str) -> Iterator[Result]:
+def _measures(
+  scalars: events.Scalars, **about: str
+) -> Iterator[records.Result]:
   """Yields metrics measured per token or per sequence."""
   for step, tokens in scalars.get('num_eval_tokens', {}).items():
     found = {tag: at[step] for tag, at in scalars.items() if step in at}
@@ -345,12 +345,12 @@ def _measures(scalars: Scalars, **about: str) -> Iterator[Result]:
 
 def _result(
   value: float, n: Optional[int] = None, unit: str = 'example', **about: Any
-) -> Result:
+) -> records.Result:
   """Makes a result, with a standard error if it is a share of examples."""
   error = None
   if n and n > 1 and unit == 'example' and 0 <= value <= 1:
     error = math.sqrt(value * (1 - value) / (n - 1))
-  return Result(
+  return records.Result(
     value=value if math.isfinite(value) else None,
     n=n,
     unit=unit,

@@ -16,7 +16,6 @@ import pandas as pd
 from synth_mtf import paths
 from synth_mtf.errors import UserError
 from synth_mtf.results import layouts
-from synth_mtf.results.layouts import PREFIX, VANILLA, Column, Layout
 from synth_mtf.results.runs import Run, by_model
 
 LAST, BEST = 'last', 'best'
@@ -56,14 +55,14 @@ class Table:
       has the `value` NaN; a missing number has no row.
   """
 
-  layout: Layout
+  layout: layouts.Layout
   checkpoint: str
-  columns: Sequence[Column]
+  columns: Sequence[layouts.Column]
   models: Mapping[str, Sequence[Run]]
   cells: pd.DataFrame
 
   @property
-  def named(self) -> dict[str, Column]:
+  def named(self) -> dict[str, layouts.Column]:
     """The column of each number, by the number's name."""
     return {name: column for column in self.columns for name in column.tags}
 
@@ -157,14 +156,14 @@ def frame(runs: Sequence[Run], products: bool = False) -> pd.DataFrame:
   t5 = [
     run.steps_per_second
     for run in runs
-    if run.label in VANILLA and run.steps_per_second
+    if run.label in layouts.VANILLA and run.steps_per_second
   ]
   rows = []
   for model, same in by_model(runs).items():
     for run in same:
       about = {'model': model, 'run': run.name}
       for score in run.results:
-        tag = f'{score.task.removeprefix(PREFIX)}/{score.metric}'
+        tag = f'{score.task.removeprefix(layouts.PREFIX)}/{score.metric}'
         rows.append({**about, **vars(score), 'tag': tag})
       speed = run.steps_per_second
       for fact, value in (
@@ -180,7 +179,7 @@ def frame(runs: Sequence[Run], products: bool = False) -> pd.DataFrame:
 
 
 def _cells(
-  every: pd.DataFrame, columns: Sequence[Column], checkpoint: str
+  every: pd.DataFrame, columns: Sequence[layouts.Column], checkpoint: str
 ) -> pd.DataFrame:
   """Selects each run's numbers, from one split and checkpoint per column."""
   wanted = pd.DataFrame(

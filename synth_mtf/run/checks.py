@@ -24,7 +24,6 @@ from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import errors, model as models
 from synth_mtf.run import config, inputs, model_dir, origin
-from synth_mtf.run.config import RunConfig
 
 
 def check_run(folder_: str, tpu: Optional[str] = None) -> None:
@@ -92,7 +91,7 @@ def check_devices(names: Sequence[str]) -> None:
       )
 
 
-def _checkpoints(run: RunConfig) -> tuple[list[str], bool]:
+def _checkpoints(run: config.RunConfig) -> tuple[list[str], bool]:
   """Checks the folder, and locks it if the run trains.
 
   Returns the checkpoints to read, and whether a new training run starts.
@@ -143,7 +142,7 @@ def _checkpoints(run: RunConfig) -> tuple[list[str], bool]:
   return [found] if found else [], not latest
 
 
-def build(run: RunConfig) -> Optional[models.ConfiguredModel]:
+def build(run: config.RunConfig) -> Optional[models.ConfiguredModel]:
   """Builds the model's graph; returns None if only the host can build it."""
   if run.vocabulary is None or run.model_type == 'bi_student_teacher':
     return None
@@ -165,7 +164,7 @@ def build(run: RunConfig) -> Optional[models.ConfiguredModel]:
 
 
 def _check_model(
-  run: RunConfig,
+  run: config.RunConfig,
   model: models.ConfiguredModel,
   checkpoints: list[str],
   starts: bool,
@@ -191,7 +190,7 @@ def _check_model(
     records.check_model(model.transformer, checkpoint, starts=starts)
 
 
-def check_mesh(run: RunConfig, model: models.ConfiguredModel) -> None:
+def check_mesh(run: config.RunConfig, model: models.ConfiguredModel) -> None:
   """Checks that the mesh divides the model and that tensors fit in memory.
 
   Mesh-TensorFlow finds a wrong mesh only while lowering the graph, which takes

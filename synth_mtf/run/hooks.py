@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection
 from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
-from tensorflow.compat.v1 import estimator as tf_estimator
 
 from synth_mtf.checkpoints import folder
 from synth_mtf.errors import UserError
@@ -30,7 +29,7 @@ def fed_step() -> tf.Tensor:
   return tf.get_collection(_STEP)[0]
 
 
-class TrainingHook(tf_estimator.SessionRunHook):
+class TrainingHook(tf.estimator.SessionRunHook):
   """Shows step, loss and speed; stops on a signal, NaN or infinity.
 
   Attributes:
@@ -64,9 +63,9 @@ class TrainingHook(tf_estimator.SessionRunHook):
     self.step = int(session.run(self._counted))
     self._first_step = self.step + 1
 
-  def before_run(self, _run_context: Any) -> tf_estimator.SessionRunArgs:
+  def before_run(self, _run_context: Any) -> tf.estimator.SessionRunArgs:
     feed = dict.fromkeys(self._fed, self.step)
-    return tf_estimator.SessionRunArgs(self._loss, feed)
+    return tf.estimator.SessionRunArgs(self._loss, feed)
 
   def after_run(self, run_context: Any, run_values: Any) -> None:
     self.step += 1

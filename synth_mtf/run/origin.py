@@ -28,9 +28,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.host import errors
 from synth_mtf.results.records import ORIGINS, Origin
 from synth_mtf.results.runs import Run
-from synth_mtf.tasks import inspection
 from synth_mtf.tasks.data_settings import BYTES
-from synth_mtf.tasks.vocabulary import load
 
 # The environment variables that results depend on.
 ENVIRONMENT = (
@@ -90,7 +88,9 @@ def differences(made: Origin) -> Iterator[str]:
     recorded = BYTES if name == seqio.ByteVocabulary.__name__ else name
     try:
       with errors.explained():
-        now = here(load(tasks.settings().vocabulary or recorded))
+        now = here(
+          tasks.vocabulary.load(tasks.settings().vocabulary or recorded)
+        )
     except UserError as error:
       yield str(error)
   there, found = _facts(made), _facts(now)
@@ -113,7 +113,7 @@ def data_differences(run: Run) -> Iterator[str]:
   known = {(x.task, x.split): x.digest for x in run.results if x.digest}
   for (task, split), digest in known.items():
     try:
-      found = inspection.digest(task, split) or 'no files'
+      found = tasks.inspection.digest(task, split) or 'no files'
     except UserError as error:
       found = f'none: {error}'
     if found != digest:

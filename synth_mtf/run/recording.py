@@ -22,7 +22,6 @@ from synth_mtf.host import events
 from synth_mtf.results import records, standard_error
 from synth_mtf.results.layouts import PREFIX
 from synth_mtf.run import origin, output
-from synth_mtf.tasks import inspection
 
 
 class Recorder:
@@ -177,7 +176,7 @@ def _record(
   is_ours = place['task'].startswith(PREFIX)
   data_dir = tasks.settings().data_dir_of(place['task']) if is_ours else None
   data = paths.GENERATED if paths.holds_samples(data_dir) else ''
-  digest = inspection.digest(place['task'], place['split'])
+  digest = tasks.inspection.digest(place['task'], place['split'])
   results = [
     records.Result(
       metric=metric,
