@@ -11,11 +11,9 @@ from typing import Any, Optional
 
 import mesh_tensorflow as mtf
 
-from synth_mtf.attention import examples as examples_of, runs
-from synth_mtf.attention.file import Array, Attention
+from synth_mtf.attention import examples as examples_of, file, runs
 from synth_mtf.errors import UserError
-from synth_mtf.host import patches
-from synth_mtf.host.model import Transformer
+from synth_mtf.host import model as models, patches
 
 _BATCH = 16  # examples at a time; logits of a large vocabulary fill the memory
 _ALPHA = 0.6  # T5's length bonus in beam search
@@ -114,7 +112,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
 
   def attention(
     self, inputs: Sequence[str], targets: Optional[Sequence[str]] = None
-  ) -> Attention:
+  ) -> file.Attention:
     """Returns logits and weights by layer and head, as `synth-mtf attention`.
 
     Without targets, only the encoder is shown. A language model has one side.
@@ -139,11 +137,11 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
 
   def _values(
     self, ids: Mapping[str, examples_of.Ids], build: runs.Build, *options: Any
-  ) -> list[Array]:
+  ) -> list[file.Array]:
     """Runs a few examples at a time, of similar length; one row for each."""
     lengths = list(zip(*(map(len, rows) for rows in ids.values())))
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
-    found: dict[int, Array] = {}
+    found: dict[int, file.Array] = {}
     for begin in range(0, len(order), _BATCH):
       numbers = order[begin : begin + _BATCH]
       rows = {side: [ids[side][n] for n in numbers] for side in ids}
@@ -152,7 +150,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
 
 
 def _log_likelihoods(
-  model: Transformer, rows: Mapping[str, mtf.Tensor], dtype: Any
+  model: models.Transformer, rows: Mapping[str, mtf.Tensor], dtype: Any
 ) -> tuple[None, mtf.Tensor]:
   """Returns the log likelihood of each target token, [batch, length]."""
   logits = mtf.cast(runs.call(model, rows, dtype), 'float32')
@@ -164,7 +162,7 @@ def _log_likelihoods(
 
 
 def _decoded(
-  model: Transformer,
+  model: models.Transformer,
   rows: Mapping[str, mtf.Tensor],
   dtype: Any,
   beams: int,

@@ -20,11 +20,9 @@ from t5.data import postprocessors
 from t5.evaluation import metrics
 
 from synth_mtf.errors import UserError, nearest
-from synth_mtf.tasks import data_settings
-from synth_mtf.tasks.files import formats, storage
-from synth_mtf.tasks.files.source import Split, TwoSources
+from synth_mtf.tasks import data_settings, vocabulary
+from synth_mtf.tasks.files import formats, source, storage
 from synth_mtf.tasks.registering import PREFIX, TOKENIZE
-from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
 
 
 def _answers(text: str, is_target: bool = False, **_: Any) -> Any:
@@ -209,7 +207,7 @@ def _register(path: str) -> None:
       formats.check_json(file, str, split)
       jsonl = file.removesuffix('.gz').endswith('.jsonl')
       reader = _JsonReader if jsonl else _TsvReader
-      splits[split] = Split.of(
+      splits[split] = source.Split.of(
         [file], reader(templates, labels, read is _number)
       )
       formats.expect(
@@ -219,11 +217,11 @@ def _register(path: str) -> None:
       )
   seqio.TaskRegistry.add(
     task,
-    source=TwoSources(task, splits, None, folder),
+    source=source.TwoSources(task, splits, None, folder),
     preprocessors=TOKENIZE,
     postprocess_fn=read,
     metric_fns=[getattr(metrics, name) for name in fields['metrics']],
-    output_features=OUTPUT_FEATURES,
+    output_features=vocabulary.OUTPUT_FEATURES,
   )
   _registered.append(task)
   for name, parts in fields.get('mixtures', {}).items():

@@ -18,8 +18,7 @@ import gin
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf.checkpoints import names
-from synth_mtf.checkpoints.files import Checkpoint, Kind
+from synth_mtf.checkpoints import files, names
 from synth_mtf.errors import UserError
 
 
@@ -36,8 +35,8 @@ class Comparison:
 
   def __init__(
     self,
-    kinds: Mapping[str, Kind],
-    checkpoint: Checkpoint,
+    kinds: Mapping[str, files.Kind],
+    checkpoint: files.Checkpoint,
     loaded: Optional[Mapping[str, str]] = None,
   ) -> None:
     """Compares variables, given by name, with a checkpoint.
@@ -122,7 +121,7 @@ class Comparison:
 
 
 def require_same(
-  variables: Iterable[tf.Variable], checkpoint: Checkpoint
+  variables: Iterable[tf.Variable], checkpoint: files.Checkpoint
 ) -> None:
   """Raises a UserError if variables cannot be restored from a checkpoint."""
   found = _by_name(variables, checkpoint)
@@ -144,7 +143,7 @@ def require_same(
 
 
 def require_loadable(
-  variables: Iterable[tf.Variable], checkpoint: Checkpoint
+  variables: Iterable[tf.Variable], checkpoint: files.Checkpoint
 ) -> None:
   """Raises a UserError if a run cannot start from variables of the same name.
 
@@ -180,7 +179,7 @@ def _sources(_graph: tf.Graph) -> Mapping[str, str]:
   path = gin.get_bindings(utils.run).get('init_checkpoint')
   if not path:
     return {}
-  checkpoint = Checkpoint(path)
+  checkpoint = files.Checkpoint(path)
   weights = [v for v in tf.global_variables() if names.is_weight(v.op.name)]
   found = Comparison(kinds_of(weights), checkpoint)
   found.require_weights()
@@ -196,7 +195,7 @@ def _sources(_graph: tf.Graph) -> Mapping[str, str]:
 
 
 def _by_name(
-  variables: Iterable[tf.Variable], checkpoint: Checkpoint
+  variables: Iterable[tf.Variable], checkpoint: files.Checkpoint
 ) -> Comparison:
   """Compares variables with those of exactly the same names."""
   kinds = kinds_of(variables)
@@ -204,10 +203,10 @@ def _by_name(
   return Comparison(kinds, checkpoint, same)
 
 
-def kinds_of(variables: Iterable[tf.Variable]) -> dict[str, Kind]:
+def kinds_of(variables: Iterable[tf.Variable]) -> dict[str, files.Kind]:
   """Returns the type and shape of each variable, by name."""
   return {
-    v.op.name: Kind(v.dtype.base_dtype.name, tuple(v.shape.as_list()))
+    v.op.name: files.Kind(v.dtype.base_dtype.name, tuple(v.shape.as_list()))
     for v in variables
   }
 

@@ -23,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from mesh_tensorflow.transformer import transformer_layers
 
-from synth_mtf.checkpoints import comparison, names
-from synth_mtf.checkpoints.files import Checkpoint
+from synth_mtf.checkpoints import comparison, files, names
 from synth_mtf.errors import UserError
 from synth_mtf.host.model import ConfiguredModel
 from synth_mtf.layer.synthetic import SyntheticLayer, mixture_weights, scopes
@@ -88,7 +87,7 @@ class Conversion:
 
   def __init__(
     self,
-    checkpoint: Checkpoint,
+    checkpoint: files.Checkpoint,
     source: Optional[ConfiguredModel],
     target: ConfiguredModel,
     resize: bool = False,
@@ -252,7 +251,7 @@ class Conversion:
 
 
 def _read(
-  checkpoint: Checkpoint, scope: str, source: Optional[ConfiguredModel]
+  checkpoint: files.Checkpoint, scope: str, source: Optional[ConfiguredModel]
 ) -> Layer:
   """Reads the checkpoint's layer that corresponds to one of the target's."""
   outputs = [c for c in names.candidates(f'{scope}/o') if c in checkpoint]

@@ -19,9 +19,7 @@ from mesh_tensorflow.transformer import transformer_layers, utils
 from sentencepiece import sentencepiece_model_pb2
 
 from synth_mtf import atomic
-from synth_mtf.checkpoints import folder as folders
-from synth_mtf.checkpoints.comparison import listed
-from synth_mtf.checkpoints.files import Checkpoint
+from synth_mtf.checkpoints import comparison, files, folder as folders
 from synth_mtf.errors import UserError
 from synth_mtf.host import model as models
 from synth_mtf.layer.synthetic import SyntheticLayer
@@ -66,7 +64,7 @@ def check_vocabulary(vocabulary: Any, checkpoint: str) -> None:
   found = describe_vocabulary(vocabulary)
   expected = [-(-v['size'] // _DIVISOR) * _DIVISOR for v in found.values()]
   shown = '{name!r} of {size} pieces'.format_map
-  for name, rows in Checkpoint(checkpoint).embeddings.items():
+  for name, rows in files.Checkpoint(checkpoint).embeddings.items():
     if rows not in expected:
       raise UserError(
         f'{name} of {checkpoint} has {rows} rows; the vocabulary '
@@ -128,9 +126,9 @@ def check_model(
   if faults:
     raise UserError(
       f'the checkpoint {checkpoint} was made by another model of the same '
-      f'shapes: {listed(faults)}, according to {os.path.join(folder, MODEL)}. '
-      'Use the settings it was trained with, or make a checkpoint for this '
-      'model with `synth-mtf checkpoint convert`.'
+      f'shapes: {comparison.listed(faults)}, according to '
+      f'{os.path.join(folder, MODEL)}. Use the settings it was trained with, '
+      'or make a checkpoint for this model with `synth-mtf checkpoint convert`.'
     )
 
 

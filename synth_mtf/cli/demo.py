@@ -12,10 +12,9 @@ import sys
 import time
 from collections.abc import Sequence
 
-from synth_mtf import atomic, cli
+from synth_mtf import atomic, cli, paths
 from synth_mtf.cli import arguments, data
 from synth_mtf.demo.stages import Configuration
-from synth_mtf.paths import gin_names, holds_samples
 from synth_mtf.run import output, process
 
 # Omitted flags stay unset: `Configuration` has the defaults.
@@ -27,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
   add = parser.add_argument
   default = Configuration()
-  variants, sizes = (', '.join(gin_names(x)) for x in ('variants', 'sizes'))
+  variants, sizes = (
+    ', '.join(paths.gin_names(x)) for x in ('variants', 'sizes')
+  )
   add(
     '--variants',
     nargs='+',
@@ -92,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
   console = output.Console(sys.stdout)
   configuration = _configuration(args)
   used = f'the official files in {configuration.data_dir}.'
-  if not configuration.data_dir or holds_samples(configuration.data_dir):
+  if not configuration.data_dir or paths.holds_samples(configuration.data_dir):
     used = (
       'GENERATED SAMPLES of the tasks. They show that everything runs; scores\n'
       'on them are not scores of the benchmarks (see --data_dir).'

@@ -32,8 +32,7 @@ from synth_mtf.demo import corpus
 from synth_mtf.demo.stages import Configuration, Stage, stages
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.host import errors, gin_files
-from synth_mtf.results import runs
-from synth_mtf.results.layouts import LOG_PERPLEXITY
+from synth_mtf.results import layouts, runs
 from synth_mtf.run import checks, config, model_dir, output
 
 _PRETRAINING_TASK = 'synth_text_span_corruption'
@@ -298,7 +297,7 @@ def _measured(run: runs.Run) -> dict[str, Any]:
     'parameters': run.parameters,
   }
   for result in run.results:
-    if result.metric == LOG_PERPLEXITY:
+    if result.metric == layouts.LOG_PERPLEXITY:
       found['log_perplexity'] = None if result.value is None else -result.value
       found['tokens'] = result.n
     elif result.task != _PRETRAINING_TASK:

@@ -5,7 +5,6 @@ The host's files are not changed. This module does not import TensorFlow, since
 """
 
 import functools
-import importlib
 import importlib.util
 import os
 import sys

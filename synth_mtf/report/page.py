@@ -16,8 +16,7 @@ from synth_mtf import __version__, atomic
 from synth_mtf.attention.file import Attention
 from synth_mtf.errors import UserError
 from synth_mtf.report import weights
-from synth_mtf.results import alphas, tables, views
-from synth_mtf.results.printing import BEST, Grid
+from synth_mtf.results import alphas, printing, tables, views
 from synth_mtf.results.runs import Run
 
 GENERATOR = 'synth-mtf report'  # identifies our pages
@@ -69,7 +68,7 @@ def render(**content: Any) -> str:
     undefined=jinja2.StrictUndefined,
   )
   environment.filters['bold'] = lambda text: markupsafe.Markup(
-    BEST.sub(r'<strong>\1</strong>', str(markupsafe.escape(text)))
+    printing.BEST.sub(r'<strong>\1</strong>', str(markupsafe.escape(text)))
   )
   return environment.get_template('page.html').render(
     generator=GENERATOR,
@@ -124,14 +123,14 @@ def configurations(runs: Sequence[Run]) -> list[tuple[str, str]]:
   return [(f'{x.label}, {x.name}', x.gin.strip()) for x in runs if x.gin]
 
 
-def differences(runs: Sequence[Run]) -> Grid:
+def differences(runs: Sequence[Run]) -> printing.Grid:
   """Returns a table of the settings that differ between configurations."""
   bindings = [run.bindings for run in runs if run.gin]
   rows = [
     (name, *(bound.get(name, 'not set') for bound in bindings))
     for name in sorted(set().union(*bindings))
   ]
-  return Grid(
+  return printing.Grid(
     'Settings that differ',
     ['gin', *(name for name, _ in configurations(runs))],
     [row for row in rows if len(set(row[1:])) > 1],

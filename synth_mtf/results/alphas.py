@@ -7,8 +7,7 @@ from typing import Any
 import pandas as pd
 from mesh_tensorflow.transformer import transformer_layers
 
-from synth_mtf.checkpoints import folder as folders
-from synth_mtf.checkpoints.files import Checkpoint
+from synth_mtf.checkpoints import files, folder as folders
 from synth_mtf.host import foreign, model as models
 from synth_mtf.layer.synthetic import SyntheticLayer, mixture_weights
 from synth_mtf.results.runs import Run
@@ -29,7 +28,7 @@ def frame(run: Run) -> pd.DataFrame:
   rows: list[tuple[Any, ...]] = []
   layers: collections.Counter[str] = collections.Counter()
   checkpoints = [
-    Checkpoint(os.path.join(folder, name))
+    files.Checkpoint(os.path.join(folder, name))
     for folder in run.folders
     for name in folders.written(folder)
   ]

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 
 from synth_mtf.errors import UserError
-from synth_mtf.results import style, tables
-from synth_mtf.results.layouts import LOG_PERPLEXITY, PER_TOKEN, Column
+from synth_mtf.results import layouts, style, tables
 from synth_mtf.results.runs import Run, by_model
 
 _TRAINING_LOSS = 'training loss'
@@ -20,7 +19,7 @@ _STEP = 'training step'
 _UNITS = {
   _TRAINING_LOSS: 'nats per position',
   'log perplexity': 'nats per token',
-  **dict.fromkeys(PER_TOKEN, 'fraction'),
+  **dict.fromkeys(layouts.PER_TOKEN, 'fraction'),
 }
 _STACKS = ('encoder', 'decoder', 'cross')
 
@@ -83,7 +82,7 @@ def _points(runs: Sequence[Run]) -> pd.DataFrame:
   ]
   losses = pd.DataFrame(rows, columns=columns)
   scores = tables.frame(runs).dropna(subset=['task', 'value'])
-  is_perplexity = scores.metric == LOG_PERPLEXITY
+  is_perplexity = scores.metric == layouts.LOG_PERPLEXITY
   metrics = scores.metric.mask(is_perplexity, 'log perplexity')
   scores = scores.assign(
     panel=scores.task + '\n' + metrics,
@@ -142,14 +141,16 @@ def scores(runs: Sequence[Run]) -> style.Figure:
   """
   table = tables.make(runs)
   metrics = table.scores.groupby('column').metric.first()
-  is_perplexity = metrics == LOG_PERPLEXITY
+  is_perplexity = metrics == layouts.LOG_PERPLEXITY
   if metrics.empty:
     raise UserError(
       'no evaluation is in ' + ', '.join(run.name for run in runs)
     )
   name = 'log perplexity' if is_perplexity.all() else 'score'
   keys = set(metrics.index[is_perplexity.all() | ~is_perplexity])
-  overall = Column('', '', {}, [c for c in table.columns if c.key in keys])
+  overall = layouts.Column(
+    '', '', {}, [c for c in table.columns if c.key in keys]
+  )
   costs = {'Steps/s': 'steps per second', 'Params': 'parameters (millions)'}
   place = ['model', 'run']
   wide = table.cells.pivot(index=place, columns='name', values='value')

@@ -14,8 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from synth_mtf.cost import cost_of_files
-from synth_mtf.results import printing
-from synth_mtf.results.labels import Kind
+from synth_mtf.results import labels, printing
 
 PAPER, STUDY = 'the paper', 'the study'
 ARXIV = {PAPER: '2005.00743', STUDY: '2102.11972'}
@@ -36,7 +35,7 @@ class Row(NamedTuple):
   about: Mapping[str, Any]
   numbers: dict[str, float]
 
-  def differences(self, kind: Kind) -> list[str]:
+  def differences(self, kind: labels.Kind) -> list[str]:
     """Describes the fields in which a model differs from the row's."""
     return [
       f'{field} {ours or "none"} instead of {theirs or "none"}'
@@ -68,7 +67,7 @@ ROWS = tuple(_rows())
 
 
 def figures(
-  source: str, kind: Kind, names: Collection[str]
+  source: str, kind: labels.Kind, names: Collection[str]
 ) -> tuple[dict[str, float], str]:
   """Returns the published numbers of a model, or why there are none.
 

@@ -10,9 +10,8 @@ import dataclasses
 import json
 import math
 import os
-import typing
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, Optional, get_args, get_type_hints
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -77,8 +76,8 @@ def _parsed(content: Any) -> list[tuple[Result, Origin]]:
 
 
 def _checked(result: Result) -> Result:
-  for name, kind in typing.get_type_hints(Result).items():
-    value, kinds = getattr(result, name), typing.get_args(kind) or (kind,)
+  for name, kind in get_type_hints(Result).items():
+    value, kinds = getattr(result, name), get_args(kind) or (kind,)
     if isinstance(value, int):
       value = float(value) if float in kinds else int(float(value))
     if not isinstance(value, kinds):  # an int of 400 digits failed already

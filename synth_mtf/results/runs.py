@@ -20,12 +20,10 @@ import tensorflow.compat.v1 as tf
 from google.protobuf.message import DecodeError
 
 from synth_mtf import cost
-from synth_mtf.checkpoints import folder as checkpoints, names
-from synth_mtf.checkpoints.files import Checkpoint
+from synth_mtf.checkpoints import files, folder as checkpoints, names
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, foreign, gin_files
-from synth_mtf.results import labels, records
-from synth_mtf.results.layouts import PER_TOKEN
+from synth_mtf.results import labels, layouts, records
 
 _CONFIGURATION = 'operative_config.gin'
 # T5's names for evaluation folders, and for the scores in their event files.
@@ -167,10 +165,10 @@ class Run:
     )
 
   @functools.cached_property
-  def checkpoint(self) -> Optional[Checkpoint]:
+  def checkpoint(self) -> Optional[files.Checkpoint]:
     """The last checkpoint, or None if there is none."""
     written = checkpoints.written(self.folder)
-    return Checkpoint(f'{self.folder}/{written[-1]}') if written else None
+    return files.Checkpoint(f'{self.folder}/{written[-1]}') if written else None
 
   @functools.cached_property
   def scalars(self) -> Mapping[str, events.Scalars]:
@@ -328,7 +326,7 @@ def _measures(
   """Yields metrics measured per token or per sequence."""
   for step, tokens in scalars.get('num_eval_tokens', {}).items():
     found = {tag: at[step] for tag, at in scalars.items() if step in at}
-    for metric in PER_TOKEN:
+    for metric in layouts.PER_TOKEN:
       # Tokens are sequences only if targets are single tokens.
       is_whole = metric == 'sequence_accuracy'
       counted = not is_whole or found.get('max_targets_length') == 1

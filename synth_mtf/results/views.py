@@ -9,16 +9,15 @@ import numpy as np
 import pandas as pd
 
 from synth_mtf import paths
-from synth_mtf.results import paper as published
-from synth_mtf.results.layouts import PREFIX, Column
-from synth_mtf.results.printing import Grid
-from synth_mtf.results.records import Result
+from synth_mtf.results import layouts, paper as published, printing, records
 from synth_mtf.results.tables import Table
 
 MISSING = '-'
 
 
-def grid(table: Table, errors: bool = False, paper: bool = False) -> Grid:
+def grid(
+  table: Table, errors: bool = False, paper: bool = False
+) -> printing.Grid:
   """Returns a table as strings, with notes.
 
   `errors` adds standard errors to the scores; `paper` adds the paper's numbers
@@ -38,8 +37,12 @@ def grid(table: Table, errors: bool = False, paper: bool = False) -> Grid:
   counts = [_count(table, column) for column in table.columns]
   if any(counts):
     rows.append(['n', *counts])
-  headers = ['Model', *(column.header for column in table.columns)]
-  return Grid(_caption(table), headers, rows, notes(table, errors, paper))
+  return printing.Grid(
+    _caption(table),
+    ['Model', *(column.header for column in table.columns)],
+    rows,
+    notes(table, errors, paper),
+  )
 
 
 def csv(table: Table, errors: bool = False) -> str:
@@ -73,7 +76,7 @@ def as_json(table: Table, errors: bool = False, paper: bool = False) -> str:
 
   The notes are the same as in a `grid` with these arguments.
   """
-  score = [field.name for field in dataclasses.fields(Result)]
+  score = [field.name for field in dataclasses.fields(records.Result)]
   cells = {
     (cell['run'], cell['name']): {
       key: _known(cell[key])
@@ -110,7 +113,7 @@ def _known(value: Any) -> Any:
 
 
 def _texts(
-  numbers: pd.DataFrame, column: Column, errors: bool
+  numbers: pd.DataFrame, column: layouts.Column, errors: bool
 ) -> dict[str, str]:
   """Formats each model's number; marks the best, compared after rounding."""
   means = numbers['mean'].dropna()
@@ -139,7 +142,7 @@ def _row(table: Table, label: str, texts: Mapping[str, str]) -> list[str]:
   return [label, *cells]
 
 
-def _count(table: Table, column: Column) -> str:
+def _count(table: Table, column: layouts.Column) -> str:
   """Formats how many examples, questions or tokens a column's tasks have."""
   found = table.scores[table.scores.column == column.key].dropna(subset='n')
   if found.empty:
@@ -152,7 +155,7 @@ def _count(table: Table, column: Column) -> str:
 def _figures(table: Table, model: str) -> tuple[dict[str, float], str]:
   """Returns the published numbers of a model, or why there are none."""
   cells = table.cells[table.cells.model == model]
-  tasks = dict(zip(cells.name, cells.task.str.removeprefix(PREFIX)))
+  tasks = dict(zip(cells.name, cells.task.str.removeprefix(layouts.PREFIX)))
   names = [n for n in table.named if tasks.get(n) not in published.OTHER_DATA]
   run = table.models[model][0]
   if run.kind is None:
@@ -243,7 +246,7 @@ def _notes_on_models(table: Table) -> Iterator[str]:
 def _notes_on_tasks(table: Table) -> Iterator[str]:
   for column in table.columns:
     found = table.scores[table.scores.name == next(iter(column.tags))]
-    tasks = found.task.str.removeprefix(PREFIX)
+    tasks = found.task.str.removeprefix(layouts.PREFIX)
     places = sorted(set(tasks + ' (' + found.split + ')'))
     if len(places) > 1:
       yield (

@@ -19,8 +19,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf import atomic, tasks
-from synth_mtf.checkpoints import comparison, folder, records
-from synth_mtf.checkpoints.files import Checkpoint
+from synth_mtf.checkpoints import comparison, files, folder, records
 from synth_mtf.errors import UserError
 from synth_mtf.host import errors, model as models
 from synth_mtf.run import config, inputs, model_dir, origin
@@ -133,7 +132,7 @@ def _checkpoints(run: config.RunConfig) -> tuple[list[str], bool]:
     )
   found = latest or start
   if found and isinstance(run.train_steps, int):
-    step = Checkpoint(found).step
+    step = files.Checkpoint(found).step
     if step > run.train_steps or (step == run.train_steps and not latest):
       raise UserError(
         f'utils.run.train_steps = {run.train_steps}, but {found} is already at '
@@ -186,7 +185,7 @@ def _check_model(
     )
   for checkpoint in checkpoints:
     fits = comparison.require_loadable if starts else comparison.require_same
-    fits(model.variables.values(), Checkpoint(checkpoint))
+    fits(model.variables.values(), files.Checkpoint(checkpoint))
     records.check_model(model.transformer, checkpoint, starts=starts)
 
 

@@ -3,9 +3,8 @@
 import inspect
 import re
 import types
-import typing
 from collections.abc import Callable
-from typing import Any, Literal, Optional, Union
+from typing import Any, Literal, Optional, Union, get_args, get_origin
 
 import gin
 import mesh_tensorflow as mtf
@@ -230,10 +229,10 @@ def _declared(binding: bindings.Binding) -> Optional[Kind]:
 
 
 def _annotated(annotation: Any) -> Optional[Kind]:
-  options = typing.get_args(annotation)
-  if typing.get_origin(annotation) is Literal:
+  options = get_args(annotation)
+  if get_origin(annotation) is Literal:
     return _one_of(*options)
-  if typing.get_origin(annotation) is not Union:
+  if get_origin(annotation) is not Union:
     return _PLAIN.get(annotation)
   kinds = [kind for kind in map(_annotated, options) if kind]
   return (

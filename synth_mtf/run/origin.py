@@ -26,8 +26,7 @@ from synth_mtf.checkpoints import folder as checkpoints
 from synth_mtf.checkpoints.records import describe_vocabulary
 from synth_mtf.errors import UserError
 from synth_mtf.host import errors
-from synth_mtf.results.records import ORIGINS, Origin
-from synth_mtf.results.runs import Run
+from synth_mtf.results import records, runs
 from synth_mtf.tasks.data_settings import BYTES
 
 # The environment variables that results depend on.
@@ -43,7 +42,7 @@ _PACKAGES = 'tensorflow', 'mesh-tensorflow', 't5', 'seqio-nightly', 'gin-config'
 _BEGUN = datetime.datetime.now(datetime.timezone.utc).isoformat('T', 'seconds')
 
 
-def here(vocabulary: Any) -> Origin:
+def here(vocabulary: Any) -> records.Origin:
   """Returns the origin of what this process computes.
 
   Args:
@@ -64,12 +63,12 @@ def here(vocabulary: Any) -> Origin:
 
 def record(vocabulary: Any, model_dir: str) -> None:
   """Adds the origin of a training to those of its folder."""
-  before = checkpoints.read_record(model_dir, ORIGINS, list) or []
+  before = checkpoints.read_record(model_dir, records.ORIGINS, list) or []
   text = json.dumps([*before, here(vocabulary)], indent=1) + '\n'
-  atomic.write(os.path.join(model_dir, ORIGINS), text)
+  atomic.write(os.path.join(model_dir, records.ORIGINS), text)
 
 
-def command(made: Origin) -> str:
+def command(made: records.Origin) -> str:
   """Returns an origin's command as a line for a shell in any folder."""
   words = shlex.split(made['command'])
   is_ours = os.path.basename(words[0]) in ('synth-mtf', '__main__.py')
@@ -80,7 +79,7 @@ def command(made: Origin) -> str:
   return f'cd {shlex.quote(made["folder"])} && {line}'
 
 
-def differences(made: Origin) -> Iterator[str]:
+def differences(made: records.Origin) -> Iterator[str]:
   """Yields what differs between an origin and this process."""
   vocabulary, now = made.get('vocabulary'), here(None)
   if vocabulary:
@@ -99,7 +98,7 @@ def differences(made: Origin) -> Iterator[str]:
       yield f'{what}: {value} there, {found.get(what)} here'
 
 
-def _facts(made: Origin) -> dict[str, Any]:
+def _facts(made: records.Origin) -> dict[str, Any]:
   vocabulary = made.get('vocabulary') or {}
   return {
     'machine': made['machine'],
@@ -108,7 +107,7 @@ def _facts(made: Origin) -> dict[str, Any]:
   }
 
 
-def data_differences(run: Run) -> Iterator[str]:
+def data_differences(run: runs.Run) -> Iterator[str]:
   """Yields the splits whose files here are not those that were evaluated."""
   known = {(x.task, x.split): x.digest for x in run.results if x.digest}
   for (task, split), digest in known.items():

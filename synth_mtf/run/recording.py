@@ -19,8 +19,7 @@ from mesh_tensorflow.transformer.dataset import EvalDataset
 from synth_mtf import atomic, paths, tasks
 from synth_mtf.checkpoints import folder as checkpoints
 from synth_mtf.host import events
-from synth_mtf.results import records, standard_error
-from synth_mtf.results.layouts import PREFIX
+from synth_mtf.results import layouts, records, standard_error
 from synth_mtf.run import origin, output
 
 
@@ -173,7 +172,7 @@ def _record(
   **place: Any,
 ) -> None:
   """Writes results with the versions and configuration used; shows them."""
-  is_ours = place['task'].startswith(PREFIX)
+  is_ours = place['task'].startswith(layouts.PREFIX)
   data_dir = tasks.settings().data_dir_of(place['task']) if is_ours else None
   data = paths.GENERATED if paths.holds_samples(data_dir) else ''
   digest = tasks.inspection.digest(place['task'], place['split'])
@@ -197,8 +196,8 @@ def _record(
     error = result.standard_error
     spread = '' if error is None else f' +- {error:.2g}'
     console.line(
-      f'{result.step}  {result.task.removeprefix(PREFIX)}  {result.metric} '
-      f'{result.value:.4g}{spread}  n = {result.n}{note}'
+      f'{result.step}  {result.task.removeprefix(layouts.PREFIX)}  '
+      f'{result.metric} {result.value:.4g}{spread}  n = {result.n}{note}'
     )
 
 
