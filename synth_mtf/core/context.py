@@ -1,7 +1,7 @@
 """Helpers that read the host's Context and cache tensors in it."""
 
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Optional
 
 import gin
 import mesh_tensorflow as mtf
@@ -48,10 +48,9 @@ def data_is_packed() -> bool:
   """
   defaults = {'mesh_train_dataset_fn': True, 'mesh_eval_dataset_fn': False}
   try:
-    packed: list[Any] = [
+    return any(
       gin.get_bindings(name).get('pack', default)
       for name, default in defaults.items()
-    ]
+    )
   except ValueError:  # t5, which defines both, is not imported
     return True
-  return any(packed)
