@@ -139,8 +139,10 @@ def _print_rates(mixture: Any) -> list[tuple[Any, Any]]:
   ]
   heads = ['  task', 'train rows', 'from', 'rate', 'share']
   print(printing.plain(heads, rows, 'lrlrr'))
-  there = [task for task, split in found.items() if split.files]
-  there.sort(key=lambda task: -np.nan_to_num(rates[task.name]))
+  there = sorted(
+    (task for task, split in found.items() if split.files),
+    key=lambda task: -np.nan_to_num(rates[task.name]),
+  )
   return [(task, found[task]) for task in there]
 
 

@@ -43,11 +43,8 @@ def is_file(path: str) -> bool:
         raise
       return False
   if not stat.S_ISREG(mode):
-    kind = 'a pipe, a socket or a device'
-    raise UserError(
-      f'{path} is {"a folder" if stat.S_ISDIR(mode) else kind}; expected a '
-      'regular file.'
-    )
+    kind = 'a folder' if stat.S_ISDIR(mode) else 'a pipe, a socket or a device'
+    raise UserError(f'{path} is {kind}; expected a regular file.')
   return True
 
 
@@ -138,11 +135,12 @@ def find(folder: str, pattern: str) -> list[str]:
   start = len(os.path.join(folder, ''))
   root = os.path.join(folder, pattern[: pattern.index('*')].rpartition('/')[0])
   with explained(root):
-    found = [
-      path for path in _files_below(root) if wanted.fullmatch(path[start:])
-    ]
-  # A file overrides the links to it.
-  found.sort(key=lambda path: (os.path.islink(path), path), reverse=True)
+    found = sorted(
+      (path for path in _files_below(root) if wanted.fullmatch(path[start:])),
+      # A file overrides the links to it.
+      key=lambda path: (os.path.islink(path), path),
+      reverse=True,
+    )
   distinct = {os.path.realpath(path): path for path in filter(is_file, found)}
   return sorted(distinct.values())
 
