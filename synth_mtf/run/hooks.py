@@ -37,8 +37,6 @@ class TrainingHook(tf.estimator.SessionRunHook):
       race with its increment.
   """
 
-  step: int
-
   def __init__(
     self,
     model_dir: str,
