@@ -179,18 +179,17 @@ class Loaded:
         if checkpoint:
           records.check_model(model, checkpoint.path)
         found, fetches = build(model, rows, dtype, *options)
+      names = {v.name for v in graph.all_variables}
+      masters = [v for v in tf.global_variables() if v.op.name in names]
+      if checkpoint and not self._parts:  # lowering may fail on other sizes
+        comparison.require_same(masters, checkpoint)
       implementation = mtf.placement_mesh_impl.PlacementMeshImpl('', '', [''])
       lowering = mtf.Lowering(graph, {mesh: implementation}, autostack=False)
       copy = lowering.copy_masters_to_slices()
     if not self._parts:
-      names = {v.name for v in graph.all_variables}
-      masters = [v for v in tf.global_variables() if v.op.name in names]
-      values = {}
-      if checkpoint:
-        comparison.require_same(masters, checkpoint)
-        values = {
-          v.initializer.inputs[1]: checkpoint[v.op.name] for v in masters
-        }
+      values = checkpoint and {
+        v.initializer.inputs[1]: checkpoint[v.op.name] for v in masters
+      }
       self._session.run([v.initializer for v in masters], values)
     self._session.run(copy)
     export = lowering.export_to_tf_tensor

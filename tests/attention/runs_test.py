@@ -32,6 +32,7 @@ IDS = {
   'decoder': [[9, 23, 1], [31, 7, 12, 60, 1]],
 }
 HEADS, D_KV = 3, 8
+HUGE = [f'd_model = {10**12}']
 
 
 class Chosen(Exception):
@@ -240,17 +241,20 @@ def test_initial_weights(path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-  'variant, ids, message',
+  'variant, ids, bindings, message',
   [
-    ('dense', IDS, 'was made by another model'),
-    ('random_vanilla', {'encoder': [[5] * 15]}, 'max_length'),
-    ('lightconv', {'encoder': IDS['encoder']}, 'LocalConvAttnBlock'),
+    ('dense', IDS, [], 'was made by another model'),
+    ('random_vanilla', IDS, HUGE, r'24\] in the checkpoint, .*[10]{13}.*model'),
+    ('random_vanilla', {'encoder': [[5] * 15]}, [], 'max_length'),
+    ('lightconv', {'encoder': IDS['encoder']}, [], 'LocalConvAttnBlock'),
+    ('random', IDS, HUGE, 'a size of the model is too large'),
   ],
 )
-def test_what_does_not_fit(path, variant, ids, message):
-  """The checkpoint; without one, layers that have no weights."""
+def test_what_does_not_fit(path, variant, ids, bindings, message):
+  """The checkpoint; without one, layers that have no weights, and sizes."""
   with pytest.raises(UserError, match=message):
-    stacks(None if variant == 'lightconv' else path, variant, ids)
+    given = None if variant in ('lightconv', 'random') else path
+    stacks(given, variant, ids, bindings)
 
 
 @pytest.mark.slow
