@@ -79,8 +79,8 @@ def _checked(result: Result) -> Result:
   for name, kind in get_type_hints(Result).items():
     value, kinds = getattr(result, name), get_args(kind) or (kind,)
     if isinstance(value, int):
-      value = float(value) if float in kinds else int(float(value))
-    if not isinstance(value, kinds):  # an int of 400 digits failed already
+      value = float(value) if float in kinds else int(np.int64(value))
+    if not isinstance(value, kinds):
       raise TypeError(f'{name}: {value!r:.99}')
   return result
 
