@@ -159,6 +159,7 @@ def point_at(folder: str, name: str) -> None:
 
 def read_record(model_dir: str, file: str, read: Callable[[Any], Any]) -> Any:
   """Returns `read` of JSON, None if missing; a UserError if that fails."""
+  paths.check_entries(model_dir)
   path = os.path.join(model_dir, file)
   if not tf.io.gfile.exists(path):
     return None

@@ -119,6 +119,7 @@ def test_records_of_another_shape(tmp_path, file, content):
     lambda folder: checkpoints.written(folder),
     lambda folder: events.read(folder),
     lambda folder: runs.read(folder),
+    lambda folder: checkpoints.read_record(folder, 'metrics.json', dict),
     lambda folder: Checkpoint(f'{folder}/model.ckpt-1'),
   ],
 )
