@@ -26,11 +26,15 @@ def read(folder: str) -> Scalars:
       if value.HasField('simple_value'):
         scalars.setdefault(value.tag, {})[event.step] = value.simple_value
       elif value.HasField('tensor'):
-        # As TPUs write it. A small event may hold an immense shape.
-        shape = tf.TensorShape(value.tensor.tensor_shape)
-        single = shape.num_elements() == 1
-        if single and (found := tf.make_ndarray(value.tensor)).dtype != object:
-          scalars.setdefault(value.tag, {})[event.step] = float(found.item())
+        # As TPUs write it. A small event may hold an immense shape, and what
+        # does not fit its type or shape.
+        with contextlib.suppress(
+          KeyError, OverflowError, TypeError, ValueError
+        ):
+          shape = tf.TensorShape(value.tensor.tensor_shape)
+          single = shape.num_elements() == 1
+          if single and (one := tf.make_ndarray(value.tensor)).dtype != object:
+            scalars.setdefault(value.tag, {})[event.step] = float(one.item())
   return {tag: dict(sorted(found.items())) for tag, found in scalars.items()}
 
 

@@ -2,6 +2,7 @@
 
 import struct
 
+import pytest
 import tensorflow.compat.v1 as tf
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 from tensorflow.compat.v1 import estimator as tf_estimator
@@ -48,4 +49,27 @@ def test_an_event_that_asks_for_more_memory_than_there_is(tmp_path):
     stream.write((tmp_path / 'record').read_bytes())
     length = struct.pack('<Q', 2**40)
     stream.write(length + struct.pack('<I', masked_crc32c(length)))
+  assert events.read(str(tmp_path)) == {'loss': {1: 5.0}}
+
+
+@pytest.mark.parametrize(
+  'changes',
+  [
+    *({'tensor_content': b'abc'}, {'tensor_content': b'abcdefgh'}),
+    *(
+      {'float_val': [1.0, 2.0, 3.0]},
+      {'tensor_shape': {'dim': [{'size': -5}]}},
+    ),
+    *({'dtype': n} for n in (0, 99, tf.resource.as_datatype_enum)),
+    {'dtype': tf.complex64.as_datatype_enum, 'scomplex_val': [1.0, 2.0]},
+    {'dtype': tf.string.as_datatype_enum, 'string_val': [b'1.5']},
+  ],
+)
+def test_a_tensor_that_is_no_number_is_skipped(tmp_path, changes):
+  tensor = {'dtype': 1, 'tensor_shape': {'dim': [{'size': 1}]}, **changes}
+  summary = tf.Summary(value=[{'tag': 'loss', 'tensor': tensor}])
+  made_runs.events(tmp_path, (1, {'loss': 5.0}))
+  (path,) = tmp_path.iterdir()
+  with tf.io.TFRecordWriter(f'{path}.more') as writer:
+    writer.write(tf.Event(step=2, summary=summary).SerializeToString())
   assert events.read(str(tmp_path)) == {'loss': {1: 5.0}}
