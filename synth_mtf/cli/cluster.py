@@ -89,9 +89,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _serve(hosts: Sequence[str], task: int) -> Any:
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
-  patches.prepare_host()
-  import tensorflow.compat.v1 as tf
-  import tensorflow_text  # noqa: F401 (operations of the input pipeline)
+  with output.kept():
+    patches.prepare_host()
+    import tensorflow.compat.v1 as tf
+    import tensorflow_text  # noqa: F401 (operations of the input pipeline)
 
   cluster = tf.train.ClusterSpec({'worker': hosts})
   try:

@@ -45,7 +45,12 @@ def test_is_command(monkeypatch, program, is_command):
 
 
 @pytest.mark.parametrize(
-  'words', ['doctor --vocabulary=bytes', 'transformer --model_dir=my_run']
+  'words',
+  [
+    'doctor --vocabulary=bytes',
+    'transformer --model_dir=my_run',
+    'cluster --hosts=localhost:0 --task=0 -- --model_dir=my_run',
+  ],
 )
 def test_tensorflow_and_absl_print_nothing(tmp_path, words):
   done = as_command(tmp_path, MAIN, *words.split())
