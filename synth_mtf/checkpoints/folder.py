@@ -55,13 +55,19 @@ def unfinished(folder: str) -> list[str]:
 
 
 def clear(folder: str) -> list[str]:
-  """Removes what interrupted saves left, where nothing else saves."""
-  latest(folder)  # refuses a folder that lost part of what it resumes from
+  """Removes what interrupted saves left, where nothing else saves.
+
+  Keeps what has an index and some data: the rest may be copied again.
+  """
+  # Refuses a folder that lost part of what it resumes from.
+  last = os.path.basename(latest(folder) or '')
   left = [
     file
     for name, files in _files(folder)
     for file in files
-    if f'{name}.index' not in files or 'temp' in file
+    if f'{name}.index' not in files
+    or 'temp' in file
+    or not (name == last or any('.data-' in one for one in files))
   ]
   for file in left:
     path = os.path.join(folder, file)

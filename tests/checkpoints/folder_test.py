@@ -75,12 +75,12 @@ def test_what_killed_runs_leave(tmp_path):
   left = [
     *('model.ckpt-3.data-00000-of-00001', 'model.ckpt-4_temp/part.data'),
     *('model.ckpt-2_temp/part', 'model.ckpt-5.index.tempstate123'),
-    'model.ckpt-3.meta',
+    *('model.ckpt-3.meta', 'model.ckpt-6.index'),
   ]
   for name in left:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).touch()
-  names = [f'model.ckpt-{step}' for step in (3, 4, 5)]
+  names = [f'model.ckpt-{step}' for step in (3, 4, 5, 6)]
   assert checkpoints.unfinished(str(tmp_path)) == names
   cleared = checkpoints.clear(str(tmp_path))
   assert sorted(cleared) == sorted(name.split('/')[0] for name in left)
