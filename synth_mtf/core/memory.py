@@ -5,7 +5,8 @@ from typing import Callable
 import mesh_tensorflow as mtf
 from mesh_tensorflow.transformer import transformer
 
-from synth_mtf.core import kernels
+from synth_mtf.core import dimensions, kernels
+from synth_mtf.errors import ConfigurationError
 
 # Maps [batch..., memory_length, d_model], or [batch..., d_model] for a single
 # token, to the same shape with other dimensions in place of d_model.
@@ -21,6 +22,13 @@ def own_sequence(
 ) -> Memory:
   """Attends to the layer's own input, which grows by a token per step."""
   if context.mode != 'incremental':
+    # mtf.replace_dimensions would split x again before it gathers its parts.
+    dims = context.length_dim, memory_length
+    if all(dimensions.parts(dim, context.model) > 1 for dim in dims):
+      raise ConfigurationError(
+        'utils.run.layout_rules split both length and memory_length, which '
+        'would change the order of the keys; split one of them'
+      )
     x = mtf.replace_dimensions(x, context.length_dim, memory_length)
 
   def project(projection: Projection) -> mtf.Tensor:

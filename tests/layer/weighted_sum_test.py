@@ -60,9 +60,18 @@ def test_any_dimension_may_be_split(name, dim, size):
   checks.same(many, one)
 
 
-def test_the_channels_of_a_head_may_not_be_split():
-  mesh = harness.Mesh('all:5', 'd_kv:all')
-  with pytest.raises(ConfigurationError, match='cannot split d_kv'):
+@pytest.mark.parametrize(
+  ('mesh', 'message'),
+  [
+    (harness.Mesh('all:5', 'd_kv:all'), 'cannot split d_kv'),
+    (
+      harness.Mesh('a:2,b:2', 'memory_length:a;length:b'),
+      'split both length and memory_length',
+    ),
+  ],
+)
+def test_what_may_not_be_split(mesh, message):
+  with pytest.raises(ConfigurationError, match=message):
     harness.parallel(
       family.ALL['random_vanilla'], family.tokens(PADDED.ids), mesh=mesh
     )
