@@ -155,9 +155,13 @@ def names(registry: Any) -> list[str]:
 def splits_of(
   task: seqio.Task, only: Sequence[str] | None = None
 ) -> Iterator[SplitRows]:
-  """Yields all splits of a task, or those in `only`, and reads their files."""
-  source = task.source.official
-  for split, files in task.source.split_files.items():
+  """Yields all splits of a task, or those in `only`, and reads their files.
+
+  T5's own tasks have no files, and the splits that are released.
+  """
+  source = getattr(task.source, 'official', None)
+  known: Any = released_counts().get(task.name, {})
+  for split, files in getattr(task.source, 'split_files', known).items():
     if only and split not in only:
       continue
     try:

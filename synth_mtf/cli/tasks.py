@@ -22,7 +22,7 @@ _LENGTH = 512  # tokens of a feature, T5's default
 _NO_EXAMPLES = (
   'No examples: the files are malformed or missing. Set --data_dir to a folder '
   'with official files (the README shows the layout); this command does not '
-  'download.'
+  "download, and T5's own tasks, without synth_, do not read the folder."
 )
 
 
@@ -104,9 +104,9 @@ def _print_all() -> int:
 
 
 def _source(task: Any) -> str:
-  if task.source.official:
+  if getattr(task.source, 'official', None):
     return 'official files'
-  tfds = task.source.tfds
+  tfds = getattr(task.source, 'tfds', task.source)  # T5's own task has no other
   return f'TFDS {tfds.tfds_dataset.name}' if tfds else 'needs --data_dir'
 
 

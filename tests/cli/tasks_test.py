@@ -159,6 +159,8 @@ def test_rates_are_those_that_a_run_draws_by(data_dir, monkeypatch):
   [
     ('synth_glue_rte_v002', 1, 'train: 2,490 rows are released'),
     ('synth_glue_rte_v002', 1, 'Set --data_dir to a folder'),
+    ('glue_rte_v002 --data_dir={}', 1, 'train: 2,490 rows are released'),
+    ('glue_v002_proportional', 1, 'glue_rte_v002        2,490  released'),
     ('synth_translation', 1, 'Set --data_dir to a folder'),
     ('synth_glue_rte_v002 --data_dir={}', 1, 'no file glue/RTE/train.tsv or '),
     ('synth_glue_qqp_v002 --data_dir={}', 1, "dev.tsv:2: the label '7'"),
