@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import io
 import itertools
-import json
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -95,11 +94,11 @@ class XsumReader(formats.FolderReader):
     if not places or not storage.is_file(ids):
       folders = ' or '.join(self.folders)
       raise UserError(f'{root} needs {_XSUM_IDS}, and articles in {folders}.')
-    try:
-      with storage.reading(ids) as stream:
-        return [places[x] for x in json.load(stream)[self.part] if x in places]
-    except (ValueError, KeyError, TypeError) as error:
-      raise UserError(f'{ids} has no {self.part!r}: {error!r}') from error
+    with storage.reading(ids) as stream, formats.fault_at(ids, 1):
+      text = formats.decode(stream.read().removeprefix(formats.BOM))
+      splits = formats.parse_json(text, 'lists of ids by split')
+      formats.check_json(splits, {self.part: [str]}, 'file')
+    return [places[x] for x in splits[self.part] if x in places]
 
   def parse(self, record: formats.Record) -> formats.Items:
     formats.decode(record.data)

@@ -59,11 +59,12 @@ def expect(condition: Any, found: str, expected: str, line: int = 0) -> None:
 
 @contextlib.contextmanager
 def fault_at(path: str, line: int) -> Iterator[None]:
-  """Converts faults to a UserError with file and line."""
+  """Converts faults in what starts at a line to a UserError with the line."""
   try:
     yield
   except (RowError, ValueError) as error:
     reason = str(error).partition('\n')[0].rstrip(':')
+    line += getattr(error, 'line', 0)
     raise UserError(f'{path}:{line}: {reason}') from error
 
 

@@ -200,6 +200,25 @@ def test_parts_of_xsum(file, data, message, data_dir):
     tasks.check(['synth_xsum_v110'], ['train'])
 
 
+@pytest.mark.parametrize(
+  ('ids', 'message'),
+  [
+    ('[' * 100_000, 'does not parse .* expected lists of ids by split'),
+    ('{"train": [%s]}' % ('1' * 5000), 'does not parse .Exceeds the limit'),
+    ('{"train": [["1"]]}', r"1: 'train'\[0\]: .*; expected a string"),
+    ('{"train":\n[1 2]}', 'json:2: JSON that does not parse'),
+    ('{"test": []}', "file without 'train', with 'test'"),
+    ('\ufeff{"train": ["1"]}', 'an article of the parts none'),
+  ],
+)
+def test_ids_of_xsum(ids, message, data_dir):
+  folder.write(data_dir / 'xsum/bbc-summary-data/1.summary', b'')
+  name = 'XSum-TRAINING-DEV-TEST-SPLIT-90-5-5.json'
+  folder.write(data_dir / 'xsum' / name, ids.encode())
+  with pytest.raises(UserError, match=message):
+    tasks.check(['synth_xsum_v110'], ['train'])
+
+
 def test_task_without_tfds_asks_for_a_folder():
   with pytest.raises(UserError, match='not in TensorFlow Datasets'):
     tasks.check(['synth_text_span_corruption'], ['train'])
