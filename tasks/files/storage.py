@@ -48,10 +48,20 @@ def is_file(path: str) -> bool:
   return True
 
 
+def is_folder(path: str) -> bool:
+  """Whether there is a folder; rejects a file in its place."""
+  path = path.rstrip('/')
+  if tf.io.gfile.isdir(path):
+    return True
+  if is_file(path):
+    raise UserError(f'{path} is a file; expected a folder.')
+  return False
+
+
 def names(folder: str) -> list[str]:
   """Returns the names in a folder, none if there is no folder."""
   with explained(folder):
-    return tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+    return tf.io.gfile.listdir(folder) if is_folder(folder) else []
 
 
 @contextlib.contextmanager
@@ -126,7 +136,7 @@ def find(folder: str, pattern: str) -> list[str]:
   """
   path = os.path.join(folder, pattern)
   if pattern.endswith('/'):
-    return [path] if tf.io.gfile.isdir(path) else []
+    return [path] if is_folder(path) else []
   if '*' not in pattern:
     return [path] if is_file(path) else []
   wanted = re.compile(

@@ -23,7 +23,7 @@ def test_patterns_find_files_in_any_folder(tmp_path):
   assert names == ['x/a.txt', 'x/b/[d]/e.txt', 'x/b/c.txt']
   assert storage.find(str(tmp_path), 'x/*.txt') == [str(tmp_path / 'x/a.txt')]
   assert storage.find(str(tmp_path), 'x/b/') == [f'{tmp_path}/x/b/']
-  for absent in ('absent/**/*.txt', 'x/b.txt', 'x/c/'):
+  for absent in ('absent/**/*.txt', 'x/b.txt', 'x/c/', 'y/c/'):
     assert not storage.find(str(tmp_path), absent)
   with pytest.raises(UserError, match='x/b is a folder; expected a regular'):
     storage.find(str(tmp_path), 'x/b')
@@ -64,6 +64,22 @@ def test_a_pipe_is_refused_and_not_waited_for(task, name, data_dir):
   os.mkfifo(data_dir / name)
   with pytest.raises(UserError, match=f'{name} is a pipe, a socket or'):
     tasks.check([task], ['train'])
+
+
+@pytest.mark.parametrize(
+  'task, name, message',
+  [
+    ('cnn_dailymail_v002', 'cnn_dailymail/cnn/stories', 'is a file; expected'),
+    ('imdb_reviews', 'aclImdb/train', 'is a file; expected a folder'),
+    ('imdb_reviews', 'aclImdb', 'aclImdb/train cannot be read: .*Not a dir'),
+  ],
+)
+def test_a_file_in_the_place_of_a_folder_is_named(
+  task, name, message, data_dir
+):
+  folder.write(data_dir / name, b'')
+  with pytest.raises(UserError, match=message):
+    tasks.check([f'synth_{task}'], ['train'])
 
 
 @pytest.mark.parametrize('name', ['a.txt', 'a.txt.gz'])
