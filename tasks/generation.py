@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 import io
 import itertools
 import os
@@ -22,10 +23,10 @@ from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define
 
 # Private, but TFDS's own parsers guarantee the same examples.
-_get_url_hashes = tfds.summarization.cnn_dailymail._get_url_hashes  # noqa: SLF001
 _get_art_abs = tfds.summarization.cnn_dailymail._get_art_abs  # noqa: SLF001
 _REMOVED_LINES = xsum._REMOVE_LINES  # noqa: SLF001
 
+_URL_LISTS = 'all_train.txt', 'all_val.txt', 'all_test.txt'
 _XSUM_IDS = 'XSum-TRAINING-DEV-TEST-SPLIT-90-5-5.json'
 # The marks around the names of an article's parts, and the summary's name. The
 # authors' script extracts the first kind of files; they gave away the second.
@@ -36,13 +37,19 @@ _XSUM_MARKS = {
 _XSUM = {'document': formats.TEXT, 'summary': formats.TEXT}
 
 
+def _text(path: str) -> str:
+  """Returns the text of a file, without a byte order mark."""
+  with storage.reading(path) as stream, formats.fault_at(path, 1):
+    return formats.decode(stream.read().removeprefix(formats.BOM))
+
+
 @dataclasses.dataclass(eq=False)
 class StoryReader(formats.FolderReader):
   """Reads the `.story` files of CNN and the Daily Mail, one story per file.
 
   Lists of URLs, such as `url_lists/all_train.txt`, define the official splits;
-  the name of a story is the SHA-1 of its URL. Without the lists, the first
-  digit of the name selects the split.
+  the name of a story is the SHA-1 of its URL. Without any list, the first digit
+  of the name selects the split.
   """
 
   urls: str
@@ -57,13 +64,22 @@ class StoryReader(formats.FolderReader):
       file: os.path.splitext(os.path.basename(file))[0]
       for file in super().files(path)
     }
-    for folder in ('url_lists', ''):
-      urls = os.path.join(path, folder, f'all_{self.urls}.txt')
-      if storage.is_file(urls):
-        with storage.explained(urls):
-          hashes = _get_url_hashes(urls)
-        return [file for file, stem in stems.items() if stem in hashes]
-    return [f for f, stem in stems.items() if stem[0] in self.first_digits]
+    folder = storage.find(path, 'url_lists/')
+    root = [*folder, path][0]
+    lists = [os.path.join(root, name) for name in _URL_LISTS]
+    sizes = {x: storage.total_bytes([x]) for x in lists if storage.is_file(x)}
+    if not folder and not sizes:
+      return [f for f, stem in stems.items() if stem[0] in self.first_digits]
+    if not all(map(sizes.get, lists)):
+      has = [x for x in _URL_LISTS if sizes.get(os.path.join(root, x))]
+      raise UserError(
+        f'{root} has URLs in {", ".join(has) or "no list"}; expected them in '
+        f'{", ".join(_URL_LISTS)}. Add the others, or move url_lists and all '
+        'lists away to split the stories by the first digit of their names.'
+      )
+    urls = _text(os.path.join(root, f'all_{self.urls}.txt')).split('\n')
+    hashes = {hashlib.sha1(url.strip().encode()).hexdigest() for url in urls}
+    return [file for file, stem in stems.items() if stem in hashes]
 
   def parse(self, record: formats.Record) -> formats.Items:
     formats.decode(record.data)
@@ -94,8 +110,8 @@ class XsumReader(formats.FolderReader):
     if not places or not storage.is_file(ids):
       folders = ' or '.join(self.folders)
       raise UserError(f'{root} needs {_XSUM_IDS}, and articles in {folders}.')
-    with storage.reading(ids) as stream, formats.fault_at(ids, 1):
-      text = formats.decode(stream.read().removeprefix(formats.BOM))
+    text = _text(ids)
+    with formats.fault_at(ids, 1):
       splits = formats.parse_json(text, 'lists of ids by split')
       formats.check_json(splits, {self.part: [str]}, 'file')
     return [places[x] for x in splits[self.part] if x in places]

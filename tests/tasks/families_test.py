@@ -119,7 +119,9 @@ def test_summaries(with_lists, official_data, tmp_path, prepared):
     urls = [f'http://example.com/{i}' for i in range(5)]
     names = [f'{hashlib.sha1(url.encode()).hexdigest()}.story' for url in urls]
     train = [s.rename(s.with_name(n)) for s, n in zip(stories, names)]
-    write(root / 'url_lists/all_train.txt', '\n'.join(urls).encode())
+    lists = '\ufeff' + '\n'.join(urls), 'http://val', 'http://test'
+    for part, text in zip(('train', 'val', 'test'), lists):
+      write(root / f'url_lists/all_{part}.txt', text.encode())
   parse = tfds.summarization.cnn_dailymail._get_art_abs  # noqa: SLF001
   rows = [
     dict(zip(('article', 'highlights'), parse(str(path))), id='', publisher='')
@@ -129,6 +131,26 @@ def test_summaries(with_lists, official_data, tmp_path, prepared):
   name = 'cnn_dailymail_v002'
   found = comparison.three_ways(f'synth_{name}', 'train', tmp_path, name)
   assert sum(found.values()) == len(train)
+
+
+@pytest.mark.parametrize(
+  ('lists', 'has'),
+  [
+    ({'url_lists/all_train.txt': b'x'}, 'all_train.txt'),
+    ({'all_val.txt': b'x', 'all_test.txt': b'x'}, 'all_val.txt, all_test.txt'),
+    ({'all_train.txt': b''}, 'no list'),
+    ({'url_lists/other.txt': b'x'}, 'no list'),
+  ],
+)
+def test_some_lists_of_stories(lists, has, data_dir):
+  """They would mix two definitions of the splits."""
+  root = data_dir / 'cnn_dailymail'
+  write(root / 'cnn/stories/1.story', b'A.\n\n@highlight\n\nB.\n')
+  tasks.check(['synth_cnn_dailymail_v002'], ['train'])
+  for name, data in lists.items():
+    write(root / name, data)
+  with pytest.raises(UserError, match=f'has URLs in {has}; expected them in'):
+    tasks.check(['synth_cnn_dailymail_v002'], ['train'])
 
 
 def test_personachat_turns(data_dir):

@@ -339,5 +339,7 @@ def test_a_list_that_is_broken_is_not_taken_for_none(data_dir, place, to):
     write(stories / place, b'')
   else:
     (stories / place).mkdir()
-  with pytest.raises(UserError, match='all_train.txt (cannot be|is a folder)'):
+  with pytest.raises(
+    UserError, match='(url_lists|all_train.txt) (cannot be|is a f)'
+  ):
     tasks.check(['synth_cnn_dailymail_v002'], ['train'])
