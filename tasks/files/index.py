@@ -28,7 +28,7 @@ _LEAST_EXAMPLES = 16
 _MOST_EXAMPLES = 256
 _MANY_PARTS = 1024
 _FAULTS_SHOWN = 20
-_VERSION = 7
+_VERSION = 8
 
 
 class Part(NamedTuple):
@@ -121,8 +121,10 @@ def scan(
       f'{num_examples} examples remain'
     )
   index.num_examples = None if limit else num_examples
+  in_header = {str(oddity) for oddity in reader.oddities(header)}
   index.notes = [
-    f'{places[text]}: {text} ({count} of {number} rows'
+    f'{places[text]}: {text} ({count} of '
+    f'{f"{number + 1} lines" if text in in_header else f"{number} rows"}'
     f'{", this is the first" * (count > 1)})'
     for text, count in counts.items()
   ]

@@ -247,6 +247,9 @@ def test_rows_that_are_left_out_are_counted(data_dir):
   (note,) = tasks.check([rte.name], ['train'])
   assert note.startswith(f'{path}:3: a broken row; left out')
   assert note.endswith('(1 of 2 rows)')
+  _write(data_dir, 'rte', _RTE.replace(b'\n', b'\r'))
+  (note,) = tasks.check([rte.name], ['train'])
+  assert '(2 of 2 lines, this is the first)' in note
 
 
 def test_all_faults_come_at_once(data_dir):
