@@ -98,9 +98,9 @@ class Comparison:
     if self.different:
       raise UserError(
         f'the checkpoint {self._path} has other shapes or types: '
-        f'{listed(self.different)}. `synth-mtf checkpoint convert` makes one '
-        'that fits (--resize for another max_length); types follow '
-        'utils.get_variable_dtype.master_dtype.'
+        f'{listed(self.different)}. Use the size it was trained with (see its '
+        'operative_config.gin), or `synth-mtf checkpoint convert` for another '
+        'max_length (--resize) or utils.get_variable_dtype.master_dtype.'
       )
 
   def outside(self, scope: Callable[[str], str]) -> list[str]:
@@ -145,14 +145,18 @@ def require_same(
 def require_loadable(
   variables: Iterable[tf.Variable], checkpoint: files.Checkpoint
 ) -> None:
-  """Raises a UserError if a run cannot start from variables of the same name.
+  """Raises a UserError if a run cannot start from a checkpoint.
 
-  Passes if gin maps or selects what is loaded, as with `warm_start`.
+  Passes if gin selects what is loaded, or maps it by another function than
+  `warm_start`.
   """
+  mapping = gin.get_bindings(utils.init_checkpoint_variable_mapping)
   filters = gin.get_bindings(utils.tpu_estimator_model_fn)
-  if not (
+  if mapping.get('mapping_fn') is warm_start:
+    _weights(variables, checkpoint)
+  elif not (
     gin.get_bindings(utils.should_load_variable)
-    or gin.get_bindings(utils.init_checkpoint_variable_mapping)
+    or mapping
     or filters.get('init_variable_filter')
   ):
     _by_name(variables, checkpoint).require_kinds()
@@ -167,8 +171,8 @@ def warm_start(name: str) -> str:
   builds the training graph.
 
   Raises:
-    UserError: before training, if the checkpoint lacks weights that it should
-      have, or has them in another shape or type.
+    UserError: if the checkpoint lacks weights that it should have, or has them
+      in another shape or type. `synth-mtf transformer` finds that earlier.
   """
   return _sources(tf.get_default_graph()).get(name, name)
 
@@ -180,10 +184,7 @@ def _sources(_graph: tf.Graph) -> Mapping[str, str]:
   if not path:
     return {}
   checkpoint = files.Checkpoint(path)
-  weights = [v for v in tf.global_variables() if names.is_weight(v.op.name)]
-  found = Comparison(kinds_of(weights), checkpoint)
-  found.require_weights()
-  found.require_kinds()
+  found = _weights(tf.global_variables(), checkpoint)
   tf.logging.info('From %s:\n%s', checkpoint.path, found)
   slots = {
     f'{name}{slot[len(there) :]}': slot
@@ -192,6 +193,17 @@ def _sources(_graph: tf.Graph) -> Mapping[str, str]:
     if names.slot_owner(slot) == there
   }
   return {**found.loaded, **slots}
+
+
+def _weights(
+  variables: Iterable[tf.Variable], checkpoint: files.Checkpoint
+) -> Comparison:
+  """Compares the weights; raises a UserError if they do not fit."""
+  weights = [v for v in variables if names.is_weight(v.op.name)]
+  found = Comparison(kinds_of(weights), checkpoint)
+  found.require_weights()
+  found.require_kinds()
+  return found
 
 
 def _by_name(

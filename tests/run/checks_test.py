@@ -117,6 +117,11 @@ class TestCheckpoints:
     start = run_param(f"init_checkpoint = '{trained}/model.ckpt-2'")
     new = tmp_path / 'new'
     refused(new, start, SWAPPED, match='synthesizers is', steps=4)
+    warm = '--gin_file=common/warm_start.gin'
+    for more in ((), (warm,)):
+      words = (start, *more, '--gin_param=d_ff = 256')
+      refused(new, *words, match='other shapes.* the size it was', steps=4)
+      assert not new.exists()  # found before training began
     refused(new, start, match='already at step 2, and .* give more than 2')
     refused(trained, match='train_steps = 1, but .*ckpt-2 is already', steps=1)
 
