@@ -2,8 +2,8 @@
 
 Without a checkpoint, the host would read newly initialized weights; for a
 missing step, it would silently use the nearest checkpoint. It fails with a
-traceback on a file without lines, and silently truncates lines that are too
-long for the model.
+traceback on a file without lines, and silently skips a blank last line and
+truncates lines that are too long for the model.
 """
 
 import glob
@@ -141,11 +141,15 @@ def _check_lines(setting: str, given: Any, side: str, run: RunConfig) -> None:
   if isinstance(given, str):
     try:
       lines = utils.get_inputs_from_file(given)
+      with tf.io.gfile.GFile(given) as file:
+        number = sum(1 for _ in file)
     except (UnicodeDecodeError, tf.errors.OpError) as error:
       raise UserError(
         f'{setting} = {given!r} cannot be read: {error}. Give the path of a '
         'text file in UTF-8, with one input a line.'
       ) from error
+    if number > len(lines) > 0:
+      logging.warning('%s:%d: skipped the blank last line', given, number)
   if not any(map(str.strip, lines)):
     raise UserError(f'{setting} = {given!r} is empty; expected lines of text.')
   if run.vocabulary is None or not run.lengths:

@@ -148,6 +148,14 @@ def test_what_can_be_decoded(lines, tmp_path):
   decode(lines, tmp_path / 'outputs.txt', model_type='lm')
 
 
+def test_a_blank_last_line(lines, tmp_path, caplog):
+  for content, skipped in (('a\n\nb', False), ('a\n\nb\n\n', True)):
+    lines.write_text(content)
+    decode(lines, tmp_path / 'outputs.txt')
+    message = f'{lines}:4: skipped the blank last line'
+    assert (message in caplog.text) == skipped
+
+
 def test_other_modes_and_other_ways_to_decode_read_no_files():
   for mode in ('eval', 'perplexity_eval', 'score_from_dataset'):
     inputs.check_files(read(mode))
