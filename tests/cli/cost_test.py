@@ -9,7 +9,8 @@ from synth_mtf import cost
 from synth_mtf.paths import gin_path
 from tests.cli.command import run
 
-COUNTS = cost.Cost(*range(7))
+M, G = 10**6, 10**9
+COUNTS = cost.Cost(5 * M, 3 * M, 1 * M, 7 * G, 8 * G, 2 * G, 9 * M)
 SIDES = (('en', 16), ('de', 8))
 WORDS = ('cost', '--size=tiny', '--inputs=16', '--targets=8')
 
@@ -59,6 +60,9 @@ def test_by_default_all_variants_are_counted_but_the_originals(monkeypatch):
   names = sorted(p.stem for p in files if 'original' not in p.stem)
   lines = run('cost')[1].splitlines()[2:]
   assert [line.split()[0] for line in lines] == names
+  _, counts = lines[0].split(maxsplit=1)
+  cells = ['3.0 M', '2.0 M', '1.0 M', '7.0 GFLOP', '8.00 GB', '2.00 GB', '9 MB']
+  assert counts.split() == ' '.join(cells).split()
 
 
 def test_an_unknown_size():
