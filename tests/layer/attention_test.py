@@ -303,6 +303,6 @@ def test_bfloat16_rounds_gradients_as_in_t5(member, t5s):
   relu = _rounding(
     lambda: transformer_layers.DenseReluDense(hidden_size=64), DECODER
   )['wi/kernel']
-  assert ours.pop('dense/W1') < 1.5 * relu
+  assert ours.pop('dense/W1') < 2 * relu
   assert ours.pop('x') < attention + relu  # partly through W1
   assert max(ours.values()) < 1.5 * attention
