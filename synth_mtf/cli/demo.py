@@ -140,16 +140,25 @@ def _report(
     console.task('make table and page'),
     contextlib.redirect_stdout(io.StringIO()) as table,
   ):
-    cli.main(['table', *runs, '--format=markdown'])
+    _command('table', *runs, '--format=markdown')
     atomic.write(
       os.path.join(out, 'table.md'),
       f'{table.getvalue()}\n{differences}\n\nData: {data}\n',
     )
-    cli.main(['report', *runs, f'--out={os.path.join(out, "report.html")}'])
+    _command('report', *runs, f'--out={os.path.join(out, "report.html")}')
   console.line()
-  cli.main(['table', *runs])
+  _command('table', *runs)
   if differences:
     print(f'\n{differences}')
+
+
+def _command(*words: str) -> None:
+  """Runs another command; if it fails or is interrupted, so is the demo."""
+  status = cli.main(words)
+  if status == 130:
+    raise KeyboardInterrupt
+  if status:  # it has said why
+    raise SystemExit(status)
 
 
 def _differences(runs: Sequence[str], out: pathlib.Path, seeds: int) -> str:

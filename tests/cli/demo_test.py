@@ -252,3 +252,15 @@ def test_sigterm_saves_and_the_same_command_goes_on(ready, tmp_path):
   saved = [path.stem for path in pretrained.glob('model.ckpt-*.index')]
   assert len(saved) == 2
   assert not (out / 'random' / 'pretrain.done').exists()
+
+
+def test_sigterm_while_the_page_is_made(killed):
+  folder, done, _ = killed
+  (folder / 'table.md').unlink()
+  running = subprocess.Popen(done.args, stdout=subprocess.PIPE, text=True)
+  wait_for((folder / 'table.md').exists, running)
+  running.send_signal(signal.SIGTERM)
+  assert running.wait(120) == 130
+  said, _ = running.communicate()
+  assert 'The same command resumes where it stopped' in said
+  assert 'Done in' not in said
