@@ -94,14 +94,14 @@ def _serve(hosts: Sequence[str], task: int) -> Any:
     import tensorflow.compat.v1 as tf
     import tensorflow_text  # noqa: F401 (operations of the input pipeline)
 
-  cluster = tf.train.ClusterSpec({'worker': hosts})
-  try:
-    return tf.distribute.Server(cluster, job_name='worker', task_index=task)
-  except tf.errors.OpError as error:
-    raise UserError(
-      f'{hosts[task]} cannot be served: {error.message}. Is the port free, and '
-      'the host this machine?'
-    ) from error
+    cluster = tf.train.ClusterSpec({'worker': hosts})
+    try:
+      return tf.distribute.Server(cluster, job_name='worker', task_index=task)
+    except tf.errors.OpError as error:
+      raise UserError(
+        f'{hosts[task]} cannot be served: {error.message}. Is the port free, '
+        'and the host this machine?'
+      ) from error
 
 
 def _goodbye(server: Any, tasks: Sequence[int], hear: bool) -> None:

@@ -133,7 +133,7 @@ _MESSAGES: dict[str, Union[str, Callable[..., str]]] = {
     'gin: {0} must be set: give --gin_param="{0} = ...".'
   ),
   'maximum recursion depth exceeded': 'nested too deeply',
-  'Invalid value in tensor used for shape': (
+  'Invalid value in tensor used for shape|out of bounds for int32': (
     'a size of the model is too large for TensorFlow: expected less than 2^31; '
     'look for it among the bindings of gin, such as d_model or d_ff.'
   ),
