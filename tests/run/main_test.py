@@ -21,6 +21,8 @@ from tests import harness
 trains = pytest.mark.slow
 OURS = f'{pathlib.Path(synth_mtf.__file__).parent}/tasks/mine.py'
 
+LAYER = 'block_000/layer_000/SyntheticAttention'
+
 
 def values(path) -> dict[str, Any]:
   checkpoint = Checkpoint(str(path))
@@ -78,6 +80,10 @@ def test_products_without_padding_train_the_same_variables(
     monkeypatch.setattr(padding, '_LEAST', least)
     assert run(tmp_path / name, more) == 0
     variables.append(values(tmp_path / name))
+  for found in variables:
+    # The first token attends only to itself: this gradient is 0 or rounding,
+    # which Adafactor turns into a whole step.
+    found[f'decoder/{LAYER}/random/R'][:, 0, 0] = 0
   found, expected = variables
   harness.assert_close(found, expected, 'variable', 1e-3)
 
