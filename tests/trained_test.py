@@ -84,6 +84,8 @@ def test_a_language_model_scores(tmp_path):
     (lambda m: m.predict('one text'), 'expected a list of texts'),
     (lambda m: m.predict(['a', ' ']), 'a text is empty'),
     (lambda m: m.predict(['a' * 99]), 'has 100 tokens, and the model takes 64'),
+    (lambda m: m.predict(['a'], beams=0), 'beams = 0, .*expected at least 1'),
+    (lambda m: m.predict(['a'], max_length=-1), '-1: expected at least 1'),
     (lambda m: m.score(['a'], ['b', 'c']), '1 inputs and 2 targets'),
     (lambda m: m.score(['a'], []), 'score needs a decoder, and a target'),
   ],

@@ -1,5 +1,6 @@
 """Runs on disk, whichever command wrote them, and which are of one model."""
 
+import json
 import os
 
 import pytest
@@ -29,6 +30,17 @@ def test_metrics_json_is_believed_before_event_files(tmp_path):
   known = result(value=3.0, n=4, standard_error=5.0)
   records.add_results(folder, [known], {'versions': {}, 'gin': ''})
   assert only(tmp_path).results == [known, result(metric='other', value=2.0)]
+
+
+def test_origins_are_each_named_once_and_by_date(tmp_path):
+  late, early = (
+    {'environment': {}, 'date': day, 'versions': {}, 'gin': ''} for day in '21'
+  )
+  (tmp_path / records.ORIGINS).write_text(json.dumps([late, {'date': '0'}]))
+  folder = made_runs.evaluated(tmp_path, COLA, 100, {'matthews_corrcoef': 1.0})
+  for step, origin in ((1, early), (2, late)):
+    records.add_results(folder, [result(step=step)], origin)
+  assert [origin['date'] for origin in only(tmp_path).origins] == ['1', '2']
 
 
 def test_scores_may_be_in_a_folder_of_any_name(tmp_path):
