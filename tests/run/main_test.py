@@ -20,7 +20,6 @@ from tests import harness
 
 trains = pytest.mark.slow
 OURS = f'{pathlib.Path(synth_mtf.__file__).parent}/tasks/mine.py'
-
 LAYER = 'block_000/layer_000/SyntheticAttention'
 
 
