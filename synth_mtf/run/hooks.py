@@ -13,7 +13,6 @@ from synth_mtf.checkpoints import folder
 from synth_mtf.errors import UserError
 from synth_mtf.run.output import Console, duration
 
-_SECONDS_BETWEEN_REPORTS = 0.5
 _LAST_STEPS = 100  # of which the final loss is the mean
 # The largest share of time that saving by time may take.
 _MOST_OF_THE_TIME = 0.05
@@ -48,7 +47,7 @@ class TrainingHook(tf.estimator.SessionRunHook):
     self._total = total
     self._console = console
     self._stop_signal = stop_signal
-    self._losses: list[float] = []  # since the last report
+    self._losses: list[float] = []  # since they were last shown
     self._last = collections.deque[float](maxlen=_LAST_STEPS)
 
   def begin(self) -> None:
@@ -74,11 +73,9 @@ class TrainingHook(tf.estimator.SessionRunHook):
       )
     self._losses.append(loss)
     self._last.append(loss)
-    now = time.monotonic()
     if self.step == self._first_step:  # slow: it compiles and fills caches
-      self._first_time = self._reported_time = now
-    elif now - self._reported_time >= _SECONDS_BETWEEN_REPORTS:
-      self._report(now, self._losses)
+      self._first_time = time.monotonic()
+    elif self._console.update(self._progress(self._losses)):
       self._losses.clear()
     if self._stop_signal() is not None:
       run_context.request_stop()  # also saves a checkpoint
@@ -87,32 +84,29 @@ class TrainingHook(tf.estimator.SessionRunHook):
     """Shows the loss of the last steps; adds that of the last to the curve."""
     if not self._last:
       return
-    note = f' (last {len(self._last)} steps)'
-    self._report(time.monotonic(), self._last, note)
+    is_done = self.step >= self._total
+    show = self._console.finish if is_done else self._console.update
+    show(self._progress(self._last, f' (last {len(self._last)} steps)'))
     if self._model_dir:  # the host writes the first step, then every hundredth
       value = tf.Summary.Value(tag='loss', simple_value=self._last[-1])
       writer = tf.summary.FileWriterCache.get(self._model_dir)
       writer.add_summary(tf.Summary(value=[value]), self.step)
       writer.flush()
 
-  def _report(
-    self, now: float, losses: Collection[float], note: str = ''
-  ) -> None:
-    """Shows the mean of losses.
+  def _progress(self, losses: Collection[float], note: str = '') -> str:
+    """Returns step, mean loss and speed as text.
 
     The host's loss is the sum over target tokens divided by the number of
     positions, padding included. The speed excludes this process's first step.
     """
-    elapsed = max(now - self._first_time, 1e-9)
+    elapsed = max(time.monotonic() - self._first_time, 1e-9)
     speed = (self.step - self._first_step) / elapsed
     seconds_left = (self._total - self.step) / max(speed, 1e-9)
-    is_last = self.step >= self._total
-    (self._console.finish if is_last else self._console.update)(
+    left = f'  {duration(seconds_left)} left' * (self.step < self._total)
+    return (
       f'{self.step}/{self._total}  '
-      f'loss {sum(losses) / len(losses):.3f}{note}  '
-      f'{speed:.1f}/s' + f'  {duration(seconds_left)} left' * (not is_last)
+      f'loss {sum(losses) / len(losses):.3f}{note}  {speed:.1f}/s{left}'
     )
-    self._reported_time = now
 
 
 def not_finite(what: str, model_dir: str, step: int) -> UserError:

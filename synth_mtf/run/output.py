@@ -62,15 +62,18 @@ class Console:
     self._last_shown = -self._interval
     self.update('...')
 
-  def update(self, text: str) -> None:
-    """Shows the task's progress, unless the last update is recent."""
+  def update(self, text: str) -> bool:
+    """Shows the task's progress unless the last update is recent.
+
+    Returns whether it was shown.
+    """
     if time.monotonic() - self._last_shown < self._interval:
-      return
+      return False
     self._last_shown = time.monotonic()
     text = f'{self._title}  {text}'
     if not self._clear:
       self.line(text)
-      return
+      return True
     try:  # `shutil` asks stdout, which may be a log
       columns = os.get_terminal_size(self._stream.fileno()).columns
     except OSError:
@@ -78,6 +81,7 @@ class Console:
     if len(text) >= columns:  # some terminals wrap a full line
       text = f'{text[: columns - 2]}\u2026'
     print(f'{self._clear}{text}', end='', file=self._stream, flush=True)
+    return True
 
   def finish(self, text: str) -> None:
     """Ends the task with a permanent line."""

@@ -37,10 +37,11 @@ def shown_by(model_dir='', total=20, stop=lambda: None, stream=None):
 
 
 @pytest.mark.parametrize('total', [11, 20])
-def test_the_final_loss_is_that_of_the_last_steps(monkeypatch, total, tmp_path):
-  monkeypatch.setattr(hooks, '_SECONDS_BETWEEN_REPORTS', 1e9)
+def test_losses_are_means_since_the_last_line_or_of_the_last_steps(
+  monkeypatch, total, tmp_path
+):
   monkeypatch.setattr(hooks, '_LAST_STEPS', 3)
-  monkeypatch.setenv('SYNTH_MTF_PROGRESS_SECONDS', '0')
+  monkeypatch.setenv('SYNTH_MTF_PROGRESS_SECONDS', '1')
   stream = io.StringIO()
   tmp_path /= str(total)  # pytest may use a folder twice
   now = [0.0]
@@ -58,8 +59,9 @@ def test_the_final_loss_is_that_of_the_last_steps(monkeypatch, total, tmp_path):
         session.run(train)
         now[0] += 0.5
   assert stream.getvalue().splitlines()[1:] == [
+    f'train  10/{total}  loss 8.000  2.0/s  {round((total - 10) / 2)} s left',
     f'train  11/{total}  loss 9.000 (last 3 steps)  1.5/s'
-    + f'  {round((total - 11) / 1.5)} s left' * (total > 11)
+    + f'  {round((total - 11) / 1.5)} s left' * (total > 11),
   ]
   assert events.read(str(tmp_path)) == {'loss': {11: 10.0}}
 
