@@ -1,9 +1,9 @@
-"""The paper's co-training mixture, and its parts for evaluation.
+"""The paper's co-training mixture, one with C4 added, and its two parts.
 
-As in T5's `en_mix` (t5.data.mixtures), the rate of each GLUE, SuperGLUE and
-SQuAD task is its number of examples, capped at `rate_num_examples.maximum`. C4
-has the constant rate `rate_unsupervised.value`. WNLI is omitted, as in T5: WSC
-and DPR test the same ability better. The tasks for the development sets of MNLI
+Rates are those of T5's `en_mix` (t5.data.mixtures): a task's number of
+examples, capped at `rate_num_examples.maximum`; for C4, the constant
+`rate_unsupervised.value`. As in T5, WNLI is omitted: WSC and DPR test the same
+ability better. The tasks for the development sets of MNLI
 and WSC have no training split and are used only in evaluation.
 """
 

@@ -28,8 +28,8 @@ _REMOVED_LINES = xsum._REMOVE_LINES  # noqa: SLF001
 
 _URL_LISTS = 'all_train.txt', 'all_val.txt', 'all_test.txt'
 _XSUM_IDS = 'XSum-TRAINING-DEV-TEST-SPLIT-90-5-5.json'
-# The marks around the names of an article's parts, and the summary's name. The
-# authors' script extracts the first kind of files; they gave away the second.
+# By kind of file: the mark around the names of an article's parts, and the name
+# of the summary. The authors' script extracts `.data`; they release `.summary`.
 _XSUM_MARKS = {
   '.data': ('[XSUM]', 'INTRODUCTION'),
   '.summary': ('[SN]', 'FIRST-SENTENCE'),
@@ -91,7 +91,7 @@ class StoryReader(formats.FolderReader):
 
 @dataclasses.dataclass(eq=False)
 class XsumReader(formats.FolderReader):
-  """Reads XSum's articles, one per file, of a split of the file of ids.
+  """Reads XSum's articles, one per file; a JSON file lists each split's ids.
 
   As in TensorFlow Datasets, an id without an article is left out.
   """
@@ -122,8 +122,8 @@ class XsumReader(formats.FolderReader):
     # As TensorFlow Datasets reads lines, without those that it removes.
     lines = io.TextIOWrapper(io.BytesIO(record.data), 'utf-8')
     text = ''.join(x for x in lines if x.strip() and x not in _REMOVED_LINES)
-    words = [word.strip() for word in text.split(mark)]
-    parts = dict(zip(words[1::2], words[2::2]))
+    pieces = [piece.strip() for piece in text.split(mark)]
+    parts = dict(zip(pieces[1::2], pieces[2::2]))
     formats.expect(
       {summary, 'RESTBODY'} <= parts.keys(),
       f'an article of the parts {", ".join(parts) or "none"}',
@@ -150,7 +150,8 @@ class DialogueReader(formats.Reader):
   """
 
   schema = {
-    **dict.fromkeys(('persona', 'history'), formats.TEXTS),
+    'persona': formats.TEXTS,
+    'history': formats.TEXTS,
     'response': formats.TEXT,
   }
   _PERSONA = 'your persona: '
@@ -182,7 +183,7 @@ class DialogueReader(formats.Reader):
       formats.expect(
         tab,
         f'a turn without a response: {formats.quote(rest)}',
-        'what is said, a tab, the response',
+        'an utterance, a tab, the response',
         i,
       )
       response = response.split('\t')[0]

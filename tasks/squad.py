@@ -48,7 +48,7 @@ def _near(value: Any, key: str) -> Iterator[None]:
     yield
   except formats.RowError as error:
     found = value.get(key) if isinstance(value, dict) else None
-    if found:
+    if isinstance(found, str) and found:
       error.args = (f'{key} {found}: {error}',)
       error.near = json.dumps(found)  # as the file spells it
     raise
@@ -87,7 +87,8 @@ class SquadReader(formats.Reader):
     article = record.data
     with _near(article, 'title'):
       formats.check_json(article, _ARTICLE, f'article {record.start}')
-    title = article.get('title', '')
+      title = article.get('title', '')
+      formats.check_json(title, str, "'title'")
     for paragraph in article['paragraphs']:
       for question in paragraph['qas']:
         try:
@@ -98,7 +99,6 @@ class SquadReader(formats.Reader):
 
 def _example(question: Any, context: str, title: str) -> formats.Example:
   with _near(question, 'id'):
-    formats.check_json(title, str, "'title'")
     formats.check_json(question, _QUESTION, 'question')
     answers = question['answers']
     formats.expect(answers, 'a question without answers', 'at least one')

@@ -150,7 +150,9 @@ class WscReader(SuperGlueReader):
     word = words[index] if 0 < index < len(words) else ''
     known = zlib.crc32(fixed['text'].encode('utf-8')) in self.FIXED_BY_T5
     place = (
-      f'where {formats.quote(word)} is' if word else 'where T5 looks for none'
+      f'where {formats.quote(word)} is'
+      if word
+      else 'where there is no word that T5 can mark'
     )
     formats.expect(
       # T5 would replace a pronoun that contains a backslash with an X.
@@ -240,7 +242,7 @@ class RecordReader(SuperGlueReader):
         'idx': {'passage': row['idx'], 'query': query['idx']},
       }
       if not answers <= entities:
-        yield formats.Oddity('an answer that is none of the entities')
+        yield formats.Oddity('an answer that is not one of the entities')
 
   def _answers(self, query: Row) -> set[str]:
     if not self.labelled and 'answers' not in query:
@@ -265,7 +267,7 @@ class DprReader(formats.Reader):
     return formats.paragraphs(stream, start, lambda d: d.count(b'\n') > 4)
 
   def parse(self, record: formats.Record) -> formats.Items:
-    text = io.StringIO(formats.decode(record.data), newline=None)
+    text = io.StringIO(formats.decode(record.unmarked), newline=None)
     lines = [line.strip() for line in text]
     formats.expect(
       len(lines) == 4,

@@ -3,7 +3,7 @@
 A subcommand is a module in this package with `add_arguments(parser)` and
 `run(args)`, which returns the exit status; `args.words` is the whole command
 line. It imports TensorFlow, and modules that need it, inside `run`; before it
-runs, the plugin is loaded, unless the subcommand is one of `_LOADING`.
+runs, the plugin is loaded, unless the subcommand is one of `_SELF_LOADING`.
 `PARSER_OPTIONS`, if defined, are passed to its `argparse.ArgumentParser`.
 """
 
@@ -32,16 +32,17 @@ COMMANDS = {
   'compare two',
   'cluster': "T5's main over several machines: the same command on each",
   'cost': 'parameters, floating-point operations and bytes of each variant',
-  'table': "the paper's tables, made of your own runs",
+  'table': "the paper's tables, for your own runs",
   'attention': 'attention weights, logits and alpha of a checkpoint on some '
   'text',
   'plot': 'figures of runs: curves, scores, alpha, attention (PNG and SVG)',
   'report': 'one page about runs: tables, figures, attention, configuration',
-  'replay': 'the commands that make a run again, and what differs here',
+  'replay': 'the commands that reproduce a run, and what differs here',
   'doctor': 'versions, devices, vocabulary and data, and how to fix each fault',
 }
-# These load the plugin themselves: they show or check that, or restart first.
-_LOADING = ('demo', 'transformer', 'cluster', 'doctor')
+# These load the plugin themselves, to report or check how that goes, or because
+# they restart the process first.
+_SELF_LOADING = ('demo', 'transformer', 'cluster', 'doctor')
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -64,7 +65,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _run(words: Sequence[str]) -> int:
   whole = parser()
-  # The host's packages import it, and it says so in every command.
+  # The host imports it, and the deprecation would be printed by every command.
   warnings.filterwarnings('ignore', '(?s).*pkg_resources')
   if '_ARGCOMPLETE' in os.environ:  # the shell asks for completions
     importlib.import_module('argcomplete').autocomplete(whole)
@@ -76,7 +77,7 @@ def _run(words: Sequence[str]) -> int:
     if not args.command:
       whole.print_help(sys.stderr)
       return 2
-    if args.command not in _LOADING:
+    if args.command not in _SELF_LOADING:
       data.use(args)
       process.load_quietly()
     return args.run(args)

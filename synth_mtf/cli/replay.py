@@ -1,4 +1,4 @@
-"""`synth-mtf replay`: prints the commands that make a run again."""
+"""`synth-mtf replay`: prints the commands that reproduce a run."""
 
 import argparse
 import os
@@ -23,6 +23,7 @@ def run(args: argparse.Namespace) -> int:
   from synth_mtf.results import runs
   from synth_mtf.run import origin
 
+  given = os.environ.get(_DATA_DIR)
   for one in runs.read(*args.runs):
     _comment(f'{one.label}, {one.name}')
     differences: list[str] = []
@@ -32,8 +33,8 @@ def run(args: argparse.Namespace) -> int:
       for made in one.origins:
         print(origin.command(made))
         differences += origin.differences(made)
-        known = os.environ.get(_DATA_DIR)
-        os.environ[_DATA_DIR] = known or made['environment'].get(_DATA_DIR, '')
+        recorded = made['environment'].get(_DATA_DIR, '')
+        os.environ[_DATA_DIR] = given or recorded  # of the last, an evaluation
       differences += origin.data_differences(one)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
       raise UserError(f'{one.name} has a damaged origin: {error!r}') from error

@@ -1,4 +1,4 @@
-"""Helpers that read the host's Context and cache tensors in it."""
+"""What layers ask the host: its Context, the cache in it, gin's packing."""
 
 from collections.abc import Callable
 from typing import Optional
@@ -40,7 +40,7 @@ def row_sequence_id(context: transformer.Context) -> Optional[mtf.Tensor]:
 
 
 def data_is_packed() -> bool:
-  """Whether gin packs the data of training or evaluation.
+  """Whether gin configures packed data for training or evaluation.
 
   A layer cannot tell packed rows from unpacked ones. T5 packs training data
   unless `mesh_train_dataset_fn.pack = False`, and evaluation data only if

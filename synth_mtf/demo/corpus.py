@@ -13,7 +13,13 @@ from collections.abc import Iterator
 from synth_mtf import atomic
 
 PACKAGES = (
-  *('numpy', 'keras', 'tensorflow', 'scipy', 'mesh_tensorflow', 'seqio', 't5'),
+  'numpy',
+  'keras',
+  'tensorflow',
+  'scipy',
+  'mesh_tensorflow',
+  'seqio',
+  't5',
 )
 _OF_TESTS = re.compile(r'(^|/)(tests?|testing)/|(^|/)test_[^/]*$|_test\.py$')
 _DOCSTRING = re.compile('"""(.*?)"""', re.S)

@@ -26,8 +26,8 @@ def read(folder: str) -> Scalars:
       if value.HasField('simple_value'):
         scalars.setdefault(value.tag, {})[event.step] = value.simple_value
       elif value.HasField('tensor'):
-        # As TPUs write it. A small event may hold an immense shape, and what
-        # does not fit its type or shape.
+        # TPUs write tensors. A damaged event may have a huge shape, or values
+        # that do not fit its type or shape.
         with contextlib.suppress(
           KeyError, OverflowError, TypeError, ValueError
         ):
@@ -46,13 +46,17 @@ def _events(folder: str) -> Iterator[Any]:
 
 
 def _whole(path: str) -> int:
-  """Counts a file's events; TensorFlow allocates one beyond its end, too."""
+  """Counts the events that end within a file.
+
+  TensorFlow would allocate the memory that a truncated event asks for.
+  """
   count, begin = 0, 0
   with tf.io.gfile.GFile(path, 'rb') as stream:
-    while begin + 12 <= stream.size():
+    size = stream.size()
+    while begin + 12 <= size:
       stream.seek(begin)
       begin += 16 + struct.unpack('<Q', stream.read(8))[0]  # with checksums
-      count += begin <= stream.size()
+      count += begin <= size
   return count
 
 

@@ -7,6 +7,7 @@ and functions that make models, and a few settings without references.
 
 import contextlib
 import importlib
+import os
 import re
 import signal
 import threading
@@ -39,6 +40,7 @@ _SETTINGS = re.compile(
   r'|synth_mtf\.tasks\.settings\.(data_dir|skip_bad_rows|task_data_dirs|'
   r'vocabulary)'
 )
+_DATA = re.compile(r'synth_mtf\.tasks\.settings\.(data_dir|task_data_dirs)')
 # Functions that cannot be left halfway: gin would confuse its scopes.
 _ENTERING = {'config_scope', '__enter__', '__exit__'}
 _MOST_SECONDS = 10  # of the processor; T5's largest model takes three
@@ -112,6 +114,8 @@ def _describes_model(one: Any, place: str) -> bool:
   owners = _selectors(one.selector)
   if one.arg_name and not _makes_models(owners):
     names = [f'{owner}.{one.arg_name}' for owner in owners]
+    if os.environ.get('SYNTH_MTF_DATA_DIR') and any(map(_DATA.match, names)):
+      return False  # whoever reads the run has chosen the data
     return bool(names) and all(map(_SETTINGS.fullmatch, names)) and not called
   if foreign and one.arg_name:
     raise UserError(

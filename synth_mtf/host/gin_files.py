@@ -34,7 +34,7 @@ def parse(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
       gin.parse_config_files_and_bindings(
         [str(host / 'gin' / 'defaults.gin'), *files],
         list(bindings),
-        # Names in old configurations.
+        # Names that old configurations may still bind.
         skip_unknown=mesh_transformer.DEPRECATED_GIN_REFERENCES,
       )
   finally:
@@ -66,7 +66,7 @@ def statements(text: str, file: str = '') -> list[Any]:
 
 
 def name_of(binding: gin.config_parser.BindingStatement) -> str:
-  """Returns what is left of a binding's equals sign."""
+  """Returns a binding's name: the text before its equals sign."""
   scope = f'{binding.scope}/' if binding.scope else ''
   argument = f'.{binding.arg_name}' if binding.arg_name else ''
   return f'{scope}{binding.selector}{argument}'

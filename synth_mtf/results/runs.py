@@ -76,8 +76,7 @@ class Run:
   def label(self) -> str:
     """The paper's name for the model.
 
-    Falls back to the folder's name if there is no configuration, or if it
-    names modules that are neither ours nor the host's.
+    Falls back to the folder's name if `kind` is unknown; `fault` says why.
     """
     return self.kind.label if self.kind else os.path.basename(self.name)
 
@@ -122,7 +121,7 @@ class Run:
 
   @functools.cached_property
   def steps_per_second(self) -> Optional[float]:
-    """The median speed of the first training, or None if it is unknown.
+    """The median speed in the first of `folders`, or None if it is unknown.
 
     A mean would be skewed: the first step compiles and machines are shared.
     """
@@ -230,18 +229,18 @@ def read(*folders: str) -> list[Run]:
 def by_model(runs: Sequence[Run]) -> dict[str, list[Run]]:
   """Groups runs by model, under a unique name for each model.
 
-  Runs belong to one model if their labels and all settings but seeds agree. Of
-  models with the same label, the names have the folders of their first runs.
+  Runs belong to one model if their labels and all settings but seeds agree.
+  Models with the same label are told apart by the folder of their first run.
   """
   groups: dict[Hashable, list[Run]] = {}
   for run in runs:
     groups.setdefault(_identity(run), []).append(run)
-  labels = [first.label for first, *_ in groups.values()]
+  model_labels = [first.label for first, *_ in groups.values()]
   common = os.path.commonprefix([run.name for run in runs])
   folder = common[: common.rfind('/') + 1]
   models = {}
-  for label, same in zip(labels, groups.values()):
-    if labels.count(label) > 1:
+  for label, same in zip(model_labels, groups.values()):
+    if model_labels.count(label) > 1:
       label += f', {same[0].name.removeprefix(folder)}'
     models[label] = same
   return models
@@ -263,11 +262,12 @@ def _runs(folder: str, depth: int = 3) -> Iterator[Run]:
   """Yields the runs in a folder; docs/runs.md describes that of a demo."""
   paths = (os.path.join(folder, stage) for stage in ('pretrain', 'finetune'))
   stages = list(filter(_is_model_folder, paths))
+  is_demo = tf.io.gfile.exists(os.path.join(folder, 'run.json'))
   inside = _subfolders(folder)
-  if stages or _is_model_folder(folder):
+  if stages or (not is_demo and _is_model_folder(folder)):
     yield Run(folder, stages or [folder])
     return
-  if tf.io.gfile.exists(os.path.join(folder, 'run.json')):
+  if is_demo:
     # Variants in the demo's table come first, in the table's order.
     models = checkpoints.read_record(
       folder, records.METRICS, lambda metrics: list(metrics['models'])
@@ -297,13 +297,14 @@ def _results(folder: str, scalars: events.Scalars) -> Iterator[records.Result]:
   """
   for place in _places(folder):
     found = scalars if place == folder else events.read(place)
+    recorded = [result for result, _ in records.read(place)]
     name = _EVALUATION.fullmatch(os.path.basename(place))
     if name and name['task']:
       yield from _measures(found, task=name['task'], split=name['measured'])
     else:
-      yield from _scores(found, split=name['split'] if name else 'unknown')
-    if name:
-      yield from (result for result, _ in records.read(place))
+      splits = [name['split']] if name else [x.split for x in recorded]
+      yield from _scores(found, split=[*splits, 'unknown'][0])
+    yield from recorded
 
 
 def _places(folder: str) -> list[str]:

@@ -4,6 +4,7 @@ Training adds its origin to `origins.json` in the model folder, an evaluation to
 its metrics.json. `synth-mtf replay` compares them with this machine.
 """
 
+import dataclasses
 import datetime
 import importlib.metadata
 import json
@@ -29,16 +30,17 @@ from synth_mtf.host import errors
 from synth_mtf.results import records, runs
 from synth_mtf.tasks.data_settings import BYTES
 
-# The environment variables that results depend on.
+# The environment variables that results depend on; an index only saves time.
 ENVIRONMENT = (
   'PYTHONHASHSEED',
-  'SYNTH_MTF_DATA_DIR',
-  'SYNTH_MTF_SKIP_BAD_ROWS',
-  'SYNTH_MTF_TASK_FILE',
-  'SYNTH_MTF_VOCABULARY',
+  *(
+    f'SYNTH_MTF_{setting.name.upper()}'
+    for setting in dataclasses.fields(tasks.Settings)
+    if setting.name != 'index_dir'
+  ),
 )
 _PACKAGES = 'tensorflow', 'mesh-tensorflow', 't5', 'seqio-nightly', 'gin-config'
-# Of the process: results of one evaluation have one origin.
+# Fixed, so that all results of an evaluation share one origin.
 _BEGUN = datetime.datetime.now(datetime.timezone.utc).isoformat('T', 'seconds')
 
 
@@ -69,11 +71,11 @@ def record(vocabulary: Any, model_dir: str) -> None:
 
 
 def command(made: records.Origin) -> str:
-  """Returns an origin's command as a line for a shell in any folder."""
+  """Returns a shell line that runs an origin's command from any folder."""
   words = shlex.split(made['command'])
-  is_ours = os.path.basename(words[0]) in ('synth-mtf', '__main__.py')
+  is_ours = os.path.basename(words[0]) == 'synth-mtf'
   words[0] = 'synth-mtf' if is_ours else 't5_mesh_transformer'
-  given = made['environment']  # of somebody else: may hold LD_PRELOAD
+  given = made['environment']  # untrusted: it may hold LD_PRELOAD
   variables = [f'{name}={given[name]}' for name in ENVIRONMENT if name in given]
   line = shlex.join(['env', *variables, *words])
   return f'cd {shlex.quote(made["folder"])} && {line}'

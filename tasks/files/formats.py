@@ -149,7 +149,7 @@ class Reader(abc.ABC):
   # Whether files are divided by their index. Otherwise by size, and then
   # rows of a large text are checked only as they are read.
   indexed = True
-  reports_line_ends = False  # and a byte order mark
+  reports_line_ends = False  # CR, CR LF, and a byte order mark
 
   def files(self, path: str) -> list[str]:
     """Returns the files that `path` stands for."""
@@ -192,7 +192,7 @@ class Reader(abc.ABC):
       yield Oddity('a byte order mark before the text', 'left out')
     if record.data.endswith((b'\r\n', b'\r')):
       end = 'CR LF' if record.data.endswith(b'\n') else 'CR'
-      yield Oddity(f'a line that ends in {end}', 'read as if in LF')
+      yield Oddity(f'a line that ends in {end}', 'read as if it ended in LF')
 
   @abc.abstractmethod
   def parse(self, record: Record) -> Items:
@@ -205,7 +205,8 @@ class Reader(abc.ABC):
 class TsvReader(Reader):
   """Base class for TSV files, in which quotes are plain text.
 
-  As in TFDS, a carriage return ends a row, and empty lines are no rows.
+  As in TFDS, a carriage return ends a row, and files with a header may have
+  empty lines, which are skipped.
   """
 
   reports_line_ends = True
@@ -317,7 +318,7 @@ def parse_json(text: str, expected: str) -> Any:
 
 def json_row(record: Record, structure: Mapping[str, Any]) -> dict[str, Any]:
   """Parses a line as a JSON object and checks its structure."""
-  row = parse_json(record.line, 'one JSON object a line')
+  row = parse_json(record.line, 'one JSON object per line')
   check_json(row, structure)
   return row
 

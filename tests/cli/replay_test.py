@@ -92,7 +92,11 @@ def test_says_what_differs_and_prints_nothing_that_runs(trained):
   origin['versions']['commit'] = '0'
   origin['vocabulary']['inputs']['sha256'] = '0'
   origin['machine'] = None
-  origin['environment'] = {'PYTHONHASHSEED': '0', 'LD_PRELOAD': 'evil.so'}
+  origin['environment'] = {
+    'LD_PRELOAD': 'evil.so',
+    'PYTHONHASHSEED': '0',
+    'SYNTH_MTF_DATA_DIR': 'of-the-training-alone',
+  }
   origin['command'] = 'rm -rf "$HOME" "`rm all`"'
   path.write_text(json.dumps([origin]))
   results = trained / 'validation_eval' / records.METRICS
@@ -109,6 +113,7 @@ def test_says_what_differs_and_prints_nothing_that_runs(trained):
     'vocabulary of inputs',
     'data of synth_glue_rte_v002, validation',
   ]
+  assert ours[-1].endswith(f'f00 there, {known} here')
   commands = [x for x in script.splitlines() if not x.startswith('#')]
   assert shlex.split(commands[0]) == [
     'cd',
@@ -116,6 +121,7 @@ def test_says_what_differs_and_prints_nothing_that_runs(trained):
     '&&',
     'env',
     'PYTHONHASHSEED=0',
+    'SYNTH_MTF_DATA_DIR=of-the-training-alone',
     't5_mesh_transformer',
     '-rf',
     '$HOME',

@@ -6,8 +6,7 @@ import time
 import gin
 import pytest
 
-import synth_mtf.tasks  # noqa: F401  registers a name with gin
-from synth_mtf import cli
+from synth_mtf import cli, tasks
 from synth_mtf.errors import UserError
 from synth_mtf.host import foreign, gin_files
 from synth_mtf.results import runs
@@ -95,6 +94,17 @@ def test_what_is_not_of_the_model_is_left_out(binding):
   before = gin.config_str()
   foreign.parse(CONFIG, 'a.gin')
   assert gin.config_str() == before
+
+
+@pytest.mark.parametrize('given', ['', '/mine'])
+def test_the_data_are_those_of_the_reader_if_given(monkeypatch, given):
+  monkeypatch.setenv('SYNTH_MTF_DATA_DIR', given)
+  name = 'synth_mtf.tasks.settings'
+  foreign.parse(
+    f"{name}.data_dir = '/theirs'\n{name}.task_data_dirs = {{'*': '/theirs'}}",
+    'a.gin',
+  )
+  assert tasks.settings().data_dir_of('cola') == (given or '/theirs')
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,16 @@ def test_names_are_no_patterns_and_may_be_remote(tmp_path, name):
   assert run.label == 'Syn (R)'
 
 
+def test_metrics_in_a_folder_of_any_name_have_their_split(tmp_path):
+  """As `utils.run.eval_summary_dir` chooses."""
+  folder = made_runs.evaluated(tmp_path, COLA, 100, {'matthews_corrcoef': 1.0})
+  known = result(value=1.0, n=9, standard_error=0.5)
+  records.add_results(folder, [known], {})
+  moved = tmp_path / 'scores'
+  os.rename(folder, moved)
+  assert only(moved).results == [known]
+
+
 @pytest.mark.parametrize('name', ['nowhere', 'file', ''])
 def test_a_folder_that_is_no_run(tmp_path, name):
   (tmp_path / 'file').write_text('')

@@ -122,6 +122,7 @@ _FAULTS = [
   ('wic', _rows(_WIC, end1=0), 2, 'from 0 to 0', 'a span of sentence1', 1),
   ('squad', _squad(('mat', 19), ('mat', 99)), 20, 'q1: the answer', 'a', 1),
   ('squad', _squad(('cat', 4), ('mat', 4)), 20, "has 'cat' there", 'a span', 1),
+  ('squad', _SQUAD.replace(b'"q0"', b'1'), 1, "'id': '1'", 'a string', 0),
   ('squad', _SQUAD[:-60], 17, _NO_JSON, '{"data": [{', 0),
   ('squad', _SQUAD + b'\n{"more": 1}', 26, f'{_NO_JSON} (Extra', '{"data', 0),
   ('squad', b'{"version" 1,' + _SQUAD[1:], 1, _NO_JSON, '{"data": [{', 0),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from synth_mtf.tasks import text
+from synth_mtf.tasks import super_glue, text
 from synth_mtf.tasks.files import formats, index
 from synth_mtf.tasks.files.formats import Record, RowError
 from tests.tasks import folder
@@ -83,6 +83,14 @@ def _read(reader, path, start=0, end=None):
 )
 def test_rows_of_text(reader, data, found, tmp_path):
   assert _read(reader, folder.write(tmp_path / 'a.txt', data)) == found
+
+
+def test_a_byte_order_mark_is_no_part_of_a_sentence(tmp_path):
+  lines = '\ufeffAnn met Bob as she ran.\nshe\nAnn,Bob\nAnn\n\n'
+  path = folder.write(tmp_path / 'a.txt', lines.encode())
+  found = index.read(index.Part(super_glue.DprReader(), str(path)))
+  examples: list[Any] = [item for _, items in found for item in items]
+  assert [x['sentence'] for x in examples] == ['Ann met Bob as she ran.']
 
 
 def test_a_long_passage_ends_at_a_line(tmp_path):

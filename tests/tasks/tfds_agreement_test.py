@@ -106,7 +106,7 @@ _ODD = {
     b' "entities": [{"start": 0, "end": 2}, {"start": 30, "end": 90}]}, '
     b'"qas": [{"idx": 0, "query": "@placeholder met", '
     b'"answers": [{"text": "Ann"}, {"text": "Bob"}, {"text": "Ann"}]}]}\n',
-    ['1: an answer that is none of the'],
+    ['1: an answer that is not one of the'],
   ),
   'super_glue_wsc_v102_simple_train': (
     'super_glue/wsc.fixed:1.0.2',
