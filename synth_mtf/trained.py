@@ -12,6 +12,7 @@ from typing import Any, Optional
 import mesh_tensorflow as mtf
 
 from synth_mtf.attention import examples as examples_of, file, runs
+from synth_mtf.attention.loaded import Build, Loaded, call
 from synth_mtf.errors import UserError
 from synth_mtf.host import model as models, patches
 
@@ -44,7 +45,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
       )
       self._sides, self._type = examples_of.sides(), examples_of.model_type()
       sizes = [one.vocab_size for one in known.values()]
-      self._loaded = runs.Loaded(sizes, checkpoint)
+      self._loaded = Loaded(sizes, checkpoint)
       self.label = self._run.label
       self.step = checkpoint.step if checkpoint else 0
       # Reads the weights now, since a run that trains removes checkpoints.
@@ -136,7 +137,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     return examples_of.from_texts({n: [*found] for n, found in texts.items()})
 
   def _values(
-    self, ids: Mapping[str, examples_of.Ids], build: runs.Build, *options: Any
+    self, ids: Mapping[str, examples_of.Ids], build: Build, *options: Any
   ) -> list[file.Array]:
     """Runs a few examples at a time, of similar length; one row for each."""
     lengths = list(zip(*(map(len, rows) for rows in ids.values())))
@@ -153,7 +154,7 @@ def _log_likelihoods(
   model: models.Transformer, rows: Mapping[str, mtf.Tensor], dtype: Any
 ) -> tuple[None, mtf.Tensor]:
   """Returns the log likelihood of each target token, [batch, length]."""
-  logits = mtf.cast(runs.call(model, rows, dtype), 'float32')
+  logits = mtf.cast(call(model, rows, dtype), 'float32')
   targets = rows['decoder' if 'decoder' in rows else 'encoder']
   vocabulary = logits.shape.dims[-1]
   return None, -mtf.layers.softmax_cross_entropy_with_logits(

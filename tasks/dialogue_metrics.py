@@ -31,7 +31,8 @@ def _optional(metric: MetricFn) -> MetricFn:
       return metric(targets, predictions)
     except ImportError as error:
       reason: Any = (
-        f'the package {error.name} is missing; pip install synth-mtf[metrics]'
+        f'the package {error.name} is missing: '
+        "pip install -c constraints.txt '.[metrics]'"
       )
     except (OSError, ValueError) as error:
       reason = error

@@ -37,7 +37,8 @@ class Stack:
     weights: [layers, examples, heads, queries, memory].
     logits: B, with the same axes; 1 example if all share them.
     functions: letters of the functions; empty if layers differ.
-    alpha: [layers, heads, functions]; None if functions are not mixed.
+    alpha: [layers, heads, functions]; None if no weights are learned, or if
+      layers differ.
   """
 
   weights: Array

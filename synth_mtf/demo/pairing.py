@@ -1,8 +1,9 @@
 """Compares the demo's models by exact sign tests over pairs.
 
-A pair is what two models scored on the same example or, of several seeds, with
-the same seed. If either were as likely to be the better one, the number of
-times it is would be binomial. The level is divided by the number of tests.
+A pair is two models' scores on the same example or, with several seeds, their
+scores with the same seed. If both models were equally good, each would win half
+of the pairs that differ: the test is binomial. The level is divided by the
+number of tests (Bonferroni).
 """
 
 import itertools
@@ -34,8 +35,8 @@ def of_examples(folder: pathlib.Path) -> pd.DataFrame:
         found[place] = float(line['read_as'] == target)
   except (ValueError, LookupError, TypeError) as error:
     raise UserError(
-      f'{path} has a line that is cut or altered ({error!r:.99}): remove it '
-      'and the evaluate.done of its run, and give the same command again.'
+      f'{path} has a line that is cut or altered ({error!r:.99}): remove this '
+      'file and the evaluate.done of its run, and run the same command again.'
     ) from error
   return pd.Series(found, dtype=float).unstack(0) if found else pd.DataFrame()
 
@@ -47,7 +48,9 @@ def compared(models: Mapping[str, pd.DataFrame], over: str) -> str:
     for pair in itertools.combinations(models, 2)
     for name in models[pair[0]].columns.intersection(models[pair[1]].columns)
   ]
-  lines = [f'Sign tests over {over}, p < {_LEVEL} over all {len(tests)}:']
+  if not tests:
+    return ''
+  lines = []
   for name, pair, *scores in tests:
     both = pd.concat(scores, axis=1, keys=pair).dropna()
     better = [int((both[a] > both[b]).sum()) for a, b in (pair, pair[::-1])]
@@ -55,5 +58,5 @@ def compared(models: Mapping[str, pd.DataFrame], over: str) -> str:
     if len(tests) * chance < _LEVEL:
       means = ', '.join(f'{m} {mean:.3g}' for m, mean in both.mean().items())
       lines.append(f'  {name.removeprefix(PREFIX)}: {means} (n = {len(both)})')
-  lines += ['  no significant difference'] * (len(lines) == 1)
-  return '\n'.join(lines) if tests else ''
+  title = f'Sign tests over {over}, p < {_LEVEL}, corrected for {len(tests)}:'
+  return '\n'.join([title, *(lines or ['  no significant difference'])])

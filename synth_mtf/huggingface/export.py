@@ -333,7 +333,7 @@ def _safetensors() -> Any:
     from transformers import TokenizersBackend  # noqa: F401
   except ImportError as error:
     raise UserError(
-      f'{error}. This needs transformers 5 or newer, and Python 3.10: '
-      'pip install "synth-mtf[hf]"'
+      f'{error}. This needs Python 3.10 or newer and transformers 5: '
+      "pip install -c constraints.txt '.[hf]'"
     ) from error
   return safetensors

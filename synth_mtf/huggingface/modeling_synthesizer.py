@@ -4,12 +4,12 @@
     Y = softmax(B) G(X)
 
 Everything else is T5 as it is in `transformers`. `config.attention` has the
-settings of the encoder's, the decoder's and the cross-attention, unless they
-are T5's. Parameters of the synthesizing functions S_i have the names and shapes
-of the original model.
+settings of the encoder's, the decoder's and the cross-attention, for each that
+differs from T5's. Parameters of the synthesizing functions S_i have the names
+and shapes of the original model.
 
 X is [batch, length, d_model], B [batch, heads, length, memory_length]; a batch
-of 1 says that B does not depend on the tokens.
+size of 1 means that B does not depend on the tokens.
 """
 
 from typing import Any, ClassVar, Optional
@@ -29,7 +29,7 @@ from transformers.models.t5.modeling_t5 import (
 
 
 class SynthesizerConfig(T5Config):
-  """T5's settings, and what this model has instead; the defaults are T5's."""
+  """T5's settings and those of this model; by default, the model is T5."""
 
   model_type = 'synthesizer'
   attention: ClassVar[Any] = {}  # settings of 'encoder', 'decoder', 'cross'
@@ -40,7 +40,7 @@ class SynthesizerConfig(T5Config):
 
 
 class Synthesizer(nn.Module):
-  """A function S(X); its parameters say which one, and have their names there.
+  """A function S(X); the names of its parameters say which one.
 
   `trainable` is false for a Fixed Random Synthesizer.
   """
@@ -56,7 +56,7 @@ class Synthesizer(nn.Module):
   def forward(self, x: Tensor, q: Any, rows: Tensor, columns: Tensor) -> Tensor:
     for found, most in zip((len(rows), len(columns)), self.limits):
       if most and found > most:
-        raise ValueError(f'{found} tokens, but the model takes {most}')
+        raise ValueError(f'{found} tokens, but the model takes at most {most}')
     if self.tile_length:
       columns = columns % self.tile_length
     if hasattr(self, 'R'):  # R, S(X) = R (eq. 4)
@@ -75,7 +75,7 @@ class Synthesizer(nn.Module):
     return outer.flatten(-2)[..., columns]
 
   def hidden(self, x: Tensor, q: Any) -> Tensor:
-    """ReLU(W1 x), ReLU(q), or (W1 x) * sigmoid(Wg x), by head."""
+    """ReLU(W1 x), ReLU(q), or (W1 x) * sigmoid(Wg x), per head."""
     if hasattr(self, 'D'):  # bottleneck, F(U D X) (version 1)
       x = x @ self.D @ self.U
     w1 = self.project(x, '1') if hasattr(self, 'W1') else q
@@ -248,7 +248,7 @@ class SynthesizerStack(T5Stack):
       self.positions = nn.Embedding(config.positions[self.kind], config.d_model)
 
   def replacement(self, name: str, module: nn.Module) -> Optional[nn.Module]:
-    """Returns what is in the place of a module of T5, or None."""
+    """Returns the replacement for one of T5's modules, or None."""
     config = self.config
     kind = 'cross' if name.endswith('EncDecAttention') else self.kind
     if isinstance(module, T5Attention) and kind in config.attention:
@@ -317,7 +317,7 @@ class SynthesizerForConditionalGeneration(T5ForConditionalGeneration):
     length_penalty: float,
     **others: Any,
   ) -> Any:
-    """Takes every beam that ends, and others only for lack of such.
+    """Accepts every beam that ends, and others only if none has ended.
 
     The length penalty is ((5 + length) / 6)^alpha (arXiv 1609.08144).
     """

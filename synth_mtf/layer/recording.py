@@ -78,7 +78,7 @@ def recorded_by(recorder: Callable[[Alignment], None]) -> Iterator[None]:
 
 
 def _computed_by(ours: Any, host: Any) -> AbstractContextManager[Any]:
-  """Lets our equivalent compute a class of the host, but no subclass of it."""
+  """Has our equivalent compute a class of the host, but not its subclasses."""
   call_host = host.call
 
   def call(layer: Any, *args: Any, **kwargs: Any) -> mtf.Tensor:

@@ -51,7 +51,8 @@ def check_settings(
   if heads < 1 or memory_heads < 0 or (memory_heads and heads % memory_heads):
     raise ConfigurationError(
       f'SelfAttention.num_heads = {heads}, SelfAttention.num_memory_heads = '
-      f'{memory_heads}: expected at least 1, and 0 or one of its divisors'
+      f'{memory_heads}: expected at least one head, and 0 or a divisor of '
+      'num_heads as num_memory_heads'
     )
   check_option(
     owner,
@@ -67,6 +68,6 @@ def check_mesh(
   """Rejects a mesh that splits the channels of a head."""
   if parts(layer.kv_dim, model) > 1:
     raise ConfigurationError(
-      f'{type(layer).__name__} cannot split {layer.kv_dim.name}, as '
-      'utils.run.layout_rules demand; split heads instead (heads:model)'
+      f'utils.run.layout_rules split {layer.kv_dim.name}, which '
+      f'{type(layer).__name__} cannot; split heads instead (heads:model)'
     )

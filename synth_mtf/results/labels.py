@@ -17,7 +17,7 @@ _NAMES = {
   'LightweightConv1DLocalAttn': 'LightConv',
   'DynamicConv1DLocalAttn': 'DyConv',
 }
-# Other classes in their places are named, and so is our cross-attention.
+# The label names any other class in their places, and our cross-attention.
 _USUAL = transformer.LayerStack, transformer_layers.DenseReluDense
 
 
@@ -54,27 +54,29 @@ def kind() -> Kind:
   built = model.make_transformer(128)
   first = getattr(built, 'encoder', built)
   layers = [layer for _, layer in model.layers(built)]
-  wide = [x for x in layers if hasattr(x, 'hidden_size')]
+  feed_forward = [x for x in layers if hasattr(x, 'hidden_size')]
   cross = [
     x for x in layers if isinstance(x, transformer_layers.EncDecAttention)
   ]
-  own = [x for x in layers if x not in [*wide, *cross]]
-  mixed = [_functions(layer) for layer in own]
+  self_attention = [x for x in layers if x not in [*feed_forward, *cross]]
+  mixed = [_functions(layer) for layer in self_attention]
   stack = 'language model' if first.autoregressive else 'encoder'
   if first is not built:
     stack = 'encoder-decoder'
   others = [
-    label_of(x) for x in (first.layer_stack, *wide) if not isinstance(x, _USUAL)
+    label_of(x)
+    for x in (first.layer_stack, *feed_forward)
+    if not isinstance(x, _USUAL)
   ]
   others += [x.label for x in cross if isinstance(x, SyntheticEncDecAttention)]
-  heads = [x for x in own if hasattr(x, 'num_heads')]
-  biases = [getattr(x, 'relative_attention_type', None) for x in own]
+  heads = [x for x in self_attention if hasattr(x, 'num_heads')]
+  biases = [getattr(x, 'relative_attention_type', None) for x in self_attention]
   positions = 'relative' if any(biases) else 'others'
   return Kind(
     functions=_each(functions for functions, _ in mixed),
     mixing=_each(mixing for _, mixing in mixed),
-    size=f'{len(own)} blocks, d_model {first.model_dim.size}, '
-    f'd_ff {_each(x.hidden_size for x in wide)}',
+    size=f'{len(self_attention)} blocks, d_model {first.model_dim.size}, '
+    f'd_ff {_each(x.hidden_size for x in feed_forward)}',
     stack=_each([stack, *others]),
     heads=_each(f'{x.num_heads} x {x.key_value_size}' for x in heads),
     positions='learned' if first.positional_embedding else positions,

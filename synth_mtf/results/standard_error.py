@@ -1,9 +1,9 @@
 """Estimates standard errors of metrics over independent units.
 
-A unit is an example. Examples of one `group`, T5's key for the answers to one
-question of MultiRC and ReCoRD, are one unit. Units count as independent; so do
-the questions on one paragraph of SQuAD, whose errors are too small if answers
-to them go wrong together.
+A unit is an example. Examples with the same `group`, T5's key for a question of
+MultiRC or ReCoRD, form one unit. Units are assumed to be independent. So are
+the questions about one paragraph of SQuAD: their error is too small if their
+answers tend to fail together.
 
 A metric that is a mean over n units has the usual standard error,
 
@@ -11,8 +11,8 @@ A metric that is a mean over n units has the usual standard error,
 
 which is p (1 - p) / (n - 1) for an accuracy p. That of any other metric (F1, a
 correlation, BLEU, ROUGE) is its standard deviation over n units drawn with
-replacement, the bootstrap. The jackknife would need fewer values, but fails
-where a model gives almost the same answer to all examples (Efron 1979).
+replacement, the bootstrap (Efron 1979). The jackknife would need fewer values,
+but fails where a model gives almost the same answer to all examples.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 from absl import logging
 
-DRAWS = 200  # for errors to within 5 %
-_PARTS = 10  # on which a mean is checked to be one
+DRAWS = 200  # gives standard errors to within about 5 %
+_PARTS = 10  # random halves on which a metric must equal the mean of its units
 # A metric that takes longer gets no standard error.
 _MOST_SECONDS = 2.0
 

@@ -58,7 +58,8 @@ def check_run(folder_: str, tpu: Optional[str] = None) -> None:
     scores = find_spec('pycocoevalcap') or tasks.settings().word_vectors
     if task == 'synth_personachat' and run.mode == 'eval' and not scores:
       raise UserError(
-        f'{task} cannot be scored: pip install "synth-mtf[metrics]" first'
+        f'{task} cannot be scored without its metrics: '
+        "pip install -c constraints.txt '.[metrics]'"
       )
     if trains and run.vocabulary is not None:
       records.record_vocabulary(run.vocabulary, folder_)

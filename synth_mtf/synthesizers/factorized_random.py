@@ -22,7 +22,8 @@ class FactorizedRandom(Table):
   Args:
     rank: k; the paper uses 8.
 
-  The other arguments are those of `Table`; R2 has b rows, tiled to the length.
+  The other arguments are those of `Table`; with a `tile_length` of b, R2 has b
+  rows, which repeat over the sequence.
   """
 
   rank: int = 8

@@ -25,8 +25,8 @@ class Local(Table):
       the logits, both initially 0. Default: none, as everywhere in T5.
     shared_heads: all heads share one W2, [d_kv, memory_length], and one b2.
 
-  The other arguments are those of `Table`; W2 has b columns, tiled to the
-  length.
+  The other arguments are those of `Table`; with a `tile_length` of b, W2 has b
+  columns, which repeat over the sequence.
   """
 
   key_value_size: Optional[int] = None

@@ -24,8 +24,8 @@ class Random(Table):
     stddev: standard deviation of R's initial values. The default gives logits
       of unit variance, as T5's dot products have.
 
-  The other arguments are those of `Table`; R has b columns, tiled to the
-  length.
+  The other arguments are those of `Table`; with a `tile_length` of b, R has b
+  columns, which repeat over the sequence.
   """
 
   trainable: bool = True

@@ -12,6 +12,7 @@ import tensorflow.compat.v1 as tf
 from synth_mtf import tasks
 from synth_mtf.attention import examples, runs
 from synth_mtf.attention.file import SIDES
+from synth_mtf.attention.loaded import Loaded
 from synth_mtf.checkpoints import records
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
@@ -133,7 +134,7 @@ def stacks(path, variant, ids=IDS, bindings=()):
   bindings = [*model.TINY, BINDINGS[1], *bindings]
   gin_files.parse(model.files(variant), bindings)
   sizes = [model.VOCAB, model.VOCAB]
-  loading = runs.Loaded(sizes, path and Checkpoint(path))
+  loading = Loaded(sizes, path and Checkpoint(path))
   with contextlib.closing(loading) as loaded:
     return runs.stacks(ids, loaded)
 

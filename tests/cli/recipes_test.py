@@ -188,7 +188,7 @@ def test_evaluates(run, folders):
   recipe = EVALUATIONS[run]
   folder = trained(recipe.after, folders)
   if run == 'eval_dialogue' and not find_spec('pycocoevalcap'):
-    with pytest.raises(UserError, match='cannot be scored: pip install'):
+    with pytest.raises(UserError, match='scored without its metrics: pip'):
       command(run, folders)
     return
   before = {path for path in folder.rglob('*') if path.is_dir()}

@@ -27,7 +27,7 @@ def test_sign_test(better, worse, tasks, is_significant):
     for model, one in zip('vr', zip(*both))
   }
   title, *lines = compared(models, 'examples').splitlines()
-  assert title == f'Sign tests over examples, p < 0.01 over all {tasks}:'
+  assert title == f'Sign tests over examples, p < 0.01, corrected for {tasks}:'
   n = len(both) - 1
   means = f'v {(better + 3) / n:.3g}, r {(worse + 3) / n:.3g}'
   no = '  no significant difference'

@@ -7,7 +7,7 @@ import pytest
 
 from synth_mtf.tasks import dialogue_metrics
 
-_EXTRA = 'needs pip install synth-mtf[metrics]'
+_EXTRA = 'needs the extra [metrics]'
 _SAID = ['i like my two dogs a lot', 'hello , how are you ?', 'yes i do']
 _HEARD = ['i like dogs', 'hello , how are you today ?', 'no']
 
@@ -33,7 +33,7 @@ def test_metric_without_its_package_is_left_out(monkeypatch, caplog):
   monkeypatch.setitem(sys.modules, 'pycocoevalcap.bleu.bleu', None)
   with caplog.at_level('WARNING', logger='absl'):
     assert dialogue_metrics.bleu(_SAID, _HEARD) == {}
-  assert 'pip install synth-mtf[metrics]' in caplog.text
+  assert "pip install -c constraints.txt '.[metrics]'" in caplog.text
 
 
 def test_embedding_similarity(tmp_path, monkeypatch, caplog):

@@ -184,7 +184,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 @pytest.mark.slow  # a process of its own
 def test_cache_job_of_seqio(some_data, tmp_path, monkeypatch):
   """seqio's own command caches a task, and the cached rows are the task's."""
-  pytest.importorskip('apache_beam', reason='needs synth-mtf[cache]')
+  pytest.importorskip('apache_beam', reason='needs the extra [cache]')
   name = 'synth_super_glue_record_v102'
   monkeypatch.setenv('SYNTH_MTF_DATA_DIR', str(some_data))
   job = [sys.executable, '-m', 'seqio.scripts.cache_tasks_main']
