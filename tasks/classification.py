@@ -46,8 +46,7 @@ class AgNewsReader(formats.Reader):
       start += len(data)
 
   def parse(self, record: formats.Record) -> formats.Items:
-    row = _csv_row(formats.decode(record.unmarked))
-    label, title, description = row[:3]
+    label, title, description = _csv_row(formats.decode(record.unmarked))
     formats.expect(
       label.strip() in ('1', '2', '3', '4'),
       f'the class {formats.quote(label)}',
@@ -57,13 +56,13 @@ class AgNewsReader(formats.Reader):
 
 
 def _csv_row(text: str) -> list[str]:
-  """Returns at least three columns."""
+  """Returns the first three columns."""
   # As lenient as TFDS, except that an unclosed quote is an error.
   strict = text.count('"') % 2 == 1
   with contextlib.suppress(csv.Error, ValueError):
     (row,) = csv.reader(io.StringIO(text, newline=None), strict=strict)
     if len(row) >= 3:
-      return row
+      return row[:3]
   raise formats.RowError(
     f'CSV that does not parse: {formats.quote(text)}',
     'class, title, description',

@@ -3,21 +3,18 @@
 Nothing is downloaded: tasks that read TensorFlow Datasets are not checked.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import itertools
 import json
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import seqio
 
 from synth_mtf.errors import UserError
-from synth_mtf.tasks.files import storage
-from synth_mtf.tasks.files.index import FileIndex
+from synth_mtf.tasks.files import index, storage
 from synth_mtf.tasks.files.source import FilesDataSource, MissingFiles
 from synth_mtf.tasks.registering import PREFIX
 from synth_mtf.tasks.task_file import get, register
@@ -89,7 +86,7 @@ def released_counts() -> dict[str, dict[str, int]]:
   )
 
 
-def released_rows(task: str, split: str) -> int | None:
+def released_rows(task: str, split: str) -> Optional[int]:
   """Returns the number of rows in the released files, or None if unknown."""
   return released_counts().get(task.removeprefix(PREFIX), {}).get(split)
 
@@ -99,11 +96,11 @@ class SplitRows(NamedTuple):
 
   task: str
   split: str
-  files: Sequence[FileIndex] = ()  # official files; none for TFDS
+  files: Sequence[index.FileIndex] = ()  # official files; none for TFDS
   missing: str = ''  # the error if required files are missing
 
   @property
-  def rows(self) -> int | None:
+  def rows(self) -> Optional[int]:
     """Number of rows, the released number for TFDS; None if unknown."""
     if not self.files:
       return released_rows(self.task, self.split)
@@ -153,7 +150,7 @@ def names(registry: Any) -> list[str]:
 
 
 def splits_of(
-  task: seqio.Task, only: Sequence[str] | None = None
+  task: seqio.Task, only: Optional[Sequence[str]] = None
 ) -> Iterator[SplitRows]:
   """Yields all splits of a task, or those in `only`, and reads their files.
 
@@ -171,5 +168,7 @@ def splits_of(
         yield SplitRows(task.name, split, missing=str(error))
     except UserError as error:
       path, reader = next(iter(files.layouts[0].items()))
-      unread = FileIndex(reader, path, None, num_faults=1, faults=[str(error)])
+      unread = index.FileIndex(
+        reader, path, None, num_faults=1, faults=[str(error)]
+      )
       yield SplitRows(task.name, split, [unread])

@@ -4,15 +4,13 @@ SQuAD v1.1, arXiv 1606.05250, is `{"data": [article, ...], "version": "1.1"}`.
 WebQuestions, asked without documents as in arXiv 2002.08910, is a list.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Optional
 
 import seqio
 import tensorflow.compat.v2 as tf
@@ -77,7 +75,7 @@ class SquadReader(formats.Reader):
     return f'{path}:{line}'
 
   def records(
-    self, path: str, start: int = 0, end: int | None = None
+    self, path: str, start: int = 0, end: Optional[int] = None
   ) -> Iterator[formats.Record]:
     whole = _parsed(path, self.expected, storage.state([path]))
     for number, item in enumerate(self.items(whole)[start:end], start):

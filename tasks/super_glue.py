@@ -3,8 +3,6 @@
 Readers produce the structure of TFDS's `super_glue/<config>:1.0.2`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import io
@@ -12,7 +10,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Optional
 
 import tensorflow_datasets as tfds
 
@@ -313,7 +311,7 @@ def _adopt(
   task: str,
   folder: str,
   reader: type[SuperGlueReader] = SuperGlueReader,
-  config: str | None = None,
+  config: Optional[str] = None,
   only: Sequence[str] = tuple(_FILES),
 ) -> str:
   paths = {split: f'{folder}/{_FILES[split]}.jsonl' for split in only}

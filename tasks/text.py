@@ -8,13 +8,11 @@ in the inputs, and the targets are the spans, each after its sentinel (arXiv
 no inputs.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Optional
 
 import seqio
 
@@ -48,7 +46,7 @@ class SentenceReader(formats.Reader):
       all of them, as TFDS keeps all of the official files.
   """
 
-  validation: bool | None = None
+  validation: Optional[bool] = None
 
   schema = {'text': formats.TEXT}
   indexed = False

@@ -1,7 +1,5 @@
 """The vocabulary that all tasks share, and training one on a user's text."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os
@@ -9,7 +7,7 @@ import pathlib
 import subprocess
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Optional
 
 import seqio
 import t5.data
@@ -74,7 +72,7 @@ class SettingVocabulary:
 
 
 @functools.lru_cache(maxsize=8)
-def load(vocabulary: str | None) -> seqio.Vocabulary:
+def load(vocabulary: Optional[str]) -> seqio.Vocabulary:
   """Loads the vocabulary that a value of the setting names."""
   if not vocabulary:
     return t5.data.get_default_vocabulary()

@@ -28,10 +28,9 @@ def histograms(
     for row, stack in zip(axes, stacks):
       row[0].set_ylabel('weights (%)')
       for panel, layer in zip(row, shown):
-        for one, name, look in _looks(attentions, stack):
-          if one.stacks[stack].layers < layer:
+        for found, name, look in _looks(attentions, stack):
+          if len(found[0]) < layer:
             continue
-          found = [one.weights(stack, n) for n in range(one.examples)]
           sizes = np.concatenate([w[layer - 1].ravel() for w in found])
           sizes = np.clip(sizes[sizes != 0], _EDGES[0], 1)
           shares = 100 * np.histogram(sizes, _EDGES)[0] / len(sizes)
@@ -70,8 +69,7 @@ def heads(attentions: Sequence[Attention]) -> style.Figure:
           panel.set_axis_off()
           continue
         panel.set(title=f'{stack}: {name}', ylabel=unit, xlabel='layer')
-        for one, label, look in _looks(attentions, stack):
-          found = [one.weights(stack, n) for n in range(one.examples)]
+        for found, label, look in _looks(attentions, stack):
           rows = [measure(w.astype(np.float64)) for w in found]
           values = np.concatenate(rows, axis=-1).mean(-1)
           x = range(1, len(values) + 1)
@@ -158,8 +156,8 @@ def heat_maps(
 
 def _looks(
   attentions: Sequence[Attention], stack: str
-) -> Iterator[tuple[Attention, str, style.Look]]:
-  """Yields attentions of a stack: a colour per variant, dashes per step."""
+) -> Iterator[tuple[list[Array], str, style.Look]]:
+  """Yields weights by example: a colour per variant, dashes per step."""
   labels = list(dict.fromkeys(one.label for one in attentions))
   steps = sorted({one.step for one in attentions}, reverse=True)
   for one in attentions:
@@ -169,7 +167,8 @@ def _looks(
       dash = style.DASHES[steps.index(one.step) % len(style.DASHES)]
       look = look._replace(linestyle=dash)
     if stack in one.stacks:
-      yield one, name, look
+      found = [one.weights(stack, n) for n in range(one.examples)]
+      yield found, name, look
 
 
 def _stacks(attentions: Sequence[Attention]) -> list[str]:

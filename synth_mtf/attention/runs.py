@@ -160,7 +160,10 @@ def _stack(
   weights = _joined([(one.weights, found[1]) for one, found in layers])[given]
   is_token = np.arange(weights.shape[3]) < np.array(lengths)[:, None]
   weights = np.where(is_token[:, None, :, None], weights, np.float32(0))
-  functions, *others = {tuple(one.letters) for one, _ in layers}
+  functions, *others = {
+    tuple(function.letter for function in one.layer.synthesizers)
+    for one, _ in layers
+  }
   if others:
     return Stack(weights, logits)
   alphas = [

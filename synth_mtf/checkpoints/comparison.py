@@ -83,7 +83,7 @@ class Comparison:
       *(f'it lacks {name}' for name in self.new if not self._may_be_new(name)),
       *(
         f'{name} belongs to a layer that the model lacks'
-        for name in self.outside(names.place)
+        for name in self.outside(lambda n: names.split(n)[0])
       ),
     ]
     if faults:

@@ -29,9 +29,7 @@ _FILE = re.compile(
 _LINE = 'model_checkpoint_path: "%s"'
 
 
-def step_of(path: str) -> int:
-  """Returns the step in a checkpoint's name."""
-  return utils.get_step_from_checkpoint_path(path)
+step_of = utils.get_step_from_checkpoint_path  # the step in a checkpoint's name
 
 
 def exists(path: str) -> bool:

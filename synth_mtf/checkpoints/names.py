@@ -47,8 +47,3 @@ def slot_owner(slot: str) -> str:
 def scope(name: str) -> str:
   """Returns a variable's scope, including its synthesizing function's."""
   return name.rpartition('/')[0]
-
-
-def place(name: str) -> str:
-  """Returns the place of a variable's layer in the stack, without its class."""
-  return split(name)[0]

@@ -1,7 +1,7 @@
 """The `synth-mtf` command: one module per subcommand.
 
 A subcommand is a module in this package with `add_arguments(parser)` and
-`run(args)`, which returns the exit status; `args.words` is the whole command
+`run(args)`, which may return an exit status; `args.words` is the whole command
 line. It imports TensorFlow, and modules that need it, inside `run`; before it
 runs, the plugin is loaded, unless the subcommand is one of `_SELF_LOADING`.
 `PARSER_OPTIONS`, if defined, are passed to its `argparse.ArgumentParser`.
@@ -80,7 +80,7 @@ def _run(words: Sequence[str]) -> int:
     if args.command not in _SELF_LOADING:
       data.use(args)
       process.load_quietly()
-    return args.run(args)
+    return args.run(args) or 0
   except (UserError, RunFailed, OSError) as error:
     print(f'synth-mtf: error: {error}', file=sys.stderr)
     return 2 if isinstance(error, UserError) else 1

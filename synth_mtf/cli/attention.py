@@ -57,7 +57,7 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
   data.add_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
   """Writes the file."""
   with output.kept():
     from synth_mtf.attention import file, runs
@@ -70,7 +70,6 @@ def run(args: argparse.Namespace) -> int:
   print(
     f'{found.label}, step {found.step}, {found.examples} examples: {args.out}'
   )
-  return 0
 
 
 def names_text(args: argparse.Namespace) -> bool:

@@ -81,10 +81,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     other.set_defaults(action=action)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
   """Runs an action."""
   args.action(args)
-  return 0
 
 
 def _inspect(args: argparse.Namespace) -> None:
@@ -105,10 +104,9 @@ def _inspect(args: argparse.Namespace) -> None:
 def _compare(args: argparse.Namespace) -> None:
   import numpy as np
 
-  from synth_mtf.checkpoints import comparison
-  from synth_mtf.checkpoints.files import Checkpoint
+  from synth_mtf.checkpoints import comparison, files
 
-  first, second = Checkpoint(args.first), Checkpoint(args.second)
+  first, second = (files.Checkpoint(p) for p in (args.first, args.second))
   weights = {name: first.kinds[name] for name in first.weights}
   found = comparison.Comparison(weights, second)
   for name, there in found.loaded.items():

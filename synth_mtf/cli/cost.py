@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
   """Prints a table, or the published counts beside our own."""
   from synth_mtf.cost import cost_of_files
   from synth_mtf.results import paper
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     for table in paper.TABLES:
       if 'costs' in table:
         print(paper.costs(table['title']), end='\n\n')
-    return 0
+    return
   costs = {
     variant: cost_of_files(
       [
@@ -67,8 +67,10 @@ def run(args: argparse.Namespace) -> int:
     f'{args.size}, {args.inputs} inputs and {args.targets} targets, '
     f'{args.model_parallelism} cores for one copy; bytes per core'
   )
-  heads = ['variant', 'trained', 'kept', 'tables']
-  heads += ['forward', 'state', 'tables', 'attention']
+  heads = [
+    *('variant', 'trained', 'kept', 'tables'),
+    *('forward', 'state', 'tables', 'attention'),
+  ]
   rows = [
     [
       variant,
@@ -83,4 +85,3 @@ def run(args: argparse.Namespace) -> int:
     for variant, c in costs.items()
   ]
   print(printing.plain(heads, rows, 'lrrrrrrr'))
-  return 0

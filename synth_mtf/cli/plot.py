@@ -50,7 +50,7 @@ def numbers(text: str) -> list[int]:
   return [int(number) for number in text.split(',')]
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
   """Draws the figures, and prints the paths of their files."""
   from synth_mtf.attention import file
   from synth_mtf.results import runs, style
@@ -86,7 +86,6 @@ def run(args: argparse.Namespace) -> int:
   print(*written, *missing, sep='\n')
   if not written:
     raise UserError('nothing was drawn')
-  return 0
 
 
 def _draw(

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   data.add_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
   """Prints a shell script; runs nothing, and comments say what differs here."""
   with output.kept():
     main.prepare()
@@ -40,7 +40,6 @@ def run(args: argparse.Namespace) -> int:
       raise UserError(f'{one.name} has a damaged origin: {error!r}') from error
     for difference in dict.fromkeys(differences):
       _comment(difference)
-  return 0
 
 
 def _comment(text: str) -> None:

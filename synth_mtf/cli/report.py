@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   attention.add_text_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
   """Writes the page."""
   with output.kept():
     from synth_mtf.results import runs
@@ -61,4 +61,3 @@ def run(args: argparse.Namespace) -> int:
   for line in missing:
     print(line, file=sys.stderr)
   print(f'{len(found)} run{"s" * (len(found) > 1)}: {args.out}')
-  return 0

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
   """Prints the table."""
   from synth_mtf.results import runs, tables, views
 
@@ -61,4 +61,3 @@ def run(args: argparse.Namespace) -> int:
   else:
     grid = views.grid(table, args.errors, args.paper)
     print(printing.text(grid, args.format))
-  return 0

@@ -5,13 +5,12 @@ those of the released files. Nothing is downloaded, nor is Apache Beam needed.
 """
 
 import argparse
-import collections
 import inspect
 import itertools
 import math
 import os
-from collections.abc import Mapping
 from typing import Any
+from unittest import mock
 
 from synth_mtf.cli import data
 from synth_mtf.errors import UserError
@@ -117,6 +116,7 @@ def _print_rates(mixture: Any) -> list[tuple[Any, Any]]:
   with files, highest rate first, with their `SplitRows`.
   """
   import numpy as np
+  import seqio
 
   from synth_mtf.tasks import inspection
 
@@ -125,7 +125,14 @@ def _print_rates(mixture: Any) -> list[tuple[Any, Any]]:
     for task in sorted(mixture.tasks, key=lambda task: task.name)
     for split in inspection.splits_of(task, ['train'])
   }
-  rates = _rates(mixture, {task.name: s.rows for task, s in found.items()})
+  counts = {
+    task.name: math.nan if split.rows is None else split.rows
+    for task, split in found.items()
+  }
+  with mock.patch.object(
+    seqio.Task, 'num_input_examples', lambda task, _: counts.get(task.name, 0)
+  ):
+    rates = {task.name: mixture.get_rate(task) for task in found}
   total = np.nansum([rates[task.name] for task in found]) or 1
   rows = [
     [
@@ -144,36 +151,6 @@ def _print_rates(mixture: Any) -> list[tuple[Any, Any]]:
     key=lambda task: -np.nan_to_num(rates[task.name]),
   )
   return [(task, found[task]) for task in there]
-
-
-def _rates(mixture: Any, rows: Mapping[str, Any]) -> dict[str, float]:
-  """Returns the rates in a mixture of tasks with the given numbers of rows.
-
-  A part that is a mixture shares out its rate.
-  """
-  import seqio
-
-  from synth_mtf.tasks import get
-
-  rates: dict[str, float] = collections.defaultdict(float)
-  for name, rate in mixture.rate_per_task_name.items():
-    part = get(name)
-    if isinstance(part, seqio.Mixture):
-      inner = _rates(part, rows)
-      total = sum(inner.values()) or 1
-      for task, share in inner.items():
-        rates[task] += rate * share / total
-      continue
-    if callable(rate):
-      count = rows.get(name, 0)
-      source = seqio.FunctionDataSource(
-        lambda split, shuffle_files: None,
-        splits=['train'],
-        num_input_examples={'train': math.nan if count is None else count},
-      )
-      rate = rate(part.replace(source=source))
-    rates[name] += rate
-  return rates
 
 
 def _print_task(task: Any, data_dir: str) -> list[str]:

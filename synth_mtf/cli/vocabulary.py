@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
   """Trains the vocabulary and reports its size."""
   if args.out.suffix != '.model':
     raise UserError(f'--out {args.out}; expected a name that ends in .model')
@@ -55,7 +55,6 @@ def run(args: argparse.Namespace) -> int:
   vocabulary.train(texts(sources), args.out, args.size)
   pieces = vocabulary.load(str(args.out)).vocab_size - vocabulary.EXTRA_IDS
   print(f'{args.out}: {pieces} pieces; use it with --vocabulary={args.out}')
-  return 0
 
 
 def _sources() -> Iterator[Any]:

@@ -112,9 +112,16 @@ class Windows:
       _, last = _ends(tf.reduce_any(are_tokens, axis=[1, 4]), step)
     self._blocks = tiling.groups['q']
     shape = [tiling.groups['b'], self._blocks]
-    columns = [0, -1, tf.range(self._blocks) * tiling.queries]
-    columns += [last, stop - start, start]
-    columns += [tiling.queries - last, tiling.keys - stop]
+    columns = [
+      0,
+      -1,
+      tf.range(self._blocks) * tiling.queries,
+      last,
+      stop - start,
+      start,
+      tiling.queries - last,
+      tiling.keys - stop,
+    ]
     table = tf.stack([tf.broadcast_to(x, shape) for x in columns], axis=2)
     self._table = tf.reshape(table, [-1, len(columns)])
     self._rows: dict[Any, list[tf.Tensor]] = {}

@@ -107,7 +107,4 @@ class EncDecAttention(SyntheticEncDecAttention):
   name because the host names variables after it. Arguments are the host's.
   """
 
-  @property
-  def label(self) -> str:
-    """Empty: the model is the same as with the host's layer."""
-    return ''
+  label = ''  # the model is the same as with the host's layer

@@ -54,10 +54,6 @@ class Alignment:
       return 'cross'
     return 'decoder' if self.context.model.autoregressive else 'encoder'
 
-  @property
-  def letters(self) -> list[str]:
-    return [function.letter for function in self.layer.synthesizers]
-
 
 @contextmanager
 def recorded_by(recorder: Callable[[Alignment], None]) -> Iterator[None]:

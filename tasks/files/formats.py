@@ -4,8 +4,6 @@ An example is a nested dict of Python values with the structure that TensorFlow
 Datasets gives the same row, so that T5's preprocessors accept both.
 """
 
-from __future__ import annotations
-
 import abc
 import contextlib
 import dataclasses
@@ -14,7 +12,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import tensorflow.compat.v2 as tf
 
@@ -113,7 +111,7 @@ class Record(NamedTuple):
   start: Position
   name: str = ''  # of its file if each file is one row
   number: int = 0  # how many rows precede it in the file
-  columns: Sequence[str] | None = None  # names in the file's header
+  columns: Optional[Sequence[str]] = None  # names in the file's header
 
   @property
   def unmarked(self) -> bytes:
@@ -159,12 +157,12 @@ class Reader(abc.ABC):
     """Returns `file:line` of an error in the record at `start`."""
     return f'{path}:{1 + storage.lines_before(path, start) + error.line}'
 
-  def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
+  def read_header(self, path: str) -> tuple[Record, Optional[Sequence[str]]]:
     """Returns the header and its columns; an empty record and None without."""
     return Record(b'', 0), None
 
   def records(
-    self, path: str, start: Position = 0, end: Position | None = None
+    self, path: str, start: Position = 0, end: Optional[Position] = None
   ) -> Iterator[Record]:
     """Yields the rows whose lines start between two offsets."""
     with storage.reading(path) as stream:
@@ -216,7 +214,7 @@ class TsvReader(Reader):
   # The columns in use, or all columns if the file has no header.
   columns: Sequence[str]
 
-  def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
+  def read_header(self, path: str) -> tuple[Record, Optional[Sequence[str]]]:
     if not self.header:
       return super().read_header(path)
     with storage.reading(path) as stream:
@@ -233,7 +231,7 @@ class TsvReader(Reader):
     return line, names
 
   def records(
-    self, path: str, start: int = 0, end: int | None = None
+    self, path: str, start: int = 0, end: Optional[int] = None
   ) -> Iterator[Record]:
     with storage.reading(path) as stream:
       stream.seek(start)
@@ -277,7 +275,7 @@ class FolderReader(Reader):
   """Reads a folder of small files, one row per file."""
 
   folders: Sequence[str]  # the subfolders with the files
-  suffix: str | tuple[str, ...] = '.txt'
+  suffix: Union[str, tuple[str, ...]] = '.txt'
 
   def files(self, path: str) -> list[str]:
     return sorted(
@@ -291,7 +289,7 @@ class FolderReader(Reader):
     return f'{self.files(path)[start]}:{1 + error.line}'
 
   def records(
-    self, path: str, start: int = 0, end: int | None = None
+    self, path: str, start: int = 0, end: Optional[int] = None
   ) -> Iterator[Record]:
     for number, name in enumerate(self.files(path)[start:end], start):
       with storage.reading(name) as stream:

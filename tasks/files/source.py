@@ -1,12 +1,10 @@
 """seqio data sources: official files, and the choice between them and TFDS."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Optional, Union
 
 import seqio
 import tensorflow.compat.v2 as tf
@@ -59,7 +57,7 @@ class Split:
   @classmethod
   def of(
     cls, patterns: Sequence[str], reader: formats.Reader, optional: bool = False
-  ) -> Split:
+  ) -> 'Split':
     """Returns a split in one format; each pattern is a layout of its own."""
     return cls([{pattern: reader} for pattern in patterns], optional)
 
@@ -120,7 +118,7 @@ class FilesDataSource(seqio.DataSource):
       shards = min(shards, len(files))
     return [f'{self.task_name}-{split}-{i:05d}' for i in range(shards)]
 
-  def num_input_examples(self, split: str) -> int | None:
+  def num_input_examples(self, split: str) -> Optional[int]:
     if self._too_large(split):
       return None
     return sum(found.num_examples or 0 for found in self.indexes(split))
@@ -194,8 +192,8 @@ class FilesDataSource(seqio.DataSource):
     self,
     split: str = 'train',
     shuffle: bool = True,
-    seed: int | None = None,
-    shard_info: seqio.ShardInfo | None = None,
+    seed: Optional[int] = None,
+    shard_info: Optional[seqio.ShardInfo] = None,
     **_kwargs: Any,
   ) -> tf.data.Dataset:
     parts = self._parts(split)
@@ -277,13 +275,13 @@ class TwoSources:
 
   task_name: str
   split_files: Mapping[str, Split]
-  tfds: seqio.TfdsDataSource | None
-  folder: str | None = None  # if it is not a setting
+  tfds: Optional[seqio.TfdsDataSource]
+  folder: Optional[str] = None  # if it is not a setting
 
   caching_permitted = True  # seqio asks at registration
 
   @property
-  def official(self) -> FilesDataSource | None:
+  def official(self) -> Optional[FilesDataSource]:
     """The official files, or None if the settings name no folder."""
     name = self.task_name
     data_dir = self.folder or data_settings.settings().data_dir_of(name)
@@ -292,7 +290,7 @@ class TwoSources:
     return FilesDataSource(name, self.split_files, data_dir)
 
   @property
-  def chosen(self) -> FilesDataSource | seqio.TfdsDataSource:
+  def chosen(self) -> Union[FilesDataSource, seqio.TfdsDataSource]:
     """The source that the current settings select."""
     chosen = self.official or self.tfds
     if chosen is None:
@@ -309,6 +307,6 @@ class TwoSources:
       raise AttributeError(name)
     return getattr(self.chosen, name)
 
-  def num_input_examples(self, split: str) -> int | None:
+  def num_input_examples(self, split: str) -> Optional[int]:
     chosen = self.chosen
     return chosen.num_input_examples(split) if split in chosen.splits else 0

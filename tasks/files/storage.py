@@ -18,11 +18,6 @@ from synth_mtf.errors import UserError
 _BUFFER_BYTES = 1 << 20
 
 
-def is_local(path: str) -> bool:
-  """Whether `path` is on this machine."""
-  return '://' not in path
-
-
 def is_gzip(path: str) -> bool:
   """Whether `path` is decompressed as it is read."""
   return path.endswith('.gz')
@@ -30,7 +25,7 @@ def is_gzip(path: str) -> bool:
 
 def is_file(path: str) -> bool:
   """Whether there is a file; rejects a folder, or a pipe, which would block."""
-  if not is_local(path):
+  if '://' in path:
     return tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
   with explained(path):
     try:
@@ -88,7 +83,7 @@ def reading(path: str) -> Iterator[Any]:
 
 
 def _open(path: str) -> BinaryIO:
-  if not is_local(path):
+  if '://' in path:
     return io.BufferedReader(_RemoteFile(path), _BUFFER_BYTES)
   is_file(path)  # raises on a pipe, which would block
   return open(path, 'rb')
@@ -173,7 +168,7 @@ def _size_and_times(path: str) -> Sequence[int]:
   with explained(path):
     found = tf.io.gfile.stat(path)
     # The change time updates even if the modification time is preserved.
-    changed = os.stat(path).st_ctime_ns if is_local(path) else 0
+    changed = os.stat(path).st_ctime_ns if '://' not in path else 0
   return found.length, found.mtime_nsec, changed
 
 
