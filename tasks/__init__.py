@@ -9,7 +9,7 @@ from synth_mtf.tasks import (  # noqa: F401  each registers its tasks
   en_mix,
   generation,
   glue,
-  squad,
+  question_answering,
   super_glue,
   text,
   translation,

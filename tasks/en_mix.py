@@ -10,10 +10,10 @@ and WSC have no training split and are used only in evaluation.
 import seqio
 import t5.data
 
-from synth_mtf.tasks import glue, squad, super_glue, text
+from synth_mtf.tasks import glue, question_answering, super_glue, text
 from synth_mtf.tasks.registering import PREFIX
 
-_EN_MIX = (*glue.TASKS, *super_glue.TASKS, squad.SQUAD)
+_EN_MIX = (*glue.TASKS, *super_glue.TASKS, question_answering.SQUAD)
 
 for _name, _tasks in {
   'en_mix': _EN_MIX,
