@@ -56,6 +56,11 @@ def check_writable(folder: str, setting: str = '--model_dir') -> None:
   """Checks that a folder, which may not exist yet, is writable."""
   if '://' in folder:
     return
+  if folder.startswith('~'):
+    raise UserError(
+      f'{setting} {folder}: the shell leaves a ~ behind a = as it is; give the '
+      'whole path'
+    )
   whole = pathlib.Path(os.path.abspath(folder))
   path = next(p for p in (whole, *whole.parents) if os.path.lexists(p))
   if not os.path.isdir(path):

@@ -27,7 +27,8 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
   """A model with the weights of a checkpoint, in a session that stays open.
 
   It computes in float32. Later changes of its folder have no effect. While a
-  method runs, gin has the model's configuration, and then again what it had.
+  method runs, gin has the model's configuration; afterwards, it has its
+  previous one again.
 
   Attributes:
     label: the paper's name of the model.
@@ -64,12 +65,12 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     beams: int = 4,
     max_length: Optional[int] = None,
   ) -> list[str]:
-    """Returns the most likely target of each input.
+    """Returns the target that beam search finds for each input.
 
     Args:
       inputs: texts such as 'cola sentence: The book was read by.'
       beams: of T5's beam search; 1 decodes greedily.
-      max_length: the most tokens of a target; by default, as in training.
+      max_length: the most tokens in a target; default: that of training.
 
     Raises:
       UserError: a text is empty or too long, the model has no decoder, or a

@@ -103,11 +103,14 @@ METRICS = (bleu, rouge_l, meteor, cider, embedding_similarity)
 
 @functools.lru_cache(maxsize=1)
 def _word_vectors(path: str) -> Any:
+  import smart_open  # gensim's own, which also reads .gz
   from gensim.models import KeyedVectors
 
-  with open(path, 'rb') as stream:
+  with smart_open.open(path, 'rb') as stream:
     fields = stream.readline().split()
   # word2vec's text format starts with two counts, GloVe's with a word.
   return KeyedVectors.load_word2vec_format(
-    path, binary=path.endswith('.bin'), no_header=len(fields) != 2
+    path,
+    binary=path.removesuffix('.gz').endswith('.bin'),
+    no_header=len(fields) != 2,
   )

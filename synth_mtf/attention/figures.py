@@ -6,6 +6,7 @@ from typing import Optional
 import numpy as np
 
 from synth_mtf.attention.file import SIDES, Array, Attention
+from synth_mtf.errors import UserError
 from synth_mtf.results import style
 
 # Weights below the first edge are counted in the first bin.
@@ -22,6 +23,7 @@ def histograms(
   Masked pairs are left out. Layers count from 1; the default is 1, 3 and 5, or
   all layers if there are fewer than five.
   """
+  _require_softmax(attentions)
   stacks, shown = _stacks(attentions), _layers(attentions, layers)
 
   def fill(axes: style.Panels) -> None:
@@ -59,6 +61,7 @@ def heads(attentions: Sequence[Attention]) -> style.Figure:
   Cross-attention has no distance. Points are heads; lines connect the means of
   layers.
   """
+  _require_softmax(attentions)
   stacks = _stacks(attentions)
   measures = (('entropy', 'nats', _entropy), ('distance', 'tokens', _distance))
 
@@ -81,6 +84,15 @@ def heads(attentions: Sequence[Attention]) -> style.Figure:
         panel.xaxis.get_major_locator().set_params(integer=True)
 
   return style.panels(len(stacks), 2, fill)
+
+
+def _require_softmax(attentions: Sequence[Attention]) -> None:
+  for one in attentions:
+    if any((stack.weights < 0).any() for stack in one.stacks.values()):
+      raise UserError(
+        f'{one.label} has no softmax, so its weights have a sign and no '
+        'entropy; leave it out, or give --figures=heat_maps'
+      )
 
 
 def _entropy(w: Array) -> Array:
@@ -112,10 +124,14 @@ def heat_maps(
   """
   found = attention.stacks[stack]
   rows = [n for n in _layers([attention], layers) if n <= found.layers]
+  if not rows:
+    raise UserError(f'the {stack} has {found.layers} layers, none of --layers')
   default = range(1, min(found.heads, _MAX_HEADS) + 1)
   columns = style.chosen(heads or default, found.heads, 'head')
   maps = attention.weights(stack, example)
   name, colours, sign = 'attention weight', 'Blues', 0
+  if (maps < 0).any():  # without a softmax
+    colours, sign = 'PuOr', -1
   if values == 'logits':
     logits = attention.weights(stack, example, 'logits')
     maps = np.where(maps == 0, np.nan, logits)
@@ -157,7 +173,10 @@ def heat_maps(
 def _looks(
   attentions: Sequence[Attention], stack: str
 ) -> Iterator[tuple[list[Array], str, style.Look]]:
-  """Yields weights by example: a colour per variant, dashes per step."""
+  """Yields weights by example, name and look of each model with the stack.
+
+  A colour stands for a variant, dashes for a step.
+  """
   labels = list(dict.fromkeys(one.label for one in attentions))
   steps = sorted({one.step for one in attentions}, reverse=True)
   for one in attentions:

@@ -48,11 +48,16 @@ class Linformer(AttentionLayer):
       ConfigurationError: if a setting is invalid or not supported.
     """
     super().__init__(**kwargs)
-    self.max_length = max_length or host_max_length()
-    if projected_length < 1:
-      raise ConfigurationError(
-        f'Linformer.projected_length = {projected_length}: expected at least 1'
-      )
+    self.max_length = host_max_length() if max_length is None else max_length
+    sizes = {
+      'projected_length': projected_length,
+      'max_length': self.max_length,
+    }
+    for name, size in sizes.items():
+      if size < 1:
+        raise ConfigurationError(
+          f'Linformer.{name} = {size}: expected at least 1'
+        )
     self.projected_dim = mtf.Dimension('projected_length', projected_length)
 
   def attend(self, call: LayerCall) -> mtf.Tensor:

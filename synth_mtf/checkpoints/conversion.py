@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from mesh_tensorflow.transformer import transformer_layers
 
-from synth_mtf.checkpoints import comparison, files, names
+from synth_mtf.checkpoints import comparison, files, names, records
 from synth_mtf.errors import UserError
 from synth_mtf.host.model import ConfiguredModel
 from synth_mtf.layer.synthetic import SyntheticLayer, mixture_weights, scopes
@@ -122,6 +122,9 @@ class Conversion:
       {name: w.origin for name, w in weights.items() if w.origin},
     )
     self.report.require_weights()
+    if source:
+      here, there = _unshaped(target), _unshaped(source)
+      self.exact &= all(there.get(p, one) == one for p, one in here.items())
     self.exact &= all(names.split(name)[1] for name in self.report.left_over)
     self.values: dict[str, Array] = {
       'global_step': np.asarray(checkpoint.step, np.int64)
@@ -248,6 +251,15 @@ class Conversion:
     resized = self._target.initial_values([name])[name].copy()
     resized[common] = value[common]
     return resized
+
+
+def _unshaped(model: ConfiguredModel) -> dict[str, dict[str, Any]]:
+  """Returns the settings of T5's layers that no shape shows, by place."""
+  settings = ('activation', 'fold_scaling_into_initializer')
+  return {
+    names.scope(scope): {name: found.get(name) for name in settings}
+    for scope, found in records.describe(model.transformer).items()
+  }
 
 
 def _read(

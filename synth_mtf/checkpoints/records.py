@@ -56,6 +56,12 @@ def recorded_vocabulary(model_dir: str) -> Optional[str]:
   return known['inputs']['name'] if known else None
 
 
+def copy_vocabulary(source: str, folder: str) -> None:
+  """Copies the `vocabulary.json` of a folder, if it has one."""
+  if known := _read_vocabularies(source):
+    _write(folder, VOCABULARY, known)
+
+
 def check_vocabulary(vocabulary: Any, checkpoint: str) -> None:
   """Raises a UserError if a checkpoint was trained with another vocabulary.
 

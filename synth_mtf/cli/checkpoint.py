@@ -126,7 +126,7 @@ def _compare(args: argparse.Namespace) -> None:
 
 
 def _convert(args: argparse.Namespace) -> None:
-  from synth_mtf.checkpoints import conversion, files
+  from synth_mtf.checkpoints import conversion, files, records
   from synth_mtf.core.context import data_is_packed
   from synth_mtf.host import foreign, gin_files, model
 
@@ -141,6 +141,8 @@ def _convert(args: argparse.Namespace) -> None:
   target = model.build(checkpoint.vocab_size)
   plan = conversion.Conversion(checkpoint, source, target, args.resize)
   path = files.write(args.folder, checkpoint.step, plan.values)
+  records.record_model(target.transformer, args.folder)
+  records.copy_vocabulary(os.path.dirname(checkpoint.path), args.folder)
   effect = (
     'does not compute what the source computes; it starts from its weights.'
   )
@@ -148,6 +150,11 @@ def _convert(args: argparse.Namespace) -> None:
     effect = 'computes what the source computes' + (
       _UNPACKED_ROWS_ONLY if packed and plan.reread else '.'
     )
+    if not known:
+      effect += (
+        ' (That assumes the same activation and normalize, which a checkpoint '
+        f'does not hold: there is no {file}.)'
+      )
   error, name = plan.rounding
   if error:
     effect += (
@@ -190,7 +197,8 @@ def _configure(
   from synth_mtf.host import foreign, gin_files
 
   if gin_file:
-    gin_files.parse(gin_file, bindings)
+    # Of a TPU's mesh, a function that is not called here gives the shape.
+    gin_files.parse(gin_file, ["utils.run.mesh_shape = ''", *bindings])
   elif text:
     for line in foreign.parse(text, file):
       print(

@@ -56,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
       f'--task={task}: expected 0 to {len(hosts) - 1}, one for each of --hosts'
     )
   for host in hosts:
-    if not host.rpartition(':')[2].isdigit():
+    name, _, port = host.rpartition(':')
+    if not (name and port.isdigit()):
       raise UserError(f'--hosts: {host!r} is not of the form host:port')
   # May restart this command, so it must run before the server starts.
   process.fix_hash_seed()
@@ -143,7 +144,7 @@ def _end_when_lost(number: int, host: str, ended: threading.Event) -> None:
   while failures < _TRIES:
     time.sleep(1)
     try:
-      socket.create_connection((name, int(port)), _SECONDS).close()
+      socket.create_connection((name.strip('[]'), int(port)), _SECONDS).close()
       failures = 0
     except OSError:
       failures += 1

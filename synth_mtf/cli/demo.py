@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from synth_mtf import atomic, cli, paths
 from synth_mtf.cli import arguments, data
 from synth_mtf.demo.stages import Configuration
+from synth_mtf.errors import UserError
 from synth_mtf.run import output, process
 
 # Omitted flags stay unset: `Configuration` has the defaults.
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     nargs='+',
     type=arguments.gin_name('variants'),
     default=_VARIANTS,
-    help=f'choose from {variants} (default: {_VARIANTS})',
+    help=f'choose from {variants} (default: {" ".join(_VARIANTS)})',
   )
   add(
     '--size',
@@ -106,6 +107,9 @@ def run(args: argparse.Namespace) -> int:
       with output.kept():
         from synth_mtf.demo import job
     variants = dict.fromkeys(','.join(args.variants).split(','))
+    atomic.check_writable(args.out, '--out')
+    if '://' in args.out:
+      raise UserError(f'--out {args.out}: expected a local folder')
     out = pathlib.Path(args.out).absolute()
     done = job.run(configuration, list(variants), out, console)
     runs = [os.path.join(args.out, name) for name in done]
@@ -120,6 +124,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _configuration(args: argparse.Namespace) -> Configuration:
   given = {**vars(args)}
+  if 'seeds' in args:
+    given['seeds'] = [*dict.fromkeys(args.seeds)]
   for name in ('pretrain_steps', 'finetune_steps') if 'steps' in args else ():
     given.setdefault(name, args.steps)
   for name in ('data_dir', 'vocabulary'):

@@ -9,7 +9,7 @@ from typing import Any
 
 from synth_mtf import atomic
 from synth_mtf.cli import arguments, attention
-from synth_mtf.errors import UserError
+from synth_mtf.errors import UserError, nearest
 
 _OF_RUNS = ('curves', 'scores', 'alpha')
 _OF_ATTENTION = ('histograms', 'heads', 'heat_maps')
@@ -25,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     '--figures',
     type=lambda text: text.split(','),
-    help=f'some of {",".join(_OF_RUNS + _OF_ATTENTION)}; default: what the '
-    'runs have, and with a text what it is looked at with',
+    help=f'some of {",".join(_OF_RUNS + _OF_ATTENTION)}; default: those of '
+    'which there are data (of attention: a text, or a file)',
   )
   add(
     '--steps',
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--values',
     choices=('weights', 'logits'),
     default='weights',
-    help='that heat maps show',
+    help='what heat maps show',
   )
   attention.add_text_arguments(parser)
 
@@ -63,13 +63,17 @@ def run(args: argparse.Namespace) -> None:
   if attention.names_text(args):
     seen, missing = attention.look_at_each(args, found, args.steps)
     attentions += seen
+  elif args.steps != ['last']:
+    raise UserError('--steps needs a text: --text, --input FILE or --task NAME')
   sources: dict[str, Sequence[Any]] = {
     **dict.fromkeys(_OF_RUNS, found),
     **dict.fromkeys(_OF_ATTENTION, attentions),
   }
   wanted = args.figures or [name for name in sources if sources[name]]
   for name in wanted:
-    if not sources.get(name):
+    if name not in sources:
+      raise UserError(f'there is no figure {name!r}{nearest(name, sources)}')
+    if not sources[name]:
       raise UserError(
         f'--figures {name}: {", ".join(_OF_RUNS)} need a run; '
         f'{", ".join(_OF_ATTENTION)} need a file of `synth-mtf attention`, or '
@@ -117,6 +121,8 @@ def _draw(
     for number, one in enumerate(found, 1):
       file = name if len(found) == 1 else f'{name}_{number}'
       for stack, text in itertools.product(one.stacks, range(one.examples)):
+        if args.layers and min(args.layers) > one.stacks[stack].layers:
+          continue  # the other stack has more
         of_text = f'_text_{text + 1}' if one.examples > 1 else ''
         figure = of_attention.heat_maps(
           one, stack, text, args.values, args.layers, args.heads

@@ -98,7 +98,11 @@ def dims_of(term: Term) -> set[mtf.Dimension]:
 
 
 def needed(terms: Sequence[Term]) -> list[mtf.Tensor]:
-  """Returns an input of each unmultiplied term, or else one of the sum."""
+  """Returns what `kernels.recompute_in_backward` must depend on.
+
+  That is an input of each term that is still to be multiplied out, or else the
+  first term.
+  """
   unmultiplied = [factors(t)[0] for t in terms if len(factors(t)) > 1]
   return unmultiplied or [*terms[:1]]
 

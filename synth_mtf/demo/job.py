@@ -51,7 +51,6 @@ def run(
   first. Mistakes are found before anything is written or trained; if a stage
   fails, the same command resumes.
   """
-  atomic.check_writable(str(out), '--out')
   described = json.loads(json.dumps(dataclasses.asdict(configuration)))
   _check_folder(out, described)
   # The stages' processes inherit these.
@@ -263,7 +262,9 @@ def follow(
   console.line(f'{title}  failed')
   if status == 2:
     raise UserError(error.strip())
-  ended = f'the process ended with status {status} (-9: memory ran out?)'
+  ended = f'the process ended with status {status}'
+  if status == -9:
+    ended += ' (it was killed, probably because memory ran out)'
   raise RunFailed(
     f'{title}: {error.strip() or ended}\nThe log is {stage.model_dir / "log"}; '
     'the same command resumes this stage.'

@@ -51,6 +51,8 @@ def explained(
 
 
 def _explain(error: BaseException) -> Optional[str]:
+  if isinstance(error, SyntaxError) and str(error.filename).endswith('.py'):
+    return f'Python syntax: {error.filename}:{error.lineno}: {error.msg}'
   if isinstance(error, (SyntaxError, tokenize.TokenError)):
     return f'gin syntax: {error}'
   if isinstance(error, UnicodeDecodeError):
@@ -132,7 +134,10 @@ _MESSAGES: dict[str, Union[str, Callable[..., str]]] = {
   r'(\S+) set to `%gin.REQUIRED` but not': (
     'gin: {0} must be set: give --gin_param="{0} = ...".'
   ),
-  'maximum recursion depth exceeded': 'nested too deeply',
+  'maximum recursion depth exceeded': (
+    'gin: a value is nested too deeply, or macros refer to each other in a '
+    'circle'
+  ),
   'Invalid value in tensor used for shape|out of bounds for int32': (
     'a size of the model is too large for TensorFlow: expected less than 2^31; '
     'look for it among the bindings of gin, such as d_model or d_ff.'

@@ -63,7 +63,8 @@ def parse(text: str, file: str) -> list[str]:
   Raises a UserError if the model needs code that is not ours or the host's.
   """
   # Of a TPU's mesh, a function that is not called here gives the shape.
-  skipped, kept = [], ["mesh_tensorflow.transformer.utils.run.mesh_shape = ''"]
+  bindings = ["mesh_tensorflow.transformer.utils.run.mesh_shape = ''"]
+  skipped, kept, unknown = [], [], set()
   for one in gin_files.statements(text, file):
     if isinstance(one, config_parser.IncludeStatement):
       skipped.append(f'include {one.filename!r}')
@@ -73,12 +74,18 @@ def parse(text: str, file: str) -> list[str]:
           importlib.import_module(one.module)
       elif one.module.split('.')[0] not in _OURS_AND_THE_HOSTS:
         skipped.append(one.format())
-    elif isinstance(one, config_parser.BindingStatement) and _describes_model(
-      one, f'{file}:{one.location.line_num}'
-    ):
-      kept.append(f'{gin_files.name_of(one)} = {one.value!r}')
+    elif isinstance(one, config_parser.BindingStatement):
+      if _describes_model(one, f'{file}:{one.location.line_num}'):
+        kept.append(one)
+      elif not one.arg_name:
+        unknown.add(f'%{gin_files.name_of(one)}')
+  for one in kept:
+    # T5 calls a function for the length of targets: then lengths are unknown.
+    is_setting = not _makes_models(_selectors(one.selector))
+    if not (is_setting and unknown.intersection(_leaves(one.value))):
+      bindings.append(f'{gin_files.name_of(one)} = {one.value!r}')
   try:
-    gin_files.parse([], kept)
+    gin_files.parse([], bindings)
   except ValueError as error:  # gin adds the whole configuration
     what = str(error).partition(' in config string')[0]
     raise UserError(f'{file}: {what}') from error

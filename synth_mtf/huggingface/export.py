@@ -10,12 +10,11 @@ import gin
 import numpy as np
 import seqio
 import tensorflow.compat.v1 as tf
-from mesh_tensorflow.transformer import utils
 from sentencepiece import sentencepiece_model_pb2
 from t5.models import mesh_transformer
 
 from synth_mtf import atomic, paths, tasks
-from synth_mtf.attention import runs as attention
+from synth_mtf.attention import examples, runs as attention
 from synth_mtf.checkpoints import comparison, files, records
 from synth_mtf.errors import UserError
 from synth_mtf.host import errors, foreign, model as models
@@ -41,6 +40,8 @@ _DEFAULTS = {
   'feed_forward_proj': 'relu',
   'vocab_size': 32128,
   'tie_word_embeddings': True,
+  'layer_norm_epsilon': 1e-6,
+  'relative_attention_max_distance': 128,
   'attention': {},
 }
 # Old files repeat the embedding, and have a variable that T5 does not use.
@@ -121,8 +122,7 @@ def export(
     pieces = tasks.vocabulary.load(tasks.settings().vocabulary)
     records.check_vocabulary(pieces, checkpoint.path)
   decoding = gin.get_bindings('Bitransformer.decode')
-  run = gin.get_bindings(utils.run, resolve_references=False)
-  length = (run.get('sequence_length') or {}).get('inputs', 512)
+  length = examples.most_of('encoder') or 512
   generation = {
     'decoder_start_token_id': 0,
     'pad_token_id': 0,
@@ -163,9 +163,8 @@ def export(
     safetensors.numpy.save_file(
       weights, new / 'model.safetensors', {'format': 'pt'}
     )
-    atomic.write(
-      new / 'README.md', _card(checkpoint, os.path.basename(out), is_plain)
-    )
+    name = pathlib.Path(out).name
+    atomic.write(new / 'README.md', _card(checkpoint, name, is_plain))
 
 
 def _card(checkpoint: files.Checkpoint, name: str, is_plain: bool) -> str:
@@ -226,7 +225,7 @@ def load(folder: str, out: str) -> str:
   weights = _weights(folder)
   with foreign.bounded():
     model = models.build(config['vocab_size'])
-  ours = layout.config(model)
+  ours = {**layout.config(model), 'relative_attention_max_distance': 128}
   variables = model.variables
   values = {
     name: layout.weight_of(name, weights.pop(layout.name_of(name)))

@@ -54,7 +54,7 @@ class SyntheticEncDecAttention(
       return super().make_functions(makers)
 
   def memory_length(self, context: transformer.Context) -> mtf.Dimension:
-    """Returns the number of the encoder's tokens.
+    """Returns the dimension of the encoder's tokens.
 
     Raises:
       ConfigurationError: if there is no encoder, or its width differs.

@@ -55,7 +55,10 @@ def check_run(folder_: str, tpu: Optional[str] = None) -> None:
     task = gin.get_bindings(reader).get('mixture_or_task_name')
     if task and run.mode in ('train', 'eval', 'perplexity_eval'):
       tasks.check([task], [run.dataset_split])
-    scores = find_spec('pycocoevalcap') or tasks.settings().word_vectors
+    vectors = tasks.settings().word_vectors
+    if vectors and not os.path.isfile(vectors):
+      raise UserError(f'--word_vectors {vectors}: there is no such file')
+    scores = find_spec('pycocoevalcap') or vectors
     if task == 'synth_personachat' and run.mode == 'eval' and not scores:
       raise UserError(
         f'{task} cannot be scored without its metrics: '
@@ -106,7 +109,9 @@ def _checkpoints(run: config.RunConfig) -> tuple[list[str], bool]:
         'give --gin_param="utils.run.dataset_split = \'validation\'".'
       )
     else:
-      atomic.check_writable(run.eval_summary_dir or run.model_dir)
+      scores = run.eval_summary_dir
+      setting = 'utils.run.eval_summary_dir' if scores else '--model_dir'
+      atomic.check_writable(scores or run.model_dir, setting)
     return read, False
   atomic.check_writable(run.model_dir)
   model_dir.lock(run.model_dir)
@@ -205,7 +210,7 @@ def check_mesh(run: config.RunConfig, model: models.ConfiguredModel) -> None:
   if run.lengths:  # with microbatches, the graph's batch is smaller
     dims.add(mtf.Dimension('batch', run.examples))
   faults = [
-    f'{dim.name} = {dim.size} is split in {parts(dim)} (it can be split in '
+    f'{dim.name} = {dim.size} is split into {parts(dim)} parts (possible: '
     f'{", ".join(str(n) for n in range(1, dim.size + 1) if dim.size % n == 0)})'
     for dim in sorted(dims)
     if dim.size % parts(dim)

@@ -80,6 +80,11 @@ def test_entropy_and_distance_of_heads():
   figure = figures.heads([attention(weights=previous, stacks=['encoder'])])
   np.testing.assert_allclose(means(figure, 'encoder: entropy'), 0)
   np.testing.assert_allclose(means(figure, 'encoder: distance'), 3 / 4)
+  signed = attention(weights=-previous, stacks=['encoder'])
+  with pytest.raises(UserError, match='has no softmax'):
+    figures.heads([signed])
+  maps = figures.heat_maps(signed, 'encoder').axes[0].images
+  assert maps[0].get_clim() == (-1, 1)
 
 
 def test_heat_maps_have_tokens_and_leave_out_what_is_hidden():
@@ -114,6 +119,13 @@ def test_a_number_that_is_not_there(name, number):
   chosen: dict[str, Any] = {f'{name}s': [1, number]}
   with pytest.raises(UserError, match=message):
     figures.heat_maps(attention(), 'encoder', **chosen)
+
+
+def test_a_stack_of_fewer_layers():
+  one = attention()
+  one.stacks.update(attention(layers=2, stacks=['cross']).stacks)
+  with pytest.raises(UserError, match='the cross has 2 layers'):
+    figures.heat_maps(one, 'cross', layers=[3])
 
 
 def test_looks_are_colours_of_models_and_dashes_of_steps():

@@ -97,6 +97,7 @@ def test_one_head_and_its_defaults():
     ({'packed': True}, ENCODER, 'mesh_train_dataset_fn.pack = False'),
     ({'max_length': 6}, ENCODER, 'Linformer.max_length >= 7'),
     ({'projected_length': 0}, ENCODER, 'expected at least 1'),
+    ({'max_length': 0}, ENCODER, 'max_length = 0: expected at least 1'),
     (
       {'relative_attention_type': 'bias'},
       ENCODER,

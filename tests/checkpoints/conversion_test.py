@@ -295,6 +295,10 @@ def test_the_softmax_is_part_of_what_a_model_computes(tmp_path, source, target):
   path = model.write(tmp_path / 'a', source)
   _, out = convert(path, tmp_path / 'b', target, source)
   assert (f'the model {SAME}' in out) == (source == target)
+  assert (tmp_path / 'b' / 'model.json').exists()
+  gelu = ["DenseReluDense.activation = 'gelu'"]
+  _, out = convert(path, tmp_path / 'c', target, source, gelu)
+  assert f'the model {SAME}' not in out
 
 
 @pytest.mark.parametrize(

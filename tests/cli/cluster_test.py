@@ -133,6 +133,7 @@ def test_a_worker_ends_with_an_error_when_task_0_does(
   [
     (['--hosts=a:1,b:1', '--task=2'], '--task=2: expected 0 to 1'),
     (['--hosts=a', '--task=0'], "'a' is not of the form host:port"),
+    (['--hosts=a:1,2', '--task=0'], "'2' is not of the form host:port"),
   ],
 )
 def test_a_mistake_is_one_message(words, message):

@@ -192,6 +192,8 @@ def wait_for(condition, process, seconds=300):
       'length 129 exceeds Random.max_length = 128',
     ),
     ('--out {file}/x/y', 'is not a folder'),
+    ('--out ~/x', 'the shell leaves'),
+    ('--out gs://bucket/x', 'expected a local folder'),
   ],
 )
 def test_bad_input_is_found_before_anything_is_written(

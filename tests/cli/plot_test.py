@@ -73,7 +73,8 @@ def test_figures(plot, words, figures):
   [
     ('RUN --figures heads', '--figures heads: '),
     ('a.npz --figures curves', '--figures curves: curves, scores, alpha need'),
-    ('a.npz --figures heads,pies', '--figures pies: '),
+    ('a.npz --figures heads,pies', "there is no figure 'pies'"),
+    ('RUN --steps initial,last', '--steps needs a text'),
     ('a.npz --layers 9 --figures histograms', 'no layer 9'),
     ('gone.npz', "gone.npz does not exist; did you mean 'a.npz'"),
     ('gone', 'gone does not exist'),

@@ -61,6 +61,11 @@ def test_a_users_own_file(tmp_path, monkeypatch):
       gin_files.parse([name])
   with pytest.raises(UserError, match=rf'In file "{path}", line 2'):
     gin_files.parse([str(path)])
+  monkeypatch.syspath_prepend(tmp_path)
+  (tmp_path / 'with_a_fault.py').write_text('\na = = 1')
+  path.write_text('import with_a_fault')
+  with pytest.raises(UserError, match=r'Python syntax: .*fault\.py:2: '):
+    gin_files.parse([str(path)])
 
 
 @gin.configurable(module='tests.errors')

@@ -87,6 +87,8 @@ def test_a_module_of_models_is_imported_and_no_other():
     'their.module.layer.width = 3',
     'encoder/gin.macro.value = @utils.save_scores()',
     'F = [@utils.save_scores()]',
+    # As with T5's objectives/span.gin.
+    "F = @utils.save_scores()\nutils.run.sequence_length = {'targets': %F}",
   ],
 )
 def test_what_is_not_of_the_model_is_left_out(binding):

@@ -1,5 +1,6 @@
 """Exported models in PyTorch: logits, gradients, decoding, and the way back."""
 
+import json
 import os
 import re
 
@@ -370,6 +371,11 @@ def test_what_is_wrong_is_one_message(tmp_path, pieces):
   ):
     safetensors.save_file({**weights, **change}, out / 'model.safetensors')
     fails(message, back(out, new))
+  config = json.loads((out / 'config.json').read_text())
+  for name in ('layer_norm_epsilon', 'relative_attention_max_distance'):
+    (out / 'config.json').write_text(json.dumps({**config, name: 64}))
+    fails(f'{name} is 64 in it', back(out, new))
+  (out / 'config.json').write_text(json.dumps(config))
   del weights['encoder.block.0.layer.0.SelfAttention.random.R']
   safetensors.save_file(weights, out / 'model.safetensors')
   fails('lacks .*random.R', back(out, new))
