@@ -174,7 +174,6 @@ def read(model_dir: str, tpu: Optional[str] = None) -> RunConfig:
   if run.lengths is None and run.mode in ('eval', 'score_eval'):
     return run  # the examples determine the lengths
   lengths = run.lengths or {}
-  # A language model reads inputs only where it decodes, or loads examples.
   needs_inputs = run.model_type != 'lm' or run.mode in _LM_WITH_INPUTS
   sides = ('inputs', 'targets')[not needs_inputs :]
   missing = [side for side in sides if side not in lengths]

@@ -81,10 +81,7 @@ class TrainingHook(tf.estimator.SessionRunHook):
       run_context.request_stop()  # also saves a checkpoint
 
   def end(self, _session: tf.Session) -> None:
-    """Shows the mean loss of the last steps.
-
-    Adds the last step's loss to the curve.
-    """
+    """Shows the last steps' mean loss; adds the last loss to the curve."""
     if not self._last:
       return
     is_done = self.step >= self._total
