@@ -70,9 +70,9 @@ def define(
 ) -> None:
   """Registers `synth_<name>`, a task that t5 does not have.
 
-  `tfds_name` names the dataset, config and version if TFDS has the task's data,
-  `tfds_splits` its parts if they are not the task's splits; the other arguments
-  are passed to seqio.Task.
+  `tfds_name` is the TFDS dataset, config and version, if TFDS has the data;
+  `tfds_splits` maps the task's splits to TFDS's where their names differ. Other
+  arguments go to seqio.Task.
   """
   name = PREFIX + name
   tfds = tfds_name and seqio.TfdsDataSource(tfds_name, splits=tfds_splits)

@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+import math
 import os
 import re
 import string
@@ -79,7 +80,8 @@ class _TsvReader(formats.TsvReader):
       example['targets'] = self.labels[formats.class_of(target, self.labels)]
     elif self.numbers:
       found = f'the target {formats.quote(target)}'
-      formats.expect(_number(target, None) is not None, found, 'a number')
+      number = _number(target, math.nan)
+      formats.expect(math.isfinite(number), found, 'a number')
     yield example
 
 
@@ -260,6 +262,11 @@ def _template(text: str) -> _Template:
   parts = [*string.Formatter().parse(text)]
   other = any(column == '' or spec or how for _, column, spec, how in parts)
   formats.expect(not other, 'braces that hold no column', '{column}')
+  formats.expect(
+    any(column for _, column, *_ in parts),
+    f'no column in {formats.quote(text)}',
+    "a column in braces and quotes, such as '{sentence}'",
+  )
   return [(text, column) for text, column, *_ in parts]
 
 

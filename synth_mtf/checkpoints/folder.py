@@ -53,9 +53,10 @@ def unfinished(folder: str) -> list[str]:
 
 
 def clear(folder: str) -> list[str]:
-  """Removes what interrupted saves left, where nothing else saves.
+  """Removes what interrupted saves left.
 
-  Keeps what has an index and some data: the rest may be copied again.
+  Call it only while nothing else saves there. Keeps a checkpoint that has its
+  index and some data, since the missing files may still be copied.
   """
   # Refuses a folder that lost part of what it resumes from.
   last = os.path.basename(latest(folder) or '')

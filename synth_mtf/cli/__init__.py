@@ -28,8 +28,8 @@ COMMANDS = {
   'transformer': "T5's own main: the flags of t5_mesh_transformer, no torch",
   'vocabulary': 'train a SentencePiece vocabulary on the text of a data folder',
   'tasks': 'tasks and mixtures: rows, rates, metrics, and two examples of one',
-  'checkpoint': 'inspect a checkpoint, convert it to another variant, or '
-  'compare two',
+  'checkpoint': 'inspect, compare or convert checkpoints; export to and import '
+  'from Hugging Face',
   'cluster': "T5's main over several machines: the same command on each",
   'cost': 'parameters, floating-point operations and bytes of each variant',
   'table': "the paper's tables, for your own runs",

@@ -1,4 +1,7 @@
-"""`synth-mtf checkpoint`: inspects, compares and converts checkpoints."""
+"""`synth-mtf checkpoint`.
+
+It inspects, compares, converts, exports and imports checkpoints.
+"""
 
 import argparse
 import os
@@ -9,6 +12,7 @@ from synth_mtf.cli import arguments
 from synth_mtf.errors import UserError
 
 _PATH = 'a checkpoint (<folder>/model.ckpt-1000), or a folder for its latest'
+_PARAM = 'overrides a binding of the gin files'
 
 _UNPACKED_ROWS_ONLY = (
   ', on rows that hold one sequence each. Warning: it was trained on packed '
@@ -45,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add('path', type=arguments.existing, help=_PATH)
   add('folder', help='where to write; must hold no checkpoint')
   add('--gin_file', action='append', required=True, help='of the target model')
-  add('--gin_param', action='append', default=[])
+  add('--gin_param', action='append', default=[], help=_PARAM)
   add(
     '--source_gin_file',
     action='append',
@@ -59,23 +63,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   convert.set_defaults(action=_convert)
 
-  for name, option, action, what in (
-    ('export', '--to', _export, "as a folder of Hugging Face's transformers"),
-    ('import', '--from', _import, 'of such a folder, or of any T5 in one'),
+  for name, option, action, path, what in (
+    (
+      'export',
+      '--to',
+      _export,
+      _PATH,
+      "write a checkpoint as a model folder for Hugging Face's transformers",
+    ),
+    (
+      'import',
+      '--from',
+      _import,
+      'the folder, with config.json and *.safetensors',
+      'make a checkpoint from a transformers model folder: an exported model, '
+      'or any T5',
+    ),
   ):
-    other = actions.add_parser(name, help=f'make a checkpoint {what}')
+    other = actions.add_parser(name, help=what)
     add = other.add_argument
     add(option, choices=['hf'], required=True, dest='form')
-    add(
-      'path', type=arguments.existing, help=_PATH if option == '--to' else None
-    )
+    add('path', type=arguments.existing, help=path)
     add('folder', help='where to write; must not exist')
     add(
       '--gin_file',
       action='append',
       help='of the model. Default: those it was trained with, if known',
     )
-    add('--gin_param', action='append', default=[])
+    add('--gin_param', action='append', default=[], help=_PARAM)
     if option == '--to':
       add('--vocabulary', help="Default: the run's")
     other.set_defaults(action=action)
@@ -110,14 +125,14 @@ def _compare(args: argparse.Namespace) -> None:
   weights = {name: first.kinds[name] for name in first.weights}
   found = comparison.Comparison(weights, second)
   for name, there in found.loaded.items():
-    a, b = first[name], second[there]
-    if a.shape != b.shape:
-      print(
-        f'{name}: {list(a.shape)} in the first, {list(b.shape)} in the second'
-      )
-    elif (a != b).any():
-      error = np.abs(a.astype(np.float64) - b).max()
-      print(f'{name}: differs by up to {error:.3g}')
+    here, other = first.kinds[name], second.kinds[there]
+    if here != other:
+      print(f'{name}: {here} in the first, {other} in the second')
+    if here.shape != other.shape or 'string' in (here.dtype, other.dtype):
+      continue
+    a, b = (x.astype(np.float64) for x in (first[name], second[there]))
+    if (a != b).any():
+      print(f'{name}: differs by up to {np.abs(a - b).max():.3g}')
   for name in found.new:
     print(f'{name}: only in the first')
   for name in found.left_over:
@@ -214,4 +229,9 @@ def _require(text: Optional[str], file: str, args: argparse.Namespace) -> None:
     raise UserError(
       f'{file} does not describe the model: give its gin files, such as '
       '--gin_file=sizes/small.gin --gin_file=variants/random.gin'
+    )
+  if args.gin_param and not args.gin_file:
+    raise UserError(
+      '--gin_param needs --gin_file: without gin files, the settings in '
+      f'{file} are used as they are'
     )

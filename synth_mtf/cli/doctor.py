@@ -126,25 +126,28 @@ def _data() -> Iterator[Sequence[str]]:
   from synth_mtf.tasks.files.source import FIX
   from synth_mtf.tasks.task_file import register
 
-  data_dir = settings().data_dir
-  own = register()
+  setting, own = settings(), register()
   if own:
-    yield 'ok', f'task file {settings().task_file}: {", ".join(own)}'
+    yield 'ok', f'task file {setting.task_file}: {", ".join(own)}'
   names = inspection.names(seqio.TaskRegistry)
-  if not data_dir:
-    names = [name for name in names if name in own]
+  folders = {n: setting.data_dir_of(n) for n in names if n not in own}
+  listed = ', '.join(filter(None, dict.fromkeys(folders.values())))
+  if not setting.data_dir:
     yield (
       'note',
-      'no data folder is set: tasks read TensorFlow Datasets',
+      f'no data folder is set: {"other " if listed else ""}tasks read '
+      'TensorFlow Datasets',
       'for official files, pass --data_dir=FOLDER or set SYNTH_MTF_DATA_DIR '
       '(the demo needs neither)',
     )
-  splits = data.print_rows(names, data_dir or '')
+  names = [name for name in names if name in own or folders[name]]
+  splits = data.print_rows(names, setting.data_dir or '')
   if data.print_odd(splits):
     yield 'FAULT', 'the malformed rows above', FIX
-  there = {split.task for split in splits if split.files}
-  found = f'data folder {data_dir}: files of {len(there)} tasks'
-  if not data_dir:
+  there = {split.task for split in splits if split.files} - {*own}
+  number = f'{len(there)} task{"s" * (len(there) != 1)}'
+  found = f'data folder {listed}: files of {number}'
+  if not listed:
     return
   if not there:
     yield 'FAULT', found, 'pass the folder with glue/CoLA/train.tsv, ...'

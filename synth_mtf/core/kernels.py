@@ -18,7 +18,7 @@ from synth_mtf.core.dimensions import (
   sum_over_devices,
 )
 
-# exp(-75) and 2^20 exp(75) are both normal float32 numbers.
+# exp(-75) and 2^19 exp(75) are both normal float32 numbers.
 _MAX_EXPONENT = 75.0
 
 
@@ -277,7 +277,8 @@ def centered_exp(
 
   The center c of a row is the midpoint of its visible logits. E therefore
   neither overflows nor underflows, whatever the padding, if the logits of a row
-  span at most 150; a wider span is clipped. On a TPU each term has its own
+  span at most 150. In a row that spans more, logits more than 75 from c count
+  as 75 from it, so the largest ones may tie. On a TPU each term has its own
   center, and c is the sum of these centers (150 then limits the sum of the
   terms' spans). Only E then reads B itself, so XLA fuses the two instead of
   keeping B for each layer.
@@ -445,7 +446,9 @@ def divide_rows(x: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
 
 
 def softmax(b: mtf.Tensor, over: mtf.Dimension, dtype: tf.DType) -> mtf.Tensor:
-  """Softmax over a dimension that the mesh does not split, as one operation.
+  """Softmax, as one operation, over the last dimension.
+
+  The mesh must not split this dimension, `over`.
 
       W = softmax(B)     dB = W (dW - sum_m dW W / sum_m W)
 

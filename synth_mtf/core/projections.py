@@ -117,9 +117,10 @@ def _heads(
   num_heads: int, num_memory_heads: int
 ) -> tuple[list[mtf.Dimension], list[mtf.Dimension]]:
   """Returns the head dimensions of queries and memory, as in the host."""
-  written = num_memory_heads or num_heads
-  memory = [mtf.Dimension('heads', written)] if written > 1 else []
-  if written == num_heads:
+  num_written_heads = num_memory_heads or num_heads
+  written = mtf.Dimension('heads', num_written_heads)
+  memory = [written] if written.size > 1 else []
+  if num_written_heads == num_heads:
     return memory, memory
   name = 'query_heads' if memory else 'heads'
-  return [*memory, mtf.Dimension(name, num_heads // written)], memory
+  return [*memory, mtf.Dimension(name, num_heads // num_written_heads)], memory

@@ -27,6 +27,8 @@ MODES = (
   'export_infer',
   'export',
 )
+# Those in which a model of type 'lm' needs the length of the inputs.
+_LM_WITH_INPUTS = ('eval', 'score_eval', 'infer', 'export_infer', 'export')
 
 
 def _is_number(value: Any) -> bool:
@@ -44,7 +46,7 @@ _POSITIVE: Kind = ('a whole number, at least 1', _is_positive)
 _PLAIN: dict[Any, Kind] = {
   int: ('a whole number', lambda v: type(v) is int),
   float: ('a number', _is_number),
-  str: ('a text', lambda v: isinstance(v, str)),
+  str: ('a string', lambda v: isinstance(v, str)),
   bool: ('True or False', lambda v: isinstance(v, bool)),
   type(None): ('None', lambda v: v is None),
 }
@@ -74,6 +76,7 @@ _OF_RUN: dict[str, Kind] = {
       or (
         re.fullmatch('(tokens|sequences)_per_(batch|replica)', v[0])
         and _is_positive(v[1])
+        and len(v) == 2
       )
     ),
   ),
@@ -95,6 +98,11 @@ _OF_RUN: dict[str, Kind] = {
   ),
   'iterations_per_loop': _POSITIVE,
   'save_checkpoints_steps': _POSITIVE,
+  'keep_checkpoint_max': (
+    'a whole number, at least 0 (which keeps all)',
+    lambda v: v == 0 or _is_positive(v),
+  ),
+  'total_run_steps': _POSITIVE,
   'perplexity_eval_steps': _POSITIVE,
   'learning_rate_schedule': (
     'a number, at least 0, a function such as @name, or a list of such',
@@ -144,8 +152,8 @@ class RunConfig(types.SimpleNamespace):
       )
     except ValueError as error:
       raise UserError(
-        f'utils.run.batch_size = {tuple(self.batch_size)}: {error}, the number '
-        'of tokens by the length of a sequence'
+        f'utils.run.batch_size = {tuple(self.batch_size)}: {error}; the number '
+        'of tokens must be a multiple of the longest sequence length'
       ) from error
 
   @property
@@ -166,7 +174,8 @@ def read(model_dir: str, tpu: Optional[str] = None) -> RunConfig:
   if run.lengths is None and run.mode in ('eval', 'score_eval'):
     return run  # the examples determine the lengths
   lengths = run.lengths or {}
-  sides = ('inputs', 'targets')[not run.model_type.startswith('bi') :]
+  needs_inputs = run.model_type != 'lm' or run.mode in _LM_WITH_INPUTS
+  sides = ('inputs', 'targets')[not needs_inputs :]
   missing = [side for side in sides if side not in lengths]
   if missing:
     raise UserError(

@@ -81,12 +81,13 @@ class TrainingHook(tf.estimator.SessionRunHook):
       run_context.request_stop()  # also saves a checkpoint
 
   def end(self, _session: tf.Session) -> None:
-    """Shows the loss of the last steps; adds that of the last to the curve."""
+    """Shows the last steps' mean loss; adds the last loss to the curve."""
     if not self._last:
       return
     is_done = self.step >= self._total
     show = self._console.finish if is_done else self._console.update
-    show(self._progress(self._last, f' (last {len(self._last)} steps)'))
+    steps = len(self._last)
+    show(self._progress(self._last, f' (last {steps} steps)' * (steps > 1)))
     if self._model_dir:  # the host writes the first step, then every hundredth
       value = tf.Summary.Value(tag='loss', simple_value=self._last[-1])
       writer = tf.summary.FileWriterCache.get(self._model_dir)
@@ -99,14 +100,14 @@ class TrainingHook(tf.estimator.SessionRunHook):
     The host's loss is the sum over target tokens divided by the number of
     positions, padding included. The speed excludes this process's first step.
     """
+    shown = f'{self.step}/{self._total}  loss {sum(losses) / len(losses):.3f}'
+    if self.step == self._first_step:
+      return shown
     elapsed = max(time.monotonic() - self._first_time, 1e-9)
     speed = (self.step - self._first_step) / elapsed
     seconds_left = (self._total - self.step) / max(speed, 1e-9)
     left = f'  {duration(seconds_left)} left' * (self.step < self._total)
-    return (
-      f'{self.step}/{self._total}  '
-      f'loss {sum(losses) / len(losses):.3f}{note}  {speed:.1f}/s{left}'
-    )
+    return f'{shown}{note}  {speed:.1f}/s{left}'
 
 
 def not_finite(what: str, model_dir: str, step: int) -> UserError:
@@ -120,7 +121,8 @@ def not_finite(what: str, model_dir: str, step: int) -> UserError:
       'it. A lower learning rate (learning_rate_schedules in gin) is most '
       'likely to help.'
       if names
-      else f'No checkpoint in {model_dir} is finite.'
+      else f'No checkpoint was saved in {model_dir}. If the run starts from '
+      'utils.run.init_checkpoint, check that checkpoint for NaN.'
     )
   )
 

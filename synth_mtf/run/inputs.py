@@ -11,6 +11,7 @@ import os
 from typing import Any
 
 import gin
+import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
 from mesh_tensorflow.transformer import utils
@@ -122,6 +123,7 @@ def check_files(run: RunConfig) -> None:
     and not decode.selector.endswith('decode_from_file')
   ):
     return  # another function reads other inputs
+  found = {}
   for setting, side in _FILES.get(run.mode, {}).items():
     function, _, parameter = setting.rpartition('.')
     given = gin.get_bindings(function).get(parameter)
@@ -130,13 +132,14 @@ def check_files(run: RunConfig) -> None:
     if not given or given is gin.REQUIRED:
       raise UserError(f'{setting} is not set: give the path of a text file.')
     if side:
-      _check_lines(setting, given, side, run)
+      found[setting] = _lines(setting, given)
     else:
       _check_output(setting, given)
+  _check_lengths(found, run)
 
 
-def _check_lines(setting: str, given: Any, side: str, run: RunConfig) -> None:
-  """Checks the lines of a file or list."""
+def _lines(setting: str, given: Any) -> list[str]:
+  """Returns the lines of a file or list, at least one."""
   lines = given
   if isinstance(given, str):
     try:
@@ -150,25 +153,50 @@ def _check_lines(setting: str, given: Any, side: str, run: RunConfig) -> None:
       ) from error
     if number > len(lines) > 0:
       logging.warning('%s:%d: skipped the blank last line', given, number)
+  if not isinstance(lines, (list, tuple)) or {*map(type, lines)} - {str}:
+    raise UserError(
+      f'{setting} = {given!r}: expected a path or a list of strings.'
+    )
   if not any(map(str.strip, lines)):
     raise UserError(f'{setting} = {given!r} is empty; expected lines of text.')
+  return [*lines]
+
+
+def _check_lengths(found: dict[str, list[str]], run: RunConfig) -> None:
+  """Checks the number of tokens of each line, or pair that the host joins."""
+  targets, inputs = (*map(len, found.values()), 1, 1)[:2]
+  if targets % inputs and targets != 1:
+    raise UserError(
+      f'score_from_strings: {targets} targets and {inputs} inputs; expected as '
+      'many targets as inputs, a multiple of that, or one target for all.'
+    )
   if run.vocabulary is None or not run.lengths:
     return
-  longest = run.lengths[side]
-  encoder = run.vocabularies[('inputs', 'targets').index(side)]
-  ending = 0 if side == 'inputs' and run.model_type == 'lm' else 1
-  counts = [len(encoder.encode(line.strip())) + ending for line in lines]
-  faults = [
-    f'line {number} has {count} tokens'
-    for number, count in enumerate(counts, 1)
-    if count > longest
-  ]
-  if faults:
-    raise UserError(
-      f'{setting}: the model takes {longest} tokens, and would cut the rest of '
-      f'{len(faults)} lines ({", ".join(faults[:5])}). Shorten them, or raise '
-      f'{side!r} of utils.run.sequence_length (as far as max_length goes).'
-    )
+  is_lm = run.model_type == 'lm'
+  encoder = run.vocabularies[0]  # the host also encodes targets with it
+  counts = {
+    setting: [len(encoder.encode(line.strip())) + (not is_lm) for line in lines]
+    for setting, lines in found.items()
+  }
+  if is_lm and len(counts) == 2:  # an input and its target share a row
+    own, prefixes = counts.values()
+    pairs = np.add(own, np.repeat(prefixes, max(targets // inputs, 1)))
+    counts = {'score_from_strings.targets': pairs.tolist()}
+  for setting, tokens in counts.items():
+    side = _FILES[run.mode][setting]
+    longest = run.lengths[side]
+    faults = [
+      f'line {number} has {count} tokens'
+      for number, count in enumerate(tokens, 1)
+      if count > longest
+    ]
+    if faults:
+      raise UserError(
+        f'{setting}: the model takes {longest} tokens, and would cut the rest '
+        f'of {len(faults)} lines ({", ".join(faults[:5])}). Shorten them, or '
+        f'raise {side!r} of utils.run.sequence_length (as far as max_length '
+        'goes).'
+      )
 
 
 def _check_output(setting: str, path: str) -> None:

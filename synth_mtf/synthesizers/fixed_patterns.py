@@ -31,6 +31,7 @@ class FixedPatterns(Table):
                                  2 or more, with weight (1 - d / N)^3
       start, end                 the first or last token of the sequence
 
+  In packed rows with `index_by = 'row'`, `start` is the first token of the row.
   If a pattern has no visible token (`next` at the end, or in a decoder),
   attention is uniform over the visible tokens. Distances are defined only
   within one sequence, which rules out cross-attention.
@@ -111,10 +112,15 @@ class FixedPatterns(Table):
 
 def _is_last(call: LayerCall) -> mtf.Tensor:
   sequence_id = row_sequence_id(call.context)
-  if call.context.read_priority is not None or sequence_id is None:
+  if call.context.read_priority is not None:
     raise ConfigurationError(
       "FixedPatterns.patterns: 'end' needs the whole sequence, which a decoder "
       'does not see; set decoder/FixedPatterns.patterns without it'
+    )
+  if sequence_id is None:
+    raise ConfigurationError(
+      "FixedPatterns.patterns: 'end' needs segment ids to find the last token; "
+      'this model gets none'
     )
   (length,) = call.length
   following = mtf.shift(sequence_id, -1, length, wrap=False)

@@ -11,6 +11,7 @@ import io
 import itertools
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional, Union
 
@@ -125,14 +126,19 @@ class Record(NamedTuple):
 
 
 def class_of(label: str, classes: Sequence[str]) -> int:
-  """Returns the class of a label, which is a class's name or number."""
+  """Returns the class of a label, which is a class's name or number.
+
+  If a name is itself a number, labels are names only.
+  """
   if label in classes:
     return classes.index(label)
-  numbers = [str(i) for i in range(len(classes))]
-  if label.strip() in numbers:
-    return numbers.index(label.strip())
-  expected = ', '.join(f'{n} or {name}' for n, name in zip(numbers, classes))
-  raise RowError(f'the label {quote(label)}', f'one of: {expected}')
+  expected: Sequence[str] = classes
+  if not any(re.fullmatch(r'[-+]?[\d.]*\d', name) for name in classes):
+    numbers = [str(i) for i in range(len(classes))]
+    if label.strip() in numbers:
+      return numbers.index(label.strip())
+    expected = [f'{n} or {name}' for n, name in zip(numbers, classes)]
+  raise RowError(f'the label {quote(label)}', f'one of: {", ".join(expected)}')
 
 
 @dataclasses.dataclass(eq=False)
@@ -228,6 +234,7 @@ class TsvReader(Reader):
           f'{quote(" | ".join(names))}',
           f'a header with {", ".join(self.columns)}',
         )
+        expect(names.count(name) == 1, f'the column {name!r} twice', 'it once')
     return line, names
 
   def records(

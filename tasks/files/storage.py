@@ -126,9 +126,10 @@ def find(folder: str, pattern: str) -> list[str]:
 
   Args:
     folder: where to search; not a pattern.
-    pattern: relative path; `*` matches within a name, `**/` zero or more
-      folders. A trailing `/` denotes a folder.
+    pattern: path, relative to `folder` or absolute; `*` matches within a name,
+      `**/` zero or more folders. A trailing `/` denotes a folder.
   """
+  folder = '' if os.path.isabs(pattern) else folder
   path = os.path.join(folder, pattern)
   if pattern.endswith('/'):
     return [path] if is_folder(path) else []

@@ -51,17 +51,18 @@ def test_a_damaged_checkpoint_is_named(t5, tmp_path, rest):
 
 def test_what_has_another_shape_or_is_not_in_both(tmp_path):
   paths = [
-    write(str(tmp_path / name), 7, values)
+    write(str(tmp_path / name), 7, {'s': np.array('s', object), **values})
     for name, values in (
       ('a', {'x': np.zeros(3), 'y': np.zeros(2), 'z': np.ones(2)}),
-      ('b', {'x': np.zeros(4), 'y': np.zeros(2), 'w': np.ones(2)}),
+      ('b', {'x': np.zeros(4), 'y': np.zeros(2, int), 'w': np.ones(2)}),
     )
   ]
   status, out, _ = run('checkpoint', 'compare', *paths)
   assert status == 0
   assert out.splitlines() == [
-    'x: [3] in the first, [4] in the second',
+    'x: float64[3] in the first, float64[4] in the second',
+    'y: float64[2] in the first, int64[2] in the second',
     'z: only in the first',
     'w: only in the second',
-    '2 variables in both',
+    '3 variables in both',
   ]

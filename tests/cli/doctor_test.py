@@ -45,6 +45,16 @@ def test_a_wrong_data_folder_and_vocabulary(tmp_path):
   assert report.endswith('2 faults.\n')
 
 
+def test_folders_of_single_tasks(tmp_path, monkeypatch):
+  write(tmp_path / 'glue/QQP/train.tsv', QQP + ROW)
+  given = f'synth_glue_qqp*={tmp_path},synth_glue_rte*={tmp_path}'
+  monkeypatch.setenv('SYNTH_MTF_TASK_DATA_DIRS', given)
+  report = run('doctor')[1]
+  assert f'ok     data folder {tmp_path}: files of 1 task\n' in report
+  assert 'is set: other tasks read TensorFlow Datasets' in report
+  assert 'synth_glue_rte_v002 train' in report.partition('missing: ')[2]
+
+
 def test_missing_settings_are_notes():
   status, report, _ = run('doctor')
   assert status == 0

@@ -362,6 +362,8 @@ def test_what_is_wrong_is_one_message(tmp_path, pieces):
   fails('vocabulary .* 384', export(path, new, 'bytes', 'random'))
   fails('made by another model', export(path, new, pieces, 'dense'))
   fails('gin files', export(path, new, pieces, 'unknown'))
+  words = 'import', '--from=hf', out, new, '--gin_param=d_ff = 3'
+  fails(f'needs --gin_file: .*{out}', run('checkpoint', *words)[::2])
   model_dir.lock(str(tmp_path / 'run'))
   fails('is training in', export(tmp_path / 'run', new, pieces, 'random'))
   model_dir.unlock_all()

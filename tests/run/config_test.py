@@ -15,6 +15,7 @@ from synth_mtf.tasks import vocabulary
 
 SIZE = ('sizes/tiny.gin', 'variants/random_vanilla.gin')
 FILES = (*SIZE, 'runs/pretrain_text.gin', 'runs/cpu.gin')
+LM_MODE = "model_type = 'lm'\nutils.run.mode = "
 LENGTHS = "utils.run.sequence_length = {'inputs': 8, 'targets': 8}"
 
 
@@ -74,7 +75,7 @@ def test_our_own_files_are_right(read, run, tmp_path):
     'utils.run.sequence_length = 32',
     'utils.run.train_steps = @learning_rate_schedules.constant_learning_rate',
     'utils.run.learning_rate_schedule = [0.1, @linear_warmup]',
-    'utils.run.keep_checkpoint_max = None',
+    'utils.run.keep_checkpoint_max = 0',
     "utils.run.mesh_shape = 'model:2,batch:4'",
     "utils.run.layout_rules = 'batch:batch,d_ff:model'",
     'mesh_eval_dataset_fn.num_eval_examples = -1',
@@ -100,6 +101,9 @@ def test_good_values(read, binding):
       "utils.run.batch_size = ('tokens_per_batch', 0)",
       r"\('tokens_per_batch', 0\): expected",
     ),
+    ("utils.run.batch_size = ('tokens_per_batch', 64, 1)", r', 1\): expected'),
+    ("utils.run.keep_checkpoint_max = '5'", "'5': expected a whole number"),
+    ('utils.run.total_run_steps = 1.5', '1.5: expected a whole number'),
     ("utils.run.variable_filter = '('", r"'\(': expected a regular expres"),
     ('utils.run.variable_filter = 3', '3: expected a regular expression'),
     ("utils.run.mesh_devices = 'cpu:0'", 'expected a list of names'),
@@ -171,6 +175,10 @@ def test_a_value_that_no_model_can_have(read, binding, message):
       {'input': 8, 'targets': 8},
       "length of 'inputs'; did you mean 'input'",
     ),
+    ("model_type = 'aligned'", {'targets': 8}, "length of 'inputs'"),
+    (LM_MODE + "'score_from_strings'", {'targets': 8}, None),
+    (LM_MODE + "'infer'", {'targets': 8}, "length of 'inputs'"),
+    (LM_MODE + "'score_eval'", {'targets': 8}, "length of 'inputs'"),
     ("model_type = 'lm'", {'inputs': 8}, "needs the length of 'targets'"),
   ],
 )

@@ -131,13 +131,13 @@ def decode(lines, outputs, **run):
   inputs.check_files(read('infer', **run))
 
 
-def score(targets, given=None, scores=None):
+def score(targets, given=None, scores=None, **run):
   gin.parse_config(f"""
       score_from_strings.inputs = {given!r}
       score_from_strings.targets = {targets!r}
       save_scores.scores_filename = {scores!r}
   """)
-  inputs.check_files(read('score_from_strings'))
+  inputs.check_files(read('score_from_strings', **run))
 
 
 def test_what_can_be_decoded(lines, tmp_path):
@@ -204,9 +204,20 @@ def test_scores_of_files(lines, tmp_path):
     ('targets: the model takes 8 .*line 2 has 14', str(targets), str(lines)),
     ('scores_filename .* cannot be written', ['a'], None, '/dev/null/scores'),
     ('score_from_strings.targets is not set', None),
+    (r'= \[1, 0\]: expected a path or a list of strings', [1, 0]),
+    ('3 targets and 2 inputs; expected', ['a', 'b', 'c'], str(lines)),
   ):
     with pytest.raises(UserError, match=message):
       score(*words)
+
+
+def test_a_language_model_scores_an_input_and_its_target_in_one_row():
+  run = {'model_type': 'lm', 'sequence_length': {'targets': 8}}
+  score(['x' * 8], **run)  # without an end
+  score(['x' * 6], ['yy', 'y'], **run)
+  score(['x' * 6, 'x', 'x', 'x' * 6], ['yy', 'y'], **run)
+  with pytest.raises(UserError, match='takes 8 .*of 1 .*line 2 has 9 tokens'):
+    score(['x' * 6, 'x' * 7, 'x', 'x'], ['yy', 'y'], **run)
 
 
 @pytest.mark.parametrize('mode', ['export', 'export_infer', 'export_score'])

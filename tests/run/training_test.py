@@ -66,19 +66,22 @@ def test_losses_are_means_since_the_last_line_or_of_the_last_steps(
   assert events.read(str(tmp_path)) == {'loss': {11: 10.0}}
 
 
-def test_a_signal_ends_the_session_after_its_step():
-  signals = iter([None, None, 15])
+@pytest.mark.parametrize('steps', [1, 3])
+def test_a_signal_ends_the_session_after_its_step(steps):
+  signals = iter([None] * (steps - 1) + [15])
+  stream = io.StringIO()
   with tf.Graph().as_default():
     scaffold = starting_at(0)
     step = tf.train.get_global_step()
     tf.add_to_collection(tf.GraphKeys.LOSSES, tf.ones([]))
     train = tf.assign_add(step, 1)
-    hook = shown_by(stop=lambda: next(signals))
+    hook = shown_by('', steps, lambda: next(signals), stream)
     creator = tf.train.ChiefSessionCreator(scaffold)
     with tf.train.MonitoredSession(creator, [hook]) as session:
       while not session.should_stop():
         session.run(train)
-  assert hook.step == 3
+  assert hook.step == steps
+  assert (f'{steps}/{steps}  loss 1.000\n' in stream.getvalue()) == (steps == 1)
 
 
 def train(
@@ -179,7 +182,7 @@ class TestSaving:
 
   def test_without_a_finite_checkpoint(self, tmp_path):
     error = hooks.not_finite('it', str(tmp_path), 0)
-    assert 'No checkpoint in' in str(error)
+    assert 'No checkpoint was saved in' in str(error)
 
 
 def draws(first_step, steps):

@@ -86,6 +86,7 @@ def test_rates_are_shares_whatever_the_sizes(file):
     ('[yes', '[[yes]', r':5: labels\[0\]: .*; expected a string'),
     ('[yes, maybe, no]', '[no', ':6: YAML that does not parse: '),
     ('{premise}', '{premise', ":3: unmatched '{'"),
+    ("'{label}'", 'label', ":4: no column in 'label'; .* as '{sentence}'"),
     ('dev.jsonl', 'no.jsonl', ':2: .*no.jsonl does not exist'),
     ('inputs:', 'name:', ":1: 'name' twice"),
     ('{syn', '{nli: 1, nli: 2, syn', ":7: 'nli' twice"),
@@ -122,9 +123,25 @@ def test_a_fault_of_a_row_has_its_line(file, row, message):
   assert (status, f'{path}:2: ' in report) == (1, True)
 
 
-def test_a_column_that_is_not_in_the_file(file):
-  write(file, FILE.replace('{premise}', '{premis}').encode())
-  with pytest.raises(UserError, match="train.tsv:1: .* the column 'premis'"):
+@pytest.mark.parametrize(
+  'changes, message',
+  [
+    ({'{premise}': '{premis}'}, "1: .* the column 'premis'"),
+    ({'hypothesis': 'premise'}, "1: the column 'premise' twice"),
+    ({'maybe': '-1.0'}, "3: the label '2'; expected one of: yes, -1.0, no"),
+    (
+      {'labels:': '#', 'accuracy': 'pearson_corrcoef', 'yes': 'nan'},
+      "2: the target 'nan'; expected a number",
+    ),
+  ],
+)
+def test_a_file_that_does_not_fit_its_task(file, changes, message):
+  task, table = FILE, TSV.decode()
+  for old, new in changes.items():
+    task, table = task.replace(old, new), table.replace(old, new)
+  write(file, task.encode())
+  path = write(file.parent / 'data/train.tsv', table.encode())
+  with pytest.raises(UserError, match=f'{path}:{message}'):
     tasks.check(['nli'], ['train'])
 
 
