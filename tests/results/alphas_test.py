@@ -16,16 +16,23 @@ STEPS = (0, 7)
 
 
 @pytest.mark.slow  # builds whole models
-@pytest.mark.parametrize('mixing', ['softmax', 'layer_sigmoid'])
-def test_alpha_is_that_of_the_checkpoints(tmp_path, mixing):
-  mixing = [f'SyntheticAttention.mixing = {mixing!r}']
+@pytest.mark.parametrize(
+  ('setting', 'letters'),
+  [
+    ('mixing = "softmax"', ['R', 'V']),
+    ('mixing = "layer_sigmoid"', ['R', 'V']),
+    ('synthesizers = [@Random, @Random]', ['R 1', 'R 2']),
+  ],
+)
+def test_alpha_is_that_of_the_checkpoints(tmp_path, setting, letters):
+  settings = [f'SyntheticAttention.{setting}']
 
   def grown(step, _name, value):
     return value * (step + 1)
 
   for step in STEPS:
     change = functools.partial(grown, step)
-    model.write(tmp_path, 'random_vanilla', mixing, step, change)
+    model.write(tmp_path, 'random_vanilla', settings, step, change)
   (tmp_path / 'operative_config.gin').write_text(gin.config_str())
   found = alphas.frame(only(tmp_path))
   places = found[['stack', 'layer']].drop_duplicates().to_numpy().tolist()
@@ -39,7 +46,7 @@ def test_alpha_is_that_of_the_checkpoints(tmp_path, mixing):
   by_place = last[last.step == 7].pivot(
     index='function', columns='head', values='value'
   )
-  assert list(by_place.index) == ['R', 'V']
+  assert list(by_place.index) == letters
   np.testing.assert_allclose(by_place, e / e.sum(0), rtol=1e-6)
 
 
