@@ -2,7 +2,6 @@
 
 import collections
 import os
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -53,7 +52,7 @@ def frame(run: Run) -> pd.DataFrame:
   return pd.DataFrame(rows, columns=[*_KEYS, 'value']).drop_duplicates(_KEYS)
 
 
-def _numbered(letters: Sequence[str]) -> list[str]:
+def _numbered(letters: list[str]) -> list[str]:
   """Numbers letters that occur several times."""
   return [
     f'{x} {letters[: i + 1].count(x)}' if letters.count(x) > 1 else x

@@ -85,8 +85,7 @@ def _points(runs: Sequence[Run]) -> pd.DataFrame:
   scores = tables.frame(runs).dropna(subset=['task', 'value'])
   is_perplexity = scores.metric == layouts.LOG_PERPLEXITY
   metrics = scores.metric.mask(is_perplexity, 'log perplexity')
-  is_usual = scores.split == 'validation'
-  splits = (' (' + scores.split + ')').mask(is_usual, '')
+  splits = (' (' + scores.split + ')').replace(' (validation)', '')
   scores = scores.assign(
     panel=scores.task + splits + '\n' + metrics,
     stage='',

@@ -130,23 +130,18 @@ def overview(found: Iterable[str]) -> Layout:
   known = {tag for x in _KNOWN for tags in x.tags.values() for tag in tags}
   unknown = {tag: tag.rpartition('/') for tag in sorted(set(found) - known)}
   tasks = [t for t, _, metric in unknown.values() if metric == LOG_PERPLEXITY]
-  others = [
-    Column(tag, tag, {tag: [tag]}, better=-metric.endswith('_edit'))
-    for tag, (task, _, metric) in unknown.items()
-    if task and metric not in PER_TOKEN
-  ]
-  others += [
-    Column(tag, tag, {tag: [tag]}, better=0, scale=100.0)  # a share
-    for tag, (task, _, metric) in unknown.items()
-    if metric == 'sequence_accuracy' and task not in tasks
-  ]
+  others = []
+  for tag, (task, _, metric) in unknown.items():
+    is_share = metric == 'sequence_accuracy'
+    if task and (metric not in PER_TOKEN or is_share and task not in tasks):
+      scale, better = 100.0 if is_share else 1.0, -metric.endswith('_edit')
+      others.append(Column(tag, tag, {tag: [tag]}, better=better, scale=scale))
   c4 = _column('Log ppl')
   for task in tasks:
     tag = f'{task}/{LOG_PERPLEXITY}'
-    own = f'Log ppl {task}'
-    header = own if len(tasks) > 1 else 'Log ppl'
+    header = f'Log ppl {task}' if len(tasks) > 1 else 'Log ppl'
     # Published numbers belong to the key 'Log ppl'.
-    key = header if c4.is_among([tag]) else own
+    key = header if c4.is_among([tag]) else f'Log ppl {task}'
     others.append(
       dataclasses.replace(c4, key=key, header=header, tags={key: [tag]})
     )

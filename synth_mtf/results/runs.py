@@ -222,10 +222,8 @@ def read(*folders: str) -> list[Run]:
         '(checkpoints, operative_config.gin or event files, and what '
         'evaluations wrote below it) or the folder of a demo.'
       )
-    for run in inside:
-      is_local = '://' not in run.name
-      place = os.path.realpath(run.name) if is_local else run.name
-      found.setdefault(place, run)
+    for run in inside:  # for a bucket, this is a key like any other
+      found.setdefault(os.path.realpath(run.name), run)
   return list(found.values())
 
 

@@ -17,15 +17,14 @@ STEPS = (0, 7)
 
 @pytest.mark.slow  # builds whole models
 @pytest.mark.parametrize(
-  ('setting', 'letters'),
-  [
-    ('mixing = "softmax"', ['R', 'V']),
-    ('mixing = "layer_sigmoid"', ['R', 'V']),
-    ('synthesizers = [@Random, @Random]', ['R 1', 'R 2']),
-  ],
+  'mixing, second, letters',
+  [('softmax', 'DotProduct', 'R V'), ('layer_sigmoid', 'Random', 'R1 R2')],
 )
-def test_alpha_is_that_of_the_checkpoints(tmp_path, setting, letters):
-  settings = [f'SyntheticAttention.{setting}']
+def test_alpha_is_that_of_the_checkpoints(tmp_path, mixing, second, letters):
+  settings = [
+    f'SyntheticAttention.mixing = {mixing!r}',
+    f'SyntheticAttention.synthesizers = [@Random, @{second}]',
+  ]
 
   def grown(step, _name, value):
     return value * (step + 1)
@@ -46,7 +45,7 @@ def test_alpha_is_that_of_the_checkpoints(tmp_path, setting, letters):
   by_place = last[last.step == 7].pivot(
     index='function', columns='head', values='value'
   )
-  assert list(by_place.index) == letters
+  assert [x.replace(' ', '') for x in by_place.index] == letters.split()
   np.testing.assert_allclose(by_place, e / e.sum(0), rtol=1e-6)
 
 

@@ -86,8 +86,7 @@ def test_curves_of_scores_and_of_log_perplexity():
   values += [('cola', 'accuracy', 70.0, 300), *perplexity(3, 2)]
   run = scored(*values)
   run.results[0] = dataclasses.replace(run.results[0], standard_error=4.0)
-  test = [dataclasses.replace(one, split='test') for one in run.results]
-  run.results += test
+  run.results += [dataclasses.replace(x, split='test') for x in run.results]
   figure = figures.curves([run])
   panel(figure, 'cola (test)\naccuracy')
   of_score = panel(figure, 'cola\naccuracy')
