@@ -150,13 +150,11 @@ def from_task(name: str, split: str, count: int) -> Examples:
         'reads: choose another --task'
       )
   known = vocabulary()
-  parts = {
+  parts: dict[str, list[list[list[int]]]] = {
     side: [[row[feature].tolist() for feature in read] for row in rows]
     for side, read in features.items()
   }
-  ids: dict[str, Ids] = {
-    side: [sum(row, []) for row in parts[side]] for side in parts
-  }
+  ids = {side: [sum(row, []) for row in parts[side]] for side in parts}
   texts = {
     side: [' '.join(map(known[side].decode, row)) for row in parts[side]]
     for side in parts

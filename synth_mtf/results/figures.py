@@ -150,7 +150,7 @@ def scores(runs: Sequence[Run]) -> style.Figure:
     )
   name = 'log perplexity' if is_perplexity.all() else 'score'
   lower = metrics.index.isin([c.key for c in table.columns if c.better < 0])
-  kinds = ~lower, ~is_perplexity, is_perplexity  # the first that there is
+  kinds = ~lower, ~is_perplexity, is_perplexity  # the first one found
   keys = set(metrics.index[next(kind for kind in kinds if kind.any())])
   overall = layouts.Column(
     '', '', {}, [c for c in table.columns if c.key in keys]
