@@ -5,13 +5,13 @@ nothing is executed or estimated from formulas.
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 
 import gin
 import mesh_tensorflow as mtf
 from mesh_tensorflow.transformer import utils
 
+from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files, model
 
 _BYTES = 4  # weights and gradients are float32
@@ -43,6 +43,9 @@ def cost(
     vocab_size: the number of embeddings.
     lengths: lengths of `inputs` and `targets`.
     mesh_shape: as in `utils.run.mesh_shape`; the layout rules are gin's.
+
+  Raises:
+    UserError: the mesh does not divide a dimension other than the batch.
   """
   mesh = mtf.convert_to_shape(mesh_shape)
   layout = mtf.convert_to_layout_rules(
@@ -51,12 +54,17 @@ def cost(
   graph = model.build(vocab_size, lengths=lengths, countable=True).mtf_graph
 
   def per_core(shape: mtf.Shape) -> int:
-    split = math.prod(
-      mtf.tensor_dim_to_mesh_dim_size(layout, mesh, dim)
-      for dim in shape
-      if dim.name != 'batch'
-    )
-    return math.ceil(shape.size / split)
+    size = shape.size
+    for dim in (dim for dim in shape if dim.name != 'batch'):
+      cores = mtf.tensor_dim_to_mesh_dim_size(layout, mesh, dim)
+      if dim.size % cores:
+        raise UserError(
+          f'{cores} cores cannot share one copy of the model: {dim.name} = '
+          f'{dim.size} is not a multiple of {cores}. Give another '
+          '--model_parallelism, or another size.'
+        )
+      size //= cores
+    return size
 
   def state(variable: mtf.Variable) -> int:
     """Returns the bytes per core of a weight, its gradient and its slots."""
@@ -79,11 +87,14 @@ def cost(
     state_bytes=sum(map(state, variables)),
     table_bytes=sum(map(state, tables)),
     attention_bytes=max(
-      per_core(tensor.shape) * tensor.dtype.size
-      for op in graph.operations
-      for tensor in op.outputs
-      if not isinstance(op, mtf.Variable)
-      and 'memory_length' in tensor.shape.dimension_names
+      (
+        per_core(tensor.shape) * tensor.dtype.size
+        for op in graph.operations
+        for tensor in op.outputs
+        if not isinstance(op, mtf.Variable)
+        and 'memory_length' in tensor.shape.dimension_names
+      ),
+      default=0,  # convolutions alone
     ),
   )
 

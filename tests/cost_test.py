@@ -6,6 +6,7 @@ import pytest
 
 from synth_mtf import cli
 from synth_mtf.cost import cost
+from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
 from tests import model
 
@@ -44,6 +45,13 @@ def test_a_mesh_splits_what_has_heads():
   assert split.table_bytes * 4 == alone.table_bytes
   assert split.state_bytes < alone.state_bytes
   assert (split.parameters, split.flops) == (alone.parameters, alone.flops)
+  with pytest.raises(UserError, match='heads = 4 is not a multiple of 8'):
+    cost_of('vanilla', 'model:8', ['d_ff = 32'])
+
+
+def test_a_convolution_has_no_attention():
+  found = cost_of('lightconv', bindings=["utils.run.model_type = 'lm'"])
+  assert found.attention_bytes == 0
 
 
 def test_products_of_random_vanilla():

@@ -1,6 +1,7 @@
 """Examples to show attention for, from given texts, a file or a task."""
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
@@ -113,7 +114,8 @@ def from_texts(texts: Texts) -> Examples:
 
 def from_file(path: str) -> Examples:
   """Reads one example per line: an input, optionally with a tab and target."""
-  lines = (foreign.read(path) or '').splitlines()
+  text = (foreign.read(path) or '').removeprefix('\ufeff')
+  lines = re.split(r'\r?\n', text)  # `splitlines` splits at U+2028, too
   rows = [line.split('\t') for line in lines if line.strip()]
   for number, line in enumerate(lines, 1):
     columns = line.count('\t') + 1
@@ -132,20 +134,31 @@ def from_file(path: str) -> Examples:
 def from_task(name: str, split: str, count: int) -> Examples:
   """Reads the first examples of a task or mixture, as a model receives them."""
   tasks.check([name], [split])
-  features = {side: FEATURES[side] for side in sides()}
-  most = lengths() or dict.fromkeys(features.values(), 512)
+  features = {side: [FEATURES[side]] for side in sides()}
+  if model_type() == 'delimited_lm':  # the host joins both in one row
+    features['decoder'] = ['inputs', 'targets']
+  most = lengths() or dict.fromkeys(FEATURES.values(), 512)
   with tf.Graph().as_default():
     dataset = tasks.get(name).get_dataset(most, split, shuffle=False, seed=0)
     rows = list(tfds.as_numpy(dataset.take(count)))
   if not rows:
     raise UserError(f'{name} has no examples in its split {split!r}')
+  for feature in sum(features.values(), []):
+    if feature not in rows[0]:
+      raise UserError(
+        f'{name} has no {feature}, which a model of type {model_type()!r} '
+        'reads: choose another --task'
+      )
   known = vocabulary()
-  ids = {
-    side: [row[feature].tolist() for row in rows]
-    for side, feature in features.items()
-    if feature in rows[0]
+  parts: dict[str, list[list[list[int]]]] = {
+    side: [[row[feature].tolist() for feature in read] for row in rows]
+    for side, read in features.items()
   }
-  texts = {s: [known[s].decode(row) for row in ids[s]] for s in ids}
+  ids = {side: [sum(row, []) for row in parts[side]] for side in parts}
+  texts = {
+    side: [' '.join(map(known[side].decode, row)) for row in parts[side]]
+    for side in parts
+  }
   return _examples(ids, texts, known)
 
 

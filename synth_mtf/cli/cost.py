@@ -19,11 +19,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='files of gin/variants, separated by commas; a + joins those of one '
     'model (random+cross_dense); default: all of ours',
   )
-  add('--inputs', type=int, default=512, help='length N, and the max_length')
-  add('--targets', type=int, default=114)
+  count = arguments.at_least(1)
+  add(
+    '--inputs', type=count, default=512, help="N; also the encoder's max_length"
+  )
+  add(
+    '--targets', type=count, default=114, help="also the decoder's max_length"
+  )
   add(
     '--model_parallelism',
-    type=int,
+    type=count,
     default=1,
     help='cores that share one copy of the model',
   )
@@ -63,13 +68,14 @@ def run(args: argparse.Namespace) -> None:
     )
     for variant in args.variants.split(',')
   }
+  cores = args.model_parallelism
   print(
     f'{args.size}, {args.inputs} inputs and {args.targets} targets, '
-    f'{args.model_parallelism} cores for one copy; bytes per core'
+    f'{cores} core{"s" * (cores > 1)} for one copy; bytes per core'
   )
   heads = [
-    *('variant', 'trained', 'kept', 'tables'),
-    *('forward', 'state', 'tables', 'attention'),
+    *('variant', 'trained', 'fixed', 'tables'),
+    *('forward', 'state', "tables' state", 'attention'),
   ]
   rows = [
     [

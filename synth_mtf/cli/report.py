@@ -41,6 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
   """Writes the page."""
+  if args.attention and attention.names_text(args):
+    raise UserError(
+      '--attention shows the files that you give; leave it out to use --text, '
+      '--target, --input or --task'
+    )
   with output.kept():
     from synth_mtf.results import runs
 

@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
   """Prints the list, or one task or mixture.
 
   Returns:
-    1 if files are missing or rows are malformed, else 0.
+    1 if a row is malformed, or if the named task or mixture has no example to
+    show; else 0.
   """
   # T5's default vocabulary would be downloaded.
   os.environ['SYNTH_MTF_VOCABULARY'] = (

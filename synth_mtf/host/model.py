@@ -173,10 +173,12 @@ def _check_sizes(model: Transformer, graph: mtf.Graph) -> None:
       if dim.size < 1:
         faults.setdefault(dim.size, f'{dim} in {operation.name}')
   for size, fault in faults.items():
-    bound = [str(b) for b in _settings() if b.value == size]
+    bound = [
+      str(b) for b in _settings() if type(b.value) is int and b.value == size
+    ]
     raise UserError(
-      f'the model has {fault}: expected sizes of at least 1. Settings with the '
-      f'value {size}: {", ".join(bound)}.'
+      f'the model has {fault}: expected sizes of at least 1.'
+      + f' Settings with the value {size}: {", ".join(bound)}.' * bool(bound)
     )
 
 
@@ -202,7 +204,8 @@ def layers(
 def sublayers(stack: transformer.Unitransformer) -> str:
   """Names what a stack does beside its layers: `dropout; rms_norm ...; ...`.
 
-  Of padding, which sublayers set to 0, no token sees anything.
+  Leaves out `mask_padding`, which only sets padding to 0; no token attends to
+  padding.
   """
   own = stack.layer_stack
   parts = own._sublayers_initial, own._sublayers_per_layer, own._sublayers_final

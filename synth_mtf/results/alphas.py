@@ -19,8 +19,8 @@ def frame(run: Run) -> pd.DataFrame:
   """Returns one row per alpha, with its location, step and value.
 
   The location is a stack ('encoder', 'decoder' or 'cross'), a layer, a head
-  (both counted from 1) and the letter of a function. If all heads share alpha,
-  there is one head.
+  (both counted from 1) and the letter of a function, with a number if several
+  functions have it ('R 1'). If all heads share alpha, there is one head.
 
   Raises:
     UserError: the run has no configuration, or a checkpoint is damaged.
@@ -41,12 +41,20 @@ def frame(run: Run) -> pd.DataFrame:
       layers[stack] += isinstance(layer, transformer_layers.SelfAttention)
       for checkpoint in checkpoints:
         if isinstance(layer, SyntheticLayer) and f'{scope}/alpha' in checkpoint:
-          functions = layer.synthesizers
-          alpha = mixture_weights(checkpoint[f'{scope}/alpha'], len(functions))
+          letters = _numbered([f.letter for f in layer.synthesizers])
+          alpha = mixture_weights(checkpoint[f'{scope}/alpha'], len(letters))
           step = folders.step_of(checkpoint.path)
           rows += [
-            (stack, layers[stack], function.letter, head, step, value)
-            for function, of_heads in zip(functions, alpha)
+            (stack, layers[stack], letter, head, step, value)
+            for letter, of_heads in zip(letters, alpha)
             for head, value in enumerate(of_heads.flat, 1)
           ]
   return pd.DataFrame(rows, columns=[*_KEYS, 'value']).drop_duplicates(_KEYS)
+
+
+def _numbered(letters: list[str]) -> list[str]:
+  """Numbers letters that occur several times."""
+  return [
+    f'{x} {letters[: i + 1].count(x)}' if letters.count(x) > 1 else x
+    for i, x in enumerate(letters)
+  ]

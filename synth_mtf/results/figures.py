@@ -31,7 +31,8 @@ def curves(runs: Sequence[Run]) -> style.Figure:
   deviation. Error bars are the scores' standard errors over examples. Losses
   that span a factor of ten get a logarithmic axis; otherwise, the initial loss
   would flatten the differences at the end. Markers show the first and the last
-  step of a stage, and vertical lines where a later stage begins.
+  step of a stage, and vertical lines where a later stage begins. Splits other
+  than validation have panels of their own.
 
   Raises:
     UserError: no curve has two points.
@@ -84,8 +85,9 @@ def _points(runs: Sequence[Run]) -> pd.DataFrame:
   scores = tables.frame(runs).dropna(subset=['task', 'value'])
   is_perplexity = scores.metric == layouts.LOG_PERPLEXITY
   metrics = scores.metric.mask(is_perplexity, 'log perplexity')
+  splits = (' (' + scores.split + ')').replace(' (validation)', '')
   scores = scores.assign(
-    panel=scores.task + '\n' + metrics,
+    panel=scores.task + splits + '\n' + metrics,
     stage='',
     value=scores.value.mask(is_perplexity, -scores.value),
   )
@@ -147,7 +149,9 @@ def scores(runs: Sequence[Run]) -> style.Figure:
       'no evaluation is in ' + ', '.join(run.name for run in runs)
     )
   name = 'log perplexity' if is_perplexity.all() else 'score'
-  keys = set(metrics.index[is_perplexity.all() | ~is_perplexity])
+  lower = metrics.index.isin([c.key for c in table.columns if c.better < 0])
+  kinds = ~lower, ~is_perplexity, is_perplexity  # the first one found
+  keys = set(metrics.index[next(kind for kind in kinds if kind.any())])
   overall = layouts.Column(
     '', '', {}, [c for c in table.columns if c.key in keys]
   )

@@ -1,10 +1,10 @@
 """Layouts of result tables: those of the paper, and an overview.
 
-They are in layouts.json. A column there has scores of the first of its `tasks`
-that a run has, and for each of its numbers the first of some metrics; or it is
-an average `over` columns. In a layout, `?` marks a column that is left out if
-no run has it. Neither TensorFlow nor runs are needed, so the command line can
-list the layouts without them.
+They are in layouts.json. A column there shows the first of its `tasks` that a
+run has scores of, and for each number the first of its metrics that the task
+has; or it is an average `over` other columns. In a layout, `?` marks a column
+that is left out if no run has it. This module needs neither TensorFlow nor
+runs, so the command line can list the layouts quickly.
 """
 
 import dataclasses
@@ -55,7 +55,7 @@ class Column:
   def number(self, value: float) -> float:
     """Converts a score or a fact to the number that is shown."""
     scaled = self.scale * value
-    return math.exp(scaled) if self.is_exponent else scaled
+    return math.exp(min(scaled, 709.0)) if self.is_exponent else scaled
 
   def text(self, number: float) -> str:
     """Formats a number."""
@@ -129,17 +129,21 @@ def overview(found: Iterable[str]) -> Layout:
   """Returns a layout for all the tags that runs have."""
   known = {tag for x in _KNOWN for tags in x.tags.values() for tag in tags}
   unknown = {tag: tag.rpartition('/') for tag in sorted(set(found) - known)}
-  others = [
-    Column(tag, tag, {tag: [tag]}, better=0)
-    for tag, (task, _, metric) in unknown.items()
-    if task and metric not in PER_TOKEN
-  ]
   tasks = [t for t, _, metric in unknown.values() if metric == LOG_PERPLEXITY]
+  others = []
+  for tag, (task, _, metric) in unknown.items():
+    is_share = metric == 'sequence_accuracy'
+    if task and (metric not in PER_TOKEN or is_share and task not in tasks):
+      scale, better = 100.0 if is_share else 1.0, -metric.endswith('_edit')
+      others.append(Column(tag, tag, {tag: [tag]}, better=better, scale=scale))
+  c4 = _column('Log ppl')
   for task in tasks:
-    key = f'Log ppl {task}' if len(tasks) > 1 else 'Log ppl'
-    tags = {key: [f'{task}/{LOG_PERPLEXITY}']}
+    tag = f'{task}/{LOG_PERPLEXITY}'
+    header = f'Log ppl {task}' if len(tasks) > 1 else 'Log ppl'
+    # Published numbers belong to the key 'Log ppl'.
+    key = header if c4.is_among([tag]) else f'Log ppl {task}'
     others.append(
-      dataclasses.replace(_column('Log ppl'), key=key, header=key, tags=tags)
+      dataclasses.replace(c4, key=key, header=header, tags={key: [tag]})
     )
   usual = [dataclasses.replace(column, optional=True) for column in _KNOWN]
   last = [*map(_column, ('Steps/s', 'Params'))]

@@ -215,14 +215,15 @@ def read(*folders: str) -> list[Run]:
   for folder in folders:
     name = folder.rstrip('/') or folder
     with _explained(name):
-      inside = {run.name: run for run in _runs(name)}
+      inside = list(_runs(name))
     if not inside:
       raise UserError(
         f'{name} does not exist or holds no run; expected a model folder '
         '(checkpoints, operative_config.gin or event files, and what '
         'evaluations wrote below it) or the folder of a demo.'
       )
-    found.update(inside)
+    for run in inside:  # for a bucket, this is a key like any other
+      found.setdefault(os.path.realpath(run.name), run)
   return list(found.values())
 
 

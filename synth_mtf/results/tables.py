@@ -19,7 +19,8 @@ from synth_mtf.results import layouts
 from synth_mtf.results.runs import Run, by_model
 
 LAST, BEST = 'last', 'best'
-# If a task was evaluated on several splits, the first in this order is used.
+# If a task was evaluated on several splits at a checkpoint, the first in this
+# order is used.
 _SPLITS = {'validation': '', 'test': ' '}
 
 
@@ -195,16 +196,16 @@ def _cells(
   scale = pd.Series([abs(column.scale) for column in found.about], dtype=float)
   found['standard_error'] *= scale.where(found.value.notna())
   found['value'] = [x.number(v) for x, v in zip(found.about, found.value)]
+  if checkpoint == LAST:
+    found = found[found.step == found['last']]
+  elif checkpoint != BEST:
+    found = found[(found.step == int(checkpoint)) | found.task.isna()]
   first = found.split.map(lambda split: _SPLITS.get(split, split))
   firsts = first.groupby([found.run, found.column]).transform('min')
   found = found[first == firsts]
   found = found.drop_duplicates(['run', 'name', 'step'])
-  if checkpoint == LAST:
-    found = found[found.step == found['last']]
-  elif checkpoint == BEST:
+  if checkpoint == BEST:
     found = found[_is_best(found)]
-  else:
-    found = found[(found.step == int(checkpoint)) | found.task.isna()]
   averages = [
     {**about, 'value': average, 'column': column.key, 'name': column.key}
     for (model, run), of_run in found.groupby(['model', 'run'], sort=False)

@@ -27,10 +27,10 @@ _held: dict[str, int] = {}  # file descriptors, by path
 
 @contextlib.contextmanager
 def opened(model_dir: str) -> Iterator[None]:
-  """Checks a folder, and creates it if missing.
+  """Checks a folder, and creates it if it is missing.
 
-  If the run is refused, removes a folder that it created, unless that holds
-  more than the beginning of this run.
+  If the run is refused, removes the folder again, provided that this run
+  created it and it holds only the log, T5's `commands` and this run's lock.
   """
   is_new = '://' not in model_dir and not os.path.exists(model_dir)
   check(model_dir)

@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterator
 from typing import Any, Optional, TextIO
 
+from synth_mtf.errors import UserError
+
 INTERVAL = 'SYNTH_MTF_PROGRESS_SECONDS'
 _CLEAR = '\r\x1b[2K'  # returns to the start of the line and erases it
 # Our own sequences, or a control character of a name that somebody else chose.
@@ -48,7 +50,7 @@ class Console:
     is_dumb = os.environ.get('TERM') in ('dumb', 'unknown')
     rewrites = self._stream.isatty() and not is_dumb
     self._clear = _CLEAR if rewrites else ''
-    self._interval = 0.2 if rewrites else float(os.environ.get(INTERVAL, 10))
+    self._interval = 0.2 if rewrites else _interval()
     self._title = ''
     self._last_shown = 0.0
 
@@ -112,6 +114,16 @@ def duration(seconds: float) -> str:
   if seconds < 3600:
     return f'{seconds // 60} min {seconds % 60:02d} s'
   return f'{seconds // 3600} h {seconds % 3600 // 60:02d} min'
+
+
+def _interval() -> float:
+  text = os.environ.get(INTERVAL) or '10'
+  try:
+    return float(text)
+  except ValueError:
+    raise UserError(
+      f'{INTERVAL} = {text!r}: expected a number of seconds, such as 10'
+    ) from None
 
 
 _beside_log: Optional[Console] = None

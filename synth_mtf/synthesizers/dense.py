@@ -27,7 +27,8 @@ class Dense(Local):
   The other arguments are those of `Local`.
 
   Raises:
-    ConfigurationError: if `shared_query` meets a `key_value_size` or a bias.
+    ConfigurationError: if `shared_query` is combined with a `key_value_size` or
+      a bias.
   """
 
   shared_query: bool = False

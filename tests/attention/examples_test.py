@@ -106,8 +106,8 @@ def from_file(tmp_path, content):
 
 
 def test_a_file(tmp_path):
-  found = from_file(tmp_path, 'ab\n\nÄ c\n'.encode())
-  assert found.texts == {'encoder': ['ab', 'Ä c']}
+  found = from_file(tmp_path, '\ufeffab\n\nÄ\u2028c\n'.encode())
+  assert found.texts == {'encoder': ['ab', 'Ä\u2028c']}
   found = from_file(tmp_path, b'ab\tc\r\nd\tef\r\n')
   assert found.texts == {'encoder': ['ab', 'd'], 'decoder': ['c', 'ef']}
   assert found.ids['decoder'] == [ids('c'), ids('ef')]
@@ -170,6 +170,10 @@ def test_examples_are_what_the_model_gets(run):
   run(model_type='lm')
   found = examples.from_task(TASK, 'train', 1)
   assert found.texts == {'decoder': ['pos']}
+  run(model_type='delimited_lm', sequence_length=None)
+  found = examples.from_task(TASK, 'train', 1)
+  inputs = found.texts['decoder'][0].removesuffix(' positive')
+  assert found.ids == {'decoder': [[*ids(inputs), *ids('positive')]]}
 
 
 @pytest.mark.usefixtures('sst2')

@@ -52,6 +52,7 @@ def test_help_of_transformer_lists_the_flags_of_t5_and_ours():
     (['demo', '--nothing'], 'unrecognized arguments: --nothing\n'),
     (['table', '.', '--layout=glu'], "did you mean 'glue'?\n"),
     (['plot', '.', '--text=a', '--task=b'], '--task: not allowed with'),
+    (['cost', '--model_parallelism=0'], "'0': expected a number, 1 or more"),
   ],
 )
 def test_words_are_not_guessed(words, message, capsys):

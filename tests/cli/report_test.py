@@ -154,6 +154,7 @@ def test_a_run_without_configuration_is_reported(runs, here, tmp_path):
     ('report {} --attention=x.npz', 'x.npz is not a file'),
     ('report {} --out=no/such/x.html', 'expected a file'),
     ('report {} --target=x', 'expected inputs'),
+    ('report {} --attention=x.npz --text=a', 'leave it out to use --text'),
   ],
 )
 @pytest.mark.usefixtures('here')

@@ -16,16 +16,22 @@ STEPS = (0, 7)
 
 
 @pytest.mark.slow  # builds whole models
-@pytest.mark.parametrize('mixing', ['softmax', 'layer_sigmoid'])
-def test_alpha_is_that_of_the_checkpoints(tmp_path, mixing):
-  mixing = [f'SyntheticAttention.mixing = {mixing!r}']
+@pytest.mark.parametrize(
+  'mixing, second, letters',
+  [('softmax', 'DotProduct', 'R V'), ('layer_sigmoid', 'Random', 'R1 R2')],
+)
+def test_alpha_is_that_of_the_checkpoints(tmp_path, mixing, second, letters):
+  settings = [
+    f'SyntheticAttention.mixing = {mixing!r}',
+    f'SyntheticAttention.synthesizers = [@Random, @{second}]',
+  ]
 
   def grown(step, _name, value):
     return value * (step + 1)
 
   for step in STEPS:
     change = functools.partial(grown, step)
-    model.write(tmp_path, 'random_vanilla', mixing, step, change)
+    model.write(tmp_path, 'random_vanilla', settings, step, change)
   (tmp_path / 'operative_config.gin').write_text(gin.config_str())
   found = alphas.frame(only(tmp_path))
   places = found[['stack', 'layer']].drop_duplicates().to_numpy().tolist()
@@ -39,7 +45,7 @@ def test_alpha_is_that_of_the_checkpoints(tmp_path, mixing):
   by_place = last[last.step == 7].pivot(
     index='function', columns='head', values='value'
   )
-  assert list(by_place.index) == ['R', 'V']
+  assert [x.replace(' ', '') for x in by_place.index] == letters.split()
   np.testing.assert_allclose(by_place, e / e.sum(0), rtol=1e-6)
 
 

@@ -86,7 +86,9 @@ def test_curves_of_scores_and_of_log_perplexity():
   values += [('cola', 'accuracy', 70.0, 300), *perplexity(3, 2)]
   run = scored(*values)
   run.results[0] = dataclasses.replace(run.results[0], standard_error=4.0)
+  run.results += [dataclasses.replace(x, split='test') for x in run.results]
   figure = figures.curves([run])
+  panel(figure, 'cola (test)\naccuracy')
   of_score = panel(figure, 'cola\naccuracy')
   np.testing.assert_allclose(
     of_score.lines[0].get_xydata(), [(100, 50), (300, 70)]
@@ -117,6 +119,7 @@ def test_scores_are_means_inside_a_task_first():
     ('cola', 'matthews', 10.0, 200),
     ('glue_mrpc_v002', 'f1', 20.0, 200),
     ('glue_mrpc_v002', 'accuracy', 40.0, 200),
+    ('mine', 'mean_edit', 9.0, 200),
     *perplexity(3, 2),
   ]
   facts = {'steps_per_second': 2.0, 'parameters': 3_000_000}

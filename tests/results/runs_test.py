@@ -160,9 +160,10 @@ def test_a_demo_holds_several_runs_in_the_order_of_its_table(tmp_path):
   ]
 
 
-def test_what_is_named_twice_comes_once(tmp_path):
+def test_what_is_named_twice_comes_once(tmp_path, monkeypatch):
   made_runs.events(tmp_path / 'a', (1, {'loss': 5.0}))
-  folders = [str(tmp_path / name) for name in ('a', 'a/')]
+  monkeypatch.chdir(tmp_path)
+  folders = [*(str(tmp_path / name) for name in ('a', 'a/')), 'a', './a']
   assert [run.name for run in runs.read(*folders)] == [str(tmp_path / 'a')]
 
 

@@ -43,8 +43,8 @@ def cola(value, step=100, **more):
   return result(value=value, step=step, **more)
 
 
-def log_perplexity(value, step=100):
-  tag = 'synth_lm1b/neg_log_perplexity'
+def log_perplexity(value, step=100, task='synth_lm1b'):
+  tag = f'{task}/neg_log_perplexity'
   return score(tag, value, step, n=70, unit='token')
 
 
@@ -113,8 +113,12 @@ def test_what_is_not_defined_is_a_dash_and_so_is_its_average():
   assert 'a: not defined in at least one run: GLUE, STSB.' in notes
 
 
-def test_an_unknown_task_has_a_column_of_its_own():
-  assert cells(run('a', score('mine/bleu', 2.0)))['a']['mine/bleu'] == '2.0'
+def test_an_unknown_task_has_columns_of_its_own():
+  bleu, share = score('mine/bleu', 2.0), score('mine/sequence_accuracy', 0.5)
+  row = cells(run('a', bleu, share))['a']
+  assert (row['mine/bleu'], row['mine/sequence_accuracy']) == ('2.0', '50.0')
+  row = cells(run('a', share, log_perplexity(-2.0, task='mine')))['a']
+  assert [*row] == ['Model', 'Log ppl', 'Steps/s', 'Params']
 
 
 def test_several_seeds_are_mean_and_standard_deviation():
@@ -189,12 +193,15 @@ def test_the_best_of_several(scores, step):
   assert set(table.scores.step) == {step}
 
 
-def test_the_best_log_perplexity_is_the_lowest():
+def test_the_best_log_perplexity_and_the_best_edit_distance_are_the_lowest():
   found = [log_perplexity(v, s) for s, v in ((1, -3.0), (2, -2.0), (3, -4.0))]
-  one = run('a', *found)
-  assert cells(one, checkpoint='best')['a']['Log ppl'] == '2.000'
+  edits = [score('mine/mean_edit', step, step) for step in (1, 2)]
+  one = run('a', *found, *edits)
+  row = cells(one, checkpoint='best')['a']
+  assert (row['Log ppl'], row['mine/mean_edit']) == ('2.000', '1.0')
   row = cells(one, checkpoint='best', layout='lm')['a']
   assert (row['LM1B'], row['Log ppl']) == ('7.39', '2.000')
+  assert cells(run('a', log_perplexity(-999.0)), layout='lm')['a']['LM1B']
 
 
 def test_tokens_and_examples_have_last_checkpoints_of_their_own():
@@ -226,9 +233,9 @@ def test_a_layout_of_which_there_is_nothing():
 
 @pytest.mark.parametrize(
   ('others', 'shown'),
-  [([], '9.0'), ([cola(1.0, 100)], '-'), ([cola(2.0, 200)], '2.0')],
+  [([], '9.0'), ([cola(1.0, 100)], '9.0'), ([cola(2.0, 200)], '2.0')],
 )
-def test_the_validation_split_comes_first(others, shown):
+def test_at_one_step_the_validation_split_comes_first(others, shown):
   one = run('a', cola(9.0, 200, split='test'), *others)
   assert cells(one)['a']['CoLA'] == shown
 
@@ -325,10 +332,15 @@ def test_the_paper_and_the_difference():
   assert shown['  difference']['SST'] == '-'
   notes = grid(*runs, layout='glue', paper=True).notes
   assert 'b: no row of the paper: b has no configuration.' in notes
-  measured = score('synth_text_span_corruption/neg_log_perplexity', -2.0)
-  other = run('a', measured, label='Syn (R)')
-  shown = cells(other, layout='speed', paper=True)['  the paper']
-  assert (shown['Log ppl'], shown['Params']) == ('-', '254M')
+  for task, layout, published in (
+    ('synth_text_span_corruption', 'speed', '-'),
+    ('c4_span_corruption', None, '1.972'),
+    ('synth_lm1b', None, '-'),
+    ('synth_lm1b', 'lm', '-'),
+  ):
+    one = run('a', log_perplexity(-2.0, task=task), label='Syn (R)')
+    shown = cells(one, layout=layout, paper=True)['  the paper']
+    assert (shown['Log ppl'], shown['Params']) == (published, '254M')
 
 
 def test_single_runs_are_said_to_say_nothing():

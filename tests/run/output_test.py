@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from synth_mtf.errors import UserError
 from synth_mtf.run import output
 from synth_mtf.run.output import Console, duration
 from tests.conftest import CHECKOUT
@@ -59,6 +60,14 @@ def test_updates_come_now_and_then(
     console.update(f'step {number}')
   console.finish('done')
   assert stream.getvalue() == shown.replace('-', 'task  ')
+
+
+def test_the_interval_is_a_number(monkeypatch):
+  monkeypatch.setenv(output.INTERVAL, '')
+  Console(io.StringIO())
+  monkeypatch.setenv(output.INTERVAL, '10s')
+  with pytest.raises(UserError, match="= '10s': expected a number of seconds"):
+    Console(io.StringIO())
 
 
 @pytest.mark.parametrize('columns', [20, 80])
