@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import gin
 import mesh_tensorflow as mtf
 
-from synth_mtf.baselines import ConvReluDense, Linformer
+from synth_mtf.baselines.conv_relu_dense import ConvReluDense
+from synth_mtf.baselines.linformer import Linformer
 from synth_mtf.checkpoints.comparison import warm_start
-from synth_mtf.cpu import EmbeddingByIndex, FeedForward
+from synth_mtf.cpu.layers import DenseReluDense as FeedForward, EmbeddingByIndex
 from synth_mtf.host import patches
 from synth_mtf.layer.attention import SyntheticAttention
 from synth_mtf.layer.enc_dec_attention import (
@@ -25,8 +26,7 @@ from synth_mtf.layer.stacks import (
 )
 from synth_mtf.paths import gin_path
 from synth_mtf.synthesizers import *  # noqa: F403
-from synth_mtf.synthesizers import FUNCTIONS
-from synth_mtf.synthesizers.base import SynthesizingFunction
+from synth_mtf.synthesizers import FUNCTIONS, SynthesizingFunction
 
 if TYPE_CHECKING:
   from synth_mtf.trained import TrainedModel

@@ -7,7 +7,7 @@ import mesh_tensorflow as mtf
 from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.core.neighbours import neighbours
-from synth_mtf.errors import ConfigurationError
+from synth_mtf.synthesizers.base import check_sizes
 
 
 @gin.configurable(module='synth_mtf')
@@ -41,14 +41,7 @@ class ConvReluDense(transformer.TransformerLayer):
     Raises:
       ConfigurationError: if a size is below 1.
     """
-    for name, size in (
-      ('hidden_size', hidden_size),
-      ('filter_width', filter_width),
-    ):
-      if size < 1:
-        raise ConfigurationError(
-          f'ConvReluDense.{name} = {size}: expected at least 1'
-        )
+    check_sizes(self, hidden_size=hidden_size, filter_width=filter_width)
     self.hidden_size = hidden_size
     self.hidden_dim = mtf.Dimension('d_ff', hidden_size)
     self.filter_dim = mtf.Dimension('filter_width', filter_width)

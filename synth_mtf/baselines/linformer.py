@@ -12,7 +12,11 @@ from synth_mtf.core.visibility import Visibility, visibility, zero_hidden
 from synth_mtf.errors import ConfigurationError
 from synth_mtf.layer.base import AttentionLayer
 from synth_mtf.layer.weighted_sum import softmax_average
-from synth_mtf.synthesizers.base import host_max_length, require_length
+from synth_mtf.synthesizers.base import (
+  check_sizes,
+  host_max_length,
+  require_length,
+)
 
 
 @gin.configurable(module='synth_mtf')
@@ -49,15 +53,9 @@ class Linformer(AttentionLayer):
     """
     super().__init__(**kwargs)
     self.max_length = host_max_length() if max_length is None else max_length
-    sizes = {
-      'projected_length': projected_length,
-      'max_length': self.max_length,
-    }
-    for name, size in sizes.items():
-      if size < 1:
-        raise ConfigurationError(
-          f'Linformer.{name} = {size}: expected at least 1'
-        )
+    check_sizes(
+      self, projected_length=projected_length, max_length=self.max_length
+    )
     self.projected_dim = mtf.Dimension('projected_length', projected_length)
 
   def attend(self, call: LayerCall) -> mtf.Tensor:

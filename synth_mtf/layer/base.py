@@ -15,7 +15,7 @@ from synth_mtf.core.memory import Memory, own_sequence
 from synth_mtf.core.positions import TableIndex, packed_index
 from synth_mtf.core.projections import Projections
 from synth_mtf.core.visibility import Visibility, visibility
-from synth_mtf.cpu import einsum, mask
+from synth_mtf.cpu.padding import einsum, mask
 from synth_mtf.layer import refusals
 from synth_mtf.layer.weighted_sum import Dropout, UseLogZ
 

@@ -21,7 +21,7 @@ from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Logits, add, multiplied_out, needed, total
 from synth_mtf.core.visibility import Visibility, zero_hidden
-from synth_mtf.cpu import attend_each, attend_shared, can_attend
+from synth_mtf.cpu.attention import attend_each, attend_shared, can_attend
 
 # Called with log Z, [batch..., heads, length]; Z is the softmax's denominator.
 UseLogZ = Callable[[mtf.Tensor], None]

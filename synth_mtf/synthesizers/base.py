@@ -70,14 +70,6 @@ class SynthesizingFunction(abc.ABC):
       shares them among the examples.
     """
 
-  def check_sizes(self) -> None:
-    """Rejects whole numbers below 1: all of them are sizes."""
-    for name, value in vars(self).items():
-      if type(value) is int and value < 1:
-        raise ConfigurationError(
-          f'{type(self).__name__}.{name} = {value}: expected at least 1'
-        )
-
   @property
   def scope(self) -> str:
     return scope_of(type(self))
@@ -128,7 +120,7 @@ class Table(SynthesizingFunction):
   limit_of_keys: str = dataclasses.field(init=False)
 
   def __post_init__(self) -> None:
-    self.check_sizes()
+    check_sizes(self, **vars(self))
     name, scopes = type(self).__name__, gin.current_scope()
     if self.max_length is None:
       self.max_length = host_max_length()
@@ -164,6 +156,15 @@ class Table(SynthesizingFunction):
     require_length(
       self.limit_of_keys, self.memory_max_length, call.memory_length
     )
+
+
+def check_sizes(owner: object, **settings: Any) -> None:
+  """Rejects whole numbers below 1: all of them are sizes."""
+  for name, value in settings.items():
+    if type(value) is int and value < 1:
+      raise ConfigurationError(
+        f'{type(owner).__name__}.{name} = {value}: expected at least 1'
+      )
 
 
 def require_length(

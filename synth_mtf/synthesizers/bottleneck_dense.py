@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import InnerProduct
 from synth_mtf.errors import ConfigurationError
-from synth_mtf.synthesizers.base import SynthesizingFunction
+from synth_mtf.synthesizers.base import SynthesizingFunction, check_sizes
 from synth_mtf.synthesizers.dense import Dense
 from synth_mtf.synthesizers.local import Local, project
 
@@ -40,7 +40,7 @@ class BottleneckDense(SynthesizingFunction):
       ConfigurationError: if r < 1 or `inner` does not make a local function.
     """
     self.bottleneck_size = bottleneck_size
-    self.check_sizes()
+    check_sizes(self, bottleneck_size=bottleneck_size)
     self.inner = inner()
     if not isinstance(self.inner, Local):
       raise ConfigurationError(

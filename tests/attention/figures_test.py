@@ -1,5 +1,6 @@
 """Figures of attention, against numbers by hand."""
 
+import dataclasses
 import pathlib
 from typing import Any
 
@@ -122,8 +123,11 @@ def test_a_number_that_is_not_there(name, number):
 
 
 def test_a_stack_of_fewer_layers():
-  one = attention()
-  one.stacks.update(attention(layers=2, stacks=['cross']).stacks)
+  stacks = {
+    **attention().stacks,
+    **attention(layers=2, stacks=['cross']).stacks,
+  }
+  one = dataclasses.replace(attention(), stacks=stacks)
   with pytest.raises(UserError, match='the cross has 2 layers'):
     figures.heat_maps(one, 'cross', layers=[3])
 
