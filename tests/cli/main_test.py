@@ -1,10 +1,8 @@
 """`synth-mtf` itself: its version, its commands, what it says of mistakes."""
 
 import os
-import pathlib
 import re
 import subprocess
-import sys
 
 import pytest
 
@@ -12,7 +10,7 @@ import synth_mtf
 from synth_mtf import cli
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.results.layouts import LAYOUTS
-from tests.cli.command import run
+from tests.cli.command import PROGRAM, run
 
 
 def shown(capsys, *words) -> str:
@@ -47,16 +45,21 @@ def test_help_of_transformer_lists_the_flags_of_t5_and_ours():
 @pytest.mark.parametrize(
   ('words', 'message'),
   [
-    (['tabel', 'x'], "); did you mean 'table'?\n"),
-    (['cost', '--siz=tiny'], "arguments: --siz=tiny; did you mean '--size'?\n"),
-    (['demo', '--nothing'], 'unrecognized arguments: --nothing\n'),
-    (['table', '.', '--layout=glu'], "did you mean 'glue'?\n"),
-    (['plot', '.', '--text=a', '--task=b'], '--task: not allowed with'),
+    ('tabel x', "); did you mean 'table'?\n"),
+    ('cost --siz=tiny', "arguments: --siz=tiny; did you mean '--size'?\n"),
+    ('demo --nothing', 'unrecognized arguments: --nothing\n'),
+    ('table . --layout=glu', "did you mean 'glue'?\n"),
+    ('plot . --text=a --task=b', '--task: not allowed with'),
+    ('demo --steps 0', '1 or more'),
+    ('demo --eval_examples 0', '1 or more'),
+    ('demo --eval_examples some', '1 or more'),
+    ('demo --pretrain_steps -1', '1 or more'),
+    ('demo --seeds 0 -1', '0 or more'),
   ],
 )
-def test_words_are_not_guessed(words, message, capsys):
+def test_words_are_not_guessed_and_numbers_are_in_range(words, message, capsys):
   with pytest.raises(SystemExit) as done:
-    cli.main(words)
+    cli.main(words.split())
   assert done.value.code == 2
   assert message in capsys.readouterr().err
 
@@ -69,13 +72,14 @@ def test_words_are_not_guessed(words, message, capsys):
     ('checkpoint inspect no.ckpt-7', 'no.ckpt-7 does not exist'),
     ('cost --size=tny', "did you mean 'sizes/tiny.gin'"),
     ('demo --variants vanila', "did you mean 'variants/vanilla.gin'"),
+    ('cluster --hosts=a:1,b:1 --task=2', '--task=2: expected 0 to 1'),
+    ('cluster --hosts=a --task=0', "'a' is not of the form host:port"),
   ],
 )
 def test_a_wrong_argument_needs_no_tensorflow(words, message, tmp_path):
   (tmp_path / 'rv_mix').mkdir()
-  program = pathlib.Path(sys.executable).parent / 'synth-mtf'
   found = subprocess.run(
-    [program, *words.format(runs=tmp_path).split()],
+    [PROGRAM, *words.format(runs=tmp_path).split()],
     capture_output=True,
     text=True,
     env={**os.environ, 'PYTHONPROFILEIMPORTTIME': '1'},
@@ -91,15 +95,14 @@ def test_a_wrong_argument_needs_no_tensorflow(words, message, tmp_path):
 
 def test_the_shell_completes_commands_flags_and_choices(tmp_path):
   pytest.importorskip('argcomplete')
-  program = str(pathlib.Path(sys.executable).parent / 'synth-mtf')
   for line, expected in {
     'repo': ['report'],
     'table --lay': ['--layout'],
     'table --layout ': list(LAYOUTS),
   }.items():
-    whole = f'{program} {line}'
+    whole = f'{PROGRAM} {line}'
     subprocess.run(
-      [program],
+      [PROGRAM],
       check=True,
       env={
         **os.environ,
