@@ -77,27 +77,23 @@ def test_what_may_not_be_split(mesh, message):
     )
 
 
-def step_by_step(monkeypatch):
-  """The way of TPUs and of meshes."""
-  monkeypatch.setattr(weighted_sum, 'can_attend', lambda *_: False)
-
-
-def of_tiles(entries):
-  return lambda monkeypatch: monkeypatch.setattr(tiles, '_TILE', entries)
+# The way of TPUs and of meshes.
+STEP_BY_STEP = weighted_sum, 'can_attend', lambda *_: False
 
 
 @pytest.mark.slow  # many members in each way
 @pytest.mark.parametrize(
   'way, rows, stack',
   [
-    pytest.param(step_by_step, PACKED, DECODER, id='step by step'),
-    pytest.param(of_tiles(5 * 14), PADDED, ENCODER, id='tiles of 5 queries'),
-    pytest.param(of_tiles(3 * 14), PACKED, DECODER, id='tiles of 3 queries'),
+    (STEP_BY_STEP, PACKED, DECODER),
+    ((tiles, '_TILE', 5 * 14), PADDED, ENCODER),  # tiles of 5 queries
+    ((tiles, '_TILE', 3 * 14), PACKED, DECODER),  # of 3
   ],
+  ids=['step by step', 'tiles of 5 queries', 'tiles of 3 queries'],
 )
 @family.every({n: family.ALL[n] for n in family.FEW if n in family.ALL})
 def test_each_way_is_the_reference(monkeypatch, member, way, rows, stack):
-  way(monkeypatch)
+  monkeypatch.setattr(*way)
   checks.parallel(member, rows, stack)
 
 
