@@ -20,8 +20,6 @@ SELF_ATTENTION = sorted(
   if not path.stem.startswith('cross_')
 )
 STEPS = 'universal_transformer.UTLayerStack.num_rec_steps = {}'
-
-
 LAYER = 'layer = @SyntheticEncDecAttention'
 OTHERWISE = 'otherwise = @DotProductEncDecAttention'
 
@@ -91,12 +89,12 @@ def test_a_universal_transformer_decodes(stack):
   assert bool(halts) == (stack == 'universal_halting')
 
 
-@pytest.mark.parametrize('variant, biases', [('random', 0), ('vanilla', 0)])
-def test_t2t_has_sinusoids_and_no_relative_bias(variant, biases):
+@pytest.mark.parametrize('variant', ['random', 'vanilla'])
+def test_t2t_has_sinusoids_and_no_relative_bias(variant):
   gin_files.parse([*model.files(variant), 'stacks/t2t.gin'], model.TINY)
   built = host_model.build(model.VOCAB)
   assert built.transformer.encoder.sinusoid_positional_embedding
-  assert sum('relative_attention_bias' in n for n in built.shapes) == biases
+  assert not any('relative_attention_bias' in n for n in built.shapes)
 
 
 @pytest.mark.parametrize('variant', ['vanilla', 'random', 'dense_vanilla'])
