@@ -14,14 +14,6 @@ from tests import checks, family, harness
 from tests.family import PACKED, PADDED, encoded
 from tests.harness import DECODER
 
-both_kinds_of_rows = pytest.mark.parametrize(
-  'rows',
-  [
-    pytest.param(PADDED, id='padded', marks=pytest.mark.slow),
-    pytest.param(PACKED, id='packed'),
-  ],
-)
-
 
 @family.some('cross_random', 'cross_random_vanilla')
 @pytest.mark.parametrize('packed', [False, True], ids=['padded', 'packed'])
@@ -37,7 +29,11 @@ def test_targets_without_inputs_are_zero(member, packed):
     assert np.isfinite(gradient).all()
 
 
-@both_kinds_of_rows
+@pytest.mark.parametrize(
+  'rows',
+  [pytest.param(PADDED, marks=pytest.mark.slow), PACKED],
+  ids=['padded', 'packed'],
+)
 @pytest.mark.parametrize(
   'layer, settings',
   family.one_in(
