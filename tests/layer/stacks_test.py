@@ -13,12 +13,6 @@ from synth_mtf.host import gin_files, model as host_model
 from synth_mtf.layer import stacks
 from tests import model
 
-GIN = pathlib.Path(synth_mtf.__file__).parent / 'gin'
-SELF_ATTENTION = sorted(
-  path.stem
-  for path in (GIN / 'variants').iterdir()
-  if not path.stem.startswith('cross_')
-)
 STEPS = 'universal_transformer.UTLayerStack.num_rec_steps = {}'
 LAYER = 'layer = @SyntheticEncDecAttention'
 OTHERWISE = 'otherwise = @DotProductEncDecAttention'
@@ -50,7 +44,7 @@ def test_the_layer_in_a_place(place, bindings, expected):
   'run',
   sorted(
     path.stem
-    for path in (GIN / 'runs').iterdir()
+    for path in pathlib.Path(synth_mtf.gin_path(), 'runs').iterdir()
     # Runs with one stack, and a file that follows another run.
     if not path.stem.endswith(('lm1b', 'classify_encoder', 'repeatable'))
   ),
@@ -109,7 +103,9 @@ def test_conv_relu_is_the_feed_forward_of_a_language_model(variant):
 
 
 @pytest.mark.slow  # builds whole models
-@pytest.mark.parametrize('variant', SELF_ATTENTION)
+@pytest.mark.parametrize(
+  'variant', [v for v in model.VARIANTS if not v.startswith('cross_')]
+)
 def test_a_variant_is_the_layer_of_a_language_model(variant):
   gin_files.parse(
     model.files(variant), [*model.TINY, "utils.run.model_type = 'lm'"]
