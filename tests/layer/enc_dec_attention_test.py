@@ -85,18 +85,9 @@ def test_meshes(member, mesh):
   )
   if 'memory_length' in MESHES[mesh]:  # tables are split too
     member = member.of_size(memory_max_length=8)
-  one, many = (
-    harness.parallel(
-      member.but(num_heads=4, packed=True),
-      family.tokens(ids),
-      ids,
-      DECODER,
-      mesh=m,
-      encoded=encoded(inputs[:, :-1]),
-    )
-    for m in (harness.ONE_DEVICE, harness.Mesh(mesh, MESHES[mesh]))
-  )
-  checks.same(many, one)
+  rows = family.Rows(ids, inputs[:, :-1])
+  mesh = harness.Mesh(mesh, MESHES[mesh])
+  checks.on_a_mesh(member.but(num_heads=4), rows, DECODER, mesh)
 
 
 def test_a_local_function_needs_no_rows():
