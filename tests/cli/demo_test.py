@@ -13,7 +13,7 @@ import time
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tests import official_files
+from tests import checkout, official_files
 from tests.cli.command import PROGRAM, run
 from tests.report.pages import Reader
 
@@ -52,8 +52,7 @@ def killed(tmp_path_factory):
   before = checkpoints(folder / 'random' / 'pretrain')
   # As for users: the tests show more of TensorFlow's messages.
   environment = {**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'}
-  done = subprocess.run(words, capture_output=True, text=True, env=environment)
-  assert done.returncode == 0, done.stderr
+  done = checkout.run(*words, timeout=None, env=environment)
   return folder, done, before
 
 
@@ -218,17 +217,23 @@ def test_faults_of_the_data_are_found_before_anything_is_written(tmp_path):
   assert content(data) == before
 
 
-def test_sigterm_saves_and_the_same_command_goes_on(ready, tmp_path):
-  out = tmp_path / 'run'
-  words = [PROGRAM, 'demo', *ready, '--out', str(out), '--steps', '100000']
+def terminated(words, condition, seconds=0):
+  """What a command says that is ended a while after a condition holds."""
   running = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-  pretrained = out / 'random' / 'pretrain'
-  wait_for(lambda: list(pretrained.glob('model.ckpt-0.index')), running)
-  time.sleep(5)
+  wait_for(condition, running)
+  time.sleep(seconds)
   running.send_signal(signal.SIGTERM)
   assert running.wait(120) == 130
   said, _ = running.communicate()
   assert 'The same command resumes where it stopped' in said
+  return said
+
+
+def test_sigterm_saves_and_the_same_command_goes_on(ready, tmp_path):
+  out = tmp_path / 'run'
+  words = [PROGRAM, 'demo', *ready, '--out', str(out), '--steps', '100000']
+  pretrained = out / 'random' / 'pretrain'
+  terminated(words, lambda: [*pretrained.glob('model.ckpt-0.index')], 5)
   saved = [path.stem for path in pretrained.glob('model.ckpt-*.index')]
   assert len(saved) == 2
   assert not (out / 'random' / 'pretrain.done').exists()
@@ -237,10 +242,5 @@ def test_sigterm_saves_and_the_same_command_goes_on(ready, tmp_path):
 def test_sigterm_while_the_page_is_made(killed):
   folder, done, _ = killed
   (folder / 'table.md').unlink()
-  running = subprocess.Popen(done.args, stdout=subprocess.PIPE, text=True)
-  wait_for((folder / 'table.md').exists, running)
-  running.send_signal(signal.SIGTERM)
-  assert running.wait(120) == 130
-  said, _ = running.communicate()
-  assert 'The same command resumes where it stopped' in said
+  said = terminated(done.args, (folder / 'table.md').exists)
   assert 'Done in' not in said
