@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 
 import pytest
 
@@ -10,6 +9,7 @@ import synth_mtf
 from synth_mtf import cli
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.results.layouts import LAYOUTS
+from tests import checkout
 from tests.cli.command import PROGRAM, run
 
 
@@ -78,12 +78,9 @@ def test_words_are_not_guessed_and_numbers_are_in_range(words, message, capsys):
 )
 def test_a_wrong_argument_needs_no_tensorflow(words, message, tmp_path):
   (tmp_path / 'rv_mix').mkdir()
-  found = subprocess.run(
-    [PROGRAM, *words.format(runs=tmp_path).split()],
-    capture_output=True,
-    text=True,
-    env={**os.environ, 'PYTHONPROFILEIMPORTTIME': '1'},
-  )
+  environment = {**os.environ, 'PYTHONPROFILEIMPORTTIME': '1'}
+  words = words.format(runs=tmp_path).split()
+  found = checkout.run(PROGRAM, *words, env=environment, check=False)
   assert found.returncode == 2
   lines = found.stderr.splitlines()
   imports = [line for line in lines if line.startswith('import time:')]
@@ -101,9 +98,8 @@ def test_the_shell_completes_commands_flags_and_choices(tmp_path):
     'table --layout ': list(LAYOUTS),
   }.items():
     whole = f'{PROGRAM} {line}'
-    subprocess.run(
-      [PROGRAM],
-      check=True,
+    checkout.run(
+      PROGRAM,
       env={
         **os.environ,
         '_ARGCOMPLETE': '1',
