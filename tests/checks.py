@@ -103,6 +103,22 @@ def same(
     harness.assert_close(a, b, name, tolerance)
 
 
+def on_a_mesh(
+  member: family.Member,
+  rows: family.Rows,
+  stack: harness.Stack,
+  mesh: harness.Mesh,
+) -> None:
+  """Compares a layer on a mesh with the same layer on one device."""
+  member, stack = _on(member, rows, stack)
+  x = family.tokens(rows.ids)
+  one, many = (
+    harness.parallel(member, x, rows.ids, stack, mesh=m)
+    for m in (harness.ONE_DEVICE, mesh)
+  )
+  same(many, one)
+
+
 def recorded(
   make_layer: harness.MakeLayer, rows: family.Rows, stack: harness.Stack
 ) -> tuple[Alignment, dict[str, Any]]:

@@ -1,12 +1,9 @@
 """Whole models with synthesized cross-attention, from gin files."""
 
-import pathlib
-
 import mesh_tensorflow as mtf
 import numpy as np
 import pytest
 
-import synth_mtf
 from synth_mtf.host import gin_files, model as host_model
 from synth_mtf.results import labels
 from tests import decoding_test, harness, model
@@ -14,10 +11,8 @@ from tests.decoding_test import VOCAB, as_t5, ids, in_parallel, run
 
 pytestmark = pytest.mark.slow  # builds whole models
 
-GIN = pathlib.Path(synth_mtf.gin_path())
-VARIANTS = sorted(path.stem for path in GIN.glob('variants/*.gin'))
-CROSS = [name for name in VARIANTS if name.startswith('cross_')]
-OWN = [name for name in VARIANTS if not name.startswith('cross_')]
+CROSS = [name for name in model.VARIANTS if name.startswith('cross_')]
+OWN = [name for name in model.VARIANTS if name not in CROSS]
 LENGTHS = {'inputs': 9, 'targets': 6}
 TINY = (
   *decoding_test.TINY,
@@ -44,7 +39,7 @@ def _layers(*variants):
 
 
 def test_variants_of_the_two_kinds_compose_in_either_order():
-  plain = {name: _layers(name) for name in VARIANTS}
+  plain = {name: _layers(name) for name in model.VARIANTS}
   place = 'decoder/block_000/layer_001'
   for own, cross in (
     *((own, 'cross_factorized_random_vanilla') for own in OWN),

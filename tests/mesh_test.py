@@ -4,8 +4,8 @@ import mesh_tensorflow as mtf
 import numpy as np
 import pytest
 
-from tests import checks, decoding_test, family, harness
-from tests.decoding_test import FLOAT32, ids
+from tests import checks, decoding_test, family, harness, model
+from tests.decoding_test import ids
 from tests.harness import DECODER, ENCODER, Mesh
 
 LAYOUT = 'ensemble:ensemble,batch:batch,d_ff:model,heads:model,vocab:model'
@@ -15,7 +15,8 @@ MESHES = {
 }
 # Four rows, which any mesh here divides.
 IDS = family.PADDED.ids
-PACKED = np.concatenate([family.PACKED.ids[:2], family.PACKED.ids[1::-1]])
+PACKED_IDS = np.concatenate([family.PACKED.ids[:2], family.PACKED.ids[1::-1]])
+PADDED, PACKED = family.Rows(IDS, IDS), family.Rows(PACKED_IDS, PACKED_IDS)
 
 FAST = ('random_dense_vanilla', 'conv_relu_conv')
 
@@ -34,15 +35,9 @@ every_mesh = pytest.mark.parametrize('mesh', MESHES)
 )
 def test_a_member(name, mesh, packed):
   """Half of them on each mesh, half of those with packed rows."""
-  ids, stack = (PACKED, DECODER) if packed else (IDS, ENCODER)
-  member = family.ALL[name].but(
-    num_heads=4, packed=packed, relative_attention_type='bias'
-  )
-  one, many = (
-    harness.parallel(member, family.tokens(ids), ids, stack, mesh=m)
-    for m in (harness.ONE_DEVICE, MESHES[mesh])
-  )
-  checks.same(many, one)
+  rows, stack = (PACKED, DECODER) if packed else (PADDED, ENCODER)
+  member = family.ALL[name].but(num_heads=4, relative_attention_type='bias')
+  checks.on_a_mesh(member, rows, stack, MESHES[mesh])
 
 
 @pytest.mark.parametrize(
@@ -64,22 +59,12 @@ def test_a_member(name, mesh, packed):
 )
 def test_split_memory_length(name, size, factors):
   """Also where factors and tables do not have the length's number of parts."""
-  packed = size == 12
-  member = {**family.ALL, **family.CROSS}[name]
-  sizes = {'max_length': size, 'memory_max_length': size, 'factors': factors}
-  ids = (PACKED if packed else IDS)[:, :6]
-  one, many = (
-    harness.parallel(
-      member.of_size(**sizes).but(packed=packed),
-      family.tokens(ids),
-      ids,
-      DECODER,
-      mesh=mesh,
-      encoded=family.encoded(ids),
-    )
-    for mesh in (harness.ONE_DEVICE, Mesh('model:2', 'memory_length:model'))
+  member = {**family.ALL, **family.CROSS}[name].of_size(
+    max_length=size, memory_max_length=size, factors=factors
   )
-  checks.same(many, one)
+  ids = (PACKED_IDS if size == 12 else IDS)[:, :6]
+  mesh = Mesh('model:2', 'memory_length:model')
+  checks.on_a_mesh(member, family.Rows(ids, ids), DECODER, mesh)
 
 
 @pytest.mark.slow
@@ -119,20 +104,12 @@ def test_a_training_step_of_a_model():
 
 
 def _train(mesh):
-  def build(mesh_object, model):
+  def build(mesh_object, made):
     rng = np.random.RandomState(0)
     inputs, targets = (
       ids(mesh_object, rng.randint(2, 20, [4, n])) for n in (7, 5)
     )
-    _, loss = model.call_simple(
-      inputs,
-      targets,
-      compute_loss=True,
-      mode='train',
-      variable_dtype=FLOAT32,
-      encoder_sequence_id=mtf.ones_like(inputs),
-      decoder_sequence_id=mtf.ones_like(targets),
-    )
+    _, loss = model.call(made, inputs, targets)
     variables = mesh_object.graph.trainable_variables
     gradients = mtf.gradients([loss], [v.outputs[0] for v in variables])
     updated = {

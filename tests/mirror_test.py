@@ -48,17 +48,8 @@ def losses(
       )
       for name, length in model.LENGTHS.items()
     }
-    tokens = {
-      n: mtf.cast(mtf.not_equal(x, 0), tf.int32) for n, x in ids.items()
-    }
-    _, loss = host_model.make_transformer(model.VOCAB).call_simple(
-      **ids,
-      encoder_sequence_id=tokens['inputs'],
-      decoder_sequence_id=tokens['targets'],
-      compute_loss=True,
-      mode='train',
-      variable_dtype=mtf.VariableDType(dtype, dtype, dtype),
-    )
+    made = host_model.make_transformer(model.VOCAB)
+    _, loss = model.call(made, **ids, dtype=dtype)
     variables = graph.trainable_variables
     names = {v.name for v in variables}
     gradients = mtf.gradients([loss], [v.outputs[0] for v in variables])

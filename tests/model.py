@@ -1,6 +1,7 @@
 """Whole models from gin files, in a tiny size: their checkpoints and logits."""
 
 import os
+import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
@@ -12,6 +13,7 @@ from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.host import gin_files, model as host_model
+from synth_mtf.paths import gin_path
 from tests import harness
 
 VOCAB = 128
@@ -24,6 +26,7 @@ TINY = (
   'Unitransformer.max_length = 14',
 )
 LENGTHS = {'inputs': 13, 'targets': 9}
+VARIANTS = sorted(p.stem for p in pathlib.Path(gin_path()).glob('variants/*'))
 
 
 def files(variant: Optional[str] = None) -> list[str]:
@@ -58,6 +61,25 @@ def write(
     return tf.train.Saver(tf.global_variables()).save(
       session, os.path.join(str(folder), 'model.ckpt'), step
     )
+
+
+def call(
+  made: transformer.Bitransformer,
+  inputs: mtf.Tensor,
+  targets: mtf.Tensor,
+  mode: str = 'train',
+  dtype: tf.DType = tf.float32,
+) -> tuple[mtf.Tensor, mtf.Tensor]:
+  """The logits and the loss of rows of one sequence each; 0 is padding."""
+  return made.call_simple(
+    inputs,
+    targets,
+    compute_loss=True,
+    mode=mode,
+    variable_dtype=mtf.VariableDType(dtype, dtype, dtype),
+    encoder_sequence_id=mtf.cast(mtf.not_equal(inputs, 0), tf.int32),
+    decoder_sequence_id=mtf.cast(mtf.not_equal(targets, 0), tf.int32),
+  )
 
 
 def logits(

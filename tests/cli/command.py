@@ -2,9 +2,14 @@
 
 import contextlib
 import io
+import pathlib
+import sys
 from typing import Any
 
 from synth_mtf import cli
+
+# As installed, for a process of its own.
+PROGRAM = str(pathlib.Path(sys.executable).with_name('synth-mtf'))
 
 
 def run(*words: Any) -> tuple[int, str, str]:

@@ -1,10 +1,7 @@
 """`synth-mtf` itself: its version, its commands, what it says of mistakes."""
 
 import os
-import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -12,7 +9,8 @@ import synth_mtf
 from synth_mtf import cli
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.results.layouts import LAYOUTS
-from tests.cli.command import run
+from tests import checkout
+from tests.cli.command import PROGRAM, run
 
 
 def shown(capsys, *words) -> str:
@@ -47,17 +45,22 @@ def test_help_of_transformer_lists_the_flags_of_t5_and_ours():
 @pytest.mark.parametrize(
   ('words', 'message'),
   [
-    (['tabel', 'x'], "); did you mean 'table'?\n"),
-    (['cost', '--siz=tiny'], "arguments: --siz=tiny; did you mean '--size'?\n"),
-    (['demo', '--nothing'], 'unrecognized arguments: --nothing\n'),
-    (['table', '.', '--layout=glu'], "did you mean 'glue'?\n"),
-    (['plot', '.', '--text=a', '--task=b'], '--task: not allowed with'),
-    (['cost', '--model_parallelism=0'], "'0': expected a number, 1 or more"),
+    ('tabel x', "); did you mean 'table'?\n"),
+    ('cost --siz=tiny', "arguments: --siz=tiny; did you mean '--size'?\n"),
+    ('demo --nothing', 'unrecognized arguments: --nothing\n'),
+    ('table . --layout=glu', "did you mean 'glue'?\n"),
+    ('plot . --text=a --task=b', '--task: not allowed with'),
+    ('demo --steps 0', '1 or more'),
+    ('demo --eval_examples 0', '1 or more'),
+    ('demo --eval_examples some', '1 or more'),
+    ('demo --pretrain_steps -1', '1 or more'),
+    ('demo --seeds 0 -1', '0 or more'),
+    ('cost --model_parallelism=0', "'0': expected a number, 1 or more"),
   ],
 )
-def test_words_are_not_guessed(words, message, capsys):
+def test_words_are_not_guessed_and_numbers_are_in_range(words, message, capsys):
   with pytest.raises(SystemExit) as done:
-    cli.main(words)
+    cli.main(words.split())
   assert done.value.code == 2
   assert message in capsys.readouterr().err
 
@@ -70,17 +73,16 @@ def test_words_are_not_guessed(words, message, capsys):
     ('checkpoint inspect no.ckpt-7', 'no.ckpt-7 does not exist'),
     ('cost --size=tny', "did you mean 'sizes/tiny.gin'"),
     ('demo --variants vanila', "did you mean 'variants/vanilla.gin'"),
+    ('cluster --hosts=a:1,b:1 --task=2', '--task=2: expected 0 to 1'),
+    ('cluster --hosts=a --task=0', "'a' is not of the form host:port"),
+    ('cluster --hosts=a:1,2 --task=0', "'2' is not of the form host:port"),
   ],
 )
 def test_a_wrong_argument_needs_no_tensorflow(words, message, tmp_path):
   (tmp_path / 'rv_mix').mkdir()
-  program = pathlib.Path(sys.executable).parent / 'synth-mtf'
-  found = subprocess.run(
-    [program, *words.format(runs=tmp_path).split()],
-    capture_output=True,
-    text=True,
-    env={**os.environ, 'PYTHONPROFILEIMPORTTIME': '1'},
-  )
+  environment = {**os.environ, 'PYTHONPROFILEIMPORTTIME': '1'}
+  words = words.format(runs=tmp_path).split()
+  found = checkout.run(PROGRAM, *words, env=environment, check=False)
   assert found.returncode == 2
   lines = found.stderr.splitlines()
   imports = [line for line in lines if line.startswith('import time:')]
@@ -92,16 +94,14 @@ def test_a_wrong_argument_needs_no_tensorflow(words, message, tmp_path):
 
 def test_the_shell_completes_commands_flags_and_choices(tmp_path):
   pytest.importorskip('argcomplete')
-  program = str(pathlib.Path(sys.executable).parent / 'synth-mtf')
   for line, expected in {
     'repo': ['report'],
     'table --lay': ['--layout'],
     'table --layout ': list(LAYOUTS),
   }.items():
-    whole = f'{program} {line}'
-    subprocess.run(
-      [program],
-      check=True,
+    whole = f'{PROGRAM} {line}'
+    checkout.run(
+      PROGRAM,
       env={
         **os.environ,
         '_ARGCOMPLETE': '1',

@@ -93,14 +93,9 @@ STAGES = ('common', 'evaluate', 'finetune', 'perplexity', 'pretrain')
 
 @pytest.fixture(scope='module')
 def folders(tmp_path_factory) -> pathlib.Path:
-  """Below it, a folder for each run, and `data` with a little of everything."""
+  """Has a folder for each run, and `data`: a few rows of all families."""
   root = tmp_path_factory.mktemp('recipes')
-  write_data(root / 'data')
-  return root
-
-
-def write_data(folder: pathlib.Path) -> None:
-  """Writes official files of every family and split, a few rows each."""
+  folder = root / 'data'
   official_files.write(folder)
   dialogues, wmt = '{}_self_original_no_cands.txt', 'wmt14_en_de_tok'
   for kind, made, missing in (
@@ -128,6 +123,7 @@ def write_data(folder: pathlib.Path) -> None:
     path = folder / 'lm1b' / f'{name}-monolingual.tokenized.shuffled'
     path.mkdir(parents=True)
     shutil.copy(news, path / f'news.en{ending}')
+  return root
 
 
 def command(run: str, folders: pathlib.Path) -> None:

@@ -6,7 +6,6 @@ import os
 import pathlib
 import shlex
 import subprocess
-import sys
 
 import pytest
 
@@ -15,7 +14,6 @@ from synth_mtf.results import records
 from synth_mtf.run import origin
 from tests.cli import command
 
-COMMAND = str(pathlib.Path(sys.executable).with_name('synth-mtf'))
 FILES = (
   'sizes/tiny',
   'variants/random_vanilla',
@@ -46,7 +44,7 @@ def transformer(folder, run, *params):
     'SYNTH_MTF_DATA_DIR': paths.samples_path(),
     'SYNTH_MTF_VOCABULARY': 'bytes',
   }
-  words = [COMMAND, 'transformer', '--model_dir', str(folder)]
+  words = [command.PROGRAM, 'transformer', '--model_dir', str(folder)]
   words += [f'--gin_file={name.format(run)}.gin' for name in FILES]
   words += [f'--gin_param={param}' for param in (*PARAMS, *params)]
   subprocess.run(words, env=environment, check=True)
@@ -73,7 +71,7 @@ def test_the_commands_make_the_run_again(trained, tmp_path):
   assert status == 0
   # Nothing differs: the only comment is the title.
   assert [line[:2] for line in script.splitlines()] == ['# ', 'cd', 'cd']
-  path = f'{pathlib.Path(COMMAND).parent}:{os.environ["PATH"]}'
+  path = f'{pathlib.Path(command.PROGRAM).parent}:{os.environ["PATH"]}'
   subprocess.run(
     ['sh', '-e'],
     input=script.replace(shlex.quote(str(trained)), str(again)),

@@ -92,8 +92,8 @@ COLUMNS = integers('batch memory_length', 5)
 TABLE = harness.draw('table', [HEADS, 3, 5])
 
 
-def put(memory_names, expand, here):
-  """A case of a token for each example, at its position."""
+def put(memory_names, expand, here, position=POSITION):
+  """A case of a token for each example, at its position or that of all."""
   return Case(
     lambda new, memory, position: kernels.put(
       new, memory, position, *dims('memory_length')
@@ -102,7 +102,7 @@ def put(memory_names, expand, here):
     {
       'new': ('batch heads d_kv', None),
       'memory': (memory_names, None),
-      'position': ('batch', POSITION),
+      'position': ('batch' * position.ndim, position),
     },
     memory_names,
     ('batch', 'memory_length', 'heads'),
@@ -117,15 +117,8 @@ CASES = {
     lambda new: new[:, :, None],
     HERE[:, None, :, None],
   ),
-  'put at a position of all': Case(
-    lambda new, memory: kernels.put(
-      new, memory, harness.constant(memory.mesh, 5, ''), *dims('memory_length')
-    ),
-    lambda new, memory: np.where(HERE[1, :, None, None], new[:, None], memory),
-    {'new': ('batch heads d_kv', None), 'memory': (VALUES, None)},
-    VALUES,
-    ('batch', 'memory_length', 'heads'),
-    trained=False,
+  'put at a position of all': put(
+    VALUES, lambda new: new[:, None], HERE[1, :, None, None], POSITION[1]
   ),
   'gather': Case(
     lambda table, i: kernels.gather(table, i, 'length'),

@@ -54,7 +54,6 @@ NONPAD[1, 2:] = 0
 SEGMENTS = np.array([[1, 1, 2, 2, 3, 0], [1, 2, 2, 2, 2, 2]])[:BATCH]
 SAME = (SEGMENTS[:, :, None] == SEGMENTS[:, None]).astype(int)
 MESHES = {
-  'one device': harness.ONE_DEVICE,
   'split batch': harness.Mesh('all:2', 'batch:all'),
   'split heads': harness.Mesh('all:2', 'heads:all'),
   'split both': harness.Mesh('a:2,b:2', 'batch:a;heads:b'),
@@ -212,7 +211,7 @@ def test_it_is_the_formula(monkeypatch, entries, way, names):
   'mesh',
   [
     pytest.param(mesh, marks=pytest.mark.slow if number else [])
-    for number, mesh in enumerate(list(MESHES)[1:])
+    for number, mesh in enumerate(MESHES)
   ],
 )
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow import placement_mesh_impl
 
 import synth_mtf
+from synth_mtf.core import dimensions
 from synth_mtf.cpu import tiles
 from synth_mtf.synthesizers.dot_product import DotProduct
 from synth_mtf.synthesizers.random import Random
@@ -50,3 +51,26 @@ def test_a_gpu_gets_single_steps(monkeypatch, function, packed):
   assert on_cpu['ScatterNd'] and on_cpu['Where']
   for kind in ('ScatterNd', 'Switch', 'Where'):
     assert kind not in on_gpu
+
+
+@pytest.mark.parametrize(
+  'names, has_gpu, expected',
+  [
+    (['cpu:0'], True, True),
+    (['cpu:0', 'cpu:1'], True, True),
+    (['/job:worker/task:0/device:CPU:0'], True, True),
+    ([''], False, True),
+    ([''], True, False),
+    (['/job:worker/task:1'], True, False),
+    (['gpu:0'], False, False),
+    (['cpu:0', 'gpu:0'], False, False),
+    (['/job:worker/task:0/device:GPU:1'], True, False),
+  ],
+)
+def test_a_mesh_of_cpus(monkeypatch, names, has_gpu, expected):
+  """Where the mesh leaves devices to TensorFlow, the machine decides."""
+  found = ['/GPU:0'] if has_gpu else []
+  monkeypatch.setattr(tf.config, 'list_physical_devices', lambda kind: found)
+  shape = f'all:{len(names)}'
+  mesh = placement_mesh_impl.PlacementMeshImpl(shape, 'batch:all', names)
+  assert dimensions.on_cpu(mesh) == expected

@@ -50,15 +50,7 @@ def computed(variant, more, outputs, examples=2):
 
 def gradients(transformer, inputs, targets):
   """Logits, loss, and the gradient of each variable."""
-  logits, loss = transformer.call_simple(
-    inputs=inputs,
-    targets=targets,
-    compute_loss=True,
-    mode=tf.estimator.ModeKeys.TRAIN,
-    variable_dtype=TYPES,
-    encoder_sequence_id=mtf.cast(mtf.not_equal(inputs, 0), tf.int32),
-    decoder_sequence_id=mtf.cast(mtf.not_equal(targets, 0), tf.int32),
-  )
+  logits, loss = model.call(transformer, inputs, targets)
   variables = logits.graph.trainable_variables
   found = mtf.gradients([loss], [v.outputs[0] for v in variables])
   return {

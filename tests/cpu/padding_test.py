@@ -11,9 +11,7 @@ from tests.core import cases
 from tests.core.cases import BATCH, LENGTH, SIZES, Case, dims, floats
 
 PADDED = np.array([[1, 1, 2, 0, 0, 0], [0, 1, 1, 1, 0, 3]])
-FULL = np.ones([BATCH, LENGTH], int)
 ONE_IS_EMPTY = np.array([[0] * LENGTH, [1] * LENGTH])
-EMPTY = np.zeros([BATCH, LENGTH], int)
 ROWS = 'batch length'
 
 
@@ -62,9 +60,11 @@ CASES = {
   'by transposed weights': product('heads d_kv', 'row heads d_kv', 'row'),
   'to a number': product('row', 'row', ''),
   'weights first': product('row', 'row heads', 'heads', weights_first=True),
-  'nothing but tokens': product('row', 'row heads', 'heads', FULL),
+  'nothing but tokens': product(
+    'row', 'row heads', 'heads', np.ones_like(PADDED)
+  ),
   'an example of padding': product('row', 'row heads', 'heads', ONE_IS_EMPTY),
-  'no token': product('row', 'row heads', 'heads', EMPTY),
+  'no token': product('row', 'row heads', 'heads', 0 * PADDED),
 }
 
 

@@ -14,14 +14,6 @@ from tests import checks, family, harness
 from tests.family import PACKED, PADDED, encoded
 from tests.harness import DECODER
 
-both_kinds_of_rows = pytest.mark.parametrize(
-  'rows',
-  [
-    pytest.param(PADDED, id='padded', marks=pytest.mark.slow),
-    pytest.param(PACKED, id='packed'),
-  ],
-)
-
 
 @family.some('cross_random', 'cross_random_vanilla')
 @pytest.mark.parametrize('packed', [False, True], ids=['padded', 'packed'])
@@ -37,7 +29,11 @@ def test_targets_without_inputs_are_zero(member, packed):
     assert np.isfinite(gradient).all()
 
 
-@both_kinds_of_rows
+@pytest.mark.parametrize(
+  'rows',
+  [pytest.param(PADDED, marks=pytest.mark.slow), PACKED],
+  ids=['padded', 'packed'],
+)
 @pytest.mark.parametrize(
   'layer, settings',
   family.one_in(
@@ -89,18 +85,9 @@ def test_meshes(member, mesh):
   )
   if 'memory_length' in MESHES[mesh]:  # tables are split too
     member = member.of_size(memory_max_length=8)
-  one, many = (
-    harness.parallel(
-      member.but(num_heads=4, packed=True),
-      family.tokens(ids),
-      ids,
-      DECODER,
-      mesh=m,
-      encoded=encoded(inputs[:, :-1]),
-    )
-    for m in (harness.ONE_DEVICE, harness.Mesh(mesh, MESHES[mesh]))
-  )
-  checks.same(many, one)
+  rows = family.Rows(ids, inputs[:, :-1])
+  mesh = harness.Mesh(mesh, MESHES[mesh])
+  checks.on_a_mesh(member.but(num_heads=4), rows, DECODER, mesh)
 
 
 def test_a_local_function_needs_no_rows():

@@ -5,7 +5,6 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from synth_mtf.attention.file import SIDES
 from synth_mtf.report import weights
 from tests.attention.made import random_attention
-from tests.checkout import CHECKOUT
+from tests.checkout import CHECKOUT, run
 from tests.report.pages import render
 
 pytest.importorskip('selenium')
@@ -114,13 +113,7 @@ class Browser(webdriver.Chrome):
 def browser(tmp_path_factory):
   """Chromium; skips the tests where it cannot be installed."""
   folder = tmp_path_factory.mktemp('browser')
-  done = subprocess.run(
-    [CHECKOUT / '.ci' / 'install_browser'],
-    capture_output=True,
-    text=True,
-    timeout=300,
-    check=False,
-  )
+  done = run(CHECKOUT / '.ci' / 'install_browser', timeout=300, check=False)
   if done.returncode:
     pytest.skip(f'no browser: {done.stderr.strip()}')
   options = webdriver.ChromeOptions()

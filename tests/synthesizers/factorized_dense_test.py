@@ -9,10 +9,6 @@ from tests.family import PACKED, PADDED
 from tests.harness import ENCODER
 
 
-def with_factors(*factors):
-  return family.FD.of_size(max_length=factors[0] * factors[1], factors=factors)
-
-
 @pytest.mark.parametrize(
   'size, factors',
   [
@@ -32,7 +28,10 @@ def test_the_default_is_the_most_square_pair(size, factors):
   [((2, 7), PACKED), ((7, 2), PADDED), ((1, 14), PADDED), ((14, 1), PACKED)],
 )
 def test_factors(factors, rows):
-  checks.parallel(with_factors(*factors), rows, ENCODER)
+  member = family.FD.of_size(
+    max_length=factors[0] * factors[1], factors=factors
+  )
+  checks.parallel(member, rows, ENCODER)
 
 
 @pytest.mark.parametrize(

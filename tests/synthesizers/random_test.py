@@ -8,7 +8,6 @@ from tests import checks, family, harness
 from tests.family import PACKED
 
 X = family.tokens(np.ones([2, 7]))
-SIZE = 7
 
 
 @pytest.mark.parametrize('packed', [False, True], ids=['shared', 'general'])

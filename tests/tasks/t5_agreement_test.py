@@ -24,17 +24,18 @@ SPLITS = {
   'squad_v010_allanswers': _BOTH,
 }
 DPR = 'dpr_v001_simple'
-_FAST = ('glue_stsb_v002', 'super_glue_record_v102')
-
-
-def _case(name, split):
-  fast = name in _FAST and split == 'train'
-  return pytest.param(name, split, marks=[] if fast else pytest.mark.slow)
+FAST = [('glue_stsb_v002', 'train'), ('super_glue_record_v102', 'train')]
 
 
 @pytest.mark.parametrize(
   'name, split',
-  [_case(name, split) for name, splits in SPLITS.items() for split in splits],
+  [
+    pytest.param(
+      *(name, split), marks=[] if (name, split) in FAST else pytest.mark.slow
+    )
+    for name, splits in SPLITS.items()
+    for split in splits
+  ],
 )
 def test_examples_are_those_of_t5(name, split, use_tfds, sample_data):
   comparison.three_ways(f'synth_{name}', split, sample_data, name)

@@ -1,26 +1,19 @@
 """The programs of every variant meet the requirements of a TPU."""
 
-import pathlib
-
 import pytest
 import tensorflow.compat.v1 as tf
 from absl.testing import flagsaver
 
-from synth_mtf.paths import gin_path
+from tests import model
 from tests.tpu import program
 from tests.tpu.program import Setting
 
 pytestmark = pytest.mark.slow  # compiles or runs TPU programs
 
-VARIANTS = sorted(
-  path.stem for path in pathlib.Path(gin_path(), 'variants').glob('*.gin')
-)
-OURS = [v for v in VARIANTS if not v.startswith('original_')]
+OURS = [v for v in model.VARIANTS if not v.startswith('original_')]
 # Batch-shared; local and pairwise; with neighbours.
 DEFAULT = ['random', 'random_dense_vanilla', 'convolution']
 
-# It mixes all positions of a row and refuses packed rows.
-NEVER_PACKED = ['linformer']
 PROGRAMS = [
   pytest.param(
     v, mode, packed, marks=[] if v in DEFAULT else pytest.mark.tpu_proof
@@ -28,7 +21,8 @@ PROGRAMS = [
   for mode in ('train', 'eval', 'infer')
   for packed in (False, True)
   for v in OURS
-  if not packed or (mode == 'train' and v not in NEVER_PACKED)
+  # Linformer mixes all positions of a row and refuses packed rows.
+  if not packed or (mode == 'train' and v != 'linformer')
 ]
 
 
