@@ -56,19 +56,6 @@ def killed(tmp_path_factory):
   return folder, done, before
 
 
-@pytest.fixture(scope='module')
-def ready(killed):
-  """Flags of a short run on one task, with existing data."""
-  folder, *_ = killed
-  return (
-    '--data_dir', str(folder / 'data'),
-    '--vocabulary', str(folder / 'vocabulary.model'),
-    '--mixture', TASK,
-    '--variants', 'random',
-    *QUICK,
-  )  # fmt: skip
-
-
 def test_it_prints_the_table_and_where_everything_is(killed):
   folder, done, _ = killed
   (header, rule, row, examples) = [
@@ -231,9 +218,11 @@ def terminated(words, condition, seconds=0):
   return said
 
 
-def test_sigterm_saves_and_the_same_command_goes_on(ready, tmp_path):
-  out = tmp_path / 'run'
-  words = [PROGRAM, 'demo', *ready, '--out', str(out), '--steps', '100000']
+def test_sigterm_saves_and_the_same_command_goes_on(killed, tmp_path):
+  folder, out = killed[0], tmp_path / 'run'
+  words = [PROGRAM, 'demo', '--data_dir', folder / 'data', '--mixture', TASK]
+  words += ['--vocabulary', folder / 'vocabulary.model', '--out', out, *QUICK]
+  words += ['--variants', 'random', '--steps', '100000']
   pretrained = out / 'random' / 'pretrain'
   terminated(words, lambda: [*pretrained.glob('model.ckpt-0.index')], 5)
   saved = [path.stem for path in pretrained.glob('model.ckpt-*.index')]

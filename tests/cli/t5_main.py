@@ -27,8 +27,6 @@ REPEATABLE = (
   '--gin_param=num_layers = 1',
   "--gin_param=utils.run.sequence_length = {'inputs': 32, 'targets': 32}",
 )
-
-
 IMPORTS = ('--module_import=synth_mtf', '--module_import=synth_mtf.tasks')
 # What runs the stock command.
 HAS_STOCK = bool(

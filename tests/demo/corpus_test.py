@@ -1,10 +1,12 @@
-"""The documentation text that stands in for a pretraining corpus."""
+"""What stands in for real data: text of documentation, and samples."""
 
 import sys
 
 import pytest
 
+from synth_mtf import paths, tasks
 from synth_mtf.demo import corpus
+from tests.official_files import VALIDATION_ROWS
 
 DOCSTRING = """Returns the mean of the values along an axis.
 
@@ -42,3 +44,12 @@ def test_gathering_imports_nothing_and_repeats(tmp_path, monkeypatch):
   assert first.read_bytes() == second.read_bytes()
   paragraphs = first.read_text().split('\n\n')
   assert len(set(paragraphs)) == len(paragraphs) > 100
+
+
+def test_every_task_accepts_the_shipped_samples(tmp_path, monkeypatch):
+  monkeypatch.setenv('SYNTH_MTF_DATA_DIR', paths.samples_path())
+  monkeypatch.setenv('SYNTH_MTF_INDEX_DIR', str(tmp_path))
+  names = ['synth_en_mix', 'synth_glue_wnli_v002']
+  tasks.check(names, ['train', 'validation'])
+  task = tasks.get('synth_glue_wnli_v002')
+  assert task.source.num_input_examples('validation') == VALIDATION_ROWS

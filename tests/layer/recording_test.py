@@ -1,4 +1,4 @@
-"""Recorded logits, weights and alphas are those of the reference."""
+"""Recorded logits, weights and alphas are the reference's; alpha's variable."""
 
 import contextlib
 import dataclasses
@@ -11,7 +11,7 @@ from mesh_tensorflow.transformer import transformer_layers
 
 from synth_mtf.layer.recording import Alignment, recorded_by
 from tests import checks, family, harness
-from tests.family import D_KV, HEADS, PACKED, PADDED
+from tests.family import D_KV, HEADS, PACKED, PADDED, D, R, V
 from tests.harness import DECODER, ENCODER
 
 BIAS = {'relative_attention_type': 'bias'}
@@ -86,6 +86,28 @@ def test_alpha(member, mixing, shape):
   e = np.append(e, np.ones_like(e[: 3 - len(e)]), axis=0)
   expected = e / e.sum(0)
   harness.assert_close(np.stack(found['alphas']), expected, 'alpha')
+
+
+@pytest.mark.parametrize(
+  'member, mixing, shape',
+  [
+    (R + D + V, 'softmax', (3, 3)),
+    (R + D + V, 'layer_softmax', (3,)),
+    (R + D + V, 'layer_sigmoid', (2,)),
+    (R + D + V, 'sum', None),
+    ((R + V).but(num_heads=1), 'softmax', (2,)),
+    *((R, mixing, None) for mixing in ('softmax', 'layer_softmax', 'sum')),
+  ],
+)
+def test_variable_of_alpha(member, mixing, shape):
+  """[synthesizers, heads], before its softmax; all start with equal weights."""
+  member = member.but(mixing=mixing)
+  x = family.tokens(np.ones([2, 7]))
+  drawn = harness.parallel(member, x, mode='eval', weights=None).weights
+  if shape is None:
+    assert 'alpha' not in drawn
+  else:
+    np.testing.assert_array_equal(drawn['alpha'], np.zeros(shape))
 
 
 @family.some('random_vanilla')

@@ -28,36 +28,32 @@ DEFAULT = [
 ]
 
 
-def proofs(settings):
-  """Runs settings in one process of their own, whose CPU has 8 devices."""
+@pytest.mark.parametrize(
+  'settings',
+  [
+    DEFAULT,
+    pytest.param(
+      [(v, m) for v in OURS for m in MESHES], marks=pytest.mark.tpu_proof
+    ),
+  ],
+  ids=['some', 'every variant'],
+)
+def test_cores_agree_with_one_device(settings):
+  """In a process of its own, whose CPU has 8 devices."""
   words = [word for setting in settings for word in setting]
   command = sys.executable, '-m', 'tests.tpu.replicas', *words
   environment = {**os.environ, 'CUDA_VISIBLE_DEVICES': ''}
   printed = run(*command, env=environment, timeout=None).stdout
   lines = [x for x in printed.splitlines() if x.startswith('{')]
   assert len(lines) == len(settings)
-  return [json.loads(line) for line in lines]
-
-
-def check(proof):
-  losses = np.array(proof['replicas'])
-  where = f'{proof["variant"]} on {proof["mesh"]}'
-  assert losses.shape == (3, 8)
-  assert_close(losses, np.repeat(losses[:, :1], 8, 1), f'cores of {where}')
-  assert_close(losses[:, 0], np.array(proof['one device']), where)
-  # Training has changed something, so that later losses prove the updates.
-  assert (np.abs(np.diff(losses[:, 0])) > 1e-3).all()
-
-
-def test_cores_agree_with_one_device():
-  for proof in proofs(DEFAULT):
-    check(proof)
-
-
-@pytest.mark.tpu_proof
-def test_cores_agree_with_one_device_for_every_variant():
-  for proof in proofs([(v, m) for v in OURS for m in MESHES]):
-    check(proof)
+  for proof in map(json.loads, lines):
+    losses = np.array(proof['replicas'])
+    where = f'{proof["variant"]} on {proof["mesh"]}'
+    assert losses.shape == (3, 8)
+    assert_close(losses, np.repeat(losses[:, :1], 8, 1), f'cores of {where}')
+    assert_close(losses[:, 0], np.array(proof['one device']), where)
+    # Training has changed something, so that later losses prove the updates.
+    assert (np.abs(np.diff(losses[:, 0])) > 1e-3).all()
 
 
 def test_a_layer_of_make_tpu_compile_is_lowered(tmp_path):
