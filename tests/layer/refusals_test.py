@@ -12,7 +12,7 @@ from synth_mtf.errors import ConfigurationError
 REFUSED = [
   (
     {'num_heads': 6, 'num_memory_heads': 4},
-    r'num_heads = 6, SelfAttention\.num_memory_heads = 4: .*divisors',
+    r'num_heads = 6, SelfAttention\.num_memory_heads = 4: .*divisor',
   ),
   ({'num_heads': 0}, r'SelfAttention\.num_heads = 0'),
   ({'num_memory_heads': -1}, r'num_memory_heads = -1'),

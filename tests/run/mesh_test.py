@@ -33,10 +33,10 @@ def check(tiny, shape, batch):
 @pytest.mark.parametrize(
   'shape, batch, message',
   [
-    ('model:2', 8, r'heads = 3 is split in 2 \(it can be split in 1, 3\)'),
-    ('batch:3', 8, r'batch = 8 is split in 3 \(.* in 1, 2, 4, 8\)'),
-    ('model:8', 8, 'd_ff = 20 .* in 1, 2, 4, 5, 10, 20.*heads = 3'),
-    ('model:3', 8, 'vocab = 128 is split in 3'),
+    ('model:2', 8, r'heads = 3 is split into 2 parts \(possible: 1, 3\)'),
+    ('batch:3', 8, r'batch = 8 is split into 3 parts \(possible: 1, 2, 4, 8\)'),
+    ('model:8', 8, 'd_ff = 20 .*: 1, 2, 4, 5, 10, 20.*heads = 3'),
+    ('model:3', 8, 'vocab = 128 is split into 3'),
     ('batch:2', ('tokens_per_batch', 100), '100 is not divisible by 16'),
   ],
 )
