@@ -106,7 +106,9 @@ def run(case, mesh=harness.ONE_DEVICE):
       name: harness.constant(mesh_object, arrays[name], names)
       for name, (names, _) in case.inputs.items()
     }
-    y = mtf.transpose(case.kernel(**tensors), mtf.Shape(dims(case.output)))
+    y = case.kernel(**tensors)
+    order = [y.shape.get_dim_by_name(n) for n in case.output.split()]
+    y = mtf.transpose(y, mtf.Shape(order))
     cotangent = harness.draw('cotangent', y.shape.to_integer_list)
     loss = mtf.reduce_sum(
       y * harness.constant(mesh_object, cotangent, y.shape.dims)
