@@ -82,8 +82,13 @@ def check_replaceable(path: str, mark: str) -> None:
   import tensorflow as tf
 
   folder = os.path.dirname(path) or '.'
-  if tf.io.gfile.isdir(path) or not tf.io.gfile.isdir(folder):
-    raise UserError(f'--out {path}: expected a file, in a folder that exists')
+  is_readable = not os.path.exists(path) or os.access(path, os.R_OK)
+  if (
+    tf.io.gfile.isdir(path) or not tf.io.gfile.isdir(folder) or not is_readable
+  ):
+    raise UserError(
+      f'--out {path}: expected a readable file, in a folder that exists'
+    )
   check_writable(folder, '--out')
   if tf.io.gfile.exists(path):
     with tf.io.gfile.GFile(path, 'rb') as stream:

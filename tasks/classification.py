@@ -83,7 +83,7 @@ class ImdbReader(formats.FolderReader):
         f'{path} has reviews of one class only ({classes.pop()}); expected '
         'neg/*.txt and pos/*.txt. Copy the whole folder.'
       )
-    return files
+    return sorted(files, key=os.path.basename)  # else all neg come first
 
   def parse(self, record: formats.Record) -> formats.Items:
     # Like TFDS, strip ASCII whitespace only and change nothing else.

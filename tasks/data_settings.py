@@ -83,7 +83,7 @@ def settings(
     task_data_dirs=_task_folders(_resolve('task_data_dirs', task_data_dirs)),
     vocabulary=_resolve('vocabulary', vocabulary),
     skip_bad_rows=_truth(_resolve('skip_bad_rows', skip_bad_rows)),
-    index_dir=_resolve('index_dir', index_dir),
+    index_dir=_folder(_resolve('index_dir', index_dir)),
     word_vectors=_resolve('word_vectors', word_vectors),
     task_file=_resolve('task_file', task_file),
   )

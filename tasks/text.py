@@ -66,7 +66,8 @@ class SentenceReader(formats.Reader):
 class PassageReader(SentenceReader):
   """Reads plain text in passages, up to an empty line or about 4 kB long.
 
-  A passage also ends after each megabyte, since such parts are read separately.
+  A passage also ends after each megabyte, since such parts are read separately,
+  but not in `.gz`.
   """
 
   def split(self, stream: Any, start: int) -> Iterator[formats.Record]:
@@ -85,9 +86,12 @@ class TextJsonReader(SentenceReader):
     return [formats.json_row(record, {'text': str})['text']]
 
 
-def _plain_or_gzip(readers: Mapping[str, formats.Reader]) -> Split:
+def _plain_or_gzip(*alternatives: Mapping[str, formats.Reader]) -> Split:
   return Split(
-    [{**readers, **{f'{path}.gz': reader for path, reader in readers.items()}}]
+    [
+      {**one, **{f'{path}.gz': reader for path, reader in one.items()}}
+      for one in alternatives
+    ]
   )
 
 
@@ -116,7 +120,10 @@ def _lm1b_split(official: str, validation: bool) -> Split:
 _SPAN_CORRUPTION = 'c4_v220_span_corruption'
 _C4_SPLITS = {
   split: _plain_or_gzip(
-    {f'{root}c4-{split}.*.json': TextJsonReader() for root in ('c4/**/', 'en/')}
+    *(
+      {f'{root}c4-{split}.*.json': TextJsonReader() for root in roots}
+      for roots in (('c4/**/en/', 'en/'), ('c4/**/',))  # beside en.noclean
+    )
   )
   for split in ('train', 'validation')
 }

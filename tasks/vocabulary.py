@@ -121,12 +121,14 @@ def train(
       input=''.join(lines),
       text=True,
       encoding='utf-8',
+      capture_output=True,
     )
     if trainer.returncode:
       raise UserError(
-        f'no vocabulary of {pieces:,} pieces can be trained on this text; the '
-        'log says why. More text in corpus/ helps, and so does an existing '
-        'vocabulary: --vocabulary <file>.model, or --vocabulary bytes.'
+        f'no vocabulary of {pieces:,} pieces can be trained on this text: '
+        f'{trainer.stderr.strip().rpartition(chr(10))[2]}. Choose another size '
+        '(synth-mtf vocabulary --size), or give an existing vocabulary: '
+        '--vocabulary <file>.model, or --vocabulary bytes.'
       )
 
 

@@ -255,7 +255,7 @@ class Conversion:
 
 def _unshaped(model: ConfiguredModel) -> dict[str, dict[str, Any]]:
   """Returns the settings of T5's layers that no shape shows, by place."""
-  settings = ('activation', 'fold_scaling_into_initializer')
+  settings = ('num_heads', 'activation', 'fold_scaling_into_initializer')
   return {
     names.scope(scope): {name: found.get(name) for name in settings}
     for scope, found in records.describe(model.transformer).items()
@@ -305,8 +305,7 @@ def _settings(scope: str, layer: transformer_layers.SelfAttention) -> Layer:
   """Returns the settings of a model's layer, without its weights."""
   if isinstance(layer, SyntheticLayer):
     settings = {
-      # Fixed patterns have no table, but depend on max_length.
-      f: (described(x), x.last_factors or getattr(x, 'max_length', None))
+      f: (described(x), x.last_factors)
       for f, x in zip(scopes(layer.synthesizers), layer.synthesizers)
     }
     return Layer(settings, layer.normalize, layer.index_by)

@@ -81,7 +81,7 @@ class Checkpoint:
   def step(self) -> int:
     if 'global_step' in self:
       return int(self['global_step'])
-    return folders.step_of(self.path)
+    return folders.step_of(self.path) if 'model.ckpt-' in self.path else 0
 
   @property
   def embeddings(self) -> dict[str, int]:

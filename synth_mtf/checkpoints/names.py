@@ -41,7 +41,7 @@ def is_weight(name: str) -> bool:
 
 def slot_owner(slot: str) -> str:
   """Returns the weight of an optimizer slot, or '' for any other variable."""
-  return slot.rpartition('_slot_')[0]
+  return (re.split('_slot_|/adam_|_momentum_', slot)[:-1] or [''])[0]
 
 
 def scope(name: str) -> str:

@@ -13,9 +13,10 @@ import json
 import os
 from typing import Any, Optional
 
+import gin
 import seqio
 import tensorflow.compat.v1 as tf
-from mesh_tensorflow.transformer import transformer_layers, utils
+from mesh_tensorflow.transformer import transformer, transformer_layers, utils
 from sentencepiece import sentencepiece_model_pb2
 
 from synth_mtf import atomic
@@ -26,8 +27,6 @@ from synth_mtf.layer.synthetic import SyntheticLayer
 from synth_mtf.synthesizers.base import described
 
 VOCABULARY, MODEL = 'vocabulary.json', 'model.json'
-# Mesh-TensorFlow's Unitransformer rounds its vocabulary up to a multiple of it.
-_DIVISOR = 128
 _ADVICE = (
   'Set --vocabulary (SYNTH_MTF_VOCABULARY, '
   'synth_mtf.tasks.settings.vocabulary) to the one that the checkpoint was '
@@ -38,7 +37,7 @@ _SETTINGS: tuple[tuple[type, tuple[str, ...]], ...] = (
   (SyntheticLayer, ('mixing', 'normalize', 'index_by')),
   (
     transformer_layers.SelfAttention,
-    ('relative_attention_type', 'fold_scaling_into_initializer'),
+    ('num_heads', 'relative_attention_type', 'fold_scaling_into_initializer'),
   ),
   (transformer_layers.Synthesizer, ('synthesize_mode',)),
   (transformer_layers.DenseReluDense, ('activation',)),
@@ -68,14 +67,18 @@ def check_vocabulary(vocabulary: Any, checkpoint: str) -> None:
   `vocabulary` is a seqio vocabulary, or a pair of them for inputs and targets.
   """
   found = describe_vocabulary(vocabulary)
-  expected = [-(-v['size'] // _DIVISOR) * _DIVISOR for v in found.values()]
+  # The host rounds the size up.
+  divisor = gin.get_bindings(transformer.Unitransformer).get(
+    'vocab_divisor', 128
+  )
+  expected = [-(-v['size'] // divisor) * divisor for v in found.values()]
   shown = '{name!r} of {size} pieces'.format_map
   for name, rows in files.Checkpoint(checkpoint).embeddings.items():
     if rows not in expected:
       raise UserError(
         f'{name} of {checkpoint} has {rows} rows; the vocabulary '
         f'{shown(found["inputs"])} needs {expected[0]}, the next multiple of '
-        f'{_DIVISOR}. {_ADVICE}'
+        f'{divisor}. {_ADVICE}'
       )
   folder = os.path.dirname(checkpoint)
   for side, known in (_read_vocabularies(folder) or {}).items():

@@ -27,6 +27,7 @@ def run(args: argparse.Namespace) -> None:
   for one in runs.read(*args.runs):
     _comment(f'{one.label}, {one.name}')
     differences: list[str] = []
+    os.environ[_DATA_DIR] = given or ''
     try:
       if not one.origins:
         _comment('made by an older version, whose commands are not recorded')
@@ -34,6 +35,9 @@ def run(args: argparse.Namespace) -> None:
         print(origin.command(made))
         differences += origin.differences(made)
         recorded = made['environment'].get(_DATA_DIR, '')
+        there = os.path.join(made['folder'], recorded)
+        if recorded and os.path.isdir(there):
+          recorded = there
         os.environ[_DATA_DIR] = given or recorded  # of the last, an evaluation
       differences += origin.data_differences(one)
     except (LookupError, TypeError, ValueError, AttributeError) as error:

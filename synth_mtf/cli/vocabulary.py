@@ -17,7 +17,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
   parser.add_argument(
     '--data_dir',
-    type=pathlib.Path,
     required=True,
     help='folder of official files: the text below corpus/, and the training '
     'rows of every task whose files are there',
@@ -39,8 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
   """Trains the vocabulary and reports its size."""
-  if args.out.suffix != '.model':
-    raise UserError(f'--out {args.out}; expected a name that ends in .model')
+  if args.out.suffix != '.model' or args.out.parts[0].endswith(':'):
+    raise UserError(
+      f'--out {args.out}; expected a local name, ending in .model'
+    )
   from synth_mtf.tasks import vocabulary
 
   sources = list(_sources())
@@ -65,8 +66,8 @@ def _sources() -> Iterator[Any]:
 
   seen: set[str] = set()
   for name in (_CORPUS_TASK, *inspection.names(seqio.TaskRegistry)):
-    source = seqio.TaskRegistry.get(name).source.chosen
-    files = source.found('train')
+    source = seqio.TaskRegistry.get(name).source.official
+    files = source.found('train') if source else ()
     if not seen.issuperset(files):
       seen.update(files)
       yield source
@@ -83,7 +84,9 @@ def texts(sources: Iterable[Any]) -> Iterator[str]:
   seen = set()
   rows = (source.examples('train') for source in sources)
   for row_of_each in itertools.zip_longest(*rows):
-    for text in tf.nest.flatten(row_of_each):
+    # Models see no ids and addresses.
+    parts = [{**(row or {}), 'id': 0, 'url': 0} for row in row_of_each]
+    for text in tf.nest.flatten(parts):
       if isinstance(text, str) and text not in seen:
         seen.add(text)
         yield text

@@ -67,8 +67,8 @@ class TableIndex:
   def rows(self, table: mtf.Tensor) -> mtf.Tensor:
     """Replaces the table's `length` axis by the query positions.
 
-    The host decodes until all sequences are finished. Sequences that already
-    are read the last row.
+    The host decodes until all sequences are finished. Those that finish
+    earlier read the last row.
     """
     dims = self.queries.shape.dims
     if dims == [self.length_dim]:

@@ -27,9 +27,9 @@ def of_examples(folder: pathlib.Path) -> pd.DataFrame:
   Predictions are those of the checkpoint evaluated last, if there are any.
   """
   path, found = folder / records.PREDICTIONS, {}
-  lines = path.read_text('utf-8').split('\n') if path.exists() else []
+  text = path.read_text('utf-8', 'replace') if path.exists() else ''
   try:
-    for line in map(json.loads, filter(None, lines)):
+    for line in map(json.loads, filter(None, text.split('\n'))):
       target, place = line['target_read_as'], (line['task'], line['example'])
       if isinstance(target, int):
         found[place] = float(line['read_as'] == target)

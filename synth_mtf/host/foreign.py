@@ -70,7 +70,8 @@ def parse(text: str, file: str) -> list[str]:
       skipped.append(f'include {one.filename!r}')
     elif isinstance(one, config_parser.ImportStatement):
       if _MODULES.fullmatch(one.module):
-        with gin.unlock_config():  # its classes register themselves
+        # Its classes register themselves.
+        with models.explained(), gin.unlock_config():
           importlib.import_module(one.module)
       elif one.module.split('.')[0] not in _OURS_AND_THE_HOSTS:
         skipped.append(one.format())

@@ -1,4 +1,4 @@
-"""What a model is called in Hugging Face's T5: its settings and its weights."""
+"""How Hugging Face's T5 names a model's settings and weights."""
 
 import json
 import re
@@ -73,14 +73,14 @@ _RENAMES = (
   # Bottleneck Dense and the function inside it are one there.
   (r'(/bottleneck_dense\w*)/\w+/', r'\1/'),
 )
-# These are transposed there.
+# transformers has these transposed.
 _PROJECTION = re.compile(r'/(q|k|v|kv|o|kernel|relative_attention_bias)$')
 
 Array = npt.NDArray[Any]
 
 
 def name_of(variable: str) -> str:
-  """Returns the name of a variable there, or '' if it has no counterpart."""
+  """Returns a variable's name in transformers, or ''."""
   if not _KNOWN.fullmatch(variable):
     return ''
   for pattern, there in _RENAMES:
@@ -96,7 +96,7 @@ def weight_of(variable: str, value: Array) -> Array:
 
 
 def config(model: models.ConfiguredModel) -> dict[str, Any]:
-  """Returns the model's settings there.
+  """Returns the model's settings for transformers.
 
   `attention` has those of each kind that is not T5's own.
 
@@ -165,7 +165,7 @@ def _settings(
 def _stack(stack: transformer.Unitransformer) -> dict[str, Any]:
   own, block = stack.layer_stack, _BLOCKS[stack.name]
   count = len(own.layers) // len(block)
-  sublayers = models.sublayers(stack)
+  sublayers = models.sublayers(stack) if type(own).__name__ in _STACKS else ''
   scaled = 'scale_variable_like_classifier_weights'
   _refuse(
     stack.name,
@@ -199,7 +199,7 @@ def _stack(stack: transformer.Unitransformer) -> dict[str, Any]:
 
 def _feed_forward(scope: str, layer: Any) -> dict[str, Any]:
   activation = layer.activation
-  words = [activation] if isinstance(activation, str) else activation
+  words = activation if isinstance(activation, list) else [activation]
   name = _FEED_FORWARD.get(' '.join(map(str, words)))
   _refuse(scope, {f'activation = {activation!r}': not name})
   return {

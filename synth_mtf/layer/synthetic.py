@@ -61,7 +61,8 @@ class SyntheticLayer(AttentionLayer):
       index_by: which row and column of a table a token reads. 'position': its
         position in its own sequence; 'row': its index in a packed row, as in
         the original code.
-      normalize: 'softmax', or None for B G(X), the MLP-Mixer form.
+      normalize: 'softmax', or None for B G(X), the MLP-Mixer form, which has no
+        log Z and no loss on it.
       **kwargs: arguments of `AttentionLayer` and of
         `transformer_layers.SelfAttention`, bound in gin as `SelfAttention.*`.
 

@@ -118,15 +118,16 @@ def add_predictions(
   path = os.path.join(folder, PREDICTIONS)
   with atomic.writing(path) as stream:
     if tf.io.gfile.exists(path):
-      with tf.io.gfile.GFile(path) as before:
-        for number, line in enumerate(before, 1):
+      with tf.io.gfile.GFile(path, 'rb') as before:
+        for number, data in enumerate(before, 1):
           try:
+            line = data.decode().rstrip('\n')
             is_replaced = name.items() <= json.loads(line).items()
           except (ValueError, AttributeError, RecursionError):
             logging.warning('%s:%d: cut or altered; left out', path, number)
             continue
           if not is_replaced:
-            stream.write(line)
+            stream.write(line + '\n')
     for number, example in enumerate(examples):
       entry = _plain({**name, 'example': number, **example})
       stream.write(json.dumps(entry, ensure_ascii=False) + '\n')

@@ -1,7 +1,7 @@
 """Bottleneck Dense: a local function of a low-rank projection of the token."""
 
 import dataclasses
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 import gin
 import mesh_tensorflow as mtf
@@ -42,10 +42,11 @@ class BottleneckDense(SynthesizingFunction):
     self.bottleneck_size = bottleneck_size
     check_sizes(self, bottleneck_size=bottleneck_size)
     self.inner = inner()
-    if not isinstance(self.inner, Local):
+    made: Any = self.inner
+    if not isinstance(made, Local) or getattr(made, 'shared_query', False):
       raise ConfigurationError(
         f'BottleneckDense.inner made {self.inner}: expected a local function '
-        'such as Dense or ConvolutionalDense'
+        'with a W1 of its own, such as Dense or ConvolutionalDense'
       )
 
   @property

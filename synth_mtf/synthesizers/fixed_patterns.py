@@ -38,7 +38,7 @@ class FixedPatterns(Table):
   """
 
   letter = 'Patterns'
-  unshaped = ('patterns',)
+  unshaped = 'patterns', 'max_length'
 
   def __init__(
     self,

@@ -62,8 +62,8 @@ class Local(Table):
     hidden = mtf.replace_dimensions(hidden, summed, k)
     if self.use_bias:  # W2 h + b2 = [W2, b2] [h, 1]
       one = mtf.Dimension(k.name, 1)
-      dims = [*heads, one, self.columns_dim]
-      b2 = call.variable('b2', [d for d in dims if d != one], 0.0, dtype)
+      dims = [*call.context.model.ensemble_dims, *heads, one, self.columns_dim]
+      b2 = call.variable('b2', [*heads, self.columns_dim], 0.0, dtype)
       ones = mtf.ones(call.context.mesh, hidden.shape - k + one, dtype)
       w2 = mtf.concat([w2, mtf.reshape(b2, mtf.Shape(dims))], k.name)
       hidden = mtf.concat([hidden, ones], k.name)

@@ -14,6 +14,7 @@ VALUES: dict[str, npt.NDArray[Any]] = {
   'shared/embedding': np.arange(6, dtype=np.float32).reshape(3, 2),
   'encoder/positional_embedding/embedding': np.zeros([5, 2], np.float32),
   'encoder/q': np.ones([2, 4], np.float32),
+  'encoder/q/adam_m': np.zeros([2, 4], np.float32),
   'encoder/q_slot_vr': np.zeros([4], np.float32),
   'global_step': np.asarray(11, np.int64),
 }
@@ -44,7 +45,7 @@ def test_what_it_holds(path):
     'encoder/q',
     'shared/embedding',
   ]
-  assert checkpoint.slots == ['encoder/q_slot_vr']
+  assert checkpoint.slots == ['encoder/q/adam_m', 'encoder/q_slot_vr']
   assert checkpoint.parameters == 10 + 8 + 6
   assert checkpoint.step == 11
   assert checkpoint.embeddings == {'shared/embedding': 3}

@@ -125,6 +125,7 @@ def test_what_is_written_of_layers(checkpoint, tmp_path):
       True,
     ),
     ('dense_vanilla', [], 'synthesizers is', True),
+    ('random_vanilla', ['num_heads = 6', 'd_kv = 4'], 'num_heads is 3', False),
   ],
 )
 def test_other_layers(checkpoint, variant, bindings, message, starts):

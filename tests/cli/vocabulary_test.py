@@ -54,7 +54,8 @@ def test_sources_take_turns_and_texts_come_once():
 @pytest.mark.parametrize(
   'data, out, message',
   [
-    ('data', 'x.txt', 'ends in .model'),
+    ('data', 'x.txt', 'ending in .model'),
+    ('data', 'gs://bucket/x.model', 'a local name'),
     ('no', 'new/x.model', 'has no text'),
     ('empty', 'new/x.model', 'has no text'),
     ('data', 'file/x.model', '--out file cannot be written'),

@@ -229,8 +229,9 @@ def test_prefix_language_model(member):
     ('random', None),
     ('random', PADDED.ids),
     ('random_dense_vanilla', PADDED.ids),
+    ('biased_dense', PADDED.ids),
   ],
-  ids=['shared-lm', 'shared-padded', 'general-padded'],
+  ids=['shared-lm', 'shared-padded', 'general-padded', 'biased-padded'],
 )
 def test_ensemble(name, ids):
   """Each model of an ensemble is a model of its own."""

@@ -76,10 +76,13 @@ def test_a_cut_line_of_predictions_is_left_out(tmp_path, caplog):
   records.add_predictions(folder, 'cola', 'validation', 100, [EXAMPLE] * 2)
   path = tmp_path / 'predictions.jsonl'
   first, second = path.read_text().splitlines()
-  path.write_text(f'{first}\n{second[:40]}')
+  path.write_bytes(f'{first}\n{second[:40]}'.encode() + 'ß'.encode()[:1])
   records.add_predictions(folder, 'rte', 'validation', 100, [EXAMPLE])
   assert len(path.read_text().splitlines()) == 2
   assert 'predictions.jsonl:2' in caplog.text
+  path.write_text(path.read_text().rstrip('\n'))
+  records.add_predictions(folder, 'cb', 'validation', 100, [EXAMPLE])
+  assert len(path.read_text().splitlines()) == 3
 
 
 def test_a_file_of_someone_else_is_not_overwritten(tmp_path):

@@ -37,8 +37,11 @@ def test_it_must_be_narrower_than_the_model(size):
     )
 
 
-def test_only_a_local_function_fits_inside():
+@pytest.mark.parametrize(
+  'inner', [synth_mtf.Random, lambda: synth_mtf.Dense(shared_query=True)]
+)
+def test_only_a_local_function_fits_inside(inner):
   with pytest.raises(
     ConfigurationError, match=r'BottleneckDense\.inner made .*local function'
   ):
-    synth_mtf.BottleneckDense(inner=synth_mtf.Random)
+    synth_mtf.BottleneckDense(inner=inner)

@@ -36,7 +36,8 @@ def test_c4(official_data, tmp_path, prepared):
   lines = [json.dumps({'text': t, 'url': 'x'}) for t in texts]
   for name, part in (('train.00000', lines[:15]), ('validation.00000', lines)):
     data = gzip.compress('\n'.join(part).encode())
-    write(tmp_path / f'c4/en/c4-{name}-of-00001.json.gz', data)
+    for folder in ('en', 'en.noclean'):
+      write(tmp_path / f'c4/{folder}/c4-{name}-of-00001.json.gz', data)
   others = ('url', 'timestamp', 'content-length', 'content-type')
   rows = [{'text': t, **dict.fromkeys(others, '')} for t in texts]
   prepared('c4/en:2.2.0', train=rows[:15], validation=rows)
