@@ -13,6 +13,7 @@ from synth_mtf.errors import UserError
 
 _PATH = 'a checkpoint (<folder>/model.ckpt-1000), or a folder for its latest'
 _PARAM = 'overrides a binding of the gin files'
+_FOLDER = 'with config.json and *.safetensors: an exported model, or any T5'
 
 _UNPACKED_ROWS_ONLY = (
   ', on rows that hold one sequence each. Warning: it was trained on packed '
@@ -64,22 +65,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   convert.set_defaults(action=_convert)
 
   for name, option, action, path, what in (
-    (
-      'export',
-      '--to',
-      _export,
-      _PATH,
-      "write a checkpoint as a model folder for Hugging Face's transformers",
-    ),
-    (
-      'import',
-      '--from',
-      _import,
-      'the folder, with config.json and *.safetensors',
-      'make a checkpoint from a transformers model folder: an exported model, '
-      'or any T5',
-    ),
+    ('export', '--to', _export, _PATH, 'write a model folder for'),
+    ('import', '--from', _import, _FOLDER, 'make a checkpoint from one of'),
   ):
+    what += " Hugging Face's transformers"
     other = actions.add_parser(name, help=what)
     add = other.add_argument
     add(option, choices=['hf'], required=True, dest='form')

@@ -75,7 +75,6 @@ def name_of(binding: gin.config_parser.BindingStatement) -> str:
 class Written(str):
   """A reference, such as '@Dense()' or '%d_model'; its repr has no quotes."""
 
-  __slots__ = ()
   __repr__ = str.__str__
 
 
