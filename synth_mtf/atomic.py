@@ -87,7 +87,7 @@ def check_replaceable(path: str, mark: str) -> None:
     tf.io.gfile.isdir(path) or not tf.io.gfile.isdir(folder) or not is_readable
   ):
     raise UserError(
-      f'--out {path}: expected a readable file, in a folder that exists'
+      f'--out {path}: expected a file that can be read, in a folder that exists'
     )
   check_writable(folder, '--out')
   if tf.io.gfile.exists(path):

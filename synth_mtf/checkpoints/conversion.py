@@ -255,7 +255,7 @@ class Conversion:
 
 def _unshaped(model: ConfiguredModel) -> dict[str, dict[str, Any]]:
   """Returns the settings of T5's layers that no shape shows, by place."""
-  settings = ('num_heads', 'activation', 'fold_scaling_into_initializer')
+  settings = ('activation', 'fold_scaling_into_initializer')
   return {
     names.scope(scope): {name: found.get(name) for name in settings}
     for scope, found in records.describe(model.transformer).items()
