@@ -58,7 +58,7 @@ def check_writable(folder: str, setting: str = '--model_dir') -> None:
     return
   if folder.startswith('~'):
     raise UserError(
-      f'{setting} {folder}: the shell leaves a ~ behind a = as it is; give the '
+      f'{setting} {folder}: the shell does not expand a ~ after `=`; give the '
       'whole path'
     )
   whole = pathlib.Path(os.path.abspath(folder))

@@ -55,4 +55,9 @@ def check_entries(folder: str, written: bool = False) -> None:
 
 def holds_samples(folder: Optional[str]) -> bool:
   """Whether a data folder holds the samples, or a copy of them."""
-  return bool(folder) and os.path.exists(f'{folder}/GENERATED_SAMPLE.txt')
+  mark = f'{folder}/GENERATED_SAMPLE.txt'
+  if folder and '://' in folder:
+    import tensorflow as tf
+
+    return tf.io.gfile.exists(mark)
+  return bool(folder) and os.path.exists(mark)

@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
   for name, option, action, path, what in (
     ('export', '--to', _export, _PATH, 'write a model folder for'),
-    ('import', '--from', _import, _FOLDER, 'make a checkpoint from one of'),
+    ('import', '--from', _import, _FOLDER, 'make a checkpoint from a model of'),
   ):
     what += " Hugging Face's transformers"
     other = actions.add_parser(name, help=what)

@@ -174,8 +174,7 @@ def _record(
   """Writes results with the versions and configuration used; shows them."""
   is_ours = place['task'].startswith(layouts.PREFIX)
   data_dir = tasks.settings().data_dir_of(place['task']) if is_ours else None
-  mark = f'{data_dir}/GENERATED_SAMPLE.txt'
-  data = paths.GENERATED if data_dir and tf.io.gfile.exists(mark) else ''
+  data = paths.GENERATED if paths.holds_samples(data_dir) else ''
   digest = tasks.inspection.digest(place['task'], place['split'])
   results = [
     records.Result(

@@ -174,7 +174,7 @@ def wait_for(condition, process, seconds=300):
       'length 129 exceeds Random.max_length = 128',
     ),
     ('--out {file}/x/y', 'is not a folder'),
-    ('--out ~/x', 'the shell leaves'),
+    ('--out ~/x', 'does not expand a ~'),
     ('--out gs://bucket/x', 'expected a local folder'),
   ],
 )
