@@ -1,4 +1,4 @@
-# On a machine with Python 3.9 to 3.13 and pip:
+# On a machine with Python 3.10 to 3.13 and pip:
 #
 #   make demo [DEMO_ARGS='--data_dir DIR']   the whole pipeline, small
 #   make test-fast                           tests that train nothing
@@ -15,7 +15,7 @@
 # Test processes, for two cores: some tests wait for processes that they start.
 WORKERS ?= 3
 # TF=2.12 or TF=2.21 chooses one of the two sets of versions, in an environment of
-# its own; otherwise Python does: 3.9 to 3.11 get 2.12, 3.12 and 3.13 get 2.21.
+# its own; otherwise Python does: 3.10 and 3.11 get 2.12, 3.12 and 3.13 get 2.21.
 ifneq ($(filter-out 2.12 2.21,$(TF)),)
   $(error TF=$(TF) is not supported: give TF=2.12 or TF=2.21)
 endif
@@ -78,7 +78,7 @@ RESOLVE = $(BIN)/uv pip compile --quiet --universal --no-annotate --all-extras \
   $(UPGRADE) --custom-compile-command 'make constraints' setup.py
 constraints: env
 	$(BIN)/python -m pip install --quiet uv
-	$(RESOLVE) --python-version 3.9 --constraint constraints.in \
+	$(RESOLVE) --python-version 3.10 --constraint constraints.in \
 	  --output-file constraints.txt
 	sed '/python_version [<=]/d; s/; python_version.*//' constraints.in \
 	  > $(VENV)/tf2.21.in

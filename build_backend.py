@@ -13,9 +13,9 @@ from typing import Any
 _NEWER = 'constraints-tf2.21.txt'
 _FOUND = f'but this is Python {sys.version.split()[0]}.'
 
-if not (3, 9) <= sys.version_info[:2] <= (3, 13):
+if not (3, 10) <= sys.version_info[:2] <= (3, 13):
   sys.exit(
-    'synth_mtf needs Python 3.9 to 3.13 (TensorFlow 2.12 and 2.21 have no '
+    'synth_mtf needs Python 3.10 to 3.13 (TensorFlow 2.12 and 2.21 have no '
     f'release for others), {_FOUND} '
     'Create an environment with one of those: python3.13 -m venv .venv'
   )

@@ -31,7 +31,6 @@ setuptools.setup(
     'Operating System :: MacOS',
     'Operating System :: POSIX :: Linux',
     'Programming Language :: Python :: 3',
-    'Programming Language :: Python :: 3.9',
     'Programming Language :: Python :: 3.10',
     'Programming Language :: Python :: 3.11',
     'Programming Language :: Python :: 3.12',
@@ -39,7 +38,7 @@ setuptools.setup(
     'Topic :: Scientific/Engineering :: Artificial Intelligence',
     'Typing :: Typed',
   ],
-  python_requires='>=3.9,<3.14',
+  python_requires='>=3.10,<3.14',
   # In the checkout, synth_mtf/tasks and synth_mtf/gin are links to the folders
   # of these names at the top; `tests` is not installed.
   packages=setuptools.find_packages(include=['synth_mtf', 'synth_mtf.*']),
@@ -78,7 +77,7 @@ setuptools.setup(
     'typing-extensions',
   ],
   extras_require={
-    'hf': ['safetensors', 'torch', "transformers>=5; python_version >= '3.10'"],
+    'hf': ['safetensors', 'torch', 'transformers>=5'],
     't5-cli': ['torch'],
     'metrics': ['gensim', 'pycocoevalcap'],
     'cache': ['apache-beam[tfrecord]'],

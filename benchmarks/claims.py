@@ -36,7 +36,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import pandas as pd
 
@@ -249,9 +249,7 @@ def _of_equal_time(part: Part, trainings: Sequence[Training]) -> dict[str, int]:
   }
 
 
-def agreement(
-  ours: dict[str, float], paper: dict[str, float]
-) -> Optional[float]:
+def agreement(ours: dict[str, float], paper: dict[str, float]) -> float | None:
   """Returns Kendall's tau of two orders, None for fewer than two models."""
   both = [name for name in ours if name in paper]
   if len(both) < 2:

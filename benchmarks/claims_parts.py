@@ -3,7 +3,6 @@
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import Optional
 
 from benchmarks.claims_tasks import COPIED, LOOKED_UP
 
@@ -20,7 +19,7 @@ class Model:
   name: str
   variants: Sequence[str]  # files of gin/variants
   params: Sequence[str] = ()  # gin bindings
-  lengths: Optional[tuple[int, int]] = None  # overrides the part's
+  lengths: tuple[int, int] | None = None  # overrides the part's
 
   @property
   def folder(self) -> str:
@@ -40,7 +39,7 @@ class Part:
   params: Sequence[str] = ()  # gin bindings of all models
   # The paper's results by model. If set, models are also evaluated after the
   # training time of V.
-  paper: Optional[dict[str, float]] = None
+  paper: dict[str, float] | None = None
 
 
 SYSTEMS = (
@@ -93,7 +92,7 @@ def _with_free_alpha(models: Sequence[Model]) -> list[Model]:
   params = ["include 'common/free_alpha.gin'"]
   return [
     dataclasses.replace(model, name=name, params=params)
-    for model, name in zip(models, names)
+    for model, name in zip(models, names, strict=True)
   ]
 
 

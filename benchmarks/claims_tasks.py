@@ -57,7 +57,7 @@ def _reversed(rng: np.random.Generator) -> _Row:
 def _looked_up(rng: np.random.Generator) -> _Row:
   keys = rng.choice(_KEYS, _PAIRS, replace=False)
   values = rng.choice(_VALUES, _PAIRS)
-  pairs = [key + value for key, value in zip(keys, values)]
+  pairs = [key + value for key, value in zip(keys, values, strict=True)]
   return ''.join(pairs), ''.join(rng.permutation(pairs))
 
 

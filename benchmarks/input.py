@@ -70,7 +70,7 @@ def _paraphrases(folder: pathlib.Path) -> Iterator[tuple[int, Any]]:
 
 def _pairs(folder: pathlib.Path) -> Iterator[tuple[int, Any]]:
   with (folder / 'train.en').open() as en, (folder / 'train.de').open() as de:
-    for i, (english, german) in enumerate(zip(en, de)):
+    for i, (english, german) in enumerate(zip(en, de, strict=True)):
       yield i, {'en': english.strip(), 'de': german.strip()}
 
 

@@ -123,7 +123,7 @@ def _turns(
       'seconds': statistics.median(wall[:, i]),
       'speed': quartiles.tolist(),
       'cpu_speed': statistics.median(cpu[:, 0] / cpu[:, i]),
-      'over': dict(zip((e.name for e in entries), over.tolist())),
+      'over': dict(zip((e.name for e in entries), over.tolist(), strict=True)),
     }
     line = (
       f'{entry.name:36} {1e3 * found[entry.name]["seconds"]:9.1f} ms '

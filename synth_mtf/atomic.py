@@ -6,11 +6,11 @@ import pathlib
 import shutil
 import tempfile
 from collections.abc import Iterator
-from typing import IO, Any, Union
+from typing import IO, Any
 
 from synth_mtf.errors import UserError
 
-Path = Union[str, 'os.PathLike[str]']
+Path = str | os.PathLike[str]
 
 
 def write(path: Path, text: str) -> None:

@@ -3,7 +3,6 @@
 import os
 import pathlib
 import re
-from typing import Optional
 
 from synth_mtf.errors import UserError
 
@@ -53,7 +52,7 @@ def check_entries(folder: str, written: bool = False) -> None:
       )
 
 
-def holds_samples(folder: Optional[str]) -> bool:
+def holds_samples(folder: str | None) -> bool:
   """Whether a data folder holds the samples, or a copy of them."""
   mark = f'{folder}/GENERATED_SAMPLE.txt'
   if folder and '://' in folder:

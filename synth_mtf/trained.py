@@ -7,7 +7,7 @@ model.predict(['cola sentence: The book was read by.'])
 import contextlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import mesh_tensorflow as mtf
 
@@ -36,7 +36,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
   """
 
   def __init__(
-    self, folder: str, step: Optional[int], vocabulary: Optional[str]
+    self, folder: str, step: int | None, vocabulary: str | None
   ) -> None:
     """Loads a model; the arguments are those of `synth_mtf.load`."""
     self._separate_gin = patches.separate_gin()
@@ -63,7 +63,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     self,
     inputs: Sequence[str],
     beams: int = 4,
-    max_length: Optional[int] = None,
+    max_length: int | None = None,
   ) -> list[str]:
     """Returns the target that beam search finds for each input.
 
@@ -92,7 +92,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
       return [known.decode(row[: row.index(_EOS)]) for row in rows]
 
   def score(
-    self, inputs: Optional[Sequence[str]], targets: Sequence[str]
+    self, inputs: Sequence[str] | None, targets: Sequence[str]
   ) -> list[float]:
     """Returns the log likelihood of each target, EOS included, given its input.
 
@@ -109,11 +109,11 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
       lengths = map(len, ids['decoder'])
       return [
         float(row[:length].sum(dtype=float))
-        for row, length in zip(values, lengths)
+        for row, length in zip(values, lengths, strict=True)
       ]
 
   def attention(
-    self, inputs: Sequence[str], targets: Optional[Sequence[str]] = None
+    self, inputs: Sequence[str], targets: Sequence[str] | None = None
   ) -> file.Attention:
     """Returns logits and weights by layer and head, as `synth-mtf attention`.
 
@@ -141,13 +141,15 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     self, ids: Mapping[str, examples_of.Ids], build: Build, *options: Any
   ) -> list[file.Array]:
     """Runs a few examples at a time, of similar length; one row for each."""
-    lengths = list(zip(*(map(len, rows) for rows in ids.values())))
+    lengths = list(zip(*(map(len, rows) for rows in ids.values()), strict=True))
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     found: dict[int, file.Array] = {}
     for begin in range(0, len(order), _BATCH):
       numbers = order[begin : begin + _BATCH]
       rows = {side: [ids[side][n] for n in numbers] for side in ids}
-      found.update(zip(numbers, self._loaded.run(build, rows, *options)[1]))
+      found.update(
+        zip(numbers, self._loaded.run(build, rows, *options)[1], strict=True)
+      )
     return [found[n] for n in range(len(order))]
 
 

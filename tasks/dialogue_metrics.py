@@ -90,7 +90,7 @@ def embedding_similarity(
     )
   vectors = _word_vectors(path)
   similarities = []
-  for pair in zip(targets, predictions):
+  for pair in zip(targets, predictions, strict=True):
     words = [
       [word for word in text.split() if word in vectors] for text in pair
     ]

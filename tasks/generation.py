@@ -123,7 +123,7 @@ class XsumReader(formats.FolderReader):
     lines = io.TextIOWrapper(io.BytesIO(record.data), 'utf-8')
     text = ''.join(x for x in lines if x.strip() and x not in _REMOVED_LINES)
     pieces = [piece.strip() for piece in text.split(mark)]
-    parts = dict(zip(pieces[1::2], pieces[2::2]))
+    parts = dict(zip(pieces[1::2], pieces[2::2], strict=False))
     formats.expect(
       {summary, 'RESTBODY'} <= parts.keys(),
       f'an article of the parts {", ".join(parts) or "none"}',

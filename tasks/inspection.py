@@ -9,7 +9,7 @@ import itertools
 import json
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import seqio
 
@@ -86,7 +86,7 @@ def released_counts() -> dict[str, dict[str, int]]:
   )
 
 
-def released_rows(task: str, split: str) -> Optional[int]:
+def released_rows(task: str, split: str) -> int | None:
   """Returns the number of rows in the released files, or None if unknown."""
   return released_counts().get(task.removeprefix(PREFIX), {}).get(split)
 
@@ -100,7 +100,7 @@ class SplitRows(NamedTuple):
   missing: str = ''  # the error if required files are missing
 
   @property
-  def rows(self) -> Optional[int]:
+  def rows(self) -> int | None:
     """Number of rows, the released number for TFDS; None if unknown."""
     if not self.files:
       return released_rows(self.task, self.split)
@@ -150,7 +150,7 @@ def names(registry: Any) -> list[str]:
 
 
 def splits_of(
-  task: seqio.Task, only: Optional[Sequence[str]] = None
+  task: seqio.Task, only: Sequence[str] | None = None
 ) -> Iterator[SplitRows]:
   """Yields all splits of a task, or those in `only`, and reads their files.
 

@@ -10,7 +10,7 @@ import functools
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Optional
+from typing import Any
 
 import seqio
 import tensorflow.compat.v2 as tf
@@ -75,7 +75,7 @@ class SquadReader(formats.Reader):
     return f'{path}:{line}'
 
   def records(
-    self, path: str, start: int = 0, end: Optional[int] = None
+    self, path: str, start: int = 0, end: int | None = None
   ) -> Iterator[formats.Record]:
     whole = _parsed(path, self.expected, storage.state([path]))
     for number, item in enumerate(self.items(whole)[start:end], start):
@@ -178,7 +178,7 @@ for name, parts in {
   'web_questions_open': ('train[:3417]', 'train[3417:]', 'test'),
   'web_questions_open_test': ('train', 'test'),
 }.items():
-  tfds_splits = dict(zip(('train', 'validation', 'test'), parts))
+  tfds_splits = dict(zip(('train', 'validation', 'test'), parts, strict=False))
   define(
     name,
     {

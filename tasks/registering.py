@@ -1,7 +1,7 @@
 """Registers tasks: T5's definitions with our sources and vocabulary."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import seqio
 import t5.data.mixtures  # noqa: F401  registers T5's own tasks and mixtures
@@ -41,7 +41,7 @@ def splits(
 
 
 def adopt(
-  t5_name: str, splits: Mapping[str, Split], name: Optional[str] = None
+  t5_name: str, splits: Mapping[str, Split], name: str | None = None
 ) -> str:
   """Registers T5's task under our name, with official files as a source.
 
@@ -64,8 +64,8 @@ def adopt(
 def define(
   name: str,
   splits: Mapping[str, Split],
-  tfds_name: Optional[str] = None,
-  tfds_splits: Optional[Mapping[str, str]] = None,
+  tfds_name: str | None = None,
+  tfds_splits: Mapping[str, str] | None = None,
   **arguments: Any,
 ) -> None:
   """Registers `synth_<name>`, a task that t5 does not have.

@@ -10,7 +10,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import tensorflow_datasets as tfds
 
@@ -311,7 +311,7 @@ def _adopt(
   task: str,
   folder: str,
   reader: type[SuperGlueReader] = SuperGlueReader,
-  config: Optional[str] = None,
+  config: str | None = None,
   only: Sequence[str] = tuple(_FILES),
 ) -> str:
   paths = {split: f'{folder}/{_FILES[split]}.jsonl' for split in only}

@@ -13,7 +13,7 @@ import os
 import re
 import string
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import seqio
 import yaml
@@ -48,7 +48,7 @@ _METRICS: Mapping[Any, Sequence[str]] = {
 }
 _LABEL_METRICS = ('accuracy', 'sequence_accuracy', 'f1_score_with_invalid')
 # Texts, each before the column that follows it, if any.
-_Template = Sequence[tuple[str, Optional[str]]]
+_Template = Sequence[tuple[str, str | None]]
 
 _registered: list[str] = []
 _state = {'': ''}  # of the files when they were registered

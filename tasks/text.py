@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Optional
+from typing import Any
 
 import seqio
 
@@ -46,7 +46,7 @@ class SentenceReader(formats.Reader):
       all of them, as TFDS keeps all of the official files.
   """
 
-  validation: Optional[bool] = None
+  validation: bool | None = None
 
   schema = {'text': formats.TEXT}
   indexed = False

@@ -37,14 +37,16 @@ class ParallelReader(formats.Reader):
     self, path: str, start: Any = 0, end: Any = None
   ) -> Iterator[formats.Record]:
     start = start or (0, 0)
-    parts = zip(self.files(path), start, end or (None, None))
+    parts = zip(self.files(path), start, end or (None, None), strict=True)
     files = [super(ParallelReader, self).records(*part) for part in parts]
     for pair in itertools.zip_longest(*files, fillvalue=formats.Record(b'', 0)):
       lines = [record.data for record in pair]
       yield formats.Record(lines, start)
       if not all(lines):
         return
-      start = [offset + len(line) for offset, line in zip(start, lines)]
+      start = [
+        offset + len(line) for offset, line in zip(start, lines, strict=True)
+      ]
 
   def parse(self, record: formats.Record) -> formats.Items:
     longer = self.source if record.data[0] else self.target
@@ -57,7 +59,7 @@ class ParallelReader(formats.Reader):
     if not all(lines):
       raise formats.Oddity('a pair with an empty side', formats.LEFT_OUT)
     example = {}
-    for language, line in zip(self.schema, lines):
+    for language, line in zip(self.schema, lines, strict=True):
       try:
         example[language] = formats.decode(line)
       except formats.RowError as error:

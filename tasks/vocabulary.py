@@ -7,7 +7,7 @@ import pathlib
 import subprocess
 import sys
 from collections.abc import Iterable
-from typing import Any, Optional
+from typing import Any
 
 import seqio
 import t5.data
@@ -72,7 +72,7 @@ class SettingVocabulary:
 
 
 @functools.lru_cache(maxsize=8)
-def load(vocabulary: Optional[str]) -> seqio.Vocabulary:
+def load(vocabulary: str | None) -> seqio.Vocabulary:
   """Loads the vocabulary that a value of the setting names."""
   if not vocabulary:
     return t5.data.get_default_vocabulary()

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from typing import Any, Optional
+from typing import Any
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 # Names with a leading dot that belong to the project.
@@ -16,7 +16,7 @@ def run(
   *words: Any,
   cwd: Any = CHECKOUT,
   check: bool = True,
-  timeout: Optional[int] = 600,
+  timeout: int | None = 600,
   **options: Any,
 ) -> 'subprocess.CompletedProcess[str]':
   """Runs a command to its end; with `check`, it must not fail."""

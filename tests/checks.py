@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import mesh_tensorflow as mtf
 import numpy as np
@@ -22,7 +22,7 @@ def parallel(
   member: family.Member,
   rows: family.Rows = family.PADDED,
   stack: harness.Stack = harness.DECODER,
-  tolerance: Optional[float] = None,
+  tolerance: float | None = None,
   **settings: Any,
 ) -> harness.Result:
   """Runs a layer on rows of sequences and compares it with its reference.
@@ -63,7 +63,7 @@ def parallel(
 def decoded(
   member: family.Member,
   shape: Sequence[int],
-  start: Optional[Array] = None,
+  start: Array | None = None,
   stack: harness.Stack = harness.DECODER,
   **settings: Any,
 ) -> None:
@@ -146,7 +146,7 @@ def alignment(
   member: family.Member,
   rows: family.Rows,
   stack: harness.Stack,
-  make_layer: Optional[harness.MakeLayer] = None,
+  make_layer: harness.MakeLayer | None = None,
 ) -> None:
   """Compares what a layer (default: the member) records with the reference."""
   member, stack = _on(member, rows, stack)

@@ -136,4 +136,6 @@ def test_every_weight_has_a_gradient(binding, packed):
   loss = model.mtf_graph.operations[-1].outputs[0]
   with model.graph.as_default():
     gradients = mtf.gradients([loss], [v.outputs[0] for v in variables])
-  assert not [v.name for v, g in zip(variables, gradients) if g is None]
+  assert not [
+    v.name for v, g in zip(variables, gradients, strict=True) if g is None
+  ]

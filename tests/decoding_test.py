@@ -77,7 +77,7 @@ def in_parallel(model, inputs, targets, **segments):
 def assert_greedy(decoded, logits, start):
   """Every token from `start` to EOS is the most likely one."""
   decoded = decoded.astype(int)
-  for row, scores, first in zip(decoded, logits, start):
+  for row, scores, first in zip(decoded, logits, start, strict=True):
     assert row[first:].any(), 'nothing was decoded'
     for t in range(first, len(row)):
       assert scores[t, row[t]] >= scores[t].max() - 1e-4, (
@@ -120,7 +120,7 @@ def test_greedy_from_partial_sequences_in_a_language_model(variant):
     return {'ids': decoded, 'logits': in_parallel(model, None, decoded)}
 
   found = run(variant, build, 'lm')
-  for row, given, first in zip(found['ids'], partial, start):
+  for row, given, first in zip(found['ids'], partial, start, strict=True):
     np.testing.assert_array_equal(row[:first], given[:first])
   assert_greedy(found['ids'], found['logits'], start)
 
@@ -156,11 +156,13 @@ def test_beam_search_is_exhaustive_search(variant):
     return {'best': best, 'logits': logits}
 
   found = run(variant, build, vocab=vocab)
-  for best, logits in zip(found['best'].astype(int), found['logits']):
+  for best, logits in zip(
+    found['best'].astype(int), found['logits'], strict=True
+  ):
     logits = logits.astype(np.float64)
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     scores = []
-    for ids_, row in zip(candidates, log_p):
+    for ids_, row in zip(candidates, log_p, strict=True):
       size = ids_.index(EOS) + 1
       total = sum(row[t, ids_[t]] for t in range(size))
       scores.append(total / ((5 + size) / 6) ** alpha)

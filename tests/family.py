@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -288,7 +288,7 @@ def some(*names: str) -> pytest.MarkDecorator:
 
 
 def every(
-  members: Mapping[str, Member], takes: Optional[str] = None
+  members: Mapping[str, Member], takes: str | None = None
 ) -> pytest.MarkDecorator:
   """Parametrizes a test by `member`, of all that have a setting.
 

@@ -11,7 +11,7 @@ import math
 import types
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Optional, Union
+from typing import Any
 
 import mesh_tensorflow as mtf
 import numpy as np
@@ -77,10 +77,10 @@ class Stack:
   mode: str = 'train'
   dtype: str = 'float32'  # of activations; variables are float32
   mesh: Mesh = ONE_DEVICE
-  priority: Optional[Array] = None  # [batch..., length], in a prefix LM
+  priority: Array | None = None  # [batch..., length], in a prefix LM
   ensemble: int = 0  # the number of models, if it is one
   beam: bool = False  # rows are [batch, beam, length], positions scalars
-  encoded: Optional[Encoded] = None  # without beams
+  encoded: Encoded | None = None  # without beams
 
   def model(self, d_model: int) -> transformer.Unitransformer:
     return transformer.Unitransformer(
@@ -136,7 +136,7 @@ def draw(name: str, shape: Sequence[int], scale: float = 0.5) -> Array:
 def host_context(
   mesh_object: mtf.Mesh,
   shape: Sequence[int],
-  sequence_id: Optional[Array] = None,
+  sequence_id: Array | None = None,
   stack: Stack = ENCODER,
   **changes: Any,
 ) -> transformer.Context:
@@ -149,7 +149,7 @@ def host_context(
   names = ['outer_batch', 'batch', 'length'][-len(shape) + 1 :]
   if stack.beam:
     names = ['batch', 'beam', 'length']
-  rows = [mtf.Dimension(n, s) for n, s in zip(names, shape)]
+  rows = [mtf.Dimension(n, s) for n, s in zip(names, shape, strict=True)]
   ids = 1 if stack.has_encoder else None
   if sequence_id is not None:
     ids = constant(mesh_object, sequence_id, rows)
@@ -186,12 +186,12 @@ def host_context(
 
 
 def parallel(
-  make_layer: Union[MakeLayer, Sequence[MakeLayer]],
+  make_layer: MakeLayer | Sequence[MakeLayer],
   x: Array,
-  sequence_id: Optional[Array] = None,
+  sequence_id: Array | None = None,
   stack: Stack = ENCODER,
   *,
-  weights: Optional[Initial] = draw,
+  weights: Initial | None = draw,
   mask_padding: bool = True,
   **changes: Any,
 ) -> Result:
@@ -226,7 +226,9 @@ def parallel(
       loss = mtf.add_n([loss] + [mtf.cast(x, tf.float32) for x in losses])
       sources = {n: t for n, t in sources.items() if t is not None}
       found = mtf.gradients([loss], list(sources.values()))
-      gradients = {n: g for n, g in zip(sources, found) if g is not None}
+      gradients = {
+        n: g for n, g in zip(sources, found, strict=True) if g is not None
+      }
     fetches = {'output': y, 'gradients': gradients, 'losses': losses}
     result, used = _run(graph, mesh_object, stack.mesh, fetches, weights)
     return Result(
@@ -245,7 +247,7 @@ def parallel(
 def decode(
   make_layer: MakeLayer,
   x: Array,
-  start: Optional[Array] = None,
+  start: Array | None = None,
   stack: Stack = DECODER,
   *,
   weights: Initial = draw,
@@ -285,7 +287,9 @@ def decode(
     ended = np.concatenate([x, np.zeros_like(x)], axis=-2)
     for step in range(length - int(first.min())):
       at = (first + step).astype(np.int32)
-      token = np.stack([row[..., p, :] for row, p in zip(ended, at)])
+      token = np.stack(
+        [row[..., p, :] for row, p in zip(ended, at, strict=True)]
+      )
       context = copy.copy(context)
       context.mode = 'incremental'
       context.initial_position, context.position_is_default = None, False
@@ -313,7 +317,7 @@ def decode(
 def evaluate(
   build: Callable[[mtf.Mesh], Any],
   mesh: Mesh = ONE_DEVICE,
-  weights: Optional[Initial] = draw,
+  weights: Initial | None = draw,
 ) -> Any:
   """The float32 values of what `build` makes: tensors in any structure."""
   with new_graph(mesh) as (graph, mesh_object):
@@ -345,7 +349,7 @@ def _run(
   mesh_object: mtf.Mesh,
   mesh: Mesh,
   fetches: Any,
-  weights: Optional[Initial],
+  weights: Initial | None,
 ) -> tuple[Any, dict[str, Array]]:
   """The float32 values of a graph, and those of its variables."""
   # Lowering stacks variables of one shape and forgets their names.
@@ -390,12 +394,15 @@ def new_graph(mesh: Mesh = ONE_DEVICE) -> Iterator[tuple[mtf.Graph, mtf.Mesh]]:
 def constant(
   mesh_object: mtf.Mesh,
   values: npt.ArrayLike,
-  dims: Union[str, Sequence[mtf.Dimension]],
+  dims: str | Sequence[mtf.Dimension],
 ) -> mtf.Tensor:
   """An array as a tensor of these dimensions (or names), float32 or int32."""
   array = np.asarray(values)
   if isinstance(dims, str):
-    dims = [mtf.Dimension(n, s) for n, s in zip(dims.split(), array.shape)]
+    dims = [
+      mtf.Dimension(n, s)
+      for n, s in zip(dims.split(), array.shape, strict=True)
+    ]
   kind = tf.int32 if array.dtype.kind in 'iub' else tf.float32
   return mtf.import_tf_tensor(
     mesh_object, tf.constant(array, kind), mtf.Shape(dims)

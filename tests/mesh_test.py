@@ -113,7 +113,8 @@ def _train(mesh):
     variables = mesh_object.graph.trainable_variables
     gradients = mtf.gradients([loss], [v.outputs[0] for v in variables])
     updated = {
-      v.name: v.outputs[0] - 0.5 * g for v, g in zip(variables, gradients)
+      v.name: v.outputs[0] - 0.5 * g
+      for v, g in zip(variables, gradients, strict=True)
     }
     return {'loss': loss, 'weights': updated}
 

@@ -3,7 +3,7 @@
 import os
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import mesh_tensorflow as mtf
 import numpy as np
@@ -29,7 +29,7 @@ LENGTHS = {'inputs': 13, 'targets': 9}
 VARIANTS = sorted(p.stem for p in pathlib.Path(gin_path()).glob('variants/*'))
 
 
-def files(variant: Optional[str] = None) -> list[str]:
+def files(variant: str | None = None) -> list[str]:
   """The gin files of a tiny model; None is T5 itself, `a+b` two variants."""
   variants = variant.split('+') if variant else []
   return ['sizes/tiny.gin', *(f'variants/{name}.gin' for name in variants)]
@@ -37,7 +37,7 @@ def files(variant: Optional[str] = None) -> list[str]:
 
 def write(
   folder: 'os.PathLike[str]',
-  variant: Optional[str] = None,
+  variant: str | None = None,
   bindings: Sequence[str] = (),
   step: int = 7,
   change: Callable[[str, npt.NDArray[Any]], Any] = lambda name, value: value,
@@ -84,7 +84,7 @@ def call(
 
 def logits(
   path: str,
-  variant: Optional[str] = None,
+  variant: str | None = None,
   bindings: Sequence[str] = (),
   lengths: Mapping[str, int] = LENGTHS,
   activations: tf.DType = tf.float32,

@@ -75,7 +75,8 @@ def test_every_file_is_in_it_and_no_other(installed):
     for name in files(CHECKOUT / here)
   }
   text = (metadata / 'METADATA').read_text()
-  assert re.search(r'^Requires-Python: (>=3.9,<3.14|<3.14,>=3.9)$', text, re.M)
+  (pythons,) = re.findall(r'^Requires-Python: (.*)$', text, re.M)
+  assert set(pythons.split(',')) == {'>=3.10', '<3.14'}
   required = re.findall(r'^Requires-Dist: ([\w-]+)(.*)$', text, re.M)
   always = {name for name, rest in required if 'extra ==' not in rest}
   assert 'torch' not in always
@@ -122,9 +123,9 @@ def test_the_version_is_the_same_everywhere():
 @pytest.mark.parametrize(
   'version, constraints, message',
   [
-    ('(3, 14, 0)', 'constraints.txt', 'synth_mtf needs Python 3.9 to 3.13'),
-    ('(3, 8, 18)', 'constraints.txt', 'synth_mtf needs Python 3.9 to 3.13'),
-    ('(4, 0, 0)', 'constraints.txt', 'synth_mtf needs Python 3.9 to 3.13'),
+    ('(3, 14, 0)', 'constraints.txt', 'synth_mtf needs Python 3.10 to 3.13'),
+    ('(3, 9, 18)', 'constraints.txt', 'synth_mtf needs Python 3.10 to 3.13'),
+    ('(4, 0, 0)', 'constraints.txt', 'synth_mtf needs Python 3.10 to 3.13'),
     ('(3, 10, 9)', 'constraints-tf2.21.txt', 'constraints-tf2.21.txt is for '),
     ('(3, 10, 9)', 'constraints.txt', ''),
     ('(3, 11, 7)', 'constraints-tf2.21.txt', ''),
@@ -147,21 +148,21 @@ def test_a_wrong_python_is_one_line_for_pip(version, constraints, message):
       ['3.14.0'],
       [''],
       '',
-      'TensorFlow 2.12 or 2.21 needs Python 3.9 to 3.13, but python3 is '
+      'TensorFlow 2.12 or 2.21 needs Python 3.10 to 3.13, but python3 is '
       'Python 3.14.0; run make with another one: '
       'make PYTHON=/path/to/python3.13 ...\n',
     ),
     (['3.13.0', '3.10.13'], [''], 'python3', ''),
     (['3.13.0', '3.10.13'], ['2.12'], 'python3.10', ''),
     (['3.10.13', '3.11.7'], ['2.21'], 'python3.11', ''),
-    (['3.12.1'], ['2.12'], '', 'needs Python 3.9 to 3.11, but python3'),
-    (['3.11.7', '3.8.18'], ['', 'python3.8'], '', 'python3.8 is Python 3.8'),
+    (['3.12.1'], ['2.12'], '', 'needs Python 3.10 to 3.11, but python3'),
+    (['3.11.7', '3.9.18'], ['', 'python3.9'], '', 'python3.9 is Python 3.9'),
   ],
 )
 def test_a_suitable_python_is_found(tmp_path, versions, words, found, message):
   """The first version is python3's; others have names of their own."""
   names = ['python3', *(f'python{v.rpartition(".")[0]}' for v in versions[1:])]
-  for name, version in zip(names, versions):
+  for name, version in zip(names, versions, strict=True):
     program = tmp_path / name
     program.write_text(
       '#!/bin/sh\n'

@@ -12,6 +12,7 @@ been, unless a comment on the line before it says more:
 Of the commands that are not run, flags, gin files and gin bindings are checked.
 """
 
+import itertools
 import os
 import pathlib
 import re
@@ -134,7 +135,7 @@ def check(command):
 
 
 def check_pip(words):
-  for flag, value in zip(words, words[1:]):
+  for flag, value in itertools.pairwise(words):
     if flag in ('-c', '-r'):
       assert (CHECKOUT / value).exists(), f'no file {value}'
   setup = (CHECKOUT / 'setup.py').read_text()

@@ -17,7 +17,7 @@ Everything is analytic in its inputs (comparisons look at the real part), so
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Optional, Union
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,8 +40,8 @@ class Example:
   causal: bool
   positions: Array  # [n], the row of each token in a learned table
   columns: Array  # [m], the column of each memory position
-  q: Optional[Array] = None  # [heads, n, d_kv]
-  k: Optional[Array] = None  # [heads, m, d_kv]
+  q: Array | None = None  # [heads, n, d_kv]
+  k: Array | None = None  # [heads, m, d_kv]
 
   def per_head(self, name: str, axes: int) -> Array:
     """A variable as [heads, ...]; the last `axes` axes are those of a head.
@@ -101,7 +101,7 @@ def _hidden(s: Example, scope: str, name: str = '1') -> Array:
   return np.einsum('id,dhk->hik', s.x, w1) + _bias(s, f'{scope}/b{name}')
 
 
-def _bias(s: Example, name: str) -> Union[Array, int]:
+def _bias(s: Example, name: str) -> Array | int:
   """A bias of each head, [heads, 1, size], or 0."""
   return s.per_head(name, 1)[:, None] if name in s.weights else 0
 
@@ -139,7 +139,9 @@ def conv_relu_conv(s: Example, scope: str = 'convolutional_dense') -> Array:
   """v1: conv(ReLU(conv(X)))."""
   hidden = relu(_convolved(s, scope))
   w2 = s.per_head(f'{scope}/W2', 3)
-  rows = np.stack([convolve(h, w, s.causal) for h, w in zip(hidden, w2)])
+  rows = np.stack(
+    [convolve(h, w, s.causal) for h, w in zip(hidden, w2, strict=True)]
+  )
   return _columns(rows + _bias(s, f'{scope}/b2'), s)
 
 
@@ -208,7 +210,9 @@ def mixture(functions: Sequence[Function], mixing: str) -> Function:
       scores = np.pad(scores, [(0, len(functions) - len(scores)), (0, 0)])
       e = np.exp(scores - scores.real.max(0))
       alphas = e / e.sum(0)
-    terms = [a[:, None, None] * f(s) for a, f in zip(alphas, functions)]
+    terms = [
+      a[:, None, None] * f(s) for a, f in zip(alphas, functions, strict=True)
+    ]
     return np.sum(terms, axis=0)
 
   return logits
@@ -252,9 +256,9 @@ class Layer:
   num_memory_heads: int = 0  # of keys and values, if they are fewer
   shared_kv: bool = False
   mixing: str = 'softmax'  # 'softmax' (alpha per head), 'layer_*', 'sum'
-  normalize: Optional[str] = 'softmax'  # None for the MLP-Mixer form
+  normalize: str | None = 'softmax'  # None for the MLP-Mixer form
   index_by: str = 'position'  # 'position' in the sequence, index in the 'row'
-  relative_attention_type: Optional[str] = None  # 'bias', 'contextual'
+  relative_attention_type: str | None = None  # 'bias', 'contextual'
   relative_attention_num_buckets: int = 32
 
   def __call__(
@@ -262,10 +266,10 @@ class Layer:
     x: Array,
     weights: Weights,
     causal: bool = False,
-    positions: Optional[npt.ArrayLike] = None,
-    visible: Optional[Array] = None,
-    memory: Optional[Array] = None,
-    columns: Optional[npt.ArrayLike] = None,
+    positions: npt.ArrayLike | None = None,
+    visible: Array | None = None,
+    memory: Array | None = None,
+    columns: npt.ArrayLike | None = None,
   ) -> Attention:
     """Attention of one sequence [n, d_model] to all of a memory; default: x.
 
@@ -310,8 +314,8 @@ class Layer:
     return np.repeat(projected, self.num_heads // written, axis=0)
 
   def _bias(
-    self, q: Optional[Array], weights: Weights, n: int, causal: bool
-  ) -> Union[Array, float]:
+    self, q: Array | None, weights: Weights, n: int, causal: bool
+  ) -> Array | float:
     if self.relative_attention_type is None:
       return 0
     count = self.relative_attention_num_buckets
@@ -334,8 +338,8 @@ def rows(
   weights: Weights,
   sequence_id: Array,
   causal: bool = False,
-  memory: Optional[Array] = None,
-  memory_id: Optional[Array] = None,
+  memory: Array | None = None,
+  memory_id: Array | None = None,
 ) -> Attention:
   """Attention of a batch: each sequence of each row alone; 0 elsewhere.
 
@@ -376,7 +380,7 @@ def rows(
 def probes(
   f: Callable[[Weights], Any],
   at: Weights,
-  fixed: Optional[Weights] = None,
+  fixed: Weights | None = None,
   entries: int = 6,
   mixed: int = 3,
 ) -> Iterator[tuple[str, Array, float]]:

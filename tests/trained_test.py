@@ -58,7 +58,9 @@ def test_batches_change_nothing_and_gin_is_left_alone(folder, tmp_path):
       texts = one.predict(INPUTS, beams=beams)
       assert texts == [other.predict([x], beams=beams)[0] for x in INPUTS]
     scores = one.score(INPUTS, TARGETS)
-    alone = [one.score([x], [y])[0] for x, y in zip(INPUTS, TARGETS)]
+    alone = [
+      one.score([x], [y])[0] for x, y in zip(INPUTS, TARGETS, strict=True)
+    ]
     np.testing.assert_allclose(scores, alone, rtol=1e-4)
     assert max(scores) < 0 and one.predict([]) == []
     found = one.attention(INPUTS, TARGETS)

@@ -3,7 +3,6 @@
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import Optional
 
 import gin
 import seqio
@@ -87,7 +86,7 @@ def from_texts(texts: Texts) -> Examples:
   names = sides()
   given = [found for found in texts.values() if found]
   if len(names) == 1:
-    by_side = dict(zip(names, given))
+    by_side = dict(zip(names, given, strict=False))
   else:
     by_side = {s: texts[f] for s, f in FEATURES.items() if texts.get(f)}
   if names[0] not in by_side or len(by_side) < len(given):
@@ -128,7 +127,13 @@ def from_file(path: str) -> Examples:
     raise UserError(
       f'{path} is missing or empty; expected one example per line'
     )
-  return from_texts(dict(zip(('inputs', 'targets'), map(list, zip(*rows)))))
+  return from_texts(
+    dict(
+      zip(
+        ('inputs', 'targets'), map(list, zip(*rows, strict=True)), strict=False
+      )
+    )
+  )
 
 
 def from_task(name: str, split: str, count: int) -> Examples:
@@ -170,7 +175,7 @@ def lengths() -> Mapping[str, int]:
   return found
 
 
-def most_of(side: str) -> Optional[int]:
+def most_of(side: str) -> int | None:
   """The most tokens that the model takes on a side; None if unknown."""
   if model_type() == 'delimited_lm':
     return sum(lengths().values()) or None

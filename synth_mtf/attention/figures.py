@@ -1,7 +1,6 @@
 """Plots attention: histograms, entropy and distance, heat maps."""
 
 from collections.abc import Iterator, Sequence
-from typing import Optional
 
 import numpy as np
 
@@ -16,7 +15,7 @@ _MAX_TOKENS = {'y': 24, 'x': 16}  # that remain legible at each axis
 
 
 def histograms(
-  attentions: Sequence[Attention], layers: Optional[Sequence[int]] = None
+  attentions: Sequence[Attention], layers: Sequence[int] | None = None
 ) -> style.Figure:
   """Plots histograms of each layer's weights, as in the paper's Figures 2, 3.
 
@@ -27,9 +26,9 @@ def histograms(
   stacks, shown = _stacks(attentions), _layers(attentions, layers)
 
   def fill(axes: style.Panels) -> None:
-    for row, stack in zip(axes, stacks):
+    for row, stack in zip(axes, stacks, strict=True):
       row[0].set_ylabel('weights (%)')
-      for panel, layer in zip(row, shown):
+      for panel, layer in zip(row, shown, strict=True):
         for found, name, look in _looks(attentions, stack):
           if len(found[0]) < layer:
             continue
@@ -66,8 +65,8 @@ def heads(attentions: Sequence[Attention]) -> style.Figure:
   measures = (('entropy', 'nats', _entropy), ('distance', 'tokens', _distance))
 
   def fill(axes: style.Panels) -> None:
-    for row, stack in zip(axes, stacks):
-      for panel, (name, unit, measure) in zip(row, measures):
+    for row, stack in zip(axes, stacks, strict=True):
+      for panel, (name, unit, measure) in zip(row, measures, strict=True):
         if (stack, name) == ('cross', 'distance'):
           panel.set_axis_off()
           continue
@@ -109,8 +108,8 @@ def heat_maps(
   stack: str,
   example: int = 0,
   values: str = 'weights',
-  layers: Optional[Sequence[int]] = None,
-  heads: Optional[Sequence[int]] = None,
+  layers: Sequence[int] | None = None,
+  heads: Sequence[int] | None = None,
 ) -> style.Figure:
   """Plots heat maps with a row per query, as in the paper's Figures 4 to 7.
 
@@ -141,8 +140,8 @@ def heat_maps(
   queries, memory = attention.axes(stack, example)
 
   def fill(axes: style.Panels) -> None:
-    for row, layer, of_layer in zip(axes, rows, maps):
-      for panel, head, one in zip(row, columns, of_layer):
+    for row, layer, of_layer in zip(axes, rows, maps, strict=True):
+      for panel, head, one in zip(row, columns, of_layer, strict=True):
         panel.imshow(
           one,
           interpolation='nearest',
@@ -195,7 +194,7 @@ def _stacks(attentions: Sequence[Attention]) -> list[str]:
 
 
 def _layers(
-  attentions: Sequence[Attention], layers: Optional[Sequence[int]]
+  attentions: Sequence[Attention], layers: Sequence[int] | None
 ) -> list[int]:
   most = max(stack.layers for a in attentions for stack in a.stacks.values())
   return style.chosen(layers, most)

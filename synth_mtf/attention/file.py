@@ -8,7 +8,7 @@ are the encoder's tokens in `encoder`, and the tokens that the decoder reads in
 import dataclasses
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ class Stack:
   weights: Array
   logits: Array
   functions: Sequence[str] = ()
-  alpha: Optional[Array] = None
+  alpha: Array | None = None
 
   @property
   def layers(self) -> int:

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import gin
 import mesh_tensorflow as mtf
@@ -38,7 +38,7 @@ class Loaded:
   """
 
   def __init__(
-    self, vocab_sizes: Sequence[int], checkpoint: Optional[Checkpoint]
+    self, vocab_sizes: Sequence[int], checkpoint: Checkpoint | None
   ) -> None:
     self.checkpoint = checkpoint
     self._vocab_sizes = vocab_sizes

@@ -8,7 +8,7 @@ import contextlib
 import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional, Union
+from typing import Any
 
 import gin
 import mesh_tensorflow as mtf
@@ -32,9 +32,9 @@ LAST = 'last'
 
 def look(
   folder: str,
-  steps: Sequence[Union[int, str]],
+  steps: Sequence[int | str],
   choose: Callable[[], examples_of.Examples],
-  vocabulary: Optional[str] = None,
+  vocabulary: str | None = None,
 ) -> list[Attention]:
   """Computes the attention of one run at each of the given steps.
 
@@ -56,10 +56,8 @@ def look(
 
 
 def opened(
-  folder: str, steps: Sequence[Union[int, str]], vocabulary: Optional[str]
-) -> tuple[
-  runs.Run, list[Optional[Checkpoint]], Mapping[str, seqio.Vocabulary]
-]:
+  folder: str, steps: Sequence[int | str], vocabulary: str | None
+) -> tuple[runs.Run, list[Checkpoint | None], Mapping[str, seqio.Vocabulary]]:
   """Finds a run and some of its checkpoints, and loads its configuration.
 
   The arguments are those of `look`. Also returns the vocabularies, by side.
@@ -73,7 +71,7 @@ def opened(
   names = ['' if step == LAST else f'model.ckpt-{step}' for step in steps]
   checkpoints = [
     None if step == INITIAL else Checkpoint(os.path.join(run.folder, name))
-    for step, name in zip(steps, names)
+    for step, name in zip(steps, names, strict=True)
   ]
   importlib.import_module('t5.data.mixtures')
   _ = run.label  # kept: making it later would replace gin's configuration
@@ -86,7 +84,7 @@ def opened(
   return run, checkpoints, known
 
 
-def choose_vocabulary(given: Optional[str], model_dir: str) -> None:
+def choose_vocabulary(given: str | None, model_dir: str) -> None:
   """Sets the tasks' vocabulary: the given one, or else the run's."""
   if given is None and tasks.settings().vocabulary is None:
     name = records.recorded_vocabulary(model_dir) or ''
@@ -128,7 +126,11 @@ def stacks(
   return {
     name: _stack(found, lengths[queries], max(lengths[memory]))
     for name, (queries, memory) in SIDES.items()
-    if (found := [one for one in zip(calls, values) if one[0].stack == name])
+    if (
+      found := [
+        one for one in zip(calls, values, strict=True) if one[0].stack == name
+      ]
+    )
   }
 
 

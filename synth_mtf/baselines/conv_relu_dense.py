@@ -1,7 +1,5 @@
 """ConvReluDense, a feed-forward layer with a convolution."""
 
-from typing import Optional
-
 import gin
 import mesh_tensorflow as mtf
 from mesh_tensorflow.transformer import transformer
@@ -51,7 +49,7 @@ class ConvReluDense(transformer.TransformerLayer):
     self,
     context: transformer.Context,
     x: mtf.Tensor,
-    losses: Optional[list[mtf.Tensor]] = None,  # noqa: ARG002
+    losses: list[mtf.Tensor] | None = None,  # noqa: ARG002
   ) -> mtf.Tensor:
     """Calls the layer.
 

@@ -1,7 +1,7 @@
 """Linformer: attention to a fixed number of projected memory positions."""
 
 import dataclasses
-from typing import Any, Optional
+from typing import Any
 
 import gin
 import mesh_tensorflow as mtf
@@ -37,7 +37,7 @@ class Linformer(AttentionLayer):
   def __init__(
     self,
     projected_length: int = 32,
-    max_length: Optional[int] = None,
+    max_length: int | None = None,
     **kwargs: Any,
   ) -> None:
     """Creates a Linformer layer.

@@ -12,7 +12,6 @@ attention weights from a plain T5. `warm_start` maps their names.
 import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Optional
 
 import gin
 import tensorflow.compat.v1 as tf
@@ -37,7 +36,7 @@ class Comparison:
     self,
     kinds: Mapping[str, files.Kind],
     checkpoint: files.Checkpoint,
-    loaded: Optional[Mapping[str, str]] = None,
+    loaded: Mapping[str, str] | None = None,
   ) -> None:
     """Compares variables, given by name, with a checkpoint.
 

@@ -17,7 +17,7 @@ target's layer is filled from it:
 import dataclasses
 import math
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +57,7 @@ class Layer:
   # The settings that affect each function's result but no variable's shape, by
   # scope, in order; None if unknown.
   functions: Mapping[str, Any]
-  normalize: Optional[str] = 'softmax'
+  normalize: str | None = 'softmax'
   index_by: str = 'position'
   weights: dict[str, Weight] = dataclasses.field(default_factory=dict)
 
@@ -67,7 +67,9 @@ class Layer:
       return dict.fromkeys(self.functions, np.ones([]))
     alpha = self.weights['alpha'].value
     return dict(
-      zip(self.functions, mixture_weights(alpha, len(self.functions)))
+      zip(
+        self.functions, mixture_weights(alpha, len(self.functions)), strict=True
+      )
     )
 
 
@@ -88,7 +90,7 @@ class Conversion:
   def __init__(
     self,
     checkpoint: files.Checkpoint,
-    source: Optional[ConfiguredModel],
+    source: ConfiguredModel | None,
     target: ConfiguredModel,
     resize: bool = False,
   ) -> None:
@@ -234,7 +236,9 @@ class Conversion:
     here = self._target.variables[name].shape.as_list()
     if there == here:
       return value
-    changed = [i for i, (a, b) in enumerate(zip(there, here)) if a != b]
+    changed = [
+      i for i, (a, b) in enumerate(zip(there, here, strict=False)) if a != b
+    ]
     function, leaf = _owner(name)[1], name.rpartition('/')[-1]
     positions = function.position_axes.get(leaf, ()) if function else ()
     if len(there) != len(here) or not {*changed} <= {
@@ -263,7 +267,7 @@ def _unshaped(model: ConfiguredModel) -> dict[str, dict[str, Any]]:
 
 
 def _read(
-  checkpoint: files.Checkpoint, scope: str, source: Optional[ConfiguredModel]
+  checkpoint: files.Checkpoint, scope: str, source: ConfiguredModel | None
 ) -> Layer:
   """Reads the checkpoint's layer that corresponds to one of the target's."""
   outputs = [c for c in names.candidates(f'{scope}/o') if c in checkpoint]
@@ -306,7 +310,9 @@ def _settings(scope: str, layer: transformer_layers.SelfAttention) -> Layer:
   if isinstance(layer, SyntheticLayer):
     settings = {
       f: (described(x), x.last_factors)
-      for f, x in zip(scopes(layer.synthesizers), layer.synthesizers)
+      for f, x in zip(
+        scopes(layer.synthesizers), layer.synthesizers, strict=True
+      )
     }
     return Layer(settings, layer.normalize, layer.index_by)
   if type(layer).__name__ in ('SelfAttention', 'EncDecAttention'):
@@ -368,7 +374,7 @@ def _other_size(name: str, there: Any, here: Any) -> UserError:
   )
 
 
-def _owner(name: str) -> tuple[str, Optional[type[SynthesizingFunction]]]:
+def _owner(name: str) -> tuple[str, type[SynthesizingFunction] | None]:
   """Returns the scope of a variable's function, and the class that declares it.
 
   If scopes are nested, the innermost one determines the class.

@@ -130,7 +130,7 @@ def write(
         shape_and_slices=[''] * len(values),
         tensors=tensors,
       )
-      session.run(save, dict(zip(tensors, values.values())))
+      session.run(save, dict(zip(tensors, values.values(), strict=True)))
     folders.point_at(folder, os.path.basename(path))
   except tf.errors.OpError as error:
     raise UserError(f'{folder} cannot be written: {error.message}') from error

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import gin
 import tensorflow.compat.v1 as tf
@@ -84,7 +84,7 @@ def _files(folder: str) -> list[tuple[str, list[str]]]:
   return sorted(found.items(), key=lambda item: step_of(item[0]))
 
 
-def latest(folder: str) -> Optional[str]:
+def latest(folder: str) -> str | None:
   """Returns the path of the checkpoint that a run resumes from, if any.
 
   Raises a UserError if the pointer is lost or names no checkpoint in `folder`.
@@ -128,7 +128,7 @@ def is_complete(path: str) -> bool:
   return True
 
 
-def damage(folder: str) -> Optional[str]:
+def damage(folder: str) -> str | None:
   """Says which of a folder's checkpoints are damaged, and how to resume."""
   names = written(folder)
   complete = [n for n in names if is_complete(os.path.join(folder, n))]
@@ -142,7 +142,7 @@ def damage(folder: str) -> Optional[str]:
   )
 
 
-def explain(error: BaseException, model_dir: str) -> Optional[str]:
+def explain(error: BaseException, model_dir: str) -> str | None:
   """Explains a run's error if a checkpoint that it reads is damaged."""
   if not tf.io.gfile.isdir(model_dir):
     return f'{model_dir} was removed or renamed while the run wrote to it.'

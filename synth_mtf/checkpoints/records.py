@@ -11,7 +11,7 @@ with other settings would therefore resume and compute something else.
 import hashlib
 import json
 import os
-from typing import Any, Optional
+from typing import Any
 
 import gin
 import seqio
@@ -49,7 +49,7 @@ def record_vocabulary(vocabulary: Any, model_dir: str) -> None:
   _write(model_dir, VOCABULARY, describe_vocabulary(vocabulary))
 
 
-def recorded_vocabulary(model_dir: str) -> Optional[str]:
+def recorded_vocabulary(model_dir: str) -> str | None:
   """Returns the SentencePiece path or the class of the inputs' vocabulary."""
   known = _read_vocabularies(model_dir)
   return known['inputs']['name'] if known else None
@@ -177,7 +177,7 @@ def describe_vocabulary(pair: Any) -> dict[str, dict[str, Any]]:
   """Returns name, size and digest of the inputs' and targets' vocabularies."""
   found = {}
   both = utils.inputs_vocabulary(pair), utils.targets_vocabulary(pair)
-  for side, known in zip(('inputs', 'targets'), both):
+  for side, known in zip(('inputs', 'targets'), both, strict=True):
     vocabulary = getattr(known, 'resolved', known)
     name, size = type(vocabulary).__name__, vocabulary.vocab_size
     content = f'{name} {size}'.encode()

@@ -16,7 +16,7 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any, NoReturn, Optional
+from typing import Any, NoReturn
 
 from synth_mtf import __version__
 from synth_mtf.cli import data
@@ -45,7 +45,7 @@ COMMANDS = {
 _SELF_LOADING = ('demo', 'transformer', 'cluster', 'doctor')
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command line.
 
   Args:

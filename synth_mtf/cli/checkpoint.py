@@ -6,7 +6,6 @@ It inspects, compares, converts, exports and imports checkpoints.
 import argparse
 import os
 from collections.abc import Sequence
-from typing import Optional
 
 from synth_mtf.cli import arguments
 from synth_mtf.errors import UserError
@@ -192,9 +191,9 @@ def _import(args: argparse.Namespace) -> None:
 
 
 def _configure(
-  text: Optional[str],
+  text: str | None,
   file: str,
-  gin_file: Optional[Sequence[str]],
+  gin_file: Sequence[str] | None,
   bindings: Sequence[str] = (),
 ) -> bool:
   """Loads the user's gin files, or else those of a run, as data, if known."""
@@ -212,7 +211,7 @@ def _configure(
   return bool(gin_file or text)
 
 
-def _require(text: Optional[str], file: str, args: argparse.Namespace) -> None:
+def _require(text: str | None, file: str, args: argparse.Namespace) -> None:
   """Configures a model, whose gin files must be known."""
   if not _configure(text, file, args.gin_file, args.gin_param):
     raise UserError(

@@ -1,7 +1,6 @@
 """What layers ask the host: its Context, the cache in it, gin's packing."""
 
 from collections.abc import Callable
-from typing import Optional
 
 import gin
 import mesh_tensorflow as mtf
@@ -31,7 +30,7 @@ def recomputes_layers(context: transformer.Context) -> bool:
   )
 
 
-def row_sequence_id(context: transformer.Context) -> Optional[mtf.Tensor]:
+def row_sequence_id(context: transformer.Context) -> mtf.Tensor | None:
   """Returns the segment ids, [batch..., length], or None if there are none."""
   for ids in (context.subsequence_id, context.sequence_id):
     if isinstance(ids, mtf.Tensor) and context.length_dim in ids.shape.dims:

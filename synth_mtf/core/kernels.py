@@ -5,7 +5,6 @@ own gradients. Kernels select a different implementation on TPUs if needed.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Optional
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -54,8 +53,8 @@ def recompute_in_backward(
     all_inputs: Sequence[mtf.Tensor],
     forward_operations: Sequence[mtf.Operation],
     outputs: Sequence[mtf.Tensor],
-    output_grads: Sequence[Optional[mtf.Tensor]],
-  ) -> list[Optional[mtf.Tensor]]:
+    output_grads: Sequence[mtf.Tensor | None],
+  ) -> list[mtf.Tensor | None]:
     first = next(dy for dy in output_grads if dy is not None)
     late = {x: _not_before(first, x) for x in explicit_inputs}
     operations, mapping = first.graph.clone_operations(forward_operations, late)
@@ -153,7 +152,7 @@ def gather(table: mtf.Tensor, indices: mtf.Tensor, axis: str) -> mtf.Tensor:
     table = tf.convert_to_tensor(table)
     return tf.gather(table, indices, axis=at, batch_dims=len(common))
 
-  def gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[Optional[mtf.Tensor]]:
+  def gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[mtf.Tensor | None]:
     table, indices = op.inputs
     dy = put_first(indices.shape.dims, dy)
     total = _SumByIndex(dy, indices, position_dim, len(common))
@@ -271,7 +270,7 @@ def _not_before(y: mtf.Tensor, x: mtf.Tensor) -> mtf.Tensor:
 def centered_exp(
   terms: Sequence[mtf.Tensor],
   shape: mtf.Shape,
-  visible: Optional[mtf.Tensor],
+  visible: mtf.Tensor | None,
 ) -> tuple[mtf.Tensor, mtf.Tensor]:
   """Computes E = exp(B - c), 0 where hidden, for B the sum of the terms.
 
@@ -320,7 +319,7 @@ def centered_exp(
   return e, center
 
 
-def row_center(b: tf.Tensor, visible: Optional[tf.Tensor] = None) -> tf.Tensor:
+def row_center(b: tf.Tensor, visible: tf.Tensor | None = None) -> tf.Tensor:
   """Returns the midpoint of each row's smallest and largest visible logit."""
   low = high = b
   if visible is not None:
@@ -330,7 +329,7 @@ def row_center(b: tf.Tensor, visible: Optional[tf.Tensor] = None) -> tf.Tensor:
 
 
 def exp_from(
-  b: tf.Tensor, center: tf.Tensor, visible: Optional[tf.Tensor] = None
+  b: tf.Tensor, center: tf.Tensor, visible: tf.Tensor | None = None
 ) -> tf.Tensor:
   """Computes exp(b - center), 0 where hidden."""
   distance = b - tf.expand_dims(center, -1)

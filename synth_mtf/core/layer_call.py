@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from typing import Optional
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -96,7 +95,7 @@ class LayerCall:
     name: str,
     dims: list[mtf.Dimension],
     stddev: float,
-    dtype: Optional[tf.DType] = None,
+    dtype: tf.DType | None = None,
     trainable: bool = True,
   ) -> mtf.Tensor:
     """Creates a normally distributed variable in the current variable scope.

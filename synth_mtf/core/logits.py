@@ -9,7 +9,6 @@ products with a batch dimension are joined into one.
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Optional, Union
 
 import mesh_tensorflow as mtf
 
@@ -50,7 +49,7 @@ class Scaled:
   alpha: mtf.Tensor
 
 
-Term = Union[mtf.Tensor, Scaled, InnerProduct]
+Term = mtf.Tensor | Scaled | InnerProduct
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +136,7 @@ def _join(call: LayerCall, products: Sequence[InnerProduct]) -> InnerProduct:
     return mtf.concat(
       [
         mtf.rename_dimension(arrange(x, shape), shape.dims[-1].name, name)
-        for x, shape in zip(xs, shapes)
+        for x, shape in zip(xs, shapes, strict=True)
       ],
       name,
     )
@@ -151,6 +150,6 @@ def _join(call: LayerCall, products: Sequence[InnerProduct]) -> InnerProduct:
   return InnerProduct(query, key, query.shape.dims[-1])
 
 
-def weighted(x: mtf.Tensor, alpha: Optional[mtf.Tensor] = None) -> mtf.Tensor:
+def weighted(x: mtf.Tensor, alpha: mtf.Tensor | None = None) -> mtf.Tensor:
   """Returns alpha x, where None stands for 1."""
   return x if alpha is None else x * mtf.cast(alpha, x.dtype)

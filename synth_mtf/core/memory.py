@@ -1,6 +1,6 @@
 """The tokens that a layer attends to, and how decoding caches them."""
 
-from typing import Callable
+from collections.abc import Callable
 
 import mesh_tensorflow as mtf
 from mesh_tensorflow.transformer import transformer

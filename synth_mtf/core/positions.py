@@ -1,7 +1,5 @@
 """Token positions within a sequence, and table lookups at these positions."""
 
-from typing import Optional
-
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
@@ -52,8 +50,8 @@ class TableIndex:
     mesh: mtf.Mesh,
     length_dim: mtf.Dimension,
     memory_length_dim: mtf.Dimension,
-    queries: Optional[mtf.Tensor] = None,
-    keys: Optional[mtf.Tensor] = None,
+    queries: mtf.Tensor | None = None,
+    keys: mtf.Tensor | None = None,
   ) -> None:
     """Creates an index; by default, token i of a row is at position i."""
     self.length_dim = length_dim
@@ -107,7 +105,7 @@ def packed_index(
   length_dim: mtf.Dimension,
   memory_length_dim: mtf.Dimension,
   sequence_id: mtf.Tensor,
-  memory_sequence_id: Optional[mtf.Tensor] = None,
+  memory_sequence_id: mtf.Tensor | None = None,
 ) -> TableIndex:
   """Creates an index for packed rows, where each sequence starts at position 0.
 

@@ -1,7 +1,6 @@
 """T5's projections q, k, v and o, each created on first use."""
 
-from collections.abc import Sequence
-from typing import Callable
+from collections.abc import Callable, Sequence
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf

@@ -1,7 +1,6 @@
 """Masks of the memory positions that each query may attend to."""
 
 import dataclasses
-from typing import Optional, Union
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -26,9 +25,9 @@ class Visibility:
     queries: like `keys`, [batch..., length].
   """
 
-  pairs: Optional[mtf.Tensor]
-  keys: Optional[mtf.Tensor]
-  queries: Optional[mtf.Tensor]
+  pairs: mtf.Tensor | None
+  keys: mtf.Tensor | None
+  queries: mtf.Tensor | None
 
   @property
   def masks(self) -> list[mtf.Tensor]:
@@ -43,7 +42,7 @@ class Visibility:
     ]
 
 
-def zero_hidden(x: mtf.Tensor, visible: Optional[mtf.Tensor]) -> mtf.Tensor:
+def zero_hidden(x: mtf.Tensor, visible: mtf.Tensor | None) -> mtf.Tensor:
   """Sets x to 0 where `visible` is 0; None hides nothing."""
   return x if visible is None else x * mtf.cast(visible, x.dtype)
 
@@ -105,7 +104,7 @@ def encoder_visibility(call: LayerCall, packed: bool) -> Visibility:
   return Visibility(None, keys, queries)
 
 
-def _causal(context: transformer.Context) -> Optional[mtf.Tensor]:
+def _causal(context: transformer.Context) -> mtf.Tensor | None:
   """[length, memory_length] in a decoder; None in an encoder."""
   if context.read_priority is None:
     return None
@@ -120,8 +119,8 @@ def _causal(context: transformer.Context) -> Optional[mtf.Tensor]:
 
 
 def _tokens(
-  sequence_id: Union[mtf.Tensor, int], context: transformer.Context
-) -> Optional[mtf.Tensor]:
+  sequence_id: mtf.Tensor | int, context: transformer.Context
+) -> mtf.Tensor | None:
   """Returns 1 at tokens and 0 at padding; None if there is no padding."""
   if not isinstance(sequence_id, mtf.Tensor):
     return None

@@ -26,7 +26,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -273,7 +273,7 @@ class _Kernel(NamedTuple):
 
 def _part(term: Term, operand: Callable[..., _Operand]) -> _Part:
   if isinstance(term, InnerProduct):
-    rows = zip(factors(term), ['q.', 'k.'])
+    rows = zip(factors(term), ['q.', 'k.'], strict=True)
     pair = [operand(x, axes, [term.k]) for x, axes in rows]
     return _Part(pair, is_product=True)
   return _Part([operand(x, 'qk') for x in factors(term)], is_product=False)
@@ -356,7 +356,7 @@ def _by_tiles(
     found = _OnDevice(call, kernel, shape, inputs, single).backward(y, dy)
     return tuple(found) if len(found) > 1 else found[0]
 
-  def gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[Optional[mtf.Tensor]]:
+  def gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[mtf.Tensor | None]:
     shapes, dtypes = [x.shape for x in trained], [x.dtype for x in trained]
     given = [*op.inputs, op.outputs[0], dy]
     found = iter(_Tiled(backward, given, shapes, dtypes, splittable).outputs)
@@ -386,7 +386,7 @@ class _OnDevice:
     self._tiling = Tiling(b_shape, kernel.by_queries, single)
     self._pieces = {
       operand: Pieces(self._tiling, operand.shape, operand.layout, x)
-      for operand, x in zip(kernel.operands, slices)
+      for operand, x in zip(kernel.operands, slices, strict=True)
     }
     masks = [] if single else [self._pieces[x] for x in kernel.masks]
     self._windows = Windows(self._tiling, masks) if masks else None
@@ -439,7 +439,7 @@ class _OnDevice:
     return [self._pieces[x].total() for x in kernel.operands if x.trained]
 
   def _take(
-    self, operands: Sequence[_Operand], tile: Tile, windows: Optional[Windows]
+    self, operands: Sequence[_Operand], tile: Tile, windows: Windows | None
   ) -> list[tf.Tensor]:
     return [self._pieces[x].take(tile, windows) for x in operands]
 
@@ -447,7 +447,7 @@ class _OnDevice:
     self,
     parts: Sequence[_Part],
     tile: Tile,
-    windows: Optional[Windows],
+    windows: Windows | None,
     shared: Tensors = (),
   ) -> tuple[list[tf.Tensor], Sequence[Tensors]]:
     """Returns windows of the sum of parts and of their operands.
@@ -456,7 +456,7 @@ class _OnDevice:
     of shared parts, if given.
     """
     xs = [self._take(part.operands, tile, windows) for part in parts]
-    values = [part.value(tiles) for part, tiles in zip(parts, xs)]
+    values = [part.value(tiles) for part, tiles in zip(parts, xs, strict=True)]
     # Adding the smallest first keeps intermediate sums small.
     values.sort(key=lambda x: sum(n != 1 for n in x.shape.as_list()))
     values += [windows.view(tile, x, 'bhqk') if windows else x for x in shared]
@@ -468,13 +468,15 @@ class _OnDevice:
     db: tf.Tensor,
     xs: Sequence[Tensors],
     tile: Tile,
-    windows: Optional[Windows],
+    windows: Windows | None,
   ) -> list[tf.Tensor]:
     """Adds a tile to the parts' gradients and returns the sums so far."""
     return [
       self._pieces[operand].add(dx, tile, windows)
-      for part, tiles in zip(parts, xs)
-      for operand, dx in zip(part.operands, part.gradients(db, tiles))
+      for part, tiles in zip(parts, xs, strict=True)
+      for operand, dx in zip(
+        part.operands, part.gradients(db, tiles), strict=True
+      )
       if operand.trained
     ]
 

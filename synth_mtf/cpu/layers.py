@@ -4,7 +4,6 @@ They give the host's results from the host's variables.
 """
 
 import functools
-from typing import Optional
 
 import gin
 import mesh_tensorflow as mtf
@@ -77,7 +76,7 @@ class DenseReluDense(transformer_layers.DenseReluDense):
     self,
     context: transformer.Context,
     x: mtf.Tensor,
-    losses: Optional[list[mtf.Tensor]] = None,
+    losses: list[mtf.Tensor] | None = None,
   ) -> mtf.Tensor:
     """Calls the layer on x, [batch..., length, d_model], 0 at padding."""
     masks = padding.mask(context, context.sequence_id, context.length_dim)

@@ -7,7 +7,6 @@ zeroes them before they reach other rows.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Optional, Union
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -22,7 +21,7 @@ _MOST_TOKENS = 15 / 16  # fraction of rows above which no rows are copied
 
 def mask(
   context: transformer.Context,
-  ids: Union[mtf.Tensor, int, None],
+  ids: mtf.Tensor | int | None,
   length: mtf.Dimension,
 ) -> list[mtf.Tensor]:
   """Returns the mask of a sequence's tokens, cached for all layers.
@@ -67,7 +66,7 @@ def _find_weights(
   xs: Sequence[mtf.Tensor],
   output_shape: mtf.Shape,
   rows: Sequence[mtf.Dimension],
-) -> Optional[tuple[int, bool]]:
+) -> tuple[int, bool] | None:
   """Finds which of X, Y and Z = X Y are the weights; the others are tokens.
 
   Returns:

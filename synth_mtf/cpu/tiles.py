@@ -14,7 +14,7 @@ A layout names the four axes of a tensor, one letter each:
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -134,12 +134,16 @@ class Windows:
     An axis of size 1 stays as it is.
     """
     shape = x.shape.as_list()
-    layout = ''.join(a if n != 1 else '.' for a, n in zip(layout, shape))
+    layout = ''.join(
+      a if n != 1 else '.' for a, n in zip(layout, shape, strict=True)
+    )
     starts = {'q': _BLOCK if in_blocks else _ZERO, 'k': _START}
     begin = self._of_tile(tile, layout, starts, _ZERO)
     size = self._of_tile(tile, layout, {'q': _QUERIES, 'k': _KEYS}, _ALL)
     y = tf.slice(x, begin, size)
-    y.set_shape([None if a in 'qk' else n for a, n in zip(layout, shape)])
+    y.set_shape(
+      [None if a in 'qk' else n for a, n in zip(layout, shape, strict=True)]
+    )
     return y
 
   def put(
@@ -178,7 +182,7 @@ class Pieces:
     tiling: Tiling,
     shape: Sequence[int],
     layout: str,
-    x: Optional[tf.Tensor] = None,
+    x: tf.Tensor | None = None,
   ) -> None:
     """Cuts a shape; along an axis of size 1, all tiles share a piece.
 
@@ -189,9 +193,13 @@ class Pieces:
     self._shape = shape if x is None else x.shape
     self._x = x
     cut = [*shape[:2], shape[2] if layout[2] == 'q' else 1]
-    self._groups = [min(n, m) for n, m in zip(tiling.groups.values(), cut)]
+    self._groups = [
+      min(n, m) for n, m in zip(tiling.groups.values(), cut, strict=True)
+    ]
     self.number = math.prod(self._groups)
-    self.piece = [n // m for n, m in zip(shape, [*self._groups, 1])]
+    self.piece = [
+      n // m for n, m in zip(shape, [*self._groups, 1], strict=True)
+    ]
     # A block of queries is contiguous within one head, but not across heads.
     is_one_head = self.piece[:2] == [1, 1]
     self._in_part = 1 if is_one_head else self._groups[2]
@@ -207,7 +215,7 @@ class Pieces:
   def _index(self, tile: Tile) -> int:
     return int(np.ravel_multi_index(tile, self._groups, mode='clip'))
 
-  def take(self, tile: Tile, windows: Optional[Windows]) -> tf.Tensor:
+  def take(self, tile: Tile, windows: Windows | None) -> tf.Tensor:
     x = self._parts[self._index(tile) // self._in_part]
     if windows:
       return windows.view(tile, x, self.layout, in_blocks=self._in_part > 1)
@@ -215,15 +223,13 @@ class Pieces:
       return x
     return tf.slice(x, [0, 0, tile.block * self.piece[2], 0], self.piece)
 
-  def add(
-    self, x: tf.Tensor, tile: Tile, windows: Optional[Windows]
-  ) -> tf.Tensor:
+  def add(self, x: tf.Tensor, tile: Tile, windows: Windows | None) -> tf.Tensor:
     """Adds the window of a tile to its piece; returns the sum so far.
 
     Sums over examples, heads, queries or keys where the piece has a single
     entry for all of them.
     """
-    sizes = zip(x.shape.as_list(), self.piece)
+    sizes = zip(x.shape.as_list(), self.piece, strict=True)
     axes = [i for i, (n, whole) in enumerate(sizes) if whole == 1 != n]
     if axes:
       x = tf.reduce_sum(x, axes, keepdims=True)

@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 from synth_mtf import atomic, paths, tasks
 from synth_mtf.checkpoints import folder as checkpoints
@@ -215,7 +215,7 @@ class Pace:
     """Notes that a stage begins, and that the one before has ended."""
     self._before += self._work
     self._work = stage.work
-    self._first: Optional[int] = None  # reported step
+    self._first: int | None = None  # reported step
 
   def shown(self, line: str) -> str:
     """Replaces the time left in a stage's line by that of all stages."""
@@ -284,7 +284,7 @@ def _metrics(
       measured = runs.read(*map(str, folders))
       models[variant] = [
         {'seed': seed, **_measured(run)}
-        for seed, run in zip(configuration.seeds, measured)
+        for seed, run in zip(configuration.seeds, measured, strict=True)
       ]
   return models
 

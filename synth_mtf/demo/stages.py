@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any
 
 _STARTUP = 100  # steps that take as long as starting a process
 
@@ -17,9 +17,9 @@ class Configuration:
   finetune_steps: int = 600
   seeds: Sequence[int] = (0,)
   mixture: str = 'synth_en_mix'
-  eval_examples: Optional[int] = 64  # None: all
-  data_dir: Optional[str] = None  # None: the samples
-  vocabulary: Optional[str] = None  # None: one is trained
+  eval_examples: int | None = 64  # None: all
+  data_dir: str | None = None  # None: the samples
+  vocabulary: str | None = None  # None: one is trained
   gin_file: Sequence[str] = ()
   gin_param: Sequence[str] = ()
 

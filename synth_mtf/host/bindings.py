@@ -3,7 +3,7 @@
 import copy
 import inspect
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import gin
 
@@ -39,7 +39,7 @@ class Binding(NamedTuple):
     )
 
   @property
-  def declaration(self) -> Optional[inspect.Parameter]:
+  def declaration(self) -> inspect.Parameter | None:
     """How the function, class or base class declares the parameter."""
     owner = gin.get_configurable(self.selector)
     owners = inspect.getmro(owner)[:-1] if inspect.isclass(owner) else [owner]

@@ -13,7 +13,6 @@ import re
 import tokenize
 import traceback
 from collections.abc import Callable, Iterator
-from typing import Optional, Union
 
 import gin
 import seqio
@@ -33,7 +32,7 @@ MEMORY_ADVICE = (
 
 @contextlib.contextmanager
 def explained(
-  *explainers: Callable[[BaseException], Optional[str]],
+  *explainers: Callable[[BaseException], str | None],
 ) -> Iterator[None]:
   """Replaces an exception whose cause is known with a `UserError`.
 
@@ -50,7 +49,7 @@ def explained(
     raise
 
 
-def _explain(error: BaseException) -> Optional[str]:
+def _explain(error: BaseException) -> str | None:
   if isinstance(error, SyntaxError) and str(error.filename).endswith('.py'):
     return f'Python syntax: {error.filename}:{error.lineno}: {error.msg}'
   if isinstance(error, (SyntaxError, tokenize.TokenError)):
@@ -116,7 +115,7 @@ def _provider(name: str) -> str:
 
 # Maps patterns of the host's messages to ours: a format string for the groups
 # of the match, or a function of them.
-_MESSAGES: dict[str, Union[str, Callable[..., str]]] = {
+_MESSAGES: dict[str, str | Callable[..., str]] = {
   r'Unable to open file: (.*)\. Searched config paths: (\[.*?\])': _gin_file,
   r"No configurable matching (?:reference )?'@?(.*?)(?:\(\))?'": _configurable,
   r"Configurable '(.*?)' doesn't have a parameter named '(.*?)'": _parameter,

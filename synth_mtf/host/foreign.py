@@ -14,7 +14,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from types import FrameType
-from typing import Any, Optional
+from typing import Any
 
 import gin
 import tensorflow.compat.v1 as tf
@@ -46,7 +46,7 @@ _ENTERING = {'config_scope', '__enter__', '__exit__'}
 _MOST_SECONDS = 10  # of the processor; T5's largest model takes three
 
 
-def read(path: str) -> Optional[str]:
+def read(path: str) -> str | None:
   """Returns the text of a file, or None if there is none."""
   if not tf.io.gfile.exists(path):
     return None
@@ -106,7 +106,7 @@ def bounded() -> Iterator[None]:
     yield
 
 
-def _end(_signal: int, frame: Optional[FrameType]) -> None:
+def _end(_signal: int, frame: FrameType | None) -> None:
   names = {f.f_code.co_name for f, _ in traceback.walk_stack(frame)}
   if not names & _ENTERING:  # else wait for the next signal
     raise UserError(

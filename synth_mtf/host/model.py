@@ -11,7 +11,7 @@ import re
 import traceback
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Optional, Union
+from typing import Any
 
 import gin
 import mesh_tensorflow as mtf
@@ -25,7 +25,7 @@ from synth_mtf.host import bindings, errors
 # Long enough for every layer; tables have their full size regardless.
 SHORT = {'inputs': 8, 'targets': 8}
 
-Transformer = Union[transformer.Bitransformer, transformer.Unitransformer]
+Transformer = transformer.Bitransformer | transformer.Unitransformer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ConfiguredModel:
 
 def build(
   vocab_size: int,
-  output_vocab_size: Optional[int] = None,
+  output_vocab_size: int | None = None,
   lengths: Mapping[str, int] = SHORT,
   mode: str = tf.estimator.ModeKeys.EVAL,
   packed: bool = False,
@@ -128,7 +128,7 @@ def build(
 
 
 def explained(
-  model: Optional[Transformer] = None,
+  model: Transformer | None = None,
 ) -> contextlib.AbstractContextManager[None]:
   """Replaces every exception of the host with a `UserError`.
 
@@ -137,7 +137,7 @@ def explained(
   return errors.explained(functools.partial(_explain, model))
 
 
-def _explain(model: Optional[Transformer], error: BaseException) -> str:
+def _explain(model: Transformer | None, error: BaseException) -> str:
   scopes = {id(layer): scope for scope, layer in layers(model)} if model else {}
   where = ''
   settings: list[bindings.Binding] = []
@@ -183,7 +183,7 @@ def _check_sizes(model: Transformer, graph: mtf.Graph) -> None:
 
 
 def make_transformer(
-  vocab_size: int, output_vocab_size: Optional[int] = None
+  vocab_size: int, output_vocab_size: int | None = None
 ) -> Transformer:
   """Builds the host's model of the configured type, without calling it."""
   settings = gin.get_bindings(utils.run, resolve_references=False)

@@ -11,7 +11,7 @@ import sys
 import types
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Optional
+from typing import Any
 from unittest import mock
 
 # What tensorflow-estimator imports and newer releases of TensorFlow lack:
@@ -130,7 +130,7 @@ def separate_gin() -> Callable[[], AbstractContextManager[Any]]:
   )
 
 
-def before_each_run(check: Callable[[str, Optional[str]], None]) -> None:
+def before_each_run(check: Callable[[str, str | None], None]) -> None:
   """Makes T5's main call `check(model_dir, tpu)` before it starts a run.
 
   T5 has no hook for this; gin's (finalize) runs in every program that reads the
@@ -139,7 +139,7 @@ def before_each_run(check: Callable[[str, Optional[str]], None]) -> None:
   """
   from mesh_tensorflow.transformer import utils
 
-  def run(*, model_dir: str, tpu: Optional[str], **more: Any) -> None:
+  def run(*, model_dir: str, tpu: str | None, **more: Any) -> None:
     check(model_dir, tpu)
     utils.run(model_dir=model_dir, tpu=tpu, **more)
 

@@ -4,7 +4,7 @@ import json
 import os
 import pathlib
 import shutil
-from typing import Any, Optional
+from typing import Any
 
 import gin
 import numpy as np
@@ -100,7 +100,7 @@ _TEXTS = (
 
 
 def export(
-  checkpoint: files.Checkpoint, out: str, vocabulary: Optional[str] = None
+  checkpoint: files.Checkpoint, out: str, vocabulary: str | None = None
 ) -> None:
   """Writes the model that gin configures, with the weights of a checkpoint.
 
@@ -310,7 +310,7 @@ def _tokenizer(vocabulary: Any, length: int) -> Any:
     model = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model)
     names = [p.piece.replace('▁<extra', '<extra') for p in model.pieces]
     made = T5Tokenizer(
-      list(zip(names, (p.score for p in model.pieces))),
+      list(zip(names, (p.score for p in model.pieces), strict=True)),
       _spm_precompiled_charsmap=model.normalizer_spec.precompiled_charsmap,
       extra_ids=vocabulary.extra_ids,
       model_max_length=length,

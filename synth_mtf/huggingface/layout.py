@@ -240,7 +240,7 @@ def _attention(
   settings = {
     'synthesizers': [
       _function(shapes, name, function)
-      for name, function in zip(scopes(functions), functions)
+      for name, function in zip(scopes(functions), functions, strict=True)
     ],
     'batch_shared': {*names} <= {*_FUNCTIONS[:2]},
     'num_heads': heads,

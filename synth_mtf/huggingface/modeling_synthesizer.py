@@ -12,7 +12,7 @@ X is [batch, length, d_model], B [batch, heads, length, memory_length]; a batch
 size of 1 means that B does not depend on the tokens.
 """
 
-from typing import Any, ClassVar, Optional
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +54,7 @@ class Synthesizer(nn.Module):
       setattr(self, name, kind(torch.zeros(shape)))
 
   def forward(self, x: Tensor, q: Any, rows: Tensor, columns: Tensor) -> Tensor:
-    for found, most in zip((len(rows), len(columns)), self.limits):
+    for found, most in zip((len(rows), len(columns)), self.limits, strict=True):
       if most and found > most:
         raise ValueError(f'{found} tokens, but the model takes at most {most}')
     if self.tile_length:
@@ -122,12 +122,12 @@ class SyntheticAttention(nn.Module):
   def forward(
     self,
     hidden_states: Tensor,
-    mask: Optional[Tensor] = None,
-    key_value_states: Optional[Tensor] = None,
-    position_bias: Optional[Tensor] = None,
+    mask: Tensor | None = None,
+    key_value_states: Tensor | None = None,
+    position_bias: Tensor | None = None,
     past_key_values: Any = None,
     **_: Any,
-  ) -> tuple[Tensor, Optional[Tensor], None]:
+  ) -> tuple[Tensor, Tensor | None, None]:
     """Takes what T5Attention takes, and returns what it returns."""
     x, length = hidden_states, hidden_states.shape[1]
     rows = torch.arange(length, device=x.device)
@@ -147,7 +147,7 @@ class SyntheticAttention(nn.Module):
       logits = position_bias
     q = self.split(self.q(x)) * self.query_scale if hasattr(self, 'q') else None
     query = torch.zeros_like(keys[:, :, :1]).expand(-1, -1, length, -1)
-    for scope, alpha in zip(self.scopes, self.alphas()):
+    for scope, alpha in zip(self.scopes, self.alphas(), strict=True):
       if scope == 'dot_product':
         query = q * alpha
       else:
@@ -247,7 +247,7 @@ class SynthesizerStack(T5Stack):
     if self.kind in config.positions:
       self.positions = nn.Embedding(config.positions[self.kind], config.d_model)
 
-  def replacement(self, name: str, module: nn.Module) -> Optional[nn.Module]:
+  def replacement(self, name: str, module: nn.Module) -> nn.Module | None:
     """Returns the replacement for one of T5's modules, or None."""
     config = self.config
     kind = 'cross' if name.endswith('EncDecAttention') else self.kind
@@ -262,8 +262,8 @@ class SynthesizerStack(T5Stack):
 
   def forward(
     self,
-    input_ids: Optional[Tensor] = None,
-    inputs_embeds: Optional[Tensor] = None,
+    input_ids: Tensor | None = None,
+    inputs_embeds: Tensor | None = None,
     past_key_values: Any = None,
     **kwargs: Any,
   ) -> Any:

@@ -3,7 +3,7 @@
 import abc
 import functools
 from collections.abc import Collection
-from typing import Any, ClassVar, Optional
+from typing import Any, ClassVar
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -38,7 +38,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     relative_attention_types: the supported kinds of relative position bias.
   """
 
-  relative_attention_types: ClassVar[Collection[Optional[str]]] = (
+  relative_attention_types: ClassVar[Collection[str | None]] = (
     None,
     'bias',
     'bias_shared',
@@ -46,7 +46,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
   )
   index_by: str = 'position'
 
-  def __init__(self, packed: Optional[bool] = None, **kwargs: Any) -> None:
+  def __init__(self, packed: bool | None = None, **kwargs: Any) -> None:
     """Creates a layer.
 
     Args:
@@ -80,7 +80,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     self,
     context: transformer.Context,
     x: mtf.Tensor,
-    losses: Optional[list[mtf.Tensor]] = None,  # noqa: ARG002
+    losses: list[mtf.Tensor] | None = None,  # noqa: ARG002
   ) -> mtf.Tensor:
     """Calls the layer.
 
@@ -132,7 +132,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
 
   def memory_sequence_id(
     self, _context: transformer.Context
-  ) -> Optional[mtf.Tensor]:
+  ) -> mtf.Tensor | None:
     """Segment ids, [batch..., memory_length]; None if the memory is x."""
     return None
 
@@ -155,7 +155,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
       [context.length_dim] if broadcast is None else broadcast,
     )
 
-  def z_loss(self, context: transformer.Context) -> Optional[UseLogZ]:
+  def z_loss(self, context: transformer.Context) -> UseLogZ | None:
     """Returns a function that adds T5's auxiliary loss on log Z.
 
         z_loss_coeff * mean(nonpadding * (log Z)^2)

@@ -1,6 +1,6 @@
 """SyntheticEncDecAttention, and an equivalent of T5's EncDecAttention."""
 
-from typing import Any, Optional
+from typing import Any
 
 import gin
 import mesh_tensorflow as mtf
@@ -79,7 +79,7 @@ class SyntheticEncDecAttention(
 
   def memory_sequence_id(
     self, context: transformer.Context
-  ) -> Optional[mtf.Tensor]:
+  ) -> mtf.Tensor | None:
     return context.encoder_sequence_id
 
   def attend(self, call: LayerCall) -> mtf.Tensor:

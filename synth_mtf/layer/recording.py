@@ -9,9 +9,9 @@ materialize their weights. Without a recorder, nothing is added to the graph.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Callable, Optional
+from typing import Any
 from unittest import mock
 
 import mesh_tensorflow as mtf
@@ -46,7 +46,7 @@ class Alignment:
   context: transformer.Context
   logits: mtf.Tensor
   weights: mtf.Tensor
-  alphas: Sequence[Optional[mtf.Tensor]]
+  alphas: Sequence[mtf.Tensor | None]
 
   @property
   def stack(self) -> str:
@@ -91,7 +91,7 @@ def _alignment(
   call: LayerCall,
   logits: Logits,
   visibility: Visibility,
-  alphas: Sequence[Optional[mtf.Tensor]],
+  alphas: Sequence[mtf.Tensor | None],
 ) -> Alignment:
   b = weights = _in_order(call, mtf.cast(total(call, logits), tf.float32))
   if layer.normalize == 'softmax':

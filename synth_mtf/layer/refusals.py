@@ -1,7 +1,7 @@
 """Rejects settings that our layers do not support."""
 
 from collections.abc import Collection
-from typing import Any, Optional
+from typing import Any
 
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
@@ -31,7 +31,7 @@ def check_option(
 
 def check_settings(
   layer: transformer_layers.SelfAttention,
-  relative_attention_types: Collection[Optional[str]],
+  relative_attention_types: Collection[str | None],
 ) -> None:
   """Rejects settings of SelfAttention that our layers do not support."""
   owner = type(layer).__name__

@@ -6,8 +6,8 @@ puts SyntheticAttention in the place of mesh_tensorflow's own Synthesizer.
 """
 
 import inspect
-from collections.abc import Mapping, Sequence
-from typing import Any, Callable, Optional
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import gin
 from mesh_tensorflow.transformer import transformer, transformer_layers
@@ -43,7 +43,7 @@ def self_attention(
 
 @gin.configurable(module='synth_mtf')
 def cross_attention(
-  layer: Optional[MakeLayer] = None,
+  layer: MakeLayer | None = None,
   otherwise: MakeLayer = transformer_layers.EncDecAttention,
 ) -> transformer.TransformerLayer:
   """Makes the layer that attends to the encoder's output.

@@ -1,8 +1,8 @@
 """SyntheticLayer, the base class of layers with a synthesized alignment."""
 
 import abc
-from collections.abc import Sequence
-from typing import Any, Callable, Optional
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import mesh_tensorflow as mtf
 import numpy as np
@@ -45,7 +45,7 @@ class SyntheticLayer(AttentionLayer):
     synthesizers: Sequence[Callable[[], SynthesizingFunction]] = (DotProduct,),
     mixing: str = 'softmax',
     index_by: str = 'position',
-    normalize: Optional[str] = 'softmax',
+    normalize: str | None = 'softmax',
     **kwargs: Any,
   ) -> None:
     """Creates a layer.
@@ -88,7 +88,9 @@ class SyntheticLayer(AttentionLayer):
     functions = self.synthesizers
     alphas = _make_alphas(call, len(functions), self.mixing)
     terms: list[Term] = []
-    for scope, function, alpha in zip(scopes(functions), functions, alphas):
+    for scope, function, alpha in zip(
+      scopes(functions), functions, alphas, strict=True
+    ):
       with tf.variable_scope(scope):
         terms.append(function.logits(call, alpha))  # alpha_i S_i(X)
     logits = add(call, terms + self.relative_position_bias(call))
@@ -105,7 +107,7 @@ class SyntheticLayer(AttentionLayer):
     call: LayerCall,
     logits: Logits,
     visibility: Visibility,
-    alphas: Sequence[Optional[mtf.Tensor]],
+    alphas: Sequence[mtf.Tensor | None],
   ) -> None:
     """Does nothing; `recording.recorded_by` puts a recorder in its place."""
 
@@ -128,7 +130,7 @@ class SyntheticLayer(AttentionLayer):
 
 def _make_alphas(
   call: LayerCall, count: int, mixing: str
-) -> list[Optional[mtf.Tensor]]:
+) -> list[mtf.Tensor | None]:
   """Makes alpha_i (eq. 8, 9) of each function, [heads] or []; None means 1.
 
   These are the softmax over functions of the variable `alpha`, initially 0. If
@@ -168,4 +170,6 @@ def scopes(functions: Sequence[SynthesizingFunction]) -> list[str]:
   """Returns a variable scope for each function: random, random_1, dense..."""
   names = [function.scope for function in functions]
   counts = [names[:i].count(name) for i, name in enumerate(names)]
-  return [f'{name}_{n}' if n else name for name, n in zip(names, counts)]
+  return [
+    f'{name}_{n}' if n else name for name, n in zip(names, counts, strict=True)
+  ]

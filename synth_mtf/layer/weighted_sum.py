@@ -10,8 +10,7 @@ CPU, `cpu.attend_each` and `attend_shared` compute the same in tiles.
 """
 
 import dataclasses
-from collections.abc import Collection
-from typing import Callable, Optional
+from collections.abc import Callable, Collection
 
 import mesh_tensorflow as mtf
 
@@ -84,7 +83,7 @@ def softmax_average(
   visibility: Visibility,
   values: mtf.Tensor,
   dropout: Dropout,
-  use_log_z: Optional[UseLogZ] = None,
+  use_log_z: UseLogZ | None = None,
 ) -> mtf.Tensor:
   """Computes softmax(B) G(X) (eq. 3).
 
@@ -138,7 +137,7 @@ def _batch_shared_average(
   visibility: Visibility,
   values: mtf.Tensor,
   dropout: Dropout,
-  use_log_z: Optional[UseLogZ],
+  use_log_z: UseLogZ | None,
 ) -> mtf.Tensor:
   """Computes `softmax_average` if all examples share their logits.
 

@@ -46,7 +46,7 @@ def frame(run: Run) -> pd.DataFrame:
           step = folders.step_of(checkpoint.path)
           rows += [
             (stack, layers[stack], letter, head, step, value)
-            for letter, of_heads in zip(letters, alpha)
+            for letter, of_heads in zip(letters, alpha, strict=True)
             for head, value in enumerate(of_heads.flat, 1)
           ]
   return pd.DataFrame(rows, columns=[*_KEYS, 'value']).drop_duplicates(_KEYS)

@@ -5,7 +5,6 @@ missing.
 """
 
 from collections.abc import Sequence
-from typing import Optional
 
 import numpy as np
 import pandas as pd
@@ -49,7 +48,7 @@ def curves(runs: Sequence[Run]) -> style.Figure:
   models = list(by_model(runs))
 
   def fill(axes: style.Panels) -> None:
-    for panel, name in zip(np.ravel(axes), names):
+    for panel, name in zip(np.ravel(axes), names, strict=False):
       here = points[points.panel == name]
       for (model, _), curve in here.groupby(['model', 'stage'], sort=False):
         _draw_band(panel, curve, model, style.look(models.index(model)))
@@ -161,7 +160,7 @@ def scores(runs: Sequence[Run]) -> style.Figure:
   points = wide.reindex(columns=list(costs)).reset_index()
   points['Params'] /= 1e6
   points['score'] = [
-    overall.average(dict(zip(cells.name, cells.value)))
+    overall.average(dict(zip(cells.name, cells.value, strict=True)))
     for _, cells in table.cells.groupby(place)
   ]
   if points.score.isna().all():
@@ -171,7 +170,7 @@ def scores(runs: Sequence[Run]) -> style.Figure:
     )
 
   def fill(axes: style.Panels) -> None:
-    for panel, (cost, cost_name) in zip(axes[0], costs.items()):
+    for panel, (cost, cost_name) in zip(axes[0], costs.items(), strict=True):
       for number, model in enumerate(table.models):
         pairs = points.loc[points.model == model, [cost, 'score']].dropna()
         if pairs.empty:
@@ -198,7 +197,7 @@ def scores(runs: Sequence[Run]) -> style.Figure:
 
 
 def alpha(
-  label: str, alphas: pd.DataFrame, layers: Optional[Sequence[int]] = None
+  label: str, alphas: pd.DataFrame, layers: Sequence[int] | None = None
 ) -> style.Figure:
   """Plots the weight of each function in each head over training.
 
@@ -214,8 +213,8 @@ def alpha(
   letters = list(alphas.function.unique())
 
   def fill(axes: style.Panels) -> None:
-    for row, stack in zip(axes, stacks):
-      for panel, layer in zip(row, shown):
+    for row, stack in zip(axes, stacks, strict=True):
+      for panel, layer in zip(row, shown, strict=True):
         panel.set(title=f'{stack}, layer {layer}', ylim=(0, 1), xlabel=_STEP)
         here = alphas[(alphas['stack'] == stack) & (alphas.layer == layer)]
         for letter, of_letter in here.groupby('function', sort=False):

@@ -13,7 +13,7 @@ import math
 import pathlib
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 # Precedes T5's name for a task in the tasks that this package registers.
 PREFIX = 'synth_'
@@ -64,7 +64,7 @@ class Column:
       return f'{number / 1e6:,.{digits}f}M'
     return self.shown.format(number)
 
-  def average(self, numbers: Mapping[str, float]) -> Optional[float]:
+  def average(self, numbers: Mapping[str, float]) -> float | None:
     """Returns the paper's average, which is T5's, of the columns in `over`.
 
     The numbers of each column are averaged first, so that MNLI counts once. The

@@ -51,8 +51,10 @@ def _rows() -> Iterator[Row]:
     for row in table['rows']:
       numbers = {
         name: float(part.rstrip('M')) * (1e6 if part.endswith('M') else 1)
-        for names, cell in zip(table['columns'].values(), row['cells'])
-        for name, part in zip(names.split(', '), cell.split('/'))
+        for names, cell in zip(
+          table['columns'].values(), row['cells'], strict=True
+        )
+        for name, part in zip(names.split(', '), cell.split('/'), strict=True)
         if part != '-'
       }
       if 'Steps/s' in numbers:

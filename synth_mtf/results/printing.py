@@ -9,7 +9,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 BEST = re.compile(r'\*\*(.*?)\*\*')
 
@@ -30,7 +30,7 @@ class Grid(NamedTuple):
   notes: Sequence[str] = ()
 
 
-def text(grid: Grid, form: Optional[str] = None) -> str:
+def text(grid: Grid, form: str | None = None) -> str:
   """Returns a table in a format: 'terminal', 'markdown' or 'latex'.
 
   The default is 'terminal' if stdout is a terminal, else 'markdown'.
@@ -87,16 +87,18 @@ def terminal(grid: Grid, width: int, bold: bool = True) -> str:
   best = '\x1b[1m\\1\x1b[0m' if bold else r'\1'
   labels, *columns = (
     [BEST.sub(best, cell) for cell in column]
-    for column in zip(grid.headers, *grid.rows)
+    for column in zip(grid.headers, *grid.rows, strict=True)
   )
   parts = [[labels]]
   for column in columns:
-    table = _tabulated(list(zip(*parts[-1], column)), 'simple')
+    table = _tabulated(list(zip(*parts[-1], column, strict=True)), 'simple')
     rule = table.split('\n')[1]
     if len(parts[-1]) > 1 and len(rule) > width:
       parts.append([labels])
     parts[-1].append(column)
-  tables = (_tabulated(list(zip(*part)), 'simple') for part in parts)
+  tables = (
+    _tabulated(list(zip(*part, strict=True)), 'simple') for part in parts
+  )
   caption, *notes = (
     textwrap.fill(paragraph, width) for paragraph in (grid.caption, *grid.notes)
   )
@@ -107,8 +109,12 @@ def plain(
   headers: Sequence[str], rows: Sequence[Sequence[str]], align: str
 ) -> str:
   """Returns columns without rules; `align` has one 'l' or 'r' per column."""
-  widths = [max(map(len, column)) for column in zip(headers, *rows)]
-  signed = [-w if side == 'r' else w for w, side in zip(widths, align)]
+  widths = [
+    max(map(len, column)) for column in zip(headers, *rows, strict=True)
+  ]
+  signed = [
+    -w if side == 'r' else w for w, side in zip(widths, align, strict=True)
+  ]
   return '\n'.join(line(row, signed) for row in [headers, *rows])
 
 
@@ -116,11 +122,11 @@ def line(cells: Sequence[str], widths: Sequence[int]) -> str:
   """Returns cells side by side; a negative width right-aligns its cell."""
   return '  '.join(
     cell.rjust(-width) if width < 0 else cell.ljust(width)
-    for cell, width in zip(cells, widths)
+    for cell, width in zip(cells, widths, strict=True)
   ).rstrip()
 
 
-def count(number: Optional[int]) -> str:
+def count(number: int | None) -> str:
   """Returns a number with thousands separators, or '?' if it is unknown."""
   return '?' if number is None else f'{number:,}'
 

@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Optional, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -48,10 +48,10 @@ class Result:
   task: str
   split: str
   metric: str
-  value: Optional[float]
-  n: Optional[int]
+  value: float | None
+  n: int | None
   unit: str
-  standard_error: Optional[float]
+  standard_error: float | None
   step: int
   data: str = ''
   digest: str = ''

@@ -13,7 +13,7 @@ import os
 import re
 import statistics
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -57,7 +57,7 @@ class Run:
     self.folder = folders[-1]
 
   @functools.cached_property
-  def gin(self) -> Optional[str]:
+  def gin(self) -> str | None:
     """The operative configuration of the last training, or None."""
     paths = [os.path.join(folder, _CONFIGURATION) for folder in self.folders]
     return next(filter(None, map(foreign.read, reversed(paths))), None)
@@ -68,7 +68,7 @@ class Run:
     return gin_files.bindings(self.gin, self.name) if self.gin else {}
 
   @functools.cached_property
-  def seed(self) -> Optional[int]:
+  def seed(self) -> int | None:
     """The training seed, or None if it is unknown."""
     return self._setting('train_with_progress.seed')
 
@@ -81,7 +81,7 @@ class Run:
     return self.kind.label if self.kind else os.path.basename(self.name)
 
   @functools.cached_property
-  def kind(self) -> Optional[labels.Kind]:
+  def kind(self) -> labels.Kind | None:
     """What decides which published rows match; None if that is unknown."""
     return self._of_model(labels.kind)
 
@@ -120,7 +120,7 @@ class Run:
     }
 
   @functools.cached_property
-  def steps_per_second(self) -> Optional[float]:
+  def steps_per_second(self) -> float | None:
     """The median speed in the first of `folders`, or None if it is unknown.
 
     A mean would be skewed: the first step compiles and machines are shared.
@@ -129,7 +129,7 @@ class Run:
     return statistics.median(speeds.values()) if speeds else None
 
   @functools.cached_property
-  def parameters(self) -> Optional[int]:
+  def parameters(self) -> int | None:
     """The number of trained parameters, or None without a checkpoint.
 
     Weights that are frozen only in finetuning (`utils.run.variable_filter`) are
@@ -150,7 +150,7 @@ class Run:
       )
 
   @functools.cached_property
-  def products(self) -> Optional[int]:
+  def products(self) -> int | None:
     """Multiplications in a forward pass over a pair of sequences.
 
     The sequences have the lengths used in training. None if a checkpoint or a
@@ -164,7 +164,7 @@ class Run:
     )
 
   @functools.cached_property
-  def checkpoint(self) -> Optional[files.Checkpoint]:
+  def checkpoint(self) -> files.Checkpoint | None:
     """The last checkpoint, or None if there is none."""
     written = checkpoints.written(self.folder)
     return files.Checkpoint(f'{self.folder}/{written[-1]}') if written else None
@@ -240,7 +240,7 @@ def by_model(runs: Sequence[Run]) -> dict[str, list[Run]]:
   common = os.path.commonprefix([run.name for run in runs])
   folder = common[: common.rfind('/') + 1]
   models = {}
-  for label, same in zip(model_labels, groups.values()):
+  for label, same in zip(model_labels, groups.values(), strict=True):
     if model_labels.count(label) > 1:
       label += f', {same[0].name.removeprefix(folder)}'
     models[label] = same
@@ -344,7 +344,7 @@ def _measures(
 
 
 def _result(
-  value: float, n: Optional[int] = None, unit: str = 'example', **about: Any
+  value: float, n: int | None = None, unit: str = 'example', **about: Any
 ) -> records.Result:
   """Makes a result, with a standard error if it is a share of examples."""
   error = None

@@ -20,7 +20,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
@@ -43,7 +43,7 @@ class Spread(NamedTuple):
     alone: the values of each unit alone, if the metric is their mean.
   """
 
-  errors: dict[str, Optional[float]]
+  errors: dict[str, float | None]
   alone: Sequence[Mapping[str, float]] = ()
 
 
@@ -94,7 +94,7 @@ def spread(
     return Spread({})
   finally:
     logging.set_verbosity(verbosity)
-  errors: dict[str, Optional[float]] = {}
+  errors: dict[str, float | None] = {}
   for name, value in whole.items():
     values = [one[name] for one in found if math.isfinite(one[name])]
     is_known = math.isfinite(value) and len(values) > 1

@@ -7,7 +7,7 @@ points in their markers, so that black-and-white copies remain readable.
 import io
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
@@ -75,7 +75,7 @@ def look(number: int) -> Look:
 
 
 def chosen(
-  numbers: Optional[Sequence[int]], most: int, what: str = 'layer'
+  numbers: Sequence[int] | None, most: int, what: str = 'layer'
 ) -> list[int]:
   """Returns the given numbers, or by default the paper's: 1, 3 and 5.
 
@@ -95,7 +95,7 @@ def panels(
   draw: Callable[[Panels], None],
   height: float = 1.6,
   layout: str = 'constrained',
-  legend_title: Optional[str] = None,
+  legend_title: str | None = None,
   **settings: Any,
 ) -> Figure:
   """Returns a figure with a grid of panels in our style, and a legend.
@@ -116,12 +116,12 @@ def panels(
   return figure
 
 
-def _add_legend(figure: Figure, title: Optional[str]) -> None:
+def _add_legend(figure: Figure, title: str | None) -> None:
   """Adds one legend above all panels; a long one makes the figure taller."""
   handles = {
     label: handle
     for panel in figure.axes
-    for handle, label in zip(*panel.get_legend_handles_labels())
+    for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
   }
   if not handles:
     return

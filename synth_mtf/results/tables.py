@@ -8,7 +8,7 @@ standard deviation.
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -108,7 +108,7 @@ class Table:
 
 
 def make(
-  runs: Sequence[Run], layout: Optional[str] = None, checkpoint: str = LAST
+  runs: Sequence[Run], layout: str | None = None, checkpoint: str = LAST
 ) -> Table:
   """Makes a table of runs.
 
@@ -195,7 +195,9 @@ def _cells(
   found = wanted.merge(every.assign(last=last), on='tag')
   scale = pd.Series([abs(column.scale) for column in found.about], dtype=float)
   found['standard_error'] *= scale.where(found.value.notna())
-  found['value'] = [x.number(v) for x, v in zip(found.about, found.value)]
+  found['value'] = [
+    x.number(v) for x, v in zip(found.about, found.value, strict=True)
+  ]
   if checkpoint == LAST:
     found = found[found.step == found['last']]
   elif checkpoint != BEST:
@@ -212,7 +214,9 @@ def _cells(
     for about in [{'model': model, 'run': run, 'step': 0}]
     for column in columns
     if column.over
-    for average in [column.average(dict(zip(of_run.name, of_run.value)))]
+    for average in [
+      column.average(dict(zip(of_run.name, of_run.value, strict=True)))
+    ]
     if average is not None
   ]
   return pd.DataFrame(
@@ -227,7 +231,10 @@ def _is_best(found: pd.DataFrame) -> Any:
   Steps are ranked by the mean of their scores; a step with a missing or
   undefined score ranks last.
   """
-  good = [v if x.better >= 0 else -v for x, v in zip(found.about, found.value)]
+  good = [
+    v if x.better >= 0 else -v
+    for x, v in zip(found.about, found.value, strict=True)
+  ]
   sizes = [len(column.tags) for column in found.about]
   steps = found.assign(good=good, size=sizes).groupby(['run', 'column', 'step'])
   whole = steps.good.count() == steps['size'].first()

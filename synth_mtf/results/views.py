@@ -155,7 +155,9 @@ def _count(table: Table, column: layouts.Column) -> str:
 def _figures(table: Table, model: str) -> tuple[dict[str, float], str]:
   """Returns the published numbers of a model, or why there are none."""
   cells = table.cells[table.cells.model == model]
-  tasks = dict(zip(cells.name, cells.task.str.removeprefix(layouts.PREFIX)))
+  tasks = dict(
+    zip(cells.name, cells.task.str.removeprefix(layouts.PREFIX), strict=True)
+  )
   names = [n for n in table.named if tasks.get(n) not in published.OTHER_DATA]
   run = table.models[model][0]
   if run.kind is None:

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Optional
 
 import gin
 import mesh_tensorflow as mtf
@@ -25,7 +24,7 @@ from synth_mtf.host import errors, model as models
 from synth_mtf.run import config, inputs, model_dir, origin
 
 
-def check_run(folder_: str, tpu: Optional[str] = None) -> None:
+def check_run(folder_: str, tpu: str | None = None) -> None:
   """Checks the configured run; if it trains, locks and marks its folder.
 
   Args:
@@ -147,7 +146,7 @@ def _checkpoints(run: config.RunConfig) -> tuple[list[str], bool]:
   return [found] if found else [], not latest
 
 
-def build(run: config.RunConfig) -> Optional[models.ConfiguredModel]:
+def build(run: config.RunConfig) -> models.ConfiguredModel | None:
   """Builds the model's graph; returns None if only the host can build it."""
   if run.vocabulary is None or run.model_type == 'bi_student_teacher':
     return None

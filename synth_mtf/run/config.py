@@ -4,7 +4,7 @@ import inspect
 import re
 import types
 from collections.abc import Callable
-from typing import Any, Literal, Optional, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 import gin
 import mesh_tensorflow as mtf
@@ -127,7 +127,7 @@ class RunConfig(types.SimpleNamespace):
   """The arguments of `utils.run`, and values derived from them."""
 
   @property
-  def lengths(self) -> Optional[dict[str, int]]:
+  def lengths(self) -> dict[str, int] | None:
     """The length of each feature; None if the examples determine it."""
     if isinstance(self.sequence_length, int):
       return dict.fromkeys(('inputs', 'targets'), self.sequence_length)
@@ -164,7 +164,7 @@ class RunConfig(types.SimpleNamespace):
     )
 
 
-def read(model_dir: str, tpu: Optional[str] = None) -> RunConfig:
+def read(model_dir: str, tpu: str | None = None) -> RunConfig:
   """Returns the run that gin describes, after checking all gin values."""
   _check_values()
   parameters = inspect.signature(utils.run).parameters
@@ -215,7 +215,7 @@ def _check_values() -> None:
   _check_macros()
 
 
-def _declared(binding: bindings.Binding) -> Optional[Kind]:
+def _declared(binding: bindings.Binding) -> Kind | None:
   """Returns the kind declared for a parameter; None if it accepts anything.
 
   Sizes of the model are checked by building it.
@@ -237,11 +237,11 @@ def _declared(binding: bindings.Binding) -> Optional[Kind]:
   return _PLAIN[float] if _is_number(default) else None
 
 
-def _annotated(annotation: Any) -> Optional[Kind]:
+def _annotated(annotation: Any) -> Kind | None:
   options = get_args(annotation)
   if get_origin(annotation) is Literal:
     return _one_of(*options)
-  if get_origin(annotation) is not Union:
+  if get_origin(annotation) not in (Union, types.UnionType):
     return _PLAIN.get(annotation)
   kinds = [kind for kind in map(_annotated, options) if kind]
   return (

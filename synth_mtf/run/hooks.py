@@ -5,7 +5,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Collection
-from typing import Any, Optional
+from typing import Any
 
 import tensorflow.compat.v1 as tf
 
@@ -41,7 +41,7 @@ class TrainingHook(tf.estimator.SessionRunHook):
     model_dir: str,
     total: int,
     console: Console,
-    stop_signal: Callable[[], Optional[int]],
+    stop_signal: Callable[[], int | None],
   ) -> None:
     self._model_dir = model_dir
     self._total = total

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import Any, Optional, TextIO
+from typing import Any, TextIO
 
 from synth_mtf.errors import UserError
 
@@ -126,7 +126,7 @@ def _interval() -> float:
     ) from None
 
 
-_beside_log: Optional[Console] = None
+_beside_log: Console | None = None
 _kept: list[bytes] = []  # output written before the log was opened
 
 
@@ -176,7 +176,7 @@ def _redirected(log: int) -> Iterator[None]:
       _flush()
       _beside_log.clear()
       _beside_log = None
-      for descriptor, original in zip((1, 2), saved):
+      for descriptor, original in zip((1, 2), saved, strict=True):
         os.dup2(original, descriptor)
         os.close(original)
 

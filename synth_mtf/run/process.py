@@ -57,5 +57,4 @@ def fix_hash_seed() -> None:
   """
   if is_command() and 'PYTHONHASHSEED' not in os.environ:
     os.environ['PYTHONHASHSEED'] = '0'
-    words = getattr(sys, 'orig_argv', ['', *sys.argv])  # since Python 3.10
-    os.execv(sys.executable, [sys.executable, *words[1:]])
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

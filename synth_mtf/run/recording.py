@@ -9,7 +9,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Optional
+from typing import Any
 
 import gin
 import tensorflow.compat.v1 as tf
@@ -109,7 +109,7 @@ class Recorder:
     """
     examples: list[dict[str, Any]] = []
     values: dict[str, float] = {}
-    errors: dict[str, Optional[float]] = {}
+    errors: dict[str, float | None] = {}
 
     def postprocess(text: Any, example: Any = None, **kwargs: Any) -> Any:
       read_as = dataset.postprocess_fn(text, example=example, **kwargs)
@@ -133,7 +133,7 @@ class Recorder:
       spread = standard_error.spread(metric_fn, targets, found)
       errors.update(spread.errors)
       for unit, scores_of_unit in zip(
-        standard_error.units(targets), spread.alone
+        standard_error.units(targets), spread.alone, strict=True
       ):
         for index in unit:
           examples[index].setdefault('scores', {}).update(scores_of_unit)
@@ -148,7 +148,7 @@ class Recorder:
           **place,
         )
         if keep_examples:
-          for example, target in zip(examples, targets):
+          for example, target in zip(examples, targets, strict=True):
             example['target_read_as'] = target
           records.add_predictions(folder, examples=examples, **place)
         for noted in (examples, values, errors):
@@ -168,7 +168,7 @@ class Recorder:
 def _record(
   folder: str,
   values: Mapping[str, float],
-  errors: Mapping[str, Optional[float]],
+  errors: Mapping[str, float | None],
   **place: Any,
 ) -> None:
   """Writes results with the versions and configuration used; shows them."""

@@ -12,13 +12,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Optional
 
 
 @contextlib.contextmanager
 def on_signals(
   say: Callable[[str], None],
-) -> Iterator[Callable[[], Optional[int]]]:
+) -> Iterator[Callable[[], int | None]]:
   """Turns the first signal into a stop request; the second ends the process.
 
   A signal within a second of the first does not count as the second, because

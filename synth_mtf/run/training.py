@@ -9,7 +9,7 @@ In gin:
 import contextlib
 import os
 import random
-from typing import Any, Optional
+from typing import Any
 
 import gin
 from mesh_tensorflow.transformer import utils
@@ -25,7 +25,7 @@ from synth_mtf.run.hooks import Saver, TrainingHook, fed_step
 def train_with_progress(
   estimator: Any,
   *args: Any,
-  seed: Optional[int] = None,
+  seed: int | None = None,
   save_seconds: float = 60.0,
   **kwargs: Any,
 ) -> None:

@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar, Optional
+from typing import Any, ClassVar
 
 import gin
 import mesh_tensorflow as mtf
@@ -55,7 +55,7 @@ class SynthesizingFunction(abc.ABC):
     """The function's name in tables; may be a class attribute."""
 
   @abc.abstractmethod
-  def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> Term:
+  def logits(self, call: LayerCall, alpha: mtf.Tensor | None) -> Term:
     """Computes alpha * S(X).
 
     Args:
@@ -88,7 +88,7 @@ def scope_of(function: type[SynthesizingFunction]) -> str:
   return re.sub(r'(?<!^)(?=[A-Z])', '_', function.__name__).lower()
 
 
-def function_of(scope: str) -> Optional[type[SynthesizingFunction]]:
+def function_of(scope: str) -> type[SynthesizingFunction] | None:
   """Returns the class of a variable scope (`random`, `random_1`), if any."""
   return _BY_SCOPE.get(re.sub(r'_\d+$', '', scope))
 

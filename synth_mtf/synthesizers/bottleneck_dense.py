@@ -1,7 +1,8 @@
 """Bottleneck Dense: a local function of a low-rank projection of the token."""
 
 import dataclasses
-from typing import Any, Callable, Optional
+from collections.abc import Callable
+from typing import Any
 
 import gin
 import mesh_tensorflow as mtf
@@ -26,7 +27,7 @@ class BottleneckDense(SynthesizingFunction):
 
   def __init__(
     self,
-    bottleneck_size: Optional[int] = None,
+    bottleneck_size: int | None = None,
     inner: Callable[[], Local] = Dense,
   ) -> None:
     """Creates a Bottleneck Dense synthesizing function.
@@ -53,9 +54,7 @@ class BottleneckDense(SynthesizingFunction):
   def letter(self) -> str:
     return 'B' + self.inner.letter
 
-  def logits(
-    self, call: LayerCall, alpha: Optional[mtf.Tensor]
-  ) -> InnerProduct:
+  def logits(self, call: LayerCall, alpha: mtf.Tensor | None) -> InnerProduct:
     d_model = call.x.shape.dims[-1]
     r = mtf.Dimension(
       'bottleneck', self.bottleneck_size or max(1, d_model.size // 4)

@@ -1,7 +1,5 @@
 """Vanilla: the query-key dot product as a synthesizing function."""
 
-from typing import Optional
-
 import gin
 import mesh_tensorflow as mtf
 
@@ -23,9 +21,7 @@ class DotProduct(SynthesizingFunction):
   last_factors = ('q',)
   layer_variables = ('q', 'k')
 
-  def logits(
-    self, call: LayerCall, alpha: Optional[mtf.Tensor]
-  ) -> InnerProduct:
+  def logits(self, call: LayerCall, alpha: mtf.Tensor | None) -> InnerProduct:
     """Q K^T: [..., length, heads, d_kv] x [..., memory_length, heads, d_kv]."""
     q = mtf.cast(call.queries, call.logits_dtype)
     k = mtf.cast(call.keys, call.logits_dtype)

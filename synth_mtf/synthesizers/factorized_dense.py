@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any, Optional
+from typing import Any
 
 import gin
 import mesh_tensorflow as mtf
@@ -39,7 +39,7 @@ class FactorizedDense(Table):
   """
 
   factors: Any = None
-  key_value_size: Optional[int] = None
+  key_value_size: int | None = None
   use_bias: bool = False
 
   letter = 'FD'
@@ -56,7 +56,7 @@ class FactorizedDense(Table):
         f'FactorizedDense.factors or {self.limit_of_keys}'
       )
 
-  def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
+  def logits(self, call: LayerCall, alpha: mtf.Tensor | None) -> mtf.Tensor:
     """Computes the outer product of A and B as one row of N columns."""
     self.check_lengths(call, queries=False)
     d_kv = mtf.Dimension('d_kv', self.key_value_size or call.kv_dim.size)
@@ -73,7 +73,10 @@ class FactorizedDense(Table):
         y += call.variable(f'b{name}', [*call.heads, dim], 0.0, dtype)
       return y
 
-    a, b = (factor(mtf.Dimension(*dim)) for dim in zip('ab', self.factors))
+    a, b = (
+      factor(mtf.Dimension(*dim))
+      for dim in zip('ab', self.factors, strict=True)
+    )
     return self._columns(call, weighted(a, alpha), b)
 
   def _columns(

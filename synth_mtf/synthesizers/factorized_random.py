@@ -1,7 +1,6 @@
 """Factorized Random: a learned matrix of low rank."""
 
 import dataclasses
-from typing import Optional
 
 import gin
 import mesh_tensorflow as mtf
@@ -32,9 +31,7 @@ class FactorizedRandom(Table):
   last_factors = ('R2',)
   position_axes = {'R1': (-2,), 'R2': (-2,)}
 
-  def logits(
-    self, call: LayerCall, alpha: Optional[mtf.Tensor]
-  ) -> InnerProduct:
+  def logits(self, call: LayerCall, alpha: mtf.Tensor | None) -> InnerProduct:
     self.check_lengths(call)
     k = mtf.Dimension('rank', self.rank)
     r1, r2 = (

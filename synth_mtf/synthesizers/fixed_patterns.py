@@ -1,7 +1,6 @@
 """Fixed patterns: alignments without learned parameters."""
 
 from collections.abc import Sequence
-from typing import Optional
 
 import gin
 import mesh_tensorflow as mtf
@@ -43,7 +42,7 @@ class FixedPatterns(Table):
   def __init__(
     self,
     patterns: Sequence[str] = PATTERNS,
-    max_length: Optional[int] = None,
+    max_length: int | None = None,
   ) -> None:
     """Creates a Fixed Patterns synthesizing function.
 
@@ -70,7 +69,7 @@ class FixedPatterns(Table):
       )
     self.patterns = tuple(patterns)
 
-  def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> mtf.Tensor:
+  def logits(self, call: LayerCall, alpha: mtf.Tensor | None) -> mtf.Tensor:
     self.check_lengths(call, queries=False)
     ahead = call.index.keys - call.index.queries
     logits = [self._pattern(name, call, ahead) for name in self.patterns]

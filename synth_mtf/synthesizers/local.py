@@ -2,7 +2,6 @@
 
 import abc
 import dataclasses
-from typing import Optional
 
 import mesh_tensorflow as mtf
 
@@ -29,7 +28,7 @@ class Local(Table):
   columns, which repeat over the sequence.
   """
 
-  key_value_size: Optional[int] = None
+  key_value_size: int | None = None
   use_bias: bool = False
   shared_heads: bool = False
 
@@ -46,9 +45,7 @@ class Local(Table):
   def summed_dims(self, d_kv: mtf.Dimension) -> list[mtf.Dimension]:
     return [d_kv]
 
-  def logits(
-    self, call: LayerCall, alpha: Optional[mtf.Tensor]
-  ) -> InnerProduct:
+  def logits(self, call: LayerCall, alpha: mtf.Tensor | None) -> InnerProduct:
     """[..., length, heads, d_kv] x [heads, d_kv, memory_length]."""
     self.check_lengths(call, queries=False)
     summed = self.summed_dims(self.d_kv(call))

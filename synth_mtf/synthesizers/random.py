@@ -1,7 +1,6 @@
 """Random: the alignment is a learned matrix, independent of the tokens."""
 
 import dataclasses
-from typing import Optional
 
 import gin
 import mesh_tensorflow as mtf
@@ -38,7 +37,7 @@ class Random(Table):
   def letter(self) -> str:
     return 'R' if self.trainable else 'Fix'
 
-  def logits(self, call: LayerCall, alpha: Optional[mtf.Tensor]) -> Term:
+  def logits(self, call: LayerCall, alpha: mtf.Tensor | None) -> Term:
     """Returns R, [heads, length, memory_length], shared by the whole batch."""
     self.check_lengths(call)
     table = call.variable(

@@ -13,7 +13,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple
 
 import tensorflow.compat.v2 as tf
 
@@ -84,7 +84,7 @@ class Oddity(RowError):
 
 
 # The contents of a record: its examples, and their faults and oddities.
-Items = Iterable[Union[Example, RowError]]
+Items = Iterable[Example | RowError]
 
 
 def decode(data: bytes) -> str:
@@ -112,7 +112,7 @@ class Record(NamedTuple):
   start: Position
   name: str = ''  # of its file if each file is one row
   number: int = 0  # how many rows precede it in the file
-  columns: Optional[Sequence[str]] = None  # names in the file's header
+  columns: Sequence[str] | None = None  # names in the file's header
 
   @property
   def unmarked(self) -> bytes:
@@ -137,7 +137,9 @@ def class_of(label: str, classes: Sequence[str]) -> int:
     numbers = [str(i) for i in range(len(classes))]
     if label.strip() in numbers:
       return numbers.index(label.strip())
-    expected = [f'{n} or {name}' for n, name in zip(numbers, classes)]
+    expected = [
+      f'{n} or {name}' for n, name in zip(numbers, classes, strict=True)
+    ]
   raise RowError(f'the label {quote(label)}', f'one of: {", ".join(expected)}')
 
 
@@ -163,12 +165,12 @@ class Reader(abc.ABC):
     """Returns `file:line` of an error in the record at `start`."""
     return f'{path}:{1 + storage.lines_before(path, start) + error.line}'
 
-  def read_header(self, path: str) -> tuple[Record, Optional[Sequence[str]]]:
+  def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
     """Returns the header and its columns; an empty record and None without."""
     return Record(b'', 0), None
 
   def records(
-    self, path: str, start: Position = 0, end: Optional[Position] = None
+    self, path: str, start: Position = 0, end: Position | None = None
   ) -> Iterator[Record]:
     """Yields the rows whose lines start between two offsets."""
     with storage.reading(path) as stream:
@@ -220,7 +222,7 @@ class TsvReader(Reader):
   # The columns in use, or all columns if the file has no header.
   columns: Sequence[str]
 
-  def read_header(self, path: str) -> tuple[Record, Optional[Sequence[str]]]:
+  def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
     if not self.header:
       return super().read_header(path)
     with storage.reading(path) as stream:
@@ -238,7 +240,7 @@ class TsvReader(Reader):
     return line, names
 
   def records(
-    self, path: str, start: int = 0, end: Optional[int] = None
+    self, path: str, start: int = 0, end: int | None = None
   ) -> Iterator[Record]:
     with storage.reading(path) as stream:
       stream.seek(start)
@@ -261,7 +263,7 @@ class TsvReader(Reader):
         f'{len(fields)} tab-separated columns: {quote(" | ".join(fields))}',
         f'{len(names)} ({", ".join(names)})',
       )
-    return dict(zip(names, fields))
+    return dict(zip(names, fields, strict=False))
 
 
 def paragraphs(
@@ -282,7 +284,7 @@ class FolderReader(Reader):
   """Reads a folder of small files, one row per file."""
 
   folders: Sequence[str]  # the subfolders with the files
-  suffix: Union[str, tuple[str, ...]] = '.txt'
+  suffix: str | tuple[str, ...] = '.txt'
 
   def files(self, path: str) -> list[str]:
     return sorted(
@@ -296,7 +298,7 @@ class FolderReader(Reader):
     return f'{self.files(path)[start]}:{1 + error.line}'
 
   def records(
-    self, path: str, start: int = 0, end: Optional[int] = None
+    self, path: str, start: int = 0, end: int | None = None
   ) -> Iterator[Record]:
     for number, name in enumerate(self.files(path)[start:end], start):
       with storage.reading(name) as stream:

@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import tensorflow.compat.v2 as tf
 from absl import logging
@@ -35,9 +35,9 @@ class Part(NamedTuple):
   reader: formats.Reader
   path: str
   start: formats.Position = 0
-  end: Optional[formats.Position] = None  # None for the last part
+  end: formats.Position | None = None  # None for the last part
   number: int = 0  # how many rows precede it in the file
-  columns: Optional[Sequence[str]] = None  # names in the file's header
+  columns: Sequence[str] | None = None  # names in the file's header
 
 
 @dataclasses.dataclass
@@ -46,8 +46,8 @@ class FileIndex:
 
   reader: formats.Reader
   path: str
-  num_examples: Optional[int] = 0  # None if only the first rows were read
-  columns: Optional[Sequence[str]] = None  # names in the header
+  num_examples: int | None = 0  # None if only the first rows were read
+  columns: Sequence[str] | None = None  # names in the header
   starts: list[tuple[formats.Position, int]] = dataclasses.field(
     default_factory=list
   )
@@ -62,7 +62,7 @@ class FileIndex:
     ends = [start for start, _ in self.starts[1:]] + [None]
     return [
       Part(self.reader, self.path, start, end, number, self.columns)
-      for (start, number), end in zip(self.starts, ends)
+      for (start, number), end in zip(self.starts, ends, strict=True)
     ]
 
 
@@ -81,7 +81,7 @@ def read(part: Part) -> Iterator[tuple[formats.Record, formats.Items]]:
 
 
 def scan(
-  path: str, reader: formats.Reader, limit: Optional[int] = None
+  path: str, reader: formats.Reader, limit: int | None = None
 ) -> FileIndex:
   """Reads every row of `path` once, or the first `limit` rows."""
   header, columns = reader.read_header(path)
@@ -130,7 +130,7 @@ def scan(
 
 
 def of_file(
-  path: str, reader: formats.Reader, index_dir: Optional[str]
+  path: str, reader: formats.Reader, index_dir: str | None
 ) -> FileIndex:
   """Returns `scan(path, reader)`, cached as long as the file is unchanged."""
   folder = index_dir or os.path.join(

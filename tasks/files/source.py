@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Optional, Union
+from typing import Any
 
 import seqio
 import tensorflow.compat.v2 as tf
@@ -118,7 +118,7 @@ class FilesDataSource(seqio.DataSource):
       shards = min(shards, len(files))
     return [f'{self.task_name}-{split}-{i:05d}' for i in range(shards)]
 
-  def num_input_examples(self, split: str) -> Optional[int]:
+  def num_input_examples(self, split: str) -> int | None:
     if self._too_large(split):
       return None
     return sum(found.num_examples or 0 for found in self.indexes(split))
@@ -192,8 +192,8 @@ class FilesDataSource(seqio.DataSource):
     self,
     split: str = 'train',
     shuffle: bool = True,
-    seed: Optional[int] = None,
-    shard_info: Optional[seqio.ShardInfo] = None,
+    seed: int | None = None,
+    shard_info: seqio.ShardInfo | None = None,
     **_kwargs: Any,
   ) -> tf.data.Dataset:
     parts = self._parts(split)
@@ -275,13 +275,13 @@ class TwoSources:
 
   task_name: str
   split_files: Mapping[str, Split]
-  tfds: Optional[seqio.TfdsDataSource]
-  folder: Optional[str] = None  # if it is not a setting
+  tfds: seqio.TfdsDataSource | None
+  folder: str | None = None  # if it is not a setting
 
   caching_permitted = True  # seqio asks at registration
 
   @property
-  def official(self) -> Optional[FilesDataSource]:
+  def official(self) -> FilesDataSource | None:
     """The official files, or None if the settings name no folder."""
     name = self.task_name
     data_dir = self.folder or data_settings.settings().data_dir_of(name)
@@ -290,7 +290,7 @@ class TwoSources:
     return FilesDataSource(name, self.split_files, data_dir)
 
   @property
-  def chosen(self) -> Union[FilesDataSource, seqio.TfdsDataSource]:
+  def chosen(self) -> FilesDataSource | seqio.TfdsDataSource:
     """The source that the current settings select."""
     chosen = self.official or self.tfds
     if chosen is None:
@@ -307,6 +307,6 @@ class TwoSources:
       raise AttributeError(name)
     return getattr(self.chosen, name)
 
-  def num_input_examples(self, split: str) -> Optional[int]:
+  def num_input_examples(self, split: str) -> int | None:
     chosen = self.chosen
     return chosen.num_input_examples(split) if split in chosen.splits else 0

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Optional
 
 import numpy as np
 
@@ -32,7 +31,7 @@ def attention(
   label: str = 'Syn (R)',
   step: int = 100,
   layers: int = 6,
-  weights: Optional[Array] = None,
+  weights: Array | None = None,
   stacks: Iterable[str] = SIDES,
 ) -> Attention:
   """Returns attention of one text, whose default weights are even."""

@@ -237,7 +237,9 @@ def test_tables_grow_with_max_length(tmp_path, variant):
   changed = {
     (there, here)
     for name, shape in shapes.items()
-    for there, here in zip(before.kinds[name].shape, shape.to_integer_list)
+    for there, here in zip(
+      before.kinds[name].shape, shape.to_integer_list, strict=True
+    )
     if there != here
   }
   arguments = (source, tmp_path / 'b', variant, variant, LONGER)

@@ -29,7 +29,7 @@ def save(folder, rows):
 def models(tmp_path_factory):
   """Two vocabularies of one size."""
   paths = tuple(tmp_path_factory.mktemp('models') / name for name in 'ab')
-  for path, text in zip(paths, ('a bird sang', 'my dog dug')):
+  for path, text in zip(paths, ('a bird sang', 'my dog dug'), strict=True):
     vocabulary.train([f'{text} {i}' for i in range(99)], path, 26)
   return paths
 

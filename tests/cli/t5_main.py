@@ -73,7 +73,7 @@ def t5_mesh_transformer(folder: pathlib.Path) -> Iterator[Callable[..., int]]:
       ]
       command(
         *('t5_mesh_transformer', *IMPORTS),
-        *(word for word, flag in zip(words, ours) if not flag),
+        *(word for word, flag in zip(words, ours, strict=True) if not flag),
         **{f'SYNTH_MTF_{flag[1].upper()}': flag[2] for flag in ours if flag},
       )
       return 0

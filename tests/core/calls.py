@@ -1,6 +1,6 @@
 """A layer call to try the parts of a layer on."""
 
-from typing import Any, Optional
+from typing import Any
 
 import mesh_tensorflow as mtf
 import numpy as np
@@ -19,9 +19,9 @@ BATCH, HEADS, D_KV, LENGTH, D_MODEL = 2, 3, 5, 4, 7
 
 def make(
   mesh_object: mtf.Mesh,
-  sequence_id: Optional[npt.NDArray[Any]] = None,
+  sequence_id: npt.NDArray[Any] | None = None,
   stack: harness.Stack = harness.ENCODER,
-  layer: Optional[transformer_layers.SelfAttention] = None,
+  layer: transformer_layers.SelfAttention | None = None,
   **settings: Any,
 ) -> LayerCall:
   """A call on whole rows, [batch, length], with weights drawn by their names.

@@ -117,7 +117,9 @@ def run(case, mesh=harness.ONE_DEVICE):
     found = mtf.gradients([loss], list(sources.values()))
     return {
       'y': y,
-      'gradients': dict(zip(sources, found)) if case.trained else {},
+      'gradients': dict(zip(sources, found, strict=True))
+      if case.trained
+      else {},
     }
 
   return harness.evaluate(build, mesh)

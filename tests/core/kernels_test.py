@@ -63,7 +63,7 @@ def product(kernel, factors, output, splits=(), whole=()):
   return Case(
     lambda x, y: kernel(x, y),  # whatever it calls them
     cases.product(*factors, output),
-    {name: (names, None) for name, names in zip('xy', factors)},
+    {name: (names, None) for name, names in zip('xy', factors, strict=True)},
     output,
     splits,
     whole,
@@ -129,7 +129,7 @@ CASES = {
   ),
   'gather from each example': Case(
     lambda table, i: kernels.gather(table, i, 'memory_length'),
-    lambda table, i: np.stack([t[i_] for t, i_ in zip(table, i)]),
+    lambda table, i: np.stack([t[i_] for t, i_ in zip(table, i, strict=True)]),
     {'table': (VALUES, None), 'i': ('batch row', integers('batch row', 8))},
     'batch row heads d_kv',
     ('batch', 'heads', 'd_kv'),
@@ -137,7 +137,7 @@ CASES = {
   'gather cells': Case(
     kernels.gather_cells,
     lambda table, rows, columns: np.stack(
-      [table[:, r][:, :, c] for r, c in zip(rows, columns)]
+      [table[:, r][:, :, c] for r, c in zip(rows, columns, strict=True)]
     ),
     {
       'table': (WEIGHTS, TABLE),

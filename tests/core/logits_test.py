@@ -34,7 +34,7 @@ def term(mesh, name):
   shapes = [[SIZES[d] for d in dims.split()] for dims in TERMS[name]]
   tensors = [
     harness.constant(mesh, np.ones(shape, np.float32), dims)
-    for shape, dims in zip(shapes, TERMS[name])
+    for shape, dims in zip(shapes, TERMS[name], strict=True)
   ]
   if len(tensors) == 1:
     return tensors[0]

@@ -76,7 +76,7 @@ CASES = {
     lambda table: np.stack(
       [
         table[:, p][:, :, m % COLUMNS]
-        for p, m in zip(POSITION, MEMORY_POSITION)
+        for p, m in zip(POSITION, MEMORY_POSITION, strict=True)
       ]
     ),
     'batch',

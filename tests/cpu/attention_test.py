@@ -23,7 +23,7 @@ SIZES = {
   'd_kv': D_KV,
   'k': 3,
 }
-LETTERS = dict(zip(SIZES, 'bhijdk'))
+LETTERS = dict(zip(SIZES, 'bhijdk', strict=True))
 VALUES, OUTPUT = 'batch memory_length heads d_kv', 'batch length heads d_kv'
 QUERY, KEY = 'batch length heads k', 'batch memory_length heads k'
 TABLE = 'heads length memory_length'

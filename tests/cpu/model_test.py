@@ -56,7 +56,7 @@ def gradients(transformer, inputs, targets):
   return {
     'logits': logits,
     'loss': loss,
-    **{v.name: g for v, g in zip(variables, found)},
+    **{v.name: g for v, g in zip(variables, found, strict=True)},
   }
 
 

@@ -100,7 +100,7 @@ def test_padding_is_not_multiplied():
   expected = computed(PADDED, x * tokens, w, dy * tokens)
   nothing = np.where(tokens, 0, np.nan).astype(np.float32)
   found = computed(PADDED, x + nothing, w, dy + nothing)
-  for one, other in zip(found, expected):
+  for one, other in zip(found, expected, strict=True):
     assert other.any()
     np.testing.assert_array_equal(one, other)
 

@@ -139,7 +139,9 @@ def test_a_window_is_what_tokens_see(monkeypatch, name, step):
     for given in masks:
       mask = np.array(given, np.int32)
       mask = mask.reshape([len(given), 1, -1, mask.shape[-1]])
-      axes = [a if n > 1 else '.' for a, n in zip('qk', mask.shape[2:])]
+      axes = [
+        a if n > 1 else '.' for a, n in zip('qk', mask.shape[2:], strict=True)
+      ]
       layout = 'bh' + ''.join(axes)
       pieces.append(tiles.Pieces(tiling, mask.shape, layout, tf.constant(mask)))
     found = tiles.Windows(tiling, pieces)

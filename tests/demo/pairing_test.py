@@ -24,7 +24,7 @@ def test_sign_test(better, worse, tasks, is_significant):
   both = [(1, 0)] * better + [(0, 1)] * worse + [(1, 1)] * 3 + [(1, None)]
   models = {
     model: pd.DataFrame({'synth_a': one, **dict.fromkeys('bc'[: tasks - 1], 1)})
-    for model, one in zip('vr', zip(*both))
+    for model, one in zip('vr', zip(*both, strict=True), strict=True)
   }
   title, *lines = compared(models, 'examples').splitlines()
   assert title == f'Sign tests over examples, p < 0.01, corrected for {tasks}:'
@@ -40,7 +40,7 @@ def test_scores_of_examples(tmp_path):
     for task, targets in (('cola', [1, 1, 0]), ('stsb', [1.0, 1.0, 0.0])):
       examples = [
         {'read_as': one, 'target_read_as': target}
-        for one, target in zip(read_as, targets)
+        for one, target in zip(read_as, targets, strict=True)
       ]
       records.add_predictions(tmp_path, task, 'validation', step, examples)
   found = of_examples(tmp_path)

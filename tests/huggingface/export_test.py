@@ -164,7 +164,10 @@ def test_logits_gradients_and_the_way_back(case, tmp_path, pieces):
     variables = mesh.graph.trainable_variables
     gradients = mtf.gradients([loss], [v.outputs[0] for v in variables])
     names = [v.name for v in variables]
-    return {'logits': logits, 'gradients': dict(zip(names, gradients))}
+    return {
+      'logits': logits,
+      'gradients': dict(zip(names, gradients, strict=True)),
+    }
 
   expected = of_mesh(path, variant, bindings, build)
   found = loaded(out, plain=case.startswith('T5'))
@@ -239,7 +242,7 @@ def test_decoding(variant, prefilter, count, tmp_path, pieces):
           num_beams=beams,
           max_new_tokens=length,
         ).numpy()[:, 1:]
-        for ours, theirs in zip(got, sequences[batch].astype(int)):
+        for ours, theirs in zip(got, sequences[batch].astype(int), strict=True):
           end = [*theirs, 1].index(1) + 1
           ended += end <= length
           same += [*ours[:end]] == [*theirs[:end]]

@@ -218,7 +218,7 @@ def test_prefix_language_model(member):
   weights = family.float64(result.weights)
   expected = [
     member.reference(row, weights, causal=True, visible=v).y
-    for row, v in zip(x.astype(np.float64), visible)
+    for row, v in zip(x.astype(np.float64), visible, strict=True)
   ]
   harness.assert_close(result.output, np.stack(expected), 'output')
 

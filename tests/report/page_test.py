@@ -150,7 +150,9 @@ def test_runs_and_how_their_configurations_differ(tmp_path):
   found = runs.read(*(str(tmp_path / name) for name in names))
   configurations = dict(page.configurations(found))
   labels = ['T5 (V)', 'Syn (R)', 'Syn (R)']
-  names = [f'{label}, {run.name}' for label, run in zip(labels, found)]
+  names = [
+    f'{label}, {run.name}' for label, run in zip(labels, found, strict=True)
+  ]
   assert list(configurations) == names
   assert 'SyntheticAttention.synthesizers' in configurations[names[1]]
   differing = page.differences(found[1:])

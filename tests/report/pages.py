@@ -2,7 +2,7 @@
 
 import html.parser
 import json
-from typing import Any, Optional
+from typing import Any
 
 from synth_mtf.report import page
 from synth_mtf.results.printing import Grid
@@ -31,12 +31,12 @@ class Reader(html.parser.HTMLParser):
   def __init__(self, text: str) -> None:
     super().__init__()
     self.open: list[str] = []
-    self.elements: list[tuple[str, dict[str, Optional[str]]]] = []
+    self.elements: list[tuple[str, dict[str, str | None]]] = []
     self.content: dict[str, list[str]] = {}
     self.feed(text)
 
   def handle_starttag(
-    self, tag: str, attributes: list[tuple[str, Optional[str]]]
+    self, tag: str, attributes: list[tuple[str, str | None]]
   ) -> None:
     self.elements.append((tag, dict(attributes)))
     if tag not in self.VOID:

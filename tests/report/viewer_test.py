@@ -76,7 +76,9 @@ class Browser(webdriver.Chrome):
     size = [cells.size['height'], cells.size['width']]
     y, x = (
       round((at + 0.5) * pixels / count - pixels / 2)
-      for at, pixels, count in zip((query, memory), size, self.size(panel))
+      for at, pixels, count in zip(
+        (query, memory), size, self.size(panel), strict=True
+      )
     )
     ActionChains(self, 0).move_to_element_with_offset(cells, x, y).perform()
     self.settle()
@@ -97,7 +99,7 @@ class Browser(webdriver.Chrome):
       focus = self.switch_to.active_element
       if name in [focus.get_attribute(a) for a in ('id', 'name', 'class')]:
         outline = map(focus.value_of_css_property, OUTLINE)
-        assert dict(zip(OUTLINE, outline)) == OUTLINE
+        assert dict(zip(OUTLINE, outline, strict=True)) == OUTLINE
         return
     raise AssertionError(f'{name} is not reached by Tab')
 

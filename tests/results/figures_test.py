@@ -26,7 +26,7 @@ def trained(loss, label='Syn (R)', name='', **facts):
 def scored(*results, label='Syn (R)', **facts):
   """A run of results, each a task, metric, value and step."""
   keys = ('task', 'metric', 'value', 'step')
-  made = [result(**dict(zip(keys, one))) for one in results]
+  made = [result(**dict(zip(keys, one, strict=True))) for one in results]
   return fake(f'runs/{label}', *made, label=label, **facts)
 
 
@@ -148,7 +148,9 @@ def test_log_perplexity_where_there_are_no_scores_and_error_bars():
   runs[1].name += '_s1'
   axes = figures.scores(runs).axes
   assert axes[0].get_ylabel() == 'log perplexity at the last step'
-  for axis, cost, spread in zip(axes, (1.5, 4), (0.5**0.5, 8**0.5)):
+  for axis, cost, spread in zip(
+    axes, (1.5, 4), (0.5**0.5, 8**0.5), strict=True
+  ):
     assert axis.lines[0].get_xydata().tolist() == [[cost, 2]]
     across, along = (bars.get_segments()[0] for bars in axis.collections)
     np.testing.assert_allclose(across, [[cost - spread, 2], [cost + spread, 2]])
@@ -162,7 +164,9 @@ def test_alpha():
   places = itertools.product(['encoder'], [1], 'RV', [0, 100], [1, 2])
   rows = [
     (stack, layer, function, head, step, value)
-    for (stack, layer, function, step, head), value in zip(places, values)
+    for (stack, layer, function, step, head), value in zip(
+      places, values, strict=True
+    )
   ]
   figure = figures.alpha('Syn (R+V)', pd.DataFrame(rows, columns=keys))
   lines = panel(figure, 'encoder, layer 1').lines

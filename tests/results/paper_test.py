@@ -22,7 +22,7 @@ def test_cells_are_as_printed(real_data):
     (key.split('_')[:2], key, tuple(row), name, cell)
     for key, (document, *_) in content.items()
     for row in document['rows']
-    for name, cell in zip(document['columns'], row[1:])
+    for name, cell in zip(document['columns'], row[1:], strict=True)
     if cell != '-'
   ]
   ours = [
@@ -30,7 +30,7 @@ def test_cells_are_as_printed(real_data):
     for table in paper.TABLES
     if table['version'] != 'study'
     for row in table['rows']
-    for name, cell in zip(table['columns'], row['cells'])
+    for name, cell in zip(table['columns'], row['cells'], strict=True)
   ]
   theirs = [(k, row[0], name, cell) for k, _, row, name, cell in printed]
   assert [one for one in ours if one not in theirs] == []

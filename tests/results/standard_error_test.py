@@ -54,7 +54,10 @@ def grouped(make):
     groups = rng.permutation(np.repeat(range(n), rng.integers(1, 5, n)))
     targets, read_as = make(rng, len(groups))
     return (
-      [{'value': v, 'group': g} for v, g in zip(targets, groups.tolist())],
+      [
+        {'value': v, 'group': g}
+        for v, g in zip(targets, groups.tolist(), strict=True)
+      ],
       [{'value': value} for value in read_as],
     )
 
@@ -91,7 +94,7 @@ def every_metric():
 def closed_forms(targets, read_as):
   """Of what is the share of right examples, or questions."""
   by_unit = collections.defaultdict(list)
-  for number, (target, found) in enumerate(zip(targets, read_as)):
+  for number, (target, found) in enumerate(zip(targets, read_as, strict=True)):
     if isinstance(target, dict):
       number, target, found = target['group'], target['value'], found['value']
     is_right = found in target if isinstance(target, list) else found == target
@@ -114,7 +117,7 @@ def bootstrap(metric, targets, read_as, rng, draws):
       for index in every[chosen]
       for target, one in [(targets[index], read_as[index])]
     ]
-    values.append(metric(*map(list, zip(*drawn))))
+    values.append(metric(*map(list, zip(*drawn, strict=True))))
   return {n: np.std([one[n] for one in values], ddof=1) for n in values[0]}
 
 

@@ -23,10 +23,14 @@ def tags(layout):
 
 
 GLUE = dict(
-  zip(tags('glue'), (10, 20, 30, 50, 70, 50, 60, 60, 70, 90, 90, 100))
+  zip(
+    tags('glue'), (10, 20, 30, 50, 70, 50, 60, 60, 70, 90, 90, 100), strict=True
+  )
 )
 SUPER_GLUE = dict(
-  zip(tags('superglue'), (11, 22, 33, 44, 55, 66, 77, 88, 99, 12, 23))
+  zip(
+    tags('superglue'), (11, 22, 33, 44, 55, 66, 77, 88, 99, 12, 23), strict=True
+  )
 )
 QNLI, QQP = 'glue_qnli_v002/accuracy', 'glue_qqp_v002/accuracy'
 F1, ACCURACY = 'glue_mrpc_v002/f1', 'glue_mrpc_v002/accuracy'
@@ -60,7 +64,7 @@ def cells(*runs, **options):
   """The text of each cell, by label and header."""
   shown = grid(*runs, **options)
   plain = [[text.replace('**', '') for text in row] for row in shown.rows]
-  return {row[0]: dict(zip(shown.headers, row)) for row in plain}
+  return {row[0]: dict(zip(shown.headers, row, strict=True)) for row in plain}
 
 
 def seeds(*values, label='Syn (R)', **facts):
@@ -187,7 +191,7 @@ def test_the_best_of_several(scores, step):
   found = [
     score(tag, value, at)
     for at, values in scores.items()
-    for tag, value in zip((ACCURACY, F1), values)
+    for tag, value in zip((ACCURACY, F1), values, strict=True)
   ]
   table = tables.make([run('a', *found)], checkpoint='best')
   assert set(table.scores.step) == {step}
@@ -361,7 +365,7 @@ def test_csv_has_the_numbers_in_full(errors):
     each.results.append(score(F1, 1 / 3, error=0.5, n=9))
   one.results.append(score(ACCURACY, 2.0))
   header, line = views.csv(tables.make([one, two]), errors).splitlines()
-  fields = dict(zip(header.split(','), line.split(',')))
+  fields = dict(zip(header.split(','), line.split(','), strict=True))
   assert (fields['model'], fields['runs']) == ('Syn (R)', '2')
   assert float(fields['CoLA']) == 1.5
   assert float(fields['CoLA sd']) == pytest.approx(0.5**0.5)

@@ -119,13 +119,19 @@ def test_summaries(with_lists, official_data, tmp_path, prepared):
     # A story is named by the hash of its address: make addresses of our own.
     urls = [f'http://example.com/{i}' for i in range(5)]
     names = [f'{hashlib.sha1(url.encode()).hexdigest()}.story' for url in urls]
-    train = [s.rename(s.with_name(n)) for s, n in zip(stories, names)]
+    train = [
+      s.rename(s.with_name(n)) for s, n in zip(stories, names, strict=True)
+    ]
     lists = '\ufeff' + '\n'.join(urls), 'http://val', 'http://test'
-    for part, text in zip(('train', 'val', 'test'), lists):
+    for part, text in zip(('train', 'val', 'test'), lists, strict=True):
       write(root / f'url_lists/all_{part}.txt', text.encode())
   parse = tfds.summarization.cnn_dailymail._get_art_abs  # noqa: SLF001
   rows = [
-    dict(zip(('article', 'highlights'), parse(str(path))), id='', publisher='')
+    dict(
+      zip(('article', 'highlights'), parse(str(path)), strict=True),
+      id='',
+      publisher='',
+    )
     for path in train
   ]
   prepared('cnn_dailymail:3.4.0', train=rows)
@@ -199,7 +205,10 @@ def test_translation(task, config, source, official_data, tmp_path, prepared):
     )
     for language in languages
   ]
-  rows = [dict(zip(languages, row)) for row in zip(*sentences)]
+  rows = [
+    dict(zip(languages, row, strict=True))
+    for row in zip(*sentences, strict=True)
+  ]
   prepared(f'{config}:1.0.0', train=rows)
   found = comparison.three_ways(f'synth_{task}', 'train', tmp_path, task)
   assert sum(found.values()) == ROWS

@@ -41,7 +41,9 @@ def test_the_same_text_gives_the_same_file(tmp_path, monkeypatch):
   monkeypatch.setattr(vocabulary, 'MOST_CHARACTERS', sum(map(len, _TEXTS)))
   models = tmp_path / 'a.model', tmp_path / 'folder' / 'another.model'
   models[1].parent.mkdir()
-  for model, more in zip(models, (['', 'x'], ['', 'x', 'Quagga?'])):
+  for model, more in zip(
+    models, (['', 'x'], ['', 'x', 'Quagga?']), strict=True
+  ):
     vocabulary.train([*_TEXTS, *more], model, 120)
   assert models[0].read_bytes() == models[1].read_bytes()
   assert str(tmp_path).encode() not in models[0].read_bytes()

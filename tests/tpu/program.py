@@ -11,7 +11,7 @@ import random
 import tempfile
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import gin
 import mesh_tensorflow as mtf
@@ -84,16 +84,16 @@ _HOST = '/job:worker/task:0/device:CPU:0'
 class Setting:
   """A program to build."""
 
-  variant: Optional[str]  # None: T5 itself
+  variant: str | None  # None: T5 itself
   mode: str = 'train'  # or 'eval', 'infer'
   mesh: str = 'batch:4,model:2'
   packed: bool = False  # whether rows hold several sequences (train only)
   bindings: Sequence[str] = ()
   activations: str = 'bfloat16'
-  learning_rate: Optional[float] = None  # of plain SGD; None: Adafactor
+  learning_rate: float | None = None  # of plain SGD; None: Adafactor
   size: Size = BASE
   layout: str = LAYOUT
-  run: Optional[str] = None  # a file of gin/runs, for all other settings
+  run: str | None = None  # a file of gin/runs, for all other settings
 
   @property
   def lengths(self) -> dict[str, int]:
@@ -234,7 +234,10 @@ def build(setting: Setting, cores: int = 2) -> Program:
 
     def computation(*values: tf.Tensor) -> Any:
       spec = model_fn(
-        dict(zip(names, values)), None, setting.mode, {'context': context}
+        dict(zip(names, values, strict=True)),
+        None,
+        setting.mode,
+        {'context': context},
       )
       specs.append(spec)
       if setting.mode == 'train':

@@ -77,7 +77,7 @@ def on_replicas(built: program.Program) -> tuple[npt.NDArray[Any], Values]:
     loss, *updated = results.disassemble_into_single_device_arrays()
     losses.append([float(np.asarray(value)) for value in loss])
     assert len(updated) == len(assigned)
-    for i, new in zip(assigned, updated):
+    for i, new in zip(assigned, updated, strict=True):
       state[i] = jax.make_array_from_single_device_arrays(
         state[i].shape, state[i].sharding, new
       )
@@ -176,7 +176,7 @@ class CoreProgram:
 
     def run(*values: tf.Tensor) -> tf.Tensor:
       capture = tf.get_default_graph().capture
-      bound = {f'{n}:0': v for n, v in zip(inputs, values)}
+      bound = {f'{n}:0': v for n, v in zip(inputs, values, strict=True)}
       bound |= {f'{h}:0': capture(variables[h].handle) for h in handles}
       for name, numbers in self.core_numbers.items():
         bound[f'{name}:0'] = tf2.gather(
@@ -243,7 +243,7 @@ def _shard(
     NamedSharding(
       Mesh(np.array(devices), ('core',)), PartitionSpec(*['core'] * len(first))
     ),
-    [jax.device_put(v, d) for v, d in zip(parts, devices)],
+    [jax.device_put(v, d) for v, d in zip(parts, devices, strict=True)],
   )
 
 
@@ -273,15 +273,15 @@ def _initial_values(built: program.Program) -> tuple[Values, Values]:
       session.run(copy.name)
       values = session.run([r.name for r in reads])
   return (
-    {v.handle.op.name: value for v, value in zip(found, values)},
-    {v.name: value for v, value in zip(found, values)},
+    {v.handle.op.name: value for v, value in zip(found, values, strict=True)},
+    {v.name: value for v, value in zip(found, values, strict=True)},
   )
 
 
 def main(words: list[str]) -> None:
   jax.config.update('jax_enable_x64', True)
   tf.logging.set_verbosity(tf.logging.ERROR)
-  for variant, mesh in zip(words[::2], words[1::2]):
+  for variant, mesh in zip(words[::2], words[1::2], strict=True):
     random.seed(1)
     losses, masters = on_replicas(program.build(setting(variant, mesh)))
     proof = {
