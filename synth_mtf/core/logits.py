@@ -9,6 +9,7 @@ products with a batch dimension are joined into one.
 
 import dataclasses
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import mesh_tensorflow as mtf
 
@@ -49,7 +50,7 @@ class Scaled:
   alpha: mtf.Tensor
 
 
-Term = mtf.Tensor | Scaled | InnerProduct
+Term: TypeAlias = mtf.Tensor | Scaled | InnerProduct
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ import re
 import traceback
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import gin
 import mesh_tensorflow as mtf
@@ -25,7 +25,7 @@ from synth_mtf.host import bindings, errors
 # Long enough for every layer; tables have their full size regardless.
 SHORT = {'inputs': 8, 'targets': 8}
 
-Transformer = transformer.Bitransformer | transformer.Unitransformer
+Transformer: TypeAlias = transformer.Bitransformer | transformer.Unitransformer
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ import os
 import pathlib
 import types
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import gin
 import numpy as np
@@ -28,7 +28,7 @@ from synth_mtf.results.runs import Run
 
 _NUMBERS = itertools.count()
 
-Folder = str | pathlib.Path
+Folder: TypeAlias = str | pathlib.Path
 _BASE = paper.SIZES['base'], 'encoder-decoder'
 KINDS = {
   'Syn (R)': Kind('R', '', *_BASE, '8 x 128', 'learned'),
