@@ -5,11 +5,11 @@ the files.
 """
 
 from synth_mtf.host import patches
-from synth_mtf.run import recording
+from synth_mtf.run import evaluations
 
-RECORDER = recording.Recorder()
+RECORDER = evaluations.Recorder()
 patches.evaluate_with(
   get_estimator=RECORDER.get_estimator,
   eval_model=RECORDER.eval_model,
-  write_lines_to_file=recording.write_lines,
+  write_lines_to_file=evaluations.write_lines,
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 import mesh_tensorflow as mtf
 
-from synth_mtf.attention import examples as examples_of, file, runs
+from synth_mtf.attention import computation, examples as examples_of, file
 from synth_mtf.attention.loaded import Build, Loaded, call
 from synth_mtf.errors import UserError
 from synth_mtf.host import model as models, patches
@@ -41,8 +41,8 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     """Loads a model; the arguments are those of `synth_mtf.load`."""
     self._separate_gin = patches.separate_gin()
     with self._configured():
-      self._run, (checkpoint,), known = runs.opened(
-        folder, [runs.LAST if step is None else step], vocabulary
+      self._run, (checkpoint,), known = computation.opened(
+        folder, [computation.LAST if step is None else step], vocabulary
       )
       self._sides, self._type = examples_of.sides(), examples_of.model_type()
       sizes = [one.vocab_size for one in known.values()]
@@ -124,7 +124,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     """
     with self._configured():
       examples = self._examples(inputs=inputs, targets=targets or ())
-      return runs.attention(self._run, self._loaded, examples)
+      return computation.attention(self._run, self._loaded, examples)
 
   @contextlib.contextmanager
   def _configured(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import synth_mtf
-from synth_mtf.checkpoints import records
+from synth_mtf.checkpoints import identity
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import vocabulary
 from tests import model
@@ -35,7 +35,7 @@ def write(folder, *bindings):
     model.write(folder, 'random_vanilla', [*BINDINGS, most, *bindings])
   (folder / 'operative_config.gin').write_text(gin.config_str())
   gin.clear_config()
-  records.record_vocabulary(vocabulary.load('bytes'), str(folder))
+  identity.record_vocabulary(vocabulary.load('bytes'), str(folder))
   return folder
 
 

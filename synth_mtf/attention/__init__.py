@@ -1,1 +1,1 @@
-"""Attention of trained models: computed, stored in an `.npz`, and plotted."""
+"""Attention of trained models: computed, and stored in an `.npz`."""

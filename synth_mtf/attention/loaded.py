@@ -12,9 +12,9 @@ from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.attention import examples as examples_of
 from synth_mtf.attention.file import Array
-from synth_mtf.checkpoints import comparison, records
+from synth_mtf.checkpoints import comparison, identity
 from synth_mtf.checkpoints.files import Checkpoint
-from synth_mtf.host import errors, foreign, model as models
+from synth_mtf.host import explanations, foreign, model as models
 
 # Builds part of a graph: (model, rows by side, dtype, *options) -> (anything,
 # tensors).
@@ -62,11 +62,11 @@ class Loaded:
     shapes = tuple((side, found.shape) for side, found in rows.items())
     part = build, options, shapes
     if part not in self._parts:
-      with self._graph.as_default(), errors.explained():
+      with self._graph.as_default(), explanations.explained():
         self._parts[part] = self._add(build, dict(shapes), options)
     feeds, found, fetches = self._parts[part]
     feed = {feeds[side]: found for side, found in rows.items()}
-    with errors.explained():
+    with explanations.explained():
       return found, self._session.run(fetches, feed)
 
   def _add(
@@ -93,7 +93,7 @@ class Loaded:
       with foreign.bounded():
         model = models.make_transformer(*self._vocab_sizes)
         if checkpoint:
-          records.check_model(model, checkpoint.path)
+          identity.check_model(model, checkpoint.path)
         found, fetches = build(model, rows, dtype, *options)
       names = {v.name for v in graph.all_variables}
       masters = [v for v in tf.global_variables() if v.op.name in names]

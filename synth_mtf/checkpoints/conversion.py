@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from mesh_tensorflow.transformer import transformer_layers
 
-from synth_mtf.checkpoints import comparison, files, names, records
+from synth_mtf.checkpoints import comparison, files, identity, names
 from synth_mtf.errors import UserError
 from synth_mtf.host.model import ConfiguredModel
 from synth_mtf.layer.synthetic import SyntheticLayer, mixture_weights, scopes
@@ -262,7 +262,7 @@ def _unshaped(model: ConfiguredModel) -> dict[str, dict[str, Any]]:
   settings = ('activation', 'fold_scaling_into_initializer')
   return {
     names.scope(scope): {name: found.get(name) for name in settings}
-    for scope, found in records.describe(model.transformer).items()
+    for scope, found in identity.describe(model.transformer).items()
   }
 
 

@@ -60,10 +60,10 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
   """Writes the file."""
   with output.kept():
-    from synth_mtf.attention import file, runs
+    from synth_mtf.attention import computation, file
 
   atomic.check_replaceable(args.out, file.MARK)
-  (found,) = runs.look(
+  (found,) = computation.look(
     args.folder, [args.step], lambda: chosen(args), args.vocabulary
   )
   file.write(args.out, found)
@@ -82,12 +82,12 @@ def look_at_each(
 ) -> tuple[list[Any], list[str]]:
   """Returns the attention of runs at some steps, and why any run has none."""
   with output.kept():
-    from synth_mtf.attention import runs
+    from synth_mtf.attention import computation
 
   attentions, missing = [], []
   for run in found:
     try:
-      attentions += runs.look(
+      attentions += computation.look(
         run.name, steps, lambda: chosen(args), args.vocabulary
       )
     except UserError as error:

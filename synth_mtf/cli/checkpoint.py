@@ -129,7 +129,7 @@ def _compare(args: argparse.Namespace) -> None:
 
 
 def _convert(args: argparse.Namespace) -> None:
-  from synth_mtf.checkpoints import conversion, files, records
+  from synth_mtf.checkpoints import conversion, files, identity
   from synth_mtf.core.context import data_is_packed
   from synth_mtf.host import foreign, gin_files, model
 
@@ -144,8 +144,8 @@ def _convert(args: argparse.Namespace) -> None:
   target = model.build(checkpoint.vocab_size)
   plan = conversion.Conversion(checkpoint, source, target, args.resize)
   path = files.write(args.folder, checkpoint.step, plan.values)
-  records.record_model(target.transformer, args.folder)
-  records.copy_vocabulary(os.path.dirname(checkpoint.path), args.folder)
+  identity.record_model(target.transformer, args.folder)
+  identity.copy_vocabulary(os.path.dirname(checkpoint.path), args.folder)
   effect = (
     'does not compute what the source computes; it starts from its weights.'
   )

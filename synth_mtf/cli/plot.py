@@ -53,7 +53,8 @@ def numbers(text: str) -> list[int]:
 def run(args: argparse.Namespace) -> None:
   """Draws the figures, and prints the paths of their files."""
   from synth_mtf.attention import file
-  from synth_mtf.results import runs, style
+  from synth_mtf.figures import style
+  from synth_mtf.results import runs
 
   atomic.check_writable(args.out, '--out')
   files = [name for name in args.runs if name.endswith('.npz')]
@@ -96,12 +97,12 @@ def _draw(
   name: str, args: argparse.Namespace, found: Sequence[Any]
 ) -> Iterator[tuple[str, Any]]:
   """Yields file names and their figures."""
-  from synth_mtf.attention import figures as of_attention
-  from synth_mtf.results import alphas, figures
+  from synth_mtf.figures import of_attention, of_runs
+  from synth_mtf.results import alphas
 
   of_all: dict[str, Callable[..., Any]] = {
-    'curves': figures.curves,
-    'scores': figures.scores,
+    'curves': of_runs.curves,
+    'scores': of_runs.scores,
     'histograms': functools.partial(
       of_attention.histograms, layers=args.layers
     ),
@@ -116,7 +117,7 @@ def _draw(
       raise UserError('no run mixes functions: none has an alpha')
     for number, run in enumerate(mixed, 1):
       file = name if len(mixed) == 1 else f'{name}_{number}'
-      yield file, figures.alpha(run.label, frames[run], args.layers)
+      yield file, of_runs.alpha(run.label, frames[run], args.layers)
   else:
     for number, one in enumerate(found, 1):
       file = name if len(found) == 1 else f'{name}_{number}'

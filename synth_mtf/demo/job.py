@@ -31,7 +31,7 @@ from synth_mtf.checkpoints import folder as checkpoints
 from synth_mtf.demo import corpus
 from synth_mtf.demo.stages import Configuration, Stage, stages
 from synth_mtf.errors import RunFailed, UserError
-from synth_mtf.host import errors, gin_files
+from synth_mtf.host import explanations, gin_files
 from synth_mtf.results import layouts, runs
 from synth_mtf.run import checks, config, model_dir, output
 
@@ -118,7 +118,7 @@ def _check(configuration: Configuration, todo: Sequence[Stage]) -> list[str]:
   tasks.get(configuration.mixture)
   if configuration.data_dir is not None:
     names = [_PRETRAINING_TASK, configuration.mixture]
-    with errors.explained():
+    with explanations.explained():
       notes = tasks.check(names, ['train', 'validation'])
   # A vocabulary that is trained later fits any model, as bytes do.
   setting = (
@@ -127,7 +127,7 @@ def _check(configuration: Configuration, todo: Sequence[Stage]) -> list[str]:
   )
   # The seed cannot make a model invalid, so one seed is checked.
   for stage in {(one.name, one.gin_files): one for one in todo}.values():
-    with errors.explained():
+    with explanations.explained():
       gin_files.parse(stage.gin_files, [*stage.gin_params, setting])
       checks.build(config.read(str(stage.model_dir)))
   return notes

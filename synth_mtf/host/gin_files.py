@@ -9,7 +9,7 @@ import gin
 import mesh_tensorflow.transformer
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import errors
+from synth_mtf.host import explanations
 
 _MOST_CHARACTERS = 2**20  # no configuration comes close
 
@@ -30,7 +30,7 @@ def parse(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
   host = pathlib.Path(mesh_tensorflow.transformer.__file__).parent
   logging.disable(logging.ERROR)  # gin logs each file that it looks for
   try:
-    with errors.explained():
+    with explanations.explained():
       gin.parse_config_files_and_bindings(
         [str(host / 'gin' / 'defaults.gin'), *files],
         list(bindings),
@@ -59,7 +59,7 @@ def statements(text: str, file: str = '') -> list[Any]:
   if len(text) > _MOST_CHARACTERS:
     raise UserError(f'{where}more than {_MOST_CHARACTERS:,} characters of gin')
   try:
-    with errors.explained():
+    with explanations.explained():
       return list(gin.config_parser.ConfigParser(text, _AsWritten()))
   except UserError as error:
     raise UserError(f'{where}{error!s:.300}') from error

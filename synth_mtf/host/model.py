@@ -20,7 +20,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers, utils
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import bindings, errors
+from synth_mtf.host import bindings, explanations
 
 # Long enough for every layer; tables have their full size regardless.
 SHORT = {'inputs': 8, 'targets': 8}
@@ -134,7 +134,7 @@ def explained(
 
   The message names the layer that failed, and its gin bindings.
   """
-  return errors.explained(functools.partial(_explain, model))
+  return explanations.explained(functools.partial(_explain, model))
 
 
 def _explain(model: Transformer | None, error: BaseException) -> str:

@@ -14,10 +14,10 @@ from sentencepiece import sentencepiece_model_pb2
 from t5.models import mesh_transformer
 
 from synth_mtf import atomic, paths, tasks
-from synth_mtf.attention import examples, runs as attention
-from synth_mtf.checkpoints import comparison, files, records
+from synth_mtf.attention import computation as attention, examples
+from synth_mtf.checkpoints import comparison, files, identity
 from synth_mtf.errors import UserError
-from synth_mtf.host import errors, foreign, model as models
+from synth_mtf.host import explanations, foreign, model as models
 from synth_mtf.huggingface import layout
 from synth_mtf.results import labels, printing, runs
 
@@ -113,14 +113,14 @@ def export(
   checkpoint.verify()
   with foreign.bounded():
     model = models.build(checkpoint.vocab_size)
-  records.check_model(model.transformer, checkpoint.path)
+  identity.check_model(model.transformer, checkpoint.path)
   comparison.require_same(model.variables.values(), checkpoint)
   settings = layout.config(model)
   text = gin.operative_config_str()
   attention.choose_vocabulary(vocabulary, os.path.dirname(checkpoint.path))
-  with errors.explained():  # T5's own vocabulary needs a network
+  with explanations.explained():  # T5's own vocabulary needs a network
     pieces = tasks.vocabulary.load(tasks.settings().vocabulary)
-    records.check_vocabulary(pieces, checkpoint.path)
+    identity.check_vocabulary(pieces, checkpoint.path)
   decoding = gin.get_bindings('Bitransformer.decode')
   length = examples.most_of('encoder') or 512
   generation = {
@@ -144,7 +144,7 @@ def export(
     'synth_mtf': {
       'gin': text,
       'step': checkpoint.step,
-      'vocabulary': records.describe_vocabulary(pieces),
+      'vocabulary': identity.describe_vocabulary(pieces),
     },
   }
   with atomic.new_folder(out) as new:
@@ -272,9 +272,9 @@ def load(folder: str, out: str) -> str:
     atomic.write(new / 'operative_config.gin', gin.operative_config_str())
     if vocabulary := config['synth_mtf'].get('vocabulary'):
       atomic.write(
-        new / records.VOCABULARY, json.dumps(vocabulary, indent=2) + '\n'
+        new / identity.VOCABULARY, json.dumps(vocabulary, indent=2) + '\n'
       )
-    records.record_model(model.transformer, str(new))
+    identity.record_model(model.transformer, str(new))
   return os.path.join(out, os.path.basename(path))
 
 

@@ -85,18 +85,17 @@ def draw(
 ) -> tuple[list[tuple[str, str]], list[str]]:
   """Returns captions and SVG of figures, and notes on missing figures."""
   try:
-    from synth_mtf.attention import figures as of_attention
-    from synth_mtf.results import figures, style
+    from synth_mtf.figures import of_attention, of_runs, style
   except UserError as error:
     return [], [f'No figures: {error}.']
 
   def alpha(run: Run) -> Any:
     found = alphas.frame(run)
-    return None if found.empty else figures.alpha(run.label, found)
+    return None if found.empty else of_runs.alpha(run.label, found)
 
   wanted: list[tuple[str, Any, Any]] = [
-    ('Learning curves', figures.curves, runs),
-    ('Score against speed and parameters', figures.scores, runs),
+    ('Learning curves', of_runs.curves, runs),
+    ('Score against speed and parameters', of_runs.scores, runs),
   ]
   if attentions:
     wanted += [

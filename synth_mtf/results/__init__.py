@@ -1,1 +1,1 @@
-"""Reading the results of runs, and showing them in tables and figures."""
+"""Reading the results of runs, and arranging them in tables."""

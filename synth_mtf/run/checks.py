@@ -18,9 +18,9 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf import atomic, tasks
-from synth_mtf.checkpoints import comparison, files, folder, records
+from synth_mtf.checkpoints import comparison, files, folder, identity
 from synth_mtf.errors import UserError
-from synth_mtf.host import errors, model as models
+from synth_mtf.host import explanations, model as models
 from synth_mtf.run import config, inputs, model_dir, origin
 
 
@@ -31,7 +31,7 @@ def check_run(folder_: str, tpu: str | None = None) -> None:
     folder_: as in --model_dir; created if it does not exist.
     tpu: as in --tpu.
   """
-  with errors.explained():
+  with explanations.explained():
     model_dir.check(folder_)
     run = config.read(folder_, tpu)
     if not tpu:
@@ -46,7 +46,7 @@ def check_run(folder_: str, tpu: str | None = None) -> None:
       )
     if run.vocabulary is not None:
       for checkpoint in checkpoints:
-        records.check_vocabulary(run.vocabulary, checkpoint)
+        identity.check_vocabulary(run.vocabulary, checkpoint)
     model = build(run)
     if model is not None:
       _check_model(run, model, checkpoints, starts)
@@ -64,10 +64,10 @@ def check_run(folder_: str, tpu: str | None = None) -> None:
         "pip install -c constraints.txt '.[metrics]'"
       )
     if trains and run.vocabulary is not None:
-      records.record_vocabulary(run.vocabulary, folder_)
+      identity.record_vocabulary(run.vocabulary, folder_)
       origin.record(run.vocabulary, folder_)
     if trains and model is not None:
-      records.record_model(model.transformer, folder_)
+      identity.record_model(model.transformer, folder_)
 
 
 def check_devices(names: Sequence[str]) -> None:
@@ -191,7 +191,7 @@ def _check_model(
   for checkpoint in checkpoints:
     fits = comparison.require_loadable if starts else comparison.require_same
     fits(model.variables.values(), files.Checkpoint(checkpoint))
-    records.check_model(model.transformer, checkpoint, starts=starts)
+    identity.check_model(model.transformer, checkpoint, starts=starts)
 
 
 def check_mesh(run: config.RunConfig, model: models.ConfiguredModel) -> None:
@@ -234,5 +234,5 @@ def check_mesh(run: config.RunConfig, model: models.ConfiguredModel) -> None:
       f'out of memory: {largest.name} with {largest.shape.to_string} takes '
       f'{bytes_of(largest) / 1e9:,.0f} GB, and this machine has '
       f'{memory / 1e9:,.0f} GB (utils.run.batch_size = {run.batch_size}).\n'
-      f'{errors.MEMORY_ADVICE}'
+      f'{explanations.MEMORY_ADVICE}'
     )

@@ -24,9 +24,9 @@ import tensorflow.compat.v1 as tf
 import synth_mtf
 from synth_mtf import atomic, tasks
 from synth_mtf.checkpoints import folder as checkpoints
-from synth_mtf.checkpoints.records import describe_vocabulary
+from synth_mtf.checkpoints.identity import describe_vocabulary
 from synth_mtf.errors import UserError
-from synth_mtf.host import errors
+from synth_mtf.host import explanations
 from synth_mtf.results import records, runs
 from synth_mtf.tasks.data_settings import BYTES
 
@@ -88,7 +88,7 @@ def differences(made: records.Origin) -> Iterator[str]:
     name = vocabulary['inputs']['name']
     recorded = BYTES if name == seqio.ByteVocabulary.__name__ else name
     try:
-      with errors.explained():
+      with explanations.explained():
         now = here(
           tasks.vocabulary.load(tasks.settings().vocabulary or recorded)
         )

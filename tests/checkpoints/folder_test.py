@@ -6,7 +6,7 @@ import gin
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.checkpoints import folder as checkpoints, records
+from synth_mtf.checkpoints import folder as checkpoints, identity
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import events
@@ -99,15 +99,15 @@ def test_data_that_lost_its_index_is_not_cleared(tmp_path):
 
 
 @pytest.mark.parametrize('content', ['[' * 100_000, '5', '[5]', '{"a": [[]]}'])
-@pytest.mark.parametrize('file', [records.MODEL, records.VOCABULARY])
+@pytest.mark.parametrize('file', [identity.MODEL, identity.VOCABULARY])
 def test_records_of_another_shape(tmp_path, file, content):
   (tmp_path / file).write_text(content)
   save(tmp_path, 1)
   checks = {
-    records.MODEL: lambda: records.check_model(
+    identity.MODEL: lambda: identity.check_model(
       None, f'{tmp_path}/model.ckpt-1'
     ),
-    records.VOCABULARY: lambda: records.recorded_vocabulary(str(tmp_path)),
+    identity.VOCABULARY: lambda: identity.recorded_vocabulary(str(tmp_path)),
   }
   with pytest.raises(UserError, match=f'{file} is damaged'):
     checks[file]()

@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 
 from synth_mtf.errors import UserError
-from tests.results.drawn import legend, panel
+from tests.figures.drawn import legend, panel
 from tests.results.made_runs import fake, result
 
 pytest.importorskip('matplotlib', reason='the extra [plot]')
 
-from synth_mtf.results import figures  # noqa: E402  after what it needs
+from synth_mtf.figures import of_runs  # noqa: E402  after what it needs
 
 LOSS = 'training loss'
 
@@ -40,7 +40,7 @@ def test_curves_are_means_over_seeds_in_a_band():
     trained([(0, 6), (10, 4)]),  # still being written
     trained([(0, 5), (10, 1)], 'T5 (V)'),
   ]
-  figure = figures.curves(runs)
+  figure = of_runs.curves(runs)
   of_loss = panel(figure, LOSS)
   np.testing.assert_allclose(of_loss.lines[0].get_xydata(), [(0, 5), (10, 3)])
   (band,) = of_loss.collections  # of what has two seeds
@@ -52,7 +52,7 @@ def test_curves_are_means_over_seeds_in_a_band():
 def test_losses_logged_at_other_steps_are_interpolated_at_those_of_the_first():
   first = trained([(1, 8), (100, 4), (200, 2), (300, 1)])
   second = trained([(1, 9), (99, 5), (201, 3)])
-  (line,) = panel(figures.curves([first, second]), LOSS).lines
+  (line,) = panel(of_runs.curves([first, second]), LOSS).lines
   between = np.array([9, 5 - 2 / 102, 5 - 2 * 101 / 102])
   expected = (np.array([8, 4, 2]) + between) / 2
   np.testing.assert_allclose(line.get_xdata(), [1, 100, 200])
@@ -64,13 +64,13 @@ def test_what_was_trained_in_another_way_is_another_curve():
     trained([(0, y), (10, 2)], bindings={'d_ff': d_ff, 'seed': seed})
     for y, d_ff, seed in ((4, '8', '0'), (6, '16', '0'), (8, '16', '1'))
   ]
-  lines = panel(figures.curves(runs), LOSS).lines
+  lines = panel(of_runs.curves(runs), LOSS).lines
   assert [line.get_ydata()[0] for line in lines] == [4, 7]
 
 
 def test_stages_are_apart_and_marked():
   stages = {'pretrain': {1: 9, 50: 5}, 'finetune': {51: 7, 90: 3}}
-  (of_loss,) = figures.curves([fake('a', losses=stages)]).axes
+  (of_loss,) = of_runs.curves([fake('a', losses=stages)]).axes
   *curves, first, second = sorted(
     of_loss.lines, key=lambda line: line.get_linestyle() == ':'
   )
@@ -87,7 +87,7 @@ def test_curves_of_scores_and_of_log_perplexity():
   run = scored(*values)
   run.results[0] = dataclasses.replace(run.results[0], standard_error=4.0)
   run.results += [dataclasses.replace(x, split='test') for x in run.results]
-  figure = figures.curves([run])
+  figure = of_runs.curves([run])
   panel(figure, 'cola (test)\naccuracy')
   of_score = panel(figure, 'cola\naccuracy')
   np.testing.assert_allclose(
@@ -107,7 +107,7 @@ def test_curves_of_scores_and_of_log_perplexity():
 def test_losses_that_span_a_factor_of_ten_have_a_logarithmic_axis(last, scale):
   run = trained([(0, 6.5), (10, last)])
   run.results = [result(value=v, step=v) for v in (1, 5, 99)]
-  figure = figures.curves([run])
+  figure = of_runs.curves([run])
   assert panel(figure, LOSS).get_yscale() == scale
   (other,) = [a for a in figure.axes if a.axison and a.get_title() != LOSS]
   assert other.get_yscale() == 'linear'
@@ -129,7 +129,7 @@ def test_scores_are_means_inside_a_task_first():
     scored(*values[1:2], label='one is missing', steps_per_second=1.0),
     scored(*values[1:2], undefined, *values[3:], label='x', **facts),
   ]
-  figure = figures.scores([scored(*values, **facts), other, *others])
+  figure = of_runs.scores([scored(*values, **facts), other, *others])
   left, right = figure.axes
   assert left.get_ylabel() == 'score at the last step (mean of 2 tasks)'
   assert legend(figure) == ['Syn (R)', 'T5 (V)']
@@ -146,7 +146,7 @@ def test_log_perplexity_where_there_are_no_scores_and_error_bars():
     for last, speed, size in ((1.5, 1.0, 2e6), (2.5, 2.0, 6e6))
   ]
   runs[1].name += '_s1'
-  axes = figures.scores(runs).axes
+  axes = of_runs.scores(runs).axes
   assert axes[0].get_ylabel() == 'log perplexity at the last step'
   for axis, cost, spread in zip(
     axes, (1.5, 4), (0.5**0.5, 8**0.5), strict=True
@@ -168,7 +168,7 @@ def test_alpha():
       places, values, strict=True
     )
   ]
-  figure = figures.alpha('Syn (R+V)', pd.DataFrame(rows, columns=keys))
+  figure = of_runs.alpha('Syn (R+V)', pd.DataFrame(rows, columns=keys))
   lines = panel(figure, 'encoder, layer 1').lines
   (mean,) = [line for line in lines if line.get_label() == 'R']
   np.testing.assert_allclose(mean.get_ydata(), [0.5, 0.8])
@@ -179,8 +179,8 @@ def test_alpha():
 @pytest.mark.parametrize(
   ('draw', 'message'),
   [
-    (figures.curves, 'no curve has two points.*runs/a'),
-    (figures.scores, 'no evaluation is in runs/a'),
+    (of_runs.curves, 'no curve has two points.*runs/a'),
+    (of_runs.scores, 'no evaluation is in runs/a'),
   ],
 )
 def test_nothing_to_draw(draw, message):

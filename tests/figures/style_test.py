@@ -6,14 +6,14 @@ import pytest
 
 from synth_mtf.errors import UserError
 from tests.attention.made import attention
-from tests.results.drawn import legend
+from tests.figures.drawn import legend
 
 pytest.importorskip('matplotlib', reason='the extra [plot]')
 
 from matplotlib.figure import Figure  # noqa: E402  (may be missing)
 
-from synth_mtf.attention.figures import histograms  # noqa: E402  (needs it)
-from synth_mtf.results import style  # noqa: E402
+from synth_mtf.figures import style  # noqa: E402  (needs it)
+from synth_mtf.figures.of_attention import histograms  # noqa: E402
 
 
 @pytest.mark.slow  # draws all

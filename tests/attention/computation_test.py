@@ -10,10 +10,11 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from synth_mtf import tasks
-from synth_mtf.attention import examples, runs
+from synth_mtf.attention import computation, examples
+from synth_mtf.attention.computation import INITIAL, LAST
 from synth_mtf.attention.file import SIDES
 from synth_mtf.attention.loaded import Loaded
-from synth_mtf.checkpoints import records
+from synth_mtf.checkpoints import identity
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
@@ -62,19 +63,31 @@ def test_examples_are_chosen_once_gin_holds_the_run(trained):
     raise Chosen
 
   with pytest.raises(Chosen):
-    runs.look(str(trained), [runs.INITIAL], look_around, 'bytes')
+    computation.look(str(trained), [INITIAL], look_around, 'bytes')
 
 
 @pytest.mark.parametrize(
   'steps, gone, message',
   [
-    ([runs.LAST], ['model.ckpt-*', 'checkpoint'], 'there is no checkpoint'),
+    (
+      [LAST],
+      ['model.ckpt-*', 'checkpoint'],
+      'there is no checkpoint',
+    ),
     ([7], [], 'no checkpoint .*-7; .*run holds model.ckpt-100'),
-    ([runs.INITIAL, 7], [], 'no checkpoint .*-7; .*run holds model.ckpt-100'),
+    (
+      [INITIAL, 7],
+      [],
+      'no checkpoint .*-7; .*run holds model.ckpt-100',
+    ),
     # It has 128 embeddings, and bytes take 384.
-    ([runs.LAST], [], 'has 128 rows; the vocabulary .* needs 384'),
+    ([LAST], [], 'has 128 rows; the vocabulary .* needs 384'),
     ([100], [], 'has 128 rows; the vocabulary .* needs 384'),
-    ([runs.LAST], ['operative_config.gin'], 'has no operative_config.gin'),
+    (
+      [LAST],
+      ['operative_config.gin'],
+      'has no operative_config.gin',
+    ),
   ],
 )
 def test_refusals_before_examples_are_chosen(trained, steps, gone, message):
@@ -82,17 +95,17 @@ def test_refusals_before_examples_are_chosen(trained, steps, gone, message):
     for path in trained.glob(pattern):
       path.unlink()
   with pytest.raises(UserError, match=message):
-    runs.look(str(trained), steps, choose, 'bytes')
+    computation.look(str(trained), steps, choose, 'bytes')
 
 
 def test_a_vocabulary_that_takes_a_network(trained, monkeypatch):
   text = 'Error of HTTP\n\t when reading metadata of gs://t5-data/vocabs/x'
   error = tf.errors.FailedPreconditionError(None, None, text)
   fail = mock.Mock(side_effect=error)
-  monkeypatch.setattr(records, 'check_vocabulary', fail)
+  monkeypatch.setattr(identity, 'check_vocabulary', fail)
   message = "^T5's own vocabulary gs://t5-data/vocabs/x cannot be read: Error"
   with pytest.raises(UserError, match=message):
-    runs.look(str(trained), [runs.LAST], choose)
+    computation.look(str(trained), [LAST], choose)
 
 
 def test_the_vocabulary_is_what_is_given_set_or_recorded(
@@ -100,21 +113,21 @@ def test_the_vocabulary_is_what_is_given_set_or_recorded(
 ):
   def chosen(given=None):
     with pytest.raises(Chosen):
-      runs.look(str(trained), [runs.INITIAL], choose, given)
+      computation.look(str(trained), [INITIAL], choose, given)
     return tasks.settings().vocabulary
 
   monkeypatch.setattr(examples, 'vocabulary', dict)
   assert chosen() is None, 'nothing is recorded'
-  records.record_vocabulary(vocabulary.load('bytes'), str(trained))
+  identity.record_vocabulary(vocabulary.load('bytes'), str(trained))
   assert chosen() == 'bytes'
   assert chosen('given.model') == 'given.model'
   monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'set.model')
   assert chosen() == 'set.model'
   monkeypatch.delenv('SYNTH_MTF_VOCABULARY')
-  (trained / records.VOCABULARY).unlink()
+  (trained / identity.VOCABULARY).unlink()
   path = tmp_path / 'some.model'
   vocabulary.train(['a bird sang'] * 99, path, 14)
-  records.record_vocabulary(vocabulary.load(str(path)), str(trained))
+  identity.record_vocabulary(vocabulary.load(str(path)), str(trained))
   assert chosen() == str(path)
   path.unlink()
   assert chosen() is None, 'it is no longer there'
@@ -127,7 +140,7 @@ def test_a_folder_of_several_runs(tmp_path):
   names = [os.path.join(tmp_path, name) for name in ('random', 'dense')]
   message = f'holds 2 runs; give one of them: {" ".join(names)}$'
   with pytest.raises(UserError, match=message):
-    runs.look(str(tmp_path), [runs.LAST], choose)
+    computation.look(str(tmp_path), [LAST], choose)
 
 
 def stacks(path, variant, ids=IDS, bindings=()):
@@ -136,7 +149,7 @@ def stacks(path, variant, ids=IDS, bindings=()):
   sizes = [model.VOCAB, model.VOCAB]
   loading = Loaded(sizes, path and Checkpoint(path))
   with contextlib.closing(loading) as loaded:
-    return runs.stacks(ids, loaded)
+    return computation.stacks(ids, loaded)
 
 
 @pytest.fixture(scope='module')

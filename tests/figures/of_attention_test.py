@@ -10,12 +10,11 @@ import pytest
 from synth_mtf.attention.file import SIDES
 from synth_mtf.errors import UserError
 from tests.attention.made import TOKENS, attention
-from tests.results.drawn import legend, panel
+from tests.figures.drawn import legend, panel
 
 pytest.importorskip('matplotlib', reason='the extra [plot]')
 
-from synth_mtf.attention import figures  # noqa: E402  after what it needs
-from synth_mtf.results import style  # noqa: E402
+from synth_mtf.figures import of_attention, style  # noqa: E402  (needs it)
 
 
 def titles(figure):
@@ -23,7 +22,7 @@ def titles(figure):
 
 
 def test_histograms_have_the_paper_s_layers_and_count_what_is_seen():
-  figure = figures.histograms([attention(), attention('T5 (V)')])
+  figure = of_attention.histograms([attention(), attention('T5 (V)')])
   assert titles(figure) == [f'{s}, layer {n}' for s in SIDES for n in (1, 3, 5)]
   assert legend(figure) == ['Syn (R)', 'T5 (V)']
   assert '$' not in style.svg(figure)
@@ -49,7 +48,7 @@ def test_histograms_have_the_paper_s_layers_and_count_what_is_seen():
 def test_layers(layers, given, shown):
   """Those of the deepest model."""
   models = [attention(layers=number) for number in layers]
-  figure = figures.histograms(models, given)
+  figure = of_attention.histograms(models, given)
   expected = [f'encoder, layer {number}' for number in shown]
   assert titles(figure)[: len(shown)] == expected
 
@@ -61,7 +60,7 @@ def means(figure, title):
 
 def test_entropy_and_distance_of_heads():
   cross = attention('T5 (V)', stacks=['cross'])
-  figure = figures.heads([cross, attention()])
+  figure = of_attention.heads([cross, attention()])
   expected = {
     'encoder: entropy': np.log(4),
     'encoder: distance': (6 + 4 + 4 + 6) / 16,
@@ -78,18 +77,18 @@ def test_entropy_and_distance_of_heads():
   previous = np.zeros([2, 1, 3, 4, 4])
   for i in range(4):
     previous[:, :, :, i, max(i - 1, 0)] = 1
-  figure = figures.heads([attention(weights=previous, stacks=['encoder'])])
+  figure = of_attention.heads([attention(weights=previous, stacks=['encoder'])])
   np.testing.assert_allclose(means(figure, 'encoder: entropy'), 0)
   np.testing.assert_allclose(means(figure, 'encoder: distance'), 3 / 4)
   signed = attention(weights=-previous, stacks=['encoder'])
   with pytest.raises(UserError, match='has no softmax'):
-    figures.heads([signed])
-  maps = figures.heat_maps(signed, 'encoder').axes[0].images
+    of_attention.heads([signed])
+  maps = of_attention.heat_maps(signed, 'encoder').axes[0].images
   assert maps[0].get_clim() == (-1, 1)
 
 
 def test_heat_maps_have_tokens_and_leave_out_what_is_hidden():
-  figure = figures.heat_maps(
+  figure = of_attention.heat_maps(
     attention(), 'decoder', values='logits', layers=[1, 6], heads=[2, 3]
   )
   maps = [a for a in figure.axes if a.images]
@@ -108,7 +107,7 @@ def test_heat_maps_have_tokens_and_leave_out_what_is_hidden():
 
 
 def test_a_dollar_is_no_formula(tmp_path):
-  figure = figures.heat_maps(attention(), 'encoder')
+  figure = of_attention.heat_maps(attention(), 'encoder')
   _, svg = style.write(figure, str(tmp_path / 'map'))
   assert '▁$5' in pathlib.Path(svg).read_text(encoding='utf-8')
 
@@ -119,7 +118,7 @@ def test_a_number_that_is_not_there(name, number):
   message = f'there is no {name} {number}; there are 1 to '
   chosen: dict[str, Any] = {f'{name}s': [1, number]}
   with pytest.raises(UserError, match=message):
-    figures.heat_maps(attention(), 'encoder', **chosen)
+    of_attention.heat_maps(attention(), 'encoder', **chosen)
 
 
 def test_a_stack_of_fewer_layers():
@@ -129,11 +128,11 @@ def test_a_stack_of_fewer_layers():
   }
   one = dataclasses.replace(attention(), stacks=stacks)
   with pytest.raises(UserError, match='the cross has 2 layers'):
-    figures.heat_maps(one, 'cross', layers=[3])
+    of_attention.heat_maps(one, 'cross', layers=[3])
 
 
 def test_looks_are_colours_of_models_and_dashes_of_steps():
-  figure = figures.heads(
+  figure = of_attention.heads(
     [attention(step=0), attention(step=9), attention('T5 (V)', step=9)]
   )
   assert legend(figure) == [

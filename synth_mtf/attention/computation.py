@@ -19,10 +19,10 @@ from synth_mtf import tasks
 from synth_mtf.attention import examples as examples_of
 from synth_mtf.attention.file import SIDES, Array, Attention, Stack
 from synth_mtf.attention.loaded import Loaded, call, padded
-from synth_mtf.checkpoints import records
+from synth_mtf.checkpoints import identity
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
-from synth_mtf.host import errors, model as models
+from synth_mtf.host import explanations, model as models
 from synth_mtf.layer.recording import Alignment, recorded_by
 from synth_mtf.results import runs
 
@@ -45,7 +45,7 @@ def look(
     vocabulary: as in `--vocabulary`; None uses the run's vocabulary.
   """
   run, checkpoints, known = opened(folder, steps, vocabulary)
-  with errors.explained():  # T5's own vocabulary needs a network
+  with explanations.explained():  # T5's own vocabulary needs a network
     examples = choose()
   sizes = [one.vocab_size for one in known.values()]
   found = []
@@ -77,17 +77,17 @@ def opened(
   _ = run.label  # kept: making it later would replace gin's configuration
   run.configure()
   choose_vocabulary(vocabulary, run.folder)
-  with errors.explained():  # T5's own vocabulary needs a network
+  with explanations.explained():  # T5's own vocabulary needs a network
     known = examples_of.vocabulary()
     for checkpoint in filter(None, checkpoints):
-      records.check_vocabulary(tuple(known.values()), checkpoint.path)
+      identity.check_vocabulary(tuple(known.values()), checkpoint.path)
   return run, checkpoints, known
 
 
 def choose_vocabulary(given: str | None, model_dir: str) -> None:
   """Sets the tasks' vocabulary: the given one, or else the run's."""
   if given is None and tasks.settings().vocabulary is None:
-    name = records.recorded_vocabulary(model_dir) or ''
+    name = identity.recorded_vocabulary(model_dir) or ''
     if name == 'ByteVocabulary':
       given = tasks.data_settings.BYTES
     elif os.path.isfile(name):

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from synth_mtf.errors import UserError
-from synth_mtf.results import layouts, style, tables
+from synth_mtf.figures import style
+from synth_mtf.results import layouts, tables
 from synth_mtf.results.runs import Run, by_model
 
 _TRAINING_LOSS = 'training loss'

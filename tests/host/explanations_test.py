@@ -7,7 +7,7 @@ import seqio
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf.errors import ConfigurationError, UserError
-from synth_mtf.host import errors, gin_files
+from synth_mtf.host import explanations, gin_files
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def fill_the_disk():
   ],
 )
 def test_what_the_host_raises(function, message):
-  with pytest.raises(UserError, match=message), errors.explained():
+  with pytest.raises(UserError, match=message), explanations.explained():
     function()
 
 
@@ -145,7 +145,7 @@ def test_what_the_host_raises(function, message):
   ],
 )
 def test_texts_of_errors(error, message):
-  with pytest.raises(UserError, match=message), errors.explained():
+  with pytest.raises(UserError, match=message), explanations.explained():
     raise error
 
 
@@ -155,6 +155,6 @@ def test_texts_of_errors(error, message):
 def test_explainers_are_asked_in_turn(answers, raised):
   with (
     pytest.raises(raised, match='b'),
-    errors.explained(*(lambda _, a=answer: a for answer in answers)),
+    explanations.explained(*(lambda _, a=answer: a for answer in answers)),
   ):
     1 / 0  # noqa: B018

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sentencepiece import sentencepiece_model_pb2
 
-from synth_mtf.checkpoints import records
+from synth_mtf.checkpoints import identity
 from synth_mtf.checkpoints.files import write
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files, model as host_model
@@ -35,9 +35,9 @@ def models(tmp_path_factory):
 
 
 def test_vocabularies_of_other_sizes(tmp_path):
-  records.check_vocabulary(BYTES, save(tmp_path / 'same', 384))
+  identity.check_vocabulary(BYTES, save(tmp_path / 'same', 384))
   with pytest.raises(UserError) as error:
-    records.check_vocabulary(BYTES, save(tmp_path / 'other', 32_128))
+    identity.check_vocabulary(BYTES, save(tmp_path / 'other', 32_128))
   for part in ('32128 rows', "'ByteVocabulary' of 359", '384', '--vocabulary'):
     assert part in str(error.value)
 
@@ -46,29 +46,29 @@ def test_other_pieces_of_the_same_size(models, tmp_path):
   first, second = (vocabulary.load(str(model)) for model in models)
   assert first.vocab_size == second.vocab_size
   folder = str(tmp_path)
-  assert records.recorded_vocabulary(folder) is None
-  records.record_vocabulary(second, folder)  # by a run that came to nothing
-  records.record_vocabulary(first, folder)
+  assert identity.recorded_vocabulary(folder) is None
+  identity.record_vocabulary(second, folder)  # by a run that came to nothing
+  identity.record_vocabulary(first, folder)
   checkpoint = save(tmp_path, 128)
-  records.record_vocabulary(second, folder)  # stays what it was
-  assert records.recorded_vocabulary(folder) == str(models[0])
-  records.check_vocabulary(second, save(tmp_path / 'unknown', 128))
+  identity.record_vocabulary(second, folder)  # stays what it was
+  assert identity.recorded_vocabulary(folder) == str(models[0])
+  identity.check_vocabulary(second, save(tmp_path / 'unknown', 128))
   again = tmp_path / 'again'  # trained from another file, as its name tells
   proto = sentencepiece_model_pb2.ModelProto.FromString(models[0].read_bytes())
   proto.trainer_spec.input[:] = ['other.txt']
   again.write_bytes(proto.SerializeToString())
   for same in (first, (first, first), vocabulary.load(str(again))):
-    records.check_vocabulary(same, checkpoint)
+    identity.check_vocabulary(same, checkpoint)
   with pytest.raises(UserError, match='has other pieces') as error:
-    records.check_vocabulary((second, second), checkpoint)
+    identity.check_vocabulary((second, second), checkpoint)
   assert all(str(model) in str(error.value) for model in models)
 
 
 @pytest.mark.parametrize('content', [b'', b'{"a"', b'{}x', b'\xff\xfe'])
 def test_a_damaged_record_is_named(tmp_path, content):
-  (tmp_path / records.VOCABULARY).write_bytes(content)
+  (tmp_path / identity.VOCABULARY).write_bytes(content)
   with pytest.raises(UserError, match='y.json is damaged .*remove it if'):
-    records.recorded_vocabulary(str(tmp_path))
+    identity.recorded_vocabulary(str(tmp_path))
 
 
 def made(variant='random_vanilla', *bindings):
@@ -79,13 +79,13 @@ def made(variant='random_vanilla', *bindings):
 @pytest.fixture
 def checkpoint(tmp_path):
   """The path of a checkpoint of `random_vanilla`, of which nothing is read."""
-  records.record_model(made(), str(tmp_path))
+  identity.record_model(made(), str(tmp_path))
   (tmp_path / 'model.ckpt-2.index').touch()
   return str(tmp_path / 'model.ckpt-2')
 
 
 def test_what_is_written_of_layers(checkpoint, tmp_path):
-  groups = json.loads((tmp_path / records.MODEL).read_text())
+  groups = json.loads((tmp_path / identity.MODEL).read_text())
   (ours,) = (group for group in groups if 'mixing' in group)
   assert ours['layers'] == [
     f'{stack}/block_{block:03d}/layer_000/SyntheticAttention'
@@ -98,7 +98,7 @@ def test_what_is_written_of_layers(checkpoint, tmp_path):
   (feed_forward,) = (group for group in groups if 'activation' in group)
   assert feed_forward['activation'] == 'relu'
   assert len(feed_forward['layers']) == 4
-  single = records.describe(made('random')).values()
+  single = identity.describe(made('random')).values()
   assert all('mixing' not in settings for settings in single)
 
 
@@ -132,8 +132,8 @@ def test_other_layers(checkpoint, variant, bindings, message, starts):
   changed = made(variant, *bindings)
   refused = pytest.raises(UserError, match=f'same shapes: .*{message}')
   with refused if message else contextlib.nullcontext():
-    records.check_model(changed, checkpoint)
+    identity.check_model(changed, checkpoint)
   with contextlib.nullcontext() if starts else refused:
-    records.check_model(changed, checkpoint, starts=True)
+    identity.check_model(changed, checkpoint, starts=True)
   elsewhere = checkpoint.replace('model.ckpt', 'other/model.ckpt')
-  records.check_model(changed, elsewhere)  # has no record
+  identity.check_model(changed, elsewhere)  # has no record

@@ -6,7 +6,7 @@ import numpy as np
 
 from synth_mtf.attention.file import SIDES, Array, Attention
 from synth_mtf.errors import UserError
-from synth_mtf.results import style
+from synth_mtf.figures import style
 
 # Weights below the first edge are counted in the first bin.
 _EDGES = np.logspace(-4, 0, 33)
