@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 import mesh_tensorflow as mtf
 
-from synth_mtf.core import kernels
 from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
+from synth_mtf.core.products import product
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +98,7 @@ def dims_of(term: Term) -> set[mtf.Dimension]:
 
 
 def needed(terms: Sequence[Term]) -> list[mtf.Tensor]:
-  """Returns what `kernels.recompute_in_backward` must depend on.
+  """Returns what `gradients.recompute_in_backward` must depend on.
 
   That is an input of each term that is still to be multiplied out, or else the
   first term.
@@ -111,7 +111,7 @@ def multiplied_out(call: LayerCall, term: Term) -> mtf.Tensor:
   """Returns a term as one tensor over the dimensions of its factors."""
   if isinstance(term, InnerProduct):
     shape = mtf.Shape([d for d in call.local.dims if d in dims_of(term)])
-    return kernels.product(term.query, term.key, shape)
+    return product(term.query, term.key, shape)
   return weighted(*factors(term))
 
 

@@ -3,7 +3,7 @@
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.core import kernels
+from synth_mtf.core.indexing import gather, gather_cells
 
 
 def position_in_segment(
@@ -75,7 +75,7 @@ class TableIndex:
     if self.length_dim not in dims:
       last = table.shape.get_dim_by_name('length').size - 1
       queries = mtf.minimum(queries, last)
-    return kernels.gather(table, queries, 'length')
+    return gather(table, queries, 'length')
 
   def columns(self, table: mtf.Tensor) -> mtf.Tensor:
     """Replaces the table's `memory_length` axis by the key positions.
@@ -86,13 +86,13 @@ class TableIndex:
     size = table.shape.get_dim_by_name('memory_length').size
     if not self.is_packed and size >= self.memory_length_dim.size:
       return _leading(table, self.memory_length_dim)
-    return kernels.gather(table, self.wrapped_keys(size), 'memory_length')
+    return gather(table, self.wrapped_keys(size), 'memory_length')
 
   def cells(self, table: mtf.Tensor) -> mtf.Tensor:
     if not self.is_packed:
       return self.columns(self.rows(table))
     size = table.shape.get_dim_by_name('memory_length').size
-    return kernels.gather_cells(table, self.queries, self.wrapped_keys(size))
+    return gather_cells(table, self.queries, self.wrapped_keys(size))
 
   def wrapped_keys(self, columns: int) -> mtf.Tensor:
     """Returns the column that each key reads."""

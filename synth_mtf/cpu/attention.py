@@ -31,7 +31,6 @@ from typing import Any, NamedTuple
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.core import kernels
 from synth_mtf.core.dimensions import arrange, is_tpu, on_cpu
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import (
@@ -42,6 +41,7 @@ from synth_mtf.core.logits import (
   dims_of,
   factors,
 )
+from synth_mtf.core.softmax import divide_rows, exp_from, row_center
 from synth_mtf.core.visibility import Visibility, zero_hidden
 from synth_mtf.cpu.tiles import Pieces, Tile, Tiling, Windows
 
@@ -115,7 +115,7 @@ def attend_shared(
       dX = dY / T     dT = -sum_d dX Y
       dB = E (dX V^T + dT nonpad^T)     dV = E^T dX
 
-  where V is 0 at padding, and c, the center of each row (`kernels.row_center`),
+  where V is 0 at padding, and c, the center of each row (`row_center`),
   cancels. E is computed once and multiplied by the concatenated values of all
   examples.
   """
@@ -141,18 +141,18 @@ def attend_shared(
 
   def exp(b: tf.Tensor, seen: Tensors) -> tf.Tensor:
     seen = [tf.cast(x, tf.bool) for x in seen]
-    return kernels.exp_from(b, kernels.row_center(b, *seen), *seen)
+    return exp_from(b, row_center(b, *seen), *seen)
 
   def forward(b: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
     *seen, nonpad, v = others
     e = exp(b, seen)
     x, total = tf.matmul(e, v), tf.matmul(e, nonpad)
-    return side_by_side(kernels.divide_rows(examples(x), total))
+    return side_by_side(divide_rows(examples(x), total))
 
   def backward(b: tf.Tensor, *others: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     *seen, nonpad, v, y, dy = others
     e = exp(b, seen)
-    dx = kernels.divide_rows(examples(dy), tf.matmul(e, nonpad))
+    dx = divide_rows(examples(dy), tf.matmul(e, nonpad))
     dtotal = -tf.reduce_sum(dx * examples(y), axis=-1)
     dx = side_by_side(dx)
     de = tf.matmul(

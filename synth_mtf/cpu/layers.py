@@ -10,8 +10,8 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
-from synth_mtf.core import kernels
 from synth_mtf.core.dimensions import is_tpu, parts
+from synth_mtf.core.indexing import gather
 from synth_mtf.cpu import padding
 
 
@@ -44,7 +44,7 @@ class EmbeddingByIndex(transformer.VocabEmbedding):
     known = mtf.logical_and(
       mtf.greater_equal(ids, 0), mtf.less(ids, vocab.size)
     )
-    rows = kernels.gather(weights, ids * mtf.cast(known, tf.int32), vocab.name)
+    rows = gather(weights, ids * mtf.cast(known, tf.int32), vocab.name)
     y = rows * mtf.cast(known, rows.dtype)
     if self._scale_variable_like_classifier_weights:
       y *= self._output_dim.size**0.5

@@ -7,9 +7,10 @@ from typing import Any
 import gin
 import mesh_tensorflow as mtf
 
-from synth_mtf.core import kernels
+from synth_mtf.core.indexing import gather
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import weighted
+from synth_mtf.core.products import outer_product
 from synth_mtf.errors import ConfigurationError
 from synth_mtf.synthesizers.base import Table
 from synth_mtf.synthesizers.local import relu_layer
@@ -87,13 +88,13 @@ class FactorizedDense(Table):
     if call.index.is_packed or call.splits(call.memory_length):
       keys = call.index.keys % self.tile_length
       return mtf.multiply(
-        kernels.gather(a, keys // b_dim.size, 'a'),
-        kernels.gather(b, keys % b_dim.size, 'b'),
+        gather(a, keys // b_dim.size, 'a'),
+        gather(b, keys % b_dim.size, 'b'),
         output_shape=mtf.Shape(
           call.batch + call.heads + call.length + [call.memory_length]
         ),
       )
-    outer = kernels.outer_product(a, b)
+    outer = outer_product(a, b)
     return call.index.columns(
       mtf.replace_dimensions(outer, [a_dim, b_dim], self.columns_dim)
     )

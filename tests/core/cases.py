@@ -90,6 +90,23 @@ def everywhere(table):
   )
 
 
+on_cpu_and_tpu = pytest.mark.parametrize(
+  'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
+)
+
+
+def not_split(table):
+  """Calls a test with each case and each dimension that stays whole."""
+  return pytest.mark.parametrize(
+    'case, dim',
+    [
+      pytest.param(case, dim, id=f'{name}-{dim}')
+      for name, case in table.items()
+      for dim in case.whole
+    ],
+  )
+
+
 def values(case):
   return {
     name: floats(names, name) if array is None else array
@@ -138,3 +155,9 @@ def check(case, mesh):
     lambda at: (case.formula(**at) * cotangent).sum(),
     arrays,
   )
+
+
+def check_not_split(case, dim):
+  # The host's message has a fault of its own.
+  with pytest.raises((ValueError, TypeError), match='splittable|formatting'):
+    run(case, harness.Mesh('all:2', f'{dim}:all'))
