@@ -1,7 +1,8 @@
 """All changes that we make to the host, each with its reason.
 
-The host's files are not changed. This module does not import TensorFlow, since
-`prepare_host` must run before the host is imported.
+Those that have an end are context managers and are undone there. Nothing is
+changed by importing this module, and the host's files never are. It does not
+import TensorFlow, since `prepare_host` must run before the host is imported.
 """
 
 import functools
@@ -156,6 +157,59 @@ def evaluate_with(**functions: Callable[..., Any]) -> None:
   from mesh_tensorflow.transformer import utils
 
   vars(utils).update(functions)
+
+
+def replace_methods(estimator: Any, **methods: Callable[..., Any]) -> None:
+  """Replaces methods of one estimator, which has no hook for progress.
+
+  The host makes an estimator for each run and calls its methods itself.
+  """
+  vars(estimator).update(methods)
+
+
+def set_seed(estimator: Any, seed: int) -> None:
+  """Sets the seed of an estimator, which has no setter for it."""
+  estimator._config = estimator.config.replace(tf_random_seed=seed)
+
+
+def calls_computed_by(
+  equivalent: Callable[[Any], Any], host: Any
+) -> AbstractContextManager[Any]:
+  """Lets equivalents compute the calls of the layers of one of T5's classes.
+
+  T5's layers do not hand out their attention weights. Subclasses of the class
+  still compute their own calls.
+
+  Args:
+    equivalent: returns the equivalent of a layer.
+    host: the class.
+  """
+  call_host = host.call
+
+  def call(layer: Any, *args: Any, **kwargs: Any) -> Any:
+    if type(layer) is host:
+      return equivalent(layer).call(*args, **kwargs)
+    return call_host(layer, *args, **kwargs)
+
+  return mock.patch.object(host, 'call', call)
+
+
+def examples_counted_by(
+  count: Callable[[Any], float],
+) -> AbstractContextManager[Any]:
+  """Makes seqio compute the rates of mixtures from our counts of examples.
+
+  seqio would download a data set to count its examples.
+
+  Args:
+    count: returns the number of training examples of a task.
+  """
+  import seqio
+
+  def num_input_examples(task: Any, _split: str) -> float:
+    return count(task)
+
+  return mock.patch.object(seqio.Task, 'num_input_examples', num_input_examples)
 
 
 def savers_are(saver: type) -> AbstractContextManager[Any]:

@@ -73,7 +73,7 @@ def train_with_progress(
       hook = TrainingHook(model_dir, max_steps, console, stop_signal)
       host_train(max_steps=max_steps, hooks=[*hooks, hook], **kwargs)
 
-    estimator.train = train
+    patches.replace_methods(estimator, train=train)
     console.start('train')
     utils.train_model(estimator, *args, **kwargs)
   number = stop_signal()
@@ -93,7 +93,4 @@ def _seed(estimator: Any, seed: int) -> None:
       'command with PYTHONHASHSEED=0 before it.'
     )
   random.seed(seed)
-  # An estimator has no setter for its seed.
-  estimator._config = estimator.config.replace(  # noqa: SLF001
-    tf_random_seed=seed
-  )
+  patches.set_seed(estimator, seed)

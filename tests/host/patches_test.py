@@ -3,13 +3,16 @@
 import importlib.util
 import json
 import sys
+import types
 
 import gin
 import pytest
+import seqio
 import tensorflow as tf
 from mesh_tensorflow.transformer import utils
 from t5.models import mesh_transformer_main
 
+import synth_mtf.tasks  # noqa: F401  registers them
 from synth_mtf.errors import UserError
 from synth_mtf.host import patches
 from tests.checkout import run
@@ -99,3 +102,40 @@ def test_mesh_tensorflow_gets_the_package():
   assert utils.tpu_estimator.TPUEstimator.__module__.startswith(
     'tensorflow_estimator.'
   )
+
+
+def test_methods_of_one_estimator_are_replaced():
+  config = tf.compat.v1.estimator.RunConfig(tf_random_seed=1)
+  first, second = (
+    tf.compat.v1.estimator.Estimator(lambda: None, config=config)
+    for _ in range(2)
+  )
+  patches.replace_methods(first, train=lambda: 'ours')
+  patches.set_seed(first, 7)
+  assert first.train() == 'ours'
+  assert first.config.tf_random_seed == 7
+  assert second.train.__func__ is type(second).train
+  assert second.config.tf_random_seed == 1
+
+
+def test_layers_of_a_class_are_computed_by_their_equivalents():
+  class Layer:
+    def call(self, x):
+      return 'host', x
+
+  class Special(Layer):
+    pass
+
+  equivalent = types.SimpleNamespace(call=lambda x: ('ours', x))
+  with patches.calls_computed_by(lambda layer: equivalent, Layer):
+    assert Layer().call(1) == ('ours', 1)
+    assert Special().call(1) == ('host', 1)
+  assert Layer().call(1) == ('host', 1)
+
+
+def test_rates_are_computed_from_our_counts():
+  task = seqio.TaskRegistry.get('synth_glue_rte_v002')
+  counted = seqio.Task.num_input_examples
+  with patches.examples_counted_by(lambda task: {task.name: 5}[task.name]):
+    assert seqio.mixing_rate_num_examples(task) == 5
+  assert seqio.Task.num_input_examples is counted

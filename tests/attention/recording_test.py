@@ -9,7 +9,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer_layers
 
-from synth_mtf.layer.recording import Alignment, recorded_by
+from synth_mtf.attention.recording import Alignment, recorded_by
 from tests import checks, family, harness
 from tests.family import D_KV, HEADS, PACKED, PADDED, D, R, V
 from tests.harness import DECODER, ENCODER
