@@ -1,8 +1,8 @@
 """The user's own tasks, each in a YAML file that the setting `task_file` names.
 
-docs/data.md describes such a file. Its task and mixtures are registered when gin
-has read its files, since T5's main then looks up a name, and when a name is
-looked up here; again if a file changes.
+docs/data.md describes such a file. Its task and mixtures are registered as soon
+as gin has read the settings, for T5's main, and before a name is looked up
+here; again if a file has changed.
 """
 
 import contextlib

@@ -73,7 +73,9 @@ def recorded_by(recorder: Callable[[Alignment], None]) -> Iterator[None]:
 
   with (
     calls_passed_to(record),
-    patches.calls_computed_by(_self_attention, transformer_layers.SelfAttention),
+    patches.calls_computed_by(
+      _self_attention, transformer_layers.SelfAttention
+    ),
     patches.calls_computed_by(
       _cross_attention, transformer_layers.EncDecAttention
     ),

@@ -149,7 +149,9 @@ class SyntheticLayer(AttentionLayer):
   def make_functions(self, makers: Any) -> list[SynthesizingFunction]:
     """Calls each maker; `makers` is whatever value gin binds."""
     makers = makers if isinstance(makers, Sequence) else [makers]
-    functions = [make() if callable(make) else None for make in makers]
+    functions: list[Any] = [
+      make() if callable(make) else None for make in makers
+    ]
     are_functions = [isinstance(f, SynthesizingFunction) for f in functions]
     if not functions or not all(are_functions):
       raise ConfigurationError(

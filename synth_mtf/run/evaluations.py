@@ -37,9 +37,7 @@ class Recorder:
     patches.replace_methods(
       estimator,
       predict=functools.partial(self._predict, estimator.predict),
-      evaluate=functools.partial(
-        self._evaluate, estimator, estimator.evaluate
-      ),
+      evaluate=functools.partial(self._evaluate, estimator, estimator.evaluate),
     )
     return estimator
 
