@@ -105,10 +105,12 @@ def test_mesh_tensorflow_gets_the_package():
 
 
 def test_methods_of_one_estimator_are_replaced():
+  def model(features):
+    del features
+
   config = tf.compat.v1.estimator.RunConfig(tf_random_seed=1)
   first, second = (
-    tf.compat.v1.estimator.Estimator(lambda: None, config=config)
-    for _ in range(2)
+    tf.compat.v1.estimator.Estimator(model, config=config) for _ in range(2)
   )
   patches.replace_methods(first, train=lambda: 'ours')
   patches.set_seed(first, 7)
