@@ -22,8 +22,8 @@ from synth_mtf.layer.weighted_sum import softmax_average, unnormalized_average
 from synth_mtf.synthesizers.base import SynthesizingFunction
 from synth_mtf.synthesizers.dot_product import DotProduct
 
-# Learned per head, summing to 1 (as in the paper); the same, but per layer; the
-# same with one number less (as in mesh_tensorflow); all 1.
+# How alpha is chosen: learned per head, as in the paper; learned per layer;
+# learned per layer with one score fixed at 0, as in mesh_tensorflow; all 1.
 MIXINGS = ('softmax', 'layer_softmax', 'layer_sigmoid', 'sum')
 
 # Receives a layer, its call, B, what is visible, and alpha of each function.
