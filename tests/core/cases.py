@@ -131,13 +131,9 @@ def run(case, mesh=harness.ONE_DEVICE):
       y * harness.constant(mesh_object, cotangent, y.shape.dims)
     )
     sources = {n: t for n, t in tensors.items() if t.dtype == tf.float32}
-    found = mtf.gradients([loss], list(sources.values()))
-    return {
-      'y': y,
-      'gradients': dict(zip(sources, found, strict=True))
-      if case.trained
-      else {},
-    }
+    derivatives = mtf.gradients([loss], list(sources.values()))
+    gradients = dict(zip(sources, derivatives, strict=True))
+    return {'y': y, 'gradients': gradients if case.trained else {}}
 
   return harness.evaluate(build, mesh)
 
