@@ -214,6 +214,20 @@ def examples_counted_by(
   return mock.patch.object(seqio.Task, 'num_input_examples', num_input_examples)
 
 
+def keep_graph_from_events(folder: str) -> None:
+  """Keeps the graph out of the event files that hooks write to a folder.
+
+  Hooks share one writer per folder. TensorFlow would create it with the first
+  hook's graph, written twice: as a graph and as a meta graph.
+  """
+  import tensorflow.compat.v1 as tf
+
+  cache = tf.summary.FileWriterCache
+  with cache._lock:
+    if folder not in cache._cache:
+      cache._cache[folder] = tf.summary.FileWriter(folder)
+
+
 def savers_are(saver: type) -> AbstractContextManager[Any]:
   """Makes the host save with our class; it has no setting for this."""
   import tensorflow.compat.v1 as tf
