@@ -21,7 +21,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -69,9 +69,9 @@ def buckets(n: int, device: str) -> Tensor:
     * (half - near)
   ).to(torch.int64)
   far = far.clamp(max=half - 1)
-  return (
-    half * (ahead > 0) + torch.where(distance < near, distance, far)
-  ).to(torch.int32)
+  return (half * (ahead > 0) + torch.where(distance < near, distance, far)).to(
+    torch.int32
+  )
 
 
 def by_flex(table: Tensor, x: dict[str, Tensor]) -> Tensor:
@@ -116,7 +116,7 @@ def check(n: int, device: str) -> dict[str, Any]:
     except Exception as error:
       found[' '.join(names)] = f'{type(error).__name__}: {error!s:.1000}'
       continue
-    for name, value in zip(names, gradients):
+    for name, value in zip(names, gradients, strict=True):
       found[name] = _difference(value, expected[NAMES.index(name)])
     if names == NAMES:
       break
@@ -190,7 +190,7 @@ def _forward_and_backward(
   )
 
 
-def main(argv: Optional[Sequence[str]] = None) -> dict[str, Any]:
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
   """Checks and times."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -16,17 +16,13 @@ import gzip
 import json
 import pathlib
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 
 from tests.tpu import replicas  # must precede the host's modules
-
-import mesh_tensorflow as mtf
-
-from tests.tpu import program
+from tests.tpu.program import BASE, TINY, Setting, Size, build
 
 BASELINE = 'SelfAttention'
 NAMES = (
@@ -34,9 +30,9 @@ NAMES = (
   *('random_vanilla', 'dense_vanilla', 'mtf random', 'mtf random_plus_alpha'),
 )
 SIZES = {
-  'base': program.BASE,
-  'small': program.Size(512, 2048, 8, 64, 32128, 32, 512, 114),
-  'tiny': program.TINY,
+  'base': BASE,
+  'small': Size(512, 2048, 8, 64, 32128, 32, 512, 114),
+  'tiny': TINY,
 }
 # TensorFlow's operations behind the initializers: the names used here, and the
 # constants beside them.
@@ -49,14 +45,14 @@ _DISTRIBUTIONS = {
 
 def setting(
   name: str,
-  size: program.Size,
+  size: Size,
   layers: int,
   dropout: float,
   activations: str = 'bfloat16',
-) -> program.Setting:
+) -> Setting:
   """Returns a training step of Adafactor on one device."""
   variant = name.replace('mtf ', 'original_')
-  return program.Setting(
+  return Setting(
     None if name == BASELINE else variant,
     mesh='batch:1,model:1',
     size=size,
@@ -70,22 +66,9 @@ def setting(
   )
 
 
-def build(step: program.Setting) -> program.Program:
-  """Builds the program of a single core."""
-  usual = mtf.simd_mesh_impl.auto_logical_to_physical_tpu
-  # For a mesh of one core, it returns no list of cores but a function.
-  mtf.simd_mesh_impl.auto_logical_to_physical_tpu = lambda *_, **__: [0]
-  try:
-    return program.build(step, cores=1, chips=(1, 1))
-  finally:
-    mtf.simd_mesh_impl.auto_logical_to_physical_tpu = usual
-
-
-def write(
-  folder: pathlib.Path, name: str, step: program.Setting, layers: int
-) -> None:
+def write(folder: pathlib.Path, name: str, step: Setting, layers: int) -> None:
   """Writes the program and its description."""
-  built = build(step)
+  built = build(step, cores=1, chips=(1, 1))
   initial, _ = replicas.initial_values(built)
   core = replicas.CoreProgram(built)
   _, captured, hlo = core.lower(initial, built.features)
@@ -146,7 +129,7 @@ def _distribution(
   }
 
 
-def main(argv: Optional[Sequence[str]] = None) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
   """Writes the programs on the command line."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

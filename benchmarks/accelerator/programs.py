@@ -41,7 +41,7 @@ class Step:
       result[0] for result in results.disassemble_into_single_device_arrays()
     )
     updated = list(state)
-    for i, value in zip(self._assigned, new):
+    for i, value in zip(self._assigned, new, strict=True):
       updated[i] = value
     return loss, updated
 

@@ -21,7 +21,7 @@ import os
 import pathlib
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -118,7 +118,7 @@ def table(results: Mapping[str, Any]) -> str:
   return '\n'.join(lines)
 
 
-def main(argv: Optional[Sequence[str]] = None) -> Mapping[str, Any]:
+def main(argv: Sequence[str] | None = None) -> Mapping[str, Any]:
   """Times the sections on the command line."""
   args = _parse(argv)
   report = Report(args.out, args.seconds)
@@ -158,7 +158,7 @@ def main(argv: Optional[Sequence[str]] = None) -> Mapping[str, Any]:
   return report.results
 
 
-def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

@@ -1,6 +1,6 @@
-"""Writes examples of span corruption as arrays of token ids.
+r"""Writes examples of span corruption as arrays of token ids.
 
-    python -m benchmarks.accelerator.text text.npz --data_dir data \\
+    python -m benchmarks.accelerator.text text.npz --data_dir data \
       --vocabulary vocabulary.model --epochs 3
 
 The task is `synth_text_span_corruption`: T5's own preprocessing of the text in
@@ -15,7 +15,7 @@ import argparse
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,13 +54,13 @@ def _padded(
   rows: Sequence[npt.NDArray[np.int32]], length: int
 ) -> npt.NDArray[np.int16]:
   ids = np.zeros([len(rows), length], np.int16)
-  for padded, row in zip(ids, rows):
+  for padded, row in zip(ids, rows, strict=True):
     assert row.max() <= np.iinfo(np.int16).max
     padded[: len(row)] = row[:length]
   return ids
 
 
-def main(argv: Optional[Sequence[str]] = None) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
   """Writes the file on the command line."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

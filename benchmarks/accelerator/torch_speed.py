@@ -1,6 +1,6 @@
-"""Times T5 and our exported model in PyTorch, as `speed` does in XLA.
+r"""Times T5 and our exported model in PyTorch, as `speed` does in XLA.
 
-    python benchmarks/accelerator/torch_speed.py programs/base/SelfAttention.json \\
+    python benchmarks/accelerator/torch_speed.py programs/base/SelfAttention.json \
       --model synth_mtf/huggingface/modeling_synthesizer.py --out out/torch.json
 
 It needs PyTorch and transformers. The description of a program has the sizes.
@@ -21,7 +21,7 @@ import pathlib
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import torch
 import transformers
@@ -171,7 +171,7 @@ def measure(
   return found
 
 
-def main(argv: Optional[Sequence[str]] = None) -> Mapping[str, Any]:
+def main(argv: Sequence[str] | None = None) -> Mapping[str, Any]:
   """Times the names on the command line."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

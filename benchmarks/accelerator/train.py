@@ -1,6 +1,6 @@
-"""Trains the programs of `lower` on the same batches of the same text.
+r"""Trains the programs of `lower` on the same batches of the same text.
 
-    python -m benchmarks.accelerator.train programs/small text.npz \\
+    python -m benchmarks.accelerator.train programs/small text.npz \
       --names vanilla random --out out/train.json
 
 All start from the same values where they have the same variables, and take
@@ -18,7 +18,7 @@ import os
 import pathlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import jax
 import numpy as np
@@ -102,7 +102,7 @@ def table(results: Mapping[str, Any]) -> str:
   return '\n'.join(lines)
 
 
-def main(argv: Optional[Sequence[str]] = None) -> Mapping[str, Any]:
+def main(argv: Sequence[str] | None = None) -> Mapping[str, Any]:
   """Trains the programs on the command line."""
   args = _parse(argv)
   report = Report(args.out, args.seconds)
@@ -146,7 +146,7 @@ def main(argv: Optional[Sequence[str]] = None) -> Mapping[str, Any]:
   return report.results
 
 
-def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

@@ -7,7 +7,7 @@ def t5_flops(size: Mapping[str, int]) -> float:
   """Counts the products of a training step of T5, without padding.
 
   A product of [n, k] and [k, m] has 2 n k m operations forward and twice that
-  backward. Embeddings are looked up; the logits of the vocabulary are a product.
+  backward. Embeddings are looked up; logits are a product with all of them.
   """
   n, m = size['inputs'], size['targets']
   width = size['num_heads'] * size['d_kv']

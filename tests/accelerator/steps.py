@@ -10,14 +10,11 @@ import json
 import pathlib
 import sys
 
-import tensorflow.compat.v1 as tf
-
-from benchmarks.accelerator import lower  # must precede the host's modules
-
 import jax
 import numpy as np
+import tensorflow.compat.v1 as tf
 
-from benchmarks.accelerator import programs
+from benchmarks.accelerator import lower, programs
 from tests.tpu import replicas
 
 STEPS = replicas.STEPS

@@ -5,6 +5,7 @@ over the topology of a 2x2 slice with two cores a chip.
 """
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -251,13 +252,26 @@ def build(
         return [spec.loss, *spec.eval_metrics[1]]
       return [spec.predictions[key] for key in sorted(spec.predictions)]
 
-    with tf.variable_scope('', use_resource=True):
+    with tf.variable_scope('', use_resource=True), _numbered_cores(replicas):
       tpu.replicate(
         computation,
         inputs=[list(inputs) for _ in range(replicas)],
         device_assignment=assignment,
       )
   return Program(graph, specs[-1], features)
+
+
+@contextlib.contextmanager
+def _numbered_cores(count: int) -> Iterator[None]:
+  """For a single core, Mesh-TensorFlow's list of cores is a function."""
+  module = mtf.simd_mesh_impl
+  usual = module.auto_logical_to_physical_tpu
+  if count == 1:
+    module.auto_logical_to_physical_tpu = lambda *_, **__: [0]
+  try:
+    yield
+  finally:
+    module.auto_logical_to_physical_tpu = usual
 
 
 def faults_of(op: tf.Operation) -> Iterator[str]:
