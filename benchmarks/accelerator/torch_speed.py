@@ -1,7 +1,7 @@
 r"""Times T5 and our exported model in PyTorch, as `speed` does in XLA.
 
-    python benchmarks/accelerator/torch_speed.py programs/base/SelfAttention.json \
-      --model synth_mtf/huggingface/modeling_synthesizer.py --out out/torch.json
+    python benchmarks/accelerator/torch_speed.py out/base/SelfAttention.json \
+      --model synth_mtf/huggingface/modeling_synthesizer.py --out torch.json
 
 It needs PyTorch and transformers. The description of a program has the sizes.
 A name is `T5`, Hugging Face's, with `eager` or `sdpa` attention, or `R`, `R+V`
@@ -145,7 +145,8 @@ def measure(
 ) -> dict[str, Any]:
   """Times a step and finds its peak memory."""
   start = time.perf_counter()
-  for _ in range(3):
+  loss = float(step())
+  for _ in range(2):
     loss = float(step())
   warm = time.perf_counter() - start
   if device == 'cuda':
@@ -153,9 +154,9 @@ def measure(
   samples = []
   for _ in range(rounds):
     start = time.perf_counter()
-    for _ in range(steps):
-      last = step()
-    loss = float(last)  # waits for it
+    for _ in range(steps - 1):
+      step()
+    loss = float(step())  # waits for it
     samples.append((time.perf_counter() - start) / steps)
   quartiles = torch.tensor(samples, dtype=torch.float64).quantile(
     torch.tensor([0.5, 0.25, 0.75], dtype=torch.float64)
@@ -199,8 +200,12 @@ def main(argv: Sequence[str] | None = None) -> Mapping[str, Any]:
       if not report.time_for(title, name):
         continue
       with report.part(title, name) as found:
-        step = step_of(name, size, args.model, device)
-        found.update(measure(step, device, args.rounds, args.steps))
+        found.update(
+          measure(
+            step_of(name, size, args.model, device),
+            *(device, args.rounds, args.steps),
+          )
+        )
         found['flops'] = {'t5': flops}
         median = found['seconds'][0]
         print(
@@ -210,7 +215,6 @@ def main(argv: Sequence[str] | None = None) -> Mapping[str, Any]:
           f'warm-up {found["warm_up_seconds"]:.0f} s',
           flush=True,
         )
-      step = None
       torch._dynamo.reset()  # noqa: SLF001  it has no public name
       if device == 'cuda':
         torch.cuda.empty_cache()
