@@ -5,8 +5,9 @@
 A section, TITLE=FOLDER, holds programs that are compared with one another. All
 are compiled first; then they take turns, `--steps` steps at a time, and only
 the last of these is waited for. The JSON has, for each section and name, the
-quartiles of the seconds of a step, the memory that the compiler reserves, and
-two counts of operations a step:
+seconds of a step (median and quartiles), `speed` (how many times as fast as
+SelfAttention, round by round), the memory that the compiler reserves, and two
+counts of operations a step:
 
   own   those of the program itself, by XLA's cost analysis before optimization;
         it looks tokens up by a product with one-hot rows
@@ -72,10 +73,34 @@ def time_section(
         del runners[name]
     if report.left < 0:
       break
+  peak = report.results['device'].get('matmul')
   for name in runners:
     with report.part(title, name) as found:
       found['samples'] = samples[name]
-      found['seconds'] = np.quantile(samples[name], [0.5, 0.25, 0.75]).tolist()
+      found.update(summary(found, samples.get(BASELINE), peak))
+
+
+def summary(
+  found: Mapping[str, Any],
+  baseline: Sequence[float] | None,
+  peak: float | None,
+) -> dict[str, Any]:
+  """Returns the figures of docs/results.md from the samples of a name."""
+  samples = np.array(found['samples'])
+  seconds = float(np.median(samples))
+  figures = {
+    'seconds': seconds,
+    'quartiles': np.quantile(samples, [0.25, 0.75]).tolist(),
+    'tflops': found['flops']['t5'] / seconds / 1e12,
+  }
+  if baseline and len(baseline) == len(samples):
+    ratios = np.array(baseline) / samples
+    figures['speed'] = np.quantile(ratios, [0.5, 0.25, 0.75]).tolist()
+  if peak:
+    figures['share'] = found['flops']['t5'] / seconds / peak
+  if 'memory' in found:
+    figures['gb'] = found['memory']['peak'] / 1e9
+  return figures
 
 
 def matmul_peak(size: int, repetitions: int = 20) -> float:
@@ -100,22 +125,23 @@ def table(results: Mapping[str, Any]) -> str:
     if title == 'device':
       continue
     lines.append(f'{title}')
-    base = section.get(BASELINE, {}).get('seconds', [None])[0]
     for name, found in section.items():
       if 'seconds' not in found:
         reason = found.get('skipped') or found.get('error', '')
         lines.append(f'  {name:24} {reason.strip().splitlines()[-1:]}')
         continue
-      median, low, high = found['seconds']
-      peak = results['device'].get('matmul')
-      lines.append(
-        f'  {name:24} {1e3 * median:8.2f} ms ({1e3 * low:.2f}-{1e3 * high:.2f})'
-        + (f' {base / median:5.2f} x' if base else '')
-        + f' {found["flops"]["t5"] / median / 1e12:7.1f} T5 TFLOP/s'
-        + f' {found["flops"]["own"] / median / 1e12:7.1f} own'
-        + (f' {found["flops"]["t5"] / median / peak:6.1%}' if peak else '')
-        + f' {found["memory"]["peak"] / 1e9:6.2f} GB'
-      )
+      low, high = found['quartiles']
+      cells = [
+        f'  {name:24} {1e3 * found["seconds"]:8.2f} ms',
+        f'({1e3 * low:.2f}-{1e3 * high:.2f})',
+        f'{found["tflops"]:7.1f} T5 TFLOP/s',
+        f'{found["gb"]:6.2f} GB',
+      ]
+      if 'speed' in found:
+        cells.append(f'{found["speed"][0]:5.2f} x')
+      if 'share' in found:
+        cells.append(f'{found["share"]:6.1%} of the peak')
+      lines.append(' '.join(cells))
   return '\n'.join(lines)
 
 

@@ -10,7 +10,7 @@ torch.compile. A step is the loss, gradients and AdamW (fused, if there is a
 GPU): float32 weights, and products in bfloat16 by autocast. Dropout is 0.1 as
 in the programs, but Hugging Face's drops single weights.
 
-The JSON has quartiles of the seconds of a step and the peak of allocated bytes.
+The JSON has the seconds of a step (median) and the peak of allocated bytes.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -158,11 +159,8 @@ def measure(
       step()
     loss = float(step())  # waits for it
     samples.append((time.perf_counter() - start) / steps)
-  quartiles = torch.tensor(samples, dtype=torch.float64).quantile(
-    torch.tensor([0.5, 0.25, 0.75], dtype=torch.float64)
-  )
   found: dict[str, Any] = {
-    'seconds': quartiles.tolist(),
+    'seconds': statistics.median(samples),
     'samples': samples,
     'loss': loss,
     'warm_up_seconds': warm,
@@ -207,11 +205,13 @@ def main(argv: Sequence[str] | None = None) -> Mapping[str, Any]:
           )
         )
         found['flops'] = {'t5': flops}
-        median = found['seconds'][0]
+        median = found['seconds']
+        found['tflops'] = flops / median / 1e12
+        found['gb'] = found.get('bytes', 0) / 1e9
         print(
           f'{title} {name:18} {1e3 * median:8.2f} ms '
-          f'{flops / median / 1e12:7.1f} T5 TFLOP/s '
-          f'{found.get("bytes", 0) / 1e9:6.2f} GB, '
+          f'{found["tflops"]:7.1f} T5 TFLOP/s '
+          f'{found["gb"]:6.2f} GB, '
           f'warm-up {found["warm_up_seconds"]:.0f} s',
           flush=True,
         )
