@@ -1,7 +1,8 @@
 """The user's own tasks, each in a YAML file that the setting `task_file` names.
 
-docs/data.md describes such a file. Its task and mixtures are registered when a
-name is looked up, here or by T5's main; again if a file changes.
+docs/data.md describes such a file. Its task and mixtures are registered as soon
+as gin has read the settings, for T5's main, and before a name is looked up
+here; again if a file has changed.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import gin
 import seqio
 import yaml
 from t5.data import postprocessors
@@ -127,14 +129,9 @@ def _remove() -> None:
   _state.clear()
 
 
-def _names_with_own() -> Any:
+@gin.config.register_finalize_hook
+def _register_when_configured(_config: Any) -> None:
   register()
-  return _names()
-
-
-# T5's main looks up a name here, once gin has read the settings.
-_names = seqio.MixtureRegistry.names
-seqio.MixtureRegistry.names = _names_with_own
 
 
 def get(name: str) -> seqio.dataset_providers.DatasetProviderBase:
@@ -146,7 +143,7 @@ def get(name: str) -> seqio.dataset_providers.DatasetProviderBase:
 
 
 def _known() -> list[str]:
-  return [*seqio.TaskRegistry.names(), *_names()]
+  return [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
 
 
 def _nearest(name: str) -> str:

@@ -1,7 +1,7 @@
 """Computes the attention of runs in the graph that a run would build.
 
 The run's model is built from its configuration and called on all examples, one
-per row, while `layer.recording` records its layers.
+per row, while `attention.recording` records its layers.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ from synth_mtf import tasks
 from synth_mtf.attention import examples as examples_of
 from synth_mtf.attention.file import SIDES, Array, Attention, Stack
 from synth_mtf.attention.loaded import Loaded, call, padded
+from synth_mtf.attention.recording import Alignment, recorded_by
 from synth_mtf.checkpoints import identity
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import explanations, model as models
-from synth_mtf.layer.recording import Alignment, recorded_by
 from synth_mtf.results import runs
 
 INITIAL = 'initial'

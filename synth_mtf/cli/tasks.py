@@ -10,7 +10,6 @@ import itertools
 import math
 import os
 from typing import Any
-from unittest import mock
 
 from synth_mtf.cli import data
 from synth_mtf.errors import UserError
@@ -117,8 +116,8 @@ def _print_rates(mixture: Any) -> list[tuple[Any, Any]]:
   with files, highest rate first, with their `SplitRows`.
   """
   import numpy as np
-  import seqio
 
+  from synth_mtf.host import patches
   from synth_mtf.tasks import inspection
 
   found = {
@@ -130,9 +129,7 @@ def _print_rates(mixture: Any) -> list[tuple[Any, Any]]:
     task.name: math.nan if split.rows is None else split.rows
     for task, split in found.items()
   }
-  with mock.patch.object(
-    seqio.Task, 'num_input_examples', lambda task, _: counts.get(task.name, 0)
-  ):
+  with patches.examples_counted_by(lambda task: counts.get(task.name, 0)):
     rates = {task.name: mixture.get_rate(task) for task in found}
   total = np.nansum([rates[task.name] for task in found]) or 1
   rows = [

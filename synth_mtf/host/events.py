@@ -1,4 +1,4 @@
-"""Reads the event files of TensorBoard, and keeps graphs out of them."""
+"""Reads the event files of TensorBoard."""
 
 import contextlib
 import itertools
@@ -58,18 +58,6 @@ def _whole(path: str) -> int:
       begin += 16 + struct.unpack('<Q', stream.read(8))[0]  # with checksums
       count += begin <= size
   return count
-
-
-def without_graph(folder: str) -> None:
-  """Keeps the graph out of the event files that hooks write to a folder.
-
-  Hooks share one writer per folder. TensorFlow would create it with the first
-  hook's graph, written twice: as a graph and as a meta graph.
-  """
-  cache = tf.summary.FileWriterCache
-  with cache._lock:
-    if folder not in cache._cache:
-      cache._cache[folder] = tf.summary.FileWriter(folder)
 
 
 def files(folder: str) -> list[str]:

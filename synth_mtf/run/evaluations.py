@@ -18,7 +18,7 @@ from mesh_tensorflow.transformer.dataset import EvalDataset
 
 from synth_mtf import atomic, paths, tasks
 from synth_mtf.checkpoints import folder as checkpoints
-from synth_mtf.host import events
+from synth_mtf.host import patches
 from synth_mtf.results import layouts, records, standard_error
 from synth_mtf.run import origin, output
 
@@ -34,9 +34,10 @@ class Recorder:
   def get_estimator(self, *args: Any, **kwargs: Any) -> Any:
     """Returns an estimator that shows progress and records perplexities."""
     estimator = self._get_estimator(*args, **kwargs)
-    estimator.predict = functools.partial(self._predict, estimator.predict)
-    estimator.evaluate = functools.partial(
-      self._evaluate, estimator, estimator.evaluate
+    patches.replace_methods(
+      estimator,
+      predict=functools.partial(self._predict, estimator.predict),
+      evaluate=functools.partial(self._evaluate, estimator, estimator.evaluate),
     )
     return estimator
 
@@ -59,7 +60,7 @@ class Recorder:
     self, estimator: Any, evaluate: Callable[..., Any], **kwargs: Any
   ) -> Any:
     folder = estimator.eval_dir(kwargs['name'])
-    events.without_graph(folder)  # which takes megabytes per task
+    patches.keep_graph_from_events(folder)  # megabytes per task
     found = evaluate(**kwargs)
     _record(
       folder,
