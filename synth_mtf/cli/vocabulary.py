@@ -67,7 +67,7 @@ def _sources() -> Iterator[Any]:
   seen: set[str] = set()
   for name in (_CORPUS_TASK, *inspection.names(seqio.TaskRegistry)):
     source = seqio.TaskRegistry.get(name).source.official
-    files = source.found('train') if source else ()
+    files = source.existing_files('train') if source else ()
     if not seen.issuperset(files):
       seen.update(files)
       yield source
