@@ -70,9 +70,10 @@ class _TaskReader(formats.Reader):
   schema = {'inputs': formats.TEXT, 'targets': formats.TEXT}
 
   def __post_init__(self) -> None:
-    self.columns: list[str] = []
+    columns: list[str] = []
     for template in self.templates.values():
-      self.columns.extend(column for _, column in template if column)
+      columns.extend(column for _, column in template if column)
+    self.columns: Sequence[str] = columns
 
   @abc.abstractmethod
   def row(self, record: formats.Record) -> dict[str, str]:

@@ -364,7 +364,7 @@ def check_json(value: Any, structure: Any, name: str = 'row') -> None:
       check_json(item, structure[0], f'{name}[{i}]')
 
 
-def _check_type(value: Any, expected: type, name: str) -> None:
+def _check_type(value: Any, expected: Any, name: str) -> None:
   is_boolean = isinstance(value, bool)  # in Python, also an integer
   if not isinstance(value, expected) or (expected is int and is_boolean):
     shown = value if isinstance(value, str) else json.dumps(value)
