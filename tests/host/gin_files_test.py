@@ -22,9 +22,9 @@ SMALL = (
 
 
 def names(folder):
-  found = sorted(p.stem for p in (FOLDER / folder).glob('*.gin'))
-  assert found
-  return found
+  stems = sorted(p.stem for p in (FOLDER / folder).glob('*.gin'))
+  assert stems
+  return stems
 
 
 def test_no_file_is_without_a_test():

@@ -184,6 +184,6 @@ def test_train_evaluate_table(file, tmp_path, monkeypatch):
     )
   metrics_json = (run / 'validation_eval/metrics.json').read_text()
   (result,) = json.loads(metrics_json)['results']
-  found = result['task'], result['metric'], result['n']
-  assert found == ('nli', 'accuracy', 1)
+  evaluated = result['task'], result['metric'], result['n']
+  assert evaluated == ('nli', 'accuracy', 1)
   assert 'nli/accuracy' in command.run('table', run)[1]
