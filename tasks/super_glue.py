@@ -281,14 +281,14 @@ class DprReader(formats.Reader):
     formats.expect(
       len(lines) == 4,
       f'{len(lines)} lines up to the next empty one',
-      'sentence, pronoun, two candidates with a comma between, the answer',
+      'four: sentence, pronoun, two candidates separated by a comma, answer',
     )
     sentence, pronoun, both, correct = lines
     candidates = [candidate.strip() for candidate in both.split(',')]
     formats.expect(
       len(candidates) == 2,
       f'the candidates {formats.quote(both)}',
-      'two, a comma between',
+      'two, separated by a comma',
       line=2,
     )
     formats.expect(

@@ -206,7 +206,7 @@ def _check_names(node: Any, path: str) -> None:
   for key, value in node.value:
     with formats.fault_at(path, key.start_mark.line + 1):
       formats.expect(
-        names.count(key.value) == 1, f'{key.value!r} twice', 'it once'
+        names.count(key.value) == 1, f'{key.value!r} appears twice', 'it once'
       )
     _check_names(value, path)
 
@@ -277,7 +277,7 @@ def _new_name(name: str) -> str:
   formats.expect(
     re.fullmatch(r'[A-Za-z]\w*', name) and not name.startswith(PREFIX),
     f'the name {name!r}',
-    f'letters, digits and _, first a letter, and no {PREFIX} in front',
+    f'a letter, then letters, digits or _, without {PREFIX} in front',
   )
   # A table shows our tasks without the prefix.
   taken = {name, PREFIX + name} & {*_known()}
@@ -338,7 +338,7 @@ def _register_mixture(name: str, parts: Any) -> None:
     if part not in _known():
       raise ValueError(f'unknown task or mixture {part!r}{_nearest(part)}')
     number = re.fullmatch(r'(?=.*[1-9])\d*\.?\d+', str(rate))
-    formats.expect(number, f'the rate {rate!r}', 'one such as 0.1')
+    formats.expect(number, f'the rate {rate!r}', 'a number such as 0.1')
   rates = [(part, float(rate)) for part, rate in parts.items()]
   seqio.MixtureRegistry.add(_new_name(name), rates)
   _registered.append(name)

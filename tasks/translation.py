@@ -56,7 +56,8 @@ class ParallelReader(formats.Reader):
     if not all(record.data):
       longer = self.source if record.data[0] else self.target
       raise formats.RowError(
-        f'a line of the file .{longer} only', 'as many lines in both files'
+        f'a line only in the file .{longer}',
+        'the same number of lines in both files',
       )
     lines = [line.rstrip(b'\n') for line in record.data]
     if not all(lines):

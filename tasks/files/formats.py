@@ -239,7 +239,8 @@ class TsvReader(Reader):
           f'{quote(" | ".join(names))}',
           f'a header with {", ".join(self.columns)}',
         )
-        expect(names.count(name) == 1, f'the column {name!r} twice', 'it once')
+        once = names.count(name) == 1
+        expect(once, f'the column {name!r} appears twice', 'it once')
     return header, names
 
   def records(
