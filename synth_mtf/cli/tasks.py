@@ -19,7 +19,7 @@ _EXAMPLES = 2
 _LENGTH = 512  # tokens of a feature, T5's default
 _NO_EXAMPLES = (
   'No examples: the files are malformed or missing. Set --data_dir to a folder '
-  'with official files (the README shows the layout); this command does not '
+  'with official files (docs/data.md shows the layout); this command does not '
   "download, and T5's own tasks, without synth_, do not read the folder."
 )
 

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> None:
   if not sources:
     raise UserError(
       f'--data_dir {args.data_dir} has no text: neither corpus/**/*.txt nor '
-      'the training file of a task (the README shows the layout)'
+      'the training file of a task (docs/data.md shows the layout)'
     )
   atomic.check_writable(str(args.out.parent), '--out')
   args.out.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def _sources() -> Iterator[Any]:
   seen: set[str] = set()
   for name in (_CORPUS_TASK, *inspection.names(seqio.TaskRegistry)):
     source = seqio.TaskRegistry.get(name).source.official
-    files = source.found('train') if source else ()
+    files = source.existing_files('train') if source else ()
     if not seen.issuperset(files):
       seen.update(files)
       yield source
