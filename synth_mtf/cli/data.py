@@ -7,8 +7,9 @@ from typing import Any
 
 from synth_mtf.results import printing
 
-_HEADS = ('task', 'split', 'rows', 'released', 'faults', 'digest', 'files')
-_WIDTHS = (38, 21, -11, 20, -6, 16, 44)
+_HEADERS = ('task', 'split', 'rows', 'released', 'faults', 'digest', 'files')
+# Rows are counted and printed one by one, so widths cannot depend on them.
+_LINE = '{:38}  {:21}  {:>11}  {:20}  {:>6}  {:16}  {}'
 _MOST_FILES = 4
 
 
@@ -47,12 +48,14 @@ def print_rows(names: Iterable[str], data_dir: str) -> list[Any]:
   from synth_mtf.tasks import get, inspection
 
   splits: list[Any] = []
+  has_headers = False
   for name in names:
     for split in inspection.splits_of(get(name)):
       if split.files:
-        if not any(one.files for one in splits):
-          print(printing.line(_HEADS, _WIDTHS))
-        print(printing.line(_cells(split, data_dir), _WIDTHS), flush=True)
+        if not has_headers:
+          print(_LINE.format(*_HEADERS))
+          has_headers = True
+        print(_LINE.format(*_cells(split, data_dir)), flush=True)
       splits.append(split)
   return splits
 
