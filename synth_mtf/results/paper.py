@@ -118,8 +118,9 @@ def _nearest(
   candidates = []
   for row in rows:
     differences = row.differences(kind)
+    functions = row.about['functions'] or ''
     # Such as "V, of Vaswani et al.", whose second part no model states.
-    is_qualified = row.about['functions'].startswith(f'{kind.functions}, ')
+    is_qualified = functions.startswith(f'{kind.functions}, ')
     if is_qualified or not differences[0].startswith('functions'):
       shared = len(row.numbers.keys() & {*names})
       candidates.append((-shared, len(differences), ', '.join(differences)))
