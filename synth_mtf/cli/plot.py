@@ -24,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     '--figures',
     type=lambda text: text.split(','),
-    help=f'some of {",".join(_OF_RUNS + _OF_ATTENTION)}; default: those of '
-    'which there are data (of attention: a text, or a file)',
+    help=f'some of {",".join(_OF_RUNS + _OF_ATTENTION)}; default: all for '
+    'which there is data (for attention: a text, or a file)',
   )
   add(
     '--steps',

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--out',
     default='report.html',
     metavar='FILE',
-    help='the page; replaces a page that is there (default: report.html)',
+    help='the page; an existing page is replaced (default: report.html)',
   )
   parser.add_argument(
     '--layout',

@@ -159,8 +159,8 @@ def _columns(
   tags_of_runs = [set(tags) for _, tags in numbers.groupby('run').tag]
   columns = []
   for column in layout.columns:
-    has_run = any(column.is_among(tags) for tags in tags_of_runs)
-    if has_run or not column.optional:
+    is_known = any(column.is_among(tags) for tags in tags_of_runs)
+    if is_known or not column.optional:
       columns.append(column)
   return columns
 
@@ -211,19 +211,17 @@ def _cells(
   numbers: pd.DataFrame, columns: Sequence[layouts.Column], checkpoint: str
 ) -> pd.DataFrame:
   """Selects each run's numbers, from one split and checkpoint per column."""
-  places = _places(columns)
   # Different commands evaluate text and tokens, so their last steps may differ.
   units = numbers.unit.replace('question', 'example')
   last = numbers.groupby(['run', units]).step.transform('max')
-  cells = places.merge(numbers.assign(last=last), on='tag')
+  cells = _places(columns).merge(numbers.assign(last=last), on='tag')
   _scale(cells)
   if checkpoint == LAST:
     cells = cells[cells.step == cells['last']]
   elif checkpoint != BEST:
     cells = cells[(cells.step == int(checkpoint)) | cells.task.isna()]
-  rank = cells.split.map(lambda split: _SPLITS.get(split, split))
-  first = rank.groupby([cells.run, cells.column]).transform('min')
-  cells = cells[rank == first]
+  cells = _of_first_split(cells)
+  # Of several tags of a number, the first that the run has is used.
   cells = cells.drop_duplicates(['run', 'name', 'step'])
   if checkpoint == BEST:
     cells = cells[_is_best(cells)]
@@ -252,6 +250,13 @@ def _scale(cells: pd.DataFrame) -> None:
     column.number(value)
     for column, value in zip(definitions, cells.value, strict=True)
   ]
+
+
+def _of_first_split(cells: pd.DataFrame) -> pd.DataFrame:
+  """Keeps the first split in the order of `_SPLITS` for each run and column."""
+  rank = cells.split.map(lambda split: _SPLITS.get(split, split))
+  first = rank.groupby([cells.run, cells.column]).transform('min')
+  return cells[rank == first]
 
 
 def _averages(
