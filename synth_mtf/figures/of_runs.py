@@ -43,7 +43,7 @@ def curves(runs: Sequence[Run]) -> style.Figure:
   """
   points = _points(runs)
   lengths = points.groupby(['panel', 'run']).step.nunique()
-  names = [n for n in points.panel.unique() if (lengths[n] > 1).any()]
+  names = [name for name in points.panel.unique() if (lengths[name] > 1).any()]
   if not names:
     raise UserError(
       'no curve has two points: there are neither event files of training nor '
