@@ -43,9 +43,11 @@ def run(args: argparse.Namespace) -> int:
   faults = 0
   for mark, *finding in _findings():
     print(f'{mark:5} ', '\n       -> '.join(finding), flush=True)
-    faults += mark == 'FAULT'
-  print(f'\n{faults or "No"} fault{"s" * (faults != 1)}.')
-  return int(bool(faults))
+    if mark == 'FAULT':
+      faults += 1
+  number = '1 fault' if faults == 1 else f'{faults or "No"} faults'
+  print(f'\n{number}.')
+  return 1 if faults else 0
 
 
 def _findings() -> Iterator[Sequence[str]]:
@@ -106,7 +108,8 @@ def _vocabulary() -> Iterator[Sequence[str]]:
 
   from synth_mtf.tasks import VOCABULARY, settings
 
-  if name := settings().vocabulary:
+  name = settings().vocabulary
+  if name:
     yield 'ok', f'vocabulary {name}: {VOCABULARY.vocab_size} pieces'
   else:
     yield (
@@ -130,13 +133,17 @@ def _data() -> Iterator[Sequence[str]]:
   if own:
     yield 'ok', f'task file {setting.task_file}: {", ".join(own)}'
   names = inspection.names(seqio.TaskRegistry)
-  folders = {n: setting.data_dir_of(n) for n in names if n not in own}
-  listed = ', '.join(filter(None, dict.fromkeys(folders.values())))
+  folders = {
+    name: setting.data_dir_of(name) for name in names if name not in own
+  }
+  listed = ', '.join(
+    folder for folder in dict.fromkeys(folders.values()) if folder
+  )
   if not setting.data_dir:
+    tasks = 'other tasks' if listed else 'tasks'
     yield (
       'note',
-      f'no data folder is set: {"other " if listed else ""}tasks read '
-      'TensorFlow Datasets',
+      f'no data folder is set: {tasks} read TensorFlow Datasets',
       'for official files, pass --data_dir=FOLDER or set SYNTH_MTF_DATA_DIR '
       '(the demo needs neither)',
     )
@@ -144,16 +151,16 @@ def _data() -> Iterator[Sequence[str]]:
   splits = data.print_rows(names, setting.data_dir or '')
   if data.print_odd(splits):
     yield 'FAULT', 'the malformed rows above', FIX
-  there = {split.task for split in splits if split.files} - {*own}
-  number = f'{len(there)} task{"s" * (len(there) != 1)}'
-  found = f'data folder {listed}: files of {number}'
   if not listed:
     return
-  if not there:
-    yield 'FAULT', found, 'pass the folder with glue/CoLA/train.tsv, ...'
+  present = {split.task for split in splits if split.files} - {*own}
+  number = '1 task' if len(present) == 1 else f'{len(present)} tasks'
+  finding = f'data folder {listed}: files of {number}'
+  if not present:
+    yield 'FAULT', finding, 'pass the folder with glue/CoLA/train.tsv, ...'
     return
-  yield 'ok', found
-  missing = [f'{one.task} {one.split}' for one in splits if one.missing]
+  yield 'ok', finding
+  missing = [f'{split.task} {split.split}' for split in splits if split.missing]
   if missing:
     yield (
       'note',

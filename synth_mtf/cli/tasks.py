@@ -9,6 +9,7 @@ import inspect
 import itertools
 import math
 import os
+import textwrap
 from typing import Any
 
 from synth_mtf.cli import data
@@ -134,7 +135,7 @@ def _print_rates(mixture: Any) -> list[tuple[Any, Any]]:
   total = np.nansum([rates[task.name] for task in found]) or 1
   rows = [
     [
-      f'  {task.name}',
+      task.name,
       printing.count(split.rows),
       'files' if split.files else 'released',
       f'{rates[task.name]:,.{0 if total >= 100 else 4}f}',
@@ -142,8 +143,9 @@ def _print_rates(mixture: Any) -> list[tuple[Any, Any]]:
     ]
     for task, split in found.items()
   ]
-  heads = ['  task', 'train rows', 'from', 'rate', 'share']
-  print(printing.plain(heads, rows, 'lrlrr'))
+  headers = ['task', 'train rows', 'from', 'rate', 'share']
+  table = printing.columns(headers, rows, left=(0, 2))
+  print(textwrap.indent(table, '  '))
   there = sorted(
     (task for task, split in found.items() if split.files),
     key=lambda task: -np.nan_to_num(rates[task.name]),
