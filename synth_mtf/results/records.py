@@ -17,8 +17,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from synth_mtf import atomic
-from synth_mtf.checkpoints import folder as checkpoints
+from synth_mtf import atomic, json_files
 
 METRICS = 'metrics.json'
 ORIGINS = 'origins.json'
@@ -64,7 +63,7 @@ class Result:
 
 def read(folder: str) -> list[tuple[Result, Origin]]:
   """Returns the results in a folder, each with its origin."""
-  return checkpoints.read_record(folder, METRICS, _parsed) or []
+  return json_files.read(folder, METRICS, _parsed) or []
 
 
 def _parsed(content: Any) -> list[tuple[Result, Origin]]:
@@ -97,9 +96,8 @@ def add_results(
       origins.append(origin)
     entries.append({**vars(result), 'run': origins.index(origin)})
   content = {'format': 1, 'results': entries, 'runs': origins}
-  atomic.write(
-    os.path.join(folder, METRICS), json.dumps(_plain(content), indent=1) + '\n'
-  )
+  path = os.path.join(folder, METRICS)
+  json_files.write(path, _plain(content), indent=1)
 
 
 def add_predictions(

@@ -73,7 +73,6 @@ def run(words: Sequence[str]) -> int:
   from absl import app, flags
   from t5.models import mesh_transformer_main
 
-  from synth_mtf.checkpoints import folder
   from synth_mtf.host import explanations
   from synth_mtf.run import model_dir as model_dirs
 
@@ -87,7 +86,9 @@ def run(words: Sequence[str]) -> int:
     with (
       model_dirs.opened(model_dir),
       contextlib.nullcontext() if flags.FLAGS.verbose else shown(model_dir),
-      explanations.explained(lambda error: folder.explain(error, model_dir)),
+      explanations.explained(
+        lambda error: model_dirs.explain(error, model_dir)
+      ),
     ):
       mesh_transformer_main.main(argv)
 

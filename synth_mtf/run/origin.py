@@ -7,7 +7,6 @@ its metrics.json. `synth-mtf replay` compares them with this machine.
 import dataclasses
 import datetime
 import importlib.metadata
-import json
 import os
 import pathlib
 import platform
@@ -22,8 +21,7 @@ import seqio
 import tensorflow.compat.v1 as tf
 
 import synth_mtf
-from synth_mtf import atomic, tasks
-from synth_mtf.checkpoints import folder as checkpoints
+from synth_mtf import json_files, tasks
 from synth_mtf.checkpoints.identity import describe_vocabulary
 from synth_mtf.errors import UserError
 from synth_mtf.host import explanations
@@ -65,9 +63,10 @@ def here(vocabulary: Any) -> records.Origin:
 
 def record(vocabulary: Any, model_dir: str) -> None:
   """Adds the origin of a training to those of its folder."""
-  before = checkpoints.read_record(model_dir, records.ORIGINS, list) or []
-  text = json.dumps([*before, here(vocabulary)], indent=1) + '\n'
-  atomic.write(os.path.join(model_dir, records.ORIGINS), text)
+  origins = json_files.read(model_dir, records.ORIGINS, list) or []
+  origins.append(here(vocabulary))
+  path = os.path.join(model_dir, records.ORIGINS)
+  json_files.write(path, origins, indent=1)
 
 
 def command(made: records.Origin) -> str:

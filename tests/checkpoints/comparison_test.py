@@ -26,7 +26,7 @@ def compare(tmp_path):
       variables = [tf.get_variable(n, s) for n, s in model.items()]
     if same:
       return comparison.require_same(variables, written)
-    return comparison.Comparison(comparison.kinds_of(variables), written)
+    return comparison.Comparison(comparison.specs_of(variables), written)
 
   return run
 
@@ -111,7 +111,7 @@ def test_a_function_may_start_anew_in_a_layer_that_is_there(compare):
   )
   assert found.new == [f'{OURS}{name}' for name in new]
   found.require_weights()
-  found.require_kinds()
+  found.require_types()
 
 
 def test_other_shapes_are_refused(compare):
@@ -120,7 +120,7 @@ def test_other_shapes_are_refused(compare):
     match=r'other shapes or types: x is float32\[5\] in the checkpoint, '
     r'float32\[4\] in the model.*--resize',
   ):
-    compare(X, {'x': [5]}).require_kinds()
+    compare(X, {'x': [5]}).require_types()
 
 
 def mapped(path, binding='', more=()):
@@ -145,7 +145,7 @@ def mapped(path, binding='', more=()):
 @pytest.mark.slow
 def test_warm_start_maps_weights_and_slots(t5, tmp_path):
   checkpoint = Checkpoint(t5)
-  values = {n: checkpoint[n] for n in checkpoint.kinds}
+  values = {n: checkpoint[n] for n in checkpoint.variables}
   values[f'{T5}v_slot_vr'] = np.ones(24, np.float32)
   path = write(str(tmp_path), 7, values)
   names = mapped(path, more=[f'{OURS}v_slot_vr'])

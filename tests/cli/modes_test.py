@@ -105,7 +105,7 @@ def test_finetunes_all_but_embeddings_and_softmax(pretrained, finetuned):
   after = Checkpoint(f'{finetuned}/model.ckpt-6')
   same = {
     name
-    for name in after.kinds
+    for name in after.variables
     if '_slot_' not in name and np.array_equal(before[name], after[name])
   }
   assert same == {'shared/embedding'}

@@ -220,7 +220,7 @@ def test_commands(program, published, tmp_path, name, ours):  # noqa: F811
     )
   )
   assert found.step == 4
-  assert not any('/Synthesizer/' in n for n in found.kinds)
+  assert not any('/Synthesizer/' in n for n in found.variables)
   (tmp_path / 'inputs.txt').write_text('cola sentence: A.\n')
   command(
     finetuned,
