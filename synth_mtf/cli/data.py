@@ -33,9 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def use(args: argparse.Namespace) -> None:
-  """Sets what the flags give in the environment of this process."""
+  """Sets the environment variables of this process to what the flags give."""
   for name in ('data_dir', 'vocabulary', 'skip_bad_rows', 'task_file'):
-    if value := getattr(args, name, None):
+    value = getattr(args, name, None)
+    if value:
       os.environ[f'SYNTH_MTF_{name.upper()}'] = str(value)
 
 

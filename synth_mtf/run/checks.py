@@ -235,7 +235,7 @@ def check_mesh(run: config.RunConfig, model: models.ConfiguredModel) -> None:
     return mtf.tensor_dim_to_mesh_dim_size(run.layout, run.mesh, dim)
 
   tensors = _tensors(model)
-  dims = set()
+  dims: set[mtf.Dimension] = set()
   for tensor in tensors:
     dims.update(dim for dim in tensor.shape if dim.name != 'batch')
   if run.lengths:  # with microbatches, the graph's batch is smaller

@@ -138,7 +138,7 @@ def check_files(run: RunConfig) -> None:
   if _SCORED_INPUTS in lines:
     _check_pairs(lines[_SCORED_TARGETS], lines[_SCORED_INPUTS])
   if run.vocabulary is not None and run.lengths:
-    _check_lengths(run, lines)
+    _check_lengths(run, run.lengths, lines)
 
 
 def _decodes_a_file() -> bool:
@@ -198,11 +198,15 @@ def _check_pairs(targets: Sequence[str], inputs: Sequence[str]) -> None:
     )
 
 
-def _check_lengths(run: RunConfig, lines: Mapping[str, list[str]]) -> None:
+def _check_lengths(
+  run: RunConfig,
+  lengths: Mapping[str, int],
+  lines: Mapping[str, list[str]],
+) -> None:
   """Checks that no line, or pair that the host joins, has too many tokens."""
   for setting, counts in _token_counts(run, lines).items():
     side = _READ[run.mode][setting]
-    longest = run.lengths[side]
+    longest = lengths[side]
     faults = []
     for number, count in enumerate(counts, start=1):
       if count > longest:

@@ -73,20 +73,21 @@ def test_checkpoints_come_in_the_order_of_their_steps(tmp_path):
 def test_a_folder_is_listed_once(tmp_path, monkeypatch):
   """Later checkpoints are those of a new object."""
   save(tmp_path, 1)
-  lists = []
-  list_folder = tf.io.gfile.listdir
-  monkeypatch.setattr(
-    tf.io.gfile,
-    'listdir',
-    lambda path: lists.append(path) or list_folder(path),
-  )
+  listed = []
+  listdir = tf.io.gfile.listdir
+
+  def counted(path):
+    listed.append(path)
+    return listdir(path)
+
+  monkeypatch.setattr(tf.io.gfile, 'listdir', counted)
   folder = Folder(str(tmp_path))
   save(tmp_path, 2)
   assert folder.checkpoints == ['model.ckpt-1']
   assert folder.unfinished == []
   assert folder.summary() == f' {tmp_path} holds model.ckpt-1.'
   assert folder.damage() is None
-  assert lists == [str(tmp_path)]
+  assert listed == [str(tmp_path)]
   assert Folder(str(tmp_path)).checkpoints == ['model.ckpt-1', 'model.ckpt-2']
 
 
