@@ -133,5 +133,5 @@ def _why_not_writable(folder: pathlib.Path) -> str:
   try:
     tempfile.TemporaryFile(dir=folder).close()
   except OSError as error:
-    return f'takes no file ({error.strerror})'
+    return f'does not accept files ({error.strerror})'
   return ''

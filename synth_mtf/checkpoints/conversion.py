@@ -193,9 +193,8 @@ class _FilledLayer:
       alpha = max(np.max(self._shares_before[name]) for name in self._lost)
       raise UserError(
         f'{self._scope}: {", ".join(self._lost)} contributes to the logits '
-        f'(alpha up to {alpha:.3g}) and the target has no place for it. Train '
-        'until alpha has settled on what is to remain, or convert to a variant '
-        'that has it.'
+        f'(alpha up to {alpha:.3g}), and the target does not have it. Train '
+        'until its alpha is negligible, or convert to a variant that has it.'
       )
 
   def _fill(self) -> None:

@@ -48,8 +48,8 @@ def is_complete(path: str) -> bool:
 class Folder:
   """The checkpoints in a folder, which is listed once, by the constructor.
 
-  A training run adds and removes checkpoints. Make a new `Folder` to see what
-  the folder holds by then.
+  A training run adds and removes checkpoints, so an object does not outlive one
+  check. To see what the folder holds later, make a new one.
 
   Attributes:
     path: the folder, which may not exist.

@@ -180,11 +180,11 @@ class Saver(tf.train.CheckpointSaverHook):
 
   def _save(self, session: tf.Session, step: int) -> bool:
     finite = session.run(self._finite)
-    not_all = sorted(name for name in finite if not finite[name])
-    if not_all:
+    spoiled = sorted(name for name in finite if not finite[name])
+    if spoiled:
       raise not_finite(
-        f'the weights hold NaN or infinity at step {step}, in {len(not_all)} '
-        f'of {len(finite)} variables ({not_all[0]}, ...)',
+        f'the weights hold NaN or infinity at step {step}, in {len(spoiled)} '
+        f'of {len(finite)} variables ({spoiled[0]}, ...)',
         self._checkpoint_dir,
         step,
       )

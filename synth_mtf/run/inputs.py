@@ -213,9 +213,9 @@ def _check_lengths(
         faults.append(f'line {number} has {count} tokens')
     if faults:
       raise UserError(
-        f'{setting}: the model takes {longest} tokens, and would cut the rest '
-        f'of {len(faults)} lines ({", ".join(faults[:5])}). Shorten them, or '
-        f'raise {side!r} of utils.run.sequence_length (as far as max_length '
+        f'{setting}: the model takes {longest} tokens, and would cut off the '
+        f'rest of {len(faults)} lines ({", ".join(faults[:5])}). Shorten them, '
+        f'or raise {side!r} of utils.run.sequence_length (as far as max_length '
         'goes).'
       )
 
@@ -229,7 +229,8 @@ def _token_counts(
   num_ends = 0 if is_lm else 1
   counts: dict[str, Sequence[int]] = {}
   for setting, texts in lines.items():
-    counts[setting] = [len(encoder.encode(x.strip())) + num_ends for x in texts]
+    tokens = [encoder.encode(text.strip()) for text in texts]
+    counts[setting] = [len(line) + num_ends for line in tokens]
   if is_lm and _SCORED_INPUTS in counts:  # they share a row with their target
     inputs = counts.pop(_SCORED_INPUTS)
     targets = counts[_SCORED_TARGETS]

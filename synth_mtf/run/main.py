@@ -59,9 +59,8 @@ def prepare() -> None:
 
 def run(words: Sequence[str]) -> int:
   """Runs T5's main with the given flags, and returns the exit status."""
-  with contextlib.ExitStack() as stack:
-    if '--verbose' not in words:
-      stack.enter_context(output.kept())
+  is_verbose = '--verbose' in words
+  with contextlib.nullcontext() if is_verbose else output.kept():
     prepare()
 
     import tensorflow.compat.v1 as tf
@@ -85,15 +84,14 @@ def run(words: Sequence[str]) -> int:
         'import synth_mtf.progress\n'
         'utils.run.train_model_fn = @synth_mtf.train_with_progress'
       )
-    with contextlib.ExitStack() as stack:
-      stack.enter_context(model_dirs.opened(model_dir))
-      if not flags.FLAGS.verbose:
-        stack.enter_context(shown(model_dir))
-      stack.enter_context(
-        explanations.explained(
-          lambda error: model_dirs.explain(error, model_dir)
-        )
-      )
+    is_verbose = flags.FLAGS.verbose
+    with (
+      model_dirs.opened(model_dir),
+      contextlib.nullcontext() if is_verbose else shown(model_dir),
+      explanations.explained(
+        lambda error: model_dirs.explain(error, model_dir)
+      ),
+    ):
       mesh_transformer_main.main(argv)
 
   try:

@@ -218,14 +218,14 @@ def test_keys_and_values_of_one_projection_go_back_and_forth(tmp_path):
 @pytest.mark.parametrize(
   'variant',
   [
-    *(
-      'random',
-      'factorized_random',
-      'dense',
-      'factorized_dense',
-      'convolution',
-    ),
-    *('bottleneck_dense', 'fixed_patterns', 'random_dense_vanilla'),
+    'random',
+    'factorized_random',
+    'dense',
+    'factorized_dense',
+    'convolution',
+    'bottleneck_dense',
+    'fixed_patterns',
+    'random_dense_vanilla',
   ],
 )
 def test_tables_grow_with_max_length(tmp_path, variant):

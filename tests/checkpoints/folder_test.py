@@ -96,9 +96,12 @@ def test_what_killed_runs_leave(tmp_path):
   save(tmp_path, 1, 2)
   whole = sorted(path.name for path in tmp_path.iterdir())
   left = [
-    *('model.ckpt-3.data-00000-of-00001', 'model.ckpt-4_temp/part.data'),
-    *('model.ckpt-2_temp/part', 'model.ckpt-5.index.tempstate123'),
-    *('model.ckpt-3.meta', 'model.ckpt-6.index'),
+    'model.ckpt-3.data-00000-of-00001',
+    'model.ckpt-4_temp/part.data',
+    'model.ckpt-2_temp/part',
+    'model.ckpt-5.index.tempstate123',
+    'model.ckpt-3.meta',
+    'model.ckpt-6.index',
   ]
   for name in left:
     (tmp_path / name).parent.mkdir(exist_ok=True)

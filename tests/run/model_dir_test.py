@@ -84,7 +84,7 @@ def test_it_is_made(tmp_path):
 @pytest.mark.parametrize('folder', ['/proc', '/proc/nobody/run'])
 def test_one_that_cannot_be_written(folder):
   # Not even by root, to whom permissions say otherwise.
-  with pytest.raises(UserError, match='mine .*/proc takes no file .*. Give'):
+  with pytest.raises(UserError, match='mine .*/proc does not accept .*. Give'):
     atomic.check_writable(folder, 'mine')
   if folder != '/proc':
     with pytest.raises(UserError, match='--model_dir .* cannot be written'):
