@@ -39,17 +39,17 @@ def check_run(folder: str, tpu: str | None = None) -> None:
     if not tpu:
       check_devices(run.mesh_devices or ())
     if trains:
-      start, starts = _training_start(run)
-      checkpoints = [start] if start else []
+      checkpoint, is_new = _training_start(run)
+      checkpoints = [checkpoint] if checkpoint else []
     else:
-      checkpoints, starts = _evaluated(run), False
+      checkpoints, is_new = _evaluated(run), False
     _check_has_data(run)
     if run.vocabulary is not None:
-      for checkpoint in checkpoints:
-        identity.check_vocabulary(run.vocabulary, checkpoint)
+      for path in checkpoints:
+        identity.check_vocabulary(run.vocabulary, path)
     model = build(run)
     if model is not None:
-      _check_model(run, model, checkpoints, starts)
+      _check_model(run, model, checkpoints, is_new)
     _check_task(run)
     if trains and run.vocabulary is not None:
       identity.record_vocabulary(run.vocabulary, folder)
@@ -105,8 +105,7 @@ def _evaluated(run: config.RunConfig) -> list[str]:
 def _training_start(run: config.RunConfig) -> tuple[str | None, bool]:
   """Locks a training run's folder, and checks where the run starts.
 
-  Returns the checkpoint to read, and whether a new run starts from it; if not,
-  a run resumes.
+  Returns the checkpoint to read, and whether the run is new or resumes.
   """
   atomic.check_writable(run.model_dir)
   model_dir.lock(run.model_dir)
@@ -196,7 +195,7 @@ def _check_model(
   run: config.RunConfig,
   model: models.ConfiguredModel,
   checkpoints: list[str],
-  starts: bool,
+  is_new: bool,
 ) -> None:
   """Rejects a mesh, variable filter or checkpoint that does not fit the model.
 
@@ -213,11 +212,11 @@ def _check_model(
     )
   for path in checkpoints:
     checkpoint = files.Checkpoint(path)
-    if starts:
+    if is_new:
       comparison.require_loadable(model.variables.values(), checkpoint)
     else:
       comparison.require_same(model.variables.values(), checkpoint)
-    identity.check_model(model.transformer, path, starts=starts)
+    identity.check_model(model.transformer, path, starts=is_new)
 
 
 def _matches_any(pattern: str, names: Iterable[str]) -> bool:

@@ -22,20 +22,21 @@ from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.run.config import RunConfig
 
-# The settings from which a mode reads lines, of inputs or targets.
 _DECODED_INPUTS = 'decode_from_file.input_filename'
 _SCORED_TARGETS = 'score_from_strings.targets'
 _SCORED_INPUTS = 'score_from_strings.inputs'
+_SCORES = 'save_scores.scores_filename'
+# The settings of the lines that a mode reads, and what the lines are.
 _READ = {
   'infer': {_DECODED_INPUTS: 'inputs'},
   'score_from_strings': {_SCORED_TARGETS: 'targets', _SCORED_INPUTS: 'inputs'},
 }
-# The settings of the files that a mode writes.
+# The setting of the file that a mode writes.
 _WRITTEN = {
   'infer': 'decode_from_file.output_filename',
-  'score_from_strings': 'save_scores.scores_filename',
+  'score_from_strings': _SCORES,
 }
-_OPTIONAL = (_SCORED_INPUTS, 'save_scores.scores_filename')
+_OPTIONAL = (_SCORED_INPUTS, _SCORES)
 
 
 def checkpoints(run: RunConfig) -> list[str]:
