@@ -79,7 +79,7 @@ class Loaded:
       gin.parse_config(_UNPACKED)
     tf.set_random_seed(0)
     checkpoint = self.checkpoint
-    kinds = checkpoint and checkpoint.kinds[checkpoint.weights[0]]
+    kinds = checkpoint and checkpoint.variables[checkpoint.weights[0]]
     master = tf.as_dtype(kinds.dtype if kinds else 'float32')
     dtype = mtf.VariableDType(master, tf.float32, tf.float32)
     graph = mtf.Graph()

@@ -19,8 +19,9 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers, utils
 from sentencepiece import sentencepiece_model_pb2
 
-from synth_mtf import atomic
-from synth_mtf.checkpoints import comparison, files, folder as folders
+from synth_mtf import json_files
+from synth_mtf.checkpoints import comparison, files
+from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import model as models
 from synth_mtf.layer.synthetic import SyntheticLayer
@@ -57,7 +58,8 @@ def recorded_vocabulary(model_dir: str) -> str | None:
 
 def copy_vocabulary(source: str, folder: str) -> None:
   """Copies the `vocabulary.json` of a folder, if it has one."""
-  if known := _read_vocabularies(source):
+  known = _read_vocabularies(source)
+  if known:
     _write(folder, VOCABULARY, known)
 
 
@@ -109,29 +111,22 @@ def check_model(
   same functions are compared, and their `index_by` may differ.
   """
   folder = os.path.dirname(checkpoint)
-
-  def read(groups: Any) -> Any:
-    return {
-      scope: {**one, 'sorted': sorted(one.get('synthesizers', []))}
-      for one in groups
-      for scope in one['layers']
-    }
-
-  there = folders.read_record(folder, MODEL, read)
+  recorded = json_files.read(folder, MODEL, _by_scope) or {}
   faults = []
-  for scope, here in describe(model).items():
-    known = (there or {}).get(scope, {})
+  for scope, settings in describe(model).items():
+    trained_with = recorded.get(scope, {})
     if starts:
-      functions = sorted(here.get('synthesizers', []))
-      if not functions or functions != known.get('sorted'):
+      functions = _sorted_functions(settings)
+      if not functions or functions != _sorted_functions(trained_with):
         continue
-      del here['index_by']
-    faults += [
-      f'{name} is {known[name]!r} in the checkpoint, {value!r} in the model '
-      f'({scope})'
-      for name, value in here.items()
-      if known.get(name, value) != value
-    ]
+      del settings['index_by']
+    for name, value in settings.items():
+      before = trained_with.get(name, value)
+      if before != value:
+        faults.append(
+          f'{name} is {before!r} in the checkpoint, {value!r} in the model '
+          f'({scope})'
+        )
   if faults:
     raise UserError(
       f'the checkpoint {checkpoint} was made by another model of the same '
@@ -143,26 +138,45 @@ def check_model(
 
 def describe(model: models.Transformer) -> dict[str, dict[str, Any]]:
   """Returns the settings of each layer of a model, by its scope."""
-  found = {}
+  layers = {}
   for scope, layer in models.layers(model):
-    settings = {
-      name: getattr(layer, name)
-      for kind, names in _SETTINGS
-      if isinstance(layer, kind)
-      for name in names
-    }
-    if isinstance(layer, SyntheticLayer):
-      functions = [described(f) for f in layer.synthesizers]
-      settings = {'synthesizers': functions, **settings}
-      if len(functions) == 1:
-        del settings['mixing']  # one function is not mixed
+    settings = _settings(layer)
     if settings:
-      found[scope] = settings
+      layers[scope] = settings
   # As in `model.json`, which stores functions by name.
-  text = json.dumps(
-    found, default=lambda x: getattr(x, '__name__', type(x).__name__)
-  )
-  return json.loads(text)
+  return json.loads(json.dumps(layers, default=_name_of))
+
+
+def _settings(layer: transformer.TransformerLayer) -> dict[str, Any]:
+  settings: dict[str, Any] = {}
+  if isinstance(layer, SyntheticLayer):
+    settings['synthesizers'] = [described(f) for f in layer.synthesizers]
+  for layer_class, names in _SETTINGS:
+    if isinstance(layer, layer_class):
+      for name in names:
+        settings[name] = getattr(layer, name)
+  if len(settings.get('synthesizers', [])) == 1:
+    del settings['mixing']  # one function is not mixed
+  return settings
+
+
+def _name_of(value: Any) -> str:
+  """Returns the name of a function or a class, or else of the value's class."""
+  return getattr(value, '__name__', type(value).__name__)
+
+
+def _by_scope(groups: Any) -> dict[str, dict[str, Any]]:
+  """Returns the settings of each layer, as read from `model.json`."""
+  layers = {}
+  for group in groups:
+    _sorted_functions(group)  # raises an error if the file is damaged
+    for scope in group['layers']:
+      layers[scope] = group
+  return layers
+
+
+def _sorted_functions(settings: dict[str, Any]) -> list[str]:
+  return sorted(settings.get('synthesizers', []))
 
 
 def _read_vocabularies(folder: str) -> Any:
@@ -170,7 +184,7 @@ def _read_vocabularies(folder: str) -> Any:
     sides, keys = ('inputs', 'targets'), ('name', 'size', 'sha256')
     return {s: {k: str(record[s][k]) for k in keys} for s in sides}
 
-  return folders.read_record(folder, VOCABULARY, read)
+  return json_files.read(folder, VOCABULARY, read)
 
 
 def describe_vocabulary(pair: Any) -> dict[str, dict[str, Any]]:
@@ -195,5 +209,5 @@ def _write(model_dir: str, file: str, content: Any) -> None:
   """Writes JSON, unless the file already describes the folder's checkpoints."""
   path = os.path.join(model_dir, file)
   # A record without checkpoints is left over from a run that never saved any.
-  if not tf.io.gfile.exists(path) or not folders.written(model_dir):
-    atomic.write(path, json.dumps(content, indent=2) + '\n')
+  if not tf.io.gfile.exists(path) or not Folder(model_dir).checkpoints:
+    json_files.write(path, content)

@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 from sentencepiece import sentencepiece_model_pb2
 from t5.models import mesh_transformer
 
-from synth_mtf import atomic, paths, tasks
+from synth_mtf import atomic, json_files, paths, tasks
 from synth_mtf.attention import computation as attention, examples
 from synth_mtf.checkpoints import comparison, files, identity
 from synth_mtf.errors import UserError
@@ -153,7 +153,7 @@ def export(
       (CONFIG, config),
       ('generation_config.json', generation),
     ):
-      atomic.write(new / name, json.dumps(content, indent=2) + '\n')
+      json_files.write(new / name, content)
     if not is_plain:
       shutil.copy(pathlib.Path(__file__).with_name(f'{_CODE}.py'), new)
     weights = {
@@ -271,9 +271,7 @@ def load(folder: str, out: str) -> str:
     path = files.write(str(new), int(step), {**values, 'global_step': step})
     atomic.write(new / 'operative_config.gin', gin.operative_config_str())
     if vocabulary := config['synth_mtf'].get('vocabulary'):
-      atomic.write(
-        new / identity.VOCABULARY, json.dumps(vocabulary, indent=2) + '\n'
-      )
+      json_files.write(new / identity.VOCABULARY, vocabulary)
     identity.record_model(model.transformer, str(new))
   return os.path.join(out, os.path.basename(path))
 

@@ -7,7 +7,8 @@ from typing import Any
 import pandas as pd
 from mesh_tensorflow.transformer import transformer_layers
 
-from synth_mtf.checkpoints import files, folder as folders
+from synth_mtf.checkpoints import files
+from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.host import foreign, model as models
 from synth_mtf.layer.synthetic import SyntheticLayer, mixture_weights
 from synth_mtf.results.runs import Run
@@ -30,7 +31,7 @@ def frame(run: Run) -> pd.DataFrame:
   checkpoints = [
     files.Checkpoint(os.path.join(folder, name))
     for folder in run.folders
-    for name in folders.written(folder)
+    for name in Folder(folder).checkpoints
   ]
   with foreign.bounded():
     run.configure()
@@ -43,7 +44,7 @@ def frame(run: Run) -> pd.DataFrame:
         if isinstance(layer, SyntheticLayer) and f'{scope}/alpha' in checkpoint:
           letters = _numbered([f.letter for f in layer.synthesizers])
           alpha = mixture_weights(checkpoint[f'{scope}/alpha'], len(letters))
-          step = folders.step_of(checkpoint.path)
+          step = step_of(checkpoint.path)
           rows += [
             (stack, layers[stack], letter, head, step, value)
             for letter, of_heads in zip(letters, alpha, strict=True)

@@ -17,8 +17,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from synth_mtf import atomic
-from synth_mtf.checkpoints import folder as checkpoints
+from synth_mtf import atomic, json_files
 
 METRICS = 'metrics.json'
 ORIGINS = 'origins.json'
@@ -64,7 +63,7 @@ class Result:
 
 def read(folder: str) -> list[tuple[Result, Origin]]:
   """Returns the results in a folder, each with its origin."""
-  return checkpoints.read_record(folder, METRICS, _parsed) or []
+  return json_files.read(folder, METRICS, _parsed) or []
 
 
 def _parsed(content: Any) -> list[tuple[Result, Origin]]:
@@ -98,9 +97,9 @@ def add_results(
     if origin not in origins:
       origins.append(origin)
     entries.append({**vars(result), 'run': origins.index(origin)})
-  content = _plain({'format': 1, 'results': entries, 'runs': origins})
+  content = {'format': 1, 'results': entries, 'runs': origins}
   path = os.path.join(folder, METRICS)
-  atomic.write(path, json.dumps(content, indent=1) + '\n')
+  json_files.write(path, _plain(content), indent=1)
 
 
 def add_predictions(

@@ -19,8 +19,9 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from google.protobuf.message import DecodeError
 
-from synth_mtf import cost
-from synth_mtf.checkpoints import files, folder as checkpoints, names
+from synth_mtf import cost, json_files
+from synth_mtf.checkpoints import files, names
+from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, foreign, gin_files
 from synth_mtf.results import labels, layouts, records
@@ -101,7 +102,7 @@ class Run:
     """How it was trained and evaluated, oldest first; see run/origin.py."""
     found: list[records.Origin] = []
     for folder in self.folders:
-      found += checkpoints.read_record(folder, records.ORIGINS, list) or []
+      found += json_files.read(folder, records.ORIGINS, list) or []
       found += [o for p in _places(folder) for _, o in records.read(p)]
     known = [
       origin
@@ -143,7 +144,7 @@ class Run:
     kept = self._setting('run.variable_filter')
     with foreign.bounded():  # a pattern of somebody else
       return sum(
-        int(np.prod(checkpoint.kinds[name].shape))
+        int(np.prod(checkpoint.variables[name].shape))
         for name in checkpoint.weights
         if name in trained
         or (isinstance(kept, str) and not re.search(kept, name))
@@ -166,7 +167,7 @@ class Run:
   @functools.cached_property
   def checkpoint(self) -> files.Checkpoint | None:
     """The last checkpoint, or None if there is none."""
-    written = checkpoints.written(self.folder)
+    written = Folder(self.folder).checkpoints
     return files.Checkpoint(f'{self.folder}/{written[-1]}') if written else None
 
   @functools.cached_property
@@ -270,7 +271,7 @@ def _runs(folder: str, depth: int = 3) -> Iterator[Run]:
     return
   if is_demo:
     # Variants in the demo's table come first, in the table's order.
-    models = checkpoints.read_record(
+    models = json_files.read(
       folder, records.METRICS, lambda metrics: list(metrics['models'])
     )
     inside.sort(key=[*(models or ()), *inside].index)
@@ -283,7 +284,7 @@ def _runs(folder: str, depth: int = 3) -> Iterator[Run]:
 
 def _is_model_folder(folder: str) -> bool:
   return (
-    bool(checkpoints.written(folder))
+    bool(Folder(folder).checkpoints)
     or tf.io.gfile.exists(os.path.join(folder, _CONFIGURATION))
     or bool(events.files(folder))
     or any(_results(folder, {}))

@@ -59,7 +59,8 @@ def prepare() -> None:
 
 def run(words: Sequence[str]) -> int:
   """Runs T5's main with the given flags, and returns the exit status."""
-  with contextlib.nullcontext() if '--verbose' in words else output.kept():
+  is_verbose = '--verbose' in words
+  with contextlib.nullcontext() if is_verbose else output.kept():
     prepare()
 
     import tensorflow.compat.v1 as tf
@@ -73,21 +74,23 @@ def run(words: Sequence[str]) -> int:
   from absl import app, flags
   from t5.models import mesh_transformer_main
 
-  from synth_mtf.checkpoints import folder
   from synth_mtf.host import explanations
   from synth_mtf.run import model_dir as model_dirs
 
   def main(argv: Sequence[str]) -> None:
     model_dir = flags.FLAGS.model_dir
     if not flags.FLAGS.tpu:
-      gin.parse_config(  # which gin files may override
+      gin.parse_config(  # gin files may override it
         'import synth_mtf.progress\n'
         'utils.run.train_model_fn = @synth_mtf.train_with_progress'
       )
+    is_verbose = flags.FLAGS.verbose
     with (
       model_dirs.opened(model_dir),
-      contextlib.nullcontext() if flags.FLAGS.verbose else shown(model_dir),
-      explanations.explained(lambda error: folder.explain(error, model_dir)),
+      contextlib.nullcontext() if is_verbose else shown(model_dir),
+      explanations.explained(
+        lambda error: model_dirs.explain(error, model_dir)
+      ),
     ):
       mesh_transformer_main.main(argv)
 
@@ -112,12 +115,13 @@ def shown(model_dir: str) -> Iterator[None]:
   log = os.path.join(model_dir, 'log')
   if not os.access(model_dir, os.W_OK):  # a bucket, or read-only
     log = os.path.join(tempfile.gettempdir(), f'synth-mtf-{os.getpid()}.log')
-  begun = time.monotonic()
+  start = time.monotonic()
   with output.to_log(log):
     console = output.console()
     console.line(f'Log: {log}')
     console.start('prepare')
-    logger, handler = absl_logging.get_absl_logger(), _OurWarnings()
+    logger = absl_logging.get_absl_logger()
+    handler = _OurWarnings()
     logger.addHandler(handler)
     try:
       yield
@@ -132,7 +136,7 @@ def shown(model_dir: str) -> Iterator[None]:
       ) from error
     finally:
       logger.removeHandler(handler)
-    console.line(f'Done in {output.duration(time.monotonic() - begun)}.')
+    console.line(f'Done in {output.duration(time.monotonic() - start)}.')
 
 
 class _OurWarnings(logging.Handler):

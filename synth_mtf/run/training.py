@@ -14,7 +14,7 @@ from typing import Any
 import gin
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf.checkpoints import folder
+from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host import patches
 from synth_mtf.run import output, stopping
@@ -66,9 +66,9 @@ def train_with_progress(
     host_train = estimator.train
 
     def train(*, max_steps: int, hooks: list[Any], **kwargs: Any) -> None:
-      latest = folder.latest(model_dir)
-      if latest and folder.step_of(latest) >= max_steps:
-        console.finish(f'already at step {folder.step_of(latest)}')
+      latest = Folder(model_dir).latest()
+      if latest and step_of(latest) >= max_steps:
+        console.finish(f'already at step {step_of(latest)}')
         return
       hook = TrainingHook(model_dir, max_steps, console, stop_signal)
       host_train(max_steps=max_steps, hooks=[*hooks, hook], **kwargs)
@@ -78,10 +78,8 @@ def train_with_progress(
     utils.train_model(estimator, *args, **kwargs)
   number = stop_signal()
   if number is not None:
-    console.line(
-      f'Stopped. {folder.written(model_dir)[-1]} is saved: the same command '
-      'resumes from it.'
-    )
+    last = Folder(model_dir).checkpoints[-1]
+    console.line(f'Stopped. {last} is saved: the same command resumes from it.')
     raise SystemExit(128 + number)
 
 

@@ -196,8 +196,8 @@ def test_logits_gradients_and_the_way_back(case, tmp_path, pieces):
   found.save_pretrained(tmp_path / 'saved')  # as after finetuning
   assert back(tmp_path / 'saved', tmp_path / 'back') == (0, '')
   before, after = Checkpoint(path), Checkpoint(str(tmp_path / 'back'))
-  assert after.kinds == before.kinds and after.step == 7
-  for variable in before.kinds:
+  assert after.variables == before.variables and after.step == 7
+  for variable in before.variables:
     np.testing.assert_array_equal(before[variable], after[variable])
 
 
