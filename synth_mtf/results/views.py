@@ -159,10 +159,10 @@ def _figures(table: Table, model: str) -> tuple[dict[str, float], str]:
     zip(cells.name, cells.task.str.removeprefix(layouts.PREFIX), strict=True)
   )
   names = [n for n in table.named if tasks.get(n) not in published.OTHER_DATA]
-  run = table.models[model][0]
-  if run.kind is None:
-    return {}, run.fault
-  return published.figures(table.layout.source, run.kind, names)
+  facts = table.models[model][0].facts
+  if facts.kind is None:
+    return {}, facts.fault
+  return published.figures(table.layout.source, facts.kind, names)
 
 
 def _paper_rows(table: Table, model: str) -> list[list[str]]:

@@ -21,6 +21,7 @@ from synth_mtf import atomic, tasks
 from synth_mtf.checkpoints import comparison, files, folder, identity
 from synth_mtf.errors import UserError
 from synth_mtf.host import explanations, model as models
+from synth_mtf.host.run_config import RunConfig
 from synth_mtf.run import config, inputs, model_dir, origin
 
 
@@ -93,7 +94,7 @@ def check_devices(names: Sequence[str]) -> None:
       )
 
 
-def _checkpoints(run: config.RunConfig) -> tuple[list[str], bool]:
+def _checkpoints(run: RunConfig) -> tuple[list[str], bool]:
   """Checks the folder, and locks it if the run trains.
 
   Returns the checkpoints to read, and whether a new training run starts.
@@ -146,7 +147,7 @@ def _checkpoints(run: config.RunConfig) -> tuple[list[str], bool]:
   return [found] if found else [], not latest
 
 
-def build(run: config.RunConfig) -> models.ConfiguredModel | None:
+def build(run: RunConfig) -> models.ConfiguredModel | None:
   """Builds the model's graph; returns None if only the host can build it."""
   if run.vocabulary is None or run.model_type == 'bi_student_teacher':
     return None
@@ -168,7 +169,7 @@ def build(run: config.RunConfig) -> models.ConfiguredModel | None:
 
 
 def _check_model(
-  run: config.RunConfig,
+  run: RunConfig,
   model: models.ConfiguredModel,
   checkpoints: list[str],
   starts: bool,
@@ -194,7 +195,7 @@ def _check_model(
     identity.check_model(model.transformer, checkpoint, starts=starts)
 
 
-def check_mesh(run: config.RunConfig, model: models.ConfiguredModel) -> None:
+def check_mesh(run: RunConfig, model: models.ConfiguredModel) -> None:
   """Checks that the mesh divides the model and that tensors fit in memory.
 
   Mesh-TensorFlow finds a wrong mesh only while lowering the graph, which takes

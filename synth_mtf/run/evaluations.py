@@ -19,6 +19,7 @@ from mesh_tensorflow.transformer.dataset import EvalDataset
 from synth_mtf import atomic, paths, tasks
 from synth_mtf.checkpoints import folder as checkpoints
 from synth_mtf.host import events
+from synth_mtf.host.run_config import RunConfig
 from synth_mtf.results import layouts, records, standard_error
 from synth_mtf.run import origin, output
 
@@ -69,7 +70,7 @@ class Recorder:
       },
       {},
       task=kwargs['input_fn'].keywords['eval_dataset'].name,
-      split=gin.get_bindings(utils.run).get('dataset_split', 'train'),
+      split=RunConfig().dataset_split,
       n=round(float(found['num_eval_tokens'])),
       unit='token',
       step=checkpoints.step_of(kwargs['checkpoint_path']),
@@ -187,7 +188,7 @@ def _record(
     )
     for metric, value in values.items()
   ]
-  vocabulary = gin.get_bindings(utils.run).get('vocabulary')
+  vocabulary = RunConfig().vocabulary
   made_with = {**origin.here(vocabulary), 'gin': gin.operative_config_str()}
   records.add_results(folder, results, made_with)
   note = f'  ({data})' if data else ''

@@ -19,7 +19,7 @@ from mesh_tensorflow.transformer import utils
 from synth_mtf import atomic
 from synth_mtf.checkpoints import folder
 from synth_mtf.errors import UserError
-from synth_mtf.run.config import RunConfig
+from synth_mtf.host.run_config import RunConfig
 
 # The settings that a mode reads lines from, of inputs or targets, and those
 # that it writes to.
