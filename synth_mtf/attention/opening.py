@@ -119,10 +119,15 @@ def choose_vocabulary(given: str | None, model_dir: str) -> str | None:
 
 def _recorded(model_dir: str) -> str | None:
   """Returns the vocabulary that a run recorded, as in `--vocabulary`."""
-  name = identity.recorded_vocabulary(model_dir) or ''
+  name = identity.recorded_vocabulary(model_dir)
+  if name is None:
+    return None
   if name == seqio.ByteVocabulary.__name__:
     return tasks.data_settings.BYTES
-  return name if os.path.isfile(name) else None
+  for path in (os.path.join(model_dir, name), name):
+    if os.path.isfile(path):
+      return path
+  return None
 
 
 def _has_own_vocabulary() -> bool:

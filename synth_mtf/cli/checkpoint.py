@@ -85,8 +85,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-  """Runs an action."""
-  args.action(args)
+  """Runs an action, after which gin is as before."""
+  from synth_mtf.host import patches
+
+  separate_gin = patches.separate_gin()
+  with separate_gin():
+    args.action(args)
 
 
 def _inspect(args: argparse.Namespace) -> None:

@@ -241,12 +241,14 @@ def _identity(run: Run) -> Hashable:
   """Returns a key that runs share if and only if they are of the same model."""
   if not run.bindings:
     return run.name
-  settings = {
-    name: _SEED.sub(r'\1', value) if name.endswith('init_checkpoint') else value
-    for name, value in run.bindings.items()
-    if not re.search(r'(^|[./_])seed$', name)
-  }
-  return run.label, frozenset(settings.items())
+  settings = []
+  for name, value in run.bindings.items():
+    if re.search(r'(^|[./_])seed$', name):
+      continue
+    if name.endswith('init_checkpoint'):
+      value = _SEED.sub(r'\1', value)
+    settings.append((name, value))
+  return run.label, frozenset(settings)
 
 
 def _runs(folder: str, depth: int = 3) -> Iterator[Run]:
