@@ -1,8 +1,10 @@
 """Opens a run: its configuration, its checkpoints and its vocabularies."""
 
+import contextlib
 import dataclasses
 import importlib
 import os
+import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -124,10 +126,25 @@ def _recorded(model_dir: str) -> str | None:
     return None
   if name == seqio.ByteVocabulary.__name__:
     return tasks.data_settings.BYTES
-  for path in (os.path.join(model_dir, name), name):
+  beside = os.path.join(model_dir, os.path.basename(name))
+  for path in (name, beside):
     if os.path.isfile(path):
       return path
   return None
+
+
+def keep_vocabulary(source: str, model_dir: str) -> None:
+  """Copies and records the SentencePiece model of a Hugging Face folder.
+
+  Does nothing if there is none that T5 can use, or if one is recorded already.
+  """
+  path = os.path.join(source, 'spiece.model')
+  if not os.path.isfile(path) or identity.recorded_vocabulary(model_dir):
+    return
+  with contextlib.suppress(UserError):  # its special tokens are not T5's
+    tasks.vocabulary.load(path)
+    copy = shutil.copy(path, model_dir)
+    identity.record_vocabulary(tasks.vocabulary.load(copy), model_dir)
 
 
 def _has_own_vocabulary() -> bool:

@@ -187,11 +187,14 @@ def _export(args: argparse.Namespace) -> None:
 
 
 def _import(args: argparse.Namespace) -> None:
+  from synth_mtf.attention import opening
   from synth_mtf.huggingface import export
 
   text = export.read_config(args.path)['synth_mtf']['gin']
   _require(text, os.path.join(args.path, export.CONFIG), args)
-  print(f'wrote {export.load(args.path, args.folder)}')
+  path = export.load(args.path, args.folder)
+  opening.keep_vocabulary(args.path, args.folder)
+  print(f'wrote {path}')
 
 
 def _configure(

@@ -271,30 +271,12 @@ def load(folder: str, out: str) -> str:
   with atomic.new_folder(out) as new:
     path = files.write(str(new), int(step), {**values, 'global_step': step})
     atomic.write(new / 'operative_config.gin', gin.operative_config_str())
-    vocabulary = config['synth_mtf'].get('vocabulary')
-    if vocabulary is None:
-      vocabulary = _copy_vocabulary(folder, new)
-    if vocabulary is not None:
+    if vocabulary := config['synth_mtf'].get('vocabulary'):
       atomic.write(
         new / identity.VOCABULARY, json.dumps(vocabulary, indent=2) + '\n'
       )
     identity.record_model(model.transformer, str(new))
   return os.path.join(out, os.path.basename(path))
-
-
-def _copy_vocabulary(folder: str, new: pathlib.Path) -> dict[str, Any] | None:
-  """Copies the vocabulary of a T5, and describes it; None if there is none."""
-  source = pathlib.Path(folder, 'spiece.model')
-  if not source.is_file():
-    return None
-  try:
-    described = identity.describe_vocabulary(tasks.vocabulary.load(str(source)))
-  except UserError:  # its special tokens are not T5's
-    return None
-  shutil.copy(source, new)
-  for side in described.values():
-    side['name'] = source.name  # beside the checkpoint
-  return described
 
 
 def _weights(folder: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 from unittest import mock
 
 import gin
@@ -169,6 +170,19 @@ def test_the_vocabulary_of_a_run_on_another_task(tmp_path, pieces, task):
     opening.open_run(str(run), [LAST], 'bytes')
   identity.record_vocabulary(vocabulary.load('bytes'), str(run))
   assert chosen(run) == 'bytes'
+
+
+def test_an_imported_vocabulary_stays_beside_the_checkpoint(tmp_path, pieces):
+  source, run = tmp_path / 'hf', tmp_path / 'run'
+  source.mkdir()
+  made_runs.trained(run, 'dense_vanilla')
+  opening.keep_vocabulary(str(source), str(run))  # there is none
+  assert not (run / identity.VOCABULARY).exists()
+  shutil.copy(pieces('beside'), source / 'spiece.model')
+  opening.keep_vocabulary(str(source), str(run))
+  assert chosen(run) == str(run / 'spiece.model')
+  run.rename(tmp_path / 'moved')
+  assert chosen(tmp_path / 'moved') == str(tmp_path / 'moved' / 'spiece.model')
 
 
 def test_what_is_set_for_our_tasks_is_not_that_of_t5s(tmp_path, monkeypatch):
