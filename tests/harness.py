@@ -149,7 +149,7 @@ def host_context(
   names = ['outer_batch', 'batch', 'length'][-len(shape) + 1 :]
   if stack.beam:
     names = ['batch', 'beam', 'length']
-  rows = [mtf.Dimension(n, s) for n, s in zip(names, shape, strict=True)]
+  rows = [mtf.Dimension(n, s) for n, s in zip(names, shape, strict=False)]
   ids = 1 if stack.has_encoder else None
   if sequence_id is not None:
     ids = constant(mesh_object, sequence_id, rows)

@@ -133,8 +133,9 @@ class Recorder:
         values.update({name: float(v) for name, v in scores.items()})
       spread = standard_error.spread(metric_fn, targets, found)
       errors.update(spread.errors)
+      # `alone` is empty if the metric is not a mean over units.
       for unit, scores_of_unit in zip(
-        standard_error.units(targets), spread.alone, strict=True
+        standard_error.units(targets), spread.alone, strict=False
       ):
         for index in unit:
           examples[index].setdefault('scores', {}).update(scores_of_unit)

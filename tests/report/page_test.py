@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from synth_mtf import attention, results
+from synth_mtf import figures
 from synth_mtf.report import page, weights
 from synth_mtf.results import runs
 from synth_mtf.results.printing import Grid
@@ -79,14 +79,10 @@ def trained(folder, *variants):
 
 @pytest.fixture
 def without_matplotlib(monkeypatch):
-  for package, name in (
-    (results, 'style'),
-    (results, 'figures'),
-    (attention, 'figures'),
-  ):
-    path = f'{package.__name__}.{name}'
+  for name in ('of_attention', 'of_runs', 'style'):
+    path = f'{figures.__name__}.{name}'
     monkeypatch.delitem(sys.modules, path, raising=False)
-    monkeypatch.delattr(package, name, raising=False)
+    monkeypatch.delattr(figures, name, raising=False)
   for name in [name for name in sys.modules if name.startswith('matplotlib.')]:
     monkeypatch.delitem(sys.modules, name)
   monkeypatch.setitem(sys.modules, 'matplotlib', None)
@@ -122,17 +118,17 @@ def test_figures_that_can_be_drawn(tmp_path):
   found = trained(tmp_path, 'random_vanilla', 'random')
   model.write(tmp_path / 'random_vanilla', 'random_vanilla', ['num_layers = 1'])
   looked = [random_attention(layers=1)]
-  figures, missing = page.draw(found, looked)
+  drawn, missing = page.draw(found, looked)
   of_alpha = f'Alpha over training, Syn (R+V), {found[0].name}'
-  assert [caption for caption, _ in figures] == [
+  assert [caption for caption, _ in drawn] == [
     'Learning curves',
     'Sizes of attention weights',
     'Entropy and distance of each head',
     of_alpha,
   ]
-  assert all(svg.startswith('<svg') for _, svg in figures)
-  assert 'training loss' in figures[0][1]
-  assert 'encoder, layer 1' in figures[-1][1]
+  assert all(svg.startswith('<svg') for _, svg in drawn)
+  assert 'training loss' in drawn[0][1]
+  assert 'encoder, layer 1' in drawn[-1][1]
   assert missing == [
     'Not drawn (Score against speed and parameters): no evaluation is in '
     f'{found[0].name}, {found[1].name}.'
@@ -151,7 +147,7 @@ def test_runs_and_how_their_configurations_differ(tmp_path):
   configurations = dict(page.configurations(found))
   labels = ['T5 (V)', 'Syn (R)', 'Syn (R)']
   names = [
-    f'{label}, {run.name}' for label, run in zip(labels, found, strict=True)
+    f'{label}, {run.name}' for label, run in zip(labels, found, strict=False)
   ]
   assert list(configurations) == names
   assert 'SyntheticAttention.synthesizers' in configurations[names[1]]

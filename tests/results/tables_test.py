@@ -191,7 +191,7 @@ def test_the_best_of_several(scores, step):
   found = [
     score(tag, value, at)
     for at, values in scores.items()
-    for tag, value in zip((ACCURACY, F1), values, strict=True)
+    for tag, value in zip((ACCURACY, F1), values, strict=False)
   ]
   table = tables.make([run('a', *found)], checkpoint='best')
   assert set(table.scores.step) == {step}

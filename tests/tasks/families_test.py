@@ -120,7 +120,7 @@ def test_summaries(with_lists, official_data, tmp_path, prepared):
     urls = [f'http://example.com/{i}' for i in range(5)]
     names = [f'{hashlib.sha1(url.encode()).hexdigest()}.story' for url in urls]
     train = [
-      s.rename(s.with_name(n)) for s, n in zip(stories, names, strict=True)
+      s.rename(s.with_name(n)) for s, n in zip(stories, names, strict=False)
     ]
     lists = '\ufeff' + '\n'.join(urls), 'http://val', 'http://test'
     for part, text in zip(('train', 'val', 'test'), lists, strict=True):
