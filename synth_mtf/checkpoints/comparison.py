@@ -19,6 +19,7 @@ from mesh_tensorflow.transformer import utils
 
 from synth_mtf.checkpoints import files, names
 from synth_mtf.errors import UserError
+from synth_mtf.host.run_config import RunConfig
 
 
 class Comparison:
@@ -183,7 +184,7 @@ def warm_start(name: str) -> str:
 @functools.lru_cache(maxsize=1)
 def _sources(_graph: tf.Graph) -> Mapping[str, str]:
   """Maps each loaded weight and slot to its name in the checkpoint."""
-  path = gin.get_bindings(utils.run).get('init_checkpoint')
+  path = RunConfig().init_checkpoint
   if not path:
     return {}
   checkpoint = files.Checkpoint(path)

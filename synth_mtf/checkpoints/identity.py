@@ -11,12 +11,13 @@ with other settings would therefore resume and compute something else.
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import gin
 import seqio
 import tensorflow.compat.v1 as tf
-from mesh_tensorflow.transformer import transformer, transformer_layers, utils
+from mesh_tensorflow.transformer import transformer, transformer_layers
 from sentencepiece import sentencepiece_model_pb2
 
 from synth_mtf import json_files
@@ -24,6 +25,7 @@ from synth_mtf.checkpoints import comparison, files
 from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import model as models
+from synth_mtf.host.run_config import FEATURES, both_sides
 from synth_mtf.layer.synthetic import SyntheticLayer
 from synth_mtf.synthesizers.base import described
 
@@ -52,15 +54,15 @@ def record_vocabulary(vocabulary: Any, model_dir: str) -> None:
 
 def recorded_vocabulary(model_dir: str) -> str | None:
   """Returns the SentencePiece path or the class of the inputs' vocabulary."""
-  known = _read_vocabularies(model_dir)
-  return known['inputs']['name'] if known else None
+  recorded = _read_vocabularies(model_dir)
+  return recorded['inputs']['name'] if recorded else None
 
 
 def copy_vocabulary(source: str, folder: str) -> None:
   """Copies the `vocabulary.json` of a folder, if it has one."""
-  known = _read_vocabularies(source)
-  if known:
-    _write(folder, VOCABULARY, known)
+  recorded = _read_vocabularies(source)
+  if recorded:
+    _write(folder, VOCABULARY, recorded)
 
 
 def check_vocabulary(vocabulary: Any, checkpoint: str) -> None:
@@ -68,28 +70,32 @@ def check_vocabulary(vocabulary: Any, checkpoint: str) -> None:
 
   `vocabulary` is a seqio vocabulary, or a pair of them for inputs and targets.
   """
-  found = describe_vocabulary(vocabulary)
+  given = describe_vocabulary(vocabulary)
   # The host rounds the size up.
   divisor = gin.get_bindings(transformer.Unitransformer).get(
     'vocab_divisor', 128
   )
-  expected = [-(-v['size'] // divisor) * divisor for v in found.values()]
-  shown = '{name!r} of {size} pieces'.format_map
+  expected = [-(-side['size'] // divisor) * divisor for side in given.values()]
   for name, rows in files.Checkpoint(checkpoint).embeddings.items():
     if rows not in expected:
       raise UserError(
         f'{name} of {checkpoint} has {rows} rows; the vocabulary '
-        f'{shown(found["inputs"])} needs {expected[0]}, the next multiple of '
+        f'{_shown(given["inputs"])} needs {expected[0]}, the next multiple of '
         f'{divisor}. {_ADVICE}'
       )
   folder = os.path.dirname(checkpoint)
-  for side, known in (_read_vocabularies(folder) or {}).items():
-    if known['sha256'] != found[side]['sha256']:
+  recorded = _read_vocabularies(folder) or {}
+  for side, known in recorded.items():
+    if known['sha256'] != given[side]['sha256']:
       raise UserError(
-        f'{checkpoint} was trained with the vocabulary {shown(known)}, '
+        f'{checkpoint} was trained with the vocabulary {_shown(known)}, '
         f'according to {os.path.join(folder, VOCABULARY)}; this run has '
-        f'{shown(found[side])}, which has other pieces. {_ADVICE}'
+        f'{_shown(given[side])}, which has other pieces. {_ADVICE}'
       )
+
+
+def _shown(vocabulary: Mapping[str, Any]) -> str:
+  return f'{vocabulary["name"]!r} of {vocabulary["size"]} pieces'
 
 
 def record_model(model: models.Transformer, model_dir: str) -> None:
@@ -180,29 +186,32 @@ def _sorted_functions(settings: dict[str, Any]) -> list[str]:
 
 
 def _read_vocabularies(folder: str) -> Any:
+  """Returns the recorded name, size and digest of each side's vocabulary."""
+
   def read(record: Any) -> Any:
-    sides, keys = ('inputs', 'targets'), ('name', 'size', 'sha256')
-    return {s: {k: str(record[s][k]) for k in keys} for s in sides}
+    return {
+      side: {key: str(record[side][key]) for key in ('name', 'size', 'sha256')}
+      for side in FEATURES
+    }
 
   return json_files.read(folder, VOCABULARY, read)
 
 
-def describe_vocabulary(pair: Any) -> dict[str, dict[str, Any]]:
+def describe_vocabulary(vocabulary: Any) -> dict[str, dict[str, Any]]:
   """Returns name, size and digest of the inputs' and targets' vocabularies."""
-  found = {}
-  both = utils.inputs_vocabulary(pair), utils.targets_vocabulary(pair)
-  for side, known in zip(('inputs', 'targets'), both, strict=True):
-    vocabulary = getattr(known, 'resolved', known)
-    name, size = type(vocabulary).__name__, vocabulary.vocab_size
+  described = {}
+  for side, known in zip(FEATURES, both_sides(vocabulary), strict=True):
+    resolved = getattr(known, 'resolved', known)
+    name, size = type(resolved).__name__, resolved.vocab_size
     content = f'{name} {size}'.encode()
-    if isinstance(vocabulary, seqio.SentencePieceVocabulary):
-      name = vocabulary.sentencepiece_model_file
-      model = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model)
+    if isinstance(resolved, seqio.SentencePieceVocabulary):
+      name = resolved.sentencepiece_model_file
+      model = sentencepiece_model_pb2.ModelProto.FromString(resolved.sp_model)
       model.ClearField('trainer_spec')  # holds file names and thread counts
       content = model.SerializeToString(deterministic=True)
     sha256 = hashlib.sha256(content).hexdigest()
-    found[side] = {'name': name, 'size': size, 'sha256': sha256}
-  return found
+    described[side] = {'name': name, 'size': size, 'sha256': sha256}
+  return described
 
 
 def _write(model_dir: str, file: str, content: Any) -> None:

@@ -4,6 +4,7 @@
 """
 
 import argparse
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
 
   atomic.check_replaceable(args.out, file.MARK)
   (attention,) = computation.look(
-    args.folder, [args.step], lambda: chosen(args), args.vocabulary
+    args.folder, [args.step], functools.partial(chosen, args), args.vocabulary
   )
   file.write(args.out, attention)
   print(
@@ -90,18 +91,15 @@ def look_at_each(
   for run in runs:
     try:
       attentions += computation.look(
-        run.name, steps, lambda: chosen(args), args.vocabulary
+        run.name, steps, functools.partial(chosen, args), args.vocabulary
       )
     except UserError as error:
       missing.append(f'No attention of {run.label}, {run.name}: {error}')
   return attentions, missing
 
 
-def chosen(args: argparse.Namespace) -> Any:
-  """Creates the selected examples, by default four sentences.
-
-  gin must have the model's configuration.
-  """
+def chosen(args: argparse.Namespace, model: Any) -> Any:
+  """Creates the selected examples for a model, by default four sentences."""
   from synth_mtf.attention import examples
 
   if args.target and (args.task or args.input):
@@ -109,11 +107,10 @@ def chosen(args: argparse.Namespace) -> Any:
       '--target needs --text; files and tasks have their own targets'
     )
   if args.text or args.target:
-    return examples.from_texts(
-      {'inputs': args.text or [], 'targets': args.target or []}
-    )
+    texts = {'inputs': args.text or [], 'targets': args.target or []}
+    return examples.from_texts(model, texts)
   if args.input:
-    return examples.from_file(args.input)
+    return examples.from_file(model, args.input)
   if args.task:
-    return examples.from_task(args.task, args.split, args.examples)
-  return examples.defaults()
+    return examples.from_task(model, args.task, args.split, args.examples)
+  return examples.defaults(model)

@@ -97,8 +97,12 @@ def _add_new_folder(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-  """Runs an action."""
-  args.action(args)
+  """Runs an action, after which gin is as before."""
+  from synth_mtf.host import patches
+
+  separate_gin = patches.separate_gin()
+  with separate_gin():
+    args.action(args)
 
 
 def _inspect(args: argparse.Namespace) -> None:
@@ -199,11 +203,14 @@ def _export(args: argparse.Namespace) -> None:
 
 
 def _import(args: argparse.Namespace) -> None:
+  from synth_mtf.attention import opening
   from synth_mtf.huggingface import export
 
   text = export.read_config(args.path)['synth_mtf']['gin']
   _require(text, os.path.join(args.path, export.CONFIG), args)
-  print(f'wrote {export.load(args.path, args.folder)}')
+  path = export.load(args.path, args.folder)
+  opening.keep_vocabulary(args.path, args.folder)
+  print(f'wrote {path}')
 
 
 def _configure(

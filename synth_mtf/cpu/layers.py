@@ -122,5 +122,6 @@ def _activated(
   if activation is None or activation == 'linear':
     return x
   if isinstance(activation, str):
-    activation = getattr(mtf, activation)
+    named: Callable[[mtf.Tensor], mtf.Tensor] = getattr(mtf, activation)
+    return named(x)
   return activation(x)

@@ -14,10 +14,11 @@ from sentencepiece import sentencepiece_model_pb2
 from t5.models import mesh_transformer
 
 from synth_mtf import atomic, json_files, paths, tasks
-from synth_mtf.attention import computation as attention, examples
+from synth_mtf.attention import opening
 from synth_mtf.checkpoints import comparison, files, identity
 from synth_mtf.errors import UserError
 from synth_mtf.host import explanations, foreign, model as models
+from synth_mtf.host.run_config import RunConfig
 from synth_mtf.huggingface import layout
 from synth_mtf.results import labels, printing, runs
 
@@ -117,12 +118,12 @@ def export(
   comparison.require_same(model.variables.values(), checkpoint)
   settings = layout.config(model)
   text = gin.operative_config_str()
-  attention.choose_vocabulary(vocabulary, os.path.dirname(checkpoint.path))
+  opening.choose_vocabulary(vocabulary, os.path.dirname(checkpoint.path))
   with explanations.explained():  # T5's own vocabulary needs a network
     pieces = tasks.vocabulary.load(tasks.settings().vocabulary)
     identity.check_vocabulary(pieces, checkpoint.path)
   decoding = gin.get_bindings('Bitransformer.decode')
-  length = examples.most_of('encoder') or 512
+  length = (RunConfig().lengths or {}).get('inputs') or 512
   generation = {
     'decoder_start_token_id': 0,
     'pad_token_id': 0,
@@ -172,7 +173,7 @@ def _card(checkpoint: files.Checkpoint, name: str, is_plain: bool) -> str:
   folder = os.path.dirname(checkpoint.path) or '.'
   data = gin.get_bindings(mesh_transformer.get_vocabulary)
   card = _CARD.format(
-    label=labels.kind().label,
+    label=labels.kind(models.make_transformer()).label,
     parameters=checkpoint.parameters,
     data=data.get('mixture_or_task_name', 'unknown'),
     step=checkpoint.step,

@@ -3,8 +3,9 @@
 It has the tables of the Synthesizer paper (arXiv 2005.00743): version 3, and
 what only version 1 has; and of a later study by some of its authors (arXiv
 2102.11972, "study"). Cells are as printed; a column names our number, or a
-number for each part of a cell. The fields of `labels.Kind` say which models a
-row stands for. One that is missing is not stated, and matches any model.
+number for each part of a cell. The fields of `labels.ModelKind` say which
+models a row stands for. One that is missing is not stated, and matches any
+model.
 """
 
 import collections
@@ -35,7 +36,7 @@ class Row(NamedTuple):
   about: Mapping[str, Any]
   numbers: dict[str, float]
 
-  def differences(self, kind: labels.Kind) -> list[str]:
+  def differences(self, kind: labels.ModelKind) -> list[str]:
     """Describes the fields in which a model differs from the row's."""
     differences = []
     for field, ours in kind._asdict().items():
@@ -87,7 +88,7 @@ class Published(NamedTuple):
 
 
 def published(
-  source: str, kind: labels.Kind, names: Collection[str]
+  source: str, kind: labels.ModelKind, names: Collection[str]
 ) -> Published:
   """Returns the published numbers of a model.
 
@@ -108,7 +109,7 @@ def published(
 
 
 def _nearest(
-  rows: Iterable[Row], kind: labels.Kind, names: Collection[str]
+  rows: Iterable[Row], kind: labels.ModelKind, names: Collection[str]
 ) -> str:
   """Describes how a model differs from the nearest row with its functions.
 

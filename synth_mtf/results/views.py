@@ -166,15 +166,15 @@ def _range(values: pd.Series, shown: str) -> str:
 
 def _published(table: Table, model: str) -> paper_tables.Published:
   """Returns the published numbers of a model, or why there are none."""
-  run = table.models[model][0]
-  if run.kind is None:
-    return paper_tables.Published({}, run.fault)
+  facts = table.models[model][0].facts
+  if facts.kind is None:
+    return paper_tables.Published({}, facts.fault)
   cells = table.cells[table.cells.model == model]
   tasks = cells.task.str.removeprefix(layouts.PREFIX)
   is_other = tasks.isin(paper_tables.OTHER_DATA)
   others = set(cells.name[is_other])
   names = [name for name in table.named if name not in others]
-  return paper_tables.published(table.layout.source, run.kind, names)
+  return paper_tables.published(table.layout.source, facts.kind, names)
 
 
 def _paper_rows(table: Table, model: str) -> list[list[str]]:

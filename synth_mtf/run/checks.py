@@ -22,6 +22,7 @@ from synth_mtf.checkpoints import comparison, files, identity
 from synth_mtf.checkpoints.folder import Folder, exists
 from synth_mtf.errors import UserError
 from synth_mtf.host import explanations, model as models
+from synth_mtf.host.run_config import RunConfig
 from synth_mtf.run import config, inputs, model_dir, origin
 
 
@@ -84,7 +85,7 @@ def check_devices(names: Sequence[str]) -> None:
       )
 
 
-def _evaluated(run: config.RunConfig) -> list[str]:
+def _evaluated(run: RunConfig) -> list[str]:
   """Returns the checkpoints that a run reads, and checks its other files."""
   checkpoints = inputs.checkpoints(run)
   if 'eval' not in run.mode:
@@ -102,7 +103,7 @@ def _evaluated(run: config.RunConfig) -> list[str]:
   return checkpoints
 
 
-def _training_start(run: config.RunConfig) -> tuple[str | None, bool]:
+def _training_start(run: RunConfig) -> tuple[str | None, bool]:
   """Locks a training run's folder, and checks where the run starts.
 
   Returns the checkpoint to read, and whether the run is new or resumes.
@@ -142,7 +143,7 @@ def _training_start(run: config.RunConfig) -> tuple[str | None, bool]:
   return checkpoint, not latest
 
 
-def _check_has_data(run: config.RunConfig) -> None:
+def _check_has_data(run: RunConfig) -> None:
   trains = run.mode == 'train'
   dataset_fn = run.train_dataset_fn if trains else run.eval_dataset_fn
   if dataset_fn is None and (trains or 'eval' in run.mode):
@@ -152,7 +153,7 @@ def _check_has_data(run: config.RunConfig) -> None:
     )
 
 
-def _check_task(run: config.RunConfig) -> None:
+def _check_task(run: RunConfig) -> None:
   """Checks the data of a run's task, and what its metrics need."""
   trains = run.mode == 'train'
   reader = 'mesh_train_dataset_fn' if trains else 'mesh_eval_dataset_fn'
@@ -170,7 +171,7 @@ def _check_task(run: config.RunConfig) -> None:
     )
 
 
-def build(run: config.RunConfig) -> models.ConfiguredModel | None:
+def build(run: RunConfig) -> models.ConfiguredModel | None:
   """Builds the model's graph; returns None if only the host can build it."""
   if run.vocabulary is None or run.model_type == 'bi_student_teacher':
     return None
@@ -192,7 +193,7 @@ def build(run: config.RunConfig) -> models.ConfiguredModel | None:
 
 
 def _check_model(
-  run: config.RunConfig,
+  run: RunConfig,
   model: models.ConfiguredModel,
   checkpoints: list[str],
   is_new: bool,
@@ -223,7 +224,7 @@ def _matches_any(pattern: str, names: Iterable[str]) -> bool:
   return any(re.search(pattern, name) for name in names)
 
 
-def check_mesh(run: config.RunConfig, model: models.ConfiguredModel) -> None:
+def check_mesh(run: RunConfig, model: models.ConfiguredModel) -> None:
   """Checks that the mesh divides the model and that tensors fit in memory.
 
   Mesh-TensorFlow finds a wrong mesh only while lowering the graph, which takes

@@ -19,6 +19,7 @@ from mesh_tensorflow.transformer.dataset import EvalDataset
 from synth_mtf import atomic, paths, tasks
 from synth_mtf.checkpoints.folder import step_of
 from synth_mtf.host import patches
+from synth_mtf.host.run_config import RunConfig
 from synth_mtf.results import layouts, records, standard_error
 from synth_mtf.run import origin, output
 
@@ -75,7 +76,7 @@ class Recorder:
       values,
       {},
       task=kwargs['input_fn'].keywords['eval_dataset'].name,
-      split=gin.get_bindings(utils.run).get('dataset_split', 'train'),
+      split=RunConfig().dataset_split,
       n=round(float(measured['num_eval_tokens'])),
       unit='token',
       step=step_of(kwargs['checkpoint_path']),
@@ -244,7 +245,7 @@ def _record(
         digest=digest,
       )
     )
-  vocabulary = gin.get_bindings(utils.run).get('vocabulary')
+  vocabulary = RunConfig().vocabulary
   made_with = {**origin.here(vocabulary), 'gin': gin.operative_config_str()}
   records.add_results(folder, results, made_with)
   console = output.console_beside_log()

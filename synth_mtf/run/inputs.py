@@ -20,7 +20,7 @@ from mesh_tensorflow.transformer import utils
 from synth_mtf import atomic
 from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
-from synth_mtf.run.config import RunConfig
+from synth_mtf.host.run_config import RunConfig
 
 _DECODED_INPUTS = 'decode_from_file.input_filename'
 _SCORED_TARGETS = 'score_from_strings.targets'

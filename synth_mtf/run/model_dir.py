@@ -13,14 +13,13 @@ import platform
 import shutil
 from collections.abc import Iterator
 
-import gin
 import tensorflow.compat.v1 as tf
 from absl import logging
-from mesh_tensorflow.transformer import utils
 
 from synth_mtf import atomic, paths
 from synth_mtf.checkpoints.folder import UNREADABLE, Folder, is_complete
 from synth_mtf.errors import UserError
+from synth_mtf.host.run_config import RunConfig
 
 LOCK = 'training.lock'
 _PATTERNS = '*?[\\'
@@ -141,7 +140,7 @@ def explain(error: BaseException, model_dir: str) -> str | None:
     return f'{model_dir} was removed or renamed while the run wrote to it.'
   if not isinstance(error, UNREADABLE):
     return None
-  start = gin.get_bindings(utils.run).get('init_checkpoint')
+  start = RunConfig().init_checkpoint
   if start and not is_complete(start):
     return (
       f'utils.run.init_checkpoint = {start} is damaged (truncated or altered): '
