@@ -122,5 +122,5 @@ def _activated(
   if activation is None or activation == 'linear':
     return x
   if isinstance(activation, str):
-    activation = getattr(mtf, activation)
+    return getattr(mtf, activation)(x)
   return activation(x)
