@@ -122,6 +122,5 @@ def _activated(
   if activation is None or activation == 'linear':
     return x
   if isinstance(activation, str):
-    named: Callable[[mtf.Tensor], mtf.Tensor] = getattr(mtf, activation)
-    return named(x)
+    return getattr(mtf, activation)(x)
   return activation(x)
