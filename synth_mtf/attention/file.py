@@ -157,6 +157,6 @@ def _read_stack(arrays: Mapping[str, Array], name: str) -> Stack:
   return Stack(
     weights=arrays[f'{name}_weights'],
     logits=arrays[f'{name}_logits'],
-    functions=list(arrays.get(f'{name}_functions', ())),
+    functions=tuple(map(str, arrays.get(f'{name}_functions', ()))),
     alpha=arrays.get(f'{name}_alpha'),
   )
