@@ -183,11 +183,11 @@ def _export(args: argparse.Namespace) -> None:
 
 
 def _import(args: argparse.Namespace) -> None:
-  from synth_mtf.huggingface import export
+  from synth_mtf.huggingface import importing, layout
 
-  text = export.read_config(args.path)['synth_mtf']['gin']
-  _require(text, os.path.join(args.path, export.CONFIG), args)
-  print(f'wrote {export.load(args.path, args.folder)}')
+  text = importing.read_config(args.path)['synth_mtf']['gin']
+  _require(text, os.path.join(args.path, layout.CONFIG), args)
+  print(f'wrote {importing.load(args.path, args.folder)}')
 
 
 def _configure(
