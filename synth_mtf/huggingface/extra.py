@@ -15,7 +15,7 @@ def safetensors() -> Any:
     from transformers import TokenizersBackend  # noqa: F401
   except ImportError as error:
     raise UserError(
-      f'{error}. This needs transformers 5: '
+      f'{error}. This needs transformers 5.1 to 5.24: '
       "pip install -c constraints.txt '.[hf]'"
     ) from error
   return safetensors

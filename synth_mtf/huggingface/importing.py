@@ -185,7 +185,11 @@ def _different_weights(
   embedding = weights.get('shared.weight')
   extra_weights = []
   for theirs in weights.keys() - names.values():
-    is_copy = theirs in _COPIES and np.array_equal(weights[theirs], embedding)
+    is_copy = (
+      theirs in _COPIES
+      and embedding is not None
+      and np.array_equal(weights[theirs], embedding)
+    )
     if theirs != _UNUSED and not is_copy:
       extra_weights.append(f'{theirs} is not in the model')
   return [*missing, *misshapen, *sorted(extra_weights)]

@@ -237,7 +237,7 @@ def _attention(
   model: models.ConfiguredModel, scope: str, layer: Any
 ) -> dict[str, Any]:
   """Returns the settings of an attention layer."""
-  functions = [DotProduct()]
+  functions: list[Any] = [DotProduct()]
   if isinstance(layer, SyntheticLayer):
     functions = layer.synthesizers
     if layer.normalize is None:

@@ -36,8 +36,8 @@ from transformers.models.t5.modeling_t5 import (
 )
 
 # The releases of transformers with which outputs were compared, with and
-# without a cache.
-OLDEST, NEWEST = (5, 0), (5, 24)
+# without a cache. transformers 5.0 scales the outputs of each T5 1.1.
+OLDEST, NEWEST = (5, 1), (5, 24)
 
 # The argument for the cache is `cache` in transformers 5.24.
 CACHE = (
@@ -123,14 +123,12 @@ def check_release() -> None:
     ImportError: if it is too old, or lacks what this file relies on.
   """
   version = transformers.__version__
+  oldest = '{}.{}'.format(*OLDEST)
+  newest = '{}.{}'.format(*NEWEST)
   tried = (
-    f'transformers {version}; this model was tried with 5.0 to '
-    f'{NEWEST[0]}.{NEWEST[1]}'
+    f'transformers {version}; this model was tried with {oldest} to {newest}'
   )
-  advice = (
-    f'pip install "transformers>={OLDEST[0]}.{OLDEST[1]},'
-    f'<{NEWEST[0]}.{NEWEST[1] + 1}"'
-  )
+  advice = f'pip install "transformers>={oldest},<{NEWEST[0]}.{NEWEST[1] + 1}"'
   release = tuple(map(int, version.split('.')[:2]))
   missing = []
   for owner, name, arguments in RELIED_ON:
@@ -292,6 +290,24 @@ class Synthesizer(nn.Module):
       nn.init.normal_(getattr(self, name), std=stddev)
 
 
+class Projection(nn.Linear):
+  """Computes q, k, v or o, initially with a variance of 1 / scale."""
+
+  def __init__(self, inputs: int, outputs: int, scale: int) -> None:
+    super().__init__(inputs, outputs, bias=False)
+    self.scale = scale
+
+  def initialize(self) -> None:
+    nn.init.normal_(self.weight, std=(self.in_features * self.scale) ** -0.5)
+
+
+class PositionBias(nn.Embedding):
+  """T5's relative position bias, [buckets, heads]."""
+
+  def initialize(self) -> None:
+    nn.init.xavier_uniform_(self.weight)
+
+
 class SyntheticAttention(nn.Module):
   """Attention with a synthesized alignment, in the place of T5Attention.
 
@@ -310,11 +326,12 @@ class SyntheticAttention(nn.Module):
     self.query_scale = settings['query_scale']
     self.batch_shared = settings['batch_shared']
     self.scopes = [s['scope'] for s in settings['synthesizers']]
-    self.projections = settings['projections']
     size = self.heads * self.d_kv
-    for name in self.projections:
+    for name in settings['projections']:
       shape = (size, config.d_model) if name == 'o' else (config.d_model, size)
-      setattr(self, name, nn.Linear(*shape, bias=False))
+      # T5 scales q in its initial values, instead of the logits.
+      is_scaled = name == 'q' and self.query_scale == 1.0
+      setattr(self, name, Projection(*shape, self.d_kv if is_scaled else 1))
     for synthesizer in settings['synthesizers']:
       if synthesizer['scope'] != 'dot_product':
         setattr(self, synthesizer['scope'], Synthesizer(synthesizer))
@@ -323,7 +340,7 @@ class SyntheticAttention(nn.Module):
     relative = settings['relative_attention']
     if relative == 'bias' or (relative == 'bias_shared' and layer == 0):
       buckets = config.relative_attention_num_buckets
-      self.relative_attention_bias = nn.Embedding(buckets, self.heads)
+      self.relative_attention_bias = PositionBias(buckets, self.heads)
 
   def forward(
     self,
@@ -435,17 +452,9 @@ class SyntheticAttention(nn.Module):
     return self.relative_attention_bias(buckets).permute(2, 0, 1)[None]
 
   def initialize(self) -> None:
-    """Draws the layer's own parameters; functions draw theirs."""
-    for name in self.projections:
-      linear = getattr(self, name)
-      stddev = linear.in_features**-0.5
-      if name == 'q' and self.query_scale == 1.0:
-        stddev *= self.d_kv**-0.5  # instead of scaling the logits
-      nn.init.normal_(linear.weight, std=stddev)
+    """Weighs all functions equally; other modules draw their own values."""
     if hasattr(self, 'alpha'):
       nn.init.zeros_(self.alpha)
-    if hasattr(self, 'relative_attention_bias'):
-      nn.init.xavier_uniform_(self.relative_attention_bias.weight)
 
 
 def shared_average(logits: Tensor, values: Tensor, tokens: Any) -> Tensor:
@@ -480,9 +489,10 @@ def attention_weights(
 def initialize(module: nn.Module) -> None:
   """Draws a module's initial values, distributed as in Mesh-TensorFlow.
 
-  A module that has smaller ones inside is called after them.
+  transformers calls it for each module that has parameters of its own.
   """
-  if isinstance(module, (Synthesizer, SyntheticAttention)):
+  ours = Synthesizer, SyntheticAttention, Projection, PositionBias
+  if isinstance(module, ours):
     module.initialize()
   elif isinstance(module, nn.Embedding):
     nn.init.normal_(module.weight)
@@ -651,11 +661,13 @@ class SynthesizerForConditionalGeneration(T5ForConditionalGeneration):
     super().__init__(config)
     self.encoder = SynthesizerStack(self.encoder.config)
     self.decoder = SynthesizerStack(self.decoder.config)
+    tied = dict(self._tied_weights_keys)
+    if not config.scale_decoder_outputs:  # as T5 1.1, which transformers ties
+      self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+      del tied['lm_head.weight']
     if config.shared_positions:
-      self._tied_weights_keys = {
-        **self._tied_weights_keys,
-        'decoder.positions.weight': 'encoder.positions.weight',
-      }
+      tied['decoder.positions.weight'] = 'encoder.positions.weight'
+    self._tied_weights_keys = tied
     self.post_init()
 
   # transformers reads the signature, to see which arguments the model takes.
