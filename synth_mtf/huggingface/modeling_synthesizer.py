@@ -375,9 +375,7 @@ class SyntheticAttention(nn.Module):
     hidden = torch.finfo(values.dtype).min
     if self.causal:
       logits = logits.masked_fill(columns > rows[:, None], hidden)
-    tokens = None if mask is None else mask[:, 0, -1]
-    if tokens is not None and tokens.dtype != torch.bool:
-      tokens = tokens == 0  # the term of the logits for eager attention
+    tokens = None if mask is None else token_mask(mask)
     if self.training and self.dropout:
       keep = nn.functional.dropout(
         torch.ones_like(values[..., :1]), self.dropout
@@ -416,8 +414,8 @@ class SyntheticAttention(nn.Module):
   ) -> tuple[Tensor, Tensor]:
     """Returns keys and values, with those of earlier decoding steps."""
     if self.cross and cache is not None and cache.is_updated.get(self.layer):
-      known = cache.cross_attention_cache.layers[self.layer]
-      return known.keys, known.values
+      cached = cache.cross_attention_cache.layers[self.layer]
+      return cached.keys, cached.values
     values = self.split((self.kv if hasattr(self, 'kv') else self.v)(memory))
     keys = values
     if 'dot_product' not in self.scopes:
@@ -455,6 +453,16 @@ class SyntheticAttention(nn.Module):
     """Weighs all functions equally; other modules draw their own values."""
     if hasattr(self, 'alpha'):
       nn.init.zeros_(self.alpha)
+
+
+def token_mask(mask: Tensor) -> Tensor:
+  """Says where T5's mask, [batch, 1, length, memory_length], has tokens.
+
+  The last query sees all of them.
+  """
+  if mask.dtype == torch.bool:
+    return mask[:, 0, -1]
+  return mask[:, 0, -1] == 0  # eager attention adds it to the logits
 
 
 def shared_average(logits: Tensor, values: Tensor, tokens: Any) -> Tensor:
@@ -527,16 +535,18 @@ def refuse_left_padding(mask: Tensor) -> None:
     mask: of all tokens, also cached ones, [batch, length] or, with a static
       cache, [batch, 1, length, memory_length].
   """
-  if torch.compiler.is_compiling():
-    return  # not the first step, which is never compiled
-  first = mask[..., -1, 0] if mask.ndim == 4 else mask[:, 0]
-  if mask.dtype.is_floating_point and mask.ndim == 4:
-    first = first == 0
-  if not first.all():
-    raise ValueError(
-      'the decoder cannot go on from a cache with padding on the left: pad '
-      'decoder_input_ids on the right, or set use_cache=False'
-    )
+  if mask.ndim == 2:
+    begins = mask[:, 0] != 0
+  else:
+    begins = token_mask(mask)[:, 0]
+  message = (
+    'the decoder cannot go on from a cache with padding on the left: pad '
+    'decoder_input_ids on the right, or set use_cache=False'
+  )
+  if torch.compiler.is_compiling():  # where Python cannot see values
+    torch._assert_async(begins.all(), message)
+  elif not begins.all():
+    raise ValueError(message)
 
 
 def rotate(x: Any, count: Tensor | None, axis: int = 1) -> Any:
@@ -548,6 +558,33 @@ def rotate(x: Any, count: Tensor | None, axis: int = 1) -> Any:
   shape = [len(order)] + [1] * (x.ndim - 1)
   shape[axis] = length
   return torch.take_along_dim(x, order.view(shape), axis)
+
+
+def restore(outputs: Any, own: Tensor | None, memory: Tensor | None) -> None:
+  """Moves padding in a stack's outputs back to the left.
+
+  Args:
+    outputs: of the stack.
+    own: the padding before each of its sequences, [batch].
+    memory: the padding before each of the encoder's sequences, [batch].
+  """
+  rows = None if own is None else -own
+  columns = None if memory is None else -memory
+  outputs.last_hidden_state = rotate(outputs.last_hidden_state, rows)
+  if outputs.hidden_states is not None:
+    outputs.hidden_states = tuple(
+      rotate(x, rows) for x in outputs.hidden_states
+    )
+  if outputs.attentions is not None:
+    outputs.attentions = tuple(
+      rotate(rotate(weights, rows, 2), rows, 3)
+      for weights in outputs.attentions
+    )
+  if outputs.cross_attentions is not None:
+    outputs.cross_attentions = tuple(
+      rotate(rotate(weights, rows, 2), columns, 3)
+      for weights in outputs.cross_attentions
+    )
 
 
 class SynthesizerStack(T5Stack):
@@ -605,11 +642,8 @@ class SynthesizerStack(T5Stack):
       )
     start = cache.get_seq_length() if cache is not None else 0
     own = memory = None
-    if (
-      cache is not None
-      and attention_mask is not None
-      and (attention_mask.shape[-1] > x.shape[1])
-    ):
+    has_mask = attention_mask is not None
+    if cache is not None and has_mask and attention_mask.shape != x.shape[:2]:
       refuse_left_padding(attention_mask)  # cached tokens stay where they are
     else:
       own = left_padding(attention_mask)
@@ -626,22 +660,7 @@ class SynthesizerStack(T5Stack):
       return_dict=True,
       **others,
     )
-    back = None if own is None else -own
-    memory_back = None if memory is None else -memory
-    outputs.last_hidden_state = rotate(outputs.last_hidden_state, back)
-    if outputs.hidden_states is not None:
-      outputs.hidden_states = tuple(
-        rotate(x, back) for x in outputs.hidden_states
-      )
-    if outputs.attentions is not None:
-      outputs.attentions = tuple(
-        rotate(rotate(w, back, 2), back, 3) for w in outputs.attentions
-      )
-    if outputs.cross_attentions is not None:
-      outputs.cross_attentions = tuple(
-        rotate(rotate(w, back, 2), memory_back, 3)
-        for w in outputs.cross_attentions
-      )
+    restore(outputs, own, memory)
     if return_dict is None:
       return_dict = getattr(self.config, 'return_dict', True)
     return outputs if return_dict else outputs.to_tuple()
@@ -689,11 +708,11 @@ class SynthesizerForConditionalGeneration(T5ForConditionalGeneration):
 
   def _get_logits_processor(self, generation_config: Any, **others: Any) -> Any:
     """Considers only the best continuations of each beam, T5's shortcut."""
-    found = super()._get_logits_processor(generation_config, **others)
-    most = getattr(generation_config, 'num_prefilter', 0)
-    if most and generation_config.num_beams > 1:
-      found.append(TopKLogitsWarper(most))
-    return found
+    processors = super()._get_logits_processor(generation_config, **others)
+    count = getattr(generation_config, 'num_prefilter', 0)
+    if count and generation_config.num_beams > 1:
+      processors.append(TopKLogitsWarper(count))
+    return processors
 
   def _update_finished_beams(
     self,
@@ -712,7 +731,7 @@ class SynthesizerForConditionalGeneration(T5ForConditionalGeneration):
     """
     last = topk_running_sequences[:, :, cur_len]
     ended = (last == self.config.eos_token_id) & (topk_log_probs > -1e8)
-    none = ~(ended.any(-1, True) | is_sent_finished.any(-1, True))
+    none_ended = ~(ended.any(-1, True) | is_sent_finished.any(-1, True))
     length = cur_len + 1 - decoder_prompt_len
     for mask in ('top_num_beam_mask', 'is_early_stop_heuristic_unsatisfied'):
       others[mask] = torch.ones_like(others[mask])
@@ -721,7 +740,7 @@ class SynthesizerForConditionalGeneration(T5ForConditionalGeneration):
       topk_log_probs=topk_log_probs / ((5 + length) / 6) ** length_penalty,
       is_sent_finished=is_sent_finished,
       next_token_hits_stopping_criteria=ended
-      | (none & next_token_hits_stopping_criteria),
+      | (none_ended & next_token_hits_stopping_criteria),
       cur_len=cur_len,
       decoder_prompt_len=decoder_prompt_len,
       length_penalty=0.0,

@@ -119,6 +119,11 @@ def test_cached_is_uncached(variant):
         found.generate(**given, **search, **cache), expected
       )
 
+  one = {**given, 'max_new_tokens': 1}
+  torch.testing.assert_close(
+    found.generate(**one, **static), found.generate(**one, use_cache=False)
+  )
+
   targets = torch.randint(2, model.VOCAB, [COUNT, STEPS])
   logits = found(
     input_ids=ids,
