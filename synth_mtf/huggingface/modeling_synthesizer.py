@@ -642,8 +642,9 @@ class SynthesizerStack(T5Stack):
       )
     start = cache.get_seq_length() if cache is not None else 0
     own = memory = None
-    has_mask = attention_mask is not None
-    if cache is not None and has_mask and attention_mask.shape != x.shape[:2]:
+    if attention_mask is None:
+      pass
+    elif cache is not None and attention_mask.shape != x.shape[:2]:
       refuse_left_padding(attention_mask)  # cached tokens stay where they are
     else:
       own = left_padding(attention_mask)
