@@ -204,11 +204,11 @@ def _export(args: argparse.Namespace) -> None:
 
 def _import(args: argparse.Namespace) -> None:
   from synth_mtf.attention import opening
-  from synth_mtf.huggingface import export
+  from synth_mtf.huggingface import importing, layout
 
-  text = export.read_config(args.path)['synth_mtf']['gin']
-  _require(text, os.path.join(args.path, export.CONFIG), args)
-  path = export.load(args.path, args.folder)
+  text = importing.read_config(args.path)['synth_mtf']['gin']
+  _require(text, os.path.join(args.path, layout.CONFIG), args)
+  path = importing.load(args.path, args.folder)
   opening.keep_vocabulary(args.path, args.folder)
   print(f'wrote {path}')
 
