@@ -76,7 +76,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
         is `Bitransformer.decode.max_decode_length` or the length of inputs.
 
     Raises:
-      UserError: a text is empty or too long, the model has no decoder, or a
+      UserError: a text is empty or too long, the model has only one stack, or a
         number is below 1.
     """
     if len(self._inputs.sides) == 1:

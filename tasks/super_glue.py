@@ -238,7 +238,7 @@ class RecordReader(SuperGlueReader):
         formats.expect(
           answer and answer in text,
           f'the answer {formats.quote(answer)}',
-          'an entity, a part of the passage',
+          'an entity that is in the passage',
         )
       yield {
         'passage': text,

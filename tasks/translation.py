@@ -56,7 +56,7 @@ class ParallelReader(formats.Reader):
     if not all(record.data):
       longer = self.source if record.data[0] else self.target
       raise formats.RowError(
-        f'a line only in the file .{longer}',
+        f'a line that only the .{longer} file has',
         'the same number of lines in both files',
       )
     lines = [line.rstrip(b'\n') for line in record.data]

@@ -20,13 +20,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     'folder', type=arguments.existing, metavar='RUN', help='a model folder'
   )
   parser.add_argument(
-    '--out', metavar='FILE', default='attention.npz', help='what to write'
+    '--out',
+    metavar='FILE',
+    default='attention.npz',
+    help='the file to write (default: %(default)s)',
   )
   add_text_arguments(parser)
   parser.add_argument(
     '--step',
     default='last',
-    help="of the checkpoint; 'last' (default), or 'initial' for the weights "
+    help="the checkpoint's step, 'last' (default), or 'initial', the weights "
     'before training',
   )
 
@@ -40,21 +43,25 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
   source.add_argument(
     '--input',
     metavar='FILE',
-    help='a text file with an input per line, and after a tab its target if '
-    'any',
+    help='a text file with an input per line, optionally followed by a tab and '
+    'its target',
   )
-  source.add_argument('--task', help='its first examples')
+  source.add_argument('--task', help='show the first examples of this task')
   parser.add_argument(
     '--target',
     action='append',
     help='the target of each --text; without it, only the encoder is shown',
   )
-  parser.add_argument('--split', default='validation', help='of the task')
+  parser.add_argument(
+    '--split',
+    default='validation',
+    help='the split of --task (default: %(default)s)',
+  )
   parser.add_argument(
     '--examples',
     type=arguments.at_least(1),
     default=4,
-    help='how many of the task',
+    help='the number of examples of --task (default: %(default)s)',
   )
   data.add_arguments(parser)
 

@@ -51,14 +51,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   convert.add_argument('path', type=arguments.existing, help=_PATH)
   convert.add_argument('folder', help='where to write; must hold no checkpoint')
   convert.add_argument(
-    '--gin_file', action='append', required=True, help='of the target model'
+    '--gin_file',
+    action='append',
+    required=True,
+    help='a gin file of the target model; may be repeated',
   )
   convert.add_argument('--gin_param', action='append', default=[], help=_PARAM)
   convert.add_argument(
     '--source_gin_file',
     action='append',
-    help='of the source model; needed for mixtures. Default: '
-    'operative_config.gin beside the checkpoint',
+    help='a gin file of the source model, which mixtures need; may be repeated '
+    '(default: operative_config.gin beside the checkpoint)',
   )
   convert.add_argument(
     '--resize',
@@ -73,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   export.add_argument('--to', choices=['hf'], required=True, dest='form')
   export.add_argument('path', type=arguments.existing, help=_PATH)
   _add_new_folder(export)
-  export.add_argument('--vocabulary', help="Default: the run's")
+  export.add_argument('--vocabulary', help="default: the run's")
   export.set_defaults(action=_export)
 
   imported = actions.add_parser(
@@ -91,7 +94,8 @@ def _add_new_folder(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--gin_file',
     action='append',
-    help='of the model. Default: those it was trained with, if known',
+    help='a gin file of the model; may be repeated (default: those that it was '
+    'trained with, if known)',
   )
   parser.add_argument('--gin_param', action='append', default=[], help=_PARAM)
 

@@ -39,13 +39,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--hosts',
     required=True,
     type=lambda hosts: hosts.split(','),
-    help='host:port of each machine, in order of their numbers',
+    help='host:port of each machine, in the order of their numbers',
   )
   parser.add_argument(
     '--task', type=int, required=True, help="this machine's number, from 0"
   )
   parser.add_argument(
-    'flags', nargs=argparse.REMAINDER, help='after --: flags of T5 (task 0)'
+    'flags',
+    nargs=argparse.REMAINDER,
+    help="after --, the flags of T5's main (only for task 0)",
   )
 
 

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     type=arguments.gin_name('sizes'),
     help=f'choose from {sizes} (default: {default.size})',
   )
-  add('--steps', type=arguments.at_least(1), help='both of the following')
+  add('--steps', type=arguments.at_least(1), help='sets both of the following')
   add(
     '--pretrain_steps',
     type=arguments.at_least(1),
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     dest='seeds',
     nargs='+',
     type=arguments.at_least(0),
-    help='the same seed gives the same results; of several, the table shows '
+    help='the same seed gives the same results; with several, the table shows '
     'mean and standard deviation (default: 0)',
   )
   add(
@@ -74,10 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     '--eval_examples',
     type=_number_or_all,
-    help=f"of each task, or 'all' (default: {default.eval_examples})",
+    help=f"how many of each task, or 'all' (default: {default.eval_examples})",
   )
-  add('--gin_file', action='append', help='for every stage; may be repeated')
-  add('--gin_param', action='append', help='for every stage; may be repeated')
+  every_stage = 'used in every stage; may be repeated'
+  add('--gin_file', action='append', help=every_stage)
+  add('--gin_param', action='append', help=every_stage)
   data.add_arguments(parser)
   parser.epilog = (
     'Without a data folder, the tasks are generated samples, and the text to '

@@ -31,9 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--steps',
     type=lambda text: text.split(','),
     default=['last'],
-    help="whose attention is shown, as in 'initial,1000,last'",
+    help="the steps whose attention is shown, such as 'initial,1000,last'",
   )
-  add('--layers', type=numbers, help='as in 1,3,5 (default), the first is 1')
+  add('--layers', type=numbers, help='default: 1,3,5; the first is 1')
   add('--heads', type=numbers, help='of heat maps; default: the first four')
   add(
     '--values',

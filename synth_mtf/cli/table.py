@@ -24,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--checkpoint',
     default='last',
     metavar='STEP',
-    help='a step; last, the last one evaluated; or best, for each task the one '
-    'at which its metrics are best (default: last)',
+    help="a step; 'last', the last one that was evaluated; or 'best', for each "
+    "task the step at which its metrics are best (default: 'last')",
   )
   parser.add_argument(
     '--errors',
@@ -40,7 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--format',
     choices=('terminal', 'markdown', 'csv', 'latex', 'json'),
-    help='default: terminal, split to fit its width; markdown elsewhere',
+    help='default: on a terminal, terminal, which is split to fit its width; '
+    'elsewhere, markdown',
   )
 
 

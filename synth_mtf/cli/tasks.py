@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--gin_param',
     action='append',
     default=[],
-    help='what sets the rates, such as "rate_num_examples.maximum = 1e5"',
+    help='a setting of the rates, such as "rate_num_examples.maximum = 1e5"',
   )
 
 

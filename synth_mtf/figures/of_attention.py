@@ -182,7 +182,9 @@ def heat_maps(
   size = attention.stacks[stack]
   rows = [n for n in _layers([attention], layers) if n <= size.layers]
   if not rows:
-    raise UserError(f'the {stack} has {size.layers} layers, none of --layers')
+    raise UserError(
+      f'the {stack} has {size.layers} layers, and --layers names none of them'
+    )
   first_heads = range(1, min(size.heads, _MAX_HEADS) + 1)
   columns = style.chosen(heads or first_heads, size.heads, 'head')
   weights = attention.weights(stack, example)

@@ -103,7 +103,7 @@ def _configurable(selector: str) -> str:
   return (
     f'gin knows nothing named {selector!r}'
     f'{nearest(selector.rpartition(".")[2], known)}\n'
-    'A name of a module of your own needs --module_import=<module>.'
+    'A name from your own module needs --module_import=<module>.'
   )
 
 
@@ -118,7 +118,7 @@ def _provider(name: str) -> str:
   known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
   return (
     f'there is no task or mixture {name!r}{nearest(name, known)}\n'
-    'One of a module of your own needs --module_import=<module>.'
+    'A task from your own module needs --module_import=<module>.'
   )
 
 

@@ -137,7 +137,7 @@ def _training_start(run: RunConfig) -> tuple[str | None, bool]:
     if step > run.train_steps or (step == run.train_steps and not latest):
       raise UserError(
         f'utils.run.train_steps = {run.train_steps}, but {checkpoint} is '
-        f'already at step {step}, and the run counts on from there: give more '
+        f'already at step {step}, and the run continues from there: give more '
         f'than {step}.'
       )
   return checkpoint, not latest

@@ -68,7 +68,9 @@ class TrainingHook(tf.estimator.SessionRunHook):
     loss = float(run_values.results)
     if not math.isfinite(loss):
       raise not_finite(
-        f'the loss is {loss} since step {self.step}', self._model_dir, self.step
+        f'the loss has been {loss} since step {self.step}',
+        self._model_dir,
+        self.step,
       )
     self._losses.append(loss)
     self._last.append(loss)
@@ -183,8 +185,8 @@ class Saver(tf.train.CheckpointSaverHook):
     spoiled = sorted(name for name in finite if not finite[name])
     if spoiled:
       raise not_finite(
-        f'the weights hold NaN or infinity at step {step}, in {len(spoiled)} '
-        f'of {len(finite)} variables ({spoiled[0]}, ...)',
+        f'the weights contain NaN or infinity at step {step}, in '
+        f'{len(spoiled)} of {len(finite)} variables ({spoiled[0]}, ...)',
         self._checkpoint_dir,
         step,
       )

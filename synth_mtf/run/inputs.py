@@ -103,7 +103,7 @@ def _all_complete(folder: Folder) -> list[str]:
       names.append(name)
   if folder.unfinished:  # the host would fail on it
     logging.warning(
-      'skipped, since not complete: %s', ', '.join(folder.unfinished)
+      'skipped incomplete checkpoints: %s', ', '.join(folder.unfinished)
     )
     with gin.unlock_config():
       gin.bind_parameter(

@@ -87,8 +87,8 @@ def _seed(estimator: Any, seed: int) -> None:
   if not os.environ.get('PYTHONHASHSEED', 'random').isdigit():
     raise UserError(
       f'synth_mtf.train_with_progress.seed is {seed}, but the environment '
-      'variable PYTHONHASHSEED is not set: no two runs would agree. Start the '
-      'command with PYTHONHASHSEED=0 before it.'
+      'variable PYTHONHASHSEED is not set: no two runs would agree. Put '
+      'PYTHONHASHSEED=0 in front of the command.'
     )
   random.seed(seed)
   patches.set_seed(estimator, seed)

@@ -64,7 +64,7 @@ class FixedPatterns(Table):
     unknown = [name for name in patterns if name not in PATTERNS]
     if unknown or not patterns:
       raise ConfigurationError(
-        f'FixedPatterns.patterns = {list(patterns)}: expected names out of '
+        f'FixedPatterns.patterns = {list(patterns)}: expected names from '
         f'{list(PATTERNS)}' + ''.join(nearest(n, PATTERNS) for n in unknown)
       )
     self.patterns = tuple(patterns)

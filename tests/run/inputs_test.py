@@ -82,7 +82,7 @@ def test_no_mode_takes_the_latest_where_it_is_lost(folder, mode, lost, message):
 def test_data_without_an_index(folder, caplog):
   (folder / 'model.ckpt-3.data-00000-of-00001').touch()
   assert chosen(folder, 'eval', 'all') == [str(folder / 'model.ckpt-2')]
-  assert 'skipped, since not complete: model.ckpt-3' in caplog.text
+  assert 'skipped incomplete checkpoints: model.ckpt-3' in caplog.text
   assert gin.query_parameter('utils.run.eval_checkpoint_step') == [2]
   for step in (0, 2):
     (folder / f'model.ckpt-{step}.index').unlink()

@@ -177,7 +177,7 @@ class TestSaving:
     assert saved(tmp_path)[-1] == 8
 
   def test_the_loss_shows_it_between_checkpoints(self, tmp_path):
-    with pytest.raises(UserError, match='the loss is nan since step 6'):
+    with pytest.raises(UserError, match='the loss has been nan since step 6'):
       train(tmp_path, 10, every=100, spoil_after=5, loss_shows_it=True)
 
   def test_without_a_finite_checkpoint(self, tmp_path):

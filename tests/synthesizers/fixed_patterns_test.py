@@ -61,8 +61,8 @@ def test_a_decoder_does_not_know_the_end():
 @pytest.mark.parametrize(
   'patterns, message',
   [
-    (('curent',), 'expected names out of.*current'),
-    ((), 'expected names out of'),
+    (('curent',), 'expected names from.*current'),
+    ((), 'expected names from'),
   ],
 )
 def test_unknown_patterns(patterns, message):

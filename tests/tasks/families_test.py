@@ -271,8 +271,8 @@ def test_web_questions(task, split, count, tmp_path, prepared):
 @pytest.mark.parametrize(
   'german, message',
   [
-    (b'Eins.\n', 'train.en:2: a line only in the file .en'),
-    (b'Eins.\nZwei.\nDrei.\n', 'train.en:3: a line only in the file .de'),
+    (b'Eins.\n', 'train.en:2: a line that only the .en file has'),
+    (b'Eins.\nZwei.\nDrei.\n', 'train.en:3: a line that only the .de file has'),
     (None, 'train.de'),
   ],
 )
