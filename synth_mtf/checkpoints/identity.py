@@ -27,7 +27,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.host import model as models
 from synth_mtf.host.run_config import FEATURES, both_sides
 from synth_mtf.layer.synthetic import SyntheticLayer
-from synth_mtf.synthesizers.base import described
+from synth_mtf.synthesizers.base import description_of
 
 VOCABULARY, MODEL = 'vocabulary.json', 'model.json'
 _ADVICE = (
@@ -156,7 +156,7 @@ def describe(model: models.Transformer) -> dict[str, dict[str, Any]]:
 def _settings(layer: transformer.TransformerLayer) -> dict[str, Any]:
   settings: dict[str, Any] = {}
   if isinstance(layer, SyntheticLayer):
-    settings['synthesizers'] = [described(f) for f in layer.synthesizers]
+    settings['synthesizers'] = [description_of(f) for f in layer.synthesizers]
   for layer_class, names in _SETTINGS:
     if isinstance(layer, layer_class):
       for name in names:

@@ -19,14 +19,13 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from google.protobuf.message import DecodeError
 
-from synth_mtf import json_files
+from synth_mtf import json_files, paths
 from synth_mtf.checkpoints import files, names
 from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, foreign, gin_files
 from synth_mtf.results import layouts, model_facts, records
 
-_CONFIGURATION = 'operative_config.gin'
 # T5's names for evaluation folders, and for the scores in their event files.
 _EVALUATION = re.compile(
   r'eval_(?P<task>.+)_(?P<measured>[^_]+)_\d+(?:_.*)?'
@@ -67,11 +66,11 @@ class Run:
   @functools.cached_property
   def _configuration(self) -> tuple[str | None, str]:
     for folder in reversed(self.folders):
-      path = os.path.join(folder, _CONFIGURATION)
+      path = os.path.join(folder, paths.OPERATIVE_CONFIG)
       text = foreign.read(path)
       if text:
         return text, path
-    return None, os.path.join(self.folder, _CONFIGURATION)
+    return None, os.path.join(self.folder, paths.OPERATIVE_CONFIG)
 
   @functools.cached_property
   def bindings(self) -> Mapping[str, str]:
@@ -166,7 +165,8 @@ class Run:
     The sequences have the lengths used in training. None if a checkpoint or a
     readable configuration is missing.
     """
-    lengths, checkpoint = self._setting('run.sequence_length'), self.checkpoint
+    lengths = self._setting('run.sequence_length')
+    checkpoint = self.checkpoint
     if not lengths or not checkpoint:
       return None
     return model_facts.products(
@@ -286,7 +286,7 @@ def _seeds(folder: str) -> list[str]:
 def _is_model_folder(folder: str) -> bool:
   return (
     bool(Folder(folder).checkpoints)
-    or tf.io.gfile.exists(os.path.join(folder, _CONFIGURATION))
+    or tf.io.gfile.exists(os.path.join(folder, paths.OPERATIVE_CONFIG))
     or bool(events.files(folder))
     or any(_results(folder, {}))
   )
