@@ -199,7 +199,7 @@ def _read_vocabularies(folder: str) -> Any:
 
 def describe_vocabulary(vocabulary: Any) -> dict[str, dict[str, Any]]:
   """Returns name, size and digest of the inputs' and targets' vocabularies."""
-  described = {}
+  descriptions = {}
   for side, known in zip(FEATURES, both_sides(vocabulary), strict=True):
     resolved = getattr(known, 'resolved', known)
     name, size = type(resolved).__name__, resolved.vocab_size
@@ -210,8 +210,8 @@ def describe_vocabulary(vocabulary: Any) -> dict[str, dict[str, Any]]:
       model.ClearField('trainer_spec')  # holds file names and thread counts
       content = model.SerializeToString(deterministic=True)
     sha256 = hashlib.sha256(content).hexdigest()
-    described[side] = {'name': name, 'size': size, 'sha256': sha256}
-  return described
+    descriptions[side] = {'name': name, 'size': size, 'sha256': sha256}
+  return descriptions
 
 
 def _write(model_dir: str, file: str, content: Any) -> None:
