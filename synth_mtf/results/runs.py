@@ -109,8 +109,8 @@ class Run:
     origins: list[records.Origin] = []
     for folder in self.folders:
       origins += json_files.read(folder, records.ORIGINS, list) or []
-      for place in _places(folder):
-        origins += [origin for _, origin in records.read(place)]
+      for subfolder in _with_results(folder):
+        origins += [origin for _, origin in records.read(subfolder)]
     known = []
     for origin in origins:
       if 'environment' in origin and origin not in known:
@@ -298,10 +298,10 @@ def _results(folder: str, scalars: events.Scalars) -> Iterator[records.Result]:
   The folder may belong to a run or to an evaluation. `scalars` has scores if
   the run was evaluated there (`utils.run.eval_summary_dir`).
   """
-  for place in _places(folder):
-    values = scalars if place == folder else events.read(place)
-    recorded = [result for result, _ in records.read(place)]
-    name = _EVALUATION.fullmatch(os.path.basename(place))
+  for subfolder in _with_results(folder):
+    values = scalars if subfolder == folder else events.read(subfolder)
+    recorded = [result for result, _ in records.read(subfolder)]
+    name = _EVALUATION.fullmatch(os.path.basename(subfolder))
     if name and name['task']:
       yield from _measures(values, name['task'], name['measured'])
     elif name:
@@ -311,13 +311,13 @@ def _results(folder: str, scalars: events.Scalars) -> Iterator[records.Result]:
     yield from recorded
 
 
-def _places(folder: str) -> list[str]:
+def _with_results(folder: str) -> list[str]:
   """Returns a folder and those of its subfolders that hold evaluations."""
-  places = [folder]
+  folders = [folder]
   for name in _subfolders(folder):
     if _EVALUATION.fullmatch(name):
-      places.append(os.path.join(folder, name))
-  return places
+      folders.append(os.path.join(folder, name))
+  return folders
 
 
 def _scores(scalars: events.Scalars, split: str) -> Iterator[records.Result]:
