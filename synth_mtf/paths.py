@@ -1,4 +1,4 @@
-"""Paths of the package's data files, and a check of the files of others."""
+"""Paths of the package's data files, and checks of other people's folders."""
 
 import os
 import pathlib
@@ -7,6 +7,8 @@ import re
 from synth_mtf.errors import UserError
 
 GENERATED = 'generated samples'
+# The host writes a run's configuration to this file beside the checkpoints.
+OPERATIVE_CONFIG = 'operative_config.gin'
 
 _CHECKPOINT_FILE = re.compile(r'model\.ckpt-\d+\.(index|meta|data-[\d\w-]+)')
 

@@ -42,7 +42,8 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     """Loads a model; the arguments are those of `synth_mtf.load`."""
     opened = open_run(folder, [LAST if step is None else step], vocabulary)
     (checkpoint,) = opened.checkpoints
-    self._run, self._inputs = opened.run, opened.inputs
+    self._run = opened.run
+    self._inputs = opened.inputs
     self._model = opened.model
     self._loaded = Loaded(opened.model, opened.inputs, checkpoint)
     self.label = opened.run.label

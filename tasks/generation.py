@@ -168,7 +168,8 @@ class DialogueReader(formats.Reader):
     for line in itertools.chain(stream, [b'']):
       if data and (not line or line.startswith(b'1 ')):
         yield formats.Record(data, start)
-        start, data = start + len(data), b''
+        start += len(data)
+        data = b''
       data += line
 
   def parse(self, record: formats.Record) -> formats.Items:

@@ -12,7 +12,7 @@ import mesh_tensorflow as mtf
 import numpy as np
 
 from synth_mtf.attention.examples import Examples, Ids, ModelInputs
-from synth_mtf.attention.file import SIDES, Array, Attention, Stack
+from synth_mtf.attention.file import SIDES_OF_STACK, Array, Attention, Stack
 from synth_mtf.attention.loaded import Loaded, call, padded
 from synth_mtf.attention.opening import open_run
 from synth_mtf.attention.recording import Alignment, recorded_by
@@ -70,7 +70,7 @@ def stacks(ids: Mapping[str, Ids], loaded: Loaded) -> dict[str, Stack]:
   alignments, values = loaded.run(_alignments, ids)
   lengths = {side: [len(row) for row in rows] for side, rows in ids.items()}
   by_stack = {}
-  for name, (queries, memory) in SIDES.items():
+  for name, (queries, memory) in SIDES_OF_STACK.items():
     layers = [
       _Layer(alignment, *arrays)
       for alignment, arrays in zip(alignments, values, strict=True)
@@ -97,7 +97,7 @@ def _alignments(
   recorded: list[Alignment] = []
   with recorded_by(recorded.append):
     call(model, rows, dtype)
-  alignments = [x for x in recorded if SIDES[x.stack][0] in rows]
+  alignments = [x for x in recorded if SIDES_OF_STACK[x.stack][0] in rows]
   if not alignments:
     classes = {type(layer).__name__ for _, layer in models.layers(model)}
     raise UserError(

@@ -20,7 +20,7 @@ from synth_mtf.errors import UserError
 Array = npt.NDArray[Any]
 
 # Maps each stack to the sides that provide its queries and its memory.
-SIDES = {
+SIDES_OF_STACK = {
   'encoder': ('encoder', 'encoder'),
   'decoder': ('decoder', 'decoder'),
   'cross': ('decoder', 'encoder'),
@@ -63,7 +63,7 @@ class Attention:
     run: the model's folder.
     label: the model's name in tables.
     step: step of the checkpoint.
-    stacks: by stack name, a key of `SIDES`.
+    stacks: by stack name, a key of `SIDES_OF_STACK`.
     tokens: by side, [examples, length]; '' is padding.
     texts: by side, [examples].
   """
@@ -85,7 +85,7 @@ class Attention:
 
   def axes(self, stack: str, example: int) -> tuple[list[str], list[str]]:
     """The tokens of an example's queries and of its memory."""
-    queries, memory = SIDES[stack]
+    queries, memory = SIDES_OF_STACK[stack]
     return self.tokens_of(queries, example), self.tokens_of(memory, example)
 
   def weights(self, stack: str, example: int, values: str = 'weights') -> Array:
@@ -136,7 +136,7 @@ def read(path: str) -> Attention:
     if arrays['format'] != _FORMAT:
       raise ValueError(f'format {arrays["format"]}, expected {_FORMAT}')
     sides = [x for x in ('encoder', 'decoder') if f'{x}_text' in arrays]
-    stacks = [name for name in SIDES if f'{name}_weights' in arrays]
+    stacks = [name for name in SIDES_OF_STACK if f'{name}_weights' in arrays]
     return Attention(
       run=str(arrays['run']),
       label=str(arrays['label']),

@@ -15,7 +15,7 @@ from synth_mtf.host.model import ConfiguredModel
 from synth_mtf.layer.synthetic import SyntheticLayer, mixture_weights, scopes
 from synth_mtf.synthesizers.base import (
   SynthesizingFunction,
-  described,
+  description_of,
   function_of,
   scope_of,
 )
@@ -208,7 +208,7 @@ def _from_original(scope: str, weights: dict[str, Weight]) -> Layer:
 
 
 def _settings(function: SynthesizingFunction) -> tuple[str, tuple[str, ...]]:
-  return described(function), function.last_factors
+  return description_of(function), function.last_factors
 
 
 def _shares_query(variables: Collection[str]) -> bool:

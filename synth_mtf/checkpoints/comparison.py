@@ -17,6 +17,7 @@ import gin
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
+from synth_mtf import paths
 from synth_mtf.checkpoints import files, names
 from synth_mtf.errors import UserError
 from synth_mtf.host.run_config import RunConfig
@@ -139,7 +140,7 @@ def require_same(
       f'the checkpoint {checkpoint.path} was made by another model: '
       f'{listed(faults)}. Use the variant, size, lengths, vocabulary and '
       'master_dtype it was trained with '
-      f'({os.path.join(folder, "operative_config.gin")}), or another '
+      f'({os.path.join(folder, paths.OPERATIVE_CONFIG)}), or another '
       '--model_dir.'
     )
 

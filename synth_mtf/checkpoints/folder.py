@@ -24,9 +24,8 @@ _FILE = re.compile(
 )
 # The line in the file `checkpoint`; its path is relative, since folders move.
 _LINE = 'model_checkpoint_path: "%s"'
-
-
-step_of = utils.get_step_from_checkpoint_path  # the step in a checkpoint's name
+# Returns the step in the name of a checkpoint.
+step_of = utils.get_step_from_checkpoint_path
 
 
 def exists(path: str) -> bool:
@@ -74,7 +73,8 @@ class Folder:
   def latest(self) -> str | None:
     """Returns the path of the checkpoint that a run resumes from, if any.
 
-    Raises a UserError if the pointer is lost or names no checkpoint in here.
+    Raises a UserError if the pointer is lost, or names no checkpoint of the
+    folder.
     """
     path = self._pointed_at()
     if path and exists(path) and self._contains(path):

@@ -27,7 +27,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.host import model as models
 from synth_mtf.host.run_config import FEATURES, both_sides
 from synth_mtf.layer.synthetic import SyntheticLayer
-from synth_mtf.synthesizers.base import described
+from synth_mtf.synthesizers.base import description_of
 
 VOCABULARY, MODEL = 'vocabulary.json', 'model.json'
 _ADVICE = (
@@ -156,7 +156,7 @@ def describe(model: models.Transformer) -> dict[str, dict[str, Any]]:
 def _settings(layer: transformer.TransformerLayer) -> dict[str, Any]:
   settings: dict[str, Any] = {}
   if isinstance(layer, SyntheticLayer):
-    settings['synthesizers'] = [described(f) for f in layer.synthesizers]
+    settings['synthesizers'] = [description_of(f) for f in layer.synthesizers]
   for layer_class, names in _SETTINGS:
     if isinstance(layer, layer_class):
       for name in names:
@@ -199,7 +199,7 @@ def _read_vocabularies(folder: str) -> Any:
 
 def describe_vocabulary(vocabulary: Any) -> dict[str, dict[str, Any]]:
   """Returns name, size and digest of the inputs' and targets' vocabularies."""
-  described = {}
+  descriptions = {}
   for side, known in zip(FEATURES, both_sides(vocabulary), strict=True):
     resolved = getattr(known, 'resolved', known)
     name, size = type(resolved).__name__, resolved.vocab_size
@@ -210,8 +210,8 @@ def describe_vocabulary(vocabulary: Any) -> dict[str, dict[str, Any]]:
       model.ClearField('trainer_spec')  # holds file names and thread counts
       content = model.SerializeToString(deterministic=True)
     sha256 = hashlib.sha256(content).hexdigest()
-    described[side] = {'name': name, 'size': size, 'sha256': sha256}
-  return described
+    descriptions[side] = {'name': name, 'size': size, 'sha256': sha256}
+  return descriptions
 
 
 def _write(model_dir: str, file: str, content: Any) -> None:

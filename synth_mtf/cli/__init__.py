@@ -67,18 +67,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(words: Sequence[str]) -> int:
-  whole = parser()
+  main_parser = parser()
   # The host imports it, and the deprecation would be printed by every command.
   warnings.filterwarnings('ignore', '(?s).*pkg_resources')
   if '_ARGCOMPLETE' in os.environ:  # the shell asks for completions
-    importlib.import_module('argcomplete').autocomplete(whole)
+    importlib.import_module('argcomplete').autocomplete(main_parser)
   try:
     for word in words:
       if word.encode(errors='replace').decode() != word:
         raise UserError(f'{word!r} is not UTF-8; rename the file')
-    args = whole.parse_args(words, argparse.Namespace(words=words))
+    args = main_parser.parse_args(words, argparse.Namespace(words=words))
     if not args.command:
-      whole.print_help(sys.stderr)
+      main_parser.print_help(sys.stderr)
       return 2
     if args.command not in _SELF_LOADING:
       data.use(args)
@@ -94,15 +94,15 @@ def _run(words: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
   """Returns the command-line parser; `args.run` runs `args.command`."""
-  whole = _Parser(
+  main_parser = _Parser(
     prog='synth-mtf',
     description='Synthesizer (arXiv 2005.00743) in Mesh-TensorFlow T5.',
     allow_abbrev=False,
   )
-  whole.add_argument(
+  main_parser.add_argument(
     '--version', action='version', version=f'synth-mtf {__version__}'
   )
-  subparsers = whole.add_subparsers(metavar='command', dest='command')
+  subparsers = main_parser.add_subparsers(metavar='command', dest='command')
   for name, summary in COMMANDS.items():
     command = importlib.import_module(f'synth_mtf.cli.{name}')
     options = getattr(command, 'PARSER_OPTIONS', {})
@@ -111,7 +111,7 @@ def parser() -> argparse.ArgumentParser:
     )
     command.add_arguments(subparser)
     subparser.set_defaults(run=command.run)
-  return whole
+  return main_parser
 
 
 class _Parser(argparse.ArgumentParser):

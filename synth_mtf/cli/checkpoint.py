@@ -4,13 +4,14 @@ It inspects, compares, converts, exports and imports them.
 """
 
 import argparse
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from synth_mtf import paths
 from synth_mtf.cli import arguments
 from synth_mtf.errors import UserError
 
-_CONFIGURATION = 'operative_config.gin'
 _PATH = 'a checkpoint (<folder>/model.ckpt-1000), or a folder for its latest'
 _PARAM = 'overrides a binding of the gin files'
 _HF_FOLDER = (
@@ -134,15 +135,17 @@ def _compare(args: argparse.Namespace) -> None:
   weights = {name: first.variables[name] for name in first.weights}
   compared = comparison.Comparison(weights, second)
   for name, other_name in compared.loaded.items():
-    here, there = first.variables[name], second.variables[other_name]
-    if here != there:
-      print(f'{name}: {here} in the first, {there} in the second')
-    if here.shape != there.shape or 'string' in (here.dtype, there.dtype):
+    spec, other_spec = first.variables[name], second.variables[other_name]
+    if spec != other_spec:
+      print(f'{name}: {spec} in the first, {other_spec} in the second')
+    is_text = 'string' in (spec.dtype, other_spec.dtype)
+    if spec.shape != other_spec.shape or is_text:
       continue
-    a = first[name].astype(np.float64)
-    b = second[other_name].astype(np.float64)
-    if (a != b).any():
-      print(f'{name}: differs by up to {np.abs(a - b).max():.3g}')
+    value = first[name].astype(np.float64)
+    other_value = second[other_name].astype(np.float64)
+    if (value != other_value).any():
+      difference = np.abs(value - other_value).max()
+      print(f'{name}: differs by up to {difference:.3g}')
   for name in compared.new:
     print(f'{name}: only in the first')
   for name in compared.left_over:
@@ -158,11 +161,14 @@ def _convert(args: argparse.Namespace) -> None:
   checkpoint = files.Checkpoint(args.path)
   checkpoint.verify()
   folder = os.path.dirname(checkpoint.path)
-  file = os.path.join(folder, _CONFIGURATION)
-  is_known = _configure(foreign.read(file), file, args.source_gin_file)
-  with foreign.bounded():
+  file = os.path.join(folder, paths.OPERATIVE_CONFIG)
+  text = foreign.read(file)
+  with _configured(text, file, args.source_gin_file) as is_known:
     packed = data_is_packed()
-    source = model.build(checkpoint.vocab_size) if is_known else None
+    source = None
+    if is_known:
+      with foreign.bounded():
+        source = model.build(checkpoint.vocab_size)
   gin_files.parse(args.gin_file, args.gin_param)
   target = model.build(checkpoint.vocab_size)
   plan = conversion.Conversion(checkpoint, source, target, args.resize)
@@ -200,9 +206,9 @@ def _export(args: argparse.Namespace) -> None:
   if os.path.isdir(args.path):
     model_dir.require_unlocked(args.path)
   checkpoint = files.Checkpoint(args.path)
-  file = os.path.join(os.path.dirname(checkpoint.path), _CONFIGURATION)
-  _require(foreign.read(file), file, args)
-  export.export(checkpoint, args.folder, args.vocabulary)
+  file = os.path.join(os.path.dirname(checkpoint.path), paths.OPERATIVE_CONFIG)
+  with _required(foreign.read(file), file, args):
+    export.export(checkpoint, args.folder, args.vocabulary)
   print(f'wrote {args.folder}: step {checkpoint.step} of {args.path}')
 
 
@@ -211,42 +217,57 @@ def _import(args: argparse.Namespace) -> None:
   from synth_mtf.huggingface import importing, layout
 
   text = importing.read_config(args.path)['synth_mtf']['gin']
-  _require(text, os.path.join(args.path, layout.CONFIG), args)
-  path = importing.load(args.path, args.folder)
+  with _required(text, os.path.join(args.path, layout.CONFIG), args):
+    path = importing.load(args.path, args.folder)
   opening.keep_vocabulary(args.path, args.folder)
   print(f'wrote {path}')
 
 
-def _configure(
+@contextlib.contextmanager
+def _configured(
   text: str | None,
   file: str,
   gin_file: Sequence[str] | None,
   bindings: Sequence[str] = (),
-) -> bool:
-  """Loads the user's gin files, or else those of a run, as data, if known."""
-  from synth_mtf.host import foreign, gin_files
+) -> Iterator[bool]:
+  """Gives gin the user's gin files, or else the configuration of a run.
+
+  Yields whether there is either.
+  """
+  from synth_mtf.host import gin_files
+  from synth_mtf.host.described import described
 
   if gin_file:
     # Files for TPUs leave the mesh to a function that needs a TPU.
     gin_files.parse(gin_file, ["utils.run.mesh_shape = ''", *bindings])
+    yield True
   elif text:
-    for line in foreign.parse(text, file):
-      print(
-        f'{file}: skipped `{line}`, which may run arbitrary code. If you '
-        'trust it, give the file as --gin_file (of convert: --source_gin_file)'
-      )
-  return bool(gin_file or text)
+    with described(text, file) as model:
+      for line in model.skipped:
+        print(
+          f'{file}: skipped `{line}`, which may run arbitrary code. If you '
+          'trust it, give the file as --gin_file (of convert: '
+          '--source_gin_file)'
+        )
+      yield True
+  else:
+    yield False
 
 
-def _require(text: str | None, file: str, args: argparse.Namespace) -> None:
+@contextlib.contextmanager
+def _required(
+  text: str | None, file: str, args: argparse.Namespace
+) -> Iterator[None]:
   """Configures a model, whose gin files must be known."""
-  if not _configure(text, file, args.gin_file, args.gin_param):
-    raise UserError(
-      f'{file} does not describe the model: give its gin files, such as '
-      '--gin_file=sizes/small.gin --gin_file=variants/random.gin'
-    )
-  if args.gin_param and not args.gin_file:
-    raise UserError(
-      '--gin_param needs --gin_file: without gin files, the settings in '
-      f'{file} are used as they are'
-    )
+  with _configured(text, file, args.gin_file, args.gin_param) as is_known:
+    if not is_known:
+      raise UserError(
+        f'{file} does not describe the model: give its gin files, such as '
+        '--gin_file=sizes/small.gin --gin_file=variants/random.gin'
+      )
+    if args.gin_param and not args.gin_file:
+      raise UserError(
+        '--gin_param needs --gin_file: without gin files, the settings in '
+        f'{file} are used as they are'
+      )
+    yield

@@ -150,7 +150,11 @@ def _absolute(path: str | None) -> str | None:
 
 
 def _report(
-  runs: Sequence[str], out: str, data: str, console: output.Console, seeds: int
+  runs: Sequence[str],
+  out: str,
+  used_data: str,
+  console: output.Console,
+  seeds: int,
 ) -> None:
   """Writes the page and the table; prints the table, and what differs."""
   differences = _differences(runs, pathlib.Path(out), seeds)
@@ -161,7 +165,7 @@ def _report(
     _command('table', *runs, '--format=markdown')
     atomic.write(
       os.path.join(out, 'table.md'),
-      f'{table.getvalue()}\n{differences}\n\nData: {data}\n',
+      f'{table.getvalue()}\n{differences}\n\nData: {used_data}\n',
     )
     _command('report', *runs, f'--out={os.path.join(out, "report.html")}')
   console.line()

@@ -144,7 +144,8 @@ def _data() -> Iterator[Finding]:
   from synth_mtf.tasks.files.source import FIX
   from synth_mtf.tasks.task_file import register
 
-  setting, own = settings(), register()
+  setting = settings()
+  own = register()
   if own:
     yield Finding('ok', f'task file {setting.task_file}: {", ".join(own)}')
   names = inspection.names(seqio.TaskRegistry)

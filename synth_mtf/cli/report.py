@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
   with output.kept():
     from synth_mtf.results import runs
 
-    read = runs.read(*args.runs)  # before more is imported
+    read = runs.read(*args.runs)  # a wrong path ends before the slow imports
     import synth_mtf.tasks  # noqa: F401 (their metrics)
     from synth_mtf.attention import file
     from synth_mtf.report import page

@@ -51,8 +51,8 @@ def run(
   fails, the same command resumes.
   """
   # As run.json stores it: tuples become lists.
-  described = json.loads(json.dumps(dataclasses.asdict(configuration)))
-  _check_folder(out, described)
+  record = json.loads(json.dumps(dataclasses.asdict(configuration)))
+  _check_folder(out, record)
   # The stages' processes inherit these.
   os.environ['SYNTH_MTF_DATA_DIR'] = configuration.data_dir or f'{out}/data'
   os.environ['SYNTH_MTF_VOCABULARY'] = (
@@ -69,12 +69,12 @@ def run(
   out.mkdir(parents=True, exist_ok=True)
   model_dir.lock(str(out))
   try:
-    json_files.write(out / 'run.json', described)
+    json_files.write(out / 'run.json', record)
     _make_data(configuration, out, console)
     _run_stages(batches, out, console)
     models = _metrics(configuration, variants, out)
     json_files.write(
-      out / 'metrics.json', {'configuration': described, 'models': models}
+      out / 'metrics.json', {'configuration': record, 'models': models}
     )
   finally:
     model_dir.unlock_all()
@@ -87,14 +87,14 @@ def _remaining(batches: Sequence[Sequence[Stage]]) -> list[Stage]:
   return [stage for stage in everything if not stage.done.exists()]
 
 
-def _check_folder(out: pathlib.Path, described: Mapping[str, Any]) -> None:
+def _check_folder(out: pathlib.Path, record: Mapping[str, Any]) -> None:
   """Rejects a folder with other content or another configuration."""
   recorded = json_files.read(str(out), 'run.json', dict)
   if recorded is None:
     _check_empty(out)
     return
   differences = []
-  for name, value in described.items():
+  for name, value in record.items():
     before = recorded.get(name)
     if before != value:
       differences.append(f'  {name}: {before!r} there, {value!r} now')

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from synth_mtf.attention.file import SIDES, Array, Attention
+from synth_mtf.attention.file import SIDES_OF_STACK, Array, Attention
 from synth_mtf.errors import UserError
 from synth_mtf.figures import style
 
@@ -236,7 +236,7 @@ def _label(axis: Any, tokens: Sequence[str]) -> None:
 def _stacks(attentions: Sequence[Attention]) -> list[str]:
   return [
     name
-    for name in SIDES
+    for name in SIDES_OF_STACK
     if any(name in attention.stacks for attention in attentions)
   ]
 

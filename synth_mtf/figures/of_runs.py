@@ -204,14 +204,14 @@ def _costs_and_averages(
   table: tables.Table, averaged: Sequence[layouts.Column]
 ) -> pd.DataFrame:
   """Returns a row per run: model, run, the numbers of `_COSTS` and score."""
-  place = ['model', 'run']
-  wide = table.cells.pivot(index=place, columns='name', values='value')
+  keys = ['model', 'run']
+  wide = table.cells.pivot(index=keys, columns='name', values='value')
   points = wide.reindex(columns=list(_COSTS)).reset_index()
   points['Params'] /= 1e6
   overall = layouts.Column('', '', {}, averaged)
   points['score'] = [
     overall.average(dict(zip(cells.name, cells.value, strict=True)))
-    for _, cells in table.cells.groupby(place)
+    for _, cells in table.cells.groupby(keys)
   ]
   return points
 

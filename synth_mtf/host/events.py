@@ -30,7 +30,7 @@ def read(folder: str) -> Scalars:
 
 
 def _number(value: Any) -> float | None:
-  """Returns the number in a summary's value, or None if it is none."""
+  """Returns the number in a summary's value, or None if it holds none."""
   if value.HasField('simple_value'):
     return value.simple_value
   if not value.HasField('tensor'):
@@ -50,10 +50,10 @@ def _events(folder: str) -> Iterator[Any]:
   for path in files(folder):
     with contextlib.suppress(tf.errors.DataLossError):
       events = tf.train.summary_iterator(path)
-      yield from itertools.islice(events, _whole(path))
+      yield from itertools.islice(events, _count_complete(path))
 
 
-def _whole(path: str) -> int:
+def _count_complete(path: str) -> int:
   """Counts the events that end within a file.
 
   TensorFlow would allocate the memory that a truncated event asks for.

@@ -97,7 +97,7 @@ def load(folder: str, out: str) -> str:
     values[name] = value.astype(dtype)
   with atomic.new_folder(out) as new:
     path = files.write(str(new), int(step), values)
-    atomic.write(new / 'operative_config.gin', gin.operative_config_str())
+    atomic.write(new / paths.OPERATIVE_CONFIG, gin.operative_config_str())
     vocabulary = config['synth_mtf'].get('vocabulary')
     if vocabulary:
       json_files.write(new / identity.VOCABULARY, vocabulary)

@@ -30,7 +30,7 @@ TABLES, SIZES = _DATA['tables'], _DATA['sizes']
 class Row(NamedTuple):
   """A row of a table: for which models it stands, and its numbers.
 
-  `about` has the fields of the file, those of a `Kind` among them.
+  `about` has the fields of the file, those of a `ModelKind` among them.
   """
 
   about: Mapping[str, Any]

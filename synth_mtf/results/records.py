@@ -23,7 +23,7 @@ METRICS = 'metrics.json'
 ORIGINS = 'origins.json'
 PREDICTIONS = 'predictions.jsonl'
 
-# The origin of results; run/origin.py describes it. Also the operative `gin`.
+# Where results come from (run/origin.py), with the operative `gin`.
 Origin = Mapping[str, Any]
 
 

@@ -19,14 +19,13 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from google.protobuf.message import DecodeError
 
-from synth_mtf import json_files
+from synth_mtf import json_files, paths
 from synth_mtf.checkpoints import files, names
 from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, foreign, gin_files
 from synth_mtf.results import layouts, model_facts, records
 
-_CONFIGURATION = 'operative_config.gin'
 # T5's names for evaluation folders, and for the scores in their event files.
 _EVALUATION = re.compile(
   r'eval_(?P<task>.+)_(?P<measured>[^_]+)_\d+(?:_.*)?'
@@ -67,11 +66,11 @@ class Run:
   @functools.cached_property
   def _configuration(self) -> tuple[str | None, str]:
     for folder in reversed(self.folders):
-      path = os.path.join(folder, _CONFIGURATION)
+      path = os.path.join(folder, paths.OPERATIVE_CONFIG)
       text = foreign.read(path)
       if text:
         return text, path
-    return None, os.path.join(self.folder, _CONFIGURATION)
+    return None, os.path.join(self.folder, paths.OPERATIVE_CONFIG)
 
   @functools.cached_property
   def bindings(self) -> Mapping[str, str]:
@@ -110,8 +109,8 @@ class Run:
     origins: list[records.Origin] = []
     for folder in self.folders:
       origins += json_files.read(folder, records.ORIGINS, list) or []
-      for place in _places(folder):
-        origins += [origin for _, origin in records.read(place)]
+      for subfolder in _with_results(folder):
+        origins += [origin for _, origin in records.read(subfolder)]
     known = []
     for origin in origins:
       if 'environment' in origin and origin not in known:
@@ -166,7 +165,8 @@ class Run:
     The sequences have the lengths used in training. None if a checkpoint or a
     readable configuration is missing.
     """
-    lengths, checkpoint = self._setting('run.sequence_length'), self.checkpoint
+    lengths = self._setting('run.sequence_length')
+    checkpoint = self.checkpoint
     if not lengths or not checkpoint:
       return None
     return model_facts.products(
@@ -286,7 +286,7 @@ def _seeds(folder: str) -> list[str]:
 def _is_model_folder(folder: str) -> bool:
   return (
     bool(Folder(folder).checkpoints)
-    or tf.io.gfile.exists(os.path.join(folder, _CONFIGURATION))
+    or tf.io.gfile.exists(os.path.join(folder, paths.OPERATIVE_CONFIG))
     or bool(events.files(folder))
     or any(_results(folder, {}))
   )
@@ -298,10 +298,10 @@ def _results(folder: str, scalars: events.Scalars) -> Iterator[records.Result]:
   The folder may belong to a run or to an evaluation. `scalars` has scores if
   the run was evaluated there (`utils.run.eval_summary_dir`).
   """
-  for place in _places(folder):
-    values = scalars if place == folder else events.read(place)
-    recorded = [result for result, _ in records.read(place)]
-    name = _EVALUATION.fullmatch(os.path.basename(place))
+  for subfolder in _with_results(folder):
+    values = scalars if subfolder == folder else events.read(subfolder)
+    recorded = [result for result, _ in records.read(subfolder)]
+    name = _EVALUATION.fullmatch(os.path.basename(subfolder))
     if name and name['task']:
       yield from _measures(values, name['task'], name['measured'])
     elif name:
@@ -311,13 +311,13 @@ def _results(folder: str, scalars: events.Scalars) -> Iterator[records.Result]:
     yield from recorded
 
 
-def _places(folder: str) -> list[str]:
+def _with_results(folder: str) -> list[str]:
   """Returns a folder and those of its subfolders that hold evaluations."""
-  places = [folder]
+  folders = [folder]
   for name in _subfolders(folder):
     if _EVALUATION.fullmatch(name):
-      places.append(os.path.join(folder, name))
-  return places
+      folders.append(os.path.join(folder, name))
+  return folders
 
 
 def _scores(scalars: events.Scalars, split: str) -> Iterator[records.Result]:

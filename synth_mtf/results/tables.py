@@ -214,7 +214,7 @@ def _cells(
   # Different commands evaluate text and tokens, so their last steps may differ.
   units = numbers.unit.replace('question', 'example')
   last = numbers.groupby(['run', units]).step.transform('max')
-  cells = _places(columns).merge(numbers.assign(last=last), on='tag')
+  cells = _tags(columns).merge(numbers.assign(last=last), on='tag')
   _scale(cells)
   if checkpoint == LAST:
     cells = cells[cells.step == cells['last']]
@@ -231,7 +231,7 @@ def _cells(
   ).astype(COLUMNS)
 
 
-def _places(columns: Sequence[layouts.Column]) -> pd.DataFrame:
+def _tags(columns: Sequence[layouts.Column]) -> pd.DataFrame:
   """Returns the tags of each number, with its name and column."""
   rows = []
   for column in columns:
@@ -290,9 +290,9 @@ def _is_best(cells: pd.DataFrame) -> Any:
   ]
   sizes = [len(column.tags) for column in cells.definition]
   cells = cells.assign(quality=qualities, size=sizes)
-  place = ['run', 'column']
-  steps = cells.groupby([*place, 'step'])
+  keys = ['run', 'column']
+  steps = cells.groupby([*keys, 'step'])
   is_complete = steps.quality.count() == steps['size'].first()
   quality = steps.quality.mean().where(is_complete, -np.inf)
-  best = quality.groupby(place).idxmax()
-  return pd.MultiIndex.from_frame(cells[[*place, 'step']]).isin(best)
+  best = quality.groupby(keys).idxmax()
+  return pd.MultiIndex.from_frame(cells[[*keys, 'step']]).isin(best)

@@ -75,7 +75,7 @@ class SynthesizingFunction(abc.ABC):
     return scope_of(type(self))
 
 
-def described(function: SynthesizingFunction) -> str:
+def description_of(function: SynthesizingFunction) -> str:
   """Describes a function and its `unshaped` settings: `f(relu=True)`."""
   settings = ', '.join(
     f'{name}={getattr(function, name)!r}' for name in function.unshaped

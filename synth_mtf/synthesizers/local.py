@@ -75,10 +75,10 @@ def _with_bias(
     b2: [..., memory_length].
     k: the dimension to sum over.
   """
-  one = mtf.Dimension(k.name, 1)
+  constant = mtf.Dimension(k.name, 1)
   *others, columns = b2.shape.dims
-  ones = mtf.ones(hidden.mesh, hidden.shape - k + one, hidden.dtype)
-  b2 = mtf.reshape(b2, mtf.Shape([*others, one, columns]))
+  ones = mtf.ones(hidden.mesh, hidden.shape - k + constant, hidden.dtype)
+  b2 = mtf.reshape(b2, mtf.Shape([*others, constant, columns]))
   w2 = mtf.concat([w2, b2], k.name)
   return mtf.concat([hidden, ones], k.name), w2
 

@@ -194,8 +194,8 @@ class FilesDataSource(seqio.DataSource):
     self, fault: formats.RowError, record: formats.Record, part: index.Part
   ) -> None:
     """Raises a fault or, if bad rows are skipped, logs it."""
-    # The faults in an index have been logged. To find a line, the file is read
-    # again, so that few others are.
+    # The faults in an index have been logged already. Of others, only the first
+    # are, because finding a line reads the file again.
     no_log = part.reader.indexed or self._skipped >= _MOST_LOGGED
     if self._skip_bad_rows and no_log:
       return

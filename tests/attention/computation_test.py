@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 from synth_mtf import tasks
 from synth_mtf.attention import computation, examples, opening
 from synth_mtf.attention.examples import ModelInputs
-from synth_mtf.attention.file import SIDES
+from synth_mtf.attention.file import SIDES_OF_STACK
 from synth_mtf.attention.loaded import Loaded
 from synth_mtf.attention.opening import INITIAL, LAST
 from synth_mtf.checkpoints import identity
@@ -272,7 +272,7 @@ def test_stacks_and_shapes(path):
   np.testing.assert_allclose(found['encoder'].alpha.sum(-1), 1, rtol=1e-6)
   assert found['cross'].alpha is None and found['cross'].functions == ('V',)
   for name, stack in found.items():
-    queries, memory = SIDES[name]
+    queries, memory = SIDES_OF_STACK[name]
     for row in range(2):
       n, m = len(IDS[queries][row]), len(IDS[memory][row])
       weights = stack.weights[:, row]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from synth_mtf.attention.file import SIDES, Array, Attention, Stack
+from synth_mtf.attention.file import SIDES_OF_STACK, Array, Attention, Stack
 
 TOKENS = {
   'encoder': ['▁The', '▁red', '▁$5', '</s>'],
@@ -32,12 +32,12 @@ def attention(
   step: int = 100,
   layers: int = 6,
   weights: Array | None = None,
-  stacks: Iterable[str] = SIDES,
+  stacks: Iterable[str] = SIDES_OF_STACK,
 ) -> Attention:
   """Returns attention of one text, whose default weights are even."""
   made = {}
   for name in stacks:
-    n, m = (len(TOKENS[side]) for side in SIDES[name])
+    n, m = (len(TOKENS[side]) for side in SIDES_OF_STACK[name])
     even = np.ones([layers, 1, 3, n, m])
     if name == 'decoder':
       even = np.tril(even)
@@ -76,7 +76,7 @@ def random_attention(
 
   def stack(name: str) -> Stack:
     queries, memory = (
-      tokens[side][: 1 if shared else 4] for side in SIDES[name]
+      tokens[side][: 1 if shared else 4] for side in SIDES_OF_STACK[name]
     )
     seen = np.ones([len(queries), queries.shape[1], memory.shape[1]], bool)
     if not shared:
@@ -100,7 +100,7 @@ def random_attention(
     run=f'my_runs/{label}',
     label=label,
     step=100,
-    stacks={name: stack(name) for name in SIDES},
+    stacks={name: stack(name) for name in SIDES_OF_STACK},
     tokens=tokens,
     texts={side: np.array(texts) for side, texts in SENTENCES.items()},
   )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synth_mtf.attention.file import SIDES
+from synth_mtf.attention.file import SIDES_OF_STACK
 from synth_mtf.errors import UserError
 from tests.attention.made import TOKENS, attention
 from tests.figures.drawn import legend, panel
@@ -23,7 +23,9 @@ def titles(figure):
 
 def test_histograms_have_the_paper_s_layers_and_count_what_is_seen():
   figure = of_attention.histograms([attention(), attention('T5 (V)')])
-  assert titles(figure) == [f'{s}, layer {n}' for s in SIDES for n in (1, 3, 5)]
+  assert titles(figure) == [
+    f'{s}, layer {n}' for s in SIDES_OF_STACK for n in (1, 3, 5)
+  ]
   assert legend(figure) == ['Syn (R)', 'T5 (V)']
   assert '$' not in style.svg(figure)
   # Of a causal row of 1, 1/2 and 1/3 the three sizes are 1, 2 and 3 in 6.

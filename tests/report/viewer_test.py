@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from synth_mtf.attention.file import SIDES
+from synth_mtf.attention.file import SIDES_OF_STACK
 from synth_mtf.report import weights
 from tests.attention.made import random_attention
 from tests.checkout import CHECKOUT, run
@@ -174,7 +174,7 @@ def opened(browser, path):
   assert browser.get_log('browser') == []
 
 
-@pytest.mark.parametrize('stack', list(SIDES))
+@pytest.mark.parametrize('stack', list(SIDES_OF_STACK))
 @pytest.mark.parametrize('model', [0, 1, 2], ids=['V', 'R', 'R+V'])
 def test_the_weight_under_the_pointer(opened, shown, model, stack):
   opened.find('[name=together]').click()
