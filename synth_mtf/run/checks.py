@@ -21,6 +21,7 @@ from synth_mtf import atomic, tasks
 from synth_mtf.checkpoints import comparison, files, folder, identity
 from synth_mtf.errors import UserError
 from synth_mtf.host import explanations, model as models
+from synth_mtf.pjrt import devices
 from synth_mtf.run import config, inputs, model_dir, origin
 
 
@@ -34,7 +35,9 @@ def check_run(folder_: str, tpu: str | None = None) -> None:
   with explanations.explained():
     model_dir.check(folder_)
     run = config.read(folder_, tpu)
-    if not tpu:
+    if devices.chosen():
+      devices.check_run(run.mesh, run.mode)
+    elif not tpu:
       check_devices(run.mesh_devices or ())
     trains = run.mode == 'train'
     checkpoints, starts = _checkpoints(run)

@@ -173,6 +173,8 @@ class Saver(tf.train.CheckpointSaverHook):
         self._passing = f'{self._save_path}-{step}'
 
   def _save(self, session: tf.Session, step: int) -> bool:
+    for listener in self._listeners:
+      listener.before_save(session, step)  # reads the values on the devices
     finite = session.run(self._finite)
     spoilt = sorted(name for name, is_finite in finite.items() if not is_finite)
     if spoilt:

@@ -55,6 +55,15 @@ def prepare() -> None:
       "Shows all output of TensorFlow instead of writing it to the run's log.",
       module_name=__name__,
     )
+    flags.DEFINE_enum(
+      'device',
+      None,
+      ['cpu', 'gpu', 'tpu'],
+      'Computes on all devices of this kind that JAX finds, through XLA; see '
+      'docs/scaling.md. Not with --tpu, which is how TensorFlow itself reaches '
+      'TPUs.',
+      module_name=__name__,
+    )
 
 
 def run(words: Sequence[str]) -> int:
@@ -87,6 +96,7 @@ def run(words: Sequence[str]) -> int:
     with (
       model_dirs.opened(model_dir),
       contextlib.nullcontext() if flags.FLAGS.verbose else shown(model_dir),
+      computed_by(flags.FLAGS.device, flags.FLAGS.tpu),
       explanations.explained(lambda error: folder.explain(error, model_dir)),
     ):
       mesh_transformer_main.main(argv)
@@ -98,6 +108,22 @@ def run(words: Sequence[str]) -> int:
   finally:
     model_dirs.unlock_all()
   return 0
+
+
+def computed_by(
+  device: str | None, tpu: str | None
+) -> contextlib.AbstractContextManager[None]:
+  """Makes a run compute on JAX's devices if a kind of them is given."""
+  if not device:
+    return contextlib.nullcontext()
+  if tpu:
+    raise UserError(
+      f'--device={device} and --tpu={tpu} exclude each other: --device reaches '
+      'TPUs, too, through JAX, and --tpu is the way of TensorFlow itself.'
+    )
+  from synth_mtf.pjrt import devices, estimator
+
+  return estimator.used(devices.find(device))
 
 
 @contextlib.contextmanager
