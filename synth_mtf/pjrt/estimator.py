@@ -93,7 +93,8 @@ def model_fn(
     ):
       spec = build_program(dict(placeholders), None, mode, params_of_tpu)
     batch = {placeholders[name].op.name: x for name, x in features.items()}
-    runner = Runner(programs, variables, config and config.tf_random_seed)
+    seed = config and config.tf_random_seed
+    runner = Runner(programs, variables, inputs.seed.op.name, seed)
     return _SPECS[mode](spec, batch, runner)
 
   return build
@@ -145,10 +146,15 @@ class Runner:
   """
 
   def __init__(
-    self, programs: Programs, variables: Variables, seed: int | None
+    self,
+    programs: Programs,
+    variables: Variables,
+    seed_name: str,
+    seed: int | None,
   ) -> None:
     self._programs = programs
     self._variables = variables
+    self._seed_name = seed_name  # of the program's input
     self._seed = seed
     self._seed_of_run = random.SystemRandom().randrange(2**31)
     self._calls = 0
@@ -200,14 +206,16 @@ class Runner:
     seed = [self._seed, step]
     if self._seed is None:
       seed = [self._seed_of_run, self._calls]
-    inputs = {
-      **values, 'seed': np.array(seed, np.int32), _STEP: np.int64(step)
+    sent = {
+      **values,
+      self._seed_name: np.array(seed, np.int32),
+      _STEP: np.int64(step),
     }
-    arrays = self._programs.devices.replicate(list(inputs.values()))
-    inputs_there = dict(zip(inputs, arrays, strict=True))
+    arrays = self._programs.devices.replicate(list(sent.values()))
+    inputs = dict(zip(sent, arrays, strict=True))
     # The session counts steps; the program only reads their number.
-    self._variables.arrays[_STEP] = inputs_there.pop(_STEP)
-    results = executable(inputs_there, self._variables.arrays)
+    self._variables.arrays[_STEP] = inputs.pop(_STEP)
+    results = executable(inputs, self._variables.arrays)
     return [on_each_device[0] for on_each_device in results]
 
 

@@ -166,6 +166,7 @@ def build(run: config.RunConfig) -> models.ConfiguredModel | None:
     decoder.vocab_size,
     run.lengths or models.SHORT,
     mode='train' if run.mode == 'train' else 'eval',
+    countable=bool(devices.chosen()),  # as the devices' program is built
     batch=batch,
   )
 
