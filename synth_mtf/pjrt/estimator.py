@@ -188,7 +188,7 @@ class Runner:
       ready = waiting.pop() if waiting and not is_last else started
       if delayed:
         waiting.append(started)
-      return [np.asarray(x) for x in ready]
+      return [np.array(x) for x in ready]
 
     computed = tf.numpy_function(
       run,
@@ -234,7 +234,12 @@ def _train(spec: Any, batch: Features, runner: Runner) -> Any:
 def _evaluate(spec: Any, batch: Features, runner: Runner) -> Any:
   metric_fn, values = spec.eval_metrics
   loss, *values = runner.add(batch, [spec.loss, *values])
-  return spec._replace(loss=loss, eval_metrics=(metric_fn, values))
+  return type(spec)(  # `_replace` would keep the old metrics
+    tf.estimator.ModeKeys.EVAL,
+    loss=loss,
+    eval_metrics=(metric_fn, values),
+    evaluation_hooks=spec.evaluation_hooks,
+  )
 
 
 def _predict(spec: Any, batch: Features, runner: Runner) -> Any:

@@ -16,6 +16,7 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow import simd_mesh_impl
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+from tensorflow.python.ops import while_v2
 
 from synth_mtf.pjrt import collectives, placement
 
@@ -125,21 +126,24 @@ _loop_counters: list[tf.Tensor] = []  # of the loops that are being built
 
 
 def _while_loop(
-  cond: Callable[..., Any], body: Callable[..., Any], *args: Any, **kwargs: Any
+  cond: Callable[..., Any],
+  body: Callable[..., Any],
+  variables: Any,
+  **options: Any,
 ) -> Any:
-  """Builds a loop whose first variable is its counter, as all the host's are."""
+  """Builds a loop as one operation, which XLA translates.
 
-  def counted(*variables: Any) -> Any:
-    _loop_counters.append(tf.nest.flatten(variables[0])[0])
+  The first variable of all the host's loops is their counter.
+  """
+
+  def counted(*values: Any) -> Any:
+    _loop_counters.append(tf.nest.flatten(values)[0])
     try:
-      return body(*variables)
+      return body(*values)
     finally:
       _loop_counters.pop()
 
-  return _host_while_loop(cond, counted, *args, **kwargs)
-
-
-_host_while_loop = tf.while_loop
+  return while_v2.while_loop(cond, counted, variables, **options)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,11 @@ Array = npt.NDArray[Any]
 
 
 class Devices:
-  """The devices that run a program, one core each, in the mesh's order."""
+  """The devices that run a program, one core each, in the mesh's order.
+
+  JAX and TensorFlow may share memory with NumPy's arrays, and each writes into
+  its own again. What goes from one to the other is therefore copied.
+  """
 
   def __init__(self, devices: Sequence[jax.Device]) -> None:
     self.devices = list(devices)
@@ -29,7 +33,8 @@ class Devices:
   def replicate(self, values: Sequence[Array]) -> list[jax.Array]:
     """Puts values on every device."""
     return jax.device_put(
-      list(values), NamedSharding(self._mesh, PartitionSpec())
+      [np.array(value) for value in values],
+      NamedSharding(self._mesh, PartitionSpec()),
     )
 
   def gather(self, parts: Sequence[jax.Array]) -> jax.Array:
@@ -52,7 +57,7 @@ class Devices:
     """Puts one value on each device."""
     return self.gather(
       [
-        jax.device_put(part, device)
+        jax.device_put(np.array(part), device)
         for part, device in zip(parts, self.devices, strict=True)
       ]
     )
@@ -73,7 +78,7 @@ class Slicing:
   def join(self, slices: Sequence[Any]) -> Array:
     """Returns the whole of which these are slices."""
     distinct = dict(zip(self.begins, slices, strict=True))
-    first = np.asarray(slices[0])
+    first = np.array(slices[0])
     if len(distinct) == 1:
       return first
     whole = np.empty(self.shape, first.dtype)

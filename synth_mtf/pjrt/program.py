@@ -61,6 +61,9 @@ def lower(
     if node.op not in ('Placeholder', 'VarHandleOp')
   )
   with context.eager_mode():
+    for function in definition.library.function:  # the bodies of loops
+      if not context.context().has_function(function.signature.name):
+        context.context().add_function_def(function)
     variables = {
       node.name: tf2.Variable(
         tf2.zeros(
