@@ -4,12 +4,13 @@ The host's files are not changed. This module does not import TensorFlow, since
 `prepare_host` must run before the host is imported.
 """
 
+import contextlib
 import functools
 import importlib.util
 import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
@@ -149,6 +150,21 @@ def before_each_run(check: Callable[[str, str | None], None]) -> None:
     module = sys.modules.get(name)
     if getattr(module, 'utils', None) is utils:
       vars(module)['utils'] = checked
+
+
+@contextlib.contextmanager
+def types_of_gin() -> Iterator[None]:
+  """Keeps T5's main from computing in float32, as it does without a TPU."""
+  import gin
+  from t5.models import mesh_transformer_main
+
+  def bind(name: str, value: Any) -> None:
+    if 'get_variable_dtype' not in name:
+      gin.bind_parameter(name, value)
+
+  own = types.SimpleNamespace(**{**vars(gin), 'bind_parameter': bind})
+  with mock.patch.object(mesh_transformer_main, 'gin', own):
+    yield
 
 
 def evaluate_with(**functions: Callable[..., Any]) -> None:
