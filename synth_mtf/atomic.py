@@ -28,12 +28,13 @@ def writing(path: Path, mode: str = 'w') -> Iterator[IO[Any]]:
     # A bucket shows an object only once it is complete.
     with tf.io.gfile.GFile(str(path), mode) as stream:
       yield stream
-  else:
-    with (
-      replacing(path) as partial,
-      open(partial, mode, encoding=None if 'b' in mode else 'utf-8') as out,
-    ):
-      yield out
+    return
+  encoding = None if 'b' in mode else 'utf-8'
+  with (
+    replacing(path) as partial,
+    open(partial, mode, encoding=encoding) as stream,
+  ):
+    yield stream
 
 
 @contextlib.contextmanager
@@ -43,13 +44,32 @@ def replacing(path: Path) -> Iterator[pathlib.Path]:
   Each process uses its own temporary name, so leftover files do no harm.
   """
   whole = pathlib.Path(path)
-  partial = whole.with_name(f'.{whole.name}.{os.getpid()}.partial')
+  partial = _partial(whole)
   partial.unlink(missing_ok=True)  # never write through a link
   try:
     yield partial
     os.replace(partial, whole)
   finally:
     partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def new_folder(path: str) -> Iterator[pathlib.Path]:
+  """Yields a folder to fill, which then becomes `path`, a new local folder."""
+  if '://' in path or os.path.lexists(path):
+    raise UserError(
+      f'{path} exists already, or is a bucket: give a new local folder'
+    )
+  whole = pathlib.Path(path)
+  partial = _partial(whole)
+  try:
+    partial.mkdir(parents=True)
+    yield partial
+    os.rename(partial, whole)
+  except OSError as error:
+    raise UserError(f'{path} cannot be written: {error}') from error
+  finally:
+    shutil.rmtree(partial, ignore_errors=True)
 
 
 def check_writable(folder: str, setting: str = '--model_dir') -> None:
@@ -61,20 +81,13 @@ def check_writable(folder: str, setting: str = '--model_dir') -> None:
       f'{setting} {folder}: the shell does not expand a ~ after `=`; give the '
       'whole path'
     )
-  whole = pathlib.Path(os.path.abspath(folder))
-  path = next(p for p in (whole, *whole.parents) if os.path.lexists(p))
-  if not os.path.isdir(path):
-    fault = 'is a broken link' if os.path.islink(path) else 'is not a folder'
-  else:
-    try:
-      tempfile.TemporaryFile(dir=path).close()
-      return
-    except OSError as error:
-      fault = f'takes no file ({error.strerror})'
-  raise UserError(
-    f'{setting} {folder} cannot be written: {path} {fault}. Give a folder that '
-    'you may write to.'
-  )
+  existing = _nearest_existing(folder)
+  fault = _why_not_writable(existing)
+  if fault:
+    raise UserError(
+      f'{setting} {folder} cannot be written: {existing} {fault}. Give a '
+      'folder that you may write to.'
+    )
 
 
 def check_replaceable(path: str, mark: str) -> None:
@@ -83,36 +96,42 @@ def check_replaceable(path: str, mark: str) -> None:
 
   folder = os.path.dirname(path) or '.'
   is_readable = not os.path.exists(path) or os.access(path, os.R_OK)
-  if (
-    tf.io.gfile.isdir(path) or not tf.io.gfile.isdir(folder) or not is_readable
-  ):
+  is_file = not tf.io.gfile.isdir(path) and tf.io.gfile.isdir(folder)
+  if not is_file or not is_readable:
     raise UserError(
       f'--out {path}: expected a file that can be read, in a folder that exists'
     )
   check_writable(folder, '--out')
-  if tf.io.gfile.exists(path):
-    with tf.io.gfile.GFile(path, 'rb') as stream:
-      if mark.encode() not in stream.read(1000):
-        raise UserError(
-          f'--out {path} exists and is not a file of this command; it was not '
-          'changed. Give another name, or move it away.'
-        )
-
-
-@contextlib.contextmanager
-def new_folder(path: str) -> Iterator[pathlib.Path]:
-  """Yields a folder to fill, which then becomes `path`, a new local folder."""
-  whole = pathlib.Path(path)
-  if '://' in path or os.path.lexists(path):
+  if not tf.io.gfile.exists(path):
+    return
+  with tf.io.gfile.GFile(path, 'rb') as stream:
+    is_ours = mark.encode() in stream.read(1000)
+  if not is_ours:
     raise UserError(
-      f'{path} exists already, or is a bucket: give a new local folder'
+      f'--out {path} exists and is not a file of this command; it was not '
+      'changed. Give another name, or move it away.'
     )
-  partial = whole.with_name(f'.{whole.name}.{os.getpid()}.partial')
+
+
+def _partial(path: pathlib.Path) -> pathlib.Path:
+  """Returns this process's temporary name for a path."""
+  return path.with_name(f'.{path.name}.{os.getpid()}.partial')
+
+
+def _nearest_existing(folder: str) -> pathlib.Path:
+  """Returns a folder or, if it does not exist, the nearest one above it."""
+  path = pathlib.Path(os.path.abspath(folder))
+  while not os.path.lexists(path):
+    path = path.parent
+  return path
+
+
+def _why_not_writable(folder: pathlib.Path) -> str:
+  """Returns what prevents new files in a folder, or ''."""
+  if not os.path.isdir(folder):
+    return 'is a broken link' if os.path.islink(folder) else 'is not a folder'
   try:
-    partial.mkdir(parents=True)
-    yield partial
-    os.rename(partial, whole)
+    tempfile.TemporaryFile(dir=folder).close()
   except OSError as error:
-    raise UserError(f'{path} cannot be written: {error}') from error
-  finally:
-    shutil.rmtree(partial, ignore_errors=True)
+    return f'does not accept files ({error.strerror})'
+  return ''

@@ -7,12 +7,11 @@ nothing is executed or estimated from formulas.
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-import gin
 import mesh_tensorflow as mtf
-from mesh_tensorflow.transformer import utils
 
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files, model
+from synth_mtf.host.run_config import RunConfig
 
 _BYTES = 4  # weights and gradients are float32
 _POSITIONS = {'length', 'memory_length'}
@@ -48,14 +47,14 @@ def cost(
     UserError: the mesh does not divide a dimension other than the batch.
   """
   mesh = mtf.convert_to_shape(mesh_shape)
-  layout = mtf.convert_to_layout_rules(
-    gin.get_bindings(utils.run, resolve_references=False)['layout_rules']
-  )
+  layout = RunConfig().layout
   graph = model.build(vocab_size, lengths=lengths, countable=True).mtf_graph
 
   def per_core(shape: mtf.Shape) -> int:
     size = shape.size
-    for dim in (dim for dim in shape if dim.name != 'batch'):
+    for dim in shape:
+      if dim.name == 'batch':
+        continue
       cores = mtf.tensor_dim_to_mesh_dim_size(layout, mesh, dim)
       if dim.size % cores:
         raise UserError(
@@ -78,7 +77,17 @@ def cost(
     return _BYTES * (2 * per_core(shape) + slots)
 
   variables = graph.all_variables
-  tables = [v for v in variables if _POSITIONS & set(v.shape.dimension_names)]
+  tables = [
+    v for v in variables if not _POSITIONS.isdisjoint(v.shape.dimension_names)
+  ]
+  attention_bytes = 0  # convolutions alone
+  for operation in graph.operations:
+    if isinstance(operation, mtf.Variable):
+      continue
+    for tensor in operation.outputs:
+      if 'memory_length' in tensor.shape.dimension_names:
+        size = per_core(tensor.shape) * tensor.dtype.size
+        attention_bytes = max(attention_bytes, size)
   return Cost(
     parameters=sum(v.shape.size for v in variables),
     trained=sum(v.shape.size for v in variables if v.trainable),
@@ -86,16 +95,7 @@ def cost(
     flops=2 * products(graph),
     state_bytes=sum(map(state, variables)),
     table_bytes=sum(map(state, tables)),
-    attention_bytes=max(
-      (
-        per_core(tensor.shape) * tensor.dtype.size
-        for op in graph.operations
-        for tensor in op.outputs
-        if not isinstance(op, mtf.Variable)
-        and 'memory_length' in tensor.shape.dimension_names
-      ),
-      default=0,  # convolutions alone
-    ),
+    attention_bytes=attention_bytes,
   )
 
 
@@ -120,8 +120,9 @@ def cost_of_files(
 
 def products(graph: mtf.Graph) -> int:
   """Counts the multiplications in a graph's einsums."""
-  return sum(
-    mtf.Shape(list({d for x in op.inputs for d in x.shape})).size
-    for op in graph.operations
-    if isinstance(op, mtf.EinsumOperation)
-  )
+  total = 0
+  for operation in graph.operations:
+    if isinstance(operation, mtf.EinsumOperation):
+      dims = {dim for factor in operation.inputs for dim in factor.shape}
+      total += mtf.Shape(list(dims)).size
+  return total

@@ -6,9 +6,9 @@ import re
 
 from synth_mtf.errors import UserError
 
-_OF_A_CHECKPOINT = re.compile(r'model\.ckpt-\d+\.(index|meta|data-[\d\w-]+)')
-
 GENERATED = 'generated samples'
+
+_CHECKPOINT_FILE = re.compile(r'model\.ckpt-\d+\.(index|meta|data-[\d\w-]+)')
 
 
 def gin_path() -> str:
@@ -27,36 +27,44 @@ def samples_path() -> str:
   return str(pathlib.Path(__file__).resolve().parent / 'demo' / 'samples')
 
 
-def check_entries(folder: str, written: bool = False) -> None:
-  """Refuses a local folder with pipes and devices, which hang their reader.
-
-  If the folder is `written`, also refuses links in it and below, which lead
-  elsewhere; checkpoints alone, which are only replaced, may be links.
-  """
-  # Unlike a glob, `os.walk` ignores folders that disappear.
-  entries = (
-    pathlib.Path(place, name)
-    for place, folders, files in os.walk(folder)
-    if written or place == folder
-    for name in (*folders, *files)
-  )
-  for path in entries:
-    is_known = os.path.isfile(path) or os.path.isdir(path)
-    if os.path.exists(path) and not is_known:
-      raise UserError(f'{path} is a pipe or a device: remove it')
-    is_replaced = _OF_A_CHECKPOINT.fullmatch(path.name)
-    if written and os.path.islink(path) and not is_replaced:
-      raise UserError(
-        f'{path} is a link to {os.readlink(path)}, which this run would '
-        'write to: replace it with what it links to, or remove it'
-      )
-
-
 def holds_samples(folder: str | None) -> bool:
   """Whether a data folder holds the samples, or a copy of them."""
+  if not folder:
+    return False
   mark = f'{folder}/GENERATED_SAMPLE.txt'
-  if folder and '://' in folder:
+  if '://' in folder:
     import tensorflow as tf
 
     return tf.io.gfile.exists(mark)
-  return bool(folder) and os.path.exists(mark)
+  return os.path.exists(mark)
+
+
+def check_entries(folder: str) -> None:
+  """Refuses a local folder with pipes and devices, which hang their reader."""
+  # Unlike `os.listdir`, `os.walk` ignores folders that disappear.
+  _, folders, files = next(os.walk(folder), (folder, [], []))
+  for name in (*folders, *files):
+    _check_file(os.path.join(folder, name))
+
+
+def check_written_entries(folder: str) -> None:
+  """Refuses a local folder that is not safe to write to, with those below it.
+
+  Links lead elsewhere, so they are refused as pipes and devices are. Only
+  checkpoints may be links, since they are replaced rather than written to.
+  """
+  for parent, folders, files in os.walk(folder):
+    for name in (*folders, *files):
+      path = os.path.join(parent, name)
+      _check_file(path)
+      if os.path.islink(path) and not _CHECKPOINT_FILE.fullmatch(name):
+        raise UserError(
+          f'{path} is a link to {os.readlink(path)}, which this run would '
+          'write to: replace it with what it links to, or remove it'
+        )
+
+
+def _check_file(path: str) -> None:
+  is_known = os.path.isfile(path) or os.path.isdir(path)
+  if os.path.exists(path) and not is_known:
+    raise UserError(f'{path} is a pipe or a device: remove it')

@@ -5,22 +5,23 @@ model.predict(['cola sentence: The book was read by.'])
 """
 
 import contextlib
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import gin
 import mesh_tensorflow as mtf
 
-from synth_mtf.attention import computation, examples as examples_of, file
+from synth_mtf.attention import computation
+from synth_mtf.attention.examples import Examples, Ids, from_texts
+from synth_mtf.attention.file import Array, Attention
 from synth_mtf.attention.loaded import Build, Loaded, call
+from synth_mtf.attention.opening import LAST, open_run
 from synth_mtf.errors import UserError
-from synth_mtf.host import model as models, patches
+from synth_mtf.host import model as models
 
 _BATCH = 16  # examples at a time; logits of a large vocabulary fill the memory
-_ALPHA = 0.6  # T5's length bonus in beam search
+_LENGTH = 512  # of targets, if neither the run nor the caller limits it
 _EOS = 1
-
-_one_at_a_time = threading.RLock()  # gin's configuration is the process's
 
 
 class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
@@ -39,18 +40,16 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     self, folder: str, step: int | None, vocabulary: str | None
   ) -> None:
     """Loads a model; the arguments are those of `synth_mtf.load`."""
-    self._separate_gin = patches.separate_gin()
-    with self._configured():
-      self._run, (checkpoint,), known = computation.opened(
-        folder, [computation.LAST if step is None else step], vocabulary
-      )
-      self._sides, self._type = examples_of.sides(), examples_of.model_type()
-      sizes = [one.vocab_size for one in known.values()]
-      self._loaded = Loaded(sizes, checkpoint)
-      self.label = self._run.label
-      self.step = checkpoint.step if checkpoint else 0
-      # Reads the weights now, since a run that trains removes checkpoints.
-      self._loaded.run(_log_likelihoods, dict.fromkeys(self._sides, [[1]]))
+    opened = open_run(folder, [LAST if step is None else step], vocabulary)
+    (checkpoint,) = opened.checkpoints
+    self._run, self._inputs = opened.run, opened.inputs
+    self._model = opened.model
+    self._loaded = Loaded(opened.model, opened.inputs, checkpoint)
+    self.label = opened.run.label
+    self.step = checkpoint.step if checkpoint else 0
+    # Reads the weights now, since a run that trains removes checkpoints.
+    ids = dict.fromkeys(opened.inputs.sides, [[1]])
+    self._loaded.run(_log_likelihoods, ids)
 
   def __exit__(self, *_: object) -> None:
     self.close()
@@ -67,29 +66,37 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
   ) -> list[str]:
     """Returns the target that beam search finds for each input.
 
+    The search is that of the run: a length penalty (alpha) and a prefilter that
+    its gin files bind have effect.
+
     Args:
       inputs: texts such as 'cola sentence: The book was read by.'
       beams: of T5's beam search; 1 decodes greedily.
-      max_length: the most tokens in a target; default: that of training.
+      max_length: the most tokens in a target; default: that of the run, which
+        is `Bitransformer.decode.max_decode_length` or the length of inputs.
 
     Raises:
       UserError: a text is empty or too long, the model has no decoder, or a
         number is below 1.
     """
-    if len(self._sides) == 1:
+    if len(self._inputs.sides) == 1:
       raise UserError(
         f'predict needs an encoder and a decoder, and {self._run.name} is a '
-        f'model of type {self._type!r}; score and attention accept it'
+        f'model of type {self._inputs.model_type!r}; score and attention '
+        'accept it'
       )
-    if beams < 1 or (max_length or 1) < 1:
+    if beams < 1 or (max_length is not None and max_length < 1):
       raise UserError(f'{beams = }, {max_length = }: expected at least 1')
-    with self._configured():
-      length = max_length or examples_of.most_of('decoder') or 512
-      known = examples_of.vocabulary()['decoder']
-      ids = self._examples(inputs=inputs).ids if inputs else {'encoder': ()}
-      decoded = self._values(ids, _decoded, beams, length)
-      rows = [[*row.tolist(), _EOS] for row in decoded]
-      return [known.decode(row[: row.index(_EOS)]) for row in rows]
+    if not inputs:
+      return []
+    ids = self._examples(inputs=inputs).ids
+    rows = self._values(ids, _decoded, beams, self._limits(max_length))
+    decode = self._inputs.vocabularies['decoder'].decode
+    targets = []
+    for row in rows:
+      tokens = [*row.tolist(), _EOS]
+      targets.append(decode(tokens[: tokens.index(_EOS)]))
+    return targets
 
   def score(
     self, inputs: Sequence[str] | None, targets: Sequence[str]
@@ -101,20 +108,18 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     Raises:
       UserError: a text is empty or too long, or the model has no decoder.
     """
-    with self._configured():
-      ids = self._examples(inputs=inputs or (), targets=targets).ids
-      if 'decoder' not in ids:
-        raise UserError('score needs a decoder, and a target for each input')
-      values = self._values(ids, _log_likelihoods)
-      lengths = map(len, ids['decoder'])
-      return [
-        float(row[:length].sum(dtype=float))
-        for row, length in zip(values, lengths, strict=True)
-      ]
+    ids = self._examples(inputs=inputs or (), targets=targets).ids
+    if 'decoder' not in ids:
+      raise UserError('score needs a decoder, and a target for each input')
+    scores = []
+    rows = self._values(ids, _log_likelihoods)
+    for row, target in zip(rows, ids['decoder'], strict=True):
+      scores.append(float(row[: len(target)].sum(dtype=float)))
+    return scores
 
   def attention(
     self, inputs: Sequence[str], targets: Sequence[str] | None = None
-  ) -> file.Attention:
+  ) -> Attention:
     """Returns logits and weights by layer and head, as `synth-mtf attention`.
 
     Without targets, only the encoder is shown. A language model has one side.
@@ -122,35 +127,49 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     Raises:
       UserError: a text is empty or too long, or no layer has weights.
     """
-    with self._configured():
-      examples = self._examples(inputs=inputs, targets=targets or ())
-      return computation.attention(self._run, self._loaded, examples)
+    examples = self._examples(inputs=inputs, targets=targets or ())
+    return computation.attention(self._run, self._loaded, examples)
 
-  @contextlib.contextmanager
-  def _configured(self) -> Iterator[None]:
-    with _one_at_a_time, self._separate_gin():
-      yield
+  def _limits(self, max_length: int | None) -> tuple[tuple[str, Any], ...]:
+    """Returns the arguments of the host's decoding that limit the length.
 
-  def _examples(self, **texts: Sequence[str]) -> examples_of.Examples:
-    for name, found in texts.items():
-      if isinstance(found, str) or not all(isinstance(x, str) for x in found):
-        raise UserError(f'{name} are {found!r:.80}: expected a list of texts')
-    return examples_of.from_texts({n: [*found] for n, found in texts.items()})
+    The host's own default, 1.5 times the longest input of the batch and 10
+    more, depends on the other inputs: it is used only if a gin file sets it.
+    """
+    with self._model.configured():
+      bound = gin.get_bindings('Bitransformer.decode')
+    length = max_length or bound.get('max_decode_length')
+    length = length or self._inputs.most('encoder') or _LENGTH
+    limits = {'max_decode_length': length}
+    by_input = {'decode_length_multiplier', 'decode_length_constant'}
+    if max_length or by_input.isdisjoint(bound):
+      limits['decode_length_multiplier'] = 0.0
+      limits['decode_length_constant'] = length
+    return tuple(limits.items())
+
+  def _examples(self, **texts: Sequence[str]) -> Examples:
+    """Tokenizes texts, given as `inputs` and `targets`."""
+    for name, given in texts.items():
+      if isinstance(given, str) or not all(isinstance(x, str) for x in given):
+        raise UserError(f'{name} are {given!r:.80}: expected a list of texts')
+    lists = {name: list(given) for name, given in texts.items()}
+    return from_texts(self._inputs, lists)
 
   def _values(
-    self, ids: Mapping[str, examples_of.Ids], build: Build, *options: Any
-  ) -> list[file.Array]:
+    self, ids: Mapping[str, Ids], build: Build, *options: Any
+  ) -> list[Array]:
     """Runs a few examples at a time, of similar length; one row for each."""
-    lengths = list(zip(*(map(len, rows) for rows in ids.values()), strict=True))
+    lengths = [
+      tuple(map(len, rows)) for rows in zip(*ids.values(), strict=True)
+    ]
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
-    found: dict[int, file.Array] = {}
+    values: dict[int, Array] = {}
     for begin in range(0, len(order), _BATCH):
       numbers = order[begin : begin + _BATCH]
       rows = {side: [ids[side][n] for n in numbers] for side in ids}
-      found.update(
-        zip(numbers, self._loaded.run(build, rows, *options)[1], strict=True)
-      )
-    return [found[n] for n in range(len(order))]
+      _, arrays = self._loaded.run(build, rows, *options)
+      values.update(zip(numbers, arrays, strict=False))  # more rows are padding
+    return [values[n] for n in range(len(order))]
 
 
 def _log_likelihoods(
@@ -170,17 +189,14 @@ def _decoded(
   rows: Mapping[str, mtf.Tensor],
   dtype: Any,
   beams: int,
-  length: int,
+  limits: tuple[tuple[str, Any], ...],
 ) -> tuple[None, mtf.Tensor]:
-  """Returns decoded ids, [batch, length]; the batch does not matter to them."""
+  """Returns decoded ids, [batch, length]; gin may bind other arguments."""
   return None, model.decode(
     rows['encoder'],
     variable_dtype=dtype,
     beam_size=beams,
-    alpha=_ALPHA,
     temperature=0.0,
     sampling_keep_top_k=-1,
-    decode_length_multiplier=0.0,
-    decode_length_constant=length,
-    max_decode_length=length,
+    **dict(limits),
   )

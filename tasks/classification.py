@@ -1,11 +1,10 @@
 """AG News and IMDB reviews, the encoder tasks of Table 7.
 
 Labels are words in the text-to-text tasks. For encoders with a classification
-head (`model_type = 'aligned'`), the label is a class, the target of the first
-token; input tokens are marked, which the host does only for its own encoders.
+head (`model_type = 'aligned'`), the label is a class, and the first token's
+target.
 """
 
-import contextlib
 import csv
 import functools
 import io
@@ -30,20 +29,27 @@ class AgNewsReader(formats.Reader):
 
   reports_line_ends = True
   schema = {
-    **dict.fromkeys(('title', 'description'), formats.TEXT),
+    'title': formats.TEXT,
+    'description': formats.TEXT,
     'label': formats.LABEL,
   }
-  _MOST_LINES = 100
+  _MOST_LINES = 100  # of a row, in case a quote is never closed
 
   def split(self, stream: Any, start: int) -> Iterator[formats.Record]:
-    while data := stream.readline():
-      # A quoted field may contain line breaks.
-      for _ in range(self._MOST_LINES - 1):
-        if not data.count(b'"') % 2:
-          break
-        data += stream.readline()
+    data = b''
+    lines = 0
+    for line in stream:
+      data += line
+      lines += 1
+      inside_quotes = data.count(b'"') % 2 == 1  # where lines may break
+      if inside_quotes and lines < self._MOST_LINES:
+        continue
       yield formats.Record(data, start)
       start += len(data)
+      data = b''
+      lines = 0
+    if data:
+      yield formats.Record(data, start)
 
   def parse(self, record: formats.Record) -> formats.Items:
     label, title, description = _csv_row(formats.decode(record.unmarked))
@@ -58,15 +64,17 @@ class AgNewsReader(formats.Reader):
 def _csv_row(text: str) -> list[str]:
   """Returns the first three columns."""
   # As lenient as TFDS, except that an unclosed quote is an error.
-  strict = text.count('"') % 2 == 1
-  with contextlib.suppress(csv.Error, ValueError):
-    (row,) = csv.reader(io.StringIO(text, newline=None), strict=strict)
-    if len(row) >= 3:
-      return row[:3]
-  raise formats.RowError(
+  unclosed = text.count('"') % 2 == 1
+  try:
+    (row,) = csv.reader(io.StringIO(text, newline=None), strict=unclosed)
+  except (csv.Error, ValueError):
+    row = []
+  formats.expect(
+    len(row) >= 3,
     f'CSV that does not parse: {formats.quote(text)}',
     'class, title, description',
   )
+  return row[:3]
 
 
 class ImdbReader(formats.FolderReader):
@@ -83,7 +91,8 @@ class ImdbReader(formats.FolderReader):
         f'{path} has reviews of one class only ({classes.pop()}); expected '
         'neg/*.txt and pos/*.txt. Copy the whole folder.'
       )
-    return sorted(files, key=os.path.basename)  # else all neg come first
+    # In the order of the paths, all negative reviews would come first.
+    return sorted(files, key=os.path.basename)
 
   def parse(self, record: formats.Record) -> formats.Items:
     # Like TFDS, strip ASCII whitespace only and change nothing else.
@@ -107,7 +116,10 @@ def class_of_label(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 
 @seqio.map_over_dataset
 def mark_tokens(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-  """Marks the input tokens in a feature that the host names."""
+  """Adds the feature by which the host tells tokens from padding.
+
+  The host adds it by itself only for its own kinds of encoder.
+  """
   return {**row, 'targets_segmentation': tf.ones_like(row['inputs'])}
 
 

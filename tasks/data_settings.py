@@ -42,12 +42,10 @@ class Settings:
 
   def data_dir_of(self, task_name: str) -> str | None:
     """Returns the folder of `task_name`'s official files, or None for TFDS."""
-    folders = (*self.task_data_dirs, ('*', self.data_dir))
-    return next(
-      folder
-      for pattern, folder in folders
-      if fnmatch.fnmatchcase(task_name, pattern)
-    )
+    for pattern, folder in self.task_data_dirs:
+      if fnmatch.fnmatchcase(task_name, pattern):
+        return folder
+    return self.data_dir
 
 
 @gin.configurable(module='synth_mtf.tasks')
@@ -92,15 +90,17 @@ def settings(
 def define_flags() -> None:
   """Defines an absl flag for each setting; call it before flags are parsed."""
   for field in dataclasses.fields(Settings):
-    if field.name not in flags.FLAGS:
-      boolean = field.name == 'skip_bad_rows'
-      (flags.DEFINE_bool if boolean else flags.DEFINE_string)(
-        field.name,
-        None,
-        f'Overrides synth_mtf.tasks.settings.{field.name} and '
-        f'SYNTH_MTF_{field.name.upper()}.',
-        flag_values=flags.FLAGS,
-      )
+    if field.name in flags.FLAGS:
+      continue
+    boolean = field.name == 'skip_bad_rows'
+    define_flag = flags.DEFINE_bool if boolean else flags.DEFINE_string
+    define_flag(
+      field.name,
+      None,
+      f'Overrides synth_mtf.tasks.settings.{field.name} and '
+      f'SYNTH_MTF_{field.name.upper()}.',
+      flag_values=flags.FLAGS,
+    )
 
 
 def _resolve(name: str, gin_value: Any) -> Any:
@@ -114,7 +114,9 @@ def _resolve(name: str, gin_value: Any) -> Any:
 
 
 def _truth(value: bool | str | None) -> bool:
-  truth = _TRUTHS.get(str(value or False).lower())
+  if not value:
+    return False
+  truth = _TRUTHS.get(str(value).lower())
   if truth is None:
     raise UserError(
       f'SYNTH_MTF_SKIP_BAD_ROWS is {value!r}; expected one of '
@@ -124,19 +126,29 @@ def _truth(value: bool | str | None) -> bool:
 
 
 def _folder(value: str | None) -> str | None:
-  return os.path.expanduser(value) if value and value != TFDS else None
+  if not value or value == TFDS:
+    return None
+  return os.path.expanduser(value)
 
 
 def _task_folders(
   value: str | Mapping[str, str] | None,
 ) -> tuple[tuple[str, str | None], ...]:
-  if not isinstance(value, Mapping):
-    items = [item.strip() for item in value.split(',')] if value else []
-    for item in items:
-      if '=' not in item:
-        raise UserError(
-          f'task_data_dirs has the item {item!r}; expected `task=folder` or '
-          '`task=tfds`, separated by commas.'
-        )
-    value = dict(item.split('=', 1) for item in items)
-  return tuple((pattern, _folder(path)) for pattern, path in value.items())
+  if not value:
+    return ()
+  paths = _parsed_paths(value) if isinstance(value, str) else value
+  return tuple((pattern, _folder(path)) for pattern, path in paths.items())
+
+
+def _parsed_paths(text: str) -> dict[str, str]:
+  """Parses `pattern=folder,pattern=folder`."""
+  paths = {}
+  for item in text.split(','):
+    pattern, equals, path = item.strip().partition('=')
+    if not equals:
+      raise UserError(
+        f'task_data_dirs has the item {item.strip()!r}; expected `task=folder` '
+        'or `task=tfds`, separated by commas.'
+      )
+    paths[pattern] = path
+  return paths

@@ -30,12 +30,12 @@ def _optional(metric: MetricFn) -> MetricFn:
     try:
       return metric(targets, predictions)
     except ImportError as error:
-      reason: Any = (
+      reason = (
         f'the package {error.name} is missing: '
         "pip install -c constraints.txt '.[metrics]'"
       )
     except (OSError, ValueError) as error:
-      reason = error
+      reason = str(error)
     logging.warning('metric %s is left out: %s.', metric.__name__, reason)
     return {}
 
@@ -46,25 +46,30 @@ def _coco(name: str, scorer: str, **scores: int) -> MetricFn:
   """Wraps a pycocoevalcap scorer; `scores` maps metric names to indices."""
 
   def metric(targets: Texts, predictions: Texts) -> Mapping[str, float]:
-    module = f'pycocoevalcap.{scorer.lower()}.{scorer.lower()}'
-    package = importlib.import_module(module)
+    module = importlib.import_module(
+      f'pycocoevalcap.{scorer.lower()}.{scorer.lower()}'
+    )
     if scorer == 'Meteor' and not shutil.which('java'):
       raise OSError(
         'it runs a Java program, and there is no `java` on the path'
       )
-    made = getattr(package, scorer)()
+    instance = getattr(module, scorer)()
     # After an error, Meteor still holds its lock, and its __del__ would wait.
-    made.lock = threading.RLock()
-    lines = (
-      {i: [' '.join(text.split())] for i, text in enumerate(texts)}
-      for texts in (targets, predictions)
-    )
+    instance.lock = threading.RLock()
+    texts = _numbered(targets), _numbered(predictions)
     with contextlib.redirect_stdout(io.StringIO()):
-      found = np.ravel(made.compute_score(*lines)[0])
-    return {key: 100 * float(found[i]) for key, i in scores.items()}
+      scores_of_corpus, _ = instance.compute_score(*texts)
+    values = np.ravel(scores_of_corpus)
+    return {key: 100 * float(values[i]) for key, i in scores.items()}
 
-  metric.__name__ = metric.__qualname__ = name
+  metric.__name__ = name
+  metric.__qualname__ = name
   return _optional(metric)
+
+
+def _numbered(texts: Texts) -> dict[int, list[str]]:
+  """Returns texts as pycocoevalcap takes them, each on one line."""
+  return {i: [' '.join(text.split())] for i, text in enumerate(texts)}
 
 
 bleu = _coco('bleu', 'Bleu', bleu_1=0, bleu_4=3)
@@ -90,11 +95,13 @@ def embedding_similarity(
     )
   vectors = _word_vectors(path)
   similarities = []
-  for pair in zip(targets, predictions, strict=True):
-    words = [
-      [word for word in text.split() if word in vectors] for text in pair
-    ]
-    similarities.append(vectors.n_similarity(*words) if all(words) else 0.0)
+  for target, prediction in zip(targets, predictions, strict=True):
+    target_words = [word for word in target.split() if word in vectors]
+    predicted_words = [word for word in prediction.split() if word in vectors]
+    similarity = 0.0
+    if target_words and predicted_words:
+      similarity = vectors.n_similarity(target_words, predicted_words)
+    similarities.append(similarity)
   return {'embedding_similarity': 100.0 * float(np.mean(similarities))}
 
 
@@ -107,10 +114,10 @@ def _word_vectors(path: str) -> Any:
   from gensim.models import KeyedVectors
 
   with smart_open.open(path, 'rb') as stream:
-    fields = stream.readline().split()
+    first_line = stream.readline().split()
   # word2vec's text format starts with two counts, GloVe's with a word.
   return KeyedVectors.load_word2vec_format(
     path,
     binary=path.removesuffix('.gz').endswith('.bin'),
-    no_header=len(fields) != 2,
+    no_header=len(first_line) != 2,
   )

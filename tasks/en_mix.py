@@ -3,9 +3,11 @@
 Rates are those of T5's `en_mix` (t5.data.mixtures): a task's number of
 examples, capped at `rate_num_examples.maximum`; for C4, the constant
 `rate_unsupervised.value`. As in T5, WNLI is omitted: WSC and DPR test the same
-ability better. The tasks for the development sets of MNLI
-and WSC have no training split and are used only in evaluation.
+ability better. The tasks for the development sets of MNLI and WSC have no
+training split and are used only in evaluation.
 """
+
+from typing import Any
 
 import seqio
 import t5.data
@@ -15,12 +17,15 @@ from synth_mtf.tasks.registering import PREFIX
 
 _EN_MIX = (*glue.TASKS, *super_glue.TASKS, question_answering.SQUAD)
 
-for _name, _tasks in {
-  'en_mix': _EN_MIX,
-  'en_mix_with_c4': [(text.C4, t5.data.rate_unsupervised), *_EN_MIX],
-  'glue': glue.TASKS,
-  'super_glue': super_glue.TASKS,
-}.items():
+
+def _register(name: str, *tasks: Any) -> None:
+  """Registers a mixture; a task may come in a pair with its own rate."""
   seqio.MixtureRegistry.add(
-    PREFIX + _name, _tasks, default_rate=t5.data.rate_num_examples
+    PREFIX + name, tasks, default_rate=t5.data.rate_num_examples
   )
+
+
+_register('en_mix', *_EN_MIX)
+_register('en_mix_with_c4', (text.C4, t5.data.rate_unsupervised), *_EN_MIX)
+_register('glue', *glue.TASKS)
+_register('super_glue', *super_glue.TASKS)

@@ -37,6 +37,11 @@ _XSUM_MARKS = {
 _XSUM = {'document': formats.TEXT, 'summary': formats.TEXT}
 
 
+def _stem(path: str) -> str:
+  """Returns the name of a file without its suffix."""
+  return os.path.splitext(os.path.basename(path))[0]
+
+
 def _text(path: str) -> str:
   """Returns the text of a file, without a byte order mark."""
   with storage.reading(path) as stream, formats.fault_at(path, 1):
@@ -60,26 +65,26 @@ class StoryReader(formats.FolderReader):
   suffix = '.story'
 
   def files(self, path: str) -> list[str]:
-    stems = {
-      file: os.path.splitext(os.path.basename(file))[0]
-      for file in super().files(path)
-    }
-    folder = storage.find(path, 'url_lists/')
-    root = [*folder, path][0]
-    lists = [os.path.join(root, name) for name in _URL_LISTS]
-    sizes = {x: storage.total_bytes([x]) for x in lists if storage.is_file(x)}
-    if not folder and not sizes:
-      return [f for f, stem in stems.items() if stem[0] in self.first_digits]
-    if not all(map(sizes.get, lists)):
-      has = [x for x in _URL_LISTS if sizes.get(os.path.join(root, x))]
+    stories = super().files(path)
+    folders = storage.find(path, 'url_lists/')
+    root = folders[0] if folders else path
+    lists = [
+      name for name in _URL_LISTS if storage.is_file(os.path.join(root, name))
+    ]
+    if not folders and not lists:
+      return [x for x in stories if _stem(x)[0] in self.first_digits]
+    filled = [
+      name for name in lists if storage.total_bytes([os.path.join(root, name)])
+    ]
+    if len(filled) < len(_URL_LISTS):
       raise UserError(
-        f'{root} has URLs in {", ".join(has) or "no list"}; expected them in '
-        f'{", ".join(_URL_LISTS)}. Add the others, or move url_lists and all '
-        'lists away to split the stories by the first digit of their names.'
+        f'{root} has URLs in {", ".join(filled) or "no list"}; expected them '
+        f'in {", ".join(_URL_LISTS)}. Add the others, or move url_lists and '
+        'all lists away to split the stories by the first digit of their names.'
       )
     urls = _text(os.path.join(root, f'all_{self.urls}.txt')).split('\n')
     hashes = {hashlib.sha1(url.strip().encode()).hexdigest() for url in urls}
-    return [file for file, stem in stems.items() if stem in hashes]
+    return [story for story in stories if _stem(story) in hashes]
 
   def parse(self, record: formats.Record) -> formats.Items:
     formats.decode(record.data)
@@ -104,26 +109,28 @@ class XsumReader(formats.FolderReader):
 
   def files(self, path: str) -> list[str]:
     root = os.path.dirname(path.rstrip('/'))
-    found = super().files(root)
-    places = {os.path.splitext(os.path.basename(x))[0]: x for x in found}
-    ids = os.path.join(root, _XSUM_IDS)
-    if not places or not storage.is_file(ids):
+    articles = {_stem(file): file for file in super().files(root)}
+    split_file = os.path.join(root, _XSUM_IDS)
+    if not articles or not storage.is_file(split_file):
       folders = ' or '.join(self.folders)
       raise UserError(f'{root} needs {_XSUM_IDS}, and articles in {folders}.')
-    text = _text(ids)
-    with formats.fault_at(ids, 1):
+    text = _text(split_file)
+    with formats.fault_at(split_file, 1):
       splits = formats.parse_json(text, 'lists of ids by split')
       formats.check_json(splits, {self.part: [str]}, 'file')
-    return [places[x] for x in splits[self.part] if x in places]
+    return [articles[i] for i in splits[self.part] if i in articles]
 
   def parse(self, record: formats.Record) -> formats.Items:
     formats.decode(record.data)
     mark, summary = _XSUM_MARKS[os.path.splitext(record.name)[1]]
     # As TensorFlow Datasets reads lines, without those that it removes.
-    lines = io.TextIOWrapper(io.BytesIO(record.data), 'utf-8')
-    text = ''.join(x for x in lines if x.strip() and x not in _REMOVED_LINES)
-    pieces = [piece.strip() for piece in text.split(mark)]
-    parts = dict(zip(pieces[1::2], pieces[2::2], strict=False))
+    text = ''
+    for line in io.TextIOWrapper(io.BytesIO(record.data), 'utf-8'):
+      if line.strip() and line not in _REMOVED_LINES:
+        text += line
+    # Text before the first part; then names and texts of parts in turns.
+    _, *pieces = [piece.strip() for piece in text.split(mark)]
+    parts = dict(zip(pieces[::2], pieces[1::2], strict=False))
     formats.expect(
       {summary, 'RESTBODY'} <= parts.keys(),
       f'an article of the parts {", ".join(parts) or "none"}',
@@ -169,10 +176,10 @@ class DialogueReader(formats.Reader):
     history: list[str] = []
     text = formats.decode(record.unmarked).rstrip('\n')
     for i, line in enumerate(text.split('\n')):
-      count, _, rest = line.rstrip('\r').partition(' ')
+      number, _, rest = line.rstrip('\r').partition(' ')
       formats.expect(
-        count == str(i + 1),
-        f'a line that starts with {formats.quote(count)}',
+        number == str(i + 1),
+        f'a line that starts with {formats.quote(number)}',
         f'the number {i + 1}',
         i,
       )
@@ -197,10 +204,8 @@ class DialogueReader(formats.Reader):
 @seqio.map_over_dataset
 def dialogue(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
   """Joins persona and history into the inputs; the target is the response."""
-  persona, history = (
-    tf.strings.reduce_join(row[key], separator=' ')
-    for key in ('persona', 'history')
-  )
+  persona = tf.strings.reduce_join(row['persona'], separator=' ')
+  history = tf.strings.reduce_join(row['history'], separator=' ')
   return {
     'inputs': tf.strings.join(
       ['personachat persona:', persona, 'dialogue:', history], separator=' '
@@ -209,31 +214,44 @@ def dialogue(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
   }
 
 
+def _stories(urls: str, first_digits: str) -> Split:
+  reader = StoryReader(urls, first_digits)
+  return Split.of(['cnn_dailymail/', 'cnn_dm/'], reader)
+
+
+def _xsum(split: str) -> Split:
+  articles = XsumReader(split)
+  return Split(
+    [
+      {f'xsum/{_XSUM_IDS}': articles},
+      {f'xsum/{split}.jsonl': XsumJsonReader()},
+      {f'xsum/{split}.json': XsumJsonReader()},
+      # Articles alone: to report that the list of ids is missing.
+      *[{f'xsum/{folder}/': articles} for folder in XsumReader.folders],
+    ],
+    optional=split == 'test',
+  )
+
+
+def _dialogues(part: str) -> Split:
+  patterns = []
+  for root in ('convai2/', 'ConvAI2/', 'personachat/'):
+    patterns.append(f'{root}{part}_self_original_no_cands.txt')
+    patterns.append(f'{root}{part}_self_original.txt')
+  return Split.of(patterns, DialogueReader())
+
+
 adopt(
   'cnn_dailymail_v002',
   {
-    split: Split.of(['cnn_dailymail/', 'cnn_dm/'], StoryReader(urls, digits))
-    for split, urls, digits in (
-      ('train', 'train', '123456789abcde'),
-      ('validation', 'val', '0'),
-      ('test', 'test', 'f'),
-    )
+    'train': _stories('train', '123456789abcde'),
+    'validation': _stories('val', '0'),
+    'test': _stories('test', 'f'),
   },
 )
 define(
   'xsum_v110',
-  {
-    split: Split(
-      [
-        {f'xsum/{_XSUM_IDS}': XsumReader(split)},
-        {f'xsum/{split}.jsonl': XsumJsonReader()},
-        {f'xsum/{split}.json': XsumJsonReader()},
-        *({f'xsum/{name}/': XsumReader(split)} for name in XsumReader.folders),
-      ],
-      optional=split == 'test',
-    )
-    for split in ('train', 'validation', 'test')
-  },
+  {split: _xsum(split) for split in ('train', 'validation', 'test')},
   'xsum:1.1.0',
   preprocessors=[
     functools.partial(
@@ -245,17 +263,7 @@ define(
 )
 define(
   'personachat',
-  {
-    split: Split.of(
-      [
-        f'{root}{part}_self_original{kind}.txt'
-        for root in ('convai2/', 'ConvAI2/', 'personachat/')
-        for kind in ('_no_cands', '')
-      ],
-      DialogueReader(),
-    )
-    for split, part in (('train', 'train'), ('validation', 'valid'))
-  },
+  {'train': _dialogues('train'), 'validation': _dialogues('valid')},
   preprocessors=[dialogue, *TOKENIZE],
   metric_fns=dialogue_metrics.METRICS,
 )

@@ -15,7 +15,7 @@ from t5.data import postprocessors
 from synth_mtf.tasks.files import formats
 from synth_mtf.tasks.registering import adopt, splits
 
-# The folder in our layout, its names in GLUE's download scripts, and none.
+# The folder in our layout, its names in GLUE's download scripts, and no folder.
 _ROOTS = ('glue/', 'glue_data/', 'GLUE/', '')
 
 
@@ -27,21 +27,23 @@ class GlueReader(formats.TsvReader):
   labelled: bool
 
   def __post_init__(self) -> None:
-    name, labelled = self.name, self.labelled
-    self._config = config = tfds.text.glue.Glue.builder_configs[name]
+    config = tfds.text.glue.Glue.builder_configs[self.name]
+    self._config = config
     self._texts: Mapping[str, str] = config.text_features
-    if name == 'mrpc':
+    if self.name == 'mrpc':
       # TFDS reads Microsoft's original files, so its config names no columns.
       self._texts = {'sentence1': '#1 String', 'sentence2': '#2 String'}
       self.reports_line_ends = False  # the file starts with a byte order mark
-    self.columns = [*self._texts.values(), *[config.label_column] * labelled]
-    self.header = name != 'cola' or not labelled
-    if not self.header:
+    self.columns = list(self._texts.values())
+    if self.labelled:
+      self.columns.append(config.label_column)
+    if self.name == 'cola' and self.labelled:
+      self.header = False
       self.columns = ['source', config.label_column, 'mark', 'sentence']
     # Line breaks split some twenty rows of the official QQP. TFDS drops rows
     # that are too short to have a text or a label from every dataset, but reads
     # a missing STS-B score as NaN.
-    if self.header and name not in ('mrpc', 'stsb'):
+    if self.header and self.name not in ('mrpc', 'stsb'):
       self.leaves_out = True
     self.schema = {
       **dict.fromkeys(self._texts, formats.TEXT),
@@ -75,12 +77,13 @@ class StsbReader(GlueReader):
   """Reads STS-B, whose label is a similarity from 0 to 5."""
 
   def parse(self, record: formats.Record) -> formats.Items:
-    whole = re.search(rb'([\r\n]|\.\d{3})\Z', record.data)
-    formats.expect(
-      whole or not self.labelled,
-      'a last line without a line end',
-      'its score in full',
-    )
+    if self.labelled:
+      # A score that is cut short would be read as another score.
+      formats.expect(
+        re.search(rb'([\r\n]|\.\d{3})\Z', record.data),
+        'a last line without a line end',
+        'its score in full',
+      )
     return super().parse(record)
 
   def label(self, text: str) -> float:
@@ -94,14 +97,14 @@ class StsbReader(GlueReader):
 
 
 _FILES = {'train': 'train', 'validation': 'dev', 'test': 'test'}
-_MATCHED, _MISMATCHED = (
-  {'validation': f'dev_{part}', 'test': f'test_{part}'}
-  for part in ('matched', 'mismatched')
-)
+_MATCHED = {'validation': 'dev_matched', 'test': 'test_matched'}
+_MISMATCHED = {'validation': 'dev_mismatched', 'test': 'test_mismatched'}
 _MNLI = {
   'train': 'train',
-  **{f'{split}_matched': file for split, file in _MATCHED.items()},
-  **{f'{split}_mismatched': file for split, file in _MISMATCHED.items()},
+  'validation_matched': 'dev_matched',
+  'test_matched': 'test_matched',
+  'validation_mismatched': 'dev_mismatched',
+  'test_mismatched': 'test_mismatched',
 }
 
 
@@ -112,9 +115,8 @@ def _adopt(
   files: Mapping[str, str] = _FILES,
 ) -> str:
   paths = {split: f'{folder}/{file}.tsv' for split, file in files.items()}
-  return adopt(
-    f'glue_{name}_v002', splits(_ROOTS, paths, functools.partial(reader, name))
-  )
+  reader_of_split = functools.partial(reader, name)
+  return adopt(f'glue_{name}_v002', splits(_ROOTS, paths, reader_of_split))
 
 
 TASKS = (

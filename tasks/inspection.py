@@ -15,7 +15,11 @@ import seqio
 
 from synth_mtf.errors import UserError
 from synth_mtf.tasks.files import index, storage
-from synth_mtf.tasks.files.source import FilesDataSource, MissingFiles
+from synth_mtf.tasks.files.source import (
+  FilesDataSource,
+  MissingFiles,
+  TwoSources,
+)
 from synth_mtf.tasks.registering import PREFIX
 from synth_mtf.tasks.task_file import get, register
 
@@ -41,11 +45,15 @@ def check(names: Iterable[str], splits: Sequence[str]) -> list[str]:
       faults.append(str(error))
       continue
     for source in sources:
+      if not isinstance(source, FilesDataSource):
+        continue
       try:
-        if isinstance(source, FilesDataSource):
-          notes += (n for file in source.check(split) for n in file.notes)
+        indexes = source.check(split)
       except UserError as error:
         faults.append(str(error))
+        continue
+      for file in indexes:
+        notes.extend(file.notes)
   if faults:
     raise UserError('\n'.join(dict.fromkeys(faults)))
   return [*dict.fromkeys(notes)]
@@ -55,18 +63,20 @@ def _sources(name: str, split: str) -> list[seqio.DataSource]:
   """Returns the source of each task that may have a split, at least one."""
   tasks = seqio.get_subtasks(get(name))
   sources = [getattr(task.source, 'chosen', task.source) for task in tasks]
-  having = [
-    source
-    for source in sources
-    if split in source.splits
-    # TFDS does not know the splits of a dataset that is not on disk yet.
-    or not (source.splits or isinstance(source, FilesDataSource))
-  ]
-  if not having:
-    known = {known for source in sources for known in source.splits}
-    has = ', '.join(sorted(known))
-    raise UserError(f'{name} has no split {split!r}; it has {has}.')
-  return having
+  having_split = [source for source in sources if _may_have(source, split)]
+  if not having_split:
+    known: set[str] = set().union(*[source.splits for source in sources])
+    raise UserError(
+      f'{name} has no split {split!r}; it has {", ".join(sorted(known))}.'
+    )
+  return having_split
+
+
+def _may_have(source: seqio.DataSource, split: str) -> bool:
+  if isinstance(source, FilesDataSource) or source.splits:
+    return split in source.splits
+  # TFDS does not know the splits of a dataset that is not on disk yet.
+  return True
 
 
 @functools.cache
@@ -104,8 +114,12 @@ class SplitRows(NamedTuple):
     """Number of rows, the released number for TFDS; None if unknown."""
     if not self.files:
       return released_rows(self.task, self.split)
-    counts = [file.num_examples for file in self.files]
-    return None if None in counts else sum(filter(None, counts))
+    total = 0
+    for file in self.files:
+      if file.num_examples is None:
+        return None
+      total += file.num_examples
+    return total
 
   @property
   def released(self) -> str:
@@ -113,10 +127,11 @@ class SplitRows(NamedTuple):
     rows, expected = self.rows, released_rows(self.task, self.split)
     if rows is None or expected is None:
       return ''
-    more = rows - expected
-    if more == 0:
-      return 'as released'
-    return f'{abs(more):,} {"missing" if more < 0 else "more"}'
+    if rows < expected:
+      return f'{expected - rows:,} missing'
+    if rows > expected:
+      return f'{rows - expected:,} more'
+    return 'as released'
 
   @property
   def digest(self) -> str:
@@ -135,9 +150,9 @@ class SplitRows(NamedTuple):
 def digest(task: str, split: str) -> str:
   """Returns the digest of a split's official files, '' if there are none."""
   register()
-  known = task in seqio.TaskRegistry.names()
-  source = seqio.TaskRegistry.get(task).source if known else None
-  source = getattr(source, 'official', None)
+  if task not in seqio.TaskRegistry.names():
+    return ''
+  source = getattr(seqio.TaskRegistry.get(task).source, 'official', None)
   if source is None or split not in source.splits:
     return ''
   return SplitRows(task, split, source.indexes(split)).digest
@@ -145,8 +160,12 @@ def digest(task: str, split: str) -> str:
 
 def names(registry: Any) -> list[str]:
   """Returns the names of our entries in a seqio registry, sorted."""
-  own = register()
-  return sorted(n for n in registry.names() if n.startswith(PREFIX) or n in own)
+  from_task_files = register()
+  return sorted(
+    name
+    for name in registry.names()
+    if name.startswith(PREFIX) or name in from_task_files
+  )
 
 
 def splits_of(
@@ -154,20 +173,27 @@ def splits_of(
 ) -> Iterator[SplitRows]:
   """Yields all splits of a task, or those in `only`, and reads their files.
 
-  T5's own tasks have no files, and the splits that are released.
+  T5's own tasks have no files; their splits are the released ones.
   """
-  source = getattr(task.source, 'official', None)
-  known: Any = released_counts().get(task.name, {})
-  for split, files in getattr(task.source, 'split_files', known).items():
+  if not isinstance(task.source, TwoSources):
+    splits: Any = released_counts().get(task.name, {})
+    official = None
+  else:
+    splits = task.source.split_files
+    official = task.source.official
+  for split in splits:
     if only and split not in only:
       continue
+    if official is None:
+      yield SplitRows(task.name, split)
+      continue
     try:
-      yield SplitRows(task.name, split, source.indexes(split) if source else ())
+      yield SplitRows(task.name, split, official.indexes(split))
     except MissingFiles as error:
-      if not files.optional:
+      if not splits[split].optional:
         yield SplitRows(task.name, split, missing=str(error))
     except UserError as error:
-      path, reader = next(iter(files.layouts[0].items()))
+      path, reader = next(iter(splits[split].layouts[0].items()))
       unread = index.FileIndex(
         reader, path, None, num_faults=1, faults=[str(error)]
       )

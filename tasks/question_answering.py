@@ -45,10 +45,10 @@ def _near(value: Any, key: str) -> Iterator[None]:
   try:
     yield
   except formats.RowError as error:
-    found = value.get(key) if isinstance(value, dict) else None
-    if isinstance(found, str) and found:
-      error.args = (f'{key} {found}: {error}',)
-      error.near = json.dumps(found)  # as the file spells it
+    text = value.get(key) if isinstance(value, dict) else None
+    if isinstance(text, str) and text:
+      error.args = (f'{key} {text}: {error}',)
+      error.near = json.dumps(text)  # as the file spells it
     raise
 
 
@@ -70,8 +70,10 @@ class SquadReader(formats.Reader):
     line = 1 + error.line
     if error.near:
       with storage.reading(path) as stream:
-        before, found, _ = stream.read().partition(error.near.encode())
-      line += before.count(b'\n') if found else 0
+        data = stream.read()
+      offset = data.find(error.near.encode())
+      if offset >= 0:
+        line += data.count(b'\n', 0, offset)
     return f'{path}:{line}'
 
   def records(
@@ -101,12 +103,13 @@ def _example(question: Any, context: str, title: str) -> formats.Example:
     answers = question['answers']
     formats.expect(answers, 'a question without answers', 'at least one')
     for answer in answers:
-      text, start = answer['text'], answer['answer_start']
-      found = context[max(start, 0) : start + len(text)]
+      text = answer['text']
+      start = answer['answer_start']
+      span = context[max(start, 0) : start + len(text)]
       formats.expect(
-        start >= 0 and text and found == text,
+        start >= 0 and text and span == text,
         f'the answer {formats.quote(text)} at character {start} of a passage '
-        f'of {len(context)} characters, which has {formats.quote(found)} there',
+        f'of {len(context)} characters, which has {formats.quote(span)} there',
         'a span of the passage',
       )
   return {
@@ -115,28 +118,32 @@ def _example(question: Any, context: str, title: str) -> formats.Example:
     'context': context,
     'question': question['question'],
     'answers': {
-      key: [answer[key] for answer in answers]
-      for key in ('text', 'answer_start')
+      'text': [answer['text'] for answer in answers],
+      'answer_start': [answer['answer_start'] for answer in answers],
     },
   }
 
 
 @dataclasses.dataclass(eq=False)
 class WebQuestionsReader(SquadReader):
-  """Reads the questions in a part of what TFDS stores, as in 'train[:9]'."""
+  """Reads a part of the questions that TFDS stores, such as 'train[:9]'."""
 
   part: str
 
   schema = {
-    **dict.fromkeys(('url', 'question'), formats.TEXT),
+    'url': formats.TEXT,
+    'question': formats.TEXT,
     'answers': formats.TEXTS,
   }
   expected = '[{"url": ..., "utterance": ..., "targetValue": ...}, ...]'
 
   def items(self, whole: Any) -> list[Any]:
     formats.check_json(whole, list, 'file')
-    start, _, end = self.part.partition('[')[2].rstrip(']').partition(':')
-    stored = _stored_rows(len(whole))[int(start or 0) : int(end or len(whole))]
+    stored = _stored_rows(len(whole))
+    span = re.search(r'\[(\d*):(\d*)\]', self.part)
+    if span:
+      start, end = span.groups()
+      stored = stored[int(start or 0) : int(end or len(stored))]
     return [whole[number] for number in sorted(stored)]
 
   def parse(self, record: formats.Record) -> formats.Items:
@@ -144,12 +151,17 @@ class WebQuestionsReader(SquadReader):
     with _near(row, 'utterance'):
       formats.check_json(row, _WEB_QUESTION, 'question')
       target = row['targetValue']
-      answers = [''.join(found) for found in _WEB_ANSWER.findall(target)]
+      answers = [
+        quoted or plain for quoted, plain in _WEB_ANSWER.findall(target)
+      ]
       formats.expect(
         answers, f'no answer in {formats.quote(target)}', '(description A)'
       )
-    question = {'url': row['url'], 'question': row['utterance']}
-    yield {**question, 'answers': answers}
+    yield {
+      'url': row['url'],
+      'question': row['utterance'],
+      'answers': answers,
+    }
 
 
 @functools.lru_cache(maxsize=2)
@@ -173,28 +185,36 @@ _PATHS = {'train': 'train-v1.1.json', 'validation': 'dev-v1.1.json'}
 SQUAD = adopt(
   'squad_v010_allanswers', splits(_ROOTS, _PATHS, lambda _: SquadReader())
 )
-# The first is to choose settings with, the second to report.
-for name, parts in {
-  'web_questions_open': ('train[:3417]', 'train[3417:]', 'test'),
-  'web_questions_open_test': ('train', 'test'),
-}.items():
-  tfds_splits = dict(zip(('train', 'validation', 'test'), parts, strict=False))
+
+
+def _web_questions(part: str) -> Split:
+  file = f'webquestions.examples.{part.partition("[")[0]}.json'
+  roots = ('web_questions/', 'webquestions/', 'WebQuestions/', '')
+  return Split.of(
+    [root + file for root in roots],
+    WebQuestionsReader(part),
+    optional=part == 'test',
+  )
+
+
+def _define_web_questions(name: str, parts: dict[str, str]) -> None:
+  """Registers a task whose splits are parts of TFDS's."""
   define(
     name,
-    {
-      split: Split.of(
-        [
-          f'{root}webquestions.examples.{part.partition("[")[0]}.json'
-          for root in ('web_questions/', 'webquestions/', 'WebQuestions/', '')
-        ],
-        WebQuestionsReader(part),
-        optional=part == 'test',
-      )
-      for split, part in tfds_splits.items()
-    },
+    {split: _web_questions(part) for split, part in parts.items()},
     'web_questions:1.0.0',
-    tfds_splits,
+    parts,
     preprocessors=[_without_documents, *TOKENIZE],
     postprocess_fn=postprocessors.qa,
     metric_fns=[metrics.squad],
   )
+
+
+# The first is for choosing settings, the second for the scores to report.
+_define_web_questions(
+  'web_questions_open',
+  {'train': 'train[:3417]', 'validation': 'train[3417:]', 'test': 'test'},
+)
+_define_web_questions(
+  'web_questions_open_test', {'train': 'train', 'validation': 'test'}
+)

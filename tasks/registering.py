@@ -30,14 +30,12 @@ def splits(
   `roots` are possible names of the folder with the files. `reader` makes the
   reader of a split, given whether its rows have labels.
   """
-  return {
-    split: Split.of(
-      [root + path for root in roots],
-      reader(not split.startswith('test')),
-      optional=split.startswith('test'),
-    )
-    for split, path in paths.items()
-  }
+  result = {}
+  for split, path in paths.items():
+    is_test = split.startswith('test')
+    patterns = [root + path for root in roots]
+    result[split] = Split.of(patterns, reader(not is_test), optional=is_test)
+  return result
 
 
 def adopt(
@@ -66,6 +64,7 @@ def define(
   splits: Mapping[str, Split],
   tfds_name: str | None = None,
   tfds_splits: Mapping[str, str] | None = None,
+  output_features: Mapping[str, seqio.Feature] = OUTPUT_FEATURES,
   **arguments: Any,
 ) -> None:
   """Registers `synth_<name>`, a task that t5 does not have.
@@ -75,9 +74,12 @@ def define(
   arguments go to seqio.Task.
   """
   name = PREFIX + name
-  tfds = tfds_name and seqio.TfdsDataSource(tfds_name, splits=tfds_splits)
+  tfds = None
+  if tfds_name:
+    tfds = seqio.TfdsDataSource(tfds_name, splits=tfds_splits)
   seqio.TaskRegistry.add(
     name,
     source=TwoSources(name, splits, tfds),
-    **{'output_features': OUTPUT_FEATURES, **arguments},
+    output_features=output_features,
+    **arguments,
   )

@@ -43,19 +43,22 @@ class SuperGlueReader(formats.Reader):
 
   def __post_init__(self) -> None:
     config = tfds.text.super_glue.SuperGlue.builder_configs[self.config]
-    classes = config.label_classes
-    booleans = (False, True) if classes == ('False', 'True') else ()
-    self.labels = self.labels or booleans or classes
+    if not self.labels:
+      self.labels = config.label_classes
+      if self.labels == ('False', 'True'):
+        self.labels = (False, True)
     integers = (*self.integers, 'idx')
-    self.structure = self.structure or {
-      **dict.fromkeys(config.features, str),
-      **dict.fromkeys(integers, int),
-    }
-    self.schema = self.schema or {
-      **dict.fromkeys(config.features, formats.TEXT),
-      **dict.fromkeys(integers, formats.INT),
-      'label': formats.LABEL,
-    }
+    if not self.structure:
+      self.structure = {
+        **dict.fromkeys(config.features, str),
+        **dict.fromkeys(integers, int),
+      }
+    if not self.schema:
+      self.schema = {
+        **dict.fromkeys(config.features, formats.TEXT),
+        **dict.fromkeys(integers, formats.INT),
+        'label': formats.LABEL,
+      }
 
   def parse(self, record: formats.Record) -> formats.Items:
     return self.examples(formats.json_row(record, self.structure))
@@ -75,7 +78,7 @@ class SuperGlueReader(formats.Reader):
       # True == 1 in Python. Like TFDS, accept true as 1, but not 1 as true.
       if label == known and isinstance(label, type(known)):
         return i
-    classes = ', '.join(map(json.dumps, self.labels))
+    classes = ', '.join(json.dumps(known) for known in self.labels)
     raise formats.RowError(
       f'the label {formats.quote(json.dumps(label))}', f'one of {classes}'
     )
@@ -146,15 +149,14 @@ class WscReader(SuperGlueReader):
     pronoun, index = fixed['span2_text'], fixed['span2_index']
     words = fixed['text'].split(' ')
     word = words[index] if 0 < index < len(words) else ''
-    known = zlib.crc32(fixed['text'].encode('utf-8')) in self.FIXED_BY_T5
-    place = (
-      f'where {formats.quote(word)} is'
-      if word
-      else 'where there is no word that T5 can mark'
-    )
+    place = 'where there is no word that T5 can mark'
+    if word:
+      place = f'where {formats.quote(word)} is'
+    checksum = zlib.crc32(fixed['text'].encode('utf-8'))
+    is_pronoun = word == pronoun or checksum in self.FIXED_BY_T5
     formats.expect(
       # T5 would replace a pronoun that contains a backslash with an X.
-      word and (word == pronoun or known) and '\\' not in pronoun,
+      word and is_pronoun and '\\' not in pronoun,
       f'the pronoun {formats.quote(pronoun)} with span2_index {index}, {place}',
       'the index of a word that is the pronoun, counted from 0 by single '
       'spaces, and not the first word',
@@ -167,9 +169,15 @@ class MultircReader(SuperGlueReader):
 
   labels = (0, 1)
   schema = {
-    **dict.fromkeys(('paragraph', 'question', 'answer'), formats.TEXT),
+    'paragraph': formats.TEXT,
+    'question': formats.TEXT,
+    'answer': formats.TEXT,
     'label': formats.LABEL,
-    'idx': dict.fromkeys(('paragraph', 'question', 'answer'), formats.INT),
+    'idx': {
+      'paragraph': formats.INT,
+      'question': formats.INT,
+      'answer': formats.INT,
+    },
   }
   _QUESTION = {
     'question': str,
@@ -262,7 +270,10 @@ class DprReader(formats.Reader):
   }
 
   def split(self, stream: Any, start: int) -> Iterator[formats.Record]:
-    return formats.paragraphs(stream, start, lambda d: d.count(b'\n') > 4)
+    def too_many_lines(data: bytes) -> bool:
+      return data.count(b'\n') > 4
+
+    return formats.paragraphs(stream, start, too_many_lines)
 
   def parse(self, record: formats.Record) -> formats.Items:
     text = io.StringIO(formats.decode(record.unmarked), newline=None)
@@ -270,14 +281,14 @@ class DprReader(formats.Reader):
     formats.expect(
       len(lines) == 4,
       f'{len(lines)} lines up to the next empty one',
-      'sentence, pronoun, two candidates with a comma between, the answer',
+      'four: sentence, pronoun, two candidates separated by a comma, answer',
     )
     sentence, pronoun, both, correct = lines
     candidates = [candidate.strip() for candidate in both.split(',')]
     formats.expect(
       len(candidates) == 2,
       f'the candidates {formats.quote(both)}',
-      'two, a comma between',
+      'two, separated by a comma',
       line=2,
     )
     formats.expect(
@@ -315,8 +326,8 @@ def _adopt(
   only: Sequence[str] = tuple(_FILES),
 ) -> str:
   paths = {split: f'{folder}/{_FILES[split]}.jsonl' for split in only}
-  read = functools.partial(reader, config or task.split('_')[0])
-  return adopt(f'super_glue_{task}', splits(_ROOTS, paths, read))
+  reader_of_split = functools.partial(reader, config or task.split('_')[0])
+  return adopt(f'super_glue_{task}', splits(_ROOTS, paths, reader_of_split))
 
 
 TASKS = (

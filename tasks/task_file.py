@@ -1,10 +1,11 @@
 """The user's own tasks, each in a YAML file that the setting `task_file` names.
 
-docs/data.md describes such a file. Its task and mixtures are registered when a
-name is looked up, here or by T5's main; again if a file changes.
+docs/data.md describes such a file. Its task and mixtures are registered as soon
+as gin has read the settings, for T5's main, and before a name is looked up
+here; again if a file has changed.
 """
 
-import contextlib
+import abc
 import dataclasses
 import functools
 import json
@@ -15,6 +16,7 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import gin
 import seqio
 import yaml
 from t5.data import postprocessors
@@ -40,14 +42,19 @@ _REQUIRED = {
 }
 _FIELDS = {**_REQUIRED, 'labels': [str], 'mixtures': dict}
 _number = postprocessors.string_to_float
-# The metrics that compare texts which are read in one way.
-_METRICS: Mapping[Any, Sequence[str]] = {
-  None: ('accuracy', 'sequence_accuracy', 'bleu', 'rouge', 'edit_distance'),
-  _answers: ('squad', 'trivia_qa'),
-  _number: ('pearson_corrcoef', 'spearman_corrcoef'),
-}
-_LABEL_METRICS = ('accuracy', 'sequence_accuracy', 'f1_score_with_invalid')
-# Texts, each before the column that follows it, if any.
+# What metrics compare: texts, lists of answers, numbers, or classes.
+_TEXT_METRICS = (
+  'accuracy',
+  'sequence_accuracy',
+  'bleu',
+  'rouge',
+  'edit_distance',
+)
+_ANSWER_METRICS = ('squad', 'trivia_qa')
+_NUMBER_METRICS = ('pearson_corrcoef', 'spearman_corrcoef')
+_CLASS_METRICS = ('accuracy', 'sequence_accuracy')
+_TWO_CLASS_METRICS = (*_CLASS_METRICS, 'f1_score_with_invalid')
+# Texts, each with the column that follows it, if any.
 _Template = Sequence[tuple[str, str | None]]
 
 _registered: list[str] = []
@@ -55,43 +62,61 @@ _state = {'': ''}  # of the files when they were registered
 
 
 @dataclasses.dataclass(eq=False)
-class _TsvReader(formats.TsvReader):
-  """Reads a TSV file with a header."""
+class _TaskReader(formats.Reader):
+  """Base class for readers that fill templates with the columns of a row."""
 
   templates: Mapping[str, _Template]
   labels: Sequence[str]
   numbers: bool
 
-  schema = dict.fromkeys(('inputs', 'targets'), formats.TEXT)
-  exact = True
+  schema = {'inputs': formats.TEXT, 'targets': formats.TEXT}
 
   def __post_init__(self) -> None:
-    parts = [part for parts in self.templates.values() for part in parts]
-    self.columns = [column for _, column in parts if column]
+    columns: list[str] = []
+    for template in self.templates.values():
+      columns.extend(column for _, column in template if column)
+    self.columns: Sequence[str] = columns
+
+  @abc.abstractmethod
+  def row(self, record: formats.Record) -> dict[str, str]:
+    """Returns the columns by name."""
 
   def parse(self, record: formats.Record) -> formats.Items:
-    row: dict[Any, str] = {None: '', **self.row(record)}
-    example = {
-      feature: ''.join(text + row[column] for text, column in template)
-      for feature, template in self.templates.items()
-    }
-    target = example['targets']
+    row = self.row(record)
+    inputs = _filled(self.templates['inputs'], row)
+    targets = _filled(self.templates['targets'], row)
     if self.labels:
-      example['targets'] = self.labels[formats.class_of(target, self.labels)]
+      targets = self.labels[formats.class_of(targets, self.labels)]
     elif self.numbers:
-      found = f'the target {formats.quote(target)}'
-      number = _number(target, math.nan)
-      formats.expect(math.isfinite(number), found, 'a number')
-    yield example
+      formats.expect(
+        math.isfinite(_number(targets, math.nan)),
+        f'the target {formats.quote(targets)}',
+        'a number',
+      )
+    yield {'inputs': inputs, 'targets': targets}
 
 
-class _JsonReader(_TsvReader):
+def _filled(template: _Template, row: Mapping[str, str]) -> str:
+  text = ''
+  for before, column in template:
+    text += before
+    if column is not None:
+      text += row[column]
+  return text
+
+
+class _TsvReader(formats.TsvReader, _TaskReader):
+  """Reads a TSV file with a header."""
+
+  exact = True
+
+
+class _JsonReader(_TaskReader):
   """Reads JSON lines; a column is a text, a number, or true or false."""
 
-  read_header = formats.Reader.read_header
-  records = formats.Reader.records
+  reports_line_ends = True
 
-  def row(self, record: formats.Record) -> dict[str, Any]:
+  def row(self, record: formats.Record) -> dict[str, str]:
     row = formats.json_row(record, dict.fromkeys(self.columns, object))
     for name in self.columns:
       if isinstance(row[name], (int, float)):
@@ -103,19 +128,21 @@ class _JsonReader(_TsvReader):
 def register() -> Sequence[str]:
   """Registers what the task files define, unless that is done.
 
-  Returns the names. After a UserError, nothing of the files is registered.
+  Returns the names. After a UserError, nothing in the files is registered.
   """
   setting = data_settings.settings().task_file or ''
   paths = [os.path.expanduser(p.strip()) for p in setting.split(',') if p]
   state = {setting: storage.state(paths)}
-  if state != _state:
-    with contextlib.ExitStack() as undo:
-      undo.callback(_remove)
-      _remove()
-      for path in paths:
-        _register(path)
-      undo.pop_all()
-    _state.update(state)
+  if state == _state:
+    return _registered
+  _remove()
+  try:
+    for path in paths:
+      _register(path)
+  except BaseException:
+    _remove()
+    raise
+  _state.update(state)
   return _registered
 
 
@@ -127,14 +154,9 @@ def _remove() -> None:
   _state.clear()
 
 
-def _names_with_own() -> Any:
+@gin.config.register_finalize_hook
+def _register_when_configured(_config: Any) -> None:
   register()
-  return _names()
-
-
-# T5's main looks up a name here, once gin has read the settings.
-_names = seqio.MixtureRegistry.names
-seqio.MixtureRegistry.names = _names_with_own
 
 
 def get(name: str) -> seqio.dataset_providers.DatasetProviderBase:
@@ -146,7 +168,7 @@ def get(name: str) -> seqio.dataset_providers.DatasetProviderBase:
 
 
 def _known() -> list[str]:
-  return [*seqio.TaskRegistry.names(), *_names()]
+  return [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
 
 
 def _nearest(name: str) -> str:
@@ -162,9 +184,10 @@ def _load(path: str) -> tuple[dict[str, Any], dict[str, int]]:
     fields = yaml.load(text, yaml.BaseLoader)
   except yaml.YAMLError as error:
     mark = getattr(error, 'problem_mark', None)
+    line = mark.line + 1 if mark else 1
+    problem = getattr(error, 'problem', error)
     raise UserError(
-      f'{path}:{mark.line + 1 if mark else 1}: YAML that does not parse: '
-      f'{getattr(error, "problem", error)}'
+      f'{path}:{line}: YAML that does not parse: {problem}'
     ) from error
   with formats.fault_at(path, 1):
     formats.check_json(fields, dict, 'the file')
@@ -174,17 +197,21 @@ def _load(path: str) -> tuple[dict[str, Any], dict[str, int]]:
 
 def _check_names(node: Any, path: str) -> None:
   """Rejects a name that a mapping has twice; YAML takes the last."""
-  if isinstance(node, yaml.MappingNode):
-    names = [key.value for key, _ in node.value]
-    for key, value in node.value:
-      with formats.fault_at(path, key.start_mark.line + 1):
-        once = names.count(key.value) == 1
-        formats.expect(once, f'{key.value!r} twice', 'it once')
-      _check_names(value, path)
+  if not isinstance(node, yaml.MappingNode):
+    return
+  names = [key.value for key, _ in node.value]
+  for key, value in node.value:
+    with formats.fault_at(path, key.start_mark.line + 1):
+      formats.expect(
+        names.count(key.value) == 1, f'{key.value!r} appears twice', 'it once'
+      )
+    _check_names(value, path)
 
 
-def _register(path: str) -> None:
-  fields, lines = _load(path)
+def _check_fields(
+  fields: Mapping[str, Any], lines: Mapping[str, int], path: str
+) -> None:
+  """Rejects unknown and missing fields, and values of another type."""
   for name, value in fields.items():
     with formats.fault_at(path, lines[name]):
       if name not in _FIELDS:
@@ -194,34 +221,46 @@ def _register(path: str) -> None:
       formats.expect(value, f'{name} is empty', 'a value')
   with formats.fault_at(path, 1):
     formats.check_json(fields, dict.fromkeys(_REQUIRED, object), 'the file')
+
+
+def _split(file: Any, split: str, folder: str, *template: Any) -> source.Split:
+  """Returns a split of one file or pattern; `template` is the reader's."""
+  formats.check_json(file, str, split)
+  is_json = file.removesuffix('.gz').endswith('.jsonl')
+  reader = _JsonReader if is_json else _TsvReader
+  result = source.Split.of([file], reader(*template))
+  formats.expect(
+    result.files(folder),
+    f'{os.path.join(folder, file)} does not exist',
+    'a file',
+  )
+  return result
+
+
+def _register(path: str) -> None:
+  """Registers the task and the mixtures of a file."""
+  fields, lines = _load(path)
+  _check_fields(fields, lines, path)
   with formats.fault_at(path, lines['name']):
     task = _new_name(fields['name'])
   labels = fields.get('labels', ())
   with formats.fault_at(path, lines['metrics']):
-    read = _postprocessor(fields['metrics'], labels)
+    postprocess = _postprocessor(fields['metrics'], labels)
   templates = {}
   for name in ('inputs', 'targets'):
     with formats.fault_at(path, lines[name]):
       templates[name] = _template(fields[name])
-  folder, splits = os.path.dirname(path) or '.', {}
-  for split, file in fields['files'].items():
-    with formats.fault_at(path, lines['files']):
-      formats.check_json(file, str, split)
-      jsonl = file.removesuffix('.gz').endswith('.jsonl')
-      reader = _JsonReader if jsonl else _TsvReader
-      splits[split] = source.Split.of(
-        [file], reader(templates, labels, read is _number)
-      )
-      formats.expect(
-        splits[split].files(folder),
-        f'{os.path.join(folder, file)} does not exist',
-        'a file',
-      )
+  numbers = postprocess is _number
+  folder = os.path.dirname(path) or '.'
+  splits = {}
+  with formats.fault_at(path, lines['files']):
+    for split, file in fields['files'].items():
+      splits[split] = _split(file, split, folder, templates, labels, numbers)
   seqio.TaskRegistry.add(
     task,
     source=source.TwoSources(task, splits, None, folder),
     preprocessors=TOKENIZE,
-    postprocess_fn=read,
+    postprocess_fn=postprocess,
     metric_fns=[getattr(metrics, name) for name in fields['metrics']],
     output_features=vocabulary.OUTPUT_FEATURES,
   )
@@ -235,7 +274,7 @@ def _new_name(name: str) -> str:
   formats.expect(
     re.fullmatch(r'[A-Za-z]\w*', name) and not name.startswith(PREFIX),
     f'the name {name!r}',
-    f'letters, digits and _, first a letter, and no {PREFIX} in front',
+    f'a letter, then letters, digits or _, without {PREFIX} in front',
   )
   # A table shows our tasks without the prefix.
   taken = {name, PREFIX + name} & {*_known()}
@@ -244,41 +283,59 @@ def _new_name(name: str) -> str:
 
 
 def _postprocessor(names: Sequence[str], labels: Sequence[str]) -> Any:
-  """Returns how the metrics read texts, the same way for all of them."""
-  ways = _METRICS
+  """Returns what converts a text to what the metrics compare.
+
+  Raises a ValueError if the metrics do not all compare the same.
+  """
   if labels:
-    read = functools.partial(
-      postprocessors.string_label_to_class_id, label_classes=labels
-    )
-    ways = {read: _LABEL_METRICS[: 3 if len(labels) == 2 else 2]}
-  for way, known in ways.items():
-    if {*names} <= {*known}:
-      return way
-  expected = ', or '.join(' or '.join(known) for known in ways.values())
+    known = _TWO_CLASS_METRICS if len(labels) == 2 else _CLASS_METRICS
+    if set(names) <= set(known):
+      return functools.partial(
+        postprocessors.string_label_to_class_id, label_classes=labels
+      )
+    expected = ' or '.join(known)
+  else:
+    if set(names) <= set(_TEXT_METRICS):
+      return None
+    if set(names) <= set(_ANSWER_METRICS):
+      return _answers
+    if set(names) <= set(_NUMBER_METRICS):
+      return _number
+    groups = (_TEXT_METRICS, _ANSWER_METRICS, _NUMBER_METRICS)
+    expected = ', or '.join(' or '.join(group) for group in groups)
   raise ValueError(f'metrics {", ".join(names)}; expected {expected}')
 
 
 def _template(text: str) -> _Template:
-  parts = [*string.Formatter().parse(text)]
-  other = any(column == '' or spec or how for _, column, spec, how in parts)
-  formats.expect(not other, 'braces that hold no column', '{column}')
+  """Parses a text with columns in braces."""
+  template = []
+  for before, column, spec, conversion in string.Formatter().parse(text):
+    formats.expect(
+      column != '' and not spec and not conversion,
+      'braces that hold no column',
+      '{column}',
+    )
+    template.append((before, column))
   formats.expect(
-    any(column for _, column, *_ in parts),
+    any(column for _, column in template),
     f'no column in {formats.quote(text)}',
     "a column in braces and quotes, such as '{sentence}'",
   )
-  return [(text, column) for text, column, *_ in parts]
+  return template
 
 
 def _register_mixture(name: str, parts: Any) -> None:
-  """Registers a mixture; a part that is a mixture shares out its rate."""
+  """Registers a mixture.
+
+  A part that is a mixture itself divides its rate among its own parts.
+  """
   formats.check_json(parts, dict, name)
   formats.expect(parts, f'the mixture {name} without parts', 'tasks and rates')
   for part, rate in parts.items():
     if part not in _known():
       raise ValueError(f'unknown task or mixture {part!r}{_nearest(part)}')
     number = re.fullmatch(r'(?=.*[1-9])\d*\.?\d+', str(rate))
-    formats.expect(number, f'the rate {rate!r}', 'one such as 0.1')
+    formats.expect(number, f'the rate {rate!r}', 'a number such as 0.1')
   rates = [(part, float(rate)) for part, rate in parts.items()]
   seqio.MixtureRegistry.add(_new_name(name), rates)
   _registered.append(name)

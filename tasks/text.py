@@ -53,27 +53,33 @@ class SentenceReader(formats.Reader):
 
   def parse(self, record: formats.Record) -> formats.Items:
     for text in self.texts(record):
-      if self.validation is None or (
-        text.strip() and held_out(text) == self.validation
-      ):
+      if self.reads(text):
         yield {'text': text}
 
+  def reads(self, text: str) -> bool:
+    """Whether a text is an example of this reader's split."""
+    if self.validation is None:
+      return True
+    return bool(text.strip()) and held_out(text) == self.validation
+
   def texts(self, record: formats.Record) -> list[str]:
+    """Returns the texts of a record."""
     lines = record.unmarked.splitlines()  # as TFDS: also at carriage returns
     return [formats.decode(line).strip() for line in lines]
 
 
 class PassageReader(SentenceReader):
-  """Reads plain text in passages, up to an empty line or about 4 kB long.
+  """Reads plain text in passages, which end at an empty line or after 4 kB.
 
-  A passage also ends after each megabyte, since such parts are read separately,
-  but not in `.gz`.
+  A passage also ends after each megabyte of a file, since such parts are read
+  separately, except in `.gz`.
   """
 
   def split(self, stream: Any, start: int) -> Iterator[formats.Record]:
-    return formats.paragraphs(
-      stream, start, lambda data: len(data) >= _PASSAGE_BYTES
-    )
+    def long_enough(data: bytes) -> bool:
+      return len(data) >= _PASSAGE_BYTES
+
+    return formats.paragraphs(stream, start, long_enough)
 
   def texts(self, record: formats.Record) -> list[str]:
     return [formats.decode(record.unmarked.replace(b'\r', b'')).strip()]
@@ -86,13 +92,13 @@ class TextJsonReader(SentenceReader):
     return [formats.json_row(record, {'text': str})['text']]
 
 
-def _plain_or_gzip(*alternatives: Mapping[str, formats.Reader]) -> Split:
-  return Split(
-    [
-      {**one, **{f'{path}.gz': reader for path, reader in one.items()}}
-      for one in alternatives
-    ]
-  )
+def _plain_or_gzip(*layouts: Mapping[str, formats.Reader]) -> Split:
+  """Returns a split of these layouts, whose files may also end in `.gz`."""
+  with_gzip = []
+  for layout in layouts:
+    gzipped = {f'{path}.gz': reader for path, reader in layout.items()}
+    with_gzip.append({**layout, **gzipped})
+  return Split(with_gzip)
 
 
 def _corpus_split(validation: bool) -> Split:
@@ -109,23 +115,26 @@ def _corpus_split(validation: bool) -> Split:
 def _lm1b_split(official: str, validation: bool) -> Split:
   folder = '1-billion-word-language-modeling-benchmark-r13output/'
   roots = ('lm1b/', f'lm1b/{folder}', folder)
+  layouts = [{root + official: SentenceReader()} for root in roots]
   # Other tokenized news, one sentence per line, can replace LM1B; some of its
   # lines are held out.
-  return Split(
-    [{root + official: SentenceReader()} for root in roots]
-    + [{'corpus/news_sentences/*.txt': SentenceReader(validation)}]
+  layouts.append({'corpus/news_sentences/*.txt': SentenceReader(validation)})
+  return Split(layouts)
+
+
+def _c4_split(split: str) -> Split:
+  file = f'c4-{split}.*.json'
+  return _plain_or_gzip(
+    # A folder `en` first: en.noclean and others may be next to it.
+    {f'c4/**/en/{file}': TextJsonReader(), f'en/{file}': TextJsonReader()},
+    {f'c4/**/{file}': TextJsonReader()},
   )
 
 
 _SPAN_CORRUPTION = 'c4_v220_span_corruption'
 _C4_SPLITS = {
-  split: _plain_or_gzip(
-    *(
-      {f'{root}c4-{split}.*.json': TextJsonReader() for root in roots}
-      for roots in (('c4/**/en/', 'en/'), ('c4/**/',))  # beside en.noclean
-    )
-  )
-  for split in ('train', 'validation')
+  'train': _c4_split('train'),
+  'validation': _c4_split('validation'),
 }
 
 C4 = adopt(_SPAN_CORRUPTION, _C4_SPLITS, 'c4_span_corruption')

@@ -36,25 +36,29 @@ class ParallelReader(formats.Reader):
   def records(
     self, path: str, start: Any = 0, end: Any = None
   ) -> Iterator[formats.Record]:
-    start = start or (0, 0)
-    parts = zip(self.files(path), start, end or (None, None), strict=True)
-    files = [super(ParallelReader, self).records(*part) for part in parts]
-    for pair in itertools.zip_longest(*files, fillvalue=formats.Record(b'', 0)):
-      lines = [record.data for record in pair]
-      yield formats.Record(lines, start)
+    source_path, target_path = self.files(path)
+    source_start, target_start = start or (0, 0)
+    source_end, target_end = end or (None, None)
+    pairs = itertools.zip_longest(
+      super().records(source_path, source_start, source_end),
+      super().records(target_path, target_start, target_end),
+      fillvalue=formats.Record(b'', 0),
+    )
+    for source, target in pairs:
+      lines = [source.data, target.data]
+      yield formats.Record(lines, (source_start, target_start))
       if not all(lines):
-        return
-      start = [
-        offset + len(line) for offset, line in zip(start, lines, strict=True)
-      ]
+        return  # one file is longer, which `parse` reports
+      source_start += len(source.data)
+      target_start += len(target.data)
 
   def parse(self, record: formats.Record) -> formats.Items:
-    longer = self.source if record.data[0] else self.target
-    formats.expect(
-      all(record.data),
-      f'a line of the file .{longer} only',
-      'as many lines in both files',
-    )
+    if not all(record.data):
+      longer = self.source if record.data[0] else self.target
+      raise formats.RowError(
+        f'a line only in the file .{longer}',
+        'the same number of lines in both files',
+      )
     lines = [line.rstrip(b'\n') for line in record.data]
     if not all(lines):
       raise formats.Oddity('a pair with an empty side', formats.LEFT_OUT)
@@ -71,27 +75,24 @@ class ParallelReader(formats.Reader):
 def _adopt(t5_name: str, development: str, test: str) -> str:
   wmt, pair, _ = t5_name.rsplit('_', 2)
   source, target = pair[:2], pair[2:]
-  names = {
-    # WMT's own names of parts, as in europarl-v7.de-en.en, come last.
-    'train': ('train', 'train*', f'*.{target}-{source}'),
-    'validation': ('val', 'valid', 'validation', 'dev', development),
-    'test': ('test', test),
-  }
-  # Plain names come first: differently processed versions of the text often
-  # are next to it, or in a folder with a longer name.
+  folder = f'parallel/{wmt}_{source}_{target}'
+
+  def split(*names: str, optional: bool = False) -> Split:
+    patterns = []
+    # Plain names come first: differently processed versions of the text often
+    # are next to it, or in a folder with a longer name.
+    for name in names:
+      patterns.append(f'{folder}/{name}.{source}')
+      patterns.append(f'{folder}*/{name}.{source}')
+    return Split.of(patterns, ParallelReader(source, target), optional)
+
   return adopt(
     t5_name,
     {
-      split: Split.of(
-        [
-          f'parallel/{wmt}_{source}_{target}{more}/{name}.{source}'
-          for name in files
-          for more in ('', '*')
-        ],
-        ParallelReader(source, target),
-        optional=split == 'test',
-      )
-      for split, files in names.items()
+      # WMT's own names of parts, as in europarl-v7.de-en.en, come last.
+      'train': split('train', 'train*', f'*.{target}-{source}'),
+      'validation': split('val', 'valid', 'validation', 'dev', development),
+      'test': split('test', test, optional=True),
     },
   )
 

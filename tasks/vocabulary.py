@@ -63,7 +63,7 @@ class SettingVocabulary:
     return load(data_settings.settings().vocabulary)
 
   def __getattr__(self, name: str) -> Any:
-    if name.startswith('__'):  # Python asks for it, as in copying
+    if name.startswith('__'):  # Python asks for such names when it copies
       raise AttributeError(name)
     return getattr(self.resolved, name)
 
@@ -91,11 +91,12 @@ def load(vocabulary: str | None) -> seqio.Vocabulary:
       'vocabulary.'
     ) from error
   for name in ('pad_id', 'eos_id'):
-    found = getattr(loaded.tokenizer, name)()
-    if found != _IDS[name]:
+    number = getattr(loaded.tokenizer, name)()
+    if number != _IDS[name]:
+      flags = ' '.join(f'--{key}={i}' for key, i in _IDS.items())
       raise UserError(
-        f'vocabulary {path!r} has {name} {found}; T5 needs {_IDS[name]}. Train '
-        'it with ' + ' '.join(f'--{key}={i}' for key, i in _IDS.items()) + '.'
+        f'vocabulary {path!r} has {name} {number}; T5 needs {_IDS[name]}. '
+        f'Train it with {flags}.'
       )
   return loaded
 
@@ -108,7 +109,8 @@ def train(
   Training is deterministic and reads up to `MOST_CHARACTERS` of the texts.
   `pieces` is the size without T5's sentinels; short texts may yield fewer.
   """
-  lines, characters = [], 0
+  lines = []
+  characters = 0
   for text in texts:
     lines.append(text + '\n')
     characters += len(text)
@@ -124,11 +126,12 @@ def train(
       capture_output=True,
     )
     if trainer.returncode:
+      *_, reason = trainer.stderr.strip().split('\n')
       raise UserError(
         f'no vocabulary of {pieces:,} pieces can be trained on this text: '
-        f'{trainer.stderr.strip().rpartition(chr(10))[2]}. Choose another size '
-        '(synth-mtf vocabulary --size), or give an existing vocabulary: '
-        '--vocabulary <file>.model, or --vocabulary bytes.'
+        f'{reason}. Choose another size (synth-mtf vocabulary --size), or give '
+        'an existing vocabulary: --vocabulary <file>.model, or --vocabulary '
+        'bytes.'
       )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.layer.recording import Alignment, recorded_by
+from synth_mtf.attention.recording import Alignment, recorded_by
 from tests import family, harness, reference
 
 Array = npt.NDArray[Any]

@@ -60,7 +60,10 @@ def test_without_a_self_attention_variant_it_is_t5s():
 
 def test_label():
   parse('random', 'cross_dense_vanilla')
-  assert labels.kind().label == 'Syn (R), cross-attention D+V'
+  assert (
+    labels.kind(host_model.make_transformer()).label
+    == 'Syn (R), cross-attention D+V'
+  )
 
 
 @pytest.mark.parametrize('kind', ['bias', 'bias_shared'])

@@ -225,10 +225,10 @@ def parallel(
       loss = mtf.reduce_sum(y * constant(mesh_object, cotangent, dims))
       loss = mtf.add_n([loss] + [mtf.cast(x, tf.float32) for x in losses])
       sources = {n: t for n, t in sources.items() if t is not None}
-      found = mtf.gradients([loss], list(sources.values()))
-      gradients = {
-        n: g for n, g in zip(sources, found, strict=True) if g is not None
-      }
+      derivatives = mtf.gradients([loss], list(sources.values()))
+      for name, derivative in zip(sources, derivatives, strict=True):
+        if derivative is not None:
+          gradients[name] = derivative
     fetches = {'output': y, 'gradients': gradients, 'losses': losses}
     result, used = _run(graph, mesh_object, stack.mesh, fetches, weights)
     return Result(
@@ -286,18 +286,18 @@ def decode(
     # Rows that have reached their end go on with zeros until all rows have.
     ended = np.concatenate([x, np.zeros_like(x)], axis=-2)
     for step in range(length - int(first.min())):
-      at = (first + step).astype(np.int32)
+      positions = (first + step).astype(np.int32)
       token = np.stack(
-        [row[..., p, :] for row, p in zip(ended, at, strict=True)]
+        [row[..., p, :] for row, p in zip(ended, positions, strict=True)]
       )
       context = copy.copy(context)
       context.mode = 'incremental'
       context.initial_position, context.position_is_default = None, False
       context.cache, context.next_constant_state = {}, 0
       context.position = context.read_priority = (
-        mtf.constant(mesh_object, int(at[0]), dtype=tf.int32)
+        mtf.constant(mesh_object, int(positions[0]), dtype=tf.int32)
         if stack.beam
-        else constant(mesh_object, at, batch[:1])
+        else constant(mesh_object, positions, batch[:1])
       )
       context.states, context.new_states = states, []
       outputs.append(mtf.cast(call(context, token), tf.float32))

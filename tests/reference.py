@@ -49,8 +49,8 @@ class Example:
     Heads that share it each have a copy.
     """
     array = self.weights[name]
-    one = array.shape[array.ndim - axes :]
-    return np.broadcast_to(array.reshape(-1, *one), [self.heads, *one])
+    shape = array.shape[array.ndim - axes :]
+    return np.broadcast_to(array.reshape(-1, *shape), [self.heads, *shape])
 
 
 Function = Callable[[Example], Array]
@@ -359,21 +359,21 @@ def rows(
   by_row = layer.index_by == 'row'
   for row in np.ndindex(x.shape[:-2]):
     for segment in set(sequence_id[row]) & set(memory_id[row]) - {0}:
-      (at,) = np.nonzero(sequence_id[row] == segment)
-      (there,) = np.nonzero(memory_id[row] == segment)
-      one = layer(
-        x[row][at],
+      (queries,) = np.nonzero(sequence_id[row] == segment)
+      (keys,) = np.nonzero(memory_id[row] == segment)
+      attention = layer(
+        x[row][queries],
         weights,
         causal,
-        at if by_row else None,
-        memory=None if memory is None else memory[row][there],
-        columns=there if by_row else None,
+        queries if by_row else None,
+        memory=None if memory is None else memory[row][keys],
+        columns=keys if by_row else None,
       )
-      block = np.ix_(np.arange(layer.num_heads), at, there)
-      batch.y[(*row, at)] = one.y
-      batch.logits[row][block] = one.logits
-      batch.weights[row][block] = one.weights
-      batch.log_z[row][:, at] = one.log_z
+      block = np.ix_(np.arange(layer.num_heads), queries, keys)
+      batch.y[(*row, queries)] = attention.y
+      batch.logits[row][block] = attention.logits
+      batch.weights[row][block] = attention.weights
+      batch.log_z[row][:, queries] = attention.log_z
   return batch
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import shutil
 from typing import Any
 
@@ -15,6 +16,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.tasks import vocabulary
 from tests import model
 from tests.checkout import CHECKOUT
+from tests.cli import t5_main
 from tests.results import made_runs
 
 pytestmark = pytest.mark.slow  # decodes
@@ -27,12 +29,12 @@ INPUTS = ['cola sentence: A.', 'b', 'rte sentence1: The boat is red.']
 TARGETS = ['yes', 'no', 'entailment']
 
 
-def write(folder, *bindings):
+def write(folder, *bindings, variant='random_vanilla'):
   """Writes a run of a tiny model of bytes, with random weights."""
   most = 'Unitransformer.max_length = 64'
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(model, 'VOCAB', 384)
-    model.write(folder, 'random_vanilla', [*BINDINGS, most, *bindings])
+    model.write(folder, variant, [*BINDINGS, most, *bindings])
   (folder / 'operative_config.gin').write_text(gin.config_str())
   gin.clear_config()
   identity.record_vocabulary(vocabulary.load('bytes'), str(folder))
@@ -68,6 +70,56 @@ def test_batches_change_nothing_and_gin_is_left_alone(folder, tmp_path):
   assert gin.config_str() == before
   with pytest.raises(RuntimeError, match='closed'):
     one.predict(INPUTS)
+
+
+def infer(folder, decoding):
+  """Decodes `DECODED` with T5's main; returns the outputs."""
+  texts, outputs = folder / 'inputs.txt', folder / 'outputs.txt'
+  texts.write_text('\n'.join(DECODED))
+  files = [folder / 'operative_config.gin', 'infer.gin', decoding]
+  settings = [
+    'infer_checkpoint_step = 7',
+    f"input_filename = '{texts}'",
+    f"output_filename = '{outputs}'",
+    'utils.run.batch_size = 8',
+    "utils.run.mesh_shape = 'model:1,batch:1'",
+    "utils.run.mesh_devices = ['']",
+    "utils.get_variable_dtype.activation_dtype = 'float32'",
+    "utils.get_variable_dtype.slice_dtype = 'float32'",
+  ]
+  assert not t5_main.synth_mtf_transformer(
+    f'--model_dir={folder}',
+    '--vocabulary=bytes',
+    *(f'--gin_file={file}' for file in files),
+    *(f'--gin_param={setting}' for setting in settings),
+  )
+  return pathlib.Path(f'{outputs}-7').read_text().split('\n')[:-1]
+
+
+DECODED = [f'{number} is a number' for number in range(0, 1600, 100)]
+
+
+@pytest.mark.parametrize(
+  'variant, bindings',
+  [
+    (None, []),
+    ('random_vanilla', []),
+    ('random_dense', ['Bitransformer.decode.alpha = 3.0']),
+    ('dense', ['beam_search.beam_search.num_prefilter = 0']),
+  ],
+)
+def test_it_decodes_what_the_run_decodes(tmp_path, variant, bindings):
+  """With the host's prefilter, and what the run's gin files bind."""
+  limit = 'Bitransformer.decode.max_decode_length = 12'
+  write(tmp_path, limit, *bindings, variant=variant)
+  with synth_mtf.load(tmp_path) as loaded:
+    for decoding, beams in (('beam_search.gin', 4), ('greedy_decode.gin', 1)):
+      expected = infer(tmp_path, decoding)
+      lines = [
+        ' '.join(text.splitlines())  # as in a file of one line each
+        for text in loaded.predict(DECODED, beams=beams)
+      ]
+      assert lines == expected, beams
 
 
 def test_a_language_model_scores(tmp_path):

@@ -101,13 +101,19 @@ class Attention:
 
 def write(path: str, attention: Attention) -> None:
   """Writes a file atomically; `path` may be in a bucket."""
-  about = {name: getattr(attention, name) for name in ('run', 'label', 'step')}
-  arrays: dict[str, Any] = {'format': _FORMAT, **about}
+  arrays: dict[str, Any] = {
+    'format': _FORMAT,
+    'run': attention.run,
+    'label': attention.label,
+    'step': attention.step,
+  }
   for name, stack in attention.stacks.items():
-    for key, value in vars(stack).items():
-      if value is not None and len(value):
-        kind = np.str_ if key == 'functions' else np.float32
-        arrays[f'{name}_{key}'] = np.asarray(value, kind)
+    arrays[f'{name}_weights'] = np.asarray(stack.weights, np.float32)
+    arrays[f'{name}_logits'] = np.asarray(stack.logits, np.float32)
+    if len(stack.functions):
+      arrays[f'{name}_functions'] = np.asarray(stack.functions, np.str_)
+    if stack.alpha is not None:
+      arrays[f'{name}_alpha'] = np.asarray(stack.alpha, np.float32)
   for side, tokens in attention.tokens.items():
     arrays[f'{side}_tokens'] = np.asarray(tokens, np.str_)
     arrays[f'{side}_text'] = np.asarray(attention.texts[side], np.str_)
@@ -125,25 +131,19 @@ def read(path: str) -> Attention:
   try:
     with tf.io.gfile.GFile(path, 'rb') as stream:
       content = io.BytesIO(stream.read())
-    with np.load(content) as arrays:
-      found = dict(arrays)
-    if found['format'] != _FORMAT:
-      raise ValueError(f'format {found["format"]}, expected {_FORMAT}')
-    sides = [side for side in ('encoder', 'decoder') if f'{side}_text' in found]
-    keys = [field.name for field in dataclasses.fields(Stack)]
+    with np.load(content) as archive:
+      arrays = dict(archive)
+    if arrays['format'] != _FORMAT:
+      raise ValueError(f'format {arrays["format"]}, expected {_FORMAT}')
+    sides = [x for x in ('encoder', 'decoder') if f'{x}_text' in arrays]
+    stacks = [name for name in SIDES if f'{name}_weights' in arrays]
     return Attention(
-      run=str(found['run']),
-      label=str(found['label']),
-      step=int(found['step']),
-      stacks={
-        name: Stack(
-          **{k: found[f'{name}_{k}'] for k in keys if f'{name}_{k}' in found}
-        )
-        for name in SIDES
-        if f'{name}_weights' in found
-      },
-      tokens={side: found[f'{side}_tokens'] for side in sides},
-      texts={side: found[f'{side}_text'] for side in sides},
+      run=str(arrays['run']),
+      label=str(arrays['label']),
+      step=int(arrays['step']),
+      stacks={name: _read_stack(arrays, name) for name in stacks},
+      tokens={side: arrays[f'{side}_tokens'] for side in sides},
+      texts={side: arrays[f'{side}_text'] for side in sides},
     )
   except Exception as error:  # NumPy raises anything for another file
     raise UserError(
@@ -151,3 +151,12 @@ def read(path: str) -> Attention:
       f'({type(error).__name__}: {error}); `synth-mtf attention RUN --out '
       f'{path}` writes one.'
     ) from error
+
+
+def _read_stack(arrays: Mapping[str, Array], name: str) -> Stack:
+  return Stack(
+    weights=arrays[f'{name}_weights'],
+    logits=arrays[f'{name}_logits'],
+    functions=tuple(map(str, arrays.get(f'{name}_functions', ()))),
+    alpha=arrays.get(f'{name}_alpha'),
+  )

@@ -19,6 +19,7 @@ from mesh_tensorflow.transformer import utils
 
 from synth_mtf.checkpoints import files, names
 from synth_mtf.errors import UserError
+from synth_mtf.host.run_config import RunConfig
 
 
 class Comparison:
@@ -34,43 +35,45 @@ class Comparison:
 
   def __init__(
     self,
-    kinds: Mapping[str, files.Kind],
+    variables: Mapping[str, files.VariableSpec],
     checkpoint: files.Checkpoint,
     loaded: Mapping[str, str] | None = None,
   ) -> None:
-    """Compares variables, given by name, with a checkpoint.
+    """Compares a model's variables with a checkpoint.
 
-    By default, variables are loaded if the checkpoint has one of the same name,
-    ignoring the class of the attention layer.
+    Args:
+      variables: those of the model, by name.
+      checkpoint: the checkpoint.
+      loaded: as in the attribute. By default, a variable is loaded if the
+        checkpoint has one of the same name, ignoring the class of the attention
+        layer.
     """
     if loaded is None:
-      loaded = {
-        name: there
-        for name in kinds
-        for there in reversed(names.candidates(name))  # the best is last
-        if there in checkpoint
-      }
+      loaded = _ignoring_class(variables, checkpoint)
     self._path = checkpoint.path
     self.loaded = loaded
-    self.new = sorted(kinds.keys() - loaded.keys())
+    self.new = sorted(variables.keys() - loaded.keys())
     self.left_over = sorted(set(checkpoint.weights) - set(loaded.values()))
-    self.different = [
-      f'{name} is {checkpoint.kinds[there]} in the checkpoint, '
-      f'{kinds[name]} in the model'
-      for name, there in sorted(loaded.items())
-      if kinds[name] != checkpoint.kinds[there]
-    ]
+    self.different = []
+    for name, stored_name in sorted(loaded.items()):
+      stored = checkpoint.variables[stored_name]
+      if variables[name] != stored:
+        self.different.append(
+          f'{name} is {stored} in the checkpoint, {variables[name]} in the '
+          'model'
+        )
 
   def __str__(self) -> str:
-    loaded = [n if n == o else f'{n} <- {o}' for n, o in self.loaded.items()]
-    return '\n'.join(
-      '\n  '.join([f'{title} ({len(lines)}):', *lines])
-      for title, lines in (
-        ('loaded', sorted(loaded)),
-        ('new', self.new),
-        ('left over', self.left_over),
-      )
-    )
+    loaded = []
+    for name, stored_name in self.loaded.items():
+      is_same = name == stored_name
+      loaded.append(name if is_same else f'{name} <- {stored_name}')
+    sections = [
+      _section('loaded', sorted(loaded)),
+      _section('new', self.new),
+      _section('left over', self.left_over),
+    ]
+    return '\n'.join(sections)
 
   def require_weights(self) -> None:
     """Raises a UserError if a run cannot start from the checkpoint.
@@ -78,13 +81,12 @@ class Comparison:
     Such a checkpoint lacks a weight that belongs to no synthesizing function,
     or has a layer that the model lacks.
     """
-    faults = [
-      *(f'it lacks {name}' for name in self.new if not self._may_be_new(name)),
-      *(
-        f'{name} belongs to a layer that the model lacks'
-        for name in self.outside(lambda n: names.split(n)[0])
-      ),
-    ]
+    faults = []
+    for name in self.new:
+      if not self._may_be_new(name):
+        faults.append(f'it lacks {name}')
+    for name in self.outside(lambda name: names.split(name).place):
+      faults.append(f'{name} belongs to a layer that the model lacks')
     if faults:
       raise UserError(
         f'the checkpoint {self._path} does not fit this model: '
@@ -93,7 +95,8 @@ class Comparison:
         'holds.'
       )
 
-  def require_kinds(self) -> None:
+  def require_types(self) -> None:
+    """Raises a UserError if a loaded variable differs in type or shape."""
     if self.different:
       raise UserError(
         f'the checkpoint {self._path} has other shapes or types: '
@@ -109,8 +112,8 @@ class Comparison:
     model: early T5 checkpoints have a relative_attention_bias in
     EncDecAttention, which T5 does not use.
     """
-    scopes = {scope(n) for n in (*self.loaded, *self.new)}
-    return [n for n in self.left_over if scope(n) not in scopes]
+    scopes = {scope(name) for name in (*self.loaded, *self.new)}
+    return [name for name in self.left_over if scope(name) not in scopes]
 
   def _may_be_new(self, name: str) -> bool:
     """Whether a checkpoint with the variable's layer may lack the variable."""
@@ -123,13 +126,13 @@ def require_same(
   variables: Iterable[tf.Variable], checkpoint: files.Checkpoint
 ) -> None:
   """Raises a UserError if variables cannot be restored from a checkpoint."""
-  found = _by_name(variables, checkpoint)
-  faults = [
-    *found.different,
-    *(f'{name} is not in it' for name in found.new),
-    # The host silently skips these, such as R or the layers of a larger model.
-    *(f'{name} is not in the model' for name in found.outside(names.scope)),
-  ]
+  comparison = _by_name(variables, checkpoint)
+  faults = [*comparison.different]
+  for name in comparison.new:
+    faults.append(f'{name} is not in it')
+  # The host silently skips these, such as R or the layers of a larger model.
+  for name in comparison.outside(names.scope):
+    faults.append(f'{name} is not in the model')
   if faults:
     folder = os.path.dirname(checkpoint.path)
     raise UserError(
@@ -150,15 +153,17 @@ def require_loadable(
   `warm_start`.
   """
   mapping = gin.get_bindings(utils.init_checkpoint_variable_mapping)
-  filters = gin.get_bindings(utils.tpu_estimator_model_fn)
+  model = gin.get_bindings(utils.tpu_estimator_model_fn)
   if mapping.get('mapping_fn') is warm_start:
-    _weights(variables, checkpoint)
-  elif not (
-    gin.get_bindings(utils.should_load_variable)
-    or mapping
-    or filters.get('init_variable_filter')
-  ):
-    _by_name(variables, checkpoint).require_kinds()
+    _compared_weights(variables, checkpoint)
+    return
+  is_selected = (
+    mapping
+    or gin.get_bindings(utils.should_load_variable)
+    or model.get('init_variable_filter')
+  )
+  if not is_selected:
+    _by_name(variables, checkpoint).require_types()
 
 
 @gin.configurable(module='synth_mtf')
@@ -179,50 +184,70 @@ def warm_start(name: str) -> str:
 @functools.lru_cache(maxsize=1)
 def _sources(_graph: tf.Graph) -> Mapping[str, str]:
   """Maps each loaded weight and slot to its name in the checkpoint."""
-  path = gin.get_bindings(utils.run).get('init_checkpoint')
+  path = RunConfig().init_checkpoint
   if not path:
     return {}
   checkpoint = files.Checkpoint(path)
-  found = _weights(tf.global_variables(), checkpoint)
-  tf.logging.info('From %s:\n%s', checkpoint.path, found)
-  slots = {
-    f'{name}{slot[len(there) :]}': slot
-    for name, there in found.loaded.items()
-    for slot in checkpoint.slots
-    if names.slot_owner(slot) == there
-  }
-  return {**found.loaded, **slots}
+  comparison = _compared_weights(tf.global_variables(), checkpoint)
+  tf.logging.info('From %s:\n%s', checkpoint.path, comparison)
+  sources = dict(comparison.loaded)
+  for name, stored_name in comparison.loaded.items():
+    for slot in checkpoint.slots:
+      if names.slot_owner(slot) == stored_name:
+        sources[name + slot.removeprefix(stored_name)] = slot
+  return sources
 
 
-def _weights(
+def _compared_weights(
   variables: Iterable[tf.Variable], checkpoint: files.Checkpoint
 ) -> Comparison:
   """Compares the weights; raises a UserError if they do not fit."""
   weights = [v for v in variables if names.is_weight(v.op.name)]
-  found = Comparison(kinds_of(weights), checkpoint)
-  found.require_weights()
-  found.require_kinds()
-  return found
+  comparison = Comparison(specs_of(weights), checkpoint)
+  comparison.require_weights()
+  comparison.require_types()
+  return comparison
 
 
 def _by_name(
   variables: Iterable[tf.Variable], checkpoint: files.Checkpoint
 ) -> Comparison:
   """Compares variables with those of exactly the same names."""
-  kinds = kinds_of(variables)
-  same = {name: name for name in kinds if name in checkpoint}
-  return Comparison(kinds, checkpoint, same)
+  specs = specs_of(variables)
+  same = {name: name for name in specs if name in checkpoint}
+  return Comparison(specs, checkpoint, same)
 
 
-def kinds_of(variables: Iterable[tf.Variable]) -> dict[str, files.Kind]:
+def _ignoring_class(
+  variables: Iterable[str], checkpoint: files.Checkpoint
+) -> dict[str, str]:
+  """Maps variables to their best names that the checkpoint has."""
+  loaded = {}
+  for name in variables:
+    for candidate in names.candidates(name):
+      if candidate in checkpoint:
+        loaded[name] = candidate
+        break
+  return loaded
+
+
+def specs_of(
+  variables: Iterable[tf.Variable],
+) -> dict[str, files.VariableSpec]:
   """Returns the type and shape of each variable, by name."""
-  return {
-    v.op.name: files.Kind(v.dtype.base_dtype.name, tuple(v.shape.as_list()))
-    for v in variables
-  }
+  specs = {}
+  for variable in variables:
+    dtype = variable.dtype.base_dtype.name
+    shape = tuple(variable.shape.as_list())
+    specs[variable.op.name] = files.VariableSpec(dtype, shape)
+  return specs
 
 
 def listed(faults: Sequence[str]) -> str:
-  """Joins the first three faults and the number of others."""
+  """Joins the first three faults, and says how many others there are."""
   more = [f'and {len(faults) - 3} more'] if len(faults) > 3 else []
   return '; '.join([*faults[:3], *more])
+
+
+def _section(title: str, lines: Sequence[str]) -> str:
+  return '\n  '.join([f'{title} ({len(lines)}):', *lines])

@@ -9,11 +9,18 @@ import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 
 from synth_mtf import paths
-from synth_mtf.checkpoints import folder as folders, names
+from synth_mtf.checkpoints import names
+from synth_mtf.checkpoints.folder import (
+  UNREADABLE,
+  Folder,
+  exists,
+  is_complete,
+  step_of,
+)
 from synth_mtf.errors import UserError
 
 
-class Kind(NamedTuple):
+class VariableSpec(NamedTuple):
   """Type and shape of a variable, formatted as `float32[24, 24]`."""
 
   dtype: str
@@ -28,7 +35,7 @@ class Checkpoint:
 
   Attributes:
     path: without `.index`, as in `<folder>/model.ckpt-1000`.
-    kinds: type and shape of all variables, by name.
+    variables: type and shape of all variables, by name.
     weights: names of all variables except optimizer slots and the step.
     slots: names of the optimizer slots.
   """
@@ -36,59 +43,62 @@ class Checkpoint:
   def __init__(self, path: str) -> None:
     """Opens a checkpoint, or the latest one in a folder."""
     self.path = path.removesuffix('.index')
-    is_folder = tf.io.gfile.isdir(path)
-    paths.check_entries(path if is_folder else os.path.dirname(path) or '.')
-    if is_folder:
-      self.path = folders.latest(path) or path
-    if not folders.exists(self.path):
+    if tf.io.gfile.isdir(path):
+      folder = Folder(path)
+      self.path = folder.latest() or path
+    else:
+      paths.check_entries(os.path.dirname(path) or '.')
+    if not exists(self.path):
+      parent = Folder(os.path.dirname(self.path) or '.')
       raise UserError(
         f'there is no checkpoint {self.path}; expected a folder that holds one,'
         ' or a path without .index such as <folder>/model.ckpt-1000.'
-        + folders.holding(os.path.dirname(self.path) or '.')
+        + parent.summary()
       )
     try:
       self._reader = tf.train.load_checkpoint(self.path)
       types = self._reader.get_variable_to_dtype_map()
       shapes = self._reader.get_variable_to_shape_map()
-    except folders.UNREADABLE as error:
+    except UNREADABLE as error:
       raise self._damaged() from error
-    self.kinds = {
-      name: Kind(types[name].name, tuple(shapes[name]))
+    self.variables = {
+      name: VariableSpec(types[name].name, tuple(shapes[name]))
       for name in sorted(shapes)
     }
-    self.weights = list(filter(names.is_weight, self.kinds))
-    self.slots = list(filter(names.slot_owner, self.kinds))
+    self.weights = [name for name in self.variables if names.is_weight(name)]
+    self.slots = [name for name in self.variables if names.slot_owner(name)]
 
   def __contains__(self, name: str) -> bool:
-    return name in self.kinds
+    return name in self.variables
 
   def __getitem__(self, name: str) -> npt.NDArray[Any]:
     try:
       return self._reader.get_tensor(name)
-    except folders.UNREADABLE as error:
+    except UNREADABLE as error:
       raise self._damaged() from error
 
   def verify(self) -> None:
     """Reads all values, so that TensorFlow verifies their checksums."""
-    if not folders.is_complete(self.path):
+    if not is_complete(self.path):
       raise self._damaged()
 
   @property
   def parameters(self) -> int:
-    return sum(int(np.prod(self.kinds[name].shape)) for name in self.weights)
+    shapes = [self.variables[name].shape for name in self.weights]
+    return sum(int(np.prod(shape)) for shape in shapes)
 
   @property
   def step(self) -> int:
     if 'global_step' in self:
       return int(self['global_step'])
-    return folders.step_of(self.path) if 'model.ckpt-' in self.path else 0
+    return step_of(self.path) if 'model.ckpt-' in self.path else 0
 
   @property
   def embeddings(self) -> dict[str, int]:
     """The number of rows in each vocabulary embedding, by variable name."""
     return {
-      name: self.kinds[name].shape[-2]
-      for name in self.kinds
+      name: variable.shape[-2]
+      for name, variable in self.variables.items()
       if name.endswith('/embedding') and 'position' not in name
     }
 
@@ -102,24 +112,23 @@ class Checkpoint:
 
   def _damaged(self) -> UserError:
     folder = os.path.dirname(self.path)
-    return UserError(
-      f'the checkpoint {self.path} cannot be read: '
-      + (
-        folders.damage(folder)
-        or f'it is damaged (truncated or altered), or {folder} is not readable.'
-      )
+    reason = Folder(folder).damage() or (
+      f'it is damaged (truncated or altered), or {folder} is not readable.'
     )
+    return UserError(f'the checkpoint {self.path} cannot be read: {reason}')
 
 
 def write(
   folder: str, step: int, values: Mapping[str, npt.NDArray[Any]]
 ) -> str:
   """Writes a checkpoint to a folder without any, and returns its path."""
-  path = os.path.join(folder, f'model.ckpt-{step}')
-  if there := folders.written(folder):
+  target = Folder(folder)
+  if target.checkpoints:
     raise UserError(
-      f'{folder} already holds {there[-1]}; choose a folder without checkpoints'
+      f'{folder} already holds {target.checkpoints[-1]}; choose a folder '
+      'without checkpoints'
     )
+  path = os.path.join(folder, f'model.ckpt-{step}')
   try:
     tf.io.gfile.makedirs(folder)
     with tf.Graph().as_default(), tf.Session() as session:
@@ -131,7 +140,7 @@ def write(
         tensors=tensors,
       )
       session.run(save, dict(zip(tensors, values.values(), strict=True)))
-    folders.point_at(folder, os.path.basename(path))
+    target.point_at(os.path.basename(path))
   except tf.errors.OpError as error:
     raise UserError(f'{folder} cannot be written: {error.message}') from error
   return path

@@ -1,18 +1,15 @@
-"""Finds the checkpoints in a folder, and reads the records beside them.
+"""The checkpoints in a folder: which exist, are complete, and is the latest.
 
 TensorFlow and the host find checkpoints with glob patterns, so folder names
 with `[`, `*` or `?` match nothing or another folder. They also ignore an
 unreadable pointer. Here, names are literal and such a pointer is an error.
 """
 
-import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import gin
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
@@ -37,86 +34,6 @@ def exists(path: str) -> bool:
   return tf.io.gfile.exists(f'{path}.index')
 
 
-def written(folder: str) -> list[str]:
-  """Returns the names of a folder's checkpoints, ordered by step."""
-  return [name for name, files in _files(folder) if f'{name}.index' in files]
-
-
-def unfinished(folder: str) -> list[str]:
-  """Returns the names of checkpoints that lack their `.index` or data."""
-  found = []
-  for name, files in _files(folder):
-    shards = [int(m[1]) for m in map(_SHARD.search, files) if m]
-    if f'{name}.index' not in files or len(shards) < max(shards, default=1):
-      found.append(name)
-  return found
-
-
-def clear(folder: str) -> list[str]:
-  """Removes what interrupted saves left.
-
-  Call it only while nothing else saves there. Keeps a checkpoint that has its
-  index and some data, since the missing files may still be copied.
-  """
-  # Refuses a folder that lost part of what it resumes from.
-  last = os.path.basename(latest(folder) or '')
-  left = [
-    file
-    for name, files in _files(folder)
-    for file in files
-    if f'{name}.index' not in files
-    or 'temp' in file
-    or not (name == last or any('.data-' in one for one in files))
-  ]
-  for file in left:
-    path = os.path.join(folder, file)
-    (shutil.rmtree if os.path.isdir(path) else os.remove)(path)
-  return left
-
-
-def _files(folder: str) -> list[tuple[str, list[str]]]:
-  """Returns checkpoints, complete or not, and their files, by step."""
-  paths.check_entries(folder)
-  found: dict[str, list[str]] = {}
-  for file in tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else ():
-    if match := _FILE.fullmatch(file.rstrip('/')):
-      found.setdefault(match[1], []).append(match[0])
-  return sorted(found.items(), key=lambda item: step_of(item[0]))
-
-
-def latest(folder: str) -> str | None:
-  """Returns the path of the checkpoint that a run resumes from, if any.
-
-  Raises a UserError if the pointer is lost or names no checkpoint in `folder`.
-  """
-  found, pointer = written(folder), _pointer(folder)
-  try:
-    state = tf.train.get_checkpoint_state(folder)
-  except ValueError:  # not UTF-8
-    state = None
-  path = state.model_checkpoint_path if state else None
-  if path is None and not found:
-    return None
-  here = os.path.realpath(folder)
-  if path and exists(path) and os.path.realpath(os.path.dirname(path)) == here:
-    return path
-  fault = (
-    f'{pointer} points at {path}, which is not there, has no .index, or is '
-    'outside the folder (was it copied?).'
-    if path
-    else f'{folder} holds {found[-1]}, but the file {pointer} that points to '
-    'it is missing or damaged: training would start again at step 0 and '
-    'overwrite it, and readers of the latest checkpoint would find none.'
-  )
-  raise UserError(f'{fault}{holding(folder)} {_how_to_resume(folder, found)}')
-
-
-def holding(folder: str) -> str:
-  """Returns a sentence that lists a folder's checkpoints, or '' without any."""
-  found = written(folder)
-  return f' {folder} holds {", ".join(found)}.' if found else ''
-
-
 def is_complete(path: str) -> bool:
   """Whether every value can be read; TensorFlow verifies their checksums."""
   try:
@@ -128,64 +45,148 @@ def is_complete(path: str) -> bool:
   return True
 
 
-def damage(folder: str) -> str | None:
-  """Says which of a folder's checkpoints are damaged, and how to resume."""
-  names = written(folder)
-  complete = [n for n in names if is_complete(os.path.join(folder, n))]
-  damaged = [n for n in names if n not in complete]
-  if not damaged:
-    return None
-  return (
-    f'damaged in {folder}: {", ".join(damaged)} (truncated or altered). '
-    f'Complete: {", ".join(complete) or "none"}. '
-    + _how_to_resume(folder, complete)
-  )
+class Folder:
+  """The checkpoints in a folder, which is listed once, by the constructor.
 
+  A training run adds and removes checkpoints, so an object does not outlive one
+  check. To see what the folder holds later, make a new one.
 
-def explain(error: BaseException, model_dir: str) -> str | None:
-  """Explains a run's error if a checkpoint that it reads is damaged."""
-  if not tf.io.gfile.isdir(model_dir):
-    return f'{model_dir} was removed or renamed while the run wrote to it.'
-  if not isinstance(error, UNREADABLE):
-    return None
-  start = gin.get_bindings(utils.run).get('init_checkpoint')
-  if start and not is_complete(start):
+  Attributes:
+    path: the folder, which may not exist.
+    checkpoints: the names of its checkpoints, ordered by step.
+    unfinished: the names of checkpoints that lack their `.index` or data.
+  """
+
+  def __init__(self, path: str) -> None:
+    paths.check_entries(path)
+    self.path = path
+    self._pointer = os.path.join(path, 'checkpoint')
+    self._files = _list(path)
+    self.checkpoints = []
+    self.unfinished = []
+    for name, files in self._files.items():
+      has_index = f'{name}.index' in files
+      if has_index:
+        self.checkpoints.append(name)
+      if not has_index or _lacks_data(files):
+        self.unfinished.append(name)
+
+  def latest(self) -> str | None:
+    """Returns the path of the checkpoint that a run resumes from, if any.
+
+    Raises a UserError if the pointer is lost or names no checkpoint in here.
+    """
+    path = self._pointed_at()
+    if path and exists(path) and self._contains(path):
+      return path
+    if path:
+      fault = (
+        f'{self._pointer} points at {path}, which is not there, has no .index, '
+        'or is outside the folder (was it copied?).'
+      )
+    elif self.checkpoints:
+      fault = (
+        f'{self.path} holds {self.checkpoints[-1]}, but the file '
+        f'{self._pointer} that points to it is missing or damaged: training '
+        'would start again at step 0 and overwrite it, and readers of the '
+        'latest checkpoint would find none.'
+      )
+    else:
+      return None
+    advice = self._how_to_resume(self.checkpoints)
+    raise UserError(f'{fault}{self.summary()} {advice}')
+
+  def summary(self) -> str:
+    """Returns a sentence that lists the checkpoints, or '' without any."""
+    if not self.checkpoints:
+      return ''
+    return f' {self.path} holds {", ".join(self.checkpoints)}.'
+
+  def damage(self) -> str | None:
+    """Returns which checkpoints are damaged, and how to resume; None if none.
+
+    Reads them all.
+    """
+    complete, damaged = [], []
+    for name in self.checkpoints:
+      if is_complete(os.path.join(self.path, name)):
+        complete.append(name)
+      else:
+        damaged.append(name)
+    if not damaged:
+      return None
     return (
-      f'utils.run.init_checkpoint = {start} is damaged (truncated or altered): '
-      'use another checkpoint, or an intact copy.'
+      f'damaged in {self.path}: {", ".join(damaged)} (truncated or altered). '
+      f'Complete: {", ".join(complete) or "none"}. '
+      + self._how_to_resume(complete)
     )
-  return damage(model_dir)
+
+  def clear(self) -> list[str]:
+    """Removes what interrupted saves left, and returns the files' names.
+
+    Call it only while nothing else saves there. Keeps a checkpoint that has its
+    index and some data, since the missing files may still be copied.
+    """
+    # Raises an error if the folder lost part of what a run resumes from.
+    last = os.path.basename(self.latest() or '')
+    removed = []
+    for name, files in self._files.items():
+      has_data = any('.data-' in file for file in files)
+      is_kept = f'{name}.index' in files and (has_data or name == last)
+      for file in files:
+        if not is_kept or 'temp' in file:
+          removed.append(file)
+    for file in removed:
+      path = os.path.join(self.path, file)
+      if os.path.isdir(path):
+        shutil.rmtree(path)
+      else:
+        os.remove(path)
+    return removed
+
+  def point_at(self, name: str) -> None:
+    """Makes a checkpoint the latest."""
+    atomic.write(self._pointer, _LINE % name + '\n')
+
+  def _pointed_at(self) -> str | None:
+    """Returns the path in the file `checkpoint`, if it can be read."""
+    try:
+      state = tf.train.get_checkpoint_state(self.path)
+    except ValueError:  # not UTF-8
+      return None
+    return state.model_checkpoint_path if state else None
+
+  def _contains(self, path: str) -> bool:
+    parent = os.path.realpath(os.path.dirname(path))
+    return parent == os.path.realpath(self.path)
+
+  def _how_to_resume(self, names: Sequence[str]) -> str:
+    if not names:
+      return 'Choose another folder.'
+    line = _LINE % names[-1]
+    return (
+      f'To resume from {names[-1]}, write the line `{line}` into '
+      f'{self._pointer}.'
+    )
 
 
-def point_at(folder: str, name: str) -> None:
-  """Makes a checkpoint the folder's latest."""
-  atomic.write(_pointer(folder), _LINE % name + '\n')
+def _list(folder: str) -> dict[str, list[str]]:
+  """Returns the files of each checkpoint, complete or not, ordered by step."""
+  if not tf.io.gfile.isdir(folder):
+    return {}
+  files: dict[str, list[str]] = {}
+  for entry in tf.io.gfile.listdir(folder):
+    match = _FILE.fullmatch(entry.rstrip('/'))
+    if match:
+      files.setdefault(match[1], []).append(match[0])
+  return {name: files[name] for name in sorted(files, key=step_of)}
 
 
-def read_record(model_dir: str, file: str, read: Callable[[Any], Any]) -> Any:
-  """Returns `read` of JSON, None if missing; a UserError if that fails."""
-  paths.check_entries(model_dir)
-  path = os.path.join(model_dir, file)
-  if not tf.io.gfile.exists(path):
-    return None
-  try:
-    with tf.io.gfile.GFile(path) as stream:
-      return read(json.load(stream))
-  except Exception as error:  # depends on what is there instead
-    raise UserError(
-      f'{path} is damaged ({type(error).__name__}: {error}). Copy it again, or '
-      'remove it if you are sure that you do not need what it records.'
-    ) from error
-
-
-def _pointer(folder: str) -> str:
-  return os.path.join(folder, 'checkpoint')
-
-
-def _how_to_resume(folder: str, names: Sequence[str]) -> str:
-  if not names:
-    return 'Choose another folder.'
-  return (
-    f'To resume from {names[-1]}, write the line `{_LINE % names[-1]}` into '
-    f'{_pointer(folder)}.'
-  )
+def _lacks_data(files: Sequence[str]) -> bool:
+  """Whether some of a checkpoint's data files are missing, or all of them."""
+  counts = []  # the number of data files, according to each one's name
+  for file in files:
+    shard = _SHARD.search(file)
+    if shard:
+      counts.append(int(shard[1]))
+  return len(counts) < max(counts, default=1)

@@ -11,18 +11,21 @@ with other settings would therefore resume and compute something else.
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import gin
 import seqio
 import tensorflow.compat.v1 as tf
-from mesh_tensorflow.transformer import transformer, transformer_layers, utils
+from mesh_tensorflow.transformer import transformer, transformer_layers
 from sentencepiece import sentencepiece_model_pb2
 
-from synth_mtf import atomic
-from synth_mtf.checkpoints import comparison, files, folder as folders
+from synth_mtf import json_files
+from synth_mtf.checkpoints import comparison, files
+from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import model as models
+from synth_mtf.host.run_config import FEATURES, both_sides
 from synth_mtf.layer.synthetic import SyntheticLayer
 from synth_mtf.synthesizers.base import described
 
@@ -51,14 +54,15 @@ def record_vocabulary(vocabulary: Any, model_dir: str) -> None:
 
 def recorded_vocabulary(model_dir: str) -> str | None:
   """Returns the SentencePiece path or the class of the inputs' vocabulary."""
-  known = _read_vocabularies(model_dir)
-  return known['inputs']['name'] if known else None
+  recorded = _read_vocabularies(model_dir)
+  return recorded['inputs']['name'] if recorded else None
 
 
 def copy_vocabulary(source: str, folder: str) -> None:
   """Copies the `vocabulary.json` of a folder, if it has one."""
-  if known := _read_vocabularies(source):
-    _write(folder, VOCABULARY, known)
+  recorded = _read_vocabularies(source)
+  if recorded:
+    _write(folder, VOCABULARY, recorded)
 
 
 def check_vocabulary(vocabulary: Any, checkpoint: str) -> None:
@@ -66,28 +70,32 @@ def check_vocabulary(vocabulary: Any, checkpoint: str) -> None:
 
   `vocabulary` is a seqio vocabulary, or a pair of them for inputs and targets.
   """
-  found = describe_vocabulary(vocabulary)
+  given = describe_vocabulary(vocabulary)
   # The host rounds the size up.
   divisor = gin.get_bindings(transformer.Unitransformer).get(
     'vocab_divisor', 128
   )
-  expected = [-(-v['size'] // divisor) * divisor for v in found.values()]
-  shown = '{name!r} of {size} pieces'.format_map
+  expected = [-(-side['size'] // divisor) * divisor for side in given.values()]
   for name, rows in files.Checkpoint(checkpoint).embeddings.items():
     if rows not in expected:
       raise UserError(
         f'{name} of {checkpoint} has {rows} rows; the vocabulary '
-        f'{shown(found["inputs"])} needs {expected[0]}, the next multiple of '
+        f'{_shown(given["inputs"])} needs {expected[0]}, the next multiple of '
         f'{divisor}. {_ADVICE}'
       )
   folder = os.path.dirname(checkpoint)
-  for side, known in (_read_vocabularies(folder) or {}).items():
-    if known['sha256'] != found[side]['sha256']:
+  recorded = _read_vocabularies(folder) or {}
+  for side, known in recorded.items():
+    if known['sha256'] != given[side]['sha256']:
       raise UserError(
-        f'{checkpoint} was trained with the vocabulary {shown(known)}, '
+        f'{checkpoint} was trained with the vocabulary {_shown(known)}, '
         f'according to {os.path.join(folder, VOCABULARY)}; this run has '
-        f'{shown(found[side])}, which has other pieces. {_ADVICE}'
+        f'{_shown(given[side])}, which has other pieces. {_ADVICE}'
       )
+
+
+def _shown(vocabulary: Mapping[str, Any]) -> str:
+  return f'{vocabulary["name"]!r} of {vocabulary["size"]} pieces'
 
 
 def record_model(model: models.Transformer, model_dir: str) -> None:
@@ -109,29 +117,22 @@ def check_model(
   same functions are compared, and their `index_by` may differ.
   """
   folder = os.path.dirname(checkpoint)
-
-  def read(groups: Any) -> Any:
-    return {
-      scope: {**one, 'sorted': sorted(one.get('synthesizers', []))}
-      for one in groups
-      for scope in one['layers']
-    }
-
-  there = folders.read_record(folder, MODEL, read)
+  recorded = json_files.read(folder, MODEL, _by_scope) or {}
   faults = []
-  for scope, here in describe(model).items():
-    known = (there or {}).get(scope, {})
+  for scope, settings in describe(model).items():
+    trained_with = recorded.get(scope, {})
     if starts:
-      functions = sorted(here.get('synthesizers', []))
-      if not functions or functions != known.get('sorted'):
+      functions = _sorted_functions(settings)
+      if not functions or functions != _sorted_functions(trained_with):
         continue
-      del here['index_by']
-    faults += [
-      f'{name} is {known[name]!r} in the checkpoint, {value!r} in the model '
-      f'({scope})'
-      for name, value in here.items()
-      if known.get(name, value) != value
-    ]
+      del settings['index_by']
+    for name, value in settings.items():
+      before = trained_with.get(name, value)
+      if before != value:
+        faults.append(
+          f'{name} is {before!r} in the checkpoint, {value!r} in the model '
+          f'({scope})'
+        )
   if faults:
     raise UserError(
       f'the checkpoint {checkpoint} was made by another model of the same '
@@ -143,57 +144,79 @@ def check_model(
 
 def describe(model: models.Transformer) -> dict[str, dict[str, Any]]:
   """Returns the settings of each layer of a model, by its scope."""
-  found = {}
+  layers = {}
   for scope, layer in models.layers(model):
-    settings = {
-      name: getattr(layer, name)
-      for kind, names in _SETTINGS
-      if isinstance(layer, kind)
-      for name in names
-    }
-    if isinstance(layer, SyntheticLayer):
-      functions = [described(f) for f in layer.synthesizers]
-      settings = {'synthesizers': functions, **settings}
-      if len(functions) == 1:
-        del settings['mixing']  # one function is not mixed
+    settings = _settings(layer)
     if settings:
-      found[scope] = settings
+      layers[scope] = settings
   # As in `model.json`, which stores functions by name.
-  text = json.dumps(
-    found, default=lambda x: getattr(x, '__name__', type(x).__name__)
-  )
-  return json.loads(text)
+  return json.loads(json.dumps(layers, default=_name_of))
+
+
+def _settings(layer: transformer.TransformerLayer) -> dict[str, Any]:
+  settings: dict[str, Any] = {}
+  if isinstance(layer, SyntheticLayer):
+    settings['synthesizers'] = [described(f) for f in layer.synthesizers]
+  for layer_class, names in _SETTINGS:
+    if isinstance(layer, layer_class):
+      for name in names:
+        settings[name] = getattr(layer, name)
+  if len(settings.get('synthesizers', [])) == 1:
+    del settings['mixing']  # one function is not mixed
+  return settings
+
+
+def _name_of(value: Any) -> str:
+  """Returns the name of a function or a class, or else of the value's class."""
+  return getattr(value, '__name__', type(value).__name__)
+
+
+def _by_scope(groups: Any) -> dict[str, dict[str, Any]]:
+  """Returns the settings of each layer, as read from `model.json`."""
+  layers = {}
+  for group in groups:
+    _sorted_functions(group)  # raises an error if the file is damaged
+    for scope in group['layers']:
+      layers[scope] = group
+  return layers
+
+
+def _sorted_functions(settings: dict[str, Any]) -> list[str]:
+  return sorted(settings.get('synthesizers', []))
 
 
 def _read_vocabularies(folder: str) -> Any:
+  """Returns the recorded name, size and digest of each side's vocabulary."""
+
   def read(record: Any) -> Any:
-    sides, keys = ('inputs', 'targets'), ('name', 'size', 'sha256')
-    return {s: {k: str(record[s][k]) for k in keys} for s in sides}
+    return {
+      side: {key: str(record[side][key]) for key in ('name', 'size', 'sha256')}
+      for side in FEATURES
+    }
 
-  return folders.read_record(folder, VOCABULARY, read)
+  return json_files.read(folder, VOCABULARY, read)
 
 
-def describe_vocabulary(pair: Any) -> dict[str, dict[str, Any]]:
+def describe_vocabulary(vocabulary: Any) -> dict[str, dict[str, Any]]:
   """Returns name, size and digest of the inputs' and targets' vocabularies."""
-  found = {}
-  both = utils.inputs_vocabulary(pair), utils.targets_vocabulary(pair)
-  for side, known in zip(('inputs', 'targets'), both, strict=True):
-    vocabulary = getattr(known, 'resolved', known)
-    name, size = type(vocabulary).__name__, vocabulary.vocab_size
+  described = {}
+  for side, known in zip(FEATURES, both_sides(vocabulary), strict=True):
+    resolved = getattr(known, 'resolved', known)
+    name, size = type(resolved).__name__, resolved.vocab_size
     content = f'{name} {size}'.encode()
-    if isinstance(vocabulary, seqio.SentencePieceVocabulary):
-      name = vocabulary.sentencepiece_model_file
-      model = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model)
+    if isinstance(resolved, seqio.SentencePieceVocabulary):
+      name = resolved.sentencepiece_model_file
+      model = sentencepiece_model_pb2.ModelProto.FromString(resolved.sp_model)
       model.ClearField('trainer_spec')  # holds file names and thread counts
       content = model.SerializeToString(deterministic=True)
     sha256 = hashlib.sha256(content).hexdigest()
-    found[side] = {'name': name, 'size': size, 'sha256': sha256}
-  return found
+    described[side] = {'name': name, 'size': size, 'sha256': sha256}
+  return described
 
 
 def _write(model_dir: str, file: str, content: Any) -> None:
   """Writes JSON, unless the file already describes the folder's checkpoints."""
   path = os.path.join(model_dir, file)
   # A record without checkpoints is left over from a run that never saved any.
-  if not tf.io.gfile.exists(path) or not folders.written(model_dir):
-    atomic.write(path, json.dumps(content, indent=2) + '\n')
+  if not tf.io.gfile.exists(path) or not Folder(model_dir).checkpoints:
+    json_files.write(path, content)

@@ -4,8 +4,9 @@ The scope of a layer is the name of its Python class, so the same weights have
 different names in T5's, mesh_tensorflow's and our layers.
 """
 
+import itertools
 import re
-from collections.abc import Sequence
+from typing import NamedTuple
 
 # The relative position biases of self-attention and cross-attention.
 BIASES = ('relative_attention_bias', 'enc_dec_relative_attention_bias')
@@ -14,24 +15,42 @@ _CLASSES = (
   ('SyntheticAttention', 'SelfAttention', 'Synthesizer'),
   ('SyntheticEncDecAttention', 'EncDecAttention'),
 )
-_ATTENTION = re.compile(f'(.*)/({"|".join(sum(_CLASSES, ()))})/(.+)')
+_ANY_CLASS = '|'.join(itertools.chain.from_iterable(_CLASSES))
+_ATTENTION = re.compile(f'(.*)/({_ANY_CLASS})/(.+)')
+_SLOT = re.compile('_slot_|/adam_|_momentum_')
 
 
-def split(name: str) -> Sequence[str]:
-  """Splits the name of a variable.
+class Parts(NamedTuple):
+  """The parts of a variable's name.
 
-  The parts are its layer's place in the stack, the class of an attention layer
-  (otherwise ''), and the name inside the layer (`q`, `random/R`).
+  Attributes:
+    place: the layer's place in the stack (`decoder/block_000/layer_000`).
+    layer: the class of an attention layer; '' for other layers.
+    rest: the name inside an attention layer (`q`, `random/R`); the whole name
+      for other layers.
   """
+
+  place: str
+  layer: str
+  rest: str
+
+
+def split(name: str) -> Parts:
+  """Splits the name of a variable."""
   match = _ATTENTION.match(name)
-  return match.group(1, 2, 3) if match else (scope(name), '', name)
+  if match:
+    return Parts(*match.groups())
+  return Parts(scope(name), '', name)
 
 
 def candidates(name: str) -> list[str]:
   """Returns the names a variable may have in a checkpoint, best first."""
   place, layer, rest = split(name)
-  classes = next((c for c in _CLASSES if layer in c), ())
-  return list(dict.fromkeys([name, *(f'{place}/{c}/{rest}' for c in classes)]))
+  options = [name]
+  for classes in _CLASSES:
+    if layer in classes:
+      options += [f'{place}/{c}/{rest}' for c in classes if c != layer]
+  return options
 
 
 def is_weight(name: str) -> bool:
@@ -39,9 +58,10 @@ def is_weight(name: str) -> bool:
   return name != 'global_step' and not slot_owner(name)
 
 
-def slot_owner(slot: str) -> str:
+def slot_owner(name: str) -> str:
   """Returns the weight of an optimizer slot, or '' for any other variable."""
-  return (re.split('_slot_|/adam_|_momentum_', slot)[:-1] or [''])[0]
+  match = _SLOT.search(name)
+  return name[: match.start()] if match else ''
 
 
 def scope(name: str) -> str:

@@ -28,20 +28,23 @@ COMMANDS = {
   'transformer': "T5's own main: the flags of t5_mesh_transformer, no torch",
   'vocabulary': 'train a SentencePiece vocabulary on the text of a data folder',
   'tasks': 'tasks and mixtures: rows, rates, metrics, and two examples of one',
-  'checkpoint': 'inspect, compare or convert checkpoints; export to and import '
-  'from Hugging Face',
+  'checkpoint': (
+    'inspect, compare or convert checkpoints; export to and import from '
+    'Hugging Face'
+  ),
   'cluster': "T5's main over several machines: the same command on each",
   'cost': 'parameters, floating-point operations and bytes of each variant',
   'table': "the paper's tables, for your own runs",
-  'attention': 'attention weights, logits and alpha of a checkpoint on some '
-  'text',
+  'attention': (
+    'attention weights, logits and alpha of a checkpoint on some text'
+  ),
   'plot': 'figures of runs: curves, scores, alpha, attention (PNG and SVG)',
   'report': 'one page about runs: tables, figures, attention, configuration',
   'replay': 'the commands that reproduce a run, and what differs here',
   'doctor': 'versions, devices, vocabulary and data, and how to fix each fault',
 }
-# These load the plugin themselves, to report or check how that goes, or because
-# they restart the process first.
+# These load the plugin themselves: they report whether it can be loaded, show
+# progress meanwhile, or restart the process first.
 _SELF_LOADING = ('demo', 'transformer', 'cluster', 'doctor')
 
 
@@ -115,15 +118,16 @@ class _Parser(argparse.ArgumentParser):
   """Suggests names that are similar to a mistyped command, flag or choice."""
 
   def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
-    found, unknown = super().parse_known_args(*args, **kwargs)
+    namespace, unknown = super().parse_known_args(*args, **kwargs)
     if unknown:
       flag = unknown[0].partition('=')[0]
       hint = nearest(flag, self._option_string_actions)
       self.error(f'unrecognized arguments: {" ".join(unknown)}{hint}')
-    return found, unknown
+    return namespace, unknown
 
   def error(self, message: str) -> NoReturn:
-    wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-    if wrong:
-      message += nearest(wrong[1], re.findall(r"[^', ]+", wrong[2]))
+    match = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+    if match:
+      choice, choices = match.groups()
+      message += nearest(choice, re.findall(r"[^', ]+", choices))
     super().error(message)

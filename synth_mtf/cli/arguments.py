@@ -26,16 +26,17 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def existing(path: str) -> str:
-  """Checks that a run or a checkpoint exists; buckets are not looked at."""
-  local = '://' not in path
-  if local and not any(map(os.path.lexists, (path, f'{path}.index'))):
-    folder, name = os.path.split(os.path.normpath(path))
-    beside = os.listdir(folder or '.') if os.path.isdir(folder or '.') else []
-    raise UserError(
-      f'{path} does not exist{nearest(name, beside)}; expected a model folder, '
-      'the folder of a demo, or a checkpoint or file in one'
-    )
-  return path
+  """Checks that a run or a checkpoint exists; a bucket is not checked."""
+  is_bucket = '://' in path
+  if is_bucket or os.path.lexists(path) or os.path.lexists(f'{path}.index'):
+    return path
+  parent, name = os.path.split(os.path.normpath(path))
+  parent = parent or '.'
+  siblings = os.listdir(parent) if os.path.isdir(parent) else []
+  raise UserError(
+    f'{path} does not exist{nearest(name, siblings)}; expected a model folder, '
+    'the folder of a demo, or a checkpoint or file in one'
+  )
 
 
 def add_runs(
@@ -54,13 +55,10 @@ def gin_name(folder: str) -> Callable[[str], str]:
   def check(names: str) -> str:
     known = gin_names(folder)
     for name in re.split('[,+]', names):
-      if name not in known and not os.path.exists(f'{folder}/{name}.gin'):
-        raise UserError(
-          f"gin file '{folder}/{name}.gin' does not exist"
-          + nearest(
-            f'{folder}/{name}.gin', (f'{folder}/{x}.gin' for x in known)
-          )
-        )
+      file = f'{folder}/{name}.gin'
+      if name not in known and not os.path.exists(file):
+        hint = nearest(file, [f'{folder}/{other}.gin' for other in known])
+        raise UserError(f"gin file '{file}' does not exist{hint}")
     return names
 
   return check

@@ -4,6 +4,7 @@
 """
 
 import argparse
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,23 +33,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_text_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags that select the text."""
-  add = parser.add_mutually_exclusive_group().add_argument
-  add('--text', action='append', help='an input; may be repeated')
-  add(
+  source = parser.add_mutually_exclusive_group()
+  source.add_argument(
+    '--text', action='append', help='an input; may be repeated'
+  )
+  source.add_argument(
     '--input',
     metavar='FILE',
     help='a text file with an input per line, and after a tab its target if '
     'any',
   )
-  add('--task', help='its first examples')
-  add = parser.add_argument
-  add(
+  source.add_argument('--task', help='its first examples')
+  parser.add_argument(
     '--target',
     action='append',
     help='the target of each --text; without it, only the encoder is shown',
   )
-  add('--split', default='validation', help='of the task')
-  add(
+  parser.add_argument('--split', default='validation', help='of the task')
+  parser.add_argument(
     '--examples',
     type=arguments.at_least(1),
     default=4,
@@ -63,52 +65,52 @@ def run(args: argparse.Namespace) -> None:
     from synth_mtf.attention import computation, file
 
   atomic.check_replaceable(args.out, file.MARK)
-  (found,) = computation.look(
-    args.folder, [args.step], lambda: chosen(args), args.vocabulary
+  (attention,) = computation.look(
+    args.folder, [args.step], functools.partial(chosen, args), args.vocabulary
   )
-  file.write(args.out, found)
+  file.write(args.out, attention)
   print(
-    f'{found.label}, step {found.step}, {found.examples} examples: {args.out}'
+    f'{attention.label}, step {attention.step}, {attention.examples} examples: '
+    f'{args.out}'
   )
 
 
 def names_text(args: argparse.Namespace) -> bool:
-  """Returns whether the flags select a text."""
+  """Whether the flags select a text."""
   return bool(args.text or args.target or args.input or args.task)
 
 
 def look_at_each(
-  args: argparse.Namespace, found: Sequence[Any], steps: Sequence[str]
+  args: argparse.Namespace, runs: Sequence[Any], steps: Sequence[str]
 ) -> tuple[list[Any], list[str]]:
-  """Returns the attention of runs at some steps, and why any run has none."""
+  """Returns the attention of runs at some steps, and why others have none."""
   with output.kept():
     from synth_mtf.attention import computation
 
   attentions, missing = [], []
-  for run in found:
+  for run in runs:
     try:
       attentions += computation.look(
-        run.name, steps, lambda: chosen(args), args.vocabulary
+        run.name, steps, functools.partial(chosen, args), args.vocabulary
       )
     except UserError as error:
       missing.append(f'No attention of {run.label}, {run.name}: {error}')
   return attentions, missing
 
 
-def chosen(args: argparse.Namespace) -> Any:
-  """Creates the selected examples, by default four sentences.
-
-  gin must have the model's configuration.
-  """
+def chosen(args: argparse.Namespace, model: Any) -> Any:
+  """Creates the selected examples for a model, by default four sentences."""
   from synth_mtf.attention import examples
 
   if args.target and (args.task or args.input):
-    raise UserError('--target goes with --text; others have their own targets')
+    raise UserError(
+      '--target needs --text; files and tasks have their own targets'
+    )
   if args.text or args.target:
     texts = {'inputs': args.text or [], 'targets': args.target or []}
-    return examples.from_texts(texts)
+    return examples.from_texts(model, texts)
   if args.input:
-    return examples.from_file(args.input)
+    return examples.from_file(model, args.input)
   if args.task:
-    return examples.from_task(args.task, args.split, args.examples)
-  return examples.defaults()
+    return examples.from_task(model, args.task, args.split, args.examples)
+  return examples.defaults(model)

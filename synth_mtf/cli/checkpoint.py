@@ -1,6 +1,6 @@
-"""`synth-mtf checkpoint`.
+"""`synth-mtf checkpoint`: works with checkpoints.
 
-It inspects, compares, converts, exports and imports checkpoints.
+It inspects, compares, converts, exports and imports them.
 """
 
 import argparse
@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from synth_mtf.cli import arguments
 from synth_mtf.errors import UserError
 
+_CONFIGURATION = 'operative_config.gin'
 _PATH = 'a checkpoint (<folder>/model.ckpt-1000), or a folder for its latest'
 _PARAM = 'overrides a binding of the gin files'
-_FOLDER = 'with config.json and *.safetensors: an exported model, or any T5'
+_HF_FOLDER = (
+  'a folder with config.json and *.safetensors: an exported model, or any T5'
+)
 
 _UNPACKED_ROWS_ONLY = (
   ', on rows that hold one sequence each. Warning: it was trained on packed '
@@ -32,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   inspect.set_defaults(action=_inspect)
 
   compare = actions.add_parser('compare', help='compare two checkpoints')
-  for name in ('first', 'second'):
-    compare.add_argument(name, type=arguments.existing, help=_PATH)
+  compare.add_argument('first', type=arguments.existing, help=_PATH)
+  compare.add_argument('second', type=arguments.existing, help=_PATH)
   compare.set_defaults(action=_compare)
 
   convert = actions.add_parser(
@@ -45,48 +48,61 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       'S(X) = 0. To convert to plain T5, give a size file alone.'
     ),
   )
-  add = convert.add_argument
-  add('path', type=arguments.existing, help=_PATH)
-  add('folder', help='where to write; must hold no checkpoint')
-  add('--gin_file', action='append', required=True, help='of the target model')
-  add('--gin_param', action='append', default=[], help=_PARAM)
-  add(
+  convert.add_argument('path', type=arguments.existing, help=_PATH)
+  convert.add_argument('folder', help='where to write; must hold no checkpoint')
+  convert.add_argument(
+    '--gin_file', action='append', required=True, help='of the target model'
+  )
+  convert.add_argument('--gin_param', action='append', default=[], help=_PARAM)
+  convert.add_argument(
     '--source_gin_file',
     action='append',
     help='of the source model; needed for mixtures. Default: '
     'operative_config.gin beside the checkpoint',
   )
-  add(
+  convert.add_argument(
     '--resize',
     action='store_true',
     help="grow or shrink tables to the target's max_length",
   )
   convert.set_defaults(action=_convert)
 
-  for name, option, action, path, what in (
-    ('export', '--to', _export, _PATH, 'write a model folder for'),
-    ('import', '--from', _import, _FOLDER, 'make a checkpoint from a model of'),
-  ):
-    what += " Hugging Face's transformers"
-    other = actions.add_parser(name, help=what)
-    add = other.add_argument
-    add(option, choices=['hf'], required=True, dest='form')
-    add('path', type=arguments.existing, help=path)
-    add('folder', help='where to write; must not exist')
-    add(
-      '--gin_file',
-      action='append',
-      help='of the model. Default: those it was trained with, if known',
-    )
-    add('--gin_param', action='append', default=[], help=_PARAM)
-    if option == '--to':
-      add('--vocabulary', help="Default: the run's")
-    other.set_defaults(action=action)
+  export = actions.add_parser(
+    'export', help="write a model folder for Hugging Face's transformers"
+  )
+  export.add_argument('--to', choices=['hf'], required=True, dest='form')
+  export.add_argument('path', type=arguments.existing, help=_PATH)
+  _add_new_folder(export)
+  export.add_argument('--vocabulary', help="Default: the run's")
+  export.set_defaults(action=_export)
+
+  imported = actions.add_parser(
+    'import',
+    help="make a checkpoint from a model of Hugging Face's transformers",
+  )
+  imported.add_argument('--from', choices=['hf'], required=True, dest='form')
+  imported.add_argument('path', type=arguments.existing, help=_HF_FOLDER)
+  _add_new_folder(imported)
+  imported.set_defaults(action=_import)
+
+
+def _add_new_folder(parser: argparse.ArgumentParser) -> None:
+  parser.add_argument('folder', help='where to write; must not exist')
+  parser.add_argument(
+    '--gin_file',
+    action='append',
+    help='of the model. Default: those it was trained with, if known',
+  )
+  parser.add_argument('--gin_param', action='append', default=[], help=_PARAM)
 
 
 def run(args: argparse.Namespace) -> None:
-  """Runs an action."""
-  args.action(args)
+  """Runs an action, after which gin is as before."""
+  from synth_mtf.host import patches
+
+  separate_gin = patches.separate_gin()
+  with separate_gin():
+    args.action(args)
 
 
 def _inspect(args: argparse.Namespace) -> None:
@@ -95,7 +111,7 @@ def _inspect(args: argparse.Namespace) -> None:
   checkpoint = Checkpoint(args.path)
   checkpoint.verify()
   for name in checkpoint.weights:
-    dtype, shape = checkpoint.kinds[name]
+    dtype, shape = checkpoint.variables[name]
     print(f'{name}  {list(shape)}  {dtype}')
   print(
     f'{checkpoint.path}: step {checkpoint.step}, {checkpoint.parameters:,} '
@@ -109,23 +125,25 @@ def _compare(args: argparse.Namespace) -> None:
 
   from synth_mtf.checkpoints import comparison, files
 
-  first, second = (files.Checkpoint(p) for p in (args.first, args.second))
-  weights = {name: first.kinds[name] for name in first.weights}
-  found = comparison.Comparison(weights, second)
-  for name, there in found.loaded.items():
-    here, other = first.kinds[name], second.kinds[there]
-    if here != other:
-      print(f'{name}: {here} in the first, {other} in the second')
-    if here.shape != other.shape or 'string' in (here.dtype, other.dtype):
+  first = files.Checkpoint(args.first)
+  second = files.Checkpoint(args.second)
+  weights = {name: first.variables[name] for name in first.weights}
+  compared = comparison.Comparison(weights, second)
+  for name, other_name in compared.loaded.items():
+    here, there = first.variables[name], second.variables[other_name]
+    if here != there:
+      print(f'{name}: {here} in the first, {there} in the second')
+    if here.shape != there.shape or 'string' in (here.dtype, there.dtype):
       continue
-    a, b = (x.astype(np.float64) for x in (first[name], second[there]))
+    a = first[name].astype(np.float64)
+    b = second[other_name].astype(np.float64)
     if (a != b).any():
       print(f'{name}: differs by up to {np.abs(a - b).max():.3g}')
-  for name in found.new:
+  for name in compared.new:
     print(f'{name}: only in the first')
-  for name in found.left_over:
+  for name in compared.left_over:
     print(f'{name}: only in the second')
-  print(f'{len(found.loaded)} variables in both')
+  print(f'{len(compared.loaded)} variables in both')
 
 
 def _convert(args: argparse.Namespace) -> None:
@@ -135,29 +153,31 @@ def _convert(args: argparse.Namespace) -> None:
 
   checkpoint = files.Checkpoint(args.path)
   checkpoint.verify()
-  file = os.path.join(os.path.dirname(checkpoint.path), 'operative_config.gin')
-  known = _configure(foreign.read(file), file, args.source_gin_file)
+  folder = os.path.dirname(checkpoint.path)
+  file = os.path.join(folder, _CONFIGURATION)
+  is_known = _configure(foreign.read(file), file, args.source_gin_file)
   with foreign.bounded():
     packed = data_is_packed()
-    source = model.build(checkpoint.vocab_size) if known else None
+    source = model.build(checkpoint.vocab_size) if is_known else None
   gin_files.parse(args.gin_file, args.gin_param)
   target = model.build(checkpoint.vocab_size)
   plan = conversion.Conversion(checkpoint, source, target, args.resize)
   path = files.write(args.folder, checkpoint.step, plan.values)
   identity.record_model(target.transformer, args.folder)
-  identity.copy_vocabulary(os.path.dirname(checkpoint.path), args.folder)
-  effect = (
-    'does not compute what the source computes; it starts from its weights.'
-  )
-  if plan.exact:
-    effect = 'computes what the source computes' + (
-      _UNPACKED_ROWS_ONLY if packed and plan.reread else '.'
+  identity.copy_vocabulary(folder, args.folder)
+  if not plan.exact:
+    effect = (
+      'does not compute what the source computes; it starts from its weights.'
     )
-    if not known:
-      effect += (
-        ' (That assumes the same activation and normalize, which a checkpoint '
-        f'does not hold: there is no {file}.)'
-      )
+  elif packed and plan.reread:
+    effect = f'computes what the source computes{_UNPACKED_ROWS_ONLY}'
+  else:
+    effect = 'computes what the source computes.'
+  if plan.exact and not is_known:
+    effect += (
+      ' (That assumes the same activation and normalize, which a checkpoint '
+      f'does not hold: there is no {file}.)'
+    )
   error, name = plan.rounding
   if error:
     effect += (
@@ -176,18 +196,21 @@ def _export(args: argparse.Namespace) -> None:
   if os.path.isdir(args.path):
     model_dir.require_unlocked(args.path)
   checkpoint = files.Checkpoint(args.path)
-  file = os.path.join(os.path.dirname(checkpoint.path), 'operative_config.gin')
+  file = os.path.join(os.path.dirname(checkpoint.path), _CONFIGURATION)
   _require(foreign.read(file), file, args)
   export.export(checkpoint, args.folder, args.vocabulary)
   print(f'wrote {args.folder}: step {checkpoint.step} of {args.path}')
 
 
 def _import(args: argparse.Namespace) -> None:
-  from synth_mtf.huggingface import export
+  from synth_mtf.attention import opening
+  from synth_mtf.huggingface import importing, layout
 
-  text = export.read_config(args.path)['synth_mtf']['gin']
-  _require(text, os.path.join(args.path, export.CONFIG), args)
-  print(f'wrote {export.load(args.path, args.folder)}')
+  text = importing.read_config(args.path)['synth_mtf']['gin']
+  _require(text, os.path.join(args.path, layout.CONFIG), args)
+  path = importing.load(args.path, args.folder)
+  opening.keep_vocabulary(args.path, args.folder)
+  print(f'wrote {path}')
 
 
 def _configure(
@@ -200,7 +223,7 @@ def _configure(
   from synth_mtf.host import foreign, gin_files
 
   if gin_file:
-    # Of a TPU's mesh, a function that is not called here gives the shape.
+    # Files for TPUs leave the mesh to a function that needs a TPU.
     gin_files.parse(gin_file, ["utils.run.mesh_shape = ''", *bindings])
   elif text:
     for line in foreign.parse(text, file):

@@ -15,6 +15,7 @@ without authentication: use it only in a private network.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import socket
@@ -62,20 +63,21 @@ def run(args: argparse.Namespace) -> int:
   # May restart this command, so it must run before the server starts.
   process.fix_hash_seed()
   server = _serve(hosts, task)
-  others = [0] if task else range(1, len(hosts))
+  port = hosts[task].rpartition(':')[2]
   print(
     f'Task {task} serves {hosts[task]}. The port is open on all interfaces, '
     f'whatever the address, without authentication: `ss -ltn` lists it as '
-    f'*:{hosts[task].rpartition(":")[2]}. Waiting for the other tasks.',
+    f'*:{port}. Waiting for the other tasks.',
     flush=True,
   )
   ended = threading.Event()
-  for number in others:
+  other_tasks = [0] if task else range(1, len(hosts))
+  for number in other_tasks:
     threading.Thread(
       target=_end_when_lost, args=[number, hosts[number], ended], daemon=True
     ).start()
   if task:
-    _goodbye(server, [task], hear=True)
+    _wait_for_goodbye(server, task)
     print(f'Task 0 ({hosts[0]}) has finished, and so has this one.', flush=True)
     time.sleep(1)  # task 0 closes its session first
     os._exit(0)  # the server would never exit
@@ -84,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
   status = main.run([word for word in args.flags if word != '--'])
   ended.set()  # a task that exits after its notification is not lost
   if not status:
-    _goodbye(server, others, hear=False)
+    _send_goodbye(server, other_tasks)
   return status
 
 
@@ -105,32 +107,53 @@ def _serve(hosts: Sequence[str], task: int) -> Any:
       ) from error
 
 
-def _goodbye(server: Any, tasks: Sequence[int], hear: bool) -> None:
-  """Waits for, or sends, the notification that the run has succeeded.
+# Each task has a queue on its own device for the notification that the run has
+# succeeded.
 
-  Each task has a queue for it on its own device. The session connects only to
-  the given tasks, since others may have exited. A notification that does not
-  arrive is reported by the waiting task.
+
+def _wait_for_goodbye(server: Any, task: int) -> None:
+  """Waits until task 0 notifies this one."""
+  import tensorflow.compat.v1 as tf
+
+  with tf.Graph().as_default():
+    notification = _queue(task).dequeue()
+    with _session(server, [task]) as session:
+      session.run(notification)
+
+
+def _send_goodbye(server: Any, tasks: Sequence[int]) -> None:
+  """Notifies the other tasks; one that does not hear it reports an error."""
+  import tensorflow.compat.v1 as tf
+
+  with tf.Graph().as_default(), contextlib.suppress(tf.errors.OpError):
+    notifications = [_queue(task).enqueue(True) for task in tasks]
+    with _session(server, tasks, _SECONDS) as session:
+      session.run(notifications)
+
+
+def _queue(task: int) -> Any:
+  import tensorflow.compat.v1 as tf
+
+  with tf.device(f'{_device_prefix(task)}/device:CPU:0'):
+    return tf.FIFOQueue(1, tf.bool, [[]], shared_name='synth_mtf_goodbye')
+
+
+def _session(server: Any, tasks: Sequence[int], timeout: int = 0) -> Any:
+  """Connects to the given tasks only, since others may have exited.
+
+  Operations end after `timeout` seconds; 0 is no limit.
   """
   import tensorflow.compat.v1 as tf
 
-  names = [f'/job:worker/task:{task}' for task in tasks]
   options = tf.ConfigProto(
-    device_filters=names,
-    operation_timeout_in_ms=0 if hear else 1000 * _SECONDS,
+    device_filters=[_device_prefix(task) for task in tasks],
+    operation_timeout_in_ms=1000 * timeout,
   )
-  words = []
-  with tf.Graph().as_default():
-    for name in names:
-      with tf.device(f'{name}/device:CPU:0'):
-        queue = tf.FIFOQueue(1, tf.bool, [[]], shared_name='synth_mtf_goodbye')
-      words.append(queue.dequeue() if hear else queue.enqueue(True))
-    try:
-      with tf.Session(server.target, config=options) as session:
-        session.run(words)
-    except tf.errors.OpError:
-      if hear:
-        raise
+  return tf.Session(server.target, config=options)
+
+
+def _device_prefix(task: int) -> str:
+  return f'/job:worker/task:{task}'
 
 
 def _end_when_lost(number: int, host: str, ended: threading.Event) -> None:

@@ -6,16 +6,32 @@ from synth_mtf.cli import arguments
 from synth_mtf.paths import gin_names
 from synth_mtf.results import printing
 
+_HEADERS = (
+  'variant',
+  'trained',
+  'fixed',
+  'tables',
+  'forward',
+  'state',
+  "tables' state",
+  'attention',
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
   add = parser.add_argument
-  size, variants = map(arguments.gin_name, ('sizes', 'variants'))
-  add('--size', type=size, default='base', help='a file of gin/sizes')
+  ours = [name for name in gin_names('variants') if 'original' not in name]
+  add(
+    '--size',
+    type=arguments.gin_name('sizes'),
+    default='base',
+    help='a file of gin/sizes',
+  )
   add(
     '--variants',
-    type=variants,
-    default=','.join(x for x in gin_names('variants') if 'original' not in x),
+    type=arguments.gin_name('variants'),
+    default=','.join(ours),
     help='files of gin/variants, separated by commas; a + joins those of one '
     'model (random+cross_dense); default: all of ours',
   )
@@ -43,51 +59,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
   """Prints a table, or the published counts beside our own."""
-  from synth_mtf.cost import cost_of_files
+  if args.paper:
+    _print_published()
+  else:
+    _print_variants(args)
+
+
+def _print_published() -> None:
   from synth_mtf.results import paper
 
-  if args.paper:
-    for table in paper.TABLES:
-      if 'costs' in table:
-        print(paper.costs(table['title']), end='\n\n')
-    return
-  costs = {
-    variant: cost_of_files(
-      [
-        f'sizes/{args.size}.gin',
-        *(f'variants/{name}.gin' for name in variant.split('+')),
-      ],
-      {'inputs': args.inputs, 'targets': args.targets},
-      [
-        # A decoder's tables need no more rows than the targets have tokens.
-        f'encoder/Unitransformer.max_length = {args.inputs}',
-        f'decoder/Unitransformer.max_length = {args.targets}',
-        *args.gin_param,
-      ],
-      mesh_shape=f'model:{args.model_parallelism}',
-    )
-    for variant in args.variants.split(',')
-  }
+  for table in paper.TABLES:
+    if 'costs' in table:
+      print(paper.costs(table['title']), end='\n\n')
+
+
+def _print_variants(args: argparse.Namespace) -> None:
+  rows = [_row(variant, args) for variant in args.variants.split(',')]
   cores = args.model_parallelism
   print(
     f'{args.size}, {args.inputs} inputs and {args.targets} targets, '
-    f'{cores} core{"s" * (cores > 1)} for one copy; bytes per core'
+    f'{cores} core{"s" if cores > 1 else ""} for one copy; bytes per core'
   )
-  heads = [
-    *('variant', 'trained', 'fixed', 'tables'),
-    *('forward', 'state', "tables' state", 'attention'),
-  ]
-  rows = [
+  print(printing.columns(_HEADERS, rows))
+
+
+def _row(variant: str, args: argparse.Namespace) -> list[str]:
+  """Returns the cells of a variant, which may be several joined by `+`."""
+  from synth_mtf.cost import cost_of_files
+
+  variants = [f'variants/{name}.gin' for name in variant.split('+')]
+  cost = cost_of_files(
+    [f'sizes/{args.size}.gin', *variants],
+    {'inputs': args.inputs, 'targets': args.targets},
     [
-      variant,
-      *(
-        f'{n / 1e6:.1f} M'
-        for n in (c.trained, c.parameters - c.trained, c.tables)
-      ),
-      f'{c.flops / 1e9:.1f} GFLOP',
-      *(f'{n / 1e9:.2f} GB' for n in (c.state_bytes, c.table_bytes)),
-      f'{c.attention_bytes / 1e6:.0f} MB',
-    ]
-    for variant, c in costs.items()
+      # A decoder's tables need no more rows than the targets have tokens.
+      f'encoder/Unitransformer.max_length = {args.inputs}',
+      f'decoder/Unitransformer.max_length = {args.targets}',
+      *args.gin_param,
+    ],
+    mesh_shape=f'model:{args.model_parallelism}',
+  )
+  fixed = cost.parameters - cost.trained
+  return [
+    variant,
+    f'{cost.trained / 1e6:.1f} M',
+    f'{fixed / 1e6:.1f} M',
+    f'{cost.tables / 1e6:.1f} M',
+    f'{cost.flops / 1e9:.1f} GFLOP',
+    f'{cost.state_bytes / 1e9:.2f} GB',
+    f'{cost.table_bytes / 1e9:.2f} GB',
+    f'{cost.attention_bytes / 1e6:.0f} MB',
   ]
-  print(printing.plain(heads, rows, 'lrrrrrrr'))

@@ -7,8 +7,9 @@ from typing import Any
 
 from synth_mtf.results import printing
 
-_HEADS = ('task', 'split', 'rows', 'released', 'faults', 'digest', 'files')
-_WIDTHS = (38, 21, -11, 20, -6, 16, 44)
+_HEADERS = ('task', 'split', 'rows', 'released', 'faults', 'digest', 'files')
+# Rows are counted and printed one by one, so widths cannot depend on them.
+_LINE = '{:38}  {:21}  {:>11}  {:20}  {:>6}  {:16}  {}'
 _MOST_FILES = 4
 
 
@@ -33,9 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def use(args: argparse.Namespace) -> None:
-  """Sets what the flags give in the environment of this process."""
+  """Sets environment variables of this process to the values of the flags."""
   for name in ('data_dir', 'vocabulary', 'skip_bad_rows', 'task_file'):
-    if value := getattr(args, name, None):
+    value = getattr(args, name, None)
+    if value:
       os.environ[f'SYNTH_MTF_{name.upper()}'] = str(value)
 
 
@@ -47,12 +49,14 @@ def print_rows(names: Iterable[str], data_dir: str) -> list[Any]:
   from synth_mtf.tasks import get, inspection
 
   splits: list[Any] = []
+  has_headers = False
   for name in names:
     for split in inspection.splits_of(get(name)):
       if split.files:
-        if not any(one.files for one in splits):
-          print(printing.line(_HEADS, _WIDTHS))
-        print(printing.line(_cells(split, data_dir), _WIDTHS), flush=True)
+        if not has_headers:
+          print(_LINE.format(*_HEADERS))
+          has_headers = True
+        print(_LINE.format(*_cells(split, data_dir)), flush=True)
       splits.append(split)
   return splits
 

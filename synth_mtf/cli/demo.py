@@ -27,9 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
   add = parser.add_argument
   default = Configuration()
-  variants, sizes = (
-    ', '.join(paths.gin_names(x)) for x in ('variants', 'sizes')
-  )
+  variants = ', '.join(paths.gin_names('variants'))
+  sizes = ', '.join(paths.gin_names('sizes'))
   add(
     '--variants',
     nargs='+',
@@ -74,17 +73,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add(
     '--eval_examples',
-    type=lambda word: None if word == 'all' else arguments.at_least(1)(word),
+    type=_number_or_all,
     help=f"of each task, or 'all' (default: {default.eval_examples})",
   )
+  add('--gin_file', action='append', help='for every stage; may be repeated')
+  add('--gin_param', action='append', help='for every stage; may be repeated')
   data.add_arguments(parser)
   parser.epilog = (
     'Without a data folder, the tasks are generated samples, and the text to '
     'pretrain on is the documentation of the installed packages. Without a '
     'vocabulary, one is trained on that text.'
   )
-  for flag in ('--gin_file', '--gin_param'):
-    add(flag, action='append', help='for every stage; may be repeated')
+
+
+def _number_or_all(word: str) -> int | None:
+  return None if word == 'all' else arguments.at_least(1)(word)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -93,9 +96,11 @@ def run(args: argparse.Namespace) -> int:
   data.use(args)
   console = output.Console(sys.stdout)
   configuration = _configuration(args)
-  used = f'the official files in {configuration.data_dir}.'
-  if not configuration.data_dir or paths.holds_samples(configuration.data_dir):
-    used = (
+  data_dir = configuration.data_dir
+  if data_dir and not paths.holds_samples(data_dir):
+    used_data = f'the official files in {data_dir}.'
+  else:
+    used_data = (
       'GENERATED SAMPLES of the tasks. They show that everything runs; scores\n'
       'on them are not scores of the benchmarks (see --data_dir).'
     )
@@ -113,28 +118,34 @@ def run(args: argparse.Namespace) -> int:
     out = pathlib.Path(args.out).absolute()
     done = job.run(configuration, list(variants), out, console)
     runs = [os.path.join(args.out, name) for name in done]
-    _report(runs, args.out, used, console, len(configuration.seeds))
+    _report(runs, args.out, used_data, console, len(configuration.seeds))
   except KeyboardInterrupt:
     console.line('\nInterrupted. The same command resumes where it stopped.')
     return 130
   seconds = output.duration(time.monotonic() - begun)
-  print(_FILES.format(data=used, time=seconds, out=args.out))
+  print(_FILES.format(data=used_data, time=seconds, out=args.out))
   return 0
 
 
 def _configuration(args: argparse.Namespace) -> Configuration:
-  given = {**vars(args)}
-  if 'seeds' in args:
-    given['seeds'] = [*dict.fromkeys(args.seeds)]
-  for name in ('pretrain_steps', 'finetune_steps') if 'steps' in args else ():
-    given.setdefault(name, args.steps)
-  for name in ('data_dir', 'vocabulary'):
-    path = os.environ.get(f'SYNTH_MTF_{name.upper()}') or None
-    if path and path != 'bytes' and '://' not in path:
-      path = os.path.abspath(os.path.expanduser(path))  # for any later folder
-    given[name] = path
+  """Returns the flags that were given, over the defaults of `Configuration`."""
+  given = dict(vars(args))
+  if 'seeds' in given:
+    given['seeds'] = list(dict.fromkeys(given['seeds']))
+  if 'steps' in given:
+    given.setdefault('pretrain_steps', given['steps'])
+    given.setdefault('finetune_steps', given['steps'])
+  given['data_dir'] = _absolute(os.environ.get('SYNTH_MTF_DATA_DIR'))
+  given['vocabulary'] = _absolute(os.environ.get('SYNTH_MTF_VOCABULARY'))
   names = {field.name for field in dataclasses.fields(Configuration)}
   return Configuration(**{n: v for n, v in given.items() if n in names})
+
+
+def _absolute(path: str | None) -> str | None:
+  """Returns a local path for any working folder; others are kept."""
+  if not path or path == 'bytes' or '://' in path:
+    return path or None
+  return os.path.abspath(os.path.expanduser(path))
 
 
 def _report(
@@ -163,7 +174,7 @@ def _command(*words: str) -> None:
   status = cli.main(words)
   if status == 130:
     raise KeyboardInterrupt
-  if status:  # it has said why
+  if status:  # the command has printed the reason
     raise SystemExit(status)
 
 
@@ -174,18 +185,18 @@ def _differences(runs: Sequence[str], out: pathlib.Path, seeds: int) -> str:
 
   names = [os.path.basename(run) for run in runs]
   if seeds == 1:
-    scores = {
+    answers = {
       name: pairing.of_examples(out / name / 'finetune/validation_eval')
       for name in names
     }
     return pairing.compared(
-      scores, "these runs' right answers to the same examples"
+      answers, "these runs' right answers to the same examples"
     )
-  found = json.loads((out / 'metrics.json').read_text())['models']
-  scores = {
-    name: pd.DataFrame([one['metrics'] for one in found[name]], dtype=float)
-    for name in names
-  }
+  models = json.loads((out / 'metrics.json').read_text())['models']
+  scores = {}
+  for name in names:
+    metrics = [run['metrics'] for run in models[name]]
+    scores[name] = pd.DataFrame(metrics, dtype=float)
   return pairing.compared(scores, f'the scores of {seeds} seeds')
 
 

@@ -6,13 +6,13 @@ imported inside the check that needs it.
 
 import argparse
 import collections
-import contextlib
 import importlib.metadata
 import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from synth_mtf.cli import data
 from synth_mtf.errors import UserError
@@ -37,62 +37,79 @@ _INSTALL = 'in the checkout: make env, or pip install -c constraints.txt .'
 add_arguments = data.add_arguments
 
 
+class Finding(NamedTuple):
+  """What a check found: a mark ('ok', 'note' or 'FAULT'), and how to fix it."""
+
+  mark: str
+  text: str
+  fix: str = ''
+
+
 def run(args: argparse.Namespace) -> int:
   """Prints findings and a table of data files; returns 1 if any is a fault."""
   data.use(args)
   faults = 0
-  for mark, *finding in _findings():
-    print(f'{mark:5} ', '\n       -> '.join(finding), flush=True)
-    faults += mark == 'FAULT'
-  print(f'\n{faults or "No"} fault{"s" * (faults != 1)}.')
-  return int(bool(faults))
+  for finding in _findings():
+    print(f'{finding.mark:5}  {finding.text}', flush=True)
+    if finding.fix:
+      print(f'       -> {finding.fix}', flush=True)
+    if finding.mark == 'FAULT':
+      faults += 1
+  print(f'\n{_counted(faults or "No", "fault")}.')
+  return 1 if faults else 0
 
 
-def _findings() -> Iterator[Sequence[str]]:
-  """Yields 'ok', 'note' or 'FAULT', what was found, and how to fix it."""
-  versions = {}
-  for name in _DISTRIBUTIONS:
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-      versions[name] = importlib.metadata.version(name)
-  series = '.'.join(versions.get('tensorflow', '').split('.')[:2])
-  yield 'ok', f'Python {platform.python_version()} ({sys.executable})'
-  if versions:
-    yield 'ok', ', '.join(f'{name} {v}' for name, v in versions.items())
-  if series not in ('', '2.12', '2.21'):
-    yield (
-      'FAULT',
-      f'TensorFlow {series}: tested with 2.12 and 2.21 only',
-      _INSTALL,
-    )
-  missing = [name for name in _DISTRIBUTIONS if name not in versions]
-  if missing:
-    yield 'FAULT', f'not installed: {", ".join(missing)}', _INSTALL
+def _findings() -> Iterator[Finding]:
+  yield Finding('ok', f'Python {platform.python_version()} ({sys.executable})')
+  yield from _packages()
   try:
     process.load_quietly()
     with output.kept():
       main.prepare()
   except Exception as error:  # mismatched versions raise anything
     cause = error.__cause__ or error
-    yield 'FAULT', f'import fails: {type(cause).__name__}: {cause}', _INSTALL
+    text = f'import fails: {type(cause).__name__}: {cause}'
+    yield Finding('FAULT', text, _INSTALL)
     return
-  yield 'ok', 'synth_mtf, mesh_tensorflow, t5 and the tasks can be imported'
+  yield Finding(
+    'ok', 'synth_mtf, mesh_tensorflow, t5 and the tasks can be imported'
+  )
   for check in (_devices, _vocabulary, _data):
     try:
       yield from check()
     except UserError as error:
-      yield 'FAULT', str(error)
+      yield Finding('FAULT', str(error))
 
 
-def _devices() -> Iterator[Sequence[str]]:
+def _packages() -> Iterator[Finding]:
+  versions = {}
+  missing = []
+  for name in _DISTRIBUTIONS:
+    try:
+      versions[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+      missing.append(name)
+  if versions:
+    text = ', '.join(f'{name} {v}' for name, v in versions.items())
+    yield Finding('ok', text)
+  series = '.'.join(versions.get('tensorflow', '').split('.')[:2])
+  if series not in ('', '2.12', '2.21'):
+    text = f'TensorFlow {series}: tested with 2.12 and 2.21 only'
+    yield Finding('FAULT', text, _INSTALL)
+  if missing:
+    yield Finding('FAULT', f'not installed: {", ".join(missing)}', _INSTALL)
+
+
+def _devices() -> Iterator[Finding]:
   import tensorflow as tf
 
   devices = tf.config.list_physical_devices()
-  kinds = collections.Counter(device.device_type for device in devices)
-  counts = ', '.join(f'{kinds[kind]} {kind}' for kind in sorted(kinds))
-  yield 'ok', f'TensorFlow sees: {counts}; {os.cpu_count()} cores'
-  if 'GPU' not in kinds and shutil.which('nvidia-smi'):
+  numbers = collections.Counter(device.device_type for device in devices)
+  counts = ', '.join(f'{numbers[kind]} {kind}' for kind in sorted(numbers))
+  yield Finding('ok', f'TensorFlow sees: {counts}; {os.cpu_count()} cores')
+  if 'GPU' not in numbers and shutil.which('nvidia-smi'):
     cuda = tf.sysconfig.get_build_info().get('cuda_version', 'no CUDA')
-    yield (
+    yield Finding(
       'note',
       'there is an NVIDIA driver, but TensorFlow sees no GPU',
       f'this TensorFlow was built for CUDA {cuda}; TensorFlow 2.12 needs CUDA '
@@ -101,15 +118,16 @@ def _devices() -> Iterator[Sequence[str]]:
     )
 
 
-def _vocabulary() -> Iterator[Sequence[str]]:
+def _vocabulary() -> Iterator[Finding]:
   import t5.data
 
   from synth_mtf.tasks import VOCABULARY, settings
 
-  if name := settings().vocabulary:
-    yield 'ok', f'vocabulary {name}: {VOCABULARY.vocab_size} pieces'
+  name = settings().vocabulary
+  if name:
+    yield Finding('ok', f'vocabulary {name}: {VOCABULARY.vocab_size} pieces')
   else:
-    yield (
+    yield Finding(
       'note',
       f"no vocabulary is set: T5's own, {t5.data.DEFAULT_SPM_PATH}, needs a "
       'network',
@@ -118,7 +136,7 @@ def _vocabulary() -> Iterator[Sequence[str]]:
     )
 
 
-def _data() -> Iterator[Sequence[str]]:
+def _data() -> Iterator[Finding]:
   """Reads every row of every task's files, and lists the missing files."""
   import seqio
 
@@ -128,35 +146,40 @@ def _data() -> Iterator[Sequence[str]]:
 
   setting, own = settings(), register()
   if own:
-    yield 'ok', f'task file {setting.task_file}: {", ".join(own)}'
+    yield Finding('ok', f'task file {setting.task_file}: {", ".join(own)}')
   names = inspection.names(seqio.TaskRegistry)
-  folders = {n: setting.data_dir_of(n) for n in names if n not in own}
-  listed = ', '.join(filter(None, dict.fromkeys(folders.values())))
+  data_dirs = {n: setting.data_dir_of(n) for n in names if n not in own}
+  distinct = dict.fromkeys(data_dirs.values())
+  folders = ', '.join(path for path in distinct if path)
   if not setting.data_dir:
-    yield (
+    tasks = 'other tasks' if folders else 'tasks'
+    yield Finding(
       'note',
-      f'no data folder is set: {"other " if listed else ""}tasks read '
-      'TensorFlow Datasets',
+      f'no data folder is set: {tasks} read TensorFlow Datasets',
       'for official files, pass --data_dir=FOLDER or set SYNTH_MTF_DATA_DIR '
       '(the demo needs neither)',
     )
-  names = [name for name in names if name in own or folders[name]]
-  splits = data.print_rows(names, setting.data_dir or '')
+  readable = [name for name in names if name in own or data_dirs[name]]
+  splits = data.print_rows(readable, setting.data_dir or '')
   if data.print_odd(splits):
-    yield 'FAULT', 'the malformed rows above', FIX
-  there = {split.task for split in splits if split.files} - {*own}
-  number = f'{len(there)} task{"s" * (len(there) != 1)}'
-  found = f'data folder {listed}: files of {number}'
-  if not listed:
+    yield Finding('FAULT', 'the malformed rows above', FIX)
+  if not folders:
     return
-  if not there:
-    yield 'FAULT', found, 'pass the folder with glue/CoLA/train.tsv, ...'
+  with_files = {split.task for split in splits if split.files} - set(own)
+  text = f'data folder {folders}: files of {_counted(len(with_files), "task")}'
+  if not with_files:
+    fix = 'pass the folder with glue/CoLA/train.tsv, ...'
+    yield Finding('FAULT', text, fix)
     return
-  yield 'ok', found
-  missing = [f'{one.task} {one.split}' for one in splits if one.missing]
+  yield Finding('ok', text)
+  missing = [f'{split.task} {split.split}' for split in splits if split.missing]
   if missing:
-    yield (
+    yield Finding(
       'note',
       f'missing: {", ".join(missing)}',
       'only runs that use one of these need it',
     )
+
+
+def _counted(number: int | str, noun: str) -> str:
+  return f'{number} {noun}' if number == 1 else f'{number} {noun}s'

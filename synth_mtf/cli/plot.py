@@ -1,10 +1,9 @@
 """`synth-mtf plot`: draws figures of runs as PNG and SVG."""
 
 import argparse
-import functools
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from synth_mtf import atomic
@@ -25,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     '--figures',
     type=lambda text: text.split(','),
-    help=f'some of {",".join(_OF_RUNS + _OF_ATTENTION)}; default: those of '
-    'which there are data (of attention: a text, or a file)',
+    help=f'some of {",".join(_OF_RUNS + _OF_ATTENTION)}; default: all for '
+    'which there is data (for attention: a text, or a file)',
   )
   add(
     '--steps',
@@ -58,31 +57,23 @@ def run(args: argparse.Namespace) -> None:
 
   atomic.check_writable(args.out, '--out')
   files = [name for name in args.runs if name.endswith('.npz')]
-  found = runs.read(*(name for name in args.runs if name not in files))
-  attentions: list[Any] = list(map(file.read, files))
+  read = runs.read(*(name for name in args.runs if name not in files))
+  attentions: list[Any] = [file.read(name) for name in files]
   missing: list[str] = []
   if attention.names_text(args):
-    seen, missing = attention.look_at_each(args, found, args.steps)
-    attentions += seen
+    computed, missing = attention.look_at_each(args, read, args.steps)
+    attentions += computed
   elif args.steps != ['last']:
     raise UserError('--steps needs a text: --text, --input FILE or --task NAME')
   sources: dict[str, Sequence[Any]] = {
-    **dict.fromkeys(_OF_RUNS, found),
+    **dict.fromkeys(_OF_RUNS, read),
     **dict.fromkeys(_OF_ATTENTION, attentions),
   }
-  wanted = args.figures or [name for name in sources if sources[name]]
-  for name in wanted:
-    if name not in sources:
-      raise UserError(f'there is no figure {name!r}{nearest(name, sources)}')
-    if not sources[name]:
-      raise UserError(
-        f'--figures {name}: {", ".join(_OF_RUNS)} need a run; '
-        f'{", ".join(_OF_ATTENTION)} need a file of `synth-mtf attention`, or '
-        'a run and a text (--text and --target, --input FILE or --task NAME)'
-        + ''.join(f'\n{reason}' for reason in missing)
-      )
+  names = args.figures or [name for name in sources if sources[name]]
+  for name in names:
+    _check(name, sources, missing)
   written = []
-  for name in wanted:
+  for name in names:
     try:
       for path, figure in _draw(name, args, sources[name]):
         written += style.write(figure, os.path.join(args.out, path))
@@ -93,39 +84,77 @@ def run(args: argparse.Namespace) -> None:
     raise UserError('nothing was drawn')
 
 
+def _check(
+  name: str, sources: Mapping[str, Sequence[Any]], missing: Sequence[str]
+) -> None:
+  """Raises a UserError for an unknown figure, or one without data.
+
+  `missing` says which attention is missing, and why.
+  """
+  if name not in sources:
+    raise UserError(f'there is no figure {name!r}{nearest(name, sources)}')
+  if not sources[name]:
+    what = (
+      f'--figures {name}: {", ".join(_OF_RUNS)} need a run; '
+      f'{", ".join(_OF_ATTENTION)} need a file of `synth-mtf attention`, or '
+      'a run and a text (--text and --target, --input FILE or --task NAME)'
+    )
+    raise UserError('\n'.join([what, *missing]))
+
+
 def _draw(
-  name: str, args: argparse.Namespace, found: Sequence[Any]
+  name: str, args: argparse.Namespace, source: Sequence[Any]
 ) -> Iterator[tuple[str, Any]]:
   """Yields file names and their figures."""
   from synth_mtf.figures import of_attention, of_runs
+
+  if name == 'curves':
+    yield name, of_runs.curves(source)
+  elif name == 'scores':
+    yield name, of_runs.scores(source)
+  elif name == 'alpha':
+    yield from _draw_alpha(args, source)
+  elif name == 'histograms':
+    yield name, of_attention.histograms(source, args.layers)
+  elif name == 'heads':
+    yield name, of_attention.heads(source)
+  else:
+    yield from _draw_heat_maps(args, source)
+
+
+def _draw_alpha(
+  args: argparse.Namespace, runs: Sequence[Any]
+) -> Iterator[tuple[str, Any]]:
+  """Yields a figure for each run that mixes functions."""
+  from synth_mtf.figures import of_runs
   from synth_mtf.results import alphas
 
-  of_all: dict[str, Callable[..., Any]] = {
-    'curves': of_runs.curves,
-    'scores': of_runs.scores,
-    'histograms': functools.partial(
-      of_attention.histograms, layers=args.layers
-    ),
-    'heads': of_attention.heads,
-  }
-  if name in of_all:
-    yield name, of_all[name](found)
-  elif name == 'alpha':
-    frames = {run: alphas.frame(run) for run in found}
-    mixed = [run for run in found if not frames[run].empty]
-    if not mixed:
-      raise UserError('no run mixes functions: none has an alpha')
-    for number, run in enumerate(mixed, 1):
-      file = name if len(mixed) == 1 else f'{name}_{number}'
-      yield file, of_runs.alpha(run.label, frames[run], args.layers)
-  else:
-    for number, one in enumerate(found, 1):
-      file = name if len(found) == 1 else f'{name}_{number}'
-      for stack, text in itertools.product(one.stacks, range(one.examples)):
-        if args.layers and min(args.layers) > one.stacks[stack].layers:
-          continue  # the other stack has more
-        of_text = f'_text_{text + 1}' if one.examples > 1 else ''
-        figure = of_attention.heat_maps(
-          one, stack, text, args.values, args.layers, args.heads
-        )
-        yield f'{file}_{stack}{of_text}', figure
+  frames = [(run, alphas.frame(run)) for run in runs]
+  mixed = [(run, frame) for run, frame in frames if not frame.empty]
+  if not mixed:
+    raise UserError('no run mixes functions: none has an alpha')
+  for number, (run, frame) in enumerate(mixed, 1):
+    file = 'alpha' if len(mixed) == 1 else f'alpha_{number}'
+    yield file, of_runs.alpha(run.label, frame, args.layers)
+
+
+def _draw_heat_maps(
+  args: argparse.Namespace, attentions: Sequence[Any]
+) -> Iterator[tuple[str, Any]]:
+  """Yields a figure for each stack and text of each model."""
+  from synth_mtf.figures import of_attention
+
+  for number, of_model in enumerate(attentions, 1):
+    file = 'heat_maps' if len(attentions) == 1 else f'heat_maps_{number}'
+    for stack, text in itertools.product(
+      of_model.stacks, range(of_model.examples)
+    ):
+      if args.layers and min(args.layers) > of_model.stacks[stack].layers:
+        continue  # another stack has more
+      suffix = f'_text_{text + 1}' if of_model.examples > 1 else ''
+      yield (
+        f'{file}_{stack}{suffix}',
+        of_attention.heat_maps(
+          of_model, stack, text, args.values, args.layers, args.heads
+        ),
+      )

@@ -2,6 +2,8 @@
 
 import argparse
 import os
+from collections.abc import Sequence
+from typing import Any
 
 from synth_mtf.cli import arguments, data
 from synth_mtf.errors import UserError
@@ -24,26 +26,40 @@ def run(args: argparse.Namespace) -> None:
   from synth_mtf.run import origin
 
   given = os.environ.get(_DATA_DIR)
-  for one in runs.read(*args.runs):
-    _comment(f'{one.label}, {one.name}')
-    differences: list[str] = []
-    os.environ[_DATA_DIR] = given or ''
+  for model in runs.read(*args.runs):
+    _comment(f'{model.label}, {model.name}')
     try:
-      if not one.origins:
-        _comment('made by an older version, whose commands are not recorded')
-      for made in one.origins:
-        print(origin.command(made))
-        differences += origin.differences(made)
-        recorded = made['environment'].get(_DATA_DIR, '')
-        there = os.path.join(made['folder'], recorded)
-        if recorded and os.path.isdir(there):
-          recorded = there
-        os.environ[_DATA_DIR] = given or recorded  # of the last, an evaluation
-      differences += origin.data_differences(one)
+      differences = _print_commands(model.origins, given)
+      differences += origin.data_differences(model)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-      raise UserError(f'{one.name} has a damaged origin: {error!r}') from error
+      message = f'{model.name} has a damaged origin: {error!r}'
+      raise UserError(message) from error
     for difference in dict.fromkeys(differences):
       _comment(difference)
+
+
+def _print_commands(
+  origins: Sequence[Any], given_data_dir: str | None
+) -> list[str]:
+  """Prints the commands of a model; returns what differs on this machine.
+
+  Leaves the data folder of the last one, an evaluation, in the environment.
+  """
+  from synth_mtf.run import origin
+
+  differences: list[str] = []
+  os.environ[_DATA_DIR] = given_data_dir or ''
+  if not origins:
+    _comment('made by an older version, whose commands are not recorded')
+  for made in origins:
+    print(origin.command(made))
+    differences += origin.differences(made)
+    data_dir = made['environment'].get(_DATA_DIR, '')
+    absolute = os.path.join(made['folder'], data_dir)
+    if data_dir and os.path.isdir(absolute):
+      data_dir = absolute
+    os.environ[_DATA_DIR] = given_data_dir or data_dir
+  return differences
 
 
 def _comment(text: str) -> None:

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--out',
     default='report.html',
     metavar='FILE',
-    help='the page; replaces a page that is there (default: report.html)',
+    help='the page; an existing page is replaced (default: report.html)',
   )
   parser.add_argument(
     '--layout',
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
   with output.kept():
     from synth_mtf.results import runs
 
-    found = runs.read(*args.runs)  # before more is imported
+    read = runs.read(*args.runs)  # before more is imported
     import synth_mtf.tasks  # noqa: F401 (their metrics)
     from synth_mtf.attention import file
     from synth_mtf.report import page
@@ -57,12 +57,13 @@ def run(args: argparse.Namespace) -> None:
   attentions: list[Any] = [file.read(path) for path in args.attention]
   missing: list[str] = []
   if not attentions:
-    first_seeds = [same[0] for same in runs.by_model(found).values()]
+    first_seeds = [same[0] for same in runs.by_model(read).values()]
     attentions, missing = attention.look_at_each(args, first_seeds, ['last'])
   if not attentions and attention.names_text(args):
     raise UserError('\n'.join(missing))
   command = ['synth-mtf', 'report', *args.words[1:]]
-  page.write(args.out, found, attentions, args.layout, command, missing)
+  page.write(args.out, read, attentions, args.layout, command, missing)
   for line in missing:
     print(line, file=sys.stderr)
-  print(f'{len(found)} run{"s" * (len(found) > 1)}: {args.out}')
+  number = '1 run' if len(read) == 1 else f'{len(read)} runs'
+  print(f'{number}: {args.out}')

@@ -9,8 +9,8 @@ import inspect
 import itertools
 import math
 import os
+import textwrap
 from typing import Any
-from unittest import mock
 
 from synth_mtf.cli import data
 from synth_mtf.errors import UserError
@@ -20,7 +20,7 @@ _EXAMPLES = 2
 _LENGTH = 512  # tokens of a feature, T5's default
 _NO_EXAMPLES = (
   'No examples: the files are malformed or missing. Set --data_dir to a folder '
-  'with official files (the README shows the layout); this command does not '
+  'with official files (docs/data.md shows the layout); this command does not '
   "download, and T5's own tasks, without synth_, do not read the folder."
 )
 
@@ -67,18 +67,13 @@ def run(args: argparse.Namespace) -> int:
   provider = tasks.get(args.name)
   print(provider.name)
   if isinstance(provider, seqio.Mixture):
-    found = _print_rates(provider)
-    faults = data.print_odd(split for _, split in found)
-    examples = [(task, 'train', 1) for task, _ in found if not faults]
+    has_examples = _print_mixture(provider)
   else:
-    splits = _print_task(provider, data_dir or '')
-    examples = [(provider, split, _EXAMPLES) for split in splits[:1]]
-  for task, split, most in examples[:_EXAMPLES]:
-    print(f'\n{task.name}, {split}')
-    _print_examples(task, split, most)
-  if not examples:
-    print(f'\n{_NO_EXAMPLES}')
-  return int(not examples)
+    has_examples = _print_task(provider, data_dir or '')
+  if has_examples:
+    return 0
+  print(f'\n{_NO_EXAMPLES}')
+  return 1
 
 
 def _print_all() -> int:
@@ -89,13 +84,12 @@ def _print_all() -> int:
   splits = []
   for name in inspection.names(seqio.TaskRegistry):
     task = get(name)
-    found = list(inspection.splits_of(task))
-    rows = ', '.join(
-      f'{one.split} {"missing" if one.missing else printing.count(one.rows)}'
-      for one in found
-    )
-    print(f'{name:40} {_source(task):35} {rows}', flush=True)
-    splits += found
+    rows = []
+    for split in inspection.splits_of(task):
+      count = 'missing' if split.missing else printing.count(split.rows)
+      rows.append(f'{split.split} {count}')
+      splits.append(split)
+    print(f'{name:40} {_source(task):35} {", ".join(rows)}', flush=True)
   faults = data.print_odd(splits)
   for name in inspection.names(seqio.MixtureRegistry):
     print(f'\n{name}')
@@ -106,68 +100,84 @@ def _print_all() -> int:
 def _source(task: Any) -> str:
   if getattr(task.source, 'official', None):
     return 'official files'
-  tfds = getattr(task.source, 'tfds', task.source)  # T5's own task has no other
+  tfds = getattr(task.source, 'tfds', task.source)  # T5's own tasks are TFDS
   return f'TFDS {tfds.tfds_dataset.name}' if tfds else 'needs --data_dir'
 
 
-def _print_rates(mixture: Any) -> list[tuple[Any, Any]]:
+def _print_mixture(mixture: Any) -> bool:
+  """Prints a mixture's rates, and an example of each of two tasks.
+
+  Returns whether there was any.
+  """
+  splits = _print_rates(mixture)
+  if data.print_odd(splits.values()):
+    return False
+  for task in list(splits)[:_EXAMPLES]:
+    _print_examples(task, 'train', 1)
+  return bool(splits)
+
+
+def _print_rates(mixture: Any) -> dict[Any, Any]:
   """Prints the rates of the tasks that have a training split.
 
   A rate that depends on an unknown number of rows is NaN. Returns the tasks
   with files, highest rate first, with their `SplitRows`.
   """
   import numpy as np
-  import seqio
 
+  from synth_mtf.host import patches
   from synth_mtf.tasks import inspection
 
-  found = {
-    task: split
-    for task in sorted(mixture.tasks, key=lambda task: task.name)
-    for split in inspection.splits_of(task, ['train'])
-  }
-  counts = {
-    task.name: math.nan if split.rows is None else split.rows
-    for task, split in found.items()
-  }
-  with mock.patch.object(
-    seqio.Task, 'num_input_examples', lambda task, _: counts.get(task.name, 0)
-  ):
-    rates = {task.name: mixture.get_rate(task) for task in found}
-  total = np.nansum([rates[task.name] for task in found]) or 1
-  rows = [
-    [
-      f'  {task.name}',
-      printing.count(split.rows),
-      'files' if split.files else 'released',
-      f'{rates[task.name]:,.{0 if total >= 100 else 4}f}',
-      f'{rates[task.name] / total:.2%}',
-    ]
-    for task, split in found.items()
-  ]
-  heads = ['  task', 'train rows', 'from', 'rate', 'share']
-  print(printing.plain(heads, rows, 'lrlrr'))
-  there = sorted(
-    (task for task, split in found.items() if split.files),
-    key=lambda task: -np.nan_to_num(rates[task.name]),
-  )
-  return [(task, found[task]) for task in there]
+  splits = {}
+  for task in sorted(mixture.tasks, key=lambda task: task.name):
+    for split in inspection.splits_of(task, ['train']):
+      splits[task] = split
+  counts = {}
+  for task, split in splits.items():
+    counts[task.name] = math.nan if split.rows is None else split.rows
+  with patches.examples_counted_by(lambda task: counts.get(task.name, 0)):
+    rates = {task: mixture.get_rate(task) for task in splits}
+  total = np.nansum(list(rates.values())) or 1
+  digits = 0 if total >= 100 else 4
+  rows = []
+  for task, split in splits.items():
+    rows.append(
+      [
+        task.name,
+        printing.count(split.rows),
+        'files' if split.files else 'released',
+        f'{rates[task]:,.{digits}f}',
+        f'{rates[task] / total:.2%}',
+      ]
+    )
+  headers = ['task', 'train rows', 'from', 'rate', 'share']
+  table = printing.columns(headers, rows, left=(0, 2))
+  print(textwrap.indent(table, '  '))
+  with_files = [task for task, split in splits.items() if split.files]
+  with_files.sort(key=lambda task: -np.nan_to_num(rates[task]))
+  return {task: splits[task] for task in with_files}
 
 
-def _print_task(task: Any, data_dir: str) -> list[str]:
-  """Prints a task's source, metrics and rows; returns its readable splits."""
+def _print_task(task: Any, data_dir: str) -> bool:
+  """Prints a task's source, metrics and rows, and two examples.
+
+  Returns whether there was any.
+  """
   print(f'source   {_source(task)}')
-  metrics = ', '.join(map(_metric, task.metric_fns))
+  metrics = ', '.join(_metric(function) for function in task.metric_fns)
   print(f'metrics  {metrics or "none"}\n')
   splits = data.print_rows([task.name], data_dir)
-  faults = data.print_odd(splits)
+  has_faults = data.print_odd(splits)
   for split in splits:
-    if not split.files:
-      print(
-        split.missing
-        or f'{split.split}: {printing.count(split.rows)} rows are released'
-      )
-  return [split.split for split in splits if split.files and not faults]
+    if split.missing:
+      print(split.missing)
+    elif not split.files:
+      print(f'{split.split}: {printing.count(split.rows)} rows are released')
+  with_files = [split.split for split in splits if split.files]
+  if has_faults or not with_files:
+    return False
+  _print_examples(task, with_files[0], _EXAMPLES)
+  return True
 
 
 def _metric(function: Any) -> str:
@@ -175,9 +185,12 @@ def _metric(function: Any) -> str:
   function = getattr(function, 'func', function)
   name = function.__qualname__.partition('.<locals>')[0]
   values = inspect.getclosurevars(function).nonlocals.values()
-  names = [getattr(value, '__name__', value) for value in values]
-  words = [one for one in names if isinstance(one, str) and one.isidentifier()]
-  return f'{name}({", ".join(words)})' if words else name
+  names = []
+  for value in values:
+    value_name = getattr(value, '__name__', value)
+    if isinstance(value_name, str) and value_name.isidentifier():
+      names.append(value_name)
+  return f'{name}({", ".join(names)})' if names else name
 
 
 def _print_examples(task: Any, split: str, most: int) -> None:
@@ -185,6 +198,7 @@ def _print_examples(task: Any, split: str, most: int) -> None:
   import tensorflow as tf
   import tensorflow_datasets as tfds
 
+  print(f'\n{task.name}, {split}')
   lengths = dict.fromkeys(task.output_features, _LENGTH)
   with tf.Graph().as_default():  # as T5 builds its input
     dataset = task.get_dataset(lengths, split, shuffle=False, seed=0)
@@ -198,12 +212,13 @@ def _print_examples(task: Any, split: str, most: int) -> None:
 def _text(vocabulary: Any, tokens: Any) -> str:
   """Decodes tokens, with T5's names for the sentinels."""
   last = vocabulary.vocab_size - 1
-  runs = itertools.groupby(
+  groups = itertools.groupby(
     tokens.tolist(), lambda token: token > last - vocabulary.extra_ids
   )
-  return ' '.join(
-    ' '.join(f'<extra_id_{last - token}>' for token in run)
-    if sentinels
-    else str(vocabulary.decode(list(run)))
-    for sentinels, run in runs
-  )
+  words = []
+  for is_sentinel, group in groups:
+    if is_sentinel:
+      words += [f'<extra_id_{last - token}>' for token in group]
+    else:
+      words.append(str(vocabulary.decode(list(group))))
+  return ' '.join(words)

@@ -48,11 +48,12 @@ def run(args: argparse.Namespace) -> None:
   if not sources:
     raise UserError(
       f'--data_dir {args.data_dir} has no text: neither corpus/**/*.txt nor '
-      'the training file of a task (the README shows the layout)'
+      'the training file of a task (docs/data.md shows the layout)'
     )
   atomic.check_writable(str(args.out.parent), '--out')
   args.out.parent.mkdir(parents=True, exist_ok=True)
-  print('training on the text of', ', '.join(x.task_name for x in sources))
+  names = [source.task_name for source in sources]
+  print('training on the text of', ', '.join(names))
   vocabulary.train(texts(sources), args.out, args.size)
   pieces = vocabulary.load(str(args.out)).vocab_size - vocabulary.EXTRA_IDS
   print(f'{args.out}: {pieces} pieces; use it with --vocabulary={args.out}')
@@ -67,7 +68,7 @@ def _sources() -> Iterator[Any]:
   seen: set[str] = set()
   for name in (_CORPUS_TASK, *inspection.names(seqio.TaskRegistry)):
     source = seqio.TaskRegistry.get(name).source.official
-    files = source.found('train') if source else ()
+    files = source.existing_files('train') if source else ()
     if not seen.issuperset(files):
       seen.update(files)
       yield source
@@ -82,11 +83,11 @@ def texts(sources: Iterable[Any]) -> Iterator[str]:
   import tensorflow as tf
 
   seen = set()
-  rows = (source.examples('train') for source in sources)
-  for row_of_each in itertools.zip_longest(*rows):
-    # Models see no ids and addresses.
-    parts = [{**(row or {}), 'id': 0, 'url': 0} for row in row_of_each]
-    for text in tf.nest.flatten(parts):
+  rows_of_each = [source.examples('train') for source in sources]
+  for rows in itertools.zip_longest(*rows_of_each, fillvalue={}):
+    # Models do not see ids and addresses.
+    seen_by_models = [{**row, 'id': 0, 'url': 0} for row in rows]
+    for text in tf.nest.flatten(seen_by_models):
       if isinstance(text, str) and text not in seen:
         seen.add(text)
         yield text

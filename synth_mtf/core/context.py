@@ -25,9 +25,9 @@ def cached(
 def recomputes_layers(context: transformer.Context) -> bool:
   """Whether the host recomputes each layer in the backward pass."""
   stack = getattr(context.model, 'layer_stack', None)
-  return isinstance(stack, transformer.ReversibleLayerStack) or getattr(
-    stack, '_recompute_grads', False
-  )
+  if isinstance(stack, transformer.ReversibleLayerStack):
+    return True
+  return getattr(stack, '_recompute_grads', False)
 
 
 def row_sequence_id(context: transformer.Context) -> mtf.Tensor | None:
@@ -45,11 +45,9 @@ def data_is_packed() -> bool:
   unless `mesh_train_dataset_fn.pack = False`, and evaluation data only if
   `mesh_eval_dataset_fn.pack = True`.
   """
-  defaults = {'mesh_train_dataset_fn': True, 'mesh_eval_dataset_fn': False}
   try:
-    return any(
-      gin.get_bindings(name).get('pack', default)
-      for name, default in defaults.items()
-    )
+    train = gin.get_bindings('mesh_train_dataset_fn')
+    evaluation = gin.get_bindings('mesh_eval_dataset_fn')
   except ValueError:  # t5, which defines both, is not imported
     return True
+  return bool(train.get('pack', True) or evaluation.get('pack', False))

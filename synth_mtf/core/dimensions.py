@@ -37,8 +37,11 @@ def sum_over_devices(
   mesh_impl: mtf.MeshImpl, x: Any, dims: Iterable[mtf.Dimension]
 ) -> Any:
   """Sums x over the devices among which the mesh splits these dimensions."""
-  axes = {mesh_impl.tensor_dimension_to_mesh_axis(d) for d in dims} - {None}
-  return mtf.LazyAllreduceSum(mesh_impl, x, [*axes]) if axes else x
+  axes = {mesh_impl.tensor_dimension_to_mesh_axis(d) for d in dims}
+  axes.discard(None)
+  if not axes:
+    return x
+  return mtf.LazyAllreduceSum(mesh_impl, x, [*axes])
 
 
 def on_cpu(mesh_impl: mtf.MeshImpl) -> bool:
@@ -46,11 +49,13 @@ def on_cpu(mesh_impl: mtf.MeshImpl) -> bool:
 
   For an empty device name, TensorFlow uses a GPU if there is one.
   """
-  kinds = {
+  for device in mesh_impl.devices:
     # The host also writes 'cpu:0', without a leading slash.
-    tf.DeviceSpec.from_string(d if '/' in d else f'/{d}').device_type
-    for d in mesh_impl.devices
-  }
-  if None in kinds and tf.config.list_physical_devices('GPU'):
-    return False
-  return kinds <= {None, 'CPU'}
+    name = device if '/' in device else f'/{device}'
+    kind = tf.DeviceSpec.from_string(name).device_type
+    if kind is None:
+      if tf.config.list_physical_devices('GPU'):
+        return False
+    elif kind != 'CPU':
+      return False
+  return True

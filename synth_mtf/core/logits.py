@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 import mesh_tensorflow as mtf
 
-from synth_mtf.core import kernels
 from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
+from synth_mtf.core.products import product
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,20 +75,28 @@ class Logits:
 def add(call: LayerCall, terms: Sequence[Term]) -> Logits:
   """Groups terms into `Logits` and joins their inner products."""
   shared_dims = set(call.shared)
-  shared = [t for t in terms if dims_of(t) <= shared_dims]
-  local = [t for t in terms if not dims_of(t) <= shared_dims]
-  products = [t for t in local if isinstance(t, InnerProduct)]
-  others: list[Term] = [t for t in local if not isinstance(t, InnerProduct)]
+  shared: list[Term] = []
+  local: list[Term] = []
+  products: list[InnerProduct] = []
+  for term in terms:
+    if dims_of(term) <= shared_dims:
+      shared.append(term)
+    elif isinstance(term, InnerProduct):
+      products.append(term)
+    else:
+      local.append(term)
   if len(products) > 1:
     products = [_join(call, products)]
-  return Logits(shared, [*others, *products])
+  return Logits(shared, [*local, *products])
 
 
 def factors(term: Term) -> Sequence[mtf.Tensor]:
   """Returns the tensors that a term multiplies; one if it is a tensor."""
   if isinstance(term, InnerProduct):
     return [term.query, term.key]
-  return [term.table, term.alpha] if isinstance(term, Scaled) else [term]
+  if isinstance(term, Scaled):
+    return [term.table, term.alpha]
+  return [term]
 
 
 def dims_of(term: Term) -> set[mtf.Dimension]:
@@ -98,57 +106,60 @@ def dims_of(term: Term) -> set[mtf.Dimension]:
 
 
 def needed(terms: Sequence[Term]) -> list[mtf.Tensor]:
-  """Returns what `kernels.recompute_in_backward` must depend on.
+  """Returns what `gradients.recompute_in_backward` must depend on.
 
-  That is an input of each term that is still to be multiplied out, or else the
+  That is a factor of each term that has not been multiplied out, or else the
   first term.
   """
-  unmultiplied = [factors(t)[0] for t in terms if len(factors(t)) > 1]
-  return unmultiplied or [*terms[:1]]
+  inputs = []
+  for term in terms:
+    first, *others = factors(term)
+    if others:
+      inputs.append(first)
+  return inputs or [*terms[:1]]
 
 
 def multiplied_out(call: LayerCall, term: Term) -> mtf.Tensor:
   """Returns a term as one tensor over the dimensions of its factors."""
   if isinstance(term, InnerProduct):
     shape = mtf.Shape([d for d in call.local.dims if d in dims_of(term)])
-    return kernels.product(term.query, term.key, shape)
+    return product(term.query, term.key, shape)
   return weighted(*factors(term))
 
 
 def total(call: LayerCall, logits: Logits) -> mtf.Tensor:
   """Returns B as one tensor; sums shared terms before broadcasting them."""
-  parts = [
-    mtf.add_n([multiplied_out(call, term) for term in terms])
-    for terms in (logits.local, logits.shared)
-    if terms
-  ]
-  return mtf.add_n(parts)
+  sums = []
+  for terms in (logits.local, logits.shared):
+    if terms:
+      sums.append(mtf.add_n([multiplied_out(call, term) for term in terms]))
+  return mtf.add_n(sums)
 
 
 def _join(call: LayerCall, products: Sequence[InnerProduct]) -> InnerProduct:
-  name = 'inner_product'
-
-  def concat(
-    xs: Sequence[mtf.Tensor], order: Sequence[mtf.Dimension]
-  ) -> mtf.Tensor:
-    present = {d for x in xs for d in x.shape.dims}
-    dims = [d for d in order if d in present]
-    shapes = [mtf.Shape([*dims, p.k]) for p in products]
-    return mtf.concat(
-      [
-        mtf.rename_dimension(arrange(x, shape), shape.dims[-1].name, name)
-        for x, shape in zip(xs, shapes, strict=True)
-      ],
-      name,
-    )
-
-  query = concat(
-    [p.query for p in products], call.batch + call.length + call.heads
-  )
-  key = concat(
-    [p.key for p in products], call.batch + [call.memory_length] + call.heads
-  )
+  """Joins inner products into one, over the sum of their k."""
+  ks = [p.k for p in products]
+  queries = [p.query for p in products]
+  keys = [p.key for p in products]
+  query = _concat(queries, ks, [*call.batch, *call.length, *call.heads])
+  key = _concat(keys, ks, [*call.batch, call.memory_length, *call.heads])
   return InnerProduct(query, key, query.shape.dims[-1])
+
+
+def _concat(
+  xs: Sequence[mtf.Tensor],
+  ks: Sequence[mtf.Dimension],
+  order: Sequence[mtf.Dimension],
+) -> mtf.Tensor:
+  """Concatenates tensors along k, with other dimensions in this order."""
+  name = 'inner_product'
+  present = {d for x in xs for d in x.shape.dims}
+  dims = [d for d in order if d in present]
+  columns = []
+  for x, k in zip(xs, ks, strict=True):
+    x = arrange(x, mtf.Shape([*dims, k]))
+    columns.append(mtf.rename_dimension(x, k.name, name))
+  return mtf.concat(columns, name)
 
 
 def weighted(x: mtf.Tensor, alpha: mtf.Tensor | None = None) -> mtf.Tensor:

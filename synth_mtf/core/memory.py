@@ -5,7 +5,8 @@ from collections.abc import Callable
 import mesh_tensorflow as mtf
 from mesh_tensorflow.transformer import transformer
 
-from synth_mtf.core import dimensions, kernels
+from synth_mtf.core import dimensions
+from synth_mtf.core.indexing import put
 from synth_mtf.errors import ConfigurationError
 
 # Maps [batch..., memory_length, d_model], or [batch..., d_model] for a single
@@ -35,9 +36,7 @@ def own_sequence(
     projected = projection(x)
     if context.mode == 'incremental':
       (earlier,) = context.get_states(1)
-      projected = kernels.put(
-        projected, earlier, context.position, memory_length
-      )
+      projected = put(projected, earlier, context.position, memory_length)
     elif context.mode == 'first_part':
       projected = _for_steps(projected, memory_length)
     if context.mode in ('first_part', 'incremental'):

@@ -3,8 +3,8 @@
 import mesh_tensorflow as mtf
 from mesh_tensorflow.transformer import transformer
 
-from synth_mtf.core import kernels
 from synth_mtf.core.context import row_sequence_id
+from synth_mtf.core.indexing import gather
 
 
 def neighbours(
@@ -68,7 +68,7 @@ def _token(
   context: transformer.Context, x: mtf.Tensor, offset: int
 ) -> mtf.Tensor:
   """Returns the token at `offset` from the first decoded one, 0 if none."""
-  at = context.initial_position + offset
-  token = kernels.gather(x, mtf.maximum(at, 0), context.length_dim.name)
-  token *= mtf.cast(mtf.greater_equal(at, 0), x.dtype)
+  position = context.initial_position + offset
+  token = gather(x, mtf.maximum(position, 0), context.length_dim.name)
+  token *= mtf.cast(mtf.greater_equal(position, 0), x.dtype)
   return mtf.transpose(token, x.shape - context.length_dim)

@@ -3,7 +3,7 @@
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.core import kernels
+from synth_mtf.core.indexing import gather, gather_cells
 
 
 def position_in_segment(
@@ -17,15 +17,14 @@ def position_in_segment(
   the host's own `context.position` is the index in the row.
   """
   earlier_dim = mtf.Dimension('earlier', length_dim.size)
-  index = mtf.range(sequence_id.mesh, length_dim, tf.int32)
-  same = mtf.equal(
-    sequence_id,
-    mtf.rename_dimension(sequence_id, length_dim.name, earlier_dim.name),
+  i = mtf.range(sequence_id.mesh, length_dim, tf.int32)
+  ids_of_j = mtf.rename_dimension(
+    sequence_id, length_dim.name, earlier_dim.name
   )
-  earlier = mtf.less(mtf.range(sequence_id.mesh, earlier_dim, tf.int32), index)
-  return mtf.reduce_sum(
-    mtf.cast(mtf.logical_and(same, earlier), tf.int32), reduced_dim=earlier_dim
-  )
+  same = mtf.equal(sequence_id, ids_of_j)
+  j = mtf.range(sequence_id.mesh, earlier_dim, tf.int32)
+  counted = mtf.logical_and(same, mtf.less(j, i))
+  return mtf.reduce_sum(mtf.cast(counted, tf.int32), reduced_dim=earlier_dim)
 
 
 class TableIndex:
@@ -56,11 +55,13 @@ class TableIndex:
     """Creates an index; by default, token i of a row is at position i."""
     self.length_dim = length_dim
     self.memory_length_dim = memory_length_dim
-    self.queries, self.keys = (
-      mtf.range(mesh, dim, tf.int32) if given is None else given
-      for given, dim in ((queries, length_dim), (keys, memory_length_dim))
-    )
     self.is_packed = keys is not None
+    if queries is None:
+      queries = mtf.range(mesh, length_dim, tf.int32)
+    if keys is None:
+      keys = mtf.range(mesh, memory_length_dim, tf.int32)
+    self.queries = queries
+    self.keys = keys
 
   def rows(self, table: mtf.Tensor) -> mtf.Tensor:
     """Replaces the table's `length` axis by the query positions.
@@ -75,7 +76,7 @@ class TableIndex:
     if self.length_dim not in dims:
       last = table.shape.get_dim_by_name('length').size - 1
       queries = mtf.minimum(queries, last)
-    return kernels.gather(table, queries, 'length')
+    return gather(table, queries, 'length')
 
   def columns(self, table: mtf.Tensor) -> mtf.Tensor:
     """Replaces the table's `memory_length` axis by the key positions.
@@ -86,13 +87,13 @@ class TableIndex:
     size = table.shape.get_dim_by_name('memory_length').size
     if not self.is_packed and size >= self.memory_length_dim.size:
       return _leading(table, self.memory_length_dim)
-    return kernels.gather(table, self.wrapped_keys(size), 'memory_length')
+    return gather(table, self.wrapped_keys(size), 'memory_length')
 
   def cells(self, table: mtf.Tensor) -> mtf.Tensor:
     if not self.is_packed:
       return self.columns(self.rows(table))
     size = table.shape.get_dim_by_name('memory_length').size
-    return kernels.gather_cells(table, self.queries, self.wrapped_keys(size))
+    return gather_cells(table, self.queries, self.wrapped_keys(size))
 
   def wrapped_keys(self, columns: int) -> mtf.Tensor:
     """Returns the column that each key reads."""

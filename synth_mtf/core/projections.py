@@ -53,12 +53,13 @@ class Projections(attention.AttentionParams):
     )
 
   def compute_q(self, query_antecedent: mtf.Tensor) -> mtf.Tensor:
-    fold = self.fold_scaling_into_initializer
     scale = self.key_dim.size**-0.5
-    stddev = self.query_input_dim.size**-0.5 * (scale if fold else 1.0)
+    stddev = self.query_input_dim.size**-0.5
+    if self.fold_scaling_into_initializer:
+      stddev *= scale
     w = self._weights('q', self.q_shape, stddev)
     q = self._to_heads(query_antecedent, w, self.q_dims)
-    return q if fold else q * scale
+    return q if self.fold_scaling_into_initializer else q * scale
 
   def keys(self, memory: mtf.Tensor) -> mtf.Tensor:
     return self._of_memory('k', memory)
@@ -75,8 +76,10 @@ class Projections(attention.AttentionParams):
     return self._multiply(o, self.wo, output_shape)
 
   def _of_memory(self, name: str, memory: mtf.Tensor) -> mtf.Tensor:
+    if self.shared_kv:
+      name = 'kv'
     stddev = self.memory_input_dim.size**-0.5
-    w = self._weights('kv' if self.shared_kv else name, self.k_shape, stddev)
+    w = self._weights(name, self.k_shape, stddev)
     return self._to_heads(memory, w, self.k_dims)
 
   def _to_heads(
@@ -84,7 +87,9 @@ class Projections(attention.AttentionParams):
   ) -> mtf.Tensor:
     new = [d for d in w.shape.dims if d not in x.shape.dims]
     y = self._multiply(x, w, mtf.Shape([*x.shape.dims[:-1], *new]))
-    return mtf.replace_dimensions(y, new, dims) if self.combine_dims else y
+    if self.combine_dims:
+      y = mtf.replace_dimensions(y, new, dims)
+    return y
 
   def _multiply(
     self, x: mtf.Tensor, w: mtf.Tensor, shape: mtf.Shape

@@ -23,7 +23,6 @@ single tile.
 
 import dataclasses
 import functools
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -31,7 +30,6 @@ from typing import Any, NamedTuple
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.core import kernels
 from synth_mtf.core.dimensions import arrange, is_tpu, on_cpu
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import (
@@ -42,6 +40,7 @@ from synth_mtf.core.logits import (
   dims_of,
   factors,
 )
+from synth_mtf.core.softmax import divide_rows, exp_from, row_center
 from synth_mtf.core.visibility import Visibility, zero_hidden
 from synth_mtf.cpu.tiles import Pieces, Tile, Tiling, Windows
 
@@ -55,16 +54,17 @@ def can_attend(call: LayerCall, logits: Logits, values: mtf.Tensor) -> bool:
   head, the query and the key. On a TPU, XLA fuses the separate operations by
   itself.
   """
-  whole = [*call.length, call.memory_length, call.kv_dim]
-  dims = set().union(*map(dims_of, logits.terms))
-  return (
-    bool(call.length)
-    and not is_tpu(values.mesh)
-    and not call.context.model.ensemble_dims
-    and values.dtype == call.logits_dtype == tf.float32
-    and {*call.heads, *call.length, call.memory_length} <= dims
-    and not any(map(call.splits, whole))
-  )
+  if is_tpu(values.mesh) or call.context.model.ensemble_dims:
+    return False
+  if not call.length:  # incremental decoding
+    return False
+  if values.dtype != tf.float32 or call.logits_dtype != tf.float32:
+    return False
+  rows = [*call.length, call.memory_length, call.kv_dim]
+  if any(call.splits(dim) for dim in rows):
+    return False
+  dims = set().union(*(dims_of(term) for term in logits.terms))
+  return {*call.heads, *call.length, call.memory_length} <= dims
 
 
 def attend_each(
@@ -92,12 +92,13 @@ def attend_each(
     return w * dy_v, tf.matmul(w, dy, transpose_a=True)
 
   logits = add(call, [*logits.terms, *visibility.biases(tf.float32)])
-  operand = functools.partial(_operand, call)
   kernel = _Kernel(
-    shared=[_part(term, operand) for term in logits.shared],
-    local=[_part(term, operand) for term in logits.local],
-    others=[operand(values, 'k.', [call.kv_dim])],
-    masks=[operand(mtf.cast(x, tf.int32), 'qk') for x in visibility.masks],
+    shared=[_part(call, term) for term in logits.shared],
+    local=[_part(call, term) for term in logits.local],
+    others=[_operand(call, values, 'k.', [call.kv_dim])],
+    masks=[
+      _operand(call, mtf.cast(x, tf.int32), 'qk') for x in visibility.masks
+    ],
     forward=forward,
     backward=backward,
     # Neighbouring queries see nearly the same keys.
@@ -115,21 +116,19 @@ def attend_shared(
       dX = dY / T     dT = -sum_d dX Y
       dB = E (dX V^T + dT nonpad^T)     dV = E^T dX
 
-  where V is 0 at padding, and c, the center of each row (`kernels.row_center`),
+  where V is 0 at padding, and c, the center of each row (`row_center`),
   cancels. E is computed once and multiplied by the concatenated values of all
   examples.
   """
   values = zero_hidden(values, visibility.keys)
-  columns = [*call.batch, call.kv_dim]
   # nonpad has head dimensions only if V does.
   heads = [d for d in call.heads if d in values.shape.dims]
-  of_heads = mtf.Shape([*call.batch, *heads, call.memory_length])
-  nonpad = (
-    mtf.ones(values.mesh, of_heads)
-    if visibility.keys is None
-    else visibility.keys
-  )
-  nonpad = mtf.stop_gradient(mtf.broadcast(nonpad, of_heads))
+  nonpad_shape = mtf.Shape([*call.batch, *heads, call.memory_length])
+  if visibility.keys is None:
+    nonpad = mtf.ones(values.mesh, nonpad_shape)
+  else:
+    nonpad = visibility.keys
+  nonpad = mtf.stop_gradient(mtf.broadcast(nonpad, nonpad_shape))
   d_kv = call.kv_dim.size
 
   def examples(x: tf.Tensor) -> tf.Tensor:
@@ -139,20 +138,21 @@ def attend_shared(
   def side_by_side(x: tf.Tensor) -> tf.Tensor:
     return tf.reshape(x, [1, x.shape[1], -1, x.shape[3] * d_kv])
 
-  def exp(b: tf.Tensor, seen: Tensors) -> tf.Tensor:
-    seen = [tf.cast(x, tf.bool) for x in seen]
-    return kernels.exp_from(b, kernels.row_center(b, *seen), *seen)
+  def exp(b: tf.Tensor, visible: Tensors) -> tf.Tensor:
+    visible = [tf.cast(x, tf.bool) for x in visible]
+    return exp_from(b, row_center(b, *visible), *visible)
 
   def forward(b: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
-    *seen, nonpad, v = others
-    e = exp(b, seen)
-    x, total = tf.matmul(e, v), tf.matmul(e, nonpad)
-    return side_by_side(kernels.divide_rows(examples(x), total))
+    *visible, nonpad, v = others
+    e = exp(b, visible)
+    x = tf.matmul(e, v)
+    total = tf.matmul(e, nonpad)
+    return side_by_side(divide_rows(examples(x), total))
 
   def backward(b: tf.Tensor, *others: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    *seen, nonpad, v, y, dy = others
-    e = exp(b, seen)
-    dx = kernels.divide_rows(examples(dy), tf.matmul(e, nonpad))
+    *visible, nonpad, v, y, dy = others
+    e = exp(b, visible)
+    dx = divide_rows(examples(dy), tf.matmul(e, nonpad))
     dtotal = -tf.reduce_sum(dx * examples(y), axis=-1)
     dx = side_by_side(dx)
     de = tf.matmul(
@@ -162,29 +162,30 @@ def attend_shared(
     )
     return e * de, tf.matmul(e, dx, transpose_a=True)
 
-  # A key is seen if any example sees it.
-  masks = [
-    mtf.reduce_max(
-      mtf.cast(x, tf.int32),
-      output_shape=mtf.Shape([d for d in x.shape.dims if d not in call.batch]),
-    )
-    for x in visibility.masks
-  ]
-  operand = functools.partial(_operand, call)
+  masks = [_seen_by_any(call, x) for x in visibility.masks]
   pairs = [] if visibility.pairs is None else masks[:1]
+  columns = [*call.batch, call.kv_dim]
   kernel = _Kernel(
-    shared=[_part(term, operand) for term in logits.shared],
+    shared=[_part(call, term) for term in logits.shared],
     local=[],
     others=[
-      *(operand(x, 'qk') for x in pairs),
-      operand(nonpad, 'k.', call.batch),
-      operand(values, 'k.', columns),
+      *(_operand(call, x, 'qk') for x in pairs),
+      _operand(call, nonpad, 'k.', call.batch),
+      _operand(call, values, 'k.', columns),
     ],
-    masks=[operand(x, 'qk') for x in masks],
+    masks=[_operand(call, x, 'qk') for x in masks],
     forward=forward,
     backward=backward,
   )
   return _by_tiles(call, kernel, [], columns)
+
+
+def _seen_by_any(call: LayerCall, mask: mtf.Tensor) -> mtf.Tensor:
+  """Returns a mask of what any example sees."""
+  others = [d for d in mask.shape.dims if d not in call.batch]
+  return mtf.reduce_max(
+    mtf.cast(mask, tf.int32), output_shape=mtf.Shape(others)
+  )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -215,16 +216,18 @@ class _Part(NamedTuple):
   operands: Sequence[_Operand]
   is_product: bool
 
-  def value(self, tiles: Tensors) -> tf.Tensor:
+  def value(self, tensors: Tensors) -> tf.Tensor:
+    """Returns a tile of the part, from tiles of its operands."""
     if self.is_product:
-      return _matmul(*tiles, transpose_b=True)
-    return functools.reduce(tf.multiply, tiles)
+      query, key = tensors
+      return _matmul(query, key, transpose_b=True)
+    return functools.reduce(tf.multiply, tensors)
 
-  def gradients(self, db: tf.Tensor, tiles: Tensors) -> Tensors:
+  def gradients(self, db: tf.Tensor, tensors: Tensors) -> Tensors:
     """Returns the operands' gradients, not yet summed over broadcast axes."""
-    if len(tiles) == 1:
+    if len(tensors) == 1:
       return [db]
-    x, y = tiles
+    x, y = tensors
     if self.is_product:
       return [_matmul(db, y), _matmul(tf.linalg.matrix_transpose(db), x)]
     return [db * y, db * x]
@@ -267,16 +270,19 @@ class _Kernel(NamedTuple):
 
   @property
   def operands(self) -> list[_Operand]:
-    parts = (part.operands for part in [*self.shared, *self.local])
-    return [*itertools.chain(*parts, self.others, self.masks)]
+    operands: list[_Operand] = []
+    for part in [*self.shared, *self.local]:
+      operands += part.operands
+    return [*operands, *self.others, *self.masks]
 
 
-def _part(term: Term, operand: Callable[..., _Operand]) -> _Part:
+def _part(call: LayerCall, term: Term) -> _Part:
   if isinstance(term, InnerProduct):
-    rows = zip(factors(term), ['q.', 'k.'], strict=True)
-    pair = [operand(x, axes, [term.k]) for x, axes in rows]
-    return _Part(pair, is_product=True)
-  return _Part([operand(x, 'qk') for x in factors(term)], is_product=False)
+    query = _operand(call, term.query, 'q.', [term.k])
+    key = _operand(call, term.key, 'k.', [term.k])
+    return _Part([query, key], is_product=True)
+  tables = [_operand(call, x, 'qk') for x in factors(term)]
+  return _Part(tables, is_product=False)
 
 
 def _operand(
@@ -291,27 +297,37 @@ def _operand(
   dimensions of its columns. Without a batch or heads, it gets one entry for
   each part of the mesh.
   """
-  of_axes = {'q': call.length, 'k': [call.memory_length], '.': []}
   given = set(x.shape.dims)
-  rows, columns = (a if given & set(of_axes[a]) else '.' for a in axes)
-  inner = [of_axes[rows], [*of_axes[columns], *others]]
-  outer = [[d for d in call.batch if d not in others], call.heads]
-  present = [dims for dims in outer if given & set(dims)]
-  batch, heads = (
-    dims
-    if dims in present
-    else [mtf.Dimension(d.name, call.parts(d)) for d in dims]
-    for dims in outer
-  )
-  groups = [batch, heads, *inner]
+  dims_of = {'q': call.length, 'k': [call.memory_length], '.': []}
+  layout = 'bh'
+  inner = []
+  for axis in axes:
+    if given.isdisjoint(dims_of[axis]):
+      axis = '.'
+    layout += axis
+    inner.append(dims_of[axis])
+  rows, columns = inner
+  batch = [d for d in call.batch if d not in others]
+  known = []  # the dimensions that x has, or is broadcast to
+  groups = []  # the dimensions of each axis
+  for dims in (batch, call.heads):
+    if given.isdisjoint(dims):
+      groups.append([mtf.Dimension(d.name, call.parts(d)) for d in dims])
+    else:
+      groups.append(dims)
+      known += dims
+  known += [*rows, *columns, *others]
+  groups += [rows, [*columns, *others]]
   trained = x.dtype.is_floating and not isinstance(
     x.operation, mtf.StopGradient
   )
-  shape = mtf.Shape([*itertools.chain(*groups)])
-  known = [*itertools.chain(*present, *inner)]
-  x = arrange(x, mtf.Shape([d for d in shape.dims if d in known]))
-  x = mtf.reshape(x, shape) if shape.size == x.size else mtf.broadcast(x, shape)
-  return _Operand(x, _sizes(call, groups), f'bh{rows}{columns}', trained)
+  shape = _merged(groups)
+  x = arrange(x, mtf.Shape(known))
+  if shape.size == x.size:
+    x = mtf.reshape(x, shape)
+  else:
+    x = mtf.broadcast(x, shape)
+  return _Operand(x, _sizes(call, groups), layout, trained)
 
 
 class _Tiled(mtf.SlicewiseOperation):
@@ -337,35 +353,43 @@ def _by_tiles(
   `batch` are the batch dimensions of B.
   """
   groups = [batch, call.heads, call.length, columns]
-  dims, shape = [*itertools.chain(*groups)], _sizes(call, groups)
+  y_shape = _merged(groups)
+  sizes = _sizes(call, groups)
   operands = kernel.operands
   inputs = [x.tensor for x in operands]
   trained = [x.tensor for x in operands if x.trained]
+  used = set(y_shape.dims).union(*(x.shape.dims for x in inputs))
   # An unsplit dimension may be assigned to a mesh axis of size 1.
-  used = {*dims, *itertools.chain(*(x.shape.dims for x in inputs))}
   splittable = [
     d for d in used if d in [*call.heads, *call.batch] or not call.splits(d)
   ]
 
   def forward(single: bool, *slices: tf.Tensor) -> tf.Tensor:
-    y = _OnDevice(call, kernel, shape, slices, single).forward()
-    return tf.reshape(y, _sizes(call, [[d] for d in dims]))
+    y = _OnDevice(call, kernel, sizes, slices, single).forward()
+    return tf.reshape(y, [d.size // call.parts(d) for d in y_shape.dims])
 
   def backward(single: bool, *slices: tf.Tensor) -> Any:
     *inputs, y, dy = slices
-    found = _OnDevice(call, kernel, shape, inputs, single).backward(y, dy)
-    return tuple(found) if len(found) > 1 else found[0]
+    on_device = _OnDevice(call, kernel, sizes, inputs, single)
+    gradients = on_device.backward(y, dy)
+    # A slicewise function returns a single tensor as such.
+    return tuple(gradients) if len(gradients) > 1 else gradients[0]
 
   def gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[mtf.Tensor | None]:
-    shapes, dtypes = [x.shape for x in trained], [x.dtype for x in trained]
-    given = [*op.inputs, op.outputs[0], dy]
-    found = iter(_Tiled(backward, given, shapes, dtypes, splittable).outputs)
-    return [next(found) if x.trained else None for x in operands]
+    gradients = _Tiled(
+      backward,
+      [*op.inputs, op.outputs[0], dy],
+      [x.shape for x in trained],
+      [x.dtype for x in trained],
+      splittable,
+    )
+    remaining = iter(gradients.outputs)
+    return [next(remaining) if x.trained else None for x in operands]
 
-  shapes, dtypes = [mtf.Shape(dims)], [tf.float32]
-  (y,) = _Tiled(forward, inputs, shapes, dtypes, splittable, gradient).outputs
+  tiled = _Tiled(forward, inputs, [y_shape], [tf.float32], splittable, gradient)
   return mtf.transpose(
-    y, mtf.Shape([*call.batch, *call.length, *call.heads, call.kv_dim])
+    tiled.outputs[0],
+    mtf.Shape([*call.batch, *call.length, *call.heads, call.kv_dim]),
   )
 
 
@@ -381,27 +405,31 @@ class _OnDevice:
     single: bool,
   ) -> None:
     """Cuts the slices of the operands; `shape` is that of Y."""
-    self._kernel, self._shape = kernel, shape
+    self._kernel = kernel
+    self._shape = shape
     b_shape = [*shape[:3], call.memory_length.size]
     self._tiling = Tiling(b_shape, kernel.by_queries, single)
     self._pieces = {
       operand: Pieces(self._tiling, operand.shape, operand.layout, x)
       for operand, x in zip(kernel.operands, slices, strict=True)
     }
-    masks = [] if single else [self._pieces[x] for x in kernel.masks]
-    self._windows = Windows(self._tiling, masks) if masks else None
+    self._windows: Windows | None = None
+    if kernel.masks and not single:
+      masks = [self._pieces[x] for x in kernel.masks]
+      self._windows = Windows(self._tiling, masks)
 
   def forward(self) -> tf.Tensor:
     """Returns Y, [batch, heads, length, columns]."""
-    kernel, tiling, windows = self._kernel, self._tiling, self._windows
-    y = Pieces(tiling, self._shape, 'bhq.')
+    kernel = self._kernel
+    windows = self._windows
+    y = Pieces(self._tiling, self._shape, 'bhq.')
     last: list[tf.Tensor] = []
-    for slab in tiling.slabs:
+    for slab in self._tiling.slabs:
       with tf.control_dependencies(last):
-        shared, _ = self._sum(kernel.shared, slab[0], None)
+        shared, _ = self._shared_logits(slab)
       for tile in slab:
         with tf.control_dependencies(last):
-          (b,), _ = self._sum(kernel.local, tile, windows, shared)
+          b, _ = self._logits(tile, shared)
           others = self._take(kernel.others, tile, windows)
           last = [y.add(kernel.forward(b, *others), tile, windows)]
     return y.total()
@@ -411,30 +439,36 @@ class _OnDevice:
 
     Those of shared parts come from the sum of dB over all examples.
     """
-    kernel, tiling, windows = self._kernel, self._tiling, self._windows
+    kernel = self._kernel
+    tiling = self._tiling
+    windows = self._windows
     b_pieces = Pieces(tiling, [1, *self._shape[1:3], tiling.keys], 'bhqk')
-    given = [Pieces(tiling, self._shape, 'bhq.', x) for x in (y, dy)]
+    y_pieces = Pieces(tiling, self._shape, 'bhq.', y)
+    dy_pieces = Pieces(tiling, self._shape, 'bhq.', dy)
     values = self._pieces[kernel.others[-1]]
     trains_shared = any(x.trained for p in kernel.shared for x in p.operands)
     last: list[tf.Tensor] = []
     for slab in tiling.slabs:
       with tf.control_dependencies(last):
-        shared, shared_xs = self._sum(kernel.shared, slab[0], None)
+        shared, shared_operands = self._shared_logits(slab)
       for tile in slab:
         with tf.control_dependencies(last):
-          (b,), xs = self._sum(kernel.local, tile, windows, shared)
+          b, local_operands = self._logits(tile, shared)
           others = self._take(kernel.others, tile, windows)
-          others += [x.take(tile, windows) for x in given]
+          others.append(y_pieces.take(tile, windows))
+          others.append(dy_pieces.take(tile, windows))
           db, dv = kernel.backward(b, *others)
-          last = self._add_gradients(kernel.local, db, xs, tile, windows)
+          last = self._add_gradients(
+            kernel.local, db, local_operands, tile, windows
+          )
           last.append(values.add(dv, tile, windows))
           if trains_shared:
             last.append(b_pieces.add(db, tile, windows))
       if trains_shared:
-        *_, slab_db = last  # the sum over the slab's tiles
+        slab_db = last[-1]  # the sum over the slab's tiles
         with tf.control_dependencies(last):
           last = self._add_gradients(
-            kernel.shared, slab_db, shared_xs, slab[0], None
+            kernel.shared, slab_db, shared_operands, slab[0], None
           )
     return [self._pieces[x].total() for x in kernel.operands if x.trained]
 
@@ -443,44 +477,69 @@ class _OnDevice:
   ) -> list[tf.Tensor]:
     return [self._pieces[x].take(tile, windows) for x in operands]
 
-  def _sum(
-    self,
-    parts: Sequence[_Part],
-    tile: Tile,
-    windows: Windows | None,
-    shared: Tensors = (),
-  ) -> tuple[list[tf.Tensor], Sequence[Tensors]]:
-    """Returns windows of the sum of parts and of their operands.
+  def _shared_logits(
+    self, slab: Sequence[Tile]
+  ) -> tuple[tf.Tensor | None, Sequence[Tensors]]:
+    """Returns the sum of the shared parts, if any, and their operands."""
+    parts = self._kernel.shared
+    operands = [self._take(part.operands, slab[0], None) for part in parts]
+    values = _values(parts, operands)
+    total = functools.reduce(tf.add, values) if values else None
+    return total, operands
 
-    The sum is a list, which is empty if there are no parts. It includes the sum
-    of shared parts, if given.
-    """
-    xs = [self._take(part.operands, tile, windows) for part in parts]
-    values = [part.value(tiles) for part, tiles in zip(parts, xs, strict=True)]
-    # Adding the smallest first keeps intermediate sums small.
-    values.sort(key=lambda x: sum(n != 1 for n in x.shape.as_list()))
-    values += [windows.view(tile, x, 'bhqk') if windows else x for x in shared]
-    return [functools.reduce(tf.add, values)] if values else [], xs
+  def _logits(
+    self, tile: Tile, shared: tf.Tensor | None
+  ) -> tuple[tf.Tensor, Sequence[Tensors]]:
+    """Returns windows of B and of the operands of its local parts."""
+    parts = self._kernel.local
+    windows = self._windows
+    operands = [self._take(part.operands, tile, windows) for part in parts]
+    values = _values(parts, operands)
+    if shared is not None:
+      if windows:
+        shared = windows.view(tile, shared, 'bhqk')
+      values.append(shared)
+    return functools.reduce(tf.add, values), operands
 
   def _add_gradients(
     self,
     parts: Sequence[_Part],
     db: tf.Tensor,
-    xs: Sequence[Tensors],
+    operands: Sequence[Tensors],
     tile: Tile,
     windows: Windows | None,
   ) -> list[tf.Tensor]:
     """Adds a tile to the parts' gradients and returns the sums so far."""
-    return [
-      self._pieces[operand].add(dx, tile, windows)
-      for part, tiles in zip(parts, xs, strict=True)
-      for operand, dx in zip(
-        part.operands, part.gradients(db, tiles), strict=True
-      )
-      if operand.trained
-    ]
+    sums = []
+    for part, tensors in zip(parts, operands, strict=True):
+      gradients = part.gradients(db, tensors)
+      for operand, dx in zip(part.operands, gradients, strict=True):
+        if operand.trained:
+          sums.append(self._pieces[operand].add(dx, tile, windows))
+    return sums
 
 
-def _sizes(call: LayerCall, groups: Any) -> list[int]:
+def _values(
+  parts: Sequence[_Part], operands: Sequence[Tensors]
+) -> list[tf.Tensor]:
+  """Returns tiles of parts of B, the smallest first.
+
+  Added in this order, intermediate sums stay small.
+  """
+  values = [
+    part.value(tensors) for part, tensors in zip(parts, operands, strict=True)
+  ]
+  values.sort(key=lambda x: sum(n != 1 for n in x.shape.as_list()))
+  return values
+
+
+def _merged(groups: Sequence[Sequence[mtf.Dimension]]) -> mtf.Shape:
+  """Returns the shape with the dimensions of all groups."""
+  return mtf.Shape([d for dims in groups for d in dims])
+
+
+def _sizes(
+  call: LayerCall, groups: Sequence[Sequence[mtf.Dimension]]
+) -> list[int]:
   """Returns the size of each group of dimensions, merged, on a device."""
   return [math.prod(d.size // call.parts(d) for d in dims) for dims in groups]

@@ -4,14 +4,15 @@ They give the host's results from the host's variables.
 """
 
 import functools
+from collections.abc import Callable
 
 import gin
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
-from synth_mtf.core import kernels
 from synth_mtf.core.dimensions import is_tpu, parts
+from synth_mtf.core.indexing import gather
 from synth_mtf.cpu import padding
 
 
@@ -34,18 +35,17 @@ class EmbeddingByIndex(transformer.VocabEmbedding):
     self, ids: mtf.Tensor, context: transformer.Context
   ) -> mtf.Tensor:
     """Returns the embeddings, [..., d_model], of int32 ids [...]."""
-    weights, vocab = self._embedding_weights, self._vocab_dim
-    if (
-      is_tpu(weights.mesh)
-      or parts(vocab, context.model) > 1
-      or weights.shape.dims != [vocab, self._output_dim]
-    ):
+    weights = self._embedding_weights
+    vocab = self._vocab_dim
+    is_split = parts(vocab, context.model) > 1
+    is_plain = weights.shape.dims == [vocab, self._output_dim]
+    if is_tpu(weights.mesh) or is_split or not is_plain:
       return super().ids_to_embedding(ids, context)
-    known = mtf.logical_and(
+    is_known = mtf.logical_and(
       mtf.greater_equal(ids, 0), mtf.less(ids, vocab.size)
     )
-    rows = kernels.gather(weights, ids * mtf.cast(known, tf.int32), vocab.name)
-    y = rows * mtf.cast(known, rows.dtype)
+    rows = gather(weights, ids * mtf.cast(is_known, tf.int32), vocab.name)
+    y = rows * mtf.cast(is_known, rows.dtype)
     if self._scale_variable_like_classifier_weights:
       y *= self._output_dim.size**0.5
     return y
@@ -97,15 +97,14 @@ class DenseReluDense(transformer_layers.DenseReluDense):
       return padding.einsum(masks, [x, weights], shape)
 
     d_ff = mtf.Dimension('d_ff', self.hidden_size)
-    activation = self.activation
-    functions = activation if isinstance(activation, list) else [activation]
-    factors = []
-    for i, function in enumerate(functions):
-      factor = dense(x, d_ff, f'wi_{i}' if len(functions) > 1 else 'wi')
-      if isinstance(function, str) and function != 'linear':
-        function = getattr(mtf, function)
-      factors.append(function(factor) if callable(function) else factor)
-    h = functools.reduce(mtf.multiply, factors)
+    if isinstance(self.activation, list):
+      factors = []
+      for i, activation in enumerate(self.activation):
+        name = f'wi_{i}' if len(self.activation) > 1 else 'wi'
+        factors.append(_activated(dense(x, d_ff, name), activation))
+      h = functools.reduce(mtf.multiply, factors)
+    else:
+      h = _activated(dense(x, d_ff, 'wi'), self.activation)
     if context.train and self.dropout_rate:
       h = mtf.dropout(
         h,
@@ -114,3 +113,14 @@ class DenseReluDense(transformer_layers.DenseReluDense):
         noise_shape=h.shape - context.length_dim,
       )
     return dense(h, x.shape.dims[-1], 'wo')
+
+
+def _activated(
+  x: mtf.Tensor, activation: str | Callable[[mtf.Tensor], mtf.Tensor] | None
+) -> mtf.Tensor:
+  """Applies an activation, a function or its name in Mesh-TensorFlow."""
+  if activation is None or activation == 'linear':
+    return x
+  if isinstance(activation, str):
+    return getattr(mtf, activation)(x)
+  return activation(x)

@@ -7,6 +7,7 @@ zeroes them before they reach other rows.
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -27,23 +28,20 @@ def mask(
   """Returns the mask of a sequence's tokens, cached for all layers.
 
   The ids are [batch..., any dimension] and 0 at padding; the mask, for
-  `einsum`, is bool [batch..., length]. There is none on TPUs, which need static
-  shapes, or in incremental decoding, which has no padding.
+  `einsum`, is bool [batch..., length]. The list is empty on TPUs, which need
+  static shapes, and in incremental decoding, which has no padding.
   """
-  if (
-    not isinstance(ids, mtf.Tensor)
-    or context.mode == 'incremental'
-    or is_tpu(ids.mesh)
-  ):
+  if not isinstance(ids, mtf.Tensor) or is_tpu(ids.mesh):
+    return []
+  if context.mode == 'incremental':
     return []
   shape = mtf.Shape([*ids.shape.dims[:-1], length])
-  return [
-    cached(
-      context,
-      f'tokens of {ids.name} by {length.name}',
-      lambda: mtf.reshape(mtf.not_equal(ids, 0), shape),
-    )
-  ]
+  tokens = cached(
+    context,
+    f'tokens of {ids.name} by {length.name}',
+    lambda: mtf.reshape(mtf.not_equal(ids, 0), shape),
+  )
+  return [tokens]
 
 
 def einsum(
@@ -62,31 +60,41 @@ def einsum(
   return mtf.einsum(xs, output_shape)
 
 
+class _Weights(NamedTuple):
+  """Which tensor of a product Z = X Y holds the weights.
+
+  Attributes:
+    number: 0 for X, 1 for Y, 2 for Z. The other two tensors hold tokens.
+    in_order: whether the weights' dimensions are in the order of the others.
+  """
+
+  number: int
+  in_order: bool
+
+
 def _find_weights(
   xs: Sequence[mtf.Tensor],
   output_shape: mtf.Shape,
   rows: Sequence[mtf.Dimension],
-) -> tuple[int, bool] | None:
-  """Finds which of X, Y and Z = X Y are the weights; the others are tokens.
+) -> _Weights | None:
+  """Finds the weights of a product of tokens; None if it is another one.
 
-  Returns:
-    The index of the weights (0, 1 or 2), and whether their dimensions are in
-    the order of the other two tensors; None for other or small products.
+  Also returns None if the product is too small for skipping to pay.
   """
   if len(xs) != 2 or not xs[0].dtype.is_floating:
     return None
-  shapes = [*(x.shape.dims for x in xs), output_shape.dims]
-  others = [dims[len(rows) :] for dims in shapes if dims[: len(rows)] == rows]
-  if len(others) != 2:
+  shapes = [xs[0].shape.dims, xs[1].shape.dims, output_shape.dims]
+  are_tokens = [dims[: len(rows)] == rows for dims in shapes]
+  if sum(are_tokens) != 2:
     return None
-  number = next(i for i, d in enumerate(shapes) if d[: len(rows)] != rows)
-  weights, (first, second) = shapes[number], others
-  if (
-    weights not in (first + second, second + first)
-    or mtf.Shape([*rows, *weights]).size < _LEAST
-  ):
+  number = are_tokens.index(False)
+  weights = shapes.pop(number)
+  first, second = (dims[len(rows) :] for dims in shapes)
+  if weights not in (first + second, second + first):
     return None
-  return number, weights == first + second
+  if mtf.Shape([*rows, *weights]).size < _LEAST:
+    return None
+  return _Weights(number, in_order=weights == first + second)
 
 
 class _ProductOfTokens(mtf.EinsumOperation):
@@ -97,62 +105,77 @@ class _ProductOfTokens(mtf.EinsumOperation):
     xs: Sequence[mtf.Tensor],
     output_shape: mtf.Shape,
     tokens: mtf.Tensor,
-    weights: tuple[int, bool],
+    weights: _Weights,
   ) -> None:
     super().__init__(xs, output_shape)
     self._tokens = tokens
-    self._weights, self._in_order = weights
+    self._weights = weights
 
   def gradient(self, grad_ys: Sequence[mtf.Tensor]) -> list[mtf.Tensor]:
+    (dz,) = grad_ys
     x, y = self.inputs
-    return [
-      einsum([self._tokens], [*grad_ys, other], of.shape)
-      for of, other in ((x, y), (y, x))
-    ]
+    masks = [self._tokens]
+    return [einsum(masks, [dz, y], x.shape), einsum(masks, [dz, x], y.shape)]
 
   def lower(self, lowering: mtf.Lowering) -> None:
     mesh_impl = lowering.mesh_impl(self)
     if not on_cpu(mesh_impl):
       super().lower(lowering)
       return
-    shape = mesh_impl.slice_shape(self.outputs[0].shape)
+    z_shape = self.outputs[0].shape
+    slice_shape = mesh_impl.slice_shape(z_shape)
 
     def multiply(x: tf.Tensor, y: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-      rows = mask.shape.num_elements()
-      at = tf.where(tf.reshape(mask, [-1]))
-      are_few = tf.shape(at)[0] <= int(rows * _MOST_TOKENS)
+      return tf.reshape(self._multiply(x, y, _Rows(mask)), slice_shape)
 
-      def if_few(
-        x: tf.Tensor, then: Callable[[tf.Tensor], tf.Tensor]
-      ) -> tf.Tensor:
-        """Like `tf.cond`, but with a third of the operations."""
-        otherwise, x = tf.raw_ops.Switch(data=x, pred=are_few)
-        return tf.raw_ops.Merge(inputs=[otherwise, then(x)]).output
-
-      def tokens(x: tf.Tensor) -> tf.Tensor:
-        """Returns [tokens, columns], or all rows unless tokens are few."""
-        x = tf.reshape(x, [rows, -1])
-        return if_few(x, lambda x: tf.gather(x, at[:, 0]))
-
-      if self._weights == 2:
-        # The rows of y are copied again, after x. Reusing an earlier copy
-        # would keep one for every layer in memory.
-        x = tokens(x)
-        with tf.control_dependencies([x]):
-          y = tokens(y)
-        first, second = (x, y) if self._in_order else (y, x)
-        return tf.reshape(tf.matmul(first, second, transpose_a=True), shape)
-      x, w = (y, x) if self._weights == 0 else (x, y)
-      x = tokens(x)
-      k = x.shape[1]
-      w = tf.reshape(w, [k, -1] if self._in_order else [-1, k])
-      z = tf.matmul(x, w, transpose_b=not self._in_order)
-      whole = tf.constant([rows, z.shape[1]], tf.int64)
-      return tf.reshape(if_few(z, lambda z: tf.scatter_nd(at, z, whole)), shape)
-
-    given = [*self.inputs, self._tokens]
-    y = mesh_impl.slicewise(multiply, *(lowering.tensors[x] for x in given))
+    inputs = [*self.inputs, self._tokens]
+    z = mesh_impl.slicewise(multiply, *(lowering.tensors[x] for x in inputs))
     used = {d for x in self.inputs for d in x.shape.dims}
-    summed = used.difference(self.outputs[0].shape.dims)
-    y = sum_over_devices(mesh_impl, y, summed)
-    lowering.set_tensor_lowering(self.outputs[0], y)
+    z = sum_over_devices(mesh_impl, z, used.difference(z_shape.dims))
+    lowering.set_tensor_lowering(self.outputs[0], z)
+
+  def _multiply(self, x: tf.Tensor, y: tf.Tensor, rows: '_Rows') -> tf.Tensor:
+    """Multiplies slices; returns a matrix with the entries of Z."""
+    number, in_order = self._weights
+    if number == 2:
+      # The rows of y are copied again, after x. Reusing an earlier copy would
+      # keep one for every layer in memory.
+      x = rows.tokens(x)
+      with tf.control_dependencies([x]):
+        y = rows.tokens(y)
+      if in_order:
+        return tf.matmul(x, y, transpose_a=True)
+      return tf.matmul(y, x, transpose_a=True)
+    weights, x = (x, y) if number == 0 else (y, x)
+    x = rows.tokens(x)
+    k = x.shape[1]
+    weights = tf.reshape(weights, [k, -1] if in_order else [-1, k])
+    return rows.spread(tf.matmul(x, weights, transpose_b=not in_order))
+
+
+class _Rows:
+  """The rows of tokens and padding on one device."""
+
+  def __init__(self, mask: tf.Tensor) -> None:
+    """Finds the tokens in a mask, bool [batch..., length]."""
+    self._number = mask.shape.num_elements()
+    self._indices = tf.where(tf.reshape(mask, [-1]))
+    most = int(self._number * _MOST_TOKENS)
+    self._are_few = tf.shape(self._indices)[0] <= most
+
+  def tokens(self, x: tf.Tensor) -> tf.Tensor:
+    """Returns [tokens, columns], or all rows unless tokens are few."""
+    x = tf.reshape(x, [self._number, -1])
+    return self._if_few(x, lambda x: tf.gather(x, self._indices[:, 0]))
+
+  def spread(self, x: tf.Tensor) -> tf.Tensor:
+    """Returns all rows from those of `tokens`, with zeros at padding."""
+    shape = tf.constant([self._number, x.shape[1]], tf.int64)
+    return self._if_few(x, lambda x: tf.scatter_nd(self._indices, x, shape))
+
+  def _if_few(
+    self, x: tf.Tensor, change: Callable[[tf.Tensor], tf.Tensor]
+  ) -> tf.Tensor:
+    """Like `tf.cond`, but with a third of the operations."""
+    unchanged, x = tf.raw_ops.Switch(data=x, pred=self._are_few)
+    return tf.raw_ops.Merge(inputs=[unchanged, change(x)]).output

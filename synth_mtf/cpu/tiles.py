@@ -11,6 +11,7 @@ A layout names the four axes of a tensor, one letter each:
     b  examples    h  heads    q  queries    k  keys    .  anything else
 """
 
+import enum
 import functools
 import math
 from collections.abc import Sequence
@@ -25,9 +26,6 @@ _MOST_TILES = 48  # per layer; beyond that, tiles grow
 # limited because the CPU's math library prepares a product for each size.
 _LEAST_STEP = 32
 _MOST_STEPS = 16
-# The columns of a table of windows: 0, -1, the first query of the block, the
-# sizes of the window, its first key, and what is left of the block after it.
-_ZERO, _ALL, _BLOCK, _QUERIES, _KEYS, _START, _REST, _AFTER = range(8)
 
 
 class Tile(NamedTuple):
@@ -38,12 +36,19 @@ class Tile(NamedTuple):
   block: int
 
 
+class Groups(NamedTuple):
+  """Numbers of groups of examples, groups of heads, and blocks of queries."""
+
+  examples: int
+  heads: int
+  blocks: int
+
+
 class Tiling:
   """The sizes and numbers of tiles of an alignment.
 
   Attributes:
-    groups: the number of groups of examples ('b') and of heads ('h'), and of
-      blocks of queries ('q').
+    groups: the number of tiles along each axis.
     queries: number of queries in a block.
     keys: number of keys.
   """
@@ -64,29 +69,47 @@ class Tiling:
       single: whether to make a single tile.
     """
     batch, heads, length, self.keys = shape
-    most = batch * heads * length
-    rows = most if single else max(_TILE // self.keys, most // _MOST_TILES, 1)
-    examples = _divisor(batch, rows // (heads * length))
-    if batch // examples > 2 * _MOST_TILES:  # batch has few divisors
-      examples = batch
-    together = heads if by_queries else _divisor(heads, rows // length)
-    fewest = min(-(-length * together // rows), length)
-    more = (n for n in range(fewest, 2 * fewest) if length % n == 0)
-    blocks = next(more, 0)
-    if not blocks:  # the length has few divisors: cut the heads, too
-      blocks = _divisor(length, fewest)
-      together = _divisor(together, rows // (length // blocks))
-    self.groups = {'b': batch // examples, 'h': heads // together, 'q': blocks}
+    all_rows = batch * heads * length
+    if single:
+      rows = all_rows
+    else:
+      rows = max(_TILE // self.keys, all_rows // _MOST_TILES, 1)
+    tile_examples = _divisor(batch, rows // (heads * length))
+    if batch // tile_examples > 2 * _MOST_TILES:  # batch has few divisors
+      tile_examples = batch
+    tile_heads = heads if by_queries else _divisor(heads, rows // length)
+    fewest_blocks = min(math.ceil(length * tile_heads / rows), length)
+    blocks = _divisor_from(length, fewest_blocks)
+    if blocks is None:  # the length has few divisors: cut the heads, too
+      blocks = _divisor(length, fewest_blocks)
+      tile_heads = _divisor(tile_heads, rows // (length // blocks))
+    self.groups = Groups(batch // tile_examples, heads // tile_heads, blocks)
     self.queries = length // blocks
 
   @property
   def slabs(self) -> list[list[Tile]]:
-    examples, heads, blocks = self.groups.values()
-    return [
-      [Tile(n, h, block) for n in range(examples)]
-      for h in range(heads)
-      for block in range(blocks)
-    ]
+    slabs = []
+    for heads in range(self.groups.heads):
+      for block in range(self.groups.blocks):
+        examples = range(self.groups.examples)
+        slabs.append([Tile(n, heads, block) for n in examples])
+    return slabs
+
+
+class _Column(enum.IntEnum):
+  """The columns of a table of windows, which has a row for each tile.
+
+  The first two are for an axis that the window leaves whole.
+  """
+
+  NOTHING = 0  # 0, the start of such an axis, and what is left around it
+  WHOLE = 1  # -1, its size
+  BLOCK = 2  # the first query of the block
+  QUERIES = 3  # number of queries in the window
+  KEYS = 4  # number of keys in the window
+  FIRST_KEY = 5  # of the window
+  QUERIES_AFTER = 6  # number of queries of the block after the window
+  KEYS_AFTER = 7  # number of keys after the window
 
 
 class Windows:
@@ -100,7 +123,9 @@ class Windows:
     """
     pairs = [x.by_tiles() for x in masks if x.layout[3] == 'k']
     tokens = [x.by_tiles() for x in masks if x.layout[3] != 'k']
-    start, stop, last = 0, tiling.keys, tiling.queries
+    start = 0
+    stop = tiling.keys
+    queries = tiling.queries
     step = max(_LEAST_STEP, tiling.keys // _MOST_STEPS)
     if pairs:
       seen = functools.reduce(tf.logical_and, pairs)
@@ -109,21 +134,23 @@ class Windows:
       start, stop = _ends(tf.reduce_any(seen, axis=[1, 3]), step)
     if tokens:
       are_tokens = functools.reduce(tf.logical_and, tokens)
-      _, last = _ends(tf.reduce_any(are_tokens, axis=[1, 4]), step)
-    self._blocks = tiling.groups['q']
-    shape = [tiling.groups['b'], self._blocks]
-    columns = [
-      0,
-      -1,
-      tf.range(self._blocks) * tiling.queries,
-      last,
-      stop - start,
-      start,
-      tiling.queries - last,
-      tiling.keys - stop,
-    ]
-    table = tf.stack([tf.broadcast_to(x, shape) for x in columns], axis=2)
-    self._table = tf.reshape(table, [-1, len(columns)])
+      _, queries = _ends(tf.reduce_any(are_tokens, axis=[1, 4]), step)
+    self._blocks = tiling.groups.blocks
+    columns = {
+      _Column.NOTHING: 0,
+      _Column.WHOLE: -1,
+      _Column.BLOCK: tf.range(self._blocks) * tiling.queries,
+      _Column.QUERIES: queries,
+      _Column.KEYS: stop - start,
+      _Column.FIRST_KEY: start,
+      _Column.QUERIES_AFTER: tiling.queries - queries,
+      _Column.KEYS_AFTER: tiling.keys - stop,
+    }
+    shape = [tiling.groups.examples, self._blocks]
+    table = tf.stack(
+      [tf.broadcast_to(columns[column], shape) for column in _Column], axis=2
+    )
+    self._table = tf.reshape(table, [-1, len(_Column)])
     self._rows: dict[Any, list[tf.Tensor]] = {}
 
   def view(
@@ -133,35 +160,52 @@ class Windows:
 
     An axis of size 1 stays as it is.
     """
-    shape = x.shape.as_list()
-    layout = ''.join(
-      a if n != 1 else '.' for a, n in zip(layout, shape, strict=True)
-    )
-    starts = {'q': _BLOCK if in_blocks else _ZERO, 'k': _START}
-    begin = self._of_tile(tile, layout, starts, _ZERO)
-    size = self._of_tile(tile, layout, {'q': _QUERIES, 'k': _KEYS}, _ALL)
-    y = tf.slice(x, begin, size)
-    y.set_shape(
-      [None if a in 'qk' else n for a, n in zip(layout, shape, strict=True)]
-    )
+    starts = []
+    sizes = []
+    shape: list[int | None] = []
+    for axis, size in zip(layout, x.shape.as_list(), strict=True):
+      if axis == 'q' and size != 1:
+        starts.append(_Column.BLOCK if in_blocks else _Column.NOTHING)
+        sizes.append(_Column.QUERIES)
+        shape.append(None)
+      elif axis == 'k' and size != 1:
+        starts.append(_Column.FIRST_KEY)
+        sizes.append(_Column.KEYS)
+        shape.append(None)
+      else:
+        starts.append(_Column.NOTHING)
+        sizes.append(_Column.WHOLE)
+        shape.append(size)
+    begin = self._of_tile(tile, tuple(starts))
+    y = tf.slice(x, begin, self._of_tile(tile, tuple(sizes)))
+    y.set_shape(shape)
     return y
 
   def put(
     self, tile: Tile, x: tf.Tensor, layout: str, shape: Sequence[int]
   ) -> tf.Tensor:
     """Pads a tile's window with zeros to a tensor of this shape."""
-    around = {'q': (_ZERO, _REST), 'k': (_START, _AFTER)}
-    y = tf.pad(x, self._of_tile(tile, layout, around, (_ZERO, _ZERO)))
+    paddings = []
+    for axis in layout:
+      if axis == 'q':
+        paddings.append((_Column.NOTHING, _Column.QUERIES_AFTER))
+      elif axis == 'k':
+        paddings.append((_Column.FIRST_KEY, _Column.KEYS_AFTER))
+      else:
+        paddings.append((_Column.NOTHING, _Column.NOTHING))
+    y = tf.pad(x, self._of_tile(tile, tuple(paddings)))
     y.set_shape(shape)
     return y
 
-  def _of_tile(
-    self, tile: Tile, layout: str, of_axis: dict[str, Any], otherwise: Any
-  ) -> tf.Tensor:
-    """Returns a column of the table, or several, for each axis of a layout."""
-    columns = tuple(of_axis.get(a, otherwise) for a in layout)
+  def _of_tile(self, tile: Tile, columns: tuple[Any, ...]) -> tf.Tensor:
+    """Returns entries of the tile's row of the table, in the shape of columns.
+
+    All tiles share the operation that reads these columns.
+    """
     if columns not in self._rows:
-      self._rows[columns] = tf.unstack(tf.gather(self._table, columns, axis=1))
+      numbers = np.array(columns, np.int32)
+      rows = tf.gather(self._table, numbers, axis=1)
+      self._rows[columns] = tf.unstack(rows)
     return self._rows[columns][tile.examples * self._blocks + tile.block]
 
 
@@ -192,36 +236,43 @@ class Pieces:
     self.layout = layout
     self._shape = shape if x is None else x.shape
     self._x = x
-    cut = [*shape[:2], shape[2] if layout[2] == 'q' else 1]
-    self._groups = [
-      min(n, m) for n, m in zip(tiling.groups.values(), cut, strict=True)
-    ]
+    examples, heads, rows, columns = shape
+    self._groups = Groups(
+      examples=min(examples, tiling.groups.examples),
+      heads=min(heads, tiling.groups.heads),
+      blocks=min(rows, tiling.groups.blocks) if layout[2] == 'q' else 1,
+    )
     self.number = math.prod(self._groups)
     self.piece = [
-      n // m for n, m in zip(shape, [*self._groups, 1], strict=True)
+      examples // self._groups.examples,
+      heads // self._groups.heads,
+      rows // self._groups.blocks,
+      columns,
     ]
     # A block of queries is contiguous within one head, but not across heads.
     is_one_head = self.piece[:2] == [1, 1]
-    self._in_part = 1 if is_one_head else self._groups[2]
+    self._blocks_in_part = 1 if is_one_head else self._groups.blocks
     self._sums: dict[int, tf.Tensor] = {}
 
   @functools.cached_property
   def _parts(self) -> list[tf.Tensor]:
     """Contiguous parts: single pieces, or all blocks of some heads."""
     examples, heads, rows, columns = self.piece
-    shape = [-1, examples, heads, rows * self._in_part, columns]
+    shape = [-1, examples, heads, rows * self._blocks_in_part, columns]
     return tf.unstack(tf.reshape(self._x, shape))
 
   def _index(self, tile: Tile) -> int:
     return int(np.ravel_multi_index(tile, self._groups, mode='clip'))
 
   def take(self, tile: Tile, windows: Windows | None) -> tf.Tensor:
-    x = self._parts[self._index(tile) // self._in_part]
+    """Returns the piece that a tile reads, or its window of the piece."""
+    part = self._parts[self._index(tile) // self._blocks_in_part]
+    in_blocks = self._blocks_in_part > 1
     if windows:
-      return windows.view(tile, x, self.layout, in_blocks=self._in_part > 1)
-    if self._in_part == 1:
-      return x
-    return tf.slice(x, [0, 0, tile.block * self.piece[2], 0], self.piece)
+      return windows.view(tile, part, self.layout, in_blocks)
+    if in_blocks:
+      return tf.slice(part, [0, 0, tile.block * self.piece[2], 0], self.piece)
+    return part
 
   def add(self, x: tf.Tensor, tile: Tile, windows: Windows | None) -> tf.Tensor:
     """Adds the window of a tile to its piece; returns the sum so far.
@@ -230,14 +281,16 @@ class Pieces:
     entry for all of them.
     """
     sizes = zip(x.shape.as_list(), self.piece, strict=True)
-    axes = [i for i, (n, whole) in enumerate(sizes) if whole == 1 != n]
-    if axes:
-      x = tf.reduce_sum(x, axes, keepdims=True)
+    summed = [axis for axis, (n, m) in enumerate(sizes) if m == 1 and n != 1]
+    if summed:
+      x = tf.reduce_sum(x, summed, keepdims=True)
     if windows:
       x = windows.put(tile, x, self.layout, self.piece)
-    at = self._index(tile)
-    self._sums[at] = self._sums[at] + x if at in self._sums else x
-    return self._sums[at]
+    index = self._index(tile)
+    if index in self._sums:
+      x = self._sums[index] + x
+    self._sums[index] = x
+    return x
 
   def total(self) -> tf.Tensor:
     """Returns the whole tensor, in the shape of x if there is one."""
@@ -247,8 +300,8 @@ class Pieces:
       # another one of the same shape. It is made once there is a piece.
       with tf.control_dependencies([x]):
         x = tf.raw_ops.Empty(shape=[self.number, *self.piece], dtype=x.dtype)
-      for at, piece in self._sums.items():
-        x = tf.raw_ops.InplaceUpdate(x=x, i=[at], v=piece[tf.newaxis])
+      for index, piece in self._sums.items():
+        x = tf.raw_ops.InplaceUpdate(x=x, i=[index], v=piece[tf.newaxis])
     x = tf.reshape(x, [*self._groups, *self.piece])
     x = tf.transpose(x, [0, 3, 1, 4, 2, 5, 6])  # each group before its axis
     return tf.reshape(x, self._shape)
@@ -256,13 +309,18 @@ class Pieces:
   def by_tiles(self) -> tf.Tensor:
     """Returns a mask, [groups of examples, examples, blocks, queries, keys]."""
     examples, _, rows, columns = self.piece
-    number, _, blocks = self._groups
-    x = tf.reshape(self._x, [number, examples, blocks, rows, columns])
-    return tf.cast(x, tf.bool)
+    shape = [
+      self._groups.examples,
+      examples,
+      self._groups.blocks,
+      rows,
+      columns,
+    ]
+    return tf.cast(tf.reshape(self._x, shape), tf.bool)
 
 
 def _ends(where: tf.Tensor, step: int) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns the range of true rows in steps; the first step if none are."""
+  """Returns the range of true entries in steps; the first step if none are."""
   n = where.shape[-1]
   numbers = tf.range(n)
   last = tf.reduce_max(tf.where_v2(where, numbers, 0), axis=-1)
@@ -273,4 +331,15 @@ def _ends(where: tf.Tensor, step: int) -> tuple[tf.Tensor, tf.Tensor]:
 
 def _divisor(n: int, most: int) -> int:
   """Returns the largest divisor of n that is at most `most`, or 1."""
-  return next((d for d in range(min(n, most), 1, -1) if n % d == 0), 1)
+  for divisor in range(min(n, most), 1, -1):
+    if n % divisor == 0:
+      return divisor
+  return 1
+
+
+def _divisor_from(n: int, least: int) -> int | None:
+  """Returns the smallest divisor of n from `least` to twice that, if any."""
+  for divisor in range(least, 2 * least):
+    if n % divisor == 0:
+      return divisor
+  return None

@@ -21,7 +21,7 @@ PACKAGES = (
   'seqio',
   't5',
 )
-_OF_TESTS = re.compile(r'(^|/)(tests?|testing)/|(^|/)test_[^/]*$|_test\.py$')
+_TEST_FILE = re.compile(r'(^|/)(tests?|testing)/|(^|/)test_[^/]*$|_test\.py$')
 _DOCSTRING = re.compile('"""(.*?)"""', re.S)
 _PROSE = re.compile(r'[A-Z][a-z]* +(?:\S+ +){6,}\S*[.!?]')
 _MARKUP = re.compile(r':\w+:(?=`)|[`*]+')
@@ -33,8 +33,9 @@ def write(path: pathlib.Path) -> None:
 
   The same packages produce the same file.
   """
-  found = (text for package in PACKAGES for text in _paragraphs(package))
-  paragraphs = dict.fromkeys(found)  # much is inherited or copied
+  paragraphs: dict[str, None] = {}  # each once: much is inherited or copied
+  for package in PACKAGES:
+    paragraphs.update(dict.fromkeys(_paragraphs(package)))
   path.parent.mkdir(parents=True, exist_ok=True)
   atomic.write(path, '\n\n'.join(paragraphs) + '\n')
 
@@ -46,9 +47,10 @@ def _paragraphs(package: str) -> Iterator[str]:
     return
   root = pathlib.Path(spec.origin).parent
   for path in sorted(root.rglob('*.py')):
-    if not _OF_TESTS.search(path.relative_to(root).as_posix()):
-      for docstring in _DOCSTRING.findall(path.read_text('utf-8', 'ignore')):
-        yield from prose(inspect.cleandoc(docstring))
+    if _TEST_FILE.search(path.relative_to(root).as_posix()):
+      continue
+    for docstring in _DOCSTRING.findall(path.read_text('utf-8', 'ignore')):
+      yield from prose(inspect.cleandoc(docstring))
 
 
 def prose(docstring: str) -> Iterator[str]:
@@ -56,9 +58,10 @@ def prose(docstring: str) -> Iterator[str]:
   for block in re.split(r'\n\s*\n', docstring):
     lines = block.strip('\n').split('\n')
     # Prose has one indentation; argument lists, tables and code have several.
-    if len({len(line) - len(line.lstrip()) for line in lines[1:]}) > 1:
+    indentations = {len(line) - len(line.lstrip()) for line in lines[1:]}
+    if len(indentations) > 1:
       continue
     text = _MARKUP.sub('', ' '.join(block.split()))
-    letters = sum(one.isalpha() or one in " ,.'-" for one in text)
+    letters = sum(char.isalpha() or char in " ,.'-" for char in text)
     if _PROSE.fullmatch(text) and letters >= _MIN_LETTERS * len(text):
       yield text

@@ -26,8 +26,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from synth_mtf import atomic, paths, tasks
-from synth_mtf.checkpoints import folder as checkpoints
+from synth_mtf import json_files, paths, tasks
 from synth_mtf.demo import corpus
 from synth_mtf.demo.stages import Configuration, Stage, stages
 from synth_mtf.errors import RunFailed, UserError
@@ -51,6 +50,7 @@ def run(
   first. Mistakes are found before anything is written or trained; if a stage
   fails, the same command resumes.
   """
+  # As run.json stores it: tuples become lists.
   described = json.loads(json.dumps(dataclasses.asdict(configuration)))
   _check_folder(out, described)
   # The stages' processes inherit these.
@@ -58,25 +58,22 @@ def run(
   os.environ['SYNTH_MTF_VOCABULARY'] = (
     configuration.vocabulary or f'{out}/vocabulary.model'
   )
-  batches = [
-    batch
-    for variant in variants
-    for seed in configuration.seeds
-    for batch in stages(variant, seed, configuration, out)
-  ]
+  batches = []
+  for variant in variants:
+    for seed in configuration.seeds:
+      batches += stages(variant, seed, configuration, out)
   with console.task('check data, gin files and models'), output.kept():
-    todo = [s for batch in batches for s in batch if not s.done.exists()]
-    notes = _check(configuration, todo)
+    notes = _check(configuration, _remaining(batches))
   for note in notes:
     console.line(f'warning: {note}')
   out.mkdir(parents=True, exist_ok=True)
   model_dir.lock(str(out))
   try:
-    _write_json(out / 'run.json', described)
+    json_files.write(out / 'run.json', described)
     _make_data(configuration, out, console)
     _run_stages(batches, out, console)
     models = _metrics(configuration, variants, out)
-    _write_json(
+    json_files.write(
       out / 'metrics.json', {'configuration': described, 'models': models}
     )
   finally:
@@ -84,22 +81,23 @@ def run(
   return list(models)
 
 
+def _remaining(batches: Sequence[Sequence[Stage]]) -> list[Stage]:
+  """Returns the stages that are not done yet."""
+  everything = itertools.chain.from_iterable(batches)
+  return [stage for stage in everything if not stage.done.exists()]
+
+
 def _check_folder(out: pathlib.Path, described: Mapping[str, Any]) -> None:
   """Rejects a folder with other content or another configuration."""
-  made_with = checkpoints.read_record(str(out), 'run.json', dict)
-  if made_with is None:
-    ours = ('.', 'training.lock')  # left by a killed process
-    if out.exists() and not all(n.startswith(ours) for n in os.listdir(out)):
-      raise UserError(
-        f'--out {out} holds something other than a demo; nothing was changed. '
-        'Give an empty folder or one that does not exist.'
-      )
+  recorded = json_files.read(str(out), 'run.json', dict)
+  if recorded is None:
+    _check_empty(out)
     return
-  differences = [
-    f'  {name}: {made_with.get(name)!r} there, {value!r} now'
-    for name, value in described.items()
-    if made_with.get(name) != value
-  ]
+  differences = []
+  for name, value in described.items():
+    before = recorded.get(name)
+    if before != value:
+      differences.append(f'  {name}: {before!r} there, {value!r} now')
   if differences:
     raise UserError(
       f'--out {out} holds a demo of another configuration; nothing was '
@@ -108,8 +106,20 @@ def _check_folder(out: pathlib.Path, described: Mapping[str, Any]) -> None:
     )
 
 
-def _check(configuration: Configuration, todo: Sequence[Stage]) -> list[str]:
-  """Checks data, gin files, models; returns what is odd about the data.
+def _check_empty(out: pathlib.Path) -> None:
+  """Rejects a folder with more than what a killed process leaves."""
+  names = os.listdir(out) if out.exists() else []
+  if not all(name.startswith(('.', model_dir.LOCK)) for name in names):
+    raise UserError(
+      f'--out {out} holds something other than a demo; nothing was changed. '
+      'Give an empty folder or one that does not exist.'
+    )
+
+
+def _check(
+  configuration: Configuration, remaining: Sequence[Stage]
+) -> list[str]:
+  """Checks data, gin files and models; returns what is odd about the data.
 
   Parsing gin files finds unknown names; only building a model finds a sequence
   longer than a table, or an argument that a layer does not have.
@@ -121,12 +131,11 @@ def _check(configuration: Configuration, todo: Sequence[Stage]) -> list[str]:
     with explanations.explained():
       notes = tasks.check(names, ['train', 'validation'])
   # A vocabulary that is trained later fits any model, as bytes do.
-  setting = (
-    'synth_mtf.tasks.settings.vocabulary = '
-    f'{configuration.vocabulary or "bytes"!r}'
-  )
-  # The seed cannot make a model invalid, so one seed is checked.
-  for stage in {(one.name, one.gin_files): one for one in todo}.values():
+  vocabulary = configuration.vocabulary or 'bytes'
+  setting = f'synth_mtf.tasks.settings.vocabulary = {vocabulary!r}'
+  # The seed cannot make a model invalid, so one stage of each kind is checked.
+  distinct = {(stage.name, stage.gin_files): stage for stage in remaining}
+  for stage in distinct.values():
     with explanations.explained():
       gin_files.parse(stage.gin_files, [*stage.gin_params, setting])
       checks.build(config.read(str(stage.model_dir)))
@@ -150,19 +159,21 @@ def _make_data(
 def _run_stages(
   batches: Sequence[Sequence[Stage]], out: pathlib.Path, console: output.Console
 ) -> None:
-  numbers, count = itertools.count(1), sum(map(len, batches))
-  pace = Pace([s for batch in batches for s in batch if not s.done.exists()])
+  count = sum(len(batch) for batch in batches)
+  number = 0
+  pace = Pace(_remaining(batches))
   for batch in batches:
     with contextlib.ExitStack() as stack:
-      running = {}
+      processes = {}
       for stage in batch:
         if not stage.done.exists():
-          running[stage.name] = stack.enter_context(started(stage))
+          processes[stage.name] = stack.enter_context(started(stage))
       for stage in batch:
+        number += 1
         run = stage.model_dir.parent.relative_to(out)
-        title = f'[{next(numbers)}/{count}] {run}: {stage.name}'
-        if stage.name in running:
-          follow(stage, running[stage.name], title, console, pace)
+        title = f'[{number}/{count}] {run}: {stage.name}'
+        if stage.name in processes:
+          follow(stage, processes[stage.name], title, console, pace)
         else:
           console.line(f'{title}  done before')
 
@@ -174,24 +185,24 @@ def started(stage: Stage) -> Iterator[subprocess.Popen[str]]:
   An exception in the block, such as Ctrl-C, terminates the process after a
   training run has saved a checkpoint; a second exception kills it at once.
   """
+  words = [sys.executable, sys.argv[0], 'transformer']
+  words.append(f'--model_dir={stage.model_dir}')
+  words += [f'--gin_file={file}' for file in stage.gin_files]
+  words += [f'--gin_param={binding}' for binding in stage.gin_params]
+  environment = {
+    'TF_FORCE_GPU_ALLOW_GROWTH': 'true',  # two stages can share a GPU
+    **os.environ,
+    'PYTHONHASHSEED': '0',  # makes results reproducible
+    output.INTERVAL: '1',
+  }
   with subprocess.Popen(
-    [
-      *(sys.executable, sys.argv[0], 'transformer'),
-      f'--model_dir={stage.model_dir}',
-      *(f'--gin_file={file}' for file in stage.gin_files),
-      *(f'--gin_param={param}' for param in stage.gin_params),
-    ],
+    words,
     stdin=subprocess.DEVNULL,
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,
     encoding='utf-8',
     errors='replace',
-    env={
-      'TF_FORCE_GPU_ALLOW_GROWTH': 'true',  # two stages can share a GPU
-      **os.environ,
-      'PYTHONHASHSEED': '0',  # makes results reproducible
-      output.INTERVAL: '1',
-    },
+    env=environment,
   ) as running:
     try:
       yield running
@@ -206,31 +217,38 @@ def started(stage: Stage) -> Iterator[subprocess.Popen[str]]:
 class Pace:
   """Estimates how long all stages will still take, from their `work`."""
 
-  def __init__(self, todo: Sequence[Stage]) -> None:
-    self._all = sum(stage.work for stage in todo)
-    self._before = self._work = 0.0  # of earlier stages, and of this one
-    self._begun = time.monotonic()
+  def __init__(self, remaining: Sequence[Stage]) -> None:
+    self._total = sum(stage.work for stage in remaining)
+    self._done = 0.0  # the work of earlier stages
+    self._current = 0.0  # the work of this stage
+    self._first_step: int | None = None  # the first that this stage reported
+    self._start = time.monotonic()
 
   def begin(self, stage: Stage) -> None:
     """Notes that a stage begins, and that the one before has ended."""
-    self._before += self._work
-    self._work = stage.work
-    self._first: int | None = None  # reported step
+    self._done += self._current
+    self._current = stage.work
+    self._first_step = None
 
   def shown(self, line: str) -> str:
     """Replaces the time left in a stage's line by that of all stages."""
-    done = self._before
-    step = re.match(r'train  (\d+)/(\d+)', line)
-    if step:
-      now, total = map(int, step.groups())
-      first = self._first = now if self._first is None else self._first
-      done += self._work * (now - first) / max(total - first, 1)
-    left = ''
+    progress = line.split('  ')[1:3]  # without the title and the stage's time
+    done = self._done + self._current * self._share_done(line)
     if done:
-      spent = (time.monotonic() - self._begun) / 60
-      minutes = math.ceil(spent * (self._all - done) / done)
-      left = f'{max(minutes, 1)} min left of all'
-    return '  '.join(filter(None, [*line.split('  ')[1:3], left]))
+      elapsed = (time.monotonic() - self._start) / 60
+      minutes = math.ceil(elapsed * (self._total - done) / done)
+      progress.append(f'{max(minutes, 1)} min left of all')
+    return '  '.join(part for part in progress if part)
+
+  def _share_done(self, line: str) -> float:
+    """Returns which part of this stage is done, according to its line."""
+    match = re.match(r'train  (\d+)/(\d+)', line)
+    if not match:
+      return 0.0
+    step, last_step = int(match[1]), int(match[2])
+    if self._first_step is None:
+      self._first_step = step
+    return (step - self._first_step) / max(last_step - self._first_step, 1)
 
 
 def follow(
@@ -246,11 +264,12 @@ def follow(
   console.start(f'{number} {stage.name}')
   line = error = ''
   for line in running.stdout or ():
+    score = re.match(r'\d+  (\S+  \S+ .*)', line)
     if error or line.startswith((_ERROR, 'Traceback')):
       error += line.removeprefix(_ERROR)
     elif line.startswith('warning: '):
       console.finish(line.rstrip())
-    elif score := re.match(r'\d+  (\S+  \S+ .*)', line):
+    elif score:
       console.line(f'  {score[1]}')
     else:
       console.update(pace.shown(line.rstrip()))
@@ -262,12 +281,14 @@ def follow(
   console.line(f'{title}  failed')
   if status == 2:
     raise UserError(error.strip())
-  ended = f'the process ended with status {status}'
-  if status == -9:
-    ended += ' (it was killed, probably because memory ran out)'
+  reason = error.strip()
+  if not reason:
+    reason = f'the process ended with status {status}'
+    if status == -9:
+      reason += ' (it was killed, probably because memory ran out)'
   raise RunFailed(
-    f'{title}: {error.strip() or ended}\nThe log is {stage.model_dir / "log"}; '
-    'the same command resumes this stage.'
+    f'{title}: {reason}\nThe log is {stage.model_dir / "log"}; the same '
+    'command resumes this stage.'
   )
 
 
@@ -277,37 +298,46 @@ def _metrics(
   """Returns the metrics of variants with all seeds done, `variants` first."""
   models = {}
   for variant in dict.fromkeys([*variants, *sorted(os.listdir(out))]):
-    folders = [
-      configuration.folder(out, variant, seed) for seed in configuration.seeds
-    ]
-    if all((run / 'evaluate.done').exists() for run in folders):
-      measured = runs.read(*map(str, folders))
-      models[variant] = [
-        {'seed': seed, **_measured(run)}
-        for seed, run in zip(configuration.seeds, measured, strict=True)
-      ]
+    seeds = {
+      seed: configuration.folder(out, variant, seed)
+      for seed in configuration.seeds
+    }
+    if all((folder / 'evaluate.done').exists() for folder in seeds.values()):
+      models[variant] = _measured_seeds(seeds)
   return models
 
 
+def _measured_seeds(
+  seeds: Mapping[int, pathlib.Path],
+) -> list[dict[str, Any]]:
+  """Returns the metrics of a variant's runs, given their folders by seed."""
+  measured = runs.read(*map(str, seeds.values()))
+  return [
+    {'seed': seed, **_measured(run)}
+    for seed, run in zip(seeds, measured, strict=True)
+  ]
+
+
 def _measured(run: runs.Run) -> dict[str, Any]:
-  found: dict[str, Any] = {
-    'metrics': {},
-    'standard_errors': {},
-    'n': {},
+  metrics: dict[str, float | None] = {}
+  standard_errors: dict[str, float | None] = {}
+  counts: dict[str, int | None] = {}
+  measured: dict[str, Any] = {
+    'metrics': metrics,
+    'standard_errors': standard_errors,
+    'n': counts,
     'steps_per_second': run.steps_per_second,
     'parameters': run.parameters,
   }
   for result in run.results:
     if result.metric == layouts.LOG_PERPLEXITY:
-      found['log_perplexity'] = None if result.value is None else -result.value
-      found['tokens'] = result.n
+      # T5's metric is the negative of the paper's.
+      value = result.value
+      measured['log_perplexity'] = None if value is None else -value
+      measured['tokens'] = result.n
     elif result.task != _PRETRAINING_TASK:
       name = f'{result.task}/{result.metric}'
-      found['metrics'][name] = result.value
-      found['standard_errors'][name] = result.standard_error
-      found['n'][result.task] = result.n
-  return found
-
-
-def _write_json(path: pathlib.Path, value: Any) -> None:
-  atomic.write(path, json.dumps(value, indent=2) + '\n')
+      metrics[name] = result.value
+      standard_errors[name] = result.standard_error
+      counts[result.task] = result.n
+  return measured

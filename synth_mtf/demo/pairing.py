@@ -26,37 +26,54 @@ def of_examples(folder: pathlib.Path) -> pd.DataFrame:
 
   Predictions are those of the checkpoint evaluated last, if there are any.
   """
-  path, found = folder / records.PREDICTIONS, {}
+  path = folder / records.PREDICTIONS
   text = path.read_text('utf-8', 'replace') if path.exists() else ''
+  scores = {}
   try:
-    for line in map(json.loads, filter(None, text.split('\n'))):
-      target, place = line['target_read_as'], (line['task'], line['example'])
-      if isinstance(target, int):
-        found[place] = float(line['read_as'] == target)
+    for line in text.split('\n'):
+      if line:
+        prediction = json.loads(line)
+        target = prediction['target_read_as']
+        key = prediction['task'], prediction['example']
+        if isinstance(target, int):
+          scores[key] = float(prediction['read_as'] == target)
   except (ValueError, LookupError, TypeError) as error:
     raise UserError(
       f'{path} has a line that is cut or altered ({error!r:.99}): remove this '
       'file and the evaluate.done of its run, and run the same command again.'
     ) from error
-  return pd.Series(found, dtype=float).unstack(0) if found else pd.DataFrame()
+  if not scores:
+    return pd.DataFrame()
+  return pd.Series(scores, dtype=float).unstack(0)
 
 
 def compared(models: Mapping[str, pd.DataFrame], over: str) -> str:
   """Describes in which columns two of the models differ, in a line each."""
-  tests = [
-    (name, pair, models[pair[0]][name], models[pair[1]][name])
-    for pair in itertools.combinations(models, 2)
-    for name in models[pair[0]].columns.intersection(models[pair[1]].columns)
-  ]
+  tests = []
+  for first, second in itertools.combinations(models, 2):
+    columns = models[first].columns.intersection(models[second].columns)
+    tests += [(first, second, column) for column in columns]
   if not tests:
     return ''
   lines = []
-  for name, pair, *scores in tests:
-    both = pd.concat(scores, axis=1, keys=pair).dropna()
-    better = [int((both[a] > both[b]).sum()) for a, b in (pair, pair[::-1])]
-    chance = binomtest(better[0], sum(better)).pvalue if any(better) else 1
-    if len(tests) * chance < _LEVEL:
-      means = ', '.join(f'{m} {mean:.3g}' for m, mean in both.mean().items())
-      lines.append(f'  {name.removeprefix(PREFIX)}: {means} (n = {len(both)})')
+  for first, second, column in tests:
+    pairs = pd.concat(
+      [models[first][column], models[second][column]],
+      axis=1,
+      keys=[first, second],
+    ).dropna()
+    if len(tests) * _p_value(pairs[first], pairs[second]) < _LEVEL:
+      means = ', '.join(f'{m} {mean:.3g}' for m, mean in pairs.mean().items())
+      task = column.removeprefix(PREFIX)
+      lines.append(f'  {task}: {means} (n = {len(pairs)})')
   title = f'Sign tests over {over}, p < {_LEVEL}, corrected for {len(tests)}:'
   return '\n'.join([title, *(lines or ['  no significant difference'])])
+
+
+def _p_value(first: pd.Series, second: pd.Series) -> float:
+  """Returns the probability of such a difference between equal models."""
+  wins = int((first > second).sum())
+  losses = int((first < second).sum())
+  if wins + losses == 0:
+    return 1.0
+  return binomtest(wins, wins + losses).pvalue

@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _STARTUP = 100  # steps that take as long as starting a process
@@ -50,22 +50,18 @@ def stages(
   """Returns a variant's stages in order; each inner list runs concurrently."""
   run = configuration.folder(out, variant, seed)
 
-  def stage(name: str, folder: str, work: float, **bindings: Any) -> Stage:
-    return Stage(
-      name,
-      run / folder,
-      (
-        f'sizes/{configuration.size}.gin',
-        f'variants/{variant}.gin',
-        f'runs/demo_{name}.gin',
-        *configuration.gin_file,
-      ),
-      (
-        *(f'{key} = {value!r}' for key, value in bindings.items()),
-        *configuration.gin_param,
-      ),
-      work,
+  def stage(
+    name: str, folder: str, work: float, bindings: Mapping[str, Any]
+  ) -> Stage:
+    gin_files = (
+      f'sizes/{configuration.size}.gin',
+      f'variants/{variant}.gin',
+      f'runs/demo_{name}.gin',
+      *configuration.gin_file,
     )
+    gin_params = [f'{key} = {value!r}' for key, value in bindings.items()]
+    gin_params += configuration.gin_param
+    return Stage(name, run / folder, gin_files, gin_params, work)
 
   def training(first: int, steps: int) -> dict[str, Any]:
     return {
@@ -77,21 +73,24 @@ def stages(
       'mesh_train_dataset_fn.seed': seed,
     }
 
-  first, steps = configuration.pretrain_steps, configuration.finetune_steps
-  mixture = {'MIXTURE_NAME': configuration.mixture}
-  tuned = {
-    'utils.run.init_checkpoint': str(run / 'pretrain' / f'model.ckpt-{first}'),
-    **mixture,
-    **training(first, steps),
+  pretrain_steps = configuration.pretrain_steps
+  finetune_steps = configuration.finetune_steps
+  pretrained = run / 'pretrain' / f'model.ckpt-{pretrain_steps}'
+  pretraining = training(0, pretrain_steps)
+  finetuning = {
+    'utils.run.init_checkpoint': str(pretrained),
+    'MIXTURE_NAME': configuration.mixture,
+    **training(pretrain_steps, finetune_steps),
   }
-  number = {
-    'mesh_eval_dataset_fn.num_eval_examples': configuration.eval_examples
+  evaluation = {
+    'MIXTURE_NAME': configuration.mixture,
+    'mesh_eval_dataset_fn.num_eval_examples': configuration.eval_examples,
   }
   return [
-    [stage('pretrain', 'pretrain', _STARTUP + first, **training(0, first))],
+    [stage('pretrain', 'pretrain', _STARTUP + pretrain_steps, pretraining)],
     [
-      stage('finetune', 'finetune', _STARTUP + steps, **tuned),
-      stage('perplexity', 'pretrain', 1),
+      stage('finetune', 'finetune', _STARTUP + finetune_steps, finetuning),
+      stage('perplexity', 'pretrain', 1, {}),
     ],
-    [stage('evaluate', 'finetune', 2 * _STARTUP, **mixture, **number)],
+    [stage('evaluate', 'finetune', 2 * _STARTUP, evaluation)],
   ]

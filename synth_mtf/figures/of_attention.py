@@ -1,6 +1,10 @@
-"""Plots attention: histograms, entropy and distance, heat maps."""
+"""Plots attention: histograms, entropy and distance, heat maps.
 
-from collections.abc import Iterator, Sequence
+Attention is that of `attention.file`. Layers and heads are counted from 1.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +15,7 @@ from synth_mtf.figures import style
 # Weights below the first edge are counted in the first bin.
 _EDGES = np.logspace(-4, 0, 33)
 _MAX_HEADS = 4
-_MAX_TOKENS = {'y': 24, 'x': 16}  # that remain legible at each axis
+_MAX_TOKENS = {'y': 24, 'x': 16}  # more would not be legible
 
 
 def histograms(
@@ -19,36 +23,25 @@ def histograms(
 ) -> style.Figure:
   """Plots histograms of each layer's weights, as in the paper's Figures 2, 3.
 
-  Masked pairs are left out. Layers count from 1; the default is 1, 3 and 5, or
-  all layers if there are fewer than five.
+  Masked pairs are left out. The default layers are 1, 3 and 5, or all if there
+  are fewer than five.
   """
   _require_softmax(attentions)
-  stacks, shown = _stacks(attentions), _layers(attentions, layers)
-
-  def fill(axes: style.Panels) -> None:
-    for row, stack in zip(axes, stacks, strict=True):
+  stacks = _stacks(attentions)
+  shown = _layers(attentions, layers)
+  with style.panels(len(stacks), len(shown), sharex=True) as (figure, grid):
+    for row, stack in zip(grid, stacks, strict=True):
+      curves = list(_curves(attentions, stack))
       row[0].set_ylabel('weights (%)')
       for panel, layer in zip(row, shown, strict=True):
-        for found, name, look in _looks(attentions, stack):
-          if len(found[0]) < layer:
-            continue
-          sizes = np.concatenate([w[layer - 1].ravel() for w in found])
-          sizes = np.clip(sizes[sizes != 0], _EDGES[0], 1)
-          shares = 100 * np.histogram(sizes, _EDGES)[0] / len(sizes)
-          panel.stairs(
-            shares,
-            _EDGES,
-            label=name,
-            color=look.color,
-            linestyle=look.linestyle,
-            linewidth=1.3,
-          )
+        for curve in curves:
+          if layer <= len(curve.weights[0]):
+            _draw_histogram(panel, curve, layer)
         panel.set(xscale='log', title=f'{stack}, layer {layer}', ylim=(0, None))
         panel.xaxis.set_major_formatter('{x:g}')
-        if stack == stacks[-1]:
-          panel.set_xlabel('attention weight')
-
-  return style.panels(len(stacks), len(shown), fill, sharex=True)
+    for panel in grid[-1]:
+      panel.set_xlabel('attention weight')
+  return figure
 
 
 def heads(attentions: Sequence[Attention]) -> style.Figure:
@@ -62,45 +55,110 @@ def heads(attentions: Sequence[Attention]) -> style.Figure:
   """
   _require_softmax(attentions)
   stacks = _stacks(attentions)
-  measures = (('entropy', 'nats', _entropy), ('distance', 'tokens', _distance))
+  with style.panels(len(stacks), 2) as (figure, grid):
+    for (left, right), stack in zip(grid, stacks, strict=True):
+      curves = list(_curves(attentions, stack))
+      left.set(title=f'{stack}: entropy', ylabel='nats')
+      _draw_heads(left, curves, _entropy)
+      if stack == 'cross':
+        right.set_axis_off()
+      else:
+        right.set(title=f'{stack}: distance', ylabel='tokens')
+        _draw_heads(right, curves, _distance)
+  return figure
 
-  def fill(axes: style.Panels) -> None:
-    for row, stack in zip(axes, stacks, strict=True):
-      for panel, (name, unit, measure) in zip(row, measures, strict=True):
-        if (stack, name) == ('cross', 'distance'):
-          panel.set_axis_off()
-          continue
-        panel.set(title=f'{stack}: {name}', ylabel=unit, xlabel='layer')
-        for found, label, look in _looks(attentions, stack):
-          rows = [measure(w.astype(np.float64)) for w in found]
-          values = np.concatenate(rows, axis=-1).mean(-1)
-          x = range(1, len(values) + 1)
-          panel.plot(
-            x, values, look.marker, color=look.color, alpha=0.4, markersize=3
-          )
-          panel.plot(x, values.mean(-1), label=label, **look._asdict())
-        panel.set_ylim(bottom=0)
-        panel.xaxis.get_major_locator().set_params(integer=True)
 
-  return style.panels(len(stacks), 2, fill)
+class _Curve(NamedTuple):
+  """A model in a panel: its weights by example, its name and its look."""
+
+  weights: Sequence[Array]  # [layers, heads, queries, memory]
+  label: str
+  look: style.Look
+
+
+def _curves(attentions: Sequence[Attention], stack: str) -> Iterator[_Curve]:
+  """Yields the curve of each model that has the stack.
+
+  A colour stands for a variant, dashes for a step.
+  """
+  labels = list(dict.fromkeys(attention.label for attention in attentions))
+  steps = sorted({attention.step for attention in attentions}, reverse=True)
+  for attention in attentions:
+    if stack not in attention.stacks:
+      continue
+    label = attention.label
+    look = style.look(labels.index(label))
+    if len(steps) > 1:
+      label = f'{label}, step {attention.step}'
+      number = steps.index(attention.step)
+      dashes = style.DASHES[number % len(style.DASHES)]
+      look = look._replace(linestyle=dashes)
+    examples = range(attention.examples)
+    weights = [attention.weights(stack, example) for example in examples]
+    yield _Curve(weights, label, look)
+
+
+def _draw_histogram(panel: style.Axes, curve: _Curve, layer: int) -> None:
+  """Draws the shares of weights by size; 0 is a masked pair."""
+  of_layer = [weights[layer - 1].ravel() for weights in curve.weights]
+  sizes = np.concatenate(of_layer)
+  sizes = np.clip(sizes[sizes != 0], _EDGES[0], 1)
+  counts, _ = np.histogram(sizes, _EDGES)
+  panel.stairs(
+    100 * counts / len(sizes),
+    _EDGES,
+    label=curve.label,
+    color=curve.look.color,
+    linestyle=curve.look.linestyle,
+    linewidth=1.3,
+  )
+
+
+def _draw_heads(
+  panel: style.Axes,
+  curves: Sequence[_Curve],
+  measure: Callable[[Array], Array],
+) -> None:
+  """Draws a measure of each head, averaged over queries, by layer."""
+  for curve in curves:
+    by_query = [measure(w.astype(np.float64)) for w in curve.weights]
+    by_head = np.concatenate(by_query, axis=-1).mean(-1)
+    layers = range(1, len(by_head) + 1)
+    panel.plot(
+      layers,
+      by_head,
+      curve.look.marker,
+      color=curve.look.color,
+      alpha=0.4,
+      markersize=3,
+    )
+    panel.plot(
+      layers, by_head.mean(-1), label=curve.label, **curve.look._asdict()
+    )
+  panel.set_xlabel('layer')
+  panel.set_ylim(bottom=0)
+  panel.xaxis.get_major_locator().set_params(integer=True)
 
 
 def _require_softmax(attentions: Sequence[Attention]) -> None:
-  for one in attentions:
-    if any((stack.weights < 0).any() for stack in one.stacks.values()):
-      raise UserError(
-        f'{one.label} has no softmax, so its weights have a sign and no '
-        'entropy; leave it out, or give --figures=heat_maps'
-      )
+  for attention in attentions:
+    for stack in attention.stacks.values():
+      if (stack.weights < 0).any():
+        raise UserError(
+          f'{attention.label} has no softmax, so its weights have a sign and '
+          'no entropy; leave it out, or give --figures=heat_maps'
+        )
 
 
-def _entropy(w: Array) -> Array:
-  return -(w * np.log(np.where(w > 0, w, 1))).sum(-1)
+def _entropy(weights: Array) -> Array:
+  logs = np.log(np.where(weights > 0, weights, 1))
+  return -(weights * logs).sum(-1)
 
 
-def _distance(w: Array) -> Array:
-  offsets = np.subtract.outer(*map(np.arange, w.shape[-2:]))
-  return (w * np.abs(offsets)).sum(-1)
+def _distance(weights: Array) -> Array:
+  queries, memory = weights.shape[-2:]
+  distances = np.abs(np.subtract.outer(np.arange(queries), np.arange(memory)))
+  return (weights * distances).sum(-1)
 
 
 def heat_maps(
@@ -119,82 +177,74 @@ def heat_maps(
     example: index of the example.
     values: 'weights', or 'logits' for B, left blank where masked.
     layers: as in `histograms`.
-    heads: counted from 1; the default is the first four.
+    heads: the default is the first four.
   """
-  found = attention.stacks[stack]
-  rows = [n for n in _layers([attention], layers) if n <= found.layers]
+  size = attention.stacks[stack]
+  rows = [n for n in _layers([attention], layers) if n <= size.layers]
   if not rows:
-    raise UserError(f'the {stack} has {found.layers} layers, none of --layers')
-  default = range(1, min(found.heads, _MAX_HEADS) + 1)
-  columns = style.chosen(heads or default, found.heads, 'head')
-  maps = attention.weights(stack, example)
-  name, colours, sign = 'attention weight', 'Blues', 0
-  if (maps < 0).any():  # without a softmax
-    colours, sign = 'PuOr', -1
+    raise UserError(f'the {stack} has {size.layers} layers, none of --layers')
+  first_heads = range(1, min(size.heads, _MAX_HEADS) + 1)
+  columns = style.chosen(heads or first_heads, size.heads, 'head')
+  weights = attention.weights(stack, example)
   if values == 'logits':
     logits = attention.weights(stack, example, 'logits')
-    maps = np.where(maps == 0, np.nan, logits)
-    name, colours, sign = 'B', 'PuOr', -1
+    maps = np.where(weights == 0, np.nan, logits)
+    name, is_signed = 'B', True
+  else:
+    maps = weights
+    # They are negative only without a softmax.
+    name, is_signed = 'attention weight', bool((weights < 0).any())
   maps = maps[np.ix_(np.array(rows) - 1, np.array(columns) - 1)]
   most = float(np.nanmax(np.abs(maps)))
   queries, memory = attention.axes(stack, example)
-
-  def fill(axes: style.Panels) -> None:
-    for row, layer, of_layer in zip(axes, rows, maps, strict=True):
-      for panel, head, one in zip(row, columns, of_layer, strict=True):
+  width = (style.WIDTH - 1.4) / len(columns)
+  height = width * len(queries) / len(memory) + 0.35
+  with style.panels(len(rows), len(columns), height, layout='compressed') as (
+    figure,
+    grid,
+  ):
+    for row, layer, of_layer in zip(grid, rows, maps, strict=True):
+      for panel, head, of_head in zip(row, columns, of_layer, strict=True):
         panel.imshow(
-          one,
+          of_head,
           interpolation='nearest',
-          cmap=colours,
-          vmin=sign * most,
+          cmap='PuOr' if is_signed else 'Blues',
+          vmin=-most if is_signed else 0,
           vmax=most,
         )
         panel.set(title=f'layer {layer}, head {head}', facecolor='0.85')
         panel.grid(False)
-        for axis, tokens in ((panel.yaxis, queries), (panel.xaxis, memory)):
-          if len(tokens) <= _MAX_TOKENS[axis.axis_name]:
-            axis.set_ticks(range(len(tokens)), tokens)
-            axis.set_tick_params(length=0, labelsize=6)
+        _label(panel.yaxis, queries)
+        _label(panel.xaxis, memory)
         panel.xaxis.set_tick_params(rotation=90)
         panel.label_outer()
-    panels = [panel for row in axes for panel in row]
-    figure = panels[0].figure
-    figure.colorbar(panels[0].images[0], ax=panels, label=name, shrink=0.8)
+    image = grid[0, 0].images[0]
+    figure.colorbar(image, ax=list(grid.flat), label=name, shrink=0.8)
     figure.suptitle(f'{attention.label}, step {attention.step}, {stack}')
-
-  width = (style.WIDTH - 1.4) / len(columns)
-  height = width * len(queries) / len(memory) + 0.35
-  return style.panels(
-    len(rows), len(columns), fill, height, layout='compressed'
-  )
+  return figure
 
 
-def _looks(
-  attentions: Sequence[Attention], stack: str
-) -> Iterator[tuple[list[Array], str, style.Look]]:
-  """Yields weights by example, name and look of each model with the stack.
-
-  A colour stands for a variant, dashes for a step.
-  """
-  labels = list(dict.fromkeys(one.label for one in attentions))
-  steps = sorted({one.step for one in attentions}, reverse=True)
-  for one in attentions:
-    name, look = one.label, style.look(labels.index(one.label))
-    if len(steps) > 1:
-      name = f'{name}, step {one.step}'
-      dash = style.DASHES[steps.index(one.step) % len(style.DASHES)]
-      look = look._replace(linestyle=dash)
-    if stack in one.stacks:
-      found = [one.weights(stack, n) for n in range(one.examples)]
-      yield found, name, look
+def _label(axis: Any, tokens: Sequence[str]) -> None:
+  """Labels an axis with tokens, unless there are too many to be legible."""
+  if len(tokens) <= _MAX_TOKENS[axis.axis_name]:
+    axis.set_ticks(range(len(tokens)), tokens)
+    axis.set_tick_params(length=0, labelsize=6)
 
 
 def _stacks(attentions: Sequence[Attention]) -> list[str]:
-  return [name for name in SIDES if any(name in a.stacks for a in attentions)]
+  return [
+    name
+    for name in SIDES
+    if any(name in attention.stacks for attention in attentions)
+  ]
 
 
 def _layers(
   attentions: Sequence[Attention], layers: Sequence[int] | None
 ) -> list[int]:
-  most = max(stack.layers for a in attentions for stack in a.stacks.values())
+  """Returns the layers to show, which the deepest stack has."""
+  most = 0
+  for attention in attentions:
+    depths = [stack.layers for stack in attention.stacks.values()]
+    most = max(most, *depths)
   return style.chosen(layers, most)

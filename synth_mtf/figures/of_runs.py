@@ -4,9 +4,10 @@ Requires matplotlib (extra `[plot]`). `style` alone imports it and says if it is
 missing.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from synth_mtf.errors import UserError
@@ -16,11 +17,14 @@ from synth_mtf.results.runs import Run, by_model
 
 _TRAINING_LOSS = 'training loss'
 _STEP = 'training step'
+_LOG_PERPLEXITY = 'log perplexity'
 _UNITS = {
   _TRAINING_LOSS: 'nats per position',
-  'log perplexity': 'nats per token',
+  _LOG_PERPLEXITY: 'nats per token',
   **dict.fromkeys(layouts.PER_TOKEN, 'fraction'),
 }
+# Columns of tables, and how their axes are called.
+_COSTS = {'Steps/s': 'steps per second', 'Params': 'parameters (millions)'}
 _STACKS = ('encoder', 'decoder', 'cross')
 
 
@@ -39,60 +43,73 @@ def curves(runs: Sequence[Run]) -> style.Figure:
   """
   points = _points(runs)
   lengths = points.groupby(['panel', 'run']).step.nunique()
-  names = [n for n in points.panel.unique() if (lengths[n] > 1).any()]
+  names = [name for name in points.panel.unique() if (lengths[name] > 1).any()]
   if not names:
     raise UserError(
       'no curve has two points: there are neither event files of training nor '
       'evaluations at several steps in ' + ', '.join(run.name for run in runs)
     )
   columns = min(3, len(names))
+  rows = math.ceil(len(names) / columns)
   models = list(by_model(runs))
-
-  def fill(axes: style.Panels) -> None:
-    for panel, name in zip(np.ravel(axes), names, strict=False):
-      here = points[points.panel == name]
-      for (model, _), curve in here.groupby(['model', 'stage'], sort=False):
-        _draw_band(panel, curve, model, style.look(models.index(model)))
-      begins = here[here.stage != ''].groupby('stage').step.min().sort_values()
-      for number, (stage, step) in enumerate(begins.items()):
-        panel.axvline(step, color='0.6', linestyle=':', visible=number > 0)
-        panel.annotate(
-          stage, (step, 1), xycoords=('data', 'axes fraction'), va='top', size=6
-        )
-      is_loss = name.endswith((_TRAINING_LOSS, 'log perplexity'))
-      if is_loss and 0 < 10 * here.value.min() <= here.value.max():
-        panel.set_yscale('log', subs=[2, 5])
-        panel.yaxis.set(major_formatter='{x:g}', minor_formatter='{x:g}')
-      unit = _UNITS.get(name.rpartition('\n')[2], 'score')
-      panel.set(title=name, xlabel=_STEP, ylabel=unit)
-    for panel in np.ravel(axes)[len(names) :]:
+  with style.panels(rows, columns, height=1.8) as (figure, grid):
+    used, unused = grid.flat[: len(names)], grid.flat[len(names) :]
+    for panel, name in zip(used, names, strict=True):
+      _draw_curves(panel, name, points[points.panel == name], models)
+    for panel in unused:
       panel.set_axis_off()
+  return figure
 
-  return style.panels(-(-len(names) // columns), columns, fill, height=1.8)
+
+def _draw_curves(
+  panel: style.Axes, name: str, points: pd.DataFrame, models: Sequence[str]
+) -> None:
+  """Fills a panel of `curves`."""
+  for (model, _), curve in points.groupby(['model', 'stage'], sort=False):
+    _draw_band(panel, curve, model, style.look(models.index(model)))
+  stages = points[points.stage != ''].groupby('stage')
+  starts = stages.step.min().sort_values()
+  for number, (stage, step) in enumerate(starts.items()):
+    is_later = number > 0
+    panel.axvline(step, color='0.6', linestyle=':', visible=is_later)
+    panel.annotate(
+      stage, (step, 1), xycoords=('data', 'axes fraction'), va='top', size=6
+    )
+  is_loss = name.endswith((_TRAINING_LOSS, _LOG_PERPLEXITY))
+  if is_loss and 0 < 10 * points.value.min() <= points.value.max():
+    panel.set_yscale('log', subs=[2, 5])
+    panel.yaxis.set(major_formatter='{x:g}', minor_formatter='{x:g}')
+  metric = name.rpartition('\n')[2]
+  unit = _UNITS.get(metric, 'score')
+  panel.set(title=name, xlabel=_STEP, ylabel=unit)
 
 
 def _points(runs: Sequence[Run]) -> pd.DataFrame:
   """Returns the points of all curves, each with its panel, model, run, step."""
   columns = ['panel', 'model', 'run', 'stage', 'step', 'value']
-  rows = [
-    (_TRAINING_LOSS, model, run.name, stage, step, value)
-    for model, same in by_model(runs).items()
-    for run in same
-    for stage, curve in run.losses.items()
-    for step, value in curve.items()
-  ]
-  losses = pd.DataFrame(rows, columns=columns)
+  losses = pd.DataFrame(_losses(runs), columns=columns)
   scores = tables.frame(runs).dropna(subset=['task', 'value'])
   is_perplexity = scores.metric == layouts.LOG_PERPLEXITY
-  metrics = scores.metric.mask(is_perplexity, 'log perplexity')
+  metrics = scores.metric.mask(is_perplexity, _LOG_PERPLEXITY)
   splits = (' (' + scores.split + ')').replace(' (validation)', '')
   scores = scores.assign(
     panel=scores.task + splits + '\n' + metrics,
     stage='',
     value=scores.value.mask(is_perplexity, -scores.value),
   )
-  parts = [part for part in (losses, scores) if len(part)] or [losses]
-  return pd.concat(parts).reindex(columns=[*columns, 'standard_error'])
+  # pandas warns of empty parts.
+  parts = [part for part in (losses, scores) if len(part)]
+  points = pd.concat(parts) if parts else losses
+  return points.reindex(columns=[*columns, 'standard_error'])
+
+
+def _losses(runs: Sequence[Run]) -> Iterator[tuple[Any, ...]]:
+  """Yields the points of the training losses."""
+  for model, same in by_model(runs).items():
+    for run in same:
+      for stage, curve in run.losses.items():
+        for step, value in curve.items():
+          yield _TRAINING_LOSS, model, run.name, stage, step, value
 
 
 def _draw_band(
@@ -105,11 +122,12 @@ def _draw_band(
     steps = by_run[curve.run.iloc[0]].dropna().index
     by_run = by_run.interpolate('index', limit_area='inside').loc[steps]
   by_run = by_run.dropna()
-  mean, spread = by_run.mean(axis=1), by_run.std(axis=1)
-  ends = None if len(mean) < 10 else [0, -1]
-  squares = curve.standard_error.pow(2).groupby(curve.step).mean()
-  errors = squares[mean.index] ** 0.5
-  panel.plot(mean.index, mean, label=label, markevery=ends, **look._asdict())
+  mean = by_run.mean(axis=1)
+  deviation = by_run.std(axis=1)
+  variances = curve.standard_error.pow(2).groupby(curve.step).mean()
+  errors = variances[mean.index] ** 0.5
+  marked = [0, -1] if len(mean) >= 10 else None
+  panel.plot(mean.index, mean, label=label, markevery=marked, **look._asdict())
   if errors.notna().any():
     panel.errorbar(
       mean.index,
@@ -120,11 +138,11 @@ def _draw_band(
       elinewidth=0.8,
       capsize=2,
     )
-  if spread.any():
+  if deviation.any():
     panel.fill_between(
       mean.index,
-      mean - spread,
-      mean + spread,
+      mean - deviation,
+      mean + deviation,
       color=look.color,
       alpha=0.2,
       linewidth=0,
@@ -142,59 +160,83 @@ def scores(runs: Sequence[Run]) -> style.Figure:
     UserError: no run was evaluated, or no average is defined.
   """
   table = tables.make(runs)
-  metrics = table.scores.groupby('column').metric.first()
-  is_perplexity = metrics == layouts.LOG_PERPLEXITY
-  if metrics.empty:
+  if table.scores.empty:
     raise UserError(
       'no evaluation is in ' + ', '.join(run.name for run in runs)
     )
-  name = 'log perplexity' if is_perplexity.all() else 'score'
-  lower = metrics.index.isin([c.key for c in table.columns if c.better < 0])
-  kinds = ~lower, ~is_perplexity, is_perplexity  # the first one found
-  keys = set(metrics.index[next(kind for kind in kinds if kind.any())])
-  overall = layouts.Column(
-    '', '', {}, [c for c in table.columns if c.key in keys]
-  )
-  costs = {'Steps/s': 'steps per second', 'Params': 'parameters (millions)'}
-  place = ['model', 'run']
-  wide = table.cells.pivot(index=place, columns='name', values='value')
-  points = wide.reindex(columns=list(costs)).reset_index()
-  points['Params'] /= 1e6
-  points['score'] = [
-    overall.average(dict(zip(cells.name, cells.value, strict=True)))
-    for _, cells in table.cells.groupby(place)
-  ]
+  name, averaged = _averaged(table)
+  points = _costs_and_averages(table, averaged)
   if points.score.isna().all():
     raise UserError(
       'in every run, one of the scores to average is missing or not defined, '
       'such as the correlation of answers that are all alike'
     )
-
-  def fill(axes: style.Panels) -> None:
-    for panel, (cost, cost_name) in zip(axes[0], costs.items(), strict=True):
+  label = f'{name} at the last step'
+  if len(averaged) > 1:
+    label += f' (mean of {len(averaged)} tasks)'
+  with style.panels(1, 2, height=2.6, sharey=True) as (figure, (row,)):
+    for panel, (cost, cost_name) in zip(row, _COSTS.items(), strict=True):
       for number, model in enumerate(table.models):
         pairs = points.loc[points.model == model, [cost, 'score']].dropna()
-        if pairs.empty:
-          continue
-        across, along = (error or None for error in pairs.std().fillna(0))
-        look = style.look(number)
-        panel.errorbar(
-          *pairs.mean(),
-          along,
-          across,
-          label=model,
-          color=look.color,
-          marker=look.marker,
-          linestyle='none',
-          linewidth=0.8,
-          capsize=2,
-        )
+        if not pairs.empty:
+          _draw_mean(panel, pairs, model, style.look(number))
       panel.set_xlabel(cost_name)
       panel.margins(0.2)
-    of_tasks = f' (mean of {len(keys)} tasks)' * (len(keys) > 1)
-    axes[0][0].set_ylabel(f'{name} at the last step{of_tasks}')
+    row[0].set_ylabel(label)
+  return figure
 
-  return style.panels(1, 2, fill, height=2.6, sharey=True)
+
+def _averaged(table: tables.Table) -> tuple[str, list[layouts.Column]]:
+  """Returns what `scores` averages: its name, and the columns.
+
+  They are those in which higher is better; without any, those of other metrics
+  than log perplexity, or else of log perplexity.
+  """
+  columns = [c for c in table.columns if (table.scores.column == c.key).any()]
+  metrics = table.scores.groupby('column').metric.first()
+  others = [c for c in columns if metrics[c.key] != layouts.LOG_PERPLEXITY]
+  higher = [c for c in columns if c.better >= 0]
+  name = 'score' if others else _LOG_PERPLEXITY
+  return name, higher or others or columns
+
+
+def _costs_and_averages(
+  table: tables.Table, averaged: Sequence[layouts.Column]
+) -> pd.DataFrame:
+  """Returns a row per run: model, run, the numbers of `_COSTS` and score."""
+  place = ['model', 'run']
+  wide = table.cells.pivot(index=place, columns='name', values='value')
+  points = wide.reindex(columns=list(_COSTS)).reset_index()
+  points['Params'] /= 1e6
+  overall = layouts.Column('', '', {}, averaged)
+  points['score'] = [
+    overall.average(dict(zip(cells.name, cells.value, strict=True)))
+    for _, cells in table.cells.groupby(place)
+  ]
+  return points
+
+
+def _draw_mean(
+  panel: style.Axes, pairs: pd.DataFrame, label: str, look: style.Look
+) -> None:
+  """Draws the mean of points, with deviations where there are several."""
+  x, y = pairs.mean()
+  # A bar of length 0 would be drawn as a mark.
+  x_deviation, y_deviation = (
+    deviation if deviation > 0 else None for deviation in pairs.std()
+  )
+  panel.errorbar(
+    x,
+    y,
+    y_deviation,
+    x_deviation,
+    label=label,
+    color=look.color,
+    marker=look.marker,
+    linestyle='none',
+    linewidth=0.8,
+    capsize=2,
+  )
 
 
 def alpha(
@@ -212,20 +254,30 @@ def alpha(
   stacks = [stack for stack in _STACKS if (alphas['stack'] == stack).any()]
   shown = style.chosen(layers, alphas.layer.max())
   letters = list(alphas.function.unique())
-
-  def fill(axes: style.Panels) -> None:
-    for row, stack in zip(axes, stacks, strict=True):
+  with style.panels(
+    len(stacks), len(shown), legend_title=label, sharex=True, sharey=True
+  ) as (figure, grid):
+    for row, stack in zip(grid, stacks, strict=True):
       for panel, layer in zip(row, shown, strict=True):
         panel.set(title=f'{stack}, layer {layer}', ylim=(0, 1), xlabel=_STEP)
-        here = alphas[(alphas['stack'] == stack) & (alphas.layer == layer)]
-        for letter, of_letter in here.groupby('function', sort=False):
-          heads = of_letter.pivot(index='step', columns='head', values='value')
-          look = style.look(letters.index(letter))
-          looks = {**look._asdict(), 'marker': look.marker * (len(heads) == 1)}
-          thin = {**looks, 'alpha': 0.35, 'linewidth': 0.6}
-          panel.plot(heads.index, heads.to_numpy(), **thin)
-          panel.plot(heads.index, heads.mean(axis=1), label=letter, **looks)
+        is_here = (alphas['stack'] == stack) & (alphas.layer == layer)
+        _draw_alpha(panel, alphas[is_here], letters)
       row[0].set_ylabel('α')
+  return figure
 
-  grid = len(stacks), len(shown)
-  return style.panels(*grid, fill, legend_title=label, sharex=True, sharey=True)
+
+def _draw_alpha(
+  panel: style.Axes, alphas: pd.DataFrame, letters: Sequence[str]
+) -> None:
+  """Draws the alphas of a layer; `letters` gives each function its colour."""
+  for letter, of_letter in alphas.groupby('function', sort=False):
+    heads = of_letter.pivot(index='step', columns='head', values='value')
+    look = style.look(letters.index(letter))
+    if len(heads) > 1:
+      look = look._replace(marker='')  # only a single step needs one
+    panel.plot(
+      heads.index,
+      heads.to_numpy(),
+      **{**look._asdict(), 'alpha': 0.35, 'linewidth': 0.6},
+    )
+    panel.plot(heads.index, heads.mean(axis=1), label=letter, **look._asdict())

@@ -4,11 +4,14 @@ The colours are the Okabe-Ito palette. Lines also differ in their dashes and
 points in their markers, so that black-and-white copies remain readable.
 """
 
+import contextlib
 import io
+import math
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 
 from synth_mtf import atomic
@@ -24,7 +27,7 @@ except ImportError as error:
     "pip install -c constraints.txt '.[plot]'"
   ) from error
 
-Panels = Sequence[Sequence[Axes]]
+Panels: TypeAlias = npt.NDArray[Any]  # of Axes, [row, column]
 WIDTH = 6.5  # inches: A4 or letter without margins
 # The Okabe-Ito palette without yellow, which is too faint for lines.
 _COLOURS = (
@@ -50,7 +53,7 @@ _SETTINGS = {
   'savefig.dpi': 200,
   'svg.fonttype': 'none',  # keeps text as text
   'svg.hashsalt': 'synth_mtf',  # makes files reproducible
-  'text.parse_math': False,  # a $ in a name is no formula
+  'text.parse_math': False,  # shows a $ in a name as it is
   'xtick.labelsize': 7,
   'ytick.labelsize': 7,
 }
@@ -82,28 +85,31 @@ def chosen(
   If there are fewer than five, the default is all of them. Raises a UserError
   for a number outside 1..`most`.
   """
-  wrong = [number for number in numbers or () if not 1 <= number <= most]
-  if wrong:
-    raise UserError(f'there is no {what} {wrong[0]}; there are 1 to {most}')
-  default = [1, 3, 5] if most >= 5 else range(1, most + 1)
-  return list(numbers or default)
+  if not numbers:
+    return [1, 3, 5] if most >= 5 else list(range(1, most + 1))
+  for number in numbers:
+    if not 1 <= number <= most:
+      raise UserError(f'there is no {what} {number}; there are 1 to {most}')
+  return list(numbers)
 
 
+@contextlib.contextmanager
 def panels(
   rows: int,
   columns: int,
-  draw: Callable[[Panels], None],
   height: float = 1.6,
   layout: str = 'constrained',
   legend_title: str | None = None,
   **settings: Any,
-) -> Figure:
-  """Returns a figure with a grid of panels in our style, and a legend.
+) -> Iterator[tuple[Figure, Panels]]:
+  """Yields a figure and its panels, indexed [row, column], to be drawn on.
+
+  All that is drawn inside the `with` block has our style. A legend of all
+  panels is added at its end.
 
   Args:
     rows: number of rows.
     columns: number of columns.
-    draw: fills the panels, indexed [row][column].
     height: height of a row in inches.
     layout: 'compressed' if panels have a fixed aspect ratio.
     legend_title: shown above the legend.
@@ -111,22 +117,21 @@ def panels(
   """
   with matplotlib.rc_context(_SETTINGS):
     figure = Figure(figsize=(WIDTH, height * rows + 0.55), layout=layout)
-    draw(figure.subplots(rows, columns, squeeze=False, **settings))
+    yield figure, figure.subplots(rows, columns, squeeze=False, **settings)
     _add_legend(figure, legend_title)
-  return figure
 
 
 def _add_legend(figure: Figure, title: str | None) -> None:
   """Adds one legend above all panels; a long one makes the figure taller."""
-  handles = {
-    label: handle
-    for panel in figure.axes
-    for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
-  }
+  handles: dict[str, Any] = {}
+  for panel in figure.axes:
+    for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
+      handles[label] = handle
   if not handles:
     return
   # A label takes about 0.5 inches plus 0.062 inches per character.
-  fitting = int(WIDTH / (0.5 + 0.062 * max(map(len, handles))))
+  longest = max(len(label) for label in handles)
+  fitting = int(WIDTH / (0.5 + 0.062 * longest))
   columns = min(len(handles), 4, max(fitting, 1))
   figure.legend(
     list(handles.values()),
@@ -135,8 +140,10 @@ def _add_legend(figure: Figure, title: str | None) -> None:
     ncols=columns,
     title=title,
   )
-  more = max(-(-len(handles) // columns) - 2, 0)  # rows, of 0.16 inches
-  figure.set_figheight(figure.get_figheight() + 0.16 * more)
+  rows = math.ceil(len(handles) / columns)
+  if rows > 2:
+    # A row takes 0.16 inches.
+    figure.set_figheight(figure.get_figheight() + 0.16 * (rows - 2))
 
 
 def write(figure: Figure, path: str) -> list[str]:

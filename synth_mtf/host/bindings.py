@@ -43,15 +43,18 @@ class Binding(NamedTuple):
     """How the function, class or base class declares the parameter."""
     owner = gin.get_configurable(self.selector)
     owners = inspect.getmro(owner)[:-1] if inspect.isclass(owner) else [owner]
-    declared = (inspect.signature(o).parameters for o in owners)
-    return next(filter(None, (d.get(self.parameter) for d in declared)), None)
+    for declaring in owners:
+      declared = inspect.signature(declaring).parameters
+      if self.parameter in declared:
+        return declared[self.parameter]
+    return None
 
   def __str__(self) -> str:
     scope = f'{self.scope}/' if self.scope else ''
     owner = '.'.join(self.selector.split('.')[-2:])
+    text = f'{scope}{owner}.{self.parameter} = {self.value!r}'
     macro = macro_of(self.raw)
-    through = f' (through {macro} = {self.value!r})' if macro else ''
-    return f'{scope}{owner}.{self.parameter} = {self.value!r}{through}'
+    return f'{text} (through {macro} = {self.value!r})' if macro else text
 
 
 def bindings() -> Iterator[Binding]:

@@ -1,4 +1,4 @@
-"""Reads the event files of TensorBoard, and keeps graphs out of them."""
+"""Reads the event files of TensorBoard."""
 
 import contextlib
 import itertools
@@ -23,26 +23,34 @@ def read(folder: str) -> Scalars:
   scalars: dict[str, dict[int, float]] = {}
   for event in _events(folder):
     for value in event.summary.value:
-      if value.HasField('simple_value'):
-        scalars.setdefault(value.tag, {})[event.step] = value.simple_value
-      elif value.HasField('tensor'):
-        # TPUs write tensors. A damaged event may have a huge shape, or values
-        # that do not fit its type or shape.
-        with contextlib.suppress(
-          KeyError, OverflowError, TypeError, ValueError
-        ):
-          shape = tf.TensorShape(value.tensor.tensor_shape)
-          single = shape.num_elements() == 1
-          if single and (one := tf.make_ndarray(value.tensor)).dtype != object:
-            scalars.setdefault(value.tag, {})[event.step] = float(one.item())
-  return {tag: dict(sorted(found.items())) for tag, found in scalars.items()}
+      number = _number(value)
+      if number is not None:
+        scalars.setdefault(value.tag, {})[event.step] = number
+  return {tag: dict(sorted(values.items())) for tag, values in scalars.items()}
+
+
+def _number(value: Any) -> float | None:
+  """Returns the number in a summary's value, or None if it is none."""
+  if value.HasField('simple_value'):
+    return value.simple_value
+  if not value.HasField('tensor'):
+    return None
+  # TPUs write tensors. A damaged event may have a huge shape, or values that do
+  # not fit its type or shape.
+  with contextlib.suppress(KeyError, OverflowError, TypeError, ValueError):
+    shape = tf.TensorShape(value.tensor.tensor_shape)
+    if shape.num_elements() == 1:
+      array = tf.make_ndarray(value.tensor)
+      if array.dtype != object:
+        return float(array.item())
+  return None
 
 
 def _events(folder: str) -> Iterator[Any]:
   for path in files(folder):
     with contextlib.suppress(tf.errors.DataLossError):
-      found = tf.train.summary_iterator(path)
-      yield from itertools.islice(found, _whole(path))
+      events = tf.train.summary_iterator(path)
+      yield from itertools.islice(events, _whole(path))
 
 
 def _whole(path: str) -> int:
@@ -55,21 +63,11 @@ def _whole(path: str) -> int:
     size = stream.size()
     while begin + 12 <= size:
       stream.seek(begin)
-      begin += 16 + struct.unpack('<Q', stream.read(8))[0]  # with checksums
-      count += begin <= size
+      (length,) = struct.unpack('<Q', stream.read(8))
+      begin += 16 + length  # the length, the event, and a checksum of each
+      if begin <= size:
+        count += 1
   return count
-
-
-def without_graph(folder: str) -> None:
-  """Keeps the graph out of the event files that hooks write to a folder.
-
-  Hooks share one writer per folder. TensorFlow would create it with the first
-  hook's graph, written twice: as a graph and as a meta graph.
-  """
-  cache = tf.summary.FileWriterCache
-  with cache._lock:
-    if folder not in cache._cache:
-      cache._cache[folder] = tf.summary.FileWriter(folder)
 
 
 def files(folder: str) -> list[str]:

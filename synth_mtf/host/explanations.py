@@ -44,7 +44,8 @@ def explained(
     yield
   except Exception as error:
     for explain in (_explain, *explainers):
-      if message := explain(error):
+      message = explain(error)
+      if message:
         raise UserError(message) from error
     raise
 
@@ -55,20 +56,28 @@ def _explain(error: BaseException) -> str | None:
   if isinstance(error, (SyntaxError, tokenize.TokenError)):
     return f'gin syntax: {error}'
   if isinstance(error, UnicodeDecodeError):
-    frames = (f.f_locals for f, _ in traceback.walk_tb(error.__traceback__))
-    for file in (x['config_file'] for x in frames if 'config_file' in x):
+    file = _gin_file_being_read(error)
+    if file:
       return f'gin file {file!r} is not UTF-8 text: {error}'
   text = _GIN_CALL.sub('', str(error))
   if isinstance(error, UserError):
     return text
-  place = _GIN_LOCATION.search(text)
+  location = _GIN_LOCATION.search(text)
   if isinstance(error, MemoryError):
     text = f'MemoryError: {text}'  # Python's own message is empty
   for pattern, message in _MESSAGES.items():
-    if match := re.search(pattern, text, re.M):
+    match = re.search(pattern, text, re.M)
+    if match:
       groups = [group.strip() for group in match.groups()]
-      say = message.format if isinstance(message, str) else message
-      return say(*groups) + (place.group() if place else '')
+      write = message.format if isinstance(message, str) else message
+      return write(*groups) + (location.group() if location else '')
+  return None
+
+
+def _gin_file_being_read(error: BaseException) -> str | None:
+  for frame, _ in traceback.walk_tb(error.__traceback__):
+    if 'config_file' in frame.f_locals:  # a local name of gin's parser
+      return frame.f_locals['config_file']
   return None
 
 
@@ -77,13 +86,13 @@ def _gin_file(name: str, searched: str) -> str:
     pathlib.Path(folder, name).absolute().parent
     for folder in re.findall(r"'(.*?)'", searched)
   )
-  beside = [
+  similar = [
     os.path.join(os.path.dirname(name), path.name)
     for folder in folders
     for path in folder.glob('*.gin')
   ]
   return (
-    f'gin file {name!r} does not exist{nearest(name, beside)}\n'
+    f'gin file {name!r} does not exist{nearest(name, similar)}\n'
     f'Searched: {", ".join(map(str, folders))}'
   )
 

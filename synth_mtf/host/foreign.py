@@ -37,6 +37,7 @@ _SETTINGS = re.compile(
   r'run\.(model_type|sequence_length|layout_rules))'
   r'|t5\.models\.mesh_transformer\.(get_vocabulary\.mixture_or_task_name|'
   r'mesh_(train|eval)_dataset_fn\.pack)'
+  r'|mesh_tensorflow\.beam_search\.beam_search\.\w+'
   r'|synth_mtf\.tasks\.settings\.(data_dir|skip_bad_rows|task_data_dirs|'
   r'vocabulary)'
 )
@@ -60,37 +61,46 @@ def read(path: str) -> str | None:
 def parse(text: str, file: str) -> list[str]:
   """Loads the model that gin text describes; returns the skipped statements.
 
+  Replaces gin's configuration: `host.described` keeps that of the process.
+
   Raises a UserError if the model needs code that is not ours or the host's.
   """
-  # Of a TPU's mesh, a function that is not called here gives the shape.
+  skipped: list[str] = []
+  kept: list[config_parser.BindingStatement] = []
+  unknown: set[str] = set()  # macros whose values are not kept
+  for statement in gin_files.statements(text, file):
+    if isinstance(statement, config_parser.IncludeStatement):
+      skipped.append(f'include {statement.filename!r}')
+    elif isinstance(statement, config_parser.ImportStatement):
+      if _MODULES.fullmatch(statement.module):
+        _register(statement.module)
+      elif statement.module.split('.')[0] not in _OURS_AND_THE_HOSTS:
+        skipped.append(statement.format())
+    elif isinstance(statement, config_parser.BindingStatement):
+      line = f'{file}:{statement.location.line_num}'
+      if _describes_model(statement, line):
+        kept.append(statement)
+      elif not statement.arg_name:
+        unknown.add(f'%{gin_files.name_of(statement)}')
+  # On a TPU, a function returns the mesh's shape; it is not called here.
   bindings = ["mesh_tensorflow.transformer.utils.run.mesh_shape = ''"]
-  skipped, kept, unknown = [], [], set()
-  for one in gin_files.statements(text, file):
-    if isinstance(one, config_parser.IncludeStatement):
-      skipped.append(f'include {one.filename!r}')
-    elif isinstance(one, config_parser.ImportStatement):
-      if _MODULES.fullmatch(one.module):
-        # Its classes register themselves.
-        with models.explained(), gin.unlock_config():
-          importlib.import_module(one.module)
-      elif one.module.split('.')[0] not in _OURS_AND_THE_HOSTS:
-        skipped.append(one.format())
-    elif isinstance(one, config_parser.BindingStatement):
-      if _describes_model(one, f'{file}:{one.location.line_num}'):
-        kept.append(one)
-      elif not one.arg_name:
-        unknown.add(f'%{gin_files.name_of(one)}')
-  for one in kept:
+  for statement in kept:
     # T5 calls a function for the length of targets: then lengths are unknown.
-    is_setting = not _makes_models(_selectors(one.selector))
-    if not (is_setting and unknown.intersection(_leaves(one.value))):
-      bindings.append(f'{gin_files.name_of(one)} = {one.value!r}')
+    is_of_model = _makes_models(_selectors(statement.selector))
+    if is_of_model or unknown.isdisjoint(_leaves(statement.value)):
+      bindings.append(f'{gin_files.name_of(statement)} = {statement.value!r}')
   try:
     gin_files.parse([], bindings)
   except ValueError as error:  # gin adds the whole configuration
-    what = str(error).partition(' in config string')[0]
-    raise UserError(f'{file}: {what}') from error
+    fault = str(error).partition(' in config string')[0]
+    raise UserError(f'{file}: {fault}') from error
   return skipped
+
+
+def _register(module: str) -> None:
+  """Imports a module, whose classes register themselves with gin."""
+  with models.explained(), gin.unlock_config():
+    importlib.import_module(module)
 
 
 @contextlib.contextmanager
@@ -107,42 +117,49 @@ def bounded() -> Iterator[None]:
 
 
 def _end(_signal: int, frame: FrameType | None) -> None:
-  names = {f.f_code.co_name for f, _ in traceback.walk_stack(frame)}
-  if not names & _ENTERING:  # else wait for the next signal
+  functions = {f.f_code.co_name for f, _ in traceback.walk_stack(frame)}
+  if functions.isdisjoint(_ENTERING):  # else wait for the next signal
     raise UserError(
       f'the model takes more than {_MOST_SECONDS} seconds to build: no real '
       'one has so many layers, heads or references'
     )
 
 
-def _describes_model(one: Any, place: str) -> bool:
+def _describes_model(
+  binding: config_parser.BindingStatement, line: str
+) -> bool:
   """Whether to keep a binding; refuses a model that calls anything else."""
-  called = [x for x in _leaves(one.value) if x.startswith('@')]
-  foreign = [x for x in called if not _makes_models(_selectors(x))]
-  owners = _selectors(one.selector)
-  if one.arg_name and not _makes_models(owners):
-    names = [f'{owner}.{one.arg_name}' for owner in owners]
-    if os.environ.get('SYNTH_MTF_DATA_DIR') and any(map(_DATA.match, names)):
-      return False  # whoever reads the run has chosen the data
-    return bool(names) and all(map(_SETTINGS.fullmatch, names)) and not called
-  if foreign and one.arg_name:
+  references = [x for x in _leaves(binding.value) if x.startswith('@')]
+  owners = _selectors(binding.selector)
+  if binding.arg_name and not _makes_models(owners):
+    names = [f'{owner}.{binding.arg_name}' for owner in owners]
+    return not references and _are_settings(names)
+  foreign = [x for x in references if not _makes_models(_selectors(x))]
+  if foreign and binding.arg_name:
     raise UserError(
-      f'{place}: {gin_files.name_of(one)} refers to {foreign[0]}, which is no '
-      "model or layer of ours or the host's; the configuration of another run "
-      'is only read, and calls nothing else'
+      f'{line}: {gin_files.name_of(binding)} refers to {foreign[0]}, which is '
+      'not a model or layer of synth_mtf or Mesh-TensorFlow; the configuration '
+      'of another run is only read, and calls nothing else'
     )
   return not foreign
 
 
+def _are_settings(names: Sequence[str]) -> bool:
+  """Whether all names that a binding may mean are among those to keep."""
+  if os.environ.get('SYNTH_MTF_DATA_DIR') and any(map(_DATA.match, names)):
+    return False  # whoever reads the run has chosen the data
+  return bool(names) and all(map(_SETTINGS.fullmatch, names))
+
+
 def _leaves(value: Any) -> Iterator[gin_files.Written]:
   """Yields the references and macros inside a value."""
-  if isinstance(value, dict):
-    value = [*value.items()]
-  if isinstance(value, (list, tuple)):
-    for one in value:
-      yield from _leaves(one)
-  elif isinstance(value, gin_files.Written):
+  if isinstance(value, gin_files.Written):
     yield value
+  elif isinstance(value, dict):
+    yield from _leaves([*value.items()])
+  elif isinstance(value, (list, tuple)):
+    for element in value:
+      yield from _leaves(element)
 
 
 def _selectors(name: str) -> list[str]:
@@ -152,9 +169,13 @@ def _selectors(name: str) -> list[str]:
 
 
 def _makes_models(selectors: Sequence[str]) -> bool:
-  made_by = [gin.config._REGISTRY[one].wrapped for one in selectors]
-  return bool(made_by) and all(
-    _MODULES.fullmatch(one.__module__)
-    and one.__name__ not in _READING_CHECKPOINTS
-    for one in made_by
-  )
+  """Whether all classes and functions of these names make models."""
+  if not selectors:
+    return False
+  for selector in selectors:
+    function = gin.config._REGISTRY[selector].wrapped
+    if not _MODULES.fullmatch(function.__module__):
+      return False
+    if function.__name__ in _READING_CHECKPOINTS:
+      return False
+  return True

@@ -47,9 +47,9 @@ def bindings(text: str, file: str = '') -> dict[str, str]:
   For example `{'SyntheticAttention.mixing': "'softmax'", 'd_model': '8'}`.
   """
   return {
-    name_of(one): repr(one.value)
-    for one in statements(text, file)
-    if isinstance(one, gin.config_parser.BindingStatement)
+    name_of(statement): repr(statement.value)
+    for statement in statements(text, file)
+    if isinstance(statement, gin.config_parser.BindingStatement)
   }
 
 

@@ -10,10 +10,9 @@ import functools
 import re
 import traceback
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-import gin
 import mesh_tensorflow as mtf
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
@@ -21,9 +20,11 @@ from mesh_tensorflow.transformer import transformer, transformer_layers, utils
 
 from synth_mtf.errors import UserError
 from synth_mtf.host import bindings, explanations
+from synth_mtf.host.run_config import RunConfig
 
 # Long enough for every layer; tables have their full size regardless.
 SHORT = {'inputs': 8, 'targets': 8}
+SMALL = 128  # any vocabulary will do where no layer is called
 
 Transformer: TypeAlias = transformer.Bitransformer | transformer.Unitransformer
 
@@ -44,9 +45,9 @@ class ConfiguredModel:
 
   @functools.cached_property
   def variables(self) -> dict[str, tf.Variable]:
-    found = self.graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
+    variables = self.graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
     # A training graph also holds the step and the slots.
-    return {v.op.name: v for v in found if v.op.name in self.shapes}
+    return {v.op.name: v for v in variables if v.op.name in self.shapes}
 
   @functools.cached_property
   def shapes(self) -> dict[str, mtf.Shape]:
@@ -56,8 +57,11 @@ class ConfiguredModel:
   @functools.cached_property
   def attention(self) -> dict[str, transformer_layers.SelfAttention]:
     """The attention layers, by the scope of their variables."""
-    kind = transformer_layers.SelfAttention
-    return {s: x for s, x in layers(self.transformer) if isinstance(x, kind)}
+    return {
+      scope: layer
+      for scope, layer in layers(self.transformer)
+      if isinstance(layer, transformer_layers.SelfAttention)
+    }
 
   def initial_values(self, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     """Draws initial values of the named variables."""
@@ -93,38 +97,49 @@ def build(
   # Layers recognize a TPU's mesh by its function that places variables.
   placer = types.SimpleNamespace(device_function=lambda op: '')
   mesh = mtf.Mesh(mtf_graph, 'mesh', placer if countable else None)
-  ids = {
-    name: mtf.zeros(
-      mesh,
-      [mtf.Dimension('batch', batch), mtf.Dimension('length', length)],
-      tf.int32,
-    )
-    for name, length in lengths.items()
-  }
+  batch_dim = mtf.Dimension('batch', batch)
+  ids = {}
+  for name, length in lengths.items():
+    dims = [batch_dim, mtf.Dimension('length', length)]
+    ids[name] = mtf.zeros(mesh, dims, tf.int32)
   with graph.as_default():
     with explained():
       model = make_transformer(vocab_size, output_vocab_size)
       dtype = utils.get_variable_dtype()
-    is_pair = isinstance(model, transformer.Bitransformer)
-    pair = {'encoder_': 'inputs', 'decoder_': 'targets'}
-    sides = pair if is_pair else {'': 'targets'}
     with explained(model):
       if mode == tf.estimator.ModeKeys.PREDICT:
         model.decode(ids['inputs'], variable_dtype=dtype)
       else:
-        model.call_simple(
-          # A language model's inputs are its targets.
-          inputs=ids['inputs' if is_pair else 'targets'],
-          targets=ids['targets'],
-          compute_loss=True,
-          mode=mode,
-          variable_dtype=dtype,
-          **{f'{side}sequence_id': ids[name] for side, name in sides.items()}
-          if packed
-          else {},
-        )
+        _call(model, ids, mode, dtype, packed)
   _check_sizes(model, mtf_graph)
   return ConfiguredModel(model, graph, mtf_graph)
+
+
+def _call(
+  model: Transformer,
+  ids: Mapping[str, mtf.Tensor],
+  mode: str,
+  dtype: mtf.VariableDType,
+  packed: bool,
+) -> None:
+  """Adds a model's loss on ids, by feature, to the graph."""
+  if isinstance(model, transformer.Bitransformer):
+    inputs = ids['inputs']
+    segments = {
+      'encoder_sequence_id': ids['inputs'],
+      'decoder_sequence_id': ids['targets'],
+    }
+  else:
+    inputs = ids['targets']  # a language model's inputs are its targets
+    segments = {'sequence_id': ids['targets']}
+  model.call_simple(
+    inputs=inputs,
+    targets=ids['targets'],
+    compute_loss=True,
+    mode=mode,
+    variable_dtype=dtype,
+    **(segments if packed else {}),
+  )
 
 
 def explained(
@@ -138,27 +153,30 @@ def explained(
 
 
 def _explain(model: Transformer | None, error: BaseException) -> str:
+  """Describes an error, the layer that raised it, and the settings to check."""
   scopes = {id(layer): scope for scope, layer in layers(model)} if model else {}
-  where = ''
+  scope = ''
   settings: list[bindings.Binding] = []
   for frame, _ in traceback.walk_tb(error.__traceback__):
     called = frame.f_locals.get('self')
-    where = scopes.get(id(called), where)
-    kinds = type(called).__mro__
-    names = {frame.f_code.co_name, *(kind.__name__ for kind in kinds)}
-    settings = [
-      b for b in _settings() if b.selector.rpartition('.')[2] in names
-    ] or settings
+    scope = scopes.get(id(called), scope)
+    names = {frame.f_code.co_name}
+    names.update(base.__name__ for base in type(called).__mro__)
+    bound = [x for x in _settings() if x.selector.rpartition('.')[2] in names]
+    settings = bound or settings
   text = f'{type(error).__name__}: {error}'.split('\n  In call to')[0]
   named = [
-    b for b in settings if f"'{b.parameter}'" in text or str(b.value) in text
+    setting
+    for setting in settings
+    if f"'{setting.parameter}'" in text or str(setting.value) in text
   ]
-  shown = '\n  '.join(map(str, named or settings))
-  return (
-    f'the model cannot be built: {text}'
-    + (f'\nIn the layer {where}.' if where else '')
-    + (f'\nSettings to look at:\n  {shown}' if shown else '')
-  )
+  message = f'the model cannot be built: {text}'
+  if scope:
+    message += f'\nIn the layer {scope}.'
+  if settings:
+    shown = '\n  '.join(map(str, named or settings))
+    message += f'\nSettings to look at:\n  {shown}'
+  return message
 
 
 def _settings() -> list[bindings.Binding]:
@@ -167,36 +185,54 @@ def _settings() -> list[bindings.Binding]:
 
 def _check_sizes(model: Transformer, graph: mtf.Graph) -> None:
   """Rejects a model without layers or with a dimension below 1."""
-  faults = {} if any(layers(model)) else {0: 'no layers'}
+  if not any(layers(model)):
+    raise _wrong_size('no layers', 0)
   for operation in graph.operations:
-    for dim in (d for output in operation.outputs for d in output.shape):
-      if dim.size < 1:
-        faults.setdefault(dim.size, f'{dim} in {operation.name}')
-  for size, fault in faults.items():
-    bound = [
-      str(b) for b in _settings() if type(b.value) is int and b.value == size
-    ]
-    raise UserError(
-      f'the model has {fault}: expected sizes of at least 1.'
-      + f' Settings with the value {size}: {", ".join(bound)}.' * bool(bound)
-    )
+    for output in operation.outputs:
+      for dim in output.shape:
+        if dim.size < 1:
+          raise _wrong_size(f'{dim} in {operation.name}', dim.size)
+
+
+def _wrong_size(fault: str, size: int) -> UserError:
+  message = f'the model has {fault}: expected sizes of at least 1.'
+  bound = [
+    str(setting)
+    for setting in _settings()
+    if type(setting.value) is int and setting.value == size
+  ]
+  if bound:
+    message += f' Settings with the value {size}: {", ".join(bound)}.'
+  return UserError(message)
 
 
 def make_transformer(
-  vocab_size: int, output_vocab_size: int | None = None
+  vocab_size: int = SMALL, output_vocab_size: int | None = None
 ) -> Transformer:
-  """Builds the host's model of the configured type, without calling it."""
-  settings = gin.get_bindings(utils.run, resolve_references=False)
-  kind = settings.get('model_type', 'bitransformer')
-  return utils.build_model(kind, vocab_size, output_vocab_size or vocab_size)
+  """Builds the host's model of the configured type, without calling it.
+
+  Like the model of a run on one device, it has a layout and a mesh: without
+  them, the host's beam search would skip its prefilter and decode otherwise.
+  """
+  run = RunConfig()
+  return utils.build_model(
+    run.model_type,
+    vocab_size,
+    output_vocab_size or vocab_size,
+    layout_rules=run.layout,
+    mesh_shape='',
+  )
 
 
 def layers(
   model: Transformer,
 ) -> Iterator[tuple[str, transformer.TransformerLayer]]:
   """Yields the layers of all stacks, with the scopes of their variables."""
-  is_stack = isinstance(model, transformer.Unitransformer)
-  for stack in [model] if is_stack else [model.encoder, model.decoder]:
+  if isinstance(model, transformer.Unitransformer):
+    stacks = [model]
+  else:
+    stacks = [model.encoder, model.decoder]
+  for stack in stacks:
     for layer in stack.layer_stack.layers:
       yield f'{stack.name}/{layer.name}/{type(layer).__name__}', layer
 
@@ -208,12 +244,20 @@ def sublayers(stack: transformer.Unitransformer) -> str:
   padding.
   """
   own = stack.layer_stack
-  parts = own._sublayers_initial, own._sublayers_per_layer, own._sublayers_final
   return '; '.join(
-    ' '.join(
-      re.sub('^sublayer_(legacy_)?(final_)?', '', f.__name__)
-      for f in functions
-      if f.__name__ != 'sublayer_mask_padding'
+    _names(functions)
+    for functions in (
+      own._sublayers_initial,
+      own._sublayers_per_layer,
+      own._sublayers_final,
     )
-    for functions in parts
   )
+
+
+def _names(sublayers: Sequence[Callable[..., Any]]) -> str:
+  names = []
+  for function in sublayers:
+    name = re.sub('^sublayer_(legacy_)?(final_)?', '', function.__name__)
+    if name != 'mask_padding':
+      names.append(name)
+  return ' '.join(names)

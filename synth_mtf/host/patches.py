@@ -1,7 +1,8 @@
 """All changes that we make to the host, each with its reason.
 
-The host's files are not changed. This module does not import TensorFlow, since
-`prepare_host` must run before the host is imported.
+Those that have an end are context managers and are undone there. Nothing is
+changed by importing this module, and the host's files never are. It does not
+import TensorFlow, since `prepare_host` must run before the host is imported.
 """
 
 import contextlib
@@ -15,8 +16,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
-# What tensorflow-estimator imports and newer releases of TensorFlow lack:
-# modules, and the names that it needs in them while it is imported.
+# Modules that tensorflow-estimator imports and newer releases of TensorFlow
+# lack, with the names that must exist in them during the import.
 MISSING: dict[str, tuple[str, ...]] = {
   # Estimators under a distribution strategy; Mesh-TensorFlow has meshes.
   'tensorflow.python.distribute.estimator_training': (),
@@ -31,7 +32,7 @@ MISSING: dict[str, tuple[str, ...]] = {
     'StochasticGradientDescentParameters',
   ),
   'tensorflow.python.tpu.tpu_embedding_gradient': (),
-  # What saves a checkpoint when a TPU is about to go; switched off below.
+  # Saves a checkpoint before a TPU is preempted; disabled below.
   'tensorflow.python.tpu.session_support': (),
 }
 
@@ -45,8 +46,9 @@ def prepare_host() -> None:
   # transformers, which training in Mesh-TensorFlow never uses.
   model = 't5.models.hf_model'
   if model not in sys.modules and not importlib.util.find_spec('torch'):
-    sys.modules[model] = types.ModuleType(model, 'Stands in for torch models.')
-    vars(sys.modules[model])['HfPyTorchModel'] = None
+    stand_in = types.ModuleType(model, 'Replaces the models in PyTorch.')
+    vars(stand_in)['HfPyTorchModel'] = None
+    sys.modules[model] = stand_in
 
   # TensorFlow 2.14 moved a function that mesh_tensorflow looks for in `ops`
   # (github.com/tensorflow/mesh, issue 396).
@@ -78,10 +80,9 @@ def restore_estimator() -> None:
   )
   for name, classes in MISSING.items():
     if not importlib.util.find_spec(name):
-      stand_in = types.ModuleType(
-        name, 'Stands in for what TensorFlow dropped.'
-      )
-      vars(stand_in).update({c: type(c, (), {}) for c in classes})
+      stand_in = types.ModuleType(name, 'Replaces what TensorFlow dropped.')
+      for class_name in classes:
+        setattr(stand_in, class_name, type(class_name, (), {}))
       sys.modules[name] = stand_in
   os.environ.setdefault('TF_TPU_GRACEFUL_SHUTDOWN_MODE', '')
   estimator = importlib.import_module('tensorflow_estimator._api.v1.estimator')
@@ -107,16 +108,18 @@ def find_packaged_gin_files() -> None:
     except TypeError:
       return False
 
-  gin.config._FILE_READERS[:] = [
-    (read, is_packaged if read is packages.system_path_reader else exists)
-    for read, exists in gin.config._FILE_READERS
-  ]
+  readers = gin.config._FILE_READERS
+  for index, (read, _) in enumerate(readers):
+    if read is packages.system_path_reader:
+      readers[index] = (read, is_packaged)
 
 
 def separate_gin() -> Callable[[], AbstractContextManager[Any]]:
-  """Returns a context in which gin has another configuration, kept after it.
+  """Returns a function that enters a separate configuration of gin.
 
-  gin has a single one for the whole process, also for other threads.
+  gin has a single configuration for the whole process, shared by all threads.
+  What is bound while the context is active is there again when the function is
+  called the next time.
   """
   import gin
 
@@ -134,9 +137,9 @@ def separate_gin() -> Callable[[], AbstractContextManager[Any]]:
 def before_each_run(check: Callable[[str, str | None], None]) -> None:
   """Makes T5's main call `check(model_dir, tpu)` before it starts a run.
 
-  T5 has no hook for this; gin's (finalize) runs in every program that reads the
-  gin files. Only T5's main, which must already be imported, gets the wrapped
-  `utils.run`: other code looks up gin bindings by the original function.
+  T5 has no hook for this; gin's finalize hooks run in every program that reads
+  the gin files. Only T5's main, which must already be imported, gets the
+  wrapped `utils.run`: other code looks up gin bindings by the original one.
   """
   from mesh_tensorflow.transformer import utils
 
@@ -174,6 +177,73 @@ def evaluate_with(**functions: Callable[..., Any]) -> None:
   vars(utils).update(functions)
 
 
+def replace_methods(estimator: Any, **methods: Callable[..., Any]) -> None:
+  """Replaces methods of one estimator, which has no hook for progress.
+
+  The host makes an estimator for each run and calls its methods itself.
+  """
+  vars(estimator).update(methods)
+
+
+def set_seed(estimator: Any, seed: int) -> None:
+  """Sets the seed of an estimator, which has no setter for it."""
+  estimator._config = estimator.config.replace(tf_random_seed=seed)
+
+
+def calls_computed_by(
+  equivalent: Callable[[Any], Any], host: Any
+) -> AbstractContextManager[Any]:
+  """Lets equivalents compute the calls of the layers of one of T5's classes.
+
+  T5's layers do not hand out their attention weights. Subclasses of the class
+  still compute their own calls.
+
+  Args:
+    equivalent: returns the equivalent of a layer.
+    host: the class.
+  """
+  call_host = host.call
+
+  def call(layer: Any, *args: Any, **kwargs: Any) -> Any:
+    if type(layer) is host:
+      return equivalent(layer).call(*args, **kwargs)
+    return call_host(layer, *args, **kwargs)
+
+  return mock.patch.object(host, 'call', call)
+
+
+def examples_counted_by(
+  count: Callable[[Any], float],
+) -> AbstractContextManager[Any]:
+  """Makes seqio compute the rates of mixtures from our counts of examples.
+
+  seqio would download a data set to count its examples.
+
+  Args:
+    count: returns the number of training examples of a task.
+  """
+  import seqio
+
+  def num_input_examples(task: Any, _split: str) -> float:
+    return count(task)
+
+  return mock.patch.object(seqio.Task, 'num_input_examples', num_input_examples)
+
+
+def keep_graph_from_events(folder: str) -> None:
+  """Keeps the graph out of the event files that hooks write to a folder.
+
+  Hooks share one writer per folder. TensorFlow would create it with the first
+  hook's graph, written twice: as a graph and as a meta graph.
+  """
+  import tensorflow.compat.v1 as tf
+
+  cache = tf.summary.FileWriterCache
+  with cache._lock:
+    if folder not in cache._cache:
+      cache._cache[folder] = tf.summary.FileWriter(folder)
+
+
 def savers_are(saver: type) -> AbstractContextManager[Any]:
   """Makes the host save with our class; it has no setting for this."""
   import tensorflow.compat.v1 as tf
@@ -194,7 +264,7 @@ def step_counted_last() -> AbstractContextManager[Any]:
 
   def after_readers(ref: Any, *args: Any, **kwargs: Any) -> Any:
     readers = []
-    # The ref variables of T5's own command have no handle.
+    # T5's own command uses ref variables, which have no handle.
     if ref is tf.train.get_global_step() and hasattr(ref, 'handle'):
       consumers = ref.handle.consumers()
       readers = [op for op in consumers if op.type == 'ReadVariableOp']

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import gin
@@ -17,11 +17,12 @@ from synth_mtf.layer.synthetic import SyntheticLayer, scopes
 from synth_mtf.results import labels
 from synth_mtf.synthesizers.dot_product import DotProduct
 
-# The functions of modeling_synthesizer.py. Logits of the first two do not
-# depend on the tokens.
+CONFIG = 'config.json'
+# The functions of modeling_synthesizer.py. The logits of tables do not depend
+# on the tokens.
+_TABLES = ('Random', 'FactorizedRandom')
 _FUNCTIONS = (
-  'Random',
-  'FactorizedRandom',
+  *_TABLES,
   'DotProduct',
   'Dense',
   'FactorizedDense',
@@ -32,15 +33,8 @@ _BLOCKS = {
   'encoder': ['SelfAttention', 'DenseReluDense'],
   'decoder': ['SelfAttention', 'EncDecAttention', 'DenseReluDense'],
 }
-# T5's relative position bias by kind of attention, and its other settings.
+# T5's relative position bias by kind of attention.
 _T5_BIAS = {'encoder': 'bias_shared', 'decoder': 'bias_shared', 'cross': None}
-_T5 = {
-  'synthesizers': [{'function': 'DotProduct', 'scope': 'dot_product'}],
-  'projections': ['q', 'k', 'v', 'o'],
-  'query_scale': 1.0,
-  'alpha_shape': None,
-  'batch_shared': False,
-}
 _FEED_FORWARD = {
   'relu': 'relu',
   'gelu': 'gelu_new',
@@ -83,8 +77,8 @@ def name_of(variable: str) -> str:
   """Returns a variable's name in transformers, or ''."""
   if not _KNOWN.fullmatch(variable):
     return ''
-  for pattern, there in _RENAMES:
-    variable = re.sub(pattern, there, variable)
+  for pattern, replacement in _RENAMES:
+    variable = re.sub(pattern, replacement, variable)
   return variable.replace('/', '.')
 
 
@@ -103,27 +97,27 @@ def config(model: models.ConfiguredModel) -> dict[str, Any]:
   Raises:
     UserError: if it computes what Hugging Face's T5, or ours, does not.
   """
-  if not isinstance(model.transformer, transformer.Bitransformer):
+  pair = model.transformer
+  if not isinstance(pair, transformer.Bitransformer):
     raise _refused('a model of one stack (a language model or an encoder)')
-  found: dict[str, Any] = {}
-  for where, settings in _settings(model):
-    for key, value in settings.items():
-      if found.setdefault(key, value) != value:
-        raise _refused(f'{where}, where {key} is not that of other layers,')
+  settings: dict[str, Any] = {}
+  for scope, layer in models.layers(pair):
+    _merge(settings, _layer(model, scope, layer), scope)
+  for stack in (pair.encoder, pair.decoder):
+    _merge(settings, _stack(stack), stack.name)
+  settings |= _embeddings(model)
   for name, variable in model.variables.items():
-    if not name_of(name) or (
-      _PROJECTION.search(name) and variable.shape.ndims > 2
-    ):
+    is_split = _PROJECTION.search(name) and variable.shape.ndims > 2
+    if is_split or not name_of(name):
       raise _refused(f'the variable {name}, {variable.shape.as_list()},')
-  attention = {kind: found.pop(kind) for kind in _T5_BIAS}
-  found |= {name: attention['encoder'][name] for name in ('num_heads', 'd_kv')}
-  usual = {name: found[name] for name in ('num_heads', 'd_kv', 'dropout_rate')}
-  found['attention'] = {
-    kind: settings
-    for kind, settings in attention.items()
-    if settings != {**_T5, **usual, 'relative_attention': _T5_BIAS[kind]}
-  }
-  return json.loads(json.dumps(found))  # tuples become lists
+  encoder = settings['encoder']
+  settings |= {'num_heads': encoder['num_heads'], 'd_kv': encoder['d_kv']}
+  settings['attention'] = {}
+  for kind in _T5_BIAS:
+    attention = settings.pop(kind)
+    if attention != _t5_attention(kind, settings):
+      settings['attention'][kind] = attention
+  return json.loads(json.dumps(settings))  # tuples become lists
 
 
 def is_plain(settings: Mapping[str, Any]) -> bool:
@@ -132,54 +126,82 @@ def is_plain(settings: Mapping[str, Any]) -> bool:
   return not any(settings[name] for name in names)
 
 
-def _settings(
-  model: models.ConfiguredModel,
-) -> Iterator[tuple[str, dict[str, Any]]]:
-  """Yields the settings of each layer and stack, with its name."""
+def _merge(
+  settings: dict[str, Any], more: Mapping[str, Any], where: str
+) -> None:
+  """Adds the settings of a layer or stack to those of the others."""
+  for key, value in more.items():
+    if settings.setdefault(key, value) != value:
+      raise _refused(f'{where}, where {key} is not that of other layers,')
+
+
+def _t5_attention(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns what `_attention` returns for T5's own attention."""
+  return {
+    'synthesizers': [{'function': 'DotProduct', 'scope': 'dot_product'}],
+    'projections': ['q', 'k', 'v', 'o'],
+    'query_scale': 1.0,
+    'alpha_shape': None,
+    'batch_shared': False,
+    'num_heads': settings['num_heads'],
+    'd_kv': settings['d_kv'],
+    'dropout_rate': settings['dropout_rate'],
+    'relative_attention': _T5_BIAS[kind],
+  }
+
+
+def _layer(
+  model: models.ConfiguredModel, scope: str, layer: Any
+) -> dict[str, Any]:
+  """Returns the settings of a layer."""
+  kind = _kind(layer)
+  if kind == 'DenseReluDense':
+    return _feed_forward(scope, layer)
+  if kind not in _BLOCKS['decoder']:
+    raise _refused(f'{labels.label_of(layer)} ({scope})')
+  name = 'cross' if kind == 'EncDecAttention' else scope.split('/')[0]
+  settings: dict[str, Any] = {name: _attention(model, scope, layer)}
+  if layer.relative_attention_type:
+    buckets = layer.relative_attention_num_buckets
+    settings['relative_attention_num_buckets'] = buckets
+  return settings
+
+
+def _embeddings(model: models.ConfiguredModel) -> dict[str, Any]:
+  """Returns the settings of embeddings and positions."""
   pair = model.transformer
-  for scope, layer in models.layers(pair):
-    kind = _kind(type(layer).__name__)
-    if kind not in _BLOCKS['decoder']:
-      raise _refused(f'{labels.label_of(layer)} ({scope})')
-    if kind == 'DenseReluDense':
-      yield scope, _feed_forward(scope, layer)
-    else:
-      yield scope, _attention(model, scope, layer)
-  stacks = pair.encoder, pair.decoder
-  for stack in stacks:
-    yield stack.name, _stack(stack)
-  yield (
-    pair.decoder.name,
-    {
-      'tie_word_embeddings': pair.decoder.shared_embedding_and_softmax_weights,
-      'positions': {
-        stack.name: stack.max_length_dim.size
-        for stack in stacks
-        if stack.positional_embedding
-      },
-      'shared_positions': 'shared/positional_embedding' in model.shapes,
-    },
-  )
+  positions = {}
+  for stack in (pair.encoder, pair.decoder):
+    if stack.positional_embedding:
+      positions[stack.name] = stack.max_length_dim.size
+  return {
+    'tie_word_embeddings': pair.decoder.shared_embedding_and_softmax_weights,
+    'positions': positions,
+    'shared_positions': 'shared/positional_embedding' in model.shapes,
+  }
 
 
 def _stack(stack: transformer.Unitransformer) -> dict[str, Any]:
+  """Returns the settings of a stack."""
   own, block = stack.layer_stack, _BLOCKS[stack.name]
+  name = type(own).__name__
+  if name not in _STACKS:
+    raise _refused(f'{stack.name} with {name}')
   count = len(own.layers) // len(block)
-  sublayers = models.sublayers(stack) if type(own).__name__ in _STACKS else ''
+  if [_kind(layer) for layer in own.layers] != count * block:
+    raise _refused(f'{stack.name} with layers in another order')
+  sublayers = models.sublayers(stack)
+  if not _SUBLAYERS.fullmatch(sublayers):
+    raise _refused(f'{stack.name} with the sublayers `{sublayers}`')
+  if stack.sinusoid_positional_embedding:
+    raise _refused(f'{stack.name} with sinusoids')
+  if stack.ensemble_dim:
+    raise _refused(f'{stack.name} with an ensemble')
   scaled = 'scale_variable_like_classifier_weights'
-  _refuse(
-    stack.name,
-    {
-      type(own).__name__: type(own).__name__ not in _STACKS,
-      'layers in another order': count * block
-      != [_kind(type(layer).__name__) for layer in own.layers],
-      f'the sublayers `{sublayers}`': not _SUBLAYERS.fullmatch(sublayers),
-      'sinusoids': stack.sinusoid_positional_embedding,
-      'an ensemble': stack.ensemble_dim,
-      scaled: gin.get_bindings(transformer.VocabEmbedding).get(scaled),
-      'unit scaling': mtf.layers.unit_scaling_convention(),
-    },
-  )
+  if gin.get_bindings(transformer.VocabEmbedding).get(scaled):
+    raise _refused(f'{stack.name} with {scaled}')
+  if mtf.layers.unit_scaling_convention():
+    raise _refused(f'{stack.name} with unit scaling')
   norm = sublayers.split()[1]
   dropout = gin.get_bindings(transformer.sublayer_dropout)
   depth = 'num_layers' if stack.name == 'encoder' else 'num_decoder_layers'
@@ -198,10 +220,12 @@ def _stack(stack: transformer.Unitransformer) -> dict[str, Any]:
 
 
 def _feed_forward(scope: str, layer: Any) -> dict[str, Any]:
+  """Returns the settings of a feed-forward layer."""
   activation = layer.activation
   words = activation if isinstance(activation, list) else [activation]
   name = _FEED_FORWARD.get(' '.join(map(str, words)))
-  _refuse(scope, {f'activation = {activation!r}': not name})
+  if not name:
+    raise _refused(f'{scope} with activation = {activation!r}')
   return {
     'd_ff': layer.hidden_size,
     'feed_forward_proj': name,
@@ -212,89 +236,85 @@ def _feed_forward(scope: str, layer: Any) -> dict[str, Any]:
 def _attention(
   model: models.ConfiguredModel, scope: str, layer: Any
 ) -> dict[str, Any]:
-  is_ours = isinstance(layer, SyntheticLayer)
-  functions = layer.synthesizers if is_ours else [DotProduct()]
-  names = [
-    type(one).__name__
-    for function in functions
-    for one in (function, getattr(function, 'inner', function))
-  ]
-  relative, cross = layer.relative_attention_type, 'EncDec' in scope
-  heads, memory_heads = layer.num_heads, layer.num_memory_heads
-  _refuse(
-    scope,
-    {
-      labels.label_of(layer): is_ours and layer.normalize is None,
-      f'relative_attention_type = {relative!r}': relative
-      and (cross or relative == 'contextual'),
-      f'num_heads = {heads}': heads < 2,
-      f'num_memory_heads = {memory_heads}': memory_heads not in (0, heads),
-      **{f'the function {name}': name not in _FUNCTIONS for name in names},
-    },
-  )
+  """Returns the settings of an attention layer."""
+  functions: list[Any] = [DotProduct()]
+  if isinstance(layer, SyntheticLayer):
+    functions = layer.synthesizers
+    if layer.normalize is None:
+      raise _refused(f'{scope} with {labels.label_of(layer)}')
+  names = {type(function).__name__ for function in functions}
+  names |= {type(_inner(function)).__name__ for function in functions}
+  for name in sorted(names - {*_FUNCTIONS}):
+    raise _refused(f'{scope} with the function {name}')
+  _check_heads(scope, layer)
   shapes = {
-    name[len(scope) + 1 :]: shape.to_integer_list
+    name.removeprefix(f'{scope}/'): shape.to_integer_list
     for name, shape in model.shapes.items()
     if name.startswith(f'{scope}/')
   }
-  settings = {
+  is_folded = layer.fold_scaling_into_initializer
+  return {
     'synthesizers': [
       _function(shapes, name, function)
       for name, function in zip(scopes(functions), functions, strict=True)
     ],
-    'batch_shared': {*names} <= {*_FUNCTIONS[:2]},
-    'num_heads': heads,
+    'batch_shared': names <= {*_TABLES},
+    'num_heads': layer.num_heads,
     'd_kv': layer.key_value_size,
     'dropout_rate': layer.dropout_rate,
     'projections': [x for x in ('q', 'k', 'v', 'kv', 'o') if x in shapes],
-    'query_scale': 1.0
-    if layer.fold_scaling_into_initializer
-    else layer.key_value_size**-0.5,
+    'query_scale': 1.0 if is_folded else layer.key_value_size**-0.5,
     'alpha_shape': shapes.get('alpha'),
-    'relative_attention': relative,
+    'relative_attention': layer.relative_attention_type,
   }
-  found: dict[str, Any] = {'cross' if cross else scope.split('/')[0]: settings}
-  if relative:
-    buckets = layer.relative_attention_num_buckets
-    found['relative_attention_num_buckets'] = buckets
-  return found
+
+
+def _check_heads(scope: str, layer: Any) -> None:
+  """Refuses heads and relative positions that T5 does not have."""
+  relative = layer.relative_attention_type
+  if relative == 'contextual' or (relative and 'EncDec' in scope):
+    raise _refused(f'{scope} with relative_attention_type = {relative!r}')
+  if layer.num_heads < 2:
+    raise _refused(f'{scope} with num_heads = {layer.num_heads}')
+  if layer.num_memory_heads not in (0, layer.num_heads):
+    raise _refused(f'{scope} with num_memory_heads = {layer.num_memory_heads}')
+
+
+def _inner(function: Any) -> Any:
+  """Returns the function that gets a Bottleneck Dense's X, or the function."""
+  return getattr(function, 'inner', function)
 
 
 def _function(
   shapes: Mapping[str, list[int]], scope: str, function: Any
 ) -> dict[str, Any]:
   """Returns the settings of a function, given the shapes of its layer."""
-  found = {'function': type(function).__name__, 'scope': scope}
+  name = type(function).__name__
+  settings: dict[str, Any] = {'function': name, 'scope': scope}
   if isinstance(function, DotProduct):
-    return found
-  table = getattr(function, 'inner', function)
-  is_table = found['function'] in _FUNCTIONS[:2]
-  return {
-    **found,
-    'max_length': table.max_length if is_table else None,
+    return settings
+  table = _inner(function)
+  is_tiled = table.tile_length < table.memory_max_length
+  settings |= {
+    'max_length': table.max_length if name in _TABLES else None,
     'memory_max_length': table.memory_max_length,
-    'tile_length': table.tile_length
-    if table.tile_length < table.memory_max_length
-    else None,
+    'tile_length': table.tile_length if is_tiled else None,
     'trainable': getattr(function, 'trainable', True),
     'parameters': {
-      name.rpartition('/')[2]: shape
-      for name, shape in shapes.items()
-      if name.startswith(f'{scope}/')
+      parameter.rpartition('/')[2]: shape
+      for parameter, shape in shapes.items()
+      if parameter.startswith(f'{scope}/')
     },
   }
+  if name == 'Random':
+    settings['stddev'] = function.stddev
+  return settings
 
 
-def _kind(layer: str) -> str:
+def _kind(layer: Any) -> str:
   """Returns the name of the layer's class in T5."""
-  return layer.replace('SyntheticEncDec', 'EncDec').replace('Synthetic', 'Self')
-
-
-def _refuse(where: str, faults: Mapping[str, Any]) -> None:
-  """Raises a UserError if one of the faults is there."""
-  for fault, is_there in faults.items():
-    if is_there:
-      raise _refused(f'{where} with {fault}')
+  name = type(layer).__name__
+  return name.replace('SyntheticEncDec', 'EncDec').replace('Synthetic', 'Self')
 
 
 def _refused(what: str) -> UserError:

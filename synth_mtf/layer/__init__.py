@@ -2,5 +2,5 @@
 
 `SyntheticAttention` and the baselines share settings and their checks, mixtures
 and the weighted sum. Synthesizing functions are in `synthesizers`, custom
-Mesh-TensorFlow operations in `core.kernels`.
+Mesh-TensorFlow operations in `core`.
 """

@@ -6,7 +6,7 @@ import gin
 import mesh_tensorflow as mtf
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
-from synth_mtf.core import kernels
+from synth_mtf.core.gradients import link_gradient
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.memory import Memory, encoder_output
 from synth_mtf.core.visibility import Visibility, encoder_visibility
@@ -85,7 +85,7 @@ class SyntheticEncDecAttention(
   def attend(self, call: LayerCall) -> mtf.Tensor:
     """Adds a zero gradient for X, which the functions may not read."""
     y = super().attend(call)
-    return kernels.link_gradient(y, call.x) if call.context.train else y
+    return link_gradient(y, call.x) if call.context.train else y
 
   def visibility(self, call: LayerCall) -> Visibility:
     return encoder_visibility(call, self.is_packed(call.context))

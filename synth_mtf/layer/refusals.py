@@ -36,11 +36,11 @@ def check_settings(
   """Rejects settings of SelfAttention that our layers do not support."""
   owner = type(layer).__name__
   unknown = sorted(set(layer.attention_kwargs) - _ATTENTION_KWARGS)
-  found = {name: getattr(layer, name) for name in _UNSUPPORTED}
-  faults = [
-    *(f'attention_kwargs[{name!r}]' for name in unknown),
-    *(f'{name} = {value!r}' for name, value in found.items() if value),
-  ]
+  faults = [f'attention_kwargs[{name!r}]' for name in unknown]
+  for name in _UNSUPPORTED:
+    value = getattr(layer, name)
+    if value:
+      faults.append(f'{name} = {value!r}')
   if faults:
     raise ConfigurationError(
       f'{owner} does not support SelfAttention.'

@@ -94,7 +94,7 @@ def replaced(layer: Any) -> transformer.TransformerLayer:
     )
   check_option('Synthesizer', 'synthesize_mode', mode, MODES)
   functions, mixing = MODES[mode]
-  layer.z_loss_coeff = None  # which it ignores
+  layer.z_loss_coeff = None  # the host's Synthesizer ignores it
   ours = SyntheticAttention(functions, mixing, **settings_of(layer))
   ours.set_name(layer.name)
   return ours

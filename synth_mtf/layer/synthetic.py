@@ -1,8 +1,11 @@
 """SyntheticLayer, the base class of layers with a synthesized alignment."""
 
 import abc
-from collections.abc import Callable, Sequence
-from typing import Any
+import collections
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeAlias
 
 import mesh_tensorflow as mtf
 import numpy as np
@@ -19,9 +22,37 @@ from synth_mtf.layer.weighted_sum import softmax_average, unnormalized_average
 from synth_mtf.synthesizers.base import SynthesizingFunction
 from synth_mtf.synthesizers.dot_product import DotProduct
 
-# Learned per head, summing to 1 (as in the paper); the same, but per layer; the
-# same with one number less (as in mesh_tensorflow); all 1.
+# How alpha is chosen: learned per head, as in the paper; learned per layer;
+# learned per layer with one score fixed at 0, as in mesh_tensorflow; all 1.
 MIXINGS = ('softmax', 'layer_softmax', 'layer_sigmoid', 'sum')
+
+# Receives a layer, its call, B, what is visible, and alpha of each function.
+Recorder: TypeAlias = Callable[
+  [
+    'SyntheticLayer',
+    LayerCall,
+    Logits,
+    Visibility,
+    Sequence[mtf.Tensor | None],
+  ],
+  None,
+]
+_recorders: ContextVar[tuple[Recorder, ...]] = ContextVar(
+  'recorders', default=()
+)
+
+
+@contextmanager
+def calls_passed_to(recorder: Recorder) -> Iterator[None]:
+  """Passes each layer call in this context to a recorder.
+
+  Other threads, which may build graphs of their own, are not affected.
+  """
+  token = _recorders.set((*_recorders.get(), recorder))
+  try:
+    yield
+  finally:
+    _recorders.reset(token)
 
 
 class SyntheticLayer(AttentionLayer):
@@ -95,21 +126,21 @@ class SyntheticLayer(AttentionLayer):
         terms.append(function.logits(call, alpha))  # alpha_i S_i(X)
     logits = add(call, terms + self.relative_position_bias(call))
     visibility = self.visibility(call)
-    self.record(call, logits, visibility, alphas)
+    for record in _recorders.get():
+      record(self, call, logits, visibility, alphas)
     dropout = self.weight_dropout(call.context)
-    given = call, logits, visibility, call.values, dropout
     if self.normalize is None:
-      return unnormalized_average(*given)
-    return softmax_average(*given, self.z_loss(call.context))
-
-  def record(
-    self,
-    call: LayerCall,
-    logits: Logits,
-    visibility: Visibility,
-    alphas: Sequence[mtf.Tensor | None],
-  ) -> None:
-    """Does nothing; `recording.recorded_by` puts a recorder in its place."""
+      return unnormalized_average(
+        call, logits, visibility, call.values, dropout
+      )
+    return softmax_average(
+      call,
+      logits,
+      visibility,
+      call.values,
+      dropout,
+      self.z_loss(call.context),
+    )
 
   @abc.abstractmethod
   def relative_position_bias(self, call: LayerCall) -> list[mtf.Tensor]:
@@ -118,9 +149,11 @@ class SyntheticLayer(AttentionLayer):
   def make_functions(self, makers: Any) -> list[SynthesizingFunction]:
     """Calls each maker; `makers` is whatever value gin binds."""
     makers = makers if isinstance(makers, Sequence) else [makers]
-    made = [make() if callable(make) else None for make in makers]
-    functions = [one for one in made if isinstance(one, SynthesizingFunction)]
-    if not functions or len(functions) < len(makers):
+    functions: list[Any] = [
+      make() if callable(make) else None for make in makers
+    ]
+    are_functions = [isinstance(f, SynthesizingFunction) for f in functions]
+    if not functions or not all(are_functions):
       raise ConfigurationError(
         f'{type(self).__name__}.synthesizers = {makers}: expected a list of at '
         'least one synthesizing function, as in [@Random, @DotProduct]'
@@ -168,8 +201,11 @@ def mixture_weights(
 
 def scopes(functions: Sequence[SynthesizingFunction]) -> list[str]:
   """Returns a variable scope for each function: random, random_1, dense..."""
-  names = [function.scope for function in functions]
-  counts = [names[:i].count(name) for i, name in enumerate(names)]
-  return [
-    f'{name}_{n}' if n else name for name, n in zip(names, counts, strict=True)
-  ]
+  names: list[str] = []
+  counts: collections.Counter[str] = collections.Counter()
+  for function in functions:
+    name = function.scope
+    number = counts[name]
+    counts[name] += 1
+    names.append(f'{name}_{number}' if number else name)
+  return names

@@ -3,10 +3,8 @@
     Y = dropout(softmax(B)) G(X)
 
 The softmax is over the visible part of `memory_length`; hidden logits get the
-host's bias of -1e9. If B has no batch dimension, the exponentials are computed
-once for the whole batch: the two products that use them apply the padding mask,
-and nothing of size [batch, heads, length, memory_length] is materialized. On a
-CPU, `cpu.attend_each` and `attend_shared` compute the same in tiles.
+host's bias of -1e9. `plain_average` computes this as the paper writes it, and
+`softmax_average` chooses the fastest way to the same result.
 """
 
 import dataclasses
@@ -14,11 +12,13 @@ from collections.abc import Callable, Collection
 
 import mesh_tensorflow as mtf
 
-from synth_mtf.core import kernels
 from synth_mtf.core.context import recomputes_layers
 from synth_mtf.core.dimensions import arrange
+from synth_mtf.core.gradients import recompute_in_backward
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Logits, add, multiplied_out, needed, total
+from synth_mtf.core.products import product, shared_product
+from synth_mtf.core.softmax import centered_exp, divide, softmax
 from synth_mtf.core.visibility import Visibility, zero_hidden
 from synth_mtf.cpu.attention import attend_each, attend_shared, can_attend
 
@@ -51,7 +51,7 @@ class Dropout:
     others = values.shape.dims[:-1]
     missing = [d for d in call.heads if d not in others]
     values = mtf.broadcast(values, mtf.Shape([*others, *missing, call.kv_dim]))
-    return self._dropout(values, {*self.broadcast_dims, call.kv_dim})
+    return self._drop(values, {*self.broadcast_dims, call.kv_dim})
 
   def average(
     self, call: LayerCall, weights: mtf.Tensor, values: mtf.Tensor
@@ -61,14 +61,14 @@ class Dropout:
       values = self.drop_values(values, call)
     else:
       weights = mtf.broadcast(weights, call.local)
-      weights = self._dropout(weights, set(self.broadcast_dims))
-    return kernels.product(
-      mtf.cast(weights, values.dtype),
-      values,
-      mtf.Shape(call.batch + call.length + call.heads + values.shape.dims[-1:]),
-    )
+      weights = self._drop(weights, set(self.broadcast_dims))
+    weights = mtf.cast(weights, values.dtype)
+    d_kv = values.shape.dims[-1]
+    shape = mtf.Shape([*call.batch, *call.length, *call.heads, d_kv])
+    return product(weights, values, shape)
 
-  def _dropout(self, x: mtf.Tensor, shared: set[mtf.Dimension]) -> mtf.Tensor:
+  def _drop(self, x: mtf.Tensor, shared: set[mtf.Dimension]) -> mtf.Tensor:
+    """Drops entries of x; those along shared dimensions share a decision."""
     return mtf.dropout(
       x,
       is_training=True,
@@ -77,7 +77,7 @@ class Dropout:
     )
 
 
-def softmax_average(
+def plain_average(
   call: LayerCall,
   logits: Logits,
   visibility: Visibility,
@@ -85,7 +85,7 @@ def softmax_average(
   dropout: Dropout,
   use_log_z: UseLogZ | None = None,
 ) -> mtf.Tensor:
-  """Computes softmax(B) G(X) (eq. 3).
+  """Computes Y = softmax(B) G(X) (eq. 3), one operation after the other.
 
   Args:
     call: the layer call.
@@ -99,36 +99,56 @@ def softmax_average(
   Returns:
     Y, [batch..., length, heads, d_kv], 0 at padding.
   """
-  pairs = visibility.pairs
-  shares_weights = (
-    not logits.local
-    and (pairs is None or set(pairs.shape.dims) <= set(call.shared))
-    and dropout.per_key(call)
-    and not call.splits(call.memory_length)
-  )
-  if (
-    use_log_z is None
-    and dropout.per_key(call)
-    and can_attend(call, logits, values)
-  ):
-    attend = attend_shared if shares_weights else attend_each
-    values = dropout.drop_values(values, call)
-    y = attend(call, logits, visibility, values)
-    return zero_hidden(y, visibility.queries)
-  if shares_weights:
-    return _batch_shared_average(
-      call, logits, visibility, values, dropout, use_log_z
-    )
   biases = visibility.biases(call.logits_dtype)
-  b = arrange(total(call, add(call, [*logits.terms, *biases])), call.local)
+  b = total(call, add(call, [*logits.terms, *biases]))
+  b = arrange(b, call.local)
   if use_log_z:
     use_log_z(mtf.reduce_logsumexp(b, call.memory_length))
   if call.splits(call.memory_length):
     weights = mtf.cast(mtf.softmax(b, call.memory_length), values.dtype)
   else:
-    weights = kernels.softmax(b, call.memory_length, values.dtype)
+    weights = softmax(b, call.memory_length, values.dtype)
   y = dropout.average(call, weights, values)
   return zero_hidden(y, visibility.queries)
+
+
+def softmax_average(
+  call: LayerCall,
+  logits: Logits,
+  visibility: Visibility,
+  values: mtf.Tensor,
+  dropout: Dropout,
+  use_log_z: UseLogZ | None = None,
+) -> mtf.Tensor:
+  """Computes what `plain_average` does, in the fastest way for this call.
+
+  On a CPU, tile by tile (`cpu.attention`). If all examples share their weights,
+  with one set of exponentials for the whole batch. Otherwise as it is written,
+  which XLA fuses on a TPU.
+  """
+  drops_values = dropout.per_key(call)
+  is_shared = drops_values and _shares_weights(call, logits, visibility)
+  is_tiled = drops_values and can_attend(call, logits, values)
+  if is_tiled and use_log_z is None:
+    attend = attend_shared if is_shared else attend_each
+    values = dropout.drop_values(values, call)
+    y = attend(call, logits, visibility, values)
+    return zero_hidden(y, visibility.queries)
+  if is_shared:
+    return _batch_shared_average(
+      call, logits, visibility, values, dropout, use_log_z
+    )
+  return plain_average(call, logits, visibility, values, dropout, use_log_z)
+
+
+def _shares_weights(
+  call: LayerCall, logits: Logits, visibility: Visibility
+) -> bool:
+  """Whether all examples have the same B, and the same hidden pairs."""
+  if logits.local or call.splits(call.memory_length):
+    return False
+  pairs = visibility.pairs
+  return pairs is None or set(pairs.shape.dims) <= set(call.shared)
 
 
 def _batch_shared_average(
@@ -139,54 +159,48 @@ def _batch_shared_average(
   dropout: Dropout,
   use_log_z: UseLogZ | None,
 ) -> mtf.Tensor:
-  """Computes `softmax_average` if all examples share their logits.
+  """Computes `plain_average` if all examples share their logits.
 
       E = exp(B - c), 0 where hidden
       Y = (E (keep * V)) / (E nonpad)
 
   c is the center of each row of B, keep the dropout mask over keys, and nonpad
   the padding mask. This equals masked softmax and dropout, because values at
-  padding are 0.
+  padding are 0. The exponentials are computed once for the whole batch, and
+  nothing of size [batch, heads, length, memory_length] is materialized.
   """
   nonpad = visibility.keys
   values = dropout.drop_values(zero_hidden(values, nonpad), call)
-  rows = mtf.Shape(call.batch + call.length + call.heads)
+  rows = mtf.Shape([*call.batch, *call.length, *call.heads])
 
   def sums() -> tuple[mtf.Tensor, ...]:
-    e, center = kernels.centered_exp(
-      [multiplied_out(call, term) for term in logits.shared],
-      mtf.Shape(call.shared),
-      visibility.pairs,
-    )
-    y = kernels.shared_product(
-      e,
-      values,
-      batch=call.batch,
-      length=call.length,
-      heads=call.heads,
-      train=call.context.train,
+    """Returns E (keep * V), E nonpad and c."""
+    terms = [multiplied_out(call, term) for term in logits.shared]
+    e, center = centered_exp(terms, mtf.Shape(call.shared), visibility.pairs)
+    numerator = shared_product(
+      e, values, call.batch, call.length, call.heads, call.context.train
     )
     if nonpad is None:
-      total = mtf.reduce_sum(e, reduced_dim=call.memory_length)
+      denominator = mtf.reduce_sum(e, reduced_dim=call.memory_length)
     else:
       present = {*e.shape.dims, *nonpad.shape.dims}
-      total = mtf.einsum(
+      denominator = mtf.einsum(
         [e, mtf.cast(nonpad, e.dtype)],
         mtf.Shape([d for d in rows if d in present]),
       )
-    return y, arrange(total, rows), center
+    return numerator, arrange(denominator, rows), center
 
   # A layer that the host recomputes must not contain its own recomputation.
   if call.context.train and not recomputes_layers(call.context):
-    y, total, center = kernels.recompute_in_backward(
-      sums, needed(logits.shared)
-    )
+    results = recompute_in_backward(sums, needed(logits.shared))
   else:
-    y, total, center = sums()
+    results = sums()
+  numerator, denominator, center = results
   if use_log_z:
-    is_zero = mtf.cast(mtf.equal(total, 0.0), total.dtype)  # sees only padding
-    use_log_z(mtf.log(total + is_zero) + center)
-  return kernels.divide(y, zero_hidden(total, visibility.queries))
+    # A query that sees only padding has a denominator of 0.
+    is_zero = mtf.cast(mtf.equal(denominator, 0.0), denominator.dtype)
+    use_log_z(mtf.log(denominator + is_zero) + center)
+  return divide(numerator, zero_hidden(denominator, visibility.queries))
 
 
 def unnormalized_average(

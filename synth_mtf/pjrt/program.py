@@ -15,7 +15,11 @@ from tensorflow.python.eager import context
 from synth_mtf.pjrt.placement import Devices
 
 Array = npt.NDArray[Any]
-_ASSIGNMENTS = ('AssignVariableOp', 'AssignAddVariableOp', 'AssignSubVariableOp')
+_ASSIGNMENTS = (
+  'AssignVariableOp',
+  'AssignAddVariableOp',
+  'AssignSubVariableOp',
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +89,8 @@ def lower(
         body,
         input_map={f'{name}:0': value for name, value in bound.items()},
         return_elements=[
-          *(x.name for x in fetches), *(op.name for op in updates)
+          *(x.name for x in fetches),
+          *(op.name for op in updates),
         ],
         name='',
       )

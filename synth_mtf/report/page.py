@@ -6,7 +6,7 @@ single file. Its content security policy keeps the browser off the network.
 
 import pathlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jinja2
@@ -45,11 +45,11 @@ def write(
     UserError: a run cannot be read or has no results for a layout.
   """
   figures, undrawn = draw(runs, attentions)
+  labels = dict.fromkeys(run.label for run in runs)
+  layouts = (None, *layout_names)  # None: the overview
   text = render(
-    title=', '.join(dict.fromkeys(run.label for run in runs)),
-    tables=[
-      views.grid(tables.make(runs, name)) for name in (None, *layout_names)
-    ],
+    title=', '.join(labels),
+    tables=[views.grid(tables.make(runs, layout)) for layout in layouts],
     figures=figures,
     models=weights.pack(attentions),
     notes=[*notes, *undrawn],
@@ -67,9 +67,7 @@ def render(**content: Any) -> str:
     autoescape=True,
     undefined=jinja2.StrictUndefined,
   )
-  environment.filters['bold'] = lambda text: markupsafe.Markup(
-    printing.BEST.sub(r'<strong>\1</strong>', str(markupsafe.escape(text)))
-  )
+  environment.filters['bold'] = _bold
   return environment.get_template('page.html').render(
     generator=GENERATOR,
     most_tokens=weights.MOST_TOKENS,
@@ -78,6 +76,12 @@ def render(**content: Any) -> str:
     script=markupsafe.Markup((_HERE / 'page.js').read_text('utf-8')),
     **content,
   )
+
+
+def _bold(text: str) -> markupsafe.Markup:
+  """Escapes a cell, and shows the best numbers in bold."""
+  escaped = str(markupsafe.escape(text))
+  return markupsafe.Markup(printing.BEST.sub(r'<strong>\1</strong>', escaped))
 
 
 def draw(
@@ -89,48 +93,48 @@ def draw(
   except UserError as error:
     return [], [f'No figures: {error}.']
 
-  def alpha(run: Run) -> Any:
-    found = alphas.frame(run)
-    return None if found.empty else of_runs.alpha(run.label, found)
+  figures = []
+  missing = []
 
-  wanted: list[tuple[str, Any, Any]] = [
-    ('Learning curves', of_runs.curves, runs),
-    ('Score against speed and parameters', of_runs.scores, runs),
-  ]
-  if attentions:
-    wanted += [
-      ('Sizes of attention weights', of_attention.histograms, attentions),
-      ('Entropy and distance of each head', of_attention.heads, attentions),
-    ]
-  wanted += [
-    (f'Alpha over training, {run.label}, {run.name}', alpha, run)
-    for run in runs
-    if run.gin
-  ]
-  found, missing = [], []
-  for caption, function, argument in wanted:
+  def add(caption: str, function: Callable[[Any], Any], argument: Any) -> None:
     try:
-      if figure := function(argument):
-        found.append((caption, style.svg(figure)))
+      figure = function(argument)
     except UserError as error:
       missing.append(f'Not drawn ({caption}): {error}.')
-  return found, missing
+    else:
+      if figure is not None:
+        figures.append((caption, style.svg(figure)))
+
+  def alpha(run: Run) -> Any:
+    of_run = alphas.frame(run)
+    return None if of_run.empty else of_runs.alpha(run.label, of_run)
+
+  add('Learning curves', of_runs.curves, runs)
+  add('Score against speed and parameters', of_runs.scores, runs)
+  if attentions:
+    add('Sizes of attention weights', of_attention.histograms, attentions)
+    add('Entropy and distance of each head', of_attention.heads, attentions)
+  for run in runs:
+    if run.gin:
+      add(f'Alpha over training, {run.label}, {run.name}', alpha, run)
+  return figures, missing
 
 
 def configurations(runs: Sequence[Run]) -> list[tuple[str, str]]:
   """Returns the name and operative configuration of each run that has one."""
-  return [(f'{x.label}, {x.name}', x.gin.strip()) for x in runs if x.gin]
+  return [
+    (f'{run.label}, {run.name}', run.gin.strip()) for run in runs if run.gin
+  ]
 
 
 def differences(runs: Sequence[Run]) -> printing.Grid:
   """Returns a table of the settings that differ between configurations."""
-  bindings = [run.bindings for run in runs if run.gin]
-  rows = [
-    (name, *(bound.get(name, 'not set') for bound in bindings))
-    for name in sorted(set().union(*bindings))
-  ]
-  return printing.Grid(
-    'Settings that differ',
-    ['gin', *(name for name, _ in configurations(runs))],
-    [row for row in rows if len(set(row[1:])) > 1],
-  )
+  bindings_of_runs = [run.bindings for run in runs if run.gin]
+  names = sorted(set().union(*bindings_of_runs))
+  rows = []
+  for name in names:
+    values = [bindings.get(name, 'not set') for bindings in bindings_of_runs]
+    if len(set(values)) > 1:
+      rows.append((name, *values))
+  runs_with_gin = [name for name, _ in configurations(runs)]
+  return printing.Grid('Settings that differ', ['gin', *runs_with_gin], rows)

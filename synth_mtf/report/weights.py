@@ -23,47 +23,55 @@ MOST_TOKENS = 96  # of each example
 
 def pack(attentions: Sequence[Attention]) -> list[dict[str, Any]]:
   """Packs the attention of models for JSON, on the first tokens of examples."""
-  models = []
-  for attention in attentions:
-    examples = range(attention.examples)
-    texts = [
-      {s: attention.tokens_of(s, n)[:MOST_TOKENS] for s in attention.tokens}
-      for n in examples
-    ]
-    stacks = {}
-    for name, stack in attention.stacks.items():
-      signed = bool((stack.weights < 0).any())
-      shown = [attention.weights(name, n) for n in examples]
-      stacks[name] = {
-        'heads': stack.heads,
-        'signed': signed,
-        'functions': list(stack.functions),
-        'alpha': None if stack.alpha is None else stack.alpha.tolist(),
-        'blocks': [
-          [_block(one[layer], signed) for one in shown]
-          for layer in range(stack.layers)
-        ],
-      }
-    models.append(
-      {
-        'label': attention.label,
-        'step': attention.step,
-        'run': attention.run,
-        'examples': texts,
-        'stacks': stacks,
-      }
-    )
-  return models
+  return [
+    {
+      'label': attention.label,
+      'step': attention.step,
+      'run': attention.run,
+      'examples': _examples(attention),
+      'stacks': {name: _stack(attention, name) for name in attention.stacks},
+    }
+    for attention in attentions
+  ]
 
 
-def _block(weights: Array, signed: bool) -> dict[str, Any]:
+def _examples(attention: Attention) -> list[dict[str, list[str]]]:
+  """Returns the first tokens of each example, by side."""
+  examples = []
+  for example in range(attention.examples):
+    tokens = {
+      side: attention.tokens_of(side, example)[:MOST_TOKENS]
+      for side in attention.tokens
+    }
+    examples.append(tokens)
+  return examples
+
+
+def _stack(attention: Attention, name: str) -> dict[str, Any]:
+  """Packs a stack; its `blocks` are indexed by layer, then by example."""
+  stack = attention.stacks[name]
+  is_signed = bool((stack.weights < 0).any())
+  blocks: list[list[dict[str, Any]]] = [[] for _ in range(stack.layers)]
+  for example in range(attention.examples):
+    layers = attention.weights(name, example)
+    for of_layer, weights in zip(blocks, layers, strict=True):
+      of_layer.append(_block(weights, is_signed))
+  return {
+    'heads': stack.heads,
+    'signed': is_signed,
+    'functions': list(stack.functions),
+    'alpha': None if stack.alpha is None else stack.alpha.tolist(),
+    'blocks': blocks,
+  }
+
+
+def _block(weights: Array, is_signed: bool) -> dict[str, Any]:
   """Packs [heads, queries, memory]."""
   weights = weights[:, :MOST_TOKENS, :MOST_TOKENS]
-  scales = np.abs(weights).max(axis=-1) / (127 if signed else 255)
-  codes = np.rint(weights / np.where(scales, scales, 1)[..., np.newaxis])
-  content = (
-    scales.astype('<f4').tobytes()
-    + codes.astype(np.int8 if signed else np.uint8).tobytes()
-  )
+  most, dtype = (127, np.int8) if is_signed else (255, np.uint8)
+  scales = np.abs(weights).max(axis=-1) / most
+  divisors = np.where(scales, scales, 1)[..., np.newaxis]  # rows may be all 0
+  codes = np.rint(weights / divisors).astype(dtype)
+  content = scales.astype('<f4').tobytes() + codes.tobytes()
   data = base64.b64encode(zlib.compress(content, 9)).decode('ascii')
   return {'queries': codes.shape[1], 'memory': codes.shape[2], 'data': data}

@@ -2,13 +2,16 @@
 
 import collections
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 from mesh_tensorflow.transformer import transformer_layers
 
-from synth_mtf.checkpoints import files, folder as folders
-from synth_mtf.host import foreign, model as models
+from synth_mtf.checkpoints import files
+from synth_mtf.checkpoints.folder import Folder, step_of
+from synth_mtf.host import model as models
+from synth_mtf.host.described import described
 from synth_mtf.layer.synthetic import SyntheticLayer, mixture_weights
 from synth_mtf.results.runs import Run
 
@@ -25,36 +28,47 @@ def frame(run: Run) -> pd.DataFrame:
   Raises:
     UserError: the run has no configuration, or a checkpoint is damaged.
   """
-  rows: list[tuple[Any, ...]] = []
-  layers: collections.Counter[str] = collections.Counter()
   checkpoints = [
     files.Checkpoint(os.path.join(folder, name))
     for folder in run.folders
-    for name in folders.written(folder)
+    for name in Folder(folder).checkpoints
   ]
-  with foreign.bounded():
-    run.configure()
-    # Any vocabulary will do: no layer is called.
-    for scope, layer in models.layers(models.make_transformer(128)):
-      is_cross = isinstance(layer, transformer_layers.EncDecAttention)
-      stack = 'cross' if is_cross else scope.partition('/')[0]
-      layers[stack] += isinstance(layer, transformer_layers.SelfAttention)
-      for checkpoint in checkpoints:
-        if isinstance(layer, SyntheticLayer) and f'{scope}/alpha' in checkpoint:
-          letters = _numbered([f.letter for f in layer.synthesizers])
-          alpha = mixture_weights(checkpoint[f'{scope}/alpha'], len(letters))
-          step = folders.step_of(checkpoint.path)
-          rows += [
-            (stack, layers[stack], letter, head, step, value)
-            for letter, of_heads in zip(letters, alpha, strict=True)
-            for head, value in enumerate(of_heads.flat, 1)
-          ]
+  rows: list[tuple[Any, ...]] = []
+  layers: collections.Counter[str] = collections.Counter()
+  with described(run.gin, run.gin_file) as model:
+    transformer = model.transformer()
+  for scope, layer in models.layers(transformer):
+    is_cross = isinstance(layer, transformer_layers.EncDecAttention)
+    stack = 'cross' if is_cross else scope.partition('/')[0]
+    if isinstance(layer, transformer_layers.SelfAttention):
+      layers[stack] += 1
+    if not isinstance(layer, SyntheticLayer):
+      continue
+    for checkpoint in checkpoints:
+      if f'{scope}/alpha' in checkpoint:
+        step = step_of(checkpoint.path)
+        for function, head, value in _mixture(layer, scope, checkpoint):
+          rows.append((stack, layers[stack], function, head, step, value))
   return pd.DataFrame(rows, columns=[*_KEYS, 'value']).drop_duplicates(_KEYS)
 
 
+def _mixture(
+  layer: SyntheticLayer, scope: str, checkpoint: files.Checkpoint
+) -> Iterator[tuple[str, int, float]]:
+  """Yields function, head (from 1) and weight of a layer's mixture."""
+  functions = _numbered([f.letter for f in layer.synthesizers])
+  with models.explained():  # a checkpoint of somebody else
+    alpha = mixture_weights(checkpoint[f'{scope}/alpha'], len(functions))
+  for function, weights in zip(functions, alpha, strict=True):
+    for head, weight in enumerate(weights.flat, start=1):
+      yield function, head, weight
+
+
 def _numbered(letters: list[str]) -> list[str]:
-  """Numbers letters that occur several times."""
-  return [
-    f'{x} {letters[: i + 1].count(x)}' if letters.count(x) > 1 else x
-    for i, x in enumerate(letters)
-  ]
+  """Numbers letters that occur several times: R 1, R 2."""
+  numbered = []
+  for position, letter in enumerate(letters, start=1):
+    if letters.count(letter) > 1:
+      letter += f' {letters[:position].count(letter)}'
+    numbered.append(letter)
+  return numbered

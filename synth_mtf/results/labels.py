@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
-from synth_mtf.host import model
+from synth_mtf.host import model as models
 from synth_mtf.layer.base import AttentionLayer
 from synth_mtf.layer.enc_dec_attention import SyntheticEncDecAttention
 from synth_mtf.layer.stacks import MODES, replaced
@@ -21,7 +21,7 @@ _NAMES = {
 _USUAL = transformer.LayerStack, transformer_layers.DenseReluDense
 
 
-class Kind(NamedTuple):
+class ModelKind(NamedTuple):
   """A model's name, and what it shares with its published row.
 
   The label names the self-attention in the encoder's first block, such as
@@ -48,52 +48,85 @@ def label_of(layer: transformer.TransformerLayer) -> str:
   return _NAMES.get(name, name)
 
 
-def kind() -> Kind:
-  """Returns the kind of the model that gin configures."""
-  # Any vocabulary will do: no layer is called.
-  built = model.make_transformer(128)
-  first = getattr(built, 'encoder', built)
-  layers = [layer for _, layer in model.layers(built)]
-  feed_forward = [x for x in layers if hasattr(x, 'hidden_size')]
-  cross = [
-    x for x in layers if isinstance(x, transformer_layers.EncDecAttention)
+def kind(transformer_: models.Transformer) -> ModelKind:
+  """Returns the kind of a model."""
+  first = getattr(transformer_, 'encoder', transformer_)
+  feed_forward, cross, self_attention = [], [], []
+  for _, layer in models.layers(transformer_):
+    if hasattr(layer, 'hidden_size'):
+      feed_forward.append(layer)
+    elif isinstance(layer, transformer_layers.EncDecAttention):
+      cross.append(layer)
+    else:
+      self_attention.append(layer)
+  unusual = [
+    label_of(layer)
+    for layer in (first.layer_stack, *feed_forward)
+    if not isinstance(layer, _USUAL)
   ]
-  self_attention = [x for x in layers if x not in [*feed_forward, *cross]]
-  mixed = [_functions(layer) for layer in self_attention]
-  stack = 'language model' if first.autoregressive else 'encoder'
-  if first is not built:
-    stack = 'encoder-decoder'
-  others = [
-    label_of(x)
-    for x in (first.layer_stack, *feed_forward)
-    if not isinstance(x, _USUAL)
-  ]
-  others += [x.label for x in cross if isinstance(x, SyntheticEncDecAttention)]
-  heads = [x for x in self_attention if hasattr(x, 'num_heads')]
-  biases = [getattr(x, 'relative_attention_type', None) for x in self_attention]
-  positions = 'relative' if any(biases) else 'others'
-  return Kind(
-    functions=_each(functions for functions, _ in mixed),
-    mixing=_each(mixing for _, mixing in mixed),
-    size=f'{len(self_attention)} blocks, d_model {first.model_dim.size}, '
-    f'd_ff {_each(x.hidden_size for x in feed_forward)}',
-    stack=_each([stack, *others]),
-    heads=_each(f'{x.num_heads} x {x.key_value_size}' for x in heads),
-    positions='learned' if first.positional_embedding else positions,
-    label=_each([label_of(layers[0]), *others]),
+  for layer in cross:
+    if isinstance(layer, SyntheticEncDecAttention):
+      unusual.append(layer.label)
+  _, first_layer = next(models.layers(transformer_))
+  with_heads = [x for x in self_attention if hasattr(x, 'num_heads')]
+  d_ff = _distinct(x.hidden_size for x in feed_forward)
+  return ModelKind(
+    functions=_distinct(map(_functions, self_attention)),
+    mixing=_distinct(map(_mixing, self_attention)),
+    size=(
+      f'{len(self_attention)} blocks, d_model {first.model_dim.size}, '
+      f'd_ff {d_ff}'
+    ),
+    stack=_distinct([_stack(transformer_), *unusual]),
+    heads=_distinct(f'{x.num_heads} x {x.key_value_size}' for x in with_heads),
+    positions=_positions(first, self_attention),
+    label=_distinct([label_of(first_layer), *unusual]),
   )
 
 
-def _functions(layer: transformer.TransformerLayer) -> tuple[str, str]:
-  """Returns the functions of self-attention, and how they are mixed."""
-  if getattr(layer, 'synthesize_mode', '') in MODES:
-    layer = replaced(layer)
+def _stack(transformer_: models.Transformer) -> str:
+  if not isinstance(transformer_, transformer.Unitransformer):
+    return 'encoder-decoder'
+  return 'language model' if transformer_.autoregressive else 'encoder'
+
+
+def _positions(
+  stack: transformer.Unitransformer,
+  self_attention: Iterable[transformer.TransformerLayer],
+) -> str:
+  if stack.positional_embedding:
+    return 'learned'
+  for layer in self_attention:
+    if getattr(layer, 'relative_attention_type', None):
+      return 'relative'
+  return 'others'
+
+
+def _functions(layer: transformer.TransformerLayer) -> str:
+  """Returns the letters of self-attention's functions, or its label."""
+  layer = _ours(layer)
+  if isinstance(layer, SyntheticLayer) and layer.normalize is not None:
+    return layer.letters
+  return label_of(layer).replace('T5', 'V')
+
+
+def _mixing(layer: transformer.TransformerLayer) -> str:
+  """Returns how the functions of self-attention are mixed."""
+  layer = _ours(layer)
   if not isinstance(layer, SyntheticLayer) or layer.normalize is None:
-    return label_of(layer).replace('T5', 'V'), ''
-  mixing = 'sum' if layer.mixing == 'sum' else 'alpha'
-  return layer.letters, mixing if len(layer.synthesizers) > 1 else ''
+    return ''
+  if len(layer.synthesizers) == 1:
+    return ''
+  return 'sum' if layer.mixing == 'sum' else 'alpha'
 
 
-def _each(words: Iterable[object]) -> str:
+def _ours(layer: transformer.TransformerLayer) -> transformer.TransformerLayer:
+  """Returns our layer in the place of mesh_tensorflow's own Synthesizer."""
+  if getattr(layer, 'synthesize_mode', '') in MODES:
+    return replaced(layer)
+  return layer
+
+
+def _distinct(words: Iterable[object]) -> str:
   """Joins the distinct words."""
   return ', '.join(dict.fromkeys(filter(None, map(str, words))))

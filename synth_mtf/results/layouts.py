@@ -8,11 +8,12 @@ runs, so the command line can list the layouts quickly.
 """
 
 import dataclasses
+import itertools
 import json
 import math
 import pathlib
 import statistics
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 # Precedes T5's name for a task in the tasks that this package registers.
@@ -82,7 +83,8 @@ class Column:
     """Whether tags have one of this column's or, for an average, all parts."""
     if self.over:
       return all(column.is_among(tags) for column in self.over)
-    return any(tag in tags for found in self.tags.values() for tag in found)
+    own = itertools.chain.from_iterable(self.tags.values())
+    return any(tag in tags for tag in own)
 
 
 class Layout(NamedTuple):
@@ -98,53 +100,89 @@ _DATA = json.loads(pathlib.Path(__file__).with_suffix('.json').read_text())
 
 
 def _column(name: str) -> Column:
-  """Makes a column of layouts.json."""
-  about: dict[str, Any] = {
-    'key': name.rstrip('?'),
-    'tasks': '',
-    'metrics': {'average': ''},
-    **_DATA['columns'][name.rstrip('?')],
-  }
-  key, metrics = about['key'], about.pop('metrics')
-  places = [f'{task}/' for task in about.pop('tasks').split()] or ['']
-  about['tags'] = {
-    key if len(metrics) == 1 else f'{key} {number}': [
-      place + metric for place in places for metric in names.split()
-    ]
-    for number, names in metrics.items()
-  }
-  about['over'] = [_column(one) for one in about.get('over', ())]
-  return Column(**{'header': key, **about, 'optional': name.endswith('?')})
+  """Makes a column of layouts.json; a `?` at its end makes it optional."""
+  key = name.rstrip('?')
+  fields = {'header': key, **_DATA['columns'][key]}
+  metrics = fields.pop('metrics', {'average': ''})
+  tasks = fields.pop('tasks', '').split()
+  tags = {}
+  for number, names in metrics.items():
+    unique = key if len(metrics) == 1 else f'{key} {number}'
+    tags[unique] = _tags(tasks, names.split())
+  over = [_column(part) for part in fields.pop('over', ())]
+  return Column(
+    key=key, tags=tags, over=over, optional=name.endswith('?'), **fields
+  )
 
 
+def _tags(tasks: Sequence[str], metrics: Sequence[str]) -> Sequence[str]:
+  """Returns the tags of all metrics of a task, then those of the next.
+
+  Without tasks, the metrics are tags: facts, or scores with their task.
+  """
+  if not tasks:
+    return metrics
+  return [f'{task}/{metric}' for task in tasks for metric in metrics]
+
+
+def _layout(fields: Mapping[str, Any]) -> Layout:
+  columns = [_column(name) for name in fields['columns']]
+  return Layout(**{**fields, 'columns': columns})
+
+
+LAYOUTS = {name: _layout(fields) for name, fields in _DATA['layouts'].items()}
 # All score columns, in T5's order.
-_KNOWN = [_column(name) for name in _DATA['overview']]
-LAYOUTS = {
-  name: Layout(**{**layout, 'columns': [*map(_column, layout['columns'])]})
-  for name, layout in _DATA['layouts'].items()
-}
+_KNOWN = [
+  dataclasses.replace(_column(name), optional=True)
+  for name in _DATA['overview']
+]
 
 
-def overview(found: Iterable[str]) -> Layout:
+def overview(tags: Iterable[str]) -> Layout:
   """Returns a layout for all the tags that runs have."""
-  known = {tag for x in _KNOWN for tags in x.tags.values() for tag in tags}
-  unknown = {tag: tag.rpartition('/') for tag in sorted(set(found) - known)}
-  tasks = [t for t, _, metric in unknown.values() if metric == LOG_PERPLEXITY]
-  others = []
-  for tag, (task, _, metric) in unknown.items():
-    is_share = metric == 'sequence_accuracy'
-    if task and (metric not in PER_TOKEN or is_share and task not in tasks):
-      scale, better = 100.0 if is_share else 1.0, -metric.endswith('_edit')
-      others.append(Column(tag, tag, {tag: [tag]}, better=better, scale=scale))
+  known: set[str] = set()
+  for column in _KNOWN:
+    known.update(*column.tags.values())
+  unknown = sorted(set(tags) - known)
+  perplexities = [tag for tag in unknown if tag.endswith(f'/{LOG_PERPLEXITY}')]
+  return Layout(
+    'Results',
+    [
+      *_KNOWN,
+      *_unknown_scores(unknown),
+      *_log_perplexities(perplexities),
+      _column('Steps/s'),
+      _column('Params'),
+    ],
+    needs_scores=False,
+  )
+
+
+def _unknown_scores(tags: Collection[str]) -> Iterator[Column]:
+  """Yields columns for scores of tasks that no layout has.
+
+  Of what is measured per token, there is only the accuracy of sequences, and
+  only if their task has no log perplexity.
+  """
+  for tag in tags:
+    task, _, metric = tag.rpartition('/')
+    if not task:  # a fact
+      continue
+    if metric == 'sequence_accuracy':
+      if f'{task}/{LOG_PERPLEXITY}' not in tags:
+        yield Column(tag, tag, {tag: [tag]}, better=0, scale=100.0)
+    elif metric not in PER_TOKEN:
+      is_distance = metric.endswith('_edit')
+      yield Column(tag, tag, {tag: [tag]}, better=-1 if is_distance else 0)
+
+
+def _log_perplexities(tags: Collection[str]) -> Iterator[Column]:
+  """Yields a column for each log perplexity."""
   c4 = _column('Log ppl')
-  for task in tasks:
-    tag = f'{task}/{LOG_PERPLEXITY}'
-    header = f'Log ppl {task}' if len(tasks) > 1 else 'Log ppl'
+  for tag in tags:
+    task = tag.rpartition('/')[0]
+    unique = f'Log ppl {task}'
+    header = unique if len(tags) > 1 else 'Log ppl'
     # Published numbers belong to the key 'Log ppl'.
-    key = header if c4.is_among([tag]) else f'Log ppl {task}'
-    others.append(
-      dataclasses.replace(c4, key=key, header=header, tags={key: [tag]})
-    )
-  usual = [dataclasses.replace(column, optional=True) for column in _KNOWN]
-  last = [*map(_column, ('Steps/s', 'Params'))]
-  return Layout('Results', [*usual, *others, *last], needs_scores=False)
+    key = header if c4.is_among([tag]) else unique
+    yield dataclasses.replace(c4, key=key, header=header, tags={key: [tag]})

@@ -3,17 +3,18 @@
 It has the tables of the Synthesizer paper (arXiv 2005.00743): version 3, and
 what only version 1 has; and of a later study by some of its authors (arXiv
 2102.11972, "study"). Cells are as printed; a column names our number, or a
-number for each part of a cell. The fields of `labels.Kind` say which models a
-row stands for. One that is missing is not stated, and matches any model.
+number for each part of a cell. The fields of `labels.ModelKind` say which
+models a row stands for. One that is missing is not stated, and matches any
+model.
 """
 
 import collections
 import json
 import pathlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from synth_mtf.cost import cost_of_files
+from synth_mtf.cost import Cost, cost_of_files
 from synth_mtf.results import labels, printing
 
 PAPER, STUDY = 'the paper', 'the study'
@@ -35,66 +36,99 @@ class Row(NamedTuple):
   about: Mapping[str, Any]
   numbers: dict[str, float]
 
-  def differences(self, kind: labels.Kind) -> list[str]:
+  def differences(self, kind: labels.ModelKind) -> list[str]:
     """Describes the fields in which a model differs from the row's."""
-    return [
-      f'{field} {ours or "none"} instead of {theirs or "none"}'
-      for field, ours in kind._asdict().items()
-      for theirs in [self.about.get(field)]
-      if theirs not in (None, ours)
-    ]
+    differences = []
+    for field, ours in kind._asdict().items():
+      theirs = self.about.get(field)
+      if theirs not in (None, ours):
+        differences.append(
+          f'{field} {ours or "none"} instead of {theirs or "none"}'
+        )
+    return differences
 
 
 def _rows() -> Iterator[Row]:
   for table in TABLES:
-    speed = None
+    speed_of_t5 = None
     for row in table['rows']:
-      numbers = {
-        name: float(part.rstrip('M')) * (1e6 if part.endswith('M') else 1)
-        for names, cell in zip(
-          table['columns'].values(), row['cells'], strict=True
-        )
-        for name, part in zip(names.split(', '), cell.split('/'), strict=True)
-        if part != '-'
-      }
+      numbers = {}
+      for names, cell in zip(
+        table['columns'].values(), row['cells'], strict=True
+      ):
+        numbers.update(_numbers(names, cell))
       if 'Steps/s' in numbers:
-        speed = speed or numbers['Steps/s']  # the first row's, which is T5's
-        numbers['x T5'] = numbers['Steps/s'] / speed
+        if speed_of_t5 is None:  # T5 has the first row
+          speed_of_t5 = numbers['Steps/s']
+        numbers['x T5'] = numbers['Steps/s'] / speed_of_t5
       about = {'source': PAPER, 'mixing': '', **table, **row}
       about['size'] = SIZES.get(about.get('size'))
       yield Row(about, numbers)
 
 
+def _numbers(names: str, cell: str) -> dict[str, float]:
+  """Parses a cell, such as '41.2/-' or '67M', with a name for each part."""
+  numbers = {}
+  for name, part in zip(names.split(', '), cell.split('/'), strict=True):
+    if part.endswith('M'):
+      numbers[name] = float(part.removesuffix('M')) * 1e6
+    elif part != '-':
+      numbers[name] = float(part)
+  return numbers
+
+
 ROWS = tuple(_rows())
 
 
-def figures(
-  source: str, kind: labels.Kind, names: Collection[str]
-) -> tuple[dict[str, float], str]:
-  """Returns the published numbers of a model, or why there are none.
+class Published(NamedTuple):
+  """The published numbers of a model by name, or why there are none."""
+
+  numbers: dict[str, float]
+  reason: str = ''
+
+
+def published(
+  source: str, kind: labels.ModelKind, names: Collection[str]
+) -> Published:
+  """Returns the published numbers of a model.
 
   Each number is that of the first row that has it.
   """
   rows = [
-    (row.differences(kind), row.numbers)
+    row
     for row in ROWS
     if row.about['source'] == source
     and not row.numbers.keys().isdisjoint(names)
   ]
-  fitting = [numbers for differences, numbers in rows if not differences]
-  if fitting:
-    found = collections.ChainMap(*fitting)
-    return {name: found[name] for name in names if name in found}, ''
-  same = [
-    (-len(numbers.keys() & {*names}), len(differences), ', '.join(differences))
-    for differences, numbers in rows
-    if not differences[0].startswith('functions')
-    or f'of {kind.functions}, ' in differences[0]  # and more that is unknown
-  ]
-  none = f'{source} has no {kind.functions} in these columns'
-  # The nearest row, from the table with the most of these columns.
-  *_, nearest = min(same, default=(none,))
-  return {}, nearest
+  fitting = [row.numbers for row in rows if not row.differences(kind)]
+  if not fitting:
+    none = f'{source} has no {kind.functions} in these columns'
+    return Published({}, _nearest(rows, kind, names) or none)
+  first = collections.ChainMap(*fitting)
+  return Published({name: first[name] for name in names if name in first})
+
+
+def _nearest(
+  rows: Iterable[Row], kind: labels.ModelKind, names: Collection[str]
+) -> str:
+  """Describes how a model differs from the nearest row with its functions.
+
+  The row is from the table with the most of these columns. Returns '' if no row
+  has the functions.
+  """
+  candidates = []
+  for row in rows:
+    differences = row.differences(kind)
+    functions = row.about['functions'] or ''
+    # Such as "V, of Vaswani et al.", whose second part no model states.
+    is_qualified = functions.startswith(f'{kind.functions}, ')
+    if is_qualified or not differences[0].startswith('functions'):
+      shared = len(row.numbers.keys() & {*names})
+      candidates.append((-shared, len(differences), ', '.join(differences)))
+  if not candidates:
+    return ''
+  *_, description = min(candidates)
+  return description
 
 
 def costs(title: str) -> str:
@@ -102,28 +136,49 @@ def costs(title: str) -> str:
 
   Products are multiples of those of the first row that has a model.
   """
-  cells: list[list[str]] = []
-  notes: list[str] = []
+  headers = ['', 'trained', 'printed', 'difference', 'products', 'printed']
+  rows = [row for row in ROWS if row.about['title'] == title]
+  cells = []
+  notes = []
   first = None
-  for row in (row for row in ROWS if row.about['title'] == title):
-    about, printed = row.about, row.numbers['Params'] / 1e6
-    counted = ['-', '-', '-', '-']
+  for row in rows:
+    about = row.about
+    printed = row.numbers['Params'] / 1e6
+    trained, difference, products, printed_products = '-', '-', '-', '-'
     if 'variant' in about:
-      made = {'bindings': about.get('bindings', ()), **about['costs']}
-      files = [name.replace('*', about['variant']) for name in made['files']]
-      cost = cost_of_files(**{**made, 'files': files})
-      theirs = row.numbers.get('TFLOPS', 0.0)
-      first = first or (cost.flops, theirs)
-      trained = cost.trained / 1e6
-      counted = [
-        f'{trained:.1f} M',
-        f'{trained - printed:+.1f} M',
-        f'{cost.flops / first[0]:.2f}',
-        f'{theirs / first[1]:.2f}' if theirs else '-',
+      cost = _cost(about)
+      tflops = row.numbers.get('TFLOPS', 0.0)
+      if first is None:
+        first = cost.flops, tflops
+      trained = f'{cost.trained / 1e6:.1f} M'
+      difference = f'{cost.trained / 1e6 - printed:+.1f} M'
+      products = f'{cost.flops / first[0]:.2f}'
+      if tflops:
+        printed_products = f'{tflops / first[1]:.2f}'
+    cells.append(
+      [
+        about['row'],
+        trained,
+        f'{printed:.0f} M',
+        difference,
+        products,
+        printed_products,
       ]
-    cells.append([about['row'], counted[0], f'{printed:.0f} M', *counted[1:]])
+    )
     if 'off' in about:
       notes.append(f'  {about["row"]}: {about["off"]}.')
-  headers = ['', 'trained', 'printed', 'difference', 'products', 'printed']
-  notes.append(f'  {row.about["note"]}.')
-  return '\n'.join([title, printing.plain(headers, cells, 'lrrrrr'), *notes])
+  notes.append(f'  {rows[0].about["note"]}.')
+  return '\n'.join([title, printing.columns(headers, cells), *notes])
+
+
+def _cost(about: Mapping[str, Any]) -> Cost:
+  """Counts the cost of a row's model."""
+  settings = about['costs']
+  files = [name.replace('*', about['variant']) for name in settings['files']]
+  bindings = settings.get('bindings', about.get('bindings', ()))
+  return cost_of_files(
+    files=files,
+    lengths=settings['lengths'],
+    bindings=bindings,
+    vocab_size=settings['vocab_size'],
+  )

@@ -1,4 +1,4 @@
-"""Formats tables for a terminal, as Markdown and as LaTeX.
+"""Formats tables: for a terminal, as Markdown, as LaTeX and as plain columns.
 
 All commands print their tables with this module, even in a broken installation.
 It therefore needs no TensorFlow, and imports tabulate lazily.
@@ -8,8 +8,8 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 BEST = re.compile(r'\*\*(.*?)\*\*')
 
@@ -35,45 +35,53 @@ def text(grid: Grid, form: str | None = None) -> str:
 
   The default is 'terminal' if stdout is a terminal, else 'markdown'.
   """
-  grid = Grid(*map(_one_line, grid))
-  if form == 'terminal' or (form is None and sys.stdout.isatty()):
-    width = shutil.get_terminal_size().columns
-    return terminal(grid, width, bold=sys.stdout.isatty())
-  return latex(grid) if form == 'latex' else markdown(grid)
+  is_terminal = sys.stdout.isatty()
+  if form is None:
+    form = 'terminal' if is_terminal else 'markdown'
+  # Names from files may have several lines.
+  grid = Grid(
+    caption=_one_line(grid.caption),
+    headers=[_one_line(header) for header in grid.headers],
+    rows=[[_one_line(cell) for cell in row] for row in grid.rows],
+    notes=[_one_line(note) for note in grid.notes],
+  )
+  if form == 'markdown':
+    return markdown(grid)
+  if form == 'latex':
+    return latex(grid)
+  width = shutil.get_terminal_size().columns
+  return terminal(grid, width, bold=is_terminal)
 
 
-def _one_line(part: Any) -> Any:
-  """Joins lines: names from files may have several."""
-  if isinstance(part, str):
-    return ' '.join(part.splitlines())
-  return [_one_line(one) for one in part]
+def _one_line(paragraph: str) -> str:
+  return ' '.join(paragraph.splitlines())
 
 
 def markdown(grid: Grid) -> str:
   """Returns a Markdown table, aligned so that it also reads well as text."""
-  rows = [
+  headers, *rows = (
     [cell.replace('|', '\\|') for cell in row]
-    for row in [grid.headers, *grid.rows]
-  ]
-  table = _tabulated(rows, 'pipe')
-  return '\n\n'.join([grid.caption, table, *grid.notes])
+    for row in (grid.headers, *grid.rows)
+  )
+  return '\n\n'.join([grid.caption, _table(headers, rows, 'pipe'), *grid.notes])
 
 
 def latex(grid: Grid) -> str:
   """Returns a LaTeX table, which requires the booktabs package."""
   import tabulate
 
-  caption = ''.join(
-    tabulate.LATEX_ESCAPE_RULES.get(char, char) for char in grid.caption
-  )
-  table = _tabulated([grid.headers, *grid.rows], 'latex_booktabs')
+  comments = [f'% {note}' for note in grid.notes]
+  caption = grid.caption.translate(str.maketrans(tabulate.LATEX_ESCAPE_RULES))
+  table = _table(grid.headers, grid.rows, 'latex_booktabs')
+  table = table.replace('±', r'$\pm$')
+  table = BEST.sub(r'\\textbf{\1}', table)
   return '\n'.join(
     [
-      *(f'% {note}' for note in grid.notes),
+      *comments,
       r'\begin{table}',
       r'\centering',
       rf'\caption{{{caption}}}',
-      BEST.sub(r'\\textbf{\1}', table.replace('±', r'$\pm$')),
+      table,
       r'\end{table}',
     ]
   )
@@ -85,45 +93,43 @@ def terminal(grid: Grid, width: int, bold: bool = True) -> str:
   A table that is too wide is split into parts that each repeat the labels.
   """
   best = '\x1b[1m\\1\x1b[0m' if bold else r'\1'
-  labels, *columns = (
-    [BEST.sub(best, cell) for cell in column]
-    for column in zip(grid.headers, *grid.rows, strict=True)
-  )
-  parts = [[labels]]
+  cells = [
+    [BEST.sub(best, cell) for cell in row] for row in (grid.headers, *grid.rows)
+  ]
+  labels, *columns = zip(*cells, strict=True)
+  tables = []
+  part = [labels]
   for column in columns:
-    table = _tabulated(list(zip(*parts[-1], column, strict=True)), 'simple')
-    rule = table.split('\n')[1]
-    if len(parts[-1]) > 1 and len(rule) > width:
-      parts.append([labels])
-    parts[-1].append(column)
-  tables = (
-    _tabulated(list(zip(*part, strict=True)), 'simple') for part in parts
-  )
+    is_too_wide = _width(_side_by_side([*part, column])) > width
+    if is_too_wide and len(part) > 1:
+      tables.append(_side_by_side(part))
+      part = [labels]
+    part.append(column)
+  tables.append(_side_by_side(part))
   caption, *notes = (
     textwrap.fill(paragraph, width) for paragraph in (grid.caption, *grid.notes)
   )
   return '\n'.join([caption, *(f'\n{table}\n' for table in tables), *notes])
 
 
-def plain(
-  headers: Sequence[str], rows: Sequence[Sequence[str]], align: str
+def _side_by_side(columns: Sequence[Sequence[str]]) -> str:
+  headers, *rows = zip(*columns, strict=True)
+  return _table(headers, rows, 'simple')
+
+
+def _width(table: str) -> int:
+  """The width of a table, which is that of the rule below its headers."""
+  return len(table.split('\n')[1])
+
+
+def columns(
+  headers: Sequence[str],
+  rows: Sequence[Sequence[str]],
+  left: Collection[int] = (0,),
 ) -> str:
-  """Returns columns without rules; `align` has one 'l' or 'r' per column."""
-  widths = [
-    max(map(len, column)) for column in zip(headers, *rows, strict=True)
-  ]
-  signed = [
-    -w if side == 'r' else w for w, side in zip(widths, align, strict=True)
-  ]
-  return '\n'.join(line(row, signed) for row in [headers, *rows])
-
-
-def line(cells: Sequence[str], widths: Sequence[int]) -> str:
-  """Returns cells side by side; a negative width right-aligns its cell."""
-  return '  '.join(
-    cell.rjust(-width) if width < 0 else cell.ljust(width)
-    for cell, width in zip(cells, widths, strict=True)
-  ).rstrip()
+  """Returns a table without rules; `left` are the columns of text."""
+  # As a row like the others: tabulate would make columns wider than headers.
+  return _table((), [headers, *rows], 'plain', left)
 
 
 def count(number: int | None) -> str:
@@ -131,14 +137,20 @@ def count(number: int | None) -> str:
   return '?' if number is None else f'{number:,}'
 
 
-def _tabulated(cells: Sequence[Sequence[str]], form: str) -> str:
-  """Formats cells with labels aligned left and numbers aligned right."""
+def _table(
+  headers: Sequence[str],
+  rows: Sequence[Sequence[str]],
+  form: str,
+  left: Collection[int] = (0,),
+) -> str:
+  """Formats a table; columns are aligned right unless they are in `left`."""
   import tabulate
 
+  number = len(headers or rows[0])
   return tabulate.tabulate(
-    cells[1:],
-    cells[0],
+    rows,
+    headers,
     tablefmt=form,
-    colalign=['left', *['right'] * (len(cells[0]) - 1)],
+    colalign=['left' if n in left else 'right' for n in range(number)],
     disable_numparse=True,
   )

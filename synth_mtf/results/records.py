@@ -10,15 +10,14 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from synth_mtf import atomic
-from synth_mtf.checkpoints import folder as checkpoints
+from synth_mtf import atomic, json_files
 
 METRICS = 'metrics.json'
 ORIGINS = 'origins.json'
@@ -64,23 +63,25 @@ class Result:
 
 def read(folder: str) -> list[tuple[Result, Origin]]:
   """Returns the results in a folder, each with its origin."""
-  return checkpoints.read_record(folder, METRICS, _parsed) or []
+  return json_files.read(folder, METRICS, _parsed) or []
 
 
 def _parsed(content: Any) -> list[tuple[Result, Origin]]:
-  return [
-    (_checked(Result(**entry)), content['runs'][run])
-    for entry in content['results']
-    for run in [entry.pop('run')]
-  ]
+  pairs = []
+  for entry in content['results']:
+    run = entry.pop('run')
+    pairs.append((_checked(Result(**entry)), content['runs'][run]))
+  return pairs
 
 
 def _checked(result: Result) -> Result:
-  for name, kind in get_type_hints(Result).items():
-    value, kinds = getattr(result, name), get_args(kind) or (kind,)
-    if isinstance(value, int):
-      value = float(value) if float in kinds else int(np.int64(value))
-    if not isinstance(value, kinds):
+  """Raises an exception if a field of a result has another type."""
+  for name, annotation in get_type_hints(Result).items():
+    value = getattr(result, name)
+    types = get_args(annotation) or (annotation,)
+    if isinstance(value, int):  # JSON does not tell 1 from 1.0
+      value = float(value) if float in types else int(np.int64(value))
+    if not isinstance(value, types):
       raise TypeError(f'{name}: {value!r:.99}')
   return result
 
@@ -97,9 +98,8 @@ def add_results(
       origins.append(origin)
     entries.append({**vars(result), 'run': origins.index(origin)})
   content = {'format': 1, 'results': entries, 'runs': origins}
-  atomic.write(
-    os.path.join(folder, METRICS), json.dumps(_plain(content), indent=1) + '\n'
-  )
+  path = os.path.join(folder, METRICS)
+  json_files.write(path, _plain(content), indent=1)
 
 
 def add_predictions(
@@ -117,20 +117,27 @@ def add_predictions(
   name = {'task': task, 'split': split, 'step': step}
   path = os.path.join(folder, PREDICTIONS)
   with atomic.writing(path) as stream:
-    if tf.io.gfile.exists(path):
-      with tf.io.gfile.GFile(path, 'rb') as before:
-        for number, data in enumerate(before, 1):
-          try:
-            line = data.decode().rstrip('\n')
-            is_replaced = name.items() <= json.loads(line).items()
-          except (ValueError, AttributeError, RecursionError):
-            logging.warning('%s:%d: cut or altered; left out', path, number)
-            continue
-          if not is_replaced:
-            stream.write(line + '\n')
+    for line in _lines_of_others(path, name):
+      stream.write(line + '\n')
     for number, example in enumerate(examples):
       entry = _plain({**name, 'example': number, **example})
       stream.write(json.dumps(entry, ensure_ascii=False) + '\n')
+
+
+def _lines_of_others(path: str, name: Mapping[str, Any]) -> Iterator[str]:
+  """Yields the lines of a file, if it exists, that have another name."""
+  if not tf.io.gfile.exists(path):
+    return
+  with tf.io.gfile.GFile(path, 'rb') as stream:
+    for number, data in enumerate(stream, 1):
+      try:
+        line = data.decode().rstrip('\n')
+        has_name = name.items() <= json.loads(line).items()
+      except (ValueError, AttributeError, RecursionError):
+        logging.warning('%s:%d: cut or altered; left out', path, number)
+        continue
+      if not has_name:
+        yield line
 
 
 def _plain(value: Any) -> Any:
@@ -145,5 +152,6 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value]
   if isinstance(value, float) and not math.isfinite(value):
     return None
-  is_plain = value is None or isinstance(value, (str, int, float))
-  return value if is_plain else str(value)
+  if value is None or isinstance(value, (str, int, float)):
+    return value
+  return str(value)

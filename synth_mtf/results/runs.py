@@ -12,18 +12,19 @@ import math
 import os
 import re
 import statistics
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 from google.protobuf.message import DecodeError
 
-from synth_mtf import cost
-from synth_mtf.checkpoints import files, folder as checkpoints, names
+from synth_mtf import json_files
+from synth_mtf.checkpoints import files, names
+from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, foreign, gin_files
-from synth_mtf.results import labels, layouts, records
+from synth_mtf.results import layouts, model_facts, records
 
 _CONFIGURATION = 'operative_config.gin'
 # T5's names for evaluation folders, and for the scores in their event files.
@@ -39,28 +40,38 @@ _SEED = re.compile(r'((?:^|[^a-zA-Z])(?:seed|s)[-_=]?)\d+')
 class Run:
   """A trained model, read from its folders.
 
-  Properties read files lazily. `label`, `kind`, `products` call `configure`.
+  Properties read files when they are first asked for.
 
   Attributes:
     name: path of the run, as given.
     folders: checkpoint folders in the order of training: one, or two for a
       demo's pretraining and finetuning.
     folder: the last of `folders`.
-    fault: why `label`, `kind` or `products` are unknown.
   """
-
-  fault = ''
 
   def __init__(self, name: str, folders: Sequence[str]) -> None:
     self.name = name
     self.folders = folders
     self.folder = folders[-1]
 
-  @functools.cached_property
+  @property
   def gin(self) -> str | None:
     """The operative configuration of the last training, or None."""
-    paths = [os.path.join(folder, _CONFIGURATION) for folder in self.folders]
-    return next(filter(None, map(foreign.read, reversed(paths))), None)
+    return self._configuration[0]
+
+  @property
+  def gin_file(self) -> str:
+    """The path of `gin`."""
+    return self._configuration[1]
+
+  @functools.cached_property
+  def _configuration(self) -> tuple[str | None, str]:
+    for folder in reversed(self.folders):
+      path = os.path.join(folder, _CONFIGURATION)
+      text = foreign.read(path)
+      if text:
+        return text, path
+    return None, os.path.join(self.folder, _CONFIGURATION)
 
   @functools.cached_property
   def bindings(self) -> Mapping[str, str]:
@@ -73,49 +84,47 @@ class Run:
     return self._setting('train_with_progress.seed')
 
   @functools.cached_property
+  def facts(self) -> model_facts.ModelFacts:
+    """What the configuration says about the model."""
+    return model_facts.read(self.gin, self.gin_file)
+
+  @property
   def label(self) -> str:
-    """The paper's name for the model.
-
-    Falls back to the folder's name if `kind` is unknown; `fault` says why.
-    """
-    return self.kind.label if self.kind else os.path.basename(self.name)
-
-  @functools.cached_property
-  def kind(self) -> labels.Kind | None:
-    """What decides which published rows match; None if that is unknown."""
-    return self._of_model(labels.kind)
+    """The paper's name for the model; the folder's if that is unknown."""
+    kind = self.facts.kind
+    return kind.label if kind else os.path.basename(self.name)
 
   @functools.cached_property
   def results(self) -> list[records.Result]:
     """Evaluation results, ordered by step."""
+    by_key = {}
     with _explained(self.name):
-      found = {
-        result.key: result
-        for folder, scalars in self.scalars.items()
-        for result in _results(folder, scalars)
-      }
-    return [found[key] for key in sorted(found)]
+      for folder, scalars in self.scalars.items():
+        for result in _results(folder, scalars):
+          by_key[result.key] = result
+    return [by_key[key] for key in sorted(by_key)]
 
   @functools.cached_property
   def origins(self) -> list[records.Origin]:
     """How it was trained and evaluated, oldest first; see run/origin.py."""
-    found: list[records.Origin] = []
+    origins: list[records.Origin] = []
     for folder in self.folders:
-      found += checkpoints.read_record(folder, records.ORIGINS, list) or []
-      found += [o for p in _places(folder) for _, o in records.read(p)]
-    known = [
-      origin
-      for number, origin in enumerate(found)
-      if 'environment' in origin and origin not in found[:number]
-    ]
+      origins += json_files.read(folder, records.ORIGINS, list) or []
+      for place in _places(folder):
+        origins += [origin for _, origin in records.read(place)]
+    known = []
+    for origin in origins:
+      if 'environment' in origin and origin not in known:
+        known.append(origin)
     return sorted(known, key=lambda origin: str(origin.get('date')))
 
   @functools.cached_property
   def losses(self) -> Mapping[str, Mapping[int, float]]:
     """The training loss, by stage: a folder's name if there are several."""
-    several = len(self.folders) > 1
+    if len(self.folders) == 1:
+      return {'': self.scalars[self.folder].get('loss', {})}
     return {
-      os.path.basename(folder) * several: scalars.get('loss', {})
+      os.path.basename(folder): scalars.get('loss', {})
       for folder, scalars in self.scalars.items()
     }
 
@@ -139,15 +148,16 @@ class Run:
     if checkpoint is None:
       return None
     owners = {names.slot_owner(slot) for slot in checkpoint.slots}
-    trained = owners or checkpoint.weights  # written without the slots
+    # A checkpoint may have been written without the slots.
+    trained = owners or checkpoint.weights
     kept = self._setting('run.variable_filter')
+    total = 0
     with foreign.bounded():  # a pattern of somebody else
-      return sum(
-        int(np.prod(checkpoint.kinds[name].shape))
-        for name in checkpoint.weights
-        if name in trained
-        or (isinstance(kept, str) and not re.search(kept, name))
-      )
+      for name in checkpoint.weights:
+        is_frozen = isinstance(kept, str) and not re.search(kept, name)
+        if name in trained or is_frozen:
+          total += int(np.prod(checkpoint.variables[name].shape))
+    return total
 
   @functools.cached_property
   def products(self) -> int | None:
@@ -159,14 +169,14 @@ class Run:
     lengths, checkpoint = self._setting('run.sequence_length'), self.checkpoint
     if not lengths or not checkpoint:
       return None
-    return self._of_model(
-      lambda: cost.cost(checkpoint.vocab_size, lengths).flops // 2
+    return model_facts.products(
+      self.gin, self.gin_file, checkpoint.vocab_size, lengths
     )
 
   @functools.cached_property
   def checkpoint(self) -> files.Checkpoint | None:
     """The last checkpoint, or None if there is none."""
-    written = checkpoints.written(self.folder)
+    written = Folder(self.folder).checkpoints
     return files.Checkpoint(f'{self.folder}/{written[-1]}') if written else None
 
   @functools.cached_property
@@ -174,24 +184,6 @@ class Run:
     """The scalars in event files, such as 'loss', by folder."""
     with _explained(self.name):
       return {folder: events.read(folder) for folder in self.folders}
-
-  def configure(self) -> None:
-    """Parses the configuration, which replaces gin's current bindings."""
-    if not self.gin:
-      raise UserError(
-        f'{self.name} has no operative_config.gin, which describes its model'
-      )
-    foreign.parse(self.gin, os.path.join(self.folder, _CONFIGURATION))
-
-  def _of_model(self, function: Callable[[], Any]) -> Any:
-    """Calls a function with the configuration parsed; None if parsing fails."""
-    try:
-      with foreign.bounded():
-        self.configure()
-        return function()
-    except UserError as error:
-      self.fault = str(error)
-      return None
 
   def _setting(self, name: str) -> Any:
     """The value of a binding, or None if it is unset or not a literal.
@@ -211,7 +203,7 @@ def read(*folders: str) -> list[Run]:
   Raises:
     UserError: a folder does not exist or holds no run.
   """
-  found: dict[str, Run] = {}
+  runs: dict[str, Run] = {}
   for folder in folders:
     name = folder.rstrip('/') or folder
     with _explained(name):
@@ -223,8 +215,8 @@ def read(*folders: str) -> list[Run]:
         'evaluations wrote below it) or the folder of a demo.'
       )
     for run in inside:  # for a bucket, this is a key like any other
-      found.setdefault(os.path.realpath(run.name), run)
-  return list(found.values())
+      runs.setdefault(os.path.realpath(run.name), run)
+  return list(runs.values())
 
 
 def by_model(runs: Sequence[Run]) -> dict[str, list[Run]]:
@@ -251,39 +243,49 @@ def _identity(run: Run) -> Hashable:
   """Returns a key that runs share if and only if they are of the same model."""
   if not run.bindings:
     return run.name
-  settings = {
-    name: _SEED.sub(r'\1', value) if name.endswith('init_checkpoint') else value
-    for name, value in run.bindings.items()
-    if not re.search(r'(^|[./_])seed$', name)
-  }
-  return run.label, frozenset(settings.items())
+  settings = []
+  for name, value in run.bindings.items():
+    if re.search(r'(^|[./_])seed$', name):
+      continue
+    if name.endswith('init_checkpoint'):
+      value = _SEED.sub(r'\1', value)
+    settings.append((name, value))
+  return run.label, frozenset(settings)
 
 
 def _runs(folder: str, depth: int = 3) -> Iterator[Run]:
   """Yields the runs in a folder; docs/runs.md describes that of a demo."""
-  paths = (os.path.join(folder, stage) for stage in ('pretrain', 'finetune'))
-  stages = list(filter(_is_model_folder, paths))
+  stages = [os.path.join(folder, stage) for stage in ('pretrain', 'finetune')]
+  stages = [stage for stage in stages if _is_model_folder(stage)]
   is_demo = tf.io.gfile.exists(os.path.join(folder, 'run.json'))
-  inside = _subfolders(folder)
   if stages or (not is_demo and _is_model_folder(folder)):
     yield Run(folder, stages or [folder])
     return
-  if is_demo:
-    # Variants in the demo's table come first, in the table's order.
-    models = checkpoints.read_record(
-      folder, records.METRICS, lambda metrics: list(metrics['models'])
-    )
-    inside.sort(key=[*(models or ()), *inside].index)
-  else:
-    seeds = filter(re.compile(r'seed_\d+').fullmatch, inside)
-    inside = sorted(seeds, key=len)  # 2 before 10
-  for name in inside if depth else ():  # links may form circles
-    yield from _runs(os.path.join(folder, name), depth - 1)
+  if depth:  # links may form circles
+    inside = _in_order_of_table(folder) if is_demo else _seeds(folder)
+    for name in inside:
+      yield from _runs(os.path.join(folder, name), depth - 1)
+
+
+def _in_order_of_table(folder: str) -> list[str]:
+  """Returns a demo's subfolders; variants in its table come first."""
+  variants = json_files.read(
+    folder, records.METRICS, lambda metrics: list(metrics['models'])
+  )
+  inside = _subfolders(folder)
+  order = [*(variants or ()), *inside]
+  return sorted(inside, key=order.index)
+
+
+def _seeds(folder: str) -> list[str]:
+  """Returns the subfolders of a variant in a demo, by the seed's number."""
+  seeds = [x for x in _subfolders(folder) if re.fullmatch(r'seed_\d+', x)]
+  return sorted(seeds, key=len)  # 2 before 10
 
 
 def _is_model_folder(folder: str) -> bool:
   return (
-    bool(checkpoints.written(folder))
+    bool(Folder(folder).checkpoints)
     or tf.io.gfile.exists(os.path.join(folder, _CONFIGURATION))
     or bool(events.files(folder))
     or any(_results(folder, {}))
@@ -297,50 +299,62 @@ def _results(folder: str, scalars: events.Scalars) -> Iterator[records.Result]:
   the run was evaluated there (`utils.run.eval_summary_dir`).
   """
   for place in _places(folder):
-    found = scalars if place == folder else events.read(place)
+    values = scalars if place == folder else events.read(place)
     recorded = [result for result, _ in records.read(place)]
     name = _EVALUATION.fullmatch(os.path.basename(place))
     if name and name['task']:
-      yield from _measures(found, task=name['task'], split=name['measured'])
+      yield from _measures(values, name['task'], name['measured'])
+    elif name:
+      yield from _scores(values, name['split'])
     else:
-      splits = [name['split']] if name else [x.split for x in recorded]
-      yield from _scores(found, split=[*splits, 'unknown'][0])
+      yield from _scores(values, recorded[0].split if recorded else 'unknown')
     yield from recorded
 
 
 def _places(folder: str) -> list[str]:
-  names = filter(_EVALUATION.fullmatch, _subfolders(folder))
-  return [folder, *(os.path.join(folder, name) for name in names)]
+  """Returns a folder and those of its subfolders that hold evaluations."""
+  places = [folder]
+  for name in _subfolders(folder):
+    if _EVALUATION.fullmatch(name):
+      places.append(os.path.join(folder, name))
+  return places
 
 
 def _scores(scalars: events.Scalars, split: str) -> Iterator[records.Result]:
   """Yields scores of tasks; event files have no n and no standard errors."""
   for tag, values in scalars.items():
-    if score := _SCORE.fullmatch(tag):
+    score = _SCORE.fullmatch(tag)
+    if score:
       task, metric = score.groups()
       for step, value in values.items():
         yield _result(value, task=task, split=split, metric=metric, step=step)
 
 
 def _measures(
-  scalars: events.Scalars, **about: str
+  scalars: events.Scalars, task: str, split: str
 ) -> Iterator[records.Result]:
   """Yields metrics measured per token or per sequence."""
   for step, tokens in scalars.get('num_eval_tokens', {}).items():
-    found = {tag: at[step] for tag, at in scalars.items() if step in at}
+    measured = {tag: at[step] for tag, at in scalars.items() if step in at}
     for metric in layouts.PER_TOKEN:
-      # Tokens are sequences only if targets are single tokens.
-      is_whole = metric == 'sequence_accuracy'
-      counted = not is_whole or found.get('max_targets_length') == 1
-      if metric in found:
-        yield _result(
-          found[metric],
-          round(tokens) if counted else None,
-          'example' if is_whole else 'token',
-          metric=metric,
-          step=step,
-          **about,
-        )
+      if metric not in measured:
+        continue
+      n: int | None = round(tokens)
+      unit = 'token'
+      if metric == 'sequence_accuracy':
+        unit = 'example'
+        # Tokens are sequences only if targets are single tokens.
+        if measured.get('max_targets_length') != 1:
+          n = None
+      yield _result(
+        measured[metric],
+        n,
+        unit,
+        metric=metric,
+        step=step,
+        task=task,
+        split=split,
+      )
 
 
 def _result(

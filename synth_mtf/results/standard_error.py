@@ -49,11 +49,12 @@ class Spread(NamedTuple):
 
 def units(targets: Sequence[Any]) -> list[list[int]]:
   """Returns the indices of the examples of each unit."""
-  found: dict[Any, list[int]] = {}
+  if unit(targets) == 'example':
+    return [[index] for index in range(len(targets))]
+  by_group: dict[Any, list[int]] = {}
   for index, target in enumerate(targets):
-    key = target['group'] if unit([target]) == 'question' else index
-    found.setdefault(key, []).append(index)
-  return list(found.values())
+    by_group.setdefault(target['group'], []).append(index)
+  return list(by_group.values())
 
 
 def unit(targets: Sequence[Any]) -> str:
@@ -66,57 +67,100 @@ def spread(
   metric_fn: MetricFn, targets: Sequence[Any], predictions: Sequence[Any]
 ) -> Spread:
   """Measures how the values that a metric function returns spread."""
-  every, is_grouped = units(targets), unit(targets) == 'question'
-  n, random = len(every), np.random.default_rng(0)
-
-  def measure(chosen: Iterable[int]) -> dict[str, float]:
-    """Computes the metric on units; one drawn twice is two."""
-    drawn = [(key, index) for key, u in enumerate(chosen) for index in every[u]]
-    found = metric_fn(
-      [
-        {**targets[index], 'group': key} if is_grouped else targets[index]
-        for key, index in drawn
-      ],
-      [predictions[index] for _, index in drawn],
-    )
-    return {name: float(value) for name, value in found.items()}
-
+  measured = _Measured(metric_fn, targets, predictions)
+  n = len(measured.units)
+  random = np.random.default_rng(0)
   verbosity = logging.get_verbosity()
   logging.set_verbosity(logging.ERROR)  # some metrics log their values
   try:
-    begun = time.monotonic()
-    whole = measure(range(n))
-    if time.monotonic() - begun > _MOST_SECONDS:
+    start = time.monotonic()
+    whole = measured.on(range(n))
+    if time.monotonic() - start > _MOST_SECONDS:
       return Spread({})
-    alone = _alone(measure, n, random)
-    found = alone or [measure(random.integers(n, size=n)) for _ in range(DRAWS)]
+    alone = _alone(measured, random)
+    if alone:
+      samples, scale = alone, math.sqrt(n)
+    else:
+      samples, scale = _bootstrap(measured, random), 1.0
   except Exception:  # a metric may require all examples
     return Spread({})
   finally:
     logging.set_verbosity(verbosity)
   errors: dict[str, float | None] = {}
   for name, value in whole.items():
-    values = [one[name] for one in found if math.isfinite(one[name])]
-    is_known = math.isfinite(value) and len(values) > 1
-    scale = math.sqrt(n) if alone else 1.0
-    errors[name] = statistics.stdev(values) / scale if is_known else None
+    sampled = [sample[name] for sample in samples]
+    defined = [value for value in sampled if math.isfinite(value)]
+    errors[name] = None
+    if math.isfinite(value) and len(defined) > 1:
+      errors[name] = statistics.stdev(defined) / scale
   return Spread(errors, alone)
 
 
+class _Measured:
+  """A metric of predictions that can be computed on some of the units."""
+
+  def __init__(
+    self,
+    metric_fn: MetricFn,
+    targets: Sequence[Any],
+    predictions: Sequence[Any],
+  ) -> None:
+    self._metric_fn = metric_fn
+    self._targets = targets
+    self._predictions = predictions
+    self._is_grouped = unit(targets) == 'question'
+    self.units = units(targets)
+
+  def on(self, chosen: Iterable[int]) -> dict[str, float]:
+    """Computes the metric; a unit that is chosen twice counts as two."""
+    targets = []
+    predictions = []
+    for group, number in enumerate(chosen):
+      for index in self.units[number]:
+        target = self._targets[index]
+        if self._is_grouped:
+          target = {**target, 'group': group}
+        targets.append(target)
+        predictions.append(self._predictions[index])
+    values = self._metric_fn(targets, predictions)
+    return {name: float(value) for name, value in values.items()}
+
+
+def _bootstrap(
+  measured: _Measured, random: np.random.Generator
+) -> list[dict[str, float]]:
+  """Returns a metric's values on units drawn with replacement."""
+  n = len(measured.units)
+  return [measured.on(random.integers(n, size=n)) for _ in range(DRAWS)]
+
+
 def _alone(
-  measure: Callable[[Iterable[int]], dict[str, float]], n: int, random: Any
+  measured: _Measured, random: np.random.Generator
 ) -> list[dict[str, float]]:
   """Returns the values of single units if a metric is their mean, else []."""
-  found: list[dict[str, float]] = []
+  n = len(measured.units)
+  values: list[dict[str, float]] = []
   for size in (min(n, _PARTS), n):  # first, those of a few: it may be slow
     with contextlib.suppress(Exception):  # a correlation requires several
-      found += [measure([u]) for u in range(len(found), size)]
-    if len(found) < size:
+      values += [measured.on([number]) for number in range(len(values), size)]
+    if len(values) < size:
       return []
     halves = [random.permutation(size)[: size // 2] for _ in range(_PARTS)]
-    for part in [range(size), *halves] if size > 1 else ():
-      for name, value in measure(part).items():
-        mean = statistics.fmean(found[u][name] for u in part)
-        if not math.isclose(mean, value, abs_tol=1e-9):
-          return []
-  return found
+    if size == 1:
+      continue
+    for part in (range(size), *halves):
+      if not _is_mean(measured.on(part), [values[number] for number in part]):
+        return []
+  return values
+
+
+def _is_mean(
+  values: Mapping[str, float], alone: Sequence[Mapping[str, float]]
+) -> bool:
+  """Whether values on some units are the means of those on each alone."""
+  return all(
+    math.isclose(
+      statistics.fmean(single[name] for single in alone), value, abs_tol=1e-9
+    )
+    for name, value in values.items()
+  )

@@ -7,7 +7,7 @@ standard deviation.
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,11 @@ from synth_mtf.results import layouts
 from synth_mtf.results.runs import Run, by_model
 
 LAST, BEST = 'last', 'best'
-# If a task was evaluated on several splits at a checkpoint, the first in this
-# order is used.
+# If a task was evaluated on several splits at a checkpoint, the first in
+# alphabetical order is used, but these two precede all others.
 _SPLITS = {'validation': '', 'test': ' '}
 
-
+# Of a data frame of numbers, and their types.
 COLUMNS: dict[str, Any] = {
   'model': object,  # the model's unique name in tables
   'run': object,
@@ -83,28 +83,30 @@ class Table:
 
     They are NaN if a run of the model lacks the number.
     """
-    every = [
-      (model, run.name, name)
-      for model, runs in self.models.items()
-      for run in runs
-      for name in self.named
-    ]
-    index = pd.MultiIndex.from_tuples(every, names=['model', 'run', 'name'])
+    keys = []
+    for model, runs in self.models.items():
+      for run in runs:
+        keys += [(model, run.name, name) for name in self.named]
+    index = pd.MultiIndex.from_tuples(keys, names=['model', 'run', 'name'])
     cells = self.cells.set_index(index.names).reindex(index)
     groups = cells.groupby(['model', 'name'], sort=False)
     return pd.DataFrame(
       {
         'mean': groups.value.agg(lambda x: x.mean(skipna=False)),
         'deviation': groups.value.agg(lambda x: x.std(skipna=False)),
-        # The root mean square of the runs' standard errors over examples.
-        'standard_error': groups.standard_error.agg(
-          lambda x: (x**2).mean(skipna=False) ** 0.5
-        ),
-        'n': groups.n.agg(
-          lambda n: n.iloc[0] if n.nunique(dropna=False) == 1 else pd.NA
-        ),
+        'standard_error': groups.standard_error.agg(_root_mean_square),
+        'n': groups.n.agg(_common),
       }
     )
+
+
+def _root_mean_square(values: pd.Series) -> float:
+  return (values**2).mean(skipna=False) ** 0.5
+
+
+def _common(values: pd.Series) -> Any:
+  """Returns the value that all have, else NA."""
+  return values.iloc[0] if values.nunique(dropna=False) == 1 else pd.NA
 
 
 def make(
@@ -122,30 +124,45 @@ def make(
     UserError: no run has a score in the layout, or a run was not evaluated at
       the step.
   """
-  found = frame(runs, products=layout == 'speed')
-  steps = set.intersection(*({x.step for x in run.results} for run in runs))
+  numbers = frame(runs, products=layout == 'speed')
+  _check_checkpoint(checkpoint, runs)
+  shape = layouts.LAYOUTS[layout] if layout else layouts.overview(numbers.tag)
+  columns = _columns(shape, numbers)
+  cells = _cells(numbers, columns, checkpoint)
+  table = Table(shape, checkpoint, columns, by_model(runs), cells)
+  if shape.needs_scores and table.scores.empty:
+    tasks = ', '.join(sorted(set(numbers.task.dropna())))
+    raise UserError(
+      f'no run has a score of this table ({shape.title}). '
+      f'Evaluated tasks: {tasks or "none"}. Leave out --layout to see them.'
+    )
+  return table
+
+
+def _check_checkpoint(checkpoint: str, runs: Sequence[Run]) -> None:
+  """Raises a UserError unless it is LAST, BEST or a step of all runs."""
+  steps = set.intersection(
+    *({result.step for result in run.results} for run in runs)
+  )
   if checkpoint not in (LAST, BEST, *map(str, steps)):
     known = ', '.join(map(str, sorted(steps))) or 'there is none'
     raise UserError(
       f'--checkpoint={checkpoint}: expected best, last, or a step at which all '
       f'runs were evaluated ({known}).'
     )
-  shape = layouts.LAYOUTS[layout] if layout else layouts.overview(found.tag)
-  tags = [set(of_run) for _, of_run in found.groupby('run').tag]
-  columns = [
-    column
-    for column in shape.columns
-    if not column.optional or any(map(column.is_among, tags))
-  ]
-  cells = _cells(found, columns, checkpoint)
-  table = Table(shape, checkpoint, columns, by_model(runs), cells)
-  if shape.needs_scores and table.scores.empty:
-    tasks = ', '.join(sorted(set(found.task.dropna())))
-    raise UserError(
-      f'no run has a score of this table ({shape.title}). '
-      f'Evaluated tasks: {tasks or "none"}. Leave out --layout to see them.'
-    )
-  return table
+
+
+def _columns(
+  layout: layouts.Layout, numbers: pd.DataFrame
+) -> list[layouts.Column]:
+  """Returns a layout's columns, without the optional ones that no run has."""
+  tags_of_runs = [set(tags) for _, tags in numbers.groupby('run').tag]
+  columns = []
+  for column in layout.columns:
+    is_known = any(column.is_among(tags) for tags in tags_of_runs)
+    if is_known or not column.optional:
+      columns.append(column)
+  return columns
 
 
 def frame(runs: Sequence[Run], products: bool = False) -> pd.DataFrame:
@@ -154,7 +171,7 @@ def frame(runs: Sequence[Run], products: bool = False) -> pd.DataFrame:
   The facts are `parameters`, `steps_per_second`, `speed_over_t5` (relative to
   the mean of plain T5, if it is among the runs) and, if requested, `products`.
   """
-  t5 = [
+  speeds_of_t5 = [
     run.steps_per_second
     for run in runs
     if run.label in layouts.VANILLA and run.steps_per_second
@@ -162,82 +179,120 @@ def frame(runs: Sequence[Run], products: bool = False) -> pd.DataFrame:
   rows = []
   for model, same in by_model(runs).items():
     for run in same:
-      about = {'model': model, 'run': run.name}
-      for score in run.results:
-        tag = f'{score.task.removeprefix(layouts.PREFIX)}/{score.metric}'
-        rows.append({**about, **vars(score), 'tag': tag})
-      speed = run.steps_per_second
-      for fact, value in (
-        ('parameters', run.parameters),
-        ('products', run.products if products else None),
-        ('steps_per_second', speed),
-        ('speed_over_t5', speed * len(t5) / sum(t5) if t5 and speed else None),
-      ):
-        if not pd.isna(value):
-          found = {'tag': fact, 'step': 0, 'value': value}
-          rows.append({**about, 'split': '', 'unit': '', **found})
+      for number in (*_scores(run), *_facts(run, speeds_of_t5, products)):
+        rows.append({'model': model, 'run': run.name, **number})
   return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 
+def _scores(run: Run) -> Iterator[dict[str, Any]]:
+  """Yields the row of each score, without model and run."""
+  for score in run.results:
+    task = score.task.removeprefix(layouts.PREFIX)
+    yield {**vars(score), 'tag': f'{task}/{score.metric}'}
+
+
+def _facts(
+  run: Run, speeds_of_t5: Sequence[float], products: bool
+) -> Iterator[dict[str, Any]]:
+  """Yields the row of each fact that is known, without model and run."""
+  speed = run.steps_per_second
+  facts: dict[str, float | None] = {'parameters': run.parameters}
+  if products:
+    facts['products'] = run.products
+  facts['steps_per_second'] = speed
+  if speed and speeds_of_t5:
+    facts['speed_over_t5'] = speed * len(speeds_of_t5) / sum(speeds_of_t5)
+  for tag, value in facts.items():
+    if not pd.isna(value):
+      yield {'tag': tag, 'step': 0, 'value': value, 'split': '', 'unit': ''}
+
+
 def _cells(
-  every: pd.DataFrame, columns: Sequence[layouts.Column], checkpoint: str
+  numbers: pd.DataFrame, columns: Sequence[layouts.Column], checkpoint: str
 ) -> pd.DataFrame:
   """Selects each run's numbers, from one split and checkpoint per column."""
-  wanted = pd.DataFrame(
-    {'tag': tag, 'name': name, 'column': column.key, 'about': column}
-    for column in columns
-    for name, tags in column.tags.items()
-    for tag in tags
-  )
   # Different commands evaluate text and tokens, so their last steps may differ.
-  units = every.unit.replace('question', 'example')
-  last = every.groupby(['run', units]).step.transform('max')
-  found = wanted.merge(every.assign(last=last), on='tag')
-  scale = pd.Series([abs(column.scale) for column in found.about], dtype=float)
-  found['standard_error'] *= scale.where(found.value.notna())
-  found['value'] = [
-    x.number(v) for x, v in zip(found.about, found.value, strict=True)
-  ]
+  units = numbers.unit.replace('question', 'example')
+  last = numbers.groupby(['run', units]).step.transform('max')
+  cells = _places(columns).merge(numbers.assign(last=last), on='tag')
+  _scale(cells)
   if checkpoint == LAST:
-    found = found[found.step == found['last']]
+    cells = cells[cells.step == cells['last']]
   elif checkpoint != BEST:
-    found = found[(found.step == int(checkpoint)) | found.task.isna()]
-  first = found.split.map(lambda split: _SPLITS.get(split, split))
-  firsts = first.groupby([found.run, found.column]).transform('min')
-  found = found[first == firsts]
-  found = found.drop_duplicates(['run', 'name', 'step'])
+    cells = cells[(cells.step == int(checkpoint)) | cells.task.isna()]
+  cells = _of_first_split(cells)
+  # Of several tags of a number, the first that the run has is used.
+  cells = cells.drop_duplicates(['run', 'name', 'step'])
   if checkpoint == BEST:
-    found = found[_is_best(found)]
-  averages = [
-    {**about, 'value': average, 'column': column.key, 'name': column.key}
-    for (model, run), of_run in found.groupby(['model', 'run'], sort=False)
-    for about in [{'model': model, 'run': run, 'step': 0}]
-    for column in columns
-    if column.over
-    for average in [
-      column.average(dict(zip(of_run.name, of_run.value, strict=True)))
-    ]
-    if average is not None
-  ]
+    cells = cells[_is_best(cells)]
   return pd.DataFrame(
-    [*found.to_dict('records'), *averages],
+    [*cells.to_dict('records'), *_averages(cells, columns)],
     columns=[*COLUMNS, 'column', 'name'],
   ).astype(COLUMNS)
 
 
-def _is_best(found: pd.DataFrame) -> Any:
+def _places(columns: Sequence[layouts.Column]) -> pd.DataFrame:
+  """Returns the tags of each number, with its name and column."""
+  rows = []
+  for column in columns:
+    for name, tags in column.tags.items():
+      for tag in tags:
+        rows.append((tag, name, column.key, column))
+  return pd.DataFrame(rows, columns=['tag', 'name', 'column', 'definition'])
+
+
+def _scale(cells: pd.DataFrame) -> None:
+  """Converts scores and standard errors to the numbers that are shown."""
+  definitions = cells.definition
+  scales = pd.Series([abs(column.scale) for column in definitions], dtype=float)
+  cells['standard_error'] *= scales.where(cells.value.notna())
+  cells['value'] = [
+    column.number(value)
+    for column, value in zip(definitions, cells.value, strict=True)
+  ]
+
+
+def _of_first_split(cells: pd.DataFrame) -> pd.DataFrame:
+  """Keeps the first split in the order of `_SPLITS` for each run and column."""
+  rank = cells.split.map(lambda split: _SPLITS.get(split, split))
+  first = rank.groupby([cells.run, cells.column]).transform('min')
+  return cells[rank == first]
+
+
+def _averages(
+  cells: pd.DataFrame, columns: Sequence[layouts.Column]
+) -> Iterator[dict[str, Any]]:
+  """Yields a cell for each run and column that averages others."""
+  for (model, run), of_run in cells.groupby(['model', 'run'], sort=False):
+    numbers = dict(zip(of_run.name, of_run.value, strict=True))
+    for column in columns:
+      average = column.average(numbers) if column.over else None
+      if average is not None:
+        yield {
+          'model': model,
+          'run': run,
+          'step': 0,
+          'value': average,
+          'column': column.key,
+          'name': column.key,
+        }
+
+
+def _is_best(cells: pd.DataFrame) -> Any:
   """Whether each row is at the best step of its run and column.
 
   Steps are ranked by the mean of their scores; a step with a missing or
   undefined score ranks last.
   """
-  good = [
-    v if x.better >= 0 else -v
-    for x, v in zip(found.about, found.value, strict=True)
+  qualities = [
+    value if column.better >= 0 else -value
+    for column, value in zip(cells.definition, cells.value, strict=True)
   ]
-  sizes = [len(column.tags) for column in found.about]
-  steps = found.assign(good=good, size=sizes).groupby(['run', 'column', 'step'])
-  whole = steps.good.count() == steps['size'].first()
-  quality = steps.good.mean().where(whole, -np.inf)
-  best = quality.groupby(['run', 'column']).idxmax()
-  return pd.MultiIndex.from_frame(found[quality.index.names]).isin(best)
+  sizes = [len(column.tags) for column in cells.definition]
+  cells = cells.assign(quality=qualities, size=sizes)
+  place = ['run', 'column']
+  steps = cells.groupby([*place, 'step'])
+  is_complete = steps.quality.count() == steps['size'].first()
+  quality = steps.quality.mean().where(is_complete, -np.inf)
+  best = quality.groupby(place).idxmax()
+  return pd.MultiIndex.from_frame(cells[[*place, 'step']]).isin(best)

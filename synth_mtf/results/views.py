@@ -2,14 +2,14 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from synth_mtf import paths
-from synth_mtf.results import layouts, paper as published, printing, records
+from synth_mtf.results import layouts, paper as paper_tables, printing, records
 from synth_mtf.results.tables import Table
 
 MISSING = '-'
@@ -23,6 +23,7 @@ def grid(
   `errors` adds standard errors to the scores; `paper` adds the paper's numbers
   and the differences below each model.
   """
+  headers = ['Model', *(column.header for column in table.columns)]
   texts = pd.DataFrame(
     {
       name: _texts(table.numbers.xs(name, level='name'), column, errors)
@@ -38,10 +39,7 @@ def grid(
   if any(counts):
     rows.append(['n', *counts])
   return printing.Grid(
-    _caption(table),
-    ['Model', *(column.header for column in table.columns)],
-    rows,
-    notes(table, errors, paper),
+    _caption(table), headers, rows, notes(table, errors, paper)
   )
 
 
@@ -51,19 +49,17 @@ def csv(table: Table, errors: bool = False) -> str:
   Missing and undefined numbers are empty fields. A name that starts with one of
   `=+-@` gets a `'` in front. `errors` adds fields for n and standard errors.
   """
-  kinds = {'mean': '', 'deviation': ' sd'}
+  suffixes = {'mean': '', 'deviation': ' sd'}
   if errors:
-    kinds.update(n=' n', standard_error=' se')
-  fields = {
-    name + suffix: table.numbers[kind].xs(name, level='name')
-    for name in table.named
-    for kind, suffix in kinds.items()
-  }
-  runs = pd.Series(table.models).map(len)
-  found = pd.DataFrame({'runs': runs, **fields}).rename(
-    index=_not_a_formula, columns=_not_a_formula
-  )
-  return found.to_csv(index_label='model').rstrip('\n')
+    suffixes.update(n=' n', standard_error=' se')
+  fields = {'runs': pd.Series(table.models).map(len)}
+  for name in table.named:
+    numbers = table.numbers.xs(name, level='name')
+    for statistic, suffix in suffixes.items():
+      fields[name + suffix] = numbers[statistic]
+  rows = pd.DataFrame(fields)
+  rows = rows.rename(index=_not_a_formula, columns=_not_a_formula)
+  return rows.to_csv(index_label='model').rstrip('\n')
 
 
 def _not_a_formula(name: str) -> str:
@@ -76,35 +72,44 @@ def as_json(table: Table, errors: bool = False, paper: bool = False) -> str:
 
   The notes are the same as in a `grid` with these arguments.
   """
-  score = [field.name for field in dataclasses.fields(records.Result)]
+  content = {
+    'title': table.layout.title,
+    'checkpoint': table.checkpoint,
+    'models': _models_of_json(table, paper),
+    'notes': notes(table, errors, paper),
+  }
+  return json.dumps(content, indent=1, ensure_ascii=False)
+
+
+def _models_of_json(table: Table, paper: bool) -> list[dict[str, Any]]:
   cells = {
-    (cell['run'], cell['name']): {
-      key: _known(cell[key])
-      for key in (score if isinstance(cell['task'], str) else ['value'])
-    }
+    (cell['run'], cell['name']): _json_cell(cell)
     for cell in table.cells.to_dict('records')
   }
   models = []
   for model, runs in table.models.items():
-    figures = _figures(table, model)[0] if paper else {}
-    numbers = {
-      name: {
+    published = _published(table, model).numbers if paper else {}
+    numbers = {}
+    for name, number in table.numbers.loc[model].iterrows():
+      numbers[name] = {
         'mean': _known(number['mean']),
         'standard_deviation': _known(number['deviation']),
         'runs': [cells.get((run.name, name)) for run in runs],
-        **({'paper': figures.get(name)} if paper else {}),
       }
-      for name, number in table.numbers.loc[model].iterrows()
-    }
+      if paper:
+        numbers[name]['paper'] = published.get(name)
     seeds = [{'name': run.name, 'seed': run.seed} for run in runs]
     models.append({'label': model, 'runs': seeds, 'numbers': numbers})
-  content = {
-    'title': table.layout.title,
-    'checkpoint': table.checkpoint,
-    'models': models,
-    'notes': notes(table, errors, paper),
-  }
-  return json.dumps(content, indent=1, ensure_ascii=False)
+  return models
+
+
+def _json_cell(cell: Mapping[Hashable, Any]) -> dict[str, Any]:
+  """Returns the fields of a score, or the value of a fact or an average."""
+  if isinstance(cell['task'], str):
+    names = [field.name for field in dataclasses.fields(records.Result)]
+  else:
+    names = ['value']
+  return {name: _known(cell[name]) for name in names}
 
 
 def _known(value: Any) -> Any:
@@ -118,66 +123,75 @@ def _texts(
   """Formats each model's number; marks the best, compared after rounding."""
   means = numbers['mean'].dropna()
   shown = means.map(column.text)
-  best = column.text((column.better * means).max() * column.better)
-  differ = column.better and shown.nunique() > 1
+  best = None
+  if column.better and shown.nunique() > 1:
+    best = column.text((column.better * means).max() * column.better)
   texts = dict.fromkeys(numbers.index, MISSING)
-  for model, text in shown.items():
-    mark = '**' * (differ and text == best)
+  for model, mean in shown.items():
     deviation = numbers['deviation'][model]
     error = numbers['standard_error'][model]
+    text = mean
     if deviation > 0:
       text += f'±{column.text(deviation)}'
     if errors and error >= 0:
       text += f' ({column.text(error)})'
-    texts[model] = f'{mark}{text}{mark}'
+    texts[model] = f'**{text}**' if mean == best else text
   return texts
 
 
 def _row(table: Table, label: str, texts: Mapping[str, str]) -> list[str]:
   """Returns a row of a grid, given the texts of its numbers by name."""
-  cells = (
-    '/'.join(texts.get(name, MISSING) for name in column.tags)
-    for column in table.columns
-  )
-  return [label, *cells]
+  row = [label]
+  for column in table.columns:
+    row.append('/'.join(texts.get(name, MISSING) for name in column.tags))
+  return row
 
 
 def _count(table: Table, column: layouts.Column) -> str:
   """Formats how many examples, questions or tokens a column's tasks have."""
-  found = table.scores[table.scores.column == column.key].dropna(subset='n')
-  if found.empty:
+  scores = table.scores[table.scores.column == column.key].dropna(subset='n')
+  if scores.empty:
     return ''
-  ends = dict.fromkeys([found.n.min(), found.n.max()])
-  unit = found.unit.iloc[0]
-  return '-'.join(map(str, ends)) + ('' if unit == 'example' else f' {unit}s')
+  count = _range(scores.n, '{}')
+  unit = scores.unit.iloc[0]
+  return count if unit == 'example' else f'{count} {unit}s'
 
 
-def _figures(table: Table, model: str) -> tuple[dict[str, float], str]:
+def _range(values: pd.Series, shown: str) -> str:
+  """Formats the least and the greatest value, or the only one."""
+  least = shown.format(values.min())
+  greatest = shown.format(values.max())
+  return least if least == greatest else f'{least}-{greatest}'
+
+
+def _published(table: Table, model: str) -> paper_tables.Published:
   """Returns the published numbers of a model, or why there are none."""
+  facts = table.models[model][0].facts
+  if facts.kind is None:
+    return paper_tables.Published({}, facts.fault)
   cells = table.cells[table.cells.model == model]
-  tasks = dict(
-    zip(cells.name, cells.task.str.removeprefix(layouts.PREFIX), strict=True)
-  )
-  names = [n for n in table.named if tasks.get(n) not in published.OTHER_DATA]
-  run = table.models[model][0]
-  if run.kind is None:
-    return {}, run.fault
-  return published.figures(table.layout.source, run.kind, names)
+  tasks = cells.task.str.removeprefix(layouts.PREFIX)
+  is_other = tasks.isin(paper_tables.OTHER_DATA)
+  others = set(cells.name[is_other])
+  names = [name for name in table.named if name not in others]
+  return paper_tables.published(table.layout.source, facts.kind, names)
 
 
 def _paper_rows(table: Table, model: str) -> list[list[str]]:
   """Returns the published row and the differences, or a row that says no."""
-  source, (figures, _) = table.layout.source, _figures(table, model)
-  if not figures:
+  source = table.layout.source
+  published = _published(table, model).numbers
+  if not published:
     return [[f'  no row of {source}', *('' for _ in table.columns)]]
-  theirs, differences = {}, {}
-  for name, figure in figures.items():
-    show = table.named[name].text
-    theirs[name] = show(figure)
-    difference = table.numbers['mean'][model, name] - figure
+  theirs = {}
+  differences = {}
+  for name, number in published.items():
+    column = table.named[name]
+    theirs[name] = column.text(number)
+    difference = table.numbers['mean'][model, name] - number
     if not pd.isna(difference):
       sign = '+' if difference >= 0 else '-'
-      differences[name] = sign + show(abs(difference))
+      differences[name] = sign + column.text(abs(difference))
   return [
     _row(table, f'  {source}', theirs),
     _row(table, '  difference', differences),
@@ -188,8 +202,7 @@ def _caption(table: Table) -> str:
   scores = table.scores
   if scores.empty:
     return f'{table.layout.title}. Nothing has been evaluated.'
-  ends = dict.fromkeys([scores.step.min(), scores.step.max()])
-  steps = '-'.join(f'{step:,}' for step in ends)
+  steps = _range(scores.step, '{:,}')
   data = f'Data: {paths.GENERATED}. ' if table.is_generated else ''
   splits = ', '.join(sorted(set(scores.split)))
   return (
@@ -200,58 +213,77 @@ def _caption(table: Table) -> str:
 
 def notes(table: Table, errors: bool = False, paper: bool = False) -> list[str]:
   """Returns the notes below a table, one paragraph each."""
+  paragraphs = [
+    *_notes_on_columns(table),
+    *_notes_on_models(table),
+    *_notes_on_tasks(table),
+  ]
+  if errors:
+    paragraphs.append(
+      'In brackets: the standard error of a score over the examples; for '
+      'several runs, their root mean square.'
+    )
+  if paper:
+    paragraphs += _notes_on_paper(table)
+  return paragraphs
+
+
+def _notes_on_columns(table: Table) -> Iterator[str]:
   several = [
     '/'.join(column.tags).replace(f'/{column.key} ', '/')
     for column in table.columns
     if len(column.tags) > 1
   ]
-  source = table.layout.source
-  # Each note, and whether it applies.
-  found = {
-    f'Columns with several metrics: {", ".join(several)}.': several,
-    **{column.note: column.note for column in table.columns},
-    'One run says nothing about its model, as another seed may give other '
-    'scores: to compare models, train each with several seeds.': (
-      len(table.models) > 1 and min(map(len, table.models.values())) == 1
-    ),
-    **dict.fromkeys(_notes_on_models(table), True),
-    **dict.fromkeys(_notes_on_tasks(table), True),
-    'Warning: some scores are of the training split, which the host evaluates '
-    "unless utils.run.dataset_split = 'validation' is set.": (
-      table.scores.split == 'train'
-    ).any(),
-    'In brackets: the standard error of a score over the examples; for several '
-    'runs, their root mean square.': errors,
-    f'{source.capitalize()} is arXiv {published.ARXIV[source]}; its data and '
-    'training steps may differ from these.': paper,
-    **{
-      f'{model}: no row of {source}: {why}.': why
-      for model in (table.models if paper else ())
-      for _, why in [_figures(table, model)]
-    },
-  }
-  return [note for note, applies in found.items() if applies]
+  if several:
+    yield f'Columns with several metrics: {", ".join(several)}.'
+  # GLUE and SuperGLUE share one.
+  for note in dict.fromkeys(column.note for column in table.columns):
+    if note:
+      yield note
 
 
 def _notes_on_models(table: Table) -> Iterator[str]:
+  numbers_of_runs = [len(runs) for runs in table.models.values()]
+  if len(table.models) > 1 and min(numbers_of_runs) == 1:
+    yield (
+      'One run says nothing about its model, as another seed may give other '
+      'scores: to compare models, train each with several seeds.'
+    )
   undefined = table.cells[table.cells.value.isna()]
   for model, runs in table.models.items():
     if len(runs) > 1:
       names = ', '.join(run.name for run in runs)
       yield f'{model}: mean±standard deviation over {len(runs)} runs ({names}).'
-    keys = undefined.column[undefined.model == model]
-    if len(keys):
-      names = ', '.join(c.key for c in table.columns if c.key in set(keys))
+    keys = set(undefined.column[undefined.model == model])
+    if keys:
+      names = ', '.join(c.key for c in table.columns if c.key in keys)
       yield f'{model}: not defined in at least one run: {names}.'
 
 
 def _notes_on_tasks(table: Table) -> Iterator[str]:
   for column in table.columns:
-    found = table.scores[table.scores.name == next(iter(column.tags))]
-    tasks = found.task.str.removeprefix(layouts.PREFIX)
-    places = sorted(set(tasks + ' (' + found.split + ')'))
+    scores = table.scores[table.scores.name == next(iter(column.tags))]
+    tasks = scores.task.str.removeprefix(layouts.PREFIX)
+    places = sorted(set(tasks + ' (' + scores.split + ')'))
     if len(places) > 1:
       yield (
         f'{column.key} has scores of different tasks or splits: '
         f'{", ".join(places)}.'
       )
+  if (table.scores.split == 'train').any():
+    yield (
+      'Warning: some scores are of the training split, which the host '
+      "evaluates unless utils.run.dataset_split = 'validation' is set."
+    )
+
+
+def _notes_on_paper(table: Table) -> Iterator[str]:
+  source = table.layout.source
+  yield (
+    f'{source.capitalize()} is arXiv {paper_tables.ARXIV[source]}; its data '
+    'and training steps may differ from these.'
+  )
+  for model in table.models:
+    reason = _published(table, model).reason
+    if reason:
+      yield f'{model}: no row of {source}: {reason}.'

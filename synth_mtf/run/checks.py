@@ -9,7 +9,7 @@ import contextlib
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 
 import gin
@@ -18,59 +18,48 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf import atomic, tasks
-from synth_mtf.checkpoints import comparison, files, folder, identity
+from synth_mtf.checkpoints import comparison, files, identity
+from synth_mtf.checkpoints.folder import Folder, exists
 from synth_mtf.errors import UserError
 from synth_mtf.host import explanations, model as models
+from synth_mtf.host.run_config import RunConfig
 from synth_mtf.pjrt import devices
 from synth_mtf.run import config, inputs, model_dir, origin
 
 
-def check_run(folder_: str, tpu: str | None = None) -> None:
+def check_run(folder: str, tpu: str | None = None) -> None:
   """Checks the configured run; if it trains, locks and marks its folder.
 
   Args:
-    folder_: as in --model_dir; created if it does not exist.
+    folder: as in --model_dir; created if it does not exist.
     tpu: as in --tpu.
   """
   with explanations.explained():
-    model_dir.check(folder_)
-    run = config.read(folder_, tpu)
+    model_dir.check(folder)
+    run = config.read(folder, tpu)
+    trains = run.mode == 'train'
     if devices.chosen():
       devices.check_run(run.mesh, run.mode)
     elif not tpu:
       check_devices(run.mesh_devices or ())
-    trains = run.mode == 'train'
-    checkpoints, starts = _checkpoints(run)
-    data = run.train_dataset_fn if trains else run.eval_dataset_fn
-    if data is None and (trains or 'eval' in run.mode):
-      raise UserError(
-        f'mode {run.mode!r} has no data: give a run file after the size and '
-        'the variant, such as --gin_file=runs/pretrain_text.gin.'
-      )
+    if trains:
+      checkpoint, is_new = _training_start(run)
+      checkpoints = [checkpoint] if checkpoint else []
+    else:
+      checkpoints, is_new = _evaluated(run), False
+    _check_has_data(run)
     if run.vocabulary is not None:
-      for checkpoint in checkpoints:
-        identity.check_vocabulary(run.vocabulary, checkpoint)
+      for path in checkpoints:
+        identity.check_vocabulary(run.vocabulary, path)
     model = build(run)
     if model is not None:
-      _check_model(run, model, checkpoints, starts)
-    reader = f'mesh_{"train" if trains else "eval"}_dataset_fn'
-    task = gin.get_bindings(reader).get('mixture_or_task_name')
-    if task and run.mode in ('train', 'eval', 'perplexity_eval'):
-      tasks.check([task], [run.dataset_split])
-    vectors = tasks.settings().word_vectors
-    if vectors and not os.path.isfile(vectors):
-      raise UserError(f'--word_vectors {vectors}: there is no such file')
-    scores = find_spec('pycocoevalcap') or vectors
-    if task == 'synth_personachat' and run.mode == 'eval' and not scores:
-      raise UserError(
-        f'{task} cannot be scored without its metrics: '
-        "pip install -c constraints.txt '.[metrics]'"
-      )
+      _check_model(run, model, checkpoints, is_new)
+    _check_task(run)
     if trains and run.vocabulary is not None:
-      identity.record_vocabulary(run.vocabulary, folder_)
-      origin.record(run.vocabulary, folder_)
+      identity.record_vocabulary(run.vocabulary, folder)
+      origin.record(run.vocabulary, folder)
     if trains and model is not None:
-      identity.record_model(model.transformer, folder_)
+      identity.record_model(model.transformer, folder)
 
 
 def check_devices(names: Sequence[str]) -> None:
@@ -81,14 +70,17 @@ def check_devices(names: Sequence[str]) -> None:
   counts = {
     kind: len(tf.config.list_physical_devices(kind)) for kind in ('CPU', 'GPU')
   }
-  for name in filter(None, names):
-    match = re.fullmatch(r'(?:/|/device:)?(cpu|gpu)(?::(\d+))?', name, re.I)
+  for name in names:
+    if not name:
+      continue
     if name.startswith('/job:'):
       if not os.environ.get('TF_CONFIG'):
         raise UserError(
           f'utils.run.mesh_devices: {name!r} needs `synth-mtf cluster`.'
         )
-    elif not match or int(match[2] or 0) >= counts[match[1].upper()]:
+      continue
+    match = re.fullmatch(r'(?:/|/device:)?(cpu|gpu)(?::(\d+))?', name, re.I)
+    if not match or int(match[2] or 0) >= counts[match[1].upper()]:
       raise UserError(
         f'utils.run.mesh_devices: there is no {name!r}. This machine has '
         f'{counts["CPU"]} CPU and {counts["GPU"]} GPUs, numbered from 0; '
@@ -96,35 +88,39 @@ def check_devices(names: Sequence[str]) -> None:
       )
 
 
-def _checkpoints(run: config.RunConfig) -> tuple[list[str], bool]:
-  """Checks the folder, and locks it if the run trains.
+def _evaluated(run: RunConfig) -> list[str]:
+  """Returns the checkpoints that a run reads, and checks its other files."""
+  checkpoints = inputs.checkpoints(run)
+  if 'eval' not in run.mode:
+    inputs.check_files(run)
+  elif run.dataset_split == 'train':  # T5's default
+    raise UserError(
+      f'mode {run.mode!r} would measure on the split that was trained on: '
+      'give --gin_param="utils.run.dataset_split = \'validation\'".'
+    )
+  elif run.eval_summary_dir:
+    setting = 'utils.run.eval_summary_dir'
+    atomic.check_writable(run.eval_summary_dir, setting)
+  else:
+    atomic.check_writable(run.model_dir)
+  return checkpoints
 
-  Returns the checkpoints to read, and whether a new training run starts.
+
+def _training_start(run: RunConfig) -> tuple[str | None, bool]:
+  """Locks a training run's folder, and checks where the run starts.
+
+  Returns the checkpoint to read, and whether the run is new or resumes.
   """
-  if run.mode != 'train':
-    read = inputs.checkpoints(run)
-    if 'eval' not in run.mode:
-      inputs.check_files(run)
-    elif run.dataset_split == 'train':  # T5's default
-      raise UserError(
-        f'mode {run.mode!r} would measure on the split that was trained on: '
-        'give --gin_param="utils.run.dataset_split = \'validation\'".'
-      )
-    else:
-      scores = run.eval_summary_dir
-      setting = 'utils.run.eval_summary_dir' if scores else '--model_dir'
-      atomic.check_writable(scores or run.model_dir, setting)
-    return read, False
   atomic.check_writable(run.model_dir)
   model_dir.lock(run.model_dir)
-  latest = folder.latest(run.model_dir)
+  latest = Folder(run.model_dir).latest()
   start = run.init_checkpoint
-  if start and not folder.exists(start):
-    beside = start if tf.io.gfile.isdir(start) else os.path.dirname(start)
+  if start and not exists(start):
+    searched = start if tf.io.gfile.isdir(start) else os.path.dirname(start)
     raise UserError(
       f'utils.run.init_checkpoint: there is no checkpoint {start}; expected a '
       'path without the .index, such as <folder>/model.ckpt-1000.'
-      + folder.holding(beside)
+      + Folder(searched).summary()
     )
   if 'master_dtype' not in gin.get_bindings(utils.get_variable_dtype):
     raise UserError(
@@ -138,18 +134,47 @@ def _checkpoints(run: config.RunConfig) -> tuple[list[str], bool]:
       f"utils.run.dataset_split = {run.dataset_split!r}, but mode 'train' "
       "trains on the split 'train': set it to that, or give another mode."
     )
-  found = latest or start
-  if found and isinstance(run.train_steps, int):
-    step = files.Checkpoint(found).step
+  checkpoint = latest or start
+  if checkpoint and isinstance(run.train_steps, int):
+    step = files.Checkpoint(checkpoint).step
     if step > run.train_steps or (step == run.train_steps and not latest):
       raise UserError(
-        f'utils.run.train_steps = {run.train_steps}, but {found} is already at '
-        f'step {step}, and steps count on: give more than {step}.'
+        f'utils.run.train_steps = {run.train_steps}, but {checkpoint} is '
+        f'already at step {step}, and the run counts on from there: give more '
+        f'than {step}.'
       )
-  return [found] if found else [], not latest
+  return checkpoint, not latest
 
 
-def build(run: config.RunConfig) -> models.ConfiguredModel | None:
+def _check_has_data(run: RunConfig) -> None:
+  trains = run.mode == 'train'
+  dataset_fn = run.train_dataset_fn if trains else run.eval_dataset_fn
+  if dataset_fn is None and (trains or 'eval' in run.mode):
+    raise UserError(
+      f'mode {run.mode!r} has no data: give a run file after the size and '
+      'the variant, such as --gin_file=runs/pretrain_text.gin.'
+    )
+
+
+def _check_task(run: RunConfig) -> None:
+  """Checks the data of a run's task, and what its metrics need."""
+  trains = run.mode == 'train'
+  reader = 'mesh_train_dataset_fn' if trains else 'mesh_eval_dataset_fn'
+  task = gin.get_bindings(reader).get('mixture_or_task_name')
+  if task and run.mode in ('train', 'eval', 'perplexity_eval'):
+    tasks.check([task], [run.dataset_split])
+  vectors = tasks.settings().word_vectors
+  if vectors and not os.path.isfile(vectors):
+    raise UserError(f'--word_vectors {vectors}: there is no such file')
+  has_metrics = find_spec('pycocoevalcap') or vectors
+  if task == 'synth_personachat' and run.mode == 'eval' and not has_metrics:
+    raise UserError(
+      f'{task} cannot be scored without its metrics: '
+      "pip install -c constraints.txt '.[metrics]'"
+    )
+
+
+def build(run: RunConfig) -> models.ConfiguredModel | None:
   """Builds the model's graph; returns None if only the host can build it."""
   if run.vocabulary is None or run.model_type == 'bi_student_teacher':
     return None
@@ -172,10 +197,10 @@ def build(run: config.RunConfig) -> models.ConfiguredModel | None:
 
 
 def _check_model(
-  run: config.RunConfig,
+  run: RunConfig,
   model: models.ConfiguredModel,
   checkpoints: list[str],
-  starts: bool,
+  is_new: bool,
 ) -> None:
   """Rejects a mesh, variable filter or checkpoint that does not fit the model.
 
@@ -184,21 +209,26 @@ def _check_model(
   """
   check_mesh(run, model)
   pattern = run.variable_filter
-  if isinstance(pattern, str) and not any(
-    re.search(pattern, name) for name in model.variables
-  ):
+  if isinstance(pattern, str) and not _matches_any(pattern, model.variables):
     raise UserError(
       f'utils.run.variable_filter = {pattern!r} matches no variable: nothing '
       'would be trained. It is a regular expression over names such as '
       f'{next(iter(model.variables))}.'
     )
-  for checkpoint in checkpoints:
-    fits = comparison.require_loadable if starts else comparison.require_same
-    fits(model.variables.values(), files.Checkpoint(checkpoint))
-    identity.check_model(model.transformer, checkpoint, starts=starts)
+  for path in checkpoints:
+    checkpoint = files.Checkpoint(path)
+    if is_new:
+      comparison.require_loadable(model.variables.values(), checkpoint)
+    else:
+      comparison.require_same(model.variables.values(), checkpoint)
+    identity.check_model(model.transformer, path, starts=is_new)
 
 
-def check_mesh(run: config.RunConfig, model: models.ConfiguredModel) -> None:
+def _matches_any(pattern: str, names: Iterable[str]) -> bool:
+  return any(re.search(pattern, name) for name in names)
+
+
+def check_mesh(run: RunConfig, model: models.ConfiguredModel) -> None:
   """Checks that the mesh divides the model and that tensors fit in memory.
 
   Mesh-TensorFlow finds a wrong mesh only while lowering the graph, which takes
@@ -208,16 +238,19 @@ def check_mesh(run: config.RunConfig, model: models.ConfiguredModel) -> None:
   def parts(dim: mtf.Dimension) -> int:
     return mtf.tensor_dim_to_mesh_dim_size(run.layout, run.mesh, dim)
 
-  tensors = [t for op in model.mtf_graph.operations for t in op.outputs]
-  dims = {dim for t in tensors for dim in t.shape if dim.name != 'batch'}
+  tensors = _tensors(model)
+  dims: set[mtf.Dimension] = set()
+  for tensor in tensors:
+    dims.update(dim for dim in tensor.shape if dim.name != 'batch')
   if run.lengths:  # with microbatches, the graph's batch is smaller
     dims.add(mtf.Dimension('batch', run.examples))
-  faults = [
-    f'{dim.name} = {dim.size} is split into {parts(dim)} parts (possible: '
-    f'{", ".join(str(n) for n in range(1, dim.size + 1) if dim.size % n == 0)})'
-    for dim in sorted(dims)
-    if dim.size % parts(dim)
-  ]
+  faults = []
+  for dim in sorted(dims):
+    if dim.size % parts(dim):
+      faults.append(
+        f'{dim.name} = {dim.size} is split into {parts(dim)} parts (possible: '
+        f'{", ".join(map(str, _divisors(dim.size)))})'
+      )
   if faults:
     raise UserError(
       f'the mesh {run.mesh.to_string} does not divide the model: '
@@ -228,8 +261,8 @@ def check_mesh(run: config.RunConfig, model: models.ConfiguredModel) -> None:
     return  # these devices do not use this machine's memory
 
   def bytes_of(tensor: mtf.Tensor) -> int:
-    split = math.prod(map(parts, tensor.shape))
-    return tensor.size * tensor.dtype.size // split
+    devices = math.prod(parts(dim) for dim in tensor.shape)
+    return tensor.size * tensor.dtype.size // devices
 
   largest = max(tensors, key=bytes_of)
   memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
@@ -240,3 +273,14 @@ def check_mesh(run: config.RunConfig, model: models.ConfiguredModel) -> None:
       f'{memory / 1e9:,.0f} GB (utils.run.batch_size = {run.batch_size}).\n'
       f'{explanations.MEMORY_ADVICE}'
     )
+
+
+def _tensors(model: models.ConfiguredModel) -> list[mtf.Tensor]:
+  tensors = []
+  for operation in model.mtf_graph.operations:
+    tensors += operation.outputs
+  return tensors
+
+
+def _divisors(number: int) -> list[int]:
+  return [n for n in range(1, number + 1) if number % n == 0]

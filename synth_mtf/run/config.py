@@ -1,19 +1,17 @@
-"""The configuration of a run of T5's main, and checks of all gin values."""
+"""Reads the configuration of a run of T5's main, and checks all gin values."""
 
-import inspect
 import re
 import types
 from collections.abc import Callable
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import gin
 import mesh_tensorflow as mtf
-import seqio
 from absl import flags
-from mesh_tensorflow.transformer import utils
 
 from synth_mtf.errors import UserError, nearest
 from synth_mtf.host import bindings, gin_files
+from synth_mtf.host.run_config import FEATURES, RunConfig
 
 MODES = (
   'train',
@@ -31,6 +29,24 @@ MODES = (
 _LM_WITH_INPUTS = ('eval', 'score_eval', 'infer', 'export_infer', 'export')
 
 
+class Check(NamedTuple):
+  """What values a parameter accepts.
+
+  Attributes:
+    expected: a description for messages.
+    test: returns something falsy or raises for a wrong value.
+  """
+
+  expected: str
+  test: Callable[[Any], Any]
+
+  def passes(self, value: Any) -> bool:
+    try:
+      return bool(self.test(value))
+    except (ValueError, TypeError, AttributeError, LookupError, re.error):
+      return False
+
+
 def _is_number(value: Any) -> bool:
   return type(value) in (int, float)
 
@@ -39,153 +55,118 @@ def _is_positive(value: Any) -> bool:
   return type(value) is int and value >= 1
 
 
-# A description for messages, and a test that is falsy or raises for a wrong
-# value.
-Kind = tuple[str, Callable[[Any], Any]]
-_POSITIVE: Kind = ('a whole number, at least 1', _is_positive)
-_PLAIN: dict[Any, Kind] = {
-  int: ('a whole number', lambda v: type(v) is int),
-  float: ('a number', _is_number),
-  str: ('a string', lambda v: isinstance(v, str)),
-  bool: ('True or False', lambda v: isinstance(v, bool)),
-  type(None): ('None', lambda v: v is None),
+def _are_lengths(value: Any) -> bool:
+  if isinstance(value, dict):
+    return bool(value) and all(map(_is_positive, value.values()))
+  return _is_positive(value)
+
+
+def _is_batch_size(value: Any) -> bool:
+  if _is_positive(value):
+    return True
+  unit, number = value
+  is_unit = re.fullmatch('(tokens|sequences)_per_(batch|replica)', unit)
+  return is_unit is not None and _is_positive(number)
+
+
+def _is_learning_rate(value: Any) -> bool:
+  rates = value if isinstance(value, list) else [value]
+  return all(callable(x) or (_is_number(x) and x >= 0) for x in rates)
+
+
+def _one_of(*words: str) -> Check:
+  return Check(f'one of {", ".join(words)}', words.__contains__)
+
+
+_POSITIVE = Check('a whole number, at least 1', _is_positive)
+_PLAIN: dict[Any, Check] = {
+  int: Check('a whole number', lambda v: type(v) is int),
+  float: Check('a number', _is_number),
+  str: Check('a string', lambda v: isinstance(v, str)),
+  bool: Check('True or False', lambda v: isinstance(v, bool)),
+  type(None): Check('None', lambda v: v is None),
 }
-_SHARE: Kind = (
+_SHARE = Check(
   'a number from 0 to below 1',
   lambda v: _is_number(v) and 0 <= v < 1,
 )
-
-
-def _one_of(*words: str) -> Kind:
-  return f'one of {", ".join(words)}', words.__contains__
-
-
-_OF_RUN: dict[str, Kind] = {
+_PATTERN = Check('a regular expression', re.compile)
+_OF_RUN: dict[str, Check] = {
   'mode': _one_of(*MODES),
   'model_type': _one_of(
     'bitransformer', 'lm', 'delimited_lm', 'aligned', 'bi_student_teacher'
   ),
-  'sequence_length': (
-    "lengths such as {'inputs': 512, 'targets': 114}",
-    lambda v: _is_positive(v) or (v and all(map(_is_positive, v.values()))),
+  'sequence_length': Check(
+    "lengths such as {'inputs': 512, 'targets': 114}", _are_lengths
   ),
-  'batch_size': (
+  'batch_size': Check(
     "a whole number, at least 1, or a pair such as ('tokens_per_batch', 65536)",
-    lambda v: (
-      _is_positive(v)
-      or (
-        re.fullmatch('(tokens|sequences)_per_(batch|replica)', v[0])
-        and _is_positive(v[1])
-        and len(v) == 2
-      )
-    ),
+    _is_batch_size,
   ),
-  'mesh_shape': (
+  'mesh_shape': Check(
     "a mesh such as 'model:2,batch:4'",
     lambda v: all(dim.size > 0 for dim in mtf.convert_to_shape(v).dims),
   ),
-  'layout_rules': (
+  'layout_rules': Check(
     "rules such as 'batch:batch,d_ff:model'",
-    mtf.convert_to_layout_rules,
+    lambda v: mtf.convert_to_layout_rules(v) is not None,
   ),
-  'mesh_devices': (
+  'mesh_devices': Check(
     "a list of names such as ['gpu:0', 'gpu:1']",
     lambda v: isinstance(v, (list, tuple)),
   ),
-  'train_steps': (
+  'train_steps': Check(
     'a whole number, at least 1, or a function such as @name',
     lambda v: callable(v) or _is_positive(v),
   ),
   'iterations_per_loop': _POSITIVE,
   'save_checkpoints_steps': _POSITIVE,
-  'keep_checkpoint_max': (
+  'keep_checkpoint_max': Check(
     'a whole number, at least 0 (which keeps all)',
     lambda v: v == 0 or _is_positive(v),
   ),
   'total_run_steps': _POSITIVE,
   'perplexity_eval_steps': _POSITIVE,
-  'learning_rate_schedule': (
+  'learning_rate_schedule': Check(
     'a number, at least 0, a function such as @name, or a list of such',
-    lambda v: all(
-      callable(rate) or (_is_number(rate) and rate >= 0)
-      for rate in (v if isinstance(v, list) else [v])
-    ),
+    _is_learning_rate,
   ),
-  'optimizer': ('a function such as @name', callable),
-  'init_checkpoint': (
+  'optimizer': Check('a function such as @name', callable),
+  'init_checkpoint': Check(
     'the path of a checkpoint',
     lambda v: isinstance(v, str),
   ),
-  'variable_filter': (
+  'variable_filter': Check(
     'a regular expression or a function',
     lambda v: callable(v) or re.compile(v),
   ),
 }
 
 
-class RunConfig(types.SimpleNamespace):
-  """The arguments of `utils.run`, and values derived from them."""
-
-  @property
-  def lengths(self) -> dict[str, int] | None:
-    """The length of each feature; None if the examples determine it."""
-    if isinstance(self.sequence_length, int):
-      return dict.fromkeys(('inputs', 'targets'), self.sequence_length)
-    return self.sequence_length
-
-  @property
-  def mesh(self) -> mtf.Shape:
-    return mtf.convert_to_shape(self.mesh_shape)
-
-  @property
-  def layout(self) -> mtf.LayoutRules:
-    return mtf.convert_to_layout_rules(self.layout_rules)
-
-  @property
-  def examples(self) -> int:
-    """The global batch size in examples."""
-    if isinstance(self.batch_size, int):
-      return self.batch_size
-    try:
-      return utils.compute_batch_size(
-        self.lengths, self.mesh, self.layout, self.batch_size
-      )
-    except ValueError as error:
-      raise UserError(
-        f'utils.run.batch_size = {tuple(self.batch_size)}: {error}; the number '
-        'of tokens must be a multiple of the longest sequence length'
-      ) from error
-
-  @property
-  def vocabularies(self) -> tuple[seqio.Vocabulary, seqio.Vocabulary]:
-    return (
-      utils.inputs_vocabulary(self.vocabulary),
-      utils.targets_vocabulary(self.vocabulary),
-    )
-
-
 def read(model_dir: str, tpu: str | None = None) -> RunConfig:
   """Returns the run that gin describes, after checking all gin values."""
   _check_values()
-  parameters = inspect.signature(utils.run).parameters
-  found = {name: one.default for name, one in parameters.items()}
-  found.update(gin.get_bindings(utils.run), model_dir=model_dir, tpu=tpu)
-  run = RunConfig(**found)
-  if run.lengths is None and run.mode in ('eval', 'score_eval'):
-    return run  # the examples determine the lengths
+  run = RunConfig(model_dir=model_dir, tpu=tpu)
+  run.resolve()
+  if run.lengths is not None or run.mode not in ('eval', 'score_eval'):
+    _check_lengths(run)  # else the examples determine the lengths
+  return run
+
+
+def _check_lengths(run: RunConfig) -> None:
+  """Checks that the lengths of the features that a run reads are known."""
   lengths = run.lengths or {}
   needs_inputs = run.model_type != 'lm' or run.mode in _LM_WITH_INPUTS
-  sides = ('inputs', 'targets')[not needs_inputs :]
-  missing = [side for side in sides if side not in lengths]
+  needed = FEATURES if needs_inputs else ('targets',)
+  missing = [feature for feature in needed if feature not in lengths]
   if missing:
+    hints = [nearest(feature, lengths) for feature in missing]
     raise UserError(
       f'utils.run.sequence_length = {run.lengths!r}: mode {run.mode!r} needs '
-      f'the length of {" and ".join(map(repr, missing))}'
-      + ''.join(nearest(side, lengths) for side in missing)
-      + '. Give --gin_param="utils.run.sequence_length = '
+      f'the length of {" and ".join(map(repr, missing))}{"".join(hints)}. Give '
+      '--gin_param="utils.run.sequence_length = '
       "{'inputs': 512, 'targets': 114}\"."
     )
-  return run
 
 
 def _check_values() -> None:
@@ -199,37 +180,35 @@ def _check_values() -> None:
   """
   faults = []
   for binding in bindings.bindings():
-    kind = None if binding.is_call else _declared(binding)
-    if kind and gin.REQUIRED not in (binding.raw, binding.value):
-      description, test = kind
-      try:
-        passes = test(binding.value)
-      except (ValueError, TypeError, AttributeError, LookupError, re.error):
-        passes = False
-      if not passes:
-        words = description.removeprefix('one of ').split(', ')
-        hint = nearest(binding.value, words)
-        faults.append(f'{binding}: expected {description}{hint}')
+    check = None if binding.is_call else _declared(binding)
+    if check is None or gin.REQUIRED in (binding.raw, binding.value):
+      continue
+    if not check.passes(binding.value):
+      options = check.expected.removeprefix('one of ').split(', ')
+      hint = nearest(binding.value, options)
+      faults.append(f'{binding}: expected {check.expected}{hint}')
   if faults:
     raise UserError('. '.join(faults) + '.')
   _check_macros()
 
 
-def _declared(binding: bindings.Binding) -> Kind | None:
-  """Returns the kind declared for a parameter; None if it accepts anything.
+def _declared(binding: bindings.Binding) -> Check | None:
+  """Returns the check declared for a parameter; None if it accepts anything.
 
   Sizes of the model are checked by building it.
   """
   name, declaration = binding.parameter, binding.declaration
-  default: Any = declaration.default if declaration else None
-  if declaration is None or binding.value is default is None:
+  if declaration is None:
+    return None
+  default: Any = declaration.default
+  if default is None and binding.value is None:
     return None
   if binding.selector.endswith('transformer.utils.run') and name in _OF_RUN:
     return _OF_RUN[name]
   if 'dropout_rate' in name or 'smoothing' in name:
     return _SHARE
   if name.endswith('_filter') and isinstance(default, str):
-    return 'a regular expression', re.compile
+    return _PATTERN
   if declaration.annotation is not declaration.empty:
     return _annotated(declaration.annotation)
   if isinstance(default, bool):
@@ -237,16 +216,22 @@ def _declared(binding: bindings.Binding) -> Kind | None:
   return _PLAIN[float] if _is_number(default) else None
 
 
-def _annotated(annotation: Any) -> Kind | None:
+def _annotated(annotation: Any) -> Check | None:
+  """Returns the check for a type; None if it accepts anything."""
   options = get_args(annotation)
   if get_origin(annotation) is Literal:
     return _one_of(*options)
   if get_origin(annotation) not in (Union, types.UnionType):
     return _PLAIN.get(annotation)
-  kinds = [kind for kind in map(_annotated, options) if kind]
-  return (
-    ' or '.join(description for description, _ in kinds),
-    lambda v: len(kinds) < len(options) or any(test(v) for _, test in kinds),
+  checks = []
+  for option in options:
+    check = _annotated(option)
+    if check is None:
+      return None
+    checks.append(check)
+  return Check(
+    ' or '.join(check.expected for check in checks),
+    lambda value: any(check.passes(value) for check in checks),
   )
 
 
@@ -259,9 +244,9 @@ def _check_macros() -> None:
   params = flags.FLAGS.gin_param if flags.FLAGS.is_parsed() else None
   for name in gin_files.bindings('\n'.join(params or [])):
     if name not in read and not re.search('[./]', name):
+      hint = nearest(name, read) or f'; what is read: {", ".join(sorted(read))}'
       raise UserError(
-        f'--gin_param: nothing reads {name}'
-        + (nearest(name, read) or f'; what is read: {", ".join(sorted(read))}')
-        + '\nA setting starts with the name of its function, as in '
+        f'--gin_param: nothing reads {name}{hint}\n'
+        'A setting starts with the name of its function, as in '
         'utils.run.train_steps.'
       )

@@ -8,7 +8,7 @@ describes both files.
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import gin
@@ -17,26 +17,32 @@ from mesh_tensorflow.transformer import utils
 from mesh_tensorflow.transformer.dataset import EvalDataset
 
 from synth_mtf import atomic, paths, tasks
-from synth_mtf.checkpoints import folder as checkpoints
-from synth_mtf.host import events
+from synth_mtf.checkpoints.folder import step_of
+from synth_mtf.host import patches
+from synth_mtf.host.run_config import RunConfig
 from synth_mtf.results import layouts, records, standard_error
 from synth_mtf.run import origin, output
 
 
 class Recorder:
-  """Wraps T5's evaluation functions."""
+  """Wraps T5's evaluation functions.
+
+  Attributes:
+    step: that of the checkpoint being evaluated.
+  """
 
   def __init__(self) -> None:
     self._get_estimator = utils.get_estimator
     self._eval_model = utils.eval_model
-    self._step = 0  # of the checkpoint being evaluated
+    self.step = 0
 
   def get_estimator(self, *args: Any, **kwargs: Any) -> Any:
     """Returns an estimator that shows progress and records perplexities."""
     estimator = self._get_estimator(*args, **kwargs)
-    estimator.predict = functools.partial(self._predict, estimator.predict)
-    estimator.evaluate = functools.partial(
-      self._evaluate, estimator, estimator.evaluate
+    patches.replace_methods(
+      estimator,
+      predict=functools.partial(self._predict, estimator.predict),
+      evaluate=functools.partial(self._evaluate, estimator, estimator.evaluate),
     )
     return estimator
 
@@ -47,159 +53,214 @@ class Recorder:
     checkpoint_path: str,
     **kwargs: Any,
   ) -> Iterator[Any]:
-    self._step = checkpoints.step_of(checkpoint_path)
+    self.step = step_of(checkpoint_path)
     console = output.console_beside_log()
-    console.start(f'decode, step {self._step}')
-    found = predict(*args, checkpoint_path=checkpoint_path, **kwargs)
-    for number, one in enumerate(found, start=1):
-      yield one
+    console.start(f'decode, step {self.step}')
+    predictions = predict(*args, checkpoint_path=checkpoint_path, **kwargs)
+    for number, prediction in enumerate(predictions, start=1):
+      yield prediction
       console.update(f'{number} examples')
 
   def _evaluate(
     self, estimator: Any, evaluate: Callable[..., Any], **kwargs: Any
   ) -> Any:
     folder = estimator.eval_dir(kwargs['name'])
-    events.without_graph(folder)  # which takes megabytes per task
-    found = evaluate(**kwargs)
+    patches.keep_graph_from_events(folder)  # megabytes per task
+    measured = evaluate(**kwargs)
+    values = {
+      metric: float(measured[metric])
+      for metric in ('neg_log_perplexity', 'token_accuracy')
+    }
     _record(
       folder,
-      {
-        metric: float(found[metric])
-        for metric in ('neg_log_perplexity', 'token_accuracy')
-      },
+      values,
       {},
       task=kwargs['input_fn'].keywords['eval_dataset'].name,
-      split=gin.get_bindings(utils.run).get('dataset_split', 'train'),
-      n=round(float(found['num_eval_tokens'])),
+      split=RunConfig().dataset_split,
+      n=round(float(measured['num_eval_tokens'])),
       unit='token',
-      step=checkpoints.step_of(kwargs['checkpoint_path']),
+      step=step_of(kwargs['checkpoint_path']),
     )
-    return found
+    return measured
 
   def eval_model(self, *args: Any, **kwargs: Any) -> None:
     """Runs the host's evaluation on tasks that record their results."""
     call = inspect.signature(self._eval_model).bind(*args, **kwargs)
     call.apply_defaults()
-    asked = call.arguments
-    folder = asked['eval_summary_dir'] or os.path.join(
-      asked['model_dir'], f'{asked["dataset_split"]}_eval'
+    arguments = call.arguments
+    split = arguments['dataset_split']
+    folder = arguments['eval_summary_dir'] or os.path.join(
+      arguments['model_dir'], f'{split}_eval'
     )
-    if asked['eval_dir_suffix'] is not None:
-      folder += f'_{asked["eval_dir_suffix"]}'
-    make_datasets = asked['eval_dataset_fn']
+    if arguments['eval_dir_suffix'] is not None:
+      folder += f'_{arguments["eval_dir_suffix"]}'
+    keep_examples = arguments['output_eval_examples']
+    make_datasets = arguments['eval_dataset_fn']
 
     def recorded_datasets(**kwargs: Any) -> list[EvalDataset]:
-      split, keeps = asked['dataset_split'], asked['output_eval_examples']
-      return [
-        self._recorded(EvalDataset(*dataset), folder, split, keeps)
-        for dataset in make_datasets(**kwargs)
-      ]
+      datasets = []
+      for fields in make_datasets(**kwargs):
+        dataset = EvalDataset(*fields)
+        task = _RecordedTask(self, dataset, folder, split, keep_examples)
+        datasets.append(task.dataset())
+      return datasets
 
     if make_datasets is not None:
-      asked['eval_dataset_fn'] = recorded_datasets
+      arguments['eval_dataset_fn'] = recorded_datasets
     self._eval_model(*call.args, **call.kwargs)
 
-  def _recorded(
-    self, dataset: EvalDataset, folder: str, split: str, keep_examples: bool
-  ) -> EvalDataset:
-    """Returns a task whose functions record their arguments and results.
 
-    At each checkpoint, the host postprocesses every example, then calls each
-    metric.
-    """
-    examples: list[dict[str, Any]] = []
-    values: dict[str, float] = {}
-    errors: dict[str, float | None] = {}
+class _RecordedTask:
+  """A task whose functions record their arguments and results.
 
-    def postprocess(text: Any, example: Any = None, **kwargs: Any) -> Any:
-      read_as = dataset.postprocess_fn(text, example=example, **kwargs)
-      if not kwargs.get('is_target'):
-        examples.append(
-          {
-            'input': example.get('inputs_pretokenized'),
-            'target': example.get('targets_pretokenized'),
-            'prediction': text,
-            'read_as': read_as,
-          }
-        )
-      return read_as
+  At each checkpoint, the host postprocesses every example, then calls each
+  metric.
+  """
 
-    def measure(metric_fn: Any, is_last: bool, targets: Any, found: Any) -> Any:
-      scores = metric_fn(targets, found)
-      if isinstance(scores, tf.Summary):
-        values.update({v.tag: v.simple_value for v in scores.value})
-      else:
-        values.update({name: float(v) for name, v in scores.items()})
-      spread = standard_error.spread(metric_fn, targets, found)
-      errors.update(spread.errors)
-      # `alone` is empty if the metric is not a mean over units.
-      for unit, scores_of_unit in zip(
-        standard_error.units(targets), spread.alone, strict=False
-      ):
-        for index in unit:
-          examples[index].setdefault('scores', {}).update(scores_of_unit)
-      if is_last:
-        place = {'task': dataset.name, 'split': split, 'step': self._step}
-        _record(
-          folder,
-          values,
-          errors,
-          n=len(standard_error.units(targets)),
-          unit=standard_error.unit(targets),
-          **place,
-        )
-        if keep_examples:
-          for example, target in zip(examples, targets, strict=True):
-            example['target_read_as'] = target
-          records.add_predictions(folder, examples=examples, **place)
-        for noted in (examples, values, errors):
-          noted.clear()
-      return scores
+  def __init__(
+    self,
+    recorder: Recorder,
+    dataset: EvalDataset,
+    folder: str,
+    split: str,
+    keep_examples: bool,
+  ) -> None:
+    self._recorder = recorder
+    self._dataset = dataset
+    self._folder = folder
+    self._split = split
+    self._keep_examples = keep_examples
+    self._examples: list[dict[str, Any]] = []
+    self._values: dict[str, float] = {}
+    self._errors: dict[str, float | None] = {}
 
-    metric_fns = dataset.metric_fns or []
-    return dataset._replace(
-      postprocess_fn=postprocess,
-      metric_fns=[
-        functools.partial(measure, metric_fn, number == len(metric_fns))
-        for number, metric_fn in enumerate(metric_fns, start=1)
-      ],
+  def dataset(self) -> EvalDataset:
+    """Returns the host's description of the task, with these functions."""
+    metric_fns = self._dataset.metric_fns or []
+    recorded = []
+    for number, metric_fn in enumerate(metric_fns, start=1):
+      is_last = number == len(metric_fns)
+      recorded.append(functools.partial(self._measure, metric_fn, is_last))
+    return self._dataset._replace(
+      postprocess_fn=self._postprocess, metric_fns=recorded
     )
+
+  def _postprocess(self, text: Any, example: Any = None, **kwargs: Any) -> Any:
+    read_as = self._dataset.postprocess_fn(text, example=example, **kwargs)
+    if not kwargs.get('is_target'):
+      self._examples.append(
+        {
+          'input': example.get('inputs_pretokenized'),
+          'target': example.get('targets_pretokenized'),
+          'prediction': text,
+          'read_as': read_as,
+        }
+      )
+    return read_as
+
+  def _measure(
+    self, metric_fn: Any, is_last: bool, targets: Any, predictions: Any
+  ) -> Any:
+    scores = metric_fn(targets, predictions)
+    if isinstance(scores, tf.Summary):
+      self._values.update({v.tag: v.simple_value for v in scores.value})
+    else:
+      self._values.update({name: float(v) for name, v in scores.items()})
+    spread = standard_error.spread(metric_fn, targets, predictions)
+    self._errors.update(spread.errors)
+    if spread.alone:
+      self._add_scores(standard_error.units(targets), spread.alone)
+    if is_last:
+      self._write(targets)
+    return scores
+
+  def _add_scores(
+    self,
+    units: Sequence[Sequence[int]],
+    scores: Sequence[Mapping[str, float]],
+  ) -> None:
+    """Adds each unit's scores to its examples."""
+    for unit, scores_of_unit in zip(units, scores, strict=True):
+      for index in unit:
+        example = self._examples[index]
+        example.setdefault('scores', {}).update(scores_of_unit)
+
+  def _write(self, targets: Any) -> None:
+    """Writes what the functions recorded, and starts anew."""
+    task, step = self._dataset.name, self._recorder.step
+    _record(
+      self._folder,
+      self._values,
+      self._errors,
+      task=task,
+      split=self._split,
+      n=len(standard_error.units(targets)),
+      unit=standard_error.unit(targets),
+      step=step,
+    )
+    if self._keep_examples:
+      for example, target in zip(self._examples, targets, strict=True):
+        example['target_read_as'] = target
+      records.add_predictions(
+        self._folder, task, self._split, step, self._examples
+      )
+    self._examples.clear()
+    self._values.clear()
+    self._errors.clear()
 
 
 def _record(
   folder: str,
   values: Mapping[str, float],
   errors: Mapping[str, float | None],
-  **place: Any,
+  *,
+  task: str,
+  split: str,
+  n: int,
+  unit: str,
+  step: int,
 ) -> None:
-  """Writes results with the versions and configuration used; shows them."""
-  is_ours = place['task'].startswith(layouts.PREFIX)
-  data_dir = tasks.settings().data_dir_of(place['task']) if is_ours else None
+  """Writes results with the versions and configuration used; shows them.
+
+  Values and standard errors are by metric; the other arguments are fields of
+  `records.Result`.
+  """
+  is_ours = task.startswith(layouts.PREFIX)
+  data_dir = tasks.settings().data_dir_of(task) if is_ours else None
   data = paths.GENERATED if paths.holds_samples(data_dir) else ''
-  digest = tasks.inspection.digest(place['task'], place['split'])
-  results = [
-    records.Result(
-      metric=metric,
-      value=value,
-      standard_error=errors.get(metric),
-      data=data,
-      digest=digest,
-      **place,
+  digest = tasks.inspection.digest(task, split)
+  results = []
+  for metric, value in values.items():
+    results.append(
+      records.Result(
+        task=task,
+        split=split,
+        metric=metric,
+        value=value,
+        n=n,
+        unit=unit,
+        standard_error=errors.get(metric),
+        step=step,
+        data=data,
+        digest=digest,
+      )
     )
-    for metric, value in values.items()
-  ]
-  vocabulary = gin.get_bindings(utils.run).get('vocabulary')
+  vocabulary = RunConfig().vocabulary
   made_with = {**origin.here(vocabulary), 'gin': gin.operative_config_str()}
   records.add_results(folder, results, made_with)
-  note = f'  ({data})' if data else ''
   console = output.console_beside_log()
   for result in results:
-    error = result.standard_error
-    spread = '' if error is None else f' +- {error:.2g}'
-    console.line(
-      f'{result.step}  {result.task.removeprefix(layouts.PREFIX)}  '
-      f'{result.metric} {result.value:.4g}{spread}  n = {result.n}{note}'
-    )
+    console.line(_shown(result))
+
+
+def _shown(result: records.Result) -> str:
+  """Returns a result as a line of text."""
+  task = result.task.removeprefix(layouts.PREFIX)
+  text = f'{result.step}  {task}  {result.metric} {result.value:.4g}'
+  if result.standard_error is not None:
+    text += f' +- {result.standard_error:.2g}'
+  text += f'  n = {result.n}'
+  return f'{text}  ({result.data})' if result.data else text
 
 
 def write_lines(lines: Iterable[Any], filename: str) -> None:

@@ -9,13 +9,12 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.checkpoints import folder
+from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.run.output import Console, duration
 
-_LAST_STEPS = 100  # of which the final loss is the mean
-# The largest share of time that saving by time may take.
-_MOST_OF_THE_TIME = 0.05
+_LAST_STEPS = 100  # the final loss is their mean
+_MAX_SAVING_SHARE = 0.05  # of the time, for checkpoints saved by time
 _STEP = 'synth_mtf_step'
 
 
@@ -84,10 +83,13 @@ class TrainingHook(tf.estimator.SessionRunHook):
     """Shows the last steps' mean loss; adds the last loss to the curve."""
     if not self._last:
       return
-    is_done = self.step >= self._total
-    show = self._console.finish if is_done else self._console.update
     steps = len(self._last)
-    show(self._progress(self._last, f' (last {steps} steps)' * (steps > 1)))
+    note = f' (last {steps} steps)' if steps > 1 else ''
+    text = self._progress(self._last, note)
+    if self.step >= self._total:
+      self._console.finish(text)
+    else:
+      self._console.update(text)
     if self._model_dir:  # the host writes the first step, then every hundredth
       value = tf.Summary.Value(tag='loss', simple_value=self._last[-1])
       writer = tf.summary.FileWriterCache.get(self._model_dir)
@@ -100,31 +102,35 @@ class TrainingHook(tf.estimator.SessionRunHook):
     The host's loss is the sum over target tokens divided by the number of
     positions, padding included. The speed excludes this process's first step.
     """
-    shown = f'{self.step}/{self._total}  loss {sum(losses) / len(losses):.3f}'
+    mean = sum(losses) / len(losses)
+    shown = f'{self.step}/{self._total}  loss {mean:.3f}'
     if self.step == self._first_step:
       return shown
     elapsed = max(time.monotonic() - self._first_time, 1e-9)
     speed = (self.step - self._first_step) / elapsed
+    shown = f'{shown}{note}  {speed:.1f}/s'
+    if self.step >= self._total:
+      return shown
     seconds_left = (self._total - self.step) / max(speed, 1e-9)
-    left = f'  {duration(seconds_left)} left' * (self.step < self._total)
-    return f'{shown}{note}  {speed:.1f}/s{left}'
+    return f'{shown}  {duration(seconds_left)} left'
 
 
 def not_finite(what: str, model_dir: str, step: int) -> UserError:
   """Returns the error that ends a run; saved checkpoints are all finite."""
-  names = [n for n in folder.written(model_dir) if folder.step_of(n) < step]
-  return UserError(
-    f'{what}: the run has ended. '
-    + (
-      'The last finite checkpoint is '
-      f'{os.path.join(model_dir, names[-1])}; the same command resumes from '
+  names = [n for n in Folder(model_dir).checkpoints if step_of(n) < step]
+  if names:
+    path = os.path.join(model_dir, names[-1])
+    advice = (
+      f'The last finite checkpoint is {path}; the same command resumes from '
       'it. A lower learning rate (learning_rate_schedules in gin) is most '
       'likely to help.'
-      if names
-      else f'No checkpoint was saved in {model_dir}. If the run starts from '
+    )
+  else:
+    advice = (
+      f'No checkpoint was saved in {model_dir}. If the run starts from '
       'utils.run.init_checkpoint, check that checkpoint for NaN.'
     )
-  )
+  return UserError(f'{what}: the run has ended. {advice}')
 
 
 class Saver(tf.train.CheckpointSaverHook):
@@ -148,7 +154,7 @@ class Saver(tf.train.CheckpointSaverHook):
   def __init__(self, checkpoint_dir: str, **more: Any) -> None:
     super().__init__(checkpoint_dir, save_graph_def=False, **more)
     self._set_steps_per_run(1)
-    self._passing = ''  # the last one saved by time
+    self._temporary = ''  # the last checkpoint that was saved by time
 
   def begin(self) -> None:
     super().begin()
@@ -170,28 +176,29 @@ class Saver(tf.train.CheckpointSaverHook):
       step = run_context.session.run(self._global_step_tensor)
       if step != self._timer.last_triggered_step():
         self._save(run_context.session, step)
-        self._passing = f'{self._save_path}-{step}'
+        self._temporary = f'{self._save_path}-{step}'
 
   def _save(self, session: tf.Session, step: int) -> bool:
     for listener in self._listeners:
       listener.before_save(session, step)  # reads the values on the devices
     finite = session.run(self._finite)
-    spoilt = sorted(name for name, is_finite in finite.items() if not is_finite)
-    if spoilt:
+    spoiled = sorted(name for name in finite if not finite[name])
+    if spoiled:
       raise not_finite(
-        f'the weights hold NaN or infinity at step {step}, in {len(spoilt)} of '
-        f'{len(finite)} variables ({spoilt[0]}, ...)',
+        f'the weights hold NaN or infinity at step {step}, in {len(spoiled)} '
+        f'of {len(finite)} variables ({spoiled[0]}, ...)',
         self._checkpoint_dir,
         step,
       )
-    passed, self._passing = self._passing, ''
-    if passed:  # the list written with the new checkpoint must not include it
-      kept = [path for path in self._saver.last_checkpoints if path != passed]
+    outdated = self._temporary
+    self._temporary = ''
+    if outdated:  # the list written with the new checkpoint must not include it
+      kept = [path for path in self._saver.last_checkpoints if path != outdated]
       self._saver.recover_last_checkpoints(kept)
-    begun = time.monotonic()
+    start = time.monotonic()
     should_stop = super()._save(session, step)
-    taken = time.monotonic() - begun
-    self._due = begun + max(self.seconds, taken / _MOST_OF_THE_TIME)
-    if passed and passed != f'{self._save_path}-{step}':
-      tf.train.remove_checkpoint(passed)
+    elapsed = time.monotonic() - start
+    self._due = start + max(self.seconds, elapsed / _MAX_SAVING_SHARE)
+    if outdated and outdated != f'{self._save_path}-{step}':
+      tf.train.remove_checkpoint(outdated)
     return should_stop

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 
 import synth_mtf
 from synth_mtf.errors import RunFailed, UserError
+from synth_mtf.host import patches
 from synth_mtf.run import output, process
 
 # Modules whose flags --help lists.
@@ -68,7 +69,8 @@ def prepare() -> None:
 
 def run(words: Sequence[str]) -> int:
   """Runs T5's main with the given flags, and returns the exit status."""
-  with contextlib.nullcontext() if '--verbose' in words else output.kept():
+  is_verbose = '--verbose' in words
+  with contextlib.nullcontext() if is_verbose else output.kept():
     prepare()
 
     import tensorflow.compat.v1 as tf
@@ -82,22 +84,24 @@ def run(words: Sequence[str]) -> int:
   from absl import app, flags
   from t5.models import mesh_transformer_main
 
-  from synth_mtf.checkpoints import folder
   from synth_mtf.host import explanations
   from synth_mtf.run import model_dir as model_dirs
 
   def main(argv: Sequence[str]) -> None:
     model_dir = flags.FLAGS.model_dir
     if not flags.FLAGS.tpu:
-      gin.parse_config(  # which gin files may override
+      gin.parse_config(  # gin files may override it
         'import synth_mtf.progress\n'
         'utils.run.train_model_fn = @synth_mtf.train_with_progress'
       )
+    is_verbose = flags.FLAGS.verbose
     with (
       model_dirs.opened(model_dir),
-      contextlib.nullcontext() if flags.FLAGS.verbose else shown(model_dir),
+      contextlib.nullcontext() if is_verbose else shown(model_dir),
       computed_by(flags.FLAGS.device, flags.FLAGS.tpu),
-      explanations.explained(lambda error: folder.explain(error, model_dir)),
+      explanations.explained(
+        lambda error: model_dirs.explain(error, model_dir)
+      ),
     ):
       mesh_transformer_main.main(argv)
 
@@ -110,20 +114,24 @@ def run(words: Sequence[str]) -> int:
   return 0
 
 
-def computed_by(
-  device: str | None, tpu: str | None
-) -> contextlib.AbstractContextManager[None]:
-  """Makes a run compute on JAX's devices if a kind of them is given."""
+@contextlib.contextmanager
+def computed_by(device: str | None, tpu: str | None) -> Iterator[None]:
+  """Makes a run compute on JAX's devices of a kind, if one is given."""
   if not device:
-    return contextlib.nullcontext()
+    yield
+    return
   if tpu:
     raise UserError(
-      f'--device={device} and --tpu={tpu} exclude each other: --device reaches '
-      'TPUs, too, through JAX, and --tpu is the way of TensorFlow itself.'
+      f'--device={device} and --tpu={tpu} exclude each other. Both reach TPUs: '
+      "--device through JAX, --tpu through TensorFlow's own runtime."
     )
   from synth_mtf.pjrt import devices, estimator
 
-  return estimator.used(devices.find(device))
+  with contextlib.ExitStack() as stack:
+    if device != 'cpu':
+      stack.enter_context(patches.types_of_gin())
+    stack.enter_context(estimator.used(devices.find(device)))
+    yield
 
 
 @contextlib.contextmanager
@@ -138,12 +146,13 @@ def shown(model_dir: str) -> Iterator[None]:
   log = os.path.join(model_dir, 'log')
   if not os.access(model_dir, os.W_OK):  # a bucket, or read-only
     log = os.path.join(tempfile.gettempdir(), f'synth-mtf-{os.getpid()}.log')
-  begun = time.monotonic()
+  start = time.monotonic()
   with output.to_log(log):
     console = output.console()
     console.line(f'Log: {log}')
     console.start('prepare')
-    logger, handler = absl_logging.get_absl_logger(), _OurWarnings()
+    logger = absl_logging.get_absl_logger()
+    handler = _OurWarnings()
     logger.addHandler(handler)
     try:
       yield
@@ -158,7 +167,7 @@ def shown(model_dir: str) -> Iterator[None]:
       ) from error
     finally:
       logger.removeHandler(handler)
-    console.line(f'Done in {output.duration(time.monotonic() - begun)}.')
+    console.line(f'Done in {output.duration(time.monotonic() - start)}.')
 
 
 class _OurWarnings(logging.Handler):

@@ -17,8 +17,9 @@ import tensorflow.compat.v1 as tf
 from absl import logging
 
 from synth_mtf import atomic, paths
-from synth_mtf.checkpoints import folder as checkpoints
+from synth_mtf.checkpoints.folder import UNREADABLE, Folder, is_complete
 from synth_mtf.errors import UserError
+from synth_mtf.host.run_config import RunConfig
 
 LOCK = 'training.lock'
 _PATTERNS = '*?[\\'
@@ -37,13 +38,19 @@ def opened(model_dir: str) -> Iterator[None]:
   try:
     yield
   except (UserError, KeyboardInterrupt):
-    begun = {'log', 'commands'}  # the second is T5's
-    if os.path.join(os.path.realpath(model_dir), LOCK) in _held:
-      begun.add(LOCK)
-    is_there = is_new and os.path.isdir(model_dir)
-    if is_there and begun.issuperset(os.listdir(model_dir)):
-      shutil.rmtree(model_dir, ignore_errors=True)
+    if is_new:
+      _remove_if_unused(model_dir)
     raise
+
+
+def _remove_if_unused(model_dir: str) -> None:
+  if not os.path.isdir(model_dir):
+    return
+  from_the_start = {'log', 'commands'}
+  if _lock_path(model_dir) in _held:
+    from_the_start.add(LOCK)
+  if from_the_start.issuperset(os.listdir(model_dir)):
+    shutil.rmtree(model_dir, ignore_errors=True)
 
 
 def check(model_dir: str) -> None:
@@ -65,7 +72,7 @@ def check(model_dir: str) -> None:
   if not os.path.isdir(model_dir):
     atomic.check_writable(model_dir)
     tf.io.gfile.makedirs(model_dir)
-  paths.check_entries(model_dir, written=True)
+  paths.check_written_entries(model_dir)
 
 
 def lock(model_dir: str) -> None:
@@ -74,10 +81,10 @@ def lock(model_dir: str) -> None:
   Also removes what a killed run left of a save.
   Does nothing for a bucket or on a drive without locks.
   """
-  path = os.path.join(os.path.realpath(model_dir), LOCK)
+  path = _lock_path(model_dir)
   if '://' in model_dir or path in _held:
     return
-  paths.check_entries(model_dir, written=True)
+  paths.check_written_entries(model_dir)
   descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
   try:
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -87,7 +94,7 @@ def lock(model_dir: str) -> None:
     raise UserError(
       f'another run is training in {model_dir} ({holder or "unknown"}): the '
       "two would overwrite each other's checkpoints. Wait for it, stop it, or "
-      'give another --model_dir. An evaluation may run beside it.'
+      'give another --model_dir. An evaluation may run at the same time.'
     ) from None
   except OSError:  # the drive does not support locks
     os.close(descriptor)
@@ -95,9 +102,10 @@ def lock(model_dir: str) -> None:
   os.ftruncate(descriptor, 0)
   os.write(descriptor, f'process {os.getpid()} on {platform.node()}\n'.encode())
   _held[path] = descriptor
-  if left := checkpoints.clear(model_dir):
+  removed = Folder(model_dir).clear()
+  if removed:
     logging.warning(
-      'removed what an interrupted save left: %s', ', '.join(left)
+      'removed what an interrupted save left: %s', ', '.join(removed)
     )
 
 
@@ -122,4 +130,24 @@ def require_unlocked(folder: str) -> None:
 def unlock_all() -> None:
   """Releases the locks of this process."""
   while _held:
-    os.close(_held.popitem()[1])
+    _, descriptor = _held.popitem()
+    os.close(descriptor)
+
+
+def explain(error: BaseException, model_dir: str) -> str | None:
+  """Explains a run's error if its folder is gone or a checkpoint is damaged."""
+  if not tf.io.gfile.isdir(model_dir):
+    return f'{model_dir} was removed or renamed while the run wrote to it.'
+  if not isinstance(error, UNREADABLE):
+    return None
+  start = RunConfig().init_checkpoint
+  if start and not is_complete(start):
+    return (
+      f'utils.run.init_checkpoint = {start} is damaged (truncated or altered): '
+      'use another checkpoint, or an intact copy.'
+    )
+  return Folder(model_dir).damage()
+
+
+def _lock_path(model_dir: str) -> str:
+  return os.path.join(os.path.realpath(model_dir), LOCK)

@@ -20,7 +20,7 @@ from synth_mtf.errors import UserError
 
 INTERVAL = 'SYNTH_MTF_PROGRESS_SECONDS'
 _CLEAR = '\r\x1b[2K'  # returns to the start of the line and erases it
-# Our own sequences, or a control character of a name that somebody else chose.
+# Our own sequences, or a control character in a name that somebody else chose.
 _CONTROL = re.compile(
   r'(\r?\x1b\[2K|\x1b\[[01]m)'
   r'|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]'
@@ -34,12 +34,16 @@ class Printable:
     self._stream = stream
 
   def write(self, text: str) -> int:
-    return self._stream.write(
-      _CONTROL.sub(lambda m: m[1] or f'\\u{ord(m[0]):04x}', text)
-    )
+    return self._stream.write(_CONTROL.sub(_escaped, text))
 
   def __getattr__(self, name: str) -> Any:
     return getattr(self._stream, name)
+
+
+def _escaped(match: re.Match[str]) -> str:
+  """Keeps our own sequences, and replaces other characters by their number."""
+  own = match[1]
+  return own or f'\\u{ord(match[0]):04x}'
 
 
 class Console:
@@ -48,9 +52,12 @@ class Console:
   def __init__(self, stream: Any = None) -> None:
     self._stream = stream or sys.stderr
     is_dumb = os.environ.get('TERM') in ('dumb', 'unknown')
-    rewrites = self._stream.isatty() and not is_dumb
-    self._clear = _CLEAR if rewrites else ''
-    self._interval = 0.2 if rewrites else _interval()
+    if self._stream.isatty() and not is_dumb:
+      self._clear = _CLEAR  # before each line, which replaces the last
+      self._interval = 0.2
+    else:
+      self._clear = ''
+      self._interval = _interval()
     self._title = ''
     self._last_shown = 0.0
 
@@ -76,14 +83,17 @@ class Console:
     if not self._clear:
       self.line(text)
       return True
-    try:  # `shutil` asks stdout, which may be a log
-      columns = os.get_terminal_size(self._stream.fileno()).columns
-    except OSError:
-      columns = shutil.get_terminal_size().columns
+    columns = self._columns()
     if len(text) >= columns:  # some terminals wrap a full line
       text = f'{text[: columns - 2]}\u2026'
     print(f'{self._clear}{text}', end='', file=self._stream, flush=True)
     return True
+
+  def _columns(self) -> int:
+    try:  # `shutil` asks stdout, which may be a log
+      return os.get_terminal_size(self._stream.fileno()).columns
+    except OSError:
+      return shutil.get_terminal_size().columns
 
   def finish(self, text: str) -> None:
     """Ends the task with a permanent line."""
@@ -92,14 +102,14 @@ class Console:
   @contextlib.contextmanager
   def task(self, title: str) -> Iterator[None]:
     """Shows the block as a task, and then its duration."""
-    begun = time.monotonic()
+    start = time.monotonic()
     self.start(title)
     try:
       yield
     except BaseException:
       self.finish('failed')
       raise
-    self.finish(duration(time.monotonic() - begun))
+    self.finish(duration(time.monotonic() - start))
 
   def clear(self) -> None:
     """Erases the current line of a terminal, for other output."""
@@ -163,22 +173,24 @@ def kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _redirected(log: int) -> Iterator[None]:
+  """Redirects stdout and stderr to a file descriptor."""
   global _beside_log
   _flush()
-  saved = [os.dup(descriptor) for descriptor in (1, 2)]
+  stdout, stderr = os.dup(1), os.dup(2)
   with os.fdopen(os.dup(2), 'w', buffering=1, errors='replace') as stream:
     _beside_log = Console(Printable(stream))
-    for descriptor in (1, 2):
-      os.dup2(log, descriptor)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
     try:
       yield
     finally:
       _flush()
       _beside_log.clear()
       _beside_log = None
-      for descriptor, original in zip((1, 2), saved, strict=True):
-        os.dup2(original, descriptor)
-        os.close(original)
+      os.dup2(stdout, 1)
+      os.dup2(stderr, 2)
+      os.close(stdout)
+      os.close(stderr)
 
 
 def _flush() -> None:

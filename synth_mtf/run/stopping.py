@@ -27,43 +27,47 @@ def on_signals(
   Yields:
     A function that returns the signal received, or None.
   """
-  came: list[int] = []
-  wanted = [
+  received: list[int] = []
+  handled = [
     number
     for number in (signal.SIGINT, signal.SIGTERM)
     if signal.getsignal(number) is not signal.SIG_IGN
   ]
 
   def listen() -> None:
-    asked = 0.0
-    while numbers := heard.recv(1):
-      number = numbers[0]
-      if number not in wanted:
+    first_time = 0.0
+    while True:
+      data = reader.recv(1)
+      if not data:  # the writer is closed
+        return
+      number = data[0]
+      if number not in handled:
         continue
-      if not came:
-        asked = time.monotonic()
-        came.append(number)
+      if not received:
+        first_time = time.monotonic()
+        received.append(number)
         say(
           f'{signal.Signals(number).name}: saving a checkpoint after this '
           'step, then the run ends. A second signal ends it at once, without a '
           'checkpoint.'
         )
-      elif time.monotonic() - asked >= 1:
+      elif time.monotonic() - first_time >= 1:
         say('Ended at once; the last saved checkpoint is intact.')
         os._exit(128 + number)
 
-  heard, told = socket.socketpair()
-  told.setblocking(False)
-  before = {n: signal.signal(n, lambda number, frame: None) for n in wanted}
-  descriptor = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+  reader, writer = socket.socketpair()
+  writer.setblocking(False)
+  # The handlers do nothing: Python writes each signal's number to the socket.
+  before = {n: signal.signal(n, lambda number, frame: None) for n in handled}
+  descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
   thread = threading.Thread(target=listen, daemon=True)
   thread.start()
   try:
-    yield lambda: came[0] if came else None
+    yield lambda: received[0] if received else None
   finally:
     signal.set_wakeup_fd(descriptor)
     for number, handler in before.items():
       signal.signal(number, handler)
-    told.close()  # ends the thread
+    writer.close()  # ends the thread
     thread.join()
-    heard.close()
+    reader.close()

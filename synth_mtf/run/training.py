@@ -14,9 +14,9 @@ from typing import Any
 import gin
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf.checkpoints import folder
+from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
-from synth_mtf.host import events, patches
+from synth_mtf.host import patches
 from synth_mtf.run import output, stopping
 from synth_mtf.run.hooks import Saver, TrainingHook, fed_step
 
@@ -58,7 +58,7 @@ def train_with_progress(
       # Random values depend on seed and step, even in a resumed run.
       stack.enter_context(patches.random_by_step(fed_step))
       stack.enter_context(patches.step_counted_last())
-    events.without_graph(model_dir)
+    patches.keep_graph_from_events(model_dir)
     stop_signal = stack.enter_context(stopping.on_signals(console.line))
     # Must be a class: the estimator looks for its instances.
     saver = type('Saver', (Saver,), {'seconds': save_seconds})
@@ -66,22 +66,20 @@ def train_with_progress(
     host_train = estimator.train
 
     def train(*, max_steps: int, hooks: list[Any], **kwargs: Any) -> None:
-      latest = folder.latest(model_dir)
-      if latest and folder.step_of(latest) >= max_steps:
-        console.finish(f'already at step {folder.step_of(latest)}')
+      latest = Folder(model_dir).latest()
+      if latest and step_of(latest) >= max_steps:
+        console.finish(f'already at step {step_of(latest)}')
         return
       hook = TrainingHook(model_dir, max_steps, console, stop_signal)
       host_train(max_steps=max_steps, hooks=[*hooks, hook], **kwargs)
 
-    estimator.train = train
+    patches.replace_methods(estimator, train=train)
     console.start('train')
     utils.train_model(estimator, *args, **kwargs)
   number = stop_signal()
   if number is not None:
-    console.line(
-      f'Stopped. {folder.written(model_dir)[-1]} is saved: the same command '
-      'resumes from it.'
-    )
+    last = Folder(model_dir).checkpoints[-1]
+    console.line(f'Stopped. {last} is saved: the same command resumes from it.')
     raise SystemExit(128 + number)
 
 
@@ -93,7 +91,4 @@ def _seed(estimator: Any, seed: int) -> None:
       'command with PYTHONHASHSEED=0 before it.'
     )
   random.seed(seed)
-  # An estimator has no setter for its seed.
-  estimator._config = estimator.config.replace(  # noqa: SLF001
-    tf_random_seed=seed
-  )
+  patches.set_seed(estimator, seed)

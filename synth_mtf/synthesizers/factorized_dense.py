@@ -7,9 +7,10 @@ from typing import Any
 import gin
 import mesh_tensorflow as mtf
 
-from synth_mtf.core import kernels
+from synth_mtf.core.indexing import gather
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import weighted
+from synth_mtf.core.products import outer_product
 from synth_mtf.errors import ConfigurationError
 from synth_mtf.synthesizers.base import Table
 from synth_mtf.synthesizers.local import relu_layer
@@ -48,10 +49,11 @@ class FactorizedDense(Table):
   def __post_init__(self) -> None:
     super().__post_init__()
     columns = self.tile_length
-    factors = self.factors = tuple(self.factors or most_square(columns))
-    if len(factors) != 2 or min(factors) < 1 or math.prod(factors) != columns:
+    self.factors = tuple(self.factors or most_square(columns))
+    is_pair = len(self.factors) == 2 and min(self.factors) >= 1
+    if not is_pair or math.prod(self.factors) != columns:
       raise ConfigurationError(
-        f'FactorizedDense.factors = {factors}: expected (a, b) with '
+        f'FactorizedDense.factors = {self.factors}: expected (a, b) with '
         f'a b = {columns}, for example {most_square(columns)}; change '
         f'FactorizedDense.factors or {self.limit_of_keys}'
       )
@@ -60,43 +62,46 @@ class FactorizedDense(Table):
     """Computes the outer product of A and B as one row of N columns."""
     self.check_lengths(call, queries=False)
     d_kv = mtf.Dimension('d_kv', self.key_value_size or call.kv_dim.size)
-    hidden = mtf.cast(relu_layer(call, d_kv, self.use_bias), call.logits_dtype)
-
-    def factor(dim: mtf.Dimension) -> mtf.Tensor:
-      name, dtype = dim.name.upper(), call.logits_dtype
-      dims = [*call.heads, d_kv, dim]
-      w = call.variable(f'W{name}', dims, d_kv.size**-0.5, dtype)
-      # In this order, CPU kernels need not transpose the logits.
-      shape = mtf.Shape(call.batch + call.heads + call.length + [dim])
-      y = mtf.einsum([hidden, w], shape)
-      if self.use_bias:
-        y += call.variable(f'b{name}', [*call.heads, dim], 0.0, dtype)
-      return y
-
-    a, b = (
-      factor(mtf.Dimension(*dim))
-      for dim in zip('ab', self.factors, strict=True)
-    )
+    hidden = relu_layer(call, d_kv, self.use_bias)
+    hidden = mtf.cast(hidden, call.logits_dtype)
+    a_size, b_size = self.factors
+    a = self._factor(call, hidden, 'A', mtf.Dimension('a', a_size))
+    b = self._factor(call, hidden, 'B', mtf.Dimension('b', b_size))
     return self._columns(call, weighted(a, alpha), b)
+
+  def _factor(
+    self, call: LayerCall, hidden: mtf.Tensor, name: str, dim: mtf.Dimension
+  ) -> mtf.Tensor:
+    """Computes A or B, [batch..., heads, length, a or b]."""
+    d_kv = hidden.shape.dims[-1]
+    dtype = call.logits_dtype
+    dims = [*call.heads, d_kv, dim]
+    w = call.variable(f'W{name}', dims, d_kv.size**-0.5, dtype)
+    # In this order, products on a CPU need not transpose the logits.
+    shape = mtf.Shape([*call.batch, *call.heads, *call.length, dim])
+    y = mtf.einsum([hidden, w], shape)
+    if self.use_bias:
+      y += call.variable(f'b{name}', [*call.heads, dim], 0.0, dtype)
+    return y
 
   def _columns(
     self, call: LayerCall, a: mtf.Tensor, b: mtf.Tensor
   ) -> mtf.Tensor:
-    a_dim, b_dim = a.shape.dims[-1], b.shape.dims[-1]
+    """Computes A_i B_j at the columns that the keys read."""
+    a_dim = a.shape.dims[-1]
+    b_dim = b.shape.dims[-1]
     # Columns that differ between examples, or that each device makes alone.
     if call.index.is_packed or call.splits(call.memory_length):
       keys = call.index.keys % self.tile_length
+      rows = [*call.batch, *call.heads, *call.length]
       return mtf.multiply(
-        kernels.gather(a, keys // b_dim.size, 'a'),
-        kernels.gather(b, keys % b_dim.size, 'b'),
-        output_shape=mtf.Shape(
-          call.batch + call.heads + call.length + [call.memory_length]
-        ),
+        gather(a, keys // b_dim.size, 'a'),
+        gather(b, keys % b_dim.size, 'b'),
+        output_shape=mtf.Shape([*rows, call.memory_length]),
       )
-    outer = kernels.outer_product(a, b)
-    return call.index.columns(
-      mtf.replace_dimensions(outer, [a_dim, b_dim], self.columns_dim)
-    )
+    outer = outer_product(a, b)
+    table = mtf.replace_dimensions(outer, [a_dim, b_dim], self.columns_dim)
+    return call.index.columns(table)
 
 
 def most_square(n: int) -> tuple[int, int]:

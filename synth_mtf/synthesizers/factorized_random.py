@@ -34,15 +34,9 @@ class FactorizedRandom(Table):
   def logits(self, call: LayerCall, alpha: mtf.Tensor | None) -> InnerProduct:
     self.check_lengths(call)
     k = mtf.Dimension('rank', self.rank)
-    r1, r2 = (
-      call.variable(
-        name,
-        [*call.heads, positions, k],
-        stddev=self.rank**-0.25,
-        dtype=call.logits_dtype,
-      )
-      for name, positions in (('R1', self.rows_dim), ('R2', self.columns_dim))
-    )
-    return InnerProduct(
-      weighted(call.index.rows(r1), alpha), call.index.columns(r2), k
-    )
+    stddev = self.rank**-0.25
+    dtype = call.logits_dtype
+    r1 = call.variable('R1', [*call.heads, self.rows_dim, k], stddev, dtype)
+    r2 = call.variable('R2', [*call.heads, self.columns_dim, k], stddev, dtype)
+    rows = weighted(call.index.rows(r1), alpha)
+    return InnerProduct(rows, call.index.columns(r2), k)

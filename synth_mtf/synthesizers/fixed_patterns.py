@@ -75,38 +75,37 @@ class FixedPatterns(Table):
     logits = [self._pattern(name, call, ahead) for name in self.patterns]
     dims = {d for x in logits for d in x.shape.dims}
     shape = mtf.Shape([d for d in call.local.dims if d in dims])
-    stacked = mtf.stack(
-      [mtf.transpose(mtf.broadcast(x, shape), shape) for x in logits], 'pattern'
-    )
+    logits = [mtf.transpose(mtf.broadcast(x, shape), shape) for x in logits]
+    stacked = mtf.stack(logits, 'pattern')
     head = mtf.zeros(call.context.mesh, mtf.Shape([]), tf.int32)
     for dim in call.heads:  # the index of each head
       head = head * dim.size + mtf.range(call.context.mesh, dim, tf.int32)
+    pattern = head % len(self.patterns)
     choice = mtf.one_hot(
-      head % len(logits), stacked.shape.dims[0], dtype=call.logits_dtype
+      pattern, stacked.shape.dims[0], dtype=call.logits_dtype
     )
-    return mtf.einsum(
-      [weighted(choice, alpha), stacked],
-      mtf.Shape([d for d in call.local.dims if d in dims | set(call.heads)]),
-    )
+    dims.update(call.heads)
+    shape = mtf.Shape([d for d in call.local.dims if d in dims])
+    return mtf.einsum([weighted(choice, alpha), stacked], shape)
 
   def _pattern(
     self, name: str, call: LayerCall, ahead: mtf.Tensor
   ) -> mtf.Tensor:
     """Returns logits of one pattern, over some of [length, memory_length]."""
 
-    def at(hit: mtf.Tensor) -> mtf.Tensor:
-      return _OUT * mtf.cast(mtf.logical_not(hit), call.logits_dtype)
+    def only(inside: mtf.Tensor) -> mtf.Tensor:
+      return _OUT * mtf.cast(mtf.logical_not(inside), call.logits_dtype)
 
     if name == 'start':
-      return at(mtf.equal(call.index.keys, 0))
+      return only(mtf.equal(call.index.keys, 0))
     if name == 'end':
-      return at(_is_last(call))
+      return only(_is_last(call))
     if name in _OFFSETS:
-      return at(mtf.equal(ahead, _OFFSETS[name]))
+      return only(mtf.equal(ahead, _OFFSETS[name]))
     distance = ahead if name == 'right' else -ahead
     far = mtf.greater_equal(distance, 2)
     near = mtf.cast(distance * mtf.cast(far, tf.int32), call.logits_dtype)
-    return at(far) + 3.0 * mtf.log(1.0 - near / self.max_length)
+    return only(far) + 3.0 * mtf.log(1.0 - near / self.max_length)
 
 
 def _is_last(call: LayerCall) -> mtf.Tensor:

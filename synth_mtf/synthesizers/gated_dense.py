@@ -23,8 +23,8 @@ class GatedDense(Local):
 
   def hidden(self, call: LayerCall) -> mtf.Tensor:
     dims = [*call.heads, self.d_kv(call)]
-    linear, gate = (
-      project(call, call.x, name, dims, gain=gain, use_bias=self.use_bias)
-      for name, gain in (('W1', _GATE_GAIN), ('Wg', 1.0))
+    linear = project(
+      call, call.x, 'W1', dims, gain=_GATE_GAIN, use_bias=self.use_bias
     )
+    gate = project(call, call.x, 'Wg', dims, use_bias=self.use_bias)
     return linear * mtf.sigmoid(gate)

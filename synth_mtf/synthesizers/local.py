@@ -57,15 +57,30 @@ class Local(Table):
     w2 = mtf.replace_dimensions(w2, summed, k)
     hidden = mtf.cast(self.hidden(call), dtype)
     hidden = mtf.replace_dimensions(hidden, summed, k)
-    if self.use_bias:  # W2 h + b2 = [W2, b2] [h, 1]
-      one = mtf.Dimension(k.name, 1)
-      dims = [*call.context.model.ensemble_dims, *heads, one, self.columns_dim]
+    if self.use_bias:
       b2 = call.variable('b2', [*heads, self.columns_dim], 0.0, dtype)
-      ones = mtf.ones(call.context.mesh, hidden.shape - k + one, dtype)
-      w2 = mtf.concat([w2, mtf.reshape(b2, mtf.Shape(dims))], k.name)
-      hidden = mtf.concat([hidden, ones], k.name)
+      hidden, w2 = _with_bias(hidden, w2, b2, k)
       k = hidden.shape.dims[-1]
     return InnerProduct(weighted(hidden, alpha), call.index.columns(w2), k)
+
+
+def _with_bias(
+  hidden: mtf.Tensor, w2: mtf.Tensor, b2: mtf.Tensor, k: mtf.Dimension
+) -> tuple[mtf.Tensor, mtf.Tensor]:
+  """Adds a bias to a product: W2 h + b2 = [W2, b2] [h, 1].
+
+  Args:
+    hidden: h, [..., k].
+    w2: [..., k, memory_length].
+    b2: [..., memory_length].
+    k: the dimension to sum over.
+  """
+  one = mtf.Dimension(k.name, 1)
+  *others, columns = b2.shape.dims
+  ones = mtf.ones(hidden.mesh, hidden.shape - k + one, hidden.dtype)
+  b2 = mtf.reshape(b2, mtf.Shape([*others, one, columns]))
+  w2 = mtf.concat([w2, b2], k.name)
+  return mtf.concat([hidden, ones], k.name), w2
 
 
 def project(
@@ -88,12 +103,14 @@ def project(
     gain: factor on the second moment, which compensates for a nonlinearity.
     use_bias: adds a bias, named after W (W1: b1), initially 0.
   """
-  kept, summed = x.shape.dims[:-reduced], x.shape.dims[-reduced:]
-  w = call.variable(
-    name, summed + dims, stddev=(gain / mtf.Shape(summed).size) ** 0.5
-  )
-  y = call.projections.einsum([x, w], mtf.Shape(kept + dims))
-  return y + call.variable(f'b{name[1:]}', dims, 0.0) if use_bias else y
+  kept = x.shape.dims[:-reduced]
+  summed = x.shape.dims[-reduced:]
+  stddev = (gain / mtf.Shape(summed).size) ** 0.5
+  w = call.variable(name, [*summed, *dims], stddev)
+  y = call.projections.einsum([x, w], mtf.Shape([*kept, *dims]))
+  if use_bias:
+    y += call.variable(f'b{name[1:]}', dims, 0.0)
+  return y
 
 
 def relu_layer(

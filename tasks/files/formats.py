@@ -8,7 +8,6 @@ import abc
 import contextlib
 import dataclasses
 import io
-import itertools
 import json
 import os
 import re
@@ -38,9 +37,9 @@ LEFT_OUT = 'left out, as TensorFlow Datasets leaves it out'
 
 
 class RowError(Exception):
-  """A malformed row: what was found and expected, and in which of its lines.
+  """A malformed row: what was found, what was expected, in which of its lines.
 
-  If the format does not count lines, `near` is text that locates the row.
+  If the format does not count lines, `near` is a text that locates the row.
   """
 
   near = ''
@@ -58,7 +57,7 @@ def expect(condition: Any, found: str, expected: str, line: int = 0) -> None:
 
 @contextlib.contextmanager
 def fault_at(path: str, line: int) -> Iterator[None]:
-  """Converts faults in what starts at a line to a UserError with the line."""
+  """Converts faults in a text that starts at a line to a UserError."""
   try:
     yield
   except (RowError, ValueError) as error:
@@ -68,9 +67,9 @@ def fault_at(path: str, line: int) -> Iterator[None]:
 
 
 class Oddity(RowError):
-  """Something odd that TFDS and T5 accept; we accept and report it.
+  """Something odd that TFDS and T5 accept, and that we accept and report.
 
-  It is raised, not yielded, for a row that TFDS leaves out.
+  A reader raises it, instead of yielding it, for a row that TFDS leaves out.
   """
 
   def __init__(
@@ -128,18 +127,16 @@ class Record(NamedTuple):
 def class_of(label: str, classes: Sequence[str]) -> int:
   """Returns the class of a label, which is a class's name or number.
 
-  If a name is itself a number, labels are names only.
+  If a name is itself a number, only names are labels.
   """
   if label in classes:
     return classes.index(label)
-  expected: Sequence[str] = classes
+  expected = list(classes)
   if not any(re.fullmatch(r'[-+]?[\d.]*\d', name) for name in classes):
     numbers = [str(i) for i in range(len(classes))]
     if label.strip() in numbers:
       return numbers.index(label.strip())
-    expected = [
-      f'{n} or {name}' for n, name in zip(numbers, classes, strict=True)
-    ]
+    expected = [f'{i} or {name}' for i, name in enumerate(classes)]
   raise RowError(f'the label {quote(label)}', f'one of: {", ".join(expected)}')
 
 
@@ -147,13 +144,14 @@ def class_of(label: str, classes: Sequence[str]) -> int:
 class Reader(abc.ABC):
   """Base class for readers of a file format.
 
-  A reader's fields and name, its `repr`, identify the format in the index.
+  In the index, the `repr` of a reader, its name and fields, identifies the
+  format.
   """
 
-  # A nested dict of tf.TensorSpec.
+  # The structure of an example: a nested dict of tf.TensorSpec.
   schema: Mapping[str, Any] = dataclasses.field(init=False, repr=False)
-  # Whether files are divided by their index. Otherwise by size, and then
-  # rows of a large text are checked only as they are read.
+  # Whether files are divided by their index. Otherwise, they are divided by
+  # size, and the rows of a large text are checked only as they are read.
   indexed = True
   reports_line_ends = False  # CR, CR LF, and a byte order mark
 
@@ -166,7 +164,10 @@ class Reader(abc.ABC):
     return f'{path}:{1 + storage.lines_before(path, start) + error.line}'
 
   def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
-    """Returns the header and its columns; an empty record and None without."""
+    """Returns the header and its columns.
+
+    Without a header, they are an empty record and None.
+    """
     return Record(b'', 0), None
 
   def records(
@@ -174,7 +175,8 @@ class Reader(abc.ABC):
   ) -> Iterator[Record]:
     """Yields the rows whose lines start between two offsets."""
     with storage.reading(path) as stream:
-      if start:  # may be inside a line, which belongs to the part before
+      if start:
+        # It may be inside a line, which belongs to the part before.
         stream.seek(start - 1)
         start += len(stream.readline()) - 1
       if end is not None:
@@ -226,9 +228,10 @@ class TsvReader(Reader):
     if not self.header:
       return super().read_header(path)
     with storage.reading(path) as stream:
-      line = Record(b''.join(stream.readline().splitlines(True)[:1]), 0)
+      lines = stream.readline().splitlines(keepends=True)  # at carriage returns
+    header = Record(lines[0] if lines else b'', 0)
     with fault_at(path, 1):
-      names = line.line.split('\t')
+      names = header.line.split('\t')
       for name in self.columns:
         expect(
           name in names,
@@ -236,8 +239,9 @@ class TsvReader(Reader):
           f'{quote(" | ".join(names))}',
           f'a header with {", ".join(self.columns)}',
         )
-        expect(names.count(name) == 1, f'the column {name!r} twice', 'it once')
-    return line, names
+        once = names.count(name) == 1
+        expect(once, f'the column {name!r} appears twice', 'it once')
+    return header, names
 
   def records(
     self, path: str, start: int = 0, end: int | None = None
@@ -256,9 +260,11 @@ class TsvReader(Reader):
     """Returns the columns by name."""
     names = record.columns or self.columns
     fields = record.line.split('\t')
-    if len(fields) < len(names) and self.leaves_out:
+    too_short = len(fields) < len(names)
+    too_long = self.exact and len(fields) > len(names)
+    if too_short and self.leaves_out:
       raise Oddity('a broken row', LEFT_OUT)
-    if len(fields) < len(names) or (self.exact and len(fields) > len(names)):
+    if too_short or too_long:
       raise RowError(
         f'{len(fields)} tab-separated columns: {quote(" | ".join(fields))}',
         f'{len(names)} ({", ".join(names)})',
@@ -271,13 +277,18 @@ def paragraphs(
 ) -> Iterator[Record]:
   """Yields blocks of lines; a block ends at an empty line or once `full`."""
   block = b''
-  for line in itertools.chain(stream, [b'']):
-    block += line if line.strip() else b''
-    if block and (not line.strip() or full(block)):
+  for line in stream:
+    is_empty = not line.strip()
+    if not is_empty:
+      block += line
+    if block and (is_empty or full(block)):
       yield Record(block, start)
       start += len(block)
       block = b''
-    start += 0 if line.strip() else len(line)
+    if is_empty:
+      start += len(line)
+  if block:
+    yield Record(block, start)
 
 
 class FolderReader(Reader):
@@ -317,10 +328,12 @@ def parse_json(text: str, expected: str) -> Any:
   """Parses JSON; a RowError says where it is not JSON."""
   try:
     return json.loads(text)
-  except (ValueError, RecursionError) as error:  # or an endless integer
-    found = f'JSON that does not parse ({error.args[0]})'
-    line = getattr(error, 'lineno', 1) - 1
-    raise RowError(found, expected, line) from error
+  except (ValueError, RecursionError) as error:  # also for an endless integer
+    raise RowError(
+      f'JSON that does not parse ({error.args[0]})',
+      expected,
+      line=getattr(error, 'lineno', 1) - 1,
+    ) from error
 
 
 def json_row(record: Record, structure: Mapping[str, Any]) -> dict[str, Any]:
@@ -335,20 +348,10 @@ def check_json(value: Any, structure: Any, name: str = 'row') -> None:
 
   A structure is a type, a list of one structure, or a dict of structures.
   """
-  kind: Any = structure if isinstance(structure, type) else type(structure)
-  if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-    shown = value if isinstance(value, str) else json.dumps(value)
-    raise RowError(f'{name}: {quote(shown)}', _EXPECTED[kind])
-  if kind is str and not value.isascii():
-    try:
-      value.encode('utf-8')
-    except UnicodeEncodeError as error:
-      raise RowError(
-        f'{name} has half of a surrogate pair at character {error.start}',
-        'whole characters',
-      ) from error
-  if kind is int and not -(2**31) <= value < 2**31:
-    raise RowError(f'{name}: {value}', 'a 32-bit integer')
+  if isinstance(structure, type):
+    _check_type(value, structure, name)
+    return
+  _check_type(value, type(structure), name)
   if isinstance(structure, dict):
     for key, inner in structure.items():
       if key not in value:
@@ -360,3 +363,20 @@ def check_json(value: Any, structure: Any, name: str = 'row') -> None:
   if isinstance(structure, list):
     for i, item in enumerate(value):
       check_json(item, structure[0], f'{name}[{i}]')
+
+
+def _check_type(value: Any, expected: Any, name: str) -> None:
+  is_boolean = isinstance(value, bool)  # in Python, also an integer
+  if not isinstance(value, expected) or (expected is int and is_boolean):
+    shown = value if isinstance(value, str) else json.dumps(value)
+    raise RowError(f'{name}: {quote(shown)}', _EXPECTED[expected])
+  if expected is str and not value.isascii():
+    try:
+      value.encode('utf-8')
+    except UnicodeEncodeError as error:
+      raise RowError(
+        f'{name} has half of a surrogate pair at character {error.start}',
+        'whole characters',
+      ) from error
+  if expected is int and not -(2**31) <= value < 2**31:
+    raise RowError(f'{name}: {value}', 'a 32-bit integer')

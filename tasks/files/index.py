@@ -59,7 +59,8 @@ class FileIndex:
 
   def parts(self) -> list[Part]:
     """Returns the parts in order; they cover all rows, including bad ones."""
-    ends = [start for start, _ in self.starts[1:]] + [None]
+    ends = [start for start, _ in self.starts[1:]]
+    ends.append(None)
     return [
       Part(self.reader, self.path, start, end, number, self.columns)
       for (start, number), end in zip(self.starts, ends, strict=True)
@@ -68,16 +69,16 @@ class FileIndex:
 
 def read(part: Part) -> Iterator[tuple[formats.Record, formats.Items]]:
   """Yields each row of a part with its examples and faults."""
-  reader, path, start, end, first, columns = part
+  records = part.reader.records(part.path, part.start, part.end)
   try:
-    for number, record in enumerate(reader.records(path, start, end), first):
-      record = record._replace(number=number, columns=columns)
+    for number, record in enumerate(records, part.number):
+      record = record._replace(number=number, columns=part.columns)
       try:
-        yield record, [*reader.parse(record)]
+        yield record, [*part.reader.parse(record)]
       except formats.RowError as error:
         yield record, [error]
   except formats.RowError as error:
-    yield formats.Record(b'', start), [error]
+    yield formats.Record(b'', part.start), [error]
 
 
 def scan(
@@ -86,28 +87,24 @@ def scan(
   """Reads every row of `path` once, or the first `limit` rows."""
   header, columns = reader.read_header(path)
   index = FileIndex(reader, path, columns=columns)
-  places: dict[str, str] = {}  # the first of each oddity
-  counts: collections.Counter[str] = collections.Counter()
-  num_examples = in_part = number = 0
+  oddities = _Oddities(path, reader, header)
+  num_rows = num_examples = in_part = 0
   part_examples = _LEAST_EXAMPLES
   rows = read(Part(reader, path, len(header.data), columns=columns))
-  rows = itertools.chain([(header, ())], itertools.islice(rows, limit))
-  for number, (record, items) in enumerate(rows):
-    if number and (not index.starts or in_part >= part_examples):
+  for record, items in itertools.islice(rows, limit):
+    if not index.starts or in_part >= part_examples:
       if len(index.starts) >= _MANY_PARTS and part_examples < _MOST_EXAMPLES:
         del index.starts[1::2]
         part_examples *= 2
-      index.starts.append((record.start, number - 1))
+      index.starts.append((record.start, num_rows))
       in_part = 0
+    num_rows += 1
     for item in [*reader.oddities(record), *items]:
       if not isinstance(item, formats.RowError):
         in_part += 1
         num_examples += 1
       elif isinstance(item, formats.Oddity):
-        text = str(item)
-        counts[text] += 1
-        if counts[text] == 1:
-          places[text] = reader.place(path, record.start, item)
+        oddities.count(record, item)
       else:
         index.num_faults += 1
         if index.num_faults <= _FAULTS_SHOWN:
@@ -119,14 +116,41 @@ def scan(
       f'{num_examples} examples remain'
     )
   index.num_examples = None if limit else num_examples
-  in_header = {str(oddity) for oddity in reader.oddities(header)}
-  index.notes = [
-    f'{places[text]}: {text} ({count} of '
-    f'{f"{number + 1} lines" if text in in_header else f"{number} rows"}'
-    f'{", this is the first" * (count > 1)})'
-    for text, count in counts.items()
-  ]
+  index.notes = oddities.notes(num_rows)
   return index
+
+
+class _Oddities:
+  """Counts the oddities of a file by kind, and notes where each is first."""
+
+  def __init__(
+    self, path: str, reader: formats.Reader, header: formats.Record
+  ) -> None:
+    self._path = path
+    self._reader = reader
+    self._places: dict[str, str] = {}
+    self._counts: collections.Counter[str] = collections.Counter()
+    for oddity in reader.oddities(header):
+      self.count(header, oddity)
+    self._in_header = set(self._counts)
+
+  def count(self, record: formats.Record, oddity: formats.Oddity) -> None:
+    text = str(oddity)
+    if text not in self._places:
+      place = self._reader.place(self._path, record.start, oddity)
+      self._places[text] = place
+    self._counts[text] += 1
+
+  def notes(self, num_rows: int) -> list[str]:
+    """Returns a line for each kind."""
+    notes = []
+    for text, count in self._counts.items():
+      total = f'{num_rows} rows'
+      if text in self._in_header:
+        total = f'{num_rows + 1} lines'
+      which = ', this is the first' if count > 1 else ''
+      notes.append(f'{self._places[text]}: {text} ({count} of {total}{which})')
+    return notes
 
 
 def of_file(
@@ -154,7 +178,7 @@ def of_state(
     if stored.pop('state') == state:
       return FileIndex(**{**stored, 'reader': reader})
   except (OSError, ValueError, KeyError, TypeError, tf.errors.OpError):
-    pass  # the cache is absent or damaged: scan the file
+    pass  # the cache is missing or damaged: scan the file
   index = scan(path, reader)
   stored = {**vars(index), 'reader': repr(reader), 'state': state}
   try:

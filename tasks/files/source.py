@@ -1,7 +1,6 @@
 """seqio data sources: official files, and the choice between them and TFDS."""
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -64,13 +63,12 @@ class Split:
   def files(self, data_dir: str) -> dict[str, formats.Reader]:
     """Returns the reader of each file, sorted by path; {} if there are none."""
     for layout in self.layouts:
-      found = {
-        path: reader
-        for pattern, reader in layout.items()
-        for path in storage.find(data_dir, pattern)
-      }
-      if found:
-        return dict(sorted(found.items()))
+      readers = {}
+      for pattern, reader in layout.items():
+        for path in storage.find(data_dir, pattern):
+          readers[path] = reader
+      if readers:
+        return dict(sorted(readers.items()))
     return {}
 
   @property
@@ -97,61 +95,67 @@ class FilesDataSource(seqio.DataSource):
     self._data_dir = data_dir
     self._skip_bad_rows = data_settings.settings().skip_bad_rows
     self._skipped = 0
-    # Finds the files of a split, once; {} if there are none.
-    self.found = functools.cache(
-      lambda name: splits[name].files(data_dir) if name in splits else {}
-    )
+    self._existing_files: dict[str, dict[str, formats.Reader]] = {}
 
   @property
   def splits(self) -> Sequence[str]:
     return tuple(
       name
       for name, split in self._split_files.items()
-      if not split.optional or self.found(name)
+      if not split.optional or self.existing_files(name)
     )
+
+  def existing_files(self, split: str) -> dict[str, formats.Reader]:
+    """Returns the files of a split, which are searched once; may be empty."""
+    if split not in self._split_files:
+      return {}
+    if split not in self._existing_files:
+      files = self._split_files[split].files(self._data_dir)
+      self._existing_files[split] = files
+    return self._existing_files[split]
 
   def list_shards(self, split: str) -> Sequence[str]:
     # seqio's cache job works shard by shard. A gzip file cannot be divided.
     files = self.files(split)
     shards = 1 + storage.total_bytes(files) // _CACHE_SHARD_BYTES
-    if any(map(storage.is_gzip, files)):
+    if any(storage.is_gzip(file) for file in files):
       shards = min(shards, len(files))
     return [f'{self.task_name}-{split}-{i:05d}' for i in range(shards)]
 
   def num_input_examples(self, split: str) -> int | None:
     if self._too_large(split):
       return None
-    return sum(found.num_examples or 0 for found in self.indexes(split))
+    return sum(file.num_examples or 0 for file in self.indexes(split))
 
   def files(self, split: str) -> dict[str, formats.Reader]:
     """Returns the files of a split; a UserError names the missing ones."""
-    if not self.found(split):
+    files = self.existing_files(split)
+    if not files:
       wanted = ' or '.join(self._split_files[split].patterns)
       raise MissingFiles(
         f'task {self.task_name}, split {split!r}: no file {wanted} in '
         f'{self._data_dir!r}. Put it there, or set {_SET_DATA_DIR} to the '
         'folder that has it.'
       )
-    return self.found(split)
+    return files
 
   def indexes(self, split: str) -> list[index.FileIndex]:
     """Returns the index of each file, or of its first rows if too large."""
+    files = self.files(split).items()
+    if self._too_large(split):
+      return [index.scan(path, reader, _FIRST_ROWS) for path, reader in files]
     index_dir = data_settings.settings().index_dir
-    too_large = self._too_large(split)
-    return [
-      index.scan(path, reader, _FIRST_ROWS)
-      if too_large
-      else index.of_file(path, reader, index_dir)
-      for path, reader in self.files(split).items()
-    ]
+    return [index.of_file(path, reader, index_dir) for path, reader in files]
 
   def check(self, split: str) -> list[index.FileIndex]:
     """Returns the indexes; a UserError lists all faults, or reports no rows."""
     indexes = self.indexes(split)
-    faults = [fault for found in indexes for fault in found.faults]
+    faults: list[str] = []
+    for file in indexes:
+      faults.extend(file.faults)
     if faults and not self._skip_bad_rows:
       raise UserError('\n'.join([*faults, FIX]))
-    if all(found.num_examples == 0 for found in indexes):
+    if all(file.num_examples == 0 for file in indexes):
       raise UserError(
         f'task {self.task_name}, split {split!r}: no rows in '
         f'{", ".join(self.files(split))}; expected at least one.'
@@ -160,17 +164,23 @@ class FilesDataSource(seqio.DataSource):
 
   def examples(self, split: str) -> Iterator[formats.Example]:
     """Yields the examples of a split in order, as Python values."""
-    return itertools.chain.from_iterable(map(self._read, self._parts(split)))
+    for part in self._parts(split):
+      yield from self._read(part)
 
   def _parts(self, split: str) -> list[index.Part]:
     indexes = [] if self._too_large(split) else self.check(split)
-    for found in indexes:
-      for line in [*found.notes, *found.faults]:
+    for file in indexes:
+      for line in [*file.notes, *file.faults]:
         logging.warning('%s', line)
     files = self.files(split)
+    parts: list[index.Part] = []
     if all(reader.indexed for reader in files.values()):
-      return [part for found in indexes for part in found.parts()]
-    return [part for file in files.items() for part in _parts_by_size(*file)]
+      for file in indexes:
+        parts.extend(file.parts())
+    else:
+      for path, reader in files.items():
+        parts.extend(_parts_by_size(path, reader))
+    return parts
 
   def _read(self, part: index.Part) -> Iterator[formats.Example]:
     for record, items in index.read(part):
@@ -178,15 +188,22 @@ class FilesDataSource(seqio.DataSource):
         if not isinstance(item, formats.RowError):
           yield item
         elif not isinstance(item, formats.Oddity):
-          # Faults of an index are reported. Finding a line reads the file.
-          quiet = part.reader.indexed or self._skipped >= _MOST_LOGGED
-          if self._skip_bad_rows and quiet:
-            continue
-          place = part.reader.place(part.path, record.start, item)
-          if not self._skip_bad_rows:
-            raise UserError(f'{place}: {item}') from item
-          logging.warning('skipped: %s: %s', place, item)
-          self._skipped += 1
+          self._handle(item, record, part)
+
+  def _handle(
+    self, fault: formats.RowError, record: formats.Record, part: index.Part
+  ) -> None:
+    """Raises a fault or, if bad rows are skipped, logs it."""
+    # The faults in an index have been logged. To find a line, the file is read
+    # again, so that few others are.
+    no_log = part.reader.indexed or self._skipped >= _MOST_LOGGED
+    if self._skip_bad_rows and no_log:
+      return
+    place = part.reader.place(part.path, record.start, fault)
+    if not self._skip_bad_rows:
+      raise UserError(f'{place}: {fault}') from fault
+    logging.warning('skipped: %s: %s', place, fault)
+    self._skipped += 1
 
   def get_dataset(
     self,
@@ -203,12 +220,15 @@ class FilesDataSource(seqio.DataSource):
     if shuffle:
       ds = ds.shuffle(len(parts), seed=seed)
     ds = self._load(parts, ds, mixed=shuffle)
-    readers = self.files(split)
-    files = [file for path in readers for file in readers[path].files(path)]
+    files: list[str] = []
+    for path, reader in self.files(split).items():
+      files.extend(reader.files(path))
     if len(files) > _SMALL_FILES or storage.total_bytes(files) > _SMALL_BYTES:
       return ds
     ds = ds.cache()
-    return ds.shuffle(_SMALL_BUFFER, seed=seed) if shuffle else ds
+    if shuffle:
+      ds = ds.shuffle(_SMALL_BUFFER, seed=seed)
+    return ds
 
   def _load(
     self, parts: Sequence[index.Part], numbers: tf.data.Dataset, mixed: bool
@@ -255,8 +275,11 @@ def _parts_by_size(path: str, reader: formats.Reader) -> list[index.Part]:
 def _in_turns(
   parts: Sequence[Iterator[formats.Example]],
 ) -> Iterator[formats.Example]:
-  rounds = itertools.zip_longest(*parts)
-  return (row for rows in rounds for row in rows if row is not None)
+  """Yields the first example of each part, then the second of each, ..."""
+  for examples in itertools.zip_longest(*parts):
+    for example in examples:
+      if example is not None:
+        yield example
 
 
 def _chunks(examples: Iterator[formats.Example]) -> Iterator[Any]:
@@ -270,13 +293,13 @@ class TwoSources:
   """Delegates to the official files if a folder is set, else to TFDS.
 
   The source is chosen at each use, so that tasks can be registered before the
-  settings are known. Some tasks have official files only.
+  settings are known. Some tasks have only official files.
   """
 
   task_name: str
   split_files: Mapping[str, Split]
   tfds: seqio.TfdsDataSource | None
-  folder: str | None = None  # if it is not a setting
+  folder: str | None = None  # of the files, if the settings do not name it
 
   caching_permitted = True  # seqio asks at registration
 
@@ -292,21 +315,21 @@ class TwoSources:
   @property
   def chosen(self) -> FilesDataSource | seqio.TfdsDataSource:
     """The source that the current settings select."""
-    chosen = self.official or self.tfds
-    if chosen is None:
+    source = self.official or self.tfds
+    if source is None:
+      files = [split.patterns[0] for split in self.split_files.values()]
       raise UserError(
         f'task {self.task_name} is not in TensorFlow Datasets; set '
-        f'{_SET_DATA_DIR} to a folder with its files: '
-        + ', '.join(split.patterns[0] for split in self.split_files.values())
+        f'{_SET_DATA_DIR} to a folder with its files: {", ".join(files)}'
       )
-    return chosen
+    return source
 
   def __getattr__(self, name: str) -> Any:
-    # Python asks for some, as in copying, and for those that failed.
+    # Python asks for such names when it copies, and after a property failed.
     if name.startswith('__') or name in ('official', 'chosen'):
       raise AttributeError(name)
     return getattr(self.chosen, name)
 
   def num_input_examples(self, split: str) -> int | None:
-    chosen = self.chosen
-    return chosen.num_input_examples(split) if split in chosen.splits else 0
+    source = self.chosen
+    return source.num_input_examples(split) if split in source.splits else 0

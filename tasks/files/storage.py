@@ -32,9 +32,9 @@ def is_file(path: str) -> bool:
       mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
       folder = os.path.dirname(path) or '.'
-      if os.path.lexists(path) or (
-        os.path.lexists(folder) and not os.path.isdir(folder)
-      ):  # a link to nowhere, or a file in the place of the folder
+      link_to_nowhere = os.path.lexists(path)
+      file_for_folder = os.path.lexists(folder) and not os.path.isdir(folder)
+      if link_to_nowhere or file_for_folder:
         raise
       return False
   if not stat.S_ISREG(mode):
@@ -54,7 +54,7 @@ def is_folder(path: str) -> bool:
 
 
 def names(folder: str) -> list[str]:
-  """Returns the names in a folder, none if there is no folder."""
+  """Returns the names in a folder; none if it does not exist."""
   with explained(folder):
     return tf.io.gfile.listdir(folder) if is_folder(folder) else []
 
@@ -90,7 +90,7 @@ def _open(path: str) -> BinaryIO:
 
 
 class _RemoteFile(io.RawIOBase):
-  """Wraps tf.io.gfile's files, whose own lines lack carriage returns."""
+  """Wraps a file of tf.io.gfile, which drops carriage returns from lines."""
 
   def __init__(self, path: str) -> None:
     self._file = tf.io.gfile.GFile(path, 'rb')
@@ -141,13 +141,10 @@ def find(folder: str, pattern: str) -> list[str]:
   start = len(os.path.join(folder, ''))
   root = os.path.join(folder, pattern[: pattern.index('*')].rpartition('/')[0])
   with explained(root):
-    found = sorted(
-      (path for path in _files_below(root) if wanted.fullmatch(path[start:])),
-      # A file overrides the links to it.
-      key=lambda path: (os.path.islink(path), path),
-      reverse=True,
-    )
-  distinct = {os.path.realpath(path): path for path in filter(is_file, found)}
+    paths = [x for x in _files_below(root) if wanted.fullmatch(x[start:])]
+  # The last path of a file is kept: itself rather than a link to it.
+  paths.sort(key=lambda path: (os.path.islink(path), path), reverse=True)
+  distinct = {os.path.realpath(path): path for path in paths if is_file(path)}
   return sorted(distinct.values())
 
 
@@ -167,10 +164,10 @@ def _files_below(root: str) -> Iterator[str]:
 
 def _size_and_times(path: str) -> Sequence[int]:
   with explained(path):
-    found = tf.io.gfile.stat(path)
+    status = tf.io.gfile.stat(path)
     # The change time updates even if the modification time is preserved.
     changed = os.stat(path).st_ctime_ns if '://' not in path else 0
-  return found.length, found.mtime_nsec, changed
+  return status.length, status.mtime_nsec, changed
 
 
 def total_bytes(paths: Iterable[str]) -> int:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 from unittest import mock
 
 import gin
@@ -10,14 +11,16 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from synth_mtf import tasks
-from synth_mtf.attention import computation, examples
-from synth_mtf.attention.computation import INITIAL, LAST
+from synth_mtf.attention import computation, examples, opening
+from synth_mtf.attention.examples import ModelInputs
 from synth_mtf.attention.file import SIDES
 from synth_mtf.attention.loaded import Loaded
+from synth_mtf.attention.opening import INITIAL, LAST
 from synth_mtf.checkpoints import identity
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
+from synth_mtf.host.described import described
 from synth_mtf.tasks import vocabulary
 from tests import family, model
 from tests.harness import assert_close
@@ -41,7 +44,7 @@ class Chosen(Exception):
   """Raised where examples are to be chosen."""
 
 
-def choose():
+def choose(inputs):
   raise Chosen
 
 
@@ -53,17 +56,20 @@ def trained(tmp_path):
   return folder
 
 
-def test_examples_are_chosen_once_gin_holds_the_run(trained):
+def test_examples_are_chosen_while_tasks_have_the_runs_settings(trained):
   gin.parse_config('SelfAttention.num_heads = 77')  # of whatever was before
+  before = gin.config_str()
 
-  def look_around():
+  def look_around(inputs):
     assert '@synth_mtf.Dense' in gin.config_str()
     assert '77' not in gin.config_str()
     assert tasks.settings().vocabulary == 'bytes'
+    assert inputs.vocabularies['encoder'].vocab_size == 359
     raise Chosen
 
   with pytest.raises(Chosen):
     computation.look(str(trained), [INITIAL], look_around, 'bytes')
+  assert gin.config_str() == before
 
 
 @pytest.mark.parametrize(
@@ -108,29 +114,82 @@ def test_a_vocabulary_that_takes_a_network(trained, monkeypatch):
     computation.look(str(trained), [LAST], choose)
 
 
-def test_the_vocabulary_is_what_is_given_set_or_recorded(
-  trained, tmp_path, monkeypatch
-):
-  def chosen(given=None):
-    with pytest.raises(Chosen):
-      computation.look(str(trained), [INITIAL], choose, given)
-    return tasks.settings().vocabulary
+@pytest.fixture(scope='module')
+def pieces(tmp_path_factory):
+  """A function that trains a vocabulary and returns its path."""
+  folder = tmp_path_factory.mktemp('pieces')
 
-  monkeypatch.setattr(examples, 'vocabulary', dict)
-  assert chosen() is None, 'nothing is recorded'
+  def train(name):
+    path = folder / f'{name}.model'
+    if not path.exists():
+      vocabulary.train([f'{name} bird sang'] * 99, path, 18)
+    return str(path)
+
+  return train
+
+
+def chosen(folder, given=None):
+  """The vocabulary of a run, as in `--vocabulary`; None is T5's own."""
+  opened = opening.open_run(str(folder), [INITIAL], given)
+  found = set()
+  for known in opened.inputs.vocabularies.values():
+    file = getattr(known, 'sentencepiece_model_file', 'bytes')
+    found.add(None if file.startswith('gs://') else file)
+  (name,) = found
+  return name
+
+
+def test_the_vocabulary_is_what_is_given_set_or_recorded(
+  trained, pieces, monkeypatch
+):
+  assert chosen(trained) is None, 'nothing is recorded'
   identity.record_vocabulary(vocabulary.load('bytes'), str(trained))
-  assert chosen() == 'bytes'
-  assert chosen('given.model') == 'given.model'
-  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'set.model')
-  assert chosen() == 'set.model'
+  assert chosen(trained) == 'bytes'
+  assert chosen(trained, pieces('given')) == pieces('given')
+  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', pieces('set'))
+  assert chosen(trained) == pieces('set')
+  assert chosen(trained, 'bytes') == 'bytes'
   monkeypatch.delenv('SYNTH_MTF_VOCABULARY')
   (trained / identity.VOCABULARY).unlink()
-  path = tmp_path / 'some.model'
-  vocabulary.train(['a bird sang'] * 99, path, 14)
-  identity.record_vocabulary(vocabulary.load(str(path)), str(trained))
-  assert chosen() == str(path)
-  path.unlink()
-  assert chosen() is None, 'it is no longer there'
+  path = pieces('some')
+  identity.record_vocabulary(vocabulary.load(path), str(trained))
+  assert chosen(trained) == path
+  os.rename(path, f'{path}.moved')
+  assert chosen(trained) is None, 'it is no longer there'
+
+
+@pytest.mark.parametrize('task', ['glue_v002_proportional', 'somebodys', None])
+def test_the_vocabulary_of_a_run_on_another_task(tmp_path, pieces, task):
+  """On T5's own, one of somebody's module, or none, as after an import."""
+  bindings = [f'get_vocabulary.mixture_or_task_name = {task!r}']
+  made_runs.trained(tmp_path / 'run', 'dense_vanilla', bindings if task else [])
+  run = tmp_path / 'run'
+  assert chosen(run, 'bytes') == 'bytes'
+  assert chosen(run, pieces('given')) == pieces('given')
+  with pytest.raises(UserError, match='has 128 rows; the vocabulary .* 384'):
+    opening.open_run(str(run), [LAST], 'bytes')
+  identity.record_vocabulary(vocabulary.load('bytes'), str(run))
+  assert chosen(run) == 'bytes'
+
+
+def test_an_imported_vocabulary_stays_beside_the_checkpoint(tmp_path, pieces):
+  source, run = tmp_path / 'hf', tmp_path / 'run'
+  source.mkdir()
+  made_runs.trained(run, 'dense_vanilla')
+  opening.keep_vocabulary(str(source), str(run))  # there is none
+  assert not (run / identity.VOCABULARY).exists()
+  shutil.copy(pieces('beside'), source / 'spiece.model')
+  opening.keep_vocabulary(str(source), str(run))
+  assert chosen(run) == str(run / 'spiece.model')
+  run.rename(tmp_path / 'moved')
+  assert chosen(tmp_path / 'moved') == str(tmp_path / 'moved' / 'spiece.model')
+
+
+def test_what_is_set_for_our_tasks_is_not_that_of_t5s(tmp_path, monkeypatch):
+  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'bytes')
+  name = "get_vocabulary.mixture_or_task_name = 'glue_v002_proportional'"
+  made_runs.trained(tmp_path, 'dense_vanilla', [name])
+  assert chosen(tmp_path) is None
 
 
 def test_a_folder_of_several_runs(tmp_path):
@@ -144,10 +203,14 @@ def test_a_folder_of_several_runs(tmp_path):
 
 
 def stacks(path, variant, ids=IDS, bindings=()):
-  bindings = [*model.TINY, BINDINGS[1], *bindings]
-  gin_files.parse(model.files(variant), bindings)
-  sizes = [model.VOCAB, model.VOCAB]
-  loading = Loaded(sizes, path and Checkpoint(path))
+  gin_files.parse(model.files(variant), [*model.TINY, *bindings])
+  small = [mock.Mock(vocab_size=model.VOCAB)] * 2
+  with described(gin.config_str(), 'operative_config.gin') as made:
+    inputs = ModelInputs(
+      made.run.model_type, {}, dict(zip(examples.SIDES, small, strict=True))
+    )
+  gin.clear_config()
+  loading = Loaded(made, inputs, path and Checkpoint(path))
   with contextlib.closing(loading) as loaded:
     return computation.stacks(ids, loaded)
 

@@ -1,27 +1,24 @@
 """Examples: given texts, those of a file or task, and the default ones."""
 
-import gin
 import pytest
-from mesh_tensorflow.transformer import utils
 
 from synth_mtf.attention import examples
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
+from synth_mtf.host.run_config import RunConfig
 from synth_mtf.tasks import vocabulary
 
 TASK = 'synth_glue_sst2_v002'
 
 
-@pytest.fixture(autouse=True)
-def run():
-  """Has gin hold a run of bytes: a byte's id is its number and 3, EOS is 1."""
+def inputs_of(model_type='bitransformer', lengths=None, name='bytes'):
+  """A model, usually of bytes: a byte's id is its number and 3, EOS is 1."""
+  known = vocabulary.load(name)
+  vocabularies = dict.fromkeys(examples.SIDES, known)
+  return examples.ModelInputs(model_type, lengths or {}, vocabularies)
 
-  def hold(**settings):
-    for name, value in settings.items():
-      gin.bind_parameter(f'{utils.run.__module__}.run.{name}', value)
 
-  hold(vocabulary=vocabulary.load('bytes'))
-  return hold
+BYTES = inputs_of()
 
 
 def ids(text):
@@ -30,7 +27,7 @@ def ids(text):
 
 def test_given_texts():
   inputs = ['ab', ' Ä ']
-  found = examples.from_texts({'inputs': inputs, 'targets': ['cd', 'e']})
+  found = examples.from_texts(BYTES, {'inputs': inputs, 'targets': ['cd', 'e']})
   assert found.ids == {
     'encoder': [ids('ab'), ids('Ä')],
     'decoder': [ids('cd'), ids('e')],
@@ -42,7 +39,7 @@ def test_given_texts():
     'decoder': [['<s>', 'c', 'd'], ['<s>', 'e']],
   }
   assert found.texts == {'encoder': inputs, 'decoder': ['cd', 'e']}
-  alone = examples.from_texts({'inputs': inputs, 'targets': []})
+  alone = examples.from_texts(BYTES, {'inputs': inputs, 'targets': []})
   assert alone.ids == {'encoder': found.ids['encoder']}
   assert set(alone.tokens) == set(alone.texts) == {'encoder'}
 
@@ -51,21 +48,21 @@ def test_given_texts():
   'model_type, side',
   [('lm', 'decoder'), ('delimited_lm', 'decoder'), ('aligned', 'encoder')],
 )
-def test_a_model_of_one_side_takes_either(run, model_type, side):
-  run(model_type=model_type)
+def test_a_model_of_one_side_takes_either(model_type, side):
+  model = inputs_of(model_type)
   for feature in ('inputs', 'targets'):
-    found = examples.from_texts({feature: ['ab']})
+    found = examples.from_texts(model, {feature: ['ab']})
     assert found.ids == {side: [ids('ab')]}
     assert found.texts == {side: ['ab']}
   feature = {'encoder': 'inputs', 'decoder': 'targets'}[side]
-  assert examples.defaults().texts == {side: examples.DEFAULTS[feature]}
+  assert examples.defaults(model).texts == {side: examples.DEFAULTS[feature]}
 
 
-def test_pieces_of_a_vocabulary_of_pieces(run, tmp_path):
+def test_pieces_of_a_vocabulary_of_pieces(tmp_path):
   path = tmp_path / 'some.model'
   vocabulary.train([f'a bird sang {i}' for i in range(99)], path, 26)
-  run(vocabulary=vocabulary.load(str(path)))
-  found = examples.from_texts({'inputs': ['a bird']})
+  model = inputs_of(name=str(path))
+  found = examples.from_texts(model, {'inputs': ['a bird']})
   *pieces, end = found.tokens['encoder'][0]
   assert ''.join(pieces).replace('▁', ' ').strip() == 'a bird'
   assert end == '</s>'
@@ -84,25 +81,26 @@ def test_pieces_of_a_vocabulary_of_pieces(run, tmp_path):
     (['a'], [], 'other', "a model of type 'other'"),
   ],
 )
-def test_texts_that_do_not_fit(run, inputs, targets, model_type, message):
-  run(model_type=model_type)
+def test_texts_that_do_not_fit(inputs, targets, model_type, message):
+  model = inputs_of(model_type)
   with pytest.raises(UserError, match=message):
-    examples.from_texts({'inputs': inputs, 'targets': targets})
+    examples.from_texts(model, {'inputs': inputs, 'targets': targets})
 
 
-@pytest.mark.parametrize('lengths', [3, {'inputs': 3, 'targets': 3}])
-def test_texts_as_long_as_the_model(run, lengths):
-  run(sequence_length=lengths)
-  examples.from_texts({'inputs': ['ab'], 'targets': ['cd']})
+def test_texts_as_long_as_the_model():
+  model = inputs_of(lengths={'inputs': 3, 'targets': 3})
+  examples.from_texts(model, {'inputs': ['ab'], 'targets': ['cd']})
   with pytest.raises(UserError, match='decoder has 4 tokens.* takes 3 '):
-    examples.from_texts({'inputs': ['ab', 'a'], 'targets': ['ab', 'abc']})
+    examples.from_texts(
+      model, {'inputs': ['ab', 'a'], 'targets': ['ab', 'abc']}
+    )
 
 
 def from_file(tmp_path, content):
   path = tmp_path / 'texts'
   if content is not None:
     path.write_bytes(content)
-  return examples.from_file(str(path))
+  return examples.from_file(BYTES, str(path))
 
 
 def test_a_file(tmp_path):
@@ -148,7 +146,7 @@ def sst2(tmp_path, monkeypatch):
 @pytest.mark.usefixtures('sst2')
 @pytest.mark.parametrize('count, expected', [(2, 2), (9, 3)])
 def test_the_first_examples_of_a_task(count, expected):
-  found = examples.from_task(TASK, 'validation', count)
+  found = examples.from_task(BYTES, TASK, 'validation', count)
   inputs = [
     f'sst2 sentence: {s} ' for s in ('a warm film', 'a dull film', 'no')
   ]
@@ -162,18 +160,25 @@ def test_the_first_examples_of_a_task(count, expected):
 
 
 @pytest.mark.usefixtures('sst2')
-def test_examples_are_what_the_model_gets(run):
-  run(sequence_length={'inputs': 7, 'targets': 4})
-  found = examples.from_task(TASK, 'train', 1)
+def test_examples_are_what_the_model_gets():
+  lengths = {'inputs': 7, 'targets': 4}
+  found = examples.from_task(inputs_of(lengths=lengths), TASK, 'train', 1)
   assert len(found.ids['encoder'][0]) == 7
   assert found.tokens['decoder'] == [['<s>', *'pos']]
-  run(model_type='lm')
-  found = examples.from_task(TASK, 'train', 1)
+  found = examples.from_task(inputs_of('lm', lengths), TASK, 'train', 1)
   assert found.texts == {'decoder': ['pos']}
-  run(model_type='delimited_lm', sequence_length=None)
-  found = examples.from_task(TASK, 'train', 1)
+  found = examples.from_task(inputs_of('delimited_lm'), TASK, 'train', 1)
   inputs = found.texts['decoder'][0].removesuffix(' positive')
   assert found.ids == {'decoder': [[*ids(inputs), *ids('positive')]]}
+
+
+@pytest.mark.usefixtures('sst2')
+def test_a_task_of_another_vocabulary(tmp_path):
+  path = tmp_path / 'some.model'
+  vocabulary.train([f'a bird sang {i}' for i in range(99)], path, 26)
+  message = f'{TASK} has a vocabulary of its own for its inputs'
+  with pytest.raises(UserError, match=message):
+    examples.from_task(inputs_of(name=str(path)), TASK, 'train', 1)
 
 
 @pytest.mark.usefixtures('sst2')
@@ -187,15 +192,7 @@ def test_examples_are_what_the_model_gets(run):
 )
 def test_a_task_that_is_not_there(name, split, message):
   with pytest.raises(UserError, match=message):
-    examples.from_task(name, split, 1)
-
-
-def test_the_vocabulary_of_the_tasks_where_the_run_says_none(monkeypatch):
-  gin.clear_config()
-  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'bytes')
-  gin.bind_parameter('get_vocabulary.mixture_or_task_name', TASK)
-  for one in examples.vocabulary().values():
-    assert one.encode('a') == [100]
+    examples.from_task(BYTES, name, split, 1)
 
 
 def test_defaults_fit_the_demo_even_in_bytes():
@@ -203,11 +200,11 @@ def test_defaults_fit_the_demo_even_in_bytes():
     ['sizes/tiny.gin', 'variants/random.gin', 'runs/demo_finetune.gin'],
     ['utils.run.init_checkpoint = None'],
   )
-  with gin.unlock_config():
-    gin.bind_parameter('run.vocabulary', vocabulary.load('bytes'))
-  lengths = gin.get_bindings(utils.run)['sequence_length']
+  lengths = RunConfig().lengths
+  assert lengths
   longest = {
-    side: max(map(len, rows)) for side, rows in examples.defaults().ids.items()
+    side: max(map(len, rows))
+    for side, rows in examples.defaults(BYTES).ids.items()
   }
   assert longest['encoder'] <= lengths['inputs']
   assert longest['decoder'] <= lengths['targets']

@@ -26,7 +26,7 @@ def compare(tmp_path):
       variables = [tf.get_variable(n, s) for n, s in model.items()]
     if same:
       return comparison.require_same(variables, written)
-    return comparison.Comparison(comparison.kinds_of(variables), written)
+    return comparison.Comparison(comparison.specs_of(variables), written)
 
   return run
 
@@ -34,14 +34,14 @@ def compare(tmp_path):
 def test_weights_are_found_by_the_class_of_their_layer(compare):
   cross = 'decoder/block_000/layer_001/'
   ours, t5 = f'{cross}SyntheticEncDecAttention/o', f'{cross}EncDecAttention/o'
-  found = compare(
+  compared = compare(
     {f'{OURS}q': [2], f'{OURS}random/R': [3], 'x': [4], ours: [2]},
     dict.fromkeys((f'{T5}q', f'{T5}k', t5), [2])
     | {'x': [4], 'x_slot_v': [4], 'global_step': []},
   )
-  assert found.loaded == {f'{OURS}q': f'{T5}q', 'x': 'x', ours: t5}
-  assert not found.different
-  assert str(found) == (
+  assert compared.loaded == {f'{OURS}q': f'{T5}q', 'x': 'x', ours: t5}
+  assert not compared.different
+  assert str(compared) == (
     f'loaded (3):\n  {ours} <- {t5}\n  {OURS}q <- {T5}q\n  x\n'
     f'new (1):\n  {OURS}random/R\n'
     f'left over (1):\n  {T5}k'
@@ -99,19 +99,19 @@ def test_a_run_resumes_from(compare, model, more):
   ],
 )
 def test_weights_that_must_be_there(compare, model, checkpoint, message):
-  found = compare(model, checkpoint)
+  compared = compare(model, checkpoint)
   with pytest.raises(UserError, match=f'does not fit this model: .*{message}'):
-    found.require_weights()
+    compared.require_weights()
 
 
 def test_a_function_may_start_anew_in_a_layer_that_is_there(compare):
   new = ['alpha', 'k', 'q', 'random/R', 'relative_attention_bias']
-  found = compare(
+  compared = compare(
     {f'{OURS}o': [2], **{f'{OURS}{name}': [3] for name in new}}, {f'{T5}o': [2]}
   )
-  assert found.new == [f'{OURS}{name}' for name in new]
-  found.require_weights()
-  found.require_kinds()
+  assert compared.new == [f'{OURS}{name}' for name in new]
+  compared.require_weights()
+  compared.require_types()
 
 
 def test_other_shapes_are_refused(compare):
@@ -120,7 +120,7 @@ def test_other_shapes_are_refused(compare):
     match=r'other shapes or types: x is float32\[5\] in the checkpoint, '
     r'float32\[4\] in the model.*--resize',
   ):
-    compare(X, {'x': [5]}).require_kinds()
+    compare(X, {'x': [5]}).require_types()
 
 
 def mapped(path, binding='', more=()):
@@ -145,7 +145,7 @@ def mapped(path, binding='', more=()):
 @pytest.mark.slow
 def test_warm_start_maps_weights_and_slots(t5, tmp_path):
   checkpoint = Checkpoint(t5)
-  values = {n: checkpoint[n] for n in checkpoint.kinds}
+  values = {n: checkpoint[n] for n in checkpoint.variables}
   values[f'{T5}v_slot_vr'] = np.ones(24, np.float32)
   path = write(str(tmp_path), 7, values)
   names = mapped(path, more=[f'{OURS}v_slot_vr'])

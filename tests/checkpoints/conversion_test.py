@@ -69,7 +69,7 @@ def convert(path, folder, variant, source=None, bindings=(), resize=False):
 def with_more(path, folder, values):
   """Writes a checkpoint again, with more variables."""
   source = Checkpoint(path)
-  all_values = {**{n: source[n] for n in source.kinds}, **values}
+  all_values = {**{n: source[n] for n in source.variables}, **values}
   return write(str(folder), 7, all_values)
 
 
@@ -218,14 +218,14 @@ def test_keys_and_values_of_one_projection_go_back_and_forth(tmp_path):
 @pytest.mark.parametrize(
   'variant',
   [
-    *(
-      'random',
-      'factorized_random',
-      'dense',
-      'factorized_dense',
-      'convolution',
-    ),
-    *('bottleneck_dense', 'fixed_patterns', 'random_dense_vanilla'),
+    'random',
+    'factorized_random',
+    'dense',
+    'factorized_dense',
+    'convolution',
+    'bottleneck_dense',
+    'fixed_patterns',
+    'random_dense_vanilla',
   ],
 )
 def test_tables_grow_with_max_length(tmp_path, variant):
@@ -238,7 +238,7 @@ def test_tables_grow_with_max_length(tmp_path, variant):
     (there, here)
     for name, shape in shapes.items()
     for there, here in zip(
-      before.kinds[name].shape, shape.to_integer_list, strict=True
+      before.variables[name].shape, shape.to_integer_list, strict=True
     )
     if there != here
   }
@@ -268,7 +268,7 @@ def test_tables_grow_with_max_length(tmp_path, variant):
   longer, last = Checkpoint(path), Checkpoint(again)
   for name in before.weights:
     value = before[name]
-    assert longer.kinds[name].shape == tuple(shapes[name].to_integer_list)
+    assert longer.variables[name].shape == tuple(shapes[name].to_integer_list)
     common = longer[name][tuple(map(slice, value.shape))]
     np.testing.assert_array_equal(common, value)
     np.testing.assert_array_equal(last[name], value)

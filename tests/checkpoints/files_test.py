@@ -30,7 +30,7 @@ def test_what_is_written_is_read(path, tmp_path):
   for name in (path, f'{path}.index', str(tmp_path / 'run')):
     checkpoint = Checkpoint(name)
     assert checkpoint.path == path
-    assert set(checkpoint.kinds) == set(VALUES)
+    assert set(checkpoint.variables) == set(VALUES)
     for variable, value in VALUES.items():
       assert variable in checkpoint
       np.testing.assert_array_equal(checkpoint[variable], value)
@@ -50,7 +50,7 @@ def test_what_it_holds(path):
   assert checkpoint.step == 11
   assert checkpoint.embeddings == {'shared/embedding': 3}
   assert checkpoint.vocab_size == 3
-  assert str(checkpoint.kinds['encoder/q']) == 'float32[2, 4]'
+  assert str(checkpoint.variables['encoder/q']) == 'float32[2, 4]'
   assert 'nothing' not in checkpoint
 
 

@@ -2,17 +2,16 @@
 
 import os
 
-import gin
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.checkpoints import folder as checkpoints, identity
+from synth_mtf import json_files
+from synth_mtf.checkpoints import identity
 from synth_mtf.checkpoints.files import Checkpoint
+from synth_mtf.checkpoints.folder import Folder, is_complete, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host import events
 from synth_mtf.results import runs
-
-READING = tf.errors.DataLossError(None, None, 'Checksum does not match')
 
 
 def save(folder, *steps):
@@ -37,35 +36,59 @@ def test_a_lost_pointer(tmp_path, pointer):
   if pointer is not None:
     (tmp_path / 'checkpoint').write_bytes(pointer)
   with pytest.raises(UserError, match='ckpt-10.*write the line `model_ch'):
-    checkpoints.latest(str(tmp_path))
+    Folder(str(tmp_path)).latest()
 
 
 def test_the_latest_is_what_the_pointer_says(tmp_path):
   folder = tmp_path / 'run'
-  assert checkpoints.latest(str(folder)) is None
+  assert Folder(str(folder)).latest() is None
   save(folder, 1, 2)
-  checkpoints.point_at(str(folder), 'model.ckpt-1')
-  assert checkpoints.latest(f'{folder}/') == str(folder / 'model.ckpt-1')
+  Folder(str(folder)).point_at('model.ckpt-1')
+  assert Folder(f'{folder}/').latest() == str(folder / 'model.ckpt-1')
   for name, message in (
     ('model.ckpt-3', 'which is not there'),
     (f'{tmp_path}/model.ckpt-1', 'outside the folder'),
   ):
-    checkpoints.point_at(str(folder), name)
+    Folder(str(folder)).point_at(name)
     with pytest.raises(UserError, match=f'{message}.* holds model.ckpt-1, mod'):
-      checkpoints.latest(str(folder))
+      Folder(str(folder)).latest()
 
 
 def test_checkpoints_come_in_the_order_of_their_steps(tmp_path):
-  assert checkpoints.written(str(tmp_path)) == []
-  assert checkpoints.holding(str(tmp_path)) == ''
+  folder = Folder(str(tmp_path))
+  assert folder.checkpoints == []
+  assert folder.summary() == ''
   save(tmp_path, 10, 9, 100)
   names = [f'model.ckpt-{step}' for step in (9, 10, 100)]
-  assert checkpoints.written(str(tmp_path)) == names
-  assert [checkpoints.step_of(name) for name in names] == [9, 10, 100]
-  assert checkpoints.holding(str(tmp_path)).endswith(', '.join(names) + '.')
+  folder = Folder(str(tmp_path))
+  assert folder.checkpoints == names
+  assert [step_of(name) for name in names] == [9, 10, 100]
+  assert folder.summary().endswith(', '.join(names) + '.')
   (tmp_path / 'model.ckpt-9.index').unlink()
-  assert checkpoints.written(str(tmp_path)) == names[1:]
-  assert checkpoints.unfinished(str(tmp_path)) == names[:1]
+  folder = Folder(str(tmp_path))
+  assert folder.checkpoints == names[1:]
+  assert folder.unfinished == names[:1]
+
+
+def test_a_folder_is_listed_once(tmp_path, monkeypatch):
+  """Later checkpoints are those of a new object."""
+  save(tmp_path, 1)
+  listed = []
+  listdir = tf.io.gfile.listdir
+
+  def counted(path):
+    listed.append(path)
+    return listdir(path)
+
+  monkeypatch.setattr(tf.io.gfile, 'listdir', counted)
+  folder = Folder(str(tmp_path))
+  save(tmp_path, 2)
+  assert folder.checkpoints == ['model.ckpt-1']
+  assert folder.unfinished == []
+  assert folder.summary() == f' {tmp_path} holds model.ckpt-1.'
+  assert folder.damage() is None
+  assert listed == [str(tmp_path)]
+  assert Folder(str(tmp_path)).checkpoints == ['model.ckpt-1', 'model.ckpt-2']
 
 
 def test_what_killed_runs_leave(tmp_path):
@@ -73,28 +96,33 @@ def test_what_killed_runs_leave(tmp_path):
   save(tmp_path, 1, 2)
   whole = sorted(path.name for path in tmp_path.iterdir())
   left = [
-    *('model.ckpt-3.data-00000-of-00001', 'model.ckpt-4_temp/part.data'),
-    *('model.ckpt-2_temp/part', 'model.ckpt-5.index.tempstate123'),
-    *('model.ckpt-3.meta', 'model.ckpt-6.index'),
+    'model.ckpt-3.data-00000-of-00001',
+    'model.ckpt-4_temp/part.data',
+    'model.ckpt-2_temp/part',
+    'model.ckpt-5.index.tempstate123',
+    'model.ckpt-3.meta',
+    'model.ckpt-6.index',
   ]
   for name in left:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).touch()
   names = [f'model.ckpt-{step}' for step in (3, 4, 5, 6)]
-  assert checkpoints.unfinished(str(tmp_path)) == names
-  cleared = checkpoints.clear(str(tmp_path))
+  folder = Folder(str(tmp_path))
+  assert folder.unfinished == names
+  cleared = folder.clear()
   assert sorted(cleared) == sorted(name.split('/')[0] for name in left)
   assert sorted(path.name for path in tmp_path.iterdir()) == whole
   (tmp_path / 'model.ckpt-2.data-00000-of-00001').unlink()
-  assert checkpoints.unfinished(str(tmp_path)) == ['model.ckpt-2']
-  assert checkpoints.clear(str(tmp_path)) == []
+  folder = Folder(str(tmp_path))
+  assert folder.unfinished == ['model.ckpt-2']
+  assert folder.clear() == []
 
 
 def test_data_that_lost_its_index_is_not_cleared(tmp_path):
   save(tmp_path, 1, 2)
   (tmp_path / 'model.ckpt-2.index').unlink()
   with pytest.raises(UserError, match='points at .*model.ckpt-2'):
-    checkpoints.clear(str(tmp_path))
+    Folder(str(tmp_path)).clear()
   assert (tmp_path / 'model.ckpt-2.data-00000-of-00001').exists()
 
 
@@ -116,10 +144,10 @@ def test_records_of_another_shape(tmp_path, file, content):
 @pytest.mark.parametrize(
   'read',
   [
-    lambda folder: checkpoints.written(folder),
+    lambda folder: Folder(folder),
     lambda folder: events.read(folder),
     lambda folder: runs.read(folder),
-    lambda folder: checkpoints.read_record(folder, 'metrics.json', dict),
+    lambda folder: json_files.read(folder, 'metrics.json', dict),
     lambda folder: Checkpoint(f'{folder}/model.ckpt-1'),
   ],
 )
@@ -141,32 +169,13 @@ def test_a_pipe_hangs_nobody(tmp_path, name, read):
 def test_damage_names_what_is_damaged_and_what_is_not(tmp_path):
   folder = str(tmp_path)
   save(tmp_path, 1, 2, 3)
-  assert checkpoints.damage(folder) is None
+  assert Folder(folder).damage() is None
   damage(tmp_path, 3)
-  assert checkpoints.is_complete(f'{folder}/model.ckpt-2')
-  assert not checkpoints.is_complete(f'{folder}/model.ckpt-3')
-  message = str(checkpoints.damage(folder))
+  assert is_complete(f'{folder}/model.ckpt-2')
+  assert not is_complete(f'{folder}/model.ckpt-3')
+  message = str(Folder(folder).damage())
   assert f'damaged in {folder}: model.ckpt-3 (truncated' in message
   assert 'Complete: model.ckpt-1, model.ckpt-2.' in message
   assert '`model_checkpoint_path: "model.ckpt-2"` into' in message
   damage(tmp_path, 1, 2)
-  assert 'Complete: none' in str(checkpoints.damage(folder))
-
-
-@pytest.mark.parametrize(
-  'error, explained',
-  [(READING, True), (IndexError('x'), True), (ValueError('a size'), False)],
-)
-def test_errors_that_damage_explains(tmp_path, error, explained):
-  folder, start = str(tmp_path), str(tmp_path / 'start' / 'model.ckpt-3')
-  save(tmp_path, 3)
-  save(tmp_path / 'start', 3)
-  gin.bind_parameter('utils.run.init_checkpoint', start)
-  assert checkpoints.explain(error, folder) is None
-  damage(tmp_path, 3)
-  message = 'model.ckpt-3 (truncated or altered)'
-  assert (message in str(checkpoints.explain(error, folder))) == explained
-  damage(tmp_path / 'start', 3)
-  message = f'init_checkpoint = {start} is damaged'
-  assert (message in str(checkpoints.explain(error, folder))) == explained
-  assert 'removed or renamed' in str(checkpoints.explain(error, f'{folder}/x'))
+  assert 'Complete: none' in str(Folder(folder).damage())

@@ -33,7 +33,7 @@ def test_inspect_and_compare(t5, tmp_path):
 def test_a_damaged_checkpoint_is_named(t5, tmp_path, rest):
   source = Checkpoint(t5)
   folder = tmp_path / 'a'
-  write(str(folder), 9, {name: source[name] for name in source.kinds})
+  write(str(folder), 9, {name: source[name] for name in source.variables})
   (data,) = folder.glob('model.ckpt-9.data*')
   content = bytearray(data.read_bytes())
   content[len(content) // 2] ^= 1

@@ -103,8 +103,8 @@ def test_a_lost_worker_ends_the_run_which_then_resumes(data_dir, tmp_path):
     Checkpoint(f'{path}/model.ckpt-{last + 10}') for path in (folder, alone)
   )
   start = Checkpoint(f'{alone}/model.ckpt-0')
-  assert resumed.kinds == straight.kinds
-  for name in straight.kinds:
+  assert resumed.variables == straight.variables
+  for name in straight.variables:
     moved = straight[name] != start[name]
     # Adafactor turns a gradient that is nothing but rounding error into a whole
     # step, and two devices round differently from one.

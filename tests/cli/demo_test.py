@@ -22,9 +22,14 @@ pytestmark = pytest.mark.slow  # trains
 TASK = 'synth_super_glue_cb_v102'
 STEPS, FINETUNE_STEPS = 4, 60
 QUICK = (
-  *('--steps', str(STEPS), '--eval_examples', '2'),
-  *('--gin_param', 'num_layers = 1'),
-  *('--gin_param', 'utils.run.batch_size = 4'),
+  '--steps',
+  str(STEPS),
+  '--eval_examples',
+  '2',
+  '--gin_param',
+  'num_layers = 1',
+  '--gin_param',
+  'utils.run.batch_size = 4',
 )
 
 
@@ -64,7 +69,11 @@ def test_it_prints_the_table_and_where_everything_is(killed):
   columns = [cell.strip() for cell in header.strip('|').split('|')]
   assert len(columns) == 23
   assert columns[:3] + columns[-2:] == [
-    *('Model', 'GLUE', 'CoLA', 'Steps/s', 'Params')
+    'Model',
+    'GLUE',
+    'CoLA',
+    'Steps/s',
+    'Params',
   ]
   assert row.startswith('| Syn (R) |')
   found = [cell.strip() for cell in examples.strip('|').split('|')]

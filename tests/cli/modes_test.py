@@ -85,7 +85,8 @@ def finetuned(program, pretrained) -> pathlib.Path:
   return program(
     'finetuned',
     files('finetune_en_mix'),
-    *(*SMALL, COLA),
+    *SMALL,
+    COLA,
     f"utils.run.init_checkpoint = '{pretrained}/model.ckpt-4'",
     'utils.run.train_steps = 6',
   )
@@ -105,7 +106,7 @@ def test_finetunes_all_but_embeddings_and_softmax(pretrained, finetuned):
   after = Checkpoint(f'{finetuned}/model.ckpt-6')
   same = {
     name
-    for name in after.kinds
+    for name in after.variables
     if '_slot_' not in name and np.array_equal(before[name], after[name])
   }
   assert same == {'shared/embedding'}
@@ -167,7 +168,8 @@ def test_decodes(program, pretrained, tmp_path, decoding):
   program(
     'pretrained',
     [f'{pretrained}/operative_config.gin', 'infer.gin', f'{decoding}.gin'],
-    *('infer_checkpoint_step = -1', SHORT),
+    'infer_checkpoint_step = -1',
+    SHORT,
     f"input_filename = '{tmp_path}/inputs.txt'",
     f"output_filename = '{tmp_path}/outputs.txt'",
   )
@@ -198,7 +200,8 @@ def test_exports_a_model_that_loads_again(program, pretrained, tmp_path):
   program(
     'pretrained',
     [f'{pretrained}/operative_config.gin', 'greedy_decode.gin'],
-    *("utils.run.mode = 'export_infer'", SHORT),
+    "utils.run.mode = 'export_infer'",
+    SHORT,
     f"utils.run.export_path = '{tmp_path}/my_exported'",
   )
   tutorial = checkout.CHECKOUT / 'docs/tutorial.md'

@@ -164,7 +164,9 @@ def test_modes_without_a_place(name, ours, message, millions):
 
 
 SMALL = (
-  *('num_layers = 1', 'd_model = 16', 'd_ff = 16'),
+  'num_layers = 1',
+  'd_model = 16',
+  'd_ff = 16',
   "utils.get_variable_dtype.master_dtype = 'float32'",
   "utils.run.mesh_shape = 'model:1,batch:1'",
   "utils.run.mesh_devices = ['']",
@@ -198,13 +200,15 @@ def test_commands(program, published, tmp_path, name, ours):  # noqa: F811
     started,
     ['learning_rate_schedules/rsqrt_no_ramp_down.gin'],
     "MIXTURE_NAME = 'synth_text_span_corruption'",
-    *('utils.run.train_steps = 2', 'dropout_rate = 0.0'),
+    'utils.run.train_steps = 2',
+    'dropout_rate = 0.0',
   )
   assert Checkpoint(str(trained)).step == 2
   command(
     started,
     ['perplexity_eval.gin'],
-    *(COLA, "utils.run.dataset_split = 'validation'"),
+    COLA,
+    "utils.run.dataset_split = 'validation'",
     'utils.run.eval_checkpoint_step = -1',
     'utils.run.perplexity_eval_steps = 2',
   )
@@ -214,18 +218,22 @@ def test_commands(program, published, tmp_path, name, ours):  # noqa: F811
       command(
         finetuned,
         [f'{trained}/operative_config.gin'],
-        *(COLA, *WARM_UP, 'utils.run.train_steps = 4'),
+        COLA,
+        *WARM_UP,
+        'utils.run.train_steps = 4',
         f"utils.run.init_checkpoint = '{trained}/model.ckpt-2'",
       )
     )
   )
   assert found.step == 4
-  assert not any('/Synthesizer/' in n for n in found.kinds)
+  assert not any('/Synthesizer/' in n for n in found.variables)
   (tmp_path / 'inputs.txt').write_text('cola sentence: A.\n')
   command(
     finetuned,
     ['infer.gin', 'greedy_decode.gin'],
-    *(COLA, SHORT, 'infer_checkpoint_step = -1'),
+    COLA,
+    SHORT,
+    'infer_checkpoint_step = -1',
     f"input_filename = '{tmp_path}/inputs.txt'",
     f"output_filename = '{tmp_path}/outputs.txt'",
   )

@@ -85,8 +85,11 @@ PARTS = {'cpu', 'repeatable'}
 PARTS |= {f'{run}_en_mix' for run in ('finetune', 'eval', 'perplexity')}
 # These are other runs but for a mixture, or are included by them.
 ALIKE = {
-  *('pretrain_c4_en32k', 'finetune_super_glue', 'perplexity_text'),
-  *('translate_heads', 'eval_translate_heads'),
+  'pretrain_c4_en32k',
+  'finetune_super_glue',
+  'perplexity_text',
+  'translate_heads',
+  'eval_translate_heads',
 }
 STAGES = ('common', 'evaluate', 'finetune', 'perplexity', 'pretrain')
 

@@ -72,7 +72,8 @@ def t5_mesh_transformer(folder: pathlib.Path) -> Iterator[Callable[..., int]]:
         re.fullmatch('--(data_dir|vocabulary|task_file)=(.*)', w) for w in words
       ]
       command(
-        *('t5_mesh_transformer', *IMPORTS),
+        't5_mesh_transformer',
+        *IMPORTS,
         *(word for word, flag in zip(words, ours, strict=True) if not flag),
         **{f'SYNTH_MTF_{flag[1].upper()}': flag[2] for flag in ours if flag},
       )

@@ -90,6 +90,23 @@ def everywhere(table):
   )
 
 
+on_cpu_and_tpu = pytest.mark.parametrize(
+  'mesh', [harness.ONE_DEVICE, harness.TPU], ids=['cpu', 'tpu']
+)
+
+
+def not_split(table):
+  """Calls a test with each case and each dimension that stays whole."""
+  return pytest.mark.parametrize(
+    'case, dim',
+    [
+      pytest.param(case, dim, id=f'{name}-{dim}')
+      for name, case in table.items()
+      for dim in case.whole
+    ],
+  )
+
+
 def values(case):
   return {
     name: floats(names, name) if array is None else array
@@ -114,13 +131,9 @@ def run(case, mesh=harness.ONE_DEVICE):
       y * harness.constant(mesh_object, cotangent, y.shape.dims)
     )
     sources = {n: t for n, t in tensors.items() if t.dtype == tf.float32}
-    found = mtf.gradients([loss], list(sources.values()))
-    return {
-      'y': y,
-      'gradients': dict(zip(sources, found, strict=True))
-      if case.trained
-      else {},
-    }
+    derivatives = mtf.gradients([loss], list(sources.values()))
+    gradients = dict(zip(sources, derivatives, strict=True))
+    return {'y': y, 'gradients': gradients if case.trained else {}}
 
   return harness.evaluate(build, mesh)
 
@@ -138,3 +151,9 @@ def check(case, mesh):
     lambda at: (case.formula(**at) * cotangent).sum(),
     arrays,
   )
+
+
+def check_not_split(case, dim):
+  # The host's message has a fault of its own.
+  with pytest.raises((ValueError, TypeError), match='splittable|formatting'):
+    run(case, harness.Mesh('all:2', f'{dim}:all'))

@@ -70,15 +70,19 @@ def test_a_single_key_leaves_all_queries():
 )
 def test_tiles_are_few(shape, by_queries):
   tiling = tiles.Tiling(shape, by_queries)
-  assert tiling.groups['q'] * tiling.queries == shape[2]
-  assert shape[0] % tiling.groups['b'] == shape[1] % tiling.groups['h'] == 0
-  assert tiling.groups['b'] * tiling.groups['h'] * tiling.groups['q'] <= 96
+  assert tiling.groups.blocks * tiling.queries == shape[2]
+  assert (
+    shape[0] % tiling.groups.examples == shape[1] % tiling.groups.heads == 0
+  )
+  assert (
+    tiling.groups.examples * tiling.groups.heads * tiling.groups.blocks <= 96
+  )
 
 
 @pytest.mark.parametrize('length', [512, 1021, 2039, 2042, 4093])
 def test_tiles_stay_small_whatever_the_length(length):
   tiling = tiles.Tiling([1, 12, length, length], by_queries=True)
-  number = math.prod(tiling.groups.values())
+  number = math.prod(tiling.groups)
   assert 12 * length**2 / number <= 2**24
 
 
@@ -121,7 +125,9 @@ def test_pieces_come_together_again(
         pieces.add(piece, tile, None)
         count.add(tf.ones_like(piece), tile, None)
     summed, count = session.run([pieces.total(), count.total()])
-  assert uses == tiling.groups['b'] * tiling.groups['h'] * tiling.groups['q']
+  assert (
+    uses == tiling.groups.examples * tiling.groups.heads * tiling.groups.blocks
+  )
   assert count.min() == count.max() == uses // pieces.number
   np.testing.assert_allclose(summed, x * count, rtol=1e-6)
 

@@ -207,10 +207,18 @@ def test_samples_are_written_whole_and_used(run, tmp_path, monkeypatch, script):
   lines, _ = run(data_dir=None)
   assert lines[0].endswith(f'Done {out}/data bytes')
   assert {path.name for path in out.iterdir()} == {
-    *('data', 'random', 'run.json', 'metrics.json', LOCK)
+    'data',
+    'random',
+    'run.json',
+    'metrics.json',
+    LOCK,
   }
   assert {path.name for path in (out / 'data').iterdir()} == {
-    *('glue', 'superglue', 'squad', 'corpus', 'GENERATED_SAMPLE.txt')
+    'glue',
+    'superglue',
+    'squad',
+    'corpus',
+    'GENERATED_SAMPLE.txt',
   }
 
 

@@ -1,11 +1,14 @@
 """Every gin file that is there: parsed, finalized, built, reloaded."""
 
 import pathlib
+import re
+import shlex
 
 import gin
 import pytest
 
 import synth_mtf
+from synth_mtf.cost import cost_of_files
 from synth_mtf.host import gin_files, model as host_model
 from tests import official_files
 from tests.cli import t5_main
@@ -19,9 +22,9 @@ SMALL = (
 
 
 def names(folder):
-  found = sorted(p.stem for p in (FOLDER / folder).glob('*.gin'))
-  assert found
-  return found
+  stems = sorted(p.stem for p in (FOLDER / folder).glob('*.gin'))
+  assert stems
+  return stems
 
 
 def test_no_file_is_without_a_test():
@@ -100,6 +103,83 @@ def test_size(size):
   assert shapes[f'{layer}/alpha'].to_integer_list == [2, heads]
   assert shapes[f'{layer}/random/R'].to_integer_list == [heads, 512, 512]
   assert shapes[f'{layer}/q'].size == d_model * heads * d_kv
+
+
+def head(file):
+  """The comment at the start of a gin file, without its marks."""
+  lines = (FOLDER / file).read_text(encoding='utf-8').splitlines()
+  assert lines.pop(0) == '# -*-Python-*-'
+  comment = []
+  for line in lines:
+    if not line.startswith('#'):
+      break
+    comment.append(line.removeprefix('#').removeprefix(' '))
+  return '\n'.join(comment)
+
+
+def millions(files):
+  """The trained and the fixed parameters that `synth-mtf cost` counts.
+
+  A model of T5's depth is what models of one and two layers make it.
+  """
+  lengths = {'inputs': 512, 'targets': 512}
+  one, two = (
+    cost_of_files(files, lengths, [f'num_layers = {n}']) for n in '12'
+  )
+  gin_files.parse(files)
+  more = gin.query_parameter('%num_layers') - 1
+  trained = one.trained + more * (two.trained - one.trained)
+  total = one.parameters + more * (two.parameters - one.parameters)
+  return [f'{count / 1e6:,.1f}' for count in (trained, total - trained)]
+
+
+COUNT = re.compile(
+  r'([\d,.]+)\smillion\s(?:trained\s)?parameters'
+  r'(?:\sand\s([\d,.]+)\smillion\sfixed\sones)?'
+)
+
+
+@pytest.mark.parametrize('size', names('sizes'))
+def test_parameters_in_the_head_of_a_size(size):
+  file = f'sizes/{size}.gin'
+  trained, _ = COUNT.findall(head(file))[-1]
+  assert [trained, '0.0'] == millions([file])
+
+
+@pytest.mark.parametrize(
+  'variant',
+  [
+    pytest.param(
+      name,
+      marks=[pytest.mark.slow] if re.match('cross_|.*original', name) else [],
+    )
+    for name in names('variants')
+  ],
+)
+def test_parameters_in_the_head_of_a_variant(variant):
+  """With sizes/base.gin and 512 positions in both stacks."""
+  file = f'variants/{variant}.gin'
+  text = head(file)
+  trained, fixed = COUNT.findall(text)[-1]
+  assert re.search(r'with\ssizes/base.gin\.$', text)
+  assert [trained, fixed or '0.0'] == millions(['sizes/base.gin', file])
+
+
+@pytest.mark.parametrize('run', names('runs'))
+def test_command_in_the_head_of_a_run(run):
+  """It names the file, and its files and settings make a configuration."""
+  lines = re.findall(r'^  +(.*)', head(f'runs/{run}.gin'), re.M)
+  program, command, *words = shlex.split(' '.join(lines).replace('\\', ''))
+  assert program == 'synth-mtf'
+  if command == 'demo':
+    assert run.startswith('demo_')
+    return
+  assert command == 'transformer'
+  flags = [word.removeprefix('--').partition('=') for word in words]
+  files = [value for name, _, value in flags if name == 'gin_file']
+  settings = [value for name, _, value in flags if name == 'gin_param']
+  assert f'runs/{run}.gin' in files
+  gin_files.parse(files, settings)
 
 
 @pytest.mark.slow  # trains

@@ -3,13 +3,17 @@
 import importlib.util
 import json
 import sys
+import types
 
 import gin
 import pytest
+import seqio
 import tensorflow as tf
+import tensorflow.compat.v1 as tf1
 from mesh_tensorflow.transformer import utils
 from t5.models import mesh_transformer_main
 
+import synth_mtf.tasks  # noqa: F401  registers them
 from synth_mtf.errors import UserError
 from synth_mtf.host import patches
 from tests.checkout import run
@@ -95,7 +99,69 @@ def test_what_is_restored_is_what_the_package_misses():
 
 @without_estimator
 def test_mesh_tensorflow_gets_the_package():
-  assert utils.tf_estimator.Estimator is tf.compat.v1.estimator.Estimator
+  assert utils.tf_estimator.Estimator is tf1.estimator.Estimator
   assert utils.tpu_estimator.TPUEstimator.__module__.startswith(
     'tensorflow_estimator.'
   )
+
+
+def test_methods_of_one_estimator_are_replaced():
+  def model(features):
+    del features
+
+  config = tf1.estimator.RunConfig(tf_random_seed=1)
+  first, second = (
+    tf1.estimator.Estimator(model, config=config) for _ in range(2)
+  )
+  patches.replace_methods(first, train=lambda: 'ours')
+  patches.set_seed(first, 7)
+  assert first.train() == 'ours'
+  assert first.config.tf_random_seed == 7
+  assert second.train.__func__ is type(second).train
+  assert second.config.tf_random_seed == 1
+
+
+def test_layers_of_a_class_are_computed_by_their_equivalents():
+  class Layer:
+    def call(self, x):
+      return 'host', x
+
+  class Special(Layer):
+    pass
+
+  equivalent = types.SimpleNamespace(call=lambda x: ('ours', x))
+  with patches.calls_computed_by(lambda layer: equivalent, Layer):
+    assert Layer().call(1) == ('ours', 1)
+    assert Special().call(1) == ('host', 1)
+  assert Layer().call(1) == ('host', 1)
+
+
+def test_rates_are_computed_from_our_counts():
+  task = seqio.TaskRegistry.get('synth_glue_rte_v002')
+  counted = seqio.Task.num_input_examples
+  with patches.examples_counted_by(lambda task: {task.name: 5}[task.name]):
+    assert seqio.mixing_rate_num_examples(task) == 5
+  assert seqio.Task.num_input_examples is counted
+
+
+def test_a_hook_writes_values_without_the_graph(tmp_path):
+  for name in ('plain', 'spared'):
+    folder = str(tmp_path / name)
+    if name == 'spared':
+      patches.keep_graph_from_events(folder)
+      patches.keep_graph_from_events(folder)  # a second run in this process
+    with tf1.Graph().as_default():
+      step = tf1.train.get_or_create_global_step()
+      counted = tf1.assign_add(step, 1)
+      hook = tf1.estimator.StepCounterHook(every_n_steps=1, output_dir=folder)
+      with tf1.train.MonitoredSession(hooks=[hook]) as session:
+        for _ in range(3):
+          session.run(counted)
+    tf1.summary.FileWriterCache.clear()
+    (path,) = (tmp_path / name).iterdir()
+    found = list(tf1.train.summary_iterator(str(path)))
+    graphs = [e for e in found if e.graph_def or e.meta_graph_def]
+    assert bool(graphs) == (name == 'plain')
+    assert any(
+      v.tag == 'global_step/sec' for e in found for v in e.summary.value
+    )

@@ -196,8 +196,8 @@ def test_logits_gradients_and_the_way_back(case, tmp_path, pieces):
   found.save_pretrained(tmp_path / 'saved')  # as after finetuning
   assert back(tmp_path / 'saved', tmp_path / 'back') == (0, '')
   before, after = Checkpoint(path), Checkpoint(str(tmp_path / 'back'))
-  assert after.kinds == before.kinds and after.step == 7
-  for variable in before.kinds:
+  assert after.variables == before.variables and after.step == 7
+  for variable in before.variables:
     np.testing.assert_array_equal(before[variable], after[variable])
 
 
@@ -319,6 +319,65 @@ def test_any_t5_becomes_a_checkpoint(tmp_path):
   ).logits.detach()
   real = targets != 0
   harness.assert_close(found.numpy()[real], expected[real])
+
+
+def test_a_vocabulary_of_another_size_can_be_resized(tmp_path):
+  config = transformers.T5Config(
+    vocab_size=101,
+    d_model=24,
+    d_kv=8,
+    d_ff=20,
+    num_layers=2,
+    num_heads=3,
+    decoder_start_token_id=0,
+  )
+  theirs = transformers.T5ForConditionalGeneration(config)
+  theirs.save_pretrained(tmp_path / 'hf')
+  words = [f'--gin_param={binding}' for binding in model.TINY]
+  words += ['--gin_file=sizes/tiny.gin']
+  command = 'checkpoint', 'import', '--from=hf', tmp_path / 'hf'
+  status, _, err = run(*command, tmp_path / 'ours', *words)
+  advice = 'model.resize_token_embeddings(128) and model.save_pretrained'
+  assert status == 2 and 'vocabulary of 101 rows' in err and advice in err, err
+  theirs.resize_token_embeddings(128)
+  theirs.save_pretrained(tmp_path / 'hf')
+  status, _, err = run(*command, tmp_path / 'ours', *words)
+  assert status == 0, err
+  embedding = Checkpoint(str(tmp_path / 'ours'))['shared/embedding']
+  np.testing.assert_array_equal(embedding, theirs.shared.weight.detach())
+
+
+def test_an_encoder_alone_is_refused_by_name(tmp_path, pieces):
+  config = transformers.T5Config(vocab_size=128, d_model=24, num_layers=2)
+  theirs = transformers.T5EncoderModel(config)
+  theirs.save_pretrained(tmp_path / 'hf')
+  words = [f'--gin_param={binding}' for binding in model.TINY]
+  status, _, err = run(
+    *('checkpoint', 'import', '--from=hf', tmp_path / 'hf', tmp_path / 'ours'),
+    *('--gin_file=sizes/tiny.gin', *words),
+  )
+  assert status == 2 and 'an encoder alone (T5EncoderModel)' in err, err
+  aligned = ['utils.run.model_type = "aligned"']
+  path = model.write(tmp_path / 'run', None, aligned)
+  status, err = export(path, tmp_path / 'out', pieces, None, aligned)
+  assert status == 2 and 'a model of one stack (a language model or an' in err
+
+
+def test_a_folder_of_version_1_0_0(tmp_path, pieces):
+  """It has T5's name for the activation, and no initial values."""
+  path, out = exported(tmp_path, pieces, 'random')
+  config = json.loads((out / 'config.json').read_text())
+  config['feed_forward_proj'] = config.pop('feed_forward')
+  for attention in config['attention'].values():
+    for function in attention['synthesizers']:
+      function.pop('stddev', None)
+  (out / 'config.json').write_text(json.dumps(config))
+  loaded(out)
+  assert back(out, tmp_path / 'back') == (0, '')
+  before, after = Checkpoint(path), Checkpoint(str(tmp_path / 'back'))
+  np.testing.assert_array_equal(
+    before['shared/embedding'], after['shared/embedding']
+  )
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from synth_mtf.host import gin_files
+from synth_mtf.host import gin_files, model as host_model
 from synth_mtf.paths import gin_path
 from synth_mtf.results import labels
 from tests import model
@@ -46,7 +46,7 @@ def test_models_have_the_papers_names_and_no_two_have_the_same():
   found = {}
   for variant in [None, *VARIANTS]:
     gin_files.parse(model.files(variant), model.TINY)
-    found[variant] = labels.kind().label
+    found[variant] = labels.kind(host_model.make_transformer()).label
   assert {name: found[name] for name in EXPECTED} == EXPECTED
   assert found[None] == 'T5'
   assert len({*found.values()} - {''}) == len(found)

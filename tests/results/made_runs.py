@@ -22,7 +22,8 @@ from mesh_tensorflow.transformer import utils
 from synth_mtf.checkpoints import files
 from synth_mtf.host import gin_files
 from synth_mtf.results import paper, runs
-from synth_mtf.results.labels import Kind
+from synth_mtf.results.labels import ModelKind
+from synth_mtf.results.model_facts import ModelFacts
 from synth_mtf.results.records import Result
 from synth_mtf.results.runs import Run
 
@@ -31,8 +32,8 @@ _NUMBERS = itertools.count()
 Folder: TypeAlias = str | pathlib.Path
 _BASE = paper.SIZES['base'], 'encoder-decoder'
 KINDS = {
-  'Syn (R)': Kind('R', '', *_BASE, '8 x 128', 'learned'),
-  'T5 (V)': Kind('V', '', *_BASE, '12 x 64', 'learned'),
+  'Syn (R)': ModelKind('R', '', *_BASE, '8 x 128', 'learned'),
+  'T5 (V)': ModelKind('V', '', *_BASE, '12 x 64', 'learned'),
 }
 COLA = 'synth_glue_cola_v002'
 
@@ -65,8 +66,7 @@ def fake(name: str, *results: Result, label: str = '', **facts: Any) -> Any:
   known = {
     'name': name,
     'label': label or name,
-    'kind': KINDS.get(label),
-    'fault': f'{name} has no configuration',
+    'facts': ModelFacts(KINDS.get(label), f'{name} has no configuration'),
     'bindings': {'x': label} if label else {},
     'results': list(results),
     'losses': {},

@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from synth_mtf.host import gin_files
+from synth_mtf.host import gin_files, model as host_model
 from synth_mtf.results import labels, layouts, paper
 from synth_mtf.results.paper import PAPER, STUDY
 
@@ -118,7 +118,9 @@ PLUS = 'sizes/base_8x128 variants/as_original_random_plus'
 def test_a_model_stands_beside_its_own_row(files, source, name, expected):
   gin_files.parse([f'{file}.gin' for file in files.split()])
   names = name.split(', ')
-  found, why = paper.figures(source, labels.kind(), names)
+  found, why = paper.published(
+    source, labels.kind(host_model.make_transformer()), names
+  )
   if isinstance(expected, str):
     assert not found
     assert why.startswith(expected)

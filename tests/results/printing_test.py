@@ -71,17 +71,19 @@ def test_a_terminal_shows_what_is_best_in_bold():
   assert '\x1b' not in printing.terminal(GRID, 80, bold=False)
 
 
-def test_plain_columns():
+def test_columns():
   rows = [['rte', '2,490', 'a file'], ['cola', '8', '-']]
-  assert printing.plain(['task', 'rows', 'from'], rows, 'lrl').splitlines() == [
+  text = printing.columns(['task', 'rows', 'from'], rows, left=(0, 2))
+  assert text.splitlines() == [
     'task   rows  from',
     'rte   2,490  a file',
     'cola      8  -',
   ]
+  assert printing.columns(['', 'n'], [['longer', '1']]) == (
+    '        n\nlonger  1'
+  )
 
 
-def test_lines_and_numbers():
-  assert printing.line(['ab', '1', 'c'], [4, -3, 5]) == 'ab      1  c'
-  assert printing.line(['longer', '1234'], [4, -3]) == 'longer  1234'
+def test_counts():
   counts = [printing.count(number) for number in (1234567, 0, None)]
   assert counts == ['1,234,567', '0', '?']

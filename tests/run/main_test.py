@@ -25,7 +25,7 @@ LAYER = 'block_000/layer_000/SyntheticAttention'
 
 def values(path) -> dict[str, Any]:
   checkpoint = Checkpoint(str(path))
-  return {name: checkpoint[name] for name in checkpoint.kinds}
+  return {name: checkpoint[name] for name in checkpoint.variables}
 
 
 @trains

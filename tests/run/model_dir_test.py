@@ -2,12 +2,19 @@
 
 import fcntl
 import os
+import pathlib
 
+import gin
+import numpy as np
 import pytest
+import tensorflow.compat.v1 as tf
 
 from synth_mtf import atomic
+from synth_mtf.checkpoints.files import write
 from synth_mtf.errors import UserError
 from synth_mtf.run import model_dir
+
+DAMAGED = tf.errors.DataLossError(None, None, 'Checksum does not match')
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +84,7 @@ def test_it_is_made(tmp_path):
 @pytest.mark.parametrize('folder', ['/proc', '/proc/nobody/run'])
 def test_one_that_cannot_be_written(folder):
   # Not even by root, to whom permissions say otherwise.
-  with pytest.raises(UserError, match='mine .*/proc takes no file .*. Give'):
+  with pytest.raises(UserError, match='mine .*/proc does not accept .*. Give'):
     atomic.check_writable(folder, 'mine')
   if folder != '/proc':
     with pytest.raises(UserError, match='--model_dir .* cannot be written'):
@@ -150,3 +157,27 @@ def test_a_second_run_is_refused(tmp_path):
 def test_a_bucket_is_left_to_tensorflow():
   atomic.check_writable('gs://nobody/run')
   model_dir.lock('gs://nobody/run')
+
+
+def truncate(checkpoint):
+  path = pathlib.Path(f'{checkpoint}.data-00000-of-00001')
+  path.write_bytes(path.read_bytes()[:3])
+
+
+@pytest.mark.parametrize(
+  'error, explained',
+  [(DAMAGED, True), (IndexError('x'), True), (ValueError('a size'), False)],
+)
+def test_errors_that_damage_explains(tmp_path, error, explained):
+  folder = str(tmp_path)
+  write(folder, 3, {'q': np.ones([3, 7])})
+  start = write(f'{folder}/start', 3, {'q': np.ones([3, 7])})
+  gin.bind_parameter('utils.run.init_checkpoint', start)
+  assert model_dir.explain(error, folder) is None
+  truncate(f'{folder}/model.ckpt-3')
+  message = 'model.ckpt-3 (truncated or altered)'
+  assert (message in str(model_dir.explain(error, folder))) == explained
+  truncate(start)
+  message = f'init_checkpoint = {start} is damaged'
+  assert (message in str(model_dir.explain(error, folder))) == explained
+  assert 'removed or renamed' in str(model_dir.explain(error, f'{folder}/x'))

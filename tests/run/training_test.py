@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.checkpoints import folder
+from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, patches
 from synth_mtf.run import hooks, training
@@ -19,7 +19,7 @@ from synth_mtf.run.output import Console
 @pytest.fixture(autouse=True)
 def no_rest(monkeypatch):
   """A saving that takes long is no reason to wait here."""
-  monkeypatch.setattr(hooks, '_MOST_OF_THE_TIME', 1e9)
+  monkeypatch.setattr(hooks, '_MAX_SAVING_SHARE', 1e9)
 
 
 def starting_at(step):
@@ -128,7 +128,7 @@ def train(
 
 
 def saved(model_dir):
-  return [folder.step_of(name) for name in folder.written(model_dir)]
+  return [step_of(name) for name in Folder(str(model_dir)).checkpoints]
 
 
 @pytest.mark.slow
@@ -146,10 +146,10 @@ class TestSaving:
     assert there[4:] == [[0, 4, step] for step in (5, 6, 7)]
     state = tf.train.get_checkpoint_state(str(tmp_path))
     paths = state.all_model_checkpoint_paths
-    assert [folder.step_of(path) for path in paths] == [0, 4, 7]
+    assert [step_of(path) for path in paths] == [0, 4, 7]
 
   def test_it_takes_a_small_part_of_the_time(self, tmp_path, monkeypatch):
-    monkeypatch.setattr(hooks, '_MOST_OF_THE_TIME', 0.05)
+    monkeypatch.setattr(hooks, '_MAX_SAVING_SHARE', 0.05)
     now = [0.0]
 
     def wait(seconds, result=None):

@@ -99,11 +99,11 @@ def test_the_target_of_an_encoders_first_token_is_the_class(data_dir):
   to_class = tasks.get('synth_ag_news').postprocess_fn
   words = ['World', 'Sports', 'Business', 'Sci/Tech', 'x']
   assert [*map(to_class, words)] == [0, 1, 2, 3, -1]
-  found = read('synth_ag_news_class')
-  assert [row['targets'].tolist() for row in found] == [[3], [1]]
-  text = tasks.VOCABULARY.decode(found[0]['inputs'].tolist())
+  rows = read('synth_ag_news_class')
+  assert [row['targets'].tolist() for row in rows] == [[3], [1]]
+  text = tasks.VOCABULARY.decode(rows[0]['inputs'].tolist())
   assert text == 'ag_news title: A title description: B'
-  for row in found:
+  for row in rows:
     assert row['inputs'][-1] == 1, 'the end of the text'
     ones = np.ones(len(row['inputs']))
     np.testing.assert_array_equal(row['targets_segmentation'], ones)
@@ -136,8 +136,8 @@ def test_summaries(with_lists, official_data, tmp_path, prepared):
   ]
   prepared('cnn_dailymail:3.4.0', train=rows)
   name = 'cnn_dailymail_v002'
-  found = comparison.three_ways(f'synth_{name}', 'train', tmp_path, name)
-  assert sum(found.values()) == len(train)
+  examples = comparison.three_ways(f'synth_{name}', 'train', tmp_path, name)
+  assert sum(examples.values()) == len(train)
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_personachat_turns(data_dir):
     (f'{start} sit. dialogue: a', 'b'),
     (f'{start} sit. dialogue: a b c', 'd'),
   ]
-  (found,) = task.source.chosen.indexes('train')
-  assert found.notes == [f'{path}:2: an empty response; kept (1 of 2 rows)']
+  (file,) = task.source.chosen.indexes('train')
+  assert file.notes == [f'{path}:2: an empty response; kept (1 of 2 rows)']
 
 
 @pytest.mark.parametrize(
@@ -210,8 +210,8 @@ def test_translation(task, config, source, official_data, tmp_path, prepared):
     for row in zip(*sentences, strict=True)
   ]
   prepared(f'{config}:1.0.0', train=rows)
-  found = comparison.three_ways(f'synth_{task}', 'train', tmp_path, task)
-  assert sum(found.values()) == ROWS
+  examples = comparison.three_ways(f'synth_{task}', 'train', tmp_path, task)
+  assert sum(examples.values()) == ROWS
 
 
 def test_xsum(tmp_path, prepared):
@@ -219,9 +219,9 @@ def test_xsum(tmp_path, prepared):
   lines = '\n'.join(map(json.dumps, rows))
   write(tmp_path / 'xsum/validation.jsonl', lines.encode())
   prepared('xsum:1.1.0', validation=rows)
-  found = comparison.three_ways('synth_xsum_v110', 'validation', tmp_path)
-  assert sum(found.values()) == ROWS
-  texts = {dict(row)['inputs_pretokenized'] for row in found}
+  examples = comparison.three_ways('synth_xsum_v110', 'validation', tmp_path)
+  assert sum(examples.values()) == ROWS
+  texts = {dict(row)['inputs_pretokenized'] for row in examples}
   assert texts == {f'summarize: It ran {i}.' for i in range(ROWS)}
 
 
@@ -255,9 +255,9 @@ def test_web_questions(task, split, count, tmp_path, prepared):
     path = tmp_path / f'web_questions/webquestions.examples.{name}.json'
     paths[name] = str(write(path, json.dumps(part).encode()))
   prepared('web_questions:1.0.0', paths)
-  found = comparison.three_ways(f'synth_{task}', split, tmp_path)
-  assert sum(found.values()) == count
-  example = dict(next(iter(found)))
+  examples = comparison.three_ways(f'synth_{task}', split, tmp_path)
+  assert sum(examples.values()) == count
+  example = dict(next(iter(examples)))
   assert example['inputs_pretokenized'].startswith('wq question: who is ')
   assert example['targets_pretokenized'].startswith('A')
   provider = tasks.get(f'synth_{task}')
@@ -271,8 +271,8 @@ def test_web_questions(task, split, count, tmp_path, prepared):
 @pytest.mark.parametrize(
   'german, message',
   [
-    (b'Eins.\n', 'train.en:2: a line of the file .en on'),
-    (b'Eins.\nZwei.\nDrei.\n', 'train.en:3: a line of the file .de on'),
+    (b'Eins.\n', 'train.en:2: a line only in the file .en'),
+    (b'Eins.\nZwei.\nDrei.\n', 'train.en:3: a line only in the file .de'),
     (None, 'train.de'),
   ],
 )

@@ -65,7 +65,7 @@ def _read(reader, path, start=0, end=None):
 
 
 @pytest.mark.parametrize(
-  'reader, data, found',
+  'reader, data, texts',
   [
     (
       text.PassageReader(),
@@ -81,30 +81,30 @@ def _read(reader, path, start=0, end=None):
     (text.TextJsonReader(), b'{"text": "one", "url": "x"}\n', ['one']),
   ],
 )
-def test_rows_of_text(reader, data, found, tmp_path):
-  assert _read(reader, folder.write(tmp_path / 'a.txt', data)) == found
+def test_rows_of_text(reader, data, texts, tmp_path):
+  assert _read(reader, folder.write(tmp_path / 'a.txt', data)) == texts
 
 
 def test_a_byte_order_mark_is_no_part_of_a_sentence(tmp_path):
   lines = '\ufeffAnn met Bob as she ran.\nshe\nAnn,Bob\nAnn\n\n'
   path = folder.write(tmp_path / 'a.txt', lines.encode())
-  found = index.read(index.Part(super_glue.DprReader(), str(path)))
-  examples: list[Any] = [item for _, items in found for item in items]
+  rows = index.read(index.Part(super_glue.DprReader(), str(path)))
+  examples: list[Any] = [item for _, items in rows for item in items]
   assert [x['sentence'] for x in examples] == ['Ann met Bob as she ran.']
 
 
 def test_a_long_passage_ends_at_a_line(tmp_path):
   lines = [f'{i} ' + 'x' * 1000 for i in range(9)]
   path = folder.write(tmp_path / 'a.txt', '\n'.join(lines).encode())
-  found = _read(text.PassageReader(), path)
-  assert '\n'.join(found) == '\n'.join(lines)
-  assert [passage.count('\n') for passage in found] == [4, 3]
+  passages = _read(text.PassageReader(), path)
+  assert '\n'.join(passages) == '\n'.join(lines)
+  assert [passage.count('\n') for passage in passages] == [4, 3]
 
 
 def test_a_text_is_on_one_side_and_one_in_fifty_is_held_out(tmp_path):
   many = [f'Text {i}.' for i in range(5000)]
   path = folder.write(tmp_path / 'a.txt', '\n'.join(many).encode())
-  held = [one for one in many if text.held_out(one)]
+  held = [line for line in many if text.held_out(line)]
   assert _read(text.SentenceReader(True), path) == held
   kept = _read(text.SentenceReader(False), path)
   assert sorted([*held, *kept]) == sorted(many)

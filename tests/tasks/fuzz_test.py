@@ -55,15 +55,15 @@ def _whole(path, reader):
 
 def _rows(*parts):
   """The examples by record (None: refused), and their number."""
-  found, count = {}, 0
+  rows, count = {}, 0
   for part in parts:
     for record, items in index.read(part):
       good = [item for item in items if not isinstance(item, RowError)]
       examples = [{k: v for k, v in e.items() if k != 'idx'} for e in good]
       count += len(examples)
       refused = not examples and items
-      found[repr(record.data)] = None if refused else examples
-  return found, count
+      rows[repr(record.data)] = None if refused else examples
+  return rows, count
 
 
 def _first_part(data: bytes, suffix: str) -> bytes:
@@ -82,8 +82,8 @@ def _first_part(data: bytes, suffix: str) -> bytes:
 @pytest.mark.parametrize('name', _TASKS)
 def test_damage_is_found_or_harmless(name, made_data, tmp_path):
   splits = tasks.get(name).source.split_files.values()
-  found = (split.files(str(made_data)) for split in splits)
-  readers = [item for files in found for item in files.items()]
+  files_of_splits = (split.files(str(made_data)) for split in splits)
+  readers = [item for files in files_of_splits for item in files.items()]
   if not readers:
     pytest.skip(f'no files of {name}')
   target, reader = readers[0]
@@ -110,13 +110,13 @@ def test_damage_is_found_or_harmless(name, made_data, tmp_path):
   def check(damage):
     path.write_bytes(_damaged(good, damage))
     try:
-      found = index.scan(target, reader)
+      file = index.scan(target, reader)
       after, count = _rows(_whole(target, reader))
-      in_parts = _rows(*found.parts())
+      in_parts = _rows(*file.parts())
     except UserError:
       return  # the file as a whole is refused
     assert in_parts == (after, count)
-    assert found.num_examples == count
+    assert file.num_examples == count
     for row in sum(filter(None, after.values()), []):
       _check_label(reader, row.get('label'))
     same_header = path.read_bytes().split(b'\n')[0] == good.split(b'\n')[0]

@@ -64,16 +64,18 @@ def test_every_task_over_tfds_is_in_the_table():
 def test_complete_files_have_them(name, split, real_data):
   gin.bind_parameter('synth_mtf.tasks.settings.data_dir', str(real_data))
   task = tasks.get(f'synth_{name}')
-  (found,) = inspection.splits_of(task, [split])
-  assert found.released == 'as released'
-  assert found.rows == inspection.released_rows(task.name, split)
+  (rows,) = inspection.splits_of(task, [split])
+  assert rows.released == 'as released'
+  assert rows.rows == inspection.released_rows(task.name, split)
 
 
 def test_the_documentation_has_the_same_rows():
   guide = pathlib.Path(__file__).parents[2] / 'docs/data.md'
   lines = re.findall(r'^\| `(\w+)` \|(.*)\|$', guide.read_text(), re.MULTILINE)
-  found = {name: tuple(map(str.strip, row.split('|'))) for name, row in lines}
-  assert found == {
+  documented = {
+    name: tuple(map(str.strip, row.split('|'))) for name, row in lines
+  }
+  assert documented == {
     name: tuple(
       ' + '.join(f'{counts[s]:,}' for s in counts if s.startswith(split))
       for split in ('train', 'validation', 'test')

@@ -172,11 +172,11 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
       tmp_path / f'{megabytes}.tsv', line * (megabytes * 1000)
     )
     tracemalloc.start()
-    found = index.scan(str(path), reader)
-    rows = sum(1 for part in found.parts() for _ in index.read(part))
+    file = index.scan(str(path), reader)
+    rows = sum(1 for part in file.parts() for _ in index.read(part))
     peaks.append(tracemalloc.get_traced_memory()[1])
     tracemalloc.stop()
-    assert rows == found.num_examples == megabytes * 1000
+    assert rows == file.num_examples == megabytes * 1000
   assert peaks[1] < peaks[0] + 200_000
   assert peaks[1] < 4_000_000
 

@@ -18,8 +18,8 @@ from tests.tasks.rows import run
 def test_patterns_find_files_in_any_folder(tmp_path):
   for name in ('a.txt', 'b/c.txt', 'b/[d]/e.txt', 'b/f.md'):
     folder.write(tmp_path / 'x' / name, b'')
-  found = storage.find(str(tmp_path), 'x/**/*.txt')
-  names = [pathlib.Path(p).relative_to(tmp_path).as_posix() for p in found]
+  paths = storage.find(str(tmp_path), 'x/**/*.txt')
+  names = [pathlib.Path(p).relative_to(tmp_path).as_posix() for p in paths]
   assert names == ['x/a.txt', 'x/b/[d]/e.txt', 'x/b/c.txt']
   for pattern in ('x/*.txt', f'{tmp_path}/x/*.txt'):
     assert storage.find(str(tmp_path), pattern) == [f'{tmp_path}/x/a.txt']
@@ -164,8 +164,8 @@ def test_plain_names_of_parallel_text_come_first(files, read, data_dir):
       folder.write(path, f'{name} {language}\n'.encode())
   source = tasks.get('synth_wmt14_ende_v003').source
   rows = run(lambda: source.get_dataset('train', shuffle=False))
-  found = [row['en'].decode() for row in rows]
-  assert found == [f'{name} en' for name in read or files]
+  english = [row['en'].decode() for row in rows]
+  assert english == [f'{name} en' for name in read or files]
 
 
 def test_imdb_with_one_class_is_refused(data_dir):

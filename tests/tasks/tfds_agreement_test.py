@@ -155,9 +155,9 @@ def test_odd_rows_are_read_as_tfds_reads_them(name, data_dir, tmp_path, caplog):
   assert expected
   with caplog.at_level('WARNING', logger='absl'):
     assert _ours(f'synth_{name}') == expected
-  found = _notes(f'synth_{name}')
+  reported = _notes(f'synth_{name}')
   for note in notes:
-    assert note in found
+    assert note in reported
     assert note in caplog.text
   tasks.check([f'synth_{name}'], ['train'])
 

@@ -5,8 +5,10 @@ over the topology of a 2x2 slice with two cores a chip.
 """
 
 import collections
+import contextlib
 import dataclasses
 import functools
+import itertools
 import random
 import tempfile
 import types
@@ -164,7 +166,7 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-  """A program for 8 TPU cores."""
+  """A program for TPU cores."""
 
   graph: tf.Graph
   spec: tf.estimator.EstimatorSpec  # the result of the host's model function
@@ -195,17 +197,20 @@ class Program:
     return sorted({x for op in self.operations for x in faults_of(op)})
 
 
-def build(setting: Setting, cores: int = 2) -> Program:
-  """Builds a program for a 2x2 slice with so many logical cores a chip."""
+def build(
+  setting: Setting, cores: int = 2, chips: tuple[int, int] = (2, 2)
+) -> Program:
+  """Builds a program for a slice with so many logical cores a chip."""
   if not flags.FLAGS.is_parsed():
     flags.FLAGS.mark_as_parsed()  # the host reads them
   setting.parse()
-  replicas = 4 * cores
+  width, height = chips
+  replicas = width * height * cores
   assignment = assignments.device_assignment(
     topologies.Topology(
-      mesh_shape=[2, 2, 1, cores],
+      mesh_shape=[width, height, 1, cores],
       device_coordinates=np.array(
-        [[[x, y, 0, c] for x in (0, 1) for y in (0, 1) for c in range(cores)]],
+        [[*itertools.product(range(width), range(height), [0], range(cores))]],
         np.int32,
       ),
     ),
@@ -247,13 +252,26 @@ def build(setting: Setting, cores: int = 2) -> Program:
         return [spec.loss, *spec.eval_metrics[1]]
       return [spec.predictions[key] for key in sorted(spec.predictions)]
 
-    with tf.variable_scope('', use_resource=True):
+    with tf.variable_scope('', use_resource=True), _numbered_cores(replicas):
       tpu.replicate(
         computation,
         inputs=[list(inputs) for _ in range(replicas)],
         device_assignment=assignment,
       )
   return Program(graph, specs[-1], features)
+
+
+@contextlib.contextmanager
+def _numbered_cores(count: int) -> Iterator[None]:
+  """For a single core, Mesh-TensorFlow's list of cores is a function."""
+  module = mtf.simd_mesh_impl
+  usual = module.auto_logical_to_physical_tpu
+  if count == 1:
+    module.auto_logical_to_physical_tpu = lambda *_, **__: [0]
+  try:
+    yield
+  finally:
+    module.auto_logical_to_physical_tpu = usual
 
 
 def faults_of(op: tf.Operation) -> Iterator[str]:

@@ -55,7 +55,7 @@ def setting(variant: str, mesh: str) -> Setting:
 
 def on_replicas(built: program.Program) -> tuple[npt.NDArray[Any], Values]:
   """Returns losses, [steps, cores], and the initial variables, by name."""
-  initial, masters = _initial_values(built)
+  initial, masters = initial_values(built)
   core = CoreProgram(built)
   values, captured, hlo = core.lower(initial, built.features)
   devices = jax.devices('cpu')[:CORES]
@@ -64,13 +64,7 @@ def on_replicas(built: program.Program) -> tuple[npt.NDArray[Any], Values]:
   state = [
     _shard([initial[c] for c in core.variables[h]], devices) for h in captured
   ]
-  # The program returns the new values of these after the loss.
-  names = {
-    node.input[0]
-    for node in core.graph_def.node
-    if node.op.startswith('Assign') and node.op.endswith('VariableOp')
-  }
-  assigned = [i for i, h in enumerate(captured) if h in names]
+  assigned = core.assigned(captured)
   losses = []
   for _ in range(STEPS):
     results = compiled.execute_sharded(arguments + state)
@@ -159,6 +153,15 @@ class CoreProgram:
     new.input.extend(kept)
     if node.op == 'CrossReplicaSum':
       _make_all_reduce(new, graph.get_operation_by_name(node.name))
+
+  def assigned(self, captured: Sequence[str]) -> list[int]:
+    """Which variables' new values the program returns after the loss."""
+    names = {
+      node.input[0]
+      for node in self.graph_def.node
+      if node.op.startswith('Assign') and node.op.endswith('VariableOp')
+    }
+    return [i for i, handle in enumerate(captured) if handle in names]
 
   def lower(
     self, initial: Values, features: Values
@@ -253,7 +256,7 @@ def variables(built: program.Program) -> list[tf.Variable]:
     return [*tf.global_variables(), *tf.get_collection('TPU_VAR')]
 
 
-def _initial_values(built: program.Program) -> tuple[Values, Values]:
+def initial_values(built: program.Program) -> tuple[Values, Values]:
   """What each core's variables start from, by handle; masters by name."""
   found = variables(built)
   with built.graph.as_default():

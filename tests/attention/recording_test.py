@@ -3,13 +3,14 @@
 import contextlib
 import dataclasses
 import functools
+from concurrent import futures
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer_layers
 
-from synth_mtf.layer.recording import Alignment, recorded_by
+from synth_mtf.attention.recording import Alignment, recorded_by
 from tests import checks, family, harness
 from tests.family import D_KV, HEADS, PACKED, PADDED, D, R, V
 from tests.harness import DECODER, ENCODER
@@ -123,24 +124,35 @@ def test_weights_are_those_before_dropout(member):
   harness.assert_close(trained['weights'], evaluated['weights'], 'weights')
 
 
+def operations(member, recording):
+  """Calls a layer in this context; returns the number of operations."""
+  with harness.new_graph() as (graph, mesh):
+    x = family.tokens(PADDED.ids)
+    context = harness.host_context(mesh, x.shape, PADDED.ids)
+    with recording, tf.variable_scope(harness.SCOPE):
+      member().call(context, harness.constant(mesh, x, 'batch length d_model'))
+    return len(graph.operations)
+
+
 @family.some('random_dense')
 def test_without_a_recorder_nothing_is_computed(member):
-  def operations(by):
-    with harness.new_graph() as (graph, mesh):
-      x = family.tokens(PADDED.ids)
-      context = harness.host_context(mesh, x.shape, PADDED.ids)
-      with by, tf.variable_scope(harness.SCOPE):
-        member().call(
-          context, harness.constant(mesh, x, 'batch length d_model')
-        )
-      return len(graph.operations)
-
-  found: list[Alignment] = []
+  alignments: list[Alignment] = []
   before = transformer_layers.SelfAttention.call
-  with contextlib.suppress(ValueError), recorded_by(found.append):
+  with contextlib.suppress(ValueError), recorded_by(alignments.append):
     raise ValueError  # this recorder is no longer active
   assert transformer_layers.SelfAttention.call is before
-  without = operations(contextlib.nullcontext())
-  assert not found
-  assert without < operations(recorded_by(found.append))
-  assert found
+  without = operations(member, contextlib.nullcontext())
+  assert not alignments
+  assert without < operations(member, recorded_by(alignments.append))
+  assert alignments
+
+
+@family.some('random')
+def test_each_recorder_gets_the_calls_of_its_own_thread(member):
+  outer: list[Alignment] = []
+  inner: list[Alignment] = []
+  with recorded_by(outer.append), futures.ThreadPoolExecutor(1) as thread:
+    thread.submit(operations, member, contextlib.nullcontext()).result()
+    assert not outer
+    operations(member, recorded_by(inner.append))
+  assert len(outer) == len(inner) == 1

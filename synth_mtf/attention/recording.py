@@ -10,9 +10,8 @@ materialize their weights. Without a recorder, nothing is added to the graph.
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
-from unittest import mock
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -22,10 +21,11 @@ from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Logits, total
 from synth_mtf.core.visibility import Visibility, zero_hidden
+from synth_mtf.host import patches
 from synth_mtf.layer.attention import SyntheticAttention
 from synth_mtf.layer.enc_dec_attention import EncDecAttention
 from synth_mtf.layer.stacks import settings_of
-from synth_mtf.layer.synthetic import SyntheticLayer
+from synth_mtf.layer.synthetic import SyntheticLayer, calls_passed_to
 from synth_mtf.synthesizers.dot_product import DotProduct
 
 
@@ -62,28 +62,39 @@ def recorded_by(recorder: Callable[[Alignment], None]) -> Iterator[None]:
   Our equivalents compute the host's `SelfAttention` and `EncDecAttention`.
   """
 
-  def record(*call: Any) -> None:
-    recorder(_alignment(*call))
+  def record(
+    layer: SyntheticLayer,
+    call: LayerCall,
+    logits: Logits,
+    visibility: Visibility,
+    alphas: Sequence[mtf.Tensor | None],
+  ) -> None:
+    recorder(_alignment(layer, call, logits, visibility, alphas))
 
   with (
-    mock.patch.object(SyntheticLayer, 'record', record),
-    _computed_by(SyntheticAttention, transformer_layers.SelfAttention),
-    _computed_by(EncDecAttention, transformer_layers.EncDecAttention),
+    calls_passed_to(record),
+    patches.calls_computed_by(
+      _self_attention, transformer_layers.SelfAttention
+    ),
+    patches.calls_computed_by(
+      _cross_attention, transformer_layers.EncDecAttention
+    ),
   ):
     yield
 
 
-def _computed_by(ours: Any, host: Any) -> AbstractContextManager[Any]:
-  """Has our equivalent compute a class of the host, but not its subclasses."""
-  call_host = host.call
+def _self_attention(layer: Any) -> SyntheticAttention:
+  """Returns our equivalent of the host's SelfAttention."""
+  return SyntheticAttention(
+    [DotProduct], normalize='softmax', **settings_of(layer)
+  )
 
-  def call(layer: Any, *args: Any, **kwargs: Any) -> mtf.Tensor:
-    if type(layer) is not host:
-      return call_host(layer, *args, **kwargs)
-    equivalent = ours([DotProduct], normalize='softmax', **settings_of(layer))
-    return equivalent.call(*args, **kwargs)
 
-  return mock.patch.object(host, 'call', call)
+def _cross_attention(layer: Any) -> EncDecAttention:
+  """Returns our equivalent of the host's EncDecAttention."""
+  return EncDecAttention(
+    [DotProduct], normalize='softmax', **settings_of(layer)
+  )
 
 
 def _alignment(
@@ -93,10 +104,12 @@ def _alignment(
   visibility: Visibility,
   alphas: Sequence[mtf.Tensor | None],
 ) -> Alignment:
-  b = weights = _in_order(call, mtf.cast(total(call, logits), tf.float32))
+  b = _in_order(call, mtf.cast(total(call, logits), tf.float32))
   if layer.normalize == 'softmax':
-    weights = mtf.add_n([b, *visibility.biases(b.dtype)])
-    weights = mtf.softmax(weights, call.memory_length)
+    masked = mtf.add_n([b, *visibility.biases(b.dtype)])
+    weights = mtf.softmax(masked, call.memory_length)
+  else:
+    weights = b
   for visible in visibility.masks:
     weights = zero_hidden(weights, visible)
   return Alignment(layer, call.context, b, _in_order(call, weights), alphas)

@@ -1,0 +1,227 @@
+r"""Times T5 and our exported model in PyTorch, as `speed` does in XLA.
+
+    python benchmarks/accelerator/torch_speed.py out/base/SelfAttention.json \
+      --model synth_mtf/huggingface/modeling_synthesizer.py --out torch.json
+
+It needs PyTorch and transformers. The description of a program has the sizes.
+A name is `T5`, Hugging Face's, with `eager` or `sdpa` attention, or `R`, `R+V`
+or `D` of our model in the file `--model`; `compiled` after it stands for
+torch.compile. A step is the loss, gradients and AdamW (fused, if there is a
+GPU): float32 weights, and products in bfloat16 by autocast. Dropout is 0.1 as
+in the programs, but Hugging Face's drops single weights.
+
+The JSON has the seconds of a step (median) and the peak of allocated bytes.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import pathlib
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import transformers
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+
+from benchmarks.accelerator import yardstick
+from benchmarks.accelerator.report import Report
+
+NAMES = (
+  *('T5 sdpa', 'R+V', 'R', 'D', 'T5 sdpa compiled', 'R+V compiled'),
+  *('R compiled', 'D compiled', 'T5 eager', 'T5 eager compiled'),
+)
+_DROPOUT = 0.1
+
+
+def model_of(
+  name: str, size: Mapping[str, int], file: pathlib.Path
+) -> torch.nn.Module:
+  """Makes a model with random weights."""
+  letters, *options = name.split()
+  sizes = {
+    key: size[key] for key in ('d_model', 'd_ff', 'd_kv', 'num_heads')
+  } | {
+    'vocab_size': size['vocab'],
+    'num_layers': size['layers'],
+    'num_decoder_layers': size['layers'],
+    'dropout_rate': _DROPOUT,
+    'decoder_start_token_id': 0,
+    'use_cache': False,
+  }
+  torch.manual_seed(0)
+  if letters == 'T5':
+    config = transformers.T5Config(**sizes)
+    config._attn_implementation = options[0]  # noqa: SLF001  set by from_pretrained
+    return transformers.T5ForConditionalGeneration(config)
+  spec = importlib.util.spec_from_file_location('modeling_synthesizer', file)
+  assert spec and spec.loader
+  ours = importlib.util.module_from_spec(spec)
+  sys.modules[spec.name] = ours
+  spec.loader.exec_module(ours)
+  config = ours.SynthesizerConfig(
+    **sizes,
+    attention={
+      stack: _attention(letters, size) for stack in ('encoder', 'decoder')
+    },
+  )
+  model = ours.SynthesizerForConditionalGeneration(config)
+  for parameter in model.parameters():
+    if not parameter.any():  # made by our layers, which are always loaded
+      torch.nn.init.normal_(parameter, std=0.05)
+  return model
+
+
+def _attention(letters: str, size: Mapping[str, int]) -> dict[str, Any]:
+  """Settings of self-attention, as an export writes them."""
+  heads, d_kv, length = size['num_heads'], size['d_kv'], size['inputs']
+  of_function = {
+    'R': {'scope': 'random', 'parameters': {'R': [heads, length, length]}},
+    'V': {'scope': 'dot_product', 'parameters': {}},
+    'D': {
+      'scope': 'dense',
+      'parameters': {
+        'W1': [size['d_model'], heads, d_kv],
+        'W2': [heads, d_kv, length],
+      },
+    },
+  }
+  parts = letters.split('+')
+  return {
+    'num_heads': heads,
+    'd_kv': d_kv,
+    'dropout_rate': _DROPOUT,
+    'query_scale': 1.0,
+    'batch_shared': letters == 'R',
+    'projections': ['q', 'k', 'v', 'o'] if 'V' in parts else ['v', 'o'],
+    'alpha_shape': [len(parts), heads] if len(parts) > 1 else None,
+    'relative_attention': 'bias_shared',
+    'synthesizers': [
+      {
+        **of_function[part],
+        'trainable': True,
+        'max_length': length,
+        'memory_max_length': length,
+        'tile_length': None,
+      }
+      for part in parts
+    ],
+  }
+
+
+def step_of(
+  name: str, size: Mapping[str, int], file: pathlib.Path, device: str
+) -> Callable[[], torch.Tensor]:
+  """Makes a training step on one batch of random ids without padding."""
+  model = model_of(name, size, file).to(device).train()
+  optimizer = torch.optim.AdamW(
+    model.parameters(), lr=1e-4, fused=device == 'cuda'
+  )
+  called = torch.compile(model, dynamic=False) if 'compiled' in name else model
+  ids = {
+    key: torch.randint(2, size['vocab'], (size['batch'], size[length]))
+    for key, length in (('input_ids', 'inputs'), ('labels', 'targets'))
+  }
+  ids['attention_mask'] = torch.ones_like(ids['input_ids'])
+  ids = {key: value.to(device) for key, value in ids.items()}
+
+  def step() -> torch.Tensor:
+    with torch.autocast(device, torch.bfloat16):
+      loss = called(**ids).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return loss.detach()
+
+  return step
+
+
+def measure(
+  step: Callable[[], torch.Tensor], device: str, rounds: int, steps: int
+) -> dict[str, Any]:
+  """Times a step and finds its peak memory."""
+  start = time.perf_counter()
+  loss = float(step())
+  for _ in range(2):
+    loss = float(step())
+  warm = time.perf_counter() - start
+  if device == 'cuda':
+    torch.cuda.reset_peak_memory_stats()
+  samples = []
+  for _ in range(rounds):
+    start = time.perf_counter()
+    for _ in range(steps - 1):
+      step()
+    loss = float(step())  # waits for it
+    samples.append((time.perf_counter() - start) / steps)
+  found: dict[str, Any] = {
+    'seconds': statistics.median(samples),
+    'samples': samples,
+    'loss': loss,
+    'warm_up_seconds': warm,
+  }
+  if device == 'cuda':
+    found['bytes'] = torch.cuda.max_memory_allocated()
+  return found
+
+
+def main(argv: Sequence[str] | None = None) -> Mapping[str, Any]:
+  """Times the names on the command line."""
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  add = parser.add_argument
+  add('descriptions', nargs='+', type=pathlib.Path, metavar='DESCRIPTION')
+  add('--model', type=pathlib.Path, required=True, help='our model')
+  add('--names', nargs='+', default=NAMES)
+  add('--out', type=pathlib.Path, required=True)
+  add('--rounds', type=int, default=6)
+  add('--steps', type=int, default=5, help='of each round')
+  add('--seconds', type=float, default=200, help='at most, roughly')
+  args = parser.parse_args(argv)
+  device = 'cuda' if torch.cuda.is_available() else 'cpu'
+  report = Report(args.out, args.seconds)
+  report.results['device'] = {
+    'kind': torch.cuda.get_device_name() if device == 'cuda' else 'cpu',
+    'torch': torch.__version__,
+    'transformers': transformers.__version__,
+  }
+  for path in args.descriptions:
+    size, title = json.loads(path.read_text())['size'], path.parent.name
+    flops = yardstick.t5_flops(size)
+    for name in args.names:
+      if not report.time_for(title, name):
+        continue
+      with report.part(title, name) as found:
+        found.update(
+          measure(
+            step_of(name, size, args.model, device),
+            *(device, args.rounds, args.steps),
+          )
+        )
+        found['flops'] = {'t5': flops}
+        median = found['seconds']
+        found['tflops'] = flops / median / 1e12
+        found['gb'] = found.get('bytes', 0) / 1e9
+        print(
+          f'{title} {name:18} {1e3 * median:8.2f} ms '
+          f'{found["tflops"]:7.1f} T5 TFLOP/s '
+          f'{found["gb"]:6.2f} GB, '
+          f'warm-up {found["warm_up_seconds"]:.0f} s',
+          flush=True,
+        )
+      torch._dynamo.reset()  # noqa: SLF001  it has no public name
+      if device == 'cuda':
+        torch.cuda.empty_cache()
+  return report.results
+
+
+if __name__ == '__main__':
+  main()
+  sys.stdout.flush()
+  os._exit(0)

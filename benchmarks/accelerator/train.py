@@ -1,0 +1,169 @@
+r"""Trains the programs of `lower` on the same batches of the same text.
+
+    python -m benchmarks.accelerator.train programs/small text.npz \
+      --names vanilla random --out out/train.json
+
+All start from the same values where they have the same variables, and take
+turns: `--every` steps each, then the loss of the validation examples. So all
+have taken the same number of steps when the time is over. The learning rate and
+the dropout are those of the programs; without dropout, the training step also
+evaluates, when its new state is ignored.
+
+The JSON has, for each name, the loss of each step, `validation` (steps and
+loss), and `seconds` for its steps, without evaluation.
+"""
+
+import argparse
+import os
+import pathlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchmarks.accelerator import programs
+from benchmarks.accelerator.report import Report
+
+_SPLITS = ('train', 'validation')
+Batch = Mapping[str, programs.Array]
+
+
+class Run:
+  """A program in training."""
+
+  def __init__(
+    self,
+    program: programs.Program,
+    step: programs.Step,
+    device: Any,
+    seed: int,
+  ) -> None:
+    self._program, self._step, self._device = program, step, device
+    self._state = program.initial(device, seed)
+
+  def train(self, batches: Sequence[Batch]) -> list[float]:
+    """Takes a step with each batch; returns the losses."""
+    losses = []
+    for batch in batches:
+      features = self._program.features(batch, self._device)
+      loss, self._state = self._step(features, self._state)
+      losses.append(loss)
+    return [float(loss) for loss in jax.device_get(losses)]
+
+  def evaluate(self, batches: Sequence[Batch]) -> float:
+    """Returns the mean loss, weighted by the tokens of the targets."""
+    losses, weights = [], []
+    for batch in batches:
+      features = self._program.features(batch, self._device)
+      # The step reuses the memory of what it is given.
+      copies = [variable.copy() for variable in self._state]
+      loss, _ = self._step(features, copies)
+      losses.append(float(np.asarray(loss)))
+      weights.append(np.count_nonzero(batch['targets']))
+    return float(np.average(losses, weights=weights))
+
+
+def batches(
+  arrays: Mapping[str, programs.Array], split: str, size: int
+) -> Iterator[Batch]:
+  """Yields whole batches, in order."""
+  chosen = {name: arrays[f'{split}_{name}'] for name in ('inputs', 'targets')}
+  for start in range(0, len(chosen['inputs']) - size + 1, size):
+    yield {name: ids[start : start + size] for name, ids in chosen.items()}
+
+
+def _train(
+  run: Run,
+  found: dict[str, Any],
+  turn: Sequence[Batch],
+  held_out: Sequence[Batch],
+) -> None:
+  """Trains for a turn and evaluates."""
+  start = time.perf_counter()
+  found['losses'] += run.train(turn)
+  found['seconds'] += time.perf_counter() - start
+  loss = run.evaluate(held_out)
+  found['validation'].append([len(found['losses']), loss])
+
+
+def table(results: Mapping[str, Any]) -> str:
+  """Returns the last losses."""
+  lines = ['name  steps  training loss  validation loss  steps/s']
+  for name, found in results['runs'].items():
+    if found.get('validation'):
+      steps, loss = found['validation'][-1]
+      last = float(np.mean(found['losses'][-100:]))
+      rate = steps / found['seconds'] if steps else 0.0
+      lines.append(f'{name:18} {steps:6} {last:8.4f} {loss:8.4f} {rate:6.1f}')
+    if 'error' in found:
+      lines.append(f'{name:18} failed: {found["error"].splitlines()[-1]}')
+  return '\n'.join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> Mapping[str, Any]:
+  """Trains the programs on the command line."""
+  args = _parse(argv)
+  report = Report(args.out, args.seconds)
+  device = jax.devices()[0]
+  report.results |= {'device': device.device_kind, 'runs': {}}
+  loaded = {}
+  for name in args.names:
+    with report.part('runs', name):
+      loaded[name] = programs.Program.read(args.programs, name)
+  compiled = programs.compile_all(loaded, device, args.compile_seconds)
+  print(f'compiled {len(compiled)} in {report.elapsed:.0f} s', flush=True)
+  runs = {}
+  for name, step in compiled.items():
+    with report.part('runs', name) as found:
+      if isinstance(step, Exception):
+        raise step
+      runs[name] = Run(loaded[name], step, device, args.seed)
+      found.update(losses=[], validation=[], seconds=0.0)
+  size = next(iter(loaded.values())).description['size']['batch']
+  with np.load(args.text) as arrays:
+    train, held_out = (list(batches(arrays, one, size)) for one in _SPLITS)
+  held_out = held_out[: args.validation]
+  with report.part('runs'):
+    for name, run in runs.items():
+      report.results['runs'][name]['validation'] = [[0, run.evaluate(held_out)]]
+  longest = 0.0  # of a turn
+  for start in range(0, args.max_steps, args.every):
+    began = time.monotonic()
+    if report.left < longest:
+      break
+    turn = [train[i % len(train)] for i in range(start, start + args.every)]
+    for name in [*runs]:
+      with report.part('runs', name) as found:
+        _train(runs[name], found, turn, held_out)
+        print(f'{name:18}', *found['validation'][-1], flush=True)
+      if 'error' in report.results['runs'][name]:
+        del runs[name]
+    longest = max(longest, time.monotonic() - began)
+  report.save()
+  print(table(report.results), f'{report.elapsed:.0f} s', flush=True)
+  return report.results
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  add = parser.add_argument
+  add('programs', type=pathlib.Path)
+  add('text', type=pathlib.Path)
+  add('--names', nargs='+', required=True)
+  add('--out', type=pathlib.Path, required=True)
+  add('--every', type=int, default=100, help='steps between evaluations')
+  add('--validation', type=int, default=20, help='batches, at most')
+  add('--max_steps', type=int, default=10_000)
+  add('--seed', type=int, default=0)
+  add('--compile_seconds', type=float, default=300, help='at most')
+  add('--seconds', type=float, default=240, help='at most, roughly')
+  return parser.parse_args(argv)
+
+
+if __name__ == '__main__':
+  main()
+  os._exit(0)  # do not wait for compilations that took too long

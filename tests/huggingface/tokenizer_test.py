@@ -1,0 +1,192 @@
+"""Exported tokenizers make the ids of the run's vocabulary."""
+
+import json
+import random
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import seqio
+
+from synth_mtf.errors import UserError
+
+transformers = pytest.importorskip('transformers', minversion='5')
+from synth_mtf.huggingface import tokenizer  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+# SentencePiece's trainer needs a process without TensorFlow.
+TRAINER = """
+import json, sys, sentencepiece
+path, options = sys.argv[1:]
+sentencepiece.SentencePieceTrainer.train(
+    sentence_iterator=iter(open(0, encoding='utf-8').read().splitlines()),
+    model_writer=open(path, 'wb'), **json.loads(options))
+"""
+LINES = [
+  'The cat sat on a mat, and a dog ran to the water. 1234 prices, {x} < y',
+  'Größe naïve café ﬁne 漢字 한국어 über <b> a tag </b> [SEP] the <speaker1>',
+  'word [SEP] other words | and $ more of the text that people write',
+] * 20
+ODD = [
+  *('</s>', '<pad>', '<unk>', '<s>', '<', '>', '<extra_id_', '<extra_id_100>'),
+  *('<extra_id_0>', '<extra_id_1>', '<extra_id_10>', '<extra_id_99>'),
+  *(' ', '  ', '\n', '\t', '\r', '\0', '\x01', '\x7f', '\x85', '\u2028'),
+  *(
+    '\u00a0',
+    '\u200b',
+    '\u3000',
+    '\ufeff',
+    '…',
+    'ﬁ',
+    'Ａ',
+    '＜',
+    'é',
+    'e\u0301',
+  ),
+  *(
+    '漢',
+    '한국어',
+    '🙂',
+    'ß',
+    'İ',
+    '½',
+    '①',
+    '﷽',
+    '\ufffd',
+    '\ue000',
+    '<0x0A>',
+  ),
+  *('[SEP]', '<speaker1>', '{', '}', '<ctrl>', '[C]', 'x', 'the', 'THE'),
+]
+WORDS = ' '.join(LINES).split()
+UNIGRAM: dict[str, dict[str, Any]] = {
+  'T5': {},
+  'case folding': {'normalization_rule_name': 'nmt_nfkc_cf'},
+  'blanks kept': {
+    'normalization_rule_name': 'identity',
+    'remove_extra_whitespaces': False,
+  },
+  'bytes': {'byte_fallback': True, 'vocab_size': 600},
+  'pieces of several words': {'split_by_whitespace': False},
+  'symbols': {
+    'user_defined_symbols': ['[SEP]', '<speaker1>', '{', '}'],
+    'control_symbols': ['<ctrl>', '[C]'],
+  },
+  'lines': {
+    'normalization_rule_name': 'identity',
+    'remove_extra_whitespaces': False,
+    'user_defined_symbols': ['\n', '\t'],
+  },
+}
+BPE: dict[str, dict[str, Any]] = {
+  f'BPE, {name}': {'model_type': 'bpe', **UNIGRAM[name]}
+  for name in ('T5', 'case folding', 'blanks kept', 'bytes')
+}
+
+
+def trained(path, **options):
+  """A vocabulary of LINES."""
+  options = {
+    'pad_id': 0,
+    'eos_id': 1,
+    'unk_id': 2,
+    'bos_id': -1,
+    'vocab_size': 200,
+    'hard_vocab_limit': False,
+    'minloglevel': 2,
+    **options,
+  }
+  subprocess.run(
+    [sys.executable, '-c', TRAINER, path, json.dumps(options)],
+    input='\n'.join(LINES).encode(),
+    check=True,
+  )
+  return seqio.SentencePieceVocabulary(str(path), 100)
+
+
+def texts(count, seed=0):
+  """Odd strings: special names, blanks, controls, words, any characters.
+
+  Without rows of equal signs, of which several segmentations are equally good,
+  and without characters that join: transformers normalizes these differently.
+  """
+  rng = random.Random(seed)
+
+  def part():
+    kind = rng.randrange(5)
+    if kind < 2:
+      return rng.choice(ODD)
+    if kind == 2:
+      return rng.choice(WORDS)
+    if kind == 3:
+      return ' '
+    return chr(rng.choice([*range(0x20, 0x250), *range(0x4E00, 0x5000)]))
+
+  return [
+    ''.join(part() for _ in range(rng.randrange(12))) for _ in range(count)
+  ]
+
+
+def reloaded(vocabulary, folder):
+  tokenizer.convert(vocabulary, 512).save_pretrained(folder)
+  return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def differences(vocabulary, converted, odd):
+  return [
+    (text, expected, actual)
+    for text in odd
+    for expected in [[*vocabulary.encode(text), 1]]
+    for actual in [converted(text)['input_ids']]
+    if actual != expected
+  ]
+
+
+@pytest.mark.parametrize('name', [*UNIGRAM, *BPE])
+def test_ids_of_odd_strings(name, tmp_path):
+  vocabulary = trained(tmp_path / 'v.model', **{**UNIGRAM, **BPE}[name])
+  converted = reloaded(vocabulary, tmp_path / 'hf')
+  odd = texts(3000)
+  different = differences(vocabulary, converted, odd)
+  # Equally good segmentations are rare.
+  assert len(different) <= 5, (len(different), different[:3])
+  plain = ' '.join(WORDS[:30])
+  ids = vocabulary.encode(plain)
+  text = converted.decode([0, *ids, 1, 0], skip_special_tokens=True)
+  assert text == vocabulary.decode(ids)
+  assert converted.convert_tokens_to_ids('<extra_id_0>') == len(converted) - 1
+  assert (converted.pad_token_id, converted.eos_token_id) == (0, 1)
+  batch = converted(['the cat', 'a'], padding=True, truncation=True)
+  assert [row[-1] for row in batch['attention_mask']] == [1, 0]
+  assert converted.decode(converted('</s> x')['input_ids']).startswith('</s> x')
+  long = converted(plain * 100, truncation=True)['input_ids']
+  assert len(long) == 512 and long[-1] == 1
+
+
+def test_bytes(tmp_path):
+  vocabulary = seqio.ByteVocabulary()
+  converted = reloaded(vocabulary, tmp_path)
+  assert not differences(vocabulary, converted, texts(3000))
+  # A model has 384 rows, and may write any of them, and half a character.
+  rng = random.Random(1)
+  outputs = [[rng.randrange(384) for _ in range(20)] for _ in range(500)]
+  outputs = [[i for i in ids if i != 1] for ids in outputs]
+  decoded = converted.batch_decode(outputs, skip_special_tokens=True)
+  assert decoded == [vocabulary.decode(ids) for ids in outputs]
+
+
+def test_what_cannot_be_converted_is_refused(tmp_path):
+  for name, options, message in (
+    ('char', {'model_type': 'char'}, 'CHAR, expected UNIGRAM or BPE'),
+    ('prefix', {'add_dummy_prefix': False}, 'other ids of .*extra_id'),
+    (
+      'symbols',
+      {'model_type': 'bpe', 'user_defined_symbols': ['[SEP]']},
+      r'other ids of .*\[SEP\]',
+    ),
+  ):
+    vocabulary = trained(tmp_path / name, **options)
+    with pytest.raises(UserError, match=message):
+      tokenizer.convert(vocabulary, 512)
