@@ -206,10 +206,10 @@ class Runner:
     seed = [self._seed, step]
     if self._seed is None:
       seed = [self._seed_of_run, self._calls]
-    sent = {
+    sent: dict[str, Array] = {
       **values,
       self._seed_name: np.array(seed, np.int32),
-      _STEP: np.int64(step),
+      _STEP: np.array(step, np.int64),
     }
     arrays = self._programs.devices.replicate(list(sent.values()))
     inputs = dict(zip(sent, arrays, strict=True))
