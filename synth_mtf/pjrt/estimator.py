@@ -36,9 +36,10 @@ def used(found: list[jax.Device]) -> Iterator[None]:
 
   def get_estimator(**settings: Any) -> Any:
     made = host_get_estimator(**settings)
+    config = made._session_config  # noqa: SLF001
     # The default places all operations, but the devices alone run the program.
-    graph_options = made._session_config.graph_options  # noqa: SLF001
-    graph_options.place_pruned_graph = True
+    config.graph_options.place_pruned_graph = True
+    config.device_count['GPU'] = 0  # its memory is JAX's
     host_train = made.train
 
     def train(*, max_steps: int, **more: Any) -> None:

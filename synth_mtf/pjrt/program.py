@@ -64,7 +64,7 @@ def lower(
     for node in definition.node
     if node.op not in ('Placeholder', 'VarHandleOp')
   )
-  with context.eager_mode():
+  with context.eager_mode(), tf2.device('CPU:0'):
     for function in definition.library.function:  # the bodies of loops
       if not context.context().has_function(function.signature.name):
         context.context().add_function_def(function)
@@ -151,7 +151,7 @@ def compile_hlo(hlo: bytes, devices: Sequence[jax.Device]) -> Any:
 
   No public function of JAX does this: `jax.export` takes only what JAX itself
   has exported, in its own calling convention, and `jax2tf.call_tf` inlines a
-  TensorFlow function only if it assigns no variable. Tried with JAX 0.4.30.
+  TensorFlow function only if it assigns no variable. Tried with JAX 0.4.30 and 0.12.0.1.
   """
   module = xla_client._xla.mlir.xla_computation_to_mlir_module(  # noqa: SLF001
     xla_client.XlaComputation(hlo)

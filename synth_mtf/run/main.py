@@ -125,6 +125,11 @@ def computed_by(device: str | None, tpu: str | None) -> Iterator[None]:
       f'--device={device} and --tpu={tpu} exclude each other. Both reach TPUs: '
       "--device through JAX, --tpu through TensorFlow's own runtime."
     )
+  if os.environ.get('TF_CONFIG'):
+    raise UserError(
+      f"--device={device} uses this machine's devices alone: run it without "
+      '`synth-mtf cluster`, and without TF_CONFIG in the environment.'
+    )
   from synth_mtf.pjrt import devices, estimator
 
   with contextlib.ExitStack() as stack:

@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow.compat.v1 as tf
 
 from tests.checkout import run
 
@@ -30,14 +29,10 @@ SOME = [
   ('random', MESHES[2]),
   ('random_dense_vanilla', MESHES[3]),
 ]
-# Adafactor divides by the root of small squares, and so magnifies what sums in
-# another order differ by. Without that, ten steps agree.
-FIRST = 1e-5
-LAST = 2e-3
-
-pytestmark = pytest.mark.skipif(
-  not tf.__version__.startswith('2.12'), reason='tried with TensorFlow 2.12'
-)
+# Sums in another order round differently. Ten steps then agree to 1e-6; later,
+# the input of a ReLU may be on the other side of 0.
+FIRST = 1e-5  # of ten steps
+LAST = 2e-3  # of 20 steps
 
 
 @pytest.mark.parametrize(
