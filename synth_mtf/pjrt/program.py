@@ -151,7 +151,8 @@ def compile_hlo(hlo: bytes, devices: Sequence[jax.Device]) -> Any:
 
   No public function of JAX does this: `jax.export` takes only what JAX itself
   has exported, in its own calling convention, and `jax2tf.call_tf` inlines a
-  TensorFlow function only if it assigns no variable. Tried with JAX 0.4.30 and 0.12.0.1.
+  TensorFlow function only if it assigns no variable. Tried with JAX 0.4.30 and
+  0.12.0.1.
   """
   module = xla_client._xla.mlir.xla_computation_to_mlir_module(  # noqa: SLF001
     xla_client.XlaComputation(hlo)
