@@ -44,7 +44,7 @@ test: env
 	$(PYTEST) $(PARALLEL) loadfile $(TEST_ARGS)
 
 tpu-proof: env
-	$(PYTEST) -m '' tests/tpu $(TEST_ARGS)
+	$(PYTEST) -m '' tests/tpu tests/pjrt $(TEST_ARGS)
 
 # XLA's compiler for TPUs needs its own environment, with Python 3.10 or newer.
 VENV_TPU := .venv-tpu

@@ -66,7 +66,7 @@ setuptools.setup(
     'pyyaml',
     'scipy',
     'sentencepiece',
-    'seqio-nightly',
+    'seqio-nightly',  # also brings JAX, for `synth_mtf.pjrt`
     't5>=0.9.4',
     'tabulate',
     'tensorboard',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import gin
@@ -56,6 +57,16 @@ Adafactor = gin.external_configurable(
 )
 gin.add_config_file_search_path(gin_path())
 patches.find_packaged_gin_files()
+
+
+def _register_task_files() -> None:
+  """Registers the tasks in task files, if our tasks have been imported."""
+  task_file = sys.modules.get('synth_mtf.tasks.task_file')
+  if task_file:
+    task_file.register()
+
+
+patches.before_names_are_looked_up(_register_task_files)
 
 
 def load(

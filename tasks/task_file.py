@@ -16,7 +16,6 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import gin
 import seqio
 import yaml
 from t5.data import postprocessors
@@ -136,13 +135,13 @@ def register() -> Sequence[str]:
   if state == _state:
     return _registered
   _remove()
+  _state.update(state)  # first, since seqio may call this while it registers
   try:
     for path in paths:
       _register(path)
   except BaseException:
     _remove()
     raise
-  _state.update(state)
   return _registered
 
 
@@ -152,11 +151,6 @@ def _remove() -> None:
     seqio.MixtureRegistry.remove(name)
   _registered.clear()
   _state.clear()
-
-
-@gin.config.register_finalize_hook
-def _register_when_configured(_config: Any) -> None:
-  register()
 
 
 def get(name: str) -> seqio.dataset_providers.DatasetProviderBase:

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
-from tensorflow.compiler.xla.service import hlo_pb2
 
+from synth_mtf.pjrt.program import without_copies
 from tests.tpu import replicas  # must precede the host's modules
 from tests.tpu.program import BASE, TINY, Setting, Size, build
 
@@ -73,7 +73,6 @@ def write(folder: pathlib.Path, name: str, step: Setting, layers: int) -> None:
   initial, _ = replicas.initial_values(built)
   core = replicas.CoreProgram(built)
   _, captured, hlo = core.lower(initial, built.features)
-  hlo = _without_copies(hlo)
   slices = [core.variables[handle][0] for handle in captured]
   masters = {
     laid_out.laid_out_tensor.tensor_list[0].handle.op.name: variable.name
@@ -95,21 +94,9 @@ def write(folder: pathlib.Path, name: str, step: Setting, layers: int) -> None:
     'assigned': core.assigned(captured),
   }
   path = folder / name.replace(' ', '_')
-  path.with_suffix('.hlo.gz').write_bytes(gzip.compress(hlo, mtime=0))
+  program = gzip.compress(without_copies(hlo), mtime=0)
+  path.with_suffix('.hlo.gz').write_bytes(program)
   path.with_suffix('.json').write_text(json.dumps(description, indent=1))
-
-
-def _without_copies(hlo: bytes) -> bytes:
-  """Replaces copies, which StableHLO lacks, by reshapes to the same shape.
-
-  JAX's plugins for GPUs and TPUs take StableHLO alone.
-  """
-  module = hlo_pb2.HloModuleProto.FromString(hlo)
-  for computation in module.computations:
-    for instruction in computation.instructions:
-      if instruction.opcode == 'copy':
-        instruction.opcode = 'reshape'
-  return module.SerializeToString(deterministic=True)
 
 
 def _variable(

@@ -5,12 +5,13 @@ changed by importing this module, and the host's files never are. It does not
 import TensorFlow, since `prepare_host` must run before the host is imported.
 """
 
+import contextlib
 import functools
 import importlib.util
 import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
@@ -133,6 +134,23 @@ def separate_gin() -> Callable[[], AbstractContextManager[Any]]:
   )
 
 
+def before_names_are_looked_up(register: Callable[[], object]) -> None:
+  """Makes seqio call `register()` before it lists its mixtures, for good.
+
+  It lists them before it returns any task or mixture, and has no hook. gin's
+  finalize hooks would be too late: T5's main looks up the vocabulary before.
+  """
+  import seqio
+
+  host_names = seqio.MixtureRegistry.names
+
+  def names() -> Any:
+    register()
+    return host_names()
+
+  seqio.MixtureRegistry.names = names
+
+
 def before_each_run(check: Callable[[str, str | None], None]) -> None:
   """Makes T5's main call `check(model_dir, tpu)` before it starts a run.
 
@@ -152,6 +170,21 @@ def before_each_run(check: Callable[[str, str | None], None]) -> None:
     module = sys.modules.get(name)
     if getattr(module, 'utils', None) is utils:
       vars(module)['utils'] = checked
+
+
+@contextlib.contextmanager
+def types_of_gin() -> Iterator[None]:
+  """Keeps T5's main from computing in float32, as it does without a TPU."""
+  import gin
+  from t5.models import mesh_transformer_main
+
+  def bind(name: str, value: Any) -> None:
+    if 'get_variable_dtype' not in name:
+      gin.bind_parameter(name, value)
+
+  own = types.SimpleNamespace(**{**vars(gin), 'bind_parameter': bind})
+  with mock.patch.object(mesh_transformer_main, 'gin', own):
+    yield
 
 
 def evaluate_with(**functions: Callable[..., Any]) -> None:

@@ -23,6 +23,7 @@ from synth_mtf.checkpoints.folder import Folder, exists
 from synth_mtf.errors import UserError
 from synth_mtf.host import explanations, model as models
 from synth_mtf.host.run_config import RunConfig
+from synth_mtf.pjrt import devices
 from synth_mtf.run import config, inputs, model_dir, origin
 
 
@@ -37,7 +38,9 @@ def check_run(folder: str, tpu: str | None = None) -> None:
     model_dir.check(folder)
     run = config.read(folder, tpu)
     trains = run.mode == 'train'
-    if not tpu:
+    if devices.chosen():
+      devices.check_run(run.mesh, run.mode)
+    elif not tpu:
       check_devices(run.mesh_devices or ())
     if trains:
       checkpoint, is_new = _training_start(run)
@@ -188,6 +191,7 @@ def build(run: RunConfig) -> models.ConfiguredModel | None:
     decoder.vocab_size,
     run.lengths or models.SHORT,
     mode='train' if run.mode == 'train' else 'eval',
+    countable=bool(devices.chosen()),  # as the devices' program is built
     batch=batch,
   )
 

@@ -181,6 +181,8 @@ class Saver(tf.train.CheckpointSaverHook):
         self._temporary = f'{self._save_path}-{step}'
 
   def _save(self, session: tf.Session, step: int) -> bool:
+    for listener in self._listeners:
+      listener.before_save(session, step)  # reads the values on the devices
     finite = session.run(self._finite)
     spoiled = sorted(name for name in finite if not finite[name])
     if spoiled:

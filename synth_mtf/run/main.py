@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 
 import synth_mtf
 from synth_mtf.errors import RunFailed, UserError
+from synth_mtf.host import patches
 from synth_mtf.run import output, process
 
 # Modules whose flags --help lists.
@@ -55,6 +56,15 @@ def prepare() -> None:
       "Shows all output of TensorFlow instead of writing it to the run's log.",
       module_name=__name__,
     )
+    flags.DEFINE_enum(
+      'device',
+      None,
+      ['cpu', 'gpu', 'tpu'],
+      'Computes on all devices of this kind that JAX finds, through XLA; see '
+      'docs/scaling.md. Not with --tpu, which is how TensorFlow itself reaches '
+      'TPUs.',
+      module_name=__name__,
+    )
 
 
 def run(words: Sequence[str]) -> int:
@@ -88,6 +98,7 @@ def run(words: Sequence[str]) -> int:
     with (
       model_dirs.opened(model_dir),
       contextlib.nullcontext() if is_verbose else shown(model_dir),
+      computed_by(flags.FLAGS.device, flags.FLAGS.tpu),
       explanations.explained(
         lambda error: model_dirs.explain(error, model_dir)
       ),
@@ -101,6 +112,31 @@ def run(words: Sequence[str]) -> int:
   finally:
     model_dirs.unlock_all()
   return 0
+
+
+@contextlib.contextmanager
+def computed_by(device: str | None, tpu: str | None) -> Iterator[None]:
+  """Makes a run compute on JAX's devices of a kind, if one is given."""
+  if not device:
+    yield
+    return
+  if tpu:
+    raise UserError(
+      f'--device={device} and --tpu={tpu} exclude each other. Both reach TPUs: '
+      "--device through JAX, --tpu through TensorFlow's own runtime."
+    )
+  if os.environ.get('TF_CONFIG'):
+    raise UserError(
+      f"--device={device} uses this machine's devices alone: run it without "
+      '`synth-mtf cluster`, and without TF_CONFIG in the environment.'
+    )
+  from synth_mtf.pjrt import devices, estimator
+
+  with contextlib.ExitStack() as stack:
+    if device != 'cpu':
+      stack.enter_context(patches.types_of_gin())
+    stack.enter_context(estimator.used(devices.find(device)))
+    yield
 
 
 @contextlib.contextmanager

@@ -1,0 +1,1 @@
+"""Runs Mesh-TensorFlow's program on any device that JAX finds."""

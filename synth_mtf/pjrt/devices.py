@@ -1,0 +1,65 @@
+"""The devices that a run computes on, and whether it fits them."""
+
+import contextlib
+from collections.abc import Iterator
+
+import jax
+import mesh_tensorflow as mtf
+
+from synth_mtf.errors import UserError
+
+# The extra of JAX's package that brings its support of a device.
+_EXTRAS = {'gpu': 'cuda12', 'tpu': 'tpu'}
+_chosen: list[jax.Device] = []
+
+
+def find(kind: str) -> list[jax.Device]:
+  """Returns all devices of a kind; call it before JAX runs anything."""
+  jax.config.update('jax_platforms', kind)
+  jax.config.update('jax_enable_x64', True)  # steps are counted in int64
+  try:
+    return jax.devices(kind)
+  except RuntimeError as error:
+    raise UserError(
+      f'--device={kind}: JAX {jax.__version__} finds none: {error}\n'
+      'Its support is a package of its own: '
+      f'pip install "jax[{_EXTRAS[kind]}]=={jax.__version__}".'
+    ) from error
+
+
+@contextlib.contextmanager
+def choose(devices: list[jax.Device]) -> Iterator[None]:
+  """Makes runs inside this context compute on these devices."""
+  _chosen[:] = devices
+  try:
+    yield
+  finally:
+    _chosen.clear()
+
+
+def chosen() -> list[jax.Device]:
+  """Returns the chosen devices, which are empty for TensorFlow's own way."""
+  return list(_chosen)
+
+
+def check_run(mesh: mtf.Shape, mode: str) -> None:
+  """Refuses a mesh that does not fit the chosen devices, and exports."""
+  if mode.startswith('export'):
+    raise UserError(
+      f'mode {mode!r} writes a model for TensorFlow: run it without --device.'
+    )
+  count = len(_chosen)
+  if mesh.size == count:
+    return
+  platform = _chosen[0].platform
+  message = (
+    f'the mesh {mesh.to_string} has {mesh.size} cores, but JAX finds {count} '
+    f'devices ({platform}) and a run uses all of them: change '
+    'utils.run.mesh_shape or utils.tpu_mesh_shape.'
+  )
+  if platform == 'cpu':
+    message += (
+      f' To divide the CPU into {mesh.size}, set the environment variable '
+      f'XLA_FLAGS=--xla_force_host_platform_device_count={mesh.size}.'
+    )
+  raise UserError(message)

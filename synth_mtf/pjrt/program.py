@@ -1,0 +1,189 @@
+"""A part of TensorFlow's graph as one XLA program for all devices."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf2
+import tensorflow.compat.v1 as tf
+from jax._src.lib import xla_client
+from tensorflow.compiler.xla.service import hlo_pb2
+from tensorflow.python.eager import context
+
+from synth_mtf.pjrt.placement import Devices
+
+Array = npt.NDArray[Any]
+_ASSIGNMENTS = (
+  'AssignVariableOp',
+  'AssignAddVariableOp',
+  'AssignSubVariableOp',
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Lowered:
+  """An XLA program and the order of what it takes and returns.
+
+  It takes inputs and variables, and returns results and then the new values of
+  the variables that it assigns.
+  """
+
+  inputs: list[str]
+  variables: list[str]
+  assigned: list[str]
+  results: int
+  hlo: bytes  # a serialized HloModule
+
+
+def lower(
+  graph: tf.Graph, fetches: Sequence[tf.Tensor], updates: Sequence[tf.Operation]
+) -> Lowered:
+  """Lets XLA translate what computes tensors and runs updates.
+
+  Placeholders become the program's inputs.
+  """
+  definition = tf.graph_util.extract_sub_graph(
+    graph.as_graph_def(),
+    [*(x.op.name for x in fetches), *(op.name for op in updates)],
+  )
+  kinds: dict[str, list[tf.NodeDef]] = {}
+  for node in definition.node:
+    node.device = ''
+    node.attr.pop('_class', None)
+    kinds.setdefault(node.op, []).append(node)
+  placeholders = kinds.get('Placeholder', [])
+  handles = kinds.get('VarHandleOp', [])
+  assigned = {
+    node.input[0] for kind in _ASSIGNMENTS for node in kinds.get(kind, [])
+  }
+  body = tf.GraphDef(versions=definition.versions, library=definition.library)
+  body.node.extend(
+    node
+    for node in definition.node
+    if node.op not in ('Placeholder', 'VarHandleOp')
+  )
+  with context.eager_mode(), tf2.device('CPU:0'):
+    for function in definition.library.function:  # the bodies of loops
+      if not context.context().has_function(function.signature.name):
+        context.context().add_function_def(function)
+    variables = {
+      node.name: tf2.Variable(
+        tf2.zeros(
+          [d.size for d in node.attr['shape'].shape.dim],
+          node.attr['dtype'].type,
+        )
+      )
+      for node in handles
+    }
+
+    def run(*values: tf.Tensor) -> list[tf.Tensor]:
+      capture = tf.get_default_graph().capture
+      bound = {
+        node.name: value
+        for node, value in zip(placeholders, values, strict=True)
+      }
+      bound |= {name: capture(v.handle) for name, v in variables.items()}
+      returned = tf2.graph_util.import_graph_def(
+        body,
+        input_map={f'{name}:0': value for name, value in bound.items()},
+        return_elements=[
+          *(x.name for x in fetches),
+          *(op.name for op in updates),
+        ],
+        name='',
+      )
+      with tf2.control_dependencies(returned[len(fetches) :]):
+        return [tf2.identity(x) for x in returned[: len(fetches)]]
+
+    values = [
+      tf2.zeros(
+        [d.size for d in node.attr['shape'].shape.dim], node.attr['dtype'].type
+      )
+      for node in placeholders
+    ]
+    function = tf2.function(run, jit_compile=True, autograph=False)
+    names = {id(v.handle): name for name, v in variables.items()}
+    concrete = function.get_concrete_function(*values)
+    captured = [names[id(given)] for given, _ in concrete.graph.captures]
+    hlo = function.experimental_get_compiler_ir(*values)(stage='hlo_serialized')
+    hlo = without_copies(hlo)
+  return Lowered(
+    [node.name for node in placeholders],
+    captured,
+    [name for name in captured if name in assigned],
+    len(fetches),
+    hlo,
+  )
+
+
+def without_copies(hlo: bytes) -> bytes:
+  """Replaces copies, which StableHLO lacks, with reshapes to the same shape.
+
+  JAX's plugins for GPUs and TPUs take StableHLO alone.
+
+  Args:
+    hlo: a serialized HloModule.
+  """
+  module = hlo_pb2.HloModuleProto.FromString(hlo)
+  for computation in module.computations:
+    for instruction in computation.instructions:
+      if instruction.opcode == 'copy':
+        instruction.opcode = 'reshape'
+  return module.SerializeToString(deterministic=True)
+
+
+class Executable:
+  """A program compiled for devices."""
+
+  def __init__(self, lowered: Lowered, devices: Devices) -> None:
+    self._lowered = lowered
+    self._devices = devices
+    self._executable = compile_hlo(lowered.hlo, devices.devices)
+
+  def __call__(
+    self, inputs: Mapping[str, jax.Array], variables: dict[str, jax.Array]
+  ) -> list[list[jax.Array]]:
+    """Starts the program, and replaces the variables that it assigns.
+
+    Returns the results of each device, which need not be there yet. The memory
+    of the old values is used again.
+    """
+    lowered = self._lowered
+    outputs = self._executable.execute_sharded(
+      [
+        *(inputs[name] for name in lowered.inputs),
+        *(variables[name] for name in lowered.variables),
+      ]
+    ).disassemble_into_single_device_arrays()
+    new = outputs[lowered.results :]
+    for name, parts in zip(lowered.assigned, new, strict=True):
+      variables[name] = self._devices.gather(parts)
+    return outputs[: lowered.results]
+
+
+def compile_hlo(hlo: bytes, devices: Sequence[jax.Device]) -> Any:
+  """Compiles a serialized HloModule with a replica on each device.
+
+  No public function of JAX does this: `jax.export` takes only what JAX itself
+  has exported, in its own calling convention, and `jax2tf.call_tf` inlines a
+  TensorFlow function only if it assigns no variable. Tried with JAX 0.4.30 and
+  0.12.0.1.
+  """
+  module = xla_client._xla.mlir.xla_computation_to_mlir_module(  # noqa: SLF001
+    xla_client.XlaComputation(hlo)
+  )
+  options = xla_client.CompileOptions()
+  options.num_replicas = len(devices)
+  options.num_partitions = 1
+  options.device_assignment = xla_client.DeviceAssignment.create(
+    np.array([[device.id] for device in devices])
+  )
+  client = devices[0].client
+  if hasattr(client, 'compile_and_load'):  # since JAX 0.6
+    return client.compile_and_load(
+      module, xla_client.DeviceList(tuple(devices)), options
+    )
+  return client.compile(module, options)

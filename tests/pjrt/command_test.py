@@ -1,0 +1,206 @@
+"""`synth-mtf transformer --device` on one CPU."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from synth_mtf.errors import UserError
+from synth_mtf.host import events
+from synth_mtf.pjrt import devices
+from tests import official_files
+from tests.cli import t5_main
+
+pytestmark = pytest.mark.slow  # trains
+
+CPU = '--device=cpu'
+DROPOUT = '--gin_param=dropout_rate = 0.1'
+NO_DROPOUT = '--gin_param=dropout_rate = 0.0'
+
+
+@pytest.fixture(scope='module')
+def words(tmp_path_factory):
+  """Makes the command line of a run."""
+  data = official_files.write_text(tmp_path_factory.mktemp('data'))
+
+  def make(model_dir, *more, steps):
+    return [
+      f'--model_dir={model_dir}',
+      f'--data_dir={data}',
+      '--vocabulary=bytes',
+      *t5_main.REPEATABLE,
+      '--gin_param=utils.run.batch_size = 2',
+      '--gin_param=utils.run.save_checkpoints_steps = 2',
+      '--gin_param=utils.run.keep_checkpoint_max = 2',
+      f'--gin_param=utils.run.train_steps = {steps}',
+      *more,
+    ]
+
+  return make
+
+
+@pytest.fixture(scope='module')
+def run(words):
+  def in_this_process(model_dir, *more, steps):
+    line = words(model_dir, *more, steps=steps)
+    assert t5_main.synth_mtf_transformer(*line) == 0
+
+  return in_this_process
+
+
+@pytest.fixture(scope='module')
+def trained(run, tmp_path_factory):
+  """Six steps with dropout on the device."""
+  folder = tmp_path_factory.mktemp('trained')
+  run(folder, CPU, DROPOUT, steps=6)
+  return folder
+
+
+def values(path):
+  reader = tf.train.load_checkpoint(str(path))
+  names = reader.get_variable_to_shape_map()
+  return {name: reader.get_tensor(name) for name in names}
+
+
+def assert_same(path, other):
+  found, expected = values(path), values(other)
+  assert found.keys() == expected.keys()
+  for name, value in expected.items():
+    np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def test_checkpoints_are_those_of_the_session(run, trained, tmp_path):
+  run(tmp_path, DROPOUT, steps=6)
+  found, expected = (
+    tf.train.load_checkpoint(f'{folder}/model.ckpt-6')
+    for folder in (trained, tmp_path)
+  )
+  for facts in ('get_variable_to_shape_map', 'get_variable_to_dtype_map'):
+    assert getattr(found, facts)() == getattr(expected, facts)()
+  # The pointer and what is kept are alike, too.
+  for name in ('checkpoint', 'operative_config.gin'):
+    assert (trained / name).exists()
+  pointers = [(f / 'checkpoint').read_text() for f in (trained, tmp_path)]
+  assert pointers[0] == pointers[1]
+
+
+def test_event_files_have_the_loss_and_the_speed(trained):
+  scalars = events.read(str(trained))
+  assert {1, 6} <= scalars['loss'].keys()
+  assert scalars['global_step/sec']
+  assert 1 in scalars['learning_rate']
+
+
+def test_an_interrupted_run_ends_like_an_uninterrupted_one(
+  run, trained, tmp_path
+):
+  run(tmp_path, CPU, DROPOUT, steps=3)
+  run(tmp_path, CPU, DROPOUT, steps=6)
+  assert_same(tmp_path / 'model.ckpt-6', trained / 'model.ckpt-6')
+
+
+def test_a_killed_run_resumes(words, run, trained, tmp_path):
+  line = words(tmp_path, CPU, DROPOUT, steps=10**6)
+  code = 'import sys; from synth_mtf import cli; sys.exit(cli.main())'
+  environment = {**os.environ, 'PYTHONHASHSEED': '0'}
+  with subprocess.Popen(
+    [sys.executable, '-c', code, 'transformer', *line], env=environment
+  ) as process:
+    while not (tmp_path / 'model.ckpt-2.index').exists():
+      assert process.poll() is None
+      time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+  # Steps beyond 6 would have nothing to do in the run of 6 steps.
+  for path in tmp_path.glob('model.ckpt-*'):
+    if int(path.name.split('-')[1].split('.')[0]) > 2:
+      path.unlink() if path.is_file() else shutil.rmtree(path)
+  (tmp_path / 'checkpoint').write_text(
+    'model_checkpoint_path: "model.ckpt-2"\n'
+  )
+  run(tmp_path, CPU, DROPOUT, steps=6)
+  assert_same(tmp_path / 'model.ckpt-6', trained / 'model.ckpt-6')
+
+
+@pytest.mark.parametrize('first, second', [((), (CPU,)), ((CPU,), ())])
+def test_session_and_devices_continue_from_each_other(
+  run, tmp_path, first, second
+):
+  """Without dropout, the result is that of a run on one of them."""
+  crossed, whole = tmp_path / 'crossed', tmp_path / 'whole'
+  run(crossed, *first, NO_DROPOUT, steps=3)
+  run(crossed, *second, NO_DROPOUT, steps=6)
+  run(whole, NO_DROPOUT, steps=6)
+  found, expected = (
+    values(crossed / 'model.ckpt-6'),
+    values(whole / 'model.ckpt-6'),
+  )
+  assert found.keys() == expected.keys()
+  for name in expected:
+    if '_slot_' not in name:
+      # Single weights whose gradient is nearly 0 move by the sign of rounding.
+      difference = np.abs(found[name] - expected[name]).mean()
+      assert difference <= 5e-3 * np.abs(expected[name]).max(), name
+
+
+def test_evaluation_and_decoding_equal_the_session(run, trained, tmp_path):
+  text = tmp_path / 'inputs.txt'
+  text.write_text('the sky is blue\na tree\n')
+  outputs = []
+  for name, device in (('session', ()), ('devices', (CPU,))):
+    folder = pathlib.Path(shutil.copytree(trained, tmp_path / name))
+    decoding = (
+      '--gin_file=beam_search.gin',
+      '--gin_file=infer.gin',
+      '--gin_param=utils.run.eval_checkpoint_step = -1',
+      f'--gin_param=decode_from_file.input_filename = {str(text)!r}',
+      f'--gin_param=decode_from_file.output_filename = {str(folder / "out")!r}',
+      '--gin_param=Bitransformer.decode.max_decode_length = 32',
+    )
+    run(folder, *decoding, *device, steps=6)
+    outputs.append((folder / 'out-6').read_text())
+  assert outputs[0] == outputs[1]
+
+
+@pytest.mark.parametrize(
+  'more, match',
+  [
+    (
+      ['--gin_param=utils.run.mesh_shape = "batch:2"'],
+      '(?s)2 cores, but JAX finds 1 devices.*device_count=2',
+    ),
+    (['--gin_param=utils.run.mode = "export"'], 'run it without --device'),
+  ],
+)
+def test_a_run_that_does_not_fit_is_refused(run, tmp_path, more, match):
+  with pytest.raises(UserError, match=match):
+    run(tmp_path / 'new', CPU, *more, steps=2)
+  assert not (tmp_path / 'new').exists()
+
+
+def test_device_and_tpu_exclude_each_other(run, tmp_path):
+  with pytest.raises(UserError, match='exclude each other'):
+    run(tmp_path / 'new', CPU, '--tpu=local', steps=2)
+
+
+def test_a_cluster_is_refused(run, tmp_path, monkeypatch):
+  monkeypatch.setenv('TF_CONFIG', '{"session_master": "grpc://localhost:1"}')
+  with pytest.raises(UserError, match='without `synth-mtf cluster`'):
+    run(tmp_path / 'new', CPU, steps=2)
+
+
+def test_a_device_without_a_plugin_says_what_to_install(monkeypatch):
+  def none(kind):
+    raise RuntimeError(f'Unknown backend {kind}')
+
+  monkeypatch.setattr(jax, 'devices', none)
+  monkeypatch.setattr(jax.config, 'update', lambda *_: None)
+  with pytest.raises(UserError, match=r'pip install "jax\[cuda12\]=='):
+    devices.find('gpu')

@@ -1,0 +1,112 @@
+"""Trains by JAX's devices and by TensorFlow's session, from the same weights.
+
+    python -m tests.pjrt.losses VARIANT MESH [VARIANT MESH ...]
+
+prints a line of JSON for each: the losses of 20 steps of Adafactor on 8 CPU
+devices, or on one for the mesh `batch:1`, and those of a session. A variant
+`SelfAttention` is T5 itself.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+if __name__ == '__main__':
+  os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=8'
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+
+from synth_mtf.host import patches
+
+patches.prepare_host()
+
+import mesh_tensorflow as mtf
+import numpy.typing as npt
+import tensorflow.compat.v1 as tf
+from absl import flags
+
+from synth_mtf.pjrt import devices, estimator
+from synth_mtf.pjrt.placement import Devices
+from tests.tpu import program
+
+STEPS = 20
+Values = Mapping[str, npt.NDArray[Any]]
+
+
+def setting(variant: str, mesh: str) -> program.Setting:
+  """Returns steps without dropout, which differs between meshes."""
+  return program.Setting(
+    None if variant == 'SelfAttention' else variant,
+    mesh=mesh,
+    size=program.TINY,
+    activations='float32',
+    bindings=['dropout_rate = 0.0'],
+  )
+
+
+def train(
+  configured: program.Setting, programs: Any = None, start: Values | None = None
+) -> tuple[list[float], Values]:
+  """Returns the loss of each step and the initial values of the variables.
+
+  Args:
+    configured: the model, its mesh and the batch of all steps.
+    programs: compiles for devices; None trains in the session.
+    start: the initial values, if they are given.
+  """
+  configured.parse()
+  with tf.Graph().as_default(), tf.variable_scope('', use_resource=True):
+    tf.set_random_seed(2)
+    tf.train.create_global_step()
+    features = {
+      name: tf.constant(value) for name, value in configured.features().items()
+    }
+    if programs:
+      build = estimator.model_fn(
+        lambda **_: configured.model_fn(), programs, learning_rate=None
+      )
+      spec = build(features, None, 'train')
+      hooks = spec.training_chief_hooks
+    else:
+      with patches.step_counted_last():
+        spec = configured.model_fn()(features, None, 'train', {})
+      hooks = spec.training_hooks
+    (restore,) = [h for h in hooks if isinstance(h, mtf.MtfRestoreHook)]
+    restore.begin()
+    options = tf.GraphOptions(place_pruned_graph=True)
+    with tf.Session(config=tf.ConfigProto(graph_options=options)) as session:
+      session.run(tf.global_variables_initializer())
+      variables = {v.name: v for v in tf.global_variables()}
+      for name, value in (start or {}).items():
+        variables[name].load(value, session)
+      begun = session.run(variables)
+      restore.after_create_session(session, None)
+      losses = []
+      for step in range(1, STEPS + 1):
+        if programs:
+          programs.last_step = step  # others return the loss of the step before
+        losses.append(float(session.run([spec.loss, spec.train_op])[0]))
+  return losses, begun
+
+
+def main(words: list[str]) -> None:
+  flags.FLAGS.mark_as_parsed()
+  tf.logging.set_verbosity(tf.logging.ERROR)
+  found = devices.find('cpu')
+  for variant, mesh in zip(words[::2], words[1::2], strict=True):
+    cores = mtf.convert_to_shape(mesh).size
+    programs = estimator.Programs(Devices(found[:cores]))
+    of_session, start = train(setting(variant, ''))
+    of_devices, _ = train(setting(variant, mesh), programs, start)
+    proof = {
+      'variant': variant,
+      'mesh': mesh,
+      'devices': of_devices,
+      'session': of_session,
+    }
+    print(json.dumps(proof), flush=True)
+
+
+if __name__ == '__main__':
+  main(sys.argv[1:])

@@ -1,0 +1,36 @@
+"""Slices of variables on devices."""
+
+import jax
+import numpy as np
+
+from synth_mtf.pjrt.placement import Devices, Slicing, Variables
+
+VALUE = np.arange(24, dtype=np.float32).reshape(4, 6)
+
+
+def test_slices_are_those_of_the_layout_and_make_the_whole_again():
+  # The mesh [2, 2] splits the second dimension over its second axis.
+  begins = ((0, 0), (0, 3), (0, 0), (0, 3))
+  slicing = Slicing(begins, slice_shape=(4, 3), shape=(4, 6))
+  slices = slicing.split(VALUE)
+  np.testing.assert_array_equal(slices[1], VALUE[:, 3:])
+  np.testing.assert_array_equal(slices[0], slices[2])
+  np.testing.assert_array_equal(slicing.join(slices), VALUE)
+
+
+def test_what_a_device_holds_is_a_copy():
+  variables = Variables(Devices(jax.devices('cpu')[:1]))
+  variables.add('w', [(0, 0)], VALUE.shape, VALUE.shape)
+  given = VALUE.copy()
+  variables.put('w', given)
+  given[:] = 0
+  read = variables.get('w')
+  np.testing.assert_array_equal(read, VALUE)
+  read[:] = 0
+  np.testing.assert_array_equal(variables.get('w'), VALUE)
+
+
+def test_a_scalar_is_on_every_device():
+  devices = Devices(jax.devices('cpu')[:1])
+  (step,) = devices.replicate([np.array(3, np.int32)])
+  assert step.shape == () and int(step) == 3
