@@ -187,6 +187,53 @@ def types_of_gin() -> Iterator[None]:
     yield
 
 
+def estimators_made_with(
+  model_fn: Callable[..., Any], get_estimator: Callable[..., Any]
+) -> AbstractContextManager[Any]:
+  """Replaces the functions that make an estimator and its model function.
+
+  `utils.run` has no setting for either.
+  """
+  from mesh_tensorflow.transformer import utils
+
+  return mock.patch.multiple(
+    utils, tpu_estimator_model_fn=model_fn, get_estimator=get_estimator
+  )
+
+
+@contextlib.contextmanager
+def tpu_mesh_replaced(
+  make_mesh: Callable[..., Any],
+  collectives: types.ModuleType,
+  while_loop: Callable[..., Any],
+) -> Iterator[None]:
+  """Makes the host's model function build for a mesh other than a TPU's.
+
+  The function names the classes and functions that it uses, as if there were no
+  others.
+
+  Args:
+    make_mesh: called in place of `SimdMeshImpl`; its devices must already be
+      in the order of the mesh.
+    collectives: what cores exchange, in place of TensorFlow's `tpu_ops`.
+    while_loop: in place of `tf.while_loop`.
+  """
+  import mesh_tensorflow as mtf
+  import tensorflow.compat.v1 as tf
+  from mesh_tensorflow import simd_mesh_impl
+
+  used_by_model_fn = types.SimpleNamespace(
+    SimdMeshImpl=make_mesh,
+    auto_logical_to_physical_tpu=lambda *_, **__: None,
+  )
+  with (
+    mock.patch.object(mtf, 'simd_mesh_impl', used_by_model_fn),
+    mock.patch.object(simd_mesh_impl, 'tpu_ops', collectives),
+    mock.patch.object(tf, 'while_loop', while_loop),
+  ):
+    yield
+
+
 def evaluate_with(**functions: Callable[..., Any]) -> None:
   """Replaces T5's evaluation functions, since it has no hook for results."""
   from mesh_tensorflow.transformer import utils

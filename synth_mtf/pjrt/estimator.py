@@ -11,7 +11,6 @@ import functools
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
-from unittest import mock
 
 import jax
 import numpy as np
@@ -29,10 +28,10 @@ Features = Mapping[str, tf.Tensor]
 
 
 @contextlib.contextmanager
-def used(found: list[jax.Device]) -> Iterator[None]:
+def used(jax_devices: list[jax.Device]) -> Iterator[None]:
   """Makes T5's runs compute on these devices."""
   host_get_estimator = utils.get_estimator
-  programs = Programs(Devices(found))
+  programs = Programs(Devices(jax_devices))
 
   def get_estimator(**settings: Any) -> Any:
     made = host_get_estimator(**settings)
@@ -46,15 +45,13 @@ def used(found: list[jax.Device]) -> Iterator[None]:
       programs.last_step = max_steps
       host_train(max_steps=max_steps, **more)
 
-    made.train = train
+    patches.replace_methods(made, train=train)
     return made
 
   make = functools.partial(model_fn, utils.tpu_estimator_model_fn, programs)
   with (
-    devices.choose(found),
-    mock.patch.multiple(
-      utils, tpu_estimator_model_fn=make, get_estimator=get_estimator
-    ),
+    devices.choose(jax_devices),
+    patches.estimators_made_with(make, get_estimator),
   ):
     yield
 

@@ -10,7 +10,6 @@ import dataclasses
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest import mock
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -18,6 +17,7 @@ from mesh_tensorflow import simd_mesh_impl
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.ops import while_v2
 
+from synth_mtf.host import patches
 from synth_mtf.pjrt import collectives, placement
 
 _STATELESS = {
@@ -167,14 +167,5 @@ def used(
     device_assignment=types.SimpleNamespace(topology=topology),
     tpu_host_placement_function=lambda host_id: '',
   )
-  used_by_model_fn = types.SimpleNamespace(
-    SimdMeshImpl=make,
-    # Devices are already in the order of the mesh.
-    auto_logical_to_physical_tpu=lambda *_, **__: None,
-  )
-  with (
-    mock.patch.object(mtf, 'simd_mesh_impl', used_by_model_fn),
-    mock.patch.object(simd_mesh_impl, 'tpu_ops', collectives),
-    mock.patch.object(tf, 'while_loop', _while_loop),
-  ):
+  with patches.tpu_mesh_replaced(make, collectives, _while_loop):
     yield {'context': context}
