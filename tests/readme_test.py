@@ -148,11 +148,10 @@ def check_t5_main(words):
   """Parses the flags, and the gin files and bindings they name."""
   from absl import flags
   from absl.testing import flagsaver
-  from t5.models import mesh_transformer_main  # noqa: F401  defines flags
 
-  from synth_mtf import tasks
+  from synth_mtf.run import main
 
-  tasks.define_flags()
+  main.prepare()
   with flagsaver.flagsaver():
     rest = flags.FLAGS(['t5_mesh_transformer', *words])
     assert rest[1:] == [], 'not flags'
