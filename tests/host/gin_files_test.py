@@ -139,6 +139,7 @@ COUNT = re.compile(
 )
 
 
+@pytest.mark.slow  # builds a model of each size
 @pytest.mark.parametrize('size', names('sizes'))
 def test_parameters_in_the_head_of_a_size(size):
   file = f'sizes/{size}.gin'
@@ -146,16 +147,8 @@ def test_parameters_in_the_head_of_a_size(size):
   assert [trained, '0.0'] == millions([file])
 
 
-@pytest.mark.parametrize(
-  'variant',
-  [
-    pytest.param(
-      name,
-      marks=[pytest.mark.slow] if re.match('cross_|.*original', name) else [],
-    )
-    for name in names('variants')
-  ],
-)
+@pytest.mark.slow  # builds a model of each variant
+@pytest.mark.parametrize('variant', names('variants'))
 def test_parameters_in_the_head_of_a_variant(variant):
   """With sizes/base.gin and 512 positions in both stacks."""
   file = f'variants/{variant}.gin'
