@@ -1,5 +1,6 @@
 """Fixtures of all tests: a clean process, and data in the official formats."""
 
+import collections
 import gc
 import os
 import pathlib
@@ -37,6 +38,9 @@ REAL_DATA = pathlib.Path(
 # starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
   signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_FAST_CASES = 2  # of each test, in `make test-fast`
+_cases_by_test = collections.defaultdict(list)
 
 tf.disable_v2_behavior()
 tf.enable_resource_variables()
@@ -90,6 +94,14 @@ def pytest_collection_finish():
   """Keeps the garbage collector from scanning permanent objects."""
   gc.collect()
   gc.freeze()
+
+
+def pytest_itemcollected(item):
+  """Marks all but the first few cases of a test as slow."""
+  cases = _cases_by_test[item.nodeid.partition('[')[0]]
+  cases.append(item)
+  if len(cases) > _FAST_CASES:
+    item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_modifyitems(config, items):
