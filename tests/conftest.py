@@ -40,7 +40,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
   signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _FAST_CASES = 2  # of each test, in `make test-fast`
-_cases_by_test = collections.defaultdict(list)
+_cases_by_test: dict[str, list[pytest.Item]] = collections.defaultdict(list)
 
 tf.disable_v2_behavior()
 tf.enable_resource_variables()
