@@ -6,6 +6,7 @@
 #   make tpu-proof                           TPU programs of every variant
 #   make tpu-compile [VARIANTS='random ...'] [RUN=finetune_en_mix]
 #                                            compile them as for a TPU v3-8
+#   make docs                                the documentation, as a site
 #   make lint, make format, make benchmark [BENCHMARK_ARGS='...']
 #   make constraints [UPGRADE=--upgrade]     pins of all versions
 #
@@ -26,7 +27,7 @@ CONSTRAINTS := constraints$(if $(filter 2.21,$(TF)),-tf2.21).txt
 INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
 
-.PHONY: demo test-fast test tpu-proof tpu-compile lint format constraints \
+.PHONY: demo test-fast test tpu-proof tpu-compile docs lint format constraints \
   benchmark env
 .DEFAULT_GOAL := demo
 
@@ -59,6 +60,19 @@ tpu-compile: env $(VENV_TPU)/.installed
 $(VENV_TPU)/.installed: tests/tpu/requirements.txt | env
 	$(BIN)/python -m venv --clear --without-pip $(VENV_TPU)
 	$(BIN)/python -m pip --python $(VENV_TPU)/bin/python install --quiet \
+	  --no-compile --requirement $<
+	@touch $@
+
+# MkDocs needs no TensorFlow, and so an environment of its own.
+VENV_DOCS := .venv-docs
+docs: $(VENV_DOCS)/.installed
+	@# The theme announces another program on each build.
+	NO_MKDOCS_2_WARNING=1 $(VENV_DOCS)/bin/python -m mkdocs build --strict --quiet
+	@echo 'build/docs/index.html'
+
+$(VENV_DOCS)/.installed: docs/site/requirements.txt | env
+	$(BIN)/python -m venv --clear --without-pip $(VENV_DOCS)
+	$(BIN)/python -m pip --python $(VENV_DOCS)/bin/python install --quiet \
 	  --no-compile --requirement $<
 	@touch $@
 

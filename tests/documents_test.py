@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from synth_mtf import _public
 from tests.checkout import CHECKOUT
 from tests.readme_test import BLOCKS, DOCUMENTS
 
@@ -58,3 +59,12 @@ def test_the_order_of_the_subpackages_is_the_contracts():
   table = text.partition('| `synth_mtf.` |')[2].partition('\n\n')[0]
   rows = re.findall(r'^\| (`.*?`) \| ', table, re.M)
   assert re.findall(r'`(\w+)`', ' '.join(rows)) == expected
+
+
+def test_the_reference_has_every_public_name():
+  text = (CHECKOUT / 'docs' / 'api.md').read_text(encoding='utf-8')
+  for name in _public.__all__:
+    value = getattr(_public, name)
+    where = f'{value.__module__}.{value.__qualname__}'
+    shown = 'synth_mtf.load' if name == 'load' else where
+    assert f'::: {shown}\n' in text or f'`{name}`' in text, name

@@ -23,7 +23,7 @@ class EmbeddingByIndex(transformer.VocabEmbedding):
       Y = one_hot(ids) E = E[ids], 0 where an id is not in the vocabulary
       dE[i] = sum of the dY of those tokens whose id is i
 
-  The host's product takes 2 [tokens] [vocab] [d_model] operations each way, an
+  The host's product takes 2 tokens x vocab x d_model operations each way, an
   eighth of a train step of T5 (Base), and reads all of E in each decoding step.
   It is still used on TPUs, for ensembles, and if the mesh splits the
   vocabulary.
