@@ -1,6 +1,6 @@
 """What MkDocs does not know of this repository.
 
-README.md, CONTRIBUTING.md and CHANGELOG.md stand above the folder of the site, and
+README.md, CONTRIBUTING.md and CHANGELOG.md stand above the site's folder, and
 documents link to files of the repository that are not part of the site.
 """
 

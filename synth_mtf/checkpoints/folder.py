@@ -144,6 +144,15 @@ class Folder:
         os.remove(path)
     return removed
 
+  def remove(self, name: str) -> int:
+    """Removes a checkpoint, and returns how many bytes its files had."""
+    files = [os.path.join(self.path, file) for file in self._files[name]]
+    size = sum(tf.io.gfile.stat(file).length for file in files)
+    # Without an index, what is left after a kill counts as unfinished.
+    for file in sorted(files, key=lambda file: not file.endswith('.index')):
+      tf.io.gfile.remove(file)
+    return size
+
   def point_at(self, name: str) -> None:
     """Makes a checkpoint the latest."""
     atomic.write(self._pointer, _LINE % name + '\n')

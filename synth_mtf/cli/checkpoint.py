@@ -71,6 +71,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   convert.set_defaults(action=_convert)
 
+  keep = actions.add_parser(
+    'keep',
+    help='remove all checkpoints but the last and the best',
+    description=(
+      'Removes the checkpoints of a run, except the last one and, for each '
+      '--best, the evaluated one with the best score.'
+    ),
+  )
+  keep.add_argument(
+    'path', type=arguments.existing, help='a model folder that does not train'
+  )
+  keep.add_argument(
+    '--best',
+    action='append',
+    default=[],
+    metavar='COLUMN',
+    help="a column of `synth-mtf table`, such as GLUE or 'Log ppl', or a task "
+    'and a metric, such as glue_cola_v002/matthews_corrcoef; may be repeated',
+  )
+  keep.add_argument(
+    '--dry_run', action='store_true', help='remove nothing, only say what would'
+  )
+  keep.set_defaults(action=_keep)
+
   export = actions.add_parser(
     'export', help="write a model folder for Hugging Face's transformers"
   )
@@ -123,6 +147,56 @@ def _inspect(args: argparse.Namespace) -> None:
     f'parameters in {len(checkpoint.weights)} variables, '
     f'{len(checkpoint.slots)} slots, vocabulary of {checkpoint.vocab_size}'
   )
+
+
+def _keep(args: argparse.Namespace) -> None:
+  from synth_mtf.run import model_dir
+
+  model_dir.lock(args.path)
+  try:
+    _keep_in(args)
+  finally:
+    model_dir.unlock_all()
+
+
+def _keep_in(args: argparse.Namespace) -> None:
+  """Keeps checkpoints in a folder that is locked."""
+  from synth_mtf.checkpoints.folder import Folder, step_of
+
+  folder = Folder(args.path)
+  last = os.path.basename(folder.latest() or '')
+  if not last:
+    raise UserError(f'{args.path} holds no checkpoint.')
+  reasons = {last: ['last']}
+  for column in args.best:
+    name = _best(args.path, column)
+    if name not in folder.checkpoints:
+      raise UserError(
+        f'--best={column}: {name} is the best, but {args.path} does not hold '
+        f'it any more.{folder.summary()} Nothing was removed.'
+      )
+    reasons.setdefault(name, []).append(f'best {column}')
+  for name in sorted(reasons, key=step_of):
+    print(f'keep    {name} ({", ".join(reasons[name])})')
+  others = [name for name in folder.checkpoints if name not in reasons]
+  if args.dry_run:
+    for name in others:
+      print(f'remove  {name}')
+    return
+  folder.point_at(last)  # T5's list of checkpoints would name removed ones
+  size = 0
+  for name in others:
+    size += folder.remove(name)
+    print(f'removed {name}')
+  print(f'{len(others)} checkpoints removed, {size / 1e6:,.0f} MB.')
+
+
+def _best(path: str, column: str) -> str:
+  """Returns the name of the checkpoint of a run that is best in a column."""
+  from synth_mtf.results import choosing, runs
+
+  (run,) = runs.read(path)
+  return f'model.ckpt-{choosing.best_step(run, column)}'
 
 
 def _compare(args: argparse.Namespace) -> None:
