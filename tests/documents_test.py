@@ -13,7 +13,7 @@ from tests.readme_test import BLOCKS, DOCUMENTS
 ROOTS = [CHECKOUT, CHECKOUT / 'synth_mtf', CHECKOUT / 'gin']
 MY_FILE = r'my_\w+(?:\.\w+)?'
 CREATED = re.compile(
-  r'(?:--(?:out|model_dir|output_cache_dir)[= ]|'
+  r'(?:OUT=|--(?:out|model_dir|output_cache_dir)[= ]|'
   r'(?:output_filename|scores_filename|export_path) = .|'
   rf'> |(?:cp -r|git clone|--(?:to|from)=hf) \S+ )({MY_FILE})'
 )
