@@ -3,8 +3,9 @@
 import os
 import pathlib
 import re
+from collections.abc import Sequence
 
-from synth_mtf.errors import UserError
+from synth_mtf.errors import UserError, nearest
 
 GENERATED = 'generated samples'
 # The host writes a run's configuration to this file beside the checkpoints.
@@ -22,6 +23,22 @@ def gin_names(folder: str) -> list[str]:
   """Returns the names of our gin files in a folder such as `variants`."""
   files = pathlib.Path(gin_path(), folder).glob('*.gin')
   return sorted(path.stem for path in files)
+
+
+def missing_gin_file(name: str, searched: Sequence[str]) -> str:
+  """Says that none of the searched folders has a gin file."""
+  folders = dict.fromkeys(
+    pathlib.Path(folder, name).absolute().parent for folder in searched
+  )
+  similar = [
+    os.path.join(os.path.dirname(name), path.name)
+    for folder in folders
+    for path in folder.glob('*.gin')
+  ]
+  return (
+    f'gin file {name!r} does not exist{nearest(name, similar)}\n'
+    f'Searched: {", ".join(map(str, folders))}'
+  )
 
 
 def samples_path() -> str:

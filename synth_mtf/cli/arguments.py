@@ -4,12 +4,13 @@
 """
 
 import argparse
+import importlib.util
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from synth_mtf import paths
 from synth_mtf.errors import UserError, nearest
-from synth_mtf.paths import gin_names
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -27,8 +28,7 @@ def at_least(least: int) -> Callable[[str], int]:
 
 def existing(path: str) -> str:
   """Checks that a run or a checkpoint exists; a bucket is not checked."""
-  is_bucket = '://' in path
-  if is_bucket or os.path.lexists(path) or os.path.lexists(f'{path}.index'):
+  if _may_exist(path) or os.path.lexists(f'{path}.index'):
     return path
   parent, name = os.path.split(os.path.normpath(path))
   parent = parent or '.'
@@ -39,13 +39,65 @@ def existing(path: str) -> str:
   )
 
 
+def _may_exist(path: str) -> bool:
+  """Whether a path exists, or is in a bucket, which takes longer to ask."""
+  return '://' in path or os.path.lexists(path)
+
+
+def run_folder(path: str) -> str:
+  """Checks that the folder of a run exists."""
+  if os.path.isfile(existing(path)):
+    raise UserError(
+      f'{path} is a file; expected a model folder, or the folder of a demo'
+    )
+  return path
+
+
+def data_folder(path: str) -> str:
+  """Checks that a folder of official files exists."""
+  if path and not _may_exist(path):
+    raise UserError(f'data folder {path} does not exist')
+  return path
+
+
+def task_files(setting: str) -> str:
+  """Checks that files that define tasks exist; commas separate them."""
+  for name in setting.split(','):
+    path = os.path.expanduser(name.strip())
+    if path and not _may_exist(path):
+      raise UserError(f'task file {path} does not exist')
+  return setting
+
+
+def check_flags_of_t5(words: Sequence[str]) -> None:
+  """Checks the files that flags of T5's main name.
+
+  What the flags mean is up to T5's main, which checks everything again.
+  """
+  parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+  parser.add_argument('--data_dir', type=data_folder)
+  parser.add_argument('--task_file', type=task_files)
+  parser.add_argument('--gin_file', action='append', default=[])
+  parser.add_argument('--gin_location_prefix', action='append', default=[])
+  flags, _ = parser.parse_known_args(words)
+  # Where T5's main looks for gin files, in this order.
+  folders = [*flags.gin_location_prefix, '', paths.gin_path()]
+  t5 = importlib.util.find_spec('t5')
+  if t5 and t5.submodule_search_locations:
+    folders.append(os.path.join(*t5.submodule_search_locations, 'models/gin'))
+  for file in flags.gin_file:
+    candidates = [os.path.join(folder, file) for folder in folders]
+    if not any(_may_exist(candidate) for candidate in candidates):
+      raise UserError(paths.missing_gin_file(file, folders))
+
+
 def add_runs(
   parser: argparse.ArgumentParser,
   what: str = 'model folders of any command, folders of `synth-mtf demo`',
 ) -> None:
   """Adds the runs that a command reads."""
   parser.add_argument(
-    'runs', nargs='+', type=existing, metavar='RUN', help=what
+    'runs', nargs='+', type=run_folder, metavar='RUN', help=what
   )
 
 
@@ -53,7 +105,7 @@ def gin_name(folder: str) -> Callable[[str], str]:
   """Returns a check of names of gin files, joined by commas or `+`."""
 
   def check(names: str) -> str:
-    known = gin_names(folder)
+    known = paths.gin_names(folder)
     for name in re.split('[,+]', names):
       file = f'{folder}/{name}.gin'
       if name not in known and not os.path.exists(file):

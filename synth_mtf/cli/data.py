@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from synth_mtf.cli import arguments
 from synth_mtf.results import printing
 
 _HEADERS = ('task', 'split', 'rows', 'released', 'faults', 'digest', 'files')
@@ -17,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds --data_dir, --vocabulary and --task_file."""
   parser.add_argument(
     '--data_dir',
+    type=arguments.data_folder,
     metavar='FOLDER',
     help='folder of official files (default: $SYNTH_MTF_DATA_DIR)',
   )
@@ -28,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   parser.add_argument(
     '--task_file',
+    type=arguments.task_files,
     metavar='YAML',
     help='files that define tasks (default: $SYNTH_MTF_TASK_FILE)',
   )

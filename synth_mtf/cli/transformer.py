@@ -8,6 +8,7 @@ hashes of names.
 import argparse
 
 from synth_mtf import cli
+from synth_mtf.cli import arguments
 from synth_mtf.run import main, output, process
 
 # All arguments are passed to T5's main unchanged.
@@ -21,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs T5's main with the flags."""
+  arguments.check_flags_of_t5(args.flags)
   process.fix_hash_seed()
   if not {'--help', '-help', '-h'} & set(args.flags):
     return main.run(args.flags)

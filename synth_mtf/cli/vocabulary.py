@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from synth_mtf import atomic
+from synth_mtf.cli import arguments
 from synth_mtf.errors import UserError
 
 # Other tasks may read the same files.
@@ -17,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
   parser.add_argument(
     '--data_dir',
+    type=arguments.data_folder,
     required=True,
     help='folder of official files: the text below corpus/, and the training '
     'rows of every task whose files are there',

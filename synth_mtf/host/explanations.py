@@ -7,8 +7,6 @@ traceback through their internals. `explained` replaces those listed here with a
 
 import contextlib
 import inspect
-import os
-import pathlib
 import re
 import tokenize
 import traceback
@@ -17,6 +15,7 @@ from collections.abc import Callable, Iterator
 import gin
 import seqio
 
+from synth_mtf import paths
 from synth_mtf.errors import UserError, nearest
 
 # gin appends the location to a message. The first form helps users; the second
@@ -82,19 +81,7 @@ def _gin_file_being_read(error: BaseException) -> str | None:
 
 
 def _gin_file(name: str, searched: str) -> str:
-  folders = dict.fromkeys(
-    pathlib.Path(folder, name).absolute().parent
-    for folder in re.findall(r"'(.*?)'", searched)
-  )
-  similar = [
-    os.path.join(os.path.dirname(name), path.name)
-    for folder in folders
-    for path in folder.glob('*.gin')
-  ]
-  return (
-    f'gin file {name!r} does not exist{nearest(name, similar)}\n'
-    f'Searched: {", ".join(map(str, folders))}'
-  )
+  return paths.missing_gin_file(name, re.findall(r"'(.*?)'", searched))
 
 
 def _configurable(selector: str) -> str:

@@ -38,10 +38,12 @@ def test_a_healthy_machine(some_data):
 
 
 def test_a_wrong_data_folder_and_vocabulary(tmp_path):
-  status, report = doctor('/nowhere', tmp_path / 'none.model')
+  empty = tmp_path / 'empty'
+  empty.mkdir()
+  status, report = doctor(empty, tmp_path / 'none.model')
   assert status == 1
   assert "FAULT  vocabulary '" in report
-  assert 'FAULT  data folder /nowhere: files of 0 tasks\n       -> ' in report
+  assert f'FAULT  data folder {empty}: files of 0 tasks\n       -> ' in report
   assert report.endswith('2 faults.\n')
 
 

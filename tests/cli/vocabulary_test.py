@@ -56,7 +56,7 @@ def test_sources_take_turns_and_texts_come_once():
   [
     ('data', 'x.txt', 'ending in .model'),
     ('data', 'gs://bucket/x.model', 'a local name'),
-    ('no', 'new/x.model', 'has no text'),
+    ('no', 'new/x.model', 'does not exist'),
     ('empty', 'new/x.model', 'has no text'),
     ('data', 'file/x.model', '--out file cannot be written'),
   ],
