@@ -75,6 +75,7 @@ def new_folder(path: str) -> Iterator[pathlib.Path]:
 def check_writable(folder: str, setting: str = '--model_dir') -> None:
   """Checks that a folder, which may not exist yet, is writable."""
   if '://' in folder:
+    _check_bucket(folder, setting)
     return
   if folder.startswith('~'):
     raise UserError(
@@ -88,6 +89,24 @@ def check_writable(folder: str, setting: str = '--model_dir') -> None:
       f'{setting} {folder} cannot be written: {existing} {fault}. Give a '
       'folder that you may write to.'
     )
+
+
+def _check_bucket(folder: str, setting: str) -> None:
+  """Writes a file to a bucket, and removes it again."""
+  import tensorflow as tf
+
+  path = f'{folder.rstrip("/")}/.synth_mtf_{os.getpid()}'
+  try:
+    tf.io.gfile.makedirs(folder)
+    with tf.io.gfile.GFile(path, 'w') as stream:
+      stream.write('')
+    tf.io.gfile.remove(path)
+  except tf.errors.OpError as error:
+    raise UserError(
+      f'{setting} {folder} cannot be written: {error.message.strip()}. Check '
+      'its name, the network and your permission to write there (for gs://, '
+      '`gcloud auth application-default login`).'
+    ) from error
 
 
 def check_replaceable(path: str, mark: str) -> None:
