@@ -80,6 +80,7 @@ class Record:
     command: the words after `synth-mtf` that write this cache.
     vocabularies: name, size and digest of each feature's.
     task_splits: all splits that the task had, cached or not.
+    data: says that the rows were generated samples; else ''.
     splits: those in the cache, complete or not.
   """
 
@@ -87,6 +88,7 @@ class Record:
   command: Sequence[str]
   vocabularies: Mapping[str, Mapping[str, Any]]
   task_splits: Sequence[str]
+  data: str
   splits: dict[str, Split] = dataclasses.field(default_factory=dict)
 
   @property

@@ -17,9 +17,14 @@ from typing import Any
 import seqio
 import tensorflow.compat.v1 as tf
 
-from synth_mtf import atomic
+from synth_mtf import atomic, paths
 from synth_mtf.errors import UserError
-from synth_mtf.tasks import cache_files, cache_record, vocabulary
+from synth_mtf.tasks import (
+  cache_files,
+  cache_record,
+  data_settings,
+  vocabulary,
+)
 from synth_mtf.tasks.cache_record import COMPLETED, Record, Split
 from synth_mtf.tasks.files import storage
 from synth_mtf.tasks.files.source import (
@@ -157,6 +162,7 @@ def begin(
     command=command,
     vocabularies=vocabularies_of(task),
     task_splits=list(task.source.splits),
+    data=_data(task),
   )
   without_files = []
   for split in record.task_splits:
@@ -242,6 +248,12 @@ def definition_of(task: seqio.Task, split: str) -> str:
   if isinstance(task.source, TwoSources):
     formats = repr(task.source.split_files[split].layouts)
   return hashlib.sha256(f'{formats} {steps}'.encode()).hexdigest()[:16]
+
+
+def _data(task: seqio.Task) -> str:
+  folder = data_settings.settings().data_dir_of(task.name)
+  is_ours = isinstance(task.source, TwoSources) and not task.source.folder
+  return paths.GENERATED if is_ours and paths.holds_samples(folder) else ''
 
 
 def vocabularies_of(task: seqio.Task) -> dict[str, dict[str, Any]]:
