@@ -103,22 +103,25 @@ def _begin(args: argparse.Namespace, out: str) -> list[Any]:
       faults.append(str(error))
   if faults:
     raise UserError('\n'.join(dict.fromkeys(faults)))
-  for split in args.splits or ['']:
-    if not any(_has(cache, split) for cache in caches):
-      known: set[str] = set()
-      for cache in caches:
-        known.update(cache.record.task_splits)
-      names = ', '.join(args.names)
-      raise UserError(
-        f'{names}: no files of a split {split!r}'.replace(" ''", '')
-        + f'; there is {", ".join(sorted(known))}.'
-      )
+  _check_splits(args, caches)
   return caches
 
 
-def _has(cache: Any, split: str) -> bool:
-  splits: Sequence[str] = [*cache.record.splits]
-  return split in splits if split else bool(splits)
+def _check_splits(args: argparse.Namespace, caches: Sequence[Any]) -> None:
+  """Checks that at least one task has each split that is named, or any."""
+  written: set[str] = set()
+  known: set[str] = set()
+  for cache in caches:
+    written.update(cache.record.splits)
+    known.update(cache.record.task_splits)
+  missing = [split for split in args.splits or () if split not in written]
+  if written and not missing:
+    return
+  which = f'the split {missing[0]!r}' if missing else 'any split'
+  raise UserError(
+    f'{", ".join(args.names)}: no files of {which}; it has '
+    f'{", ".join(sorted(known))}.'
+  )
 
 
 def _write(cache: Any, verifies: bool, console: output.Console) -> None:
