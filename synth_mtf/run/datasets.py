@@ -36,10 +36,12 @@ def check(run: RunConfig) -> bool:
   if cache_dir is not None:
     seqio.add_global_cache_dirs([cache_dir])
     with gin.unlock_config():
-      for name in _READERS:
-        gin.bind_parameter(f'{name}.use_cached', True)
+      for function in _READERS:
+        gin.bind_parameter(f'{function}.use_cached', True)
   reader = _reader(run)
-  settings = gin.get_bindings(reader) if reader else {}
+  if reader is None:
+    return False
+  settings = gin.get_bindings(reader)
   name = settings.get('mixture_or_task_name')
   if not name:
     return False

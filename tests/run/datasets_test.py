@@ -14,6 +14,7 @@ import pytest
 
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
+from tests import forks
 from tests.cli import command, t5_main
 from tests.tasks import caches
 from tests.tasks.folder import write
@@ -74,8 +75,8 @@ def data_dir(made_data, tmp_path_factory):
 def run(data_dir):
   """Runs a mode on a mixture of official files and a task file."""
 
-  def start(model_dir, kind, *words):
-    return t5_main.synth_mtf_transformer(
+  def start(model_dir, kind, *words, command=t5_main.synth_mtf_transformer):
+    return command(
       f'--model_dir={model_dir}',
       f'--task_file={data_dir}/task.yaml',
       '--vocabulary=bytes',
@@ -184,3 +185,19 @@ def test_with_a_cache_another_process_computes_the_same(
   assert results[0] == results[1]
   assert {result['task'] for result in results[0]} == {'nli', RTE}
   assert all(result['digest'] for result in results[0])
+
+
+class TestUnderTheStockCommand:
+  pytestmark = [pytest.mark.slow, *t5_main.STOCK]
+
+  def test_it_reads_a_cache_and_refuses_files(
+    self, run, cache, data_dir, tmp_path, other_process, monkeypatch
+  ):
+    monkeypatch.setenv('TF_CONFIG', other_process)
+    with t5_main.t5_mesh_transformer(tmp_path) as stock:
+      folder = tmp_path / 'stock'
+      assert run(folder, *TRAIN, f'--cache_dir={cache}', command=stock) == 0
+      assert Checkpoint(f'{folder}/model.ckpt-3').step == 3
+      files = f'--data_dir={data_dir}'
+      with pytest.raises(forks.Failed, match='UserError: the session master'):
+        run(tmp_path / 'other', *TRAIN, files, command=stock)

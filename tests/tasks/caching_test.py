@@ -239,7 +239,7 @@ def test_a_command_that_stops_is_resumed(data_dir, out, monkeypatch):
   class Stopped(Exception):
     pass
 
-  written = []
+  written: list[int] = []
   write_one = caching.TaskCache.write
 
   def stops(self, split, number, progress):
