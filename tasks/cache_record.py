@@ -70,6 +70,14 @@ class Split:
   def is_complete(self) -> bool:
     return len(self.shards) == self.num_shards
 
+  @property
+  def content(self) -> str:
+    """What the rows come from, in words."""
+    if not self.size:
+      return self.source
+    digest = f' with the digest {self.digest}' if self.digest else ''
+    return f'{self.source} of {self.size:,} bytes{digest}'
+
 
 @dataclasses.dataclass
 class Record:

@@ -108,7 +108,8 @@ def _here(task: seqio.Task, split: str, cached: Split) -> Split:
   definition = definition_of(task, split)
   here = dataclasses.replace(cached, definition=definition)
   official = getattr(task.source, 'official', None)
-  if official is None or not official.existing_files(split):
+  are_files = cached.size > 0
+  if not (are_files and official and official.existing_files(split)):
     return here
   indexes = official.indexes(split)
   return dataclasses.replace(

@@ -86,7 +86,7 @@ class TaskCache:
     tf.io.gfile.makedirs(self.folder)
     for name in cache_record.listed(self.folder):
       match = _PARTIAL.fullmatch(name)
-      if match and not os.path.exists(f'/proc/{match[1]}'):
+      if match and not _is_running(int(match[1])):
         tf.io.gfile.remove(os.path.join(self.folder, name))
     cache_record.write(self.folder, self.record)
 
@@ -164,9 +164,12 @@ def begin(
     task_splits=list(task.source.splits),
     data=_data(task),
   )
+  folder = cache_record.folder_of(cache_dir, task.name)
+  begun = _begun(folder)
+  unfinished = [s for s, split in begun.items() if not split.is_complete]
   without_files = []
   for split in record.task_splits:
-    if splits is not None and split not in splits:
+    if splits is not None and split not in (*splits, *unfinished):
       continue
     try:
       record.splits[split] = _plan(task, split)
@@ -174,28 +177,35 @@ def begin(
       if splits is not None:
         raise
       without_files.append(split)
-  folder = cache_record.folder_of(cache_dir, task.name)
-  _take_over(record, folder)
+  _check_unchanged(folder, record)
+  record.splits.update(begun)
   return TaskCache(task, folder, record, without_files)
 
 
-def _take_over(record: Record, folder: str) -> None:
-  """Adds to a record what an earlier command has written to the folder."""
-  begun = cache_record.read(folder)
-  if begun is None:
-    if tf.io.gfile.isdir(folder) and cache_record.listed(folder):
-      raise UserError(
-        f'{folder} has files, but none is the {cache_record.RECORD} of '
-        '`synth-mtf cache`; nothing was changed. Give another --out.'
-      )
+def _begun(folder: str) -> dict[str, Split]:
+  """Returns what an earlier command has written to a folder."""
+  record = cache_record.read(folder)
+  if record is not None:
+    return record.splits
+  if tf.io.gfile.isdir(folder) and cache_record.listed(folder):
+    raise UserError(
+      f'{folder} has files, but none is the {cache_record.RECORD} of '
+      '`synth-mtf cache`; nothing was changed. Give another --out.'
+    )
+  return {}
+
+
+def _check_unchanged(folder: str, now: Record) -> None:
+  """Refuses to go on with a cache of another vocabulary or other data."""
+  then = cache_record.read(folder)
+  if then is None:
     return
-  faults = vocabulary_faults(begun, record.vocabularies)
-  for split, planned in record.splits.items():
-    if split in begun.splits:
-      faults += source_faults(split, begun.splits[split], planned)
+  faults = vocabulary_faults(then, now.vocabularies)
+  for split, planned in now.splits.items():
+    if split in then.splits:
+      faults += source_faults(split, then.splits[split], planned)
   if faults:
     raise UserError(f'the cache {folder} {"; ".join(faults)}. {_ANOTHER}')
-  record.splits.update(begun.splits)
 
 
 def _plan(task: seqio.Task, split: str) -> Split:
@@ -304,6 +314,17 @@ def digest(split: Split) -> str:
   return of_all.hexdigest()
 
 
+def _is_running(process: int) -> bool:
+  """Whether there is a process with this number, perhaps of another user."""
+  try:
+    os.kill(process, 0)
+  except (ProcessLookupError, OverflowError):
+    return False
+  except PermissionError:
+    pass
+  return True
+
+
 def _write_json(path: str, content: Mapping[str, Any]) -> None:
   atomic.write(path, json.dumps(content, indent=2, sort_keys=True))
 
@@ -330,11 +351,9 @@ def source_faults(split: str, then: Split, now: Split) -> list[str]:
       f'was written for another definition of the task: its format, its '
       f'templates or its preprocessing of {split!r} have changed'
     ]
-  is_same_kind = then.source == now.source
-  if is_same_kind and (then.digest, then.size) != (now.digest, now.size):
+  if then.content != now.content:
     return [
-      f'was written from other files of {split!r}: their digest was '
-      f'{then.digest or "not taken"} ({then.size:,} bytes) and is now '
-      f'{now.digest or "not taken"} ({now.size:,} bytes)'
+      f'was written from other data of {split!r}: then {then.content}, now '
+      f'{now.content}'
     ]
   return []

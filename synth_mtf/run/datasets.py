@@ -92,7 +92,14 @@ def _other_process(tpu: str | None) -> str:
   """Returns what runs the input pipeline in another process; '' if none."""
   if tpu and tpu != 'local':
     return f'--tpu={tpu}'
-  master = json.loads(os.environ.get('TF_CONFIG') or '{}').get('session_master')
+  config = os.environ.get('TF_CONFIG') or '{}'
+  try:
+    master = json.loads(config).get('session_master')
+  except (ValueError, AttributeError) as error:
+    raise UserError(
+      f'TF_CONFIG is {config!r}: {error}; expected JSON such as '
+      '{"session_master": "grpc://HOST:PORT"}'
+    ) from error
   if master and not _is_this_process(master):
     return f'the session master {master} (TF_CONFIG)'
   return ''

@@ -180,10 +180,10 @@ class TestOneThatDoesNotFit:
   def test_a_changed_file(self, data_dir, out):
     file = data_dir / 'glue/RTE/train.tsv'
     file.write_text(file.read_text().replace('the', 'teh', 1))
-    message = self.refused("rte_v002 was written from other files of 'train'")
+    message = self.refused("rte_v002 was written from other data of 'train'")
     assert 'nli' not in message
     status, _, err = cache(out)
-    assert (status, 'was written from other files' in err) == (2, True)
+    assert (status, 'was written from other data' in err) == (2, True)
 
   def test_another_template(self, data_dir):
     write(data_dir / 'task.yaml', NLI.replace(b'hypothesis:', b'then:'))
@@ -270,6 +270,41 @@ def test_a_command_that_stops_is_resumed(data_dir, out, monkeypatch):
   for file in files:
     assert (out / RTE / file.name).read_bytes() == file.read_bytes()
   assert report.count(RTE) == 2
+
+
+def test_an_unfinished_split_is_checked_whatever_the_split(data_dir, out):
+  """It would go on with other rows."""
+  assert cache(out, task=RTE)[0] == 0
+  path = out / RTE / cache_record.RECORD
+  record = json.loads(path.read_text())
+  record['splits']['train']['shards'] = {}
+  path.write_text(json.dumps(record))
+  file = data_dir / 'glue/RTE/train.tsv'
+  file.write_text(file.read_text().replace('the', 'teh', 1))
+  status, _, err = cache(out, '--split=validation', task=RTE)
+  assert (status, 'other data of' in err) == (2, True)
+
+
+@pytest.mark.usefixtures('use_tfds')
+def test_rows_of_tensorflow_datasets(out, sample_data, monkeypatch):
+  """They are the rows of the files, but not the same content to a command."""
+  rte = tasks.get(RTE)
+  rows = examples(rte, 'validation')
+  assert cache(out, task=RTE)[0] == 0
+  assert examples(rte, 'validation', use_cached=True) == rows
+  cached.check(RTE, 'validation')
+  monkeypatch.setenv('SYNTH_MTF_DATA_DIR', str(sample_data))
+  cached.check(RTE, 'validation')
+  _, _, err = cache(out, task=RTE)
+  assert 'then TensorFlow Datasets glue/rte:1.0.0, now files of' in err
+
+
+def test_a_cache_of_seqios_own_job_has_no_record(data_dir, out, monkeypatch):
+  assert cache(out, task=RTE)[0] == 0
+  (out / RTE / cache_record.RECORD).unlink()
+  monkeypatch.setenv('SYNTH_MTF_CACHE_DIR', str(out))
+  cached.check(RTE, 'train')
+  assert [*tasks.get(RTE).splits] == ['train', 'validation']
 
 
 def test_a_bucket(data_dir, out):
