@@ -75,7 +75,6 @@ def new_folder(path: str) -> Iterator[pathlib.Path]:
 def check_writable(folder: str, setting: str = '--model_dir') -> None:
   """Checks that a folder, which may not exist yet, is writable."""
   if '://' in folder:
-    _check_bucket(folder, setting)
     return
   if folder.startswith('~'):
     raise UserError(
@@ -91,8 +90,8 @@ def check_writable(folder: str, setting: str = '--model_dir') -> None:
     )
 
 
-def _check_bucket(folder: str, setting: str) -> None:
-  """Writes a file to a bucket, and removes it again."""
+def check_bucket(folder: str, setting: str) -> None:
+  """Checks that a bucket is writable, by a file that is removed again."""
   import tensorflow as tf
 
   path = f'{folder.rstrip("/")}/.synth_mtf_{os.getpid()}'
