@@ -1,5 +1,7 @@
 """A file of a cache gives back the values that were written."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -8,7 +10,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.tasks import cache_files
 from tests.tasks.rows import run
 
-ROWS = {
+ROWS: dict[str, list[Any]] = {
   'text': [b'a zero at the end\0', b''],
   'score': [1.5, -2.0],
   'answers': [[b'one\0', b'two'], [b'three', b'']],
