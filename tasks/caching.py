@@ -127,9 +127,10 @@ class TaskCache:
       atomic.write(os.path.join(self.folder, COMPLETED), '')
 
   def verify(self, split: str) -> None:
-    """Reads all files of a split; a UserError names one that has changed."""
+    """Reads the files of a split; a UserError names one that has changed."""
     for number, shard in self.record.splits[split].shards.items():
-      cache_files.verify(self._path(split, number), shard)
+      if self._has(split, number):
+        cache_files.verify(self._path(split, number), shard)
 
 
 def begin(

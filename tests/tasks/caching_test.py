@@ -211,7 +211,7 @@ class TestOneThatDoesNotFit:
     content = path.read_bytes()
     path.unlink()
     self.refused('nli has lost train.tfrecord-00000-of-00001')
-    assert cache(out, '--split=train')[0] == 0
+    assert cache(out, '--split=train', '--verify')[0] == 0
     assert path.read_bytes() == content
     path.write_bytes(content[:40] + b'x' + content[41:])
     assert cache(out, '--split=train')[0] == 0  # the size is the same
