@@ -90,6 +90,24 @@ def check_writable(folder: str, setting: str = '--model_dir') -> None:
     )
 
 
+def check_bucket(folder: str, setting: str) -> None:
+  """Checks that a bucket is writable, by a file that is removed again."""
+  import tensorflow as tf
+
+  path = f'{folder.rstrip("/")}/.synth_mtf_{os.getpid()}'
+  try:
+    tf.io.gfile.makedirs(folder)
+    with tf.io.gfile.GFile(path, 'w') as stream:
+      stream.write('')
+    tf.io.gfile.remove(path)
+  except tf.errors.OpError as error:
+    raise UserError(
+      f'{setting} {folder} cannot be written: {error.message.strip()}. Check '
+      'its name, the network and your permission to write there (for gs://, '
+      '`gcloud auth application-default login`).'
+    ) from error
+
+
 def check_replaceable(path: str, mark: str) -> None:
   """Refuses a path that cannot be written, or a file without our mark there."""
   import tensorflow as tf

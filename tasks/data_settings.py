@@ -39,6 +39,7 @@ class Settings:
   index_dir: str | None = None
   word_vectors: str | None = None
   task_file: str | None = None
+  cache_dir: str | None = None
 
   def data_dir_of(self, task_name: str) -> str | None:
     """Returns the folder of `task_name`'s official files, or None for TFDS."""
@@ -57,6 +58,7 @@ def settings(
   index_dir: str | None = None,
   word_vectors: str | None = None,
   task_file: str | None = None,
+  cache_dir: str | None = None,
 ) -> Settings:
   """Resolves each setting: flag, else gin, else environment variable.
 
@@ -75,6 +77,8 @@ def settings(
     word_vectors: word2vec or GloVe file; if unset, the embedding similarity of
       dialogues is not computed.
     task_file: YAML files that define tasks, separated by commas.
+    cache_dir: folder or bucket of `synth-mtf cache`, which runs then read in
+      place of the files.
   """
   return Settings(
     data_dir=_folder(_resolve('data_dir', data_dir)),
@@ -84,6 +88,7 @@ def settings(
     index_dir=_folder(_resolve('index_dir', index_dir)),
     word_vectors=_resolve('word_vectors', word_vectors),
     task_file=_resolve('task_file', task_file),
+    cache_dir=_folder(_resolve('cache_dir', cache_dir)),
   )
 
 

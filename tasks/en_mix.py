@@ -13,16 +13,14 @@ import seqio
 import t5.data
 
 from synth_mtf.tasks import glue, question_answering, super_glue, text
-from synth_mtf.tasks.registering import PREFIX
+from synth_mtf.tasks.registering import PREFIX, rate_by_rows
 
 _EN_MIX = (*glue.TASKS, *super_glue.TASKS, question_answering.SQUAD)
 
 
 def _register(name: str, *tasks: Any) -> None:
   """Registers a mixture; a task may come in a pair with its own rate."""
-  seqio.MixtureRegistry.add(
-    PREFIX + name, tasks, default_rate=t5.data.rate_num_examples
-  )
+  seqio.MixtureRegistry.add(PREFIX + name, tasks, default_rate=rate_by_rows)
 
 
 _register('en_mix', *_EN_MIX)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import seqio
 
 from synth_mtf.errors import UserError
+from synth_mtf.tasks import cache_record
 from synth_mtf.tasks.files import index, storage
 from synth_mtf.tasks.files.source import (
   FilesDataSource,
@@ -148,8 +149,14 @@ class SplitRows(NamedTuple):
 
 
 def digest(task: str, split: str) -> str:
-  """Returns the digest of a split's official files, '' if there are none."""
+  """Returns the digest of a split's official files, '' if there are none.
+
+  A cache knows the digest of the files that it was written from.
+  """
   register()
+  cached = cache_record.of_task(task)
+  if cached and split in cached.splits:
+    return cached.splits[split].digest
   if task not in seqio.TaskRegistry.names():
     return ''
   source = getattr(seqio.TaskRegistry.get(task).source, 'official', None)

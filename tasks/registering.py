@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import seqio
+import t5.data
 import t5.data.mixtures  # noqa: F401  registers T5's own tasks and mixtures
 
 from synth_mtf.tasks.files.formats import Reader
@@ -18,6 +19,23 @@ TOKENIZE = (
   seqio.CacheDatasetPlaceholder(),
   seqio.preprocessors.append_eos_after_trim,
 )
+
+
+class _AsFiles:
+  """A task to T5's rates, which count a cached task's examples otherwise."""
+
+  cache_dir = None
+
+  def __init__(self, task: seqio.Task) -> None:
+    self._task = task
+
+  def __getattr__(self, name: str) -> Any:
+    return getattr(self._task, name)
+
+
+def rate_by_rows(task: seqio.Task) -> float:
+  """T5's `rate_num_examples` of a task's rows, whether or not it is cached."""
+  return t5.data.rate_num_examples(_AsFiles(task))
 
 
 def splits(

@@ -224,7 +224,7 @@ def _split(file: Any, split: str, folder: str, *template: Any) -> source.Split:
   reader = _JsonReader if is_json else _TsvReader
   result = source.Split.of([file], reader(*template))
   formats.expect(
-    result.files(folder),
+    result.files(folder) or data_settings.settings().cache_dir,
     f'{os.path.join(folder, file)} does not exist',
     'a file',
   )

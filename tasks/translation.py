@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import seqio
-import t5.data
 
 from synth_mtf.tasks.files import formats
 from synth_mtf.tasks.files.source import Split
-from synth_mtf.tasks.registering import PREFIX, adopt
+from synth_mtf.tasks.registering import PREFIX, adopt, rate_by_rows
 
 
 @dataclasses.dataclass(eq=False)
@@ -106,7 +105,7 @@ seqio.MixtureRegistry.add(
     _adopt('wmt14_enfr_v003', 'newstest2013', 'newstest2014'),
     _adopt('wmt16_enro_v003', 'newsdev2016', 'newstest2016'),
   ],
-  default_rate=t5.data.rate_num_examples,
+  default_rate=rate_by_rows,
 )
 # WMT'14 with the texts that Tensor2Tensor trains on.
 _adopt('wmt_t2t_ende_v003', 'newstest2013', 'newstest2014')

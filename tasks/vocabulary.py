@@ -1,6 +1,7 @@
 """The vocabulary that all tasks share, and training one on a user's text."""
 
 import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ from typing import Any
 
 import seqio
 import t5.data
+from sentencepiece import sentencepiece_model_pb2
 
 from synth_mtf import atomic
 from synth_mtf.errors import UserError
@@ -99,6 +101,20 @@ def load(vocabulary: str | None) -> seqio.Vocabulary:
         f'Train it with {flags}.'
       )
   return loaded
+
+
+def describe(vocabulary: Any) -> dict[str, Any]:
+  """Returns the name, size and digest of a seqio vocabulary."""
+  resolved = getattr(vocabulary, 'resolved', vocabulary)
+  name, size = type(resolved).__name__, resolved.vocab_size
+  content = f'{name} {size}'.encode()
+  if isinstance(resolved, seqio.SentencePieceVocabulary):
+    name = resolved.sentencepiece_model_file
+    model = sentencepiece_model_pb2.ModelProto.FromString(resolved.sp_model)
+    model.ClearField('trainer_spec')  # holds file names and thread counts
+    content = model.SerializeToString(deterministic=True)
+  sha256 = hashlib.sha256(content).hexdigest()
+  return {'name': name, 'size': size, 'sha256': sha256}
 
 
 def train(

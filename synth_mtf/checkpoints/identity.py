@@ -8,17 +8,14 @@ and `mixing`, `normalize` and `index_by` leave no trace in a checkpoint. A run
 with other settings would therefore resume and compute something else.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
 import gin
-import seqio
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers
-from sentencepiece import sentencepiece_model_pb2
 
 from synth_mtf import json_files
 from synth_mtf.checkpoints import comparison, files
@@ -28,6 +25,7 @@ from synth_mtf.host import model as models
 from synth_mtf.host.run_config import FEATURES, both_sides
 from synth_mtf.layer.synthetic import SyntheticLayer
 from synth_mtf.synthesizers.base import description_of
+from synth_mtf.tasks import vocabulary as vocabularies
 
 VOCABULARY, MODEL = 'vocabulary.json', 'model.json'
 _ADVICE = (
@@ -199,19 +197,10 @@ def _read_vocabularies(folder: str) -> Any:
 
 def describe_vocabulary(vocabulary: Any) -> dict[str, dict[str, Any]]:
   """Returns name, size and digest of the inputs' and targets' vocabularies."""
-  descriptions = {}
-  for side, known in zip(FEATURES, both_sides(vocabulary), strict=True):
-    resolved = getattr(known, 'resolved', known)
-    name, size = type(resolved).__name__, resolved.vocab_size
-    content = f'{name} {size}'.encode()
-    if isinstance(resolved, seqio.SentencePieceVocabulary):
-      name = resolved.sentencepiece_model_file
-      model = sentencepiece_model_pb2.ModelProto.FromString(resolved.sp_model)
-      model.ClearField('trainer_spec')  # holds file names and thread counts
-      content = model.SerializeToString(deterministic=True)
-    sha256 = hashlib.sha256(content).hexdigest()
-    descriptions[side] = {'name': name, 'size': size, 'sha256': sha256}
-  return descriptions
+  return {
+    side: vocabularies.describe(known)
+    for side, known in zip(FEATURES, both_sides(vocabulary), strict=True)
+  }
 
 
 def _write(model_dir: str, file: str, content: Any) -> None:

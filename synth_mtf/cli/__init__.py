@@ -28,6 +28,7 @@ COMMANDS = {
   'transformer': "T5's own main: the flags of t5_mesh_transformer, no torch",
   'vocabulary': 'train a SentencePiece vocabulary on the text of a data folder',
   'tasks': 'tasks and mixtures: rows, rates, metrics, and two examples of one',
+  'cache': 'write tasks as TFRecords, which any host can read, without Beam',
   'checkpoint': (
     'inspect, compare or convert checkpoints; export to and import from '
     'Hugging Face'

@@ -24,7 +24,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.host import explanations, model as models
 from synth_mtf.host.run_config import RunConfig
 from synth_mtf.pjrt import devices
-from synth_mtf.run import config, inputs, model_dir, origin
+from synth_mtf.run import config, datasets, inputs, model_dir, origin
 
 
 def check_run(folder: str, tpu: str | None = None) -> None:
@@ -48,13 +48,14 @@ def check_run(folder: str, tpu: str | None = None) -> None:
     else:
       checkpoints, is_new = _evaluated(run), False
     _check_has_data(run)
+    is_cached = datasets.check(run)
     if run.vocabulary is not None:
       for path in checkpoints:
         identity.check_vocabulary(run.vocabulary, path)
     model = build(run)
     if model is not None:
       _check_model(run, model, checkpoints, is_new)
-    _check_task(run)
+    _check_task(run, is_cached)
     if trains and run.vocabulary is not None:
       identity.record_vocabulary(run.vocabulary, folder)
       origin.record(run.vocabulary, folder)
@@ -156,12 +157,14 @@ def _check_has_data(run: RunConfig) -> None:
     )
 
 
-def _check_task(run: RunConfig) -> None:
-  """Checks the data of a run's task, and what its metrics need."""
+def _check_task(run: RunConfig, is_cached: bool) -> None:
+  """Checks the files of a run's task, and what its metrics need."""
   trains = run.mode == 'train'
   reader = 'mesh_train_dataset_fn' if trains else 'mesh_eval_dataset_fn'
   task = gin.get_bindings(reader).get('mixture_or_task_name')
-  if task and run.mode in ('train', 'eval', 'perplexity_eval'):
+  if (
+    task and not is_cached and run.mode in ('train', 'eval', 'perplexity_eval')
+  ):
     tasks.check([task], [run.dataset_split])
   vectors = tasks.settings().word_vectors
   if vectors and not os.path.isfile(vectors):

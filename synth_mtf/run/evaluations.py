@@ -22,6 +22,7 @@ from synth_mtf.host import patches
 from synth_mtf.host.run_config import RunConfig
 from synth_mtf.results import layouts, records, standard_error
 from synth_mtf.run import origin, output
+from synth_mtf.tasks import cache_record
 
 
 class Recorder:
@@ -228,6 +229,9 @@ def _record(
   is_ours = task.startswith(layouts.PREFIX)
   data_dir = tasks.settings().data_dir_of(task) if is_ours else None
   data = paths.GENERATED if paths.holds_samples(data_dir) else ''
+  cached = cache_record.of_task(task)
+  if cached:
+    data = cached.data
   digest = tasks.inspection.digest(task, split)
   results = []
   for metric, value in values.items():

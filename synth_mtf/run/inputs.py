@@ -124,7 +124,7 @@ def check_files(run: RunConfig) -> None:
       'utils.run.export_path is not set: give the folder to export to, '
       '--gin_param="utils.run.export_path = \'exported\'".'
     )
-  if run.mode == 'infer' and not _decodes_a_file():
+  if run.mode == 'infer' and not decodes_a_file():
     return
   lines = {}
   for setting in _READ.get(run.mode, ()):
@@ -142,7 +142,7 @@ def check_files(run: RunConfig) -> None:
     _check_lengths(run, run.lengths, lines)
 
 
-def _decodes_a_file() -> bool:
+def decodes_a_file() -> bool:
   """Whether mode 'infer' reads a file; another function reads other inputs."""
   infer = gin.get_bindings(utils.infer_model, resolve_references=False)
   decode = infer.get('decode_fn')

@@ -10,7 +10,7 @@ import tensorflow.compat.v2 as tf
 from absl import logging
 
 from synth_mtf.errors import UserError
-from synth_mtf.tasks import data_settings
+from synth_mtf.tasks import cache_record, data_settings
 from synth_mtf.tasks.files import formats, index, storage
 
 _CACHE_SHARD_BYTES = 64 << 20
@@ -324,6 +324,12 @@ class TwoSources:
       )
     return source
 
+  @property
+  def splits(self) -> Sequence[str]:
+    """All splits; a cache knows them without the files."""
+    cached = cache_record.of_task(self.task_name)
+    return cached.task_splits if cached else self.chosen.splits
+
   def __getattr__(self, name: str) -> Any:
     # Python asks for such names when it copies, and after a property failed.
     if name.startswith('__') or name in ('official', 'chosen'):
@@ -331,5 +337,8 @@ class TwoSources:
     return getattr(self.chosen, name)
 
   def num_input_examples(self, split: str) -> int | None:
+    cached = cache_record.of_task(self.task_name)
+    if cached and split in cached.splits:
+      return cached.splits[split].rows
     source = self.chosen
     return source.num_input_examples(split) if split in source.splits else 0

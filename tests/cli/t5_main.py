@@ -69,7 +69,8 @@ def t5_mesh_transformer(folder: pathlib.Path) -> Iterator[Callable[..., int]]:
 
     def run(*words: str) -> int:
       ours = [
-        re.fullmatch('--(data_dir|vocabulary|task_file)=(.*)', w) for w in words
+        re.fullmatch('--(data_dir|vocabulary|task_file|cache_dir)=(.*)', word)
+        for word in words
       ]
       command(
         't5_mesh_transformer',

@@ -11,11 +11,13 @@ import unittest.mock
 import gin
 import pytest
 import seqio
+import tensorflow.compat.v1 as tf
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
 from synth_mtf.tasks.files import index, source, storage
 from synth_mtf.tasks.glue import GlueReader
+from tests.cli import command
 from tests.tasks import folder
 from tests.tasks.rows import run
 
@@ -183,7 +185,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 
 @pytest.mark.slow  # a process of its own
 def test_cache_job_of_seqio(some_data, tmp_path, monkeypatch):
-  """seqio's own command caches a task, and the cached rows are the task's."""
+  """seqio's own command caches the task's rows, and ours writes the same."""
   pytest.importorskip('apache_beam', reason='needs the extra [cache]')
   name = 'synth_super_glue_record_v102'
   monkeypatch.setenv('SYNTH_MTF_DATA_DIR', str(some_data))
@@ -198,6 +200,26 @@ def test_cache_job_of_seqio(some_data, tmp_path, monkeypatch):
   finally:
     seqio.set_global_cache_dirs(before)
   assert cached == direct
+  ours = tmp_path / 'ours'
+  words = 'cache', f'--task={name}', '--vocabulary=bytes', f'--out={ours}'
+  assert command.run(*words)[0] == 0
+  for path in (tmp_path / name).glob('*.json'):
+    theirs = json.loads(path.read_text())
+    written = json.loads((ours / name / path.name).read_text())
+    theirs.pop('num_shards', None)
+    written.pop('num_shards', None)
+    assert written == theirs
+  assert _records(ours / name) == _records(tmp_path / name)
+
+
+def _records(folder):
+  """Counts the examples in the files of a cache's training split."""
+  records: collections.Counter[bytes] = collections.Counter()
+  for path in folder.glob('train.tfrecord*'):
+    for record in tf.python_io.tf_record_iterator(str(path)):
+      example = tf.train.Example.FromString(record)
+      records[example.SerializeToString(deterministic=True)] += 1
+  return records
 
 
 def _tokens(name, use_cached):

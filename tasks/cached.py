@@ -1,0 +1,130 @@
+"""Checks the caches that a run reads, before its first step."""
+
+import dataclasses
+import os
+import shlex
+
+import seqio
+import tensorflow.compat.v1 as tf
+
+from synth_mtf.errors import UserError
+from synth_mtf.tasks import cache_record, data_settings
+from synth_mtf.tasks.cache_record import COMPLETED, Record, Split
+from synth_mtf.tasks.caching import (
+  definition_of,
+  size_of_files,
+  source_faults,
+  vocabularies_of,
+  vocabulary_faults,
+)
+from synth_mtf.tasks.inspection import SplitRows
+from synth_mtf.tasks.task_file import get
+
+
+def check(name: str, split: str) -> None:
+  """Checks the caches that a run is going to read, before it starts.
+
+  Args:
+    name: a task or a mixture. seqio's global cache folders have its tasks.
+    split: read of all tasks that have it.
+
+  Raises:
+    UserError: a task is not in a cache, its cache is half-written or lacks the
+      split or a file, or was written with another vocabulary, for another
+      definition of the task, or from other files.
+  """
+  faults = []
+  uncached = []
+  for task in seqio.get_subtasks(get(name)):
+    folder = _folder(task)
+    if folder is None:
+      uncached.append(task.name)
+      continue
+    record = cache_record.read(folder)
+    if record is not None:  # seqio's own job leaves none
+      faults += [
+        f'the cache {folder} {x}' for x in _faults(task, record, split)
+      ]
+  if uncached:
+    searched = ', '.join(seqio.get_global_cache_dirs())
+    faults.append(
+      f'not in the cache {searched}: {", ".join(uncached)}. Write them:\n'
+      f'{command(name, seqio.get_global_cache_dirs()[0])}'
+    )
+  if faults:
+    raise UserError('\n'.join(faults))
+
+
+def _folder(task: seqio.Task) -> str | None:
+  """Returns the folder in which a task is cached, or begun to be."""
+  for cache_dir in seqio.get_global_cache_dirs():
+    folder = cache_record.folder_of(cache_dir, task.name)
+    for mark in (COMPLETED, cache_record.RECORD):
+      if tf.io.gfile.exists(os.path.join(folder, mark)):
+        return folder
+  return None
+
+
+def _faults(task: seqio.Task, record: Record, split: str) -> list[str]:
+  """Returns why a run of this process cannot read a split from a cache."""
+  folder = _folder(task) or ''
+  same_command = shlex.join(['synth-mtf', *record.command])
+  cached = record.splits.get(split)
+  is_begun = cached and not cached.is_complete
+  if is_begun or not cache_record.is_completed(folder):
+    counts = [
+      f'{len(part.shards)} of {part.num_shards} files of {name}'
+      for name, part in record.splits.items()
+    ]
+    return [
+      f'is half-written: it has {", ".join(counts)}. This command goes on with '
+      f'it:\n{same_command}'
+    ]
+  faults = vocabulary_faults(record, vocabularies_of(task))
+  if cached is None:
+    if split in record.task_splits:
+      faults.append(
+        f'has no {split!r}, which the task has; it was written by\n'
+        f'{same_command}\nwhich adds it with --split={split}'
+      )
+    return faults
+  paths = [
+    cache_record.shard_path(folder, split, number, cached.num_shards)
+    for number in range(cached.num_shards)
+  ]
+  names = {os.path.basename(path) for path in paths}
+  lost = sorted(names.difference(cache_record.listed(folder)))
+  if lost:
+    faults.append(f'has lost {", ".join(lost)}; {same_command} writes it again')
+  faults += source_faults(split, cached, _here(task, split, cached))
+  return faults
+
+
+def _here(task: seqio.Task, split: str, cached: Split) -> Split:
+  """Describes a cached split as this process would write it.
+
+  What it cannot know, since the files are elsewhere, is as in the cache.
+  """
+  definition = definition_of(task, split)
+  here = dataclasses.replace(cached, definition=definition)
+  official = getattr(task.source, 'official', None)
+  are_files = cached.size > 0
+  if not (are_files and official and official.existing_files(split)):
+    return here
+  indexes = official.indexes(split)
+  return dataclasses.replace(
+    here,
+    digest=SplitRows(task.name, split, indexes).digest,
+    size=size_of_files(official, split),
+  )
+
+
+def command(name: str, out: str) -> str:
+  """Returns the command that caches what a name of this run stands for."""
+  settings = data_settings.settings()
+  words = ['synth-mtf', 'cache', f'--task={name}']
+  for flag in ('data_dir', 'vocabulary', 'task_file'):
+    value = getattr(settings, flag)
+    if value:
+      words.append(f'--{flag}={value}')
+  return shlex.join([*words, f'--out={out}'])
