@@ -84,6 +84,7 @@ setuptools.setup(
     'plot': ['matplotlib'],
     'completion': ['argcomplete'],
     'dev': [
+      'argcomplete',
       'hypothesis',
       'import-linter',
       'matplotlib',

@@ -18,7 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
   add = parser.add_argument
   arguments.add_runs(
-    parser, 'model folders, demo folders, files of `synth-mtf attention`'
+    parser,
+    'model folders, demo folders, files of `synth-mtf attention`',
+    arguments.existing,
   )
   add('--out', metavar='FOLDER', default='figures', help='where to write')
   add(
