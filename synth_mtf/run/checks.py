@@ -15,6 +15,7 @@ from importlib.util import find_spec
 import gin
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
+from absl import logging
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf import atomic, tasks
@@ -113,7 +114,10 @@ def _training_start(run: RunConfig) -> tuple[str | None, bool]:
   """
   atomic.check_writable(run.model_dir)
   model_dir.lock(run.model_dir)
-  latest = Folder(run.model_dir).latest()
+  folder = Folder(run.model_dir)
+  latest = folder.latest()
+  if latest:
+    _forget_others(folder)
   start = run.init_checkpoint
   if start and not exists(start):
     searched = start if tf.io.gfile.isdir(start) else os.path.dirname(start)
@@ -144,6 +148,18 @@ def _training_start(run: RunConfig) -> tuple[str | None, bool]:
         f'than {step}.'
       )
   return checkpoint, not latest
+
+
+def _forget_others(folder: Folder) -> None:
+  """Keeps a run from removing checkpoints that are not of its folder."""
+  forgotten = folder.forget_others()
+  if forgotten:
+    logging.warning(
+      'the file %s listed what is not a checkpoint of this folder: %s. It is '
+      'left alone; before, utils.run.keep_checkpoint_max would have removed it.',
+      os.path.join(folder.path, 'checkpoint'),
+      comparison.listed(forgotten),
+    )
 
 
 def _check_has_data(run: RunConfig) -> None:
