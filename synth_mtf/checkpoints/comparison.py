@@ -96,11 +96,10 @@ class Comparison:
       )
 
   def require_no_original(self) -> None:
-    """Raises a UserError if the functions of mesh_tensorflow's Synthesizer
-    would start anew, although the checkpoint has their weights.
+    """Raises a UserError if functions of the original would start anew.
 
-    The weights have other names and shapes there. `checkpoint convert` knows
-    them.
+    In checkpoints of mesh_tensorflow's Synthesizer, their weights have other
+    names and shapes, which `checkpoint convert` knows.
     """
     lost = [name for name in self.left_over if self._becomes(name) in self.new]
     if lost:
@@ -108,8 +107,8 @@ class Comparison:
         f"the checkpoint {self._path} is of mesh_tensorflow's own Synthesizer, "
         'whose weights have other names and shapes: this run would not use '
         f'{listed(lost)}. Convert it to the model of this run with '
-        f'`synth-mtf checkpoint convert {self._path} <new folder>` and the same '
-        '--gin_file and --gin_param, and start from the new folder.'
+        f'`synth-mtf checkpoint convert {self._path} <new folder>` and the '
+        'same --gin_file and --gin_param, and start from the new folder.'
       )
 
   def _becomes(self, name: str) -> str:

@@ -157,8 +157,8 @@ class Folder:
     """Removes what is not of this folder from the list of its checkpoints.
 
     A run that resumes takes over the list in the file `checkpoint`. Once it has
-    saved `keep_checkpoint_max` others, it removes the files that the list names,
-    wherever they are, and takes the names for patterns.
+    saved `keep_checkpoint_max` others, it removes the files that the list
+    names, wherever they are, and takes the names for patterns.
 
     Returns:
       The paths that were removed from the list.

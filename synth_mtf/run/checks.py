@@ -155,8 +155,8 @@ def _forget_others(folder: Folder) -> None:
   forgotten = folder.forget_others()
   if forgotten:
     logging.warning(
-      'the file %s listed what is not a checkpoint of this folder: %s. It is '
-      'left alone; before, utils.run.keep_checkpoint_max would have removed it.',
+      'the file %s listed what is not a checkpoint of this folder, for '
+      'utils.run.keep_checkpoint_max to remove: %s. It is left alone.',
       os.path.join(folder.path, 'checkpoint'),
       comparison.listed(forgotten),
     )

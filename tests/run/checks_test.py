@@ -151,7 +151,7 @@ class TestCheckpoints:
 @trains
 @pytest.mark.parametrize('device', [(), ('--device=cpu',)])
 def test_checkpoints_elsewhere_stay(run, copy, tmp_path, capfd, device):
-  """The list of checkpoints to remove is a file that somebody else may write."""
+  """Somebody else may have written the list of checkpoints to remove."""
   other = tmp_path / 'precious'
   other.mkdir()
   for path in copy.glob('model.ckpt-2.*'):
@@ -164,7 +164,7 @@ def test_checkpoints_elsewhere_stay(run, copy, tmp_path, capfd, device):
   (told,) = [
     line for line in capfd.readouterr().err.splitlines() if 'warning' in line
   ]
-  assert f'{tmp_path}/*/model.ckpt-7. It is left alone' in told
+  assert f'{tmp_path}/*/model.ckpt-7. It is left alone.' in told
   assert not (copy / 'model.ckpt-2.index').exists()  # its own are removed
 
 
