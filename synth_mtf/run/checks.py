@@ -25,7 +25,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.host import explanations, model as models
 from synth_mtf.host.run_config import RunConfig
 from synth_mtf.pjrt import devices
-from synth_mtf.run import config, inputs, model_dir, origin
+from synth_mtf.run import config, flags_of_model_api, inputs, model_dir, origin
 
 
 def check_run(folder: str, tpu: str | None = None) -> None:
@@ -36,6 +36,7 @@ def check_run(folder: str, tpu: str | None = None) -> None:
     tpu: as in --tpu.
   """
   with explanations.explained():
+    flags_of_model_api.check()
     model_dir.check(folder)
     run = config.read(folder, tpu)
     trains = run.mode == 'train'

@@ -85,9 +85,10 @@ def run(words: Sequence[str]) -> int:
   from t5.models import mesh_transformer_main
 
   from synth_mtf.host import explanations
-  from synth_mtf.run import model_dir as model_dirs
+  from synth_mtf.run import flags_of_model_api, model_dir as model_dirs
 
   def main(argv: Sequence[str]) -> None:
+    flags_of_model_api.check()
     model_dir = flags.FLAGS.model_dir
     if not flags.FLAGS.tpu:
       gin.parse_config(  # gin files may override it
