@@ -15,6 +15,7 @@ import synth_mtf
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.cpu import padding
 from synth_mtf.errors import RunFailed, UserError
+from synth_mtf.host import events
 from synth_mtf.run import main
 from tests import harness
 
@@ -34,6 +35,15 @@ def test_trains_without_an_import_flag_and_keeps_a_config_that_reloads(trained):
   config = (trained / 'operative_config.gin').read_text()
   assert 'import synth_mtf\n' in config
   assert 'SyntheticAttention.synthesizers' in config
+
+
+@trains
+def test_random_weights_lose_the_logarithm_of_the_vocabulary(run, tmp_path):
+  """Half of these targets are padding, by which T5's own loss is divided."""
+  assert run(tmp_path) == 0
+  scalars = events.read(str(tmp_path))
+  assert scalars['nats_per_token'][1] == pytest.approx(np.log(384), abs=1)
+  assert scalars['loss'][1] < 0.8 * scalars['nats_per_token'][1]
 
 
 @trains
