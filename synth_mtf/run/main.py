@@ -149,11 +149,8 @@ def shown(model_dir: str) -> Iterator[None]:
   """
   from absl import logging as absl_logging
 
-  log = os.path.join(model_dir, 'log')
-  if not os.access(model_dir, os.W_OK):  # a bucket, or read-only
-    log = os.path.join(tempfile.gettempdir(), f'synth-mtf-{os.getpid()}.log')
   start = time.monotonic()
-  with output.to_log(log):
+  with _log_of(model_dir) as log, output.to_log(log):
     console = output.console()
     console.line(f'Log: {log}')
     console.start('prepare')
@@ -174,6 +171,28 @@ def shown(model_dir: str) -> Iterator[None]:
     finally:
       logger.removeHandler(handler)
     console.line(f'Done in {output.duration(time.monotonic() - start)}.')
+
+
+@contextlib.contextmanager
+def _log_of(model_dir: str) -> Iterator[str]:
+  """Yields the path of a run's log: `log`, or a new file elsewhere.
+
+  The latter is removed if nothing was written to it, or if the run was refused:
+  the message says all.
+  """
+  if os.access(model_dir, os.W_OK):
+    yield os.path.join(model_dir, 'log')
+    return
+  # A bucket, or read-only. Anybody could have made a file of a known name.
+  descriptor, path = tempfile.mkstemp(prefix='synth-mtf-', suffix='.log')
+  os.close(descriptor)
+  try:
+    yield path
+  except UserError:
+    os.remove(path)
+    raise
+  if not os.path.getsize(path):
+    os.remove(path)
 
 
 class _OurWarnings(logging.Handler):

@@ -153,7 +153,9 @@ def console_beside_log() -> Console:
 @contextlib.contextmanager
 def to_log(path: str) -> Iterator[None]:
   """Appends this process's output, except that of `console()`, to a file."""
-  with open(path, 'ab', buffering=0) as log, _redirected(log.fileno()):
+  flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+  descriptor = os.open(path, flags, 0o666)
+  with os.fdopen(descriptor, 'ab', 0) as log, _redirected(log.fileno()):
     log.write(b''.join(_kept))
     _kept.clear()
     yield

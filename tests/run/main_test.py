@@ -159,6 +159,48 @@ def test_a_run_line_by_line(shown, tmp_path):
   assert log == 'said by C++\n'
 
 
+@pytest.fixture
+def elsewhere(monkeypatch, tmp_path):
+  """The temporary folder, where logs of buckets go."""
+  folder = tmp_path / 'temporary'
+  folder.mkdir()
+  monkeypatch.setattr(main.tempfile, 'tempdir', str(folder))
+  return folder
+
+
+def test_a_log_elsewhere_has_a_name_that_nobody_can_know(elsewhere, tmp_path):
+  """A link of the name of an earlier release led the log to another file."""
+  other = tmp_path / 'other'
+  other.touch()
+  (elsewhere / f'synth-mtf-{os.getpid()}.log').symlink_to(other)
+  for _ in range(2):
+    with main.shown('gs://bucket/run'):
+      os.write(1, b'said by C++\n')
+  assert other.read_bytes() == b''
+  logs = [path for path in elsewhere.iterdir() if not path.is_symlink()]
+  assert [path.read_text() for path in logs] == ['said by C++\n'] * 2
+  assert {path.stat().st_mode & 0o777 for path in logs} == {0o600}
+
+
+def test_a_log_elsewhere_without_content_is_removed(elsewhere):
+  with main.shown('gs://bucket/run'):
+    pass
+  with pytest.raises(UserError), main.shown('gs://bucket/run'):
+    raise UserError('another folder')
+  assert not list(elsewhere.iterdir())
+  with pytest.raises(RunFailed) as caught, main.shown('gs://bucket/run'):
+    raise ValueError('unknown')
+  (log,) = elsewhere.iterdir()
+  assert str(log) in str(caught.value)
+
+
+def test_a_log_is_no_link(shown, tmp_path):
+  (tmp_path / 'other').touch()
+  (tmp_path / 'log').symlink_to(tmp_path / 'other')
+  with pytest.raises(OSError, match='symbolic links'):
+    shown(lambda: None)
+
+
 def test_our_warnings_are_shown_once_and_no_others(shown):
   def warn(file, message):
     """Warns as the code of a file does."""
