@@ -32,11 +32,20 @@ def writing(path: Path, mode: str = 'w') -> Iterator[IO[Any]]:
       yield stream
     return
   encoding = None if 'b' in mode else 'utf-8'
-  with (
-    replacing(path) as partial,
-    open(partial, mode, encoding=encoding) as stream,
-  ):
-    yield stream
+  with replacing(path) as partial, _named(path):
+    with open(partial, mode, encoding=encoding) as stream:
+      yield stream
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+  """Adds the file to an error of writing, such as that the disk is full."""
+  try:
+    yield
+  except OSError as error:
+    if error.errno is None or error.filename:
+      raise
+    raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 @contextlib.contextmanager

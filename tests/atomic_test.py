@@ -45,6 +45,16 @@ def test_a_bucket_is_written_through_tensorflow(tmp_path):
   assert (tmp_path / 'a').read_text(encoding='utf-8') == 'café'
 
 
+def test_an_error_names_the_file(tmp_path):
+  with (
+    pytest.raises(OSError, match=r"No space left on device: '.*/a.json'$"),
+    atomic.writing(tmp_path / 'a.json'),
+    open('/dev/full', 'w') as full,
+  ):
+    full.write('text')
+  assert not list(tmp_path.iterdir())
+
+
 def writer_of(path):
   """Starts a process that is writing a path."""
   process = subprocess.Popen(

@@ -9,6 +9,7 @@ and each known mistake is reported in one message.
 """
 
 import contextlib
+import errno
 import importlib
 import logging
 import os
@@ -103,6 +104,7 @@ def run(words: Sequence[str]) -> int:
       explanations.explained(
         lambda error: model_dirs.explain(error, model_dir)
       ),
+      _full_disk_named(model_dir),
     ):
       mesh_transformer_main.main(argv)
 
@@ -113,6 +115,18 @@ def run(words: Sequence[str]) -> int:
   finally:
     model_dirs.unlock_all()
   return 0
+
+
+@contextlib.contextmanager
+def _full_disk_named(folder: str) -> Iterator[None]:
+  """Adds the folder to an error that only says that some disk is full."""
+  try:
+    yield
+  except OSError as error:
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if not is_full or error.filename:
+      raise
+    raise OSError(error.errno, error.strerror, folder) from error
 
 
 @contextlib.contextmanager
