@@ -32,9 +32,12 @@ def writing(path: Path, mode: str = 'w') -> Iterator[IO[Any]]:
       yield stream
     return
   encoding = None if 'b' in mode else 'utf-8'
-  with replacing(path) as partial, _named(path):
-    with open(partial, mode, encoding=encoding) as stream:
-      yield stream
+  with (
+    replacing(path) as partial,
+    _named(path),
+    open(partial, mode, encoding=encoding) as stream,
+  ):
+    yield stream
 
 
 @contextlib.contextmanager

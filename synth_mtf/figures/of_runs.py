@@ -176,7 +176,7 @@ def scores(runs: Sequence[Run]) -> style.Figure:
   if points.score.isna().all():
     raise UserError(
       'in every run, one of the scores to average is missing or not defined, '
-      'such as the correlation of answers that are all alike'
+      'such as a correlation if all answers are alike, or one reads as NaN'
     )
   label = f'{name} at the last step'
   if len(averaged) > 1:
@@ -191,6 +191,39 @@ def scores(runs: Sequence[Run]) -> style.Figure:
       panel.margins(0.2)
     row[0].set_ylabel(label)
   return figure
+
+
+def without_curves(runs: Sequence[Run]) -> list[str]:
+  """Returns a line for each run that `curves` has no point of."""
+  drawn = set(_points(runs).run)
+  return [
+    f'No curve of {run.label}, {run.name}: it has neither event files of '
+    'training nor evaluations'
+    for run in runs
+    if run.name not in drawn
+  ]
+
+
+def without_scores(runs: Sequence[Run]) -> list[str]:
+  """Returns a line for each run that a panel of `scores` lacks, and why."""
+  table = tables.make(runs)
+  _, averaged = _averaged(table)
+  points = _costs_and_averages(table, averaged).set_index('run')
+  cells = table.cells.dropna(subset='value')
+  lines = []
+  for run in runs:
+    known = set(cells.name[cells.run == run.name])
+    lacking = [c.key for c in averaged if not known.issuperset(c.tags)]
+    unknown = [c for c in _COSTS if run.name in points.index and c not in known]
+    if lacking:
+      why = f'a score is missing or not defined ({", ".join(lacking)})'
+    elif unknown:
+      names = ' and '.join(_COSTS[cost] for cost in unknown)
+      why = f'one panel lacks it, since its {names} cannot be read'
+    else:
+      continue
+    lines.append(f'No point of {run.label}, {run.name}: {why}')
+  return lines
 
 
 def _averaged(table: tables.Table) -> tuple[str, list[layouts.Column]]:

@@ -45,6 +45,7 @@ class Result:
     step: step of the checkpoint.
     data: paths.GENERATED if the examples were generated, else ''.
     digest: of the official files; '' for TFDS, or if they are large.
+    reason: why `value` is None, if known.
   """
 
   task: str
@@ -57,6 +58,7 @@ class Result:
   step: int
   data: str = ''
   digest: str = ''
+  reason: str = ''
 
   @property
   def key(self) -> tuple[int, str, str, str]:
@@ -106,7 +108,10 @@ def _add_results(
   for _, (result, origin) in sorted(by_key.items()):
     if origin not in origins:
       origins.append(origin)
-    entries.append({**vars(result), 'run': origins.index(origin)})
+    entry = {**vars(result), 'run': origins.index(origin)}
+    if not result.reason:
+      del entry['reason']  # earlier releases do not know it
+    entries.append(entry)
   content = {'format': 1, 'results': entries, 'runs': origins}
   path = os.path.join(folder, METRICS)
   json_files.write(path, _plain(content), indent=1)

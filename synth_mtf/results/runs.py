@@ -246,14 +246,19 @@ def by_model(runs: Sequence[Run]) -> dict[str, list[Run]]:
   for run in runs:
     groups.setdefault(_identity(run), []).append(run)
   model_labels = [first.label for first, *_ in groups.values()]
-  common = os.path.commonprefix([run.name for run in runs])
-  folder = common[: common.rfind('/') + 1]
+  folder = common_folder([run.name for run in runs])
   models = {}
   for label, same in zip(model_labels, groups.values(), strict=True):
     if model_labels.count(label) > 1:
       label += f', {same[0].name.removeprefix(folder)}'
     models[label] = same
   return models
+
+
+def common_folder(names: Sequence[str]) -> str:
+  """Returns the folder that all runs are in, with a `/`, or ''."""
+  common = os.path.commonprefix(names)
+  return common[: common.rfind('/') + 1]
 
 
 def _identity(run: Run) -> Hashable:
