@@ -255,13 +255,13 @@ def _notes_on_models(table: Table) -> Iterator[str]:
       names = ', '.join(run.name for run in runs)
       yield f'{model}: mean±standard deviation over {len(runs)} runs ({names}).'
     cells = undefined[undefined.model == model]
-    names = [
+    columns = [
       _with_reasons(column.key, cells.reason[cells.column == column.key])
       for column in table.columns
       if (cells.column == column.key).any()
     ]
-    if names:
-      yield f'{model}: not defined in at least one run: {", ".join(names)}.'
+    if columns:
+      yield f'{model}: not defined in at least one run: {", ".join(columns)}.'
 
 
 def _with_reasons(name: str, reasons: pd.Series) -> str:

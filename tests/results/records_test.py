@@ -152,8 +152,9 @@ def test_evaluations_side_by_side_keep_all_results(tmp_path):
     for task in tasks
   ]
   for process in processes:
-    assert process.stdout.readline() == 'ready\n'
+    assert process.stdout and process.stdout.readline() == 'ready\n'
   for process in processes:
+    assert process.stdin
     process.stdin.write('go\n')
     process.stdin.flush()
   assert [process.wait() for process in processes] == [0] * len(tasks)

@@ -12,7 +12,7 @@ from synth_mtf.host import gin_files
 from synth_mtf.run import flags_of_model_api
 from tests import checkout
 from tests.cli import t5_main
-from tests.cli.main_test import PROGRAM
+from tests.cli.command import PROGRAM
 
 
 def flags_in(tree) -> set[str]:

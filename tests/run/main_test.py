@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import re
+import tempfile
 from typing import Any
 
 import numpy as np
@@ -164,7 +165,7 @@ def elsewhere(monkeypatch, tmp_path):
   """The temporary folder, where logs of buckets go."""
   folder = tmp_path / 'temporary'
   folder.mkdir()
-  monkeypatch.setattr(main.tempfile, 'tempdir', str(folder))
+  monkeypatch.setattr(tempfile, 'tempdir', str(folder))
   return folder
 
 
@@ -183,13 +184,16 @@ def test_a_log_elsewhere_has_a_name_that_nobody_can_know(elsewhere, tmp_path):
 
 
 def test_a_log_elsewhere_without_content_is_removed(elsewhere):
+  def fail(error):
+    raise error
+
   with main.shown('gs://bucket/run'):
     pass
   with pytest.raises(UserError), main.shown('gs://bucket/run'):
-    raise UserError('another folder')
+    fail(UserError('another folder'))
   assert not list(elsewhere.iterdir())
   with pytest.raises(RunFailed) as caught, main.shown('gs://bucket/run'):
-    raise ValueError('unknown')
+    fail(ValueError('unknown'))
   (log,) = elsewhere.iterdir()
   assert str(log) in str(caught.value)
 
