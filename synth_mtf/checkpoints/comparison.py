@@ -101,7 +101,14 @@ class Comparison:
     In checkpoints of mesh_tensorflow's Synthesizer, their weights have other
     names and shapes, which `checkpoint convert` knows.
     """
-    lost = [name for name in self.left_over if self._becomes(name) in self.new]
+    lost = []
+    for name in self.new:
+      place, layer, rest = names.split(name)
+      output = self.loaded.get(f'{place}/{layer}/o', '')
+      for theirs, ours in names.OF_ORIGINAL.items():
+        stored = f'{names.scope(output)}/{theirs}'
+        if rest == ours and stored in self.left_over:
+          lost.append(stored)
     if lost:
       raise UserError(
         f"the checkpoint {self._path} is of mesh_tensorflow's own Synthesizer, "
@@ -110,14 +117,6 @@ class Comparison:
         f'`synth-mtf checkpoint convert {self._path} <new folder>` and the '
         'same --gin_file and --gin_param, and start from the new folder.'
       )
-
-  def _becomes(self, name: str) -> str:
-    """Returns the name in our layer of an original Synthesizer's weight."""
-    place, layer, rest = names.split(name)
-    ours = names.OF_ORIGINAL.get(rest)
-    if layer != 'Synthesizer' or not ours:
-      return ''
-    return f'{place}/SyntheticAttention/{ours}'
 
   def require_types(self) -> None:
     """Raises a UserError if a loaded variable differs in type or shape."""
