@@ -1,6 +1,7 @@
 """Reads and writes checkpoints."""
 
 import os
+import pathlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -8,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 
-from synth_mtf import paths
+from synth_mtf import atomic, paths
 from synth_mtf.checkpoints import names
 from synth_mtf.checkpoints.folder import (
   UNREADABLE,
@@ -131,16 +132,36 @@ def write(
   path = os.path.join(folder, f'model.ckpt-{step}')
   try:
     tf.io.gfile.makedirs(folder)
-    with tf.Graph().as_default(), tf.Session() as session:
-      tensors = [tf.placeholder(value.dtype) for value in values.values()]
-      save = tf.raw_ops.SaveV2(
-        prefix=path,
-        tensor_names=list(values),
-        shape_and_slices=[''] * len(values),
-        tensors=tensors,
-      )
-      session.run(save, dict(zip(tensors, values.values(), strict=True)))
+    if '://' in folder:
+      _save(path, values)
+    else:
+      _save_whole(pathlib.Path(path), values)
     target.point_at(os.path.basename(path))
-  except tf.errors.OpError as error:
-    raise UserError(f'{folder} cannot be written: {error.message}') from error
+  except (tf.errors.OpError, OSError) as error:
+    reason = getattr(error, 'message', str(error))
+    raise UserError(f'{folder} cannot be written: {reason}') from error
   return path
+
+
+def _save_whole(
+  path: pathlib.Path, values: Mapping[str, npt.NDArray[Any]]
+) -> None:
+  """Saves elsewhere first, so that a killed process leaves no half."""
+  with atomic.folder_beside(path) as partial:
+    _save(str(partial / path.name), values)
+    index = f'{path.name}.index'
+    files = sorted(partial.iterdir(), key=lambda file: file.name == index)
+    for file in files:  # without its index, a checkpoint does not exist
+      os.replace(file, path.with_name(file.name))
+
+
+def _save(path: str, values: Mapping[str, npt.NDArray[Any]]) -> None:
+  with tf.Graph().as_default(), tf.Session() as session:
+    tensors = [tf.placeholder(value.dtype) for value in values.values()]
+    save = tf.raw_ops.SaveV2(
+      prefix=path,
+      tensor_names=list(values),
+      shape_and_slices=[''] * len(values),
+      tensors=tensors,
+    )
+    session.run(save, dict(zip(tensors, values.values(), strict=True)))

@@ -160,9 +160,10 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
     'gin file with its task: a run file, or <run>/operative_config.gin.'
   ),
   r'^(.*(?:No space left on device|[Dd]isk quota exceeded).*)$': (
-    'the disk is full: {0}\nThe last complete checkpoint is intact, and the '
-    'same command resumes from it. Free some space, or keep fewer checkpoints: '
-    '--gin_param="utils.run.keep_checkpoint_max = 3".'
+    'the disk is full: {0}\nWhat was complete is intact. Free some space '
+    'there, and give the same command again: training resumes from its last '
+    'checkpoint, an evaluation starts again. A training run that keeps fewer '
+    'checkpoints needs less: --gin_param="utils.run.keep_checkpoint_max = 3".'
   ),
   r'^(.*(?:OOM when allocating|[Ff]ailed to allocate|Cannot allocate memory|'
   r'[Oo]ut of memory|RESOURCE_EXHAUSTED|MemoryError|bad_alloc).*)$': (

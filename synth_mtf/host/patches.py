@@ -308,6 +308,22 @@ def keep_graph_from_events(folder: str) -> None:
       cache._cache[folder] = tf.summary.FileWriter(folder)
 
 
+@contextlib.contextmanager
+def loss_denominators_recorded() -> Iterator[dict[Any, float]]:
+  """Yields what the host divides losses by, by model, while it is active."""
+  from mesh_tensorflow.transformer.transformer import Unitransformer
+
+  recorded: dict[Any, float] = {}
+  host_denominator = Unitransformer.loss_denominator
+
+  def loss_denominator(model: Any, *args: Any) -> float:
+    recorded[model] = host_denominator(model, *args)
+    return recorded[model]
+
+  with mock.patch.object(Unitransformer, 'loss_denominator', loss_denominator):
+    yield recorded
+
+
 def savers_are(saver: type) -> AbstractContextManager[Any]:
   """Makes the host save with our class; it has no setting for this."""
   import tensorflow.compat.v1 as tf

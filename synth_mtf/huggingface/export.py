@@ -87,7 +87,8 @@ def export(
     model = models.build(checkpoint.vocab_size)
   settings = layout.config(model)
   identity.check_model(model.transformer, checkpoint.path)
-  comparison.require_same(model.variables.values(), checkpoint)
+  variables = model.variables.values()
+  stored = comparison.same_under_other_names(variables, checkpoint)
   gin_text = gin.operative_config_str()
   opening.choose_vocabulary(vocabulary, os.path.dirname(checkpoint.path))
   with explanations.explained():  # T5's own vocabulary needs a network
@@ -115,7 +116,7 @@ def export(
       'feed_forward_proj': _NOT_T5,
     }
   weights = {
-    layout.name_of(name): layout.weight_of(name, checkpoint[name])
+    layout.name_of(name): layout.weight_of(name, checkpoint[stored[name]])
     for name in model.variables
   }
   name = pathlib.Path(out).name

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf.host import patches
+from synth_mtf.host import losses, patches
 from synth_mtf.pjrt import devices, mesh
 from synth_mtf.pjrt.placement import Array, Devices, Variables
 from synth_mtf.pjrt.program import Executable, Lowered, lower
@@ -219,6 +219,7 @@ class Runner:
 
 def _train(spec: Any, batch: Features, runner: Runner) -> Any:
   (loss,) = runner.add(batch, [spec.loss], [spec.train_op], delayed=True)
+  losses.mark_late()
   with tf.control_dependencies([loss]):
     count = tf.train.get_global_step().assign_add(1, read_value=False)
   return tf.estimator.EstimatorSpec(

@@ -9,6 +9,7 @@ and each known mistake is reported in one message.
 """
 
 import contextlib
+import errno
 import importlib
 import logging
 import os
@@ -85,9 +86,10 @@ def run(words: Sequence[str]) -> int:
   from t5.models import mesh_transformer_main
 
   from synth_mtf.host import explanations
-  from synth_mtf.run import model_dir as model_dirs
+  from synth_mtf.run import flags_of_model_api, model_dir as model_dirs
 
   def main(argv: Sequence[str]) -> None:
+    flags_of_model_api.check()
     model_dir = flags.FLAGS.model_dir
     if not flags.FLAGS.tpu:
       gin.parse_config(  # gin files may override it
@@ -102,6 +104,7 @@ def run(words: Sequence[str]) -> int:
       explanations.explained(
         lambda error: model_dirs.explain(error, model_dir)
       ),
+      _full_disk_named(model_dir),
     ):
       mesh_transformer_main.main(argv)
 
@@ -112,6 +115,18 @@ def run(words: Sequence[str]) -> int:
   finally:
     model_dirs.unlock_all()
   return 0
+
+
+@contextlib.contextmanager
+def _full_disk_named(folder: str) -> Iterator[None]:
+  """Adds the folder to an error that only says that some disk is full."""
+  try:
+    yield
+  except OSError as error:
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if not is_full or error.filename:
+      raise
+    raise OSError(error.errno, error.strerror, folder) from error
 
 
 @contextlib.contextmanager
@@ -148,11 +163,8 @@ def shown(model_dir: str) -> Iterator[None]:
   """
   from absl import logging as absl_logging
 
-  log = os.path.join(model_dir, 'log')
-  if not os.access(model_dir, os.W_OK):  # a bucket, or read-only
-    log = os.path.join(tempfile.gettempdir(), f'synth-mtf-{os.getpid()}.log')
   start = time.monotonic()
-  with output.to_log(log):
+  with _log_of(model_dir) as log, output.to_log(log):
     console = output.console()
     console.line(f'Log: {log}')
     console.start('prepare')
@@ -173,6 +185,28 @@ def shown(model_dir: str) -> Iterator[None]:
     finally:
       logger.removeHandler(handler)
     console.line(f'Done in {output.duration(time.monotonic() - start)}.')
+
+
+@contextlib.contextmanager
+def _log_of(model_dir: str) -> Iterator[str]:
+  """Yields the path of a run's log: `log`, or a new file elsewhere.
+
+  The latter is removed if nothing was written to it, or if the run was refused:
+  the message says all.
+  """
+  if os.access(model_dir, os.W_OK):
+    yield os.path.join(model_dir, 'log')
+    return
+  # A bucket, or read-only. Anybody could have made a file of a known name.
+  descriptor, path = tempfile.mkstemp(prefix='synth-mtf-', suffix='.log')
+  os.close(descriptor)
+  try:
+    yield path
+  except UserError:
+    os.remove(path)
+    raise
+  if not os.path.getsize(path):
+    os.remove(path)
 
 
 class _OurWarnings(logging.Handler):

@@ -16,7 +16,7 @@ from mesh_tensorflow.transformer import utils
 
 from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
-from synth_mtf.host import patches
+from synth_mtf.host import losses, patches
 from synth_mtf.run import output, stopping
 from synth_mtf.run.hooks import Saver, TrainingHook, fed_step
 
@@ -74,6 +74,7 @@ def train_with_progress(
       host_train(max_steps=max_steps, hooks=[*hooks, hook], **kwargs)
 
     patches.replace_methods(estimator, train=train)
+    losses.count_tokens(estimator)
     console.start('train')
     utils.train_model(estimator, *args, **kwargs)
   number = stop_signal()

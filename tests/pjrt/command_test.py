@@ -95,6 +95,9 @@ def test_checkpoints_are_those_of_the_session(run, trained, tmp_path):
 def test_event_files_have_the_loss_and_the_speed(trained):
   scalars = events.read(str(trained))
   assert {1, 6} <= scalars['loss'].keys()
+  assert scalars['nats_per_token'].keys() == {1, 6}
+  for loss in scalars['nats_per_token'].values():
+    assert loss == pytest.approx(np.log(384), abs=1)  # of random weights
   assert scalars['global_step/sec']
   assert 1 in scalars['learning_rate']
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import re
+import tempfile
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import synth_mtf
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.cpu import padding
 from synth_mtf.errors import RunFailed, UserError
+from synth_mtf.host import events
 from synth_mtf.run import main
 from tests import harness
 
@@ -34,6 +36,15 @@ def test_trains_without_an_import_flag_and_keeps_a_config_that_reloads(trained):
   config = (trained / 'operative_config.gin').read_text()
   assert 'import synth_mtf\n' in config
   assert 'SyntheticAttention.synthesizers' in config
+
+
+@trains
+def test_random_weights_lose_the_logarithm_of_the_vocabulary(run, tmp_path):
+  """Half of these targets are padding, by which T5's own loss is divided."""
+  assert run(tmp_path) == 0
+  scalars = events.read(str(tmp_path))
+  assert scalars['nats_per_token'][1] == pytest.approx(np.log(384), abs=1)
+  assert scalars['loss'][1] < 0.8 * scalars['nats_per_token'][1]
 
 
 @trains
@@ -147,6 +158,51 @@ def test_a_run_line_by_line(shown, tmp_path):
   assert lines[:2] == [f'Log: {tmp_path}/log', 'prepare  ...']
   assert re.fullmatch(r'Done in \d+ s\.', lines[2])
   assert log == 'said by C++\n'
+
+
+@pytest.fixture
+def elsewhere(monkeypatch, tmp_path):
+  """The temporary folder, where logs of buckets go."""
+  folder = tmp_path / 'temporary'
+  folder.mkdir()
+  monkeypatch.setattr(tempfile, 'tempdir', str(folder))
+  return folder
+
+
+def test_a_log_elsewhere_has_a_name_that_nobody_can_know(elsewhere, tmp_path):
+  """A link of the name of an earlier release led the log to another file."""
+  other = tmp_path / 'other'
+  other.touch()
+  (elsewhere / f'synth-mtf-{os.getpid()}.log').symlink_to(other)
+  for _ in range(2):
+    with main.shown('gs://bucket/run'):
+      os.write(1, b'said by C++\n')
+  assert other.read_bytes() == b''
+  logs = [path for path in elsewhere.iterdir() if not path.is_symlink()]
+  assert [path.read_text() for path in logs] == ['said by C++\n'] * 2
+  assert {path.stat().st_mode & 0o777 for path in logs} == {0o600}
+
+
+def test_a_log_elsewhere_without_content_is_removed(elsewhere):
+  def fail(error):
+    raise error
+
+  with main.shown('gs://bucket/run'):
+    pass
+  with pytest.raises(UserError), main.shown('gs://bucket/run'):
+    fail(UserError('another folder'))
+  assert not list(elsewhere.iterdir())
+  with pytest.raises(RunFailed) as caught, main.shown('gs://bucket/run'):
+    fail(ValueError('unknown'))
+  (log,) = elsewhere.iterdir()
+  assert str(log) in str(caught.value)
+
+
+def test_a_log_is_no_link(shown, tmp_path):
+  (tmp_path / 'other').touch()
+  (tmp_path / 'log').symlink_to(tmp_path / 'other')
+  with pytest.raises(OSError, match='symbolic links'):
+    shown(lambda: None)
 
 
 def test_our_warnings_are_shown_once_and_no_others(shown):
