@@ -75,6 +75,7 @@ def new_folder(path: str) -> Iterator[pathlib.Path]:
 def check_writable(folder: str, setting: str = '--model_dir') -> None:
   """Checks that a folder, which may not exist yet, is writable."""
   if '://' in folder:
+    _check_bucket(folder, setting)
     return
   if folder.startswith('~'):
     raise UserError(
@@ -111,6 +112,25 @@ def check_replaceable(path: str, mark: str) -> None:
       f'--out {path} exists and is not a file of this command; it was not '
       'changed. Give another name, or move it away.'
     )
+
+
+def _check_bucket(folder: str, setting: str) -> None:
+  """Writes a small file to a folder in a bucket, and removes it."""
+  import tensorflow as tf
+
+  path = f'{folder.rstrip("/")}/.synth_mtf.{os.getpid()}.partial'
+  try:
+    tf.io.gfile.makedirs(folder)  # where folders exist at all
+    write(path, '')
+    tf.io.gfile.remove(path)
+  except tf.errors.OpError as error:
+    cause, *_ = error.message.splitlines()
+    raise UserError(
+      f'{setting} {folder} cannot be written: {cause}. Check the name of the '
+      'bucket, and who writes to it: the service account of the VM needs the '
+      'role Storage Object User (or log in: gcloud auth application-default '
+      'login).'
+    ) from error
 
 
 def _partial(path: pathlib.Path) -> pathlib.Path:

@@ -24,7 +24,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.host import explanations, model as models
 from synth_mtf.host.run_config import RunConfig
 from synth_mtf.pjrt import devices
-from synth_mtf.run import config, inputs, model_dir, origin
+from synth_mtf.run import config, inputs, model_dir, origin, tpu as tpus
 
 
 def check_run(folder: str, tpu: str | None = None) -> None:
@@ -36,11 +36,15 @@ def check_run(folder: str, tpu: str | None = None) -> None:
   """
   with explanations.explained():
     model_dir.check(folder)
+    if tpu:
+      tpus.check_address(tpu)
     run = config.read(folder, tpu)
     trains = run.mode == 'train'
     if devices.chosen():
       devices.check_run(run.mesh, run.mode)
-    elif not tpu:
+    elif tpu:
+      tpus.check_run(run)
+    else:
       check_devices(run.mesh_devices or ())
     if trains:
       checkpoint, is_new = _training_start(run)
