@@ -193,7 +193,7 @@ _GRAPH_MESSAGES = {
   ),
   r'^(.+); No such file or directory': (
     '{0} could not be read{where}: it is not there. It was removed or renamed '
-    'after the start of the run, or this host cannot see it. Once it is back, '
+    'after the start of the run, or the host cannot see it. Once it is back, '
     'the same command resumes the run.'
   ),
 }
