@@ -81,7 +81,7 @@ def cause(error: BaseException) -> str:
   error`, names of nodes, and the stack traces of where the operation was
   defined and where a Python function failed.
   """
-  text = str(error).removeprefix(_GRAPH).strip()
+  text = _GIN_CALL.sub('', str(error)).removeprefix(_GRAPH).strip()
   text = _DEFINITION.sub('', text)
   text = _FIRST_OF_SEVERAL.sub('', text)
   text = _HOST.sub('', text)
@@ -206,6 +206,10 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
   r"Configurable '(.*?)' doesn't have a parameter named '(.*?)'": _parameter,
   r"No Task or Mixture found with name '((?s:.*?))'": _provider,
   r'Provider name not registered: (\S*)': _provider,
+  r'No file is found for the file pattern: (.*)\.$': (
+    'no file matches {0}, which a task reads: put it there, or check the path '
+    'that the task was registered with.'
+  ),
   'Required bindings for `[^`]*tpu_mesh_shape` not provided': (
     'no mesh is set. On a CPU or GPU give '
     '--gin_param="utils.run.mesh_shape = \'model:1,batch:1\'"; on a TPU '
