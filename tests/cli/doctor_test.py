@@ -275,6 +275,7 @@ def test_a_worker_of_a_slice(monkeypatch, imported):
     stderr=subprocess.DEVNULL,
     text=True,
   ) as process:
+    assert process.stdout is not None
     port = int(process.stdout.readline().rpartition(':')[2])
     monkeypatch.setattr(accelerators, '_WORKER', ('localhost', port))
     try:

@@ -350,6 +350,7 @@ def elsewhere():
     env={**os.environ, 'CUDA_VISIBLE_DEVICES': ''},
     text=True,
   ) as server:
+    assert server.stdout is not None
     yield server.stdout.readline().strip()
     server.kill()
 

@@ -179,7 +179,7 @@ def test_the_process_that_holds_the_lock(tmp_path):
   with subprocess.Popen(
     [sys.executable, '-c', hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE
   ) as process:
-    assert process.stdout.readline() == b'held\n'
+    assert process.stdout and process.stdout.readline() == b'held\n'
     assert tpu_runtime.lock_holder(lock) == process.pid
     process.communicate(b'')
   assert tpu_runtime.lock_holder(lock) is None

@@ -107,7 +107,6 @@ def test_what_the_host_finds_is_one_message(refused, tmp_path, words, message):
   refused(tmp_path, *words, match=message)
 
 
-@trains
 @pytest.fixture
 def task_of(monkeypatch):
   """Registers a task that reads lines; returns how a run names it."""
