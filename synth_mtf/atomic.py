@@ -91,6 +91,24 @@ def check_writable(folder: str, setting: str = '--model_dir') -> None:
     )
 
 
+def _check_bucket(folder: str, setting: str) -> None:
+  """Writes a file to a bucket, and removes it again."""
+  import tensorflow as tf
+
+  path = f'{folder.rstrip("/")}/.synth_mtf_{os.getpid()}'
+  try:
+    tf.io.gfile.makedirs(folder)
+    with tf.io.gfile.GFile(path, 'w') as stream:
+      stream.write('')
+    tf.io.gfile.remove(path)
+  except tf.errors.OpError as error:
+    raise UserError(
+      f'{setting} {folder} cannot be written: {error.message.strip()}. Check '
+      'its name, the network and your permission to write there (for gs://, '
+      '`gcloud auth application-default login`).'
+    ) from error
+
+
 def check_replaceable(path: str, mark: str) -> None:
   """Refuses a path that cannot be written, or a file without our mark there."""
   import tensorflow as tf
@@ -112,25 +130,6 @@ def check_replaceable(path: str, mark: str) -> None:
       f'--out {path} exists and is not a file of this command; it was not '
       'changed. Give another name, or move it away.'
     )
-
-
-def _check_bucket(folder: str, setting: str) -> None:
-  """Writes a small file to a folder in a bucket, and removes it."""
-  import tensorflow as tf
-
-  path = f'{folder.rstrip("/")}/.synth_mtf.{os.getpid()}.partial'
-  try:
-    tf.io.gfile.makedirs(folder)  # where folders exist at all
-    write(path, '')
-    tf.io.gfile.remove(path)
-  except tf.errors.OpError as error:
-    cause, *_ = error.message.splitlines()
-    raise UserError(
-      f'{setting} {folder} cannot be written: {cause}. Check the name of the '
-      'bucket, and who writes to it: the service account of the VM needs the '
-      'role Storage Object User (or log in: gcloud auth application-default '
-      'login).'
-    ) from error
 
 
 def _partial(path: pathlib.Path) -> pathlib.Path:

@@ -164,8 +164,7 @@ def test_a_second_run_is_refused(tmp_path):
 def test_a_bucket_that_cannot_be_written(folder, cause):
   with pytest.raises(
     UserError,
-    match=f'^--model_dir {folder} cannot be written: .*{cause}.*[Cc]heck the '
-    'name of the bucket.*Storage Object User',
+    match=f'^--model_dir {folder} cannot be written: .*{cause}.*Check its name',
   ):
     model_dir.check(folder)
 
