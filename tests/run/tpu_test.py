@@ -147,15 +147,23 @@ def test_a_gin_file_for_cpus(file, part):
 
 @without_runtime
 @without_google_api
-@pytest.mark.parametrize('address', ['mytpu', 'local', 'grpc://localhost:1'])
+@pytest.mark.parametrize(
+  ('address', 'message'),
+  [
+    ('mytpu', '--tpu=mytpu is a name'),
+    ('local', '--tpu=local: TensorFlow'),
+    ('grpc://localhost:1', '--tpu: no TensorFlow server'),
+    ('{server}', '--tpu: @synth_mtf.* is for CPUs'),  # as by runs/cpu.gin
+  ],
+)
 def test_a_run_is_refused_before_its_model_is_built(
-  refused, tmp_path, monkeypatch, address
+  refused, tmp_path, monkeypatch, server, address, message
 ):
   monkeypatch.setattr(
     'synth_mtf.run.checks.build', lambda _: pytest.fail('it was built')
   )
   new = tmp_path / 'new'
-  refused(new, f'--tpu={address}', match='--tpu')
+  refused(new, f'--tpu={address.format(server=server)}', match=message)
   assert not new.exists()
 
 
