@@ -37,14 +37,15 @@ def packages() -> Iterator[Finding]:
   """Checks the packages with TensorFlow's TPU runtime, without importing it."""
   package = tpu_runtime.package()
   if tpu_runtime.are_mixed():
-    fix = 'uninstall both, then install one; for TPUs: '
     text = (
       'tensorflow and tensorflow-tpu are both installed, in one folder, which '
       f'has the files of {package}'
     )
-    if package == 'tensorflow':
-      text += ': --tpu finds no TPU'
-    yield Finding('note', text, fix + _INSTALL)
+    if package == 'tensorflow-tpu':
+      yield Finding('ok', text)
+    else:
+      fix = f'for --tpu, install tensorflow-tpu last: {_INSTALL}'
+      yield Finding('note', f'{text}: --tpu finds no TPU', fix)
   library = tpu_runtime.libtpu()
   if library:
     text = tpu_runtime.described_libtpu(library)
