@@ -154,6 +154,7 @@ def one_at_a_time(folder: str, name: str) -> Iterator[None]:
 def check_writable(folder: str, setting: str = '--model_dir') -> None:
   """Checks that a folder, which may not exist yet, is writable."""
   if '://' in folder:
+    _check_bucket(folder, setting)
     return
   if folder.startswith('~'):
     raise UserError(
@@ -169,8 +170,8 @@ def check_writable(folder: str, setting: str = '--model_dir') -> None:
     )
 
 
-def check_bucket(folder: str, setting: str) -> None:
-  """Checks that a bucket is writable, by a file that is removed again."""
+def _check_bucket(folder: str, setting: str) -> None:
+  """Writes a file to a bucket, and removes it again."""
   import tensorflow as tf
 
   path = f'{folder.rstrip("/")}/.synth_mtf_{os.getpid()}'

@@ -16,6 +16,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
+from synth_mtf.host import tpu_runtime
+
 # Modules that tensorflow-estimator imports and newer releases of TensorFlow
 # lack, with the names that must exist in them during the import.
 MISSING: dict[str, tuple[str, ...]] = {
@@ -41,7 +43,11 @@ def prepare_host() -> None:
   """Makes `import mesh_tensorflow` and `import t5.models` work.
 
   Call it before either is imported; calling it again is harmless.
+
+  Raises:
+    UserError: importing TensorFlow would abort the process.
   """
+  tpu_runtime.check_import()
   # `t5.models` imports HfPyTorchModel unconditionally, and with it torch and
   # transformers, which training in Mesh-TensorFlow never uses.
   model = 't5.models.hf_model'

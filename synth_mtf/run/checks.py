@@ -32,6 +32,7 @@ from synth_mtf.run import (
   inputs,
   model_dir,
   origin,
+  tpu as tpus,
 )
 
 
@@ -45,11 +46,15 @@ def check_run(folder: str, tpu: str | None = None) -> None:
   with explanations.explained():
     flags_of_model_api.check()
     model_dir.check(folder)
+    if tpu:
+      tpus.check_address(tpu)
     run = config.read(folder, tpu)
     trains = run.mode == 'train'
     if devices.chosen():
       devices.check_run(run.mesh, run.mode)
-    elif not tpu:
+    elif tpu:
+      tpus.check_run(run)
+    else:
       check_devices(run.mesh_devices or ())
     if trains:
       checkpoint, is_new = _training_start(run)

@@ -24,6 +24,7 @@ from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.host import patches
 from synth_mtf.run import output, process
 
+_MOST_LINES = 5  # of an unknown error
 # Modules whose flags --help lists.
 FLAG_MODULES = (
   't5.models.mesh_transformer_main',
@@ -76,16 +77,18 @@ def run(words: Sequence[str]) -> int:
 
     import tensorflow.compat.v1 as tf
 
+    from synth_mtf.host import explanations
+
     tf.disable_v2_behavior()
     tf.enable_resource_variables()
     tf.logging.set_verbosity(tf.logging.INFO)
-    tf.config.list_physical_devices()  # TensorFlow 2.21 prints what it lacks
+    with explanations.explained():  # a TPU may be out of order
+      tf.config.list_physical_devices()  # TensorFlow 2.21 prints what it lacks
 
   import gin
   from absl import app, flags
   from t5.models import mesh_transformer_main
 
-  from synth_mtf.host import explanations
   from synth_mtf.run import flags_of_model_api, model_dir as model_dirs
 
   def main(argv: Sequence[str]) -> None:
@@ -163,6 +166,8 @@ def shown(model_dir: str) -> Iterator[None]:
   """
   from absl import logging as absl_logging
 
+  from synth_mtf.host import explanations
+
   start = time.monotonic()
   with _log_of(model_dir) as log, output.to_log(log):
     console = output.console()
@@ -178,9 +183,9 @@ def shown(model_dir: str) -> Iterator[None]:
         traceback.print_exc()
       if isinstance(error, UserError):
         raise
-      lines = str(error).strip().splitlines() or ['no message']
       raise RunFailed(
-        f'{type(error).__name__}: {lines[0]}\nThe traceback is in {log}.'
+        f'{type(error).__name__}: {_shortened(explanations.cause(error))}\n'
+        f'The traceback is in {log}.'
       ) from error
     finally:
       logger.removeHandler(handler)
@@ -207,6 +212,13 @@ def _log_of(model_dir: str) -> Iterator[str]:
     raise
   if not os.path.getsize(path):
     os.remove(path)
+
+
+def _shortened(text: str) -> str:
+  """Returns the first lines of a message, whose rest is in the log."""
+  lines = text.splitlines()
+  rest = ['...'] if len(lines) > _MOST_LINES else []
+  return '\n'.join([*lines[:_MOST_LINES], *rest])
 
 
 class _OurWarnings(logging.Handler):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import seqio
 import tensorflow.compat.v1 as tf
 from absl import logging
 
@@ -18,6 +19,7 @@ from synth_mtf.cpu import padding
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.host import events
 from synth_mtf.run import main
+from synth_mtf.tasks import vocabulary
 from tests import harness
 
 trains = pytest.mark.slow
@@ -114,6 +116,46 @@ def test_products_without_padding_train_the_same_variables(
 )
 def test_what_the_host_finds_is_one_message(refused, tmp_path, words, message):
   refused(tmp_path, *words, match=message)
+
+
+@pytest.fixture
+def task_of(monkeypatch):
+  """Registers a task that reads lines; returns how a run names it."""
+
+  def register(source):
+    monkeypatch.setattr(seqio.TaskRegistry, '_REGISTRY', {})
+    seqio.TaskRegistry.add(
+      'lines',
+      source,
+      preprocessors=[
+        lambda lines: lines.map(lambda line: {'inputs': line, 'targets': line}),
+        seqio.preprocessors.tokenize,
+        seqio.preprocessors.append_eos,
+      ],
+      output_features=vocabulary.OUTPUT_FEATURES,
+    )
+    return "--gin_param=MIXTURE_NAME = 'lines'"
+
+  return register
+
+
+def test_a_file_that_is_not_there_when_the_run_begins(
+  refused, tmp_path, task_of
+):
+  source = seqio.TextLineDataSource({'train': '/no/lines.txt'})
+  refused(tmp_path, task_of(source), match='^no file matches /no/lines.txt')
+
+
+@trains
+def test_a_file_that_is_not_there_when_it_is_read(run, tmp_path, task_of):
+  def lines(split, shuffle_files, seed=None):
+    return tf.data.TextLineDataset('/no/lines.txt')
+
+  task = task_of(seqio.FunctionDataSource(lines, ['train']))
+  with pytest.raises(
+    UserError, match='^/no/lines.txt could not be read: .*removed or renamed'
+  ):
+    run(tmp_path, task)
 
 
 @trains
@@ -220,6 +262,32 @@ def test_our_warnings_are_shown_once_and_no_others(shown):
   assert seen.splitlines()[2:4] == ['warning: a row', 'warning: another row']
   assert 'of the host' not in seen
   assert len(logging.get_absl_logger().handlers) == handlers
+
+
+def test_an_unknown_error_of_a_graph_shows_its_cause(tmp_path):
+  def fail():
+    raise KeyError('no such row')
+
+  with (
+    pytest.raises(
+      RunFailed, match="^UnknownError: KeyError: 'no such row'\nThe "
+    ),
+    main.shown(str(tmp_path)),
+    tf.Graph().as_default(),
+    tf.Session() as session,
+  ):
+    session.run(tf.py_func(fail, [], tf.int64))
+
+
+def test_a_long_message_is_shortened(tmp_path):
+  lines = [f'line {number}' for number in range(9)]
+  with (
+    pytest.raises(
+      RunFailed, match='ValueError: line 0\n(line .\n){4}[.]{3}\nThe'
+    ),
+    main.shown(str(tmp_path)),
+  ):
+    raise ValueError('\n'.join(lines))
 
 
 @pytest.mark.parametrize(
