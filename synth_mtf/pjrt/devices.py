@@ -7,6 +7,7 @@ import jax
 import mesh_tensorflow as mtf
 
 from synth_mtf.errors import UserError
+from synth_mtf.pjrt import hosts
 
 # The extra of JAX's package that brings its support of a device.
 _EXTRAS = {'gpu': 'cuda12', 'tpu': 'tpu'}
@@ -18,13 +19,15 @@ def find(kind: str) -> list[jax.Device]:
   jax.config.update('jax_platforms', kind)
   jax.config.update('jax_enable_x64', True)  # steps are counted in int64
   try:
-    return jax.devices(kind)
+    found = jax.devices(kind)
   except RuntimeError as error:
     raise UserError(
       f'--device={kind}: JAX {jax.__version__} finds none: {error}\n'
       'Its support is a package of its own: '
       f'pip install "jax[{_EXTRAS[kind]}]=={jax.__version__}".'
     ) from error
+  hosts.check_devices(found)
+  return found
 
 
 @contextlib.contextmanager
@@ -47,6 +50,11 @@ def check_run(mesh: mtf.Shape, mode: str) -> None:
   if mode.startswith('export'):
     raise UserError(
       f'mode {mode!r} writes a model for TensorFlow: run it without --device.'
+    )
+  if hosts.count() > 1 and mode != 'train':
+    raise UserError(
+      f'mode {mode!r} runs on one host: give the command on one, without '
+      '--coordinator_address. Checkpoints fit any mesh.'
     )
   count = len(_chosen)
   if mesh.size == count:

@@ -7,18 +7,21 @@ never runs it, but one operation that hands a batch to the devices.
 """
 
 import contextlib
+import dataclasses
 import functools
-import random
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import gin
 import jax
 import numpy as np
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
+from synth_mtf.errors import UserError
 from synth_mtf.host import patches
-from synth_mtf.pjrt import devices, mesh
+from synth_mtf.pjrt import devices, hosts, mesh
 from synth_mtf.pjrt.placement import Array, Devices, Variables
 from synth_mtf.pjrt.program import Executable, Lowered, lower
 
@@ -34,6 +37,8 @@ def used(jax_devices: list[jax.Device]) -> Iterator[None]:
   programs = Programs(Devices(jax_devices))
 
   def get_estimator(**settings: Any) -> Any:
+    if hosts.count() > 1:
+      _share_order_of_data()
     made = host_get_estimator(**settings)
     config = made._session_config  # noqa: SLF001
     # The default places all operations, but the devices alone run the program.
@@ -54,6 +59,14 @@ def used(jax_devices: list[jax.Device]) -> Iterator[None]:
     patches.estimators_made_with(make, get_estimator),
   ):
     yield
+
+
+def _share_order_of_data() -> None:
+  """Lets all hosts read the same batches if no seed makes them."""
+  name = 't5.models.mesh_transformer.mesh_train_dataset_fn'
+  if gin.get_bindings(name).get('seed') is None:
+    with gin.unlock_config():
+      gin.bind_parameter(f'{name}.seed', hosts.shared_number('order_of_data'))
 
 
 def model_fn(
@@ -154,7 +167,7 @@ class Runner:
     self._variables = variables
     self._seed_name = seed_name  # of the program's input
     self._seed = seed
-    self._seed_of_run = random.SystemRandom().randrange(2**31)
+    self._seed_of_run = hosts.shared_number('seed')
     self._calls = 0
 
   def add(
@@ -176,7 +189,7 @@ class Runner:
     """
     lowered, executable = self._programs.get(batch, results, updates)
     names = [name for name in batch if name in lowered.inputs]
-    waiting: list[list[jax.Array]] = []
+    waiting: list[Started] = []
 
     def run(step: Array, *values: Array) -> list[Array]:
       started = self._start(
@@ -186,7 +199,7 @@ class Runner:
       ready = waiting.pop() if waiting and not is_last else started
       if delayed:
         waiting.append(started)
-      return [np.array(x) for x in ready]
+      return ready.results()
 
     computed = tf.numpy_function(
       run,
@@ -199,8 +212,9 @@ class Runner:
 
   def _start(
     self, executable: Executable, values: Mapping[str, Array], step: int
-  ) -> list[jax.Array]:
+  ) -> 'Started':
     self._calls += 1
+    self._variables.send()
     seed = [self._seed, step]
     if self._seed is None:
       seed = [self._seed_of_run, self._calls]
@@ -214,7 +228,70 @@ class Runner:
     # The session counts steps; the program only reads their number.
     self._variables.arrays[_STEP] = inputs.pop(_STEP)
     results = executable(inputs, self._variables.arrays)
-    return [on_each_device[0] for on_each_device in results]
+    self._variables.changed = True
+    agreement = None
+    if hosts.count() > 1:
+      agreement = Agreement.ask(self._programs.devices, step, values)
+    return Started([on_each_device[0] for on_each_device in results], agreement)
+
+
+@dataclasses.dataclass(frozen=True)
+class Agreement:
+  """What the hosts find out about each other while a step runs.
+
+  Attributes:
+    step: the step of this host.
+    largest: of all hosts, and the negative of the smallest, of the step, a
+      checksum of the batch and what hosts wish.
+  """
+
+  step: int
+  largest: jax.Array
+
+  @classmethod
+  def ask(
+    cls, devices: Devices, step: int, batch: Mapping[str, Array]
+  ) -> 'Agreement':
+    checksum = 0
+    for name in sorted(batch):
+      data = np.ascontiguousarray(batch[name])
+      checksum = zlib.crc32(data.tobytes(), checksum)
+    wishes = hosts.stop.send(), hosts.save.send()
+    known = np.array([step, checksum % 2**31, *wishes], np.int32)
+    return cls(step, devices.largest(np.concatenate([known, -known])))
+
+  def require(self) -> None:
+    """Grants wishes; raises a UserError if the hosts do different things."""
+    numbers = np.asarray(self.largest.addressable_data(0))
+    (step, checksum, *wishes), negative = np.split(numbers, 2)
+    if step != -negative[0]:
+      raise UserError(
+        f'the hosts start at different steps, from {-negative[0]} to {step}: '
+        '--model_dir must be the same folder on every host, such as a bucket '
+        'or a network drive.'
+      )
+    if checksum != -negative[1]:
+      raise UserError(
+        f'the hosts read different batches at step {self.step + 1}: every host '
+        'must read the same files with the same vocabulary, in an order that '
+        'mesh_train_dataset_fn.seed determines.'
+      )
+    for wish, is_asked in zip((hosts.stop, hosts.save), wishes, strict=True):
+      if is_asked:
+        wish.grant()
+
+
+class Started(NamedTuple):
+  """A step that devices may still compute."""
+
+  arrays: Sequence[jax.Array]
+  agreement: Agreement | None
+
+  def results(self) -> list[Array]:
+    """Waits for the results."""
+    if self.agreement:
+      self.agreement.require()
+    return [np.array(x) for x in self.arrays]
 
 
 def _train(spec: Any, batch: Features, runner: Runner) -> Any:

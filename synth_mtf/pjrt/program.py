@@ -1,6 +1,8 @@
 """A part of TensorFlow's graph as one XLA program for all devices."""
 
 import dataclasses
+import hashlib
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +15,7 @@ from jax._src.lib import xla_client
 from tensorflow.compiler.xla.service import hlo_pb2
 from tensorflow.python.eager import context
 
+from synth_mtf.pjrt import hosts
 from synth_mtf.pjrt.placement import Devices
 
 Array = npt.NDArray[Any]
@@ -21,6 +24,7 @@ _ASSIGNMENTS = (
   'AssignAddVariableOp',
   'AssignSubVariableOp',
 )
+_numbers = itertools.count()  # of the programs of this process
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +145,13 @@ class Executable:
   def __init__(self, lowered: Lowered, devices: Devices) -> None:
     self._lowered = lowered
     self._devices = devices
+    hosts.check_equal(
+      f'program/{next(_numbers)}',
+      hashlib.sha256(lowered.hlo).hexdigest(),
+      'this host has built another program than process 0. Give the same '
+      'command and gin files on every host, with the same versions of '
+      'synth_mtf, TensorFlow and Python.',
+    )
     self._executable = compile_hlo(lowered.hlo, devices.devices)
 
   def __call__(
