@@ -7,11 +7,9 @@ never runs it, but one operation that hands a batch to the devices.
 """
 
 import contextlib
-import dataclasses
 import functools
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import gin
 import jax
@@ -19,9 +17,9 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf.errors import UserError
 from synth_mtf.host import patches
 from synth_mtf.pjrt import devices, hosts, mesh
+from synth_mtf.pjrt.agreement import Agreement
 from synth_mtf.pjrt.placement import Array, Devices, Variables
 from synth_mtf.pjrt.program import Executable, Lowered, lower
 
@@ -169,6 +167,9 @@ class Runner:
     self._seed = seed
     self._seed_of_run = hosts.shared_number('seed')
     self._calls = 0
+    self._agreement: Agreement | None = None
+    if hosts.count() > 1:
+      self._agreement = Agreement(len(programs.devices))
 
   def add(
     self,
@@ -187,9 +188,12 @@ class Runner:
         session prepares the next batch while the devices compute. The first
         and the last step return their own.
     """
-    lowered, executable = self._programs.get(batch, results, updates)
+    of_program = [*results]
+    if self._agreement:
+      of_program.append(self._agreement.largest)
+    lowered, executable = self._programs.get(batch, of_program, updates)
     names = [name for name in batch if name in lowered.inputs]
-    waiting: list[Started] = []
+    waiting: list[list[jax.Array]] = []
 
     def run(step: Array, *values: Array) -> list[Array]:
       started = self._start(
@@ -199,7 +203,10 @@ class Runner:
       ready = waiting.pop() if waiting and not is_last else started
       if delayed:
         waiting.append(started)
-      return ready.results()
+      computed = [np.array(x) for x in ready]
+      if self._agreement:
+        self._agreement.require(computed.pop())
+      return computed
 
     computed = tf.numpy_function(
       run,
@@ -212,7 +219,7 @@ class Runner:
 
   def _start(
     self, executable: Executable, values: Mapping[str, Array], step: int
-  ) -> 'Started':
+  ) -> list[jax.Array]:
     self._calls += 1
     self._variables.send()
     seed = [self._seed, step]
@@ -223,75 +230,16 @@ class Runner:
       self._seed_name: np.array(seed, np.int32),
       _STEP: np.array(step, np.int64),
     }
+    if self._agreement:
+      known = self._agreement.here(step, values)
+      sent[self._agreement.known.op.name] = known
     arrays = self._programs.devices.replicate(list(sent.values()))
     inputs = dict(zip(sent, arrays, strict=True))
     # The session counts steps; the program only reads their number.
     self._variables.arrays[_STEP] = inputs.pop(_STEP)
     results = executable(inputs, self._variables.arrays)
     self._variables.changed = True
-    agreement = None
-    if hosts.count() > 1:
-      agreement = Agreement.ask(self._programs.devices, step, values)
-    return Started([on_each_device[0] for on_each_device in results], agreement)
-
-
-@dataclasses.dataclass(frozen=True)
-class Agreement:
-  """What the hosts find out about each other while a step runs.
-
-  Attributes:
-    step: the step of this host.
-    largest: of all hosts, and the negative of the smallest, of the step, a
-      checksum of the batch and what hosts wish.
-  """
-
-  step: int
-  largest: jax.Array
-
-  @classmethod
-  def ask(
-    cls, devices: Devices, step: int, batch: Mapping[str, Array]
-  ) -> 'Agreement':
-    checksum = 0
-    for name in sorted(batch):
-      data = np.ascontiguousarray(batch[name])
-      checksum = zlib.crc32(data.tobytes(), checksum)
-    wishes = hosts.stop.send(), hosts.save.send()
-    known = np.array([step, checksum % 2**31, *wishes], np.int32)
-    return cls(step, devices.largest(np.concatenate([known, -known])))
-
-  def require(self) -> None:
-    """Grants wishes; raises a UserError if the hosts do different things."""
-    numbers = np.asarray(self.largest.addressable_data(0))
-    (step, checksum, *wishes), negative = np.split(numbers, 2)
-    if step != -negative[0]:
-      raise UserError(
-        f'the hosts start at different steps, from {-negative[0]} to {step}: '
-        '--model_dir must be the same folder on every host, such as a bucket '
-        'or a network drive.'
-      )
-    if checksum != -negative[1]:
-      raise UserError(
-        f'the hosts read different batches at step {self.step + 1}: every host '
-        'must read the same files with the same vocabulary, in an order that '
-        'mesh_train_dataset_fn.seed determines.'
-      )
-    for wish, is_asked in zip((hosts.stop, hosts.save), wishes, strict=True):
-      if is_asked:
-        wish.grant()
-
-
-class Started(NamedTuple):
-  """A step that devices may still compute."""
-
-  arrays: Sequence[jax.Array]
-  agreement: Agreement | None
-
-  def results(self) -> list[Array]:
-    """Waits for the results."""
-    if self.agreement:
-      self.agreement.require()
-    return [np.array(x) for x in self.arrays]
+    return [on_each_device[0] for on_each_device in results]
 
 
 def _train(spec: Any, batch: Features, runner: Runner) -> Any:

@@ -37,11 +37,11 @@ class Group(NamedTuple):
   """The processes of a run.
 
   Attributes:
-    count: the number of processes.
+    size: the number of processes.
     number: this process, from 0.
   """
 
-  count: int
+  size: int
   number: int
 
 
@@ -51,7 +51,7 @@ _group = _ALONE
 
 def count() -> int:
   """Returns the number of processes."""
-  return _group.count
+  return _group.size
 
 
 def is_first() -> bool:
@@ -129,10 +129,10 @@ def address(
       'whole numbers'
     )
   group = Group(*map(int, numbers))
-  if group.number >= group.count:
+  if group.number >= group.size:
     raise UserError(
-      f'--process_id={group.number}: expected 0 to {group.count - 1}, one for '
-      f'each of {group.count} processes'
+      f'--process_id={group.number}: expected 0 to {group.size - 1}, one for '
+      f'each of {group.size} processes'
     )
   return where, group
 
@@ -149,7 +149,7 @@ def joined(kind: str, given: tuple[str, Group] | None) -> Iterator[None]:
   """
   global _group
   _group = _join(kind, given)
-  if _group.count == 1:
+  if _group.size == 1:
     yield
     return
   watch = _Watch()
@@ -185,10 +185,10 @@ def _join_given(kind: str, where: str, group: Group) -> Group:
   if kind == 'cpu':
     jax.config.update('jax_cpu_collectives_implementation', 'gloo')
   try:
-    jax.distributed.initialize(where, group.count, group.number)
+    jax.distributed.initialize(where, group.size, group.number)
   except RuntimeError as error:
     raise UserError(
-      f'{group.count} processes did not meet at {where}: {error}. Is this the '
+      f'{group.size} processes did not meet at {where}: {error}. Is this the '
       'address of process 0, is the port free and open, and was the command '
       'given on every host?'
     ) from error

@@ -39,9 +39,6 @@ class Devices:
     mesh = Mesh(np.array(self.devices), ('core',))
     self._same = NamedSharding(mesh, PartitionSpec())
     self._split = NamedSharding(mesh, PartitionSpec('core'))
-    self._largest = jax.jit(
-      lambda rows: rows.max(axis=0), out_shardings=self._same
-    )
 
   def __len__(self) -> int:
     return len(self.devices)
@@ -88,14 +85,6 @@ class Devices:
       self.devices.index(shard.device): shard.data
       for shard in array.addressable_shards
     }
-
-  def largest(self, values: Array) -> jax.Array:
-    """Returns the largest of all hosts for each of some numbers.
-
-    Like every exchange, all hosts must call it in the same order.
-    """
-    rows = self.scatter([values[None]] * len(self))
-    return self._largest(rows.reshape(len(self), -1))
 
   def fetch(self, array: jax.Array, cores: Sequence[int]) -> list[Array]:
     """Returns what is on some devices of any host, to all hosts."""

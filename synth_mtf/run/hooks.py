@@ -162,6 +162,7 @@ class Saver(tf.train.CheckpointSaverHook):
   def __init__(self, checkpoint_dir: str, **more: Any) -> None:
     super().__init__(checkpoint_dir, save_graph_def=False, **more)
     self._set_steps_per_run(1)
+    self._due = math.inf  # when to save by time
     self._temporary = ''  # the last checkpoint that was saved by time
 
   def begin(self) -> None:
