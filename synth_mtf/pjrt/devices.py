@@ -3,8 +3,10 @@
 import contextlib
 from collections.abc import Iterator
 
+import gin
 import jax
 import mesh_tensorflow as mtf
+from absl import logging
 
 from synth_mtf.errors import UserError
 from synth_mtf.pjrt import hosts
@@ -51,6 +53,7 @@ def check_run(mesh: mtf.Shape, mode: str) -> None:
     raise UserError(
       f'mode {mode!r} writes a model for TensorFlow: run it without --device.'
     )
+  _say_what_has_no_effect()
   if hosts.count() > 1 and mode != 'train':
     raise UserError(
       f'mode {mode!r} runs on one host: give the command on one, without '
@@ -71,3 +74,15 @@ def check_run(mesh: mtf.Shape, mode: str) -> None:
       f'XLA_FLAGS=--xla_force_host_platform_device_count={mesh.size}.'
     )
   raise UserError(message)
+
+
+def _say_what_has_no_effect() -> None:
+  """Warns of settings for CPUs in a run on other devices."""
+  function = 'get_vocab_embedding_cls'  # of the embedding
+  bound = gin.get_bindings(function, resolve_references=False).get('cls')
+  platform = _chosen[0].platform
+  if platform != 'cpu' and 'EmbeddingByIndex' in repr(bound):
+    logging.warning(
+      'common/fast_cpu.gin has no effect on a %s: layers are those for TPUs.',
+      platform.upper(),
+    )

@@ -11,6 +11,7 @@ import logging
 import os
 import random
 import re
+import subprocess
 import sys
 import tempfile
 import threading
@@ -29,6 +30,14 @@ _COMPILATION = 3_600_000  # the longest difference between hosts, in ms
 _KEYS = 'synth_mtf'  # prefix of our keys in the coordination service
 _BEAT, _FAILED = f'{_KEYS}/beat/', f'{_KEYS}/failed/'
 _ADVICE = 'To resume, give the same command on every host again.'
+# JAX aborts a process that has lost the coordination service, which leaves no
+# time for a message. A process of its own then writes it.
+_REPORTER = f"""
+import sys
+if not sys.stdin.read():
+  sys.exit('synth-mtf: error: this process was ended: it was killed, or '
+           'process 0 is lost. {_ADVICE}')
+"""
 # Files of a run's folder that only process 0 needs.
 _WRITTEN = re.compile(r'log|commands|training\.lock|events\..*|graph\.pbtxt')
 
@@ -161,10 +170,10 @@ def joined(kind: str, given: tuple[str, Group] | None) -> Iterator[None]:
   except KeyboardInterrupt:
     watch.end(RunFailed('interrupted'))
   except SystemExit:  # a signal has stopped all hosts
-    watch.ended.set()
+    watch.finish()
     jax.distributed.shutdown()
     raise
-  watch.ended.set()
+  watch.finish()
   jax.distributed.shutdown()  # waits for the others
   _group = _ALONE
 
@@ -222,12 +231,12 @@ def folder(model_dir: str) -> Iterator[str]:
     return
   with tempfile.TemporaryDirectory(prefix='synth-mtf-') as own:
     if tf.io.gfile.isdir(model_dir):
-      _show_files(model_dir, own)
+      show_files(model_dir, own)
     _wait_for_all('folders')
     yield own
 
 
-def _show_files(source: str, folder: str) -> None:
+def show_files(source: str, folder: str) -> None:
   """Links what a run reads of its folder; copies it from a bucket."""
   latest = os.path.basename(tf.train.latest_checkpoint(source) or '')
   for name in tf.io.gfile.listdir(source):
@@ -276,7 +285,15 @@ class _Watch(threading.Thread):
     super().__init__(daemon=True)
     self.ended = threading.Event()
     self._report = threading.Lock()  # the first message is the only one
-    self._console = _stderr()
+    self._console = os.fdopen(
+      os.dup(2), 'w', encoding='utf-8', errors='replace'
+    )
+    self._reporter = subprocess.Popen(
+      [sys.executable, '-c', _REPORTER],
+      stdin=subprocess.PIPE,
+      stderr=self._console,
+      start_new_session=True,  # Ctrl-C is not for it
+    )
     self._seen: dict[str, tuple[str, float]] = {}
 
   def run(self) -> None:
@@ -311,7 +328,8 @@ class _Watch(threading.Thread):
   def end(self, error: BaseException) -> None:
     """Ends this process with an error, or with the one that caused it."""
     if not isinstance(error, UserError):
-      # It may only be the effect of another's end.
+      # It may only be the effect of another's end. JAX may report that, too.
+      os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
       last = time.monotonic() + 2 * _GRACE
       while time.monotonic() < last:
         message = self._look(f'after an error, {last}', _GRACE)
@@ -322,19 +340,20 @@ class _Watch(threading.Thread):
       _client().key_value_set(f'{_FAILED}{_group.number}', str(error))
     self._exit(str(error), 2 if isinstance(error, UserError) else 1)
 
+  def finish(self) -> None:
+    """Stops watching, at a regular end."""
+    self.ended.set()
+    self._reporter.communicate(b'ended')
+
   def _exit(self, message: str, status: int = 2) -> None:
     if not self._report.acquire(blocking=False):
       time.sleep(2 * _GRACE)  # the other thread ends the process
+    self.finish()
     print(f'synth-mtf: error: {message}', file=self._console, flush=True)
     if is_first():
       time.sleep(_GRACE)  # the others still read from the service
     sys.stdout.flush()
     os._exit(status)
-
-
-def _stderr() -> Any:
-  """Returns stderr as it is now, before a run redirects it to its log."""
-  return open(os.dup(2), 'w', encoding='utf-8', errors='replace')
 
 
 def _wait_for_all(name: str) -> None:

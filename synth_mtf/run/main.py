@@ -123,7 +123,7 @@ def run(words: Sequence[str]) -> int:
     with (
       model_dirs.opened(model_dir),
       contextlib.nullcontext() if is_verbose else shown(model_dir),
-      computed_by(flags.FLAGS.device),
+      computed_by(flags.FLAGS.device, flags.FLAGS.gin_param or []),
       explanations.explained(
         lambda error: model_dirs.explain(error, model_dir)
       ),
@@ -179,7 +179,9 @@ def on_hosts(values: Any) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def computed_by(device: str | None) -> Iterator[None]:
+def computed_by(
+  device: str | None, gin_params: Sequence[str]
+) -> Iterator[None]:
   """Makes a run compute on JAX's devices of a kind, if one is given."""
   if not device:
     yield
@@ -187,10 +189,21 @@ def computed_by(device: str | None) -> Iterator[None]:
   from synth_mtf.pjrt import devices, estimator
 
   with contextlib.ExitStack() as stack:
-    if device != 'cpu':
+    if device != 'cpu' or _names_type(gin_params):
       stack.enter_context(patches.types_of_gin())
     stack.enter_context(estimator.used(devices.find(device)))
     yield
+
+
+def _names_type(gin_params: Sequence[str]) -> bool:
+  """Whether the command line asks for a type of activations.
+
+  On CPUs, T5's gin files for decoding do not decide it: a session ignores them.
+  """
+  from synth_mtf.host import gin_files
+
+  names = gin_files.bindings('\n'.join(gin_params))
+  return any(n.endswith('get_variable_dtype.activation_dtype') for n in names)
 
 
 @contextlib.contextmanager

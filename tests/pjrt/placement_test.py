@@ -24,6 +24,7 @@ def test_what_a_device_holds_is_a_copy():
   given = VALUE.copy()
   variables.put('w', given)
   given[:] = 0
+  variables.send()
   read = variables.get('w')
   np.testing.assert_array_equal(read, VALUE)
   read[:] = 0
