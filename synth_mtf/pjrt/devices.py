@@ -1,6 +1,7 @@
 """The devices that a run computes on, and whether it fits them."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 
 import gin
@@ -23,6 +24,11 @@ def find(kind: str) -> list[jax.Device]:
   try:
     found = jax.devices(kind)
   except RuntimeError as error:
+    if re.search('in use|busy|held by', str(error)):
+      raise UserError(
+        f'--device={kind}: another process has the devices: {error}\n'
+        'A device serves one process: wait for the other one, or end it.'
+      ) from error
     raise UserError(
       f'--device={kind}: JAX {jax.__version__} finds none: {error}\n'
       'Its support is a package of its own: '

@@ -240,11 +240,24 @@ def test_a_cluster_is_refused(run, tmp_path, monkeypatch):
     run(tmp_path / 'new', CPU, steps=2)
 
 
-def test_a_device_without_a_plugin_says_what_to_install(monkeypatch):
+@pytest.mark.parametrize(
+  'kind, fault, match',
+  [
+    ('gpu', 'Unknown backend gpu', r'pip install "jax\[cuda12\]=='),
+    (
+      'tpu',
+      'The TPU is already in use by process with pid 4.',
+      '(?s)pid 4.*wait for the other one',
+    ),
+  ],
+)
+def test_devices_that_are_not_found_have_a_reason(
+  monkeypatch, kind, fault, match
+):
   def none(kind):
-    raise RuntimeError(f'Unknown backend {kind}')
+    raise RuntimeError(fault)
 
   monkeypatch.setattr(jax, 'devices', none)
   monkeypatch.setattr(jax.config, 'update', lambda *_: None)
-  with pytest.raises(UserError, match=r'pip install "jax\[cuda12\]=='):
-    devices.find('gpu')
+  with pytest.raises(UserError, match=match):
+    devices.find(kind)
