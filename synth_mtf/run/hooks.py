@@ -186,7 +186,9 @@ class Saver(tf.train.CheckpointSaverHook):
       self._due = math.inf  # until it is saved
     if hosts.save.take():
       step = run_context.session.run(self._global_step_tensor)
-      if step != self._timer.last_triggered_step():
+      if step == self._timer.last_triggered_step():
+        self._due = time.monotonic()  # ask again after the next step
+      else:
         self._save(run_context.session, step)
         self._temporary = f'{self._save_path}-{step}'
 
