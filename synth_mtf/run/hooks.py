@@ -12,6 +12,7 @@ import tensorflow.compat.v1 as tf
 from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host import losses
+from synth_mtf.pjrt import hosts
 from synth_mtf.run.output import Console, duration
 
 _LAST_STEPS = 100  # the final loss is their mean
@@ -47,6 +48,7 @@ class TrainingHook(tf.estimator.SessionRunHook):
   Attributes:
     step: the number of completed steps. Fetching the graph's own count would
       race with its increment.
+    has_stopped: whether a signal ended the run.
   """
 
   def __init__(
@@ -60,6 +62,7 @@ class TrainingHook(tf.estimator.SessionRunHook):
     self._total = total
     self._console = console
     self._stop_signal = stop_signal
+    self.has_stopped = False
     self._since_line: list[Loss] = []
     self._since_event: list[Loss] = []
     self._last = collections.deque[Loss](maxlen=_LAST_STEPS)
@@ -103,6 +106,9 @@ class TrainingHook(tf.estimator.SessionRunHook):
     elif self._console.update(self._progress(self._since_line)):
       self._since_line.clear()
     if self._stop_signal() is not None:
+      hosts.stop.ask()
+    if hosts.stop.take():
+      self.has_stopped = True
       run_context.request_stop()  # also saves a checkpoint
 
   def end(self, _session: tf.Session) -> None:
@@ -207,6 +213,7 @@ class Saver(tf.train.CheckpointSaverHook):
   def __init__(self, checkpoint_dir: str, **more: Any) -> None:
     super().__init__(checkpoint_dir, save_graph_def=False, **more)
     self._set_steps_per_run(1)
+    self._due = math.inf  # when to save by time
     self._temporary = ''  # the last checkpoint that was saved by time
 
   def begin(self) -> None:
@@ -225,15 +232,22 @@ class Saver(tf.train.CheckpointSaverHook):
 
   def after_run(self, run_context: Any, run_values: Any) -> None:
     super().after_run(run_context, run_values)  # saves what is due by steps
-    if time.monotonic() >= self._due:
+    if hosts.is_first() and time.monotonic() >= self._due:
+      hosts.save.ask()
+      self._due = math.inf  # until it is saved
+    if hosts.save.take():
       step = run_context.session.run(self._global_step_tensor)
-      if step != self._timer.last_triggered_step():
+      if step == self._timer.last_triggered_step():
+        self._due = time.monotonic()  # ask again after the next step
+      else:
         self._save(run_context.session, step)
         self._temporary = f'{self._save_path}-{step}'
 
   def _save(self, session: tf.Session, step: int) -> bool:
     for listener in self._listeners:
       listener.before_save(session, step)  # reads the values on the devices
+    if not hosts.is_first():
+      return False
     finite = session.run(self._finite)
     spoiled = sorted(name for name in finite if not finite[name])
     if spoiled:

@@ -18,6 +18,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import synth_mtf
 from synth_mtf.errors import RunFailed, UserError
@@ -67,6 +68,26 @@ def prepare() -> None:
       'TPUs.',
       module_name=__name__,
     )
+    flags.DEFINE_string(
+      'coordinator_address',
+      None,
+      'host:port of process 0, for --device on several hosts. Give the same '
+      'command on each, with its own --process_id. On a TPU slice, JAX finds '
+      'the hosts itself.',
+      module_name=__name__,
+    )
+    flags.DEFINE_integer(
+      'num_processes',
+      None,
+      'The number of hosts, one process on each.',
+      module_name=__name__,
+    )
+    flags.DEFINE_integer(
+      'process_id',
+      None,
+      'The number of this host, from 0; 0 writes to --model_dir.',
+      module_name=__name__,
+    )
 
 
 def run(words: Sequence[str]) -> int:
@@ -93,7 +114,11 @@ def run(words: Sequence[str]) -> int:
 
   def main(argv: Sequence[str]) -> None:
     flags_of_model_api.check()
-    model_dir = flags.FLAGS.model_dir
+    with on_hosts(flags.FLAGS) as model_dir:
+      flags.FLAGS.model_dir = model_dir
+      run_in(model_dir, argv)
+
+  def run_in(model_dir: str, argv: Sequence[str]) -> None:
     if not flags.FLAGS.tpu:
       gin.parse_config(  # gin files may override it
         'import synth_mtf.progress\n'
@@ -103,7 +128,7 @@ def run(words: Sequence[str]) -> int:
     with (
       model_dirs.opened(model_dir),
       contextlib.nullcontext() if is_verbose else shown(model_dir),
-      computed_by(flags.FLAGS.device, flags.FLAGS.tpu),
+      computed_by(flags.FLAGS.device, flags.FLAGS.gin_param or []),
       explanations.explained(
         lambda error: model_dirs.explain(error, model_dir)
       ),
@@ -133,28 +158,70 @@ def _full_disk_named(folder: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def computed_by(device: str | None, tpu: str | None) -> Iterator[None]:
+def on_hosts(values: Any) -> Iterator[str]:
+  """Checks --device, and joins the hosts of a run.
+
+  Args:
+    values: the values of all flags.
+
+  Yields:
+    The folder in which this process may write.
+  """
+  of_hosts = values.coordinator_address, values.num_processes, values.process_id
+  if not values.device:
+    if any(value is not None for value in of_hosts):
+      raise UserError(
+        '--coordinator_address, --num_processes and --process_id belong to '
+        '--device; for the devices of TensorFlow, use `synth-mtf cluster`.'
+      )
+    yield values.model_dir
+    return
+  if values.tpu:
+    raise UserError(
+      f'--device={values.device} and --tpu={values.tpu} exclude each other. '
+      "Both reach TPUs: --device through JAX, --tpu through TensorFlow's own "
+      'runtime.'
+    )
+  if os.environ.get('TF_CONFIG'):
+    raise UserError(
+      f'--device={values.device} uses devices that JAX finds: run it without '
+      '`synth-mtf cluster`, and without TF_CONFIG in the environment.'
+    )
+  from synth_mtf.pjrt import hosts
+
+  with (
+    hosts.joined(values.device, hosts.address(*of_hosts)),
+    hosts.folder(values.model_dir) as folder,
+  ):
+    yield folder
+
+
+@contextlib.contextmanager
+def computed_by(
+  device: str | None, gin_params: Sequence[str]
+) -> Iterator[None]:
   """Makes a run compute on JAX's devices of a kind, if one is given."""
   if not device:
     yield
     return
-  if tpu:
-    raise UserError(
-      f'--device={device} and --tpu={tpu} exclude each other. Both reach TPUs: '
-      "--device through JAX, --tpu through TensorFlow's own runtime."
-    )
-  if os.environ.get('TF_CONFIG'):
-    raise UserError(
-      f"--device={device} uses this machine's devices alone: run it without "
-      '`synth-mtf cluster`, and without TF_CONFIG in the environment.'
-    )
   from synth_mtf.pjrt import devices, estimator
 
   with contextlib.ExitStack() as stack:
-    if device != 'cpu':
+    if device != 'cpu' or _names_type(gin_params):
       stack.enter_context(patches.types_of_gin())
     stack.enter_context(estimator.used(devices.find(device)))
     yield
+
+
+def _names_type(gin_params: Sequence[str]) -> bool:
+  """Whether the command line asks for a type of activations.
+
+  On CPUs, T5's gin files for decoding do not decide it: a session ignores them.
+  """
+  from synth_mtf.host import gin_files
+
+  names = gin_files.bindings('\n'.join(gin_params))
+  return any(n.endswith('get_variable_dtype.activation_dtype') for n in names)
 
 
 @contextlib.contextmanager
