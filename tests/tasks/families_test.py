@@ -274,6 +274,19 @@ def test_web_questions(task, split, count, tmp_path, prepared):
     (b'Eins.\n', 'train.en:2: a line that only the .en file has'),
     (b'Eins.\nZwei.\nDrei.\n', 'train.en:3: a line that only the .de file has'),
     (None, 'train.de'),
+    (
+      b'Eins.\nZw',
+      'train.en:2: a last line without a line end in the .de file',
+    ),
+    (b'\n<srcset setid="x">\nZwei\n', 'the .de file has'),
+    (b'<srcset setid="x">\nZwei\n', 'train.de:1: SGML or XML: .<srcset'),
+    (b'<?xml version="1.0"?>\n<tmx>\n', 'train.de:1: SGML or XML: '),
+    (
+      b'version https://git-lfs.github.com/spec/v1\noid x\n',
+      'train.de is a pointer of Git LFS',
+    ),
+    (b'\x1f\x8b\x08\n\n', 'train.de:1: gzip, whose name must end in .gz'),
+    (b'\xff\xfeE\0i\0\n\0\n', 'train.de:1: UTF-16 .the byte 0xff'),
   ],
 )
 def test_parallel_files_that_are_not(german, message, data_dir):
@@ -283,3 +296,10 @@ def test_parallel_files_that_are_not(german, message, data_dir):
     write(folder / 'train.de', german)
   with pytest.raises(UserError, match=message):
     tasks.check(['synth_wmt14_ende_v003'], ['train'])
+
+
+def test_parallel_files_may_both_lack_the_last_line_end(data_dir):
+  folder = data_dir / 'parallel/wmt14_en_de'
+  write(folder / 'train.en', b'One.\nTwo.')
+  write(folder / 'train.de', b'Eins.\nZwei.')
+  assert tasks.check(['synth_wmt14_ende_v003'], ['train']) == []
