@@ -5,6 +5,7 @@ pieces for sentinels, whatever they are.
 """
 
 import re
+from typing import Any
 
 import numpy as np
 from sentencepiece import sentencepiece_model_pb2
@@ -15,7 +16,7 @@ _SENTINEL = re.compile('▁?<extra_id_([0-9]+)>')
 _MOST_LETTERS = 1000  # of a piece; the library recurses once per letter
 
 
-def check(model: Model) -> None:
+def check(model: Any) -> None:
   """Raises a ValueError if the library would crash on a model."""
   for number, piece in enumerate(model.pieces):
     letters = len(piece.piece)
@@ -56,7 +57,7 @@ def _is_whole(charsmap: bytes) -> bool:
   return bool(np.all(places < len(texts)))
 
 
-def num_sentinels(model: Model) -> int:
+def num_sentinels(model: Any) -> int:
   """Returns how many sentinels a model has as its last pieces.
 
   Raises:

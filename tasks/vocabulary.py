@@ -104,14 +104,14 @@ def load(vocabulary: str | None) -> seqio.Vocabulary:
   return loaded
 
 
-def _read(path: str) -> pieces.Model:
+def _read(path: str) -> Any:
   if os.path.exists(path) and not os.path.isfile(path):
     raise ValueError('it is a folder, a pipe or a device')
   with tf.io.gfile.GFile(path, 'rb') as stream:
     return pieces.Model.FromString(stream.read())
 
 
-def _missing_sentinels(model: pieces.Model) -> int:
+def _missing_sentinels(model: Any) -> int:
   """Returns how many sentinels to add: none to a model that has its own.
 
   The vocabularies of mT5 and T5X have them inside.
