@@ -55,6 +55,8 @@ _TWO_CLASS_METRICS = (*_CLASS_METRICS, 'f1_score_with_invalid')
 # Of any task; T5 measures it in mode 'perplexity_eval'.
 _LOG_PERPLEXITY = 'log_perplexity'
 
+_MOST_DEPTH = 10  # of lists and mappings in the YAML file
+
 _registered: list[str] = []
 _state = {'': ''}  # of the files when they were registered
 
@@ -109,6 +111,7 @@ def _load(path: str) -> tuple[dict[str, Any], dict[str, int]]:
   with storage.reading(path) as stream:
     text = stream.read().decode('utf-8-sig')
   try:
+    _check_depth(text, path)
     tree = yaml.compose(text, yaml.BaseLoader)
     fields = yaml.load(text, yaml.BaseLoader)
   except yaml.YAMLError as error:
@@ -122,6 +125,20 @@ def _load(path: str) -> tuple[dict[str, Any], dict[str, int]]:
     formats.check_json(fields, dict, 'the file')
   _check_names(tree, path)
   return fields, {key.value: key.start_mark.line + 1 for key, _ in tree.value}
+
+
+def _check_depth(text: str, path: str) -> None:
+  """Rejects aliases, which may stand for any amount of text, and depth."""
+  depth = 0
+  for event in yaml.parse(text, yaml.BaseLoader):
+    with formats.fault_at(path, event.start_mark.line + 1):
+      is_alias = isinstance(event, yaml.AliasEvent)
+      formats.expect(not is_alias, 'an alias (*)', 'what it stands for')
+      depth += isinstance(event, yaml.CollectionStartEvent)
+      depth -= isinstance(event, yaml.CollectionEndEvent)
+      formats.expect(
+        depth <= _MOST_DEPTH, f'{depth} levels', f'at most {_MOST_DEPTH}'
+      )
 
 
 def _check_names(node: Any, path: str) -> None:

@@ -321,6 +321,16 @@ class FolderReader(Reader):
   suffix: str | tuple[str, ...] = '.txt'
 
   def files(self, path: str) -> list[str]:
+    self._last_found = path, self.find(path)
+    return self._last_found[1]
+
+  def _known_files(self, path: str) -> list[str]:
+    """Returns the files as they were last listed: parts refer to these."""
+    known, files = getattr(self, '_last_found', ('', []))
+    return files if known == path else self.files(path)
+
+  def find(self, path: str) -> list[str]:
+    """Lists the files in the order of the rows."""
     return sorted(
       os.path.join(path, folder, name)
       for folder in self.folders
@@ -329,12 +339,12 @@ class FolderReader(Reader):
     )
 
   def place(self, path: str, start: Position, error: RowError) -> str:
-    return f'{self.files(path)[start]}:{1 + error.line}'
+    return f'{self._known_files(path)[start]}:{1 + error.line}'
 
   def records(
     self, path: str, start: int = 0, end: int | None = None
   ) -> Iterator[Record]:
-    for number, name in enumerate(self.files(path)[start:end], start):
+    for number, name in enumerate(self._known_files(path)[start:end], start):
       with storage.reading(name) as stream:
         yield Record(stream.read(), number, name)
 

@@ -82,3 +82,8 @@ def test_what_is_not_there_is_named(path, tmp_path):
     Checkpoint(str(folder / 'model.ckpt-9'))
   with pytest.raises(UserError, match='expected a folder that holds one'):
     Checkpoint(str(tmp_path))
+
+
+def test_a_place_that_cannot_be_opened():
+  with pytest.raises(UserError, match='http://x/y cannot be read: File system'):
+    Checkpoint('http://x/y')

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import seqio
+from sentencepiece import sentencepiece_model_pb2
 
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import vocabulary as vocabularies
@@ -171,9 +172,7 @@ def test_sentinels_inside(form, tmp_path):
   """Of the kind of mT5 and T5X."""
   path = tmp_path / 'v.model'
   trained(path)
-  model = tokenizer.sentencepiece_model_pb2.ModelProto.FromString(
-    path.read_bytes()
-  )
+  model = sentencepiece_model_pb2.ModelProto.FromString(path.read_bytes())
   for number in reversed(range(100)):
     piece = form.format(number)
     model.pieces.add(piece=piece, type=model.SentencePiece.USER_DEFINED)

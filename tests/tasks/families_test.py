@@ -14,6 +14,8 @@ import tensorflow_datasets as tfds
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
+from synth_mtf.tasks import generation
+from synth_mtf.tasks.files import index
 from tests.tasks import comparison
 from tests.tasks.folder import write
 from tests.tasks.rows import frozen, run
@@ -158,6 +160,33 @@ def test_some_lists_of_stories(lists, has, data_dir):
     write(root / name, data)
   with pytest.raises(UserError, match=f'has URLs in {has}; expected them in'):
     tasks.check(['synth_cnn_dailymail_v002'], ['train'])
+
+
+def test_stories_are_listed_once_for_all_parts(data_dir, monkeypatch):
+  """With the hash of every URL, a listing takes seconds."""
+  root = data_dir / 'cnn_dailymail'
+  for number in range(50):
+    write(root / f'cnn/stories/1{number}.story', b'A.\n\n@highlight\n\nB.\n')
+  listed = []
+  find = generation.StoryReader.find
+
+  def counted(reader, path):
+    listed.append(path)
+    return find(reader, path)
+
+  monkeypatch.setattr(generation.StoryReader, 'find', counted)
+  source = tasks.get('synth_cnn_dailymail_v002').source.chosen
+  source.check('train')
+  before = len(listed)
+  parts = source.indexes('train')[0].parts()
+  assert len(parts) > 1 and len(listed) <= before + 1
+  before = len(listed)
+  rows = [row for part in parts for row in index.read(part)]
+  assert len(rows) == 50 and len(listed) == before
+  # The listing is as new as the index.
+  write(root / 'cnn/stories/150.story', b'A.\n\n@highlight\n\nB.\n')
+  source = tasks.get('synth_cnn_dailymail_v002').source.chosen
+  assert len([*source.examples('train')]) == 51
 
 
 def test_personachat_turns(data_dir):
