@@ -10,7 +10,7 @@ import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 
 from synth_mtf import atomic, paths
-from synth_mtf.checkpoints import names
+from synth_mtf.checkpoints import index_file, names
 from synth_mtf.checkpoints.folder import (
   UNREADABLE,
   Folder,
@@ -43,23 +43,17 @@ class Checkpoint:
 
   def __init__(self, path: str) -> None:
     """Opens a checkpoint, or the latest one in a folder."""
-    self.path = path.removesuffix('.index')
-    if tf.io.gfile.isdir(path):
-      folder = Folder(path)
-      self.path = folder.latest() or path
-    else:
-      paths.check_entries(os.path.dirname(path) or '.')
-    if not exists(self.path):
-      parent = Folder(os.path.dirname(self.path) or '.')
-      raise UserError(
-        f'there is no checkpoint {self.path}; expected a folder that holds one,'
-        ' or a path without .index such as <folder>/model.ckpt-1000.'
-        + parent.summary()
-      )
     try:
+      self.path = _existing(path)
+    except tf.errors.OpError as error:  # a bucket without access, perhaps
+      raise UserError(f'{path} cannot be read: {error.message}') from error
+    try:
+      index_file.check(self.path)
       self._reader = tf.train.load_checkpoint(self.path)
       types = self._reader.get_variable_to_dtype_map()
       shapes = self._reader.get_variable_to_shape_map()
+    except index_file.Broken as error:
+      raise self._damaged(str(error)) from error
     except UNREADABLE as error:
       raise self._damaged() from error
     self.variables = {
@@ -111,12 +105,31 @@ class Checkpoint:
       )
     return next(iter(self.embeddings.values()))
 
-  def _damaged(self) -> UserError:
+  def _damaged(self, fault: str = '') -> UserError:
     folder = os.path.dirname(self.path)
     reason = Folder(folder).damage() or (
       f'it is damaged (truncated or altered), or {folder} is not readable.'
     )
+    if fault:
+      reason = f'{fault}; {reason}'
     return UserError(f'the checkpoint {self.path} cannot be read: {reason}')
+
+
+def _existing(path: str) -> str:
+  """Returns the path of a checkpoint, or of the latest one in a folder."""
+  checkpoint = path.removesuffix('.index')
+  if tf.io.gfile.isdir(path):
+    checkpoint = Folder(path).latest() or path
+  else:
+    paths.check_entries(os.path.dirname(path) or '.')
+  if not exists(checkpoint):
+    parent = Folder(os.path.dirname(checkpoint) or '.')
+    raise UserError(
+      f'there is no checkpoint {checkpoint}; expected a folder that holds one,'
+      ' or a path without .index such as <folder>/model.ckpt-1000.'
+      + parent.summary()
+    )
+  return checkpoint
 
 
 def write(

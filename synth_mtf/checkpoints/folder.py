@@ -15,6 +15,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf import atomic, paths
+from synth_mtf.checkpoints import index_file
 from synth_mtf.errors import UserError
 
 # Raised by TensorFlow's reader; a truncated file raises an IndexError.
@@ -40,10 +41,11 @@ def exists(path: str) -> bool:
 def is_complete(path: str) -> bool:
   """Whether every value can be read; TensorFlow verifies their checksums."""
   try:
+    index_file.check(path)
     reader = tf.train.load_checkpoint(path)
     for name in reader.get_variable_to_shape_map():
       reader.get_tensor(name)
-  except UNREADABLE:
+  except (index_file.Broken, *UNREADABLE):
     return False
   return True
 

@@ -178,6 +178,22 @@ def before_each_run(check: Callable[[str, str | None], None]) -> None:
       vars(module)['utils'] = checked
 
 
+def leave_out_byte_order_marks() -> None:
+  """Leaves the mark out of the first line of text files that T5's main reads.
+
+  The host would take it for a part of the text.
+  """
+  from mesh_tensorflow.transformer import utils
+
+  read = utils.get_inputs_from_file
+
+  def read_lines(*args: Any, **kwargs: Any) -> list[str]:
+    lines = read(*args, **kwargs)
+    return [line.removeprefix('\ufeff') for line in lines[:1]] + lines[1:]
+
+  vars(utils)['get_inputs_from_file'] = read_lines
+
+
 @contextlib.contextmanager
 def types_of_gin() -> Iterator[None]:
   """Keeps T5's main from computing in float32, as it does without a TPU."""

@@ -109,3 +109,8 @@ def test_a_killed_process_leaves_no_half(tmp_path):
   write(str(folder), 1, {'x': np.zeros(3)})
   names = sorted(path.name for path in folder.iterdir())
   assert names[1:] == ['model.ckpt-1.data-00000-of-00001', 'model.ckpt-1.index']
+
+
+def test_a_place_that_cannot_be_opened():
+  with pytest.raises(UserError, match='http://x/y cannot be read: File system'):
+    Checkpoint('http://x/y')
