@@ -71,7 +71,7 @@ def test_a_gpu_that_tensorflow_does_not_see(monkeypatch, tmp_path):
   monkeypatch.setenv('PATH', str(tmp_path))
   report = doctor(tmp_path)[1]
   assert 'note   there is an NVIDIA driver, but TensorFlow sees no ' in report
-  assert "pip install 'tensorflow[and-cuda]==2.21.0'\n" in report
+  assert "pip install 'tensorflow[and-cuda]==2.20.0'\n" in report
 
 
 @pytest.mark.slow  # a process of its own
