@@ -4,11 +4,13 @@ import pathlib
 
 import gin
 import pytest
+from absl import flags
 from absl.testing import flagsaver
 from mesh_tensorflow.transformer import utils
 
 import synth_mtf
 from synth_mtf.cost import cost_of_files
+from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
 from tests.checkout import CHECKOUT, run
 from tests.tpu import replicas  # must precede the host's modules
@@ -31,6 +33,8 @@ def mesh_of(*files, bindings=()):
 
 def cores_per_chip(name):
   """As the flag is to be set: 1 where the two cores of a chip work as one."""
+  if not flags.FLAGS.is_parsed():
+    flags.FLAGS.mark_as_parsed()  # the host reads them
   return flagsaver.flagsaver(logical_cores_per_chip=SLICES[name].cores // 4)
 
 
@@ -46,14 +50,14 @@ def test_a_mesh_has_the_cores_of_its_slice(name):
   cost = cost_of_files(
     ['sizes/base.gin', 'variants/random_vanilla.gin'],
     {'inputs': 512, 'targets': 114},
-    mesh_shape=mesh.to_string,
+    mesh_shape=','.join(f'{dim.name}:{dim.size}' for dim in mesh),
   )
   # Weights, gradients and slots fit the 8 GB of the smallest core.
   assert cost.state_bytes < 8e9
 
 
 def test_a_pod_needs_a_size():
-  with pytest.raises(RuntimeError, match='tpu_topology'):
+  with pytest.raises(UserError, match='tpu_topology must be set'):
     mesh_of('pod')
   gin.clear_config()
   size = "utils.tpu_mesh_shape.tpu_topology = 'v5litepod-256'"
