@@ -103,8 +103,8 @@ def _packages() -> Iterator[Finding]:
     text = ', '.join(f'{name} {v}' for name, v in versions.items())
     yield Finding('ok', text)
   series = '.'.join(versions.get(tensorflow, '').split('.')[:2])
-  if series not in ('', '2.12', '2.21'):
-    text = f'TensorFlow {series}: tested with 2.12 and 2.21 only'
+  if series not in ('', '2.12', '2.20'):
+    text = f'TensorFlow {series}: tested with 2.12 and 2.20 only'
     yield Finding('FAULT', text, _INSTALL)
   if missing:
     yield Finding('FAULT', f'not installed: {", ".join(missing)}', _INSTALL)
@@ -123,8 +123,8 @@ def _devices() -> Iterator[Finding]:
       'note',
       'there is an NVIDIA driver, but TensorFlow sees no GPU',
       f'this TensorFlow was built for CUDA {cuda}; TensorFlow 2.12 needs CUDA '
-      '11.8 and cuDNN 8.6 on the machine, and pip installs what 2.21 needs: '
-      "pip install 'tensorflow[and-cuda]==2.21.0'",
+      '11.8 and cuDNN 8.6 on the machine, and pip installs what 2.20 needs: '
+      "pip install 'tensorflow[and-cuda]==2.20.0'",
     )
 
 

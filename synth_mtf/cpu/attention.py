@@ -238,8 +238,8 @@ def _matmul(
 ) -> tf.Tensor:
   """Multiplies x [b, h, m, k] by y, as one product of matrices if y is shared.
 
-  For x [b, 1, m, k] and y [1, 1, k, n], TensorFlow 2.21's oneDNN would write
-  beyond its arrays (https://github.com/tensorflow/tensorflow/issues/117700).
+  For x [b, 1, m, k] and y [1, 1, k, n], oneDNN of TensorFlow 2.20 and 2.21
+  writes beyond its arrays (https://github.com/tensorflow/tensorflow/issues/117700).
   """
   if y.shape[:2] != [1, 1]:
     return tf.matmul(x, y, transpose_b=transpose_b)

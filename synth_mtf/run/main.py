@@ -1,7 +1,7 @@
 """Runs T5's own main with our layer and tasks.
 
 `synth-mtf transformer` runs `t5_mesh_transformer` with its flags, except that
-torch is not needed, TensorFlow 2.21 works, `synth_mtf` and `synth_mtf.tasks`
+torch is not needed, TensorFlow 2.20 works, `synth_mtf` and `synth_mtf.tasks`
 are imported without a flag, variables are resource variables (ref variables
 race on a CPU: updates arrive while gradients still read them, so no two runs
 agree), progress is shown line by line while TensorFlow's output goes to a log,
@@ -104,7 +104,7 @@ def run(words: Sequence[str]) -> int:
     tf.enable_resource_variables()
     tf.logging.set_verbosity(tf.logging.INFO)
     with explanations.explained():  # a TPU may be out of order
-      tf.config.list_physical_devices()  # TensorFlow 2.21 prints what it lacks
+      tf.config.list_physical_devices()  # TensorFlow 2.20 prints what it lacks
 
   import gin
   from absl import app, flags

@@ -84,7 +84,7 @@ def test_a_gpu_that_tensorflow_does_not_see(monkeypatch, tmp_path):
   monkeypatch.setenv('PATH', str(tmp_path))
   report = doctor(tmp_path)[1]
   assert 'note   there is an NVIDIA driver, but TensorFlow sees no ' in report
-  assert "pip install 'tensorflow[and-cuda]==2.21.0'\n" in report
+  assert "pip install 'tensorflow[and-cuda]==2.20.0'\n" in report
   assert f'note   JAX {JAX} finds no gpu: ' in report
   assert f'for --device=gpu: pip install "jax[cuda12]=={JAX}"\n' in report
 
