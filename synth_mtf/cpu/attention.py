@@ -289,22 +289,28 @@ class _Part(NamedTuple):
       return [db]
     x, y = tensors
     if self.is_product:
-      return [_matmul(db, y), _matmul(tf.linalg.matrix_transpose(db), x)]
+      return [_matmul(db, y), _matmul(db, x, transpose_a=True)]
     return [db * y, db * x]
 
 
 def _matmul(
-  x: tf.Tensor, y: tf.Tensor, *, transpose_b: bool = False
+  x: tf.Tensor,
+  y: tf.Tensor,
+  *,
+  transpose_a: bool = False,
+  transpose_b: bool = False,
 ) -> tf.Tensor:
   """Multiplies x [b, h, m, k] by y, as one product of matrices if y is shared.
 
   For x [b, 1, m, k] and y [1, 1, k, n], TensorFlow 2.21's oneDNN would write
   beyond its arrays (https://github.com/tensorflow/tensorflow/issues/117700).
+  A single matrix x does not need that, and einsum would copy it transposed.
   """
-  if y.shape[:2] != [1, 1]:
-    return tf.matmul(x, y, transpose_b=transpose_b)
+  if y.shape[:2] != [1, 1] or x.shape[:2] == [1, 1]:
+    return tf.matmul(x, y, transpose_a=transpose_a, transpose_b=transpose_b)
+  rows = 'km' if transpose_a else 'mk'
   matrix = 'nk' if transpose_b else 'kn'
-  return tf.einsum(f'bhmk,{matrix}->bhmn', x, y[0, 0])
+  return tf.einsum(f'bh{rows},{matrix}->bhmn', x, y[0, 0])
 
 
 class _Kernel(NamedTuple):
