@@ -218,10 +218,10 @@ class SynthesizerConfig(T5Config):
     self.max_position_embeddings = max_position_embeddings
     if not self.attention:  # files have the settings
       names = {'encoder': variant, 'decoder': variant, 'cross': cross_variant}
-      self.attention = {
+      self.attention = {  # type: ignore[misc]
         kind: variant_settings(self, kind, name)
         for kind, name in names.items()
-        if name not in (None, 'vanilla')
+        if name and name != 'vanilla'
       }
 
   # In files, T5's own classes find an error instead of the activation. They
@@ -1085,7 +1085,7 @@ class SynthesizerForConditionalGeneration(
     )
 
 
-AUTO_CLASSES = {
+AUTO_CLASSES: dict[str, Any] = {
   'AutoModel': SynthesizerModel,
   'AutoModelForSeq2SeqLM': SynthesizerForConditionalGeneration,
   'AutoModelForSequenceClassification': SynthesizerForSequenceClassification,

@@ -1,5 +1,7 @@
 """Models that are described, trained and saved in PyTorch alone."""
 
+from typing import Any
+
 import pytest
 
 from synth_mtf.host import gin_files, model as host_model
@@ -14,7 +16,7 @@ from synth_mtf.huggingface import modeling_synthesizer as modeling  # noqa: E402
 torch.set_num_threads(1)  # the models are tiny
 pytestmark = [pytest.mark.hf, pytest.mark.slow]
 
-SIZE = {
+SIZE: dict[str, Any] = {
   'd_model': 24,
   'd_ff': 20,
   'num_layers': 2,
@@ -53,11 +55,12 @@ def test_a_cross_variant_is_that_of_its_gin_file():
 
 
 def test_wrong_settings_are_errors():
-  for settings, message in (
+  wrong: list[tuple[dict[str, Any], str]] = [
     ({'variant': 'rv'}, "variant='rv', expected one of .*random_vanilla"),
     ({'mixing': 'max'}, "mixing='max', expected one of .*softmax"),
     ({'variant': 'dense', 'mixing': 'layer_sigmoid'}, 'and dense has 1'),
-  ):
+  ]
+  for settings, message in wrong:
     with pytest.raises(ValueError, match=message):
       modeling.SynthesizerConfig(**settings)
 
@@ -65,7 +68,7 @@ def test_wrong_settings_are_errors():
 @pytest.mark.parametrize('name', modeling.AUTO_CLASSES)
 def test_auto_classes_need_no_remote_code(name, tmp_path):
   """Also in a process without this package, from the file in the folder."""
-  auto = getattr(transformers, name)
+  auto: Any = getattr(transformers, name)
   config = synth_mtf.huggingface.SynthesizerConfig(
     variant='random_vanilla', **SIZE
   )
