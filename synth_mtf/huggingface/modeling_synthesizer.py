@@ -473,6 +473,16 @@ def fused_kernel() -> Any:
   return torch.compile(flex_attention, fullgraph=True)
 
 
+@functools.partial(torch.compiler.disable, recursive=False)
+def run_fused(q: Tensor, keys: Tensor, values: Tensor, score: Any) -> Tensor:
+  """Runs the kernel, in a graph of its own.
+
+  In the graph of a whole model, PyTorch's compiler fails on CPUs, and may lose
+  the gradients of alpha and the bias.
+  """
+  return fused_kernel()(q, keys, values, score_mod=score, scale=1.0)
+
+
 def is_cached(cache: Any, layer: int) -> bool:
   """Whether a cache has the keys and values of cross-attention."""
   return cache is not None and bool(cache.is_updated.get(layer))
@@ -620,11 +630,7 @@ class SyntheticAttention(nn.Module):
         s = torch.where(tokens[b, j], s, hidden)
       return s
 
-    kernel = fused_kernel()
-    if not is_differentiable(q.device):
-      # In a larger graph, PyTorch's compiler for CPUs fails on it.
-      kernel = torch.compiler.disable(kernel)
-    return kernel(q.to(keys.dtype), keys, values, score_mod=score, scale=1.0)
+    return run_fused(q.to(keys.dtype), keys, values, score)
 
   def split(self, x: Tensor) -> Tensor:
     """[batch, length, heads d_kv] -> [batch, heads, length, d_kv]."""
