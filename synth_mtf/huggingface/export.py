@@ -23,7 +23,11 @@ _OF_OUR_CLASS = {
   'architectures': [_CLASS],
   'auto_map': {
     'AutoConfig': f'{_CODE}.SynthesizerConfig',
+    'AutoModel': f'{_CODE}.SynthesizerModel',
     'AutoModelForSeq2SeqLM': f'{_CODE}.{_CLASS}',
+    'AutoModelForSequenceClassification': (
+      f'{_CODE}.SynthesizerForSequenceClassification'
+    ),
   },
 }
 _OF_T5 = {'model_type': 't5', 'architectures': ['T5ForConditionalGeneration']}

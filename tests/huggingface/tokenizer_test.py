@@ -158,6 +158,9 @@ def test_ids_of_odd_strings(name, tmp_path):
   ids = vocabulary.encode(plain)
   text = converted.decode([0, *ids, 1, 0], skip_special_tokens=True)
   assert text == vocabulary.decode(ids)
+  ids = [*ids[:3], 2, *ids[3:], 2]  # with <unk>
+  text = converted.decode([*ids, 1], skip_special_tokens=True)
+  assert text == vocabulary.decode(ids) and text.count('⁇') == 2
   assert converted.convert_tokens_to_ids('<extra_id_0>') == len(converted) - 1
   assert (converted.pad_token_id, converted.eos_token_id) == (0, 1)
   batch = converted(['the cat', 'a'], padding=True, truncation=True)
