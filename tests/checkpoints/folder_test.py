@@ -166,6 +166,12 @@ def test_a_pipe_hangs_nobody(tmp_path, name, read):
     read(str(tmp_path))
 
 
+def test_a_name_that_is_not_utf_8(tmp_path):
+  (tmp_path / os.fsdecode(b'caf\xe9')).mkdir()
+  with pytest.raises(UserError, match='caf.* is not a name in UTF-8: rename'):
+    Folder(str(tmp_path))
+
+
 def test_damage_names_what_is_damaged_and_what_is_not(tmp_path):
   folder = str(tmp_path)
   save(tmp_path, 1, 2, 3)
