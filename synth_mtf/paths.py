@@ -58,15 +58,22 @@ def holds_samples(folder: str | None) -> bool:
   return os.path.exists(mark)
 
 
-def check_entries(folder: str) -> None:
+def check_entries(folder: str, start: str = '') -> None:
   """Refuses a local folder with pipes and devices, which hang their reader.
 
   TensorFlow cannot list a folder with names that are not UTF-8: these, too.
+
+  Args:
+    folder: which need not exist.
+    start: of the names to check.
   """
-  # Unlike `os.listdir`, `os.walk` ignores folders that disappear.
-  _, folders, files = next(os.walk(folder), (folder, [], []))
-  for name in (*folders, *files):
-    _check_file(os.path.join(folder, name))
+  try:
+    names = os.listdir(folder)
+  except OSError:  # a bucket, or it has disappeared
+    return
+  for name in names:
+    if name.startswith(start):
+      _check_file(os.path.join(folder, name))
 
 
 def check_written_entries(folder: str) -> None:

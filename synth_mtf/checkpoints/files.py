@@ -44,10 +44,10 @@ class Checkpoint:
     """Opens a checkpoint, or the latest one in a folder."""
     self.path = path.removesuffix('.index')
     if tf.io.gfile.isdir(path):
-      folder = Folder(path)
-      self.path = folder.latest() or path
+      self.path = Folder(path).latest() or path
     else:
-      paths.check_entries(os.path.dirname(path) or '.')
+      folder, name = os.path.split(self.path)
+      paths.check_entries(folder or '.', f'{name}.')
     if not exists(self.path):
       parent = Folder(os.path.dirname(self.path) or '.')
       raise UserError(

@@ -207,7 +207,7 @@ def read(*folders: str) -> list[Run]:
   for folder in folders:
     name = folder.rstrip('/') or folder
     with _explained(name):
-      inside = list(_runs(name))
+      inside = list(_runs(name, seen=set()))
     if not inside:
       raise UserError(
         f'{name} does not exist or holds no run; expected a model folder '
@@ -253,18 +253,28 @@ def _identity(run: Run) -> Hashable:
   return run.label, frozenset(settings)
 
 
-def _runs(folder: str, depth: int = 3) -> Iterator[Run]:
-  """Yields the runs in a folder; docs/runs.md describes that of a demo."""
+def _runs(folder: str, seen: set[str], depth: int = 3) -> Iterator[Run]:
+  """Yields the runs in a folder; docs/runs.md describes that of a demo.
+
+  Args:
+    folder: a run, or a folder of runs.
+    seen: the folders that were searched, to which links may lead back.
+    depth: how far below the folder runs may be.
+  """
+  place = os.path.realpath(folder)  # for a bucket, this is a key like any other
+  if place in seen:
+    return
+  seen.add(place)
   stages = [os.path.join(folder, stage) for stage in ('pretrain', 'finetune')]
   stages = [stage for stage in stages if _is_model_folder(stage)]
   is_demo = tf.io.gfile.exists(os.path.join(folder, 'run.json'))
   if stages or (not is_demo and _is_model_folder(folder)):
     yield Run(folder, stages or [folder])
     return
-  if depth:  # links may form circles
+  if depth:
     inside = _in_order_of_table(folder) if is_demo else _seeds(folder)
     for name in inside:
-      yield from _runs(os.path.join(folder, name), depth - 1)
+      yield from _runs(os.path.join(folder, name), seen, depth - 1)
 
 
 def _in_order_of_table(folder: str) -> list[str]:

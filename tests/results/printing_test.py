@@ -76,7 +76,7 @@ def test_a_terminal_shows_what_is_best_in_bold():
 
 def test_a_name_cannot_pass_as_our_own_bold(monkeypatch):
   stream = io.StringIO()
-  stream.isatty = lambda: True
+  monkeypatch.setattr(stream, 'isatty', lambda: True)
   monkeypatch.setattr(sys, 'stdout', stream)
   rows = [['**Syn**', '**1.0**'], ['\x1b[1mT5\x1b[0m \udce9', '2.0']]
   grid = printing.Grid('\x1b[0mTable', ['Model', 'score'], rows)

@@ -2,6 +2,7 @@
 
 import json
 import os
+from unittest import mock
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -251,3 +252,15 @@ def test_runs_without_configuration_are_a_model_each(tmp_path):
   for folder in folders:
     made_runs.events(folder, (1, {'loss': 5.0}))
   assert names(*folders) == ['run, x/run', 'run, y/run']
+
+
+def test_links_to_the_folder_itself_are_followed_once(tmp_path, monkeypatch):
+  """Ten would otherwise be a thousand folders at depth 3."""
+  made_runs.evaluated(tmp_path / 'r', COLA, 100, {'matthews_corrcoef': 12.5})
+  (tmp_path / 'run.json').write_text('{}')
+  for number in range(10):
+    (tmp_path / f'link_{number}').symlink_to('.')
+  walk = mock.Mock(side_effect=tf.io.gfile.walk)
+  monkeypatch.setattr(tf.io.gfile, 'walk', walk)
+  assert only(tmp_path).name == str(tmp_path / 'r')
+  assert walk.call_count < 20
