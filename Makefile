@@ -2,10 +2,11 @@
 #
 #   make demo [DEMO_ARGS='--data_dir DIR']   the whole pipeline, small
 #   make test-fast                           tests that train nothing
-#   make test [TF=2.21] [TEST_ARGS='-k NAME']
+#   make env TPU=1                           TensorFlow for TPU v2 to v4
+#   make test [TF=2.20] [TEST_ARGS='-k NAME']
 #   make tpu-proof                           TPU programs of every variant
-#   make tpu-compile [VARIANTS='random ...'] [RUN=finetune_en_mix]
-#                                            compile them as for a TPU v3-8
+#   make tpu-compile [VARIANTS='random ...'] [RUN=finetune_en_mix] [SLICE=v6e-8]
+#                                            compile them as for a TPU
 #   make docs                                the documentation, as a site
 #   make lint, make format, make benchmark [BENCHMARK_ARGS='...']
 #   make constraints [UPGRADE=--upgrade]     pins of all versions
@@ -15,15 +16,24 @@
 
 # Test processes, for two cores: some tests wait for processes that they start.
 WORKERS ?= 3
-# TF=2.12 or TF=2.21 chooses one of the two sets of versions, in an environment of
-# its own; otherwise Python does: 3.10 and 3.11 get 2.12, 3.12 and 3.13 get 2.21.
-ifneq ($(filter-out 2.12 2.21,$(TF)),)
-  $(error TF=$(TF) is not supported: give TF=2.12 or TF=2.21)
+# TF=2.12 or TF=2.20 chooses one of the two sets of versions, in an environment of
+# its own; otherwise Python does: 3.10 and 3.11 get 2.12, 3.12 and 3.13 get 2.20.
+# TPU=1 is 2.20 with the runtime of TPU v2, v3 and v4, also in an environment of its
+# own.
+ifneq ($(filter-out 2.12 2.20,$(TF)),)
+  $(error TF=$(TF) is not supported: give TF=2.12 or TF=2.20)
+endif
+ifdef TPU
+  ifeq ($(TF),2.12)
+    $(error TPU=1 needs TF=2.20: there is no TensorFlow 2.12 for TPUs)
+  endif
+  TF := 2.20
 endif
 # Each process would compile TensorFlow's modules again.
 unexport PYTHONDONTWRITEBYTECODE
-VENV := .venv$(if $(TF),-tf$(TF))
-CONSTRAINTS := constraints$(if $(filter 2.21,$(TF)),-tf2.21).txt
+VENV := .venv$(if $(TPU),-tpu,$(if $(TF),-tf$(TF)))
+CONSTRAINTS := constraints$(if $(filter 2.20,$(TF)),-tf2.20).txt
+FOR_TPU := $(if $(TPU),requirements-tpu.txt)
 INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
 
@@ -47,19 +57,21 @@ test: env
 tpu-proof: env
 	$(PYTEST) -m '' tests/tpu tests/pjrt $(TEST_ARGS)
 
-# XLA's compiler for TPUs needs its own environment, with Python 3.10 or newer.
-VENV_TPU := .venv-tpu
+# XLA's compiler for TPUs needs its own environment, with Python 3.11 or newer.
+VENV_COMPILER := .venv-tpu-compiler
 RUN ?= pretrain_c4
-PROGRAMS := build/tpu/$(RUN)
+SLICE ?= v3-8
+PROGRAMS := build/tpu/$(SLICE)/$(RUN)
 VARIANTS ?= SelfAttention $(basename $(notdir $(wildcard gin/variants/*.gin)))
-tpu-compile: env $(VENV_TPU)/.installed
-	$(BIN)/python -m tests.tpu.lower --run $(RUN) $(PROGRAMS) \
-	  $(VARIANTS)
-	$(VENV_TPU)/bin/python tests/tpu/compile.py $(PROGRAMS) $(VARIANTS)
+tpu-compile: env $(VENV_COMPILER)/.installed
+	$(BIN)/python -m tests.tpu.lower --run $(RUN) --slice $(SLICE) \
+	  $(PROGRAMS) $(VARIANTS)
+	$(VENV_COMPILER)/bin/python tests/tpu/compile.py --slice $(SLICE) \
+	  $(PROGRAMS) $(VARIANTS)
 
-$(VENV_TPU)/.installed: tests/tpu/requirements.txt | env
-	$(BIN)/python -m venv --clear --without-pip $(VENV_TPU)
-	$(BIN)/python -m pip --python $(VENV_TPU)/bin/python install --quiet \
+$(VENV_COMPILER)/.installed: tests/tpu/requirements.txt | env
+	$(BIN)/python -m venv --clear --without-pip $(VENV_COMPILER)
+	$(BIN)/python -m pip --python $(VENV_COMPILER)/bin/python install --quiet \
 	  --no-compile --requirement $<
 	@touch $@
 
@@ -95,9 +107,9 @@ constraints: env
 	$(RESOLVE) --python-version 3.10 --constraint constraints.in \
 	  --output-file constraints.txt
 	sed '/python_version [<=]/d; s/; python_version.*//' constraints.in \
-	  > $(VENV)/tf2.21.in
-	$(RESOLVE) --python-version 3.11 --constraint $(VENV)/tf2.21.in \
-	  --output-file constraints-tf2.21.txt
+	  > $(VENV)/tf2.20.in
+	$(RESOLVE) --python-version 3.10 --constraint $(VENV)/tf2.20.in \
+	  --output-file constraints-tf2.20.txt
 	@# TensorFlow and torch choose their own.
 	sed -i -E '/^(cuda-|nvidia-|triton=)/d' constraints*.txt
 
@@ -107,7 +119,7 @@ benchmark: env
 env: $(INSTALLED)
 
 # Without ensurepip, which Debian packages separately, use the pip of $(PYTHON).
-$(INSTALLED): setup.py $(CONSTRAINTS)
+$(INSTALLED): setup.py $(CONSTRAINTS) $(FOR_TPU)
 	@python=$$(.ci/find_python '$(TF)' $(PYTHON)) && \
 	echo "Creating $(VENV) with $$python (once; two to four minutes)." && \
 	if [ -x $(BIN)/pip ]; then :; \
@@ -119,4 +131,6 @@ $(INSTALLED): setup.py $(CONSTRAINTS)
 	fi && \
 	$(BIN)/python -m pip install --quiet --no-compile \
 	  --constraint $(CONSTRAINTS) --editable '.[dev]'
+	$(if $(TPU),$(BIN)/python -m pip install --quiet --no-compile \
+	  --force-reinstall --no-deps --requirement $(FOR_TPU))
 	@touch $@

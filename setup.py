@@ -77,13 +77,14 @@ setuptools.setup(
     'typing-extensions',
   ],
   extras_require={
-    'hf': ['safetensors', 'torch', 'transformers>=5.1,<5.25'],
+    'hf': ['accelerate', 'safetensors', 'torch', 'transformers>=5.1,<5.25'],
     't5-cli': ['torch'],
     'metrics': ['gensim', 'pycocoevalcap'],
     'cache': ['apache-beam[tfrecord]'],
     'plot': ['matplotlib'],
     'completion': ['argcomplete'],
     'dev': [
+      'argcomplete',
       'hypothesis',
       'import-linter',
       'matplotlib',

@@ -8,8 +8,7 @@ when a subcommand needs it (`run.process.load_plugin`).
 from typing import TYPE_CHECKING, Any
 
 from synth_mtf.host.patches import prepare_host
-from synth_mtf.paths import gin_path as gin_path
-from synth_mtf.run.process import is_command
+from synth_mtf.paths import gin_path as gin_path, is_command
 
 __version__ = '1.0.0'
 

@@ -1,6 +1,8 @@
 """Writes files whole or not at all, even if the process is killed."""
 
 import contextlib
+import fcntl
+import glob
 import os
 import pathlib
 import shutil
@@ -32,25 +34,31 @@ def writing(path: Path, mode: str = 'w') -> Iterator[IO[Any]]:
   encoding = None if 'b' in mode else 'utf-8'
   with (
     replacing(path) as partial,
+    _named(path),
     open(partial, mode, encoding=encoding) as stream,
   ):
     yield stream
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[pathlib.Path]:
-  """Yields a path to write to; the file then replaces `path`.
-
-  Each process uses its own temporary name, so leftover files do no harm.
-  """
-  whole = pathlib.Path(path)
-  partial = _partial(whole)
-  partial.unlink(missing_ok=True)  # never write through a link
+def _named(path: Path) -> Iterator[None]:
+  """Adds the file to an error of writing, such as that the disk is full."""
   try:
+    yield
+  except OSError as error:
+    if error.errno is None or error.filename:
+      raise
+    raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[pathlib.Path]:
+  """Yields a path to write to; the file then replaces `path`."""
+  whole = pathlib.Path(path)
+  with folder_beside(whole) as folder:
+    partial = folder / whole.name
     yield partial
     os.replace(partial, whole)
-  finally:
-    partial.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -61,20 +69,92 @@ def new_folder(path: str) -> Iterator[pathlib.Path]:
       f'{path} exists already, or is a bucket: give a new local folder'
     )
   whole = pathlib.Path(path)
-  partial = _partial(whole)
   try:
-    partial.mkdir(parents=True)
-    yield partial
-    os.rename(partial, whole)
+    whole.parent.mkdir(parents=True, exist_ok=True)
+    with folder_beside(whole) as folder:
+      partial = folder / whole.name
+      partial.mkdir()
+      yield partial
+      _allow_reading(partial)
+      os.rename(partial, whole)
   except OSError as error:
     raise UserError(f'{path} cannot be written: {error}') from error
+
+
+@contextlib.contextmanager
+def folder_beside(whole: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Yields a new folder `.NAME.<process>.partial`, which is removed at the end.
+
+  A killed process leaves its folder. The next one that writes the same name
+  removes it: the folder of a running process is locked.
+  """
+  for left in whole.parent.glob(f'.{glob.escape(whole.name)}.*.partial'):
+    descriptor = _locked(left)
+    if descriptor is not None:
+      shutil.rmtree(left, ignore_errors=True)
+      os.close(descriptor)
+  folder = whole.with_name(f'.{whole.name}.{os.getpid()}.partial')
+  descriptor = None
+  try:
+    folder.mkdir()
+    descriptor = _locked(folder)
+    yield folder
   finally:
-    shutil.rmtree(partial, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    if descriptor is not None:
+      os.close(descriptor)
+
+
+def _locked(folder: pathlib.Path) -> int | None:
+  """Locks a folder; returns None if it is locked, gone, a link, or cannot be.
+
+  The lock ends when the descriptor is closed, at the latest with the process.
+  """
+  flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+  descriptor = None
+  try:
+    descriptor = os.open(folder, flags)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  except OSError:  # some drives have no locks, or none for folders
+    if descriptor is not None:
+      os.close(descriptor)
+    return None
+  return descriptor
+
+
+def _allow_reading(folder: pathlib.Path) -> None:
+  """Gives files the mode that the umask gives new ones; some are 0600."""
+  mode = folder.stat().st_mode & 0o666
+  for path in folder.iterdir():
+    if path.is_file():
+      path.chmod(mode)
+
+
+@contextlib.contextmanager
+def one_at_a_time(folder: str, name: str) -> Iterator[None]:
+  """Waits until no other process is inside, for the same folder and name.
+
+  The operating system's lock on a file of this name, which stays. It ends with
+  the process. Buckets have no locks, and neither have some drives.
+  """
+  if '://' in folder:
+    yield
+    return
+  os.makedirs(folder, exist_ok=True)
+  flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+  descriptor = os.open(os.path.join(folder, name), flags, 0o666)
+  try:
+    with contextlib.suppress(OSError):  # the drive has no locks
+      fcntl.flock(descriptor, fcntl.LOCK_EX)
+    yield
+  finally:
+    os.close(descriptor)
 
 
 def check_writable(folder: str, setting: str = '--model_dir') -> None:
   """Checks that a folder, which may not exist yet, is writable."""
   if '://' in folder:
+    _check_bucket(folder, setting)
     return
   if folder.startswith('~'):
     raise UserError(
@@ -90,8 +170,8 @@ def check_writable(folder: str, setting: str = '--model_dir') -> None:
     )
 
 
-def check_bucket(folder: str, setting: str) -> None:
-  """Checks that a bucket is writable, by a file that is removed again."""
+def _check_bucket(folder: str, setting: str) -> None:
+  """Writes a file to a bucket, and removes it again."""
   import tensorflow as tf
 
   path = f'{folder.rstrip("/")}/.synth_mtf_{os.getpid()}'
@@ -129,11 +209,6 @@ def check_replaceable(path: str, mark: str) -> None:
       f'--out {path} exists and is not a file of this command; it was not '
       'changed. Give another name, or move it away.'
     )
-
-
-def _partial(path: pathlib.Path) -> pathlib.Path:
-  """Returns this process's temporary name for a path."""
-  return path.with_name(f'.{path.name}.{os.getpid()}.partial')
 
 
 def _nearest_existing(folder: str) -> pathlib.Path:

@@ -8,3 +8,4 @@ from synth_mtf.host import patches
 from synth_mtf.run import checks
 
 patches.before_each_run(checks.check_run)
+patches.leave_out_byte_order_marks()

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import sys
 from collections.abc import Sequence
 
 from synth_mtf.errors import UserError, nearest
@@ -12,6 +13,11 @@ GENERATED = 'generated samples'
 OPERATIVE_CONFIG = 'operative_config.gin'
 
 _CHECKPOINT_FILE = re.compile(r'model\.ckpt-\d+\.(index|meta|data-[\d\w-]+)')
+
+
+def is_command() -> bool:
+  """Whether this process is the `synth-mtf` console script."""
+  return bool(sys.argv) and pathlib.Path(sys.argv[0]).stem == 'synth-mtf'
 
 
 def gin_path() -> str:

@@ -5,7 +5,10 @@ model.predict(['cola sentence: The book was read by.'])
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import operator
+import pathlib
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import gin
@@ -34,12 +37,15 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
   Attributes:
     label: the paper's name of the model.
     step: of the checkpoint.
+    parameters: how many the model has.
+    folder: that of the run.
   """
 
   def __init__(
     self, folder: str, step: int | None, vocabulary: str | None
   ) -> None:
     """Loads a model; the arguments are those of `synth_mtf.load`."""
+    folder, step = _split(str(folder), step)
     opened = open_run(folder, [LAST if step is None else step], vocabulary)
     (checkpoint,) = opened.checkpoints
     self._run = opened.run
@@ -48,9 +54,17 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     self._loaded = Loaded(opened.model, opened.inputs, checkpoint)
     self.label = opened.run.label
     self.step = checkpoint.step if checkpoint else 0
+    self.parameters = checkpoint.parameters if checkpoint else 0
+    self.folder = opened.run.folder
     # Reads the weights now, since a run that trains removes checkpoints.
     ids = dict.fromkeys(opened.inputs.sides, [[1]])
     self._loaded.run(_log_likelihoods, ids)
+
+  def __repr__(self) -> str:
+    return (
+      f'<{self.label}, step {self.step:,}, {self.parameters:,} parameters, '
+      f'{self.folder}>'
+    )
 
   def __exit__(self, *_: object) -> None:
     self.close()
@@ -61,7 +75,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
 
   def predict(
     self,
-    inputs: Sequence[str],
+    inputs: Iterable[str],
     beams: int = 4,
     max_length: int | None = None,
   ) -> list[str]:
@@ -71,7 +85,8 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     its gin files bind have effect.
 
     Args:
-      inputs: texts such as 'cola sentence: The book was read by.'
+      inputs: texts such as 'cola sentence: The book was read by.', in a list,
+        an array, a pandas Series or a generator.
       beams: of T5's beam search; 1 decodes greedily.
       max_length: the most tokens in a target; default: that of the run, which
         is `Bitransformer.decode.max_decode_length` or the length of inputs.
@@ -86,11 +101,13 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
         f'model of type {self._inputs.model_type!r}; score and attention '
         'accept it'
       )
-    if beams < 1 or (max_length is not None and max_length < 1):
-      raise UserError(f'{beams = }, {max_length = }: expected at least 1')
-    if not inputs:
+    beams = _count('beams', beams)
+    if max_length is not None:
+      max_length = _count('max_length', max_length)
+    texts = _texts('inputs', inputs)
+    if not texts:
       return []
-    ids = self._examples(inputs=inputs).ids
+    ids = self._examples(inputs=texts).ids
     rows = self._values(ids, _decoded, beams, self._limits(max_length))
     decode = self._inputs.vocabularies['decoder'].decode
     targets = []
@@ -100,7 +117,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     return targets
 
   def score(
-    self, inputs: Sequence[str] | None, targets: Sequence[str]
+    self, inputs: Iterable[str] | None, targets: Iterable[str]
   ) -> list[float]:
     """Returns the log likelihood of each target, EOS included, given its input.
 
@@ -109,7 +126,9 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     Raises:
       UserError: a text is empty or too long, or the model has no decoder.
     """
-    ids = self._examples(inputs=inputs or (), targets=targets).ids
+    ids = self._examples(
+      inputs=() if inputs is None else inputs, targets=targets
+    ).ids
     if 'decoder' not in ids:
       raise UserError('score needs a decoder, and a target for each input')
     scores = []
@@ -119,7 +138,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     return scores
 
   def attention(
-    self, inputs: Sequence[str], targets: Sequence[str] | None = None
+    self, inputs: Iterable[str], targets: Iterable[str] | None = None
   ) -> Attention:
     """Returns logits and weights by layer and head, as `synth-mtf attention`.
 
@@ -128,7 +147,9 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     Raises:
       UserError: a text is empty or too long, or no layer has weights.
     """
-    examples = self._examples(inputs=inputs, targets=targets or ())
+    examples = self._examples(
+      inputs=inputs, targets=() if targets is None else targets
+    )
     return computation.attention(self._run, self._loaded, examples)
 
   def _limits(self, max_length: int | None) -> tuple[tuple[str, Any], ...]:
@@ -148,12 +169,9 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
       limits['decode_length_constant'] = length
     return tuple(limits.items())
 
-  def _examples(self, **texts: Sequence[str]) -> Examples:
+  def _examples(self, **texts: Iterable[str]) -> Examples:
     """Tokenizes texts, given as `inputs` and `targets`."""
-    for name, given in texts.items():
-      if isinstance(given, str) or not all(isinstance(x, str) for x in given):
-        raise UserError(f'{name} are {given!r:.80}: expected a list of texts')
-    lists = {name: list(given) for name, given in texts.items()}
+    lists = {name: _texts(name, given) for name, given in texts.items()}
     return from_texts(self._inputs, lists)
 
   def _values(
@@ -171,6 +189,52 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
       _, arrays = self._loaded.run(build, rows, *options)
       values.update(zip(numbers, arrays, strict=False))  # more rows are padding
     return [values[n] for n in range(len(order))]
+
+
+def _split(folder: str, step: int | None) -> tuple[str, int | None]:
+  """Returns the folder and the step of a path such as `m/model.ckpt-40`."""
+  path = pathlib.Path(folder)
+  name = re.fullmatch(r'model\.ckpt-(\d+)', path.name)
+  if not name or path.is_dir():
+    return folder, step
+  if step not in (None, int(name[1])):
+    raise UserError(f'{folder} is at step {name[1]}, and step = {step}')
+  return str(path.parent), int(name[1])
+
+
+def _texts(name: str, given: Any) -> list[str]:
+  """Returns texts as a list.
+
+  Raises:
+    UserError: if they are anything else, or cannot be encoded.
+  """
+  is_series = isinstance(given, Iterable)
+  if not is_series or isinstance(given, (str, bytes, Mapping)):
+    raise UserError(f'{name} are {given!r:.80}: expected a list of texts')
+  texts = []
+  for number, text in enumerate(given):
+    if not isinstance(text, str):
+      raise UserError(f'{name}[{number}] is {text!r:.80}: expected a text')
+    try:
+      text.encode()
+    except UnicodeEncodeError as error:
+      raise UserError(
+        f'{name}[{number}] is {text!r:.80}, with a character that UTF-8 lacks '
+        f'at {error.start} (half of a pair): replace it'
+      ) from error
+    texts.append(str(text))
+  return texts
+
+
+def _count(name: str, given: Any) -> int:
+  """Returns a whole number of at least 1, or raises a UserError."""
+  try:
+    number = operator.index(given)
+  except TypeError:
+    number = 0
+  if number < 1 or isinstance(given, bool):
+    raise UserError(f'{name} = {given!r}: expected a whole number, at least 1')
+  return number
 
 
 def _log_likelihoods(

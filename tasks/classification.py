@@ -83,8 +83,8 @@ class ImdbReader(formats.FolderReader):
   schema = {'label': formats.LABEL, 'text': formats.TEXT}
   folders = ('neg', 'pos')
 
-  def files(self, path: str) -> list[str]:
-    files = super().files(path)
+  def find(self, path: str) -> list[str]:
+    files = super().find(path)
     classes = {_folder(file) for file in files}
     if len(classes) == 1:
       raise UserError(

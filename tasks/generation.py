@@ -64,8 +64,8 @@ class StoryReader(formats.FolderReader):
   folders = ('cnn/stories', 'dailymail/stories')
   suffix = '.story'
 
-  def files(self, path: str) -> list[str]:
-    stories = super().files(path)
+  def find(self, path: str) -> list[str]:
+    stories = super().find(path)
     folders = storage.find(path, 'url_lists/')
     root = folders[0] if folders else path
     lists = [
@@ -107,9 +107,9 @@ class XsumReader(formats.FolderReader):
   folders = ('xsum-extracts-from-downloads', 'bbc-summary-data')
   suffix = tuple(_XSUM_MARKS)
 
-  def files(self, path: str) -> list[str]:
+  def find(self, path: str) -> list[str]:
     root = os.path.dirname(path.rstrip('/'))
-    articles = {_stem(file): file for file in super().files(root)}
+    articles = {_stem(file): file for file in super().find(root)}
     split_file = os.path.join(root, _XSUM_IDS)
     if not articles or not storage.is_file(split_file):
       folders = ' or '.join(self.folders)

@@ -5,11 +5,7 @@ as gin has read the settings, for T5's main, and before a name is looked up
 here; again if a file has changed.
 """
 
-import abc
-import dataclasses
 import functools
-import json
-import math
 import os
 import re
 import string
@@ -22,7 +18,7 @@ from t5.data import postprocessors
 from t5.evaluation import metrics
 
 from synth_mtf.errors import UserError, nearest
-from synth_mtf.tasks import data_settings, vocabulary
+from synth_mtf.tasks import data_settings, task_readers, vocabulary
 from synth_mtf.tasks.files import formats, source, storage
 from synth_mtf.tasks.registering import PREFIX, TOKENIZE
 
@@ -39,8 +35,7 @@ _REQUIRED = {
   'targets': str,
   'metrics': [str],
 }
-_FIELDS = {**_REQUIRED, 'labels': [str], 'mixtures': dict}
-_number = postprocessors.string_to_float
+_FIELDS = {**_REQUIRED, 'labels': [str], 'mixtures': dict, 'quotes': str}
 # What metrics compare: texts, lists of answers, numbers, or classes.
 _TEXT_METRICS = (
   'accuracy',
@@ -50,78 +45,20 @@ _TEXT_METRICS = (
   'edit_distance',
 )
 _ANSWER_METRICS = ('squad', 'trivia_qa')
-_NUMBER_METRICS = ('pearson_corrcoef', 'spearman_corrcoef')
-_CLASS_METRICS = ('accuracy', 'sequence_accuracy')
+_NUMBER_METRICS = (
+  'pearson_corrcoef',
+  'spearman_corrcoef',
+  'mean_squared_error',
+)
+_CLASS_METRICS = ('accuracy', 'sequence_accuracy', 'mean_multiclass_f1')
 _TWO_CLASS_METRICS = (*_CLASS_METRICS, 'f1_score_with_invalid')
-# Texts, each with the column that follows it, if any.
-_Template = Sequence[tuple[str, str | None]]
+# Of any task; T5 measures it in mode 'perplexity_eval'.
+_LOG_PERPLEXITY = 'log_perplexity'
+
+_MOST_DEPTH = 10  # of lists and mappings in the YAML file
 
 _registered: list[str] = []
 _state = {'': ''}  # of the files when they were registered
-
-
-@dataclasses.dataclass(eq=False)
-class _TaskReader(formats.Reader):
-  """Base class for readers that fill templates with the columns of a row."""
-
-  templates: Mapping[str, _Template]
-  labels: Sequence[str]
-  numbers: bool
-
-  schema = {'inputs': formats.TEXT, 'targets': formats.TEXT}
-
-  def __post_init__(self) -> None:
-    columns: list[str] = []
-    for template in self.templates.values():
-      columns.extend(column for _, column in template if column)
-    self.columns: Sequence[str] = columns
-
-  @abc.abstractmethod
-  def row(self, record: formats.Record) -> dict[str, str]:
-    """Returns the columns by name."""
-
-  def parse(self, record: formats.Record) -> formats.Items:
-    row = self.row(record)
-    inputs = _filled(self.templates['inputs'], row)
-    targets = _filled(self.templates['targets'], row)
-    if self.labels:
-      targets = self.labels[formats.class_of(targets, self.labels)]
-    elif self.numbers:
-      formats.expect(
-        math.isfinite(_number(targets, math.nan)),
-        f'the target {formats.quote(targets)}',
-        'a number',
-      )
-    yield {'inputs': inputs, 'targets': targets}
-
-
-def _filled(template: _Template, row: Mapping[str, str]) -> str:
-  text = ''
-  for before, column in template:
-    text += before
-    if column is not None:
-      text += row[column]
-  return text
-
-
-class _TsvReader(formats.TsvReader, _TaskReader):
-  """Reads a TSV file with a header."""
-
-  exact = True
-
-
-class _JsonReader(_TaskReader):
-  """Reads JSON lines; a column is a text, a number, or true or false."""
-
-  reports_line_ends = True
-
-  def row(self, record: formats.Record) -> dict[str, str]:
-    row = formats.json_row(record, dict.fromkeys(self.columns, object))
-    for name in self.columns:
-      if isinstance(row[name], (int, float)):
-        row[name] = json.dumps(row[name])
-      formats.check_json(row[name], str, repr(name))
-    return row
 
 
 def register() -> Sequence[str]:
@@ -174,6 +111,7 @@ def _load(path: str) -> tuple[dict[str, Any], dict[str, int]]:
   with storage.reading(path) as stream:
     text = stream.read().decode('utf-8-sig')
   try:
+    _check_depth(text, path)
     tree = yaml.compose(text, yaml.BaseLoader)
     fields = yaml.load(text, yaml.BaseLoader)
   except yaml.YAMLError as error:
@@ -187,6 +125,20 @@ def _load(path: str) -> tuple[dict[str, Any], dict[str, int]]:
     formats.check_json(fields, dict, 'the file')
   _check_names(tree, path)
   return fields, {key.value: key.start_mark.line + 1 for key, _ in tree.value}
+
+
+def _check_depth(text: str, path: str) -> None:
+  """Rejects aliases, which may stand for any amount of text, and depth."""
+  depth = 0
+  for event in yaml.parse(text, yaml.BaseLoader):
+    with formats.fault_at(path, event.start_mark.line + 1):
+      is_alias = isinstance(event, yaml.AliasEvent)
+      formats.expect(not is_alias, 'an alias (*)', 'what it stands for')
+      depth += isinstance(event, yaml.CollectionStartEvent)
+      depth -= isinstance(event, yaml.CollectionEndEvent)
+      formats.expect(
+        depth <= _MOST_DEPTH, f'{depth} levels', f'at most {_MOST_DEPTH}'
+      )
 
 
 def _check_names(node: Any, path: str) -> None:
@@ -217,11 +169,12 @@ def _check_fields(
     formats.check_json(fields, dict.fromkeys(_REQUIRED, object), 'the file')
 
 
-def _split(file: Any, split: str, folder: str, *template: Any) -> source.Split:
+def _split(
+  file: Any, split: str, folder: str, quotes: str | None, *template: Any
+) -> source.Split:
   """Returns a split of one file or pattern; `template` is the reader's."""
   formats.check_json(file, str, split)
-  is_json = file.removesuffix('.gz').endswith('.jsonl')
-  reader = _JsonReader if is_json else _TsvReader
+  reader = task_readers.reader_of(file, quotes)
   result = source.Split.of([file], reader(*template))
   formats.expect(
     result.files(folder) or data_settings.settings().cache_dir,
@@ -238,24 +191,34 @@ def _register(path: str) -> None:
   with formats.fault_at(path, lines['name']):
     task = _new_name(fields['name'])
   labels = fields.get('labels', ())
+  quotes = fields.get('quotes')
+  with formats.fault_at(path, lines.get('quotes', 1)):
+    formats.expect(
+      quotes in (None, *task_readers.QUOTES),
+      f'quotes: {quotes!r}',
+      ' or '.join(task_readers.QUOTES),
+    )
+  names = [name for name in fields['metrics'] if name != _LOG_PERPLEXITY]
   with formats.fault_at(path, lines['metrics']):
-    postprocess = _postprocessor(fields['metrics'], labels)
+    postprocess = _postprocessor(names, labels)
   templates = {}
   for name in ('inputs', 'targets'):
     with formats.fault_at(path, lines[name]):
       templates[name] = _template(fields[name])
-  numbers = postprocess is _number
+  numbers = postprocess is task_readers.number
   folder = os.path.dirname(path) or '.'
   splits = {}
   with formats.fault_at(path, lines['files']):
     for split, file in fields['files'].items():
-      splits[split] = _split(file, split, folder, templates, labels, numbers)
+      splits[split] = _split(
+        file, split, folder, quotes, templates, labels, numbers
+      )
   seqio.TaskRegistry.add(
     task,
     source=source.TwoSources(task, splits, None, folder),
     preprocessors=TOKENIZE,
     postprocess_fn=postprocess,
-    metric_fns=[getattr(metrics, name) for name in fields['metrics']],
+    metric_fns=[_metric(name, labels) for name in names],
     output_features=vocabulary.OUTPUT_FEATURES,
   )
   _registered.append(task)
@@ -294,13 +257,25 @@ def _postprocessor(names: Sequence[str], labels: Sequence[str]) -> Any:
     if set(names) <= set(_ANSWER_METRICS):
       return _answers
     if set(names) <= set(_NUMBER_METRICS):
-      return _number
+      return task_readers.number
     groups = (_TEXT_METRICS, _ANSWER_METRICS, _NUMBER_METRICS)
     expected = ', or '.join(' or '.join(group) for group in groups)
-  raise ValueError(f'metrics {", ".join(names)}; expected {expected}')
+  raise ValueError(
+    f'metrics {", ".join(names)}; expected {expected}; {_LOG_PERPLEXITY} goes '
+    'with any'
+  )
 
 
-def _template(text: str) -> _Template:
+def _metric(name: str, labels: Sequence[str]) -> Any:
+  """Returns T5's function of a metric."""
+  if name == 'mean_multiclass_f1':
+    return metrics.mean_multiclass_f1(num_classes=len(labels))
+  if name == 'mean_squared_error':
+    return metrics.sklearn_metrics_wrapper(name)
+  return getattr(metrics, name)
+
+
+def _template(text: str) -> task_readers.Template:
   """Parses a text with columns in braces."""
   template = []
   for before, column, spec, conversion in string.Formatter().parse(text):

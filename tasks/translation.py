@@ -6,14 +6,21 @@ and languages, such as `wmt14_en_de`, `wmt14_en_de_tok` or `wmt_t2t_en_de`.
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import seqio
 
-from synth_mtf.tasks.files import formats
+from synth_mtf.tasks.files import formats, storage
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import PREFIX, adopt, rate_by_rows
+
+# How files begin that hold sentences in SGML or XML.
+_MARKUP = re.compile(
+  r'\s*<(\?xml|!doctype|srcset|refset|tstset|mteval|tmx|html|doc|hl|seg)\b',
+  re.IGNORECASE,
+)
 
 
 @dataclasses.dataclass(eq=False)
@@ -31,6 +38,19 @@ class ParallelReader(formats.Reader):
 
   def place(self, path: str, start: Any, error: formats.RowError) -> str:
     return super().place(path, start[0] if start else 0, error)
+
+  def read_header(self, path: str) -> tuple[formats.Record, None]:
+    """Refuses files with markup, such as the SGML of WMT's test sets."""
+    for file in self.files(path):
+      with storage.reading(file) as stream, formats.fault_at(file, 1):
+        line = formats.decode(stream.readline().removeprefix(formats.BOM))
+        formats.expect(
+          not _MARKUP.match(line),
+          f'SGML or XML: {formats.quote(line.strip())}',
+          'plain text, one sentence per line: extract the sentences first '
+          '(of SGML, those in <seg>), for both languages in the same order',
+        )
+    return formats.Record(b'', 0), None
 
   def records(
     self, path: str, start: Any = 0, end: Any = None
@@ -57,6 +77,14 @@ class ParallelReader(formats.Reader):
       raise formats.RowError(
         f'a line that only the .{longer} file has',
         'the same number of lines in both files',
+      )
+    ended = [line.endswith(b'\n') for line in record.data]
+    if any(ended) and not all(ended):
+      cut = self.target if ended[0] else self.source
+      raise formats.RowError(
+        f'a last line without a line end in the .{cut} file alone, which may '
+        'be cut off',
+        'both files whole',
       )
     lines = [line.rstrip(b'\n') for line in record.data]
     if not all(lines):

@@ -12,11 +12,11 @@ from typing import Any
 
 import seqio
 import t5.data
-from sentencepiece import sentencepiece_model_pb2
+import tensorflow.compat.v2 as tf
 
 from synth_mtf import atomic
 from synth_mtf.errors import UserError
-from synth_mtf.tasks import data_settings
+from synth_mtf.tasks import data_settings, pieces
 
 # T5's number of sentinels: span corruption can mark this many spans.
 EXTRA_IDS = t5.data.DEFAULT_EXTRA_IDS
@@ -81,11 +81,13 @@ def load(vocabulary: str | None) -> seqio.Vocabulary:
   if vocabulary == data_settings.BYTES:
     return seqio.ByteVocabulary(extra_ids=EXTRA_IDS)
   path = os.path.expanduser(vocabulary)
-  loaded = seqio.SentencePieceVocabulary(path, EXTRA_IDS)
   try:
-    if os.path.exists(path) and not os.path.isfile(path):
-      raise ValueError('it is a folder, a pipe or a device')
+    model = _read(path)
+    pieces.check(model)
+    loaded = seqio.SentencePieceVocabulary(path, _missing_sentinels(model))
     loaded.load_model()
+  except UserError as error:
+    raise UserError(f'vocabulary {path!r}: {error}') from error
   except Exception as error:
     raise UserError(
       f'vocabulary {path!r} cannot be read as a SentencePiece model ({error}); '
@@ -110,20 +112,41 @@ def describe(vocabulary: Any) -> dict[str, Any]:
   content = f'{name} {size}'.encode()
   if isinstance(resolved, seqio.SentencePieceVocabulary):
     name = resolved.sentencepiece_model_file
-    model = sentencepiece_model_pb2.ModelProto.FromString(resolved.sp_model)
+    model = pieces.Model.FromString(resolved.sp_model)
     model.ClearField('trainer_spec')  # holds file names and thread counts
     content = model.SerializeToString(deterministic=True)
   sha256 = hashlib.sha256(content).hexdigest()
   return {'name': name, 'size': size, 'sha256': sha256}
 
 
+def _read(path: str) -> Any:
+  if os.path.exists(path) and not os.path.isfile(path):
+    raise ValueError('it is a folder, a pipe or a device')
+  with tf.io.gfile.GFile(path, 'rb') as stream:
+    return pieces.Model.FromString(stream.read())
+
+
+def _missing_sentinels(model: Any) -> int:
+  """Returns how many sentinels to add: none to a model that has its own.
+
+  The vocabularies of mT5 and T5X have them inside.
+  """
+  try:
+    own = pieces.num_sentinels(model)
+  except ValueError as error:
+    raise UserError(str(error)) from error
+  if 0 < own < EXTRA_IDS:
+    raise UserError(f'it has {own} sentinels of its own; T5 needs {EXTRA_IDS}')
+  return 0 if own else EXTRA_IDS
+
+
 def train(
-  texts: Iterable[str], model: pathlib.Path, pieces: int = PIECES
+  texts: Iterable[str], model: pathlib.Path, size: int = PIECES
 ) -> None:
   """Trains a unigram vocabulary and writes the `.model` file.
 
   Training is deterministic and reads up to `MOST_CHARACTERS` of the texts.
-  `pieces` is the size without T5's sentinels; short texts may yield fewer.
+  `size` is that without T5's sentinels; short texts may yield fewer.
   """
   lines = []
   characters = 0
@@ -132,7 +155,7 @@ def train(
     characters += len(text)
     if characters > MOST_CHARACTERS:
       break
-  options = json.dumps({**_TRAINER_OPTIONS, 'vocab_size': pieces})
+  options = json.dumps({**_TRAINER_OPTIONS, 'vocab_size': size})
   with atomic.replacing(model) as partial:
     trainer = subprocess.run(
       [sys.executable, '-c', _TRAINER, str(partial), options],
@@ -144,7 +167,7 @@ def train(
     if trainer.returncode:
       *_, reason = trainer.stderr.strip().split('\n')
       raise UserError(
-        f'no vocabulary of {pieces:,} pieces can be trained on this text: '
+        f'no vocabulary of {size:,} pieces can be trained on this text: '
         f'{reason}. Choose another size (synth-mtf vocabulary --size), or give '
         'an existing vocabulary: --vocabulary <file>.model, or --vocabulary '
         'bytes.'

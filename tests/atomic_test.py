@@ -1,6 +1,8 @@
 """Files that are written whole or not at all."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -26,8 +28,8 @@ def test_the_file_is_replaced_only_when_it_is_complete(tmp_path):
   with atomic.replacing(path) as partial:
     partial.write_text('whole')
     assert path.read_text() == 'before'
-    assert partial.parent == tmp_path
-    assert str(os.getpid()) in partial.name  # unlike another process's
+    assert partial.parent.parent == tmp_path  # on the same drive
+    assert str(os.getpid()) in partial.parent.name  # unlike another process's
   assert path.read_text() == 'whole'
 
 
@@ -41,3 +43,73 @@ def test_a_bucket_is_written_through_tensorflow(tmp_path):
   """`file://` stands for any scheme of its file systems."""
   atomic.write(f'file://{tmp_path}/a', 'café')
   assert (tmp_path / 'a').read_text(encoding='utf-8') == 'café'
+
+
+def test_an_error_names_the_file(tmp_path):
+  with (
+    pytest.raises(OSError, match=r"No space left on device: '.*/a.json'$"),
+    atomic.writing(tmp_path / 'a.json'),
+    open('/dev/full', 'w') as full,
+  ):
+    full.write('text')
+  assert not list(tmp_path.iterdir())
+
+
+def writer_of(path):
+  """Starts a process that is writing a path."""
+  process = subprocess.Popen(
+    [sys.executable, '-c', _WRITER, path], stdout=subprocess.PIPE
+  )
+  assert process.stdout is not None
+  assert process.stdout.readline() == b'writing\n'
+  return process
+
+
+_WRITER = """
+import sys, time
+from synth_mtf import atomic
+with atomic.writing(sys.argv[1]) as stream:
+  stream.write('a large model')
+  stream.flush()
+  print('writing', flush=True)
+  time.sleep(600)
+"""
+
+
+def test_what_a_killed_process_leaves_is_removed(tmp_path):
+  path = tmp_path / 'a [1].npz'
+  process = writer_of(path)
+  try:
+    atomic.write(path, 'at the same time')
+    (left,) = tmp_path.glob('.*')  # of a running process, which goes on
+    assert (left / path.name).read_text() == 'a large model'
+  finally:
+    process.kill()
+    process.wait()
+  atomic.write(tmp_path / 'b', 'another name')
+  assert left.exists()
+  atomic.write(path, 'later')
+  assert sorted(tmp_path.iterdir()) == [path, tmp_path / 'b']
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path):
+  other = tmp_path / 'other'
+  other.mkdir()
+  (other / 'file').touch()
+  (tmp_path / '.a.1.partial').symlink_to(other)
+  atomic.write(tmp_path / 'a', 'text')
+  assert (other / 'file').exists()
+
+
+def test_files_of_a_new_folder_can_be_read_by_others(tmp_path):
+  """safetensors writes its own with mode 0600."""
+  before = os.umask(0o022)
+  try:
+    with atomic.new_folder(str(tmp_path / 'model')) as folder:
+      os.close(os.open(folder / 'weights', os.O_CREAT | os.O_WRONLY, 0o600))
+      (folder / 'config').touch()
+  finally:
+    os.umask(before)
+  for name in ('weights', 'config'):
+    assert (tmp_path / 'model' / name).stat().st_mode & 0o777 == 0o644
+  assert list(tmp_path.iterdir()) == [tmp_path / 'model']

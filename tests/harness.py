@@ -117,7 +117,8 @@ class Result:
   weights: dict[str, Array]  # float32, by variable name
   gradients: dict[str, Array]
   trainable: list[str]  # names of the variables that a training step changes
-  shapes: list[tuple[int, ...]]  # of all TensorFlow tensors
+  # Of all TensorFlow tensors but those for logits that span too much.
+  shapes: list[tuple[int, ...]]
   losses: list[Array]  # what the layer added to the losses of the model
 
   def largest(self, *end: int) -> int:
@@ -240,6 +241,7 @@ def parallel(
         for op in tf.get_default_graph().get_operations()
         for tensor in op.outputs
         if tensor.shape.is_fully_defined()
+        and '/each_example/' not in tensor.name
       ],
     )
 

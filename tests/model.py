@@ -11,6 +11,7 @@ import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
 
+from synth_mtf.checkpoints import files as checkpoint_files
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.host import gin_files, model as host_model
 from synth_mtf.paths import gin_path
@@ -33,6 +34,34 @@ def files(variant: str | None = None) -> list[str]:
   """The gin files of a tiny model; None is T5 itself, `a+b` two variants."""
   variants = variant.split('+') if variant else []
   return ['sizes/tiny.gin', *(f'variants/{name}.gin' for name in variants)]
+
+
+def with_public_names(
+  checkpoint: Checkpoint, folder: 'os.PathLike[str]', are_named: bool
+) -> str:
+  """Writes a T5 with the names of the public T5 1.0.
+
+  Args:
+    checkpoint: that of a T5.
+    folder: where to write.
+    are_named: whether layers are named after their kind, not numbered.
+  """
+  kinds = ('SelfAttention', 'EncDecAttention', 'DenseReluDense')
+  places = {}
+  for name in checkpoint.variables:
+    for kind in kinds:
+      place, found, _ = name.partition(f'/{kind}/')
+      if found:
+        places[place] = f'{os.path.dirname(place)}/{kind.lower()}'
+  values = {}
+  for name in checkpoint.variables:
+    place = next((p for p in places if name.startswith(f'{p}/')), '')
+    norm = 'layer_norm' if place else 'final_layer_norm'
+    public = name.replace('rms_norm', norm)
+    if place and are_named:
+      public = places[place] + public.removeprefix(place)
+    values[public] = checkpoint[name]
+  return checkpoint_files.write(str(folder), checkpoint.step, values)
 
 
 def write(

@@ -8,9 +8,11 @@ from typing import Any
 
 import gin
 import numpy as np
+import pandas as pd
 import pytest
 
 import synth_mtf
+from synth_mtf.attention import loaded
 from synth_mtf.checkpoints import identity
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import vocabulary
@@ -112,12 +114,12 @@ def test_it_decodes_what_the_run_decodes(tmp_path, variant, bindings):
   """With the host's prefilter, and what the run's gin files bind."""
   limit = 'Bitransformer.decode.max_decode_length = 12'
   write(tmp_path, limit, *bindings, variant=variant)
-  with synth_mtf.load(tmp_path) as loaded:
+  with synth_mtf.load(tmp_path) as found:
     for decoding, beams in (('beam_search.gin', 4), ('greedy_decode.gin', 1)):
       expected = infer(tmp_path, decoding)
       lines = [
         ' '.join(text.splitlines())  # as in a file of one line each
-        for text in loaded.predict(DECODED, beams=beams)
+        for text in found.predict(DECODED, beams=beams)
       ]
       assert lines == expected, beams
 
@@ -138,8 +140,13 @@ def test_a_language_model_scores(tmp_path):
     (lambda m: m.predict('one text'), 'expected a list of texts'),
     (lambda m: m.predict(['a', ' ']), 'a text is empty'),
     (lambda m: m.predict(['a' * 99]), 'has 100 tokens, and the model takes 64'),
-    (lambda m: m.predict(['a'], beams=0), 'beams = 0, .*expected at least 1'),
-    (lambda m: m.predict(['a'], max_length=-1), '-1: expected at least 1'),
+    (lambda m: m.predict(['a'], beams=0), 'beams = 0: .* at least 1'),
+    (lambda m: m.predict(['a'], beams=2.0), 'beams = 2.0: .* whole number'),
+    (lambda m: m.predict(['a'], max_length=0), 'max_length = 0: .* at least 1'),
+    (lambda m: m.predict(None), 'inputs are None: expected a list of texts'),
+    (lambda m: m.predict(['a', None]), r'inputs\[1\] is None: expected a text'),
+    (lambda m: m.predict(['a\ud800']), r"\[0\] is 'a.ud800', .* at 1 \(half"),
+    (lambda m: m.score(['a'], ['\udfff']), r'targets\[0\] is .* UTF-8 lacks'),
     (lambda m: m.score(['a'], ['b', 'c']), '1 inputs and 2 targets'),
     (lambda m: m.score(['a'], []), 'score needs a decoder, and a target'),
   ],
@@ -147,6 +154,51 @@ def test_a_language_model_scores(tmp_path):
 def test_texts_that_do_not_fit(folder, call, message):
   with synth_mtf.load(folder) as one, pytest.raises(UserError, match=message):
     call(one)
+
+
+def test_any_series_of_texts(folder):
+  with synth_mtf.load(folder) as one:
+    expected = one.predict(INPUTS, max_length=4)
+    numbers: Any = np.array([4, 4])  # beams, max_length
+    for inputs in (
+      (text for text in INPUTS),
+      np.array(INPUTS),
+      np.array(INPUTS, object),
+      pd.Series(INPUTS, index=[3, 5, 8]),
+    ):
+      assert one.predict(inputs, *numbers) == expected
+    scores = one.score(np.array(INPUTS), pd.Series(TARGETS))
+    np.testing.assert_allclose(scores, one.score(INPUTS, TARGETS))
+    assert one.predict(np.array([])) == []
+
+
+def test_few_shapes_are_kept(folder, monkeypatch):
+  """A new graph has the same weights, also without the checkpoint's file."""
+  monkeypatch.setattr(loaded, '_PARTS', 3)
+  with synth_mtf.load(folder) as one:
+    expected = one.score(INPUTS, TARGETS), one.predict(INPUTS, max_length=4)
+    graphs = set()
+    for length in range(1, 8):
+      one.predict(INPUTS[:2], max_length=length)
+      session: Any = one._loaded  # noqa: SLF001
+      assert len(session._parts) <= 3  # noqa: SLF001
+      graphs.add(session._graph)  # noqa: SLF001
+    assert len(graphs) >= 3
+    scores = one.score(INPUTS, TARGETS)
+    np.testing.assert_allclose(scores, expected[0], rtol=1e-6)
+    assert one.predict(INPUTS, max_length=4) == expected[1]
+
+
+def test_a_checkpoint_as_in_export(folder, tmp_path):
+  with synth_mtf.load(folder / 'model.ckpt-7') as one:
+    assert one.step == 7
+    count = f'{one.parameters:,} parameters'
+    assert repr(one) == f'<Syn (R+V), step 7, {count}, {folder}>'
+    assert 10_000 < one.parameters < 100_000
+  with pytest.raises(UserError, match='is at step 7, and step = 8'):
+    synth_mtf.load(folder / 'model.ckpt-7', step=8)
+  with pytest.raises(UserError, match='there is no checkpoint'):
+    synth_mtf.load(folder / 'model.ckpt-8')
 
 
 def test_folders_that_do_not_fit(folder, tmp_path):

@@ -7,8 +7,10 @@ are the encoder's tokens in `encoder`, and the tokens that the decoder reads in
 
 import dataclasses
 import io
+import math
+import zipfile
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +27,21 @@ SIDES_OF_STACK = {
   'decoder': ('decoder', 'decoder'),
   'cross': ('decoder', 'encoder'),
 }
+SIDES = ('encoder', 'decoder')
+# The kind of type, and the number of axes, of each array.
+_KINDS = {
+  'format': ('i', 0),
+  'run': ('U', 0),
+  'label': ('U', 0),
+  'step': ('i', 0),
+  **{f'{side}_tokens': ('U', 2) for side in SIDES},
+  **{f'{side}_text': ('U', 1) for side in SIDES},
+  **{f'{stack}_weights': ('f', 5) for stack in SIDES_OF_STACK},
+  **{f'{stack}_logits': ('f', 5) for stack in SIDES_OF_STACK},
+  **{f'{stack}_functions': ('U', 1) for stack in SIDES_OF_STACK},
+  **{f'{stack}_alpha': ('f', 3) for stack in SIDES_OF_STACK},
+}
+_MOST_BYTES = 4 << 30
 _FORMAT = 1
 MARK = 'format.npy'  # the first array identifies our files
 
@@ -131,20 +148,15 @@ def read(path: str) -> Attention:
   try:
     with tf.io.gfile.GFile(path, 'rb') as stream:
       content = io.BytesIO(stream.read())
-    with np.load(content) as archive:
-      arrays = dict(archive)
-    if arrays['format'] != _FORMAT:
-      raise ValueError(f'format {arrays["format"]}, expected {_FORMAT}')
-    sides = [x for x in ('encoder', 'decoder') if f'{x}_text' in arrays]
-    stacks = [name for name in SIDES_OF_STACK if f'{name}_weights' in arrays]
-    return Attention(
-      run=str(arrays['run']),
-      label=str(arrays['label']),
-      step=int(arrays['step']),
-      stacks={name: _read_stack(arrays, name) for name in stacks},
-      tokens={side: arrays[f'{side}_tokens'] for side in sides},
-      texts={side: arrays[f'{side}_text'] for side in sides},
-    )
+    with zipfile.ZipFile(content) as archive:
+      headers = _headers(archive)
+    _check_kinds(headers)
+    content.seek(0)
+    with np.load(content) as arrays:  # reads each array when it is asked for
+      if arrays['format'] != _FORMAT:
+        raise ValueError(f'format {arrays["format"]}, expected {_FORMAT}')
+      _check_shapes(headers)
+      return _read(arrays, headers)
   except Exception as error:  # NumPy raises anything for another file
     raise UserError(
       f'{path} is not a file of `synth-mtf attention` of this version '
@@ -153,10 +165,119 @@ def read(path: str) -> Attention:
     ) from error
 
 
-def _read_stack(arrays: Mapping[str, Array], name: str) -> Stack:
+class _Header(NamedTuple):
+  """What an array is, without its values."""
+
+  shape: tuple[int, ...]
+  dtype: np.dtype[Any]
+
+
+def _headers(archive: zipfile.ZipFile) -> dict[str, _Header]:
+  """Returns the header of each array that has a name of ours."""
+  formats: Any = np.lib.format  # has no types
+  there = {*archive.namelist()}
+  headers = {}
+  for name in _KINDS:
+    if f'{name}.npy' not in there:
+      continue
+    with archive.open(f'{name}.npy') as stream:
+      version = formats.read_magic(stream)
+      read = {
+        (1, 0): formats.read_array_header_1_0,
+        (2, 0): formats.read_array_header_2_0,
+      }[version]
+      shape, _, dtype = read(stream)
+    headers[name] = _Header(shape, dtype)
+  return headers
+
+
+def _check_kinds(headers: Mapping[str, _Header]) -> None:
+  """Raises a ValueError if types or axes are not those of `write`."""
+  total = 0
+  for name, (shape, dtype) in headers.items():
+    kind, axes = _KINDS[name]
+    if dtype.kind != kind or len(shape) != axes:
+      raise ValueError(
+        f'{name} is {dtype} with {len(shape)} axes, expected kind {kind!r} '
+        f'with {axes}'
+      )
+    total += math.prod(shape) * dtype.itemsize
+  if total > _MOST_BYTES:
+    raise ValueError(f'its arrays have {total:,} bytes')
+
+
+def _check_shapes(headers: Mapping[str, _Header]) -> None:
+  """Raises a ValueError if the shapes do not fit each other."""
+  missing = {'format', 'run', 'label', 'step'} - headers.keys()
+  if missing:
+    raise KeyError(*sorted(missing))
+  stacks = [stack for stack in SIDES_OF_STACK if f'{stack}_weights' in headers]
+  if not stacks:
+    raise ValueError('it has no weights')
+  counts = {
+    headers[f'{side}_text'].shape[0]
+    for side in SIDES
+    if f'{side}_text' in headers
+  }
+  if len(counts) != 1:
+    raise ValueError(f'its sides have {sorted(counts)} examples')
+  for stack in stacks:
+    _check_stack(headers, stack, *counts)
+
+
+def _check_stack(
+  headers: Mapping[str, _Header], name: str, examples: int
+) -> None:
+  """Raises a ValueError if the shapes of a stack do not fit each other."""
+  lengths = []
+  for side in SIDES_OF_STACK[name]:
+    rows, length = headers[f'{side}_tokens'].shape
+    if rows != examples or f'{side}_text' not in headers:
+      raise ValueError(
+        f'{side}_tokens has {rows} examples, expected {examples}'
+      )
+    lengths.append(length)
+  layers, _, heads, *_ = headers[f'{name}_weights'].shape
+  expected = (layers, examples, heads, *lengths)
+  for array in (f'{name}_weights', f'{name}_logits'):
+    shape = headers[array].shape
+    # If all examples share them, they are there once.
+    if shape not in (expected, (layers, 1, heads, *lengths)):
+      raise ValueError(f'{array} is {shape}, expected {expected}')
+  if f'{name}_alpha' in headers:
+    functions = headers[f'{name}_functions'].shape
+    alpha = headers[f'{name}_alpha'].shape
+    if alpha != (layers, heads, *functions):
+      raise ValueError(
+        f'{name}_alpha is {alpha}, expected {(layers, heads, *functions)}'
+      )
+
+
+def _read(
+  arrays: Mapping[str, Array], headers: Mapping[str, _Header]
+) -> Attention:
+  sides = [side for side in SIDES if f'{side}_text' in headers]
+  stacks = [name for name in SIDES_OF_STACK if f'{name}_weights' in headers]
+  return Attention(
+    run=str(arrays['run']),
+    label=str(arrays['label']),
+    step=int(arrays['step']),
+    stacks={name: _read_stack(arrays, headers, name) for name in stacks},
+    tokens={side: arrays[f'{side}_tokens'] for side in sides},
+    texts={side: arrays[f'{side}_text'] for side in sides},
+  )
+
+
+def _read_stack(
+  arrays: Mapping[str, Array], headers: Mapping[str, _Header], name: str
+) -> Stack:
+  functions: Any = ()
+  if f'{name}_functions' in headers:
+    functions = arrays[f'{name}_functions']
+  has_alpha = f'{name}_alpha' in headers
   return Stack(
     weights=arrays[f'{name}_weights'],
     logits=arrays[f'{name}_logits'],
-    functions=tuple(map(str, arrays.get(f'{name}_functions', ()))),
-    alpha=arrays.get(f'{name}_alpha'),
+    functions=tuple(map(str, functions)),
+    alpha=arrays[f'{name}_alpha'] if has_alpha else None,
   )

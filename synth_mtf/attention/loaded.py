@@ -20,6 +20,7 @@ from synth_mtf.host.described import DescribedModel
 # Builds part of a graph: (model, rows by side, dtype, *options) -> (anything,
 # tensors).
 Build = Callable[..., tuple[Any, Any]]
+_PARTS = 16  # of a graph; each takes tens of megabytes
 _UNPACKED = (
   'mesh_train_dataset_fn.pack = False',
   'mesh_eval_dataset_fn.pack = False',
@@ -31,7 +32,8 @@ class Loaded:
 
   It computes in float32, with the weights as stored. Weights are read once; the
   graph has a part for each function and shape of its arguments. Rows are padded
-  to few shapes.
+  to few shapes, and at most `_PARTS` parts are kept: since a graph only grows,
+  one more makes a new graph.
   """
 
   def __init__(
@@ -50,9 +52,22 @@ class Loaded:
     self.checkpoint = checkpoint
     self._model = model
     self._inputs = inputs
+    self._weights: Mapping[str, Array] = {}
+    self._open()
+
+  def _open(self) -> None:
+    """Makes a new session of an empty graph."""
     self._graph = tf.Graph()
     self._session = tf.Session(graph=self._graph)
     self._parts: dict[Any, _Part] = {}
+
+  def _reopen(self) -> None:
+    """Frees all parts; the weights stay."""
+    with self._graph.as_default():
+      weights = {v.op.name: v for v in tf.global_variables()}
+    self._weights = self._session.run(weights)
+    self.close()
+    self._open()
 
   def close(self) -> None:
     """Frees the memory."""
@@ -73,6 +88,8 @@ class Loaded:
     key = build, options, tuple(shapes.items())
     with explanations.explained(), self._model.configured():
       if key not in self._parts:
+        if len(self._parts) >= _PARTS:
+          self._reopen()
         with self._graph.as_default():
           self._parts[key] = self._add(build, shapes, options)
       part = self._parts[key]
@@ -126,12 +143,14 @@ class Loaded:
 
   def _load(self, masters: Sequence[tf.Variable]) -> None:
     """Gives variables their values in the checkpoint, or initial ones."""
+    weights: Any = self._weights or self.checkpoint
     values = {}
-    if self.checkpoint:
+    if weights:
       for variable in masters:
         initial_value = variable.initializer.inputs[1]
-        values[initial_value] = self.checkpoint[variable.op.name]
+        values[initial_value] = weights[variable.op.name]
     self._session.run([v.initializer for v in masters], values)
+    self._weights = {}
 
 
 class _Part(NamedTuple):
@@ -174,15 +193,23 @@ def padded(rows: Sequence[Sequence[Any]], padding: Any = 0) -> Array:
 
 
 def _few_shapes(unpadded: Ids, most: int | None) -> Array:
-  """Pads rows to powers of two, or to the most tokens of a side."""
+  """Pads rows to powers of two, at least 16, or to the most tokens of a side.
+
+  The number of rows becomes a power of four.
+  """
   rows = padded(unpadded)
   count, length = rows.shape
   if most:
-    length = min(_power_of_two(length), most)
-  more_rows, more_tokens = _power_of_two(count) - count, length - rows.shape[1]
+    length = min(max(16, _power_of_two(length)), most)
+  more_rows, more_tokens = _power_of_four(count) - count, length - rows.shape[1]
   rows = np.pad(rows, [(0, more_rows), (0, more_tokens)])
   rows[count:] = rows[0]  # rows of padding would decode to the end
   return rows
+
+
+def _power_of_four(number: int) -> int:
+  """Returns the next power of four."""
+  return 4 ** ((number - 1).bit_length() + 1 >> 1)
 
 
 def _power_of_two(number: int) -> int:

@@ -87,13 +87,12 @@ class Layer:
 
 
 def read(
-  checkpoint: files.Checkpoint, scope: str, source: ConfiguredModel | None
+  checkpoint: files.Checkpoint, stored: str, source: ConfiguredModel | None
 ) -> Layer:
-  """Reads the layer that corresponds to the target's layer in a scope.
+  """Reads the layer in a scope of the checkpoint.
 
   `source` is the model of the checkpoint, if known.
   """
-  stored = _corresponding_scope(checkpoint, scope)
   weights = {
     name.removeprefix(f'{stored}/'): Weight(checkpoint[name], name)
     for name in checkpoint.weights
@@ -173,17 +172,6 @@ def other_size(name: str, stored: Any, expected: Any) -> UserError:
   )
 
 
-def _corresponding_scope(checkpoint: files.Checkpoint, scope: str) -> str:
-  """Returns the scope in which a checkpoint has the layer, of any class."""
-  for output in names.candidates(f'{scope}/o'):
-    if output in checkpoint:
-      return names.scope(output)
-  raise UserError(
-    f'the checkpoint {checkpoint.path} has no attention layer like {scope}: '
-    'it was made by a model of another size'
-  )
-
-
 def _from_original(scope: str, weights: dict[str, Weight]) -> Layer:
   """Renames the variables of mesh_tensorflow's own Synthesizer.
 
@@ -198,11 +186,12 @@ def _from_original(scope: str, weights: dict[str, Weight]) -> Layer:
   if 'alpha' in weights and weights['alpha'].value.shape != (1,):
     raise other_size(f'{scope}/alpha', [*weights['alpha'].value.shape], [1])
   if 'R' in weights:
-    table, origin = weights.pop('R')
+    table, origin = weights['R']
     heads_first = table.swapaxes(0, 1) if table.ndim > 1 else table
-    weights['random/R'] = Weight(heads_first, origin)
-  if 'pi/kernel' in weights:
-    weights['dense/W2'] = weights.pop('pi/kernel')
+    weights['R'] = Weight(heads_first, origin)
+  for name, ours in names.OF_ORIGINAL.items():
+    if name in weights:
+      weights[ours] = weights.pop(name)
   functions = sorted(_functions(weights), key=lambda name: name == VANILLA)
   return Layer(dict.fromkeys(functions), index_by='row', weights=weights)
 

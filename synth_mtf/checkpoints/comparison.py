@@ -46,11 +46,10 @@ class Comparison:
       variables: those of the model, by name.
       checkpoint: the checkpoint.
       loaded: as in the attribute. By default, a variable is loaded if the
-        checkpoint has one of the same name, ignoring the class of the attention
-        layer.
+        checkpoint has it, also under another name (`names.corresponding`).
     """
     if loaded is None:
-      loaded = _ignoring_class(variables, checkpoint)
+      loaded = names.corresponding(variables, checkpoint.variables)
     self._path = checkpoint.path
     self.loaded = loaded
     self.new = sorted(variables.keys() - loaded.keys())
@@ -96,6 +95,29 @@ class Comparison:
         'holds.'
       )
 
+  def require_no_original(self) -> None:
+    """Raises a UserError if functions of the original would start anew.
+
+    In checkpoints of mesh_tensorflow's Synthesizer, their weights have other
+    names and shapes, which `checkpoint convert` knows.
+    """
+    lost = []
+    for name in self.new:
+      place, layer, rest = names.split(name)
+      output = self.loaded.get(f'{place}/{layer}/o', '')
+      for theirs, ours in names.OF_ORIGINAL.items():
+        stored = f'{names.scope(output)}/{theirs}'
+        if rest == ours and stored in self.left_over:
+          lost.append(stored)
+    if lost:
+      raise UserError(
+        f"the checkpoint {self._path} is of mesh_tensorflow's own Synthesizer, "
+        'whose weights have other names and shapes: this run would not use '
+        f'{listed(lost)}. Convert it to the model of this run with '
+        f'`synth-mtf checkpoint convert {self._path} <new folder>` and the '
+        'same --gin_file and --gin_param, and start from the new folder.'
+      )
+
   def require_types(self) -> None:
     """Raises a UserError if a loaded variable differs in type or shape."""
     if self.different:
@@ -113,7 +135,8 @@ class Comparison:
     model: early T5 checkpoints have a relative_attention_bias in
     EncDecAttention, which T5 does not use.
     """
-    scopes = {scope(name) for name in (*self.loaded, *self.new)}
+    known = (*self.loaded, *self.loaded.values(), *self.new)
+    scopes = {scope(name) for name in known}
     return [name for name in self.left_over if scope(name) not in scopes]
 
   def _may_be_new(self, name: str) -> bool:
@@ -127,7 +150,30 @@ def require_same(
   variables: Iterable[tf.Variable], checkpoint: files.Checkpoint
 ) -> None:
   """Raises a UserError if variables cannot be restored from a checkpoint."""
-  comparison = _by_name(variables, checkpoint)
+  _require_same(_by_name(variables, checkpoint), checkpoint)
+
+
+def same_under_other_names(
+  variables: Iterable[tf.Variable], checkpoint: files.Checkpoint
+) -> Mapping[str, str]:
+  """Returns the name that a checkpoint has for each variable of its model.
+
+  Norms and places may have other names, but layers have the same classes.
+
+  Raises:
+    UserError: the checkpoint is that of another model.
+  """
+  specs = specs_of(variables)
+  loaded = {
+    name: stored
+    for name, stored in names.corresponding(specs, checkpoint.variables).items()
+    if names.split(name).layer == names.split(stored).layer
+  }
+  _require_same(Comparison(specs, checkpoint, loaded), checkpoint)
+  return loaded
+
+
+def _require_same(comparison: Comparison, checkpoint: files.Checkpoint) -> None:
   faults = [*comparison.different]
   for name in comparison.new:
     faults.append(f'{name} is not in it')
@@ -156,7 +202,7 @@ def require_loadable(
   mapping = gin.get_bindings(utils.init_checkpoint_variable_mapping)
   model = gin.get_bindings(utils.tpu_estimator_model_fn)
   if mapping.get('mapping_fn') is warm_start:
-    _compared_weights(variables, checkpoint)
+    _report_ignored(_compared_weights(variables, checkpoint), checkpoint)
     return
   is_selected = (
     mapping
@@ -164,7 +210,9 @@ def require_loadable(
     or model.get('init_variable_filter')
   )
   if not is_selected:
+    weights = [v for v in variables if names.is_weight(v.op.name)]
     _by_name(variables, checkpoint).require_types()
+    _report_ignored(_by_name(weights, checkpoint), checkpoint)
 
 
 @gin.configurable(module='synth_mtf')
@@ -206,8 +254,27 @@ def _compared_weights(
   weights = [v for v in variables if names.is_weight(v.op.name)]
   comparison = Comparison(specs_of(weights), checkpoint)
   comparison.require_weights()
+  comparison.require_no_original()
   comparison.require_types()
   return comparison
+
+
+def _report_ignored(
+  comparison: Comparison, checkpoint: files.Checkpoint
+) -> None:
+  """Warns of weights that a run does not take from its init_checkpoint."""
+  if comparison.left_over:
+    tf.logging.warning(
+      '%s has weights that this run does not use: %s.',
+      checkpoint.path,
+      listed(comparison.left_over),
+    )
+  if comparison.new:
+    tf.logging.warning(
+      '%s lacks weights, which start from their initial values: %s.',
+      checkpoint.path,
+      listed(comparison.new),
+    )
 
 
 def _by_name(
@@ -217,19 +284,6 @@ def _by_name(
   specs = specs_of(variables)
   same = {name: name for name in specs if name in checkpoint}
   return Comparison(specs, checkpoint, same)
-
-
-def _ignoring_class(
-  variables: Iterable[str], checkpoint: files.Checkpoint
-) -> dict[str, str]:
-  """Maps variables to their best names that the checkpoint has."""
-  loaded = {}
-  for name in variables:
-    for candidate in names.candidates(name):
-      if candidate in checkpoint:
-        loaded[name] = candidate
-        break
-  return loaded
 
 
 def specs_of(

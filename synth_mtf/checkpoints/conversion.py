@@ -65,15 +65,23 @@ class Conversion:
     _reject_ensembles(target)
     self._checkpoint = checkpoint
     self._target = target
+    stored = names.corresponding(target.variables, checkpoint.variables)
     weights = {}
-    for name in target.variables:
-      if name in checkpoint and not _is_in(target.attention, name):
-        value = _fitted(target, name, checkpoint[name], resize)
-        weights[name] = Weight(value, name)
+    for name, origin in stored.items():
+      if not _is_in(target.attention, name):
+        value = _fitted(target, name, checkpoint[origin], resize)
+        weights[name] = Weight(value, origin)
     self.exact = True
     self.reread = False
     for scope in target.attention:
-      source_layer = attention_layers.read(checkpoint, scope, source)
+      output = stored.get(f'{scope}/o')
+      if not output:
+        raise UserError(
+          f'the checkpoint {checkpoint.path} has no attention layer like '
+          f'{scope}: it was made by a model of another size'
+        )
+      origin = names.scope(output)
+      source_layer = attention_layers.read(checkpoint, origin, source)
       layer = _FilledLayer(target, scope, source_layer, resize)
       weights |= layer.weights
       self.exact &= layer.exact

@@ -1,6 +1,7 @@
 """Reads and writes checkpoints."""
 
 import os
+import pathlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -8,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 
-from synth_mtf import paths
-from synth_mtf.checkpoints import names
+from synth_mtf import atomic, paths
+from synth_mtf.checkpoints import index_file, names
 from synth_mtf.checkpoints.folder import (
   UNREADABLE,
   Folder,
@@ -42,23 +43,17 @@ class Checkpoint:
 
   def __init__(self, path: str) -> None:
     """Opens a checkpoint, or the latest one in a folder."""
-    self.path = path.removesuffix('.index')
-    if tf.io.gfile.isdir(path):
-      self.path = Folder(path).latest() or path
-    else:
-      folder, name = os.path.split(self.path)
-      paths.check_entries(folder or '.', f'{name}.')
-    if not exists(self.path):
-      parent = Folder(os.path.dirname(self.path) or '.')
-      raise UserError(
-        f'there is no checkpoint {self.path}; expected a folder that holds one,'
-        ' or a path without .index such as <folder>/model.ckpt-1000.'
-        + parent.summary()
-      )
     try:
+      self.path = _existing(path)
+    except tf.errors.OpError as error:  # a bucket without access, perhaps
+      raise UserError(f'{path} cannot be read: {error.message}') from error
+    try:
+      index_file.check(self.path)
       self._reader = tf.train.load_checkpoint(self.path)
       types = self._reader.get_variable_to_dtype_map()
       shapes = self._reader.get_variable_to_shape_map()
+    except index_file.Broken as error:
+      raise self._damaged(str(error)) from error
     except UNREADABLE as error:
       raise self._damaged() from error
     self.variables = {
@@ -110,12 +105,32 @@ class Checkpoint:
       )
     return next(iter(self.embeddings.values()))
 
-  def _damaged(self) -> UserError:
+  def _damaged(self, fault: str = '') -> UserError:
     folder = os.path.dirname(self.path)
     reason = Folder(folder).damage() or (
       f'it is damaged (truncated or altered), or {folder} is not readable.'
     )
+    if fault:
+      reason = f'{fault}; {reason}'
     return UserError(f'the checkpoint {self.path} cannot be read: {reason}')
+
+
+def _existing(path: str) -> str:
+  """Returns the path of a checkpoint, or of the latest one in a folder."""
+  checkpoint = path.removesuffix('.index')
+  if tf.io.gfile.isdir(path):
+    checkpoint = Folder(path).latest() or path
+  else:
+    folder, name = os.path.split(checkpoint)
+    paths.check_entries(folder or '.', f'{name}.')
+  if not exists(checkpoint):
+    parent = Folder(os.path.dirname(checkpoint) or '.')
+    raise UserError(
+      f'there is no checkpoint {checkpoint}; expected a folder that holds one,'
+      ' or a path without .index such as <folder>/model.ckpt-1000.'
+      + parent.summary()
+    )
+  return checkpoint
 
 
 def write(
@@ -131,16 +146,36 @@ def write(
   path = os.path.join(folder, f'model.ckpt-{step}')
   try:
     tf.io.gfile.makedirs(folder)
-    with tf.Graph().as_default(), tf.Session() as session:
-      tensors = [tf.placeholder(value.dtype) for value in values.values()]
-      save = tf.raw_ops.SaveV2(
-        prefix=path,
-        tensor_names=list(values),
-        shape_and_slices=[''] * len(values),
-        tensors=tensors,
-      )
-      session.run(save, dict(zip(tensors, values.values(), strict=True)))
+    if '://' in folder:
+      _save(path, values)
+    else:
+      _save_whole(pathlib.Path(path), values)
     target.point_at(os.path.basename(path))
-  except tf.errors.OpError as error:
-    raise UserError(f'{folder} cannot be written: {error.message}') from error
+  except (tf.errors.OpError, OSError) as error:
+    reason = getattr(error, 'message', str(error))
+    raise UserError(f'{folder} cannot be written: {reason}') from error
   return path
+
+
+def _save_whole(
+  path: pathlib.Path, values: Mapping[str, npt.NDArray[Any]]
+) -> None:
+  """Saves elsewhere first, so that a killed process leaves no half."""
+  with atomic.folder_beside(path) as partial:
+    _save(str(partial / path.name), values)
+    index = f'{path.name}.index'
+    files = sorted(partial.iterdir(), key=lambda file: file.name == index)
+    for file in files:  # without its index, a checkpoint does not exist
+      os.replace(file, path.with_name(file.name))
+
+
+def _save(path: str, values: Mapping[str, npt.NDArray[Any]]) -> None:
+  with tf.Graph().as_default(), tf.Session() as session:
+    tensors = [tf.placeholder(value.dtype) for value in values.values()]
+    save = tf.raw_ops.SaveV2(
+      prefix=path,
+      tensor_names=list(values),
+      shape_and_slices=[''] * len(values),
+      tensors=tensors,
+    )
+    session.run(save, dict(zip(tensors, values.values(), strict=True)))

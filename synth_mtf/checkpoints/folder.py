@@ -9,21 +9,26 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf import atomic, paths
+from synth_mtf.checkpoints import index_file
 from synth_mtf.errors import UserError
 
 # Raised by TensorFlow's reader; a truncated file raises an IndexError.
 UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError)
 _SHARD = re.compile(r'\.data-\d+-of-(\d+)$')
+_NAME = re.compile(r'model\.ckpt-\d+')
 _FILE = re.compile(
-  r'(model\.ckpt-\d+)(_temp|\.(index|meta|data-\d+-of-\d+)(\.tempstate\d+)?)'
+  rf'({_NAME.pattern})'
+  r'(_temp|\.(index|meta|data-\d+-of-\d+)(\.tempstate\d+)?)'
 )
-# The line in the file `checkpoint`; its path is relative, since folders move.
+# Lines in the file `checkpoint`; their paths are relative, since folders move.
 _LINE = 'model_checkpoint_path: "%s"'
+_KEPT_LINE = 'all_model_checkpoint_paths: "%s"'
 # Returns the step in the name of a checkpoint.
 step_of = utils.get_step_from_checkpoint_path
 
@@ -36,10 +41,11 @@ def exists(path: str) -> bool:
 def is_complete(path: str) -> bool:
   """Whether every value can be read; TensorFlow verifies their checksums."""
   try:
+    index_file.check(path)
     reader = tf.train.load_checkpoint(path)
     for name in reader.get_variable_to_shape_map():
       reader.get_tensor(name)
-  except UNREADABLE:
+  except (index_file.Broken, *UNREADABLE):
     return False
   return True
 
@@ -82,7 +88,8 @@ class Folder:
     if path:
       fault = (
         f'{self._pointer} points at {path}, which is not there, has no .index, '
-        'or is outside the folder (was it copied?).'
+        'is not named model.ckpt-<step>, or is outside the folder (was it '
+        'copied?).'
       )
     elif self.checkpoints:
       fault = (
@@ -157,17 +164,43 @@ class Folder:
     """Makes a checkpoint the latest."""
     atomic.write(self._pointer, _LINE % name + '\n')
 
+  def forget_others(self) -> list[str]:
+    """Removes what is not of this folder from the list of its checkpoints.
+
+    A run that resumes takes over the list in the file `checkpoint`. Once it has
+    saved `keep_checkpoint_max` others, it removes the files that the list
+    names, wherever they are, and takes the names for patterns.
+
+    Returns:
+      The paths that were removed from the list.
+    """
+    state = self._state()
+    listed = list(state.all_model_checkpoint_paths) if state else []
+    own = [path for path in listed if self._contains(path)]
+    names = [os.path.basename(path) for path in own]
+    if listed != [os.path.join(self.path, name) for name in names]:
+      latest = os.path.basename(state.model_checkpoint_path)
+      lines = [_LINE % latest, *(_KEPT_LINE % name for name in names)]
+      atomic.write(self._pointer, '\n'.join(lines) + '\n')
+    return [path for path in listed if path not in own]
+
   def _pointed_at(self) -> str | None:
     """Returns the path in the file `checkpoint`, if it can be read."""
-    try:
-      state = tf.train.get_checkpoint_state(self.path)
-    except ValueError:  # not UTF-8
-      return None
+    state = self._state()
     return state.model_checkpoint_path if state else None
 
+  def _state(self) -> Any:
+    """Returns the file `checkpoint`, with absolute paths, if it can be read."""
+    try:
+      return tf.train.get_checkpoint_state(self.path)
+    except ValueError:  # not UTF-8
+      return None
+
   def _contains(self, path: str) -> bool:
-    parent = os.path.realpath(os.path.dirname(path))
-    return parent == os.path.realpath(self.path)
+    """Whether a path is that of a checkpoint of this folder, if it exists."""
+    parent, name = os.path.split(path)
+    is_here = os.path.realpath(parent) == os.path.realpath(self.path)
+    return is_here and _NAME.fullmatch(name) is not None
 
   def _how_to_resume(self, names: Sequence[str]) -> str:
     if not names:

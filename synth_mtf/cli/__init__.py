@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from synth_mtf import __version__
-from synth_mtf.cli import data
+from synth_mtf.cli import completion, data
 from synth_mtf.errors import RunFailed, UserError, nearest
 from synth_mtf.run import output, process
 
@@ -43,6 +43,31 @@ COMMANDS = {
   'report': 'one page about runs: tables, figures, attention, configuration',
   'replay': 'the commands that reproduce a run, and what differs here',
   'doctor': 'versions, devices, vocabulary and data, and how to fix each fault',
+}
+# A first command to try, below the help of each subcommand.
+EXAMPLES = {
+  'demo': '--variants vanilla random --steps 50',
+  'transformer': (
+    '--model_dir=my_runs/rv --data_dir=my_data --vocabulary=bytes '
+    '--gin_file=sizes/tiny.gin --gin_file=variants/random_vanilla.gin '
+    '--gin_file=runs/pretrain_text.gin --gin_file=runs/cpu.gin'
+  ),
+  'vocabulary': '--data_dir=my_data --out=my_vocabulary.model --size=8000',
+  'tasks': 'synth_glue_cola_v002 --data_dir=my_data',
+  'cache': '--task=synth_glue_cola_v002 --data_dir=my_data --out=my_cache',
+  'checkpoint': 'inspect my_runs/rv',
+  'cluster': (
+    '--hosts=a:2222,b:2222 --task=0 -- --model_dir=/shared/my_runs/rv '
+    '--gin_file=sizes/base.gin --gin_file=variants/random.gin '
+    '--gin_file=runs/pretrain_text.gin'
+  ),
+  'cost': '--size=base --variants=vanilla,random --inputs=1024',
+  'table': 'my_runs/rv_en_mix --layout=glue --paper',
+  'attention': "my_runs/rv --text='The red boat.' --target='Das rote Boot.'",
+  'plot': 'my_runs/rv my_runs/v --out=my_figures',
+  'report': 'my_runs/rv my_runs/v --out=my_report.html',
+  'replay': 'my_runs/rv',
+  'doctor': '--data_dir=my_data --vocabulary=my_vocabulary.model',
 }
 # These load the plugin themselves: they report whether it can be loaded, show
 # progress meanwhile, or restart the process first.
@@ -72,7 +97,7 @@ def _run(words: Sequence[str]) -> int:
   # The host imports it, and the deprecation would be printed by every command.
   warnings.filterwarnings('ignore', '(?s).*pkg_resources')
   if '_ARGCOMPLETE' in os.environ:  # the shell asks for completions
-    importlib.import_module('argcomplete').autocomplete(main_parser)
+    completion.complete(main_parser)
   try:
     for word in words:
       if word.encode(errors='replace').decode() != word:
@@ -112,11 +137,26 @@ def parser() -> argparse.ArgumentParser:
     )
     command.add_arguments(subparser)
     subparser.set_defaults(run=command.run)
+    example = f'Example: synth-mtf {name} {EXAMPLES[name]}'
+    subparser.epilog = ' '.join(filter(None, [subparser.epilog, example]))
   return main_parser
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+  """Adds the default of an argument, unless its help or nothing says it."""
+
+  def _get_help_string(self, action: argparse.Action) -> str | None:
+    says_it = 'default' in (action.help or '')
+    if says_it or action.required or action.default in (None, False, []):
+      return action.help
+    return super()._get_help_string(action)
 
 
 class _Parser(argparse.ArgumentParser):
   """Suggests names that are similar to a mistyped command, flag or choice."""
+
+  def __init__(self, **options: Any) -> None:
+    super().__init__(**{'formatter_class': _Help, **options})
 
   def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
     namespace, unknown = super().parse_known_args(*args, **kwargs)

@@ -94,23 +94,27 @@ def check_flags_of_t5(words: Sequence[str]) -> None:
 def add_runs(
   parser: argparse.ArgumentParser,
   what: str = 'model folders of any command, folders of `synth-mtf demo`',
+  check: Callable[[str], str] = run_folder,
 ) -> None:
   """Adds the runs that a command reads."""
-  parser.add_argument(
-    'runs', nargs='+', type=run_folder, metavar='RUN', help=what
-  )
+  parser.add_argument('runs', nargs='+', type=check, metavar='RUN', help=what)
 
 
-def gin_name(folder: str) -> Callable[[str], str]:
-  """Returns a check of names of gin files, joined by commas or `+`."""
+class GinNames:
+  """A check of names of gin files in a folder, joined by commas or `+`."""
 
-  def check(names: str) -> str:
-    known = paths.gin_names(folder)
+  def __init__(self, folder: str) -> None:
+    self._folder = folder
+
+  def __call__(self, names: str) -> str:
+    known = self.known()
     for name in re.split('[,+]', names):
-      file = f'{folder}/{name}.gin'
+      file = f'{self._folder}/{name}.gin'
       if name not in known and not os.path.exists(file):
-        hint = nearest(file, [f'{folder}/{other}.gin' for other in known])
+        hint = nearest(file, [f'{self._folder}/{other}.gin' for other in known])
         raise UserError(f"gin file '{file}' does not exist{hint}")
     return names
 
-  return check
+  def known(self) -> list[str]:
+    """Returns the names of our own files, which a shell can complete."""
+    return paths.gin_names(self._folder)

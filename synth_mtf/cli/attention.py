@@ -5,6 +5,7 @@
 
 import argparse
 import functools
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,6 +65,14 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
     help='the number of examples of --task (default: %(default)s)',
   )
   data.add_arguments(parser)
+  parser.add_argument(
+    '--module_import',
+    action='append',
+    default=[],
+    metavar='MODULE',
+    help='a Python module that registers the --task, as for `synth-mtf '
+    'transformer`; it is run; may be repeated',
+  )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -105,6 +114,18 @@ def look_at_each(
   return attentions, missing
 
 
+def _import(modules: Sequence[str]) -> None:
+  """Imports the modules that the user names."""
+  for module in modules:
+    try:
+      importlib.import_module(module)
+    except ImportError as error:
+      raise UserError(
+        f'--module_import {module}: {error}. Expected a module that Python '
+        'finds, such as one in a folder of PYTHONPATH.'
+      ) from error
+
+
 def chosen(args: argparse.Namespace, model: Any) -> Any:
   """Creates the selected examples for a model, by default four sentences."""
   from synth_mtf.attention import examples
@@ -119,5 +140,6 @@ def chosen(args: argparse.Namespace, model: Any) -> Any:
   if args.input:
     return examples.from_file(model, args.input)
   if args.task:
+    _import(args.module_import)
     return examples.from_task(model, args.task, args.split, args.examples)
   return examples.defaults(model)

@@ -65,8 +65,6 @@ def run(args: argparse.Namespace) -> None:
       f'--out {out}: TensorFlow takes the name for a pattern. Give one without '
       f'any of {" ".join(_PATTERNS)}'
     )
-  if '://' in out:
-    atomic.check_bucket(out, '--out')
   atomic.check_writable(out, '--out')
 
   from synth_mtf.host import explanations

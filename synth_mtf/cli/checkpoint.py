@@ -288,9 +288,9 @@ def _export(args: argparse.Namespace) -> None:
 
 def _import(args: argparse.Namespace) -> None:
   from synth_mtf.attention import opening
-  from synth_mtf.huggingface import importing, layout
+  from synth_mtf.huggingface import importing, layout, stored
 
-  text = importing.read_config(args.path)['synth_mtf']['gin']
+  text = stored.read_config(args.path)['synth_mtf']['gin']
   with _required(text, os.path.join(args.path, layout.CONFIG), args):
     path = importing.load(args.path, args.folder)
   opening.keep_vocabulary(args.path, args.folder)

@@ -25,13 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   ours = [name for name in gin_names('variants') if 'original' not in name]
   add(
     '--size',
-    type=arguments.gin_name('sizes'),
+    type=arguments.GinNames('sizes'),
     default='base',
     help='a file of gin/sizes',
   )
   add(
     '--variants',
-    type=arguments.gin_name('variants'),
+    type=arguments.GinNames('variants'),
     default=','.join(ours),
     help='files of gin/variants, separated by commas; a + joins those of one '
     'model (random+cross_dense); default: all of ours',

@@ -32,13 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     '--variants',
     nargs='+',
-    type=arguments.gin_name('variants'),
+    type=arguments.GinNames('variants'),
     default=_VARIANTS,
     help=f'choose from {variants} (default: {" ".join(_VARIANTS)})',
   )
   add(
     '--size',
-    type=arguments.gin_name('sizes'),
+    type=arguments.GinNames('sizes'),
     help=f'choose from {sizes} (default: {default.size})',
   )
   add('--steps', type=arguments.at_least(1), help='sets both of the following')

@@ -12,14 +12,14 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from synth_mtf.cli import data
+from synth_mtf.cli import accelerators, data
+from synth_mtf.cli.findings import Finding, counted
 from synth_mtf.errors import UserError
+from synth_mtf.host import tpu_runtime
 from synth_mtf.run import main, output, process
 
-_DISTRIBUTIONS = (
-  'tensorflow',
+_DISTRIBUTIONS = (  # beside TensorFlow itself
   'tensorflow-estimator',
   'tensorflow-text',
   'mesh-tensorflow',
@@ -37,14 +37,6 @@ _INSTALL = 'in the checkout: make env, or pip install -c constraints.txt .'
 add_arguments = data.add_arguments
 
 
-class Finding(NamedTuple):
-  """What a check found: a mark ('ok', 'note' or 'FAULT'), and how to fix it."""
-
-  mark: str
-  text: str
-  fix: str = ''
-
-
 def run(args: argparse.Namespace) -> int:
   """Prints findings and a table of data files; returns 1 if any is a fault."""
   data.use(args)
@@ -55,13 +47,21 @@ def run(args: argparse.Namespace) -> int:
       print(f'       -> {finding.fix}', flush=True)
     if finding.mark == 'FAULT':
       faults += 1
-  print(f'\n{_counted(faults or "No", "fault")}.')
+  print(f'\n{counted(faults or "No", "fault")}.')
   return 1 if faults else 0
 
 
 def _findings() -> Iterator[Finding]:
   yield Finding('ok', f'Python {platform.python_version()} ({sys.executable})')
   yield from _packages()
+  yield from accelerators.packages()
+  yield from accelerators.chips()
+  yield from accelerators.jax_devices()
+  try:
+    tpu_runtime.check_import()
+  except UserError as error:
+    yield Finding('FAULT', str(error))
+    return
   try:
     process.load_quietly()
     with output.kept():
@@ -74,9 +74,18 @@ def _findings() -> Iterator[Finding]:
   yield Finding(
     'ok', 'synth_mtf, mesh_tensorflow, t5 and the tasks can be imported'
   )
-  for check in (_devices, _vocabulary, _data):
+  from synth_mtf.host import explanations
+
+  for check in (
+    _devices,
+    accelerators.tensorflow_runtime,
+    accelerators.worker,
+    _vocabulary,
+    _data,
+  ):
     try:
-      yield from check()
+      with explanations.explained():
+        yield from check()
     except UserError as error:
       yield Finding('FAULT', str(error))
 
@@ -84,7 +93,8 @@ def _findings() -> Iterator[Finding]:
 def _packages() -> Iterator[Finding]:
   versions = {}
   missing = []
-  for name in _DISTRIBUTIONS:
+  tensorflow = tpu_runtime.package() or 'tensorflow'
+  for name in (tensorflow, *_DISTRIBUTIONS):
     try:
       versions[name] = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -92,9 +102,9 @@ def _packages() -> Iterator[Finding]:
   if versions:
     text = ', '.join(f'{name} {v}' for name, v in versions.items())
     yield Finding('ok', text)
-  series = '.'.join(versions.get('tensorflow', '').split('.')[:2])
-  if series not in ('', '2.12', '2.21'):
-    text = f'TensorFlow {series}: tested with 2.12 and 2.21 only'
+  series = '.'.join(versions.get(tensorflow, '').split('.')[:2])
+  if series not in ('', '2.12', '2.20'):
+    text = f'TensorFlow {series}: tested with 2.12 and 2.20 only'
     yield Finding('FAULT', text, _INSTALL)
   if missing:
     yield Finding('FAULT', f'not installed: {", ".join(missing)}', _INSTALL)
@@ -113,8 +123,8 @@ def _devices() -> Iterator[Finding]:
       'note',
       'there is an NVIDIA driver, but TensorFlow sees no GPU',
       f'this TensorFlow was built for CUDA {cuda}; TensorFlow 2.12 needs CUDA '
-      '11.8 and cuDNN 8.6 on the machine, and pip installs what 2.21 needs: '
-      "pip install 'tensorflow[and-cuda]==2.21.0'",
+      '11.8 and cuDNN 8.6 on the machine, and pip installs what 2.20 needs: '
+      "pip install 'tensorflow[and-cuda]==2.20.0'",
     )
 
 
@@ -167,7 +177,7 @@ def _data() -> Iterator[Finding]:
   if not folders:
     return
   with_files = {split.task for split in splits if split.files} - set(own)
-  text = f'data folder {folders}: files of {_counted(len(with_files), "task")}'
+  text = f'data folder {folders}: files of {counted(len(with_files), "task")}'
   if not with_files:
     fix = 'pass the folder with glue/CoLA/train.tsv, ...'
     yield Finding('FAULT', text, fix)
@@ -180,7 +190,3 @@ def _data() -> Iterator[Finding]:
       f'missing: {", ".join(missing)}',
       'only runs that use one of these need it',
     )
-
-
-def _counted(number: int | str, noun: str) -> str:
-  return f'{number} {noun}' if number == 1 else f'{number} {noun}s'

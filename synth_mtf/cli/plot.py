@@ -18,7 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
   add = parser.add_argument
   arguments.add_runs(
-    parser, 'model folders, demo folders, files of `synth-mtf attention`'
+    parser,
+    'model folders, demo folders, files of `synth-mtf attention`',
+    arguments.existing,
   )
   add('--out', metavar='FOLDER', default='figures', help='where to write')
   add(
@@ -77,6 +79,7 @@ def run(args: argparse.Namespace) -> None:
     try:
       for path, figure in _draw(name, args, sources[name]):
         written += style.write(figure, os.path.join(args.out, path))
+      missing += _left_out(name, sources[name])
     except UserError as error:
       missing.append(f'No {name}: {error}')
   print(*written, *missing, sep='\n')
@@ -122,20 +125,37 @@ def _draw(
     yield from _draw_heat_maps(args, source)
 
 
+def _left_out(name: str, source: Sequence[Any]) -> list[str]:
+  """Returns which runs a figure lacks, and why."""
+  from synth_mtf.figures import of_runs
+
+  if name == 'curves':
+    return of_runs.without_curves(source)
+  if name == 'scores':
+    return of_runs.without_scores(source)
+  return []
+
+
 def _draw_alpha(
   args: argparse.Namespace, runs: Sequence[Any]
 ) -> Iterator[tuple[str, Any]]:
   """Yields a figure for each run that mixes functions."""
   from synth_mtf.figures import of_runs
   from synth_mtf.results import alphas
+  from synth_mtf.results.runs import common_folder
 
   frames = [(run, alphas.frame(run)) for run in runs]
   mixed = [(run, frame) for run, frame in frames if not frame.empty]
   if not mixed:
     raise UserError('no run mixes functions: none has an alpha')
+  labels = [run.label for run, _ in mixed]
+  folder = common_folder([run.name for run, _ in mixed])
   for number, (run, frame) in enumerate(mixed, 1):
     file = 'alpha' if len(mixed) == 1 else f'alpha_{number}'
-    yield file, of_runs.alpha(run.label, frame, args.layers)
+    name = run.label
+    if labels.count(name) > 1:
+      name += f', {run.name.removeprefix(folder)}'
+    yield file, of_runs.alpha(name, frame, args.layers)
 
 
 def _draw_heat_maps(
@@ -144,7 +164,10 @@ def _draw_heat_maps(
   """Yields a figure for each stack and text of each model."""
   from synth_mtf.figures import of_attention
 
-  for number, of_model in enumerate(attentions, 1):
+  names = of_attention.names(attentions)
+  for number, (of_model, name) in enumerate(
+    zip(attentions, names, strict=True), 1
+  ):
     file = 'heat_maps' if len(attentions) == 1 else f'heat_maps_{number}'
     for stack, text in itertools.product(
       of_model.stacks, range(of_model.examples)
@@ -155,6 +178,6 @@ def _draw_heat_maps(
       yield (
         f'{file}_{stack}{suffix}',
         of_attention.heat_maps(
-          of_model, stack, text, args.values, args.layers, args.heads
+          of_model, stack, text, args.values, args.layers, args.heads, name
         ),
       )

@@ -198,6 +198,8 @@ def _print_examples(task: Any, split: str, most: int) -> None:
   import tensorflow as tf
   import tensorflow_datasets as tfds
 
+  for feature in task.output_features.values():
+    _ = feature.vocabulary.vocab_size  # else an error would come from the graph
   print(f'\n{task.name}, {split}')
   lengths = dict.fromkeys(task.output_features, _LENGTH)
   with tf.Graph().as_default():  # as T5 builds its input

@@ -30,7 +30,14 @@ def run(args: argparse.Namespace) -> int:
     main.prepare()
   from absl import flags
 
+  from synth_mtf.run import flags_of_model_api
+
   print(f'{cli.COMMANDS["transformer"]}.')
   for module in main.FLAG_MODULES:
     print(flags.FLAGS.module_help(module))
+  ignored = ', '.join(f'--{name}' for name in flags_of_model_api.BINDINGS)
+  print(
+    'Only with --use_model_api, and else an error that names the binding of '
+    f'gin with the same effect: {ignored}.'
+  )
   return 0

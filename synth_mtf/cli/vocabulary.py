@@ -19,9 +19,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--data_dir',
     type=arguments.data_folder,
-    required=True,
     help='folder of official files: the text below corpus/, and the training '
     'rows of every task whose files are there',
+  )
+  parser.add_argument(
+    '--task_file',
+    type=arguments.task_files,
+    metavar='YAML',
+    help='files that define tasks, whose training rows are read, too (default: '
+    '$SYNTH_MTF_TASK_FILE)',
   )
   parser.add_argument(
     '--out', type=pathlib.Path, required=True, help='the .model file to write'
@@ -46,11 +52,14 @@ def run(args: argparse.Namespace) -> None:
     )
   from synth_mtf.tasks import vocabulary
 
+  if not args.data_dir and not args.task_file:
+    raise UserError('give the text: --data_dir, --task_file, or both')
   sources = list(_sources())
   if not sources:
+    given = args.data_dir or args.task_file
     raise UserError(
-      f'--data_dir {args.data_dir} has no text: neither corpus/**/*.txt nor '
-      'the training file of a task (docs/data.md shows the layout)'
+      f'{given} has no text: neither corpus/**/*.txt nor the training file of '
+      'a task (docs/data.md shows the layout)'
     )
   atomic.check_writable(str(args.out.parent), '--out')
   args.out.parent.mkdir(parents=True, exist_ok=True)

@@ -79,4 +79,5 @@ def not_before(y: mtf.Tensor, x: mtf.Tensor) -> mtf.Tensor:
     lambda x, y: xla.optimization_barrier(x, y)[0],
     [x, y],
     splittable_dims=[*{*x.shape.dims, *y.shape.dims}],
+    grad_function=lambda _op, dx: [dx, None],
   )

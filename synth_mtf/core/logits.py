@@ -14,6 +14,7 @@ from typing import TypeAlias
 import mesh_tensorflow as mtf
 
 from synth_mtf.core.dimensions import arrange
+from synth_mtf.core.gradients import not_before
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.products import product
 
@@ -134,6 +135,20 @@ def total(call: LayerCall, logits: Logits) -> mtf.Tensor:
     if terms:
       sums.append(mtf.add_n([multiplied_out(call, term) for term in terms]))
   return mtf.add_n(sums)
+
+
+def multiplied_after(y: mtf.Tensor, logits: Logits) -> Logits:
+  """Returns the logits, whose products a TPU multiplies out only after y."""
+
+  def after(term: Term) -> Term:
+    if not isinstance(term, InnerProduct):
+      return term
+    return dataclasses.replace(term, query=not_before(y, term.query))
+
+  return Logits(
+    [after(term) for term in logits.shared],
+    [after(term) for term in logits.local],
+  )
 
 
 def _join(call: LayerCall, products: Sequence[InnerProduct]) -> InnerProduct:

@@ -1,5 +1,6 @@
 """The softmax over keys, in one operation or split into its parts."""
 
+import math
 from collections.abc import Sequence
 
 import mesh_tensorflow as mtf
@@ -66,21 +67,72 @@ def _softmax_on_tpu(
   )
 
 
+def exp_and_sum(
+  b: mtf.Tensor, center: mtf.Tensor, dtype: tf.DType
+) -> tuple[mtf.Tensor, mtf.Tensor]:
+  """Computes E = exp(B - c), rounded to `dtype`, and its rows' sums T.
+
+      dB = E (dE + dT)
+
+  dB is rounded to `dtype`, too. It is meant for a TPU: barriers keep XLA from
+  storing E and dB before rounding.
+
+  Args:
+    b: B, [..., memory_length]; the mesh must not split memory_length.
+    center: c, [...], which gets no gradient.
+    dtype: the type of E.
+  """
+  rows = b.shape.dims[:-1]
+
+  def stored(x: tf.Tensor) -> tf.Tensor:
+    return xla.optimization_barrier(tf.cast(x, dtype))[0]
+
+  def forward(b: tf.Tensor, center: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    e = stored(tf.exp(b - center[..., tf.newaxis]))
+    return e, tf.reduce_sum(tf.cast(e, b.dtype), axis=-1)
+
+  def backward(e: tf.Tensor, de: tf.Tensor, dtotal: tf.Tensor) -> tf.Tensor:
+    de = tf.cast(de, dtotal.dtype) + dtotal[..., tf.newaxis]
+    return tf.cast(stored(tf.cast(e, de.dtype) * de), de.dtype)
+
+  def gradient(
+    op: mtf.Operation, de: mtf.Tensor, dtotal: mtf.Tensor
+  ) -> list[mtf.Tensor | None]:
+    db = mtf.slicewise(
+      backward,
+      [op.outputs[0], de, dtotal],
+      output_dtype=b.dtype,
+      splittable_dims=rows,
+    )
+    return [db, None]
+
+  return mtf.slicewise(
+    forward,
+    [b, center],
+    output_shape=[b.shape, mtf.Shape(rows)],
+    output_dtype=[dtype, b.dtype],
+    splittable_dims=rows,
+    grad_function=gradient,
+  )
+
+
 def centered_exp(
   terms: Sequence[mtf.Tensor],
   shape: mtf.Shape,
   visible: mtf.Tensor | None,
-) -> tuple[mtf.Tensor, mtf.Tensor]:
+) -> tuple[mtf.Tensor, mtf.Tensor, mtf.Tensor]:
   """Computes E = exp(B - c), 0 where hidden, for B the sum of the terms.
 
-  The center c of a row is the midpoint of its visible logits. E therefore
-  neither overflows nor underflows, whatever the padding, if the logits of a row
-  span at most 150. In a row that spans more, logits more than 75 from c count
-  as 75 from it, so the largest ones may tie.
+  The center c of a row is the midpoint of its visible logits, or 75 below the
+  largest one if that is more. E therefore never overflows, and logits down to
+  150 below the largest one have their exact weight. Lower ones count as 75
+  below c. That changes nothing unless a row's largest logits are hidden
+  otherwise, as by padding: `nan_if_clipped` finds the sums over E for which it
+  does.
 
-  On a TPU, each term has its own center, and c is the sum of these centers (150
-  then limits the sum of the terms' spans). Only E then reads B itself, so XLA
-  fuses the two instead of keeping B for each layer.
+  On a TPU, the smallest and the largest logit of a row are taken as the sums of
+  those of the terms (150 then limits the sum of the terms' spans). Only E then
+  reads B itself, so XLA fuses the two instead of keeping B for each layer.
 
   Args:
     terms: tensors over subsets of `shape`.
@@ -88,17 +140,26 @@ def centered_exp(
     visible: bool over a subset of `shape`; None hides nothing.
 
   Returns:
-    E, and c, which lacks the last dimension. c has no gradient because it
-    cancels in the quotient of two sums over E.
+    E; c and, for `nan_if_clipped`, the least exact sum over E, which lack the
+    last dimension. c has no gradient because it cancels in the quotient of two
+    sums over E.
   """
   b = arrange(mtf.add_n(list(terms)), shape)
   if is_tpu(b.mesh):
-    centered = [arrange(term, shape) for term in terms]
+    separate = [arrange(term, shape) for term in terms]
   else:
-    centered = [b]
+    separate = [b]
   mask = [] if visible is None else [visible]
-  rows = shape.dims[:-1]
-  center = mtf.add_n([_center(x, mask, rows) for x in centered])
+  *rows, columns = shape.dims
+  ends = [_row_ends(x, mask, rows) for x in separate]
+  low = mtf.add_n([low for low, _ in ends])
+  high = mtf.add_n([high for _, high in ends])
+  center = mtf.slicewise(row_center, [low, high], splittable_dims=rows)
+  least = mtf.slicewise(
+    lambda low, center: least_exact_sum(low, center, columns.size),
+    [low, center],
+    splittable_dims=rows,
+  )
 
   def gradient(op: mtf.Operation, de: mtf.Tensor) -> list[mtf.Tensor | None]:
     e = op.outputs[0]
@@ -110,31 +171,67 @@ def centered_exp(
     splittable_dims=rows,
     grad_function=gradient,
   )
-  return e, center
+  return e, center, least
 
 
-def _center(
+def _row_ends(
   x: mtf.Tensor, mask: Sequence[mtf.Tensor], rows: Sequence[mtf.Dimension]
-) -> mtf.Tensor:
+) -> Sequence[mtf.Tensor]:
   # Not `mtf.slicewise`, which ignores an empty output shape.
   operation = mtf.SlicewiseOperation(
-    row_center,
+    row_ends,
     [x, *mask],
-    output_shapes=[mtf.Shape(rows)],
-    output_dtypes=[x.dtype],
+    output_shapes=[mtf.Shape(rows)] * 2,
+    output_dtypes=[x.dtype] * 2,
     splittable_dims=rows,
     grad_function=0,
   )
-  return operation.outputs[0]
+  return operation.outputs
 
 
-def row_center(b: tf.Tensor, visible: tf.Tensor | None = None) -> tf.Tensor:
-  """Returns the midpoint of each row's smallest and largest visible logit."""
+def row_ends(
+  b: tf.Tensor, visible: tf.Tensor | None = None
+) -> tuple[tf.Tensor, tf.Tensor]:
+  """Returns the smallest and the largest visible logit of each row."""
   low = high = b
   if visible is not None:
     low = tf.where_v2(visible, b, b.dtype.max)
     high = tf.where_v2(visible, b, b.dtype.min)
-  return (tf.reduce_min(low, axis=-1) + tf.reduce_max(high, axis=-1)) / 2
+  return tf.reduce_min(low, axis=-1), tf.reduce_max(high, axis=-1)
+
+
+def row_center(low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+  """Returns the center of rows, from their smallest and largest logits."""
+  return tf.maximum((low + high) / 2, high - _MAX_EXPONENT)
+
+
+def is_clipped(low: tf.Tensor, center: tf.Tensor) -> tf.Tensor:
+  """Whether `exp_from` clips a logit of a row."""
+  return low - center < -_MAX_EXPONENT
+
+
+def least_exact_sum(
+  low: tf.Tensor, center: tf.Tensor, columns: int
+) -> tf.Tensor:
+  """Returns the least sum over E to which clipped logits add nothing.
+
+  They may add `columns` exp(-75), which must not exceed 2^-24 of the sum.
+  """
+  least = columns * math.exp(-_MAX_EXPONENT) * 2**24
+  return tf.where_v2(is_clipped(low, center), tf.cast(least, low.dtype), 0.0)
+
+
+def nan_if_clipped(total: mtf.Tensor, least: mtf.Tensor) -> mtf.Tensor:
+  """Replaces sums over E between 0 and the least exact one by NaN."""
+  least = arrange(least, total.shape)
+  return mtf.slicewise(
+    lambda total, least: tf.where_v2(
+      (total > 0) & (total < least), float('nan'), total
+    ),
+    [total, least],
+    splittable_dims=total.shape.dims,
+    grad_function=lambda _op, dtotal: [dtotal, None],
+  )
 
 
 def exp_from(
@@ -182,6 +279,8 @@ def divide(x: mtf.Tensor, total: mtf.Tensor) -> mtf.Tensor:
 
 def divide_rows(x: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
   """Divides [..., d_kv] by [...]; division by 0 gives 0."""
-  total = tf.expand_dims(tf.where_v2(total > 0, total, float('inf')), -1)
+  total = tf.expand_dims(
+    tf.where_v2(tf.equal(total, 0.0), float('inf'), total), -1
+  )
   quotient = tf.cast(x, total.dtype) / total
   return tf.cast(quotient, x.dtype)

@@ -40,7 +40,13 @@ from synth_mtf.core.logits import (
   dims_of,
   factors,
 )
-from synth_mtf.core.softmax import divide_rows, exp_from, row_center
+from synth_mtf.core.softmax import (
+  divide_rows,
+  exp_from,
+  is_clipped,
+  row_center,
+  row_ends,
+)
 from synth_mtf.core.visibility import Visibility, zero_hidden
 from synth_mtf.cpu.tiles import Pieces, Tile, Tiling, Windows
 
@@ -75,22 +81,6 @@ def attend_each(
   W = softmax(B)     Y = W V
   dB = W ([dY, -sum_d dY Y] [V, 1]^T)     dV = W^T dY
   """
-
-  def forward(b: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
-    return tf.matmul(tf.nn.softmax(b), v)
-
-  def backward(
-    b: tf.Tensor, v: tf.Tensor, y: tf.Tensor, dy: tf.Tensor
-  ) -> tuple[tf.Tensor, tf.Tensor]:
-    w = tf.nn.softmax(b)
-    minus_total = -tf.reduce_sum(dy * y, axis=-1, keepdims=True)
-    dy_v = tf.matmul(
-      tf.concat([dy, minus_total], axis=-1),
-      tf.pad(v, [[0, 0], [0, 0], [0, 0], [0, 1]], constant_values=1.0),
-      transpose_b=True,
-    )
-    return w * dy_v, tf.matmul(w, dy, transpose_a=True)
-
   logits = add(call, [*logits.terms, *visibility.biases(tf.float32)])
   kernel = _Kernel(
     shared=[_part(call, term) for term in logits.shared],
@@ -99,12 +89,41 @@ def attend_each(
     masks=[
       _operand(call, mtf.cast(x, tf.int32), 'qk') for x in visibility.masks
     ],
-    forward=forward,
-    backward=backward,
+    forward=_average,
+    backward=_average_gradient,
     # Neighbouring queries see nearly the same keys.
     by_queries=visibility.pairs is not None,
   )
   return _by_tiles(call, kernel, call.batch, [call.kv_dim])
+
+
+def _average(
+  b: tf.Tensor, v: tf.Tensor, seen: tf.Tensor | None = None
+) -> tf.Tensor:
+  return tf.matmul(_weights(b, seen), v)
+
+
+def _average_gradient(
+  b: tf.Tensor,
+  v: tf.Tensor,
+  y: tf.Tensor,
+  dy: tf.Tensor,
+  seen: tf.Tensor | None = None,
+) -> tuple[tf.Tensor, tf.Tensor]:
+  w = _weights(b, seen)
+  minus_total = -tf.reduce_sum(dy * y, axis=-1, keepdims=True)
+  dy_v = tf.matmul(
+    tf.concat([dy, minus_total], axis=-1),
+    tf.pad(v, [[0, 0], [0, 0], [0, 0], [0, 1]], constant_values=1.0),
+    transpose_b=True,
+  )
+  return w * dy_v, tf.matmul(w, dy, transpose_a=True)
+
+
+def _weights(b: tf.Tensor, seen: tf.Tensor | None) -> tf.Tensor:
+  """Returns softmax(B), 0 in rows that see nothing."""
+  w = tf.nn.softmax(b)
+  return w if seen is None else tf.where_v2(seen, w, 0.0)
 
 
 def attend_shared(
@@ -118,7 +137,8 @@ def attend_shared(
 
   where V is 0 at padding, and c, the center of each row (`row_center`),
   cancels. E is computed once and multiplied by the concatenated values of all
-  examples.
+  examples. A tile whose rows span more than E can represent is computed as in
+  `attend_each`.
   """
   values = zero_hidden(values, visibility.keys)
   # nonpad has head dimensions only if V does.
@@ -138,29 +158,69 @@ def attend_shared(
   def side_by_side(x: tf.Tensor) -> tf.Tensor:
     return tf.reshape(x, [1, x.shape[1], -1, x.shape[3] * d_kv])
 
-  def exp(b: tf.Tensor, visible: Tensors) -> tf.Tensor:
-    visible = [tf.cast(x, tf.bool) for x in visible]
-    return exp_from(b, row_center(b, *visible), *visible)
+  def one_by_one(x: tf.Tensor) -> tf.Tensor:
+    """Transposes [1, heads, rows, batch * d_kv] to [batch, ..., d_kv]."""
+    return tf.transpose(examples(x)[0], [2, 0, 1, 3])
+
+  def joined(x: tf.Tensor) -> tf.Tensor:
+    """Reverts `one_by_one`."""
+    return side_by_side(tf.transpose(x, [1, 2, 0, 3])[tf.newaxis])
+
+  def separate(
+    b: tf.Tensor, visible: Tensors, nonpad: tf.Tensor
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns each example's B and visible pairs, [batch, heads, ...]."""
+    seen = tf.transpose(nonpad, [3, 1, 0, 2]) > 0
+    for pairs in visible:
+      seen &= pairs
+    return tf.where_v2(seen, b, b.dtype.min), seen
 
   def forward(b: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
-    *visible, nonpad, v = others
-    e = exp(b, visible)
-    x = tf.matmul(e, v)
-    total = tf.matmul(e, nonpad)
-    return side_by_side(divide_rows(examples(x), total))
+    *pairs, nonpad, v = others
+    visible = [tf.cast(x, tf.bool) for x in pairs]
+    low, high = row_ends(b, *visible)
+    center = row_center(low, high)
+
+    def shared() -> tf.Tensor:
+      e = exp_from(b, center, *visible)
+      x = tf.matmul(e, v)
+      total = tf.matmul(e, nonpad)
+      return side_by_side(divide_rows(examples(x), total))
+
+    def each() -> tf.Tensor:
+      with tf.name_scope('each_example'):
+        of_each, seen = separate(b, visible, nonpad)
+        return joined(_average(of_each, one_by_one(v), seen))
+
+    return tf.cond(tf.reduce_any(is_clipped(low, center)), each, shared)
 
   def backward(b: tf.Tensor, *others: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    *visible, nonpad, v, y, dy = others
-    e = exp(b, visible)
-    dx = divide_rows(examples(dy), tf.matmul(e, nonpad))
-    dtotal = -tf.reduce_sum(dx * examples(y), axis=-1)
-    dx = side_by_side(dx)
-    de = tf.matmul(
-      tf.concat([dx, dtotal], axis=-1),
-      tf.concat([v, nonpad], axis=-1),
-      transpose_b=True,
-    )
-    return e * de, tf.matmul(e, dx, transpose_a=True)
+    *pairs, nonpad, v, y, dy = others
+    visible = [tf.cast(x, tf.bool) for x in pairs]
+    low, high = row_ends(b, *visible)
+    center = row_center(low, high)
+
+    def shared() -> tuple[tf.Tensor, tf.Tensor]:
+      e = exp_from(b, center, *visible)
+      dx = divide_rows(examples(dy), tf.matmul(e, nonpad))
+      dtotal = -tf.reduce_sum(dx * examples(y), axis=-1)
+      dx = side_by_side(dx)
+      de = tf.matmul(
+        tf.concat([dx, dtotal], axis=-1),
+        tf.concat([v, nonpad], axis=-1),
+        transpose_b=True,
+      )
+      return e * de, tf.matmul(e, dx, transpose_a=True)
+
+    def each() -> tuple[tf.Tensor, tf.Tensor]:
+      with tf.name_scope('each_example'):
+        of_each, seen = separate(b, visible, nonpad)
+        db, dv = _average_gradient(
+          of_each, one_by_one(v), one_by_one(y), one_by_one(dy), seen
+        )
+        return tf.reduce_sum(db, axis=0, keepdims=True), joined(dv)
+
+    return tf.cond(tf.reduce_any(is_clipped(low, center)), each, shared)
 
   masks = [_seen_by_any(call, x) for x in visibility.masks]
   pairs = [] if visibility.pairs is None else masks[:1]
@@ -229,22 +289,28 @@ class _Part(NamedTuple):
       return [db]
     x, y = tensors
     if self.is_product:
-      return [_matmul(db, y), _matmul(tf.linalg.matrix_transpose(db), x)]
+      return [_matmul(db, y), _matmul(db, x, transpose_a=True)]
     return [db * y, db * x]
 
 
 def _matmul(
-  x: tf.Tensor, y: tf.Tensor, *, transpose_b: bool = False
+  x: tf.Tensor,
+  y: tf.Tensor,
+  *,
+  transpose_a: bool = False,
+  transpose_b: bool = False,
 ) -> tf.Tensor:
   """Multiplies x [b, h, m, k] by y, as one product of matrices if y is shared.
 
-  For x [b, 1, m, k] and y [1, 1, k, n], TensorFlow 2.21's oneDNN would write
-  beyond its arrays (https://github.com/tensorflow/tensorflow/issues/117700).
+  For x [b, 1, m, k] and y [1, 1, k, n], oneDNN of TensorFlow 2.20 and 2.21
+  writes beyond its arrays (https://github.com/tensorflow/tensorflow/issues/117700).
+  A single matrix x does not need that, and einsum would copy it transposed.
   """
-  if y.shape[:2] != [1, 1]:
-    return tf.matmul(x, y, transpose_b=transpose_b)
+  if y.shape[:2] != [1, 1] or x.shape[:2] == [1, 1]:
+    return tf.matmul(x, y, transpose_a=transpose_a, transpose_b=transpose_b)
+  rows = 'km' if transpose_a else 'mk'
   matrix = 'nk' if transpose_b else 'kn'
-  return tf.einsum(f'bhmk,{matrix}->bhmn', x, y[0, 0])
+  return tf.einsum(f'bh{rows},{matrix}->bhmn', x, y[0, 0])
 
 
 class _Kernel(NamedTuple):

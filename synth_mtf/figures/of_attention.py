@@ -11,6 +11,7 @@ import numpy as np
 from synth_mtf.attention.file import SIDES_OF_STACK, Array, Attention
 from synth_mtf.errors import UserError
 from synth_mtf.figures import style
+from synth_mtf.results.runs import common_folder
 
 # Weights below the first edge are counted in the first bin.
 _EDGES = np.logspace(-4, 0, 33)
@@ -76,18 +77,36 @@ class _Curve(NamedTuple):
   look: style.Look
 
 
+def names(attentions: Sequence[Attention]) -> list[str]:
+  """Returns the label of each model, with its folder if others share the label.
+
+  Several steps of one run have the same name.
+  """
+  folder = common_folder([attention.run for attention in attentions])
+  runs_of: dict[str, set[str]] = {}
+  for attention in attentions:
+    runs_of.setdefault(attention.label, set()).add(attention.run)
+  named = []
+  for attention in attentions:
+    name = attention.label
+    if len(runs_of[name]) > 1:
+      name += f', {attention.run.removeprefix(folder)}'
+    named.append(name)
+  return named
+
+
 def _curves(attentions: Sequence[Attention], stack: str) -> Iterator[_Curve]:
   """Yields the curve of each model that has the stack.
 
-  A colour stands for a variant, dashes for a step.
+  A colour stands for a model, dashes for a step.
   """
-  labels = list(dict.fromkeys(attention.label for attention in attentions))
+  named = names(attentions)
+  models = list(dict.fromkeys(named))
   steps = sorted({attention.step for attention in attentions}, reverse=True)
-  for attention in attentions:
+  for attention, label in zip(attentions, named, strict=True):
     if stack not in attention.stacks:
       continue
-    label = attention.label
-    look = style.look(labels.index(label))
+    look = style.look(models.index(label))
     if len(steps) > 1:
       label = f'{label}, step {attention.step}'
       number = steps.index(attention.step)
@@ -168,6 +187,7 @@ def heat_maps(
   values: str = 'weights',
   layers: Sequence[int] | None = None,
   heads: Sequence[int] | None = None,
+  name: str | None = None,
 ) -> style.Figure:
   """Plots heat maps with a row per query, as in the paper's Figures 4 to 7.
 
@@ -178,6 +198,7 @@ def heat_maps(
     values: 'weights', or 'logits' for B, left blank where masked.
     layers: as in `histograms`.
     heads: the default is the first four.
+    name: of the model, such as one of `names`; the default is its label.
   """
   size = attention.stacks[stack]
   rows = [n for n in _layers([attention], layers) if n <= size.layers]
@@ -191,11 +212,11 @@ def heat_maps(
   if values == 'logits':
     logits = attention.weights(stack, example, 'logits')
     maps = np.where(weights == 0, np.nan, logits)
-    name, is_signed = 'B', True
+    unit, is_signed = 'B', True
   else:
     maps = weights
     # They are negative only without a softmax.
-    name, is_signed = 'attention weight', bool((weights < 0).any())
+    unit, is_signed = 'attention weight', bool((weights < 0).any())
   maps = maps[np.ix_(np.array(rows) - 1, np.array(columns) - 1)]
   most = float(np.nanmax(np.abs(maps)))
   queries, memory = attention.axes(stack, example)
@@ -221,8 +242,9 @@ def heat_maps(
         panel.xaxis.set_tick_params(rotation=90)
         panel.label_outer()
     image = grid[0, 0].images[0]
-    figure.colorbar(image, ax=list(grid.flat), label=name, shrink=0.8)
-    figure.suptitle(f'{attention.label}, step {attention.step}, {stack}')
+    figure.colorbar(image, ax=list(grid.flat), label=unit, shrink=0.8)
+    title = name or attention.label
+    figure.suptitle(f'{title}, step {attention.step}, {stack}')
   return figure
 
 

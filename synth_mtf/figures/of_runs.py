@@ -16,10 +16,13 @@ from synth_mtf.results import layouts, tables
 from synth_mtf.results.runs import Run, by_model
 
 _TRAINING_LOSS = 'training loss'
+# That of runs on a TPU, by T5's own command, or by earlier releases.
+_HOST_LOSS = "T5's training loss"
 _STEP = 'training step'
 _LOG_PERPLEXITY = 'log perplexity'
 _UNITS = {
-  _TRAINING_LOSS: 'nats per position',
+  _TRAINING_LOSS: 'nats per token',
+  _HOST_LOSS: 'nats per position',
   _LOG_PERPLEXITY: 'nats per token',
   **dict.fromkeys(layouts.PER_TOKEN, 'fraction'),
 }
@@ -82,7 +85,7 @@ def _draw_curves(
     panel.annotate(
       stage, (step, 1), xycoords=('data', 'axes fraction'), va='top', size=6
     )
-  is_loss = name.endswith((_TRAINING_LOSS, _LOG_PERPLEXITY))
+  is_loss = name.endswith((_TRAINING_LOSS, _HOST_LOSS, _LOG_PERPLEXITY))
   if is_loss and 0 < 10 * points.value.min() <= points.value.max():
     panel.set_yscale('log', subs=[2, 5])
     panel.yaxis.set(major_formatter='{x:g}', minor_formatter='{x:g}')
@@ -114,9 +117,13 @@ def _losses(runs: Sequence[Run]) -> Iterator[tuple[Any, ...]]:
   """Yields the points of the training losses."""
   for model, same in by_model(runs).items():
     for run in same:
-      for stage, curve in run.losses.items():
-        for step, value in curve.items():
-          yield _TRAINING_LOSS, model, run.name, stage, step, value
+      for panel, curves in (
+        (_TRAINING_LOSS, run.losses),
+        (_HOST_LOSS, run.host_losses),
+      ):
+        for stage, curve in curves.items():
+          for step, value in curve.items():
+            yield panel, model, run.name, stage, step, value
 
 
 def _draw_band(
@@ -124,7 +131,7 @@ def _draw_band(
 ) -> None:
   """Draws mean and standard deviation at the steps that all runs have."""
   by_run = curve.pivot_table('value', 'step', 'run', aggfunc='last')
-  if curve.panel.iloc[0] == _TRAINING_LOSS:
+  if curve.panel.iloc[0] in (_TRAINING_LOSS, _HOST_LOSS):
     # The host logs the loss at different steps in each run, so interpolate.
     steps = by_run[curve.run.iloc[0]].dropna().index
     by_run = by_run.interpolate('index', limit_area='inside').loc[steps]
@@ -176,7 +183,7 @@ def scores(runs: Sequence[Run]) -> style.Figure:
   if points.score.isna().all():
     raise UserError(
       'in every run, one of the scores to average is missing or not defined, '
-      'such as the correlation of answers that are all alike'
+      'such as a correlation if all answers are alike, or one reads as NaN'
     )
   label = f'{name} at the last step'
   if len(averaged) > 1:
@@ -191,6 +198,39 @@ def scores(runs: Sequence[Run]) -> style.Figure:
       panel.margins(0.2)
     row[0].set_ylabel(label)
   return figure
+
+
+def without_curves(runs: Sequence[Run]) -> list[str]:
+  """Returns a line for each run that `curves` has no point of."""
+  drawn = set(_points(runs).run)
+  return [
+    f'No curve of {run.label}, {run.name}: it has neither event files of '
+    'training nor evaluations'
+    for run in runs
+    if run.name not in drawn
+  ]
+
+
+def without_scores(runs: Sequence[Run]) -> list[str]:
+  """Returns a line for each run that a panel of `scores` lacks, and why."""
+  table = tables.make(runs)
+  _, averaged = _averaged(table)
+  points = _costs_and_averages(table, averaged).set_index('run')
+  cells = table.cells.dropna(subset='value')
+  lines = []
+  for run in runs:
+    known = set(cells.name[cells.run == run.name])
+    lacking = [c.key for c in averaged if not known.issuperset(c.tags)]
+    unknown = [c for c in _COSTS if run.name in points.index and c not in known]
+    if lacking:
+      why = f'a score is missing or not defined ({", ".join(lacking)})'
+    elif unknown:
+      names = ' and '.join(_COSTS[cost] for cost in unknown)
+      why = f'one panel lacks it, since its {names} cannot be read'
+    else:
+      continue
+    lines.append(f'No point of {run.label}, {run.name}: {why}')
+  return lines
 
 
 def _averaged(table: tables.Table) -> tuple[str, list[layouts.Column]]:

@@ -2,7 +2,8 @@
 
 gin, seqio, Mesh-TensorFlow and TensorFlow report many user mistakes as a
 traceback through their internals. `explained` replaces those listed here with a
-`UserError`; other exceptions keep their type and traceback.
+`UserError`; other exceptions keep their type and traceback. `cause` finds what
+an error of a graph says among its stack traces.
 """
 
 import contextlib
@@ -17,11 +18,34 @@ import seqio
 
 from synth_mtf import paths
 from synth_mtf.errors import UserError, nearest
+from synth_mtf.host import tpu_runtime
 
 # gin appends the location to a message. The first form helps users; the second
 # names Python objects, in one line per level of the call.
 _GIN_LOCATION = re.compile(r'\n  In (?:file ".*",|bindings string).*', re.S)
 _GIN_CALL = re.compile(r"\n\s+In call to configurable '\w+'[^\n]*")
+_GRAPH = 'Graph execution error:'
+# What precedes the message of a graph's operation: where it was defined, the
+# number of errors, and the host it ran on if that is not the session's own, ...
+_DEFINITION = re.compile(r"\ADetected at node .*^Node: '[^\n]*\n", re.M | re.S)
+_FIRST_OF_SEVERAL = re.compile(r'\A\d+ root error\(s\) found\.\s+\(0\) \w+: ')
+_HOST = re.compile(r'^From (/job:\S+):\n', re.M)
+# ... and what follows it: stack traces and names of nodes.
+_AFTER_MESSAGE = re.compile(
+  r'^(Traceback \(most recent call last\)|\t \[\[|Hint: '
+  r'|Original stack trace for )',
+  re.M,
+)
+TPU_VM_ADVICE = (
+  'That way was made for TPU Nodes, which ended on 2025-04-25. On a TPU VM, '
+  'give --tpu=local, or --device=tpu without --tpu; for a slice of several '
+  'hosts, --tpu=grpc://ADDRESS:8470,grpc://ADDRESS:8470 (docs/tpu.md).'
+)
+NO_CORES_ADVICE = (
+  '`synth-mtf doctor` says what is missing. --tpu needs a TensorFlow for TPUs '
+  f'({tpu_runtime.INSTALL}) and a v2, v3 or v4; --device=tpu needs neither '
+  '(docs/tpu.md).'
+)
 MEMORY_ADVICE = (
   'Make the batch smaller (utils.run.batch_size), split it (serialize_num_'
   'microbatches.tokens_per_microbatch_per_replica), or use more devices '
@@ -36,17 +60,46 @@ def explained(
   """Replaces an exception whose cause is known with a `UserError`.
 
   Args:
-    *explainers: called for exceptions that are not listed here; each returns a
-      message or None.
+    *explainers: called for exceptions that `_MESSAGES` does not list; each
+      returns a message or None.
   """
   try:
     yield
   except Exception as error:
-    for explain in (_explain, *explainers):
+    for explain in (_explain, *explainers, _explain_graph):
       message = explain(error)
       if message:
         raise UserError(message) from error
     raise
+
+
+def cause(error: BaseException) -> str:
+  """Returns what an error says.
+
+  TensorFlow surrounds the message of a graph's operation with `Graph execution
+  error`, names of nodes, and the stack traces of where the operation was
+  defined and where a Python function failed.
+  """
+  text = _GIN_CALL.sub('', str(error)).removeprefix(_GRAPH).strip()
+  text = _DEFINITION.sub('', text)
+  text = _FIRST_OF_SEVERAL.sub('', text)
+  text = _HOST.sub('', text)
+  end = _AFTER_MESSAGE.search(text)
+  return (text[: end.start()] if end else text).strip() or 'no message'
+
+
+def _explain_graph(error: BaseException) -> str | None:
+  """Explains an error of a graph by the message of its operation."""
+  if not str(error).startswith(_GRAPH):
+    return None
+  message = cause(error)
+  host = _HOST.search(str(error))
+  where = f' on {host[1]}' if host else ''
+  for pattern, explanation in _GRAPH_MESSAGES.items():
+    match = re.search(pattern, message)
+    if match:
+      return explanation.format(*match.groups(), where=where)
+  return None
 
 
 def _explain(error: BaseException) -> str | None:
@@ -109,6 +162,29 @@ def _provider(name: str) -> str:
   )
 
 
+# Maps patterns of the messages of a graph's operations to ours: a format string
+# for the groups of the match, and for `where`, the host of the operation.
+_GRAPH_MESSAGES = {
+  r'Could not find callback with key=pyfunc': (
+    'the data of this run comes from a Python function of this process, and '
+    'the input pipeline runs in another process{where}: official files and '
+    'task files can be read in one process only. Write the tasks where every '
+    'host can read them, with `synth-mtf cache`, and run with that data.'
+  ),
+  r"Op type not registered '([^']+)' in binary running on (\S+?)\. ": (
+    'the TensorFlow server on {1} does not know the operation {0}. Operations '
+    'of the input pipeline, such as SentencepieceOp, are in tensorflow_text: '
+    'start each worker with it imported, as `python -c "import tensorflow_text;'
+    ' from tensorflow.python.tools import grpc_tpu_worker; '
+    'grpc_tpu_worker.run()"` does (docs/tpu.md).'
+  ),
+  r'^(.+); No such file or directory': (
+    '{0} could not be read{where}: it is not there. It was removed or renamed '
+    'after the start of the run, or the host cannot see it. Once it is back, '
+    'the same command resumes the run.'
+  ),
+}
+
 # Maps patterns of the host's messages to ours: a format string for the groups
 # of the match, or a function of them.
 _MESSAGES: dict[str, str | Callable[..., str]] = {
@@ -117,6 +193,10 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
   r"Configurable '(.*?)' doesn't have a parameter named '(.*?)'": _parameter,
   r"No Task or Mixture found with name '((?s:.*?))'": _provider,
   r'Provider name not registered: (\S*)': _provider,
+  r'No file is found for the file pattern: (.*)\.$': (
+    'no file matches {0}, which a task reads: put it there, or check the path '
+    'that the task was registered with.'
+  ),
   'Required bindings for `[^`]*tpu_mesh_shape` not provided': (
     'no mesh is set. On a CPU or GPU give '
     '--gin_param="utils.run.mesh_shape = \'model:1,batch:1\'"; on a TPU '
@@ -152,6 +232,22 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
     "utils.run.sequence_length allows {1}: raise its 'targets' or shorten its "
     "'inputs'."
   ),
+  'Missing runtime dependency on the Google API client': (
+    '--tpu=NAME looks the name up through the Cloud TPU API, which needs the '
+    f'Google API client. {TPU_VM_ADVICE}'
+  ),
+  r"Could not lookup TPU metadata from name '(.*?)'": (
+    'the Cloud TPU API does not know --tpu={0} in this --gcp_project and '
+    f'--tpu_zone. {TPU_VM_ADVICE}'
+  ),
+  '(Cannot find any TPU cores|Failed to get global TPU topology)': (
+    f'TensorFlow finds no TPU: {{0}}. {NO_CORES_ADVICE}'
+  ),
+  'No TPU platform registered': (
+    "TensorFlow's Estimator does not reach this chip (No TPU platform "
+    'registered): only v2, v3 and v4 have the runtime that it needs. Use '
+    '--device=tpu (docs/tpu.md).'
+  ),
   # TensorFlow reports exceptions of the input pipeline as text.
   r'(?:UserError|ConfigurationError): ((?s:.*?))\nTraceback': '{0}',
   r'([^\n]*)\s+when reading (?:metadata of )?(gs://t5-data/vocabs/\S+)': (
@@ -160,9 +256,10 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
     'gin file with its task: a run file, or <run>/operative_config.gin.'
   ),
   r'^(.*(?:No space left on device|[Dd]isk quota exceeded).*)$': (
-    'the disk is full: {0}\nThe last complete checkpoint is intact, and the '
-    'same command resumes from it. Free some space, or keep fewer checkpoints: '
-    '--gin_param="utils.run.keep_checkpoint_max = 3".'
+    'the disk is full: {0}\nWhat was complete is intact. Free some space '
+    'there, and give the same command again: training resumes from its last '
+    'checkpoint, an evaluation starts again. A training run that keeps fewer '
+    'checkpoints needs less: --gin_param="utils.run.keep_checkpoint_max = 3".'
   ),
   r'^(.*(?:OOM when allocating|[Ff]ailed to allocate|Cannot allocate memory|'
   r'[Oo]ut of memory|RESOURCE_EXHAUSTED|MemoryError|bad_alloc).*)$': (

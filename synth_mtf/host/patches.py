@@ -16,6 +16,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
+from synth_mtf.host import tpu_runtime
+
 # Modules that tensorflow-estimator imports and newer releases of TensorFlow
 # lack, with the names that must exist in them during the import.
 MISSING: dict[str, tuple[str, ...]] = {
@@ -41,7 +43,11 @@ def prepare_host() -> None:
   """Makes `import mesh_tensorflow` and `import t5.models` work.
 
   Call it before either is imported; calling it again is harmless.
+
+  Raises:
+    UserError: importing TensorFlow would abort the process.
   """
+  tpu_runtime.check_import()
   # `t5.models` imports HfPyTorchModel unconditionally, and with it torch and
   # transformers, which training in Mesh-TensorFlow never uses.
   model = 't5.models.hf_model'
@@ -170,6 +176,22 @@ def before_each_run(check: Callable[[str, str | None], None]) -> None:
     module = sys.modules.get(name)
     if getattr(module, 'utils', None) is utils:
       vars(module)['utils'] = checked
+
+
+def leave_out_byte_order_marks() -> None:
+  """Leaves the mark out of the first line of text files that T5's main reads.
+
+  The host would take it for a part of the text.
+  """
+  from mesh_tensorflow.transformer import utils
+
+  read = utils.get_inputs_from_file
+
+  def read_lines(*args: Any, **kwargs: Any) -> list[str]:
+    lines = read(*args, **kwargs)
+    return [line.removeprefix('\ufeff') for line in lines[:1]] + lines[1:]
+
+  vars(utils)['get_inputs_from_file'] = read_lines
 
 
 @contextlib.contextmanager
@@ -306,6 +328,22 @@ def keep_graph_from_events(folder: str) -> None:
   with cache._lock:
     if folder not in cache._cache:
       cache._cache[folder] = tf.summary.FileWriter(folder)
+
+
+@contextlib.contextmanager
+def loss_denominators_recorded() -> Iterator[dict[Any, float]]:
+  """Yields what the host divides losses by, by model, while it is active."""
+  from mesh_tensorflow.transformer.transformer import Unitransformer
+
+  recorded: dict[Any, float] = {}
+  host_denominator = Unitransformer.loss_denominator
+
+  def loss_denominator(model: Any, *args: Any) -> float:
+    recorded[model] = host_denominator(model, *args)
+    return recorded[model]
+
+  with mock.patch.object(Unitransformer, 'loss_denominator', loss_denominator):
+    yield recorded
 
 
 def savers_are(saver: type) -> AbstractContextManager[Any]:

@@ -50,8 +50,18 @@ class RunConfig:
 
   @property
   def lengths(self) -> dict[str, int] | None:
-    """The length of each feature; None if the examples determine it."""
-    return lengths_of(self.sequence_length)
+    """The length of each feature; None if the examples determine it.
+
+    Raises a UserError for another type, as a foreign configuration may have.
+    """
+    lengths = lengths_of(self.sequence_length)
+    is_given = lengths is not None and lengths is not gin.REQUIRED
+    if is_given and not are_lengths(lengths):
+      raise UserError(
+        f'utils.run.sequence_length = {lengths!r:.80}; expected lengths such '
+        "as {'inputs': 512, 'targets': 114}"
+      )
+    return lengths
 
   @property
   def mesh(self) -> mtf.Shape:
@@ -98,6 +108,13 @@ def lengths_of(sequence_length: Any) -> Any:
   if isinstance(sequence_length, int):
     return dict.fromkeys(FEATURES, sequence_length)
   return sequence_length
+
+
+def are_lengths(value: Any) -> bool:
+  """Whether a value has lengths by feature."""
+  return isinstance(value, dict) and all(
+    type(length) is int and length > 0 for length in value.values()
+  )
 
 
 def both_sides(

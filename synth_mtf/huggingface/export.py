@@ -23,7 +23,11 @@ _OF_OUR_CLASS = {
   'architectures': [_CLASS],
   'auto_map': {
     'AutoConfig': f'{_CODE}.SynthesizerConfig',
+    'AutoModel': f'{_CODE}.SynthesizerModel',
     'AutoModelForSeq2SeqLM': f'{_CODE}.{_CLASS}',
+    'AutoModelForSequenceClassification': (
+      f'{_CODE}.SynthesizerForSequenceClassification'
+    ),
   },
 }
 _OF_T5 = {'model_type': 't5', 'architectures': ['T5ForConditionalGeneration']}
@@ -87,7 +91,8 @@ def export(
     model = models.build(checkpoint.vocab_size)
   settings = layout.config(model)
   identity.check_model(model.transformer, checkpoint.path)
-  comparison.require_same(model.variables.values(), checkpoint)
+  variables = model.variables.values()
+  stored = comparison.same_under_other_names(variables, checkpoint)
   gin_text = gin.operative_config_str()
   opening.choose_vocabulary(vocabulary, os.path.dirname(checkpoint.path))
   with explanations.explained():  # T5's own vocabulary needs a network
@@ -115,7 +120,7 @@ def export(
       'feed_forward_proj': _NOT_T5,
     }
   weights = {
-    layout.name_of(name): layout.weight_of(name, checkpoint[name])
+    layout.name_of(name): layout.weight_of(name, checkpoint[stored[name]])
     for name in model.variables
   }
   name = pathlib.Path(out).name

@@ -89,6 +89,11 @@ def weight_of(variable: str, value: Array) -> Array:
   return np.ascontiguousarray(value, np.float32)
 
 
+def shape_of(variable: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+  """Returns the shape of `weight_of` for a value of a shape."""
+  return shape[::-1] if _PROJECTION.search(variable) else shape
+
+
 def config(model: models.ConfiguredModel) -> dict[str, Any]:
   """Returns the model's settings for transformers.
 

@@ -3,17 +3,25 @@
     B = sum_i alpha_i S_i(X) + relative position bias
     Y = softmax(B) G(X)
 
-Everything else is T5 as it is in `transformers`. `config.attention` has the
-settings of the encoder's, the decoder's and the cross-attention, for each that
-differs from T5's. Parameters of the synthesizing functions S_i have the names
-and shapes of the original model, and the same initial values.
+Everything else is T5 as it is in `transformers`. A model that is trained from
+scratch is described by T5's sizes and a variant:
+
+    config = SynthesizerConfig(variant='random_vanilla', d_model=256, d_ff=1024)
+    model = SynthesizerForConditionalGeneration(config)
+
+`config.attention` has the settings of the encoder's, the decoder's and the
+cross-attention, for each that differs from T5's. Parameters of the synthesizing
+functions S_i have the names and shapes of the original model, and the same
+initial values.
 
 X is [batch, length, d_model], B [batch, heads, length, memory_length]; a batch
 size of 1 means that B does not depend on the tokens.
 """
 
+import copy
 import functools
 import inspect
+import math
 import warnings
 from collections.abc import Collection
 from typing import Any, ClassVar
@@ -21,14 +29,18 @@ from typing import Any, ClassVar
 import torch
 import transformers
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import flex_attention
 from transformers import (
   Cache,
   EncoderDecoderCache,
   GenerationMixin,
   T5Config,
   T5ForConditionalGeneration,
+  T5ForSequenceClassification,
+  T5Model,
   TopKLogitsWarper,
 )
+from transformers.masking_utils import create_masks_for_generate
 from transformers.models.t5.modeling_t5 import (
   T5Attention,
   T5LayerNorm,
@@ -45,6 +57,8 @@ CACHE = (
   if 'cache' in inspect.signature(T5Attention.forward).parameters
   else 'past_key_values'
 )
+
+FLEX = 'flex_attention'
 
 NOT_T5 = (
   'T5-cannot load this model: use AutoModelForSeq2SeqLM with '
@@ -108,13 +122,6 @@ PASSED_ON = {
   'use_cache',
 }
 
-# The arguments of the whole model. The old name of the cache may still be used.
-FORWARD = {
-  *inspect.signature(T5ForConditionalGeneration.forward).parameters,
-  *PASSED_ON,
-  'past_key_values',
-}
-
 
 def check_release() -> None:
   """Warns of an untried release of transformers.
@@ -165,15 +172,30 @@ def refuse_unknown(
 
 def check_implementation(name: Any) -> None:
   """Raises a ValueError if `attn_implementation` is not supported."""
-  if name not in (None, 'eager', 'sdpa'):
+  if name not in (None, 'eager', 'sdpa', FLEX):
     raise ValueError(
       f'attn_implementation={name!r} is not supported; leave it out, or use '
-      "'sdpa' or 'eager', which compute the same here"
+      f"'sdpa', 'eager' or {FLEX!r}, which compute the same here"
     )
 
 
 class SynthesizerConfig(T5Config):
-  """T5's settings and those of this model; by default, the model is T5."""
+  """T5's settings and those of this model; by default, the model is T5.
+
+  Args:
+    variant: of self-attention, one of `VARIANTS`; the functions of the gin file
+      of this name. Without it, `attention` has the settings.
+    cross_variant: of the decoder's attention to the encoder; default: T5's.
+    mixing: how alpha weighs several functions, one of `MIXINGS`. Its scores are
+      learned per head (softmax, the paper's) or per layer, or all are 1 (sum).
+    max_position_embeddings: the most tokens of a sequence, N, of a variant;
+      `Unitransformer.max_length` in gin. Default: 512.
+    **settings: T5's, such as d_model, d_ff, num_layers, num_heads, d_kv,
+      vocab_size, dropout_rate and feed_forward_proj.
+
+  Raises:
+    ValueError: for an unknown variant or mixing.
+  """
 
   model_type = 'synthesizer'
   attention: ClassVar[Any] = {}  # settings of 'encoder', 'decoder', 'cross'
@@ -181,6 +203,26 @@ class SynthesizerConfig(T5Config):
   shared_positions = False
   use_bias = False  # in the feed-forward layers
   true_layer_norm = False  # with mean and bias
+
+  def __init__(
+    self,
+    variant: str | None = None,
+    cross_variant: str | None = None,
+    mixing: str = 'softmax',
+    max_position_embeddings: int | None = None,
+    **settings: Any,
+  ) -> None:
+    super().__init__(**{'decoder_start_token_id': 0, **settings})
+    self.variant, self.cross_variant = variant, cross_variant
+    self.mixing = check_choice('mixing', mixing, MIXINGS)
+    self.max_position_embeddings = max_position_embeddings
+    if not self.attention:  # files have the settings
+      names = {'encoder': variant, 'decoder': variant, 'cross': cross_variant}
+      self.attention = {  # type: ignore[misc]
+        kind: variant_settings(self, kind, name)
+        for kind, name in names.items()
+        if name and name != 'vanilla'
+      }
 
   # In files, T5's own classes find an error instead of the activation. They
   # would load the weights that they know, and leave the others out.
@@ -215,6 +257,102 @@ def attention_settings(config: Any, kind: str) -> dict[str, Any]:
   }
 
 
+# The functions of the gin files of these names.
+VARIANTS = {
+  'vanilla': ('DotProduct',),
+  'fixed_random': ('FixedRandom',),
+  'random': ('Random',),
+  'factorized_random': ('FactorizedRandom',),
+  'dense': ('Dense',),
+  'factorized_dense': ('FactorizedDense',),
+  'random_dense': ('Random', 'Dense'),
+  'dense_vanilla': ('Dense', 'DotProduct'),
+  'random_vanilla': ('Random', 'DotProduct'),
+  'random_dense_vanilla': ('Random', 'Dense', 'DotProduct'),
+  'factorized_random_vanilla': ('FactorizedRandom', 'DotProduct'),
+  'factorized_random_dense': ('FactorizedRandom', 'Dense'),
+  'glu': ('GatedDense',),
+  'bottleneck_dense': ('BottleneckDense',),
+}
+MIXINGS = ('softmax', 'layer_softmax', 'layer_sigmoid', 'sum')
+RANK = 8  # k of Factorized Random
+
+
+def check_choice(setting: str, value: Any, choices: Collection[str]) -> Any:
+  """Returns a value, or raises a ValueError if it is not one of `choices`."""
+  if value not in choices:
+    raise ValueError(
+      f'{setting}={value!r}, expected one of {", ".join(sorted(choices))}'
+    )
+  return value
+
+
+def variant_settings(config: Any, kind: str, variant: str) -> dict[str, Any]:
+  """Returns the settings of attention of a variant."""
+  names = VARIANTS[check_choice('variant', variant, VARIANTS)]
+  count = len(names)
+  if config.mixing == 'layer_sigmoid' and count != 2:
+    raise ValueError(
+      f"mixing='layer_sigmoid' weighs two functions, and {variant} has {count}"
+    )
+  shapes = {
+    'softmax': [count, config.num_heads],
+    'layer_softmax': [count],
+    'layer_sigmoid': [1],
+    'sum': None,
+  }
+  is_dot_product = 'DotProduct' in names
+  tables = {'Random', 'FixedRandom', 'FactorizedRandom'}
+  return {
+    **attention_settings(config, kind),
+    'synthesizers': [function_settings(config, name) for name in names],
+    'projections': ['q', 'k', 'v', 'o'] if is_dot_product else ['v', 'o'],
+    'alpha_shape': shapes[config.mixing] if count > 1 else None,
+    'batch_shared': tables.issuperset(names),
+  }
+
+
+def function_settings(config: Any, name: str) -> dict[str, Any]:
+  """Returns the settings of a function S(X) of a variant."""
+  if name == 'DotProduct':
+    return {'function': name, 'scope': 'dot_product'}
+  n = config.max_position_embeddings or 512
+  d, heads, d_kv = config.d_model, config.num_heads, config.d_kv
+  w1, w2 = {'W1': [d, heads, d_kv]}, {'W2': [heads, d_kv, n]}
+  a = next(a for a in range(math.isqrt(n), 0, -1) if n % a == 0)
+  parameters: dict[str, dict[str, list[int]]] = {
+    'Random': {'R': [heads, n, n]},
+    'FixedRandom': {'R': [heads, n, n]},
+    'FactorizedRandom': {'R1': [heads, n, RANK], 'R2': [heads, n, RANK]},
+    'Dense': w1 | w2,
+    'FactorizedDense': w1
+    | {'WA': [heads, d_kv, a], 'WB': [heads, d_kv, n // a]},
+    'GatedDense': w1 | w2 | {'Wg': [d, heads, d_kv]},
+    'BottleneckDense': w1 | w2 | {'D': [d, d // 4], 'U': [d // 4, d]},
+  }
+  scopes = {
+    'Random': 'random',
+    'FactorizedRandom': 'factorized_random',
+    'Dense': 'dense',
+    'FactorizedDense': 'factorized_dense',
+    'GatedDense': 'gated_dense',
+    'BottleneckDense': 'bottleneck_dense',
+  }
+  function = 'Random' if name == 'FixedRandom' else name
+  settings = {
+    'function': function,
+    'scope': scopes[function],
+    'max_length': n if function in ('Random', 'FactorizedRandom') else None,
+    'memory_max_length': n,
+    'tile_length': None,
+    'trainable': name != 'FixedRandom',
+    'parameters': parameters[name],
+  }
+  if function == 'Random':
+    settings['stddev'] = 1.0
+  return settings
+
+
 class Synthesizer(nn.Module):
   """A function S(X); the names of its parameters say which one.
 
@@ -234,12 +372,16 @@ class Synthesizer(nn.Module):
         self, name, nn.Parameter(value) if trainable else nn.Buffer(value)
       )
 
-  def forward(self, x: Tensor, q: Any, rows: Tensor, columns: Tensor) -> Tensor:
-    for positions, limit in zip((rows, columns), self.limits, strict=True):
-      if limit and len(positions) > limit:
+  def check_lengths(self, *lengths: int) -> None:
+    """Raises a ValueError if there are too many queries or keys."""
+    for length, limit in zip(lengths, self.limits, strict=True):
+      if limit and length > limit:
         raise ValueError(
-          f'{len(positions)} tokens, but the model takes at most {limit}'
+          f'{length} tokens, but the model takes at most {limit}'
         )
+
+  def forward(self, x: Tensor, q: Any, rows: Tensor, columns: Tensor) -> Tensor:
+    self.check_lengths(len(rows), len(columns))
     if self.tile_length:
       columns = columns % self.tile_length
     if hasattr(self, 'R'):  # R, S(X) = R (eq. 4)
@@ -256,6 +398,10 @@ class Synthesizer(nn.Module):
       a, b = a + self.bA[:, None], b + self.bB[:, None]
     outer = a.unsqueeze(-1) * b.unsqueeze(-2)
     return outer.flatten(-2)[..., columns]
+
+  def table(self) -> Tensor:
+    """S(X) of R and FR for all positions, [heads, length, memory_length]."""
+    return self.R if hasattr(self, 'R') else self.R1 @ self.R2.mT
 
   def hidden(self, x: Tensor, q: Any) -> Tensor:
     """ReLU(W1 x), ReLU(q), or (W1 x) * sigmoid(Wg x), per head."""
@@ -308,6 +454,40 @@ class PositionBias(nn.Embedding):
     nn.init.xavier_uniform_(self.weight)
 
 
+# With these and nothing else, B is a product and terms that `score_mod` reads.
+FUSED = ('DotProduct', 'Random', 'FactorizedRandom')
+
+
+def is_differentiable(device: Any) -> bool:
+  """Whether FlexAttention has gradients on a device."""
+  return device.type != 'cpu'
+
+
+@functools.cache
+def fused_kernel() -> Any:
+  """FlexAttention, compiled.
+
+  Uncompiled, it makes all logits, and no gradients of what `score_mod` reads;
+  `fullgraph` makes it an error if PyTorch stops compiling.
+  """
+  return torch.compile(flex_attention, fullgraph=True)
+
+
+@functools.partial(torch.compiler.disable, recursive=False)
+def run_fused(q: Tensor, keys: Tensor, values: Tensor, score: Any) -> Tensor:
+  """Runs the kernel, in a graph of its own.
+
+  In the graph of a whole model, PyTorch's compiler fails on CPUs, and may lose
+  the gradients of alpha and the bias.
+  """
+  return fused_kernel()(q, keys, values, score_mod=score, scale=1.0)
+
+
+def is_cached(cache: Any, layer: int) -> bool:
+  """Whether a cache has the keys and values of cross-attention."""
+  return cache is not None and bool(cache.is_updated.get(layer))
+
+
 class SyntheticAttention(nn.Module):
   """Attention with a synthesized alignment, in the place of T5Attention.
 
@@ -326,6 +506,9 @@ class SyntheticAttention(nn.Module):
     self.query_scale = settings['query_scale']
     self.batch_shared = settings['batch_shared']
     self.scopes = [s['scope'] for s in settings['synthesizers']]
+    names = {s['function'] for s in settings['synthesizers']}
+    self.can_fuse = 'DotProduct' in names and names <= {*FUSED}
+    self.fuses = False  # set by `set_attn_implementation`
     size = self.heads * self.d_kv
     for name in settings['projections']:
       shape = (size, config.d_model) if name == 'o' else (config.d_model, size)
@@ -353,18 +536,43 @@ class SyntheticAttention(nn.Module):
     """Takes what T5Attention takes, and returns what it returns."""
     refuse_unknown(others)
     x, cache = hidden_states, others.get(CACHE)
+    is_first = not (self.cross and is_cached(cache, self.layer))
     rows = self.rows(x, cache, others.get('cache_position'))
     keys, values = self.memory(
       key_value_states if self.cross else x, cache, rows
     )
-    columns = torch.arange(values.shape[2], device=x.device)
-    if hasattr(self, 'relative_attention_bias'):
-      position_bias = self.bias(columns - rows[:, None])
+    tokens = None if mask is None else token_mask(mask)
+    wants_weights = others.get(
+      'output_attentions', self.config.output_attentions
+    )
+    q = self.split(self.q(x)) * self.query_scale if hasattr(self, 'q') else None
+    dropped = values
+    if self.training and self.dropout:
+      keep = nn.functional.dropout(
+        torch.ones_like(values[..., :1]), self.dropout
+      )
+      dropped = values * keep  # T5 drops a key for all queries
 
+    is_whole = is_first and (self.cross or keys.shape[2] == len(rows) > 1)
+    needs_gradients = self.training or torch.is_grad_enabled()
+    if (
+      self.fuses
+      and is_whole
+      and not wants_weights
+      and (not needs_gradients or is_differentiable(x.device))
+    ):
+      if hasattr(self, 'relative_attention_bias'):
+        position_bias = self.bias_by_distance(len(rows), keys.shape[2])
+      y = self.fused_average(q, keys, dropped, tokens, position_bias)
+      return self.o(y.transpose(1, 2).flatten(2)), position_bias, None
+
+    columns = torch.arange(values.shape[2], device=x.device)
+    ahead = columns - rows[:, None]
+    if hasattr(self, 'relative_attention_bias'):
+      position_bias = self.bias(ahead)[None]
     logits = values.new_zeros(len(rows), len(columns))
     if position_bias is not None:
       logits = position_bias
-    q = self.split(self.q(x)) * self.query_scale if hasattr(self, 'q') else None
     query = torch.zeros_like(keys[:, :, :1]).expand(-1, -1, len(rows), -1)
     for scope, alpha in zip(self.scopes, self.alphas(), strict=True):
       if scope == 'dot_product':
@@ -374,25 +582,55 @@ class SyntheticAttention(nn.Module):
 
     hidden = torch.finfo(values.dtype).min
     if self.causal:
-      logits = logits.masked_fill(columns > rows[:, None], hidden)
-    tokens = None if mask is None else token_mask(mask)
-    if self.training and self.dropout:
-      keep = nn.functional.dropout(
-        torch.ones_like(values[..., :1]), self.dropout
-      )
-      values = values * keep  # T5 drops a key for all queries
+      logits = logits.masked_fill(ahead > 0, hidden)
     if self.batch_shared:
-      y = shared_average(logits[0], values, tokens)
+      y = shared_average(logits[0], dropped, tokens)
     else:
       if tokens is not None:
         logits = logits.masked_fill(~tokens[:, None, None], hidden)
       y = nn.functional.scaled_dot_product_attention(
-        query, keys, values, logits.to(values.dtype), scale=1.0
+        query, keys, dropped, logits.to(values.dtype), scale=1.0
       )
     weights = None
-    if others.get('output_attentions', self.config.output_attentions):
+    if wants_weights:
       weights = attention_weights(query, keys, logits, tokens)
     return self.o(y.transpose(1, 2).flatten(2)), position_bias, weights
+
+  def fused_average(
+    self, q: Tensor, keys: Tensor, values: Tensor, tokens: Any, bias: Any
+  ) -> Tensor:
+    """softmax(B) G(X) in one kernel, which adds the terms of B as it goes.
+
+        B[b, h, i, j] = q_i k_j + alpha R[h, i, j] + bias[h, j - i + N - 1]
+
+    No tensor has the dimensions [batch, heads, length, memory_length].
+    """
+    length, memory_length = q.shape[2], keys.shape[2]
+    tables = []
+    for scope, alpha in zip(self.scopes, self.alphas(), strict=True):
+      if scope == 'dot_product':
+        q = q * alpha
+      else:
+        function = getattr(self, scope)
+        function.check_lengths(length, memory_length)
+        weights = torch.as_tensor(alpha, dtype=q.dtype, device=q.device)
+        weights = weights.flatten().expand(self.heads)
+        tile = function.tile_length or memory_length
+        tables.append((weights, function.table(), tile))
+    causal, hidden = self.causal, torch.finfo(torch.float32).min
+
+    def score(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+      for weights, table, tile in tables:
+        s = s + weights[h] * table[h, i, j % tile]
+      if bias is not None:
+        s = s + bias[h, j - i + length - 1]
+      if causal:
+        s = torch.where(j <= i, s, hidden)
+      if tokens is not None:
+        s = torch.where(tokens[b, j], s, hidden)
+      return s
+
+    return run_fused(q.to(keys.dtype), keys, values, score)
 
   def split(self, x: Tensor) -> Tensor:
     """[batch, length, heads d_kv] -> [batch, heads, length, d_kv]."""
@@ -413,7 +651,7 @@ class SyntheticAttention(nn.Module):
     self, memory: Any, cache: Any, rows: Tensor
   ) -> tuple[Tensor, Tensor]:
     """Returns keys and values, with those of earlier decoding steps."""
-    if self.cross and cache is not None and cache.is_updated.get(self.layer):
+    if self.cross and is_cached(cache, self.layer):
       cached = cache.cross_attention_cache.layers[self.layer]
       return cached.keys, cached.values
     values = self.split((self.kv if hasattr(self, 'kv') else self.v)(memory))
@@ -441,13 +679,18 @@ class SyntheticAttention(nn.Module):
     return scores.softmax(0)[..., None, None]
 
   def bias(self, ahead: Tensor) -> Tensor:
-    """T5's relative position bias, [1, heads, length, memory_length]."""
+    """T5's relative position bias of distances, [heads, ...]."""
     buckets = T5Attention._relative_position_bucket(
       ahead,
       bidirectional=not self.causal,
       num_buckets=self.relative_attention_bias.num_embeddings,
     )
-    return self.relative_attention_bias(buckets).permute(2, 0, 1)[None]
+    return self.relative_attention_bias(buckets).movedim(-1, 0)
+
+  def bias_by_distance(self, length: int, memory_length: int) -> Tensor:
+    """The bias of 1 - length to memory_length - 1, [heads, distances]."""
+    device = self.relative_attention_bias.weight.device
+    return self.bias(torch.arange(1 - length, memory_length, device=device))
 
   def initialize(self) -> None:
     """Weighs all functions equally; other modules draw their own values."""
@@ -517,6 +760,14 @@ def initialize(module: nn.Module) -> None:
       nn.init.zeros_(module.bias)
 
 
+# T5 reads positions by row, so padding inside of a sequence would count.
+GAPS = '{} has padding between tokens; expected it on one side of them'
+PADDING_IN_CACHE = (
+  'the decoder cannot go on from a cache with padding: give decoder_input_ids '
+  'of one length, or pad them on the left and set use_cache=False'
+)
+
+
 def left_padding(mask: Tensor | None) -> Tensor | None:
   """Counts the padding before each sequence, [batch]."""
   if mask is None:
@@ -528,24 +779,21 @@ def left_padding(mask: Tensor | None) -> Tensor | None:
   return (mask != 0).int().argmax(-1)
 
 
-def refuse_left_padding(mask: Tensor) -> None:
-  """Raises a ValueError if tokens of the decoder come after padding.
+def require_no_gaps(mask: Tensor | None, message: str) -> None:
+  """Raises a ValueError if a token comes after padding.
 
   Args:
-    mask: of all tokens, also cached ones, [batch, length] or, with a static
-      cache, [batch, 1, length, memory_length].
+    mask: [batch, length] or, with a static cache, [batch, 1, length,
+      memory_length].
+    message: says what to do.
   """
-  if mask.ndim == 2:
-    begins = mask[:, 0] != 0
-  else:
-    begins = token_mask(mask)[:, 0]
-  message = (
-    'the decoder cannot go on from a cache with padding on the left: pad '
-    'decoder_input_ids on the right, or set use_cache=False'
-  )
+  if mask is None:
+    return
+  tokens = mask != 0 if mask.ndim == 2 else token_mask(mask)
+  right = (tokens[:, 1:] <= tokens[:, :-1]).all()
   if torch.compiler.is_compiling():  # where Python cannot see values
-    torch._assert_async(begins.all(), message)
-  elif not begins.all():
+    torch._assert_async(right, message)
+  elif not right:
     raise ValueError(message)
 
 
@@ -587,14 +835,56 @@ def restore(outputs: Any, own: Tensor | None, memory: Tensor | None) -> None:
     )
 
 
-class SynthesizerStack(T5Stack):
+class SynthesizedModel:
+  """What all models and stacks have in common; comes before T5's class."""
+
+  config_class = SynthesizerConfig
+  _supports_flex_attn = True
+
+  def _init_weights(self, module: nn.Module) -> None:
+    initialize(module)
+
+  def set_attn_implementation(
+    self, attn_implementation: Any, *args: Any, **others: Any
+  ) -> None:
+    """Chooses how attention is computed; what it computes stays the same."""
+    check_implementation(attn_implementation)
+    model: Any = self
+    model.config._attn_implementation = attn_implementation or 'sdpa'
+    for module in model.modules():
+      if isinstance(module, SynthesizerStack):
+        module.config._attn_implementation = for_t5(
+          model.config._attn_implementation
+        )
+      if isinstance(module, SyntheticAttention):
+        module.fuses = module.can_fuse and attn_implementation == FLEX
+
+  @staticmethod
+  def create_masks_for_generate(config: Any, **arguments: Any) -> Any:
+    config = copy.copy(config)
+    config._attn_implementation = for_t5(config._attn_implementation)
+    return create_masks_for_generate(config, **arguments)
+
+
+def for_t5(implementation: Any) -> Any:
+  """Returns the implementation whose masks T5 makes for our attention."""
+  return 'sdpa' if implementation == FLEX else implementation
+
+
+def requested(config: Any) -> Any:
+  """Returns what `attn_implementation` asks for, and hides it from T5."""
+  implementation = config._attn_implementation
+  check_implementation(implementation)
+  config._attn_implementation = for_t5(implementation)
+  return implementation
+
+
+class SynthesizerStack(SynthesizedModel, T5Stack):
   """T5's encoder or decoder, with its attention replaced.
 
   Inside, all sequences begin at position 0: padding on the left moves to the
   right, and back in the outputs.
   """
-
-  _supports_flex_attn = False
 
   def __init__(self, config: Any) -> None:
     super().__init__(config)
@@ -619,9 +909,6 @@ class SynthesizerStack(T5Stack):
       return nn.Linear(module.in_features, module.out_features)
     return None
 
-  def _init_weights(self, module: nn.Module) -> None:
-    initialize(module)
-
   def forward(
     self,
     input_ids: Tensor | None = None,
@@ -642,22 +929,26 @@ class SynthesizerStack(T5Stack):
       )
     start = cache.get_seq_length() if cache is not None else 0
     own = memory = None
-    if attention_mask is None:
-      pass
-    elif cache is not None and attention_mask.shape != x.shape[:2]:
-      refuse_left_padding(attention_mask)  # cached tokens stay where they are
+    if cache is not None and (
+      attention_mask is not None and attention_mask.shape != x.shape[:2]
+    ):
+      require_no_gaps(attention_mask, PADDING_IN_CACHE)
     else:
       own = left_padding(attention_mask)
-    x, attention_mask = rotate(x, own), rotate(attention_mask, own)
+      attention_mask = rotate(attention_mask, own)
+      require_no_gaps(attention_mask, GAPS.format('attention_mask'))
+    x = rotate(x, own)
     if hasattr(self, 'positions'):
       x = x + self.positions(torch.arange(x.shape[1], device=x.device) + start)
     if encoder_hidden_states is not None:
       memory = left_padding(encoder_attention_mask)
+      encoder_attention_mask = rotate(encoder_attention_mask, memory)
+      require_no_gaps(encoder_attention_mask, GAPS.format('attention_mask'))
     outputs = super().forward(
       inputs_embeds=x,
       attention_mask=attention_mask,
       encoder_hidden_states=rotate(encoder_hidden_states, memory),
-      encoder_attention_mask=rotate(encoder_attention_mask, memory),
+      encoder_attention_mask=encoder_attention_mask,
       return_dict=True,
       **others,
     )
@@ -667,43 +958,94 @@ class SynthesizerStack(T5Stack):
     return outputs if return_dict else outputs.to_tuple()
 
 
-class SynthesizerForConditionalGeneration(T5ForConditionalGeneration):
+def replace_stacks(model: Any) -> None:
+  """Replaces the encoder and the decoder of a T5, and ties its weights."""
+  config = model.config
+  model.encoder = SynthesizerStack(model.encoder.config)
+  model.decoder = SynthesizerStack(model.decoder.config)
+  if config.shared_positions:
+    tied = {'decoder.positions.weight': 'encoder.positions.weight'}
+    model._tied_weights_keys = {**model._tied_weights_keys, **tied}
+
+
+def checked(forward: Any) -> Any:
+  """Returns T5's `forward`, which refuses unknown arguments.
+
+  The old name of the cache may still be used. transformers reads the signature,
+  to see which arguments the model takes.
+  """
+  known = {
+    *inspect.signature(forward).parameters,
+    *PASSED_ON,
+    'past_key_values',
+  }
+
+  @functools.wraps(forward)
+  def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
+    refuse_unknown(named, known)
+    return forward(self, *arguments, **named)
+
+  return wrapped
+
+
+class SynthesizerModel(SynthesizedModel, T5Model):
+  """T5Model with synthesized attention."""
+
+  encoder: Any
+  decoder: Any
+
+  def __init__(self, config: Any) -> None:
+    implementation = requested(config)
+    super().__init__(config)
+    replace_stacks(self)
+    self.post_init()
+    if implementation == FLEX:
+      self.set_attn_implementation(implementation)
+
+  forward = checked(T5Model.forward)
+
+
+class SynthesizerForSequenceClassification(
+  SynthesizedModel, T5ForSequenceClassification
+):
+  """T5ForSequenceClassification with synthesized attention."""
+
+  transformer: Any
+
+  def __init__(self, config: Any) -> None:
+    implementation = requested(config)
+    super().__init__(config)
+    self.transformer = SynthesizerModel(config)
+    self.post_init()
+    if implementation == FLEX:
+      self.set_attn_implementation(implementation)
+
+  forward = checked(T5ForSequenceClassification.forward)
+
+
+class SynthesizerForConditionalGeneration(
+  SynthesizedModel, T5ForConditionalGeneration
+):
   """T5ForConditionalGeneration with synthesized attention."""
 
-  config_class = SynthesizerConfig
   encoder: Any
   decoder: Any
   _tied_weights_keys: Any
-  _supports_flex_attn = False
 
   def __init__(self, config: Any) -> None:
-    check_implementation(config._attn_implementation)
+    implementation = requested(config)
     super().__init__(config)
-    self.encoder = SynthesizerStack(self.encoder.config)
-    self.decoder = SynthesizerStack(self.decoder.config)
-    tied = dict(self._tied_weights_keys)
+    replace_stacks(self)
     if not config.scale_decoder_outputs:  # as T5 1.1, which transformers ties
       self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+      tied = dict(self._tied_weights_keys)
       del tied['lm_head.weight']
-    if config.shared_positions:
-      tied['decoder.positions.weight'] = 'encoder.positions.weight'
-    self._tied_weights_keys = tied
+      self._tied_weights_keys = tied
     self.post_init()
+    if implementation == FLEX:
+      self.set_attn_implementation(implementation)
 
-  # transformers reads the signature, to see which arguments the model takes.
-  @functools.wraps(T5ForConditionalGeneration.forward)
-  def forward(self, *arguments: Any, **named: Any) -> Any:
-    refuse_unknown(named, FORWARD)
-    return super().forward(*arguments, **named)
-
-  def _init_weights(self, module: nn.Module) -> None:
-    initialize(module)
-
-  def set_attn_implementation(
-    self, attn_implementation: Any, *args: Any, **others: Any
-  ) -> None:
-    check_implementation(attn_implementation)
-    super().set_attn_implementation(attn_implementation, *args, **others)
+  forward = checked(T5ForConditionalGeneration.forward)
 
   # Beam search as in Mesh-TensorFlow, where transformers' differs.
 
@@ -747,3 +1089,42 @@ class SynthesizerForConditionalGeneration(T5ForConditionalGeneration):
       length_penalty=0.0,
       **others,
     )
+
+
+AUTO_CLASSES: dict[str, Any] = {
+  'AutoModel': SynthesizerModel,
+  'AutoModelForSeq2SeqLM': SynthesizerForConditionalGeneration,
+  'AutoModelForSequenceClassification': SynthesizerForSequenceClassification,
+}
+# The modules that PEFT adapts unless it is told which: those of T5's, q and v.
+ADAPTED = ['q', 'v', 'kv']
+
+
+def register() -> None:
+  """Registers the classes, so that the Auto classes need no remote code.
+
+  Folders that `save_pretrained` writes contain this file all the same.
+  """
+  transformers.AutoConfig.register(
+    SynthesizerConfig.model_type, SynthesizerConfig, exist_ok=True
+  )
+  SynthesizerConfig.register_for_auto_class()
+  for auto, model in AUTO_CLASSES.items():
+    getattr(transformers, auto).register(
+      SynthesizerConfig, model, exist_ok=True
+    )
+    model.register_for_auto_class(auto)
+
+
+def register_with_peft() -> None:
+  """Tells PEFT, if it is installed, which modules of our models it adapts."""
+  try:
+    from peft.utils import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING
+  except ImportError:
+    return
+  TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING.setdefault(
+    SynthesizerConfig.model_type, ADAPTED
+  )
+
+
+register_with_peft()

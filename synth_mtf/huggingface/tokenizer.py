@@ -44,13 +44,15 @@ def convert(vocabulary: Any, length: int) -> Any:
 
   if isinstance(vocabulary, seqio.ByteVocabulary):
     tokenizer = _of_bytes()
+    special = {'unk_token': tokenizer.id_to_token(2)}
   else:
     tokenizer = _of_pieces(vocabulary)
+    special = {}  # what SentencePiece writes for <unk> is part of the text
   converted = PreTrainedTokenizerFast(
     tokenizer_object=tokenizer,
     pad_token=tokenizer.id_to_token(0),
     eos_token=tokenizer.id_to_token(1),
-    unk_token=tokenizer.id_to_token(2),
+    **special,
     split_special_tokens=True,  # `</s>` in a text is five characters
     clean_up_tokenization_spaces=False,
     model_input_names=['input_ids', 'attention_mask'],
@@ -152,6 +154,7 @@ def _of_pieces(vocabulary: Any) -> Any:
   tokenizer.decoder = decoders.Sequence(
     [
       decoders.Replace('<extra_id_', f'{_SPACE}<extra_id_'),
+      decoders.Replace(pieces[2][0], model.trainer_spec.unk_surface),
       decoders.Replace(less, '<'),
       decoders.ByteFallback(),
       decoders.Metaspace(_SPACE, 'always', True),

@@ -92,7 +92,11 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
 
     Returns:
       A tensor of the shape of x.
+
+    Raises:
+      ConfigurationError: for float16, and a mesh that splits d_kv.
     """
+    refusals.check_types(self, context)
     refusals.check_mesh(self, context.model)
     float32_logits = self.attention_kwargs.get('float32_logits', True)
     call = LayerCall(

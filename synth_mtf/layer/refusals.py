@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
+import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
 from synth_mtf.core.dimensions import parts
@@ -60,6 +61,18 @@ def check_settings(
     layer.relative_attention_type,
     relative_attention_types,
   )
+
+
+def check_types(
+  layer: transformer_layers.SelfAttention, context: transformer.Context
+) -> None:
+  """Rejects float16, whose largest number exponentials soon exceed."""
+  if context.activation_dtype == tf.float16:
+    raise ConfigurationError(
+      "utils.get_variable_dtype.activation_dtype = 'float16': "
+      f"{type(layer).__name__} needs the range of 'bfloat16' or 'float32'; set "
+      'one of these'
+    )
 
 
 def check_mesh(

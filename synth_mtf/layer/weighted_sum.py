@@ -13,12 +13,26 @@ from collections.abc import Callable, Collection
 import mesh_tensorflow as mtf
 
 from synth_mtf.core.context import recomputes_layers
-from synth_mtf.core.dimensions import arrange
+from synth_mtf.core.dimensions import arrange, is_tpu
 from synth_mtf.core.gradients import recompute_in_backward
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.logits import Logits, add, multiplied_out, needed, total
+from synth_mtf.core.logits import (
+  InnerProduct,
+  Logits,
+  add,
+  multiplied_after,
+  multiplied_out,
+  needed,
+  total,
+)
 from synth_mtf.core.products import product, shared_product
-from synth_mtf.core.softmax import centered_exp, divide, softmax
+from synth_mtf.core.softmax import (
+  centered_exp,
+  divide,
+  exp_and_sum,
+  nan_if_clipped,
+  softmax,
+)
 from synth_mtf.core.visibility import Visibility, zero_hidden
 from synth_mtf.cpu.attention import attend_each, attend_shared, can_attend
 
@@ -123,8 +137,8 @@ def softmax_average(
   """Computes what `plain_average` does, in the fastest way for this call.
 
   On a CPU, tile by tile (`cpu.attention`). If all examples share their weights,
-  with one set of exponentials for the whole batch. Otherwise as it is written,
-  which XLA fuses on a TPU.
+  with one set of exponentials for the whole batch. On a TPU, with few passes
+  over memory. Otherwise as it is written.
   """
   drops_values = dropout.per_key(call)
   is_shared = drops_values and _shares_weights(call, logits, visibility)
@@ -138,6 +152,8 @@ def softmax_average(
     return _batch_shared_average(
       call, logits, visibility, values, dropout, use_log_z
     )
+  if drops_values and _is_cheap_to_repeat_on_tpu(call, logits):
+    return _average_on_tpu(call, logits, visibility, values, dropout, use_log_z)
   return plain_average(call, logits, visibility, values, dropout, use_log_z)
 
 
@@ -149,6 +165,19 @@ def _shares_weights(
     return False
   pairs = visibility.pairs
   return pairs is None or set(pairs.shape.dims) <= set(call.shared)
+
+
+def _is_cheap_to_repeat_on_tpu(call: LayerCall, logits: Logits) -> bool:
+  """Whether a TPU fuses all logits of an example with what reads them.
+
+  It does so with products, but keeps a table that was read at each example's
+  positions, and the outer products of Factorized Dense.
+  """
+  if not is_tpu(call.x.mesh) or not call.length:
+    return False
+  if call.splits(call.memory_length):
+    return False
+  return all(isinstance(term, InnerProduct) for term in logits.local)
 
 
 def _batch_shared_average(
@@ -168,15 +197,20 @@ def _batch_shared_average(
   the padding mask. This equals masked softmax and dropout, because values at
   padding are 0. The exponentials are computed once for the whole batch, and
   nothing of size [batch, heads, length, memory_length] is materialized.
+
+  One set of exponentials cannot represent an example whose logits are all far
+  below that of a padding position, by some 130 in the worst case. Its Y is NaN.
   """
   nonpad = visibility.keys
   values = dropout.drop_values(zero_hidden(values, nonpad), call)
   rows = mtf.Shape([*call.batch, *call.length, *call.heads])
 
   def sums() -> tuple[mtf.Tensor, ...]:
-    """Returns E (keep * V), E nonpad and c."""
+    """Returns E (keep * V), E nonpad, and what else `centered_exp` returns."""
     terms = [multiplied_out(call, term) for term in logits.shared]
-    e, center = centered_exp(terms, mtf.Shape(call.shared), visibility.pairs)
+    e, center, least = centered_exp(
+      terms, mtf.Shape(call.shared), visibility.pairs
+    )
     numerator = shared_product(
       e, values, call.batch, call.length, call.heads, call.context.train
     )
@@ -188,19 +222,50 @@ def _batch_shared_average(
         [e, mtf.cast(nonpad, e.dtype)],
         mtf.Shape([d for d in rows if d in present]),
       )
-    return numerator, arrange(denominator, rows), center
+    return numerator, arrange(denominator, rows), center, least
 
   # A layer that the host recomputes must not contain its own recomputation.
   if call.context.train and not recomputes_layers(call.context):
     results = recompute_in_backward(sums, needed(logits.shared))
   else:
     results = sums()
-  numerator, denominator, center = results
+  numerator, denominator, center, least = results
+  denominator = nan_if_clipped(denominator, least)
   if use_log_z:
     # A query that sees only padding has a denominator of 0.
     is_zero = mtf.cast(mtf.equal(denominator, 0.0), denominator.dtype)
     use_log_z(mtf.log(denominator + is_zero) + center)
   return divide(numerator, zero_hidden(denominator, visibility.queries))
+
+
+def _average_on_tpu(
+  call: LayerCall,
+  logits: Logits,
+  visibility: Visibility,
+  values: mtf.Tensor,
+  dropout: Dropout,
+  use_log_z: UseLogZ | None,
+) -> mtf.Tensor:
+  """Computes `plain_average` with few passes over memory.
+
+      c = max_m B     E = exp(B - c)     T = sum_m E
+      Y = (E (keep * V)) / T
+
+  B is multiplied out twice, for c and for E, because XLA fuses each product
+  with what reads it. Of its size only E is kept, rounded to the type of V.
+  """
+  values = dropout.drop_values(values, call)
+  logits = add(call, [*logits.terms, *visibility.biases(call.logits_dtype)])
+  b = arrange(total(call, logits), call.local)
+  center = mtf.stop_gradient(mtf.reduce_max(b, reduced_dim=call.memory_length))
+  b = arrange(total(call, multiplied_after(center, logits)), call.local)
+  e, denominator = exp_and_sum(b, center, values.dtype)
+  rows = mtf.Shape([*call.batch, *call.length, *call.heads])
+  numerator = product(e, values, mtf.Shape([*rows.dims, call.kv_dim]))
+  if use_log_z:
+    use_log_z(mtf.log(denominator) + center)
+  y = divide(numerator, mtf.transpose(denominator, rows))
+  return zero_hidden(y, visibility.queries)
 
 
 def unnormalized_average(

@@ -20,12 +20,21 @@ Groups = Sequence[Sequence[int]]
 
 def cross_replica_sum(x: tf.Tensor, groups: Groups) -> tf.Tensor:
   """Sums over each group of cores."""
+  return _all_reduce('add', x, groups)
+
+
+def cross_replica_max(x: tf.Tensor, groups: Groups) -> tf.Tensor:
+  """Takes the largest element of each group of cores."""
+  return _all_reduce('maximum', x, groups)
+
+
+def _all_reduce(reduction: str, x: tf.Tensor, groups: Groups) -> tf.Tensor:
   if len(groups[0]) == 1:
     return x
   element = _TYPES[x.dtype.base_dtype]
   operation = f""""stablehlo.all_reduce"(%x) ({{
         ^bb0(%a: tensor<{element}>, %b: tensor<{element}>):
-          %c = stablehlo.add %a, %b : tensor<{element}>
+          %c = stablehlo.{reduction} %a, %b : tensor<{element}>
           "stablehlo.return"(%c) : (tensor<{element}>) -> ()
       }}) {{replica_groups = {_integers(groups)}}}"""
   return _call(operation, x, x.shape.as_list())

@@ -1,12 +1,16 @@
 """The devices that a run computes on, and whether it fits them."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 
+import gin
 import jax
 import mesh_tensorflow as mtf
+from absl import logging
 
 from synth_mtf.errors import UserError
+from synth_mtf.pjrt import hosts
 
 # The extra of JAX's package that brings its support of a device.
 _EXTRAS = {'gpu': 'cuda12', 'tpu': 'tpu'}
@@ -18,13 +22,20 @@ def find(kind: str) -> list[jax.Device]:
   jax.config.update('jax_platforms', kind)
   jax.config.update('jax_enable_x64', True)  # steps are counted in int64
   try:
-    return jax.devices(kind)
+    found = jax.devices(kind)
   except RuntimeError as error:
+    if re.search('in use|busy|held by', str(error)):
+      raise UserError(
+        f'--device={kind}: another process has the devices: {error}\n'
+        'A device serves one process: wait for the other one, or end it.'
+      ) from error
     raise UserError(
       f'--device={kind}: JAX {jax.__version__} finds none: {error}\n'
       'Its support is a package of its own: '
       f'pip install "jax[{_EXTRAS[kind]}]=={jax.__version__}".'
     ) from error
+  hosts.check_devices(found)
+  return found
 
 
 @contextlib.contextmanager
@@ -48,6 +59,12 @@ def check_run(mesh: mtf.Shape, mode: str) -> None:
     raise UserError(
       f'mode {mode!r} writes a model for TensorFlow: run it without --device.'
     )
+  _say_what_has_no_effect()
+  if hosts.count() > 1 and mode != 'train':
+    raise UserError(
+      f'mode {mode!r} runs on one host: give the command on one, without '
+      '--coordinator_address. Checkpoints fit any mesh.'
+    )
   count = len(_chosen)
   if mesh.size == count:
     return
@@ -63,3 +80,15 @@ def check_run(mesh: mtf.Shape, mode: str) -> None:
       f'XLA_FLAGS=--xla_force_host_platform_device_count={mesh.size}.'
     )
   raise UserError(message)
+
+
+def _say_what_has_no_effect() -> None:
+  """Warns of settings for CPUs in a run on other devices."""
+  function = 'get_vocab_embedding_cls'  # of the embedding
+  bound = gin.get_bindings(function, resolve_references=False).get('cls')
+  platform = _chosen[0].platform
+  if platform != 'cpu' and 'EmbeddingByIndex' in repr(bound):
+    logging.warning(
+      'common/fast_cpu.gin has no effect on a %s: layers are those for TPUs.',
+      platform.upper(),
+    )

@@ -8,17 +8,18 @@ never runs it, but one operation that hands a batch to the devices.
 
 import contextlib
 import functools
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import gin
 import jax
 import numpy as np
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf.host import patches
-from synth_mtf.pjrt import devices, mesh
+from synth_mtf.host import losses, patches
+from synth_mtf.pjrt import devices, hosts, mesh
+from synth_mtf.pjrt.agreement import Agreement
 from synth_mtf.pjrt.placement import Array, Devices, Variables
 from synth_mtf.pjrt.program import Executable, Lowered, lower
 
@@ -34,6 +35,8 @@ def used(jax_devices: list[jax.Device]) -> Iterator[None]:
   programs = Programs(Devices(jax_devices))
 
   def get_estimator(**settings: Any) -> Any:
+    if hosts.count() > 1:
+      _share_order_of_data()
     made = host_get_estimator(**settings)
     config = made._session_config  # noqa: SLF001
     # The default places all operations, but the devices alone run the program.
@@ -54,6 +57,14 @@ def used(jax_devices: list[jax.Device]) -> Iterator[None]:
     patches.estimators_made_with(make, get_estimator),
   ):
     yield
+
+
+def _share_order_of_data() -> None:
+  """Lets all hosts read the same batches if no seed makes them."""
+  name = 't5.models.mesh_transformer.mesh_train_dataset_fn'
+  if gin.get_bindings(name).get('seed') is None:
+    with gin.unlock_config():
+      gin.bind_parameter(f'{name}.seed', hosts.shared_number('order_of_data'))
 
 
 def model_fn(
@@ -154,8 +165,11 @@ class Runner:
     self._variables = variables
     self._seed_name = seed_name  # of the program's input
     self._seed = seed
-    self._seed_of_run = random.SystemRandom().randrange(2**31)
+    self._seed_of_run = hosts.shared_number('seed')
     self._calls = 0
+    self._agreement: Agreement | None = None
+    if hosts.count() > 1:
+      self._agreement = Agreement(len(programs.devices))
 
   def add(
     self,
@@ -174,7 +188,10 @@ class Runner:
         session prepares the next batch while the devices compute. The first
         and the last step return their own.
     """
-    lowered, executable = self._programs.get(batch, results, updates)
+    of_program = [*results]
+    if self._agreement:
+      of_program.append(self._agreement.largest)
+    lowered, executable = self._programs.get(batch, of_program, updates)
     names = [name for name in batch if name in lowered.inputs]
     waiting: list[list[jax.Array]] = []
 
@@ -186,7 +203,10 @@ class Runner:
       ready = waiting.pop() if waiting and not is_last else started
       if delayed:
         waiting.append(started)
-      return [np.array(x) for x in ready]
+      computed = [np.array(x) for x in ready]
+      if self._agreement:
+        self._agreement.require(computed.pop())
+      return computed
 
     computed = tf.numpy_function(
       run,
@@ -201,6 +221,7 @@ class Runner:
     self, executable: Executable, values: Mapping[str, Array], step: int
   ) -> list[jax.Array]:
     self._calls += 1
+    self._variables.send()
     seed = [self._seed, step]
     if self._seed is None:
       seed = [self._seed_of_run, self._calls]
@@ -209,16 +230,21 @@ class Runner:
       self._seed_name: np.array(seed, np.int32),
       _STEP: np.array(step, np.int64),
     }
+    if self._agreement:
+      known = self._agreement.here(step, values)
+      sent[self._agreement.known.op.name] = known
     arrays = self._programs.devices.replicate(list(sent.values()))
     inputs = dict(zip(sent, arrays, strict=True))
     # The session counts steps; the program only reads their number.
     self._variables.arrays[_STEP] = inputs.pop(_STEP)
     results = executable(inputs, self._variables.arrays)
+    self._variables.changed = True
     return [on_each_device[0] for on_each_device in results]
 
 
 def _train(spec: Any, batch: Features, runner: Runner) -> Any:
   (loss,) = runner.add(batch, [spec.loss], [spec.train_op], delayed=True)
+  losses.mark_late()
   with tf.control_dependencies([loss]):
     count = tf.train.get_global_step().assign_add(1, read_value=False)
   return tf.estimator.EstimatorSpec(

@@ -60,6 +60,7 @@ class DeviceMesh(simd_mesh_impl.SimdMeshImpl):
     self._inputs = inputs
     self.placed_variables = variables
     self._draws = 0  # of random numbers in the program so far
+    self.fetched = tf.numpy_function(variables.fetch, [], [])
 
   @property
   def pnum_tensor(self) -> tf.Tensor:
@@ -103,9 +104,10 @@ class DeviceMesh(simd_mesh_impl.SimdMeshImpl):
       self._copy_master_to_slices = tf.numpy_function(
         lambda value: variables.put(name, value), [whole], []
       )
-      value = tf.numpy_function(
-        lambda: variables.get(name), [], variable.slice_dtype
-      )
+      with tf.control_dependencies([mesh_impl.fetched]):
+        value = tf.numpy_function(
+          lambda: variables.get(name), [], variable.slice_dtype
+        )
       value.set_shape(shape.to_integer_list)
       self._copy_slices_to_master = variable.assign_to_master(
         tf.cast(value, variable.master_dtype)

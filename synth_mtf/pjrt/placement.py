@@ -5,13 +5,16 @@ that several cores hold is the same on all of them.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 import numpy.typing as npt
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from synth_mtf.pjrt import hosts
 
 Array = npt.NDArray[Any]
 
@@ -21,46 +24,78 @@ class Devices:
 
   JAX and TensorFlow may share memory with NumPy's arrays, and each writes into
   its own again. What goes from one to the other is therefore copied.
+
+  Attributes:
+    devices: those of all hosts.
+    local: the numbers of this host's among them.
   """
 
   def __init__(self, devices: Sequence[jax.Device]) -> None:
     self.devices = list(devices)
-    self._mesh = Mesh(np.array(self.devices), ('core',))
+    process = self.devices[0].client.process_index()
+    self.local = [
+      i for i, d in enumerate(self.devices) if d.process_index == process
+    ]
+    mesh = Mesh(np.array(self.devices), ('core',))
+    self._same = NamedSharding(mesh, PartitionSpec())
+    self._split = NamedSharding(mesh, PartitionSpec('core'))
 
   def __len__(self) -> int:
     return len(self.devices)
 
   def replicate(self, values: Sequence[Array]) -> list[jax.Array]:
-    """Puts values on every device."""
-    return jax.device_put(
-      [np.array(value) for value in values],
-      NamedSharding(self._mesh, PartitionSpec()),
-    )
+    """Puts values, which are the same on every host, on every device."""
+    if len(self.local) == len(self):
+      return jax.device_put([np.array(value) for value in values], self._same)
+    return [
+      jax.make_array_from_single_device_arrays(
+        value.shape, self._same, self._put([value] * len(self))
+      )
+      for value in values
+    ]
 
   def gather(self, parts: Sequence[jax.Array]) -> jax.Array:
-    """Returns one array of what is on each device.
+    """Returns one array of what is on each device of this host.
 
     JAX runs programs on such arrays. Its shape means nothing here.
     """
-    if len(parts) == 1:
+    if len(self) == 1:
       return parts[0]
     shape = parts[0].shape
     if not shape:  # a scalar has no axis to join
-      spec = PartitionSpec()
-    else:
-      spec, shape = PartitionSpec('core'), (len(parts) * shape[0], *shape[1:])
+      return jax.make_array_from_single_device_arrays(
+        shape, self._same, list(parts)
+      )
     return jax.make_array_from_single_device_arrays(
-      shape, NamedSharding(self._mesh, spec), list(parts)
+      (len(self) * shape[0], *shape[1:]), self._split, list(parts)
     )
 
   def scatter(self, parts: Sequence[Array]) -> jax.Array:
-    """Puts one value on each device."""
-    return self.gather(
-      [
-        jax.device_put(np.array(part), device)
-        for part, device in zip(parts, self.devices, strict=True)
-      ]
-    )
+    """Puts one value on each device; takes those of other hosts, too."""
+    return self.gather(self._put(parts))
+
+  def _put(self, parts: Sequence[Array]) -> list[jax.Array]:
+    return [
+      jax.device_put(np.array(parts[i]), self.devices[i]) for i in self.local
+    ]
+
+  def parts(self, array: jax.Array) -> dict[int, jax.Array]:
+    """Returns what is on each device of this host, by its number."""
+    return {
+      self.devices.index(shard.device): shard.data
+      for shard in array.addressable_shards
+    }
+
+  def fetch(self, array: jax.Array, cores: Sequence[int]) -> list[Array]:
+    """Returns what is on some devices of any host, to all hosts."""
+    size = array.shape[0] // len(self)
+
+    def choose(array: jax.Array) -> jax.Array:
+      by_core = array.reshape(len(self), size, *array.shape[1:])
+      return by_core[np.array(cores)]
+
+    chosen = jax.jit(choose, out_shardings=self._same)(array)
+    return list(np.asarray(chosen.addressable_data(0)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,15 +110,22 @@ class Slicing:
     """Returns the slice of each core."""
     return [whole[self._index(begin)] for begin in self.begins]
 
-  def join(self, slices: Sequence[Any]) -> Array:
-    """Returns the whole of which these are slices."""
-    distinct = dict(zip(self.begins, slices, strict=True))
-    first = np.array(slices[0])
-    if len(distinct) == 1:
+  @property
+  def distinct(self) -> dict[tuple[int, ...], int]:
+    """The first core with each slice, by where the slice begins."""
+    cores: dict[tuple[int, ...], int] = {}
+    for core, begin in enumerate(self.begins):
+      cores.setdefault(begin, core)
+    return cores
+
+  def join(self, slices: Mapping[int, Any]) -> Array:
+    """Returns the whole of which these are slices, by core."""
+    first = np.array(next(iter(slices.values())))
+    if len(self.distinct) == 1:
       return first
-    whole = np.empty(self.shape, first.dtype)
-    for begin, part in distinct.items():
-      whole[self._index(begin)] = np.asarray(part)
+    whole = np.zeros(self.shape, first.dtype)
+    for core, part in slices.items():
+      whole[self._index(self.begins[core])] = np.asarray(part)
     return whole
 
   def _index(self, begin: Sequence[int]) -> tuple[slice, ...]:
@@ -98,12 +140,16 @@ class Variables:
 
   Attributes:
     arrays: the slices, by the variable's name.
+    changed: whether a program has run since `fetch`; who runs one sets it.
   """
 
   def __init__(self, devices: Devices) -> None:
     self._devices = devices
     self._slicings: dict[str, Slicing] = {}
+    self._given: dict[str, Array] = {}  # not yet on the devices
+    self._fetched: dict[str, dict[int, Array]] = {}
     self.arrays: dict[str, jax.Array] = {}
+    self.changed = False
 
   def add(
     self,
@@ -118,13 +164,43 @@ class Variables:
     )
 
   def put(self, name: str, value: Array) -> None:
-    """Sends a variable's value to the devices."""
-    self.arrays[name] = self._devices.scatter(self._slicings[name].split(value))
+    """Takes a variable's value for the devices."""
+    self._given[name] = np.array(value)
+
+  def send(self) -> None:
+    """Sends the values that were put; on several hosts, those of the first."""
+    for name in sorted(self._given):
+      value = self._given.pop(name)
+      if hosts.count() > 1:
+        value = np.asarray(multihost_utils.broadcast_one_to_all(value))
+      slices = self._slicings[name].split(value)
+      self.arrays[name] = self._devices.scatter(slices)
+
+  def fetch(self) -> None:
+    """Brings slices to the first host that only other hosts have.
+
+    All hosts must call it after the same step, before `get`.
+    """
+    if not self.changed:
+      return
+    self._fetched.clear()
+    self.changed = False
+    of_first = {
+      i for i, d in enumerate(self._devices.devices) if d.process_index == 0
+    }
+    for name, slicing in sorted(self._slicings.items()):
+      cores = list(slicing.distinct.values())
+      there = {slicing.begins[core] for core in of_first}
+      if len(there) < len(cores):
+        slices = self._devices.fetch(self.arrays[name], cores)
+        self._fetched[name] = dict(zip(cores, slices, strict=True))
 
   def get(self, name: str) -> Array:
-    """Reads a variable's value; waits for the program that computes it."""
-    shards = sorted(
-      self.arrays[name].addressable_shards,
-      key=lambda shard: self._devices.devices.index(shard.device),
-    )
-    return self._slicings[name].join([shard.data for shard in shards])
+    """Reads a variable's value; waits for the program that computes it.
+
+    On hosts other than the first, it may lack slices, which are then 0.
+    """
+    if name in self._given:
+      return self._given[name]
+    slices = self._fetched.get(name) or self._devices.parts(self.arrays[name])
+    return self._slicings[name].join(slices)

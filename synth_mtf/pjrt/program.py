@@ -1,6 +1,9 @@
 """A part of TensorFlow's graph as one XLA program for all devices."""
 
 import dataclasses
+import hashlib
+import itertools
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +16,9 @@ from jax._src.lib import xla_client
 from tensorflow.compiler.xla.service import hlo_pb2
 from tensorflow.python.eager import context
 
+from synth_mtf.errors import UserError
+from synth_mtf.host.explanations import MEMORY_ADVICE
+from synth_mtf.pjrt import hosts
 from synth_mtf.pjrt.placement import Devices
 
 Array = npt.NDArray[Any]
@@ -21,6 +27,7 @@ _ASSIGNMENTS = (
   'AssignAddVariableOp',
   'AssignSubVariableOp',
 )
+_numbers = itertools.count()  # of the programs of this process
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +115,11 @@ def lower(
     names = {id(v.handle): name for name, v in variables.items()}
     concrete = function.get_concrete_function(*values)
     captured = [names[id(given)] for given, _ in concrete.graph.captures]
-    hlo = function.experimental_get_compiler_ir(*values)(stage='hlo_serialized')
+    try:
+      translate = function.experimental_get_compiler_ir(*values)
+      hlo = translate(stage='hlo_serialized')
+    except (ValueError, tf.errors.OpError) as error:
+      raise UserError(not_translated(str(error))) from error
     hlo = without_copies(hlo)
   return Lowered(
     [node.name for node in placeholders],
@@ -117,6 +128,35 @@ def lower(
     len(fetches),
     hlo,
   )
+
+
+def not_translated(message: str) -> str:
+  """Explains that XLA has no form of an operation, and where it belongs."""
+  nodes = re.findall(r'\{\{node ([^}]+)\}\}', message)
+  layers = [re.match(r'.*?layer_\d+/[^/]+', node) for node in nodes]
+  names = sorted({layer.group() for layer in layers if layer} or {*nodes})
+  where = f' of {", ".join(names)}' if names else ''
+  first_line = message.strip().splitlines()[0]
+  return (
+    f'XLA cannot compile an operation{where}: {first_line}\nChange the '
+    'settings of this layer in gin, or run without --device.'
+  )
+
+
+def check_memory(needed: int, device: jax.Device) -> None:
+  """Refuses a program that does not fit, if the device tells its memory.
+
+  Args:
+    needed: bytes on each device, by the compiler's count.
+    device: one of them.
+  """
+  limit = (device.memory_stats() or {}).get('bytes_limit', 0)
+  if limit and needed > limit:
+    raise UserError(
+      f'out of memory: the program takes {needed / 1e9:.1f} GB on each device '
+      f'({device.device_kind}), which has {limit / 1e9:.1f} GB.\n'
+      f'{MEMORY_ADVICE}'
+    )
 
 
 def without_copies(hlo: bytes) -> bytes:
@@ -141,7 +181,25 @@ class Executable:
   def __init__(self, lowered: Lowered, devices: Devices) -> None:
     self._lowered = lowered
     self._devices = devices
+    hosts.check_equal(
+      f'program/{next(_numbers)}',
+      hashlib.sha256(lowered.hlo).hexdigest(),
+      'this host has built another program than process 0. Give the same '
+      'command and gin files on every host, with the same versions of '
+      'synth_mtf, TensorFlow and Python.',
+    )
     self._executable = compile_hlo(lowered.hlo, devices.devices)
+    check_memory(self.memory(), devices.devices[devices.local[0]])
+
+  def memory(self) -> int:
+    """Returns the bytes on each device, by the compiler's count."""
+    sizes = self._executable.get_compiled_memory_stats()
+    return (
+      sizes.argument_size_in_bytes
+      + sizes.output_size_in_bytes
+      + sizes.temp_size_in_bytes
+      - sizes.alias_size_in_bytes
+    )
 
   def __call__(
     self, inputs: Mapping[str, jax.Array], variables: dict[str, jax.Array]

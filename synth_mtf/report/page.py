@@ -109,8 +109,22 @@ def draw(
     of_run = alphas.frame(run)
     return None if of_run.empty else of_runs.alpha(run.label, of_run)
 
-  add('Learning curves', of_runs.curves, runs)
-  add('Score against speed and parameters', of_runs.scores, runs)
+  def add_with_notes(
+    caption: str,
+    function: Callable[[Any], Any],
+    left_out: Callable[[Any], list[str]],
+  ) -> None:
+    before = len(figures)
+    add(caption, function, runs)
+    if len(figures) > before:
+      missing.extend(f'{caption}: {note}.' for note in left_out(runs))
+
+  add_with_notes('Learning curves', of_runs.curves, of_runs.without_curves)
+  add_with_notes(
+    'Score against speed and parameters',
+    of_runs.scores,
+    of_runs.without_scores,
+  )
   if attentions:
     add('Sizes of attention weights', of_attention.histograms, attentions)
     add('Entropy and distance of each head', of_attention.heads, attentions)

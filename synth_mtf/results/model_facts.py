@@ -5,7 +5,7 @@ import dataclasses
 from synth_mtf import cost
 from synth_mtf.errors import UserError
 from synth_mtf.host.described import described
-from synth_mtf.host.run_config import lengths_of
+from synth_mtf.host.run_config import are_lengths, lengths_of
 from synth_mtf.results import labels
 
 
@@ -36,9 +36,12 @@ def products(
 ) -> int | None:
   """Counts the multiplications in a forward pass over a pair of sequences.
 
-  Returns None if the configuration does not describe a model.
+  Returns None if the configuration does not describe a model, or if the
+  lengths are none.
   """
   lengths = lengths_of(sequence_length)
+  if not are_lengths(lengths):
+    return None
   try:
     with described(text, file) as model:
       built = model.build(vocab_size, lengths=lengths, countable=True)

@@ -2,8 +2,9 @@
 
 metrics.json has an entry for each task, metric and checkpoint; the index `run`
 of an entry refers to its origin. predictions.jsonl has a line for each example
-and checkpoint. New results replace those of the same task and checkpoint.
-docs/runs.md describes both formats.
+and checkpoint. New results replace those of the same task and checkpoint;
+a lock keeps two evaluations of a folder from losing each other's. docs/runs.md
+describes both formats.
 """
 
 import dataclasses
@@ -22,6 +23,8 @@ from synth_mtf import atomic, json_files
 METRICS = 'metrics.json'
 ORIGINS = 'origins.json'
 PREDICTIONS = 'predictions.jsonl'
+# Held while one of these files is changed: evaluations may run side by side.
+LOCK = 'results.lock'
 
 # Where results come from (run/origin.py), with the operative `gin`.
 Origin = Mapping[str, Any]
@@ -42,6 +45,7 @@ class Result:
     step: step of the checkpoint.
     data: paths.GENERATED if the examples were generated, else ''.
     digest: of the official files; '' for TFDS, or if they are large.
+    reason: why `value` is None, if known.
   """
 
   task: str
@@ -54,6 +58,7 @@ class Result:
   step: int
   data: str = ''
   digest: str = ''
+  reason: str = ''
 
   @property
   def key(self) -> tuple[int, str, str, str]:
@@ -90,13 +95,23 @@ def add_results(
   folder: str, results: Iterable[Result], made_with: Origin
 ) -> None:
   """Adds results to metrics.json; raises a UserError if it is not ours."""
+  with atomic.one_at_a_time(folder, LOCK):
+    _add_results(folder, results, made_with)
+
+
+def _add_results(
+  folder: str, results: Iterable[Result], made_with: Origin
+) -> None:
   pairs = [*read(folder), *((result, made_with) for result in results)]
   by_key = {result.key: (result, origin) for result, origin in pairs}
   entries, origins = [], []
   for _, (result, origin) in sorted(by_key.items()):
     if origin not in origins:
       origins.append(origin)
-    entries.append({**vars(result), 'run': origins.index(origin)})
+    entry = {**vars(result), 'run': origins.index(origin)}
+    if not result.reason:
+      del entry['reason']  # earlier releases do not know it
+    entries.append(entry)
   content = {'format': 1, 'results': entries, 'runs': origins}
   path = os.path.join(folder, METRICS)
   json_files.write(path, _plain(content), indent=1)
@@ -116,7 +131,7 @@ def add_predictions(
   """
   name = {'task': task, 'split': split, 'step': step}
   path = os.path.join(folder, PREDICTIONS)
-  with atomic.writing(path) as stream:
+  with atomic.one_at_a_time(folder, LOCK), atomic.writing(path) as stream:
     for line in _lines_of_others(path, name):
       stream.write(line + '\n')
     for number, example in enumerate(examples):

@@ -24,6 +24,7 @@ from synth_mtf.checkpoints import files, names
 from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, foreign, gin_files
+from synth_mtf.host.losses import NATS_PER_TOKEN
 from synth_mtf.results import layouts, model_facts, records
 
 # T5's names for evaluation folders, and for the scores in their event files.
@@ -119,11 +120,27 @@ class Run:
 
   @functools.cached_property
   def losses(self) -> Mapping[str, Mapping[int, float]]:
-    """The training loss, by stage: a folder's name if there are several."""
-    if len(self.folders) == 1:
-      return {'': self.scalars[self.folder].get('loss', {})}
+    """The training loss in nats per token, by stage.
+
+    A stage is a folder, and its name is '' if there is only one.
+    """
+    return self._curves(NATS_PER_TOKEN)
+
+  @functools.cached_property
+  def host_losses(self) -> Mapping[str, Mapping[int, float]]:
+    """T5's training loss of stages without, or not always with, `losses`."""
+    known = self.losses
     return {
-      os.path.basename(folder): scalars.get('loss', {})
+      stage: curve
+      for stage, curve in self._curves('loss').items()
+      if min(curve, default=0) < min(known[stage], default=math.inf)
+    }
+
+  def _curves(self, tag: str) -> Mapping[str, Mapping[int, float]]:
+    if len(self.folders) == 1:
+      return {'': self.scalars[self.folder].get(tag, {})}
+    return {
+      os.path.basename(folder): scalars.get(tag, {})
       for folder, scalars in self.scalars.items()
     }
 
@@ -229,14 +246,19 @@ def by_model(runs: Sequence[Run]) -> dict[str, list[Run]]:
   for run in runs:
     groups.setdefault(_identity(run), []).append(run)
   model_labels = [first.label for first, *_ in groups.values()]
-  common = os.path.commonprefix([run.name for run in runs])
-  folder = common[: common.rfind('/') + 1]
+  folder = common_folder([run.name for run in runs])
   models = {}
   for label, same in zip(model_labels, groups.values(), strict=True):
     if model_labels.count(label) > 1:
       label += f', {same[0].name.removeprefix(folder)}'
     models[label] = same
   return models
+
+
+def common_folder(names: Sequence[str]) -> str:
+  """Returns the folder that all runs are in, with a `/`, or ''."""
+  common = os.path.commonprefix(names)
+  return common[: common.rfind('/') + 1]
 
 
 def _identity(run: Run) -> Hashable:

@@ -39,6 +39,7 @@ COLUMNS: dict[str, Any] = {
   'standard_error': float,
   'data': object,
   'digest': object,
+  'reason': object,  # why `value` is undefined, if known
 }
 
 

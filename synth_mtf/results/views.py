@@ -256,10 +256,20 @@ def _notes_on_models(table: Table) -> Iterator[str]:
     if len(runs) > 1:
       names = ', '.join(run.name for run in runs)
       yield f'{model}: mean±standard deviation over {len(runs)} runs ({names}).'
-    keys = set(undefined.column[undefined.model == model])
-    if keys:
-      names = ', '.join(c.key for c in table.columns if c.key in keys)
-      yield f'{model}: not defined in at least one run: {names}.'
+    cells = undefined[undefined.model == model]
+    columns = [
+      _with_reasons(column.key, cells.reason[cells.column == column.key])
+      for column in table.columns
+      if (cells.column == column.key).any()
+    ]
+    if columns:
+      yield f'{model}: not defined in at least one run: {", ".join(columns)}.'
+
+
+def _with_reasons(name: str, reasons: pd.Series) -> str:
+  """Returns a column's name, and why its numbers are undefined, if known."""
+  known = [reason for reason in reasons.dropna().unique() if reason]
+  return f'{name} ({"; ".join(known)})' if known else name
 
 
 def _notes_on_tasks(table: Table) -> Iterator[str]:

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 import gin
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
+from absl import logging
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf import atomic, tasks
@@ -24,7 +25,15 @@ from synth_mtf.errors import UserError
 from synth_mtf.host import explanations, model as models
 from synth_mtf.host.run_config import RunConfig
 from synth_mtf.pjrt import devices
-from synth_mtf.run import config, datasets, inputs, model_dir, origin
+from synth_mtf.run import (
+  config,
+  datasets,
+  flags_of_model_api,
+  inputs,
+  model_dir,
+  origin,
+  tpu as tpus,
+)
 
 
 def check_run(folder: str, tpu: str | None = None) -> None:
@@ -35,12 +44,17 @@ def check_run(folder: str, tpu: str | None = None) -> None:
     tpu: as in --tpu.
   """
   with explanations.explained():
+    flags_of_model_api.check()
     model_dir.check(folder)
+    if tpu:
+      tpus.check_address(tpu)
     run = config.read(folder, tpu)
     trains = run.mode == 'train'
     if devices.chosen():
       devices.check_run(run.mesh, run.mode)
-    elif not tpu:
+    elif tpu:
+      tpus.check_run(run)
+    else:
       check_devices(run.mesh_devices or ())
     if trains:
       checkpoint, is_new = _training_start(run)
@@ -114,7 +128,10 @@ def _training_start(run: RunConfig) -> tuple[str | None, bool]:
   """
   atomic.check_writable(run.model_dir)
   model_dir.lock(run.model_dir)
-  latest = Folder(run.model_dir).latest()
+  folder = Folder(run.model_dir)
+  latest = folder.latest()
+  if latest:
+    _forget_others(folder)
   start = run.init_checkpoint
   if start and not exists(start):
     searched = start if tf.io.gfile.isdir(start) else os.path.dirname(start)
@@ -145,6 +162,18 @@ def _training_start(run: RunConfig) -> tuple[str | None, bool]:
         f'than {step}.'
       )
   return checkpoint, not latest
+
+
+def _forget_others(folder: Folder) -> None:
+  """Keeps a run from removing checkpoints that are not of its folder."""
+  forgotten = folder.forget_others()
+  if forgotten:
+    logging.warning(
+      'the file %s listed what is not a checkpoint of this folder, for '
+      'utils.run.keep_checkpoint_max to remove: %s. It is left alone.',
+      os.path.join(folder.path, 'checkpoint'),
+      comparison.listed(forgotten),
+    )
 
 
 def _check_has_data(run: RunConfig) -> None:

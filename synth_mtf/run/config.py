@@ -167,6 +167,12 @@ def _check_lengths(run: RunConfig) -> None:
       '--gin_param="utils.run.sequence_length = '
       "{'inputs': 512, 'targets': 114}\"."
     )
+  if needs_inputs and lengths['inputs'] < 2:
+    raise UserError(
+      f'utils.run.sequence_length = {run.lengths!r}: inputs of one token are '
+      "their end alone, and T5's span corruption divides a text into parts of "
+      'no token, without an end; give inputs at least 2'
+    )
 
 
 def _check_values() -> None:

@@ -7,11 +7,13 @@ describes both files.
 
 import functools
 import inspect
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import gin
+import numpy as np
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 from mesh_tensorflow.transformer.dataset import EvalDataset
@@ -76,6 +78,7 @@ class Recorder:
       folder,
       values,
       {},
+      {},
       task=kwargs['input_fn'].keywords['eval_dataset'].name,
       split=RunConfig().dataset_split,
       n=round(float(measured['num_eval_tokens'])),
@@ -134,6 +137,7 @@ class _RecordedTask:
     self._examples: list[dict[str, Any]] = []
     self._values: dict[str, float] = {}
     self._errors: dict[str, float | None] = {}
+    self._reasons: dict[str, str] = {}
 
   def dataset(self) -> EvalDataset:
     """Returns the host's description of the task, with these functions."""
@@ -164,9 +168,13 @@ class _RecordedTask:
   ) -> Any:
     scores = metric_fn(targets, predictions)
     if isinstance(scores, tf.Summary):
-      self._values.update({v.tag: v.simple_value for v in scores.value})
+      values = {v.tag: v.simple_value for v in scores.value}
     else:
-      self._values.update({name: float(v) for name, v in scores.items()})
+      values = {name: float(v) for name, v in scores.items()}
+    self._values.update(values)
+    for name, value in values.items():
+      if not math.isfinite(value):
+        self._reasons[name] = why_undefined(targets, predictions)
     spread = standard_error.spread(metric_fn, targets, predictions)
     self._errors.update(spread.errors)
     if spread.alone:
@@ -193,6 +201,7 @@ class _RecordedTask:
       self._folder,
       self._values,
       self._errors,
+      self._reasons,
       task=task,
       split=self._split,
       n=len(standard_error.units(targets)),
@@ -208,12 +217,14 @@ class _RecordedTask:
     self._examples.clear()
     self._values.clear()
     self._errors.clear()
+    self._reasons.clear()
 
 
 def _record(
   folder: str,
   values: Mapping[str, float],
   errors: Mapping[str, float | None],
+  reasons: Mapping[str, str],
   *,
   task: str,
   split: str,
@@ -223,8 +234,8 @@ def _record(
 ) -> None:
   """Writes results with the versions and configuration used; shows them.
 
-  Values and standard errors are by metric; the other arguments are fields of
-  `records.Result`.
+  Values, standard errors and reasons are by metric; the other arguments are
+  fields of `records.Result`.
   """
   is_ours = task.startswith(layouts.PREFIX)
   data_dir = tasks.settings().data_dir_of(task) if is_ours else None
@@ -247,6 +258,7 @@ def _record(
         step=step,
         data=data,
         digest=digest,
+        reason=reasons.get(metric, ''),
       )
     )
   vocabulary = RunConfig().vocabulary
@@ -257,6 +269,19 @@ def _record(
     console.line(_shown(result))
 
 
+def why_undefined(targets: Any, predictions: Any) -> str:
+  """Returns why a metric is no number, or '' if that is unknown."""
+  for name, answers in (('targets', targets), ('predictions', predictions)):
+    numbers = [x for x in answers if isinstance(x, (float, np.floating))]
+    undefined = len(numbers) - sum(map(math.isfinite, numbers))
+    if undefined:
+      return f'{undefined} of {len(answers)} {name} read as NaN or infinity'
+  for name, answers in (('predictions', predictions), ('targets', targets)):
+    if len(answers) and all(answer == answers[0] for answer in answers):
+      return f'all {name} are alike'
+  return ''
+
+
 def _shown(result: records.Result) -> str:
   """Returns a result as a line of text."""
   task = result.task.removeprefix(layouts.PREFIX)
@@ -264,6 +289,8 @@ def _shown(result: records.Result) -> str:
   if result.standard_error is not None:
     text += f' +- {result.standard_error:.2g}'
   text += f'  n = {result.n}'
+  if result.reason:
+    text += f'  ({result.reason})'
   return f'{text}  ({result.data})' if result.data else text
 
 

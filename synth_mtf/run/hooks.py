@@ -5,17 +5,20 @@ import math
 import os
 import time
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
+from synth_mtf.host import losses
+from synth_mtf.pjrt import hosts
 from synth_mtf.run.output import Console, duration
 
 _LAST_STEPS = 100  # the final loss is their mean
 _MAX_SAVING_SHARE = 0.05  # of the time, for checkpoints saved by time
 _STEP = 'synth_mtf_step'
+_EVENT_STEPS = 100  # as the host writes its loss
 
 
 def fed_step() -> tf.Tensor:
@@ -27,12 +30,25 @@ def fed_step() -> tf.Tensor:
   return tf.get_collection(_STEP)[0]
 
 
+class Loss(NamedTuple):
+  """The loss of a step.
+
+  Attributes:
+    host: T5's loss.
+    token_share: see `host/losses.py`; 1 if it is unknown.
+  """
+
+  host: float
+  token_share: float
+
+
 class TrainingHook(tf.estimator.SessionRunHook):
   """Shows step, loss and speed; stops on a signal, NaN or infinity.
 
   Attributes:
     step: the number of completed steps. Fetching the graph's own count would
       race with its increment.
+    has_stopped: whether a signal ended the run.
   """
 
   def __init__(
@@ -46,13 +62,22 @@ class TrainingHook(tf.estimator.SessionRunHook):
     self._total = total
     self._console = console
     self._stop_signal = stop_signal
-    self._losses: list[float] = []  # since they were last shown
-    self._last = collections.deque[float](maxlen=_LAST_STEPS)
+    self.has_stopped = False
+    self._since_line: list[Loss] = []
+    self._since_event: list[Loss] = []
+    self._last = collections.deque[Loss](maxlen=_LAST_STEPS)
+    self._late_share: float | None = None
 
   def begin(self) -> None:
     self._counted = tf.train.get_or_create_global_step()
     # The estimator has added the loss to this collection.
-    self._loss = tf.get_collection(tf.GraphKeys.LOSSES)[-1]
+    self._fetched = {'loss': tf.get_collection(tf.GraphKeys.LOSSES)[-1]}
+    share = losses.token_share()
+    self._format = "T5's loss {:.3f}"
+    if share is not None:
+      self._fetched['share'] = share
+      self._format = 'loss {:.3f} nats/token'
+    self._is_late = losses.is_late()
     self._fed = tf.get_collection(_STEP)
 
   def after_create_session(self, session: tf.Session, _coord: Any) -> None:
@@ -61,28 +86,33 @@ class TrainingHook(tf.estimator.SessionRunHook):
 
   def before_run(self, _run_context: Any) -> tf.estimator.SessionRunArgs:
     feed = dict.fromkeys(self._fed, self.step)
-    return tf.estimator.SessionRunArgs(self._loss, feed)
+    return tf.estimator.SessionRunArgs(self._fetched, feed)
 
   def after_run(self, run_context: Any, run_values: Any) -> None:
     self.step += 1
-    loss = float(run_values.results)
-    if not math.isfinite(loss):
+    loss = self._loss(run_values.results)
+    if not math.isfinite(loss.host):
       raise not_finite(
-        f'the loss has been {loss} since step {self.step}',
+        f'the loss has been {loss.host} since step {self.step}',
         self._model_dir,
         self.step,
       )
-    self._losses.append(loss)
-    self._last.append(loss)
+    for steps in (self._since_line, self._since_event, self._last):
+      steps.append(loss)
+    if (self.step - self._first_step) % _EVENT_STEPS == 0:
+      self._write_event()
     if self.step == self._first_step:  # slow: it compiles and fills caches
       self._first_time = time.monotonic()
-    elif self._console.update(self._progress(self._losses)):
-      self._losses.clear()
+    elif self._console.update(self._progress(self._since_line)):
+      self._since_line.clear()
     if self._stop_signal() is not None:
+      hosts.stop.ask()
+    if hosts.stop.take():
+      self.has_stopped = True
       run_context.request_stop()  # also saves a checkpoint
 
   def end(self, _session: tf.Session) -> None:
-    """Shows the last steps' mean loss; adds the last loss to the curve."""
+    """Shows the last steps' mean loss; adds the last loss to the curves."""
     if not self._last:
       return
     steps = len(self._last)
@@ -92,20 +122,41 @@ class TrainingHook(tf.estimator.SessionRunHook):
       self._console.finish(text)
     else:
       self._console.update(text)
-    if self._model_dir:  # the host writes the first step, then every hundredth
-      value = tf.Summary.Value(tag='loss', simple_value=self._last[-1])
-      writer = tf.summary.FileWriterCache.get(self._model_dir)
-      writer.add_summary(tf.Summary(value=[value]), self.step)
-      writer.flush()
+    # The host writes the first step, then every hundredth.
+    self._write_value('loss', self._last[-1].host)
+    if self._since_event:
+      self._write_event()
+    if self._model_dir:
+      tf.summary.FileWriterCache.get(self._model_dir).flush()
 
-  def _progress(self, losses: Collection[float], note: str = '') -> str:
+  def _loss(self, results: Any) -> Loss:
+    """Returns what a step fetched, with the share of the loss's own step."""
+    share = float(results.get('share', 1.0))
+    late_share, self._late_share = self._late_share, share
+    is_own = self.step in (self._first_step, self._total)
+    if self._is_late and not is_own and late_share is not None:
+      share = late_share
+    return Loss(float(results['loss']), share)
+
+  def _write_event(self) -> None:
+    """Writes the mean since the last event, if tokens are counted."""
+    if 'share' in self._fetched:
+      self._write_value(losses.NATS_PER_TOKEN, _mean(self._since_event))
+    self._since_event.clear()
+
+  def _write_value(self, tag: str, value: float) -> None:
+    if not self._model_dir:
+      return
+    summary = tf.Summary.Value(tag=tag, simple_value=value)
+    writer = tf.summary.FileWriterCache.get(self._model_dir)
+    writer.add_summary(tf.Summary(value=[summary]), self.step)
+
+  def _progress(self, steps: Collection[Loss], note: str = '') -> str:
     """Returns step, mean loss and speed as text.
 
-    The host's loss is the sum over target tokens divided by the number of
-    positions, padding included. The speed excludes this process's first step.
+    The speed excludes this process's first step.
     """
-    mean = sum(losses) / len(losses)
-    shown = f'{self.step}/{self._total}  loss {mean:.3f}'
+    shown = f'{self.step}/{self._total}  {self._format.format(_mean(steps))}'
     if self.step == self._first_step:
       return shown
     elapsed = max(time.monotonic() - self._first_time, 1e-9)
@@ -115,6 +166,12 @@ class TrainingHook(tf.estimator.SessionRunHook):
       return shown
     seconds_left = (self._total - self.step) / max(speed, 1e-9)
     return f'{shown}  {duration(seconds_left)} left'
+
+
+def _mean(steps: Collection[Loss]) -> float:
+  """Returns the mean loss in nats per token; T5's if tokens are not counted."""
+  share = sum(loss.token_share for loss in steps)
+  return sum(loss.host for loss in steps) / max(share, 1e-9)
 
 
 def not_finite(what: str, model_dir: str, step: int) -> UserError:
@@ -156,6 +213,7 @@ class Saver(tf.train.CheckpointSaverHook):
   def __init__(self, checkpoint_dir: str, **more: Any) -> None:
     super().__init__(checkpoint_dir, save_graph_def=False, **more)
     self._set_steps_per_run(1)
+    self._due = math.inf  # when to save by time
     self._temporary = ''  # the last checkpoint that was saved by time
 
   def begin(self) -> None:
@@ -174,15 +232,22 @@ class Saver(tf.train.CheckpointSaverHook):
 
   def after_run(self, run_context: Any, run_values: Any) -> None:
     super().after_run(run_context, run_values)  # saves what is due by steps
-    if time.monotonic() >= self._due:
+    if hosts.is_first() and time.monotonic() >= self._due:
+      hosts.save.ask()
+      self._due = math.inf  # until it is saved
+    if hosts.save.take():
       step = run_context.session.run(self._global_step_tensor)
-      if step != self._timer.last_triggered_step():
+      if step == self._timer.last_triggered_step():
+        self._due = time.monotonic()  # ask again after the next step
+      else:
         self._save(run_context.session, step)
         self._temporary = f'{self._save_path}-{step}'
 
   def _save(self, session: tf.Session, step: int) -> bool:
     for listener in self._listeners:
       listener.before_save(session, step)  # reads the values on the devices
+    if not hosts.is_first():
+      return False
     finite = session.run(self._finite)
     spoiled = sorted(name for name in finite if not finite[name])
     if spoiled:

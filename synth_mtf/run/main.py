@@ -1,7 +1,7 @@
 """Runs T5's own main with our layer and tasks.
 
 `synth-mtf transformer` runs `t5_mesh_transformer` with its flags, except that
-torch is not needed, TensorFlow 2.21 works, `synth_mtf` and `synth_mtf.tasks`
+torch is not needed, TensorFlow 2.20 works, `synth_mtf` and `synth_mtf.tasks`
 are imported without a flag, variables are resource variables (ref variables
 race on a CPU: updates arrive while gradients still read them, so no two runs
 agree), progress is shown line by line while TensorFlow's output goes to a log,
@@ -9,6 +9,7 @@ and each known mistake is reported in one message.
 """
 
 import contextlib
+import errno
 import importlib
 import logging
 import os
@@ -17,12 +18,14 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import synth_mtf
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.host import patches
 from synth_mtf.run import output, process
 
+_MOST_LINES = 5  # of an unknown error
 # Modules whose flags --help lists.
 FLAG_MODULES = (
   't5.models.mesh_transformer_main',
@@ -65,6 +68,26 @@ def prepare() -> None:
       'TPUs.',
       module_name=__name__,
     )
+    flags.DEFINE_string(
+      'coordinator_address',
+      None,
+      'host:port of process 0, for --device on several hosts. Give the same '
+      'command on each, with its own --process_id. On a TPU slice, JAX finds '
+      'the hosts itself.',
+      module_name=__name__,
+    )
+    flags.DEFINE_integer(
+      'num_processes',
+      None,
+      'The number of hosts, one process on each.',
+      module_name=__name__,
+    )
+    flags.DEFINE_integer(
+      'process_id',
+      None,
+      'The number of this host, from 0; 0 writes to --model_dir.',
+      module_name=__name__,
+    )
 
 
 def run(words: Sequence[str]) -> int:
@@ -75,20 +98,27 @@ def run(words: Sequence[str]) -> int:
 
     import tensorflow.compat.v1 as tf
 
+    from synth_mtf.host import explanations
+
     tf.disable_v2_behavior()
     tf.enable_resource_variables()
     tf.logging.set_verbosity(tf.logging.INFO)
-    tf.config.list_physical_devices()  # TensorFlow 2.21 prints what it lacks
+    with explanations.explained():  # a TPU may be out of order
+      tf.config.list_physical_devices()  # TensorFlow 2.20 prints what it lacks
 
   import gin
   from absl import app, flags
   from t5.models import mesh_transformer_main
 
-  from synth_mtf.host import explanations
-  from synth_mtf.run import model_dir as model_dirs
+  from synth_mtf.run import flags_of_model_api, model_dir as model_dirs
 
   def main(argv: Sequence[str]) -> None:
-    model_dir = flags.FLAGS.model_dir
+    flags_of_model_api.check()
+    with on_hosts(flags.FLAGS) as model_dir:
+      flags.FLAGS.model_dir = model_dir
+      run_in(model_dir, argv)
+
+  def run_in(model_dir: str, argv: Sequence[str]) -> None:
     if not flags.FLAGS.tpu:
       gin.parse_config(  # gin files may override it
         'import synth_mtf.progress\n'
@@ -98,10 +128,11 @@ def run(words: Sequence[str]) -> int:
     with (
       model_dirs.opened(model_dir),
       contextlib.nullcontext() if is_verbose else shown(model_dir),
-      computed_by(flags.FLAGS.device, flags.FLAGS.tpu),
+      computed_by(flags.FLAGS.device, flags.FLAGS.gin_param or []),
       explanations.explained(
         lambda error: model_dirs.explain(error, model_dir)
       ),
+      _full_disk_named(model_dir),
     ):
       mesh_transformer_main.main(argv)
 
@@ -115,28 +146,82 @@ def run(words: Sequence[str]) -> int:
 
 
 @contextlib.contextmanager
-def computed_by(device: str | None, tpu: str | None) -> Iterator[None]:
+def _full_disk_named(folder: str) -> Iterator[None]:
+  """Adds the folder to an error that only says that some disk is full."""
+  try:
+    yield
+  except OSError as error:
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if not is_full or error.filename:
+      raise
+    raise OSError(error.errno, error.strerror, folder) from error
+
+
+@contextlib.contextmanager
+def on_hosts(values: Any) -> Iterator[str]:
+  """Checks --device, and joins the hosts of a run.
+
+  Args:
+    values: the values of all flags.
+
+  Yields:
+    The folder in which this process may write.
+  """
+  of_hosts = values.coordinator_address, values.num_processes, values.process_id
+  if not values.device:
+    if any(value is not None for value in of_hosts):
+      raise UserError(
+        '--coordinator_address, --num_processes and --process_id belong to '
+        '--device; for the devices of TensorFlow, use `synth-mtf cluster`.'
+      )
+    yield values.model_dir
+    return
+  if values.tpu:
+    raise UserError(
+      f'--device={values.device} and --tpu={values.tpu} exclude each other. '
+      "Both reach TPUs: --device through JAX, --tpu through TensorFlow's own "
+      'runtime.'
+    )
+  if os.environ.get('TF_CONFIG'):
+    raise UserError(
+      f'--device={values.device} uses devices that JAX finds: run it without '
+      '`synth-mtf cluster`, and without TF_CONFIG in the environment.'
+    )
+  from synth_mtf.pjrt import hosts
+
+  with (
+    hosts.joined(values.device, hosts.address(*of_hosts)),
+    hosts.folder(values.model_dir) as folder,
+  ):
+    yield folder
+
+
+@contextlib.contextmanager
+def computed_by(
+  device: str | None, gin_params: Sequence[str]
+) -> Iterator[None]:
   """Makes a run compute on JAX's devices of a kind, if one is given."""
   if not device:
     yield
     return
-  if tpu:
-    raise UserError(
-      f'--device={device} and --tpu={tpu} exclude each other. Both reach TPUs: '
-      "--device through JAX, --tpu through TensorFlow's own runtime."
-    )
-  if os.environ.get('TF_CONFIG'):
-    raise UserError(
-      f"--device={device} uses this machine's devices alone: run it without "
-      '`synth-mtf cluster`, and without TF_CONFIG in the environment.'
-    )
   from synth_mtf.pjrt import devices, estimator
 
   with contextlib.ExitStack() as stack:
-    if device != 'cpu':
+    if device != 'cpu' or _names_type(gin_params):
       stack.enter_context(patches.types_of_gin())
     stack.enter_context(estimator.used(devices.find(device)))
     yield
+
+
+def _names_type(gin_params: Sequence[str]) -> bool:
+  """Whether the command line asks for a type of activations.
+
+  On CPUs, T5's gin files for decoding do not decide it: a session ignores them.
+  """
+  from synth_mtf.host import gin_files
+
+  names = gin_files.bindings('\n'.join(gin_params))
+  return any(n.endswith('get_variable_dtype.activation_dtype') for n in names)
 
 
 @contextlib.contextmanager
@@ -148,11 +233,10 @@ def shown(model_dir: str) -> Iterator[None]:
   """
   from absl import logging as absl_logging
 
-  log = os.path.join(model_dir, 'log')
-  if not os.access(model_dir, os.W_OK):  # a bucket, or read-only
-    log = os.path.join(tempfile.gettempdir(), f'synth-mtf-{os.getpid()}.log')
+  from synth_mtf.host import explanations
+
   start = time.monotonic()
-  with output.to_log(log):
+  with _log_of(model_dir) as log, output.to_log(log):
     console = output.console()
     console.line(f'Log: {log}')
     console.start('prepare')
@@ -166,13 +250,42 @@ def shown(model_dir: str) -> Iterator[None]:
         traceback.print_exc()
       if isinstance(error, UserError):
         raise
-      lines = str(error).strip().splitlines() or ['no message']
       raise RunFailed(
-        f'{type(error).__name__}: {lines[0]}\nThe traceback is in {log}.'
+        f'{type(error).__name__}: {_shortened(explanations.cause(error))}\n'
+        f'The traceback is in {log}.'
       ) from error
     finally:
       logger.removeHandler(handler)
     console.line(f'Done in {output.duration(time.monotonic() - start)}.')
+
+
+@contextlib.contextmanager
+def _log_of(model_dir: str) -> Iterator[str]:
+  """Yields the path of a run's log: `log`, or a new file elsewhere.
+
+  The latter is removed if nothing was written to it, or if the run was refused:
+  the message says all.
+  """
+  if os.access(model_dir, os.W_OK):
+    yield os.path.join(model_dir, 'log')
+    return
+  # A bucket, or read-only. Anybody could have made a file of a known name.
+  descriptor, path = tempfile.mkstemp(prefix='synth-mtf-', suffix='.log')
+  os.close(descriptor)
+  try:
+    yield path
+  except UserError:
+    os.remove(path)
+    raise
+  if not os.path.getsize(path):
+    os.remove(path)
+
+
+def _shortened(text: str) -> str:
+  """Returns the first lines of a message, whose rest is in the log."""
+  lines = text.splitlines()
+  rest = ['...'] if len(lines) > _MOST_LINES else []
+  return '\n'.join([*lines[:_MOST_LINES], *rest])
 
 
 class _OurWarnings(logging.Handler):

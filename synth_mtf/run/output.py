@@ -147,8 +147,11 @@ def console_beside_log() -> Console:
 @contextlib.contextmanager
 def to_log(path: str) -> Iterator[None]:
   """Appends this process's output, except that of `console()`, to a file."""
-  with open(path, 'ab', buffering=0) as log, _redirected(log.fileno()):
-    log.write(b''.join(_kept))
+  flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+  descriptor = os.open(path, flags, 0o666)
+  with os.fdopen(descriptor, 'ab', 0) as log, _redirected(log.fileno()):
+    with contextlib.suppress(OSError):  # the log's disk is full
+      log.write(b''.join(_kept))
     _kept.clear()
     yield
 
@@ -179,6 +182,10 @@ def _redirected(log: int) -> Iterator[None]:
       yield
     finally:
       _flush()
+      with open(os.devnull, 'wb') as nothing:
+        os.dup2(nothing.fileno(), 1)
+        os.dup2(nothing.fileno(), 2)
+        _flush()  # what the log's full disk did not take
       _beside_log.clear()
       _beside_log = None
       os.dup2(stdout, 1)
@@ -188,6 +195,6 @@ def _redirected(log: int) -> Iterator[None]:
 
 
 def _flush() -> None:
-  with contextlib.suppress(OSError):  # the log's disk is full
-    sys.stdout.flush()
-    sys.stderr.flush()
+  for stream in (sys.stdout, sys.stderr):
+    with contextlib.suppress(OSError):  # the log's disk is full
+      stream.flush()

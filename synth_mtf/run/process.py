@@ -7,17 +7,12 @@ In the command, `import synth_mtf` therefore does not import TensorFlow;
 
 import importlib
 import os
-import pathlib
 import sys
 
 from synth_mtf.errors import UserError
 from synth_mtf.host import patches
+from synth_mtf.paths import is_command
 from synth_mtf.run import output
-
-
-def is_command() -> bool:
-  """Whether this process is the `synth-mtf` console script."""
-  return bool(sys.argv) and pathlib.Path(sys.argv[0]).stem == 'synth-mtf'
 
 
 def load_plugin() -> None:

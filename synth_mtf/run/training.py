@@ -9,6 +9,7 @@ In gin:
 import contextlib
 import os
 import random
+import signal
 from typing import Any
 
 import gin
@@ -16,7 +17,7 @@ from mesh_tensorflow.transformer import utils
 
 from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
-from synth_mtf.host import patches
+from synth_mtf.host import losses, patches
 from synth_mtf.run import output, stopping
 from synth_mtf.run.hooks import Saver, TrainingHook, fed_step
 
@@ -64,6 +65,7 @@ def train_with_progress(
     saver = type('Saver', (Saver,), {'seconds': save_seconds})
     stack.enter_context(patches.savers_are(saver))
     host_train = estimator.train
+    used: list[TrainingHook] = []
 
     def train(*, max_steps: int, hooks: list[Any], **kwargs: Any) -> None:
       latest = Folder(model_dir).latest()
@@ -71,14 +73,18 @@ def train_with_progress(
         console.finish(f'already at step {step_of(latest)}')
         return
       hook = TrainingHook(model_dir, max_steps, console, stop_signal)
+      used.append(hook)
       host_train(max_steps=max_steps, hooks=[*hooks, hook], **kwargs)
 
     patches.replace_methods(estimator, train=train)
+    losses.count_tokens(estimator)
     console.start('train')
     utils.train_model(estimator, *args, **kwargs)
   number = stop_signal()
+  if number is None and any(hook.has_stopped for hook in used):
+    number = signal.SIGTERM  # to another host
   if number is not None:
-    last = Folder(model_dir).checkpoints[-1]
+    last = f'model.ckpt-{used[-1].step}' if used else 'the last checkpoint'
     console.line(f'Stopped. {last} is saved: the same command resumes from it.')
     raise SystemExit(128 + number)
 

@@ -32,6 +32,19 @@ INT = tf.TensorSpec([], tf.int32)
 INTS = tf.TensorSpec([None], tf.int32)
 FLOAT = tf.TensorSpec([], tf.float32)
 
+# How files begin that are no text in UTF-8.
+_BINARY = {
+  b'\x1f\x8b': 'gzip, whose name must end in .gz',
+  b'PK\x03\x04': 'a ZIP archive',
+  b'BZh': 'bzip2',
+  b'\xfd7zXZ': 'xz',
+  b'\x28\xb5\x2f\xfd': 'Zstandard',
+  b'PAR1': 'Parquet',
+  b'%PDF': 'PDF',
+  b'\xff\xfe': 'UTF-16',
+  b'\xfe\xff': 'UTF-16',
+}
+
 NO_LABEL = -1  # the label of test rows, as in TFDS
 LEFT_OUT = 'left out, as TensorFlow Datasets leaves it out'
 
@@ -92,8 +105,14 @@ def decode(data: bytes) -> str:
     return data.decode('utf-8')
   except UnicodeDecodeError as error:
     column = error.start - data.rfind(b'\n', 0, error.start)
+    found = (
+      f'the byte 0x{data[error.start]:02x} at column {column} is not UTF-8'
+    )
+    for start, kind in _BINARY.items():
+      if data.startswith(start):
+        found = f'{kind} ({found})'
     raise RowError(
-      f'the byte 0x{data[error.start]:02x} at column {column} is not UTF-8',
+      found,
       'UTF-8 text',
       line=data.count(b'\n', 0, error.start),
     ) from error
@@ -232,15 +251,7 @@ class TsvReader(Reader):
     header = Record(lines[0] if lines else b'', 0)
     with fault_at(path, 1):
       names = header.line.split('\t')
-      for name in self.columns:
-        expect(
-          name in names,
-          f'a first line without the column {name!r}: '
-          f'{quote(" | ".join(names))}',
-          f'a header with {", ".join(self.columns)}',
-        )
-        once = names.count(name) == 1
-        expect(once, f'the column {name!r} appears twice', 'it once')
+      check_header(names, self.columns)
     return header, names
 
   def records(
@@ -272,6 +283,18 @@ class TsvReader(Reader):
     return dict(zip(names, fields, strict=False))
 
 
+def check_header(names: Sequence[str], columns: Sequence[str]) -> None:
+  """Raises a RowError if a header lacks a column or has it twice."""
+  for name in columns:
+    expect(
+      name in names,
+      f'a first line without the column {name!r}: {quote(" | ".join(names))}',
+      f'a header with {", ".join(columns)}',
+    )
+    once = names.count(name) == 1
+    expect(once, f'the column {name!r} appears twice', 'it once')
+
+
 def paragraphs(
   stream: Any, start: int, full: Callable[[bytes], bool]
 ) -> Iterator[Record]:
@@ -298,6 +321,16 @@ class FolderReader(Reader):
   suffix: str | tuple[str, ...] = '.txt'
 
   def files(self, path: str) -> list[str]:
+    self._last_found = path, self.find(path)
+    return self._last_found[1]
+
+  def _known_files(self, path: str) -> list[str]:
+    """Returns the files as they were last listed: parts refer to these."""
+    known, files = getattr(self, '_last_found', ('', []))
+    return files if known == path else self.files(path)
+
+  def find(self, path: str) -> list[str]:
+    """Lists the files in the order of the rows."""
     return sorted(
       os.path.join(path, folder, name)
       for folder in self.folders
@@ -306,12 +339,12 @@ class FolderReader(Reader):
     )
 
   def place(self, path: str, start: Position, error: RowError) -> str:
-    return f'{self.files(path)[start]}:{1 + error.line}'
+    return f'{self._known_files(path)[start]}:{1 + error.line}'
 
   def records(
     self, path: str, start: int = 0, end: int | None = None
   ) -> Iterator[Record]:
-    for number, name in enumerate(self.files(path)[start:end], start):
+    for number, name in enumerate(self._known_files(path)[start:end], start):
       with storage.reading(name) as stream:
         yield Record(stream.read(), number, name)
 

@@ -9,13 +9,14 @@ import re
 import stat
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import Any
 
 import tensorflow.compat.v2 as tf
 
 from synth_mtf.errors import UserError
 
 _BUFFER_BYTES = 1 << 20
+_LFS_POINTER = b'version https://git-lfs.github.com/spec/'
 
 
 def is_gzip(path: str) -> bool:
@@ -79,10 +80,15 @@ def explained(path: str) -> Iterator[None]:
 def reading(path: str) -> Iterator[Any]:
   """Opens a file; errors while it is open are raised as a UserError."""
   with explained(path), _open(path) as raw:
+    if raw.peek(len(_LFS_POINTER)).startswith(_LFS_POINTER):
+      raise UserError(
+        f'{path} is a pointer of Git LFS; expected the file itself: run '
+        '`git lfs pull` where it was cloned'
+      )
     yield gzip.GzipFile(fileobj=raw) if is_gzip(path) else raw
 
 
-def _open(path: str) -> BinaryIO:
+def _open(path: str) -> io.BufferedReader:
   if '://' in path:
     return io.BufferedReader(_RemoteFile(path), _BUFFER_BYTES)
   is_file(path)  # raises on a pipe, which would block

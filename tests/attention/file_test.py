@@ -1,6 +1,8 @@
 """The .npz of attention: names, shapes, and that it comes back."""
 
 import dataclasses
+import io
+import zipfile
 
 import numpy as np
 import pytest
@@ -82,3 +84,60 @@ def test_a_folder_that_is_not_there(tmp_path):
   with pytest.raises(UserError, match='cannot be written'):
     file.write(str(tmp_path / 'gone' / 'x.npz'), random_attention())
   assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+  'change, message',
+  [
+    ({'step': np.zeros(3, int)}, 'step is int64 with 1 axes'),
+    ({'run': np.zeros((), int)}, "run is int64 with 0 axes, expected kind 'U'"),
+    (
+      {'encoder_weights': np.zeros([2, 3])},
+      'encoder_weights is float64 with 2',
+    ),
+    ({'encoder_text': np.asarray(['a'])}, 'its sides have .* examples'),
+    ({'cross_logits': np.zeros([1] * 5)}, r'cross_logits is \(1, 1, 1, 1, 1\)'),
+    (
+      {'cross_weights': np.zeros([1] * 5)},
+      'cross_weights is .1, 1, 1, 1, 1., exp',
+    ),
+    ({'cross_alpha': np.zeros([1, 1, 7])}, r'cross_alpha is \(1, 1, 7\)'),
+    ({'label': np.asarray([{}], object)}, 'label is object with 1 axes'),
+    ({'step': None}, "KeyError: 'step'"),
+    ({'cross_logits': None}, "KeyError: 'cross_logits'"),
+    ({'encoder_tokens': None}, "KeyError: 'encoder_tokens'"),
+  ],
+)
+def test_arrays_that_do_not_fit(tmp_path, change, message):
+  path = str(tmp_path / 'x.npz')
+  file.write(path, random_attention('Syn', 'RV'))
+  with np.load(path) as there:
+    arrays = {**there, **change}
+  kept = {name: x for name, x in arrays.items() if x is not None}
+  np.savez_compressed(path, **kept)
+  with pytest.raises(UserError, match=f'x.npz is not .*{message}'):
+    file.read(path)
+
+
+def test_other_arrays_are_not_unpacked(tmp_path):
+  """Nor are ours if they are too large: six gigabytes, in six megabytes."""
+  path = str(tmp_path / 'x.npz')
+  file.write(path, random_attention('Syn', 'R'))
+  header = io.BytesIO()
+  shape = {
+    'descr': '<f4',
+    'fortran_order': False,
+    'shape': (6, 1 << 28, 1, 1, 1),
+  }
+  np.lib.format.write_array_header_1_0(header, shape)
+  with zipfile.ZipFile(path, 'a') as archive:
+    archive.writestr('other.npy', header.getvalue())
+  assert file.read(path).step == 100
+  with np.load(path) as there:
+    kept = {name: there[name] for name in there.files if 'other' not in name}
+  kept.pop('encoder_weights')
+  np.savez(path, **kept)
+  with zipfile.ZipFile(path, 'a') as archive:
+    archive.writestr('encoder_weights.npy', header.getvalue())
+  with pytest.raises(UserError, match='its arrays have 6,44'):
+    file.read(path)

@@ -48,6 +48,74 @@ def test_weights_are_found_by_the_class_of_their_layer(compare):
   )
 
 
+def test_norms_and_places_have_other_names_in_public_checkpoints(compare):
+  """Those of T5 1.0, and of models whose gin names the places of layers."""
+  block = 'decoder/block_000'
+  model = {
+    f'{block}/layer_000/rms_norm/scale': [1],
+    f'{block}/layer_000/SyntheticAttention/o': [2],
+    f'{block}/layer_001/rms_norm/scale': [3],
+    f'{block}/layer_001/SyntheticEncDecAttention/o': [4],
+    f'{block}/layer_002/rms_norm/scale': [5],
+    f'{block}/layer_002/DenseReluDense/wi/kernel': [6],
+    'decoder/rms_norm/scale': [7],
+  }
+  checkpoint = {
+    f'{block}/self_attention/layer_norm/scale': [1],
+    f'{block}/self_attention/SelfAttention/o': [2],
+    f'{block}/self_attention/SelfAttention/q': [2],
+    f'{block}/enc_dec_attention/layer_norm/scale': [3],
+    f'{block}/enc_dec_attention/EncDecAttention/o': [4],
+    f'{block}/dense_relu_dense/layer_norm/scale': [5],
+    f'{block}/dense_relu_dense/DenseReluDense/wi/kernel': [6],
+    'decoder/final_layer_norm/scale': [7],
+  }
+  compared = compare(model, checkpoint)
+  assert not compared.new
+  assert compared.left_over == [f'{block}/self_attention/SelfAttention/q']
+  compared.require_weights()
+  compared.require_types()
+
+
+@pytest.mark.parametrize(
+  'stored',
+  [
+    # Numbers are an order, and another order is another model.
+    {'b/layer_001/DenseReluDense/wi/kernel': [2], 'b/layer_001/rms_norm': [2]},
+    # Which of the two it is cannot be known.
+    {f'b/{name}/DenseReluDense/wi/kernel': [2] for name in ('first', 'second')},
+    # With a mean and a bias.
+    {'b/layer_000/true_layer_norm/layer_norm/scale': [2]},
+  ],
+)
+def test_layers_that_do_not_correspond(compare, stored):
+  model = {'b/layer_000/DenseReluDense/wi/kernel': [2]}
+  model['b/layer_000/rms_norm/scale'] = [2]
+  assert not compare(model, stored).loaded
+
+
+ORIGINAL = f'{LAYER}Synthesizer/'
+
+
+@pytest.mark.parametrize(
+  'theirs, ours', [('R', 'random/R'), ('pi/kernel', 'dense/W2')]
+)
+def test_functions_of_the_original_do_not_start_anew(compare, theirs, ours):
+  compared = compare(
+    {f'{OURS}o': [2], f'{OURS}{ours}': [3]},
+    {f'{ORIGINAL}o': [2], f'{ORIGINAL}{theirs}': [3]},
+  )
+  with pytest.raises(
+    UserError, match=f'not use {ORIGINAL}{theirs}.*checkpoint convert'
+  ):
+    compared.require_no_original()
+
+
+@pytest.mark.parametrize('model', [f'{ORIGINAL}R', f'{OURS}dense/W2'])
+def test_the_original_itself_and_other_functions_start(compare, model):
+  compare({model: [3]}, {f'{ORIGINAL}R': [3]}).require_no_original()
+
+
 X = {'x': [4]}
 
 
@@ -182,3 +250,23 @@ def test_another_max_length_is_refused(tmp_path):
 @pytest.mark.slow
 def test_without_a_checkpoint_nothing_is_mapped():
   assert all(name == there for name, there in mapped(None).items())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  'variant, lost', [('random', 'R'), ('dense_plus_alpha', 'pi/kernel')]
+)
+def test_a_start_from_the_original_is_refused(tmp_path, variant, lost):
+  """Its functions started anew, and only the log said so."""
+  path = models.write(tmp_path, f'original_{variant}')
+  gin_files.parse(
+    [
+      *models.files(f'original_{variant}'),
+      'common/replace_synthesizer.gin',
+      'common/warm_start.gin',
+    ],
+    [*models.TINY, f'utils.run.init_checkpoint = {path!r}'],
+  )
+  built = host_model.build(models.VOCAB)
+  with pytest.raises(UserError, match=f'would not use .*/Synthesizer/{lost}'):
+    comparison.require_loadable(built.variables.values(), Checkpoint(path))

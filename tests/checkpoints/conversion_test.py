@@ -106,6 +106,17 @@ def test_a_model_that_computes_the_same(
   )
 
 
+@pytest.mark.parametrize('are_named', [False, True])
+def test_names_of_public_checkpoints(t5, tmp_path, are_named):
+  """The public T5 1.0 has other names of norms, other models of layers."""
+  there = Checkpoint(t5)
+  public = model.with_public_names(there, tmp_path / 'a', are_named)
+  path, out = convert(public, tmp_path / 'b', 'random_vanilla')
+  assert f'{SAME}.' in out
+  assert 'left over (0)' in out
+  assert_close(model.logits(path, 'random_vanilla'), model.logits(t5))
+
+
 @with_or_without_cross
 def test_a_bias_that_early_checkpoints_have_and_do_not_use(
   t5, tmp_path, variant

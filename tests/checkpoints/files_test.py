@@ -1,5 +1,8 @@
 """Reading and writing checkpoints."""
 
+import subprocess
+import sys
+import time
 from typing import Any
 
 import numpy as np
@@ -82,3 +85,32 @@ def test_what_is_not_there_is_named(path, tmp_path):
     Checkpoint(str(folder / 'model.ckpt-9'))
   with pytest.raises(UserError, match='expected a folder that holds one'):
     Checkpoint(str(tmp_path))
+
+
+_WRITER = """
+import sys, numpy as np, tensorflow as tf
+from synth_mtf.checkpoints import files
+values = {f'x{i}': np.zeros(2**22, np.float32) for i in range(9)}
+files.write(sys.argv[1], 1, values)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_process_leaves_no_half(tmp_path):
+  """What it wrote is in a folder that the next one removes."""
+  folder = tmp_path / 'new'
+  process = subprocess.Popen([sys.executable, '-c', _WRITER, folder])
+  while not list(folder.glob('.*/*')):
+    assert process.poll() is None
+    time.sleep(0.001)
+  process.kill()
+  process.wait()
+  assert [p.suffix for p in folder.iterdir()] == ['.partial']
+  write(str(folder), 1, {'x': np.zeros(3)})
+  names = sorted(path.name for path in folder.iterdir())
+  assert names[1:] == ['model.ckpt-1.data-00000-of-00001', 'model.ckpt-1.index']
+
+
+def test_a_place_that_cannot_be_opened():
+  with pytest.raises(UserError, match='http://x/y cannot be read: File system'):
+    Checkpoint('http://x/y')

@@ -54,6 +54,48 @@ def test_the_latest_is_what_the_pointer_says(tmp_path):
       Folder(str(folder)).latest()
 
 
+@pytest.mark.parametrize(
+  'foreign',
+  [
+    '{other}/model.ckpt-7',
+    '{other}/model.ckpt-*',
+    '../other/model.ckpt-7',
+    '*/../model.ckpt-1*',
+    'model.ckpt-*',
+    'model.ckpt-1/../../other/model.ckpt-7',
+  ],
+)
+def test_only_its_own_checkpoints_are_listed(tmp_path, foreign):
+  folder, other = tmp_path / 'run', tmp_path / 'other'
+  save(folder, 1, 2)
+  save(other, 7)
+  name = foreign.format(other=other)
+  own = f'{folder}/model.ckpt-1'  # as TensorFlow lists it
+  pointer = folder / 'checkpoint'
+  pointer.write_text(
+    'model_checkpoint_path: "model.ckpt-2"\n'
+    f'all_model_checkpoint_paths: "{own}"\n'
+    f'all_model_checkpoint_paths: "{name}"\n'
+    'all_model_checkpoint_paths: "model.ckpt-2"\n'
+  )
+  assert Folder(str(folder)).forget_others() == [str(folder / name)]
+  state = tf.train.get_checkpoint_state(str(folder))
+  assert state.all_model_checkpoint_paths == [own, f'{folder}/model.ckpt-2']
+  assert Folder(str(folder)).latest() == f'{folder}/model.ckpt-2'
+  before = pointer.read_bytes()
+  assert Folder(str(folder)).forget_others() == []
+  assert pointer.read_bytes() == before
+
+
+def test_a_latest_checkpoint_that_is_a_pattern(tmp_path):
+  """TensorFlow's saver would remove all that the pattern matches."""
+  save(tmp_path, 1)
+  (tmp_path / 'model.ckpt-1*.index').touch()
+  Folder(str(tmp_path)).point_at('model.ckpt-1*')
+  with pytest.raises(UserError, match='is not named model.ckpt-<step>'):
+    Folder(str(tmp_path)).latest()
+
+
 def test_checkpoints_come_in_the_order_of_their_steps(tmp_path):
   folder = Folder(str(tmp_path))
   assert folder.checkpoints == []

@@ -1,16 +1,25 @@
 """`synth-mtf doctor` on healthy and on broken machines and data."""
 
+import functools
+import importlib.metadata
 import os
+import subprocess
 import sys
 
 import pytest
 import tensorflow as tf
 
+from synth_mtf.cli import accelerators
+from synth_mtf.errors import UserError
+from synth_mtf.host import tpu_runtime
 from tests.cli.command import run
+from tests.conftest import CHECKOUT
+from tests.host import made_packages
 from tests.run.process_test import MAIN, as_command
 from tests.tasks.folder import write
 
 QQP = b'id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n'
+JAX = importlib.metadata.version('jax')
 ROW = b'1\t2\t3\tWhy?\tHow?\t0\n'
 
 
@@ -33,6 +42,8 @@ def test_a_healthy_machine(some_data):
   assert f'ok     tensorflow {tf.__version__}, tensorflow-estimator ' in report
   assert 'mesh-tensorflow 0.1.21' in report
   assert 'TensorFlow sees: 1 CPU' in report
+  assert f'ok     JAX {JAX} finds: 1 cpu (cpu)\n' in report
+  assert 'TPU' not in report  # this machine has none
   assert 'ok     vocabulary bytes: ' in report
   assert f'ok     data folder {some_data}: files of ' in report
 
@@ -73,7 +84,9 @@ def test_a_gpu_that_tensorflow_does_not_see(monkeypatch, tmp_path):
   monkeypatch.setenv('PATH', str(tmp_path))
   report = doctor(tmp_path)[1]
   assert 'note   there is an NVIDIA driver, but TensorFlow sees no ' in report
-  assert "pip install 'tensorflow[and-cuda]==2.21.0'\n" in report
+  assert "pip install 'tensorflow[and-cuda]==2.20.0'\n" in report
+  assert f'note   JAX {JAX} finds no gpu: ' in report
+  assert f'for --device=gpu: pip install "jax[cuda12]=={JAX}"\n' in report
 
 
 @pytest.mark.slow  # a process of its own
@@ -89,6 +102,196 @@ def test_an_empty_installation(tmp_path):
   assert 'FAULT  import fails: ModuleNotFoundError' in done.stdout
   assert 'pip install -c constraints.txt .' in done.stdout
   assert 'Traceback' not in done.stderr
+
+
+def put_chips(monkeypatch, root, device='0x005e', devices=('accel0',)):
+  """Puts a TPU chip, by default a v4, into this machine."""
+  folder = root / 'sys' / 'bus' / 'pci' / 'devices' / '0000:00:05.0'
+  folder.mkdir(parents=True)
+  (folder / 'vendor').write_text('0x1ae0\n')
+  (folder / 'device').write_text(f'{device}\n')
+  for name in devices:
+    path = root / 'dev' / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+  chips = functools.partial(tpu_runtime.chips, str(root))
+  monkeypatch.setattr(tpu_runtime, 'chips', chips)
+
+
+def reported(findings):
+  return '\n'.join(' '.join(filter(None, finding)) for finding in findings())
+
+
+class TestATpuVm:
+  @pytest.fixture(autouse=True)
+  def _free(self, monkeypatch):
+    monkeypatch.delenv('TPU_LOAD_LIBRARY', raising=False)
+    monkeypatch.setattr(tpu_runtime, 'lock_holder', lambda: None)
+    monkeypatch.setattr(tpu_runtime, 'lock_owner', lambda: None)
+
+  def test_with_this_tensorflow_and_jax(self, monkeypatch, tmp_path):
+    put_chips(monkeypatch, tmp_path)
+    status, report = doctor(tmp_path)
+    assert status == 1  # no data
+    assert (
+      'ok     TPU v4: 1 chip (/dev/accel0); use --device=tpu (JAX) or '
+      '--tpu=local (TensorFlow)\n'
+    ) in report
+    assert f'note   JAX {JAX} finds no tpu: ' in report
+    assert f'for --device=tpu: pip install "jax[tpu]=={JAX}"\n' in report
+    if tpu_runtime.package() == 'tensorflow':
+      assert (
+        f'note   TensorFlow {tf.__version__} was built without a TPU runtime\n'
+        '       -> for --tpu=local: make env TPU=1 (docs/tpu.md)\n'
+      ) in report
+
+  def test_whose_chip_only_jax_reaches(self, monkeypatch, tmp_path):
+    put_chips(monkeypatch, tmp_path, '0x0063', ['vfio/0', 'vfio/1'])
+    assert reported(accelerators.chips) == (
+      'ok TPU v5e: 1 chip (/dev/vfio/0, /dev/vfio/1); use --device=tpu (JAX); '
+      "TensorFlow's Estimator does not reach it"
+    )
+    assert not reported(accelerators.tensorflow_runtime)
+
+  def test_of_another_chip(self, monkeypatch, tmp_path):
+    put_chips(monkeypatch, tmp_path, devices=())
+    assert (
+      'FAULT there is no /dev/accel* and no /dev/vfio/*, which lead to the '
+      'chips create the VM with the software version for its chip'
+    ) in reported(accelerators.chips)
+
+  def test_that_another_process_uses(self, monkeypatch, tmp_path):
+    put_chips(monkeypatch, tmp_path)
+    monkeypatch.setattr(tpu_runtime, 'lock_holder', lambda: 123)
+    assert (
+      'note process 123 uses the TPU (it holds /tmp/libtpu_lockfile)'
+    ) in reported(accelerators.chips)
+
+  def test_that_somebody_has_left_locked(self, monkeypatch, tmp_path):
+    put_chips(monkeypatch, tmp_path)
+    monkeypatch.setattr(tpu_runtime, 'lock_owner', lambda: 'ann')
+    report = reported(accelerators.chips)
+    assert 'FAULT /tmp/libtpu_lockfile belongs to ann' in report
+    assert 'sudo rm /tmp/libtpu_lockfile' in report
+
+  @pytest.mark.parametrize(
+    ('value', 'effect'),
+    [('0', 'does not use'), ('1', 'uses it without a lock')],
+  )
+  def test_whose_library_is_not_loaded_as_usual(
+    self, monkeypatch, tmp_path, value, effect
+  ):
+    put_chips(monkeypatch, tmp_path)
+    monkeypatch.setenv('TPU_LOAD_LIBRARY', value)
+    assert f'note TPU_LOAD_LIBRARY={value}: TensorFlow {effect}' in reported(
+      accelerators.chips
+    )
+
+
+class TestPackagesOfTensorFlow:
+  @pytest.fixture(autouse=True)
+  def _alone(self, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, 'path', [str(tmp_path)])
+
+  def test_both(self, tmp_path):
+    made_packages.install(tmp_path, 'tensorflow-tpu')
+    made_packages.install_libtpu(tmp_path, '0.0.21', made_packages.FUNCTIONS)
+    assert reported(accelerators.packages) == (
+      'ok libtpu 0.0.21 has the stream executor for TensorFlow'
+    )
+    made_packages.install(tmp_path, 'tensorflow')
+    report = reported(accelerators.packages)
+    assert 'which has the files of tensorflow: --tpu finds no TPU' in report
+    made_packages.install(tmp_path, 'tensorflow-tpu')
+    report = reported(accelerators.packages)
+    assert report.startswith('ok tensorflow and tensorflow-tpu are both')
+    assert 'which has the files of tensorflow-tpu\n' in report
+
+  def test_without_libtpu(self, tmp_path):
+    made_packages.install(tmp_path, 'tensorflow-tpu')
+    assert reported(accelerators.packages) == (
+      'FAULT tensorflow-tpu is installed without libtpu make env TPU=1 '
+      '(docs/tpu.md)'
+    )
+
+  def test_libtpu_for_jax(self, tmp_path):
+    made_packages.install(tmp_path, 'tensorflow')
+    made_packages.install_libtpu(tmp_path, '0.0.52', ())
+    assert reported(accelerators.packages) == (
+      'ok libtpu 0.0.52, for JAX only: it has no stream executor'
+    )
+
+
+@pytest.mark.slow  # a process of its own
+@pytest.mark.parametrize('words', ['doctor', 'transformer --gin_file=x'])
+def test_an_import_that_would_abort(tmp_path, words):
+  """Importing the made TensorFlow aborts the process, as the real one does."""
+  folder = tmp_path / 'packages'
+  made_packages.install(folder, 'tensorflow-tpu')
+  made_packages.install_libtpu(folder, '0.0.52', ())
+  done = as_command(
+    tmp_path,
+    MAIN,
+    *words.split(),
+    interpreter=['-S'],
+    PYTHONPATH=f'{CHECKOUT}:{folder}',
+    PYTHONHASHSEED='0',
+  )
+  output = done.stdout + done.stderr
+  assert 'libtpu 0.0.52 lacks TpuExecutable_FreeMaybeOwningDevice' in output
+  assert 'Traceback' not in output
+  assert done.returncode == (1 if words == 'doctor' else 2)
+
+
+@pytest.mark.slow  # processes of their own
+@pytest.mark.parametrize(
+  ('jax', 'finding'),
+  [
+    ('import time\ntime.sleep(60)', 'has not listed its devices in 1 seconds'),
+    ('import os\nos.abort()', 'fails with status -6: no message'),
+    ('raise OSError("no libtpu")', 'fails with status 1: OSError: no libtpu'),
+  ],
+)
+def test_a_jax_that_does_not_answer(monkeypatch, tmp_path, jax, finding):
+  (tmp_path / 'jax.py').write_text(jax)
+  monkeypatch.setenv('PYTHONPATH', str(tmp_path))
+  monkeypatch.setattr(accelerators, '_SECONDS', 1)
+  assert f'note JAX {JAX} {finding}' in reported(accelerators.jax_devices)
+
+
+SERVE = """
+import sys
+{}
+import tensorflow as tf
+print(tf.distribute.Server.create_local_server().target, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.slow  # a process of its own
+@pytest.mark.parametrize('imported', ['', 'import tensorflow_text'])
+def test_a_worker_of_a_slice(monkeypatch, imported):
+  assert not reported(accelerators.worker)  # there is none here
+  with subprocess.Popen(
+    [sys.executable, '-c', SERVE.format(imported)],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.DEVNULL,
+    text=True,
+  ) as process:
+    assert process.stdout is not None
+    port = int(process.stdout.readline().rpartition(':')[2])
+    monkeypatch.setattr(accelerators, '_WORKER', ('localhost', port))
+    try:
+      if imported:
+        assert f'ok the TensorFlow server at localhost:{port}' in reported(
+          accelerators.worker
+        )
+      else:
+        with pytest.raises(UserError, match='import tensorflow_text'):
+          reported(accelerators.worker)
+    finally:
+      process.kill()
 
 
 def test_rows_are_compared_with_the_released(tmp_path):

@@ -2,6 +2,8 @@
 
 import os
 import re
+import shlex
+from unittest import mock
 
 import pytest
 
@@ -69,6 +71,18 @@ def test_words_are_not_guessed_and_numbers_are_in_range(words, message, capsys):
   ('words', 'message'),
   [
     ('table nosuch', 'nosuch does not exist; expected a model folder'),
+    ('table README.md', 'README.md is a file; expected a model folder'),
+    ('tasks --data_dir=nosuch', 'data folder nosuch does not exist'),
+    ('doctor --data_dir=nosuch', 'data folder nosuch does not exist'),
+    ('demo --data_dir=nosuch', 'data folder nosuch does not exist'),
+    ('vocabulary --data_dir=nosuch --out=v', 'data folder nosuch does not'),
+    ('tasks --task_file=a.yaml', 'task file a.yaml does not exist'),
+    ('transformer --task_file=a.yaml', 'task file a.yaml does not exist'),
+    ('transformer --data_dir=nosuch', 'data folder nosuch does not exist'),
+    (
+      'transformer --gin_file=sizes/tiny.gin --gin_file=sizes/tny.gin',
+      "gin file 'sizes/tny.gin' does not exist; did you mean 'sizes/tiny.gin'",
+    ),
     ('report {runs}/rv_mx', "did you mean 'rv_mix'?"),
     ('checkpoint inspect no.ckpt-7', 'no.ckpt-7 does not exist'),
     ('cost --size=tny', "did you mean 'sizes/tiny.gin'"),
@@ -86,18 +100,42 @@ def test_a_wrong_argument_needs_no_tensorflow(words, message, tmp_path):
   assert found.returncode == 2
   lines = found.stderr.splitlines()
   imports = [line for line in lines if line.startswith('import time:')]
-  (error,) = [line for line in lines if line not in imports]
+  error, *_ = [line for line in lines if line not in imports]
   assert message in error
   names = {line.split()[-1] for line in imports}
   assert 'synth_mtf.cli' in names and 'tensorflow' not in names
 
 
+@pytest.mark.parametrize('name', cli.COMMANDS)
+def test_help_has_an_example_that_is_a_command(name):
+  with mock.patch('os.path.lexists'):  # files of the reader exist
+    words = shlex.split(f'{name} {cli.EXAMPLES[name]}')
+    assert cli.parser().parse_args(words).command == name
+
+
+def test_help_has_defaults(capsys):
+  with pytest.raises(SystemExit):
+    cli.main(['plot', '--help'])
+  text = ' '.join(capsys.readouterr().out.split())
+  assert 'where to write (default: figures)' in text
+  assert 'Example: synth-mtf plot my_runs/rv' in text
+  assert 'None' not in text and 'SUPPRESS' not in text
+
+
 def test_the_shell_completes_commands_flags_and_choices(tmp_path):
-  pytest.importorskip('argcomplete')
   for line, expected in {
     'repo': ['report'],
     'table --lay': ['--layout'],
     'table --layout ': list(LAYOUTS),
+    'cost --size ti': ['tiny'],
+    'demo --variants random random_d': ['random_dense', 'random_dense_vanilla'],
+    'tasks synth_glue_co': ['synth_glue_cola_v002'],
+    'checkpoint convert . b --gin_file sizes/ba': [
+      'sizes/base.gin',
+      'sizes/base_8x128.gin',
+      'sizes/base_plus.gin',
+    ],
+    'transformer --gin_file=variants/glu': ['--gin_file=variants/glu.gin'],
   }.items():
     whole = f'{PROGRAM} {line}'
     checkout.run(

@@ -42,6 +42,30 @@ def test_text_of_corpus_and_tasks(data_dir, tmp_path):
     assert vocabulary.decode(vocabulary.encode(text)) == text
 
 
+@pytest.mark.slow  # trains
+@pytest.mark.parametrize('with_data', [True, False])
+def test_text_of_a_task_file(data_dir, tmp_path, with_data):
+  rows = ''.join(f'the yak {i}\tgnu\n' for i in range(300))
+  (tmp_path / 'a.tsv').write_text(f'q\ta\n{rows}')
+  (tmp_path / 'task.yaml').write_text(
+    "name: animals\nfiles: {train: a.tsv}\ninputs: 'ask: {q}'\n"
+    "targets: '{a}'\nmetrics: [accuracy]\n"
+  )
+  model = tmp_path / 'a.model'
+  words = ['--task_file', tmp_path / 'task.yaml', '--out', model, '--size', 60]
+  words += ['--data_dir', data_dir] if with_data else []
+  status, out, err = run('vocabulary', *words)
+  assert status == 0, err
+  assert 'animals' in out and ('synth_glue_cola' in out) == with_data
+  vocabulary = vocabularies.load(str(model))
+  assert vocabulary.decode(vocabulary.encode('the yak')) == 'the yak'
+
+
+def test_without_text_the_flags_are_named(tmp_path):
+  status, _, err = run('vocabulary', '--out', tmp_path / 'a.model')
+  assert status == 2 and '--data_dir, --task_file, or both' in err
+
+
 def test_sources_take_turns_and_texts_come_once():
   class Source:
     def __init__(self, rows):

@@ -5,10 +5,25 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.core.softmax import centered_exp, divide, softmax
+from synth_mtf.core.softmax import (
+  centered_exp,
+  divide,
+  exp_and_sum,
+  nan_if_clipped,
+  softmax,
+)
 from tests import harness
 from tests.core import cases
-from tests.core.cases import LENGTH, LOGITS, MEMORY, WEIGHTS, Case, X, dims
+from tests.core.cases import (
+  LENGTH,
+  LOGITS,
+  MEMORY,
+  VALUES,
+  WEIGHTS,
+  Case,
+  X,
+  dims,
+)
 
 CAUSAL = np.tril(np.ones([LENGTH, MEMORY], int))
 
@@ -24,7 +39,7 @@ def expected_softmax(b):
 
 def exp_of(terms, visible):
   """E exp(c), which is exp(B) wherever the center c is."""
-  e, center = centered_exp(terms, mtf.Shape(dims(WEIGHTS)), visible)
+  e, center, _ = centered_exp(terms, mtf.Shape(dims(WEIGHTS)), visible)
   return e * mtf.exp(center)
 
 
@@ -50,8 +65,28 @@ CENTERED = {
     ('memory_length',),
   ),
 }
+
+
+def averaged(b, v):
+  """softmax(B) V from its parts, which `exp_and_sum` computes."""
+  memory_length = b.shape.dims[-1]
+  center = mtf.stop_gradient(mtf.reduce_max(b, reduced_dim=memory_length))
+  e, total = exp_and_sum(b, center, tf.float32)
+  rows = mtf.Shape(dims('batch length heads'))
+  x = mtf.einsum([e, v], mtf.Shape([*rows.dims, v.shape.dims[-1]]))
+  return divide(x, mtf.transpose(total, rows))
+
+
 CASES = {
   **CENTERED,
+  'average by exponentials and their sums': Case(
+    averaged,
+    lambda b, v: np.einsum('bhqk,bkhd->bqhd', expected_softmax(b), v),
+    {'b': (LOGITS, None), 'v': (VALUES, None)},
+    X,
+    ('batch', 'heads', 'length'),
+    ('memory_length',),
+  ),
   'divide': Case(
     lambda x, total: divide(x, total * total),
     lambda x, total: x / total[..., None] ** 2,
@@ -116,10 +151,10 @@ def test_where_nothing_is_visible_the_quotient_is_0():
 
 
 @pytest.mark.parametrize(
-  'mesh, middle', [(harness.ONE_DEVICE, 0), (harness.TPU, 500)]
+  'mesh, largest', [(harness.ONE_DEVICE, 1e6), (harness.TPU, 1e6 + 1e3)]
 )
-def test_exponents_are_at_most_75(mesh, middle):
-  """Their zero is the middle of what is visible; on a TPU, of each term."""
+def test_the_largest_logits_keep_their_distances(mesh, largest):
+  """Exponents are 75 at most, for the largest logit; on a TPU, of each term."""
   a, b = np.array([[-1e6, 0.0, 1e3, 1e9]]), np.array([[0.0, 1e6, 1e3, 0.0]])
   visible = np.array([[1, 1, 1, 0]])
 
@@ -130,7 +165,39 @@ def test_exponents_are_at_most_75(mesh, middle):
     )
     return centered_exp(terms, seen.shape, is_one(seen))
 
-  e, center = harness.evaluate(build, mesh)
-  np.testing.assert_allclose(center, [middle])
-  exponents = np.clip(a + b - middle, -75, 75)
+  e, center, least = harness.evaluate(build, mesh)
+  np.testing.assert_allclose(center, [largest - 75])
+  exponents = np.clip(a + b - largest + 75, -75, 75)
   np.testing.assert_allclose(e, np.exp(exponents) * visible, rtol=1e-5)
+  np.testing.assert_allclose(least, [4 * np.exp(-75) * 2**24], rtol=1e-6)
+
+
+def test_sums_of_clipped_exponentials_are_nan():
+  least = np.array([0.0, 1e-20, 1e-20, 1e-20])
+  totals = np.array([1e-30, 0.0, 1e-21, 1e-19])
+
+  def build(mesh_object):
+    return nan_if_clipped(
+      harness.constant(mesh_object, totals[np.newaxis], 'one four'),
+      harness.constant(mesh_object, least, 'four'),
+    )
+
+  np.testing.assert_allclose(
+    harness.evaluate(build), [[1e-30, 0.0, np.nan, 1e-19]]
+  )
+
+
+@cases.on_cpu_and_tpu
+def test_exponentials_and_their_sums_are_of_the_rounded(mesh):
+  b = harness.draw('b', [2, 3])
+
+  def build(mesh_object):
+    x = harness.constant(mesh_object, b, 'length memory_length')
+    center = mtf.stop_gradient(mtf.reduce_max(x, reduced_dim=x.shape.dims[-1]))
+    return exp_and_sum(x, center, tf.bfloat16)
+
+  e, total = harness.evaluate(build, mesh)
+  np.testing.assert_allclose(
+    e.astype(np.float32), np.exp(b - b.max(-1, keepdims=True)), rtol=2**-8
+  )
+  np.testing.assert_allclose(total, e.astype(np.float32).sum(-1), rtol=1e-6)

@@ -217,7 +217,7 @@ def test_a_mesh_may_split_the_batch_and_the_heads(
 
 @pytest.mark.parametrize('name', ['rows of a table', 'columns of a table'])
 def test_no_product_is_one_that_tensorflow_gets_wrong(monkeypatch, name):
-  """With one head, 2.21's oneDNN would write beyond the product's arrays."""
+  """With one head, 2.20's oneDNN would write beyond the product's arrays."""
   of = tf.matmul
 
   def matmul(x, y, **transposed):

@@ -49,7 +49,7 @@ def test_a_gpu_gets_single_steps(monkeypatch, function, packed):
   assert on_cpu[exponentials] > 2
   assert on_gpu[exponentials] == 2  # forward, and again for the gradient
   assert on_cpu['ScatterNd'] and on_cpu['Where']
-  for kind in ('ScatterNd', 'Switch', 'Where'):
+  for kind in ('ScatterNd', 'Where'):
     assert kind not in on_gpu
 
 

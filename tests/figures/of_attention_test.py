@@ -89,6 +89,28 @@ def test_entropy_and_distance_of_heads():
   assert maps[0].get_clim() == (-1, 1)
 
 
+def test_two_runs_of_a_variant_have_different_names():
+  one, other = (
+    dataclasses.replace(attention(), run=f'my_runs/{run}') for run in 'ab'
+  )
+  early = dataclasses.replace(one, step=7)
+  looks = [one, early, other, attention('T5 (V)')]
+  assert of_attention.names([one, early]) == ['Syn (R)'] * 2
+  assert of_attention.names(looks[:3]) == ['Syn (R), a'] * 2 + ['Syn (R), b']
+  figure = of_attention.heads(looks[:3])
+  assert legend(figure) == [
+    'Syn (R), a, step 100',
+    'Syn (R), a, step 7',
+    'Syn (R), b, step 100',
+  ]
+  lines = panel(figure, 'encoder: entropy').lines
+  colors = {line.get_label(): line.get_color() for line in lines}
+  last, first, others = (colors[label] for label in legend(figure))
+  assert last == first != others
+  maps = of_attention.heat_maps(one, 'encoder', name='Syn (R), a')
+  assert maps.get_suptitle() == 'Syn (R), a, step 100, encoder'
+
+
 def test_heat_maps_have_tokens_and_leave_out_what_is_hidden():
   figure = of_attention.heat_maps(
     attention(), 'decoder', values='logits', layers=[1, 6], heads=[2, 3]

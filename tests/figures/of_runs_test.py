@@ -138,6 +138,19 @@ def test_scores_are_means_inside_a_task_first():
   assert not left.collections  # no error bars of single runs
   # Of the second, the number of parameters is not known.
   assert [line.get_xydata()[0].tolist() for line in right.lines] == [[3, 20]]
+  notes = of_runs.without_scores([scored(*values, **facts), other, *others])
+  assert [note.rpartition(': ')[2] for note in notes] == [
+    'one panel lacks it, since its parameters (millions) cannot be read',
+    'a score is missing or not defined (MRPC)',
+    'a score is missing or not defined (MRPC)',
+  ]
+  assert notes[0].startswith(f'No point of T5 (V), {other.name}: ')
+
+
+def test_runs_without_a_curve_are_listed():
+  runs = [fake('a', losses={'': {0: 5, 9: 3}}), fake('b', label='T5 (V)')]
+  (note,) = of_runs.without_curves(runs)
+  assert note.startswith('No curve of T5 (V), b: it has neither event files')
 
 
 def test_log_perplexity_where_there_are_no_scores_and_error_bars():

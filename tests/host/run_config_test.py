@@ -4,6 +4,7 @@ import gin
 import mesh_tensorflow as mtf
 import pytest
 
+from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
 from synth_mtf.host.run_config import RunConfig
 from synth_mtf.tasks import vocabulary
@@ -55,3 +56,11 @@ def test_vocabularies_are_those_of_the_run_or_of_its_task(monkeypatch):
   with gin.unlock_config():
     gin.bind_parameter('run.vocabulary', (given, given))
   assert [x.vocab_size for x in RunConfig().vocabularies] == [359, 359]
+
+
+@pytest.mark.parametrize('length', ["'32'", '[1, 2]', "{'inputs': 'x'}", '-1'])
+def test_lengths_of_another_type(length):
+  """Nobody checks the types in the configuration of another run."""
+  gin_files.parse([], [f'utils.run.sequence_length = {length}'])
+  with pytest.raises(UserError, match='sequence_length = .*; expected lengths'):
+    RunConfig().lengths  # noqa: B018

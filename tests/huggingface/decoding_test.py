@@ -186,10 +186,37 @@ def test_padding_on_the_left(variant):
   left['decoder_input_ids'][:, 0] = 0
   static = {'cache_implementation': 'static', 'disable_compile': True}
   for cache in ({}, static):
-    with pytest.raises(ValueError, match='padding on the left'):
+    with pytest.raises(ValueError, match='from a cache with padding'):
       found.generate(**left, max_new_tokens=3, **cache)
   with pytest.raises(ValueError, match=r'expected \[batch, length\]'):
     found(input_ids=ids, attention_mask=mask[:, None], labels=targets)
+
+
+@torch.no_grad()
+def test_padding_between_tokens_is_refused():
+  found = built('random_vanilla')
+  ids, mask = rows()
+  mask[0] = 1
+  gap = mask.clone()
+  gap[0, 3] = 0
+  message = 'attention_mask has padding between tokens'
+  with pytest.raises(ValueError, match=message):
+    found(input_ids=ids, attention_mask=gap, decoder_input_ids=ids)
+  memory = found.encoder(input_ids=ids, attention_mask=mask)
+  given = {'encoder_outputs': memory, 'decoder_input_ids': ids}
+  with pytest.raises(ValueError, match=message):
+    found(attention_mask=gap, **given)
+  with pytest.raises(ValueError, match=message):
+    found(attention_mask=mask, decoder_attention_mask=gap, **given)
+  # Prompts with padding on the right would continue after it.
+  prompts, prompt_mask = rows(length=4, seed=6)
+  prompts[:, 0], prompt_mask[:, 0] = 0, 1
+  given = {'input_ids': ids, 'attention_mask': mask, 'max_new_tokens': 3}
+  given |= {'decoder_input_ids': prompts}
+  given |= {'decoder_attention_mask': prompt_mask}
+  for cache, match in (({}, 'from a cache'), ({'use_cache': False}, message)):
+    with pytest.raises(ValueError, match=match):
+      found.generate(**given, **cache)
 
 
 def softmax(x):
@@ -274,13 +301,13 @@ def test_what_is_not_supported_is_an_error(tmp_path):
   cache = {modeling.CACHE: transformers.DynamicCache()}
   with pytest.raises(TypeError, match='expected an EncoderDecoderCache'):
     found(**given, **cache)
-  message = "not supported; leave it out, or use 'sdpa' or 'eager'"
+  message = "not supported; leave it out, or use 'sdpa', 'eager' or 'flex_"
   with pytest.raises(ValueError, match=message):
-    found.set_attn_implementation('flex_attention')
+    found.set_attn_implementation('flash_attention_2')
   found.save_pretrained(tmp_path)
   with pytest.raises(ValueError, match=message):
     modeling.SynthesizerForConditionalGeneration.from_pretrained(
-      tmp_path, attn_implementation='flex_attention'
+      tmp_path, attn_implementation='flash_attention_2'
     )
   for name in ('T5ForConditionalGeneration', 'T5EncoderModel'):
     with pytest.raises(Exception, match='T5-cannot load this model: use Auto'):

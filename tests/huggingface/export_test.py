@@ -125,6 +125,20 @@ def exported(tmp_path, pieces, variant, bindings=()):
   return path, tmp_path / 'out'
 
 
+def test_the_names_of_public_checkpoints(tmp_path, pieces):
+  path, _ = exported(tmp_path, pieces, None)
+  public = model.with_public_names(Checkpoint(path), tmp_path / 'public', True)
+  status, err = export(public, tmp_path / 'again', pieces)
+  assert status == 0, err
+  weights, again = (
+    safetensors.load_file(tmp_path / name / 'model.safetensors')
+    for name in ('out', 'again')
+  )
+  assert weights.keys() == again.keys()
+  for name, value in weights.items():
+    np.testing.assert_array_equal(again[name], value)
+
+
 def loaded(folder, plain=False):
   found, report = transformers.AutoModelForSeq2SeqLM.from_pretrained(
     folder, trust_remote_code=not plain, output_loading_info=True

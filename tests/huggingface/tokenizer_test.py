@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 import seqio
+from sentencepiece import sentencepiece_model_pb2
 
 from synth_mtf.errors import UserError
+from synth_mtf.tasks import vocabulary as vocabularies
 
 transformers = pytest.importorskip('transformers', minversion='5')
 from synth_mtf.huggingface import tokenizer  # noqa: E402
@@ -156,6 +158,9 @@ def test_ids_of_odd_strings(name, tmp_path):
   ids = vocabulary.encode(plain)
   text = converted.decode([0, *ids, 1, 0], skip_special_tokens=True)
   assert text == vocabulary.decode(ids)
+  ids = [*ids[:3], 2, *ids[3:], 2]  # with <unk>
+  text = converted.decode([*ids, 1], skip_special_tokens=True)
+  assert text == vocabulary.decode(ids) and text.count('⁇') == 2
   assert converted.convert_tokens_to_ids('<extra_id_0>') == len(converted) - 1
   assert (converted.pad_token_id, converted.eos_token_id) == (0, 1)
   batch = converted(['the cat', 'a'], padding=True, truncation=True)
@@ -163,6 +168,24 @@ def test_ids_of_odd_strings(name, tmp_path):
   assert converted.decode(converted('</s> x')['input_ids']).startswith('</s> x')
   long = converted(plain * 100, truncation=True)['input_ids']
   assert len(long) == 512 and long[-1] == 1
+
+
+@pytest.mark.parametrize('form', ['▁<extra_id_{}>', '<extra_id_{}>'])
+def test_sentinels_inside(form, tmp_path):
+  """Of the kind of mT5 and T5X."""
+  path = tmp_path / 'v.model'
+  trained(path)
+  model = sentencepiece_model_pb2.ModelProto.FromString(path.read_bytes())
+  for number in reversed(range(100)):
+    piece = form.format(number)
+    model.pieces.add(piece=piece, type=model.SentencePiece.USER_DEFINED)
+  path.write_bytes(model.SerializeToString())
+  vocabulary = vocabularies.load(str(path))
+  converted = reloaded(vocabulary, tmp_path / 'hf')
+  assert len(differences(vocabulary, converted, texts(3000))) <= 5
+  last = len(converted) - 1
+  assert last == vocabulary.vocab_size - 1
+  assert last in converted('the <extra_id_0> cat')['input_ids']
 
 
 def test_bytes(tmp_path):

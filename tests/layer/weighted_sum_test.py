@@ -74,6 +74,13 @@ def test_what_may_not_be_split(mesh, message):
     )
 
 
+def test_float16_is_refused():
+  with pytest.raises(ConfigurationError, match="'float16': Synth.*'bfloat16'"):
+    harness.parallel(
+      family.R, family.tokens(PADDED.ids), PADDED.ids, dtype='float16'
+    )
+
+
 # The way of TPUs and of meshes.
 STEP_BY_STEP = weighted_sum, 'can_attend', lambda *_: False
 
@@ -179,8 +186,54 @@ def test_no_logits_make_a_nan(member, extent):
     assert np.isfinite(gradient).all(), where
 
 
-def test_logits_further_than_150_apart_count_as_150():
-  """Of two visible keys the lower one has a weight of exp(-150)."""
+def far_column(name, shape):
+  """Tables with a column that only the longest sequences of PADDED see."""
+  weights = 2.0 * harness.draw(name, shape)
+  if name.startswith('random'):
+    weights[..., 5] += 400.0
+  return weights
+
+
+@tables
+@pytest.mark.parametrize('stack', family.one_in(2, [ENCODER, DECODER]))
+@pytest.mark.parametrize(
+  'mesh',
+  [harness.ONE_DEVICE, harness.Mesh('all:3', 'heads:all')],
+  ids=['one device', 'split heads'],
+)
+def test_a_padding_position_may_have_any_logit(member, stack, mesh):
+  checks.parallel(
+    member,
+    PADDED,
+    stack,
+    weights=far_column,
+    mesh=mesh,
+    tolerance=400 * 2.0**-22,
+  )
+
+
+def test_a_tile_may_span_any_logits(monkeypatch):
+  monkeypatch.setattr(tiles, '_TILE', 3 * 14)
+  checks.parallel(
+    family.R, PADDED, ENCODER, weights=far_column, tolerance=400 * 2.0**-22
+  )
+
+
+@tables
+def test_a_tpu_gives_nan_where_its_exponentials_do_not_suffice(member):
+  ids = PADDED.ids
+  found, expected = (
+    harness.parallel(
+      member, family.tokens(ids), ids, ENCODER, weights=far_column, mesh=mesh
+    ).output
+    for mesh in (harness.TPU, harness.ONE_DEVICE)
+  )
+  assert np.isnan(found[1, :4]).all()
+  harness.assert_close(found[0], expected[0], 'sees the column', 1e-4)
+  assert not found[3].any()
+
+
+def test_a_far_lower_logit_has_no_weight():
   x = family.tokens(np.ones([1, 2]))
 
   def weights(name, shape):

@@ -1,5 +1,6 @@
 """`synth-mtf transformer --device` on one CPU."""
 
+import logging
 import os
 import pathlib
 import shutil
@@ -7,15 +8,21 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
+import gin
 import jax
+import mesh_tensorflow as mtf
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from tensorflow.compiler.xla import xla_data_pb2
+from tensorflow.compiler.xla.service import hlo_pb2
 
+import synth_mtf
 from synth_mtf.errors import UserError
 from synth_mtf.host import events
-from synth_mtf.pjrt import devices
+from synth_mtf.pjrt import devices, estimator, program
 from tests import official_files
 from tests.cli import t5_main
 
@@ -92,9 +99,40 @@ def test_checkpoints_are_those_of_the_session(run, trained, tmp_path):
   assert pointers[0] == pointers[1]
 
 
+def test_bfloat16_on_request(run, trained, tmp_path, monkeypatch):
+  """T5's main computes in float32 on CPUs; gin may name another type."""
+  programs = []
+
+  def lower(*given):
+    programs.append(program.lower(*given))
+    return programs[-1]
+
+  monkeypatch.setattr(estimator, 'lower', lower)
+  name = 'utils.get_variable_dtype.activation_dtype'
+  run(tmp_path, CPU, DROPOUT, f"--gin_param={name} = 'bfloat16'", steps=2)
+  module = hlo_pb2.HloModuleProto.FromString(programs[0].hlo)
+  products = {
+    instruction.shape.element_type
+    for computation in module.computations
+    for instruction in computation.instructions
+    if instruction.opcode == 'dot'
+  }
+  assert xla_data_pb2.BF16 in products
+  # XLA may keep more bits on a CPU, so that the losses may even be equal.
+  found, expected = (
+    events.read(str(folder))['loss'][1] for folder in (tmp_path, trained)
+  )
+  assert found == pytest.approx(expected, rel=2e-2)
+  reader = tf.train.load_checkpoint(str(tmp_path / 'model.ckpt-2'))
+  assert tf.bfloat16 not in reader.get_variable_to_dtype_map().values()
+
+
 def test_event_files_have_the_loss_and_the_speed(trained):
   scalars = events.read(str(trained))
   assert {1, 6} <= scalars['loss'].keys()
+  assert scalars['nats_per_token'].keys() == {1, 6}
+  for loss in scalars['nats_per_token'].values():
+    assert loss == pytest.approx(np.log(384), abs=1)  # of random weights
   assert scalars['global_step/sec']
   assert 1 in scalars['learning_rate']
 
@@ -185,6 +223,15 @@ def test_a_run_that_does_not_fit_is_refused(run, tmp_path, more, match):
   assert not (tmp_path / 'new').exists()
 
 
+def test_settings_for_cpus_on_a_gpu_are_named(caplog):
+  gin.bind_parameter('get_vocab_embedding_cls.cls', synth_mtf.EmbeddingByIndex)
+  gpu = types.SimpleNamespace(platform='gpu')
+  mesh = mtf.convert_to_shape('batch:1')
+  with devices.choose([gpu]), caplog.at_level(logging.WARNING):
+    devices.check_run(mesh, 'train')
+  assert 'fast_cpu.gin has no effect on a GPU' in caplog.text
+
+
 def test_device_and_tpu_exclude_each_other(run, tmp_path):
   with pytest.raises(UserError, match='exclude each other'):
     run(tmp_path / 'new', CPU, '--tpu=local', steps=2)
@@ -196,11 +243,24 @@ def test_a_cluster_is_refused(run, tmp_path, monkeypatch):
     run(tmp_path / 'new', CPU, steps=2)
 
 
-def test_a_device_without_a_plugin_says_what_to_install(monkeypatch):
+@pytest.mark.parametrize(
+  'kind, fault, match',
+  [
+    ('gpu', 'Unknown backend gpu', r'pip install "jax\[cuda12\]=='),
+    (
+      'tpu',
+      'The TPU is already in use by process with pid 4.',
+      '(?s)pid 4.*wait for the other one',
+    ),
+  ],
+)
+def test_devices_that_are_not_found_have_a_reason(
+  monkeypatch, kind, fault, match
+):
   def none(kind):
-    raise RuntimeError(f'Unknown backend {kind}')
+    raise RuntimeError(fault)
 
   monkeypatch.setattr(jax, 'devices', none)
   monkeypatch.setattr(jax.config, 'update', lambda *_: None)
-  with pytest.raises(UserError, match=r'pip install "jax\[cuda12\]=='):
-    devices.find('gpu')
+  with pytest.raises(UserError, match=match):
+    devices.find(kind)

@@ -15,7 +15,7 @@ def test_slices_are_those_of_the_layout_and_make_the_whole_again():
   slices = slicing.split(VALUE)
   np.testing.assert_array_equal(slices[1], VALUE[:, 3:])
   np.testing.assert_array_equal(slices[0], slices[2])
-  np.testing.assert_array_equal(slicing.join(slices), VALUE)
+  np.testing.assert_array_equal(slicing.join(dict(enumerate(slices))), VALUE)
 
 
 def test_what_a_device_holds_is_a_copy():
@@ -24,6 +24,7 @@ def test_what_a_device_holds_is_a_copy():
   given = VALUE.copy()
   variables.put('w', given)
   given[:] = 0
+  variables.send()
   read = variables.get('w')
   np.testing.assert_array_equal(read, VALUE)
   read[:] = 0

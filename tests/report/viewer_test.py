@@ -190,6 +190,34 @@ def test_the_weight_under_the_pointer(opened, shown, model, stack):
     assert abs(opened.shown('left') - exact[query, key]) < OFF, reading
 
 
+# The middle of each label along its axis, and of the cells that it is for.
+_MIDDLES = """
+const panel = document.querySelector('#left');
+const cells = panel.querySelector('.cells').getBoundingClientRect();
+const middles = (side, begin, size) =>
+  [...panel.querySelectorAll(side + ' span')].map((label) => {
+    const box = label.getBoundingClientRect();
+    return box[begin] + box[size] / 2 - cells[begin];
+  });
+return {
+  columns: [middles('.columns', 'left', 'width'), cells.width],
+  rows: [middles('.rows', 'top', 'height'), cells.height],
+};
+"""
+
+
+@pytest.mark.parametrize('size', [(1280, 900), (1280, 300), (500, 1400)])
+@pytest.mark.parametrize('length', [5, 20, 60])
+def test_each_label_stands_beside_its_cells(browser, tmp_path, size, length):
+  attention = random_attention(seed=4, length=length)
+  browser.resize(*size)
+  browser.show(page_of([attention], tmp_path))
+  for side, (middles, extent) in browser.execute_script(_MIDDLES).items():
+    cell = extent / len(middles)
+    expected = (np.arange(len(middles)) + 0.5) * cell
+    np.testing.assert_allclose(middles, expected, atol=1, err_msg=side)
+
+
 def test_the_keyboard_alone_is_enough(opened, shown):
   """From the top of the page: a model, a layer, a head, a cell."""
   opened.reach('left-model')

@@ -70,6 +70,7 @@ def fake(name: str, *results: Result, label: str = '', **facts: Any) -> Any:
     'bindings': {'x': label} if label else {},
     'results': list(results),
     'losses': {},
+    'host_losses': {},
     **dict.fromkeys(['seed', 'parameters', 'products', 'steps_per_second']),
   }
   return types.SimpleNamespace(**{**known, **facts})

@@ -75,7 +75,8 @@ def test_curves(tmp_path):
   made_runs.trained(tmp_path)
   run = only(tmp_path)
   loss = {1: 5, 20: 4.8, 40: 4.6, 60: 4.4}
-  assert run.losses == {'': pytest.approx(loss)}
+  assert run.host_losses == {'': pytest.approx(loss)}
+  assert run.losses == {'': {}}
   assert run.steps_per_second == pytest.approx(4.0)
   assert run.checkpoint and run.checkpoint.step == 100
 
@@ -93,7 +94,17 @@ def test_event_files_of_resumed_and_killed_runs_and_of_tpus(tmp_path):
   summary.value.add(tag='loss', tensor=tf.make_tensor_proto(1.0))
   writer.add_summary(summary, 8)
   writer.close()
-  assert only(tmp_path).losses == {'': {1: 5, 2: 3, 8: 1}}
+  assert only(tmp_path).host_losses == {'': {1: 5, 2: 3, 8: 1}}
+
+
+@pytest.mark.parametrize('first', [1, 3])
+def test_a_curve_in_nats_per_token_replaces_that_of_t5(tmp_path, first):
+  """Unless it begins later: an earlier release had trained before."""
+  per_token = {step: {'nats_per_token': 9.0} for step in (first, 4)}
+  made_runs.events(tmp_path, (1, {'loss': 0.5}), *per_token.items())
+  run = only(tmp_path)
+  assert run.losses == {'': {first: 9, 4: 9}}
+  assert run.host_losses == ({} if first == 1 else {'': {1: 0.5}})
 
 
 def test_what_a_configuration_tells(tmp_path):
@@ -154,7 +165,7 @@ def test_a_demo_holds_several_runs_in_the_order_of_its_table(tmp_path):
     'random/seed_10',
     'dense',
   ]
-  assert found[0].losses == {'pretrain': {1: 5}, 'finetune': {2: 4}}
+  assert found[0].host_losses == {'pretrain': {1: 5}, 'finetune': {2: 4}}
   assert found[0].folder == str(tmp_path / 'vanilla' / 'seed_0' / 'finetune')
   assert [run.name for run in runs.read(str(tmp_path / 'random'))] == [
     run.name for run in found[3:6]

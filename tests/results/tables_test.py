@@ -117,6 +117,20 @@ def test_what_is_not_defined_is_a_dash_and_so_is_its_average():
   assert 'a: not defined in at least one run: GLUE, STSB.' in notes
 
 
+def test_a_note_says_why_a_score_is_not_defined():
+  score = result(
+    task='synth_glue_stsb_v002',
+    metric='pearson_corrcoef',
+    value=None,
+    reason='1 of 9 predictions read as NaN or infinity',
+  )
+  notes = grid(run('a', score)).notes
+  assert (
+    'a: not defined in at least one run: STSB (1 of 9 predictions read as NaN '
+    'or infinity).'
+  ) in notes
+
+
 def test_an_unknown_task_has_columns_of_its_own():
   bleu, share = score('mine/bleu', 2.0), score('mine/sequence_accuracy', 0.5)
   row = cells(run('a', bleu, share))['a']

@@ -6,6 +6,7 @@ What each check refuses is tested beside it; here, that runs are checked.
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -145,6 +146,26 @@ class TestCheckpoints:
     (copy / 'model.json').unlink()
     assert run(copy) == 0
     assert (copy / 'model.json').exists()
+
+
+@trains
+@pytest.mark.parametrize('device', [(), ('--device=cpu',)])
+def test_checkpoints_elsewhere_stay(run, copy, tmp_path, capfd, device):
+  """Somebody else may have written the list of checkpoints to remove."""
+  other = tmp_path / 'precious'
+  other.mkdir()
+  for path in copy.glob('model.ckpt-2.*'):
+    shutil.copy(path, other / path.name.replace('-2.', '-7.'))
+  before = sorted(other.iterdir())
+  with open(copy / 'checkpoint', 'a') as pointer:
+    pointer.write(f'all_model_checkpoint_paths: "{tmp_path}/*/model.ckpt-7"\n')
+  assert run(copy, run_param('keep_checkpoint_max = 1'), *device, steps=6) == 0
+  assert sorted(other.iterdir()) == before
+  (told,) = [
+    line for line in capfd.readouterr().err.splitlines() if 'warning' in line
+  ]
+  assert f'{tmp_path}/*/model.ckpt-7. It is left alone.' in told
+  assert not (copy / 'model.ckpt-2.index').exists()  # its own are removed
 
 
 @trains

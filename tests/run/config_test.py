@@ -114,6 +114,10 @@ def test_good_values(read, binding):
     ("train_with_progress.seed = 'often'", 'a whole number or None'),
     ("utils.run.sequence_length = {'inputs': 0, 'targets': 8}", 'expected'),
     ('utils.run.sequence_length = {}', 'expected'),
+    (
+      "utils.run.sequence_length = {'inputs': 1, 'targets': 1}",
+      'inputs of one token are their end alone',
+    ),
     ("utils.run.mode = 'trian'", "did you mean 'train'"),
     ("utils.run.model_type = 'transformer'", "mean 'bitransformer'"),
     ("utils.run.learning_rate_schedule = '0.1'", "'0.1': expected a number"),

@@ -20,7 +20,7 @@ import synth_mtf
 from synth_mtf import paths, recorded
 from synth_mtf.results import records
 from synth_mtf.results.standard_error import spread
-from synth_mtf.run import output
+from synth_mtf.run import evaluations, output
 
 TARGETS, READ_AS = [0, 1, 1, 0], [0, 1, 0, 0]
 STEPS = [100, 200]
@@ -191,6 +191,36 @@ def test_the_user_sees_progress_and_results(estimator, tmp_path, capfd):
   ]
   evaluate(estimator, tmp_path)
   assert not capfd.readouterr().err, 'the stock command prints what it prints'
+
+
+@pytest.mark.parametrize(
+  ('targets', 'predictions', 'reason'),
+  [
+    ([1.0, 2.0, 3.0], [1.0, float('nan'), 2.0], '1 of 3 predictions read as'),
+    ([1.0, 2.0], np.array([np.inf, np.nan]), '2 of 2 predictions read as NaN'),
+    ([float('nan'), 2.0], [1.0, 2.0], '1 of 2 targets read as NaN or infinity'),
+    ([1.0, 2.0], [3.0, 3.0], 'all predictions are alike'),
+    (['a', 'a'], ['b', 'c'], 'all targets are alike'),
+    ([1.0, 2.0], [3.0, 4.0], ''),
+    ([], [], ''),
+  ],
+)
+def test_why_a_metric_is_no_number(targets, predictions, reason):
+  found = evaluations.why_undefined(targets, predictions)
+  assert found.startswith(reason) and bool(found) == bool(reason)
+
+
+def test_the_reason_is_recorded(estimator, tmp_path, monkeypatch):
+  monkeypatch.setattr(
+    sys.modules[__name__], 'accuracy', lambda *_: {'accuracy': float('nan')}
+  )
+  monkeypatch.setattr(sys.modules[__name__], 'READ_AS', [2, 2, 2, 2])
+  evaluate(estimator, tmp_path)
+  found = records.read(str(tmp_path / 'validation_eval'))
+  assert {(r.metric, r.value, r.reason) for r, _ in found} == {
+    ('accuracy', None, 'all predictions are alike'),
+    ('ones', 8.0, ''),
+  }
 
 
 def test_what_a_model_wrote_stays_one_line(tmp_path):

@@ -2,7 +2,9 @@
 
 import gin
 import pytest
+from mesh_tensorflow.transformer import utils
 
+import synth_mtf.checked  # noqa: F401  leaves out byte order marks
 from synth_mtf.errors import UserError
 from synth_mtf.run import config, inputs
 from synth_mtf.tasks import vocabulary
@@ -154,6 +156,15 @@ def test_a_blank_last_line(lines, tmp_path, caplog):
     decode(lines, tmp_path / 'outputs.txt')
     message = f'{lines}:4: skipped the blank last line'
     assert (message in caplog.text) == skipped
+
+
+def test_a_byte_order_mark_is_left_out(lines, tmp_path):
+  lines.write_text('\ufeff' + 'x' * 31 + '\n\ufeffb\n')
+  decode(lines, tmp_path / 'outputs.txt')
+  assert utils.get_inputs_from_file(str(lines)) == ['x' * 31, '\ufeffb']
+  lines.write_text('\ufeff\n')
+  with pytest.raises(UserError, match="inputs.txt' is empty"):
+    decode(lines, tmp_path / 'outputs.txt')
 
 
 def test_other_modes_and_other_ways_to_decode_read_no_files():

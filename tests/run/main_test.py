@@ -4,10 +4,12 @@ import contextlib
 import os
 import pathlib
 import re
+import tempfile
 from typing import Any
 
 import numpy as np
 import pytest
+import seqio
 import tensorflow.compat.v1 as tf
 from absl import logging
 
@@ -15,7 +17,9 @@ import synth_mtf
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.cpu import padding
 from synth_mtf.errors import RunFailed, UserError
+from synth_mtf.host import events
 from synth_mtf.run import main
+from synth_mtf.tasks import vocabulary
 from tests import harness
 
 trains = pytest.mark.slow
@@ -34,6 +38,15 @@ def test_trains_without_an_import_flag_and_keeps_a_config_that_reloads(trained):
   config = (trained / 'operative_config.gin').read_text()
   assert 'import synth_mtf\n' in config
   assert 'SyntheticAttention.synthesizers' in config
+
+
+@trains
+def test_random_weights_lose_the_logarithm_of_the_vocabulary(run, tmp_path):
+  """Half of these targets are padding, by which T5's own loss is divided."""
+  assert run(tmp_path) == 0
+  scalars = events.read(str(tmp_path))
+  assert scalars['nats_per_token'][1] == pytest.approx(np.log(384), abs=1)
+  assert scalars['loss'][1] < 0.8 * scalars['nats_per_token'][1]
 
 
 @trains
@@ -105,6 +118,46 @@ def test_what_the_host_finds_is_one_message(refused, tmp_path, words, message):
   refused(tmp_path, *words, match=message)
 
 
+@pytest.fixture
+def task_of(monkeypatch):
+  """Registers a task that reads lines; returns how a run names it."""
+
+  def register(source):
+    monkeypatch.setattr(seqio.TaskRegistry, '_REGISTRY', {})
+    seqio.TaskRegistry.add(
+      'lines',
+      source,
+      preprocessors=[
+        lambda lines: lines.map(lambda line: {'inputs': line, 'targets': line}),
+        seqio.preprocessors.tokenize,
+        seqio.preprocessors.append_eos,
+      ],
+      output_features=vocabulary.OUTPUT_FEATURES,
+    )
+    return "--gin_param=MIXTURE_NAME = 'lines'"
+
+  return register
+
+
+def test_a_file_that_is_not_there_when_the_run_begins(
+  refused, tmp_path, task_of
+):
+  source = seqio.TextLineDataSource({'train': '/no/lines.txt'})
+  refused(tmp_path, task_of(source), match='^no file matches /no/lines.txt')
+
+
+@trains
+def test_a_file_that_is_not_there_when_it_is_read(run, tmp_path, task_of):
+  def lines(split, shuffle_files, seed=None):
+    return tf.data.TextLineDataset('/no/lines.txt')
+
+  task = task_of(seqio.FunctionDataSource(lines, ['train']))
+  with pytest.raises(
+    UserError, match='^/no/lines.txt could not be read: .*removed or renamed'
+  ):
+    run(tmp_path, task)
+
+
 @trains
 @pytest.mark.parametrize('damage', ['truncated', 'flipped'])
 def test_a_damaged_checkpoint_and_the_complete_one(refused, copy, damage):
@@ -149,6 +202,51 @@ def test_a_run_line_by_line(shown, tmp_path):
   assert log == 'said by C++\n'
 
 
+@pytest.fixture
+def elsewhere(monkeypatch, tmp_path):
+  """The temporary folder, where logs of buckets go."""
+  folder = tmp_path / 'temporary'
+  folder.mkdir()
+  monkeypatch.setattr(tempfile, 'tempdir', str(folder))
+  return folder
+
+
+def test_a_log_elsewhere_has_a_name_that_nobody_can_know(elsewhere, tmp_path):
+  """A link of the name of an earlier release led the log to another file."""
+  other = tmp_path / 'other'
+  other.touch()
+  (elsewhere / f'synth-mtf-{os.getpid()}.log').symlink_to(other)
+  for _ in range(2):
+    with main.shown('gs://bucket/run'):
+      os.write(1, b'said by C++\n')
+  assert other.read_bytes() == b''
+  logs = [path for path in elsewhere.iterdir() if not path.is_symlink()]
+  assert [path.read_text() for path in logs] == ['said by C++\n'] * 2
+  assert {path.stat().st_mode & 0o777 for path in logs} == {0o600}
+
+
+def test_a_log_elsewhere_without_content_is_removed(elsewhere):
+  def fail(error):
+    raise error
+
+  with main.shown('gs://bucket/run'):
+    pass
+  with pytest.raises(UserError), main.shown('gs://bucket/run'):
+    fail(UserError('another folder'))
+  assert not list(elsewhere.iterdir())
+  with pytest.raises(RunFailed) as caught, main.shown('gs://bucket/run'):
+    fail(ValueError('unknown'))
+  (log,) = elsewhere.iterdir()
+  assert str(log) in str(caught.value)
+
+
+def test_a_log_is_no_link(shown, tmp_path):
+  (tmp_path / 'other').touch()
+  (tmp_path / 'log').symlink_to(tmp_path / 'other')
+  with pytest.raises(OSError, match='symbolic links'):
+    shown(lambda: None)
+
+
 def test_our_warnings_are_shown_once_and_no_others(shown):
   def warn(file, message):
     """Warns as the code of a file does."""
@@ -164,6 +262,32 @@ def test_our_warnings_are_shown_once_and_no_others(shown):
   assert seen.splitlines()[2:4] == ['warning: a row', 'warning: another row']
   assert 'of the host' not in seen
   assert len(logging.get_absl_logger().handlers) == handlers
+
+
+def test_an_unknown_error_of_a_graph_shows_its_cause(tmp_path):
+  def fail():
+    raise KeyError('no such row')
+
+  with (
+    pytest.raises(
+      RunFailed, match="^UnknownError: KeyError: 'no such row'\nThe "
+    ),
+    main.shown(str(tmp_path)),
+    tf.Graph().as_default(),
+    tf.Session() as session,
+  ):
+    session.run(tf.py_func(fail, [], tf.int64))
+
+
+def test_a_long_message_is_shortened(tmp_path):
+  lines = [f'line {number}' for number in range(9)]
+  with (
+    pytest.raises(
+      RunFailed, match='ValueError: line 0\n(line .\n){4}[.]{3}\nThe'
+    ),
+    main.shown(str(tmp_path)),
+  ):
+    raise ValueError('\n'.join(lines))
 
 
 @pytest.mark.parametrize(

@@ -154,9 +154,26 @@ def test_a_second_run_is_refused(tmp_path):
   model_dir.lock(str(tmp_path))
 
 
-def test_a_bucket_is_left_to_tensorflow():
-  atomic.check_writable('gs://nobody/run')
-  model_dir.lock('gs://nobody/run')
+@pytest.mark.parametrize(
+  ('folder', 'cause'),
+  [
+    ('file:///proc/nobody/run', '/proc/nobody.*; No such file'),
+    ('s4://nobody/run', "scheme 's4' not implemented"),
+  ],
+)
+def test_a_bucket_that_cannot_be_written(folder, cause):
+  with pytest.raises(
+    UserError,
+    match=f'^--model_dir {folder} cannot be written: .*{cause}.*Check its name',
+  ):
+    model_dir.check(folder)
+
+
+def test_a_bucket_is_written_through_tensorflow():
+  """`ram://` stands for any scheme of its file systems."""
+  model_dir.check('ram://bucket/run')
+  assert tf.io.gfile.listdir('ram://bucket/run') == []
+  model_dir.lock('ram://bucket/run')  # there are no locks
 
 
 def truncate(checkpoint):

@@ -132,6 +132,31 @@ def test_all_goes_to_the_log_but_what_is_for_the_user(tmp_path):
   assert done.stderr == 'for the person\n'
 
 
+_FULL = """
+import contextlib, sys
+sys.argv[0] = 'synth-mtf'
+from synth_mtf.run import output
+with output.to_log('/dev/full'):
+  for stream in (sys.stdout, sys.stderr):
+    with contextlib.suppress(OSError):
+      print('  raise value', file=stream)
+print('after', file=sys.stderr)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists('/dev/full'), reason='of Linux')
+def test_what_a_full_disk_did_not_take_is_not_shown():
+  """The end of a traceback appeared among the lines of the run."""
+  done = subprocess.run(
+    [sys.executable, '-c', _FULL],
+    capture_output=True,
+    text=True,
+    check=True,
+    env={**os.environ, 'PYTHONUNBUFFERED': ''},
+  )
+  assert (done.stdout, done.stderr) == ('', 'after\n')
+
+
 def test_what_was_said_before_there_was_a_log_begins_it(tmp_path, capfd):
   with output.kept():
     os.write(1, b'early\n')

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from synth_mtf.run import process
+from synth_mtf import paths
 from tests.conftest import CHECKOUT
 
 pytestmark = pytest.mark.slow  # starts processes
@@ -41,7 +41,7 @@ def as_command(tmp_path, body, *words, interpreter=(), **environment):
 )
 def test_is_command(monkeypatch, program, is_command):
   monkeypatch.setattr(sys, 'argv', [program, 'doctor'])
-  assert process.is_command() is is_command
+  assert paths.is_command() is is_command
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,18 @@
 import io
 import random
 import time
+import types
 
 import mesh_tensorflow as mtf
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from mesh_tensorflow import placement_mesh_impl
+from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
-from synth_mtf.host import events, patches
+from synth_mtf.host import events, losses, patches
 from synth_mtf.run import hooks, training
 from synth_mtf.run.output import Console
 
@@ -59,8 +62,9 @@ def test_losses_are_means_since_the_last_line_or_of_the_last_steps(
         session.run(train)
         now[0] += 0.5
   assert stream.getvalue().splitlines()[1:] == [
-    f'train  10/{total}  loss 8.000  2.0/s  {round((total - 10) / 2)} s left',
-    f'train  11/{total}  loss 9.000 (last 3 steps)  1.5/s'
+    f"train  10/{total}  T5's loss 8.000  2.0/s"
+    f'  {round((total - 10) / 2)} s left',
+    f"train  11/{total}  T5's loss 9.000 (last 3 steps)  1.5/s"
     + f'  {round((total - 11) / 1.5)} s left' * (total > 11),
   ]
   assert events.read(str(tmp_path)) == {'loss': {11: 10.0}}
@@ -81,7 +85,105 @@ def test_a_signal_ends_the_session_after_its_step(steps):
       while not session.should_stop():
         session.run(train)
   assert hook.step == steps
-  assert (f'{steps}/{steps}  loss 1.000\n' in stream.getvalue()) == (steps == 1)
+  line = f"{steps}/{steps}  T5's loss 1.000\n"
+  assert (line in stream.getvalue()) == (steps == 1)
+
+
+@pytest.mark.parametrize('is_late', [False, True])
+def test_the_loss_is_in_nats_per_token(monkeypatch, tmp_path, is_late):
+  """Each step's T5 loss is 2 nats per token times its share of tokens."""
+  monkeypatch.setattr(hooks, '_EVENT_STEPS', 2)
+  monkeypatch.setenv('SYNTH_MTF_PROGRESS_SECONDS', '0')
+  stream = io.StringIO()
+  shares = np.array([0.5, 0.1, 0.25, 0.9, 0.75], np.float32)
+  returned = shares[[0, 0, 1, 2, 4] if is_late else [0, 1, 2, 3, 4]]
+  tmp_path /= str(is_late)  # pytest may use a folder twice
+  with tf.Graph().as_default():
+    scaffold = starting_at(0)
+    step = tf.train.get_global_step()
+    now = step.read_value()
+    tf.add_to_collection(tf.GraphKeys.LOSSES, 2 * tf.gather(returned, now))
+    monkeypatch.setattr(losses, 'token_share', lambda: tf.gather(shares, now))
+    if is_late:
+      losses.mark_late()
+    with tf.control_dependencies([now]):
+      train = tf.assign_add(step, 1)
+    hook = shown_by(tmp_path, total=5, stream=stream)
+    with tf.train.SingularMonitoredSession([hook], scaffold) as session:
+      for _ in shares:
+        session.run(train)
+  lines = stream.getvalue().splitlines()
+  assert len(lines) == 1 + 4 + 1
+  for line in lines[1:]:
+    assert 'loss 2.000 nats/token' in line
+  found = events.read(str(tmp_path))
+  assert found['nats_per_token'] == pytest.approx({1: 2, 3: 2, 5: 2})
+  assert found['loss'] == pytest.approx({5: 1.5})  # T5's own
+
+
+class Recorded:
+  """An estimator whose model function builds a part of T5's."""
+
+  def __init__(self, model_fn):
+    self._model_fn = model_fn
+
+  def _call_model_fn(self, features, labels, mode, config):
+    return self._model_fn(features)
+
+
+@pytest.mark.parametrize('members', [None, 3])
+@pytest.mark.parametrize('on_targets_only', [False, True])
+def test_tokens_are_those_that_the_model_counts(members, on_targets_only):
+  """Against the host's own loss of a model that knows nothing."""
+  ids = np.array([[5, 1, 7, 8, 1, 0, 0], [5, 6, 1, 9, 1, 4, 1]])
+  expected = 5 if on_targets_only else 12
+
+  def model_fn(features):
+    graph = mtf.Graph()
+    mesh = mtf.Mesh(graph, 'mesh')
+    batch, length = mtf.Dimension('batch', 2), mtf.Dimension('length', 7)
+    model = transformer.Unitransformer(
+      transformer.LayerStack([]),
+      d_model=8,
+      input_vocab_size=128,
+      output_vocab_size=128,
+      autoregressive=True,
+      max_length=7,
+      ensemble=members,
+      loss_on_targets_only=on_targets_only,
+    )
+    dims = [*model.ensemble_dims, batch, length]
+    targets = mtf.import_fully_replicated(
+      mesh,
+      tf.broadcast_to(features['targets'], [members or 1, 2, 7])
+      if members
+      else features['targets'],
+      mtf.Shape(dims),
+      'targets',
+    )
+    context = types.SimpleNamespace(
+      activation_dtype=tf.float32, train=False, num_microbatches=1
+    )
+    vocab = mtf.Dimension('vocab', 128)
+    logits = mtf.zeros(mesh, [*dims, vocab])
+    loss = model._compute_loss(  # noqa: SLF001
+      context, logits, targets, vocab
+    )
+    single = placement_mesh_impl.PlacementMeshImpl([], {}, [''])
+    lowering = mtf.Lowering(graph, {mesh: single})
+    return lowering.export_to_tf_tensor(loss)
+
+  estimator = Recorded(model_fn)
+  losses.count_tokens(estimator)
+  with tf.Graph().as_default(), tf.Session() as session:
+    features = {'targets': tf.constant(ids, tf.int32)}
+    loss = estimator._call_model_fn(  # noqa: SLF001  as the host's does
+      features, None, 'train', None
+    )
+    share = losses.token_share()
+    loss, share = session.run([loss, share])
+  assert share == pytest.approx(expected * (members or 1) / 14)
+  assert loss / share == pytest.approx(np.log(128))
 
 
 def train(

@@ -14,6 +14,8 @@ import tensorflow_datasets as tfds
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
+from synth_mtf.tasks import generation
+from synth_mtf.tasks.files import index
 from tests.tasks import comparison
 from tests.tasks.folder import write
 from tests.tasks.rows import frozen, run
@@ -160,6 +162,33 @@ def test_some_lists_of_stories(lists, has, data_dir):
     tasks.check(['synth_cnn_dailymail_v002'], ['train'])
 
 
+def test_stories_are_listed_once_for_all_parts(data_dir, monkeypatch):
+  """With the hash of every URL, a listing takes seconds."""
+  root = data_dir / 'cnn_dailymail'
+  for number in range(50):
+    write(root / f'cnn/stories/1{number}.story', b'A.\n\n@highlight\n\nB.\n')
+  listed = []
+  find = generation.StoryReader.find
+
+  def counted(reader, path):
+    listed.append(path)
+    return find(reader, path)
+
+  monkeypatch.setattr(generation.StoryReader, 'find', counted)
+  source = tasks.get('synth_cnn_dailymail_v002').source.chosen
+  source.check('train')
+  before = len(listed)
+  parts = source.indexes('train')[0].parts()
+  assert len(parts) > 1 and len(listed) <= before + 1
+  before = len(listed)
+  rows = [row for part in parts for row in index.read(part)]
+  assert len(rows) == 50 and len(listed) == before
+  # The listing is as new as the index.
+  write(root / 'cnn/stories/150.story', b'A.\n\n@highlight\n\nB.\n')
+  source = tasks.get('synth_cnn_dailymail_v002').source.chosen
+  assert len([*source.examples('train')]) == 51
+
+
 def test_personachat_turns(data_dir):
   """An empty response is kept and reported."""
   path = write(
@@ -274,6 +303,19 @@ def test_web_questions(task, split, count, tmp_path, prepared):
     (b'Eins.\n', 'train.en:2: a line that only the .en file has'),
     (b'Eins.\nZwei.\nDrei.\n', 'train.en:3: a line that only the .de file has'),
     (None, 'train.de'),
+    (
+      b'Eins.\nZw',
+      'train.en:2: a last line without a line end in the .de file',
+    ),
+    (b'\n<srcset setid="x">\nZwei\n', 'the .de file has'),
+    (b'<srcset setid="x">\nZwei\n', 'train.de:1: SGML or XML: .<srcset'),
+    (b'<?xml version="1.0"?>\n<tmx>\n', 'train.de:1: SGML or XML: '),
+    (
+      b'version https://git-lfs.github.com/spec/v1\noid x\n',
+      'train.de is a pointer of Git LFS',
+    ),
+    (b'\x1f\x8b\x08\n\n', 'train.de:1: gzip, whose name must end in .gz'),
+    (b'\xff\xfeE\0i\0\n\0\n', 'train.de:1: UTF-16 .the byte 0xff'),
   ],
 )
 def test_parallel_files_that_are_not(german, message, data_dir):
@@ -283,3 +325,10 @@ def test_parallel_files_that_are_not(german, message, data_dir):
     write(folder / 'train.de', german)
   with pytest.raises(UserError, match=message):
     tasks.check(['synth_wmt14_ende_v003'], ['train'])
+
+
+def test_parallel_files_may_both_lack_the_last_line_end(data_dir):
+  folder = data_dir / 'parallel/wmt14_en_de'
+  write(folder / 'train.en', b'One.\nTwo.')
+  write(folder / 'train.de', b'Eins.\nZwei.')
+  assert tasks.check(['synth_wmt14_ende_v003'], ['train']) == []

@@ -1,5 +1,8 @@
 """Tasks of the user's own, each in a YAML file."""
 
+import csv
+import gzip
+import io
 import json
 import re
 
@@ -99,6 +102,11 @@ def test_rates_are_shares_whatever_the_sizes(file):
     ('synth_glue', 'glu', ":7: unknown task or mixture 'glu'; did you mean"),
     ('synth_glue', 'synth_ag_news_class', ':7: .*different output features'),
     (FILE, '', ":1: the file: 'null'; expected an object"),
+    (
+      'metrics',
+      'quotes: no\nmetrics',
+      ":6: quotes: 'no'; expected csv or text",
+    ),
   ],
 )
 def test_a_fault_has_a_line_and_nothing_is_registered(file, old, new, message):
@@ -115,6 +123,10 @@ def test_a_fault_has_a_line_and_nothing_is_registered(file, old, new, message):
   [
     (b'{"premise": 1}', "row without 'hypothesis'"),
     (ROW.replace(b'true', b'null'), "'hypothesis': 'null'; expected a string"),
+    (ROW.replace(b'true', b'NaN'), "'hypothesis': 'NaN'; expected a string"),
+    (ROW.replace(b'true', b'-Infinity'), "'hypothesis': '-Infinity'; expec"),
+    (ROW.replace(b'true', b'1e999'), "'hypothesis': 'Infinity'; expected a"),
+    (b'[' + ROW.strip() + b']', 'row: .*; expected an object'),
     (ROW.replace(b'"maybe"', b'3'), "the label '3'; expected one of: 0 or yes"),
     (b'{', 'JSON that does not parse'),
   ],
@@ -125,6 +137,125 @@ def test_a_fault_of_a_row_has_its_line(file, row, message):
     tasks.check(['nli'], ['validation'])
   status, report, _ = command.run('doctor', f'--task_file={file}')
   assert (status, f'{path}:2: ' in report) == (1, True)
+
+
+def test_a_column_that_is_not_used_may_lack_a_value(file):
+  more = ROW.replace(b'}', b', "more": NaN, "most": null}')
+  write(file.parent / 'data/dev.jsonl', ROW + more)
+  assert tasks.check(['nli'], ['validation']) == []
+
+
+def examples(file, name, data, more=''):
+  """The inputs of a task on one file, and what is odd about it."""
+  task = FILE.replace('data/dev.jsonl', name).replace('[yes, maybe, no]', '[y]')
+  write(file, f'{task}{more}\n'.encode())
+  write(file.parent / name, data)
+  odd = tasks.check(['nli'], ['validation'])
+  rows = tasks.get('nli').source.chosen.examples('validation')
+  return [row['inputs'] for row in rows], odd
+
+
+NLI = 'nli premise: {} hypothesis: {}'.format
+
+
+@pytest.mark.parametrize(
+  'name', ['d.json', 'd.ndjson', 'd.jsonl.gz', 'd.json.gz', 'd.ndjson.gz']
+)
+def test_json_lines_have_several_names(file, name):
+  data = b'{"premise": "a", "hypothesis": "b", "label": "y"}\n' * 2
+  if name.endswith('.gz'):
+    data = gzip.compress(data)
+  assert examples(file, name, data) == ([NLI('a', 'b')] * 2, [])
+
+
+ROWS = [
+  ('One, two', 'He said "hi"'),
+  ('"Whole"', 'over\ntwo\u2028 lines'),
+  ('tab\there', ''),
+  (' space ', "it's"),
+]
+
+
+@pytest.mark.parametrize('name, delimiter', [('d.csv', ','), ('d.tsv', '\t')])
+@pytest.mark.parametrize('end', ['\n', '\r\n'])
+@pytest.mark.parametrize('quoting', [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+def test_what_csv_writes_is_read(file, name, delimiter, end, quoting):
+  text = io.StringIO(newline='')
+  writer = csv.writer(
+    text, delimiter=delimiter, lineterminator=end, quoting=quoting
+  )
+  writer.writerow(['hypothesis', 'premise', 'label'])
+  for premise, hypothesis in ROWS * 40:
+    writer.writerow([hypothesis, premise, 'y'])
+  data = ('\ufeff' + text.getvalue()).encode()
+  inputs, _ = examples(file, name, data, 'quotes: csv')  # in several parts
+  assert inputs == [NLI(*row) for row in ROWS * 40]
+
+
+def test_quotes_of_csv_in_tsv_are_reported(file):
+  data = b'premise\thypothesis\tlabel\n"a ""b"" c"\t"d" e\ty\n'
+  inputs, odd = examples(file, 'd.tsv', data)
+  assert inputs == [NLI('"a ""b"" c"', '"d" e')]
+  (note,) = odd
+  assert 'd.tsv:2: a field with doubled quotes in quotes; its qu' in note
+  assert 'add `quotes: csv` to the task file' in note
+  assert examples(file, 'd.tsv', data, 'quotes: text') == (inputs, [])
+
+
+@pytest.mark.parametrize(
+  'name, data, message',
+  [
+    ('d.tsv', 'premise,hypothesis,label\n', '1: columns separated by commas'),
+    ('d.csv', 'premise\thypothesis\tlabel\n', '1: columns separated by tabs'),
+    ('d.csv', 'label;premise;hypothesis\n', '1: columns separated by semico'),
+    ('d.tsv', '{"premise": "x"}\n', '1: JSON: .*must end in .jsonl or .ndjson'),
+    ('d.tsv', '"premise"\t"hypothesis"\t"label"\n', '1: columns in quotes'),
+    ('d.csv', 'premise,hypothesis\n', "1: a first line without the column 'l"),
+    (
+      'd.csv',
+      'premise,hypothesis,label\na,b,y\nc,"d\ne,f\n',
+      '3: CSV that does not parse .unexpected end of data.*quotes closed',
+    ),
+    (
+      'd.csv',
+      'premise,hypothesis,label\na,"b"c,y\n',
+      '2: CSV that does not parse',
+    ),
+    ('d.csv', 'premise,hypothesis,label\na,b\n', '2: 2 columns, separated by'),
+    (
+      'd.tsv',
+      'premise\thypothesis\tlabel\n"a\nb"\tc\ty\n',
+      '2: 1 tab-separated columns.*add `quotes: csv` to the task file',
+    ),
+  ],
+)
+def test_files_of_another_format_are_recognized(file, name, data, message):
+  with pytest.raises(UserError, match=f'{name}:{message}'):
+    examples(file, name, data.encode())
+
+
+def test_metrics_of_labels_and_numbers(file):
+  write(file, FILE.replace('accuracy', 'mean_multiclass_f1').encode())
+  task = tasks.get('nli')
+  (metric,) = task.metric_fns
+  # F1 of `yes` is 1/2, of `maybe` 1, of `no` 0.
+  assert metric([0, 0, 1, 2], [0, -1, 1, 0]) == {
+    'mean_3class_f1': pytest.approx(100 * (1 / 2 + 1 + 0) / 3)
+  }
+  text = FILE.replace('accuracy', 'mean_squared_error, log_perplexity')
+  write(file, text.replace('labels:', '#').encode())
+  task = tasks.get('nli')
+  (metric,) = task.metric_fns
+  answers = [task.postprocess_fn(x) for x in ('3', 'nan', 'x')]
+  assert answers == [3.0, -1.0, -1.0]
+  assert metric([1.0, 1.0, 1.0], answers) == {
+    'mean_squared_error': pytest.approx((4 + 4 + 4) / 3)
+  }
+  write(file, FILE.replace('accuracy', 'log_perplexity').encode())
+  assert tasks.get('nli').metric_fns == []
+  write(file, FILE.replace('accuracy', 'mean_squared_error').encode())
+  with pytest.raises(UserError, match='expected accuracy or .*log_perplexity'):
+    tasks.get('nli')
 
 
 @pytest.mark.parametrize(

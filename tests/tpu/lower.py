@@ -4,26 +4,34 @@
 
 writes FOLDER/VARIANT.hlo for each gin variant (SelfAttention is T5 itself): T5
 (Base) as that file of gin/runs trains it except for the learning rate, with 32
-sequences in one microbatch and bfloat16 activations, on batch:4,model:2 of 8
-cores. `tests/tpu/compile.py` compiles them for a TPU.
+sequences in one microbatch and bfloat16 activations. Two cores of a slice share
+a copy of the model (batch:4,model:2 on v3-8). `tests/tpu/compile.py` compiles
+them for a TPU.
 """
 
 import argparse
 import pathlib
 
-import numpy as np
 import tensorflow.compat.v1 as tf
+from absl import flags
 
 from tests.tpu import replicas  # must precede the host's modules
+from tests.tpu.compile import SLICES
 from tests.tpu.program import BASE, Setting, build, shipped
 
 
-def write(variant: str, run: str, layers: int, folder: pathlib.Path) -> None:
+def write(
+  variant: str, run: str, layers: int, cores: int, folder: pathlib.Path
+) -> None:
   """Writes the program of one variant in a run."""
   lengths, packed = shipped(run)
+  cores_per_chip = cores // 4
+  flags.FLAGS.mark_as_parsed()
+  flags.FLAGS.logical_cores_per_chip = cores_per_chip
   built = build(
     Setting(
       None if variant == 'SelfAttention' else variant,
+      mesh=f'batch:{cores // 2},model:2',
       packed=packed,
       size=BASE._replace(**lengths),
       bindings=[
@@ -33,14 +41,10 @@ def write(variant: str, run: str, layers: int, folder: pathlib.Path) -> None:
         'None',
       ],
       run=run,
-    )
+    ),
+    cores=cores_per_chip,
   )
-  variables = replicas.variables(built)
-  # Only their shapes matter.
-  values = {
-    v.handle.op.name: np.zeros(v.shape, v.dtype.as_numpy_dtype)
-    for v in variables
-  }
+  values = replicas.zeros(built)
   _, _, hlo = replicas.CoreProgram(built).lower(values, built.features)
   (folder / f'{variant}.hlo').write_bytes(hlo)
 
@@ -50,12 +54,19 @@ def main() -> None:
   parser.add_argument('folder', type=pathlib.Path)
   parser.add_argument('variants', nargs='+', metavar='VARIANT')
   parser.add_argument('--run', default='pretrain_c4')
+  parser.add_argument('--slice', choices=SLICES, default='v3-8')
   parser.add_argument('--layers', type=int, default=12)
   arguments = parser.parse_args()
   tf.logging.set_verbosity(tf.logging.ERROR)
   arguments.folder.mkdir(parents=True, exist_ok=True)
   for variant in arguments.variants:
-    write(variant, arguments.run, arguments.layers, arguments.folder)
+    write(
+      variant,
+      arguments.run,
+      arguments.layers,
+      SLICES[arguments.slice].cores,
+      arguments.folder,
+    )
     print(f'{variant}: lowered', flush=True)
 
 

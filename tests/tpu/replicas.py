@@ -30,8 +30,8 @@ import tensorflow.compat.v1 as tf
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
+from synth_mtf.pjrt.program import compile_hlo, without_copies
 from tests.tpu import program
-from tests.tpu.compile import compile_
 from tests.tpu.program import CORES, Setting
 
 STEPS = 3
@@ -59,7 +59,7 @@ def on_replicas(built: program.Program) -> tuple[npt.NDArray[Any], Values]:
   core = CoreProgram(built)
   values, captured, hlo = core.lower(initial, built.features)
   devices = jax.devices('cpu')[:CORES]
-  compiled = compile_(hlo, devices)
+  compiled = compile_hlo(hlo, devices)
   arguments = [_shard([value] * CORES, devices) for value in values]
   state = [
     _shard([initial[c] for c in core.variables[h]], devices) for h in captured
@@ -169,7 +169,7 @@ class CoreProgram:
     """Lets XLA translate the program.
 
     Returns the features, the inputs of the variables in the program's order,
-    and a serialized HloModule.
+    and a serialized HloModule without copies.
     """
     handles = sorted(self.variables)
     inputs = sorted(self.features)
@@ -201,7 +201,7 @@ class CoreProgram:
       for external, _ in function.get_concrete_function(*values).graph.captures
     ]
     hlo = function.experimental_get_compiler_ir(*values)(stage='hlo_serialized')
-    return [value.numpy() for value in values], captured, hlo
+    return [value.numpy() for value in values], captured, without_copies(hlo)
 
 
 def _make_all_reduce(node: tf.NodeDef, op: tf.Operation) -> None:
@@ -254,6 +254,14 @@ def variables(built: program.Program) -> list[tf.Variable]:
   """The variables of a program, and the slices of each core."""
   with built.graph.as_default():
     return [*tf.global_variables(), *tf.get_collection('TPU_VAR')]
+
+
+def zeros(built: program.Program) -> Values:
+  """Variables for a program that is lowered only: their shapes matter."""
+  return {
+    v.handle.op.name: np.zeros(v.shape, v.dtype.as_numpy_dtype)
+    for v in variables(built)
+  }
 
 
 def initial_values(built: program.Program) -> tuple[Values, Values]:

@@ -6,19 +6,13 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow.compat.v1 as tf
 
 from tests.checkout import run
 from tests.harness import assert_close
 from tests.tpu import program
 from tests.tpu.program_test import OURS
 
-pytestmark = [
-  pytest.mark.slow,  # compiles or runs TPU programs
-  pytest.mark.skipif(
-    not tf.__version__.startswith('2.12'), reason='TPUs need TensorFlow 2.12'
-  ),
-]
+pytestmark = pytest.mark.slow  # compiles or runs TPU programs
 
 MESHES = ['batch:4,model:2', 'batch:2,model:4']
 DEFAULT = [

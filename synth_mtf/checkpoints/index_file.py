@@ -1,0 +1,178 @@
+"""Checks the index of a checkpoint before TensorFlow reads it.
+
+TensorFlow ends the process if an index has, for instance, a negative dimension.
+The index is LevelDB's table of sorted keys, not compressed: blocks of entries,
+a block with the place of each block, and a footer with the place of the latter.
+It maps names to `BundleEntryProto`, and '' to `BundleHeaderProto`.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+
+import tensorflow.compat.v1 as tf
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.protobuf import tensor_bundle_pb2
+
+_FOOTER_BYTES = 48
+MAGIC = (0xDB4775248B80FB57).to_bytes(8, 'little')
+_TRAILER_BYTES = 5  # the compression of a block, and its checksum
+_VERSION = 1  # of the format
+_MOST_DIMENSIONS = 254
+_MOST_BYTES = 1 << 28
+_TYPES = {
+  value
+  for name, value in types_pb2.DataType.items()
+  if not name.endswith(('_REF', 'RESOURCE', 'VARIANT', 'INVALID'))
+}
+
+
+class Broken(Exception):
+  """An index that TensorFlow cannot read, or that would end the process."""
+
+
+def check(path: str) -> None:
+  """Raises a `Broken` if TensorFlow could not read a checkpoint's index.
+
+  Args:
+    path: of the checkpoint, without `.index`.
+  """
+  with tf.io.gfile.GFile(f'{path}.index', 'rb') as stream:
+    if stream.size() > _MOST_BYTES:
+      raise Broken(f'its index has {stream.size():,} bytes')
+    data = stream.read()
+  try:
+    header, entries = _parsed(data)
+  except Broken:
+    raise
+  except UnicodeDecodeError as error:
+    raise Broken(f'the name {error.object[:60]!r} is not UTF-8') from error
+  except IndexError as error:
+    raise Broken('its index is cut off') from error
+  except Exception as error:  # protobuf has several
+    raise Broken(f'its index does not parse ({error})') from error
+  _check_header(header)
+  for name, entry in entries.items():
+    fault = _fault(entry, header.num_shards)
+    if fault:
+      raise Broken(f'{name!r:.200} {fault}')
+  _check_ends(path, header.num_shards, entries)
+
+
+def _parsed(
+  data: bytes,
+) -> tuple[
+  tensor_bundle_pb2.BundleHeaderProto,
+  dict[str, tensor_bundle_pb2.BundleEntryProto],
+]:
+  """Returns the header and the entries by name."""
+  values = dict(entries_of(data))
+  if b'' not in values:
+    raise Broken('its index has no header')
+  header = tensor_bundle_pb2.BundleHeaderProto.FromString(values.pop(b''))
+  parse = tensor_bundle_pb2.BundleEntryProto.FromString
+  return header, {name.decode(): parse(x) for name, x in values.items()}
+
+
+def _check_header(header: tensor_bundle_pb2.BundleHeaderProto) -> None:
+  version = header.version
+  if version.min_consumer > _VERSION or _VERSION in version.bad_consumers:
+    raise Broken(
+      f'its format needs a reader of version {version.min_consumer}; that of '
+      f'TensorFlow {tf.version.VERSION} is {_VERSION}'
+    )
+  if header.endianness != header.LITTLE:
+    raise Broken('it was written on a big-endian machine')
+  if not 1 <= header.num_shards < 100_000:
+    raise Broken(f'it has {header.num_shards} data files')
+
+
+def _fault(entry: tensor_bundle_pb2.BundleEntryProto, num_shards: int) -> str:
+  """Returns what is wrong with an entry, or ''."""
+  shape = [dimension.size for dimension in entry.shape.dim]
+  if entry.dtype not in _TYPES:
+    return f'has the type {entry.dtype}, which no variable has'
+  if entry.shape.unknown_rank or len(shape) > _MOST_DIMENSIONS:
+    return f'has {len(shape) or "an unknown number of"} dimensions'
+  elements = math.prod(shape)
+  if min(shape, default=0) < 0 or elements >= 2**62:
+    return f'has the shape {shape}'
+  if entry.slices:
+    return 'is stored in slices'
+  if not 0 <= entry.shard_id < num_shards:
+    return f'is in data file {entry.shard_id} of {num_shards}'
+  if entry.offset < 0 or entry.size < 0:
+    return f'is at byte {entry.offset}, with {entry.size} bytes'
+  dtype = tf.as_dtype(entry.dtype)
+  if dtype != tf.string and entry.size != elements * dtype.size:
+    return f'has {entry.size:,} bytes, expected {elements:,} x {dtype.size}'
+  return ''
+
+
+def _check_ends(
+  path: str,
+  num_shards: int,
+  entries: Mapping[str, tensor_bundle_pb2.BundleEntryProto],
+) -> None:
+  """Raises a `Broken` if a value is beyond the end of its data file."""
+  ends: dict[int, int] = {}
+  for number in range(num_shards):
+    shard = f'{path}.data-{number:05d}-of-{num_shards:05d}'
+    if not tf.io.gfile.exists(shard):
+      raise Broken(f'{shard} is missing')
+    ends[number] = tf.io.gfile.stat(shard).length
+  for name, entry in entries.items():
+    if entry.offset + entry.size > ends[entry.shard_id]:
+      raise Broken(f'{name!r:.200} is beyond the end of its data file')
+
+
+def entries_of(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+  """Yields the keys and values of a table; an IndexError if it is cut off."""
+  footer = data[-_FOOTER_BYTES:]
+  if len(footer) < _FOOTER_BYTES or not footer.endswith(MAGIC):
+    raise Broken('its index is cut off or is not one')
+  place = _handle(footer, _handle(footer, 0)[2])  # after that of the metadata
+  for _, value in _block(data, *place[:2]):
+    start, size, _ = _handle(value, 0)
+    yield from _block(data, start, size)
+
+
+def _block(data: bytes, start: int, size: int) -> Iterator[tuple[bytes, bytes]]:
+  """Yields the entries of a block; keys leave out what they share."""
+  block = data[start : start + size]
+  if start + size + _TRAILER_BYTES > len(data) or size < 4:
+    raise Broken('its index refers to bytes beyond its end')
+  if data[start + size]:
+    raise Broken('its index is compressed, as TensorFlow does not write it')
+  restarts = int.from_bytes(block[-4:], 'little')
+  end = size - 4 - 4 * restarts
+  position = 0
+  key = b''
+  while position < end:
+    shared, position = _number(block, position)
+    unshared, position = _number(block, position)
+    length, position = _number(block, position)
+    stop = position + unshared + length
+    if stop > end or shared > len(key):
+      raise Broken('its index has a broken entry')
+    key = key[:shared] + block[position : position + unshared]
+    yield key, block[position + unshared : stop]
+    position = stop
+
+
+def _handle(data: bytes, position: int) -> tuple[int, int, int]:
+  """Returns the start and size of a block, and the end of the numbers."""
+  start, position = _number(data, position)
+  size, position = _number(data, position)
+  return start, size, position
+
+
+def _number(data: bytes, position: int) -> tuple[int, int]:
+  """Returns a number in base 128, and its end."""
+  value = 0
+  for shift in range(0, 70, 7):
+    byte = data[position]
+    position += 1
+    value |= (byte & 127) << shift
+    if byte < 128:
+      return value, position
+  raise Broken('its index has a number of more than 64 bits')

@@ -1,0 +1,285 @@
+"""The formats of a user's own files: TSV, CSV and JSON lines."""
+
+import abc
+import csv
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from synth_mtf.tasks.files import formats, storage
+
+# Texts, each with the column that follows it, if any.
+Template = Sequence[tuple[str, str | None]]
+# Makes a target what the metrics compare, or raises a RowError.
+Check = Callable[[str], str]
+
+_JSON = ('.jsonl', '.ndjson', '.json')
+_MOST_BYTES = 1 << 20  # of a row of CSV, in case a quote is never closed
+csv.field_size_limit(_MOST_BYTES)
+_DELIMITERS = {'tabs': '\t', 'commas': ',', 'semicolons': ';'}
+_ADVICE = (
+  'to read quotes as csv and pandas write them, add `quotes: csv` to the task '
+  'file (or `quotes: text` to keep them)'
+)
+
+
+@dataclasses.dataclass(eq=False)
+class TaskReader(formats.Reader):
+  """Base class for readers that fill templates with the columns of a row."""
+
+  templates: Mapping[str, Template]
+  labels: Sequence[str]
+  numbers: bool
+
+  schema = {'inputs': formats.TEXT, 'targets': formats.TEXT}
+  reports_line_ends = True
+
+  def __post_init__(self) -> None:
+    columns: list[str] = []
+    for template in self.templates.values():
+      columns.extend(column for _, column in template if column)
+    self.columns: Sequence[str] = columns
+
+  @abc.abstractmethod
+  def row(self, record: formats.Record) -> dict[str, str]:
+    """Returns the columns by name."""
+
+  def parse(self, record: formats.Record) -> formats.Items:
+    row = self.row(record)
+    inputs = _filled(self.templates['inputs'], row)
+    targets = _filled(self.templates['targets'], row)
+    if self.labels:
+      targets = self.labels[formats.class_of(targets, self.labels)]
+    elif self.numbers:
+      formats.expect(
+        math.isfinite(number(targets, math.nan)),
+        f'the target {formats.quote(targets)}',
+        'a number',
+      )
+    yield {'inputs': inputs, 'targets': targets}
+
+
+def number(text: str, default: float = -1.0, **_: Any) -> float:
+  """Returns the finite number that a text is, or else a default."""
+  try:
+    value = float(text)
+  except ValueError:
+    return default
+  return value if math.isfinite(value) else default
+
+
+def _filled(template: Template, row: Mapping[str, str]) -> str:
+  text = ''
+  for before, column in template:
+    text += before
+    if column is not None:
+      text += row[column]
+  return text
+
+
+class TsvReader(formats.TsvReader, TaskReader):
+  """Reads a TSV file with a header, in which quotes are plain text.
+
+  Quotes that csv or pandas wrote are reported.
+  """
+
+  exact = True
+
+  def read_header(
+    self, path: str
+  ) -> tuple[formats.Record, Sequence[str] | None]:
+    with storage.reading(path) as stream, formats.fault_at(path, 1):
+      first = formats.decode(stream.readline().removeprefix(formats.BOM))
+      _refuse_other_formats(first, self.columns)
+    return super().read_header(path)
+
+  def oddities(self, record: formats.Record) -> Iterator[formats.Oddity]:
+    yield from super().oddities(record)
+    if any(map(_is_quoted, record.unmarked.rstrip(b'\r\n').split(b'\t'))):
+      yield formats.Oddity(
+        'a field with doubled quotes in quotes',
+        f'its quotes are kept as text; {_ADVICE}',
+      )
+
+  def row(self, record: formats.Record) -> dict[str, str]:
+    try:
+      return super().row(record)
+    except formats.RowError as error:
+      if record.data.count(b'"') % 2:  # a tab or a line break inside, perhaps
+        error.args = (f'{error}; {_ADVICE}',)
+      raise
+
+
+def _is_quoted(field: bytes) -> bool:
+  """Whether a field has the quotes that CSV needs around quotes."""
+  inside = field[1:-1]
+  return (
+    field == b'"%b"' % inside
+    and b'""' in inside
+    and b'"' not in inside.replace(b'""', b'')
+  )
+
+
+class PlainTsvReader(TsvReader):
+  """Reads a TSV file with a header, all of whose quotes are plain text."""
+
+  def oddities(self, record: formats.Record) -> Iterator[formats.Oddity]:
+    yield from formats.TsvReader.oddities(self, record)
+
+
+class CsvReader(TaskReader):
+  """Reads CSV with a header, as csv and pandas write it (RFC 4180).
+
+  A field may be in double quotes. Quotes inside it are doubled, and it may hold
+  line breaks.
+  """
+
+  delimiter = ','
+  delimiter_name = 'commas'
+
+  def read_header(
+    self, path: str
+  ) -> tuple[formats.Record, Sequence[str] | None]:
+    with storage.reading(path) as stream:
+      header = next(self.split(stream, 0), formats.Record(b'', 0))
+    with formats.fault_at(path, 1):
+      names = self._fields(header)
+      if len(names) == 1:
+        _refuse_other_formats(names[0], self.columns, self.delimiter_name)
+      formats.check_header(names, self.columns)
+    return header, names
+
+  def split(self, stream: Any, start: int) -> Iterator[formats.Record]:
+    while True:
+      lines = _Lines(stream)
+      # The bytes of every character but quotes and delimiters stay apart.
+      text = (line.decode('latin-1') for line in lines)
+      try:
+        fields = next(csv.reader(text, delimiter=self.delimiter, strict=True))
+      except StopIteration:
+        return
+      except csv.Error:
+        fields = ['?']  # `row` reports it
+      if fields:
+        yield formats.Record(lines.data, start)
+      start += len(lines.data)
+
+  def row(self, record: formats.Record) -> dict[str, str]:
+    names = record.columns or self.columns
+    fields = self._fields(record)
+    formats.expect(
+      len(fields) == len(names),
+      f'{len(fields)} columns, separated by {self.delimiter_name}: '
+      f'{formats.quote(" | ".join(fields))}',
+      f'{len(names)} ({", ".join(names)})',
+    )
+    return dict(zip(names, fields, strict=True))
+
+  def _fields(self, record: formats.Record) -> list[str]:
+    text = formats.decode(record.unmarked)
+    try:
+      rows = [*csv.reader([text], delimiter=self.delimiter, strict=True)]
+    except csv.Error as error:
+      raise formats.RowError(
+        f'CSV that does not parse ({error}): {formats.quote(text)}',
+        'fields with their quotes closed, and doubled inside',
+      ) from error
+    return rows[0] if rows else []
+
+
+class QuotedTsvReader(CsvReader):
+  """Reads TSV with the quotes that csv and pandas write."""
+
+  delimiter = '\t'
+  delimiter_name = 'tabs'
+
+
+class _Lines:
+  """The lines of a stream until it ends or one row would be too long.
+
+  Attributes:
+    data: of the lines that were taken.
+  """
+
+  def __init__(self, stream: Any) -> None:
+    self._stream = stream
+    self.data = b''
+
+  def __iter__(self) -> Iterator[bytes]:
+    while len(self.data) < _MOST_BYTES:
+      line = self._stream.readline()
+      if not line:
+        return
+      self.data += line
+      yield line
+
+
+class JsonReader(TaskReader):
+  """Reads JSON lines; a column is a text, a number, or true or false."""
+
+  def row(self, record: formats.Record) -> dict[str, str]:
+    row = formats.json_row(record, dict.fromkeys(self.columns, object))
+    for name in self.columns:
+      value = row[name]
+      # Python reads and writes NaN and Infinity, which are not in JSON.
+      is_number = isinstance(value, int) or (
+        isinstance(value, float) and math.isfinite(value)
+      )
+      if is_number:
+        row[name] = json.dumps(value)
+      formats.check_json(row[name], str, repr(name))
+    return row
+
+
+# What quotes in TSV are: those of csv and pandas, or a part of the text.
+_TSV_READERS: dict[str | None, type[TaskReader]] = {
+  'csv': QuotedTsvReader,
+  'text': PlainTsvReader,
+}
+QUOTES = ('csv', 'text')
+
+
+def reader_of(file: str, quotes: str | None) -> type[TaskReader]:
+  """Returns the reader of a file by its name, whose end says the format.
+
+  Args:
+    file: a path or a pattern.
+    quotes: what quotes in TSV are: 'csv', 'text', or None if it is not said.
+  """
+  name = file.removesuffix('.gz')
+  if name.endswith(_JSON):
+    return JsonReader
+  if name.endswith('.csv'):
+    return CsvReader
+  return _TSV_READERS.get(quotes, TsvReader)
+
+
+def _refuse_other_formats(
+  first: str, columns: Sequence[str], delimiter: str = 'tabs'
+) -> None:
+  """Raises a RowError if the first line is that of another format."""
+  line = first.strip()
+  if line.startswith('{') and '"' in line:
+    raise formats.RowError(
+      f'JSON: {formats.quote(line)}',
+      f'a header with {", ".join(columns)}, separated by {delimiter}; a file '
+      f'of JSON lines must end in {" or ".join(_JSON)}',
+    )
+  wanted = {*columns}
+  for name, character in _DELIMITERS.items():
+    fields = line.split(character)
+    has_columns = wanted <= {field.strip('"') for field in fields}
+    if name == delimiter:
+      formats.expect(
+        wanted <= {*fields} or not has_columns,
+        f'columns in quotes: {formats.quote(line)}',
+        f'their names; {_ADVICE}',
+      )
+    elif len(fields) > 1 and has_columns:
+      raise formats.RowError(
+        f'columns separated by {name}: {formats.quote(line)}',
+        f'columns separated by {delimiter}; a file with commas must end in '
+        '.csv, one with tabs in .tsv',
+      )

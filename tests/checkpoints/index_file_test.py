@@ -1,0 +1,199 @@
+"""Indexes of checkpoints that end the process if TensorFlow reads them."""
+
+import pytest
+import tensorflow.compat.v1 as tf
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.protobuf import tensor_bundle_pb2
+
+from synth_mtf.checkpoints import files, index_file
+from synth_mtf.checkpoints.folder import is_complete
+from synth_mtf.errors import UserError
+from tests import model
+from tests.cli.command import run
+
+NAME = 'shared/embedding'
+
+
+@pytest.fixture
+def path(tmp_path):
+  return model.write(tmp_path / 'run')
+
+
+def entries(path):
+  with open(f'{path}.index', 'rb') as stream:
+    return dict(index_file.entries_of(stream.read()))
+
+
+def number(value):
+  data = b''
+  while value >= 128:
+    data += bytes([value & 127 | 128])
+    value >>= 7
+  return data + bytes([value])
+
+
+def block(items):
+  data = b''
+  for key, value in items:
+    data += number(0) + number(len(key)) + number(len(value)) + key + value
+  data += (0).to_bytes(4, 'little') + (1).to_bytes(4, 'little')
+  checked = data + b'\0'
+  crc = crc32c(checked)
+  masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+  return data, checked + masked.to_bytes(4, 'little')
+
+
+def crc32c(data):
+  crc = 0xFFFFFFFF
+  for byte in data:
+    crc ^= byte
+    for _ in range(8):
+      crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+  return crc ^ 0xFFFFFFFF
+
+
+def write(path, items):
+  """Writes an index, each key in full."""
+  body, whole = block(sorted(items.items()))
+  _, meta = block([])
+  place = number(0) + number(len(body))
+  index, whole_index = block([(b'\xff', place)])
+  start = len(whole) + len(meta)
+  footer = number(len(whole)) + number(8) + number(start) + number(len(index))
+  with open(f'{path}.index', 'wb') as stream:
+    stream.write(whole + meta + whole_index)
+    stream.write(footer.ljust(40, b'\0') + index_file.MAGIC)
+
+
+def change(path, change_entry, name=NAME):
+  """Changes the entry of a variable, or the header."""
+  items = entries(path)
+  made = tensor_bundle_pb2
+  proto = made.BundleEntryProto if name else made.BundleHeaderProto
+  entry = proto.FromString(items[name.encode()])
+  change_entry(entry)
+  items[name.encode()] = entry.SerializeToString()
+  write(path, items)
+
+
+def test_the_index_as_it_is_and_as_written_here_can_be_read(path):
+  before = files.Checkpoint(path).variables
+  items = entries(path)
+  assert {name.decode() for name in items} == {'', *before}
+  write(path, items)
+  again = files.Checkpoint(path)
+  assert again.variables == before and is_complete(path)
+  assert tf.train.load_checkpoint(path).has_tensor(NAME)
+
+
+def sized(*sizes):
+  def change_entry(entry):
+    entry.shape.ClearField('dim')
+    for size in sizes:
+      entry.shape.dim.add(size=size)
+
+  return change_entry
+
+
+def setting(name, value):
+  def change_entry(entry):
+    *parents, last = name.split('.')
+    for parent in parents:
+      entry = getattr(entry, parent)
+    setattr(entry, last, value)
+
+  return change_entry
+
+
+@pytest.mark.parametrize(
+  'change_entry, message',
+  [
+    (sized(-1, 24), r'has the shape \[-1, 24\]'),
+    (sized(*[1] * 255), 'has 255 dimensions'),
+    (sized(2**40, 2**40), 'has the shape'),
+    (sized(2**40, 24), 'expected 26,388,279,066,624 x 4'),
+    (sized(), 'expected 1 x 4'),
+    (setting('shape.unknown_rank', True), 'has 2 dimensions'),
+    (setting('dtype', types_pb2.DT_FLOAT_REF), 'has the type 101'),
+    (setting('dtype', types_pb2.DT_RESOURCE), 'has the type 20'),
+    (setting('dtype', 999), 'has the type 999'),
+    (setting('dtype', 0), 'has the type 0'),
+    (setting('offset', -8), 'is at byte -8'),
+    (setting('offset', 2**60), 'is beyond the end of its data file'),
+    (setting('size', -1), 'with -1 bytes'),
+    (setting('shard_id', 1), 'is in data file 1 of 1'),
+    (setting('shard_id', -1), 'is in data file -1 of 1'),
+    (lambda e: e.slices.add(), 'is stored in slices'),
+  ],
+)
+def test_an_entry_that_ends_the_process(path, change_entry, message):
+  change(path, change_entry)
+  with pytest.raises(UserError, match=f'cannot be read: .*{NAME}.*{message}'):
+    files.Checkpoint(path)
+  assert not is_complete(path)
+
+
+@pytest.mark.parametrize(
+  'change_header, message',
+  [
+    (setting('version.min_consumer', 9), 'needs a reader of version 9'),
+    (setting('endianness', 1), 'big-endian'),
+    (setting('num_shards', 0), 'has 0 data files'),
+    (setting('num_shards', -1), 'has -1 data files'),
+    (setting('num_shards', 2), 'model.ckpt-7.data-00000-of-00002 is missing'),
+  ],
+)
+def test_a_header_that_ends_the_process(path, change_header, message):
+  change(path, change_header, name='')
+  with pytest.raises(UserError, match=f'cannot be read: .*{message}'):
+    files.Checkpoint(path)
+
+
+@pytest.mark.parametrize(
+  'key, value, message',
+  [
+    (b'x', b'\xff\xff\xff', 'does not parse'),
+    (b'caf\xe9', b'', 'is not UTF-8|has the type 0'),
+    (b'', b'\xff', 'does not parse'),
+  ],
+)
+def test_a_garbage_entry(path, key, value, message):
+  write(path, {**entries(path), key: value})
+  with pytest.raises(UserError, match=f'cannot be read: .*({message})'):
+    files.Checkpoint(path)
+
+
+def test_a_name_that_is_not_utf_8(path):
+  items = entries(path)
+  write(path, {**items, b'caf\xe9': items[NAME.encode()]})
+  with pytest.raises(UserError, match=r"the name b'caf.xe9' is not UTF-8"):
+    files.Checkpoint(path)
+
+
+@pytest.mark.parametrize('count', range(0, 4000, 97))
+def test_bytes_that_are_changed_or_missing(path, count):
+  with open(f'{path}.index', 'rb') as stream:
+    data = bytearray(stream.read())
+  place = count % len(data)
+  whole = bytes(data)
+  data[place] ^= 0x55
+  for damaged in (whole[:place], bytes(data)):
+    with open(f'{path}.index', 'wb') as stream:
+      stream.write(damaged)
+    try:
+      files.Checkpoint(path).verify()
+    except UserError as error:
+      assert 'cannot be read' in str(error)
+
+
+def test_each_command_prints_one_message(path, tmp_path):
+  change(path, sized(-1, 24))
+  folder = tmp_path / 'run'
+  for words in (
+    ('checkpoint', 'inspect', folder),
+    ('checkpoint', 'compare', folder, folder),
+    ('checkpoint', 'export', '--to=hf', folder, tmp_path / 'new'),
+    ('attention', folder, '--out', tmp_path / 'a.npz'),
+  ):
+    status, _, err = run(*words)
+    assert status == 2 and 'has the shape [-1, 24]' in err, (words, err)

@@ -1,0 +1,178 @@
+"""Libraries around transformers work with our models as with T5."""
+
+import pytest
+
+from tests import model
+
+torch = pytest.importorskip('torch', reason='needs the extra [hf]')
+transformers = pytest.importorskip('transformers', minversion='5')
+from synth_mtf.huggingface import modeling_synthesizer as modeling  # noqa: E402
+
+torch.set_num_threads(1)  # the models are tiny
+pytestmark = [pytest.mark.hf, pytest.mark.slow]
+
+
+def made(variant='random_vanilla', **settings):
+  torch.manual_seed(0)
+  config = modeling.SynthesizerConfig(
+    variant=variant,
+    d_model=24,
+    d_ff=20,
+    num_layers=2,
+    num_heads=3,
+    d_kv=8,
+    vocab_size=model.VOCAB,
+    max_position_embeddings=32,
+    **settings,
+  )
+  return modeling.SynthesizerForConditionalGeneration(config)
+
+
+def rows(count=8, length=9):
+  torch.manual_seed(1)
+  ids = torch.randint(2, 20, [count, length])
+  return [{'input_ids': row, 'labels': row} for row in ids]
+
+
+def test_seq2seq_trainer(tmp_path):
+  pytest.importorskip('accelerate', reason='needs the extra [hf]')
+  trained = made()
+  arguments = transformers.Seq2SeqTrainingArguments(
+    output_dir=tmp_path,
+    max_steps=30,
+    learning_rate=0.01,
+    logging_steps=10,
+    predict_with_generate=True,
+    gradient_checkpointing=True,
+    report_to=[],
+    use_cpu=True,
+  )
+  trainer = transformers.Seq2SeqTrainer(
+    trained, arguments, train_dataset=rows(), eval_dataset=rows()
+  )
+  trainer.train()
+  losses = [x['loss'] for x in trainer.state.log_history if 'loss' in x]
+  assert losses[-1] < 0.8 * losses[0]
+  assert trainer.predict(rows()).predictions.shape[0] == 8
+  trainer.save_model(tmp_path / 'saved')
+  again = type(trained).from_pretrained(tmp_path / 'saved')
+  for name, weight in trained.state_dict().items():
+    torch.testing.assert_close(again.state_dict()[name], weight)
+
+
+@pytest.mark.parametrize('variant', ['random_vanilla', 'dense'])
+def test_lora_finds_its_modules(variant):
+  peft = pytest.importorskip('peft', reason='needs peft')
+  base = made(variant)
+  adapted = peft.get_peft_model(base, peft.LoraConfig(r=2))
+  names = {n.split('.lora_')[0] for n, w in adapted.named_parameters()
+           if w.requires_grad}  # fmt: skip
+  # Of two encoder layers and two decoder layers with two attentions each.
+  assert len(names) == (12 if variant == 'random_vanilla' else 8)
+  ids = torch.stack([row['labels'] for row in rows()])
+  before = adapted(input_ids=ids, labels=ids).loss
+  before.backward()
+  with torch.no_grad():
+    for weight in adapted.parameters():
+      if weight.grad is not None:
+        weight -= 0.1 * weight.grad
+  assert adapted(input_ids=ids, labels=ids).loss < before
+
+
+def test_gradient_checkpointing_and_bfloat16_change_little():
+  found = made(dropout_rate=0.0).train()
+  ids = torch.stack([row['labels'] for row in rows()])
+  found(input_ids=ids, labels=ids).loss.backward()
+  expected = [weight.grad for weight in found.parameters()]
+  found.zero_grad()
+  found.gradient_checkpointing_enable()
+  found(input_ids=ids, labels=ids).loss.backward()
+  for weight, gradient in zip(found.parameters(), expected, strict=True):
+    torch.testing.assert_close(weight.grad, gradient)
+  found.gradient_checkpointing_disable()
+  with torch.no_grad():
+    logits = found(input_ids=ids, labels=ids).logits
+    halved = found.to(torch.bfloat16)(input_ids=ids, labels=ids).logits.float()
+  assert (halved - logits).abs().max() < 0.05 * logits.abs().max()
+
+
+@pytest.fixture
+def fused(monkeypatch):
+  """Lets FlexAttention have gradients on CPUs, where the compiler traces it."""
+  from torch.nn.attention import flex_attention
+
+  monkeypatch.setattr(flex_attention, '_validate_device', lambda *_: None)
+  monkeypatch.setattr(modeling, 'is_differentiable', lambda device: True)
+  kernel = torch.compile(
+    flex_attention.flex_attention, backend='aot_eager', fullgraph=True
+  )
+  monkeypatch.setattr(modeling, 'fused_kernel', lambda: kernel)
+  torch.compiler.reset()
+  yield
+  torch.compiler.reset()
+
+
+@pytest.mark.parametrize('variant', ['random_vanilla'])
+def test_flex_attention_has_the_same_gradients(variant, fused):
+  found = made(variant, dropout_rate=0.0, cross_variant=variant).eval()
+  ids = torch.stack([row['labels'] for row in rows()])
+  mask = torch.ones_like(ids)
+  mask[1, 5:] = 0
+  mask[2, :4] = 0
+  given = {'input_ids': ids, 'attention_mask': mask, 'labels': ids}
+  outputs = found(**given)
+  outputs.loss.backward()
+  expected = {name: w.grad for name, w in found.named_parameters()}
+  found.zero_grad()
+  found.set_attn_implementation('flex_attention')
+  actual = found(**given)
+  actual.loss.backward()
+  torch.testing.assert_close(actual.logits, outputs.logits, rtol=0, atol=1e-5)
+  for name, weight in found.named_parameters():
+    if name.endswith(('alpha', 'relative_attention_bias.weight')):
+      continue  # this backend leaves out what `score_mod` reads of them
+    largest = expected[name].abs().max()
+    assert largest > 0, name
+    assert (weight.grad - expected[name]).abs().max() <= 1e-5 * largest, name
+
+
+def test_flex_attention_of_long_rows_makes_no_logits():
+  n, batch = 4096, 2
+  config = modeling.SynthesizerConfig(
+    variant='random_vanilla',
+    d_model=16,
+    d_kv=8,
+    num_heads=2,
+    max_position_embeddings=n,
+  )
+  layer = modeling.SyntheticAttention(config, 'encoder', 0).eval()
+  for module in layer.modules():
+    modeling.initialize(module)
+  x = torch.randn(batch, n, 16)
+  with torch.no_grad():
+    expected, _, _ = layer(x)
+    layer.fuses = True
+    layer(x)  # compiles
+    with torch.profiler.profile(profile_memory=True) as profile:
+      actual, _, _ = layer(x)
+  bytes_made = [event.self_cpu_memory_usage for event in profile.events()]
+  assert 0 < max(bytes_made) < n * n
+  assert (actual - expected).abs().max() <= 1e-5 * expected.abs().max()
+
+
+def test_flex_attention_gives_way_where_it_cannot_compute():
+  """With gradients on CPUs, and in decoding; outputs stay the same."""
+  found = made(dropout_rate=0.0)
+  ids = torch.stack([row['labels'] for row in rows()])
+  expected = found(input_ids=ids, labels=ids).loss
+  steps = {'max_new_tokens': 5, 'input_ids': ids}
+  static = {'cache_implementation': 'static', 'disable_compile': True}
+  tokens = found.generate(**steps)
+  found.set_attn_implementation('flex_attention')
+  loss = found(input_ids=ids, labels=ids).loss
+  loss.backward()
+  table = found.encoder.block[0].layer[0].SelfAttention.random.R
+  assert table.grad.abs().max() > 0
+  torch.testing.assert_close(loss, expected)
+  for cache in ({}, static):
+    torch.testing.assert_close(found.generate(**steps, **cache), tokens)

@@ -1,0 +1,222 @@
+"""One run on several hosts, which here are processes of this machine."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from synth_mtf.errors import UserError
+from synth_mtf.host import events
+from synth_mtf.pjrt import hosts
+from synth_mtf.pjrt.placement import Slicing
+from tests import official_files
+from tests.cli import t5_main
+
+CODE = 'import sys; from synth_mtf import cli; sys.exit(cli.main())'
+# Before JAX 0.5, a host of CPUs has one device.
+DEVICES = 1 if jax.__version__.startswith('0.4.') else 4
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  return official_files.write_text(tmp_path_factory.mktemp('data'))
+
+
+def free_port():
+  with socket.socket() as listening:
+    listening.bind(('127.0.0.1', 0))
+    return listening.getsockname()[1]
+
+
+class Host:
+  """A process of a run."""
+
+  def __init__(self, model_dir, data, devices, steps, flags=()):
+    words = [
+      *('transformer', '--device=cpu', f'--model_dir={model_dir}'),
+      *(f'--data_dir={data}', '--vocabulary=bytes', *t5_main.REPEATABLE),
+      f"--gin_param=utils.run.mesh_shape = 'model:2,batch:{DEVICES}'",
+      '--gin_param=utils.run.batch_size = 8',
+      '--gin_param=utils.run.save_checkpoints_steps = 3',
+      '--gin_param=dropout_rate = 0.1',
+      f'--gin_param=utils.run.train_steps = {steps}',
+      *flags,
+    ]
+    environment = {
+      **os.environ,
+      'PYTHONHASHSEED': '0',
+      'SYNTH_MTF_PROGRESS_SECONDS': '0.1',
+      'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices}',
+    }
+    self.process = subprocess.Popen(
+      [sys.executable, '-c', CODE, *words],
+      env=environment,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      text=True,
+    )
+
+  def wait(self):
+    """Returns what it printed, and its status."""
+    output, _ = self.process.communicate(timeout=600)
+    return output, self.process.returncode
+
+
+def start(model_dir, *data, steps):
+  """Starts a process for each folder of data."""
+  port = free_port()
+  return [
+    Host(
+      model_dir,
+      folder,
+      DEVICES,
+      steps,
+      [
+        f'--coordinator_address=localhost:{port}',
+        f'--num_processes={len(data)}',
+        f'--process_id={number}',
+      ],
+    )
+    for number, folder in enumerate(data)
+  ]
+
+
+def losses(folder):
+  found = events.read(str(folder))['loss']
+  return [found[step] for step in sorted(found)]
+
+
+@pytest.mark.slow
+def test_two_hosts_compute_what_one_does(data, tmp_path):
+  """A run on two hosts that is continued, and one on the devices of both."""
+  for steps in (3, 6):
+    for output, status in [
+      host.wait() for host in start(tmp_path / 'two', data, data, steps=steps)
+    ]:
+      assert not status, output
+  host = Host(tmp_path / 'one', data, 2 * DEVICES, 6)
+  output, status = host.wait()
+  assert not status, output
+  assert losses(tmp_path / 'two')[-1] == pytest.approx(
+    losses(tmp_path / 'one')[-1], rel=1e-5
+  )
+  found, expected = (
+    tf.train.load_checkpoint(str(tmp_path / name / 'model.ckpt-6'))
+    for name in ('two', 'one')
+  )
+  names = expected.get_variable_to_shape_map()
+  assert found.get_variable_to_shape_map() == names
+  for name in names:
+    np.testing.assert_allclose(
+      found.get_tensor(name), expected.get_tensor(name), 1e-4, 2e-5, name
+    )
+
+
+@pytest.mark.slow
+def test_data_that_one_host_lacks_ends_the_run_on_both(data, tmp_path):
+  started = start(tmp_path / 'run', data, tmp_path, steps=6)
+  for output, status in [host.wait() for host in started]:
+    assert status == 2, output
+    (message,) = re.findall('synth-mtf: error: (.*)', output)
+    assert 'no file corpus/' in message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('lost', [0, 1])
+def test_a_lost_host_ends_the_run(data, tmp_path, lost):
+  started = start(tmp_path / 'run', data, data, steps=10**6)
+  try:
+    while not (tmp_path / 'run' / 'model.ckpt-3.index').exists():
+      assert started[0].process.poll() is None
+      time.sleep(0.1)
+    started[lost].process.send_signal(signal.SIGKILL)
+    output, status = started[1 - lost].wait()
+  finally:
+    for host in started:
+      host.process.kill()
+      host.wait()
+  assert status
+  (message,) = re.findall('synth-mtf: error: (.*)', output)
+  assert 'give the same command on every host again' in message
+  assert f'process {lost} ' in message
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_host_stops_all(data, tmp_path):
+  started = start(tmp_path / 'run', data, data, steps=10**6)
+  try:
+    while not (tmp_path / 'run' / 'model.ckpt-3.index').exists():
+      assert started[0].process.poll() is None
+      time.sleep(0.1)
+    started[1].process.send_signal(signal.SIGTERM)
+    ends = [host.wait() for host in started]
+  finally:
+    for host in started:
+      host.process.kill()
+  last = set()
+  for output, status in ends:
+    assert status == 128 + signal.SIGTERM, output
+    last |= set(re.findall(r'Stopped\. (\S+) is saved', output))
+  (name,) = last
+  assert (tmp_path / 'run' / f'{name}.index').exists()
+
+
+@pytest.mark.parametrize(
+  'flags, match',
+  [
+    (('a:1', None, 0), 'also needs --num_processes'),
+    (('a', 2, 0), 'expected host:port'),
+    (('a:1', 2, 2), 'expected 0 to 1'),
+    (('a:1', 2, -1), 'expected whole numbers'),
+  ],
+)
+def test_wrong_flags_are_refused(flags, match):
+  with pytest.raises(UserError, match=match):
+    hosts.address(*flags)
+
+
+def test_flags_or_the_environment_name_the_processes(monkeypatch):
+  assert hosts.address(None, None, None) is None
+  monkeypatch.setenv('JAX_COORDINATOR_ADDRESS', 'a:1')
+  monkeypatch.setenv('JAX_NUM_PROCESSES', '2')
+  assert hosts.address(None, None, 1) == ('a:1', hosts.Group(2, 1))
+
+
+def test_a_process_without_others_grants_its_own_wish_once():
+  wish = hosts.Wish()
+  assert not wish.take()
+  wish.ask()
+  assert wish.take() and not wish.take()
+
+
+def test_slices_of_other_hosts_are_missing():
+  slicing = Slicing(((0,), (2,), (0,), (2,)), slice_shape=(2,), shape=(4,))
+  assert slicing.distinct == {(0,): 0, (2,): 1}
+  whole = slicing.join({1: np.ones(2), 3: np.ones(2)})
+  np.testing.assert_array_equal(whole, [0, 0, 1, 1])
+
+
+def test_other_processes_see_the_latest_checkpoint(tmp_path):
+  source, own = tmp_path / 'run', tmp_path / 'own'
+  own.mkdir()
+  (source / 'commands').mkdir(parents=True)
+  for name in ('model.ckpt-2.index', 'model.ckpt-4.index', 'log', 'model.json'):
+    (source / name).write_text(name)
+  (source / 'model.ckpt-4.data-00000-of-00001').write_text('')
+  (source / 'checkpoint').write_text('model_checkpoint_path: "model.ckpt-4"\n')
+  hosts.show_files(str(source), str(own))
+  assert sorted(os.listdir(own)) == [
+    'checkpoint',
+    'model.ckpt-4.data-00000-of-00001',
+    'model.ckpt-4.index',
+    'model.json',
+  ]
+  assert tf.train.latest_checkpoint(str(own)) == str(own / 'model.ckpt-4')

@@ -1,0 +1,56 @@
+"""Programs that XLA translates, or refuses."""
+
+import types
+
+import jax
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from synth_mtf.errors import UserError
+from synth_mtf.pjrt import program
+from synth_mtf.pjrt.placement import Devices
+
+LAYER = 'encoder/block_000/layer_000/SyntheticAttention'
+
+
+def test_a_program_updates_its_variables():
+  devices = Devices(jax.devices('cpu')[:1])
+  with tf.Graph().as_default() as graph:
+    x = tf.placeholder(tf.float32, [3], name='x')
+    v = tf.get_variable('v', [3], use_resource=True)
+    y = x + v
+    with tf.control_dependencies([y]):
+      update = v.assign_add(x)
+    lowered = program.lower(graph, [y], [update.op])
+  executable = program.Executable(lowered, devices)
+  assert executable.memory() >= 3 * 4 * 4  # x, v, y and the new v
+  variables = dict.fromkeys(
+    lowered.variables, devices.scatter([np.ones(3, np.float32)])
+  )
+  (given,) = devices.replicate([np.arange(3, dtype=np.float32)])
+  for expected in ([1, 2, 3], [1, 3, 5]):
+    ((found,),) = executable({'x': given}, variables)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_an_operation_without_a_form_in_xla_is_named():
+  with tf.Graph().as_default() as graph:
+    with tf.name_scope(LAYER):
+      y = tf.py_func(np.sin, [tf.zeros([2])], tf.float32)
+    with pytest.raises(UserError, match=f'an operation of {LAYER}'):
+      program.lower(graph, [y], [])
+
+
+@pytest.mark.parametrize('stats', [None, {'bytes_limit': 4_000_000_000}])
+def test_a_program_that_fits_passes(stats):
+  device = types.SimpleNamespace(memory_stats=lambda: stats, device_kind='v5e')
+  program.check_memory(3_000_000_000, device)
+
+
+def test_a_program_that_does_not_fit_is_refused():
+  device = types.SimpleNamespace(
+    memory_stats=lambda: {'bytes_limit': 2_000_000_000}, device_kind='v5e'
+  )
+  with pytest.raises(UserError, match=r'takes 3\.0 GB.*v5e.*has 2\.0 GB'):
+    program.check_memory(3_000_000_000, device)

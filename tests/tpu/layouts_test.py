@@ -1,0 +1,83 @@
+"""Layouts name slices that can be had, and the compiler knows them."""
+
+import pathlib
+
+import gin
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+from mesh_tensorflow.transformer import utils
+
+import synth_mtf
+from synth_mtf.cost import cost_of_files
+from synth_mtf.errors import UserError
+from synth_mtf.host import gin_files
+from tests.checkout import CHECKOUT, run
+from tests.tpu import replicas  # must precede the host's modules
+from tests.tpu.compile import SLICES
+from tests.tpu.program import TINY, Setting, build
+
+LAYOUTS = pathlib.Path(synth_mtf.gin_path(), 'layouts')
+# Files that are no slice of a fixed size.
+OTHERS = {'data_parallel', 'model_parallel', 'pod'}
+COMPILER = CHECKOUT / '.venv-tpu-compiler' / 'bin' / 'python'
+
+
+def mesh_of(*files, bindings=()):
+  """The mesh of T5 (Base) on a slice."""
+  gin_files.parse(
+    ['sizes/base.gin', *(f'layouts/{file}.gin' for file in files)], bindings
+  )
+  return utils.tpu_mesh_shape()
+
+
+def cores_per_chip(name):
+  """As the flag is to be set: 1 where the two cores of a chip work as one."""
+  if not flags.FLAGS.is_parsed():
+    flags.FLAGS.mark_as_parsed()  # the host reads them
+  return flagsaver.flagsaver(logical_cores_per_chip=SLICES[name].cores // 4)
+
+
+def test_every_layout_is_a_slice_of_the_compiler():
+  assert {path.stem for path in LAYOUTS.glob('*.gin')} - OTHERS == {*SLICES}
+
+
+@pytest.mark.parametrize('name', SLICES)
+def test_a_mesh_has_the_cores_of_its_slice(name):
+  with cores_per_chip(name):
+    mesh = mesh_of(name)
+  assert mesh.size == SLICES[name].cores
+  cost = cost_of_files(
+    ['sizes/base.gin', 'variants/random_vanilla.gin'],
+    {'inputs': 512, 'targets': 114},
+    mesh_shape=','.join(f'{dim.name}:{dim.size}' for dim in mesh),
+  )
+  # Weights, gradients and slots fit the 8 GB of the smallest core.
+  assert cost.state_bytes < 8e9
+
+
+def test_a_pod_needs_a_size():
+  with pytest.raises(UserError, match='tpu_topology must be set'):
+    mesh_of('pod')
+  gin.clear_config()
+  size = "utils.tpu_mesh_shape.tpu_topology = 'v5litepod-256'"
+  assert mesh_of('pod', bindings=[size]).size == 256
+
+
+@pytest.mark.slow  # compiles a TPU program
+@pytest.mark.tpu_proof
+@pytest.mark.skipif(not COMPILER.exists(), reason='made by make tpu-compile')
+@pytest.mark.parametrize('name', SLICES)
+def test_the_compiler_takes_the_program_of_a_slice(name, tmp_path):
+  cores = SLICES[name].cores
+  with cores_per_chip(name):
+    built = build(
+      Setting('random', mesh=f'batch:{cores // 2},model:2', size=TINY),
+      cores=cores // 4,
+    )
+  values = replicas.zeros(built)
+  _, _, hlo = replicas.CoreProgram(built).lower(values, built.features)
+  (tmp_path / 'random.hlo').write_bytes(hlo)
+  command = CHECKOUT / 'tests' / 'tpu' / 'compile.py'
+  done = run(COMPILER, command, '--slice', name, tmp_path, 'random')
+  assert '| random | 0.0 |' in done.stdout
