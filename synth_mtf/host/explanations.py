@@ -206,6 +206,10 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
   r"Required bindings for `(.*?)` not provided in config: \['(.*?)'": (
     'gin: {0}.{1} must be set: give --gin_param="{0}.{1} = ...".'
   ),
+  r"No bindings specified for '(.*?)/(?:gin\.)?macro'": (
+    'gin: nothing sets the macro %{0}, which a value refers to: give '
+    '--gin_param="{0} = ...".'
+  ),
   r'(\S+) set to `%gin.REQUIRED` but not': (
     'gin: {0} must be set: give --gin_param="{0} = ...".'
   ),

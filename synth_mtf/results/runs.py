@@ -33,6 +33,14 @@ _EVALUATION = re.compile(
   r'|(?P<split>.+)_eval(?:_.*)?'
 )
 _SCORE = re.compile(r'eval/([^/]+)/(.+)')
+# What `ast.literal_eval` raises, also for what is nested too deeply.
+_NOT_LITERAL = (
+  ValueError,
+  SyntaxError,
+  TypeError,
+  MemoryError,
+  RecursionError,
+)
 # In the name of a checkpoint.
 _SEED = re.compile(r'((?:^|[^a-zA-Z])(?:seed|s)[-_=]?)\d+')
 
@@ -80,8 +88,10 @@ class Run:
 
   @functools.cached_property
   def seed(self) -> int | None:
-    """The training seed, or None if it is unknown."""
-    return self._setting('train_with_progress.seed')
+    """The training seed, or None if it is unknown or not one."""
+    seed = self._setting('train_with_progress.seed')
+    is_seed = type(seed) is int and abs(seed) < 2**63
+    return seed if is_seed else None
 
   @functools.cached_property
   def facts(self) -> model_facts.ModelFacts:
@@ -209,7 +219,7 @@ class Run:
     """
     for bound, value in self.bindings.items():
       if f'.{bound}'.endswith(f'.{name}'):
-        with contextlib.suppress(ValueError, SyntaxError):
+        with contextlib.suppress(*_NOT_LITERAL):
           return ast.literal_eval(value)
     return None
 

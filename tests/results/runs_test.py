@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from unittest import mock
 
 import pytest
@@ -275,3 +276,16 @@ def test_links_to_the_folder_itself_are_followed_once(tmp_path, monkeypatch):
   monkeypatch.setattr(tf.io.gfile, 'walk', walk)
   assert only(tmp_path).name == str(tmp_path / 'r')
   assert walk.call_count < 20
+
+
+@pytest.mark.parametrize(
+  'seed', ['{1, 2}', "b'x'", '[3]', str(2**63), '1.5', '{[]: 1}', '%s']
+)
+def test_a_seed_that_is_none(tmp_path, seed):
+  """Such as one that JSON cannot hold."""
+  line = f'synth_mtf.train_with_progress.seed = {seed}\n'
+  (tmp_path / 'operative_config.gin').write_text(line)
+  try:
+    assert only(tmp_path).seed is None
+  except UserError as error:
+    assert re.search('gin syntax|unhashable', str(error))
