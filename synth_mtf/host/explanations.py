@@ -193,8 +193,8 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
   r"Configurable '(.*?)' doesn't have a parameter named '(.*?)'": _parameter,
   r"No Task or Mixture found with name '((?s:.*?))'": _provider,
   r'\AGot: ((?s:.*))\Z': (
-    'mixture_or_task_name = {0} (often through MIXTURE_NAME): expected the name '
-    'of one task or mixture.'
+    'mixture_or_task_name = {0} (often through MIXTURE_NAME): expected the '
+    'name of one task or mixture.'
   ),
   r'Provider name not registered: (\S*)': _provider,
   r'No file is found for the file pattern: (.*)\.$': (
