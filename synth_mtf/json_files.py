@@ -23,7 +23,11 @@ def read(folder: str, name: str, parse: Callable[[Any], Any]) -> Any:
     return None
   try:
     with tf.io.gfile.GFile(path) as stream:
-      return parse(json.load(stream))
+      text = stream.read()
+    content = json.loads(text)
+    if r'\ud' in text.lower():  # half of a character, or two halves
+      json.dumps(content, ensure_ascii=False).encode()
+    return parse(content)
   except Exception as error:  # depends on what the file holds instead
     raise UserError(
       f'{path} is damaged ({type(error).__name__}: {error}). Copy it again, or '

@@ -64,12 +64,22 @@ def holds_samples(folder: str | None) -> bool:
   return os.path.exists(mark)
 
 
-def check_entries(folder: str) -> None:
-  """Refuses a local folder with pipes and devices, which hang their reader."""
-  # Unlike `os.listdir`, `os.walk` ignores folders that disappear.
-  _, folders, files = next(os.walk(folder), (folder, [], []))
-  for name in (*folders, *files):
-    _check_file(os.path.join(folder, name))
+def check_entries(folder: str, start: str = '') -> None:
+  """Refuses a local folder with pipes and devices, which hang their reader.
+
+  TensorFlow cannot list a folder with names that are not UTF-8: these, too.
+
+  Args:
+    folder: which need not exist.
+    start: of the names to check.
+  """
+  try:
+    names = os.listdir(folder)
+  except OSError:  # a bucket, or it has disappeared
+    return
+  for name in names:
+    if name.startswith(start):
+      _check_file(os.path.join(folder, name))
 
 
 def check_written_entries(folder: str) -> None:
@@ -90,6 +100,8 @@ def check_written_entries(folder: str) -> None:
 
 
 def _check_file(path: str) -> None:
+  if path.encode(errors='replace').decode() != path:
+    raise UserError(f'{path} is not a name in UTF-8: rename it')
   is_known = os.path.isfile(path) or os.path.isdir(path)
   if os.path.exists(path) and not is_known:
     raise UserError(f'{path} is a pipe or a device: remove it')

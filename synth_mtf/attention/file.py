@@ -156,6 +156,9 @@ def read(path: str) -> Attention:
       if arrays['format'] != _FORMAT:
         raise ValueError(f'format {arrays["format"]}, expected {_FORMAT}')
       _check_shapes(headers)
+      for name in headers:
+        if _KINDS[name][0] == 'U':  # any 32 bits may be a letter there
+          ''.join(arrays[name].ravel().tolist()).encode()
       return _read(arrays, headers)
   except Exception as error:  # NumPy raises anything for another file
     raise UserError(

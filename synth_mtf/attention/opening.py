@@ -91,7 +91,7 @@ def _vocabularies(
   if chosen is not None:
     return both_sides(tasks.vocabulary.load(chosen))
   # Those of our tasks would follow later changes of the setting.
-  return [getattr(x, 'resolved', x) for x in config.vocabularies]
+  return tuple(getattr(x, 'resolved', x) for x in config.vocabularies)
 
 
 def choose_vocabulary(given: str | None, model_dir: str) -> str | None:

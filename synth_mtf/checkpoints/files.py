@@ -121,7 +121,8 @@ def _existing(path: str) -> str:
   if tf.io.gfile.isdir(path):
     checkpoint = Folder(path).latest() or path
   else:
-    paths.check_entries(os.path.dirname(path) or '.')
+    folder, name = os.path.split(checkpoint)
+    paths.check_entries(folder or '.', f'{name}.')
   if not exists(checkpoint):
     parent = Folder(os.path.dirname(checkpoint) or '.')
     raise UserError(

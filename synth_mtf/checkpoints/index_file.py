@@ -65,7 +65,10 @@ def _parsed(
   dict[str, tensor_bundle_pb2.BundleEntryProto],
 ]:
   """Returns the header and the entries by name."""
-  values = dict(entries_of(data))
+  pairs = list(entries_of(data))
+  values = dict(pairs)
+  if [key for key, _ in pairs] != sorted(values):
+    raise Broken('its index has a name twice, or names out of order')
   if b'' not in values:
     raise Broken('its index has no header')
   header = tensor_bundle_pb2.BundleHeaderProto.FromString(values.pop(b''))
@@ -103,6 +106,8 @@ def _fault(entry: tensor_bundle_pb2.BundleEntryProto, num_shards: int) -> str:
   if entry.offset < 0 or entry.size < 0:
     return f'is at byte {entry.offset}, with {entry.size} bytes'
   dtype = tf.as_dtype(entry.dtype)
+  if dtype == tf.string and entry.size < elements:
+    return f'has {elements:,} texts in {entry.size:,} bytes'
   if dtype != tf.string and entry.size != elements * dtype.size:
     return f'has {entry.size:,} bytes, expected {elements:,} x {dtype.size}'
   return ''
@@ -145,10 +150,16 @@ def _block(data: bytes, start: int, size: int) -> Iterator[tuple[bytes, bytes]]:
     raise Broken('its index is compressed, as TensorFlow does not write it')
   restarts = int.from_bytes(block[-4:], 'little')
   end = size - 4 - 4 * restarts
+  if end < 0:
+    raise Broken('its index has a broken block')
   position = 0
   key = b''
+  whole = set()  # where a key shares nothing, so that a search may start there
   while position < end:
+    start_of_entry = position
     shared, position = _number(block, position)
+    if not shared:
+      whole.add(start_of_entry)
     unshared, position = _number(block, position)
     length, position = _number(block, position)
     stop = position + unshared + length
@@ -157,6 +168,11 @@ def _block(data: bytes, start: int, size: int) -> Iterator[tuple[bytes, bytes]]:
     key = key[:shared] + block[position : position + unshared]
     yield key, block[position + unshared : stop]
     position = stop
+  for place in range(end, size - 4, 4):
+    # Elsewhere, a search would read an entry that this loop has not seen.
+    start_of_search = int.from_bytes(block[place : place + 4], 'little')
+    if start_of_search not in whole | {0}:
+      raise Broken('its index has a broken block')
 
 
 def _handle(data: bytes, position: int) -> tuple[int, int, int]:

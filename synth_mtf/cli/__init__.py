@@ -12,6 +12,7 @@ import contextlib
 import gc
 import importlib
 import os
+import pathlib
 import re
 import sys
 import warnings
@@ -106,6 +107,8 @@ def _run(words: Sequence[str]) -> int:
     if not args.command:
       main_parser.print_help(sys.stderr)
       return 2
+    if getattr(args, 'out', None) in ('', pathlib.Path()):
+      raise UserError('--out is empty: give the path to write to')
     if args.command not in _SELF_LOADING:
       data.use(args)
       process.load_quietly()

@@ -5,6 +5,7 @@ import argparse
 from synth_mtf.cli import arguments
 from synth_mtf.paths import gin_names
 from synth_mtf.results import printing
+from synth_mtf.run import output
 
 _HEADERS = (
   'variant',
@@ -74,7 +75,13 @@ def _print_published() -> None:
 
 
 def _print_variants(args: argparse.Namespace) -> None:
-  rows = [_row(variant, args) for variant in args.variants.split(',')]
+  variants = args.variants.split(',')
+  console = output.Console()
+  rows = []
+  with console.task(f'count a model of size {args.size}'):
+    for number, variant in enumerate(variants, 1):
+      console.update(f'{variant} ({number} of {len(variants)})')
+      rows.append(_row(variant, args))
   cores = args.model_parallelism
   print(
     f'{args.size}, {args.inputs} inputs and {args.targets} targets, '

@@ -28,6 +28,7 @@ _UNITS = {
 }
 # Columns of tables, and how their axes are called.
 _COSTS = {'Steps/s': 'steps per second', 'Params': 'parameters (millions)'}
+_MOST_PANELS = 300  # a picture has at most 65,536 dots in height
 _STACKS = ('encoder', 'decoder', 'cross')
 
 
@@ -42,7 +43,7 @@ def curves(runs: Sequence[Run]) -> style.Figure:
   than validation have panels of their own.
 
   Raises:
-    UserError: no curve has two points.
+    UserError: no curve has two points, or there are too many curves.
   """
   points = _points(runs)
   lengths = points.groupby(['panel', 'run']).step.nunique()
@@ -51,6 +52,12 @@ def curves(runs: Sequence[Run]) -> style.Figure:
     raise UserError(
       'no curve has two points: there are neither event files of training nor '
       'evaluations at several steps in ' + ', '.join(run.name for run in runs)
+    )
+  if len(names) > _MOST_PANELS:
+    raise UserError(
+      f'{len(names):,} tasks, splits and metrics have curves, and a figure has '
+      f'room for {_MOST_PANELS}: name the other figures in --figures, or see '
+      'the scores in `synth-mtf table`'
     )
   columns = min(3, len(names))
   rows = math.ceil(len(names) / columns)
@@ -232,7 +239,7 @@ def _averaged(table: tables.Table) -> tuple[str, list[layouts.Column]]:
   They are those in which higher is better; without any, those of other metrics
   than log perplexity, or else of log perplexity.
   """
-  columns = [c for c in table.columns if (table.scores.column == c.key).any()]
+  columns = [c for c in table.columns if c.key in table.scores_by_column]
   metrics = table.scores.groupby('column').metric.first()
   others = [c for c in columns if metrics[c.key] != layouts.LOG_PERPLEXITY]
   higher = [c for c in columns if c.better >= 0]

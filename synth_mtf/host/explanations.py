@@ -192,6 +192,10 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
   r"No configurable matching (?:reference )?'@?(.*?)(?:\(\))?'": _configurable,
   r"Configurable '(.*?)' doesn't have a parameter named '(.*?)'": _parameter,
   r"No Task or Mixture found with name '((?s:.*?))'": _provider,
+  r'\AGot: ((?s:.*))\Z': (
+    'mixture_or_task_name = {0} (often through MIXTURE_NAME): expected the '
+    'name of one task or mixture.'
+  ),
   r'Provider name not registered: (\S*)': _provider,
   r'No file is found for the file pattern: (.*)\.$': (
     'no file matches {0}, which a task reads: put it there, or check the path '
@@ -205,6 +209,10 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
   ),
   r"Required bindings for `(.*?)` not provided in config: \['(.*?)'": (
     'gin: {0}.{1} must be set: give --gin_param="{0}.{1} = ...".'
+  ),
+  r"No bindings specified for '(.*?)/(?:gin\.)?macro'": (
+    'gin: nothing sets the macro %{0}, which a value refers to: give '
+    '--gin_param="{0} = ...".'
   ),
   r'(\S+) set to `%gin.REQUIRED` but not': (
     'gin: {0} must be set: give --gin_param="{0} = ...".'

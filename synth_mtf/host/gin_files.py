@@ -61,7 +61,7 @@ def statements(text: str, file: str = '') -> list[Any]:
   try:
     with explanations.explained():
       return list(gin.config_parser.ConfigParser(text, _AsWritten()))
-  except UserError as error:
+  except (UserError, TypeError) as error:  # a list may be a dictionary's key
     raise UserError(f'{where}{error!s:.300}') from error
 
 

@@ -161,13 +161,18 @@ def _card(checkpoint: files.Checkpoint, name: str, is_plain: bool) -> str:
   card = _CARD.format(
     label=labels.kind(models.make_transformer()).label,
     parameters=checkpoint.parameters,
-    data=data.get('mixture_or_task_name', 'unknown'),
+    data=printing.code(data.get('mixture_or_task_name', 'unknown')),
     step=checkpoint.step,
     name=name,
     trust='' if is_plain else ', trust_remote_code=True',
   )
   scores = [
-    [x.task, x.split, x.metric, f'{x.value:.4g}', printing.count(x.n), x.data]
+    [
+      *map(printing.code, (x.task, x.split, x.metric)),
+      f'{x.value:.4g}',
+      printing.count(x.n),
+      printing.code(x.data) if x.data else '',
+    ]
     for x in runs.Run(folder, [folder]).results
     if x.step == checkpoint.step and x.value is not None
   ]

@@ -11,6 +11,8 @@ import textwrap
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from synth_mtf.escaping import Escaped, escaped
+
 BEST = re.compile(r'\*\*(.*?)\*\*')
 
 
@@ -38,7 +40,7 @@ def text(grid: Grid, form: str | None = None) -> str:
   is_terminal = sys.stdout.isatty()
   if form is None:
     form = 'terminal' if is_terminal else 'markdown'
-  # Names from files may have several lines.
+  # Names from files may have several lines, and control characters.
   grid = Grid(
     caption=_one_line(grid.caption),
     headers=[_one_line(header) for header in grid.headers],
@@ -50,11 +52,11 @@ def text(grid: Grid, form: str | None = None) -> str:
   if form == 'latex':
     return latex(grid)
   width = shutil.get_terminal_size().columns
-  return terminal(grid, width, bold=is_terminal)
+  return Escaped(terminal(grid, width, bold=is_terminal))
 
 
 def _one_line(paragraph: str) -> str:
-  return ' '.join(paragraph.splitlines())
+  return escaped(' '.join(paragraph.splitlines()))
 
 
 def markdown(grid: Grid) -> str:
@@ -64,6 +66,12 @@ def markdown(grid: Grid) -> str:
     for row in (grid.headers, *grid.rows)
   )
   return '\n\n'.join([grid.caption, _table(headers, rows, 'pipe'), *grid.notes])
+
+
+def code(name: object) -> str:
+  """Returns a name as code in Markdown, where it makes no links or headings."""
+  text = _one_line(str(name)).replace('`', "'").replace('|', '\\u007c')
+  return f'`{text}`'
 
 
 def latex(grid: Grid) -> str:
@@ -93,10 +101,11 @@ def terminal(grid: Grid, width: int, bold: bool = True) -> str:
   A table that is too wide is split into parts that each repeat the labels.
   """
   best = '\x1b[1m\\1\x1b[0m' if bold else r'\1'
-  cells = [
-    [BEST.sub(best, cell) for cell in row] for row in (grid.headers, *grid.rows)
+  rows = [
+    [label, *(BEST.sub(best, cell) for cell in cells)]
+    for label, *cells in grid.rows
   ]
-  labels, *columns = zip(*cells, strict=True)
+  labels, *columns = zip(grid.headers, *rows, strict=True)
   tables = []
   part = [labels]
   for column in columns:

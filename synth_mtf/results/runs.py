@@ -33,6 +33,14 @@ _EVALUATION = re.compile(
   r'|(?P<split>.+)_eval(?:_.*)?'
 )
 _SCORE = re.compile(r'eval/([^/]+)/(.+)')
+# What `ast.literal_eval` raises, also for what is nested too deeply.
+_NOT_LITERAL = (
+  ValueError,
+  SyntaxError,
+  TypeError,
+  MemoryError,
+  RecursionError,
+)
 # In the name of a checkpoint.
 _SEED = re.compile(r'((?:^|[^a-zA-Z])(?:seed|s)[-_=]?)\d+')
 
@@ -80,8 +88,10 @@ class Run:
 
   @functools.cached_property
   def seed(self) -> int | None:
-    """The training seed, or None if it is unknown."""
-    return self._setting('train_with_progress.seed')
+    """The training seed, or None if it is unknown or not one."""
+    seed = self._setting('train_with_progress.seed')
+    is_seed = type(seed) is int and abs(seed) < 2**63
+    return seed if is_seed else None
 
   @functools.cached_property
   def facts(self) -> model_facts.ModelFacts:
@@ -209,7 +219,7 @@ class Run:
     """
     for bound, value in self.bindings.items():
       if f'.{bound}'.endswith(f'.{name}'):
-        with contextlib.suppress(ValueError, SyntaxError):
+        with contextlib.suppress(*_NOT_LITERAL):
           return ast.literal_eval(value)
     return None
 
@@ -224,7 +234,7 @@ def read(*folders: str) -> list[Run]:
   for folder in folders:
     name = folder.rstrip('/') or folder
     with _explained(name):
-      inside = list(_runs(name))
+      inside = list(_runs(name, seen=set()))
     if not inside:
       raise UserError(
         f'{name} does not exist or holds no run; expected a model folder '
@@ -275,18 +285,28 @@ def _identity(run: Run) -> Hashable:
   return run.label, frozenset(settings)
 
 
-def _runs(folder: str, depth: int = 3) -> Iterator[Run]:
-  """Yields the runs in a folder; docs/runs.md describes that of a demo."""
+def _runs(folder: str, seen: set[str], depth: int = 3) -> Iterator[Run]:
+  """Yields the runs in a folder; docs/runs.md describes that of a demo.
+
+  Args:
+    folder: a run, or a folder of runs.
+    seen: the folders that were searched, to which links may lead back.
+    depth: how far below the folder runs may be.
+  """
+  place = os.path.realpath(folder)  # for a bucket, this is a key like any other
+  if place in seen:
+    return
+  seen.add(place)
   stages = [os.path.join(folder, stage) for stage in ('pretrain', 'finetune')]
   stages = [stage for stage in stages if _is_model_folder(stage)]
   is_demo = tf.io.gfile.exists(os.path.join(folder, 'run.json'))
   if stages or (not is_demo and _is_model_folder(folder)):
     yield Run(folder, stages or [folder])
     return
-  if depth:  # links may form circles
+  if depth:
     inside = _in_order_of_table(folder) if is_demo else _seeds(folder)
     for name in inside:
-      yield from _runs(os.path.join(folder, name), depth - 1)
+      yield from _runs(os.path.join(folder, name), seen, depth - 1)
 
 
 def _in_order_of_table(folder: str) -> list[str]:

@@ -68,10 +68,16 @@ class Table:
     """The column of each number, by the number's name."""
     return {name: column for column in self.columns for name in column.tags}
 
-  @property
+  @functools.cached_property
   def scores(self) -> pd.DataFrame:
     """The cells that hold task scores."""
     return self.cells.dropna(subset='task')
+
+  @functools.cached_property
+  def scores_by_column(self) -> Mapping[str, pd.DataFrame]:
+    """The scores of each column that has any, by the column's key."""
+    # A search of all scores for each column would take minutes for thousands.
+    return dict(iter(self.scores.groupby('column')))
 
   @property
   def is_generated(self) -> bool:

@@ -149,7 +149,9 @@ def _row(table: Table, label: str, texts: Mapping[str, str]) -> list[str]:
 
 def _count(table: Table, column: layouts.Column) -> str:
   """Formats how many examples, questions or tokens a column's tasks have."""
-  scores = table.scores[table.scores.column == column.key].dropna(subset='n')
+  if column.key not in table.scores_by_column:
+    return ''
+  scores = table.scores_by_column[column.key].dropna(subset='n')
   if scores.empty:
     return ''
   count = _range(scores.n, '{}')
@@ -272,7 +274,10 @@ def _with_reasons(name: str, reasons: pd.Series) -> str:
 
 def _notes_on_tasks(table: Table) -> Iterator[str]:
   for column in table.columns:
-    scores = table.scores[table.scores.name == next(iter(column.tags))]
+    if column.key not in table.scores_by_column:
+      continue
+    scores = table.scores_by_column[column.key]
+    scores = scores[scores.name == next(iter(column.tags))]
     tasks = scores.task.str.removeprefix(layouts.PREFIX)
     places = sorted(set(tasks + ' (' + scores.split + ')'))
     if len(places) > 1:

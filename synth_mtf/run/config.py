@@ -69,6 +69,14 @@ def _is_batch_size(value: Any) -> bool:
   return is_unit is not None and _is_positive(number)
 
 
+def _are_layout_rules(value: Any) -> bool:
+  mtf.convert_to_layout_rules(value)
+  if not isinstance(value, str):
+    return True
+  rules = set(filter(None, re.split('[;,]', value)))
+  return len({rule.partition(':')[0] for rule in rules}) == len(rules)
+
+
 def _is_learning_rate(value: Any) -> bool:
   rates = value if isinstance(value, list) else [value]
   return all(callable(x) or (_is_number(x) and x >= 0) for x in rates)
@@ -90,6 +98,10 @@ _SHARE = Check(
   'a number from 0 to below 1',
   lambda v: _is_number(v) and 0 <= v < 1,
 )
+_SEED = Check(
+  'a whole number of 64 bits',
+  lambda v: type(v) is int and -(2**63) <= v < 2**63,
+)
 _PATTERN = Check('a regular expression', re.compile)
 _OF_RUN: dict[str, Check] = {
   'mode': _one_of(*MODES),
@@ -108,8 +120,8 @@ _OF_RUN: dict[str, Check] = {
     lambda v: all(dim.size > 0 for dim in mtf.convert_to_shape(v).dims),
   ),
   'layout_rules': Check(
-    "rules such as 'batch:batch,d_ff:model'",
-    lambda v: mtf.convert_to_layout_rules(v) is not None,
+    "rules such as 'batch:batch,d_ff:model', one for each dimension",
+    _are_layout_rules,
   ),
   'mesh_devices': Check(
     "a list of names such as ['gpu:0', 'gpu:1']",
@@ -211,6 +223,10 @@ def _declared(binding: bindings.Binding) -> Check | None:
     return None
   if binding.selector.endswith('transformer.utils.run') and name in _OF_RUN:
     return _OF_RUN[name]
+  if name == 'seed':
+    return _SEED
+  if name == 'mixture_or_task_name':
+    return _PLAIN[str]
   if 'dropout_rate' in name or 'smoothing' in name:
     return _SHARE
   if name.endswith('_filter') and isinstance(default, str):

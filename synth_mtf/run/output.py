@@ -8,7 +8,6 @@ TensorFlow also writes from C++, so file descriptors are redirected to the log.
 import contextlib
 import io
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -17,14 +16,10 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from synth_mtf.errors import UserError
+from synth_mtf.escaping import Escaped, escaped
 
 INTERVAL = 'SYNTH_MTF_PROGRESS_SECONDS'
 _CLEAR = '\r\x1b[2K'  # returns to the start of the line and erases it
-# Our own sequences, or a control character in a name that somebody else chose.
-_CONTROL = re.compile(
-  r'(\r?\x1b\[2K|\x1b\[[01]m)'
-  r'|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]'
-)
 
 
 class Printable:
@@ -34,16 +29,10 @@ class Printable:
     self._stream = stream
 
   def write(self, text: str) -> int:
-    return self._stream.write(_CONTROL.sub(_escaped, text))
+    return self._stream.write(escaped(text))
 
   def __getattr__(self, name: str) -> Any:
     return getattr(self._stream, name)
-
-
-def _escaped(match: re.Match[str]) -> str:
-  """Keeps our own sequences, and replaces other characters by their number."""
-  own = match[1]
-  return own or f'\\u{ord(match[0]):04x}'
 
 
 class Console:
@@ -63,7 +52,7 @@ class Console:
 
   def line(self, text: str = '') -> None:
     """Writes a permanent line."""
-    print(f'{self._clear}{text}', file=self._stream, flush=True)
+    self._write(f'{text}\n')
 
   def start(self, title: str) -> None:
     """Starts a task, whose title prefixes every update."""
@@ -86,7 +75,7 @@ class Console:
     columns = self._columns()
     if len(text) >= columns:  # some terminals wrap a full line
       text = f'{text[: columns - 2]}\u2026'
-    print(f'{self._clear}{text}', end='', file=self._stream, flush=True)
+    self._write(text)
     return True
 
   def _columns(self) -> int:
@@ -113,7 +102,12 @@ class Console:
 
   def clear(self) -> None:
     """Erases the current line of a terminal, for other output."""
-    print(self._clear, end='', file=self._stream, flush=True)
+    self._write('')
+
+  def _write(self, text: str) -> None:
+    """Writes over the current line of a terminal."""
+    self._stream.write(Escaped(self._clear + escaped(text)))
+    self._stream.flush()
 
 
 def duration(seconds: float) -> str:

@@ -168,6 +168,8 @@ def test_the_vocabulary_of_a_run_on_another_task(tmp_path, pieces, task):
   assert chosen(run, pieces('given')) == pieces('given')
   with pytest.raises(UserError, match='has 128 rows; the vocabulary .* 384'):
     opening.open_run(str(run), [LAST], 'bytes')
+  with pytest.raises(UserError, match="T5's own voc|128 rows|no task"):
+    opening.open_run(str(run), [LAST])
   identity.record_vocabulary(vocabulary.load('bytes'), str(run))
   assert chosen(run) == 'bytes'
 

@@ -103,6 +103,11 @@ def test_a_folder_that_is_not_there(tmp_path):
     ),
     ({'cross_alpha': np.zeros([1, 1, 7])}, r'cross_alpha is \(1, 1, 7\)'),
     ({'label': np.asarray([{}], object)}, 'label is object with 1 axes'),
+    ({'label': np.asarray('\ud800')}, 'surrogates not allowed'),
+    (
+      {'run': np.frombuffer(b'\xff' * 4, '<U1')[0:1].reshape(())},
+      'of this version .*Error',
+    ),
     ({'step': None}, "KeyError: 'step'"),
     ({'cross_logits': None}, "KeyError: 'cross_logits'"),
     ({'encoder_tokens': None}, "KeyError: 'encoder_tokens'"),

@@ -208,6 +208,12 @@ def test_a_pipe_hangs_nobody(tmp_path, name, read):
     read(str(tmp_path))
 
 
+def test_a_name_that_is_not_utf_8(tmp_path):
+  (tmp_path / os.fsdecode(b'caf\xe9')).mkdir()
+  with pytest.raises(UserError, match='caf.* is not a name in UTF-8: rename'):
+    Folder(str(tmp_path))
+
+
 def test_damage_names_what_is_damaged_and_what_is_not(tmp_path):
   folder = str(tmp_path)
   save(tmp_path, 1, 2, 3)
@@ -221,3 +227,16 @@ def test_damage_names_what_is_damaged_and_what_is_not(tmp_path):
   assert '`model_checkpoint_path: "model.ckpt-2"` into' in message
   damage(tmp_path, 1, 2)
   assert 'Complete: none' in str(Folder(folder).damage())
+
+
+def test_a_checkpoint_is_opened_without_a_look_at_the_others(
+  tmp_path, monkeypatch
+):
+  """Else, a folder of thousands would take minutes."""
+  save(tmp_path, 1, 2, 3, 11)
+  looked_at: list[str] = []
+  monkeypatch.setattr('synth_mtf.paths._check_file', looked_at.append)
+  Checkpoint(f'{tmp_path}/model.ckpt-1')
+  names = {os.path.basename(path) for path in looked_at}
+  assert 'model.ckpt-1.index' in names
+  assert all(name.startswith('model.ckpt-1.') for name in names)

@@ -1,5 +1,10 @@
 """Indexes of checkpoints that end the process if TensorFlow reads them."""
 
+import contextlib
+import functools
+import os
+import sys
+
 import pytest
 import tensorflow.compat.v1 as tf
 from tensorflow.core.framework import types_pb2
@@ -8,7 +13,7 @@ from tensorflow.core.protobuf import tensor_bundle_pb2
 from synth_mtf.checkpoints import files, index_file
 from synth_mtf.checkpoints.folder import is_complete
 from synth_mtf.errors import UserError
-from tests import model
+from tests import checkout, model
 from tests.cli.command import run
 
 NAME = 'shared/embedding'
@@ -32,29 +37,38 @@ def number(value):
   return data + bytes([value])
 
 
-def block(items):
+def block(items, restart=0):
   data = b''
   for key, value in items:
     data += number(0) + number(len(key)) + number(len(value)) + key + value
-  data += (0).to_bytes(4, 'little') + (1).to_bytes(4, 'little')
-  checked = data + b'\0'
-  crc = crc32c(checked)
+  data += restart.to_bytes(4, 'little') + (1).to_bytes(4, 'little')
+  return data, with_checksum(data)
+
+
+def with_checksum(data):
+  crc = crc32c(data + b'\0')
   masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-  return data, checked + masked.to_bytes(4, 'little')
+  return data + b'\0' + masked.to_bytes(4, 'little')
 
 
 def crc32c(data):
   crc = 0xFFFFFFFF
   for byte in data:
-    crc ^= byte
-    for _ in range(8):
-      crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc = _of_byte((crc ^ byte) & 255) ^ crc >> 8
   return crc ^ 0xFFFFFFFF
 
 
-def write(path, items):
-  """Writes an index, each key in full."""
-  body, whole = block(sorted(items.items()))
+@functools.cache
+def _of_byte(crc):
+  for _ in range(8):
+    crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+  return crc
+
+
+def write(path, items, restart=0):
+  """Writes an index, each key in full; `items` are a mapping or pairs."""
+  pairs = sorted(items.items()) if isinstance(items, dict) else items
+  body, whole = block(pairs, restart)
   _, meta = block([])
   place = number(0) + number(len(body))
   index, whole_index = block([(b'\xff', place)])
@@ -186,14 +200,75 @@ def test_bytes_that_are_changed_or_missing(path, count):
       assert 'cannot be read' in str(error)
 
 
-def test_each_command_prints_one_message(path, tmp_path):
+def test_a_name_that_is_there_twice(path):
+  """TensorFlow reads both, or the first."""
+  pairs = sorted(entries(path).items())
+  for wrong in ([pairs[0], pairs[1], *pairs[1:]], pairs[::-1]):
+    write(path, wrong)
+    with pytest.raises(UserError, match='a name twice, or names out of order'):
+      files.Checkpoint(path)
+
+
+def test_a_search_that_would_begin_inside_an_entry(path):
+  write(path, entries(path), restart=5)
+  with pytest.raises(UserError, match='its index has a broken block'):
+    files.Checkpoint(path)
+
+
+def test_texts_that_do_not_fit_in_their_bytes(path):
+  def change_entry(entry):
+    entry.dtype = types_pb2.DT_STRING
+    entry.shape.dim[0].size = 2**40
+
+  change(path, change_entry)
+  with pytest.raises(UserError, match='26,388,279,066,624 texts in 12,288 byt'):
+    files.Checkpoint(path)
+
+
+def change_each_byte(path):
+  """Opens a checkpoint with each byte of its index changed in turn.
+
+  Checksums fit, so that TensorFlow does not notice.
+  """
+  with open(f'{path}.index', 'rb') as stream:
+    data = stream.read()
+  # The block of entries ends where the empty one of the metadata begins.
+  end = data.index(with_checksum(block([])[0])) - 5
+  for place in range(end):
+    changed = bytearray(data[:end])
+    changed[place] ^= 1 << place % 8
+    with open(f'{path}.index', 'wb') as stream:
+      stream.write(with_checksum(changed) + data[end + 5 :])
+    with contextlib.suppress(UserError):
+      checkpoint = files.Checkpoint(path)
+      for name in checkpoint.variables:
+        with contextlib.suppress(UserError):
+          checkpoint[name]
+  print(f'{end} bytes')
+
+
+@pytest.mark.slow  # opens two thousand checkpoints
+def test_no_changed_byte_ends_the_process(path):
+  write(path, entries(path))
+  program = f'import {__name__} as test; test.change_each_byte({path!r})'
+  found = checkout.run(sys.executable, '-c', program)
+  assert int(found.stdout.split()[-2]) > 1000
+
+
+@pytest.mark.parametrize(
+  'words',
+  [
+    'checkpoint inspect {run}',
+    'checkpoint compare {run} {run}',
+    'attention {run} --out {run}/a.npz',
+    pytest.param(
+      'checkpoint export --to=hf {run} {run}/new', marks=pytest.mark.hf
+    ),
+  ],
+)
+def test_each_command_prints_one_message(path, words):
+  if 'export' in words:
+    pytest.importorskip('torch', reason='needs the extra [hf]')
   change(path, sized(-1, 24))
-  folder = tmp_path / 'run'
-  for words in (
-    ('checkpoint', 'inspect', folder),
-    ('checkpoint', 'compare', folder, folder),
-    ('checkpoint', 'export', '--to=hf', folder, tmp_path / 'new'),
-    ('attention', folder, '--out', tmp_path / 'a.npz'),
-  ):
-    status, _, err = run(*words)
-    assert status == 2 and 'has the shape [-1, 24]' in err, (words, err)
+  status, _, err = run(*words.format(run=os.path.dirname(path)).split())
+  assert status == 2 and 'has the shape [-1, 24]' in err, err

@@ -69,3 +69,12 @@ def test_an_unknown_size():
   status, _, err = run('cost', '--size=nothing')
   assert status == 2
   assert 'nothing' in err
+
+
+def test_what_is_being_counted_is_shown(monkeypatch):
+  monkeypatch.setattr(cost, 'cost_of_files', lambda *_, **__: COUNTS)
+  monkeypatch.setenv('SYNTH_MTF_PROGRESS_SECONDS', '0')
+  status, _, err = run(*WORDS, '--variants=random,dense')
+  assert status == 0
+  assert 'count a model of size tiny  random (1 of 2)\n' in err
+  assert 'dense (2 of 2)\n' in err

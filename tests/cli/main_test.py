@@ -85,6 +85,7 @@ def test_words_are_not_guessed_and_numbers_are_in_range(words, message, capsys):
     ),
     ('report {runs}/rv_mx', "did you mean 'rv_mix'?"),
     ('checkpoint inspect no.ckpt-7', 'no.ckpt-7 does not exist'),
+    ('plot {runs} --out=', '--out is empty: give the path to write to'),
     ('cost --size=tny', "did you mean 'sizes/tiny.gin'"),
     ('demo --variants vanila', "did you mean 'variants/vanilla.gin'"),
     ('cluster --hosts=a:1,b:1 --task=2', '--task=2: expected 0 to 1'),

@@ -199,3 +199,11 @@ def test_alpha():
 def test_nothing_to_draw(draw, message):
   with pytest.raises(UserError, match=message):
     draw([fake('runs/a', losses={'': {0: 4.0}})])
+
+
+def test_too_many_curves_for_a_figure():
+  results = [
+    (f'task_{n}', 'accuracy', 1.0, step) for n in range(301) for step in (1, 2)
+  ]
+  with pytest.raises(UserError, match=r'301 tasks.* room for 300: .*--figures'):
+    of_runs.curves([scored(*results)])

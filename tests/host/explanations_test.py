@@ -98,6 +98,10 @@ def fill_the_disk():
     (needs, r'gin: .*needs.size must be set: .*needs.size = \.\.\.'),
     (leave_open, 'gin: run.batch_size must be set'),
     (
+      lambda: seqio.get_mixture_or_task(['a', 'b']),
+      r"mixture_or_task_name = \['a', 'b'\] .*expected the name of one task",
+    ),
+    (
       lambda: seqio.get_mixture_or_task('synth_nothing'),
       "no task or mixture 'synth_nothing'",
     ),

@@ -423,6 +423,17 @@ def test_what_cannot_be_exported_is_named(variant, binding, message):
     layout.config(built)
 
 
+def test_a_name_makes_nothing_in_the_model_card(tmp_path, pieces):
+  name = 'x | y\\n# Title\\n[link](https://x.org) ![image](z)'
+  exported(
+    *(tmp_path, pieces, 'random'),
+    bindings=[f'get_vocabulary.mixture_or_task_name = "{name}"'],
+  )
+  card = (tmp_path / 'out' / 'README.md').read_text()
+  code = r'`x \u007c y # Title [link](https://x.org) ![image](z)`'
+  assert f'| data | {code} |\n' in card
+
+
 def test_what_is_wrong_is_one_message(tmp_path, pieces):
   path, out = exported(tmp_path, pieces, 'random')
   weights = safetensors.load_file(out / 'model.safetensors')

@@ -1,9 +1,12 @@
 """A table in Markdown, in LaTeX and on a terminal."""
 
+import io
 import re
+import sys
 
 from synth_mtf.results import printing
 from synth_mtf.results.printing import Grid
+from synth_mtf.run import output
 
 GRID = Grid(
   caption='Results_1.',
@@ -71,6 +74,20 @@ def test_a_terminal_shows_what_is_best_in_bold():
   assert '\x1b' not in printing.terminal(GRID, 80, bold=False)
 
 
+def test_a_name_cannot_pass_as_our_own_bold(monkeypatch):
+  stream = io.StringIO()
+  monkeypatch.setattr(stream, 'isatty', lambda: True)
+  monkeypatch.setattr(sys, 'stdout', stream)
+  rows = [['**Syn**', '**1.0**'], ['\x1b[1mT5\x1b[0m \udce9', '2.0']]
+  grid = printing.Grid('\x1b[0mTable', ['Model', 'score'], rows)
+  print(printing.text(grid), file=output.Printable(stream))
+  shown = stream.getvalue()
+  assert shown.count('\x1b') == 2 and '\x1b[1m1.0\x1b[0m' in shown
+  assert '**Syn**' in shown and r'\u001b[1mT5\u001b[0m \udce9' in shown
+  print(printing.text(grid, 'markdown'), file=output.Printable(stream))
+  assert stream.getvalue().count('\x1b') == 2
+
+
 def test_columns():
   rows = [['rte', '2,490', 'a file'], ['cola', '8', '-']]
   text = printing.columns(['task', 'rows', 'from'], rows, left=(0, 2))
@@ -87,3 +104,11 @@ def test_columns():
 def test_counts():
   counts = [printing.count(number) for number in (1234567, 0, None)]
   assert counts == ['1,234,567', '0', '?']
+
+
+def test_a_name_in_markdown_makes_nothing_else():
+  assert printing.code('glue_v002') == '`glue_v002`'
+  name = 'a` b\n# [c](https://x.org) | ![d](e)\x1b[1m'
+  code = printing.code(name)
+  assert code.count('`') == 2 and code[0] == code[-1] == '`'
+  assert not set('\n|\x1b') & set(code)

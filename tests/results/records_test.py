@@ -62,6 +62,7 @@ def test_what_is_no_number_is_null(tmp_path):
         *({'run': 3}, {'run': 0, 'value': 'x'}, {'run': 0, 'task': None}),
         *({'run': 0, 'n': 2**63}, {'run': 0, 'value': [[]]}, {'run': '0'}),
         *({'run': 0, 'more': 1}, {'run': 0, 'step': 1.5}),
+        *({'run': 0, 'task': '\ud800'}, {'run': 0, 'metric': 'a\udfff'}),
         *({'run': 0, 'step': 10**30}, {'run': 0, 'value': 10**400}),
       )
     ),

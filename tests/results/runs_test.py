@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+from unittest import mock
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -262,3 +264,28 @@ def test_runs_without_configuration_are_a_model_each(tmp_path):
   for folder in folders:
     made_runs.events(folder, (1, {'loss': 5.0}))
   assert names(*folders) == ['run, x/run', 'run, y/run']
+
+
+def test_links_to_the_folder_itself_are_followed_once(tmp_path, monkeypatch):
+  """Ten would otherwise be a thousand folders at depth 3."""
+  made_runs.evaluated(tmp_path / 'r', COLA, 100, {'matthews_corrcoef': 12.5})
+  (tmp_path / 'run.json').write_text('{}')
+  for number in range(10):
+    (tmp_path / f'link_{number}').symlink_to('.')
+  walk = mock.Mock(side_effect=tf.io.gfile.walk)
+  monkeypatch.setattr(tf.io.gfile, 'walk', walk)
+  assert only(tmp_path).name == str(tmp_path / 'r')
+  assert walk.call_count < 20
+
+
+@pytest.mark.parametrize(
+  'seed', ['{1, 2}', "b'x'", '[3]', str(2**63), '1.5', '{[]: 1}', '%s']
+)
+def test_a_seed_that_is_none(tmp_path, seed):
+  """Such as one that JSON cannot hold."""
+  line = f'synth_mtf.train_with_progress.seed = {seed}\n'
+  (tmp_path / 'operative_config.gin').write_text(line)
+  try:
+    assert only(tmp_path).seed is None
+  except UserError as error:
+    assert re.search('gin syntax|unhashable', str(error))

@@ -409,3 +409,15 @@ def test_json_says_where_each_number_comes_from():
     'runs': [vars(cola(1.0)), None],
     'paper': 41.2,
   }
+
+
+def test_scores_are_collected_once_for_thousands_of_columns():
+  numbers = [score(f'task_{n}/accuracy', n, n=7) for n in range(50)]
+  table = tables.make([run('a', *numbers), run('b', numbers[0])])
+  assert table.scores is table.scores
+  by_column = table.scores_by_column
+  assert by_column is table.scores_by_column
+  for column in table.columns:
+    expected = table.scores[table.scores.column == column.key]
+    assert expected.equals(by_column.get(column.key, table.scores[:0]))
+  assert views.grid(table).rows[-1][1:51] == ['7'] * 50

@@ -110,8 +110,21 @@ def test_good_values(read, binding):
     ("utils.run.mesh_shape = 'batch=2'", "'batch=2': expected a mesh such"),
     ("utils.run.mesh_shape = 'batch:0'", "'batch:0': expected a mesh such"),
     ("utils.run.layout_rules = 'x'", "'x': expected rules such as"),
+    (
+      "utils.run.layout_rules = 'batch:batch,batch:model'",
+      'expected rules such as .*, one for each dimension',
+    ),
+    ("mesh_train_dataset_fn.seed = 'x'", "'x': expected a whole number of 64"),
+    ('mesh_train_dataset_fn.seed = 1.5', 'expected a whole number of 64 bits'),
+    (f'mesh_eval_dataset_fn.seed = {2**63}', 'expected a whole number of 64'),
+    ('mesh_train_dataset_fn.mixture_or_task_name = 3', 'expected a string'),
+    ('get_vocabulary.mixture_or_task_name = ("a",)', 'expected a string'),
+    (
+      'utils.run.batch_size = %NOTHING',
+      'nothing sets the macro %NOTHING.*--gin_param="NOTHING = ..."',
+    ),
     ("utils.run.sequence_length = '32'", "'32': expected"),
-    ("train_with_progress.seed = 'often'", 'a whole number or None'),
+    ("train_with_progress.seed = 'often'", 'a whole number of 64 bits'),
     ("utils.run.sequence_length = {'inputs': 0, 'targets': 8}", 'expected'),
     ('utils.run.sequence_length = {}', 'expected'),
     (

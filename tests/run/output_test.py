@@ -102,9 +102,14 @@ def test_control_characters_are_shown():
   stream = io.StringIO()
   print('a\x1b[2Jb\x9bc\rd\x07\te', file=output.Printable(stream))
   assert stream.getvalue() == 'a\\u001b[2Jb\\u009bc\\u000dd\\u0007\te\n'
-  ours = '\r\x1b[2K\x1b[1mbold\x1b[0m\n'
-  assert output.Printable(stream).write(ours) == len(ours)
-  assert stream.getvalue().endswith(ours)
+
+
+def test_a_name_cannot_pass_as_our_own_sequences(clock):
+  stream = Terminal()
+  Console(output.Printable(stream)).line(f'{CLEAR}\x1b[1mDone\x1b[0m \ud800')
+  assert stream.getvalue() == (
+    f'{CLEAR}\\u000d\\u001b[2K\\u001b[1mDone\\u001b[0m \\ud800\n'
+  )
 
 
 @pytest.mark.slow  # starts a process
