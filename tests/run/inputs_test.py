@@ -145,7 +145,7 @@ def score(targets, given=None, scores=None, **run):
 def test_what_can_be_decoded(lines, tmp_path):
   lines.write_text('x' * 31 + '\n' + 'ä' * 15)
   decode(lines, tmp_path / 'not' / 'made' / 'yet' / 'outputs.txt')
-  decode(lines, 'gs://nobody/outputs.txt')
+  decode(lines, f'file://{tmp_path}/outputs.txt')
   lines.write_text('x' * 32)  # a language model reads no end of its inputs
   decode(lines, tmp_path / 'outputs.txt', model_type='lm')
 
