@@ -1,18 +1,32 @@
 """Libraries around transformers work with our models as with T5."""
 
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+
 import pytest
+import seqio
 
 from tests import model
+from tests.checkout import CHECKOUT
 
 torch = pytest.importorskip('torch', reason='needs the extra [hf]')
 transformers = pytest.importorskip('transformers', minversion='5')
-from synth_mtf.huggingface import modeling_synthesizer as modeling  # noqa: E402
+from synth_mtf.huggingface import (  # noqa: E402
+  modeling_synthesizer as modeling,
+  tokenizer,
+)
+
+DOCUMENT = CHECKOUT / 'docs' / 'huggingface.md'
 
 torch.set_num_threads(1)  # the models are tiny
 pytestmark = [pytest.mark.hf, pytest.mark.slow]
 
 
-def made(variant='random_vanilla', **settings):
+def made(variant='random_vanilla', vocab_size=model.VOCAB, **settings):
   torch.manual_seed(0)
   config = modeling.SynthesizerConfig(
     variant=variant,
@@ -21,7 +35,7 @@ def made(variant='random_vanilla', **settings):
     num_layers=2,
     num_heads=3,
     d_kv=8,
-    vocab_size=model.VOCAB,
+    vocab_size=vocab_size,
     max_position_embeddings=32,
     **settings,
   )
@@ -176,3 +190,81 @@ def test_flex_attention_gives_way_where_it_cannot_compute():
   torch.testing.assert_close(loss, expected)
   for cache in ({}, static):
     torch.testing.assert_close(found.generate(**steps, **cache), tokens)
+
+
+TASK = """
+task: sentences
+dataset_path: json
+dataset_kwargs: {{data_files: {{validation: {rows}}}}}
+validation_split: validation
+output_type: multiple_choice
+doc_to_text: 'sentence: {{{{text}}}}'
+doc_to_target: label
+doc_to_choice: [bad, good]
+metric_list: [{{metric: acc}}]
+"""
+
+
+def test_lm_evaluation_harness(tmp_path):
+  """The command of docs/huggingface.md; its scores are the model's own."""
+  pytest.importorskip('lm_eval', reason='needs the package lm_eval')
+  network = made(vocab_size=384).eval()
+  network.save_pretrained(tmp_path / 'my_model')
+  converted = tokenizer.convert(seqio.ByteVocabulary(), 32)
+  converted.save_pretrained(tmp_path / 'my_model')
+  examples = [{'text': text, 'label': n % 2} for n, text in enumerate('abcd')]
+  rows_file = tmp_path / 'rows.jsonl'
+  rows_file.write_text('\n'.join(map(json.dumps, examples)))
+  (tmp_path / 'my_tasks').mkdir()
+  (tmp_path / 'my_tasks/sentences.yaml').write_text(TASK.format(rows=rows_file))
+
+  text = DOCUMENT.read_text(encoding='utf-8')
+  (command,) = re.findall(r'^lm_eval run (?:.*\\\n)*.*', text, re.M)
+  command = command.replace('my_task ', 'sentences ').replace('\\\n', '')
+  words = shlex.split(command)
+  subprocess.run(
+    [sys.executable, '-m', *words, '--output_path', 'out', '--device', 'cpu'],
+    cwd=tmp_path,
+    env={**os.environ, 'HF_HUB_OFFLINE': '1', 'HF_HOME': str(tmp_path / 'hf')},
+    check=True,
+  )
+
+  (file,) = tmp_path.glob('out/**/results_*.json')
+  measured = json.loads(file.read_text())['results']['sentences']['acc,none']
+  right = 0
+  for example in examples:
+    inputs = converted(f'sentence: {example["text"]}', return_tensors='pt')
+    likelihoods = []
+    for choice in (' bad', ' good'):
+      labels = converted(choice, return_tensors='pt').input_ids[:, :-1]
+      logits = network(**inputs, labels=labels).logits.log_softmax(-1)
+      likelihoods.append(logits.gather(-1, labels[..., None]).sum())
+    right += int(likelihoods[1] > likelihoods[0]) == example['label']
+  assert measured == right / len(examples)
+
+
+@pytest.mark.parametrize('variant', ['random_vanilla', 'dense', 'random'])
+def test_onnx(variant, tmp_path):
+  """One file computes one shape, as docs/huggingface.md says."""
+  pytest.importorskip('onnxscript', reason='needs the package onnxscript')
+  runtime = pytest.importorskip('onnxruntime', reason='needs onnxruntime')
+  network = made(variant).eval()
+  ids = torch.randint(2, 20, [2, 9])
+  mask = torch.ones_like(ids)
+  mask[1, 5:] = 0
+  feed = {
+    'input_ids': ids,
+    'attention_mask': mask,
+    'decoder_input_ids': torch.randint(2, 20, [2, 7]),
+  }
+  path = tmp_path / 'model.onnx'
+  torch.onnx.export(
+    network, kwargs={**feed, 'use_cache': False}, f=path, dynamo=True
+  )
+  session = runtime.InferenceSession(path)
+  logits, *_ = session.run(
+    None, {name: value.numpy() for name, value in feed.items()}
+  )
+  with torch.no_grad():
+    expected = network(**feed).logits
+  torch.testing.assert_close(torch.from_numpy(logits), expected)
