@@ -218,8 +218,18 @@ def test_the_best_log_perplexity_and_the_best_edit_distance_are_the_lowest():
   row = cells(one, checkpoint='best')['a']
   assert (row['Log ppl'], row['mine/mean_edit']) == ('2.000', '1.0')
   row = cells(one, checkpoint='best', layout='lm')['a']
-  assert (row['LM1B'], row['Log ppl']) == ('7.39', '2.000')
-  assert cells(run('a', log_perplexity(-999.0)), layout='lm')['a']['LM1B']
+  assert (row['LM1B per token'], row['Log ppl']) == ('7.39', '2.000')
+  assert row['LM1B per word'] == '-'
+  far = run('a', log_perplexity(-999.0))
+  assert cells(far, layout='lm')['a']['LM1B per token']
+
+
+def test_perplexity_per_word_has_a_column_in_its_layout_alone():
+  per_word = score('synth_lm1b/neg_log_perplexity_per_word', -3.0, 100)
+  one = run('a', log_perplexity(-2.0), per_word)
+  row = cells(one, layout='lm')['a']
+  assert (row['LM1B per token'], row['LM1B per word']) == ('7.39', '20.09')
+  assert 'neg_log' not in ' '.join(cells(one)['a'])
 
 
 def test_tokens_and_examples_have_last_checkpoints_of_their_own():
