@@ -177,6 +177,9 @@ FD = single(
 VARIANTS = {
   'vanilla': V,
   'random': R,
+  'frozen_vanilla': single(
+    synth_mtf.DotProduct, reference.dot_product, trainable=False
+  ),
   'fixed_random': single(synth_mtf.Random, reference.random, trainable=False),
   'factorized_random': FR,
   'dense': D,
@@ -230,6 +233,9 @@ MIXTURES = {
   'convolution_random_patterns': (
     VARIANTS['conv_relu_conv'] + R + VARIANTS['fixed_patterns']
   ),
+  'biased_values_random': R.but(value_bias=True),
+  'biased_values_random_vanilla': (R + V).but(value_bias=True),
+  'biased_values_mlp_mixer': R.but(value_bias=True, normalize=None),
   'random_random': R
   + single(
     synth_mtf.Random, functools.partial(reference.random, scope='random_1')
@@ -262,6 +268,7 @@ CROSS_MIXTURES = {
     for name in ('conv_relu_conv', 'bottleneck_dense', 'glu', 'mlp_mixer')
   },
   'cross_factorized_dense_random_vanilla': across(FD + R + V),
+  'cross_biased_values': across((R + V).but(value_bias=True)),
   'cross_tiles': across((R + FR).of_size(tile_length=4)),
 }
 
@@ -273,7 +280,8 @@ _FEW = {
   *SINGLE,
   *('cross_random', 'cross_factorized_dense', 'cross_tiles'),
   *('random_dense_vanilla', 'random_random'),
-  *('shared_dense_vanilla', 'biased_dense'),
+  *('shared_dense_vanilla', 'biased_dense', 'biased_values_random'),
+  *('biased_values_random_vanilla', 'cross_biased_values'),
   'cross_factorized_dense_random_vanilla',
 }
 FEW = {n: m for n, m in {**ALL, **CROSS}.items() if n in _FEW}

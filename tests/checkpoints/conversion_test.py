@@ -314,6 +314,21 @@ def test_the_softmax_is_part_of_what_a_model_computes(tmp_path, source, target):
   assert f'the model {SAME}' not in out
 
 
+def test_a_bias_of_values_is_added_exactly_and_not_dropped_in_silence(
+  t5, tmp_path
+):
+  biased = ['SyntheticAttention.value_bias = True']
+  path, out = convert(t5, tmp_path / 'a', 'random_vanilla', bindings=biased)
+  name = f'{ours(SELF)}/v_bias'
+  assert f'the model {SAME}' in out and not Checkpoint(path)[name].any()
+  for value, is_same in ((0.0, True), (1.0, False)):
+    bias = np.full([3, 8], value, np.float32)
+    path = with_more(path, tmp_path / f'b{value}', {name: bias})
+    files = tmp_path / f'c{value}', 'random_vanilla', 'random_vanilla'
+    _, out = convert(path, *files)
+    assert (f'the model {SAME}' in out) == is_same
+
+
 @pytest.mark.parametrize(
   'source, bindings, message',
   [

@@ -211,5 +211,6 @@ def test_perplexity_per_word_is_that_per_token_times_tokens_per_word(folders):
   words = sum(len(text.split(b' ')) + 1 for text in texts)
   tokens = sum(len(text) + 1 for text in texts)  # they are bytes
   assert (per_word.n, per_word.unit) == (words, 'word')
-  expected = scores['neg_log_perplexity'].value * tokens / words
-  assert per_word.value == pytest.approx(expected)
+  per_token = scores['neg_log_perplexity'].value
+  assert per_token is not None
+  assert per_word.value == pytest.approx(per_token * tokens / words)

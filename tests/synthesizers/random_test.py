@@ -19,6 +19,15 @@ def test_fixed_random_is_kept_and_gets_no_gradient(packed):
   assert set(result.gradients) == {'x', 'o', 'v'}
 
 
+def test_r_drawn_uniformly():
+  member = family.R.of_size(max_length=64, uniform=True)
+  r = harness.parallel(member, X, np.ones([2, 7], int)).weights['random/R']
+  assert 0 <= r.min() < 0.01 and 0.99 < r.max() < 1
+  # Of n draws, mean and variance have deviations of these sizes.
+  assert r.mean() == pytest.approx(1 / 2, abs=4 * (12 * r.size) ** -0.5)
+  assert r.var() == pytest.approx(1 / 12, abs=4 * (180 * r.size) ** -0.5)
+
+
 def test_the_rank_is_that_of_the_paper():
   assert synth_mtf.FactorizedRandom().rank == 8
 
