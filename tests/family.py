@@ -200,6 +200,14 @@ VARIANTS = {
   'conv_relu_conv': single(
     synth_mtf.ConvolutionalDense, reference.conv_relu_conv, filter_width=3
   ),
+  **{
+    f'conv_relu_conv_{width}': single(
+      synth_mtf.ConvolutionalDense,
+      reference.conv_relu_conv,
+      filter_width=width,
+    )
+    for width in (5, 7)
+  },
   'bottleneck_dense': bottleneck(synth_mtf.Dense, reference.dense, 'dense'),
   'bottleneck_conv_relu_conv': bottleneck(
     synth_mtf.ConvolutionalDense,
