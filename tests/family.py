@@ -213,7 +213,7 @@ VARIANTS = {
     synth_mtf.ConvolutionalDense,
     reference.conv_relu_conv,
     'convolutional_dense',
-    filter_width=2,
+    filter_width=3,
   ),
   'glu': single(synth_mtf.GatedDense, reference.gated),
   'fixed_patterns': dataclasses.replace(

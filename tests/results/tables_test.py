@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from t5.evaluation import eval_utils
 
+from synth_mtf import paths
 from synth_mtf.errors import UserError
 from synth_mtf.results import tables, views
 from synth_mtf.results.layouts import LAYOUTS
@@ -419,3 +420,10 @@ def test_json_says_where_each_number_comes_from():
     'runs': [vars(cola(1.0)), None],
     'paper': 41.2,
   }
+
+
+def test_the_caption_names_generated_data_only_where_there_is_some():
+  for data in ('', paths.GENERATED):
+    caption = grid(run('a', cola(1.0, data=data))).caption
+    assert ('Data: ' in caption) == bool(data)
+    assert (paths.GENERATED in caption) == bool(data)

@@ -283,3 +283,13 @@ def test_parallel_files_that_are_not(german, message, data_dir):
     write(folder / 'train.de', german)
   with pytest.raises(UserError, match=message):
     tasks.check(['synth_wmt14_ende_v003'], ['train'])
+
+
+@pytest.mark.parametrize(
+  ('name', 'classes'), [('ag_news', 4), ('imdb_reviews', 2)]
+)
+def test_an_encoder_has_an_output_for_each_class_and_padding(name, classes):
+  features = tasks.get(f'synth_{name}_class').output_features
+  for side in ('targets', 'targets_segmentation'):
+    assert features[side].vocabulary.vocab_size == classes + 1
+    assert not features[side].add_eos
