@@ -1,5 +1,7 @@
-"""The paper's co-training mixture, one with C4 added, and its two parts.
+"""T5's mixture of GLUE, SuperGLUE and SQuAD, without and with C4; its parts.
 
+T5's own `en_mix` has C4 in it: it is `en_mix_with_c4` here. The paper trains on
+the `en_mix` of the original code, and does not say that it left C4 out.
 Rates are those of T5's `en_mix` (t5.data.mixtures): a task's number of
 examples, capped at `rate_num_examples.maximum`; for C4, the constant
 `rate_unsupervised.value`. As in T5, WNLI is omitted: WSC and DPR test the same

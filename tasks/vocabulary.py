@@ -29,9 +29,10 @@ MOST_CHARACTERS = 10_000_000
 
 # The special ids that T5 expects.
 _IDS = {'pad_id': 0, 'eos_id': 1, 'unk_id': 2, 'bos_id': -1}
+# SentencePiece's; the first is T5's.
+MODEL_TYPES = ('unigram', 'bpe')
 _TRAINER_OPTIONS = {
   **_IDS,
-  'model_type': 'unigram',
   'hard_vocab_limit': False,
   'max_sentence_length': 16_384,
   'num_threads': 2,  # fixed, because it affects the order of summation
@@ -141,9 +142,12 @@ def _missing_sentinels(model: Any) -> int:
 
 
 def train(
-  texts: Iterable[str], model: pathlib.Path, size: int = PIECES
+  texts: Iterable[str],
+  model: pathlib.Path,
+  size: int = PIECES,
+  model_type: str = MODEL_TYPES[0],
 ) -> None:
-  """Trains a unigram vocabulary and writes the `.model` file.
+  """Trains a vocabulary of one of `MODEL_TYPES` and writes the `.model` file.
 
   Training is deterministic and reads up to `MOST_CHARACTERS` of the texts.
   `size` is that without T5's sentinels; short texts may yield fewer.
@@ -155,7 +159,9 @@ def train(
     characters += len(text)
     if characters > MOST_CHARACTERS:
       break
-  options = json.dumps({**_TRAINER_OPTIONS, 'vocab_size': size})
+  options = json.dumps(
+    {**_TRAINER_OPTIONS, 'vocab_size': size, 'model_type': model_type}
+  )
   with atomic.replacing(model) as partial:
     trainer = subprocess.run(
       [sys.executable, '-c', _TRAINER, str(partial), options],

@@ -177,6 +177,9 @@ FD = single(
 VARIANTS = {
   'vanilla': V,
   'random': R,
+  'frozen_vanilla': single(
+    synth_mtf.DotProduct, reference.dot_product, trainable=False
+  ),
   'fixed_random': single(synth_mtf.Random, reference.random, trainable=False),
   'factorized_random': FR,
   'dense': D,
@@ -197,12 +200,20 @@ VARIANTS = {
   'conv_relu_conv': single(
     synth_mtf.ConvolutionalDense, reference.conv_relu_conv, filter_width=3
   ),
+  **{
+    f'conv_relu_conv_{width}': single(
+      synth_mtf.ConvolutionalDense,
+      reference.conv_relu_conv,
+      filter_width=width,
+    )
+    for width in (5, 7)
+  },
   'bottleneck_dense': bottleneck(synth_mtf.Dense, reference.dense, 'dense'),
   'bottleneck_conv_relu_conv': bottleneck(
     synth_mtf.ConvolutionalDense,
     reference.conv_relu_conv,
     'convolutional_dense',
-    filter_width=2,
+    filter_width=3,
   ),
   'glu': single(synth_mtf.GatedDense, reference.gated),
   'fixed_patterns': dataclasses.replace(
@@ -230,6 +241,9 @@ MIXTURES = {
   'convolution_random_patterns': (
     VARIANTS['conv_relu_conv'] + R + VARIANTS['fixed_patterns']
   ),
+  'biased_values_random': R.but(value_bias=True),
+  'biased_values_random_vanilla': (R + V).but(value_bias=True),
+  'biased_values_mlp_mixer': R.but(value_bias=True, normalize=None),
   'random_random': R
   + single(
     synth_mtf.Random, functools.partial(reference.random, scope='random_1')
@@ -262,6 +276,7 @@ CROSS_MIXTURES = {
     for name in ('conv_relu_conv', 'bottleneck_dense', 'glu', 'mlp_mixer')
   },
   'cross_factorized_dense_random_vanilla': across(FD + R + V),
+  'cross_biased_values': across((R + V).but(value_bias=True)),
   'cross_tiles': across((R + FR).of_size(tile_length=4)),
 }
 
@@ -273,7 +288,8 @@ _FEW = {
   *SINGLE,
   *('cross_random', 'cross_factorized_dense', 'cross_tiles'),
   *('random_dense_vanilla', 'random_random'),
-  *('shared_dense_vanilla', 'biased_dense'),
+  *('shared_dense_vanilla', 'biased_dense', 'biased_values_random'),
+  *('biased_values_random_vanilla', 'cross_biased_values'),
   'cross_factorized_dense_random_vanilla',
 }
 FEW = {n: m for n, m in {**ALL, **CROSS}.items() if n in _FEW}

@@ -298,6 +298,10 @@ class Layer:
     if self.normalize is None:
       attention = np.where(visible, logits, 0)
     v = self._memory(memory, weights, value)
+    if 'v_bias' in weights:
+      written = self.num_memory_heads or self.num_heads
+      b3 = weights['v_bias'].reshape(written, 1, self.key_value_size)
+      v = v + np.repeat(b3, self.num_heads // written, axis=0)
     read = np.einsum('hij,hjd->ihd', attention, v).reshape(n, -1)
     o = weights['o']
     y = read @ o.reshape(-1, o.shape[-1])

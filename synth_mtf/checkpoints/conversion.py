@@ -269,6 +269,8 @@ class _FilledLayer:
       is_of_common = attention_layers.owner(name)[0] in self._common
       if name in names.BIASES or (is_of_common and weight.value.any()):
         return True
+      if name == names.VALUE_BIAS and weight.value.any():
+        return True
     return False
 
   def _keeps_shares(self) -> bool:

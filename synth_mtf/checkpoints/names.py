@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 # The relative position biases of self-attention and cross-attention.
 BIASES = ('relative_attention_bias', 'enc_dec_relative_attention_bias')
+VALUE_BIAS = 'v_bias'
 # Layer classes that use the same names for their variables.
 _CLASSES = (
   ('SyntheticAttention', 'SelfAttention', 'Synthesizer'),

@@ -228,7 +228,7 @@ def _compare(args: argparse.Namespace) -> None:
 
 
 def _convert(args: argparse.Namespace) -> None:
-  from synth_mtf.checkpoints import conversion, files, identity
+  from synth_mtf.checkpoints import conversion, files, identity, original
   from synth_mtf.core.context import data_is_packed
   from synth_mtf.host import foreign, gin_files, model
 
@@ -245,8 +245,17 @@ def _convert(args: argparse.Namespace) -> None:
         source = model.build(checkpoint.vocab_size)
   gin_files.parse(args.gin_file, args.gin_param)
   target = model.build(checkpoint.vocab_size)
-  plan = conversion.Conversion(checkpoint, source, target, args.resize)
-  path = files.write(args.folder, checkpoint.step, plan.values)
+  if original.is_in(target):
+    gin_files.parse(
+      [*args.gin_file, original.GIN_FILE], [*args.gin_param, original.BINDING]
+    )
+    ours = model.build(checkpoint.vocab_size)
+    plan = conversion.Conversion(checkpoint, source, ours, args.resize)
+    values = original.renamed(plan.values, target)
+  else:
+    plan = conversion.Conversion(checkpoint, source, target, args.resize)
+    values = plan.values
+  path = files.write(args.folder, checkpoint.step, values)
   identity.record_model(target.transformer, args.folder)
   identity.copy_vocabulary(folder, args.folder)
   if not plan.exact:

@@ -40,6 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     'the text has no more',
   )
   parser.add_argument(
+    '--model_type',
+    choices=['unigram', 'bpe'],
+    default='unigram',
+    help="SentencePiece's kind of model: unigram, T5's (default), or bpe, byte "
+    'pair encoding',
+  )
+  parser.add_argument(
     '--skip_bad_rows', action='store_true', help='leave malformed rows out'
   )
 
@@ -65,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
   args.out.parent.mkdir(parents=True, exist_ok=True)
   names = [source.task_name for source in sources]
   print('training on the text of', ', '.join(names))
-  vocabulary.train(texts(sources), args.out, args.size)
+  vocabulary.train(texts(sources), args.out, args.size, args.model_type)
   pieces = vocabulary.load(str(args.out)).vocab_size - vocabulary.EXTRA_IDS
   print(f'{args.out}: {pieces} pieces; use it with --vocabulary={args.out}')
 

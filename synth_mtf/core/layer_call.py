@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -97,23 +98,27 @@ class LayerCall:
     stddev: float,
     dtype: tf.DType | None = None,
     trainable: bool = True,
+    initializer: Callable[..., tf.Tensor] | None = None,
   ) -> mtf.Tensor:
-    """Creates a normally distributed variable in the current variable scope.
+    """Creates a variable in the current variable scope.
 
     Args:
       name: its name in the checkpoint.
       dims: its dimensions; an ensemble adds its own in front.
-      stddev: standard deviation of the initial values.
+      stddev: standard deviation of the initial values, normally distributed.
       dtype: type used in computations; None stands for the activation type.
       trainable: if False, it keeps its initial values, which are part of the
         checkpoint.
+      initializer: draws the initial values, in place of `stddev`.
     """
+    if initializer is None:
+      initializer = tf.random_normal_initializer(stddev=stddev)
     types = self.context.variable_dtype
     return mtf.get_variable(
       self.context.mesh,
       name,
       mtf.Shape(self.context.model.ensemble_dims + dims),
-      initializer=tf.random_normal_initializer(stddev=stddev),
+      initializer=initializer,
       trainable=trainable,
       dtype=mtf.VariableDType(
         types.master_dtype, types.slice_dtype, dtype or types.activation_dtype

@@ -1,6 +1,7 @@
 """T5's projections q, k, v and o, each created on first use."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -26,14 +27,24 @@ class Projections(attention.AttentionParams):
     einsum: Callable[
       [Sequence[mtf.Tensor], mtf.Shape], mtf.Tensor
     ] = mtf.einsum,
+    frozen: Collection[str] = (),
+    value_bias: bool = False,
   ) -> None:
     """Prepares a layer's projections in the current variable scope.
 
-    `einsum` multiplies tokens by weights and must agree with `mtf.einsum`.
+    Args:
+      layer: has the sizes.
+      context: of the call.
+      einsum: multiplies tokens by weights; must agree with `mtf.einsum`.
+      frozen: names of weights that keep their initial values.
+      value_bias: whether values have a bias, `v_bias`, [heads, d_kv].
     """
     self.einsum = einsum
     self._scope = tf.get_variable_scope()
     self._made: dict[str, mtf.Tensor] = {}
+    self._frozen = frozen
+    self._value_bias = value_bias
+    self._ensemble = context.model.ensemble_dims
     query_heads, memory_heads = _heads(layer.num_heads, layer.num_memory_heads)
     super().__init__(
       context.mesh,
@@ -65,7 +76,12 @@ class Projections(attention.AttentionParams):
     return self._of_memory('k', memory)
 
   def values(self, memory: mtf.Tensor) -> mtf.Tensor:
-    return self._of_memory('v', memory)
+    values = self._of_memory('v', memory)
+    if not self._value_bias:
+      return values
+    dims = [*self._ensemble, *self.memory_heads_dims, self.value_dim]
+    bias = self._variable('v_bias', dims, tf.zeros_initializer())
+    return mtf.add(values, bias, output_shape=values.shape)
 
   def compute_output(
     self, o: mtf.Tensor, output_shape: mtf.Shape
@@ -106,15 +122,23 @@ class Projections(attention.AttentionParams):
     if name not in self._made:
       if mtf.layers.unit_scaling_convention():
         stddev = 1.0
-      with tf.variable_scope(self._scope, auxiliary_name_scope=False):
-        self._made[name] = mtf.get_variable(
-          self.mesh,
-          name,
-          mtf.Shape(shape),
-          initializer=tf.random_normal_initializer(stddev=stddev),
-          dtype=self.variable_dtype,
-        )
+      initializer = tf.random_normal_initializer(stddev=stddev)
+      self._made[name] = self._variable(name, shape, initializer)
     return self._made[name]
+
+  def _variable(
+    self, name: str, shape: list[mtf.Dimension], initializer: Any
+  ) -> mtf.Tensor:
+    """Creates a variable in the layer's scope."""
+    with tf.variable_scope(self._scope, auxiliary_name_scope=False):
+      return mtf.get_variable(
+        self.mesh,
+        name,
+        mtf.Shape(shape),
+        initializer=initializer,
+        trainable=name not in self._frozen,
+        dtype=self.variable_dtype,
+      )
 
 
 def _heads(

@@ -247,6 +247,8 @@ def _attention(
     functions = layer.synthesizers
     if layer.normalize is None:
       raise _refused(f'{scope} with {labels.label_of(layer)}')
+    if layer.value_bias:
+      raise _refused(f'{scope} with {type(layer).__name__}.value_bias')
   names = {type(function).__name__ for function in functions}
   names |= {type(_inner(function)).__name__ for function in functions}
   for name in sorted(names - {*_FUNCTIONS}):
@@ -313,6 +315,7 @@ def _function(
   }
   if name == 'Random':
     settings['stddev'] = function.stddev
+    settings['uniform'] = function.uniform
   return settings
 
 

@@ -364,6 +364,7 @@ class Synthesizer(nn.Module):
     self.limits = settings['max_length'], settings['memory_max_length']
     self.tile_length = settings['tile_length']
     self.stddev = settings.get('stddev', 1.0)  # of R
+    self.uniform = settings.get('uniform', False)
     self.shapes = settings['parameters']
     for name, shape in self.shapes.items():
       value = torch.zeros(shape)
@@ -420,6 +421,9 @@ class Synthesizer(nn.Module):
   def initialize(self) -> None:
     """Draws the parameters so that S(X) has a variance of about 1."""
     for name, shape in self.shapes.items():
+      if name == 'R' and self.uniform:
+        nn.init.uniform_(self.R)
+        continue
       if name.startswith('b'):
         stddev = 0.0
       elif name == 'R':

@@ -9,7 +9,6 @@ import tensorflow.compat.v1 as tf
 from synth_mtf.core.context import cached
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.layer.synthetic import SyntheticLayer
-from synth_mtf.synthesizers.dot_product import DotProduct
 
 
 @gin.configurable(module='synth_mtf')
@@ -26,7 +25,7 @@ class SyntheticAttention(SyntheticLayer):
   @property
   def label(self) -> str:
     """The model's name in tables: "Syn (R+V)", and "T5 (V)" for T5 itself."""
-    kind = 'T5' if self.letters == DotProduct.letter else 'Syn'
+    kind = 'T5' if self.letters == 'V' else 'Syn'
     if self.normalize is None:
       kind = 'MLP-Mixer'
     is_other = self.mixing != 'softmax' and len(self.synthesizers) > 1

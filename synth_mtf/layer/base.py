@@ -35,6 +35,8 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     packed: whether a row may hold several sequences in training and
       evaluation.
     index_by: 'position' or 'row', as in `SyntheticLayer`.
+    value_bias: whether values have a bias.
+    frozen: names of projections that keep their initial values.
     relative_attention_types: the supported kinds of relative position bias.
   """
 
@@ -45,6 +47,8 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     'contextual',
   )
   index_by: str = 'position'
+  value_bias: bool = False
+  frozen: Collection[str] = ()
 
   def __init__(self, packed: bool | None = None, **kwargs: Any) -> None:
     """Creates a layer.
@@ -120,7 +124,13 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
       *mask(context, context.sequence_id, context.length_dim),
       *mask(context, memory_ids, self.memory_length(context)),
     ]
-    return Projections(self, context, functools.partial(einsum, masks))
+    return Projections(
+      self,
+      context,
+      functools.partial(einsum, masks),
+      self.frozen,
+      self.value_bias,
+    )
 
   def table_index(self, context: transformer.Context) -> TableIndex:
     dims = context.length_dim, self.memory_length(context)

@@ -75,6 +75,22 @@ def check_types(
     )
 
 
+def check_projections(layer: Any) -> None:
+  """Rejects settings of keys or values alone, if both are one projection."""
+  if not layer.shared_kv:
+    return
+  if layer.value_bias:
+    setting = f'{type(layer).__name__}.value_bias'
+  elif layer.frozen:
+    setting = 'DotProduct.trainable = False'
+  else:
+    return
+  raise ConfigurationError(
+    f'{setting} needs keys and values of their own; remove '
+    'SelfAttention.shared_kv'
+  )
+
+
 def check_mesh(
   layer: transformer_layers.SelfAttention, model: transformer.Unitransformer
 ) -> None:

@@ -16,6 +16,7 @@ from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Logits, Term, add
 from synth_mtf.core.visibility import Visibility
 from synth_mtf.errors import ConfigurationError
+from synth_mtf.layer import refusals
 from synth_mtf.layer.base import AttentionLayer
 from synth_mtf.layer.refusals import check_option
 from synth_mtf.layer.weighted_sum import softmax_average, unnormalized_average
@@ -77,6 +78,7 @@ class SyntheticLayer(AttentionLayer):
     mixing: str = 'softmax',
     index_by: str = 'position',
     normalize: str | None = 'softmax',
+    value_bias: bool = False,
     **kwargs: Any,
   ) -> None:
     """Creates a layer.
@@ -94,6 +96,8 @@ class SyntheticLayer(AttentionLayer):
         the original code.
       normalize: 'softmax', or None for B G(X), the MLP-Mixer form, which has no
         log Z and no loss on it.
+      value_bias: whether values have a bias, G(M) = M W3 + b3, with b3 [heads,
+        d_kv], initially 0. T5 has none.
       **kwargs: arguments of `AttentionLayer` and of
         `transformer_layers.SelfAttention`, bound in gin as `SelfAttention.*`.
 
@@ -109,6 +113,9 @@ class SyntheticLayer(AttentionLayer):
     self.mixing = mixing
     self.index_by = index_by
     self.normalize = normalize
+    self.value_bias = value_bias
+    self.frozen = _frozen_variables(self.synthesizers)
+    refusals.check_projections(self)
 
   @property
   def letters(self) -> str:
@@ -159,6 +166,21 @@ class SyntheticLayer(AttentionLayer):
         'least one synthesizing function, as in [@Random, @DotProduct]'
       )
     return functions
+
+
+def _frozen_variables(
+  functions: Sequence[SynthesizingFunction],
+) -> frozenset[str]:
+  """Returns the layer's variables that keep their initial values."""
+  dot_products = [f for f in functions if isinstance(f, DotProduct)]
+  if all(function.trainable for function in dot_products):
+    return frozenset()
+  if any(function.trainable for function in dot_products):
+    raise ConfigurationError(
+      'SyntheticAttention.synthesizers has dot products with and without '
+      'DotProduct.trainable, but a layer has one q and one k; set it for all'
+    )
+  return frozenset(DotProduct.layer_variables)
 
 
 def _make_alphas(

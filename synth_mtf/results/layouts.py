@@ -20,7 +20,13 @@ from typing import Any, NamedTuple
 PREFIX = 'synth_'
 VANILLA = ('T5 (V)', 'T5')  # plain T5: with our layer, and with the host's
 LOG_PERPLEXITY = 'neg_log_perplexity'
-PER_TOKEN = (LOG_PERPLEXITY, 'token_accuracy', 'sequence_accuracy')
+LOG_PERPLEXITY_PER_WORD = 'neg_log_perplexity_per_word'
+PER_TOKEN = (
+  LOG_PERPLEXITY,
+  LOG_PERPLEXITY_PER_WORD,
+  'token_accuracy',
+  'sequence_accuracy',
+)
 
 
 @dataclasses.dataclass(frozen=True)

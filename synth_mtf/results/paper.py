@@ -67,13 +67,18 @@ def _rows() -> Iterator[Row]:
 
 
 def _numbers(names: str, cell: str) -> dict[str, float]:
-  """Parses a cell, such as '41.2/-' or '67M', with a name for each part."""
+  """Parses a cell, such as '41.2/-' or '67M', with a name for each part.
+
+  If it is unknown which of our numbers a part is, its name is `one or another`,
+  and it stands beside each.
+  """
   numbers = {}
   for name, part in zip(names.split(', '), cell.split('/'), strict=True):
-    if part.endswith('M'):
-      numbers[name] = float(part.removesuffix('M')) * 1e6
-    elif part != '-':
-      numbers[name] = float(part)
+    if part == '-':
+      continue
+    scale = 1e6 if part.endswith('M') else 1.0
+    number = float(part.removesuffix('M')) * scale
+    numbers.update(dict.fromkeys(name.split(' or '), number))
   return numbers
 
 

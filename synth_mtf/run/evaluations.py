@@ -23,7 +23,7 @@ from synth_mtf.checkpoints.folder import step_of
 from synth_mtf.host import patches
 from synth_mtf.host.run_config import RunConfig
 from synth_mtf.results import layouts, records, standard_error
-from synth_mtf.run import origin, output
+from synth_mtf.run import origin, output, words
 from synth_mtf.tasks import cache_record
 
 
@@ -37,6 +37,7 @@ class Recorder:
   def __init__(self) -> None:
     self._get_estimator = utils.get_estimator
     self._eval_model = utils.eval_model
+    self._word_counts: dict[str, words.Counts | None] = {}
     self.step = 0
 
   def get_estimator(self, *args: Any, **kwargs: Any) -> Any:
@@ -74,17 +75,30 @@ class Recorder:
       metric: float(measured[metric])
       for metric in ('neg_log_perplexity', 'token_accuracy')
     }
-    _record(
+    dataset = kwargs['input_fn'].keywords['eval_dataset']
+    config = RunConfig()
+    record = functools.partial(
+      _record,
       folder,
-      values,
-      {},
-      {},
-      task=kwargs['input_fn'].keywords['eval_dataset'].name,
-      split=RunConfig().dataset_split,
-      n=round(float(measured['num_eval_tokens'])),
-      unit='token',
+      errors={},
+      reasons={},
+      task=dataset.name,
+      split=config.dataset_split,
       step=step_of(kwargs['checkpoint_path']),
     )
+    record(values, n=round(float(measured['num_eval_tokens'])), unit='token')
+    if config.model_type == 'lm':
+      name = kwargs['name']
+      if name not in self._word_counts:  # the same at each checkpoint
+        rows = config.examples * kwargs['steps']
+        self._word_counts[name] = words.count(dataset, rows)
+      counts = self._word_counts[name]
+      if counts:
+        per_token = values[layouts.LOG_PERPLEXITY]
+        per_word = {
+          layouts.LOG_PERPLEXITY_PER_WORD: per_token * counts.tokens_per_word
+        }
+        record(per_word, n=counts.words, unit='word')
     return measured
 
   def eval_model(self, *args: Any, **kwargs: Any) -> None:

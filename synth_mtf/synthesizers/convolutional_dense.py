@@ -41,7 +41,9 @@ class ConvolutionalDense(Local):
 
   @property
   def letter(self) -> str:
-    return 'CRC' if self.relu else 'Conv'
+    name = 'CRC' if self.relu else 'Conv'
+    is_usual = self.filter_width == ConvolutionalDense.filter_width
+    return name if is_usual else f'{name}{self.filter_width}'
 
   def summed_dims(self, d_kv: mtf.Dimension) -> list[mtf.Dimension]:
     return ([self.filter_dim] if self.relu else []) + [d_kv]

@@ -4,6 +4,7 @@ import dataclasses
 
 import gin
 import mesh_tensorflow as mtf
+import tensorflow.compat.v1 as tf
 
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import Scaled, Term, weighted
@@ -22,6 +23,8 @@ class Random(Table):
       values, which are part of the checkpoint.
     stddev: standard deviation of R's initial values. The default gives logits
       of unit variance, as T5's dot products have.
+    uniform: R's initial values are uniform in [0, 1), as articles about the
+      paper draw them; their standard deviation is 0.29, whatever `stddev` is.
 
   The other arguments are those of `Table`; with a `tile_length` of b, R has b
   columns, which repeat over the sequence.
@@ -29,6 +32,7 @@ class Random(Table):
 
   trainable: bool = True
   stddev: float = 1.0
+  uniform: bool = False
 
   last_factors = ('R',)
   position_axes = {'R': (-2, -1)}
@@ -46,6 +50,7 @@ class Random(Table):
       stddev=self.stddev,
       dtype=call.logits_dtype,
       trainable=self.trainable,
+      initializer=tf.random_uniform_initializer() if self.uniform else None,
     )
     if alpha is not None and call.index.queries.size > self.rows_dim.size:
       # In packed rows, scaling the table is cheaper than scaling the cells.

@@ -5,6 +5,7 @@ import pytest
 
 from synth_mtf import Linformer
 from synth_mtf.errors import ConfigurationError
+from synth_mtf.layer import base
 from tests import checks, family, harness, reference
 from tests.harness import DECODER, ENCODER
 
@@ -57,7 +58,10 @@ def test_is_the_formula(mode):
     )
 
 
-def test_padding_changes_nothing():
+@pytest.mark.parametrize('skips_padding', [True, False])
+def test_padding_changes_nothing(monkeypatch, skips_padding):
+  if not skips_padding:  # as on a TPU, where products see padding
+    monkeypatch.setattr(base, 'mask', lambda *_: [])
   full = harness.parallel(
     make(), X, TOKENS, mode='eval', mask_padding=False
   ).output
@@ -108,3 +112,12 @@ def test_one_head_and_its_defaults():
 def test_refuses_what_it_cannot_do(settings, stack, message):
   with pytest.raises(ConfigurationError, match=message):
     harness.variables(make(**settings), X, sequence_id=TOKENS, stack=stack)
+
+
+def test_initial_projections_keep_the_variance_of_keys_and_values():
+  """E K sums over N keys, so that the entries of E have variance 1 / N."""
+  n = 400
+  layer = make(max_length=n)
+  weights = harness.parallel(layer, X, TOKENS, weights=None).weights
+  for name in ('E', 'F'):
+    assert weights[name].std() == pytest.approx(n**-0.5, rel=0.05)

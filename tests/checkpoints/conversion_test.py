@@ -106,6 +106,27 @@ def test_a_model_that_computes_the_same(
   )
 
 
+@pytest.mark.parametrize('mode', ORIGINALS)
+@pytest.mark.parametrize('source', ['as_original', 'replaced'])
+def test_back_to_the_original_layer(tmp_path, mode, source):
+  """A mirror trained here runs in stock mesh_tensorflow."""
+  original = f'original_{mode}'
+  mirror = f'as_{original}'
+  if source == 'replaced':
+    mirror = f'{original}+../common/replace_synthesizer'
+  there = model.write(tmp_path / 'a', mirror, LONG)
+  path, out = convert(there, tmp_path / 'b', original, mirror, LONG)
+  assert SAME in out
+  stored = Checkpoint(path)
+  gin_files.parse(model.files(original), [*model.TINY, *LONG])
+  built = host_model.build(model.VOCAB)
+  shapes = {n: v.shape.as_list() for n, v in built.variables.items()}
+  assert {n: list(stored[n].shape) for n in stored.weights} == shapes
+  assert_close(
+    model.logits(path, original, LONG), model.logits(there, mirror, LONG)
+  )
+
+
 @pytest.mark.parametrize('are_named', [False, True])
 def test_names_of_public_checkpoints(t5, tmp_path, are_named):
   """The public T5 1.0 has other names of norms, other models of layers."""
@@ -312,6 +333,21 @@ def test_the_softmax_is_part_of_what_a_model_computes(tmp_path, source, target):
   gelu = ["DenseReluDense.activation = 'gelu'"]
   _, out = convert(path, tmp_path / 'c', target, source, gelu)
   assert f'the model {SAME}' not in out
+
+
+def test_a_bias_of_values_is_added_exactly_and_not_dropped_in_silence(
+  t5, tmp_path
+):
+  biased = ['SyntheticAttention.value_bias = True']
+  path, out = convert(t5, tmp_path / 'a', 'random_vanilla', bindings=biased)
+  name = f'{ours(SELF)}/v_bias'
+  assert f'the model {SAME}' in out and not Checkpoint(path)[name].any()
+  for value, is_same in ((0.0, True), (1.0, False)):
+    bias = np.full([3, 8], value, np.float32)
+    path = with_more(path, tmp_path / f'b{value}', {name: bias})
+    files = tmp_path / f'c{value}', 'random_vanilla', 'random_vanilla'
+    _, out = convert(path, *files)
+    assert (f'the model {SAME}' in out) == is_same
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pytest
 from synth_mtf.errors import UserError
 from synth_mtf.host import events
 from synth_mtf.paths import gin_path
+from synth_mtf.results import records
 from tests import official_files
 from tests.cli import t5_main
 from tests.tasks.folder import write
@@ -197,3 +198,19 @@ def test_evaluates(run, folders):
   written = {tag for path in new for tag in events.read(str(path))}
   for tag in recipe.tags:
     assert any(name.startswith(tag) for name in written), (tag, written)
+
+
+def test_perplexity_per_word_is_that_per_token_times_tokens_per_word(folders):
+  folder = trained('lm1b', folders)
+  command('perplexity_lm1b', folders)
+  (path,) = folder.glob('*lm1b*/metrics.json')
+  scores = {each.metric: each for each, _ in records.read(str(path.parent))}
+  per_word = scores['neg_log_perplexity_per_word']
+  news = next((folders / 'data/lm1b').glob('heldout*/*')).read_bytes()
+  texts = [text for text in news.split(b'\n') if text][:8]  # two batches
+  words = sum(len(text.split(b' ')) + 1 for text in texts)
+  tokens = sum(len(text) + 1 for text in texts)  # they are bytes
+  assert (per_word.n, per_word.unit) == (words, 'word')
+  per_token = scores['neg_log_perplexity'].value
+  assert per_token is not None
+  assert per_word.value == pytest.approx(per_token * tokens / words)

@@ -4,6 +4,7 @@ import json
 import pathlib
 
 import pytest
+from sentencepiece import sentencepiece_model_pb2
 
 from synth_mtf.cli.vocabulary import texts
 from synth_mtf.tasks import vocabulary as vocabularies
@@ -29,15 +30,21 @@ def data_dir(tmp_path) -> pathlib.Path:
 
 
 @pytest.mark.slow  # trains
-def test_text_of_corpus_and_tasks(data_dir, tmp_path):
+@pytest.mark.parametrize('kind', ['unigram', 'bpe'])
+def test_text_of_corpus_and_tasks(data_dir, tmp_path, kind):
   model = tmp_path / 'new' / 'a.model'
   words = f'vocabulary --data_dir {data_dir} --out {model} --size 80'
+  if kind != 'unigram':
+    words += f' --model_type={kind}'
   status, out, err = run(*words.split())
   assert status == 0, err
   assert f'--vocabulary={model}' in out
   for name in ('text_span_corruption', 'glue_cola', 'super_glue_boolq'):
     assert f'synth_{name}' in out
   vocabulary = vocabularies.load(str(model))  # checks T5's ids
+  proto = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model)
+  kinds = proto.trainer_spec.ModelType
+  assert kinds.Name(proto.trainer_spec.model_type).lower() == kind
   for text in ('The lamp went out.', 'A zebra counted 12 stripes.', 'quagga'):
     assert vocabulary.decode(vocabulary.encode(text)) == text
 

@@ -160,3 +160,20 @@ def test_a_window_is_what_tokens_see(monkeypatch, name, step):
   np.testing.assert_array_equal(view, whole[seen])
   assert back.sum() == view.sum()
   np.testing.assert_array_equal(back[seen], view)
+
+
+@pytest.mark.parametrize('heads', [1, 3])
+def test_pieces_of_one_head_are_read_without_a_copy(monkeypatch, heads):
+  """All of them by one operation; a block of several heads is a slice."""
+  monkeypatch.setattr(tiles, '_TILE', 10 * heads)
+  tiling = tiles.Tiling([2, heads, 6, 5], by_queries=True)
+  assert tiling.groups.blocks > 1
+  shape = [2, heads, 6, 4]
+  with tf.Graph().as_default() as graph:
+    pieces = tiles.Pieces(tiling, shape, 'bhq.', tf.ones(shape))
+    for slab in tiling.slabs:
+      for tile in slab:
+        pieces.take(tile, None)
+    kinds = [operation.type for operation in graph.get_operations()]
+  assert kinds.count('Unpack') == 1
+  assert ('Slice' in kinds) == (heads > 1)

@@ -413,6 +413,7 @@ def test_a_folder_of_version_1_0_0(tmp_path, pieces):
     ),
     (None, 'make_layer_stack.block_scope = False', 'encoder/layer_000'),
     (None, 'utils.run.model_type = "lm"', 'one stack'),
+    ('random', 'SyntheticAttention.value_bias = True', r'\.value_bias'),
   ],
 )
 def test_what_cannot_be_exported_is_named(variant, binding, message):

@@ -31,6 +31,7 @@ REFUSED = [
     r"SelfAttention\.attention_kwargs\['extra_logit'\]",
   ),
 ]
+FROZEN = functools.partial(synth_mtf.DotProduct, trainable=False)
 SELF_ATTENTION = [
   *REFUSED,
   (
@@ -62,6 +63,18 @@ SELF_ATTENTION = [
       (synth_mtf.DotProduct(), '= .*expected a list'),
       ([dict], r"= \[<class 'dict'>\].*function"),
     )
+  ),
+  (
+    {'shared_kv': True, 'value_bias': True},
+    r'SyntheticAttention\.value_bias needs .*remove SelfAttention\.shared_kv',
+  ),
+  (
+    {'shared_kv': True, 'synthesizers': [FROZEN]},
+    r'DotProduct\.trainable = False needs .*remove SelfAttention\.shared_kv',
+  ),
+  (
+    {'synthesizers': [FROZEN, synth_mtf.DotProduct]},
+    'with and without DotProduct.trainable',
   ),
 ]
 CROSS_ATTENTION = [

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from t5.evaluation import eval_utils
 
+from synth_mtf import paths
 from synth_mtf.errors import UserError
 from synth_mtf.results import tables, views
 from synth_mtf.results.layouts import LAYOUTS
@@ -218,8 +219,18 @@ def test_the_best_log_perplexity_and_the_best_edit_distance_are_the_lowest():
   row = cells(one, checkpoint='best')['a']
   assert (row['Log ppl'], row['mine/mean_edit']) == ('2.000', '1.0')
   row = cells(one, checkpoint='best', layout='lm')['a']
-  assert (row['LM1B'], row['Log ppl']) == ('7.39', '2.000')
-  assert cells(run('a', log_perplexity(-999.0)), layout='lm')['a']['LM1B']
+  assert (row['LM1B per token'], row['Log ppl']) == ('7.39', '2.000')
+  assert row['LM1B per word'] == '-'
+  far = run('a', log_perplexity(-999.0))
+  assert cells(far, layout='lm')['a']['LM1B per token']
+
+
+def test_perplexity_per_word_has_a_column_in_its_layout_alone():
+  per_word = score('synth_lm1b/neg_log_perplexity_per_word', -3.0, 100)
+  one = run('a', log_perplexity(-2.0), per_word)
+  row = cells(one, layout='lm')['a']
+  assert (row['LM1B per token'], row['LM1B per word']) == ('7.39', '20.09')
+  assert 'neg_log' not in ' '.join(cells(one)['a'])
 
 
 def test_tokens_and_examples_have_last_checkpoints_of_their_own():
@@ -421,3 +432,10 @@ def test_scores_are_collected_once_for_thousands_of_columns():
     expected = table.scores[table.scores.column == column.key]
     assert expected.equals(by_column.get(column.key, table.scores[:0]))
   assert views.grid(table).rows[-1][1:51] == ['7'] * 50
+
+
+def test_the_caption_names_generated_data_only_where_there_is_some():
+  for data in ('', paths.GENERATED):
+    caption = grid(run('a', cola(1.0, data=data))).caption
+    assert ('Data: ' in caption) == bool(data)
+    assert (paths.GENERATED in caption) == bool(data)

@@ -354,3 +354,22 @@ def test_a_seed_needs_the_hash_seed(monkeypatch, hash_seed):
     monkeypatch.setenv('PYTHONHASHSEED', hash_seed)
   with pytest.raises(UserError, match='PYTHONHASHSEED=0'):
     training.train_with_progress(None, None, None, 1, None, 1, None, seed=3)
+
+
+@pytest.mark.parametrize('total', [2, 3])
+def test_the_last_line_of_a_complete_run_does_not_wait_for_its_turn(
+  monkeypatch, total
+):
+  monkeypatch.setenv('SYNTH_MTF_PROGRESS_SECONDS', '1000')
+  stream = io.StringIO()
+  with tf.Graph().as_default():
+    scaffold = starting_at(0)
+    tf.add_to_collection(tf.GraphKeys.LOSSES, tf.ones([]))
+    train = tf.assign_add(tf.train.get_global_step(), 1)
+    hook = shown_by(total=total, stream=stream)
+    with tf.train.SingularMonitoredSession([hook], scaffold) as session:
+      for _ in range(2):
+        session.run(train)
+  is_complete = total == 2
+  assert ('2/2' in stream.getvalue()) == is_complete
+  assert len(stream.getvalue().splitlines()) == 1 + is_complete

@@ -110,3 +110,17 @@ def test_layers_share_a_relative_bias():
   checks.same(ours, theirs)
   biases = [n for n in ours.weights if 'relative_attention_bias' in n]
   assert biases == ['layer_000/relative_attention_bias']
+
+
+@pytest.mark.parametrize('packed', [False, True], ids=['shared', 'general'])
+def test_frozen_queries_and_keys_are_kept_and_get_no_gradient(packed):
+  member = family.VARIANTS['frozen_vanilla'].but(packed=packed)
+  x = family.tokens(PADDED.ids)
+  frozen = harness.parallel(member, x, PADDED.ids)
+  assert sorted(frozen.weights) == ['k', 'o', 'q', 'v']
+  assert sorted(frozen.trainable) == ['o', 'v']
+  assert set(frozen.gradients) == {'x', 'o', 'v'}
+  # The tokens get all of their gradient, also that through q and k.
+  usual = harness.parallel(family.V.but(packed=packed), x, PADDED.ids)
+  for name, gradient in frozen.gradients.items():
+    np.testing.assert_allclose(gradient, usual.gradients[name], 1e-5, 1e-6)

@@ -332,3 +332,13 @@ def test_parallel_files_may_both_lack_the_last_line_end(data_dir):
   write(folder / 'train.en', b'One.\nTwo.')
   write(folder / 'train.de', b'Eins.\nZwei.')
   assert tasks.check(['synth_wmt14_ende_v003'], ['train']) == []
+
+
+@pytest.mark.parametrize(
+  ('name', 'classes'), [('ag_news', 4), ('imdb_reviews', 2)]
+)
+def test_an_encoder_has_an_output_for_each_class_and_padding(name, classes):
+  features = tasks.get(f'synth_{name}_class').output_features
+  for side in ('targets', 'targets_segmentation'):
+    assert features[side].vocabulary.vocab_size == classes + 1
+    assert not features[side].add_eos
