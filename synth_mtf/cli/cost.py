@@ -5,6 +5,7 @@ import argparse
 from synth_mtf.cli import arguments
 from synth_mtf.paths import gin_names
 from synth_mtf.results import printing
+from synth_mtf.run import output
 
 _HEADERS = (
   'variant',
@@ -68,13 +69,25 @@ def run(args: argparse.Namespace) -> None:
 def _print_published() -> None:
   from synth_mtf.results import paper
 
+  console = output.Console()
   for table in paper.TABLES:
     if 'costs' in table:
-      print(paper.costs(table['title']), end='\n\n')
+      title = table['title']
+      console.start(title, 'count the cost of its models ...')
+      counts = paper.costs(
+        title, lambda row: console.update(f'count {row} ...')
+      )
+      console.clear()
+      print(counts, end='\n\n', flush=True)
 
 
 def _print_variants(args: argparse.Namespace) -> None:
-  rows = [_row(variant, args) for variant in args.variants.split(',')]
+  console = output.Console()
+  variants = args.variants.split(',')
+  rows = []
+  for number, variant in enumerate(variants, 1):
+    with console.passing(f'count {variant} ({number} of {len(variants)}) ...'):
+      rows.append(_row(variant, args))
   cores = args.model_parallelism
   print(
     f'{args.size}, {args.inputs} inputs and {args.targets} targets, '

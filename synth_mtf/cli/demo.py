@@ -16,7 +16,7 @@ from synth_mtf import atomic, cli, paths
 from synth_mtf.cli import arguments, data
 from synth_mtf.demo.stages import Configuration
 from synth_mtf.errors import UserError
-from synth_mtf.run import output, process
+from synth_mtf.run import output, process, stopping
 
 # Omitted flags stay unset: `Configuration` has the defaults.
 PARSER_OPTIONS = {'argument_default': argparse.SUPPRESS}
@@ -93,7 +93,6 @@ def _number_or_all(word: str) -> int | None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the demo."""
-  begun = time.monotonic()
   data.use(args)
   console = output.Console(sys.stdout)
   configuration = _configuration(args)
@@ -107,6 +106,17 @@ def run(args: argparse.Namespace) -> int:
     )
   # On SIGTERM, running stages save a checkpoint, as on Ctrl-C.
   signal.signal(signal.SIGTERM, signal.default_int_handler)
+  with stopping.acknowledged(lambda text: console.line(f'\n{text}'), _ENDING):
+    return _run(args, configuration, used_data, console)
+
+
+def _run(
+  args: argparse.Namespace,
+  configuration: Configuration,
+  used_data: str,
+  console: output.Console,
+) -> int:
+  begun = time.monotonic()
   try:
     with console.task('load TensorFlow'):
       process.load_quietly()
@@ -205,6 +215,10 @@ def _differences(runs: Sequence[str], out: pathlib.Path, seeds: int) -> str:
   return pairing.compared(scores, f'the scores of {seeds} seeds')
 
 
+_ENDING = (
+  'a stage that trains finishes its step and saves a checkpoint, then the demo '
+  'ends. A second Ctrl-C ends it at once.'
+)
 _FILES = """
 Data: {data}
 Done in {time}. In {out}:

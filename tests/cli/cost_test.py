@@ -1,12 +1,17 @@
 """`synth-mtf cost`: a row for each variant."""
 
+import argparse
+import io
 import pathlib
+import sys
 from unittest import mock
 
 import pytest
 
 from synth_mtf import cost
+from synth_mtf.cli import cost as cost_command
 from synth_mtf.paths import gin_path
+from synth_mtf.results import paper
 from tests.cli.command import run
 
 M, G = 10**6, 10**9
@@ -69,3 +74,30 @@ def test_an_unknown_size():
   status, _, err = run('cost', '--size=nothing')
   assert status == 2
   assert 'nothing' in err
+
+
+class Terminal(io.StringIO):
+  def isatty(self):
+    return True
+
+
+def test_it_shows_what_it_counts(monkeypatch):
+  monkeypatch.setattr(cost, 'cost_of_files', lambda *_, **__: COUNTS)
+  monkeypatch.setenv('TERM', 'xterm')
+  monkeypatch.setattr(sys, 'stderr', stream := Terminal())
+  arguments = argparse.Namespace(
+    variants='random,dense',
+    size='tiny',
+    inputs=16,
+    targets=8,
+    gin_param=[],
+    model_parallelism=1,
+    paper=False,
+  )
+  cost_command.run(arguments)
+  *_, last, end = stream.getvalue().split('\r\x1b[2K')
+  assert last + end == 'count dense (2 of 2) ...'
+  arguments.paper = True
+  monkeypatch.setattr(paper, '_cost', lambda _: COUNTS)
+  cost_command.run(arguments)
+  assert 'count the cost of its models ...' in stream.getvalue()
