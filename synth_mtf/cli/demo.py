@@ -7,10 +7,12 @@ import io
 import json
 import os
 import pathlib
+import shlex
+import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from synth_mtf import atomic, cli, paths
 from synth_mtf.cli import arguments, data
@@ -134,8 +136,28 @@ def _run(
     console.line('\nInterrupted. The same command resumes where it stopped.')
     return 130
   seconds = output.duration(time.monotonic() - begun)
-  print(_FILES.format(data=used_data, time=seconds, out=args.out))
+  print(
+    _FILES.format(
+      data=used_data,
+      time=seconds,
+      out=args.out,
+      tensorboard=shlex.join([_as_typed('tensorboard'), '--logdir', args.out]),
+      table=shlex.join([_as_typed('synth-mtf'), 'table', args.out]),
+    )
+  )
   return 0
+
+
+def _as_typed(program: str) -> str:
+  """Returns what starts a program of this environment from the current folder.
+
+  After `make demo`, the programs are not on PATH.
+  """
+  path = os.path.join(os.path.dirname(sys.argv[0]), program)
+  on_path = shutil.which(program)
+  if on_path and os.path.realpath(on_path) == os.path.realpath(path):
+    return program
+  return os.path.relpath(path) if os.path.exists(path) else program
 
 
 def _configuration(args: argparse.Namespace) -> Configuration:
@@ -167,7 +189,13 @@ def _report(
   seeds: int,
 ) -> None:
   """Writes the page and the table; prints the table, and what differs."""
-  differences = _differences(runs, pathlib.Path(out), seeds)
+  from synth_mtf.results import runs as results
+
+  labels = {}
+  for label, same in results.by_model(results.read(*runs)).items():
+    folder = same[0].name  # one of the model's, and its seeds' is in it
+    labels[folder if seeds == 1 else os.path.dirname(folder)] = label
+  differences = _differences(labels, pathlib.Path(out), seeds)
   with (
     console.task('make table and page'),
     contextlib.redirect_stdout(io.StringIO()) as table,
@@ -179,6 +207,7 @@ def _report(
     )
     _command('report', *runs, f'--out={os.path.join(out, "report.html")}')
   console.line()
+  print(_HOW_TO_READ)
   _command('table', *runs)
   if differences:
     print(f'\n{differences}')
@@ -193,25 +222,28 @@ def _command(*words: str) -> None:
     raise SystemExit(status)
 
 
-def _differences(runs: Sequence[str], out: pathlib.Path, seeds: int) -> str:
+def _differences(
+  labels: Mapping[str, str], out: pathlib.Path, seeds: int
+) -> str:
+  """Compares the models in folders, by their labels in the table."""
   import pandas as pd
 
   from synth_mtf.demo import pairing
 
-  names = [os.path.basename(run) for run in runs]
+  names = {label: os.path.basename(run) for run, label in labels.items()}
   if seeds == 1:
     answers = {
-      name: pairing.of_examples(out / name / 'finetune/validation_eval')
-      for name in names
+      label: pairing.of_examples(out / name / 'finetune/validation_eval')
+      for label, name in names.items()
     }
     return pairing.compared(
       answers, "these runs' right answers to the same examples"
     )
   models = json.loads((out / 'metrics.json').read_text())['models']
   scores = {}
-  for name in names:
+  for label, name in names.items():
     metrics = [run['metrics'] for run in models[name]]
-    scores[name] = pd.DataFrame(metrics, dtype=float)
+    scores[label] = pd.DataFrame(metrics, dtype=float)
   return pairing.compared(scores, f'the scores of {seeds} seeds')
 
 
@@ -219,11 +251,16 @@ _ENDING = (
   'a stage that trains finishes its step and saves a checkpoint, then the demo '
   'ends. A second Ctrl-C ends it at once.'
 )
+_HOW_TO_READ = (
+  'Each row is a model. Look first at GLUE and SuperGLUE (averages, percent) '
+  'and at Log ppl (lower is better) against Steps/s.'
+)
 _FILES = """
 Data: {data}
 Done in {time}. In {out}:
   table.md, metrics.json         this table, and all its numbers
   <variant>/pretrain, finetune   checkpoints, TensorBoard summaries, gin, log
   <variant>/finetune/validation_eval   metrics.json and predictions.jsonl
-Curves:  tensorboard --logdir {out}
+Curves:  {tensorboard}
+This table again, and other formats (--help):  {table}
 Everything, and what the models attend to, in a browser:  {out}/report.html"""
