@@ -105,26 +105,31 @@ def draw(
       if figure is not None:
         figures.append((caption, style.svg(figure)))
 
+  def add_curves() -> None:
+    try:
+      pages = of_runs.curves(runs)
+    except UserError as error:
+      missing.append(f'Not drawn (Learning curves): {error}.')
+      return
+    for number, figure in enumerate(pages, 1):
+      page = f', {number} of {len(pages)}' if len(pages) > 1 else ''
+      figures.append((f'Learning curves{page}', style.svg(figure)))
+    missing.extend(
+      f'Learning curves: {note}.' for note in of_runs.without_curves(runs)
+    )
+
   def alpha(run: Run) -> Any:
     of_run = alphas.frame(run)
     return None if of_run.empty else of_runs.alpha(run.label, of_run)
 
-  def add_with_notes(
-    caption: str,
-    function: Callable[[Any], Any],
-    left_out: Callable[[Any], list[str]],
-  ) -> None:
-    before = len(figures)
-    add(caption, function, runs)
-    if len(figures) > before:
-      missing.extend(f'{caption}: {note}.' for note in left_out(runs))
-
-  add_with_notes('Learning curves', of_runs.curves, of_runs.without_curves)
-  add_with_notes(
-    'Score against speed and parameters',
-    of_runs.scores,
-    of_runs.without_scores,
-  )
+  add_curves()
+  scores = 'Score against speed and parameters'
+  before = len(figures)
+  add(scores, of_runs.scores, runs)
+  if len(figures) > before:
+    missing.extend(
+      f'{scores}: {note}.' for note in of_runs.without_scores(runs)
+    )
   if attentions:
     add('Sizes of attention weights', of_attention.histograms, attentions)
     add('Entropy and distance of each head', of_attention.heads, attentions)
