@@ -6,8 +6,8 @@ single file. Its content security policy keeps the browser off the network.
 
 import pathlib
 import shlex
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jinja2
 import markupsafe
@@ -21,6 +21,20 @@ from synth_mtf.results.runs import Run
 
 GENERATOR = 'synth-mtf report'  # identifies our pages
 _HERE = pathlib.Path(__file__).parent
+
+
+class Drawn(NamedTuple):
+  """A figure of the page.
+
+  Attributes:
+    caption: what it shows.
+    svg: the picture.
+    panels: as returned by `figures.style.points`.
+  """
+
+  caption: str
+  svg: str
+  panels: Sequence[Mapping[str, Any]] = ()
 
 
 def write(
@@ -73,21 +87,25 @@ def render(**content: Any) -> str:
     most_tokens=weights.MOST_TOKENS,
     version=__version__,
     css=markupsafe.Markup((_HERE / 'page.css').read_text('utf-8')),
+    figures_script=markupsafe.Markup((_HERE / 'figures.js').read_text('utf-8')),
     script=markupsafe.Markup((_HERE / 'page.js').read_text('utf-8')),
     **content,
   )
 
 
 def _bold(text: str) -> markupsafe.Markup:
-  """Escapes a cell, and shows the best numbers in bold."""
+  """Escapes a cell, shows the best in bold, and lets lines end after a `/`."""
   escaped = str(markupsafe.escape(text))
-  return markupsafe.Markup(printing.BEST.sub(r'<strong>\1</strong>', escaped))
+  marked = printing.BEST.sub(
+    r'<strong>\1</strong>', escaped.replace('/', '/<wbr>')
+  )
+  return markupsafe.Markup(marked)
 
 
 def draw(
   runs: Sequence[Run], attentions: Sequence[Attention]
-) -> tuple[list[tuple[str, str]], list[str]]:
-  """Returns captions and SVG of figures, and notes on missing figures."""
+) -> tuple[list[Drawn], list[str]]:
+  """Returns the figures, and notes on missing ones."""
   try:
     from synth_mtf.figures import of_attention, of_runs, style
   except UserError as error:
@@ -103,7 +121,7 @@ def draw(
       missing.append(f'Not drawn ({caption}): {error}.')
     else:
       if figure is not None:
-        figures.append((caption, style.svg(figure)))
+        figures.append(Drawn(caption, style.svg(figure), style.points(figure)))
 
   def add_curves() -> None:
     try:
@@ -113,7 +131,9 @@ def draw(
       return
     for number, figure in enumerate(pages, 1):
       page = f', {number} of {len(pages)}' if len(pages) > 1 else ''
-      figures.append((f'Learning curves{page}', style.svg(figure)))
+      svg = style.svg(figure)
+      caption = f'Learning curves{page}'
+      figures.append(Drawn(caption, svg, style.points(figure)))
     missing.extend(
       f'Learning curves: {note}.' for note in of_runs.without_curves(runs)
     )
