@@ -46,6 +46,7 @@ setuptools.setup(
     'synth_mtf': [
       'py.typed',
       'gin/**/*.gin',
+      'report/figures.js',
       'report/page.css',
       'report/page.html',
       'report/page.js',

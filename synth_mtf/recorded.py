@@ -11,5 +11,6 @@ RECORDER = evaluations.Recorder()
 patches.evaluate_with(
   get_estimator=RECORDER.get_estimator,
   eval_model=RECORDER.eval_model,
+  get_inputs_from_file=RECORDER.get_inputs_from_file,
   write_lines_to_file=evaluations.write_lines,
 )

@@ -69,18 +69,24 @@ def run(args: argparse.Namespace) -> None:
 def _print_published() -> None:
   from synth_mtf.results import paper
 
+  console = output.Console()
   for table in paper.TABLES:
     if 'costs' in table:
-      print(paper.costs(table['title']), end='\n\n')
+      title = table['title']
+      console.start(title, 'count the cost of its models ...')
+      counts = paper.costs(
+        title, lambda row: console.update(f'count {row} ...')
+      )
+      console.clear()
+      print(counts, end='\n\n', flush=True)
 
 
 def _print_variants(args: argparse.Namespace) -> None:
-  variants = args.variants.split(',')
   console = output.Console()
+  variants = args.variants.split(',')
   rows = []
-  with console.task(f'count a model of size {args.size}'):
-    for number, variant in enumerate(variants, 1):
-      console.update(f'{variant} ({number} of {len(variants)})')
+  for number, variant in enumerate(variants, 1):
+    with console.passing(f'count {variant} ({number} of {len(variants)}) ...'):
       rows.append(_row(variant, args))
   cores = args.model_parallelism
   print(

@@ -7,16 +7,18 @@ import io
 import json
 import os
 import pathlib
+import shlex
+import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from synth_mtf import atomic, cli, paths
 from synth_mtf.cli import arguments, data
 from synth_mtf.demo.stages import Configuration
 from synth_mtf.errors import UserError
-from synth_mtf.run import output, process
+from synth_mtf.run import output, process, stopping
 
 # Omitted flags stay unset: `Configuration` has the defaults.
 PARSER_OPTIONS = {'argument_default': argparse.SUPPRESS}
@@ -93,7 +95,6 @@ def _number_or_all(word: str) -> int | None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the demo."""
-  begun = time.monotonic()
   data.use(args)
   console = output.Console(sys.stdout)
   configuration = _configuration(args)
@@ -107,6 +108,17 @@ def run(args: argparse.Namespace) -> int:
     )
   # On SIGTERM, running stages save a checkpoint, as on Ctrl-C.
   signal.signal(signal.SIGTERM, signal.default_int_handler)
+  with stopping.acknowledged(lambda text: console.line(f'\n{text}'), _ENDING):
+    return _run(args, configuration, used_data, console)
+
+
+def _run(
+  args: argparse.Namespace,
+  configuration: Configuration,
+  used_data: str,
+  console: output.Console,
+) -> int:
+  begun = time.monotonic()
   try:
     with console.task('load TensorFlow'):
       process.load_quietly()
@@ -124,8 +136,28 @@ def run(args: argparse.Namespace) -> int:
     console.line('\nInterrupted. The same command resumes where it stopped.')
     return 130
   seconds = output.duration(time.monotonic() - begun)
-  print(_FILES.format(data=used_data, time=seconds, out=args.out))
+  print(
+    _FILES.format(
+      data=used_data,
+      time=seconds,
+      out=args.out,
+      tensorboard=shlex.join([_as_typed('tensorboard'), '--logdir', args.out]),
+      table=shlex.join([_as_typed('synth-mtf'), 'table', args.out]),
+    )
+  )
   return 0
+
+
+def _as_typed(program: str) -> str:
+  """Returns what starts a program of this environment from the current folder.
+
+  After `make demo`, the programs are not on PATH.
+  """
+  path = os.path.join(os.path.dirname(sys.argv[0]), program)
+  on_path = shutil.which(program)
+  if on_path and os.path.realpath(on_path) == os.path.realpath(path):
+    return program
+  return os.path.relpath(path) if os.path.exists(path) else program
 
 
 def _configuration(args: argparse.Namespace) -> Configuration:
@@ -157,7 +189,13 @@ def _report(
   seeds: int,
 ) -> None:
   """Writes the page and the table; prints the table, and what differs."""
-  differences = _differences(runs, pathlib.Path(out), seeds)
+  from synth_mtf.results import runs as results
+
+  labels = {}
+  for label, same in results.by_model(results.read(*runs)).items():
+    folder = same[0].name  # one of the model's, and its seeds' is in it
+    labels[folder if seeds == 1 else os.path.dirname(folder)] = label
+  differences = _differences(labels, pathlib.Path(out), seeds)
   with (
     console.task('make table and page'),
     contextlib.redirect_stdout(io.StringIO()) as table,
@@ -169,6 +207,7 @@ def _report(
     )
     _command('report', *runs, f'--out={os.path.join(out, "report.html")}')
   console.line()
+  print(_HOW_TO_READ)
   _command('table', *runs)
   if differences:
     print(f'\n{differences}')
@@ -183,33 +222,45 @@ def _command(*words: str) -> None:
     raise SystemExit(status)
 
 
-def _differences(runs: Sequence[str], out: pathlib.Path, seeds: int) -> str:
+def _differences(
+  labels: Mapping[str, str], out: pathlib.Path, seeds: int
+) -> str:
+  """Compares the models in folders, by their labels in the table."""
   import pandas as pd
 
   from synth_mtf.demo import pairing
 
-  names = [os.path.basename(run) for run in runs]
+  names = {label: os.path.basename(run) for run, label in labels.items()}
   if seeds == 1:
     answers = {
-      name: pairing.of_examples(out / name / 'finetune/validation_eval')
-      for name in names
+      label: pairing.of_examples(out / name / 'finetune/validation_eval')
+      for label, name in names.items()
     }
     return pairing.compared(
       answers, "these runs' right answers to the same examples"
     )
   models = json.loads((out / 'metrics.json').read_text())['models']
   scores = {}
-  for name in names:
+  for label, name in names.items():
     metrics = [run['metrics'] for run in models[name]]
-    scores[name] = pd.DataFrame(metrics, dtype=float)
+    scores[label] = pd.DataFrame(metrics, dtype=float)
   return pairing.compared(scores, f'the scores of {seeds} seeds')
 
 
+_ENDING = (
+  'a stage that trains finishes its step and saves a checkpoint, then the demo '
+  'ends. A second Ctrl-C ends it at once.'
+)
+_HOW_TO_READ = (
+  'Each row is a model. Look first at GLUE and SuperGLUE (averages, percent) '
+  'and at Log ppl (lower is better) against Steps/s.'
+)
 _FILES = """
 Data: {data}
 Done in {time}. In {out}:
   table.md, metrics.json         this table, and all its numbers
   <variant>/pretrain, finetune   checkpoints, TensorBoard summaries, gin, log
   <variant>/finetune/validation_eval   metrics.json and predictions.jsonl
-Curves:  tensorboard --logdir {out}
+Curves:  {tensorboard}
+This table again, and other formats (--help):  {table}
 Everything, and what the models attend to, in a browser:  {out}/report.html"""

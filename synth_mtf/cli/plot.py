@@ -30,6 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     'which there is data (for attention: a text, or a file)',
   )
   add(
+    '--tasks',
+    type=lambda text: text.split(','),
+    default=[],
+    help='of curves, such as glue_cola_v002,squad_v010_allanswers (default: '
+    'all; if these are more than twelve panels, averages of GLUE, SuperGLUE '
+    'and log perplexity in place of their tasks)',
+  )
+  add(
     '--steps',
     type=lambda text: text.split(','),
     default=['last'],
@@ -112,7 +120,8 @@ def _draw(
   from synth_mtf.figures import of_attention, of_runs
 
   if name == 'curves':
-    yield name, of_runs.curves(source)
+    for number, figure in enumerate(of_runs.curves(source, args.tasks), 1):
+      yield name if number == 1 else f'{name}_{number}', figure
   elif name == 'scores':
     yield name, of_runs.scores(source)
   elif name == 'alpha':

@@ -7,7 +7,7 @@ from typing import Any
 from synth_mtf import atomic
 from synth_mtf.cli import arguments, attention
 from synth_mtf.errors import UserError
-from synth_mtf.results.layouts import LAYOUTS
+from synth_mtf.results.layouts import ALL, LAYOUTS
 from synth_mtf.run import output
 
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--layout',
     action='append',
     default=[],
-    choices=LAYOUTS,
+    choices=(*LAYOUTS, ALL),
     help='a table of the paper, in addition to that of all results; may be '
     'repeated',
   )

@@ -17,8 +17,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   parser.add_argument(
     '--layout',
-    choices=tuple(layouts.LAYOUTS),
-    help='the columns of a published table (default: what the runs have)',
+    choices=(*layouts.LAYOUTS, layouts.ALL),
+    help='the columns of a published table, or all that the runs have '
+    "(default: these, with the mean of the log perplexities of a mixture's "
+    'tasks)',
   )
   parser.add_argument(
     '--checkpoint',

@@ -161,7 +161,7 @@ def _run_stages(
 ) -> None:
   count = sum(len(batch) for batch in batches)
   number = 0
-  pace = Pace(_remaining(batches))
+  pace = Pace(list(itertools.chain.from_iterable(batches)))
   for batch in batches:
     with contextlib.ExitStack() as stack:
       processes = {}
@@ -215,40 +215,67 @@ def started(stage: Stage) -> Iterator[subprocess.Popen[str]]:
 
 
 class Pace:
-  """Estimates how long all stages will still take, from their `work`."""
+  """Estimates how long all stages will still take, from the time of a step.
 
-  def __init__(self, remaining: Sequence[Stage]) -> None:
-    self._total = sum(stage.work for stage in remaining)
-    self._done = 0.0  # the work of earlier stages
-    self._current = 0.0  # the work of this stage
-    self._first_step: int | None = None  # the first that this stage reported
-    self._start = time.monotonic()
+  Reports of training stages give that time, so a slow start of a process does
+  not count. `Stage.done` keeps it for a demo that resumes.
+
+  Attributes:
+    step_seconds: the last step's time; 0 before one is known.
+  """
+
+  def __init__(self, stages: Sequence[Stage]) -> None:
+    self._left = 0.0  # the work of the current stage and of those after it
+    self.step_seconds = 0.0
+    for stage in stages:
+      if stage.done.exists():
+        self.step_seconds = _seconds_in(stage.done) or self.step_seconds
+      else:
+        self._left += stage.work
+    self._current = 0.0  # what this stage still has to do
+    self._first: tuple[int, float] | None = None  # step and time of a report
 
   def begin(self, stage: Stage) -> None:
     """Notes that a stage begins, and that the one before has ended."""
-    self._done += self._current
+    self._left -= self._current
     self._current = stage.work
-    self._first_step = None
+    self._first = None
 
   def shown(self, line: str) -> str:
     """Replaces the time left in a stage's line by that of all stages."""
-    progress = line.split('  ')[1:3]  # without the title and the stage's time
-    done = self._done + self._current * self._share_done(line)
-    if done:
-      elapsed = (time.monotonic() - self._start) / 60
-      minutes = math.ceil(elapsed * (self._total - done) / done)
+    title, *progress = line.split('  ')[:3]  # without the stage's time
+    if title != 'train':
+      progress.insert(0, title)
+    self._count(line)
+    if self.step_seconds:
+      minutes = math.ceil(self._left * self.step_seconds / 60)
       progress.append(f'{max(minutes, 1)} min left of all')
     return '  '.join(part for part in progress if part)
 
-  def _share_done(self, line: str) -> float:
-    """Returns which part of this stage is done, according to its line."""
+  def _count(self, line: str) -> None:
+    """Takes the progress of training from a stage's line."""
     match = re.match(r'train  (\d+)/(\d+)', line)
     if not match:
-      return 0.0
+      return
+    now = time.monotonic()
     step, last_step = int(match[1]), int(match[2])
-    if self._first_step is None:
-      self._first_step = step
-    return (step - self._first_step) / max(last_step - self._first_step, 1)
+    left = float(last_step - step)
+    self._left += left - self._current
+    self._current = left
+    if self._first is None:
+      self._first = step, now
+      return
+    first_step, first_time = self._first
+    if step > first_step:
+      self.step_seconds = (now - first_time) / (step - first_step)
+
+
+def _seconds_in(path: pathlib.Path) -> float:
+  """Returns the time of a step that a stage recorded, or 0."""
+  try:
+    return float(path.read_text())
+  except ValueError:  # of a stage that did not train
+    return 0.0
 
 
 def follow(
@@ -260,8 +287,7 @@ def follow(
 ) -> None:
   """Shows the output of a stage until it ends, and marks the stage as done."""
   pace.begin(stage)
-  number = title.partition(' ')[0]
-  console.start(f'{number} {stage.name}')
+  console.start(title, 'load TensorFlow ...')
   line = error = ''
   for line in running.stdout or ():
     score = re.match(r'\d+  (\S+  \S+ .*)', line)
@@ -271,12 +297,16 @@ def follow(
       console.finish(line.rstrip())
     elif score:
       console.line(f'  {score[1]}')
-    else:
+    elif line.startswith('Starts after step '):
+      console.line(f'  {line.rstrip()}')
+    elif line.rstrip().endswith('...'):  # something that may take minutes
+      console.start(title, pace.shown(line.rstrip()))
+    elif not line.startswith(('Log: ', 'Wrote ')):
       console.update(pace.shown(line.rstrip()))
   status = running.wait()
   if not status:
-    stage.done.touch()
-    console.line(f'{title}  {line.rstrip()}')  # Done in 42 s.
+    stage.done.write_text(f'{pace.step_seconds:.6f}\n')
+    console.line(f'{title}  {line.rstrip()}')  # Done in 42 s: ...
     return
   console.line(f'{title}  failed')
   if status == 2:

@@ -22,7 +22,7 @@ _LEVEL = 0.01
 
 
 def of_examples(folder: pathlib.Path) -> pd.DataFrame:
-  """Returns whether each example was answered right, by classification task.
+  """Returns 100 for each right answer and 0 for others, by classification task.
 
   Predictions are those of the checkpoint evaluated last, if there are any.
   """
@@ -36,7 +36,7 @@ def of_examples(folder: pathlib.Path) -> pd.DataFrame:
         target = prediction['target_read_as']
         key = prediction['task'], prediction['example']
         if isinstance(target, int):
-          scores[key] = float(prediction['read_as'] == target)
+          scores[key] = 100.0 * (prediction['read_as'] == target)
   except (ValueError, LookupError, TypeError) as error:
     raise UserError(
       f'{path} has a line that is cut or altered ({error!r:.99}): remove this '
@@ -48,7 +48,12 @@ def of_examples(folder: pathlib.Path) -> pd.DataFrame:
 
 
 def compared(models: Mapping[str, pd.DataFrame], over: str) -> str:
-  """Describes in which columns two of the models differ, in a line each."""
+  """Describes in which columns two of the models differ, in a line each.
+
+  Args:
+    models: the scores of each model, in percent, by its name in the table.
+    over: what the scores are of.
+  """
   tests = []
   for first, second in itertools.combinations(models, 2):
     columns = models[first].columns.intersection(models[second].columns)
@@ -63,10 +68,13 @@ def compared(models: Mapping[str, pd.DataFrame], over: str) -> str:
       keys=[first, second],
     ).dropna()
     if len(tests) * _p_value(pairs[first], pairs[second]) < _LEVEL:
-      means = ', '.join(f'{m} {mean:.3g}' for m, mean in pairs.mean().items())
+      means = ', '.join(f'{m} {mean:.1f}' for m, mean in pairs.mean().items())
       task = column.removeprefix(PREFIX)
       lines.append(f'  {task}: {means} (n = {len(pairs)})')
-  title = f'Sign tests over {over}, p < {_LEVEL}, corrected for {len(tests)}:'
+  title = (
+    f'Sign tests over {over}, in percent, p < {_LEVEL}, corrected for '
+    f'{len(tests)}:'
+  )
   return '\n'.join([title, *(lines or ['  no significant difference'])])
 
 

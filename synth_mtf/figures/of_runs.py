@@ -5,12 +5,12 @@ missing.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
 
-from synth_mtf.errors import UserError
+from synth_mtf.errors import UserError, nearest
 from synth_mtf.figures import style
 from synth_mtf.results import layouts, tables
 from synth_mtf.results.runs import Run, by_model
@@ -28,12 +28,18 @@ _UNITS = {
 }
 # Columns of tables, and how their axes are called.
 _COSTS = {'Steps/s': 'steps per second', 'Params': 'parameters (millions)'}
-_MOST_PANELS = 300  # a picture has at most 65,536 dots in height
 _STACKS = ('encoder', 'decoder', 'cross')
+_MOST_PANELS = 12  # of a figure
+_MOST_CURVES = 300  # in all figures
 
 
-def curves(runs: Sequence[Run]) -> style.Figure:
+def curves(
+  runs: Sequence[Run], tasks: Collection[str] = ()
+) -> list[style.Figure]:
   """Plots the loss and each metric in its own panel, with one line per model.
+
+  If there are more panels than a figure takes, the averages of the table
+  replace the tasks that they contain. A score that is always 0 has no panel.
 
   A line is the mean over a model's seeds, inside a band of one standard
   deviation. Error bars are the scores' standard errors over examples. Losses
@@ -42,26 +48,122 @@ def curves(runs: Sequence[Run]) -> style.Figure:
   step of a stage, and vertical lines where a later stage begins. Splits other
   than validation have panels of their own.
 
+  Args:
+    runs: at least one.
+    tasks: shows all panels of these, such as 'glue_cola_v002', and no other
+      task's.
+
+  Returns:
+    Figures of at most twelve panels each.
+
   Raises:
-    UserError: no curve has two points, or there are too many curves.
+    UserError: no curve has two points, no run has a score of a task, or there
+      are too many curves.
   """
   points = _points(runs)
-  lengths = points.groupby(['panel', 'run']).step.nunique()
-  names = [name for name in points.panel.unique() if (lengths[name] > 1).any()]
+  if tasks:
+    points = _of_tasks(points, tasks)
+  elif len(_panels(points)) > _MOST_PANELS:
+    points = _averaged_points(points)
+  names = _panels(points)
   if not names:
     raise UserError(
       'no curve has two points: there are neither event files of training nor '
       'evaluations at several steps in ' + ', '.join(run.name for run in runs)
     )
-  if len(names) > _MOST_PANELS:
+  if len(names) > _MOST_CURVES:
     raise UserError(
-      f'{len(names):,} tasks, splits and metrics have curves, and a figure has '
-      f'room for {_MOST_PANELS}: name the other figures in --figures, or see '
-      'the scores in `synth-mtf table`'
+      f'{len(names):,} tasks, splits and metrics have curves, and figures have '
+      f'room for {_MOST_CURVES}: choose some with --tasks, or see the scores '
+      'in `synth-mtf table`'
     )
+  models = list(by_model(runs))
+  figures = []
+  for start in range(0, len(names), _MOST_PANELS):
+    page = names[start : start + _MOST_PANELS]
+    figures.append(_page_of_curves(page, points, models))
+  return figures
+
+
+def _panels(points: pd.DataFrame) -> list[str]:
+  """Returns the panels in which a curve has two points, without those of 0."""
+  lengths = points.groupby(['panel', 'run']).step.nunique()
+  lines = [n for n in points.panel.unique() if (lengths[n] > 1).any()]
+  is_zero = points.value.eq(0).groupby(points.panel).all()
+  return [name for name in lines if not is_zero[name]] or lines
+
+
+def _of_tasks(points: pd.DataFrame, tasks: Collection[str]) -> pd.DataFrame:
+  """Keeps the points of losses and tasks; our prefix may be left out."""
+  names = points.task.str.removeprefix(layouts.PREFIX)
+  wanted = [task.removeprefix(layouts.PREFIX) for task in tasks]
+  known = sorted(names.dropna().unique())
+  for task in wanted:
+    if task not in known:
+      raise UserError(
+        f'--tasks: no run has a score of {task!r}{nearest(task, known)}; '
+        f'evaluated tasks: {", ".join(known) or "none"}'
+      )
+  return points[names.isna() | names.isin(wanted)]
+
+
+def _averaged_points(points: pd.DataFrame) -> pd.DataFrame:
+  """Replaces tasks by the averages of the table that contain them.
+
+  An average without two points in a run replaces nothing.
+  """
+  scores = points.dropna(subset='task')
+  for column in layouts.overview(scores.tag).columns:
+    averages = _averages(column, scores) if column.over else scores[:0]
+    if _panels(averages):
+      parts = {tag.rpartition('/')[0] for tag in column.all_tags}
+      names = points.task.str.removeprefix(layouts.PREFIX)
+      is_per_token = points.metric.isin(layouts.PER_TOKEN)
+      of_tokens = any(
+        tag.endswith(layouts.LOG_PERPLEXITY) for tag in column.all_tags
+      )
+      is_part = names.isin(parts) & (is_per_token == of_tokens)
+      points = pd.concat([points[~is_part], averages])
+  return points
+
+
+def _averages(column: layouts.Column, scores: pd.DataFrame) -> pd.DataFrame:
+  """Returns the points of a column that averages others."""
+  rows = []
+  keys = ['model', 'run', 'split', 'step']
+  for (model, run, split, step), same in scores.groupby(keys, sort=False):
+    known = dict(zip(same.tag, same.raw, strict=True))
+    numbers = {
+      name: part.number(known[tag])
+      for part in column.over
+      for name, tags in part.tags.items()
+      for tag in tags
+      if tag in known
+    }
+    rows.append(
+      {
+        'panel': column.header + _shown_split(split),
+        'model': model,
+        'run': run,
+        'stage': '',
+        'step': step,
+        'value': column.average(numbers),
+      }
+    )
+  frame = pd.DataFrame(rows, columns=[*scores.columns])
+  return frame.dropna(subset='value')
+
+
+def _shown_split(split: str) -> str:
+  return '' if split == 'validation' else f' ({split})'
+
+
+def _page_of_curves(
+  names: Sequence[str], points: pd.DataFrame, models: Sequence[str]
+) -> style.Figure:
+  """Draws some panels of `curves`."""
   columns = min(3, len(names))
   rows = math.ceil(len(names) / columns)
-  models = list(by_model(runs))
   with style.panels(rows, columns, height=1.8) as (figure, grid):
     used, unused = grid.flat[: len(names)], grid.flat[len(names) :]
     for panel, name in zip(used, names, strict=True):
@@ -101,16 +203,17 @@ def _points(runs: Sequence[Run]) -> pd.DataFrame:
   scores = tables.frame(runs).dropna(subset=['task', 'value'])
   is_perplexity = scores.metric == layouts.LOG_PERPLEXITY
   metrics = scores.metric.mask(is_perplexity, _LOG_PERPLEXITY)
-  splits = (' (' + scores.split + ')').replace(' (validation)', '')
   scores = scores.assign(
-    panel=scores.task + splits + '\n' + metrics,
+    panel=scores.task + scores.split.map(_shown_split) + '\n' + metrics,
     stage='',
+    raw=scores.value,
     value=scores.value.mask(is_perplexity, -scores.value),
   )
   # pandas warns of empty parts.
   parts = [part for part in (losses, scores) if len(part)]
   points = pd.concat(parts) if parts else losses
-  return points.reindex(columns=[*columns, 'standard_error'])
+  more = ['standard_error', 'task', 'tag', 'metric', 'split', 'raw']
+  return points.reindex(columns=[*columns, *more])
 
 
 def _losses(runs: Sequence[Run]) -> Iterator[tuple[Any, ...]]:
@@ -173,7 +276,7 @@ def scores(runs: Sequence[Run]) -> style.Figure:
   Raises:
     UserError: no run was evaluated, or no average is defined.
   """
-  table = tables.make(runs)
+  table = tables.make(runs, layouts.ALL)
   if table.scores.empty:
     raise UserError(
       'no evaluation is in ' + ', '.join(run.name for run in runs)
@@ -213,7 +316,7 @@ def without_curves(runs: Sequence[Run]) -> list[str]:
 
 def without_scores(runs: Sequence[Run]) -> list[str]:
   """Returns a line for each run that a panel of `scores` lacks, and why."""
-  table = tables.make(runs)
+  table = tables.make(runs, layouts.ALL)
   _, averaged = _averaged(table)
   points = _costs_and_averages(table, averaged).set_index('run')
   cells = table.cells.dropna(subset='value')

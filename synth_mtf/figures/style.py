@@ -35,6 +35,7 @@ _COLOURS = (
 )  # fmt: skip
 DASHES = ('-', (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
 _MARKERS = 'osD^vPX'
+_MOST_POINTS = 300  # of a line, in `points`
 _MARK = 'synth-mtf plot'  # identifies our files
 _SETTINGS = {
   'axes.axisbelow': True,
@@ -163,6 +164,36 @@ def svg(figure: Figure) -> str:
   """Returns a figure as SVG, without the XML declaration."""
   text = _content(figure, 'svg').decode('utf-8')
   return text[text.index('<svg') :]
+
+
+def points(figure: Figure) -> list[dict[str, Any]]:
+  """Returns the labelled lines of each panel, for readers of an SVG.
+
+  A point is its place (shares of the width from the left, and of the height
+  from the top) and its x and y. Call it after `svg`, which lays the panels out.
+  Of a long line, some points are left out.
+  """
+  panels = []
+  for panel in figure.axes:
+    lines = []
+    for line in panel.lines:
+      label = str(line.get_label())
+      data = line.get_xydata()
+      if label.startswith('_') or not len(data):
+        continue
+      data = data[:: math.ceil(len(data) / _MOST_POINTS)]
+      pixels = panel.transData.transform(data)
+      places = figure.transFigure.inverted().transform(pixels)
+      shown = [
+        [round(left, 4), round(1 - above, 4), f'{x:g}', f'{y:.4g}']
+        for (left, above), (x, y) in zip(places, data, strict=True)
+        if math.isfinite(left + above)
+      ]
+      lines.append({'label': label, 'points': shown})
+    if lines:
+      title = panel.get_title().replace('\n', ' ')
+      panels.append({'title': title, 'lines': lines})
+  return panels
 
 
 def _content(figure: Figure, kind: str) -> bytes:

@@ -6,8 +6,8 @@ single file. Its content security policy keeps the browser off the network.
 
 import pathlib
 import shlex
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jinja2
 import markupsafe
@@ -21,6 +21,20 @@ from synth_mtf.results.runs import Run
 
 GENERATOR = 'synth-mtf report'  # identifies our pages
 _HERE = pathlib.Path(__file__).parent
+
+
+class Drawn(NamedTuple):
+  """A figure of the page.
+
+  Attributes:
+    caption: what it shows.
+    svg: the picture.
+    panels: as returned by `figures.style.points`.
+  """
+
+  caption: str
+  svg: str
+  panels: Sequence[Mapping[str, Any]] = ()
 
 
 def write(
@@ -73,21 +87,25 @@ def render(**content: Any) -> str:
     most_tokens=weights.MOST_TOKENS,
     version=__version__,
     css=markupsafe.Markup((_HERE / 'page.css').read_text('utf-8')),
+    figures_script=markupsafe.Markup((_HERE / 'figures.js').read_text('utf-8')),
     script=markupsafe.Markup((_HERE / 'page.js').read_text('utf-8')),
     **content,
   )
 
 
 def _bold(text: str) -> markupsafe.Markup:
-  """Escapes a cell, and shows the best numbers in bold."""
+  """Escapes a cell, shows the best in bold, and lets lines end after a `/`."""
   escaped = str(markupsafe.escape(text))
-  return markupsafe.Markup(printing.BEST.sub(r'<strong>\1</strong>', escaped))
+  marked = printing.BEST.sub(
+    r'<strong>\1</strong>', escaped.replace('/', '/<wbr>')
+  )
+  return markupsafe.Markup(marked)
 
 
 def draw(
   runs: Sequence[Run], attentions: Sequence[Attention]
-) -> tuple[list[tuple[str, str]], list[str]]:
-  """Returns captions and SVG of figures, and notes on missing figures."""
+) -> tuple[list[Drawn], list[str]]:
+  """Returns the figures, and notes on missing ones."""
   try:
     from synth_mtf.figures import of_attention, of_runs, style
   except UserError as error:
@@ -103,28 +121,35 @@ def draw(
       missing.append(f'Not drawn ({caption}): {error}.')
     else:
       if figure is not None:
-        figures.append((caption, style.svg(figure)))
+        figures.append(Drawn(caption, style.svg(figure), style.points(figure)))
+
+  def add_curves() -> None:
+    try:
+      pages = of_runs.curves(runs)
+    except UserError as error:
+      missing.append(f'Not drawn (Learning curves): {error}.')
+      return
+    for number, figure in enumerate(pages, 1):
+      page = f', {number} of {len(pages)}' if len(pages) > 1 else ''
+      svg = style.svg(figure)
+      caption = f'Learning curves{page}'
+      figures.append(Drawn(caption, svg, style.points(figure)))
+    missing.extend(
+      f'Learning curves: {note}.' for note in of_runs.without_curves(runs)
+    )
 
   def alpha(run: Run) -> Any:
     of_run = alphas.frame(run)
     return None if of_run.empty else of_runs.alpha(run.label, of_run)
 
-  def add_with_notes(
-    caption: str,
-    function: Callable[[Any], Any],
-    left_out: Callable[[Any], list[str]],
-  ) -> None:
-    before = len(figures)
-    add(caption, function, runs)
-    if len(figures) > before:
-      missing.extend(f'{caption}: {note}.' for note in left_out(runs))
-
-  add_with_notes('Learning curves', of_runs.curves, of_runs.without_curves)
-  add_with_notes(
-    'Score against speed and parameters',
-    of_runs.scores,
-    of_runs.without_scores,
-  )
+  add_curves()
+  scores = 'Score against speed and parameters'
+  before = len(figures)
+  add(scores, of_runs.scores, runs)
+  if len(figures) > before:
+    missing.extend(
+      f'{scores}: {note}.' for note in of_runs.without_scores(runs)
+    )
   if attentions:
     add('Sizes of attention weights', of_attention.histograms, attentions)
     add('Entropy and distance of each head', of_attention.heads, attentions)

@@ -27,6 +27,8 @@ PER_TOKEN = (
   'token_accuracy',
   'sequence_accuracy',
 )
+ALL = 'all'  # the layout with a column for all that runs have
+_MOST_PERPLEXITIES = 3  # in columns of their own, by default
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +87,12 @@ class Column:
     except KeyError:
       return None
 
+  @property
+  def all_tags(self) -> set[str]:
+    """The tags of this column, or of those that it averages."""
+    own = {tag for tags in self.tags.values() for tag in tags}
+    return own.union(*(column.all_tags for column in self.over))
+
   def is_among(self, tags: Collection[str]) -> bool:
     """Whether tags have one of this column's or, for an average, all parts."""
     if self.over:
@@ -94,12 +102,16 @@ class Column:
 
 
 class Layout(NamedTuple):
-  """A table's columns, whether it needs a score, and whose table it is."""
+  """A table's columns, whether it needs a score, and whose table it is.
+
+  Columns in `hidden` are averaged, but not shown.
+  """
 
   title: str
   columns: Sequence[Column]
   needs_scores: bool = True
   source: str = 'the paper'
+  hidden: Sequence[Column] = ()
 
 
 _DATA = json.loads(pathlib.Path(__file__).with_suffix('.json').read_text())
@@ -144,24 +156,57 @@ _KNOWN = [
 ]
 
 
-def overview(tags: Iterable[str]) -> Layout:
-  """Returns a layout for all the tags that runs have."""
+def overview(tags: Iterable[str], each: bool = False) -> Layout:
+  """Returns a layout for all the tags that runs have.
+
+  The log perplexities of a mixture's tasks are one column, their mean. With
+  `each`, they are columns of their own.
+  """
   known: set[str] = set()
   for column in _KNOWN:
     known.update(*column.tags.values())
   unknown = sorted(set(tags) - known)
-  perplexities = [tag for tag in unknown if tag.endswith(f'/{LOG_PERPLEXITY}')]
+  tags_of_perplexity = [
+    tag for tag in unknown if tag.endswith(f'/{LOG_PERPLEXITY}')
+  ]
+  perplexities = list(_log_perplexities(tags_of_perplexity))
+  hidden: list[Column] = []
+  if not each:
+    perplexities, hidden = _averaged_perplexities(perplexities)
   return Layout(
     'Results',
     [
       *_KNOWN,
       *_unknown_scores(unknown),
-      *_log_perplexities(perplexities),
+      *perplexities,
       _column('Steps/s'),
       _column('Params'),
     ],
     needs_scores=False,
+    hidden=hidden,
   )
+
+
+def _averaged_perplexities(
+  columns: Sequence[Column],
+) -> tuple[list[Column], list[Column]]:
+  """Returns the columns of log perplexity to show, and those in their mean.
+
+  What models are pretrained on is no part of the mean.
+  """
+  c4 = _column('Log ppl')
+  pretraining = [c for c in columns if c4.is_among(c.all_tags)]
+  of_mixture = [c for c in columns if c not in pretraining]
+  if len(of_mixture) <= _MOST_PERPLEXITIES:
+    return list(columns), []
+  header = f'Log ppl, mean of {len(of_mixture)} tasks'
+  note = (
+    f'{header}: each task is the column "Log ppl <task>" of --layout={ALL}.'
+  )
+  mean = dataclasses.replace(
+    c4, key=header, header=header, tags={header: ()}, over=of_mixture, note=note
+  )
+  return [*pretraining, mean], of_mixture
 
 
 def _unknown_scores(tags: Collection[str]) -> Iterator[Column]:

@@ -11,7 +11,7 @@ model.
 import collections
 import json
 import pathlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from synth_mtf.cost import Cost, cost_of_files
@@ -136,10 +136,16 @@ def _nearest(
   return description
 
 
-def costs(title: str) -> str:
+def costs(
+  title: str, begin: Callable[[str], object] = lambda _row: None
+) -> str:
   """Returns a text table of a table's counts, and reasons for differences.
 
   Products are multiples of those of the first row that has a model.
+
+  Args:
+    title: that of the published table.
+    begin: called with the name of each row before its model is counted.
   """
   headers = ['', 'trained', 'printed', 'difference', 'products', 'printed']
   rows = [row for row in ROWS if row.about['title'] == title]
@@ -151,6 +157,7 @@ def costs(title: str) -> str:
     printed = row.numbers['Params'] / 1e6
     trained, difference, products, printed_products = '-', '-', '-', '-'
     if 'variant' in about:
+      begin(about['row'])
       cost = _cost(about)
       tflops = row.numbers.get('TFLOPS', 0.0)
       if first is None:

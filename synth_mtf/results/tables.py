@@ -123,7 +123,8 @@ def make(
 
   Args:
     runs: at least one.
-    layout: a key of `layouts.LAYOUTS`; None shows everything the runs have.
+    layout: a key of `layouts.LAYOUTS`; None shows what the runs have, with the
+      mean log perplexity of a mixture's tasks, and `layouts.ALL` all they have.
     checkpoint: 'last' for the last one evaluated, 'best' for the one with the
       best mean over a task's metrics, or a step.
 
@@ -133,9 +134,13 @@ def make(
   """
   numbers = frame(runs, products=layout == 'speed')
   _check_checkpoint(checkpoint, runs)
-  shape = layouts.LAYOUTS[layout] if layout else layouts.overview(numbers.tag)
+  if layout in (None, layouts.ALL):
+    shape = layouts.overview(numbers.tag, each=layout == layouts.ALL)
+  else:
+    shape = layouts.LAYOUTS[layout]
   columns = _columns(shape, numbers)
-  cells = _cells(numbers, columns, checkpoint)
+  cells = _cells(numbers, [*columns, *shape.hidden], checkpoint)
+  cells = cells[~cells.column.isin([column.key for column in shape.hidden])]
   table = Table(shape, checkpoint, columns, by_model(runs), cells)
   if shape.needs_scores and table.scores.empty:
     tasks = ', '.join(sorted(set(numbers.task.dropna())))

@@ -23,7 +23,7 @@ from synth_mtf.checkpoints.folder import step_of
 from synth_mtf.host import patches
 from synth_mtf.host.run_config import RunConfig
 from synth_mtf.results import layouts, records, standard_error
-from synth_mtf.run import origin, output, words
+from synth_mtf.run import origin, outcome, output, words
 from synth_mtf.tasks import cache_record
 
 
@@ -38,7 +38,9 @@ class Recorder:
     self._get_estimator = utils.get_estimator
     self._eval_model = utils.eval_model
     self._word_counts: dict[str, words.Counts | None] = {}
+    self._get_inputs = utils.get_inputs_from_file
     self.step = 0
+    self._total = 0  # examples to decode; 0 if that is unknown
 
   def get_estimator(self, *args: Any, **kwargs: Any) -> Any:
     """Returns an estimator that shows progress and records perplexities."""
@@ -47,8 +49,29 @@ class Recorder:
       estimator,
       predict=functools.partial(self._predict, estimator.predict),
       evaluate=functools.partial(self._evaluate, estimator, estimator.evaluate),
+      export_saved_model=functools.partial(
+        self._export, estimator.export_saved_model
+      ),
     )
     return estimator
+
+  def get_inputs_from_file(self, *args: Any, **kwargs: Any) -> list[str]:
+    """Returns the lines to decode, and notes how many there are."""
+    inputs = self._get_inputs(*args, **kwargs)
+    repeats = gin.get_bindings(utils.decode_from_file).get('repeats', 1)
+    self._total = len(inputs) * repeats
+    return inputs
+
+  def count_target(self) -> None:
+    """Notes that an evaluation will decode one more example."""
+    self._total += 1
+
+  def _export(
+    self, export: Callable[..., bytes], *args: Any, **kwargs: Any
+  ) -> bytes:
+    path = export(*args, **kwargs)
+    outcome.add_written(os.fsdecode(path))
+    return path
 
   def _predict(
     self,
@@ -63,7 +86,10 @@ class Recorder:
     predictions = predict(*args, checkpoint_path=checkpoint_path, **kwargs)
     for number, prediction in enumerate(predictions, start=1):
       yield prediction
-      console.update(f'{number} examples')
+      if self._total:  # the last batch is filled up
+        console.update(f'{min(number, self._total)} of {self._total} examples')
+      else:
+        console.update(f'{number} examples')
 
   def _evaluate(
     self, estimator: Any, evaluate: Callable[..., Any], **kwargs: Any
@@ -123,6 +149,7 @@ class Recorder:
         datasets.append(task.dataset())
       return datasets
 
+    self._total = 0
     if make_datasets is not None:
       arguments['eval_dataset_fn'] = recorded_datasets
     self._eval_model(*call.args, **call.kwargs)
@@ -166,7 +193,9 @@ class _RecordedTask:
 
   def _postprocess(self, text: Any, example: Any = None, **kwargs: Any) -> Any:
     read_as = self._dataset.postprocess_fn(text, example=example, **kwargs)
-    if not kwargs.get('is_target'):
+    if kwargs.get('is_target'):
+      self._recorder.count_target()
+    else:
       self._examples.append(
         {
           'input': example.get('inputs_pretokenized'),
@@ -281,6 +310,8 @@ def _record(
   console = output.console_beside_log()
   for result in results:
     console.line(_shown(result))
+    outcome.set_result(_shown(result))
+  outcome.add_written(os.path.join(folder, records.METRICS))
 
 
 def why_undefined(targets: Any, predictions: Any) -> str:
@@ -321,3 +352,4 @@ def write_lines(lines: Iterable[Any], filename: str) -> None:
       if isinstance(line, bytes):
         line = line.decode('utf-8', 'replace')
       stream.write(' '.join(str(line).splitlines()) + '\n')
+  outcome.add_written(filename)

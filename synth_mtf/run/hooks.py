@@ -13,12 +13,14 @@ from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host import losses
 from synth_mtf.pjrt import hosts
+from synth_mtf.run import outcome
 from synth_mtf.run.output import Console, duration
 
 _LAST_STEPS = 100  # the final loss is their mean
 _MAX_SAVING_SHARE = 0.05  # of the time, for checkpoints saved by time
 _STEP = 'synth_mtf_step'
 _EVENT_STEPS = 100  # as the host writes its loss
+_SPEED_SECONDS = 60.0  # the speed is that of this time
 
 
 def fed_step() -> tf.Tensor:
@@ -67,6 +69,8 @@ class TrainingHook(tf.estimator.SessionRunHook):
     self._since_event: list[Loss] = []
     self._last = collections.deque[Loss](maxlen=_LAST_STEPS)
     self._late_share: float | None = None
+    # Step and time of the first step and of each line of the last minute.
+    self._marks = collections.deque[tuple[int, float]]()
 
   def begin(self) -> None:
     self._counted = tf.train.get_or_create_global_step()
@@ -83,6 +87,12 @@ class TrainingHook(tf.estimator.SessionRunHook):
   def after_create_session(self, session: tf.Session, _coord: Any) -> None:
     self.step = int(session.run(self._counted))
     self._first_step = self.step + 1
+    if self.step:
+      self._console.line(
+        f'Starts after step {self.step}, that of its checkpoint, and ends at '
+        f'step {self._total}: {self._total - self.step} steps.'
+      )
+    self._console.start('train', 'first step, which takes longer ...')
 
   def before_run(self, _run_context: Any) -> tf.estimator.SessionRunArgs:
     feed = dict.fromkeys(self._fed, self.step)
@@ -103,8 +113,10 @@ class TrainingHook(tf.estimator.SessionRunHook):
       self._write_event()
     if self.step == self._first_step:  # slow: it compiles and fills caches
       self._first_time = time.monotonic()
+      self._marks.append((self.step, self._first_time))
     elif self._console.update(self._progress(self._since_line)):
       self._since_line.clear()
+      self._mark()
     if self._stop_signal() is not None:
       hosts.stop.ask()
     if hosts.stop.take():
@@ -118,6 +130,13 @@ class TrainingHook(tf.estimator.SessionRunHook):
     steps = len(self._last)
     note = f' (last {steps} steps)' if steps > 1 else ''
     text = self._progress(self._last, note)
+    outcome.set_result(
+      f'step {self.step}, {self._format.format(_mean(self._last))}'
+    )
+    if self._model_dir:
+      outcome.add_written(
+        os.path.join(self._model_dir, f'model.ckpt-{self.step}')
+      )
     if self.step >= self._total:
       self._console.finish(text)
     else:
@@ -154,18 +173,29 @@ class TrainingHook(tf.estimator.SessionRunHook):
   def _progress(self, steps: Collection[Loss], note: str = '') -> str:
     """Returns step, mean loss and speed as text.
 
-    The speed excludes this process's first step.
+    The speed is that of the last minute: a start is slow for many steps, as
+    caches fill. At the end it is that of all steps but this process's first.
     """
     shown = f'{self.step}/{self._total}  {self._format.format(_mean(steps))}'
     if self.step == self._first_step:
       return shown
-    elapsed = max(time.monotonic() - self._first_time, 1e-9)
-    speed = (self.step - self._first_step) / elapsed
+    since, first_time = self._marks[0]
+    if self.step >= self._total:
+      since, first_time = self._first_step, self._first_time
+    elapsed = max(time.monotonic() - first_time, 1e-9)
+    speed = (self.step - since) / elapsed
     shown = f'{shown}{note}  {speed:.1f}/s'
     if self.step >= self._total:
       return shown
     seconds_left = (self._total - self.step) / max(speed, 1e-9)
     return f'{shown}  {duration(seconds_left)} left'
+
+  def _mark(self) -> None:
+    """Notes step and time, and forgets all but one that are a minute old."""
+    now = time.monotonic()
+    self._marks.append((self.step, now))
+    while self._marks[1][1] <= now - _SPEED_SECONDS:
+      self._marks.popleft()
 
 
 def _mean(steps: Collection[Loss]) -> float:

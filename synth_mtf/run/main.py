@@ -23,7 +23,7 @@ from typing import Any
 import synth_mtf
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.host import patches
-from synth_mtf.run import output, process
+from synth_mtf.run import outcome, output, process, stopping
 
 _MOST_LINES = 5  # of an unknown error
 # Modules whose flags --help lists.
@@ -92,8 +92,20 @@ def prepare() -> None:
 
 def run(words: Sequence[str]) -> int:
   """Runs T5's main with the given flags, and returns the exit status."""
+
+  def say(text: str) -> None:
+    output.console().line(text)
+
+  with stopping.acknowledged(say, 'ending the run.'):
+    return _run(words)
+
+
+def _run(words: Sequence[str]) -> int:
   is_verbose = '--verbose' in words
-  with contextlib.nullcontext() if is_verbose else output.kept():
+  with (
+    output.Console().passing('load TensorFlow ...'),
+    contextlib.nullcontext() if is_verbose else output.kept(),
+  ):
     prepare()
 
     import tensorflow.compat.v1 as tf
@@ -239,7 +251,8 @@ def shown(model_dir: str) -> Iterator[None]:
   with _log_of(model_dir) as log, output.to_log(log):
     console = output.console()
     console.line(f'Log: {log}')
-    console.start('prepare')
+    console.start('prepare', 'check data, settings and model ...')
+    outcome.clear()
     logger = absl_logging.get_absl_logger()
     handler = _OurWarnings()
     logger.addHandler(handler)
@@ -256,7 +269,11 @@ def shown(model_dir: str) -> Iterator[None]:
       ) from error
     finally:
       logger.removeHandler(handler)
-    console.line(f'Done in {output.duration(time.monotonic() - start)}.')
+    for line in outcome.written():
+      console.line(line)
+    result = outcome.result()
+    end = f': {result}' if result else '.'
+    console.line(f'Done in {output.duration(time.monotonic() - start)}{end}')
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ TensorFlow also writes from C++, so file descriptors are redirected to the log.
 
 import contextlib
 import io
+import math
 import os
 import shutil
 import sys
@@ -54,11 +55,11 @@ class Console:
     """Writes a permanent line."""
     self._write(f'{text}\n')
 
-  def start(self, title: str) -> None:
-    """Starts a task, whose title prefixes every update."""
+  def start(self, title: str, text: str = '...') -> None:
+    """Starts a task, whose title prefixes every update, and shows a text."""
     self._title = title
-    self._last_shown = -self._interval
-    self.update('...')
+    self._last_shown = -math.inf
+    self.update(text)
 
   def update(self, text: str) -> bool:
     """Shows the task's progress unless the last update is recent.
@@ -99,6 +100,16 @@ class Console:
       self.finish('failed')
       raise
     self.finish(duration(time.monotonic() - start))
+
+  @contextlib.contextmanager
+  def passing(self, text: str) -> Iterator[None]:
+    """Shows a text during the block, on a terminal alone."""
+    if self._clear:
+      print(f'{self._clear}{text}', end='', file=self._stream, flush=True)
+    try:
+      yield
+    finally:
+      self.clear()
 
   def clear(self) -> None:
     """Erases the current line of a terminal, for other output."""

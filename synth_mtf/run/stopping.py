@@ -1,4 +1,4 @@
-"""Stops a run on Ctrl-C or SIGTERM, after saving a checkpoint.
+"""Acknowledges Ctrl-C at once, and stops training after saving a checkpoint.
 
 Python runs signal handlers only between bytecode instructions, and a TensorFlow
 step is a single one. A thread is notified immediately, and can end the process
@@ -28,46 +28,81 @@ def on_signals(
     A function that returns the signal received, or None.
   """
   received: list[int] = []
+  first_time = 0.0
   handled = [
     number
     for number in (signal.SIGINT, signal.SIGTERM)
     if signal.getsignal(number) is not signal.SIG_IGN
   ]
 
+  def receive(number: int) -> None:
+    nonlocal first_time
+    if number not in handled:
+      return
+    if not received:
+      first_time = time.monotonic()
+      received.append(number)
+      say(
+        f'{signal.Signals(number).name}: saving a checkpoint after this '
+        'step, then the run ends. A second signal ends it at once, without a '
+        'checkpoint.'
+      )
+    elif time.monotonic() - first_time >= 1:
+      say('Ended at once; the last saved checkpoint is intact.')
+      os._exit(128 + number)
+
+  # The handlers do nothing: `receive` gets each signal's number.
+  before = {n: signal.signal(n, lambda number, frame: None) for n in handled}
+  try:
+    with _received_by(receive):
+      yield lambda: received[0] if received else None
+  finally:
+    for number, handler in before.items():
+      signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def acknowledged(say: Callable[[str], None], text: str) -> Iterator[None]:
+  """Says at once that Ctrl-C was received; its handler may run much later.
+
+  Args:
+    say: shows a line; called from a thread.
+    text: what happens now.
+  """
+  is_said = False
+
+  def receive(number: int) -> None:
+    nonlocal is_said
+    is_handled = signal.getsignal(number) not in (
+      signal.SIG_IGN,
+      signal.SIG_DFL,
+    )
+    if is_handled and not is_said:
+      is_said = True
+      say(f'{signal.Signals(number).name}: {text}')
+
+  with _received_by(receive):
+    yield
+
+
+@contextlib.contextmanager
+def _received_by(receive: Callable[[int], None]) -> Iterator[None]:
+  """Calls a function from a thread with the number of each handled signal."""
+
   def listen() -> None:
-    first_time = 0.0
-    while True:
-      data = reader.recv(1)
-      if not data:  # the writer is closed
-        return
-      number = data[0]
-      if number not in handled:
-        continue
-      if not received:
-        first_time = time.monotonic()
-        received.append(number)
-        say(
-          f'{signal.Signals(number).name}: saving a checkpoint after this '
-          'step, then the run ends. A second signal ends it at once, without a '
-          'checkpoint.'
-        )
-      elif time.monotonic() - first_time >= 1:
-        say('Ended at once; the last saved checkpoint is intact.')
-        os._exit(128 + number)
+    while data := reader.recv(1):  # nothing once the writer is closed
+      receive(data[0])
 
   reader, writer = socket.socketpair()
   writer.setblocking(False)
-  # The handlers do nothing: Python writes each signal's number to the socket.
-  before = {n: signal.signal(n, lambda number, frame: None) for n in handled}
+  # Python writes the number of each signal that has a handler to the socket.
   descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
   thread = threading.Thread(target=listen, daemon=True)
   thread.start()
   try:
-    yield lambda: received[0] if received else None
+    yield
   finally:
     signal.set_wakeup_fd(descriptor)
-    for number, handler in before.items():
-      signal.signal(number, handler)
     writer.close()  # ends the thread
     thread.join()
     reader.close()

@@ -18,7 +18,7 @@ from mesh_tensorflow.transformer import utils
 from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host import losses, patches
-from synth_mtf.run import output, stopping
+from synth_mtf.run import outcome, output, stopping
 from synth_mtf.run.hooks import Saver, TrainingHook, fed_step
 
 
@@ -71,6 +71,7 @@ def train_with_progress(
       latest = Folder(model_dir).latest()
       if latest and step_of(latest) >= max_steps:
         console.finish(f'already at step {step_of(latest)}')
+        outcome.set_result(f'already at step {step_of(latest)}')
         return
       hook = TrainingHook(model_dir, max_steps, console, stop_signal)
       used.append(hook)
@@ -78,7 +79,7 @@ def train_with_progress(
 
     patches.replace_methods(estimator, train=train)
     losses.count_tokens(estimator)
-    console.start('train')
+    console.start('train', 'build the model ...')
     utils.train_model(estimator, *args, **kwargs)
   number = stop_signal()
   if number is None and any(hook.has_stopped for hook in used):

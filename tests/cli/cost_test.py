@@ -1,12 +1,17 @@
 """`synth-mtf cost`: a row for each variant."""
 
+import argparse
+import io
 import pathlib
+import sys
 from unittest import mock
 
 import pytest
 
 from synth_mtf import cost
+from synth_mtf.cli import cost as cost_command
 from synth_mtf.paths import gin_path
+from synth_mtf.results import paper
 from tests.cli.command import run
 
 M, G = 10**6, 10**9
@@ -71,10 +76,28 @@ def test_an_unknown_size():
   assert 'nothing' in err
 
 
-def test_what_is_being_counted_is_shown(monkeypatch):
+class Terminal(io.StringIO):
+  def isatty(self):
+    return True
+
+
+def test_it_shows_what_it_counts(monkeypatch):
   monkeypatch.setattr(cost, 'cost_of_files', lambda *_, **__: COUNTS)
-  monkeypatch.setenv('SYNTH_MTF_PROGRESS_SECONDS', '0')
-  status, _, err = run(*WORDS, '--variants=random,dense')
-  assert status == 0
-  assert 'count a model of size tiny  random (1 of 2)\n' in err
-  assert 'dense (2 of 2)\n' in err
+  monkeypatch.setenv('TERM', 'xterm')
+  monkeypatch.setattr(sys, 'stderr', stream := Terminal())
+  arguments = argparse.Namespace(
+    variants='random,dense',
+    size='tiny',
+    inputs=16,
+    targets=8,
+    gin_param=[],
+    model_parallelism=1,
+    paper=False,
+  )
+  cost_command.run(arguments)
+  *_, last, end = stream.getvalue().split('\r\x1b[2K')
+  assert last + end == 'count dense (2 of 2) ...'
+  arguments.paper = True
+  monkeypatch.setattr(paper, '_cost', lambda _: COUNTS)
+  cost_command.run(arguments)
+  assert 'count the cost of its models ...' in stream.getvalue()

@@ -6,13 +6,18 @@ train on its data.
 
 import json
 import os
+import re
+import shlex
+import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
 import tensorflow.compat.v1 as tf
 
+from synth_mtf.cli import demo
 from tests import checkout, official_files
 from tests.cli.command import PROGRAM, run
 from tests.report.pages import Reader
@@ -81,9 +86,30 @@ def test_it_prints_the_table_and_where_everything_is(killed):
   assert found.count('2') + found.count('2/2') == 15
   assert ' '.join(found).count('question') == 2
   assert 'GENERATED SAMPLES' in done.stdout
-  assert f'tensorboard --logdir {folder}' in done.stdout
+  assert '\nEach row is a model. Look first at GLUE' in done.stdout
+  commands = re.findall(r'^(?:Curves|This table.*):  (.*)$', done.stdout, re.M)
+  assert [shlex.split(command)[1:] for command in commands] == [
+    ['--logdir', str(folder)],
+    ['table', str(folder)],
+  ]
+  for command in commands:  # as they stand, in the demo's own folder
+    program = shlex.split(command)[0]
+    assert shutil.which(program) or (checkout.CHECKOUT / program).exists()
   table = (folder / 'table.md').read_text()
   assert row in table and 'GENERATED SAMPLES' in table
+
+
+def test_programs_are_named_so_that_they_are_found(monkeypatch, tmp_path):
+  folder = tmp_path / '.venv' / 'bin'
+  folder.mkdir(parents=True)
+  program = folder / 'tensorboard'
+  program.touch(mode=0o755)
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(sys, 'argv', [str(folder / 'synth-mtf')])
+  monkeypatch.setenv('PATH', '/usr/bin')
+  assert demo._as_typed('tensorboard') == '.venv/bin/tensorboard'  # noqa: SLF001
+  monkeypatch.setenv('PATH', str(folder))
+  assert demo._as_typed('tensorboard') == 'tensorboard'  # noqa: SLF001
 
 
 def test_it_ends_with_a_page(killed):

@@ -127,7 +127,7 @@ def test_the_shell_completes_commands_flags_and_choices(tmp_path):
   for line, expected in {
     'repo': ['report'],
     'table --lay': ['--layout'],
-    'table --layout ': list(LAYOUTS),
+    'table --layout ': [*LAYOUTS, 'all'],
     'cost --size ti': ['tiny'],
     'demo --variants random random_d': ['random_dense', 'random_dense_vanilla'],
     'tasks synth_glue_co': ['synth_glue_cola_v002'],

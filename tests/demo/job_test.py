@@ -284,17 +284,25 @@ def follow(folder):
 def test_a_stage_is_the_command_in_a_process(tmp_path, script):
   script("""
 import os, sys
-print('train  ...')
+print('Log: /x')
+print('train  build the model ...')
+print('Starts after step 200, that of its checkpoint, and ends at step 800.')
+print('Wrote /x')
 print('7  glue_cola_v002  matthews_corrcoef 12.34 +- 1.2')
 print('warning:', sys.argv[1:], os.environ['PYTHONHASHSEED'], file=sys.stderr)
-print('Done in 3 s.')""")
+print('Done in 3 s: step 7, loss 2.')""")
   lines = follow(tmp_path)
   words = ['transformer', f'--model_dir={tmp_path}/model']
   words += ['--gin_file=a.gin', '--gin_param=b = 1']
-  assert lines[0] == '[1/4] pretrain  ...'
+  assert lines[:3] == [
+    '[1/4] r: pretrain  load TensorFlow ...',
+    '[1/4] r: pretrain  build the model ...',
+    '  Starts after step 200, that of its checkpoint, and ends at step 800.',
+  ]
+  assert not any('Wrote' in line or 'Log' in line for line in lines)
   assert '  glue_cola_v002  matthews_corrcoef 12.34 +- 1.2' in lines
-  assert f'[1/4] pretrain  warning: {words} 0' in lines
-  assert lines[-1] == '[1/4] r: pretrain  Done in 3 s.'
+  assert f'[1/4] r: pretrain  warning: {words} 0' in lines
+  assert lines[-1] == '[1/4] r: pretrain  Done in 3 s: step 7, loss 2.'
 
 
 @pytest.mark.parametrize(
@@ -320,30 +328,70 @@ def test_failures(tmp_path, script, code, error, message):
     follow(tmp_path)
 
 
-def test_the_time_left_is_that_of_all_stages(monkeypatch):
+@pytest.fixture
+def now(monkeypatch):
   now = [0.0]
   monkeypatch.setattr(time, 'monotonic', lambda: now[0])
-  first, evaluation, last = todo = [
-    Stage(name, OUT, [], [], work)
-    for name, work in [('pretrain', 80), ('evaluate', 40), ('pretrain', 80)]
+  return now
+
+
+def stages_of(folder, *work):
+  return [
+    Stage(f'stage_{number}', folder / 'model', [], [], each)
+    for number, each in enumerate(work)
   ]
+
+
+TRAIN = 'train  {}/90  loss 10.218  109.6/s  1 min 01 s left'
+
+
+def test_the_time_left_is_that_of_all_stages(now, tmp_path):
+  first, evaluation, last = todo = stages_of(tmp_path, 80, 40, 80)
   pace = Pace(todo)
-  line = 'train  {}/90  loss 10.218  109.6/s  1 min 01 s left'
   pace.begin(first)
-  assert pace.shown('Log: x') == ''
-  now[0] = 20
-  assert pace.shown(line.format(10)) == '10/90  loss 10.218'
-  now[0] = 40  # 20 of 200
-  assert pace.shown(line.format(30)) == '30/90  loss 10.218  6 min left of all'
+  assert pace.shown('Log: x') == 'Log: x'
+  assert pace.shown('train  build the model ...') == 'build the model ...'
+  now[0] = 1000  # a start that takes long is no pace
+  assert pace.shown(TRAIN.format(10)) == '10/90  loss 10.218'
+  now[0] = 1020  # a step a second: 60 + 40 + 80 are left
+  assert pace.shown(TRAIN.format(30)) == '30/90  loss 10.218  3 min left of all'
   pace.begin(evaluation)
-  now[0] = 120  # 80 of 200
-  text = pace.shown('decode, step 9  7 examples')
-  assert text == '7 examples  3 min left of all'
+  text = pace.shown('decode, step 9  7 of 8 examples')
+  assert text == 'decode, step 9  7 of 8 examples  2 min left of all'
   pace.begin(last)
-  now[0] = 300  # 120 of 200
-  assert pace.shown('prepare  ...') == '...  4 min left of all'
-  pace.shown(line.format(0))
-  assert pace.shown(line.format(90)).endswith('  1 min left of all')
+  assert pace.shown('prepare  check data ...') == (
+    'prepare  check data ...  2 min left of all'
+  )
+  now[0] = 1030
+  pace.shown(TRAIN.format(0))
+  now[0] = 1210  # 2 seconds a step
+  assert pace.shown(TRAIN.format(89)).endswith('  1 min left of all')
+
+
+def test_a_demo_that_resumes_keeps_its_estimate(now, tmp_path):
+  first, second = todo = stages_of(tmp_path, 80, 90)
+  first.done.write_text('2.0\n')
+  pace = Pace(todo)
+  pace.begin(second)
+  assert pace.shown('prepare  ...') == 'prepare  ...  3 min left of all'
+  # It goes on at step 60 of 90: 30 steps are left.
+  assert pace.shown(TRAIN.format(60)).endswith('  1 min left of all')
+
+
+def test_a_stage_leaves_its_pace(now, tmp_path, script, monkeypatch):
+  script(f"""
+print('{TRAIN.format(10)}')
+print('{TRAIN.format(14)}')
+print('Done in 1 s.')""")
+  (stage,) = stages_of(tmp_path, 80)
+  with job.started(stage) as running:
+    pace = Pace([stage])
+    console = Console(io.StringIO())
+    monkeypatch.setattr(
+      console, 'update', lambda text: now.__setitem__(0, now[0] + 2)
+    )
+    job.follow(stage, running, '[1/1] r: stage_0', console, pace)
+  assert float(stage.done.read_text()) == 0.5
 
 
 def test_an_interrupted_stage_may_save_before_it_ends(tmp_path, script):

@@ -21,15 +21,22 @@ from synth_mtf.results import records
   ],
 )
 def test_sign_test(better, worse, tasks, is_significant):
-  both = [(1, 0)] * better + [(0, 1)] * worse + [(1, 1)] * 3 + [(1, None)]
+  both: list[tuple[int, int | None]] = [(100, 0)] * better
+  both += [(0, 100)] * worse
+  both += [(100, 100)] * 3 + [(100, None)]
   models = {
     model: pd.DataFrame({'synth_a': one, **dict.fromkeys('bc'[: tasks - 1], 1)})
     for model, one in zip('vr', zip(*both, strict=True), strict=True)
   }
   title, *lines = compared(models, 'examples').splitlines()
-  assert title == f'Sign tests over examples, p < 0.01, corrected for {tasks}:'
+  assert title == (
+    f'Sign tests over examples, in percent, p < 0.01, corrected for {tasks}:'
+  )
   n = len(both) - 1
-  means = f'v {(better + 3) / n:.3g}, r {(worse + 3) / n:.3g}'
+  means = ', '.join(
+    f'{model} {100 * (right + 3) / n:.1f}'
+    for model, right in (('v', better), ('r', worse))
+  )
   no = '  no significant difference'
   assert lines == [f'  a: {means} (n = {n})' if is_significant else no]
 
@@ -42,9 +49,9 @@ def test_scores_of_examples(tmp_path):
         {'read_as': one, 'target_read_as': target}
         for one, target in zip(read_as, targets, strict=True)
       ]
-      records.add_predictions(tmp_path, task, 'validation', step, examples)
+      records.add_predictions(str(tmp_path), task, 'validation', step, examples)
   found = of_examples(tmp_path)
-  assert found.to_dict() == {'cola': {0: 1, 1: 0, 2: 0}}
+  assert found.to_dict() == {'cola': {0: 100, 1: 0, 2: 0}}
   assert compared({'v': found, 'r': nothing}, 'examples') == ''
   path = tmp_path / records.PREDICTIONS
   whole = path.read_text()

@@ -30,6 +30,12 @@ def scored(*results, label='Syn (R)', **facts):
   return fake(f'runs/{label}', *made, label=label, **facts)
 
 
+def curves(runs, tasks=()):
+  """The only figure of curves."""
+  (figure,) = of_runs.curves(runs, tasks)
+  return figure
+
+
 def perplexity(*values):
   return [('c4', 'neg_log_perplexity', -v, s) for s, v in enumerate(values)]
 
@@ -40,7 +46,7 @@ def test_curves_are_means_over_seeds_in_a_band():
     trained([(0, 6), (10, 4)]),  # still being written
     trained([(0, 5), (10, 1)], 'T5 (V)'),
   ]
-  figure = of_runs.curves(runs)
+  figure = curves(runs)
   of_loss = panel(figure, LOSS)
   np.testing.assert_allclose(of_loss.lines[0].get_xydata(), [(0, 5), (10, 3)])
   (band,) = of_loss.collections  # of what has two seeds
@@ -52,7 +58,7 @@ def test_curves_are_means_over_seeds_in_a_band():
 def test_losses_logged_at_other_steps_are_interpolated_at_those_of_the_first():
   first = trained([(1, 8), (100, 4), (200, 2), (300, 1)])
   second = trained([(1, 9), (99, 5), (201, 3)])
-  (line,) = panel(of_runs.curves([first, second]), LOSS).lines
+  (line,) = panel(curves([first, second]), LOSS).lines
   between = np.array([9, 5 - 2 / 102, 5 - 2 * 101 / 102])
   expected = (np.array([8, 4, 2]) + between) / 2
   np.testing.assert_allclose(line.get_xdata(), [1, 100, 200])
@@ -64,21 +70,21 @@ def test_what_was_trained_in_another_way_is_another_curve():
     trained([(0, y), (10, 2)], bindings={'d_ff': d_ff, 'seed': seed})
     for y, d_ff, seed in ((4, '8', '0'), (6, '16', '0'), (8, '16', '1'))
   ]
-  lines = panel(of_runs.curves(runs), LOSS).lines
+  lines = panel(curves(runs), LOSS).lines
   assert [line.get_ydata()[0] for line in lines] == [4, 7]
 
 
 def test_stages_are_apart_and_marked():
   stages = {'pretrain': {1: 9, 50: 5}, 'finetune': {51: 7, 90: 3}}
-  (of_loss,) = of_runs.curves([fake('a', losses=stages)]).axes
-  *curves, first, second = sorted(
+  (of_loss,) = curves([fake('a', losses=stages)]).axes
+  *lines, first, second = sorted(
     of_loss.lines, key=lambda line: line.get_linestyle() == ':'
   )
-  assert [line.get_xdata().tolist() for line in curves] == [[1, 50], [51, 90]]
+  assert [line.get_xdata().tolist() for line in lines] == [[1, 50], [51, 90]]
   assert (first.get_visible(), second.get_visible()) == (False, True)
   assert second.get_xdata() == [51, 51]
   assert [text.get_text() for text in of_loss.texts] == [*stages]
-  assert all(line.get_marker() == 'o' for line in curves)
+  assert all(line.get_marker() == 'o' for line in lines)
 
 
 def test_curves_of_scores_and_of_log_perplexity():
@@ -87,7 +93,7 @@ def test_curves_of_scores_and_of_log_perplexity():
   run = scored(*values)
   run.results[0] = dataclasses.replace(run.results[0], standard_error=4.0)
   run.results += [dataclasses.replace(x, split='test') for x in run.results]
-  figure = of_runs.curves([run])
+  figure = curves([run])
   panel(figure, 'cola (test)\naccuracy')
   of_score = panel(figure, 'cola\naccuracy')
   np.testing.assert_allclose(
@@ -107,7 +113,7 @@ def test_curves_of_scores_and_of_log_perplexity():
 def test_losses_that_span_a_factor_of_ten_have_a_logarithmic_axis(last, scale):
   run = trained([(0, 6.5), (10, last)])
   run.results = [result(value=v, step=v) for v in (1, 5, 99)]
-  figure = of_runs.curves([run])
+  figure = curves([run])
   assert panel(figure, LOSS).get_yscale() == scale
   (other,) = [a for a in figure.axes if a.axison and a.get_title() != LOSS]
   assert other.get_yscale() == 'linear'
@@ -205,5 +211,68 @@ def test_too_many_curves_for_a_figure():
   results = [
     (f'task_{n}', 'accuracy', 1.0, step) for n in range(301) for step in (1, 2)
   ]
-  with pytest.raises(UserError, match=r'301 tasks.* room for 300: .*--figures'):
+  with pytest.raises(UserError, match=r'301 tasks.* room for 300: .*--tasks'):
     of_runs.curves([scored(*results)])
+
+
+GLUE = (
+  [('glue_cola_v002', 'matthews_corrcoef')]
+  + [(f'glue_{name}_v002', 'accuracy') for name in ('sst2', 'qnli', 'rte')]
+  + [
+    (f'glue_mnli_{name}_v002', 'accuracy') for name in ('matched', 'mismatched')
+  ]
+  + [(f'glue_{t}_v002', m) for t in ('mrpc', 'qqp') for m in ('f1', 'accuracy')]
+  + [('glue_stsb_v002', f'{name}_corrcoef') for name in ('pearson', 'spearman')]
+)
+
+
+def mixture_run():
+  """GLUE at two steps, log perplexities of four tasks, and another task."""
+  values = []
+  for step, value in ((100, 20.0), (200, 40.0)):
+    values += [(*score, value, step) for score in GLUE]
+    values += [
+      (f'glue_{n}', 'neg_log_perplexity', -step / 100 - i, step)
+      for i, n in enumerate(('cola_v002', 'rte_v002', 'wnli_v002', 'ax_v002'))
+    ]
+    values.append(('squad', 'f1', value / 2, step))
+    values.append(('squad', 'em', 0.0, step))
+  return scored(*[(f'synth_{task}', *rest) for task, *rest in values])
+
+
+def titles(figure):
+  return [axes.get_title() for axes in figure.axes if axes.axison]
+
+
+def test_averages_replace_the_tasks_of_a_mixture_where_there_are_many():
+  figure = curves([mixture_run()])
+  mean = 'Log ppl, mean of 4 tasks'
+  assert titles(figure) == ['synth_squad\nf1', 'GLUE', mean]
+  for title, expected in (('GLUE', [20, 40]), (mean, [2.5, 3.5])):
+    (line,) = panel(figure, title).lines
+    np.testing.assert_allclose(line.get_ydata(), expected)
+
+
+def test_an_average_without_a_task_replaces_nothing_and_pages_follow():
+  run = mixture_run()
+  run.results = [x for x in run.results if 'qnli' not in x.task]
+  run.results += [
+    dataclasses.replace(x, task=f'more_{x.task}') for x in run.results
+  ]
+  pages = of_runs.curves([run])
+  assert max(len(titles(page)) for page in pages) == 12
+  assert 'synth_glue_cola_v002\nmatthews_corrcoef' in sum(
+    map(titles, pages), []
+  )
+
+
+@pytest.mark.parametrize('prefix', ['', 'synth_'])
+def test_tasks_are_chosen(prefix):
+  figure = curves([mixture_run()], [f'{prefix}glue_mrpc_v002', 'squad'])
+  assert titles(figure) == [
+    'synth_glue_mrpc_v002\nf1',
+    'synth_glue_mrpc_v002\naccuracy',
+    'synth_squad\nf1',
+  ]
+  with pytest.raises(UserError, match="'squat'; did you mean 'squad'"):
+    of_runs.curves([mixture_run()], ['squat'])

@@ -23,7 +23,7 @@ def full_page():
   table = Grid('GLUE', ['Model', 'CoLA', 'SQuAD'], [row], [f'n: {EVIL}'])
   return render(
     tables=[table],
-    figures=[(f'Loss {EVIL}', SVG)],
+    figures=[page.Drawn(f'Loss {EVIL}', SVG, [{'title': EVIL, 'lines': []}])],
     models=weights.pack([random_attention()]),
     configurations=[('a', f'x = "{EVIL}"')],
     differences=Grid('Settings', ['gin', 'a'], [['run.seed', EVIL]]),
@@ -67,7 +67,9 @@ def test_sections_without_content_are_left_out():
 
 def test_the_best_is_marked():
   text = full_page()
-  assert '<td><strong>12.5</strong></td><td>1/<strong>2</strong></td>' in text
+  assert (
+    '<td><strong>12.5</strong></td><td>1/<wbr><strong>2</strong></td>' in text
+  )
 
 
 def trained(folder, *variants):
@@ -120,20 +122,20 @@ def test_figures_that_can_be_drawn(tmp_path):
   looked = [random_attention(layers=1)]
   drawn, missing = page.draw(found, looked)
   of_alpha = f'Alpha over training, Syn (R+V), {found[0].name}'
-  assert [caption for caption, _ in drawn] == [
+  assert [one.caption for one in drawn] == [
     'Learning curves',
     'Sizes of attention weights',
     'Entropy and distance of each head',
     of_alpha,
   ]
-  assert all(svg.startswith('<svg') for _, svg in drawn)
-  assert 'training loss' in drawn[0][1]
-  assert 'encoder, layer 1' in drawn[-1][1]
+  assert all(one.svg.startswith('<svg') for one in drawn)
+  assert 'training loss' in drawn[0].svg
+  assert 'encoder, layer 1' in drawn[-1].svg
   assert missing == [
     'Not drawn (Score against speed and parameters): no evaluation is in '
     f'{found[0].name}, {found[1].name}.'
   ]
-  captions = [caption for caption, _ in page.draw(found, [])[0]]
+  captions = [one.caption for one in page.draw(found, [])[0]]
   assert captions == ['Learning curves', of_alpha]
 
 

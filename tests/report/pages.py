@@ -26,7 +26,7 @@ def render(**changes: Any) -> str:
 class Reader(html.parser.HTMLParser):
   """Which elements there are, and the texts in them by tag."""
 
-  VOID = ('meta', 'img', 'input', 'link')
+  VOID = ('meta', 'img', 'input', 'link', 'wbr')
 
   def __init__(self, text: str) -> None:
     super().__init__()

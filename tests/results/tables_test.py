@@ -439,3 +439,30 @@ def test_the_caption_names_generated_data_only_where_there_is_some():
     caption = grid(run('a', cola(1.0, data=data))).caption
     assert ('Data: ' in caption) == bool(data)
     assert (paths.GENERATED in caption) == bool(data)
+
+
+def keys_of(table):
+  return [c.key for c in table.columns if c.key.startswith('Log ppl')]
+
+
+def test_the_perplexities_of_a_mixture_are_one_column_by_default():
+  tasks = [f'synth_task_{number}' for number in range(4)]
+  values = [*zip(tasks, (1.0, 2.0, 3.0, 6.0), strict=True)]
+  values.append(('synth_text_span_corruption', 9.0))
+  results = [
+    result(task=task, metric='neg_log_perplexity', value=-value, unit='token')
+    for task, value in values
+  ]
+  one = run('a', *results)
+  mean = 'Log ppl, mean of 4 tasks'
+  table = tables.make([one])
+  keys = keys_of(table)
+  pretraining = 'Log ppl text_span_corruption'
+  assert keys == [pretraining, mean]
+  means = table.numbers['mean'].loc['a'].dropna().to_dict()
+  assert means == {pretraining: 9.0, mean: 3.0}
+  assert any('--layout=all' in note for note in views.notes(table))
+  keys = keys_of(tables.make([one], 'all'))
+  assert keys == [*(f'Log ppl task_{i}' for i in range(4)), pretraining]
+  few = tables.make([run('a', *results[:3])])
+  assert len(keys_of(few)) == 3

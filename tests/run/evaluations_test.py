@@ -20,7 +20,7 @@ import synth_mtf
 from synth_mtf import paths, recorded
 from synth_mtf.results import records
 from synth_mtf.results.standard_error import spread
-from synth_mtf.run import evaluations, output
+from synth_mtf.run import evaluations, outcome, output
 
 TARGETS, READ_AS = [0, 1, 1, 0], [0, 1, 0, 0]
 STEPS = [100, 200]
@@ -76,6 +76,7 @@ def estimator(tmp_path, monkeypatch):
   made = types.SimpleNamespace(
     predict=predict,
     evaluate=evaluate,
+    export_saved_model=lambda folder: f'{folder}/170000'.encode(),
     eval_dir=lambda name: str(tmp_path / f'eval_{name}'),
   )
   monkeypatch.setattr(recorded.RECORDER, '_get_estimator', lambda: made)
@@ -178,6 +179,7 @@ def test_what_is_measured_token_by_token(estimator, tmp_path):
 
 
 def test_the_user_sees_progress_and_results(estimator, tmp_path, capfd):
+  outcome.clear()
   with (
     open(2, 'w', closefd=False) as stderr,  # here it is a file of pytest's
     contextlib.redirect_stderr(stderr),
@@ -189,8 +191,54 @@ def test_the_user_sees_progress_and_results(estimator, tmp_path, capfd):
     '100  cola  accuracy 75 +- 25  n = 4',
     '100  cola  ones 1  n = 4',
   ]
+  assert outcome.result() == '200  cola  ones 1  n = 4'
+  assert f'Wrote 5 files in {tmp_path}/validation_eval' in outcome.written()
   evaluate(estimator, tmp_path)
   assert not capfd.readouterr().err, 'the stock command prints what it prints'
+
+
+def shown_by(body, log, capfd):
+  with (
+    open(2, 'w', closefd=False) as stderr,  # here it is a file of pytest's
+    contextlib.redirect_stderr(stderr),
+    output.to_log(str(log)),
+  ):
+    body()
+  return capfd.readouterr().err.splitlines()
+
+
+def test_decoding_counts_to_its_total(estimator, tmp_path, capfd, monkeypatch):
+  monkeypatch.setenv('SYNTH_MTF_PROGRESS_SECONDS', '0')
+  lines = shown_by(
+    lambda: evaluate(estimator, tmp_path), tmp_path / 'log', capfd
+  )
+  counts = [
+    f'decode, step 100  {number} of 4 examples' for number in range(1, 5)
+  ]
+  assert lines[1:5] == counts
+  assert 'decode, step 200  4 of 4 examples' in lines
+
+  inputs = tmp_path / 'inputs.txt'
+  inputs.write_text('one\ntwo\nthree\n')  # the batch of 4 is filled up
+
+  def decode():
+    utils.get_inputs_from_file(str(inputs))
+    list(estimator.predict(None, checkpoint_path='model.ckpt-7'))
+
+  assert (
+    shown_by(decode, tmp_path / 'log', capfd)[-2:]
+    == ['decode, step 7  3 of 3 examples'] * 2
+  )
+
+
+def test_what_was_written_is_named(estimator, tmp_path):
+  outcome.clear()
+  utils.write_lines_to_file(['a'], f'{tmp_path}/outputs.txt-100')
+  estimator.export_saved_model('my_exported')
+  assert outcome.written() == [
+    f'Wrote {tmp_path}/outputs.txt-100',
+    'Wrote my_exported/170000',
+  ]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.cpu import padding
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.host import events
-from synth_mtf.run import main
+from synth_mtf.run import main, outcome
 from synth_mtf.tasks import vocabulary
 from tests import harness
 
@@ -194,10 +194,42 @@ def shown(tmp_path, capfd):
   logging.set_verbosity(verbosity)
 
 
+def test_the_last_lines_say_what_was_measured_and_written(shown, tmp_path):
+  def body():
+    outcome.set_result('step 7, loss 2.5 nats/token')
+    outcome.add_written('a/outputs.txt-100')
+    for number in range(5):
+      outcome.add_written(f'b/{number}')
+
+  seen, _ = shown(body)
+  assert seen.splitlines()[2:4] == [
+    'Wrote a/outputs.txt-100',
+    'Wrote 5 files in b',
+  ]
+  last = seen.splitlines()[4]
+  assert re.fullmatch(r'Done in \d+ s: step 7, loss 2.5 nats/token', last)
+  again, _ = shown(lambda: None)
+  assert again.splitlines()[-1].endswith(' s.')
+  assert 'Wrote' not in again
+
+
+def test_many_paths_are_few_lines(shown):
+  outcome.clear()
+  for number in range(9):
+    outcome.add_written(f'eval_{number}/metrics.json')
+  assert outcome.written()[3:] == [
+    'Wrote eval_3/metrics.json',
+    '... and 5 more, beside these',
+  ]
+
+
 def test_a_run_line_by_line(shown, tmp_path):
   seen, log = shown(lambda: os.write(1, b'said by C++\n'))
   lines = seen.splitlines()
-  assert lines[:2] == [f'Log: {tmp_path}/log', 'prepare  ...']
+  assert lines[:2] == [
+    f'Log: {tmp_path}/log',
+    'prepare  check data, settings and model ...',
+  ]
   assert re.fullmatch(r'Done in \d+ s\.', lines[2])
   assert log == 'said by C++\n'
 

@@ -25,9 +25,23 @@ sys.exit(128 + stop())
 """
 
 
-def start(seconds, before=''):
+# Like an import or the making of a picture, which Ctrl-C ends only afterwards.
+ACKNOWLEDGED = """
+import hashlib, time
+from synth_mtf.run import stopping
+say = lambda text: print(text, time.monotonic(), flush=True)
+with stopping.acknowledged(say, 'ending.'):
+  print('ready', flush=True)
+  try:
+    hashlib.pbkdf2_hmac('sha256', b'', b'', {seconds} * 10**6)
+  except KeyboardInterrupt:
+    print('interrupted', time.monotonic(), flush=True)
+"""
+
+
+def start(seconds, before='', loop=LOOP):
   process = subprocess.Popen(
-    [sys.executable, '-c', before + LOOP.format(seconds=seconds)],
+    [sys.executable, '-c', before + loop.format(seconds=seconds)],
     cwd=CHECKOUT,
     stdout=subprocess.PIPE,
     stderr=subprocess.DEVNULL,
@@ -49,6 +63,18 @@ def test_the_first_asks(name, number):
   (stopped,) = process.stdout.read().splitlines()
   assert stopped.startswith(f'stopped {number} <built-in function default_int')
   assert process.wait() == 128 + number
+
+
+def test_it_is_acknowledged_before_it_has_an_effect():
+  process = start(3, loop=ACKNOWLEDGED)
+  process.send_signal(2)
+  said, interrupted = process.stdout.read().splitlines()
+  *words, early = said.split()
+  assert words == ['SIGINT:', 'ending.']
+  reason, late = interrupted.split()
+  assert reason == 'interrupted'
+  assert float(late) - float(early) > 0.3
+  assert process.wait() == 0
 
 
 def test_the_second_ends_at_once_in_the_middle_of_a_step():

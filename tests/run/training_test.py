@@ -15,7 +15,7 @@ from mesh_tensorflow.transformer import transformer
 from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, losses, patches
-from synth_mtf.run import hooks, training
+from synth_mtf.run import hooks, outcome, training
 from synth_mtf.run.output import Console
 
 
@@ -23,6 +23,7 @@ from synth_mtf.run.output import Console
 def no_rest(monkeypatch):
   """A saving that takes long is no reason to wait here."""
   monkeypatch.setattr(hooks, '_MAX_SAVING_SHARE', 1e9)
+  outcome.clear()
 
 
 def starting_at(step):
@@ -62,12 +63,41 @@ def test_losses_are_means_since_the_last_line_or_of_the_last_steps(
         session.run(train)
         now[0] += 0.5
   assert stream.getvalue().splitlines()[1:] == [
+    'Starts after step 7, that of its checkpoint, and ends at '
+    f'step {total}: {total - 7} steps.',
+    'train  first step, which takes longer ...',
     f"train  10/{total}  T5's loss 8.000  2.0/s"
     f'  {round((total - 10) / 2)} s left',
     f"train  11/{total}  T5's loss 9.000 (last 3 steps)  1.5/s"
     + f'  {round((total - 11) / 1.5)} s left' * (total > 11),
   ]
   assert events.read(str(tmp_path)) == {'loss': {11: 10.0}}
+  assert outcome.result() == "step 11, T5's loss 9.000"
+  assert outcome.written()[-1] == f'Wrote {tmp_path}/model.ckpt-11'
+
+
+def test_the_speed_is_that_of_the_last_minute(monkeypatch):
+  """A start that fills caches made the time left thirty times as long."""
+  now = [0.0]
+  monkeypatch.setattr(time, 'monotonic', lambda: now[0])
+  monkeypatch.setenv('SYNTH_MTF_PROGRESS_SECONDS', '10')
+  stream = io.StringIO()
+  with tf.Graph().as_default():
+    scaffold = starting_at(0)
+    step = tf.train.get_global_step()
+    tf.add_to_collection(tf.GraphKeys.LOSSES, tf.ones([]))
+    train = tf.assign_add(step, 1)
+    hook = shown_by(total=1000, stream=stream)
+    with tf.train.SingularMonitoredSession([hook], scaffold) as session:
+      for _ in range(20):
+        session.run(train)
+        now[0] += 50
+      for _ in range(100):
+        session.run(train)
+        now[0] += 1
+    *_, last, _ = stream.getvalue().splitlines()
+  assert last.startswith('train  11')
+  assert '  1.0/s  14 min' in last
 
 
 @pytest.mark.parametrize('steps', [1, 3])
@@ -113,8 +143,8 @@ def test_the_loss_is_in_nats_per_token(monkeypatch, tmp_path, is_late):
       for _ in shares:
         session.run(train)
   lines = stream.getvalue().splitlines()
-  assert len(lines) == 1 + 4 + 1
-  for line in lines[1:]:
+  assert len(lines) == 2 + 4 + 1
+  for line in lines[2:]:
     assert 'loss 2.000 nats/token' in line
   found = events.read(str(tmp_path))
   assert found['nats_per_token'] == pytest.approx({1: 2, 3: 2, 5: 2})
