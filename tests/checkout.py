@@ -9,7 +9,13 @@ from typing import Any
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 # Names with a leading dot that belong to the project.
-HIDDEN = ('.ci', '.github', '.gitignore', '.pre-commit-config.yaml')
+HIDDEN = (
+  '.ci',
+  '.dockerignore',
+  '.github',
+  '.gitignore',
+  '.pre-commit-config.yaml',
+)
 
 
 def run(
