@@ -79,7 +79,7 @@ $(VENV_COMPILER)/.installed: tests/tpu/requirements.txt | env
 VENV_DOCS := .venv-docs
 docs: $(VENV_DOCS)/.installed
 	@# The theme announces another program on each build.
-	NO_MKDOCS_2_WARNING=1 $(VENV_DOCS)/bin/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(VENV_DOCS)/bin/python -m mkdocs build --strict
 	@echo 'build/docs/index.html'
 
 $(VENV_DOCS)/.installed: docs/site/requirements.txt | env
