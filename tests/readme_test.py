@@ -50,14 +50,8 @@ SHORT = (
   '--mixture synth_glue_rte_v002 --vocabulary bytes '
   '--gin_param "utils.run.batch_size = 4" --gin_param "num_layers = 1"'
 )
-SHELL = (
-  '.',
-  'cd',
-  'docker',
-  'export',
-  'gcloud',
-  'sbatch',
-)  # its own words, and what few have
+# The shell's own words, and what few have.
+SHELL = ('.', 'cd', 'docker', 'export', 'gcloud', 'lm_eval', 'sbatch')
 
 
 def blocks():

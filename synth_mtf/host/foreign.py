@@ -91,7 +91,7 @@ def parse(text: str, file: str) -> list[str]:
       bindings.append(f'{gin_files.name_of(statement)} = {statement.value!r}')
   try:
     gin_files.parse([], bindings)
-  except ValueError as error:  # gin adds the whole configuration
+  except (UserError, ValueError) as error:  # gin adds the whole configuration
     fault = str(error).partition(' in config string')[0]
     raise UserError(f'{file}: {fault}') from error
   return skipped

@@ -8,26 +8,34 @@ transformers, which then need no `trust_remote_code`. The `synth-mtf` command
 does without, and so does not need PyTorch.
 """
 
-import warnings
+from typing import Any
 
 from synth_mtf.paths import is_command
+
+_CLASSES = (
+  'SynthesizerConfig',
+  'SynthesizerForConditionalGeneration',
+  'SynthesizerForSequenceClassification',
+  'SynthesizerModel',
+)
 
 if not is_command():
   try:
     from synth_mtf.huggingface import modeling_synthesizer as _modeling
   except ImportError as error:
-    warnings.warn(
-      f'{error}. Models in PyTorch are not available; they need '
-      "pip install -c constraints.txt '.[hf]'",
-      stacklevel=2,
-    )
+    _fault = str(error)
   else:
+    _fault = ''
     _modeling.register()
-    SynthesizerConfig = _modeling.SynthesizerConfig
-    SynthesizerForConditionalGeneration = (
-      _modeling.SynthesizerForConditionalGeneration
+
+
+def __getattr__(name: str) -> Any:
+  """Returns a class of a model, which needs PyTorch."""
+  if name not in _CLASSES:
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+  if _fault:
+    raise ImportError(
+      f'{name}: {_fault}. Models in PyTorch need '
+      "pip install -c constraints.txt '.[hf]'"
     )
-    SynthesizerForSequenceClassification = (
-      _modeling.SynthesizerForSequenceClassification
-    )
-    SynthesizerModel = _modeling.SynthesizerModel
+  return getattr(_modeling, name)

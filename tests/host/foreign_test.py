@@ -122,7 +122,7 @@ def test_the_data_are_those_of_the_reader_if_given(monkeypatch, given):
     ('a = 1\n' * 200_000, 'more than 1,048,576 characters'),
     ('a = \0', 'a.gin: gin syntax'),
     ('import synth_mtf.layer.newer', "No module named 'synth_mtf.layer.newer'"),
-    ('d_model = %M', "a.gin: No bindings specified for 'M/gin.macro'$"),
+    ('d_model = %M', 'a.gin: gin: nothing sets the macro %M'),
   ],
 )
 def test_what_is_refused(text, says):

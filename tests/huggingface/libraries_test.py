@@ -215,12 +215,14 @@ def test_lm_evaluation_harness(tmp_path):
   examples = [{'text': text, 'label': n % 2} for n, text in enumerate('abcd')]
   rows_file = tmp_path / 'rows.jsonl'
   rows_file.write_text('\n'.join(map(json.dumps, examples)))
-  (tmp_path / 'my_tasks').mkdir()
-  (tmp_path / 'my_tasks/sentences.yaml').write_text(TASK.format(rows=rows_file))
+  (tmp_path / 'evaluation').mkdir()
+  (tmp_path / 'evaluation/sentences.yaml').write_text(
+    TASK.format(rows=rows_file)
+  )
 
   text = DOCUMENT.read_text(encoding='utf-8')
   (command,) = re.findall(r'^lm_eval run (?:.*\\\n)*.*', text, re.M)
-  command = command.replace('my_task ', 'sentences ').replace('\\\n', '')
+  command = command.replace('\\\n', '')
   words = shlex.split(command)
   subprocess.run(
     [sys.executable, '-m', *words, '--output_path', 'out', '--device', 'cpu'],
