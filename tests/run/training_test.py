@@ -402,4 +402,5 @@ def test_the_last_line_of_a_complete_run_does_not_wait_for_its_turn(
         session.run(train)
   is_complete = total == 2
   assert ('2/2' in stream.getvalue()) == is_complete
-  assert len(stream.getvalue().splitlines()) == 1 + is_complete
+  # Two lines say that it begins.
+  assert len(stream.getvalue().splitlines()) == 2 + is_complete
