@@ -54,9 +54,10 @@ def run_folder(path: str) -> str:
 
 
 def data_folder(path: str) -> str:
-  """Checks that a folder of official files exists."""
-  if path and not _may_exist(path):
-    raise UserError(f'data folder {path} does not exist')
+  """Checks that a folder of official files exists; `~` is the home folder."""
+  expanded = os.path.expanduser(path)
+  if path and not _may_exist(expanded):
+    raise UserError(f'data folder {expanded} does not exist')
   return path
 
 

@@ -125,9 +125,9 @@ def _run(
       with output.kept():
         from synth_mtf.demo import job
     variants = dict.fromkeys(','.join(args.variants).split(','))
-    atomic.check_writable(args.out, '--out')
     if '://' in args.out:
       raise UserError(f'--out {args.out}: expected a local folder')
+    atomic.check_writable(args.out, '--out')
     out = pathlib.Path(args.out).absolute()
     done = job.run(configuration, list(variants), out, console)
     runs = [os.path.join(args.out, name) for name in done]
