@@ -14,7 +14,8 @@ import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
-os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=8'
+if __name__ == '__main__':
+  os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=8'
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 from synth_mtf.host import patches
