@@ -4,6 +4,7 @@ import mesh_tensorflow as mtf
 import numpy as np
 import pytest
 
+from synth_mtf.cost import cost_of_files
 from synth_mtf.host import gin_files, model as host_model
 from synth_mtf.results import labels
 from tests import decoding_test, harness, model
@@ -142,3 +143,11 @@ def test_every_weight_has_a_gradient(binding, packed):
   assert not [
     v.name for v, g in zip(variables, gradients, strict=True) if g is None
   ]
+
+
+def test_queries_are_frozen_in_self_attention_alone():
+  files = ['sizes/tiny.gin', 'variants/frozen_vanilla.gin']
+  lengths = {'inputs': 16, 'targets': 16}
+  host = cost_of_files(files, lengths, [])
+  ours = cost_of_files([*files, 'common/cross_attention.gin'], lengths, [])
+  assert ours.trained == host.trained < host.parameters
