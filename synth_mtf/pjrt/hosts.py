@@ -36,7 +36,7 @@ _REPORTER = f"""
 import sys
 if not sys.stdin.read():
   sys.exit('synth-mtf: error: this process was ended: it was killed, or '
-           'process 0 is lost. {_ADVICE}')
+           'another process of the run is lost. {_ADVICE}')
 """
 # Files of a run's folder that only process 0 needs.
 _WRITTEN = re.compile(r'log|commands|training\.lock|events\..*|graph\.pbtxt')

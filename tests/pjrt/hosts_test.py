@@ -146,7 +146,10 @@ def test_a_lost_host_ends_the_run(data, tmp_path, lost):
   assert status
   (message,) = re.findall('synth-mtf: error: (.*)', output)
   assert 'give the same command on every host again' in message
-  assert f'process {lost} ' in message
+  # JAX may abort the process that is left before it can tell which one is lost.
+  assert re.search(
+    f'process {lost} |another process of the run is lost', message
+  )
 
 
 @pytest.mark.slow
