@@ -228,7 +228,10 @@ def lose_a_file(folder):
     file.write_text('A line.\n')
   names = tf.data.Dataset.from_tensor_slices(list(map(str, files)))
   dataset = names.interleave(tf.data.TextLineDataset, cycle_length=1)
-  iterator = tf.data.make_initializable_iterator(dataset)
+  options = tf.data.Options()  # nothing is read before it is asked for
+  options.autotune.enabled = False
+  options.experimental_optimization.apply_default_optimizations = False
+  iterator = tf.data.make_initializable_iterator(dataset.with_options(options))
   line = iterator.get_next()
   with tf.Session() as session:
     session.run(iterator.initializer)

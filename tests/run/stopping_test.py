@@ -31,8 +31,8 @@ import hashlib, time
 from synth_mtf.run import stopping
 say = lambda text: print(text, time.monotonic(), flush=True)
 with stopping.acknowledged(say, 'ending.'):
-  print('ready', flush=True)
   try:
+    print('ready', flush=True)
     hashlib.pbkdf2_hmac('sha256', b'', b'', {seconds} * 10**6)
   except KeyboardInterrupt:
     print('interrupted', time.monotonic(), flush=True)
