@@ -309,11 +309,11 @@ class _Watch(threading.Thread):
     own = f'{_BEAT}{_group.number}'
     try:
       _client().key_value_set(own, beat, allow_overwrite=True)
-      found = dict(_client().key_value_dir_get(f'{_KEYS}/'))
+      known = dict(_client().key_value_dir_get(f'{_KEYS}/'))
     except RuntimeError:
       return f'process 0 does not answer: it is lost. {_ADVICE}'
     now = time.monotonic()
-    for key, value in found.items():
+    for key, value in known.items():
       number = key.rpartition('/')[2]
       if key.startswith(_FAILED) and number != str(_group.number):
         return f'process {number} has ended: {value}'

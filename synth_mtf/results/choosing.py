@@ -19,19 +19,18 @@ def best_step(run: Run, name: str) -> int:
       they are defined at no step.
   """
   qualities = {}
-  known = {}
+  headers: dict[str, None] = {}  # in the order of the table
   for step in sorted({result.step for result in run.results}):
     table = tables.make([run], checkpoint=str(step))
-    known.update({column.header: column for column in _ranked(table)})
+    headers.update(dict.fromkeys(c.header for c in _ranked(table)))
     column = _column(table, name)
-    if column is not None:
-      quality = _quality(table, column)
-      if quality is not None:
-        qualities[step] = quality
+    quality = None if column is None else _quality(table, column)
+    if quality is not None:
+      qualities[step] = quality
   if not qualities:
     raise UserError(
       f'{run.name}: no evaluated checkpoint has a number {name!r}. Its table '
-      f'has {", ".join(known) or "no scores"} (synth-mtf table).'
+      f'has {", ".join(headers) or "no scores"} (synth-mtf table).'
     )
   return max(qualities, key=lambda step: qualities[step])
 
