@@ -249,6 +249,8 @@ def _attention(
       raise _refused(f'{scope} with {labels.label_of(layer)}')
     if layer.value_bias:
       raise _refused(f'{scope} with {type(layer).__name__}.value_bias')
+    if layer.frozen:  # PyTorch would train its queries and keys
+      raise _refused(f'{scope} with DotProduct.trainable = False')
   names = {type(function).__name__ for function in functions}
   names |= {type(_inner(function)).__name__ for function in functions}
   for name in sorted(names - {*_FUNCTIONS}):

@@ -349,7 +349,7 @@ def function_settings(config: Any, name: str) -> dict[str, Any]:
     'parameters': parameters[name],
   }
   if function == 'Random':
-    settings['stddev'] = 1.0
+    settings |= {'stddev': 1.0, 'uniform': False}
   return settings
 
 
@@ -364,7 +364,7 @@ class Synthesizer(nn.Module):
     self.limits = settings['max_length'], settings['memory_max_length']
     self.tile_length = settings['tile_length']
     self.stddev = settings.get('stddev', 1.0)  # of R
-    self.uniform = settings.get('uniform', False)
+    self.uniform = settings.get('uniform', False)  # not in earlier exports
     self.shapes = settings['parameters']
     for name, shape in self.shapes.items():
       value = torch.zeros(shape)
