@@ -36,7 +36,6 @@ CASES = {
   ),
   'R of another deviation': ('random', ('Random.stddev = 0.2',)),
   'R, uniform': ('random', ('Random.uniform = True',)),
-  'frozen V': ('frozen_vanilla', ()),
   'Fix': ('fixed_random', ()),
   'FR': ('factorized_random', ()),
   'D': ('dense', ('Dense.use_bias = True',)),
