@@ -59,11 +59,11 @@ def verify(path: str, shard: Shard) -> None:
       digest.update(record)
   except tf.errors.OpError as error:
     problem = f' ({error.message})'
-  found = f'{examples:,} examples with the digest {digest.hexdigest()}'
+  content = f'{examples:,} examples with the digest {digest.hexdigest()}'
   written = f'{shard.examples:,} examples with the digest {shard.digest}'
-  if problem or found != written:
+  if problem or content != written:
     raise UserError(
-      f'{path} is damaged: it has {found}{problem}; {written} were written. '
+      f'{path} is damaged: it has {content}{problem}; {written} were written. '
       'Remove the file, and give the same command again to write it again.'
     )
 

@@ -178,10 +178,10 @@ class _Header(NamedTuple):
 def _headers(archive: zipfile.ZipFile) -> dict[str, _Header]:
   """Returns the header of each array that has a name of ours."""
   formats: Any = np.lib.format  # has no types
-  there = {*archive.namelist()}
+  members = {*archive.namelist()}
   headers = {}
   for name in _KINDS:
-    if f'{name}.npy' not in there:
+    if f'{name}.npy' not in members:
       continue
     with archive.open(f'{name}.npy') as stream:
       version = formats.read_magic(stream)

@@ -64,15 +64,15 @@ def corresponding(
   Variables that the checkpoint lacks are left out.
   """
   places = _named_places(variables, stored)
-  found = {}
+  best = {}
   for name in variables:
     layer = _LAYER.match(name) or _NORM.fullmatch(name)
     place = layer[1] if layer else scope(name)
     moved = places.get(place, place) + name.removeprefix(place)
     known = [option for option in _candidates(moved) if option in stored]
     if known:
-      found[name] = known[0]
-  return found
+      best[name] = known[0]
+  return best
 
 
 def _candidates(name: str) -> list[str]:

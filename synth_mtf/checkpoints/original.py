@@ -37,19 +37,19 @@ def renamed(
     target: the same model with the original layers.
   """
   ours = {_name_of_ours(name): name for name in target.variables}
-  found = {}
+  contents = {}
   for name, value in values.items():
     owner = names.slot_owner(name)
     weight = ours.get(owner or name, '')
     is_r = weight.endswith(f'/{_ORIGINAL}/R')
     if not weight:
-      found[name] = value
+      contents[name] = value
     elif not owner:
       is_per_head = is_r and value.ndim > 2
-      found[weight] = value.swapaxes(0, 1) if is_per_head else value
+      contents[weight] = value.swapaxes(0, 1) if is_per_head else value
     elif not is_r:
-      found[weight + name.removeprefix(owner)] = value
-  return found
+      contents[weight + name.removeprefix(owner)] = value
+  return contents
 
 
 def _name_of_ours(name: str) -> str:

@@ -60,18 +60,18 @@ def packages() -> Iterator[Finding]:
 
 def chips() -> Iterator[Finding]:
   """Lists TPU chips, the ways to use them, and what prevents that."""
-  found = tpu_runtime.chips()
-  if not found:
+  tpu = tpu_runtime.chips()
+  if not tpu:
     return
-  devices = ', '.join(found.devices) or 'no device'
-  if found.has_stream_executor:
+  devices = ', '.join(tpu.devices) or 'no device'
+  if tpu.has_stream_executor:
     ways = '--device=tpu (JAX) or --tpu=local (TensorFlow)'
   else:
     ways = "--device=tpu (JAX); TensorFlow's Estimator does not reach it"
-  number = counted(found.number or 'no', 'chip')
-  text = f'TPU {found.generation}: {number} ({devices}); use {ways}'
+  number = counted(tpu.number or 'no', 'chip')
+  text = f'TPU {tpu.generation}: {number} ({devices}); use {ways}'
   yield Finding('ok', text)
-  if not found.devices:
+  if not tpu.devices:
     yield Finding(
       'FAULT',
       'there is no /dev/accel* and no /dev/vfio/*, which lead to the chips',
@@ -144,8 +144,8 @@ def tensorflow_runtime() -> Iterator[Finding]:
   """Reports a TensorFlow without a TPU runtime where there are TPU chips."""
   import tensorflow as tf
 
-  found = tpu_runtime.chips()
-  if found and found.has_stream_executor and not tpu_runtime.has_runtime():
+  tpu = tpu_runtime.chips()
+  if tpu and tpu.has_stream_executor and not tpu_runtime.has_runtime():
     text = f'TensorFlow {tf.__version__} was built without a TPU runtime'
     yield Finding('note', text, f'for --tpu=local: {_INSTALL}')
 

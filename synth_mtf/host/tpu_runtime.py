@@ -168,14 +168,14 @@ def chips(root: str = '/') -> Chips | None:
     *pathlib.Path(root).glob('dev/vfio/[0-9]*'),
   ]
   devices = sorted(f'/{path.relative_to(root)}' for path in files)
-  found = []
+  generations = []
   for device in pathlib.Path(root).glob('sys/bus/pci/devices/*'):
     if _read(device / 'vendor') == _GOOGLE:
       generation = _DEVICE_IDS.get(_read(device / 'device'))
       if generation:
-        found.append(generation)
-  if found:
-    return Chips(found[0], len(found), devices)
+        generations.append(generation)
+  if generations:
+    return Chips(generations[0], len(generations), devices)
   given = os.environ.get('TPU_ACCELERATOR_TYPE', '')
   generation = _ACCELERATOR_TYPES.get(given.partition('-')[0].lower())
   return Chips(generation, 0, devices) if generation else None

@@ -22,7 +22,7 @@ def find(kind: str) -> list[jax.Device]:
   jax.config.update('jax_platforms', kind)
   jax.config.update('jax_enable_x64', True)  # steps are counted in int64
   try:
-    found = jax.devices(kind)
+    devices = jax.devices(kind)
   except RuntimeError as error:
     if re.search('in use|busy|held by', str(error)):
       raise UserError(
@@ -34,8 +34,8 @@ def find(kind: str) -> list[jax.Device]:
       'Its support is a package of its own: '
       f'pip install "jax[{_EXTRAS[kind]}]=={jax.__version__}".'
     ) from error
-  hosts.check_devices(found)
-  return found
+  hosts.check_devices(devices)
+  return devices
 
 
 @contextlib.contextmanager

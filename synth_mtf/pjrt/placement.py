@@ -190,8 +190,8 @@ class Variables:
     }
     for name, slicing in sorted(self._slicings.items()):
       cores = list(slicing.distinct.values())
-      there = {slicing.begins[core] for core in of_first}
-      if len(there) < len(cores):
+      begins = {slicing.begins[core] for core in of_first}
+      if len(begins) < len(cores):
         slices = self._devices.fetch(self.arrays[name], cores)
         self._fetched[name] = dict(zip(cores, slices, strict=True))
 
