@@ -1,130 +1,124 @@
-"""Synthesizer's R+V as one kernel of PyTorch's FlexAttention.
+"""Checks and times our model's R+V in one kernel, FlexAttention.
 
-    python benchmarks/accelerator/flex.py --out out/flex.json
+    python benchmarks/accelerator/flex.py --out out/flex.json \
+      --model synth_mtf/huggingface/modeling_synthesizer.py
 
-    B = alpha_1 R + alpha_2 Q K^T + relative position bias, Y = softmax(B) V
+`check` compares models of two blocks whose `attn_implementation` is
+'flex_attention' or 'sdpa', in float32, with and without torch.compile: for the
+logits and the gradient of each parameter, the largest difference from 'sdpa' in
+float64, relative to the largest value. Half of the rows have padding.
 
-`score_mod` reads R, [heads, length, length], the weights alpha of each head and
-the bias of each bucket, so that no sum of them is made. The section `check`
-compares outputs and gradients with scaled_dot_product_attention, which is given
-the sum as its mask, in float32. The others are
-lengths: quartiles of the seconds of forward and backward in bfloat16, and peak
-memory. It needs only PyTorch.
+The other sections are lengths. They time forward and backward of one encoder
+layer's attention, R+V of T5 (Base), in bfloat16 (weights, too) or by autocast
+(float32 weights), with a constant number of tokens: quartiles of the seconds,
+and the peak of allocated bytes beyond weights and input. It needs PyTorch and
+transformers.
 """
 
 import argparse
+import copy
 import functools
-import math
 import os
 import pathlib
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn.attention import flex_attention as flex
-from torch.nn.functional import scaled_dot_product_attention
+from torch import Tensor, nn
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from benchmarks.accelerator.report import Report
+from benchmarks.accelerator.torch_speed import modeling
 
-_BUCKETS = 32
-_DISTANCE = 128  # T5's
-_kernel = torch.compile(flex.flex_attention, dynamic=False)
-NAMES = ('q', 'k', 'v', 'R', 'alpha', 'bias')
+_FLEX, _MASK = 'flex_attention', 'sdpa'
+_CHECKED = ('random_vanilla', 'factorized_random_vanilla', 'vanilla')
+Values = Mapping[str, Tensor]
 
 
-def inputs(
-  batch: int, heads: int, n: int, d_kv: int, dtype: Any, device: str
-) -> dict[str, Tensor]:
-  """Draws what R+V depends on."""
+def small_model(ours: Any, variant: str, n: int, device: str) -> nn.Module:
+  """Makes a model of two blocks with alphas that differ."""
   torch.manual_seed(0)
-  shapes: dict[str, tuple[int, ...]] = dict.fromkeys(
-    'qkv', (batch, heads, n, d_kv)
+  config = ours.SynthesizerConfig(
+    variant=variant,
+    max_position_embeddings=n,
+    vocab_size=512,
+    d_model=256,
+    d_ff=512,
+    d_kv=64,
+    num_heads=4,
+    num_layers=2,
+    num_decoder_layers=2,
+    dropout_rate=0.0,
+    use_cache=False,
   )
-  shapes |= {'R': (heads, n, n), 'alpha': (2, heads), 'bias': (heads, _BUCKETS)}
-  scales = {'q': d_kv**-0.5}
-  return {
-    name: (scales.get(name, 1.0) * torch.randn(shapes[name], device=device))
-    .to(dtype)
-    .requires_grad_()
-    for name in NAMES
+  model = ours.SynthesizerForConditionalGeneration(config).to(device)
+  for name, parameter in model.named_parameters():
+    if name.endswith('alpha'):
+      nn.init.normal_(parameter)
+  return model
+
+
+def batch_of(n: int, device: str) -> dict[str, Tensor]:
+  """Draws four examples, two of them with padding."""
+  torch.manual_seed(1)
+  ids = {
+    name: torch.randint(2, 512, (4, n)) for name in ('input_ids', 'labels')
   }
+  ids['attention_mask'] = torch.ones_like(ids['input_ids'])
+  ids['attention_mask'][2:, n // 2 :] = 0
+  return {name: value.to(device) for name, value in ids.items()}
 
 
-def buckets(n: int, device: str) -> Tensor:
-  """T5's buckets of the encoder, [length, memory_length]."""
-  at = torch.arange(n, device=device)
-  ahead = at - at[:, None]
-  half = _BUCKETS // 2
-  near = half // 2
-  distance = ahead.abs()
-  far = near + (
-    torch.log(distance.clamp(min=1).float() / near)
-    / math.log(_DISTANCE / near)
-    * (half - near)
-  ).to(torch.int64)
-  far = far.clamp(max=half - 1)
-  return (half * (ahead > 0) + torch.where(distance < near, distance, far)).to(
-    torch.int32
-  )
+def results(
+  model: Any, implementation: str, batch: Values, compiled: bool
+) -> dict[str, Tensor | None]:
+  """Returns the logits and the gradient of each parameter."""
+  model.set_attn_implementation(implementation)
+  model.zero_grad(set_to_none=True)
+  torch._dynamo.reset()  # noqa: SLF001  it has no public name
+  called = torch.compile(model) if compiled else model
+  outputs = called(**batch)
+  outputs.loss.backward()
+  gradients = {name: p.grad for name, p in model.named_parameters()}
+  return {'logits': outputs.logits.detach(), **gradients}
 
 
-def by_flex(table: Tensor, x: dict[str, Tensor]) -> Tensor:
-  """Applies R+V in one kernel."""
-  r, (of_table, of_product), bias = x['R'], x['alpha'].softmax(0), x['bias']
-
-  def score(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    return of_product[h] * s + of_table[h] * r[h, i, j] + bias[h, table[i, j]]
-
-  return _kernel(x['q'], x['k'], x['v'], score_mod=score, scale=1.0)
-
-
-def by_mask(table: Tensor, x: dict[str, Tensor]) -> Tensor:
-  """Applies R+V with a sum of R and the bias as the mask."""
-  of_table, of_product = x['alpha'].softmax(0)[..., None, None]
-  mask = of_table * x['R'] + x['bias'][:, table.long()]
-  q = of_product * x['q']
-  return scaled_dot_product_attention(
-    q, x['k'], x['v'], mask[None].to(q.dtype), scale=1.0
-  )
-
-
-def check(n: int, device: str) -> dict[str, Any]:
-  """Returns the largest difference of each result, relative to its largest."""
-  x = inputs(2, 4, n, 64, torch.float32, device)
-  table = buckets(n, device)
-  cotangent = torch.randn_like(x['q'])
-  # Products of TF32 would differ from the fourth digit on.
-  torch.set_float32_matmul_precision('highest')
+def check(ours: Any, variant: str, n: int, device: str) -> dict[str, Any]:
+  """Returns the error of each result, by implementation."""
+  torch.set_float32_matmul_precision('highest')  # not TF32
+  model = small_model(ours, variant, n, device).train()
+  batch = batch_of(n, device)
+  exact = results(copy.deepcopy(model).double(), _MASK, batch, compiled=False)
+  ways = {
+    'sdpa': (_MASK, False),
+    'flex': (_FLEX, False),
+    'flex compiled': (_FLEX, True),
+  }
   found: dict[str, Any] = {}
-  fixed = {name: value.detach() for name, value in x.items()}
-  found['y'] = _difference(by_flex(table, fixed), by_mask(table, fixed))
-  expected = torch.autograd.grad(by_mask(table, x), list(x.values()), cotangent)
-  # Together, or else those that are supported.
-  for names in (NAMES, *((name,) for name in NAMES)):
-    for name in NAMES:
-      x[name].requires_grad_(name in names)
+  for way, (implementation, compiled) in ways.items():
     try:
-      gradients = torch.autograd.grad(
-        by_flex(table, x), [x[name] for name in names], cotangent
-      )
+      values = results(model, implementation, batch, compiled)
     except Exception as error:
-      found[' '.join(names)] = f'{type(error).__name__}: {error!s:.1000}'
+      found[way] = {'error': f'{type(error).__name__}: {error!s:.1500}'}
       continue
-    for name, value in zip(names, gradients, strict=True):
-      found[name] = _difference(value, expected[NAMES.index(name)])
-    if names == NAMES:
-      break
+    errors = {name: _error(values[name], exact[name]) for name in exact}
+    found[way] = {'worst': max(errors.values()), **errors}
+    print(variant, way, found[way]['worst'], flush=True)
   return found
 
 
-def _difference(value: Tensor, expected: Tensor) -> float:
-  return ((value - expected).abs().max() / expected.abs().max()).item()
+def _error(value: Tensor | None, exact: Tensor | None) -> float:
+  """The largest difference, relative to the largest value."""
+  if exact is None:
+    return 0.0 if value is None else float('inf')
+  if value is None:
+    return float('inf')
+  difference = (value.double() - exact).abs().max()
+  return (difference / exact.abs().max()).item()
 
 
 def seconds(step: Callable[[], object], device: str, count: int) -> list[float]:
@@ -140,54 +134,64 @@ def seconds(step: Callable[[], object], device: str, count: int) -> list[float]:
   return statistics.quantiles(samples, n=4)
 
 
-def time_at(n: int, args: argparse.Namespace, device: str) -> dict[str, Any]:
-  """Times all ways at one length and a constant number of tokens."""
-  x = inputs(
-    max(1, args.tokens // n), args.heads, n, 64, torch.bfloat16, device
+def layer_of(ours: Any, n: int, device: str) -> nn.Module:
+  """Makes the attention of an encoder's first block."""
+  torch.manual_seed(0)
+  config = ours.SynthesizerConfig(
+    variant='random_vanilla',
+    max_position_embeddings=n,
+    d_model=768,
+    num_heads=12,
+    d_kv=64,
+    dropout_rate=0.0,
   )
-  table = buckets(n, device)
-  ways: dict[str, tuple[Any, Sequence[str]]] = {
-    'flex': (by_flex, NAMES),
-    'mask': (by_mask, NAMES),
-    'mask, compiled': (torch.compile(by_mask, dynamic=False), NAMES),
-    'V': (plain, ('q', 'k', 'v')),
-    'flex, R fixed': (by_flex, [name for name in NAMES if name != 'R']),
+  layer = ours.SyntheticAttention(config, 'encoder', 0).to(device)
+  layer.apply(ours.initialize)
+  return layer
+
+
+def time_at(
+  ours: Any, n: int, args: argparse.Namespace, device: str
+) -> dict[str, Any]:
+  """Times all ways at one length."""
+  batch = max(1, args.tokens // n)
+  found: dict[str, Any] = {'batch': batch}
+  ways = {
+    'sdpa, autocast': (False, True, True),
+    'flex, autocast': (True, True, True),
+    'flex, autocast, R fixed': (True, True, False),
+    'sdpa, bfloat16': (False, False, True),
+    'flex, bfloat16': (True, False, True),
   }
-  found: dict[str, Any] = {'batch': x['q'].shape[0]}
-  cotangent = torch.randn_like(x['q'])
-  for way, (forward, names) in ways.items():
-    for name in NAMES:
-      x[name].requires_grad_(name in names)
-    step = functools.partial(
-      _forward_and_backward, forward, table, x, names, cotangent
-    )
+  for way, (fuses, by_autocast, trains_r) in ways.items():
+    layer: Any = layer_of(ours, n, device)
+    layer.fuses = fuses
+    layer.random.R.requires_grad_(trains_r)
+    if not by_autocast:
+      layer.to(torch.bfloat16)
+    dtype = layer.o.weight.dtype
+    x = torch.randn(batch, n, 768, device=device, dtype=dtype)
+    step = functools.partial(_forward_and_backward, layer, x, by_autocast)
     try:
       if device == 'cuda':
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
       found[way] = {'seconds': seconds(step, device, args.steps)}
       if device == 'cuda':
-        found[way]['bytes'] = torch.cuda.max_memory_allocated()
+        found[way]['bytes'] = torch.cuda.max_memory_allocated() - before
     except Exception as error:
       found[way] = {'error': f'{type(error).__name__}: {error!s:.1500}'}
     print(n, way, found[way], flush=True)
+    del layer, x, step
   return found
 
 
-def plain(table: Tensor, x: dict[str, Tensor]) -> Tensor:
-  """Applies V without a bias, PyTorch's fastest."""
-  return scaled_dot_product_attention(x['q'], x['k'], x['v'], scale=1.0)
-
-
-def _forward_and_backward(
-  forward: Callable[[Tensor, dict[str, Tensor]], Tensor],
-  table: Tensor,
-  x: dict[str, Tensor],
-  names: Sequence[str],
-  cotangent: Tensor,
-) -> object:
-  return torch.autograd.grad(
-    forward(table, x), [x[name] for name in names], cotangent
-  )
+def _forward_and_backward(layer: Any, x: Tensor, by_autocast: bool) -> None:
+  layer.zero_grad(set_to_none=True)
+  with torch.autocast(x.device.type, torch.bfloat16, enabled=by_autocast):
+    y, *_ = layer(x)
+  y.backward(torch.ones_like(y))
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
@@ -196,24 +200,26 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   add = parser.add_argument
+  add('--model', type=pathlib.Path, required=True, help='our model')
   add('--out', type=pathlib.Path, required=True)
-  add('--lengths', type=int, nargs='+', default=(512, 4096, 2048, 1024))
+  add('--lengths', type=int, nargs='*', default=(512, 4096))
   add('--tokens', type=int, default=16384, help='of a batch')
-  add('--heads', type=int, default=12)
-  add('--steps', type=int, default=20)
+  add('--steps', type=int, default=5)
   add('--check', type=int, default=256, help='length of the comparison')
   add('--seconds', type=float, default=150, help='at most, roughly')
   args = parser.parse_args(argv)
   device = 'cuda' if torch.cuda.is_available() else 'cpu'
   report = Report(args.out, args.seconds)
   report.results['torch'] = torch.__version__
-  with report.part('check') as found:
-    found.update(check(args.check, device))
-    print(found, flush=True)
+  ours = modeling(args.model)
+  for variant in _CHECKED:
+    if report.time_for('check', variant):
+      with report.part('check', variant) as found:
+        found.update(check(ours, variant, args.check, device))
   for n in args.lengths:
     if report.time_for(str(n)):
       with report.part(str(n)) as found:
-        found.update(time_at(n, args, device))
+        found.update(time_at(ours, n, args, device))
   return report.results
 
 

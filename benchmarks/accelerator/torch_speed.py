@@ -4,9 +4,9 @@ r"""Times T5 and our exported model in PyTorch, as `speed` does in XLA.
       --model synth_mtf/huggingface/modeling_synthesizer.py --out torch.json
 
 It needs PyTorch and transformers. The description of a program has the sizes.
-A name is `T5`, Hugging Face's, with `eager` or `sdpa` attention, or `R`, `R+V`
-or `D` of our model in the file `--model`; `compiled` after it stands for
-torch.compile. A step is the loss, gradients and AdamW (fused, if there is a
+A name is `T5`, Hugging Face's, with `eager` or `sdpa` attention, or a variant
+of our model in the file `--model`, such as `R+V`; `compiled` after it stands
+for torch.compile. A step is the loss, gradients and AdamW (fused, if there is a
 GPU): float32 weights, and products in bfloat16 by autocast. Dropout is 0.1 as
 in the programs, but Hugging Face's drops single weights.
 
@@ -32,9 +32,17 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 from benchmarks.accelerator import yardstick
 from benchmarks.accelerator.report import Report
 
+VARIANTS = {
+  'V': 'vanilla',
+  'R': 'random',
+  'FR': 'factorized_random',
+  'D': 'dense',
+  'R+V': 'random_vanilla',
+  'D+V': 'dense_vanilla',
+}
 NAMES = (
-  *('T5 sdpa', 'R+V', 'R', 'D', 'T5 sdpa compiled', 'R+V compiled'),
-  *('R compiled', 'D compiled', 'T5 eager', 'T5 eager compiled'),
+  *('T5 sdpa compiled', 'R+V compiled', 'R compiled', 'D compiled'),
+  *('T5 sdpa', 'R+V', 'R', 'D', 'T5 eager', 'T5 eager compiled'),
 )
 _DROPOUT = 0.1
 
@@ -42,7 +50,7 @@ _DROPOUT = 0.1
 def model_of(
   name: str, size: Mapping[str, int], file: pathlib.Path
 ) -> torch.nn.Module:
-  """Makes a model with random weights."""
+  """Makes a model with its initial weights."""
   letters, *options = name.split()
   sizes = {
     key: size[key] for key in ('d_model', 'd_ff', 'd_kv', 'num_heads')
@@ -59,59 +67,21 @@ def model_of(
     config = transformers.T5Config(**sizes)
     config._attn_implementation = options[0]  # noqa: SLF001  set by from_pretrained
     return transformers.T5ForConditionalGeneration(config)
+  ours = modeling(file)
+  config = ours.SynthesizerConfig(
+    variant=VARIANTS[letters], max_position_embeddings=size['inputs'], **sizes
+  )
+  return ours.SynthesizerForConditionalGeneration(config)
+
+
+def modeling(file: pathlib.Path) -> Any:
+  """Imports our modeling file, which needs nothing else of the project."""
   spec = importlib.util.spec_from_file_location('modeling_synthesizer', file)
   assert spec and spec.loader
-  ours = importlib.util.module_from_spec(spec)
-  sys.modules[spec.name] = ours
-  spec.loader.exec_module(ours)
-  config = ours.SynthesizerConfig(
-    **sizes,
-    attention={
-      stack: _attention(letters, size) for stack in ('encoder', 'decoder')
-    },
-  )
-  model = ours.SynthesizerForConditionalGeneration(config)
-  for parameter in model.parameters():
-    if not parameter.any():  # made by our layers, which are always loaded
-      torch.nn.init.normal_(parameter, std=0.05)
-  return model
-
-
-def _attention(letters: str, size: Mapping[str, int]) -> dict[str, Any]:
-  """Settings of self-attention, as an export writes them."""
-  heads, d_kv, length = size['num_heads'], size['d_kv'], size['inputs']
-  of_function = {
-    'R': {'scope': 'random', 'parameters': {'R': [heads, length, length]}},
-    'V': {'scope': 'dot_product', 'parameters': {}},
-    'D': {
-      'scope': 'dense',
-      'parameters': {
-        'W1': [size['d_model'], heads, d_kv],
-        'W2': [heads, d_kv, length],
-      },
-    },
-  }
-  parts = letters.split('+')
-  return {
-    'num_heads': heads,
-    'd_kv': d_kv,
-    'dropout_rate': _DROPOUT,
-    'query_scale': 1.0,
-    'batch_shared': letters == 'R',
-    'projections': ['q', 'k', 'v', 'o'] if 'V' in parts else ['v', 'o'],
-    'alpha_shape': [len(parts), heads] if len(parts) > 1 else None,
-    'relative_attention': 'bias_shared',
-    'synthesizers': [
-      {
-        **of_function[part],
-        'trainable': True,
-        'max_length': length,
-        'memory_max_length': length,
-        'tile_length': None,
-      }
-      for part in parts
-    ],
-  }
+  module = importlib.util.module_from_spec(spec)
+  sys.modules[spec.name] = module
+  spec.loader.exec_module(module)
+  return module
 
 
 def step_of(

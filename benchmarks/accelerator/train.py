@@ -10,12 +10,15 @@ the dropout are those of the programs; without dropout, the training step also
 evaluates, when its new state is ignored.
 
 The JSON has, for each name, the loss of each step, `validation` (steps and
-loss), and `seconds` for its steps, without evaluation.
+loss), `seconds` for its steps and those of each turn in `turns`, without
+evaluation. Beside it, NAME.npz has the final values of the variables that match
+--keep, in float16.
 """
 
 import argparse
 import os
 import pathlib
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -64,6 +67,15 @@ class Run:
       weights.append(np.count_nonzero(batch['targets']))
     return float(np.average(losses, weights=weights))
 
+  def variables(self, pattern: str) -> dict[str, programs.Array]:
+    """Returns the values of variables by name."""
+    described = self._program.description['state']
+    return {
+      variable['name']: np.asarray(value)
+      for variable, value in zip(described, self._state, strict=True)
+      if re.search(pattern, variable['name'])
+    }
+
 
 def batches(
   arrays: Mapping[str, programs.Array], split: str, size: int
@@ -83,7 +95,9 @@ def _train(
   """Trains for a turn and evaluates."""
   start = time.perf_counter()
   found['losses'] += run.train(turn)
-  found['seconds'] += time.perf_counter() - start
+  seconds = time.perf_counter() - start
+  found['seconds'] += seconds
+  found['turns'].append(seconds)
   loss = run.evaluate(held_out)
   found['validation'].append([len(found['losses']), loss])
 
@@ -120,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> Mapping[str, Any]:
       if isinstance(step, Exception):
         raise step
       runs[name] = Run(loaded[name], step, device, args.seed)
-      found.update(losses=[], validation=[], seconds=0.0)
+      found.update(losses=[], validation=[], seconds=0.0, turns=[])
   size = next(iter(loaded.values())).description['size']['batch']
   with np.load(args.text) as arrays:
     train, held_out = (list(batches(arrays, one, size)) for one in _SPLITS)
@@ -143,6 +157,14 @@ def main(argv: Sequence[str] | None = None) -> Mapping[str, Any]:
     longest = max(longest, time.monotonic() - began)
   report.save()
   print(table(report.results), f'{report.elapsed:.0f} s', flush=True)
+  if args.keep:
+    for name, run in runs.items():
+      kept = {
+        key: value.astype(np.float16)
+        for key, value in run.variables(args.keep).items()
+      }
+      if kept:
+        np.savez(args.out.with_name(f'{name}.npz'), **kept)
   return report.results
 
 
@@ -161,6 +183,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
   add('--seed', type=int, default=0)
   add('--compile_seconds', type=float, default=300, help='at most')
   add('--seconds', type=float, default=240, help='at most, roughly')
+  add('--keep', metavar='REGEX', help='variables to write, see above')
   return parser.parse_args(argv)
 
 
