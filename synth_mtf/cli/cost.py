@@ -1,12 +1,18 @@
-"""`synth-mtf cost`: parameters, FLOPs and bytes of each variant."""
+"""`synth-mtf cost`: parameters, FLOPs and memory of each variant."""
 
 import argparse
+from typing import Any
 
 from synth_mtf.cli import arguments
+from synth_mtf.errors import UserError
 from synth_mtf.paths import gin_names
 from synth_mtf.results import printing
 from synth_mtf.run import output
 
+# Slices of TPUs, which need not be there: keys of `pjrt.tpu_compiler.SLICES`.
+_SLICES = ('v2-8', 'v3-8', 'v4-8', 'v5litepod-8', 'v5p-8', 'v6e-8')
+_ALIASES = {'v5e-8': 'v5litepod-8'}
+_DEVICES = ('cpu', 'gpu', 'tpu', *_SLICES, *_ALIASES)
 _HEADERS = (
   'variant',
   'trained',
@@ -49,6 +55,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     default=1,
     help='cores that share one copy of the model',
   )
+  add(
+    '--device',
+    choices=_DEVICES,
+    help="whether a training step fits: the compiler's memory beside that of "
+    'the devices of this machine (cpu, gpu, tpu) or of a TPU slice that need '
+    'not be there',
+  )
+  add(
+    '--batch_size',
+    type=count,
+    default=128,
+    help='sequences of a step, with --device',
+  )
   add('--gin_param', action='append', default=[], help='further bindings')
   add(
     '--paper',
@@ -62,6 +81,8 @@ def run(args: argparse.Namespace) -> None:
   """Prints a table, or the published counts beside our own."""
   if args.paper:
     _print_published()
+  elif args.device:
+    _print_fit(args)
   else:
     _print_variants(args)
 
@@ -100,16 +121,10 @@ def _row(variant: str, args: argparse.Namespace) -> list[str]:
   """Returns the cells of a variant, which may be several joined by `+`."""
   from synth_mtf.cost import cost_of_files
 
-  variants = [f'variants/{name}.gin' for name in variant.split('+')]
   cost = cost_of_files(
-    [f'sizes/{args.size}.gin', *variants],
+    _files(variant, args),
     {'inputs': args.inputs, 'targets': args.targets},
-    [
-      # A decoder's tables need no more rows than the targets have tokens.
-      f'encoder/Unitransformer.max_length = {args.inputs}',
-      f'decoder/Unitransformer.max_length = {args.targets}',
-      *args.gin_param,
-    ],
+    _bindings(args),
     mesh_shape=f'model:{args.model_parallelism}',
   )
   fixed = cost.parameters - cost.trained
@@ -123,3 +138,89 @@ def _row(variant: str, args: argparse.Namespace) -> list[str]:
     f'{cost.table_bytes / 1e9:.2f} GB',
     f'{cost.attention_bytes / 1e6:.0f} MB',
   ]
+
+
+def _files(variant: str, args: argparse.Namespace) -> list[str]:
+  variants = [f'variants/{name}.gin' for name in variant.split('+')]
+  return [f'sizes/{args.size}.gin', *variants]
+
+
+def _bindings(args: argparse.Namespace) -> list[str]:
+  return [
+    # A decoder's tables need no more rows than the targets have tokens.
+    f'encoder/Unitransformer.max_length = {args.inputs}',
+    f'decoder/Unitransformer.max_length = {args.targets}',
+    *args.gin_param,
+  ]
+
+
+def _print_fit(args: argparse.Namespace) -> None:
+  """Prints the memory that a training step takes on each core, by variant."""
+  from synth_mtf.pjrt import devices, fitting, tpu_compiler
+
+  name = _ALIASES.get(args.device, args.device)
+  found = []
+  if name in tpu_compiler.SLICES:
+    cores = tpu_compiler.SLICES[name].cores
+    fitting.check_compiler()
+  else:
+    found = devices.find(name)
+    cores = len(found)
+  mesh = _mesh(args, cores)
+  console = output.Console()
+  variants = args.variants.split(',')
+  fits = {}
+  for number, variant in enumerate(variants, 1):
+    step = f'{variant} ({number} of {len(variants)})'
+    with console.passing(f'compile {step} ...'):
+      lowered = _lowered(variant, args, mesh)
+      if found:
+        fits[variant] = fitting.on_devices(lowered, found)
+      else:
+        fits |= fitting.on_slice({variant: lowered}, name)
+  print(
+    f'{args.size}, a step of {args.batch_size} sequences of {args.inputs} '
+    f'inputs and {args.targets} targets on {name} ({mesh}); GB per core, by '
+    "XLA's compiler"
+  )
+  headers = ('variant', 'kept', 'temporary', 'needed', 'there', 'fits')
+  print(printing.columns(headers, [_fit_row(*each) for each in fits.items()]))
+
+
+def _mesh(args: argparse.Namespace, cores: int) -> str:
+  copies, rest = divmod(cores, args.model_parallelism)
+  if rest:
+    raise UserError(
+      f'--model_parallelism={args.model_parallelism} does not divide the '
+      f'{cores} cores of --device={args.device}'
+    )
+  return f'batch:{copies},model:{args.model_parallelism}'
+
+
+def _lowered(variant: str, args: argparse.Namespace, mesh: str) -> Any:
+  from synth_mtf.host import gin_files
+  from synth_mtf.pjrt import fitting
+
+  lengths = {'inputs': args.inputs, 'targets': args.targets}
+  gin_files.parse(
+    _files(variant, args),
+    [
+      f'utils.run.mesh_shape = {mesh!r}',
+      'mesh_train_dataset_fn.pack = False',
+      *_bindings(args),
+    ],
+  )
+  return fitting.lower_step(args.batch_size, lengths)
+
+
+def _fit_row(variant: str, fit: Any) -> list[str]:
+  kept, temporary = fit.memory or (None, None)
+  return [
+    variant,
+    *map(_gigabytes, (kept, temporary, fit.needed, fit.there)),
+    'yes' if fit.fits else 'no',
+  ]
+
+
+def _gigabytes(number: float | None) -> str:
+  return '?' if number is None else f'{number / 1e9:.2f}'

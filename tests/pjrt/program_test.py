@@ -24,7 +24,7 @@ def test_a_program_updates_its_variables():
       update = v.assign_add(x)
     lowered = program.lower(graph, [y], [update.op])
   executable = program.Executable(lowered, devices)
-  assert executable.memory() >= 3 * 4 * 4  # x, v, y and the new v
+  assert executable.memory().needed >= 3 * 4 * 4  # x, v, y and the new v
   variables = dict.fromkeys(
     lowered.variables, devices.scatter([np.ones(3, np.float32)])
   )
