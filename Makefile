@@ -66,8 +66,7 @@ VARIANTS ?= SelfAttention $(basename $(notdir $(wildcard gin/variants/*.gin)))
 tpu-compile: env $(VENV_COMPILER)/.installed
 	$(BIN)/python -m tests.tpu.lower --run $(RUN) --slice $(SLICE) \
 	  $(PROGRAMS) $(VARIANTS)
-	$(VENV_COMPILER)/bin/python tests/tpu/compile.py --slice $(SLICE) \
-	  $(PROGRAMS) $(VARIANTS)
+	$(BIN)/python -m tests.tpu.compile --slice $(SLICE) $(PROGRAMS) $(VARIANTS)
 
 $(VENV_COMPILER)/.installed: tests/tpu/requirements.txt | env
 	$(BIN)/python -m venv --clear --without-pip $(VENV_COMPILER)

@@ -177,7 +177,7 @@ def _print_fit(args: argparse.Namespace) -> None:
       if found:
         fits[variant] = fitting.on_devices(lowered, found)
       else:
-        fits |= fitting.on_slice({variant: lowered}, name)
+        fits[variant] = fitting.on_slice(lowered, name)
   print(
     f'{args.size}, a step of {args.batch_size} sequences of {args.inputs} '
     f'inputs and {args.targets} targets on {name} ({mesh}); GB per core, by '

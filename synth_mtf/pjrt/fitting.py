@@ -35,8 +35,11 @@ INSTALL = (
   'python3 -m venv .venv-tpu-compiler && .venv-tpu-compiler/bin/pip install '
   'jax==0.10.2 jaxlib==0.10.2 libtpu==0.0.52'
 )
-# Of XLA's message: 'Used 17.31G of 15.75G hbm.'
-_USED = re.compile(r'Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm')
+# Of XLA's message 'the total memory required for HLO temporaries (23.84G)
+# exceeds available HBM (15.75G)'.
+_USED = re.compile(
+  r'\(([\d.]+)([KMGT])\) exceeds available HBM \(([\d.]+)([KMGT])\)'
+)
 _UNITS = {'K': 2**10, 'M': 2**20, 'G': 2**30, 'T': 2**40}
 
 
@@ -118,30 +121,22 @@ def on_devices(lowered: Lowered, found: Sequence[jax.Device]) -> Fit:
   return Fit(memory, memory.needed, stats.get('bytes_limit'))
 
 
-def on_slice(
-  programs: Mapping[str, Lowered], name: str, python: str = COMPILER
-) -> dict[str, Fit]:
-  """Compiles steps for a TPU slice that is not there.
+def on_slice(lowered: Lowered, name: str, python: str = COMPILER) -> Fit:
+  """Compiles a step for a TPU slice that is not there.
 
   Args:
-    programs: by any name.
+    lowered: the step.
     name: of the slice, a key of `tpu_compiler.SLICES`.
     python: of an environment with libtpu.
   """
-  return {
-    program: _fit(program, found, name)
-    for program, found in figures(programs, name, python).items()
-  }
-
-
-def _fit(program: str, found: Mapping[str, Any], name: str) -> Fit:
-  there = tpu_compiler.SLICES[name].gigabytes * 2**30
+  (found,) = figures([lowered.hlo], name, python)
   if 'error' not in found:
     memory = Memory(found['kept'], found['temporary'])
+    there = tpu_compiler.SLICES[name].gigabytes * 2**30
     return Fit(memory, memory.needed, there)
   used = _USED.search(found['error'])
   if not used:
-    raise UserError(f'{program} does not compile for {name}: {found["error"]}')
+    raise UserError(f'the step does not compile for {name}: {found["error"]}')
   needed, unit, limit, unit_of_limit = used.groups()
   return Fit(
     None, float(needed) * _UNITS[unit], float(limit) * _UNITS[unit_of_limit]
@@ -149,9 +144,14 @@ def _fit(program: str, found: Mapping[str, Any], name: str) -> Fit:
 
 
 def figures(
-  programs: Mapping[str, Lowered], name: str, python: str = COMPILER
-) -> dict[str, dict[str, Any]]:
-  """Returns what `tpu_compiler.figures` finds; its arguments are `on_slice`'s.
+  programs: Sequence[bytes], name: str, python: str = COMPILER
+) -> list[dict[str, Any]]:
+  """Returns what `tpu_compiler.figures` finds about serialized HloModules.
+
+  Args:
+    programs: the modules.
+    name: of the slice, a key of `tpu_compiler.SLICES`.
+    python: of an environment with libtpu.
 
   Raises:
     UserError: the environment is not there, or lacks what is needed.
@@ -159,10 +159,10 @@ def figures(
   check_compiler(python)
   with tempfile.TemporaryDirectory() as folder:
     paths = []
-    for number, lowered in enumerate(programs.values()):
+    for number, hlo in enumerate(programs):
       paths.append(os.path.join(folder, f'{number}.hlo'))
       with open(paths[-1], 'wb') as file:
-        file.write(lowered.hlo)
+        file.write(hlo)
     done = subprocess.run(
       [python, '-I', tpu_compiler.__file__, name, *paths],
       capture_output=True,
@@ -175,7 +175,7 @@ def figures(
       f'It has run with {INSTALL.partition("install ")[2]}, on Python 3.11.'
     )
   lines = [line for line in done.stdout.splitlines() if line.startswith('{')]
-  return dict(zip(programs, map(json.loads, lines), strict=True))
+  return [json.loads(line) for line in lines]
 
 
 def check_compiler(python: str = COMPILER) -> None:
