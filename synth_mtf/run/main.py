@@ -22,7 +22,7 @@ from typing import Any
 
 import synth_mtf
 from synth_mtf.errors import RunFailed, UserError
-from synth_mtf.host import patches
+from synth_mtf.host import patches, tpu_runtime
 from synth_mtf.run import outcome, output, process, stopping
 
 _MOST_LINES = 5  # of an unknown error
@@ -198,6 +198,12 @@ def on_hosts(values: Any) -> Iterator[str]:
     raise UserError(
       f'--device={values.device} uses devices that JAX finds: run it without '
       '`synth-mtf cluster`, and without TF_CONFIG in the environment.'
+    )
+  if tpu_runtime.has_runtime():
+    raise UserError(
+      f'--device={values.device}: this TensorFlow was built for TPUs '
+      '(--tpu=local) and cannot translate programs for JAX. Use an environment '
+      'with the usual one (package tensorflow; `make env` without TPU=1).'
     )
   from synth_mtf.pjrt import hosts
 
