@@ -4,7 +4,7 @@
 #   make test-fast                           tests that train nothing
 #   make env TPU=1                           TensorFlow for TPU v2 to v4
 #   make test [TF=2.20] [TEST_ARGS='-k NAME']
-#   make tpu-proof                           TPU programs of every variant
+#   make tpu-proof [TPU=1]                   TPU programs of every variant
 #   make tpu-compile [VARIANTS='random ...'] [RUN=finetune_en_mix] [SLICE=v6e-8]
 #                                            compile them as for a TPU
 #   make docs                                the documentation, as a site

@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files
+from synth_mtf.host import gin_files, tpu_runtime
 from synth_mtf.pjrt import devices, hosts
 from synth_mtf.run import checks
 
@@ -63,6 +63,13 @@ def joined(kind: str, model_dir: str, *of_hosts: Any) -> Iterator[str]:
     raise UserError(
       f'a run on each {kind.upper()} that JAX finds has no cluster: run it '
       'without `synth-mtf cluster`, and without TF_CONFIG in the environment.'
+    )
+  if tpu_runtime.has_runtime():
+    raise UserError(
+      f'a run on each {kind.upper()} that JAX finds: this TensorFlow was built '
+      'for TPUs (--tpu=local) and cannot translate programs for JAX. Use an '
+      'environment with the usual one (package tensorflow; `make env` without '
+      'TPU=1).'
     )
   with (
     hosts.joined(kind, hosts.address(*of_hosts)),

@@ -67,6 +67,7 @@ def test_a_pod_needs_a_size():
 
 @pytest.mark.slow  # compiles a TPU program
 @pytest.mark.tpu_proof
+@pytest.mark.xla
 @pytest.mark.skipif(not COMPILER.exists(), reason='made by make tpu-compile')
 @pytest.mark.parametrize('name', SLICES)
 def test_the_compiler_takes_the_program_of_a_slice(name, tmp_path):
