@@ -1,7 +1,7 @@
 """Indexes a file in one pass: its number of examples, parts and faults.
 
-The indexes of a split's files are cached in one JSON file, and each is used until
-the indexed file changes.
+The indexes of a split's files are cached in one JSON file, and each is used
+until the indexed file changes.
 """
 
 import collections

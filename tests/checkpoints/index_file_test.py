@@ -248,9 +248,7 @@ def with_lengths(path, lengths):
   """
   shard = f'{path}.data-00000-of-00001'
   data = b''.join(map(number, lengths))
-  fixed = b''.join(
-    n.to_bytes(4 if n < 2**32 else 8, 'little') for n in lengths
-  )
+  fixed = b''.join(n.to_bytes(4 if n < 2**32 else 8, 'little') for n in lengths)
   data += masked(crc32c(fixed)) + b'y' * 100
   with open(shard, 'wb') as stream:
     stream.write(data)
