@@ -19,6 +19,7 @@ from synth_mtf.tasks import vocabulary
 from tests import model
 from tests.checkout import CHECKOUT
 from tests.cli import t5_main
+from tests.cli.attention_test import MODULE
 from tests.results import made_runs
 
 pytestmark = pytest.mark.slow  # decodes
@@ -211,6 +212,21 @@ def test_folders_that_do_not_fit(folder, tmp_path):
   made_runs.trained(tmp_path / 'other', bindings=BINDINGS)
   with pytest.raises(UserError, match='has 128 rows'):
     synth_mtf.load(tmp_path / 'other', vocabulary='bytes')
+
+
+def test_the_vocabulary_of_a_task_of_a_module(tmp_path, monkeypatch):
+  own = "get_vocabulary.mixture_or_task_name = 'task_of_the_own_module'"
+  write(tmp_path / 'run', own)
+  (tmp_path / 'run' / 'vocabulary.json').unlink()
+  module = MODULE.replace('task_of_a_module', 'task_of_the_own_module')
+  (tmp_path / 'own_module.py').write_text(module)
+  monkeypatch.syspath_prepend(tmp_path)
+  with pytest.raises(UserError, match='needs --module_import=<module>'):
+    synth_mtf.load(tmp_path / 'run')
+  with synth_mtf.load(tmp_path / 'run', module_import='own_module') as one:
+    assert np.isfinite(one.score(INPUTS, TARGETS)).all()
+  with pytest.raises(UserError, match="module_import nosuch: .*'nosuch'"):
+    synth_mtf.load(tmp_path / 'run', module_import=['own_module', 'nosuch'])
 
 
 def test_the_notebook(folder, tmp_path, monkeypatch):

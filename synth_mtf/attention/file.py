@@ -41,7 +41,11 @@ _KINDS = {
   **{f'{stack}_functions': ('U', 1) for stack in SIDES_OF_STACK},
   **{f'{stack}_alpha': ('f', 3) for stack in SIDES_OF_STACK},
 }
+# Arrays are read into memory. Weights compress a few times; a small file that
+# unpacks to gigabytes is not one of ours.
 _MOST_BYTES = 4 << 30
+_MOST_COMPRESSED = 100
+_ALWAYS_READ_BYTES = 64 << 20
 _FORMAT = 1
 MARK = 'format.npy'  # the first array identifies our files
 
@@ -134,8 +138,17 @@ def write(path: str, attention: Attention) -> None:
   for side, tokens in attention.tokens.items():
     arrays[f'{side}_tokens'] = np.asarray(tokens, np.str_)
     arrays[f'{side}_text'] = np.asarray(attention.texts[side], np.str_)
+  total = sum(np.asarray(array).nbytes for array in arrays.values())
+  if total > _MOST_BYTES:
+    raise UserError(
+      f'the attention on {attention.examples} examples has {total:,} bytes, '
+      f'and a file can have {_MOST_BYTES:,}: give fewer or shorter texts'
+    )
   content = io.BytesIO()
   np.savez_compressed(content, **arrays)
+  if total > _most_bytes(content.tell()):
+    content = io.BytesIO()  # uniform weights compress more than is read
+    np.savez(content, **arrays)
   try:
     with atomic.writing(path, 'wb') as stream:
       stream.write(content.getvalue())
@@ -151,6 +164,7 @@ def read(path: str) -> Attention:
     with zipfile.ZipFile(content) as archive:
       headers = _headers(archive)
     _check_kinds(headers)
+    _check_size(headers, content.getbuffer().nbytes)
     content.seek(0)
     with np.load(content) as arrays:  # reads each array when it is asked for
       if arrays['format'] != _FORMAT:
@@ -196,7 +210,6 @@ def _headers(archive: zipfile.ZipFile) -> dict[str, _Header]:
 
 def _check_kinds(headers: Mapping[str, _Header]) -> None:
   """Raises a ValueError if types or axes are not those of `write`."""
-  total = 0
   for name, (shape, dtype) in headers.items():
     kind, axes = _KINDS[name]
     if dtype.kind != kind or len(shape) != axes:
@@ -204,9 +217,25 @@ def _check_kinds(headers: Mapping[str, _Header]) -> None:
         f'{name} is {dtype} with {len(shape)} axes, expected kind {kind!r} '
         f'with {axes}'
       )
+
+
+def _check_size(headers: Mapping[str, _Header], file_bytes: int) -> None:
+  """Raises a ValueError if the arrays take more memory than ours could."""
+  total = 0
+  for shape, dtype in headers.values():
     total += math.prod(shape) * dtype.itemsize
-  if total > _MOST_BYTES:
-    raise ValueError(f'its arrays have {total:,} bytes')
+  most = _most_bytes(file_bytes)
+  if total > most:
+    raise ValueError(
+      f'its {file_bytes:,} bytes unpack to {total:,}, expected at most {most:,}'
+    )
+
+
+def _most_bytes(file_bytes: int) -> int:
+  """Returns how many bytes the arrays in a file of this size may have."""
+  return min(
+    _MOST_BYTES, max(_ALWAYS_READ_BYTES, _MOST_COMPRESSED * file_bytes)
+  )
 
 
 def _check_shapes(headers: Mapping[str, _Header]) -> None:

@@ -19,6 +19,9 @@ _TRAILER_BYTES = 5  # the compression of a block, and its checksum
 _VERSION = 1  # of the format
 _MOST_DIMENSIONS = 254
 _MOST_BYTES = 1 << 28
+_MOST_TEXTS = 1 << 20
+_VARINT_BYTES = 10  # the most that a number has
+_CHECKSUM_BYTES = 4
 _TYPES = {
   value
   for name, value in types_pb2.DataType.items()
@@ -56,6 +59,11 @@ def check(path: str) -> None:
     if fault:
       raise Broken(f'{name!r:.200} {fault}')
   _check_ends(path, header.num_shards, entries)
+  for name, entry in entries.items():
+    if tf.as_dtype(entry.dtype) == tf.string:
+      fault = _fault_of_texts(path, header.num_shards, entry)
+      if fault:
+        raise Broken(f'{name!r:.200} {fault}')
 
 
 def _parsed(
@@ -113,6 +121,39 @@ def _fault(entry: tensor_bundle_pb2.BundleEntryProto, num_shards: int) -> str:
   return ''
 
 
+def _fault_of_texts(
+  path: str, num_shards: int, entry: tensor_bundle_pb2.BundleEntryProto
+) -> str:
+  """Returns what is wrong with texts in a data file, or ''.
+
+  Their lengths come first, then a checksum of the lengths, then the texts.
+  TensorFlow allocates what a length says.
+  """
+  count = math.prod(dimension.size for dimension in entry.shape.dim)
+  if count > _MOST_TEXTS:
+    return f'has {count:,} texts; no model has more than {_MOST_TEXTS:,}'
+  with tf.io.gfile.GFile(_shard(path, entry.shard_id, num_shards), 'rb') as f:
+    f.seek(entry.offset)
+    data = f.read(min(entry.size, _VARINT_BYTES * count))
+  position = 0
+  total = 0
+  for _ in range(count):
+    try:
+      length, position = _number(data, position)
+    except (Broken, IndexError):
+      return 'has a text without a length'
+    total += length
+  expected = entry.size - position - _CHECKSUM_BYTES
+  if count and total != expected:
+    return f'has texts of {total:,} bytes in {expected:,} bytes'
+  return ''
+
+
+def _shard(path: str, number: int, num_shards: int) -> str:
+  """Returns the path of a data file."""
+  return f'{path}.data-{number:05d}-of-{num_shards:05d}'
+
+
 def _check_ends(
   path: str,
   num_shards: int,
@@ -121,7 +162,7 @@ def _check_ends(
   """Raises a `Broken` if a value is beyond the end of its data file."""
   ends: dict[int, int] = {}
   for number in range(num_shards):
-    shard = f'{path}.data-{number:05d}-of-{num_shards:05d}'
+    shard = _shard(path, number, num_shards)
     if not tf.io.gfile.exists(shard):
       raise Broken(f'{shard} is missing')
     ends[number] = tf.io.gfile.stat(shard).length

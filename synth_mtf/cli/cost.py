@@ -106,9 +106,11 @@ def _print_variants(args: argparse.Namespace) -> None:
   console = output.Console()
   variants = args.variants.split(',')
   rows = []
+  console.start('count', f'the cost of {len(variants)} variants ...')
   for number, variant in enumerate(variants, 1):
-    with console.passing(f'count {variant} ({number} of {len(variants)}) ...'):
-      rows.append(_row(variant, args))
+    console.update(f'{variant} ({number} of {len(variants)}) ...')
+    rows.append(_row(variant, args))
+  console.clear()
   cores = args.model_parallelism
   print(
     f'{args.size}, {args.inputs} inputs and {args.targets} targets, '
