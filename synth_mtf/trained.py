@@ -215,11 +215,14 @@ def _texts(name: str, given: Any) -> list[str]:
   Raises:
     UserError: if they are anything else, or cannot be encoded.
   """
-  is_series = isinstance(given, Iterable)
-  if not is_series or isinstance(given, (str, bytes, Mapping)):
+  entries: list[Any] | None = None
+  if not isinstance(given, (str, bytes, Mapping)):
+    with contextlib.suppress(TypeError):  # an array may have no dimensions
+      entries = list(given)
+  if entries is None:
     raise UserError(f'{name} are {given!r:.80}: expected a list of texts')
   texts = []
-  for number, text in enumerate(given):
+  for number, text in enumerate(entries):
     if not isinstance(text, str):
       raise UserError(f'{name}[{number}] is {text!r:.80}: expected a text')
     try:

@@ -4,6 +4,8 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
+import sys
 from typing import Any
 
 import gin
@@ -42,6 +44,40 @@ def write(folder, *bindings, variant='random_vanilla'):
   gin.clear_config()
   identity.record_vocabulary(vocabulary.load('bytes'), str(folder))
   return folder
+
+
+PROGRAM = """
+import sys
+import synth_mtf
+model = synth_mtf.load(sys.argv[1])
+model.predict(['cola sentence: A.'])
+model.score(['cola sentence: A.'], ['yes'])
+"""
+
+
+def test_nothing_is_printed(folder, tmp_path):
+  environment = dict(os.environ)
+  environment.pop('TF_CPP_MIN_LOG_LEVEL', None)
+  done = subprocess.run(
+    [sys.executable, '-c', PROGRAM, folder],
+    capture_output=True,
+    text=True,
+    cwd=tmp_path,
+    env=environment,
+    timeout=300,
+    check=False,
+  )
+  assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
+
+
+def test_tables_limit_the_length_if_the_run_does_not(tmp_path):
+  """As after `checkpoint import`; their size is no power of two."""
+  limits = 'utils.run.sequence_length = None', 'Random.max_length = 21'
+  write(tmp_path, *limits, 'Random.memory_max_length = None')
+  with synth_mtf.load(tmp_path) as trained:
+    assert len(trained.predict(['a' * 20])) == 1
+    with pytest.raises(UserError, match='has 22 tokens, and .* takes 21'):
+      trained.predict(['a' * 21])
 
 
 @pytest.fixture(scope='module')

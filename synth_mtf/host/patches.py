@@ -11,6 +11,7 @@ import importlib.util
 import os
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -48,6 +49,9 @@ def prepare_host() -> None:
     UserError: importing TensorFlow would abort the process.
   """
   tpu_runtime.check_import()
+  # What TensorFlow's C++ code logs while it is imported is not about a run.
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  warnings.filterwarnings('ignore', 'pkg_resources is deprecated')
   # `t5.models` imports HfPyTorchModel unconditionally, and with it torch and
   # transformers, which training in Mesh-TensorFlow never uses.
   model = 't5.models.hf_model'

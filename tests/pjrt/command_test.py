@@ -245,7 +245,7 @@ def test_a_cluster_is_refused(run, tmp_path, monkeypatch):
 
 def test_a_tensorflow_for_tpus_is_refused(run, tmp_path, monkeypatch):
   monkeypatch.setattr(tpu_runtime, 'has_runtime', lambda: True)
-  with pytest.raises(UserError, match='--device=cpu: .* built for TPUs'):
+  with pytest.raises(UserError, match='each CPU .* built for TPUs'):
     run(tmp_path / 'new', CPU, steps=2)
 
 
