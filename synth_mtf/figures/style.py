@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy.typing as npt
-import tensorflow.compat.v1 as tf
 
-from synth_mtf import atomic
+from synth_mtf import atomic, filesystem
 from synth_mtf.errors import UserError
 
 try:
@@ -152,7 +151,7 @@ def write(figure: Figure, path: str) -> list[str]:
 
   `path` has no suffix; its folder is created if necessary.
   """
-  tf.io.gfile.makedirs(os.path.dirname(path) or '.')
+  filesystem.make_folder(os.path.dirname(path) or '.')
   for kind in ('png', 'svg'):
     atomic.check_replaceable(f'{path}.{kind}', _MARK)
     with atomic.writing(f'{path}.{kind}', 'wb') as stream:
