@@ -18,6 +18,7 @@ from synth_mtf.errors import UserError
 
 try:
   import matplotlib
+  from matplotlib import colors
   from matplotlib.axes import Axes as Axes
   from matplotlib.figure import Figure as Figure
 except ImportError as error:
@@ -75,6 +76,16 @@ def look(number: int) -> Look:
     DASHES[shifted % len(DASHES)],
     _MARKERS[shifted % len(_MARKERS)],
   )
+
+
+def signed(most: float) -> Any:
+  """Returns the shades of numbers from -`most` to `most`."""
+  return colors.Normalize(-most, most)
+
+
+def rooted(most: float) -> Any:
+  """Returns the shades of numbers up to `most`, by their square roots."""
+  return colors.PowerNorm(0.5, 0, most)
 
 
 def chosen(
