@@ -128,8 +128,8 @@ $(INSTALLED): setup.py $(CONSTRAINTS) $(FOR_TPU)
 	  "$$python" -m venv --clear --without-pip $(VENV) && \
 	  "$$python" -m pip --python $(BIN)/python install --quiet pip; \
 	fi && \
-	$(BIN)/python -m pip install --quiet --no-compile \
+	"$$python" .ci/install $(BIN)/python --no-compile \
 	  --constraint $(CONSTRAINTS) --editable '.[dev]'
-	$(if $(TPU),$(BIN)/python -m pip install --quiet --no-compile \
+	$(if $(TPU),$(BIN)/python .ci/install $(BIN)/python --no-compile \
 	  --force-reinstall --no-deps --requirement $(FOR_TPU))
 	@touch $@

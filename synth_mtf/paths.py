@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 
+from synth_mtf import filesystem
 from synth_mtf.errors import UserError, nearest
 
 GENERATED = 'generated samples'
@@ -67,12 +68,7 @@ def holds_samples(folder: str | None) -> bool:
   """Whether a data folder holds the samples, or a copy of them."""
   if not folder:
     return False
-  mark = f'{folder}/GENERATED_SAMPLE.txt'
-  if '://' in folder:
-    import tensorflow as tf
-
-    return tf.io.gfile.exists(mark)
-  return os.path.exists(mark)
+  return filesystem.exists(f'{folder}/GENERATED_SAMPLE.txt')
 
 
 def check_entries(folder: str, start: str = '') -> None:

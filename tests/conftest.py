@@ -28,6 +28,7 @@ from absl import logging
 # `import synth_mtf.checked` patches T5's main, which has to be there by then.
 from t5.models import mesh_transformer_main  # noqa: F401
 
+from synth_mtf import remembered
 from synth_mtf.cpu import padding
 from tests import official_files
 
@@ -78,6 +79,8 @@ def _no_settings_of_the_user():
 @pytest.fixture(autouse=True)
 def _no_settings_of_other_tests(monkeypatch):
   _remove_settings(monkeypatch)
+  folder = pathlib.Path(tempfile.mkdtemp())  # inside that of all tests
+  monkeypatch.setattr(remembered, '_folder', lambda: folder)
   gin.clear_config()
   tf.enable_resource_variables()
   logging.set_verbosity(_VERBOSITY)

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow.compat.v1 as tf
 
-from synth_mtf import atomic
+from synth_mtf import atomic, filesystem
 from synth_mtf.errors import UserError
 
 Array = npt.NDArray[Any]
@@ -152,14 +151,14 @@ def write(path: str, attention: Attention) -> None:
   try:
     with atomic.writing(path, 'wb') as stream:
       stream.write(content.getvalue())
-  except (OSError, tf.errors.OpError) as error:
+  except OSError as error:
     raise UserError(f'{path} cannot be written: {error}') from error
 
 
 def read(path: str) -> Attention:
   """Reads a file that `write` wrote; raises a UserError for any other."""
   try:
-    with tf.io.gfile.GFile(path, 'rb') as stream:
+    with filesystem.reading(path) as stream:
       content = io.BytesIO(stream.read())
     with zipfile.ZipFile(content) as archive:
       headers = _headers(archive)

@@ -1,13 +1,17 @@
 """`synth-mtf cost`: parameters, FLOPs and memory of each variant."""
 
 import argparse
+import dataclasses
+import os
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from synth_mtf import cost, paths, remembered
 from synth_mtf.cli import arguments
 from synth_mtf.errors import UserError
-from synth_mtf.paths import gin_names
 from synth_mtf.results import printing
-from synth_mtf.run import output
+from synth_mtf.run import output, process
 
 # Slices of TPUs, which need not be there: keys of `pjrt.tpu_compiler.SLICES`.
 _SLICES = ('v2-8', 'v3-8', 'v4-8', 'v5litepod-8', 'v5p-8', 'v6e-8')
@@ -28,7 +32,9 @@ _HEADERS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
   add = parser.add_argument
-  ours = [name for name in gin_names('variants') if 'original' not in name]
+  ours = [
+    name for name in paths.gin_names('variants') if 'original' not in name
+  ]
   add(
     '--size',
     type=arguments.GinNames('sizes'),
@@ -96,7 +102,7 @@ def _print_published() -> None:
       title = table['title']
       console.start(title, 'count the cost of its models ...')
       counts = paper.costs(
-        title, lambda row: console.update(f'count {row} ...')
+        title, lambda row: console.update(f'count {row} ...'), _counted
       )
       console.clear()
       print(counts, end='\n\n', flush=True)
@@ -121,24 +127,22 @@ def _print_variants(args: argparse.Namespace) -> None:
 
 def _row(variant: str, args: argparse.Namespace) -> list[str]:
   """Returns the cells of a variant, which may be several joined by `+`."""
-  from synth_mtf.cost import cost_of_files
-
-  cost = cost_of_files(
+  counted = _counted(
     _files(variant, args),
     {'inputs': args.inputs, 'targets': args.targets},
     _bindings(args),
     mesh_shape=f'model:{args.model_parallelism}',
   )
-  fixed = cost.parameters - cost.trained
+  fixed = counted.parameters - counted.trained
   return [
     variant,
-    f'{cost.trained / 1e6:.1f} M',
+    f'{counted.trained / 1e6:.1f} M',
     f'{fixed / 1e6:.1f} M',
-    f'{cost.tables / 1e6:.1f} M',
-    f'{cost.flops / 1e9:.1f} GFLOP',
-    f'{cost.state_bytes / 1e9:.2f} GB',
-    f'{cost.table_bytes / 1e9:.2f} GB',
-    f'{cost.attention_bytes / 1e6:.0f} MB',
+    f'{counted.tables / 1e6:.1f} M',
+    f'{counted.flops / 1e9:.1f} GFLOP',
+    f'{counted.state_bytes / 1e9:.2f} GB',
+    f'{counted.table_bytes / 1e9:.2f} GB',
+    f'{counted.attention_bytes / 1e6:.0f} MB',
   ]
 
 
@@ -158,6 +162,7 @@ def _bindings(args: argparse.Namespace) -> list[str]:
 
 def _print_fit(args: argparse.Namespace) -> None:
   """Prints the memory that a training step takes on each core, by variant."""
+  process.load_quietly()
   from synth_mtf.pjrt import devices, fitting, tpu_compiler
 
   name = _ALIASES.get(args.device, args.device)
@@ -226,3 +231,28 @@ def _fit_row(variant: str, fit: Any) -> list[str]:
 
 def _gigabytes(number: float | None) -> str:
   return '?' if number is None else f'{number / 1e9:.2f}'
+
+
+def _counted(
+  files: Sequence[str],
+  lengths: Mapping[str, int],
+  bindings: Sequence[str],
+  **options: Any,
+) -> cost.Cost:
+  """Returns `cost_of_files`, which is remembered for our own files."""
+  question = ['cost', list(files), dict(lengths), list(bindings), options]
+  # The working folder comes first in gin's search path.
+  ours = os.listdir(paths.gin_path())
+  are_ours = (
+    not any(map(os.path.lexists, ours))
+    and not any(map(os.path.isabs, files))
+    and not any(re.search(r'\b(include|import)\b', text) for text in bindings)
+  )
+  known = remembered.get(question) if are_ours else None
+  if known:
+    return cost.Cost(**known)
+  process.load_quietly()
+  counted = cost.cost_of_files(files, lengths, bindings, **options)
+  if are_ours:
+    remembered.put(question, dataclasses.asdict(counted))
+  return counted
