@@ -93,6 +93,7 @@ def test_it_shows_what_it_counts(monkeypatch):
     gin_param=[],
     model_parallelism=1,
     paper=False,
+    device=None,
   )
   cost_command.run(arguments)
   *_, last, end = stream.getvalue().split('\r\x1b[2K')
@@ -104,6 +105,6 @@ def test_it_shows_what_it_counts(monkeypatch):
   assert 'count  dense (2 of 2) ...' in pipe.getvalue().splitlines()
   monkeypatch.setattr(sys, 'stderr', stream)
   arguments.paper = True
-  monkeypatch.setattr(paper, '_cost', lambda _: COUNTS)
+  monkeypatch.setattr(paper, '_cost', lambda *_: COUNTS)
   cost_command.run(arguments)
   assert 'count the cost of its models ...' in stream.getvalue()
