@@ -4,7 +4,7 @@
 #   make test-fast                           tests that train nothing
 #   make env TPU=1                           TensorFlow for TPU v2 to v4
 #   make test [TF=2.20] [TEST_ARGS='-k NAME']
-#   make tpu-proof                           TPU programs of every variant
+#   make tpu-proof [TPU=1]                   TPU programs of every variant
 #   make tpu-compile [VARIANTS='random ...'] [RUN=finetune_en_mix] [SLICE=v6e-8]
 #                                            compile them as for a TPU
 #   make docs                                the documentation, as a site
@@ -66,8 +66,7 @@ VARIANTS ?= SelfAttention $(basename $(notdir $(wildcard gin/variants/*.gin)))
 tpu-compile: env $(VENV_COMPILER)/.installed
 	$(BIN)/python -m tests.tpu.lower --run $(RUN) --slice $(SLICE) \
 	  $(PROGRAMS) $(VARIANTS)
-	$(VENV_COMPILER)/bin/python tests/tpu/compile.py --slice $(SLICE) \
-	  $(PROGRAMS) $(VARIANTS)
+	$(BIN)/python -m tests.tpu.compile --slice $(SLICE) $(PROGRAMS) $(VARIANTS)
 
 $(VENV_COMPILER)/.installed: tests/tpu/requirements.txt | env
 	$(BIN)/python -m venv --clear --without-pip $(VENV_COMPILER)
@@ -129,8 +128,8 @@ $(INSTALLED): setup.py $(CONSTRAINTS) $(FOR_TPU)
 	  "$$python" -m venv --clear --without-pip $(VENV) && \
 	  "$$python" -m pip --python $(BIN)/python install --quiet pip; \
 	fi && \
-	$(BIN)/python -m pip install --quiet --no-compile \
+	"$$python" .ci/install $(BIN)/python --no-compile \
 	  --constraint $(CONSTRAINTS) --editable '.[dev]'
-	$(if $(TPU),$(BIN)/python -m pip install --quiet --no-compile \
+	$(if $(TPU),$(BIN)/python .ci/install $(BIN)/python --no-compile \
 	  --force-reinstall --no-deps --requirement $(FOR_TPU))
 	@touch $@

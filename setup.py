@@ -45,6 +45,7 @@ setuptools.setup(
   package_data={
     'synth_mtf': [
       'py.typed',
+      'cli/*.json',
       'gin/**/*.gin',
       'report/figures.js',
       'report/page.css',

@@ -4,7 +4,14 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
-from benchmarks.claims_tasks import COPIED, LOOKED_UP
+from benchmarks.claims_tasks import (
+  ANSWERED,
+  CLASSIFIED,
+  COPIED,
+  LOOKED_UP,
+  RECALLED,
+)
+from synth_mtf.results import paper
 
 ACCURACY = 'token_accuracy'
 PERPLEXITY = 'neg_log_perplexity'
@@ -37,6 +44,10 @@ class Part:
   models: Sequence[Model]
   lengths: tuple[int, int] = (128, 29)  # of inputs and targets
   params: Sequence[str] = ()  # gin bindings of all models
+  # Of the host: 'bitransformer' (encoder and decoder), 'lm' (decoder alone) or
+  # 'aligned' (encoder alone).
+  model_type: str = 'bitransformer'
+  held_out: str = 'validation'  # the split that is evaluated
   # The paper's results by model. If set, models are also evaluated after the
   # training time of V.
   paper: dict[str, float] | None = None
@@ -56,24 +67,35 @@ SYSTEMS = (
   Model('DyConv', ['dyconv']),
   Model('Linformer', ['linformer']),
 )
-# The log perplexities of Table 4, from a secondary source and not checked
-# against the paper.
+# Systems that Table 4 does not have.
+_OTHERS = (
+  Model('FR+V', ['factorized_random_vanilla']),
+  Model('frozen V', ['frozen_vanilla']),
+  Model('Conv', ['convolution']),
+  Model('CRC, 3', ['conv_relu_conv']),
+  Model('CRC, 5', ['conv_relu_conv_5']),
+  Model('CRC, 7', ['conv_relu_conv_7']),
+  Model('Bottleneck', ['bottleneck_dense']),
+  Model('Bottleneck + CRC', ['bottleneck_conv_relu_conv']),
+  Model('GLU', ['glu']),
+)
+# The log perplexities of Table 4, whose R+V and D+V are plain sums.
 _PAPER_PERPLEXITY = {
-  'D+V': 1.832,
-  'R+V': 1.849,
-  'V': 1.865,
-  'D': 1.965,
-  'R': 1.972,
-  'LightConv': 1.972,
-  'DyConv': 2.040,
+  row.about['functions']: row.numbers['Log ppl']
+  for row in paper.ROWS
+  if (row.about['version'], row.about['table']) == ('v3', '4')
 }
 # With dropout, models learn little in so few steps.
 _NO_DROPOUT = ['dropout_rate = 0.0']
 _SIZES = (2, 8, 32)
+WIDTH = 64  # d_model, and that of all heads, of sizes/tiny.gin
+# As in runs/classify_encoder.gin.
+_ENCODER = ['Unitransformer.shared_embedding_and_softmax_weights = False']
 
 
 def _of(*names: str) -> list[Model]:
-  return [model for model in SYSTEMS if model.name in names]
+  known = {model.name: model for model in (*SYSTEMS, *_OTHERS)}
+  return [known[name] for name in names]
 
 
 def _across(*names: str, beside: bool = False) -> list[Model]:
@@ -171,5 +193,93 @@ PARTS = {
     metric=PERPLEXITY,
     steps=600,
     models=_across('V', 'R', 'FR', 'D', 'R+V', 'D+V'),
+  ),
+  'h': Part(
+    claim='Encoders: a class that depends on both sentences, or on one.',
+    tasks=['claims_pair', 'claims_single'],
+    metric=PERPLEXITY,
+    lengths=CLASSIFIED,
+    steps=1500,
+    models=_of('V', 'R', 'D', 'R+V', 'D+V'),
+    params=[*_NO_DROPOUT, *_ENCODER],
+    model_type='aligned',
+  ),
+  'i': Part(
+    claim='The same with a decoder, whose cross-attention is T5\'s.',
+    tasks=['claims_pair_text', 'claims_single_text'],
+    metric=PERPLEXITY,
+    lengths=ANSWERED,
+    steps=1500,
+    models=_of('V', 'R', 'D', 'R+V', 'D+V'),
+    params=_NO_DROPOUT,
+  ),
+  'j': Part(
+    claim='Recall in context, by language models.',
+    tasks=['claims_recall'],
+    metric=PERPLEXITY,
+    lengths=RECALLED,
+    steps=3000,
+    models=_of('V', 'frozen V', 'Fix', 'R', 'R+V'),
+    params=_NO_DROPOUT,
+    model_type='lm',
+  ),
+  'k': Part(
+    claim='Translation with further functions (version 1), and R by heads.',
+    tasks=[TRANSLATION],
+    metric=PERPLEXITY,
+    lengths=(48, 40),
+    steps=600,
+    models=[
+      *_of('V', 'R', 'D', 'Conv', 'CRC, 3', 'CRC, 5', 'CRC, 7'),
+      *_of('Bottleneck', 'Bottleneck + CRC', 'GLU'),
+      *(
+        Model(
+          f'R, {heads} heads',
+          ['random'],
+          [f'num_heads = {heads}', f'd_kv = {WIDTH // heads}'],
+        )
+        for heads in (2, 8, 16, 32)
+      ),
+    ],
+    params=_NO_DROPOUT,
+  ),
+  'l': Part(
+    claim='Encoders that classify texts.',
+    tasks=['synth_ag_news_class', 'synth_imdb_reviews_class'],
+    metric=PERPLEXITY,
+    steps=300,
+    lengths=(128, 128),
+    models=_of('V', 'Linformer', 'FR', 'FR+V'),
+    params=[
+      *_ENCODER,
+      "include 'common/learned_positions.gin'",
+      'synth_mtf.FactorizedRandom.rank = 32',
+    ],
+    model_type='aligned',
+    held_out='test',
+  ),
+  'm': Part(
+    claim='Dialogue: replies after a persona and a history.',
+    tasks=['synth_personachat'],
+    metric=PERPLEXITY,
+    lengths=(128, 32),
+    steps=600,
+    models=_of('V', 'R', 'D', 'R+V', 'D+V'),
+  ),
+  'n': Part(
+    claim='Where R looks in a language model.',
+    tasks=['claims_text_lm'],
+    metric=PERPLEXITY,
+    lengths=(128, 128),
+    steps=2000,
+    models=_of('R'),
+    model_type='lm',
+  ),
+  'o': Part(
+    claim='Where R looks in span corruption.',
+    tasks=[TEXT],
+    metric=PERPLEXITY,
+    steps=2000,
+    models=_of('R'),
   ),
 }

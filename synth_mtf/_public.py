@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import gin
@@ -73,6 +74,7 @@ def load(
   folder: str | os.PathLike[str],
   step: int | None = None,
   vocabulary: str | None = None,
+  module_import: str | Sequence[str] = (),
 ) -> TrainedModel:
   """Loads a trained model; docs/python.md shows what it does.
 
@@ -80,10 +82,12 @@ def load(
     folder: a model folder, or a demo folder that holds one run.
     step: of the checkpoint; None is the last.
     vocabulary: a SentencePiece `.model` or `'bytes'`; None is the run's own.
+    module_import: Python modules that register the run's task, whose vocabulary
+      is the run's; they are imported.
 
   Raises:
     UserError: the run cannot be read, or does not fit the vocabulary.
   """
   from synth_mtf.trained import TrainedModel  # imports T5, which takes seconds
 
-  return TrainedModel(os.fspath(folder), step, vocabulary)
+  return TrainedModel(os.fspath(folder), step, vocabulary, module_import)

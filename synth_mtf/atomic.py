@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO, Any
 
+from synth_mtf import filesystem
 from synth_mtf.errors import UserError
 
 Path = str | os.PathLike[str]
@@ -190,19 +191,17 @@ def _check_bucket(folder: str, setting: str) -> None:
 
 def check_replaceable(path: str, mark: str) -> None:
   """Refuses a path that cannot be written, or a file without our mark there."""
-  import tensorflow as tf
-
   folder = os.path.dirname(path) or '.'
   is_readable = not os.path.exists(path) or os.access(path, os.R_OK)
-  is_file = not tf.io.gfile.isdir(path) and tf.io.gfile.isdir(folder)
+  is_file = not filesystem.is_folder(path) and filesystem.is_folder(folder)
   if not is_file or not is_readable:
     raise UserError(
       f'--out {path}: expected a file that can be read, in a folder that exists'
     )
   check_writable(folder, '--out')
-  if not tf.io.gfile.exists(path):
+  if not filesystem.exists(path):
     return
-  with tf.io.gfile.GFile(path, 'rb') as stream:
+  with filesystem.reading(path) as stream:
     is_ours = mark.encode() in stream.read(1000)
   if not is_ours:
     raise UserError(

@@ -1,17 +1,21 @@
 """Counts the parameters, floating-point operations and bytes of a model.
 
 All are counted in the Mesh-TensorFlow graph of the model that gin describes;
-nothing is executed or estimated from formulas.
+nothing is executed or estimated from formulas. The host is imported when
+something is counted.
 """
+
+from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-
-import mesh_tensorflow as mtf
+from typing import TYPE_CHECKING
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files, model
-from synth_mtf.host.run_config import RunConfig
+from synth_mtf.host import gin_files
+
+if TYPE_CHECKING:
+  import mesh_tensorflow as mtf
 
 _BYTES = 4  # weights and gradients are float32
 _POSITIONS = {'length', 'memory_length'}
@@ -46,6 +50,11 @@ def cost(
   Raises:
     UserError: the mesh does not divide a dimension other than the batch.
   """
+  import mesh_tensorflow as mtf
+
+  from synth_mtf.host import model
+  from synth_mtf.host.run_config import RunConfig
+
   mesh = mtf.convert_to_shape(mesh_shape)
   layout = RunConfig().layout
   graph = model.build(vocab_size, lengths=lengths, countable=True).mtf_graph
@@ -120,6 +129,8 @@ def cost_of_files(
 
 def products(graph: mtf.Graph) -> int:
   """Counts the multiplications in a graph's einsums."""
+  import mesh_tensorflow as mtf
+
   total = 0
   for operation in graph.operations:
     if isinstance(operation, mtf.EinsumOperation):

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from synth_mtf import atomic, paths
+from synth_mtf import atomic, filesystem, paths
 from synth_mtf.errors import UserError
 
 
@@ -15,15 +15,12 @@ def read(folder: str, name: str, parse: Callable[[Any], Any]) -> Any:
   Raises:
     UserError: the file is damaged, that is, `json` or `parse` fails on it.
   """
-  import tensorflow as tf
-
   paths.check_entries(folder)
   path = os.path.join(folder, name)
-  if not tf.io.gfile.exists(path):
+  if not filesystem.exists(path):
     return None
   try:
-    with tf.io.gfile.GFile(path) as stream:
-      text = stream.read()
+    text = filesystem.read(path).decode()
     content = json.loads(text)
     if r'\ud' in text.lower():  # half of a character, or two halves
       json.dumps(content, ensure_ascii=False).encode()

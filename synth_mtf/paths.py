@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 
+from synth_mtf import filesystem
 from synth_mtf.errors import UserError, nearest
 
 GENERATED = 'generated samples'
@@ -18,6 +19,17 @@ _CHECKPOINT_FILE = re.compile(r'model\.ckpt-\d+\.(index|meta|data-[\d\w-]+)')
 def is_command() -> bool:
   """Whether this process is the `synth-mtf` console script."""
   return bool(sys.argv) and pathlib.Path(sys.argv[0]).stem == 'synth-mtf'
+
+
+def is_for_pytorch() -> bool:
+  """Whether `synth_mtf.huggingface` is being imported, and nothing of the host.
+
+  Python imports `synth_mtf` on the way, while it holds a lock on the module
+  that the program names. A Python without these locks imports everything.
+  """
+  locks = vars(sys.modules['_frozen_importlib']).get('_module_locks', {})
+  is_requested = 'synth_mtf.huggingface' in locks
+  return is_requested and 'mesh_tensorflow' not in sys.modules
 
 
 def gin_path() -> str:
@@ -56,12 +68,7 @@ def holds_samples(folder: str | None) -> bool:
   """Whether a data folder holds the samples, or a copy of them."""
   if not folder:
     return False
-  mark = f'{folder}/GENERATED_SAMPLE.txt'
-  if '://' in folder:
-    import tensorflow as tf
-
-    return tf.io.gfile.exists(mark)
-  return os.path.exists(mark)
+  return filesystem.exists(f'{folder}/GENERATED_SAMPLE.txt')
 
 
 def check_entries(folder: str, start: str = '') -> None:

@@ -8,7 +8,7 @@ import contextlib
 import operator
 import pathlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import gin
@@ -18,7 +18,7 @@ from synth_mtf.attention import computation
 from synth_mtf.attention.examples import Examples, Ids, from_texts
 from synth_mtf.attention.file import Array, Attention
 from synth_mtf.attention.loaded import Build, Loaded, call
-from synth_mtf.attention.opening import LAST, open_run
+from synth_mtf.attention.opening import LAST, import_modules, open_run
 from synth_mtf.errors import UserError
 from synth_mtf.host import model as models
 
@@ -42,9 +42,16 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
   """
 
   def __init__(
-    self, folder: str, step: int | None, vocabulary: str | None
+    self,
+    folder: str,
+    step: int | None,
+    vocabulary: str | None,
+    module_import: str | Sequence[str] = (),
   ) -> None:
     """Loads a model; the arguments are those of `synth_mtf.load`."""
+    if isinstance(module_import, str):
+      module_import = [module_import]
+    import_modules(module_import)
     folder, step = _split(str(folder), step)
     opened = open_run(folder, [LAST if step is None else step], vocabulary)
     (checkpoint,) = opened.checkpoints
@@ -208,11 +215,14 @@ def _texts(name: str, given: Any) -> list[str]:
   Raises:
     UserError: if they are anything else, or cannot be encoded.
   """
-  is_series = isinstance(given, Iterable)
-  if not is_series or isinstance(given, (str, bytes, Mapping)):
+  entries: list[Any] | None = None
+  if not isinstance(given, (str, bytes, Mapping)):
+    with contextlib.suppress(TypeError):  # an array may have no dimensions
+      entries = list(given)
+  if entries is None:
     raise UserError(f'{name} are {given!r:.80}: expected a list of texts')
   texts = []
-  for number, text in enumerate(given):
+  for number, text in enumerate(entries):
     if not isinstance(text, str):
       raise UserError(f'{name}[{number}] is {text!r:.80}: expected a text')
     try:

@@ -120,10 +120,14 @@ def on_a_mesh(
 
 
 def recorded(
-  make_layer: harness.MakeLayer, rows: family.Rows, stack: harness.Stack
+  make_layer: harness.MakeLayer,
+  rows: family.Rows,
+  stack: harness.Stack,
+  x: Array | None = None,
 ) -> tuple[Alignment, dict[str, Any]]:
   """The alignment of a layer; its logits, weights and alphas in NumPy."""
-  x = family.tokens(rows.ids)
+  if x is None:
+    x = family.tokens(rows.ids)
   found: list[Alignment] = []
 
   def build(mesh: mtf.Mesh) -> dict[str, Any]:

@@ -14,8 +14,10 @@ import pytest
 
 gc.set_threshold(200_000, 10, 10)  # imports make no garbage
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+# Without it, a TensorFlow for TPUs waits for the TPU of this machine.
+os.environ.setdefault('TPU_LOAD_LIBRARY', '0')
 
-from synth_mtf.host import patches
+from synth_mtf.host import patches, tpu_runtime
 
 patches.prepare_host()
 
@@ -26,6 +28,7 @@ from absl import logging
 # `import synth_mtf.checked` patches T5's main, which has to be there by then.
 from t5.models import mesh_transformer_main  # noqa: F401
 
+from synth_mtf import remembered
 from synth_mtf.cpu import padding
 from tests import official_files
 
@@ -76,6 +79,8 @@ def _no_settings_of_the_user():
 @pytest.fixture(autouse=True)
 def _no_settings_of_other_tests(monkeypatch):
   _remove_settings(monkeypatch)
+  folder = pathlib.Path(tempfile.mkdtemp())  # inside that of all tests
+  monkeypatch.setattr(remembered, '_folder', lambda: folder)
   gin.clear_config()
   tf.enable_resource_variables()
   logging.set_verbosity(_VERBOSITY)
@@ -105,11 +110,16 @@ def pytest_itemcollected(item):
 
 
 def pytest_collection_modifyitems(config, items):
-  """Begins with slow files, and deselects tests of real files without any.
+  """Begins with slow files, and leaves out what cannot run here.
 
   Otherwise some workers would wait at the end for one with a slow file.
   """
   items.sort(key=lambda item: not item.parent.get_closest_marker('slow'))
+  if tpu_runtime.has_runtime():
+    skip = pytest.mark.skip(reason='no XLA for CPUs in a TensorFlow for TPUs')
+    for item in items:
+      if item.get_closest_marker('xla'):
+        item.add_marker(skip)
   if REAL_DATA.is_dir():
     return
   deselected = [item for item in items if 'real_data' in item.fixturenames]

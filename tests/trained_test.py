@@ -4,6 +4,8 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
+import sys
 from typing import Any
 
 import gin
@@ -19,6 +21,7 @@ from synth_mtf.tasks import vocabulary
 from tests import model
 from tests.checkout import CHECKOUT
 from tests.cli import t5_main
+from tests.cli.attention_test import MODULE
 from tests.results import made_runs
 
 pytestmark = pytest.mark.slow  # decodes
@@ -41,6 +44,40 @@ def write(folder, *bindings, variant='random_vanilla'):
   gin.clear_config()
   identity.record_vocabulary(vocabulary.load('bytes'), str(folder))
   return folder
+
+
+PROGRAM = """
+import sys
+import synth_mtf
+model = synth_mtf.load(sys.argv[1])
+model.predict(['cola sentence: A.'])
+model.score(['cola sentence: A.'], ['yes'])
+"""
+
+
+def test_nothing_is_printed(folder, tmp_path):
+  environment = dict(os.environ)
+  environment.pop('TF_CPP_MIN_LOG_LEVEL', None)
+  done = subprocess.run(
+    [sys.executable, '-c', PROGRAM, folder],
+    capture_output=True,
+    text=True,
+    cwd=tmp_path,
+    env=environment,
+    timeout=300,
+    check=False,
+  )
+  assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
+
+
+def test_tables_limit_the_length_if_the_run_does_not(tmp_path):
+  """As after `checkpoint import`; their size is no power of two."""
+  limits = 'utils.run.sequence_length = None', 'Random.max_length = 21'
+  write(tmp_path, *limits, 'Random.memory_max_length = None')
+  with synth_mtf.load(tmp_path) as trained:
+    assert len(trained.predict(['a' * 20])) == 1
+    with pytest.raises(UserError, match='has 22 tokens, and .* takes 21'):
+      trained.predict(['a' * 21])
 
 
 @pytest.fixture(scope='module')
@@ -211,6 +248,21 @@ def test_folders_that_do_not_fit(folder, tmp_path):
   made_runs.trained(tmp_path / 'other', bindings=BINDINGS)
   with pytest.raises(UserError, match='has 128 rows'):
     synth_mtf.load(tmp_path / 'other', vocabulary='bytes')
+
+
+def test_the_vocabulary_of_a_task_of_a_module(tmp_path, monkeypatch):
+  own = "get_vocabulary.mixture_or_task_name = 'task_of_the_own_module'"
+  write(tmp_path / 'run', own)
+  (tmp_path / 'run' / 'vocabulary.json').unlink()
+  module = MODULE.replace('task_of_a_module', 'task_of_the_own_module')
+  (tmp_path / 'own_module.py').write_text(module)
+  monkeypatch.syspath_prepend(tmp_path)
+  with pytest.raises(UserError, match='needs --module_import=<module>'):
+    synth_mtf.load(tmp_path / 'run')
+  with synth_mtf.load(tmp_path / 'run', module_import='own_module') as one:
+    assert np.isfinite(one.score(INPUTS, TARGETS)).all()
+  with pytest.raises(UserError, match="module_import nosuch: .*'nosuch'"):
+    synth_mtf.load(tmp_path / 'run', module_import=['own_module', 'nosuch'])
 
 
 def test_the_notebook(folder, tmp_path, monkeypatch):

@@ -10,9 +10,8 @@ import seqio
 import tensorflow.compat.v1 as tf
 import tensorflow_datasets as tfds
 
-from synth_mtf import tasks
+from synth_mtf import filesystem, tasks
 from synth_mtf.errors import UserError
-from synth_mtf.host import foreign
 
 Texts = Mapping[str, Sequence[str]]
 Ids = Sequence[Sequence[int]]
@@ -134,7 +133,7 @@ def _by_side(sides: Sequence[str], texts: Texts) -> dict[str, Sequence[str]]:
 
 def from_file(model: ModelInputs, path: str) -> Examples:
   """Reads one example per line: an input, optionally with a tab and target."""
-  text = (foreign.read(path) or '').removeprefix('\ufeff')
+  text = (filesystem.text(path) or '').removeprefix('\ufeff')
   rows: list[list[str]] = []
   # `splitlines` splits at U+2028, too.
   for number, line in enumerate(re.split(r'\r?\n', text), start=1):

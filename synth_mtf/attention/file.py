@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow.compat.v1 as tf
 
-from synth_mtf import atomic
+from synth_mtf import atomic, filesystem
 from synth_mtf.errors import UserError
 
 Array = npt.NDArray[Any]
@@ -41,7 +40,11 @@ _KINDS = {
   **{f'{stack}_functions': ('U', 1) for stack in SIDES_OF_STACK},
   **{f'{stack}_alpha': ('f', 3) for stack in SIDES_OF_STACK},
 }
+# Arrays are read into memory. Weights compress a few times; a small file that
+# unpacks to gigabytes is not one of ours.
 _MOST_BYTES = 4 << 30
+_MOST_COMPRESSED = 100
+_ALWAYS_READ_BYTES = 64 << 20
 _FORMAT = 1
 MARK = 'format.npy'  # the first array identifies our files
 
@@ -134,23 +137,33 @@ def write(path: str, attention: Attention) -> None:
   for side, tokens in attention.tokens.items():
     arrays[f'{side}_tokens'] = np.asarray(tokens, np.str_)
     arrays[f'{side}_text'] = np.asarray(attention.texts[side], np.str_)
+  total = sum(np.asarray(array).nbytes for array in arrays.values())
+  if total > _MOST_BYTES:
+    raise UserError(
+      f'the attention on {attention.examples} examples has {total:,} bytes, '
+      f'and a file can have {_MOST_BYTES:,}: give fewer or shorter texts'
+    )
   content = io.BytesIO()
   np.savez_compressed(content, **arrays)
+  if total > _most_bytes(content.tell()):
+    content = io.BytesIO()  # uniform weights compress more than is read
+    np.savez(content, **arrays)
   try:
     with atomic.writing(path, 'wb') as stream:
       stream.write(content.getvalue())
-  except (OSError, tf.errors.OpError) as error:
+  except OSError as error:
     raise UserError(f'{path} cannot be written: {error}') from error
 
 
 def read(path: str) -> Attention:
   """Reads a file that `write` wrote; raises a UserError for any other."""
   try:
-    with tf.io.gfile.GFile(path, 'rb') as stream:
+    with filesystem.reading(path) as stream:
       content = io.BytesIO(stream.read())
     with zipfile.ZipFile(content) as archive:
       headers = _headers(archive)
     _check_kinds(headers)
+    _check_size(headers, content.getbuffer().nbytes)
     content.seek(0)
     with np.load(content) as arrays:  # reads each array when it is asked for
       if arrays['format'] != _FORMAT:
@@ -196,7 +209,6 @@ def _headers(archive: zipfile.ZipFile) -> dict[str, _Header]:
 
 def _check_kinds(headers: Mapping[str, _Header]) -> None:
   """Raises a ValueError if types or axes are not those of `write`."""
-  total = 0
   for name, (shape, dtype) in headers.items():
     kind, axes = _KINDS[name]
     if dtype.kind != kind or len(shape) != axes:
@@ -204,9 +216,25 @@ def _check_kinds(headers: Mapping[str, _Header]) -> None:
         f'{name} is {dtype} with {len(shape)} axes, expected kind {kind!r} '
         f'with {axes}'
       )
+
+
+def _check_size(headers: Mapping[str, _Header], file_bytes: int) -> None:
+  """Raises a ValueError if the arrays take more memory than ours could."""
+  total = 0
+  for shape, dtype in headers.values():
     total += math.prod(shape) * dtype.itemsize
-  if total > _MOST_BYTES:
-    raise ValueError(f'its arrays have {total:,} bytes')
+  most = _most_bytes(file_bytes)
+  if total > most:
+    raise ValueError(
+      f'its {file_bytes:,} bytes unpack to {total:,}, expected at most {most:,}'
+    )
+
+
+def _most_bytes(file_bytes: int) -> int:
+  """Returns how many bytes the arrays in a file of this size may have."""
+  return min(
+    _MOST_BYTES, max(_ALWAYS_READ_BYTES, _MOST_COMPRESSED * file_bytes)
+  )
 
 
 def _check_shapes(headers: Mapping[str, _Header]) -> None:

@@ -17,10 +17,11 @@ from synth_mtf.attention.examples import SIDES, ModelInputs
 from synth_mtf.checkpoints import identity
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
-from synth_mtf.host import explanations
+from synth_mtf.host import explanations, model as models
 from synth_mtf.host.described import DescribedModel, described
 from synth_mtf.host.run_config import RunConfig, both_sides
 from synth_mtf.results import runs
+from synth_mtf.synthesizers.base import Table
 
 INITIAL = 'initial'
 LAST = 'last'
@@ -70,10 +71,48 @@ def open_run(
           identity.check_vocabulary(vocabularies, checkpoint.path)
     inputs = ModelInputs(
       model_type=config.model_type,
-      lengths=config.lengths or {},
+      lengths=_lengths(config),
       vocabularies=dict(zip(SIDES, vocabularies, strict=True)),
     )
   return OpenedRun(run, model, inputs, checkpoints)
+
+
+def import_modules(modules: Sequence[str]) -> None:
+  """Imports the modules that the user names; they register tasks.
+
+  Raises:
+    UserError: a module is not found, or fails.
+  """
+  for module in modules:
+    try:
+      importlib.import_module(module)
+    except Exception as error:  # a module may raise anything
+      raise UserError(
+        f'--module_import {module}: {type(error).__name__}: {error}. Expected '
+        'the name of a module that Python finds, such as one in a folder of '
+        'PYTHONPATH.'
+      ) from error
+
+
+def _lengths(config: RunConfig) -> dict[str, int]:
+  """Returns the most tokens of each feature.
+
+  That is the length of a run's examples; the configuration of an imported model
+  does not have it, and then its tables set the limit.
+  """
+  lengths = dict(config.lengths or {})
+  for scope, layer in models.layers(models.make_transformer()):
+    rows = columns = 'targets' if scope.startswith('decoder') else 'inputs'
+    if 'EncDec' in scope:
+      columns = 'inputs'
+    for function in getattr(layer, 'synthesizers', ()):
+      if isinstance(function, Table):
+        for name, most in (
+          (rows, function.max_length),
+          (columns, function.memory_max_length),
+        ):
+          lengths[name] = min(most, lengths.get(name, most))
+  return lengths
 
 
 def _checkpoint(folder: str, step: int | str) -> Checkpoint | None:

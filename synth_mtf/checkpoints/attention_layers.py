@@ -12,7 +12,8 @@ from mesh_tensorflow.transformer import transformer_layers
 from synth_mtf.checkpoints import files, names
 from synth_mtf.errors import UserError
 from synth_mtf.host.model import ConfiguredModel
-from synth_mtf.layer.synthetic import SyntheticLayer, mixture_weights, scopes
+from synth_mtf.layer.mixture import mixture_weights
+from synth_mtf.layer.synthetic import SyntheticLayer, scopes
 from synth_mtf.synthesizers.base import (
   SynthesizingFunction,
   description_of,

@@ -7,17 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow.compat.v1 as tf
 
-from synth_mtf import atomic, paths
-from synth_mtf.checkpoints import index_file, names
-from synth_mtf.checkpoints.folder import (
-  UNREADABLE,
-  Folder,
-  exists,
-  is_complete,
-  step_of,
-)
+from synth_mtf import atomic, filesystem, paths
+from synth_mtf.checkpoints import index_file, names, values
+from synth_mtf.checkpoints.folder import Folder, exists, step_of
 from synth_mtf.errors import UserError
 
 
@@ -45,20 +38,15 @@ class Checkpoint:
     """Opens a checkpoint, or the latest one in a folder."""
     try:
       self.path = _existing(path)
-    except tf.errors.OpError as error:  # a bucket without access, perhaps
-      raise UserError(f'{path} cannot be read: {error.message}') from error
+    except OSError as error:  # a bucket without access, perhaps
+      raise UserError(f'{path} cannot be read: {error}') from error
     try:
-      index_file.check(self.path)
-      self._reader = tf.train.load_checkpoint(self.path)
-      types = self._reader.get_variable_to_dtype_map()
-      shapes = self._reader.get_variable_to_shape_map()
+      self._reader = values.Reader(self.path)
     except index_file.Broken as error:
       raise self._damaged(str(error)) from error
-    except UNREADABLE as error:
-      raise self._damaged() from error
     self.variables = {
-      name: VariableSpec(types[name].name, tuple(shapes[name]))
-      for name in sorted(shapes)
+      name: VariableSpec(index_file.dtype_name(entry), index_file.shape(entry))
+      for name, entry in self._reader.entries.items()
     }
     self.weights = [name for name in self.variables if names.is_weight(name)]
     self.slots = [name for name in self.variables if names.slot_owner(name)]
@@ -68,14 +56,14 @@ class Checkpoint:
 
   def __getitem__(self, name: str) -> npt.NDArray[Any]:
     try:
-      return self._reader.get_tensor(name)
-    except UNREADABLE as error:
+      return self._reader.read(name)
+    except index_file.Broken as error:
       raise self._damaged() from error
 
   def verify(self) -> None:
-    """Reads all values, so that TensorFlow verifies their checksums."""
-    if not is_complete(self.path):
-      raise self._damaged()
+    """Reads all values, to verify their checksums."""
+    for name in self.variables:
+      _ = self[name]
 
   @property
   def parameters(self) -> int:
@@ -118,7 +106,7 @@ class Checkpoint:
 def _existing(path: str) -> str:
   """Returns the path of a checkpoint, or of the latest one in a folder."""
   checkpoint = path.removesuffix('.index')
-  if tf.io.gfile.isdir(path):
+  if filesystem.is_folder(path):
     checkpoint = Folder(path).latest() or path
   else:
     folder, name = os.path.split(checkpoint)
@@ -143,9 +131,11 @@ def write(
       f'{folder} already holds {target.checkpoints[-1]}; choose a folder '
       'without checkpoints'
     )
+  import tensorflow as tf
+
   path = os.path.join(folder, f'model.ckpt-{step}')
   try:
-    tf.io.gfile.makedirs(folder)
+    filesystem.make_folder(folder)
     if '://' in folder:
       _save(path, values)
     else:
@@ -170,6 +160,8 @@ def _save_whole(
 
 
 def _save(path: str, values: Mapping[str, npt.NDArray[Any]]) -> None:
+  import tensorflow.compat.v1 as tf
+
   with tf.Graph().as_default(), tf.Session() as session:
     tensors = [tf.placeholder(value.dtype) for value in values.values()]
     save = tf.raw_ops.SaveV2(

@@ -11,15 +11,12 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
-import tensorflow.compat.v1 as tf
-from mesh_tensorflow.transformer import utils
+from google.protobuf import text_format
 
-from synth_mtf import atomic, paths
-from synth_mtf.checkpoints import index_file
+from synth_mtf import atomic, filesystem, paths
+from synth_mtf.checkpoints import index_file, messages, values
 from synth_mtf.errors import UserError
 
-# Raised by TensorFlow's reader; a truncated file raises an IndexError.
-UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError)
 _SHARD = re.compile(r'\.data-\d+-of-(\d+)$')
 _NAME = re.compile(r'model\.ckpt-\d+')
 _FILE = re.compile(
@@ -29,25 +26,28 @@ _FILE = re.compile(
 # Lines in the file `checkpoint`; their paths are relative, since folders move.
 _LINE = 'model_checkpoint_path: "%s"'
 _KEPT_LINE = 'all_model_checkpoint_paths: "%s"'
-# Returns the step in the name of a checkpoint.
-step_of = utils.get_step_from_checkpoint_path
 
 
 def exists(path: str) -> bool:
   """Whether a checkpoint of exactly this name exists."""
-  return tf.io.gfile.exists(f'{path}.index')
+  return filesystem.exists(f'{path}.index')
 
 
 def is_complete(path: str) -> bool:
-  """Whether every value can be read; TensorFlow verifies their checksums."""
+  """Whether every value can be read and has its checksum."""
   try:
-    index_file.check(path)
-    reader = tf.train.load_checkpoint(path)
-    for name in reader.get_variable_to_shape_map():
-      reader.get_tensor(name)
-  except (index_file.Broken, *UNREADABLE):
+    reader = values.Reader(path)
+    for name in reader.entries:
+      reader.read(name)
+  except index_file.Broken:
     return False
   return True
+
+
+def step_of(path: str) -> int:
+  """Returns the step in the name of a checkpoint."""
+  (step,) = re.findall(r'model\.ckpt-(\d+)', os.path.basename(path))[:1]
+  return int(step)
 
 
 class Folder:
@@ -154,10 +154,10 @@ class Folder:
   def remove(self, name: str) -> int:
     """Removes a checkpoint, and returns how many bytes its files had."""
     files = [os.path.join(self.path, file) for file in self._files[name]]
-    size = sum(tf.io.gfile.stat(file).length for file in files)
+    size = sum(map(filesystem.size, files))
     # Without an index, what is left after a kill counts as unfinished.
     for file in sorted(files, key=lambda file: not file.endswith('.index')):
-      tf.io.gfile.remove(file)
+      filesystem.remove(file)
     return size
 
   def point_at(self, name: str) -> None:
@@ -192,9 +192,21 @@ class Folder:
   def _state(self) -> Any:
     """Returns the file `checkpoint`, with absolute paths, if it can be read."""
     try:
-      return tf.train.get_checkpoint_state(self.path)
-    except ValueError:  # not UTF-8
+      if not filesystem.exists(self._pointer):
+        return None
+      text = filesystem.read(self._pointer).decode()
+      state = text_format.Parse(text, messages.CheckpointState())
+    except (OSError, UnicodeDecodeError, text_format.ParseError):
       return None
+    if not state.model_checkpoint_path:
+      return None
+    # A path that is not absolute begins at the folder.
+    latest = os.path.join(self.path, state.model_checkpoint_path)
+    kept = state.all_model_checkpoint_paths
+    absolute = [os.path.join(self.path, path) for path in kept]
+    return messages.CheckpointState(
+      model_checkpoint_path=latest, all_model_checkpoint_paths=absolute
+    )
 
   def _contains(self, path: str) -> bool:
     """Whether a path is that of a checkpoint of this folder, if it exists."""
@@ -214,11 +226,9 @@ class Folder:
 
 def _list(folder: str) -> dict[str, list[str]]:
   """Returns the files of each checkpoint, complete or not, ordered by step."""
-  if not tf.io.gfile.isdir(folder):
-    return {}
   files: dict[str, list[str]] = {}
-  for entry in tf.io.gfile.listdir(folder):
-    match = _FILE.fullmatch(entry.rstrip('/'))
+  for entry in filesystem.names(folder):
+    match = _FILE.fullmatch(entry)
     if match:
       files.setdefault(match[1], []).append(match[0])
   return {name: files[name] for name in sorted(files, key=step_of)}

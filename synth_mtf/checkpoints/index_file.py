@@ -8,21 +8,48 @@ It maps names to `BundleEntryProto`, and '' to `BundleHeaderProto`.
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-import tensorflow.compat.v1 as tf
-from tensorflow.core.framework import types_pb2
-from tensorflow.core.protobuf import tensor_bundle_pb2
+from tensorboard.compat.proto import types_pb2
+
+from synth_mtf import filesystem
+from synth_mtf.checkpoints.messages import BundleEntry, BundleHeader
 
 _FOOTER_BYTES = 48
 MAGIC = (0xDB4775248B80FB57).to_bytes(8, 'little')
 _TRAILER_BYTES = 5  # the compression of a block, and its checksum
 _VERSION = 1  # of the format
+_LITTLE = 0  # the order of bytes
 _MOST_DIMENSIONS = 254
 _MOST_BYTES = 1 << 28
+_MOST_TEXTS = 1 << 20
+_VARINT_BYTES = 10  # the most that a number has
+_CHECKSUM_BYTES = 4
+# The types of variables: TensorFlow's name, and the bytes of an element.
 _TYPES = {
-  value
-  for name, value in types_pb2.DataType.items()
-  if not name.endswith(('_REF', 'RESOURCE', 'VARIANT', 'INVALID'))
+  types_pb2.DT_FLOAT: ('float32', 4),
+  types_pb2.DT_DOUBLE: ('float64', 8),
+  types_pb2.DT_INT32: ('int32', 4),
+  types_pb2.DT_UINT8: ('uint8', 1),
+  types_pb2.DT_INT16: ('int16', 2),
+  types_pb2.DT_INT8: ('int8', 1),
+  types_pb2.DT_STRING: ('string', 1),  # at least
+  types_pb2.DT_COMPLEX64: ('complex64', 8),
+  types_pb2.DT_INT64: ('int64', 8),
+  types_pb2.DT_BOOL: ('bool', 1),
+  types_pb2.DT_QINT8: ('qint8', 1),
+  types_pb2.DT_QUINT8: ('quint8', 1),
+  types_pb2.DT_QINT32: ('qint32', 4),
+  types_pb2.DT_BFLOAT16: ('bfloat16', 2),
+  types_pb2.DT_QINT16: ('qint16', 2),
+  types_pb2.DT_QUINT16: ('quint16', 2),
+  types_pb2.DT_UINT16: ('uint16', 2),
+  types_pb2.DT_COMPLEX128: ('complex128', 16),
+  types_pb2.DT_HALF: ('float16', 2),
+  types_pb2.DT_UINT32: ('uint32', 4),
+  types_pb2.DT_UINT64: ('uint64', 8),
+  24: ('float8_e5m2', 1),  # not every release of TensorBoard knows these two
+  25: ('float8_e4m3fn', 1),
 }
 
 
@@ -30,16 +57,22 @@ class Broken(Exception):
   """An index that TensorFlow cannot read, or that would end the process."""
 
 
-def check(path: str) -> None:
-  """Raises a `Broken` if TensorFlow could not read a checkpoint's index.
+def check(path: str) -> tuple[int, dict[str, Any]]:
+  """Returns the number of data files and, by name, the entries of an index.
+
+  Raises a `Broken` if TensorFlow could not read it.
 
   Args:
     path: of the checkpoint, without `.index`.
   """
-  with tf.io.gfile.GFile(f'{path}.index', 'rb') as stream:
-    if stream.size() > _MOST_BYTES:
-      raise Broken(f'its index has {stream.size():,} bytes')
-    data = stream.read()
+  file = f'{path}.index'
+  try:
+    size = filesystem.size(file)
+    if size > _MOST_BYTES:
+      raise Broken(f'its index has {size:,} bytes')
+    data = filesystem.read(file)
+  except OSError as error:
+    raise Broken(f'its index cannot be read ({error})') from error
   try:
     header, entries = _parsed(data)
   except Broken:
@@ -56,14 +89,31 @@ def check(path: str) -> None:
     if fault:
       raise Broken(f'{name!r:.200} {fault}')
   _check_ends(path, header.num_shards, entries)
+  for name, entry in entries.items():
+    if entry.dtype == types_pb2.DT_STRING:
+      fault = _fault_of_texts(path, header.num_shards, entry)
+      if fault:
+        raise Broken(f'{name!r:.200} {fault}')
+  return header.num_shards, entries
 
 
-def _parsed(
-  data: bytes,
-) -> tuple[
-  tensor_bundle_pb2.BundleHeaderProto,
-  dict[str, tensor_bundle_pb2.BundleEntryProto],
-]:
+def shard(path: str, number: int, num_shards: int) -> str:
+  """Returns the path of a data file of a checkpoint."""
+  return f'{path}.data-{number:05d}-of-{num_shards:05d}'
+
+
+def dtype_name(entry: Any) -> str:
+  """Returns TensorFlow's name for the type of an entry, such as 'float32'."""
+  name, _ = _TYPES[entry.dtype]
+  return name
+
+
+def shape(entry: Any) -> tuple[int, ...]:
+  """Returns the shape of an entry."""
+  return tuple(dimension.size for dimension in entry.shape.dim)
+
+
+def _parsed(data: bytes) -> tuple[Any, dict[str, Any]]:
   """Returns the header and the entries by name."""
   pairs = list(entries_of(data))
   values = dict(pairs)
@@ -71,60 +121,89 @@ def _parsed(
     raise Broken('its index has a name twice, or names out of order')
   if b'' not in values:
     raise Broken('its index has no header')
-  header = tensor_bundle_pb2.BundleHeaderProto.FromString(values.pop(b''))
-  parse = tensor_bundle_pb2.BundleEntryProto.FromString
+  header = BundleHeader.FromString(values.pop(b''))
+  parse = BundleEntry.FromString
   return header, {name.decode(): parse(x) for name, x in values.items()}
 
 
-def _check_header(header: tensor_bundle_pb2.BundleHeaderProto) -> None:
+def _check_header(header: Any) -> None:
   version = header.version
   if version.min_consumer > _VERSION or _VERSION in version.bad_consumers:
     raise Broken(
       f'its format needs a reader of version {version.min_consumer}; that of '
-      f'TensorFlow {tf.version.VERSION} is {_VERSION}'
+      f'this TensorFlow is {_VERSION}'
     )
-  if header.endianness != header.LITTLE:
+  if header.endianness != _LITTLE:
     raise Broken('it was written on a big-endian machine')
   if not 1 <= header.num_shards < 100_000:
     raise Broken(f'it has {header.num_shards} data files')
 
 
-def _fault(entry: tensor_bundle_pb2.BundleEntryProto, num_shards: int) -> str:
+def _fault(entry: Any, num_shards: int) -> str:
   """Returns what is wrong with an entry, or ''."""
-  shape = [dimension.size for dimension in entry.shape.dim]
+  sizes = shape(entry)
   if entry.dtype not in _TYPES:
     return f'has the type {entry.dtype}, which no variable has'
-  if entry.shape.unknown_rank or len(shape) > _MOST_DIMENSIONS:
-    return f'has {len(shape) or "an unknown number of"} dimensions'
-  elements = math.prod(shape)
-  if min(shape, default=0) < 0 or elements >= 2**62:
-    return f'has the shape {shape}'
+  if entry.shape.unknown_rank or len(sizes) > _MOST_DIMENSIONS:
+    return f'has {len(sizes) or "an unknown number of"} dimensions'
+  elements = math.prod(sizes)
+  if min(sizes, default=0) < 0 or elements >= 2**62:
+    return f'has the shape {[*sizes]}'
   if entry.slices:
     return 'is stored in slices'
   if not 0 <= entry.shard_id < num_shards:
     return f'is in data file {entry.shard_id} of {num_shards}'
   if entry.offset < 0 or entry.size < 0:
     return f'is at byte {entry.offset}, with {entry.size} bytes'
-  dtype = tf.as_dtype(entry.dtype)
-  if dtype == tf.string and entry.size < elements:
-    return f'has {elements:,} texts in {entry.size:,} bytes'
-  if dtype != tf.string and entry.size != elements * dtype.size:
-    return f'has {entry.size:,} bytes, expected {elements:,} x {dtype.size}'
+  if entry.dtype == types_pb2.DT_STRING:
+    if entry.size < elements:
+      return f'has {elements:,} texts in {entry.size:,} bytes'
+    return ''
+  _, size = _TYPES[entry.dtype]
+  if entry.size != elements * size:
+    return f'has {entry.size:,} bytes, expected {elements:,} x {size}'
+  return ''
+
+
+def _fault_of_texts(path: str, num_shards: int, entry: Any) -> str:
+  """Returns what is wrong with texts in a data file, or ''.
+
+  Their lengths come first, then a checksum of the lengths, then the texts.
+  TensorFlow allocates what a length says.
+  """
+  count = math.prod(shape(entry))
+  if count > _MOST_TEXTS:
+    return f'has {count:,} texts; no model has more than {_MOST_TEXTS:,}'
+  file = shard(path, entry.shard_id, num_shards)
+  with filesystem.reading(file) as stream:
+    stream.seek(entry.offset)
+    data = stream.read(min(entry.size, _VARINT_BYTES * count))
+  position = 0
+  total = 0
+  for _ in range(count):
+    try:
+      length, position = _number(data, position)
+    except (Broken, IndexError):
+      return 'has a text without a length'
+    total += length
+  expected = entry.size - position - _CHECKSUM_BYTES
+  if count and total != expected:
+    return f'has texts of {total:,} bytes in {expected:,} bytes'
   return ''
 
 
 def _check_ends(
   path: str,
   num_shards: int,
-  entries: Mapping[str, tensor_bundle_pb2.BundleEntryProto],
+  entries: Mapping[str, Any],
 ) -> None:
   """Raises a `Broken` if a value is beyond the end of its data file."""
   ends: dict[int, int] = {}
   for number in range(num_shards):
-    shard = f'{path}.data-{number:05d}-of-{num_shards:05d}'
-    if not tf.io.gfile.exists(shard):
-      raise Broken(f'{shard} is missing')
-    ends[number] = tf.io.gfile.stat(shard).length
+    file = shard(path, number, num_shards)
+    if not filesystem.exists(file):
+      raise Broken(f'{file} is missing')
+    ends[number] = filesystem.size(file)
   for name, entry in entries.items():
     if entry.offset + entry.size > ends[entry.shard_id]:
       raise Broken(f'{name!r:.200} is beyond the end of its data file')

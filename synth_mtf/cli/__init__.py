@@ -70,9 +70,12 @@ EXAMPLES = {
   'replay': 'my_runs/rv',
   'doctor': '--data_dir=my_data --vocabulary=my_vocabulary.model',
 }
-# These load the plugin themselves: they report whether it can be loaded, show
-# progress meanwhile, or restart the process first.
-_SELF_LOADING = ('demo', 'transformer', 'cluster', 'doctor')
+# These load the plugin themselves, if they need it: they report whether it can
+# be loaded, show progress meanwhile, or restart the process first.
+_SELF_LOADING = (
+  *('checkpoint', 'cluster', 'cost', 'demo', 'doctor', 'plot', 'table'),
+  *('tasks', 'transformer'),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

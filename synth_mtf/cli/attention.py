@@ -5,7 +5,6 @@
 
 import argparse
 import functools
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,17 +69,18 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
     action='append',
     default=[],
     metavar='MODULE',
-    help='a Python module that registers the --task, as for `synth-mtf '
-    'transformer`; it is run; may be repeated',
+    help="a Python module that registers the run's task or --task, as for "
+    '`synth-mtf transformer`; it is run; may be repeated',
   )
 
 
 def run(args: argparse.Namespace) -> None:
   """Writes the file."""
   with output.kept():
-    from synth_mtf.attention import computation, file
+    from synth_mtf.attention import computation, file, opening
 
   atomic.check_replaceable(args.out, file.MARK)
+  opening.import_modules(args.module_import)
   (attention,) = computation.look(
     args.folder, [args.step], functools.partial(chosen, args), args.vocabulary
   )
@@ -101,8 +101,9 @@ def look_at_each(
 ) -> tuple[list[Any], list[str]]:
   """Returns the attention of runs at some steps, and why others have none."""
   with output.kept():
-    from synth_mtf.attention import computation
+    from synth_mtf.attention import computation, opening
 
+  opening.import_modules(args.module_import)
   attentions, missing = [], []
   for run in runs:
     try:
@@ -112,18 +113,6 @@ def look_at_each(
     except UserError as error:
       missing.append(f'No attention of {run.label}, {run.name}: {error}')
   return attentions, missing
-
-
-def _import(modules: Sequence[str]) -> None:
-  """Imports the modules that the user names."""
-  for module in modules:
-    try:
-      importlib.import_module(module)
-    except ImportError as error:
-      raise UserError(
-        f'--module_import {module}: {error}. Expected a module that Python '
-        'finds, such as one in a folder of PYTHONPATH.'
-      ) from error
 
 
 def chosen(args: argparse.Namespace, model: Any) -> Any:
@@ -140,6 +129,5 @@ def chosen(args: argparse.Namespace, model: Any) -> Any:
   if args.input:
     return examples.from_file(model, args.input)
   if args.task:
-    _import(args.module_import)
     return examples.from_task(model, args.task, args.split, args.examples)
   return examples.defaults(model)

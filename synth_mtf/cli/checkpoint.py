@@ -8,9 +8,10 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 
-from synth_mtf import paths
-from synth_mtf.cli import arguments
+from synth_mtf import filesystem, paths
+from synth_mtf.cli import arguments, loading
 from synth_mtf.errors import UserError
+from synth_mtf.run import process
 
 _PATH = 'a checkpoint (<folder>/model.ckpt-1000), or a folder for its latest'
 _PARAM = 'overrides a binding of the gin files'
@@ -127,6 +128,11 @@ def _add_new_folder(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
   """Runs an action, after which gin is as before."""
+  if args.action is _inspect:
+    loading.for_paths([args.path])
+    _inspect(args)
+    return
+  process.load_quietly()
   from synth_mtf.host import patches
 
   separate_gin = patches.separate_gin()
@@ -236,7 +242,7 @@ def _convert(args: argparse.Namespace) -> None:
   checkpoint.verify()
   folder = os.path.dirname(checkpoint.path)
   file = os.path.join(folder, paths.OPERATIVE_CONFIG)
-  text = foreign.read(file)
+  text = filesystem.text(file)
   with _configured(text, file, args.source_gin_file) as is_known:
     packed = data_is_packed()
     source = None
@@ -282,7 +288,6 @@ def _convert(args: argparse.Namespace) -> None:
 
 def _export(args: argparse.Namespace) -> None:
   from synth_mtf.checkpoints import files
-  from synth_mtf.host import foreign
   from synth_mtf.huggingface import export
   from synth_mtf.run import model_dir
 
@@ -290,7 +295,7 @@ def _export(args: argparse.Namespace) -> None:
     model_dir.require_unlocked(args.path)
   checkpoint = files.Checkpoint(args.path)
   file = os.path.join(os.path.dirname(checkpoint.path), paths.OPERATIVE_CONFIG)
-  with _required(foreign.read(file), file, args):
+  with _required(filesystem.text(file), file, args):
     export.export(checkpoint, args.folder, args.vocabulary)
   print(f'wrote {args.folder}: step {checkpoint.step} of {args.path}')
 

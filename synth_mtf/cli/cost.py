@@ -1,12 +1,22 @@
-"""`synth-mtf cost`: parameters, FLOPs and bytes of each variant."""
+"""`synth-mtf cost`: parameters, FLOPs and memory of each variant."""
 
 import argparse
+import dataclasses
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from synth_mtf import cost, paths, remembered
 from synth_mtf.cli import arguments
-from synth_mtf.paths import gin_names
+from synth_mtf.errors import UserError
 from synth_mtf.results import printing
-from synth_mtf.run import output
+from synth_mtf.run import output, process
 
+# Slices of TPUs, which need not be there: keys of `pjrt.tpu_compiler.SLICES`.
+_SLICES = ('v2-8', 'v3-8', 'v4-8', 'v5litepod-8', 'v5p-8', 'v6e-8')
+_ALIASES = {'v5e-8': 'v5litepod-8'}
+_DEVICES = ('cpu', 'gpu', 'tpu', *_SLICES, *_ALIASES)
 _HEADERS = (
   'variant',
   'trained',
@@ -22,7 +32,9 @@ _HEADERS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
   add = parser.add_argument
-  ours = [name for name in gin_names('variants') if 'original' not in name]
+  ours = [
+    name for name in paths.gin_names('variants') if 'original' not in name
+  ]
   add(
     '--size',
     type=arguments.GinNames('sizes'),
@@ -49,6 +61,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     default=1,
     help='cores that share one copy of the model',
   )
+  add(
+    '--device',
+    choices=_DEVICES,
+    help="whether a training step fits: the compiler's memory beside that of "
+    'the devices of this machine (cpu, gpu, tpu) or of a TPU slice that need '
+    'not be there',
+  )
+  add(
+    '--batch_size',
+    type=count,
+    default=128,
+    help='sequences of a step, with --device',
+  )
   add('--gin_param', action='append', default=[], help='further bindings')
   add(
     '--paper',
@@ -62,6 +87,8 @@ def run(args: argparse.Namespace) -> None:
   """Prints a table, or the published counts beside our own."""
   if args.paper:
     _print_published()
+  elif args.device:
+    _print_fit(args)
   else:
     _print_variants(args)
 
@@ -75,7 +102,7 @@ def _print_published() -> None:
       title = table['title']
       console.start(title, 'count the cost of its models ...')
       counts = paper.costs(
-        title, lambda row: console.update(f'count {row} ...')
+        title, lambda row: console.update(f'count {row} ...'), _counted
       )
       console.clear()
       print(counts, end='\n\n', flush=True)
@@ -85,9 +112,11 @@ def _print_variants(args: argparse.Namespace) -> None:
   console = output.Console()
   variants = args.variants.split(',')
   rows = []
+  console.start('count', f'the cost of {len(variants)} variants ...')
   for number, variant in enumerate(variants, 1):
-    with console.passing(f'count {variant} ({number} of {len(variants)}) ...'):
-      rows.append(_row(variant, args))
+    console.update(f'{variant} ({number} of {len(variants)}) ...')
+    rows.append(_row(variant, args))
+  console.clear()
   cores = args.model_parallelism
   print(
     f'{args.size}, {args.inputs} inputs and {args.targets} targets, '
@@ -98,28 +127,132 @@ def _print_variants(args: argparse.Namespace) -> None:
 
 def _row(variant: str, args: argparse.Namespace) -> list[str]:
   """Returns the cells of a variant, which may be several joined by `+`."""
-  from synth_mtf.cost import cost_of_files
-
-  variants = [f'variants/{name}.gin' for name in variant.split('+')]
-  cost = cost_of_files(
-    [f'sizes/{args.size}.gin', *variants],
+  counted = _counted(
+    _files(variant, args),
     {'inputs': args.inputs, 'targets': args.targets},
-    [
-      # A decoder's tables need no more rows than the targets have tokens.
-      f'encoder/Unitransformer.max_length = {args.inputs}',
-      f'decoder/Unitransformer.max_length = {args.targets}',
-      *args.gin_param,
-    ],
+    _bindings(args),
     mesh_shape=f'model:{args.model_parallelism}',
   )
-  fixed = cost.parameters - cost.trained
+  fixed = counted.parameters - counted.trained
   return [
     variant,
-    f'{cost.trained / 1e6:.1f} M',
+    f'{counted.trained / 1e6:.1f} M',
     f'{fixed / 1e6:.1f} M',
-    f'{cost.tables / 1e6:.1f} M',
-    f'{cost.flops / 1e9:.1f} GFLOP',
-    f'{cost.state_bytes / 1e9:.2f} GB',
-    f'{cost.table_bytes / 1e9:.2f} GB',
-    f'{cost.attention_bytes / 1e6:.0f} MB',
+    f'{counted.tables / 1e6:.1f} M',
+    f'{counted.flops / 1e9:.1f} GFLOP',
+    f'{counted.state_bytes / 1e9:.2f} GB',
+    f'{counted.table_bytes / 1e9:.2f} GB',
+    f'{counted.attention_bytes / 1e6:.0f} MB',
   ]
+
+
+def _files(variant: str, args: argparse.Namespace) -> list[str]:
+  variants = [f'variants/{name}.gin' for name in variant.split('+')]
+  return [f'sizes/{args.size}.gin', *variants]
+
+
+def _bindings(args: argparse.Namespace) -> list[str]:
+  return [
+    # A decoder's tables need no more rows than the targets have tokens.
+    f'encoder/Unitransformer.max_length = {args.inputs}',
+    f'decoder/Unitransformer.max_length = {args.targets}',
+    *args.gin_param,
+  ]
+
+
+def _print_fit(args: argparse.Namespace) -> None:
+  """Prints the memory that a training step takes on each core, by variant."""
+  process.load_quietly()
+  from synth_mtf.pjrt import devices, fitting, tpu_compiler
+
+  name = _ALIASES.get(args.device, args.device)
+  found = []
+  if name in tpu_compiler.SLICES:
+    cores = tpu_compiler.SLICES[name].cores
+    fitting.check_compiler()
+  else:
+    found = devices.find(name)
+    cores = len(found)
+  mesh = _mesh(args, cores)
+  console = output.Console()
+  variants = args.variants.split(',')
+  fits = {}
+  for number, variant in enumerate(variants, 1):
+    step = f'{variant} ({number} of {len(variants)})'
+    with console.passing(f'compile {step} ...'):
+      lowered = _lowered(variant, args, mesh)
+      if found:
+        fits[variant] = fitting.on_devices(lowered, found)
+      else:
+        fits[variant] = fitting.on_slice(lowered, name)
+  print(
+    f'{args.size}, a step of {args.batch_size} sequences of {args.inputs} '
+    f'inputs and {args.targets} targets on {name} ({mesh}); GB per core, by '
+    "XLA's compiler"
+  )
+  headers = ('variant', 'kept', 'temporary', 'needed', 'there', 'fits')
+  print(printing.columns(headers, [_fit_row(*each) for each in fits.items()]))
+
+
+def _mesh(args: argparse.Namespace, cores: int) -> str:
+  copies, rest = divmod(cores, args.model_parallelism)
+  if rest:
+    raise UserError(
+      f'--model_parallelism={args.model_parallelism} does not divide the '
+      f'{cores} cores of --device={args.device}'
+    )
+  return f'batch:{copies},model:{args.model_parallelism}'
+
+
+def _lowered(variant: str, args: argparse.Namespace, mesh: str) -> Any:
+  from synth_mtf.host import gin_files
+  from synth_mtf.pjrt import fitting
+
+  lengths = {'inputs': args.inputs, 'targets': args.targets}
+  gin_files.parse(
+    _files(variant, args),
+    [
+      f'utils.run.mesh_shape = {mesh!r}',
+      'mesh_train_dataset_fn.pack = False',
+      *_bindings(args),
+    ],
+  )
+  return fitting.lower_step(args.batch_size, lengths)
+
+
+def _fit_row(variant: str, fit: Any) -> list[str]:
+  kept, temporary = fit.memory or (None, None)
+  return [
+    variant,
+    *map(_gigabytes, (kept, temporary, fit.needed, fit.there)),
+    'yes' if fit.fits else 'no',
+  ]
+
+
+def _gigabytes(number: float | None) -> str:
+  return '?' if number is None else f'{number / 1e9:.2f}'
+
+
+def _counted(
+  files: Sequence[str],
+  lengths: Mapping[str, int],
+  bindings: Sequence[str],
+  **options: Any,
+) -> cost.Cost:
+  """Returns `cost_of_files`, which is remembered for our own files."""
+  question = ['cost', list(files), dict(lengths), list(bindings), options]
+  # The working folder comes first in gin's search path.
+  ours = os.listdir(paths.gin_path())
+  are_ours = (
+    not any(map(os.path.lexists, ours))
+    and not any(map(os.path.isabs, files))
+    and not any(re.search(r'\b(include|import)\b', text) for text in bindings)
+  )
+  known = remembered.get(question) if are_ours else None
+  if known:
+    return cost.Cost(**known)
+  process.load_quietly()
+  counted = cost.cost_of_files(files, lengths, bindings, **options)
+  if are_ours:
+    remembered.put(question, dataclasses.asdict(counted))
+  return counted

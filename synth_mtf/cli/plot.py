@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from synth_mtf import atomic
-from synth_mtf.cli import arguments, attention
+from synth_mtf.cli import arguments, attention, data, loading
 from synth_mtf.errors import UserError, nearest
+from synth_mtf.run import process
 
 _OF_RUNS = ('curves', 'scores', 'alpha')
 _OF_ATTENTION = ('histograms', 'heads', 'heat_maps')
@@ -63,14 +64,15 @@ def run(args: argparse.Namespace) -> None:
   """Draws the figures, and prints the paths of their files."""
   from synth_mtf.attention import file
   from synth_mtf.figures import style
-  from synth_mtf.results import runs
 
+  data.use(args)
   atomic.check_writable(args.out, '--out')
   files = [name for name in args.runs if name.endswith('.npz')]
-  read = runs.read(*(name for name in args.runs if name not in files))
+  read = loading.runs([name for name in args.runs if name not in files])
   attentions: list[Any] = [file.read(name) for name in files]
   missing: list[str] = []
   if attention.names_text(args):
+    process.load_quietly()
     computed, missing = attention.look_at_each(args, read, args.steps)
     attentions += computed
   elif args.steps != ['last']:

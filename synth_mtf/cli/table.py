@@ -3,9 +3,10 @@
 import argparse
 
 from synth_mtf import paths
-from synth_mtf.cli import arguments
+from synth_mtf.cli import arguments, loading
 from synth_mtf.errors import UserError
 from synth_mtf.results import layouts, printing
+from synth_mtf.run import process
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,9 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
   """Prints the table."""
-  from synth_mtf.results import runs, tables, views
+  from synth_mtf.results import tables, views
 
-  table = tables.make(runs.read(*args.runs), args.layout, args.checkpoint)
+  runs = loading.runs(args.runs)
+  if args.layout == 'speed':  # it counts products in the graph of each model
+    process.load_quietly()
+  table = tables.make(runs, args.layout, args.checkpoint)
   if args.paper and table.is_generated:
     raise UserError(
       f'--paper: scores of {paths.GENERATED} are not scores of the benchmarks; '

@@ -5,16 +5,22 @@ those of the released files. Nothing is downloaded, nor is Apache Beam needed.
 """
 
 import argparse
+import contextlib
 import inspect
+import io
 import itertools
 import math
 import os
+import sys
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
-from synth_mtf.cli import data
+from synth_mtf import filesystem, remembered
+from synth_mtf.cli import data, shipped
 from synth_mtf.errors import UserError
 from synth_mtf.results import printing
+from synth_mtf.run import output, process
 
 _EXAMPLES = 2
 _LENGTH = 512  # tokens of a feature, T5's default
@@ -46,25 +52,87 @@ def run(args: argparse.Namespace) -> int:
     1 if a row is malformed, or if the named task or mixture has no example to
     show; else 0.
   """
+  data.use(args)
+  question = _question(args)
+  if question == _question():
+    known = shipped.text('tasks')
+    if known:
+      print(known, end='')
+      return 0
+  answer = remembered.get(question) if question else None
+  if answer:
+    print(answer['text'], end='')
+    return answer['status']
+  process.load_quietly()
+  printed = io.StringIO()
+  with contextlib.redirect_stdout(_Both(sys.stdout, printed)):
+    status = print_tasks(args.name, args.gin_param)
+  if question:
+    answer = {'text': printed.getvalue(), 'status': status}
+    remembered.put(question, answer)
+  return status
+
+
+class _Both:
+  """A stream that writes to two."""
+
+  def __init__(self, *streams: Any) -> None:
+    self._streams = streams
+
+  def write(self, text: str) -> int:
+    for stream in self._streams:
+      stream.write(text)
+    return len(text)
+
+  def flush(self) -> None:
+    for stream in self._streams:
+      stream.flush()
+
+
+def _question(args: argparse.Namespace | None = None) -> list[Any]:
+  """Returns all that the text depends on; [] if it cannot be listed.
+
+  Without arguments, that of `synth-mtf tasks`. Task files and settings of gin
+  may name any file.
+  """
+  settings = {}
+  for name, value in os.environ.items():
+    is_ours = name.startswith('SYNTH_MTF_') and name != output.INTERVAL
+    if is_ours and value:
+      settings[name] = value
+  if not args:
+    return ['tasks', None, {}, []]
+  if args.gin_param or 'SYNTH_MTF_TASK_FILE' in settings:
+    return []
+  paths = [settings.get('SYNTH_MTF_DATA_DIR')]
+  if settings.get('SYNTH_MTF_VOCABULARY') != 'bytes':
+    paths.append(settings.get('SYNTH_MTF_VOCABULARY'))
+  files = filesystem.state(*filter(None, paths))
+  if files is None:
+    return []
+  return ['tasks', args.name, settings, files]
+
+
+def print_tasks(name: str | None, gin_params: Sequence[str] = ()) -> int:
+  """Prints the list, or one task or mixture; returns what `run` does."""
   # T5's default vocabulary would be downloaded.
   os.environ['SYNTH_MTF_VOCABULARY'] = (
     os.environ.get('SYNTH_MTF_VOCABULARY') or 'bytes'
   )
   import seqio
-  import tensorflow as tf
 
   from synth_mtf import tasks
   from synth_mtf.host import gin_files
 
-  gin_files.parse([], args.gin_param)
+  gin_files.parse([], gin_params)
   data_dir = tasks.settings().data_dir
   if data_dir is None:
     print('No data folder is set (--data_dir): rows are as released.\n')
-  elif not tf.io.gfile.isdir(data_dir):
+  elif not filesystem.is_folder(data_dir):
     raise UserError(f'data folder {data_dir} does not exist')
-  if not args.name:
+  if not name:
     return _print_all()
-  provider = tasks.get(args.name)
+  provider = tasks.get(name)
   print(provider.name)
   if isinstance(provider, seqio.Mixture):
     has_examples = _print_mixture(provider)

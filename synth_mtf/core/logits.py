@@ -2,13 +2,14 @@
 
     B = sum of terms
 
-A term is a tensor, or an `InnerProduct` or `Scaled` table that has not been
-multiplied out. Terms without a batch dimension are summed separately. Inner
-products with a batch dimension are joined into one.
+A term is a tensor, or an `InnerProduct`, `OuterProduct` or `Scaled` table that
+has not been multiplied out. Terms without a batch dimension are summed
+separately. Inner products with a batch dimension are joined into one.
 """
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import mesh_tensorflow as mtf
@@ -16,7 +17,7 @@ import mesh_tensorflow as mtf
 from synth_mtf.core.dimensions import arrange
 from synth_mtf.core.gradients import not_before
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.products import product
+from synth_mtf.core.products import outer_product, product
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +40,25 @@ class InnerProduct:
 
 
 @dataclasses.dataclass(frozen=True)
+class OuterProduct:
+  """Alignment logits that have not been multiplied out.
+
+      B[i, j] = a[i, j // b] b[i, j mod b]
+
+  Attributes:
+    a: [batch..., heads, a, length].
+    b: [batch..., heads, b, length].
+    blocks: [a, b], the keys as a blocks of b.
+    columns: the same keys as one dimension, memory_length.
+  """
+
+  a: mtf.Tensor
+  b: mtf.Tensor
+  blocks: Sequence[mtf.Dimension]
+  columns: mtf.Dimension
+
+
+@dataclasses.dataclass(frozen=True)
 class Scaled:
   """Alignment logits alpha T that have not been multiplied out.
 
@@ -51,7 +71,7 @@ class Scaled:
   alpha: mtf.Tensor
 
 
-Term: TypeAlias = mtf.Tensor | Scaled | InnerProduct
+Term: TypeAlias = mtf.Tensor | Scaled | InnerProduct | OuterProduct
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +115,8 @@ def factors(term: Term) -> Sequence[mtf.Tensor]:
   """Returns the tensors that a term multiplies; one if it is a tensor."""
   if isinstance(term, InnerProduct):
     return [term.query, term.key]
+  if isinstance(term, OuterProduct):
+    return [term.a, term.b]
   if isinstance(term, Scaled):
     return [term.table, term.alpha]
   return [term]
@@ -103,7 +125,11 @@ def factors(term: Term) -> Sequence[mtf.Tensor]:
 def dims_of(term: Term) -> set[mtf.Dimension]:
   """Returns the dimensions of a term's logits."""
   dims = {d for x in factors(term) for d in x.shape.dims}
-  return dims - {term.k} if isinstance(term, InnerProduct) else dims
+  if isinstance(term, InnerProduct):
+    return dims - {term.k}
+  if isinstance(term, OuterProduct):
+    return dims - {*term.blocks} | {term.columns}
+  return dims
 
 
 def needed(terms: Sequence[Term]) -> list[mtf.Tensor]:
@@ -125,25 +151,69 @@ def multiplied_out(call: LayerCall, term: Term) -> mtf.Tensor:
   if isinstance(term, InnerProduct):
     shape = mtf.Shape([d for d in call.local.dims if d in dims_of(term)])
     return product(term.query, term.key, shape)
+  if isinstance(term, OuterProduct):
+    b = _in_blocks(call, term, term.blocks)
+    return mtf.replace_dimensions(b, [*term.blocks], term.columns)
   return weighted(*factors(term))
 
 
 def total(call: LayerCall, logits: Logits) -> mtf.Tensor:
   """Returns B as one tensor; sums shared terms before broadcasting them."""
+  return _total(logits, functools.partial(multiplied_out, call))
+
+
+def total_in_blocks(
+  call: LayerCall, logits: Logits, blocks: Sequence[mtf.Dimension]
+) -> mtf.Tensor:
+  """Returns B as [batch..., heads, blocks..., length].
+
+  The blocks, those of an `OuterProduct`, replace memory_length.
+  """
+  b = _total(logits, lambda term: _in_blocks(call, term, blocks))
+  return arrange(b, mtf.Shape(_keys_first(call, blocks)))
+
+
+def _total(
+  logits: Logits, multiply: Callable[[Term], mtf.Tensor]
+) -> mtf.Tensor:
   sums = []
   for terms in (logits.local, logits.shared):
     if terms:
-      sums.append(mtf.add_n([multiplied_out(call, term) for term in terms]))
+      sums.append(mtf.add_n([multiply(term) for term in terms]))
   return mtf.add_n(sums)
+
+
+def _in_blocks(
+  call: LayerCall, term: Term, blocks: Sequence[mtf.Dimension]
+) -> mtf.Tensor:
+  """Returns a term over a subset of [batch..., heads, blocks..., length]."""
+  if isinstance(term, OuterProduct):
+    return outer_product(term.a, term.b, mtf.Shape(_keys_first(call, blocks)))
+  b = multiplied_out(call, term)
+  order = _keys_first(call, [call.memory_length])
+  b = mtf.transpose(b, mtf.Shape([d for d in order if d in b.shape.dims]))
+  return mtf.replace_dimensions(b, call.memory_length, [*blocks])
+
+
+def _keys_first(
+  call: LayerCall, keys: Sequence[mtf.Dimension]
+) -> list[mtf.Dimension]:
+  """The order in which a TPU can split the keys without copying.
+
+  It cannot split the last dimension, which runs along its vector registers.
+  """
+  return [*call.batch, *call.heads, *keys, *call.length]
 
 
 def multiplied_after(y: mtf.Tensor, logits: Logits) -> Logits:
   """Returns the logits, whose products a TPU multiplies out only after y."""
 
   def after(term: Term) -> Term:
-    if not isinstance(term, InnerProduct):
-      return term
-    return dataclasses.replace(term, query=not_before(y, term.query))
+    if isinstance(term, InnerProduct):
+      return dataclasses.replace(term, query=not_before(y, term.query))
+    if isinstance(term, OuterProduct):
+      return dataclasses.replace(term, a=not_before(y, term.a))
+    return term
 
   return Logits(
     [after(term) for term in logits.shared],

@@ -105,19 +105,29 @@ def _shared_product_on_tpu(
   )
 
 
-def outer_product(a: mtf.Tensor, b: mtf.Tensor) -> mtf.Tensor:
+def outer_product(a: mtf.Tensor, b: mtf.Tensor, shape: mtf.Shape) -> mtf.Tensor:
   """Computes Y_ij = A_i B_j for the two vectors of each row.
 
       dA_i = sum_j dY_ij B_j     dB_j = sum_i dY_ij A_i
 
-  For A [rows..., a] and B [rows..., b], Y is [rows..., a, b]. On a TPU, XLA
-  would keep both vectors for the gradient, broadcast to the size of Y; a
-  barrier in the gradient prevents this.
-  """
-  *rows, b_dim = b.shape.dims
+  On a TPU, XLA would keep both vectors for the gradient, broadcast to the size
+  of Y; a barrier in the gradient prevents this.
 
-  def multiply(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-    return a[..., tf.newaxis] * b[..., tf.newaxis, :]
+  Args:
+    a: A, [rows..., a]; like B, with its dimensions in the order of `shape`.
+    b: B, [rows..., b].
+    shape: [rows..., a, b], in any order.
+  """
+  rows = [d for d in a.shape.dims if d in b.shape.dims]
+
+  def spread(x: tf.Tensor, dims: Sequence[mtf.Dimension]) -> tf.Tensor:
+    for axis, dim in enumerate(shape.dims):
+      if dim not in dims:
+        x = tf.expand_dims(x, axis)
+    return x
+
+  def multiply(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return spread(x, a.shape.dims) * spread(y, b.shape.dims)
 
   def gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[mtf.Tensor]:
     a, b = op.inputs
@@ -129,7 +139,7 @@ def outer_product(a: mtf.Tensor, b: mtf.Tensor) -> mtf.Tensor:
   return mtf.slicewise(
     multiply,
     [a, b],
-    output_shape=mtf.Shape([*a.shape.dims, b_dim]),
+    output_shape=shape,
     splittable_dims=rows,
     grad_function=gradient,
   )

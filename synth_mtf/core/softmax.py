@@ -68,9 +68,9 @@ def _softmax_on_tpu(
 
 
 def exp_and_sum(
-  b: mtf.Tensor, center: mtf.Tensor, dtype: tf.DType
+  b: mtf.Tensor, center: mtf.Tensor, over: mtf.Dimension, dtype: tf.DType
 ) -> tuple[mtf.Tensor, mtf.Tensor]:
-  """Computes E = exp(B - c), rounded to `dtype`, and its rows' sums T.
+  """Computes E = exp(B - c), rounded to `dtype`, and its sums T over keys.
 
       dB = E (dE + dT)
 
@@ -78,22 +78,36 @@ def exp_and_sum(
   storing E and dB before rounding.
 
   Args:
-    b: B, [..., memory_length]; the mesh must not split memory_length.
-    center: c, [...], which gets no gradient.
+    b: B, [..., memory_length, ...], or with several neighbouring dimensions
+      in place of memory_length; the mesh must not split these.
+    center: c, which lacks them and gets no gradient.
+    over: memory_length, of E.
     dtype: the type of E.
   """
-  rows = b.shape.dims[:-1]
+  rows = center.shape.dims
+  keys = [d for d in b.shape.dims if d not in rows]
+  axis = b.shape.dims.index(keys[0])
+  axes = range(axis, axis + len(keys))
 
   def stored(x: tf.Tensor) -> tf.Tensor:
-    return xla.optimization_barrier(tf.cast(x, dtype))[0]
+    return xla.optimization_barrier(x)[0]
+
+  def joined(x: tf.Tensor) -> tf.Tensor:
+    others = x.shape[axis + len(keys) :]
+    return tf.reshape(x, [*x.shape[:axis], over.size, *others])
 
   def forward(b: tf.Tensor, center: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    e = stored(tf.exp(b - center[..., tf.newaxis]))
-    return e, tf.reduce_sum(tf.cast(e, b.dtype), axis=-1)
+    for key in axes:
+      center = tf.expand_dims(center, key)
+    e = stored(tf.cast(tf.exp(b - center), dtype))
+    return joined(e), tf.reduce_sum(tf.cast(e, b.dtype), axis=axes)
 
   def backward(e: tf.Tensor, de: tf.Tensor, dtotal: tf.Tensor) -> tf.Tensor:
-    de = tf.cast(de, dtotal.dtype) + dtotal[..., tf.newaxis]
-    return tf.cast(stored(tf.cast(e, de.dtype) * de), de.dtype)
+    de = tf.cast(de, dtotal.dtype) + tf.expand_dims(dtotal, axis)
+    db = tf.cast(tf.cast(e, de.dtype) * de, dtype)
+    others = db.shape[axis + 1 :]
+    db = tf.reshape(db, [*db.shape[:axis], *(d.size for d in keys), *others])
+    return tf.cast(stored(db), de.dtype)
 
   def gradient(
     op: mtf.Operation, de: mtf.Tensor, dtotal: mtf.Tensor
@@ -101,6 +115,7 @@ def exp_and_sum(
     db = mtf.slicewise(
       backward,
       [op.outputs[0], de, dtotal],
+      output_shape=b.shape,
       output_dtype=b.dtype,
       splittable_dims=rows,
     )
@@ -109,7 +124,7 @@ def exp_and_sum(
   return mtf.slicewise(
     forward,
     [b, center],
-    output_shape=[b.shape, mtf.Shape(rows)],
+    output_shape=[mtf.Shape([*rows[:axis], over, *rows[axis:]]), center.shape],
     output_dtype=[dtype, b.dtype],
     splittable_dims=rows,
     grad_function=gradient,

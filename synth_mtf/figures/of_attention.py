@@ -191,11 +191,14 @@ def heat_maps(
 ) -> style.Figure:
   """Plots heat maps with a row per query, as in the paper's Figures 4 to 7.
 
+  What a query must not see is grey. The shades of weights follow their square
+  roots: the few large weights would leave all others white.
+
   Args:
     attention: attention of one model.
     stack: 'encoder', 'decoder' or 'cross'.
     example: index of the example.
-    values: 'weights', or 'logits' for B, left blank where masked.
+    values: 'weights', or 'logits' for B.
     layers: as in `histograms`.
     heads: the default is the first four.
     name: of the model, such as one of `names`; the default is its label.
@@ -211,12 +214,12 @@ def heat_maps(
   weights = attention.weights(stack, example)
   if values == 'logits':
     logits = attention.weights(stack, example, 'logits')
-    maps = np.where(weights == 0, np.nan, logits)
-    unit, is_signed = 'B', True
+    maps, unit, is_signed = logits, 'B', True
   else:
-    maps = weights
     # They are negative only without a softmax.
-    unit, is_signed = 'attention weight', bool((weights < 0).any())
+    is_signed = bool((weights < 0).any())
+    maps, unit = weights, 'attention weight'
+  maps = np.where(weights == 0, np.nan, maps)
   maps = maps[np.ix_(np.array(rows) - 1, np.array(columns) - 1)]
   most = float(np.nanmax(np.abs(maps)))
   queries, memory = attention.axes(stack, example)
@@ -232,8 +235,7 @@ def heat_maps(
           of_head,
           interpolation='nearest',
           cmap='PuOr' if is_signed else 'Blues',
-          vmin=-most if is_signed else 0,
-          vmax=most,
+          norm=style.signed(most) if is_signed else style.rooted(most),
         )
         panel.set(title=f'layer {layer}, head {head}', facecolor='0.85')
         panel.grid(False)
@@ -245,6 +247,8 @@ def heat_maps(
     figure.colorbar(image, ax=list(grid.flat), label=unit, shrink=0.8)
     title = name or attention.label
     figure.suptitle(f'{title}, step {attention.step}, {stack}')
+    figure.supylabel('query', size='medium')
+    figure.supxlabel('key', size='medium')
   return figure
 
 

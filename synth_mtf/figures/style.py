@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy.typing as npt
-import tensorflow.compat.v1 as tf
 
-from synth_mtf import atomic
+from synth_mtf import atomic, filesystem
 from synth_mtf.errors import UserError
 
 try:
   import matplotlib
+  from matplotlib import colors
   from matplotlib.axes import Axes as Axes
   from matplotlib.figure import Figure as Figure
 except ImportError as error:
@@ -76,6 +76,16 @@ def look(number: int) -> Look:
     DASHES[shifted % len(DASHES)],
     _MARKERS[shifted % len(_MARKERS)],
   )
+
+
+def signed(most: float) -> Any:
+  """Returns the shades of numbers from -`most` to `most`."""
+  return colors.Normalize(-most, most)
+
+
+def rooted(most: float) -> Any:
+  """Returns the shades of numbers up to `most`, by their square roots."""
+  return colors.PowerNorm(0.5, 0, most)
 
 
 def chosen(
@@ -152,7 +162,7 @@ def write(figure: Figure, path: str) -> list[str]:
 
   `path` has no suffix; its folder is created if necessary.
   """
-  tf.io.gfile.makedirs(os.path.dirname(path) or '.')
+  filesystem.make_folder(os.path.dirname(path) or '.')
   for kind in ('png', 'svg'):
     atomic.check_replaceable(f'{path}.{kind}', _MARK)
     with atomic.writing(f'{path}.{kind}', 'wb') as stream:

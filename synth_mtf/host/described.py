@@ -12,6 +12,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import tensorflow.compat.v1 as tf
+
 from synth_mtf.errors import UserError
 from synth_mtf.host import foreign, model as models, patches
 from synth_mtf.host.run_config import RunConfig
@@ -36,9 +38,18 @@ class DescribedModel:
 
   @contextlib.contextmanager
   def configured(self) -> Iterator[None]:
-    """Gives gin the configuration, and its previous one back."""
+    """Gives gin the configuration, and its previous one back.
+
+    Meanwhile, TensorFlow logs errors alone: Mesh-TensorFlow warns of its own
+    initial values.
+    """
     with _one_at_a_time, self._separate_gin():
-      yield
+      verbosity = tf.logging.get_verbosity()
+      tf.logging.set_verbosity(tf.logging.ERROR)
+      try:
+        yield
+      finally:
+        tf.logging.set_verbosity(verbosity)
 
   @property
   def run(self) -> RunConfig:

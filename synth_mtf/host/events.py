@@ -1,17 +1,27 @@
-"""Reads the event files of TensorBoard."""
+"""Reads the event files of TensorBoard, without TensorFlow.
+
+An event file is a sequence of records: the length of an event, a checksum of
+the length, the event, and a checksum of the event.
+"""
 
 import contextlib
-import itertools
 import os
 import struct
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import IO, Any
 
-import tensorflow.compat.v1 as tf
+from google.protobuf.message import DecodeError
+from tensorboard.compat.proto import event_pb2
+from tensorboard.util import tensor_util
 
-from synth_mtf import paths
+from synth_mtf import checksums, filesystem, paths
+
+NATS_PER_TOKEN = 'nats_per_token'  # the tag of our training loss
 
 Scalars = Mapping[str, Mapping[int, float]]  # values by tag and step
+
+_HEADER = struct.Struct('<QI')
+_CHECKSUM = struct.Struct('<I')
 
 
 def read(folder: str) -> Scalars:
@@ -21,11 +31,13 @@ def read(folder: str) -> Scalars:
   replace earlier ones, because a resumed run repeats some steps.
   """
   scalars: dict[str, dict[int, float]] = {}
-  for event in _events(folder):
-    for value in event.summary.value:
-      number = _number(value)
-      if number is not None:
-        scalars.setdefault(value.tag, {})[event.step] = number
+  for path in files(folder):
+    with filesystem.reading(path) as stream:
+      for event in _events(stream, filesystem.size(path)):
+        for value in event.summary.value:
+          number = _number(value)
+          if number is not None:
+            scalars.setdefault(value.tag, {})[event.step] = number
   return {tag: dict(sorted(values.items())) for tag, values in scalars.items()}
 
 
@@ -38,44 +50,45 @@ def _number(value: Any) -> float | None:
   # TPUs write tensors. A damaged event may have a huge shape, or values that do
   # not fit its type or shape.
   with contextlib.suppress(KeyError, OverflowError, TypeError, ValueError):
-    shape = tf.TensorShape(value.tensor.tensor_shape)
-    if shape.num_elements() == 1:
-      array = tf.make_ndarray(value.tensor)
+    shape = [dimension.size for dimension in value.tensor.tensor_shape.dim]
+    if all(size == 1 for size in shape):
+      array = tensor_util.make_ndarray(value.tensor)
       if array.dtype != object:
         return float(array.item())
   return None
 
 
-def _events(folder: str) -> Iterator[Any]:
-  for path in files(folder):
-    with contextlib.suppress(tf.errors.DataLossError):
-      events = tf.train.summary_iterator(path)
-      yield from itertools.islice(events, _count_complete(path))
+def _events(stream: IO[bytes], size: int) -> Iterator[Any]:
+  """Yields the events with summaries that are whole.
 
-
-def _count_complete(path: str) -> int:
-  """Counts the events that end within a file.
-
-  TensorFlow would allocate the memory that a truncated event asks for.
+  The others hold the graph. They are long, and their checksums are skipped.
   """
-  count, begin = 0, 0
-  with tf.io.gfile.GFile(path, 'rb') as stream:
-    size = stream.size()
-    while begin + 12 <= size:
-      stream.seek(begin)
-      (length,) = struct.unpack('<Q', stream.read(8))
-      begin += 16 + length  # the length, the event, and a checksum of each
-      if begin <= size:
-        count += 1
-  return count
+  end = 0
+  while True:
+    header = stream.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+      return
+    length, checksum = _HEADER.unpack(header)
+    end += _HEADER.size + length + _CHECKSUM.size
+    if checksums.masked_crc32c(header[:8]) != checksum or end > size:
+      return
+    data = stream.read(length)
+    (checksum,) = _CHECKSUM.unpack(stream.read(_CHECKSUM.size))
+    try:
+      event = event_pb2.Event.FromString(data)
+    except DecodeError:
+      return
+    if event.HasField('summary'):
+      if checksums.masked_crc32c(data) != checksum:
+        return
+      yield event
 
 
 def files(folder: str) -> list[str]:
   """Returns the paths of a folder's event files, oldest first."""
   paths.check_entries(folder)
-  names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
   return [
     os.path.join(folder, name)
-    for name in sorted(names)
+    for name in sorted(filesystem.names(folder))
     if name.startswith('events.out.tfevents.')
   ]

@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Callable, Iterator
 
 import gin
-import seqio
 
 from synth_mtf import paths
 from synth_mtf.errors import UserError, nearest
@@ -155,6 +154,8 @@ def _parameter(selector: str, parameter: str) -> str:
 
 
 def _provider(name: str) -> str:
+  import seqio  # takes seconds
+
   known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
   return (
     f'there is no task or mixture {name!r}{nearest(name, known)}\n'

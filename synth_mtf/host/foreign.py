@@ -9,19 +9,14 @@ import contextlib
 import importlib
 import os
 import re
-import signal
-import threading
-import traceback
 from collections.abc import Iterator, Sequence
-from types import FrameType
 from typing import Any
 
 import gin
-import tensorflow.compat.v1 as tf
 from gin import config_parser
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files, model as models
+from synth_mtf.host import bounds, gin_files, model as models
 
 _OURS_AND_THE_HOSTS = ('synth_mtf', 'mesh_tensorflow', 't5', 'seqio')
 # These make models, and neither read nor write files.
@@ -42,20 +37,6 @@ _SETTINGS = re.compile(
   r'vocabulary)'
 )
 _DATA = re.compile(r'synth_mtf\.tasks\.settings\.(data_dir|task_data_dirs)')
-# Functions that cannot be left halfway: gin would confuse its scopes.
-_ENTERING = {'config_scope', '__enter__', '__exit__'}
-_MOST_SECONDS = 10  # of the processor; T5's largest model takes three
-
-
-def read(path: str) -> str | None:
-  """Returns the text of a file, or None if there is none."""
-  if not tf.io.gfile.exists(path):
-    return None
-  try:
-    with tf.io.gfile.GFile(path) as stream:
-      return stream.read()
-  except (tf.errors.OpError, UnicodeDecodeError) as error:
-    raise UserError(f'{path} cannot be read: {error}') from error
 
 
 def parse(text: str, file: str) -> list[str]:
@@ -106,23 +87,8 @@ def _register(module: str) -> None:
 @contextlib.contextmanager
 def bounded() -> Iterator[None]:
   """Explains errors of somebody else's model; ends it if it takes forever."""
-  with models.explained(), contextlib.ExitStack() as stack:
-    # Only the main thread receives signals.
-    if threading.current_thread() is threading.main_thread():
-      before = signal.signal(signal.SIGPROF, _end)
-      stack.callback(signal.signal, signal.SIGPROF, before)
-      signal.setitimer(signal.ITIMER_PROF, _MOST_SECONDS, 0.01)
-      stack.callback(signal.setitimer, signal.ITIMER_PROF, 0)
+  with models.explained(), bounds.bounded():
     yield
-
-
-def _end(_signal: int, frame: FrameType | None) -> None:
-  functions = {f.f_code.co_name for f, _ in traceback.walk_stack(frame)}
-  if functions.isdisjoint(_ENTERING):  # else wait for the next signal
-    raise UserError(
-      f'the model takes more than {_MOST_SECONDS} seconds to build: no real '
-      'one has so many layers, heads or references'
-    )
 
 
 def _describes_model(

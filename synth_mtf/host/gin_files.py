@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import gin
-import mesh_tensorflow.transformer
 
 from synth_mtf.errors import UserError
 from synth_mtf.host import explanations
@@ -21,7 +20,8 @@ def parse(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
     files: as in --gin_file; searched in the working folder, ours and T5's.
     bindings: as in --gin_param.
   """
-  from t5.models import mesh_transformer  # takes seconds to import
+  import mesh_tensorflow.transformer  # takes seconds, as does the next
+  from t5.models import mesh_transformer
 
   gin.clear_config()
   t5s = str(pathlib.Path(mesh_transformer.__file__).parent / 'gin')

@@ -12,7 +12,6 @@ from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.host import patches
 
-NATS_PER_TOKEN = 'nats_per_token'  # the tag in event files
 _SHARE, _IS_LATE = 'synth_mtf_token_share', 'synth_mtf_late_loss'
 _END = 1  # the id that ends a sequence
 

@@ -11,6 +11,7 @@ import importlib.util
 import os
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -48,6 +49,9 @@ def prepare_host() -> None:
     UserError: importing TensorFlow would abort the process.
   """
   tpu_runtime.check_import()
+  # What TensorFlow's C++ code logs while it is imported is not about a run.
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  warnings.filterwarnings('ignore', 'pkg_resources is deprecated')
   # `t5.models` imports HfPyTorchModel unconditionally, and with it torch and
   # transformers, which training in Mesh-TensorFlow never uses.
   model = 't5.models.hf_model'
@@ -157,25 +161,32 @@ def before_names_are_looked_up(register: Callable[[], object]) -> None:
   seqio.MixtureRegistry.names = names
 
 
-def before_each_run(check: Callable[[str, str | None], None]) -> None:
-  """Makes T5's main call `check(model_dir, tpu)` before it starts a run.
+def each_run_inside(
+  context: Callable[[str, str | None], AbstractContextManager[str]],
+) -> None:
+  """Makes T5's main start each run inside `context(model_dir, tpu)`.
 
-  T5 has no hook for this; gin's finalize hooks run in every program that reads
-  the gin files. Only T5's main, which must already be imported, gets the
-  wrapped `utils.run`: other code looks up gin bindings by the original one.
+  The run gets the folder that the context yields. T5 has no hook for this;
+  gin's finalize hooks run in every program that reads the gin files. Only T5's
+  main, which must already be imported, gets the wrapped `utils.run`: other code
+  looks up gin bindings by the original one.
   """
   from mesh_tensorflow.transformer import utils
 
   def run(*, model_dir: str, tpu: str | None, **more: Any) -> None:
-    check(model_dir, tpu)
-    utils.run(model_dir=model_dir, tpu=tpu, **more)
+    with context(model_dir, tpu) as folder:
+      utils.run(model_dir=folder, tpu=tpu, **more)
 
-  checked = types.SimpleNamespace(**{**vars(utils), 'run': run})
-  # Under `python -m`, T5's main is `__main__`.
-  for name in ('t5.models.mesh_transformer_main', '__main__'):
-    module = sys.modules.get(name)
-    if getattr(module, 'utils', None) is utils:
-      vars(module)['utils'] = checked
+  wrapped = types.SimpleNamespace(**{**vars(utils), 'run': run})
+  _replace_in_main('utils', utils, wrapped)
+
+
+def _replace_in_main(name: str, module: Any, replacement: Any) -> None:
+  """Replaces a module that T5's main uses; under `python -m`, `__main__`."""
+  for main in ('t5.models.mesh_transformer_main', '__main__'):
+    importing = sys.modules.get(main)
+    if getattr(importing, name, None) is module:
+      vars(importing)[name] = replacement
 
 
 def leave_out_byte_order_marks() -> None:
@@ -194,19 +205,20 @@ def leave_out_byte_order_marks() -> None:
   vars(utils)['get_inputs_from_file'] = read_lines
 
 
-@contextlib.contextmanager
-def types_of_gin() -> Iterator[None]:
-  """Keeps T5's main from computing in float32, as it does without a TPU."""
+def types_of_gin(are_taken: Callable[[], bool]) -> None:
+  """Keeps T5's main from computing in float32, as it does without a TPU.
+
+  Args:
+    are_taken: whether the run's types are those that gin binds.
+  """
   import gin
-  from t5.models import mesh_transformer_main
 
   def bind(name: str, value: Any) -> None:
-    if 'get_variable_dtype' not in name:
+    if 'get_variable_dtype' not in name or not are_taken():
       gin.bind_parameter(name, value)
 
   own = types.SimpleNamespace(**{**vars(gin), 'bind_parameter': bind})
-  with mock.patch.object(mesh_transformer_main, 'gin', own):
-    yield
+  _replace_in_main('gin', gin, own)
 
 
 def estimators_made_with(

@@ -1,7 +1,7 @@
 """Makes a checkpoint of a T5 of Hugging Face."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import gin
@@ -112,25 +112,27 @@ def _different_settings(
   }
   different = []
   for name in sorted(ours.keys() - {'dropout_rate'}):
-    given, expected = theirs[name], ours[name]
-    if _computation(given) != _computation(expected):
-      different.append(
-        f'{name} is {given!r:.80} in it, {expected!r:.80} in the model'
-      )
+    given = dict(_leaves(name, theirs[name]))
+    expected = dict(_leaves(name, ours[name]))
+    for leaf in sorted(given.keys() | expected.keys()):
+      if given.get(leaf) != expected.get(leaf):
+        different.append(
+          f'{leaf} is {given.get(leaf)!r:.80} in it, '
+          f'{expected.get(leaf)!r:.80} in the model'
+        )
   return different
 
 
-def _computation(attention: Any) -> Any:
-  """Returns settings of attention without those of initial values."""
-  if isinstance(attention, dict):
-    return {
-      name: _computation(value)
-      for name, value in attention.items()
-      if name != 'stddev'
-    }
-  if isinstance(attention, list):
-    return [_computation(value) for value in attention]
-  return attention
+def _leaves(name: str, setting: Any) -> Iterator[tuple[str, Any]]:
+  """Yields the values in a setting by name, without those of initial values."""
+  if isinstance(setting, dict):
+    for key in sorted(setting.keys() - {'stddev', 'uniform'}):
+      yield from _leaves(f'{name}.{key}', setting[key])
+  elif isinstance(setting, list):
+    for index, value in enumerate(setting):
+      yield from _leaves(f'{name}[{index}]', value)
+  else:
+    yield name, setting
 
 
 def _different_shapes(

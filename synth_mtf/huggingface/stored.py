@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 
-from synth_mtf import paths
+from synth_mtf import filesystem, paths
 from synth_mtf.errors import UserError
-from synth_mtf.host import foreign
 from synth_mtf.huggingface import extra, layout
 
 _WEIGHTS = 'model.safetensors'
@@ -203,7 +202,7 @@ def _check_special_ids(folder: str, config: Mapping[str, Any]) -> None:
 
 
 def _json(path: str) -> Any:
-  return json.loads(foreign.read(path) or 'there is none')
+  return json.loads(filesystem.text(path) or 'there is none')
 
 
 class Weights:

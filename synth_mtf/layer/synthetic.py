@@ -8,8 +8,6 @@ from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 import mesh_tensorflow as mtf
-import numpy as np
-import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.core.layer_call import LayerCall
@@ -209,16 +207,6 @@ def _make_alphas(
     alpha = mtf.pad(alpha, [0, 1], functions.name)
   functions = mtf.Dimension(functions.name, count)
   return mtf.unstack(mtf.softmax(alpha, functions), functions)
-
-
-def mixture_weights(
-  scores: npt.NDArray[Any], count: int
-) -> npt.NDArray[np.float64]:
-  """Computes alpha_i of `count` functions from a value of the variable."""
-  missing = np.zeros_like(scores[: count - len(scores)])
-  scores = np.append(scores, missing, axis=0).astype(np.float64)
-  e = np.exp(scores - scores.max(axis=0))
-  return e / e.sum(axis=0)
 
 
 def scopes(functions: Sequence[SynthesizingFunction]) -> list[str]:

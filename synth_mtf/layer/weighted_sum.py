@@ -19,11 +19,13 @@ from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import (
   InnerProduct,
   Logits,
+  OuterProduct,
   add,
   multiplied_after,
   multiplied_out,
   needed,
   total,
+  total_in_blocks,
 )
 from synth_mtf.core.products import product, shared_product
 from synth_mtf.core.softmax import (
@@ -170,14 +172,17 @@ def _shares_weights(
 def _is_cheap_to_repeat_on_tpu(call: LayerCall, logits: Logits) -> bool:
   """Whether a TPU fuses all logits of an example with what reads them.
 
-  It does so with products, but keeps a table that was read at each example's
-  positions, and the outer products of Factorized Dense.
+  It does so with one product, but keeps a table that was read at each example's
+  positions, and the sum of an outer product and others.
   """
   if not is_tpu(call.x.mesh) or not call.length:
     return False
   if call.splits(call.memory_length):
     return False
-  return all(isinstance(term, InnerProduct) for term in logits.local)
+  products = InnerProduct, OuterProduct
+  return len(logits.local) <= 1 and all(
+    isinstance(term, products) for term in logits.local
+  )
 
 
 def _batch_shared_average(
@@ -252,14 +257,24 @@ def _average_on_tpu(
       Y = (E (keep * V)) / T
 
   B is multiplied out twice, for c and for E, because XLA fuses each product
-  with what reads it. Of its size only E is kept, rounded to the type of V.
+  with what reads it. Of its size only E is kept, rounded to the type of V. With
+  an outer product, B and E have the keys before the queries, and B has them in
+  blocks: XLA would materialize B to make one row of the blocks.
   """
   values = dropout.drop_values(values, call)
   logits = add(call, [*logits.terms, *visibility.biases(call.logits_dtype)])
-  b = arrange(total(call, logits), call.local)
-  center = mtf.stop_gradient(mtf.reduce_max(b, reduced_dim=call.memory_length))
-  b = arrange(total(call, multiplied_after(center, logits)), call.local)
-  e, denominator = exp_and_sum(b, center, values.dtype)
+  rows = mtf.Shape([*call.batch, *call.heads, *call.length])
+
+  def multiplied(logits: Logits) -> mtf.Tensor:
+    for term in logits.local:
+      if isinstance(term, OuterProduct):
+        return total_in_blocks(call, logits, term.blocks)
+    return arrange(total(call, logits), call.local)
+
+  center = mtf.reduce_max(multiplied(logits), output_shape=rows)
+  center = mtf.stop_gradient(center)
+  b = multiplied(multiplied_after(center, logits))
+  e, denominator = exp_and_sum(b, center, call.memory_length, values.dtype)
   rows = mtf.Shape([*call.batch, *call.length, *call.heads])
   numerator = product(e, values, mtf.Shape([*rows.dims, call.kv_dim]))
   if use_log_z:

@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -175,6 +175,29 @@ def without_copies(hlo: bytes) -> bytes:
   return module.SerializeToString(deterministic=True)
 
 
+class Memory(NamedTuple):
+  """Bytes that a program takes on each device, by the compiler's count.
+
+  Attributes:
+    kept: of what it takes and returns; what it updates counts once.
+    temporary: of what it needs while it runs.
+  """
+
+  kept: int
+  temporary: int
+
+  @property
+  def needed(self) -> int:
+    return self.kept + self.temporary
+
+
+def memory_of(executable: Any) -> Memory:
+  """Returns what one of JAX's executables takes."""
+  sizes = executable.get_compiled_memory_stats()
+  taken = sizes.argument_size_in_bytes + sizes.output_size_in_bytes
+  return Memory(taken - sizes.alias_size_in_bytes, sizes.temp_size_in_bytes)
+
+
 class Executable:
   """A program compiled for devices."""
 
@@ -189,17 +212,10 @@ class Executable:
       'synth_mtf, TensorFlow and Python.',
     )
     self._executable = compile_hlo(lowered.hlo, devices.devices)
-    check_memory(self.memory(), devices.devices[devices.local[0]])
+    check_memory(self.memory().needed, devices.devices[devices.local[0]])
 
-  def memory(self) -> int:
-    """Returns the bytes on each device, by the compiler's count."""
-    sizes = self._executable.get_compiled_memory_stats()
-    return (
-      sizes.argument_size_in_bytes
-      + sizes.output_size_in_bytes
-      + sizes.temp_size_in_bytes
-      - sizes.alias_size_in_bytes
-    )
+  def memory(self) -> 'Memory':
+    return memory_of(self._executable)
 
   def __call__(
     self, inputs: Mapping[str, jax.Array], variables: dict[str, jax.Array]

@@ -1,18 +1,16 @@
 """Reads alpha, the weights of a mixture of synthesizers, at each checkpoint."""
 
-import collections
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
-from mesh_tensorflow.transformer import transformer_layers
 
 from synth_mtf.checkpoints import files
 from synth_mtf.checkpoints.folder import Folder, step_of
-from synth_mtf.host import model as models
-from synth_mtf.host.described import described
-from synth_mtf.layer.synthetic import SyntheticLayer, mixture_weights
+from synth_mtf.errors import UserError
+from synth_mtf.layer.mixture import mixture_weights
+from synth_mtf.results.kinds import Mixture
 from synth_mtf.results.runs import Run
 
 _KEYS = ['stack', 'layer', 'function', 'head', 'step']
@@ -28,43 +26,45 @@ def frame(run: Run) -> pd.DataFrame:
   Raises:
     UserError: the run has no configuration, or a checkpoint is damaged.
   """
+  facts = run.facts
+  if facts.kind is None:
+    raise UserError(facts.fault)
   checkpoints = [
     files.Checkpoint(os.path.join(folder, name))
     for folder in run.folders
     for name in Folder(folder).checkpoints
   ]
   rows: list[tuple[Any, ...]] = []
-  layers: collections.Counter[str] = collections.Counter()
-  with described(run.gin, run.gin_file) as model:
-    transformer = model.transformer()
-  for scope, layer in models.layers(transformer):
-    is_cross = isinstance(layer, transformer_layers.EncDecAttention)
-    stack = 'cross' if is_cross else scope.partition('/')[0]
-    if isinstance(layer, transformer_layers.SelfAttention):
-      layers[stack] += 1
-    if not isinstance(layer, SyntheticLayer):
-      continue
+  for mixture in facts.mixtures:
+    name = f'{mixture.scope}/alpha'
     for checkpoint in checkpoints:
-      if f'{scope}/alpha' in checkpoint:
+      if name in checkpoint:
+        place = mixture.stack, mixture.layer
         step = step_of(checkpoint.path)
-        for function, head, value in _mixture(layer, scope, checkpoint):
-          rows.append((stack, layers[stack], function, head, step, value))
+        for function, head, value in _weights(mixture, checkpoint, name):
+          rows.append((*place, function, head, step, value))
   return pd.DataFrame(rows, columns=[*_KEYS, 'value']).drop_duplicates(_KEYS)
 
 
-def _mixture(
-  layer: SyntheticLayer, scope: str, checkpoint: files.Checkpoint
+def _weights(
+  mixture: Mixture, checkpoint: files.Checkpoint, name: str
 ) -> Iterator[tuple[str, int, float]]:
   """Yields function, head (from 1) and weight of a layer's mixture."""
-  functions = _numbered([f.letter for f in layer.synthesizers])
-  with models.explained():  # a checkpoint of somebody else
-    alpha = mixture_weights(checkpoint[f'{scope}/alpha'], len(functions))
-  for function, weights in zip(functions, alpha, strict=True):
+  functions = _numbered(mixture.letters)
+  try:
+    alpha = mixture_weights(checkpoint[name], len(functions))
+    pairs = [*zip(functions, alpha, strict=True)]
+  except (ValueError, IndexError, TypeError) as error:  # of somebody else
+    raise UserError(
+      f'{checkpoint.path}: {name} is not alpha of {len(functions)} functions: '
+      f'{error}'
+    ) from error
+  for function, weights in pairs:
     for head, weight in enumerate(weights.flat, start=1):
       yield function, head, weight
 
 
-def _numbered(letters: list[str]) -> list[str]:
+def _numbered(letters: Sequence[str]) -> list[str]:
   """Numbers letters that occur several times: R 1, R 2."""
   numbered = []
   for position, letter in enumerate(letters, start=1):

@@ -1,7 +1,7 @@
 """Names models for tables, by the paper's names where they exist."""
 
+import collections
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
@@ -10,6 +10,7 @@ from synth_mtf.layer.base import AttentionLayer
 from synth_mtf.layer.enc_dec_attention import SyntheticEncDecAttention
 from synth_mtf.layer.stacks import MODES, replaced
 from synth_mtf.layer.synthetic import SyntheticLayer
+from synth_mtf.results.kinds import Mixture, ModelKind
 
 # The paper's names for the host's classes.
 _NAMES = {
@@ -19,23 +20,6 @@ _NAMES = {
 }
 # The label names any other class in their places, and our cross-attention.
 _USUAL = transformer.LayerStack, transformer_layers.DenseReluDense
-
-
-class ModelKind(NamedTuple):
-  """A model's name, and what it shares with its published row.
-
-  The label names the self-attention in the encoder's first block, such as
-  "Syn (R+V)", "T5 (V)" or "LightConv", and what is not T5's, as in
-  "T5, cross-attention R".
-  """
-
-  functions: str  # letters, as in "R+V"; T5 is "V"
-  mixing: str  # 'alpha' if weights are learned, 'sum', or '' for one function
-  size: str  # blocks, d_model and d_ff
-  stack: str  # 'encoder-decoder', ..., and the classes that replace T5's
-  heads: str  # heads x d_kv of self-attention, as in "8 x 128"
-  positions: str  # 'learned', 'relative' (T5's bias) or 'others'
-  label: str = ''
 
 
 def label_of(layer: transformer.TransformerLayer) -> str:
@@ -82,6 +66,21 @@ def kind(transformer_: models.Transformer) -> ModelKind:
     positions=_positions(first, self_attention),
     label=_distinct([label_of(first_layer), *unusual]),
   )
+
+
+def mixtures(transformer_: models.Transformer) -> list[Mixture]:
+  """Returns our layers that mix functions, in the order of the model."""
+  found = []
+  counts: collections.Counter[str] = collections.Counter()
+  for scope, layer in models.layers(transformer_):
+    is_cross = isinstance(layer, transformer_layers.EncDecAttention)
+    stack = 'cross' if is_cross else scope.partition('/')[0]
+    if isinstance(layer, transformer_layers.SelfAttention):
+      counts[stack] += 1
+    if isinstance(layer, SyntheticLayer):
+      letters = [function.letter for function in layer.synthesizers]
+      found.append(Mixture(scope, stack, counts[stack], letters))
+  return found
 
 
 def _stack(transformer_: models.Transformer) -> str:

@@ -1,12 +1,17 @@
-"""What the configuration of a run says about its model."""
+"""What the configuration of a run says about its model.
+
+To find out, TensorFlow has to build the model, which takes seconds. Later
+commands remember it.
+"""
 
 import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Any
 
-from synth_mtf import cost
+from synth_mtf import remembered
 from synth_mtf.errors import UserError
-from synth_mtf.host.described import described
-from synth_mtf.host.run_config import are_lengths, lengths_of
-from synth_mtf.results import labels
+from synth_mtf.results.kinds import Mixture, ModelKind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,20 +20,53 @@ class ModelFacts:
 
   Attributes:
     kind: decides which published rows match; None if it is unknown.
-    fault: why it is unknown, or ''.
+    mixtures: our layers.
+    fault: why both are unknown, or ''.
   """
 
-  kind: labels.ModelKind | None
+  kind: ModelKind | None
+  mixtures: Sequence[Mixture] = ()
   fault: str = ''
+
+
+def known(text: str | None, file: str) -> ModelFacts | None:
+  """Returns what TensorFlow is not needed for, or None."""
+  if not text:
+    folder, name = os.path.split(file)
+    fault = f'{folder} has no {name}, which describes its model'
+    return ModelFacts(None, fault=fault)
+  facts = remembered.get(_question(text))
+  if facts is None:
+    return None
+  mixtures = [Mixture(*mixture) for mixture in facts['mixtures']]
+  return ModelFacts(ModelKind(**facts['kind']), mixtures)
 
 
 def read(text: str | None, file: str) -> ModelFacts:
   """Describes the model of a configuration, given its text and its path."""
+  return known(text, file) or _built(text, file)
+
+
+def _built(text: str | None, file: str) -> ModelFacts:
+  from synth_mtf.host.described import described
+  from synth_mtf.results import labels
+
   try:
     with described(text, file) as model:
-      return ModelFacts(labels.kind(model.transformer()))
+      transformer = model.transformer()
+      facts = ModelFacts(labels.kind(transformer), labels.mixtures(transformer))
   except UserError as error:
-    return ModelFacts(None, str(error))
+    return ModelFacts(None, fault=str(error))
+  assert facts.kind
+  remembered.put(
+    _question(text),
+    {'kind': facts.kind._asdict(), 'mixtures': facts.mixtures},
+  )
+  return facts
+
+
+def _question(text: str | None) -> Any:
+  return ['model', text]
 
 
 def products(
@@ -39,6 +77,10 @@ def products(
   Returns None if the configuration does not describe a model, or if the
   lengths are none.
   """
+  from synth_mtf import cost
+  from synth_mtf.host.described import described
+  from synth_mtf.host.run_config import are_lengths, lengths_of
+
   lengths = lengths_of(sequence_length)
   if not are_lengths(lengths):
     return None

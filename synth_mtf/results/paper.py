@@ -3,7 +3,7 @@
 It has the tables of the Synthesizer paper (arXiv 2005.00743): version 3, and
 what only version 1 has; and of a later study by some of its authors (arXiv
 2102.11972, "study"). Cells are as printed; a column names our number, or a
-number for each part of a cell. The fields of `labels.ModelKind` say which
+number for each part of a cell. The fields of `kinds.ModelKind` say which
 models a row stands for. One that is missing is not stated, and matches any
 model.
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from synth_mtf.cost import Cost, cost_of_files
-from synth_mtf.results import labels, printing
+from synth_mtf.results import kinds, printing
 
 PAPER, STUDY = 'the paper', 'the study'
 ARXIV = {PAPER: '2005.00743', STUDY: '2102.11972'}
@@ -36,7 +36,7 @@ class Row(NamedTuple):
   about: Mapping[str, Any]
   numbers: dict[str, float]
 
-  def differences(self, kind: labels.ModelKind) -> list[str]:
+  def differences(self, kind: kinds.ModelKind) -> list[str]:
     """Describes the fields in which a model differs from the row's."""
     differences = []
     for field, ours in kind._asdict().items():
@@ -93,7 +93,7 @@ class Published(NamedTuple):
 
 
 def published(
-  source: str, kind: labels.ModelKind, names: Collection[str]
+  source: str, kind: kinds.ModelKind, names: Collection[str]
 ) -> Published:
   """Returns the published numbers of a model.
 
@@ -114,7 +114,7 @@ def published(
 
 
 def _nearest(
-  rows: Iterable[Row], kind: labels.ModelKind, names: Collection[str]
+  rows: Iterable[Row], kind: kinds.ModelKind, names: Collection[str]
 ) -> str:
   """Describes how a model differs from the nearest row with its functions.
 
@@ -137,7 +137,9 @@ def _nearest(
 
 
 def costs(
-  title: str, begin: Callable[[str], object] = lambda _row: None
+  title: str,
+  begin: Callable[[str], object] = lambda _row: None,
+  count: Callable[..., Cost] = cost_of_files,
 ) -> str:
   """Returns a text table of a table's counts, and reasons for differences.
 
@@ -146,6 +148,7 @@ def costs(
   Args:
     title: that of the published table.
     begin: called with the name of each row before its model is counted.
+    count: called as `cost_of_files` is.
   """
   headers = ['', 'trained', 'printed', 'difference', 'products', 'printed']
   rows = [row for row in ROWS if row.about['title'] == title]
@@ -158,7 +161,7 @@ def costs(
     trained, difference, products, printed_products = '-', '-', '-', '-'
     if 'variant' in about:
       begin(about['row'])
-      cost = _cost(about)
+      cost = _cost(about, count)
       tflops = row.numbers.get('TFLOPS', 0.0)
       if first is None:
         first = cost.flops, tflops
@@ -183,14 +186,14 @@ def costs(
   return '\n'.join([title, printing.columns(headers, cells), *notes])
 
 
-def _cost(about: Mapping[str, Any]) -> Cost:
+def _cost(about: Mapping[str, Any], count: Callable[..., Cost]) -> Cost:
   """Counts the cost of a row's model."""
   settings = about['costs']
   files = [name.replace('*', about['variant']) for name in settings['files']]
   bindings = settings.get('bindings', about.get('bindings', ()))
-  return cost_of_files(
-    files=files,
-    lengths=settings['lengths'],
-    bindings=bindings,
+  return count(
+    files,
+    settings['lengths'],
+    bindings,
     vocab_size=settings['vocab_size'],
   )

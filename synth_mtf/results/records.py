@@ -15,10 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
-import tensorflow.compat.v1 as tf
 from absl import logging
 
-from synth_mtf import atomic, json_files
+from synth_mtf import atomic, filesystem, json_files
 
 METRICS = 'metrics.json'
 ORIGINS = 'origins.json'
@@ -141,9 +140,9 @@ def add_predictions(
 
 def _lines_of_others(path: str, name: Mapping[str, Any]) -> Iterator[str]:
   """Yields the lines of a file, if it exists, that have another name."""
-  if not tf.io.gfile.exists(path):
+  if not filesystem.exists(path):
     return
-  with tf.io.gfile.GFile(path, 'rb') as stream:
+  with filesystem.reading(path) as stream:
     for number, data in enumerate(stream, 1):
       try:
         line = data.decode().rstrip('\n')

@@ -16,15 +16,12 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow.compat.v1 as tf
-from google.protobuf.message import DecodeError
 
-from synth_mtf import json_files, paths
+from synth_mtf import filesystem, json_files, paths
 from synth_mtf.checkpoints import files, names
 from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
-from synth_mtf.host import events, foreign, gin_files
-from synth_mtf.host.losses import NATS_PER_TOKEN
+from synth_mtf.host import bounds, events, gin_files
 from synth_mtf.results import layouts, model_facts, records
 
 # T5's names for evaluation folders, and for the scores in their event files.
@@ -76,7 +73,7 @@ class Run:
   def _configuration(self) -> tuple[str | None, str]:
     for folder in reversed(self.folders):
       path = os.path.join(folder, paths.OPERATIVE_CONFIG)
-      text = foreign.read(path)
+      text = filesystem.text(path)
       if text:
         return text, path
     return None, os.path.join(self.folder, paths.OPERATIVE_CONFIG)
@@ -92,6 +89,11 @@ class Run:
     seed = self._setting('train_with_progress.seed')
     is_seed = type(seed) is int and abs(seed) < 2**63
     return seed if is_seed else None
+
+  @property
+  def is_known(self) -> bool:
+    """Whether `facts` need no TensorFlow."""
+    return model_facts.known(self.gin, self.gin_file) is not None
 
   @functools.cached_property
   def facts(self) -> model_facts.ModelFacts:
@@ -134,7 +136,7 @@ class Run:
 
     A stage is a folder, and its name is '' if there is only one.
     """
-    return self._curves(NATS_PER_TOKEN)
+    return self._curves(events.NATS_PER_TOKEN)
 
   @functools.cached_property
   def host_losses(self) -> Mapping[str, Mapping[int, float]]:
@@ -178,7 +180,7 @@ class Run:
     trained = owners or checkpoint.weights
     kept = self._setting('run.variable_filter')
     total = 0
-    with foreign.bounded():  # a pattern of somebody else
+    with _of_their_filter(self.gin_file):
       for name in checkpoint.weights:
         is_frozen = isinstance(kept, str) and not re.search(kept, name)
         if name in trained or is_frozen:
@@ -299,7 +301,7 @@ def _runs(folder: str, seen: set[str], depth: int = 3) -> Iterator[Run]:
   seen.add(place)
   stages = [os.path.join(folder, stage) for stage in ('pretrain', 'finetune')]
   stages = [stage for stage in stages if _is_model_folder(stage)]
-  is_demo = tf.io.gfile.exists(os.path.join(folder, 'run.json'))
+  is_demo = filesystem.exists(os.path.join(folder, 'run.json'))
   if stages or (not is_demo and _is_model_folder(folder)):
     yield Run(folder, stages or [folder])
     return
@@ -328,7 +330,7 @@ def _seeds(folder: str) -> list[str]:
 def _is_model_folder(folder: str) -> bool:
   return (
     bool(Folder(folder).checkpoints)
-    or tf.io.gfile.exists(os.path.join(folder, paths.OPERATIVE_CONFIG))
+    or filesystem.exists(os.path.join(folder, paths.OPERATIVE_CONFIG))
     or bool(events.files(folder))
     or any(_results(folder, {}))
   )
@@ -416,14 +418,25 @@ def _result(
 
 
 @contextlib.contextmanager
+def _of_their_filter(gin_file: str) -> Iterator[None]:
+  """Ends a search for somebody else's pattern; explains one that is none."""
+  try:
+    with bounds.bounded():
+      yield
+  except re.error as error:
+    raise UserError(
+      f'{gin_file}: utils.run.variable_filter is no regular expression: {error}'
+    ) from error
+
+
+@contextlib.contextmanager
 def _explained(path: str) -> Iterator[None]:
   """Raises a `UserError` if a file or folder cannot be read."""
   try:
     yield
-  except (tf.errors.OpError, UnicodeDecodeError, DecodeError) as error:
+  except (OSError, UnicodeDecodeError) as error:
     raise UserError(f'{path} cannot be read: {error}') from error
 
 
 def _subfolders(folder: str) -> list[str]:
-  _, names, _ = next(tf.io.gfile.walk(folder), ('', [], []))
-  return sorted(name.rstrip('/') for name in names if name[0] != '.')
+  return [name for name in filesystem.subfolders(folder) if name[0] != '.']

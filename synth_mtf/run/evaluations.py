@@ -41,6 +41,7 @@ class Recorder:
     self._get_inputs = utils.get_inputs_from_file
     self.step = 0
     self._total = 0  # examples to decode; 0 if that is unknown
+    self._shown_missing_lock = False
 
   def get_estimator(self, *args: Any, **kwargs: Any) -> Any:
     """Returns an estimator that shows progress and records perplexities."""
@@ -95,6 +96,7 @@ class Recorder:
     self, estimator: Any, evaluate: Callable[..., Any], **kwargs: Any
   ) -> Any:
     folder = estimator.eval_dir(kwargs['name'])
+    self._show_missing_lock(folder)
     patches.keep_graph_from_events(folder)  # megabytes per task
     measured = evaluate(**kwargs)
     values = {
@@ -127,6 +129,20 @@ class Recorder:
         record(per_word, n=counts.words, unit='word')
     return measured
 
+  def _show_missing_lock(self, folder: str) -> None:
+    """Says once, of results in a bucket, that nothing protects them.
+
+    TensorFlow's file systems can neither lock an object nor replace it on the
+    condition that it has not changed.
+    """
+    if '://' in folder and not self._shown_missing_lock:
+      self._shown_missing_lock = True
+      output.console_beside_log().line(
+        f'{folder}: a bucket has no locks; run no other evaluation with '
+        'results there at the same time (utils.run.eval_dir_suffix separates '
+        'them)'
+      )
+
   def eval_model(self, *args: Any, **kwargs: Any) -> None:
     """Runs the host's evaluation on tasks that record their results."""
     call = inspect.signature(self._eval_model).bind(*args, **kwargs)
@@ -138,6 +154,7 @@ class Recorder:
     )
     if arguments['eval_dir_suffix'] is not None:
       folder += f'_{arguments["eval_dir_suffix"]}'
+    self._show_missing_lock(folder)
     keep_examples = arguments['output_eval_examples']
     make_datasets = arguments['eval_dataset_fn']
 

@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 
 from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
-from synth_mtf.host import losses
+from synth_mtf.host import events, losses
 from synth_mtf.pjrt import hosts
 from synth_mtf.run import outcome
 from synth_mtf.run.output import Console, duration
@@ -160,7 +160,7 @@ class TrainingHook(tf.estimator.SessionRunHook):
   def _write_event(self) -> None:
     """Writes the mean since the last event, if tokens are counted."""
     if 'share' in self._fetched:
-      self._write_value(losses.NATS_PER_TOKEN, _mean(self._since_event))
+      self._write_value(events.NATS_PER_TOKEN, _mean(self._since_event))
     self._since_event.clear()
 
   def _write_value(self, tag: str, value: float) -> None:

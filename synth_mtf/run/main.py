@@ -18,11 +18,12 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import synth_mtf
+from synth_mtf import filesystem
 from synth_mtf.errors import RunFailed, UserError
-from synth_mtf.host import patches
 from synth_mtf.run import outcome, output, process, stopping
 
 _MOST_LINES = 5  # of an unknown error
@@ -140,13 +141,14 @@ def _run(words: Sequence[str]) -> int:
     with (
       model_dirs.opened(model_dir),
       contextlib.nullcontext() if is_verbose else shown(model_dir),
-      computed_by(flags.FLAGS.device, flags.FLAGS.gin_param or []),
+      computed_by(flags.FLAGS.device),
       explanations.explained(
         lambda error: model_dirs.explain(error, model_dir)
       ),
       _full_disk_named(model_dir),
     ):
       mesh_transformer_main.main(argv)
+      _remember_model(model_dir)
 
   try:
     app.run(main, [sys.argv[0], *words])
@@ -155,6 +157,16 @@ def _run(words: Sequence[str]) -> int:
   finally:
     model_dirs.unlock_all()
   return 0
+
+
+def _remember_model(folder: str) -> None:
+  """Describes the model while TensorFlow is loaded, for `synth-mtf table`."""
+  from synth_mtf.results import runs
+
+  if filesystem.is_bucket(folder):
+    return
+  with contextlib.suppress(UserError, OSError):  # the run itself is done
+    _ = runs.Run(folder, [folder]).facts
 
 
 @contextlib.contextmanager
@@ -188,52 +200,20 @@ def on_hosts(values: Any) -> Iterator[str]:
       )
     yield values.model_dir
     return
-  if values.tpu:
-    raise UserError(
-      f'--device={values.device} and --tpu={values.tpu} exclude each other. '
-      "Both reach TPUs: --device through JAX, --tpu through TensorFlow's own "
-      'runtime.'
-    )
-  if os.environ.get('TF_CONFIG'):
-    raise UserError(
-      f'--device={values.device} uses devices that JAX finds: run it without '
-      '`synth-mtf cluster`, and without TF_CONFIG in the environment.'
-    )
-  from synth_mtf.pjrt import hosts
+  from synth_mtf.run import device
 
-  with (
-    hosts.joined(values.device, hosts.address(*of_hosts)),
-    hosts.folder(values.model_dir) as folder,
-  ):
+  device.check_not_on_tpu(f'--device={values.device}', values.tpu)
+  with device.joined(values.device, values.model_dir, *of_hosts) as folder:
     yield folder
 
 
-@contextlib.contextmanager
-def computed_by(
-  device: str | None, gin_params: Sequence[str]
-) -> Iterator[None]:
+def computed_by(kind: str | None) -> AbstractContextManager[None]:
   """Makes a run compute on JAX's devices of a kind, if one is given."""
-  if not device:
-    yield
-    return
-  from synth_mtf.pjrt import devices, estimator
+  if not kind:
+    return contextlib.nullcontext()
+  from synth_mtf.run import device
 
-  with contextlib.ExitStack() as stack:
-    if device != 'cpu' or _names_type(gin_params):
-      stack.enter_context(patches.types_of_gin())
-    stack.enter_context(estimator.used(devices.find(device)))
-    yield
-
-
-def _names_type(gin_params: Sequence[str]) -> bool:
-  """Whether the command line asks for a type of activations.
-
-  On CPUs, T5's gin files for decoding do not decide it: a session ignores them.
-  """
-  from synth_mtf.host import gin_files
-
-  names = gin_files.bindings('\n'.join(gin_params))
-  return any(n.endswith('get_variable_dtype.activation_dtype') for n in names)
+  return device.run_on_devices(kind=kind)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ import tensorflow.compat.v1 as tf
 from absl import logging
 
 from synth_mtf import atomic, paths
-from synth_mtf.checkpoints.folder import UNREADABLE, Folder, is_complete
+from synth_mtf.checkpoints.folder import Folder, is_complete
 from synth_mtf.errors import UserError
 from synth_mtf.host.run_config import RunConfig
 
@@ -138,7 +138,8 @@ def explain(error: BaseException, model_dir: str) -> str | None:
   """Explains a run's error if its folder is gone or a checkpoint is damaged."""
   if not tf.io.gfile.isdir(model_dir):
     return f'{model_dir} was removed or renamed while the run wrote to it.'
-  if not isinstance(error, UNREADABLE):
+  # A truncated file raises an IndexError.
+  if not isinstance(error, (tf.errors.OpError, IndexError, RuntimeError)):
     return None
   start = RunConfig().init_checkpoint
   if start and not is_complete(start):

@@ -7,9 +7,10 @@ from typing import Any
 import gin
 import mesh_tensorflow as mtf
 
+from synth_mtf.core.dimensions import is_tpu
 from synth_mtf.core.indexing import gather
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.logits import weighted
+from synth_mtf.core.logits import OuterProduct, Term, weighted
 from synth_mtf.core.products import outer_product
 from synth_mtf.errors import ConfigurationError
 from synth_mtf.synthesizers.base import Table
@@ -58,7 +59,7 @@ class FactorizedDense(Table):
         f'FactorizedDense.factors or {self.limit_of_keys}'
       )
 
-  def logits(self, call: LayerCall, alpha: mtf.Tensor | None) -> mtf.Tensor:
+  def logits(self, call: LayerCall, alpha: mtf.Tensor | None) -> Term:
     """Computes the outer product of A and B as one row of N columns."""
     self.check_lengths(call, queries=False)
     d_kv = mtf.Dimension('d_kv', self.key_value_size or call.kv_dim.size)
@@ -84,9 +85,7 @@ class FactorizedDense(Table):
       y += call.variable(f'b{name}', [*call.heads, dim], 0.0, dtype)
     return y
 
-  def _columns(
-    self, call: LayerCall, a: mtf.Tensor, b: mtf.Tensor
-  ) -> mtf.Tensor:
+  def _columns(self, call: LayerCall, a: mtf.Tensor, b: mtf.Tensor) -> Term:
     """Computes A_i B_j at the columns that the keys read."""
     a_dim = a.shape.dims[-1]
     b_dim = b.shape.dims[-1]
@@ -99,9 +98,32 @@ class FactorizedDense(Table):
         gather(b, keys % b_dim.size, 'b'),
         output_shape=mtf.Shape([*rows, call.memory_length]),
       )
-    outer = outer_product(a, b)
+    if is_tpu(a.mesh) and self._reads_whole_blocks(call):
+      return _blocks(call, a, b)
+    outer = outer_product(a, b, a.shape + b_dim)
     table = mtf.replace_dimensions(outer, [a_dim, b_dim], self.columns_dim)
     return call.index.columns(table)
+
+  def _reads_whole_blocks(self, call: LayerCall) -> bool:
+    """Whether the keys are the columns of the first entries of A."""
+    keys = call.memory_length.size
+    return keys <= self.tile_length and keys % self.factors[1] == 0
+
+
+def _blocks(call: LayerCall, a: mtf.Tensor, b: mtf.Tensor) -> OuterProduct:
+  """Returns the outer product in the order of `OuterProduct`."""
+  a_dim = a.shape.dims[-1]
+  b_dim = b.shape.dims[-1]
+  read = mtf.Dimension(a_dim.name, call.memory_length.size // b_dim.size)
+  if read != a_dim:
+    a = mtf.slice(a, 0, read.size, a_dim.name)
+  before = [*call.batch, *call.heads]
+  return OuterProduct(
+    mtf.transpose(a, mtf.Shape([*before, read, *call.length])),
+    mtf.transpose(b, mtf.Shape([*before, b_dim, *call.length])),
+    [read, b_dim],
+    call.memory_length,
+  )
 
 
 def most_square(n: int) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """Indexes a file in one pass: its number of examples, parts and faults.
 
-The index is cached as a small JSON file until the indexed file changes.
+The indexes of a split's files are cached in one JSON file, and each is used
+until the indexed file changes.
 """
 
 import collections
@@ -10,8 +11,8 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow.compat.v2 as tf
 from absl import logging
@@ -26,7 +27,7 @@ _LEAST_EXAMPLES = 16
 _MOST_EXAMPLES = 256
 _MANY_PARTS = 1024
 _FAULTS_SHOWN = 20
-_VERSION = 9
+_VERSION = 10
 
 
 class Part(NamedTuple):
@@ -153,37 +154,83 @@ class _Oddities:
     return notes
 
 
-def of_file(
-  path: str, reader: formats.Reader, index_dir: str | None
-) -> FileIndex:
-  """Returns `scan(path, reader)`, cached as long as the file is unchanged."""
+def of_files(
+  files: Mapping[str, formats.Reader],
+  name: str,
+  index_dir: str | None = None,
+  limit: int | None = None,
+) -> list[FileIndex]:
+  """Returns `scan` of each file, cached as long as the file is unchanged.
+
+  Args:
+    files: the reader of each path.
+    name: what the files are together, for one cached file for all of them.
+    index_dir: the folder of cached files; default: the user's cache folder.
+    limit: how many rows of each file are read; default: all.
+  """
   folder = index_dir or os.path.join(
     os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'),
     'synth_mtf',
   )
-  digest = hashlib.sha256(f'{path}\n{reader}'.encode()).hexdigest()
-  cache = os.path.join(folder, f'{os.path.basename(path)}-{digest[:16]}.json')
-  state = f'{_VERSION} {storage.state(reader.files(path))}'
-  return of_state(path, reader, cache, state)
+  digest = hashlib.sha256(f'{name}\n{limit}'.encode()).hexdigest()
+  cache = os.path.join(folder, f'rows-{digest[:16]}.json')
+  states = tuple(
+    _State(path, reader, storage.state(reader.files(path)))
+    for path, reader in files.items()
+  )
+  return [*of_states(states, cache, limit)]
+
+
+class _State(NamedTuple):
+  """A file with what changes when its content does."""
+
+  path: str
+  reader: formats.Reader
+  state: str
+
+  @property
+  def key(self) -> str:
+    return f'{_VERSION} {self.path} {self.reader} {self.state}'
 
 
 @functools.lru_cache(maxsize=256)
-def of_state(
-  path: str, reader: formats.Reader, cache: str, state: str
-) -> FileIndex:
-  """Loads the cached index if it has this state; otherwise scans the file."""
+def of_states(
+  states: Sequence[_State], cache: str, limit: int | None
+) -> Sequence[FileIndex]:
+  """Loads the cached indexes of files in these states; scans the others."""
+  stored = _stored(cache)
+  indexes: dict[str, FileIndex] = {}
+  for file in states:
+    if file.key in stored:
+      try:
+        known = {**stored[file.key], 'reader': file.reader, 'path': file.path}
+        indexes[file.key] = FileIndex(**known)
+        continue
+      except TypeError:
+        pass  # the cache is damaged: scan the file
+    indexes[file.key] = scan(file.path, file.reader, limit)
+  if indexes.keys() - stored.keys():
+    _store(cache, indexes)
+  return tuple(indexes.values())
+
+
+def _stored(cache: str) -> dict[str, Any]:
+  """Returns the content of a cached file, or {} if it is missing or damaged."""
   try:
     with tf.io.gfile.GFile(cache) as stream:
       stored = json.load(stream)
-    if stored.pop('state') == state:
-      return FileIndex(**{**stored, 'reader': reader})
-  except (OSError, ValueError, KeyError, TypeError, tf.errors.OpError):
-    pass  # the cache is missing or damaged: scan the file
-  index = scan(path, reader)
-  stored = {**vars(index), 'reader': repr(reader), 'state': state}
+  except (OSError, ValueError, RecursionError, tf.errors.OpError):
+    return {}
+  return stored if isinstance(stored, dict) else {}
+
+
+def _store(cache: str, indexes: Mapping[str, FileIndex]) -> None:
+  stored = {}
+  for key, index in indexes.items():
+    stored[key] = {**vars(index)}
+    del stored[key]['reader'], stored[key]['path']
   try:
     tf.io.gfile.makedirs(os.path.dirname(cache))
     atomic.write(cache, json.dumps(stored))
   except (OSError, tf.errors.OpError) as error:
     logging.warning('row counts cannot be kept in %s: %s', cache, error)
-  return index

@@ -141,11 +141,12 @@ class FilesDataSource(seqio.DataSource):
 
   def indexes(self, split: str) -> list[index.FileIndex]:
     """Returns the index of each file, or of its first rows if too large."""
-    files = self.files(split).items()
-    if self._too_large(split):
-      return [index.scan(path, reader, _FIRST_ROWS) for path, reader in files]
-    index_dir = data_settings.settings().index_dir
-    return [index.of_file(path, reader, index_dir) for path, reader in files]
+    return index.of_files(
+      self.files(split),
+      f'{self._data_dir}\n{self._split_files[split]}',
+      data_settings.settings().index_dir,
+      limit=_FIRST_ROWS if self._too_large(split) else None,
+    )
 
   def check(self, split: str) -> list[index.FileIndex]:
     """Returns the indexes; a UserError lists all faults, or reports no rows."""

@@ -147,17 +147,20 @@ def find(folder: str, pattern: str) -> list[str]:
   start = len(os.path.join(folder, ''))
   root = os.path.join(folder, pattern[: pattern.index('*')].rpartition('/')[0])
   with explained(root):
-    paths = [x for x in _files_below(root) if wanted.fullmatch(x[start:])]
+    found = {x: y for x, y in _files_below(root) if wanted.fullmatch(x[start:])}
   # The last path of a file is kept: itself rather than a link to it.
-  paths.sort(key=lambda path: (os.path.islink(path), path), reverse=True)
-  distinct = {os.path.realpath(path): path for path in paths if is_file(path)}
+  paths = sorted(found, key=lambda x: (os.path.islink(x), x), reverse=True)
+  distinct = {found[path]: path for path in paths if is_file(path)}
   return sorted(distinct.values())
 
 
-def _files_below(root: str) -> Iterator[str]:
-  """Yields the files below a folder; visits each only once despite links."""
+def _files_below(root: str) -> Iterator[tuple[str, str]]:
+  """Yields the files below a folder, with the path without links of each.
+
+  Each folder is visited only once despite links.
+  """
   seen = set()
-  for parent, folders, names in tf.io.gfile.walk(root):
+  for parent, folders, names in _walk(root):
     real = os.path.realpath(parent)
     if real in seen:
       folders.clear()
@@ -165,15 +168,32 @@ def _files_below(root: str) -> Iterator[str]:
     seen.add(real)
     # Visit real folders before links to them.
     folders.sort(key=lambda name: (os.path.islink(f'{parent}/{name}'), name))
-    yield from (os.path.join(parent, name) for name in names)
+    for name in names:
+      path = os.path.join(parent, name)
+      is_link = os.path.islink(path)
+      yield path, os.path.realpath(path) if is_link else f'{real}/{name}'
+
+
+def _walk(root: str) -> Iterator[tuple[str, list[str], list[str]]]:
+  """Walks through folders; for local ones, without a call for each file."""
+  if '://' in root:
+    return tf.io.gfile.walk(root)
+  return os.walk(root, onerror=_raise_unless_missing, followlinks=True)
+
+
+def _raise_unless_missing(error: OSError) -> None:
+  if not isinstance(error, FileNotFoundError):
+    raise error
 
 
 def _size_and_times(path: str) -> Sequence[int]:
   with explained(path):
-    status = tf.io.gfile.stat(path)
-    # The change time updates even if the modification time is preserved.
-    changed = os.stat(path).st_ctime_ns if '://' not in path else 0
-  return status.length, status.mtime_nsec, changed
+    if '://' in path:
+      remote = tf.io.gfile.stat(path)
+      return remote.length, remote.mtime_nsec
+    local = os.stat(path)
+  # The change time updates even if the modification time is preserved.
+  return local.st_size, local.st_mtime_ns, local.st_ctime_ns
 
 
 def total_bytes(paths: Iterable[str]) -> int:

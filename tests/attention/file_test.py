@@ -144,5 +144,35 @@ def test_other_arrays_are_not_unpacked(tmp_path):
   np.savez(path, **kept)
   with zipfile.ZipFile(path, 'a') as archive:
     archive.writestr('encoder_weights.npy', header.getvalue())
-  with pytest.raises(UserError, match='its arrays have 6,44'):
+  with pytest.raises(UserError, match='unpack to 6,44.*at most 67,108,864'):
     file.read(path)
+
+
+@pytest.mark.parametrize('most_compressed', [1, 100])
+def test_a_file_is_not_compressed_more_than_is_read(
+  tmp_path, monkeypatch, most_compressed
+):
+  monkeypatch.setattr(file, '_ALWAYS_READ_BYTES', 1000)
+  monkeypatch.setattr(file, '_MOST_COMPRESSED', most_compressed)
+  weights = np.full([2, 4, 1, 200, 200], 1 / 200)
+  stack = file.Stack(weights, weights)
+  tokens = np.full([4, 200], 'a')
+  side = {'encoder': tokens}
+  made = file.Attention(
+    'x', 'x', 1, {'encoder': stack}, side, {'encoder': tokens[:, 0]}
+  )
+  path = tmp_path / 'x.npz'
+  file.write(str(path), made)
+  assert file.read(str(path)).stacks['encoder'].weights.shape == weights.shape
+  with np.load(path) as there:
+    arrays = {**there}
+  np.savez_compressed(path, **arrays)
+  with pytest.raises(UserError, match='unpack to 2,56.*, expected at most'):
+    file.read(str(path))
+
+
+def test_more_than_can_be_read_is_not_written(tmp_path, monkeypatch):
+  monkeypatch.setattr(file, '_MOST_BYTES', 1000)
+  with pytest.raises(UserError, match='on 4 examples has .*give fewer'):
+    file.write(str(tmp_path / 'x.npz'), random_attention())
+  assert not [*tmp_path.iterdir()]

@@ -5,7 +5,7 @@ import os
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf import json_files
+from synth_mtf import filesystem, json_files
 from synth_mtf.checkpoints import identity
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.checkpoints.folder import Folder, is_complete, step_of
@@ -116,13 +116,13 @@ def test_a_folder_is_listed_once(tmp_path, monkeypatch):
   """Later checkpoints are those of a new object."""
   save(tmp_path, 1)
   listed = []
-  listdir = tf.io.gfile.listdir
+  names = filesystem.names
 
   def counted(path):
     listed.append(path)
-    return listdir(path)
+    return names(path)
 
-  monkeypatch.setattr(tf.io.gfile, 'listdir', counted)
+  monkeypatch.setattr(filesystem, 'names', counted)
   folder = Folder(str(tmp_path))
   save(tmp_path, 2)
   assert folder.checkpoints == ['model.ckpt-1']

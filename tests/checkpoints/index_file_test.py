@@ -46,9 +46,12 @@ def block(items, restart=0):
 
 
 def with_checksum(data):
-  crc = crc32c(data + b'\0')
-  masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-  return data + b'\0' + masked.to_bytes(4, 'little')
+  return data + b'\0' + masked(crc32c(data + b'\0'))
+
+
+def masked(crc):
+  rotated = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+  return rotated.to_bytes(4, 'little')
 
 
 def crc32c(data):
@@ -223,6 +226,69 @@ def test_texts_that_do_not_fit_in_their_bytes(path):
   change(path, change_entry)
   with pytest.raises(UserError, match='26,388,279,066,624 texts in 12,288 byt'):
     files.Checkpoint(path)
+
+
+@pytest.fixture
+def texts(tmp_path):
+  """A checkpoint of three texts."""
+  path = str(tmp_path / 'model.ckpt-1')
+  with tf.Graph().as_default(), tf.Session() as session:
+    values = tf.constant(['a', 'of some length', 'x' * 300])
+    session.run(tf.raw_ops.SaveV2(
+      prefix=path, tensor_names=['names'], shape_and_slices=[''],
+      tensors=[values],
+    ))  # fmt: skip
+  return path
+
+
+def with_lengths(path, lengths):
+  """Writes lengths of texts into the data file, with their checksums.
+
+  TensorFlow's checksum of lengths counts each as 4 bytes, or 8 if it is larger.
+  """
+  shard = f'{path}.data-00000-of-00001'
+  data = b''.join(map(number, lengths))
+  fixed = b''.join(n.to_bytes(4 if n < 2**32 else 8, 'little') for n in lengths)
+  data += masked(crc32c(fixed)) + b'y' * 100
+  with open(shard, 'wb') as stream:
+    stream.write(data)
+
+  def change_entry(entry):
+    entry.size = len(data)
+
+  change(path, change_entry, 'names')
+
+
+def test_texts_are_read(texts):
+  assert files.Checkpoint(texts)['names'].tolist()[:2] == [
+    b'a',
+    b'of some length',
+  ]
+
+
+@pytest.mark.parametrize('length', [2**31, 2**40, 2**63, 2**64 - 1, 99])
+def test_a_length_of_a_text_that_ends_the_process(texts, length):
+  with_lengths(texts, [1, length, 0])
+  with pytest.raises(UserError, match=r"'names' has texts of [0-9,]* bytes in"):
+    files.Checkpoint(texts)
+
+
+def test_a_length_without_an_end(texts):
+  with open(f'{texts}.data-00000-of-00001', 'r+b') as stream:
+    stream.write(b'\xff' * 12)
+  with pytest.raises(UserError, match="'names' has a text without a length"):
+    files.Checkpoint(texts)
+
+
+def test_more_texts_than_any_model_has(texts):
+  def change_entry(entry):
+    entry.shape.dim[0].size = entry.size = 1 << 21
+
+  change(texts, change_entry, 'names')
+  with open(f'{texts}.data-00000-of-00001', 'ab') as stream:
+    stream.truncate(1 << 21)
+  with pytest.raises(UserError, match='has 2,097,152 texts; no model has more'):
+    files.Checkpoint(texts)
 
 
 def change_each_byte(path):

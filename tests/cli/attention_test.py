@@ -4,9 +4,12 @@ import argparse
 
 import pytest
 
+from synth_mtf import cli
+from synth_mtf.attention import opening
 from synth_mtf.cli import attention
 from synth_mtf.errors import UserError
 from tests.attention.examples_test import BYTES
+from tests.results import made_runs
 
 MODULE = """
 import seqio
@@ -36,11 +39,32 @@ def chosen(*words):
 
 def test_a_task_of_a_module(tmp_path, monkeypatch):
   (tmp_path / 'module_with_a_task.py').write_text(MODULE)
+  (tmp_path / 'module_that_fails.py').write_text('1 / 0')
   monkeypatch.syspath_prepend(tmp_path)
   task = '--task=task_of_a_module'
   with pytest.raises(UserError, match='unknown task or mixture'):
     chosen(task)
-  found = chosen(task, '--module_import=module_with_a_task')
-  assert found.texts['encoder'] == ['a bird']
-  with pytest.raises(UserError, match="No module named 'nosuch'.*PYTHONPATH"):
-    chosen(task, '--module_import=nosuch')
+  opening.import_modules(['module_with_a_task'])
+  assert chosen(task).texts['encoder'] == ['a bird']
+  for module, message in (
+    ('nosuch', "No module named 'nosuch'.*PYTHONPATH"),
+    ('module_that_fails', 'ZeroDivisionError: division by zero'),
+    ('', 'ValueError: Empty module name'),
+    ('.relative', 'TypeError: .*PYTHONPATH'),
+  ):
+    with pytest.raises(
+      UserError, match=f'--module_import {module}: .*{message}'
+    ):
+      opening.import_modules([module])
+
+
+def test_each_command_imports_modules(tmp_path, capfd):
+  """Before it opens the run, whose vocabulary may be that of the module."""
+  made_runs.trained(tmp_path / 'run')
+  for words in (
+    f'attention {tmp_path}/run --out {tmp_path}/a.npz',
+    f'plot {tmp_path}/run --out {tmp_path} --text a',
+    f'report {tmp_path}/run --out {tmp_path}/r.html --text a',
+  ):
+    assert cli.main([*words.split(), '--module_import=nosuch']) == 2
+    assert "No module named 'nosuch'" in capfd.readouterr().err

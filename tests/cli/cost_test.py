@@ -93,11 +93,18 @@ def test_it_shows_what_it_counts(monkeypatch):
     gin_param=[],
     model_parallelism=1,
     paper=False,
+    device=None,
   )
   cost_command.run(arguments)
   *_, last, end = stream.getvalue().split('\r\x1b[2K')
-  assert last + end == 'count dense (2 of 2) ...'
+  assert last + end == 'count  the cost of 2 variants ...'
+  # A pipe gets lines from time to time, here each time.
+  monkeypatch.setenv('SYNTH_MTF_PROGRESS_SECONDS', '0')
+  monkeypatch.setattr(sys, 'stderr', pipe := io.StringIO())
+  cost_command.run(arguments)
+  assert 'count  dense (2 of 2) ...' in pipe.getvalue().splitlines()
+  monkeypatch.setattr(sys, 'stderr', stream)
   arguments.paper = True
-  monkeypatch.setattr(paper, '_cost', lambda _: COUNTS)
+  monkeypatch.setattr(paper, '_cost', lambda *_: COUNTS)
   cost_command.run(arguments)
   assert 'count the cost of its models ...' in stream.getvalue()

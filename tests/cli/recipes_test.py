@@ -82,7 +82,7 @@ EVALUATIONS = {
   ),
 }
 # Behind other runs, or stages of the demo: their own tests run them.
-PARTS = {'cpu', 'repeatable'}
+PARTS = {'cpu', 'devices', 'repeatable'}
 PARTS |= {f'{run}_en_mix' for run in ('finetune', 'eval', 'perplexity')}
 # These are other runs but for a mixture, or are included by them.
 ALIKE = {

@@ -64,7 +64,7 @@ CASES = {
   ),
   'product of all queries and keys': product_case(X, VALUES, LOGITS),
   'outer product': einsum_case(
-    outer_product,
+    lambda x, y: outer_product(x, y, mtf.Shape(dims('batch heads row d_kv'))),
     ['batch heads row', 'batch heads d_kv'],
     'batch heads row d_kv',
     ('batch', 'heads'),

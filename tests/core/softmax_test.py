@@ -71,7 +71,7 @@ def averaged(b, v):
   """softmax(B) V from its parts, which `exp_and_sum` computes."""
   memory_length = b.shape.dims[-1]
   center = mtf.stop_gradient(mtf.reduce_max(b, reduced_dim=memory_length))
-  e, total = exp_and_sum(b, center, tf.float32)
+  e, total = exp_and_sum(b, center, memory_length, tf.float32)
   rows = mtf.Shape(dims('batch length heads'))
   x = mtf.einsum([e, v], mtf.Shape([*rows.dims, v.shape.dims[-1]]))
   return divide(x, mtf.transpose(total, rows))
@@ -194,7 +194,7 @@ def test_exponentials_and_their_sums_are_of_the_rounded(mesh):
   def build(mesh_object):
     x = harness.constant(mesh_object, b, 'length memory_length')
     center = mtf.stop_gradient(mtf.reduce_max(x, reduced_dim=x.shape.dims[-1]))
-    return exp_and_sum(x, center, tf.bfloat16)
+    return exp_and_sum(x, center, x.shape.dims[-1], tf.bfloat16)
 
   e, total = harness.evaluate(build, mesh)
   np.testing.assert_allclose(

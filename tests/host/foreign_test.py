@@ -8,7 +8,7 @@ import pytest
 
 from synth_mtf import cli, tasks
 from synth_mtf.errors import UserError
-from synth_mtf.host import foreign, gin_files
+from synth_mtf.host import bounds, foreign, gin_files
 from synth_mtf.results import runs
 from tests import model
 from tests.results import made_runs
@@ -142,7 +142,7 @@ def test_a_model_that_takes_forever(tmp_path, monkeypatch, text):
   made_runs.trained(tmp_path / 'run')
   with open(tmp_path / 'run' / 'operative_config.gin', 'a') as stream:
     stream.write(text)
-  monkeypatch.setattr(foreign, '_MOST_SECONDS', 1)
+  monkeypatch.setattr(bounds, '_MOST_SECONDS', 1)
   (run,) = runs.read(str(tmp_path / 'run'))
   begun = time.process_time()
   assert run.label == 'run'
@@ -151,7 +151,7 @@ def test_a_model_that_takes_forever(tmp_path, monkeypatch, text):
 
 
 def test_a_model_that_is_ended_leaves_no_scope(monkeypatch):
-  monkeypatch.setattr(foreign, '_MOST_SECONDS', 0.01)
+  monkeypatch.setattr(bounds, '_MOST_SECONDS', 0.01)
   for _ in range(50):
     with contextlib.suppress(UserError), foreign.bounded():
       for _ in range(10**6):

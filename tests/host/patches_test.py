@@ -1,5 +1,6 @@
 """Changes to the host."""
 
+import contextlib
 import importlib.util
 import json
 import sys
@@ -14,7 +15,6 @@ from mesh_tensorflow.transformer import utils
 from t5.models import mesh_transformer_main
 
 import synth_mtf.tasks  # noqa: F401  registers them
-from synth_mtf.errors import UserError
 from synth_mtf.host import patches
 from tests.checkout import run
 
@@ -41,16 +41,19 @@ def test_mesh_tensorflow_finds_what_newer_tensorflow_moved():
   assert tpu_variables.ReplicatedVariable
 
 
-def test_t5s_main_checks_a_run_first_and_nobody_else_does(monkeypatch):
-  def refuse(model_dir, tpu):
-    raise UserError(f'{model_dir} {tpu}')
+def test_t5s_main_runs_inside_a_context_and_nobody_else_does(monkeypatch):
+  @contextlib.contextmanager
+  def elsewhere(model_dir, tpu):
+    yield f'{model_dir} of {tpu}'
 
   monkeypatch.setattr(mesh_transformer_main, 'utils', utils)
-  patches.before_each_run(refuse)
-  with pytest.raises(UserError, match='folder None'):
-    mesh_transformer_main.utils.run(model_dir='folder', tpu=None)
-  assert mesh_transformer_main.utils is not utils
+  patches.each_run_inside(elsewhere)
   assert gin.get_bindings(utils.run) == {}, 'it stays the key to its bindings'
+  ran = []
+  monkeypatch.setattr(utils, 'run', lambda **given: ran.append(given))
+  mesh_transformer_main.utils.run(model_dir='folder', tpu=None, tpu_zone=1)
+  assert ran == [{'model_dir': 'folder of None', 'tpu': None, 'tpu_zone': 1}]
+  assert mesh_transformer_main.utils is not utils
 
 
 without_estimator = pytest.mark.skipif(

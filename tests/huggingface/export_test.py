@@ -385,6 +385,7 @@ def test_a_folder_of_version_1_0_0(tmp_path, pieces):
   for attention in config['attention'].values():
     for function in attention['synthesizers']:
       function.pop('stddev', None)
+      function.pop('uniform', None)
   (out / 'config.json').write_text(json.dumps(config))
   loaded(out)
   assert back(out, tmp_path / 'back') == (0, '')
@@ -465,6 +466,11 @@ def test_what_is_wrong_is_one_message(tmp_path, pieces):
   for name in ('layer_norm_epsilon', 'relative_attention_max_distance'):
     (out / 'config.json').write_text(json.dumps({**config, name: 64}))
     fails(f'{name} is 64 in it', back(out, new))
+  changed = json.loads(json.dumps(config))
+  changed['attention']['encoder']['synthesizers'][0]['tile_length'] = 7
+  (out / 'config.json').write_text(json.dumps(changed))
+  leaf = r'attention\.encoder\.synthesizers\[0\]\.tile_length'
+  fails(f'{leaf} is 7 in it, None in the model', back(out, new))
   (out / 'config.json').write_text(json.dumps(config))
   del weights['encoder.block.0.layer.0.SelfAttention.random.R']
   safetensors.save_file(weights, out / 'model.safetensors')

@@ -1,5 +1,8 @@
 """Models that are described, trained and saved in PyTorch alone."""
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -84,3 +87,47 @@ def test_auto_classes_need_no_remote_code(name, tmp_path):
   torch.testing.assert_close(actual, expected)
   assert (tmp_path / 'modeling_synthesizer.py').exists()
   assert name in transformers.AutoConfig.from_pretrained(tmp_path).auto_map
+
+
+PYTORCH_FIRST = """
+import sys
+from synth_mtf.huggingface import SynthesizerConfig
+print([x for x in ('tensorflow', 'gin', 'mesh_tensorflow') if x in sys.modules])
+import synth_mtf
+print(synth_mtf.__version__, hasattr(synth_mtf, '_unknown'))
+print([x for x in ('tensorflow', 'gin', 'mesh_tensorflow') if x in sys.modules])
+print(synth_mtf.Random.__name__, hasattr(synth_mtf, 'unknown'))
+import gin
+print(gin.get_configurable('synth_mtf.Random') is synth_mtf.Random)
+"""
+PLUGIN_FIRST = """
+import synth_mtf, synth_mtf.huggingface
+import gin
+print(gin.get_configurable('synth_mtf.Random').__name__)
+"""
+
+
+@pytest.mark.parametrize(
+  'program, expected',
+  [
+    (
+      PYTORCH_FIRST,
+      f'[]\n{synth_mtf.__version__} False\n[]\nRandom False\nTrue\n',
+    ),
+    (PLUGIN_FIRST, 'Random\n'),
+  ],
+)
+def test_the_import_needs_no_tensorflow(program, expected, tmp_path):
+  """And prints nothing; names of Mesh-TensorFlow still come when used."""
+  environment = dict(os.environ)
+  environment.pop('TF_CPP_MIN_LOG_LEVEL', None)
+  done = subprocess.run(
+    [sys.executable, '-c', program],
+    capture_output=True,
+    text=True,
+    cwd=tmp_path,
+    env=environment,
+    timeout=300,
+    check=False,
+  )
+  assert (done.stdout, done.stderr) == (expected, '')

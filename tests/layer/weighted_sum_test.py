@@ -101,6 +101,42 @@ def test_each_way_is_the_reference(monkeypatch, member, way, rows, stack):
   checks.parallel(member, rows, stack)
 
 
+# Layers of each way that a TPU takes, with and without biases of the values.
+on_a_tpu = family.some(
+  *('random', 'dense', 'factorized_dense', 'random_dense_vanilla'),
+  'factorized_random_factorized_dense_vanilla',
+  *('biased_values_random', 'biased_values_random_vanilla'),
+  *('biased_values_mlp_mixer', 'cross_biased_values'),
+)
+
+
+# Without padding, where biased values are not 0 until the host masks them.
+FULL = family.Rows(
+  np.array([[1, 1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 2, 2, 2]]), PACKED.inputs[:2]
+)
+
+
+@on_a_tpu
+@pytest.mark.parametrize(
+  'rows, stack', [(PADDED, ENCODER), (PADDED, DECODER), (FULL, DECODER)]
+)
+def test_a_tpu_computes_the_reference(member, rows, stack):
+  checks.parallel(member, rows, stack, mesh=harness.TPU)
+
+
+@family.some('factorized_dense', 'biased_values_random_vanilla')
+@pytest.mark.parametrize(
+  'settings', [{'z_loss_coeff': 0.1}, {'relative_attention_type': 'bias'}]
+)
+def test_a_tpu_computes_the_reference_with(member, settings):
+  checks.parallel(member.but(**settings), PADDED, DECODER, mesh=harness.TPU)
+
+
+@family.some('factorized_dense', 'biased_values_random')
+def test_bfloat16_on_a_tpu_is_near_the_reference(member):
+  checks.parallel(member, PADDED, ENCODER, dtype='bfloat16', mesh=harness.TPU)
+
+
 @pytest.mark.slow  # of a size of its own
 @pytest.mark.parametrize(
   'name, has_table',
@@ -219,7 +255,7 @@ def test_a_tile_may_span_any_logits(monkeypatch):
   )
 
 
-@tables
+@family.some('random', 'random_random', 'biased_values_random')
 def test_a_tpu_gives_nan_where_its_exponentials_do_not_suffice(member):
   ids = PADDED.ids
   found, expected = (

@@ -21,12 +21,12 @@ from tensorflow.compiler.xla.service import hlo_pb2
 
 import synth_mtf
 from synth_mtf.errors import UserError
-from synth_mtf.host import events
+from synth_mtf.host import events, tpu_runtime
 from synth_mtf.pjrt import devices, estimator, program
 from tests import official_files
 from tests.cli import t5_main
 
-pytestmark = pytest.mark.slow  # trains
+pytestmark = [pytest.mark.slow, pytest.mark.xla]  # trains
 
 CPU = '--device=cpu'
 DROPOUT = '--gin_param=dropout_rate = 0.1'
@@ -240,6 +240,12 @@ def test_device_and_tpu_exclude_each_other(run, tmp_path):
 def test_a_cluster_is_refused(run, tmp_path, monkeypatch):
   monkeypatch.setenv('TF_CONFIG', '{"session_master": "grpc://localhost:1"}')
   with pytest.raises(UserError, match='without `synth-mtf cluster`'):
+    run(tmp_path / 'new', CPU, steps=2)
+
+
+def test_a_tensorflow_for_tpus_is_refused(run, tmp_path, monkeypatch):
+  monkeypatch.setattr(tpu_runtime, 'has_runtime', lambda: True)
+  with pytest.raises(UserError, match='each CPU .* built for TPUs'):
     run(tmp_path / 'new', CPU, steps=2)
 
 

@@ -95,6 +95,7 @@ def losses(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.xla
 def test_two_hosts_compute_what_one_does(data, tmp_path):
   """A run on two hosts that is continued, and one on the devices of both."""
   for steps in (3, 6):
@@ -121,6 +122,7 @@ def test_two_hosts_compute_what_one_does(data, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.xla
 def test_data_that_one_host_lacks_ends_the_run_on_both(data, tmp_path):
   started = start(tmp_path / 'run', data, tmp_path, steps=6)
   for output, status in [host.wait() for host in started]:
@@ -130,6 +132,7 @@ def test_data_that_one_host_lacks_ends_the_run_on_both(data, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.xla
 @pytest.mark.parametrize('lost', [0, 1])
 def test_a_lost_host_ends_the_run(data, tmp_path, lost):
   started = start(tmp_path / 'run', data, data, steps=10**6)
@@ -153,6 +156,7 @@ def test_a_lost_host_ends_the_run(data, tmp_path, lost):
 
 
 @pytest.mark.slow
+@pytest.mark.xla
 def test_a_signal_to_one_host_stops_all(data, tmp_path):
   started = start(tmp_path / 'run', data, data, steps=10**6)
   try:

@@ -35,6 +35,7 @@ FIRST = 1e-5  # of ten steps
 LAST = 2e-3  # of 20 steps
 
 
+@pytest.mark.xla
 @pytest.mark.parametrize(
   'settings',
   [

@@ -22,7 +22,7 @@ from mesh_tensorflow.transformer import utils
 from synth_mtf.checkpoints import files
 from synth_mtf.host import gin_files
 from synth_mtf.results import paper, runs
-from synth_mtf.results.labels import ModelKind
+from synth_mtf.results.kinds import ModelKind
 from synth_mtf.results.model_facts import ModelFacts
 from synth_mtf.results.records import Result
 from synth_mtf.results.runs import Run
@@ -66,7 +66,7 @@ def fake(name: str, *results: Result, label: str = '', **facts: Any) -> Any:
   known = {
     'name': name,
     'label': label or name,
-    'facts': ModelFacts(KINDS.get(label), f'{name} has no configuration'),
+    'facts': ModelFacts(KINDS.get(label), fault=f'{name} has no configuration'),
     'bindings': {'x': label} if label else {},
     'results': list(results),
     'losses': {},

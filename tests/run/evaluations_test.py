@@ -83,7 +83,7 @@ def estimator(tmp_path, monkeypatch):
   return utils.get_estimator()
 
 
-def evaluate(estimator, model_dir, task='cola', **settings):
+def evaluate(estimator, model_dir, task='cola', folder=None, **settings):
   """Evaluates a task at two checkpoints as the host does."""
   utils.eval_model(
     estimator,
@@ -95,7 +95,7 @@ def evaluate(estimator, model_dir, task='cola', **settings):
     lambda **unused: [
       EvalDataset(task, examples, read_number, [accuracy, ones])
     ],
-    None,
+    folder,
     STEPS,
     **settings,
   )
@@ -195,6 +195,25 @@ def test_the_user_sees_progress_and_results(estimator, tmp_path, capfd):
   assert f'Wrote 5 files in {tmp_path}/validation_eval' in outcome.written()
   evaluate(estimator, tmp_path)
   assert not capfd.readouterr().err, 'the stock command prints what it prints'
+
+
+def test_results_in_a_bucket_are_not_locked(
+  estimator, tmp_path, capfd, monkeypatch
+):
+  monkeypatch.setattr(recorded.RECORDER, '_shown_missing_lock', False)
+  # ram:// cannot replace a file.
+  for name in ('add_results', 'add_predictions'):
+    monkeypatch.setattr(records, name, lambda *unused: None)
+  folder = f'ram://{tmp_path}/results'
+
+  def body():
+    for name in (folder, f'{folder}_again'):
+      evaluate(estimator, tmp_path, folder=name)
+    evaluate(estimator, tmp_path)
+
+  lines = shown_by(body, tmp_path / 'log', capfd)
+  shown = [line for line in lines if 'a bucket has no locks' in line]
+  assert len(shown) == 1 and shown[0].startswith(f'{folder}: '), lines
 
 
 def shown_by(body, log, capfd):

@@ -1,12 +1,13 @@
 """FD: the outer product of two short vectors, read as one row."""
 
+import numpy as np
 import pytest
 
 import synth_mtf
 from synth_mtf.errors import ConfigurationError
-from tests import checks, family
+from tests import checks, family, harness
 from tests.family import PACKED, PADDED
-from tests.harness import ENCODER
+from tests.harness import DECODER, ENCODER
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,42 @@ def test_factors(factors, rows):
     max_length=factors[0] * factors[1], factors=factors
   )
   checks.parallel(member, rows, ENCODER)
+
+
+EIGHT = family.Rows(
+  np.array([[1] * 8, [1] * 5 + [0] * 3]), np.array([[1] * 6, [1, 1] + [0] * 4])
+)
+
+
+@pytest.mark.parametrize(
+  'factors', [(4, 2), (6, 2), (1, 8), (2, 8), (8, 1), (2, 5)]
+)
+@pytest.mark.parametrize('stack', [ENCODER, DECODER], ids=lambda s: s.name)
+def test_a_tpu_reads_keys_in_blocks(factors, stack):
+  """8 keys are 4, 1 or 8 whole blocks, or none, of as many or more columns."""
+  member = family.FD.of_size(
+    max_length=factors[0] * factors[1], factors=factors
+  )
+  checks.parallel(member, EIGHT, stack, mesh=harness.TPU)
+
+
+@pytest.mark.parametrize('dim', ['batch', 'heads'])
+def test_a_mesh_may_split_the_blocks_of_a_tpu(dim):
+  member = family.FD.of_size(max_length=8, factors=(4, 2)).but(num_heads=2)
+  mesh = harness.Mesh('all:2', f'{dim}:all', tpu=True)
+  checks.on_a_mesh(member, EIGHT, ENCODER, mesh)
+
+
+@pytest.mark.parametrize('keys, are_blocks', [(8, True), (5, False)])
+def test_a_tpu_keeps_no_row_of_all_columns(keys, are_blocks):
+  """Nothing of the logits' size but E, which has the keys in front."""
+  rows = family.Rows(np.ones([2, keys], int), EIGHT.inputs)
+  member = family.FD.of_size(max_length=8, factors=(4, 2))
+  result = harness.parallel(
+    member, family.tokens(rows.ids), rows.ids, ENCODER, mesh=harness.TPU
+  )
+  in_blocks = (2, family.HEADS, 4, 2, keys)
+  assert (in_blocks in result.shapes) == are_blocks
 
 
 @pytest.mark.parametrize(

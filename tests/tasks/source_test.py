@@ -131,15 +131,15 @@ def test_rows_are_counted_once_until_the_file_changes(data_dir, monkeypatch):
   task = tasks.get(folder.COLA)
   find = unittest.mock.Mock(wraps=storage.find)
   monkeypatch.setattr(storage, 'find', find)
-  index.of_state.cache_clear()
+  index.of_states.cache_clear()
   task.get_dataset({'inputs': 9, 'targets': 9}, 'train')
-  assert index.of_state.cache_info().misses == 1
+  assert index.of_states.cache_info().misses == 1
   assert find.call_count < 16
   assert task.num_input_examples('train') == 300
   with monkeypatch.context() as patched:
     patched.setattr(index, 'scan', None)  # must not be called
     assert task.num_input_examples('train') == 300
-    index.of_state.cache_clear()  # as in another process
+    index.of_states.cache_clear()  # as in another process
     assert task.num_input_examples('train') == 300
     assert len(folder.sentences(shuffle=False)) == 300
   folder.write_cola(data_dir, 300, start=1)
@@ -155,14 +155,52 @@ def test_counts_are_kept_in_the_index_folder(data_dir, tmp_path):
   task = tasks.get(folder.COLA)
   assert task.num_input_examples('train') == 5
   (stored,) = run_dir.iterdir()
-  assert json.loads(stored.read_text())['num_examples'] == 5
+  (kept,) = json.loads(stored.read_text()).values()
+  assert kept['num_examples'] == 5
   # Neither a damaged index is an obstacle, nor a folder that cannot have one.
   for damage in (lambda: stored.write_text('{"damaged"'), stored.unlink):
     damage()
-    index.of_state.cache_clear()
+    index.of_states.cache_clear()
     assert task.num_input_examples('train') == 5
   gin.bind_parameter('synth_mtf.tasks.settings.index_dir', str(stored))
   assert task.num_input_examples('train') == 5
+
+
+def test_many_files_have_one_index(data_dir, tmp_path, monkeypatch):
+  index_dir = tmp_path / 'index'
+  gin.bind_parameter('synth_mtf.tasks.settings.index_dir', str(index_dir))
+  for number in range(300):
+    text = f'Text {number} is one of many.\n'
+    folder.write(data_dir / f'corpus/{number % 7}/{number}.txt', text.encode())
+  tasks.check([folder.TEXT], ['train'])
+  assert len([*index_dir.iterdir()]) == 1
+  scan = unittest.mock.Mock(wraps=index.scan)
+  monkeypatch.setattr(index, 'scan', scan)
+  index.of_states.cache_clear()  # as in another process
+  tasks.check([folder.TEXT], ['train'])
+  assert scan.call_count == 0
+  # Only the changed file is read again, and a new one for the first time.
+  changed = folder.write(data_dir / 'corpus/1/1.txt', b'Another text.\n')
+  new = folder.write(data_dir / 'corpus/new.txt', b'A new text.\n')
+  tasks.check([folder.TEXT], ['train'])
+  assert {call.args[0] for call in scan.call_args_list} == {
+    str(changed),
+    str(new),
+  }
+  (stored,) = index_dir.iterdir()
+  for damage in ('[]', '{', '{"a": 1}', '[' * 100_000):
+    stored.write_text(damage)
+    index.of_states.cache_clear()
+    tasks.check([folder.TEXT], ['train'])
+
+
+def test_first_rows_of_large_text_are_read_once(data_dir, monkeypatch):
+  folder.write(data_dir / 'corpus/a.txt', b'A text.\n\nAnother.\n')
+  monkeypatch.setattr(source, '_LARGE_BYTES', 5)
+  tasks.check([folder.TEXT], ['train'])
+  monkeypatch.setattr(index, 'scan', None)  # must not be called
+  index.of_states.cache_clear()
+  tasks.check([folder.TEXT], ['train'])
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path):

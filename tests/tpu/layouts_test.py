@@ -1,6 +1,7 @@
 """Layouts name slices that can be had, and the compiler knows them."""
 
 import pathlib
+import sys
 
 import gin
 import pytest
@@ -12,9 +13,9 @@ import synth_mtf
 from synth_mtf.cost import cost_of_files
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
+from synth_mtf.pjrt.tpu_compiler import SLICES
 from tests.checkout import CHECKOUT, run
 from tests.tpu import replicas  # must precede the host's modules
-from tests.tpu.compile import SLICES
 from tests.tpu.program import TINY, Setting, build
 
 LAYOUTS = pathlib.Path(synth_mtf.gin_path(), 'layouts')
@@ -66,6 +67,7 @@ def test_a_pod_needs_a_size():
 
 @pytest.mark.slow  # compiles a TPU program
 @pytest.mark.tpu_proof
+@pytest.mark.xla
 @pytest.mark.skipif(not COMPILER.exists(), reason='made by make tpu-compile')
 @pytest.mark.parametrize('name', SLICES)
 def test_the_compiler_takes_the_program_of_a_slice(name, tmp_path):
@@ -78,6 +80,8 @@ def test_the_compiler_takes_the_program_of_a_slice(name, tmp_path):
   values = replicas.zeros(built)
   _, _, hlo = replicas.CoreProgram(built).lower(values, built.features)
   (tmp_path / 'random.hlo').write_bytes(hlo)
-  command = CHECKOUT / 'tests' / 'tpu' / 'compile.py'
-  done = run(COMPILER, command, '--slice', name, tmp_path, 'random')
+  done = run(
+    *(sys.executable, '-m', 'tests.tpu.compile'),
+    *('--slice', name, tmp_path, 'random'),
+  )
   assert '| random | 0.0 |' in done.stdout

@@ -15,8 +15,8 @@ import pathlib
 import tensorflow.compat.v1 as tf
 from absl import flags
 
+from synth_mtf.pjrt.tpu_compiler import SLICES
 from tests.tpu import replicas  # must precede the host's modules
-from tests.tpu.compile import SLICES
 from tests.tpu.program import BASE, Setting, build, shipped
 
 

@@ -32,7 +32,7 @@ from tensorflow.python.tpu import (
   tpu,
 )
 
-from synth_mtf.host import gin_files
+from synth_mtf.host import gin_files, tpu_runtime
 
 CORES = 8
 LAYOUT = (
@@ -298,13 +298,22 @@ def faults_of(op: tf.Operation) -> Iterator[str]:
 
 @functools.cache
 def _xla_kernels() -> Mapping[str, list[dict[str, set[int]]]]:
-  """Operations with an XLA kernel, and the types that each kernel takes."""
-  # XLA registers its kernels when it compiles for the first time.
-  with tf.Graph().as_default(), tf.Session() as session:
+  """Operations with an XLA kernel, and the types that each kernel takes.
+
+  A TensorFlow for TPUs lists the kernels of TPUs. Others have those of CPUs.
+  """
+  device = 'XLA_TPU_JIT' if tpu_runtime.has_runtime() else 'XLA_CPU_JIT'
+  # XLA registers its kernels when it compiles for the first time, even if it
+  # then finds no compiler for CPUs, as in a TensorFlow for TPUs.
+  with (
+    contextlib.suppress(tf.errors.NotFoundError),
+    tf.Graph().as_default(),
+    tf.Session() as session,
+  ):
     session.run(xla.compile(lambda x: x + 1.0, [tf.ones([2])]))
   found = collections.defaultdict(list)
   for kernel in kernels.get_all_registered_kernels().kernel:
-    if kernel.device_type == 'XLA_CPU_JIT':
+    if kernel.device_type == device:
       found[kernel.op].append(
         {c.name: set(c.allowed_values.list.type) for c in kernel.constraint}
       )

@@ -12,7 +12,7 @@ from tests.harness import assert_close
 from tests.tpu import program
 from tests.tpu.program_test import OURS
 
-pytestmark = pytest.mark.slow  # compiles or runs TPU programs
+pytestmark = [pytest.mark.slow, pytest.mark.xla]  # runs TPU programs
 
 MESHES = ['batch:4,model:2', 'batch:2,model:4']
 DEFAULT = [

@@ -1,0 +1,147 @@
+"""Files and folders, local or in a bucket (`scheme://...`).
+
+TensorFlow reads buckets, and is imported for them alone: its import takes
+longer than most commands.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import IO, Any
+
+from synth_mtf.errors import UserError
+
+_MOST_FILES = 20_000
+
+
+def is_bucket(path: str) -> bool:
+  """Whether a path is in a bucket, or names another scheme of TensorFlow."""
+  return '://' in path
+
+
+def exists(path: str) -> bool:
+  """Whether there is a file or a folder."""
+  if is_bucket(path):
+    with _as_os_errors() as gfile:
+      return gfile.exists(path)
+  return os.path.exists(path)
+
+
+def is_folder(path: str) -> bool:
+  """Whether there is a folder."""
+  if is_bucket(path):
+    with _as_os_errors() as gfile:
+      return gfile.isdir(path)
+  return os.path.isdir(path)
+
+
+def names(folder: str) -> list[str]:
+  """Returns the names in a folder, in no order; none without a folder."""
+  if not is_folder(folder):
+    return []
+  if is_bucket(folder):
+    with _as_os_errors() as gfile:
+      return [name.rstrip('/') for name in gfile.listdir(folder)]
+  return os.listdir(folder)
+
+
+def subfolders(folder: str) -> list[str]:
+  """Returns the names of the folders in a folder, sorted; none without it."""
+  return sorted(
+    name for name in names(folder) if is_folder(os.path.join(folder, name))
+  )
+
+
+def size(path: str) -> int:
+  """Returns the bytes of a file."""
+  if is_bucket(path):
+    with _as_os_errors() as gfile:
+      return gfile.stat(path).length
+  return os.stat(path).st_size
+
+
+def state(*paths: str) -> list[tuple[str, int, int]] | None:
+  """Returns name, size and time of change of all local files below paths.
+
+  Returns None if there are more than 20,000, or if a path is in a bucket or
+  cannot be read.
+  """
+  files: list[tuple[str, int, int]] = []
+  seen = set()
+  remaining = [os.path.expanduser(path) for path in paths]
+  while remaining:
+    path = remaining.pop()
+    try:
+      status = os.stat(path)
+      if os.path.isdir(path):
+        place = (status.st_dev, status.st_ino)  # links may lead back
+        if place not in seen:
+          seen.add(place)
+          remaining += [os.path.join(path, name) for name in os.listdir(path)]
+        continue
+    except OSError:
+      return None
+    files.append((path, status.st_size, status.st_mtime_ns))
+    if len(files) > _MOST_FILES:
+      return None
+  return sorted(files)
+
+
+def make_folder(path: str) -> None:
+  """Makes a folder, and those above it, unless it exists."""
+  if is_bucket(path):
+    with _as_os_errors() as gfile:
+      gfile.makedirs(path)
+  else:
+    os.makedirs(path, exist_ok=True)
+
+
+def remove(path: str) -> None:
+  """Removes a file."""
+  if is_bucket(path):
+    with _as_os_errors() as gfile:
+      gfile.remove(path)
+  else:
+    os.remove(path)
+
+
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[IO[bytes]]:
+  """Yields a stream of a file's bytes."""
+  if is_bucket(path):
+    with _as_os_errors() as gfile, gfile.GFile(path, 'rb') as stream:
+      yield stream
+  else:
+    with open(path, 'rb') as stream:
+      yield stream
+
+
+def read(path: str) -> bytes:
+  """Returns the bytes of a file."""
+  with reading(path) as stream:
+    return stream.read()
+
+
+def text(path: str) -> str | None:
+  """Returns the text of a file in UTF-8, or None if there is none.
+
+  Raises:
+    UserError: it cannot be read.
+  """
+  if not exists(path):
+    return None
+  try:
+    return read(path).decode()
+  except (OSError, UnicodeDecodeError) as error:
+    raise UserError(f'{path} cannot be read: {error}') from error
+
+
+@contextlib.contextmanager
+def _as_os_errors() -> Iterator[Any]:
+  """Yields TensorFlow's file system, whose errors are raised as an OSError."""
+  import tensorflow as tf
+
+  try:
+    yield tf.io.gfile
+  except tf.errors.OpError as error:
+    raise OSError(error.message) from error
