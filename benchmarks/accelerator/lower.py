@@ -28,6 +28,7 @@ import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
 
+from synth_mtf.core.dimensions import programs_for
 from synth_mtf.pjrt.program import without_copies
 from tests.tpu import replicas
 from tests.tpu.program import BASE, TINY, Setting, Size, build
@@ -188,6 +189,7 @@ def main(argv: Sequence[str] | None = None) -> None:
   add('--vocabulary', type=int, help='entries (default: as T5 has)')
   add('--dropout', type=float, default=0.1)
   add('--float32_loss', action='store_true', help='see `float32_loss`')
+  add('--platform', choices=['gpu', 'tpu'], default='gpu')
   args = parser.parse_args(argv)
   tf.logging.set_verbosity(tf.logging.ERROR)
   args.folder.mkdir(parents=True, exist_ok=True)
@@ -199,7 +201,8 @@ def main(argv: Sequence[str] | None = None) -> None:
   for name in args.names:
     loss = f'@{float32_loss.__name__}' if args.float32_loss else None
     step = setting(name, size, args.layers, args.dropout, loss=loss)
-    write(args.folder, name, step, args.layers)
+    with programs_for(args.platform):
+      write(args.folder, name, step, args.layers)
     print(f'{args.folder / name}: lowered', flush=True)
 
 

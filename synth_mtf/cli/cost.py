@@ -166,13 +166,13 @@ def _print_fit(args: argparse.Namespace) -> None:
   from synth_mtf.pjrt import devices, fitting, tpu_compiler
 
   name = _ALIASES.get(args.device, args.device)
-  found = []
+  found, platform = [], 'tpu'
   if name in tpu_compiler.SLICES:
     cores = tpu_compiler.SLICES[name].cores
     fitting.check_compiler()
   else:
     found = devices.find(name)
-    cores = len(found)
+    cores, platform = len(found), found[0].platform
   mesh = _mesh(args, cores)
   console = output.Console()
   variants = args.variants.split(',')
@@ -180,7 +180,7 @@ def _print_fit(args: argparse.Namespace) -> None:
   for number, variant in enumerate(variants, 1):
     step = f'{variant} ({number} of {len(variants)})'
     with console.passing(f'compile {step} ...'):
-      lowered = _lowered(variant, args, mesh)
+      lowered = _lowered(variant, args, mesh, platform)
       if found:
         fits[variant] = fitting.on_devices(lowered, found)
       else:
@@ -204,7 +204,9 @@ def _mesh(args: argparse.Namespace, cores: int) -> str:
   return f'batch:{copies},model:{args.model_parallelism}'
 
 
-def _lowered(variant: str, args: argparse.Namespace, mesh: str) -> Any:
+def _lowered(
+  variant: str, args: argparse.Namespace, mesh: str, platform: str
+) -> Any:
   from synth_mtf.host import gin_files
   from synth_mtf.pjrt import fitting
 
@@ -217,7 +219,7 @@ def _lowered(variant: str, args: argparse.Namespace, mesh: str) -> Any:
       *_bindings(args),
     ],
   )
-  return fitting.lower_step(args.batch_size, lengths)
+  return fitting.lower_step(args.batch_size, lengths, platform=platform)
 
 
 def _fit_row(variant: str, fit: Any) -> list[str]:

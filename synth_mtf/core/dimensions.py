@@ -1,11 +1,15 @@
 """Helpers for dimension order, mesh splits and device types."""
 
-from collections.abc import Iterable, Sequence
+import contextlib
+import contextvars
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
+
+_is_for_gpus = contextvars.ContextVar('is_for_gpus', default=False)
 
 
 def arrange(x: mtf.Tensor, shape: mtf.Shape) -> mtf.Tensor:
@@ -29,8 +33,29 @@ def parts(dim: mtf.Dimension, model: transformer.Unitransformer) -> int:
 
 
 def is_tpu(mesh: mtf.Mesh) -> bool:
-  """Whether the mesh consists of TPU cores."""
+  """Whether the mesh consists of TPU cores, or of others that run as they do.
+
+  All of them run one program that XLA compiles as a whole.
+  """
   return callable(mesh.variable_placer_fn)  # a device name elsewhere
+
+
+@contextlib.contextmanager
+def programs_for(platform: str) -> Iterator[None]:
+  """Builds programs for JAX's platform of this name; by default, 'tpu'."""
+  token = _is_for_gpus.set(platform == 'gpu')
+  try:
+    yield
+  finally:
+    _is_for_gpus.reset(token)
+
+
+def fuses_products(mesh: mtf.Mesh) -> bool:
+  """Whether XLA fuses products with what they read and what reads them.
+
+  It does so on TPUs. On GPUs, most products are calls of a library.
+  """
+  return is_tpu(mesh) and not _is_for_gpus.get()
 
 
 def sum_over_devices(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.core.dimensions import arrange, is_tpu
+from synth_mtf.core.dimensions import arrange, fuses_products, is_tpu
 from synth_mtf.core.gradients import not_before
 
 
@@ -55,7 +55,7 @@ def shared_product(
     [batch..., length, heads, d_kv].
   """
   weights = mtf.cast(weights, values.dtype)
-  if train and is_tpu(weights.mesh):
+  if train and fuses_products(weights.mesh):
     return _shared_product_on_tpu(weights, values, batch, length, heads)
   d_kv = values.shape.dims[-1]
   return product(weights, values, mtf.Shape([*batch, *length, *heads, d_kv]))

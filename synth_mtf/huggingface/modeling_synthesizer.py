@@ -381,7 +381,7 @@ class Synthesizer(nn.Module):
           f'{length} tokens, but the model takes at most {limit}'
         )
 
-  def forward(self, x: Tensor, q: Any, rows: Tensor, columns: Tensor) -> Tensor:
+  def forward(self, x: Any, q: Any, rows: Tensor, columns: Tensor) -> Tensor:
     self.check_lengths(len(rows), len(columns))
     if self.tile_length:
       columns = columns % self.tile_length
@@ -399,10 +399,6 @@ class Synthesizer(nn.Module):
       a, b = a + self.bA[:, None], b + self.bB[:, None]
     outer = a.unsqueeze(-1) * b.unsqueeze(-2)
     return outer.flatten(-2)[..., columns]
-
-  def table(self) -> Tensor:
-    """S(X) of R and FR for all positions, [heads, length, memory_length]."""
-    return self.R if hasattr(self, 'R') else self.R1 @ self.R2.mT
 
   def hidden(self, x: Tensor, q: Any) -> Tensor:
     """ReLU(W1 x), ReLU(q), or (W1 x) * sigmoid(Wg x), per head."""
@@ -481,8 +477,7 @@ def fused_kernel() -> Any:
 def run_fused(q: Tensor, keys: Tensor, values: Tensor, score: Any) -> Tensor:
   """Runs the kernel, in a graph of its own.
 
-  In the graph of a whole model, PyTorch's compiler fails on CPUs, and may lose
-  the gradients of alpha and the bias.
+  In the graph of a whole model, PyTorch's compiler fails on CPUs.
   """
   return fused_kernel()(q, keys, values, score_mod=score, scale=1.0)
 
@@ -605,28 +600,32 @@ class SyntheticAttention(nn.Module):
   ) -> Tensor:
     """softmax(B) G(X) in one kernel, which adds the terms of B as it goes.
 
-        B[b, h, i, j] = q_i k_j + alpha R[h, i, j] + bias[h, j - i + N - 1]
+        B[b, h, i, j] = q_i k_j + T[h, i, j],  T = alpha R + bias
 
-    No tensor has the dimensions [batch, heads, length, memory_length].
+    T is made once for the batch, [heads, length, memory_length]: the gradients
+    of alpha and the bias then follow from its own. The kernel would add all
+    examples' and queries' to a few numbers, one after the other, and those of
+    alpha would be off by 2e-5. Without R and R1 R2^T, it reads the bias by
+    distance. No tensor is [batch, heads, length, memory_length].
     """
     length, memory_length = q.shape[2], keys.shape[2]
-    tables = []
+    rows = torch.arange(length, device=q.device)
+    columns = torch.arange(memory_length, device=q.device)
+    terms = []
     for scope, alpha in zip(self.scopes, self.alphas(), strict=True):
       if scope == 'dot_product':
         q = q * alpha
       else:
-        function = getattr(self, scope)
-        function.check_lengths(length, memory_length)
-        weights = torch.as_tensor(alpha, dtype=q.dtype, device=q.device)
-        weights = weights.flatten().expand(self.heads)
-        tile = function.tile_length or memory_length
-        tables.append((weights, function.table(), tile))
+        terms.append(alpha * getattr(self, scope)(None, None, rows, columns)[0])
+    if terms and bias is not None:
+      terms.append(bias[:, columns - rows[:, None] + length - 1])
+    table = sum(terms).to(keys.dtype) if terms else None
     causal, hidden = self.causal, torch.finfo(torch.float32).min
 
     def score(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-      for weights, table, tile in tables:
-        s = s + weights[h] * table[h, i, j % tile]
-      if bias is not None:
+      if table is not None:
+        s = s + table[h, i, j]
+      elif bias is not None:
         s = s + bias[h, j - i + length - 1]
       if causal:
         s = torch.where(j <= i, s, hidden)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 import mesh_tensorflow as mtf
 
 from synth_mtf.core.context import recomputes_layers
-from synth_mtf.core.dimensions import arrange, is_tpu
+from synth_mtf.core.dimensions import arrange, fuses_products, is_tpu
 from synth_mtf.core.gradients import recompute_in_backward
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.logits import (
@@ -256,8 +256,8 @@ def _average_on_tpu(
       c = max_m B     E = exp(B - c)     T = sum_m E
       Y = (E (keep * V)) / T
 
-  B is multiplied out twice, for c and for E, because XLA fuses each product
-  with what reads it. Of its size only E is kept, rounded to the type of V. With
+  B is multiplied out twice, for c and for E, where XLA fuses each product with
+  what reads it. Of its size only E is kept, rounded to the type of V. With
   an outer product, B and E have the keys before the queries, and B has them in
   blocks: XLA would materialize B to make one row of the blocks.
   """
@@ -271,9 +271,10 @@ def _average_on_tpu(
         return total_in_blocks(call, logits, term.blocks)
     return arrange(total(call, logits), call.local)
 
-  center = mtf.reduce_max(multiplied(logits), output_shape=rows)
-  center = mtf.stop_gradient(center)
-  b = multiplied(multiplied_after(center, logits))
+  b = multiplied(logits)
+  center = mtf.stop_gradient(mtf.reduce_max(b, output_shape=rows))
+  if fuses_products(call.x.mesh):
+    b = multiplied(multiplied_after(center, logits))
   e, denominator = exp_and_sum(b, center, call.memory_length, values.dtype)
   rows = mtf.Shape([*call.batch, *call.length, *call.heads])
   numerator = product(e, values, mtf.Shape([*rows.dims, call.kv_dim]))

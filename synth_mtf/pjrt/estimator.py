@@ -97,7 +97,9 @@ def model_fn(
     }
     inputs = mesh.Inputs.placeholders()
     with (
-      mesh.used(inputs, variables, len(programs.devices)) as params_of_tpu,
+      mesh.used(
+        inputs, variables, len(programs.devices), programs.devices.platform
+      ) as params_of_tpu,
       patches.step_counted_last(),
     ):
       spec = build_program(dict(placeholders), None, mode, params_of_tpu)

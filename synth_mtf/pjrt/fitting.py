@@ -63,7 +63,10 @@ class Fit(NamedTuple):
 
 
 def lower_step(
-  batch: int, lengths: Mapping[str, int], vocab_size: int = 32128
+  batch: int,
+  lengths: Mapping[str, int],
+  vocab_size: int = 32128,
+  platform: str = 'tpu',
 ) -> Lowered:
   """Returns the training step of the run that gin describes, for one core.
 
@@ -71,6 +74,7 @@ def lower_step(
     batch: sequences on all cores together.
     lengths: lengths of `inputs` and `targets`.
     vocab_size: the number of embeddings.
+    platform: the kind of devices, as JAX names it.
   """
   run = RunConfig()
   model = utils.build_model(
@@ -107,7 +111,7 @@ def lower_step(
     # No device will hold them.
     variables = Variables(Devices(devices.find('cpu')))
     with (
-      mesh.used(inputs, variables, run.mesh.size) as params,
+      mesh.used(inputs, variables, run.mesh.size, platform) as params,
       patches.step_counted_last(),
     ):
       spec = build(features, None, 'train', params)

@@ -17,6 +17,7 @@ from mesh_tensorflow import simd_mesh_impl
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.ops import while_v2
 
+from synth_mtf.core.dimensions import programs_for
 from synth_mtf.host import patches
 from synth_mtf.pjrt import collectives, placement
 
@@ -150,11 +151,20 @@ def _while_loop(
 
 @contextlib.contextmanager
 def used(
-  inputs: Inputs, variables: placement.Variables, cores: int
+  inputs: Inputs,
+  variables: placement.Variables,
+  cores: int,
+  platform: str,
 ) -> Iterator[dict[str, Any]]:
   """Makes the host's model function build for this mesh.
 
   Yields the `params` to call it with.
+
+  Args:
+    inputs: what a core reads beside features and variables.
+    variables: on the devices.
+    cores: their number.
+    platform: their kind, as JAX names it.
   """
 
   def make(
@@ -169,5 +179,8 @@ def used(
     device_assignment=types.SimpleNamespace(topology=topology),
     tpu_host_placement_function=lambda host_id: '',
   )
-  with patches.tpu_mesh_replaced(make, collectives, _while_loop):
+  with (
+    patches.tpu_mesh_replaced(make, collectives, _while_loop),
+    programs_for(platform),
+  ):
     yield {'context': context}

@@ -28,10 +28,12 @@ class Devices:
   Attributes:
     devices: those of all hosts.
     local: the numbers of this host's among them.
+    platform: their kind: 'cpu', 'gpu' or 'tpu'.
   """
 
   def __init__(self, devices: Sequence[jax.Device]) -> None:
     self.devices = list(devices)
+    self.platform = self.devices[0].platform
     process = self.devices[0].client.process_index()
     self.local = [
       i for i, d in enumerate(self.devices) if d.process_index == process

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synth_mtf.core import dimensions
 from synth_mtf.cpu import tiles
 from synth_mtf.errors import ConfigurationError
 from synth_mtf.layer import weighted_sum
@@ -130,6 +131,31 @@ def test_a_tpu_computes_the_reference(member, rows, stack):
 )
 def test_a_tpu_computes_the_reference_with(member, settings):
   checks.parallel(member.but(**settings), PADDED, DECODER, mesh=harness.TPU)
+
+
+@family.some('random', 'random_vanilla', 'dense_vanilla', 'factorized_dense')
+@pytest.mark.parametrize('rows', [PADDED, FULL])
+def test_a_gpu_computes_the_reference(member, rows):
+  with dimensions.programs_for('gpu'):
+    checks.parallel(member, rows, DECODER, mesh=harness.TPU)
+
+
+@family.some('vanilla', 'dense_vanilla')
+def test_a_gpu_multiplies_logits_out_once(member):
+  """A TPU does so twice, and stores neither."""
+  batch, n = PADDED.ids.shape
+  counts = {}
+  for platform in ('tpu', 'gpu'):
+    with dimensions.programs_for(platform):
+      result = harness.parallel(
+        member,
+        family.tokens(PADDED.ids),
+        PADDED.ids,
+        DECODER,
+        mesh=harness.TPU,
+      )
+    counts[platform] = result.shapes.count((batch, family.HEADS, n, n))
+  assert counts['tpu'] > counts['gpu'] > 0
 
 
 @family.some('factorized_dense', 'biased_values_random')
