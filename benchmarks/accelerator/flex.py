@@ -173,12 +173,12 @@ def time_at(
     x = torch.randn(batch, n, 768, device=device, dtype=dtype)
     step = functools.partial(_forward_and_backward, layer, x, by_autocast)
     try:
-      if device == 'cuda':
-        torch.cuda.synchronize()
+      if device == 'cpu':
+        found[way] = {'seconds': seconds(step, device, args.steps)}
+      else:
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
-      found[way] = {'seconds': seconds(step, device, args.steps)}
-      if device == 'cuda':
+        found[way] = {'seconds': seconds(step, device, args.steps)}
         found[way]['bytes'] = torch.cuda.max_memory_allocated() - before
     except Exception as error:
       found[way] = {'error': f'{type(error).__name__}: {error!s:.1500}'}
