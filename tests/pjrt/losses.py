@@ -1,10 +1,11 @@
 """Trains by JAX's devices and by TensorFlow's session, from the same weights.
 
-    python -m tests.pjrt.losses VARIANT MESH [VARIANT MESH ...]
+    python -m tests.pjrt.losses PLATFORM VARIANT MESH [VARIANT MESH ...]
 
 prints a line of JSON for each: the losses of 20 steps of Adafactor on 8 CPU
 devices, or on one for the mesh `batch:1`, and those of a session. A variant
-`SelfAttention` is T5 itself.
+`SelfAttention` is T5 itself. PLATFORM is cpu or gpu: with gpu, the program for a
+GPU runs on the CPU.
 """
 
 import json
@@ -90,13 +91,14 @@ def train(
   return losses, begun
 
 
-def main(words: list[str]) -> None:
+def main(platform: str, *words: str) -> None:
   flags.FLAGS.mark_as_parsed()
   tf.logging.set_verbosity(tf.logging.ERROR)
   found = devices.find('cpu')
   for variant, mesh in zip(words[::2], words[1::2], strict=True):
     cores = mtf.convert_to_shape(mesh).size
     programs = estimator.Programs(Devices(found[:cores]))
+    programs.devices.platform = platform
     of_session, start = train(setting(variant, ''))
     of_devices, _ = train(setting(variant, mesh), programs, start)
     proof = {
@@ -109,4 +111,4 @@ def main(words: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  main(sys.argv[1:])
+  main(*sys.argv[1:])

@@ -37,19 +37,22 @@ LAST = 2e-3  # of 20 steps
 
 @pytest.mark.xla
 @pytest.mark.parametrize(
-  'settings',
+  'platform, settings',
   [
-    pytest.param(SOME, marks=pytest.mark.slow),
+    pytest.param('cpu', SOME, marks=pytest.mark.slow),
+    pytest.param('gpu', SOME[1:], marks=pytest.mark.slow),
     pytest.param(
-      [(v, m) for v in VARIANTS for m in MESHES], marks=pytest.mark.tpu_proof
+      'cpu',
+      [(v, m) for v in VARIANTS for m in MESHES],
+      marks=pytest.mark.tpu_proof,
     ),
   ],
-  ids=['some', 'every variant'],
+  ids=['some', "a GPU's program", 'every variant'],
 )
-def test_losses_equal_those_of_a_session(settings):
+def test_losses_equal_those_of_a_session(platform, settings):
   """In a process of its own, whose CPU has 8 devices."""
   words = [word for setting in settings for word in setting]
-  command = sys.executable, '-m', 'tests.pjrt.losses', *words
+  command = sys.executable, '-m', 'tests.pjrt.losses', platform, *words
   environment = {**os.environ, 'CUDA_VISIBLE_DEVICES': ''}
   printed = run(*command, env=environment, timeout=None).stdout
   proofs = [json.loads(x) for x in printed.splitlines() if x.startswith('{')]
