@@ -3,7 +3,8 @@
     python -m tests.accelerator.steps FOLDER NAME [NAME ...]
 
 lowers each name, tiny, and prints a line of JSON: the losses of three steps of
-Adafactor, in float32 without dropout, by both.
+Adafactor, in float32 without dropout, by both. The session has T5's own loss, and
+the lowered step `lower.float32_loss`.
 """
 
 import json
@@ -25,7 +26,8 @@ def main(folder: str, *names: str) -> None:
   tf.logging.set_verbosity(tf.logging.ERROR)
   device = jax.devices()[0]
   for name in names:
-    setting = lower.setting(name, lower.SIZES['tiny'], 1, 0.0, 'float32')
+    size = lower.SIZES['tiny']
+    setting = lower.setting(name, size, 1, 0.0, 'float32', loss='@float32_loss')
     lower.write(pathlib.Path(folder), name, setting, 1)
     program = programs.Program.read(pathlib.Path(folder), name)
     step, state = program.compile(device), program.initial(device)
@@ -41,7 +43,8 @@ def main(folder: str, *names: str) -> None:
     for _ in range(STEPS):
       loss, state = step(features, state)
       losses.append(float(loss))
-    expected = replicas.on_one_device(setting, values)
+    of_t5 = lower.setting(name, size, 1, 0.0, 'float32')
+    expected = replicas.on_one_device(of_t5, values)
     print(json.dumps({'jax': losses, 'session': expected}), flush=True)
 
 
