@@ -8,7 +8,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.errors import UserError
-from synth_mtf.pjrt import program
+from synth_mtf.pjrt import estimator, program
 from synth_mtf.pjrt.placement import Devices
 
 LAYER = 'encoder/block_000/layer_000/SyntheticAttention'
@@ -32,6 +32,21 @@ def test_a_program_updates_its_variables():
   for expected in ([1, 2, 3], [1, 3, 5]):
     ((found,),) = executable({'x': given}, variables)
     np.testing.assert_array_equal(found, expected)
+
+
+def test_only_the_last_programs_are_kept():
+  programs = estimator.Programs(Devices(jax.devices('cpu')[:1]))
+  with tf.Graph().as_default():
+    ours = []
+    for length in range(1, 7):
+      x = tf.placeholder(tf.float32, [length], name=f'x_{length}')
+      ours.append(({x.op.name: x}, [x + 1.0], []))
+    made = [programs.get(*given) for given in ours]
+    for given, kept in zip(ours[-4:], made[-4:], strict=True):
+      assert programs.get(*given) is kept
+    assert programs.get(*ours[0]) is not made[0], 'compiled again'
+    assert programs.get(*ours[-1]) is made[-1]
+    assert programs.get(*ours[2]) is not made[2], 'the oldest went'
 
 
 def test_an_operation_without_a_form_in_xla_is_named():
