@@ -280,6 +280,16 @@ def test_settings_for_cpus_on_a_gpu_are_named(caplog):
   assert 'fast_cpu.gin has no effect on a GPU' in caplog.text
 
 
+def test_two_cores_that_work_as_one_are_explained():
+  found = [types.SimpleNamespace(platform='tpu')] * 4
+  mesh = mtf.convert_to_shape('batch:8')
+  with (
+    devices.choose(found),
+    pytest.raises(UserError, match='give --logical_cores_per_chip=1'),
+  ):
+    devices.check_run(mesh, 'train')
+
+
 def test_device_and_tpu_exclude_each_other(run, tmp_path):
   with pytest.raises(UserError, match='exclude each other'):
     run(tmp_path / 'new', CPU, '--tpu=local', steps=2)
