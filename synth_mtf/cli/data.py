@@ -12,6 +12,7 @@ _HEADERS = ('task', 'split', 'rows', 'released', 'faults', 'digest', 'files')
 # Rows are counted and printed one by one, so widths cannot depend on them.
 _LINE = '{:38}  {:21}  {:>11}  {:20}  {:>6}  {:16}  {}'
 _MOST_FILES = 4
+_MOST_LINES = 50  # of oddities and of faults
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,8 +70,13 @@ def print_odd(splits: Iterable[Any]) -> bool:
   files = [file for split in splits for file in split.files]
   notes = [f'odd    {note}' for file in files for note in file.notes]
   faults = [fault for file in files for fault in file.faults]
-  for line in dict.fromkeys([*notes, *faults]):
-    print(line)
+  for lines in (notes, faults):
+    distinct = [*dict.fromkeys(lines)]
+    for line in distinct[:_MOST_LINES]:
+      print(line)
+    more = len(distinct) - _MOST_LINES
+    if more > 0:
+      print(f'{more:,} more such lines')
   return bool(faults)
 
 
