@@ -58,6 +58,11 @@ def data_folder(path: str) -> str:
   expanded = os.path.expanduser(path)
   if path and not _may_exist(expanded):
     raise UserError(f'data folder {expanded} does not exist')
+  if os.path.isfile(expanded):
+    raise UserError(
+      f'data folder {expanded} is a file; expected a folder of official files '
+      '(docs/data.md shows the layout)'
+    )
   return path
 
 

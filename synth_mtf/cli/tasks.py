@@ -18,7 +18,7 @@ from typing import Any
 
 from synth_mtf import filesystem, remembered
 from synth_mtf.cli import data, shipped
-from synth_mtf.errors import UserError
+from synth_mtf.errors import UserError, nearest
 from synth_mtf.results import printing
 from synth_mtf.run import output, process
 
@@ -63,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
   if answer:
     print(answer['text'], end='')
     return answer['status']
+  _check_name(args)
   process.load_quietly()
   printed = io.StringIO()
   with contextlib.redirect_stdout(_Both(sys.stdout, printed)):
@@ -71,6 +72,15 @@ def run(args: argparse.Namespace) -> int:
     answer = {'text': printed.getvalue(), 'status': status}
     remembered.put(question, answer)
   return status
+
+
+def _check_name(args: argparse.Namespace) -> None:
+  """Refuses an unknown name of ours before TensorFlow is imported."""
+  names = (shipped.text('names') or '').split()
+  has_own = os.environ.get('SYNTH_MTF_TASK_FILE')
+  if args.name and names and not has_own and args.name not in names:
+    similar = nearest(f'synth_{args.name}', names) or nearest(args.name, names)
+    raise UserError(f'unknown task or mixture {args.name!r}{similar}')
 
 
 class _Both:
@@ -126,13 +136,13 @@ def print_tasks(name: str | None, gin_params: Sequence[str] = ()) -> int:
 
   gin_files.parse([], gin_params)
   data_dir = tasks.settings().data_dir
+  provider = tasks.get(name) if name else None
   if data_dir is None:
     print('No data folder is set (--data_dir): rows are as released.\n')
   elif not filesystem.is_folder(data_dir):
     raise UserError(f'data folder {data_dir} does not exist')
-  if not name:
+  if not provider:
     return _print_all()
-  provider = tasks.get(name)
   print(provider.name)
   if isinstance(provider, seqio.Mixture):
     has_examples = _print_mixture(provider)

@@ -4,6 +4,7 @@ import contextlib
 import io
 
 import pytest
+import seqio
 
 from synth_mtf.cli import shipped, tasks, transformer
 from tests.cli.command import run
@@ -16,7 +17,17 @@ def listed():
   return text.getvalue()
 
 
-TEXTS = {'tasks': listed, 'transformer': transformer.flags_help}
+def names():
+  return '\n'.join(
+    sorted({*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()})
+  )
+
+
+TEXTS = {
+  'tasks': listed,
+  'transformer': transformer.flags_help,
+  'names': names,
+}
 COMMANDS = {'tasks': ['tasks'], 'transformer': ['transformer', '--help']}
 
 
@@ -24,11 +35,16 @@ COMMANDS = {'tasks': ['tasks'], 'transformer': ['transformer', '--help']}
 def test_a_text_is_what_the_command_makes(name):
   hint = 'python -m tests.cli.shipped_test'
   made = TEXTS[name]()
+  if name == 'names':  # tests may have registered more
+    known = (shipped.text(name) or '').split()
+    assert {*known} <= {*made.split()}, hint
+    assert {'synth_glue_cola_v002', 'glue_cola_v002'} <= {*known}
+    return
   assert shipped.text(name) == made, hint
   assert run(*COMMANDS[name]) == (0, made, '')
 
 
-@pytest.mark.parametrize('name', TEXTS)
+@pytest.mark.parametrize('name', COMMANDS)
 def test_other_versions_of_the_host_make_their_own(name, monkeypatch):
   monkeypatch.setattr(shipped, '_HOST', ('numpy',))
   assert shipped.text(name) is None
