@@ -18,7 +18,7 @@ from typing import Any
 
 from synth_mtf import filesystem, remembered
 from synth_mtf.cli import data, shipped
-from synth_mtf.errors import UserError, nearest
+from synth_mtf.errors import UserError
 from synth_mtf.results import printing
 from synth_mtf.run import output, process
 
@@ -63,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
   if answer:
     print(answer['text'], end='')
     return answer['status']
-  _check_name(args)
+  if args.name:
+    data.check_names([args.name])
   process.load_quietly()
   printed = io.StringIO()
   with contextlib.redirect_stdout(_Both(sys.stdout, printed)):
@@ -72,15 +73,6 @@ def run(args: argparse.Namespace) -> int:
     answer = {'text': printed.getvalue(), 'status': status}
     remembered.put(question, answer)
   return status
-
-
-def _check_name(args: argparse.Namespace) -> None:
-  """Refuses an unknown name of ours before TensorFlow is imported."""
-  names = (shipped.text('names') or '').split()
-  has_own = os.environ.get('SYNTH_MTF_TASK_FILE')
-  if args.name and names and not has_own and args.name not in names:
-    similar = nearest(f'synth_{args.name}', names) or nearest(args.name, names)
-    raise UserError(f'unknown task or mixture {args.name!r}{similar}')
 
 
 class _Both:
