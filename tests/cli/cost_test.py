@@ -98,6 +98,6 @@ def test_it_shows_what_it_counts(monkeypatch):
   *_, last, end = stream.getvalue().split('\r\x1b[2K')
   assert last + end == 'count dense (2 of 2) ...'
   arguments.paper = True
-  monkeypatch.setattr(paper, '_cost', lambda _: COUNTS)
+  monkeypatch.setattr(paper, '_cost', lambda *_: COUNTS)
   cost_command.run(arguments)
   assert 'count the cost of its models ...' in stream.getvalue()
