@@ -5,7 +5,8 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from synth_mtf.cli import arguments
+from synth_mtf.cli import arguments, shipped
+from synth_mtf.errors import UserError, nearest
 from synth_mtf.results import printing
 
 _HEADERS = ('task', 'split', 'rows', 'released', 'faults', 'digest', 'files')
@@ -43,6 +44,20 @@ def use(args: argparse.Namespace) -> None:
     value = getattr(args, name, None)
     if value:
       os.environ[f'SYNTH_MTF_{name.upper()}'] = str(value)
+
+
+def check_names(names: Iterable[str]) -> None:
+  """Refuses unknown tasks and mixtures before TensorFlow is imported.
+
+  Task files define others; then, or with another T5, nothing is checked.
+  """
+  known = (shipped.text('names') or '').split()
+  if not known or os.environ.get('SYNTH_MTF_TASK_FILE'):
+    return
+  for name in names:
+    if name not in known:
+      similar = nearest(f'synth_{name}', known) or nearest(name, known)
+      raise UserError(f'unknown task or mixture {name!r}{similar}')
 
 
 def print_rows(names: Iterable[str], data_dir: str) -> list[Any]:

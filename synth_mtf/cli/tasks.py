@@ -67,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
   if answer:
     print(answer['text'], end='')
     return answer['status']
+  if args.name:
+    data.check_names([args.name])
   process.load_quietly()
   printed = io.StringIO()
   with contextlib.redirect_stdout(_Both(sys.stdout, printed)):
@@ -130,13 +132,13 @@ def print_tasks(name: str | None, gin_params: Sequence[str] = ()) -> int:
 
   gin_files.parse([], gin_params)
   data_dir = tasks.settings().data_dir
+  provider = tasks.get(name) if name else None
   if data_dir is None:
     print('No data folder is set (--data_dir): rows are as released.\n')
   elif not filesystem.is_folder(data_dir):
     raise UserError(f'data folder {data_dir} does not exist')
-  if not name:
+  if not provider:
     return _print_all()
-  provider = tasks.get(name)
   print(provider.name)
   if isinstance(provider, seqio.Mixture):
     fault = _print_mixture(provider)
