@@ -34,6 +34,16 @@ def test_a_program_updates_its_variables():
     np.testing.assert_array_equal(found, expected)
 
 
+def test_the_memory_counts_what_a_program_needs_between():
+  size = 256
+  with tf.Graph().as_default() as graph:
+    x = tf.placeholder(tf.float32, [size, size], name='x')
+    y = tf.reduce_sum(tf.matmul(tf.matmul(x, x), x))
+    lowered = program.lower(graph, [y], [])
+  executable = program.Executable(lowered, Devices(jax.devices('cpu')[:1]))
+  assert executable.memory() >= 2 * 4 * size**2  # x and a product
+
+
 def test_an_operation_without_a_form_in_xla_is_named():
   with tf.Graph().as_default() as graph:
     with tf.name_scope(LAYER):
