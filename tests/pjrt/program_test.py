@@ -54,6 +54,17 @@ def test_only_the_last_programs_are_kept():
 
 
 @pytest.mark.xla
+def test_the_memory_counts_what_a_program_needs_between():
+  size = 256
+  with tf.Graph().as_default() as graph:
+    x = tf.placeholder(tf.float32, [size, size], name='x')
+    y = tf.reduce_sum(tf.matmul(tf.matmul(x, x), x))
+    lowered = program.lower(graph, [y], [])
+  executable = program.Executable(lowered, Devices(jax.devices('cpu')[:1]))
+  assert executable.memory() >= 2 * 4 * size**2  # x and a product
+
+
+@pytest.mark.xla
 def test_an_operation_without_a_form_in_xla_is_named():
   """With what gin sets for its layer."""
   gin_files.parse(['sizes/tiny.gin', 'variants/random_vanilla.gin'])
