@@ -167,7 +167,8 @@ class FilesDataSource(seqio.DataSource):
       ellipsis = ', ...' if len(files) > _MOST_FILES_SHOWN else ''
       raise UserError(
         f'task {self.task_name}, split {split!r}: no rows in '
-        f'{", ".join(files[:_MOST_FILES_SHOWN])}{ellipsis}; expected at least one.'
+        f'{", ".join(files[:_MOST_FILES_SHOWN])}{ellipsis}; expected at least '
+        'one.'
       )
     return indexes
 
