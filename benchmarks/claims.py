@@ -15,13 +15,26 @@ The parts are
      mixing, N
   g  cross-attention: R, FR, D, R+V and D+V instead of V, on copying, text and
      translation
+  h  sentence pairs: encoders with R, D, V, R+V and D+V on a class that depends
+     on two sentences, and on one that depends on one of them
+  i  the same in an encoder and a decoder, whose cross-attention is T5's
+  j  recall in context by language models: V, V with frozen queries and keys,
+     Fix, R, R+V
+  k  translation: the further functions of version 1 against D, R with 2 to 32
+     heads
+  l  encoders that classify news and reviews: FR and FR+V against Linformer and
+     V
+  m  dialogue: R and D against V and the mixtures with V
+  n  where R looks in language models: the share of its attention within a
+     window, by steps
+  o  the same in span corruption
 
 Each model trains with each seed in <out>/<part>/<task>/<model>/seed_<n>, which
 `synth-mtf table`, `plot` and `report` read. A second call skips finished models
 and resumes interrupted ones. By default, one model trains on each core at a
-time. <out>/<part>.json has the mean and standard deviation over the seeds. c, f
-and g read --data_dir: text below corpus/ and, for g, a language pair in the
-folder of wmt14_en_de.
+time. <out>/<part>.json has the mean and standard deviation of the seeds. Parts
+read from --data_dir: text below corpus/ (c, f, g, n, o), a language pair in the
+folder of wmt14_en_de (g, k), AG News and IMDB (l), PersonaChat (m).
 """
 
 import argparse
@@ -92,6 +105,7 @@ class Training:
     self._run_once(
       f'measure_{"_".join(map(str, at))}',
       'perplexity_text',
+      f"utils.run.dataset_split = '{self.part.held_out}'",
       f'eval_checkpoint_step = {at}',
       'utils.run.perplexity_eval_steps = 32',
     )
@@ -116,7 +130,10 @@ class Training:
       return
     inputs, targets = self.model.lengths or self.part.lengths
     lengths = {'inputs': inputs, 'targets': targets}
+    if self.part.model_type == 'aligned':
+      lengths['targets_segmentation'] = targets
     bindings = (
+      f"utils.run.model_type = '{self.part.model_type}'",
       f"MIXTURE_NAME = '{self.task}'",
       'utils.run.batch_size = 32',
       f'utils.run.sequence_length = {lengths}',
@@ -288,7 +305,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   add('--tasks', nargs='+', help='these tasks instead of those of the part')
   add('--steps', type=int, help='instead of those of the part')
   add('--jobs', type=int, default=os.cpu_count(), help='trainings side by side')
-  add('--data_dir', help='text below corpus/: c, f and g')
+  add('--data_dir', help='text below corpus/, and more: see above')
   add('--vocabulary', default='bytes', help='of that data')
   return parser.parse_args(argv)
 

@@ -48,6 +48,8 @@ class Part:
   # 'aligned' (encoder alone).
   model_type: str = 'bitransformer'
   held_out: str = 'validation'  # the split that is evaluated
+  # If set, R's attention to tokens at most this far away is measured, too.
+  window: int | None = None
   # The paper's results by model. If set, models are also evaluated after the
   # training time of V.
   paper: dict[str, float] | None = None
@@ -87,6 +89,8 @@ _PAPER_PERPLEXITY = {
 }
 # With dropout, models learn little in so few steps.
 _NO_DROPOUT = ['dropout_rate = 0.0']
+# So that R alone says where a token looks.
+_NO_BIAS = ['transformer_layers.SelfAttention.relative_attention_type = None']
 _SIZES = (2, 8, 32)
 WIDTH = 64  # d_model, and that of all heads, of sizes/tiny.gin
 # As in runs/classify_encoder.gin.
@@ -205,7 +209,7 @@ PARTS = {
     model_type='aligned',
   ),
   'i': Part(
-    claim='The same with a decoder, whose cross-attention is T5\'s.',
+    claim="The same with a decoder, whose cross-attention is T5's.",
     tasks=['claims_pair_text', 'claims_single_text'],
     metric=PERPLEXITY,
     lengths=ANSWERED,
@@ -218,7 +222,7 @@ PARTS = {
     tasks=['claims_recall'],
     metric=PERPLEXITY,
     lengths=RECALLED,
-    steps=3000,
+    steps=2000,
     models=_of('V', 'frozen V', 'Fix', 'R', 'R+V'),
     params=_NO_DROPOUT,
     model_type='lm',
@@ -251,6 +255,7 @@ PARTS = {
     lengths=(128, 128),
     models=_of('V', 'Linformer', 'FR', 'FR+V'),
     params=[
+      *_NO_DROPOUT,
       *_ENCODER,
       "include 'common/learned_positions.gin'",
       'synth_mtf.FactorizedRandom.rank = 32',
@@ -265,6 +270,7 @@ PARTS = {
     lengths=(128, 32),
     steps=600,
     models=_of('V', 'R', 'D', 'R+V', 'D+V'),
+    params=_NO_DROPOUT,
   ),
   'n': Part(
     claim='Where R looks in a language model.',
@@ -273,7 +279,9 @@ PARTS = {
     lengths=(128, 128),
     steps=2000,
     models=_of('R'),
+    params=[*_NO_DROPOUT, *_NO_BIAS],
     model_type='lm',
+    window=8,
   ),
   'o': Part(
     claim='Where R looks in span corruption.',
@@ -281,5 +289,7 @@ PARTS = {
     metric=PERPLEXITY,
     steps=2000,
     models=_of('R'),
+    params=[*_NO_DROPOUT, *_NO_BIAS],
+    window=8,
   ),
 }

@@ -23,7 +23,7 @@ the capital, as text.
 
 import functools
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +45,10 @@ class Lengths(NamedTuple):
 
 _COPIED = 16  # symbols
 _PAIRS = 3  # each a letter and a capital
-_RECALLED, _TIMES = 2, 4  # pairs in a row of claims_recall; how often it has each
+_RECALLED, _TIMES = (
+  2,
+  4,
+)  # pairs in a row of claims_recall; how often it has each
 COPIED = Lengths(_COPIED + 1, _COPIED + 1)
 LOOKED_UP = Lengths(2 * _PAIRS + 1, 2 * _PAIRS + 1)
 RECALLED = Lengths(2 * _RECALLED * _TIMES, 2 * _RECALLED * _TIMES)
@@ -106,7 +109,7 @@ def _single(rng: np.random.Generator) -> _Row:
 
 
 def _sentences(
-  keys: Sequence[str], values: Sequence[str], question: str
+  keys: Iterable[str], values: Iterable[str], question: str
 ) -> str:
   pairs = [key + value for key, value in zip(keys, values, strict=True)]
   return f'{question}|{"".join(pairs)}|'
@@ -174,9 +177,7 @@ def _define_sentences(
   """Registers a task for encoders, and another with text as its target."""
   symbols = _FEATURES['inputs']
   answer = seqio.Feature(seqio.ByteVocabulary(), add_eos=False)
-  _define(
-    f'{name}_text', make, features={'inputs': symbols, 'targets': answer}
-  )
+  _define(f'{name}_text', make, features={'inputs': symbols, 'targets': answer})
   one = seqio.Feature(
     seqio.PassThroughVocabulary(1 + len(_CLASSES)), add_eos=False
   )

@@ -17,11 +17,12 @@ if is_for_pytorch():
 
   def __getattr__(name: str) -> Any:
     """Returns a public name, of which the first one imports TensorFlow."""
-    if name.startswith('_'):
-      raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    from synth_mtf.run.process import load_plugin
+    if not name.startswith('_'):
+      from synth_mtf.run.process import load_plugin
 
-    load_plugin()
+      load_plugin()
+    if name not in globals():
+      raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
     return globals()[name]
 
 elif not is_command():

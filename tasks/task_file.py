@@ -176,9 +176,10 @@ def _split(
   formats.check_json(file, str, split)
   reader = task_readers.reader_of(file, quotes)
   result = source.Split.of([file], reader(*template))
+  path = file if '://' in file else os.path.join(folder, file)
   formats.expect(
     result.files(folder) or data_settings.settings().cache_dir,
-    f'{os.path.join(folder, file)} does not exist',
+    f'{path} does not exist',
     'a file',
   )
   return result
@@ -191,6 +192,10 @@ def _register(path: str) -> None:
   with formats.fault_at(path, lines['name']):
     task = _new_name(fields['name'])
   labels = fields.get('labels', ())
+  with formats.fault_at(path, lines.get('labels', 1)):
+    for label in labels:
+      times = labels.count(label)
+      formats.expect(times == 1, f'{times} times the label {label!r}', 'once')
   quotes = fields.get('quotes')
   with formats.fault_at(path, lines.get('quotes', 1)):
     formats.expect(
@@ -229,9 +234,10 @@ def _register(path: str) -> None:
 
 def _new_name(name: str) -> str:
   formats.expect(
-    re.fullmatch(r'[A-Za-z]\w*', name) and not name.startswith(PREFIX),
-    f'the name {name!r}',
-    f'a letter, then letters, digits or _, without {PREFIX} in front',
+    re.fullmatch(r'[A-Za-z]\w{,99}', name) and not name.startswith(PREFIX),
+    f'the name {name!r:.200}',
+    'a letter, then letters, digits or _, 100 characters at most, without '
+    f'{PREFIX} in front',
   )
   # A table shows our tasks without the prefix.
   taken = {name, PREFIX + name} & {*_known()}

@@ -51,6 +51,15 @@ class SentenceReader(formats.Reader):
   schema = {'text': formats.TEXT}
   indexed = False
 
+  def oddities(self, record: formats.Record) -> Iterator[formats.Oddity]:
+    yield from super().oddities(record)
+    begins = formats.MARKUP.match(record.unmarked[:80].decode(errors='replace'))
+    if record.start == 0 and begins:
+      yield formats.Oddity(
+        f'SGML, XML or HTML: {formats.quote(begins[0].strip())}',
+        'read as text, with its tags',
+      )
+
   def parse(self, record: formats.Record) -> formats.Items:
     for text in self.texts(record):
       if self.reads(text):

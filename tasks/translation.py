@@ -6,7 +6,6 @@ and languages, such as `wmt14_en_de`, `wmt14_en_de_tok` or `wmt_t2t_en_de`.
 
 import dataclasses
 import itertools
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,12 +14,6 @@ import seqio
 from synth_mtf.tasks.files import formats, storage
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import PREFIX, adopt, rate_by_rows
-
-# How files begin that hold sentences in SGML or XML.
-_MARKUP = re.compile(
-  r'\s*<(\?xml|!doctype|srcset|refset|tstset|mteval|tmx|html|doc|hl|seg)\b',
-  re.IGNORECASE,
-)
 
 
 @dataclasses.dataclass(eq=False)
@@ -45,7 +38,7 @@ class ParallelReader(formats.Reader):
       with storage.reading(file) as stream, formats.fault_at(file, 1):
         line = formats.decode(stream.readline().removeprefix(formats.BOM))
         formats.expect(
-          not _MARKUP.match(line),
+          not formats.MARKUP.match(line),
           f'SGML or XML: {formats.quote(line.strip())}',
           'plain text, one sentence per line: extract the sentences first '
           '(of SGML, those in <seg>), for both languages in the same order',

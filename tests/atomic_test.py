@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from synth_mtf import atomic
+from synth_mtf.errors import UserError
 
 
 def test_a_text_replaces_the_file(tmp_path):
@@ -113,3 +114,20 @@ def test_files_of_a_new_folder_can_be_read_by_others(tmp_path):
   for name in ('weights', 'config'):
     assert (tmp_path / 'model' / name).stat().st_mode & 0o777 == 0o644
   assert list(tmp_path.iterdir()) == [tmp_path / 'model']
+
+
+def test_only_a_file_of_the_command_is_replaced(tmp_path):
+  ours, other = tmp_path / 'ours', tmp_path / 'other'
+  ours.write_text('made by a mark')
+  other.write_text('precious')
+  atomic.check_replaceable(str(tmp_path / 'new'), 'a mark')
+  atomic.check_replaceable(str(ours), 'a mark')
+  with pytest.raises(UserError, match='other exists and is not a file of'):
+    atomic.check_replaceable(str(other), 'a mark')
+  assert other.read_text() == 'precious'
+
+
+@pytest.mark.parametrize('name', ['.', 'missing/new'])
+def test_a_folder_or_a_file_in_none_is_no_place_for_a_file(tmp_path, name):
+  with pytest.raises(UserError, match='expected a file that can be read, in'):
+    atomic.check_replaceable(str(tmp_path / name), 'a mark')

@@ -21,6 +21,19 @@ def rows(task, count):
   ]
 
 
+def examples(task, lengths, count):
+  """The token ids of the first examples, as the models get them."""
+  dataset = seqio.get_mixture_or_task(task).get_dataset(
+    lengths._asdict(), 'validation', shuffle=False
+  )
+  return [*tensorflow_datasets.as_numpy(dataset.take(count))]
+
+
+def text(ids):
+  """The symbols of bytes, which are counted from 3."""
+  return ''.join(chr(i - 3) for i in ids if i > 1)
+
+
 def test_copy_and_reverse():
   assert rows('claims_copy', 5) == rows('claims_copy', 5)
   for inputs, targets in rows('claims_copy', 20):
@@ -39,6 +52,50 @@ def test_lookup_asks_for_the_pairs_of_the_inputs_in_another_order():
     assert len(inputs) == claims_tasks.LOOKED_UP.inputs - 1
     moved += pairs[:3] != pairs[3:]
   assert moved > 150
+
+
+def test_pairs_in_a_sequence_repeat_in_other_orders():
+  moved = 0
+  for example in examples('claims_recall', claims_tasks.RECALLED, 100):
+    assert 'inputs' not in example
+    symbols = text(example['targets'])
+    assert len(symbols) == claims_tasks.RECALLED.targets
+    pairs = [symbols[i : i + 2] for i in range(0, len(symbols), 2)]
+    orders = [pairs[i : i + 2] for i in range(0, len(pairs), 2)]
+    assert all(sorted(order) == sorted(orders[0]) for order in orders)
+    moved += any(order != orders[0] for order in orders)
+  assert moved > 60
+
+
+def test_the_class_of_a_pair_depends_on_both_sentences():
+  asked, ambiguous = set(), 0
+  for inputs, answer in rows('claims_pair_text', 200):
+    question, sentence, _ = inputs.split('|')
+    keys, values = sentence[::2], sentence[1::2]
+    assert values[keys.index(question)] == answer
+    asked.add(keys.index(question))
+    ambiguous += len({*values}) > 1
+  assert asked == {0, 1, 2}
+  assert ambiguous > 150
+
+
+def test_the_class_of_a_single_sentence_ignores_the_question():
+  for inputs, answer in rows('claims_single_text', 200):
+    question, sentence, _ = inputs.split('|')
+    assert sentence[1::2].count(answer) == 2
+    assert question in sentence[::2]
+
+
+@pytest.mark.parametrize('task', ['claims_pair', 'claims_single'])
+def test_the_target_of_the_first_token_is_the_class(task):
+  encoder = examples(task, claims_tasks.CLASSIFIED, 50)
+  decoder = examples(f'{task}_text', claims_tasks.ANSWERED, 50)
+  for found, expected in zip(encoder, decoder, strict=True):
+    assert [*found['inputs']] == [*expected['inputs']]
+    assert len(found['inputs']) == claims_tasks.CLASSIFIED.inputs
+    (number,) = found['targets']
+    assert chr(ord('A') + number - 1) == text(expected['targets'])
+    assert [*found['targets_segmentation']] == [1] * len(found['inputs'])
 
 
 def test_every_variant_of_a_part_exists():

@@ -64,7 +64,7 @@ def test_nothing_is_printed(folder, tmp_path):
     text=True,
     cwd=tmp_path,
     env=environment,
-    timeout=300,
+    timeout=900,
     check=False,
   )
   assert (done.returncode, done.stdout, done.stderr) == (0, '', '')

@@ -197,6 +197,8 @@ def _write(
     'models': {model.name: model.folder for model in part.models},
     'tasks': list(part.tasks),
     'steps': part.steps,
+    'lengths': part.lengths,
+    'window': part.window,
   }
 
 
@@ -217,8 +219,8 @@ def main(argv: Sequence[str] | None = None) -> None:
   os.environ['SYNTH_MTF_VOCABULARY'] = args.vocabulary
   if args.data_dir:
     os.environ['SYNTH_MTF_DATA_DIR'] = args.data_dir
-  import synth_mtf.tasks  # noqa: F401  registers the tasks
-  import benchmarks.claims_tasks  # noqa: F401
+  import benchmarks.claims_tasks  # noqa: F401  registers the tasks
+  import synth_mtf.tasks  # noqa: F401
 
   tf.logging.set_verbosity(tf.logging.ERROR)
   path = args.folder / 'plan.json'

@@ -8,16 +8,20 @@ Models are divided among processes of one core, and those of --gpu_parts among
 seeds take turns of a tenth of their steps, so that all have taken about the
 same number when the time is over.
 
-OUT/PART.json has, for each task, model and seed, `validation`: pairs of steps
-and loss, in nats for each token of the targets. With --tables, OUT/tables.npz
-has the variables R and the relative biases at the same steps, in float16. This
-needs only JAX and NumPy.
+OUT/claims_PART.json has a row for each task and model: the mean and standard
+deviation of the validation loss, in nats for each token of the targets, after
+the largest number of steps that all trainings of the part have taken; and the
+losses of each seed at all steps. For a part with a window, it also has the
+share of R's attention within the window, by table, seed and step; the tables
+of the first seed, before and after, are in OUT/tables_WORKER.npz, in float16.
+This needs only JAX and NumPy.
 """
 
 import argparse
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import time
@@ -43,6 +47,7 @@ class Training:
     self._batches = unit.batches(task, 'train', seed)
     self.taken = 0
     self.validation: list[list[float]] = []
+    self.shares: dict[str, list[list[float]]] = {}
     self.tables: dict[str, Any] = {}
 
   def train(self, steps: int) -> None:
@@ -57,7 +62,6 @@ class Training:
 
   def evaluate(self) -> None:
     """Records the loss of the validation rows."""
-    import jax
     import numpy as np
 
     total, tokens = 0.0, 0
@@ -69,13 +73,33 @@ class Training:
       total += float(np.asarray(loss))
       tokens += np.count_nonzero(batch['targets'])
     self.validation.append([self.taken, total / tokens])
-    if self.unit.tables:
-      for variable, value in zip(
-        self._program.description['state'], self._state, strict=True
-      ):
-        if variable['name'].endswith(('/R', '/relative_attention_bias')):
-          key = f'{self.unit.part}|{self.seed}|{self.taken}|{variable["name"]}'
-          self.tables[key] = jax.device_get(value).astype(np.float16)
+    if self.unit.window:
+      self._look()
+
+  def _look(self) -> None:
+    """Records where R looks."""
+    import jax
+    import numpy as np
+
+    from benchmarks.accelerator.windows import share_within
+
+    for variable, value in zip(
+      self._program.description['state'], self._state, strict=True
+    ):
+      name = variable['name']
+      if name.endswith('/random/R'):
+        table = jax.device_get(value)
+        is_encoder = name.startswith('encoder')
+        length = self.unit.lengths[not is_encoder]
+        near = share_within(
+          table[:, :length, :length], self.unit.window, causal=not is_encoder
+        )
+        self.shares.setdefault(name, []).append([self.taken, round(near, 5)])
+        if self.seed == self.unit.first_seed:
+          when = 'after' if self.taken else 'before'
+          self.tables[f'{self.unit.part}|{when}|{name}'] = table.astype(
+            np.float16
+          )
 
 
 class Unit:
@@ -87,8 +111,9 @@ class Unit:
     self.folder, self.part, self.model = folder / part, part, model
     self.file = plan['models'][model]
     self.tasks, self.steps = plan['tasks'], plan['steps']
+    self.window, self.lengths = plan['window'], plan['lengths']
     self.device: Any = None
-    self.tables = False
+    self.first_seed = 0
     self._arrays: dict[str, Mapping[str, Any]] = {}
 
   def rows(self, task: str, split: str) -> Mapping[str, Any]:
@@ -121,9 +146,7 @@ class Unit:
     rows = self.rows(task, 'validation')
     last = min(len(rows['targets']), 8 * self.size) - self.size + 1
     for start in range(0, last, self.size):
-      yield {
-        name: ids[start : start + self.size] for name, ids in rows.items()
-      }
+      yield {name: ids[start : start + self.size] for name, ids in rows.items()}
 
   @property
   def size(self) -> int:
@@ -150,7 +173,7 @@ def work(args: argparse.Namespace) -> None:
   loaded = {}
   for unit in units:
     unit.device = device
-    unit.tables = unit.part in args.tables
+    unit.first_seed = args.seeds[0]
     loaded[unit] = programs.Program.read(unit.folder, unit.file)
   compiled = programs.compile_all(loaded, device, args.seconds)
   results: dict[str, Any] = {
@@ -173,7 +196,7 @@ def work(args: argparse.Namespace) -> None:
         f'{results["compiled"]:.0f} s', flush=True)  # fmt: skip
   tables: dict[str, Any] = {}
   longest: dict[int, float] = {}
-  ended = False
+  turn, ended = 0, False
   for turn in range(TURNS + 1):
     for number, training in enumerate(trainings):
       began = time.monotonic()
@@ -194,6 +217,7 @@ def work(args: argparse.Namespace) -> None:
         'model': training.unit.model,
         'seed': training.seed,
         'validation': training.validation,
+        'shares': training.shares,
       }
       for training in trainings
     ]
@@ -229,7 +253,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     'gpu': _shares(plan, on_gpu, args.gpu_processes),
     'cpu': _shares(plan, on_cpu, args.cpu_processes),
   }
-  processes = []
+  processes: list[subprocess.Popen[bytes]] = []
   core = 0
   for kind, several in shares.items():
     for share in several:
@@ -239,14 +263,15 @@ def main(argv: Sequence[str] | None = None) -> None:
       if kind == 'cpu':
         environment['JAX_PLATFORMS'] = 'cpu'
         environment['XLA_FLAGS'] = '--xla_cpu_multi_thread_eigen=false'
-        command = ['taskset', '-c', str(core % os.cpu_count()), *command]
+        command = ['taskset', '-c', str(core % (os.cpu_count() or 1)), *command]
         core += 1
       else:
         environment['XLA_PYTHON_CLIENT_PREALLOCATE'] = 'false'
+        # Products are small: looking for the fastest takes longer than they do.
+        environment['XLA_FLAGS'] = '--xla_gpu_autotune_level=0'
       command += [str(args.folder), '--out', str(args.out)]
       command += ['--seconds', str(args.seconds), '--worker', worker]
       command += ['--seeds', *map(str, args.seeds), '--units', *share]
-      command += ['--tables', *args.tables]
       if args.steps:
         command += ['--steps', str(args.steps)]
       processes.append(subprocess.Popen(command, env=environment))
@@ -256,7 +281,12 @@ def main(argv: Sequence[str] | None = None) -> None:
       process.wait(max(1.0, limit - (time.monotonic() - _START)))
     except subprocess.TimeoutExpired:
       process.kill()
-  print(table(collect(args.out)), flush=True)
+  for part, found in results(collect(args.out), plan).items():
+    path = args.out / f'claims_{part}.json'
+    path.write_text(json.dumps(found, indent=1) + '\n')
+    print(f'{part} after {found["steps"]} steps: {found["claim"]}')
+    for row in found['rows']:
+      print(f'  {row["task"]:26} {row["model"]:18} {row["value"]}', flush=True)
 
 
 def _shares(
@@ -277,18 +307,56 @@ def collect(out: pathlib.Path) -> list[dict[str, Any]]:
       print(f'{path.name}: {name}: {error}')
     for training in results['trainings']:
       found.append({'device': results['device'], **training})
-  (out / 'trainings.json').write_text(json.dumps(found, indent=1) + '\n')
   return found
 
 
-def table(trainings: Sequence[Mapping[str, Any]]) -> str:
-  """Returns the last losses, a line for each task and model."""
-  lines: dict[str, list[str]] = {}
-  for one in trainings:
-    name = f'{one["part"]} {one["task"]:26} {one["model"]:18}'
-    steps, loss = one['validation'][-1] if one['validation'] else (0, 0.0)
-    lines.setdefault(name, []).append(f'{steps:5}: {loss:.4f}')
-  return '\n'.join(f'{k} {"  ".join(v)}' for k, v in sorted(lines.items()))
+def results(
+  trainings: Sequence[Mapping[str, Any]], plan: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Returns the results of each part, in the form of benchmarks/claims.py."""
+  found = {}
+  for part in plan:
+    own = [one for one in trainings if one['part'] == part]
+    taken = [{step for step, _ in one['validation']} for one in own]
+    common = sorted(set.intersection(*taken)) if taken else []
+    if not common:
+      continue
+    rows: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for one in own:
+      key = one['task'], one['model']
+      losses = rows.setdefault(key, {})
+      losses[one['seed']] = [loss for step, loss in one['validation']
+                             if step in common]  # fmt: skip
+    found[part] = {
+      'claim': plan[part]['claim'],
+      'device': own[0]['device'],
+      'steps': common[-1],
+      'seeds': sorted({one['seed'] for one in own}),
+      'evaluated': common,
+      'rows': [
+        {
+          'task': task,
+          'model': model,
+          'value': _spread([losses[-1] for losses in several.values()]),
+          'losses': {
+            seed: [round(loss, 4) for loss in losses]
+            for seed, losses in several.items()
+          },
+        }
+        for (task, model), several in rows.items()
+      ],
+    }
+    if plan[part]['window']:
+      found[part]['window'] = plan[part]['window']
+      found[part]['shares'] = {
+        f'{one["model"]}, seed {one["seed"]}': one['shares'] for one in own
+      }
+  return found
+
+
+def _spread(values: Sequence[float]) -> list[float]:
+  spread = [statistics.stdev(values)] if len(values) > 1 else []
+  return [round(x, 4) for x in [statistics.fmean(values), *spread]]
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -305,7 +373,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
   add('--seeds', nargs='+', type=int, default=[0, 1, 2])
   add('--steps', type=int, help='instead of those of the plan')
   add('--seconds', type=float, default=100.0, help='at most, roughly')
-  add('--tables', nargs='*', default=[], help='parts whose tables are saved')
   add('--units', nargs='+', help=argparse.SUPPRESS)
   add('--worker', default='0', help=argparse.SUPPRESS)
   return parser.parse_args(argv)

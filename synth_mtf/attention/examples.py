@@ -76,7 +76,7 @@ class ModelInputs:
   @property
   def sides(self) -> Sequence[str]:
     """The sides of the model."""
-    if self.model_type not in _SIDES_OF_TYPE:
+    if self.model_type not in [*_SIDES_OF_TYPE]:  # a foreign one may be a list
       raise UserError(
         f'cannot show the attention of a model of type {self.model_type!r}; '
         f'expected one of {", ".join(_SIDES_OF_TYPE)}'

@@ -4,6 +4,7 @@ A subcommand is a module in this package with `add_arguments(parser)` and
 `run(args)`, which may return an exit status; `args.words` is the whole command
 line. It imports TensorFlow, and modules that need it, inside `run`; before it
 runs, the plugin is loaded, unless the subcommand is one of `_SELF_LOADING`.
+What needs no TensorFlow is refused before that, by `check(args)` if it exists.
 `PARSER_OPTIONS`, if defined, are passed to its `argparse.ArgumentParser`.
 """
 
@@ -114,6 +115,7 @@ def _run(words: Sequence[str]) -> int:
       raise UserError('--out is empty: give the path to write to')
     if args.command not in _SELF_LOADING:
       data.use(args)
+      args.check(args)
       process.load_quietly()
     return args.run(args) or 0
   except (UserError, RunFailed, OSError) as error:
@@ -142,7 +144,8 @@ def parser() -> argparse.ArgumentParser:
       name, help=summary, description=summary, allow_abbrev=False, **options
     )
     command.add_arguments(subparser)
-    subparser.set_defaults(run=command.run)
+    check = getattr(command, 'check', lambda args: None)
+    subparser.set_defaults(run=command.run, check=check)
     example = f'Example: synth-mtf {name} {EXAMPLES[name]}'
     subparser.epilog = ' '.join(filter(None, [subparser.epilog, example]))
   return main_parser

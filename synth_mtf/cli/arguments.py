@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 
-from synth_mtf import paths
+from synth_mtf import filesystem, paths
 from synth_mtf.errors import UserError, nearest
 
 
@@ -58,6 +58,11 @@ def data_folder(path: str) -> str:
   expanded = os.path.expanduser(path)
   if path and not _may_exist(expanded):
     raise UserError(f'data folder {expanded} does not exist')
+  if os.path.isfile(expanded):
+    raise UserError(
+      f'data folder {expanded} is a file; expected a folder of official files '
+      '(docs/data.md shows the layout)'
+    )
   return path
 
 
@@ -99,6 +104,15 @@ def add_runs(
 ) -> None:
   """Adds the runs that a command reads."""
   parser.add_argument('runs', nargs='+', type=check, metavar='RUN', help=what)
+
+
+def check_runs(args: argparse.Namespace) -> None:
+  """Refuses local folders without a run."""
+  from synth_mtf.results import runs
+
+  local = [run for run in args.runs if not filesystem.is_bucket(run)]
+  if local:
+    runs.read(*local)
 
 
 class GinNames:

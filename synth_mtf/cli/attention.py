@@ -8,7 +8,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from synth_mtf import atomic
+from synth_mtf import atomic, filesystem
 from synth_mtf.cli import arguments, data
 from synth_mtf.errors import UserError
 from synth_mtf.run import output
@@ -72,6 +72,14 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
     help="a Python module that registers the run's task or --task, as for "
     '`synth-mtf transformer`; it is run; may be repeated',
   )
+
+
+def check(args: argparse.Namespace) -> None:
+  """Refuses a local folder without a run."""
+  from synth_mtf.results import runs
+
+  if not filesystem.is_bucket(args.folder):
+    runs.read(args.folder)
 
 
 def run(args: argparse.Namespace) -> None:

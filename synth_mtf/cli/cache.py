@@ -56,6 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
 
 
+def check(args: argparse.Namespace) -> None:
+  """Refuses unknown tasks and mixtures."""
+  data.check_names(args.names)
+
+
 def run(args: argparse.Namespace) -> None:
   """Writes what is not there yet, and prints a table of all."""
   os.environ.pop('SYNTH_MTF_CACHE_DIR', None)  # which is for reading

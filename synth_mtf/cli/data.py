@@ -5,13 +5,15 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from synth_mtf.cli import arguments
+from synth_mtf.cli import arguments, shipped
+from synth_mtf.errors import UserError, nearest
 from synth_mtf.results import printing
 
 _HEADERS = ('task', 'split', 'rows', 'released', 'faults', 'digest', 'files')
 # Rows are counted and printed one by one, so widths cannot depend on them.
 _LINE = '{:38}  {:21}  {:>11}  {:20}  {:>6}  {:16}  {}'
 _MOST_FILES = 4
+_MOST_LINES = 50  # of oddities and of faults
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +46,20 @@ def use(args: argparse.Namespace) -> None:
       os.environ[f'SYNTH_MTF_{name.upper()}'] = str(value)
 
 
+def check_names(names: Iterable[str]) -> None:
+  """Refuses unknown tasks and mixtures before TensorFlow is imported.
+
+  Task files define others; then, or with another T5, nothing is checked.
+  """
+  known = (shipped.text('names') or '').split()
+  if not known or os.environ.get('SYNTH_MTF_TASK_FILE'):
+    return
+  for name in names:
+    if name not in known:
+      similar = nearest(f'synth_{name}', known) or nearest(name, known)
+      raise UserError(f'unknown task or mixture {name!r}{similar}')
+
+
 def print_rows(names: Iterable[str], data_dir: str) -> list[Any]:
   """Reads the files of tasks, and prints a line for each split with files.
 
@@ -69,8 +85,13 @@ def print_odd(splits: Iterable[Any]) -> bool:
   files = [file for split in splits for file in split.files]
   notes = [f'odd    {note}' for file in files for note in file.notes]
   faults = [fault for file in files for fault in file.faults]
-  for line in dict.fromkeys([*notes, *faults]):
-    print(line)
+  for lines in (notes, faults):
+    distinct = [*dict.fromkeys(lines)]
+    for line in distinct[:_MOST_LINES]:
+      print(line)
+    more = len(distinct) - _MOST_LINES
+    if more > 0:
+      print(f'{more:,} more such lines')
   return bool(faults)
 
 

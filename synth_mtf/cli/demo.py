@@ -119,15 +119,15 @@ def _run(
   console: output.Console,
 ) -> int:
   begun = time.monotonic()
+  if '://' in args.out:
+    raise UserError(f'--out {args.out}: expected a local folder')
+  atomic.check_writable(args.out, '--out')
   try:
     with console.task('load TensorFlow'):
       process.load_quietly()
       with output.kept():
         from synth_mtf.demo import job
     variants = dict.fromkeys(','.join(args.variants).split(','))
-    if '://' in args.out:
-      raise UserError(f'--out {args.out}: expected a local folder')
-    atomic.check_writable(args.out, '--out')
     out = pathlib.Path(args.out).absolute()
     done = job.run(configuration, list(variants), out, console)
     runs = [os.path.join(args.out, name) for name in done]

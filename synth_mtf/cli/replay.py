@@ -18,6 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   data.add_arguments(parser)
 
 
+check = arguments.check_runs
+
+
 def run(args: argparse.Namespace) -> None:
   """Prints a shell script; runs nothing, and comments say what differs here."""
   with output.kept():

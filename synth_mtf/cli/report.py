@@ -39,6 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   attention.add_text_arguments(parser)
 
 
+check = arguments.check_runs
+
+
 def run(args: argparse.Namespace) -> None:
   """Writes the page."""
   if args.attention and attention.names_text(args):

@@ -24,9 +24,13 @@ from synth_mtf.run import output, process
 
 _EXAMPLES = 2
 _LENGTH = 512  # tokens of a feature, T5's default
-_NO_EXAMPLES = (
-  'No examples: the files are malformed or missing. Set --data_dir to a folder '
-  'with official files (docs/data.md shows the layout); this command does not '
+_FAULTS = (
+  'No examples. Fix the file, or set SYNTH_MTF_SKIP_BAD_ROWS=1 to leave out '
+  'the rows above (--skip_bad_rows of a run).'
+)
+_NO_FILES = (
+  'No examples: the files are missing. Set --data_dir to a folder with '
+  'official files (docs/data.md shows the layout); this command does not '
   "download, and T5's own tasks, without synth_, do not read the folder."
 )
 
@@ -63,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
   if answer:
     print(answer['text'], end='')
     return answer['status']
+  if args.name:
+    data.check_names([args.name])
   process.load_quietly()
   printed = io.StringIO()
   with contextlib.redirect_stdout(_Both(sys.stdout, printed)):
@@ -126,22 +132,21 @@ def print_tasks(name: str | None, gin_params: Sequence[str] = ()) -> int:
 
   gin_files.parse([], gin_params)
   data_dir = tasks.settings().data_dir
+  provider = tasks.get(name) if name else None
   if data_dir is None:
     print('No data folder is set (--data_dir): rows are as released.\n')
   elif not filesystem.is_folder(data_dir):
     raise UserError(f'data folder {data_dir} does not exist')
-  if not name:
+  if not provider:
     return _print_all()
-  provider = tasks.get(name)
   print(provider.name)
   if isinstance(provider, seqio.Mixture):
-    has_examples = _print_mixture(provider)
+    fault = _print_mixture(provider)
   else:
-    has_examples = _print_task(provider, data_dir or '')
-  if has_examples:
-    return 0
-  print(f'\n{_NO_EXAMPLES}')
-  return 1
+    fault = _print_task(provider, data_dir or '')
+  if fault:
+    print(f'\n{fault}')
+  return int(bool(fault))
 
 
 def _print_all() -> int:
@@ -172,17 +177,17 @@ def _source(task: Any) -> str:
   return f'TFDS {tfds.tfds_dataset.name}' if tfds else 'needs --data_dir'
 
 
-def _print_mixture(mixture: Any) -> bool:
+def _print_mixture(mixture: Any) -> str:
   """Prints a mixture's rates, and an example of each of two tasks.
 
-  Returns whether there was any.
+  Returns why there was none, or ''.
   """
   splits = _print_rates(mixture)
   if data.print_odd(splits.values()):
-    return False
+    return _FAULTS
   for task in list(splits)[:_EXAMPLES]:
     _print_examples(task, 'train', 1)
-  return bool(splits)
+  return '' if splits else _NO_FILES
 
 
 def _print_rates(mixture: Any) -> dict[Any, Any]:
@@ -226,10 +231,10 @@ def _print_rates(mixture: Any) -> dict[Any, Any]:
   return {task: splits[task] for task in with_files}
 
 
-def _print_task(task: Any, data_dir: str) -> bool:
+def _print_task(task: Any, data_dir: str) -> str:
   """Prints a task's source, metrics and rows, and two examples.
 
-  Returns whether there was any.
+  Returns why there was none, or ''.
   """
   print(f'source   {_source(task)}')
   metrics = ', '.join(_metric(function) for function in task.metric_fns)
@@ -242,10 +247,12 @@ def _print_task(task: Any, data_dir: str) -> bool:
     elif not split.files:
       print(f'{split.split}: {printing.count(split.rows)} rows are released')
   with_files = [split.split for split in splits if split.files]
-  if has_faults or not with_files:
-    return False
+  if has_faults:
+    return _FAULTS
+  if not with_files:
+    return _NO_FILES
   _print_examples(task, with_files[0], _EXAMPLES)
-  return True
+  return ''
 
 
 def _metric(function: Any) -> str:

@@ -6,11 +6,15 @@ hashes of names.
 """
 
 import argparse
+from collections.abc import Sequence
 
 from synth_mtf import cli
 from synth_mtf.cli import arguments, shipped
+from synth_mtf.errors import UserError, nearest
 from synth_mtf.run import main, output, process
 
+# Those that are defined only when T5's main runs.
+_FLAGS_OF_ABSL = ('flagfile', 'help', 'helpfull', 'helpshort', 'undefok')
 # All arguments are passed to T5's main unchanged.
 PARSER_OPTIONS = {'add_help': False, 'prefix_chars': '\0'}
 
@@ -25,9 +29,43 @@ def run(args: argparse.Namespace) -> int:
   if not {'--help', '-help', '-h'}.isdisjoint(args.flags):
     print(shipped.text('transformer') or flags_help(), end='')
     return 0
+  _check_flags(args.flags)
   arguments.check_flags_of_t5(args.flags)
   process.fix_hash_seed()
   return main.run(args.flags)
+
+
+def _check_flags(words: Sequence[str]) -> None:
+  """Refuses a command without flags, and a flag that is nearly another."""
+  if not words:
+    raise UserError(
+      'no flags are given: a run needs at least a folder and gin files. '
+      f'Example: synth-mtf transformer {cli.EXAMPLES["transformer"]}\n'
+      '`synth-mtf transformer --help` lists all flags.'
+    )
+  known = (shipped.text('flags') or '').split()
+  for word in words:
+    name = word.removeprefix('--').partition('=')[0]
+    is_flag = word.startswith('--') and name
+    if is_flag and name not in (*known, *_FLAGS_OF_ABSL):
+      similar = nearest(name, known)
+      # T5's main checks all others; modules may define some.
+      if similar and not any('module_import' in other for other in words):
+        raise UserError(f'there is no flag --{name}{similar}')
+
+
+def flag_names() -> str:
+  """Returns the names of all flags, and of the negations of booleans."""
+  with output.kept():
+    main.prepare()
+  from absl import flags
+
+  names = []
+  for name in flags.FLAGS:
+    names.append(name)
+    if flags.FLAGS[name].boolean:
+      names.append(f'no{name}')
+  return '\n'.join(sorted(names))
 
 
 def flags_help() -> str:

@@ -51,16 +51,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
 
 
-def run(args: argparse.Namespace) -> None:
-  """Trains the vocabulary and reports its size."""
+def check(args: argparse.Namespace) -> None:
+  """Refuses a name that is no model's, and a command that names no text."""
   if args.out.suffix != '.model' or args.out.parts[0].endswith(':'):
     raise UserError(
       f'--out {args.out}; expected a local name, ending in .model'
     )
-  from synth_mtf.tasks import vocabulary
-
   if not args.data_dir and not args.task_file:
     raise UserError('give the text: --data_dir, --task_file, or both')
+  atomic.check_writable(str(args.out.parent), '--out')
+
+
+def run(args: argparse.Namespace) -> None:
+  """Trains the vocabulary and reports its size."""
+  from synth_mtf.tasks import vocabulary
+
   sources = list(_sources())
   if not sources:
     given = args.data_dir or args.task_file
@@ -68,7 +73,6 @@ def run(args: argparse.Namespace) -> None:
       f'{given} has no text: neither corpus/**/*.txt nor the training file of '
       'a task (docs/data.md shows the layout)'
     )
-  atomic.check_writable(str(args.out.parent), '--out')
   args.out.parent.mkdir(parents=True, exist_ok=True)
   names = [source.task_name for source in sources]
   print('training on the text of', ', '.join(names))

@@ -10,7 +10,7 @@ import functools
 import re
 import traceback
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import mesh_tensorflow as mtf
@@ -177,6 +177,21 @@ def _explain(model: Transformer | None, error: BaseException) -> str:
     shown = '\n  '.join(map(str, named or settings))
     message += f'\nSettings to look at:\n  {shown}'
   return message
+
+
+def settings_of(scopes: Collection[str]) -> list[bindings.Binding]:
+  """Returns what gin binds for the classes of some layers, or their bases.
+
+  Args:
+    scopes: of the layers' variables.
+  """
+  names = {
+    base.__name__
+    for scope, layer in layers(make_transformer())
+    for base in type(layer).__mro__
+    if scope in scopes
+  }
+  return [b for b in _settings() if b.selector.rpartition('.')[2] in names]
 
 
 def _settings() -> list[bindings.Binding]:

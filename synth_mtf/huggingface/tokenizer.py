@@ -151,13 +151,19 @@ def _of_pieces(vocabulary: Any) -> Any:
   tokenizer.add_tokens(
     [AddedToken(name, normalized=True, special=False) for name in sentinels]
   )
+  hidden = [name for name, piece in pieces[2:] if piece.type == _Piece.CONTROL]
+  # In front of a text, SentencePiece drops the space that it added, or all.
+  spaces = 1000 if model.normalizer_spec.remove_extra_whitespaces else 1
   tokenizer.decoder = decoders.Sequence(
     [
+      *(decoders.Replace(name, '') for name in hidden),
       decoders.Replace('<extra_id_', f'{_SPACE}<extra_id_'),
+      decoders.ByteFallback(),
+      decoders.Replace(_SPACE, ' '),
+      decoders.Fuse(),
+      decoders.Strip(' ', spaces, 0),
       decoders.Replace(pieces[2][0], model.trainer_spec.unk_surface),
       decoders.Replace(less, '<'),
-      decoders.ByteFallback(),
-      decoders.Metaspace(_SPACE, 'always', True),
     ]
   )
   tokenizer.post_processor = _with_end(tokenizer)
@@ -224,6 +230,8 @@ def _normalizer(spec: Any, less: str, other: str) -> Any:
 
   steps: list[Any] = []
   if spec.precompiled_charsmap:
+    # Precompiled composes short sequences of combining characters alone.
+    steps.append(normalizers.NFC())
     steps.append(normalizers.Precompiled(spec.precompiled_charsmap))
   steps.append(normalizers.Replace(less, other))
   steps.append(normalizers.Replace('<', less))

@@ -74,6 +74,11 @@ def check_run(mesh: mtf.Shape, mode: str) -> None:
     f'devices ({platform}) and a run uses all of them: change '
     'utils.run.mesh_shape or utils.tpu_mesh_shape.'
   )
+  if platform == 'tpu' and mesh.size == 2 * count:
+    message += (
+      ' On v4 and v5p, the two cores of a chip are one device: give '
+      '--logical_cores_per_chip=1.'
+    )
   if platform == 'cpu':
     message += (
       f' To divide the CPU into {mesh.size}, set the environment variable '

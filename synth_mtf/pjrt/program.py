@@ -17,6 +17,7 @@ from tensorflow.compiler.xla.service import hlo_pb2
 from tensorflow.python.eager import context
 
 from synth_mtf.errors import UserError
+from synth_mtf.host import model as models
 from synth_mtf.host.explanations import MEMORY_ADVICE
 from synth_mtf.pjrt import hosts
 from synth_mtf.pjrt.placement import Devices
@@ -133,13 +134,20 @@ def lower(
 def not_translated(message: str) -> str:
   """Explains that XLA has no form of an operation, and where it belongs."""
   nodes = re.findall(r'\{\{node ([^}]+)\}\}', message)
-  layers = [re.match(r'.*?layer_\d+/[^/]+', node) for node in nodes]
-  names = sorted({layer.group() for layer in layers if layer} or {*nodes})
+  layers = {
+    match.group()
+    for node in nodes
+    if (match := re.match(r'.*?layer_\d+/[^/]+', node))
+  }
+  names = sorted(layers or {*nodes})
   where = f' of {", ".join(names)}' if names else ''
   first_line = message.strip().splitlines()[0]
+  settings = [f'\n  {setting}' for setting in models.settings_of(layers)]
+  advice = 'the settings of this layer in gin, or run without --device.'
+  if settings:
+    advice = f'what gin sets there, or run without --device:{"".join(settings)}'
   return (
-    f'XLA cannot compile an operation{where}: {first_line}\nChange the '
-    'settings of this layer in gin, or run without --device.'
+    f'XLA cannot compile an operation{where}: {first_line}\nChange {advice}'
   )
 
 

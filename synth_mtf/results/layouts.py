@@ -77,7 +77,8 @@ class Column:
     """Returns the paper's average, which is T5's, of the columns in `over`.
 
     The numbers of each column are averaged first, so that MNLI counts once. The
-    average is NaN if one of them is, and None if one is missing.
+    average is NaN if one of them is or if their sum is too large, and None if
+    one is missing.
     """
     try:
       return statistics.fmean(
@@ -86,6 +87,8 @@ class Column:
       )
     except KeyError:
       return None
+    except OverflowError:
+      return math.nan
 
   @property
   def all_tags(self) -> set[str]:

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 
 import gin
 import mesh_tensorflow as mtf
+import seqio
 import tensorflow.compat.v1 as tf
 from absl import logging
 from mesh_tensorflow.transformer import utils
@@ -69,7 +70,7 @@ def check_run(folder: str, tpu: str | None = None) -> None:
     model = build(run)
     if model is not None:
       _check_model(run, model, checkpoints, is_new)
-    _check_task(run, is_cached)
+    check_task(run, is_cached)
     if trains and run.vocabulary is not None:
       identity.record_vocabulary(run.vocabulary, folder)
       origin.record(run.vocabulary, folder)
@@ -186,7 +187,7 @@ def _check_has_data(run: RunConfig) -> None:
     )
 
 
-def _check_task(run: RunConfig, is_cached: bool) -> None:
+def check_task(run: RunConfig, is_cached: bool) -> None:
   """Checks the files of a run's task, and what its metrics need."""
   trains = run.mode == 'train'
   reader = 'mesh_train_dataset_fn' if trains else 'mesh_eval_dataset_fn'
@@ -195,6 +196,8 @@ def _check_task(run: RunConfig, is_cached: bool) -> None:
     task and not is_cached and run.mode in ('train', 'eval', 'perplexity_eval')
   ):
     tasks.check([task], [run.dataset_split])
+  if task and run.mode == 'eval':
+    _check_has_metric(task)
   vectors = tasks.settings().word_vectors
   if vectors and not os.path.isfile(vectors):
     raise UserError(f'--word_vectors {vectors}: there is no such file')
@@ -203,6 +206,16 @@ def _check_task(run: RunConfig, is_cached: bool) -> None:
     raise UserError(
       f'{task} cannot be scored without its metrics: '
       "pip install -c constraints.txt '.[metrics]'"
+    )
+
+
+def _check_has_metric(name: str) -> None:
+  """Refuses a task that T5 would leave out without a word."""
+  subtasks = seqio.get_subtasks(tasks.get(name))
+  if not any(task.metric_fns for task in subtasks):
+    raise UserError(
+      f"{name} has no metric for mode 'eval'; its log perplexity is measured "
+      "in mode 'perplexity_eval' (--gin_file=perplexity_eval.gin)."
     )
 
 

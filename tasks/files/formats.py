@@ -79,6 +79,13 @@ def fault_at(path: str, line: int) -> Iterator[None]:
     raise UserError(f'{path}:{line}: {reason}') from error
 
 
+# How files begin that hold sentences in SGML or XML.
+MARKUP = re.compile(
+  r'\s*<(\?xml|!doctype|srcset|refset|tstset|mteval|tmx|html|doc|hl|seg)\b',
+  re.IGNORECASE,
+)
+
+
 class Oddity(RowError):
   """Something odd that TFDS and T5 accept, and that we accept and report.
 

@@ -26,6 +26,7 @@ _CHUNK_EXAMPLES = 256
 _SMALL_FILES = 16
 _SMALL_BYTES = 8 << 20
 _SMALL_BUFFER = 1 << 12
+_MOST_FILES_SHOWN = 10  # of those with faults, each with up to 20 rows
 _MOST_LOGGED = 20  # rows that are skipped while they are read
 _SET_DATA_DIR = (
   'synth_mtf.tasks.settings.data_dir (SYNTH_MTF_DATA_DIR, --data_dir)'
@@ -151,15 +152,23 @@ class FilesDataSource(seqio.DataSource):
   def check(self, split: str) -> list[index.FileIndex]:
     """Returns the indexes; a UserError lists all faults, or reports no rows."""
     indexes = self.indexes(split)
-    faults: list[str] = []
-    for file in indexes:
-      faults.extend(file.faults)
-    if faults and not self._skip_bad_rows:
-      raise UserError('\n'.join([*faults, FIX]))
+    if not self._skip_bad_rows:
+      malformed = [file for file in indexes if file.faults]
+      faults: list[str] = []
+      for file in malformed[:_MOST_FILES_SHOWN]:
+        faults.extend(file.faults)
+      more = len(malformed) - _MOST_FILES_SHOWN
+      if more > 0:
+        faults.append(f'{more:,} more files have faults')
+      if faults:
+        raise UserError('\n'.join([*faults, FIX]))
     if all(file.num_examples == 0 for file in indexes):
+      files = [*self.files(split)]
+      ellipsis = ', ...' if len(files) > _MOST_FILES_SHOWN else ''
       raise UserError(
         f'task {self.task_name}, split {split!r}: no rows in '
-        f'{", ".join(self.files(split))}; expected at least one.'
+        f'{", ".join(files[:_MOST_FILES_SHOWN])}{ellipsis}; expected at least '
+        'one.'
       )
     return indexes
 

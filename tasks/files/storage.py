@@ -27,7 +27,8 @@ def is_gzip(path: str) -> bool:
 def is_file(path: str) -> bool:
   """Whether there is a file; rejects a folder, or a pipe, which would block."""
   if '://' in path:
-    return tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
+    with explained(path):
+      return tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
   with explained(path):
     try:
       mode = os.stat(path).st_mode
@@ -132,10 +133,12 @@ def find(folder: str, pattern: str) -> list[str]:
 
   Args:
     folder: where to search; not a pattern.
-    pattern: path, relative to `folder` or absolute; `*` matches within a name,
-      `**/` zero or more folders. A trailing `/` denotes a folder.
+    pattern: path, relative to `folder`, absolute or in a bucket; `*` matches
+      within a name, `**/` zero or more folders. A trailing `/` denotes a
+      folder.
   """
-  folder = '' if os.path.isabs(pattern) else folder
+  if os.path.isabs(pattern) or '://' in pattern:
+    folder = ''
   path = os.path.join(folder, pattern)
   if pattern.endswith('/'):
     return [path] if is_folder(path) else []

@@ -79,6 +79,7 @@ def test_pieces_of_a_vocabulary_of_pieces(tmp_path):
     (['a'], [''], 'bitransformer', 'a text is empty'),
     (['a'], ['b'], 'lm', 'inputs or targets, not both: the model has one dec'),
     (['a'], [], 'other', "a model of type 'other'"),
+    (['a'], [], ['lm'], r"a model of type \['lm'\]"),
   ],
 )
 def test_texts_that_do_not_fit(inputs, targets, model_type, message):

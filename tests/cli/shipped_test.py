@@ -2,10 +2,13 @@
 
 import contextlib
 import io
+from unittest import mock
 
 import pytest
+import seqio
 
 from synth_mtf.cli import shipped, tasks, transformer
+from synth_mtf.run import main, process
 from tests.cli.command import run
 
 
@@ -16,19 +19,73 @@ def listed():
   return text.getvalue()
 
 
-TEXTS = {'tasks': listed, 'transformer': transformer.flags_help}
+def names():
+  return '\n'.join(
+    sorted({*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()})
+  )
+
+
+TEXTS = {
+  'tasks': listed,
+  'transformer': transformer.flags_help,
+  'names': names,
+  'flags': transformer.flag_names,
+}
 COMMANDS = {'tasks': ['tasks'], 'transformer': ['transformer', '--help']}
+HINT = 'python -m tests.cli.shipped_test writes it anew'
 
 
-@pytest.mark.parametrize('name', TEXTS)
+@pytest.mark.parametrize('name', COMMANDS)
 def test_a_text_is_what_the_command_makes(name):
-  hint = 'python -m tests.cli.shipped_test'
   made = TEXTS[name]()
-  assert shipped.text(name) == made, hint
+  assert shipped.text(name) == made, HINT
   assert run(*COMMANDS[name]) == (0, made, '')
 
 
-@pytest.mark.parametrize('name', TEXTS)
+@pytest.mark.parametrize(
+  ('name', 'one'), [('names', 'synth_glue_cola_v002'), ('flags', 'gin_file')]
+)
+def test_names_are_known(name, one):
+  """Tests, and pytest, may have defined more."""
+  known = (shipped.text(name) or '').split()
+  assert one in known
+  assert {*known} <= {*TEXTS[name]().split()}, HINT
+
+
+@pytest.mark.parametrize(
+  ('words', 'message'),
+  [
+    ('transformer', 'no flags are given: a run needs at least a folder'),
+    (
+      'transformer --gin_fil=a',
+      "there is no flag --gin_fil; did you mean 'gin",
+    ),
+    ('tasks synth_glue_cola', "did you mean 'synth_glue_cola_v002'"),
+    ('cache --task=glue_cola --out=a', "did you mean 'synth_glue_cola_v002'"),
+    ('vocabulary --out=a', '--out a; expected a local name, ending in .model'),
+    ('vocabulary --out=a.model', 'give the text: --data_dir, --task_file'),
+    ('report {folder}', 'holds no run'),
+    ('replay {folder}', 'holds no run'),
+    ('attention {folder} --text=a', 'holds no run'),
+    ('demo --out={file}', 'is not a folder'),
+    ('tasks --data_dir={file}', 'is a file; expected a folder'),
+  ],
+)
+def test_mistakes_are_found_before_tensorflow_is_loaded(
+  words, message, tmp_path, monkeypatch
+):
+  (tmp_path / 'file').touch()
+  (tmp_path / 'folder').mkdir()
+  load = mock.Mock(side_effect=AssertionError)
+  monkeypatch.setattr(process, 'load_quietly', load)
+  monkeypatch.setattr(main, 'run', load)
+  words = words.format(folder=tmp_path / 'folder', file=tmp_path / 'file')
+  status, _, err = run(*words.split())
+  assert status == 2
+  assert message in err and err.startswith('synth-mtf: error: ')
+
+
+@pytest.mark.parametrize('name', COMMANDS)
 def test_other_versions_of_the_host_make_their_own(name, monkeypatch):
   monkeypatch.setattr(shipped, '_HOST', ('numpy',))
   assert shipped.text(name) is None
@@ -36,8 +93,6 @@ def test_other_versions_of_the_host_make_their_own(name, monkeypatch):
 
 
 if __name__ == '__main__':
-  from synth_mtf.run import process
-
   process.load_quietly()
   for text_name, make in TEXTS.items():
     shipped.write(text_name, make())

@@ -77,7 +77,7 @@ def test_seq2seq_trainer(tmp_path):
 @pytest.mark.parametrize('variant', ['random_vanilla', 'dense'])
 def test_lora_finds_its_modules(variant):
   peft = pytest.importorskip('peft', reason='needs peft')
-  base = made(variant)
+  base = made(variant, dropout_rate=0.0)
   adapted = peft.get_peft_model(base, peft.LoraConfig(r=2))
   names = {n.split('.lora_')[0] for n, w in adapted.named_parameters()
            if w.requires_grad}  # fmt: skip

@@ -127,7 +127,7 @@ def test_the_import_needs_no_tensorflow(program, expected, tmp_path):
     text=True,
     cwd=tmp_path,
     env=environment,
-    timeout=300,
+    timeout=900,
     check=False,
   )
   assert (done.stdout, done.stderr) == (expected, '')

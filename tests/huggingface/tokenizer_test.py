@@ -4,6 +4,7 @@ import json
 import random
 import subprocess
 import sys
+import unicodedata
 from typing import Any
 
 import pytest
@@ -161,6 +162,14 @@ def test_ids_of_odd_strings(name, tmp_path):
   ids = [*ids[:3], 2, *ids[3:], 2]  # with <unk>
   text = converted.decode([*ids, 1], skip_special_tokens=True)
   assert text == vocabulary.decode(ids) and text.count('⁇') == 2
+  rng = random.Random(1)
+  known = vocabulary.tokenizer
+  count = vocabulary.vocab_size
+  for _ in range(500):
+    ids = [rng.randrange(2, count) for _ in range(6)]
+    pieces = [known.id_to_piece(i) for i in ids if i < known.vocab_size()]
+    if not any(piece.startswith('<0x') for piece in pieces):  # half a character
+      assert converted.decode(ids) == vocabulary.decode(ids), pieces
   assert converted.convert_tokens_to_ids('<extra_id_0>') == len(converted) - 1
   assert (converted.pad_token_id, converted.eos_token_id) == (0, 1)
   batch = converted(['the cat', 'a'], padding=True, truncation=True)
@@ -168,6 +177,30 @@ def test_ids_of_odd_strings(name, tmp_path):
   assert converted.decode(converted('</s> x')['input_ids']).startswith('</s> x')
   long = converted(plain * 100, truncation=True)['input_ids']
   assert len(long) == 512 and long[-1] == 1
+
+
+COMPOSED = [
+  '한국어 문장',
+  'Tiếng Việt được viết',
+  'été où',
+  'हिन्दी क्षेत्र',
+  'שָׁלוֹם',
+  'السَّلَامُ',
+  'ガギグゲゴ パピプペポ',
+  'Ἀθῆναι ᾧ',
+  'ọ̀rọ̀ ẹ̀kọ́',
+  'தமிழ் கொ',
+  'ё й ½',
+]
+
+
+@pytest.mark.parametrize('form', ['NFC', 'NFD'])
+def test_composed_and_decomposed_characters(form, tmp_path):
+  """Files of macOS are decomposed; bytes show each difference."""
+  vocabulary = trained(tmp_path / 'v.model', **UNIGRAM['bytes'])
+  converted = reloaded(vocabulary, tmp_path / 'hf')
+  odd = [unicodedata.normalize(form, text) for text in COMPOSED]
+  assert not differences(vocabulary, converted, odd)
 
 
 @pytest.mark.parametrize('form', ['▁<extra_id_{}>', '<extra_id_{}>'])

@@ -207,6 +207,54 @@ def test_evaluation_and_decoding_equal_the_session(run, trained, tmp_path):
   assert outputs[0] == outputs[1]
 
 
+def decode(run, folder, text, *more):
+  """Returns what a run decodes for each line of a text."""
+  source = folder / 'inputs.txt'
+  source.write_text(text)
+  run(
+    folder,
+    CPU,
+    *more,
+    '--gin_file=infer.gin',
+    '--gin_param=utils.run.eval_checkpoint_step = -1',
+    f'--gin_param=decode_from_file.input_filename = {str(source)!r}',
+    f'--gin_param=decode_from_file.output_filename = {str(folder / "out")!r}',
+    '--gin_param=Bitransformer.decode.max_decode_length = 32',
+    steps=6,
+  )
+  return (folder / 'out-6').read_text().splitlines()
+
+
+def test_samples_of_one_text_differ(run, trained, tmp_path):
+  folder = pathlib.Path(shutil.copytree(trained, tmp_path / 'run'))
+  text = 'the sky is blue\n' * 4
+  greedy = decode(run, folder, text, '--gin_file=greedy_decode.gin')
+  assert len(greedy) == 4 and len({*greedy}) == 1
+  sampled = decode(run, folder, text, '--gin_file=sample_decode.gin')
+  assert len({*sampled}) == 4, 'rows, steps and batches draw their own numbers'
+
+
+def test_microbatches_train_like_the_whole_batch(run, tmp_path):
+  whole, parts = tmp_path / 'whole', tmp_path / 'parts'
+  split = 'utils.serialize_num_microbatches.tokens_per_microbatch_per_replica'
+  run(whole, NO_DROPOUT, steps=3)
+  run(parts, CPU, NO_DROPOUT, f'--gin_param={split} = 32', steps=3)
+  found, expected = (events.read(str(x))['loss'] for x in (parts, whole))
+  assert found.keys() == expected.keys()
+  for step, loss in expected.items():
+    assert found[step] == pytest.approx(loss, rel=1e-5), step
+
+
+def test_a_loss_that_is_not_finite_ends_the_run(run, trained, tmp_path):
+  folder = pathlib.Path(shutil.copytree(trained, tmp_path / 'run'))
+  rate = '--gin_param=utils.run.learning_rate_schedule = 1e38'
+  with pytest.raises(UserError, match='model.ckpt-6; the same command resumes'):
+    run(folder, CPU, DROPOUT, rate, steps=20)
+  for path in folder.glob('model.ckpt-*.index'):
+    for name, value in values(path.with_suffix('')).items():
+      assert np.isfinite(value).all(), (path, name)
+
+
 @pytest.mark.parametrize(
   'more, match',
   [
@@ -230,6 +278,16 @@ def test_settings_for_cpus_on_a_gpu_are_named(caplog):
   with devices.choose([gpu]), caplog.at_level(logging.WARNING):
     devices.check_run(mesh, 'train')
   assert 'fast_cpu.gin has no effect on a GPU' in caplog.text
+
+
+def test_two_cores_that_work_as_one_are_explained():
+  found = [types.SimpleNamespace(platform='tpu')] * 4
+  mesh = mtf.convert_to_shape('batch:8')
+  with (
+    devices.choose(found),
+    pytest.raises(UserError, match='give --logical_cores_per_chip=1'),
+  ):
+    devices.check_run(mesh, 'train')
 
 
 def test_device_and_tpu_exclude_each_other(run, tmp_path):

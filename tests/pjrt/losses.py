@@ -1,16 +1,17 @@
 """Trains by JAX's devices and by TensorFlow's session, from the same weights.
 
-    python -m tests.pjrt.losses PLATFORM VARIANT MESH [VARIANT MESH ...]
+    python -m tests.pjrt.losses [--nudges 4] VARIANT MESH [VARIANT MESH ...]
 
 prints a line of JSON for each: the losses of 20 steps of Adafactor on 8 CPU
 devices, or on one for the mesh `batch:1`, and those of a session. A variant
-`SelfAttention` is T5 itself. PLATFORM is cpu or gpu: with gpu, the program for a
-GPU runs on the CPU.
+`SelfAttention` is T5 itself. Rounding may grow without a fault: nudges are
+further sessions, in which each initial weight is a neighbouring float32. With
+`--platform gpu`, the program for GPUs runs on the CPU.
 """
 
+import argparse
 import json
 import os
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ from synth_mtf.host import patches
 patches.prepare_host()
 
 import mesh_tensorflow as mtf
+import numpy as np
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 from absl import flags
@@ -47,7 +49,10 @@ def setting(variant: str, mesh: str) -> program.Setting:
 
 
 def train(
-  configured: program.Setting, programs: Any = None, start: Values | None = None
+  configured: program.Setting,
+  programs: Any = None,
+  start: Values | None = None,
+  seed: int = 2,
 ) -> tuple[list[float], Values]:
   """Returns the loss of each step and the initial values of the variables.
 
@@ -55,10 +60,11 @@ def train(
     configured: the model, its mesh and the batch of all steps.
     programs: compiles for devices; None trains in the session.
     start: the initial values, if they are given.
+    seed: of the initial values otherwise.
   """
   configured.parse()
   with tf.Graph().as_default(), tf.variable_scope('', use_resource=True):
-    tf.set_random_seed(2)
+    tf.set_random_seed(seed)
     tf.train.create_global_step()
     features = {
       name: tf.constant(value) for name, value in configured.features().items()
@@ -91,24 +97,52 @@ def train(
   return losses, begun
 
 
-def main(platform: str, *words: str) -> None:
+def nudged(start: Values, draw: int) -> Values:
+  """Moves each weight to one of the two neighbouring numbers."""
+  rng = np.random.RandomState(draw)
+
+  def move(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    to = np.where(rng.rand(*value.shape) < 0.5, -np.inf, np.inf)
+    return np.nextafter(value, to.astype(value.dtype))
+
+  return {
+    name: move(value)
+    if value.dtype == np.float32 and '_slot_' not in name
+    else value
+    for name, value in start.items()
+  }
+
+
+def main() -> None:
+  parser = argparse.ArgumentParser(description=__doc__.split('\n', 1)[0])
+  parser.add_argument('pairs', nargs='+', metavar='VARIANT MESH')
+  parser.add_argument('--nudges', type=int, default=0)
+  parser.add_argument('--seed', type=int, default=2)
+  parser.add_argument('--platform', default='cpu')
+  arguments = parser.parse_args()
   flags.FLAGS.mark_as_parsed()
   tf.logging.set_verbosity(tf.logging.ERROR)
   found = devices.find('cpu')
+  words = arguments.pairs
   for variant, mesh in zip(words[::2], words[1::2], strict=True):
     cores = mtf.convert_to_shape(mesh).size
     programs = estimator.Programs(Devices(found[:cores]))
-    programs.devices.platform = platform
-    of_session, start = train(setting(variant, ''))
+    programs.devices.platform = arguments.platform
+    in_session = setting(variant, '')
+    of_session, start = train(in_session, seed=arguments.seed)
     of_devices, _ = train(setting(variant, mesh), programs, start)
     proof = {
       'variant': variant,
       'mesh': mesh,
       'devices': of_devices,
       'session': of_session,
+      'nudged': [
+        train(in_session, start=nudged(start, draw))[0]
+        for draw in range(arguments.nudges)
+      ],
     }
     print(json.dumps(proof), flush=True)
 
 
 if __name__ == '__main__':
-  main(*sys.argv[1:])
+  main()

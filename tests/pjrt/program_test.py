@@ -1,6 +1,7 @@
 """Programs that XLA translates, or refuses."""
 
 import types
+from typing import Any
 
 import jax
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.errors import UserError
-from synth_mtf.pjrt import program
+from synth_mtf.host import gin_files
+from synth_mtf.pjrt import estimator, program
 from synth_mtf.pjrt.placement import Devices
 
 LAYER = 'encoder/block_000/layer_000/SyntheticAttention'
@@ -36,11 +38,41 @@ def test_a_program_updates_its_variables():
 
 
 @pytest.mark.xla
+def test_only_the_last_programs_are_kept():
+  programs = estimator.Programs(Devices(jax.devices('cpu')[:1]))
+  with tf.Graph().as_default():
+    ours: list[Any] = []
+    for length in range(1, 7):
+      x = tf.placeholder(tf.float32, [length], name=f'x_{length}')
+      ours.append(({x.op.name: x}, [x + 1.0], []))
+    made = [programs.get(*given) for given in ours]
+    for given, kept in zip(ours[-4:], made[-4:], strict=True):
+      assert programs.get(*given) is kept
+    assert programs.get(*ours[0]) is not made[0], 'compiled again'
+    assert programs.get(*ours[-1]) is made[-1]
+    assert programs.get(*ours[2]) is not made[2], 'the oldest went'
+
+
+@pytest.mark.xla
+def test_the_memory_counts_what_a_program_needs_between():
+  size = 256
+  with tf.Graph().as_default() as graph:
+    x = tf.placeholder(tf.float32, [size, size], name='x')
+    y = tf.reduce_sum(tf.matmul(tf.matmul(x, x), x))
+    lowered = program.lower(graph, [y], [])
+  executable = program.Executable(lowered, Devices(jax.devices('cpu')[:1]))
+  assert executable.memory().needed >= 2 * 4 * size**2  # x and a product
+
+
+@pytest.mark.xla
 def test_an_operation_without_a_form_in_xla_is_named():
+  """With what gin sets for its layer."""
+  gin_files.parse(['sizes/tiny.gin', 'variants/random_vanilla.gin'])
   with tf.Graph().as_default() as graph:
     with tf.name_scope(LAYER):
       y = tf.py_func(np.sin, [tf.zeros([2])], tf.float32)
-    with pytest.raises(UserError, match=f'an operation of {LAYER}'):
+    message = f'(?s)an operation of {LAYER}.*SyntheticAttention.synthesizers = '
+    with pytest.raises(UserError, match=message):
       program.lower(graph, [y], [])
 
 

@@ -76,6 +76,15 @@ def seeds(*values, label='Syn (R)', **facts):
   ]
 
 
+def test_an_average_of_the_largest_numbers_is_not_a_number():
+  glue = LAYOUTS['glue'].columns[0]
+  names = [name for column in glue.over for name in column.tags]
+  numbers = dict.fromkeys(names, 1e308)
+  average = glue.average(numbers)
+  assert average is not None
+  assert math.isnan(average)
+
+
 def test_a_column_per_task_with_all_its_metrics_and_the_average():
   shown = grid(run('a', *scores_of(GLUE)))
   assert shown.headers == [

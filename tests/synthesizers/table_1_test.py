@@ -1,4 +1,4 @@
-"""What the functions read: the table of docs/variants.md, seen in the logits."""
+"""What the functions read: the table in docs/variants.md, by the logits."""
 
 import re
 

@@ -52,6 +52,18 @@ def test_no_examples(tmp_path):
   cache_files.verify(str(tmp_path / 'a'), shard)
 
 
+def test_a_whole_file_of_other_examples_is_refused(tmp_path):
+  def rows():
+    return tf.data.Dataset.from_tensor_slices({'ids': [1, 2, 3]})
+
+  first, other = tmp_path / 'a', tmp_path / 'b'
+  shard = write(first, rows)
+  write(other, lambda: rows().map(lambda row: {'ids': row['ids'] + 1}))
+  cache_files.verify(str(first), shard)
+  with pytest.raises(UserError, match=r'b is damaged: it has 3 examples'):
+    cache_files.verify(str(other), shard)
+
+
 def test_tables_are_refused():
   with tf.Graph().as_default():
     dataset = tf.data.Dataset.from_tensors({'table': [[1, 2], [3, 4]]})

@@ -14,6 +14,7 @@ import seqio
 import tensorflow.compat.v1 as tf
 
 from synth_mtf import tasks
+from synth_mtf.cli.data import print_odd
 from synth_mtf.errors import UserError
 from synth_mtf.tasks.files import index, source, storage
 from synth_mtf.tasks.glue import GlueReader
@@ -201,6 +202,40 @@ def test_first_rows_of_large_text_are_read_once(data_dir, monkeypatch):
   monkeypatch.setattr(index, 'scan', None)  # must not be called
   index.of_states.cache_clear()
   tasks.check([folder.TEXT], ['train'])
+
+
+def test_faults_of_many_files_are_one_short_message(data_dir, capsys):
+  for number in range(300):
+    folder.write(data_dir / f'corpus/{number}.txt', b'A caf\xe9.\n\n' * 30)
+  with pytest.raises(
+    UserError, match='\n290 more files have faults\n'
+  ) as error:
+    tasks.check([folder.TEXT], ['train'])
+  assert len(str(error.value).splitlines()) < 300
+  splits = tasks.inspection.splits_of(tasks.get(folder.TEXT))
+  assert print_odd(splits)
+  *shown, last = capsys.readouterr().out.splitlines()
+  assert len(shown) == 50 and last == '6,250 more such lines'
+
+
+def test_no_rows_in_many_files_are_one_short_message(data_dir):
+  for number in range(300):
+    folder.write(data_dir / f'corpus/{number}.txt', b'')
+  with pytest.raises(UserError, match=r'no rows in .*, \.\.\.; exp') as error:
+    tasks.check([folder.TEXT], ['train'])
+  assert str(error.value).count('.txt') == 10
+
+
+@pytest.mark.parametrize(
+  'text',
+  [b'<doc id="1">\nA text.\n', b'\xef\xbb\xbf<?xml version="1.0"?>\n<a/>\n'],
+)
+def test_markup_in_text_is_reported(data_dir, text):
+  folder.write(data_dir / 'corpus/a.txt', text)
+  folder.write(data_dir / 'corpus/b.txt', b'A <doc> in a text.\n')
+  notes = tasks.check([folder.TEXT], ['train'])
+  shown = [note for note in notes if 'SGML' in note]
+  assert len(shown) == 1 and 'a.txt:1: SGML, XML or HTML' in shown[0]
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path):

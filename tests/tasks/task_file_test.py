@@ -1,17 +1,22 @@
 """Tasks of the user's own, each in a YAML file."""
 
+import contextlib
 import csv
 import gzip
 import io
 import json
 import re
 
+import gin
 import pytest
 import seqio
+import tensorflow.compat.v1 as tf
 from t5.evaluation import metrics
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
+from synth_mtf.host.run_config import RunConfig
+from synth_mtf.run import checks
 from synth_mtf.tasks import inspection
 from tests.cli import command, t5_main
 from tests.tasks.folder import write
@@ -64,6 +69,39 @@ def test_a_task_and_its_mixtures(file):
   assert tasks.get('nli').postprocess_fn('yes') == 1
 
 
+def test_files_in_a_bucket(file, tmp_path):
+  bucket = f'ram://{tmp_path}/train.tsv'
+  with tf.io.gfile.GFile(bucket, 'wb') as stream:
+    stream.write(TSV)
+  write(file, FILE.replace('data/train.tsv', bucket).encode())
+  task = tasks.get('nli')
+  assert [row['targets'] for row in task.source.chosen.examples('train')] == [
+    'yes',
+    'no',
+  ]
+
+
+def test_log_perplexity_alone_has_no_mode_eval(file):
+  """The host would skip the task and end without a word."""
+  write(file, FILE.replace('[accuracy]', '[log_perplexity]').encode())
+  read = 'mesh_eval_dataset_fn.mixture_or_task_name'
+  for name, has_metric in (
+    ('nli', False),
+    ('synth_text_span_corruption', False),
+    ('half', True),  # of GLUE
+  ):
+    gin.clear_config()
+    gin.bind_parameter(read, name)
+    gin.bind_parameter('run.mode', 'eval')
+    refused = pytest.raises(
+      UserError, match=f"{name} has no metric for mode 'e"
+    )
+    with contextlib.nullcontext() if has_metric else refused:
+      checks.check_task(RunConfig(), is_cached=True)
+    gin.bind_parameter('run.mode', 'perplexity_eval')
+    checks.check_task(RunConfig(), is_cached=True)
+
+
 def test_rates_are_shares_whatever_the_sizes(file):
   status, report, _ = command.run('tasks', 'all', f'--task_file={file}')
   assert status == 0
@@ -83,6 +121,9 @@ def test_rates_are_shares_whatever_the_sizes(file):
       'name: synth_nli',
       r':1: the name .* without synth_ in front',
     ),
+    ('name: nli', f'name: {"n" * 101}', ':1: the name .* 100 characters at'),
+    ('[yes, maybe', '[yes, yes', ":5: 2 times the label 'yes'; expected once"),
+    ('data/dev.jsonl', 'ram://no/a.tsv', ':2: ram://no/a.tsv does not exist'),
     ('name: nli', 'name: glue_cola_v002', ':1: the name .* is taken'),
     ('name: nli', 'name: ag_news', ':1: the name .* is taken'),
     ('half: {syn', 'nli: {syn', ":7: the name 'nli' is taken"),
