@@ -3,8 +3,8 @@
     python -m tests.accelerator.steps FOLDER NAME [NAME ...]
 
 lowers each name, tiny, and prints a line of JSON: the losses of three steps of
-Adafactor, in float32 without dropout, by both. The session has T5's own loss, and
-the lowered step `lower.float32_loss`.
+Adafactor, in float32 without dropout, by both. The session has T5's own loss,
+and the lowered step `lower.float32_loss`.
 """
 
 import json

@@ -32,7 +32,7 @@ def main() -> None:
   inputs = mesh.Inputs.placeholders()
   variables = placement.Variables(found)
   graph = mtf.Graph()
-  with mesh.used(inputs, variables, len(found)):
+  with mesh.used(inputs, variables, len(found), found.platform):
     mesh_impl = mesh.DeviceMesh(
       mtf.convert_to_shape(MESH),
       mtf.convert_to_layout_rules(LAYOUT),
