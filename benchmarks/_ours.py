@@ -8,6 +8,7 @@
 import contextlib
 import dataclasses
 import functools
+import itertools
 import json
 import logging
 import os
@@ -38,6 +39,7 @@ from synth_mtf.host import gin_files
 
 _VOCABULARY = 32128  # T5's
 _SEED = 1
+_DEVICES = 'devices'  # beside a name: computed by JAX
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,13 +123,12 @@ def decode(name: str, shape: Shape) -> Step:
 @contextlib.contextmanager
 def _configured(name: str, shape: Shape, bindings: list[str]) -> Iterator[None]:
   """Configures T5 with the layer under test; clears gin on exit."""
-  variant, _, beside = name.partition(', ')
+  variant, *beside = name.split(', ')
   files = [f'sizes/{shape.size}.gin']
   if variant != 'SelfAttention':
     variant = variant.replace('mtf ', 'original_')
     files.append(f'variants/{variant}.gin')
-  if beside:
-    files.append(f'common/{beside}.gin')
+  files += [f'common/{file}.gin' for file in beside if file != _DEVICES]
   gin_files.parse(
     files,
     [
@@ -220,8 +221,16 @@ def _model_step(
       mesh_shape=mesh_shape,
     )
     optimizer = gin.query_parameter('utils.run.optimizer')
+    make, programs = utils.tpu_estimator_model_fn, None
+    if name.endswith(f', {_DEVICES}'):
+      from synth_mtf.pjrt import devices, estimator  # older checkouts lack it
+      from synth_mtf.pjrt.placement import Devices
+
+      programs = estimator.Programs(Devices(devices.find('cpu')[:1]))
+      make = functools.partial(estimator.model_fn, make, programs)
+      mesh_shape = mtf.convert_to_shape('batch:1')
     with tempfile.TemporaryDirectory() as folder:
-      spec = utils.tpu_estimator_model_fn(
+      spec = make(
         model_type='bitransformer',
         transformer_model=model,
         vocabulary=None,
@@ -242,7 +251,19 @@ def _model_step(
     else:
       restore, fetches = spec.prediction_hooks[0], spec.predictions['outputs']
     restore.begin()
-    return _step(lambda s: restore.after_create_session(s, None), fetches)
+    step = _step(lambda s: restore.after_create_session(s, None), fetches)
+    return _waiting(step, programs) if programs else step
+
+
+def _waiting(step: Step, programs: Any) -> Step:
+  """Makes a step wait for its own results, as a run's last step does."""
+  numbers = itertools.count(1)
+
+  def wait() -> object:
+    programs.last_step = next(numbers)
+    return step()
+
+  return wait
 
 
 def _step(load: Callable[[tf.Session], None], fetches: Any) -> Step:

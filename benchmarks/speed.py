@@ -17,7 +17,8 @@ The sections are
 
 A name is `SelfAttention` (T5's own layer, the baseline), a file in gin/variants
 or `mtf MODE` (mesh_tensorflow's Synthesizer). In whole models, `NAME, fast_cpu`
-adds all of common/fast_cpu.gin; everything else is T5's. --checkout times the
+adds all of common/fast_cpu.gin; everything else is T5's. `NAME, devices` is
+computed by JAX on one CPU device, as with --device=cpu. --checkout times the
 same names in another checkout of this project (`before: NAME`), or in this one
 in another environment (`--checkout . --python ../other/bin/python`). --torch
 and --jax give the Python of an environment that has the framework, and
@@ -35,6 +36,7 @@ import argparse
 import contextlib
 import json
 import pathlib
+import re
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
@@ -237,7 +239,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   layers = [BASELINE, *names()['layer'], 'lightconv', 'dyconv']
   for asked, known in (args.sections, list(names())), (args.names, layers):
     for name in asked or ():
-      if name.removesuffix(', fast_cpu') not in known:
+      if re.sub(', (fast_cpu|devices)$', '', name) not in known:
         parser.error(f'{name}: expected some of {", ".join(known)}')
   return args
 

@@ -200,7 +200,8 @@ def require_loadable(
   `warm_start`.
   """
   mapping = gin.get_bindings(utils.init_checkpoint_variable_mapping)
-  model = gin.get_bindings(utils.tpu_estimator_model_fn)
+  # By name, as a run on JAX's devices replaces the function.
+  model = gin.get_bindings('utils.tpu_estimator_model_fn')
   if mapping.get('mapping_fn') is warm_start:
     _report_ignored(_compared_weights(variables, checkpoint), checkpoint)
     return

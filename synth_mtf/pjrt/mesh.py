@@ -136,17 +136,23 @@ def _while_loop(
 ) -> Any:
   """Builds a loop as one operation, which XLA translates.
 
-  The first variable of all the host's loops is their counter.
+  It also counts its iterations, from which random numbers follow.
   """
 
-  def counted(*values: Any) -> Any:
-    _loop_counters.append(tf.nest.flatten(values)[0])
+  def counted_cond(_: tf.Tensor, *values: Any) -> Any:
+    return cond(*values)
+
+  def counted_body(count: tf.Tensor, *values: Any) -> Any:
+    _loop_counters.append(count)
     try:
-      return body(*values)
+      return count + 1, *body(*values)
     finally:
       _loop_counters.pop()
 
-  return while_v2.while_loop(cond, counted, variables, **options)
+  _, *results = while_v2.while_loop(
+    counted_cond, counted_body, [tf.constant(0), *variables], **options
+  )
+  return results
 
 
 @contextlib.contextmanager

@@ -188,23 +188,50 @@ def test_session_and_devices_continue_from_each_other(
       assert difference <= 5e-3 * np.abs(expected[name]).max(), name
 
 
-def test_evaluation_and_decoding_equal_the_session(run, trained, tmp_path):
+@pytest.mark.parametrize('decoding', ['beam_search', 'greedy_decode'])
+def test_decoding_equals_the_session(run, trained, tmp_path, decoding):
   text = tmp_path / 'inputs.txt'
   text.write_text('the sky is blue\na tree\n')
   outputs = []
   for name, device in (('session', ()), ('devices', (CPU,))):
     folder = pathlib.Path(shutil.copytree(trained, tmp_path / name))
-    decoding = (
-      '--gin_file=beam_search.gin',
+    settings = (
+      f'--gin_file={decoding}.gin',
       '--gin_file=infer.gin',
       '--gin_param=utils.run.eval_checkpoint_step = -1',
       f'--gin_param=decode_from_file.input_filename = {str(text)!r}',
       f'--gin_param=decode_from_file.output_filename = {str(folder / "out")!r}',
       '--gin_param=Bitransformer.decode.max_decode_length = 32',
     )
-    run(folder, *decoding, *device, steps=6)
+    run(folder, *settings, *device, steps=6)
     outputs.append((folder / 'out-6').read_text())
   assert outputs[0] == outputs[1]
+
+
+def test_scores_equal_the_session(run, trained, tmp_path):
+  """The log likelihoods of targets that a file gives."""
+  inputs, targets = tmp_path / 'inputs.txt', tmp_path / 'targets.txt'
+  inputs.write_text('the sky is blue\na tree\nit rains\n')
+  targets.write_text('blue\ngreen as grass\nno\n')
+  scores = []
+  for name, device in (('session', ()), ('devices', (CPU,))):
+    out = tmp_path / name
+    run(
+      trained,
+      '--gin_file=score_from_file.gin',
+      '--gin_param=utils.run.eval_checkpoint_step = -1',
+      '--gin_param=save_scores.save_example_text = False',
+      f'--gin_param=inputs_filename = {str(inputs)!r}',
+      f'--gin_param=targets_filename = {str(targets)!r}',
+      f'--gin_param=scores_filename = {str(out)!r}',
+      *device,
+      steps=6,
+    )
+    lines = pathlib.Path(f'{out}.scores').read_text().split()
+    scores.append([float(line) for line in lines])
+  found, expected = scores
+  assert len(expected) == 3 and max(expected) < 0
+  assert found == pytest.approx(expected, rel=1e-5)
 
 
 def decode(run, folder, text, *more):
