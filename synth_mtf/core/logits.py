@@ -205,6 +205,19 @@ def _keys_first(
   return [*call.batch, *call.heads, *keys, *call.length]
 
 
+def tables_added_last(logits: Logits) -> Logits:
+  """Returns the logits, whose tables are added to the terms of each example.
+
+  Their sum with the relative position bias would impose the layout of the bias
+  on a TPU, which would copy each table, its gradient and its update.
+  """
+  if not logits.local:
+    return logits
+  tables = [term for term in logits.shared if isinstance(term, Scaled)]
+  others = [term for term in logits.shared if not isinstance(term, Scaled)]
+  return Logits(others, [*logits.local, *tables])
+
+
 def multiplied_after(y: mtf.Tensor, logits: Logits) -> Logits:
   """Returns the logits, whose products a TPU multiplies out only after y."""
 

@@ -24,6 +24,7 @@ from synth_mtf.core.logits import (
   multiplied_after,
   multiplied_out,
   needed,
+  tables_added_last,
   total,
   total_in_blocks,
 )
@@ -263,6 +264,7 @@ def _average_on_tpu(
   """
   values = dropout.drop_values(values, call)
   logits = add(call, [*logits.terms, *visibility.biases(call.logits_dtype)])
+  logits = tables_added_last(logits)
   rows = mtf.Shape([*call.batch, *call.heads, *call.length])
 
   def multiplied(logits: Logits) -> mtf.Tensor:

@@ -10,6 +10,7 @@ import mesh_tensorflow as mtf
 from absl import logging
 
 from synth_mtf.errors import UserError
+from synth_mtf.host import tpu_runtime
 from synth_mtf.pjrt import hosts
 
 # The extra of JAX's package that brings its support of a device.
@@ -32,7 +33,7 @@ def find(kind: str) -> list[jax.Device]:
     raise UserError(
       f'--device={kind}: JAX {jax.__version__} finds none: {error}\n'
       'Its support is a package of its own: '
-      f'pip install "jax[{_EXTRAS[kind]}]=={jax.__version__}".'
+      f'{tpu_runtime.jax_install(_EXTRAS[kind])}'
     ) from error
   hosts.check_devices(devices)
   return devices

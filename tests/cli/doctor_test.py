@@ -139,7 +139,7 @@ class TestATpuVm:
       '--tpu=local (TensorFlow)\n'
     ) in report
     assert f'note   JAX {JAX} finds no tpu: ' in report
-    assert f'for --device=tpu: pip install "jax[tpu]=={JAX}"\n' in report
+    assert f'for --device=tpu: {tpu_runtime.jax_install("tpu")}\n' in report
     if tpu_runtime.package() == 'tensorflow':
       assert (
         f'note   TensorFlow {tf.__version__} was built without a TPU runtime\n'
