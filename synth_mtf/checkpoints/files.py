@@ -84,8 +84,14 @@ class Checkpoint:
 
   @property
   def step(self) -> int:
+    """Raises a UserError if `global_step` is not a whole number."""
     if 'global_step' in self:
-      return int(self['global_step'])
+      step = np.asarray(self['global_step'])
+      if step.shape or step.dtype.kind not in 'iu' or step < 0:
+        raise UserError(
+          f'global_step of {self.path} is {step!r:.60}; expected a whole number'
+        )
+      return int(step)
     return step_of(self.path) if 'model.ckpt-' in self.path else 0
 
   @property

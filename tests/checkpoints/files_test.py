@@ -65,6 +65,16 @@ def test_the_step_may_be_in_the_name_alone(tmp_path):
     checkpoint.vocab_size  # noqa: B018
 
 
+@pytest.mark.parametrize(
+  'step',
+  [np.float32('nan'), np.float32(7), np.zeros(3, np.int64), np.int64(-1)],
+)
+def test_a_step_is_a_whole_number(tmp_path, step):
+  checkpoint = Checkpoint(write(str(tmp_path), 1, {'global_step': step}))
+  with pytest.raises(UserError, match='global_step of .* expected a whole num'):
+    _ = checkpoint.step
+
+
 def test_a_folder_with_checkpoints_is_not_overwritten(path, tmp_path):
   before = {p: p.read_bytes() for p in (tmp_path / 'run').iterdir()}
   with pytest.raises(UserError, match='already holds model.ckpt-11'):
